@@ -1,0 +1,187 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/redis/go-redis/v9"
+)
+
+// Deps is what strategies are built from. Connections belong to the caller, who closes them.
+type Deps struct {
+	MySQL   *sqlx.DB                // nil where not configured
+	Redis   redis.UniversalClient   // nil where not configured
+	Redlock []redis.UniversalClient // independent masters; empty where not configured
+
+	LockWait time.Duration // longest wait for a lock, a retry or a pooled connection before ErrBusy
+	Lease    time.Duration // how long a lock outlives a holder that died
+	Poll     time.Duration // pause between two tries of a polling lock
+}
+
+// Service deducts by the strategies of a catalogue that were built once, at start.
+type Service struct {
+	deps    Deps
+	stores  map[Store]store
+	entries map[string]*entry
+	statuses []Status
+}
+
+type entry struct {
+	strategy  Strategy
+	deducters map[Store]Deducter
+	refusals  map[Store]error
+}
+
+// Status is a strategy of the catalogue and whether it can be used here.
+type Status struct {
+	Strategy
+	Unavailable map[Store]string // why, for each store on which it cannot be used
+}
+
+// NewService builds every strategy of the catalogue. A strategy that lacks a server is kept, with the reason.
+func NewService(deps Deps, catalogue []Strategy) (*Service, error) {
+	if err := Validate(catalogue); err != nil {
+		return nil, err
+	}
+	s := &Service{deps: deps, stores: map[Store]store{}, entries: map[string]*entry{}}
+	if deps.MySQL != nil {
+		s.stores[MySQL] = mysqlStore{deps.MySQL}
+	}
+	if deps.Redis != nil {
+		s.stores[Redis] = redisStore{deps.Redis}
+	}
+	for _, strategy := range catalogue {
+		e := &entry{strategy: strategy, deducters: map[Store]Deducter{}, refusals: map[Store]error{}}
+		status := Status{Strategy: strategy, Unavailable: map[Store]string{}}
+		for _, on := range strategy.Stores {
+			if missing := deps.missing(strategy.NeedsOn(on)); len(missing) > 0 {
+				reason := "not configured: " + strings.Join(missing, ", ")
+				e.refusals[on] = fmt.Errorf("strategy %s on store %s: %s: %w", strategy.Name, on, reason, ErrUnavailable)
+				status.Unavailable[on] = reason
+				continue
+			}
+			deducter, err := strategy.New(deps, on)
+			if err != nil {
+				return nil, fmt.Errorf("strategy %s on store %s: %w", strategy.Name, on, err)
+			}
+			e.deducters[on] = deducter
+		}
+		s.entries[strategy.Name] = e
+		s.statuses = append(s.statuses, status)
+	}
+	return s, nil
+}
+
+// Statuses lists the strategies in the order of the catalogue.
+func (s *Service) Statuses() []Status { return s.statuses }
+
+// Resolve finds the deducter of a strategy, and the strategy's default store where on is empty.
+// Its errors are ErrUnknownStrategy, ErrUnsupportedStore and ErrUnavailable.
+func (s *Service) Resolve(name string, on Store) (Deducter, Store, error) {
+	e, ok := s.entries[name]
+	if !ok {
+		return nil, on, fmt.Errorf("%w %q", ErrUnknownStrategy, name)
+	}
+	if on == "" {
+		on = e.strategy.Stores[0]
+	}
+	if deducter, ok := e.deducters[on]; ok {
+		return deducter, on, nil
+	}
+	if err, ok := e.refusals[on]; ok {
+		return nil, on, err
+	}
+	return nil, on, fmt.Errorf("%w: strategy %s works on %v, not on %q", ErrUnsupportedStore, name, e.strategy.Stores, on)
+}
+
+// Stock reads the units of one goods. Its errors are ErrUnknownGoods, ErrUnavailable and ErrUnsupportedStore.
+func (s *Service) Stock(ctx context.Context, on Store, goodsID int64) (int64, error) {
+	st, err := s.store(on)
+	if err != nil {
+		return 0, err
+	}
+	return st.read(ctx, goodsID)
+}
+
+// SetStock sets the units of one goods, new or known, in every configured store.
+func (s *Service) SetStock(ctx context.Context, goodsID, units int64) error {
+	var errs []error
+	for _, st := range s.stores {
+		errs = append(errs, st.set(ctx, goodsID, units))
+	}
+	return errors.Join(errs...)
+}
+
+// Check asks every configured server whether it answers. The result has an entry for each, nil where it does.
+func (s *Service) Check(ctx context.Context) map[Need]error {
+	checks := map[Need]error{}
+	if s.deps.MySQL != nil {
+		checks[NeedMySQL] = s.deps.MySQL.PingContext(ctx)
+	}
+	if s.deps.Redis != nil {
+		checks[NeedRedis] = s.deps.Redis.Ping(ctx).Err()
+	}
+	if len(s.deps.Redlock) > 0 {
+		checks[NeedRedlock] = quorum(ctx, s.deps.Redlock)
+	}
+	return checks
+}
+
+func (s *Service) store(on Store) (store, error) {
+	if on == "" {
+		on = MySQL
+	}
+	if st, ok := s.stores[on]; ok {
+		return st, nil
+	}
+	if on == MySQL || on == Redis {
+		return nil, fmt.Errorf("store %s: not configured: %w", on, ErrUnavailable)
+	}
+	return nil, fmt.Errorf("%w %q: it is %s or %s", ErrUnsupportedStore, on, MySQL, Redis)
+}
+
+// NeedsOn lists the servers that the strategy needs when it works on a store.
+func (s Strategy) NeedsOn(on Store) []Need {
+	needs := slices.Clone(s.Needs)
+	if own := Need(on); on != NoStore && !slices.Contains(needs, own) {
+		needs = append(needs, own)
+	}
+	return needs
+}
+
+func (d Deps) missing(needs []Need) (missing []string) {
+	for _, need := range needs {
+		have := false
+		switch need {
+		case NeedMySQL:
+			have = d.MySQL != nil
+		case NeedRedis:
+			have = d.Redis != nil
+		case NeedRedlock:
+			have = len(d.Redlock) > 0
+		}
+		if !have {
+			missing = append(missing, string(need))
+		}
+	}
+	return missing
+}
+
+// quorum says whether a majority of independent masters answers.
+func quorum(ctx context.Context, masters []redis.UniversalClient) error {
+	var errs []error
+	for _, master := range masters {
+		if err := master.Ping(ctx).Err(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if up := len(masters) - len(errs); up <= len(masters)/2 {
+		return fmt.Errorf("%d of %d masters answer: %w", up, len(masters), errors.Join(errs...))
+	}
+	return nil
+}

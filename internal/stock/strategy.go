@@ -1,0 +1,65 @@
+package stock
+
+import "context"
+
+// Deducter takes units of one goods out of stock, or says why it cannot.
+type Deducter interface {
+	// Deduct returns a Receipt or an error that is one of this package's refusals or ErrUnknown.
+	Deduct(ctx context.Context, req Request) (Receipt, error)
+}
+
+// Store names where the stock of a goods is kept.
+type Store string
+
+// The stores.
+const (
+	MySQL Store = "mysql"
+	Redis Store = "redis"
+	// NoStore is the store of the baseline, which keeps none.
+	NoStore Store = "none"
+)
+
+// Need names a server that a strategy cannot do without.
+type Need string
+
+// The needs.
+const (
+	NeedMySQL   Need = "mysql"
+	NeedRedis   Need = "redis"
+	NeedRedlock Need = "redlock"
+)
+
+// Promise says what a strategy's arithmetic is worth on a given number of replicas.
+type Promise string
+
+// The promises.
+const (
+	Correct      Promise = "correct"       // sells nothing twice, loses nothing, refuses nobody while stock is left
+	LosesUpdates Promise = "loses-updates" // two buyers are sold the same unit
+	Oversells    Promise = "oversells"     // sells more than there is, as soon as demand exceeds the stock
+	SellsNothing Promise = "sells-nothing" // the baseline: confirms everything and deducts nothing
+)
+
+// Claim is what a strategy promises. The lab measures the promises and fails where claim and measurement differ.
+type Claim struct {
+	OneReplica  Promise `json:"one_replica"`
+	TwoReplicas Promise `json:"two_replicas"`
+	// Exclusive says that no two critical sections of one goods ever overlap while no lease runs out.
+	Exclusive bool `json:"exclusive"`
+	// HolderCrash, HolderPause and ClientRetry say in words what happens when a replica dies inside the critical
+	// section, is stopped there past every lease, and when a client sends a request again after a timeout.
+	HolderCrash string `json:"holder_crash"`
+	HolderPause string `json:"holder_pause"`
+	ClientRetry string `json:"client_retry"`
+}
+
+// Strategy is a row of the Catalogue.
+type Strategy struct {
+	Name    string  // "for-update"
+	Summary string  // one sentence: the mechanism
+	Claim   Claim   // what it promises
+	Control bool    // wrong on purpose: a lab run in which it comes out clean proves nothing
+	Stores  []Store // those that it works on; the first is the default
+	Needs   []Need  // beside the store itself
+	New     func(Deps, Store) (Deducter, error)
+}

@@ -1,0 +1,82 @@
+// Package history holds what each client asked, when, and what it was told: one file of JSON lines for each run of one
+// strategy, so that a verdict can be reached again from the disk alone.
+package history
+
+// Outcome is how a request ended, as its client saw it.
+type Outcome string
+
+// The outcomes. All but Sold and Unknown promise that nothing was deducted.
+const (
+	Sold     Outcome = "sold"     // 200
+	SoldOut  Outcome = "sold_out" // 409
+	Busy     Outcome = "busy"     // 503: gave up waiting
+	Rejected Outcome = "rejected" // any other 4xx: the lab asked for something wrong
+	Unknown  Outcome = "unknown"  // timeout, 5xx, broken connection: it may have taken effect
+)
+
+// Kinds of Op.
+const (
+	Deduct  = "deduct"
+	Restock = "restock"
+)
+
+// Run says what was run. It is the first line of a file.
+type Run struct {
+	Strategy  string          `json:"strategy"`
+	Workload  string          `json:"workload"`
+	Store     string          `json:"store"`
+	Replicas  int             `json:"replicas"`
+	Users     int             `json:"users"` // closed loop; 0 in an open loop
+	Rate      float64         `json:"rate,omitempty"`
+	Round     int             `json:"round"` // from 1
+	HoldMS    int64           `json:"hold_ms"`
+	Seed      uint64          `json:"seed"`
+	Planned   int             `json:"planned"`           // requests that the workload asks for
+	Bounded   string          `json:"bounded,omitempty"` // why fewer were sent than planned
+	Promise   string          `json:"promise"`           // the strategy's claim for this number of replicas
+	Exclusive bool            `json:"exclusive"`         // claims that critical sections never overlap
+	Control   bool            `json:"control"`           // wrong on purpose
+	Witness   string          `json:"witness"`           // who read the stock: "oracle" or "service"
+	Initial   map[int64]int64 `json:"initial"`           // units by goods
+}
+
+// Op is one request and its reply. Times are CLOCK_MONOTONIC nanoseconds of the lab's host.
+type Op struct {
+	Kind       string  `json:"kind"`
+	Client     int     `json:"client"`
+	Order      string  `json:"order"` // the same for every try of one order
+	GoodsID    int64   `json:"goods_id"`
+	Count      int64   `json:"count"`
+	IntendedNS int64   `json:"intended_ns,omitempty"` // open loop: when it should have been sent
+	SentNS     int64   `json:"sent_ns"`
+	ReceivedNS int64   `json:"received_ns"`
+	Status     int     `json:"status,omitempty"` // HTTP; 0 where no reply came
+	Outcome    Outcome `json:"outcome"`
+	Remaining  int64   `json:"remaining"` // as told with Sold and SoldOut
+	Replica    string  `json:"replica,omitempty"`
+	RequestID  string  `json:"request_id,omitempty"`
+	Attempts   int     `json:"attempts,omitempty"`
+	Token      uint64  `json:"token,omitempty"`
+	WaitedUS   int64   `json:"waited_us,omitempty"`
+	HeldUS     int64   `json:"held_us,omitempty"`
+	EnteredNS  int64   `json:"entered_ns,omitempty"`
+	LeftNS     int64   `json:"left_ns,omitempty"`
+	Error      string  `json:"error,omitempty"` // problem type, or the transport's error
+}
+
+// Event is something the lab did or saw beside the traffic: a fault, a restart, a barrier reached.
+type Event struct {
+	AtNS   int64  `json:"at_ns"`
+	Name   string `json:"name"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// End is the last line of a file. Without it the run was interrupted.
+type End struct {
+	StartedNS       int64           `json:"started_ns"`
+	EndedNS         int64           `json:"ended_ns"`
+	Final           map[int64]int64 `json:"final"`                      // units by goods
+	Dropped         int             `json:"dropped,omitempty"`          // open loop: not sent, no client was free
+	MySQLStatements int64           `json:"mysql_statements,omitempty"` // by the server's own count
+	RedisCommands   int64           `json:"redis_commands,omitempty"`   // by the servers' own count
+}
