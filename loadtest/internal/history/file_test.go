@@ -1,0 +1,139 @@
+package history_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"stock/loadtest/internal/history"
+)
+
+var (
+	run = history.Run{Strategy: "update", Workload: "plenty", Store: "mysql", Replicas: 2, Users: 100, Round: 1, Planned: 2,
+		Promise: "correct", Exclusive: true, Witness: "oracle", Initial: map[int64]int64{1: 6000}}
+	sold = history.Op{Kind: history.Deduct, Order: "o1", GoodsID: 1, Count: 2, SentNS: 10, ReceivedNS: 20, Status: 200,
+		Outcome: history.Sold, Remaining: 5998, Replica: "a", RequestID: "r1", Token: 1 << 60, EnteredNS: 12, LeftNS: 18}
+	barrier = history.Event{AtNS: 15, Name: "barrier", Detail: "replica b paused"}
+	end     = history.End{StartedNS: 5, EndedNS: 30, Final: map[int64]int64{1: 5998}, MySQLStatements: 3}
+)
+
+func TestReadReturnsWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.jsonl")
+	w, err := history.Create(path, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Op(sold)
+	w.Event(barrier)
+	if err := w.Close(end); err != nil {
+		t.Fatal(err)
+	}
+	got, err := history.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &history.History{Run: run, Ops: []history.Op{sold}, Events: []history.Event{barrier}, End: &end}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestManyClientsRecordAtOnce(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.jsonl")
+	w, err := history.Create(path, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const clients, each = 8, 200
+	var wg sync.WaitGroup
+	for range clients {
+		wg.Go(func() {
+			for range each {
+				w.Op(sold)
+			}
+		})
+	}
+	wg.Wait()
+	if err := w.Close(end); err != nil {
+		t.Fatal(err)
+	}
+	got, err := history.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Ops) != clients*each {
+		t.Errorf("got %d ops, want %d", len(got.Ops), clients*each)
+	}
+}
+
+func TestInterruptedRunIsReadUpToItsLastWholeLine(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.jsonl")
+	w, err := history.Create(path, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Op(sold)
+	w.Op(sold)
+	if err := w.Abandon(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, whole[:len(whole)-7], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := history.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.End != nil || len(got.Ops) != 1 {
+		t.Errorf("got %d ops and end %v, want 1 op and no end", len(got.Ops), got.End)
+	}
+}
+
+func TestFullDiskIsNoticed(t *testing.T) {
+	t.Parallel()
+	w, err := history.Create("/dev/full", run)
+	if err == nil {
+		_ = w.Abandon()
+		t.Fatal("a full disk went unnoticed")
+	}
+	if !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("got %q, want the cause", err)
+	}
+}
+
+func TestWhatIsNotHistoryIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"empty":           "",
+		"no run first":    `{"op":{"kind":"deduct"}}` + "\n",
+		"two runs":        `{"run":{}}` + "\n" + `{"run":{}}` + "\n",
+		"two kinds":       `{"run":{},"op":{}}` + "\n",
+		"unknown kind":    `{"run":{}}` + "\n" + `{"fault":{}}` + "\n",
+		"damaged":         `{"run":{}}` + "\n" + `{"op":{"ki` + "\n" + `{"op":{}}` + "\n",
+		"after the end":   `{"run":{}}` + "\n" + `{"end":{}}` + "\n" + `{"op":{}}` + "\n",
+		"nothing in line": `{"run":{}}` + "\n" + `{}` + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "h.jsonl")
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if h, err := history.Read(path); err == nil {
+				t.Errorf("read as %+v", h)
+			} else if !strings.Contains(err.Error(), path) {
+				t.Errorf("error %q does not name the file", err)
+			}
+		})
+	}
+}
