@@ -1,9 +1,15 @@
-// Package locks holds distributed locks behind one small contract.
+// Package locks holds distributed locks behind one small contract, one file a lock.
+//
+// A lock of this package is a lease: it is granted for a time, and the holder learns from the lease's context when it can
+// no longer be guaranteed. A lock that cannot end by itself (Mutex) has a lease without a deadline.
 package locks
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
+	"time"
 )
 
 var (
@@ -11,11 +17,95 @@ var (
 	// context.DeadlineExceeded, context.Canceled or the server's error beside it.
 	ErrNotAcquired = errors.New("lock not acquired")
 	// ErrLeaseLost says that a lock can no longer be guaranteed: its lease ran out or another holds it.
+	// It is the cause of a lease's context that ended by itself.
 	ErrLeaseLost = errors.New("lease lost")
 )
 
 // Locker grants one holder at a time for a key.
 type Locker interface {
-	// Lock waits until key is held, ctx ends, or the lock service fails.
+	// Lock waits until key is held, ctx ends, or the lock service fails. The lease's context descends from ctx, so that
+	// whoever ends ctx gives up the wait as well as the work. A failed Lock leaves nothing behind and returns
+	// ErrNotAcquired joined with its cause.
 	Lock(ctx context.Context, key string) (*Lease, error)
+}
+
+// Options are the times of a lease lock. Zero values stand for the defaults.
+type Options struct {
+	Lease time.Duration // how long a lock outlives a holder that died; 30 s
+	Poll  time.Duration // pause between two tries while another holds the lock; 50 ms
+}
+
+func (o Options) withDefaults() Options {
+	if o.Lease <= 0 {
+		o.Lease = 30 * time.Second
+	}
+	if o.Poll <= 0 {
+		o.Poll = 50 * time.Millisecond
+	}
+	return o
+}
+
+// releaseLimit bounds a release, which runs apart from the request's context: a request that was cancelled must still
+// give its lock back.
+const releaseLimit = 2 * time.Second
+
+// drift is the part of a lease kept back because the clocks of the client and of the server run at different speeds:
+// 1 % and 2 ms, as the Redlock page of the Redis documentation has it.
+func drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
+
+// Lease is a granted lock.
+type Lease struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	token   uint64
+	release func(context.Context) error
+	once    sync.Once
+	err     error
+}
+
+// newLease grants a lock until deadline, or for ever where deadline is zero. release gives the lock back on the server;
+// it returns ErrLeaseLost where the lock was no longer ours.
+func newLease(ctx context.Context, deadline time.Time, token uint64, release func(context.Context) error) *Lease {
+	l := &Lease{token: token, release: release}
+	if deadline.IsZero() {
+		l.ctx, l.cancel = context.WithCancel(ctx)
+	} else {
+		l.ctx, l.cancel = context.WithDeadlineCause(ctx, deadline, ErrLeaseLost)
+	}
+	return l
+}
+
+// Context ends when the lock can no longer be guaranteed, with the cause ErrLeaseLost, and when it is unlocked.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Token is the fencing token: greater than that of every earlier grant of the same key, 0 where the lock has none.
+func (l *Lease) Token() uint64 { return l.token }
+
+// Unlock gives the lock back, whatever became of the context given to Lock. It returns ErrLeaseLost where the lock had
+// been lost before, and the server's error where the server could not be asked (the lease then ends by itself).
+// Another call returns what the first one did.
+func (l *Lease) Unlock() error {
+	l.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), releaseLimit)
+		defer cancel()
+		l.err = l.release(ctx)
+		l.cancel()
+	})
+	return l.err
+}
+
+func notAcquired(key string, cause error) error {
+	return fmt.Errorf("%w: key %s: %w", ErrNotAcquired, key, cause)
+}
+
+// sleep waits for d, or returns ctx.Err() as soon as ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -18,16 +19,18 @@ type Deps struct {
 	Redis   redis.UniversalClient   // nil where not configured
 	Redlock []redis.UniversalClient // independent masters; empty where not configured
 
-	LockWait time.Duration // longest wait for a lock, a retry or a pooled connection before ErrBusy
+	LockWait time.Duration // longest wait for a lock, or for a retry to win, before ErrBusy
 	Lease    time.Duration // how long a lock outlives a holder that died
 	Poll     time.Duration // pause between two tries of a polling lock
+
+	Log *slog.Logger // nil for none
 }
 
 // Service deducts by the strategies of a catalogue that were built once, at start.
 type Service struct {
-	deps    Deps
-	stores  map[Store]store
-	entries map[string]*entry
+	deps     Deps
+	stores   map[Store]settableStore
+	entries  map[string]*entry
 	statuses []Status
 }
 
@@ -48,12 +51,14 @@ func NewService(deps Deps, catalogue []Strategy) (*Service, error) {
 	if err := Validate(catalogue); err != nil {
 		return nil, err
 	}
-	s := &Service{deps: deps, stores: map[Store]store{}, entries: map[string]*entry{}}
-	if deps.MySQL != nil {
-		s.stores[MySQL] = mysqlStore{deps.MySQL}
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
 	}
-	if deps.Redis != nil {
-		s.stores[Redis] = redisStore{deps.Redis}
+	s := &Service{deps: deps, stores: map[Store]settableStore{}, entries: map[string]*entry{}}
+	for _, on := range []Store{MySQL, Redis} {
+		if st := deps.store(on); st != nil {
+			s.stores[on] = st
+		}
 	}
 	for _, strategy := range catalogue {
 		e := &entry{strategy: strategy, deducters: map[Store]Deducter{}, refusals: map[Store]error{}}
@@ -132,7 +137,7 @@ func (s *Service) Check(ctx context.Context) map[Need]error {
 	return checks
 }
 
-func (s *Service) store(on Store) (store, error) {
+func (s *Service) store(on Store) (settableStore, error) {
 	if on == "" {
 		on = MySQL
 	}

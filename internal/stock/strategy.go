@@ -44,7 +44,7 @@ const (
 type Claim struct {
 	OneReplica  Promise `json:"one_replica"`
 	TwoReplicas Promise `json:"two_replicas"`
-	// Exclusive says that no two critical sections of one goods ever overlap while no lease runs out.
+	// Exclusive says that, where it is Correct, no two critical sections of one goods overlap while no lease runs out.
 	Exclusive bool `json:"exclusive"`
 	// HolderCrash, HolderPause and ClientRetry say in words what happens when a replica dies inside the critical
 	// section, is stopped there past every lease, and when a client sends a request again after a timeout.

@@ -1,0 +1,80 @@
+package locks
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/release.lua
+var releaseLua string
+
+var releaseScript = redis.NewScript(releaseLua)
+
+// RedisLua is the lock of the Redis manual (SET key owner NX PX lease), released by a script that checks the owner.
+//
+// What it adds: a holder deletes its own lock only, since the check and the deletion are one step.
+//
+// What breaks: it waits by polling, without any order among the waiters. It is not re-entrant. The lease can run out
+// while the work goes on; the lease's context says so, but a stopped process does not listen. It lives and dies with one
+// Redis.
+type RedisLua struct {
+	client  redis.UniversalClient
+	options Options
+}
+
+// NewRedisLua makes the lock on one Redis. The client should not retry by itself (MaxRetries -1): a retried SET NX whose
+// first reply was lost is refused by its own first try.
+func NewRedisLua(client redis.UniversalClient, options Options) *RedisLua {
+	return &RedisLua{client, options.withDefaults()}
+}
+
+// Lock implements Locker.
+func (l *RedisLua) Lock(ctx context.Context, key string) (*Lease, error) {
+	owner := rand.Text()
+	for {
+		// The lease is counted from before the request was sent: the server's clock for it starts later, never earlier.
+		deadline := time.Now().Add(l.options.Lease - drift(l.options.Lease))
+		err := l.client.SetArgs(ctx, key, owner, redis.SetArgs{Mode: "NX", TTL: l.options.Lease}).Err()
+		switch {
+		case err == nil:
+			return newLease(ctx, deadline, 0, func(ctx context.Context) error { return l.unlock(ctx, key, owner) }), nil
+		case !errors.Is(err, redis.Nil):
+			// The reply is missing, not the effect: the lock may be ours without our knowing.
+			return nil, notAcquired(key, errors.Join(err, l.abandon(ctx, key, owner)))
+		}
+		if err := sleep(ctx, jitter(l.options.Poll)); err != nil {
+			return nil, notAcquired(key, err)
+		}
+	}
+}
+
+func (l *RedisLua) unlock(ctx context.Context, key, owner string) error {
+	deleted, err := releaseScript.Run(ctx, l.client, []string{key}, owner).Int()
+	if err != nil {
+		return fmt.Errorf("unlock %s: %w", key, err)
+	}
+	if deleted == 0 {
+		return fmt.Errorf("unlock %s: %w", key, ErrLeaseLost)
+	}
+	return nil
+}
+
+// abandon takes back a lock that may have been granted. It is no error that it was not.
+func (l *RedisLua) abandon(ctx context.Context, key, owner string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
+	defer cancel()
+	if err := l.unlock(ctx, key, owner); err != nil && !errors.Is(err, ErrLeaseLost) {
+		return err
+	}
+	return nil
+}
+
+// jitter spreads a pause over half to one and a half of d, lest waiters that came together keep coming together.
+func jitter(d time.Duration) time.Duration { return d/2 + mathrand.N(d) }

@@ -1,0 +1,130 @@
+package stock
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"stock/internal/locks"
+)
+
+// Catalogue lists every strategy. A new one is a file of its own and a row here.
+var Catalogue = []Strategy{
+	{
+		Name:    "noop",
+		Summary: "Confirms and deducts nothing: the cost of a request when the store costs nothing.",
+		Claim:   Claim{OneReplica: SellsNothing, TwoReplicas: SellsNothing, HolderCrash: "nothing to lose", HolderPause: "nothing to lose", ClientRetry: "nothing is deducted"},
+		Stores:  []Store{NoStore},
+		New:     newNoop,
+	},
+	{
+		Name:    "none",
+		Summary: "SELECT the stock, then UPDATE it to what was read less the count.",
+		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Control: true,
+		Stores:  []Store{MySQL},
+		New:     guard(func(Deps) (locks.Locker, error) { return locks.None{}, nil }),
+	},
+	{
+		Name:    "decrement",
+		Summary: "UPDATE stock = stock - count, without asking whether there is enough.",
+		Claim:   Claim{OneReplica: Oversells, TwoReplicas: Oversells, HolderCrash: "safe", HolderPause: "safe", ClientRetry: deductsAgain},
+		Control: true,
+		Stores:  []Store{MySQL},
+		New:     newDecrement,
+	},
+	{
+		Name:    "mutex",
+		Summary: "A mutex a goods in the process around read-modify-write.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: LosesUpdates, Exclusive: true, HolderCrash: "safe", HolderPause: "blocks its own replica only", ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL},
+		New:     guard(func(Deps) (locks.Locker, error) { return new(locks.Mutex), nil }),
+	},
+	{
+		Name:    "mutex-per-request",
+		Summary: "Every request locks a mutex of its own around read-modify-write.",
+		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Control: true,
+		Stores:  []Store{MySQL},
+		New:     guard(func(Deps) (locks.Locker, error) { return ownMutex{}, nil }),
+	},
+	{
+		Name:    "mutex-in-tx",
+		Summary: "A mutex inside the transaction: it is given back before COMMIT.",
+		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Control: true,
+		Stores:  []Store{MySQL},
+		New:     newMutexInTx,
+	},
+	{
+		Name:    "update",
+		Summary: "One conditional UPDATE that also brings back the units left.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: "safe", ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL},
+		New:     newUpdate,
+	},
+	{
+		Name:    "for-update",
+		Summary: "SELECT FOR UPDATE, UPDATE, COMMIT: pessimistic locking of the row.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: "safe: blocks the goods meanwhile", ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL},
+		New:     newForUpdate,
+	},
+	{
+		Name:    "optimistic-version",
+		Summary: "UPDATE where the version is still the one read, else back off and retry: optimistic locking.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: "safe: its write is refused", ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL},
+		New:     newOptimisticVersion,
+	},
+	{
+		Name:    "lock-redis-lua",
+		Summary: "SET NX PX with a random owner, polled, released by a script that checks the owner.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedRedis},
+		New:     guard(func(d Deps) (locks.Locker, error) { return locks.NewRedisLua(d.Redis, d.lease()), nil }),
+	},
+	{
+		Name:    "lock-redlock",
+		Summary: "Redlock by go-redsync: a majority of independent Redis masters grants the lock.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedRedlock},
+		New:     guard(func(d Deps) (locks.Locker, error) { return locks.NewRedlock(d.Redlock, d.lease()) }),
+	},
+}
+
+// What many rows say of faults.
+const (
+	losesUpdate     = "loses an update"
+	deductsAgain    = "deducts again"
+	blockedForLease = "safe: blocked until the lease ends"
+)
+
+func (d Deps) lease() locks.Options { return locks.Options{Lease: d.Lease, Poll: d.Poll} }
+
+// Validate finds the row of a catalogue that nobody could use: one without a name, a summary, a claim, a store or a New,
+// or with the name of another.
+func Validate(catalogue []Strategy) error {
+	var errs []error
+	seen := map[string]bool{}
+	for i, s := range catalogue {
+		claim := s.Claim
+		switch {
+		case s.Name == "":
+			errs = append(errs, fmt.Errorf("row %d has no name", i))
+		case seen[s.Name]:
+			errs = append(errs, fmt.Errorf("%s: listed twice", s.Name))
+		case s.Summary == "", len(s.Stores) == 0, s.New == nil:
+			errs = append(errs, fmt.Errorf("%s: has no summary, no store or no New", s.Name))
+		case slices.Contains([]string{string(claim.OneReplica), string(claim.TwoReplicas), claim.HolderCrash, claim.HolderPause, claim.ClientRetry}, ""):
+			errs = append(errs, fmt.Errorf("%s: its claim is incomplete", s.Name))
+		}
+		seen[s.Name] = true
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("catalogue: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"stock/internal/locks"
+)
+
+// guarded is one read-modify-write that a lock makes one step. The lock is all that tells these strategies apart, and
+// none of them is better than its lock.
+type guarded struct {
+	locker locks.Locker
+	store  store
+	wait   time.Duration
+	log    *slog.Logger
+}
+
+// guard makes the New of a strategy from the making of its lock.
+func guard(locker func(Deps) (locks.Locker, error)) func(Deps, Store) (Deducter, error) {
+	return func(d Deps, on Store) (Deducter, error) {
+		l, err := locker(d)
+		return guarded{l, d.store(on), d.LockWait, d.Log}, err
+	}
+}
+
+var errWaited = errors.New("the longest wait for a lock has passed")
+
+func (g guarded) Deduct(ctx context.Context, req Request) (Receipt, error) {
+	section := arrive()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// A deadline on ctx would bound the work too: only the wait is limited here.
+	limit := time.AfterFunc(g.wait, func() { cancel(errWaited) })
+	lease, err := g.locker.Lock(ctx, "lock:{"+strconv.FormatInt(req.GoodsID, 10)+"}")
+	limit.Stop()
+	if err != nil {
+		if ctx.Err() != nil {
+			return Receipt{}, fmt.Errorf("%w: %w: %w", ErrBusy, context.Cause(ctx), err)
+		}
+		return Receipt{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	section.enter()
+	receipt, err := readModifyWrite(lease.Context(), g.store, req, section)
+	receipt.Token = lease.Token()
+	if unlock := lease.Unlock(); unlock != nil {
+		// The deduction stands as it is: the store answered. Whether another held the lock meanwhile, only a fence can say.
+		g.log.Warn("lock not given back", "goods_id", req.GoodsID, "error", unlock)
+	}
+	return receipt, err
+}
+
+// readModifyWrite is the critical section itself, which excludes nobody by its own means.
+func readModifyWrite(ctx context.Context, in store, req Request, section section) (Receipt, error) {
+	if err := req.pause(ctx, AfterLock); err != nil {
+		return Receipt{}, interrupted(err)
+	}
+	units, err := in.read(ctx, req.GoodsID)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if err := req.pause(ctx, AfterRead); err != nil {
+		return Receipt{}, interrupted(err)
+	}
+	if units < int64(req.Count) {
+		return Receipt{}, &SoldOutError{req.GoodsID, req.Count, units}
+	}
+	if err := req.work(ctx); err != nil {
+		return Receipt{}, interrupted(err)
+	}
+	if err := req.pause(ctx, BeforeWrite); err != nil {
+		return Receipt{}, interrupted(err)
+	}
+	units -= int64(req.Count)
+	if err := in.write(ctx, req.GoodsID, units); err != nil {
+		return Receipt{}, err
+	}
+	_ = req.pause(ctx, BeforeUnlock) // the write stands, whatever ends the pause
+	section.leave()
+	return section.receipt(units, 1), nil
+}
+
+// interrupted is the refusal of a deduction that ended before it wrote anything.
+func interrupted(cause error) error {
+	return fmt.Errorf("%w: ended before anything was written: %w", ErrBusy, cause)
+}

@@ -1,0 +1,180 @@
+package stock
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+)
+
+// mysqlStore keeps the stock in the table good_stock. Every write counts the version up, so that strategies can be mixed
+// on one row without optimistic locking missing a change.
+type mysqlStore struct{ db *sqlx.DB }
+
+const (
+	selectSQL    = "SELECT stock FROM good_stock WHERE goods_id = ?"
+	overwriteSQL = "UPDATE good_stock SET stock = ?, version = version + 1 WHERE goods_id = ?"
+)
+
+func (s mysqlStore) read(ctx context.Context, goodsID int64) (units int64, err error) {
+	err = s.db.GetContext(ctx, &units, selectSQL, goodsID)
+	return units, unwritten(goodsID, err)
+}
+
+func (s mysqlStore) write(ctx context.Context, goodsID, units int64) error {
+	result, err := s.exec(ctx, overwriteSQL, units, goodsID)
+	if err != nil {
+		return err
+	}
+	return found(result, goodsID)
+}
+
+func (s mysqlStore) set(ctx context.Context, goodsID, units int64) error {
+	_, err := s.exec(ctx, `INSERT INTO good_stock (goods_id, stock) VALUES (?, ?)
+		ON DUPLICATE KEY UPDATE stock = VALUES(stock), version = version + 1`, goodsID, units)
+	return err
+}
+
+// exec runs one writing statement that commits by itself. It takes the connection in a step of its own: a wait for the
+// pool that ends sends nothing, a wait for the reply that ends leaves the outcome unknown, and database/sql returns the
+// same error for both.
+func (s mysqlStore) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return nil, unsent(err)
+	}
+	defer conn.Close()
+	result, err := conn.ExecContext(ctx, query, args...)
+	return result, written(err)
+}
+
+// found tells a row that was matched from one that is not there. It needs clientFoundRows=true in the DSN: a row whose
+// value did not change counts as found.
+func found(result sql.Result, goodsID int64) error {
+	rows, err := result.RowsAffected()
+	if err == nil && rows == 0 {
+		err = fmt.Errorf("%w: goods %d is not in MySQL", ErrUnknownGoods, goodsID)
+	}
+	return err
+}
+
+// MySQL and MariaDB error numbers that mean "not now": the statement or the transaction was rolled back.
+const (
+	erConCount        = 1040 // too many connections
+	erCheckread       = 1020 // MariaDB: the row changed since the snapshot (innodb_snapshot_isolation)
+	erServerShutdown  = 1053
+	erTooManyUser     = 1203 // too many connections of this user
+	erLockWaitTimeout = 1205
+	erLockDeadlock    = 1213
+	erLockNowait      = 3572
+)
+
+// unsent classifies an error of a statement that never left, so that nothing was deducted.
+func unsent(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fmt.Errorf("%w: no MySQL connection was free in time: %w", ErrBusy, err)
+	default:
+		return refusal(err)
+	}
+}
+
+// refusal classifies an error after which the server kept nothing.
+func refusal(err error) error {
+	var server *mysql.MySQLError
+	if !errors.As(err, &server) {
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			return fmt.Errorf("%w: MySQL did not finish in time, nothing was written: %w", ErrBusy, err)
+		}
+		return fmt.Errorf("%w: MySQL: %w", ErrUnavailable, err)
+	}
+	switch server.Number {
+	case erLockWaitTimeout, erLockDeadlock, erCheckread, erLockNowait, erConCount, erTooManyUser:
+		return fmt.Errorf("%w: MySQL: %w", ErrBusy, err)
+	case erServerShutdown:
+		return fmt.Errorf("%w: MySQL: %w", ErrUnavailable, err)
+	}
+	return fmt.Errorf("MySQL: %w", err)
+}
+
+// unwritten classifies an error of a read, or of anything in a transaction that will be rolled back.
+func unwritten(goodsID int64, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("%w: goods %d is not in MySQL", ErrUnknownGoods, goodsID)
+	default:
+		return refusal(err)
+	}
+}
+
+// written classifies an error of a statement that was sent and commits by itself.
+func written(err error) error {
+	var server *mysql.MySQLError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &server), errors.Is(err, driver.ErrBadConn):
+		// The server said no, or the driver found the connection closed before it sent anything.
+		return refusal(err)
+	default:
+		return fmt.Errorf("%w: MySQL did not reply: %w", ErrUnknown, err)
+	}
+}
+
+// committed classifies an error of COMMIT.
+func committed(err error) error {
+	var server *mysql.MySQLError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sql.ErrTxDone), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+		errors.Is(err, driver.ErrBadConn):
+		// database/sql rolled back instead of sending COMMIT, or the driver found the connection closed.
+		return refusal(err)
+	case errors.As(err, &server) && server.Number == erLockDeadlock:
+		return refusal(err) // a cluster's certification failed
+	default:
+		return fmt.Errorf("%w: COMMIT did not succeed or its reply was lost: %w", ErrUnknown, err)
+	}
+}
+
+// inTx runs work between BEGIN and COMMIT. Whatever fails before COMMIT is rolled back, since a statement that failed by a
+// lock wait (1205) leaves its transaction open, and what it did before would be committed later.
+func (s mysqlStore) inTx(ctx context.Context, req Request, work func(*sqlx.Tx) error) error {
+	tx, err := s.db.BeginTxx(ctx, nil)
+	if err != nil {
+		return unsent(err)
+	}
+	defer tx.Rollback()
+	if err := work(tx); err != nil {
+		return err
+	}
+	if err := req.pause(ctx, BeforeCommit); err != nil {
+		return interrupted(err)
+	}
+	return committed(tx.Commit())
+}
+
+// mysqlTx is the store inside a transaction: nothing is written before COMMIT.
+type mysqlTx struct{ tx *sqlx.Tx }
+
+func (s mysqlTx) read(ctx context.Context, goodsID int64) (units int64, err error) {
+	err = s.tx.GetContext(ctx, &units, selectSQL, goodsID)
+	return units, unwritten(goodsID, err)
+}
+
+func (s mysqlTx) write(ctx context.Context, goodsID, units int64) error {
+	result, err := s.tx.ExecContext(ctx, overwriteSQL, units, goodsID)
+	if err != nil {
+		return refusal(err)
+	}
+	return found(result, goodsID)
+}
