@@ -1,0 +1,423 @@
+package traffic
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"stock/loadtest/internal/history"
+)
+
+// serve starts a server that behaves as the test says, and a driver for it.
+func serve(t testing.TB, users int, handler http.HandlerFunc) *Driver {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return drive(t, server.URL, users)
+}
+
+func drive(t testing.TB, base string, users int) *Driver {
+	t.Helper()
+	clock, err := NewClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver, err := NewDriver(base, users, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(driver.Close)
+	return driver
+}
+
+type order struct {
+	GoodsID  int64  `json:"goods_id"`
+	Count    int64  `json:"count"`
+	Strategy string `json:"strategy"`
+	Store    string `json:"store"`
+	HoldMS   int64  `json:"hold_ms"`
+}
+
+// sell confirms an order as the service does.
+func sell(w http.ResponseWriter, r *http.Request) {
+	var asked order
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Replica", "one")
+	w.Header().Set("X-Request-Id", r.Header.Get("X-Request-Id"))
+	fmt.Fprintf(w, `{"goods_id":%d,"count":%d,"remaining":41,"strategy":%q,"store":%q,"replica":"one","request_id":%q,`+
+		`"attempts":2,"token":9,"waited_us":30,"held_us":40,"entered_ns":50,"left_ns":60}`,
+		asked.GoodsID, asked.Count, asked.Strategy, asked.Store, r.Header.Get("X-Request-Id"))
+}
+
+func one(t testing.TB) *Mix { return newMix(t, MixConfig{Goods: 1, MinCount: 1, MaxCount: 1}) }
+
+func TestClosedLoopSendsExactlyTheRequestsAskedFor(t *testing.T) {
+	t.Parallel()
+	var seen sync.Map
+	var received atomic.Int64
+	driver := serve(t, 16, func(w http.ResponseWriter, r *http.Request) {
+		received.Add(1)
+		if _, again := seen.LoadOrStore(r.Header.Get("X-Request-Id"), true); again {
+			t.Errorf("order %s was sent twice", r.Header.Get("X-Request-Id"))
+		}
+		sell(w, r)
+	})
+	var answered atomic.Int64
+	mix := newMix(t, MixConfig{Seed: 5, Goods: 3, MinCount: 1, MaxCount: 3})
+	result, err := driver.Run(t.Context(), Load{
+		Strategy: "update", Mix: mix, Users: 16, Requests: 1000, Timeout: time.Minute, OrderPrefix: "t", Answered: &answered,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(result.Ops) != 1000 || received.Load() != 1000 || answered.Load() != 1000 {
+		t.Errorf("%d recorded, %d received, %d counted, want 1000 each", len(result.Ops), received.Load(), answered.Load())
+	}
+	demand := mix.Demand(1000)
+	for i, op := range result.Ops {
+		demand[op.GoodsID] -= op.Count
+		if op.Outcome != history.Sold {
+			t.Fatalf("order %s: %s %s, want sold", op.Order, op.Outcome, op.Error)
+		}
+		if op.SentNS < result.StartedNS || op.ReceivedNS < op.SentNS || op.ReceivedNS > result.EndedNS {
+			t.Fatalf("order %s: sent %d, received %d, outside of the run %d-%d", op.Order, op.SentNS, op.ReceivedNS,
+				result.StartedNS, result.EndedNS)
+		}
+		if i > 0 && op.SentNS < result.Ops[i-1].SentNS {
+			t.Fatal("operations are not in the order of sending")
+		}
+	}
+	for goodsID, units := range demand {
+		if units != 0 {
+			t.Errorf("goods %d: demand and orders differ by %d", goodsID, units)
+		}
+	}
+	if result.OutOfTime {
+		t.Error("a complete run calls itself out of time")
+	}
+}
+
+func TestRequestCarriesWhatTheLoadSays(t *testing.T) {
+	t.Parallel()
+	driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		const want = `{"strategy":"for-update","store":"redis","hold_ms":2,"goods_id":1,"count":3}`
+		if r.Method != http.MethodPost || r.URL.Path != "/stock/deduct" || string(body) != want {
+			t.Errorf("%s %s %s, want POST /stock/deduct %s", r.Method, r.URL.Path, body, want)
+		}
+	})
+	mix := newMix(t, MixConfig{Goods: 1, MinCount: 3, MaxCount: 3})
+	_, err := driver.Run(t.Context(), Load{
+		Strategy: "for-update", Store: "redis", Hold: 2 * time.Millisecond, Mix: mix, Users: 1, Requests: 1, Timeout: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReceiptIsRecordedWhole(t *testing.T) {
+	t.Parallel()
+	driver := serve(t, 1, sell)
+	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute, OrderPrefix: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := result.Ops[0]
+	want := history.Op{
+		Kind: history.Deduct, Order: "p-0", GoodsID: 1, Count: 1, SentNS: got.SentNS, ReceivedNS: got.ReceivedNS, Status: 200,
+		Outcome: history.Sold, Remaining: 41, Replica: "one", RequestID: "p-0", Attempts: 2, Token: 9, WaitedUS: 30, HeldUS: 40,
+		EnteredNS: 50, LeftNS: 60,
+	}
+	if got != want {
+		t.Errorf("recorded %+v\nwant     %+v", got, want)
+	}
+}
+
+func TestOutcomeFollowsStatusAndProblemType(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		status int
+		body   string
+		want   history.Outcome
+		error  string
+	}{
+		{200, `{"goods_id":1,"count":1,"remaining":0}`, history.Sold, ""},
+		{200, `{"goods_id":1,"count":1}`, history.Unknown, "the receipt does not match the order"},
+		{200, `{"goods_id":2,"count":1,"remaining":0}`, history.Unknown, "the receipt does not match the order"},
+		{200, `<html>`, history.Unknown, "the receipt does not match the order"},
+		{409, `{"type":"/problems/sold-out","remaining":0}`, history.SoldOut, "/problems/sold-out"},
+		{409, `{"type":"/problems/in-progress"}`, history.Rejected, "/problems/in-progress"},
+		{404, `{"type":"/problems/unknown-goods"}`, history.Rejected, "/problems/unknown-goods"},
+		{503, `{"type":"/problems/busy"}`, history.Busy, "/problems/busy"},
+		{503, `{"type":"/problems/unavailable"}`, history.Busy, "/problems/unavailable"},
+		{503, `<html>`, history.Unknown, "Service Unavailable"},
+		{500, `{"type":"/problems/outcome-unknown"}`, history.Unknown, "/problems/outcome-unknown"},
+		{502, `<html>`, history.Unknown, "Bad Gateway"},
+		{307, ``, history.Unknown, "Temporary Redirect"},
+	} {
+		t.Run(fmt.Sprintf("%d %s", test.status, test.body), func(t *testing.T) {
+			t.Parallel()
+			driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(test.status)
+				io.WriteString(w, test.body)
+			})
+			result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			op := result.Ops[0]
+			if op.Outcome != test.want || op.Error != test.error || op.Status != test.status {
+				t.Errorf("status %d, outcome %s, error %q, want %d, %s, %q", op.Status, op.Outcome, op.Error, test.status, test.want,
+					test.error)
+			}
+		})
+	}
+}
+
+// The server answers once on each connection and closes it when the second request has arrived: this is when net/http
+// would replay a request that it thinks safe.
+func TestRequestOnABrokenConnectionIsUnknownAndNeverReplayed(t *testing.T) {
+	t.Parallel()
+	var received atomic.Int64
+	var perConnection sync.Map
+	driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
+		received.Add(1)
+		if _, second := perConnection.LoadOrStore(r.RemoteAddr, true); second {
+			panic(http.ErrAbortHandler)
+		}
+		sell(w, r)
+	})
+	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 10, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if received.Load() != 10 {
+		t.Errorf("the server received %d requests, want exactly 10", received.Load())
+	}
+	unknown := 0
+	for _, op := range result.Ops {
+		if op.Outcome == history.Unknown {
+			unknown++
+			if op.Error == "" || op.Status != 0 {
+				t.Errorf("status %d, error %q: want no status and the reason", op.Status, op.Error)
+			}
+		}
+	}
+	if unknown != 5 {
+		t.Errorf("%d outcomes unknown, want 5", unknown)
+	}
+}
+
+func TestReplyCutShortIsUnknown(t *testing.T) {
+	t.Parallel()
+	driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		io.WriteString(w, `{"goods_id":1,"count":1,"remaining":0}`)
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op := result.Ops[0]; op.Outcome != history.Unknown {
+		t.Errorf("outcome %s, want unknown", op.Outcome)
+	}
+}
+
+func TestTimeoutAndRefusedConnectionAreUnknown(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	driver := serve(t, 2, func(w http.ResponseWriter, r *http.Request) { <-release })
+	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 2, Requests: 2, Timeout: 20 * time.Millisecond})
+	close(release)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range result.Ops {
+		if op.Outcome != history.Unknown || op.Error != "timeout" {
+			t.Errorf("outcome %s, error %q, want unknown, timeout", op.Outcome, op.Error)
+		}
+	}
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	result, err = drive(t, "http://"+address, 1).Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op := result.Ops[0]; op.Outcome != history.Unknown || op.Error == "" {
+		t.Errorf("outcome %s, error %q, want unknown and the reason", op.Outcome, op.Error)
+	}
+}
+
+func TestDurationEndsALoadAndSaysSo(t *testing.T) {
+	t.Parallel()
+	driver := serve(t, 4, sell)
+	result, err := driver.Run(t.Context(), Load{
+		Mix: one(t), Users: 4, Requests: 1 << 40, Duration: 50 * time.Millisecond, Timeout: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !result.OutOfTime || len(result.Ops) == 0 {
+		t.Errorf("out of time %v after %d requests, want true after some", result.OutOfTime, len(result.Ops))
+	}
+	for _, op := range result.Ops {
+		if op.SentNS-result.StartedNS > int64(5*time.Second) || op.Outcome != history.Sold {
+			t.Fatalf("%s sent %v after the start: %s", op.Order, time.Duration(op.SentNS-result.StartedNS), op.Outcome)
+		}
+	}
+}
+
+func TestOpenLoopKeepsItsScheduleWhileTheServiceStalls(t *testing.T) {
+	t.Parallel()
+	const users, requests = 4, 20
+	release := make(chan struct{})
+	var received atomic.Int64
+	driver := serve(t, users, func(w http.ResponseWriter, r *http.Request) {
+		received.Add(1)
+		<-release
+		sell(w, r)
+	})
+	// The service is let go only once the whole schedule is over: every order beyond the clients must have been dropped.
+	const rate = 1000
+	time.AfterFunc(time.Second, func() { close(release) })
+	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: users, Rate: rate, Requests: requests, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(result.Ops) != users || received.Load() != users || result.Dropped != requests-users {
+		t.Errorf("%d sent, %d received, %d dropped, want %d, %d, %d", len(result.Ops), received.Load(), result.Dropped, users, users,
+			requests-users)
+	}
+	if result.OutOfTime {
+		t.Error("dropped requests are taken for requests not reached")
+	}
+	slices.SortFunc(result.Ops, func(a, b history.Op) int { return int(a.IntendedNS - b.IntendedNS) })
+	for i, op := range result.Ops {
+		if want := result.StartedNS + int64(i)*int64(time.Second/rate); op.IntendedNS != want {
+			t.Errorf("request %d intended for %d, want %d", i, op.IntendedNS, want)
+		}
+		if op.SentNS < op.IntendedNS {
+			t.Errorf("request %d sent before its time", i)
+		}
+		if late := time.Duration(op.SentNS - op.IntendedNS); late > result.MaxLag {
+			t.Errorf("request %d was %v late, the largest lag is said to be %v", i, late, result.MaxLag)
+		}
+	}
+}
+
+func TestOpenLoopSendsAtItsRate(t *testing.T) {
+	t.Parallel()
+	driver := serve(t, 50, sell)
+	result, err := driver.Run(t.Context(), Load{
+		Mix: one(t), Users: 50, Rate: 500, Duration: 200 * time.Millisecond, Timeout: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(result.Ops) + result.Dropped; got != 100 {
+		t.Errorf("%d requests in 200 ms at 500/s, want 100", got)
+	}
+}
+
+func TestCancellationCutsRequestsOffAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []float64{0, 1000} {
+		ctx, cancel := context.WithCancel(t.Context())
+		release := make(chan struct{})
+		var received atomic.Int64
+		driver := serve(t, 3, func(w http.ResponseWriter, r *http.Request) {
+			if received.Add(1) == 3 {
+				cancel()
+			}
+			<-release
+		})
+		started := time.Now()
+		result, err := driver.Run(ctx, Load{Mix: one(t), Users: 3, Rate: rate, Requests: 1000, Timeout: time.Minute})
+		took := time.Since(started)
+		close(release)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took > 10*time.Second {
+			t.Errorf("rate %g: the load went on for %v", rate, took)
+		}
+		if len(result.Ops) != 3 {
+			t.Errorf("rate %g: %d requests recorded, want the 3 under way", rate, len(result.Ops))
+		}
+		for _, op := range result.Ops {
+			if op.Outcome != history.Unknown || op.Error != "cancelled" {
+				t.Errorf("rate %g: outcome %s, error %q, want unknown, cancelled", rate, op.Outcome, op.Error)
+			}
+		}
+		if result.OutOfTime {
+			t.Errorf("rate %g: a cancelled load calls itself out of time", rate)
+		}
+	}
+}
+
+func TestClockAgreesWithTheKernel(t *testing.T) {
+	t.Parallel()
+	clock, err := NewClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func() int64 {
+		var ts unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+			t.Fatal(err)
+		}
+		return ts.Nano()
+	}
+	const slack = int64(100 * time.Microsecond)
+	before := read()
+	got := clock.Now()
+	after := read()
+	if got < before-slack || got > after+slack {
+		t.Errorf("the clock says %d, the kernel %d to %d", got, before, after)
+	}
+}
+
+func BenchmarkDriver(b *testing.B) {
+	reply := []byte(`{"goods_id":1,"count":1,"remaining":41,"strategy":"update","store":"mysql","replica":"one",` +
+		`"request_id":"bench-123456","attempts":1,"token":0,"waited_us":30,"held_us":40,"entered_ns":501234567890123,` +
+		`"left_ns":501234567990123}`)
+	driver := serve(b, 100, func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Content-Type"] = contentType
+		w.Write(reply)
+	})
+	b.ReportAllocs()
+	b.ResetTimer()
+	result, err := driver.Run(b.Context(), Load{
+		Strategy: "update", Mix: one(b), Users: 100, Requests: b.N, Timeout: time.Minute, OrderPrefix: "bench",
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if op := result.Ops[len(result.Ops)-1]; op.Outcome != history.Sold {
+		b.Fatalf("outcome %s: %s", op.Outcome, op.Error)
+	}
+}

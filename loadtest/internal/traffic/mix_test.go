@@ -1,0 +1,96 @@
+package traffic
+
+import (
+	"math"
+	"testing"
+)
+
+func newMix(t testing.TB, config MixConfig) *Mix {
+	t.Helper()
+	mix, err := NewMix(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mix
+}
+
+func TestMixIsTheSameForTheSameSeed(t *testing.T) {
+	t.Parallel()
+	config := MixConfig{Seed: 7, Goods: 5, Skew: Zipf, MinCount: 1, MaxCount: 3}
+	a, b := newMix(t, config), newMix(t, config)
+	config.Seed = 8
+	other := newMix(t, config)
+	differs := false
+	for i := range 1000 {
+		goodsA, countA := a.At(i)
+		goodsB, countB := b.At(i)
+		if goodsA != goodsB || countA != countB {
+			t.Fatalf("order %d differs between two mixes of one seed", i)
+		}
+		goodsC, countC := other.At(i)
+		differs = differs || goodsA != goodsC || countA != countC
+	}
+	if !differs {
+		t.Error("another seed gives the same orders")
+	}
+}
+
+func TestMixDemandIsTheSumOfItsOrders(t *testing.T) {
+	t.Parallel()
+	mix := newMix(t, MixConfig{Seed: 3, Goods: 4, MinCount: 1, MaxCount: 3})
+	sum := map[int64]int64{}
+	for i := range 500 {
+		goodsID, count := mix.At(i)
+		sum[goodsID] += count
+	}
+	for goodsID, units := range mix.Demand(500) {
+		if units != sum[goodsID] {
+			t.Errorf("goods %d: demand %d, orders add up to %d", goodsID, units, sum[goodsID])
+		}
+	}
+}
+
+func TestMixFollowsItsSkew(t *testing.T) {
+	t.Parallel()
+	const n = 100_000
+	for _, test := range []struct {
+		skew string
+		want [4]float64 // shares of goods 1 to 4
+	}{
+		{Uniform, [4]float64{0.25, 0.25, 0.25, 0.25}},
+		{Zipf, [4]float64{0.48, 0.24, 0.16, 0.12}},
+	} {
+		mix := newMix(t, MixConfig{Seed: 1, Goods: 4, Skew: test.skew, MinCount: 1, MaxCount: 3})
+		var goods [4]float64
+		var counts [3]float64
+		for i := range n {
+			goodsID, count := mix.At(i)
+			goods[goodsID-1] += 1.0 / n
+			counts[count-1] += 1.0 / n
+		}
+		for k, want := range test.want {
+			if math.Abs(goods[k]-want) > 0.01 {
+				t.Errorf("%s: goods %d has a share of %.3f, want %.2f", test.skew, k+1, goods[k], want)
+			}
+		}
+		for k, share := range counts {
+			if math.Abs(share-1.0/3) > 0.01 {
+				t.Errorf("%s: count %d has a share of %.3f, want a third", test.skew, k+1, share)
+			}
+		}
+	}
+}
+
+func TestMixRefusesNonsense(t *testing.T) {
+	t.Parallel()
+	for _, config := range []MixConfig{
+		{Goods: 0, MinCount: 1, MaxCount: 1},
+		{Goods: 1, MinCount: 0, MaxCount: 1},
+		{Goods: 1, MinCount: 3, MaxCount: 1},
+		{Goods: 1, MinCount: 1, MaxCount: 1, Skew: "pareto"},
+	} {
+		if _, err := NewMix(config); err == nil {
+			t.Errorf("%+v is accepted", config)
+		}
+	}
+}
