@@ -1,0 +1,263 @@
+// Package oracle reads the stock where it is kept, so that the service is never its own witness. It knows the service's
+// table and keys on its own account and never writes.
+package oracle
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+)
+
+// Stores that stock is kept in.
+const (
+	MySQL = "mysql"
+	Redis = "redis"
+)
+
+// Config says where to look. Whatever is empty is not looked at.
+type Config struct {
+	MySQLDSN      string   // of the service's database
+	Redis         []string // host:port; more than one is a cluster
+	Redlock       []string // host:port of independent masters, whose commands are counted
+	RedisPassword string
+}
+
+// Oracle has its own connections to the servers behind the service.
+type Oracle struct {
+	db      *sql.DB
+	redis   redis.UniversalClient
+	servers []*redis.Client // every Redis server, to count its commands
+}
+
+// Open connects to every server of the configuration and fails where one does not answer.
+func Open(ctx context.Context, config Config) (_ *Oracle, err error) {
+	o := &Oracle{}
+	defer func() {
+		if err != nil {
+			o.Close()
+		}
+	}()
+	if config.MySQLDSN != "" {
+		parsed, err := mysql.ParseDSN(config.MySQLDSN)
+		if err != nil {
+			return nil, fmt.Errorf("MySQL DSN: %w (expected user:password@tcp(host:port)/database)", err)
+		}
+		// One round trip a reading, so that counting statements sees exactly one of its own.
+		parsed.InterpolateParams = true
+		parsed.Timeout = 5 * time.Second
+		connector, err := mysql.NewConnector(parsed)
+		if err != nil {
+			return nil, fmt.Errorf("MySQL DSN: %w", err)
+		}
+		o.db = sql.OpenDB(connector)
+		o.db.SetMaxOpenConns(1)
+		if err := o.db.PingContext(ctx); err != nil {
+			return nil, fmt.Errorf("MySQL at %s: %w", parsed.Addr, err)
+		}
+	}
+	if len(config.Redis) > 0 {
+		o.redis = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: config.Redis, Password: config.RedisPassword})
+		if err := o.redis.Ping(ctx).Err(); err != nil {
+			return nil, fmt.Errorf("Redis at %s: %w", strings.Join(config.Redis, ","), err)
+		}
+	}
+	for _, address := range append(append([]string{}, config.Redis...), config.Redlock...) {
+		server := redis.NewClient(&redis.Options{Addr: address, Password: config.RedisPassword, PoolSize: 1})
+		o.servers = append(o.servers, server)
+		if err := server.Ping(ctx).Err(); err != nil {
+			return nil, fmt.Errorf("Redis at %s: %w", address, err)
+		}
+	}
+	return o, nil
+}
+
+// Close closes the connections.
+func (o *Oracle) Close() error {
+	var errs []error
+	if o.db != nil {
+		errs = append(errs, o.db.Close())
+	}
+	if o.redis != nil {
+		errs = append(errs, o.redis.Close())
+	}
+	for _, server := range o.servers {
+		errs = append(errs, server.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Sees says whether the oracle can read a store.
+func (o *Oracle) Sees(store string) bool {
+	return store == MySQL && o.db != nil || store == Redis && o.redis != nil
+}
+
+// Stock reads the units of each goods. A goods that the store does not have is an error.
+func (o *Oracle) Stock(ctx context.Context, store string, goods []int64) (map[int64]int64, error) {
+	if !o.Sees(store) {
+		return nil, fmt.Errorf("the oracle was not told where store %q is", store)
+	}
+	read := o.mysqlStock
+	if store == Redis {
+		read = o.redisStock
+	}
+	units, err := read(ctx, goods)
+	if err != nil {
+		return nil, fmt.Errorf("read the stock in %s: %w", store, err)
+	}
+	for _, id := range goods {
+		if _, ok := units[id]; !ok {
+			return nil, fmt.Errorf("read the stock in %s: no goods %d", store, id)
+		}
+	}
+	return units, nil
+}
+
+func (o *Oracle) mysqlStock(ctx context.Context, goods []int64) (map[int64]int64, error) {
+	var query strings.Builder
+	query.WriteString("SELECT goods_id, stock FROM good_stock WHERE goods_id IN (")
+	for i, id := range goods {
+		if i > 0 {
+			query.WriteByte(',')
+		}
+		query.WriteString(strconv.FormatInt(id, 10))
+	}
+	query.WriteByte(')')
+	rows, err := o.db.QueryContext(ctx, query.String())
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	units := make(map[int64]int64, len(goods))
+	for rows.Next() {
+		var id, stock int64
+		if err := rows.Scan(&id, &stock); err != nil {
+			return nil, err
+		}
+		units[id] = stock
+	}
+	return units, rows.Err()
+}
+
+// redisStock reads one key at a time: the keys of a cluster may live on different nodes.
+func (o *Oracle) redisStock(ctx context.Context, goods []int64) (map[int64]int64, error) {
+	units := make(map[int64]int64, len(goods))
+	for _, id := range goods {
+		stock, err := o.redis.Get(ctx, fmt.Sprintf("stock:{%d}", id)).Int64()
+		if errors.Is(err, redis.Nil) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		units[id] = stock
+	}
+	return units, nil
+}
+
+// Counters are the servers' own counts since they started.
+type Counters struct {
+	MySQLStatements int64 // statements from clients: each is a round trip
+	RedisCommands   int64 // of all Redis servers, those inside scripts included
+}
+
+// Counters asks each server how much it has done. The question itself is taken off again between two readings by Since.
+func (o *Oracle) Counters(ctx context.Context) (Counters, error) {
+	var c Counters
+	if o.db != nil {
+		var name string
+		if err := o.db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &c.MySQLStatements); err != nil {
+			return Counters{}, fmt.Errorf("count MySQL statements: %w", err)
+		}
+	}
+	for _, server := range o.servers {
+		info, err := server.Info(ctx, "stats").Result()
+		if err != nil {
+			return Counters{}, fmt.Errorf("count the commands of Redis at %s: %w", server.Options().Addr, err)
+		}
+		processed, err := field(info, "total_commands_processed")
+		if err != nil {
+			return Counters{}, fmt.Errorf("count the commands of Redis at %s: %w", server.Options().Addr, err)
+		}
+		c.RedisCommands += processed
+	}
+	return c, nil
+}
+
+// Since is what the servers did between two readings, the oracle's own second question not counted.
+func (o *Oracle) Since(before, after Counters) Counters {
+	c := Counters{
+		MySQLStatements: after.MySQLStatements - before.MySQLStatements,
+		RedisCommands:   after.RedisCommands - before.RedisCommands - int64(len(o.servers)),
+	}
+	if o.db != nil {
+		c.MySQLStatements--
+	}
+	return c
+}
+
+// field is a number in Redis's INFO.
+func field(info, name string) (int64, error) {
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
+			return strconv.ParseInt(value, 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("INFO has no %s", name)
+}
+
+// Durability says how the servers keep what they acknowledge: without it, two reports cannot be compared.
+func (o *Oracle) Durability(ctx context.Context) (map[string]string, error) {
+	found := map[string]string{}
+	if o.db != nil {
+		var version, flush, syncBinlog, isolation string
+		err := o.db.QueryRowContext(ctx, "SELECT VERSION(), @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.sync_binlog").
+			Scan(&version, &flush, &syncBinlog)
+		if err != nil {
+			return nil, fmt.Errorf("read MySQL's settings: %w", err)
+		}
+		// MySQL 8 renamed the variable, MariaDB before 11.1 has only the old name.
+		rows, err := o.db.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')")
+		if err != nil {
+			return nil, fmt.Errorf("read MySQL's settings: %w", err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name, &isolation); err != nil {
+				return nil, fmt.Errorf("read MySQL's settings: %w", err)
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return nil, fmt.Errorf("read MySQL's settings: %w", err)
+		}
+		found["mysql_version"] = version
+		found["mysql_flush_log_at_trx_commit"] = flush
+		found["mysql_sync_binlog"] = syncBinlog
+		found["mysql_isolation"] = isolation
+	}
+	if o.redis != nil {
+		server := o.servers[0]
+		info, err := server.Info(ctx, "server").Result()
+		if err != nil {
+			return nil, fmt.Errorf("read Redis's settings: %w", err)
+		}
+		for line := range strings.Lines(info) {
+			if version, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:"); ok {
+				found["redis_version"] = version
+			}
+		}
+		// CONFIG may be forbidden on a managed server: its absence is not worth failing for.
+		if settings, err := server.ConfigGet(ctx, "append*").Result(); err == nil {
+			found["redis_appendonly"] = settings["appendonly"]
+			found["redis_appendfsync"] = settings["appendfsync"]
+		}
+	}
+	return found, nil
+}
