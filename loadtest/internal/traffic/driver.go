@@ -251,12 +251,7 @@ func (u *user) send(ctx context.Context, order int, intendedNS int64) {
 	op := history.Op{
 		Kind: history.Deduct, Client: u.number, Order: id, GoodsID: goodsID, Count: count, IntendedNS: intendedNS,
 	}
-	body := make([]byte, 0, len(r.body)+48)
-	body = append(body, r.body...)
-	body = strconv.AppendInt(body, goodsID, 10)
-	body = append(body, `,"count":`...)
-	body = strconv.AppendInt(body, count, 10)
-	body = append(body, '}')
+	body := appendBody(make([]byte, 0, len(r.body)+48), r.body, goodsID, count)
 
 	ctx, cancel := context.WithTimeout(ctx, r.load.Timeout)
 	defer cancel()
@@ -316,6 +311,14 @@ func bodyPrefix(load Load) []byte {
 	}
 	b.WriteString(`"goods_id":`)
 	return []byte(b.String())
+}
+
+func appendBody(body, prefix []byte, goodsID, count int64) []byte {
+	body = append(body, prefix...)
+	body = strconv.AppendInt(body, goodsID, 10)
+	body = append(body, `,"count":`...)
+	body = strconv.AppendInt(body, count, 10)
+	return append(body, '}')
 }
 
 // explain names a transport error shortly: a history has thousands of them where a replica died.

@@ -1,0 +1,44 @@
+package traffic
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// target is a line of vegeta's JSON target format (`vegeta attack -format=json`).
+type target struct {
+	Method string      `json:"method"`
+	URL    string      `json:"url"`
+	Body   []byte      `json:"body"` // base64 in JSON
+	Header http.Header `json:"header"`
+}
+
+// WriteTargets writes the first requests of a load as vegeta's JSON targets, one a line, for the service at base. It holds
+// one line in memory at a time: with load.Requests 0 it goes on until w refuses, so that it can feed a pipe.
+func WriteTargets(w io.Writer, base string, load Load) error {
+	buffered := bufio.NewWriter(w)
+	encoder := json.NewEncoder(buffered)
+	line := target{
+		Method: http.MethodPost,
+		URL:    strings.TrimSuffix(base, "/") + "/stock/deduct",
+		Header: http.Header{"Content-Type": contentType},
+	}
+	prefix := bodyPrefix(load)
+	for i := 0; load.Requests == 0 || i < load.Requests; i++ {
+		goodsID, count := load.Mix.At(i)
+		line.Body = appendBody(line.Body[:0], prefix, goodsID, count)
+		line.Header["X-Request-Id"] = []string{load.OrderPrefix + "-" + strconv.Itoa(i)}
+		if err := encoder.Encode(line); err != nil {
+			return fmt.Errorf("write target %d: %w", i, err)
+		}
+	}
+	if err := buffered.Flush(); err != nil {
+		return fmt.Errorf("write targets: %w", err)
+	}
+	return nil
+}
