@@ -1,0 +1,144 @@
+package locks_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/locks"
+	"stock/internal/locks/lockstest"
+	"stock/internal/servers/serverstest"
+)
+
+const tryFor = 20 * time.Millisecond
+
+var shared serverstest.Servers
+
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
+
+func connect(t testing.TB, options *redis.Options) redis.UniversalClient {
+	o := *options
+	o.ContextTimeoutEnabled = true
+	o.MaxRetries = -1
+	o.DialerRetries = 1
+	client := redis.NewClient(&o)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func connectAll(t testing.TB, options []*redis.Options) []redis.UniversalClient {
+	var clients []redis.UniversalClient
+	for _, o := range options {
+		clients = append(clients, connect(t, o))
+	}
+	return clients
+}
+
+func exists(t testing.TB, client redis.UniversalClient, key string) bool {
+	n, err := client.Exists(context.WithoutCancel(t.Context()), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n == 1
+}
+
+func del(t testing.TB, client redis.UniversalClient, key string) {
+	if err := client.Del(t.Context(), key).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nobody is an address where nothing listens.
+var nobody = &redis.Options{Addr: "127.0.0.1:1"}
+
+func TestMutex(t *testing.T) {
+	var mutex locks.Mutex
+	lockstest.Run(t, lockstest.Subject{
+		New:        func(testing.TB, locks.Options) locks.Locker { return &mutex },
+		Held:       func(_ testing.TB, key string) bool { return tried(&mutex, key) != nil },
+		OneProcess: true,
+	})
+}
+
+// tried says why a lock is not free.
+func tried(l locks.Locker, key string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), tryFor)
+	defer cancel()
+	lease, err := l.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	return lease.Unlock()
+}
+
+func TestRedisLua(t *testing.T) {
+	options := shared.Redis(t)
+	eye := connect(t, options)
+	lockstest.Run(t, lockstest.Subject{
+		New: func(t testing.TB, o locks.Options) locks.Locker { return locks.NewRedisLua(connect(t, options), o) },
+		Held: func(t testing.TB, key string) bool {
+			return exists(t, eye, key)
+		},
+		Steal: func(t testing.TB, key string) { del(t, eye, key) },
+		Down:  func(t testing.TB) locks.Locker { return locks.NewRedisLua(connect(t, nobody), locks.Options{}) },
+	})
+}
+
+func newRedlock(t testing.TB, masters []*redis.Options, o locks.Options) locks.Locker {
+	lock, err := locks.NewRedlock(connectAll(t, masters), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func TestRedlock(t *testing.T) {
+	masters := shared.Redlock(t, 3)
+	eyes := connectAll(t, masters)
+	lockstest.Run(t, lockstest.Subject{
+		New: func(t testing.TB, o locks.Options) locks.Locker { return newRedlock(t, masters, o) },
+		Held: func(t testing.TB, key string) bool {
+			held := 0
+			for _, eye := range eyes {
+				if exists(t, eye, key) {
+					held++
+				}
+			}
+			return held > 0
+		},
+		Steal: func(t testing.TB, key string) {
+			for _, eye := range eyes {
+				del(t, eye, key)
+			}
+		},
+		Down: func(t testing.TB) locks.Locker {
+			return newRedlock(t, []*redis.Options{masters[0], nobody, nobody}, locks.Options{})
+		},
+	})
+}
+
+func TestRedlockIsGrantedWhileAMinorityIsDown(t *testing.T) {
+	t.Parallel()
+	masters := shared.Redlock(t, 2)
+	lock := newRedlock(t, append(masters, nobody), locks.Options{})
+	lease, err := lock.Lock(t.Context(), "lock:{1}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRedlockNeedsAnOddNumberOfMasters(t *testing.T) {
+	t.Parallel()
+	for n := range 6 {
+		_, err := locks.NewRedlock(make([]redis.UniversalClient, n), locks.Options{})
+		if want := n == 3 || n == 5; (err == nil) != want {
+			t.Errorf("%d masters: %v", n, err)
+		}
+	}
+}
