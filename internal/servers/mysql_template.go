@@ -1,0 +1,117 @@
+package servers
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// template returns an empty data directory of this server, which must not be written to. It is made at the first call,
+// and kept for as long as the program stays the same.
+func (p mysqlProgram) template(ctx context.Context) (string, error) {
+	path, err := p.templatePath()
+	if err != nil {
+		return "", fmt.Errorf("find a place for the data directory's template: %w", err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	// One process makes it, others wait. It appears under its name only when it is complete.
+	lock, err := lockFile(path+".lock", syscall.LOCK_EX)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	fresh := path + ".new"
+	if err := errors.Join(os.RemoveAll(fresh), os.Mkdir(fresh, 0o700)); err != nil {
+		return "", fmt.Errorf("make the data directory's template: %w", err)
+	}
+	install := p.installMySQL
+	if p.mariaDB {
+		install = p.installMariaDB
+	}
+	if output, err := install(ctx, fresh); err != nil {
+		return "", errors.Join(fmt.Errorf("make an empty data directory with %s: %w\n%s", p.path, err, output), os.RemoveAll(fresh))
+	}
+	return path, os.Rename(fresh, path)
+}
+
+func (p mysqlProgram) templatePath() (string, error) {
+	program, err := filepath.EvalSymlinks(p.path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(program)
+	if err != nil {
+		return "", err
+	}
+	identity := sha256.Sum256(fmt.Append(nil, program, info.Size(), info.ModTime().UnixNano()))
+	name := fmt.Sprintf("%s-%x", strings.ReplaceAll(strings.ToLower(p.version), " ", "-"), identity[:4])
+
+	if cache, err := os.UserCacheDir(); err == nil {
+		dir := filepath.Join(cache, "stock", "servers")
+		if os.MkdirAll(dir, 0o700) == nil {
+			return filepath.Join(dir, name), nil
+		}
+	}
+	// No home, or one that cannot be written to.
+	base, err := ownDir(os.TempDir())
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(base, name), nil
+}
+
+// installMySQL has an account root@localhost without a password, which only the socket serves.
+func (p mysqlProgram) installMySQL(ctx context.Context, data string) (output []byte, err error) {
+	return run(ctx, nil, p.path, append(p.common(), "--initialize-insecure", "--datadir="+data)...)
+}
+
+// installMariaDB does what mariadb-install-db does, but for the accounts, the help texts, and changing the owner and
+// mode of the system's own PAM helper.
+func (p mysqlProgram) installMariaDB(ctx context.Context, data string) (output []byte, err error) {
+	script, err := p.systemTables()
+	if err != nil {
+		return nil, err
+	}
+	args := append(p.common(), "--bootstrap", "--datadir="+data, "--log-warnings=0", "--innodb-log-file-size=8M")
+	return run(ctx, io.MultiReader(strings.NewReader("CREATE DATABASE mysql;\nUSE mysql;\n"), bytes.NewReader(script)), p.path, args...)
+}
+
+// systemTables reads the SQL that comes with the server.
+func (p mysqlProgram) systemTables() ([]byte, error) {
+	program, err := filepath.EvalSymlinks(p.path)
+	if err != nil {
+		return nil, err
+	}
+	prefix := filepath.Dir(filepath.Dir(program))
+	for _, share := range []string{"share/mysql", "share/mariadb", "share"} {
+		for _, name := range []string{"mysql", "mariadb"} {
+			dir := filepath.Join(prefix, share)
+			tables, err := os.ReadFile(filepath.Join(dir, name+"_system_tables.sql"))
+			if err != nil {
+				continue
+			}
+			performance, err := os.ReadFile(filepath.Join(dir, name+"_performance_tables.sql"))
+			return append(tables, performance...), err
+		}
+	}
+	return nil, fmt.Errorf("mysql_system_tables.sql is not in %s/share/mysql: is all of mariadb-server-core installed?", prefix)
+}
+
+func run(ctx context.Context, stdin io.Reader, program string, args ...string) (output []byte, err error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdin = stdin
+	return cmd.CombinedOutput()
+}

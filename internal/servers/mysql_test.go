@@ -1,0 +1,151 @@
+package servers_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+)
+
+var shared serverstest.Servers
+
+func TestMySQLShipsDurable(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{})
+	for name, want := range map[string]string{
+		"innodb_flush_log_at_trx_commit": "1",
+		"log_bin":                        "ON",
+		"sync_binlog":                    "1",
+		"binlog_format":                  "ROW",
+	} {
+		if got := server.Settings[name]; got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestMySQLKeepsCommittedRowsWhenKilled(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{})
+	dsn, err := server.CreateDatabase(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, dsn, "CREATE TABLE good (id INT PRIMARY KEY)", "INSERT INTO good VALUES (7)")
+
+	pid := server.PID
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if server.PID == pid {
+		t.Error("the restarted server is the same process")
+	}
+	if got := scalar(t, server.DSN("stock"), "SELECT id FROM good"); got != "7" {
+		t.Errorf("after the restart the row reads %q, want 7", got)
+	}
+}
+
+func TestMySQLRefusesConnectionsWithoutThePassword(t *testing.T) {
+	t.Parallel()
+	config, err := mysql.ParseDSN(shared.MySQL(t).DSN(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"root", ""} {
+		config.User, config.Passwd = user, ""
+		db := open(t, config.FormatDSN())
+		var refused *mysql.MySQLError
+		if err := db.PingContext(t.Context()); !errors.As(err, &refused) {
+			t.Errorf("user %q connects without a password: %v", user, err)
+		}
+	}
+}
+
+func TestMySQLServesTwoReplicasOf64Connections(t *testing.T) {
+	t.Parallel()
+	db := open(t, shared.MySQL(t).DSN(""))
+	db.SetMaxOpenConns(2 * 64)
+	for range 2 * 64 {
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+}
+
+func TestMySQLStopFreesThePortAndTheDirectory(t *testing.T) {
+	t.Parallel()
+	server, err := servers.StartMySQL(t.Context(), servers.MySQLOptions{Relaxed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	gone(t, server.Process, server.Addr)
+}
+
+func TestMySQLThatCannotStartTellsWhy(t *testing.T) {
+	t.Parallel()
+	_, err := servers.StartMySQL(t.Context(), servers.MySQLOptions{Args: []string{"--no-such-option"}})
+	contains(t, err, "ended before it was ready", "no-such-option")
+}
+
+func TestTestsHaveDatabasesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	first, second := shared.Database(t), shared.Database(t)
+	exec(t, first, "CREATE TABLE good (id INT PRIMARY KEY)")
+	exec(t, second, "CREATE TABLE good (id INT PRIMARY KEY)")
+}
+
+// gone checks that nothing is left of a server that was stopped.
+func gone(t *testing.T, process *servers.Process, addr string) {
+	t.Helper()
+	if process.Err() == nil {
+		t.Errorf("%s still runs", process.Name)
+	}
+	if conn, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
+		conn.Close()
+		t.Errorf("%s still answers on %s", process.Name, addr)
+	}
+	if _, err := os.Stat(process.Log); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of %s is left: %v", process.Name, err)
+	}
+}
+
+func open(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func exec(t *testing.T, dsn string, statements ...string) {
+	t.Helper()
+	db := open(t, dsn)
+	for _, statement := range statements {
+		if _, err := db.ExecContext(context.Background(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+func scalar(t *testing.T, dsn, query string) (value string) {
+	t.Helper()
+	if err := open(t, dsn).QueryRowContext(t.Context(), query).Scan(&value); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return value
+}

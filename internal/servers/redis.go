@@ -1,0 +1,129 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisOptions configures StartRedis. The zero value keeps nothing on disk.
+type RedisOptions struct {
+	Name      string   // for messages; "redis" where empty
+	AOF       bool     // append-only file, flushed every second, so that a restart keeps the data
+	Fsync     string   // how often the append-only file is flushed: "everysec" (where empty), "always" or "no"
+	Databases int      // number of logical databases; Redis's own 16 where 0
+	Args      []string // more arguments, such as "--maxmemory", "10mb"
+}
+
+// Redis is a private Redis or Valkey server. It has no password: it listens on loopback only.
+type Redis struct {
+	Addr    string // host:port
+	Version string // "Redis 7.0.15"
+	*Process
+
+	command Command
+	dir     *Dir
+}
+
+// StartRedis starts a Redis server and waits until it answers.
+func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
+	if o.Name == "" {
+		o.Name = "redis"
+	}
+	path, version, err := findRedis(ctx)
+	if err != nil {
+		return nil, err
+	}
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := NewDir("redis")
+	if err != nil {
+		return nil, err
+	}
+	r := &Redis{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Version: version, dir: dir}
+	r.command = Command{
+		Name: o.Name,
+		Path: path,
+		// Debian's redis-tools holds the server as redis-check-rdb, which becomes the server when called by this name.
+		Argv0: "redis-server",
+		Args:  o.args(port, dir.Path),
+		Log:   dir.File("redis.log"),
+	}
+	if err := r.Restart(ctx); err != nil {
+		return nil, errors.Join(err, dir.Remove())
+	}
+	return r, nil
+}
+
+func (o RedisOptions) args(port int, dir string) []string {
+	args := []string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--protected-mode", "yes",
+		"--daemonize", "no", "--dir", dir, "--save", "",
+	}
+	if o.AOF {
+		if o.Fsync == "" {
+			o.Fsync = "everysec"
+		}
+		args = append(args, "--appendonly", "yes", "--appendfsync", o.Fsync)
+	} else {
+		args = append(args, "--appendonly", "no")
+	}
+	if o.Databases > 0 {
+		args = append(args, "--databases", strconv.Itoa(o.Databases))
+	}
+	return append(args, o.Args...)
+}
+
+// Restart kills the server if it runs (SIGKILL), and starts it on the same port and the same directory. Without AOF the
+// data is gone.
+func (r *Redis) Restart(ctx context.Context) error {
+	if r.Process != nil {
+		r.Kill()
+	}
+	process, err := Start(r.command)
+	if err != nil {
+		return err
+	}
+	r.Process = process
+	client := redis.NewClient(&redis.Options{Addr: r.Addr, MaxRetries: -1})
+	defer client.Close()
+	if err := untilReady(ctx, process, func(ctx context.Context) error { return client.Ping(ctx).Err() }); err != nil {
+		process.Kill()
+		return err
+	}
+	return nil
+}
+
+// Stop ends the server and removes its directory.
+func (r *Redis) Stop(ctx context.Context) error {
+	return errors.Join(r.Process.Stop(ctx), r.dir.Remove())
+}
+
+var redisVersion = regexp.MustCompile(`(?i)^(redis|valkey).* v=([0-9.]+)`)
+
+func findRedis(ctx context.Context) (path, version string, err error) {
+	path, found := find("redis-server", "valkey-server", "redis-check-rdb", "valkey-check-rdb")
+	if !found {
+		return "", "", notInstalled("redis-server or valkey-server", "redis-tools")
+	}
+	ask := exec.CommandContext(ctx, path, "--version")
+	ask.Args[0] = "redis-server"
+	answer, err := ask.Output()
+	if err != nil {
+		return "", "", fmt.Errorf("ask %s for its version: %w", path, err)
+	}
+	match := redisVersion.FindStringSubmatch(string(answer))
+	if match == nil {
+		return "", "", fmt.Errorf("%s is no Redis server: its version is %q", path, strings.TrimSpace(string(answer)))
+	}
+	return path, match[1] + " " + match[2], nil
+}

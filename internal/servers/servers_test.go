@@ -1,0 +1,35 @@
+package servers_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"stock/internal/servers"
+)
+
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
+
+func TestFreePortsDiffer(t *testing.T) {
+	t.Parallel()
+	seen := map[int]bool{}
+	for range 50 {
+		port, err := servers.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[port] {
+			t.Errorf("port %d was handed out twice", port)
+		}
+		seen[port] = true
+	}
+}
+
+func contains(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the error is %v, want %q in it", err, part)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+// Package serverstest gives tests real servers. A server that is not installed fails the test.
+//
+// The tests of one package share one server of a kind, started by the first test that needs it; each test gets a
+// database of its own in it:
+//
+//	var shared serverstest.Servers
+//
+//	func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
+//
+//	func TestSomething(t *testing.T) {
+//		dsn := shared.Database(t)
+//		client := redis.NewClient(shared.Redis(t))
+//		…
+//	}
+//
+// A test that kills or restarts a server starts its own with StartMySQL or StartRedis.
+package serverstest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
+)
+
+// databases is the number of logical Redis databases: the number of calls of Redis or Redlock that a package can make.
+const databases = 4096
+
+const limit = 60 * time.Second
+
+// Servers are shared by the tests of one package. The zero value is ready: a server starts when it is first asked for.
+type Servers struct {
+	mu      sync.Mutex
+	mysql   *servers.MySQL
+	masters []*servers.Redis // the first serves Redis, all serve Redlock
+	used    atomic.Int64     // databases handed out
+}
+
+// Run runs the tests, stops the servers and returns the exit code. Call it from TestMain.
+func (s *Servers) Run(m *testing.M) int {
+	code := m.Run()
+	if s.mysql != nil {
+		s.mysql.Kill() // nothing in it is worth a clean shutdown
+		s.mysql.Stop(context.Background())
+	}
+	for _, master := range s.masters {
+		if err := master.Stop(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	return code
+}
+
+// MySQL returns the shared server. Its durability is relaxed.
+func (s *Servers) MySQL(t testing.TB) *servers.MySQL {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mysql == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		mysql, err := servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.mysql = mysql
+	}
+	return s.mysql
+}
+
+// Database returns the DSN of a new, empty database of the shared MySQL server. It is dropped after the test.
+func (s *Servers) Database(t testing.TB) (dsn string) {
+	t.Helper()
+	mysql := s.MySQL(t)
+	name := fmt.Sprintf("test_%d", s.used.Add(1))
+	dsn, err := mysql.CreateDatabase(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		if err := mysql.DropDatabase(ctx, name); err != nil {
+			t.Error(err)
+		}
+	})
+	return dsn
+}
+
+// Redis returns the options of a client of the shared Redis server, on an empty logical database that no other test has.
+func (s *Servers) Redis(t testing.TB) *redis.Options {
+	t.Helper()
+	return s.Redlock(t, 1)[0]
+}
+
+// Redlock returns the options of clients of n shared, independent Redis masters, on empty logical databases.
+func (s *Servers) Redlock(t testing.TB, n int) []*redis.Options {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for len(s.masters) < n {
+		master, err := servers.StartRedis(ctx, servers.RedisOptions{Databases: databases})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.masters = append(s.masters, master)
+	}
+	db := int(s.used.Add(1))
+	if db >= databases {
+		t.Fatalf("the tests of this package use more than %d Redis databases", databases)
+	}
+	var options []*redis.Options
+	for _, master := range s.masters[:n] {
+		options = append(options, &redis.Options{Addr: master.Addr, DB: db})
+	}
+	return options
+}
+
+// StartMySQL starts a server for this test alone, which may kill and restart it.
+func StartMySQL(t testing.TB, o servers.MySQLOptions) *servers.MySQL {
+	t.Helper()
+	mysql, err := servers.StartMySQL(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		mysql.Kill()
+		if err := mysql.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return mysql
+}
+
+// StartRedis starts a server for this test alone, which may kill and restart it.
+func StartRedis(t testing.TB, o servers.RedisOptions) *servers.Redis {
+	t.Helper()
+	server, err := servers.StartRedis(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
