@@ -1,0 +1,277 @@
+// Package verify is the judge: from the stock before a run, the stock after it, and what every client was told, it
+// says whether the service kept its books.
+//
+// The judge knows neither the service nor the load. Its first proof is arithmetic: what was there, less what was sold, must be
+// what is left. Where the arithmetic is silent, porcupine decides whether any order of the requests explains the answers.
+//
+//	v := verify.Judge(h)             // one recorded run
+//	ok := verify.Held(h.Run, v)      // against what the strategy promised
+//	row := verify.Merge(v1, v2, v3)  // the rounds of one strategy
+package verify
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"stock/loadtest/internal/history"
+)
+
+// Result is the judge's word on a run.
+type Result string
+
+// The results.
+const (
+	Correct      Result = "correct"
+	Wrong        Result = "wrong"
+	Inconclusive Result = "inconclusive"
+)
+
+// A run below these thresholds cannot clear a strategy. It can still convict one.
+const (
+	// MinAnswered is the least number of requests that ended as sold or sold out.
+	MinAnswered = 100
+	// MaxUnknown is the largest share of requests whose outcome may be unknown.
+	MaxUnknown = 0.05
+)
+
+// Promises that Held knows, as the service words them.
+const (
+	PromiseCorrect      = "correct"
+	PromiseLosesUpdates = "loses-updates"
+	PromiseOversells    = "oversells"
+	PromiseSellsNothing = "sells-nothing"
+)
+
+// Verdict is the result with the figures that it rests on. Figures are found goods by goods and then summed, so that
+// one goods never makes up for another.
+type Verdict struct {
+	Result   Result                  `json:"verdict"`
+	Requests int                     `json:"requests"` // deductions asked for
+	Outcomes map[history.Outcome]int `json:"outcomes"` // requests by outcome
+
+	// Units.
+	Initial      int64 `json:"initial"`       // in stock before the run
+	Final        int64 `json:"final"`         // in stock after it
+	Sold         int64 `json:"sold"`          // confirmed to a buyer
+	UnknownUnits int64 `json:"unknown_units"` // asked for with an unknown outcome
+	Restocked    int64 `json:"restocked"`     // confirmed as put back
+	Good         int64 `json:"good"`          // confirmed, and really gone from a stock that was there
+	LostUpdates  int64 `json:"lost_updates"`  // confirmed sold, but still in stock
+	Oversold     int64 `json:"oversold"`      // confirmed sold beyond what was there
+	Leaked       int64 `json:"leaked"`        // gone beyond all that was sold or may have been
+
+	Undersold  int64 `json:"undersold"`  // requests refused while stock was certainly left for them
+	Duplicates int64 `json:"duplicates"` // orders that were deducted more than once, at least
+	Overlaps   int64 `json:"overlaps"`   // pairs of critical sections of one goods that overlap in time
+
+	// Linearizable is nil where the checker ran out of time or of room, or the run was interrupted.
+	Linearizable *bool `json:"linearizable"`
+
+	// DemandExceeded says that buyers who were answered asked for more units of some goods than there were.
+	DemandExceeded bool `json:"demand_exceeded"`
+	// Untouched says that every goods has its initial stock after the run.
+	Untouched bool `json:"untouched"`
+
+	// Evidence holds one short sentence a finding: first what convicts, then what keeps the judge from clearing, then remarks.
+	Evidence []string `json:"evidence"`
+}
+
+// examples is how many concrete requests a finding names.
+const examples = 3
+
+// Judge judges one recorded run.
+//
+// It is WRONG where any unit was lost, oversold or leaked, a buyer was falsely refused, an order was deducted twice, no
+// order of the requests explains the answers, or critical sections overlapped that were promised not to. Otherwise it is
+// INCONCLUSIVE where the run was interrupted, the load was too small (MinAnswered, or never two requests for one goods at
+// once), or too many outcomes are unknown (MaxUnknown). Otherwise it is CORRECT.
+func Judge(h *history.History) Verdict {
+	v := Verdict{Outcomes: map[history.Outcome]int{}, Untouched: h.End != nil}
+	books := openBooks(h)
+
+	var wrong, doubts, notes findings
+	linearizable, concurrent := yes, false
+	for _, b := range books {
+		if !b.read {
+			linearizable = undecided
+		}
+		b.balance(&v, &wrong)
+		b.undersold(&v, &wrong)
+		b.duplicates(&v, &wrong)
+		var overlapped findings
+		b.overlaps(&v, &overlapped)
+		if h.Run.Exclusive {
+			wrong = append(wrong, overlapped...)
+		}
+		concurrent = concurrent || b.concurrent()
+	}
+	// The arithmetic of one goods settles it for the whole run: the checker only has to decide what is left open.
+	if v.LostUpdates > 0 || v.Oversold > 0 || v.Leaked > 0 || v.Undersold > 0 {
+		linearizable = no
+	}
+	for _, b := range books {
+		linearizable = worse(linearizable, b.sameAnswer(&wrong))
+	}
+	if linearizable == yes {
+		linearizable = linearize(books, &wrong, &notes)
+	}
+	v.Linearizable = linearizable.pointer()
+
+	backwards := 0
+	for _, op := range h.Ops {
+		if op.Kind != history.Deduct {
+			continue
+		}
+		v.Requests++
+		v.Outcomes[op.Outcome]++
+		if op.Outcome != history.Unknown && op.ReceivedNS < op.SentNS {
+			backwards++
+		}
+	}
+	for _, b := range books {
+		if h.End != nil && !b.read {
+			doubts.add("goods %d: nobody read the stock that the run left", b.id)
+		}
+	}
+	if h.End == nil {
+		doubts.add("the run was interrupted: nobody read the stock that it left")
+	}
+	if answered := v.Outcomes[history.Sold] + v.Outcomes[history.SoldOut]; answered < MinAnswered {
+		doubts.add("only %d requests were answered, fewer than %d: too little load", answered, MinAnswered)
+	}
+	if !concurrent {
+		doubts.add("no two requests for one goods were ever in flight at once: nothing was put to the test")
+	}
+	if unknown := v.Outcomes[history.Unknown]; float64(unknown) > MaxUnknown*float64(v.Requests) {
+		doubts.add("the outcome of %d of %d requests is unknown, more than %.0f %%", unknown, v.Requests, 100*MaxUnknown)
+	}
+	if backwards > 0 {
+		doubts.add("%d replies were received before they were asked for: the clocks cannot be trusted", backwards)
+	}
+
+	switch {
+	case len(wrong) > 0:
+		v.Result = Wrong
+	case len(doubts) > 0:
+		v.Result = Inconclusive
+	default:
+		v.Result = Correct
+	}
+	if h.Run.Witness == "service" {
+		notes.add("the service was its own witness: nobody else read its stock")
+	}
+	v.Evidence = slices.Concat(wrong, doubts, notes)
+	return v
+}
+
+// Held says whether a verdict, of one round or merged from several, is what the strategy promised. An inconclusive
+// verdict holds no promise.
+func Held(run history.Run, v Verdict) bool {
+	if v.Result == Inconclusive {
+		return false
+	}
+	switch run.Promise {
+	case PromiseCorrect:
+		return v.Result == Correct
+	case PromiseLosesUpdates:
+		return v.Result == Wrong && v.LostUpdates > 0
+	case PromiseOversells:
+		// Without a check, the arithmetic is right for as long as nobody asks for more than there is.
+		if v.DemandExceeded {
+			return v.Result == Wrong && v.Oversold > 0
+		}
+		return v.Result == Correct
+	case PromiseSellsNothing:
+		return v.Untouched
+	}
+	return false
+}
+
+// Merge sums the verdicts of several rounds of one strategy under one workload. One wrong round is enough to convict, and
+// one inconclusive round is enough not to clear.
+func Merge(rounds ...Verdict) Verdict {
+	m := Verdict{Result: Correct, Outcomes: map[history.Outcome]int{}, Untouched: true}
+	linearizable := yes
+	for i, v := range rounds {
+		switch {
+		case v.Result == Wrong:
+			m.Result = Wrong
+		case v.Result == Inconclusive && m.Result == Correct:
+			m.Result = Inconclusive
+		}
+		m.Requests += v.Requests
+		for outcome, n := range v.Outcomes {
+			m.Outcomes[outcome] += n
+		}
+		m.Initial += v.Initial
+		m.Final += v.Final
+		m.Sold += v.Sold
+		m.UnknownUnits += v.UnknownUnits
+		m.Restocked += v.Restocked
+		m.Good += v.Good
+		m.LostUpdates += v.LostUpdates
+		m.Oversold += v.Oversold
+		m.Leaked += v.Leaked
+		m.Undersold += v.Undersold
+		m.Duplicates += v.Duplicates
+		m.Overlaps += v.Overlaps
+		m.DemandExceeded = m.DemandExceeded || v.DemandExceeded
+		m.Untouched = m.Untouched && v.Untouched
+		switch {
+		case v.Linearizable == nil:
+			linearizable = worse(linearizable, undecided)
+		case !*v.Linearizable:
+			linearizable = no
+		}
+		for _, e := range v.Evidence {
+			if len(rounds) > 1 {
+				e = fmt.Sprintf("round %d: %s", i+1, e)
+			}
+			m.Evidence = append(m.Evidence, e)
+		}
+	}
+	if len(rounds) == 0 {
+		m.Result, linearizable = Inconclusive, undecided
+	}
+	m.Linearizable = linearizable.pointer()
+	return m
+}
+
+// findings are sentences of evidence.
+type findings []string
+
+func (f *findings) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
+
+// answer is the checker's: in the order of how bad it is.
+type answer int
+
+const (
+	yes answer = iota
+	undecided
+	no
+)
+
+func worse(a, b answer) answer { return max(a, b) }
+
+func (a answer) pointer() *bool {
+	if a == undecided {
+		return nil
+	}
+	held := a == yes
+	return &held
+}
+
+// name is how evidence speaks of a request.
+func name(op history.Op) string {
+	switch {
+	case op.RequestID != "":
+		return op.RequestID
+	case op.Order != "":
+		return "of order " + op.Order
+	}
+	return fmt.Sprintf("of client %d", op.Client)
+}
+
+// sorted returns the keys of m in ascending order: evidence reads the same every time.
+func sorted[V any](m map[int64]V) []int64 { return slices.Sorted(maps.Keys(m)) }

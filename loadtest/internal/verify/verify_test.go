@@ -1,0 +1,409 @@
+package verify_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/verify"
+)
+
+// figures are what tells one bug from another.
+type figures struct {
+	result                                                          verify.Result
+	lost, oversold, leaked, undersold, duplicates, overlaps, unsure int64
+	linearizable                                                    string
+}
+
+func of(v verify.Verdict) figures {
+	linearizable := "undecided"
+	if v.Linearizable != nil {
+		linearizable = fmt.Sprint(*v.Linearizable)
+	}
+	return figures{v.Result, v.LostUpdates, v.Oversold, v.Leaked, v.Undersold, v.Duplicates, v.Overlaps, v.UnknownUnits, linearizable}
+}
+
+// sales returns the indexes of the sales in the order in which they took effect.
+func sales(h *history.History) []int {
+	var at []int
+	for i, op := range h.Ops {
+		if op.Kind == history.Deduct && op.Outcome == history.Sold {
+			at = append(at, i)
+		}
+	}
+	slices.SortFunc(at, func(i, j int) int { return cmp.Compare(h.Ops[j].Remaining, h.Ops[i].Remaining) })
+	return at
+}
+
+// neverHappened undoes the nth sale: every later buyer, and the oracle, find its unit.
+func neverHappened(h *history.History, n int) *history.Op {
+	at := sales(h)
+	for _, i := range at[n+1:] {
+		h.Ops[i].Remaining += h.Ops[at[n]].Count
+	}
+	h.End.Final[1] += h.Ops[at[n]].Count
+	return &h.Ops[at[n]]
+}
+
+func lose(op *history.Op) {
+	op.Outcome, op.Status, op.Remaining, op.EnteredNS, op.LeftNS = history.Unknown, 0, 0, 0, 0
+}
+
+func TestPlantedBugsAreToldApart(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		shop  shop
+		plant func(h *history.History)
+		want  figures
+		says  string // part of the evidence
+	}{
+		{"nothing", plenty(1), func(*history.History) {},
+			figures{result: verify.Correct, linearizable: "true"}, ""},
+		{"nothing in a flash sale", flashSale(2), func(*history.History) {},
+			figures{result: verify.Correct, linearizable: "true"}, ""},
+		{"a lost update", plenty(3), func(h *history.History) {
+			neverHappened(h, 200) // its write was overwritten by the next one's, which had read the same stock
+		}, figures{result: verify.Wrong, lost: 1, linearizable: "false"}, "were both told 799 remaining"},
+		{"an oversell by one", flashSale(4), func(h *history.History) {
+			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+			h.Ops[i].Outcome, h.Ops[i].Remaining = history.Sold, -1
+			h.End.Final[1] = -1
+		}, figures{result: verify.Wrong, oversold: 1, linearizable: "false"}, "units sold beyond the stock: 1 (151 were sold out of 150)"},
+		{"a leak", plenty(5), func(h *history.History) { h.End.Final[1]-- },
+			figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, "units gone that nobody was sold: 1 ("},
+		{"a leak that makes others go away empty-handed", flashSale(6), func(h *history.History) {
+			last := &h.Ops[sales(h)[149]]
+			last.Outcome, last.Remaining, last.EnteredNS, last.LeftNS = history.SoldOut, 0, 0, 0
+		}, figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, ""},
+		{"a false sold-out", plenty(7), func(h *history.History) {
+			op := neverHappened(h, 100)
+			op.Outcome, op.Status, op.Remaining, op.EnteredNS, op.LeftNS = history.SoldOut, 409, 0, 0, 0
+		}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "was refused while at least"},
+		{"a sold-out that contradicts itself", flashSale(8), func(h *history.History) {
+			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+			h.Ops[i].Remaining = 1
+		}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "wanted 1 and was refused while at least 1 were left"},
+		{"a duplicate", plenty(9), func(h *history.History) {
+			at := sales(h)
+			h.Ops[at[41]].Order = h.Ops[at[40]].Order
+		}, figures{result: verify.Wrong, duplicates: 1, linearizable: "true"}, "was deducted 2 times"},
+		{"a duplicate of a try without an answer", plenty(10), func(h *history.History) {
+			at := sales(h)
+			lose(&h.Ops[at[40]])
+			h.Ops[at[41]].Order = h.Ops[at[40]].Order
+		}, figures{result: verify.Wrong, duplicates: 1, unsure: 1, linearizable: "true"}, "units gone beyond all orders: 1 ("},
+		{"the same answer told twice", plenty(11), func(h *history.History) {
+			at := sales(h)
+			again := h.Ops[at[40]]
+			again.RequestID = "again"
+			again.SentNS, again.ReceivedNS = h.End.EndedNS, h.End.EndedNS+100
+			h.Ops = append(h.Ops, again)
+		}, figures{result: verify.Correct, linearizable: "true"}, ""},
+		{"an overlap", plenty(12), func(h *history.History) {
+			at := sales(h)
+			h.Ops[at[41]].EnteredNS = h.Ops[at[40]].LeftNS - 1
+		}, figures{result: verify.Wrong, overlaps: 1, linearizable: "true"}, "overlap by 1ns"},
+		{"critical sections that touch", plenty(13), func(h *history.History) {
+			at := sales(h)
+			h.Ops[at[41]].EnteredNS = h.Ops[at[40]].LeftNS
+		}, figures{result: verify.Correct, linearizable: "true"}, ""},
+		{"a critical section without length inside another", plenty(14), func(h *history.History) {
+			at := sales(h)
+			h.Ops[at[41]].EnteredNS = h.Ops[at[40]].EnteredNS + 1
+			h.Ops[at[41]].LeftNS = h.Ops[at[41]].EnteredNS
+		}, figures{result: verify.Correct, linearizable: "true"}, ""},
+		{"an overlap that nobody promised not to happen", plenty(15), func(h *history.History) {
+			at := sales(h)
+			h.Run.Exclusive = false
+			h.Ops[at[41]].EnteredNS = h.Ops[at[40]].LeftNS - 1
+		}, figures{result: verify.Correct, overlaps: 1, linearizable: "true"}, ""},
+		{"an unknown outcome that took effect", plenty(16), func(h *history.History) {
+			lose(&h.Ops[sales(h)[123]])
+		}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
+		{"an unknown outcome that did not take effect", plenty(17), func(h *history.History) {
+			lose(neverHappened(h, 123))
+		}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
+		{"an unknown outcome that took effect long after its client gave up", plenty(18), func(h *history.History) {
+			op := neverHappened(h, 50)
+			lose(op)
+			at := sales(h)
+			for _, i := range at[300:] {
+				h.Ops[i].Remaining--
+			}
+			h.End.Final[1]--
+		}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
+		{"a unit that went before the request with the unknown outcome was sent", plenty(19), func(h *history.History) {
+			at := sales(h)
+			early, late := &h.Ops[at[50]], &h.Ops[at[350]]
+			lose(early)
+			early.SentNS, early.ReceivedNS = late.SentNS, late.ReceivedNS
+		}, figures{result: verify.Wrong, unsure: 1, linearizable: "false"}, "no order of the requests explains their answers"},
+		{"answers swapped, books balanced", plenty(20), func(h *history.History) {
+			at := sales(h)
+			early, late := &h.Ops[at[50]], &h.Ops[at[350]]
+			early.Remaining, late.Remaining = late.Remaining, early.Remaining
+		}, figures{result: verify.Wrong, linearizable: "false"}, "remaining before request"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h := simulate(c.shop)
+			c.plant(h)
+			v := verify.Judge(h)
+			if got := of(v); got != c.want {
+				t.Errorf("got  %+v\nwant %+v", got, c.want)
+			}
+			evidence := strings.Join(v.Evidence, "\n")
+			if !strings.Contains(evidence, c.says) {
+				t.Errorf("evidence does not say %q:\n%s", c.says, evidence)
+			}
+			if (v.Result == verify.Correct) != (evidence == "") {
+				t.Errorf("%s with evidence %q", v.Result, evidence)
+			}
+		})
+	}
+}
+
+func TestOneGoodsDoesNotMakeUpForAnother(t *testing.T) {
+	t.Parallel()
+	s := plenty(30)
+	s.goods = 3
+	h := simulate(s)
+	h.End.Final[1]++
+	h.End.Final[3]--
+	v := verify.Judge(h)
+	if v.LostUpdates != 1 || v.Leaked != 1 || v.Result != verify.Wrong {
+		t.Errorf("got %+v, want one unit lost and one leaked", of(v))
+	}
+}
+
+func TestTenThousandOperationsAreJudgedInASecond(t *testing.T) {
+	t.Parallel()
+	h := simulate(shop{seed: 31, users: 100, requests: 10_000, goods: 1, stock: 6000, counts: 1, exclusive: true})
+	start := time.Now()
+	v := verify.Judge(h)
+	took := time.Since(start)
+	if want := (figures{result: verify.Correct, linearizable: "true"}); of(v) != want {
+		t.Errorf("got %+v, want %+v: %q", of(v), want, v.Evidence)
+	}
+	t.Logf("judged in %v", took)
+	if !raceDetector && took > time.Second {
+		t.Errorf("took %v, want less than a second", took)
+	}
+}
+
+func TestCorrectServiceIsNeverWrong(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(60) {
+		for name, s := range map[string]shop{
+			"plenty":           {users: 10, requests: 300, goods: 1, stock: 1000, counts: 1},
+			"flash sale":       {users: 10, requests: 300, goods: 1, stock: 100, counts: 1},
+			"unequal counts":   {users: 10, requests: 300, goods: 2, stock: 200, counts: 3},
+			"lost replies":     {users: 10, requests: 300, goods: 1, stock: 150, counts: 1, unknown: 0.04},
+			"late effects":     {users: 10, requests: 300, goods: 1, stock: 150, counts: 3, unknown: 0.04, late: true},
+			"replays":          {users: 10, requests: 300, goods: 1, stock: 150, counts: 2, unknown: 0.04, late: true, replay: 1},
+			"restocks":         {users: 4, requests: 300, goods: 1, stock: 50, counts: 2, restocks: 0.3},
+			"restocks and all": {users: 4, requests: 300, goods: 2, stock: 50, counts: 3, restocks: 0.3, unknown: 0.03, late: true},
+		} {
+			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
+				t.Parallel()
+				s.seed, s.exclusive = seed, true
+				v := verify.Judge(simulate(s))
+				if v.Result == verify.Wrong {
+					t.Errorf("a correct service was found wrong: %q", v.Evidence)
+				}
+				if s.unknown == 0 && v.Result != verify.Correct {
+					t.Errorf("a correct service was not cleared: %q", v.Evidence)
+				}
+			})
+		}
+	}
+}
+
+func TestOneChangedAnswerIsCaught(t *testing.T) {
+	t.Parallel()
+	changes := map[string]func(h *history.History, op *history.Op){
+		"one more remaining":           func(_ *history.History, op *history.Op) { op.Remaining++ },
+		"one less remaining":           func(_ *history.History, op *history.Op) { op.Remaining-- },
+		"one more sold":                func(_ *history.History, op *history.Op) { op.Count++ },
+		"a sale told as sold out":      func(_ *history.History, op *history.Op) { op.Outcome = history.SoldOut },
+		"a sale told as busy":          func(_ *history.History, op *history.Op) { op.Outcome = history.Busy },
+		"a sale booked on other goods": func(_ *history.History, op *history.Op) { op.GoodsID = 3 - op.GoodsID },
+	}
+	for seed := range uint64(20) {
+		for name, change := range changes {
+			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
+				t.Parallel()
+				h := simulate(shop{seed: seed, users: 10, requests: 300, goods: 2, stock: 120, counts: 2, exclusive: true})
+				at := sales(h)
+				change(h, &h.Ops[at[int(seed*7)%len(at)]])
+				if v := verify.Judge(h); v.Result != verify.Wrong {
+					t.Errorf("got %s: %q", v.Result, v.Evidence)
+				}
+			})
+		}
+	}
+}
+
+func TestInterruptedRunClearsNobody(t *testing.T) {
+	t.Parallel()
+	h := simulate(flashSale(40))
+	h.End = nil
+	v := verify.Judge(h)
+	if want := (figures{result: verify.Inconclusive, linearizable: "undecided"}); of(v) != want {
+		t.Errorf("got %+v, want %+v: %q", of(v), want, v.Evidence)
+	}
+}
+
+func TestInterruptedRunStillConvicts(t *testing.T) {
+	t.Parallel()
+	h := simulate(plenty(41))
+	at := sales(h)
+	h.Ops[at[10]].Remaining = h.Ops[at[11]].Remaining
+	h.End = nil
+	if v := verify.Judge(h); v.Result != verify.Wrong {
+		t.Errorf("got %s: %q", v.Result, v.Evidence)
+	}
+}
+
+func TestTooLittleToConclude(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		shop shop
+		says string
+	}{
+		"few requests":      {shop{users: 10, requests: verify.MinAnswered - 1, goods: 1, stock: 1000, counts: 1}, "too little load"},
+		"one user":          {shop{users: 1, requests: 300, goods: 1, stock: 1000, counts: 1}, "in flight at once"},
+		"many lost replies": {shop{users: 10, requests: 300, goods: 1, stock: 1000, counts: 1, unknown: 0.2}, "is unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := verify.Judge(simulate(c.shop))
+			if v.Result != verify.Inconclusive || !strings.Contains(strings.Join(v.Evidence, "\n"), c.says) {
+				t.Errorf("got %s: %q, want inconclusive, as %q", v.Result, v.Evidence, c.says)
+			}
+		})
+	}
+}
+
+func TestUnreadGoodsClearsNobody(t *testing.T) {
+	t.Parallel()
+	h := simulate(plenty(42))
+	delete(h.End.Final, 1)
+	if v := verify.Judge(h); v.Result != verify.Inconclusive {
+		t.Errorf("got %s: %q", v.Result, v.Evidence)
+	}
+}
+
+func TestServiceAsItsOwnWitnessIsSaid(t *testing.T) {
+	t.Parallel()
+	h := simulate(plenty(43))
+	h.Run.Witness = "service"
+	v := verify.Judge(h)
+	if v.Result != verify.Correct || !strings.Contains(strings.Join(v.Evidence, "\n"), "its own witness") {
+		t.Errorf("got %s: %q", v.Result, v.Evidence)
+	}
+}
+
+func TestTooManyUnknownKindsAreLeftUndecided(t *testing.T) {
+	t.Parallel()
+	h := simulate(plenty(44))
+	for n := range 9 { // each of another count, so that the checker has nine kinds
+		op := neverHappened(h, 300-n*20)
+		op.Count = int64(n + 1)
+		lose(op)
+	}
+	v := verify.Judge(h)
+	if v.Result != verify.Correct || v.Linearizable != nil {
+		t.Errorf("got %+v: %q", of(v), v.Evidence)
+	}
+}
+
+func TestGoodputCountsWhatReallyLeftAStockThatWasThere(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		initial, sold, final, want int64
+	}{
+		"correct":      {1000, 400, 600, 400},
+		"lost updates": {1000, 400, 700, 300},
+		"oversold":     {300, 400, -100, 300},
+		"baseline":     {1000, 400, 1000, 0},
+		"stock grew":   {1000, 400, 1100, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := simulate(plenty(45))
+			h.Run.Initial[1], h.End.Final[1] = c.initial, c.final
+			if got := verify.Judge(h).Good; got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	correct := verify.Verdict{Result: verify.Correct}
+	lost := verify.Verdict{Result: verify.Wrong, LostUpdates: 1}
+	oversold := verify.Verdict{Result: verify.Wrong, Oversold: 1, DemandExceeded: true}
+	refused := verify.Verdict{Result: verify.Correct, DemandExceeded: true}
+	untouched := verify.Verdict{Result: verify.Wrong, LostUpdates: 1, Untouched: true}
+	nothing := verify.Verdict{Result: verify.Inconclusive, LostUpdates: 1, Untouched: true}
+	for _, c := range []struct {
+		promise string
+		verdict verify.Verdict
+		want    bool
+	}{
+		{"correct", correct, true},
+		{"correct", lost, false},
+		{"correct", nothing, false},
+		{"loses-updates", lost, true},
+		{"loses-updates", correct, false},
+		{"loses-updates", oversold, false},
+		{"loses-updates", nothing, false},
+		{"oversells", oversold, true},
+		{"oversells", correct, true}, // nobody asked for more than there was
+		{"oversells", refused, false},
+		{"oversells", lost, false},
+		{"sells-nothing", untouched, true},
+		{"sells-nothing", lost, false},
+		{"sells-nothing", nothing, false},
+		{"no such promise", correct, false},
+	} {
+		if got := verify.Held(history.Run{Promise: c.promise}, c.verdict); got != c.want {
+			t.Errorf("promise %q, verdict %+v: held is %t, want %t", c.promise, c.verdict, got, c.want)
+		}
+	}
+}
+
+func TestOneWrongRoundConvictsAll(t *testing.T) {
+	t.Parallel()
+	clean := verify.Judge(simulate(plenty(46)))
+	h := simulate(plenty(47))
+	neverHappened(h, 200)
+	wrong := verify.Judge(h)
+	h = simulate(plenty(48))
+	h.End = nil
+	cut := verify.Judge(h)
+
+	m := verify.Merge(clean, wrong, cut)
+	if want := (figures{result: verify.Wrong, lost: 1, linearizable: "false"}); of(m) != want {
+		t.Errorf("got %+v, want %+v", of(m), want)
+	}
+	if m.Requests != 1200 || m.Initial != 3000 || m.Outcomes[history.Sold] != 1200 {
+		t.Errorf("figures are not summed: %+v", m)
+	}
+	if len(m.Evidence) == 0 || !strings.HasPrefix(m.Evidence[0], "round 2: ") {
+		t.Errorf("evidence does not name its round: %q", m.Evidence)
+	}
+	if m := verify.Merge(clean, cut); m.Result != verify.Inconclusive || m.Linearizable != nil {
+		t.Errorf("got %+v, want inconclusive", of(m))
+	}
+	if m := verify.Merge(); m.Result != verify.Inconclusive {
+		t.Errorf("no rounds at all are %s", m.Result)
+	}
+}
