@@ -98,6 +98,15 @@ func notAcquired(key string, cause error) error {
 	return fmt.Errorf("%w: key %s: %w", ErrNotAcquired, key, cause)
 }
 
+// ended is ctx.Err(), but never late: a connection whose deadline is the context's may time out a moment before the
+// context's own timer fires.
+func ended(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
 // sleep waits for d, or returns ctx.Err() as soon as ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

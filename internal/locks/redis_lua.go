@@ -46,9 +46,8 @@ func (l *RedisLua) Lock(ctx context.Context, key string) (*Lease, error) {
 		case err == nil:
 			return newLease(ctx, deadline, 0, func(ctx context.Context) error { return l.unlock(ctx, key, owner) }), nil
 		case !errors.Is(err, redis.Nil):
-			// The reply is missing, not the effect: the lock may be ours without our knowing. The client's error need not
-			// say that the context ended: it can be the time-out of a write that the context's deadline set.
-			return nil, notAcquired(key, errors.Join(ctx.Err(), err, l.abandon(ctx, key, owner)))
+			// The reply is missing, not the effect: the lock may be ours without our knowing.
+			return nil, notAcquired(key, errors.Join(ended(ctx), err, l.abandon(ctx, key, owner)))
 		}
 		if err := sleep(ctx, jitter(l.options.Poll)); err != nil {
 			return nil, notAcquired(key, err)

@@ -57,9 +57,9 @@ func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 		if err == nil {
 			return newLease(ctx, mutex.Until(), 0, func(ctx context.Context) error { return l.unlock(ctx, key, mutex) }), nil
 		}
-		if ctx.Err() != nil {
+		if cause := ended(ctx); cause != nil {
 			// redsync takes back a failed try under the same context, which has ended.
-			return nil, notAcquired(key, errors.Join(ctx.Err(), l.abandon(ctx, mutex)))
+			return nil, notAcquired(key, errors.Join(cause, l.abandon(ctx, mutex)))
 		}
 		if down := countNodeErrors(err); down > l.masters/2 {
 			return nil, notAcquired(key, fmt.Errorf("%d of %d masters failed: %w", down, l.masters, err))

@@ -13,7 +13,7 @@ func newForUpdate(d Deps, _ Store) (Deducter, error) { return forUpdate{mysqlSto
 
 func (f forUpdate) Deduct(ctx context.Context, req Request) (receipt Receipt, err error) {
 	section := arrive()
-	err = f.inTx(ctx, req, func(tx *sqlx.Tx) error {
+	err = f.inTx(ctx, nil, req, func(tx *sqlx.Tx) error {
 		var units int64
 		err := tx.GetContext(ctx, &units, selectSQL+" FOR UPDATE", req.GoodsID)
 		if err != nil {

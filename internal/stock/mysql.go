@@ -148,8 +148,8 @@ func committed(err error) error {
 
 // inTx runs work between BEGIN and COMMIT. Whatever fails before COMMIT is rolled back, since a statement that failed by a
 // lock wait (1205) leaves its transaction open, and what it did before would be committed later.
-func (s mysqlStore) inTx(ctx context.Context, req Request, work func(*sqlx.Tx) error) error {
-	tx, err := s.db.BeginTxx(ctx, nil)
+func (s mysqlStore) inTx(ctx context.Context, options *sql.TxOptions, req Request, work func(*sqlx.Tx) error) error {
+	tx, err := s.db.BeginTxx(ctx, options)
 	if err != nil {
 		return unsent(err)
 	}

@@ -8,11 +8,12 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// deductSQL brings the units left back in the reply itself: LAST_INSERT_ID(expr) hands expr to the client, on MySQL,
+// Both statements bring the units left back in the reply itself: LAST_INSERT_ID(expr) hands expr to the client, on MySQL,
 // MariaDB and TiDB alike.
 const (
-	decrementSQL = "UPDATE good_stock SET stock = LAST_INSERT_ID(stock - ?), version = version + 1 WHERE goods_id = ?"
-	deductSQL    = decrementSQL + " AND stock >= ?"
+	deductSQL = "UPDATE good_stock SET stock = LAST_INSERT_ID(stock - ?), version = version + 1 WHERE goods_id = ? AND stock >= ?"
+	// LAST_INSERT_ID is unsigned: below zero its value must be cast back.
+	decrementSQL = "UPDATE good_stock SET stock = CAST(LAST_INSERT_ID(stock - ?) AS SIGNED), version = version + 1 WHERE goods_id = ?"
 )
 
 // update is one conditional UPDATE: the row lock of the database is the critical section.
@@ -63,11 +64,12 @@ func (s mysqlStore) once(ctx context.Context, req Request, query string, args ..
 		return Receipt{}, 0, err
 	}
 	section.enter()
+	section.left = section.entered // it lay inside the statement
 	return section.deducted(result)
 }
 
 func (s mysqlStore) onceInTx(ctx context.Context, req Request, section section, query string, args ...any) (receipt Receipt, rows int64, err error) {
-	err = s.inTx(ctx, req, func(tx *sqlx.Tx) error {
+	err = s.inTx(ctx, nil, req, func(tx *sqlx.Tx) error {
 		if err := req.pause(ctx, BeforeWrite); err != nil {
 			return interrupted(err)
 		}
@@ -79,6 +81,7 @@ func (s mysqlStore) onceInTx(ctx context.Context, req Request, section section, 
 		if err := req.work(ctx); err != nil {
 			return interrupted(err)
 		}
+		section.leave()
 		receipt, rows, err = section.deducted(result)
 		return err
 	})
@@ -92,6 +95,5 @@ func (s *section) deducted(result sql.Result) (Receipt, int64, error) {
 		return Receipt{}, rows, err
 	}
 	remaining, err := result.LastInsertId()
-	s.leave()
 	return s.receipt(remaining, 1), rows, err
 }
