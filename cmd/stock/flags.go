@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagGroup is a paragraph of a command's help.
+type flagGroup struct {
+	title string
+	flags *pflag.FlagSet
+}
+
+func group(title string, define func(*pflag.FlagSet)) flagGroup {
+	flags := pflag.NewFlagSet(title, pflag.ContinueOnError)
+	flags.SortFlags = false
+	define(flags)
+	return flagGroup{title, flags}
+}
+
+// setFlags gives a command its flags, reads those that are not on the command line from the environment, and prints
+// them by group.
+func setFlags(cmd *cobra.Command, getenv func(string) string, groups ...flagGroup) {
+	for _, g := range groups {
+		g.flags.VisitAll(func(f *pflag.Flag) { f.Usage += " [" + envName(f) + "]" })
+		cmd.Flags().AddFlagSet(g.flags)
+	}
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		for _, g := range groups {
+			if err := fromEnvironment(g.flags, getenv); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		out := cmd.OutOrStderr()
+		fmt.Fprintf(out, "Usage:\n  %s\n", cmd.UseLine())
+		if cmd.HasExample() {
+			fmt.Fprintf(out, "\nExamples:\n%s\n", cmd.Example)
+		}
+		for _, g := range groups {
+			fmt.Fprintf(out, "\n%s:\n%s", g.title, g.flags.FlagUsagesWrapped(120))
+		}
+		return nil
+	})
+}
+
+func fromEnvironment(flags *pflag.FlagSet, getenv func(string) string) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		value := getenv(envName(f))
+		if err != nil || f.Changed || value == "" {
+			return
+		}
+		// The value may hold a password, and pflag would print it.
+		if f.Value.Set(value) != nil {
+			err = usagef("%s is not a valid %s", envName(f), f.Value.Type())
+		}
+	})
+	return err
+}
+
+// envName is STOCK_MYSQL_DSN for --mysql-dsn.
+func envName(f *pflag.Flag) string {
+	return "STOCK_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+}
+
+// checkAddress accepts host:port. Port 0 stands for any free one.
+func checkAddress(flag, address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return usagef("--%s is %q: it must be host:port, like 127.0.0.1:8080", flag, address)
+	}
+	return nil
+}
+
+func checkPositive(flag string, d time.Duration) error {
+	if d <= 0 {
+		return usagef("--%s is %v: it must be above 0", flag, d)
+	}
+	return nil
+}
+
+// logOptions choose how the log looks.
+type logOptions struct{ format, level string }
+
+func (o *logOptions) group() flagGroup {
+	return group("Log, on standard error", func(f *pflag.FlagSet) {
+		f.StringVar(&o.format, "log-format", "text", "`format`: text or json")
+		f.StringVar(&o.level, "log-level", "info", "least `level` to log: debug, info, warn or error; debug has a line for every request")
+	})
+}
+
+func (o *logOptions) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.level)); err != nil {
+		return nil, usagef("--log-level is %q: it must be debug, info, warn or error", o.level)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch o.format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return nil, usagef("--log-format is %q: it must be text or json", o.format)
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+type healthcheckOptions struct {
+	url     string
+	ready   bool
+	timeout time.Duration
+}
+
+func newHealthcheck(getenv func(string) string) *cobra.Command {
+	var o healthcheckOptions
+	cmd := &cobra.Command{
+		Use:   "healthcheck",
+		Short: "Ask a running service whether it is alive",
+		Long: `Ask a running service whether it is alive, or with --ready whether requests should be sent to it. The exit status is 0
+where it is, else 1. For containers whose image has no other program.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.check(cmd.Context()) },
+	}
+	setFlags(cmd, getenv, group("Flags", func(f *pflag.FlagSet) {
+		f.StringVar(&o.url, "url", "http://127.0.0.1:8080", "`URL` of the service")
+		f.BoolVar(&o.ready, "ready", false, "ask /readyz in place of /livez")
+		f.DurationVar(&o.timeout, "timeout", 3*time.Second, "longest wait for the reply")
+	}))
+	return cmd
+}
+
+func (o *healthcheckOptions) check(ctx context.Context) error {
+	base, err := url.Parse(o.url)
+	if err != nil || base.Host == "" {
+		return usagef("--url is %q: it must be like http://127.0.0.1:8080", o.url)
+	}
+	path := "livez"
+	if o.ready {
+		path = "readyz"
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path).String(), nil)
+	if err != nil {
+		return usagef("--url: %w", err)
+	}
+	// A proxy in the environment is not for a neighbour.
+	transport := &http.Transport{DisableKeepAlives: true}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", request.URL, response.Status)
+	}
+	return nil
+}

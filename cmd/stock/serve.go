@@ -1,0 +1,267 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"stock/internal/stock"
+	"stock/internal/stock/httpapi"
+)
+
+type serveOptions struct {
+	storeOptions
+	logOptions
+	listen, adminListen, replica           string
+	strategy                               string
+	lockWait, lease, poll                  time.Duration
+	requestTimeout, drainDelay, drainLimit time.Duration
+	pausePoints                            bool
+}
+
+func newServe(getenv func(string) string) *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve deductions over HTTP until SIGTERM or SIGINT",
+		Long: `Serve deductions over HTTP until SIGTERM or SIGINT: then /readyz answers 503, requests under way are finished, and the
+exit status is 0. A second signal kills at once.
+
+The service starts whether its servers are up or not. A strategy that needs one that is not configured is listed as
+unavailable and answers 503. STOCK_REDIS_PASSWORD is the password of every Redis server. Of the DSN, interpolateParams,
+clientFoundRows and parseTime are always on.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.password = getenv("STOCK_REDIS_PASSWORD")
+			return o.serve(cmd.Context(), cmd.ErrOrStderr())
+		},
+	}
+	hostname, _ := os.Hostname() // no name is not worth failing for
+	setFlags(cmd, getenv,
+		group("Addresses", func(f *pflag.FlagSet) {
+			f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`host:port` of the public listener; port 0 takes a free one and logs it")
+			f.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:9090", "`host:port` of the admin listener (metrics, profiles, setting stock): never expose it; empty for none")
+			f.StringVar(&o.replica, "replica", cmp.Or(hostname, "stock"), "`name` of this replica, in the header X-Replica of every reply")
+		}),
+		group("Servers", func(f *pflag.FlagSet) {
+			o.dsnFlag(f)
+			f.IntVar(&o.mysqlConns, "mysql-conns", 32, "most `connections` to MySQL")
+			o.redisFlag(f)
+			f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
+			f.StringSliceVar(&o.redlock, "redlock", nil, "independent Redis masters for Redlock, as a comma-separated list of at least three `host:port`")
+		}),
+		group("Strategies", func(f *pflag.FlagSet) {
+			f.StringVar(&o.strategy, "default-strategy", "update", "`name` of the strategy for requests that name none; GET /strategies lists them")
+			f.DurationVar(&o.lockWait, "lock-wait", 10*time.Second, "longest wait for a lock, a retry or a connection, before a request is refused as busy")
+			f.DurationVar(&o.lease, "lease", 30*time.Second, "time that a lock outlives a holder that died")
+			f.DurationVar(&o.poll, "poll", 50*time.Millisecond, "pause between two tries of a lock that polls")
+			f.BoolVar(&o.pausePoints, "pause-points", false, "let clients stop requests halfway with the header X-Pause: only for a lab")
+		}),
+		group("Limits", func(f *pflag.FlagSet) {
+			f.DurationVar(&o.requestTimeout, "request-timeout", 15*time.Second, "longest time for one request")
+			f.DurationVar(&o.drainDelay, "drain-delay", 0, "time at shutdown in which /readyz says 503 and requests are still accepted, for load balancers to notice")
+			f.DurationVar(&o.drainLimit, "drain-timeout", 20*time.Second, "longest time at shutdown for requests under way; then they are canceled")
+		}),
+		o.logOptions.group(),
+	)
+	complete(cmd, "default-strategy", func() (names []string) {
+		for _, s := range stock.Catalogue {
+			names = append(names, s.Name+"\t"+s.Summary)
+		}
+		return names
+	})
+	complete(cmd, "log-format", func() []string { return []string{"text", "json"} })
+	complete(cmd, "log-level", func() []string { return []string{"debug", "info", "warn", "error"} })
+	return cmd
+}
+
+// complete offers the values of a flag to the shell.
+func complete(cmd *cobra.Command, flag string, values func() []string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return values(), cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic(err) // there is no such flag, or it was completed already
+	}
+}
+
+func (o *serveOptions) validate() error {
+	errs := []error{
+		checkAddress("listen", o.listen),
+		checkAddresses("redis", o.redis),
+		checkAddresses("redlock", o.redlock),
+		checkPositive("lock-wait", o.lockWait),
+		checkPositive("lease", o.lease),
+		checkPositive("poll", o.poll),
+		checkPositive("request-timeout", o.requestTimeout),
+		checkPositive("drain-timeout", o.drainLimit),
+	}
+	if o.adminListen != "" {
+		errs = append(errs, checkAddress("admin-listen", o.adminListen))
+	}
+	if o.mysqlConns < 1 || o.redisConns < 1 {
+		errs = append(errs, usagef("--mysql-conns is %d and --redis-conns is %d: they must be at least 1", o.mysqlConns, o.redisConns))
+	}
+	if n := len(o.redlock); n > 0 && n < 3 {
+		errs = append(errs, usagef("--redlock has %d address(es): it takes at least 3 independent masters", n))
+	}
+	if o.drainDelay < 0 {
+		errs = append(errs, usagef("--drain-delay is %v: it must not be below 0", o.drainDelay))
+	}
+	if o.pausePoints && o.adminListen == "" {
+		errs = append(errs, usagef("--pause-points needs --admin-listen, where parked requests are released"))
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err // one line: the rest is told on the next try
+		}
+	}
+	return nil
+}
+
+// serve opens what the service needs, serves until ctx ends, and closes all again.
+func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	log, err := o.logger(stderr)
+	if err != nil {
+		return err
+	}
+	log = log.With(slog.String("replica", o.replica))
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	deps := stock.Deps{LockWait: o.lockWait, Lease: o.lease, Poll: o.poll}
+	if o.mysqlDSN != "" {
+		config, err := parseDSN(o.mysqlDSN)
+		if err != nil {
+			return err
+		}
+		if deps.MySQL, err = openMySQL(config, o.mysqlConns, log); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, deps.MySQL.Close()) }()
+		registry.MustRegister(collectors.NewDBStatsCollector(deps.MySQL.DB, "mysql"))
+	}
+	if len(o.redis) > 0 {
+		deps.Redis = o.openRedis(o.redis...)
+		defer func() { err = errors.Join(err, deps.Redis.Close()) }()
+		registry.MustRegister(redisPool{deps.Redis})
+	}
+	for _, address := range o.redlock {
+		deps.Redlock = append(deps.Redlock, o.openRedis(address))
+	}
+	defer func() { err = errors.Join(err, closeAll(deps.Redlock)) }()
+
+	service, err := stock.NewService(deps, stock.Catalogue)
+	if err != nil {
+		return err
+	}
+	api, err := httpapi.New(httpapi.Config{
+		Service:         service,
+		DefaultStrategy: o.strategy,
+		Replica:         o.replica,
+		RequestTimeout:  o.requestTimeout,
+		PausePoints:     o.pausePoints,
+		Registry:        registry,
+		Version:         buildVersion(),
+		Log:             log,
+	})
+	if err != nil {
+		return usagef("--default-strategy: %w", err)
+	}
+	return o.serveHTTP(ctx, api, log)
+}
+
+// serveHTTP serves both listeners until ctx ends, and then drains: /readyz says so first, requests under way are
+// finished, and the admin listener goes last, so that the drain can be watched there.
+func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slog.Logger) error {
+	base, cutOff := context.WithCancelCause(context.Background())
+	defer cutOff(nil)
+	failed := make(chan error, 2)
+
+	public := &http.Server{
+		Handler:           api.Public(),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 5 * time.Second,
+		// Both are above the request timeout: a read deadline that passes while a request is worked on cancels it, and
+		// a write deadline that passes loses the reply.
+		ReadTimeout:    o.requestTimeout + 5*time.Second,
+		WriteTimeout:   o.requestTimeout + 10*time.Second,
+		IdleTimeout:    75 * time.Second, // above nginx's 60 s: who closes first must not be the one that is sent requests
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	url, err := start(public, o.listen, failed)
+	if err != nil {
+		return fmt.Errorf("listen for requests: %w", err)
+	}
+	defer public.Close()
+	attrs := []any{slog.String("url", url)}
+
+	// No write timeout: a profile takes as long as it is asked to.
+	admin := &http.Server{Handler: api.Admin(), ReadHeaderTimeout: 5 * time.Second, ErrorLog: public.ErrorLog}
+	if o.adminListen != "" {
+		url, err := start(admin, o.adminListen, failed)
+		if err != nil {
+			return fmt.Errorf("listen for administration: %w", err)
+		}
+		defer admin.Close()
+		attrs = append(attrs, slog.String("admin_url", url))
+	}
+	log.Info("serving", attrs...)
+
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	log.Info("shutting down: finishing the requests under way", slog.Duration("at_most", o.drainLimit))
+	api.Drain()
+	if o.drainDelay > 0 {
+		time.Sleep(o.drainDelay)
+	}
+	drain, cancel := context.WithTimeout(context.Background(), o.drainLimit)
+	defer cancel()
+	if err = public.Shutdown(drain); err != nil {
+		err = fmt.Errorf("requests were still under way %v after the shutdown began and were canceled", o.drainLimit)
+		api.ReleasePauses()
+		cutOff(errors.New("the service is shutting down"))
+		// Time for the strategies to release their locks.
+		cleanUp, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		err = errors.Join(err, public.Shutdown(cleanUp))
+	}
+	last, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = admin.Shutdown(last) // a profile that is still being written is cut off
+	log.Info("stopped")
+	return err
+}
+
+// start listens, serves in the background and returns the URL.
+func start(server *http.Server, address string, failed chan<- error) (url string, err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", err
+	}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			failed <- err
+		}
+	}()
+	return "http://" + listener.Addr().String(), nil
+}

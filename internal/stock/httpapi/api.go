@@ -1,0 +1,222 @@
+// Package httpapi serves package stock over HTTP. It is the only package that knows HTTP.
+//
+// A service has two listeners: the public one, to be put behind nginx, and an admin one, which never is.
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"stock/internal/stock"
+)
+
+// Config is what an API is made from. All fields but PausePoints are required.
+type Config struct {
+	Service         *stock.Service
+	DefaultStrategy string // for requests that name none
+	Replica         string // goes into every reply
+	RequestTimeout  time.Duration
+	PausePoints     bool // obey the X-Pause header: only for a lab
+	Registry        *prometheus.Registry
+	Version         Version
+	Log             *slog.Logger
+}
+
+// Version tells which build answers.
+type Version struct {
+	Version  string `json:"version"`  // of the module
+	Revision string `json:"revision"` // of the repository; empty where the build did not record it
+	Time     string `json:"time"`     // of the revision, RFC 3339
+	Modified bool   `json:"modified"` // built from a changed working tree
+	Go       string `json:"go"`
+}
+
+// API holds what the handlers of both listeners share.
+type API struct {
+	Config
+	replica    []string // header values, made once
+	offers     map[string]*offer
+	names      []string                      // of all strategies
+	strategies []byte                        // reply of GET /strategies
+	problems   map[string]prometheus.Counter // by slug
+	pauses     *pauses                       // nil where pause points are off
+	draining   atomic.Bool
+	wasReady   atomic.Bool
+	nextWarned atomic.Int64 // Unix seconds
+}
+
+// offer is a strategy as this API serves it, with all that need not be made anew for each request.
+type offer struct {
+	stock.Status
+	header []string
+	series map[stock.Store]*series
+}
+
+// New makes the handlers' common part and registers its metrics.
+func New(config Config) (*API, error) {
+	a := &API{
+		Config:  config,
+		replica: []string{config.Replica},
+		offers:  map[string]*offer{},
+	}
+	if config.PausePoints {
+		a.pauses = newPauses()
+	}
+	a.wasReady.Store(true)
+	metrics := newMetrics(config.Registry, a.pauses)
+	a.problems = metrics.problemCounters()
+	for _, status := range config.Service.Statuses() {
+		o := &offer{Status: status, header: []string{status.Name}, series: map[stock.Store]*series{}}
+		for _, on := range status.Stores {
+			o.series[on] = metrics.series(status.Name, on)
+		}
+		a.offers[status.Name] = o
+		a.names = append(a.names, status.Name)
+	}
+	if a.offers[config.DefaultStrategy] == nil {
+		return nil, fmt.Errorf("no strategy is named %q; there are %s", config.DefaultStrategy, strings.Join(a.names, ", "))
+	}
+	var err error
+	a.strategies, err = listStrategies(config)
+	return a, err
+}
+
+// Public is the handler of the public listener.
+func (a *API) Public() http.Handler {
+	r := a.router()
+	r.Post("/stock/deduct", a.deduct)
+	r.Post("/stock/deduct/{strategy}", a.deduct)
+	// The pattern keeps /stock/deduct apart, so that GET on it is answered 405.
+	r.Get("/stock/{goods_id:-?[0-9]+}", a.getStock)
+	r.Get("/strategies", a.getStrategies)
+	r.Get("/problems/{slug}", a.getProblem)
+	r.Get("/livez", a.livez)
+	r.Get("/healthz", a.livez)
+	r.Get("/readyz", a.readyz(false))
+	r.Get("/version", a.getVersion)
+	r.Get("/openapi.json", getOpenAPI)
+	r.Get("/docs", getDocs)
+	r.Get("/docs/{asset}", a.getDocsAsset)
+	return a.frame(r)
+}
+
+// router makes a router that answers in problems where no route matches.
+func (a *API) router() *chi.Mux {
+	r := chi.NewRouter()
+	r.Use(middleware.GetHead)
+	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, r, describe(errNotFound, "there is nothing at %s; see /openapi.json or /docs", r.URL.Path))
+	})
+	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		allowed := allowedMethods(r)
+		w.Header().Set("Allow", allowed)
+		a.fail(w, r, describe(errMethod, "%s allows %s, not %s", r.URL.Path, allowed, r.Method))
+	})
+	return r
+}
+
+// allowedMethods lists the methods that the router has for the path of the request.
+func allowedMethods(r *http.Request) string {
+	path := r.URL.Path
+	if r.URL.RawPath != "" {
+		path = r.URL.RawPath
+	}
+	var allowed []string
+	routes := chi.RouteContext(r.Context()).Routes
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
+		if routes.Match(chi.NewRouteContext(), method, path) {
+			allowed = append(allowed, method)
+			if method == http.MethodGet {
+				allowed = append(allowed, http.MethodHead)
+			}
+		}
+	}
+	return strings.Join(allowed, ", ")
+}
+
+// frame gives every reply its request id and replica, and turns a panic into a problem.
+func (a *API) frame(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get("X-Request-Id")
+		if !validRequestID(id) {
+			id = rand.Text()
+		}
+		header := w.Header()
+		header["X-Request-Id"] = []string{id}
+		header["X-Replica"] = a.replica
+
+		if a.Log.Enabled(r.Context(), slog.LevelDebug) {
+			started := time.Now()
+			wrapped := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+			w = wrapped
+			defer func() {
+				a.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request_id", id),
+					slog.String("method", r.Method), slog.String("path", r.URL.Path),
+					slog.Int("status", wrapped.Status()), slog.Duration("took", time.Since(started)))
+			}()
+		}
+		defer func() {
+			switch p := recover(); p {
+			case nil:
+			case http.ErrAbortHandler:
+				panic(p)
+			default:
+				a.fail(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// validRequestID says whether a client's request id can be logged and sent back: 1 to 128 visible ASCII characters.
+func validRequestID(id string) bool {
+	if id == "" || len(id) > 128 {
+		return false
+	}
+	for i := range len(id) {
+		if id[i] < '!' || id[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// requestID is the id that frame gave the request.
+func requestID(w http.ResponseWriter) string { return w.Header()["X-Request-Id"][0] }
+
+// goodsID reads {goods_id} from the path.
+func goodsID(r *http.Request) (int64, error) {
+	text := chi.URLParam(r, "goods_id")
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 {
+		return 0, describe(errMalformed, "goods_id is %s: it is a whole number, at least 1", text)
+	}
+	return id, nil
+}
+
+// Drain makes /readyz answer 503 from now on, so that a load balancer sends no more requests. Others are still served.
+func (a *API) Drain() { a.draining.Store(true) }
+
+// ReleasePauses lets every request that is parked at a pause point go on, and parks none from now on.
+func (a *API) ReleasePauses() {
+	if a.pauses != nil {
+		a.pauses.close()
+	}
+}
+
+// timeout bounds the work on one request.
+func (a *API) timeout(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), a.RequestTimeout)
+}

@@ -1,0 +1,110 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"stock/internal/stock"
+)
+
+// checkLimit is how long /readyz waits for the servers.
+const checkLimit = time.Second
+
+// listStrategies renders the reply of GET /strategies, which never changes.
+func listStrategies(config Config) ([]byte, error) {
+	type row struct {
+		Name        string                 `json:"name"`
+		Summary     string                 `json:"summary"`
+		Control     bool                   `json:"control"`
+		Claim       stock.Claim            `json:"claim"`
+		Stores      []stock.Store          `json:"stores"`
+		Needs       []stock.Need           `json:"needs"`
+		Unavailable map[stock.Store]string `json:"unavailable"`
+	}
+	list := struct {
+		Default    string `json:"default"`
+		Strategies []row  `json:"strategies"`
+	}{Default: config.DefaultStrategy}
+	for _, s := range config.Service.Statuses() {
+		needs := append([]stock.Need{}, s.Needs...) // never null
+		list.Strategies = append(list.Strategies, row{s.Name, s.Summary, s.Control, s.Claim, s.Stores, needs, s.Unavailable})
+	}
+	return json.Marshal(list)
+}
+
+func (a *API) getStrategies(w http.ResponseWriter, _ *http.Request) {
+	writeRaw(w, http.StatusOK, "application/json", a.strategies)
+}
+
+func (a *API) getVersion(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, "application/json", a.Version)
+}
+
+// livez says that the process serves requests. It asks no other server: a restart would not bring that one back.
+func (a *API) livez(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, "application/json", struct {
+		Status string `json:"status"`
+	}{"alive"})
+}
+
+// readiness is the reply of /readyz.
+type readiness struct {
+	Status  string               `json:"status"` // ready, unready or draining
+	Replica string               `json:"replica"`
+	Checks  map[stock.Need]check `json:"checks"`
+}
+
+type check struct {
+	Status string `json:"status"`           // up or down
+	Reason string `json:"reason,omitempty"` // for the admin listener alone
+}
+
+// readyz says whether requests should be sent here: every configured server answers, and this one is not shutting down.
+func (a *API) readyz(withReasons bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), checkLimit)
+		defer cancel()
+		reply := readiness{Status: "ready", Replica: a.Replica, Checks: map[stock.Need]check{}}
+		var down []any
+		for need, err := range a.Service.Check(ctx) {
+			reply.Checks[need] = check{Status: "up"}
+			if err != nil {
+				c := check{Status: "down"}
+				if withReasons {
+					c.Reason = err.Error()
+				}
+				reply.Checks[need] = c
+				reply.Status = "unready"
+				down = append(down, slog.String(string(need), err.Error()))
+			}
+		}
+		a.logReadiness(r, down)
+		if a.draining.Load() {
+			reply.Status = "draining"
+		}
+		status := http.StatusOK
+		if reply.Status != "ready" {
+			status = http.StatusServiceUnavailable
+		}
+		writeJSON(w, status, "application/json", &reply)
+	}
+}
+
+// logReadiness logs when a server goes down and when all are back, not every time that somebody asks.
+func (a *API) logReadiness(r *http.Request, down []any) {
+	if r.Context().Err() != nil {
+		return // the checks failed because nobody waits for them any more
+	}
+	ready := len(down) == 0
+	if a.wasReady.Swap(ready) == ready {
+		return
+	}
+	if ready {
+		a.Log.Info("every server answers again")
+	} else {
+		a.Log.Warn("not ready: a server does not answer", down...)
+	}
+}

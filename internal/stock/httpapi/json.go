@@ -1,0 +1,98 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+const maxBody = 4 << 10 // bytes
+
+// bodies and encoders are reused: every deduction reads one body and writes one reply.
+var (
+	bodies   = sync.Pool{New: func() any { return new([maxBody + 1]byte) }}
+	encoders = sync.Pool{New: func() any {
+		e := &encoder{}
+		e.json = json.NewEncoder(&e.buffer)
+		e.json.SetEscapeHTML(false)
+		return e
+	}}
+)
+
+type encoder struct {
+	buffer bytes.Buffer
+	json   *json.Encoder
+}
+
+// readJSON decodes a body that is one JSON object with no members but those of v.
+func readJSON(r *http.Request, v any) error {
+	if err := checkMediaType(r.Header.Get("Content-Type")); err != nil {
+		return err
+	}
+	body := bodies.Get().(*[maxBody + 1]byte)
+	defer bodies.Put(body)
+	n, err := io.ReadFull(r.Body, body[:])
+	switch {
+	case err == nil:
+		return describe(errTooLarge, "the body has more than %d bytes", maxBody)
+	case err != io.EOF && err != io.ErrUnexpectedEOF:
+		return describe(errors.Join(errMalformed, err), "the body ended too early")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body[:n]))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(v); err != nil {
+		return describe(errMalformed, "the body is not the JSON object expected: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return describe(errMalformed, "something follows the JSON object")
+	}
+	return nil
+}
+
+func checkMediaType(contentType string) error {
+	if contentType == "application/json" {
+		return nil
+	}
+	if media, _, err := mime.ParseMediaType(contentType); err == nil && media == "application/json" {
+		return nil
+	}
+	return describe(errMediaType, "a body must have Content-Type: application/json, not %q", contentType)
+}
+
+// hasBody says whether a request carries at least one byte of body.
+func hasBody(r *http.Request) bool {
+	switch {
+	case r.ContentLength > 0:
+		return true
+	case r.ContentLength == 0:
+		return false
+	}
+	// The length is not known beforehand: chunked encoding, or HTTP/1.0 through a proxy.
+	n, _ := io.ReadFull(r.Body, make([]byte, 1))
+	return n > 0
+}
+
+func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
+	e := encoders.Get().(*encoder)
+	defer encoders.Put(e)
+	e.buffer.Reset()
+	if err := e.json.Encode(v); err != nil {
+		panic(err) // v is one of this package's own types: it can always be encoded
+	}
+	writeRaw(w, status, contentType, e.buffer.Bytes())
+}
+
+func writeRaw(w http.ResponseWriter, status int, contentType string, body []byte) {
+	header := w.Header()
+	header["Content-Type"] = []string{contentType}
+	header["X-Content-Type-Options"] = []string{"nosniff"}
+	header["Cache-Control"] = []string{"no-store"}
+	w.WriteHeader(status)
+	// A client that is gone cannot be told so.
+	_, _ = w.Write(body)
+}

@@ -1,0 +1,107 @@
+package httpapi
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"stock/internal/stock"
+)
+
+// Outcomes of a deduction in the metrics, beside the slugs of the problem types.
+const (
+	outcomeDone     = "done"
+	outcomeCanceled = "canceled" // refused or failed after its client had gone away
+)
+
+// seconds are the buckets of every histogram: from a Redis round trip to the longest wait for a lock.
+var seconds = []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10}
+
+type metrics struct {
+	deductions *prometheus.CounterVec
+	duration   *prometheus.HistogramVec
+	wait       *prometheus.HistogramVec
+	hold       *prometheus.HistogramVec
+	retries    *prometheus.CounterVec
+	problems   *prometheus.CounterVec
+}
+
+func newMetrics(registry *prometheus.Registry, p *pauses) *metrics {
+	by := []string{"strategy", "store"}
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}, by)
+	}
+	m := &metrics{
+		deductions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "stock_deductions_total",
+			Help: "Deductions by outcome: done, canceled (the client went away), or the type of the problem.",
+		}, append(by, "outcome")),
+		duration: histogram("stock_deduction_duration_seconds", "Time from request to reply of a deduction, whatever its outcome."),
+		wait:     histogram("stock_lock_wait_seconds", "Time until a successful deduction entered its critical section."),
+		hold:     histogram("stock_lock_hold_seconds", "Time that a successful deduction spent in its critical section."),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "stock_retries_total",
+			Help: "Tries beyond the first of successful deductions.",
+		}, by),
+		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "stock_http_problems_total",
+			Help: "Error replies of both listeners, by type of the problem.",
+		}, []string{"type"}),
+	}
+	registry.MustRegister(m.deductions, m.duration, m.wait, m.hold, m.retries, m.problems)
+	if p != nil {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "stock_parked_requests",
+			Help: "Requests that wait at a pause point.",
+		}, func() float64 { return float64(len(p.list())) }))
+	}
+	return m
+}
+
+func (m *metrics) problemCounters() map[string]prometheus.Counter {
+	counters := map[string]prometheus.Counter{}
+	for _, k := range kinds {
+		counters[k.slug] = m.problems.WithLabelValues(k.slug)
+	}
+	return counters
+}
+
+// series are the metrics of one strategy on one store, looked up once.
+type series struct {
+	duration, wait, hold    prometheus.Observer
+	retries, done, canceled prometheus.Counter
+	problems                *prometheus.CounterVec // by outcome
+}
+
+func (m *metrics) series(strategy string, on stock.Store) *series {
+	store := string(on)
+	return &series{
+		duration: m.duration.WithLabelValues(strategy, store),
+		wait:     m.wait.WithLabelValues(strategy, store),
+		hold:     m.hold.WithLabelValues(strategy, store),
+		retries:  m.retries.WithLabelValues(strategy, store),
+		done:     m.deductions.WithLabelValues(strategy, store, outcomeDone),
+		canceled: m.deductions.WithLabelValues(strategy, store, outcomeCanceled),
+		problems: m.deductions.MustCurryWith(prometheus.Labels{"strategy": strategy, "store": store}),
+	}
+}
+
+// observe counts a deduction that reached its strategy.
+func (s *series) observe(receipt stock.Receipt, err error, took time.Duration, clientGone bool) {
+	s.duration.Observe(took.Seconds())
+	if err == nil {
+		s.done.Inc()
+		s.wait.Observe(receipt.Waited.Seconds())
+		s.hold.Observe(receipt.Held.Seconds())
+		if receipt.Attempts > 1 {
+			s.retries.Add(float64(receipt.Attempts - 1))
+		}
+		return
+	}
+	k := kindOf(err)
+	if clientGone && k.err != stock.ErrUnknown {
+		s.canceled.Inc()
+		return
+	}
+	s.problems.WithLabelValues(k.slug).Inc()
+}

@@ -1,0 +1,180 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"stock/internal/stock"
+)
+
+// What is wrong with a request before package stock sees it.
+var (
+	errMalformed = errors.New("malformed request")
+	errTooLarge  = errors.New("body too large")
+	errMediaType = errors.New("unsupported media type")
+	errNotFound  = errors.New("not found")
+	errMethod    = errors.New("method not allowed")
+)
+
+// errInternal stands for every error that the table does not know.
+var errInternal = errors.New("internal error")
+
+// kind is a row of the one table from errors to replies.
+type kind struct {
+	err        error // matched by errors.Is
+	slug       string
+	status     int
+	title      string
+	detail     string // for clients, where the error has none that they may see
+	retryAfter string // seconds; empty where trying again soon is no use
+}
+
+// kinds is searched from the top: an error that joins several causes is the first of them. The unknown outcome is above
+// the refusals, because a refusal assures that nothing was deducted. What matches no row is the last.
+var kinds = []kind{{
+	err: stock.ErrUnknown, slug: "outcome-unknown", status: http.StatusInternalServerError, title: "Outcome unknown",
+	detail: "The deduction was sent and its outcome never came back: it may have taken effect. Read the stock before you try again.",
+}, {
+	err: stock.ErrSoldOut, slug: "sold-out", status: http.StatusConflict, title: "Sold out",
+	detail: "Fewer units are left than were asked for; nothing was deducted.",
+}, {
+	err: stock.ErrUnknownGoods, slug: "unknown-goods", status: http.StatusNotFound, title: "Unknown goods",
+	detail: "No goods has this id in this store.",
+}, {
+	err: stock.ErrBusy, slug: "busy", status: http.StatusServiceUnavailable, title: "Busy", retryAfter: "1",
+	detail: "The strategy gave up waiting for a lock, a retry or a connection; nothing was deducted. Try again later.",
+}, {
+	err: stock.ErrUnavailable, slug: "unavailable", status: http.StatusServiceUnavailable, title: "Unavailable", retryAfter: "1",
+	detail: "A server that this needs does not answer; nothing was deducted. Try again later.",
+}, {
+	err: stock.ErrUnknownStrategy, slug: "unknown-strategy", status: http.StatusNotFound, title: "Unknown strategy",
+	detail: "No strategy has this name; GET /strategies lists them.",
+}, {
+	err: stock.ErrUnsupportedStore, slug: "unsupported-store", status: http.StatusBadRequest, title: "Unsupported store",
+	detail: "There is no such store, or the strategy does not work on it; GET /strategies says on which it does.",
+}, {
+	err: errMalformed, slug: "malformed", status: http.StatusBadRequest, title: "Malformed request",
+	detail: "The request cannot be understood or exceeds a limit.",
+}, {
+	err: errTooLarge, slug: "too-large", status: http.StatusRequestEntityTooLarge, title: "Body too large",
+	detail: "A body may have up to 4096 bytes.",
+}, {
+	err: errMediaType, slug: "unsupported-media-type", status: http.StatusUnsupportedMediaType, title: "Unsupported media type",
+	detail: "A body must be application/json.",
+}, {
+	err: errNotFound, slug: "not-found", status: http.StatusNotFound, title: "Not found",
+	detail: "There is nothing at this path.",
+}, {
+	err: errMethod, slug: "method-not-allowed", status: http.StatusMethodNotAllowed, title: "Method not allowed",
+	detail: "The path exists and does not take this method; the Allow header lists those that it takes.",
+}, {
+	err: errInternal, slug: "internal", status: http.StatusInternalServerError, title: "Internal error",
+	detail: "The service failed in a way it did not expect. Its log has the cause under this request id.",
+}}
+
+// kindOf finds the row of an error.
+func kindOf(err error) *kind {
+	for i := range kinds {
+		if errors.Is(err, kinds[i].err) {
+			return &kinds[i]
+		}
+	}
+	return &kinds[len(kinds)-1]
+}
+
+// described is an error with a detail that clients may see. The text of any other error stays in the service.
+type described struct {
+	error
+	detail string
+}
+
+func (e *described) Unwrap() error { return e.error }
+
+func describe(err error, format string, args ...any) error {
+	return &described{err, fmt.Sprintf(format, args...)}
+}
+
+// problem is the body of an error reply: RFC 9457, with extension members.
+type problem struct {
+	Type       string   `json:"type"`
+	Title      string   `json:"title"`
+	Status     int      `json:"status"`
+	Detail     string   `json:"detail"`
+	RequestID  string   `json:"request_id"`
+	Remaining  *int64   `json:"remaining,omitempty"`  // sold-out: units left
+	Strategies []string `json:"strategies,omitempty"` // unknown-strategy: those that exist
+}
+
+// fail answers with the problem that the error is.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	k := kindOf(err)
+	p := problem{
+		Type:      "/problems/" + k.slug,
+		Title:     k.title,
+		Status:    k.status,
+		Detail:    k.detail,
+		RequestID: requestID(w),
+	}
+	if d, ok := errors.AsType[*described](err); ok {
+		p.Detail = d.detail
+	}
+	switch k.err {
+	case stock.ErrSoldOut:
+		if soldOut, ok := errors.AsType[*stock.SoldOutError](err); ok {
+			p.Detail = soldOut.Error()
+			p.Remaining = &soldOut.Remaining
+		}
+	case stock.ErrUnknownStrategy:
+		p.Strategies = a.names
+	}
+	if k.retryAfter != "" {
+		w.Header().Set("Retry-After", k.retryAfter)
+	}
+	a.problems[k.slug].Inc()
+	a.logFailure(r.Context(), k, p.RequestID, err)
+	writeJSON(w, k.status, "application/problem+json", &p)
+}
+
+// logFailure logs what needs somebody's attention. A client that went away needs none; nor does a refusal, except that
+// one line a second tells of a server that is down, which would otherwise fail every request in silence.
+func (a *API) logFailure(ctx context.Context, k *kind, id string, err error) {
+	level := slog.LevelDebug
+	switch {
+	case k.err == errInternal:
+		level = slog.LevelError
+	case ctx.Err() != nil:
+	case k.err == stock.ErrUnknown:
+		level = slog.LevelWarn
+	case k.err == stock.ErrUnavailable:
+		now := time.Now().Unix()
+		if next := a.nextWarned.Load(); now >= next && a.nextWarned.CompareAndSwap(next, now+1) {
+			level = slog.LevelWarn
+		}
+	}
+	if a.Log.Enabled(ctx, level) {
+		a.Log.LogAttrs(ctx, level, k.title, slog.String("request_id", id), slog.Any("err", err))
+	}
+}
+
+// getProblem explains a problem type at its own URI.
+func (a *API) getProblem(w http.ResponseWriter, r *http.Request) {
+	slug := chi.URLParam(r, "slug")
+	for _, k := range kinds {
+		if k.slug == slug {
+			writeJSON(w, http.StatusOK, "application/json", struct {
+				Type        string `json:"type"`
+				Title       string `json:"title"`
+				Status      int    `json:"status"`
+				Description string `json:"description"`
+			}{"/problems/" + slug, k.title, k.status, k.detail})
+			return
+		}
+	}
+	a.fail(w, r, describe(errNotFound, "there is no problem type %q", slug))
+}
