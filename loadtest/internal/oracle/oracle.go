@@ -93,9 +93,9 @@ func (o *Oracle) Close() error {
 	return errors.Join(errs...)
 }
 
-// Sees says whether the oracle can read a store.
+// Sees says whether the oracle can read a store. A nil Oracle sees and counts nothing.
 func (o *Oracle) Sees(store string) bool {
-	return store == MySQL && o.db != nil || store == Redis && o.redis != nil
+	return o != nil && (store == MySQL && o.db != nil || store == Redis && o.redis != nil)
 }
 
 // Stock reads the units of each goods. A goods that the store does not have is an error.
@@ -170,6 +170,9 @@ type Counters struct {
 // Counters asks each server how much it has done. The question itself is taken off again between two readings by Since.
 func (o *Oracle) Counters(ctx context.Context) (Counters, error) {
 	var c Counters
+	if o == nil {
+		return c, nil
+	}
 	if o.db != nil {
 		var name string
 		if err := o.db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &c.MySQLStatements); err != nil {
@@ -192,6 +195,9 @@ func (o *Oracle) Counters(ctx context.Context) (Counters, error) {
 
 // Since is what the servers did between two readings, the oracle's own second question not counted.
 func (o *Oracle) Since(before, after Counters) Counters {
+	if o == nil {
+		return Counters{}
+	}
 	c := Counters{
 		MySQLStatements: after.MySQLStatements - before.MySQLStatements,
 		RedisCommands:   after.RedisCommands - before.RedisCommands - int64(len(o.servers)),

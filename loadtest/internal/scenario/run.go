@@ -1,0 +1,519 @@
+// Package scenario runs every chosen strategy under every workload, round by round, and has each run judged.
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/traffic"
+	"stock/loadtest/internal/verify"
+)
+
+// Target is the service under test.
+type Target struct {
+	Service
+	Alone  string         // URL by which replica 1 alone is reached; empty where there is none
+	Oracle *oracle.Oracle // nil where the lab was not told where the stock is: then the service is its own witness
+}
+
+// Config is what to run.
+type Config struct {
+	Choices  []Choice
+	Replicas int // behind the target's URL
+	Rounds   int
+	Seed     uint64
+
+	Users    int
+	Rate     float64       // requests a second of an open loop; 0: closed loop
+	Requests int           // of each run; 0: until Duration
+	Duration time.Duration // of each run; 0: until Requests
+	Hold     time.Duration
+	Timeout  time.Duration // of a request
+
+	Stock              int64 // units of all goods; 0: the two standard workloads
+	Goods              int
+	Skew               string
+	MinCount, MaxCount int64
+
+	// Budget is the time for everything. Strategies too slow for their share of it get fewer requests and, in
+	// proportion, fewer units. 0: as long as it takes.
+	Budget time.Duration
+	WarmUp time.Duration // of each strategy
+	Dir    string        // histories go to its subdirectory history
+}
+
+// Measured is one run of one cell, judged.
+type Measured struct {
+	History history.History
+	Verdict verify.Verdict
+	Path    string        // of the history's file
+	MeanLag time.Duration // open loop: how late requests were sent
+	MaxLag  time.Duration
+}
+
+// Progress is how far a Runner is.
+type Progress struct {
+	Phase    string // what is being done, for a reader
+	Done     int    // cells
+	Cells    int
+	Answered int64         // requests of the cell under way
+	Requests int           // that it will send; 0: unknown
+	Left     time.Duration // estimated
+}
+
+// Runner runs a Config against a Target.
+type Runner struct {
+	target  Target
+	config  Config
+	cells   []Cell
+	clock   traffic.Clock
+	drivers map[int]*traffic.Driver // by replicas
+
+	began    time.Time
+	rates    map[key]float64 // answered requests a second, as last measured
+	overhead time.Duration   // of a cell, beside its traffic
+	number   int             // of the cell under way, from 1
+	answered atomic.Int64
+	progress atomic.Pointer[Progress]
+}
+
+// New checks the configuration. began is when the budget's time began to run.
+func New(target Target, config Config, began time.Time) (*Runner, error) {
+	if _, err := traffic.NewMix(mixConfig(config, 0)); err != nil {
+		return nil, err
+	}
+	switch {
+	case config.Requests < 1 && config.Duration <= 0:
+		return nil, errors.New("neither a number of requests nor a duration is given")
+	case config.Rounds < 1:
+		return nil, fmt.Errorf("%d rounds: at least 1 is needed", config.Rounds)
+	case config.Users < 1:
+		return nil, fmt.Errorf("%d users: at least 1 is needed", config.Users)
+	case config.Stock < 0:
+		return nil, fmt.Errorf("stock %d: it cannot be negative", config.Stock)
+	}
+	clock, err := traffic.NewClock()
+	if err != nil {
+		return nil, err
+	}
+	workloads := []string{Plenty, FlashSale}
+	switch {
+	case target.Admin == "":
+		workloads = []string{FoundStock}
+	case config.Stock > 0:
+		workloads = []string{GivenStock}
+	}
+	r := &Runner{
+		target:   target,
+		config:   config,
+		cells:    Cells(config.Choices, workloads, config.Replicas, target.Alone != ""),
+		clock:    clock,
+		drivers:  map[int]*traffic.Driver{},
+		began:    began,
+		rates:    map[key]float64{},
+		overhead: 150 * time.Millisecond,
+	}
+	addresses := map[int]string{config.Replicas: target.URL}
+	if config.Replicas > 1 && target.Alone != "" {
+		addresses[1] = target.Alone
+	}
+	for replicas, address := range addresses {
+		if r.drivers[replicas], err = traffic.NewDriver(address, config.Users, clock); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func mixConfig(config Config, seed uint64) traffic.MixConfig {
+	return traffic.MixConfig{
+		Seed: seed, Goods: config.Goods, Skew: config.Skew, MinCount: config.MinCount, MaxCount: config.MaxCount,
+	}
+}
+
+// Progress may be asked for at any time.
+func (r *Runner) Progress() Progress {
+	p := r.progress.Load()
+	if p == nil {
+		return Progress{Phase: "starting", Cells: len(r.cells) * r.config.Rounds}
+	}
+	now := *p
+	now.Answered = r.answered.Load()
+	return now
+}
+
+// Run runs all cells and hands each to done as soon as it is judged. When ctx ends it stops within a moment and returns its
+// error; the history of the cell under way is kept without an end, and without a verdict.
+func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
+	defer func() {
+		for _, driver := range r.drivers {
+			driver.Close()
+		}
+	}()
+	if err := r.warmUp(ctx); err != nil {
+		return err
+	}
+	for round := 1; round <= r.config.Rounds; round++ {
+		cells := Order(r.cells, r.config.Seed, round)
+		// Rounds get equal shares of what is left, so that the last round is no smaller than the first.
+		end := time.Now()
+		if r.config.Budget > 0 {
+			left := time.Until(r.began.Add(r.config.Budget))
+			end = end.Add(left / time.Duration(r.config.Rounds-round+1))
+		}
+		for i, cell := range cells {
+			measured, err := r.run(ctx, cell, round, r.limit(cells[i:], end), r.left(cells[i:], round))
+			if err != nil {
+				return fmt.Errorf("%v, round %d: %w", cell, round, err)
+			}
+			if err := done(measured); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// wanted is how long a cell would take in full.
+func (r *Runner) wanted(cell Cell) time.Duration {
+	if r.config.Requests == 0 {
+		return r.config.Duration
+	}
+	rate := r.rates[cell.key()]
+	if r.config.Rate > 0 && (rate == 0 || rate > r.config.Rate) {
+		rate = r.config.Rate
+	}
+	if rate == 0 {
+		return r.config.Budget // nobody knows: let it have its whole share
+	}
+	return time.Duration(float64(r.config.Requests) / rate * float64(time.Second))
+}
+
+// limit is the time for the first of the cells that are left of a round that should end at end; 0: none.
+func (r *Runner) limit(cells []Cell, end time.Time) time.Duration {
+	if r.config.Budget == 0 {
+		return 0
+	}
+	wanted := make([]time.Duration, len(cells))
+	for i, cell := range cells {
+		wanted[i] = r.wanted(cell)
+	}
+	budget := time.Until(end) - time.Duration(len(cells))*r.overhead
+	// Even a budget that is used up leaves each cell the time to show something.
+	return max(Share(budget, wanted), 200*time.Millisecond)
+}
+
+// left estimates the time until the end of the run, from what is left of a round on.
+func (r *Runner) left(cells []Cell, round int) time.Duration {
+	sum := time.Duration(0)
+	for _, cell := range cells {
+		sum += r.wanted(cell) + r.overhead
+	}
+	for _, cell := range r.cells {
+		sum += time.Duration(r.config.Rounds-round) * (r.wanted(cell) + r.overhead)
+	}
+	if r.config.Budget > 0 {
+		sum = min(sum, time.Until(r.began.Add(r.config.Budget)))
+	}
+	return max(sum, 0)
+}
+
+// warmUp runs every strategy for a moment with stock in abundance: connections open, caches fill, and its rate becomes
+// known. Where the lab cannot set the stock it has none to spare for this.
+func (r *Runner) warmUp(ctx context.Context) error {
+	if r.target.Admin == "" {
+		return nil
+	}
+	mix, err := traffic.NewMix(mixConfig(r.config, r.config.Seed))
+	if err != nil {
+		return err
+	}
+	abundance := map[int64]int64{}
+	for _, id := range mix.Goods() {
+		abundance[id] = 1_000_000_000
+	}
+	if err := r.target.SetStock(ctx, abundance); err != nil {
+		return err
+	}
+	measured := map[key]float64{}
+	for i, cell := range r.cells {
+		at := key{cell.Strategy.Name, cell.Store, "", cell.Replicas}
+		if measured[at] == 0 {
+			r.answered.Store(0)
+			// Rates are not known yet: what the budget leaves is the best guess.
+			left := max(time.Until(r.began.Add(r.config.Budget)), 0)
+			r.progress.Store(&Progress{Phase: "warm-up: " + cell.Strategy.Name, Cells: len(r.cells) * r.config.Rounds, Left: left})
+			load := r.load(cell, mix, fmt.Sprintf("%x-warm%d", r.config.Seed, i))
+			load.Rate, load.Requests, load.Duration = 0, 0, r.config.WarmUp
+			result, err := r.drivers[cell.Replicas].Run(ctx, load)
+			if err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := refused(result); err != nil {
+				return fmt.Errorf("warm-up of %v: %w", cell, err)
+			}
+			measured[at] = rate(result)
+		}
+		r.rates[cell.key()] = measured[at]
+	}
+	return nil
+}
+
+// refused says why, where the service would not have a single request: the lab asks for something that it cannot have.
+func refused(result traffic.Result) error {
+	for _, op := range result.Ops {
+		if op.Outcome != history.Rejected {
+			return nil
+		}
+	}
+	if len(result.Ops) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the service refuses every request: %d %s", result.Ops[0].Status, result.Ops[0].Error)
+}
+
+// rate is answered requests a second.
+func rate(result traffic.Result) float64 {
+	return float64(len(result.Ops)) / (float64(result.EndedNS-result.StartedNS) / float64(time.Second))
+}
+
+func (r *Runner) load(cell Cell, mix *traffic.Mix, prefix string) traffic.Load {
+	return traffic.Load{
+		Strategy: cell.Strategy.Name, Store: cell.Store, Hold: r.config.Hold, Mix: mix,
+		Users: r.config.Users, Rate: r.config.Rate, Requests: r.config.Requests, Duration: r.config.Duration,
+		Timeout: r.config.Timeout, OrderPrefix: prefix, Answered: &r.answered,
+	}
+}
+
+// run runs one cell within limit (0: none).
+func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time.Duration) (Measured, error) {
+	r.number++
+	began := time.Now()
+	// Within a round, all strategies face the same orders.
+	mix, err := traffic.NewMix(mixConfig(r.config, r.config.Seed+uint64(round)))
+	if err != nil {
+		return Measured{}, err
+	}
+	record := history.Run{
+		Strategy: cell.Strategy.Name, Workload: cell.Workload, Store: cell.Store, Replicas: cell.Replicas,
+		Rate: r.config.Rate, Round: round, HoldMS: r.config.Hold.Milliseconds(), Seed: r.config.Seed, Planned: r.config.Requests,
+		Promise: cell.Strategy.Promise(cell.Replicas), Control: cell.Strategy.Control,
+	}
+	// A mutex is exclusive where it is correct: on one replica.
+	record.Exclusive = cell.Strategy.Claim.Exclusive && record.Promise == promiseCorrect
+	if r.config.Rate == 0 {
+		record.Users = r.config.Users
+	}
+	load := r.load(cell, mix, fmt.Sprintf("%x-%03d", r.config.Seed, r.number))
+
+	witness, name, store := r.witness(cell.Store)
+	record.Witness = name
+	if r.target.Admin == "" {
+		found, err := witness.Stock(ctx, store, mix.Goods())
+		if err != nil {
+			return Measured{}, err
+		}
+		if load.Requests, err = r.ration(mix, found); err != nil {
+			return Measured{}, err
+		}
+		if load.Requests < record.Planned {
+			record.Bounded = fmt.Sprintf("%s of %s requests: this run's share of the stock found", thousands(load.Requests),
+				thousands(record.Planned))
+		}
+		if limit > 0 && load.Requests > 0 {
+			load.Duration = limit + time.Second
+		}
+	} else {
+		expected := r.bound(cell, &load, &record, limit)
+		given := r.config.Stock
+		if record.Planned > 0 && load.Requests > 0 {
+			given = max(1, given*int64(load.Requests)/int64(record.Planned))
+		}
+		if err := r.target.SetStock(ctx, Units(cell.Workload, mix, expected, given)); err != nil {
+			return Measured{}, err
+		}
+	}
+	if record.Initial, err = witness.Stock(ctx, store, mix.Goods()); err != nil {
+		return Measured{}, err
+	}
+
+	r.answered.Store(0)
+	r.progress.Store(&Progress{
+		Phase: fmt.Sprintf("round %d of %d: %v", round, r.config.Rounds, cell),
+		Done:  r.number - 1, Cells: len(r.cells) * r.config.Rounds, Requests: load.Requests, Left: left,
+	})
+	before, err := r.target.Oracle.Counters(ctx)
+	if err != nil {
+		return Measured{}, err
+	}
+	sending := time.Now()
+	result, err := r.drivers[cell.Replicas].Run(ctx, load)
+	if err != nil {
+		return Measured{}, err
+	}
+	sent := time.Since(sending)
+	if len(result.Ops) > 0 {
+		r.rates[cell.key()] = rate(result)
+	}
+	if record.Planned == 0 {
+		record.Planned = len(result.Ops) + result.Dropped
+	}
+	if result.OutOfTime {
+		record.Bounded = fmt.Sprintf("%s of %s requests: %.1f s limit", thousands(len(result.Ops)), thousands(record.Planned),
+			load.Duration.Seconds())
+	}
+	m := Measured{
+		History: history.History{Run: record, Ops: result.Ops},
+		Path:    filepath.Join(r.config.Dir, "history", fileName(r.number, record)),
+		MeanLag: result.MeanLag, MaxLag: result.MaxLag,
+	}
+	end, err := r.end(ctx, witness, store, mix.Goods(), before, result)
+	if err != nil && ctx.Err() == nil {
+		return Measured{}, err
+	}
+	m.History.End = end
+	if err := errors.Join(write(m.Path, m.History), ctx.Err(), refused(result)); err != nil {
+		return Measured{}, err
+	}
+	m.Verdict = verify.Judge(&m.History)
+	r.overhead = (3*r.overhead + time.Since(began) - sent) / 4
+	return m, nil
+}
+
+// bound makes the load fit into limit (0: none) and says so in the record. It returns how many orders to expect.
+func (r *Runner) bound(cell Cell, load *traffic.Load, record *history.Run, limit time.Duration) int {
+	rate := max(r.rates[cell.key()], 1)
+	if load.Rate > 0 {
+		rate = min(rate, load.Rate)
+	}
+	switch {
+	case load.Requests == 0 && load.Rate > 0:
+		return int(math.Ceil(load.Rate * load.Duration.Seconds()))
+	case load.Requests == 0:
+		// A closed loop is as fast as the service: half as much again as it did last time should be plenty.
+		return int(1.5*rate*load.Duration.Seconds()) + load.Users
+	case limit > 0:
+		load.Requests, record.Bounded = Fit(load.Requests, rate, limit)
+		// The rate may collapse: the run then ends by time, with more units than were asked for.
+		predicted := time.Duration(float64(load.Requests) / rate * float64(time.Second))
+		load.Duration = 2*predicted + time.Second
+	}
+	return load.Requests
+}
+
+// ration is how many orders of a mix the next run may send so that those after it find stock, too.
+func (r *Runner) ration(mix *traffic.Mix, found map[int64]int64) (int, error) {
+	wanted := r.config.Requests
+	if wanted == 0 {
+		wanted = math.MaxInt32
+	}
+	runs := int64(len(r.cells)*r.config.Rounds - r.number + 1)
+	share := make(map[int64]int64, len(found))
+	for id, units := range found {
+		share[id] = units / runs
+	}
+	n := Affordable(mix, wanted, share)
+	if n < min(verify.MinAnswered, wanted) {
+		return 0, fmt.Errorf("the stock found, %v (goods: units), is too little for %d runs: give --admin URL for the lab to set "+
+			"it, set it yourself with PUT /admin/stock/{id} on an admin listener, or choose fewer --strategies and --rounds",
+			found, runs)
+	}
+	return n, nil
+}
+
+// witness is who reads the stock of a store, and which store to read for the baseline, which has none of its own.
+func (r *Runner) witness(store string) (w witness, name, read string) {
+	o := r.target.Oracle
+	if store != oracle.MySQL && store != oracle.Redis {
+		store = oracle.MySQL
+		for _, choice := range r.config.Choices {
+			if !choice.Strategy.Baseline() {
+				store = choice.Store
+				break
+			}
+		}
+	}
+	if o.Sees(store) {
+		return o, "oracle", store
+	}
+	return oracle.Service{URL: r.target.URL, Client: r.target.Client}, "service", store
+}
+
+// witness reads the stock.
+type witness interface {
+	Stock(ctx context.Context, store string, goods []int64) (map[int64]int64, error)
+}
+
+// end reads what the run left behind. Where a request's outcome is unknown it may still be under way in the service: then
+// the stock has to be the same for a while.
+func (r *Runner) end(ctx context.Context, w witness, store string, goods []int64, before oracle.Counters, result traffic.Result) (*history.End, error) {
+	after, err := r.target.Oracle.Counters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	did := r.target.Oracle.Since(before, after)
+	end := &history.End{
+		StartedNS: result.StartedNS, EndedNS: result.EndedNS, Dropped: result.Dropped,
+		MySQLStatements: did.MySQLStatements, RedisCommands: did.RedisCommands,
+	}
+	if end.Final, err = w.Stock(ctx, store, goods); err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(result.Ops, func(op history.Op) bool { return op.Outcome == history.Unknown }) {
+		return end, nil
+	}
+	const still = 1 * time.Second
+	tick := time.NewTicker(still / 10)
+	defer tick.Stop()
+	deadline := time.Now().Add(r.config.Timeout)
+	for since := time.Now(); time.Since(since) < still && time.Now().Before(deadline); {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		now, err := w.Stock(ctx, store, goods)
+		if err != nil {
+			return nil, err
+		}
+		if !maps.Equal(now, end.Final) {
+			end.Final, since = now, time.Now()
+		}
+	}
+	return end, nil
+}
+
+func fileName(number int, run history.Run) string {
+	return fmt.Sprintf("%03d-%s-%s-%dr-round%d.jsonl", number, run.Strategy, run.Workload, run.Replicas, run.Round)
+}
+
+// write keeps a history on disk: without an end where the run was interrupted.
+func write(path string, h history.History) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	w, err := history.Create(path, h.Run)
+	if err != nil {
+		return err
+	}
+	for _, op := range h.Ops {
+		w.Op(op)
+	}
+	if h.End == nil {
+		return w.Abandon()
+	}
+	return w.Close(*h.End)
+}
