@@ -1,0 +1,122 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+)
+
+// outage is servers that one test may kill.
+type outage struct {
+	mysql   *servers.MySQL
+	redis   *servers.Redis
+	masters []*servers.Redis
+}
+
+func newOutage(t *testing.T) (outage, *stock.Service) {
+	o := outage{
+		mysql: serverstest.StartMySQL(t, servers.MySQLOptions{}), // durable: it will be killed
+		redis: serverstest.StartRedis(t, servers.RedisOptions{AOF: true, Fsync: "always"}),
+	}
+	dsn, err := o.mysql.CreateDatabase(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	migrate(t, dsn)
+	a := addresses{mysql: dsn, redis: &redis.Options{Addr: o.redis.Addr}}
+	for range 3 {
+		master := serverstest.StartRedis(t, servers.RedisOptions{})
+		o.masters = append(o.masters, master)
+		a.redlock = append(a.redlock, &redis.Options{Addr: master.Addr})
+	}
+	service, err := stock.NewService(a.connect(t), stock.Catalogue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := service.SetStock(t.Context(), 1, 1_000_000); err != nil {
+		t.Fatal(err)
+	}
+	return o, service
+}
+
+// eachDeducter visits every strategy on every store, and tells whether it needs a server.
+func eachDeducter(t *testing.T, service *stock.Service, need stock.Need, visit func(t *testing.T, d stock.Deducter, needed bool)) {
+	for _, strategy := range stock.Catalogue {
+		for _, on := range strategy.Stores {
+			d, _, err := service.Resolve(strategy.Name, on)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Run(strategy.Name+"/"+string(on), func(t *testing.T) {
+				visit(t, d, slices.Contains(strategy.NeedsOn(on), need))
+			})
+		}
+	}
+}
+
+// A refusal while a server is down must be quick, and must not leave open whether units were deducted.
+func TestOutage(t *testing.T) {
+	o, service := newOutage(t)
+	deduct := func(d stock.Deducter) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := d.Deduct(ctx, stock.Request{GoodsID: 1, Count: 1})
+		return err
+	}
+	works := func(t *testing.T, d stock.Deducter, _ bool) {
+		if err := deduct(d); err != nil {
+			t.Errorf("Deduct: %v", err)
+		}
+	}
+	refuses := func(t *testing.T, d stock.Deducter, needed bool) {
+		err := deduct(d)
+		switch {
+		case !needed && err != nil:
+			t.Errorf("Deduct: %v: the strategy does not need the server that is down", err)
+		case needed && (!errors.Is(err, stock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)):
+			t.Errorf("Deduct: %v, want unavailable at once", err)
+		}
+	}
+	for _, server := range []struct {
+		need    stock.Need
+		kill    func()
+		restart func(context.Context) error
+	}{
+		{stock.NeedMySQL, o.mysql.Kill, o.mysql.Restart},
+		{stock.NeedRedis, o.redis.Kill, o.redis.Restart},
+		{
+			stock.NeedRedlock,
+			func() { o.masters[0].Kill(); o.masters[1].Kill() },
+			func(ctx context.Context) error {
+				return errors.Join(o.masters[0].Restart(ctx), o.masters[1].Restart(ctx))
+			},
+		},
+	} {
+		t.Run(string(server.need), func(t *testing.T) {
+			// Used once, so that pools hold connections that the outage breaks.
+			eachDeducter(t, service, server.need, works)
+			server.kill()
+			t.Run("down", func(t *testing.T) { eachDeducter(t, service, server.need, refuses) })
+			if err := service.Check(t.Context())[server.need]; err == nil {
+				t.Error("Check finds nothing wrong")
+			}
+			if err := server.restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			t.Run("up again", func(t *testing.T) { eachDeducter(t, service, server.need, works) })
+			for need, err := range service.Check(t.Context()) {
+				if err != nil {
+					t.Errorf("Check: %s: %v", need, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,105 @@
+package stock_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"stock/internal/stock"
+)
+
+func TestCatalogueIsValid(t *testing.T) {
+	t.Parallel()
+	if err := stock.Validate(stock.Catalogue); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestValidateFindsRowsThatNobodyCouldUse(t *testing.T) {
+	t.Parallel()
+	good := stock.Catalogue[0]
+	for name, test := range map[string]struct {
+		spoil func(*stock.Strategy)
+		want  string
+	}{
+		"no name":    {func(s *stock.Strategy) { s.Name = "" }, "row 1 has no name"},
+		"duplicate":  {func(s *stock.Strategy) { s.Name = good.Name }, "listed twice"},
+		"no summary": {func(s *stock.Strategy) { s.Summary = "" }, "no summary"},
+		"no store":   {func(s *stock.Strategy) { s.Stores = nil }, "no store"},
+		"no New":     {func(s *stock.Strategy) { s.New = nil }, "no New"},
+		"no promise": {func(s *stock.Strategy) { s.Claim.TwoReplicas = "" }, "claim is incomplete"},
+		"no word on a client's retry": {
+			func(s *stock.Strategy) { s.Claim.ClientRetry = "" }, "claim is incomplete",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := good
+			bad.Name = "other"
+			test.spoil(&bad)
+			err := stock.Validate([]stock.Strategy{good, bad})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("Validate: %v, want an error about %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	a := newAddresses(t)
+	deps := a.connect(t)
+	deps.Redis, deps.Redlock = nil, nil
+	service, err := stock.NewService(deps, stock.Catalogue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name  string
+		on    stock.Store
+		store stock.Store
+		err   error
+	}{
+		{"update", "", stock.MySQL, nil},
+		{"update", stock.MySQL, stock.MySQL, nil},
+		{"noop", "", stock.NoStore, nil},
+		{"update", stock.Redis, stock.Redis, stock.ErrUnsupportedStore},
+		{"update", "oracle", "oracle", stock.ErrUnsupportedStore},
+		{"lock-redis-lua", stock.MySQL, stock.MySQL, stock.ErrUnavailable},
+		{"no-such", "", "", stock.ErrUnknownStrategy},
+	} {
+		_, on, err := service.Resolve(test.name, test.on)
+		if !errors.Is(err, test.err) || on != test.store {
+			t.Errorf("Resolve(%q, %q) = %q, %v, want %q, %v", test.name, test.on, on, err, test.store, test.err)
+		}
+	}
+	for _, status := range service.Statuses() {
+		if status.Name == "lock-redlock" && status.Unavailable[stock.MySQL] != "not configured: redlock" {
+			t.Errorf("lock-redlock is unavailable because of %q", status.Unavailable[stock.MySQL])
+		}
+	}
+}
+
+func TestSetStockReachesBothStores(t *testing.T) {
+	t.Parallel()
+	a := newAddresses(t)
+	service, err := stock.NewService(a.connect(t), stock.Catalogue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const id = 77
+	for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
+		if _, err := service.Stock(t.Context(), on, id); !errors.Is(err, stock.ErrUnknownGoods) {
+			t.Errorf("Stock on %s before: %v, want unknown goods", on, err)
+		}
+	}
+	for _, units := range []int64{5, 3} {
+		if err := service.SetStock(t.Context(), id, units); err != nil {
+			t.Fatal(err)
+		}
+		for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
+			if got, err := service.Stock(t.Context(), on, id); err != nil || got != units {
+				t.Errorf("Stock on %s = %d, %v, want %d", on, got, err, units)
+			}
+		}
+	}
+}
