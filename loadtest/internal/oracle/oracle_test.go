@@ -1,0 +1,162 @@
+package oracle
+
+import (
+	"database/sql"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+	"stock/migrations"
+)
+
+// The servers are this test's own: anybody else's statements would be counted, too.
+func TestOracleReadsAndCounts(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
+	dsn, err := server.CreateDatabase(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, master := serverstest.StartRedis(t, servers.RedisOptions{}), serverstest.StartRedis(t, servers.RedisOptions{})
+
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MultiStatements = true
+	config.ParseTime = true
+	db, err := sql.Open("mysql", config.FormatDSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := migrations.Up(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "REPLACE INTO good_stock (goods_id, stock) VALUES (1, 41), (2, -3)"); err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxIdleConns(1)
+	client := redis.NewClient(&redis.Options{Addr: store.Addr})
+	defer client.Close()
+	if err := client.MSet(t.Context(), "stock:{1}", 51, "stock:{2}", -4).Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	o, err := Open(t.Context(), Config{MySQLDSN: dsn, Redis: []string{store.Addr}, Redlock: []string{master.Addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+
+	for store, want := range map[string]map[int64]int64{MySQL: {1: 41, 2: -3}, Redis: {1: 51, 2: -4}} {
+		got, err := o.Stock(t.Context(), store, []int64{1, 2})
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("stock in %s: %v, %v, want %v", store, got, err, want)
+		}
+		if _, err := o.Stock(t.Context(), store, []int64{1, 99}); err == nil || !strings.HasSuffix(err.Error(), "no goods 99") {
+			t.Errorf("stock of an unknown goods in %s: error %v", store, err)
+		}
+	}
+
+	before, err := o.Counters(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 7 {
+		if _, err := db.ExecContext(t.Context(), "UPDATE good_stock SET stock = stock - 1 WHERE goods_id = 1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		if err := client.Decr(t.Context(), "stock:{1}").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after, err := o.Counters(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := o.Since(before, after), (Counters{MySQLStatements: 7, RedisCommands: 5}); got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
+	}
+
+	settings, err := o.Durability(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"mysql_version", "mysql_flush_log_at_trx_commit", "mysql_sync_binlog", "mysql_isolation", "redis_version", "redis_appendonly",
+	} {
+		if settings[name] == "" {
+			t.Errorf("the settings lack %s: %v", name, settings)
+		}
+	}
+}
+
+func TestOracleThatWasToldNothingSeesNothing(t *testing.T) {
+	t.Parallel()
+	var o *Oracle
+	if o.Sees(MySQL) || o.Sees(Redis) {
+		t.Error("a nil oracle claims to see")
+	}
+	if _, err := o.Stock(t.Context(), MySQL, []int64{1}); err == nil {
+		t.Error("a nil oracle reads stock")
+	}
+	if c, err := o.Counters(t.Context()); err != nil || c != (Counters{}) {
+		t.Errorf("a nil oracle counts %+v, %v", c, err)
+	}
+}
+
+func TestOpenSaysWhichServerDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	port, err := servers.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	for _, config := range []Config{
+		{MySQLDSN: "root@tcp(" + address + ")/stock"},
+		{Redis: []string{address}},
+		{Redlock: []string{address}},
+	} {
+		if _, err := Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), address) {
+			t.Errorf("%+v: error %v, want one that names %s", config, err, address)
+		}
+	}
+	if _, err := Open(t.Context(), Config{MySQLDSN: "localhost/stock"}); err == nil {
+		t.Error("a DSN of the wrong form is accepted")
+	}
+}
+
+func TestServiceIsAskedForItsStock(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.String() {
+		case "/stock/1?store=redis":
+			fmt.Fprint(w, `{"goods_id":1,"stock":0,"store":"redis"}`)
+		case "/stock/2?store=redis":
+			fmt.Fprint(w, `{"goods_id":2}`)
+		default:
+			http.Error(w, `{"type":"/problems/unknown-goods"}`, http.StatusNotFound)
+		}
+	}))
+	defer server.Close()
+	service := Service{URL: server.URL + "/", Client: server.Client()}
+	if got, err := service.Stock(t.Context(), Redis, []int64{1}); err != nil || !maps.Equal(got, map[int64]int64{1: 0}) {
+		t.Errorf("stock %v, %v, want 0 units of goods 1", got, err)
+	}
+	for _, id := range []int64{2, 3} {
+		if got, err := service.Stock(t.Context(), Redis, []int64{id}); err == nil {
+			t.Errorf("stock of goods %d: %v, want an error", id, got)
+		}
+	}
+}
