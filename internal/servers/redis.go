@@ -1,16 +1,16 @@
 package servers
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // RedisOptions configures StartRedis. The zero value keeps nothing on disk.
@@ -94,13 +94,31 @@ func (r *Redis) Restart(ctx context.Context) error {
 		return err
 	}
 	r.Process = process
-	client := redis.NewClient(&redis.Options{Addr: r.Addr, MaxRetries: -1})
-	defer client.Close()
-	if err := untilReady(ctx, process, func(ctx context.Context) error { return client.Ping(ctx).Err() }); err != nil {
+	if err := untilReady(ctx, process, r.ping); err != nil {
 		process.Kill()
 		return err
 	}
 	return nil
+}
+
+// ping speaks the protocol itself: go-redis would retry by its own pace and write to stderr for every failed dial.
+func (r *Redis) ping(ctx context.Context) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", r.Addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(deadline)
+	}
+	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
+		return err
+	}
+	reply, err := bufio.NewReader(conn).ReadString('\n')
+	if err == nil && reply != "+PONG\r\n" {
+		err = fmt.Errorf("PING: %s", strings.TrimSpace(reply)) // LOADING, while it reads its append-only file
+	}
+	return err
 }
 
 // Stop ends the server and removes its directory.

@@ -1,6 +1,8 @@
 package servers_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -8,7 +10,16 @@ import (
 	"stock/internal/servers"
 )
 
-func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asParent) != "" {
+		if err := parent(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(shared.Run(m))
+}
 
 func TestFreePortsDiffer(t *testing.T) {
 	t.Parallel()
