@@ -1,0 +1,20 @@
+# Two static programs on an image that has nothing else, run by a user who owns nothing.
+FROM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /out/ ./cmd/stock ./loadtest
+
+FROM gcr.io/distroless/static-debian12:nonroot AS loadtest
+COPY --from=build /out/loadtest /loadtest
+USER 65532:65532
+ENTRYPOINT ["/loadtest"]
+
+FROM gcr.io/distroless/static-debian12:nonroot AS stock
+COPY --from=build /out/stock /stock
+USER 65532:65532
+EXPOSE 8080
+ENTRYPOINT ["/stock"]
+CMD ["serve"]
+HEALTHCHECK --interval=2s --timeout=2s CMD ["/stock", "healthcheck"]

@@ -1,0 +1,26 @@
+# Everything that the README names. `make servers` runs by itself wherever real servers are needed.
+.DEFAULT_GOAL := help
+.PHONY: help servers lab up test lint build
+
+help: ## list the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+servers: ## install MySQL or MariaDB, Redis and nginx from the distribution's packages, where missing
+	@sh internal/servers/install.sh
+
+lab: servers ## run every strategy on private servers, judge each, print and write the comparison (5 minutes)
+	go run ./loadtest run $(LAB)
+
+up: servers ## start the lab's topology and leave it running until Ctrl-C
+	go run ./loadtest up
+
+test: servers ## run all tests, with the race detector, on real servers
+	go test -race ./...
+
+lint: ## gofmt, vet, staticcheck
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt -w these files:"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	go tool staticcheck ./...
+
+build: ## build the two programs into bin/
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/stock ./loadtest
