@@ -161,7 +161,7 @@ func Judge(h *history.History) Verdict {
 	if h.Run.Witness == "service" {
 		notes.add("the service was its own witness: nobody else read its stock")
 	}
-	v.Evidence = slices.Concat(wrong, doubts, notes)
+	v.Evidence = slices.Concat(findings{}, wrong, doubts, notes)
 	return v
 }
 
@@ -191,7 +191,7 @@ func Held(run history.Run, v Verdict) bool {
 // Merge sums the verdicts of several rounds of one strategy under one workload. One wrong round is enough to convict, and
 // one inconclusive round is enough not to clear.
 func Merge(rounds ...Verdict) Verdict {
-	m := Verdict{Result: Correct, Outcomes: map[history.Outcome]int{}, Untouched: true}
+	m := Verdict{Result: Correct, Outcomes: map[history.Outcome]int{}, Untouched: true, Evidence: []string{}}
 	linearizable := yes
 	for i, v := range rounds {
 		switch {

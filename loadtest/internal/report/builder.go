@@ -1,0 +1,314 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/verify"
+)
+
+// Builder collects judged runs. Of each history it keeps the figures only. It is not safe for concurrent use.
+type Builder struct {
+	environment Environment
+	rows        []*collected // in the order in which they were first met
+	byKey       map[key]*collected
+}
+
+// collected is a row with what its figures are made of.
+type collected struct {
+	run       history.Run // of the first round
+	rounds    []Round
+	latencies []int64 // ns
+	waited    []int64 // µs
+	held      []int64 // µs
+	attempts  int64
+	replicas  map[string]int
+}
+
+// NewBuilder starts a report.
+func NewBuilder(environment Environment) *Builder {
+	return &Builder{environment: environment, byKey: map[key]*collected{}}
+}
+
+// Environment gives access to the facts about the machine, for those that are known only later.
+func (b *Builder) Environment() *Environment { return &b.environment }
+
+// Add takes a run and its verdict into the report, and returns the figures of this round.
+func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
+	run := h.Run
+	k := key{run.Strategy, run.Workload, run.Store, run.Replicas, run.Users, run.Rate, run.HoldMS}
+	c := b.byKey[k]
+	if c == nil {
+		c = &collected{run: run, replicas: map[string]int{}}
+		b.byKey[k] = c
+		b.rows = append(b.rows, c)
+	}
+
+	var latencies []int64
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, op := range h.Ops {
+		first, last = min(first, op.SentNS), max(last, op.ReceivedNS)
+		if op.Kind != history.Deduct {
+			continue
+		}
+		from := op.SentNS
+		if op.IntendedNS > 0 {
+			// A request that had to wait for its turn to be sent was waiting already (coordinated omission: Tene, 2013).
+			from = op.IntendedNS
+		}
+		latencies = append(latencies, max(0, op.ReceivedNS-from))
+		if op.Outcome == history.Sold {
+			c.waited = append(c.waited, op.WaitedUS)
+			c.held = append(c.held, op.HeldUS)
+			c.attempts += int64(op.Attempts)
+			c.replicas[op.Replica]++
+		}
+	}
+	round := Round{Round: run.Round, Verdict: v, Seed: run.Seed, RequestsPlanned: run.Planned, Bounded: run.Bounded}
+	if h.End != nil {
+		first, last = h.End.StartedNS, h.End.EndedNS
+		round.Dropped = h.End.Dropped
+		round.MySQLStatements = h.End.MySQLStatements
+		round.RedisCommands = h.End.RedisCommands
+	}
+	if last > first {
+		seconds := float64(last-first) / 1e9
+		round.ElapsedS = round3(seconds)
+		round.GoodputPerS = round3(float64(v.Good) / seconds)
+		round.ThroughputPerS = round3(float64(v.Outcomes[history.Sold]+v.Outcomes[history.SoldOut]) / seconds)
+	}
+	slices.Sort(latencies)
+	round.LatencyMS = latency(latencies)
+	c.latencies = append(c.latencies, latencies...)
+	c.rounds = append(c.rounds, round)
+	return round
+}
+
+// Report puts together what was added so far.
+func (b *Builder) Report() *Report {
+	r := &Report{Schema: Schema, Environment: b.environment, Problems: []string{}, Rows: []*Row{}}
+	for _, c := range b.rows {
+		r.Rows = append(r.Rows, c.row())
+	}
+	r.compareToBaseline()
+	r.rank()
+	r.conclude()
+	return r
+}
+
+func (c *collected) row() *Row {
+	rounds := slices.Clone(c.rounds)
+	slices.SortStableFunc(rounds, func(a, b Round) int { return cmp.Compare(a.Round, b.Round) })
+	verdicts := make([]verify.Verdict, len(rounds))
+	for i, round := range rounds {
+		verdicts[i] = round.Verdict
+	}
+	row := &Row{
+		Strategy: c.run.Strategy, Workload: c.run.Workload, Store: c.run.Store, Replicas: c.run.Replicas,
+		Users: c.run.Users, Rate: c.run.Rate, HoldMS: c.run.HoldMS,
+		Claim: c.run.Promise, Exclusive: c.run.Exclusive, Control: c.run.Control,
+		Baseline: c.run.Promise == verify.PromiseSellsNothing,
+		Verdict:  verify.Merge(verdicts...),
+		Rounds:   rounds,
+	}
+	row.ClaimHeld = verify.Held(c.run, row.Verdict)
+	row.RequestsSent = row.Requests
+	for _, outcome := range outcomes {
+		row.Outcomes[outcome] += 0 // each is shown, also where there was none
+	}
+	for _, units := range c.run.Initial {
+		row.Stock += units
+	}
+
+	var statements, commands int64
+	var goodput, throughput []float64
+	for _, round := range rounds {
+		row.RequestsPlanned += round.RequestsPlanned
+		row.Dropped += round.Dropped
+		statements += round.MySQLStatements
+		commands += round.RedisCommands
+		goodput = append(goodput, round.GoodputPerS)
+		throughput = append(throughput, round.ThroughputPerS)
+		if row.Bounded == "" {
+			row.Bounded = round.Bounded
+		}
+	}
+	row.GoodputPerS = round3(median(goodput))
+	row.ThroughputPerS = round3(median(throughput))
+	if _, interval := geometric(goodput); interval != nil {
+		row.GoodputInterval = &Interval{round3(interval.Low), round3(interval.High)}
+	}
+
+	latencies := slices.Sorted(slices.Values(c.latencies))
+	row.LatencyMS = latency(latencies)
+	row.WaitedUS, row.HeldUS = wait(c.waited), wait(c.held)
+	row.ReplicaShares = map[string]float64{}
+	if sales := row.Outcomes[history.Sold]; sales > 0 {
+		perSale := func(n int64) float64 { return round3(float64(n) / float64(sales)) }
+		row.AttemptsPerSale = perSale(c.attempts)
+		row.MySQLStatementsPerSale = perSale(statements)
+		row.RedisCommandsPerSale = perSale(commands)
+		for replica, n := range c.replicas {
+			row.ReplicaShares[replica] = perSale(int64(n))
+		}
+	}
+	return row
+}
+
+// compareToBaseline fills in the share of noop.
+func (r *Report) compareToBaseline() {
+	for _, row := range r.Rows {
+		base := r.baseline(row)
+		if base == nil {
+			continue
+		}
+		var shares []float64
+		for own, other := range pairs(row, base) {
+			// What the baseline confirmed, as far as there was stock for it, is what it would have sold.
+			if would := float64(other.Sold - other.Oversold); would > 0 && own.ElapsedS > 0 && other.ElapsedS > 0 {
+				shares = append(shares, (float64(own.Good)/own.ElapsedS)/(would/other.ElapsedS))
+			}
+		}
+		if len(shares) > 0 {
+			share := round3(median(shares))
+			row.ShareOfNoop = &share
+		}
+	}
+}
+
+// baseline finds the baseline of a row: under the same load, best on as many replicas.
+func (r *Report) baseline(row *Row) *Row {
+	var found *Row
+	for _, other := range r.Rows {
+		if other.Baseline && other.load() == row.load() && (found == nil || other.Replicas == row.Replicas) {
+			found = other
+		}
+	}
+	return found
+}
+
+// rank compares the correct strategies with each other, and sorts the rows.
+func (r *Report) rank() {
+	type group struct {
+		load
+		replicas int
+	}
+	fastest := map[group]*Row{}
+	for _, row := range r.Rows {
+		g := group{row.load(), row.Replicas}
+		if row.Ranked() && (fastest[g] == nil || row.GoodputPerS > fastest[g].GoodputPerS) {
+			fastest[g] = row
+		}
+	}
+	for _, row := range r.Rows {
+		if row.Ranked() {
+			row.Relative = relative(row, fastest[group{row.load(), row.Replicas}])
+		}
+	}
+
+	position := map[load]int{}
+	for _, row := range r.Rows {
+		if _, met := position[row.load()]; !met {
+			position[row.load()] = len(position)
+		}
+	}
+	class := func(row *Row) int {
+		switch {
+		case row.Baseline:
+			return 4
+		case row.Ranked():
+			return 0
+		case row.Result == verify.Correct:
+			return 1
+		case row.Result == verify.Inconclusive:
+			return 2
+		}
+		return 3
+	}
+	slices.SortStableFunc(r.Rows, func(a, b *Row) int {
+		return cmp.Or(
+			cmp.Compare(position[a.load()], position[b.load()]),
+			cmp.Compare(class(a), class(b)),
+			cmp.Compare(b.GoodputPerS, a.GoodputPerS),
+			cmp.Compare(a.Strategy, b.Strategy))
+	})
+}
+
+func relative(row, fastest *Row) *Relative {
+	if row == fastest {
+		return &Relative{SlowerThanFastestCorrect: 1}
+	}
+	var ratios []float64
+	for own, other := range pairs(row, fastest) {
+		if own.GoodputPerS > 0 && other.GoodputPerS > 0 {
+			ratios = append(ratios, other.GoodputPerS/own.GoodputPerS)
+		}
+	}
+	if len(ratios) == 0 {
+		return nil
+	}
+	center, interval := geometric(ratios)
+	rel := &Relative{SlowerThanFastestCorrect: round3(center)}
+	if interval != nil {
+		half := round3((interval.High - interval.Low) / 2)
+		rel.PlusMinus = &half
+		rel.Interval = &Interval{round3(interval.Low), round3(interval.High)}
+		rel.Tied = interval.Low <= 1 && interval.High >= 1
+	}
+	return rel
+}
+
+// conclude says whether every claim held, and whether the run proves anything at all.
+func (r *Report) conclude() {
+	r.ClaimsHeld = len(r.Rows) > 0
+	if len(r.Rows) == 0 {
+		r.Problems = append(r.Problems, "nothing was run")
+	}
+	for _, row := range r.Rows {
+		if row.ClaimHeld {
+			continue
+		}
+		r.ClaimsHeld = false
+		r.Problems = append(r.Problems, fmt.Sprintf("claim not held: %s: promised %s, found %s", row.Label(), row.Claim, row.found()))
+	}
+
+	caught := map[string]bool{}
+	var controls []string
+	for _, row := range r.Rows {
+		if !row.Control || !row.tempted() {
+			continue
+		}
+		if !slices.Contains(controls, row.Strategy) {
+			controls = append(controls, row.Strategy)
+		}
+		caught[row.Strategy] = caught[row.Strategy] || row.Result == verify.Wrong
+	}
+	for _, strategy := range controls {
+		if !caught[strategy] {
+			r.Inconclusive = true
+			r.Problems = append(r.Problems, fmt.Sprintf("inconclusive: control %s came out clean: a run that misses a known bug clears nobody", strategy))
+		}
+	}
+}
+
+// tempted says whether the row's load could bring out what its strategy promises to do wrong.
+func (r *Row) tempted() bool {
+	switch r.Claim {
+	case verify.PromiseLosesUpdates:
+		return true
+	case verify.PromiseOversells:
+		return r.DemandExceeded
+	}
+	return false
+}
+
+// found words the verdict beside a promise.
+func (r *Row) found() string {
+	if r.Result == verify.Correct || len(r.Evidence) == 0 {
+		return string(r.Result)
+	}
+	return fmt.Sprintf("%s (%s)", r.Result, r.Evidence[0])
+}

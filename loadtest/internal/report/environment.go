@@ -1,0 +1,156 @@
+package report
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Environment is what a figure depends on beside the code: without it, no two reports can be compared.
+type Environment struct {
+	StartedAt time.Time `json:"started_at"`
+	Revision  string    `json:"revision,omitempty"` // of the lab, by git; with "+changes" where files were changed
+	Options   []string  `json:"options"`            // the command line
+	Seed      uint64    `json:"seed"`
+
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	OS     string `json:"os"`
+	Kernel string `json:"kernel"`
+	Arch   string `json:"arch"`
+	Go     string `json:"go"`
+
+	Servers []Server `json:"servers"`
+
+	// SharedHost warns that load and servers share the host: they take from each other, and figures are lower bounds.
+	SharedHost bool     `json:"shared_host"`
+	Notes      []string `json:"notes,omitempty"` // anything else that a reader should know
+}
+
+// Server is one kind of server of the topology.
+type Server struct {
+	Name    string `json:"name"` // "mysql", "redis", "nginx", "service"
+	Version string `json:"version"`
+	// Settings are those that decide what an acknowledged write is worth and what a transaction sees: durability,
+	// isolation, persistence.
+	Settings map[string]string `json:"settings,omitempty"`
+}
+
+// LocalEnvironment collects what can be learned from this process and its host. Options, Seed, Servers and SharedHost are
+// the caller's to fill in. What cannot be learned stays empty.
+func LocalEnvironment() Environment {
+	e := Environment{
+		StartedAt: time.Now().UTC().Truncate(time.Second),
+		Revision:  revision(),
+		Options:   []string{},
+		CPU:       field("/proc/cpuinfo", "model name", ":"),
+		Cores:     runtime.NumCPU(),
+		OS:        strings.Trim(field("/etc/os-release", "PRETTY_NAME", "="), `"`),
+		Arch:      runtime.GOARCH,
+		Go:        runtime.Version(),
+		Servers:   []Server{},
+	}
+	if e.OS == "" {
+		e.OS = runtime.GOOS
+	}
+	var uname unix.Utsname
+	if err := unix.Uname(&uname); err == nil {
+		e.Kernel = unix.ByteSliceToString(uname.Release[:])
+	}
+	return e
+}
+
+// field returns the value of the first line "name<separator>value" of a file.
+func field(path, name, separator string) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		key, value, found := strings.Cut(lines.Text(), separator)
+		if found && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// revision asks the build first. `go run` does not stamp it, and then the working directory is asked.
+func revision() string {
+	var hash string
+	var changed bool
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				hash = s.Value
+			case "vcs.modified":
+				changed = s.Value == "true"
+			}
+		}
+	}
+	if hash == "" {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
+		if err != nil {
+			return ""
+		}
+		hash = strings.TrimSpace(string(out))
+		status, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=no").Output()
+		changed = err == nil && len(status) > 0
+	}
+	hash = hash[:min(len(hash), 12)]
+	if changed {
+		hash += "+changes"
+	}
+	return hash
+}
+
+// lines words the environment for people.
+func (e Environment) lines() []string {
+	var lines []string
+	add := func(parts ...string) {
+		parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
+		if len(parts) > 0 {
+			lines = append(lines, strings.Join(parts, " · "))
+		}
+	}
+	cores := ""
+	if e.Cores > 0 {
+		cores = plural(e.Cores, "core")
+	}
+	add(e.CPU, cores, e.OS, e.Kernel, e.Arch, e.Go)
+	for _, s := range e.Servers {
+		parts := []string{strings.TrimSpace(s.Name + " " + s.Version)}
+		for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
+			parts = append(parts, name+"="+s.Settings[name])
+		}
+		add(parts...)
+	}
+	revision := ""
+	if e.Revision != "" {
+		revision = "revision " + e.Revision
+	}
+	started := ""
+	if !e.StartedAt.IsZero() {
+		started = "started " + e.StartedAt.UTC().Format(time.RFC3339)
+	}
+	add(started, revision, fmt.Sprintf("seed %d", e.Seed), strings.Join(e.Options, " "))
+	lines = append(lines, e.Notes...)
+	if e.SharedHost {
+		lines = append(lines, "Load and servers share this host: they take from each other, and every rate is a lower bound.")
+	}
+	return lines
+}
