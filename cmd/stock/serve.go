@@ -144,7 +144,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	deps := stock.Deps{LockWait: o.lockWait, Lease: o.lease, Poll: o.poll}
+	deps := stock.Deps{LockWait: o.lockWait, Lease: o.lease, Poll: o.poll, Log: log}
 	if o.mysqlDSN != "" {
 		config, err := parseDSN(o.mysqlDSN)
 		if err != nil {

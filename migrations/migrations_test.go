@@ -1,0 +1,127 @@
+package migrations_test
+
+import (
+	"database/sql"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	_ "github.com/go-sql-driver/mysql"
+
+	"stock/internal/servers/serverstest"
+	"stock/migrations"
+)
+
+var shared serverstest.Servers
+
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
+
+func open(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func TestReplicasThatStartTogetherMigrateOnce(t *testing.T) {
+	t.Parallel()
+	const replicas = 8
+	dsn := shared.Database(t)
+	type result struct {
+		applied []string
+		err     error
+	}
+	results := make(chan result, replicas)
+	start := make(chan struct{})
+	for range replicas {
+		db := open(t, dsn)
+		go func() {
+			<-start
+			applied, err := migrations.Up(t.Context(), db)
+			results <- result{applied, err}
+		}()
+	}
+	close(start)
+	var applied []string
+	for range replicas {
+		r := <-results
+		if r.err != nil {
+			t.Error(r.err)
+		}
+		applied = append(applied, r.applied...)
+	}
+	if want := []string{"00001_good_stock.sql", "00002_first_goods.sql"}; !slices.Equal(applied, want) {
+		t.Errorf("applied %v, want %v", applied, want)
+	}
+}
+
+func TestNewDatabaseHasTheFirstGoods(t *testing.T) {
+	t.Parallel()
+	db := open(t, shared.Database(t))
+	if _, err := migrations.Up(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	var units, version, fence int64
+	row := db.QueryRowContext(t.Context(), "SELECT stock, version, fence FROM good_stock WHERE goods_id = ?", migrations.FirstGoods)
+	if err := row.Scan(&units, &version, &fence); err != nil {
+		t.Fatal(err)
+	}
+	if units != migrations.FirstStock || version != 0 || fence != 0 {
+		t.Errorf("stock %d, version %d, fence %d", units, version, fence)
+	}
+}
+
+// The lab needs to see how far `decrement` oversells.
+func TestStockCanFallBelowZero(t *testing.T) {
+	t.Parallel()
+	db := open(t, shared.Database(t))
+	if _, err := migrations.Up(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "UPDATE good_stock SET stock = stock - 6001"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGoodsCannotHaveTwoRows(t *testing.T) {
+	t.Parallel()
+	db := open(t, shared.Database(t))
+	if _, err := migrations.Up(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO good_stock (goods_id, stock) VALUES (1, 1)"); err == nil {
+		t.Error("a second row for goods 1 was accepted")
+	}
+}
+
+// MySQL cannot roll a CREATE TABLE back: a migration that was cut off before goose took note of it runs again.
+func TestMigrationThatWasCutOffRunsAgain(t *testing.T) {
+	t.Parallel()
+	db := open(t, shared.Database(t))
+	_, err := migrations.Up(t.Context(), db)
+	_, err2 := db.ExecContext(t.Context(), "UPDATE good_stock SET stock = 5")
+	_, err3 := db.ExecContext(t.Context(), "DELETE FROM goose_db_version WHERE version_id > 0")
+	applied, err4 := migrations.Up(t.Context(), db)
+	if err := errors.Join(err, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	var units int64
+	if err := db.QueryRowContext(t.Context(), "SELECT stock FROM good_stock").Scan(&units); err != nil {
+		t.Fatal(err)
+	}
+	if len(applied) != 2 || units != 5 {
+		t.Errorf("applied %v and left %d units, want both migrations and the 5 units that were there", applied, units)
+	}
+}
+
+func TestUnreachableDatabaseIsAnError(t *testing.T) {
+	t.Parallel()
+	db := open(t, "root@tcp(127.0.0.1:1)/stock")
+	if _, err := migrations.Up(t.Context(), db); err == nil {
+		t.Error("no error")
+	}
+}
