@@ -184,7 +184,7 @@ func (o *Oracle) Counters(ctx context.Context) (Counters, error) {
 		if err != nil {
 			return Counters{}, fmt.Errorf("count the commands of Redis at %s: %w", server.Options().Addr, err)
 		}
-		processed, err := field(info, "total_commands_processed")
+		processed, err := strconv.ParseInt(field(info, "total_commands_processed"), 10, 64)
 		if err != nil {
 			return Counters{}, fmt.Errorf("count the commands of Redis at %s: %w", server.Options().Addr, err)
 		}
@@ -208,62 +208,71 @@ func (o *Oracle) Since(before, after Counters) Counters {
 	return c
 }
 
-// field is a number in Redis's INFO.
-func field(info, name string) (int64, error) {
+// field is a value in Redis's INFO, empty where it has none.
+func field(info, name string) string {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
-			return strconv.ParseInt(value, 10, 64)
+			return value
 		}
 	}
-	return 0, fmt.Errorf("INFO has no %s", name)
+	return ""
 }
 
-// Durability says how the servers keep what they acknowledge: without it, two reports cannot be compared.
-func (o *Oracle) Durability(ctx context.Context) (map[string]string, error) {
-	found := map[string]string{}
+// Server is a server behind the service, and those of its settings that decide what an acknowledged write is worth.
+type Server struct {
+	Name     string
+	Version  string
+	Settings map[string]string
+}
+
+// Servers asks the servers what they are: without it, two reports cannot be compared.
+func (o *Oracle) Servers(ctx context.Context) ([]Server, error) {
+	var found []Server
+	if o == nil {
+		return nil, nil
+	}
 	if o.db != nil {
-		var version, flush, syncBinlog, isolation string
-		err := o.db.QueryRowContext(ctx, "SELECT VERSION(), @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.sync_binlog").
-			Scan(&version, &flush, &syncBinlog)
+		settings, err := o.mysqlSettings(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("read MySQL's settings: %w", err)
 		}
-		// MySQL 8 renamed the variable, MariaDB before 11.1 has only the old name.
-		rows, err := o.db.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')")
-		if err != nil {
-			return nil, fmt.Errorf("read MySQL's settings: %w", err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var name string
-			if err := rows.Scan(&name, &isolation); err != nil {
-				return nil, fmt.Errorf("read MySQL's settings: %w", err)
-			}
-		}
-		if err := rows.Err(); err != nil {
-			return nil, fmt.Errorf("read MySQL's settings: %w", err)
-		}
-		found["mysql_version"] = version
-		found["mysql_flush_log_at_trx_commit"] = flush
-		found["mysql_sync_binlog"] = syncBinlog
-		found["mysql_isolation"] = isolation
+		version := settings["version"]
+		delete(settings, "version")
+		found = append(found, Server{MySQL, version, settings})
 	}
 	if o.redis != nil {
-		server := o.servers[0]
-		info, err := server.Info(ctx, "server").Result()
+		server := Server{Name: Redis, Settings: map[string]string{}}
+		info, err := o.servers[0].Info(ctx, "server").Result()
 		if err != nil {
-			return nil, fmt.Errorf("read Redis's settings: %w", err)
+			return nil, fmt.Errorf("read Redis's version: %w", err)
 		}
-		for line := range strings.Lines(info) {
-			if version, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:"); ok {
-				found["redis_version"] = version
+		server.Version = field(info, "redis_version")
+		// CONFIG may be forbidden on a managed server: that is no reason to fail.
+		if settings, err := o.servers[0].ConfigGet(ctx, "append*").Result(); err == nil {
+			for _, name := range []string{"appendonly", "appendfsync"} {
+				server.Settings[name] = settings[name]
 			}
 		}
-		// CONFIG may be forbidden on a managed server: its absence is not worth failing for.
-		if settings, err := server.ConfigGet(ctx, "append*").Result(); err == nil {
-			found["redis_appendonly"] = settings["appendonly"]
-			found["redis_appendfsync"] = settings["appendfsync"]
-		}
+		found = append(found, server)
 	}
 	return found, nil
+}
+
+func (o *Oracle) mysqlSettings(ctx context.Context) (map[string]string, error) {
+	// MariaDB before 11.1 calls the isolation tx_isolation.
+	rows, err := o.db.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', "+
+		"'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'tx_isolation', 'transaction_isolation')")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	settings := map[string]string{}
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		settings[strings.Replace(name, "tx_isolation", "transaction_isolation", 1)] = value
+	}
+	return settings, rows.Err()
 }

@@ -89,15 +89,21 @@ func TestOracleReadsAndCounts(t *testing.T) {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 
-	settings, err := o.Durability(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	found, err := o.Servers(t.Context())
+	if err != nil || len(found) != 2 {
+		t.Fatalf("servers %v, %v, want MySQL and Redis", found, err)
 	}
-	for _, name := range []string{
-		"mysql_version", "mysql_flush_log_at_trx_commit", "mysql_sync_binlog", "mysql_isolation", "redis_version", "redis_appendonly",
+	for i, names := range [][]string{
+		{"innodb_flush_log_at_trx_commit", "sync_binlog", "transaction_isolation"},
+		{"appendonly", "appendfsync"},
 	} {
-		if settings[name] == "" {
-			t.Errorf("the settings lack %s: %v", name, settings)
+		if found[i].Version == "" {
+			t.Errorf("%s has no version", found[i].Name)
+		}
+		for _, name := range names {
+			if found[i].Settings[name] == "" {
+				t.Errorf("the settings of %s lack %s: %v", found[i].Name, name, found[i].Settings)
+			}
 		}
 	}
 }
