@@ -199,7 +199,7 @@ func (m *MySQL) ready(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	if err := untilReady(ctx, m.Process, func(ctx context.Context) error {
+	if err := m.Await(ctx, func(ctx context.Context) error {
 		_, err := db.ExecContext(ctx, "SELECT 1")
 		return err
 	}); err != nil {

@@ -87,7 +87,7 @@ func (n *Nginx) Restart(ctx context.Context) error {
 	}
 	n.Process = process
 	for _, url := range n.ready {
-		if err := untilReady(ctx, process, func(ctx context.Context) error { return answers(ctx, url) }); err != nil {
+		if err := process.Await(ctx, func(ctx context.Context) error { return answers(ctx, url) }); err != nil {
 			process.Kill()
 			return err
 		}

@@ -21,7 +21,7 @@ type Command struct {
 	Path  string         // of the program
 	Args  []string       // without the program's name
 	Argv0 string         // the program's name, for programs that behave by it; Path where empty
-	Env   []string       // added to this process's environment
+	Env   []string       // environment; this process's own where nil
 	Log   string         // file that the child's stdout and stderr are appended to
 	Death syscall.Signal // what the child gets when this process dies, on Linux; SIGKILL where 0
 }
@@ -64,7 +64,7 @@ func Start(c Command) (*Process, error) {
 	if c.Argv0 != "" {
 		cmd.Args[0] = c.Argv0
 	}
-	cmd.Env = append(os.Environ(), c.Env...)
+	cmd.Env = c.Env
 	cmd.Stdout, cmd.Stderr = log, log
 	if c.Death == 0 {
 		c.Death = syscall.SIGKILL
@@ -107,6 +107,28 @@ func (p *Process) Signal(signal syscall.Signal) error {
 		return fmt.Errorf("signal %s: %w", p.Name, err)
 	}
 	return nil
+}
+
+// Await asks until it gets no error: the process is ready. It gives up when the process ends, when ctx ends, and after a
+// minute; the error then has the last lines of the process's output.
+func (p *Process) Await(ctx context.Context, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.Done():
+			return fmt.Errorf("%s ended before it was ready (%w); its log ends with:\n%s", p.Name, p.Err(), p.Tail(20))
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready (%w); its log ends with:\n%s", p.Name, errors.Join(context.Cause(ctx), err), p.Tail(20))
+		case <-tick.C:
+		}
+	}
 }
 
 // Stop asks the process to end (SIGTERM) and waits for it. When ctx ends first, or after ten seconds, it is killed.

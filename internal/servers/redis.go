@@ -94,7 +94,7 @@ func (r *Redis) Restart(ctx context.Context) error {
 		return err
 	}
 	r.Process = process
-	if err := untilReady(ctx, process, r.ping); err != nil {
+	if err := process.Await(ctx, r.ping); err != nil {
 		process.Kill()
 		return err
 	}

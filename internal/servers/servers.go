@@ -5,18 +5,12 @@
 package servers
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 )
-
-// startLimit bounds a start whose context has no deadline.
-const startLimit = 60 * time.Second
 
 // FreePort returns a loopback TCP port that nothing listens on.
 //
@@ -68,27 +62,6 @@ func find(names ...string) (path string, found bool) {
 
 func notInstalled(programs, packages string) error {
 	return fmt.Errorf("%s is not installed: run \"make servers\" or \"apt-get install %s\"", programs, packages)
-}
-
-// untilReady asks again and again until the server answers, the process ends, or ctx ends.
-func untilReady(ctx context.Context, p *Process, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ask(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-p.Done():
-			return fmt.Errorf("%s ended before it was ready (%w); its log ends with:\n%s", p.Name, p.Err(), p.Tail(20))
-		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w; its log ends with:\n%s", p.Name, errors.Join(context.Cause(ctx), err), p.Tail(20))
-		case <-tick.C:
-		}
-	}
 }
 
 // isRoot says whether servers need to be told that they may run as root.

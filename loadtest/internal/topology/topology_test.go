@@ -1,0 +1,331 @@
+package topology_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"stock/loadtest/internal/topology"
+	"stock/nginx"
+)
+
+// lab is shared by the tests, which run one after the other: those that break a replica mend it.
+var lab *topology.Topology
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) (code int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	var err error
+	if lab, err = topology.Start(ctx, topology.Options{Relaxed: true}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := lab.Stop(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}()
+	return m.Run()
+}
+
+func TestNginxSharesTheRequestsAmongAllReplicas(t *testing.T) {
+	var names []string
+	for range 4 {
+		names = append(names, do(t, http.MethodGet, lab.URL+"/livez", nil, "").replica)
+	}
+	for _, want := range []string{"replica-1", "replica-2"} {
+		if turns := count(names, want); turns != 2 {
+			t.Errorf("%s answered %d of 4 requests, want 2: %v", want, turns, names)
+		}
+	}
+}
+
+func TestTheSingleURLReachesTheFirstReplicaAlone(t *testing.T) {
+	for range 4 {
+		if name := do(t, http.MethodGet, lab.SingleURL+"/livez", nil, "").replica; name != "replica-1" {
+			t.Errorf("%s answered, want replica-1", name)
+		}
+	}
+}
+
+func TestNginxPassesTheRequestIDOrMakesOne(t *testing.T) {
+	for name, test := range map[string]struct{ sent, want string }{
+		"sent":           {"order-7/a", "^order-7/a$"},
+		"none":           {"", "^[0-9a-f]{32}$"},
+		"breaks JSON":    {`a"b`, "^[0-9a-f]{32}$"},
+		"has a space":    {"a b", "^[0-9a-f]{32}$"},
+		"129 characters": {strings.Repeat("x", 129), "^[0-9a-f]{32}$"},
+		"128 characters": {strings.Repeat("x", 128), "^x{128}$"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reply := do(t, http.MethodGet, lab.URL+"/stock/1", http.Header{"X-Request-Id": {test.sent}}, "")
+			if !regexp.MustCompile(test.want).MatchString(reply.requestID) {
+				t.Errorf("the reply's id is %q, want it to match %s", reply.requestID, test.want)
+			}
+		})
+	}
+}
+
+func TestABodyTooLargeGetsAProblemWhoeverNoticesIt(t *testing.T) {
+	for name, size := range map[string]int{"the service": 5 << 10, "nginx": 2 << 20} {
+		t.Run(name, func(t *testing.T) {
+			reply := do(t, http.MethodPost, lab.URL+"/stock/deduct", http.Header{"Content-Type": {"application/json"}}, strings.Repeat(" ", size))
+			reply.wantProblem(t, http.StatusRequestEntityTooLarge, "/problems/too-large")
+		})
+	}
+}
+
+func TestAKilledReplicaLeavesTheOutcomeUnknownAndTheOtherServing(t *testing.T) {
+	first := lab.Replicas[0]
+	if err := first.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	mend(t, first)
+
+	reply := do(t, http.MethodPost, lab.SingleURL+"/stock/deduct?goods_id=1&count=1", http.Header{"X-Request-Id": {"order-8"}}, "")
+	reply.wantProblem(t, http.StatusBadGateway, "/problems/outcome-unknown")
+	if reply.requestID != "order-8" || reply.problem.RequestID != "order-8" {
+		t.Errorf("the ids are %q and %q, want order-8", reply.requestID, reply.problem.RequestID)
+	}
+
+	// Neither is a request tried again at the other replica, nor the dead one left out.
+	var statuses []int
+	for range 6 {
+		statuses = append(statuses, do(t, http.MethodGet, lab.URL+"/livez", nil, "").status)
+	}
+	if count(statuses, http.StatusOK) != 3 || count(statuses, http.StatusBadGateway) != 3 {
+		t.Errorf("the statuses are %v, want 200 and 502 by turns", statuses)
+	}
+	if err := lab.Check(); err == nil || !strings.Contains(err.Error(), "replica-1 ended (signal: killed)") {
+		t.Errorf("the check says %v, want that replica-1 ended", err)
+	}
+}
+
+func TestARestartedReplicaServesAtItsOldAddress(t *testing.T) {
+	replica := lab.Replicas[1]
+	url, pid := replica.URL, replica.PID
+	if err := replica.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if replica.URL != url || replica.PID == pid {
+		t.Errorf("it is process %d at %s, and was %d at %s", replica.PID, replica.URL, pid, url)
+	}
+	if status := do(t, http.MethodGet, url+"/readyz", nil, "").status; status != http.StatusOK {
+		t.Errorf("/readyz answers %d", status)
+	}
+	if err := lab.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPausedReplicaAnswersOnceItGoesOn(t *testing.T) {
+	replica := lab.Replicas[1]
+	if err := replica.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		do(t, http.MethodGet, replica.URL+"/livez", nil, "")
+	}()
+	select {
+	case <-answered:
+		t.Error("a paused replica answers")
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := replica.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	<-answered
+}
+
+func TestAStoppedReplicaEndsWithoutFailure(t *testing.T) {
+	replica := lab.Replicas[1]
+	if err := replica.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	mend(t, replica)
+	if err := lab.Check(); err == nil || !strings.Contains(err.Error(), "replica-2 ended (exit status 0)") {
+		t.Errorf("the check says %v, want exit status 0", err)
+	}
+}
+
+func TestAStartThatFailsTellsWhyAndLeavesNothing(t *testing.T) {
+	temp, err := os.MkdirTemp("", "lab") // t.TempDir's name is too long for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(temp)
+	t.Setenv("TMPDIR", temp)
+
+	// A service that refuses its configuration: everything else has started by then.
+	_, err = topology.Start(t.Context(), topology.Options{Relaxed: true, ReplicaArgs: []string{"--lease=never"}})
+	if err == nil || !strings.Contains(err.Error(), "--lease") {
+		t.Errorf("the error is %v, want the replica's own words in it", err)
+	}
+	left, err := filepath.Glob(filepath.Join(temp, "*", "*-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("directories are left: %v %v", left, err)
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline") // none but on Linux
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range processes {
+		if line, _ := os.ReadFile(path); bytes.Contains(line, []byte(temp)) {
+			t.Errorf("a process is left: %q", line)
+		}
+	}
+	if err := lab.Check(); err != nil {
+		t.Errorf("another lab was hit: %v", err)
+	}
+}
+
+func TestAReplicaStartedElsewhereCannotBeBroken(t *testing.T) {
+	replica := topology.Replica{Name: "replica-1", URL: "http://127.0.0.1:8080", PID: os.Getpid()}
+	for name, err := range map[string]error{
+		"kill":    replica.Kill(),
+		"pause":   replica.Pause(),
+		"stop":    replica.Stop(t.Context()),
+		"restart": replica.Restart(t.Context()),
+	} {
+		if err == nil {
+			t.Errorf("%s gives no error", name)
+		}
+	}
+}
+
+func TestJSONHasWhatOtherToolsNeed(t *testing.T) {
+	text, err := json.Marshal(lab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		URL      string
+		Replicas []struct {
+			Name, URL string
+			AdminURL  string `json:"admin_url"`
+			PID       int
+		}
+		MySQLDSN string `json:"mysql_dsn"`
+		Redis    []string
+		Nginx    struct {
+			PID  int
+			Conf string
+		}
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.URL == "" || len(got.Replicas) != 2 || got.MySQLDSN == "" || len(got.Redis) != 1 || got.Nginx.PID == 0 || got.Nginx.Conf == "" {
+		t.Errorf("something is missing in %s", text)
+	}
+	for _, replica := range got.Replicas {
+		if replica.Name == "" || replica.URL == "" || replica.AdminURL == "" || replica.PID == 0 {
+			t.Errorf("something is missing in %+v", replica)
+		}
+	}
+}
+
+// The nginx image replaces ${NAME} with what the environment has, and would empty a variable of nginx written so.
+func TestTheTemplateBracesOnlyItsOwnVariables(t *testing.T) {
+	own := []string{"${STOCK_UPSTREAM}", "${STOCK_LISTEN}", "${STOCK_SERVERS}"}
+	braced := regexp.MustCompile(`\$\{[^}]*\}`).FindAllString(nginx.StockTemplate, -1)
+	for _, variable := range braced {
+		if !slices.Contains(own, variable) {
+			t.Errorf("%s is not the template's own", variable)
+		}
+	}
+	for _, variable := range own {
+		if !slices.Contains(braced, variable) {
+			t.Errorf("%s is not in the template", variable)
+		}
+	}
+}
+
+// mend starts the replica again after the test.
+func mend(t *testing.T, replica *topology.Replica) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := replica.Restart(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type reply struct {
+	status                          int
+	replica, requestID, contentType string
+	body                            string
+	problem                         struct {
+		Type      string
+		Status    int
+		RequestID string `json:"request_id"`
+	}
+}
+
+func (r reply) wantProblem(t *testing.T, status int, kind string) {
+	t.Helper()
+	if r.status != status || r.contentType != "application/problem+json" || r.problem.Type != kind || r.problem.Status != status {
+		t.Errorf("the reply is %d %s %s, want the problem %d %s", r.status, r.contentType, r.body, status, kind)
+	}
+	if r.requestID == "" || r.problem.RequestID != r.requestID {
+		t.Errorf("the ids are %q and %q, want two that are the same", r.requestID, r.problem.RequestID)
+	}
+}
+
+func do(t *testing.T, method, url string, header http.Header, body string) (r reply) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return r
+	}
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Error(err)
+		return r
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	r.status, r.body = response.StatusCode, string(text)
+	r.replica, r.requestID = response.Header.Get("X-Replica"), response.Header.Get("X-Request-Id")
+	r.contentType = response.Header.Get("Content-Type")
+	if r.contentType == "application/problem+json" {
+		err = errors.Join(err, json.Unmarshal(text, &r.problem))
+	}
+	if err != nil {
+		t.Errorf("%s %s: %v in %s", method, url, err, text)
+	}
+	return r
+}
+
+func count[T comparable](list []T, want T) (n int) {
+	for _, item := range list {
+		if item == want {
+			n++
+		}
+	}
+	return n
+}
