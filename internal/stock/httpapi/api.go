@@ -109,13 +109,13 @@ func (a *API) Public() http.Handler {
 	r.Get("/openapi.json", getOpenAPI)
 	r.Get("/docs", getDocs)
 	r.Get("/docs/{asset}", a.getDocsAsset)
-	return a.frame(r)
+	return r
 }
 
 // router makes a router that answers in problems where no route matches.
 func (a *API) router() *chi.Mux {
 	r := chi.NewRouter()
-	r.Use(middleware.GetHead)
+	r.Use(a.frame, middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, describe(errNotFound, "there is nothing at %s; see /openapi.json or /docs", r.URL.Path))
 	})

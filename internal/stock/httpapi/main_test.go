@@ -1,0 +1,236 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	_ "github.com/go-sql-driver/mysql"
+
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+	"stock/internal/stock/httpapi"
+	"stock/migrations"
+)
+
+var shared serverstest.Servers
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis writes a line to stderr for every failed connection
+	os.Exit(shared.Run(m))
+}
+
+// replica is a service with both of its listeners.
+type replica struct {
+	*httpapi.API
+	public, admin string // URLs
+	log           *buffer
+}
+
+// options of newReplica; the zero value has no server, and the catalogue of the service.
+type options struct {
+	deps      stock.Deps
+	catalogue []stock.Strategy
+	timeout   time.Duration
+	pauses    bool
+}
+
+func newReplica(t testing.TB, o options) *replica {
+	t.Helper()
+	if o.catalogue == nil {
+		o.catalogue = stock.Catalogue
+	}
+	if o.timeout == 0 {
+		o.timeout = 30 * time.Second
+	}
+	if o.deps.LockWait == 0 {
+		o.deps.LockWait = 10 * time.Second
+	}
+	o.deps.Lease, o.deps.Poll = 30*time.Second, 5*time.Millisecond
+	service, err := stock.NewService(o.deps, o.catalogue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replica{log: &buffer{}}
+	r.API, err = httpapi.New(httpapi.Config{
+		Service:         service,
+		DefaultStrategy: o.catalogue[0].Name,
+		Replica:         "a",
+		RequestTimeout:  o.timeout,
+		PausePoints:     o.pauses,
+		Registry:        prometheus.NewRegistry(),
+		Version:         httpapi.Version{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
+		Log:             slog.New(slog.NewTextHandler(r.log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, admin := httptest.NewServer(r.Public()), httptest.NewServer(r.Admin())
+	t.Cleanup(public.Close)
+	t.Cleanup(admin.Close)
+	// A test that failed may have left a request parked, which would keep the listener from closing.
+	t.Cleanup(r.ReleasePauses)
+	r.public, r.admin = public.URL, admin.URL
+	return r
+}
+
+// buffer is a log that handlers write and tests read at the same time.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// database is a migrated MySQL database of this test's own.
+func database(t testing.TB) *sqlx.DB {
+	t.Helper()
+	db := emptyDatabase(t)
+	if _, err := migrations.Up(t.Context(), db.DB); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func emptyDatabase(t testing.TB) *sqlx.DB {
+	t.Helper()
+	db, err := sqlx.Open("mysql", shared.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// redisClient is a client of an empty Redis database of this test's own.
+func redisClient(t testing.TB) redis.UniversalClient {
+	t.Helper()
+	return openRedis(t, shared.Redis(t))
+}
+
+func openRedis(t testing.TB, o *redis.Options) redis.UniversalClient {
+	t.Helper()
+	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
+	client := redis.NewClient(o)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// reply is a reply that obeys openapi.json.
+type reply struct {
+	status int
+	header http.Header
+	raw    []byte
+	json   map[string]any // nil where the body is not an object
+}
+
+// text is a member of the reply, as JSON.
+func (r reply) text(t testing.TB, member string) string {
+	t.Helper()
+	text, err := json.Marshal(r.json[member])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// slug is the last part of the type of a problem.
+func (r reply) slug() string {
+	text, _ := r.json["type"].(string)
+	return strings.TrimPrefix(text, "/problems/")
+}
+
+// request is a request to be sent. The zero header of a request with a body says that it is JSON.
+type request struct {
+	method, url, body string
+	header            map[string]string
+}
+
+// do sends a request and checks the reply against openapi.json.
+func do(t testing.TB, r request) reply {
+	t.Helper()
+	reply, err := try(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkReply(t, r, reply)
+	return reply
+}
+
+func try(ctx context.Context, r request) (reply, error) {
+	req, err := http.NewRequestWithContext(ctx, r.method, r.url, strings.NewReader(r.body))
+	if err != nil {
+		return reply{}, err
+	}
+	if r.body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for name, value := range r.header {
+		req.Header.Set(name, value)
+	}
+	response, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return reply{}, err
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		return reply{}, err
+	}
+	got := reply{status: response.StatusCode, header: response.Header, raw: raw}
+	_ = json.Unmarshal(raw, &got.json) // not every reply is a JSON object
+	return got, nil
+}
+
+func post(t testing.TB, url, body string) reply {
+	t.Helper()
+	return do(t, request{method: http.MethodPost, url: url, body: body})
+}
+
+func get(t testing.TB, url string) reply {
+	t.Helper()
+	return do(t, request{method: http.MethodGet, url: url})
+}
+
+// want fails the test where the reply has another status, or is another problem.
+func (r reply) want(t testing.TB, status int, slug string) reply {
+	t.Helper()
+	if r.status != status || r.slug() != slug {
+		t.Fatalf("got %d %s, want %d %s: %s", r.status, r.slug(), status, slug, r.raw)
+	}
+	return r
+}
+
+// eventually waits until a condition holds that another goroutine or process is about to make true.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"stock/internal/stock"
+)
+
+// document is openapi.json, and every schema in it that was needed so far.
+type document struct {
+	root    any
+	mu      sync.Mutex // a Compiler is for one goroutine at a time
+	schemas *jsonschema.Compiler
+	paths   map[string]*regexp.Regexp // by template
+}
+
+var openapi = sync.OnceValue(func() *document {
+	text, err := os.ReadFile("openapi.json")
+	if err != nil {
+		panic(err)
+	}
+	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		panic(err)
+	}
+	d := &document{root: root, schemas: jsonschema.NewCompiler(), paths: map[string]*regexp.Regexp{}}
+	if err := d.schemas.AddResource("openapi.json", root); err != nil {
+		panic(err)
+	}
+	for template := range d.at("paths").(map[string]any) {
+		d.paths[template] = regexp.MustCompile("^" + regexp.MustCompile(`\{[^}]+\}`).ReplaceAllString(template, "[^/]+") + "$")
+	}
+	return d
+})
+
+// at returns what is at a place in the document, behind any $ref there; nil where there is nothing.
+func (d *document) at(keys ...string) any { return d.get(d.resolve(keys)) }
+
+func (d *document) get(keys []string) any {
+	node := d.root
+	for _, key := range keys {
+		object, _ := node.(map[string]any)
+		node = object[key]
+	}
+	return node
+}
+
+// resolve follows a $ref at the end of a path.
+func (d *document) resolve(keys []string) []string {
+	if object, ok := d.get(keys).(map[string]any); ok {
+		if ref, ok := object["$ref"].(string); ok {
+			return strings.Split(strings.TrimPrefix(ref, "#/"), "/")
+		}
+	}
+	return keys
+}
+
+// validate checks a value against the schema at a place in the document.
+func (d *document) validate(value any, keys ...string) error {
+	pointer := "openapi.json#"
+	for _, key := range keys {
+		key = strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+		pointer += "/" + url.PathEscape(key)
+	}
+	d.mu.Lock()
+	schema, err := d.schemas.Compile(pointer)
+	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return schema.Validate(value)
+}
+
+// template finds the path of the document that a URL belongs to. The one with fewer parameters wins.
+func (d *document) template(path string) string {
+	best := ""
+	for template, pattern := range d.paths {
+		if pattern.MatchString(path) && (best == "" || strings.Count(template, "{") < strings.Count(best, "{")) {
+			best = template
+		}
+	}
+	return best
+}
+
+// checkReply fails the test where a reply is not what openapi.json says of this request.
+func checkReply(t testing.TB, r request, got reply) {
+	t.Helper()
+	d := openapi()
+	u, err := url.Parse(r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	method := strings.ToLower(r.method)
+	if r.method == http.MethodHead {
+		method = "get"
+	}
+	response := []string{"components", "responses", "Other"} // of a path or method that the document does not have
+	if template := d.template(u.EscapedPath()); template != "" && d.at("paths", template, method) != nil {
+		response = []string{"paths", template, method, "responses", strconv.Itoa(got.status)}
+		if d.get(response) == nil {
+			response[4] = "default"
+		}
+		response = d.resolve(response)
+	}
+	where := r.method + " " + u.Path + ": status " + strconv.Itoa(got.status)
+
+	headers, _ := d.at(append(response, "headers")...).(map[string]any)
+	for name := range headers {
+		header := d.resolve(append(slices.Clone(response), "headers", name))
+		value := got.header.Get(name)
+		if required, _ := d.at(append(header, "required")...).(bool); value == "" && !required {
+			continue
+		}
+		if err := d.validate(value, append(header, "schema")...); err != nil || value == "" {
+			t.Errorf("%s: header %s is %q: %v", where, name, value, err)
+		}
+	}
+	if r.method == http.MethodHead {
+		return
+	}
+	media, _, err := mime.ParseMediaType(got.header.Get("Content-Type"))
+	if err != nil {
+		t.Errorf("%s: Content-Type: %v", where, err)
+		return
+	}
+	content := append(slices.Clone(response), "content", media)
+	if d.get(content) == nil {
+		t.Errorf("%s: openapi.json knows no %s here: %s", where, media, got.raw)
+		return
+	}
+	var body any = string(got.raw)
+	if strings.HasSuffix(media, "json") {
+		if body, err = jsonschema.UnmarshalJSON(bytes.NewReader(got.raw)); err != nil {
+			t.Errorf("%s: the body is not JSON: %v", where, err)
+			return
+		}
+	}
+	if err := d.validate(body, append(content, "schema")...); err != nil {
+		t.Errorf("%s: the body is not as openapi.json says: %v\n%s", where, err, got.raw)
+	}
+	if media == "application/problem+json" && got.json["status"] != float64(got.status) {
+		t.Errorf("%s: the body says %v", where, got.json["status"])
+	}
+}
+
+func TestOpenAPIHasEveryRoute(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{pauses: true})
+	undocumented := map[string]bool{"GET /metrics": true, "GET /docs/{asset}": true}
+	var routes []string
+	for _, handler := range []http.Handler{r.Public(), r.Admin()} {
+		err := chi.Walk(handler.(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+			route = strings.ReplaceAll(route, ":-?[0-9]+", "")
+			if !undocumented[method+" "+route] && !strings.HasPrefix(route, "/debug/pprof/") {
+				routes = append(routes, method+" "+route)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var documented []string
+	for path := range openapi().paths {
+		for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
+			if openapi().at("paths", path, strings.ToLower(method)) != nil {
+				documented = append(documented, method+" "+path)
+			}
+		}
+	}
+	slices.Sort(routes)
+	routes = slices.Compact(routes) // both listeners have /readyz
+	slices.Sort(documented)
+	if !slices.Equal(routes, documented) {
+		t.Errorf("routes:\n%s\nopenapi.json:\n%s", strings.Join(routes, "\n"), strings.Join(documented, "\n"))
+	}
+}
+
+func TestOpenAPIHasNoDanglingReference(t *testing.T) {
+	t.Parallel()
+	d := openapi()
+	refs := regexp.MustCompile(`"\$ref": "([^"]+)"`)
+	text, err := os.ReadFile("openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range refs.FindAllStringSubmatch(string(text), -1) {
+		if d.get(strings.Split(strings.TrimPrefix(match[1], "#/"), "/")) == nil {
+			t.Errorf("%s points to nothing", match[1])
+		}
+	}
+}
+
+func TestOpenAPIAgreesWithTheLimitsOfTheDomain(t *testing.T) {
+	t.Parallel()
+	order := func(member, bound string) any {
+		return openapi().at("components", "schemas", "Order", "properties", member, bound)
+	}
+	if got := order("count", "maximum"); got != json.Number(strconv.Itoa(stock.MaxCount)) {
+		t.Errorf("count goes up to %v", got)
+	}
+	if got := order("hold_ms", "maximum"); got != json.Number(strconv.FormatInt(stock.MaxHold.Milliseconds(), 10)) {
+		t.Errorf("hold_ms goes up to %v", got)
+	}
+}
+
+func TestOpenAPIIsServedAsItIs(t *testing.T) {
+	t.Parallel()
+	want, err := os.ReadFile("openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, newReplica(t, options{}).public+"/openapi.json"); !bytes.Equal(got.raw, want) {
+		t.Error("the reply differs from openapi.json")
+	}
+}

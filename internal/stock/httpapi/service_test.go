@@ -1,0 +1,214 @@
+package httpapi_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+	"stock/internal/stock/httpapi"
+)
+
+func newAPIWithDefault(t testing.TB, strategy string) error {
+	t.Helper()
+	service, err := stock.NewService(stock.Deps{}, stock.Catalogue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = httpapi.New(httpapi.Config{
+		Service: service, DefaultStrategy: strategy, RequestTimeout: time.Second,
+		Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+	})
+	return err
+}
+
+// metric is the value of one sample of /metrics, empty where there is none.
+func metric(t testing.TB, r *replica, sample string) string {
+	t.Helper()
+	got, err := try(context.WithoutCancel(t.Context()), request{method: "GET", url: r.admin + "/metrics"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(got.raw)) {
+		if value, ok := strings.CutPrefix(line, sample+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func TestMetricsCountDeductionsByOutcome(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
+	for range 3 {
+		post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "")
+	}
+	post(t, r.public+"/stock/deduct/update?goods_id=1&count=9999", "").want(t, 409, "sold-out")
+	post(t, r.public+"/stock/deduct/update?goods_id=9&count=1", "").want(t, 404, "unknown-goods")
+	post(t, r.public+"/stock/deduct/update?goods_id=0&count=1", "").want(t, 400, "malformed")
+	for sample, want := range map[string]string{
+		`stock_deductions_total{outcome="done",store="mysql",strategy="update"}`:          "3",
+		`stock_deductions_total{outcome="sold-out",store="mysql",strategy="update"}`:      "1",
+		`stock_deductions_total{outcome="unknown-goods",store="mysql",strategy="update"}`: "1",
+		`stock_deductions_total{outcome="malformed",store="mysql",strategy="update"}`:     "",
+		`stock_deduction_duration_seconds_count{store="mysql",strategy="update"}`:         "5",
+		`stock_lock_wait_seconds_count{store="mysql",strategy="update"}`:                  "3",
+		`stock_lock_hold_seconds_count{store="mysql",strategy="update"}`:                  "3",
+		`stock_retries_total{store="mysql",strategy="update"}`:                            "0",
+		`stock_http_problems_total{type="malformed"}`:                                     "1",
+		`stock_http_problems_total{type="sold-out"}`:                                      "1",
+	} {
+		if got := metric(t, r, sample); got != want {
+			t.Errorf("%s is %q, want %q", sample, got, want)
+		}
+	}
+}
+
+func TestReadyzSaysWhenTheServiceDrainsAndStillServes(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
+	if got := get(t, r.public+"/readyz"); got.status != 200 || got.text(t, "checks") != `{"mysql":{"status":"up"}}` {
+		t.Errorf("before: %d %s", got.status, got.raw)
+	}
+	r.Drain()
+	for _, url := range []string{r.public, r.admin} {
+		if got := get(t, url+"/readyz"); got.status != 503 || got.text(t, "status") != `"draining"` {
+			t.Errorf("after: %d %s", got.status, got.raw)
+		}
+	}
+	get(t, r.public+"/livez").want(t, 200, "")
+	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "")
+}
+
+func TestServerThatIsDownAndUpAgain(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartRedis(t, servers.RedisOptions{})
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: openRedis(t, &redis.Options{Addr: server.Addr})}})
+	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
+	const locked = "/stock/deduct/lock-redis-lua?goods_id=1&count=1"
+	post(t, r.public+locked, "").want(t, 200, "")
+
+	server.Kill()
+	eventually(t, "readyz notices", func() bool { return get(t, r.public+"/readyz").status == 503 })
+	got := get(t, r.public+"/readyz")
+	if got.text(t, "checks") != `{"mysql":{"status":"up"},"redis":{"status":"down"}}` || got.text(t, "status") != `"unready"` {
+		t.Errorf("readyz says %s", got.raw)
+	}
+	if got := get(t, r.admin+"/readyz"); !strings.Contains(string(got.raw), "refused") {
+		t.Errorf("the admin's readyz gives no reason: %s", got.raw)
+	}
+	post(t, r.public+locked, "").want(t, 503, "unavailable")
+	get(t, r.public+"/stock/1?store=redis").want(t, 503, "unavailable")
+	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 503, "unavailable")
+	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "")
+	get(t, r.public+"/livez").want(t, 200, "")
+
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "readyz is ready again", func() bool { return get(t, r.public+"/readyz").status == 200 })
+	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
+	post(t, r.public+locked, "").want(t, 200, "")
+	if down, up := "not ready: a server does not answer", "every server answers again"; strings.Count(r.log.String(), down) != 1 || strings.Count(r.log.String(), up) != 1 {
+		t.Errorf("the log must tell each change once: %s", r.log)
+	}
+}
+
+func TestServiceWithoutServersRefusesAndStaysReady(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{})
+	get(t, r.public+"/readyz").want(t, 200, "")
+	get(t, r.public+"/stock/1").want(t, 503, "unavailable")
+	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 503, "unavailable")
+}
+
+func TestDocsLoadNothingFromElsewhere(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{})
+	page := get(t, r.public+"/docs").want(t, 200, "")
+	if policy := page.header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'self';") || strings.Contains(policy, "http") {
+		t.Errorf("the policy is %q", policy)
+	}
+	assets := regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(string(page.raw), -1)
+	if len(assets) < 3 {
+		t.Fatalf("found only %v", assets)
+	}
+	for _, asset := range assets {
+		if !strings.HasPrefix(asset[1], "/docs/") {
+			t.Errorf("the page loads %s", asset[1])
+			continue
+		}
+		// Both ways: the client accepts gzip unless told otherwise.
+		for _, encoding := range []string{"", "identity"} {
+			got, err := try(t.Context(), request{method: "GET", url: r.public + asset[1], header: map[string]string{"Accept-Encoding": encoding}})
+			if err != nil || got.status != 200 || len(got.raw) == 0 {
+				t.Errorf("%s (%s): %d, %v", asset[1], encoding, got.status, err)
+			}
+			if kind := got.header.Get("Content-Type"); strings.HasPrefix(kind, "application/json") || kind == "" {
+				t.Errorf("%s has type %q", asset[1], kind)
+			}
+		}
+	}
+	do(t, request{method: "GET", url: r.public + "/docs/embed.go"}).want(t, 404, "not-found")
+}
+
+func TestProfilesAreOnTheAdminListener(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{})
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/cmdline"} {
+		got, err := try(t.Context(), request{method: "GET", url: r.admin + path})
+		if err != nil || got.status != 200 {
+			t.Errorf("%s: %d, %v", path, got.status, err)
+		}
+	}
+	get(t, r.public+"/debug/pprof/").want(t, 404, "not-found")
+}
+
+// BenchmarkDeduct is the cost of a request where the strategy costs nothing.
+func BenchmarkDeduct(b *testing.B) {
+	for _, bench := range []struct{ name, url, body string }{
+		{"json", "/stock/deduct", `{"goods_id":1,"count":1,"strategy":"noop"}`},
+		{"query", "/stock/deduct?goods_id=1&count=1&strategy=noop", ""},
+		{"path", "/stock/deduct/noop?goods_id=1&count=1", ""},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			handler := newReplica(b, options{}).Public()
+			body := strings.NewReader(bench.body)
+			request := httptest.NewRequest("POST", bench.url, nil)
+			request.Header.Set("Content-Type", "application/json")
+			request.Header.Set("X-Request-Id", "c2b7ad9bfd0a4e0e8f6d0d2f1e0c9b8a")
+			request.Body, request.ContentLength = io.NopCloser(body), int64(body.Len())
+			w := &discard{header: http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				body.Reset(bench.body)
+				clear(w.header)
+				handler.ServeHTTP(w, request)
+			}
+			if w.status != http.StatusOK {
+				b.Fatalf("status %d", w.status)
+			}
+		})
+	}
+}
+
+// discard is a reply that nobody reads.
+type discard struct {
+	header http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d *discard) WriteHeader(status int)      { d.status = status }
