@@ -69,6 +69,22 @@ type Progress struct {
 	Answered int64         // requests of the cell under way
 	Requests int           // that it will send; 0: unknown
 	Left     time.Duration // estimated
+	at       time.Time     // of the estimate
+}
+
+// Heading says where the run is: [ 3/72, 4:10 left] update, plenty, 2 replicas.
+func (p Progress) Heading() string {
+	left := p.Left.Round(time.Second)
+	return fmt.Sprintf("[%*d/%d, %d:%02d left] %s", len(fmt.Sprint(p.Cells)), p.Done, p.Cells, int(left.Minutes()),
+		int(left.Seconds())%60, p.Phase)
+}
+
+// String also counts the requests of the cell under way.
+func (p Progress) String() string {
+	if p.Requests == 0 {
+		return fmt.Sprintf("%s  %s", p.Heading(), thousands(int(p.Answered)))
+	}
+	return fmt.Sprintf("%s  %s of %s", p.Heading(), thousands(int(p.Answered)), thousands(p.Requests))
 }
 
 // Runner runs a Config against a Target.
@@ -89,9 +105,6 @@ type Runner struct {
 
 // New checks the configuration. began is when the budget's time began to run.
 func New(target Target, config Config, began time.Time) (*Runner, error) {
-	if _, err := traffic.NewMix(mixConfig(config, 0)); err != nil {
-		return nil, err
-	}
 	switch {
 	case config.Requests < 1 && config.Duration <= 0:
 		return nil, errors.New("neither a number of requests nor a duration is given")
@@ -149,6 +162,7 @@ func (r *Runner) Progress() Progress {
 	}
 	now := *p
 	now.Answered = r.answered.Load()
+	now.Left = max(now.Left-time.Since(now.at), 0)
 	return now
 }
 
@@ -252,7 +266,7 @@ func (r *Runner) warmUp(ctx context.Context) error {
 			r.answered.Store(0)
 			// Rates are not known yet: what the budget leaves is the best guess.
 			left := max(time.Until(r.began.Add(r.config.Budget)), 0)
-			r.progress.Store(&Progress{Phase: "warm-up: " + cell.Strategy.Name, Cells: len(r.cells) * r.config.Rounds, Left: left})
+			r.progress.Store(&Progress{Phase: "warm-up: " + cell.Strategy.Name, Cells: len(r.cells) * r.config.Rounds, Left: left, at: time.Now()})
 			load := r.load(cell, mix, fmt.Sprintf("%x-warm%d", r.config.Seed, i))
 			load.Rate, load.Requests, load.Duration = 0, 0, r.config.WarmUp
 			result, err := r.drivers[cell.Replicas].Run(ctx, load)
@@ -353,7 +367,7 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 	r.answered.Store(0)
 	r.progress.Store(&Progress{
 		Phase: fmt.Sprintf("round %d of %d: %v", round, r.config.Rounds, cell),
-		Done:  r.number - 1, Cells: len(r.cells) * r.config.Rounds, Requests: load.Requests, Left: left,
+		Done:  r.number - 1, Cells: len(r.cells) * r.config.Rounds, Requests: load.Requests, Left: left, at: time.Now(),
 	})
 	before, err := r.target.Oracle.Counters(ctx)
 	if err != nil {

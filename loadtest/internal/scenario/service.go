@@ -58,7 +58,7 @@ func (s Service) Strategies(ctx context.Context) ([]Strategy, error) {
 	var catalogue struct {
 		Strategies []Strategy `json:"strategies"`
 	}
-	body, err := s.do(ctx, http.MethodGet, s.URL+"/strategies", nil)
+	body, err := s.Get(ctx, "/strategies")
 	if err == nil {
 		err = json.Unmarshal(body, &catalogue)
 	}
@@ -69,6 +69,11 @@ func (s Service) Strategies(ctx context.Context) ([]Strategy, error) {
 		return nil, fmt.Errorf("ask for the strategies: %w", err)
 	}
 	return catalogue.Strategies, nil
+}
+
+// Get asks the public listener for a path.
+func (s Service) Get(ctx context.Context, path string) ([]byte, error) {
+	return s.do(ctx, http.MethodGet, s.URL+path, nil)
 }
 
 // SetStock sets the units of each goods in every store of the service.

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+)
+
+// screen shows progress: on a terminal one line that is written over and over, elsewhere a line for each thing done.
+type screen struct {
+	mu       sync.Mutex
+	w        io.Writer
+	terminal bool
+}
+
+func newScreen(w io.Writer) *screen { return &screen{w: w, terminal: report.Terminal(w)} }
+
+// clear empties the line.
+func (s *screen) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.terminal {
+		fmt.Fprint(s.w, "\r\x1b[K")
+	}
+}
+
+// note shows what is being done.
+func (s *screen) note(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.terminal {
+		fmt.Fprint(s.w, "\r\x1b[K", text)
+	}
+}
+
+// log says what was done where there is no line to be written over.
+func (s *screen) log(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.terminal {
+		fmt.Fprintln(s.w, text)
+	}
+}
+
+// follow shows progress until the returned function is called.
+func (s *screen) follow(progress func() scenario.Progress) (stop func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.note(progress().String())
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() { close(done); wg.Wait() }
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/spf13/cobra"
+
+	"stock/loadtest/internal/topology"
+)
+
+func upCommand() *cobra.Command {
+	var (
+		local       localFlags
+		replicas    int
+		asJSON      bool
+		pausePoints bool
+	)
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start the servers, two replicas and nginx, and keep them until Ctrl-C",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if replicas < 1 {
+				return fmt.Errorf("--replicas %d: at least 1 is needed", replicas)
+			}
+			ctx := cmd.Context()
+			t, err := topology.Start(ctx, topology.Options{
+				Replicas: replicas, StockBinary: local.stockBinary, PausePoints: pausePoints,
+			})
+			if err != nil {
+				return err
+			}
+			defer func() {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+				defer cancel()
+				if stopErr := t.Stop(ctx); err == nil {
+					err = stopErr
+				}
+			}()
+			if asJSON {
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(t)
+			} else {
+				err = banner(cmd.OutOrStdout(), t)
+			}
+			if err != nil {
+				return err
+			}
+			<-ctx.Done()
+			// What stays until it is stopped has done all it should.
+			return t.Check()
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVar(&asJSON, "json", false, "print one JSON object in place of the banner")
+	flags.IntVar(&replicas, "replicas", 2, "replicas of the service")
+	flags.BoolVar(&pausePoints, "pause-points", false, "let requests stop halfway (header X-Pause)")
+	local.register(flags)
+	return cmd
+}
+
+// banner tells where everything is and how to look at it.
+func banner(w io.Writer, t *topology.Topology) error {
+	config, err := mysql.ParseDSN(t.MySQLDSN)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	line := func(name, value string) { fmt.Fprintf(&b, "%-15s %s\n", name+":", value) }
+	line("Service", t.URL)
+	line("One replica", t.SingleURL)
+	line("API docs", t.URL+"/docs")
+	for _, r := range t.Replicas {
+		line(r.Name, r.URL)
+		line(r.Name+" admin", r.AdminURL)
+	}
+	line("MySQL DSN", t.MySQLDSN)
+	line("Redis", strings.Join(t.Redis, ", "))
+	line("Redlock", strings.Join(t.Redlock, ", "))
+	line("nginx", t.Nginx.Conf)
+
+	host, port, err := net.SplitHostPort(config.Addr)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "\nmysql -h %s -P %s -u %s", host, port, config.User)
+	if config.Passwd != "" {
+		fmt.Fprintf(&b, " -p%s", config.Passwd)
+	}
+	fmt.Fprintf(&b, " %s -e 'SELECT * FROM good_stock'\n", config.DBName)
+	redisHost, redisPort, err := net.SplitHostPort(t.Redis[0])
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "redis-cli -h %s -p %s GET 'stock:{1}'\n\n", redisHost, redisPort)
+	fmt.Fprintf(&b, "curl -X POST '%s/stock/deduct?goods_id=1&count=1&strategy=update'\n", t.URL)
+	fmt.Fprintf(&b, "curl %s/stock/1\n", t.URL)
+	fmt.Fprintf(&b, "curl %s/strategies\n", t.URL)
+	fmt.Fprintf(&b, "curl -X PUT %s/admin/stock/1 -H 'Content-Type: application/json' -d '{\"stock\":6000}'\n", t.Replicas[0].AdminURL)
+	fmt.Fprintf(&b, "\nCtrl-C stops everything.\n")
+	_, err = io.WriteString(w, b.String())
+	return err
+}
