@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -65,8 +66,8 @@ func (p mysqlProgram) templatePath() (string, error) {
 			return filepath.Join(dir, name), nil
 		}
 	}
-	// No home, or one that cannot be written to.
-	base, err := ownDir(os.TempDir())
+	// No home, or one that cannot be written to. The directory is not the one that NewDir sweeps.
+	base, err := ownDir("stock-" + strconv.Itoa(os.Getuid()) + "-cache")
 	if err != nil {
 		return "", err
 	}

@@ -28,7 +28,7 @@ func NewDir(name string) (*Dir, error) {
 }
 
 func newDir(name string) (*Dir, error) {
-	base, err := ownDir(os.TempDir())
+	base, err := ownDir("stock-" + strconv.Itoa(os.Getuid()))
 	if err != nil {
 		return nil, err
 	}
@@ -60,9 +60,10 @@ func (d *Dir) Remove() error {
 	return os.RemoveAll(d.Path)
 }
 
-// ownDir returns this user's own directory under temp, or under /tmp where temp's name is too long for sockets.
-func ownDir(temp string) (string, error) {
-	name := "stock-" + strconv.Itoa(os.Getuid())
+// ownDir returns a directory of this user in the system's directory for temporary files, or in /tmp where that one's
+// name is too long for sockets.
+func ownDir(name string) (string, error) {
+	temp := os.TempDir()
 	if len(temp)+1+len(name) > longestBase {
 		temp = "/tmp"
 	}
