@@ -190,25 +190,8 @@ func (r *Report) baseline(row *Row) *Row {
 	return found
 }
 
-// rank compares the correct strategies with each other, and sorts the rows.
+// rank sorts the rows, and compares the correct strategies with the fastest of them.
 func (r *Report) rank() {
-	type group struct {
-		load
-		replicas int
-	}
-	fastest := map[group]*Row{}
-	for _, row := range r.Rows {
-		g := group{row.load(), row.Replicas}
-		if row.Ranked() && (fastest[g] == nil || row.GoodputPerS > fastest[g].GoodputPerS) {
-			fastest[g] = row
-		}
-	}
-	for _, row := range r.Rows {
-		if row.Ranked() {
-			row.Relative = relative(row, fastest[group{row.load(), row.Replicas}])
-		}
-	}
-
 	position := map[load]int{}
 	for _, row := range r.Rows {
 		if _, met := position[row.load()]; !met {
@@ -235,6 +218,22 @@ func (r *Report) rank() {
 			cmp.Compare(b.GoodputPerS, a.GoodputPerS),
 			cmp.Compare(a.Strategy, b.Strategy))
 	})
+
+	type group struct {
+		load
+		replicas int
+	}
+	fastest := map[group]*Row{} // the first one met, now that they are sorted
+	for _, row := range r.Rows {
+		if !row.Ranked() {
+			continue
+		}
+		g := group{row.load(), row.Replicas}
+		if fastest[g] == nil {
+			fastest[g] = row
+		}
+		row.Relative = relative(row, fastest[g])
+	}
 }
 
 func relative(row, fastest *Row) *Relative {

@@ -239,8 +239,11 @@ func (r *Report) textTable(rows []*Row) table {
 			goodput = cell{grouped(row.ThroughputPerS), faint}
 		}
 		found := cell{text: row.damage()}
-		if row.Baseline {
-			found = cell{"answers, sells nothing", faint}
+		switch {
+		case row.Baseline:
+			found = cell{"sells nothing", faint}
+		case row.Result == verify.Correct && !row.Ranked():
+			found = cell{"unranked: " + row.Claim, faint}
 		}
 		t.rows = append(t.rows, []cell{
 			{text: name}, {text: strconv.Itoa(row.Replicas)}, verdict, claim,

@@ -1,0 +1,496 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/perf/benchfmt"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/verify"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// play makes up the history of a service that answers a request every pace, two at a time.
+func play(run history.Run, requests int, pace time.Duration) *history.History {
+	run.Users, run.Planned, run.Witness = 100, requests, "oracle"
+	stock := run.Initial[1]
+	h := &history.History{Run: run, End: &history.End{StartedNS: 1, EndedNS: 1 + int64(requests)*int64(pace)}}
+	for i := range requests {
+		op := history.Op{Kind: history.Deduct, Client: i % 2, Order: fmt.Sprint("order-", i), RequestID: fmt.Sprint("r", i), GoodsID: 1, Count: 1,
+			SentNS: 1 + int64(i)*int64(pace), Status: 200, Outcome: history.Sold, Replica: fmt.Sprint("replica-", 1+i%2),
+			Attempts: 1, WaitedUS: int64(i % 100), HeldUS: 5}
+		op.ReceivedNS = op.SentNS + 2*int64(pace)
+		switch {
+		case run.Promise == verify.PromiseSellsNothing:
+			op.Remaining = stock
+		case run.Strategy == "none" && i%10 == 0: // its write was overwritten
+			op.Remaining = stock - 1
+		case stock == 0 && run.Promise != verify.PromiseOversells:
+			op.Outcome, op.Status = history.SoldOut, 409
+		default:
+			stock--
+			op.Remaining = stock
+		}
+		h.Ops = append(h.Ops, op)
+	}
+	h.End.Final = map[int64]int64{1: stock}
+	h.End.MySQLStatements = int64(2 * requests)
+	return h
+}
+
+// lab is a small run of everything: seven strategies, two workloads, three rounds.
+func lab(change func(strategy string, pace time.Duration) time.Duration) *Report {
+	b := NewBuilder(Environment{
+		StartedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Revision: "0123456789ab", Options: []string{"run", "--quick"}, Seed: 7,
+		CPU: "Example CPU", Cores: 2, OS: "Example Linux", Kernel: "6.1", Arch: "amd64", Go: "go1.26", SharedHost: true,
+		Servers: []Server{{"mysql", "9.7.0", map[string]string{"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1"}}},
+	})
+	for round := 1; round <= 3; round++ {
+		for _, workload := range []string{"plenty", "flash-sale"} {
+			for _, s := range []struct {
+				run  history.Run
+				pace time.Duration
+			}{
+				{history.Run{Strategy: "noop", Store: "none", Replicas: 2, Promise: "sells-nothing"}, 100 * time.Microsecond},
+				{history.Run{Strategy: "none", Replicas: 2, Promise: "loses-updates", Control: true}, 400 * time.Microsecond},
+				{history.Run{Strategy: "decrement", Replicas: 2, Promise: "oversells", Control: true}, 150 * time.Microsecond},
+				{history.Run{Strategy: "update", Replicas: 2, Promise: "correct"}, 195 * time.Microsecond},
+				{history.Run{Strategy: "for-update", Replicas: 2, Promise: "correct"}, 600 * time.Microsecond},
+				{history.Run{Strategy: "optimistic-version", Replicas: 2, Promise: "correct"}, 205 * time.Microsecond},
+				{history.Run{Strategy: "mutex", Replicas: 1, Promise: "correct", Exclusive: true}, 300 * time.Microsecond},
+			} {
+				run, pace := s.run, s.pace
+				if run.Store == "" {
+					run.Store = "mysql"
+				}
+				run.Workload, run.Round, run.Seed, run.Initial = workload, round, 7, map[int64]int64{1: 600}
+				if workload == "flash-sale" {
+					run.Initial = map[int64]int64{1: 100}
+				}
+				// Rounds differ a little, each strategy's in its own way.
+				pace += time.Duration((int(run.Strategy[0])+2*round)*round%5) * 3 * time.Microsecond
+				if change != nil {
+					pace = change(run.Strategy, pace)
+				}
+				if run.Strategy == "for-update" {
+					run.Bounded = "600 of 6 000 requests: 0.4 s limit"
+				}
+				h := play(run, 600, pace)
+				b.Add(h, verify.Judge(h))
+			}
+		}
+	}
+	return b.Report()
+}
+
+// sameLab is for tests that only look.
+var sameLab = sync.OnceValue(func() *Report { return lab(nil) })
+
+func find(t *testing.T, r *Report, strategy, workload string) *Row {
+	t.Helper()
+	i := slices.IndexFunc(r.Rows, func(row *Row) bool { return row.Strategy == strategy && row.Workload == workload })
+	if i < 0 {
+		t.Fatalf("no row %s, %s", strategy, workload)
+	}
+	return r.Rows[i]
+}
+
+func TestWritersMatchTheirGoldenFiles(t *testing.T) {
+	t.Parallel()
+	r := sameLab()
+	slower := lab(func(strategy string, pace time.Duration) time.Duration {
+		if strategy == "update" {
+			return pace * 2
+		}
+		return pace
+	})
+	slower.Rows[0].Result = verify.Wrong
+	slower.Rows[1].Strategy = "renamed"
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"report.txt":     func(w *bytes.Buffer) error { return r.WriteText(w, false) },
+		"report.md":      func(w *bytes.Buffer) error { return r.WriteMarkdown(w) },
+		"report.csv":     func(w *bytes.Buffer) error { return r.WriteCSV(w) },
+		"report.bench":   func(w *bytes.Buffer) error { return r.WriteBenchmark(w) },
+		"comparison.txt": func(w *bytes.Buffer) error { return Compare(r, slower).WriteText(w, false) },
+		"environment.txt": func(w *bytes.Buffer) error {
+			_, err := w.WriteString(strings.Join(r.Environment.lines(), "\n"))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got bytes.Buffer
+			if err := write(&got); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join("testdata", name)
+			if *update {
+				if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got.Bytes(), want) {
+				t.Errorf("differs from %s (go test -update rewrites it); got\n%s", path, got.String())
+			}
+		})
+	}
+}
+
+func TestColourChangesNoText(t *testing.T) {
+	t.Parallel()
+	r := sameLab()
+	var without, with bytes.Buffer
+	if err := r.WriteText(&without, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WriteText(&with, true); err != nil {
+		t.Fatal(err)
+	}
+	escapes := regexp.MustCompile("\x1b\\[[0-9;]*m")
+	if !escapes.MatchString(with.String()) {
+		t.Error("no colour where colour was asked for")
+	}
+	if got := escapes.ReplaceAllString(with.String(), ""); got != without.String() {
+		t.Errorf("the coloured text differs:\n%s", got)
+	}
+}
+
+func TestEveryClaimHeld(t *testing.T) {
+	t.Parallel()
+	r := sameLab()
+	if err := r.Err(); err != nil || !r.ClaimsHeld || r.Inconclusive {
+		t.Errorf("claims held: %t, inconclusive: %t, problems: %v", r.ClaimsHeld, r.Inconclusive, err)
+	}
+}
+
+func TestOnlyCorrectStrategiesAreRanked(t *testing.T) {
+	t.Parallel()
+	r := sameLab()
+	for _, strategy := range []string{"none", "decrement", "noop"} {
+		for _, workload := range []string{"plenty", "flash-sale"} {
+			if row := find(t, r, strategy, workload); row.Relative != nil {
+				t.Errorf("%s, which is %s, is ranked", row.Label(), row.Result)
+			}
+		}
+	}
+	if got := find(t, r, "update", "plenty").Relative; got == nil || got.String() != "fastest" {
+		t.Errorf("update is %q, want the fastest", got)
+	}
+	slow := find(t, r, "for-update", "plenty").Relative
+	if slow == nil || slow.SlowerThanFastestCorrect < 2.8 || slow.SlowerThanFastestCorrect > 3.2 || slow.PlusMinus == nil || slow.Tied {
+		t.Errorf("for-update is %+v, want about three times slower, with an interval", slow)
+	}
+	if got := find(t, r, "mutex", "plenty").Relative; got == nil || got.String() != "fastest" {
+		t.Errorf("mutex on one replica is %q, want to be compared with one replica only", got)
+	}
+}
+
+func TestDifferencesInsideTheIntervalAreTies(t *testing.T) {
+	t.Parallel()
+	if got := find(t, sameLab(), "optimistic-version", "plenty").Relative; got == nil || !got.Tied || got.String() != "~" {
+		t.Errorf("got %+v, want a tie", got)
+	}
+}
+
+func TestShareOfNoopKnowsThatStockIsScarce(t *testing.T) {
+	t.Parallel()
+	r := sameLab()
+	for _, workload := range []string{"plenty", "flash-sale"} {
+		row := find(t, r, "update", workload)
+		if row.ShareOfNoop == nil || *row.ShareOfNoop < 0.45 || *row.ShareOfNoop > 0.55 {
+			t.Errorf("%s takes twice as long as the baseline, but has a share of %v", row.Label(), share(row.ShareOfNoop))
+		}
+	}
+}
+
+func TestFiguresOfARow(t *testing.T) {
+	t.Parallel()
+	row := find(t, sameLab(), "update", "flash-sale")
+	if row.Initial != 300 || row.Final != 0 || row.Sold != 300 || row.Stock != 100 || row.RequestsSent != 1800 || row.RequestsPlanned != 1800 {
+		t.Errorf("counts are not sums over three rounds: %+v", row)
+	}
+	if row.Outcomes[history.Sold] != 300 || row.Outcomes[history.SoldOut] != 1500 {
+		t.Errorf("got outcomes %v", row.Outcomes)
+	}
+	if row.MySQLStatementsPerSale != 12 || row.AttemptsPerSale != 1 {
+		t.Errorf("got %v statements and %v attempts a sale, want 12 and 1", row.MySQLStatementsPerSale, row.AttemptsPerSale)
+	}
+	if want := map[string]float64{"replica-1": 0.5, "replica-2": 0.5}; !reflect.DeepEqual(row.ReplicaShares, want) {
+		t.Errorf("got shares %v, want %v", row.ReplicaShares, want)
+	}
+	if len(row.Rounds) != 3 || row.Rounds[1].Round != 2 || row.Rounds[1].Sold != 100 {
+		t.Errorf("rounds are not raw: %+v", row.Rounds)
+	}
+}
+
+func TestClaimThatDidNotHoldIsAProblem(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	h := play(history.Run{Strategy: "none", Workload: "plenty", Replicas: 2, Round: 1, Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	b.Add(h, verify.Judge(h))
+	r := b.Report()
+	if r.ClaimsHeld || r.Err() == nil || !strings.Contains(r.Err().Error(), "promised correct, found wrong") {
+		t.Errorf("claims held: %t, problems: %q", r.ClaimsHeld, r.Problems)
+	}
+}
+
+func TestControlThatCameOutCleanMakesTheRunInconclusive(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	h := play(history.Run{Strategy: "was-none", Workload: "plenty", Replicas: 2, Round: 1, Promise: "loses-updates", Control: true,
+		Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	b.Add(h, verify.Judge(h))
+	r := b.Report()
+	if !r.Inconclusive || r.Err() == nil || !strings.Contains(r.Err().Error(), "control was-none came out clean") {
+		t.Errorf("inconclusive: %t, problems: %q", r.Inconclusive, r.Problems)
+	}
+}
+
+func TestControlWithoutTemptationProvesNothingAgainstTheRun(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	h := play(history.Run{Strategy: "decrement", Workload: "plenty", Replicas: 2, Round: 1, Promise: "oversells", Control: true,
+		Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	b.Add(h, verify.Judge(h))
+	if r := b.Report(); r.Err() != nil {
+		t.Errorf("problems: %q", r.Problems)
+	}
+}
+
+func TestNothingRunIsAProblem(t *testing.T) {
+	t.Parallel()
+	r := NewBuilder(Environment{}).Report()
+	if r.Err() == nil || r.ClaimsHeld {
+		t.Errorf("a report without rows claims success")
+	}
+}
+
+func TestInterruptedRunIsReported(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	h := play(history.Run{Strategy: "update", Workload: "plenty", Replicas: 2, Round: 1, Promise: "correct", Initial: map[int64]int64{1: 600}}, 300, time.Millisecond)
+	h.End = nil
+	b.Add(h, verify.Judge(h))
+	r := b.Report()
+	if row := r.Rows[0]; row.Result != verify.Inconclusive || row.ThroughputPerS == 0 || r.Err() == nil {
+		t.Errorf("got %+v, problems %q", row, r.Problems)
+	}
+	var out bytes.Buffer
+	if err := r.WriteText(&out, false); err != nil || !strings.Contains(out.String(), "INCONCLUSIVE") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+func TestOpenLoopCountsFromTheIntendedTime(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	h := play(history.Run{Strategy: "update", Workload: "plenty", Replicas: 2, Round: 1, Promise: "correct", Initial: map[int64]int64{1: 600}}, 300, time.Millisecond)
+	for i := range h.Ops {
+		h.Ops[i].SentNS += int64(time.Second)
+		h.Ops[i].ReceivedNS += int64(time.Second)
+		h.Ops[i].IntendedNS = h.Ops[i].SentNS - int64(time.Second)
+	}
+	if got := b.Add(h, verify.Judge(h)).LatencyMS.P50; got != 1002 {
+		t.Errorf("got %v ms, want the second of waiting and 2 ms", got)
+	}
+}
+
+func TestJSONSurvivesARoundTrip(t *testing.T) {
+	t.Parallel()
+	r := sameLab()
+	var text bytes.Buffer
+	if err := r.WriteJSON(&text); err != nil {
+		t.Fatal(err)
+	}
+	encoded := text.String()
+	got, err := ReadJSON(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, r) {
+		t.Error("what was read is not what was written")
+	}
+
+	var raw struct {
+		Schema      string
+		Environment map[string]any
+		Rows        []map[string]any
+	}
+	if err := json.Unmarshal([]byte(encoded), &raw); err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range strings.Fields(`strategy workload users replicas claim verdict claim_held initial final sold lost_updates oversold
+		leaked undersold duplicates overlaps linearizable goodput_per_s throughput_per_s share_of_noop latency_ms outcomes rounds
+		stock requests_planned requests_sent control store relative attempts_per_sale mysql_statements_per_sale
+		redis_commands_per_sale waited_us replica_shares evidence`) {
+		if _, ok := raw.Rows[0][field]; !ok {
+			t.Errorf("a row has no %s", field)
+		}
+	}
+	latency, _ := raw.Rows[0]["latency_ms"].(map[string]any)
+	for _, field := range strings.Fields("mean p50 p90 p95 p99 p999 min max") {
+		if _, ok := latency[field]; !ok {
+			t.Errorf("latency_ms has no %s", field)
+		}
+	}
+}
+
+func TestOtherSchemaIsRefused(t *testing.T) {
+	t.Parallel()
+	if _, err := ReadJSON(strings.NewReader(`{"schema":"stock-lab/99"}`)); err == nil || !strings.Contains(err.Error(), "stock-lab/99") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCSVIsRectangular(t *testing.T) {
+	t.Parallel()
+	r := sameLab()
+	var text bytes.Buffer
+	if err := r.WriteCSV(&text); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := csv.NewReader(&text).ReadAll() // refuses lines of different lengths
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 1+len(r.Rows) {
+		t.Errorf("got %d lines for %d rows", len(lines), len(r.Rows))
+	}
+}
+
+func TestBenchstatReadsTheBenchmarkLines(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	if err := sameLab().WriteBenchmark(&text); err != nil {
+		t.Fatal(err)
+	}
+	results := 0
+	for in := benchfmt.NewReader(&text, "report.bench"); in.Scan(); {
+		switch record := in.Result().(type) {
+		case *benchfmt.Result:
+			results++
+			if v, ok := record.Value("goodput/s"); !ok || v <= 0 && !strings.Contains(string(record.Name), "noop") {
+				t.Errorf("%s: goodput/s is %v", record.Name, v)
+			}
+		case *benchfmt.SyntaxError:
+			t.Error(record)
+		}
+	}
+	if want := 7 * 2 * 3; results != want {
+		t.Errorf("benchstat finds %d results, want %d", results, want)
+	}
+}
+
+func TestCompareSaysWhenThereIsNothingToFind(t *testing.T) {
+	t.Parallel()
+	c := Compare(sameLab(), sameLab())
+	for _, m := range c.Metrics {
+		if m.Delta != "~" {
+			t.Errorf("%s, %s: a report differs from itself by %s", m.Row, m.Metric, m.Delta)
+		}
+	}
+	if !slices.ContainsFunc(c.Notes, func(n string) bool { return strings.HasPrefix(n, "too few rounds") }) {
+		t.Errorf("three rounds can find nothing, but the notes are %q", c.Notes)
+	}
+	if len(c.Changed)+len(c.OnlyOld)+len(c.OnlyNew) != 0 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestPercentileIsByNearestRank(t *testing.T) {
+	t.Parallel()
+	values := make([]int64, 1000)
+	for i := range values {
+		values[i] = int64(i + 1)
+	}
+	for part, want := range map[float64]int64{0: 1, 0.5: 500, 0.9: 900, 0.99: 990, 0.999: 999, 1: 1000} {
+		if got := percentile(values, part); got != want {
+			t.Errorf("%v: got %d, want %d", part, got, want)
+		}
+	}
+	if got := percentile(nil, 0.5); got != 0 {
+		t.Errorf("of nothing: got %d", got)
+	}
+}
+
+func TestIntervalIsStudentsOverLogarithms(t *testing.T) {
+	t.Parallel()
+	mean, interval := geometric([]float64{1, 2, 4})
+	// ln: 0, 0.693, 1.386; s = 0.6931, t(2) = 4.3027, half width 1.7218
+	if round3(mean) != 2 || interval == nil || round3(interval.Low) != 0.357 || round3(interval.High) != 11.19 {
+		t.Errorf("got %v %+v", mean, interval)
+	}
+	if _, interval := geometric([]float64{3}); interval != nil {
+		t.Errorf("one value has interval %+v", interval)
+	}
+	if _, interval := geometric([]float64{3, 0}); interval != nil {
+		t.Errorf("a zero has interval %+v", interval)
+	}
+}
+
+func TestProgressTellsTheTimeLeft(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		live bool
+		want string
+	}{
+		"terminal": {true, erase + "[1/3] update" + erase + "[1/3] update: CORRECT (20s left)" + erase + "[2/3] none (20s left)" +
+			erase + "a word\n" + erase + "[2/3] none: WRONG (5s left)" + erase},
+		"file": {false, "[1/3] update: CORRECT (20s left)\na word\n[2/3] none: WRONG (5s left)\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			now := time.Unix(0, 0)
+			p := newProgress(&out, 3, c.live, func() time.Time { return now })
+			p.Start("update")
+			now = now.Add(10 * time.Second)
+			p.Done("CORRECT")
+			p.Start("none")
+			p.Say("a %s", "word")
+			p.Done("WRONG")
+			p.Close()
+			if out.String() != c.want {
+				t.Errorf("got  %q\nwant %q", out.String(), c.want)
+			}
+		})
+	}
+}
+
+func TestLocalEnvironmentKnowsThisMachine(t *testing.T) {
+	t.Parallel()
+	e := LocalEnvironment()
+	if e.Cores < 1 || e.Kernel == "" || e.OS == "" || e.Go == "" || e.Arch == "" || e.StartedAt.IsZero() {
+		t.Errorf("got %+v", e)
+	}
+}
+
+func TestFilesAreNoTerminals(t *testing.T) {
+	t.Parallel()
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if Terminal(file) || Colour(file) || Terminal(&bytes.Buffer{}) {
+		t.Error("a file is taken for a terminal")
+	}
+}
