@@ -1,0 +1,340 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+)
+
+var shared serverstest.Servers
+
+// asProgram makes this test binary run as the program itself, so that tests see real signals and exit codes.
+const asProgram = "STOCK_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(shared.Run(m))
+}
+
+// environment is a getenv.
+type environment map[string]string
+
+func (e environment) get(name string) string { return e[name] }
+
+// command runs the program inside the test.
+func command(t *testing.T, env environment, args ...string) (stdout string, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	err = run(t.Context(), args, env.get, &out, io.Discard)
+	return out.String(), err
+}
+
+func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		env  environment
+		args []string
+		want []string // parts of the line
+	}{
+		{"unknown command", nil, []string{"sevre"}, []string{"sevre", "stock --help"}},
+		{"argument", nil, []string{"serve", "now"}, []string{"now", "serve --help"}},
+		{"unknown flag", nil, []string{"serve", "--lissen=:1"}, []string{"--lissen", "serve --help"}},
+		{"flag of another type", nil, []string{"serve", "--lease=long"}, []string{"--lease", "long"}},
+		{"variable of another type", environment{"STOCK_LEASE": "long"}, []string{"serve"}, []string{"STOCK_LEASE", "duration"}},
+		{"address without a port", nil, []string{"serve", "--listen=localhost"}, []string{"--listen", "localhost", "host:port"}},
+		{"address with a bad port", nil, []string{"serve", "--listen=localhost:99999"}, []string{"--listen", "99999"}},
+		{"address in the environment", environment{"STOCK_ADMIN_LISTEN": "localhost"}, []string{"serve"}, []string{"--admin-listen"}},
+		{"bad DSN", nil, []string{"serve", "--mysql-dsn=root:secret@tcp(localhost:1/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
+		{"DSN without a database", nil, []string{"serve", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/"}, []string{"--mysql-dsn", "no database"}},
+		{"DSN with a bad parameter", environment{"STOCK_MYSQL_DSN": "root:secret@tcp(127.0.0.1:1)/stock?timeout=x"}, []string{"serve"}, []string{"--mysql-dsn"}},
+		{"bad Redis address", nil, []string{"serve", "--redis=127.0.0.1"}, []string{"--redis", "host:port"}},
+		{"too few masters", nil, []string{"serve", "--redlock=a:1,b:1"}, []string{"--redlock", "at least 3"}},
+		{"the same master twice", nil, []string{"serve", "--redlock=a:1,b:1,a:1"}, []string{"--redlock", "a:1 twice"}},
+		{"unknown strategy", nil, []string{"serve", "--default-strategy=hope"}, []string{"--default-strategy", `"hope"`, "noop", "for-update"}},
+		{"no connections", nil, []string{"serve", "--mysql-conns=0"}, []string{"--mysql-conns", "at least 1"}},
+		{"no time", nil, []string{"serve", "--request-timeout=0s"}, []string{"--request-timeout", "above 0"}},
+		{"negative delay", nil, []string{"serve", "--drain-delay=-1s"}, []string{"--drain-delay"}},
+		{"pause points without an admin listener", nil, []string{"serve", "--pause-points", "--admin-listen="}, []string{"--pause-points", "--admin-listen"}},
+		{"unknown log format", nil, []string{"serve", "--log-format=xml"}, []string{"--log-format", "text or json"}},
+		{"unknown log level", nil, []string{"serve", "--log-level=loud"}, []string{"--log-level", "debug"}},
+		{"migrating nothing", nil, []string{"migrate"}, []string{"--mysql-dsn is missing"}},
+		{"migrating with a bad Redis address", nil, []string{"migrate", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/stock", "--redis=x"}, []string{"--redis"}},
+		{"checking no URL", nil, []string{"healthcheck", "--url=localhost"}, []string{"--url"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			stdout, err := command(t, test.env, test.args...)
+			if exitCode(err) != 2 {
+				t.Fatalf("exit code %d: %v", exitCode(err), err)
+			}
+			for _, part := range test.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not say %q", err, part)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") || stdout != "" {
+				t.Errorf("more than one line: %q, and on standard output %q", err, stdout)
+			}
+			if strings.Contains(err.Error(), "secret") {
+				t.Errorf("%q shows the password", err)
+			}
+		})
+	}
+}
+
+func TestFlagWinsOverEnvironment(t *testing.T) {
+	t.Parallel()
+	alive := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer alive.Close()
+	if _, err := command(t, environment{"STOCK_URL": alive.URL}, "healthcheck"); err != nil {
+		t.Errorf("the environment is not read: %v", err)
+	}
+	if _, err := command(t, environment{"STOCK_URL": "nonsense"}, "healthcheck", "--url", alive.URL); err != nil {
+		t.Errorf("the flag does not win: %v", err)
+	}
+}
+
+func TestHelpShowsEveryVariable(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string][]string{
+		"serve": {"Addresses:", "Servers:", "Strategies:", "Limits:", "[STOCK_LISTEN]", "[STOCK_MYSQL_DSN]", `(default "127.0.0.1:8080")`,
+			"[STOCK_DEFAULT_STRATEGY]", "[STOCK_DRAIN_TIMEOUT]", "(default 10s)", "STOCK_REDIS_PASSWORD"},
+		"migrate":     {"[STOCK_MYSQL_DSN]", "[STOCK_REDIS]"},
+		"healthcheck": {"[STOCK_URL]"},
+	} {
+		help, err := command(t, nil, name, "--help")
+		if err != nil {
+			t.Error(err)
+		}
+		for _, part := range want {
+			if !strings.Contains(help, part) {
+				t.Errorf("the help of %s lacks %q", name, part)
+			}
+		}
+	}
+}
+
+func TestVersionNamesModuleRevisionAndGo(t *testing.T) {
+	t.Parallel()
+	out, err := command(t, nil, "version")
+	if err != nil || !regexp.MustCompile(`^stock \S+, revision .+, go1\.\S+\n$`).MatchString(out) {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestCompletionKnowsTheStrategies(t *testing.T) {
+	t.Parallel()
+	out, err := command(t, nil, "__complete", "serve", "--default-strategy", "")
+	if err != nil || !strings.Contains(out, stock.Catalogue[0].Name+"\t"+stock.Catalogue[0].Summary) {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestMigrateIsSafeForReplicasThatStartTogether(t *testing.T) {
+	t.Parallel()
+	env := environment{"STOCK_MYSQL_DSN": shared.Database(t)}
+	const replicas = 4
+	outs, errs := make([]string, replicas), make([]error, replicas)
+	var wg sync.WaitGroup
+	for i := range replicas {
+		wg.Go(func() { outs[i], errs[i] = command(t, env, "migrate") })
+	}
+	wg.Wait()
+	applied := 0
+	for i := range replicas {
+		if errs[i] != nil || !strings.Contains(outs[i], "is up to date") {
+			t.Errorf("replica %d: %q, %v", i, outs[i], errs[i])
+		}
+		applied += strings.Count(outs[i], "applied 00001_good_stock.sql")
+	}
+	if applied != 1 {
+		t.Errorf("the first migration was applied %d times", applied)
+	}
+}
+
+func TestMigrateGivesRedisTheFirstGoodsOnce(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartRedis(t, redisOptions)
+	env := environment{"STOCK_MYSQL_DSN": shared.Database(t), "STOCK_REDIS": server.Addr}
+	if _, err := command(t, env, "migrate"); err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t, env, "serve", "--default-strategy=lock-redis-lua")
+	p.expect(t, "POST", p.url+"/stock/deduct?goods_id=1&count=1&store=redis", 200)
+	if _, err := command(t, env, "migrate"); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.expect(t, "GET", p.url+"/stock/1?store=redis", 200); got["stock"] != 5999.0 {
+		t.Errorf("%v units, want the 5999 that were left before the second migration", got["stock"])
+	}
+}
+
+func TestMigrateFailsWhereTheDatabaseIsDown(t *testing.T) {
+	t.Parallel()
+	_, err := command(t, nil, "migrate", "--mysql-dsn=root:secret@tcp("+closedAddress(t)+")/stock")
+	if exitCode(err) != 1 || !strings.Contains(err.Error(), "migrate database stock at 127.0.0.1:") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v", err)
+	}
+}
+
+// closedAddress is one that nothing listens on.
+func closedAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func TestHealthcheck(t *testing.T) {
+	t.Parallel()
+	p := launch(t, environment{"STOCK_MYSQL_DSN": "root@tcp(" + closedAddress(t) + ")/stock"}, "serve")
+	if _, err := command(t, nil, "healthcheck", "--url", p.url); err != nil {
+		t.Errorf("alive: %v", err)
+	}
+	if _, err := command(t, nil, "healthcheck", "--url", p.url, "--ready"); exitCode(err) != 1 || !strings.Contains(err.Error(), "503") {
+		t.Errorf("not ready: %v", err)
+	}
+	if _, err := command(t, nil, "healthcheck", "--url", "http://"+closedAddress(t)); exitCode(err) != 1 {
+		t.Errorf("dead: %v", err)
+	}
+}
+
+// program is the program as a process of its own.
+type program struct {
+	cmd        *exec.Cmd
+	url, admin string
+	log        func() string
+	exited     chan struct{} // closed when it has ended
+	err        error         // of Wait, when exited is closed
+}
+
+// launch starts the program with free ports and waits until it serves. It is killed after the test.
+func launch(t *testing.T, env environment, args ...string) *program {
+	t.Helper()
+	p := &program{cmd: exec.Command(os.Args[0], args...), exited: make(chan struct{})}
+	p.cmd.Env = []string{asProgram + "=1", "STOCK_LISTEN=127.0.0.1:0", "STOCK_ADMIN_LISTEN=127.0.0.1:0", "STOCK_LOG_FORMAT=json"}
+	for name, value := range env {
+		p.cmd.Env = append(p.cmd.Env, name+"="+value)
+	}
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+	})
+
+	serving := make(chan struct{})
+	var mu sync.Mutex
+	var text strings.Builder
+	p.log = func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return text.String()
+	}
+	go func() {
+		defer close(p.exited)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			mu.Lock()
+			text.WriteString(lines.Text() + "\n")
+			mu.Unlock()
+			var line struct {
+				Msg   string `json:"msg"`
+				URL   string `json:"url"`
+				Admin string `json:"admin_url"`
+			}
+			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "serving" {
+				p.url, p.admin = line.URL, line.Admin
+				close(serving)
+			}
+		}
+		p.err = p.cmd.Wait()
+	}()
+	select {
+	case <-serving:
+	case <-p.exited:
+		t.Fatalf("it did not start: %v\n%s", p.err, p.log())
+	case <-time.After(20 * time.Second):
+		t.Fatalf("it does not serve:\n%s", p.log())
+	}
+	return p
+}
+
+// call returns status 0 where there is no reply.
+func (p *program) call(method, url string, header ...string) (status int, body map[string]any) {
+	request, err := http.NewRequestWithContext(context.Background(), method, url, nil)
+	if err != nil {
+		return 0, nil
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, nil
+	}
+	defer response.Body.Close()
+	_ = json.NewDecoder(response.Body).Decode(&body)
+	return response.StatusCode, body
+}
+
+func (p *program) expect(t *testing.T, method, url string, status int) map[string]any {
+	t.Helper()
+	got, body := p.call(method, url)
+	if got != status {
+		t.Fatalf("%s %s answers %d %v, want %d", method, url, got, body, status)
+	}
+	return body
+}
+
+func (p *program) signal(t *testing.T, signal os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wait returns how the program ended.
+func (p *program) wait(t *testing.T) *os.ProcessState {
+	t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("it does not end:\n%s", p.log())
+	}
+	return p.cmd.ProcessState
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
