@@ -192,11 +192,10 @@ func (r *Report) baseline(row *Row) *Row {
 
 // rank sorts the rows, and compares the correct strategies with the fastest of them.
 func (r *Report) rank() {
-	position := map[load]int{}
+	// Rounds run in random order, so the order of arrival says nothing: the load with the most stock goes first.
+	stock := map[load]int64{}
 	for _, row := range r.Rows {
-		if _, met := position[row.load()]; !met {
-			position[row.load()] = len(position)
-		}
+		stock[row.load()] = max(stock[row.load()], row.Stock)
 	}
 	class := func(row *Row) int {
 		switch {
@@ -213,10 +212,11 @@ func (r *Report) rank() {
 	}
 	slices.SortStableFunc(r.Rows, func(a, b *Row) int {
 		return cmp.Or(
-			cmp.Compare(position[a.load()], position[b.load()]),
+			cmp.Compare(a.Users, b.Users), cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.HoldMS, b.HoldMS),
+			cmp.Compare(stock[b.load()], stock[a.load()]), cmp.Compare(a.Workload, b.Workload),
 			cmp.Compare(class(a), class(b)),
 			cmp.Compare(b.GoodputPerS, a.GoodputPerS),
-			cmp.Compare(a.Strategy, b.Strategy))
+			cmp.Compare(a.Strategy, b.Strategy), cmp.Compare(a.Store, b.Store), cmp.Compare(a.Replicas, b.Replicas))
 	})
 
 	type group struct {

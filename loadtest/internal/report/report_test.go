@@ -446,35 +446,6 @@ func TestIntervalIsStudentsOverLogarithms(t *testing.T) {
 	}
 }
 
-func TestProgressTellsTheTimeLeft(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		live bool
-		want string
-	}{
-		"terminal": {true, erase + "[1/3] update" + erase + "[1/3] update: CORRECT (20s left)" + erase + "[2/3] none (20s left)" +
-			erase + "a word\n" + erase + "[2/3] none: WRONG (5s left)" + erase},
-		"file": {false, "[1/3] update: CORRECT (20s left)\na word\n[2/3] none: WRONG (5s left)\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var out bytes.Buffer
-			now := time.Unix(0, 0)
-			p := newProgress(&out, 3, c.live, func() time.Time { return now })
-			p.Start("update")
-			now = now.Add(10 * time.Second)
-			p.Done("CORRECT")
-			p.Start("none")
-			p.Say("a %s", "word")
-			p.Done("WRONG")
-			p.Close()
-			if out.String() != c.want {
-				t.Errorf("got  %q\nwant %q", out.String(), c.want)
-			}
-		})
-	}
-}
-
 func TestLocalEnvironmentKnowsThisMachine(t *testing.T) {
 	t.Parallel()
 	e := LocalEnvironment()
