@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 
 	"stock/loadtest/internal/history"
@@ -28,8 +29,16 @@ type collected struct {
 	replicas  map[string]int
 }
 
-// NewBuilder starts a report.
+// password is what stands between a user and an @: reports are passed around, passwords are not.
+var password = regexp.MustCompile(`([^:=]*):.*@`)
+
+// NewBuilder starts a report. Passwords in the environment's options are masked.
 func NewBuilder(environment Environment) *Builder {
+	options := make([]string, len(environment.Options))
+	for i, option := range environment.Options {
+		options[i] = password.ReplaceAllString(option, "$1:***@")
+	}
+	environment.Options = options
 	return &Builder{environment: environment, byKey: map[key]*collected{}}
 }
 
