@@ -1,10 +1,9 @@
 # Two static programs on an image that has nothing else, run by a user who owns nothing.
 FROM golang:1.26 AS build
 WORKDIR /src
-COPY go.mod go.sum ./
-RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /out/ ./cmd/stock ./loadtest
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /out/ ./cmd/stock ./loadtest
 
 FROM gcr.io/distroless/static-debian12:nonroot AS loadtest
 COPY --from=build /out/loadtest /loadtest
