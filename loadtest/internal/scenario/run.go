@@ -179,14 +179,9 @@ func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 	}
 	for round := 1; round <= r.config.Rounds; round++ {
 		cells := Order(r.cells, r.config.Seed, round)
-		// Rounds get equal shares of what is left, so that the last round is no smaller than the first.
-		end := time.Now()
-		if r.config.Budget > 0 {
-			left := time.Until(r.began.Add(r.config.Budget))
-			end = end.Add(left / time.Duration(r.config.Rounds-round+1))
-		}
 		for i, cell := range cells {
-			measured, err := r.run(ctx, cell, round, r.limit(cells[i:], end), r.left(cells[i:], round))
+			ahead := slices.Concat(cells[i:], slices.Repeat(r.cells, r.config.Rounds-round))
+			measured, err := r.run(ctx, cell, round, r.limit(ahead), r.left(ahead))
 			if err != nil {
 				return fmt.Errorf("%v, round %d: %w", cell, round, err)
 			}
@@ -213,28 +208,26 @@ func (r *Runner) wanted(cell Cell) time.Duration {
 	return time.Duration(float64(r.config.Requests) / rate * float64(time.Second))
 }
 
-// limit is the time for the first of the cells that are left of a round that should end at end; 0: none.
-func (r *Runner) limit(cells []Cell, end time.Time) time.Duration {
+// limit is the time for the first of the cells that are still to be run; 0: none. It is found anew before each cell, from
+// the rates as last measured, so that one that took longer than expected costs all that follow a little.
+func (r *Runner) limit(ahead []Cell) time.Duration {
 	if r.config.Budget == 0 {
 		return 0
 	}
-	wanted := make([]time.Duration, len(cells))
-	for i, cell := range cells {
+	wanted := make([]time.Duration, len(ahead))
+	for i, cell := range ahead {
 		wanted[i] = r.wanted(cell)
 	}
-	budget := time.Until(end) - time.Duration(len(cells))*r.overhead
+	budget := time.Until(r.began.Add(r.config.Budget)) - time.Duration(len(ahead))*r.overhead
 	// Even a budget that is used up leaves each cell the time to show something.
 	return max(Share(budget, wanted), 200*time.Millisecond)
 }
 
-// left estimates the time until the end of the run, from what is left of a round on.
-func (r *Runner) left(cells []Cell, round int) time.Duration {
+// left estimates the time until the end of the run.
+func (r *Runner) left(ahead []Cell) time.Duration {
 	sum := time.Duration(0)
-	for _, cell := range cells {
+	for _, cell := range ahead {
 		sum += r.wanted(cell) + r.overhead
-	}
-	for _, cell := range r.cells {
-		sum += time.Duration(r.config.Rounds-round) * (r.wanted(cell) + r.overhead)
 	}
 	if r.config.Budget > 0 {
 		sum = min(sum, time.Until(r.began.Add(r.config.Budget)))
