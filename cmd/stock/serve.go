@@ -203,7 +203,7 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slo
 		WriteTimeout:   o.requestTimeout + 10*time.Second,
 		IdleTimeout:    75 * time.Second, // above nginx's 60 s: who closes first must not be the one that is sent requests
 		MaxHeaderBytes: 16 << 10,
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	url, err := start(public, o.listen, failed)
 	if err != nil {

@@ -56,7 +56,7 @@ func (a *API) putStock(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, "application/json", struct {
+	writeJSON(w, http.StatusOK, typeJSON, struct {
 		GoodsID int64 `json:"goods_id"`
 		Stock   int64 `json:"stock"`
 	}{id, *body.Stock})

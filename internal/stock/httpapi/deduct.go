@@ -76,7 +76,7 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, a.describeRefusal(err, o, on))
 		return
 	}
-	writeJSON(w, http.StatusOK, "application/json", &confirmation{
+	writeJSON(w, http.StatusOK, typeJSON, &confirmation{
 		GoodsID:   o.GoodsID,
 		Count:     o.Count,
 		Remaining: receipt.Remaining,
@@ -214,7 +214,7 @@ func (a *API) getStock(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, "application/json", level{id, units, on})
+	writeJSON(w, http.StatusOK, typeJSON, level{id, units, on})
 }
 
 // level is how much there is of a goods.

@@ -28,18 +28,18 @@ var (
 const docsPolicy = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:"
 
 func getOpenAPI(w http.ResponseWriter, _ *http.Request) {
-	writeRaw(w, http.StatusOK, "application/json", openAPI)
+	writeRaw(w, http.StatusOK, typeJSON, openAPI)
 }
 
 func getDocs(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Security-Policy", docsPolicy)
-	writeRaw(w, http.StatusOK, "text/html; charset=utf-8", docsPage)
+	writeRaw(w, http.StatusOK, []string{"text/html; charset=utf-8"}, docsPage)
 }
 
 // getDocsAsset serves the files of Swagger UI, which are embedded in the binary.
 func (a *API) getDocsAsset(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "asset")
-	contentType := mime.TypeByExtension(path.Ext(name))
+	contentType := []string{mime.TypeByExtension(path.Ext(name))}
 	if name == "docs.js" {
 		writeRaw(w, http.StatusOK, contentType, docsScript)
 		return

@@ -36,16 +36,16 @@ func listStrategies(config Config) ([]byte, error) {
 }
 
 func (a *API) getStrategies(w http.ResponseWriter, _ *http.Request) {
-	writeRaw(w, http.StatusOK, "application/json", a.strategies)
+	writeRaw(w, http.StatusOK, typeJSON, a.strategies)
 }
 
 func (a *API) getVersion(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, "application/json", a.Version)
+	writeJSON(w, http.StatusOK, typeJSON, a.Version)
 }
 
 // livez says that the process serves requests. It asks no other server: a restart would not bring that one back.
 func (a *API) livez(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, "application/json", struct {
+	writeJSON(w, http.StatusOK, typeJSON, struct {
 		Status string `json:"status"`
 	}{"alive"})
 }
@@ -89,7 +89,7 @@ func (a *API) readyz(withReasons bool) http.HandlerFunc {
 		if reply.Status != "ready" {
 			status = http.StatusServiceUnavailable
 		}
-		writeJSON(w, status, "application/json", &reply)
+		writeJSON(w, status, typeJSON, &reply)
 	}
 }
 

@@ -77,7 +77,15 @@ func hasBody(r *http.Request) bool {
 	return n > 0
 }
 
-func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
+// Header values are made once: replies share them.
+var (
+	typeJSON    = []string{"application/json"}
+	typeProblem = []string{"application/problem+json"}
+	noSniff     = []string{"nosniff"}
+	noStore     = []string{"no-store"}
+)
+
+func writeJSON(w http.ResponseWriter, status int, contentType []string, v any) {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
 	e.buffer.Reset()
@@ -87,11 +95,11 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
 	writeRaw(w, status, contentType, e.buffer.Bytes())
 }
 
-func writeRaw(w http.ResponseWriter, status int, contentType string, body []byte) {
+func writeRaw(w http.ResponseWriter, status int, contentType []string, body []byte) {
 	header := w.Header()
-	header["Content-Type"] = []string{contentType}
-	header["X-Content-Type-Options"] = []string{"nosniff"}
-	header["Cache-Control"] = []string{"no-store"}
+	header["Content-Type"] = contentType
+	header["X-Content-Type-Options"] = noSniff
+	header["Cache-Control"] = noStore
 	w.WriteHeader(status)
 	// A client that is gone cannot be told so.
 	_, _ = w.Write(body)

@@ -136,7 +136,7 @@ func (p *pauses) close() {
 }
 
 func (a *API) getPauses(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, "application/json", a.pauses.list())
+	writeJSON(w, http.StatusOK, typeJSON, a.pauses.list())
 }
 
 // releasedPauses is the reply to DELETE.
@@ -146,7 +146,7 @@ type releasedPauses struct {
 
 func (a *API) deletePauses(w http.ResponseWriter, _ *http.Request) {
 	released := a.pauses.release(func(*parked) bool { return true })
-	writeJSON(w, http.StatusOK, "application/json", releasedPauses{released})
+	writeJSON(w, http.StatusOK, typeJSON, releasedPauses{released})
 }
 
 func (a *API) deletePause(w http.ResponseWriter, r *http.Request) {
@@ -160,5 +160,5 @@ func (a *API) deletePause(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, describe(errNotFound, "no request with id %q is parked", id))
 		return
 	}
-	writeJSON(w, http.StatusOK, "application/json", releasedPauses{released})
+	writeJSON(w, http.StatusOK, typeJSON, releasedPauses{released})
 }

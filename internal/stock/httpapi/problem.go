@@ -138,7 +138,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	a.problems[k.slug].Inc()
 	a.logFailure(r.Context(), k, p.RequestID, err)
-	writeJSON(w, k.status, "application/problem+json", &p)
+	writeJSON(w, k.status, typeProblem, &p)
 }
 
 // logFailure logs what needs somebody's attention. A client that went away needs none; nor does a refusal, except that
@@ -167,7 +167,7 @@ func (a *API) getProblem(w http.ResponseWriter, r *http.Request) {
 	slug := chi.URLParam(r, "slug")
 	for _, k := range kinds {
 		if k.slug == slug {
-			writeJSON(w, http.StatusOK, "application/json", struct {
+			writeJSON(w, http.StatusOK, typeJSON, struct {
 				Type        string `json:"type"`
 				Title       string `json:"title"`
 				Status      int    `json:"status"`
