@@ -4,7 +4,9 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -50,6 +52,22 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 		config.Timeout = 2 * time.Second // to connect
 	}
 	return config, nil
+}
+
+// limitWaits makes the server itself end a wait for a row's lock, with an answer (nothing was written), before the
+// request's time is over, which would leave the outcome open; and it bounds the wait for the reply to a COMMIT, which no
+// context does. What the DSN says of either stands.
+func limitWaits(config *mysql.Config, lockWait, requestTimeout time.Duration) {
+	const rowLockWait = "innodb_lock_wait_timeout" // whole seconds
+	if config.Params == nil {
+		config.Params = map[string]string{}
+	}
+	if config.Params[rowLockWait] == "" {
+		config.Params[rowLockWait] = strconv.Itoa(int(math.Ceil(lockWait.Seconds())))
+	}
+	if config.ReadTimeout == 0 {
+		config.ReadTimeout = requestTimeout + 5*time.Second
+	}
 }
 
 // openMySQL makes a pool. It connects when the pool is first used, so that the service starts while MySQL is down.

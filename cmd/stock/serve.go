@@ -41,7 +41,8 @@ exit status is 0. A second signal kills at once.
 
 The service starts whether its servers are up or not. A strategy that needs one that is not configured is listed as
 unavailable and answers 503. STOCK_REDIS_PASSWORD is the password of every Redis server. Of the DSN, interpolateParams,
-clientFoundRows and parseTime are always on.`,
+clientFoundRows and parseTime are always on; innodb_lock_wait_timeout is --lock-wait and readTimeout is --request-timeout
+and 5 s, unless the DSN says otherwise.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.password = getenv("STOCK_REDIS_PASSWORD")
@@ -150,6 +151,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 		if err != nil {
 			return err
 		}
+		limitWaits(config, o.lockWait, o.requestTimeout)
 		if deps.MySQL, err = openMySQL(config, o.mysqlConns, log); err != nil {
 			return err
 		}

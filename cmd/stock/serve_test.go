@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"net"
 	"net/http"
 	"os"
@@ -176,6 +177,31 @@ func TestTheDSNIsNormalised(t *testing.T) {
 	}
 	if !config.InterpolateParams || !config.ParseTime || !config.ClientFoundRows || config.Timeout == 0 {
 		t.Errorf("%+v", config)
+	}
+}
+
+func TestAWaitForALockedRowEndsWithAnAnswer(t *testing.T) {
+	t.Parallel()
+	env := migrated(t)
+	p := launch(t, env, "serve", "--lock-wait=1s")
+	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.Exec("UPDATE good_stock SET version = version + 1 WHERE goods_id = 1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, strategy := range []string{"update", "for-update"} {
+		body := p.expect(t, "POST", p.url+"/stock/deduct/"+strategy+"?goods_id=1&count=1", 503)
+		if body["type"] != "/problems/busy" {
+			t.Errorf("%s: %v, want busy", strategy, body)
+		}
 	}
 }
 

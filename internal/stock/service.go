@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -113,8 +114,12 @@ func (s *Service) Stock(ctx context.Context, on Store, goodsID int64) (int64, er
 	return st.read(ctx, goodsID)
 }
 
-// SetStock sets the units of one goods, new or known, in every configured store.
+// SetStock sets the units of one goods, new or known, in every configured store. Without any it fails with
+// ErrUnavailable.
 func (s *Service) SetStock(ctx context.Context, goodsID, units int64) error {
+	if len(s.stores) == 0 {
+		return fmt.Errorf("set the stock: no store is configured: %w", ErrUnavailable)
+	}
 	var errs []error
 	for _, st := range s.stores {
 		errs = append(errs, st.set(ctx, goodsID, units))
@@ -122,18 +127,33 @@ func (s *Service) SetStock(ctx context.Context, goodsID, units int64) error {
 	return errors.Join(errs...)
 }
 
-// Check asks every configured server whether it answers. The result has an entry for each, nil where it does.
+// Check asks every configured server, all at once, whether it answers. The result has an entry for each, nil where it
+// does.
 func (s *Service) Check(ctx context.Context) map[Need]error {
-	checks := map[Need]error{}
+	pings := map[Need]func() error{}
 	if s.deps.MySQL != nil {
-		checks[NeedMySQL] = s.deps.MySQL.PingContext(ctx)
+		pings[NeedMySQL] = func() error { return s.deps.MySQL.PingContext(ctx) }
 	}
 	if s.deps.Redis != nil {
-		checks[NeedRedis] = s.deps.Redis.Ping(ctx).Err()
+		pings[NeedRedis] = func() error { return s.deps.Redis.Ping(ctx).Err() }
 	}
 	if len(s.deps.Redlock) > 0 {
-		checks[NeedRedlock] = quorum(ctx, s.deps.Redlock)
+		pings[NeedRedlock] = func() error { return quorum(ctx, s.deps.Redlock) }
 	}
+	var (
+		mu     sync.Mutex
+		wg     sync.WaitGroup
+		checks = map[Need]error{}
+	)
+	for need, ping := range pings {
+		wg.Go(func() {
+			err := ping()
+			mu.Lock()
+			defer mu.Unlock()
+			checks[need] = err
+		})
+	}
+	wg.Wait()
 	return checks
 }
 
@@ -179,14 +199,15 @@ func (d Deps) missing(needs []Need) (missing []string) {
 
 // quorum says whether a majority of independent masters answers.
 func quorum(ctx context.Context, masters []redis.UniversalClient) error {
-	var errs []error
-	for _, master := range masters {
-		if err := master.Ping(ctx).Err(); err != nil {
-			errs = append(errs, err)
-		}
+	errs := make([]error, len(masters))
+	var wg sync.WaitGroup
+	for i, master := range masters {
+		wg.Go(func() { errs[i] = master.Ping(ctx).Err() })
 	}
-	if up := len(masters) - len(errs); up <= len(masters)/2 {
-		return fmt.Errorf("%d of %d masters answer: %w", up, len(masters), errors.Join(errs...))
+	wg.Wait()
+	down := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(down) > len(masters)/2 {
+		return fmt.Errorf("%d of %d masters do not answer: %w", len(down), len(masters), errors.Join(down...))
 	}
 	return nil
 }

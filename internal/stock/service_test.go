@@ -103,3 +103,14 @@ func TestSetStockReachesBothStores(t *testing.T) {
 		}
 	}
 }
+
+func TestSetStockNeedsAStore(t *testing.T) {
+	t.Parallel()
+	service, err := stock.NewService(stock.Deps{}, stock.Catalogue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := service.SetStock(t.Context(), 1, 1); !errors.Is(err, stock.ErrUnavailable) {
+		t.Errorf("SetStock: %v, want unavailable", err)
+	}
+}
