@@ -54,7 +54,7 @@ func lock(ctx context.Context, db *sql.DB) (unlock func() error, err error) {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	// Named locks belong to the whole server and may have at most 64 characters.
-	const name = "CONCAT('stock-migrate-', SHA1(DATABASE()))"
+	const name = "CONCAT('stock-migrate-', LEFT(SHA2(DATABASE(), 256), 40))"
 	var granted sql.NullInt64
 	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+name+", ?)", int(lockWait.Seconds())).Scan(&granted)
 	if err == nil && granted.Int64 != 1 {
