@@ -112,6 +112,9 @@ func TestQuickRunJudgesAsClaimedAndCanBeJudgedAgain(t *testing.T) {
 	if again.code != exitHeld || !strings.Contains(again.stdout, "none") {
 		t.Errorf("verify: exit status %d\n%s\n%s", again.code, again.stdout, again.stderr)
 	}
+	if got := finish(t, "run", "--quick", "--out", dir); got.code != exitUnusable || !strings.Contains(got.stderr, "another run") {
+		t.Errorf("run into the same directory: exit status %d\n%s", got.code, got.stderr)
+	}
 	compared := finish(t, "compare", dir, filepath.Join(dir, "report.json"))
 	if compared.code != exitHeld || !strings.Contains(compared.stdout, "update") {
 		t.Errorf("compare: exit status %d\n%s\n%s", compared.code, compared.stdout, compared.stderr)

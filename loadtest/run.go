@@ -143,8 +143,8 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if _, err := traffic.NewMix(mix); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(f.out, 0o755); err != nil {
-		return fmt.Errorf("--out: %w", err)
+	if err := emptyDir(f.out); err != nil {
+		return err
 	}
 	screen := newScreen(stderr)
 	defer screen.clear()
@@ -198,7 +198,8 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		if m.MaxLag > 0 {
 			notes := &builder.Environment().Notes
 			*notes = append(*notes, fmt.Sprintf("%s, %s, round %d: requests were sent %v late on average, %v at most; %d were dropped",
-				m.History.Run.Strategy, m.History.Run.Workload, round.Round, m.MeanLag, m.MaxLag, round.Dropped))
+				m.History.Run.Strategy, m.History.Run.Workload, round.Round, m.MeanLag.Round(time.Microsecond),
+				m.MaxLag.Round(time.Microsecond), round.Dropped))
 		}
 		progress := runner.Progress()
 		progress.Done++
@@ -234,6 +235,22 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		return context.Cause(ctx)
 	case result.Err() != nil:
 		return errNotHeld
+	}
+	return nil
+}
+
+// emptyDir makes the directory of a run. One that holds histories already is refused: they are somebody's evidence, and would
+// be judged together with the new ones.
+func emptyDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	histories, err := filepath.Glob(filepath.Join(dir, "history", "*.jsonl"))
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	if len(histories) > 0 {
+		return fmt.Errorf("--out %s holds the histories of another run: choose another directory, or remove it", dir)
 	}
 	return nil
 }

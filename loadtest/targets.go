@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,12 +69,8 @@ func targetsCommand() *cobra.Command {
 			}
 			load.Hold = hold
 			load.OrderPrefix = fmt.Sprintf("%x-vegeta", mix.seed)
-			err = traffic.WriteTargets(cmd.OutOrStdout(), target, load)
-			// The reader has had enough: that is how an endless stream ends.
-			if errors.Is(err, syscall.EPIPE) {
-				return nil
-			}
-			return err
+			// An endless stream ends as that of any program does: by SIGPIPE, when the reader has had enough.
+			return traffic.WriteTargets(cmd.OutOrStdout(), target, load)
 		},
 	}
 	flags := cmd.Flags()

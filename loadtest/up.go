@@ -72,7 +72,7 @@ func banner(w io.Writer, t *topology.Topology) error {
 		return err
 	}
 	var b strings.Builder
-	line := func(name, value string) { fmt.Fprintf(&b, "%-15s %s\n", name+":", value) }
+	line := func(name, value string) { fmt.Fprintf(&b, "%-16s %s\n", name+":", value) }
 	line("Service", t.URL)
 	line("One replica", t.SingleURL)
 	line("API docs", t.URL+"/docs")

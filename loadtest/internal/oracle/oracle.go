@@ -59,20 +59,20 @@ func Open(ctx context.Context, config Config) (_ *Oracle, err error) {
 		o.db = sql.OpenDB(connector)
 		o.db.SetMaxOpenConns(1)
 		if err := o.db.PingContext(ctx); err != nil {
-			return nil, fmt.Errorf("MySQL at %s: %w", parsed.Addr, err)
+			return nil, fmt.Errorf("connect to MySQL at %s: %w", parsed.Addr, err)
 		}
 	}
 	if len(config.Redis) > 0 {
 		o.redis = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: config.Redis, Password: config.RedisPassword})
 		if err := o.redis.Ping(ctx).Err(); err != nil {
-			return nil, fmt.Errorf("Redis at %s: %w", strings.Join(config.Redis, ","), err)
+			return nil, fmt.Errorf("connect to Redis at %s: %w", strings.Join(config.Redis, ","), err)
 		}
 	}
 	for _, address := range append(append([]string{}, config.Redis...), config.Redlock...) {
 		server := redis.NewClient(&redis.Options{Addr: address, Password: config.RedisPassword, PoolSize: 1})
 		o.servers = append(o.servers, server)
 		if err := server.Ping(ctx).Err(); err != nil {
-			return nil, fmt.Errorf("Redis at %s: %w", address, err)
+			return nil, fmt.Errorf("connect to Redis at %s: %w", address, err)
 		}
 	}
 	return o, nil
