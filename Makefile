@@ -8,11 +8,11 @@ help: ## list the targets
 servers: ## install MySQL or MariaDB, Redis and nginx from the distribution's packages, where missing
 	@sh internal/servers/install.sh
 
-lab: servers ## run every strategy on private servers, judge each, print and write the comparison (5 minutes)
-	go run ./loadtest run $(LAB)
+lab: servers build ## run every strategy on private servers, judge each, print and write the comparison (5 minutes)
+	bin/loadtest run $(LAB)
 
-up: servers ## start the lab's topology and leave it running until Ctrl-C
-	go run ./loadtest up
+up: servers build ## start the lab's topology and leave it running until Ctrl-C
+	bin/loadtest up
 
 test: servers ## run all tests, with the race detector, on real servers
 	go test -race ./...
