@@ -1,9 +1,13 @@
 package stock_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -62,4 +66,76 @@ func strategyTable(catalogue []stock.Strategy) string {
 			promises[s.Claim.OneReplica], promises[s.Claim.TwoReplicas], s.Claim.HolderCrash, s.Claim.HolderPause, s.Claim.ClientRetry)
 	}
 	return b.String()
+}
+
+// failed finds a refusal that the README does not mean to show, and a vegeta report with failures.
+var failed = regexp.MustCompile(`/problems/([^s]|s[^o])|Success +\[ratio\] +\d?\d\.`)
+
+// Every session of the README is typed in, as it stands but for ports and paths, while a lab is up.
+func TestREADMESessionsWork(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begins, ends = "<!-- session -->\n```sh\n", "```\n"
+	sessions := strings.Split(string(readme), begins)[1:]
+	if len(sessions) == 0 {
+		t.Fatalf("README.md has no session: %q", begins)
+	}
+	here := labUp(t)
+	for i, session := range sessions {
+		session, _, _ = strings.Cut(session, ends)
+		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
+			out, err := exec.Command("bash", "-euc", here.Replace(session)).CombinedOutput()
+			if err != nil || failed.Match(out) {
+				t.Errorf("%v\n%s\nanswers:\n%s", err, session, out)
+			}
+		})
+	}
+}
+
+// labUp starts a lab on free ports and returns what to write in place of the README's ports and paths.
+func labUp(t *testing.T) *strings.Replacer {
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", dir+"/", "./loadtest", "./cmd/stock").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	lab := exec.Command(filepath.Join(dir, "loadtest"), "up", "--json")
+	stdout, err := lab.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		lab.Process.Signal(os.Interrupt)
+		if err := lab.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	var up struct {
+		URL      string
+		Replicas []struct {
+			AdminURL string `json:"admin_url"`
+		}
+	}
+	if err := json.NewDecoder(stdout).Decode(&up); err != nil {
+		t.Fatal(err)
+	}
+	ports := []string{
+		"localhost:8000", strings.TrimPrefix(up.URL, "http://"),
+		"127.0.0.1:8000", strings.TrimPrefix(up.URL, "http://"), "localhost:9001", strings.TrimPrefix(up.Replicas[0].AdminURL, "http://"),
+	}
+	const targets = "loadtest/vegeta/deduct.targets"
+	text, err := os.ReadFile(targets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := filepath.Join(dir, "deduct.targets")
+	if err := os.WriteFile(moved, []byte(strings.NewReplacer(ports...).Replace(string(text))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return strings.NewReplacer(append(ports, targets, moved, "out/", dir+"/out/")...)
 }

@@ -16,6 +16,7 @@ import (
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/traffic"
+	"stock/loadtest/internal/verify"
 )
 
 // The main job, and its smoke test.
@@ -203,7 +204,11 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		}
 		progress := runner.Progress()
 		progress.Done++
-		screen.log(fmt.Sprintf("%s: %s, %.0f/s", progress.Heading(), round.Result, round.ThroughputPerS))
+		found := string(round.Result)
+		if m.History.Run.Promise == verify.PromiseSellsNothing {
+			found = "baseline"
+		}
+		screen.log(fmt.Sprintf("%s: %s, %.0f/s", progress.Heading(), found, round.ThroughputPerS))
 		return nil
 	})
 	stop()

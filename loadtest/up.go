@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,10 +15,28 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
+// Where the README's commands expect the service, as docker compose publishes it.
+const (
+	usualListen      = "127.0.0.1:8000"
+	usualAdminListen = "127.0.0.1:9001"
+)
+
+// ifFree returns the address, or nothing where somebody has it: two labs can be up at once.
+func ifFree(address string) string {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return ""
+	}
+	listener.Close()
+	return address
+}
+
 func upCommand() *cobra.Command {
 	var (
 		local       localFlags
 		replicas    int
+		listen      string
+		adminListen string
 		asJSON      bool
 		pausePoints bool
 	)
@@ -32,6 +51,8 @@ func upCommand() *cobra.Command {
 			ctx := cmd.Context()
 			t, err := topology.Start(ctx, topology.Options{
 				Replicas: replicas, StockBinary: local.stockBinary, PausePoints: pausePoints,
+				Listen:      cmp.Or(listen, ifFree(usualListen)),
+				AdminListen: cmp.Or(adminListen, ifFree(usualAdminListen)),
 			})
 			if err != nil {
 				return err
@@ -59,6 +80,8 @@ func upCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object in place of the banner")
+	flags.StringVar(&listen, "listen", "", "host:port of the service (default: "+usualListen+" if it is free, else any free port)")
+	flags.StringVar(&adminListen, "admin-listen", "", "host:port of the first replica's admin listener, the others follow (default: "+usualAdminListen+" if it is free, else any free ports)")
 	flags.IntVar(&replicas, "replicas", 2, "replicas of the service")
 	flags.BoolVar(&pausePoints, "pause-points", false, "let requests stop halfway (header X-Pause)")
 	local.register(flags)

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -29,13 +31,14 @@ type Replica struct {
 // errForeign is the answer to a fault for a replica that was started elsewhere.
 var errForeign = errors.New("this process did not start it, and cannot break it")
 
-// newReplica prepares a replica on free ports and does not start it.
-func (t *Topology) newReplica(binary, name string, o Options) (*Replica, error) {
+// newReplica prepares the i-th replica and does not start it.
+func (t *Topology) newReplica(binary string, i int, o Options) (*Replica, error) {
+	name := "replica-" + strconv.Itoa(i+1)
 	listen, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
-	admin, err := freeAddr()
+	admin, err := o.adminListen(i)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +60,22 @@ func (t *Topology) newReplica(binary, name string, o Options) (*Replica, error) 
 			Log:  t.dir.File(name + ".log"),
 		},
 	}, nil
+}
+
+// adminListen is where the i-th replica's admin listener goes.
+func (o Options) adminListen(i int) (string, error) {
+	if o.AdminListen == "" {
+		return freeAddr()
+	}
+	host, port, err := net.SplitHostPort(o.AdminListen)
+	if err != nil {
+		return "", err
+	}
+	first, err := strconv.Atoi(port)
+	if err != nil {
+		return "", fmt.Errorf("port of %s: %w", o.AdminListen, err)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(first+i)), nil
 }
 
 // stockEnv hands over the DSN, which has a password, where other users of the host cannot read it. What this process's

@@ -25,6 +25,8 @@ const database = "stock"
 type Options struct {
 	Replicas    int      // 2 where 0
 	Redlock     int      // independent Redis masters: 3 where 0
+	Listen      string   // host:port of nginx in front of all replicas; a free port where empty
+	AdminListen string   // host:port of the first replica's admin listener, the others follow; free ports where empty
 	StockBinary string   // path of the service; looked for or built where empty
 	PausePoints bool     // lets requests stop halfway
 	Relaxed     bool     // trades MySQL's durability for speed: for tests, never for measurements
@@ -120,7 +122,7 @@ func (t *Topology) start(ctx context.Context, o Options) error {
 	}
 
 	for i := range o.Replicas {
-		replica, err := t.newReplica(binary, "replica-"+strconv.Itoa(i+1), o)
+		replica, err := t.newReplica(binary, i, o)
 		if err != nil {
 			return err
 		}
@@ -130,7 +132,7 @@ func (t *Topology) start(ctx context.Context, o Options) error {
 	for _, replica := range t.Replicas {
 		second.Go(func() error { return replica.Restart(secondCtx) })
 	}
-	second.Go(func() error { return t.startNginx(secondCtx) })
+	second.Go(func() error { return t.startNginx(secondCtx, o.Listen) })
 	return second.Wait()
 }
 
@@ -154,10 +156,11 @@ func (t *Topology) describeServers() {
 }
 
 // startNginx balances all replicas on one port, and has the first alone on another.
-func (t *Topology) startNginx(ctx context.Context) error {
-	all, err := freeAddr()
-	if err != nil {
-		return err
+func (t *Topology) startNginx(ctx context.Context, all string) (err error) {
+	if all == "" {
+		if all, err = freeAddr(); err != nil {
+			return err
+		}
 	}
 	single, err := freeAddr()
 	if err != nil {
