@@ -162,9 +162,9 @@ func (r *Replica) Tail(lines int) string {
 }
 
 // migrate lays out the service's database.
-func migrate(ctx context.Context, binary, dsn string) error {
-	cmd := exec.CommandContext(ctx, binary, "migrate")
-	cmd.Env = stockEnv(dsn)
+func (t *Topology) migrate(ctx context.Context, binary string) error {
+	cmd := exec.CommandContext(ctx, binary, "migrate", "--redis="+strings.Join(t.Redis, ","))
+	cmd.Env = stockEnv(t.MySQLDSN)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("stock migrate: %w:\n%s", err, strings.TrimSpace(string(output)))
 	}

@@ -117,7 +117,7 @@ func (t *Topology) start(ctx context.Context, o Options) error {
 		return err
 	}
 	t.describeServers()
-	if err := migrate(ctx, binary, t.MySQLDSN); err != nil {
+	if err := t.migrate(ctx, binary); err != nil {
 		return err
 	}
 
