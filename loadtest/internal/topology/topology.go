@@ -208,6 +208,19 @@ func (t *Topology) Check() error {
 	return errors.Join(errs...)
 }
 
+// Done is closed once a part that runs now has ended, by itself or by Stop. Check then says which.
+func (t *Topology) Done() <-chan struct{} {
+	done := make(chan struct{})
+	end := sync.OnceFunc(func() { close(done) })
+	for _, p := range t.processes() {
+		go func() {
+			<-p.Done()
+			end()
+		}()
+	}
+	return done
+}
+
 func (t *Topology) processes() (list []*servers.Process) {
 	if t.Servers.Nginx != nil {
 		list = append(list, t.Servers.Nginx.Process)

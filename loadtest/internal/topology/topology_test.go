@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -161,6 +162,28 @@ func TestAStoppedReplicaEndsWithoutFailure(t *testing.T) {
 	mend(t, replica)
 	if err := lab.Check(); err == nil || !strings.Contains(err.Error(), "replica-2 ended (exit status 0)") {
 		t.Errorf("the check says %v, want exit status 0", err)
+	}
+}
+
+func TestDoneTellsAtOnceThatAPartEnded(t *testing.T) {
+	replica := lab.Replicas[0]
+	done := lab.Done()
+	select {
+	case <-done:
+		t.Fatal("it is closed while everything runs")
+	default:
+	}
+	mend(t, replica)
+	if err := syscall.Kill(replica.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it is open 20 s after a replica was killed")
+	}
+	if err := lab.Check(); err == nil || !strings.Contains(err.Error(), "replica-1 ended") {
+		t.Errorf("the check says %v, want that replica-1 ended", err)
 	}
 }
 
