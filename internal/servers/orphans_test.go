@@ -6,17 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 )
 
 // asParent, in the environment, makes the test binary a process that starts servers and waits to be killed.
@@ -88,7 +85,7 @@ func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 		t.Fatal("the parent told of no servers: ", errors.Join(err, cmd.Wait()))
 	}
 	for _, c := range children {
-		if len(group(t, c.PID)) == 0 {
+		if len(serverstest.Running(t, c.PID)) == 0 {
 			t.Errorf("%s does not run even before the parent is killed", c.Name)
 		}
 	}
@@ -99,15 +96,7 @@ func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 	cmd.Wait()
 
 	for _, c := range children {
-		eventually(t, c.Name+" has no process left", func() bool { return len(group(t, c.PID)) == 0 })
-		// The kernel shows a process as ended a little before its last thread lets go of the port.
-		eventually(t, c.Name+" has left its port", func() bool {
-			conn, err := net.DialTimeout("tcp", c.Addr, time.Second)
-			if err == nil {
-				conn.Close()
-			}
-			return err != nil
-		})
+		serverstest.Gone(t, []int{c.PID}, []string{c.Addr})
 	}
 	dir, err := servers.NewDir("next")
 	if err != nil {
@@ -117,37 +106,6 @@ func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 	for _, c := range children {
 		if _, err := os.Stat(c.Dir); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the directory of %s outlives the next start: %v", c.Name, err)
-		}
-	}
-}
-
-// group lists the processes of a process group that have not ended.
-func group(t *testing.T, pgid int) (pids []string) {
-	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range stats {
-		stat, err := os.ReadFile(path)
-		if err != nil {
-			continue // ended since it was listed
-		}
-		// After the name in parentheses, which may hold anything: state, parent, process group.
-		fields := strings.Fields(string(stat[strings.LastIndex(string(stat), ")")+1:]))
-		if fields[0] != "Z" && fields[2] == strconv.Itoa(pgid) {
-			pids = append(pids, filepath.Base(filepath.Dir(path)))
-		}
-	}
-	return pids
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Errorf("not within 20 s: %s", what)
-			return
 		}
 	}
 }
