@@ -37,6 +37,7 @@ type Run struct {
 	Exclusive bool            `json:"exclusive"`         // claims that critical sections never overlap
 	Control   bool            `json:"control"`           // wrong on purpose
 	Witness   string          `json:"witness"`           // who read the stock: "oracle" or "service"
+	Scarce    bool            `json:"scarce,omitempty"`  // the workload is to ask for more units than there are
 	Initial   map[int64]int64 `json:"initial"`           // units by goods
 }
 
@@ -75,8 +76,10 @@ type Event struct {
 type End struct {
 	StartedNS       int64           `json:"started_ns"`
 	EndedNS         int64           `json:"ended_ns"`
-	Final           map[int64]int64 `json:"final"`                      // units by goods
-	Dropped         int             `json:"dropped,omitempty"`          // open loop: not sent, no client was free
+	Final           map[int64]int64 `json:"final"`                 // units by goods
+	Dropped         int             `json:"dropped,omitempty"`     // open loop: not sent, no client was free
+	MeanLagNS       int64           `json:"mean_lag_ns,omitempty"` // open loop: how much later than intended requests were sent
+	MaxLagNS        int64           `json:"max_lag_ns,omitempty"`
 	MySQLStatements int64           `json:"mysql_statements,omitempty"` // by the server's own count
 	RedisCommands   int64           `json:"redis_commands,omitempty"`   // by the servers' own count
 }
