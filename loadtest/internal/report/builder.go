@@ -16,6 +16,9 @@ type Builder struct {
 	environment Environment
 	rows        []*collected // in the order in which they were first met
 	byKey       map[key]*collected
+	plan        []history.Cell        // what was to be run
+	ran         map[history.Cell]bool // what was added
+	problems    []string              // that the caller knows of
 }
 
 // collected is a row with what its figures are made of.
@@ -39,15 +42,23 @@ func NewBuilder(environment Environment) *Builder {
 		options[i] = password.ReplaceAllString(option, "$1:***@")
 	}
 	environment.Options = options
-	return &Builder{environment: environment, byKey: map[key]*collected{}}
+	return &Builder{environment: environment, byKey: map[key]*collected{}, ran: map[history.Cell]bool{}}
 }
 
 // Environment gives access to the facts about the machine, for those that are known only later.
 func (b *Builder) Environment() *Environment { return &b.environment }
 
+// Expect tells what was to be run (see history.Manifest). A report that lacks some of it says so, and does not claim success.
+func (b *Builder) Expect(plan []history.Cell) { b.plan = slices.Clone(plan) }
+
+// Problem adds a problem that the figures do not show, such as why the run could not go on. It goes before those that
+// the report finds itself, and no report with one claims success.
+func (b *Builder) Problem(text string) { b.problems = append(b.problems, text) }
+
 // Add takes a run and its verdict into the report, and returns the figures of this round.
 func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
 	run := h.Run
+	b.ran[run.Cell()] = true
 	k := key{run.Strategy, run.Workload, run.Store, run.Replicas, run.Users, run.Rate, run.HoldMS}
 	c := b.byKey[k]
 	if c == nil {
@@ -104,8 +115,23 @@ func (b *Builder) Report() *Report {
 	}
 	r.compareToBaseline()
 	r.rank()
+	r.Problems = append(r.Problems, b.problems...)
+	if missing := b.missing(); missing > 0 {
+		r.Problems = append(r.Problems, fmt.Sprintf("%d of %d planned runs are missing: the run was interrupted", missing, len(b.plan)))
+	}
 	r.conclude()
 	return r
+}
+
+// missing counts the planned runs that were not added.
+func (b *Builder) missing() int {
+	missing := 0
+	for _, cell := range b.plan {
+		if !b.ran[cell] {
+			missing++
+		}
+	}
+	return missing
 }
 
 func (c *collected) row() *Row {
@@ -271,7 +297,7 @@ func relative(row, fastest *Row) *Relative {
 
 // conclude says whether every claim held, and whether the run proves anything at all.
 func (r *Report) conclude() {
-	r.ClaimsHeld = len(r.Rows) > 0
+	r.ClaimsHeld = len(r.Rows) > 0 && len(r.Problems) == 0 // those that are known before
 	if len(r.Rows) == 0 {
 		r.Problems = append(r.Problems, "nothing was run")
 	}

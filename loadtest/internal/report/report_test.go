@@ -283,6 +283,34 @@ func TestNothingRunIsAProblem(t *testing.T) {
 	}
 }
 
+func TestMissingRunsAreAProblem(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	h := play(history.Run{Strategy: "update", Workload: "plenty", Replicas: 2, Round: 1, Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	b.Add(h, verify.Judge(h))
+	second := h.Run.Cell()
+	second.Round = 2
+	b.Expect([]history.Cell{h.Run.Cell()})
+	if r := b.Report(); r.Err() != nil || !r.ClaimsHeld {
+		t.Errorf("nothing is missing, but the problems are %q", r.Problems)
+	}
+	b.Expect([]history.Cell{h.Run.Cell(), second})
+	if r := b.Report(); r.ClaimsHeld || !slices.Equal(r.Problems, []string{"1 of 2 planned runs are missing: the run was interrupted"}) {
+		t.Errorf("claims held: %t, problems: %q", r.ClaimsHeld, r.Problems)
+	}
+}
+
+func TestProblemOfTheCallerGoesFirst(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	h := play(history.Run{Strategy: "none", Workload: "plenty", Replicas: 2, Round: 1, Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	b.Add(h, verify.Judge(h))
+	b.Problem("mysqld died")
+	if r := b.Report(); r.ClaimsHeld || len(r.Problems) != 2 || r.Problems[0] != "mysqld died" {
+		t.Errorf("claims held: %t, problems: %q", r.ClaimsHeld, r.Problems)
+	}
+}
+
 func TestInterruptedRunIsReported(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
