@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 var (
@@ -24,8 +26,8 @@ var (
 // Locker grants one holder at a time for a key.
 type Locker interface {
 	// Lock waits until key is held, ctx ends, or the lock service fails. The lease's context descends from ctx, so that
-	// whoever ends ctx gives up the wait as well as the work. A failed Lock leaves nothing behind and returns
-	// ErrNotAcquired joined with its cause.
+	// whoever ends ctx gives up the wait as well as the work. A Lock that fails takes back what the service may have granted
+	// without a reply, in the background where it has to, and returns ErrNotAcquired joined with its cause.
 	Lock(ctx context.Context, key string) (*Lease, error)
 }
 
@@ -49,6 +51,39 @@ func (o Options) withDefaults() Options {
 // give its lock back.
 const releaseLimit = 2 * time.Second
 
+// Bounds of taking back what may have been granted without a reply.
+const (
+	undoLimit = 250 * time.Millisecond // of one try
+	undoPause = 100 * time.Millisecond // between two
+)
+
+// takeBack undoes a grant whose reply never came. It tries once while the caller waits, so that nothing is left behind
+// once Lock has failed; where the service does not answer, it goes on in the background.
+func takeBack(ctx context.Context, lease time.Duration, undo func(context.Context) error) {
+	if tryUndo(ctx, undo) != nil {
+		takeBackLater(ctx, lease, undo)
+	}
+}
+
+// takeBackLater tries in the background until the service answers, or until the lease has ended by itself.
+func takeBackLater(ctx context.Context, lease time.Duration, undo func(context.Context) error) {
+	deadline := time.Now().Add(lease)
+	go func() {
+		for time.Now().Before(deadline) {
+			time.Sleep(undoPause)
+			if err := tryUndo(ctx, undo); err == nil || errors.Is(err, redis.ErrClosed) {
+				return
+			}
+		}
+	}()
+}
+
+func tryUndo(ctx context.Context, undo func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	return undo(ctx)
+}
+
 // drift is the part of a lease kept back because the clocks of the client and of the server run at different speeds:
 // 1 % and 2 ms, as the Redlock page of the Redis documentation has it.
 func drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
@@ -58,6 +93,7 @@ type Lease struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	token   uint64
+	expires bool
 	release func(context.Context) error
 	once    sync.Once
 	err     error
@@ -66,7 +102,7 @@ type Lease struct {
 // newLease grants a lock until deadline, or for ever where deadline is zero. release gives the lock back on the server;
 // it returns ErrLeaseLost where the lock was no longer ours.
 func newLease(ctx context.Context, deadline time.Time, token uint64, release func(context.Context) error) *Lease {
-	l := &Lease{token: token, release: release}
+	l := &Lease{token: token, expires: !deadline.IsZero(), release: release}
 	if deadline.IsZero() {
 		l.ctx, l.cancel = context.WithCancel(ctx)
 	} else {
@@ -80,6 +116,9 @@ func (l *Lease) Context() context.Context { return l.ctx }
 
 // Token is the fencing token: greater than that of every earlier grant of the same key, 0 where the lock has none.
 func (l *Lease) Token() uint64 { return l.token }
+
+// Expires says whether the lock ends by itself where it is not given back.
+func (l *Lease) Expires() bool { return l.expires }
 
 // Unlock gives the lock back, whatever became of the context given to Lock. It returns ErrLeaseLost where the lock had
 // been lost before, and the server's error where the server could not be asked (the lease then ends by itself).

@@ -2,7 +2,9 @@ package locks_test
 
 import (
 	"context"
+	"errors"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -10,10 +12,9 @@ import (
 
 	"stock/internal/locks"
 	"stock/internal/locks/lockstest"
+	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
-
-const tryFor = 20 * time.Millisecond
 
 var shared serverstest.Servers
 
@@ -58,20 +59,9 @@ func TestMutex(t *testing.T) {
 	var mutex locks.Mutex
 	lockstest.Run(t, lockstest.Subject{
 		New:        func(testing.TB, locks.Options) locks.Locker { return &mutex },
-		Held:       func(_ testing.TB, key string) bool { return tried(&mutex, key) != nil },
+		Held:       func(_ testing.TB, key string) bool { return mutex.Held(key) },
 		OneProcess: true,
 	})
-}
-
-// tried says why a lock is not free.
-func tried(l locks.Locker, key string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), tryFor)
-	defer cancel()
-	lease, err := l.Lock(ctx, key)
-	if err != nil {
-		return err
-	}
-	return lease.Unlock()
 }
 
 func TestRedisLua(t *testing.T) {
@@ -140,5 +130,60 @@ func TestRedlockNeedsAnOddNumberOfMasters(t *testing.T) {
 		if want := n == 3 || n == 5; (err == nil) != want {
 			t.Errorf("%d masters: %v", n, err)
 		}
+	}
+}
+
+// A request gives up while the servers are silent, and they carry out what it sent after that.
+func TestGivingUpOnASilentServerLeavesNoLockBehind(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		servers int
+		lock    func(testing.TB, []*redis.Options) locks.Locker
+	}{
+		"redis-lua": {1, func(t testing.TB, o []*redis.Options) locks.Locker {
+			return locks.NewRedisLua(connect(t, o[0]), locks.Options{})
+		}},
+		"redlock": {3, func(t testing.TB, o []*redis.Options) locks.Locker { return newRedlock(t, o, locks.Options{}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var stopped []*servers.Redis
+			var options []*redis.Options
+			for range test.servers {
+				server := serverstest.StartRedis(t, servers.RedisOptions{})
+				stopped = append(stopped, server)
+				options = append(options, &redis.Options{Addr: server.Addr})
+			}
+			signal := func(s syscall.Signal) {
+				for _, server := range stopped {
+					if err := server.Signal(s); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			lock := test.lock(t, options)
+			// The connections are made before the servers fall silent: what is sent then waits in them.
+			if lease, err := lock.Lock(t.Context(), "lock:{1}"); err != nil || lease.Unlock() != nil {
+				t.Fatal(err)
+			}
+
+			signal(syscall.SIGSTOP)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := lock.Lock(ctx, "lock:{2}")
+			if !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Lock: %v, want ErrNotAcquired joined with context.DeadlineExceeded", err)
+			}
+			signal(syscall.SIGCONT)
+
+			for _, o := range options {
+				eye := connect(t, o)
+				for deadline := time.Now().Add(10 * time.Second); exists(t, eye, "lock:{2}"); time.Sleep(10 * time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Fatal("the lock of a request that gave up is still held")
+					}
+				}
+			}
+		})
 	}
 }

@@ -22,8 +22,9 @@ var releaseScript = redis.NewScript(releaseLua)
 // What it adds: a holder deletes its own lock only, since the check and the deletion are one step.
 //
 // What breaks: it waits by polling, without any order among the waiters. It is not re-entrant. The lease can run out
-// while the work goes on; the lease's context says so, but a stopped process does not listen. It lives and dies with one
-// Redis.
+// while the work goes on; the lease's context says so, but a stopped process does not listen. A request that gives up while
+// Redis is silent may leave the lock behind, if its SET is carried out only after the deletion that was sent to undo it.
+// It lives and dies with one Redis.
 type RedisLua struct {
 	client  redis.UniversalClient
 	options Options
@@ -47,7 +48,11 @@ func (l *RedisLua) Lock(ctx context.Context, key string) (*Lease, error) {
 			return newLease(ctx, deadline, 0, func(ctx context.Context) error { return l.unlock(ctx, key, owner) }), nil
 		case !errors.Is(err, redis.Nil):
 			// The reply is missing, not the effect: the lock may be ours without our knowing.
-			return nil, notAcquired(key, errors.Join(ended(ctx), err, l.abandon(ctx, key, owner)))
+			takeBack(ctx, l.options.Lease, func(ctx context.Context) error {
+				_, err := l.delete(ctx, key, owner)
+				return err
+			})
+			return nil, notAcquired(key, errors.Join(ended(ctx), err))
 		}
 		if err := sleep(ctx, jitter(l.options.Poll)); err != nil {
 			return nil, notAcquired(key, err)
@@ -56,24 +61,19 @@ func (l *RedisLua) Lock(ctx context.Context, key string) (*Lease, error) {
 }
 
 func (l *RedisLua) unlock(ctx context.Context, key, owner string) error {
-	deleted, err := releaseScript.Run(ctx, l.client, []string{key}, owner).Int()
-	if err != nil {
+	switch ours, err := l.delete(ctx, key, owner); {
+	case err != nil:
 		return fmt.Errorf("unlock %s: %w", key, err)
-	}
-	if deleted == 0 {
+	case !ours:
 		return fmt.Errorf("unlock %s: %w", key, ErrLeaseLost)
 	}
 	return nil
 }
 
-// abandon takes back a lock that may have been granted. It is no error that it was not.
-func (l *RedisLua) abandon(ctx context.Context, key, owner string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
-	defer cancel()
-	if err := l.unlock(ctx, key, owner); err != nil && !errors.Is(err, ErrLeaseLost) {
-		return err
-	}
-	return nil
+// delete deletes the lock if it is the owner's.
+func (l *RedisLua) delete(ctx context.Context, key, owner string) (ours bool, err error) {
+	deleted, err := releaseScript.Run(ctx, l.client, []string{key}, owner).Int()
+	return deleted == 1, err
 }
 
 // jitter spreads a pause over half to one and a half of d, lest waiters that came together keep coming together.

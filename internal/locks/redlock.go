@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -13,8 +14,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// nodeLimit bounds one command to one master, so that a stopped master costs a try this long and no longer.
-const nodeLimit = 250 * time.Millisecond
+// A command to one master is bounded by a twentieth of the lease, as redsync does by default, but within these limits: a
+// stopped master must not cost every try a second, nor a master that is merely slow be given up at once.
+const (
+	leastNodeLimit = 100 * time.Millisecond
+	mostNodeLimit  = 250 * time.Millisecond
+)
 
 // Redlock is the Redlock algorithm of the Redis documentation, by go-redsync: the lock is held where a majority of
 // independent masters granted it, within the lease less the drift of the clocks.
@@ -25,9 +30,10 @@ const nodeLimit = 250 * time.Millisecond
 // stopped holder writes after its lease ran out: there is no token to refuse it by. It waits by polling, and contenders
 // split the votes.
 type Redlock struct {
-	redsync *redsync.Redsync
-	masters int
-	options Options
+	redsync   *redsync.Redsync
+	masters   int
+	options   Options
+	nodeLimit time.Duration // bounds one command to one master
 }
 
 // NewRedlock makes the lock over independent masters, an odd number of them, at least three.
@@ -39,16 +45,17 @@ func NewRedlock(masters []redis.UniversalClient, options Options) (*Redlock, err
 	for i, master := range masters {
 		pools[i] = goredis.NewPool(master)
 	}
-	return &Redlock{redsync.New(pools...), len(masters), options.withDefaults()}, nil
+	options = options.withDefaults()
+	nodeLimit := max(min(options.Lease/20, mostNodeLimit), leastNodeLimit)
+	return &Redlock{redsync.New(pools...), len(masters), options, min(nodeLimit, options.Lease/2)}, nil
 }
 
 // Lock implements Locker.
 func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
-	limit := min(nodeLimit, l.options.Lease/20)
 	mutex := l.redsync.NewMutex(key,
 		redsync.WithExpiry(l.options.Lease),
-		redsync.WithTimeoutFactor(float64(limit)/float64(l.options.Lease)),
+		redsync.WithTimeoutFactor(float64(l.nodeLimit)/float64(l.options.Lease)),
 		redsync.WithGenValueFunc(func() (string, error) { return owner, nil }),
 		redsync.WithValue(owner),
 	)
@@ -59,10 +66,11 @@ func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 		}
 		if cause := ended(ctx); cause != nil {
 			// redsync takes back a failed try under the same context, which has ended.
-			return nil, notAcquired(key, errors.Join(cause, l.abandon(ctx, mutex)))
+			takeBack(ctx, l.options.Lease, func(ctx context.Context) error { return l.undo(ctx, mutex) })
+			return nil, notAcquired(key, cause)
 		}
-		if down := countNodeErrors(err); down > l.masters/2 {
-			return nil, notAcquired(key, fmt.Errorf("%d of %d masters failed: %w", down, l.masters, err))
+		if down := count(err, unreachable); down > l.masters/2 {
+			return nil, notAcquired(key, fmt.Errorf("%d of %d masters cannot be reached: %w", down, l.masters, err))
 		}
 		if err := sleep(ctx, jitter(l.options.Poll)); err != nil {
 			return nil, notAcquired(key, err)
@@ -72,10 +80,15 @@ func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 
 func (l *Redlock) unlock(ctx context.Context, key string, mutex *redsync.Mutex) error {
 	ok, err := l.unlockAll(ctx, mutex)
+	silent := count(err, failed)
+	if silent > 0 {
+		// The others have let go. These would keep their votes until the lease ends.
+		takeBackLater(ctx, l.options.Lease, func(ctx context.Context) error { return l.undo(ctx, mutex) })
+	}
 	switch {
 	case ok:
 		return nil
-	case countNodeErrors(err) > 0:
+	case silent > 0:
 		return fmt.Errorf("unlock %s: %w", key, err)
 	default:
 		return fmt.Errorf("unlock %s: %w", key, ErrLeaseLost)
@@ -84,32 +97,43 @@ func (l *Redlock) unlock(ctx context.Context, key string, mutex *redsync.Mutex) 
 
 // unlockAll bounds each master like a try does: redsync itself bounds only Lock.
 func (l *Redlock) unlockAll(ctx context.Context, mutex *redsync.Mutex) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, nodeLimit)
+	ctx, cancel := context.WithTimeout(ctx, l.nodeLimit)
 	defer cancel()
 	return mutex.UnlockContext(ctx)
 }
 
-// abandon takes back the votes of a try that was cut short. It is no error that there were none.
-func (l *Redlock) abandon(ctx context.Context, mutex *redsync.Mutex) error {
-	_, err := l.unlockAll(context.WithoutCancel(ctx), mutex)
-	if countNodeErrors(err) > 0 {
+// undo takes back every vote. It fails where a master did not answer; it is no error that there were no votes.
+func (l *Redlock) undo(ctx context.Context, mutex *redsync.Mutex) error {
+	if _, err := l.unlockAll(ctx, mutex); count(err, failed) > 0 {
 		return err
 	}
 	return nil
 }
 
-// countNodeErrors counts the masters that failed, rather than voted for another, in redsync's tree of joined errors.
-func countNodeErrors(err error) int {
-	if _, ok := err.(*redsync.RedisError); ok {
-		return 1
+// failed matches a master that did not answer, rather than vote for another.
+func failed(*redsync.RedisError) bool { return true }
+
+// unreachable matches a master that is down. One that is merely slow may answer the next try.
+func unreachable(err *redsync.RedisError) bool {
+	var dial *net.OpError
+	return errors.As(err.Err, &dial) && dial.Op == "dial" || errors.Is(err.Err, redis.ErrClosed)
+}
+
+// count counts the masters' errors that match, in redsync's tree of joined errors.
+func count(err error, match func(*redsync.RedisError) bool) int {
+	if node, ok := err.(*redsync.RedisError); ok {
+		if match(node) {
+			return 1
+		}
+		return 0
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return 0
 	}
-	count := 0
+	total := 0
 	for _, err := range joined.Unwrap() {
-		count += countNodeErrors(err)
+		total += count(err, match)
 	}
-	return count
+	return total
 }

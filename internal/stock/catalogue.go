@@ -36,7 +36,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "mutex",
 		Summary: "A mutex a goods in the process around read-modify-write.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: LosesUpdates, Exclusive: true, HolderCrash: "safe", HolderPause: "blocks its own replica only", ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: LosesUpdates, Exclusive: true, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     guard(func(Deps) (locks.Locker, error) { return new(locks.Mutex), nil }),
 	},

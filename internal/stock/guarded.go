@@ -45,12 +45,24 @@ func (g guarded) Deduct(ctx context.Context, req Request) (Receipt, error) {
 		return Receipt{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	section.enter()
-	receipt, err := readModifyWrite(lease.Context(), g.store, req, section)
+	return g.hold(lease, req, section)
+}
+
+// hold works under the lock and gives it back.
+func (g guarded) hold(lease *locks.Lease, req Request, section section) (receipt Receipt, err error) {
+	defer func() {
+		if errors.Is(err, ErrUnknown) && lease.Expires() {
+			// The write may still be on its way to the store. Kept until it ends by itself, the lock outlasts it.
+			g.log.Warn("lock kept until its lease ends: the outcome of a write is unknown", "goods_id", req.GoodsID, "error", err)
+			return
+		}
+		if unlock := lease.Unlock(); unlock != nil {
+			// The deduction stands as it is: the store answered. Whether another held the lock meanwhile, only a fence can say.
+			g.log.Warn("lock not given back", "goods_id", req.GoodsID, "error", unlock)
+		}
+	}()
+	receipt, err = readModifyWrite(lease.Context(), g.store, req, section)
 	receipt.Token = lease.Token()
-	if unlock := lease.Unlock(); unlock != nil {
-		// The deduction stands as it is: the store answered. Whether another held the lock meanwhile, only a fence can say.
-		g.log.Warn("lock not given back", "goods_id", req.GoodsID, "error", unlock)
-	}
 	return receipt, err
 }
 

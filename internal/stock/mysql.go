@@ -40,15 +40,18 @@ func (s mysqlStore) set(ctx context.Context, goodsID, units int64) error {
 }
 
 // exec runs one writing statement that commits by itself. It takes the connection in a step of its own: a wait for the
-// pool that ends sends nothing, a wait for the reply that ends leaves the outcome unknown, and database/sql returns the
-// same error for both.
+// pool that ends has sent nothing, and database/sql returns the same error for that and for a reply that did not come.
+//
+// The statement itself runs apart from ctx. Once it is sent, giving up would not stop it, only hide what it did, and a
+// lock around it would be given back while it is still on its way. The server ends it in time, with an answer, by its
+// innodb_lock_wait_timeout; a server that is silent is given up by the readTimeout of the DSN.
 func (s mysqlStore) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return nil, unsent(err)
 	}
 	defer conn.Close()
-	result, err := conn.ExecContext(ctx, query, args...)
+	result, err := conn.ExecContext(context.WithoutCancel(ctx), query, args...)
 	return result, written(err)
 }
 

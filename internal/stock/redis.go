@@ -27,8 +27,12 @@ func (s redisStore) read(ctx context.Context, goodsID int64) (int64, error) {
 	return units, nil
 }
 
+// write runs apart from ctx once it begins, as mysqlStore.exec does; the client's read timeout bounds it.
 func (s redisStore) write(ctx context.Context, goodsID, units int64) error {
-	err := s.client.SetArgs(ctx, redisKey(goodsID), units, redis.SetArgs{Mode: "XX"}).Err()
+	if err := ctx.Err(); err != nil {
+		return interrupted(context.Cause(ctx))
+	}
+	err := s.client.SetArgs(context.WithoutCancel(ctx), redisKey(goodsID), units, redis.SetArgs{Mode: "XX"}).Err()
 	if errors.Is(err, redis.Nil) {
 		return fmt.Errorf("%w: goods %d is not in Redis", ErrUnknownGoods, goodsID)
 	}

@@ -128,11 +128,11 @@ func (s *Service) SetStock(ctx context.Context, goodsID, units int64) error {
 }
 
 // Check asks every configured server, all at once, whether it answers. The result has an entry for each, nil where it
-// does.
+// does, and ErrBusy where it was not asked because all connections to it are in use.
 func (s *Service) Check(ctx context.Context) map[Need]error {
 	pings := map[Need]func() error{}
 	if s.deps.MySQL != nil {
-		pings[NeedMySQL] = func() error { return s.deps.MySQL.PingContext(ctx) }
+		pings[NeedMySQL] = func() error { return s.pingMySQL(ctx) }
 	}
 	if s.deps.Redis != nil {
 		pings[NeedRedis] = func() error { return s.deps.Redis.Ping(ctx).Err() }
@@ -155,6 +155,14 @@ func (s *Service) Check(ctx context.Context) map[Need]error {
 	}
 	wg.Wait()
 	return checks
+}
+
+func (s *Service) pingMySQL(ctx context.Context) error {
+	err := s.deps.MySQL.PingContext(ctx)
+	if stats := s.deps.MySQL.Stats(); errors.Is(err, context.DeadlineExceeded) && stats.InUse == stats.MaxOpenConnections {
+		return fmt.Errorf("%w: all %d connections are in use: %w", ErrBusy, stats.InUse, err)
+	}
+	return err
 }
 
 func (s *Service) store(on Store) (settableStore, error) {

@@ -47,6 +47,7 @@ func Run(t *testing.T, s Subject) {
 		{"ends the lease's context with the request and with Unlock", leaseContext},
 		{"tells the holder that its lock was lost", unlockAfterLoss},
 		{"ends the lease's context before another is granted the lock", leaseEndsFirst},
+		{"keeps back a part of the lease for the drift of the clocks", keepsBackDrift},
 		{"fails at once where the server is down", serverDown},
 	}
 	for _, test := range tests {
@@ -222,9 +223,13 @@ func leaseEndsFirst(t *testing.T, s Subject) {
 	if s.Steal == nil {
 		t.Skip("the lease of this lock does not run out")
 	}
-	key, options := freshKey(), locks.Options{Lease: 300 * time.Millisecond, Poll: time.Millisecond}
-	late := lock(t, s.New(t, options), patient(t), key)
-	next := lock(t, s.New(t, options), patient(t), key)
+	key, options := freshKey(), locks.Options{Lease: time.Second, Poll: time.Millisecond}
+	first, second := s.New(t, options), s.New(t, options)
+	for _, client := range []locks.Locker{first, second} {
+		unlock(t, lock(t, client, patient(t), freshKey())) // connects, which would take its part of the lease
+	}
+	late := lock(t, first, patient(t), key)
+	next := lock(t, second, patient(t), key)
 	if cause := context.Cause(late.Context()); !errors.Is(cause, locks.ErrLeaseLost) {
 		t.Errorf("another holds the lock and the first holder's context says %v, want ErrLeaseLost", cause)
 	}
@@ -248,5 +253,17 @@ func serverDown(t *testing.T, s Subject) {
 	}
 	if ctx.Err() != nil {
 		t.Errorf("Lock without a server waited until its context ended")
+	}
+}
+
+func keepsBackDrift(t *testing.T, s Subject) {
+	if s.Steal == nil {
+		t.Skip("the lease of this lock does not run out")
+	}
+	// The test's own context must not have a deadline of its own.
+	lease := lock(t, s.New(t, quick), context.Background(), freshKey())
+	defer unlock(t, lease)
+	if deadline, ok := lease.Context().Deadline(); !ok || time.Until(deadline) > quick.Lease*99/100 {
+		t.Errorf("the lease's context ends in %v, want at most 99 %% of the %v on the server", time.Until(deadline), quick.Lease)
 	}
 }
