@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -35,3 +36,23 @@ func NewClock() (Clock, error) {
 
 // Now is CLOCK_MONOTONIC in nanoseconds.
 func (c Clock) Now() int64 { return c.offset + int64(time.Since(c.started)) }
+
+// nearEnough is how long wait may be deaf to its context.
+const nearEnough = 2 * time.Millisecond
+
+// wait returns at the time, CLOCK_MONOTONIC nanoseconds, or at once where it is over; false where ctx ended first.
+func (c Clock) wait(ctx context.Context, ns int64) bool {
+	if early := time.Duration(ns - c.Now()); early > nearEnough {
+		timer := time.NewTimer(early - nearEnough)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	if c.Now() < ns {
+		c.sleepUntil(ns)
+	}
+	return ctx.Err() == nil
+}

@@ -129,6 +129,7 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	result.Ops = make([]history.Op, 0, total)
 	for i := range run.users {
 		result.Ops = append(result.Ops, run.users[i].ops...)
+		run.users[i].ops = nil
 	}
 	slices.SortFunc(result.Ops, func(a, b history.Op) int { return int(a.SentNS - b.SentNS) })
 	result.OutOfTime = load.Requests > 0 && ctx.Err() == nil && total+result.Dropped < load.Requests
@@ -166,6 +167,8 @@ type user struct {
 	number int
 	ops    []history.Op
 	buffer bytes.Buffer
+
+	replica string // that answered last: its name is kept once, not once a request
 }
 
 // claim takes the next order's number, unless the load is complete or out of time.
@@ -215,22 +218,15 @@ func (r *run) open(ctx context.Context, result *Result) {
 			}
 		})
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	interval := float64(time.Second) / r.load.Rate
-	for n := 0; ctx.Err() == nil; n++ {
+	for n := 0; ; n++ {
 		offset := int64(float64(n) * interval)
 		if r.load.Requests > 0 && n >= r.load.Requests || r.load.Duration > 0 && offset >= int64(r.load.Duration) {
 			break
 		}
 		intended := r.startedNS + offset
-		if early := intended - r.driver.clock.Now(); early > 0 {
-			timer.Reset(time.Duration(early))
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				continue
-			}
+		if !r.driver.clock.wait(ctx, intended) {
+			break
 		}
 		select {
 		case <-free:
@@ -283,11 +279,23 @@ func (u *user) send(ctx context.Context, order int, intendedNS int64) {
 		op.Outcome, op.Error = history.Unknown, explain(err)
 	} else {
 		classify(&op, response.StatusCode, response.Header, u.buffer.Bytes())
+		u.share(&op)
 	}
 	u.ops = append(u.ops, op)
 	if r.load.Answered != nil {
 		r.load.Answered.Add(1)
 	}
+}
+
+// share lets go of text that is in memory already.
+func (u *user) share(op *history.Op) {
+	if op.RequestID == op.Order {
+		op.RequestID = op.Order
+	}
+	if op.Replica != u.replica {
+		u.replica = op.Replica
+	}
+	op.Replica = u.replica
 }
 
 // Header values that all requests share: nobody writes to them.
@@ -321,11 +329,14 @@ func appendBody(body, prefix []byte, goodsID, count int64) []byte {
 	return append(body, '}')
 }
 
+// TimedOut is the error of a request that its client gave up waiting for: the service may still be at it.
+const TimedOut = "timeout"
+
 // explain names a transport error shortly: a history has thousands of them where a replica died.
 func explain(err error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return "timeout"
+		return TimedOut
 	case errors.Is(err, context.Canceled):
 		return "cancelled"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -376,6 +377,63 @@ func TestCancellationCutsRequestsOffAtOnce(t *testing.T) {
 		if result.OutOfTime {
 			t.Errorf("rate %g: a cancelled load calls itself out of time", rate)
 		}
+	}
+}
+
+func TestLatencyIncludesAllThatTheServiceTakes(t *testing.T) {
+	t.Parallel()
+	const takes = 30 * time.Millisecond
+	driver := serve(t, 4, func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(takes)
+		sell(w, r)
+	})
+	for _, rate := range []float64{0, 200} {
+		result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 4, Rate: rate, Requests: 8, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, op := range result.Ops {
+			if took := time.Duration(op.ReceivedNS - op.SentNS); took < takes {
+				t.Errorf("rate %g: order %s took %v, and the service alone %v", rate, op.Order, took, takes)
+			}
+		}
+	}
+}
+
+// The runtime's timers count in milliseconds while the process is idle: one set to 3.1 ms fires after 4.
+func TestWaitIsPunctualToAFractionOfAMillisecond(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux lets a thread sleep until a time of CLOCK_MONOTONIC")
+	}
+	clock, err := NewClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var late []time.Duration
+	for range 20 {
+		at := clock.Now() + int64(3100*time.Microsecond)
+		if !clock.wait(t.Context(), at) {
+			t.Fatal("the wait was cut short")
+		}
+		late = append(late, time.Duration(clock.Now()-at))
+	}
+	slices.Sort(late)
+	// A busy host delays some; it makes none early.
+	if late[0] < 0 || late[len(late)/2] > 500*time.Microsecond {
+		t.Errorf("late by %v: want half of them within half a millisecond, and none early", late)
+	}
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	clock, err := NewClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if clock.wait(ctx, clock.Now()+int64(time.Hour)) {
+		t.Error("an hour passed")
 	}
 }
 
