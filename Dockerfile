@@ -2,8 +2,10 @@
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY . .
+# The revision is passed, as .git stays out of the image:   docker build --build-arg REVISION=$(git rev-parse HEAD) .
+ARG REVISION
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /out/ ./cmd/stock ./loadtest
+    CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X main.revision=${REVISION}" -o /out/ ./cmd/stock ./loadtest
 
 FROM gcr.io/distroless/static-debian12:nonroot AS loadtest
 COPY --from=build /out/loadtest /loadtest

@@ -28,9 +28,12 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// buildVersion is what the Go command recorded in the binary.
+// revision is set by the linker (-X main.revision=...) where the Go command cannot see the repository: in an image.
+var revision string
+
+// buildVersion is what the Go command, or else the linker, recorded in the binary.
 func buildVersion() httpapi.Version {
-	v := httpapi.Version{Version: "unknown", Go: runtime.Version()}
+	v := httpapi.Version{Version: "unknown", Revision: revision, Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
