@@ -75,14 +75,18 @@ func envName(f *pflag.Flag) string {
 
 // checkAddress accepts host:port. Port 0 stands for any free one.
 func checkAddress(flag, address string) error {
+	if !isHostPort(address) {
+		return usagef("--%s is %q: it must be host:port, like 127.0.0.1:8080", flag, address)
+	}
+	return nil
+}
+
+func isHostPort(address string) bool {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	if err != nil {
-		return usagef("--%s is %q: it must be host:port, like 127.0.0.1:8080", flag, address)
-	}
-	return nil
+	return err == nil
 }
 
 func checkPositive(flag string, d time.Duration) error {

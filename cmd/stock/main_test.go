@@ -5,17 +5,21 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -46,6 +50,14 @@ func command(t *testing.T, env environment, args ...string) (stdout string, err 
 	return out.String(), err
 }
 
+// printed is all that the program shows of a command: what main prints at last, too.
+func printed(t *testing.T, env environment, args ...string) (text string, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	err = run(t.Context(), args, env.get, &out, &out)
+	return fmt.Sprint(out.String(), err), err
+}
+
 func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -65,11 +77,26 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 		{"bad DSN", nil, []string{"serve", "--mysql-dsn=root:secret@tcp(localhost:1/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
 		{"DSN without a database", nil, []string{"serve", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/"}, []string{"--mysql-dsn", "no database"}},
 		{"DSN with a bad parameter", environment{"STOCK_MYSQL_DSN": "root:secret@tcp(127.0.0.1:1)/stock?timeout=x"}, []string{"serve"}, []string{"--mysql-dsn"}},
+		{"DSN without a protocol and an @", nil, []string{"serve", "--mysql-dsn=root:secret/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
+		{"DSN with a password as protocol", nil, []string{"serve", "--mysql-dsn=root:secret:tcp(h:1)/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
+		{"DSN with a password as address", nil, []string{"serve", "--mysql-dsn=root@tcp(root:secret)/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
+		{"DSN with a password as database", nil, []string{"serve", "--mysql-dsn=tcp(h:1)/root:secret@stock"}, []string{"--mysql-dsn", "no database"}},
+		{"DSN of another protocol", nil, []string{"migrate", "--mysql-dsn=root:secret@udp(h:1)/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
+		{"DSN without a slash", nil, []string{"migrate", "--mysql-dsn=root:secret@tcp(h:1)"}, []string{"--mysql-dsn", "user:password@tcp"}},
+		{"DSN with TLS of an unknown name", nil, []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock?tls=secret"}, []string{"--mysql-dsn", "user:password@tcp"}},
 		{"bad Redis address", nil, []string{"serve", "--redis=127.0.0.1"}, []string{"--redis", "host:port"}},
-		{"too few masters", nil, []string{"serve", "--redlock=a:1,b:1"}, []string{"--redlock", "at least 3"}},
+		{"Redis URL with a password", nil, []string{"serve", "--redis=redis://:secret@h:1"}, []string{"--redis", "host:port", "STOCK_REDIS_PASSWORD"}},
+		{"master with a password", nil, []string{"serve", "--redlock=a:1,b:1,secret@c:1"}, []string{"--redlock", "host:port", "STOCK_REDIS_PASSWORD"}},
+		{"a cluster of Redis", nil, []string{"serve", "--redis=a:1,b:1"}, []string{"--redis", "exactly one address"}},
+		{"migrating a cluster of Redis", environment{"STOCK_REDIS": "a:1,b:1"}, []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock"}, []string{"--redis", "exactly one address"}},
+		{"too few masters", nil, []string{"serve", "--redlock=a:1"}, []string{"--redlock", "at least 3"}},
+		{"an even number of masters", nil, []string{"serve", "--redlock=a:1,b:1,c:1,d:1"}, []string{"--redlock has 4", "odd"}},
 		{"the same master twice", nil, []string{"serve", "--redlock=a:1,b:1,a:1"}, []string{"--redlock", "a:1 twice"}},
 		{"unknown strategy", nil, []string{"serve", "--default-strategy=hope"}, []string{"--default-strategy", `"hope"`, "noop", "for-update"}},
 		{"no connections", nil, []string{"serve", "--mysql-conns=0"}, []string{"--mysql-conns", "at least 1"}},
+		{"lease of no length", nil, []string{"serve", "--lease=99ms"}, []string{"--lease is 99ms", "at least 100ms"}},
+		{"polling more rarely than a lease ends", nil, []string{"serve", "--lease=1s", "--poll=1s"}, []string{"--poll", "--lease"}},
+		{"waiting for longer than a request takes", nil, []string{"serve", "--lock-wait=15s"}, []string{"--lock-wait", "--request-timeout"}},
 		{"no time", nil, []string{"serve", "--request-timeout=0s"}, []string{"--request-timeout", "above 0"}},
 		{"negative delay", nil, []string{"serve", "--drain-delay=-1s"}, []string{"--drain-delay"}},
 		{"pause points without an admin listener", nil, []string{"serve", "--pause-points", "--admin-listen="}, []string{"--pause-points", "--admin-listen"}},
@@ -81,7 +108,7 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			stdout, err := command(t, test.env, test.args...)
+			text, err := printed(t, test.env, test.args...)
 			if exitCode(err) != 2 {
 				t.Fatalf("exit code %d: %v", exitCode(err), err)
 			}
@@ -90,11 +117,36 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 					t.Errorf("%q does not say %q", err, part)
 				}
 			}
-			if strings.Contains(err.Error(), "\n") || stdout != "" {
-				t.Errorf("more than one line: %q, and on standard output %q", err, stdout)
+			if strings.Contains(text, "\n") || text != err.Error() {
+				t.Errorf("more than one line: %q", text)
 			}
-			if strings.Contains(err.Error(), "secret") {
-				t.Errorf("%q shows the password", err)
+			if strings.Contains(text, "secret") {
+				t.Errorf("%q shows the password", text)
+			}
+		})
+	}
+}
+
+// What the driver and the server say of a connection that they refuse is printed, and must not have the password either.
+func TestNoPasswordIsPrintedWhenAConnectionIsRefused(t *testing.T) {
+	t.Parallel()
+	config, err := mysql.ParseDSN(shared.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, address := range map[string]string{"wrong password": config.Addr, "nobody listens": closedAddress(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := environment{"STOCK_MYSQL_DSN": "root:secret@" + config.Net + "(" + address + ")/stock", "STOCK_LOG_LEVEL": "debug"}
+			if text, err := printed(t, env, "migrate"); exitCode(err) != 1 || strings.Contains(text, "secret") {
+				t.Errorf("migrate prints %q", text)
+			}
+			p := launch(t, env, "serve")
+			p.expect(t, "GET", p.url+"/readyz", 503)
+			_, body := p.call("POST", p.url+"/stock/deduct/update?goods_id=1&count=1")
+			_, reasons := p.call("GET", p.admin+"/readyz")
+			if text := fmt.Sprint(body, reasons, p.log()); strings.Contains(text, "secret") || !strings.Contains(text, "mysql") {
+				t.Errorf("serve prints %q", text)
 			}
 		})
 	}
@@ -136,6 +188,25 @@ func TestVersionNamesModuleRevisionAndGo(t *testing.T) {
 	t.Parallel()
 	out, err := command(t, nil, "version")
 	if err != nil || !regexp.MustCompile(`^stock \S+, revision .+, go1\.\S+\n$`).MatchString(out) {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// An image is built without the repository, so that the Go command cannot record the revision there.
+func TestVersionHasTheRevisionThatTheDockerfilePasses(t *testing.T) {
+	t.Parallel()
+	dockerfile, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flag := regexp.MustCompile(`-X \S+=\$\{REVISION\}`).FindString(string(dockerfile))
+	binary := filepath.Join(t.TempDir(), "stock")
+	flag = strings.ReplaceAll(flag, "${REVISION}", "0123abc")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags="+flag, "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err := exec.Command(binary, "version").Output()
+	if err != nil || !strings.Contains(string(out), ", revision 0123abc, ") {
 		t.Errorf("%q, %v", out, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -21,7 +22,7 @@ import (
 type storeOptions struct {
 	mysqlDSN   string
 	mysqlConns int
-	redis      []string
+	redis      string
 	redisConns int
 	redlock    []string
 	password   string // of every Redis server
@@ -32,17 +33,17 @@ func (o *storeOptions) dsnFlag(f *pflag.FlagSet) {
 }
 
 func (o *storeOptions) redisFlag(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.redis, "redis", nil, "Redis, as `host:port`, or a comma-separated list of nodes of one cluster")
+	f.StringVar(&o.redis, "redis", "", "`host:port` of the one Redis; a cluster is not supported")
 }
 
-// parseDSN checks a DSN and sets what the strategies rely on, whatever the DSN says.
+// parseDSN checks a DSN and sets what the strategies rely on, whatever the DSN says. Its errors are sentences of our own:
+// a password in the wrong place is part of an address, a protocol or a database, and the driver's errors quote those.
 func parseDSN(dsn string) (*mysql.Config, error) {
 	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		// The error of the driver never holds the DSN, which may have a password.
-		return nil, usagef("--mysql-dsn: %w; it must be like user:password@tcp(127.0.0.1:3306)/stock", err)
+	if err != nil || !reachable(config) {
+		return nil, usagef("--mysql-dsn is malformed: it must be like user:password@tcp(127.0.0.1:3306)/stock, or user:password@unix(/path/of/the/socket)/stock")
 	}
-	if config.DBName == "" {
+	if config.DBName == "" || strings.ContainsAny(config.DBName, ":@") {
 		return nil, usagef("--mysql-dsn names no database: it must end like /stock")
 	}
 	config.InterpolateParams = true // one round trip a statement in place of two
@@ -52,6 +53,11 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 		config.Timeout = 2 * time.Second // to connect
 	}
 	return config, nil
+}
+
+// reachable says whether a DSN names a server in a way that is sure to hold no password.
+func reachable(config *mysql.Config) bool {
+	return config.Net == "unix" || config.Net == "tcp" && isHostPort(config.Addr)
 }
 
 // limitWaits makes the server itself end a wait for a row's lock, with an answer (nothing was written), before the
@@ -75,7 +81,7 @@ func openMySQL(config *mysql.Config, conns int, log *slog.Logger) (*sqlx.DB, err
 	config.Logger = driverLog{log}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, usagef("--mysql-dsn: %w", err)
+		return nil, err // not for a DSN that parseDSN has passed
 	}
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(conns)
@@ -88,10 +94,11 @@ type driverLog struct{ log *slog.Logger }
 
 func (l driverLog) Print(v ...any) { l.log.Debug("mysql driver", slog.Any("message", v)) }
 
-// openRedis makes a client, of a cluster where there are several addresses. It connects when it is first used.
-func (o *storeOptions) openRedis(addresses ...string) redis.UniversalClient {
-	return redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs:                 addresses,
+// openRedis makes a client of one server, which connects when it is first used. It is no client of a cluster: that one
+// sends a write again by itself, whatever MaxRetries says.
+func (o *storeOptions) openRedis(address string) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr:                  address,
 		Password:              o.password,
 		PoolSize:              o.redisConns,
 		ContextTimeoutEnabled: true, // else a stopped server holds a request for the whole read timeout
@@ -107,16 +114,38 @@ func (o *storeOptions) openRedis(addresses ...string) redis.UniversalClient {
 	})
 }
 
-func checkAddresses(flag string, addresses []string) error {
+// checkRedis accepts no address at all, and one.
+func checkRedis(address string) error {
+	if address == "" {
+		return nil
+	}
+	if strings.Contains(address, ",") {
+		return usagef("--redis takes exactly one address: a cluster is not supported")
+	}
+	return checkRedisAddress("redis", address)
+}
+
+// checkRedlock accepts no address at all, and as many as Redlock's majority takes.
+func checkRedlock(addresses []string) error {
 	for i, address := range addresses {
-		if err := checkAddress(flag, address); err != nil {
+		if err := checkRedisAddress("redlock", address); err != nil {
 			return err
 		}
 		if slices.Contains(addresses[:i], address) {
-			return usagef("--%s names %s twice", flag, address)
+			return usagef("--redlock names %s twice", address)
 		}
 	}
+	if n := len(addresses); n > 0 && (n < 3 || n%2 == 0) {
+		return usagef("--redlock has %d address(es): it takes an odd number of independent masters, at least 3", n)
+	}
 	return nil
+}
+
+func checkRedisAddress(flag, address string) error {
+	if strings.Contains(address, "@") {
+		return usagef("--%s must be host:port; the password belongs in STOCK_REDIS_PASSWORD", flag)
+	}
+	return checkAddress(flag, address)
 }
 
 func closeAll(clients []redis.UniversalClient) error {
@@ -127,7 +156,13 @@ func closeAll(clients []redis.UniversalClient) error {
 	return errors.Join(errs...)
 }
 
-// redisPool exports the statistics of a Redis client's pool, as collectors.NewDBStatsCollector does for MySQL.
+// exportPool exports the statistics of a Redis client's pool, as collectors.NewDBStatsCollector does for MySQL. An address
+// may serve more than one use, which is why the use is a label too.
+func exportPool(registry prometheus.Registerer, use, address string, client redis.UniversalClient) {
+	labels := prometheus.Labels{"use": use, "server": address}
+	prometheus.WrapRegistererWith(labels, registry).MustRegister(redisPool{client})
+}
+
 type redisPool struct{ client redis.UniversalClient }
 
 var (

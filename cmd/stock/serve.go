@@ -61,7 +61,7 @@ and 5 s, unless the DSN says otherwise.`,
 			f.IntVar(&o.mysqlConns, "mysql-conns", 32, "most `connections` to MySQL")
 			o.redisFlag(f)
 			f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
-			f.StringSliceVar(&o.redlock, "redlock", nil, "independent Redis masters for Redlock, as a comma-separated list of at least three `host:port`")
+			f.StringSliceVar(&o.redlock, "redlock", nil, "independent Redis masters for Redlock, as a comma-separated list of `host:port`: an odd number, at least three")
 		}),
 		group("Strategies", func(f *pflag.FlagSet) {
 			f.StringVar(&o.strategy, "default-strategy", "update", "`name` of the strategy for requests that name none; GET /strategies lists them")
@@ -98,13 +98,15 @@ func complete(cmd *cobra.Command, flag string, values func() []string) {
 	}
 }
 
+// leastLease is the shortest --lease: less is not told from the pauses of a busy machine.
+const leastLease = 100 * time.Millisecond
+
 func (o *serveOptions) validate() error {
 	errs := []error{
 		checkAddress("listen", o.listen),
-		checkAddresses("redis", o.redis),
-		checkAddresses("redlock", o.redlock),
+		checkRedis(o.redis),
+		checkRedlock(o.redlock),
 		checkPositive("lock-wait", o.lockWait),
-		checkPositive("lease", o.lease),
 		checkPositive("poll", o.poll),
 		checkPositive("request-timeout", o.requestTimeout),
 		checkPositive("drain-timeout", o.drainLimit),
@@ -115,8 +117,14 @@ func (o *serveOptions) validate() error {
 	if o.mysqlConns < 1 || o.redisConns < 1 {
 		errs = append(errs, usagef("--mysql-conns is %d and --redis-conns is %d: they must be at least 1", o.mysqlConns, o.redisConns))
 	}
-	if n := len(o.redlock); n > 0 && n < 3 {
-		errs = append(errs, usagef("--redlock has %d address(es): it takes at least 3 independent masters", n))
+	if o.lease < leastLease {
+		errs = append(errs, usagef("--lease is %v: it must be at least %v, or it runs out during ordinary work", o.lease, leastLease))
+	}
+	if o.poll >= o.lease {
+		errs = append(errs, usagef("--poll is %v and --lease is %v: a lock must be polled more often than it ends by itself", o.poll, o.lease))
+	}
+	if o.lockWait >= o.requestTimeout {
+		errs = append(errs, usagef("--lock-wait is %v and --request-timeout is %v: the wait must end first, or a request that waited has no time to work", o.lockWait, o.requestTimeout))
 	}
 	if o.drainDelay < 0 {
 		errs = append(errs, usagef("--drain-delay is %v: it must not be below 0", o.drainDelay))
@@ -158,13 +166,15 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 		defer func() { err = errors.Join(err, deps.MySQL.Close()) }()
 		registry.MustRegister(collectors.NewDBStatsCollector(deps.MySQL.DB, "mysql"))
 	}
-	if len(o.redis) > 0 {
-		deps.Redis = o.openRedis(o.redis...)
+	if o.redis != "" {
+		deps.Redis = o.openRedis(o.redis)
 		defer func() { err = errors.Join(err, deps.Redis.Close()) }()
-		registry.MustRegister(redisPool{deps.Redis})
+		exportPool(registry, "redis", o.redis, deps.Redis)
 	}
 	for _, address := range o.redlock {
-		deps.Redlock = append(deps.Redlock, o.openRedis(address))
+		master := o.openRedis(address)
+		deps.Redlock = append(deps.Redlock, master)
+		exportPool(registry, "redlock", address, master)
 	}
 	defer func() { err = errors.Join(err, closeAll(deps.Redlock)) }()
 
@@ -195,18 +205,8 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slo
 	defer cutOff(nil)
 	failed := make(chan error, 2)
 
-	public := &http.Server{
-		Handler:           api.Public(),
-		BaseContext:       func(net.Listener) context.Context { return base },
-		ReadHeaderTimeout: 5 * time.Second,
-		// Both are above the request timeout: a read deadline that passes while a request is worked on cancels it, and
-		// a write deadline that passes loses the reply.
-		ReadTimeout:    o.requestTimeout + 5*time.Second,
-		WriteTimeout:   o.requestTimeout + 10*time.Second,
-		IdleTimeout:    75 * time.Second, // above nginx's 60 s: who closes first must not be the one that is sent requests
-		MaxHeaderBytes: 16 << 10,
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
+	public := o.publicServer(api.Public(), log)
+	public.BaseContext = func(net.Listener) context.Context { return base }
 	url, err := start(public, o.listen, failed)
 	if err != nil {
 		return fmt.Errorf("listen for requests: %w", err)
@@ -214,8 +214,7 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slo
 	defer public.Close()
 	attrs := []any{slog.String("url", url)}
 
-	// No write timeout: a profile takes as long as it is asked to.
-	admin := &http.Server{Handler: api.Admin(), ReadHeaderTimeout: 5 * time.Second, ErrorLog: public.ErrorLog}
+	admin := o.adminServer(api.Admin(), log)
 	if o.adminListen != "" {
 		url, err := start(admin, o.adminListen, failed)
 		if err != nil {
@@ -240,7 +239,6 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slo
 	defer cancel()
 	if err = public.Shutdown(drain); err != nil {
 		err = fmt.Errorf("requests were still under way %v after the shutdown began and were canceled", o.drainLimit)
-		api.ReleasePauses()
 		cutOff(errors.New("the service is shutting down"))
 		// Time for the strategies to release their locks.
 		cleanUp, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -252,6 +250,28 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slo
 	_ = admin.Shutdown(last) // a profile that is still being written is cut off
 	log.Info("stopped")
 	return err
+}
+
+// publicServer is made for a load balancer in front of it, and for clients that mean no good.
+func (o *serveOptions) publicServer(handler http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		// Both are above the request timeout: a read deadline that passes while a request is worked on cancels it, and
+		// a write deadline that passes loses the reply.
+		ReadTimeout:    o.requestTimeout + 5*time.Second,
+		WriteTimeout:   o.requestTimeout + 10*time.Second,
+		IdleTimeout:    75 * time.Second, // above nginx's 60 s: who closes first must not be the one that is sent requests
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}
+
+// adminServer has no write timeout: a profile takes as long as it is asked to.
+func (o *serveOptions) adminServer(handler http.Handler, log *slog.Logger) *http.Server {
+	server := o.publicServer(handler, log)
+	server.WriteTimeout = 0
+	return server
 }
 
 // start listens, serves in the background and returns the URL.

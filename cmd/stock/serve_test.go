@@ -2,14 +2,22 @@ package main
 
 import (
 	"database/sql"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+	"stock/nginx"
 )
 
 var redisOptions servers.RedisOptions
@@ -24,13 +32,19 @@ func migrated(t *testing.T) environment {
 	return env
 }
 
-// parkOne sends a deduction that stops in the middle, and returns when it is there. Its status comes later.
-func parkOne(t *testing.T, p *program) <-chan int {
+// answer is what came of a request.
+type answer struct {
+	status int
+	body   map[string]any
+}
+
+// park sends a deduction that stops in the middle, and returns when it is there. Its answer comes later.
+func park(t *testing.T, p *program, strategy string, at stock.Point) <-chan answer {
 	t.Helper()
-	done := make(chan int, 1)
+	done := make(chan answer, 1)
 	go func() {
-		status, _ := p.call("POST", p.url+"/stock/deduct/for-update?goods_id=1&count=1", "X-Request-Id", "parked", "X-Pause", "after-read")
-		done <- status
+		status, body := p.call("POST", p.url+"/stock/deduct/"+strategy+"&goods_id=1&count=1", "X-Request-Id", "parked", "X-Pause", string(at))
+		done <- answer{status, body}
 	}()
 	eventually(t, "the request is parked", func() bool { return p.parked() })
 	return done
@@ -58,18 +72,18 @@ func TestShutdownFinishesTheRequestsUnderWay(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			p := launch(t, migrated(t), "serve", "--pause-points")
-			status := parkOne(t, p)
+			parked := park(t, p, "for-update?store=mysql", stock.AfterRead)
 			p.signal(t, signal)
 			eventually(t, "readyz answers 503", p.draining)
 			eventually(t, "no connection is accepted", func() bool { return p.refuses() })
 			select {
-			case got := <-status:
-				t.Fatalf("the request ended with %d before it was released", got)
+			case got := <-parked:
+				t.Fatalf("the request ended with %v before it was released", got)
 			default:
 			}
 			p.expect(t, "DELETE", p.admin+"/admin/pauses/parked", 200)
-			if got := <-status; got != 200 {
-				t.Errorf("the request ended with %d", got)
+			if got := <-parked; got.status != 200 {
+				t.Errorf("the request ended with %v", got)
 			}
 			if state := p.wait(t); state.ExitCode() != 0 {
 				t.Errorf("%v\n%s", state, p.log())
@@ -98,7 +112,7 @@ func TestDrainDelayStillServesWhileReadyzSays503(t *testing.T) {
 func TestSecondSignalKillsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := launch(t, migrated(t), "serve", "--pause-points")
-	parkOne(t, p)
+	park(t, p, "for-update?store=mysql", stock.AfterRead)
 	p.signal(t, syscall.SIGTERM)
 	eventually(t, "readyz answers 503", p.draining)
 	p.signal(t, syscall.SIGTERM)
@@ -107,19 +121,35 @@ func TestSecondSignalKillsAtOnce(t *testing.T) {
 	}
 }
 
-// The row lock of the one that is canceled must be given back, whatever it was doing.
+// The one that is canceled is told that nothing was deducted, and its lock must not outlive it by a whole lease.
 func TestDrainTimeoutCancelsWhatIsStillUnderWay(t *testing.T) {
 	t.Parallel()
-	env := migrated(t)
-	p := launch(t, env, "serve", "--pause-points", "--drain-timeout=100ms")
-	status := parkOne(t, p)
+	server := serverstest.StartRedis(t, redisOptions)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	if err := client.Set(t.Context(), "stock:{1}", 6000, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	locks := func() []string { return client.Keys(t.Context(), "lock:*").Val() }
+
+	p := launch(t, environment{"STOCK_REDIS": server.Addr}, "serve", "--pause-points", "--drain-timeout=100ms")
+	parked := park(t, p, "lock-redis-lua?store=redis", stock.AfterLock)
+	if len(locks()) != 1 {
+		t.Fatalf("while the request is parked, Redis has the locks %v, want 1", locks())
+	}
 	p.signal(t, syscall.SIGTERM)
-	<-status
+	if got := <-parked; got.status != 503 || got.body["type"] != "/problems/busy" {
+		t.Errorf("the request ended with %v, want 503 busy", got)
+	}
 	if state := p.wait(t); state.ExitCode() != 1 || !strings.Contains(p.log(), "still under way") {
 		t.Errorf("%v\n%s", state, p.log())
 	}
-	next := launch(t, env, "serve")
-	next.expect(t, "POST", next.url+"/stock/deduct/for-update?goods_id=1&count=1", 200)
+	if left := locks(); len(left) > 0 {
+		t.Errorf("%v are left behind", left)
+	}
+	if units := client.Get(t.Context(), "stock:{1}").Val(); units != "6000" {
+		t.Errorf("%s units are left, want all 6000", units)
+	}
 }
 
 func TestServiceStartsWhileItsServersAreDown(t *testing.T) {
@@ -180,6 +210,59 @@ func TestTheDSNIsNormalised(t *testing.T) {
 	}
 }
 
+func TestWaitsAreOrderedByWhoMustGiveUpFirst(t *testing.T) {
+	t.Parallel()
+	const lockWait, requestTimeout = 10 * time.Second, 15 * time.Second
+	config, err := parseDSN("root@tcp(127.0.0.1:3306)/stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limitWaits(config, lockWait, requestTimeout)
+	if config.ReadTimeout <= requestTimeout || config.Params["innodb_lock_wait_timeout"] != "10" {
+		t.Errorf("MySQL: a read times out after %v, a wait for a row after %s s", config.ReadTimeout, config.Params["innodb_lock_wait_timeout"])
+	}
+
+	o := serveOptions{requestTimeout: requestTimeout}
+	public := o.publicServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	if public.ReadHeaderTimeout <= 0 || public.ReadTimeout <= requestTimeout || public.WriteTimeout <= requestTimeout {
+		t.Errorf("public listener: header %v, read %v, write %v", public.ReadHeaderTimeout, public.ReadTimeout, public.WriteTimeout)
+	}
+	if upstream := upstreamKeepalive(t); public.IdleTimeout <= upstream {
+		t.Errorf("public listener: it closes after %v, before nginx does after %v", public.IdleTimeout, upstream)
+	}
+	admin := o.adminServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	if admin.ReadHeaderTimeout <= 0 || admin.ReadTimeout <= requestTimeout || admin.IdleTimeout <= 0 || admin.WriteTimeout != 0 {
+		t.Errorf("admin listener: header %v, read %v, idle %v, write %v", admin.ReadHeaderTimeout, admin.ReadTimeout, admin.IdleTimeout, admin.WriteTimeout)
+	}
+}
+
+// upstreamKeepalive is how long nginx keeps an idle connection to a replica.
+func upstreamKeepalive(t *testing.T) time.Duration {
+	t.Helper()
+	upstream, _, _ := strings.Cut(nginx.StockTemplate, "\n}")
+	match := regexp.MustCompile(`\skeepalive_timeout\s+(\w+);`).FindStringSubmatch(upstream)
+	if match == nil {
+		t.Fatal("nginx's upstream has no keepalive_timeout")
+	}
+	keepalive, err := time.ParseDuration(match[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keepalive
+}
+
+func TestTimesGivenInTheDSNStand(t *testing.T) {
+	t.Parallel()
+	config, err := parseDSN("root@tcp(127.0.0.1:3306)/stock?readTimeout=1s&innodb_lock_wait_timeout=3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limitWaits(config, 10*time.Second, 15*time.Second)
+	if config.ReadTimeout != time.Second || config.Params["innodb_lock_wait_timeout"] != "3" {
+		t.Errorf("%v, %v", config.ReadTimeout, config.Params)
+	}
+}
+
 func TestAWaitForALockedRowEndsWithAnAnswer(t *testing.T) {
 	t.Parallel()
 	env := migrated(t)
@@ -208,7 +291,8 @@ func TestAWaitForALockedRowEndsWithAnAnswer(t *testing.T) {
 func TestPoolMetricsAreExported(t *testing.T) {
 	t.Parallel()
 	env := migrated(t)
-	env["STOCK_REDIS"] = closedAddress(t)
+	env["STOCK_REDIS"] = "127.0.0.1:1"
+	env["STOCK_REDLOCK"] = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3" // a server may serve both
 	p := launch(t, env, "serve")
 	p.expect(t, "POST", p.url+"/stock/deduct?goods_id=1&count=1", 200)
 	response, err := http.Get(p.admin + "/metrics")
@@ -221,7 +305,10 @@ func TestPoolMetricsAreExported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, metric := range []string{
-		`go_sql_max_open_connections{db_name="mysql"} 32`, `stock_redis_pool_gets_total{result="timeout"}`, "go_goroutines", "process_cpu_seconds_total",
+		`go_sql_max_open_connections{db_name="mysql"} 32`, "go_goroutines", "process_cpu_seconds_total",
+		`stock_redis_pool_gets_total{result="timeout",server="127.0.0.1:1",use="redis"} 0`,
+		`stock_redis_pool_connections{server="127.0.0.1:1",state="used",use="redlock"} 0`,
+		`stock_redis_pool_connections{server="127.0.0.1:3",state="used",use="redlock"} 0`,
 	} {
 		if !strings.Contains(text.String(), metric) {
 			t.Errorf("/metrics lacks %s", metric)
