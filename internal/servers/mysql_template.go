@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -26,7 +25,7 @@ func (p mysqlProgram) template(ctx context.Context) (string, error) {
 		return path, nil
 	}
 	// One process makes it, others wait. It appears under its name only when it is complete.
-	lock, err := lockFile(path+".lock", syscall.LOCK_EX)
+	lock, err := lockFile(path+".lock", os.O_CREATE, syscall.LOCK_EX)
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +75,7 @@ func (p mysqlProgram) templatePath() (string, error) {
 
 // installMySQL has an account root@localhost without a password, which only the socket serves.
 func (p mysqlProgram) installMySQL(ctx context.Context, data string) (output []byte, err error) {
-	return run(ctx, nil, p.path, append(p.common(), "--initialize-insecure", "--datadir="+data)...)
+	return Run(ctx, Command{Name: p.name(), Path: p.path, Args: append(p.common(), "--initialize-insecure", "--datadir="+data)})
 }
 
 // installMariaDB does what mariadb-install-db does, but for the accounts, the help texts, and changing the owner and
@@ -86,8 +85,12 @@ func (p mysqlProgram) installMariaDB(ctx context.Context, data string) (output [
 	if err != nil {
 		return nil, err
 	}
-	args := append(p.common(), "--bootstrap", "--datadir="+data, "--log-warnings=0", "--innodb-log-file-size=8M")
-	return run(ctx, io.MultiReader(strings.NewReader("CREATE DATABASE mysql;\nUSE mysql;\n"), bytes.NewReader(script)), p.path, args...)
+	return Run(ctx, Command{
+		Name:  p.name(),
+		Path:  p.path,
+		Args:  append(p.common(), "--bootstrap", "--datadir="+data, "--log-warnings=0", "--innodb-log-file-size=8M"),
+		Stdin: io.MultiReader(strings.NewReader("CREATE DATABASE mysql;\nUSE mysql;\n"), bytes.NewReader(script)),
+	})
 }
 
 // systemTables reads the SQL that comes with the server.
@@ -109,10 +112,4 @@ func (p mysqlProgram) systemTables() ([]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("mysql_system_tables.sql is not in %s/share/mysql: is all of mariadb-server-core installed?", prefix)
-}
-
-func run(ctx context.Context, stdin io.Reader, program string, args ...string) (output []byte, err error) {
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Stdin = stdin
-	return cmd.CombinedOutput()
 }

@@ -65,15 +65,28 @@ func nginxConf(dir *Dir, http string) string {
 		// The workers would change to another user, who may not enter the directory.
 		conf.WriteString("user root;\n")
 	}
-	conf.WriteString("daemon off;\nworker_processes auto;\nworker_rlimit_nofile 4096;\n")
+	connections := nginxConnections()
+	fmt.Fprintf(&conf, "daemon off;\nworker_processes auto;\nworker_rlimit_nofile %d;\n", connections)
 	fmt.Fprintf(&conf, "pid %s;\nerror_log stderr warn;\n", dir.File("nginx.pid"))
-	conf.WriteString("events {\n\tworker_connections 2048;\n}\n")
+	fmt.Fprintf(&conf, "events {\n\tworker_connections %d;\n}\n", connections)
 	conf.WriteString("http {\n\taccess_log off;\n")
 	for _, temp := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		fmt.Fprintf(&conf, "\t%s_temp_path %s;\n", temp, dir.File(temp))
 	}
 	fmt.Fprintf(&conf, "\n%s}\n", http)
 	return conf.String()
+}
+
+// nginxConnections is how many connections one worker may have: two a user, one to each side, and all users may meet at
+// one worker. nginx sets the memory for them aside at once, under half a KiB each. Every connection is a file, and only root
+// may raise the hard limit.
+func nginxConnections() uint64 {
+	const wanted = 16384
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return wanted
+	}
+	return min(wanted, files.Max)
 }
 
 // Restart kills nginx with its workers if it runs (SIGKILL), and starts it again.

@@ -5,11 +5,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 )
 
 // hello is a site on a free port.
@@ -51,6 +54,61 @@ func TestNginxThatCannotStartTellsWhy(t *testing.T) {
 	t.Parallel()
 	_, err := servers.StartNginx(t.Context(), servers.NginxOptions{HTTP: "no_such_directive;\n", Ready: []string{"http://127.0.0.1:1"}})
 	contains(t, err, "ended before it was ready", "no_such_directive")
+}
+
+func TestWorkersAndPortEndWithAMasterThatIsKilled(t *testing.T) {
+	t.Parallel()
+	site, addr := hello(t)
+	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{HTTP: site, Ready: []string{"http://" + addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if running := serverstest.Running(t, server.PID); len(running) < 2 {
+		t.Errorf("nginx has the processes %v, want a master and workers", running)
+	}
+	if err := server.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-server.Done()
+	serverstest.Gone(t, []int{server.PID}, []string{addr})
+	if err := server.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnNginxWorkerTakes3000UsersWithAConnectionToEachSide(t *testing.T) {
+	t.Parallel()
+	site, addr := hello(t)
+	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{HTTP: site, Ready: []string{"http://" + addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := server.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	conf, err := os.ReadFile(server.Conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, directive := range []string{"worker_connections", "worker_rlimit_nofile"} {
+		var value uint64
+		_, rest, _ := strings.Cut(string(conf), directive)
+		if _, err := fmt.Sscan(strings.TrimRight(strings.Fields(rest)[0], ";"), &value); err != nil {
+			t.Fatal(err)
+		}
+		if value < min(2*3000, files.Max) || value > files.Max {
+			t.Errorf("%s is %d, want at least %d and no more than the limit %d", directive, value, 2*3000, files.Max)
+		}
+	}
+	if log := server.Tail(20); strings.Contains(log, "limit") || strings.Contains(log, "RLIMIT") {
+		t.Errorf("nginx does not get what it asks for: %s", log)
+	}
 }
 
 func get(t *testing.T, url string) string {

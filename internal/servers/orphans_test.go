@@ -11,15 +11,31 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
 
-// asParent, in the environment, makes the test binary a process that starts servers and waits to be killed.
-const asParent = "STOCK_TEST_PARENT"
+// asProcess, in the environment, names the part that the test binary plays as a process of its own.
+const asProcess = "STOCK_TEST_PROCESS"
 
-// child is what such a process prints about each server.
+var parts = map[string]func(context.Context) error{
+	"starts servers":    startServers,
+	"runs a program":    runProgram,
+	"makes and removes": makeAndRemove,
+}
+
+// process prepares the test binary in one of its parts.
+func process(t *testing.T, part string, env ...string) *osexec.Cmd {
+	t.Helper()
+	cmd := osexec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(append(os.Environ(), asProcess+"="+part), env...)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// child is what startServers prints about each server.
 type child struct {
 	Name string
 	PID  int
@@ -27,8 +43,8 @@ type child struct {
 	Dir  string
 }
 
-// parent starts one server of each kind, prints what it started, and waits until stdin ends.
-func parent(ctx context.Context) error {
+// startServers starts one server of each kind, prints what it started, and waits until stdin ends.
+func startServers(ctx context.Context) error {
 	mysql, err := servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
 	if err != nil {
 		return err
@@ -65,9 +81,7 @@ func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 		t.Skip("only Linux tells a child that its parent died")
 	}
 	t.Parallel()
-	cmd := osexec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), asParent+"=1")
-	cmd.Stderr = os.Stderr
+	cmd := process(t, "starts servers")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +120,72 @@ func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 	for _, c := range children {
 		if _, err := os.Stat(c.Dir); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the directory of %s outlives the next start: %v", c.Name, err)
+		}
+	}
+}
+
+// printPID is a program that prints its number to the file $0 and waits.
+const printPID = `echo $$ >"$0.new" && mv "$0.new" "$0" && exec sleep 600`
+
+// pidFile is the file, in the environment of runProgram, that its program prints its number to.
+const pidFile = "STOCK_TEST_PID_FILE"
+
+func runProgram(ctx context.Context) error {
+	_, err := servers.Run(ctx, servers.Command{Name: "sh", Path: "/bin/sh", Args: []string{"-c", printPID, os.Getenv(pidFile)}})
+	return err
+}
+
+func TestKillingTheParentEndsAProgramItRuns(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells a child that its parent died")
+	}
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "pid")
+	cmd := process(t, "runs a program", pidFile+"="+file)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := awaitPID(t, file)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	serverstest.Gone(t, []int{pid}, nil)
+}
+
+func TestRunEndsAProgramAndThoseItStartedWithItsContext(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "pid")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ran := make(chan error, 1)
+	go func() {
+		_, err := servers.Run(ctx, servers.Command{
+			Name: "sh", Path: "/bin/sh", Args: []string{"-c", "(" + printPID + ") & wait", file},
+		})
+		ran <- err
+	}()
+	pid := awaitPID(t, file)
+	cancel()
+	if err := <-ran; err == nil {
+		t.Error("a program that was killed gives no error")
+	}
+	serverstest.Gone(t, []int{pid}, nil)
+}
+
+// awaitPID waits for the number that printPID prints.
+func awaitPID(t *testing.T, file string) (pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		text, err := os.ReadFile(file)
+		if err == nil {
+			if _, err := fmt.Sscan(string(text), &pid); err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the program did not start: %v", err)
 		}
 	}
 }

@@ -22,7 +22,8 @@ type Command struct {
 	Args  []string       // without the program's name
 	Argv0 string         // the program's name, for programs that behave by it; Path where empty
 	Env   []string       // environment; this process's own where nil
-	Log   string         // file that the child's stdout and stderr are appended to
+	Stdin io.Reader      // nothing where nil
+	Log   string         // file that Start appends the child's stdout and stderr to
 	Death syscall.Signal // what the child gets when this process dies, on Linux; SIGKILL where 0
 }
 
@@ -60,20 +61,9 @@ func Start(c Command) (*Process, error) {
 	}
 	defer log.Close()
 
-	cmd := exec.Command(c.Path, c.Args...)
-	if c.Argv0 != "" {
-		cmd.Args[0] = c.Argv0
-	}
-	cmd.Env = c.Env
+	cmd := c.cmd(context.Background())
 	cmd.Stdout, cmd.Stderr = log, log
-	if c.Death == 0 {
-		c.Death = syscall.SIGKILL
-	}
-	cmd.SysProcAttr = childAttr(c.Death)
-
-	started := make(chan error)
-	starter() <- func() { started <- cmd.Start() }
-	if err := <-started; err != nil {
+	if err := startChild(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	p := &Process{Name: c.Name, PID: cmd.Process.Pid, Log: c.Log, cmd: cmd, done: make(chan struct{})}
@@ -81,10 +71,53 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
+// Run runs the command to its end and returns what it wrote to stdout and stderr. The command dies with this process, and
+// is killed with those it started when ctx ends.
+func Run(ctx context.Context, c Command) (output []byte, err error) {
+	var written bytes.Buffer
+	cmd := c.cmd(ctx)
+	cmd.Stdout, cmd.Stderr = &written, &written
+	if err := startChild(cmd); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	err = cmd.Wait()
+	if err != nil {
+		err = fmt.Errorf("%s: %w", c.Name, err)
+	}
+	return written.Bytes(), err
+}
+
+func (c Command) cmd(ctx context.Context) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
+	if c.Argv0 != "" {
+		cmd.Args[0] = c.Argv0
+	}
+	cmd.Env = c.Env
+	cmd.Stdin = c.Stdin
+	if c.Death == 0 {
+		c.Death = syscall.SIGKILL
+	}
+	cmd.SysProcAttr = childAttr(c.Death)
+	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
+	return cmd
+}
+
+// killGroup ends a child and those it started: the child's group has its number.
+func killGroup(pid int) error { return syscall.Kill(-pid, syscall.SIGKILL) }
+
+func startChild(cmd *exec.Cmd) error {
+	started := make(chan error)
+	starter() <- func() { started <- cmd.Start() }
+	return <-started
+}
+
 func (p *Process) wait() {
 	if p.err = p.cmd.Wait(); p.err == nil {
 		p.err = errors.New("exit status 0")
 	}
+	// One that was killed left those it started behind, with its port: nginx its workers. Nobody gets its number while they
+	// have it as their group's, and at once nobody else does either.
+	killGroup(p.PID)
 	close(p.done)
 }
 
@@ -152,7 +185,7 @@ func (p *Process) Stop(ctx context.Context) error {
 // Kill ends the process and those it started at once (SIGKILL to its group), and waits until it is gone.
 func (p *Process) Kill() {
 	if p.Err() == nil {
-		syscall.Kill(-p.PID, syscall.SIGKILL)
+		killGroup(p.PID)
 	}
 	<-p.done
 }

@@ -11,8 +11,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asParent) != "" {
-		if err := parent(context.Background()); err != nil {
+	if part, found := parts[os.Getenv(asProcess)]; found {
+		if err := part(context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -33,7 +33,7 @@ func newDir(name string) (*Dir, error) {
 		return nil, err
 	}
 	// Nobody sweeps between the making of a directory and its locking.
-	guard, err := lockFile(filepath.Join(base, "lock"), syscall.LOCK_EX)
+	guard, err := lockFile(filepath.Join(base, "lock"), os.O_CREATE, syscall.LOCK_EX)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func newDir(name string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := lockFile(filepath.Join(path, "lock"), syscall.LOCK_EX)
+	lock, err := lockFile(filepath.Join(path, "lock"), os.O_CREATE, syscall.LOCK_EX)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(path))
 	}
@@ -82,7 +82,8 @@ func ownDir(name string) (string, error) {
 	return path, nil
 }
 
-// sweep removes the directories under base whose process is gone: the kernel dropped its lock on them.
+// sweep removes the directories under base whose process is gone: the kernel dropped its lock on them. One without a lock
+// file is nobody's: its process was killed before it made the file, or is removing the directory this moment.
 func sweep(base string) {
 	entries, _ := os.ReadDir(base)
 	for _, entry := range entries {
@@ -90,19 +91,22 @@ func sweep(base string) {
 		if !entry.IsDir() {
 			continue
 		}
-		lock, err := lockFile(filepath.Join(path, "lock"), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err != nil {
+		// The file is not made here: whoever is removing the directory would find it not empty.
+		lock, err := lockFile(filepath.Join(path, "lock"), 0, syscall.LOCK_EX|syscall.LOCK_NB)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		os.RemoveAll(path)
-		lock.Close()
+		if lock != nil {
+			lock.Close()
+		}
 	}
 }
 
-// lockFile opens the file, which it makes if needed, and locks it until it is closed or this process ends. Children do
-// not inherit it.
-func lockFile(path string, how int) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// lockFile opens the file, or makes it where flag is os.O_CREATE, and locks it until it is closed or this process ends.
+// Children do not inherit it.
+func lockFile(path string, flag, how int) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|flag, 0o600)
 	if err != nil {
 		return nil, err
 	}
