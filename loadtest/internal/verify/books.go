@@ -2,6 +2,7 @@ package verify
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -17,10 +18,14 @@ type books struct {
 
 	sold     []effect     // every distinct sale; an answer told again is not a second one
 	refused  []effect     // sold out
+	busy     []effect     // gave up waiting: nothing happened
 	unknown  []history.Op // deductions that may have happened
 	restocks []history.Op // put back for certain
 	maybe    []history.Op // restocks that may have happened
 	flights  []history.Op // every deduction, whatever its outcome
+
+	// sellsNothing says that sales are confirmed and not made, as promised: no stock has to answer for them.
+	sellsNothing bool
 
 	lost, leaked int64 // units; known after balance
 }
@@ -64,7 +69,7 @@ func openBooks(h *history.History) []*books {
 	book := func(id int64) *books {
 		b := byGoods[id]
 		if b == nil {
-			b = &books{id: id, initial: h.Run.Initial[id]}
+			b = &books{id: id, initial: h.Run.Initial[id], sellsNothing: h.Run.Promise == PromiseSellsNothing}
 			if h.End != nil {
 				b.final, b.read = h.End.Final[id], has(h.End.Final, id)
 			}
@@ -107,6 +112,8 @@ func openBooks(h *history.History) []*books {
 			b.sold = append(b.sold, e)
 		case history.SoldOut:
 			b.refused = append(b.refused, e)
+		case history.Busy:
+			b.busy = append(b.busy, e)
 		case history.Unknown:
 			b.unknown = append(b.unknown, op)
 		}
@@ -149,16 +156,25 @@ func (b *books) balance(v *Verdict, wrong *findings) {
 	v.Restocked += restocked
 	v.DemandExceeded = v.DemandExceeded || sold+units(b.refused, ofEffect) > had
 
-	if oversold := sold - had - maybe; oversold > 0 {
-		v.Oversold += oversold
+	oversold := max(0, sold-had-maybe)
+	v.Covered += sold - oversold
+	if b.read {
+		v.Final += b.final
+	}
+	v.Untouched = v.Untouched && b.read && b.final == b.initial
+	if b.sellsNothing {
+		if b.read && b.final != b.initial {
+			wrong.add("goods %d: nothing was to be sold, but the stock of %d is %d now", b.id, b.initial, b.final)
+		}
+		return
+	}
+	v.Oversold += oversold
+	if oversold > 0 {
 		wrong.add("goods %d: units sold beyond the stock: %d (%d were sold out of %d)", b.id, oversold, sold, had+maybe)
 	}
 	if !b.read {
-		v.Untouched = false
 		return
 	}
-	v.Final += b.final
-	v.Untouched = v.Untouched && b.final == b.initial
 	v.Good += max(0, min(sold, had-max(b.final, 0)))
 	b.lost = max(0, b.final-(had+maybe-sold))
 	b.leaked = max(0, had-b.final-sold-unknown)
@@ -174,34 +190,13 @@ func (b *books) balance(v *Verdict, wrong *findings) {
 	}
 }
 
-// undersold finds the buyers who were refused although stock was certainly left for them, whatever the order of events.
-//
-// The least stock that can have been there while a refused request was under way is all that had been put back before
-// it was sent, less every unit that may have been taken before its answer came. Where nothing was put back, it is also what
-// is left in the end.
+// undersold finds the buyers who were refused although stock was certainly left for them, whatever the order of events. It
+// also counts those who were turned away busy meanwhile, which is no lie, but no sale either.
 func (b *books) undersold(v *Verdict, wrong *findings) {
-	var taken, back tally
-	for _, e := range b.sold {
-		taken.add(e.since, e.Count)
-	}
-	for _, op := range b.unknown {
-		taken.add(op.SentNS, op.Count)
-	}
-	for _, op := range b.restocks {
-		back.add(op.ReceivedNS, op.Count)
-	}
-	taken.sort()
-	back.sort()
-
+	least := b.leastStock()
 	found := 0
 	for _, e := range b.refused {
-		var left int64
-		if b.read { // else requests that the interruption cut off are not on record, and neither is what they took
-			left = b.initial + back.until(e.since-1) - taken.until(e.until) - b.leaked
-			if b.onlyFell() && b.lost == 0 {
-				left = max(left, b.final)
-			}
-		}
+		left := least(e)
 		if b.onlyFell() {
 			left = max(left, e.Remaining) // by its own answer
 		}
@@ -215,6 +210,46 @@ func (b *books) undersold(v *Verdict, wrong *findings) {
 	}
 	if found > examples {
 		wrong.add("goods %d: %d requests were refused while stock was left for them", b.id, found)
+	}
+
+	served := map[string]bool{} // orders that were sold in the end
+	for _, e := range b.sold {
+		served[e.Order] = e.Order != ""
+	}
+	for _, e := range b.busy {
+		if !served[e.Order] && least(e) >= e.Count {
+			v.TurnedAway++
+		}
+	}
+}
+
+// leastStock returns what tells the least stock that can have been there while a request was under way.
+//
+// It is all that had been put back before the request was sent, less every unit that may have been taken before its answer
+// came. Where nothing was put back, it is also what is left in the end.
+func (b *books) leastStock() func(effect) int64 {
+	if !b.read {
+		// Requests that the interruption cut off are not on record, and neither is what they took.
+		return func(effect) int64 { return 0 }
+	}
+	var taken, back tally
+	for _, e := range b.sold {
+		taken.add(e.since, e.Count)
+	}
+	for _, op := range b.unknown {
+		taken.add(op.SentNS, op.Count)
+	}
+	for _, op := range b.restocks {
+		back.add(op.ReceivedNS, op.Count)
+	}
+	taken.sort()
+	back.sort()
+	return func(e effect) int64 {
+		left := b.initial + back.until(e.since-1) - taken.until(e.until) - b.leaked
+		if b.onlyFell() && b.lost == 0 {
+			left = max(left, b.final)
+		}
+		return left
 	}
 }
 
@@ -300,9 +335,25 @@ func (b *books) duplicates(v *Verdict, wrong *findings) {
 	}
 }
 
+// clockSlack is by how much a critical section may seem to lie outside its own request: clocks are read one after the other.
+const clockSlack = int64(time.Millisecond)
+
+// entered says whether a critical section is on record.
+func (e effect) entered() bool { return e.EnteredNS > 0 && e.LeftNS > e.EnteredNS }
+
+// foreign adds the replicas that tell of critical sections outside of the requests that they belong to: their clock is not the
+// lab's, as on another host. What such clocks read cannot be compared.
+func (b *books) foreign(replicas map[string]bool) {
+	for _, e := range b.sold {
+		if e.entered() && (e.EnteredNS < e.since-clockSlack || e.LeftNS > e.until+clockSlack) {
+			replicas[e.Replica] = true
+		}
+	}
+}
+
 // overlaps counts the pairs of critical sections that overlap in time, by sweeping over their ends. Touching is not
-// overlapping, and a section without length overlaps nothing.
-func (b *books) overlaps(v *Verdict, found *findings) {
+// overlapping, and a section without length overlaps nothing. Those of replicas with a foreign clock are left out.
+func (b *books) overlaps(v *Verdict, foreign map[string]bool, found *findings) {
 	type end struct {
 		at      int64
 		entered bool
@@ -310,7 +361,7 @@ func (b *books) overlaps(v *Verdict, found *findings) {
 	}
 	var ends []end
 	for _, e := range b.sold {
-		if e.EnteredNS > 0 && e.LeftNS > e.EnteredNS {
+		if e.entered() && !foreign[e.Replica] {
 			ends = append(ends, end{e.EnteredNS, true, e}, end{e.LeftNS, false, e})
 		}
 	}
@@ -350,16 +401,16 @@ func side(entered bool) int {
 	return 0
 }
 
-// concurrent says whether two requests for the goods were ever in flight at once.
-func (b *books) concurrent() bool {
+// contended counts the requests that were sent while another one for the goods was in flight.
+func (b *books) contended() int {
 	flights := slices.Clone(b.flights)
 	slices.SortFunc(flights, func(a, b history.Op) int { return cmp.Compare(a.SentNS, b.SentNS) })
-	var landed int64
-	for i, op := range flights {
-		if i > 0 && op.SentNS < landed {
-			return true
+	landed, n := int64(math.MinInt64), 0
+	for _, op := range flights {
+		if op.SentNS < landed {
+			n++
 		}
 		landed = max(landed, op.ReceivedNS)
 	}
-	return false
+	return n
 }

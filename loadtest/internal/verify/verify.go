@@ -10,6 +10,7 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,6 +34,12 @@ const (
 	MinAnswered = 100
 	// MaxUnknown is the largest share of requests whose outcome may be unknown.
 	MaxUnknown = 0.05
+	// MaxBusy is the largest share of requests that may be turned away busy while stock was left for them.
+	MaxBusy = 0.05
+	// MinContended is the least number of requests that were sent while another one for the same goods was in flight: the
+	// occasions for a race. One that shows on every seventh occasion is missed by twenty in fewer than one run of twenty.
+	// It is a number and not a share, as a long run at a low rate has occasions enough, too.
+	MinContended = 20
 )
 
 // Promises that Held knows, as the service words them.
@@ -56,14 +63,17 @@ type Verdict struct {
 	Sold         int64 `json:"sold"`          // confirmed to a buyer
 	UnknownUnits int64 `json:"unknown_units"` // asked for with an unknown outcome
 	Restocked    int64 `json:"restocked"`     // confirmed as put back
+	Covered      int64 `json:"covered"`       // confirmed, as far as there was stock for it
 	Good         int64 `json:"good"`          // confirmed, and really gone from a stock that was there
 	LostUpdates  int64 `json:"lost_updates"`  // confirmed sold, but still in stock
 	Oversold     int64 `json:"oversold"`      // confirmed sold beyond what was there
 	Leaked       int64 `json:"leaked"`        // gone beyond all that was sold or may have been
 
-	Undersold  int64 `json:"undersold"`  // requests refused while stock was certainly left for them
-	Duplicates int64 `json:"duplicates"` // orders that were deducted more than once, at least
-	Overlaps   int64 `json:"overlaps"`   // pairs of critical sections of one goods that overlap in time
+	Undersold  int64 `json:"undersold"`   // requests refused while stock was certainly left for them
+	TurnedAway int64 `json:"turned_away"` // requests turned away busy while stock was certainly left for them
+	Contended  int64 `json:"contended"`   // requests sent while another one for the same goods was in flight
+	Duplicates int64 `json:"duplicates"`  // orders that were deducted more than once, at least
+	Overlaps   int64 `json:"overlaps"`    // pairs of critical sections of one goods that overlap in time
 
 	// Linearizable is nil where the checker ran out of time or of room, or the run was interrupted.
 	Linearizable *bool `json:"linearizable"`
@@ -84,71 +94,33 @@ const examples = 3
 //
 // It is WRONG where any unit was lost, oversold or leaked, a buyer was falsely refused, an order was deducted twice, no
 // order of the requests explains the answers, or critical sections overlapped that were promised not to. Otherwise it is
-// INCONCLUSIVE where the run was interrupted, the load was too small (MinAnswered, or never two requests for one goods at
-// once), or too many outcomes are unknown (MaxUnknown). Otherwise it is CORRECT.
+// INCONCLUSIVE where the run was interrupted, where the load was too small (MinAnswered, MinContended, fewer replicas than
+// there are, a scarce stock that never ran out), or where too many buyers got no answer to the point (MaxUnknown, MaxBusy,
+// or any request that was rejected). Otherwise it is CORRECT.
+//
+// The baseline promises to sell nothing. It is CORRECT where the stock is untouched and MinAnswered sales were confirmed:
+// the rules above are for those who sell.
 func Judge(h *history.History) Verdict {
 	v := Verdict{Outcomes: map[history.Outcome]int{}, Untouched: h.End != nil}
 	books := openBooks(h)
-
-	var wrong, doubts, notes findings
-	linearizable, concurrent := yes, false
-	for _, b := range books {
-		if !b.read {
-			linearizable = undecided
-		}
-		b.balance(&v, &wrong)
-		b.undersold(&v, &wrong)
-		b.duplicates(&v, &wrong)
-		var overlapped findings
-		b.overlaps(&v, &overlapped)
-		if h.Run.Exclusive {
-			wrong = append(wrong, overlapped...)
-		}
-		concurrent = concurrent || b.concurrent()
-	}
-	// The arithmetic of one goods settles it for the whole run: the checker only has to decide what is left open.
-	if v.LostUpdates > 0 || v.Oversold > 0 || v.Leaked > 0 || v.Undersold > 0 {
-		linearizable = no
-	}
-	for _, b := range books {
-		linearizable = worse(linearizable, b.sameAnswer(&wrong))
-	}
-	if linearizable == yes {
-		linearizable = linearize(books, &wrong, &notes)
-	}
-	v.Linearizable = linearizable.pointer()
-
-	backwards := 0
 	for _, op := range h.Ops {
-		if op.Kind != history.Deduct {
-			continue
-		}
-		v.Requests++
-		v.Outcomes[op.Outcome]++
-		if op.Outcome != history.Unknown && op.ReceivedNS < op.SentNS {
-			backwards++
+		if op.Kind == history.Deduct {
+			v.Requests++
+			v.Outcomes[op.Outcome]++
 		}
 	}
+
+	var wrong, notes findings
 	for _, b := range books {
-		if h.End != nil && !b.read {
-			doubts.add("goods %d: nobody read the stock that the run left", b.id)
-		}
+		b.balance(&v, &wrong)
+		v.Contended += int64(b.contended())
 	}
-	if h.End == nil {
-		doubts.add("the run was interrupted: nobody read the stock that it left")
+	if h.Run.Promise == PromiseSellsNothing {
+		judgeBaseline(&v, &wrong, &notes)
+	} else {
+		judgeSales(h.Run, books, &v, &wrong, &notes)
 	}
-	if answered := v.Outcomes[history.Sold] + v.Outcomes[history.SoldOut]; answered < MinAnswered {
-		doubts.add("only %d requests were answered, fewer than %d: too little load", answered, MinAnswered)
-	}
-	if !concurrent {
-		doubts.add("no two requests for one goods were ever in flight at once: nothing was put to the test")
-	}
-	if unknown := v.Outcomes[history.Unknown]; float64(unknown) > MaxUnknown*float64(v.Requests) {
-		doubts.add("the outcome of %d of %d requests is unknown, more than %.0f %%", unknown, v.Requests, 100*MaxUnknown)
-	}
-	if backwards > 0 {
-		doubts.add("%d replies were received before they were asked for: the clocks cannot be trusted", backwards)
-	}
+	doubts := doubt(h, v, books)
 
 	switch {
 	case len(wrong) > 0:
@@ -165,6 +137,115 @@ func Judge(h *history.History) Verdict {
 	return v
 }
 
+// judgeSales judges what the books alone do not tell of a strategy that sells.
+func judgeSales(run history.Run, books []*books, v *Verdict, wrong, notes *findings) {
+	foreign := map[string]bool{}
+	for _, b := range books {
+		b.foreign(foreign)
+	}
+	for _, replica := range slices.Sorted(maps.Keys(foreign)) {
+		notes.add("replica %s: its clock is not the lab's, as its critical sections lie outside their own requests: overlaps with them are not counted",
+			cmp.Or(replica, "without a name"))
+	}
+	linearizable := yes
+	for _, b := range books {
+		if !b.read {
+			linearizable = undecided
+		}
+		b.undersold(v, wrong)
+		b.duplicates(v, wrong)
+		var overlapped findings
+		b.overlaps(v, foreign, &overlapped)
+		if run.Exclusive {
+			*wrong = append(*wrong, overlapped...)
+		}
+	}
+	// The arithmetic of one goods settles it for the whole run: the checker only has to decide what is left open.
+	if v.LostUpdates > 0 || v.Oversold > 0 || v.Leaked > 0 || v.Undersold > 0 {
+		linearizable = no
+	}
+	for _, b := range books {
+		linearizable = worse(linearizable, b.sameAnswer(wrong))
+	}
+	if linearizable == yes {
+		linearizable = linearize(books, wrong, notes)
+	}
+	v.Linearizable = linearizable.pointer()
+}
+
+// judgeBaseline judges the baseline: it has to confirm sales, and balance has seen whether it made any.
+func judgeBaseline(v *Verdict, wrong, notes *findings) {
+	if confirmed := v.Outcomes[history.Sold]; v.answered() >= MinAnswered && confirmed < MinAnswered {
+		wrong.add("only %d of %d requests were confirmed, fewer than %d", confirmed, v.Requests, MinAnswered)
+	}
+	if v.Untouched {
+		notes.add("sells nothing: %d units were confirmed, and the stock is untouched", v.Sold)
+	}
+}
+
+// doubt lists what keeps a run from clearing anybody.
+func doubt(h *history.History, v Verdict, books []*books) (doubts findings) {
+	if h.End == nil {
+		doubts.add("the run was interrupted: nobody read the stock that it left")
+	}
+	for _, b := range books {
+		if h.End != nil && !b.read {
+			doubts.add("goods %d: nobody read the stock that the run left", b.id)
+		}
+	}
+	backwards := 0
+	replicas := map[string]bool{}
+	var rejected *history.Op
+	for i, op := range h.Ops {
+		if op.Kind != history.Deduct {
+			continue
+		}
+		switch op.Outcome {
+		case history.Sold, history.SoldOut:
+			if op.Replica != "" {
+				replicas[op.Replica] = true
+			}
+		case history.Rejected:
+			if rejected == nil {
+				rejected = &h.Ops[i]
+			}
+		}
+		if op.Outcome != history.Unknown && op.ReceivedNS < op.SentNS {
+			backwards++
+		}
+	}
+	if answered := v.answered(); answered < MinAnswered {
+		doubts.add("only %d requests were answered, fewer than %d: too little load", answered, MinAnswered)
+	} else if len(replicas) < h.Run.Replicas {
+		doubts.add("only %d of %d replicas answered: the others were not put to the test", len(replicas), h.Run.Replicas)
+	}
+	// There is no race in doing nothing.
+	if v.Contended < MinContended && h.Run.Promise != PromiseSellsNothing {
+		doubts.add("only %d requests were sent while another one for the same goods was in flight, fewer than %d: hardly anything was put to the test",
+			v.Contended, MinContended)
+	}
+	if h.Run.Scarce && !v.DemandExceeded {
+		doubts.add("demand never exceeded the stock, though it was meant to: nobody could be sold what was not there")
+	}
+	if unknown := v.Outcomes[history.Unknown]; float64(unknown) > MaxUnknown*float64(v.Requests) {
+		doubts.add("the outcome of %d of %d requests is unknown, more than %.0f %%", unknown, v.Requests, 100*MaxUnknown)
+	}
+	if float64(v.TurnedAway) > MaxBusy*float64(v.Requests) {
+		doubts.add("%d of %d buyers were turned away busy while stock was left, more than %.0f %%", v.TurnedAway, v.Requests, 100*MaxBusy)
+	}
+	if rejected != nil {
+		doubts.add("%d of %d requests were rejected, such as %s (%d %s): the lab asked for something wrong",
+			v.Outcomes[history.Rejected], v.Requests, name(*rejected), rejected.Status, rejected.Error)
+	}
+	if backwards > 0 {
+		doubts.add("%d replies were received before they were asked for: the clocks cannot be trusted", backwards)
+	}
+	return doubts
+}
+
+// answered is the number of requests that were answered to the point.
+func (v *Verdict) answered() int { return v.Outcomes[history.Sold] + v.Outcomes[history.SoldOut] }
+
 // Held says whether a verdict, of one round or merged from several, is what the strategy promised. An inconclusive
 // verdict holds no promise.
 func Held(run history.Run, v Verdict) bool {
@@ -172,7 +253,7 @@ func Held(run history.Run, v Verdict) bool {
 		return false
 	}
 	switch run.Promise {
-	case PromiseCorrect:
+	case PromiseCorrect, PromiseSellsNothing:
 		return v.Result == Correct
 	case PromiseLosesUpdates:
 		return v.Result == Wrong && v.LostUpdates > 0
@@ -182,8 +263,6 @@ func Held(run history.Run, v Verdict) bool {
 			return v.Result == Wrong && v.Oversold > 0
 		}
 		return v.Result == Correct
-	case PromiseSellsNothing:
-		return v.Untouched
 	}
 	return false
 }
@@ -209,6 +288,7 @@ func Merge(rounds ...Verdict) Verdict {
 		m.Sold += v.Sold
 		m.UnknownUnits += v.UnknownUnits
 		m.Restocked += v.Restocked
+		m.Covered += v.Covered
 		m.Good += v.Good
 		m.LostUpdates += v.LostUpdates
 		m.Oversold += v.Oversold
@@ -216,6 +296,8 @@ func Merge(rounds ...Verdict) Verdict {
 		m.Undersold += v.Undersold
 		m.Duplicates += v.Duplicates
 		m.Overlaps += v.Overlaps
+		m.TurnedAway += v.TurnedAway
+		m.Contended += v.Contended
 		m.DemandExceeded = m.DemandExceeded || v.DemandExceeded
 		m.Untouched = m.Untouched && v.Untouched
 		switch {
