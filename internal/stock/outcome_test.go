@@ -1,0 +1,246 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/stock"
+)
+
+// A connection is cut around the write of each strategy. Cut before, nothing was deducted; cut after, it was, and the
+// strategy cannot know: it must say so, and never that nothing was deducted.
+func TestALostReplyLeavesTheOutcomeUnknown(t *testing.T) {
+	a := newAddresses(t)
+	direct, err := stock.NewService(a.connect(t), stock.Catalogue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := mysql.ParseDSN(a.mysql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	toMySQL := newProxy(t, config.Addr, regexp.MustCompile(`UPDATE good_stock|COMMIT$`))
+	toRedis := newProxy(t, a.redis.Addr, regexp.MustCompile(`(?i)\r\nset\r\n\$\d+\r\nstock:`))
+	proxied := a
+	config.Addr = toMySQL.addr()
+	proxied.mysql = config.FormatDSN()
+	proxied.redis = &redis.Options{Addr: toRedis.addr(), DB: a.redis.DB}
+	service, err := stock.NewService(proxied.connect(t), stock.Catalogue)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	id := int64(1000)
+	for _, strategy := range stock.Catalogue {
+		if strategy.Claim.OneReplica == stock.SellsNothing {
+			continue
+		}
+		for _, on := range strategy.Stores {
+			t.Run(strategy.Name+"/"+string(on), func(t *testing.T) {
+				d, _, err := service.Resolve(strategy.Name, on)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, test := range []struct {
+					name string
+					cut  cut
+					left int64
+				}{{"before the write", beforeSent, 10}, {"before the reply", beforeReply, 7}} {
+					id++
+					if err := direct.SetStock(t.Context(), id, 10); err != nil {
+						t.Fatal(err)
+					}
+					toMySQL.arm(test.cut)
+					toRedis.arm(test.cut)
+					_, deductErr := d.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 3})
+					toMySQL.arm(never)
+					toRedis.arm(never)
+					left, err := direct.Stock(t.Context(), on, id)
+					if err != nil || left != test.left {
+						t.Errorf("cut %s: %d units are left, %v, want %d", test.name, left, err, test.left)
+					}
+					switch {
+					case deductErr == nil:
+						t.Errorf("cut %s: the deduction was confirmed", test.name)
+					case test.cut == beforeReply && !errors.Is(deductErr, stock.ErrUnknown):
+						t.Errorf("cut %s: %v, want outcome unknown", test.name, deductErr)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Once the write may be on its way, giving the lock back would let another read before it lands.
+func TestALockIsKeptWhileTheOutcomeIsUnknown(t *testing.T) {
+	a := newAddresses(t)
+	config, err := mysql.ParseDSN(a.mysql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := newProxy(t, config.Addr, regexp.MustCompile(`UPDATE good_stock`))
+	config.Addr = proxy.addr()
+	a.mysql = config.FormatDSN()
+	deps := a.connect(t)
+	service, err := stock.NewService(deps, stock.Catalogue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := service.SetStock(t.Context(), 1, 10); err != nil {
+		t.Fatal(err)
+	}
+	d, _, err := service.Resolve("lock-redis-lua", stock.MySQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.arm(beforeReply)
+	if _, err := d.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1}); !errors.Is(err, stock.ErrUnknown) {
+		t.Fatalf("Deduct: %v, want outcome unknown", err)
+	}
+	if left := deps.Redis.PTTL(t.Context(), "lock:{1}").Val(); left <= 0 {
+		t.Errorf("the lock has %v left, want it kept until its lease ends", left)
+	}
+}
+
+func TestALostLeaseEndsTheWork(t *testing.T) {
+	t.Parallel()
+	a := newAddresses(t)
+	deps := a.connect(t)
+	deps.Lease = 200 * time.Millisecond
+	service, err := stock.NewService(deps, stock.Catalogue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"lock-redis-lua", "lock-redlock"} {
+		for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
+			d, _, err := service.Resolve(name, on)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := service.SetStock(t.Context(), 1, 10); err != nil {
+				t.Fatal(err)
+			}
+			untilLost := func(ctx context.Context, at stock.Point) error {
+				if at == stock.BeforeWrite {
+					<-ctx.Done()
+				}
+				return nil // the pause does not end the work: the lease must
+			}
+			_, err = d.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1, Pause: untilLost})
+			if !errors.Is(err, stock.ErrBusy) {
+				t.Errorf("%s on %s: %v, want busy: the lease ended before the write", name, on, err)
+			}
+			if left, err := service.Stock(t.Context(), on, 1); err != nil || left != 10 {
+				t.Errorf("%s on %s: %d units are left, %v, want 10", name, on, left, err)
+			}
+		}
+	}
+}
+
+// A request that was cancelled while its statement waits for a row's lock still learns, and its lock outlives, what
+// became of the statement.
+func TestACancelledRequestWaitsForItsWrite(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"update", "lock-redis-lua"} {
+		deps := newAddresses(t).connect(t)
+		service, err := stock.NewService(deps, stock.Catalogue)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := service.SetStock(t.Context(), 1, 10); err != nil {
+			t.Fatal(err)
+		}
+		d, _, err := service.Resolve(name, stock.MySQL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, err := deps.MySQL.BeginTxx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := row.Exec("SELECT stock FROM good_stock WHERE goods_id = 1 FOR UPDATE"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := d.Deduct(ctx, stock.Request{GoodsID: 1, Count: 1})
+			done <- err
+		}()
+		waitForRowLock(t, deps)
+		cancel()
+		if err := row.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v, want a receipt: the statement was sent and carried out", name, err)
+		}
+		if left, err := service.Stock(t.Context(), stock.MySQL, 1); err != nil || left != 9 {
+			t.Errorf("%s: %d units are left, %v, want 9", name, left, err)
+		}
+	}
+}
+
+func waitForRowLock(t *testing.T, deps stock.Deps) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(trxCache) {
+		var waiting int
+		err := deps.MySQL.Get(&waiting, `SELECT COUNT(*) FROM information_schema.innodb_trx trx
+			JOIN information_schema.processlist process ON process.id = trx.trx_mysql_thread_id
+			WHERE process.db = DATABASE() AND trx.trx_state = 'LOCK WAIT'`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waiting > 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no statement waits for the row")
+		}
+	}
+}
+
+// Every way of writing to MySQL counts the version up: optimistic locking would not see it otherwise.
+func TestOptimisticLockingSeesTheOtherStrategies(t *testing.T) {
+	t.Parallel()
+	a := newAddresses(t)
+	service, err := stock.NewService(a.connect(t), stock.Catalogue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	optimistic, _, err := service.Resolve("optimistic-version", stock.MySQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, strategy := range stock.Catalogue {
+		if strategy.Stores[0] != stock.MySQL {
+			continue
+		}
+		other, _, err := service.Resolve(strategy.Name, stock.MySQL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := service.SetStock(t.Context(), 1, 10); err != nil {
+			t.Fatal(err)
+		}
+		once := true
+		sellBetween := func(ctx context.Context, at stock.Point) error {
+			if at != stock.BeforeWrite || !once {
+				return nil
+			}
+			once = false
+			_, err := other.Deduct(ctx, stock.Request{GoodsID: 1, Count: 1})
+			return err
+		}
+		receipt, err := optimistic.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 2, Pause: sellBetween})
+		if err != nil || receipt.Remaining != 7 || receipt.Attempts != 2 {
+			t.Errorf("beside %s: %+v, %v, want 7 remaining after 2 attempts", strategy.Name, receipt, err)
+		}
+	}
+}
