@@ -93,6 +93,9 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
 		round.Dropped = h.End.Dropped
 		round.MySQLStatements = h.End.MySQLStatements
 		round.RedisCommands = h.End.RedisCommands
+		if run.Rate > 0 {
+			round.SendLagMS = &Lag{Mean: round3(float64(h.End.MeanLagNS) / 1e6), Max: round3(float64(h.End.MaxLagNS) / 1e6)}
+		}
 	}
 	if last > first {
 		seconds := float64(last-first) / 1e9
@@ -171,6 +174,7 @@ func (c *collected) row() *Row {
 			row.Bounded = round.Bounded
 		}
 	}
+	row.SendLagMS = lag(rounds)
 	row.GoodputPerS = round3(median(goodput))
 	row.ThroughputPerS = round3(median(throughput))
 	if _, interval := geometric(goodput); interval != nil {
@@ -190,6 +194,10 @@ func (c *collected) row() *Row {
 			row.ReplicaShares[replica] = perSale(int64(n))
 		}
 	}
+	if answered := row.Outcomes[history.Sold] + row.Outcomes[history.SoldOut]; answered > 0 {
+		row.MySQLStatementsPerRequest = round3(float64(statements) / float64(answered))
+		row.RedisCommandsPerRequest = round3(float64(commands) / float64(answered))
+	}
 	return row
 }
 
@@ -200,10 +208,15 @@ func (r *Report) compareToBaseline() {
 		if base == nil {
 			continue
 		}
+		if base == row {
+			one := 1.0
+			row.ShareOfNoop = &one
+			continue
+		}
 		var shares []float64
 		for own, other := range pairs(row, base) {
 			// What the baseline confirmed, as far as there was stock for it, is what it would have sold.
-			if would := float64(other.Sold - other.Oversold); would > 0 && own.ElapsedS > 0 && other.ElapsedS > 0 {
+			if would := float64(other.Covered); would > 0 && own.ElapsedS > 0 && other.ElapsedS > 0 {
 				shares = append(shares, (float64(own.Good)/own.ElapsedS)/(would/other.ElapsedS))
 			}
 		}
@@ -309,35 +322,54 @@ func (r *Report) conclude() {
 		r.Problems = append(r.Problems, fmt.Sprintf("claim not held: %s: promised %s, found %s", row.Label(), row.Claim, row.found()))
 	}
 
-	caught := map[string]bool{}
-	var controls []string
-	for _, row := range r.Rows {
-		if !row.Control || !row.tempted() {
+	for _, control := range r.controls() {
+		if control.caught {
 			continue
 		}
-		if !slices.Contains(controls, row.Strategy) {
-			controls = append(controls, row.Strategy)
+		r.Inconclusive = true
+		why := "a run that misses a known bug clears nobody"
+		if !control.tempted {
+			why = "demand never exceeded the stock, and without that it has nothing to do wrong"
 		}
-		caught[row.Strategy] = caught[row.Strategy] || row.Result == verify.Wrong
-	}
-	for _, strategy := range controls {
-		if !caught[strategy] {
-			r.Inconclusive = true
-			r.Problems = append(r.Problems, fmt.Sprintf("inconclusive: control %s came out clean: a run that misses a known bug clears nobody", strategy))
-		}
+		r.Problems = append(r.Problems, fmt.Sprintf("inconclusive: control %s came out clean: %s", control.strategy, why))
 	}
 }
 
-// tempted says whether the row's load could bring out what its strategy promises to do wrong.
-func (r *Row) tempted() bool {
-	switch r.Claim {
-	case verify.PromiseLosesUpdates:
-		return true
-	case verify.PromiseOversells:
-		return r.DemandExceeded
-	}
-	return false
+// control is what became of a strategy that is wrong on purpose, in all its rows together.
+type control struct {
+	strategy string
+	tempted  bool // its load could bring out what it does wrong
+	caught   bool
 }
+
+func (r *Report) controls() []control {
+	var controls []control
+	for _, row := range r.Rows {
+		if !row.Control {
+			continue
+		}
+		i := slices.IndexFunc(controls, func(c control) bool { return c.strategy == row.Strategy })
+		if i < 0 {
+			i = len(controls)
+			controls = append(controls, control{strategy: row.Strategy})
+		}
+		controls[i].tempted = controls[i].tempted || row.tempted()
+		controls[i].caught = controls[i].caught || row.Result == verify.Wrong
+	}
+	return controls
+}
+
+// success is the sentence for a report without problems.
+func (r *Report) success() string {
+	if len(r.controls()) == 0 {
+		return "Every claim held; no control was run."
+	}
+	return "Every claim held, and every control was caught."
+}
+
+// tempted says whether the row's load could bring out what its strategy promises to do wrong: without a check of the
+// stock, the arithmetic is right for as long as nobody asks for more than there is.
+func (r *Row) tempted() bool { return r.Claim != verify.PromiseOversells || r.DemandExceeded }
 
 // found words the verdict beside a promise.
 func (r *Row) found() string {

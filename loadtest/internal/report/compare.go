@@ -27,8 +27,9 @@ type VerdictChange struct {
 	New string
 }
 
-// MetricChange is one metric of one row, over the rounds of each report: medians, and the Mann-Whitney U test, which assumes
-// nothing about how the figures are distributed.
+// MetricChange is one metric of one row, over the rounds of each report. With enough rounds it is their medians and the
+// Mann-Whitney U test, which assumes nothing about how the figures are distributed. With fewer, where that test cannot
+// find anything, it is their geometric means and Welch's t-test over the logarithms: ratios are taken to scatter normally.
 type MetricChange struct {
 	Row    string
 	Metric string
@@ -50,8 +51,9 @@ var metrics = []struct {
 	{"p99 ms", func(r Round) float64 { return r.LatencyMS.P99 }},
 }
 
-// enough rounds in each report are needed for the U test to find anything: with three, p is at least 0.1.
-const enough = 4
+// enough rounds in each report are needed for the U test to find anything: with three, p is at least 0.1. The t-test needs
+// more than one, to know how they scatter.
+const enough, enoughForT = 4, 2
 
 // Compare compares the rows that two reports have in common, as benchstat compares benchmarks.
 func Compare(before, after *Report) *Comparison {
@@ -80,26 +82,30 @@ func Compare(before, after *Report) *Comparison {
 			note(fmt.Sprintf("%s: not the same stock or number of requests in both", is.Label()))
 		}
 		for _, metric := range metrics {
-			sample := func(row *Row) *benchmath.Sample {
+			values := func(row *Row) []float64 {
 				var values []float64
 				for _, round := range row.Rounds {
 					values = append(values, metric.of(round))
 				}
-				return benchmath.NewSample(values, &benchmath.DefaultThresholds)
+				return values
 			}
-			x, y := sample(was), sample(is)
-			if len(x.Values) == 0 || len(y.Values) == 0 || x.Values[len(x.Values)-1] == 0 && y.Values[len(y.Values)-1] == 0 {
+			x, y := values(was), values(is)
+			if len(x) == 0 || len(y) == 0 || slices.Max(x) == 0 && slices.Max(y) == 0 {
 				continue // the baseline has no goodput
 			}
-			result := benchmath.AssumeNothing.Compare(x, y)
-			change := MetricChange{Row: is.Label(), Metric: metric.name, P: result.P,
-				Old: benchmath.AssumeNothing.Summary(x, 0.95), New: benchmath.AssumeNothing.Summary(y, 0.95),
-				Rounds: fmt.Sprintf("n=%d+%d", len(x.Values), len(y.Values))}
-			change.Delta = result.FormatDelta(change.Old.Center, change.New.Center)
-			c.Metrics = append(c.Metrics, change)
-			if result.P > result.Alpha && min(len(x.Values), len(y.Values)) < enough {
-				note(fmt.Sprintf("too few rounds: even the largest difference cannot be told from chance with fewer than %d in each report", enough))
+			compare := compareMedians
+			if rounds := min(len(x), len(y)); rounds < enough && slices.Min(x) > 0 && slices.Min(y) > 0 {
+				compare = compareRatios
+				if rounds < enoughForT {
+					note("a single round tells nothing about chance: no difference can be found with fewer than two in each report")
+				} else {
+					note(fmt.Sprintf("fewer than %d rounds in a report: geometric means and Welch's t-test over the logarithms, which takes "+
+						"ratios to scatter normally, in place of medians and the U test, which assumes nothing", enough))
+				}
 			}
+			change := compare(x, y)
+			change.Row, change.Metric, change.Rounds = is.Label(), metric.name, fmt.Sprintf("n=%d+%d", len(x), len(y))
+			c.Metrics = append(c.Metrics, change)
 		}
 	}
 	for _, row := range after.Rows {
@@ -113,12 +119,43 @@ func Compare(before, after *Report) *Comparison {
 	return c
 }
 
+func compareMedians(was, is []float64) MetricChange {
+	x, y := benchmath.NewSample(was, &benchmath.DefaultThresholds), benchmath.NewSample(is, &benchmath.DefaultThresholds)
+	result := benchmath.AssumeNothing.Compare(x, y)
+	change := MetricChange{P: result.P, Old: benchmath.AssumeNothing.Summary(x, 0.95), New: benchmath.AssumeNothing.Summary(y, 0.95)}
+	change.Delta = result.FormatDelta(change.Old.Center, change.New.Center)
+	return change
+}
+
+func compareRatios(was, is []float64) MetricChange {
+	logs := func(values []float64) *benchmath.Sample {
+		var logs []float64
+		for _, v := range values {
+			logs = append(logs, math.Log(v))
+		}
+		return benchmath.NewSample(logs, &benchmath.DefaultThresholds)
+	}
+	result := benchmath.AssumeNormal.Compare(logs(was), logs(is))
+	result.Alpha = benchmath.DefaultThresholds.CompareAlpha // which AssumeNormal leaves out
+	summary := func(values []float64) benchmath.Summary {
+		center, interval := geometric(values)
+		s := benchmath.Summary{Center: center, Lo: math.Inf(-1), Hi: math.Inf(1), Confidence: 0.95}
+		if interval != nil {
+			s.Lo, s.Hi = interval.Low, interval.High
+		}
+		return s
+	}
+	change := MetricChange{P: result.P, Old: summary(was), New: summary(is)}
+	change.Delta = result.FormatDelta(change.Old.Center, change.New.Center)
+	return change
+}
+
 // machine is what has to be the same for two reports to be compared, in words.
 func (e Environment) machine() string {
 	parts := []string{e.CPU, plural(e.Cores, "core")}
 	for _, s := range e.Servers {
 		if s.Name != "service" { // what is compared, as a rule
-			parts = append(parts, s.Name+" "+s.Version)
+			parts = append(parts, s.String())
 		}
 	}
 	return strings.Join(parts, ", ")

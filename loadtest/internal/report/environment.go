@@ -46,6 +46,14 @@ type Server struct {
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
+// String names the server and its version. Some versions begin with the name: it is said once.
+func (s Server) String() string {
+	if strings.HasPrefix(strings.ToLower(s.Version), strings.ToLower(s.Name)) {
+		return s.Version
+	}
+	return strings.TrimSpace(s.Name + " " + s.Version)
+}
+
 // LocalEnvironment collects what can be learned from this process and its host. Options, Seed, Servers and SharedHost are
 // the caller's to fill in. What cannot be learned stays empty.
 func LocalEnvironment() Environment {
@@ -133,7 +141,7 @@ func (e Environment) lines() []string {
 	}
 	add(e.CPU, cores, e.OS, e.Kernel, e.Arch, e.Go)
 	for _, s := range e.Servers {
-		parts := []string{strings.TrimSpace(s.Name + " " + s.Version)}
+		parts := []string{s.String()}
 		for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
 			parts = append(parts, name+"="+s.Settings[name])
 		}

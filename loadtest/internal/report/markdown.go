@@ -27,10 +27,7 @@ var columns = []column{
 	{"store", func(r *Row) string { return r.Store }},
 	{"replicas", func(r *Row) string { return strconv.Itoa(r.Replicas) }},
 	{"verdict", func(r *Row) string {
-		if r.Baseline {
-			return "baseline"
-		}
-		return strings.ToUpper(string(r.Result))
+		return r.verdict()
 	}},
 	{"claim", func(r *Row) string { return r.Claim }},
 	{"held", func(r *Row) string {
@@ -74,8 +71,8 @@ var columns = []column{
 	{"overlaps", func(r *Row) string { return count(r.Overlaps) }},
 	{"linearizable", func(r *Row) string { return r.linearizable() }},
 	{"attempts/sale", func(r *Row) string { return figure(r.AttemptsPerSale) }},
-	{"SQL/sale", func(r *Row) string { return figure(r.MySQLStatementsPerSale) }},
-	{"Redis/sale", func(r *Row) string { return figure(r.RedisCommandsPerSale) }},
+	{"SQL/request", func(r *Row) string { return figure(r.MySQLStatementsPerRequest) }},
+	{"Redis/request", func(r *Row) string { return figure(r.RedisCommandsPerRequest) }},
 	{"lock wait µs", func(r *Row) string { return figure(r.WaitedUS.Mean) }},
 	{"99 %", func(r *Row) string { return figure(r.WaitedUS.P99) }},
 	{"longest", func(r *Row) string { return figure(r.WaitedUS.Max) }},
@@ -109,7 +106,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprint(out, "# Which strategy keeps the books\n\n")
 	if len(r.Problems) == 0 {
-		fmt.Fprint(out, "Every claim held, and every control was caught.\n")
+		fmt.Fprintf(out, "%s\n", r.success())
 	}
 	for _, problem := range r.Problems {
 		fmt.Fprintf(out, "- **%s**\n", escape(problem))
@@ -135,10 +132,10 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		if row.Bounded != "" {
 			fmt.Fprintf(&evidence, "- %s: bounded, %s\n", row.Label(), escape(row.Bounded))
 		}
-		if row.Baseline {
-			continue // of course it sold what is still there
+		if late := row.late(); late != "" {
+			fmt.Fprintf(&evidence, "- %s: %s\n", row.Label(), late)
 		}
-		for _, e := range row.Evidence {
+		for _, e := range row.told() {
 			fmt.Fprintf(&evidence, "- %s: %s\n", row.Label(), escape(e))
 		}
 	}
@@ -169,8 +166,9 @@ func (r *Report) WriteCSV(w io.Writer) error {
 			{"verdict", row.Result}, {"claim_held", row.ClaimHeld}, {"rounds", len(row.Rounds)}, {"bounded", row.Bounded},
 			{"stock", row.Stock}, {"requests_planned", row.RequestsPlanned}, {"requests_sent", row.RequestsSent}, {"dropped", row.Dropped},
 			{"initial", row.Initial}, {"final", row.Final}, {"sold", row.Sold}, {"unknown_units", row.UnknownUnits},
-			{"restocked", row.Restocked}, {"good", row.Good},
+			{"restocked", row.Restocked}, {"covered", row.Covered}, {"good", row.Good},
 			{"lost_updates", row.LostUpdates}, {"oversold", row.Oversold}, {"leaked", row.Leaked}, {"undersold", row.Undersold},
+			{"turned_away", row.TurnedAway}, {"contended", row.Contended},
 			{"duplicates", row.Duplicates}, {"overlaps", row.Overlaps}, {"linearizable", row.linearizable()},
 			{"demand_exceeded", row.DemandExceeded},
 		}
@@ -183,7 +181,10 @@ func (r *Report) WriteCSV(w io.Writer) error {
 		}
 		all = append(all, field{"goodput_per_s", row.GoodputPerS}, field{"goodput_low", positive(interval.Low)},
 			field{"goodput_high", positive(interval.High)}, field{"throughput_per_s", row.ThroughputPerS})
-		var slower, plusMinus, shareOfNoop any = "", "", ""
+		var slower, plusMinus, shareOfNoop, meanLag, maxLag any = "", "", "", "", ""
+		if row.SendLagMS != nil {
+			meanLag, maxLag = row.SendLagMS.Mean, row.SendLagMS.Max
+		}
 		if row.ShareOfNoop != nil {
 			shareOfNoop = *row.ShareOfNoop
 		}
@@ -197,8 +198,8 @@ func (r *Report) WriteCSV(w io.Writer) error {
 		return append(all, field{"share_of_noop", shareOfNoop}, field{"slower_than_fastest_correct", slower}, field{"plus_minus", plusMinus},
 			field{"latency_ms_mean", l.Mean}, field{"latency_ms_p50", l.P50}, field{"latency_ms_p90", l.P90}, field{"latency_ms_p95", l.P95},
 			field{"latency_ms_p99", l.P99}, field{"latency_ms_p999", l.P999}, field{"latency_ms_min", l.Min}, field{"latency_ms_max", l.Max},
-			field{"attempts_per_sale", row.AttemptsPerSale}, field{"mysql_statements_per_sale", row.MySQLStatementsPerSale},
-			field{"redis_commands_per_sale", row.RedisCommandsPerSale},
+			field{"send_lag_ms_mean", meanLag}, field{"send_lag_ms_max", maxLag}, field{"attempts_per_sale", row.AttemptsPerSale}, field{"mysql_statements_per_request", row.MySQLStatementsPerRequest},
+			field{"redis_commands_per_request", row.RedisCommandsPerRequest},
 			field{"waited_us_mean", row.WaitedUS.Mean}, field{"waited_us_p99", row.WaitedUS.P99}, field{"waited_us_max", row.WaitedUS.Max},
 			field{"held_us_mean", row.HeldUS.Mean}, field{"held_us_p99", row.HeldUS.P99}, field{"held_us_max", row.HeldUS.Max},
 			field{"replica_shares", row.shares()}, field{"evidence", strings.Join(row.Evidence, "; ")})

@@ -65,7 +65,8 @@ type Row struct {
 	Stock           int64 `json:"stock"` // units before each round (the first one's, should they differ)
 	RequestsPlanned int   `json:"requests_planned"`
 	RequestsSent    int   `json:"requests_sent"`
-	Dropped         int   `json:"dropped"` // open loop: not sent, no client was free
+	Dropped         int   `json:"dropped"`               // open loop: not sent, no client was free
+	SendLagMS       *Lag  `json:"send_lag_ms,omitempty"` // open loop only
 
 	GoodputPerS     float64   `json:"goodput_per_s"`              // units rightly sold
 	GoodputInterval *Interval `json:"goodput_interval,omitempty"` // 95 %; nil for a single round, or where a round had none
@@ -76,9 +77,13 @@ type Row struct {
 	// Relative is nil for rows that are not ranked: wrong ones, controls and the baseline.
 	Relative *Relative `json:"relative"`
 
-	LatencyMS              Latency            `json:"latency_ms"` // from the (intended) sending to the answer, whatever it was
-	AttemptsPerSale        float64            `json:"attempts_per_sale"`
-	MySQLStatementsPerSale float64            `json:"mysql_statements_per_sale"` // by the servers' own count, over sold requests
+	LatencyMS       Latency `json:"latency_ms"` // from the (intended) sending to the answer, whatever it was
+	AttemptsPerSale float64 `json:"attempts_per_sale"`
+	// All statements, by the servers' own count, over the requests that were answered as sold or sold out.
+	MySQLStatementsPerRequest float64 `json:"mysql_statements_per_request"`
+	RedisCommandsPerRequest   float64 `json:"redis_commands_per_request"`
+	// The same statements over the sold requests alone: what a sale costs together with the refusals around it.
+	MySQLStatementsPerSale float64            `json:"mysql_statements_per_sale"`
 	RedisCommandsPerSale   float64            `json:"redis_commands_per_sale"`
 	WaitedUS               Wait               `json:"waited_us"` // of sold requests, for the lock
 	HeldUS                 Wait               `json:"held_us"`   // of sold requests, in the critical section
@@ -100,6 +105,7 @@ type Round struct {
 	LatencyMS       Latency `json:"latency_ms"`
 	RequestsPlanned int     `json:"requests_planned"`
 	Dropped         int     `json:"dropped"`
+	SendLagMS       *Lag    `json:"send_lag_ms,omitempty"`
 	MySQLStatements int64   `json:"mysql_statements"`
 	RedisCommands   int64   `json:"redis_commands"`
 	Bounded         string  `json:"bounded,omitempty"`
@@ -114,6 +120,12 @@ type Latency struct {
 	P99  float64 `json:"p99"`
 	P999 float64 `json:"p999"`
 	Min  float64 `json:"min"`
+	Max  float64 `json:"max"`
+}
+
+// Lag is how much later than intended an open loop sent its requests, in milliseconds. Latencies include it.
+type Lag struct {
+	Mean float64 `json:"mean"`
 	Max  float64 `json:"max"`
 }
 

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/perf/benchfmt"
 
@@ -230,8 +231,9 @@ func TestFiguresOfARow(t *testing.T) {
 	if row.Outcomes[history.Sold] != 300 || row.Outcomes[history.SoldOut] != 1500 {
 		t.Errorf("got outcomes %v", row.Outcomes)
 	}
-	if row.MySQLStatementsPerSale != 12 || row.AttemptsPerSale != 1 {
-		t.Errorf("got %v statements and %v attempts a sale, want 12 and 1", row.MySQLStatementsPerSale, row.AttemptsPerSale)
+	if row.MySQLStatementsPerRequest != 2 || row.MySQLStatementsPerSale != 12 || row.AttemptsPerSale != 1 {
+		t.Errorf("got %v statements a request, %v a sale and %v attempts a sale, want 2, 12 and 1", row.MySQLStatementsPerRequest,
+			row.MySQLStatementsPerSale, row.AttemptsPerSale)
 	}
 	if want := map[string]float64{"replica-1": 0.5, "replica-2": 0.5}; !reflect.DeepEqual(row.ReplicaShares, want) {
 		t.Errorf("got shares %v, want %v", row.ReplicaShares, want)
@@ -264,14 +266,151 @@ func TestControlThatCameOutCleanMakesTheRunInconclusive(t *testing.T) {
 	}
 }
 
-func TestControlWithoutTemptationProvesNothingAgainstTheRun(t *testing.T) {
+// decrement is the history of a control that oversells as soon as demand exceeds the stock.
+func decrement(stock int64) *history.History {
+	return play(history.Run{Strategy: "decrement", Workload: fmt.Sprint("stock of ", stock), Replicas: 2, Round: 1, Promise: "oversells", Control: true,
+		Initial: map[int64]int64{1: stock}}, 600, time.Millisecond)
+}
+
+func TestControlWithoutTemptationMakesTheRunInconclusive(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Strategy: "decrement", Workload: "plenty", Replicas: 2, Round: 1, Promise: "oversells", Control: true,
-		Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	h := decrement(600)
 	b.Add(h, verify.Judge(h))
-	if r := b.Report(); r.Err() != nil {
-		t.Errorf("problems: %q", r.Problems)
+	if r := b.Report(); !r.Inconclusive || r.Err() == nil || !strings.Contains(r.Err().Error(), "control decrement came out clean: demand never exceeded the stock") {
+		t.Errorf("inconclusive: %t, problems: %q", r.Inconclusive, r.Problems)
+	}
+
+	h = decrement(100)
+	b.Add(h, verify.Judge(h))
+	if r := b.Report(); r.Err() != nil || r.Inconclusive {
+		t.Errorf("caught once is caught, but the problems are %q", r.Problems)
+	}
+}
+
+func TestControlThatRefusesAsItShouldCameOutClean(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	h := play(history.Run{Strategy: "decrement", Workload: "flash-sale", Replicas: 2, Round: 1, Promise: "correct", Control: true,
+		Initial: map[int64]int64{1: 100}}, 600, time.Millisecond)
+	h.Run.Promise = "oversells"
+	b.Add(h, verify.Judge(h))
+	r := b.Report()
+	if !r.Inconclusive || r.Err() == nil || !strings.Contains(r.Err().Error(), "control decrement came out clean: a run that misses") {
+		t.Errorf("inconclusive: %t, problems: %q", r.Inconclusive, r.Problems)
+	}
+}
+
+func TestSuccessDoesNotSpeakOfControlsThatWereNotRun(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	h := play(history.Run{Strategy: "update", Workload: "plenty", Replicas: 2, Round: 1, Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	b.Add(h, verify.Judge(h))
+	r := b.Report()
+	if r.Err() != nil {
+		t.Fatal(r.Err())
+	}
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"text":     func(w *bytes.Buffer) error { return r.WriteText(w, false) },
+		"Markdown": func(w *bytes.Buffer) error { return r.WriteMarkdown(w) },
+	} {
+		var out bytes.Buffer
+		if err := write(&out); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "Every claim held; no control was run.") || strings.Contains(out.String(), "caught") {
+			t.Errorf("%s says otherwise:\n%s", name, out.String())
+		}
+	}
+}
+
+func TestBaselineIsItsOwnMeasure(t *testing.T) {
+	t.Parallel()
+	for _, workload := range []string{"plenty", "flash-sale"} {
+		row := find(t, sameLab(), "noop", workload)
+		if row.ShareOfNoop == nil || *row.ShareOfNoop != 1 || row.Result != verify.Correct || !row.Baseline || row.Relative != nil || !row.ClaimHeld {
+			t.Errorf("%s: share %s, %s, claim held %t", row.Label(), share(row.ShareOfNoop), row.Result, row.ClaimHeld)
+		}
+	}
+}
+
+func TestBaselineThatSellsIsShownAsWrong(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	h := play(history.Run{Strategy: "noop", Workload: "plenty", Replicas: 2, Round: 1, Promise: "sells-nothing", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	h.End.Final[1]--
+	b.Add(h, verify.Judge(h))
+	var out bytes.Buffer
+	if err := b.Report().WriteText(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, "WRONG") || !strings.Contains(text, "nothing was to be sold") || strings.Contains(text, "sells nothing") {
+		t.Errorf("got\n%s", text)
+	}
+}
+
+func TestOpenLoopShowsHowLateItWas(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	for round, lag := range []int64{1e6, 3e6} {
+		h := play(history.Run{Strategy: "update", Workload: "plenty", Replicas: 2, Round: 1 + round, Rate: 500, Promise: "correct",
+			Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+		h.End.MeanLagNS, h.End.MaxLagNS, h.End.Dropped = lag, 10*lag, 7
+		b.Add(h, verify.Judge(h))
+	}
+	r := b.Report()
+	row := r.Rows[0]
+	if row.SendLagMS == nil || *row.SendLagMS != (Lag{2, 30}) || *row.Rounds[0].SendLagMS != (Lag{1, 10}) || row.Dropped != 14 {
+		t.Errorf("got %+v of %+v, %d dropped", row.SendLagMS, row.Rounds[0].SendLagMS, row.Dropped)
+	}
+	var out bytes.Buffer
+	if err := r.WriteText(&out, false); err != nil || !strings.Contains(out.String(), "sent 2.00 ms late on average, 30.0 ms at most; 14 dropped") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	out.Reset()
+	if err := r.WriteCSV(&out); err != nil || !strings.Contains(out.String(), "send_lag_ms_mean,send_lag_ms_max") || !strings.Contains(out.String(), ",2,30,") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if closed := find(t, sameLab(), "update", "plenty"); closed.SendLagMS != nil || closed.late() != "" {
+		t.Errorf("a closed loop is never late, but got %+v", closed.SendLagMS)
+	}
+}
+
+func TestTextTableFitsTheTerminal(t *testing.T) {
+	t.Parallel()
+	row := *find(t, sameLab(), "none", "flash-sale")
+	other := *find(t, sameLab(), "update", "flash-sale")
+	half := 10.55
+	row.Strategy, other.Strategy = "mutex-per-request", "optimistic-version"
+	row.LostUpdates, row.Oversold, row.Overlaps = 17_389, 14_293, 1_717_870
+	row.LatencyMS, row.GoodputPerS = Latency{3100, 3100, 3100, 3100, 3100, 3100, 3100, 13_100}, 16_288
+	other.Relative = &Relative{SlowerThanFastestCorrect: 15.56, PlusMinus: &half}
+	r := Report{Rows: []*Row{&row, &other}}
+	var out bytes.Buffer
+	if err := r.WriteText(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()[:strings.Index(out.String(), "Evidence")]) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 150 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+func TestServerIsNamedOnce(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]Server{
+		"nginx 1.22.1": {Name: "nginx", Version: "nginx 1.22.1"},
+		"Redis 8.2":    {Name: "redis", Version: "Redis 8.2"},
+		"mysql 9.7.0":  {Name: "mysql", Version: "9.7.0"},
+		"service":      {Name: "service"},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if got := (Environment{Servers: []Server{s}}).lines()[0]; got != want {
+			t.Errorf("the environment says %q, want %q", got, want)
+		}
 	}
 }
 
@@ -367,8 +506,8 @@ func TestJSONSurvivesARoundTrip(t *testing.T) {
 	}
 	for _, field := range strings.Fields(`strategy workload users replicas claim verdict claim_held initial final sold lost_updates oversold
 		leaked undersold duplicates overlaps linearizable goodput_per_s throughput_per_s share_of_noop latency_ms outcomes rounds
-		stock requests_planned requests_sent control store relative attempts_per_sale mysql_statements_per_sale
-		redis_commands_per_sale waited_us replica_shares evidence`) {
+		stock requests_planned requests_sent control store relative attempts_per_sale mysql_statements_per_request
+		redis_commands_per_request waited_us replica_shares evidence`) {
 		if _, ok := raw.Rows[0][field]; !ok {
 			t.Errorf("a row has no %s", field)
 		}
@@ -435,11 +574,45 @@ func TestCompareSaysWhenThereIsNothingToFind(t *testing.T) {
 			t.Errorf("%s, %s: a report differs from itself by %s", m.Row, m.Metric, m.Delta)
 		}
 	}
-	if !slices.ContainsFunc(c.Notes, func(n string) bool { return strings.HasPrefix(n, "too few rounds") }) {
-		t.Errorf("three rounds can find nothing, but the notes are %q", c.Notes)
-	}
 	if len(c.Changed)+len(c.OnlyOld)+len(c.OnlyNew) != 0 {
 		t.Errorf("got %+v", c)
+	}
+}
+
+// rounds returns a report of one row with a round for each goodput.
+func rounds(goodput ...float64) *Report {
+	row := &Row{Strategy: "update", Workload: "plenty"}
+	for i, v := range goodput {
+		row.Rounds = append(row.Rounds, Round{Round: 1 + i, GoodputPerS: v})
+	}
+	return &Report{Rows: []*Row{row}}
+}
+
+func TestCompareChoosesItsTestByTheRounds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before, after *Report
+		delta, note   string
+	}{
+		// ln: means 4.6049 and 5.2981, s = 0.0200 both, t = 42.4 with 4 degrees of freedom
+		"three rounds":       {rounds(100, 102, 98), rounds(200, 204, 196), "+100.00%", "Welch's t-test over the logarithms"},
+		"inside the noise":   {rounds(100, 120, 90), rounds(102, 121, 93), "~", "Welch's t-test over the logarithms"},
+		"one with more":      {rounds(100, 102, 98), rounds(200, 204, 196, 199, 201), "+100.01%", "Welch's t-test over the logarithms"},
+		"four rounds":        {rounds(100, 102, 98, 101), rounds(200, 204, 196, 202), "+100.00%", ""},
+		"a single round":     {rounds(100), rounds(200), "~", "a single round tells nothing"},
+		"a round of nothing": {rounds(100, 102, 0), rounds(200, 204, 196), "~", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Compare(c.before, c.after)
+			if len(got.Metrics) != 1 || got.Metrics[0].Delta != c.delta {
+				t.Fatalf("got %+v, want %s", got.Metrics, c.delta)
+			}
+			notes := strings.Join(got.Notes, "\n")
+			if !strings.Contains(notes, c.note) || c.note == "" && notes != "" {
+				t.Errorf("got the note %q, want %q", notes, c.note)
+			}
+		})
 	}
 }
 

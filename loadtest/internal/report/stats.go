@@ -90,5 +90,23 @@ func wait(us []int64) Wait {
 	return Wait{Mean: round3(mean(sorted)), P99: float64(percentile(sorted, 0.99)), Max: float64(percentile(sorted, 1))}
 }
 
+// lag sums up how late the requests of the rounds were sent; nil where none of them was an open loop.
+func lag(rounds []Round) *Lag {
+	var all Lag
+	requests := 0
+	for _, round := range rounds {
+		if round.SendLagMS != nil {
+			all.Mean += round.SendLagMS.Mean * float64(round.Requests)
+			all.Max = max(all.Max, round.SendLagMS.Max)
+			requests += round.Requests
+		}
+	}
+	if requests == 0 {
+		return nil
+	}
+	all.Mean = round3(all.Mean / float64(requests))
+	return &all
+}
+
 // round3 keeps three decimals: what is beyond is noise, and makes reports hard to read.
 func round3(v float64) float64 { return math.Round(v*1000) / 1000 }

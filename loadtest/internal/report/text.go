@@ -97,8 +97,8 @@ func (t *table) write(w *bufio.Writer, colour bool) {
 	}
 }
 
-// WriteText writes the comparison for a terminal of some 150 columns: a table for each load, what convicted the wrong ones,
-// and whether every claim held.
+// WriteText writes the comparison for a terminal of 150 columns: a table for each load, what convicted the wrong ones, and
+// whether every claim held. The Markdown has the columns that find no room here.
 func (r *Report) WriteText(w io.Writer, colour bool) error {
 	out := bufio.NewWriter(w)
 	paint := func(s style, text string) string {
@@ -118,7 +118,8 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 
 	heading := false
 	for _, row := range r.Rows {
-		if row.Baseline || len(row.Evidence) == 0 {
+		evidence := row.told()
+		if len(evidence) == 0 {
 			continue
 		}
 		if !heading {
@@ -127,23 +128,32 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 		}
 		const shown = 2
 		fmt.Fprintf(out, "  %s\n", row.Label())
-		for _, e := range row.Evidence[:min(shown, len(row.Evidence))] {
+		for _, e := range evidence[:min(shown, len(evidence))] {
 			fmt.Fprintf(out, "    %s\n", e)
 		}
-		if more := len(row.Evidence) - shown; more > 0 {
+		if more := len(evidence) - shown; more > 0 {
 			fmt.Fprintf(out, "    and %d more findings in the JSON\n", more)
 		}
 	}
-	heading = false
-	for _, row := range r.Rows {
-		if row.Bounded == "" {
-			continue
+	for _, list := range []struct {
+		heading string
+		of      func(*Row) string
+	}{
+		{"Bounded", func(row *Row) string { return row.Bounded }},
+		{"Open loop", (*Row).late},
+	} {
+		heading = false
+		for _, row := range r.Rows {
+			text := list.of(row)
+			if text == "" {
+				continue
+			}
+			if !heading {
+				fmt.Fprintf(out, "\n%s\n", paint(bold, list.heading))
+				heading = true
+			}
+			fmt.Fprintf(out, "  %s: %s\n", row.Label(), text)
 		}
-		if !heading {
-			fmt.Fprintf(out, "\n%s\n", paint(bold, "Bounded"))
-			heading = true
-		}
-		fmt.Fprintf(out, "  %s: %s\n", row.Label(), row.Bounded)
 	}
 
 	fmt.Fprintln(out)
@@ -152,7 +162,7 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	}
 	fmt.Fprintln(out)
 	if len(r.Problems) == 0 {
-		fmt.Fprintf(out, "%s\n", paint(green, "✓ Every claim held, and every control was caught."))
+		fmt.Fprintf(out, "%s\n", paint(green, "✓ "+r.success()))
 	}
 	for _, problem := range r.Problems {
 		fmt.Fprintf(out, "%s\n", paint(red, "✗ "+problem))
@@ -204,9 +214,9 @@ func title(rows []*Row) string {
 
 func (r *Report) textTable(rows []*Row) table {
 	t := table{
-		head: []string{"strategy", "repl", "verdict", "claim", "goodput/s", "±", "×noop", "vs fastest",
-			"mean", "p50", "p90", "p95", "p99", "p99.9", "max ms", "busy/unk", "found"},
-		left: []bool{0: true, 2: true, 16: true},
+		head: []string{"strategy", "repl", "verdict", "held", "goodput/s", "±", "×noop", "vs fastest",
+			"mean", "p50", "p90", "p95", "p99", "max ms", "found"},
+		left: []bool{0: true, 2: true, 14: true},
 	}
 	stores := map[string]bool{}
 	for _, row := range r.Rows {
@@ -219,10 +229,10 @@ func (r *Report) textTable(rows []*Row) table {
 		if len(stores) > 1 && !row.Baseline {
 			name += "@" + row.Store
 		}
-		verdict := cell{strings.ToUpper(string(row.Result)), yellow}
+		verdict := cell{row.verdict(), yellow}
 		switch {
-		case row.Baseline:
-			verdict = cell{"baseline", faint}
+		case row.Baseline && row.ClaimHeld:
+			verdict.style = faint
 		case row.Result == verify.Correct:
 			verdict.style = green
 		case row.Result == verify.Wrong:
@@ -239,25 +249,42 @@ func (r *Report) textTable(rows []*Row) table {
 			goodput = cell{grouped(row.ThroughputPerS), faint}
 		}
 		found := cell{text: row.damage()}
-		switch {
-		case row.Baseline:
-			found = cell{"sells nothing", faint}
-		case row.Result == verify.Correct && !row.Ranked():
-			found = cell{"unranked: " + row.Claim, faint}
+		if found.text == "" {
+			switch {
+			case row.Baseline && row.ClaimHeld:
+				found = cell{"sells nothing", faint}
+			case row.Result == verify.Correct && !row.Ranked():
+				found = cell{"unranked: " + row.Claim, faint}
+			}
 		}
 		t.rows = append(t.rows, []cell{
 			{text: name}, {text: strconv.Itoa(row.Replicas)}, verdict, claim,
 			goodput, {text: row.spread()}, {text: share(row.ShareOfNoop)}, {text: row.Relative.String()},
 			{text: figure(l.Mean)}, {text: figure(l.P50)}, {text: figure(l.P90)}, {text: figure(l.P95)},
-			{text: figure(l.P99)}, {text: figure(l.P999)}, {text: figure(l.Max)},
-			{text: fmt.Sprintf("%d/%d", row.Outcomes[history.Busy], row.Outcomes[history.Unknown])}, found,
+			{text: figure(l.P99)}, {text: figure(l.Max)}, found,
 		})
 	}
 	t.left = append(t.left, make([]bool, len(t.head)-len(t.left))...)
 	return t
 }
 
-// damage lists what the judge found, in the order of its figures.
+// verdict is the judge's word in a table. The baseline, while it keeps its promise, is no strategy to be judged.
+func (r *Row) verdict() string {
+	if r.Baseline && r.ClaimHeld {
+		return "baseline"
+	}
+	return strings.ToUpper(string(r.Result))
+}
+
+// told is the evidence that is worth telling people: not that the baseline sells nothing.
+func (r *Row) told() []string {
+	if r.Baseline && r.ClaimHeld {
+		return nil
+	}
+	return r.Evidence
+}
+
+// damage lists what the judge found, in the order of its figures, and which requests went without an answer to the point.
 func (r *Row) damage() string {
 	var parts []string
 	add := func(what string, n int64) {
@@ -270,11 +297,25 @@ func (r *Row) damage() string {
 	add("leaked", r.Leaked)
 	add("undersold", r.Undersold)
 	add("duplicates", r.Duplicates)
-	add("overlaps", r.Overlaps)
-	if len(parts) == 0 && r.Linearizable != nil && !*r.Linearizable {
-		return "not linearizable"
+	if len(parts) == 0 {
+		add("overlaps", r.Overlaps) // else they are how it came to this
 	}
+	if len(parts) == 0 && r.Linearizable != nil && !*r.Linearizable {
+		parts = append(parts, "not linearizable")
+	}
+	add("busy", int64(r.Outcomes[history.Busy]))
+	add("rejected", int64(r.Outcomes[history.Rejected]))
+	add("unknown", int64(r.Outcomes[history.Unknown]))
 	return strings.Join(parts, ", ")
+}
+
+// late says how well an open loop kept to its times; empty for a closed loop.
+func (r *Row) late() string {
+	if r.SendLagMS == nil {
+		return ""
+	}
+	return fmt.Sprintf("sent %s ms late on average, %s ms at most; %s dropped", figure(r.SendLagMS.Mean), figure(r.SendLagMS.Max),
+		grouped(float64(r.Dropped)))
 }
 
 // spread is the interval of the goodput in per cent of it.

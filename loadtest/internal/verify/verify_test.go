@@ -386,9 +386,9 @@ func TestBaselineIsJudgedByWhatItPromises(t *testing.T) {
 		want   verify.Result
 		says   string
 	}{
-		"sells nothing":          {func(*history.History) {}, verify.Correct, "sells nothing: 400 units were confirmed"},
-		"sells after all":        {func(h *history.History) { h.End.Final[1]-- }, verify.Wrong, "goods 1: nothing was to be sold, but the stock of 150 is 149 now"},
-		"puts units there":       {func(h *history.History) { h.End.Final[1] = 151 }, verify.Wrong, "nothing was to be sold"},
+		"sells nothing":    {func(*history.History) {}, verify.Correct, "sells nothing: 400 units were confirmed"},
+		"sells after all":  {func(h *history.History) { h.End.Final[1]-- }, verify.Wrong, "goods 1: nothing was to be sold, but the stock of 150 is 149 now"},
+		"puts units there": {func(h *history.History) { h.End.Final[1] = 151 }, verify.Wrong, "nothing was to be sold"},
 		"confirms nothing": {func(h *history.History) {
 			for i := range h.Ops {
 				h.Ops[i].Outcome = history.SoldOut
