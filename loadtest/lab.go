@@ -3,9 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -25,9 +26,11 @@ const stopTime = 10 * time.Second
 type lab struct {
 	target     scenario.Target
 	servers    []report.Server
+	revision   string // that the service was built from; empty where it does not tell
 	notes      []string
 	sharedHost bool
-	check      func() error // says which server died, if any did
+	check      func() error    // says which server died, if any did
+	died       <-chan struct{} // closed when one did; nil where the lab started none
 	close      func() error
 }
 
@@ -59,9 +62,6 @@ func (f *attachFlags) register(flags *pflag.FlagSet) {
 
 // startLab starts the servers, the replicas and nginx.
 func (f *runFlags) startLab(ctx context.Context) (*lab, error) {
-	if f.attach.admin != "" || f.attach.single != "" || f.attach.mysqlDSN != "" || len(f.attach.redis)+len(f.attach.redlock) > 0 {
-		return nil, fmt.Errorf("--single, --admin, --mysql-dsn, --redis and --redlock need --target: without it, the lab starts its own servers")
-	}
 	t, err := topology.Start(ctx, topology.Options{Replicas: f.replicas, StockBinary: f.local.stockBinary})
 	if err != nil {
 		return nil, err
@@ -77,29 +77,40 @@ func (f *runFlags) startLab(ctx context.Context) (*lab, error) {
 		target: t.URL, single: t.SingleURL, admin: admin, mysqlDSN: t.MySQLDSN, redis: t.Redis, redlock: t.Redlock,
 	})
 	if err != nil {
-		stop()
-		return nil, err
+		return nil, errors.Join(err, stop())
 	}
-	lab.check = t.Check
+	lab.check, lab.died = t.Check, t.Done()
 	disconnect := lab.close
-	lab.close = func() error {
-		disconnect()
-		return stop()
-	}
-	lab.servers = append(lab.servers, report.Server{Name: "nginx", Version: t.Environment.Nginx})
+	lab.close = func() error { return errors.Join(disconnect(), stop()) }
+	lab.servers = append(lab.servers, report.Server{Name: "nginx", Version: strings.TrimPrefix(t.Environment.Nginx, "nginx ")})
 	return lab, nil
 }
 
 // attachLab uses a service that somebody else started.
 func (f *runFlags) attachLab(ctx context.Context) (*lab, error) {
-	if f.local.stockBinary != "" {
-		return nil, fmt.Errorf("--stock-binary has no use with --target: nothing is started")
-	}
 	return attach(ctx, f.attach)
 }
 
+// checkTarget says which flags do not go together.
+func (f *runFlags) checkTarget() error {
+	a := f.attach
+	switch {
+	case a.target != "" && f.local.stockBinary != "":
+		return errors.New("--stock-binary has no use with --target: nothing is started")
+	case a.target != "" && a.admin == "" && f.stock > 0:
+		return errors.New("--stock needs --admin: a target's stock is set on its admin listener")
+	case a.target == "" && (a.admin != "" || a.single != "" || a.mysqlDSN != "" || len(a.redis)+len(a.redlock) > 0):
+		return errors.New("--single, --admin, --mysql-dsn, --redis and --redlock need --target: without it, the lab starts its own servers")
+	}
+	return nil
+}
+
 func attach(ctx context.Context, f attachFlags) (*lab, error) {
-	l := &lab{check: func() error { return nil }, sharedHost: onThisHost(f.target)}
+	l := &lab{check: func() error { return nil }}
+	var note string
+	if l.sharedHost, note = sharesHost(ctx, f.target); note != "" {
+		l.notes = append(l.notes, note)
+	}
 	l.target = scenario.Target{
 		Service: scenario.Service{
 			URL: strings.TrimSuffix(f.target, "/"), Admin: strings.TrimSuffix(f.admin, "/"),
@@ -119,8 +130,7 @@ func attach(ctx context.Context, f attachFlags) (*lab, error) {
 	}
 	servers, err := l.target.Oracle.Servers(ctx)
 	if err != nil {
-		l.close()
-		return nil, err
+		return nil, errors.Join(err, l.close())
 	}
 	for _, server := range servers {
 		l.servers = append(l.servers, report.Server(server))
@@ -134,32 +144,66 @@ func attach(ctx context.Context, f attachFlags) (*lab, error) {
 	if f.admin == "" {
 		l.notes = append(l.notes, "the lab could not set the stock: each run sold a share of what was there (--admin)")
 	}
-	if version, err := serviceVersion(ctx, l.target); err != nil {
+	version, err := serviceVersion(ctx, l.target)
+	if err != nil {
 		l.notes = append(l.notes, fmt.Sprintf("the service does not tell its version: %v", err))
-	} else {
-		l.servers = append(l.servers, report.Server{Name: "service", Version: version})
+		return l, nil
 	}
+	l.revision = version.Revision
+	l.servers = append(l.servers, report.Server{
+		Name: "service", Version: strings.TrimSpace(fmt.Sprintf("%s %.12s %s", version.Version, version.Revision, version.Go)),
+	})
 	return l, nil
 }
 
-// onThisHost says whether load and service take the processor from each other.
-func onThisHost(address string) bool {
+// sharesHost says whether load and service take, or may take, the processor from each other.
+func sharesHost(ctx context.Context, address string) (shares bool, note string) {
 	parsed, err := url.Parse(address)
 	if err != nil {
-		return false
+		return true, ""
 	}
-	ip, err := netip.ParseAddr(parsed.Hostname())
-	return parsed.Hostname() == "localhost" || err == nil && ip.IsLoopback()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", parsed.Hostname())
+	if err != nil || len(ips) == 0 {
+		return true, fmt.Sprintf("nobody knows the address of %s: load and service may share a host", parsed.Hostname())
+	}
+	for _, ip := range ips {
+		if ip.Unmap().IsLoopback() {
+			return true, ""
+		}
+	}
+	for _, ip := range ips {
+		if ip.Unmap().IsPrivate() || ip.Unmap().IsLinkLocalUnicast() {
+			return true, fmt.Sprintf("%s has a private address, as a container has: load and service may share a host", parsed.Hostname())
+		}
+	}
+	return false, ""
 }
 
-func serviceVersion(ctx context.Context, target scenario.Target) (string, error) {
+type version struct{ Version, Revision, Go string }
+
+func serviceVersion(ctx context.Context, target scenario.Target) (v version, err error) {
 	body, err := target.Get(ctx, "/version")
 	if err != nil {
-		return "", err
+		return version{}, err
 	}
-	var v struct{ Version, Revision, Go string }
-	if err := json.Unmarshal(body, &v); err != nil {
-		return "", err
+	return v, json.Unmarshal(body, &v)
+}
+
+// stale warns where the service may not be what the lab's source says: one that was built earlier, and lies beside the lab.
+func stale(service, lab string) string {
+	short := func(revision string) string {
+		revision, _, _ = strings.Cut(revision, "+")
+		return revision[:min(len(revision), 12)]
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s %.12s %s", v.Version, v.Revision, v.Go)), nil
+	switch service, lab := short(service), short(lab); {
+	case service == "" || service == "unknown":
+		return "the service does not tell the revision that it was built from: it may be an old one"
+	case lab == "":
+		return "the lab does not know the revision that it was built from: the service may be another one's"
+	case service != lab:
+		return fmt.Sprintf("the service was built from revision %s, and the lab from %s", service, lab)
+	}
+	return ""
 }

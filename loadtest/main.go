@@ -32,6 +32,9 @@ const (
 // errNotHeld ends a command whose report has said already what did not hold.
 var errNotHeld = errors.New("not every claim held")
 
+// revision is set by the Dockerfile: an image is built without the repository, which would tell.
+var revision string
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the next one has its default effect: it kills. The children die with their parent.
@@ -63,10 +66,16 @@ missing here; 130 interrupted.`,
 	switch {
 	case err == nil:
 		return exitHeld
-	case errors.Is(err, errNotHeld):
+	case err == errNotHeld: // the report has said it
 		return exitNotHeld
-	case ctx.Err() != nil:
+	case errors.Is(err, errNotHeld):
+		fmt.Fprintln(stderr, "loadtest:", err)
+		return exitNotHeld
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "loadtest: interrupted")
+		if err != context.Canceled {
+			fmt.Fprintln(stderr, "loadtest:", err)
+		}
 		return exitInterrupted
 	}
 	fmt.Fprintln(stderr, "loadtest:", err)

@@ -6,18 +6,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
+	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/report"
 )
 
@@ -81,7 +86,7 @@ func TestQuickRunJudgesAsClaimedAndCanBeJudgedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verdicts := map[string]string{"none": "wrong", "update": "correct", "noop": "wrong"}
+	verdicts := map[string]string{"none": "wrong", "update": "correct", "noop": "correct"}
 	if len(r.Rows) != 2*len(verdicts) {
 		t.Errorf("%d rows, want each of %d strategies under two workloads", len(r.Rows), len(verdicts))
 	}
@@ -146,8 +151,9 @@ func up(t *testing.T) (described, *exec.Cmd) {
 }
 
 type described struct {
-	URL      string `json:"url"`
-	Replicas []struct {
+	URL       string `json:"url"`
+	SingleURL string `json:"single_url"`
+	Replicas  []struct {
 		Name     string `json:"name"`
 		URL      string `json:"url"`
 		AdminURL string `json:"admin_url"`
@@ -155,6 +161,7 @@ type described struct {
 	} `json:"replicas"`
 	MySQLDSN string   `json:"mysql_dsn"`
 	Redis    []string `json:"redis"`
+	Redlock  []string `json:"redlock"`
 	Nginx    struct {
 		PID  int    `json:"pid"`
 		Conf string `json:"conf"`
@@ -164,40 +171,18 @@ type described struct {
 // gone waits until no process of a topology is left and none of its ports is bound.
 func (d described) gone(t *testing.T) {
 	t.Helper()
-	addresses := append([]string{}, d.Redis...)
-	for _, raw := range []string{d.URL, d.Replicas[0].URL, d.Replicas[0].AdminURL, d.Replicas[1].URL, d.Replicas[1].AdminURL} {
-		parsed, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		addresses = append(addresses, parsed.Host)
+	_, mysql, _ := strings.Cut(d.MySQLDSN, "tcp(")
+	mysql, _, _ = strings.Cut(mysql, ")")
+	addresses := slices.Concat([]string{mysql}, d.Redis, d.Redlock)
+	pids := []int{d.Nginx.PID}
+	for _, address := range []string{d.URL, d.SingleURL} {
+		addresses = append(addresses, strings.TrimPrefix(address, "http://"))
 	}
-	_, host, _ := strings.Cut(d.MySQLDSN, "tcp(")
-	host, _, _ = strings.Cut(host, ")")
-	addresses = append(addresses, host)
-
-	deadline := time.Now().Add(15 * time.Second)
-	for _, pid := range []int{d.Replicas[0].PID, d.Replicas[1].PID, d.Nginx.PID} {
-		for syscall.Kill(pid, 0) == nil {
-			if time.Now().After(deadline) {
-				t.Fatalf("process %d is still there", pid)
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
+	for _, replica := range d.Replicas {
+		addresses = append(addresses, strings.TrimPrefix(replica.URL, "http://"), strings.TrimPrefix(replica.AdminURL, "http://"))
+		pids = append(pids, replica.PID)
 	}
-	for _, address := range addresses {
-		for {
-			conn, err := net.Dial("tcp", address)
-			if err != nil {
-				break
-			}
-			conn.Close()
-			if time.Now().After(deadline) {
-				t.Fatalf("somebody still listens at %s", address)
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-	}
+	serverstest.Gone(t, pids, addresses)
 }
 
 func TestUpServesUntilCtrlC(t *testing.T) {
@@ -228,6 +213,181 @@ func TestKilledLabLeavesNoProcessAndNoPort(t *testing.T) {
 	}
 	cmd.Wait()
 	d.gone(t)
+}
+
+func TestUpEndsWhenAPartDies(t *testing.T) {
+	t.Parallel()
+	d, cmd := up(t)
+	if err := syscall.Kill(d.Replicas[1].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	stderr := cmd.Stderr.(*bytes.Buffer).String()
+	if code := cmd.ProcessState.ExitCode(); code != exitUnusable || !strings.Contains(stderr, "replica-2 ended (signal: killed)") {
+		t.Errorf("exit status %d, want %d and which part died\n%s", code, exitUnusable, stderr)
+	}
+	d.gone(t)
+}
+
+// ownRun starts a run with servers of its own, and returns once it has begun to measure.
+func ownRun(t *testing.T) (dir string, cmd *exec.Cmd, stderr *bytes.Buffer, pids []int, addresses []string) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells in /proc which processes and ports a run has")
+	}
+	dir, stderr = t.TempDir(), &bytes.Buffer{}
+	cmd = command(t, "run", "--strategies", "update", "--duration", "2s", "--rounds", "20", "--out", dir)
+	cmd.Stderr = stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if begun, _ := filepath.Glob(filepath.Join(dir, "history", "*.jsonl")); len(begun) > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the run did not begin")
+		}
+	}
+	pids = children(t, cmd.Process.Pid)
+	addresses = listening(t, pids)
+	// MySQL, Redis, three masters of Redlock, nginx and two replicas; nginx and each replica have two ports.
+	if len(pids) < 8 || len(addresses) < 11 {
+		t.Fatalf("the run has %d processes and %d ports", len(pids), len(addresses))
+	}
+	return dir, cmd, stderr, pids, addresses
+}
+
+// children lists the processes that a process started, by pid.
+func children(t *testing.T, parent int) (pids []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // ended since it was listed
+		}
+		// After the name in parentheses: state, parent.
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && fields[1] == strconv.Itoa(parent) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// listening lists the TCP addresses on 127.0.0.1 at which processes listen.
+func listening(t *testing.T, pids []int) (addresses []string) {
+	t.Helper()
+	sockets := map[string]bool{}
+	for _, pid := range pids {
+		descriptors, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, descriptor := range descriptors {
+			if link, err := os.Readlink(descriptor); err == nil {
+				sockets[strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]")] = true
+			}
+		}
+	}
+	table, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		const listen = "0A"
+		fields := strings.Fields(line)
+		if host, port, _ := strings.Cut(fields[1], ":"); host == "0100007F" && fields[3] == listen && sockets[fields[9]] {
+			number, err := strconv.ParseUint(port, 16, 16)
+			if err != nil {
+				t.Fatal(err)
+			}
+			addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", number))
+		}
+	}
+	return addresses
+}
+
+func TestCtrlCEndsARunAndItsServersWithAPartialReport(t *testing.T) {
+	t.Parallel()
+	dir, cmd, stderr, pids, addresses := ownRun(t)
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("exit status %d, want %d\n%s", code, exitInterrupted, stderr)
+	}
+	r, err := readReport(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.ClaimsHeld || len(r.Problems) == 0 || !strings.Contains(r.Problems[0], "interrupted") {
+		t.Errorf("claims held %v, problems %q: want that it was interrupted", r.ClaimsHeld, r.Problems)
+	}
+	serverstest.Gone(t, pids, addresses)
+}
+
+func TestKilledRunLeavesNoServerAndNoVerdict(t *testing.T) {
+	t.Parallel()
+	dir, cmd, _, pids, addresses := ownRun(t)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	serverstest.Gone(t, pids, addresses)
+	if got := finish(t, "verify", dir); got.code != exitNotHeld || !strings.Contains(got.stdout, "planned runs are missing") ||
+		!strings.Contains(got.stdout, "interrupted") {
+		t.Errorf("verify: exit status %d, want %d and what is missing\n%s\n%s", got.code, exitNotHeld, got.stdout, got.stderr)
+	}
+	// Killed even before the first history.
+	if err := os.RemoveAll(filepath.Join(dir, "history")); err != nil {
+		t.Fatal(err)
+	}
+	if got := finish(t, "verify", dir); got.code != exitNotHeld {
+		t.Errorf("verify without histories: exit status %d, want %d\n%s\n%s", got.code, exitNotHeld, got.stdout, got.stderr)
+	}
+}
+
+func TestReplicaThatDiesEndsTheRunAndTheReportSaysSo(t *testing.T) {
+	t.Parallel()
+	dir, cmd, stderr, pids, addresses := ownRun(t)
+	killed := slices.ContainsFunc(pids, func(pid int) bool {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return err == nil && bytes.Contains(line, []byte("--replica=replica-2")) && syscall.Kill(pid, syscall.SIGKILL) == nil
+	})
+	if !killed {
+		t.Fatal("the run has no second replica")
+	}
+	died := time.Now()
+	cmd.Wait()
+	if took := time.Since(died); took > 20*time.Second {
+		t.Errorf("the run went on for %v", took)
+	}
+	if code := cmd.ProcessState.ExitCode(); code != exitUnusable || !strings.Contains(stderr.String(), "replica-2 ended (signal: killed)") {
+		t.Errorf("exit status %d, want %d and which part died\n%s", code, exitUnusable, stderr)
+	}
+	r, err := readReport(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.ClaimsHeld || len(r.Problems) == 0 || r.Problems[0] != "replica-2 ended (signal: killed)" {
+		t.Errorf("claims held %v, problems %q: want the dead replica first", r.ClaimsHeld, r.Problems)
+	}
+	for _, name := range []string{"report.md", "report.csv", "bench.txt"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	serverstest.Gone(t, pids, addresses)
 }
 
 // The service is told to the lab in three ways: the less the lab knows, the less it can do, and it says so.
@@ -299,17 +459,33 @@ func TestTargetIsJudgedWithWhatTheLabIsToldOfIt(t *testing.T) {
 			t.Errorf("witness %s, %d rows: want the oracle, and 4", who, len(rows))
 		}
 	})
+	t.Run("longer than the budget", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "new")
+		got := finish(t, append(base, "--out", dir, "--admin", d.Replicas[1].AdminURL, "--duration", "20s", "--budget", "1m")...)
+		if got.code != exitUnusable || !strings.Contains(got.stderr, "4 runs of --duration 20s take 1m20s, more than --budget 1m0s") {
+			t.Errorf("exit status %d, %s", got.code, got.stderr)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("it leaves %s behind: %v", dir, err)
+		}
+	})
 	t.Run("open loop", func(t *testing.T) {
 		dir := t.TempDir()
 		got := finish(t, append(base, "--out", dir, "--admin", d.Replicas[1].AdminURL, "--mysql-dsn", d.MySQLDSN,
-			"--rate", "300", "--duration", "1s", "--rounds", "1")...)
+			"--rate", "300", "--duration", "1s", "--rounds", "1", "--hold", "5ms")...) // no request ends before the next one begins
 		if got.code != exitHeld {
 			t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
+		}
+		if !strings.Contains(got.stderr, "4 runs of 1s take a little more than 4s") {
+			t.Errorf("it does not say how long it takes: %s", got.stderr)
 		}
 		_, rows := witness(dir)
 		for _, row := range rows {
 			if row.RequestsSent+row.Dropped != 300 {
 				t.Errorf("%s: %d sent and %d dropped, want 300", row.Label(), row.RequestsSent, row.Dropped)
+			}
+			if row.Strategy == "update" && row.Workload == "flash-sale" && !row.DemandExceeded {
+				t.Errorf("%s does not sell out", row.Label())
 			}
 		}
 	})
@@ -369,7 +545,19 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir()
 	for _, test := range []struct{ args, want string }{
-		{"run --counts 3-1", "counts 3-1: a range of at least 1 is needed"},
+		{"run --counts 3-1", "--counts 3-1: a number or a range between 1 and 1000000 is needed"},
+		{"run --counts 1-1000001", "--counts 1-1000001: a number or a range between 1 and 1000000 is needed"},
+		{"run --goods 0", "--goods 0: at least 1 is needed"},
+		{"run --users 0", "--users 0: at least 1 is needed"},
+		{"run --rounds 0", "--rounds 0: at least 1 is needed"},
+		{"run --stock -1", "--stock -1: at least 1 is needed"},
+		{"run --rate -5", "--rate -5: requests a second are needed"},
+		{"run --rate NaN", "--rate NaN: requests a second are needed"},
+		{"run --timeout 0", "--timeout 0s: more than that is needed"},
+		{"run --duration 0", "--duration 0s: more than that is needed"},
+		{"run --budget -1s", "--budget -1s: it cannot be negative"},
+		{"run --target http://127.0.0.1:1 --stock 10", "--stock needs --admin"},
+		{"run --target http://127.0.0.1:1 --stock-binary stock", "--stock-binary has no use with --target"},
 		{"run --counts many", `--counts "many": a number or a range such as 1-3 is needed`},
 		{"run --requests 10 --duration 1s", "--requests and --duration exclude each other"},
 		{"run --replicas 3", "--replicas 3: it is 1 or 2"},
@@ -381,13 +569,17 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"frobnicate", `unknown command "frobnicate"`},
 	} {
 		args := strings.Fields(test.args)
+		out := filepath.Join(empty, "out")
 		if args[0] == "run" {
-			args = append(args, "--out", t.TempDir())
+			args = append(args, "--out", out)
 		}
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), args, func(string) string { return "" }, &stdout, &stderr)
 		if code != exitUnusable || !strings.Contains(stderr.String(), test.want) || strings.Count(stderr.String(), "\n") != 1 {
 			t.Errorf("%s: status %d, %q, want %d and one line with %q", test.args, code, &stderr, exitUnusable, test.want)
+		}
+		if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s leaves %s behind: %v", test.args, out, err)
 		}
 	}
 }
@@ -403,5 +595,62 @@ func TestFlagsComeFromTheEnvironmentToo(t *testing.T) {
 	environment["LOADTEST_REQUESTS"] = "many"
 	if code := run(context.Background(), []string{"targets"}, func(name string) string { return environment[name] }, &stdout, &stderr); code != exitUnusable {
 		t.Errorf("status %d for a wrong LOADTEST_REQUESTS, want %d", code, exitUnusable)
+	}
+}
+
+func TestReportHasTheOptionsOfTheEnvironmentToo(t *testing.T) {
+	t.Parallel()
+	var f runFlags
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	f.register(flags)
+	if err := flags.Parse([]string{"--quick", "--strategies", "none,update"}); err != nil {
+		t.Fatal(err)
+	}
+	environment := map[string]string{"LOADTEST_MYSQL_DSN": "stock:secret@tcp(mysql:3306)/stock", "LOADTEST_QUICK": "false"}
+	if err := fromEnvironment(flags, func(name string) string { return environment[name] }); err != nil {
+		t.Fatal(err)
+	}
+	f.defaults(flags)
+	got := report.NewBuilder(f.environment(&lab{}, nil)).Environment().Options
+	slices.Sort(got)
+	want := []string{"--mysql-dsn=stock:***@tcp(mysql:3306)/stock", "--quick=true", "--strategies=[none,update]", "run"}
+	if !slices.Equal(got, want) {
+		t.Errorf("options %q, want %q", got, want)
+	}
+}
+
+func TestLabSaysWhereTheServiceMayBeAnOldOne(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ service, lab, want string }{
+		{"0123456789abcdef0123", "0123456789ab", ""},
+		{"0123456789abcdef0123", "0123456789ab+changes", ""},
+		{"fedcba98765432100123", "0123456789ab", "the service was built from revision fedcba987654, and the lab from 0123456789ab"},
+		{"", "0123456789ab", "the service does not tell"},
+		{"0123456789abcdef0123", "", "the lab does not know"},
+	} {
+		if got := stale(test.service, test.lab); !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
+			t.Errorf("service %q, lab %q: %q, want %q", test.service, test.lab, got, test.want)
+		}
+	}
+}
+
+func TestLabSaysWhetherItMayShareTheHostOfTheService(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		address string
+		shares  bool
+		note    string
+	}{
+		{"http://127.0.0.1:8000", true, ""},
+		{"http://localhost:8000", true, ""},
+		{"http://[::1]:8000", true, ""},
+		{"http://172.18.0.5:8000", true, "172.18.0.5 has a private address"},
+		{"http://nobody.invalid", true, "nobody knows the address of nobody.invalid"},
+		{"http://192.0.2.1", false, ""},
+	} {
+		shares, note := sharesHost(t.Context(), test.address)
+		if shares != test.shares || !strings.HasPrefix(note, test.note) || test.note == "" && note != "" {
+			t.Errorf("%s: %v, %q, want %v, %q", test.address, shares, note, test.shares, test.note)
+		}
 	}
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/traffic"
@@ -46,6 +50,8 @@ type runFlags struct {
 	budget     time.Duration
 	out        string
 	quick      bool
+
+	options []string // those given, by flag or in the environment
 }
 
 func runCommand(getenv func(string) string) *cobra.Command {
@@ -68,12 +74,19 @@ With --target it uses a service that runs already. It then needs --admin to set 
   loadtest run --target http://localhost:8000 --admin http://localhost:9001`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd.Flags()); err != nil {
+				return err
+			}
 			f.defaults(cmd.Flags())
 			f.attach.redisPassword = getenv("LOADTEST_REDIS_PASSWORD")
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	flags := cmd.Flags()
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringSliceVar(&f.strategies, "strategies", nil, "names, separated by commas (default: every one that can run here)")
 	flags.IntVar(&f.users, "users", 100, "users side by side; with --rate, the most requests under way")
@@ -92,7 +105,6 @@ With --target it uses a service that runs already. It then needs --admin to set 
 	flags.StringVar(&f.out, "out", "", "directory for the report and the histories (default: out/ and the time)")
 	f.local.register(flags)
 	f.attach.register(flags)
-	return cmd
 }
 
 // defaults are those of the smoke test where it is asked for; what the user gives stays.
@@ -108,35 +120,56 @@ func (f *runFlags) defaults(flags *pflag.FlagSet) {
 			f.budget = quickBudget
 		}
 	}
-	if f.duration > 0 && !flags.Changed("requests") {
+	if f.duration > 0 {
 		f.requests = 0
+		// Runs of a given length are not cut short for a budget that nobody asked for.
+		if !flags.Changed("budget") {
+			f.budget = 0
+		}
 	}
 	if f.out == "" {
 		f.out = filepath.Join("out", time.Now().Format("20060102-150405"))
 	}
+	f.options = []string{"run"}
+	flags.Visit(func(flag *pflag.Flag) { f.options = append(f.options, "--"+flag.Name+"="+flag.Value.String()) })
 }
 
-func (f *runFlags) check() error {
+// check finds what cannot work before any server is started for it.
+func (f *runFlags) check(flags *pflag.FlagSet) error {
 	switch {
-	case f.requests > 0 && f.duration > 0:
+	case flags.Changed("requests") && flags.Changed("duration"):
 		return errors.New("--requests and --duration exclude each other")
-	case f.requests <= 0 && f.duration <= 0:
+	case f.requests < 1:
 		return fmt.Errorf("--requests %d: at least 1 is needed", f.requests)
+	case f.duration < 0 || flags.Changed("duration") && f.duration == 0:
+		return fmt.Errorf("--duration %v: more than that is needed", f.duration)
+	case f.users < 1:
+		return fmt.Errorf("--users %d: at least 1 is needed", f.users)
+	case !(f.rate >= 0 && f.rate <= mostRate):
+		return fmt.Errorf("--rate %g: requests a second are needed, up to %d; 0 is a closed loop", f.rate, int(mostRate))
+	case f.rounds < 1:
+		return fmt.Errorf("--rounds %d: at least 1 is needed", f.rounds)
+	case f.stock < 0 || flags.Changed("stock") && f.stock == 0:
+		return fmt.Errorf("--stock %d: at least 1 is needed", f.stock)
 	case f.replicas != 1 && f.replicas != 2:
 		return fmt.Errorf("--replicas %d: it is 1 or 2", f.replicas)
 	case f.store != "" && f.store != "mysql" && f.store != "redis":
 		return fmt.Errorf("--store %q: it is mysql or redis", f.store)
 	case f.hold < 0 || f.hold > 10*time.Second || f.hold%time.Millisecond != 0:
 		return fmt.Errorf("--hold %v: whole milliseconds up to 10s are needed", f.hold)
+	case f.timeout <= 0:
+		return fmt.Errorf("--timeout %v: more than that is needed", f.timeout)
+	case f.budget < 0:
+		return fmt.Errorf("--budget %v: it cannot be negative; 0 is no limit", f.budget)
 	}
-	return nil
+	return f.checkTarget()
 }
+
+// mostRate is more than one process can send, requests a second.
+const mostRate = 1_000_000
 
 func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	began := time.Now()
-	if err := f.check(); err != nil {
-		return err
-	}
 	mix, err := f.mix.config()
 	if err != nil {
 		return err
@@ -144,9 +177,11 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if _, err := traffic.NewMix(mix); err != nil {
 		return err
 	}
-	if err := emptyDir(f.out); err != nil {
+	abandon, err := makeDir(f.out)
+	if err != nil {
 		return err
 	}
+	defer abandon()
 	screen := newScreen(stderr)
 	defer screen.clear()
 
@@ -182,26 +217,34 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if err != nil {
 		return err
 	}
-
-	environment := report.LocalEnvironment()
-	environment.Options = os.Args[1:]
-	environment.Seed = f.mix.seed
-	environment.SharedHost = lab.sharedHost
-	environment.Servers = lab.servers
-	environment.Notes = lab.notes
-	for _, reason := range leftOut {
-		environment.Notes = append(environment.Notes, "not run: "+reason)
-	}
-	builder := report.NewBuilder(environment)
-	stop := screen.follow(runner.Progress)
-	runErr := runner.Run(ctx, func(m scenario.Measured) error {
-		round := builder.Add(&m.History, m.Verdict)
-		if m.MaxLag > 0 {
-			notes := &builder.Environment().Notes
-			*notes = append(*notes, fmt.Sprintf("%s, %s, round %d: requests were sent %v late on average, %v at most; %d were dropped",
-				m.History.Run.Strategy, m.History.Run.Workload, round.Round, m.MeanLag.Round(time.Microsecond),
-				m.MaxLag.Round(time.Microsecond), round.Dropped))
+	plan := runner.Plan()
+	if f.duration > 0 {
+		takes := time.Duration(len(plan)) * f.duration
+		if f.budget > 0 && takes > f.budget {
+			return fmt.Errorf("%d runs of --duration %v take %v, more than --budget %v: give a shorter --duration, fewer "+
+				"--rounds or --strategies, or a larger --budget", len(plan), f.duration, takes, f.budget)
 		}
+		screen.say(fmt.Sprintf("%d runs of %v take a little more than %v", len(plan), f.duration, takes))
+	}
+
+	builder := report.NewBuilder(f.environment(lab, leftOut))
+	builder.Expect(plan)
+	if err := writeManifest(f.out, builder.Environment(), plan); err != nil {
+		return err
+	}
+	measuring, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-lab.died:
+			// Whatever would be measured now is worth nothing.
+			cancel(lab.check())
+		case <-measuring.Done():
+		}
+	}()
+	stop := screen.follow(runner.Progress)
+	runErr := runner.Run(measuring, func(m scenario.Measured) error {
+		round := builder.Add(&m.History, m.Verdict)
 		progress := runner.Progress()
 		progress.Done++
 		found := string(round.Result)
@@ -213,51 +256,97 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	})
 	stop()
 	screen.clear()
-	// A server that died explains whatever went wrong.
-	if err := lab.check(); err != nil && ctx.Err() == nil {
-		return errors.Join(err, runErr)
+
+	interrupted := ctx.Err() != nil
+	failure := runErr
+	if interrupted {
+		builder.Problem("interrupted: nothing follows from what is missing")
+	} else if failure = explain(runErr, lab.check()); failure != nil {
+		builder.Problem(headline(failure))
 	}
-	if runErr != nil && ctx.Err() == nil {
-		return runErr
-	}
+	// What was measured stays, whatever went wrong after it.
 	result := builder.Report()
-	if ctx.Err() != nil {
-		progress := runner.Progress()
-		result.ClaimsHeld = false
-		result.Problems = append([]string{fmt.Sprintf("interrupted after %d of %d runs: nothing follows from what is missing",
-			progress.Done, progress.Cells)}, result.Problems...)
-	}
 	if err := writeReport(f.out, result); err != nil {
-		return err
+		return errors.Join(failure, err)
 	}
 	if err := result.WriteText(stdout, report.Colour(stdout)); err != nil {
-		return err
+		return errors.Join(failure, err)
 	}
 	fmt.Fprintf(stdout, "\nreport: %s  (%v, seed %d)\n", filepath.Join(f.out, "report.md"), time.Since(began).Round(time.Second),
 		f.mix.seed)
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
+	case interrupted:
+		return ctx.Err()
+	case failure != nil:
+		return failure
 	case result.Err() != nil:
 		return errNotHeld
 	}
 	return nil
 }
 
-// emptyDir makes the directory of a run. One that holds histories already is refused: they are somebody's evidence, and would
-// be judged together with the new ones.
-func emptyDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("--out: %w", err)
+// explain puts a server that died first: it is the reason of whatever went wrong after it.
+func explain(runErr, died error) error {
+	if died != nil && (runErr == nil || errors.Is(runErr, context.Canceled)) {
+		return died
 	}
-	histories, err := filepath.Glob(filepath.Join(dir, "history", "*.jsonl"))
+	return errors.Join(died, runErr)
+}
+
+// headline is an error without the log that follows it.
+func headline(err error) string {
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return strings.TrimSuffix(first, "; its log ends with:")
+}
+
+func (f *runFlags) environment(lab *lab, leftOut []string) report.Environment {
+	environment := report.LocalEnvironment()
+	environment.Revision = cmp.Or(environment.Revision, revision)
+	environment.Options = f.options
+	environment.Seed = f.mix.seed
+	environment.SharedHost = lab.sharedHost
+	environment.Servers = lab.servers
+	environment.Notes = lab.notes
+	if note := stale(lab.revision, environment.Revision); note != "" {
+		environment.Notes = append(environment.Notes, note)
+	}
+	for _, reason := range leftOut {
+		environment.Notes = append(environment.Notes, "not run: "+reason)
+	}
+	return environment
+}
+
+// writeManifest says on disk what is to be run: a run that is killed cannot say what it did not do.
+func writeManifest(dir string, environment *report.Environment, plan []history.Cell) error {
+	text, err := json.Marshal(environment)
 	if err != nil {
-		return fmt.Errorf("--out: %w", err)
+		return err
 	}
-	if len(histories) > 0 {
-		return fmt.Errorf("--out %s holds the histories of another run: choose another directory, or remove it", dir)
+	return history.WriteManifest(filepath.Join(dir, history.ManifestName), history.Manifest{Environment: text, Cells: plan})
+}
+
+// makeDir makes the directory of a run; abandon removes it where nothing was written to it. One that holds another run already
+// is refused: its histories are somebody's evidence, and would be judged together with the new ones.
+func makeDir(dir string) (abandon func(), err error) {
+	for _, trace := range []string{filepath.Join("history", "*.jsonl"), history.ManifestName} {
+		found, err := filepath.Glob(filepath.Join(dir, trace))
+		if err != nil {
+			return nil, fmt.Errorf("--out: %w", err)
+		}
+		if len(found) > 0 {
+			return nil, fmt.Errorf("--out %s holds the histories of another run: choose another directory, or remove it", dir)
+		}
 	}
-	return nil
+	_, err = os.Stat(dir)
+	isNew := errors.Is(err, fs.ErrNotExist)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	return func() {
+		if isNew {
+			os.Remove(dir) // does nothing to one that holds anything
+		}
+	}, nil
 }
 
 // writeReport writes a report in all forms.

@@ -46,6 +46,16 @@ func (s *screen) log(text string) {
 	}
 }
 
+// say writes a line that stays, wherever it is written to.
+func (s *screen) say(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.terminal {
+		text = "\r\x1b[K" + text
+	}
+	fmt.Fprintln(s.w, text)
+}
+
 // follow shows progress until the returned function is called.
 func (s *screen) follow(progress func() scenario.Progress) (stop func()) {
 	done := make(chan struct{})

@@ -14,6 +14,9 @@ import (
 	"stock/loadtest/internal/traffic"
 )
 
+// mostUnits is the largest order that the service takes.
+const mostUnits = 1_000_000
+
 // mixFlags say what customers ask for.
 type mixFlags struct {
 	goods  int
@@ -41,6 +44,12 @@ func (m *mixFlags) config() (traffic.MixConfig, error) {
 	high, err2 := strconv.ParseInt(last, 10, 64)
 	if err := errors.Join(err, err2); err != nil {
 		return traffic.MixConfig{}, fmt.Errorf("--counts %q: a number or a range such as 1-3 is needed", m.counts)
+	}
+	switch {
+	case m.goods < 1:
+		return traffic.MixConfig{}, fmt.Errorf("--goods %d: at least 1 is needed", m.goods)
+	case low < 1 || high < low || high > mostUnits:
+		return traffic.MixConfig{}, fmt.Errorf("--counts %s: a number or a range between 1 and %d is needed", m.counts, mostUnits)
 	}
 	return traffic.MixConfig{Seed: m.seed, Goods: m.goods, Skew: m.skew, MinCount: low, MaxCount: high}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -60,9 +61,7 @@ func upCommand() *cobra.Command {
 			defer func() {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 				defer cancel()
-				if stopErr := t.Stop(ctx); err == nil {
-					err = stopErr
-				}
+				err = errors.Join(err, t.Stop(ctx))
 			}()
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(t)
@@ -72,8 +71,10 @@ func upCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			<-ctx.Done()
-			// What stays until it is stopped has done all it should.
+			select {
+			case <-ctx.Done(): // what stays until it is stopped has done all it should
+			case <-t.Done():
+			}
 			return t.Check()
 		},
 	}

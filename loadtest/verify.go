@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,7 +19,7 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify DIR",
 		Short: "Judge a recorded run again",
 		Long: `verify reads the histories that run wrote to DIR/history, judges each again, and prints the same table. It
-needs no server and writes nothing. A history that was cut off is inconclusive.`,
+needs no server and writes nothing. A history that was cut off is inconclusive, and one that is missing is a problem.`,
 		Example: `  loadtest verify out/20260102-150405`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -26,18 +27,28 @@ needs no server and writes nothing. A history that was cut off is inconclusive.`
 			if err != nil {
 				return err
 			}
-			if len(paths) == 0 {
+			// The histories are the evidence. The report only tells where they come from, and is missing where the run was
+			// killed; what was planned is known all the same.
+			manifest, err := history.ReadManifest(filepath.Join(args[0], history.ManifestName))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			if len(paths) == 0 && len(manifest.Cells) == 0 {
 				return fmt.Errorf("%s holds no histories: the directory is the one that run wrote to (--out)", args[0])
 			}
-			// The histories are the evidence; the report only tells where they come from, and may be missing.
 			environment := report.Environment{}
 			switch recorded, err := readReport(args[0]); {
 			case err == nil:
 				environment = recorded.Environment
 			case !errors.Is(err, fs.ErrNotExist):
 				return err
+			case len(manifest.Environment) > 0:
+				if err := json.Unmarshal(manifest.Environment, &environment); err != nil {
+					return fmt.Errorf("%s: %w", history.ManifestName, err)
+				}
 			}
 			builder := report.NewBuilder(environment)
+			builder.Expect(manifest.Cells)
 			for _, path := range paths {
 				h, err := history.Read(path)
 				if err != nil {

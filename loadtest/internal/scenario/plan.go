@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -122,15 +123,18 @@ func Units(workload string, mix *traffic.Mix, n int, given int64) map[int64]int6
 
 // Affordable is how many of the first n orders of a mix the stock satisfies: the longest run of orders in which each goods has
 // enough.
-func Affordable(mix *traffic.Mix, n int, units map[int64]int64) int {
+func Affordable(ctx context.Context, mix *traffic.Mix, n int, units map[int64]int64) (int, error) {
 	asked := map[int64]int64{}
 	for i := range n {
+		if i%(1<<16) == 0 && ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
 		id, count := mix.At(i)
 		if asked[id] += count; asked[id] > units[id] {
-			return i
+			return i, nil
 		}
 	}
-	return n
+	return n, nil
 }
 
 // thousands writes 12345 as 12 345.

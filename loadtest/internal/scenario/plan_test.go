@@ -1,7 +1,10 @@
 package scenario
 
 import (
+	"context"
+	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -125,14 +128,33 @@ func TestAffordableStopsBeforeTheFirstOrderThatFindsTooLittle(t *testing.T) {
 	t.Parallel()
 	mix := mixOf(t, traffic.MixConfig{Seed: 2, Goods: 3, MinCount: 1, MaxCount: 3})
 	demand := mix.Demand(500)
-	if got := Affordable(mix, 500, demand); got != 500 {
+	affordable := func(n int, units map[int64]int64) int {
+		t.Helper()
+		got, err := Affordable(t.Context(), mix, n, units)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := affordable(500, demand); got != 500 {
 		t.Errorf("%d orders are affordable with the stock of 500", got)
 	}
-	if got := Affordable(mix, 1000, demand); got < 500 || got >= 510 {
+	if got := affordable(1000, demand); got < 500 || got >= 510 {
 		t.Errorf("%d orders of 1000 are affordable with the stock of 500", got)
 	}
-	if got := Affordable(mix, 10, map[int64]int64{}); got != 0 {
+	if got := affordable(10, map[int64]int64{}); got != 0 {
 		t.Errorf("%d orders are affordable without stock", got)
+	}
+}
+
+// To count what billions of units are good for takes half a minute: nobody who pressed Ctrl-C waits for that.
+func TestAffordableEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	mix := mixOf(t, traffic.MixConfig{Goods: 1, MinCount: 1, MaxCount: 1})
+	if n, err := Affordable(ctx, mix, math.MaxInt, map[int64]int64{1: math.MaxInt64}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%d orders, %v: want the end of the context", n, err)
 	}
 }
 

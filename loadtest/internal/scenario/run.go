@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,10 +57,23 @@ type Config struct {
 type Measured struct {
 	History history.History
 	Verdict verify.Verdict
-	Path    string        // of the history's file
-	MeanLag time.Duration // open loop: how late requests were sent
-	MaxLag  time.Duration
+	Path    string // of the history's file
 }
+
+// patience is how long the stock is watched after a run, until it is taken for final.
+type patience struct {
+	glance  time.Duration // unchanged for so long, where every outcome is known
+	still   time.Duration // unchanged for so long, where one is not, or where the stock still moved
+	service time.Duration // the service itself gives up so long after a request was sent
+	limit   time.Duration // then nobody waits any longer; at least the timeout of a request
+}
+
+var usualPatience = patience{
+	glance: 20 * time.Millisecond, still: time.Second, service: 15 * time.Second, limit: 20 * time.Second,
+}
+
+// generousRate is more requests a second than any service answers.
+const generousRate = 100_000
 
 // Progress is how far a Runner is.
 type Progress struct {
@@ -93,6 +107,7 @@ type Runner struct {
 	config  Config
 	cells   []Cell
 	clock   traffic.Clock
+	patient patience
 	drivers map[int]*traffic.Driver // by replicas
 
 	began    time.Time
@@ -131,6 +146,7 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 		config:   config,
 		cells:    Cells(config.Choices, workloads, config.Replicas, target.Alone != ""),
 		clock:    clock,
+		patient:  usualPatience,
 		drivers:  map[int]*traffic.Driver{},
 		began:    began,
 		rates:    map[key]float64{},
@@ -154,6 +170,19 @@ func mixConfig(config Config, seed uint64) traffic.MixConfig {
 	}
 }
 
+// Plan lists all that Run will do, in its order.
+func (r *Runner) Plan() []history.Cell {
+	var plan []history.Cell
+	for round := 1; round <= r.config.Rounds; round++ {
+		for _, cell := range Order(r.cells, r.config.Seed, round) {
+			plan = append(plan, history.Cell{
+				Strategy: cell.Strategy.Name, Workload: cell.Workload, Store: cell.Store, Replicas: cell.Replicas, Round: round,
+			})
+		}
+	}
+	return plan
+}
+
 // Progress may be asked for at any time.
 func (r *Runner) Progress() Progress {
 	p := r.progress.Load()
@@ -166,8 +195,8 @@ func (r *Runner) Progress() Progress {
 	return now
 }
 
-// Run runs all cells and hands each to done as soon as it is judged. When ctx ends it stops within a moment and returns its
-// error; the history of the cell under way is kept without an end, and without a verdict.
+// Run runs all cells and hands each to done as soon as it is judged. It stops at the first error, and within a moment when ctx
+// ends. The history of the cell under way is then kept without an end, and without a verdict.
 func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 	defer func() {
 		for _, driver := range r.drivers {
@@ -319,6 +348,7 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 		Rate: r.config.Rate, Round: round, HoldMS: r.config.Hold.Milliseconds(), Seed: r.config.Seed, Planned: r.config.Requests,
 		Promise: cell.Strategy.Promise(cell.Replicas), Control: cell.Strategy.Control,
 	}
+	record.Scarce = cell.Workload == FlashSale
 	// A mutex is exclusive where it is correct: on one replica.
 	record.Exclusive = cell.Strategy.Claim.Exclusive && record.Promise == promiseCorrect
 	if r.config.Rate == 0 {
@@ -328,19 +358,23 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 
 	witness, name, store := r.witness(cell.Store)
 	record.Witness = name
+	rationed := ""
 	if r.target.Admin == "" {
 		found, err := witness.Stock(ctx, store, mix.Goods())
 		if err != nil {
 			return Measured{}, err
 		}
-		if load.Requests, err = r.ration(mix, found); err != nil {
+		wanted := r.mostRequests()
+		if load.Requests, err = r.ration(ctx, mix, found, wanted); err != nil {
 			return Measured{}, err
 		}
-		if load.Requests < record.Planned {
-			record.Bounded = fmt.Sprintf("%s of %s requests: this run's share of the stock found", thousands(load.Requests),
-				thousands(record.Planned))
+		if load.Requests < wanted {
+			rationed = "this run's share of the stock found"
 		}
-		if limit > 0 && load.Requests > 0 {
+		if rationed != "" && record.Planned > 0 {
+			record.Bounded = fmt.Sprintf("%s of %s requests: %s", thousands(load.Requests), thousands(record.Planned), rationed)
+		}
+		if limit > 0 && load.Duration == 0 {
 			load.Duration = limit + time.Second
 		}
 	} else {
@@ -354,6 +388,12 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 		}
 	}
 	if record.Initial, err = witness.Stock(ctx, store, mix.Goods()); err != nil {
+		return Measured{}, err
+	}
+
+	path := filepath.Join(r.config.Dir, "history", fileName(r.number, record))
+	// From now on a kill leaves its trace: a history without an end.
+	if err := write(path, history.History{Run: record}); err != nil {
 		return Measured{}, err
 	}
 
@@ -375,24 +415,19 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 	if len(result.Ops) > 0 {
 		r.rates[cell.key()] = rate(result)
 	}
-	if record.Planned == 0 {
+	switch byTime := record.Planned == 0; {
+	case byTime:
 		record.Planned = len(result.Ops) + result.Dropped
-	}
-	if result.OutOfTime {
+		if rationed != "" && !result.OutOfTime {
+			record.Bounded = fmt.Sprintf("%.1f of %.1f s: %s", sent.Seconds(), r.config.Duration.Seconds(), rationed)
+		}
+	case result.OutOfTime:
 		record.Bounded = fmt.Sprintf("%s of %s requests: %.1f s limit", thousands(len(result.Ops)), thousands(record.Planned),
 			load.Duration.Seconds())
 	}
-	m := Measured{
-		History: history.History{Run: record, Ops: result.Ops},
-		Path:    filepath.Join(r.config.Dir, "history", fileName(r.number, record)),
-		MeanLag: result.MeanLag, MaxLag: result.MaxLag,
-	}
 	end, err := r.end(ctx, witness, store, mix.Goods(), before, result)
-	if err != nil && ctx.Err() == nil {
-		return Measured{}, err
-	}
-	m.History.End = end
-	if err := errors.Join(write(m.Path, m.History), ctx.Err(), refused(result)); err != nil {
+	m := Measured{History: history.History{Run: record, Ops: result.Ops, End: end}, Path: path}
+	if err := errors.Join(err, write(path, m.History), refused(result)); err != nil {
 		return Measured{}, err
 	}
 	m.Verdict = verify.Judge(&m.History)
@@ -407,6 +442,9 @@ func (r *Runner) bound(cell Cell, load *traffic.Load, record *history.Run, limit
 		rate = min(rate, load.Rate)
 	}
 	switch {
+	case load.Requests == 0 && cell.Workload == FlashSale:
+		// It must sell out, also where the service is slower than it was: its stock is a sixth of this.
+		return int(math.Ceil(rate * load.Duration.Seconds()))
 	case load.Requests == 0 && load.Rate > 0:
 		return int(math.Ceil(load.Rate * load.Duration.Seconds()))
 	case load.Requests == 0:
@@ -421,18 +459,29 @@ func (r *Runner) bound(cell Cell, load *traffic.Load, record *history.Run, limit
 	return load.Requests
 }
 
-// ration is how many orders of a mix the next run may send so that those after it find stock, too.
-func (r *Runner) ration(mix *traffic.Mix, found map[int64]int64) (int, error) {
-	wanted := r.config.Requests
-	if wanted == 0 {
-		wanted = math.MaxInt32
+// mostRequests is what a run may send: without a figure, more than fits into its duration.
+func (r *Runner) mostRequests() int {
+	if r.config.Requests > 0 {
+		return r.config.Requests
 	}
+	rate := r.config.Rate
+	if rate == 0 {
+		rate = generousRate
+	}
+	return int(math.Ceil(rate * r.config.Duration.Seconds()))
+}
+
+// ration is how many of the wanted orders of a mix the next run may send so that those after it find stock, too.
+func (r *Runner) ration(ctx context.Context, mix *traffic.Mix, found map[int64]int64, wanted int) (int, error) {
 	runs := int64(len(r.cells)*r.config.Rounds - r.number + 1)
 	share := make(map[int64]int64, len(found))
 	for id, units := range found {
 		share[id] = units / runs
 	}
-	n := Affordable(mix, wanted, share)
+	n, err := Affordable(ctx, mix, wanted, share)
+	if err != nil {
+		return 0, err
+	}
 	if n < min(verify.MinAnswered, wanted) {
 		return 0, fmt.Errorf("the stock found, %v (goods: units), is too little for %d runs: give --admin URL for the lab to set "+
 			"it, set it yourself with PUT /admin/stock/{id} on an admin listener, or choose fewer --strategies and --rounds",
@@ -464,43 +513,67 @@ type witness interface {
 	Stock(ctx context.Context, store string, goods []int64) (map[int64]int64, error)
 }
 
-// end reads what the run left behind. Where a request's outcome is unknown it may still be under way in the service: then
-// the stock has to be the same for a while.
+// end reads what the run left behind.
 func (r *Runner) end(ctx context.Context, w witness, store string, goods []int64, before oracle.Counters, result traffic.Result) (*history.End, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	after, err := r.target.Oracle.Counters(ctx)
 	if err != nil {
 		return nil, err
 	}
 	did := r.target.Oracle.Since(before, after)
-	end := &history.End{
-		StartedNS: result.StartedNS, EndedNS: result.EndedNS, Dropped: result.Dropped,
-		MySQLStatements: did.MySQLStatements, RedisCommands: did.RedisCommands,
-	}
-	if end.Final, err = w.Stock(ctx, store, goods); err != nil {
+	final, err := r.final(ctx, w, store, goods, result.Ops)
+	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(result.Ops, func(op history.Op) bool { return op.Outcome == history.Unknown }) {
-		return end, nil
+	return &history.End{
+		StartedNS: result.StartedNS, EndedNS: result.EndedNS, Final: final, Dropped: result.Dropped,
+		MeanLagNS: int64(result.MeanLag), MaxLagNS: int64(result.MaxLag),
+		MySQLStatements: did.MySQLStatements, RedisCommands: did.RedisCommands,
+	}, nil
+}
+
+// final reads the stock once it does not move any more; nil where it never came to rest. What nobody has an answer to may still
+// be under way in the service.
+func (r *Runner) final(ctx context.Context, w witness, store string, goods []int64, ops []history.Op) (map[int64]int64, error) {
+	quiet, underWay := r.patient.glance, int64(0)
+	for _, op := range ops {
+		if op.Outcome != history.Unknown {
+			continue
+		}
+		quiet = r.patient.still
+		if op.Error == traffic.TimedOut || op.Status == http.StatusGatewayTimeout {
+			underWay = max(underWay, op.SentNS+int64(r.patient.service))
+		}
 	}
-	const still = 1 * time.Second
-	tick := time.NewTicker(still / 10)
-	defer tick.Stop()
-	deadline := time.Now().Add(r.config.Timeout)
-	for since := time.Now(); time.Since(since) < still && time.Now().Before(deadline); {
+	last, err := w.Stock(ctx, store, goods)
+	if err != nil {
+		return nil, err
+	}
+	since := r.clock.Now()
+	deadline := since + int64(max(r.patient.limit, r.config.Timeout))
+	for {
 		select {
-		case <-tick.C:
+		case <-time.After(min(quiet, 100*time.Millisecond)):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		now, err := w.Stock(ctx, store, goods)
+		stock, err := w.Stock(ctx, store, goods)
 		if err != nil {
 			return nil, err
 		}
-		if !maps.Equal(now, end.Final) {
-			end.Final, since = now, time.Now()
+		now := r.clock.Now()
+		if !maps.Equal(stock, last) {
+			last, since, quiet = stock, now, r.patient.still
+		}
+		switch {
+		case now-since >= int64(quiet) && now >= underWay:
+			return last, nil
+		case now >= deadline:
+			return nil, nil
 		}
 	}
-	return end, nil
 }
 
 func fileName(number int, run history.Run) string {
