@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"stock/internal/servers"
 )
@@ -32,7 +33,7 @@ type Replica struct {
 var errForeign = errors.New("this process did not start it, and cannot break it")
 
 // newReplica prepares the i-th replica and does not start it.
-func (t *Topology) newReplica(binary string, i int, o Options) (*Replica, error) {
+func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 	name := "replica-" + strconv.Itoa(i+1)
 	listen, err := freeAddr()
 	if err != nil {
@@ -54,7 +55,7 @@ func (t *Topology) newReplica(binary string, i int, o Options) (*Replica, error)
 		Name: name, URL: "http://" + listen, AdminURL: "http://" + admin,
 		command: servers.Command{
 			Name: name,
-			Path: binary,
+			Path: t.StockBinary,
 			Args: append(args, o.ReplicaArgs...),
 			Env:  stockEnv(t.MySQLDSN),
 			Log:  t.dir.File(name + ".log"),
@@ -162,28 +163,55 @@ func (r *Replica) Tail(lines int) string {
 }
 
 // migrate lays out the service's database.
-func (t *Topology) migrate(ctx context.Context, binary string) error {
-	cmd := exec.CommandContext(ctx, binary, "migrate", "--redis="+strings.Join(t.Redis, ","))
-	cmd.Env = stockEnv(t.MySQLDSN)
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("stock migrate: %w:\n%s", err, strings.TrimSpace(string(output)))
+func (t *Topology) migrate(ctx context.Context) error {
+	output, err := servers.Run(ctx, servers.Command{
+		Name: "stock migrate",
+		Path: t.StockBinary,
+		Args: []string{"migrate", "--redis=" + strings.Join(t.Redis, ",")},
+		Env:  stockEnv(t.MySQLDSN),
+	})
+	if err != nil {
+		return fmt.Errorf("%w:\n%s", err, strings.TrimSpace(string(output)))
 	}
 	return nil
 }
 
-// stockBinary finds the service: the one asked for, else the one beside this program, else one built from the source.
-func (t *Topology) stockBinary(ctx context.Context, path string) (string, error) {
-	if path != "" {
-		return exec.LookPath(path)
+// findStock finds the service: the one asked for, else the one that was built together with this program, else one that
+// is built from the source now, as under `go run`.
+func (t *Topology) findStock(ctx context.Context, asked string) (path string, err error) {
+	if asked != "" {
+		return exec.LookPath(asked)
 	}
 	if self, err := os.Executable(); err == nil {
-		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), "stock")); err == nil {
-			return beside, nil
+		if path, found := builtWith(self); found {
+			return path, nil
 		}
 	}
-	built := t.dir.File("stock")
-	if output, err := exec.CommandContext(ctx, "go", "build", "-o", built, "stock/cmd/stock").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("no stock program is beside this one, and building it failed: %w:\n%s", err, strings.TrimSpace(string(output)))
+	path = t.dir.File("stock")
+	output, err := servers.Run(ctx, servers.Command{
+		Name: "go build",
+		Path: "go",
+		Args: []string{"build", "-trimpath", "-o", path, "stock/cmd/stock"},
+		Env:  append(os.Environ(), "CGO_ENABLED=0"), // as `make build` does
+	})
+	if err != nil {
+		return "", fmt.Errorf("no stock program of this one's age is beside it, and building one failed: run \"make build\" or give --stock-binary: %w:\n%s",
+			err, strings.TrimSpace(string(output)))
 	}
-	return built, nil
+	return path, nil
+}
+
+// sameBuild is how much earlier one `go build` may have written stock than loadtest. It touches what is up to date.
+const sameBuild = time.Minute
+
+// builtWith returns the stock beside this program. One that was built earlier is passed over: it may be of another source,
+// and would be measured without a word.
+func builtWith(self string) (path string, found bool) {
+	path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "stock"))
+	if err != nil {
+		return "", false
+	}
+	own, ownErr := os.Stat(self)
+	info, err := os.Stat(path)
+	return path, ownErr == nil && err == nil && own.ModTime().Sub(info.ModTime()) <= sameBuild
 }

@@ -27,7 +27,7 @@ type Options struct {
 	Redlock     int      // independent Redis masters: 3 where 0
 	Listen      string   // host:port of nginx in front of all replicas; a free port where empty
 	AdminListen string   // host:port of the first replica's admin listener, the others follow; free ports where empty
-	StockBinary string   // path of the service; looked for or built where empty
+	StockBinary string   // path of the service; where empty, the one built together with this program, else one built now
 	PausePoints bool     // lets requests stop halfway
 	Relaxed     bool     // trades MySQL's durability for speed: for tests, never for measurements
 	ReplicaArgs []string // more arguments of "stock serve", such as "--lease=2s"
@@ -42,6 +42,8 @@ type Topology struct {
 	Redis     []string   `json:"redis"`   // host:port; more than one is a cluster
 	Redlock   []string   `json:"redlock"` // host:port of the independent masters
 	Nginx     Nginx      `json:"nginx"`
+
+	StockBinary string `json:"stock_binary"` // path of the service; empty where it is not known
 
 	Environment Environment `json:"environment"`
 
@@ -93,12 +95,11 @@ func Start(ctx context.Context, o Options) (*Topology, error) {
 
 // start runs side by side what does not depend on each other. The service's binary is built meanwhile.
 func (t *Topology) start(ctx context.Context, o Options) error {
-	var binary string
 	t.Servers.Redlock = make([]*servers.Redis, o.Redlock)
 
 	first, firstCtx := errgroup.WithContext(ctx)
 	first.Go(func() (err error) {
-		binary, err = t.stockBinary(firstCtx, o.StockBinary)
+		t.StockBinary, err = t.findStock(firstCtx, o.StockBinary)
 		return err
 	})
 	first.Go(func() error { return t.startMySQL(firstCtx, o.Relaxed) })
@@ -117,12 +118,12 @@ func (t *Topology) start(ctx context.Context, o Options) error {
 		return err
 	}
 	t.describeServers()
-	if err := t.migrate(ctx, binary); err != nil {
+	if err := t.migrate(ctx); err != nil {
 		return err
 	}
 
 	for i := range o.Replicas {
-		replica, err := t.newReplica(binary, i, o)
+		replica, err := t.newReplica(i, o)
 		if err != nil {
 			return err
 		}

@@ -99,6 +99,9 @@ func TestAKilledReplicaLeavesTheOutcomeUnknownAndTheOtherServing(t *testing.T) {
 
 	reply := do(t, http.MethodPost, lab.SingleURL+"/stock/deduct?goods_id=1&count=1", http.Header{"X-Request-Id": {"order-8"}}, "")
 	reply.wantProblem(t, http.StatusBadGateway, "/problems/outcome-unknown")
+	if reply.replica != "" {
+		t.Errorf("nginx names %s as the replica that answered", reply.replica)
+	}
 	if reply.requestID != "order-8" || reply.problem.RequestID != "order-8" {
 		t.Errorf("the ids are %q and %q, want order-8", reply.requestID, reply.problem.RequestID)
 	}

@@ -1,0 +1,45 @@
+package topology
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestAStockBesideThisProgramIsUsedOnlyIfBuiltWithIt(t *testing.T) {
+	t.Parallel()
+	built := time.Now()
+	for name, test := range map[string]struct {
+		age  time.Duration // how much earlier than this program stock was written; none where negative
+		want bool
+	}{
+		"by the same build":     {5 * time.Second, true},
+		"by an earlier build":   {time.Hour, false},
+		"none, as under go run": {-1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			self, stock := filepath.Join(dir, "loadtest"), filepath.Join(dir, "stock")
+			write(t, self, built)
+			if test.age >= 0 {
+				write(t, stock, built.Add(-test.age))
+			}
+			if path, found := builtWith(self); found != test.want || found && path != stock {
+				t.Errorf("found %v at %q, want %v", found, path, test.want)
+			}
+		})
+	}
+}
+
+// write makes a program that was written at that time.
+func write(t *testing.T, path string, at time.Time) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, at, at); err != nil {
+		t.Fatal(err)
+	}
+}
