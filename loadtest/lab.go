@@ -151,7 +151,7 @@ func attach(ctx context.Context, f attachFlags) (*lab, error) {
 	}
 	l.revision = version.Revision
 	l.servers = append(l.servers, report.Server{
-		Name: "service", Version: strings.TrimSpace(fmt.Sprintf("%s %.12s %s", version.Version, version.Revision, version.Go)),
+		Name: "service", Version: strings.Join(strings.Fields(fmt.Sprintf("%s %.12s %s", version.Version, version.Revision, version.Go)), " "),
 	})
 	return l, nil
 }

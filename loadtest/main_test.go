@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -459,6 +462,33 @@ func TestTargetIsJudgedWithWhatTheLabIsToldOfIt(t *testing.T) {
 			t.Errorf("witness %s, %d rows: want the oracle, and 4", who, len(rows))
 		}
 	})
+	t.Run("stock that cannot be set any more", func(t *testing.T) {
+		admin, err := url.Parse(d.Replicas[1].AdminURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy, settings := httputil.NewSingleHostReverseProxy(admin), 0
+		failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if settings++; settings > 2 { // the warm-up's, and the first run's
+				http.Error(w, "out of order", http.StatusInternalServerError)
+				return
+			}
+			proxy.ServeHTTP(w, r)
+		}))
+		defer failing.Close()
+		dir := t.TempDir()
+		got := finish(t, append(base, "--out", dir, "--admin", failing.URL, "--mysql-dsn", d.MySQLDSN)...)
+		if got.code != exitUnusable || !strings.Contains(got.stderr, "set the stock of goods 1") {
+			t.Errorf("exit status %d, %s: want %d and what failed", got.code, got.stderr, exitUnusable)
+		}
+		r, err := readReport(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Rows) != 1 || r.ClaimsHeld || len(r.Problems) == 0 || !strings.Contains(r.Problems[0], "out of order") {
+			t.Errorf("%d rows, claims held %v, problems %q: want the first run, and why there are no more", len(r.Rows), r.ClaimsHeld, r.Problems)
+		}
+	})
 	t.Run("longer than the budget", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "new")
 		got := finish(t, append(base, "--out", dir, "--admin", d.Replicas[1].AdminURL, "--duration", "20s", "--budget", "1m")...)
@@ -613,7 +643,7 @@ func TestReportHasTheOptionsOfTheEnvironmentToo(t *testing.T) {
 	f.defaults(flags)
 	got := report.NewBuilder(f.environment(&lab{}, nil)).Environment().Options
 	slices.Sort(got)
-	want := []string{"--mysql-dsn=stock:***@tcp(mysql:3306)/stock", "--quick=true", "--strategies=[none,update]", "run"}
+	want := []string{"--mysql-dsn=stock:***@tcp(mysql:3306)/stock", "--quick=true", "--strategies=none,update", "run"}
 	if !slices.Equal(got, want) {
 		t.Errorf("options %q, want %q", got, want)
 	}

@@ -131,7 +131,13 @@ func (f *runFlags) defaults(flags *pflag.FlagSet) {
 		f.out = filepath.Join("out", time.Now().Format("20060102-150405"))
 	}
 	f.options = []string{"run"}
-	flags.Visit(func(flag *pflag.Flag) { f.options = append(f.options, "--"+flag.Name+"="+flag.Value.String()) })
+	flags.Visit(func(flag *pflag.Flag) {
+		value := flag.Value.String()
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		f.options = append(f.options, "--"+flag.Name+"="+value)
+	})
 }
 
 // check finds what cannot work before any server is started for it.
@@ -301,7 +307,7 @@ func headline(err error) string {
 
 func (f *runFlags) environment(lab *lab, leftOut []string) report.Environment {
 	environment := report.LocalEnvironment()
-	environment.Revision = cmp.Or(environment.Revision, revision)
+	environment.Revision = cmp.Or(environment.Revision, revision[:min(len(revision), 12)])
 	environment.Options = f.options
 	environment.Seed = f.mix.seed
 	environment.SharedHost = lab.sharedHost
