@@ -6,9 +6,13 @@ COPY . .
 ARG REVISION
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X main.revision=${REVISION}" -o /out/ ./cmd/stock ./loadtest
+RUN mkdir /reports
 
 FROM gcr.io/distroless/static-debian12:nonroot AS loadtest
 COPY --from=build /out/loadtest /loadtest
+# A new volume takes the owner of what it is mounted on. The lab writes to out/ and the time.
+COPY --from=build --chown=65532:65532 /reports /out
+WORKDIR /
 USER 65532:65532
 ENTRYPOINT ["/loadtest"]
 
