@@ -24,7 +24,6 @@ var bans = []struct {
 	{"stock/internal/stock/...", "stock/loadtest/...", "what is judged does not know its judge"},
 	{"stock/cmd/...", "stock/internal/servers/...", "the service connects to servers, it never starts them"},
 	{"stock/cmd/...", "stock/loadtest/...", "what is judged does not know its judge"},
-	{"stock/loadtest", "stock/internal/stock/...", "the lab is black-box: it learns all over HTTP"},
 	{"stock/loadtest/...", "stock/internal/stock/...", "the lab is black-box: it learns all over HTTP"},
 	{"stock/loadtest/...", "stock/internal/locks", "the lab is black-box: it learns all over HTTP"},
 	{"stock/loadtest/internal/history", "stock/...", "a history is read without anything that made it"},
