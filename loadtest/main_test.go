@@ -326,7 +326,7 @@ func TestCtrlCEndsARunAndItsServersWithAPartialReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.HasSuffix(stderr.String(), "\nloadtest: interrupted\n") {
 		t.Errorf("exit status %d, want %d\n%s", code, exitInterrupted, stderr)
 	}
 	r, err := readReport(dir)
@@ -337,6 +337,28 @@ func TestCtrlCEndsARunAndItsServersWithAPartialReport(t *testing.T) {
 		t.Errorf("claims held %v, problems %q: want that it was interrupted", r.ClaimsHeld, r.Problems)
 	}
 	serverstest.Gone(t, pids, addresses)
+}
+
+func TestInterruptedStartSaysJustThat(t *testing.T) {
+	t.Parallel()
+	for _, command := range [][]string{{"run", "--quick"}, {"up"}} {
+		for _, after := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(after, func() { cancel(errors.New("interrupt signal received")) })
+			args, dir := command, filepath.Join(t.TempDir(), "new")
+			if command[0] == "run" {
+				args = append(args, "--out", dir)
+			}
+			var stdout, stderr bytes.Buffer
+			code := run(ctx, args, func(string) string { return "" }, &stdout, &stderr)
+			if code != exitInterrupted || stderr.String() != "loadtest: interrupted\n" {
+				t.Errorf("%s, interrupted after %v: exit status %d\n%s", command, after, code, &stderr)
+			}
+			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("it leaves %s behind: %v", dir, err)
+			}
+		}
+	}
 }
 
 func TestKilledRunLeavesNoServerAndNoVerdict(t *testing.T) {

@@ -198,13 +198,17 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	screen.note("starting")
 	lab, err := open(ctx)
 	if err != nil {
-		return err
+		return cmp.Or(ctx.Err(), err) // an interrupted start fails in many ways
 	}
-	defer func() { err = errors.Join(err, lab.close()) }()
+	defer func() {
+		if closeErr := lab.close(); closeErr != nil {
+			err = errors.Join(err, closeErr)
+		}
+	}()
 
 	catalogue, err := lab.target.Strategies(ctx)
 	if err != nil {
-		return err
+		return cmp.Or(ctx.Err(), err)
 	}
 	choices, leftOut, err := scenario.Choose(catalogue, f.strategies, f.store)
 	if err != nil {
@@ -263,11 +267,15 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	stop()
 	screen.clear()
 
-	interrupted := ctx.Err() != nil
-	failure := runErr
-	if interrupted {
+	interrupted, failure := ctx.Err() != nil, runErr
+	if died := lab.check(); died != nil {
+		// It is the reason of whatever went wrong after it.
+		failure = died
+	}
+	switch {
+	case interrupted:
 		builder.Problem("interrupted: nothing follows from what is missing")
-	} else if failure = explain(runErr, lab.check()); failure != nil {
+	case failure != nil:
 		builder.Problem(headline(failure))
 	}
 	// What was measured stays, whatever went wrong after it.
@@ -289,14 +297,6 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		return errNotHeld
 	}
 	return nil
-}
-
-// explain puts a server that died first: it is the reason of whatever went wrong after it.
-func explain(runErr, died error) error {
-	if died != nil && (runErr == nil || errors.Is(runErr, context.Canceled)) {
-		return died
-	}
-	return errors.Join(died, runErr)
 }
 
 // headline is an error without the log that follows it.

@@ -56,7 +56,7 @@ func upCommand() *cobra.Command {
 				AdminListen: cmp.Or(adminListen, ifFree(usualAdminListen)),
 			})
 			if err != nil {
-				return err
+				return cmp.Or(ctx.Err(), err) // an interrupted start fails in many ways
 			}
 			defer func() {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
