@@ -8,11 +8,14 @@ help: ## list the targets
 servers: ## install MySQL or MariaDB, Redis and nginx from the distribution's packages, where missing
 	@sh internal/servers/install.sh
 
+# Ctrl-C and SIGTERM reach the lab through make. Where setpriv knows how (Linux), the lab also ends when make is killed.
+WITH_MAKE := exec $(shell setpriv --pdeathsig TERM true 2>/dev/null && echo setpriv --pdeathsig TERM)
+
 lab: servers build ## run every strategy on private servers, judge each, print and write the comparison (5 minutes)
-	bin/loadtest run $(LAB)
+	@$(WITH_MAKE) bin/loadtest run $(LAB)
 
 up: servers build ## start the lab's topology and leave it running until Ctrl-C
-	bin/loadtest up
+	@$(WITH_MAKE) bin/loadtest up
 
 test: servers ## run all tests, with the race detector, on real servers
 	go test -race ./...
