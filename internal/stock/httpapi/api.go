@@ -146,7 +146,8 @@ func allowedMethods(r *http.Request) string {
 	return strings.Join(allowed, ", ")
 }
 
-// frame gives every reply its request id and replica, and turns a panic into a problem.
+// frame gives every reply its request id, replica and strategy, and turns a panic into a problem. The strategy is the
+// default until a request turns out to name another.
 func (a *API) frame(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Request-Id")
@@ -156,6 +157,7 @@ func (a *API) frame(next http.Handler) http.Handler {
 		header := w.Header()
 		header["X-Request-Id"] = []string{id}
 		header["X-Replica"] = a.replica
+		a.nameStrategy(w, a.DefaultStrategy)
 
 		if a.Log.Enabled(r.Context(), slog.LevelDebug) {
 			started := time.Now()
@@ -208,13 +210,6 @@ func goodsID(r *http.Request) (int64, error) {
 
 // Drain makes /readyz answer 503 from now on, so that a load balancer sends no more requests. Others are still served.
 func (a *API) Drain() { a.draining.Store(true) }
-
-// ReleasePauses lets every request that is parked at a pause point go on, and parks none from now on.
-func (a *API) ReleasePauses() {
-	if a.pauses != nil {
-		a.pauses.close()
-	}
-}
 
 // timeout bounds the work on one request.
 func (a *API) timeout(r *http.Request) (context.Context, context.CancelFunc) {

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"stock/internal/stock"
 )
@@ -66,6 +67,15 @@ func TestContract(t *testing.T) {
 		{"an array", "POST", deduct, `[1,1]`, nil, 400, "malformed", "array"},
 		{"null", "POST", deduct, `null`, nil, 400, "malformed", "goods_id"},
 		{"unknown member", "POST", deduct, `{"goods_id":1,"count":1,"cuont":2}`, nil, 400, "malformed", `unknown field "cuont"`},
+		{"member twice", "POST", deduct, `{"goods_id":1,"count":1,"count":1000000}`, nil, 400, "malformed", "count is given more than once"},
+		{"member twice, apart", "POST", deduct, "{\"count\" : 1,\n\"goods_id\":1, \"count\"\t\r\n:1}", nil, 400, "malformed", "count is given more than once"},
+		{"strategy twice", "POST", deduct, `{"goods_id":1,"count":1,"strategy":"update","strategy":"update"}`, nil, 400, "malformed", "strategy is given more than once"},
+		{"member in capitals", "POST", deduct, `{"GOODS_ID":1,"count":1}`, nil, 400, "malformed", `"GOODS_ID" is not a member`},
+		{"member with a capital", "POST", deduct, `{"goods_id":1,"Count":1}`, nil, 400, "malformed", `"Count" is not a member`},
+		{"member with a letter that folds to one of its own", "POST", deduct, `{"goodſ_id":1,"count":1}`, nil, 400, "malformed", "is not a member"},
+		{"member with an escape", "POST", deduct, `{"goods_id":1,"\u0063ount":1,"count":1000000}`, nil, 400, "malformed", "without escapes"},
+		{"value like a member", "POST", deduct, `{"goods_id":1,"count":1,"strategy":"\"count\":1"}`, nil, 404, "unknown-strategy", "count"},
+		{"values like members", "POST", deduct, `{"goods_id":1,"strategy":"count","store":"count","count":1}`, nil, 404, "unknown-strategy", "count"},
 		{"something after the object", "POST", deduct, `{"goods_id":1,"count":1}{}`, nil, 400, "malformed", "follows"},
 		{"garbage after the object", "POST", deduct, `{"goods_id":1,"count":1}x`, nil, 400, "malformed", "follows"},
 		{"number as text", "POST", deduct, `{"goods_id":"1","count":1}`, nil, 400, "malformed", "goods_id"},
@@ -138,6 +148,7 @@ func TestContract(t *testing.T) {
 		{"setting no stock", "PUT", "admin/stock/3", `{}`, nil, 400, "malformed", "stock"},
 		{"setting too much stock", "PUT", "admin/stock/3", `{"stock":9007199254740992}`, nil, 400, "malformed", "stock"},
 		{"setting stock of goods 0", "PUT", "admin/stock/0", `{"stock":1}`, nil, 400, "malformed", "goods_id"},
+		{"setting it twice", "PUT", "admin/stock/3", `{"stock":1,"stock":2}`, nil, 400, "malformed", "more than once"},
 		{"setting something else", "PUT", "admin/stock/3", `{"stock":1,"price":1}`, nil, 400, "malformed", "price"},
 		{"setting by a form", "PUT", "admin/stock/3", "stock=1", map[string]string{"Content-Type": "text/plain"}, 415, "unsupported-media-type", ""},
 		{"setting by a large body", "PUT", "admin/stock/3", big, nil, 413, "too-large", ""},
@@ -182,8 +193,18 @@ func TestBusyWhenTheLockIsNotFreeInTime(t *testing.T) {
 
 func TestOutcomeUnknownWhenTheReplyDoesNotComeInTime(t *testing.T) {
 	t.Parallel()
-	db := database(t)
-	r := newReplica(t, options{deps: stock.Deps{MySQL: db}, timeout: 200 * time.Millisecond})
+	config, err := mysql.ParseDSN(shared.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := migrated(t, openMySQL(t, config.FormatDSN()))
+	config.ReadTimeout = 2 * time.Second
+	impatient := openMySQL(t, config.FormatDSN())
+	// Connected beforehand: a request that cannot be sent is refused.
+	if err := impatient.PingContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := newReplica(t, options{deps: stock.Deps{MySQL: impatient}})
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +222,7 @@ func TestOutcomeUnknownWhenTheReplyDoesNotComeInTime(t *testing.T) {
 
 func TestMissingTableIsAnInternalErrorWithoutInternals(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: emptyDatabase(t)}})
+	r := newReplica(t, options{deps: stock.Deps{MySQL: openMySQL(t, shared.Database(t))}})
 	got := do(t, request{method: "POST", url: r.public + "/stock/deduct/update?goods_id=1&count=1", header: map[string]string{"X-Request-Id": "broken"}}).want(t, 500, "internal")
 	if strings.Contains(string(got.raw), "good_stock") {
 		t.Errorf("the reply shows internals: %s", got.raw)
@@ -211,32 +232,14 @@ func TestMissingTableIsAnInternalErrorWithoutInternals(t *testing.T) {
 	}
 }
 
-// The tests of this package provoke every problem type, so that none is documented in vain.
-func TestEveryProblemTypeIsTested(t *testing.T) {
+func TestEveryProblemTypeIsExplainedAtItsURI(t *testing.T) {
 	t.Parallel()
-	var types []string
-	for _, value := range openapi().at("components", "schemas", "Problem", "properties", "type", "enum").([]any) {
-		types = append(types, strings.TrimPrefix(value.(string), "/problems/"))
-	}
-	tests := source(t, "contract_test.go")
-	for _, slug := range types {
-		if !strings.Contains(tests, `, "`+slug+`"`) {
-			t.Errorf("no test provokes %s", slug)
-		}
-		r := newReplica(t, options{})
-		if got := get(t, r.public+"/problems/"+slug); got.status != http.StatusOK {
-			t.Errorf("/problems/%s answers %d", slug, got.status)
+	r := newReplica(t, options{})
+	for _, kind := range problemTypes() {
+		if got := get(t, r.public+kind.(string)).want(t, 200, strings.TrimPrefix(kind.(string), "/problems/")); got.json["description"] == "" {
+			t.Errorf("%s has no description", kind)
 		}
 	}
-}
-
-func source(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }
 
 func TestConfirmationTellsAll(t *testing.T) {
@@ -290,6 +293,28 @@ func TestRequestWithoutStrategyTakesTheDefault(t *testing.T) {
 	}
 }
 
+func TestEveryReplyNamesAStrategy(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{})
+	byDefault := stock.Catalogue[0].Name
+	for _, test := range []struct{ method, url, want string }{
+		{"GET", r.public + "/livez", byDefault},
+		{"GET", r.public + "/nowhere", byDefault},
+		{"DELETE", r.public + "/livez", byDefault},
+		{"POST", r.public + "/stock/deduct?goods_id=none", byDefault},
+		{"POST", r.public + "/stock/deduct/hope?goods_id=1&count=1", byDefault},
+		{"POST", r.public + "/stock/deduct/update?goods_id=none", "update"},
+		{"POST", r.public + "/stock/deduct?goods_id=0&count=1&strategy=update", "update"},
+		{"POST", r.public + "/stock/deduct/update?goods_id=1&count=1", "update"},
+		{"GET", r.admin + "/version", byDefault},
+	} {
+		got := do(t, request{method: test.method, url: test.url})
+		if name := got.header.Get("X-Strategy"); name != test.want {
+			t.Errorf("%s %s: X-Strategy is %q, want %q", test.method, test.url, name, test.want)
+		}
+	}
+}
+
 func TestSoldOutTellsWhatRemains(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
@@ -307,8 +332,8 @@ func TestUnknownStrategyListsTheNames(t *testing.T) {
 	if len(names) != len(stock.Catalogue) || names[0] != stock.Catalogue[0].Name {
 		t.Errorf("strategies is %v", names)
 	}
-	if name := got.header.Get("X-Strategy"); name != "" {
-		t.Errorf("X-Strategy sends back the unknown name %q", name)
+	if name := got.header.Get("X-Strategy"); name != stock.Catalogue[0].Name {
+		t.Errorf("X-Strategy is %q, want the default", name)
 	}
 }
 
@@ -368,6 +393,13 @@ func TestStrategiesListsTheCatalogueWithReasons(t *testing.T) {
 		unavailable := row["unavailable"].(map[string]any)
 		if row["name"] != s.Name || row["summary"] != s.Summary || row["control"] != s.Control {
 			t.Errorf("row %d is %v", i, row)
+		}
+		var needs []stock.Need
+		for _, need := range row["needs"].([]any) {
+			needs = append(needs, stock.Need(need.(string)))
+		}
+		if want := s.NeedsOn(s.Stores[0]); !slices.Equal(needs, want) || (len(want) == 0) != (s.Stores[0] == stock.NoStore) {
+			t.Errorf("%s needs %v, want %v", s.Name, needs, want)
 		}
 		for _, on := range s.Stores {
 			if reason, missing := unavailable[string(on)].(string); missing != (on != stock.NoStore) || missing && !strings.Contains(reason, string(on)) {

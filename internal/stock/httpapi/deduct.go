@@ -93,7 +93,7 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// nameStrategy sets X-Strategy where the strategy is known: a name of the client's invention is not sent back.
+// nameStrategy sets X-Strategy where there is such a strategy: a name of the client's invention is not sent back.
 func (a *API) nameStrategy(w http.ResponseWriter, name string) {
 	if o := a.offers[name]; o != nil {
 		w.Header()["X-Strategy"] = o.header

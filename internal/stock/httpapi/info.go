@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -29,7 +30,7 @@ func listStrategies(config Config) ([]byte, error) {
 		Strategies []row  `json:"strategies"`
 	}{Default: config.DefaultStrategy}
 	for _, s := range config.Service.Statuses() {
-		needs := append([]stock.Need{}, s.Needs...) // never null
+		needs := append([]stock.Need{}, s.NeedsOn(s.Stores[0])...) // never null
 		list.Strategies = append(list.Strategies, row{s.Name, s.Summary, s.Control, s.Claim, s.Stores, needs, s.Unavailable})
 	}
 	return json.Marshal(list)
@@ -58,11 +59,13 @@ type readiness struct {
 }
 
 type check struct {
-	Status string `json:"status"`           // up or down
+	Status string `json:"status"`           // up, busy or down
 	Reason string `json:"reason,omitempty"` // for the admin listener alone
 }
 
 // readyz says whether requests should be sent here: every configured server answers, and this one is not shutting down.
+// A server that could not be asked because all connections to it are at work is busy, not down: were a replica left out for
+// that, its share of the load would make the others busy, too.
 func (a *API) readyz(withReasons bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), checkLimit)
@@ -70,16 +73,19 @@ func (a *API) readyz(withReasons bool) http.HandlerFunc {
 		reply := readiness{Status: "ready", Replica: a.Replica, Checks: map[stock.Need]check{}}
 		var down []any
 		for need, err := range a.Service.Check(ctx) {
-			reply.Checks[need] = check{Status: "up"}
-			if err != nil {
-				c := check{Status: "down"}
-				if withReasons {
-					c.Reason = err.Error()
-				}
-				reply.Checks[need] = c
+			c := check{Status: "up"}
+			switch {
+			case errors.Is(err, stock.ErrBusy):
+				c.Status = "busy"
+			case err != nil:
+				c.Status = "down"
 				reply.Status = "unready"
 				down = append(down, slog.String(string(need), err.Error()))
 			}
+			if err != nil && withReasons {
+				c.Reason = err.Error()
+			}
+			reply.Checks[need] = c
 		}
 		a.logReadiness(r, down)
 		if a.draining.Load() {

@@ -29,7 +29,8 @@ type encoder struct {
 	json   *json.Encoder
 }
 
-// readJSON decodes a body that is one JSON object with no members but those of v.
+// readJSON decodes a body that is one JSON object with no members but those of v, which must be a flat struct whose members
+// have names of small letters and underscores.
 func readJSON(r *http.Request, v any) error {
 	if err := checkMediaType(r.Header.Get("Content-Type")); err != nil {
 		return err
@@ -51,7 +52,52 @@ func readJSON(r *http.Request, v any) error {
 	if _, err := decoder.Token(); err != io.EOF {
 		return describe(errMalformed, "something follows the JSON object")
 	}
-	return nil
+	return checkNames(body[:n])
+}
+
+// checkNames refuses what encoding/json passes: a name that comes twice, of which the last would win, and a name that
+// differs from the member's own in case. The object has been decoded, so that it is well formed and has no others inside.
+func checkNames(object []byte) error {
+	var room [8][]byte
+	seen := room[:0]
+	for {
+		name, rest, found := nextString(object)
+		if !found {
+			return nil
+		}
+		object = rest
+		if rest = bytes.TrimLeft(rest, " \t\r\n"); len(rest) == 0 || rest[0] != ':' {
+			continue // the string is a value
+		}
+		for _, c := range name {
+			if (c < 'a' || c > 'z') && c != '_' {
+				return describe(errMalformed, "%q is not a member: names are written in small letters, without escapes", name)
+			}
+		}
+		for _, other := range seen {
+			if bytes.Equal(name, other) {
+				return describe(errMalformed, "%s is given more than once", name)
+			}
+		}
+		seen = append(seen, name)
+	}
+}
+
+// nextString cuts at the first string of well-formed JSON. The text is as it is written: escapes are left in it.
+func nextString(in []byte) (text, rest []byte, found bool) {
+	start := bytes.IndexByte(in, '"') + 1
+	if start == 0 {
+		return nil, nil, false
+	}
+	for i := start; i < len(in); i++ {
+		switch in[i] {
+		case '\\':
+			i++
+		case '"':
+			return in[start:i], in[i+1:], true
+		}
+	}
+	return nil, nil, false
 }
 
 func checkMediaType(contentType string) error {

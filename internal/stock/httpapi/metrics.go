@@ -14,8 +14,9 @@ const (
 	outcomeCanceled = "canceled" // refused or failed after its client had gone away
 )
 
-// seconds are the buckets of every histogram: from a Redis round trip to the longest wait for a lock.
-var seconds = []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10}
+// seconds are the buckets of every histogram: from a Redis round trip to beyond the longest wait for a lock and the longest
+// request, which are 10 s and 15 s unless configured.
+var seconds = []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 15, 30}
 
 type metrics struct {
 	deductions *prometheus.CounterVec
@@ -37,11 +38,11 @@ func newMetrics(registry *prometheus.Registry, p *pauses) *metrics {
 			Help: "Deductions by outcome: done, canceled (the client went away), or the type of the problem.",
 		}, append(by, "outcome")),
 		duration: histogram("stock_deduction_duration_seconds", "Time from request to reply of a deduction, whatever its outcome."),
-		wait:     histogram("stock_lock_wait_seconds", "Time until a successful deduction entered its critical section."),
-		hold:     histogram("stock_lock_hold_seconds", "Time that a successful deduction spent in its critical section."),
+		wait:     histogram("stock_lock_wait_seconds", "Time until a deduction entered its critical section (done), or gave up (busy)."),
+		hold:     histogram("stock_lock_hold_seconds", "Time that a deduction that is done spent in its critical section."),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "stock_retries_total",
-			Help: "Tries beyond the first of successful deductions.",
+			Help: "Tries beyond the first of deductions that are done.",
 		}, by),
 		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "stock_http_problems_total",
@@ -102,6 +103,10 @@ func (s *series) observe(receipt stock.Receipt, err error, took time.Duration, c
 	if clientGone && k.err != stock.ErrUnknown {
 		s.canceled.Inc()
 		return
+	}
+	if k.err == stock.ErrBusy {
+		// It waited for nothing else. Left out, the longest waits would be missing just when they matter.
+		s.wait.Observe(took.Seconds())
 	}
 	s.problems.WithLabelValues(k.slug).Inc()
 }

@@ -96,6 +96,23 @@ func (d *document) template(path string) string {
 	return best
 }
 
+// seenProblems are the types of all problems that the tests of this package got as a reply.
+var seenProblems sync.Map
+
+// unseenProblems are the types that are documented in vain.
+func unseenProblems() (unseen []any) {
+	for _, kind := range problemTypes() {
+		if _, seen := seenProblems.Load(kind); !seen {
+			unseen = append(unseen, kind)
+		}
+	}
+	return unseen
+}
+
+func problemTypes() []any {
+	return openapi().at("components", "schemas", "Problem", "properties", "type", "enum").([]any)
+}
+
 // checkReply fails the test where a reply is not what openapi.json says of this request.
 func checkReply(t testing.TB, r request, got reply) {
 	t.Helper()
@@ -152,6 +169,9 @@ func checkReply(t testing.TB, r request, got reply) {
 	if err := d.validate(body, append(content, "schema")...); err != nil {
 		t.Errorf("%s: the body is not as openapi.json says: %v\n%s", where, err, got.raw)
 	}
+	if media == "application/problem+json" {
+		seenProblems.Store(got.json["type"], true)
+	}
 	if media == "application/problem+json" && got.json["status"] != float64(got.status) {
 		t.Errorf("%s: the body says %v", where, got.json["status"])
 	}
@@ -201,6 +221,33 @@ func TestOpenAPIHasNoDanglingReference(t *testing.T) {
 	for _, match := range refs.FindAllStringSubmatch(string(text), -1) {
 		if d.get(strings.Split(strings.TrimPrefix(match[1], "#/"), "/")) == nil {
 			t.Errorf("%s points to nothing", match[1])
+		}
+	}
+}
+
+func TestOpenAPIPromisesTheThreeHeadersOnEveryReply(t *testing.T) {
+	t.Parallel()
+	d := openapi()
+	var responses [][]string
+	for name := range d.at("components", "responses").(map[string]any) {
+		responses = append(responses, []string{"components", "responses", name})
+	}
+	for path := range d.paths {
+		for method, operation := range d.at("paths", path).(map[string]any) {
+			operation, ok := operation.(map[string]any)
+			if !ok {
+				continue // the servers of the path
+			}
+			for status := range operation["responses"].(map[string]any) {
+				responses = append(responses, d.resolve([]string{"paths", path, method, "responses", status}))
+			}
+		}
+	}
+	for _, response := range responses {
+		for _, name := range []string{"X-Request-Id", "X-Replica", "X-Strategy"} {
+			if required := d.at(append(d.resolve(append(slices.Clone(response), "headers", name)), "required")...); required != true {
+				t.Errorf("%v: %s is not promised", response, name)
+			}
 		}
 	}
 }

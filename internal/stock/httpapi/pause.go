@@ -21,7 +21,6 @@ import (
 type pauses struct {
 	mu     sync.Mutex
 	parked map[*parked]struct{}
-	closed bool
 }
 
 type parked struct {
@@ -71,10 +70,6 @@ func (p *pauses) fromHeader(header, requestID string, goodsID int64) (stock.Paus
 // park returns when the request is released, when its time is over, or with an error when its context ends.
 func (p *pauses) park(ctx context.Context, request *parked, longest time.Duration) error {
 	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return nil
-	}
 	p.parked[request] = struct{}{}
 	p.mu.Unlock()
 	defer func() {
@@ -125,14 +120,6 @@ func (p *pauses) release(match func(*parked) bool) (released int) {
 		}
 	}
 	return released
-}
-
-// close releases all and parks none from now on.
-func (p *pauses) close() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.release(func(*parked) bool { return true })
 }
 
 func (a *API) getPauses(w http.ResponseWriter, _ *http.Request) {

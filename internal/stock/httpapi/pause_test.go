@@ -113,15 +113,6 @@ func TestParkedRequestIsReleasedWhenItsClientGoesAway(t *testing.T) {
 	}
 }
 
-func TestShutdownReleasesParkedRequestsAndParksNoMore(t *testing.T) {
-	t.Parallel()
-	r := pausingReplica(t)
-	first := park(t, r, deductUntilReleased(r, "first", stock.AfterRead))
-	r.ReleasePauses()
-	(<-first).want(t, 200, "")
-	do(t, deductUntilReleased(r, "second", stock.AfterRead)).want(t, 200, "")
-}
-
 // A lost race is retried, and the retry passes the same point again.
 func TestRetryIsNotParkedAgain(t *testing.T) {
 	t.Parallel()

@@ -75,6 +75,53 @@ func TestMetricsCountDeductionsByOutcome(t *testing.T) {
 	}
 }
 
+// The longest waits are those that end in vain: the histogram must have them.
+func TestMetricsHaveTheWaitOfTheBusy(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), LockWait: 50 * time.Millisecond}, pauses: true})
+	holder := park(t, r, request{method: "POST", url: r.public + "/stock/deduct/mutex?goods_id=1&count=1", header: map[string]string{"X-Request-Id": "holder", "X-Pause": "after-lock"}})
+	post(t, r.public+"/stock/deduct/mutex?goods_id=1&count=1", "").want(t, 503, "busy")
+	for sample, want := range map[string]string{
+		`stock_lock_wait_seconds_count{store="mysql",strategy="mutex"}`:                   "1",
+		`stock_lock_wait_seconds_bucket{store="mysql",strategy="mutex",le="0.025"}`:       "0",
+		`stock_lock_hold_seconds_count{store="mysql",strategy="mutex"}`:                   "0",
+		`stock_lock_wait_seconds_bucket{store="mysql",strategy="mutex",le="30"}`:          "1",
+		`stock_deductions_total{outcome="busy",store="mysql",strategy="mutex"}`:           "1",
+		`stock_deduction_duration_seconds_bucket{store="mysql",strategy="mutex",le="15"}`: "1",
+	} {
+		if got := metric(t, r, sample); got != want {
+			t.Errorf("%s is %q, want %q", sample, got, want)
+		}
+	}
+	do(t, deleteAllPauses(r)).want(t, 200, "")
+	(<-holder).want(t, 200, "")
+}
+
+// A replica that is left out because it has much to do leaves more to the others.
+func TestReadyzStaysReadyWhileThePoolIsFull(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	r := newReplica(t, options{deps: stock.Deps{MySQL: db}})
+	db.SetMaxOpenConns(1)
+	connection, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, r.public+"/readyz").want(t, 200, ""); got.text(t, "checks") != `{"mysql":{"status":"busy"}}` || got.text(t, "status") != `"ready"` {
+		t.Errorf("while the pool is full: %s", got.raw)
+	}
+	if got := get(t, r.admin+"/readyz").want(t, 200, ""); !strings.Contains(string(got.raw), `"reason":"`) {
+		t.Errorf("the admin's readyz gives no reason: %s", got.raw)
+	}
+	if strings.Contains(r.log.String(), "not ready") {
+		t.Errorf("the log says: %s", r.log)
+	}
+	connection.Close()
+	if got := get(t, r.public+"/readyz").want(t, 200, ""); got.text(t, "checks") != `{"mysql":{"status":"up"}}` {
+		t.Errorf("afterwards: %s", got.raw)
+	}
+}
+
 func TestReadyzSaysWhenTheServiceDrainsAndStillServes(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
@@ -173,6 +220,18 @@ func TestProfilesAreOnTheAdminListener(t *testing.T) {
 		}
 	}
 	get(t, r.public+"/debug/pprof/").want(t, 404, "not-found")
+}
+
+func TestProfileTakesLongerThanTheReadTimeout(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(newReplica(t, options{}).Admin())
+	server.Config.ReadTimeout = 100 * time.Millisecond
+	server.Start()
+	defer server.Close()
+	got, err := try(t.Context(), request{method: "GET", url: server.URL + "/debug/pprof/goroutine?seconds=1"})
+	if err != nil || got.status != 200 {
+		t.Errorf("%d %s, %v", got.status, got.raw, err)
+	}
 }
 
 // BenchmarkDeduct is the cost of a request where the strategy costs nothing.
