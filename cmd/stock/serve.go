@@ -257,8 +257,8 @@ func (o *serveOptions) publicServer(handler http.Handler, log *slog.Logger) *htt
 	return &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		// Both are above the request timeout: a read deadline that passes while a request is worked on cancels it, and
-		// a write deadline that passes loses the reply.
+		// Both count from the request's beginning, and are above the request timeout: a write deadline that passes while a
+		// request is worked on loses the reply.
 		ReadTimeout:    o.requestTimeout + 5*time.Second,
 		WriteTimeout:   o.requestTimeout + 10*time.Second,
 		IdleTimeout:    75 * time.Second, // above nginx's 60 s: who closes first must not be the one that is sent requests

@@ -3,9 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"net/http/pprof"
-	"time"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -25,27 +23,13 @@ func (a *API) Admin() http.Handler {
 	r.Get("/readyz", a.readyz(true))
 	r.Get("/version", a.getVersion)
 	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(a.Registry, promhttp.HandlerOpts{Registry: a.Registry}))
-	r.Route("/debug/pprof", func(r chi.Router) {
-		r.Use(unhurried)
-		r.Get("/", pprof.Index)
-		r.Get("/cmdline", pprof.Cmdline)
-		r.Get("/profile", pprof.Profile)
-		r.Get("/symbol", pprof.Symbol)
-		r.Get("/trace", pprof.Trace)
-		r.Get("/{profile}", pprof.Index)
-	})
+	r.Get("/debug/pprof/", pprof.Index)
+	r.Get("/debug/pprof/cmdline", pprof.Cmdline)
+	r.Get("/debug/pprof/profile", pprof.Profile)
+	r.Get("/debug/pprof/symbol", pprof.Symbol)
+	r.Get("/debug/pprof/trace", pprof.Trace)
+	r.Get("/debug/pprof/{profile}", pprof.Index)
 	return r
-}
-
-// unhurried lifts the listener's read timeout, which would cancel a request that is worked on for longer: a profile takes
-// as long as it is asked to.
-func unhurried(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
-			panic(err) // a server's own writer always can
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // putStock sets the units of a goods in every configured store.

@@ -222,6 +222,7 @@ func TestProfilesAreOnTheAdminListener(t *testing.T) {
 	get(t, r.public+"/debug/pprof/").want(t, 404, "not-found")
 }
 
+// The admin listener has a read timeout, which must bound the reading of a request and not the work on it.
 func TestProfileTakesLongerThanTheReadTimeout(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(newReplica(t, options{}).Admin())
