@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -31,7 +32,9 @@ import (
 var shared serverstest.Servers
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis writes a line to stderr for every failed connection
+	// Both drivers write a line to stderr for every failed connection.
+	logging.Disable()
+	_ = mysql.SetLogger(&mysql.NopLogger{}) // it refuses nil alone
 	code := shared.Run(m)
 	if unseen := unseenProblems(); code == 0 && everyTestRan() && len(unseen) > 0 {
 		fmt.Fprintf(os.Stderr, "FAIL: openapi.json has problem types that no test provokes: %v\n", unseen)
