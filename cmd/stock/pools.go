@@ -61,8 +61,8 @@ func reachable(config *mysql.Config) bool {
 }
 
 // limitWaits makes the server itself end a wait for a row's lock, with an answer (nothing was written), before the
-// request's time is over, which would leave the outcome open; and it bounds the wait for the reply to a COMMIT, which no
-// context does. What the DSN says of either stands.
+// request's time is over, which would leave the outcome open; and it bounds the wait for the reply to a COMMIT or to a
+// write, which no context does. What the DSN says of either stands.
 func limitWaits(config *mysql.Config, lockWait, requestTimeout time.Duration) {
 	const rowLockWait = "innodb_lock_wait_timeout" // whole seconds
 	if config.Params == nil {
