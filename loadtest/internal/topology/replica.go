@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -39,7 +38,7 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	admin, err := o.adminListen(i)
+	admin, err := addr(o.AdminListen, i)
 	if err != nil {
 		return nil, err
 	}
@@ -61,22 +60,6 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 			Log:  t.dir.File(name + ".log"),
 		},
 	}, nil
-}
-
-// adminListen is where the i-th replica's admin listener goes.
-func (o Options) adminListen(i int) (string, error) {
-	if o.AdminListen == "" {
-		return freeAddr()
-	}
-	host, port, err := net.SplitHostPort(o.AdminListen)
-	if err != nil {
-		return "", err
-	}
-	first, err := strconv.Atoi(port)
-	if err != nil {
-		return "", fmt.Errorf("port of %s: %w", o.AdminListen, err)
-	}
-	return net.JoinHostPort(host, strconv.Itoa(first+i)), nil
 }
 
 // stockEnv hands over the DSN, which has a password, where other users of the host cannot read it. What this process's

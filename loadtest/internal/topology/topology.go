@@ -158,10 +158,8 @@ func (t *Topology) describeServers() {
 
 // startNginx balances all replicas on one port, and has the first alone on another.
 func (t *Topology) startNginx(ctx context.Context, all string) (err error) {
-	if all == "" {
-		if all, err = freeAddr(); err != nil {
-			return err
-		}
+	if all, err = addr(all, 0); err != nil {
+		return err
 	}
 	single, err := freeAddr()
 	if err != nil {
@@ -191,6 +189,25 @@ func render(upstream, listen string, replicas []*Replica) string {
 		"${STOCK_LISTEN}", listen,
 		"${STOCK_SERVERS}", strings.Join(list, " "),
 	).Replace(nginx.StockTemplate)
+}
+
+// addr is the address offset ports above the one given, or any free one where none is given or its port is 0.
+func addr(address string, offset int) (string, error) {
+	if address == "" {
+		return freeAddr()
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", err
+	}
+	first, err := strconv.Atoi(port)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("port of %s: %w", address, err)
+	case first == 0:
+		return freeAddr()
+	}
+	return net.JoinHostPort(host, strconv.Itoa(first+offset)), nil
 }
 
 func freeAddr() (string, error) {
