@@ -127,6 +127,9 @@ func banner(w io.Writer, t *topology.Topology) error {
 	fmt.Fprintf(&b, "curl %s/stock/1\n", t.URL)
 	fmt.Fprintf(&b, "curl %s/strategies\n", t.URL)
 	fmt.Fprintf(&b, "curl -X PUT %s/admin/stock/1 -H 'Content-Type: application/json' -d '{\"stock\":6000}'\n", t.Replicas[0].AdminURL)
+	if usual := "http://" + usualListen; t.URL != usual {
+		fmt.Fprintf(&b, "\nNote: this lab is not at %s, where the README's commands go.\n", usual)
+	}
 	fmt.Fprintf(&b, "\nCtrl-C stops everything.\n")
 	_, err = io.WriteString(w, b.String())
 	return err
