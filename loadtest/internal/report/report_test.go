@@ -675,3 +675,17 @@ func TestFilesAreNoTerminals(t *testing.T) {
 		t.Error("a file is taken for a terminal")
 	}
 }
+
+func TestCompareSaysThatNothingIsCommon(t *testing.T) {
+	t.Parallel()
+	row := func(hold int64) *Report {
+		return &Report{Rows: []*Row{{Strategy: "update", Workload: "plenty", HoldMS: hold}}}
+	}
+	var out bytes.Buffer
+	if err := Compare(row(0), row(2)).WriteText(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "Nothing to compare") {
+		t.Errorf("reports of different holds: %s", &out)
+	}
+}
