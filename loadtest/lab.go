@@ -40,7 +40,7 @@ type localFlags struct {
 }
 
 func (f *localFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.stockBinary, "stock-binary", "", "program of the service (default: stock beside this one, else built from source)")
+	flags.StringVar(&f.stockBinary, "stock-binary", "", "program of the service (default: the stock that was built with this one, else built from source)")
 }
 
 // attachFlags are for a service that runs elsewhere.

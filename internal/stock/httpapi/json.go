@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -47,6 +48,10 @@ func readJSON(r *http.Request, v any) error {
 	decoder := json.NewDecoder(bytes.NewReader(body[:n]))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(v); err != nil {
+		// The decoder's own words name Go types.
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return describe(errMalformed, "%s must not be a JSON %s", cmp.Or(wrong.Field, "the body"), wrong.Value)
+		}
 		return describe(errMalformed, "the body is not the JSON object expected: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := decoder.Token(); err != io.EOF {

@@ -1,0 +1,24 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestATypeErrorNamesTheMemberAndNoGoType(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"goods_id":"1","count":1}`: "goods_id must not be a JSON string",
+		`{"goods_id":1,"count":1.5}`: "count must not be a JSON number 1.5",
+		`[1]`:                        "the body must not be a JSON array",
+	} {
+		request := httptest.NewRequest("POST", "/stock/deduct", strings.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
+		var o order
+		if d, ok := errors.AsType[*described](readJSON(request, &o)); !ok || d.detail != want {
+			t.Errorf("%s: %v, want %q", body, d, want)
+		}
+	}
+}
