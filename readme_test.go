@@ -101,7 +101,7 @@ func labUp(t *testing.T) *strings.Replacer {
 	if out, err := exec.Command("go", "build", "-o", dir+"/", "./loadtest", "./cmd/stock").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	lab := exec.Command(filepath.Join(dir, "loadtest"), "up", "--json")
+	lab := exec.Command(filepath.Join(dir, "loadtest"), "up", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	stdout, err := lab.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -132,7 +132,7 @@ func TestQuickRunJudgesAsClaimedAndCanBeJudgedAgain(t *testing.T) {
 // up starts a topology and returns it with the command that keeps it.
 func up(t *testing.T) (described, *exec.Cmd) {
 	t.Helper()
-	cmd := command(t, "up", "--json")
+	cmd := command(t, "up", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
@@ -148,7 +148,8 @@ func up(t *testing.T) (described, *exec.Cmd) {
 	})
 	var d described
 	if err := json.NewDecoder(stdout).Decode(&d); err != nil {
-		t.Fatalf("up --json: %v\n%s", err, &stderr)
+		cmd.Process.Signal(os.Interrupt)
+		t.Fatalf("up --json: %v, %v\n%s", err, cmd.Wait(), &stderr) // stderr is whole, and ours to read, once it has ended
 	}
 	return d, cmd
 }
@@ -341,7 +342,7 @@ func TestCtrlCEndsARunAndItsServersWithAPartialReport(t *testing.T) {
 
 func TestInterruptedStartSaysJustThat(t *testing.T) {
 	t.Parallel()
-	for _, command := range [][]string{{"run", "--quick"}, {"up"}} {
+	for _, command := range [][]string{{"run", "--quick"}, {"up", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}} {
 		for _, after := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(after, func() { cancel(errors.New("interrupt signal received")) })

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -22,13 +23,23 @@ const (
 	usualAdminListen = "127.0.0.1:9001"
 )
 
-// ifFree returns the address, or nothing where somebody has it: two labs can be up at once.
-func ifFree(address string) string {
-	listener, err := net.Listen("tcp", address)
+// ifFree returns the address, or nothing where somebody has it or one of the ports after it: two labs can be up at once.
+func ifFree(address string, ports int) string {
+	host, first, err := net.SplitHostPort(address)
 	if err != nil {
 		return ""
 	}
-	listener.Close()
+	port, err := strconv.Atoi(first)
+	if err != nil {
+		return ""
+	}
+	for i := range ports {
+		listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port+i)))
+		if err != nil {
+			return ""
+		}
+		listener.Close()
+	}
 	return address
 }
 
@@ -52,8 +63,8 @@ func upCommand() *cobra.Command {
 			ctx := cmd.Context()
 			t, err := topology.Start(ctx, topology.Options{
 				Replicas: replicas, StockBinary: local.stockBinary, PausePoints: pausePoints,
-				Listen:      cmp.Or(listen, ifFree(usualListen)),
-				AdminListen: cmp.Or(adminListen, ifFree(usualAdminListen)),
+				Listen:      cmp.Or(listen, ifFree(usualListen, 1)),
+				AdminListen: cmp.Or(adminListen, ifFree(usualAdminListen, replicas)),
 			})
 			if err != nil {
 				return cmp.Or(ctx.Err(), err) // an interrupted start fails in many ways
