@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,6 +23,9 @@ var (
 )
 
 // Locker grants one holder at a time for a key.
+//
+// A Locker that works in the background, to renew leases or to hear of releases, is an io.Closer too: Close ends that, for
+// callers that have given back every lock. Connections belong to whoever made the Locker.
 type Locker interface {
 	// Lock waits until key is held, ctx ends, or the lock service fails. The lease's context descends from ctx, so that
 	// whoever ends ctx gives up the wait as well as the work. A Lock that fails takes back what the service may have granted
@@ -35,6 +37,7 @@ type Locker interface {
 type Options struct {
 	Lease time.Duration // how long a lock outlives a holder that died; 30 s
 	Poll  time.Duration // pause between two tries while another holds the lock; 50 ms
+	Renew time.Duration // pause between two renewals of a lock that is held, where it renews; a third of the lease
 }
 
 func (o Options) withDefaults() Options {
@@ -44,8 +47,15 @@ func (o Options) withDefaults() Options {
 	if o.Poll <= 0 {
 		o.Poll = 50 * time.Millisecond
 	}
+	if o.Renew <= 0 {
+		o.Renew = o.Lease / 3
+	}
 	return o
 }
+
+// guaranteed is until when a lease that the server was asked for at sent is certain to last. It is counted from before
+// the request was sent: the server's clock for it starts later, never earlier.
+func (o Options) guaranteed(sent time.Time) time.Time { return sent.Add(o.Lease - drift(o.Lease)) }
 
 // releaseLimit bounds a release, which runs apart from the request's context: a request that was cancelled must still
 // give its lock back.
@@ -87,51 +97,6 @@ func tryUndo(ctx context.Context, undo func(context.Context) error) error {
 // drift is the part of a lease kept back because the clocks of the client and of the server run at different speeds:
 // 1 % and 2 ms, as the Redlock page of the Redis documentation has it.
 func drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
-
-// Lease is a granted lock.
-type Lease struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	token   uint64
-	expires bool
-	release func(context.Context) error
-	once    sync.Once
-	err     error
-}
-
-// newLease grants a lock until deadline, or for ever where deadline is zero. release gives the lock back on the server;
-// it returns ErrLeaseLost where the lock was no longer ours.
-func newLease(ctx context.Context, deadline time.Time, token uint64, release func(context.Context) error) *Lease {
-	l := &Lease{token: token, expires: !deadline.IsZero(), release: release}
-	if deadline.IsZero() {
-		l.ctx, l.cancel = context.WithCancel(ctx)
-	} else {
-		l.ctx, l.cancel = context.WithDeadlineCause(ctx, deadline, ErrLeaseLost)
-	}
-	return l
-}
-
-// Context ends when the lock can no longer be guaranteed, with the cause ErrLeaseLost, and when it is unlocked.
-func (l *Lease) Context() context.Context { return l.ctx }
-
-// Token is the fencing token: greater than that of every earlier grant of the same key, 0 where the lock has none.
-func (l *Lease) Token() uint64 { return l.token }
-
-// Expires says whether the lock ends by itself where it is not given back.
-func (l *Lease) Expires() bool { return l.expires }
-
-// Unlock gives the lock back, whatever became of the context given to Lock. It returns ErrLeaseLost where the lock had
-// been lost before, and the server's error where the server could not be asked (the lease then ends by itself).
-// Another call returns what the first one did.
-func (l *Lease) Unlock() error {
-	l.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), releaseLimit)
-		defer cancel()
-		l.err = l.release(ctx)
-		l.cancel()
-	})
-	return l.err
-}
 
 func notAcquired(key string, cause error) error {
 	return fmt.Errorf("%w: key %s: %w", ErrNotAcquired, key, cause)

@@ -40,12 +40,11 @@ func NewRedisLua(client redis.UniversalClient, options Options) *RedisLua {
 func (l *RedisLua) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
 	for {
-		// The lease is counted from before the request was sent: the server's clock for it starts later, never earlier.
-		deadline := time.Now().Add(l.options.Lease - drift(l.options.Lease))
+		sent := time.Now()
 		err := l.client.SetArgs(ctx, key, owner, redis.SetArgs{Mode: "NX", TTL: l.options.Lease}).Err()
 		switch {
 		case err == nil:
-			return newLease(ctx, deadline, 0, func(ctx context.Context) error { return l.unlock(ctx, key, owner) }), nil
+			return newLease(ctx, l.options.guaranteed(sent), 0, func(ctx context.Context) error { return l.unlock(ctx, key, owner) }), nil
 		case !errors.Is(err, redis.Nil):
 			// The reply is missing, not the effect: the lock may be ours without our knowing.
 			takeBack(ctx, l.options.Lease, func(ctx context.Context) error {

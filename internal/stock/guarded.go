@@ -51,8 +51,9 @@ func (g guarded) Deduct(ctx context.Context, req Request) (Receipt, error) {
 // hold works under the lock and gives it back.
 func (g guarded) hold(lease *locks.Lease, req Request, section section) (receipt Receipt, err error) {
 	defer func() {
-		if errors.Is(err, ErrUnknown) && lease.Expires() {
+		if errors.Is(err, ErrUnknown) && !lease.Deadline().IsZero() {
 			// The write may still be on its way to the store. Kept until it ends by itself, the lock outlasts it.
+			lease.Abandon()
 			g.log.Warn("lock kept until its lease ends: the outcome of a write is unknown", "goods_id", req.GoodsID, "error", err)
 			return
 		}
