@@ -13,6 +13,8 @@ type Lease struct {
 	cancel  context.CancelCauseFunc
 	token   uint64
 	release func(context.Context) error
+	// abandoned is told that nobody will give the lock back; nil where nobody needs to know.
+	abandoned func()
 
 	mu       sync.Mutex
 	deadline time.Time   // zero where the lock does not end by itself
@@ -71,6 +73,9 @@ func (l *Lease) Abandon() {
 	}
 	l.once.Do(func() {
 		l.end()
+		if l.abandoned != nil {
+			l.abandoned()
+		}
 		l.cancel(nil)
 	})
 }

@@ -13,11 +13,11 @@ import (
 // The zero value is ready. A key costs memory only while it is held or waited for.
 type Mutex struct {
 	mu   sync.Mutex
-	keys map[string]*turn
+	keys map[string]*slot
 }
 
-// turn is the right to hold a key: a channel of one place, which is full while it is held.
-type turn struct {
+// slot is the right to hold a key: a channel of one place, which is full while it is held.
+type slot struct {
 	held chan struct{}
 	refs int // holder and waiters
 }
@@ -27,39 +27,39 @@ func (m *Mutex) Lock(ctx context.Context, key string) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notAcquired(key, err)
 	}
-	t := m.join(key)
+	s := m.join(key)
 	select {
-	case t.held <- struct{}{}:
+	case s.held <- struct{}{}:
 	case <-ctx.Done():
-		m.leave(key, t)
+		m.leave(key, s)
 		return nil, notAcquired(key, ctx.Err())
 	}
 	return newLease(ctx, time.Time{}, 0, func(context.Context) error {
-		<-t.held
-		m.leave(key, t)
+		<-s.held
+		m.leave(key, s)
 		return nil
 	}), nil
 }
 
-func (m *Mutex) join(key string) *turn {
+func (m *Mutex) join(key string) *slot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t, ok := m.keys[key]
+	s, ok := m.keys[key]
 	if !ok {
 		if m.keys == nil {
-			m.keys = map[string]*turn{}
+			m.keys = map[string]*slot{}
 		}
-		t = &turn{held: make(chan struct{}, 1)}
-		m.keys[key] = t
+		s = &slot{held: make(chan struct{}, 1)}
+		m.keys[key] = s
 	}
-	t.refs++
-	return t
+	s.refs++
+	return s
 }
 
-func (m *Mutex) leave(key string, t *turn) {
+func (m *Mutex) leave(key string, s *slot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if t.refs--; t.refs == 0 {
+	if s.refs--; s.refs == 0 {
 		delete(m.keys, key)
 	}
 }

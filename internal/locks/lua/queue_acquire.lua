@@ -1,0 +1,2 @@
+-- Returns what acquire does.
+return acquire(ARGV[4])
