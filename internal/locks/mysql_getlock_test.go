@@ -1,0 +1,247 @@
+package locks_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/locks"
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+)
+
+// connectMySQL makes a pool without the driver's messages, which it writes for every connection that fails.
+func connectMySQL(t testing.TB, dsn string) *sqlx.DB {
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Logger = &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sqlx.NewDb(sql.OpenDB(connector), "mysql")
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// holderOf is the connection that holds the user-level lock; not valid where none does.
+func holderOf(t testing.TB, eye *sqlx.DB, name string) (id sql.NullInt64) {
+	if err := eye.GetContext(context.WithoutCancel(t.Context()), &id, "SELECT IS_USED_LOCK(?)", name); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func waitersInGetLock(t testing.TB, eye *sqlx.DB, name string) (n int) {
+	if err := eye.GetContext(t.Context(), &n,
+		"SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE CONCAT('SELECT GET_LOCK(''', ?, '''%')", name); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// eventually polls a condition that is bound to come true.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("still waiting: %s", what)
+		}
+	}
+}
+
+// pause stops a server and waits until each of its threads has, where the system tells: a signal takes its time.
+func pause(t testing.TB, server *servers.Process) {
+	t.Helper()
+	if err := server.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "every thread of the server has stopped", func() bool {
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", server.PID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range stats {
+			if stat, err := os.ReadFile(path); err == nil && !strings.Contains(string(stat), ") T ") {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func mustLock(t testing.TB, l locks.Locker, key string) *locks.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	lease, err := l.Lock(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func mustUnlock(t testing.TB, lease *locks.Lease) {
+	t.Helper()
+	if err := lease.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// awaitLoss waits until the holder learns that its lock is lost.
+func awaitLoss(t testing.TB, lease *locks.Lease) {
+	t.Helper()
+	select {
+	case <-lease.Context().Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the holder does not learn that its lock is lost")
+	}
+	if cause := context.Cause(lease.Context()); !errors.Is(cause, locks.ErrLeaseLost) {
+		t.Errorf("the lease's context says %v, want ErrLeaseLost", cause)
+	}
+}
+
+func TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn(t *testing.T) {
+	t.Parallel()
+	dsn := shared.Database(t)
+	eye := connectMySQL(t, dsn)
+	late := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{Renew: time.Second})
+	next := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{})
+	const key = "lock:{killed}"
+
+	first := mustLock(t, late, key)
+	if _, err := eye.ExecContext(t.Context(), "KILL ?", holderOf(t, eye, key).Int64); err != nil {
+		t.Fatal(err)
+	}
+	second := mustLock(t, next, key)
+	if err := first.Context().Err(); err != nil {
+		t.Errorf("the first holder has learned already (%v): the flaw is gone", err)
+	}
+	awaitLoss(t, first)
+	if err := first.Unlock(); !errors.Is(err, locks.ErrLeaseLost) {
+		t.Errorf("Unlock: %v, want ErrLeaseLost", err)
+	}
+	if !holderOf(t, eye, key).Valid {
+		t.Error("the late holder's Unlock took the lock from the next holder")
+	}
+	mustUnlock(t, second)
+}
+
+func TestUnlockOfAGetLockSaysThatItsConnectionWasKilled(t *testing.T) {
+	t.Parallel()
+	dsn := shared.Database(t)
+	eye := connectMySQL(t, dsn)
+	lease := mustLock(t, locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{}), "lock:{killed before unlock}")
+	t.Cleanup(func() { _ = lease.Unlock() })
+	var id int64
+	if err := eye.GetContext(t.Context(), &id,
+		"SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := eye.ExecContext(t.Context(), "KILL ?", id); err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Unlock(); !errors.Is(err, locks.ErrLeaseLost) {
+		t.Errorf("Unlock: %v, want ErrLeaseLost", err)
+	}
+}
+
+func TestAWaiterThatGaveUpDoesNotKeepAGetLock(t *testing.T) {
+	t.Parallel()
+	dsn := shared.Database(t)
+	eye, pool := connectMySQL(t, dsn), connectMySQL(t, dsn)
+	holder := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{})
+	waiter := locks.NewMySQLGetLock(pool, locks.Options{})
+	const key = "lock:{gaveup}"
+
+	held := mustLock(t, holder, key)
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() {
+		_, err := waiter.Lock(ctx, key)
+		failed <- err
+	}()
+	eventually(t, "the waiter waits in the server", func() bool { return waitersInGetLock(t, eye, key) == 1 })
+	cancel()
+	if err := <-failed; !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+		t.Errorf("Lock: %v, want ErrNotAcquired joined with context.Canceled", err)
+	}
+	mustUnlock(t, held) // while the server still has a waiter that nobody listens to
+	eventually(t, "the connection comes back to its pool", func() bool { return pool.Stats().InUse == 0 })
+	if holder := holderOf(t, eye, key); holder.Valid {
+		t.Errorf("connection %d holds the lock of a waiter that gave up", holder.Int64)
+	}
+	mustUnlock(t, mustLock(t, waiter, key))
+}
+
+func TestWaitersOfOneProcessOccupyOneGetLockConnection(t *testing.T) {
+	t.Parallel()
+	dsn := shared.Database(t)
+	eye, pool := connectMySQL(t, dsn), connectMySQL(t, dsn)
+	pool.SetMaxOpenConns(1)
+	holder, waiter := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{}), locks.NewMySQLGetLock(pool, locks.Options{})
+	const key = "lock:{crowd}"
+
+	held := mustLock(t, holder, key)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { mustUnlock(t, mustLock(t, waiter, key)) })
+	}
+	eventually(t, "one waits in the server", func() bool { return waitersInGetLock(t, eye, key) == 1 })
+	mustUnlock(t, held)
+	wg.Wait()
+	if waits := pool.Stats().WaitCount; waits != 0 {
+		t.Errorf("%d times a waiter wanted a second connection of the pool", waits)
+	}
+}
+
+func TestKeysThatAServerTakesForOneAreDifferentGetLocks(t *testing.T) {
+	t.Parallel()
+	lock := locks.NewMySQLGetLock(connectMySQL(t, shared.Database(t)), locks.Options{})
+	long := strings.Repeat("long", 50)
+	for _, key := range []string{"names", "Names", "NAMES", "namès", "names ", "", long, long + "er", "a\x00b", "a\x00c"} {
+		lease := mustLock(t, lock, key)
+		defer mustUnlock(t, lease)
+	}
+}
+
+func TestGetLockOnASilentServer(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
+	dsn := server.DSN("")
+	eye := connectMySQL(t, dsn)
+	lock := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{})
+	held := mustLock(t, lock, "held")
+	mustUnlock(t, mustLock(t, lock, "connected"))
+
+	pause(t, server.Process)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := lock.Lock(ctx, "new")
+	if !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock: %v, want ErrNotAcquired joined with context.DeadlineExceeded", err)
+	}
+	if err := held.Unlock(); err == nil || errors.Is(err, locks.ErrLeaseLost) {
+		t.Errorf("Unlock: %v, want that the server did not answer", err)
+	}
+	if err := server.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"new", "held"} {
+		eventually(t, key+" is free", func() bool { return !holderOf(t, eye, key).Valid })
+		mustUnlock(t, mustLock(t, lock, key))
+	}
+}
