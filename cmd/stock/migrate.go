@@ -56,7 +56,7 @@ func (o *migrateOptions) migrate(ctx context.Context, stdout, stderr io.Writer) 
 	if err != nil {
 		return err
 	}
-	if err := checkRedis(o.redis); err != nil {
+	if err := o.checkRedis(); err != nil {
 		return err
 	}
 	db, err := openMySQL(config, o.mysqlConns, log)
@@ -73,14 +73,14 @@ func (o *migrateOptions) migrate(ctx context.Context, stdout, stderr io.Writer) 
 		fmt.Fprintf(stdout, "applied %s\n", name)
 	}
 	fmt.Fprintf(stdout, "database %s is up to date\n", config.DBName)
-	if o.redis == "" {
+	if len(o.redis) == 0 {
 		return nil
 	}
 	return o.firstGoodsInRedis(ctx, stdout)
 }
 
 func (o *migrateOptions) firstGoodsInRedis(ctx context.Context, stdout io.Writer) (err error) {
-	client := o.openRedis(o.redis)
+	client := o.openRedis(o.master, o.redis...)
 	defer func() { err = errors.Join(err, client.Close()) }()
 	service, err := stock.NewService(stock.Deps{Redis: client}, nil)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -11,21 +12,27 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/go-zookeeper/zk"
 	"github.com/jmoiron/sqlx"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/spf13/pflag"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 )
 
 // storeOptions say where the servers are. An empty one is not configured.
 type storeOptions struct {
 	mysqlDSN   string
 	mysqlConns int
-	redis      string
+	redis      []string
+	master     string // name of the master that the Sentinels at redis watch
 	redisConns int
 	redlock    []string
 	password   string // of every Redis server
+	etcd       []string
+	zookeeper  []string
 }
 
 func (o *storeOptions) dsnFlag(f *pflag.FlagSet) {
@@ -33,7 +40,8 @@ func (o *storeOptions) dsnFlag(f *pflag.FlagSet) {
 }
 
 func (o *storeOptions) redisFlag(f *pflag.FlagSet) {
-	f.StringVar(&o.redis, "redis", "", "`host:port` of the one Redis; a cluster is not supported")
+	f.StringSliceVar(&o.redis, "redis", nil, "`host:port` of Redis; a comma-separated list of several is a Redis Cluster or, with --redis-master, Sentinels")
+	f.StringVar(&o.master, "redis-master", "", "`name` of the master that the Sentinels given by --redis watch")
 }
 
 // parseDSN checks a DSN and sets what the strategies rely on, whatever the DSN says. Its errors are sentences of our own:
@@ -94,15 +102,21 @@ type driverLog struct{ log *slog.Logger }
 
 func (l driverLog) Print(v ...any) { l.log.Debug("mysql driver", slog.Any("message", v)) }
 
-// openRedis makes a client of one server, which connects when it is first used. It is no client of a cluster: that one
-// sends a write again by itself, whatever MaxRetries says.
-func (o *storeOptions) openRedis(address string) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr:                  address,
+// openRedis makes a client of one server, of a Cluster where there are several addresses, or of the master that Sentinels
+// watch. It connects when it is first used.
+//
+// A client of a Cluster sends a command again, even one that may have been carried out, for every redirection that it is
+// allowed, whatever MaxRetries says. Without any, it is told MOVED while slots move or a replica takes over, which is a
+// refusal, reads the new layout, and finds its way on the next request.
+func (o *storeOptions) openRedis(master string, addresses ...string) redis.UniversalClient {
+	options := &redis.UniversalOptions{
+		Addrs:                 addresses,
+		MasterName:            master,
 		Password:              o.password,
 		PoolSize:              o.redisConns,
 		ContextTimeoutEnabled: true, // else a stopped server holds a request for the whole read timeout
 		MaxRetries:            -1,   // a retry of a command whose reply was lost would do it twice
+		MaxRedirects:          -1,
 		DialerRetries:         1,
 		DialTimeout:           time.Second,
 		ReadTimeout:           3 * time.Second,
@@ -111,39 +125,96 @@ func (o *storeOptions) openRedis(address string) *redis.Client {
 		MaintNotificationsConfig: &maintnotifications.Config{
 			Mode: maintnotifications.ModeDisabled, // a feature of Redis Enterprise
 		},
+	}
+	if master != "" || len(addresses) == 1 {
+		return redis.NewUniversalClient(options)
+	}
+	cluster := options.Cluster()
+	cluster.ClusterStateReloadInterval = time.Second // nothing but this tells of a master that is gone
+	cluster.DisableRoutingPolicies = true            // every command here names a key, whose slot says where it goes
+	return redis.NewClusterClient(cluster)
+}
+
+// openEtcd makes a client, which connects in the background.
+func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{
+		Endpoints:            o.etcd,
+		DialTimeout:          time.Second,
+		DialKeepAliveTime:    10 * time.Second, // the least that gRPC allows: it finds out about a server that is silent
+		DialKeepAliveTimeout: 3 * time.Second,
+		Logger:               zap.NewNop(), // what matters comes back as an error
 	})
 }
 
-// checkRedis accepts no address at all, and one.
-func checkRedis(address string) error {
-	if address == "" {
-		return nil
+// openZooKeeper makes a client, which connects in the background. Its session, with all that it holds, outlives a client
+// that died by session; the server may have limits of its own for that (2 to 20 of its ticks).
+func (o *storeOptions) openZooKeeper(session time.Duration, log *slog.Logger) (*zk.Conn, error) {
+	conn, _, err := zk.Connect(o.zookeeper, session, zk.WithHostProvider(new(hosts)), zk.WithLogInfo(false), zk.WithLogger(zookeeperLog{log}))
+	return conn, err
+}
+
+// hosts takes ZooKeeper's servers in turn and by name. The client's own way is to resolve every name once, at the start:
+// it fails while one cannot be resolved, and does not find a server that has moved.
+type hosts struct {
+	servers []string
+	next    int
+	tried   int // since the last connection
+}
+
+func (h *hosts) Init(servers []string) error { h.servers = servers; return nil }
+
+func (h *hosts) Len() int { return len(h.servers) }
+
+// Next says, too, whether all have been tried in vain: the client then pauses.
+func (h *hosts) Next() (server string, pause bool) {
+	server = h.servers[h.next]
+	h.next = (h.next + 1) % len(h.servers)
+	pause = h.tried > 0 && h.tried%len(h.servers) == 0
+	h.tried++
+	return server, pause
+}
+
+func (h *hosts) Connected() { h.tried = 0 }
+
+// zookeeperLog passes on what the client logs of its connections.
+type zookeeperLog struct{ log *slog.Logger }
+
+func (l zookeeperLog) Printf(format string, v ...any) {
+	l.log.Debug("zookeeper client", slog.String("message", fmt.Sprintf(format, v...)))
+}
+
+// checkRedis accepts no address, one of a server, and several of a Cluster or of Sentinels.
+func (o *storeOptions) checkRedis() error {
+	if o.master != "" && len(o.redis) == 0 {
+		return usagef("--redis-master needs --redis, the addresses of the Sentinels")
 	}
-	if strings.Contains(address, ",") {
-		return usagef("--redis takes exactly one address: a cluster is not supported")
-	}
-	return checkRedisAddress("redis", address)
+	return checkServers("redis", o.redis)
 }
 
 // checkRedlock accepts no address at all, and as many as Redlock's majority takes.
-func checkRedlock(addresses []string) error {
+func (o *storeOptions) checkRedlock() error {
+	if n := len(o.redlock); n > 0 && (n < 3 || n%2 == 0) {
+		return usagef("--redlock has %d address(es): it takes an odd number of independent masters, at least 3", n)
+	}
+	return checkServers("redlock", o.redlock)
+}
+
+// checkServers accepts addresses that differ.
+func checkServers(flag string, addresses []string) error {
 	for i, address := range addresses {
-		if err := checkRedisAddress("redlock", address); err != nil {
+		if err := checkServer(flag, address); err != nil {
 			return err
 		}
 		if slices.Contains(addresses[:i], address) {
-			return usagef("--redlock names %s twice", address)
+			return usagef("--%s names %s twice", flag, address)
 		}
-	}
-	if n := len(addresses); n > 0 && (n < 3 || n%2 == 0) {
-		return usagef("--redlock has %d address(es): it takes an odd number of independent masters, at least 3", n)
 	}
 	return nil
 }
 
-func checkRedisAddress(flag, address string) error {
+func checkServer(flag, address string) error {
 	if strings.Contains(address, "@") {
-		return usagef("--%s must be host:port; the password belongs in STOCK_REDIS_PASSWORD", flag)
+		return usagef("--%s must be host:port; a password of Redis belongs in STOCK_REDIS_PASSWORD", flag)
 	}
 	return checkAddress(flag, address)
 }

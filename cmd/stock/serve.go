@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,7 +41,11 @@ func newServe(getenv func(string) string) *cobra.Command {
 exit status is 0. A second signal kills at once.
 
 The service starts whether its servers are up or not. A strategy that needs one that is not configured is listed as
-unavailable and answers 503. STOCK_REDIS_PASSWORD is the password of every Redis server. Of the DSN, interpolateParams,
+unavailable and answers 503. Every server that is configured must answer for /readyz to say 200.
+
+--redis is one server, or several of a Redis Cluster, or with --redis-master the Sentinels that watch a master of that name.
+Both may lose the last writes when a replica takes over, stock and locks alike: Redis replicates after it has replied.
+STOCK_REDIS_PASSWORD is the password of every Redis server; Sentinels are asked without. Of the DSN, interpolateParams,
 clientFoundRows and parseTime are always on; innodb_lock_wait_timeout is --lock-wait and readTimeout is --request-timeout
 and 5 s, unless the DSN says otherwise.`,
 		Args: noArguments,
@@ -58,15 +63,17 @@ and 5 s, unless the DSN says otherwise.`,
 		}),
 		group("Servers", func(f *pflag.FlagSet) {
 			o.dsnFlag(f)
-			f.IntVar(&o.mysqlConns, "mysql-conns", 32, "most `connections` to MySQL")
+			f.IntVar(&o.mysqlConns, "mysql-conns", 32, "most `connections` to MySQL, and as many again for its named locks")
 			o.redisFlag(f)
 			f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
 			f.StringSliceVar(&o.redlock, "redlock", nil, "independent Redis masters for Redlock, as a comma-separated list of `host:port`: an odd number, at least three")
+			f.StringSliceVar(&o.etcd, "etcd", nil, "members of one etcd cluster, as a comma-separated list of `host:port`")
+			f.StringSliceVar(&o.zookeeper, "zookeeper", nil, "members of one ZooKeeper ensemble, as a comma-separated list of `host:port`")
 		}),
 		group("Strategies", func(f *pflag.FlagSet) {
 			f.StringVar(&o.strategy, "default-strategy", "update", "`name` of the strategy for requests that name none; GET /strategies lists them")
 			f.DurationVar(&o.lockWait, "lock-wait", 10*time.Second, "longest wait for a lock, a retry or a connection, before a request is refused as busy")
-			f.DurationVar(&o.lease, "lease", 30*time.Second, "time that a lock outlives a holder that died")
+			f.DurationVar(&o.lease, "lease", 30*time.Second, "time that a lock outlives a holder that died; also the session timeout of ZooKeeper, which has limits of its own (4 s to 40 s by default)")
 			f.DurationVar(&o.poll, "poll", 50*time.Millisecond, "pause between two tries of a lock that polls")
 			f.BoolVar(&o.pausePoints, "pause-points", false, "let clients stop requests halfway with the header X-Pause: only for a lab")
 		}),
@@ -104,8 +111,10 @@ const leastLease = 100 * time.Millisecond
 func (o *serveOptions) validate() error {
 	errs := []error{
 		checkAddress("listen", o.listen),
-		checkRedis(o.redis),
-		checkRedlock(o.redlock),
+		o.checkRedis(),
+		o.checkRedlock(),
+		checkServers("etcd", o.etcd),
+		checkServers("zookeeper", o.zookeeper),
 		checkPositive("lock-wait", o.lockWait),
 		checkPositive("poll", o.poll),
 		checkPositive("request-timeout", o.requestTimeout),
@@ -164,19 +173,35 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 			return err
 		}
 		defer func() { err = errors.Join(err, deps.MySQL.Close()) }()
-		registry.MustRegister(collectors.NewDBStatsCollector(deps.MySQL.DB, "mysql"))
+		if deps.MySQLLocks, err = openMySQL(config, o.mysqlConns, log); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, deps.MySQLLocks.Close()) }()
+		registry.MustRegister(collectors.NewDBStatsCollector(deps.MySQL.DB, "mysql"), collectors.NewDBStatsCollector(deps.MySQLLocks.DB, "mysql_locks"))
 	}
-	if o.redis != "" {
-		deps.Redis = o.openRedis(o.redis)
+	if len(o.redis) > 0 {
+		deps.Redis = o.openRedis(o.master, o.redis...)
 		defer func() { err = errors.Join(err, deps.Redis.Close()) }()
-		exportPool(registry, "redis", o.redis, deps.Redis)
+		exportPool(registry, "redis", strings.Join(o.redis, ","), deps.Redis)
 	}
 	for _, address := range o.redlock {
-		master := o.openRedis(address)
+		master := o.openRedis("", address)
 		deps.Redlock = append(deps.Redlock, master)
 		exportPool(registry, "redlock", address, master)
 	}
 	defer func() { err = errors.Join(err, closeAll(deps.Redlock)) }()
+	if len(o.etcd) > 0 {
+		if deps.Etcd, err = o.openEtcd(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, deps.Etcd.Close()) }()
+	}
+	if len(o.zookeeper) > 0 {
+		if deps.ZooKeeper, err = o.openZooKeeper(o.lease, log); err != nil {
+			return err
+		}
+		defer deps.ZooKeeper.Close()
+	}
 
 	service, err := stock.NewService(deps, stock.Catalogue)
 	if err != nil {

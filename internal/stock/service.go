@@ -10,15 +10,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Deps is what strategies are built from. Connections belong to the caller, who closes them.
 type Deps struct {
-	MySQL   *sqlx.DB                // nil where not configured
-	Redis   redis.UniversalClient   // nil where not configured
-	Redlock []redis.UniversalClient // independent masters; empty where not configured
+	MySQL *sqlx.DB // nil where not configured
+	// MySQLLocks is a second pool to the same server, for its named locks. A holder keeps a connection and needs another to
+	// work with: from one pool, as many holders as it has connections would wait for each other for ever.
+	MySQLLocks *sqlx.DB                // given where MySQL is
+	Redis      redis.UniversalClient   // one server, a Sentinel group or a Cluster; nil where not configured
+	Redlock    []redis.UniversalClient // independent masters; empty where not configured
+	Etcd       *clientv3.Client        // nil where not configured
+	ZooKeeper  *zk.Conn                // nil where not configured
 
 	LockWait time.Duration // longest wait for a lock, or for a retry to win, before ErrBusy
 	Lease    time.Duration // how long a lock outlives a holder that died
@@ -135,10 +142,16 @@ func (s *Service) Check(ctx context.Context) map[Need]error {
 		pings[NeedMySQL] = func() error { return s.pingMySQL(ctx) }
 	}
 	if s.deps.Redis != nil {
-		pings[NeedRedis] = func() error { return s.deps.Redis.Ping(ctx).Err() }
+		pings[NeedRedis] = func() error { return pingRedis(ctx, s.deps.Redis) }
 	}
 	if len(s.deps.Redlock) > 0 {
 		pings[NeedRedlock] = func() error { return quorum(ctx, s.deps.Redlock) }
+	}
+	if s.deps.Etcd != nil {
+		pings[NeedEtcd] = func() error { return pingEtcd(ctx, s.deps.Etcd) }
+	}
+	if s.deps.ZooKeeper != nil {
+		pings[NeedZooKeeper] = func() error { return pingZooKeeper(ctx, s.deps.ZooKeeper) }
 	}
 	var (
 		mu     sync.Mutex
@@ -197,12 +210,50 @@ func (d Deps) missing(needs []Need) (missing []string) {
 			have = d.Redis != nil
 		case NeedRedlock:
 			have = len(d.Redlock) > 0
+		case NeedEtcd:
+			have = d.Etcd != nil
+		case NeedZooKeeper:
+			have = d.ZooKeeper != nil
 		}
 		if !have {
 			missing = append(missing, string(need))
 		}
 	}
 	return missing
+}
+
+// pingRedis asks every master: a part of a Cluster that is down keeps its goods from being sold.
+func pingRedis(ctx context.Context, client redis.UniversalClient) error {
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		return client.Ping(ctx).Err()
+	}
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() })
+}
+
+// pingEtcd reads a key that need not exist: a read is answered only where the cluster has a leader.
+func pingEtcd(ctx context.Context, client *clientv3.Client) error {
+	_, err := client.Get(ctx, "health")
+	return err
+}
+
+// pingZooKeeper reads the root, which every server has. The client knows no contexts; what is asked without a session
+// would wait for one.
+func pingZooKeeper(ctx context.Context, conn *zk.Conn) error {
+	if state := conn.State(); state != zk.StateHasSession {
+		return fmt.Errorf("no session: %v", state)
+	}
+	answer := make(chan error, 1)
+	go func() {
+		_, _, err := conn.Exists("/")
+		answer <- err
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // quorum says whether a majority of independent masters answers.

@@ -24,9 +24,11 @@ type Need string
 
 // The needs.
 const (
-	NeedMySQL   Need = "mysql"
-	NeedRedis   Need = "redis"
-	NeedRedlock Need = "redlock"
+	NeedMySQL     Need = "mysql"
+	NeedRedis     Need = "redis"
+	NeedRedlock   Need = "redlock"
+	NeedEtcd      Need = "etcd"
+	NeedZooKeeper Need = "zookeeper"
 )
 
 // Promise says what a strategy's arithmetic is worth on a given number of replicas.
