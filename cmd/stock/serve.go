@@ -207,6 +207,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, service.Close()) }()
 	api, err := httpapi.New(httpapi.Config{
 		Service:         service,
 		DefaultStrategy: o.strategy,

@@ -130,7 +130,7 @@ func TestDrainTimeoutCancelsWhatIsStillUnderWay(t *testing.T) {
 	if err := client.Set(t.Context(), "stock:{1}", 6000, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	locks := func() []string { return client.Keys(t.Context(), "lock:*").Val() }
+	locks := func() []string { return client.Keys(t.Context(), "lock-*").Val() }
 
 	p := launch(t, environment{"STOCK_REDIS": server.Addr}, "serve", "--pause-points", "--drain-timeout=100ms")
 	parked := park(t, p, "lock-redis-lua?store=redis", stock.AfterLock)

@@ -23,7 +23,7 @@ var Catalogue = []Strategy{
 		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Control: true,
 		Stores:  []Store{MySQL},
-		New:     guard(func(Deps) (locks.Locker, error) { return locks.None{}, nil }),
+		Lock:    func(Deps) (locks.Locker, error) { return locks.None{}, nil },
 	},
 	{
 		Name:    "decrement",
@@ -38,7 +38,7 @@ var Catalogue = []Strategy{
 		Summary: "A mutex a goods in the process around read-modify-write.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: LosesUpdates, Exclusive: true, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
-		New:     guard(func(Deps) (locks.Locker, error) { return new(locks.Mutex), nil }),
+		Lock:    func(Deps) (locks.Locker, error) { return new(locks.Mutex), nil },
 	},
 	{
 		Name:    "mutex-per-request",
@@ -46,7 +46,7 @@ var Catalogue = []Strategy{
 		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Control: true,
 		Stores:  []Store{MySQL},
-		New:     guard(func(Deps) (locks.Locker, error) { return ownMutex{}, nil }),
+		Lock:    func(Deps) (locks.Locker, error) { return ownMutex{}, nil },
 	},
 	{
 		Name:    "mutex-in-tx",
@@ -83,7 +83,7 @@ var Catalogue = []Strategy{
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis},
-		New:     guard(func(d Deps) (locks.Locker, error) { return locks.NewRedisLua(d.Redis, d.lease()), nil }),
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisLua(d.Redis, d.lease()), nil },
 	},
 	{
 		Name:    "lock-redlock",
@@ -91,7 +91,7 @@ var Catalogue = []Strategy{
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedlock},
-		New:     guard(func(d Deps) (locks.Locker, error) { return locks.NewRedlock(d.Redlock, d.lease()) }),
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedlock(d.Redlock, d.lease()) },
 	},
 }
 
@@ -116,8 +116,8 @@ func Validate(catalogue []Strategy) error {
 			errs = append(errs, fmt.Errorf("row %d has no name", i))
 		case seen[s.Name]:
 			errs = append(errs, fmt.Errorf("%s: listed twice", s.Name))
-		case s.Summary == "", len(s.Stores) == 0, s.New == nil:
-			errs = append(errs, fmt.Errorf("%s: has no summary, no store or no New", s.Name))
+		case s.Summary == "", len(s.Stores) == 0, (s.New == nil) == (s.Lock == nil):
+			errs = append(errs, fmt.Errorf("%s: has no summary, no store, or not one of New and Lock", s.Name))
 		case slices.Contains([]string{string(claim.OneReplica), string(claim.TwoReplicas), claim.HolderCrash, claim.HolderPause, claim.ClientRetry}, ""):
 			errs = append(errs, fmt.Errorf("%s: its claim is incomplete", s.Name))
 		}

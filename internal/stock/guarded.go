@@ -14,18 +14,22 @@ import (
 // guarded is one read-modify-write that a lock makes one step. The lock is all that tells these strategies apart, and
 // none of them is better than its lock.
 type guarded struct {
+	name   string // of the strategy, in its keys: one kind of lock cannot read another's
 	locker locks.Locker
 	store  store
+	fence  func(token uint64) store // the store of the holder of a token; nil where a late holder is not refused
 	wait   time.Duration
 	log    *slog.Logger
 }
 
-// guard makes the New of a strategy from the making of its lock.
-func guard(locker func(Deps) (locks.Locker, error)) func(Deps, Store) (Deducter, error) {
-	return func(d Deps, on Store) (Deducter, error) {
-		l, err := locker(d)
-		return guarded{l, d.store(on), d.LockWait, d.Log}, err
+// guard puts the lock of a strategy around read-modify-write.
+func (s Strategy) guard(locker locks.Locker, d Deps, on Store) Deducter {
+	whole := d.store(on)
+	g := guarded{name: s.Name, locker: locker, store: whole, wait: d.LockWait, log: d.Log}
+	if s.Fenced {
+		g.fence = func(token uint64) store { return whole.fence(s.Name, token) }
 	}
+	return g
 }
 
 var errWaited = errors.New("the longest wait for a lock has passed")
@@ -36,7 +40,7 @@ func (g guarded) Deduct(ctx context.Context, req Request) (Receipt, error) {
 	defer cancel(nil)
 	// A deadline on ctx would bound the work too: only the wait is limited here.
 	limit := time.AfterFunc(g.wait, func() { cancel(errWaited) })
-	lease, err := g.locker.Lock(ctx, "lock:{"+strconv.FormatInt(req.GoodsID, 10)+"}")
+	lease, err := g.locker.Lock(ctx, g.name+":{"+strconv.FormatInt(req.GoodsID, 10)+"}")
 	limit.Stop()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -51,8 +55,9 @@ func (g guarded) Deduct(ctx context.Context, req Request) (Receipt, error) {
 // hold works under the lock and gives it back.
 func (g guarded) hold(lease *locks.Lease, req Request, section section) (receipt Receipt, err error) {
 	defer func() {
-		if errors.Is(err, ErrUnknown) && !lease.Deadline().IsZero() {
-			// The write may still be on its way to the store. Kept until it ends by itself, the lock outlasts it.
+		if errors.Is(err, ErrUnknown) && g.fence == nil && !lease.Deadline().IsZero() {
+			// The write may still be on its way to the store. Kept until it ends by itself, the lock outlasts it. A fence
+			// needs no such wait: the next holder's claim sees the write, or refuses it.
 			lease.Abandon()
 			g.log.Warn("lock kept until its lease ends: the outcome of a write is unknown", "goods_id", req.GoodsID, "error", err)
 			return
@@ -62,7 +67,11 @@ func (g guarded) hold(lease *locks.Lease, req Request, section section) (receipt
 			g.log.Warn("lock not given back", "goods_id", req.GoodsID, "error", unlock)
 		}
 	}()
-	receipt, err = readModifyWrite(lease.Context(), g.store, req, section)
+	in := g.store
+	if g.fence != nil {
+		in = g.fence(lease.Token())
+	}
+	receipt, err = readModifyWrite(lease.Context(), in, req, section)
 	receipt.Token = lease.Token()
 	return receipt, err
 }

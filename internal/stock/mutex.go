@@ -24,7 +24,7 @@ type mutexInTx struct {
 }
 
 func newMutexInTx(d Deps, _ Store) (Deducter, error) {
-	return mutexInTx{mysqlStore{d.MySQL}, guarded{locker: new(locks.Mutex), wait: d.LockWait, log: d.Log}}, nil
+	return mutexInTx{mysqlStore{d.MySQL}, guarded{name: "mutex-in-tx", locker: new(locks.Mutex), wait: d.LockWait, log: d.Log}}, nil
 }
 
 func (m mutexInTx) Deduct(ctx context.Context, req Request) (receipt Receipt, err error) {

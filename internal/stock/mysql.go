@@ -35,7 +35,7 @@ func (s mysqlStore) write(ctx context.Context, goodsID, units int64) error {
 
 func (s mysqlStore) set(ctx context.Context, goodsID, units int64) error {
 	_, err := s.exec(ctx, `INSERT INTO good_stock (goods_id, stock) VALUES (?, ?)
-		ON DUPLICATE KEY UPDATE stock = VALUES(stock), version = version + 1`, goodsID, units)
+		ON DUPLICATE KEY UPDATE stock = VALUES(stock), version = version + 1, fence = 0, fence_issuer = ''`, goodsID, units)
 	return err
 }
 

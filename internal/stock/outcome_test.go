@@ -103,7 +103,7 @@ func TestALockIsKeptWhileTheOutcomeIsUnknown(t *testing.T) {
 	if _, err := d.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1}); !errors.Is(err, stock.ErrUnknown) {
 		t.Fatalf("Deduct: %v, want outcome unknown", err)
 	}
-	if left := deps.Redis.PTTL(t.Context(), "lock:{1}").Val(); left <= 0 {
+	if left := deps.Redis.PTTL(t.Context(), "lock-redis-lua:{1}").Val(); left <= 0 {
 		t.Errorf("the lock has %v left, want it kept until its lease ends", left)
 	}
 }

@@ -40,7 +40,12 @@ func (s redisStore) write(ctx context.Context, goodsID, units int64) error {
 }
 
 func (s redisStore) set(ctx context.Context, goodsID, units int64) error {
-	return redisWritten(s.client.Set(ctx, redisKey(goodsID), units, 0).Err())
+	_, err := s.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+		tx.Set(ctx, redisKey(goodsID), units, 0)
+		tx.Del(ctx, fenceKey(goodsID))
+		return nil
+	})
+	return redisWritten(err)
 }
 
 // redisUnwritten classifies an error of a command that changes nothing.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"stock/internal/locks"
 )
 
 // Deps is what strategies are built from. Connections belong to the caller, who closes them.
@@ -40,6 +43,7 @@ type Service struct {
 	stores   map[Store]settableStore
 	entries  map[string]*entry
 	statuses []Status
+	closers  []io.Closer // locks that work in the background
 }
 
 type entry struct {
@@ -59,6 +63,9 @@ func NewService(deps Deps, catalogue []Strategy) (*Service, error) {
 	if err := Validate(catalogue); err != nil {
 		return nil, err
 	}
+	if (deps.MySQL == nil) != (deps.MySQLLocks == nil) {
+		return nil, errors.New("MySQL needs two pools: one for the work, and one for named locks")
+	}
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
@@ -69,25 +76,62 @@ func NewService(deps Deps, catalogue []Strategy) (*Service, error) {
 		}
 	}
 	for _, strategy := range catalogue {
-		e := &entry{strategy: strategy, deducters: map[Store]Deducter{}, refusals: map[Store]error{}}
-		status := Status{Strategy: strategy, Unavailable: map[Store]string{}}
-		for _, on := range strategy.Stores {
-			if missing := deps.missing(strategy.NeedsOn(on)); len(missing) > 0 {
-				reason := "not configured: " + strings.Join(missing, ", ")
-				e.refusals[on] = fmt.Errorf("strategy %s on store %s: %s: %w", strategy.Name, on, reason, ErrUnavailable)
-				status.Unavailable[on] = reason
-				continue
-			}
-			deducter, err := strategy.New(deps, on)
-			if err != nil {
-				return nil, fmt.Errorf("strategy %s on store %s: %w", strategy.Name, on, err)
-			}
-			e.deducters[on] = deducter
+		if err := s.add(strategy); err != nil {
+			return nil, errors.Join(fmt.Errorf("strategy %s: %w", strategy.Name, err), s.Close())
 		}
-		s.entries[strategy.Name] = e
-		s.statuses = append(s.statuses, status)
 	}
 	return s, nil
+}
+
+// add builds a strategy on each of its stores.
+func (s *Service) add(strategy Strategy) error {
+	e := &entry{strategy: strategy, deducters: map[Store]Deducter{}, refusals: map[Store]error{}}
+	status := Status{Strategy: strategy, Unavailable: map[Store]string{}}
+	build := s.builder(strategy)
+	for _, on := range strategy.Stores {
+		if missing := s.deps.missing(strategy.NeedsOn(on)); len(missing) > 0 {
+			reason := "not configured: " + strings.Join(missing, ", ")
+			e.refusals[on] = fmt.Errorf("strategy %s on store %s: %s: %w", strategy.Name, on, reason, ErrUnavailable)
+			status.Unavailable[on] = reason
+			continue
+		}
+		deducter, err := build(on)
+		if err != nil {
+			return fmt.Errorf("store %s: %w", on, err)
+		}
+		e.deducters[on] = deducter
+	}
+	s.entries[strategy.Name] = e
+	s.statuses = append(s.statuses, status)
+	return nil
+}
+
+// builder makes a strategy's deducters. Those of a lock share one: the queue of its waiters, or its session, is the same
+// whatever store they work on.
+func (s *Service) builder(strategy Strategy) func(Store) (Deducter, error) {
+	if strategy.Lock == nil {
+		return func(on Store) (Deducter, error) { return strategy.New(s.deps, on) }
+	}
+	lock := sync.OnceValues(func() (locks.Locker, error) {
+		locker, err := strategy.Lock(s.deps)
+		if closer, ok := locker.(io.Closer); ok && err == nil {
+			s.closers = append(s.closers, closer)
+		}
+		return locker, err
+	})
+	return func(on Store) (Deducter, error) {
+		locker, err := lock()
+		return strategy.guard(locker, s.deps, on), err
+	}
+}
+
+// Close ends what locks do in the background. Deductions must have ended before, and connections be closed after.
+func (s *Service) Close() error {
+	var errs []error
+	for _, closer := range s.closers {
+		errs = append(errs, closer.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Statuses lists the strategies in the order of the catalogue.
@@ -121,8 +165,8 @@ func (s *Service) Stock(ctx context.Context, on Store, goodsID int64) (int64, er
 	return st.read(ctx, goodsID)
 }
 
-// SetStock sets the units of one goods, new or known, in every configured store. Without any it fails with
-// ErrUnavailable.
+// SetStock sets the units of one goods, new or known, in every configured store, and forgets who has claimed it there.
+// Without any store it fails with ErrUnavailable.
 func (s *Service) SetStock(ctx context.Context, goodsID, units int64) error {
 	if len(s.stores) == 0 {
 		return fmt.Errorf("set the stock: no store is configured: %w", ErrUnavailable)

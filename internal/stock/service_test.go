@@ -26,7 +26,7 @@ func TestValidateFindsRowsThatNobodyCouldUse(t *testing.T) {
 		"duplicate":  {func(s *stock.Strategy) { s.Name = good.Name }, "listed twice"},
 		"no summary": {func(s *stock.Strategy) { s.Summary = "" }, "no summary"},
 		"no store":   {func(s *stock.Strategy) { s.Stores = nil }, "no store"},
-		"no New":     {func(s *stock.Strategy) { s.New = nil }, "no New"},
+		"no New":     {func(s *stock.Strategy) { s.New = nil }, "not one of New and Lock"},
 		"no promise": {func(s *stock.Strategy) { s.Claim.TwoReplicas = "" }, "claim is incomplete"},
 		"no word on a client's retry": {
 			func(s *stock.Strategy) { s.Claim.ClientRetry = "" }, "claim is incomplete",

@@ -21,6 +21,8 @@ var (
 	ErrBusy = errors.New("busy")
 	// ErrUnavailable says that a server the strategy needs is down or is not configured.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrFenced says that a later holder of a lock has claimed the goods. It is an ErrBusy.
+	ErrFenced = fmt.Errorf("%w: a later holder has claimed the goods", ErrBusy)
 	// ErrUnknownStrategy says that the catalogue has no strategy of this name.
 	ErrUnknownStrategy = errors.New("unknown strategy")
 	// ErrUnsupportedStore says that the strategy does not work on the store asked for.

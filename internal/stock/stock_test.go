@@ -54,21 +54,26 @@ func migrate(t testing.TB, dsn string) {
 
 // connect makes connections like those of one replica.
 func (a addresses) connect(t testing.TB) stock.Deps {
-	db := sqlx.MustOpen("mysql", a.mysql)
-	db.SetMaxOpenConns(16)
-	db.SetMaxIdleConns(16)
-	t.Cleanup(func() { db.Close() })
 	deps := stock.Deps{
-		MySQL:    db,
-		Redis:    client(t, a.redis),
-		LockWait: 20 * time.Second,
-		Lease:    30 * time.Second,
-		Poll:     time.Millisecond,
+		MySQL:      pool(t, a.mysql),
+		MySQLLocks: pool(t, a.mysql),
+		Redis:      client(t, a.redis),
+		LockWait:   20 * time.Second,
+		Lease:      30 * time.Second,
+		Poll:       time.Millisecond,
 	}
 	for _, master := range a.redlock {
 		deps.Redlock = append(deps.Redlock, client(t, master))
 	}
 	return deps
+}
+
+func pool(t testing.TB, dsn string) *sqlx.DB {
+	db := sqlx.MustOpen("mysql", dsn)
+	db.SetMaxOpenConns(16)
+	db.SetMaxIdleConns(16)
+	t.Cleanup(func() { db.Close() })
+	return db
 }
 
 func client(t testing.TB, options *redis.Options) redis.UniversalClient {

@@ -11,10 +11,14 @@ type store interface {
 	write(ctx context.Context, goodsID, units int64) error
 }
 
-// settableStore can make a goods that it does not know.
+// settableStore can make a goods that it does not know, and refuse a holder that is late.
 type settableStore interface {
 	store
+	// set forgets who has claimed the goods: a lock's tokens may start anew, and who holds a claim cannot write any more.
 	set(ctx context.Context, goodsID, units int64) error
+	// fence is the store of a holder of a lock. Its read claims the goods, its write is refused once another has claimed
+	// it: both fail with ErrFenced. A claim deducts nothing, so that its outcome is never unknown.
+	fence(issuer string, token uint64) store
 }
 
 // store returns the store of this name, nil where it is not configured.

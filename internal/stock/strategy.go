@@ -1,6 +1,10 @@
 package stock
 
-import "context"
+import (
+	"context"
+
+	"stock/internal/locks"
+)
 
 // Deducter takes units of one goods out of stock, or says why it cannot.
 type Deducter interface {
@@ -55,7 +59,7 @@ type Claim struct {
 	ClientRetry string `json:"client_retry"`
 }
 
-// Strategy is a row of the Catalogue.
+// Strategy is a row of the Catalogue. It has either a New, or a Lock that is put around read-modify-write.
 type Strategy struct {
 	Name    string  // "for-update"
 	Summary string  // one sentence: the mechanism
@@ -64,4 +68,6 @@ type Strategy struct {
 	Stores  []Store // those that it works on; the first is the default
 	Needs   []Need  // beside the store itself
 	New     func(Deps, Store) (Deducter, error)
+	Lock    func(Deps) (locks.Locker, error) // one for all stores
+	Fenced  bool                             // the lock's token goes to the store, which refuses a holder that is late
 }

@@ -32,7 +32,8 @@ func (a *API) Admin() http.Handler {
 	return r
 }
 
-// putStock sets the units of a goods in every configured store.
+// putStock sets the units of a goods in every configured store, and forgets its fencing tokens there: a lock service that
+// lost its data, and counts from the beginning again, is then believed.
 func (a *API) putStock(w http.ResponseWriter, r *http.Request) {
 	id, err := goodsID(r)
 	if err != nil {

@@ -78,11 +78,17 @@ func newReplica(t testing.TB, o options) *replica {
 	if o.deps.LockWait == 0 {
 		o.deps.LockWait = 10 * time.Second
 	}
+	o.deps.MySQLLocks = o.deps.MySQL // few enough locks
 	o.deps.Lease, o.deps.Poll = 30*time.Second, 5*time.Millisecond
 	service, err := stock.NewService(o.deps, o.catalogue)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := service.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	r := &replica{log: &buffer{}}
 	r.API, err = httpapi.New(httpapi.Config{
 		Service:         service,

@@ -125,6 +125,10 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		p.Detail = d.detail
 	}
 	switch k.err {
+	case stock.ErrBusy:
+		if errors.Is(err, stock.ErrFenced) {
+			p.Detail = "The lock was lost meanwhile, and a later holder has claimed the goods; nothing was deducted. Try again later."
+		}
 	case stock.ErrSoldOut:
 		if soldOut, ok := errors.AsType[*stock.SoldOutError](err); ok {
 			p.Detail = soldOut.Error()

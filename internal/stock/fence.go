@@ -1,0 +1,120 @@
+package stock
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A fenced store is the store of one holder of a lock, known by the lock's token (Kleppmann, "How to do distributed
+// locking", 2016). Its read claims the goods first, which a later holder's token forbids; its write is refused once
+// another has claimed the goods.
+//
+// A check in the write alone would not do. A holder that was stopped past its lease wakes up, and writes between the next
+// holder's read and write: no later token has been seen by then, so the write is let in, and the next one buries it.
+//
+// Only tokens of one issuer can be compared: those of Redis are microseconds, those of etcd revisions. A claim by another
+// issuer is let in whatever its token is, so that two kinds of locks on one goods hold up each other, but lose nothing: the
+// write of whoever did not claim last is refused. A lock service that has lost its data, and counts from the beginning, is
+// refused until SetStock forgets the tokens.
+
+const (
+	// One round trip: LAST_INSERT_ID(expr) hands expr to the client. It is unsigned: below zero its value must be cast back.
+	claimSQL = `UPDATE good_stock SET fence = ?, fence_issuer = ?, stock = CAST(LAST_INSERT_ID(stock) AS SIGNED)
+		WHERE goods_id = ? AND (fence_issuer <> ? OR fence < ?)`
+	fencedOverwriteSQL = "UPDATE good_stock SET stock = ?, version = version + 1 WHERE goods_id = ? AND fence_issuer = ? AND fence = ?"
+)
+
+// mysqlFenced keeps the claim in the columns fence and fence_issuer of the goods' row.
+type mysqlFenced struct {
+	mysqlStore
+	issuer string
+	token  uint64
+}
+
+func (s mysqlStore) fence(issuer string, token uint64) store { return mysqlFenced{s, issuer, token} }
+
+// read claims and reads. A claim whose reply is lost has deducted nothing, and stands in nobody's way but this holder's.
+func (s mysqlFenced) read(ctx context.Context, goodsID int64) (int64, error) {
+	result, err := s.db.ExecContext(ctx, claimSQL, s.token, s.issuer, goodsID, s.issuer, s.token)
+	if err != nil {
+		return 0, refusal(err)
+	}
+	rows, err := result.RowsAffected()
+	if err != nil {
+		return 0, err
+	}
+	if rows == 0 {
+		// A later claim, or no such goods. Only a refusal pays for the second question.
+		if _, err := s.mysqlStore.read(ctx, goodsID); err != nil {
+			return 0, err
+		}
+		return 0, fenced(goodsID, s.token)
+	}
+	return result.LastInsertId()
+}
+
+func (s mysqlFenced) write(ctx context.Context, goodsID, units int64) error {
+	result, err := s.exec(ctx, fencedOverwriteSQL, units, goodsID, s.issuer, s.token)
+	if err != nil {
+		return err
+	}
+	rows, err := result.RowsAffected()
+	if err == nil && rows == 0 {
+		err = fenced(goodsID, s.token)
+	}
+	return err
+}
+
+var (
+	//go:embed lua/claim.lua
+	claimLua string
+	//go:embed lua/write.lua
+	writeLua string
+
+	claimScript = redis.NewScript(claimLua)
+	writeScript = redis.NewScript(writeLua)
+)
+
+// redisFenced keeps the claim in a key beside the goods' stock.
+type redisFenced struct {
+	redisStore
+	issuer string
+	token  uint64
+}
+
+func (s redisStore) fence(issuer string, token uint64) store { return redisFenced{s, issuer, token} }
+
+func fenceKey(goodsID int64) string { return redisKey(goodsID) + ":fence" }
+
+func (s redisFenced) read(ctx context.Context, goodsID int64) (int64, error) {
+	units, err := claimScript.Run(ctx, s.client, []string{redisKey(goodsID), fenceKey(goodsID)}, s.issuer, s.token).Int64()
+	return units, s.refused(goodsID, err, redisUnwritten)
+}
+
+// write runs apart from ctx once it begins, as redisStore.write does.
+func (s redisFenced) write(ctx context.Context, goodsID, units int64) error {
+	if err := ctx.Err(); err != nil {
+		return interrupted(context.Cause(ctx))
+	}
+	err := writeScript.Run(context.WithoutCancel(ctx), s.client, []string{redisKey(goodsID), fenceKey(goodsID)}, s.issuer, s.token, units).Err()
+	return s.refused(goodsID, err, redisWritten)
+}
+
+// refused classifies what a script refuses, and leaves any other error to classify.
+func (s redisFenced) refused(goodsID int64, err error, classify func(error) error) error {
+	switch {
+	case errors.Is(err, redis.Nil):
+		return fmt.Errorf("%w: goods %d is not in Redis", ErrUnknownGoods, goodsID)
+	case redis.HasErrorPrefix(err, "FENCED"):
+		return fenced(goodsID, s.token)
+	}
+	return classify(err)
+}
+
+func fenced(goodsID int64, token uint64) error {
+	return fmt.Errorf("%w: goods %d, token %d", ErrFenced, goodsID, token)
+}

@@ -1,0 +1,19 @@
+-- Claims a goods for the holder of a token, and reads its stock.
+-- KEYS[1] the stock  KEYS[2] the fence: "token issuer" of the last claim
+-- ARGV[1] the issuer of the token  ARGV[2] the token
+-- Returns the units, nothing where the goods is unknown, and the error FENCED where a later holder has claimed it before.
+local units = redis.call('GET', KEYS[1])
+if not units then
+  return false
+end
+local fence = redis.call('GET', KEYS[2])
+if fence then
+  local token, issuer = string.match(fence, '^(%d+) (.*)$')
+  -- As text, since Lua's numbers are exact up to 2^53 only: the longer number is the greater one.
+  local later = #ARGV[2] > #token or #ARGV[2] == #token and ARGV[2] > token
+  if issuer == ARGV[1] and not later then
+    return redis.error_reply('FENCED claimed with token ' .. token)
+  end
+end
+redis.call('SET', KEYS[2], ARGV[2] .. ' ' .. ARGV[1])
+return units
