@@ -29,11 +29,15 @@ var (
 	//go:embed lua/queue_renew.lua
 	queueRenewLua string
 
-	queueAcquireScript = redis.NewScript(queueLua + queueAcquireLua)
-	queueReleaseScript = redis.NewScript(queueLua + queueReleaseLua)
-	queueLeaveScript   = redis.NewScript(queueLua + queueLeaveLua)
-	queueRenewScript   = redis.NewScript(queueRenewLua)
+	queueAcquireScript = queueScript(queueAcquireLua)
+	queueReleaseScript = queueScript(queueReleaseLua)
+	queueLeaveScript   = queueScript(queueLeaveLua)
+	queueRenewScript   = queueScript(queueRenewLua)
 )
+
+func queueScript(text string) *redis.Script {
+	return redis.NewScript(strings.Replace(text, "-- include queue.lua\n", queueLua, 1))
+}
 
 // The bounds of a turn, which is what a process gets each time that Redis grants it the lock: so many critical sections,
 // and no new one after so long. Other processes wait no longer than that for each process before them.
@@ -95,8 +99,7 @@ type queueAnswer struct {
 // turn is one owner of the lock in Redis: first it asks, then it holds, then it leaves.
 type turn struct {
 	cohort *cohort
-	owner  string
-	number uint64
+	number uint64 // the owner in Redis is "process/number"
 
 	// While it asks.
 	asked time.Time     // when the last question that has been answered was sent
@@ -190,7 +193,7 @@ func (q *RedisQueue) wait(c *cohort, w *queued) (*Lease, error) {
 // begin makes the next owner of the cohort.
 func (q *RedisQueue) begin(c *cohort) *turn {
 	q.turns++
-	c.turn = &turn{cohort: c, owner: q.process + "/" + strconv.FormatUint(q.turns, 10), number: q.turns}
+	c.turn = &turn{cohort: c, number: q.turns}
 	return c.turn
 }
 
@@ -383,19 +386,17 @@ func (q *RedisQueue) unlock(ctx context.Context, t *turn) error {
 		return nil
 	}
 	q.renewals.remove(t)
-	next := ""
 	following := t
 	if c.waiting.Len() > 0 {
 		following = q.begin(c)
-		next = following.owner
 	}
 	q.mu.Unlock()
 
 	sent := time.Now()
-	released, reply, err := q.release(ctx, t, next)
+	released, reply, err := q.release(ctx, t, following)
 	if err != nil {
 		takeBackLater(ctx, q.options.Lease, func(ctx context.Context) error {
-			_, _, err := q.release(ctx, t, "")
+			_, _, err := q.release(ctx, t, t)
 			return err
 		})
 	}
@@ -450,7 +451,7 @@ func (q *RedisQueue) renew(ctx context.Context, turns []*turn) []error {
 	_, _ = q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, t := range turns {
 			// With its text: a pipeline cannot be told first that a server which has restarted does not know the script.
-			replies[i] = queueRenewScript.Eval(ctx, pipe, []string{t.cohort.key}, q.options.Lease.Milliseconds(), t.owner)
+			replies[i] = queueRenewScript.Eval(ctx, pipe, []string{t.cohort.key}, q.options.Lease.Milliseconds(), q.process, t.number)
 		}
 		return nil
 	})
@@ -510,7 +511,7 @@ func newQueueReply(fields []any) (reply queueReply, err error) {
 // run runs a script for an owner. Where the connection broke it runs it once more: all scripts may be run twice.
 func (q *RedisQueue) run(ctx context.Context, script *redis.Script, t *turn, more ...any) *redis.Cmd {
 	keys := queueKeys(t.cohort.key)
-	args := append([]any{q.options.Lease.Milliseconds(), q.heartbeat.Milliseconds(), turnGrants, t.owner}, more...)
+	args := append([]any{q.options.Lease.Milliseconds(), q.heartbeat.Milliseconds(), turnGrants, q.process, t.number}, more...)
 	cmd := script.Run(ctx, q.client, keys, args...)
 	if broken(cmd.Err()) && ctx.Err() == nil {
 		cmd = script.Run(ctx, q.client, keys, args...)
@@ -531,13 +532,17 @@ func (q *RedisQueue) acquire(ctx context.Context, t *turn) (queueReply, error) {
 	return newQueueReply(fields)
 }
 
-// release gives a turn back, and asks for the owner next where it is not empty.
-func (q *RedisQueue) release(ctx context.Context, t *turn, next string) (released bool, reply queueReply, err error) {
+// release gives a turn back and asks for the following one, unless that is the same.
+func (q *RedisQueue) release(ctx context.Context, t, following *turn) (released bool, reply queueReply, err error) {
+	next := ""
+	if following != t {
+		next = strconv.FormatUint(following.number, 10)
+	}
 	fields, err := q.run(ctx, queueReleaseScript, t, next).Slice()
 	if err != nil {
 		return false, reply, err
 	}
-	if next != "" {
+	if following != t {
 		reply, err = newQueueReply(fields[1:])
 	}
 	return fields[0] == int64(1), reply, err

@@ -1,7 +1,10 @@
 -- Takes an owner out of the queue that waits no more, and the lock from it if it was granted meanwhile.
-redis.call('ZREM', queue, ARGV[4])
-redis.call('ZREM', heard, ARGV[4])
-leave(ARGV[4])
+
+-- include queue.lua
+local owner = process .. '/' .. ARGV[5]
+redis.call('ZREM', queue, owner)
+redis.call('ZREM', heard, owner)
+leave(ARGV[5])
 if redis.call('EXISTS', lock) == 0 then
   pass()
 end
