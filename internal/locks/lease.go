@@ -15,6 +15,8 @@ type Lease struct {
 	release func(context.Context) error
 	// abandoned is told that nobody will give the lock back; nil where nobody needs to know.
 	abandoned func()
+	// members are those of a lease that stands for several (see Multi), which have the deadlines.
+	members []*Lease
 
 	mu       sync.Mutex
 	deadline time.Time   // zero where the lock does not end by itself
@@ -46,8 +48,14 @@ func (l *Lease) Token() uint64 { return l.token }
 // Deadline is until when the lock is guaranteed. A renewal puts it off. It is zero where the lock does not end by itself.
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.deadline
+	earliest := l.deadline
+	l.mu.Unlock()
+	for _, member := range l.members {
+		if d := member.Deadline(); earliest.IsZero() || !d.IsZero() && d.Before(earliest) {
+			earliest = d
+		}
+	}
+	return earliest
 }
 
 // Unlock gives the lock back, whatever became of the context given to Lock. It returns ErrLeaseLost where the lock had

@@ -1,0 +1,258 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/locks"
+)
+
+// releases lists the keys of the scripts that a client ran: what it gave back, and in which order.
+type releases struct {
+	mu   sync.Mutex
+	keys []string
+}
+
+func (r *releases) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *releases) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (r *releases) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "evalsha" && err == nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.keys = append(r.keys, cmd.Args()[3].(string))
+		}
+		return err
+	}
+}
+
+func (r *releases) list() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.keys
+}
+
+// watchedRedisLua is a lock whose releases are listed.
+func watchedRedisLua(t testing.TB, options *redis.Options) (locks.Locker, *releases) {
+	client, released := connect(t, options), &releases{}
+	lock := locks.NewRedisLua(client, locks.Options{})
+	mustUnlock(t, mustLock(t, lock, "warm-up")) // loads the script
+	client.AddHook(released)
+	return lock, released
+}
+
+func TestLockAllTakesEachKeyOnceAndGivesThemBackInReverseOrder(t *testing.T) {
+	t.Parallel()
+	lock, released := watchedRedisLua(t, shared.Redis(t))
+	all, err := locks.LockAll(t.Context(), lock, "c", "a", "b", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all.ByKey) != 3 || all.ByKey["a"] == nil || all.ByKey["b"] == nil || all.ByKey["c"] == nil {
+		t.Errorf("leases of %v, want those of a, b and c", all.ByKey)
+	}
+	mustUnlock(t, all.Lease)
+	if got, want := released.list(), []string{"c", "b", "a"}; !slices.Equal(got, want) {
+		t.Errorf("released %v, want %v", got, want)
+	}
+	if all.Context().Err() == nil {
+		t.Error("the context of keys that were given back goes on")
+	}
+}
+
+func TestLockAllTakesAllOrNone(t *testing.T) {
+	t.Parallel()
+	options := shared.Redis(t)
+	eye := connect(t, options)
+	lock, released := watchedRedisLua(t, options)
+	held := mustLock(t, locks.NewRedisLua(eye, locks.Options{}), "c")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	failed := make(chan error)
+	go func() {
+		_, err := locks.LockAll(ctx, lock, "d", "c", "b", "a")
+		failed <- err
+	}()
+	eventually(t, "the keys before the one that is held are taken", func() bool { return exists(t, eye, "a") && exists(t, eye, "b") })
+	cancel()
+	if err := <-failed; !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+		t.Errorf("LockAll: %v, want ErrNotAcquired joined with context.Canceled", err)
+	}
+	for _, key := range []string{"a", "b", "d"} {
+		if exists(t, eye, key) {
+			t.Errorf("%s is still held", key)
+		}
+	}
+	keys := slices.DeleteFunc(slices.Clone(released.list()), func(key string) bool { return key == "c" }) // the one refused
+	if want := []string{"b", "a"}; !slices.Equal(keys, want) {
+		t.Errorf("released %v, want %v", keys, want)
+	}
+	mustUnlock(t, held)
+}
+
+func TestLockAllInOppositeOrdersDoesNotDeadlock(t *testing.T) {
+	t.Parallel()
+	var mutex locks.Mutex
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, keys := range [][]string{{"a", "b"}, {"b", "a"}} {
+		wg.Go(func() {
+			for range 2000 {
+				all, err := locks.LockAll(ctx, &mutex, keys...)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mustUnlock(t, all.Lease)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// renewing is a lock that learns fast that it was lost.
+func renewing(t testing.TB, options *redis.Options) *locks.RedisQueue {
+	lock := locks.NewRedisQueue(connect(t, options), locks.Options{Lease: 5 * time.Second, Renew: 10 * time.Millisecond})
+	t.Cleanup(func() { lock.Close() })
+	return lock
+}
+
+func TestLockAllEndsWithTheFirstKeyThatIsLost(t *testing.T) {
+	t.Parallel()
+	options := shared.Redis(t)
+	lock := renewing(t, options)
+	all, err := locks.LockAll(t.Context(), lock, "a", "b", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := all.ByKey["a"].Token(), all.ByKey["b"].Token(); a == 0 || b == 0 || all.Token() != 0 {
+		t.Errorf("tokens %d and %d of two keys and %d of all, want one a key only", a, b, all.Token())
+	}
+	del(t, connect(t, options), "b")
+	awaitLoss(t, all.Lease)
+	if err := all.ByKey["a"].Context().Err(); err != nil {
+		t.Errorf("the context of a key that is still held: %v", err)
+	}
+	if err := all.Unlock(); !errors.Is(err, locks.ErrLeaseLost) {
+		t.Errorf("Unlock: %v, want ErrLeaseLost", err)
+	}
+	mustUnlock(t, mustLock(t, lock, "a"))
+	mustUnlock(t, mustLock(t, lock, "c"))
+}
+
+func TestMultiTakesAllOrNone(t *testing.T) {
+	t.Parallel()
+	var before, after locks.Mutex
+	down := locks.NewRedisLua(connect(t, nobody), locks.Options{})
+	_, err := locks.Multi{&before, down, &after}.Lock(t.Context(), "key")
+	if !errors.Is(err, locks.ErrNotAcquired) {
+		t.Errorf("Lock: %v, want ErrNotAcquired", err)
+	}
+	if before.Held("key") || after.Held("key") {
+		t.Error("a member is still held")
+	}
+	if _, err := (locks.Multi{}).Lock(t.Context(), "key"); !errors.Is(err, locks.ErrNotAcquired) {
+		t.Errorf("Lock of no members: %v, want ErrNotAcquired", err)
+	}
+}
+
+func TestMultiExcludesTheHoldersOfEachMember(t *testing.T) {
+	t.Parallel()
+	var old locks.Mutex
+	next := renewing(t, shared.Redis(t))
+	lease := mustLock(t, locks.Multi{&old, next}, "key")
+	if lease.Token() == 0 {
+		t.Error("no token, though a member mints them")
+	}
+	for _, member := range []locks.Locker{&old, next} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := member.Lock(ctx, "key"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%T: %v, want that it is held", member, err)
+		}
+	}
+	mustUnlock(t, lease)
+	for _, member := range []locks.Locker{&old, next} {
+		mustUnlock(t, mustLock(t, member, "key"))
+	}
+}
+
+func TestMultiEndsWithTheFirstMemberThatIsLost(t *testing.T) {
+	t.Parallel()
+	options := shared.Redis(t)
+	var mutex locks.Mutex
+	lease := mustLock(t, locks.Multi{renewing(t, options), &mutex}, "key")
+	del(t, connect(t, options), "key")
+	awaitLoss(t, lease)
+	if err := lease.Unlock(); !errors.Is(err, locks.ErrLeaseLost) {
+		t.Errorf("Unlock: %v, want ErrLeaseLost", err)
+	}
+	if mutex.Held("key") {
+		t.Error("the other member is still held")
+	}
+}
+
+// A member that is lost while the next one is waited for ends the wait: nobody works under half a lock.
+func TestMultiGivesUpTheWaitWhenAMemberIsLost(t *testing.T) {
+	t.Parallel()
+	options := shared.Redis(t)
+	eye := connect(t, options)
+	var mutex locks.Mutex
+	held := mustLock(t, &mutex, "key")
+	failed := make(chan error)
+	go func() {
+		_, err := locks.Multi{renewing(t, options), &mutex}.Lock(t.Context(), "key")
+		failed <- err
+	}()
+	eventually(t, "the first member is taken", func() bool { return exists(t, eye, "key") })
+	del(t, eye, "key")
+	if err := <-failed; !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, locks.ErrLeaseLost) {
+		t.Errorf("Lock: %v, want ErrNotAcquired joined with ErrLeaseLost", err)
+	}
+	mustUnlock(t, held)
+}
+
+func TestMultiHasTheEarliestDeadlineOfItsMembers(t *testing.T) {
+	t.Parallel()
+	var mutex locks.Mutex
+	forever := mustLock(t, locks.Multi{&mutex}, "key")
+	if !forever.Deadline().IsZero() {
+		t.Errorf("deadline %v of a lock that does not end by itself", forever.Deadline())
+	}
+	mustUnlock(t, forever)
+
+	short, long := renewing(t, shared.Redis(t)), locks.NewRedisLua(connect(t, shared.Redis(t)), locks.Options{Lease: time.Hour})
+	lease := mustLock(t, locks.Multi{&mutex, long, short}, "key")
+	first := lease.Deadline()
+	if left := time.Until(first); left > 5*time.Second {
+		t.Errorf("guaranteed for %v, want that of the shortest lease", left)
+	}
+	eventually(t, "the deadline moves as the member is renewed", func() bool { return lease.Deadline().After(first) })
+	mustUnlock(t, lease)
+}
+
+func TestMultiAbandonsItsMembers(t *testing.T) {
+	t.Parallel()
+	options := shared.Redis(t)
+	var mutex locks.Mutex
+	lease := mustLock(t, locks.Multi{&mutex, locks.NewRedisLua(connect(t, options), locks.Options{})}, "key")
+	lease.Abandon()
+	if mutex.Held("key") {
+		t.Error("nothing would ever end the member without a lease")
+	}
+	if !exists(t, connect(t, options), "key") {
+		t.Error("the member with a lease was given back")
+	}
+}
