@@ -1,0 +1,14 @@
+-- Takes the caller out, whether it holds the lock or waits for it, and wakes the first waiter if the lock is free then.
+-- Returns 1 where the lock was the caller's, 0 where it was not.
+local ours = redis.call('GET', KEYS[1]) == ARGV[1]
+if ours then
+  redis.call('DEL', KEYS[1])
+end
+leave()
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  local first = head()
+  if first then
+    redis.call('PUBLISH', ARGV[2], first)
+  end
+end
+return ours and 1 or 0
