@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -10,14 +11,20 @@ func TestAMissingServerIsNamedWithThePackageThatHasIt(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	defer func(before []string) { sbin = before }(sbin)
 	sbin = nil
+	t.Setenv("JAVA_HOME", "")
 
 	for packages, start := range map[string]func() error{
 		"mariadb-server-core": func() error { _, err := StartMySQL(t.Context(), MySQLOptions{}); return err },
 		"redis-tools":         func() error { _, err := StartRedis(t.Context(), RedisOptions{}); return err },
 		"nginx":               func() error { _, err := StartNginx(t.Context(), NginxOptions{}); return err },
+		"etcd-server":         func() error { _, err := StartEtcd(t.Context(), EtcdOptions{}); return err },
+		"libzookeeper-java default-jre-headless": func() error {
+			_, err := StartZooKeeper(t.Context(), ZooKeeperOptions{})
+			return err
+		},
 	} {
 		want := `is not installed: run "make servers" or "apt-get install ` + packages + `"`
-		if err := start(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := start(); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q in it", err, want)
 		}
 	}

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Installs the servers that the tests and the lab start as their own children: MySQL or MariaDB, Redis or Valkey, nginx.
-# What is there already stays as it is. No system service is left running or enabled, and none that existed is touched.
+# Installs the servers that the tests and the lab start as their own children: MySQL or MariaDB, Redis or Valkey, nginx, etcd
+# and ZooKeeper. What is there already stays as it is. No system service is left running or enabled, and none that existed
+# is touched. The lab does without etcd or ZooKeeper: where one cannot be installed, this script says so and succeeds.
 #
-# On Debian and Ubuntu, mariadb-server-core and redis-tools carry the servers without their services: redis-check-rdb is
-# redis-server under another name. nginx comes only with its service, so that one is kept from starting and is disabled.
+# On Debian and Ubuntu, mariadb-server-core, redis-tools and libzookeeper-java carry the servers without their services:
+# redis-check-rdb is redis-server under another name, and the package zookeeper adds a user and a Java with a desktop. nginx
+# and etcd come only with their services, so those are kept from starting and are disabled.
 set -eu
 
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/libexec:/opt/homebrew/bin:/opt/homebrew/sbin
@@ -20,10 +22,24 @@ first() {
 find_mysql() { first mysqld mariadbd; }
 find_redis() { first redis-server valkey-server redis-check-rdb valkey-check-rdb; }
 find_nginx() { first nginx; }
+find_etcd() { first etcd; }
 
+# A ZooKeeper is its jars and a Java: see zookeeper.go, which looks at the same places.
+find_zookeeper() {
+	[ -x "${JAVA_HOME:-}/bin/java" ] || first java >/dev/null || return 1
+	for jars in "${ZOOKEEPER_HOME:+$ZOOKEEPER_HOME/lib}" /opt/homebrew/opt/zookeeper/libexec/lib; do
+		[ ! -d "$jars" ] || {
+			echo "$jars"
+			return 0
+		}
+	done
+	[ -e /usr/share/java/zookeeper.jar ] && echo /usr/share/java/zookeeper.jar
+}
+
+# missing SERVER... prints those that are not installed.
 missing() {
-	for server in mysql redis nginx; do
-		"find_$server" >/dev/null || printf '%s ' $server
+	for server; do
+		"find_$server" >/dev/null || printf '%s ' "$server"
 	done
 }
 
@@ -32,7 +48,8 @@ say() { echo "servers: $*" >&2; }
 # available PACKAGE says whether apt can install it.
 available() { apt-cache show --no-all-versions "$1" >/dev/null 2>&1; }
 
-# packages SERVER... prints the packages to install; it fails where apt knows none for one of them.
+# packages SERVER... prints the packages to install; it fails where apt knows none for one of them. Those in a word with
+# commas go together.
 packages() {
 	for server; do
 		case $server in
@@ -43,11 +60,13 @@ packages() {
 			;;
 		redis) names="redis-tools valkey-tools" ;;
 		nginx) names=nginx ;;
+		etcd) names="etcd-server etcd" ;;
+		zookeeper) names=libzookeeper-java,default-jre-headless ;;
 		esac
 		found=
 		for name in $names; do
-			if available "$name"; then
-				found=$name
+			if available "${name%%,*}"; then
+				found=$(echo "$name" | tr , ' ')
 				break
 			fi
 		done
@@ -65,7 +84,8 @@ apt() {
 policy=/usr/sbin/policy-rc.d
 mark='# Temporary: made by install.sh of stock, which removes it.'
 log=
-nginx_is_ours=
+services='nginx etcd' # that come with the packages
+ours=                 # of these, the ones that this installation brings
 
 # Package scripts ask policy-rc.d before they start a service; 101 forbids it. One that exists is left alone.
 forbid_services() {
@@ -76,41 +96,45 @@ forbid_services() {
 		printf '#!/bin/sh\n%s\nexit 101\n' "$mark" >$policy
 		chmod 755 $policy
 	fi
-	for unit in /etc/init.d/nginx /lib/systemd/system/nginx.service /usr/lib/systemd/system/nginx.service \
-		/etc/systemd/system/nginx.service; do
-		[ ! -e $unit ] || return 0
+	for service in $services; do
+		for unit in /etc/init.d /lib/systemd/system /usr/lib/systemd/system /etc/systemd/system; do
+			[ ! -e $unit/$service ] && [ ! -e $unit/$service.service ] || continue 2
+		done
+		ours="$ours $service"
 	done
-	nginx_is_ours=yes
 }
 
-# restore undoes forbid_services and disables the nginx service, if this installation brought it.
+# restore undoes forbid_services and disables the services that this installation brought.
 restore() {
-	if [ "$nginx_is_ours" ] && [ -e /etc/init.d/nginx ]; then
+	for service in $ours; do
 		if [ -d /run/systemd/system ]; then
-			systemctl disable --now nginx.service >>"$log" 2>&1 || :
+			systemctl disable --now "$service.service" >>"$log" 2>&1 || :
 		else
-			rm -f /etc/systemd/system/multi-user.target.wants/nginx.service
-			/etc/init.d/nginx stop >>"$log" 2>&1 || :
+			rm -f "/etc/systemd/system/multi-user.target.wants/$service.service"
+			[ ! -e "/etc/init.d/$service" ] || "/etc/init.d/$service" stop >>"$log" 2>&1 || :
 		fi
-		update-rc.d nginx disable >>"$log" 2>&1 || :
-	fi
+		[ ! -e "/etc/init.d/$service" ] || update-rc.d "$service" disable >>"$log" 2>&1 || :
+	done
 	if [ -f $policy ] && grep -qxF "$mark" $policy; then
 		rm -f $policy
 	fi
 	rm -f "$log"
 }
 
+# update_lists does so once.
+update_lists() {
+	[ ! "$updated" ] || return 1
+	updated=yes
+	say "apt-get update"
+	apt update
+}
+
+# install_with_apt SERVER... leaves it to the caller to prepare and to restore.
 install_with_apt() {
-	log=$(mktemp)
-	trap restore EXIT
-	trap 'exit 1' HUP INT TERM
-	forbid_services
 	# The package lists may be absent, or so old that the files they name are gone.
 	if ! chosen=$(packages "$@"); then
-		say "apt-get update"
-		apt update || :
+		update_lists || :
 		chosen=$(packages "$@") || {
-			tail -n 20 "$log" >&2
 			say "apt knows no package for: $*"
 			return 1
 		}
@@ -119,7 +143,7 @@ install_with_apt() {
 	set -- $chosen
 	say "apt-get install" "$@"
 	apt install --no-install-recommends "$@" || {
-		apt update && apt install --no-install-recommends "$@"
+		update_lists && apt install --no-install-recommends "$@"
 	} || {
 		tail -n 20 "$log" >&2
 		say "apt-get install $* failed"
@@ -132,36 +156,56 @@ by_hand() {
 	cat >&2 <<-END
 		  Fedora, RHEL   sudo dnf install mariadb-server valkey nginx      (or redis)
 		  openSUSE       sudo zypper install mariadb redis nginx
-		  Arch           sudo pacman -S mariadb valkey nginx
+		  Arch           sudo pacman -S mariadb valkey nginx etcd
 		  Alpine         sudo apk add mariadb redis nginx
-		  macOS          brew install mysql redis nginx
+		  macOS          brew install mysql redis nginx etcd zookeeper
 	END
 	say "only the programs are needed: no service has to be started or enabled"
+	say "optional: etcd from https://etcd.io/docs/latest/install, and a release of https://zookeeper.apache.org/releases.html," \
+		"unpacked, with ZOOKEEPER_HOME naming its directory, and a Java"
 }
 
-need=$(missing)
-if [ "$need" ]; then
-	# shellcheck disable=SC2086 # one word a server
-	if ! command -v apt-get >/dev/null; then
-		by_hand $need
+needed='mysql redis nginx'
+optional='etcd zookeeper'
+updated=
+
+# shellcheck disable=SC2086 # one word a server, here and below
+need=$(missing $needed)
+# shellcheck disable=SC2086
+want=$(missing $optional)
+if [ "$need$want" ] && ! command -v apt-get >/dev/null; then
+	if [ "$need" ]; then
+		by_hand "$need$want"
 		exit 1
-	elif [ "$(id -u)" -ne 0 ]; then
-		command -v sudo >/dev/null || {
-			say "not installed: $need- run this script as root: sh $0"
-			exit 1
-		}
-		sudo sh "$0"
-		exit
 	fi
+elif [ "$need$want" ] && [ "$(id -u)" -ne 0 ]; then
+	if command -v sudo >/dev/null; then
+		sudo ${JAVA_HOME:+JAVA_HOME="$JAVA_HOME"} ${ZOOKEEPER_HOME:+ZOOKEEPER_HOME="$ZOOKEEPER_HOME"} sh "$0" && exit
+	fi
+	if [ "$need" ]; then
+		say "not installed: $need- run this script as root: sh $0"
+		exit 1
+	fi
+elif [ "$need$want" ]; then
+	log=$(mktemp)
+	trap restore EXIT
+	trap 'exit 1' HUP INT TERM
+	forbid_services
 	# shellcheck disable=SC2086
-	install_with_apt $need
-	need=$(missing)
+	[ ! "$need" ] || install_with_apt $need
+	for server in $want; do
+		install_with_apt "$server" || :
+	done
+	# shellcheck disable=SC2086
+	need=$(missing $needed)
 	[ ! "$need" ] || {
 		say "still missing after the installation: $need"
 		exit 1
 	}
 fi
 
-echo "mysql: $(find_mysql)"
-echo "redis: $(find_redis)"
-echo "nginx: $(find_nginx)"
+# shellcheck disable=SC2086
+for server in $needed $optional; do
+	path=$("find_$server") || path="not installed: the lab goes on without it"
+	echo "$server: $path"
+done

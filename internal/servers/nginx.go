@@ -91,21 +91,14 @@ func nginxConnections() uint64 {
 
 // Restart kills nginx with its workers if it runs (SIGKILL), and starts it again.
 func (n *Nginx) Restart(ctx context.Context) error {
-	if n.Process != nil {
-		n.Kill()
-	}
-	process, err := Start(n.command)
-	if err != nil {
-		return err
-	}
-	n.Process = process
-	for _, url := range n.ready {
-		if err := process.Await(ctx, func(ctx context.Context) error { return answers(ctx, url) }); err != nil {
-			process.Kill()
-			return err
+	return restart(ctx, &n.Process, n.command, func(ctx context.Context) error {
+		for _, url := range n.ready {
+			if err := answers(ctx, url); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // answers says whether a web server answers a GET, by whatever status.

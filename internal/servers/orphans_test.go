@@ -65,10 +65,20 @@ func startServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	etcd, err := servers.StartEtcd(ctx, servers.EtcdOptions{})
+	if err != nil {
+		return err
+	}
+	zookeeper, err := servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{})
+	if err != nil {
+		return err
+	}
 	if err := json.NewEncoder(os.Stdout).Encode([]child{
 		{mysql.Name, mysql.PID, mysql.Addr, filepath.Dir(mysql.Log)},
 		{redis.Name, redis.PID, redis.Addr, filepath.Dir(redis.Log)},
 		{nginx.Name, nginx.PID, addr, filepath.Dir(nginx.Log)},
+		{etcd.Name, etcd.PID, etcd.Addr, filepath.Dir(etcd.Log)},
+		{zookeeper.Name, zookeeper.PID, zookeeper.Addr, filepath.Dir(zookeeper.Log)},
 	}); err != nil {
 		return err
 	}

@@ -164,6 +164,23 @@ func (p *Process) Await(ctx context.Context, ask func(context.Context) error) er
 	}
 }
 
+// restart kills the process if it runs (SIGKILL), starts the command in its place, and waits until it is ready.
+func restart(ctx context.Context, p **Process, c Command, ready func(context.Context) error) error {
+	if *p != nil {
+		(*p).Kill()
+	}
+	process, err := Start(c)
+	if err != nil {
+		return err
+	}
+	*p = process
+	if err := process.Await(ctx, ready); err != nil {
+		process.Kill()
+		return err
+	}
+	return nil
+}
+
 // Stop asks the process to end (SIGTERM) and waits for it. When ctx ends first, or after ten seconds, it is killed.
 // The error says that it had to be. Stopping what has ended is no error.
 func (p *Process) Stop(ctx context.Context) error {

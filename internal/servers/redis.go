@@ -86,19 +86,7 @@ func (o RedisOptions) args(port int, dir string) []string {
 // Restart kills the server if it runs (SIGKILL), and starts it on the same port and the same directory. Without AOF the
 // data is gone.
 func (r *Redis) Restart(ctx context.Context) error {
-	if r.Process != nil {
-		r.Kill()
-	}
-	process, err := Start(r.command)
-	if err != nil {
-		return err
-	}
-	r.Process = process
-	if err := process.Await(ctx, r.ping); err != nil {
-		process.Kill()
-		return err
-	}
-	return nil
+	return restart(ctx, &r.Process, r.command, r.ping)
 }
 
 // ping speaks the protocol itself: go-redis would retry by its own pace and write to stderr for every failed dial.

@@ -1,15 +1,19 @@
-// Package servers starts private MySQL or MariaDB, Redis and nginx servers as child processes, for the tests and the lab.
+// Package servers starts private MySQL or MariaDB, Redis, nginx, etcd and ZooKeeper servers as child processes, for the
+// tests and the lab.
 //
 // A server listens on loopback, on a port of its own, keeps everything in a directory of its own, and ends with the
 // process that started it, even if that one is killed. Nothing of the system's own servers is read or changed.
 package servers
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // FreePort returns a loopback TCP port that nothing listens on.
@@ -60,8 +64,18 @@ func find(names ...string) (path string, found bool) {
 	return "", false
 }
 
+// ErrNotInstalled is what the Start functions fail with where the program is missing. The whole error names the package.
+var ErrNotInstalled = errors.New("is not installed")
+
 func notInstalled(programs, packages string) error {
-	return fmt.Errorf("%s is not installed: run \"make servers\" or \"apt-get install %s\"", programs, packages)
+	return fmt.Errorf("%s %w: run \"make servers\" or \"apt-get install %s\"", programs, ErrNotInstalled, packages)
+}
+
+// envWithout is this process's environment without the entries that start with one of the prefixes.
+func envWithout(prefixes ...string) []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(entry, prefix) })
+	})
 }
 
 // isRoot says whether servers need to be told that they may run as root.

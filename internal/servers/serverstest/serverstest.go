@@ -13,7 +13,9 @@
 //		…
 //	}
 //
-// A test that kills or restarts a server starts its own with StartMySQL or StartRedis.
+// etcd and ZooKeeper have no databases: there, each test takes keys of its own.
+//
+// A test that kills, pauses or restarts a server starts its own with StartMySQL, StartRedis, StartEtcd or StartZooKeeper.
 package serverstest
 
 import (
@@ -37,10 +39,12 @@ const limit = 60 * time.Second
 
 // Servers are shared by the tests of one package. The zero value is ready: a server starts when it is first asked for.
 type Servers struct {
-	mu      sync.Mutex
-	mysql   *servers.MySQL
-	masters []*servers.Redis // the first serves Redis, all serve Redlock
-	used    atomic.Int64     // databases handed out
+	mu        sync.Mutex
+	mysql     *servers.MySQL
+	masters   []*servers.Redis // the first serves Redis, all serve Redlock
+	etcd      *servers.Etcd
+	zookeeper *servers.ZooKeeper
+	used      atomic.Int64 // databases handed out
 }
 
 // Run runs the tests, stops the servers and returns the exit code. Call it from TestMain.
@@ -50,8 +54,18 @@ func (s *Servers) Run(m *testing.M) int {
 		s.mysql.Kill() // nothing in it is worth a clean shutdown
 		s.mysql.Stop(context.Background())
 	}
+	var stops []func(context.Context) error
 	for _, master := range s.masters {
-		if err := master.Stop(context.Background()); err != nil {
+		stops = append(stops, master.Stop)
+	}
+	if s.etcd != nil {
+		stops = append(stops, s.etcd.Stop)
+	}
+	if s.zookeeper != nil {
+		stops = append(stops, s.zookeeper.Stop)
+	}
+	for _, stop := range stops {
+		if err := stop(context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)
 		}
@@ -126,6 +140,40 @@ func (s *Servers) Redlock(t testing.TB, n int) []*redis.Options {
 	return options
 }
 
+// Etcd returns the host:port of the shared etcd server. Its durability is relaxed.
+func (s *Servers) Etcd(t testing.TB) (addr string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.etcd == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		etcd, err := servers.StartEtcd(ctx, servers.EtcdOptions{Relaxed: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.etcd = etcd
+	}
+	return s.etcd.Addr
+}
+
+// ZooKeeper returns the host:port of the shared ZooKeeper server. Its durability is relaxed.
+func (s *Servers) ZooKeeper(t testing.TB) (addr string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.zookeeper == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		zookeeper, err := servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{Relaxed: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.zookeeper = zookeeper
+	}
+	return s.zookeeper.Addr
+}
+
 // StartMySQL starts a server for this test alone, which may kill and restart it.
 func StartMySQL(t testing.TB, o servers.MySQLOptions) *servers.MySQL {
 	t.Helper()
@@ -146,6 +194,26 @@ func StartMySQL(t testing.TB, o servers.MySQLOptions) *servers.MySQL {
 func StartRedis(t testing.TB, o servers.RedisOptions) *servers.Redis {
 	t.Helper()
 	server, err := servers.StartRedis(t.Context(), o)
+	return started(t, server, err)
+}
+
+// StartEtcd starts a server for this test alone, which may kill and restart it.
+func StartEtcd(t testing.TB, o servers.EtcdOptions) *servers.Etcd {
+	t.Helper()
+	server, err := servers.StartEtcd(t.Context(), o)
+	return started(t, server, err)
+}
+
+// StartZooKeeper starts a server for this test alone, which may kill and restart it.
+func StartZooKeeper(t testing.TB, o servers.ZooKeeperOptions) *servers.ZooKeeper {
+	t.Helper()
+	server, err := servers.StartZooKeeper(t.Context(), o)
+	return started(t, server, err)
+}
+
+// started fails the test for a server that did not start, and stops one that did after the test.
+func started[S interface{ Stop(context.Context) error }](t testing.TB, server S, err error) S {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}

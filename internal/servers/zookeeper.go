@@ -1,0 +1,173 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ZooKeeperOptions configures StartZooKeeper. The zero value is as durable as ZooKeeper ships: every write is flushed.
+type ZooKeeperOptions struct {
+	Name    string // for messages; "zookeeper" where empty
+	Relaxed bool   // flushes nothing. For tests, never for measurements.
+}
+
+// zooKeeperTick is ZooKeeper's unit of time. A session lasts at least two of them, and ends up to one late. It ships with 2 s.
+const zooKeeperTick = 500 * time.Millisecond
+
+// ZooKeeper is a private, standalone ZooKeeper server. It has no password: it listens on loopback only. Sessions may
+// last from 1 s to 1 minute.
+type ZooKeeper struct {
+	Addr    string // host:port
+	Version string // "ZooKeeper 3.8.0"
+	*Process
+
+	command Command
+	dir     *Dir
+}
+
+// StartZooKeeper starts a ZooKeeper server, which is a Java program, and waits until it answers.
+func StartZooKeeper(ctx context.Context, o ZooKeeperOptions) (*ZooKeeper, error) {
+	if o.Name == "" {
+		o.Name = "zookeeper"
+	}
+	java, classpath, err := findZooKeeper()
+	if err != nil {
+		return nil, err
+	}
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := NewDir("zookeeper")
+	if err != nil {
+		return nil, err
+	}
+	conf := dir.File("zoo.cfg")
+	z := &ZooKeeper{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dir: dir}
+	z.command = Command{
+		Name: o.Name,
+		Path: java,
+		Args: append(javaOptions(), "-cp", classpath, "org.apache.zookeeper.server.ZooKeeperServerMain", conf),
+		// What these variables tell every Java program would change this one, and be written to its log.
+		Env: envWithout("JAVA_TOOL_OPTIONS=", "_JAVA_OPTIONS=", "JDK_JAVA_OPTIONS="),
+		Log: dir.File("zookeeper.log"),
+	}
+	if err := os.WriteFile(conf, []byte(o.conf(dir.File("data"), port)), 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("write the configuration of %s: %w", o.Name, err), dir.Remove())
+	}
+	if err := z.Restart(ctx); err != nil {
+		return nil, errors.Join(err, dir.Remove())
+	}
+	return z, nil
+}
+
+func (o ZooKeeperOptions) conf(data string, port int) string {
+	forceSync := "yes"
+	if o.Relaxed {
+		forceSync = "no"
+	}
+	return strings.Join([]string{
+		"tickTime=" + strconv.FormatInt(zooKeeperTick.Milliseconds(), 10),
+		"maxSessionTimeout=60000",
+		"dataDir=" + data,
+		"clientPort=" + strconv.Itoa(port),
+		"clientPortAddress=127.0.0.1",
+		"maxClientCnxns=0", // of one address, and all clients have the same; 0 is without limit
+		"forceSync=" + forceSync,
+		"admin.enableServer=false", // a web server on a fixed port
+		"4lw.commands.whitelist=srvr",
+		"",
+	}, "\n")
+}
+
+func javaOptions() []string {
+	return []string{
+		"-Xmx128m",
+		"-XX:+UseSerialGC", // starts fast, and pauses for milliseconds in a heap this small
+		"-XX:-UsePerfData", // a file in /tmp that outlives a killed server
+		"-Djava.awt.headless=true",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-Dzookeeper.jmx.log4j.disable=true",
+	}
+}
+
+// Restart kills the server if it runs (SIGKILL), and starts it on the same port and the same directory: what it has
+// acknowledged is kept. Its sessions start anew, each with its whole timeout.
+func (z *ZooKeeper) Restart(ctx context.Context) error {
+	return restart(ctx, &z.Process, z.command, z.serves)
+}
+
+var zooKeeperVersion = regexp.MustCompile(`(?m)^Zookeeper version: ([0-9.]+)`)
+
+// answerTime is how long ZooKeeper has to answer. Whoever connects after it listens and before it has its database never
+// gets an answer, nor an end of the connection: closing it fails (NullPointerException in removeCnxn, as of 3.8).
+const answerTime = 250 * time.Millisecond
+
+// serves asks by the four-letter command srvr, whose answer names the version once the server has read its data.
+func (z *ZooKeeper) serves(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", z.Addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(answerTime))
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		return err
+	}
+	match := zooKeeperVersion.FindSubmatch(answer)
+	if match == nil {
+		return fmt.Errorf("srvr: %s", strings.TrimSpace(string(answer)))
+	}
+	z.Version = "ZooKeeper " + string(match[1])
+	return nil
+}
+
+// Stop ends the server and removes its directory.
+func (z *ZooKeeper) Stop(ctx context.Context) error {
+	return errors.Join(z.Process.Stop(ctx), z.dir.Remove())
+}
+
+// zooKeeperHomes are the directories of an unpacked release, or what Homebrew makes of one. See install.sh.
+func zooKeeperHomes() []string {
+	return []string{os.Getenv("ZOOKEEPER_HOME"), "/opt/homebrew/opt/zookeeper/libexec"}
+}
+
+// debianJars are ZooKeeper and a logger that writes to stderr, on Debian and Ubuntu. The first names what it needs itself.
+var debianJars = []string{"/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-api.jar", "/usr/share/java/slf4j-simple.jar"}
+
+func findZooKeeper() (java, classpath string, err error) {
+	absent := notInstalled("ZooKeeper or Java", "libzookeeper-java default-jre-headless")
+	java, found := find(filepath.Join(os.Getenv("JAVA_HOME"), "bin", "java"), "java")
+	if !found {
+		return "", "", absent
+	}
+	for _, home := range zooKeeperHomes() {
+		if jars := filepath.Join(home, "lib"); home != "" && isDir(jars) {
+			return java, filepath.Join(home, "conf") + ":" + filepath.Join(jars, "*"), nil
+		}
+	}
+	if _, err := os.Stat(debianJars[0]); err != nil {
+		return "", "", absent
+	}
+	return java, strings.Join(debianJars, ":"), nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
