@@ -68,6 +68,7 @@ type RedisQueue struct {
 	client    redis.UniversalClient
 	options   Options
 	heartbeat time.Duration
+	turnTime  time.Duration
 	process   string // names this process among those that wait
 	heard     *subscription
 	renewals  *renewals
@@ -120,10 +121,11 @@ type turn struct {
 // NewRedisQueue makes the lock on one Redis, a Sentinel's master, or a Cluster.
 func NewRedisQueue(client redis.UniversalClient, options Options) *RedisQueue {
 	q := &RedisQueue{
-		client:  client,
-		options: options.withDefaults(),
-		process: rand.Text(),
-		cohorts: map[string]*cohort{},
+		client:   client,
+		options:  options.withDefaults(),
+		turnTime: turnTime,
+		process:  rand.Text(),
+		cohorts:  map[string]*cohort{},
 	}
 	q.heartbeat = min(queueHeartbeat, q.options.Lease)
 	q.heard = newSubscription(client, "locks:"+q.process, q.hear, q.askAll)
@@ -380,7 +382,7 @@ func (q *RedisQueue) unlock(ctx context.Context, t *turn) error {
 	c := t.cohort
 	q.mu.Lock()
 	now := time.Now()
-	if c.waiting.Len() > 0 && !t.lost && t.grants > 0 && now.Sub(t.began) < turnTime && t.deadline.Sub(now) > q.heartbeat/3 {
+	if c.waiting.Len() > 0 && !t.lost && t.grants > 0 && now.Sub(t.began) < q.turnTime && t.deadline.Sub(now) > q.heartbeat/3 {
 		q.next(t)
 		q.mu.Unlock()
 		return nil
