@@ -19,7 +19,7 @@ var releaseScript = redis.NewScript(releaseLua)
 // (TestRedisLuaChecksAndDeletesInOneStep).
 //
 // What breaks: it is not re-entrant: a holder that asks again waits for itself (TestRedisLuaWaitsForItself), see
-// RedisReentrant. The lease can run out while the work goes on (TestALeaseThatIsNotRenewedEndsDuringWork), see RedisWatchdog; the
+// RedisReentrant. The lease can run out while the work goes on (TestRedisLuaLosesItsLeaseDuringWork), see RedisWatchdog; the
 // lease's context says so, but a stopped process does not listen. It waits by polling, without any order among the waiters.
 // A request that gives up while Redis is silent may leave the lock behind, if its SET is carried out only after the deletion
 // that was sent to undo it. It lives and dies with one Redis.

@@ -24,7 +24,7 @@ var reentrantAcquireScript = redis.NewScript(reentrantAcquireLua)
 //
 // What breaks: goroutines that share a lease's context share the lock; it does not keep them apart. A hold ends no later
 // than that whose context it was asked under. Still, the lease can run out while the work goes on
-// (TestALeaseThatIsNotRenewedEndsDuringWork), see RedisWatchdog.
+// (TestRedisReentrantLosesItsLeaseDuringWork), see RedisWatchdog.
 type RedisReentrant struct {
 	client  redis.UniversalClient
 	options Options
