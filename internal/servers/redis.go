@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -19,6 +20,7 @@ type RedisOptions struct {
 	AOF       bool     // append-only file, flushed every second, so that a restart keeps the data
 	Fsync     string   // how often the append-only file is flushed: "everysec" (where empty), "always" or "no"
 	Databases int      // number of logical databases; Redis's own 16 where 0
+	Config    string   // text of a configuration file, which the server may rewrite as a Sentinel does; no file where empty
 	Args      []string // more arguments, such as "--maxmemory", "10mb"
 }
 
@@ -57,6 +59,13 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 		Argv0: "redis-server",
 		Args:  o.args(port, dir.Path),
 		Log:   dir.File("redis.log"),
+	}
+	if o.Config != "" {
+		conf := dir.File("redis.conf")
+		if err := os.WriteFile(conf, []byte(o.Config), 0o600); err != nil {
+			return nil, errors.Join(fmt.Errorf("write the configuration of %s: %w", o.Name, err), dir.Remove())
+		}
+		r.command.Args = append([]string{conf}, r.command.Args...) // the file has to be the first
 	}
 	if err := r.Restart(ctx); err != nil {
 		return nil, errors.Join(err, dir.Remove())

@@ -2,6 +2,8 @@ package servers_test
 
 import (
 	"encoding/binary"
+	"io"
+	"log"
 	"net"
 	"strings"
 	"testing"
@@ -101,7 +103,7 @@ func grantedTimeout(t *testing.T, addr string, asked time.Duration) time.Duratio
 
 func connectZooKeeper(t *testing.T, addr string) *zk.Conn {
 	t.Helper()
-	conn, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))
+	conn, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
