@@ -66,16 +66,40 @@ var Catalogue = []Strategy{
 	{
 		Name:    "for-update",
 		Summary: "SELECT FOR UPDATE, UPDATE, COMMIT: pessimistic locking of the row.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: "safe: blocks the goods meanwhile", ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newForUpdate,
 	},
 	{
 		Name:    "optimistic-version",
 		Summary: "UPDATE where the version is still the one read, else back off and retry: optimistic locking.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: "safe: its write is refused", ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newOptimisticVersion,
+	},
+	{
+		Name:    "lock-redis-setnx",
+		Summary: "SET NX, polled, and DEL: a lock without an end.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "blocked for ever", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedRedis},
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisSetNX(d.Redis, d.lease()), nil },
+	},
+	{
+		Name:    "lock-redis-expiry",
+		Summary: "SET NX PX, polled, and DEL: a lease that whoever is late ends for the next holder.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedRedis},
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisExpiry(d.Redis, d.lease()), nil },
+	},
+	{
+		Name:    "lock-redis-owner",
+		Summary: "SET NX PX with a random owner, polled; GET, to see whose it is, and DEL.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedRedis},
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisOwner(d.Redis, d.lease()), nil },
 	},
 	{
 		Name:    "lock-redis-lua",
@@ -86,12 +110,46 @@ var Catalogue = []Strategy{
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisLua(d.Redis, d.lease()), nil },
 	},
 	{
+		Name:    "lock-redis-watchdog",
+		Summary: "As lock-redis-lua, and renewed in the background while it is held.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedRedis},
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisWatchdog(d.Redis, d.lease()), nil },
+	},
+	{
+		Name:    "lock-redis-fenced",
+		Summary: "As lock-redis-watchdog, with a token for every grant, by which the store refuses a late holder.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: refusedByFence, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedRedis},
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisFenced(d.Redis, d.lease()), nil },
+		Fenced:  true,
+	},
+	{
+		Name:    "lock-redis-queue",
+		Summary: "Processes queue in Redis, callers in their process; the token fences the store.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: refusedByFence, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedRedis},
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisQueue(d.Redis, d.lease()), nil },
+		Fenced:  true,
+	},
+	{
 		Name:    "lock-redlock",
 		Summary: "Redlock by go-redsync: a majority of independent Redis masters grants the lock.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedlock},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedlock(d.Redlock, d.lease()) },
+	},
+	{
+		Name:    "lock-mysql-getlock",
+		Summary: "GET_LOCK of MySQL, on a connection that is kept while it is held.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: the server frees the lock at once", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedMySQL},
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewMySQLGetLock(d.MySQLLocks, d.lease()), nil },
 	},
 }
 
@@ -100,6 +158,8 @@ const (
 	losesUpdate     = "loses an update"
 	deductsAgain    = "deducts again"
 	blockedForLease = "safe: blocked until the lease ends"
+	blocksMeanwhile = "safe: blocks the goods meanwhile"
+	refusedByFence  = "safe: its write is refused"
 )
 
 func (d Deps) lease() locks.Options { return locks.Options{Lease: d.Lease, Poll: d.Poll} }

@@ -19,28 +19,31 @@ type outage struct {
 	mysql   *servers.MySQL
 	redis   *servers.Redis
 	masters []*servers.Redis
+
+	etcd      *servers.Etcd
+	zookeeper *servers.ZooKeeper
 }
 
 func newOutage(t *testing.T) (outage, *stock.Service) {
 	o := outage{
 		mysql: serverstest.StartMySQL(t, servers.MySQLOptions{}), // durable: it will be killed
 		redis: serverstest.StartRedis(t, servers.RedisOptions{AOF: true, Fsync: "always"}),
+
+		etcd:      serverstest.StartEtcd(t, servers.EtcdOptions{}),
+		zookeeper: serverstest.StartZooKeeper(t, servers.ZooKeeperOptions{}),
 	}
 	dsn, err := o.mysql.CreateDatabase(t.Context(), "stock")
 	if err != nil {
 		t.Fatal(err)
 	}
 	migrate(t, dsn)
-	a := addresses{mysql: dsn, redis: &redis.Options{Addr: o.redis.Addr}}
+	a := addresses{mysql: dsn, redis: &redis.Options{Addr: o.redis.Addr}, etcd: o.etcd.Addr, zookeeper: o.zookeeper.Addr}
 	for range 3 {
 		master := serverstest.StartRedis(t, servers.RedisOptions{})
 		o.masters = append(o.masters, master)
 		a.redlock = append(a.redlock, &redis.Options{Addr: master.Addr})
 	}
-	service, err := stock.NewService(a.connect(t), stock.Catalogue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := newService(t, a.connect(t))
 	if err := service.SetStock(t.Context(), 1, 1_000_000); err != nil {
 		t.Fatal(err)
 	}
@@ -60,6 +63,18 @@ func eachDeducter(t *testing.T, service *stock.Service, need stock.Need, visit f
 			})
 		}
 	}
+}
+
+// unready lists the servers that do not answer in a second.
+func unready(t *testing.T, service *stock.Service) (down []stock.Need) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for need, err := range service.Check(ctx) {
+		if err != nil {
+			down = append(down, need)
+		}
+	}
+	return down
 }
 
 // A refusal while a server is down must be quick, and must not leave open whether units were deducted.
@@ -99,24 +114,23 @@ func TestOutage(t *testing.T) {
 				return errors.Join(o.masters[0].Restart(ctx), o.masters[1].Restart(ctx))
 			},
 		},
+		{stock.NeedEtcd, o.etcd.Kill, o.etcd.Restart},
+		{stock.NeedZooKeeper, o.zookeeper.Kill, o.zookeeper.Restart},
 	} {
 		t.Run(string(server.need), func(t *testing.T) {
 			// Used once, so that pools hold connections that the outage breaks.
 			eachDeducter(t, service, server.need, works)
 			server.kill()
 			t.Run("down", func(t *testing.T) { eachDeducter(t, service, server.need, refuses) })
-			if err := service.Check(t.Context())[server.need]; err == nil {
-				t.Error("Check finds nothing wrong")
+			if down := unready(t, service); !slices.Equal(down, []stock.Need{server.need}) {
+				t.Errorf("Check finds that %v do not answer, want %s", down, server.need)
 			}
 			if err := server.restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			// Clients that have failed often dial once a second only.
+			eventually(t, "every server answers", func() bool { return len(unready(t, service)) == 0 })
 			t.Run("up again", func(t *testing.T) { eachDeducter(t, service, server.need, works) })
-			for need, err := range service.Check(t.Context()) {
-				if err != nil {
-					t.Errorf("Check: %s: %v", need, err)
-				}
-			}
 		})
 	}
 }

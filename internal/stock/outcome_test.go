@@ -3,6 +3,7 @@ package stock_test
 import (
 	"context"
 	"errors"
+	"os"
 	"regexp"
 	"testing"
 	"time"
@@ -17,24 +18,19 @@ import (
 // strategy cannot know: it must say so, and never that nothing was deducted.
 func TestALostReplyLeavesTheOutcomeUnknown(t *testing.T) {
 	a := newAddresses(t)
-	direct, err := stock.NewService(a.connect(t), stock.Catalogue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	direct := newService(t, a.connect(t))
 	config, err := mysql.ParseDSN(a.mysql)
 	if err != nil {
 		t.Fatal(err)
 	}
-	toMySQL := newProxy(t, config.Addr, regexp.MustCompile(`UPDATE good_stock|COMMIT$`))
-	toRedis := newProxy(t, a.redis.Addr, regexp.MustCompile(`(?i)\r\nset\r\n\$\d+\r\nstock:`))
+	// A claim is an UPDATE, too, and a script: it sets the fence first, and deducts nothing.
+	toMySQL := newProxy(t, config.Addr, regexp.MustCompile(`UPDATE good_stock SET stock|COMMIT$`))
+	toRedis := newProxy(t, a.redis.Addr, regexp.MustCompile(`(?i)\r\nset\r\n\$\d+\r\nstock:|`+fencedWrite(t, a)))
 	proxied := a
 	config.Addr = toMySQL.addr()
 	proxied.mysql = config.FormatDSN()
 	proxied.redis = &redis.Options{Addr: toRedis.addr(), DB: a.redis.DB}
-	service, err := stock.NewService(proxied.connect(t), stock.Catalogue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := newService(t, proxied.connect(t))
 
 	id := int64(1000)
 	for _, strategy := range stock.Catalogue {
@@ -77,34 +73,53 @@ func TestALostReplyLeavesTheOutcomeUnknown(t *testing.T) {
 	}
 }
 
+// fencedWrite loads the script that writes, so that it is not sent as text, and matches its being run.
+func fencedWrite(t *testing.T, a addresses) string {
+	hash, err := client(t, a.redis).ScriptLoad(t.Context(), script(t, "write")).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return `evalsha\r\n\$40\r\n` + hash
+}
+
+func script(t *testing.T, name string) string {
+	text, err := os.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // Once the write may be on its way, giving the lock back would let another read before it lands.
-func TestALockIsKeptWhileTheOutcomeIsUnknown(t *testing.T) {
+func TestALockWithoutAFenceIsKeptWhileTheOutcomeIsUnknown(t *testing.T) {
 	a := newAddresses(t)
 	config, err := mysql.ParseDSN(a.mysql)
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := newProxy(t, config.Addr, regexp.MustCompile(`UPDATE good_stock`))
+	proxy := newProxy(t, config.Addr, regexp.MustCompile(`UPDATE good_stock SET stock`))
 	config.Addr = proxy.addr()
 	a.mysql = config.FormatDSN()
 	deps := a.connect(t)
-	service, err := stock.NewService(deps, stock.Catalogue)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := service.SetStock(t.Context(), 1, 10); err != nil {
-		t.Fatal(err)
-	}
-	d, _, err := service.Resolve("lock-redis-lua", stock.MySQL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy.arm(beforeReply)
-	if _, err := d.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1}); !errors.Is(err, stock.ErrUnknown) {
-		t.Fatalf("Deduct: %v, want outcome unknown", err)
-	}
-	if left := deps.Redis.PTTL(t.Context(), "lock-redis-lua:{1}").Val(); left <= 0 {
-		t.Errorf("the lock has %v left, want it kept until its lease ends", left)
+	service := newService(t, deps)
+	for name, kept := range map[string]bool{
+		"lock-redis-lua":    true,
+		"lock-redis-fenced": false, // the next holder's claim sees the write, or refuses it
+	} {
+		if err := service.SetStock(t.Context(), 1, 10); err != nil {
+			t.Fatal(err)
+		}
+		d, _, err := service.Resolve(name, stock.MySQL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy.arm(beforeReply)
+		if _, err := d.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1}); !errors.Is(err, stock.ErrUnknown) {
+			t.Fatalf("%s: %v, want outcome unknown", name, err)
+		}
+		if left := deps.Redis.PTTL(t.Context(), name+":{1}").Val(); (left > 0) != kept {
+			t.Errorf("%s: the lock has %v left: kept until its lease ends should be %v", name, left, kept)
+		}
 	}
 }
 
@@ -113,10 +128,7 @@ func TestALostLeaseEndsTheWork(t *testing.T) {
 	a := newAddresses(t)
 	deps := a.connect(t)
 	deps.Lease = 200 * time.Millisecond
-	service, err := stock.NewService(deps, stock.Catalogue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := newService(t, deps)
 	for _, name := range []string{"lock-redis-lua", "lock-redlock"} {
 		for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
 			d, _, err := service.Resolve(name, on)
@@ -149,10 +161,7 @@ func TestACancelledRequestWaitsForItsWrite(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"update", "lock-redis-lua"} {
 		deps := newAddresses(t).connect(t)
-		service, err := stock.NewService(deps, stock.Catalogue)
-		if err != nil {
-			t.Fatal(err)
-		}
+		service := newService(t, deps)
 		if err := service.SetStock(t.Context(), 1, 10); err != nil {
 			t.Fatal(err)
 		}
@@ -210,10 +219,7 @@ func waitForRowLock(t *testing.T, deps stock.Deps) {
 func TestOptimisticLockingSeesTheOtherStrategies(t *testing.T) {
 	t.Parallel()
 	a := newAddresses(t)
-	service, err := stock.NewService(a.connect(t), stock.Catalogue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := newService(t, a.connect(t))
 	optimistic, _, err := service.Resolve("optimistic-version", stock.MySQL)
 	if err != nil {
 		t.Fatal(err)

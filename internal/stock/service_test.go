@@ -49,10 +49,7 @@ func TestResolve(t *testing.T) {
 	a := newAddresses(t)
 	deps := a.connect(t)
 	deps.Redis, deps.Redlock = nil, nil
-	service, err := stock.NewService(deps, stock.Catalogue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := newService(t, deps)
 	for _, test := range []struct {
 		name  string
 		on    stock.Store
@@ -82,10 +79,7 @@ func TestResolve(t *testing.T) {
 func TestSetStockReachesBothStores(t *testing.T) {
 	t.Parallel()
 	a := newAddresses(t)
-	service, err := stock.NewService(a.connect(t), stock.Catalogue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := newService(t, a.connect(t))
 	const id = 77
 	for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
 		if _, err := service.Stock(t.Context(), on, id); !errors.Is(err, stock.ErrUnknownGoods) {
@@ -106,10 +100,7 @@ func TestSetStockReachesBothStores(t *testing.T) {
 
 func TestSetStockNeedsAStore(t *testing.T) {
 	t.Parallel()
-	service, err := stock.NewService(stock.Deps{}, stock.Catalogue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := newService(t, stock.Deps{})
 	if err := service.SetStock(t.Context(), 1, 1); !errors.Is(err, stock.ErrUnavailable) {
 		t.Errorf("SetStock: %v, want unavailable", err)
 	}

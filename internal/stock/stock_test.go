@@ -3,12 +3,16 @@ package stock_test
 import (
 	"context"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/go-zookeeper/zk"
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -23,23 +27,29 @@ func TestMain(m *testing.M) {
 	if err := mysql.SetLogger(&mysql.NopLogger{}); err != nil {
 		panic(err)
 	}
-	redis.SetLogger(quiet{})
+	redis.SetLogger(quietRedis{})
 	os.Exit(shared.Run(m))
 }
 
-type quiet struct{}
+type quietRedis struct{}
 
-func (quiet) Printf(context.Context, string, ...any) {}
+func (quietRedis) Printf(context.Context, string, ...any) {}
+
+type quietZooKeeper struct{}
+
+func (quietZooKeeper) Printf(string, ...any) {}
 
 // addresses are the servers that the replicas of one test share.
 type addresses struct {
-	mysql   string
-	redis   *redis.Options
-	redlock []*redis.Options
+	mysql     string
+	redis     *redis.Options
+	redlock   []*redis.Options
+	etcd      string
+	zookeeper string
 }
 
 func newAddresses(t testing.TB) addresses {
-	a := addresses{shared.Database(t), shared.Redis(t), shared.Redlock(t, 3)}
+	a := addresses{shared.Database(t), shared.Redis(t), shared.Redlock(t, 3), shared.Etcd(t), shared.ZooKeeper(t)}
 	migrate(t, a.mysql)
 	return a
 }
@@ -58,6 +68,8 @@ func (a addresses) connect(t testing.TB) stock.Deps {
 		MySQL:      pool(t, a.mysql),
 		MySQLLocks: pool(t, a.mysql),
 		Redis:      client(t, a.redis),
+		Etcd:       etcdClient(t, a.etcd),
+		ZooKeeper:  zooKeeperClient(t, a.zookeeper),
 		LockWait:   20 * time.Second,
 		Lease:      30 * time.Second,
 		Poll:       time.Millisecond,
@@ -86,12 +98,48 @@ func client(t testing.TB, options *redis.Options) redis.UniversalClient {
 	return c
 }
 
+func etcdClient(t testing.TB, address string) *clientv3.Client {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func zooKeeperClient(t testing.TB, address string) *zk.Conn {
+	conn, _, err := zk.Connect([]string{address}, 30*time.Second, zk.WithLogger(quietZooKeeper{}), zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// newService makes the service of one replica.
+func newService(t testing.TB, deps stock.Deps) *stock.Service {
+	service, err := stock.NewService(deps, stock.Catalogue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := service.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return service
+}
+
+// goods hands out ids. etcd, ZooKeeper and MySQL's named locks have no databases that would keep two tests apart.
+var goods atomic.Int64
+
 // idle fails the test where a connection is still in use, a row or a key still locked.
 func idle(t testing.TB, deps stock.Deps) {
 	ctx := context.WithoutCancel(t.Context())
 	if n := deps.MySQL.Stats().InUse; n != 0 {
 		t.Errorf("%d MySQL connections are still in use", n)
 	}
+	eventually(t, "no named lock is held or waited for", func() bool { return deps.MySQLLocks.Stats().InUse == 0 })
 	for deadline := time.Now().Add(5 * time.Second); openTransactions(ctx, t, deps) > 0; time.Sleep(trxCache) {
 		if time.Now().After(deadline) {
 			t.Error("a transaction is still open")
@@ -99,7 +147,7 @@ func idle(t testing.TB, deps stock.Deps) {
 		}
 	}
 	for _, server := range append([]redis.UniversalClient{deps.Redis}, deps.Redlock...) {
-		held, err := server.Keys(ctx, "lock:*").Result()
+		held, err := server.Keys(ctx, "lock-*}").Result() // what a lock remembers has more behind the brace
 		if err != nil || len(held) != 0 {
 			t.Errorf("still locked in Redis: %v, %v", held, err)
 		}
@@ -123,4 +171,13 @@ func openTransactions(ctx context.Context, t testing.TB, deps stock.Deps) (open 
 func TestCatalogue(t *testing.T) {
 	a := newAddresses(t)
 	stocktest.Run(t, stock.Catalogue, stocktest.Env{Connect: a.connect, Idle: idle})
+}
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
 }

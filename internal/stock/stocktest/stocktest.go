@@ -57,6 +57,11 @@ func newSubject(t *testing.T, catalogue []stock.Strategy, strategy stock.Strateg
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if err := service.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 		deducter, _, err := service.Resolve(strategy.Name, store)
 		if err != nil {
 			t.Fatal(err)
