@@ -1,0 +1,312 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"stock/internal/stock"
+)
+
+// duel is two replicas that want one goods. The first one's lock is taken away on the server, as happens to a holder that
+// is stopped past its lease, and the first one does not hear of it.
+type duel struct {
+	first, second stock.Deducter
+	goods         int64
+	left          func() int64
+	restock       func(units int64)
+	expire        func()
+}
+
+const initial = 10 // units
+
+// newDuel has the two replicas use a strategy each.
+func newDuel(t *testing.T, first, second string, on stock.Store) duel {
+	a := newAddresses(t)
+	deps := a.connect(t)
+	service := newService(t, deps)
+	d := duel{first: resolve(t, newService(t, a.connect(t)), first, on), second: resolve(t, service, second, on), goods: goods.Add(1)}
+	d.left = func() int64 {
+		units, err := service.Stock(t.Context(), on, d.goods)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return units
+	}
+	d.restock = func(units int64) {
+		if err := service.SetStock(t.Context(), d.goods, units); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.expire = func() { expire(t, deps, first, d.goods) }
+	d.restock(initial)
+	return d
+}
+
+func resolve(t testing.TB, service *stock.Service, name string, on stock.Store) stock.Deducter {
+	d, _, err := service.Resolve(name, on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// expire takes a lock away on its server. A holder asks for it when it renews it, not before.
+func expire(t testing.TB, deps stock.Deps, strategy string, goods int64) {
+	key := strategy + ":{" + strconv.FormatInt(goods, 10) + "}"
+	if deleted, err := deps.Redis.Del(t.Context(), key).Result(); err != nil || deleted != 1 {
+		t.Fatalf("delete %s: %d, %v", key, deleted, err)
+	}
+}
+
+// parked is a deduction that stops at a point until it is let go on. Like a stopped process, it does not listen meanwhile.
+type parked struct {
+	open chan struct{}
+	done chan error
+}
+
+func park(t testing.TB, d stock.Deducter, req stock.Request, at stock.Point) parked {
+	p := parked{make(chan struct{}), make(chan error, 1)}
+	reached := make(chan struct{})
+	req.Pause = func(_ context.Context, point stock.Point) error {
+		if point == at {
+			close(reached)
+			<-p.open
+		}
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	go func() {
+		_, err := d.Deduct(ctx, req)
+		p.done <- err
+	}()
+	select {
+	case <-reached:
+	case err := <-p.done:
+		t.Fatalf("the request ended before it came to %s: %v", at, err)
+	}
+	return p
+}
+
+func (p parked) goOn() error {
+	close(p.open)
+	return <-p.done
+}
+
+func (d duel) request(count int) stock.Request { return stock.Request{GoodsID: d.goods, Count: count} }
+
+func sell(t testing.TB, d stock.Deducter, req stock.Request) {
+	t.Helper()
+	if _, err := d.Deduct(t.Context(), req); err != nil {
+		t.Fatalf("Deduct: %v", err)
+	}
+}
+
+// eachFenced visits every fenced strategy on every store, all at the same time.
+func eachFenced(t *testing.T, visit func(t *testing.T, name string, on stock.Store)) {
+	t.Parallel()
+	for _, strategy := range stock.Catalogue {
+		for _, on := range strategy.Stores {
+			if strategy.Fenced {
+				t.Run(strategy.Name+"/"+string(on), func(t *testing.T) {
+					t.Parallel()
+					visit(t, strategy.Name, on)
+				})
+			}
+		}
+	}
+}
+
+func wantFenced(t testing.TB, err error) {
+	t.Helper()
+	if !errors.Is(err, stock.ErrFenced) || !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("the late holder: %v, want fenced, which is a kind of busy", err)
+	}
+}
+
+func (d duel) wantLeft(t testing.TB, want int64) {
+	t.Helper()
+	if left := d.left(); left != want {
+		t.Errorf("%d units are left, want %d", left, want)
+	}
+}
+
+func TestAFenceRefusesTheWriteOfALateHolder(t *testing.T) {
+	eachFenced(t, func(t *testing.T, name string, on stock.Store) {
+		d := newDuel(t, name, name, on)
+		late := park(t, d.first, d.request(1), stock.BeforeWrite)
+		d.expire()
+		sell(t, d.second, d.request(2))
+		wantFenced(t, late.goOn())
+		d.wantLeft(t, initial-2)
+	})
+}
+
+// This is why a holder claims before it reads. If the token were looked at by writes alone, the late write would be let in,
+// for no later token has written yet, and the next holder, who has read before, would bury it.
+func TestAFenceRefusesALateWriteBetweenTheNextHoldersReadAndWrite(t *testing.T) {
+	eachFenced(t, func(t *testing.T, name string, on stock.Store) {
+		d := newDuel(t, name, name, on)
+		late := park(t, d.first, d.request(1), stock.BeforeWrite)
+		d.expire()
+		next := park(t, d.second, d.request(2), stock.BeforeWrite)
+		wantFenced(t, late.goOn())
+		if err := next.goOn(); err != nil {
+			t.Errorf("the next holder: %v", err)
+		}
+		d.wantLeft(t, initial-2)
+	})
+}
+
+func TestAFenceRefusesALateClaim(t *testing.T) {
+	eachFenced(t, func(t *testing.T, name string, on stock.Store) {
+		d := newDuel(t, name, name, on)
+		late := park(t, d.first, d.request(1), stock.AfterLock)
+		d.expire()
+		next := park(t, d.second, d.request(2), stock.BeforeWrite)
+		wantFenced(t, late.goOn())
+		if err := next.goOn(); err != nil {
+			t.Errorf("the next holder: %v", err)
+		}
+		d.wantLeft(t, initial-2)
+	})
+}
+
+func TestALockWithoutAFenceLosesAnUpdateToALateHolder(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"lock-redis-expiry", "lock-redis-owner", "lock-redis-lua", "lock-redis-watchdog"} {
+		for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
+			t.Run(name+"/"+string(on), func(t *testing.T) {
+				t.Parallel()
+				d := newDuel(t, name, name, on)
+				late := park(t, d.first, d.request(1), stock.BeforeWrite)
+				d.expire()
+				sell(t, d.second, d.request(2))
+				if err := late.goOn(); err != nil {
+					t.Errorf("the late holder: %v, want a receipt for what it sold twice", err)
+				}
+				d.wantLeft(t, initial-1)
+			})
+		}
+	}
+}
+
+// Their tokens cannot be compared. Whoever claims last is let in, and the other one's write is refused.
+func TestLocksOfTwoKindsLoseNothingOnOneGoods(t *testing.T) {
+	t.Parallel()
+	for _, pair := range [][2]string{{"lock-redis-fenced", "lock-redis-queue"}, {"lock-redis-queue", "lock-redis-fenced"}} {
+		for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
+			t.Run(pair[0]+"/"+pair[1]+"/"+string(on), func(t *testing.T) {
+				t.Parallel()
+				d := newDuel(t, pair[0], pair[1], on)
+				sell(t, d.first, d.request(1))
+				sell(t, d.second, d.request(1))
+				first := park(t, d.first, d.request(1), stock.BeforeWrite)
+				second := park(t, d.second, d.request(2), stock.BeforeWrite)
+				wantFenced(t, first.goOn())
+				if err := second.goOn(); err != nil {
+					t.Errorf("the last to claim: %v", err)
+				}
+				d.wantLeft(t, initial-4)
+			})
+		}
+	}
+}
+
+func TestSettingTheStockEndsEveryClaim(t *testing.T) {
+	eachFenced(t, func(t *testing.T, name string, on stock.Store) {
+		d := newDuel(t, name, name, on)
+		late := park(t, d.first, d.request(1), stock.BeforeWrite)
+		d.restock(100)
+		wantFenced(t, late.goOn())
+		d.wantLeft(t, 100)
+	})
+}
+
+// A lock service that lost its data counts its tokens from the beginning.
+func TestSettingTheStockLetsTokensStartAnew(t *testing.T) {
+	t.Parallel()
+	deps := newAddresses(t).connect(t)
+	service := newService(t, deps)
+	const name, future = "lock-redis-fenced", 1 << 60
+	if err := service.SetStock(t.Context(), 1, initial); err != nil {
+		t.Fatal(err)
+	}
+	deps.MySQL.MustExec("UPDATE good_stock SET fence = ?, fence_issuer = ? WHERE goods_id = 1", future, name)
+	if err := deps.Redis.Set(t.Context(), "stock:{1}:fence", strconv.Itoa(future)+" "+name, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
+		_, err := resolve(t, service, name, on).Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1})
+		wantFenced(t, err)
+	}
+	if err := service.SetStock(t.Context(), 1, initial); err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
+		sell(t, resolve(t, service, name, on), stock.Request{GoodsID: 1, Count: 1})
+	}
+}
+
+// LAST_INSERT_ID, which hands the stock to a claim, knows no negative numbers.
+func TestAClaimReadsAStockBelowZero(t *testing.T) {
+	eachFenced(t, func(t *testing.T, name string, on stock.Store) {
+		d := newDuel(t, name, name, on)
+		d.restock(-5)
+		_, err := d.first.Deduct(t.Context(), d.request(1))
+		if soldOut, ok := errors.AsType[*stock.SoldOutError](err); !ok || soldOut.Remaining != -5 {
+			t.Errorf("Deduct: %v, want sold out with -5 remaining", err)
+		}
+		d.wantLeft(t, -5)
+	})
+}
+
+// Lua's numbers are exact up to 2^53 only, and as text "9" is after "10".
+func TestTheClaimScriptComparesTokensOfAnySize(t *testing.T) {
+	t.Parallel()
+	c := client(t, newAddresses(t).redis)
+	claim := redis.NewScript(script(t, "claim"))
+	for _, test := range []struct {
+		before, token uint64
+		claimed       bool
+	}{
+		{9, 10, true}, {10, 9, false}, {9, 9, false}, {19, 20, true}, {20, 19, false},
+		{1 << 53, 1<<53 + 1, true}, {1<<53 + 1, 1 << 53, false}, {1<<64 - 2, 1<<64 - 1, true}, {1<<64 - 1, 1<<64 - 2, false},
+	} {
+		err := c.MSet(t.Context(), "stock:{1}", 1, "stock:{1}:fence", strconv.FormatUint(test.before, 10)+" a lock").Err()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = claim.Run(t.Context(), c, []string{"stock:{1}", "stock:{1}:fence"}, "a lock", test.token).Err()
+		if refused := redis.HasErrorPrefix(err, "FENCED"); refused == test.claimed || err != nil && !refused {
+			t.Errorf("token %d after %d: %v, want claimed = %v", test.token, test.before, err, test.claimed)
+		}
+	}
+}
+
+func TestAServiceThatIsClosedLeavesNothingRunning(t *testing.T) {
+	a := newAddresses(t) // the first to ask starts the servers
+	others := goleak.IgnoreCurrent()
+	t.Run("use every lock", func(t *testing.T) {
+		service := newService(t, a.connect(t))
+		id := goods.Add(1)
+		if err := service.SetStock(t.Context(), id, 1000); err != nil {
+			t.Fatal(err)
+		}
+		for _, strategy := range stock.Catalogue {
+			if strategy.Lock == nil {
+				continue
+			}
+			for _, on := range strategy.Stores {
+				sell(t, resolve(t, service, strategy.Name, on), stock.Request{GoodsID: id, Count: 1})
+			}
+		}
+	})
+	goleak.VerifyNone(t, others)
+}
