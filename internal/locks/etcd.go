@@ -1,0 +1,378 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Etcd is the lock of etcd's concurrency package, made anew: every waiter writes a key of its own below the lock's, the one
+// with the smallest create revision holds, and each other watches only the one before it. The keys hang on a lease of etcd,
+// the session of the process, and vanish with it. Waiters of one process queue up in front of that.
+//
+// What it adds: a lock that outlives any minority of its servers, kept by a consensus that no clock can break; waiters that
+// are woken in the order of their arrival, one at a time; and a token that needs no counter, the create revision of the
+// holder's key. etcd's own client counts the session from when it hears of a renewal and learns late that it is over; here the
+// lease's context ends by the time before the renewal was sent (TestAnEtcdHolderThatIsCutOffLearnsBeforeTheNextIsGranted).
+//
+// What breaks: every lock is two writes that a majority of the servers must flush, so it is slow. All locks of a process are
+// lost with its session. A process that is stopped does not see its session end, and its late write must be refused by
+// the token. A key that somebody deleted by hand is missed at the next renewal only (TestADeletedEtcdKeyIsMissed).
+type Etcd struct {
+	client  *clientv3.Client
+	kv      clientv3.KV
+	leases  clientv3.Lease
+	options Options
+	local   Mutex
+	waiters atomic.Uint64
+
+	opening Mutex // guards the two below, for as long as a session takes to open
+	session *etcdSession
+	closed  bool
+}
+
+// NewEtcd makes the lock. Close ends its session. The client belongs to the caller, who should make it with a DialTimeout,
+// and with DialKeepAliveTime and -Timeout, by which it finds out about a server that has fallen silent.
+//
+// etcd counts in whole seconds and has a least time to live, of some election timeouts (2 s by default): the lease is
+// options.Lease rounded up to that.
+func NewEtcd(client *clientv3.Client, options Options) *Etcd {
+	// The client's own methods wait for a server to come back, for ever if need be. These fail where there is none.
+	conn := client.ActiveConnection()
+	return &Etcd{
+		client:  client,
+		kv:      clientv3.NewKVFromKVClient(pb.NewKVClient(conn), nil),
+		leases:  clientv3.NewLeaseFromLeaseClient(pb.NewLeaseClient(conn), nil, 0),
+		options: options.withDefaults(),
+	}
+}
+
+// errSessionOver says that a waiter lost its place, since its session ended.
+var errSessionOver = errors.New("the session is over")
+
+// Lock implements Locker. The token is the create revision of the holder's key. The lease's deadline is that of the
+// session, which is renewed until Close.
+func (e *Etcd) Lock(ctx context.Context, key string) (*Lease, error) {
+	local, err := e.local.Lock(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		lease, err := e.lock(ctx, key, local)
+		if err == nil {
+			return lease, nil
+		}
+		if ended(ctx) == nil && errors.Is(err, errSessionOver) {
+			continue // at the end of the queue, with a new session
+		}
+		_ = local.Unlock()
+		e.client.ActiveConnection().ResetConnectBackoff() // the next one should not fail for a server that is back
+		return nil, notAcquired(key, errors.Join(ended(ctx), err))
+	}
+}
+
+func (e *Etcd) lock(ctx context.Context, key string, local *Lease) (*Lease, error) {
+	s, err := e.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &etcdWaiter{etcd: e, session: s, local: local}
+	w.prefix = "locks/" + nodeName(key) + "/"
+	// A name of its own for each try: one that is taken back late does not take the next one with it.
+	w.key = fmt.Sprintf("%s%016x-%d", w.prefix, s.id, e.waiters.Add(1))
+	holds, err := w.enqueue(ctx)
+	for err == nil && !holds {
+		holds, err = w.wait(ctx)
+	}
+	if err != nil {
+		w.takeBack(ctx)
+		return nil, err
+	}
+	return w.lease(ctx, key), nil
+}
+
+// Close ends the session, and with it every lock that is still held.
+func (e *Etcd) Close() error {
+	opening, err := e.opening.Lock(context.Background(), "")
+	if err != nil {
+		return err
+	}
+	defer opening.Unlock()
+	e.closed = true
+	if e.session == nil {
+		return nil
+	}
+	if err := e.session.Unlock(); !errors.Is(err, ErrLeaseLost) {
+		return err
+	}
+	return nil
+}
+
+// etcdSession is a lease of etcd: what the keys of this process live by.
+type etcdSession struct {
+	*Lease
+	id clientv3.LeaseID
+
+	mu   sync.Mutex
+	held map[string]*Lease // locks by the holder's key
+}
+
+// open returns the session, and opens one where there is none or it is over.
+func (e *Etcd) open(ctx context.Context) (*etcdSession, error) {
+	opening, err := e.opening.Lock(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	defer opening.Unlock()
+	if e.closed {
+		return nil, errors.New("the lock on etcd was closed")
+	}
+	if e.session != nil && e.session.Context().Err() == nil {
+		return e.session, nil
+	}
+	sent := time.Now()
+	granted, err := inTime(ctx, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return e.leases.Grant(ctx, int64(math.Ceil(e.options.Lease.Seconds())))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open a session with etcd: %w", err)
+	}
+	o := e.options
+	o.Lease = time.Duration(granted.TTL) * time.Second
+	s := &etcdSession{id: granted.ID, held: map[string]*Lease{}}
+	s.Lease = newLease(context.WithoutCancel(ctx), o.guaranteed(sent), 0, func(ctx context.Context) error { return e.revoke(ctx, s.id) })
+	s.keepAlive(o, func(ctx context.Context) error { return e.renew(ctx, s) })
+	context.AfterFunc(s.Context(), func() {
+		if errors.Is(context.Cause(s.Context()), ErrLeaseLost) {
+			// By our clock, that is. What is left of it should not keep others waiting.
+			takeBackLater(context.Background(), o.Lease, func(ctx context.Context) error { return e.revoke(ctx, s.id) })
+		}
+	})
+	e.session = s
+	return s, nil
+}
+
+// renew counts the session's time to live anew, and looks whether the keys of the locks that are held are still there. It
+// speaks the protocol itself: the client's KeepAliveOnce tries again without a pause while there is no leader.
+func (e *Etcd) renew(ctx context.Context, s *etcdSession) error {
+	ctx, cancel := context.WithCancel(ctx) // ends the stream
+	defer cancel()
+	stream, err := pb.NewLeaseClient(e.client.ActiveConnection()).LeaseKeepAlive(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(s.id)}); err != nil {
+		return err
+	}
+	renewed, err := stream.Recv()
+	switch {
+	case err != nil:
+		return err
+	case renewed.TTL <= 0:
+		return ErrLeaseLost
+	}
+	s.mu.Lock()
+	missed := make(map[string]*Lease, len(s.held))
+	for key, lease := range s.held {
+		missed[key] = lease
+	}
+	s.mu.Unlock()
+	if len(missed) == 0 {
+		return nil
+	}
+	attached, err := e.leases.TimeToLive(ctx, s.id, clientv3.WithAttachedKeys())
+	if err != nil {
+		return nil // the session was renewed all the same
+	}
+	for _, key := range attached.Keys {
+		delete(missed, string(key))
+	}
+	for _, lease := range missed {
+		lease.lose()
+	}
+	return nil
+}
+
+func (e *Etcd) revoke(ctx context.Context, id clientv3.LeaseID) error {
+	_, err := e.leases.Revoke(ctx, id)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) || e.client.Ctx().Err() != nil {
+		return nil // as it should be, or there is nothing left to ask with
+	}
+	return err
+}
+
+// etcdWaiter is a place in the queue for a lock, or the lock.
+type etcdWaiter struct {
+	etcd        *Etcd
+	session     *etcdSession
+	local       *Lease
+	prefix, key string
+	revision    int64 // at which key was created
+}
+
+// enqueue creates the key, and says whether it is the first.
+func (w *etcdWaiter) enqueue(ctx context.Context) (holds bool, err error) {
+	both, err := w.txn(ctx,
+		clientv3.OpPut(w.key, "", clientv3.WithLease(w.session.id)),
+		clientv3.OpGet(w.prefix, append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...))
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		w.session.lose()
+		return false, errSessionOver
+	}
+	if err != nil {
+		return false, fmt.Errorf("queue up in etcd: %w", err)
+	}
+	w.revision = both.Header.Revision
+	return both.Responses[1].GetResponseRange().Kvs[0].CreateRevision == w.revision, nil
+}
+
+// wait waits until the waiter before this one has left, whether it held the lock or gave up. Where there is none, this one
+// holds the lock.
+func (w *etcdWaiter) wait(ctx context.Context) (holds bool, err error) {
+	both, err := w.txn(ctx,
+		clientv3.OpGet(w.key, clientv3.WithCountOnly()),
+		clientv3.OpGet(w.prefix, append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(w.revision-1), clientv3.WithKeysOnly())...))
+	if err != nil {
+		return false, fmt.Errorf("look at the queue in etcd: %w", err)
+	}
+	if both.Responses[0].GetResponseRange().Count == 0 {
+		return false, errSessionOver
+	}
+	before := both.Responses[1].GetResponseRange().Kvs
+	if len(before) == 0 {
+		return true, nil
+	}
+	return false, w.awaitDeletion(ctx, string(before[0].Key), both.Header.Revision)
+}
+
+// awaitDeletion waits until a key that was there at a revision is deleted.
+func (w *etcdWaiter) awaitDeletion(ctx context.Context, key string, revision int64) error {
+	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx)) // ends the watch
+	defer cancel()
+	events := w.etcd.client.Watch(watch, key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.session.Context().Done():
+			return errSessionOver
+		case response, open := <-events:
+			switch err := response.Err(); {
+			case len(response.Events) > 0, errors.Is(err, rpctypes.ErrCompacted): // the history is gone: look again
+				return nil
+			case err != nil:
+				return fmt.Errorf("watch the queue in etcd: %w", err)
+			case !open:
+				return errors.New("watch the queue in etcd: the client was closed")
+			}
+		}
+	}
+}
+
+// lease is the lease of the lock that is held. It lives as long as the session.
+func (w *etcdWaiter) lease(ctx context.Context, key string) *Lease {
+	s := w.session
+	var forget func()
+	lease := newLease(ctx, time.Time{}, uint64(w.revision), func(ctx context.Context) error {
+		forget()
+		defer w.local.Unlock()
+		if err := w.unlock(ctx); err != nil {
+			return fmt.Errorf("unlock %s: %w", key, err)
+		}
+		return nil
+	})
+	lease.members = []*Lease{s.Lease}
+	lease.abandoned = func() {
+		forget()
+		// The session goes on, and the key with it.
+		time.AfterFunc(time.Until(s.Deadline()), func() {
+			defer w.local.Unlock()
+			w.takeBack(ctx)
+		})
+	}
+	ends := context.AfterFunc(s.Context(), lease.lose)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[w.key] = lease
+	forget = func() {
+		ends()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.held, w.key)
+	}
+	return lease
+}
+
+func (w *etcdWaiter) unlock(ctx context.Context) error {
+	if w.session.Context().Err() != nil {
+		return ErrLeaseLost
+	}
+	deleted, err := w.etcd.kv.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(w.key), "=", w.revision)).
+		Then(clientv3.OpDelete(w.key)).Commit()
+	switch {
+	case err != nil:
+		// The session goes on, and would keep the lock for ever.
+		takeBackLater(ctx, w.etcd.options.Lease, w.delete)
+		return err
+	case !deleted.Succeeded:
+		return ErrLeaseLost
+	}
+	return nil
+}
+
+// takeBack deletes the waiter's key. One of which it is not known that it was created may yet be, by a request that is late:
+// it is deleted once more when that has had its time.
+func (w *etcdWaiter) takeBack(ctx context.Context) {
+	takeBack(ctx, w.etcd.options.Lease, w.delete)
+	if w.revision == 0 {
+		time.AfterFunc(answerLimit, func() { takeBack(ctx, w.etcd.options.Lease, w.delete) })
+	}
+}
+
+func (w *etcdWaiter) delete(ctx context.Context) error {
+	_, err := w.etcd.kv.Delete(ctx, w.key)
+	if w.etcd.client.Ctx().Err() != nil {
+		return nil // the key ends with the session: there is nothing left to ask with
+	}
+	return err
+}
+
+func (w *etcdWaiter) txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	return inTime(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return w.etcd.kv.Txn(ctx).Then(ops...).Commit()
+	})
+}
+
+// answerLimit bounds a request to a lock service that should be answered at once. One that is not is an error of the
+// service, not the end of the caller's context.
+const answerLimit = 2 * time.Second
+
+// inTime makes a request within ctx and answerLimit.
+func inTime[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
+	limited, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	reply, err := request(limited)
+	if err != nil && limited.Err() != nil && ended(ctx) == nil {
+		err = fmt.Errorf("no answer in %v", answerLimit)
+	}
+	return reply, err
+}
+
+// nodeName is a key as one part of a path, which no other key is.
+func nodeName(key string) string {
+	if key == "" {
+		return "%"
+	}
+	return strings.ReplaceAll(url.PathEscape(key), ".", "%2E")
+}
