@@ -55,8 +55,8 @@ func awaitEtcdQueue(t testing.TB, eye *clientv3.Client, key string, length int) 
 	})
 }
 
-// lockLater waits for the lock in the background.
-func lockLater(ctx context.Context, l locks.Locker, key string) (<-chan *locks.Lease, <-chan error) {
+// startLock waits for the lock in the background.
+func startLock(ctx context.Context, l locks.Locker, key string) (<-chan *locks.Lease, <-chan error) {
 	granted, failed := make(chan *locks.Lease, 1), make(chan error, 1)
 	go func() {
 		lease, err := l.Lock(ctx, key)
@@ -90,7 +90,7 @@ func TestEtcdGrantsInTheOrderOfArrivalWithRisingTokens(t *testing.T) {
 	var granted []<-chan *locks.Lease
 	var failed []<-chan error
 	for i := range 3 {
-		g, f := lockLater(t.Context(), newEtcd(t, addr, locks.Options{}), key)
+		g, f := startLock(t.Context(), newEtcd(t, addr, locks.Options{}), key)
 		granted, failed = append(granted, g), append(failed, f)
 		awaitEtcdQueue(t, eye, key, i+2)
 	}
@@ -155,7 +155,7 @@ func TestAnEtcdWaiterWhoseSessionIsRevokedQueuesUpAgain(t *testing.T) {
 	addr, key := shared.Etcd(t), "revoked-waiter"
 	eye := connectEtcd(t, addr)
 	held := mustLock(t, newEtcd(t, addr, locks.Options{}), key)
-	granted, failed := lockLater(t.Context(), newEtcd(t, addr, locks.Options{Renew: 50 * time.Millisecond}), key)
+	granted, failed := startLock(t.Context(), newEtcd(t, addr, locks.Options{Renew: 50 * time.Millisecond}), key)
 	awaitEtcdQueue(t, eye, key, 2)
 	before, sessions := etcdQueue(t, eye, key)
 	if _, err := eye.Revoke(t.Context(), sessions[1]); err != nil {
@@ -195,7 +195,7 @@ func TestAnEtcdWaiterThatGaveUpLeavesNoKey(t *testing.T) {
 	eye := connectEtcd(t, addr)
 	held := mustLock(t, newEtcd(t, addr, locks.Options{}), key)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, failed := lockLater(ctx, newEtcd(t, addr, locks.Options{}), key)
+	_, failed := startLock(ctx, newEtcd(t, addr, locks.Options{}), key)
 	awaitEtcdQueue(t, eye, key, 2)
 	cancel()
 	if err := <-failed; !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
@@ -215,9 +215,9 @@ func TestADeadEtcdWaiterIsPassedWhenItsSessionEnds(t *testing.T) {
 	held := mustLock(t, newEtcd(t, addr, locks.Options{}), key)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, dead := lockLater(ctx, newEtcd(t, proxy.Addresses()[0], locks.Options{Lease: 2 * time.Second}), key)
+	_, dead := startLock(ctx, newEtcd(t, proxy.Addresses()[0], locks.Options{Lease: 2 * time.Second}), key)
 	awaitEtcdQueue(t, eye, key, 2)
-	granted, failed := lockLater(t.Context(), newEtcd(t, addr, locks.Options{}), key)
+	granted, failed := startLock(t.Context(), newEtcd(t, addr, locks.Options{}), key)
 	awaitEtcdQueue(t, eye, key, 3)
 	proxy.BlackHole()
 	mustUnlock(t, held)
