@@ -110,12 +110,36 @@ var Catalogue = []Strategy{
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisLua(d.Redis, d.lease()), nil },
 	},
 	{
+		Name:    "lock-redis-reentrant",
+		Summary: "A hash of the owner and how often it holds the lock: a holder may lock again.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedRedis},
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisReentrant(d.Redis, d.lease()), nil },
+	},
+	{
 		Name:    "lock-redis-watchdog",
 		Summary: "As lock-redis-lua, and renewed in the background while it is held.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisWatchdog(d.Redis, d.lease()), nil },
+	},
+	{
+		Name:    "lock-redis-pubsub",
+		Summary: "As lock-redis-watchdog, and a release is published to all that wait.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedRedis},
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisPubSub(d.Redis, d.lease()), nil },
+	},
+	{
+		Name:    "lock-redis-fair",
+		Summary: "As lock-redis-pubsub, in the order of arrival; waiters that died are passed over.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedRedis},
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisFair(d.Redis, d.lease()), nil },
 	},
 	{
 		Name:    "lock-redis-fenced",
@@ -150,6 +174,16 @@ var Catalogue = []Strategy{
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedMySQL},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewMySQLGetLock(d.MySQLLocks, d.lease()), nil },
+	},
+	{
+		Name:    "lock-multi",
+		Summary: "The locks of lock-redis-watchdog and of lock-mysql-getlock, both or none: how to move from one to the other.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedRedis, NeedMySQL},
+		Lock: func(d Deps) (locks.Locker, error) {
+			return locks.Multi{locks.NewRedisWatchdog(d.Redis, d.lease()), locks.NewMySQLGetLock(d.MySQLLocks, d.lease())}, nil
+		},
 	},
 }
 

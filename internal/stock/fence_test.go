@@ -30,7 +30,7 @@ func newDuel(t *testing.T, first, second string, on stock.Store) duel {
 	a := newAddresses(t)
 	deps := a.connect(t)
 	service := newService(t, deps)
-	d := duel{first: resolve(t, newService(t, a.connect(t)), first, on), second: resolve(t, service, second, on), goods: goods.Add(1)}
+	d := duel{first: resolve(t, newService(t, a.connect(t)), first, on), second: resolve(t, service, second, on), goods: freshGoods()}
 	d.left = func() int64 {
 		units, err := service.Stock(t.Context(), on, d.goods)
 		if err != nil {
@@ -180,7 +180,7 @@ func TestAFenceRefusesALateClaim(t *testing.T) {
 
 func TestALockWithoutAFenceLosesAnUpdateToALateHolder(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"lock-redis-expiry", "lock-redis-owner", "lock-redis-lua", "lock-redis-watchdog"} {
+	for _, name := range []string{"lock-redis-expiry", "lock-redis-owner", "lock-redis-lua", "lock-redis-reentrant", "lock-redis-watchdog", "lock-redis-pubsub", "lock-redis-fair"} {
 		for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
 			t.Run(name+"/"+string(on), func(t *testing.T) {
 				t.Parallel()
@@ -295,7 +295,7 @@ func TestAServiceThatIsClosedLeavesNothingRunning(t *testing.T) {
 	others := goleak.IgnoreCurrent()
 	t.Run("use every lock", func(t *testing.T) {
 		service := newService(t, a.connect(t))
-		id := goods.Add(1)
+		id := freshGoods()
 		if err := service.SetStock(t.Context(), id, 1000); err != nil {
 			t.Fatal(err)
 		}

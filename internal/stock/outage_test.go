@@ -79,6 +79,7 @@ func unready(t *testing.T, service *stock.Service) (down []stock.Need) {
 
 // A refusal while a server is down must be quick, and must not leave open whether units were deducted.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	o, service := newOutage(t)
 	deduct := func(d stock.Deducter) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -129,7 +129,7 @@ func TestALostLeaseEndsTheWork(t *testing.T) {
 	deps := a.connect(t)
 	deps.Lease = 200 * time.Millisecond
 	service := newService(t, deps)
-	for _, name := range []string{"lock-redis-lua", "lock-redlock"} {
+	for _, name := range []string{"lock-redis-expiry", "lock-redis-owner", "lock-redis-lua", "lock-redis-reentrant", "lock-redlock"} { // none of them renews
 		for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
 			d, _, err := service.Resolve(name, on)
 			if err != nil {

@@ -130,8 +130,11 @@ func newService(t testing.TB, deps stock.Deps) *stock.Service {
 	return service
 }
 
-// goods hands out ids. etcd, ZooKeeper and MySQL's named locks have no databases that would keep two tests apart.
 var goods atomic.Int64
+
+// freshGoods is an id that no other test has, nor the suite, which counts from 1. etcd, ZooKeeper and MySQL's named locks
+// have no databases that would keep them apart.
+func freshGoods() int64 { return 1<<20 + goods.Add(1) }
 
 // idle fails the test where a connection is still in use, a row or a key still locked.
 func idle(t testing.TB, deps stock.Deps) {
@@ -169,6 +172,7 @@ func openTransactions(ctx context.Context, t testing.TB, deps stock.Deps) (open 
 }
 
 func TestCatalogue(t *testing.T) {
+	t.Parallel()
 	a := newAddresses(t)
 	stocktest.Run(t, stock.Catalogue, stocktest.Env{Connect: a.connect, Idle: idle})
 }
