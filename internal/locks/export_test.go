@@ -6,3 +6,5 @@ func (m *Mutex) Held(key string) bool {
 	defer m.mu.Unlock()
 	return m.keys[key] != nil
 }
+
+var UserLockName = userLockName

@@ -2,23 +2,47 @@ package locks_test
 
 import (
 	"context"
-	"errors"
+	"flag"
+	"fmt"
 	"os"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 
-	"stock/internal/locks"
-	"stock/internal/locks/lockstest"
-	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
 
 var shared serverstest.Servers
 
-func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if !isSet("test.parallel") {
+		// Most of these tests wait for leases to end, not for a processor.
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
+	}
+	redis.SetLogger(quiet{}) // connections are cut on purpose
+	code := shared.Run(m)
+	if err := goleak.Find(
+		// The one thread from which all servers are started lives as long as this process.
+		goleak.IgnoreTopFunction("stock/internal/servers.startOnOneThread"),
+	); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, "the locks of these tests are closed and their connections too, but:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func isSet(name string) (set bool) {
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
+}
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
 
 func connect(t testing.TB, options *redis.Options) redis.UniversalClient {
 	o := *options
@@ -49,141 +73,5 @@ func exists(t testing.TB, client redis.UniversalClient, key string) bool {
 func del(t testing.TB, client redis.UniversalClient, key string) {
 	if err := client.Del(t.Context(), key).Err(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// nobody is an address where nothing listens.
-var nobody = &redis.Options{Addr: "127.0.0.1:1"}
-
-func TestMutex(t *testing.T) {
-	var mutex locks.Mutex
-	lockstest.Run(t, lockstest.Subject{
-		New:        func(testing.TB, locks.Options) locks.Locker { return &mutex },
-		Held:       func(_ testing.TB, key string) bool { return mutex.Held(key) },
-		OneProcess: true,
-	})
-}
-
-func TestRedisLua(t *testing.T) {
-	options := shared.Redis(t)
-	eye := connect(t, options)
-	lockstest.Run(t, lockstest.Subject{
-		New: func(t testing.TB, o locks.Options) locks.Locker { return locks.NewRedisLua(connect(t, options), o) },
-		Held: func(t testing.TB, key string) bool {
-			return exists(t, eye, key)
-		},
-		Steal: func(t testing.TB, key string) { del(t, eye, key) },
-		Down:  func(t testing.TB) locks.Locker { return locks.NewRedisLua(connect(t, nobody), locks.Options{}) },
-	})
-}
-
-func newRedlock(t testing.TB, masters []*redis.Options, o locks.Options) locks.Locker {
-	lock, err := locks.NewRedlock(connectAll(t, masters), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lock
-}
-
-func TestRedlock(t *testing.T) {
-	masters := shared.Redlock(t, 3)
-	eyes := connectAll(t, masters)
-	lockstest.Run(t, lockstest.Subject{
-		New: func(t testing.TB, o locks.Options) locks.Locker { return newRedlock(t, masters, o) },
-		Held: func(t testing.TB, key string) bool {
-			held := 0
-			for _, eye := range eyes {
-				if exists(t, eye, key) {
-					held++
-				}
-			}
-			return held > 0
-		},
-		Steal: func(t testing.TB, key string) {
-			for _, eye := range eyes {
-				del(t, eye, key)
-			}
-		},
-		Down: func(t testing.TB) locks.Locker {
-			return newRedlock(t, []*redis.Options{masters[0], nobody, nobody}, locks.Options{})
-		},
-	})
-}
-
-func TestRedlockIsGrantedWhileAMinorityIsDown(t *testing.T) {
-	t.Parallel()
-	masters := shared.Redlock(t, 2)
-	lock := newRedlock(t, append(masters, nobody), locks.Options{})
-	lease, err := lock.Lock(t.Context(), "lock:{1}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lease.Unlock(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestRedlockNeedsAnOddNumberOfMasters(t *testing.T) {
-	t.Parallel()
-	for n := range 6 {
-		_, err := locks.NewRedlock(make([]redis.UniversalClient, n), locks.Options{})
-		if want := n == 3 || n == 5; (err == nil) != want {
-			t.Errorf("%d masters: %v", n, err)
-		}
-	}
-}
-
-// A request gives up while the servers are silent, and they carry out what it sent after that.
-func TestGivingUpOnASilentServerLeavesNoLockBehind(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		servers int
-		lock    func(testing.TB, []*redis.Options) locks.Locker
-	}{
-		"redis-lua": {1, func(t testing.TB, o []*redis.Options) locks.Locker {
-			return locks.NewRedisLua(connect(t, o[0]), locks.Options{})
-		}},
-		"redlock": {3, func(t testing.TB, o []*redis.Options) locks.Locker { return newRedlock(t, o, locks.Options{}) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var stopped []*servers.Redis
-			var options []*redis.Options
-			for range test.servers {
-				server := serverstest.StartRedis(t, servers.RedisOptions{})
-				stopped = append(stopped, server)
-				options = append(options, &redis.Options{Addr: server.Addr})
-			}
-			signal := func(s syscall.Signal) {
-				for _, server := range stopped {
-					if err := server.Signal(s); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			lock := test.lock(t, options)
-			// The connections are made before the servers fall silent: what is sent then waits in them.
-			if lease, err := lock.Lock(t.Context(), "lock:{1}"); err != nil || lease.Unlock() != nil {
-				t.Fatal(err)
-			}
-
-			signal(syscall.SIGSTOP)
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			_, err := lock.Lock(ctx, "lock:{2}")
-			if !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Lock: %v, want ErrNotAcquired joined with context.DeadlineExceeded", err)
-			}
-			signal(syscall.SIGCONT)
-
-			for _, o := range options {
-				eye := connect(t, o)
-				for deadline := time.Now().Add(10 * time.Second); exists(t, eye, "lock:{2}"); time.Sleep(10 * time.Millisecond) {
-					if time.Now().After(deadline) {
-						t.Fatal("the lock of a request that gave up is still held")
-					}
-				}
-			}
-		})
 	}
 }

@@ -1,67 +1,165 @@
-// Package lockstest is one conformance suite for every lock of package locks.
+// Package lockstest is one conformance suite for every lock of package locks, on real servers and with a network that fails.
 package lockstest
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"io"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"stock/internal/locks"
 )
 
-// Subject is a lock under test.
+// Subject is a lock under test, and what it claims.
 type Subject struct {
-	// New makes a client of its own, as another replica would have. All of a Subject's clients contend.
-	New func(t testing.TB, options locks.Options) locks.Locker
-	// Held asks the server itself whether anybody holds key.
-	Held func(t testing.TB, key string) bool
-	// Steal takes key from its holder on the server, as an eviction or a failover does. Nil where nothing can.
-	Steal func(t testing.TB, key string)
-	// Down makes a client whose server does not answer. Nil where there is no server.
-	Down func(t testing.TB) locks.Locker
-	// OneProcess is true for a lock whose clients do not contend with each other.
-	OneProcess bool
+	// Shared finds servers that other tests use at the same time.
+	Shared func(t testing.TB) Deployment
+	// Own starts servers for one test. Nil where the lock has none.
+	Own func(t testing.TB) Private
+
+	Lease     time.Duration // the shortest that the lock's servers grant; 500 ms where 0
+	Tokens    bool          // every grant has a fencing token
+	Renews    bool          // a lock that is held is renewed
+	Reentrant bool          // a holder may lock again through its lease's context
+	Resends   bool          // a command whose connection broke is sent once more, so that nobody notices
+	Leaves    []string      // how the names end of what stays on the server when nobody wants the lock
+
+	// Lacks lists the guarantees that the lock does not give, and why.
+	Lacks map[Guarantee]string
 }
 
-// patience bounds what a test waits for: long enough for a loaded machine, and never used up by a lock that works.
+// Guarantee is a promise that some locks do not give.
+type Guarantee string
+
+const (
+	// Expiry: the lock of a holder that died ends by itself, and the lease's context before that.
+	Expiry Guarantee = "the lock ends by itself"
+	// Ownership: Unlock gives back only what its caller holds.
+	Ownership Guarantee = "Unlock spares the next holder"
+	// TakesBack: a Lock that failed leaves nothing behind. Without it, what it left ends with the lease.
+	TakesBack Guarantee = "a failed Lock is undone"
+	// Persistence: the lock outlives the connection by which it was taken.
+	Persistence Guarantee = "the lock outlives its connection"
+	// NoticesLoss: the lease's context ends when the lock is taken away on the server.
+	NoticesLoss Guarantee = "the holder learns of a loss"
+	// Linearizable: at most one client at a time relies on the lock, whatever the network and the server do.
+	Linearizable Guarantee = "linearizable under faults"
+)
+
+func (s Subject) lacks(g Guarantee) bool { return s.Lacks[g] != "" }
+
+// needs skips a test of what the lock does not claim.
+func (s Subject) needs(t *testing.T, guarantees ...Guarantee) {
+	for _, g := range guarantees {
+		if s.lacks(g) {
+			t.Skipf("not a claim of this lock (%s): %s", g, s.Lacks[g])
+		}
+	}
+}
+
+// Deployment is a lock on running servers.
+type Deployment interface {
+	// New makes a client of its own, as another replica would have, that reaches the servers at the addresses: their own or
+	// a Proxy's. All clients of a Deployment contend. The connections end with the test.
+	New(t testing.TB, addresses []string, o locks.Options) locks.Locker
+	// Addresses are the servers' (host:port). A lock inside a process has none.
+	Addresses() []string
+	// Held asks the servers themselves whether anybody holds key.
+	Held(t testing.TB, key string) bool
+	// Steal takes key from its holder on the servers, as an eviction or a failover does.
+	Steal(t testing.TB, key string)
+	// Left lists the names of all that the servers keep about key.
+	Left(t testing.TB, key string) []string
+}
+
+// Private is a Deployment of one test.
+type Private interface {
+	Deployment
+	// Restart kills the servers and starts them again, with the data that they had.
+	Restart(t testing.TB)
+	// Signal sends a signal to the servers.
+	Signal(t testing.TB, signal syscall.Signal)
+}
+
+// patience bounds what a test waits for: long enough for a loaded machine, and never used up by a lock that works. It is
+// shorter than the lease of long, so that a lock which is left behind there is found.
 const patience = 20 * time.Second
 
-var quick = locks.Options{Lease: 30 * time.Second, Poll: time.Millisecond}
+// long is for tests in which no lease may run out.
+var long = locks.Options{Lease: time.Minute, Poll: 2 * time.Millisecond}
 
-// Run runs the suite.
+// short is for tests that wait for the end of a lease.
+func (s Subject) short() locks.Options {
+	o := locks.Options{Lease: s.Lease, Poll: 5 * time.Millisecond}
+	if o.Lease == 0 {
+		o.Lease = 500 * time.Millisecond
+	}
+	return o
+}
+
+// forFailing is long where a Lock that fails is undone, and short where that is left to the lease.
+func (s Subject) forFailing(t *testing.T) locks.Options {
+	if s.lacks(TakesBack) {
+		s.needs(t, Expiry)
+		return s.short()
+	}
+	return long
+}
+
+// Run runs the suite, except for Stress.
 func Run(t *testing.T, s Subject) {
-	tests := []struct {
-		name string
-		run  func(*testing.T, Subject)
-	}{
-		{"grants one holder at a time", oneHolder},
-		{"grants different keys side by side", differentKeys},
-		{"gives up waiting when its context ends and leaves nothing behind", waitEnds},
-		{"refuses a context that has ended", endedContext},
-		{"unlocks once however often it is asked", unlockTwice},
-		{"unlocks after the request was cancelled", unlockAfterCancel},
-		{"ends the lease's context with the request and with Unlock", leaseContext},
-		{"tells the holder that its lock was lost", unlockAfterLoss},
-		{"ends the lease's context before another is granted the lock", leaseEndsFirst},
-		{"keeps back a part of the lease for the drift of the clocks", keepsBackDrift},
-		{"fails at once where the server is down", serverDown},
+	d := s.Shared(t)
+	for _, group := range [][]conformance{basics, leases, faults} {
+		for _, test := range group {
+			t.Run(test.name, func(t *testing.T) {
+				t.Parallel()
+				if test.network && len(d.Addresses()) == 0 {
+					t.Skip("this lock has no server")
+				}
+				test.run(t, s, d)
+			})
+		}
 	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			test.run(t, s)
-		})
-	}
+}
+
+// conformance is one test of the suite.
+type conformance struct {
+	name    string
+	network bool // needs servers
+	run     func(*testing.T, Subject, Deployment)
 }
 
 var keys atomic.Int64
 
 // freshKey keeps tests that run side by side apart.
 func freshKey() string { return fmt.Sprintf("lock:{%d}", keys.Add(1)) }
+
+// client makes a client that reaches the servers directly.
+func client(t testing.TB, d Deployment, o locks.Options) locks.Locker {
+	return clientAt(t, d, d.Addresses(), o)
+}
+
+// proxied makes a client that reaches the servers through a proxy.
+func proxied(t testing.TB, d Deployment, o locks.Options) (locks.Locker, *Proxy) {
+	p := NewProxy(t, d.Addresses()...)
+	return clientAt(t, d, p.Addresses(), o), p
+}
+
+func clientAt(t testing.TB, d Deployment, addresses []string, o locks.Options) locks.Locker {
+	l := d.New(t, addresses, o)
+	if closer, ok := l.(io.Closer); ok {
+		t.Cleanup(func() {
+			if err := closer.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+	}
+	return l
+}
 
 func lock(t testing.TB, l locks.Locker, ctx context.Context, key string) *locks.Lease {
 	t.Helper()
@@ -79,190 +177,62 @@ func unlock(t testing.TB, lease *locks.Lease) {
 	}
 }
 
+// lockAgain locks after a fault: the client may find out by an error that its connections are gone, and has to do without a
+// new one.
+func lockAgain(t testing.TB, l locks.Locker, key string) *locks.Lease {
+	t.Helper()
+	ctx := patient(t)
+	for {
+		lease, err := l.Lock(ctx, key)
+		if err == nil {
+			return lease
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("Lock still fails %v after the fault: %v", patience, err)
+		}
+		if !errors.Is(err, locks.ErrNotAcquired) {
+			t.Fatalf("Lock after a fault: %v, want ErrNotAcquired", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// unlockAgain locks and unlocks until both succeed, after a fault.
+func unlockAgain(t testing.TB, l locks.Locker, key string) {
+	t.Helper()
+	eventually(t, "Unlock works again", func() bool { return lockAgain(t, l, key).Unlock() == nil })
+}
+
 func patient(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func oneHolder(t *testing.T, s Subject) {
-	const contenders, rounds = 8, 20
-	clients := []locks.Locker{s.New(t, quick), s.New(t, quick)}
-	if s.OneProcess {
-		clients[1] = clients[0]
-	}
-	ctx, key := patient(t), freshKey()
-	var holders atomic.Int32
-	granted := 0 // guarded by the lock under test: the race detector watches too
-	var wg sync.WaitGroup
-	for i := range contenders {
-		wg.Go(func() {
-			for range rounds {
-				lease, err := clients[i%2].Lock(ctx, key)
-				if err != nil {
-					t.Errorf("Lock: %v", err)
-					return
-				}
-				if n := holders.Add(1); n != 1 {
-					t.Errorf("%d holders at once", n)
-				}
-				granted++
-				holders.Add(-1)
-				unlock(t, lease)
-			}
-		})
-	}
-	wg.Wait()
-	if granted != contenders*rounds {
-		t.Errorf("%d grants, want %d", granted, contenders*rounds)
-	}
-	if s.Held(t, key) {
-		t.Error("the lock is still held after the last Unlock")
-	}
-}
-
-func differentKeys(t *testing.T, s Subject) {
-	l, ctx := s.New(t, quick), patient(t)
-	first := lock(t, l, ctx, freshKey())
-	second := lock(t, l, ctx, freshKey())
-	unlock(t, first)
-	unlock(t, second)
-}
-
-func waitEnds(t *testing.T, s Subject) {
-	l, key := s.New(t, quick), freshKey()
-	holder := lock(t, l, patient(t), key)
-
-	for _, cause := range []error{context.DeadlineExceeded, context.Canceled} {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		if cause == context.Canceled {
-			ctx, cancel = context.WithCancel(t.Context())
-			time.AfterFunc(50*time.Millisecond, cancel)
-		}
-		_, err := l.Lock(ctx, key)
-		cancel()
-		if !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, cause) {
-			t.Errorf("Lock while another holds it: %v, want ErrNotAcquired joined with %v", err, cause)
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
 		}
 	}
-
-	unlock(t, holder)
-	if s.Held(t, key) {
-		t.Error("a waiter that gave up holds the lock")
-	}
-	unlock(t, lock(t, l, patient(t), key))
 }
 
-func endedContext(t *testing.T, s Subject) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	key := freshKey()
-	_, err := s.New(t, quick).Lock(ctx, key)
-	if !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
-		t.Errorf("Lock: %v, want ErrNotAcquired joined with context.Canceled", err)
-	}
-	if s.Held(t, key) {
-		t.Error("the refused caller holds the lock")
-	}
+// free waits until nobody holds key: what is undone in the background takes a moment.
+func free(t testing.TB, d Deployment, key string) {
+	t.Helper()
+	eventually(t, "the lock is free", func() bool { return !d.Held(t, key) })
 }
 
-func unlockTwice(t *testing.T, s Subject) {
-	l, ctx, key := s.New(t, quick), patient(t), freshKey()
-	first := lock(t, l, ctx, key)
-	unlock(t, first)
-	second := lock(t, l, ctx, key)
-	unlock(t, first) // must not take the lock from the second
-	if !s.Held(t, key) {
-		t.Error("a second Unlock gave back the lock of the next holder")
-	}
-	unlock(t, second)
-}
-
-func unlockAfterCancel(t *testing.T, s Subject) {
-	ctx, cancel := context.WithCancel(patient(t))
-	key := freshKey()
-	lease := lock(t, s.New(t, quick), ctx, key)
-	cancel()
-	unlock(t, lease)
-	if s.Held(t, key) {
-		t.Error("the lock of a cancelled request is still held")
-	}
-}
-
-func leaseContext(t *testing.T, s Subject) {
-	l := s.New(t, quick)
-	ctx, cancel := context.WithCancel(patient(t))
-	cancelled := lock(t, l, ctx, freshKey())
-	if err := cancelled.Context().Err(); err != nil {
-		t.Errorf("the context of a lock that is held has ended: %v", err)
-	}
-	cancel()
-	<-cancelled.Context().Done()
-	unlock(t, cancelled)
-
-	unlocked := lock(t, l, patient(t), freshKey())
-	unlock(t, unlocked)
-	if unlocked.Context().Err() == nil {
-		t.Error("the context of a lock that was given back goes on")
-	}
-}
-
-func unlockAfterLoss(t *testing.T, s Subject) {
-	if s.Steal == nil {
-		t.Skip("nothing can take this lock from its holder")
-	}
-	key := freshKey()
-	lease := lock(t, s.New(t, quick), patient(t), key)
-	s.Steal(t, key)
-	if err := lease.Unlock(); !errors.Is(err, locks.ErrLeaseLost) {
-		t.Errorf("Unlock of a lost lock: %v, want ErrLeaseLost", err)
-	}
-}
-
-func leaseEndsFirst(t *testing.T, s Subject) {
-	if s.Steal == nil {
-		t.Skip("the lease of this lock does not run out")
-	}
-	key, options := freshKey(), locks.Options{Lease: time.Second, Poll: time.Millisecond}
-	first, second := s.New(t, options), s.New(t, options)
-	for _, client := range []locks.Locker{first, second} {
-		unlock(t, lock(t, client, patient(t), freshKey())) // connects, which would take its part of the lease
-	}
-	late := lock(t, first, patient(t), key)
-	next := lock(t, second, patient(t), key)
-	if cause := context.Cause(late.Context()); !errors.Is(cause, locks.ErrLeaseLost) {
-		t.Errorf("another holds the lock and the first holder's context says %v, want ErrLeaseLost", cause)
-	}
-	if err := late.Unlock(); !errors.Is(err, locks.ErrLeaseLost) {
-		t.Errorf("Unlock after the lease ran out: %v, want ErrLeaseLost", err)
-	}
-	if !s.Held(t, key) {
-		t.Error("the late holder's Unlock took the lock from the next holder")
-	}
-	unlock(t, next)
-}
-
-func serverDown(t *testing.T, s Subject) {
-	if s.Down == nil {
-		t.Skip("this lock has no server")
-	}
-	ctx := patient(t)
-	_, err := s.Down(t).Lock(ctx, freshKey())
-	if !errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Lock without a server: %v, want ErrNotAcquired joined with the server's error", err)
-	}
-	if ctx.Err() != nil {
-		t.Errorf("Lock without a server waited until its context ended")
-	}
-}
-
-func keepsBackDrift(t *testing.T, s Subject) {
-	if s.Steal == nil {
-		t.Skip("the lease of this lock does not run out")
-	}
-	lease := lock(t, s.New(t, quick), patient(t), freshKey())
-	defer unlock(t, lease)
-	if left := time.Until(lease.Deadline()); lease.Deadline().IsZero() || left > quick.Lease*99/100 {
-		t.Errorf("the lease is guaranteed for %v, want at most 99 %% of the %v on the server", left, quick.Lease)
+// lost expects the lease's context to have ended because the lock was lost. Its timer may be late.
+func lost(t testing.TB, lease *locks.Lease) {
+	t.Helper()
+	select {
+	case <-lease.Context().Done():
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, locks.ErrLeaseLost) {
+			t.Errorf("the lease's context ended with %v, want ErrLeaseLost", cause)
+		}
+	case <-time.After(patience):
+		t.Error("the lease's context goes on, though the lock is lost")
 	}
 }

@@ -1,0 +1,145 @@
+package locks_test
+
+import (
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/locks"
+	"stock/internal/locks/lockstest"
+)
+
+// onOneRedis is a lock on one Redis. claim says what it claims beyond mutual exclusion.
+func onOneRedis[L locks.Locker](create func(redis.UniversalClient, locks.Options) L, claims lockstest.Subject) lockstest.Subject {
+	return onMasters(1, func(_ testing.TB, masters []redis.UniversalClient, o locks.Options) locks.Locker {
+		return create(masters[0], o)
+	}, claims)
+}
+
+func onMasters(masters int, create newOnRedis, claims lockstest.Subject) lockstest.Subject {
+	claims.Shared, claims.Own = sharedRedis(masters, create), ownRedis(masters, create)
+	return claims
+}
+
+type lacks = map[lockstest.Guarantee]string
+
+const notRenewed = "it is not renewed, so nobody looks"
+
+var subjects = map[string]lockstest.Subject{
+	"mutex": {
+		Shared: func(testing.TB) lockstest.Deployment { return inProcess{new(locks.Mutex)} },
+		Lacks:  lacks{lockstest.Expiry: "it has no lease"},
+	},
+	"redis-setnx": onOneRedis(locks.NewRedisSetNX, lockstest.Subject{Lacks: lacks{
+		lockstest.Expiry:       "it has no lease",
+		lockstest.Ownership:    "it has no owner",
+		lockstest.TakesBack:    "without an owner nobody knows whose lock is there",
+		lockstest.NoticesLoss:  notRenewed,
+		lockstest.Linearizable: "it is held for ever once a reply is lost",
+	}}),
+	"redis-expiry": onOneRedis(locks.NewRedisExpiry, lockstest.Subject{Lacks: lacks{
+		lockstest.Ownership:    "it has no owner",
+		lockstest.TakesBack:    "without an owner nobody knows whose lock is there",
+		lockstest.NoticesLoss:  notRenewed,
+		lockstest.Linearizable: "a late holder deletes another's lock: see TestCheckFindsALockDeletedByALateHolder",
+	}}),
+	"redis-owner": onOneRedis(locks.NewRedisOwner, lockstest.Subject{Lacks: lacks{
+		lockstest.NoticesLoss:  notRenewed,
+		lockstest.Linearizable: "between its GET and its DEL the lock can pass to another",
+	}}),
+	"redis-lua": onOneRedis(locks.NewRedisLua, lockstest.Subject{Lacks: lacks{lockstest.NoticesLoss: notRenewed}}),
+	"redis-reentrant": onOneRedis(locks.NewRedisReentrant, lockstest.Subject{
+		Reentrant: true,
+		Lacks:     lacks{lockstest.NoticesLoss: notRenewed},
+	}),
+	"redis-watchdog": onOneRedis(locks.NewRedisWatchdog, lockstest.Subject{Renews: true}),
+	"redis-pubsub":   onOneRedis(locks.NewRedisPubSub, lockstest.Subject{Renews: true}),
+	"redis-fair":     onOneRedis(locks.NewRedisFair, lockstest.Subject{Renews: true}),
+	"redis-fenced": onOneRedis(locks.NewRedisFenced, lockstest.Subject{
+		Renews: true, Tokens: true, Leaves: []string{":token"},
+	}),
+	"redis-queue": onOneRedis(locks.NewRedisQueue, lockstest.Subject{
+		Renews: true, Tokens: true, Resends: true, Leaves: []string{":memory"},
+	}),
+	"redlock": onMasters(3, newRedlockOn, lockstest.Subject{Lacks: lacks{lockstest.NoticesLoss: notRenewed}}),
+	"multi": onMasters(2, newMultiOn, lockstest.Subject{
+		Renews: true, Tokens: true, Leaves: []string{":token"},
+	}),
+	"mysql-getlock": {
+		Shared: sharedMySQL,
+		Own:    ownMySQL,
+		Lacks: lacks{
+			lockstest.Expiry:       "it has no lease: its connection has to end",
+			lockstest.Persistence:  "it belongs to its connection",
+			lockstest.Linearizable: "its connection dies while the work goes on: see TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn",
+		},
+	},
+}
+
+func newRedlockOn(t testing.TB, masters []redis.UniversalClient, o locks.Options) locks.Locker {
+	lock, err := locks.NewRedlock(masters, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+// newMultiOn makes one of two different locks, each on a Redis of its own.
+func newMultiOn(_ testing.TB, masters []redis.UniversalClient, o locks.Options) locks.Locker {
+	return locks.Multi{locks.NewRedisWatchdog(masters[0], o), locks.NewRedisFenced(masters[1], o)}
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for name, subject := range subjects {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lockstest.Run(t, subject)
+		})
+	}
+}
+
+var seed = flag.Uint64("seed", 0, "of TestLinearizable's choices; the time where 0")
+
+func TestLinearizable(t *testing.T) {
+	t.Parallel()
+	first := *seed
+	if first == 0 {
+		first = uint64(time.Now().UnixNano())
+	}
+	for name, subject := range subjects {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lockstest.Stress(t, subject, first)
+		})
+	}
+}
+
+// The checker has to find what it is there for: the first holder of redis-expiry comes back late and deletes the lock of the
+// second, which the third is granted then.
+func TestCheckFindsALockDeletedByALateHolder(t *testing.T) {
+	t.Parallel()
+	client := connect(t, shared.Redis(t))
+	brief := locks.NewRedisExpiry(client, locks.Options{Lease: 50 * time.Millisecond})
+	long := locks.NewRedisExpiry(client, locks.Options{Lease: time.Minute, Poll: time.Millisecond})
+	h := lockstest.NewHistory()
+	var grants []*lockstest.Grant
+	lock := func(l locks.Locker) {
+		g, err := h.Lock(t.Context(), l, "lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		grants = append(grants, g)
+	}
+	lock(brief)
+	lock(long) // waits for the end of the first lease
+	_ = grants[0].Unlock()
+	lock(long)
+	_, _ = grants[1].Unlock(), grants[2].Unlock()
+	if err := h.Check(); err == nil || !strings.Contains(err.Error(), "two hold the lock") {
+		t.Errorf("Check: %v, want it to find that two hold the lock", err)
+	}
+}

@@ -1,0 +1,166 @@
+package locks_test
+
+import (
+	"context"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/locks"
+	"stock/internal/locks/lockstest"
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+)
+
+// process is what tests do to a server of their own.
+type process interface {
+	Restart(context.Context) error
+	Signal(syscall.Signal) error
+}
+
+// processes are those of one deployment; none where its servers are shared.
+type processes []process
+
+func (p processes) Restart(t testing.TB) {
+	for _, server := range p {
+		if err := server.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (p processes) Signal(t testing.TB, signal syscall.Signal) {
+	for _, server := range p {
+		if err := server.Signal(signal); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// inProcess is a lock that needs no server.
+type inProcess struct{ *locks.Mutex }
+
+func (d inProcess) New(testing.TB, []string, locks.Options) locks.Locker { return d.Mutex }
+func (inProcess) Addresses() []string                                    { return nil }
+func (d inProcess) Held(_ testing.TB, key string) bool                   { return d.Mutex.Held(key) }
+func (inProcess) Steal(t testing.TB, _ string)                           { t.Fatal("nothing takes a Mutex from its holder") }
+func (inProcess) Left(testing.TB, string) []string                       { return nil }
+
+// newOnRedis makes a client of a lock from a connection to each of its masters.
+type newOnRedis func(t testing.TB, masters []redis.UniversalClient, o locks.Options) locks.Locker
+
+// onRedis is a lock on one Redis or on several independent ones.
+type onRedis struct {
+	processes
+	masters []*redis.Options
+	eyes    []redis.UniversalClient
+	lock    newOnRedis
+}
+
+func sharedRedis(masters int, lock newOnRedis) func(testing.TB) lockstest.Deployment {
+	return func(t testing.TB) lockstest.Deployment {
+		options := shared.Redlock(t, masters)
+		return onRedis{masters: options, eyes: connectAll(t, options), lock: lock}
+	}
+}
+
+func ownRedis(masters int, lock newOnRedis) func(testing.TB) lockstest.Private {
+	return func(t testing.TB) lockstest.Private {
+		d := onRedis{lock: lock}
+		for range masters {
+			server := serverstest.StartRedis(t, servers.RedisOptions{AOF: true, Fsync: "always"})
+			d.processes = append(d.processes, server)
+			d.masters = append(d.masters, &redis.Options{Addr: server.Addr})
+		}
+		d.eyes = connectAll(t, d.masters)
+		return d
+	}
+}
+
+func (d onRedis) New(t testing.TB, addresses []string, o locks.Options) locks.Locker {
+	masters := slices.Clone(d.masters)
+	for i, address := range addresses {
+		masters[i] = &redis.Options{Addr: address, DB: d.masters[i].DB}
+	}
+	return d.lock(t, connectAll(t, masters), o)
+}
+
+func (d onRedis) Addresses() (addresses []string) {
+	for _, master := range d.masters {
+		addresses = append(addresses, master.Addr)
+	}
+	return addresses
+}
+
+func (d onRedis) Held(t testing.TB, key string) bool {
+	return slices.ContainsFunc(d.eyes, func(eye redis.UniversalClient) bool { return exists(t, eye, key) })
+}
+
+func (d onRedis) Steal(t testing.TB, key string) {
+	for _, eye := range d.eyes {
+		del(t, eye, key)
+	}
+}
+
+func (d onRedis) Left(t testing.TB, key string) (names []string) {
+	for _, eye := range d.eyes {
+		scan := eye.Scan(t.Context(), 0, "*"+key+"*", 1000).Iterator()
+		for scan.Next(t.Context()) {
+			names = append(names, scan.Val())
+		}
+		if err := scan.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
+}
+
+// onMySQL is MySQLGetLock on one server.
+type onMySQL struct {
+	processes
+	server *servers.MySQL
+	eye    *sqlx.DB
+}
+
+func sharedMySQL(t testing.TB) lockstest.Deployment {
+	server := shared.MySQL(t)
+	return onMySQL{server: server, eye: connectMySQL(t, server.DSN(""))}
+}
+
+func ownMySQL(t testing.TB) lockstest.Private {
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
+	return onMySQL{processes{server}, server, connectMySQL(t, server.DSN(""))}
+}
+
+func (d onMySQL) New(t testing.TB, addresses []string, o locks.Options) locks.Locker {
+	config, err := mysql.ParseDSN(d.server.DSN(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Addr = addresses[0]
+	return locks.NewMySQLGetLock(connectMySQL(t, config.FormatDSN()), o)
+}
+
+func (d onMySQL) Addresses() []string { return []string{d.server.Addr} }
+
+func (d onMySQL) Held(t testing.TB, key string) bool {
+	return holderOf(t, d.eye, locks.UserLockName(key)).Valid
+}
+
+func (d onMySQL) Steal(t testing.TB, key string) {
+	holder := holderOf(t, d.eye, locks.UserLockName(key))
+	if _, err := d.eye.ExecContext(t.Context(), "KILL ?", holder.Int64); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d onMySQL) Left(t testing.TB, key string) []string {
+	if d.Held(t, key) {
+		return []string{key}
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package lockstest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"stock/internal/locks"
+)
+
+// basics is what every lock is for.
+var basics = []conformance{
+	{"grants one holder at a time", false, oneHolder},
+	{"grants different keys side by side", false, differentKeys},
+	{"gives up waiting when its context ends and leaves nothing behind", false, waitEnds},
+	{"leaves nothing behind whenever its context ends", false, lockCancelled},
+	{"refuses a context that has ended", false, endedContext},
+	{"unlocks once however often it is asked", false, unlockTwice},
+	{"unlocks after the request was cancelled", false, unlockAfterCancel},
+	{"ends the lease's context with the request and with Unlock", false, leaseContext},
+	{"lets its holder lock again, or not, as it claims", false, lockAgainWhileHeld},
+	{"gives no token where it claims none", false, noToken},
+	{"cleans up on the server", true, cleansUp},
+	{"keeps few connections and closes them", true, connections},
+}
+
+func oneHolder(t *testing.T, s Subject, d Deployment) {
+	const contenders, rounds = 8, 20
+	clients := []locks.Locker{client(t, d, long), client(t, d, long)}
+	ctx, key := patient(t), freshKey()
+	var holders atomic.Int32
+	granted := 0     // guarded by the lock under test: the race detector watches too
+	var token uint64 // the same
+	var wg sync.WaitGroup
+	for i := range contenders {
+		wg.Go(func() {
+			for range rounds {
+				lease, err := clients[i%2].Lock(ctx, key)
+				if err != nil {
+					t.Errorf("Lock: %v", err)
+					return
+				}
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d holders at once", n)
+				}
+				if s.Tokens && lease.Token() <= token {
+					t.Errorf("token %d after %d, want a greater one", lease.Token(), token)
+				}
+				token = lease.Token()
+				granted++
+				holders.Add(-1)
+				unlock(t, lease)
+			}
+		})
+	}
+	wg.Wait()
+	if granted != contenders*rounds {
+		t.Errorf("%d grants, want %d", granted, contenders*rounds)
+	}
+	if d.Held(t, key) {
+		t.Error("the lock is still held after the last Unlock")
+	}
+}
+
+func differentKeys(t *testing.T, _ Subject, d Deployment) {
+	l, ctx := client(t, d, long), patient(t)
+	first := lock(t, l, ctx, freshKey())
+	second := lock(t, l, ctx, freshKey())
+	unlock(t, first)
+	unlock(t, second)
+}
+
+func waitEnds(t *testing.T, _ Subject, d Deployment) {
+	l, key := client(t, d, long), freshKey()
+	other := client(t, d, long)
+	holder := lock(t, l, patient(t), key)
+	for _, waiter := range []locks.Locker{l, other} {
+		for _, cause := range []error{context.DeadlineExceeded, context.Canceled} {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			if cause == context.Canceled {
+				ctx, cancel = context.WithCancel(t.Context())
+				time.AfterFunc(50*time.Millisecond, cancel)
+			}
+			_, err := waiter.Lock(ctx, key)
+			cancel()
+			if !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, cause) {
+				t.Errorf("Lock while another holds it: %v, want ErrNotAcquired joined with %v", err, cause)
+			}
+		}
+	}
+	unlock(t, holder)
+	free(t, d, key)
+	unlock(t, lock(t, l, patient(t), key))
+}
+
+func lockCancelled(t *testing.T, s Subject, d Deployment) {
+	s.needs(t, TakesBack)
+	l, key := client(t, d, long), freshKey()
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 50 {
+		ctx, cancel := context.WithCancel(t.Context())
+		timer := time.AfterFunc(time.Duration(random.IntN(int(2*time.Millisecond))), cancel)
+		lease, err := l.Lock(ctx, key)
+		timer.Stop()
+		cancel()
+		switch {
+		case err == nil:
+			unlock(t, lease)
+		case !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.Canceled):
+			t.Fatalf("Lock: %v, want ErrNotAcquired joined with context.Canceled", err)
+		}
+	}
+	free(t, d, key)
+	unlock(t, lock(t, l, patient(t), key))
+}
+
+func endedContext(t *testing.T, _ Subject, d Deployment) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	key := freshKey()
+	_, err := client(t, d, long).Lock(ctx, key)
+	if !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+		t.Errorf("Lock: %v, want ErrNotAcquired joined with context.Canceled", err)
+	}
+	if d.Held(t, key) {
+		t.Error("the refused caller holds the lock")
+	}
+}
+
+func unlockTwice(t *testing.T, _ Subject, d Deployment) {
+	l, ctx, key := client(t, d, long), patient(t), freshKey()
+	first := lock(t, l, ctx, key)
+	unlock(t, first)
+	second := lock(t, l, ctx, key)
+	unlock(t, first) // must not take the lock from the second
+	if !d.Held(t, key) {
+		t.Error("a second Unlock gave back the lock of the next holder")
+	}
+	unlock(t, second)
+}
+
+func unlockAfterCancel(t *testing.T, _ Subject, d Deployment) {
+	ctx, cancel := context.WithCancel(patient(t))
+	key := freshKey()
+	lease := lock(t, client(t, d, long), ctx, key)
+	cancel()
+	unlock(t, lease)
+	if d.Held(t, key) {
+		t.Error("the lock of a cancelled request is still held")
+	}
+}
+
+func leaseContext(t *testing.T, _ Subject, d Deployment) {
+	l := client(t, d, long)
+	ctx, cancel := context.WithCancel(patient(t))
+	cancelled := lock(t, l, ctx, freshKey())
+	if err := cancelled.Context().Err(); err != nil {
+		t.Errorf("the context of a lock that is held has ended: %v", err)
+	}
+	cancel()
+	<-cancelled.Context().Done()
+	unlock(t, cancelled)
+
+	unlocked := lock(t, l, patient(t), freshKey())
+	unlock(t, unlocked)
+	if unlocked.Context().Err() == nil {
+		t.Error("the context of a lock that was given back goes on")
+	}
+}
+
+func lockAgainWhileHeld(t *testing.T, s Subject, d Deployment) {
+	l, key := client(t, d, long), freshKey()
+	outer := lock(t, l, patient(t), key)
+	// The lease's context leads to a second grant; any other context does not.
+	for _, inside := range []bool{true, false} {
+		base := outer.Context()
+		if !inside {
+			base = t.Context()
+		}
+		wait := patience
+		if !inside || !s.Reentrant {
+			wait = 50 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(base, wait)
+		inner, err := l.Lock(ctx, key)
+		switch {
+		case inside && s.Reentrant && err != nil:
+			t.Fatalf("Lock by the holder: %v", err)
+		case inside && s.Reentrant:
+			unlock(t, inner)
+			if !d.Held(t, key) {
+				t.Error("the inner Unlock gave the lock back for the outer holder")
+			}
+		case err == nil:
+			t.Fatal("the lock was granted while it was held")
+		case !errors.Is(err, context.DeadlineExceeded):
+			t.Errorf("Lock while it is held: %v, want context.DeadlineExceeded", err)
+		}
+		cancel()
+	}
+	unlock(t, outer)
+	free(t, d, key)
+}
+
+func noToken(t *testing.T, s Subject, d Deployment) {
+	if s.Tokens {
+		t.Skip("this lock claims tokens")
+	}
+	lease := lock(t, client(t, d, long), patient(t), freshKey())
+	if token := lease.Token(); token != 0 {
+		t.Errorf("token %d, want 0", token)
+	}
+	unlock(t, lease)
+}
+
+// waitInVain waits for a key that another holds, and gives up.
+func waitInVain(t *testing.T, l, other locks.Locker, key string) {
+	holder := lock(t, other, patient(t), key)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	if _, err := l.Lock(ctx, key); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock while another holds it: %v, want context.DeadlineExceeded", err)
+	}
+	unlock(t, holder)
+}
+
+// waitAndGet waits for a key that another holds, and is granted it.
+func waitAndGet(t *testing.T, l, other locks.Locker, key string) {
+	holder := lock(t, other, patient(t), key)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		lease, err := l.Lock(patient(t), key)
+		if err != nil {
+			t.Errorf("Lock: %v", err)
+			return
+		}
+		unlock(t, lease)
+	})
+	unlock(t, holder)
+	wg.Wait()
+}
+
+func cleansUp(t *testing.T, s Subject, d Deployment) {
+	s.needs(t, TakesBack)
+	l, other, key := client(t, d, long), client(t, d, long), freshKey()
+	waitAndGet(t, l, other, key)
+	waitInVain(t, l, other, key)
+	allowed := func(name string) bool {
+		return slices.ContainsFunc(s.Leaves, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
+	}
+	eventually(t, "nothing is left on the server", func() bool { return len(slices.DeleteFunc(d.Left(t, key), allowed)) == 0 })
+}
+
+func connections(t *testing.T, _ Subject, d Deployment) {
+	const rounds = 20
+	p := NewProxy(t, d.Addresses()...)
+	t.Run("in use", func(t *testing.T) {
+		l, other := clientAt(t, d, p.Addresses(), long), client(t, d, long)
+		use := func() {
+			// A key each: on its way through a proxy, a question may overtake what undoes it (see RedisLua).
+			waitInVain(t, l, other, freshKey())
+			waitAndGet(t, l, other, freshKey())
+		}
+		use()
+		before := p.Open()
+		for range rounds {
+			use()
+		}
+		// A pool may have grown a little where something was undone in the background.
+		eventually(t, "the connections do not grow with the number of locks", func() bool { return p.Open() <= before+rounds/4 })
+	})
+	eventually(t, "all connections are closed", func() bool { return p.Open() == 0 })
+}

@@ -1,0 +1,248 @@
+package lockstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"stock/internal/locks"
+)
+
+// faults is what a lock does when the network or the servers fail.
+var faults = []conformance{
+	{"fails at once where the server is down", true, serverDown},
+	{"locks or fails cleanly when its connection is cut at any step", true, lockIsCut},
+	{"unlocks or fails cleanly when its connection is cut at any step", true, unlockIsCut},
+	{"lets go of the lock when Unlock is cut at any step", true, unlockIsCutForGood},
+	{"waits or fails cleanly when its connection is cut at any step", true, waitIsCut},
+	{"ends the context of a holder in a black hole before another is granted the lock", true, blackHole},
+	{"works on after its servers have restarted", true, restart},
+}
+
+// nobody is an address where nothing listens.
+const nobody = "127.0.0.1:1"
+
+func serverDown(t *testing.T, _ Subject, d Deployment) {
+	var addresses []string
+	for range d.Addresses() {
+		addresses = append(addresses, nobody)
+	}
+	ctx := patient(t)
+	_, err := clientAt(t, d, addresses, long).Lock(ctx, freshKey())
+	if !errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock without a server: %v, want ErrNotAcquired joined with the server's error", err)
+	}
+	if ctx.Err() != nil {
+		t.Error("Lock without a server waited until its context ended")
+	}
+}
+
+// Bounds of the messages that are cut one by one.
+const (
+	mostSteps = 50 // of one call, which has to end
+	pollSteps = 10 // of a wait, which may go on asking
+)
+
+// knife cuts the connection at one message of a step.
+type knife struct {
+	proxy  *Proxy
+	k      int
+	where  Where
+	passed bool // the step has fewer messages
+}
+
+func (c *knife) arm()           { c.proxy.Cut(c.k, c.where) }
+func (c *knife) armed() bool    { return c.proxy.Armed() }
+func (c *knife) String() string { return fmt.Sprintf("cut %s %d", c.where, c.k) }
+
+func (c *knife) disarm() {
+	c.passed = c.armed()
+	c.proxy.Pass()
+}
+
+// cutEverywhere repeats a step, with a connection that is cut at its first message, its second and so on, until the step is
+// done before the message to cut has come. The step arms the knife and disarms it.
+func cutEverywhere(t *testing.T, d Deployment, o locks.Options, step func(*testing.T, locks.Locker, *knife)) {
+	for _, where := range []Where{BeforeRequest, BeforeReply} {
+		t.Run(string(where), func(t *testing.T) {
+			t.Parallel()
+			l, p := proxied(t, d, o)
+			for k := 1; ; k++ {
+				unlockAgain(t, l, freshKey()) // connects
+				cut := knife{proxy: p, k: k, where: where}
+				step(t, l, &cut)
+				if cut.passed {
+					break
+				}
+				if k == mostSteps {
+					t.Fatalf("one call takes more than %d messages", mostSteps)
+				}
+			}
+		})
+	}
+}
+
+func lockIsCut(t *testing.T, s Subject, d Deployment) {
+	o := s.forFailing(t)
+	other := client(t, d, o)
+	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *knife) {
+		key := freshKey()
+		cut.arm()
+		lease, err := l.Lock(patient(t), key)
+		cut.disarm()
+		switch {
+		case err == nil:
+			if !d.Held(t, key) && (o == long || time.Now().Before(lease.Deadline())) {
+				t.Errorf("%v: the lock was granted, but nobody holds it", cut)
+			}
+			if err := lease.Unlock(); err != nil && !s.lacks(Persistence) {
+				t.Errorf("%v: Unlock: %v", cut, err)
+			}
+		case s.Resends:
+			t.Errorf("%v: Lock: %v, want it to try again", cut, err)
+		case !errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded):
+			t.Errorf("%v: Lock: %v, want ErrNotAcquired joined with the server's error", cut, err)
+		}
+		_ = lock(t, other, patient(t), key).Unlock()
+	})
+}
+
+func unlockIsCut(t *testing.T, s Subject, d Deployment) {
+	other := client(t, d, long)
+	cutEverywhere(t, d, long, func(t *testing.T, l locks.Locker, cut *knife) {
+		key := freshKey()
+		lease := lockAgain(t, l, key)
+		cut.arm()
+		err := lease.Unlock()
+		cut.disarm()
+		switch {
+		case err == nil:
+			unlock(t, lock(t, other, patient(t), key))
+		case s.Resends:
+			t.Errorf("%v: Unlock: %v, want it to try again", cut, err)
+		case errors.Is(err, locks.ErrLeaseLost) && !s.lacks(Persistence):
+			t.Errorf("%v: Unlock: %v, but the lock was held until then", cut, err)
+		}
+	})
+}
+
+func unlockIsCutForGood(t *testing.T, s Subject, d Deployment) {
+	s.needs(t, Expiry)
+	o := s.short()
+	other := client(t, d, o)
+	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *knife) {
+		key := freshKey()
+		lease := lockAgain(t, l, key)
+		cut.arm()
+		_ = lease.Unlock()
+		cut.disarm()
+		t.Cleanup(func() { // all at once in the end: each may have to wait for a lease
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			next, err := other.Lock(ctx, key)
+			if err != nil {
+				t.Errorf("Lock after another's Unlock was cut: %v", err)
+				return
+			}
+			_ = next.Unlock()
+		})
+	})
+}
+
+func waitIsCut(t *testing.T, s Subject, d Deployment) {
+	o := s.forFailing(t)
+	other := client(t, d, long)
+	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *knife) {
+		key := freshKey()
+		holder := lock(t, other, patient(t), key)
+		cut.arm()
+		type result struct {
+			lease *locks.Lease
+			err   error
+		}
+		waited := make(chan result, 1)
+		go func() {
+			lease, err := l.Lock(patient(t), key)
+			waited <- result{lease, err}
+		}()
+		// Where the k-th message never comes, the wait has fewer steps.
+		for end := time.Now().Add(50 * time.Millisecond); cut.armed() && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		}
+		unlock(t, holder)
+		r := <-waited
+		cut.disarm()
+		cut.passed = cut.passed || cut.k == pollSteps
+		switch {
+		case r.err == nil:
+			_ = r.lease.Unlock()
+		case !errors.Is(r.err, locks.ErrNotAcquired) || errors.Is(r.err, context.DeadlineExceeded):
+			t.Errorf("%v: Lock: %v, want ErrNotAcquired joined with the server's error", cut, r.err)
+		case s.Resends:
+			t.Errorf("%v: Lock: %v, want it to wait on", cut, r.err)
+		}
+		_ = lock(t, other, patient(t), key).Unlock()
+	})
+}
+
+func blackHole(t *testing.T, s Subject, d Deployment) {
+	s.needs(t, Expiry)
+	o, key := s.short(), freshKey()
+	o.Renew = o.Lease / 5
+	other := client(t, d, o)
+	l, p := proxied(t, d, o)
+	lease := lock(t, l, patient(t), key)
+	if s.Renews {
+		first := lease.Deadline()
+		eventually(t, "the lease is renewed", func() bool { return lease.Deadline() != first })
+	}
+	p.BlackHole()
+	next := lock(t, other, patient(t), key)
+	if granted := time.Now(); !lease.Deadline().Before(granted) {
+		t.Errorf("another holds the lock %v before the deadline of the holder in the black hole", time.Until(lease.Deadline()))
+	}
+	lost(t, lease)
+	if err := lease.Unlock(); err == nil {
+		t.Error("Unlock succeeded without a server")
+	}
+	p.Pass()
+	_ = next.Unlock()
+	unlockAgain(t, l, key)
+}
+
+func restart(t *testing.T, s Subject, _ Deployment) {
+	d := s.Own(t)
+	o, key := s.short(), freshKey()
+	o.Lease *= 4 // the servers need their time
+	l, idle := client(t, d, o), client(t, d, o)
+	waiter, p := proxied(t, d, o)
+	unlock(t, lock(t, idle, patient(t), freshKey()))
+	lease := lock(t, l, patient(t), key)
+	waited := make(chan *locks.Lease, 1)
+	go func() {
+		lease, err := waiter.Lock(patient(t), key)
+		if err != nil && (!errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded)) {
+			t.Errorf("a waiter whose server restarts: %v, want ErrNotAcquired joined with the server's error", err)
+		}
+		waited <- lease
+	}()
+	eventually(t, "the waiter is connected", func() bool { return p.Open() > 0 })
+
+	d.Restart(t)
+
+	_ = lease.Unlock() // may fail: the lease ends then
+	next := <-waited
+	if !s.lacks(Expiry) || next != nil {
+		if next == nil {
+			next = lockAgain(t, waiter, key)
+		}
+		if s.Tokens && next.Token() <= lease.Token() {
+			t.Errorf("token %d after %d, want a greater one", next.Token(), lease.Token())
+		}
+		_ = next.Unlock()
+	}
+	for _, client := range []locks.Locker{l, idle, waiter} {
+		unlockAgain(t, client, freshKey())
+	}
+}

@@ -1,0 +1,132 @@
+package lockstest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"stock/internal/locks"
+)
+
+// leases is what a lock does that ends by itself, or is taken away.
+var leases = []conformance{
+	{"tells the holder on Unlock that its lock was lost", true, unlockAfterLoss},
+	{"ends the lease's context when the lock was lost", true, noticesLoss},
+	{"ends the lease's context before another is granted the lock", true, leaseEndsFirst},
+	{"keeps back a part of the lease for the drift of the clocks", true, keepsBackDrift},
+	{"holds as long as the work takes", true, renews},
+	{"ends by itself when it is abandoned", false, abandoned},
+	{"counts its tokens up over clients and leases", true, tokensRise},
+}
+
+func unlockAfterLoss(t *testing.T, _ Subject, d Deployment) {
+	key := freshKey()
+	lease := lock(t, client(t, d, long), patient(t), key)
+	d.Steal(t, key)
+	if err := lease.Unlock(); !errors.Is(err, locks.ErrLeaseLost) {
+		t.Errorf("Unlock of a lost lock: %v, want ErrLeaseLost", err)
+	}
+}
+
+func noticesLoss(t *testing.T, s Subject, d Deployment) {
+	s.needs(t, NoticesLoss)
+	o, key := long, freshKey()
+	o.Renew = 10 * time.Millisecond
+	lease := lock(t, client(t, d, o), patient(t), key)
+	d.Steal(t, key)
+	lost(t, lease)
+	_ = lease.Unlock()
+}
+
+func leaseEndsFirst(t *testing.T, s Subject, d Deployment) {
+	s.needs(t, Expiry)
+	if s.Renews {
+		t.Skip("this lock renews its leases: see the holder in a black hole")
+	}
+	key, o := freshKey(), s.short()
+	first, second := client(t, d, o), client(t, d, o)
+	late := lock(t, first, patient(t), key)
+	next := lock(t, second, patient(t), key)
+	if granted := time.Now(); !late.Deadline().Before(granted) {
+		t.Errorf("another holds the lock %v before the first holder's deadline", time.Until(late.Deadline()))
+	}
+	lost(t, late)
+	if err := late.Unlock(); !errors.Is(err, locks.ErrLeaseLost) && !s.lacks(Ownership) {
+		t.Errorf("Unlock after the lease ran out: %v, want ErrLeaseLost", err)
+	}
+	// Where the next lease has run out too, on a slow machine, that says nothing.
+	if held := d.Held(t, key); !held && time.Now().Before(next.Deadline()) && !s.lacks(Ownership) {
+		t.Error("the late holder's Unlock took the lock from the next holder")
+	}
+	_ = next.Unlock()
+}
+
+func keepsBackDrift(t *testing.T, s Subject, d Deployment) {
+	s.needs(t, Expiry)
+	lease := lock(t, client(t, d, long), patient(t), freshKey())
+	defer unlock(t, lease)
+	if left := time.Until(lease.Deadline()); lease.Deadline().IsZero() || left > long.Lease*99/100 {
+		t.Errorf("the lease is guaranteed for %v, want at most 99 %% of the %v on the server", left, long.Lease)
+	}
+}
+
+func renews(t *testing.T, s Subject, d Deployment) {
+	if !s.Renews {
+		t.Skip("this lock does not renew its leases")
+	}
+	o, key := s.short(), freshKey()
+	o.Lease *= 2 // a slow machine has nine tenths of it to renew in
+	o.Renew = o.Lease / 10
+	lease := lock(t, client(t, d, o), patient(t), key)
+	work := time.Now().Add(2 * o.Lease)
+	eventually(t, "the work is done and the lease still stands", func() bool {
+		if err := lease.Context().Err(); err != nil {
+			t.Fatal("the lease ended during the work")
+		}
+		return time.Now().After(work) && time.Now().Before(lease.Deadline())
+	})
+	if !d.Held(t, key) {
+		t.Error("the lease's context goes on, but nobody holds the lock")
+	}
+	unlock(t, lease)
+}
+
+func abandoned(t *testing.T, s Subject, d Deployment) {
+	o, key := s.short(), freshKey()
+	l, other := client(t, d, o), client(t, d, o)
+	lease := lock(t, l, patient(t), key)
+	ends := lease.Deadline()
+	lease.Abandon()
+	if lease.Context().Err() == nil {
+		t.Error("the context of an abandoned lease goes on")
+	}
+	// Granted to the next, it is not renewed any more.
+	next := lock(t, other, patient(t), key)
+	if granted := time.Now(); granted.Before(ends) {
+		t.Errorf("an abandoned lock was given to another %v before its deadline", ends.Sub(granted))
+	}
+	_ = next.Unlock()
+	// The client itself has forgotten it, too.
+	_ = lock(t, l, patient(t), key).Unlock()
+}
+
+func tokensRise(t *testing.T, s Subject, d Deployment) {
+	if !s.Tokens {
+		t.Skip("this lock claims no tokens")
+	}
+	key := freshKey()
+	clients := []locks.Locker{client(t, d, s.short()), client(t, d, s.short())}
+	var token uint64
+	for i := range 8 {
+		lease := lock(t, clients[i%2], patient(t), key)
+		if lease.Token() <= token {
+			t.Errorf("token %d after %d, want a greater one", lease.Token(), token)
+		}
+		token = lease.Token()
+		if i == 3 {
+			lease.Abandon()
+			continue
+		}
+		_ = lease.Unlock()
+	}
+}

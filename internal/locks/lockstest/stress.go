@@ -1,0 +1,144 @@
+package lockstest
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"stock/internal/locks"
+)
+
+// The load of Stress.
+const (
+	sites        = 3 // clients, each behind a network of its own
+	workers      = 2 // of each client
+	stressTime   = 1500 * time.Millisecond
+	leastGrants  = 40
+	leastStopped = 3
+)
+
+// Stress lets clients contend for one key while connections are cut, requests are held up, the servers are stopped and
+// started again, and holders lose their network while they hold the lock and come back late. What they saw has to be
+// linearizable. The choices are reproducible by the seed, but for the clock.
+func Stress(t *testing.T, s Subject, seed uint64) {
+	s.needs(t, Linearizable)
+	if s.Own == nil {
+		t.Skip("this lock has no server")
+	}
+	t.Logf("seed %d", seed)
+	d := s.Own(t)
+	key, h := freshKey(), NewHistory()
+	ctx, stop := context.WithCancel(patient(t))
+	defer stop()
+
+	var all []*Proxy
+	var contenders sync.WaitGroup
+	stopped := make(chan struct{}, 1000)
+	for site := range sites {
+		l, p := proxied(t, d, s.short())
+		all = append(all, p)
+		for worker := range workers {
+			c := contender{h, l, p, key, s.short().Lease, rand.New(rand.NewPCG(seed, uint64(1+site*workers+worker))), stopped}
+			contenders.Go(func() { c.run(ctx) })
+		}
+	}
+	var chaos sync.WaitGroup
+	chaos.Go(func() { unleash(ctx, t, d, all, rand.New(rand.NewPCG(seed, 0))) })
+
+	for enough := time.Now().Add(stressTime); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(enough) && h.Grants() >= leastGrants && len(stopped) >= leastStopped {
+			break
+		}
+	}
+	stop()
+	contenders.Wait()
+	chaos.Wait()
+	t.Logf("%d grants, %d holders stopped", h.Grants(), len(stopped))
+	if h.Grants() < leastGrants || len(stopped) < leastStopped {
+		t.Errorf("%d grants and %d stopped holders prove little, want %d and %d", h.Grants(), len(stopped), leastGrants, leastStopped)
+	}
+	if err := h.Check(); err != nil {
+		t.Errorf("seed %d: %v", seed, err)
+	}
+}
+
+// contender is one who wants the lock again and again.
+type contender struct {
+	history *History
+	locker  locks.Locker
+	network *Proxy
+	key     string
+	lease   time.Duration
+	random  *rand.Rand
+	stopped chan<- struct{}
+}
+
+func (c contender) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait, cancel := context.WithTimeout(ctx, 2*c.lease)
+		g, err := c.history.Lock(wait, c.locker, c.key)
+		if err != nil {
+			cancel()
+			pause(ctx, c.upTo(10*time.Millisecond))
+			continue
+		}
+		if c.random.IntN(10) == 0 {
+			// It stops, as if its machine were cut off, and comes back after its lease has ended.
+			c.network.BlackHole()
+			for ctx.Err() == nil && time.Now().Before(g.Deadline()) {
+				pause(ctx, time.Until(g.Deadline()))
+			}
+			pause(ctx, c.upTo(c.lease/4))
+			c.network.Pass()
+			c.stopped <- struct{}{}
+		} else {
+			pause(g.Context(), c.upTo(2*time.Millisecond))
+		}
+		_ = g.Unlock()
+		cancel()
+	}
+}
+
+func (c contender) upTo(d time.Duration) time.Duration {
+	return time.Duration(c.random.Int64N(int64(d)))
+}
+
+// unleash makes one fault after the other.
+func unleash(ctx context.Context, t *testing.T, d Private, networks []*Proxy, random *rand.Rand) {
+	between := func(least, most time.Duration) time.Duration {
+		return least + time.Duration(random.Int64N(int64(most-least)))
+	}
+	for ctx.Err() == nil {
+		network := networks[random.IntN(len(networks))]
+		switch random.IntN(5) {
+		case 0:
+			network.Break()
+		case 1:
+			network.Cut(1+random.IntN(4), BeforeRequest)
+		case 2:
+			network.Cut(1+random.IntN(4), BeforeReply)
+		case 3:
+			network.Delay(between(time.Millisecond, 20*time.Millisecond))
+			pause(ctx, between(10*time.Millisecond, 50*time.Millisecond))
+			network.Delay(0)
+		case 4:
+			d.Signal(t, syscall.SIGSTOP)
+			pause(ctx, between(50*time.Millisecond, 300*time.Millisecond))
+			d.Signal(t, syscall.SIGCONT)
+		}
+		pause(ctx, between(10*time.Millisecond, 60*time.Millisecond))
+	}
+}
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

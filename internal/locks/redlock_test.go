@@ -1,0 +1,104 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/locks"
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+)
+
+// nobody is an address where nothing listens.
+var nobody = &redis.Options{Addr: "127.0.0.1:1"}
+
+func newRedlock(t testing.TB, masters []*redis.Options, o locks.Options) locks.Locker {
+	lock, err := locks.NewRedlock(connectAll(t, masters), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func TestRedlockIsGrantedWhileAMinorityIsDown(t *testing.T) {
+	t.Parallel()
+	masters := shared.Redlock(t, 2)
+	lock := newRedlock(t, append(masters, nobody), locks.Options{})
+	lease, err := lock.Lock(t.Context(), "lock:{1}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRedlockNeedsAnOddNumberOfMasters(t *testing.T) {
+	t.Parallel()
+	for n := range 6 {
+		_, err := locks.NewRedlock(make([]redis.UniversalClient, n), locks.Options{})
+		if want := n == 3 || n == 5; (err == nil) != want {
+			t.Errorf("%d masters: %v", n, err)
+		}
+	}
+}
+
+// A request gives up while the servers are silent, and they carry out what it sent after that.
+func TestGivingUpOnASilentServerLeavesNoLockBehind(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		servers int
+		lock    func(testing.TB, []*redis.Options) locks.Locker
+	}{
+		"redis-lua": {1, func(t testing.TB, o []*redis.Options) locks.Locker {
+			return locks.NewRedisLua(connect(t, o[0]), locks.Options{})
+		}},
+		"redlock": {3, func(t testing.TB, o []*redis.Options) locks.Locker { return newRedlock(t, o, locks.Options{}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var stopped []*servers.Redis
+			var options []*redis.Options
+			for range test.servers {
+				server := serverstest.StartRedis(t, servers.RedisOptions{})
+				stopped = append(stopped, server)
+				options = append(options, &redis.Options{Addr: server.Addr})
+			}
+			signal := func(s syscall.Signal) {
+				for _, server := range stopped {
+					if err := server.Signal(s); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			lock := test.lock(t, options)
+			// The connections are made before the servers fall silent: what is sent then waits in them.
+			if lease, err := lock.Lock(t.Context(), "lock:{1}"); err != nil || lease.Unlock() != nil {
+				t.Fatal(err)
+			}
+
+			signal(syscall.SIGSTOP)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := lock.Lock(ctx, "lock:{2}")
+			if !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Lock: %v, want ErrNotAcquired joined with context.DeadlineExceeded", err)
+			}
+			signal(syscall.SIGCONT)
+
+			for _, o := range options {
+				eye := connect(t, o)
+				for deadline := time.Now().Add(10 * time.Second); exists(t, eye, "lock:{2}"); time.Sleep(10 * time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Fatal("the lock of a request that gave up is still held")
+					}
+				}
+			}
+		})
+	}
+}
