@@ -163,10 +163,12 @@ type described struct {
 		AdminURL string `json:"admin_url"`
 		PID      int    `json:"pid"`
 	} `json:"replicas"`
-	MySQLDSN string   `json:"mysql_dsn"`
-	Redis    []string `json:"redis"`
-	Redlock  []string `json:"redlock"`
-	Nginx    struct {
+	MySQLDSN  string   `json:"mysql_dsn"`
+	Redis     []string `json:"redis"`
+	Redlock   []string `json:"redlock"`
+	Etcd      []string `json:"etcd"`
+	ZooKeeper []string `json:"zookeeper"`
+	Nginx     struct {
 		PID  int    `json:"pid"`
 		Conf string `json:"conf"`
 	} `json:"nginx"`
@@ -177,7 +179,7 @@ func (d described) gone(t *testing.T) {
 	t.Helper()
 	_, mysql, _ := strings.Cut(d.MySQLDSN, "tcp(")
 	mysql, _, _ = strings.Cut(mysql, ")")
-	addresses := slices.Concat([]string{mysql}, d.Redis, d.Redlock)
+	addresses := slices.Concat([]string{mysql}, d.Redis, d.Redlock, d.Etcd, d.ZooKeeper)
 	pids := []int{d.Nginx.PID}
 	for _, address := range []string{d.URL, d.SingleURL} {
 		addresses = append(addresses, strings.TrimPrefix(address, "http://"))

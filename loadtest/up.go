@@ -118,6 +118,8 @@ func banner(w io.Writer, t *topology.Topology) error {
 	line("MySQL DSN", t.MySQLDSN)
 	line("Redis", strings.Join(t.Redis, ", "))
 	line("Redlock", strings.Join(t.Redlock, ", "))
+	line("etcd", cmp.Or(strings.Join(t.Etcd, ", "), t.Missing["etcd"]))
+	line("ZooKeeper", cmp.Or(strings.Join(t.ZooKeeper, ", "), t.Missing["zookeeper"]))
 	line("nginx", t.Nginx.Conf)
 
 	host, port, err := net.SplitHostPort(config.Addr)

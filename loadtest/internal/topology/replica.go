@@ -47,6 +47,12 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 		"--redis=" + strings.Join(t.Redis, ","), "--redlock=" + strings.Join(t.Redlock, ","),
 		"--drain-timeout=5s",
 	}
+	if len(t.Etcd) > 0 {
+		args = append(args, "--etcd="+strings.Join(t.Etcd, ","))
+	}
+	if len(t.ZooKeeper) > 0 {
+		args = append(args, "--zookeeper="+strings.Join(t.ZooKeeper, ","))
+	}
 	if o.PausePoints {
 		args = append(args, "--pause-points")
 	}

@@ -1,5 +1,5 @@
 // Package topology starts the whole system under test on this host, and stops it: MySQL or MariaDB, Redis, the masters of
-// Redlock, replicas of the service, and nginx in front of them.
+// Redlock, etcd and ZooKeeper where they are installed, replicas of the service, and nginx in front of them.
 package topology
 
 import (
@@ -29,7 +29,7 @@ type Options struct {
 	AdminListen string   // host:port of the first replica's admin listener, the others follow; free ports where empty
 	StockBinary string   // path of the service; where empty, the one built together with this program, else one built now
 	PausePoints bool     // lets requests stop halfway
-	Relaxed     bool     // trades MySQL's durability for speed: for tests, never for measurements
+	Relaxed     bool     // trades the durability of MySQL, etcd and ZooKeeper for speed: for tests, never for measurements
 	ReplicaArgs []string // more arguments of "stock serve", such as "--lease=2s"
 }
 
@@ -41,7 +41,11 @@ type Topology struct {
 	MySQLDSN  string     `json:"mysql_dsn"`
 	Redis     []string   `json:"redis"`   // host:port; more than one is a cluster
 	Redlock   []string   `json:"redlock"` // host:port of the independent masters
+	Etcd      []string   `json:"etcd,omitempty"`
+	ZooKeeper []string   `json:"zookeeper,omitempty"`
 	Nginx     Nginx      `json:"nginx"`
+
+	Missing map[string]string `json:"missing,omitempty"` // why "etcd" or "zookeeper" was not started, and what to do
 
 	StockBinary string `json:"stock_binary"` // path of the service; empty where it is not known
 
@@ -49,13 +53,16 @@ type Topology struct {
 
 	// Servers are what Start started, for faults to break.
 	Servers struct {
-		MySQL   *servers.MySQL
-		Redis   *servers.Redis
-		Redlock []*servers.Redis
-		Nginx   *servers.Nginx
+		MySQL     *servers.MySQL
+		Redis     *servers.Redis
+		Redlock   []*servers.Redis
+		Etcd      *servers.Etcd      // nil where it is missing
+		ZooKeeper *servers.ZooKeeper // nil where it is missing
+		Nginx     *servers.Nginx
 	} `json:"-"`
 
-	dir *servers.Dir // the replicas' logs; nil where Start did not start it
+	missing sync.Mutex   // guards Missing during the start
+	dir     *servers.Dir // the replicas' logs; nil where Start did not start it
 }
 
 // Nginx tells of the load balancer.
@@ -70,6 +77,8 @@ type Environment struct {
 	MySQLSettings    map[string]string `json:"mysql_settings"`    // durability and isolation
 	Redis            string            `json:"redis"`             // "Redis 7.0.15"
 	RedisPersistence string            `json:"redis_persistence"` // "append-only file, fsync everysec"
+	Etcd             string            `json:"etcd"`              // "etcd 3.4.23"
+	ZooKeeper        string            `json:"zookeeper"`         // "ZooKeeper 3.8.0"
 	Nginx            string            `json:"nginx"`             // "nginx 1.22.1"
 }
 
@@ -114,6 +123,14 @@ func (t *Topology) start(ctx context.Context, o Options) error {
 			return err
 		})
 	}
+	first.Go(func() (err error) {
+		t.Servers.Etcd, err = servers.StartEtcd(firstCtx, servers.EtcdOptions{Relaxed: o.Relaxed})
+		return t.doWithout("etcd", err)
+	})
+	first.Go(func() (err error) {
+		t.Servers.ZooKeeper, err = servers.StartZooKeeper(firstCtx, servers.ZooKeeperOptions{Relaxed: o.Relaxed})
+		return t.doWithout("zookeeper", err)
+	})
 	if err := first.Wait(); err != nil {
 		return err
 	}
@@ -137,6 +154,20 @@ func (t *Topology) start(ctx context.Context, o Options) error {
 	return second.Wait()
 }
 
+// doWithout records that a server is not installed. Any other error stays one.
+func (t *Topology) doWithout(name string, err error) error {
+	if !errors.Is(err, servers.ErrNotInstalled) {
+		return err
+	}
+	t.missing.Lock()
+	defer t.missing.Unlock()
+	if t.Missing == nil {
+		t.Missing = map[string]string{}
+	}
+	t.Missing[name] = err.Error()
+	return nil
+}
+
 func (t *Topology) startMySQL(ctx context.Context, relaxed bool) (err error) {
 	if t.Servers.MySQL, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: relaxed}); err != nil {
 		return err
@@ -154,6 +185,12 @@ func (t *Topology) describeServers() {
 	t.Environment.MySQLSettings = t.Servers.MySQL.Settings
 	t.Environment.Redis = t.Servers.Redis.Version
 	t.Environment.RedisPersistence = "append-only file, fsync everysec"
+	if etcd := t.Servers.Etcd; etcd != nil {
+		t.Etcd, t.Environment.Etcd = []string{etcd.Addr}, etcd.Version
+	}
+	if zookeeper := t.Servers.ZooKeeper; zookeeper != nil {
+		t.ZooKeeper, t.Environment.ZooKeeper = []string{zookeeper.Addr}, zookeeper.Version
+	}
 }
 
 // startNginx balances all replicas on one port, and has the first alone on another.
@@ -253,6 +290,12 @@ func (t *Topology) processes() (list []*servers.Process) {
 			list = append(list, s.Process)
 		}
 	}
+	if t.Servers.Etcd != nil {
+		list = append(list, t.Servers.Etcd.Process)
+	}
+	if t.Servers.ZooKeeper != nil {
+		list = append(list, t.Servers.ZooKeeper.Process)
+	}
 	if t.Servers.MySQL != nil {
 		list = append(list, t.Servers.MySQL.Process)
 	}
@@ -278,6 +321,12 @@ func (t *Topology) Stop(ctx context.Context) error {
 		if s != nil {
 			stores = append(stores, s.Stop)
 		}
+	}
+	if t.Servers.Etcd != nil {
+		stores = append(stores, t.Servers.Etcd.Stop)
+	}
+	if t.Servers.ZooKeeper != nil {
+		stores = append(stores, t.Servers.ZooKeeper.Stop)
 	}
 	errs := []error{stopAll(ctx, front), stopAll(ctx, replicas), stopAll(ctx, stores)}
 	if t.dir != nil {
