@@ -176,6 +176,15 @@ var Catalogue = []Strategy{
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewMySQLGetLock(d.MySQLLocks, d.lease()), nil },
 	},
 	{
+		Name:    "lock-etcd",
+		Summary: "A key in etcd that lives by a session: the oldest holds, and its revision fences the store.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: refusedByFence, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedEtcd},
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewEtcd(d.Etcd, d.lease()), nil },
+		Fenced:  true,
+	},
+	{
 		Name:    "lock-multi",
 		Summary: "The locks of lock-redis-watchdog and of lock-mysql-getlock, both or none: how to move from one to the other.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},

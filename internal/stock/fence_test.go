@@ -3,11 +3,13 @@ package stock_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
 	"stock/internal/stock"
@@ -59,7 +61,18 @@ func resolve(t testing.TB, service *stock.Service, name string, on stock.Store) 
 // expire takes a lock away on its server. A holder asks for it when it renews it, not before.
 func expire(t testing.TB, deps stock.Deps, strategy string, goods int64) {
 	key := strategy + ":{" + strconv.FormatInt(goods, 10) + "}"
-	if deleted, err := deps.Redis.Del(t.Context(), key).Result(); err != nil || deleted != 1 {
+	var deleted int64
+	var err error
+	switch strategy {
+	case "lock-etcd":
+		var reply *clientv3.DeleteResponse
+		if reply, err = deps.Etcd.Delete(t.Context(), "locks/"+url.PathEscape(key)+"/", clientv3.WithPrefix()); err == nil {
+			deleted = reply.Deleted
+		}
+	default:
+		deleted, err = deps.Redis.Del(t.Context(), key).Result()
+	}
+	if err != nil || deleted != 1 {
 		t.Fatalf("delete %s: %d, %v", key, deleted, err)
 	}
 }
@@ -200,7 +213,7 @@ func TestALockWithoutAFenceLosesAnUpdateToALateHolder(t *testing.T) {
 // Their tokens cannot be compared. Whoever claims last is let in, and the other one's write is refused.
 func TestLocksOfTwoKindsLoseNothingOnOneGoods(t *testing.T) {
 	t.Parallel()
-	for _, pair := range [][2]string{{"lock-redis-fenced", "lock-redis-queue"}, {"lock-redis-queue", "lock-redis-fenced"}} {
+	for _, pair := range [][2]string{{"lock-redis-fenced", "lock-redis-queue"}, {"lock-redis-queue", "lock-etcd"}, {"lock-etcd", "lock-redis-fenced"}} {
 		for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
 			t.Run(pair[0]+"/"+pair[1]+"/"+string(on), func(t *testing.T) {
 				t.Parallel()
