@@ -92,7 +92,7 @@ type wire struct {
 	once    sync.Once
 
 	mu    sync.Mutex
-	after func() error // the next command: what becomes of it in place of its reply
+	after func() error // see afterNext
 }
 
 // pause stops what is sent from now on, as a stopped process does.

@@ -24,8 +24,8 @@ var renewScript = redis.NewScript(renewLua)
 // What breaks: a process that is stopped (by SIGSTOP, a long garbage collection, a migrating machine) does not renew, nor
 // does one that Redis cannot be reached from. The lease runs out, and the holder may go on with its work when it wakes up
 // (TestRedisWatchdogLosesItsLeaseWhenItIsPaused); only RedisFenced has an answer to that. It waits by polling: a release is
-// noticed late, and asking more often costs Redis more (TestRedisWatchdogSleepsThroughARelease), see RedisPubSub. Unlike
-// RedisReentrant, which shares nothing with this rung but the script's idea, it is not re-entrant.
+// noticed late, and asking more often costs Redis more (TestRedisWatchdogSleepsThroughARelease), see RedisPubSub. It is not
+// re-entrant, nor is any rung above it: what RedisReentrant does could be added to each.
 type RedisWatchdog struct {
 	client  redis.UniversalClient
 	options Options
