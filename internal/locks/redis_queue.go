@@ -49,6 +49,9 @@ const (
 // A process that waits is passed over once it has been silent for a heartbeat. It asks again every third of that.
 const queueHeartbeat = 3 * time.Second
 
+// Those who wait keep their place while Redis does not answer for so long: a failover takes seconds.
+const queueOutage = 5 * time.Second
+
 // RedisQueue is a fair, fenced lock for many contenders in few processes. Redis keeps one queue of processes a key; each
 // process keeps a queue of its own and hands the lock on inside (lock cohorting: Dice, Marathe and Shavit, "Lock Cohorting",
 // PPoPP 2012), for a bounded turn, so that most grants cost no command at all.
@@ -261,8 +264,7 @@ func (q *RedisQueue) endAsking(t *turn) {
 	t.over = nil
 }
 
-// keepAsking asks until the turn has come, nobody waits for it any more, or Redis has not answered for a heartbeat: until
-// then the place in the queue is kept, and a failover may be under way.
+// keepAsking asks until the turn has come, nobody waits for it any more, or Redis has been away for too long.
 func (q *RedisQueue) keepAsking(t *turn, over <-chan struct{}, wait time.Duration) {
 	answered := time.Now()
 	q.heard.start()
@@ -291,7 +293,7 @@ func (q *RedisQueue) keepAsking(t *turn, over <-chan struct{}, wait time.Duratio
 			return
 		case err == nil:
 			t.asked, answered = sent, sent
-		case sent.Sub(answered) >= q.heartbeat:
+		case sent.Sub(answered) >= queueOutage:
 			q.endAsking(t)
 			q.refuse(t.cohort, err)
 			q.mu.Unlock()
