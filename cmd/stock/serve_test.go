@@ -157,11 +157,12 @@ func TestServiceStartsWhileItsServersAreDown(t *testing.T) {
 	down := closedAddress(t)
 	p := launch(t, environment{
 		"STOCK_MYSQL_DSN": "root@tcp(" + down + ")/stock", "STOCK_REDIS": down, "STOCK_REDLOCK": "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
+		"STOCK_ETCD": down, "STOCK_ZOOKEEPER": down + ",no-such-host.invalid:2181",
 	}, "serve")
 	p.expect(t, "GET", p.url+"/livez", 200)
 	p.expect(t, "GET", p.url+"/readyz", 503)
 	p.expect(t, "POST", p.url+"/stock/deduct/noop?goods_id=1&count=1", 200)
-	for _, strategy := range []string{"update", "lock-redis-lua", "lock-redlock"} {
+	for _, strategy := range []string{"update", "lock-redis-lua", "lock-redlock", "lock-mysql-getlock", "lock-etcd"} {
 		if got := p.expect(t, "POST", p.url+"/stock/deduct/"+strategy+"?goods_id=1&count=1", 503); got["type"] != "/problems/unavailable" {
 			t.Errorf("%s: %v", strategy, got)
 		}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers/serverstest"
+)
+
+// redisDeployments are those of more than one server: what --redis-master and --redis say of each, and its masters.
+func redisDeployments(t *testing.T, test func(t *testing.T, master string, addresses, masters []string)) {
+	t.Parallel()
+	t.Run("Sentinel", func(t *testing.T) {
+		t.Parallel()
+		group := serverstest.StartSentinel(t)
+		test(t, group.MasterName, group.SentinelAddrs, []string{group.Master.Addr})
+	})
+	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
+		cluster := serverstest.StartCluster(t)
+		test(t, "", cluster.Addrs, cluster.Addrs)
+	})
+}
+
+func TestStockAndLocksLiveInARedisClusterOrBehindSentinels(t *testing.T) {
+	redisDeployments(t, func(t *testing.T, master string, addresses, _ []string) {
+		env := migrated(t)
+		env["STOCK_REDIS"], env["STOCK_REDIS_MASTER"] = strings.Join(addresses, ","), master
+		if _, err := command(t, env, "migrate"); err != nil {
+			t.Fatal(err)
+		}
+		p := launch(t, env, "serve")
+		p.expect(t, "GET", p.url+"/readyz", 200)
+		for _, strategy := range []string{"lock-redis-lua", "lock-redis-fair", "lock-redis-fenced", "lock-redis-queue"} {
+			p.expect(t, "POST", p.url+"/stock/deduct/"+strategy+"?goods_id=1&count=1&store=redis", 200)
+		}
+		if got := p.expect(t, "GET", p.url+"/stock/1?store=redis", 200); got["stock"] != 5996.0 {
+			t.Errorf("%v units are left, want 5996", got["stock"])
+		}
+	})
+}
+
+// The blocking command stands for any that may have been carried out: its connection ends without a reply. Were it sent
+// again, it would block again.
+func TestRedisIsNeverAskedTwice(t *testing.T) {
+	redisDeployments(t, func(t *testing.T, master string, addresses, masters []string) {
+		client := (&storeOptions{redisConns: 4}).openRedis(master, addresses...)
+		defer client.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		asked := make(chan error, 1)
+		go func() { asked <- client.BLPop(ctx, 0, "list").Err() }()
+
+		var blocked *redis.Client // connected to the master that has the key
+		eventually(t, "the command has arrived", func() bool {
+			for _, addr := range masters {
+				direct := redis.NewClient(&redis.Options{Addr: addr})
+				info, err := direct.Info(ctx, "clients").Result()
+				if err == nil && strings.Contains(info, "blocked_clients:1") {
+					blocked = direct
+					return true
+				}
+				direct.Close()
+			}
+			return false
+		})
+		defer blocked.Close()
+		if err := blocked.Do(ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-asked; err == nil || ctx.Err() != nil {
+			t.Errorf("the command ended with %v, want the error of its connection, at once", err)
+		}
+	})
+}
+
+func TestAClusterThatLacksAMasterIsNotReady(t *testing.T) {
+	t.Parallel()
+	cluster := serverstest.StartCluster(t)
+	p := launch(t, environment{"STOCK_REDIS": strings.Join(cluster.Addrs, ",")}, "serve")
+	p.expect(t, "GET", p.url+"/readyz", 200)
+	cluster.Masters[2].Kill()
+	p.expect(t, "GET", p.url+"/readyz", 503)
+}
+
+func TestServesAgainAfterAFailover(t *testing.T) {
+	t.Parallel()
+	group := serverstest.StartSentinel(t)
+	p := launch(t, environment{"STOCK_REDIS": strings.Join(group.SentinelAddrs, ","), "STOCK_REDIS_MASTER": group.MasterName}, "serve")
+	direct := redis.NewClient(&redis.Options{Addr: group.Master.Addr})
+	defer direct.Close()
+	if err := direct.Set(t.Context(), "stock:{1}", 6000, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if copies, err := direct.Wait(t.Context(), 1, 10*time.Second).Result(); err != nil || copies != 1 {
+		t.Fatalf("the replica has not got the stock: %d, %v", copies, err)
+	}
+	deduct := p.url + "/stock/deduct/lock-redis-queue?goods_id=1&count=1&store=redis"
+	p.expect(t, "POST", deduct, 200)
+	group.Master.Kill()
+	p.expect(t, "GET", p.url+"/readyz", 503)
+	eventually(t, "the replica sells", func() bool {
+		status, _ := p.call("POST", deduct)
+		return status == 200
+	})
+	p.expect(t, "GET", p.url+"/readyz", 200)
+}
