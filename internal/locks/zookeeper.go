@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -31,13 +32,14 @@ type ZooKeeper struct {
 	conn    *zk.Conn
 	root    string
 	options Options
+	closed  atomic.Bool
 }
 
 // NewZooKeeper makes the lock below the node root, such as "/locks", which everybody may write to. conn belongs to the
-// caller. options.Lease must be the session timeout that the connection was made with, and the servers grant it: a shorter
+// caller, who closes it after the lock. options.Lease must be the session timeout that the connection was made with, and the servers grant it: a shorter
 // one loses locks that are still held, a longer one vouches for locks that are not.
 func NewZooKeeper(conn *zk.Conn, root string, options Options) *ZooKeeper {
-	return &ZooKeeper{conn, path.Clean("/" + root), options.withDefaults()}
+	return &ZooKeeper{conn: conn, root: path.Clean("/" + root), options: options.withDefaults()}
 }
 
 // Lock implements Locker. The token is the zxid that created the holder's node.
@@ -46,13 +48,18 @@ func (z *ZooKeeper) Lock(ctx context.Context, key string) (*Lease, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, notAcquired(key, err)
 		}
+		if z.closed.Load() {
+			return nil, notAcquired(key, errors.New("the lock on ZooKeeper was closed"))
+		}
 		// The name is chosen here, so that the node can be found where the reply to its creation is lost.
 		n := &zkNode{z: z, parent: path.Join(z.root, nodeName(key)), name: rand.Text() + "-"}
 		lease, err := n.lock(ctx, key)
 		if err == nil {
 			return lease, nil
 		}
-		takeBack(ctx, z.options.Lease, n.takeBack)
+		if !n.unsent {
+			takeBack(ctx, z.options.Lease, n.takeBack)
+		}
 		if ended(ctx) == nil && errors.Is(err, errSessionOver) {
 			continue // at the end of the queue, in a new session
 		}
@@ -60,11 +67,19 @@ func (z *ZooKeeper) Lock(ctx context.Context, key string) (*Lease, error) {
 	}
 }
 
+// Close ends what goes on in the background: deletions of nodes that are left behind, which the end of the session does
+// as well.
+func (z *ZooKeeper) Close() error {
+	z.closed.Store(true)
+	return nil
+}
+
 // zkNode is a place in the queue for a lock, or the lock.
 type zkNode struct {
 	z      *ZooKeeper
 	parent string
 	name   string // without its number until it was created
+	unsent bool   // it never will be: no server was there to be asked
 }
 
 func (n *zkNode) path() string { return n.parent + "/" + n.name }
@@ -109,6 +124,7 @@ func (n *zkNode) create(ctx context.Context) error {
 	if err == nil {
 		n.name = path.Base(created)
 	}
+	n.unsent = errors.Is(err, zk.ErrNoServer)
 	return err
 }
 
@@ -257,7 +273,7 @@ func (n *zkNode) unlock(ctx context.Context) error {
 // creation that is late comes before this.
 func (n *zkNode) takeBack(ctx context.Context) error {
 	names, err := n.queue(ctx)
-	if errors.Is(err, zk.ErrNoNode) {
+	if errors.Is(err, zk.ErrNoNode) || n.z.closed.Load() {
 		return nil
 	}
 	if err != nil {

@@ -33,7 +33,9 @@ func newZooKeeper(t testing.TB, addr string, o locks.Options) *locks.ZooKeeper {
 	if o.Lease == 0 {
 		o.Lease = 30 * time.Second
 	}
-	return locks.NewZooKeeper(connectZooKeeper(t, addr, o.Lease), "/locks", o)
+	lock := locks.NewZooKeeper(connectZooKeeper(t, addr, o.Lease), "/locks", o)
+	t.Cleanup(func() { lock.Close() })
+	return lock
 }
 
 // zkQueue lists the paths of the nodes that hold or wait for the lock, the oldest first.
@@ -114,6 +116,7 @@ func TestAZooKeeperSessionThatEndsIsNoticedAndReplaced(t *testing.T) {
 	// The lease is longer than the session, against all advice: only what the connection hears can end it in time.
 	conn := connectZooKeeper(t, proxy.Addresses()[0], time.Second)
 	lock := locks.NewZooKeeper(conn, "/locks", locks.Options{Lease: time.Hour})
+	t.Cleanup(func() { lock.Close() })
 	eye := connectZooKeeper(t, addr, time.Minute)
 	lost := mustLock(t, lock, key)
 	proxy.BlackHole()
