@@ -1,11 +1,11 @@
 # Everything that the README names. `make servers` runs by itself wherever real servers are needed.
 .DEFAULT_GOAL := help
-.PHONY: help servers lab up test lint build
+.PHONY: help servers lab up bench-locks test lint build
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-servers: ## install MySQL or MariaDB, Redis and nginx from the distribution's packages, where missing
+servers: ## install MySQL or MariaDB, Redis, nginx, etcd and ZooKeeper from the distribution's packages, where missing
 	@sh internal/servers/install.sh
 
 # Ctrl-C and SIGTERM reach the lab through make. Where setpriv knows how (Linux), the lab also ends when make is killed.
@@ -17,13 +17,22 @@ lab: servers build ## run every strategy on private servers, judge each, print a
 up: servers build ## start the lab's topology and leave it running until Ctrl-C
 	@$(WITH_MAKE) bin/loadtest up
 
+# A module of its own, which ./... of this one leaves out.
+BENCH_MODULE := internal/locks/bench
+
+bench-locks: servers ## compare the Redis locks with the libraries that do the same (6 minutes; see BENCH=-help)
+	cd $(BENCH_MODULE) && go build -trimpath -o $(CURDIR)/bin/bench-locks .
+	@$(WITH_MAKE) bin/bench-locks $(BENCH)
+
 test: servers ## run all tests, with the race detector, on real servers
 	go test -race ./...
+	cd $(BENCH_MODULE) && go test -race ./...
 
 lint: ## gofmt, vet, staticcheck
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt -w these files:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
 	go tool staticcheck ./...
+	cd $(BENCH_MODULE) && go vet ./... && "$$(cd $(CURDIR) && go tool -n staticcheck)" ./...
 
 build: ## build the two programs into bin/
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/stock ./loadtest

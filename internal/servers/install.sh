@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the servers that the tests and the lab start as their own children: MySQL or MariaDB, Redis or Valkey, nginx, etcd
 # and ZooKeeper. What is there already stays as it is. No system service is left running or enabled, and none that existed
-# is touched. The lab does without etcd or ZooKeeper: where one cannot be installed, this script says so and succeeds.
+# is touched. The lab does without etcd or ZooKeeper: where one cannot be installed, this script says so and succeeds,
+# unless it is called with --all.
 #
 # On Debian and Ubuntu, mariadb-server-core, redis-tools and libzookeeper-java carry the servers without their services:
 # redis-check-rdb is redis-server under another name, and the package zookeeper adds a user and a Java with a desktop. nginx
@@ -48,8 +49,8 @@ say() { echo "servers: $*" >&2; }
 # available PACKAGE says whether apt can install it.
 available() { apt-cache show --no-all-versions "$1" >/dev/null 2>&1; }
 
-# packages SERVER... prints the packages to install; it fails where apt knows none for one of them. Those in a word with
-# commas go together.
+# packages SERVER... prints the packages to install; it fails where apt knows none for one of them. Of a server's names, the
+# first that apt knows is taken; those with a comma between them go together.
 packages() {
 	for server; do
 		case $server in
@@ -61,7 +62,10 @@ packages() {
 		redis) names="redis-tools valkey-tools" ;;
 		nginx) names=nginx ;;
 		etcd) names="etcd-server etcd" ;;
-		zookeeper) names=libzookeeper-java,default-jre-headless ;;
+		zookeeper)
+			names=libzookeeper-java
+			first java >/dev/null || names=$names,default-jre-headless
+			;;
 		esac
 		found=
 		for name in $names; do
@@ -84,6 +88,7 @@ apt() {
 policy=/usr/sbin/policy-rc.d
 mark='# Temporary: made by install.sh of stock, which removes it.'
 log=
+updated=              # once the package lists are
 services='nginx etcd' # that come with the packages
 ours=                 # of these, the ones that this installation brings
 
@@ -121,7 +126,7 @@ restore() {
 	rm -f "$log"
 }
 
-# update_lists does so once.
+# update_lists succeeds once, as a second time would bring nothing new.
 update_lists() {
 	[ ! "$updated" ] || return 1
 	updated=yes
@@ -167,20 +172,27 @@ by_hand() {
 
 needed='mysql redis nginx'
 optional='etcd zookeeper'
-updated=
+if [ "${1:-}" = --all ]; then
+	needed="$needed $optional" optional=
+fi
 
 # shellcheck disable=SC2086 # one word a server, here and below
 need=$(missing $needed)
+want=
 # shellcheck disable=SC2086
-want=$(missing $optional)
-if [ "$need$want" ] && ! command -v apt-get >/dev/null; then
-	if [ "$need" ]; then
-		by_hand "$need$want"
-		exit 1
+for server in $(missing $optional); do
+	# What package lists lack that know nginx, no update brings: it is not tried again with every call.
+	if command -v apt-get >/dev/null && { ! available nginx || packages "$server" >/dev/null; }; then
+		want="$want$server "
 	fi
+done
+
+if [ "$need" ] && ! command -v apt-get >/dev/null; then
+	by_hand "$need"
+	exit 1
 elif [ "$need$want" ] && [ "$(id -u)" -ne 0 ]; then
 	if command -v sudo >/dev/null; then
-		sudo ${JAVA_HOME:+JAVA_HOME="$JAVA_HOME"} ${ZOOKEEPER_HOME:+ZOOKEEPER_HOME="$ZOOKEEPER_HOME"} sh "$0" && exit
+		sudo ${JAVA_HOME:+JAVA_HOME="$JAVA_HOME"} ${ZOOKEEPER_HOME:+ZOOKEEPER_HOME="$ZOOKEEPER_HOME"} sh "$0" "$@" && exit
 	fi
 	if [ "$need" ]; then
 		say "not installed: $need- run this script as root: sh $0"
@@ -206,6 +218,6 @@ fi
 
 # shellcheck disable=SC2086
 for server in $needed $optional; do
-	path=$("find_$server") || path="not installed: the lab goes on without it"
+	path=$("find_$server") || path='not installed: the lab goes on without it'
 	echo "$server: $path"
 done

@@ -152,7 +152,11 @@ var debianJars = []string{"/usr/share/java/zookeeper.jar", "/usr/share/java/slf4
 
 func findZooKeeper() (java, classpath string, err error) {
 	absent := notInstalled("ZooKeeper or Java", "libzookeeper-java default-jre-headless")
-	java, found := find(filepath.Join(os.Getenv("JAVA_HOME"), "bin", "java"), "java")
+	programs := []string{"java"}
+	if home := os.Getenv("JAVA_HOME"); home != "" {
+		programs = []string{filepath.Join(home, "bin", "java"), "java"}
+	}
+	java, found := find(programs...)
 	if !found {
 		return "", "", absent
 	}
