@@ -68,6 +68,8 @@ var subjects = map[string]lockstest.Subject{
 	"multi": onMasters(2, newMultiOn, lockstest.Subject{
 		Renews: true, Tokens: true, Leaves: []string{":token"},
 	}),
+	"etcd":      {Shared: sharedEtcd, Own: ownEtcd, Lease: 2 * time.Second, Renews: true, Tokens: true},
+	"zookeeper": {Shared: sharedZooKeeper, Own: ownZooKeeper, Lease: time.Second, Renews: true, Tokens: true},
 	"mysql-getlock": {
 		Shared: sharedMySQL,
 		Own:    ownMySQL,

@@ -2,13 +2,18 @@ package locks_test
 
 import (
 	"context"
+	"io"
+	"log"
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/go-zookeeper/zk"
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"stock/internal/locks"
 	"stock/internal/locks/lockstest"
@@ -163,4 +168,82 @@ func (d onMySQL) Left(t testing.TB, key string) []string {
 		return []string{key}
 	}
 	return nil
+}
+
+// onEtcd is Etcd on one server.
+type onEtcd struct {
+	processes
+	addr string
+	eye  *clientv3.Client
+}
+
+func sharedEtcd(t testing.TB) lockstest.Deployment {
+	addr := shared.Etcd(t)
+	return onEtcd{addr: addr, eye: connectEtcd(t, addr)}
+}
+
+func ownEtcd(t testing.TB) lockstest.Private {
+	server := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true})
+	return onEtcd{processes{server}, server.Addr, connectEtcd(t, server.Addr)}
+}
+
+func (d onEtcd) New(t testing.TB, addresses []string, o locks.Options) locks.Locker {
+	return locks.NewEtcd(connectEtcd(t, addresses[0]), o)
+}
+
+func (d onEtcd) Addresses() []string { return []string{d.addr} }
+
+func (d onEtcd) Left(t testing.TB, key string) []string {
+	waiters, _ := etcdQueue(t, d.eye, locks.NodeName(key))
+	return waiters
+}
+
+func (d onEtcd) Held(t testing.TB, key string) bool { return len(d.Left(t, key)) > 0 }
+
+func (d onEtcd) Steal(t testing.TB, key string) {
+	if _, err := d.eye.Delete(t.Context(), d.Left(t, key)[0]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// onZooKeeper is ZooKeeper on one server.
+type onZooKeeper struct {
+	processes
+	addr string
+	eye  *zk.Conn
+}
+
+func sharedZooKeeper(t testing.TB) lockstest.Deployment {
+	addr := shared.ZooKeeper(t)
+	return onZooKeeper{addr: addr, eye: connectZooKeeper(t, addr, time.Minute)}
+}
+
+func ownZooKeeper(t testing.TB) lockstest.Private {
+	server := serverstest.StartZooKeeper(t, servers.ZooKeeperOptions{Relaxed: true})
+	return onZooKeeper{processes{server}, server.Addr, connectZooKeeper(t, server.Addr, time.Minute)}
+}
+
+func (d onZooKeeper) New(t testing.TB, addresses []string, o locks.Options) locks.Locker {
+	// The client waits a second before it tries the same address again: tell it that there are others, as there should be.
+	conn, _, err := zk.Connect(slices.Repeat(addresses, 3), o.Lease, zk.WithLogger(log.New(io.Discard, "", 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return locks.NewZooKeeper(conn, "/locks", o)
+}
+
+func (d onZooKeeper) Addresses() []string { return []string{d.addr} }
+
+// Left lists the places in the queue. The node of key itself stays.
+func (d onZooKeeper) Left(t testing.TB, key string) []string {
+	return zkQueue(t, d.eye, locks.NodeName(key))
+}
+
+func (d onZooKeeper) Held(t testing.TB, key string) bool { return len(d.Left(t, key)) > 0 }
+
+func (d onZooKeeper) Steal(t testing.TB, key string) {
+	if err := d.eye.Delete(d.Left(t, key)[0], -1); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -7,4 +7,7 @@ func (m *Mutex) Held(key string) bool {
 	return m.keys[key] != nil
 }
 
-var UserLockName = userLockName
+var (
+	UserLockName = userLockName
+	NodeName     = nodeName
+)

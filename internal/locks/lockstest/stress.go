@@ -16,8 +16,8 @@ const (
 	sites        = 3 // clients, each behind a network of its own
 	workers      = 2 // of each client
 	stressTime   = 1500 * time.Millisecond
-	leastGrants  = 40
-	leastStopped = 3
+	leastGrants  = 60
+	leastStopped = 2
 )
 
 // Stress lets clients contend for one key while connections are cut, requests are held up, the servers are stopped and
@@ -85,7 +85,7 @@ func (c contender) run(ctx context.Context) {
 			pause(ctx, c.upTo(10*time.Millisecond))
 			continue
 		}
-		if c.random.IntN(10) == 0 {
+		if c.random.IntN(25) == 0 {
 			// It stops, as if its machine were cut off, and comes back after its lease has ended.
 			c.network.BlackHole()
 			for ctx.Err() == nil && time.Now().Before(g.Deadline()) {
