@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// asClient, in the environment, makes this program one of its own client processes.
+const asClient = "STOCK_BENCH_CLIENT"
+
+// patience is how long contenders may wait on when the time is over. Who still waits then is counted as not served.
+const patience = 2 * time.Second
+
+// A job is what a client process has to do.
+type job struct {
+	Lock       string
+	Addr       string // of Redis
+	Key        string
+	First      uint64 // number of its first contender, of all processes from 1
+	Contenders int
+	Hold, Time time.Duration
+
+	Leases int           // so many idle leases instead, each of its own key
+	Lease  time.Duration // and so long
+}
+
+// A result is what a client process tells.
+type result struct {
+	Grants     []int           // in time, for each contender
+	Late       int             // grants after that, to those who waited still
+	Waits      []time.Duration // of all of them
+	Commands   int64           // sent
+	Trips      int64           // round trips
+	CPU        time.Duration   // of this process
+	Violations int             // two were inside
+	Unserved   int             // gave up waiting, when patience was over
+	Failures   int             // locks refused, not given back, or lost
+	Failure    string          // one of them
+}
+
+// client is a client process: it takes a job from in, says when it is ready, begins when told to, and tells the result.
+// It ends when in does: with the program that started it.
+func client(in io.Reader, out io.Writer, shared *os.File) error {
+	orders, replies := json.NewDecoder(in), json.NewEncoder(out)
+	var j job
+	if err := orders.Decode(&j); err != nil {
+		return fmt.Errorf("read the job: %w", err)
+	}
+	inside, err := openRoom(shared)
+	if err != nil {
+		return err
+	}
+	begin := func() error {
+		var word string
+		if err := errors.Join(replies.Encode("ready"), orders.Decode(&word)); err != nil {
+			return err
+		}
+		go func() {
+			_ = orders.Decode(&word)
+			os.Exit(1) // the parent is gone
+		}()
+		return nil
+	}
+	do := contend
+	if j.Leases > 0 {
+		do = holdIdle
+	}
+	r, err := do(j, inside, begin)
+	if err != nil {
+		return err
+	}
+	return replies.Encode(r)
+}
+
+// contend runs contenders for one key.
+func contend(j job, inside room, begin func() error) (*result, error) {
+	s, err := subjectNamed(j.Lock)
+	if err != nil {
+		return nil, err
+	}
+	count := &requests{}
+	lock, err := s.open(j.Addr, count)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.close()
+	contenders := make([]contender, j.Contenders)
+	for i := range contenders {
+		contenders[i] = contender{id: j.First + uint64(i), lock: lock, room: inside}
+	}
+	if err := warmUp(contenders, j.Key); err != nil {
+		return nil, err
+	}
+	if err := begin(); err != nil {
+		return nil, err
+	}
+	commands, trips, used := count.commands.Load(), count.trips.Load(), cpu()
+	ctx, cancel := context.WithTimeout(context.Background(), j.Time+patience)
+	defer cancel()
+	start := time.Now()
+	each(contenders, func(c *contender) { c.run(ctx, j, start) })
+
+	r := &result{Commands: count.commands.Load() - commands, Trips: count.trips.Load() - trips, CPU: cpu() - used}
+	for _, c := range contenders {
+		r.Grants = append(r.Grants, c.grants)
+		r.Late += c.late
+		r.Waits = append(r.Waits, c.waits...)
+		r.Violations += c.violations
+		r.Unserved += c.unserved
+		r.Failures += c.failures
+		if c.err != nil {
+			r.Failure = c.err.Error()
+		}
+	}
+	return r, nil
+}
+
+// warmUp opens connections and loads scripts, which is not what is measured: each contender locks a key of its own.
+func warmUp(contenders []contender, key string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	each(contenders, func(c *contender) {
+		unlock, err := c.lock.lock(ctx, fmt.Sprintf("%s:warm-up:%d", key, c.id))
+		if err == nil {
+			err = unlock()
+		}
+		c.err = err
+	})
+	var errs []error
+	for _, c := range contenders {
+		errs = append(errs, c.err)
+	}
+	return errors.Join(errs...)
+}
+
+func each(contenders []contender, do func(*contender)) {
+	var all sync.WaitGroup
+	for i := range contenders {
+		all.Go(func() { do(&contenders[i]) })
+	}
+	all.Wait()
+}
+
+type contender struct {
+	id   uint64
+	lock *opened
+	room room
+
+	grants, late, violations, unserved, failures int
+	waits                                        []time.Duration
+	err                                          error
+}
+
+// run locks and unlocks until the time is over. Who waits then waits on, since a wait that is cut short is no wait.
+func (c *contender) run(ctx context.Context, j job, start time.Time) {
+	for time.Since(start) < j.Time {
+		asked := time.Now()
+		unlock, err := c.lock.lock(ctx, j.Key)
+		c.waits = append(c.waits, time.Since(asked))
+		if err != nil {
+			if time.Since(start) >= j.Time+patience {
+				c.unserved++ // by whatever error: a connection's deadline may come before the context's
+			} else {
+				c.fail(err)
+			}
+			continue
+		}
+		if !c.room.enter(c.id) {
+			c.violations++
+		}
+		if j.Hold > 0 {
+			time.Sleep(j.Hold)
+		}
+		if !c.room.leave(c.id) {
+			c.violations++
+		}
+		if err := unlock(); err != nil {
+			c.fail(err)
+		}
+		if time.Since(start) < j.Time {
+			c.grants++
+		} else {
+			c.late++
+		}
+	}
+}
+
+func (c *contender) fail(err error) {
+	c.failures++
+	c.err = err
+}
+
+// cpu is the processor time that this process has used so far.
+func cpu() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err) // no such call: this cannot be measured here
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

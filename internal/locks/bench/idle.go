@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"stock/internal/locks"
+	"stock/internal/servers"
+)
+
+// idle is what it costs to hold many leases and do nothing. Shares are of one core.
+type idle struct {
+	Leases   int           `json:"leases"`
+	Lease    time.Duration `json:"lease_ns"`
+	Time     time.Duration `json:"time_ns"`
+	CPU      float64       `json:"cpu"`       // of the process that holds them
+	RedisCPU float64       `json:"redis_cpu"` // of Redis
+	Commands int64         `json:"commands"`  // sent
+	Trips    int64         `json:"trips"`
+}
+
+// measureIdle measures over two renewals of every lease.
+func measureIdle(ctx context.Context, server *servers.Redis, leases int, lease time.Duration) (*idle, error) {
+	j := job{Addr: server.Addr, Key: "bench:idle", Leases: leases, Lease: lease, Time: 2 * lease / 3}
+	ran, err := runJobs(ctx, server, []job{j})
+	if err != nil {
+		return nil, fmt.Errorf("%d idle leases: %w", leases, err)
+	}
+	r := ran.results[0]
+	if r.Failures > 0 {
+		return nil, fmt.Errorf("%d of %d idle leases were lost: %s", r.Failures, leases, r.Failure)
+	}
+	return &idle{
+		Leases: leases, Lease: lease, Time: j.Time,
+		CPU:      r.CPU.Seconds() / j.Time.Seconds(),
+		RedisCPU: ran.redisCPU.Seconds() / j.Time.Seconds(),
+		Commands: r.Commands, Trips: r.Trips,
+	}, nil
+}
+
+// holdIdle takes a lease of each of many keys, and then only keeps them.
+func holdIdle(j job, _ room, begin func() error) (*result, error) {
+	count := &requests{}
+	client := newClient(j.Addr, count)
+	defer client.Close()
+	queue := locks.NewRedisQueue(client, locks.Options{Lease: j.Lease})
+	defer queue.Close()
+
+	leases, err := lockAll(queue, j)
+	if err != nil {
+		return nil, err
+	}
+	if err := begin(); err != nil {
+		return nil, err
+	}
+	commands, trips, used := count.commands.Load(), count.trips.Load(), cpu()
+	time.Sleep(j.Time)
+	r := &result{Commands: count.commands.Load() - commands, Trips: count.trips.Load() - trips, CPU: cpu() - used}
+	for _, lease := range leases {
+		if err := context.Cause(lease.Context()); err != nil {
+			r.Failures++
+			r.Failure = err.Error()
+		}
+	}
+	return r, nil
+}
+
+func lockAll(queue *locks.RedisQueue, j job) ([]*locks.Lease, error) {
+	leases := make([]*locks.Lease, j.Leases)
+	const workers = 16
+	errs := make([]error, workers)
+	var all sync.WaitGroup
+	for worker := range workers {
+		all.Go(func() {
+			for i := worker; i < j.Leases && errs[worker] == nil; i += workers {
+				leases[i], errs[worker] = queue.Lock(context.Background(), fmt.Sprintf("%s:%d", j.Key, i))
+			}
+		})
+	}
+	all.Wait()
+	return leases, errors.Join(errs...)
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/locks"
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+)
+
+// broken is no lock at all, which the bench has to find out.
+const broken = "broken"
+
+func TestMain(m *testing.M) {
+	subjects = append(subjects, subject{Name: broken, open: ours(func(redis.UniversalClient) locks.Locker { return locks.None{} })})
+	if os.Getenv(asClient) != "" {
+		beClient()
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // clients would take a second to end
+	os.Exit(m.Run())
+}
+
+func TestARunMeasuresEveryLock(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "bench.json")
+	var stdout, stderr bytes.Buffer
+	status := run(t.Context(), []string{
+		"-quick", "-seed", "7", "-locks", "^r", "-cases", "^uncontended|^64 contenders, 2 ms|^8 contenders in 8 processes, 2 ms",
+		"-json", file, "-markdown", "-",
+	}, &stdout, &stderr)
+	if status != exitDone {
+		t.Fatalf("exit status %d: %s", status, &stderr)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got report
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := 3 * 6; len(got.Samples) != want || len(got.Rows) != want {
+		t.Errorf("%d samples in %d rows, want %d", len(got.Samples), len(got.Rows), want)
+	}
+	for _, s := range got.Samples {
+		if s.Locks <= 0 || s.Longest <= 0 || s.Executed <= 0 || s.CPU <= 0 {
+			t.Errorf("%s, %s: nothing was measured: %+v", s.Lock, s.Case, s)
+		}
+		// A renewal, which few locks live to see, would be one more.
+		if s.Case == uncontended && (s.Commands != 2 || s.Trips != 2) {
+			t.Errorf("%s: %v commands in %v round trips lock and unlock, want 2", s.Lock, s.Commands, s.Trips)
+		}
+		// SET; and EVALSHA, which calls GET and DEL.
+		if s.Case == uncontended && s.Lock == "redis-lua" && s.Executed != 4 {
+			t.Errorf("%s: Redis carries out %v commands to lock and unlock, want 4", s.Lock, s.Executed)
+		}
+		if s.Failures > 0 {
+			t.Errorf("%s, %s: %d failures: %s", s.Lock, s.Case, s.Failures, s.Failure)
+		}
+	}
+	if got.Idle == nil || got.Idle.Commands == 0 || got.Idle.CPU <= 0 {
+		t.Errorf("idle leases: %+v, want commands that renew them", got.Idle)
+	}
+	for _, want := range []string{"| case | `redis-queue` |", "| 64 contenders, 2 ms | **", "rueidislock", "wanted", "seed 7"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, &stdout)
+		}
+	}
+}
+
+func TestALockThatLetsTwoInFailsTheRun(t *testing.T) {
+	t.Parallel()
+	for _, benchCase := range []string{"^8 contenders, 2 ms", "^8 contenders in 8 processes, 2 ms"} {
+		var stdout, stderr bytes.Buffer
+		status := run(t.Context(), []string{"-quick", "-leases", "0", "-locks", broken, "-cases", benchCase}, &stdout, &stderr)
+		if status != exitViolated || !strings.Contains(stderr.String(), "two held a lock at once") {
+			t.Errorf("%s: exit status %d, want %d: %s", benchCase, status, exitViolated, &stderr)
+		}
+	}
+}
+
+func TestAClientEndsWithTheProgramThatStartedIt(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartRedis(t, servers.RedisOptions{})
+	shared, err := newRoom()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shared.Close()
+	p, err := startProcess(t.Context(), job{Lock: "redis-lua", Addr: server.Addr, Key: "key", First: 1, Contenders: 1, Time: time.Hour}, shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.end(true)
+	var word string
+	if err := p.replies.Decode(&word); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.orders.Encode("go"); err != nil {
+		t.Fatal(err)
+	}
+
+	p.in.Close() // as the kernel does it for a parent that was killed
+
+	serverstest.Gone(t, []int{p.cmd.Process.Pid}, nil)
+}
+
+func TestWrongUsageIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"-cases", "no such"}, {"-locks", "("}, {"-rounds", "0"}, {"more"}, {"-no-such-flag"}} {
+		var stdout, stderr bytes.Buffer
+		if status := run(t.Context(), args, &stdout, &stderr); status != exitUnusable || stderr.Len() == 0 {
+			t.Errorf("%v: exit status %d and %q, want %d and a reason", args, status, &stderr, exitUnusable)
+		}
+	}
+}
+
+func TestEachRoundHasEveryCellInAnOrderOfTheSeed(t *testing.T) {
+	t.Parallel()
+	names := func(cells []cell) (names []string) {
+		for _, c := range cells {
+			names = append(names, c.String())
+		}
+		return names
+	}
+	once := names(plan(cases, subjects, 3, 1))
+	if again := names(plan(cases, subjects, 3, 1)); !slices.Equal(once, again) {
+		t.Error("the same seed gives two orders")
+	}
+	if other := names(plan(cases, subjects, 3, 2)); slices.Equal(once, other) {
+		t.Error("two seeds give the same order")
+	}
+	perRound := len(cases) * len(subjects)
+	for round := range 3 {
+		for _, name := range once[round*perRound : (round+1)*perRound] {
+			if want := "round " + string(rune('1'+round)); !strings.HasPrefix(name, want) {
+				t.Errorf("%q is in the cells of %s", name, want)
+			}
+		}
+	}
+	slices.Sort(once)
+	if distinct := len(slices.Compact(once)); distinct != 3*perRound {
+		t.Errorf("%d distinct cells, want %d", distinct, 3*perRound)
+	}
+}

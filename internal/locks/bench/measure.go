@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"stock/internal/servers"
+)
+
+// A sample is what one cell showed.
+type sample struct {
+	Case  string `json:"case"`
+	Lock  string `json:"lock"`
+	Round int    `json:"round"`
+
+	Locks    float64 `json:"locks_per_second"`
+	Commands float64 `json:"commands_per_lock"` // that clients sent
+	Trips    float64 `json:"round_trips_per_lock"`
+	Executed float64 `json:"executed_per_lock"` // commands that Redis carried out, also within scripts, as INFO commandstats counts
+	Longest  float64 `json:"longest_wait_ms"`   // from asking to holding
+	P99      float64 `json:"p99_wait_ms"`       // of all waits of the cell
+	Fair     float64 `json:"fewest_to_most"`    // locks of the contender with the fewest, and of that with the most
+	FairProc float64 `json:"fewest_to_mean"`    // locks of the process with the fewest, and of the mean process
+	CPU      float64 `json:"client_cpu_us"`     // a lock, of all client processes
+	RedisCPU float64 `json:"redis_cpu_us"`      // a lock
+	Broken   int     `json:"violations"`        // two held the lock at once
+	Unserved int     `json:"unserved"`          // waited on when the time was over, and were not served within 2 s
+	Failures int     `json:"failures"`          // locks refused, not given back, or lost
+	Failure  string  `json:"failure,omitempty"` // one of them
+}
+
+// measure runs one cell.
+func measure(ctx context.Context, server *servers.Redis, c cell, unit time.Duration) (*sample, error) {
+	duration := time.Duration(c.times * float64(unit))
+	jobs := make([]job, c.Processes)
+	each := c.Contenders / c.Processes
+	for i := range jobs {
+		jobs[i] = job{
+			Lock: c.subject.Name, Addr: server.Addr, Key: "bench:lock",
+			First: uint64(1 + i*each), Contenders: each, Hold: c.Hold, Time: duration,
+		}
+	}
+	ran, err := runJobs(ctx, server, jobs)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c, err)
+	}
+	s, err := evaluate(ran, duration)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c, err)
+	}
+	s.Case, s.Lock, s.Round = c.benchCase.Name, c.subject.Name, c.Round
+	return s, nil
+}
+
+// evaluate makes the figures of a cell. Rate and fairness are of the locks that were given back in time; what it took to
+// get them, and the waits, are of all.
+func evaluate(ran *ran, duration time.Duration) (*sample, error) {
+	s := &sample{}
+	var contenders, processes []int
+	var waits []time.Duration
+	var late int
+	var commands, trips int64
+	var used time.Duration
+	for _, r := range ran.results {
+		contenders = append(contenders, r.Grants...)
+		processes = append(processes, sum(r.Grants))
+		waits = append(waits, r.Waits...)
+		late += r.Late
+		commands += r.Commands
+		trips += r.Trips
+		used += r.CPU
+		s.Broken += r.Violations
+		s.Unserved += r.Unserved
+		s.Failures += r.Failures
+		if r.Failure != "" {
+			s.Failure = r.Failure
+		}
+	}
+	inTime := sum(contenders)
+	if inTime == 0 {
+		return nil, fmt.Errorf("no lock was given back within %v, which -time makes longer; failures: %d (%s)", duration, s.Failures, s.Failure)
+	}
+	locks := float64(inTime + late)
+	slices.Sort(waits)
+	s.Locks = float64(inTime) / duration.Seconds()
+	s.Commands = float64(commands) / locks
+	s.Trips = float64(trips) / locks
+	s.Executed = float64(ran.executed) / locks
+	s.Longest = milliseconds(waits[len(waits)-1])
+	s.P99 = milliseconds(percentile(waits, 0.99))
+	s.Fair = float64(slices.Min(contenders)) / float64(slices.Max(contenders))
+	s.FairProc = float64(slices.Min(processes)) / (float64(inTime) / float64(len(processes)))
+	s.CPU = float64(used.Microseconds()) / locks
+	s.RedisCPU = float64(ran.redisCPU.Microseconds()) / locks
+	return s, nil
+}
+
+func sum(values []int) (total int) {
+	for _, v := range values {
+		total += v
+	}
+	return total
+}
+
+// percentile returns the nearest rank of sorted values: at least the given part of them is not above it.
+func percentile(sorted []time.Duration, part float64) time.Duration {
+	// Not quite the product: 0.99 * 100 need not be 99.
+	rank := int(math.Ceil(part*float64(len(sorted)) - 1e-9))
+	return sorted[max(rank, 1)-1]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+func TestFiguresOfACell(t *testing.T) {
+	t.Parallel()
+	ms := time.Millisecond
+	got, err := evaluate(&ran{
+		results: []result{
+			{Grants: []int{10, 20}, Late: 1, Waits: []time.Duration{5 * ms, ms}, Commands: 60, Trips: 50, CPU: 40 * time.Microsecond},
+			{Grants: []int{40, 8}, Late: 1, Waits: []time.Duration{3 * ms}, Commands: 100, Trips: 30, CPU: 40 * time.Microsecond, Failures: 2, Failure: "why"},
+		},
+		executed: 320, redisCPU: 160 * time.Microsecond,
+	}, 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 78 locks in time, and 80 in all.
+	want := sample{
+		Locks: 39, Commands: 2, Trips: 1, Executed: 4, Longest: 5, P99: 5, Fair: 8.0 / 40, FairProc: 30.0 / 39,
+		CPU: 1, RedisCPU: 2, Failures: 2, Failure: "why",
+	}
+	if *got != want {
+		t.Errorf("got  %+v\nwant %+v", *got, want)
+	}
+}
+
+func TestACellWithoutALockIsAnError(t *testing.T) {
+	t.Parallel()
+	if _, err := evaluate(&ran{results: []result{{Grants: []int{0}, Late: 1}}}, time.Second); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestPercentileIsTheNearestRank(t *testing.T) {
+	t.Parallel()
+	var values []time.Duration
+	for i := range 200 {
+		values = append(values, time.Duration(i+1))
+	}
+	for part, want := range map[float64]time.Duration{0: 1, 0.5: 100, 0.99: 198, 1: 200} {
+		if got := percentile(values, part); got != want {
+			t.Errorf("percentile %v is %d, want %d", part, got, want)
+		}
+	}
+}
+
+func TestCommandsAreCountedWhereverTheStreamIsCut(t *testing.T) {
+	t.Parallel()
+	stream := "*1\r\n$4\r\nPING\r\n" +
+		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9\r\n*1\r\n$3\r\nx\r\n" + // a value that looks like a command
+		"*2\r\n$5\r\nhello\r\n$1\r\n3\r\n" +
+		"*2\r\n$3\r\nGET\r\n$0\r\n\r\n"
+	for cut := range len(stream) {
+		var s scanner
+		if got := s.commands([]byte(stream[:cut])) + s.commands([]byte(stream[cut:])); got != 2 {
+			t.Errorf("cut after %q: %d commands, want 2", stream[:cut], got)
+		}
+	}
+	var s scanner
+	total := 0
+	for i := range len(stream) {
+		total += s.commands([]byte{stream[i]})
+	}
+	if total != 2 {
+		t.Errorf("byte by byte: %d commands, want 2", total)
+	}
+}
+
+func TestARoomHasPlaceForOne(t *testing.T) {
+	t.Parallel()
+	file, err := newRoom()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	a, err := openRoom(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := openRoom(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !a.enter(1) || b.enter(2) || b.leave(2) || !a.leave(1) || !b.enter(2) {
+		t.Error("two were inside, or none was let in")
+	}
+}

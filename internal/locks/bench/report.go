@@ -1,0 +1,173 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A report is all that a run showed.
+type report struct {
+	Redis    string        `json:"redis"`
+	Go       string        `json:"go"`
+	CPUs     int           `json:"cpus"`
+	Seed     uint64        `json:"seed"`
+	Rounds   int           `json:"rounds"`
+	Unit     time.Duration `json:"time_ns"`
+	Rows     []row         `json:"rows"`
+	Idle     *idle         `json:"idle,omitempty"`
+	Verdicts []verdict     `json:"verdicts"`
+	Samples  samples       `json:"samples"`
+}
+
+// A row is a lock in a case, over the rounds.
+type row struct {
+	Case     string            `json:"case"`
+	Lock     string            `json:"lock"`
+	Figures  map[string]figure `json:"figures"`
+	Unserved int               `json:"unserved"`
+	Failures int               `json:"failures"`
+	Broken   int               `json:"violations"`
+}
+
+// fill makes the rows and the verdicts of the samples.
+func (r *report) fill() {
+	for _, c := range cases {
+		for _, s := range subjects {
+			row := row{Case: c.Name, Lock: s.Name, Figures: map[string]figure{}}
+			for _, m := range metrics {
+				if f, ok := r.Samples.figure(m, c.Name, s.Name); ok {
+					row.Figures[m.Name] = f
+				}
+			}
+			for _, sample := range r.Samples {
+				if sample.Case == c.Name && sample.Lock == s.Name {
+					row.Unserved += sample.Unserved
+					row.Failures += sample.Failures
+					row.Broken += sample.Broken
+				}
+			}
+			if len(row.Figures) > 0 {
+				r.Rows = append(r.Rows, row)
+			}
+		}
+	}
+	r.Verdicts = judge(r.Samples, r.Idle)
+}
+
+// violations counts how often two held a lock at once.
+func (r *report) violations() (total int) {
+	for _, row := range r.Rows {
+		total += row.Broken
+	}
+	return total
+}
+
+func (r *report) conditions() string {
+	return fmt.Sprintf("%s without persistence, %s, %d cores for Redis and all clients; %d rounds, cells of %v and up, seed %d",
+		r.Redis, r.Go, r.CPUs, r.Rounds, r.Unit, r.Seed)
+}
+
+// writeText writes the tables for a terminal.
+func (r *report) writeText(w io.Writer) {
+	fmt.Fprintf(w, "%s\nmedians over the rounds, and the farther end of their 95 %% interval\n", r.conditions())
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	last := ""
+	for _, row := range r.Rows {
+		if row.Case != last {
+			last = row.Case
+			fmt.Fprintf(table, "\n%s", last)
+			for _, m := range metrics {
+				fmt.Fprintf(table, "\t%s", m.Name)
+			}
+			fmt.Fprintln(table)
+		}
+		fmt.Fprintf(table, "  %s", row.Lock)
+		for _, m := range metrics {
+			fmt.Fprintf(table, "\t%s", row.Figures[m.Name])
+		}
+		if row.Unserved > 0 {
+			fmt.Fprintf(table, "\t%d not served", row.Unserved)
+		}
+		if row.Failures > 0 {
+			fmt.Fprintf(table, "\t%d failed", row.Failures)
+		}
+		if row.Broken > 0 {
+			fmt.Fprintf(table, "\tTWO AT ONCE %d ×", row.Broken)
+		}
+		fmt.Fprintln(table)
+	}
+	table.Flush()
+	fmt.Fprintf(w, `
+commands, trips: sent by clients a lock, and in how many round trips; executed: carried out by Redis, also in scripts
+fewest/most: locks of the contenders; process: the process with the fewest/the mean process; µs: processor time a lock
+not served: still waited %v after the time was over, when nobody new came
+`, patience)
+	for _, s := range subjects {
+		if s.Settings != "" {
+			fmt.Fprintf(w, "%s: %s\n", s.Name, s.Settings)
+		}
+	}
+	for _, sample := range r.Samples {
+		if sample.Failures > 0 {
+			fmt.Fprintf(w, "%s, %s, round %d: %d failed, one with: %s\n", sample.Lock, sample.Case, sample.Round, sample.Failures, sample.Failure)
+		}
+	}
+	if i := r.Idle; i != nil {
+		fmt.Fprintf(w, "\n%d idle leases of %v, renewed for %v: %.1f %% of a core, and %.1f %% of Redis; %d commands in %d round trips\n",
+			i.Leases, i.Lease, i.Time, 100*i.CPU, 100*i.RedisCPU, i.Commands, i.Trips)
+	}
+	if len(r.Verdicts) > 0 {
+		fmt.Fprintln(w)
+		table = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, redisQueue+"\twanted\tmeasured\t")
+		for _, v := range r.Verdicts {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", v.Case, v.Wanted, v.Measured, v.Outcome)
+		}
+		table.Flush()
+	}
+}
+
+// writeMarkdown writes a table of all cases and locks, and one of the targets.
+func (r *report) writeMarkdown(w io.Writer) {
+	locks := slices.DeleteFunc(slices.Clone(subjects), func(s subject) bool {
+		return !slices.ContainsFunc(r.Rows, func(row row) bool { return row.Lock == s.Name })
+	})
+	fmt.Fprintf(w, "%s.\n\n", r.conditions())
+	fmt.Fprint(w, "Each cell: **locks a second**, commands sent a lock, longest wait; medians, the rate with the farther end of its 95 % interval.\n\n| case |")
+	for _, s := range locks {
+		fmt.Fprintf(w, " `%s` |", s.Name)
+	}
+	fmt.Fprintf(w, "\n| --- |%s\n", strings.Repeat(" --- |", len(locks)))
+	for _, c := range cases {
+		if !slices.ContainsFunc(r.Rows, func(row row) bool { return row.Case == c.Name }) {
+			continue
+		}
+		fmt.Fprintf(w, "| %s |", c.Name)
+		for _, s := range locks {
+			for _, row := range r.Rows {
+				if row.Case == c.Name && row.Lock == s.Name {
+					fmt.Fprintf(w, " **%s**<br>%s commands<br>%s ms |", row.Figures[rate.Name],
+						short(row.Figures[commands.Name].Median), short(row.Figures[longest.Name].Median))
+				}
+			}
+		}
+		fmt.Fprintln(w)
+	}
+	if len(r.Verdicts) > 0 {
+		fmt.Fprintf(w, "\n| `%s` | wanted | measured | |\n| --- | --- | --- | --- |\n", redisQueue)
+		for _, v := range r.Verdicts {
+			fmt.Fprintf(w, "| %s | %s | %s | %s |\n", v.Case, v.Wanted, v.Measured, v.Outcome)
+		}
+	}
+}
+
+func (r *report) writeJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}

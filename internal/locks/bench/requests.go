@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// setUp are the commands of a connection's beginning and end and of looking on, which no lock needs for being locked.
+var setUp = map[string]bool{
+	"auth": true, "client": true, "command": true, "config": true, "flushall": true, "hello": true, "info": true, "ping": true,
+	"quit": true, "select": true, "subscribe": true, "unsubscribe": true,
+}
+
+// requests counts what a process sends to Redis.
+//
+// It reads along on the connections, as the server cannot tell: INFO counts the calls that scripts make (also in
+// total_commands_processed) beside those that clients make.
+type requests struct {
+	commands atomic.Int64
+	trips    atomic.Int64 // writes with at least one command: commands that are sent together share a round trip
+}
+
+func (r *requests) dial(ctx context.Context, dialer *net.Dialer, addr string) (net.Conn, error) {
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &countingConn{TCPConn: conn.(*net.TCPConn), count: r}, nil
+}
+
+func (r *requests) dialRueidis(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	return r.dial(ctx, dialer, addr)
+}
+
+// countingConn counts the commands that are written to it.
+type countingConn struct {
+	*net.TCPConn
+	count *requests
+	scan  scanner
+}
+
+func (c *countingConn) Write(p []byte) (int, error) {
+	if commands := c.scan.commands(p); commands > 0 {
+		c.count.commands.Add(int64(commands))
+		c.count.trips.Add(1)
+	}
+	return c.TCPConn.Write(p)
+}
+
+// scanner finds commands in a stream of requests. A request is an array ("*2\r\n") of strings ("$3\r\nGET\r\n"), the first
+// of which names the command. Pieces may end anywhere.
+type scanner struct {
+	piece []byte // the beginning of a line, or of a name, whose end is in the next piece
+	rest  int    // bytes of a string that are still to come, with its line end
+	first bool   // that string, or the next one, is a name
+}
+
+// commands returns how many commands, other than those of setUp, begin in the next piece of the stream.
+func (s *scanner) commands(p []byte) (count int) {
+	for len(p) > 0 {
+		if s.rest > 0 {
+			n := min(s.rest, len(p))
+			s.rest -= n
+			if s.first {
+				s.piece = append(s.piece, p[:n]...)
+				if s.rest == 0 {
+					if !setUp[strings.ToLower(string(bytes.TrimSpace(s.piece)))] {
+						count++
+					}
+					s.first, s.piece = false, s.piece[:0]
+				}
+			}
+			p = p[n:]
+			continue
+		}
+		end := bytes.IndexByte(p, '\n')
+		if end < 0 {
+			s.piece = append(s.piece, p...)
+			break
+		}
+		line := bytes.TrimSpace(append(s.piece, p[:end]...))
+		s.piece, p = s.piece[:0], p[end+1:]
+		switch {
+		case len(line) == 0:
+		case line[0] == '*':
+			s.first = true
+		case line[0] == '$':
+			length, _ := strconv.Atoi(string(line[1:]))
+			s.rest = length + len("\r\n")
+		}
+	}
+	return count
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// of makes the samples of a lock in a case, one a round, with this rate, and as many ms for its longest wait.
+func of(benchCase, lock string, values ...float64) (s samples) {
+	for round, v := range values {
+		s = append(s, &sample{Case: benchCase, Lock: lock, Round: round, Locks: v, Longest: v, Commands: v, FairProc: v, Trips: v})
+	}
+	return s
+}
+
+func TestAFigureIsAMedianWithAnIntervalFromSixRoundsOn(t *testing.T) {
+	t.Parallel()
+	if got := newFigure([]float64{5, 1, 4, 2, 3}); got.Median != 3 || got.Interval != nil {
+		t.Errorf("of five rounds: %+v, want the median 3 and no interval", got)
+	}
+	got := newFigure([]float64{100, 104, 96, 101, 99, 90})
+	if got.Median != 99.5 || got.Interval == nil || *got.Interval != [2]float64{90, 104} {
+		t.Errorf("of six rounds: %v %v, want 99.5 (90 to 104)", got.Median, got.Interval)
+	}
+	if text := got.String(); text != "99.5 ±10%" {
+		t.Errorf("written as %q, want the farther end", text)
+	}
+}
+
+func TestRatiosAreOfTheSameRound(t *testing.T) {
+	t.Parallel()
+	// Every round is slower than the one before, for both.
+	s := append(of(crowd, redisQueue, 600, 300, 150, 75, 36, 18), of(crowd, "redsync", 100, 50, 25, 12.5, 6, 3)...)
+	if got := s.ratio(rate, crowd, redisQueue, "redsync"); got.Median != 6 || *got.Interval != [2]float64{6, 6} {
+		t.Errorf("the ratio is %s, want 6 in every round", got.span())
+	}
+}
+
+func TestShortFiguresKeepThreeDigits(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[float64]string{0: "0", 0.0634: "0.063", 0.999: "1.00", 9.99: "9.99", 12.34: "12.3", 99.96: "100", 15732.4: "15732"} {
+		if got := short(v); got != want {
+			t.Errorf("%v is written %q, want %q", v, got, want)
+		}
+	}
+}
+
+func TestATargetIsMetWithItsWholeInterval(t *testing.T) {
+	t.Parallel()
+	library := func(v float64) samples { return of(crowd, "redsync", v, v, v, v, v, v) }
+	for name, c := range map[string]struct {
+		queue []float64
+		want  string
+	}{
+		"above":  {[]float64{510, 520, 530, 540, 550, 560}, "met"},
+		"below":  {[]float64{410, 420, 430, 440, 450, 460}, "not met"},
+		"across": {[]float64{490, 500, 510, 520, 530, 540}, "open"},
+	} {
+		verdicts := judge(append(of(crowd, redisQueue, c.queue...), library(100)...), nil)
+		if len(verdicts) != 1 || verdicts[0].Outcome != c.want || !strings.HasSuffix(verdicts[0].Measured, "× redsync") {
+			t.Errorf("%s 5 ×: %+v, want %q", name, verdicts, c.want)
+		}
+	}
+}
+
+func TestNoSlowerIsMetWhereNoDifferenceIsShown(t *testing.T) {
+	t.Parallel()
+	library := of(uncontended, "redislock", 100, 100, 100, 100, 100, 100)
+	for want, queue := range map[string][]float64{
+		"met":     {95, 96, 97, 98, 99, 101},
+		"not met": {93, 94, 95, 96, 97, 98},
+	} {
+		verdicts := judge(append(of(uncontended, redisQueue, queue...), library...), nil)
+		if got := verdicts[len(verdicts)-1]; got.Outcome != want {
+			t.Errorf("%v against 100: %+v, want %q", queue, got, want)
+		}
+	}
+}
+
+func TestTheBestLibraryIsNoLockOfOurs(t *testing.T) {
+	t.Parallel()
+	s := slices.Concat(of(crowd, "redis-lua", 900), of(crowd, "redsync", 300), of(crowd, "redislock", 200), of(crowd, "rueidislock", 250))
+	if best, ok := s.bestLibrary(rate, crowd, true); best != "redsync" || !ok {
+		t.Errorf("the fastest library is %q, want redsync", best)
+	}
+	if best, ok := s.bestLibrary(longest, crowd, false); best != "redislock" || !ok {
+		t.Errorf("the library with the shortest of the longest waits is %q, want redislock", best)
+	}
+	if _, ok := s.bestLibrary(rate, uncontended, true); ok {
+		t.Error("there is a best library of a case that was not run")
+	}
+}
+
+func TestIdleLeasesAreJudgedByTheirShareOfACore(t *testing.T) {
+	t.Parallel()
+	for cpu, want := range map[float64]string{0.049: "met", 0.05: "not met"} {
+		if got := judge(nil, &idle{Leases: 10_000, CPU: cpu}); len(got) != 1 || got[0].Outcome != want {
+			t.Errorf("%v: %+v, want %q", cpu, got, want)
+		}
+	}
+}
