@@ -162,7 +162,7 @@ func TestServiceStartsWhileItsServersAreDown(t *testing.T) {
 	p.expect(t, "GET", p.url+"/livez", 200)
 	p.expect(t, "GET", p.url+"/readyz", 503)
 	p.expect(t, "POST", p.url+"/stock/deduct/noop?goods_id=1&count=1", 200)
-	for _, strategy := range []string{"update", "lock-redis-lua", "lock-redlock", "lock-mysql-getlock", "lock-etcd"} {
+	for _, strategy := range []string{"update", "lock-redis-lua", "lock-redlock", "lock-mysql-getlock", "lock-etcd", "lock-zookeeper"} {
 		if got := p.expect(t, "POST", p.url+"/stock/deduct/"+strategy+"?goods_id=1&count=1", 503); got["type"] != "/problems/unavailable" {
 			t.Errorf("%s: %v", strategy, got)
 		}

@@ -185,6 +185,15 @@ var Catalogue = []Strategy{
 		Fenced:  true,
 	},
 	{
+		Name:    "lock-zookeeper",
+		Summary: "An ephemeral, numbered node in ZooKeeper: the first holds, and its zxid fences the store.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: blocked until the session ends", HolderPause: refusedByFence, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL, Redis},
+		Needs:   []Need{NeedZooKeeper},
+		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewZooKeeper(d.ZooKeeper, "/stock", d.lease()), nil },
+		Fenced:  true,
+	},
+	{
 		Name:    "lock-multi",
 		Summary: "The locks of lock-redis-watchdog and of lock-mysql-getlock, both or none: how to move from one to the other.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},

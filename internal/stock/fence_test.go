@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
+	"stock/internal/locks/lockstest"
 	"stock/internal/stock"
 )
 
@@ -32,6 +33,8 @@ func newDuel(t *testing.T, first, second string, on stock.Store) duel {
 	a := newAddresses(t)
 	deps := a.connect(t)
 	service := newService(t, deps)
+	network := lockstest.NewProxy(t, a.zookeeper)
+	a.zookeeper = network.Addresses()[0]
 	d := duel{first: resolve(t, newService(t, a.connect(t)), first, on), second: resolve(t, service, second, on), goods: freshGoods()}
 	d.left = func() int64 {
 		units, err := service.Stock(t.Context(), on, d.goods)
@@ -45,7 +48,10 @@ func newDuel(t *testing.T, first, second string, on stock.Store) duel {
 			t.Fatal(err)
 		}
 	}
-	d.expire = func() { expire(t, deps, first, d.goods) }
+	d.expire = func() {
+		network.BlackHole() // ZooKeeper would tell at once
+		expire(t, deps, first, d.goods)
+	}
 	d.restock(initial)
 	return d
 }
@@ -58,19 +64,29 @@ func resolve(t testing.TB, service *stock.Service, name string, on stock.Store) 
 	return d
 }
 
-// expire takes a lock away on its server. A holder asks for it when it renews it, not before.
+// expire takes a lock away on its server. The other holders ask for theirs when they renew it, not before.
 func expire(t testing.TB, deps stock.Deps, strategy string, goods int64) {
 	key := strategy + ":{" + strconv.FormatInt(goods, 10) + "}"
-	var deleted int64
+	node := url.PathEscape(key)
+	var deleted int
 	var err error
 	switch strategy {
 	case "lock-etcd":
 		var reply *clientv3.DeleteResponse
-		if reply, err = deps.Etcd.Delete(t.Context(), "locks/"+url.PathEscape(key)+"/", clientv3.WithPrefix()); err == nil {
-			deleted = reply.Deleted
+		if reply, err = deps.Etcd.Delete(t.Context(), "locks/"+node+"/", clientv3.WithPrefix()); err == nil {
+			deleted = int(reply.Deleted)
+		}
+	case "lock-zookeeper":
+		var waiters []string
+		waiters, _, err = deps.ZooKeeper.Children("/stock/" + node)
+		for _, waiter := range waiters {
+			err = errors.Join(err, deps.ZooKeeper.Delete("/stock/"+node+"/"+waiter, -1))
+			deleted++
 		}
 	default:
-		deleted, err = deps.Redis.Del(t.Context(), key).Result()
+		var keys int64
+		keys, err = deps.Redis.Del(t.Context(), key).Result()
+		deleted = int(keys)
 	}
 	if err != nil || deleted != 1 {
 		t.Fatalf("delete %s: %d, %v", key, deleted, err)
@@ -213,7 +229,7 @@ func TestALockWithoutAFenceLosesAnUpdateToALateHolder(t *testing.T) {
 // Their tokens cannot be compared. Whoever claims last is let in, and the other one's write is refused.
 func TestLocksOfTwoKindsLoseNothingOnOneGoods(t *testing.T) {
 	t.Parallel()
-	for _, pair := range [][2]string{{"lock-redis-fenced", "lock-redis-queue"}, {"lock-redis-queue", "lock-etcd"}, {"lock-etcd", "lock-redis-fenced"}} {
+	for _, pair := range [][2]string{{"lock-redis-fenced", "lock-redis-queue"}, {"lock-redis-queue", "lock-etcd"}, {"lock-etcd", "lock-zookeeper"}, {"lock-zookeeper", "lock-redis-fenced"}} {
 		for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
 			t.Run(pair[0]+"/"+pair[1]+"/"+string(on), func(t *testing.T) {
 				t.Parallel()
