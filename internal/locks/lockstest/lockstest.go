@@ -21,7 +21,7 @@ type Subject struct {
 	// Own starts servers for one test. Nil where the lock has none.
 	Own func(t testing.TB) Private
 
-	Lease     time.Duration // the shortest that the lock's servers grant; 500 ms where 0
+	Lease     time.Duration // the shortest that the lock's servers grant; 300 ms where 0
 	Tokens    bool          // every grant has a fencing token
 	Renews    bool          // a lock that is held is renewed
 	Reentrant bool          // a holder may lock again through its lease's context
@@ -96,7 +96,7 @@ var long = locks.Options{Lease: time.Minute, Poll: 2 * time.Millisecond}
 func (s Subject) short() locks.Options {
 	o := locks.Options{Lease: s.Lease, Poll: 5 * time.Millisecond}
 	if o.Lease == 0 {
-		o.Lease = 500 * time.Millisecond
+		o.Lease = 300 * time.Millisecond
 	}
 	return o
 }

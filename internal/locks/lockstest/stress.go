@@ -16,7 +16,7 @@ const (
 	sites        = 3 // clients, each behind a network of its own
 	workers      = 2 // of each client
 	stressTime   = 1500 * time.Millisecond
-	leastGrants  = 60
+	leastGrants  = 30
 	leastStopped = 2
 )
 
@@ -46,7 +46,7 @@ func Stress(t *testing.T, s Subject, seed uint64) {
 		}
 	}
 	var chaos sync.WaitGroup
-	chaos.Go(func() { unleash(ctx, t, d, all, rand.New(rand.NewPCG(seed, 0))) })
+	chaos.Go(func() { unleash(ctx, t, d, all, s.short().Lease, rand.New(rand.NewPCG(seed, 0))) })
 
 	for enough := time.Now().Add(stressTime); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(enough) && h.Grants() >= leastGrants && len(stopped) >= leastStopped {
@@ -85,7 +85,7 @@ func (c contender) run(ctx context.Context) {
 			pause(ctx, c.upTo(10*time.Millisecond))
 			continue
 		}
-		if c.random.IntN(25) == 0 {
+		if c.random.IntN(20) == 0 {
 			// It stops, as if its machine were cut off, and comes back after its lease has ended.
 			c.network.BlackHole()
 			for ctx.Err() == nil && time.Now().Before(g.Deadline()) {
@@ -106,8 +106,8 @@ func (c contender) upTo(d time.Duration) time.Duration {
 	return time.Duration(c.random.Int64N(int64(d)))
 }
 
-// unleash makes one fault after the other.
-func unleash(ctx context.Context, t *testing.T, d Private, networks []*Proxy, random *rand.Rand) {
+// unleash makes one fault after the other, several within a lease: many cost somebody the rest of it.
+func unleash(ctx context.Context, t *testing.T, d Private, networks []*Proxy, lease time.Duration, random *rand.Rand) {
 	between := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(random.Int64N(int64(most-least)))
 	}
@@ -117,9 +117,9 @@ func unleash(ctx context.Context, t *testing.T, d Private, networks []*Proxy, ra
 		case 0:
 			network.Break()
 		case 1:
-			network.Cut(1+random.IntN(4), BeforeRequest)
+			network.Cut(1+random.IntN(20), BeforeRequest)
 		case 2:
-			network.Cut(1+random.IntN(4), BeforeReply)
+			network.Cut(1+random.IntN(20), BeforeReply)
 		case 3:
 			network.Delay(between(time.Millisecond, 20*time.Millisecond))
 			pause(ctx, between(10*time.Millisecond, 50*time.Millisecond))
@@ -129,7 +129,7 @@ func unleash(ctx context.Context, t *testing.T, d Private, networks []*Proxy, ra
 			pause(ctx, between(50*time.Millisecond, 300*time.Millisecond))
 			d.Signal(t, syscall.SIGCONT)
 		}
-		pause(ctx, between(10*time.Millisecond, 60*time.Millisecond))
+		pause(ctx, between(lease/10, lease/2))
 	}
 }
 
