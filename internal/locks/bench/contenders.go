@@ -102,9 +102,9 @@ func contend(j job, inside room, begin func() error) (*result, error) {
 		return nil, err
 	}
 	commands, trips, used := count.commands.Load(), count.trips.Load(), cpu()
-	ctx, cancel := context.WithTimeout(context.Background(), j.Time+patience)
-	defer cancel()
 	start := time.Now()
+	ctx, cancel := context.WithDeadline(context.Background(), start.Add(j.Time+patience))
+	defer cancel()
 	each(contenders, func(c *contender) { c.run(ctx, j, start) })
 
 	r := &result{Commands: count.commands.Load() - commands, Trips: count.trips.Load() - trips, CPU: cpu() - used}

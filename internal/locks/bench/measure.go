@@ -80,8 +80,8 @@ func evaluate(ran *ran, duration time.Duration) (*sample, error) {
 		}
 	}
 	inTime := sum(contenders)
-	if inTime == 0 {
-		return nil, fmt.Errorf("no lock was given back within %v, which -time makes longer; failures: %d (%s)", duration, s.Failures, s.Failure)
+	if inTime+late == 0 {
+		return nil, fmt.Errorf("no lock was granted within %v; failures: %d (%s)", duration+patience, s.Failures, s.Failure)
 	}
 	locks := float64(inTime + late)
 	slices.Sort(waits)
@@ -91,8 +91,10 @@ func evaluate(ran *ran, duration time.Duration) (*sample, error) {
 	s.Executed = float64(ran.executed) / locks
 	s.Longest = milliseconds(waits[len(waits)-1])
 	s.P99 = milliseconds(percentile(waits, 0.99))
-	s.Fair = float64(slices.Min(contenders)) / float64(slices.Max(contenders))
-	s.FairProc = float64(slices.Min(processes)) / (float64(inTime) / float64(len(processes)))
+	if inTime > 0 {
+		s.Fair = float64(slices.Min(contenders)) / float64(slices.Max(contenders))
+		s.FairProc = float64(slices.Min(processes)) / (float64(inTime) / float64(len(processes)))
+	}
 	s.CPU = float64(used.Microseconds()) / locks
 	s.RedisCPU = float64(ran.redisCPU.Microseconds()) / locks
 	return s, nil

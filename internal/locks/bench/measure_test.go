@@ -30,7 +30,7 @@ func TestFiguresOfACell(t *testing.T) {
 
 func TestACellWithoutALockIsAnError(t *testing.T) {
 	t.Parallel()
-	if _, err := evaluate(&ran{results: []result{{Grants: []int{0}, Late: 1}}}, time.Second); err == nil {
+	if _, err := evaluate(&ran{results: []result{{Grants: []int{0}, Failures: 1, Failure: "why"}}}, time.Second); err == nil {
 		t.Error("no error")
 	}
 }
