@@ -15,18 +15,19 @@ type benchCase struct {
 	times      float64       // how long a cell takes, as a multiple of -time
 }
 
-// The cases. Those that a target is about take longer: a wait that is longer than its cell cannot be seen.
+// The cases. Those that a target is about take longer: no wait can be seen that is longer than its cell and patience
+// together, so that the longest wait of a lock under which contenders starve grows with the time of the cell.
 var cases = []benchCase{
 	{uncontended, 1, 1, 0, 1},
 	{"1 contender, 2 ms", 1, 1, 2 * time.Millisecond, 0.5},
-	{"8 contenders, 0 ms", 1, 8, 0, 1},
-	{"8 contenders, 2 ms", 1, 8, 2 * time.Millisecond, 1},
+	{"8 contenders, 0 ms", 1, 8, 0, 0.75},
+	{"8 contenders, 2 ms", 1, 8, 2 * time.Millisecond, 0.75},
 	{crowd, 1, 64, 0, 1},
 	{crowdAtWork, 1, 64, 2 * time.Millisecond, 4.5},
-	{"8 contenders in 8 processes, 0 ms", 8, 8, 0, 1},
-	{"8 contenders in 8 processes, 2 ms", 8, 8, 2 * time.Millisecond, 1},
-	{"64 contenders in 8 processes, 0 ms", 8, 64, 0, 2},
-	{crowdsAtWork, 8, 64, 2 * time.Millisecond, 3},
+	{"8 contenders in 8 processes, 0 ms", 8, 8, 0, 0.75},
+	{"8 contenders in 8 processes, 2 ms", 8, 8, 2 * time.Millisecond, 0.75},
+	{"64 contenders in 8 processes, 0 ms", 8, 64, 0, 1.5},
+	{crowdsAtWork, 8, 64, 2 * time.Millisecond, 2.5},
 }
 
 // Cases that targets are about.
