@@ -82,7 +82,11 @@ func (f *runFlags) startLab(ctx context.Context) (*lab, error) {
 	lab.check, lab.died = t.Check, t.Done()
 	disconnect := lab.close
 	lab.close = func() error { return errors.Join(disconnect(), stop()) }
-	lab.servers = append(lab.servers, report.Server{Name: "nginx", Version: strings.TrimPrefix(t.Environment.Nginx, "nginx ")})
+	for _, version := range []string{t.Environment.Nginx, t.Environment.Etcd, t.Environment.ZooKeeper} {
+		if name, number, ok := strings.Cut(version, " "); ok {
+			lab.servers = append(lab.servers, report.Server{Name: name, Version: number})
+		}
+	}
 	return lab, nil
 }
 
