@@ -69,6 +69,9 @@ type client struct {
 
 func (l *ladder) client(rung string, options locks.Options) *client {
 	c := connect(l.t, l.options)
+	if err := c.Ping(l.t.Context()).Err(); err != nil { // to connect takes its time, of which a lease or a release has little
+		l.t.Fatal(err)
+	}
 	wire := &wire{resumed: make(chan struct{})}
 	c.AddHook(wire)
 	lock := rungs[rung](c, options)
@@ -657,8 +660,9 @@ func TestRedisFairPassesADeadHead(t *testing.T) {
 	head := l.waiting(dead)
 	ids := l.queued(1)
 	dead.pause()
-	second := l.waiting(l.client("redis-fair", locks.Options{Lease: 2 * short.Lease}))
-	l.queued(2)
+	alive := l.client("redis-fair", lasting)
+	second := l.waiting(alive)
+	l.asked(alive, 1)
 
 	began := time.Now()
 	mustUnlock(t, holder)
