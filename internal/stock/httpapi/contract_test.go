@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 var strange = append(slices.Clone(stock.Catalogue),
 	strangeStrategy("panics", func() error { panic("the secret cause") }),
 	strangeStrategy("fails", func() error { return errors.New("the secret cause") }),
+	strangeStrategy("fenced", func() error { return fmt.Errorf("%w: token 7", stock.ErrFenced) }),
 	strangeStrategy("unknown-and-busy", func() error { return errors.Join(stock.ErrBusy, stock.ErrUnknown) }),
 )
 
@@ -114,6 +116,7 @@ func TestContract(t *testing.T) {
 		{"server not configured", "POST", deduct + "/lock-redlock?goods_id=1&count=1", "", nil, 503, "unavailable", "not configured: redlock"},
 		{"panic", "POST", deduct + "/panics?goods_id=1&count=1", "", nil, 500, "internal", "log"},
 		{"unexpected error", "POST", deduct + "/fails?goods_id=1&count=1", "", nil, 500, "internal", "log"},
+		{"fenced", "POST", deduct + "/fenced?goods_id=1&count=1", "", nil, 503, "busy", "a later holder has claimed the goods; nothing was deducted"},
 		{"unknown outcome joined with a refusal", "POST", deduct + "/unknown-and-busy?goods_id=1&count=1", "", nil, 500, "outcome-unknown", "may have taken effect"},
 
 		{"stock", "GET", "/stock/2", "", nil, 200, "", ""},
@@ -266,7 +269,7 @@ func TestConfirmationTellsAll(t *testing.T) {
 
 func TestEveryAvailableStrategySellsOnEveryStore(t *testing.T) {
 	t.Parallel()
-	deps := stock.Deps{MySQL: database(t), Redis: redisClient(t)}
+	deps := stock.Deps{MySQL: database(t), Redis: redisClient(t), Etcd: etcdClient(t), ZooKeeper: zooKeeperClient(t)}
 	for _, o := range shared.Redlock(t, 3) {
 		deps.Redlock = append(deps.Redlock, openRedis(t, o))
 	}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -18,10 +19,13 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/go-zookeeper/zk"
 	"github.com/jmoiron/sqlx"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -172,6 +176,26 @@ func openRedis(t testing.TB, o *redis.Options) redis.UniversalClient {
 	client := redis.NewClient(o)
 	t.Cleanup(func() { client.Close() })
 	return client
+}
+
+func etcdClient(t testing.TB) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{shared.Etcd(t)}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func zooKeeperClient(t testing.TB) *zk.Conn {
+	t.Helper()
+	conn, _, err := zk.Connect([]string{shared.ZooKeeper(t)}, 30*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
 }
 
 // reply is a reply that obeys openapi.json.
