@@ -209,7 +209,7 @@ func (q *RedisQueue) askFirst(ctx context.Context, t *turn, w *queued) (*Lease, 
 	q.mu.Lock()
 	c := t.cohort
 	switch {
-	case err == nil && reply.state == queueGranted:
+	case err == nil && reply.token > 0:
 		q.hold(t, reply.token, q.options.guaranteed(sent), q.options.Renew)
 		lease := q.newLease(ctx, t)
 		q.mu.Unlock()
@@ -285,7 +285,7 @@ func (q *RedisQueue) keepAsking(t *turn, over <-chan struct{}, wait time.Duratio
 			// Granted by a message, or given up, while the question was on its way.
 			q.mu.Unlock()
 			return
-		case err == nil && reply.state == queueGranted:
+		case err == nil && reply.token > 0:
 			q.endAsking(t)
 			q.hold(t, reply.token, q.options.guaranteed(sent), q.options.Renew)
 			q.next(t)
@@ -407,7 +407,7 @@ func (q *RedisQueue) unlock(ctx context.Context, t *turn) error {
 
 	q.mu.Lock()
 	switch {
-	case following != t && err == nil && reply.state == queueGranted && c.waiting.Len() > 0:
+	case following != t && err == nil && reply.token > 0 && c.waiting.Len() > 0:
 		q.hold(following, reply.token, q.options.guaranteed(sent), q.options.Renew)
 		q.next(following)
 	case c.waiting.Len() > 0 && following != t && err == nil:
@@ -455,7 +455,7 @@ func (q *RedisQueue) renew(ctx context.Context, turns []*turn) []error {
 	_, _ = q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, t := range turns {
 			// With its text: a pipeline cannot be told first that a server which has restarted does not know the script.
-			replies[i] = queueRenewScript.Eval(ctx, pipe, []string{t.cohort.key}, q.options.Lease.Milliseconds(), q.process, t.number)
+			replies[i] = queueRenewScript.Eval(ctx, pipe, []string{t.cohort.key}, q.options.Lease.Milliseconds(), q.process+"/"+strconv.FormatUint(t.number, 10))
 		}
 		return nil
 	})
@@ -486,30 +486,18 @@ func queueKeys(key string) []string {
 
 // queueReply is what acquire in lua/queue.lua returns.
 type queueReply struct {
-	state int64
-	token uint64        // of a grant
-	wait  time.Duration // where it waits: until the lease of the holder ends
+	token uint64        // of a grant; 0 where the owner waits
+	wait  time.Duration // until the lease of the holder ends
 }
 
-const (
-	queueLeft    = -1
-	queueWaits   = 0
-	queueGranted = 1
-)
-
-func newQueueReply(fields []any) (reply queueReply, err error) {
-	reply.state, _ = fields[0].(int64)
-	switch reply.state {
-	case queueGranted:
-		text, _ := fields[1].(string)
-		reply.token, err = strconv.ParseUint(text, 10, 64)
-	case queueWaits:
-		ms, _ := fields[1].(int64)
-		reply.wait = time.Duration(max(ms, 0)) * time.Millisecond
-	case queueLeft:
-		err = errors.New("the lock was asked for by one who had given it up") // the process's own mistake
+func newQueueReply(reply int64) (queueReply, error) {
+	switch {
+	case reply > 0:
+		return queueReply{token: uint64(reply)}, nil
+	case reply < 0:
+		return queueReply{wait: time.Duration(-1-reply) * time.Millisecond}, nil
 	}
-	return reply, err
+	return queueReply{}, errors.New("the lock was asked for by one who had given it up") // a question that came late
 }
 
 // run runs a script for an owner. Where the connection broke it runs it once more: all scripts may be run twice.
@@ -529,27 +517,25 @@ func broken(err error) bool {
 }
 
 func (q *RedisQueue) acquire(ctx context.Context, t *turn) (queueReply, error) {
-	fields, err := q.run(ctx, queueAcquireScript, t).Slice()
+	reply, err := q.run(ctx, queueAcquireScript, t).Int64()
 	if err != nil {
 		return queueReply{}, err
 	}
-	return newQueueReply(fields)
+	return newQueueReply(reply)
 }
 
 // release gives a turn back and asks for the following one, unless that is the same.
 func (q *RedisQueue) release(ctx context.Context, t, following *turn) (released bool, reply queueReply, err error) {
-	next := ""
-	if following != t {
-		next = strconv.FormatUint(following.number, 10)
+	if following == t {
+		released, err = q.run(ctx, queueReleaseScript, t, "").Bool()
+		return released, reply, err
 	}
-	fields, err := q.run(ctx, queueReleaseScript, t, next).Slice()
+	fields, err := q.run(ctx, queueReleaseScript, t, following.number).Int64Slice()
 	if err != nil {
 		return false, reply, err
 	}
-	if following != t {
-		reply, err = newQueueReply(fields[1:])
-	}
-	return fields[0] == int64(1), reply, err
+	reply, err = newQueueReply(fields[1])
+	return fields[0] == 1, reply, err
 }
 
 // leave takes a turn back that may have been granted, or may wait. It runs apart from the caller's context, which has ended.

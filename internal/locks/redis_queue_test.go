@@ -110,9 +110,8 @@ func TestRedisQueueAcquiresOnceThoughAskedTwice(t *testing.T) {
 	if armed.Load() {
 		t.Fatal("no reply was lost")
 	}
-	value := eye.Get(t.Context(), queueKey).Val()
-	if _, token, _ := strings.Cut(value, " "); token != strconv.FormatUint(lease.Token(), 10) {
-		t.Errorf("the lease has token %d, Redis has %q: want that of the first grant", lease.Token(), value)
+	if last := eye.HGet(t.Context(), queueKey+":memory", "token").Val(); last != strconv.FormatUint(lease.Token()+locks.TurnGrants-1, 10) {
+		t.Errorf("the lease has token %d, and the last of its turn is %s: want that of the first grant", lease.Token(), last)
 	}
 	mustUnlock(t, lease)
 }
@@ -159,9 +158,9 @@ func TestRedisQueueRefusesALateQuestionOfOneWhoGaveUp(t *testing.T) {
 	}
 
 	mustUnlock(t, mustLock(t, p, "lock:{2}")) // loads the script
-	reply, err := eye.Do(t.Context(), late.Args()...).Slice()
-	if err != nil || fmt.Sprint(reply) != "[-1]" {
-		t.Errorf("the late question is answered %v, %v: want -1", reply, err)
+	reply, err := eye.Do(t.Context(), late.Args()...).Int()
+	if err != nil || reply != 0 {
+		t.Errorf("the late question is answered %d, %v: want 0, for one who has left", reply, err)
 	}
 	if exists(t, eye, queueKey) || exists(t, eye, queueKey+":queue") {
 		t.Error("the late question took the lock, or waits for it")
