@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"flag"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -143,5 +144,30 @@ func TestCheckFindsALockDeletedByALateHolder(t *testing.T) {
 	_, _ = grants[1].Unlock(), grants[2].Unlock()
 	if err := h.Check(); err == nil || !strings.Contains(err.Error(), "two hold the lock") {
 		t.Errorf("Check: %v, want it to find that two hold the lock", err)
+	}
+}
+
+// A Redis that comes back without its data has forgotten the last token. The time in it still makes the next one greater.
+func TestTokensRiseThoughTheServerLostItsData(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"redis-fenced", "redis-queue"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := subjects[name].Shared(t).(onRedis)
+			lock := d.New(t, d.Addresses(), locks.Options{})
+			if closer, ok := lock.(io.Closer); ok {
+				t.Cleanup(func() { closer.Close() })
+			}
+			before := mustLock(t, lock, "lock")
+			mustUnlock(t, before)
+			if err := d.eyes[0].FlushDB(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			after := mustLock(t, lock, "lock")
+			mustUnlock(t, after)
+			if after.Token() <= before.Token() {
+				t.Errorf("token %d after %d, want a greater one", after.Token(), before.Token())
+			}
+		})
 	}
 }
