@@ -16,15 +16,17 @@ import (
 // A check in the write alone would not do. A holder that was stopped past its lease wakes up, and writes between the next
 // holder's read and write: no later token has been seen by then, so the write is let in, and the next one buries it.
 //
+// Goods that are sold out are not claimed: nothing will be written, and of a flash sale most requests are of that kind.
+//
 // Only tokens of one issuer can be compared: those of Redis are microseconds, those of etcd revisions. A claim by another
 // issuer is let in whatever its token is, so that two kinds of locks on one goods hold up each other, but lose nothing: the
 // write of whoever did not claim last is refused. A lock service that has lost its data, and counts from the beginning, is
 // refused until SetStock forgets the tokens.
 
 const (
-	// One round trip: LAST_INSERT_ID(expr) hands expr to the client. It is unsigned: below zero its value must be cast back.
-	claimSQL = `UPDATE good_stock SET fence = ?, fence_issuer = ?, stock = CAST(LAST_INSERT_ID(stock) AS SIGNED)
-		WHERE goods_id = ? AND (fence_issuer <> ? OR fence < ?)`
+	// One round trip: LAST_INSERT_ID(expr) hands expr to the client.
+	claimSQL = `UPDATE good_stock SET fence = ?, fence_issuer = ?, stock = LAST_INSERT_ID(stock)
+		WHERE goods_id = ? AND stock >= ? AND (fence_issuer <> ? OR fence < ?)`
 	fencedOverwriteSQL = "UPDATE good_stock SET stock = ?, version = version + 1 WHERE goods_id = ? AND fence_issuer = ? AND fence = ?"
 )
 
@@ -33,13 +35,16 @@ type mysqlFenced struct {
 	mysqlStore
 	issuer string
 	token  uint64
+	count  int
 }
 
-func (s mysqlStore) fence(issuer string, token uint64) store { return mysqlFenced{s, issuer, token} }
+func (s mysqlStore) fence(issuer string, token uint64, count int) store {
+	return mysqlFenced{s, issuer, token, count}
+}
 
 // read claims and reads. A claim whose reply is lost has deducted nothing, and stands in nobody's way but this holder's.
 func (s mysqlFenced) read(ctx context.Context, goodsID int64) (int64, error) {
-	result, err := s.db.ExecContext(ctx, claimSQL, s.token, s.issuer, goodsID, s.issuer, s.token)
+	result, err := s.db.ExecContext(ctx, claimSQL, s.token, s.issuer, goodsID, s.count, s.issuer, s.token)
 	if err != nil {
 		return 0, refusal(err)
 	}
@@ -48,11 +53,12 @@ func (s mysqlFenced) read(ctx context.Context, goodsID int64) (int64, error) {
 		return 0, err
 	}
 	if rows == 0 {
-		// A later claim, or no such goods. Only a refusal pays for the second question.
-		if _, err := s.mysqlStore.read(ctx, goodsID); err != nil {
-			return 0, err
+		// Sold out, a later claim, or no such goods. Only a refusal pays for the second question.
+		units, err := s.mysqlStore.read(ctx, goodsID)
+		if err == nil && units >= int64(s.count) {
+			err = fenced(goodsID, s.token)
 		}
-		return 0, fenced(goodsID, s.token)
+		return units, err
 	}
 	return result.LastInsertId()
 }
@@ -84,14 +90,17 @@ type redisFenced struct {
 	redisStore
 	issuer string
 	token  uint64
+	count  int
 }
 
-func (s redisStore) fence(issuer string, token uint64) store { return redisFenced{s, issuer, token} }
+func (s redisStore) fence(issuer string, token uint64, count int) store {
+	return redisFenced{s, issuer, token, count}
+}
 
 func fenceKey(goodsID int64) string { return redisKey(goodsID) + ":fence" }
 
 func (s redisFenced) read(ctx context.Context, goodsID int64) (int64, error) {
-	units, err := claimScript.Run(ctx, s.client, []string{redisKey(goodsID), fenceKey(goodsID)}, s.issuer, s.token).Int64()
+	units, err := claimScript.Run(ctx, s.client, []string{redisKey(goodsID), fenceKey(goodsID)}, s.issuer, s.token, s.count).Int64()
 	return units, s.refused(goodsID, err, redisUnwritten)
 }
 

@@ -285,17 +285,30 @@ func TestSettingTheStockLetsTokensStartAnew(t *testing.T) {
 	}
 }
 
-// LAST_INSERT_ID, which hands the stock to a claim, knows no negative numbers.
-func TestAClaimReadsAStockBelowZero(t *testing.T) {
-	eachFenced(t, func(t *testing.T, name string, on stock.Store) {
-		d := newDuel(t, name, name, on)
-		d.restock(-5)
-		_, err := d.first.Deduct(t.Context(), d.request(1))
-		if soldOut, ok := errors.AsType[*stock.SoldOutError](err); !ok || soldOut.Remaining != -5 {
-			t.Errorf("Deduct: %v, want sold out with -5 remaining", err)
-		}
-		d.wantLeft(t, -5)
-	})
+func TestASoldOutRequestClaimsNothing(t *testing.T) {
+	t.Parallel()
+	for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
+		t.Run(string(on), func(t *testing.T) {
+			t.Parallel()
+			d := newDuel(t, "lock-redis-fenced", "lock-redis-queue", on)
+			claimed := park(t, d.first, d.request(1), stock.BeforeWrite)
+			_, err := d.second.Deduct(t.Context(), d.request(initial+1))
+			wantSoldOut(t, err, initial)
+			if err := claimed.goOn(); err != nil {
+				t.Errorf("the holder of the claim: %v", err)
+			}
+			d.restock(-5)
+			_, err = d.second.Deduct(t.Context(), d.request(1))
+			wantSoldOut(t, err, -5)
+		})
+	}
+}
+
+func wantSoldOut(t testing.TB, err error, remaining int64) {
+	t.Helper()
+	if soldOut, ok := errors.AsType[*stock.SoldOutError](err); !ok || soldOut.Remaining != remaining {
+		t.Errorf("Deduct: %v, want sold out with %d remaining", err, remaining)
+	}
 }
 
 // Lua's numbers are exact up to 2^53 only, and as text "9" is after "10".
@@ -314,7 +327,7 @@ func TestTheClaimScriptComparesTokensOfAnySize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = claim.Run(t.Context(), c, []string{"stock:{1}", "stock:{1}:fence"}, "a lock", test.token).Err()
+		err = claim.Run(t.Context(), c, []string{"stock:{1}", "stock:{1}:fence"}, "a lock", test.token, 1).Err()
 		if refused := redis.HasErrorPrefix(err, "FENCED"); refused == test.claimed || err != nil && !refused {
 			t.Errorf("token %d after %d: %v, want claimed = %v", test.token, test.before, err, test.claimed)
 		}

@@ -17,7 +17,7 @@ type guarded struct {
 	name   string // of the strategy, in its keys: one kind of lock cannot read another's
 	locker locks.Locker
 	store  store
-	fence  func(token uint64) store // the store of the holder of a token; nil where a late holder is not refused
+	fence  func(token uint64, count int) store // the store of the holder of a token; nil where a late holder is not refused
 	wait   time.Duration
 	log    *slog.Logger
 }
@@ -27,7 +27,7 @@ func (s Strategy) guard(locker locks.Locker, d Deps, on Store) Deducter {
 	whole := d.store(on)
 	g := guarded{name: s.Name, locker: locker, store: whole, wait: d.LockWait, log: d.Log}
 	if s.Fenced {
-		g.fence = func(token uint64) store { return whole.fence(s.Name, token) }
+		g.fence = func(token uint64, count int) store { return whole.fence(s.Name, token, count) }
 	}
 	return g
 }
@@ -69,7 +69,7 @@ func (g guarded) hold(lease *locks.Lease, req Request, section section) (receipt
 	}()
 	in := g.store
 	if g.fence != nil {
-		in = g.fence(lease.Token())
+		in = g.fence(lease.Token(), req.Count)
 	}
 	receipt, err = readModifyWrite(lease.Context(), in, req, section)
 	receipt.Token = lease.Token()

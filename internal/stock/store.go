@@ -16,9 +16,10 @@ type settableStore interface {
 	store
 	// set forgets who has claimed the goods: a lock's tokens may start anew, and who holds a claim cannot write any more.
 	set(ctx context.Context, goodsID, units int64) error
-	// fence is the store of a holder of a lock. Its read claims the goods, its write is refused once another has claimed
-	// it: both fail with ErrFenced. A claim deducts nothing, so that its outcome is never unknown.
-	fence(issuer string, token uint64) store
+	// fence is the store of a holder of a lock who wants count units. Its read claims the goods where it has as many, its
+	// write is refused once another has claimed it: both fail with ErrFenced. A claim deducts nothing, so that its outcome
+	// is never unknown.
+	fence(issuer string, token uint64, count int) store
 }
 
 // store returns the store of this name, nil where it is not configured.

@@ -1,10 +1,12 @@
--- Claims a goods for the holder of a token, and reads its stock.
+-- Claims a goods for the holder of a token, if it has units enough for him, and reads its stock.
 -- KEYS[1] the stock  KEYS[2] the fence: "token issuer" of the last claim
--- ARGV[1] the issuer of the token  ARGV[2] the token
+-- ARGV[1] the issuer of the token  ARGV[2] the token  ARGV[3] the units wanted
 -- Returns the units, nothing where the goods is unknown, and the error FENCED where a later holder has claimed it before.
 local units = redis.call('GET', KEYS[1])
 if not units then
   return false
+elseif tonumber(units) < tonumber(ARGV[3]) then
+  return units
 end
 local fence = redis.call('GET', KEYS[2])
 if fence then
