@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 )
@@ -37,6 +38,17 @@ func (m Multi) Lock(ctx context.Context, key string) (*Lease, error) {
 		return together(ctx, members, 0), nil
 	}
 	return together(ctx, members, members[minted].token), nil
+}
+
+// Close closes the members that work in the background.
+func (m Multi) Close() error {
+	var errs []error
+	for _, member := range m {
+		if closer, ok := member.(io.Closer); ok {
+			errs = append(errs, closer.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Leases are those of several keys, held together. The embedded Lease stands for all of them: it ends as soon as one can
