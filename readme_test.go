@@ -68,6 +68,43 @@ func strategyTable(catalogue []stock.Strategy) string {
 	return b.String()
 }
 
+// A flaw that is told of is replayed by the test that is named beside it, in the README as in the comments of the locks.
+func TestEveryTestThatIsNamedExists(t *testing.T) {
+	t.Parallel()
+	tests, err := filepath.Glob("internal/*/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known strings.Builder
+	for _, path := range tests {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known.Write(text)
+	}
+	tellers, err := filepath.Glob("internal/locks/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, path := range append(tellers, "README.md") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(text), -1) {
+			named++
+			if !strings.Contains(known.String(), "func "+name+"(") {
+				t.Errorf("%s names %s, which is no test of internal/", path, name)
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("no test is named")
+	}
+}
+
 // failed finds a refusal that the README does not mean to show, and a vegeta report with failures.
 var failed = regexp.MustCompile(`/problems/([^s]|s[^o])|Success +\[ratio\] +\d?\d\.`)
 
