@@ -20,6 +20,8 @@ import (
 	"github.com/spf13/pflag"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // storeOptions say where the servers are. An empty one is not configured.
@@ -142,7 +144,12 @@ func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
 		DialTimeout:          time.Second,
 		DialKeepAliveTime:    10 * time.Second, // the least that gRPC allows: it finds out about a server that is silent
 		DialKeepAliveTimeout: 3 * time.Second,
-		Logger:               zap.NewNop(), // what matters comes back as an error
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			// Requests fail between two tries: by default for up to two minutes after the servers are back.
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: time.Second,
+		})},
+		Logger: zap.NewNop(), // what matters comes back as an error
 	})
 }
 

@@ -69,8 +69,10 @@ var subjects = map[string]lockstest.Subject{
 	"multi": onMasters(2, newMultiOn, lockstest.Subject{
 		Renews: true, Tokens: true, Leaves: []string{":token"},
 	}),
-	"etcd":      {Shared: sharedEtcd, Own: ownEtcd, Lease: 2 * time.Second, Renews: true, Tokens: true},
-	"zookeeper": {Shared: sharedZooKeeper, Own: ownZooKeeper, Lease: time.Second, Renews: true, Tokens: true},
+	"etcd": {Shared: sharedEtcd, Own: ownEtcd, Lease: 2 * time.Second, Renews: true, Tokens: true},
+	"zookeeper": {
+		Shared: sharedZooKeeper, Own: ownZooKeeper, Lease: time.Second, Renews: true, Tokens: true, Uncut: zooKeeperUncut,
+	},
 	"mysql-getlock": {
 		Shared: sharedMySQL,
 		Own:    ownMySQL,

@@ -42,7 +42,9 @@ type Etcd struct {
 }
 
 // NewEtcd makes the lock. Close ends its session. The client belongs to the caller, who should make it with a DialTimeout,
-// and with DialKeepAliveTime and -Timeout, by which it finds out about a server that has fallen silent.
+// with DialKeepAliveTime and -Timeout, by which it finds out about a server that has fallen silent, and with a small
+// backoff.Config.MaxDelay (DialOptions, grpc.WithConnectParams): until then, by default up to two minutes, Lock fails though the
+// servers are back.
 //
 // etcd counts in whole seconds and has a least time to live, of some election timeouts (2 s by default): the lease is
 // options.Lease rounded up to that.
@@ -76,7 +78,6 @@ func (e *Etcd) Lock(ctx context.Context, key string) (*Lease, error) {
 			continue // at the end of the queue, with a new session
 		}
 		_ = local.Unlock()
-		e.client.ActiveConnection().ResetConnectBackoff() // the next one should not fail for a server that is back
 		return nil, notAcquired(key, errors.Join(ended(ctx), err))
 	}
 }

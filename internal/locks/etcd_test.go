@@ -9,6 +9,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"stock/internal/locks"
 	"stock/internal/locks/lockstest"
@@ -19,6 +21,10 @@ import (
 func connectEtcd(t testing.TB, addr string) *clientv3.Client {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{addr}, DialTimeout: time.Second, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 2, MaxDelay: 100 * time.Millisecond},
+			MinConnectTimeout: time.Second,
+		})},
 	})
 	if err != nil {
 		t.Fatal(err)

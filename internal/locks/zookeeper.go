@@ -57,8 +57,9 @@ func (z *ZooKeeper) Lock(ctx context.Context, key string) (*Lease, error) {
 		if err == nil {
 			return lease, nil
 		}
-		if !n.unsent {
-			takeBack(ctx, z.options.Lease, n.takeBack)
+		select { // so that nothing is left behind once Lock has failed
+		case <-n.takeBack():
+		case <-time.After(undoLimit):
 		}
 		if ended(ctx) == nil && errors.Is(err, errSessionOver) {
 			continue // at the end of the queue, in a new session
@@ -78,8 +79,10 @@ func (z *ZooKeeper) Close() error {
 type zkNode struct {
 	z      *ZooKeeper
 	parent string
-	name   string // without its number until it was created
-	unsent bool   // it never will be: no server was there to be asked
+
+	asked chan struct{} // closed when the creation has its outcome, which is the two below: read neither before
+	name  string        // without its number where it is not known that it was created
+	err   error
 }
 
 func (n *zkNode) path() string { return n.parent + "/" + n.name }
@@ -105,27 +108,30 @@ func (n *zkNode) lock(ctx context.Context, key string) (*Lease, error) {
 // create creates the node, and those above it where they are missing.
 func (n *zkNode) create(ctx context.Context) error {
 	everybody := zk.WorldACL(zk.PermAll)
-	created, err := answered(ctx, func() (string, error) {
-		return n.z.conn.Create(n.path(), nil, zk.FlagEphemeral|zk.FlagSequence, everybody)
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		for i, r := range n.parent + "/" {
-			if r != '/' || i == 0 {
-				continue
-			}
-			if _, err := answered(ctx, func() (string, error) {
-				return n.z.conn.Create(n.parent[:i], nil, zk.FlagPersistent, everybody)
-			}); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-				return err
-			}
+	asked := make(chan struct{})
+	n.asked = asked
+	_, err := answered(ctx, func() (string, error) {
+		defer close(asked) // also where nobody waits for the reply any more
+		created, err := n.z.conn.Create(n.path(), nil, zk.FlagEphemeral|zk.FlagSequence, everybody)
+		if n.err = err; err == nil {
+			n.name = path.Base(created)
 		}
-		return n.create(ctx)
+		return created, err
+	})
+	if !errors.Is(err, zk.ErrNoNode) {
+		return err
 	}
-	if err == nil {
-		n.name = path.Base(created)
+	for i, r := range n.parent + "/" {
+		if r != '/' || i == 0 {
+			continue
+		}
+		if _, err := answered(ctx, func() (string, error) {
+			return n.z.conn.Create(n.parent[:i], nil, zk.FlagPersistent, everybody)
+		}); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return err
+		}
 	}
-	n.unsent = errors.Is(err, zk.ErrNoServer)
-	return err
+	return n.create(ctx)
 }
 
 // before returns the name of the node before this one, and none where this one holds the lock.
@@ -225,8 +231,9 @@ func (n *zkNode) hold(ctx context.Context, key string) (*Lease, error) {
 	}
 	var lease *Lease
 	lease = newLease(ctx, n.z.options.guaranteed(sent), uint64(own.zxid), func(ctx context.Context) error {
+		lost := errors.Is(context.Cause(lease.Context()), ErrLeaseLost) // before the deletion, which is noticed as a loss is
 		err := n.unlock(ctx)
-		if errors.Is(context.Cause(lease.Context()), ErrLeaseLost) && !errors.Is(err, ErrLeaseLost) {
+		if lost && !errors.Is(err, ErrLeaseLost) {
 			err = errors.Join(ErrLeaseLost, err)
 		}
 		if err != nil {
@@ -236,7 +243,7 @@ func (n *zkNode) hold(ctx context.Context, key string) (*Lease, error) {
 	})
 	lease.abandoned = func() {
 		// The session goes on, and the node with it.
-		time.AfterFunc(time.Until(lease.Deadline()), func() { takeBack(ctx, n.z.options.Lease, n.takeBack) })
+		time.AfterFunc(time.Until(lease.Deadline()), func() { n.takeBack() })
 	}
 	lease.keepAlive(n.z.options, func(ctx context.Context) error {
 		_, err := n.stat(ctx)
@@ -258,42 +265,54 @@ func (n *zkNode) hold(ctx context.Context, key string) (*Lease, error) {
 }
 
 func (n *zkNode) unlock(ctx context.Context) error {
-	err := n.delete(ctx, n.name)
+	_, err := answered(ctx, func() (struct{}, error) { return struct{}{}, n.z.conn.Delete(n.path(), -1) })
 	switch {
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrSessionExpired):
 		return ErrLeaseLost
 	case err != nil:
-		// The session may go on, and would keep the lock for ever.
-		takeBackLater(ctx, n.z.options.Lease, n.takeBack)
+		n.takeBack() // the session may go on, and would keep the lock for ever
 	}
 	return err
 }
 
-// takeBack deletes the node, be it known that it was created or not. A session's requests are carried out in their order: a
-// creation that is late comes before this.
-func (n *zkNode) takeBack(ctx context.Context) error {
-	names, err := n.queue(ctx)
-	if errors.Is(err, zk.ErrNoNode) || n.z.closed.Load() {
-		return nil
-	}
-	if err != nil {
-		return err
+// takeBack deletes the node in the background, be it known that it was created or not, and closes done when it is gone. It
+// does not give up before Close: a session outlives any outage that the client does, and keeps the node.
+func (n *zkNode) takeBack() (done <-chan struct{}) {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		for n.remove() != nil && !n.z.closed.Load() {
+			time.Sleep(undoPause)
+		}
+	}()
+	return gone
+}
+
+// remove waits for the outcome of the creation and of each request of its own: each has one when the connection ends, at the
+// latest.
+func (n *zkNode) remove() error {
+	<-n.asked
+	names := []string{n.name}
+	switch {
+	case errors.Is(n.err, zk.ErrNoNode), errors.Is(n.err, zk.ErrNoServer):
+		return nil // it was not created
+	case n.err != nil:
+		// The connection broke. The next one may be to a server that has yet to hear of what was asked by this one.
+		if _, err := n.z.conn.Sync(n.parent); err != nil {
+			return err
+		}
+		all, _, err := n.z.conn.Children(n.parent)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+		names = slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, n.name) })
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name, n.name) {
-			if err := n.delete(ctx, name); err != nil && !errors.Is(err, zk.ErrNoNode) {
-				return err
-			}
+		if err := n.z.conn.Delete(n.parent+"/"+name, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
 		}
 	}
 	return nil
-}
-
-func (n *zkNode) delete(ctx context.Context, name string) error {
-	_, err := answered(ctx, func() (struct{}, error) {
-		return struct{}{}, n.z.conn.Delete(n.parent+"/"+name, -1)
-	})
-	return err
 }
 
 // answered makes a request within ctx and answerLimit. The client knows no context: a request that is given up ends in the

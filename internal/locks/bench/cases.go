@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -13,21 +15,22 @@ type benchCase struct {
 	Contenders int           // of all processes together
 	Hold       time.Duration // the critical section
 	times      float64       // how long a cell takes, as a multiple of -time
+	turns      bool          // a cell is of all locks, which take turns
 }
 
 // The cases. Those that a target is about take longer: no wait can be seen that is longer than its cell and patience
 // together, so that the longest wait of a lock under which contenders starve grows with the time of the cell.
 var cases = []benchCase{
-	{uncontended, 1, 1, 0, 1},
-	{"1 contender, 2 ms", 1, 1, 2 * time.Millisecond, 0.5},
-	{"8 contenders, 0 ms", 1, 8, 0, 0.75},
-	{"8 contenders, 2 ms", 1, 8, 2 * time.Millisecond, 0.75},
-	{crowd, 1, 64, 0, 1},
-	{crowdAtWork, 1, 64, 2 * time.Millisecond, 4.5},
-	{"8 contenders in 8 processes, 0 ms", 8, 8, 0, 0.75},
-	{"8 contenders in 8 processes, 2 ms", 8, 8, 2 * time.Millisecond, 0.75},
-	{"64 contenders in 8 processes, 0 ms", 8, 64, 0, 1.5},
-	{crowdsAtWork, 8, 64, 2 * time.Millisecond, 2.5},
+	{uncontended, 1, 1, 0, 5, true},
+	{"1 contender, 2 ms", 1, 1, 2 * time.Millisecond, 0.5, false},
+	{"8 contenders, 0 ms", 1, 8, 0, 0.75, false},
+	{"8 contenders, 2 ms", 1, 8, 2 * time.Millisecond, 0.75, false},
+	{crowd, 1, 64, 0, 1, false},
+	{crowdAtWork, 1, 64, 2 * time.Millisecond, 4.5, false},
+	{"8 contenders in 8 processes, 0 ms", 8, 8, 0, 0.75, false},
+	{"8 contenders in 8 processes, 2 ms", 8, 8, 2 * time.Millisecond, 0.75, false},
+	{"64 contenders in 8 processes, 0 ms", 8, 64, 0, 1.5, false},
+	{crowdsAtWork, 8, 64, 2 * time.Millisecond, 2.5, false},
 }
 
 // Cases that targets are about.
@@ -38,15 +41,25 @@ const (
 	crowdsAtWork = "64 contenders in 8 processes, 2 ms"
 )
 
-// A cell is one case run with one lock, once.
+// caseNamed returns the case of a row.
+func caseNamed(name string) benchCase {
+	return cases[slices.IndexFunc(cases, func(c benchCase) bool { return c.Name == name })]
+}
+
+// A cell is one case run once: with one lock, or with all that take turns.
 type cell struct {
 	benchCase
-	subject
-	Round int // from 1
+	subjects []subject
+	Round    int    // from 1
+	seed     uint64 // of the turns
 }
 
 func (c cell) String() string {
-	return fmt.Sprintf("round %d: %s: %s", c.Round, c.subject.Name, c.benchCase.Name)
+	var names []string
+	for _, s := range c.subjects {
+		names = append(names, s.Name)
+	}
+	return fmt.Sprintf("round %d: %s: %s", c.Round, strings.Join(names, ", "), c.Name)
 }
 
 // plan lists the cells of all rounds. Each round has every cell once, in an order of its own, so that whatever else the
@@ -56,8 +69,12 @@ func plan(cases []benchCase, subjects []subject, rounds int, seed uint64) (cells
 	for round := range rounds {
 		begin := len(cells)
 		for _, c := range cases {
-			for _, s := range subjects {
-				cells = append(cells, cell{c, s, round + 1})
+			if c.turns {
+				cells = append(cells, cell{c, subjects, round + 1, random.Uint64()})
+				continue
+			}
+			for i := range subjects {
+				cells = append(cells, cell{c, subjects[i : i+1], round + 1, 0})
 			}
 		}
 		random.Shuffle(len(cells)-begin, func(i, j int) {

@@ -29,6 +29,9 @@ type job struct {
 
 	Leases int           // so many idle leases instead, each of its own key
 	Lease  time.Duration // and so long
+
+	Turns []string // locks that take turns instead
+	Seed  uint64   // of their order
 }
 
 // A result is what a client process tells.
@@ -43,6 +46,8 @@ type result struct {
 	Unserved   int             // gave up waiting, when patience was over
 	Failures   int             // locks refused, not given back, or lost
 	Failure    string          // one of them
+
+	Turns []turnTaker // instead of all that, from locks that took turns
 }
 
 // client is a client process: it takes a job from in, says when it is ready, begins when told to, and tells the result.
@@ -69,8 +74,11 @@ func client(in io.Reader, out io.Writer, shared *os.File) error {
 		return nil
 	}
 	do := contend
-	if j.Leases > 0 {
+	switch {
+	case j.Leases > 0:
 		do = holdIdle
+	case len(j.Turns) > 0:
+		do = takeTurns
 	}
 	r, err := do(j, inside, begin)
 	if err != nil {

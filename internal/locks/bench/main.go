@@ -7,6 +7,8 @@
 //
 // What is counted, and how:
 //
+//   - uncontended: the time of a lock and unlock of each lock by turns, op by op, in one process. One client, one key and one
+//     caller a lock; its median is the time of one, and not the reciprocal of a rate.
 //   - locks a second and fairness: locks that were given back within the time of a cell. Who waits when the time is over
 //     waits on, and these waits count too.
 //   - commands and trips: what the clients sent a lock, and in how many round trips, counted on their connections.
@@ -107,9 +109,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.DurationVar(&o.unit, "time", 400*time.Millisecond, "time of a cell; the cases that targets are about take up to 4.5 times as long")
+	flags.DurationVar(&o.unit, "time", 400*time.Millisecond, "time of a cell; the cases that targets are about take up to 5 times as long")
 	flags.IntVar(&o.rounds, "rounds", 6, "how often each cell is run; six are the least that have a 95 % interval")
-	flags.Uint64Var(&o.seed, "seed", rand.Uint64N(1e6), "of the order of cells")
+	flags.Uint64Var(&o.seed, "seed", rand.Uint64N(1e6), "of the order of cells, and of turns")
 	cases := flags.String("cases", "", "run the cases that match this regular expression")
 	names := flags.String("locks", "", "run the locks that match this regular expression")
 	flags.IntVar(&o.leases, "leases", 10_000, "idle leases to be renewed in one process; 0 leaves that out")
@@ -164,11 +166,11 @@ func bench(ctx context.Context, o options, stderr io.Writer) (_ *report, err err
 	fmt.Fprintf(stderr, "%d cells, seed %d\n", len(cells), o.seed)
 	for i, c := range cells {
 		progress(stderr, fmt.Sprintf("%d/%d %s", i+1, len(cells), c))
-		sample, err := measure(ctx, server, c, o.unit)
+		samples, err := measure(ctx, server, c, o.unit)
 		if err != nil {
 			return nil, err
 		}
-		r.Samples = append(r.Samples, sample)
+		r.Samples = append(r.Samples, samples...)
 	}
 	if o.leases > 0 {
 		progress(stderr, fmt.Sprintf("%d idle leases", o.leases))

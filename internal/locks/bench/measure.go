@@ -10,52 +10,76 @@ import (
 	"stock/internal/servers"
 )
 
-// A sample is what one cell showed.
+// A sample is what one cell showed of a lock. What its case does not measure is left out.
 type sample struct {
 	Case  string `json:"case"`
 	Lock  string `json:"lock"`
 	Round int    `json:"round"`
 
-	Locks    float64 `json:"locks_per_second"`
 	Commands float64 `json:"commands_per_lock"` // that clients sent
 	Trips    float64 `json:"round_trips_per_lock"`
 	Executed float64 `json:"executed_per_lock"` // commands that Redis carried out, also within scripts, as INFO commandstats counts
-	Longest  float64 `json:"longest_wait_ms"`   // from asking to holding
-	P99      float64 `json:"p99_wait_ms"`       // of all waits of the cell
-	Fair     float64 `json:"fewest_to_most"`    // locks of the contender with the fewest, and of that with the most
-	FairProc float64 `json:"fewest_to_mean"`    // locks of the process with the fewest, and of the mean process
-	CPU      float64 `json:"client_cpu_us"`     // a lock, of all client processes
-	RedisCPU float64 `json:"redis_cpu_us"`      // a lock
-	Broken   int     `json:"violations"`        // two held the lock at once
-	Unserved int     `json:"unserved"`          // waited on when the time was over, and were not served within 2 s
-	Failures int     `json:"failures"`          // locks refused, not given back, or lost
-	Failure  string  `json:"failure,omitempty"` // one of them
+
+	// Of locks that took turns.
+	Median  float64 `json:"median_us,omitempty"` // of a lock and unlock
+	P99Took float64 `json:"p99_us,omitempty"`
+
+	// Of contenders.
+	Locks    float64 `json:"locks_per_second,omitempty"`
+	Longest  float64 `json:"longest_wait_ms,omitempty"` // from asking to holding
+	P99      float64 `json:"p99_wait_ms,omitempty"`     // of all waits of the cell
+	Fair     float64 `json:"fewest_to_most,omitempty"`  // locks of the contender with the fewest, and of that with the most
+	FairProc float64 `json:"fewest_to_mean,omitempty"`  // locks of the process with the fewest, and of the mean process
+	CPU      float64 `json:"client_cpu_us,omitempty"`   // a lock, of all client processes
+	RedisCPU float64 `json:"redis_cpu_us,omitempty"`    // a lock
+
+	Broken   int    `json:"violations"`        // two held the lock at once
+	Unserved int    `json:"unserved"`          // waited on when the time was over, and were not served within 2 s
+	Failures int    `json:"failures"`          // locks refused, not given back, or lost
+	Failure  string `json:"failure,omitempty"` // one of them
 }
 
-// measure runs one cell.
-func measure(ctx context.Context, server *servers.Redis, c cell, unit time.Duration) (*sample, error) {
+// measure runs one cell and returns a sample of each of its locks.
+func measure(ctx context.Context, server *servers.Redis, c cell, unit time.Duration) (samples []*sample, err error) {
 	duration := time.Duration(c.times * float64(unit))
+	if c.turns {
+		samples, err = measureTurns(ctx, server, c, duration)
+	} else {
+		samples, err = measureContenders(ctx, server, c, duration)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c, err)
+	}
+	for _, s := range samples {
+		s.Case, s.Round = c.Name, c.Round
+	}
+	return samples, nil
+}
+
+// measureContenders runs a cell of one lock.
+func measureContenders(ctx context.Context, server *servers.Redis, c cell, duration time.Duration) ([]*sample, error) {
+	lock := c.subjects[0].Name
 	jobs := make([]job, c.Processes)
 	each := c.Contenders / c.Processes
 	for i := range jobs {
 		jobs[i] = job{
-			Lock: c.subject.Name, Addr: server.Addr, Key: "bench:lock",
+			Lock: lock, Addr: server.Addr, Key: "bench:lock",
 			First: uint64(1 + i*each), Contenders: each, Hold: c.Hold, Time: duration,
 		}
 	}
 	ran, err := runJobs(ctx, server, jobs)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c, err)
+		return nil, err
 	}
 	s, err := evaluate(ran, duration)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c, err)
+		return nil, err
 	}
-	s.Case, s.Lock, s.Round = c.benchCase.Name, c.subject.Name, c.Round
-	return s, nil
+	s.Lock = lock
+	return []*sample{s}, nil
 }
 
-// evaluate makes the figures of a cell. Rate and fairness are of the locks that were given back in time; what it took to
+// evaluate makes the figures of a cell of contenders. Rate and fairness are of the locks that were given back in time; what it took to
 // get them, and the waits, are of all.
 func evaluate(ran *ran, duration time.Duration) (*sample, error) {
 	s := &sample{}

@@ -28,6 +28,22 @@ func TestFiguresOfACell(t *testing.T) {
 	}
 }
 
+func TestFiguresOfALockThatTookTurns(t *testing.T) {
+	t.Parallel()
+	us := time.Microsecond
+	got, err := turnTaker{Lock: redisQueue, Took: []time.Duration{900 * us, 100 * us, 120 * us}, Commands: 7, Trips: 6, Executed: 9, Failures: 1, Failure: "why"}.evaluate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sample{Lock: redisQueue, Median: 120, P99Took: 900, Commands: 7.0 / 3, Trips: 2, Executed: 9, Failures: 1, Failure: "why"}
+	if *got != want {
+		t.Errorf("got  %+v\nwant %+v", *got, want)
+	}
+	if _, err := (turnTaker{Failures: 1}).evaluate(); err == nil {
+		t.Error("no error for a lock that was never granted")
+	}
+}
+
 func TestACellWithoutALockIsAnError(t *testing.T) {
 	t.Parallel()
 	if _, err := evaluate(&ran{results: []result{{Grants: []int{0}, Failures: 1, Failure: "why"}}}, time.Second); err == nil {

@@ -39,7 +39,7 @@ func (r *report) fill() {
 	for _, c := range cases {
 		for _, s := range subjects {
 			row := row{Case: c.Name, Lock: s.Name, Figures: map[string]figure{}}
-			for _, m := range metrics {
+			for _, m := range c.metrics() {
 				if f, ok := r.Samples.figure(m, c.Name, s.Name); ok {
 					row.Figures[m.Name] = f
 				}
@@ -78,16 +78,17 @@ func (r *report) writeText(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	last := ""
 	for _, row := range r.Rows {
+		columns := caseNamed(row.Case).metrics()
 		if row.Case != last {
 			last = row.Case
 			fmt.Fprintf(table, "\n%s", last)
-			for _, m := range metrics {
+			for _, m := range columns {
 				fmt.Fprintf(table, "\t%s", m.Name)
 			}
 			fmt.Fprintln(table)
 		}
 		fmt.Fprintf(table, "  %s", row.Lock)
-		for _, m := range metrics {
+		for _, m := range columns {
 			fmt.Fprintf(table, "\t%s", row.Figures[m.Name])
 		}
 		if row.Unserved > 0 {
@@ -103,6 +104,7 @@ func (r *report) writeText(w io.Writer) {
 	}
 	table.Flush()
 	fmt.Fprintf(w, `
+median µs, 99 %% µs: of a lock and unlock, by turns with the other locks, so that what disturbs one disturbs all
 commands, trips: sent by clients a lock, and in how many round trips; executed: carried out by Redis, also in scripts
 fewest/most: locks of the contenders; process: the process with the fewest/the mean process; µs: processor time a lock
 not served: still waited %v after the time was over, when nobody new came
@@ -138,7 +140,8 @@ func (r *report) writeMarkdown(w io.Writer) {
 		return !slices.ContainsFunc(r.Rows, func(row row) bool { return row.Lock == s.Name })
 	})
 	fmt.Fprintf(w, "%s.\n\n", r.conditions())
-	fmt.Fprint(w, "Each cell: **locks a second**, commands sent a lock, longest wait; medians, the rate with the farther end of its 95 % interval.\n\n| case |")
+	fmt.Fprint(w, "Each cell: **locks a second**, commands sent a lock, longest wait. Uncontended: **the time of a lock and unlock**, commands, 99 % of all times. "+
+		"Medians over the rounds, the first with the farther end of its 95 % interval.\n\n| case |")
 	for _, s := range locks {
 		fmt.Fprintf(w, " `%s` |", s.Name)
 	}
@@ -151,8 +154,11 @@ func (r *report) writeMarkdown(w io.Writer) {
 		for _, s := range locks {
 			for _, row := range r.Rows {
 				if row.Case == c.Name && row.Lock == s.Name {
-					fmt.Fprintf(w, " **%s**<br>%s commands<br>%s ms |", row.Figures[rate.Name],
-						short(row.Figures[commands.Name].Median), short(row.Figures[longest.Name].Median))
+					figure, unit, last := row.Figures[rate.Name], "", short(row.Figures[longest.Name].Median)+" ms"
+					if c.turns {
+						figure, unit, last = row.Figures[median.Name], " µs", short(row.Figures[p99Took.Name].Median)+" µs"
+					}
+					fmt.Fprintf(w, " **%s**%s<br>%s commands<br>%s |", figure, unit, short(row.Figures[commands.Name].Median), last)
 				}
 			}
 		}

@@ -61,6 +61,8 @@ type metric struct {
 }
 
 var (
+	median    = metric{"median µs", func(s *sample) float64 { return s.Median }}
+	p99Took   = metric{"99 % µs", func(s *sample) float64 { return s.P99Took }}
 	rate      = metric{"locks/s", func(s *sample) float64 { return s.Locks }}
 	commands  = metric{"commands", func(s *sample) float64 { return s.Commands }}
 	trips     = metric{"trips", func(s *sample) float64 { return s.Trips }}
@@ -73,7 +75,13 @@ var (
 	redisTime = metric{"redis µs", func(s *sample) float64 { return s.RedisCPU }}
 )
 
-var metrics = []metric{rate, commands, trips, executed, longest, p99, fair, fairProc, clients, redisTime}
+// metrics are the columns of a case.
+func (c benchCase) metrics() []metric {
+	if c.turns {
+		return []metric{median, p99Took, commands, trips, executed}
+	}
+	return []metric{rate, commands, trips, executed, longest, p99, fair, fairProc, clients, redisTime}
+}
 
 // samples are those of a run.
 type samples []*sample

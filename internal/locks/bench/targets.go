@@ -17,7 +17,7 @@ var most, fewest = true, false
 
 var targets = []target{
 	{Case: uncontended, Wanted: "2 round trips", of: trips, limit: 2.05}, // a renewal may come between
-	{Case: uncontended, Wanted: "no slower than the fastest library", of: rate, limit: 1, least: true, better: &most, tie: true},
+	{Case: uncontended, Wanted: "no slower than the fastest library", of: median, limit: 1, better: &fewest, tie: true},
 	{Case: crowd, Wanted: "at least 5 × the best library's rate", of: rate, limit: 5, least: true, better: &most},
 	{Case: crowdAtWork, Wanted: "at most 0.3 commands a lock", of: commands, limit: 0.3},
 	{Case: crowdAtWork, Wanted: "at least the best library's rate", of: rate, limit: 1, least: true, better: &most, tie: true},

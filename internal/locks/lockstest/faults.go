@@ -85,6 +85,7 @@ func cutEverywhere(t *testing.T, d Deployment, o locks.Options, step func(*testi
 }
 
 func lockIsCut(t *testing.T, s Subject, d Deployment) {
+	s.cuts(t)
 	o := s.forFailing(t)
 	other := client(t, d, o)
 	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *knife) {
@@ -110,6 +111,7 @@ func lockIsCut(t *testing.T, s Subject, d Deployment) {
 }
 
 func unlockIsCut(t *testing.T, s Subject, d Deployment) {
+	s.cuts(t)
 	other := client(t, d, long)
 	cutEverywhere(t, d, long, func(t *testing.T, l locks.Locker, cut *knife) {
 		key := freshKey()
@@ -130,6 +132,7 @@ func unlockIsCut(t *testing.T, s Subject, d Deployment) {
 
 func unlockIsCutForGood(t *testing.T, s Subject, d Deployment) {
 	s.needs(t, Expiry)
+	s.cuts(t)
 	o := s.short()
 	other := client(t, d, o)
 	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *knife) {
@@ -152,6 +155,7 @@ func unlockIsCutForGood(t *testing.T, s Subject, d Deployment) {
 }
 
 func waitIsCut(t *testing.T, s Subject, d Deployment) {
+	s.cuts(t)
 	o := s.forFailing(t)
 	other := client(t, d, long)
 	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *knife) {
@@ -188,6 +192,7 @@ func waitIsCut(t *testing.T, s Subject, d Deployment) {
 
 func blackHole(t *testing.T, s Subject, d Deployment) {
 	s.needs(t, Expiry)
+	s.cuts(t)
 	o, key := s.short(), freshKey()
 	o.Renew = o.Lease / 5
 	other := client(t, d, o)
@@ -212,6 +217,7 @@ func blackHole(t *testing.T, s Subject, d Deployment) {
 }
 
 func restart(t *testing.T, s Subject, _ Deployment) {
+	s.cuts(t)
 	d := s.Own(t)
 	o, key := s.short(), freshKey()
 	o.Lease *= 4 // the servers need their time

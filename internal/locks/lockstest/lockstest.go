@@ -30,6 +30,9 @@ type Subject struct {
 
 	// Lacks lists the guarantees that the lock does not give, and why.
 	Lacks map[Guarantee]string
+
+	// Uncut says why connections must not be cut in this build: the faults and Stress are skipped then. Empty where they may.
+	Uncut string
 }
 
 // Guarantee is a promise that some locks do not give.
@@ -58,6 +61,13 @@ func (s Subject) needs(t *testing.T, guarantees ...Guarantee) {
 		if s.lacks(g) {
 			t.Skipf("not a claim of this lock (%s): %s", g, s.Lacks[g])
 		}
+	}
+}
+
+// cuts skips a test that cuts connections where that must not be.
+func (s Subject) cuts(t *testing.T) {
+	if s.Uncut != "" {
+		t.Skip(s.Uncut)
 	}
 }
 

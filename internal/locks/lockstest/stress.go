@@ -25,6 +25,7 @@ const (
 // linearizable. The choices are reproducible by the seed, but for the clock.
 func Stress(t *testing.T, s Subject, seed uint64) {
 	s.needs(t, Linearizable)
+	s.cuts(t)
 	if s.Own == nil {
 		t.Skip("this lock has no server")
 	}
