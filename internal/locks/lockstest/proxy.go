@@ -110,6 +110,7 @@ func (p *Proxy) Pass() {
 	defer p.mu.Unlock()
 	p.cut, p.delay, p.hole = 0, 0, false
 	for l := range p.links {
+		l.mute = false // the message had no reply: the next one answers another
 		if l.spoilt {
 			l.close()
 		}

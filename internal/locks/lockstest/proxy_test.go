@@ -116,6 +116,28 @@ func TestProxyCutsTheMessageItIsToldTo(t *testing.T) {
 	}
 }
 
+func TestProxySparesALaterReplyWhereTheMessageToCutHasNone(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	p := lockstest.NewProxy(t, listener.Addr().String())
+	conn := dial(t, p)
+	server, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	p.Cut(1, lockstest.BeforeReply)
+	send(t, conn, "no question")
+	answered(t, server, "no question")
+	p.Pass()
+	send(t, server, "an answer to another")
+	answered(t, conn, "an answer to another")
+}
+
 func TestProxySwallowsAllWhileItIsABlackHole(t *testing.T) {
 	t.Parallel()
 	address, heard := echo(t)
