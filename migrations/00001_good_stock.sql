@@ -14,10 +14,8 @@ CREATE TABLE IF NOT EXISTS good_stock (
     version  BIGINT          NOT NULL DEFAULT 0,
     -- Time of the last optimistic write, for strategies that compare a timestamp in place of the version.
     stamp    DATETIME(6)     NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
-    -- Fencing token of the last holder of a lock that has claimed the row. Nobody else's write is let in, and no claim with a
-    -- lower token of the same issuer: tokens of different lock services cannot be compared.
+    -- Fencing token of the last holder of a lock that has claimed the row: see 00003.
     fence    BIGINT UNSIGNED NOT NULL DEFAULT 0,
-    fence_issuer VARCHAR(32) NOT NULL DEFAULT '',
     PRIMARY KEY (id),
     UNIQUE KEY good_stock_goods_id (goods_id)
 ) ENGINE = InnoDB;

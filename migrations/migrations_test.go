@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	_ "github.com/go-sql-driver/mysql"
+	"github.com/pressly/goose/v3"
 
 	"stock/internal/servers/serverstest"
 	"stock/migrations"
@@ -54,7 +55,7 @@ func TestReplicasThatStartTogetherMigrateOnce(t *testing.T) {
 		}
 		applied = append(applied, r.applied...)
 	}
-	if want := []string{"00001_good_stock.sql", "00002_first_goods.sql"}; !slices.Equal(applied, want) {
+	if want := []string{"00001_good_stock.sql", "00002_first_goods.sql", "00003_fence_issuer.sql"}; !slices.Equal(applied, want) {
 		t.Errorf("applied %v, want %v", applied, want)
 	}
 }
@@ -113,8 +114,36 @@ func TestMigrationThatWasCutOffRunsAgain(t *testing.T) {
 	if err := db.QueryRowContext(t.Context(), "SELECT stock FROM good_stock").Scan(&units); err != nil {
 		t.Fatal(err)
 	}
-	if len(applied) != 2 || units != 5 {
-		t.Errorf("applied %v and left %d units, want both migrations and the 5 units that were there", applied, units)
+	if len(applied) != 3 || units != 5 {
+		t.Errorf("applied %v and left %d units, want every migration and the 5 units that were there", applied, units)
+	}
+}
+
+// A database is only ever changed by a new migration: one that it has had already is not looked at again.
+func TestADatabaseFromBeforeTheIssuersOfTokensIsBroughtUpToThem(t *testing.T) {
+	t.Parallel()
+	db := open(t, shared.Database(t))
+	old, err := goose.NewProvider(goose.DialectMySQL, db, os.DirFS("."), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.UpTo(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "UPDATE good_stock SET fence = 7"); err != nil {
+		t.Fatal(err)
+	}
+	applied, err := migrations.Up(t.Context(), db)
+	if err != nil || !slices.Equal(applied, []string{"00003_fence_issuer.sql"}) {
+		t.Fatalf("applied %v, %v", applied, err)
+	}
+	var fence int64
+	var issuer string
+	if err := db.QueryRowContext(t.Context(), "SELECT fence, fence_issuer FROM good_stock").Scan(&fence, &issuer); err != nil {
+		t.Fatal(err)
+	}
+	if fence != 7 || issuer != "" {
+		t.Errorf("the row has token %d of %q, want the 7 that was there, of nobody", fence, issuer)
 	}
 }
 
