@@ -200,7 +200,10 @@ var Catalogue = []Strategy{
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis, NeedMySQL},
 		Lock: func(d Deps) (locks.Locker, error) {
-			return locks.Multi{locks.NewRedisWatchdog(d.Redis, d.lease()), locks.NewMySQLGetLock(d.MySQLLocks, d.lease())}, nil
+			return locks.Multi{
+				standIn{"lock-redis-watchdog", locks.NewRedisWatchdog(d.Redis, d.lease())},
+				standIn{"lock-mysql-getlock", locks.NewMySQLGetLock(d.MySQLLocks, d.lease())},
+			}, nil
 		},
 	},
 }
