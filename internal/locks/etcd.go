@@ -33,6 +33,7 @@ type Etcd struct {
 	kv      clientv3.KV
 	leases  clientv3.Lease
 	options Options
+	pulse   *pulse
 	local   Mutex
 	waiters atomic.Uint64
 
@@ -51,12 +52,17 @@ type Etcd struct {
 func NewEtcd(client *clientv3.Client, options Options) *Etcd {
 	// The client's own methods wait for a server to come back, for ever if need be. These fail where there is none.
 	conn := client.ActiveConnection()
-	return &Etcd{
+	e := &Etcd{
 		client:  client,
 		kv:      clientv3.NewKVFromKVClient(pb.NewKVClient(conn), nil),
 		leases:  clientv3.NewLeaseFromLeaseClient(pb.NewLeaseClient(conn), nil, 0),
 		options: options.withDefaults(),
 	}
+	e.pulse = newPulse(e.options, func(ctx context.Context) error {
+		_, err := e.kv.Get(ctx, "locks/", clientv3.WithCountOnly())
+		return err
+	})
+	return e
 }
 
 // errSessionOver says that a waiter lost its place, since its session ended.
@@ -65,24 +71,27 @@ var errSessionOver = errors.New("the session is over")
 // Lock implements Locker. The token is the create revision of the holder's key. The lease's deadline is that of the
 // session, which is renewed until Close.
 func (e *Etcd) Lock(ctx context.Context, key string) (*Lease, error) {
-	local, err := e.local.Lock(ctx, key)
+	waiting, stop := e.pulse.watch(ctx)
+	defer stop()
+	local, err := e.local.Lock(waiting, key)
 	if err != nil {
-		return nil, err
+		return nil, notAcquired(key, failure(ctx, waiting, nil))
 	}
 	for {
-		lease, err := e.lock(ctx, key, local)
+		w, err := e.lock(waiting, key, local)
 		if err == nil {
-			return lease, nil
+			return w.lease(ctx, key), nil
 		}
-		if ended(ctx) == nil && errors.Is(err, errSessionOver) {
+		if ended(waiting) == nil && errors.Is(err, errSessionOver) {
 			continue // at the end of the queue, with a new session
 		}
 		_ = local.Unlock()
-		return nil, notAcquired(key, errors.Join(ended(ctx), err))
+		return nil, notAcquired(key, failure(ctx, waiting, err))
 	}
 }
 
-func (e *Etcd) lock(ctx context.Context, key string, local *Lease) (*Lease, error) {
+// lock waits until a waiter of its own comes first.
+func (e *Etcd) lock(ctx context.Context, key string, local *Lease) (*etcdWaiter, error) {
 	s, err := e.open(ctx)
 	if err != nil {
 		return nil, err
@@ -99,10 +108,11 @@ func (e *Etcd) lock(ctx context.Context, key string, local *Lease) (*Lease, erro
 		w.takeBack(ctx)
 		return nil, err
 	}
-	return w.lease(ctx, key), nil
+	return w, nil
 }
 
-// Close ends the session, and with it every lock that is still held.
+// Close ends the session, and with it every lock that is still held. Where etcd does not answer the session ends by itself,
+// with its time to live: that is no error.
 func (e *Etcd) Close() error {
 	opening, err := e.opening.Lock(context.Background(), "")
 	if err != nil {
@@ -110,11 +120,8 @@ func (e *Etcd) Close() error {
 	}
 	defer opening.Unlock()
 	e.closed = true
-	if e.session == nil {
-		return nil
-	}
-	if err := e.session.Unlock(); !errors.Is(err, ErrLeaseLost) {
-		return err
+	if e.session != nil {
+		_ = e.session.Unlock()
 	}
 	return nil
 }
@@ -256,7 +263,8 @@ func (w *etcdWaiter) wait(ctx context.Context) (holds bool, err error) {
 	return false, w.awaitDeletion(ctx, string(before[0].Key), both.Header.Revision)
 }
 
-// awaitDeletion waits until a key that was there at a revision is deleted.
+// awaitDeletion waits until a key that was there at a revision is deleted. The watch outlives a restart of the server and
+// says nothing of one that is gone: that is left to the pulse.
 func (w *etcdWaiter) awaitDeletion(ctx context.Context, key string, revision int64) error {
 	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx)) // ends the watch
 	defer cancel()
@@ -364,7 +372,7 @@ func inTime[T any](ctx context.Context, request func(context.Context) (T, error)
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	reply, err := request(limited)
-	if err != nil && limited.Err() != nil && ended(ctx) == nil {
+	if err != nil && ended(limited) != nil && ended(ctx) == nil {
 		err = fmt.Errorf("no answer in %v", answerLimit)
 	}
 	return reply, err

@@ -1,5 +1,11 @@
 package locks
 
+import (
+	"context"
+
+	"github.com/jmoiron/sqlx"
+)
+
 // Held says whether anybody holds or waits for key.
 func (m *Mutex) Held(key string) bool {
 	m.mu.Lock()
@@ -8,6 +14,22 @@ func (m *Mutex) Held(key string) bool {
 }
 
 var (
-	UserLockName = userLockName
-	NodeName     = nodeName
+	UserLockName  = userLockName
+	NodeName      = nodeName
+	NewPulse      = newPulse
+	TakeBackLater = takeBackLater
 )
+
+// Watch is the watch of a pulse made by NewPulse.
+func (p *pulse) Watch(ctx context.Context) (waiting context.Context, stop func()) {
+	return p.watch(ctx)
+}
+
+// LeaseOfGetLock is the lease of a lock that the connection was granted, whether it was or not.
+func LeaseOfGetLock(ctx context.Context, conn *sqlx.Conn, key string, o Options) (*Lease, error) {
+	local, err := new(Mutex).Lock(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return (&lockConn{conn: conn, name: userLockName(key), local: local}).lease(ctx, key, o.withDefaults()), nil
+}

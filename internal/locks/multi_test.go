@@ -256,3 +256,22 @@ func TestMultiAbandonsItsMembers(t *testing.T) {
 		t.Error("the member with a lease was given back")
 	}
 }
+
+func TestMultiClosesItsMembers(t *testing.T) {
+	t.Parallel()
+	addr := shared.Etcd(t)
+	first, last := newEtcd(t, addr, locks.Options{}), newEtcd(t, addr, locks.Options{})
+	closing := []locks.Locker{first, last}
+	for _, member := range closing {
+		mustUnlock(t, mustLock(t, member, "closed"))
+	}
+	if err := (locks.Multi{first, new(locks.Mutex), last}).Close(); err != nil {
+		t.Error(err)
+	}
+	for i, member := range closing {
+		if lease, err := member.Lock(t.Context(), "closed"); err == nil {
+			t.Errorf("member %d grants locks after Close", i)
+			mustUnlock(t, lease)
+		}
+	}
+}

@@ -140,6 +140,29 @@ func TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn(t *testing.T) {
 	mustUnlock(t, second)
 }
 
+// A proxy between the two may give the holder another connection: it lives, but holds nothing.
+func TestAGetLockThatItsConnectionDoesNotHoldIsMissed(t *testing.T) {
+	t.Parallel()
+	dsn := shared.Database(t)
+	db := connectMySQL(t, dsn)
+	another := mustLock(t, locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{}), "lock:{another's}")
+	for _, key := range []string{"lock:{nobody's}", "lock:{another's}"} {
+		conn, err := db.Connx(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := locks.LeaseOfGetLock(t.Context(), conn, key, locks.Options{Renew: 10 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		awaitLoss(t, lease)
+		if err := lease.Unlock(); !errors.Is(err, locks.ErrLeaseLost) {
+			t.Errorf("Unlock of %s: %v, want ErrLeaseLost", key, err)
+		}
+	}
+	mustUnlock(t, another)
+}
+
 func TestUnlockOfAGetLockSaysThatItsConnectionWasKilled(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)

@@ -32,6 +32,7 @@ type ZooKeeper struct {
 	conn    *zk.Conn
 	root    string
 	options Options
+	pulse   *pulse
 	closed  atomic.Bool
 }
 
@@ -39,32 +40,45 @@ type ZooKeeper struct {
 // caller, who closes it after the lock. options.Lease must be the session timeout that the connection was made with, and the servers grant it: a shorter
 // one loses locks that are still held, a longer one vouches for locks that are not.
 func NewZooKeeper(conn *zk.Conn, root string, options Options) *ZooKeeper {
-	return &ZooKeeper{conn: conn, root: path.Clean("/" + root), options: options.withDefaults()}
+	z := &ZooKeeper{conn: conn, root: path.Clean("/" + root), options: options.withDefaults()}
+	z.pulse = newPulse(z.options, func(ctx context.Context) error {
+		_, err := answered(ctx, func() (bool, error) {
+			exists, _, err := conn.Exists(z.root)
+			return exists, err
+		})
+		return err
+	})
+	return z
 }
 
 // Lock implements Locker. The token is the zxid that created the holder's node.
 func (z *ZooKeeper) Lock(ctx context.Context, key string) (*Lease, error) {
+	waiting, stop := z.pulse.watch(ctx)
+	defer stop()
 	for {
-		if err := ctx.Err(); err != nil {
-			return nil, notAcquired(key, err)
+		if waiting.Err() != nil {
+			return nil, notAcquired(key, failure(ctx, waiting, nil))
 		}
 		if z.closed.Load() {
 			return nil, notAcquired(key, errors.New("the lock on ZooKeeper was closed"))
 		}
 		// The name is chosen here, so that the node can be found where the reply to its creation is lost.
 		n := &zkNode{z: z, parent: path.Join(z.root, nodeName(key)), name: rand.Text() + "-"}
-		lease, err := n.lock(ctx, key)
+		err := n.lock(waiting)
 		if err == nil {
-			return lease, nil
+			var lease *Lease
+			if lease, err = n.hold(ctx, key); err == nil {
+				return lease, nil
+			}
 		}
 		select { // so that nothing is left behind once Lock has failed
 		case <-n.takeBack():
 		case <-time.After(undoLimit):
 		}
-		if ended(ctx) == nil && errors.Is(err, errSessionOver) {
+		if ended(waiting) == nil && errors.Is(err, errSessionOver) {
 			continue // at the end of the queue, in a new session
 		}
-		return nil, notAcquired(key, errors.Join(ended(ctx), err))
+		return nil, notAcquired(key, failure(ctx, waiting, err))
 	}
 }
 
@@ -87,20 +101,21 @@ type zkNode struct {
 
 func (n *zkNode) path() string { return n.parent + "/" + n.name }
 
-func (n *zkNode) lock(ctx context.Context, key string) (*Lease, error) {
+// lock waits until the node comes first.
+func (n *zkNode) lock(ctx context.Context) error {
 	if err := n.create(ctx); err != nil {
-		return nil, fmt.Errorf("queue up in ZooKeeper: %w", err)
+		return fmt.Errorf("queue up in ZooKeeper: %w", err)
 	}
 	for {
 		before, err := n.before(ctx)
 		if err == nil && before == "" {
-			return n.hold(ctx, key)
+			return nil
 		}
 		if err == nil {
 			err = n.awaitDeletion(ctx, before)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("wait in ZooKeeper: %w", err)
+			return fmt.Errorf("wait in ZooKeeper: %w", err)
 		}
 	}
 }
@@ -166,8 +181,8 @@ func sequence(name string) int {
 	return number
 }
 
-// awaitDeletion waits until another node has gone. The watch says nothing of a server that does not answer: the node of
-// this waiter is looked at now and then.
+// awaitDeletion waits until another node has gone. The watch outlives a short outage, and says nothing of the node of this
+// waiter: that is looked at now and then. Whether the server answers at all is left to the pulse.
 func (n *zkNode) awaitDeletion(ctx context.Context, name string) error {
 	gone, err := answered(ctx, func() (<-chan zk.Event, error) {
 		_, _, events, err := n.z.conn.GetW(n.parent + "/" + name) // sets no watch where the node is gone, as ExistsW does
@@ -188,7 +203,7 @@ func (n *zkNode) awaitDeletion(ctx context.Context, name string) error {
 		case <-gone: // or the session is over, which the next look will find
 			return nil
 		case <-tick.C:
-			if _, err := n.stat(ctx); err != nil {
+			if _, err := n.stat(ctx); errors.Is(err, errSessionOver) {
 				return err
 			}
 		}

@@ -1,0 +1,35 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"stock/internal/locks"
+)
+
+func TestTakingBackGoesOnUntilTheServiceAnswers(t *testing.T) {
+	t.Parallel()
+	tries := make(chan int)
+	n := 0
+	locks.TakeBackLater(t.Context(), time.Minute, func(context.Context) error {
+		n++
+		tries <- n
+		if n < 3 {
+			return errors.New("no answer")
+		}
+		close(tries)
+		return nil
+	})
+	for want := 1; want <= 3; want++ {
+		select {
+		case <-tries:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("gave up before try %d", want)
+		}
+	}
+	if n, more := <-tries; more {
+		t.Errorf("try %d after the service has answered", n)
+	}
+}

@@ -1,0 +1,103 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"stock/internal/locks"
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+)
+
+// outages are how a server goes without a word to those who wait for it.
+var outages = map[string]func(testing.TB, *servers.Process){
+	"killed": func(_ testing.TB, server *servers.Process) { server.Kill() },
+	"silent": func(t testing.TB, server *servers.Process) { pause(t, server) },
+}
+
+// waitThrough waits for a lock that is held, in the holder's process and in another, and asks for it once more when the
+// server has gone. All must fail with what ails the server, though nobody ends their wait.
+func waitThrough(t *testing.T, here, there locks.Locker, queued func() bool, outage func()) {
+	held := mustLock(t, here, "held")
+	var failures []<-chan error
+	wait := func(l locks.Locker) {
+		_, failed := startLock(t.Context(), l, "held")
+		failures = append(failures, failed)
+	}
+	for _, l := range []locks.Locker{here, here, there, there} {
+		wait(l)
+	}
+	eventually(t, "they wait", queued)
+	outage()
+	wait(here)
+	wait(there)
+	for i, failed := range failures {
+		select {
+		case err := <-failed:
+			if !errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+				t.Errorf("waiter %d: %v, want ErrNotAcquired joined with what ails the server", i, err)
+			}
+		case <-time.After(15 * time.Second): // half of the lease
+			t.Fatalf("waiter %d does not learn that the server has gone", i)
+		}
+	}
+	if err := held.Context().Err(); err != nil {
+		t.Errorf("the lease is not over yet, but the holder's context says %v", err)
+	}
+	_ = held.Unlock()
+}
+
+func TestThoseWhoWaitForEtcdLearnThatItHasGone(t *testing.T) {
+	t.Parallel()
+	for name, outage := range outages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true})
+			eye, o := connectEtcd(t, server.Addr), locks.Options{Renew: 100 * time.Millisecond}
+			here, there := newEtcd(t, server.Addr, o), newEtcd(t, server.Addr, o)
+			waitThrough(t, here, there, func() bool {
+				waiters, _ := etcdQueue(t, eye, "held") // one a process
+				return len(waiters) == 2
+			}, func() { outage(t, server.Process) })
+			if err := here.Close(); err != nil {
+				t.Errorf("Close: %v, though the session ends by itself", err)
+			}
+		})
+	}
+}
+
+func TestThoseWhoWaitForZooKeeperLearnThatItHasGone(t *testing.T) {
+	t.Parallel()
+	for name, outage := range outages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := serverstest.StartZooKeeper(t, servers.ZooKeeperOptions{Relaxed: true})
+			eye, o := connectZooKeeper(t, server.Addr, time.Minute), locks.Options{Renew: 100 * time.Millisecond}
+			waitThrough(t, newZooKeeper(t, server.Addr, o), newZooKeeper(t, server.Addr, o),
+				func() bool { return len(zkQueue(t, eye, "held")) == 5 }, func() { outage(t, server.Process) })
+		})
+	}
+}
+
+func TestAServiceThatIsBackSoonIsNotMissed(t *testing.T) {
+	t.Parallel()
+	asked := make(chan error)
+	pulse := locks.NewPulse(locks.Options{Renew: time.Millisecond}, func(ctx context.Context) error {
+		select {
+		case err := <-asked:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	waiting, stop := pulse.Watch(t.Context())
+	defer stop()
+	for _, err := range []error{nil, errors.New("down"), nil, errors.New("down"), nil, nil} {
+		asked <- err
+	}
+	if err := context.Cause(waiting); err != nil {
+		t.Errorf("the wait was ended: %v", err)
+	}
+}
