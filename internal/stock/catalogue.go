@@ -187,7 +187,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-zookeeper",
 		Summary: "An ephemeral, numbered node in ZooKeeper: the first holds, and its zxid fences the store.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: blocked until the session ends", HolderPause: refusedByFence, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: refusedByFence, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedZooKeeper},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewZooKeeper(d.ZooKeeper, "/stock", d.lease()), nil },
@@ -219,8 +219,11 @@ const (
 
 func (d Deps) lease() locks.Options { return locks.Options{Lease: d.Lease, Poll: d.Poll} }
 
+// maxIssuer is the room for the issuer of a token in MySQL: characters of a strategy's name.
+const maxIssuer = 32
+
 // Validate finds the row of a catalogue that nobody could use: one without a name, a summary, a claim, a store or a New,
-// or with the name of another.
+// or with the name of another; and one that says of a lock's fence what it is not, or has too long a name for a fence.
 func Validate(catalogue []Strategy) error {
 	var errs []error
 	seen := map[string]bool{}
@@ -235,6 +238,10 @@ func Validate(catalogue []Strategy) error {
 			errs = append(errs, fmt.Errorf("%s: has no summary, no store, or not one of New and Lock", s.Name))
 		case slices.Contains([]string{string(claim.OneReplica), string(claim.TwoReplicas), claim.HolderCrash, claim.HolderPause, claim.ClientRetry}, ""):
 			errs = append(errs, fmt.Errorf("%s: its claim is incomplete", s.Name))
+		case s.Lock != nil && s.Fenced != (claim.HolderPause == refusedByFence), s.Fenced && s.Lock == nil:
+			errs = append(errs, fmt.Errorf("%s: a lock refuses a late holder if it is fenced, and only then", s.Name))
+		case s.Fenced && len(s.Name) > maxIssuer:
+			errs = append(errs, fmt.Errorf("%s: the name of a fenced strategy has at most %d characters", s.Name, maxIssuer))
 		}
 		seen[s.Name] = true
 	}

@@ -2,6 +2,7 @@ package stock_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ func TestCatalogueIsValid(t *testing.T) {
 func TestValidateFindsRowsThatNobodyCouldUse(t *testing.T) {
 	t.Parallel()
 	good := stock.Catalogue[0]
+	fenced := row(t, "lock-redis-fenced")
 	for name, test := range map[string]struct {
 		spoil func(*stock.Strategy)
 		want  string
@@ -31,6 +33,15 @@ func TestValidateFindsRowsThatNobodyCouldUse(t *testing.T) {
 		"no word on a client's retry": {
 			func(s *stock.Strategy) { s.Claim.ClientRetry = "" }, "claim is incomplete",
 		},
+		"a fence that is not claimed": {
+			func(s *stock.Strategy) {
+				*s = fenced
+				s.Claim.HolderPause = row(t, "lock-redis-watchdog").Claim.HolderPause
+			}, "if it is fenced",
+		},
+		"a claim without a fence":     {func(s *stock.Strategy) { *s = fenced; s.Fenced = false }, "only then"},
+		"a fence without a lock":      {func(s *stock.Strategy) { s.Fenced = true }, "a lock refuses"},
+		"a name too long for a fence": {func(s *stock.Strategy) { *s = fenced; s.Name = strings.Repeat("x", 33) }, "at most 32"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := good
@@ -42,6 +53,15 @@ func TestValidateFindsRowsThatNobodyCouldUse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// row is a strategy of the catalogue.
+func row(t testing.TB, name string) stock.Strategy {
+	i := slices.IndexFunc(stock.Catalogue, func(s stock.Strategy) bool { return s.Name == name })
+	if i < 0 {
+		t.Fatalf("the catalogue has no %s", name)
+	}
+	return stock.Catalogue[i]
 }
 
 func TestResolve(t *testing.T) {
