@@ -13,8 +13,8 @@ type Lease struct {
 	cancel  context.CancelCauseFunc
 	token   uint64
 	release func(context.Context) error
-	// abandoned is told that nobody will give the lock back; nil where nobody needs to know.
-	abandoned func()
+	// Told that nobody will give the lock back, and that its deadline has passed; nil where nobody needs to know.
+	abandoned, expired func()
 	// members are those of a lease that stands for several (see Multi), which have the deadlines.
 	members []*Lease
 
@@ -31,12 +31,29 @@ type Lease struct {
 // newLease grants a lock until deadline, or for ever where deadline is zero. release gives the lock back on the server;
 // it returns ErrLeaseLost where the lock was no longer ours.
 func newLease(ctx context.Context, deadline time.Time, token uint64, release func(context.Context) error) *Lease {
-	l := &Lease{token: token, release: release, deadline: deadline, over: make(chan struct{})}
-	l.ctx, l.cancel = context.WithCancelCause(ctx)
-	if !deadline.IsZero() {
-		l.timer = time.AfterFunc(time.Until(deadline), l.lose)
-	}
+	l := &Lease{token: token, release: release}
+	l.begin(ctx, deadline)
 	return l
+}
+
+func (l *Lease) begin(ctx context.Context, deadline time.Time) {
+	l.deadline, l.over = deadline, make(chan struct{})
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	switch {
+	case deadline.IsZero():
+	case time.Now().Before(deadline):
+		l.timer = time.AfterFunc(time.Until(deadline), l.expire)
+	default: // at once: a timer would let the holder begin
+		l.timer = time.AfterFunc(0, l.expire)
+		l.lose()
+	}
+}
+
+func (l *Lease) expire() {
+	l.lose()
+	if l.expired != nil {
+		l.expired()
+	}
 }
 
 // Context ends when the lock can no longer be guaranteed, with the cause ErrLeaseLost, and when it is unlocked.

@@ -63,8 +63,9 @@ const releaseLimit = 2 * time.Second
 
 // Bounds of taking back what may have been granted without a reply.
 const (
-	undoLimit = 250 * time.Millisecond // of one try
-	undoPause = 100 * time.Millisecond // between two
+	undoLimit   = 250 * time.Millisecond // of one try
+	undoPause   = 100 * time.Millisecond // after the first; each pause is twice the one before
+	longestUndo = 500 * time.Millisecond // the longest pause: an outage must not end in a storm
 )
 
 // takeBack undoes a grant whose reply never came. It tries once while the caller waits, so that nothing is left behind
@@ -79,8 +80,8 @@ func takeBack(ctx context.Context, lease time.Duration, undo func(context.Contex
 func takeBackLater(ctx context.Context, lease time.Duration, undo func(context.Context) error) {
 	deadline := time.Now().Add(lease)
 	go func() {
-		for time.Now().Before(deadline) {
-			time.Sleep(undoPause)
+		for pause := undoPause; time.Now().Before(deadline); pause = min(2*pause, longestUndo) {
+			time.Sleep(pause)
 			if err := tryUndo(ctx, undo); err == nil || errors.Is(err, redis.ErrClosed) {
 				return
 			}

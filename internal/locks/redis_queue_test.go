@@ -110,8 +110,9 @@ func TestRedisQueueAcquiresOnceThoughAskedTwice(t *testing.T) {
 	if armed.Load() {
 		t.Fatal("no reply was lost")
 	}
-	if last := eye.HGet(t.Context(), queueKey+":memory", "token").Val(); last != strconv.FormatUint(lease.Token()+locks.TurnGrants-1, 10) {
-		t.Errorf("the lease has token %d, and the last of its turn is %s: want that of the first grant", lease.Token(), last)
+	value := eye.Get(t.Context(), queueKey).Val()
+	if _, token, _ := strings.Cut(value, " "); token != strconv.FormatUint(lease.Token(), 10) {
+		t.Errorf("the lease has token %d, Redis has %q: want that of the first grant", lease.Token(), value)
 	}
 	mustUnlock(t, lease)
 }
@@ -455,5 +456,311 @@ func TestRedisQueueSubscribesOnceAProcess(t *testing.T) {
 	}
 	if n := second.client.PoolStats().PubSubStats.Active; n != 1 {
 		t.Errorf("%d subscriptions, want 1", n)
+	}
+}
+
+// waitFor makes p wait for queueKey behind whoever holds it, with a subscription that works.
+func waitFor(t *testing.T, p queueProcess, eye redis.UniversalClient, processes int64) <-chan *locks.Lease {
+	t.Helper()
+	granted := lockLater(t, p, queueKey)
+	awaitQueue(t, eye, processes)
+	channel := "locks:" + p.Process()
+	eventually(t, "the process listens", func() bool {
+		return eye.PubSubNumSub(context.Background(), channel).Val()[channel] == 1
+	})
+	return granted
+}
+
+// A message can come late: after its grant has ended, and after the process has asked again and been told to wait.
+func TestRedisQueueIgnoresAGrantThatCameLate(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, eye := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
+	granted := waitFor(t, p, eye, 1)
+	_, number, _ := strings.Cut(eye.ZRange(t.Context(), queueKey+":queue", 0, 0).Val()[0], "/")
+	del(t, eye, queueKey+":memory") // so that nothing later has been given out when p asks again
+	if err := eye.HSet(t.Context(), queueKey+":memory", "token", holder.Token()+1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.AskAll()
+	eventually(t, "it was told of the last token", func() bool { return p.After(queueKey) == holder.Token()+1 })
+	p.Hear(fmt.Sprintf("%s 3000 %d %s", number, holder.Token(), queueKey))
+	if p.Waiting(queueKey) != 1 {
+		t.Error("the process holds a lock that was granted to it before, and to another since")
+	}
+	mustUnlock(t, holder)
+	mustUnlock(t, <-granted)
+}
+
+// A grant that is nearly over, or that nobody can understand, is a reason to ask and no more.
+func TestRedisQueueAsksWhereAMessageIsNotEnough(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, eye := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
+	granted := waitFor(t, p, eye, 1)
+	_, number, _ := strings.Cut(eye.ZRange(t.Context(), queueKey+":queue", 0, 0).Val()[0], "/")
+	for _, message := range []string{number + " 1 9000000000000000 " + queueKey, number + " x y " + queueKey, "?", ""} {
+		p.Hear(message)
+		if p.Waiting(queueKey) != 1 {
+			t.Errorf("%q made the process a holder beside another", message)
+		}
+	}
+	mustUnlock(t, holder)
+	mustUnlock(t, <-granted)
+}
+
+func TestRedisQueueReliesOnAGrantForAsLongAsItLasts(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, eye := newQueueProcess(t, server, locks.Options{Lease: 30 * time.Second}), connect(t, server)
+	holder := mustLock(t, newQueueProcess(t, server, locks.Options{Lease: 2 * time.Second}), queueKey) // the grant is as short as its lease
+	granted := waitFor(t, p, eye, 1)
+	mustUnlock(t, holder)
+	lease := <-granted
+	deadline := lease.Deadline()
+	if ends := time.Now().Add(eye.PTTL(t.Context(), queueKey).Val()); deadline.After(ends) {
+		t.Errorf("the process relies on the lock for %v longer than Redis", deadline.Sub(ends))
+	}
+	mustUnlock(t, lease)
+}
+
+func TestRedisQueueTokensRiseThoughRedisForgotTheLastOnes(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, eye := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	mustUnlock(t, mustLock(t, p, queueKey))
+	old := eye.Dump(t.Context(), queueKey+":memory").Val()
+	before := mustLock(t, p, queueKey)
+	// A replica that had not heard of the last grant is promoted.
+	if err := eye.RestoreReplace(t.Context(), queueKey+":memory", time.Hour, old).Err(); err != nil {
+		t.Fatal(err)
+	}
+	del(t, eye, queueKey)
+	after := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
+	if after.Token() <= before.Token() {
+		t.Errorf("token %d after %d", after.Token(), before.Token())
+	}
+	mustUnlock(t, after)
+}
+
+func TestRedisQueueDoesNotWaitForAHolderThatIsSlowToNoticeItsLoss(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string]bool{"for one who waits": true, "for one who comes later": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := shared.Redis(t)
+			p, eye := newQueueProcess(t, server, locks.Options{Lease: 300 * time.Millisecond}), connect(t, server)
+			lost := mustLock(t, p, queueKey)
+			var next <-chan *locks.Lease
+			if waits {
+				next = lockLater(t, p, queueKey)
+				eventually(t, "it waits", func() bool { return p.Waiting(queueKey) == 1 })
+			}
+			del(t, eye, queueKey)
+			<-lost.Context().Done()
+			if !waits {
+				next = lockLater(t, p, queueKey)
+			}
+			lease := <-next
+			if err := lost.Unlock(); !errors.Is(err, locks.ErrLeaseLost) {
+				t.Errorf("Unlock of the lost lock: %v, want ErrLeaseLost", err)
+			}
+			if !exists(t, eye, queueKey) {
+				t.Error("the Unlock of the lost lock took that of the next holder")
+			}
+			mustUnlock(t, lease)
+			mustUnlock(t, mustLock(t, p, queueKey))
+		})
+	}
+}
+
+// The message of a grant can overtake the reply that says to wait for it.
+func TestRedisQueueRemembersAMessageThatCameEarly(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, other, eye := newQueueProcess(t, server, locks.Options{}), newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	holder := mustLock(t, other, queueKey)
+	granted := waitFor(t, p, eye, 1)
+	mustUnlock(t, holder)
+	mustUnlock(t, <-granted) // p has a subscription now
+
+	holder = mustLock(t, other, queueKey)
+	var once sync.Once
+	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		once.Do(func() {
+			mustUnlock(t, holder)
+			eventually(t, "the message came before the reply", func() bool { return p.Hinted(queueKey) })
+		})
+		return err
+	}})
+	mustUnlock(t, mustLock(t, p, queueKey))
+}
+
+func TestRedisQueueIsGrantedByTheReleaseItself(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, eye := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
+	granted := waitFor(t, p, eye, 1)
+	p.client.AddHook(scripted{run: func(context.Context, redis.ProcessHook, redis.Cmder) error {
+		return errors.New("no question is answered any more")
+	}})
+	mustUnlock(t, holder)
+	(<-granted).Abandon()
+}
+
+func TestRedisQueueLeavesTheQueueWithItsLastCaller(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, eye := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan struct{})
+	go func() {
+		defer close(gaveUp)
+		if _, err := p.Lock(ctx, queueKey); !errors.Is(err, context.Canceled) {
+			t.Errorf("Lock: %v, want context.Canceled", err)
+		}
+	}()
+	awaitQueue(t, eye, 1)
+	cancel()
+	<-gaveUp
+	if exists(t, eye, queueKey+":queue") || exists(t, eye, queueKey+":heard") {
+		t.Error("a process that nobody waits in is still in the queue")
+	}
+	mustUnlock(t, holder)
+	if exists(t, eye, queueKey) {
+		t.Error("the lock was granted to a process that nobody waits in")
+	}
+}
+
+// The holder's lease ended, the first in the queue has not noticed yet, and somebody new asks.
+func TestRedisQueueLetsNobodyOvertakeAtAnExpiry(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	first, late, eye := newQueueProcess(t, server, locks.Options{}), newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
+	granted := waitFor(t, first, eye, 1)
+	del(t, eye, queueKey)
+	overtakes := lockLater(t, late, queueKey)
+	lease := <-granted
+	if owner := eye.Get(t.Context(), queueKey).Val(); !strings.HasPrefix(owner, first.Process()) {
+		t.Errorf("%s holds the lock, want the first in the queue, %s", owner, first.Process())
+	}
+	mustUnlock(t, lease)
+	mustUnlock(t, <-overtakes)
+}
+
+func TestRedisQueueKeepsTheOrderThoughTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	eye := connect(t, server)
+	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
+	first := waitFor(t, newQueueProcess(t, server, locks.Options{}), eye, 1)
+	head := eye.ZRange(t.Context(), queueKey+":queue", 0, 0).Val()[0]
+	if err := eye.ZIncrBy(t.Context(), queueKey+":queue", float64(time.Hour.Microseconds()), head).Err(); err != nil { // it came before that
+		t.Fatal(err)
+	}
+	second := waitFor(t, newQueueProcess(t, server, locks.Options{}), eye, 2)
+	if now := eye.ZRange(t.Context(), queueKey+":queue", 0, 0).Val()[0]; now != head {
+		t.Errorf("%s overtook %s", now, head)
+	}
+	mustUnlock(t, holder)
+	mustUnlock(t, <-first)
+	mustUnlock(t, <-second)
+}
+
+func TestRedisQueueAsksSeldomForALockWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, eye := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	if err := eye.Set(t.Context(), queueKey, "somebody else's", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	replies := make(chan any, 100)
+	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil {
+			replies <- cmd.(*redis.Cmd).Val()
+		}
+		return err
+	}})
+	granted := lockLater(t, p, queueKey)
+	reply, _ := (<-replies).([]any)
+	if len(reply) != 2 || reply[0].(int64) < 1000 {
+		t.Errorf("the process is told to ask again in %v ms, want a second or more", reply)
+	}
+	del(t, eye, queueKey)
+	mustUnlock(t, <-granted)
+}
+
+func TestRedisQueueLeavesNothingInRedisForEver(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	holding, waiting, eye := newQueueProcess(t, server, locks.Options{}), newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	day := func(key string) {
+		t.Helper()
+		if ttl := eye.PTTL(t.Context(), key).Val(); ttl <= 0 || ttl > 25*time.Hour {
+			t.Errorf("%s lives for %v", key, ttl)
+		}
+	}
+	holder := mustLock(t, holding, queueKey)
+	next := waitFor(t, waiting, eye, 1)
+	for _, suffix := range []string{"", ":queue", ":heard", ":memory"} {
+		day(queueKey + suffix)
+	}
+	mustUnlock(t, holder)
+	mustUnlock(t, <-next)
+	for range 2 { // the paths of a known process
+		mustUnlock(t, mustLock(t, holding, queueKey))
+	}
+	day(queueKey + ":memory")
+	if err := eye.PExpire(t.Context(), queueKey+":memory", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, mustLock(t, holding, queueKey))
+	if ttl := eye.PTTL(t.Context(), queueKey+":memory").Val(); ttl < 23*time.Hour {
+		t.Errorf("what was done just now is remembered for %v", ttl)
+	}
+	lease := mustLock(t, holding, queueKey)
+	del(t, eye, queueKey+":memory")
+	mustUnlock(t, lease)
+	day(queueKey + ":memory")
+}
+
+func TestRedisQueueRemembersABoundedNumberOfProcesses(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	client, eye := connect(t, server), connect(t, server)
+	for range 300 {
+		q := locks.NewRedisQueue(client, locks.Options{})
+		mustUnlock(t, mustLock(t, q, queueKey))
+		if err := q.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := eye.HLen(t.Context(), queueKey+":memory").Val(); n > 260 {
+		t.Errorf("%d fields", n)
+	}
+}
+
+// The process was stopped between the grant and its hearing of it, for longer than the lease.
+func TestRedisQueueGrantsNoLeaseThatIsOver(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p := newQueueProcess(t, server, locks.Options{Lease: 200 * time.Millisecond})
+	var once sync.Once
+	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil {
+			once.Do(func() { time.Sleep(300 * time.Millisecond) })
+		}
+		return err
+	}})
+	if lease := mustLock(t, p, queueKey); lease.Context().Err() != nil {
+		t.Errorf("the lease was over when it was granted: %v", context.Cause(lease.Context()))
 	}
 }

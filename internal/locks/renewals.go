@@ -74,8 +74,8 @@ func (r *renewals) set() {
 	}
 }
 
-// fire sends what is due, and what soon will be. It does not wait for the replies, so that a server, or a part of a
-// cluster, that does not answer keeps back nobody else's.
+// fire sends what is due, and what soon will be. It does not wait for the replies: where a server, or a part of a cluster, does
+// not answer, that keeps back the rest of the same batch for a while, and no other.
 func (r *renewals) fire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

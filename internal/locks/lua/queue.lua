@@ -1,10 +1,10 @@
 -- What the scripts of redis-queue share. It stands in place of their line "include queue.lua".
 --
--- KEYS[1] lock   string, the owner, with the time to live of the lease
--- KEYS[2] queue  sorted set of the owners that wait, by the time of their arrival
--- KEYS[3] heard  sorted set of the same owners, by the time until which they count as alive
+-- KEYS[1] lock   string "owner token", with the time to live of the lease
+-- KEYS[2] queue  sorted set of the owners that wait, in order of arrival
+-- KEYS[3] heard  sorted set of the same owners, by the time until which they count as alive, ms
 -- KEYS[4] memory hash: "token", the last one that was given out; "waits", while there may be a queue; for each process, the
---                last owner of it that has left; and, with " lost", the last one that had lost the lock before it left
+--                last owner of it that has left; and, with " lost", the last one that was not the holder when it left
 --
 -- An owner is "process/number". A process counts its owners up, so that one number tells which of them have left: their
 -- late commands are refused, and a release that is sent again is told that it has been done.
@@ -17,96 +17,136 @@ local lease, heartbeat, block = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(A
 local process = ARGV[4]
 
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2] -- microseconds
+local micros = time[1] * 1000000 + time[2]
+local millis = math.floor(micros / 1000)
 
--- The memory outlives every command that may still be on its way.
+-- keep lets the memory outlive every command that may still be on its way.
 local function keep()
   redis.call('PEXPIRE', memory, math.max(86400000, 2 * lease))
 end
 
--- grant gives the free lock to the owner, with a block of tokens that begins at the one returned. They count up from the
--- time when the memory began: where it is lost, the time is ahead of them. Both fit the 53 bits of a Lua number.
+-- lengthen never shortens: each process brings a heartbeat of its own.
+local function lengthen(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, ms)
+  end
+end
+
+-- held returns the first token of the owner's turn where it holds the lock.
+local function held(owner)
+  local value = redis.call('GET', lock)
+  if value and string.sub(value, 1, #owner + 1) == owner .. ' ' then
+    return tonumber(string.sub(value, #owner + 2))
+  end
+end
+
+-- grant gives the free lock to the owner, with a block of tokens that begins at the one returned. The time keeps tokens
+-- rising where the memory, or the last of it, was lost; the memory does where the clock was set back. Both fit the 53 bits of
+-- a Lua number.
 local function grant(owner, ttl)
-  local last = redis.call('HGET', memory, 'token')
-  local token = last and last + 1 or now
-  redis.call('HSET', memory, 'token', token + block - 1)
+  local last = tonumber(redis.call('HGET', memory, 'token') or 0)
+  local token = math.max(last + 1, micros)
+  redis.call('HSET', memory, 'token', string.format('%.0f', token + block - 1))
   keep()
-  redis.call('SET', lock, owner, 'PX', ttl)
+  redis.call('SET', lock, owner .. ' ' .. string.format('%.0f', token), 'PX', ttl)
   return token
 end
 
--- pass grants the free lock to the first waiter that is alive, and returns it with its token. The grant is short until that one
--- is heard of: a waiter that died since its last heartbeat must not hold the lock for a whole lease.
+-- pass grants the free lock to the first waiter that is alive, and tells it: "number ttl token key". The grant is short
+-- until that one is heard of: a waiter that died since its last heartbeat must not hold the lock for a whole lease.
 local function pass()
-  for _, owner in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-    local alive = tonumber(redis.call('ZSCORE', heard, owner) or 0) > now / 1000
+  while true do
+    local owner = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not owner then
+      redis.call('HDEL', memory, 'waits')
+      return
+    end
+    local alive = tonumber(redis.call('ZSCORE', heard, owner) or 0) > millis
     redis.call('ZREM', queue, owner)
     redis.call('ZREM', heard, owner)
     if alive then
-      return owner, grant(owner, math.min(lease, heartbeat))
+      local ttl = math.min(lease, heartbeat)
+      local token = grant(owner, ttl)
+      local to, number = string.match(owner, '^(.*)/(%d+)$')
+      redis.call('PUBLISH', 'locks:' .. to, string.format('%s %.0f %.0f %s', number, ttl, token, lock))
+      return
     end
-  end
-  redis.call('HDEL', memory, 'waits')
-end
-
--- passAndTell tells the owner too. The message is "number token key".
-local function passAndTell()
-  local owner, token = pass()
-  if owner then
-    local to, number = string.match(owner, '^(.*)/(%d+)$')
-    redis.call('PUBLISH', 'locks:' .. to, number .. ' ' .. string.format('%.0f', token) .. ' ' .. lock)
   end
 end
 
 -- acquire grants the lock to the process's owner or puts it into the queue. Asking again changes nothing but the time: an
 -- owner that holds the lock is told the same token, one that waits keeps its place.
--- Returns the token where the owner holds the lock, 0 where it has left, and where it waits -1 less the ms until the lease of
--- the holder ends.
+-- Returns the token where the owner holds the lock, 0 where it has left, and where it waits {ms until the lease of the
+-- holder ends, the last token that was given out}.
 local function acquire(number)
   local owner = process .. '/' .. number
-  local holder = redis.call('GET', lock)
-  if holder == owner then
-    local last = redis.call('HGET', memory, 'token')
-    if not last then
-      return grant(owner, lease)
-    end
+  local token = held(owner)
+  if token then
     redis.call('PEXPIRE', lock, lease)
-    return last - block + 1
+    return token
   end
   if tonumber(redis.call('HGET', memory, process) or 0) >= tonumber(number) then
     return 0
   end
-  if not holder and redis.call('EXISTS', queue) == 0 then
+  local free = redis.call('EXISTS', lock) == 0
+  if free and redis.call('EXISTS', queue) == 0 then
     redis.call('HDEL', memory, 'waits')
     return grant(owner, lease)
   end
-  redis.call('ZADD', queue, 'NX', now, owner)
-  redis.call('ZADD', heard, now / 1000 + heartbeat, owner)
-  redis.call('PEXPIRE', queue, heartbeat)
-  redis.call('PEXPIRE', heard, heartbeat)
+  if not redis.call('ZSCORE', queue, owner) then
+    -- The time, which tells orders of arrival apart even where the queue has been empty, but never before the last in it.
+    local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
+    redis.call('ZADD', queue, math.max(micros, tonumber(last or 0) + 1), owner)
+  end
+  redis.call('ZADD', heard, millis + heartbeat, owner)
+  lengthen(queue, heartbeat)
+  lengthen(heard, heartbeat)
   redis.call('HSET', memory, 'waits', 1)
   keep()
-  if not holder then
-    passAndTell()
-    if redis.call('GET', lock) == owner then
-      return acquire(number)
+  if free then
+    pass()
+    token = held(owner)
+    if token then
+      redis.call('PEXPIRE', lock, lease)
+      return token
     end
   end
-  return -1 - math.max(redis.call('PTTL', lock), 0)
+  local ttl = redis.call('PTTL', lock)
+  if ttl < 0 then
+    ttl = heartbeat -- not a lock of this kind: it does not end by itself
+  end
+  return {ttl, tonumber(redis.call('HGET', memory, 'token') or 0)}
+end
+
+-- forget bounds the memory. Of more processes than this, most are gone, with all that they had on its way.
+local function forget()
+  if redis.call('HLEN', memory) <= 256 then
+    return
+  end
+  for _, field in ipairs(redis.call('HKEYS', memory)) do
+    if field ~= 'token' and field ~= 'waits' and string.sub(field, 1, #process) ~= process then
+      redis.call('HDEL', memory, field)
+    end
+  end
 end
 
 -- leave forgets the owner: what it may still have on its way is refused from now on.
 -- Returns 1 where the lock was its own until now, or had been given back by it before, else 0.
 local function leave(number)
-  local ours = redis.call('GET', lock) == process .. '/' .. number
+  local token = held(process .. '/' .. number)
+  local ours = token ~= nil
+  local left = redis.call('HMGET', memory, process, process .. ' lost', 'token')
   if ours then
     redis.call('DEL', lock)
+    redis.call('HSET', memory, 'token', string.format('%.0f', math.max(tonumber(left[3] or 0), token + block - 1)))
   end
-  local left = redis.call('HMGET', memory, process, process .. ' lost')
   if tonumber(left[1] or 0) < tonumber(number) then
     redis.call('HSET', memory, process, number)
     if not ours then
       redis.call('HSET', memory, process .. ' lost', number)
+    end
+    if not left[1] then
+      forget()
     end
     keep()
   elseif left[2] ~= number then

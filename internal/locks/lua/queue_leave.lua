@@ -6,6 +6,6 @@ redis.call('ZREM', queue, owner)
 redis.call('ZREM', heard, owner)
 leave(ARGV[5])
 if redis.call('EXISTS', lock) == 0 then
-  passAndTell()
+  pass()
 end
 return 1
