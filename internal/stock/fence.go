@@ -19,32 +19,55 @@ import (
 // Goods that are sold out are not claimed: nothing will be written, and of a flash sale most requests are of that kind.
 //
 // Only tokens of one issuer can be compared: those of Redis are microseconds, those of etcd revisions. A claim by another
-// issuer is let in whatever its token is, so that two kinds of locks on one goods hold up each other, but lose nothing: the
-// write of whoever did not claim last is refused. A lock service that has lost its data, and counts from the beginning, is
-// refused until SetStock forgets the tokens.
+// issuer is let in whatever its token is, so that two kinds of fenced locks on one goods hold up each other, but lose
+// nothing: the write of whoever did not claim last is refused. A lock service that has lost its data, and counts from the
+// beginning, is refused until SetStock forgets the tokens.
+//
+// A strategy that is not fenced neither claims nor looks at claims: beside it, a fence guards nothing. A goods must be sold
+// by fenced strategies only.
 
 const (
 	// One round trip: LAST_INSERT_ID(expr) hands expr to the client.
 	claimSQL = `UPDATE good_stock SET fence = ?, fence_issuer = ?, stock = LAST_INSERT_ID(stock)
 		WHERE goods_id = ? AND stock >= ? AND (fence_issuer <> ? OR fence < ?)`
 	fencedOverwriteSQL = "UPDATE good_stock SET stock = ?, version = version + 1 WHERE goods_id = ? AND fence_issuer = ? AND fence = ?"
+
+	lastClaimSQL = "SELECT stock, fence, fence_issuer FROM good_stock WHERE goods_id = ?"
 )
+
+// claim is who claims a goods, or has.
+type claim struct {
+	token  uint64
+	issuer string // strategy; empty where nobody has
+}
+
+func (c claim) String() string {
+	if c.issuer == "" {
+		return "nobody"
+	}
+	return fmt.Sprintf("token %d of %s", c.token, c.issuer)
+}
+
+// refused is the ErrFenced of a claim, or of its write, after another's.
+func (c claim) refused(goodsID int64, last claim) error {
+	return fmt.Errorf("%w: goods %d is claimed by %v, which refuses %v; if it stays so, the lock service has lost its data: "+
+		"set the stock anew (PUT /admin/stock/%d), which forgets the claims", ErrFenced, goodsID, last, c, goodsID)
+}
 
 // mysqlFenced keeps the claim in the columns fence and fence_issuer of the goods' row.
 type mysqlFenced struct {
 	mysqlStore
-	issuer string
-	token  uint64
-	count  int
+	own   claim
+	count int
 }
 
 func (s mysqlStore) fence(issuer string, token uint64, count int) store {
-	return mysqlFenced{s, issuer, token, count}
+	return mysqlFenced{s, claim{token, issuer}, count}
 }
 
 // read claims and reads. A claim whose reply is lost has deducted nothing, and stands in nobody's way but this holder's.
 func (s mysqlFenced) read(ctx context.Context, goodsID int64) (int64, error) {
-	result, err := s.db.ExecContext(ctx, claimSQL, s.token, s.issuer, goodsID, s.count, s.issuer, s.token)
+	result, err := s.db.ExecContext(ctx, claimSQL, s.own.token, s.own.issuer, goodsID, s.count, s.own.issuer, s.own.token)
 	if err != nil {
 		return 0, refusal(err)
 	}
@@ -54,9 +77,9 @@ func (s mysqlFenced) read(ctx context.Context, goodsID int64) (int64, error) {
 	}
 	if rows == 0 {
 		// Sold out, a later claim, or no such goods. Only a refusal pays for the second question.
-		units, err := s.mysqlStore.read(ctx, goodsID)
+		units, last, err := s.lastClaim(ctx, goodsID)
 		if err == nil && units >= int64(s.count) {
-			err = fenced(goodsID, s.token)
+			err = s.own.refused(goodsID, last)
 		}
 		return units, err
 	}
@@ -64,15 +87,23 @@ func (s mysqlFenced) read(ctx context.Context, goodsID int64) (int64, error) {
 }
 
 func (s mysqlFenced) write(ctx context.Context, goodsID, units int64) error {
-	result, err := s.exec(ctx, fencedOverwriteSQL, units, goodsID, s.issuer, s.token)
+	result, err := s.exec(ctx, fencedOverwriteSQL, units, goodsID, s.own.issuer, s.own.token)
 	if err != nil {
 		return err
 	}
 	rows, err := result.RowsAffected()
 	if err == nil && rows == 0 {
-		err = fenced(goodsID, s.token)
+		// Nothing was written, whatever comes of asking by whom it is refused.
+		_, last, _ := s.lastClaim(ctx, goodsID)
+		err = s.own.refused(goodsID, last)
 	}
 	return err
+}
+
+// lastClaim reads the stock and who has claimed it.
+func (s mysqlFenced) lastClaim(ctx context.Context, goodsID int64) (units int64, last claim, err error) {
+	err = s.db.QueryRowxContext(ctx, lastClaimSQL, goodsID).Scan(&units, &last.token, &last.issuer)
+	return units, last, unwritten(goodsID, err)
 }
 
 var (
@@ -88,19 +119,18 @@ var (
 // redisFenced keeps the claim in a key beside the goods' stock.
 type redisFenced struct {
 	redisStore
-	issuer string
-	token  uint64
-	count  int
+	own   claim
+	count int
 }
 
 func (s redisStore) fence(issuer string, token uint64, count int) store {
-	return redisFenced{s, issuer, token, count}
+	return redisFenced{s, claim{token, issuer}, count}
 }
 
 func fenceKey(goodsID int64) string { return redisKey(goodsID) + ":fence" }
 
 func (s redisFenced) read(ctx context.Context, goodsID int64) (int64, error) {
-	units, err := claimScript.Run(ctx, s.client, []string{redisKey(goodsID), fenceKey(goodsID)}, s.issuer, s.token, s.count).Int64()
+	units, err := claimScript.Run(ctx, s.client, []string{redisKey(goodsID), fenceKey(goodsID)}, s.own.issuer, s.own.token, s.count).Int64()
 	return units, s.refused(goodsID, err, redisUnwritten)
 }
 
@@ -109,7 +139,7 @@ func (s redisFenced) write(ctx context.Context, goodsID, units int64) error {
 	if err := ctx.Err(); err != nil {
 		return interrupted(context.Cause(ctx))
 	}
-	err := writeScript.Run(context.WithoutCancel(ctx), s.client, []string{redisKey(goodsID), fenceKey(goodsID)}, s.issuer, s.token, units).Err()
+	err := writeScript.Run(context.WithoutCancel(ctx), s.client, []string{redisKey(goodsID), fenceKey(goodsID)}, s.own.issuer, s.own.token, units).Err()
 	return s.refused(goodsID, err, redisWritten)
 }
 
@@ -119,11 +149,9 @@ func (s redisFenced) refused(goodsID int64, err error, classify func(error) erro
 	case errors.Is(err, redis.Nil):
 		return fmt.Errorf("%w: goods %d is not in Redis", ErrUnknownGoods, goodsID)
 	case redis.HasErrorPrefix(err, "FENCED"):
-		return fenced(goodsID, s.token)
+		var last claim
+		_, _ = fmt.Sscanf(err.Error(), "FENCED %d %s", &last.token, &last.issuer)
+		return s.own.refused(goodsID, last)
 	}
 	return classify(err)
-}
-
-func fenced(goodsID int64, token uint64) error {
-	return fmt.Errorf("%w: goods %d, token %d", ErrFenced, goodsID, token)
 }

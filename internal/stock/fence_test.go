@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -276,12 +277,52 @@ func TestSettingTheStockLetsTokensStartAnew(t *testing.T) {
 	for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
 		_, err := resolve(t, service, name, on).Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1})
 		wantFenced(t, err)
+		for _, part := range []string{"claimed by token 1152921504606846976 of lock-redis-fenced", "refuses token ", "set the stock anew (PUT /admin/stock/1)"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("on %s: %q does not say %q", on, err, part)
+			}
+		}
 	}
 	if err := service.SetStock(t.Context(), 1, initial); err != nil {
 		t.Fatal(err)
 	}
 	for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
 		sell(t, resolve(t, service, name, on), stock.Request{GoodsID: 1, Count: 1})
+	}
+}
+
+// Tokens of two issuers may be equal by chance.
+func TestAClaimIsKnownByItsTokenAndItsIssuer(t *testing.T) {
+	t.Parallel()
+	deps := newAddresses(t).connect(t)
+	if err := newService(t, deps).SetStock(t.Context(), 1, initial); err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
+		for _, step := range []struct {
+			do      func(stock.Deps, context.Context, stock.Store, string, uint64) error
+			what    string
+			issuer  string
+			token   uint64
+			refused bool
+		}{
+			{stock.Deps.Claim, "claim", "a", 9, false},
+			{stock.Deps.Claim, "claim", "a", 9, true},
+			{stock.Deps.Write, "write", "b", 9, true},
+			{stock.Deps.Write, "write", "a", 9, false},
+			{stock.Deps.Claim, "claim", "b", 9, false},
+			{stock.Deps.Write, "write", "a", 9, true},
+			{stock.Deps.Write, "write", "b", 9, false},
+			{stock.Deps.Claim, "claim", "b", 10, false},
+			{stock.Deps.Write, "write", "b", 9, true},
+			{stock.Deps.Claim, "claim", "b", 8, true},
+			{stock.Deps.Claim, "claim", "a", 8, false},
+		} {
+			err := step.do(deps, t.Context(), on, step.issuer, step.token)
+			if errors.Is(err, stock.ErrFenced) != step.refused || err != nil && !step.refused {
+				t.Errorf("%s: %s by token %d of %s: %v, want refused = %v", on, step.what, step.token, step.issuer, err, step.refused)
+			}
+		}
 	}
 }
 

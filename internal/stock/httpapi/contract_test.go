@@ -116,7 +116,7 @@ func TestContract(t *testing.T) {
 		{"server not configured", "POST", deduct + "/lock-redlock?goods_id=1&count=1", "", nil, 503, "unavailable", "not configured: redlock"},
 		{"panic", "POST", deduct + "/panics?goods_id=1&count=1", "", nil, 500, "internal", "log"},
 		{"unexpected error", "POST", deduct + "/fails?goods_id=1&count=1", "", nil, 500, "internal", "log"},
-		{"fenced", "POST", deduct + "/fenced?goods_id=1&count=1", "", nil, 503, "busy", "a later holder has claimed the goods; nothing was deducted"},
+		{"fenced", "POST", deduct + "/fenced?goods_id=1&count=1", "", nil, 503, "busy", "set the stock anew (PUT /admin/stock/{goods_id})"},
 		{"unknown outcome joined with a refusal", "POST", deduct + "/unknown-and-busy?goods_id=1&count=1", "", nil, 500, "outcome-unknown", "may have taken effect"},
 
 		{"stock", "GET", "/stock/2", "", nil, 200, "", ""},

@@ -127,7 +127,8 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch k.err {
 	case stock.ErrBusy:
 		if errors.Is(err, stock.ErrFenced) {
-			p.Detail = "The lock was lost meanwhile, and a later holder has claimed the goods; nothing was deducted. Try again later."
+			p.Detail = "The lock was lost meanwhile, and a later holder has claimed the goods; nothing was deducted. Try again later. " +
+				"If every request is refused so, the lock service has lost its data: set the stock anew (PUT /admin/stock/{goods_id})."
 		}
 	case stock.ErrSoldOut:
 		if soldOut, ok := errors.AsType[*stock.SoldOutError](err); ok {
@@ -146,7 +147,8 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // logFailure logs what needs somebody's attention. A client that went away needs none; nor does a refusal, except that
-// one line a second tells of a server that is down, which would otherwise fail every request in silence.
+// one line a second tells of a server that is down or of a lock service that has lost its data, which would otherwise fail
+// every request in silence.
 func (a *API) logFailure(ctx context.Context, k *kind, id string, err error) {
 	level := slog.LevelDebug
 	switch {
@@ -155,7 +157,7 @@ func (a *API) logFailure(ctx context.Context, k *kind, id string, err error) {
 	case ctx.Err() != nil:
 	case k.err == stock.ErrUnknown:
 		level = slog.LevelWarn
-	case k.err == stock.ErrUnavailable:
+	case k.err == stock.ErrUnavailable, errors.Is(err, stock.ErrFenced):
 		now := time.Now().Unix()
 		if next := a.nextWarned.Load(); now >= next && a.nextWarned.CompareAndSwap(next, now+1) {
 			level = slog.LevelWarn

@@ -1,7 +1,8 @@
 -- Claims a goods for the holder of a token, if it has units enough for him, and reads its stock.
 -- KEYS[1] the stock  KEYS[2] the fence: "token issuer" of the last claim
 -- ARGV[1] the issuer of the token  ARGV[2] the token  ARGV[3] the units wanted
--- Returns the units, nothing where the goods is unknown, and the error FENCED where a later holder has claimed it before.
+-- Returns the units, nothing where the goods is unknown, and the error FENCED with the fence where a later holder has
+-- claimed it before.
 local units = redis.call('GET', KEYS[1])
 if not units then
   return false
@@ -14,7 +15,7 @@ if fence then
   -- As text, since Lua's numbers are exact up to 2^53 only: the longer number is the greater one.
   local later = #ARGV[2] > #token or #ARGV[2] == #token and ARGV[2] > token
   if issuer == ARGV[1] and not later then
-    return redis.error_reply('FENCED claimed with token ' .. token)
+    return redis.error_reply('FENCED ' .. fence)
   end
 end
 redis.call('SET', KEYS[2], ARGV[2] .. ' ' .. ARGV[1])
