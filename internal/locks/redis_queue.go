@@ -121,7 +121,7 @@ type turn struct {
 	began    time.Time
 	deadline time.Time
 	lease    *Lease // of the present critical section
-	lost     bool   // before it was given back
+	lost     bool   // and its holder has not noticed: nobody asks for the next turn yet
 	renewal  renewal
 }
 
@@ -438,7 +438,8 @@ func (q *RedisQueue) unlock(ctx context.Context, t *turn) error {
 		return nil
 	}
 	q.end(t)
-	var following *turn // in the place of this one, where somebody waits
+	t.lost = false      // from here on it is followed by the turn that this goroutine asks for
+	var following *turn // that one, where somebody waits
 	current := c.turn == t
 	if current && c.waiting.Len() > 0 {
 		following = q.begin(c)
