@@ -43,13 +43,21 @@ func (g guarded) Deduct(ctx context.Context, req Request) (Receipt, error) {
 	lease, err := g.locker.Lock(ctx, g.name+":{"+strconv.FormatInt(req.GoodsID, 10)+"}")
 	limit.Stop()
 	if err != nil {
-		if ctx.Err() != nil {
-			return Receipt{}, fmt.Errorf("%w: %w: %w", ErrBusy, context.Cause(ctx), err)
-		}
-		return Receipt{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return Receipt{}, ungranted(ctx, err)
 	}
 	section.enter()
 	return g.hold(lease, req, section)
+}
+
+// ungranted classifies the error of a lock that was not granted.
+func ungranted(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w: %w", ErrBusy, context.Cause(ctx), err)
+	case mysqlNotNow(err), redisPoolFull(err):
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 // hold works under the lock and gives it back.

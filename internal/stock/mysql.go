@@ -76,6 +76,19 @@ const (
 	erLockNowait      = 3572
 )
 
+// mysqlNotNow says that the server has refused a statement, or a connection, that it may take later.
+func mysqlNotNow(err error) bool {
+	var server *mysql.MySQLError
+	if !errors.As(err, &server) {
+		return false
+	}
+	switch server.Number {
+	case erLockWaitTimeout, erLockDeadlock, erCheckread, erLockNowait, erConCount, erTooManyUser:
+		return true
+	}
+	return false
+}
+
 // unsent classifies an error of a statement that never left, so that nothing was deducted.
 func unsent(err error) error {
 	switch {
@@ -97,10 +110,10 @@ func refusal(err error) error {
 		}
 		return fmt.Errorf("%w: MySQL: %w", ErrUnavailable, err)
 	}
-	switch server.Number {
-	case erLockWaitTimeout, erLockDeadlock, erCheckread, erLockNowait, erConCount, erTooManyUser:
+	switch {
+	case mysqlNotNow(err):
 		return fmt.Errorf("%w: MySQL: %w", ErrBusy, err)
-	case erServerShutdown:
+	case server.Number == erServerShutdown:
 		return fmt.Errorf("%w: MySQL: %w", ErrUnavailable, err)
 	}
 	return fmt.Errorf("MySQL: %w", err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
@@ -133,5 +134,51 @@ func TestOutage(t *testing.T) {
 			eventually(t, "every server answers", func() bool { return len(unready(t, service)) == 0 })
 			t.Run("up again", func(t *testing.T) { eachDeducter(t, service, server.need, works) })
 		})
+	}
+}
+
+// A server or a pool that has no connection left for a lock is there: one will be free.
+func TestALockThatGetsNoConnectionIsBusy(t *testing.T) {
+	t.Parallel()
+	a := newAddresses(t)
+	t.Run("Redis", func(t *testing.T) {
+		t.Parallel()
+		deps := a.connect(t)
+		full := redis.NewClient(&redis.Options{Addr: a.redis.Addr, DB: a.redis.DB, PoolSize: 1, PoolTimeout: time.Millisecond, MaxRetries: -1})
+		defer full.Close()
+		taken := full.Conn()
+		defer taken.Close()
+		if err := taken.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		deps.Redis = full
+		wantBusy(t, resolve(t, newService(t, deps), "lock-redis-lua", stock.MySQL))
+	})
+	t.Run("MySQL", func(t *testing.T) {
+		t.Parallel()
+		server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true, Args: []string{"--max-connections=10"}})
+		dsn, err := server.CreateDatabase(t.Context(), "stock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		deps := a.connect(t)
+		deps.MySQLLocks = pool(t, dsn)
+		service := newService(t, deps)
+		crowd := pool(t, dsn)
+		for err == nil {
+			_, err = crowd.Conn(t.Context())
+		}
+		if number, ok := errors.AsType[*mysql.MySQLError](err); !ok || number.Number != 1040 {
+			t.Fatalf("%v, want too many connections", err)
+		}
+		wantBusy(t, resolve(t, service, "lock-mysql-getlock", stock.Redis))
+	})
+}
+
+func wantBusy(t testing.TB, d stock.Deducter) {
+	t.Helper()
+	_, err := d.Deduct(t.Context(), stock.Request{GoodsID: freshGoods(), Count: 1})
+	if !errors.Is(err, stock.ErrBusy) || errors.Is(err, stock.ErrUnavailable) {
+		t.Errorf("Deduct: %v, want busy", err)
 	}
 }

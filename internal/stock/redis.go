@@ -48,13 +48,17 @@ func (s redisStore) set(ctx context.Context, goodsID, units int64) error {
 	return redisWritten(err)
 }
 
+// redisPoolFull says that no connection was free in time.
+func redisPoolFull(err error) bool {
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
+}
+
 // redisUnwritten classifies an error of a command that changes nothing.
 func redisUnwritten(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, redis.ErrPoolTimeout),
-		errors.Is(err, redis.ErrPoolExhausted):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), redisPoolFull(err):
 		return fmt.Errorf("%w: Redis did not answer in time: %w", ErrBusy, err)
 	}
 	return fmt.Errorf("%w: Redis: %w", ErrUnavailable, err)
@@ -67,8 +71,7 @@ func redisWritten(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.As(err, &reply),
-		errors.As(err, &dial) && dial.Op == "dial":
+	case redisPoolFull(err), errors.As(err, &reply), errors.As(err, &dial) && dial.Op == "dial":
 		// No connection, so nothing was sent; or Redis itself refused the command.
 		return redisUnwritten(err)
 	}
