@@ -5,12 +5,15 @@ import (
 	"errors"
 	"os"
 	"regexp"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 )
 
@@ -193,6 +196,51 @@ func TestACancelledRequestWaitsForItsWrite(t *testing.T) {
 		if left, err := service.Stock(t.Context(), stock.MySQL, 1); err != nil || left != 9 {
 			t.Errorf("%s: %d units are left, %v, want 9", name, left, err)
 		}
+	}
+}
+
+// The same on Redis, whose client breaks a reply off at the deadline of its context, and only then.
+func TestARequestWhoseTimeIsOverWaitsForItsWriteToRedis(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"lock-redis-lua", "lock-redis-fenced"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := serverstest.StartRedis(t, servers.RedisOptions{})
+			options := &redis.Options{Addr: server.Addr, ReadTimeout: time.Minute}
+			service := newService(t, stock.Deps{Redis: client(t, options), LockWait: 20 * time.Second, Lease: 30 * time.Second})
+			d := resolve(t, service, name, stock.Redis)
+			if err := service.SetStock(t.Context(), 1, 10); err != nil {
+				t.Fatal(err)
+			}
+			stopServer := func(_ context.Context, at stock.Point) error {
+				if at != stock.BeforeWrite {
+					return nil
+				}
+				return server.Signal(syscall.SIGSTOP)
+			}
+			err := stock.ErrBusy
+			// A slow machine may not come to the write in time.
+			for limit := time.Second; errors.Is(err, stock.ErrBusy) && limit < time.Minute; limit *= 2 {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				done := make(chan error, 1)
+				go func() {
+					_, err := d.Deduct(ctx, stock.Request{GoodsID: 1, Count: 1, Pause: stopServer})
+					done <- err
+				}()
+				<-ctx.Done()
+				if err := server.Signal(syscall.SIGCONT); err != nil {
+					t.Fatal(err)
+				}
+				err = <-done
+			}
+			if err != nil {
+				t.Errorf("%v, want a receipt: the write was sent and carried out", err)
+			}
+			if left, err := service.Stock(t.Context(), stock.Redis, 1); err != nil || left != 9 {
+				t.Errorf("%d units are left, %v, want 9", left, err)
+			}
+		})
 	}
 }
 
