@@ -323,7 +323,7 @@ func TestEveryRungAfterOwnerTakesBackWhatALostReplyGranted(t *testing.T) {
 }
 
 // tornRelease unlocks while, after the first command of the release, the lease ends and another is granted the lock.
-func (l *ladder) tornRelease(rung string) (first error, next *locks.Lease) {
+func (l *ladder) tornRelease(rung string) (next *locks.Lease, err error) {
 	l.t.Helper()
 	holder, other := l.client(rung, lasting), l.client(rung, lasting)
 	lease := mustLock(l.t, holder, rungKey)
@@ -332,12 +332,13 @@ func (l *ladder) tornRelease(rung string) (first error, next *locks.Lease) {
 		next = mustLock(l.t, other, rungKey)
 		return nil
 	})
-	return lease.Unlock(), next
+	err = lease.Unlock() // grants next
+	return next, err
 }
 
 func TestRedisOwnerIsTornBetweenGetAndDel(t *testing.T) {
 	l := newLadder(t)
-	err, next := l.tornRelease("redis-owner")
+	next, err := l.tornRelease("redis-owner")
 	if err != nil {
 		t.Errorf("Unlock noticed that it took another's lock: %v", err)
 	}
@@ -349,7 +350,7 @@ func TestRedisOwnerIsTornBetweenGetAndDel(t *testing.T) {
 
 func TestRedisLuaChecksAndDeletesInOneStep(t *testing.T) {
 	l := newLadder(t)
-	err, next := l.tornRelease("redis-lua")
+	next, err := l.tornRelease("redis-lua")
 	if err != nil {
 		t.Errorf("Unlock: %v", err)
 	}
