@@ -102,7 +102,6 @@ func TestServesAgainAfterAFailover(t *testing.T) {
 	deduct := p.url + "/stock/deduct/lock-redis-queue?goods_id=1&count=1&store=redis"
 	p.expect(t, "POST", deduct, 200)
 	group.Master.Kill()
-	p.expect(t, "GET", p.url+"/readyz", 503)
 	eventually(t, "the replica sells", func() bool {
 		status, _ := p.call("POST", deduct)
 		return status == 200
