@@ -97,6 +97,8 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 		{"the same master twice", nil, []string{"serve", "--redlock=a:1,b:1,a:1"}, []string{"--redlock", "a:1 twice"}},
 		{"unknown strategy", nil, []string{"serve", "--default-strategy=hope"}, []string{"--default-strategy", `"hope"`, "noop", "for-update"}},
 		{"no connections", nil, []string{"serve", "--mysql-conns=0"}, []string{"--mysql-conns", "at least 1"}},
+		{"no connections for locks", nil, []string{"serve", "--mysql-lock-conns=0"}, []string{"--mysql-lock-conns is 0", "at least 1"}},
+		{"lease longer than a session of ZooKeeper", nil, []string{"serve", "--lease=41s", "--zookeeper=127.0.0.1:1"}, []string{"--lease is 41s", "--zookeeper", "at most 40s"}},
 		{"lease of no length", nil, []string{"serve", "--lease=99ms"}, []string{"--lease is 99ms", "at least 100ms"}},
 		{"polling more rarely than a lease ends", nil, []string{"serve", "--lease=1s", "--poll=1s"}, []string{"--poll", "--lease"}},
 		{"waiting for longer than a request takes", nil, []string{"serve", "--lock-wait=15s"}, []string{"--lock-wait", "--request-timeout"}},

@@ -26,15 +26,16 @@ import (
 
 // storeOptions say where the servers are. An empty one is not configured.
 type storeOptions struct {
-	mysqlDSN   string
-	mysqlConns int
-	redis      []string
-	master     string // name of the master that the Sentinels at redis watch
-	redisConns int
-	redlock    []string
-	password   string // of every Redis server
-	etcd       []string
-	zookeeper  []string
+	mysqlDSN       string
+	mysqlConns     int
+	mysqlLockConns int
+	redis          []string
+	master         string // name of the master that the Sentinels at redis watch
+	redisConns     int
+	redlock        []string
+	password       string // of every Redis server
+	etcd           []string
+	zookeeper      []string
 }
 
 func (o *storeOptions) dsnFlag(f *pflag.FlagSet) {
@@ -154,7 +155,7 @@ func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
 }
 
 // openZooKeeper makes a client, which connects in the background. Its session, with all that it holds, outlives a client
-// that died by session; the server may have limits of its own for that (2 to 20 of its ticks).
+// that died by session, which must not be longer than the server's limit: see longestSession.
 func (o *storeOptions) openZooKeeper(session time.Duration, log *slog.Logger) (*zk.Conn, error) {
 	conn, _, err := zk.Connect(o.zookeeper, session, zk.WithHostProvider(new(hosts)), zk.WithLogInfo(false), zk.WithLogger(zookeeperLog{log}))
 	return conn, err

@@ -47,7 +47,11 @@ unavailable and answers 503. Every server that is configured must answer for /re
 Both may lose the last writes when a replica takes over, stock and locks alike: Redis replicates after it has replied.
 STOCK_REDIS_PASSWORD is the password of every Redis server; Sentinels are asked without. Of the DSN, interpolateParams,
 clientFoundRows and parseTime are always on; innodb_lock_wait_timeout is --lock-wait and readTimeout is --request-timeout
-and 5 s, unless the DSN says otherwise.`,
+and 5 s, unless the DSN says otherwise.
+
+A strategy with a fence refuses every token below the last one. A lock service that has lost its data counts from the
+beginning, and all its requests are refused as busy until the stock is set anew: PUT /admin/stock/{goods_id} on the admin
+listener forgets the tokens.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.password = getenv("STOCK_REDIS_PASSWORD")
@@ -63,7 +67,8 @@ and 5 s, unless the DSN says otherwise.`,
 		}),
 		group("Servers", func(f *pflag.FlagSet) {
 			o.dsnFlag(f)
-			f.IntVar(&o.mysqlConns, "mysql-conns", 32, "most `connections` to MySQL, and as many again for its named locks")
+			f.IntVar(&o.mysqlConns, "mysql-conns", 32, "most `connections` to MySQL, beside those of --mysql-lock-conns")
+			f.IntVar(&o.mysqlLockConns, "mysql-lock-conns", 16, "most `connections` to MySQL for its named locks: each goods that is locked, or waited for, takes one")
 			o.redisFlag(f)
 			f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
 			f.StringSliceVar(&o.redlock, "redlock", nil, "independent Redis masters for Redlock, as a comma-separated list of `host:port`: an odd number, at least three")
@@ -73,7 +78,7 @@ and 5 s, unless the DSN says otherwise.`,
 		group("Strategies", func(f *pflag.FlagSet) {
 			f.StringVar(&o.strategy, "default-strategy", "update", "`name` of the strategy for requests that name none; GET /strategies lists them")
 			f.DurationVar(&o.lockWait, "lock-wait", 10*time.Second, "longest wait for a lock, a retry or a connection, before a request is refused as busy")
-			f.DurationVar(&o.lease, "lease", 30*time.Second, "time that a lock outlives a holder that died; also the session timeout of ZooKeeper, which has limits of its own (4 s to 40 s by default)")
+			f.DurationVar(&o.lease, "lease", 30*time.Second, "time that a lock outlives a holder that died; with --zookeeper also its session timeout, at most 40 s, which ZooKeeper makes 4 s where it is less, by its defaults")
 			f.DurationVar(&o.poll, "poll", 50*time.Millisecond, "pause between two tries of a lock that polls")
 			f.BoolVar(&o.pausePoints, "pause-points", false, "let clients stop requests halfway with the header X-Pause: only for a lab")
 		}),
@@ -108,6 +113,10 @@ func complete(cmd *cobra.Command, flag string, values func() []string) {
 // leastLease is the shortest --lease: less is not told from the pauses of a busy machine.
 const leastLease = 100 * time.Millisecond
 
+// longestSession is what ZooKeeper makes of a longer session by default: 20 ticks. The client does not tell what was granted,
+// and a lock would vouch for a lease that has ended. A session that ZooKeeper makes longer, 2 ticks at least, does no harm.
+const longestSession = 40 * time.Second
+
 func (o *serveOptions) validate() error {
 	errs := []error{
 		checkAddress("listen", o.listen),
@@ -123,11 +132,15 @@ func (o *serveOptions) validate() error {
 	if o.adminListen != "" {
 		errs = append(errs, checkAddress("admin-listen", o.adminListen))
 	}
-	if o.mysqlConns < 1 || o.redisConns < 1 {
-		errs = append(errs, usagef("--mysql-conns is %d and --redis-conns is %d: they must be at least 1", o.mysqlConns, o.redisConns))
+	if o.mysqlConns < 1 || o.mysqlLockConns < 1 || o.redisConns < 1 {
+		errs = append(errs, usagef("--mysql-conns is %d, --mysql-lock-conns is %d and --redis-conns is %d: they must be at least 1",
+			o.mysqlConns, o.mysqlLockConns, o.redisConns))
 	}
 	if o.lease < leastLease {
 		errs = append(errs, usagef("--lease is %v: it must be at least %v, or it runs out during ordinary work", o.lease, leastLease))
+	}
+	if len(o.zookeeper) > 0 && o.lease > longestSession {
+		errs = append(errs, usagef("--lease is %v: with --zookeeper it must be at most %v, which ZooKeeper shortens a longer session to", o.lease, longestSession))
 	}
 	if o.poll >= o.lease {
 		errs = append(errs, usagef("--poll is %v and --lease is %v: a lock must be polled more often than it ends by itself", o.poll, o.lease))
@@ -173,7 +186,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 			return err
 		}
 		defer func() { err = errors.Join(err, deps.MySQL.Close()) }()
-		if deps.MySQLLocks, err = openMySQL(config, o.mysqlConns, log); err != nil {
+		if deps.MySQLLocks, err = openMySQL(config, o.mysqlLockConns, log); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, deps.MySQLLocks.Close()) }()

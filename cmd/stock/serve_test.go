@@ -92,6 +92,21 @@ func TestShutdownFinishesTheRequestsUnderWay(t *testing.T) {
 	}
 }
 
+// What locks leave behind at a lock service that is down ends by itself: it is no failure of the shutdown.
+func TestShutdownSucceedsWhileALockServiceIsDown(t *testing.T) {
+	t.Parallel()
+	etcd := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true})
+	env := migrated(t)
+	env["STOCK_ETCD"] = etcd.Addr
+	p := launch(t, env, "serve")
+	p.expect(t, "POST", p.url+"/stock/deduct/lock-etcd?goods_id=1&count=1", 200)
+	etcd.Kill()
+	p.signal(t, syscall.SIGTERM)
+	if state := p.wait(t); state.ExitCode() != 0 {
+		t.Errorf("%v\n%s", state, p.log())
+	}
+}
+
 func (p *program) refuses() bool {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 	if err == nil {
@@ -306,7 +321,7 @@ func TestPoolMetricsAreExported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, metric := range []string{
-		`go_sql_max_open_connections{db_name="mysql"} 32`, "go_goroutines", "process_cpu_seconds_total",
+		`go_sql_max_open_connections{db_name="mysql"} 32`, `go_sql_max_open_connections{db_name="mysql_locks"} 16`, "go_goroutines", "process_cpu_seconds_total",
 		`stock_redis_pool_gets_total{result="timeout",server="127.0.0.1:1",use="redis"} 0`,
 		`stock_redis_pool_connections{server="127.0.0.1:1",state="used",use="redlock"} 0`,
 		`stock_redis_pool_connections{server="127.0.0.1:3",state="used",use="redlock"} 0`,
