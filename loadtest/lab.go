@@ -29,8 +29,8 @@ type lab struct {
 	revision   string // that the service was built from; empty where it does not tell
 	notes      []string
 	sharedHost bool
-	check      func() error    // says which server died, if any did
-	died       <-chan struct{} // closed when one did; nil where the lab started none
+	check      func() error // says which server died, if any did
+	died       <-chan error // gives each death; nil where the lab started no server
 	close      func() error
 }
 
@@ -79,7 +79,7 @@ func (f *runFlags) startLab(ctx context.Context) (*lab, error) {
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
-	lab.check, lab.died = t.Check, t.Done()
+	lab.check, lab.died = t.Check, t.Died()
 	disconnect := lab.close
 	lab.close = func() error { return errors.Join(disconnect(), stop()) }
 	for _, version := range []string{t.Environment.Nginx, t.Environment.Etcd, t.Environment.ZooKeeper} {

@@ -246,9 +246,8 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-lab.died:
-			// Whatever would be measured now is worth nothing.
-			cancel(lab.check())
+		case death := <-lab.died:
+			cancel(death) // whatever would be measured now is worth nothing
 		case <-measuring.Done():
 		}
 	}()

@@ -82,11 +82,16 @@ func upCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			select {
-			case <-ctx.Done(): // what stays until it is stopped has done all it should
-			case <-t.Done():
+			died := t.Died()
+			for {
+				select {
+				case <-ctx.Done():
+					return nil
+				case death := <-died:
+					// It may be what the user wanted to see.
+					fmt.Fprintf(cmd.ErrOrStderr(), "%v\n\nThe other parts go on; Ctrl-C stops them.\n", death)
+				}
 			}
-			return t.Check()
 		},
 	}
 	flags := cmd.Flags()

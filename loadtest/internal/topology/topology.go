@@ -256,24 +256,30 @@ func freeAddr() (string, error) {
 func (t *Topology) Check() error {
 	var errs []error
 	for _, p := range t.processes() {
-		if err := p.Err(); err != nil {
-			errs = append(errs, fmt.Errorf("%s ended (%w); its log ends with:\n%s", p.Name, err, p.Tail(20)))
-		}
+		errs = append(errs, death(p))
 	}
 	return errors.Join(errs...)
 }
 
-// Done is closed once a part that runs now has ended, by itself or by Stop. Check then says which.
-func (t *Topology) Done() <-chan struct{} {
-	done := make(chan struct{})
-	end := sync.OnceFunc(func() { close(done) })
-	for _, p := range t.processes() {
+// death is nil while the process runs.
+func death(p *servers.Process) error {
+	if err := p.Err(); err != nil {
+		return fmt.Errorf("%s ended (%w); its log ends with:\n%s", p.Name, err, p.Tail(20))
+	}
+	return nil
+}
+
+// Died gives an error for each part that runs now, once it has ended, by itself or by Stop.
+func (t *Topology) Died() <-chan error {
+	processes := t.processes()
+	died := make(chan error, len(processes))
+	for _, p := range processes {
 		go func() {
 			<-p.Done()
-			end()
+			died <- death(p)
 		}()
 	}
-	return done
+	return died
 }
 
 func (t *Topology) processes() (list []*servers.Process) {

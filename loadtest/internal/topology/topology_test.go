@@ -181,25 +181,32 @@ func TestAStoppedReplicaEndsWithoutFailure(t *testing.T) {
 	}
 }
 
-func TestDoneTellsAtOnceThatAPartEnded(t *testing.T) {
+func TestAPartThatEndsIsToldAtOnce(t *testing.T) {
 	replica := lab.Replicas[0]
-	done := lab.Done()
+	died := lab.Died()
 	select {
-	case <-done:
-		t.Fatal("it is closed while everything runs")
+	case err := <-died:
+		t.Fatalf("while everything runs: %v", err)
 	default:
 	}
 	mend(t, replica)
 	if err := syscall.Kill(replica.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+	wantDeath(t, died, "replica-1 ended (signal: killed)")
+}
+
+func wantDeath(t *testing.T, died <-chan error, want string) {
+	t.Helper()
+	var told error
 	select {
-	case <-done:
+	case told = <-died:
 	case <-time.After(20 * time.Second):
-		t.Fatal("it is open 20 s after a replica was killed")
 	}
-	if err := lab.Check(); err == nil || !strings.Contains(err.Error(), "replica-1 ended") {
-		t.Errorf("the check says %v, want that replica-1 ended", err)
+	for who, err := range map[string]error{"told within 20 s": told, "the check": lab.Check()} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", who, err, want)
+		}
 	}
 }
 
@@ -271,21 +278,14 @@ func TestTheLabGoesOnWithoutEtcdAndZooKeeperAndTellsHowToGetThem(t *testing.T) {
 	}
 }
 
-func TestTheCheckTellsThatEtcdOrZooKeeperEnded(t *testing.T) {
+func TestTheEndOfEtcdOrZooKeeperIsTold(t *testing.T) {
 	for name, server := range map[string]interface {
 		Kill()
 		Restart(context.Context) error
 	}{"etcd": lab.Servers.Etcd, "zookeeper": lab.Servers.ZooKeeper} {
-		done := lab.Done()
+		died := lab.Died()
 		server.Kill()
-		select {
-		case <-done:
-		case <-time.After(20 * time.Second):
-			t.Errorf("%s was killed 20 s ago, and Done is open", name)
-		}
-		if err := lab.Check(); err == nil || !strings.Contains(err.Error(), name+" ended (signal: killed)") {
-			t.Errorf("the check says %v, want that %s ended", err, name)
-		}
+		wantDeath(t, died, name+" ended (signal: killed)")
 		if err := server.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
