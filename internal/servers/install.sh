@@ -192,7 +192,10 @@ if [ "$need" ] && ! command -v apt-get >/dev/null; then
 	exit 1
 elif [ "$need$want" ] && [ "$(id -u)" -ne 0 ]; then
 	if command -v sudo >/dev/null; then
-		sudo ${JAVA_HOME:+JAVA_HOME="$JAVA_HOME"} ${ZOOKEEPER_HOME:+ZOOKEEPER_HOME="$ZOOKEEPER_HOME"} sh "$0" "$@" && exit
+		quietly=
+		[ "$need" ] || quietly=-n # nobody is asked for a password for the sake of what the lab can do without
+		# shellcheck disable=SC2086
+		sudo $quietly ${JAVA_HOME:+JAVA_HOME="$JAVA_HOME"} ${ZOOKEEPER_HOME:+ZOOKEEPER_HOME="$ZOOKEEPER_HOME"} sh "$0" "$@" && exit
 	fi
 	if [ "$need" ]; then
 		say "not installed: $need- run this script as root: sh $0"
