@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"regexp"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -246,7 +247,11 @@ func TestARequestWhoseTimeIsOverWaitsForItsWriteToRedis(t *testing.T) {
 
 func waitForRowLock(t *testing.T, deps stock.Deps) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(trxCache) {
+	eventually(t, "a statement waits for a row", func() bool {
+		// innodb_trx is a cache, which is filled anew only when nobody has read it for 0.1 s.
+		transactions.Lock()
+		defer transactions.Unlock()
+		time.Sleep(120 * time.Millisecond)
 		var waiting int
 		err := deps.MySQL.Get(&waiting, `SELECT COUNT(*) FROM information_schema.innodb_trx trx
 			JOIN information_schema.processlist process ON process.id = trx.trx_mysql_thread_id
@@ -254,14 +259,11 @@ func waitForRowLock(t *testing.T, deps stock.Deps) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if waiting > 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("no statement waits for the row")
-		}
-	}
+		return waiting > 0
+	})
 }
+
+var transactions sync.Mutex // of all tests, held to read innodb_trx
 
 // Every way of writing to MySQL counts the version up: optimistic locking would not see it otherwise.
 func TestOptimisticLockingSeesTheOtherStrategies(t *testing.T) {
