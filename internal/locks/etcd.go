@@ -36,10 +36,10 @@ type Etcd struct {
 	pulse   *pulse
 	local   Mutex
 	waiters atomic.Uint64
+	closed  atomic.Bool
 
-	opening Mutex // guards the two below, for as long as a session takes to open
+	opening Mutex // guards session, for as long as one takes to open
 	session *etcdSession
-	closed  bool
 }
 
 // NewEtcd makes the lock. Close ends its session. The client belongs to the caller, who should make it with a DialTimeout,
@@ -119,7 +119,7 @@ func (e *Etcd) Close() error {
 		return err
 	}
 	defer opening.Unlock()
-	e.closed = true
+	e.closed.Store(true)
 	if e.session != nil {
 		_ = e.session.Unlock()
 	}
@@ -142,7 +142,7 @@ func (e *Etcd) open(ctx context.Context) (*etcdSession, error) {
 		return nil, err
 	}
 	defer opening.Unlock()
-	if e.closed {
+	if e.closed.Load() {
 		return nil, errors.New("the lock on etcd was closed")
 	}
 	if e.session != nil && e.session.Context().Err() == nil {
@@ -350,10 +350,10 @@ func (w *etcdWaiter) takeBack(ctx context.Context) {
 }
 
 func (w *etcdWaiter) delete(ctx context.Context) error {
-	_, err := w.etcd.kv.Delete(ctx, w.key)
-	if w.etcd.client.Ctx().Err() != nil {
-		return nil // the key ends with the session: there is nothing left to ask with
+	if w.etcd.closed.Load() || w.etcd.client.Ctx().Err() != nil {
+		return nil // the key ends with the session
 	}
+	_, err := w.etcd.kv.Delete(ctx, w.key)
 	return err
 }
 
