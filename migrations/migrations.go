@@ -34,7 +34,9 @@ func Up(ctx context.Context, db *sql.DB) (applied []string, err error) {
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 
-	provider, err := goose.NewProvider(goose.DialectMySQL, db, files, goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(goose.DialectMySQL, db, files, goose.WithDisableGlobalRegistry(true),
+		// None builds on another but on the first: one that came later with a lower number is applied all the same.
+		goose.WithAllowOutofOrder(true))
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func TestReplicasThatStartTogetherMigrateOnce(t *testing.T) {
 		}
 		applied = append(applied, r.applied...)
 	}
-	if want := []string{"00001_good_stock.sql", "00002_first_goods.sql", "00003_fence_issuer.sql"}; !slices.Equal(applied, want) {
+	if want := []string{"00001_good_stock.sql", "00002_first_goods.sql", "00003_fence_issuer.sql", "00004_ledger.sql"}; !slices.Equal(applied, want) {
 		t.Errorf("applied %v, want %v", applied, want)
 	}
 }
@@ -114,7 +114,7 @@ func TestMigrationThatWasCutOffRunsAgain(t *testing.T) {
 	if err := db.QueryRowContext(t.Context(), "SELECT stock FROM good_stock").Scan(&units); err != nil {
 		t.Fatal(err)
 	}
-	if len(applied) != 3 || units != 5 {
+	if len(applied) != 4 || units != 5 {
 		t.Errorf("applied %v and left %d units, want every migration and the 5 units that were there", applied, units)
 	}
 }
@@ -134,7 +134,7 @@ func TestADatabaseFromBeforeTheIssuersOfTokensIsBroughtUpToThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	applied, err := migrations.Up(t.Context(), db)
-	if err != nil || !slices.Equal(applied, []string{"00003_fence_issuer.sql"}) {
+	if err != nil || !slices.Equal(applied, []string{"00003_fence_issuer.sql", "00004_ledger.sql"}) {
 		t.Fatalf("applied %v, %v", applied, err)
 	}
 	var fence int64
@@ -144,6 +144,22 @@ func TestADatabaseFromBeforeTheIssuersOfTokensIsBroughtUpToThem(t *testing.T) {
 	}
 	if fence != 7 || issuer != "" {
 		t.Errorf("the row has token %d of %q, want the 7 that was there, of nobody", fence, issuer)
+	}
+}
+
+func TestAMigrationWithALowerNumberIsStillApplied(t *testing.T) {
+	t.Parallel()
+	db := open(t, shared.Database(t))
+	_, err := migrations.Up(t.Context(), db)
+	_, err2 := db.ExecContext(t.Context(), "DROP TABLE ledger")
+	_, err3 := db.ExecContext(t.Context(), "DELETE FROM goose_db_version WHERE version_id = 4")
+	_, err4 := db.ExecContext(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (1000, TRUE)")
+	if err := errors.Join(err, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	applied, err := migrations.Up(t.Context(), db)
+	if err != nil || !slices.Equal(applied, []string{"00004_ledger.sql"}) {
+		t.Errorf("applied %v, %v", applied, err)
 	}
 }
 

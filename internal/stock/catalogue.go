@@ -212,6 +212,7 @@ var Catalogue = []Strategy{
 const (
 	losesUpdate     = "loses an update"
 	deductsAgain    = "deducts again"
+	repliesAgain    = "with an idempotency key: the first answer again"
 	blockedForLease = "safe: blocked until the lease ends"
 	blocksMeanwhile = "safe: blocks the goods meanwhile"
 	refusedByFence  = "safe: its write is refused"
@@ -242,6 +243,9 @@ func Validate(catalogue []Strategy) error {
 			errs = append(errs, fmt.Errorf("%s: a lock refuses a late holder if it is fenced, and only then", s.Name))
 		case s.Fenced && len(s.Name) > maxIssuer:
 			errs = append(errs, fmt.Errorf("%s: the name of a fenced strategy has at most %d characters", s.Name, maxIssuer))
+		}
+		if s.Idempotent != (claim.ClientRetry == repliesAgain) {
+			errs = append(errs, fmt.Errorf("%s: a client's retry is answered as before if the strategy is idempotent, and only then", s.Name))
 		}
 		seen[s.Name] = true
 	}

@@ -39,9 +39,13 @@ func TestValidateFindsRowsThatNobodyCouldUse(t *testing.T) {
 				s.Claim.HolderPause = row(t, "lock-redis-watchdog").Claim.HolderPause
 			}, "if it is fenced",
 		},
-		"a claim without a fence":     {func(s *stock.Strategy) { *s = fenced; s.Fenced = false }, "only then"},
-		"a fence without a lock":      {func(s *stock.Strategy) { s.Fenced = true }, "a lock refuses"},
-		"a name too long for a fence": {func(s *stock.Strategy) { *s = fenced; s.Name = strings.Repeat("x", 33) }, "at most 32"},
+		"a claim without a fence": {func(s *stock.Strategy) { *s = fenced; s.Fenced = false }, "only then"},
+		"a fence without a lock":  {func(s *stock.Strategy) { s.Fenced = true }, "a lock refuses"},
+		"a retry that is answered as before without keys": {
+			func(s *stock.Strategy) { s.Claim.ClientRetry = "with an idempotency key: the first answer again" }, "if the strategy is idempotent",
+		},
+		"keys, and a retry that deducts again": {func(s *stock.Strategy) { s.Idempotent = true }, "if the strategy is idempotent"},
+		"a name too long for a fence":          {func(s *stock.Strategy) { *s = fenced; s.Name = strings.Repeat("x", 33) }, "at most 32"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := good

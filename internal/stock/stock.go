@@ -27,6 +27,12 @@ var (
 	ErrUnknownStrategy = errors.New("unknown strategy")
 	// ErrUnsupportedStore says that the strategy does not work on the store asked for.
 	ErrUnsupportedStore = errors.New("unsupported store")
+	// ErrKeyReused says that the key was given with another order before.
+	ErrKeyReused = errors.New("idempotency key was used for another order")
+	// ErrInProgress says that the first request with this key has not ended: that one may still deduct.
+	ErrInProgress = errors.New("the first request with this idempotency key is still in progress")
+	// ErrKeyUnsupported says that the strategy cannot tell a request that is sent again from a new one.
+	ErrKeyUnsupported = errors.New("idempotency keys are not supported")
 )
 
 // ErrUnknown says that the deduction was sent and its outcome never came back: it may have taken effect.
@@ -50,12 +56,14 @@ func (e *SoldOutError) Is(target error) bool { return target == ErrSoldOut }
 const (
 	MaxCount = 1_000_000
 	MaxHold  = 10 * time.Second
+	MaxKey   = 255 // characters
 )
 
 // Request asks for Count units of one goods.
 type Request struct {
 	GoodsID int64
 	Count   int           // units, 1 to MaxCount
+	Key     string        // idempotency key: 1 to MaxKey printable ASCII characters; empty where the client gave none
 	Hold    time.Duration // work to do inside the critical section, 0 to MaxHold
 	Pause   PauseFunc     // nil but in a lab: see Point
 }
@@ -69,6 +77,9 @@ type Receipt struct {
 	Held      time.Duration // inside the critical section
 	Entered   int64         // CLOCK_MONOTONIC nanoseconds: comparable between processes of one host
 	Left      int64         // as Entered; both are the time of the reply where the section is inside one statement
+	// Replayed says that nothing was deducted now: this is the answer to the first request with the same Key. The times
+	// are 0. It is also set beside a *SoldOutError that is replayed.
+	Replayed bool
 }
 
 // Point is a place in a deduction where a lab can stop it to replay a race.

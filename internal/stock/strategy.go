@@ -2,13 +2,15 @@ package stock
 
 import (
 	"context"
+	"fmt"
 
 	"stock/internal/locks"
 )
 
 // Deducter takes units of one goods out of stock, or says why it cannot.
 type Deducter interface {
-	// Deduct returns a Receipt or an error that is one of this package's refusals or ErrUnknown.
+	// Deduct returns a Receipt or an error that is one of this package's refusals or ErrUnknown. Beside an error, only
+	// the Receipt's Replayed counts.
 	Deduct(ctx context.Context, req Request) (Receipt, error)
 }
 
@@ -70,4 +72,15 @@ type Strategy struct {
 	New     func(Deps, Store) (Deducter, error)
 	Lock    func(Deps) (locks.Locker, error) // one for all stores
 	Fenced  bool                             // the lock's token goes to the store, which refuses a holder that is late
+	// Idempotent says that it honours Request.Key: a request that is sent again gets the first answer, whichever replica
+	// it comes to, and deducts nothing. Another strategy would deduct again, and must refuse the key: see CheckKey.
+	Idempotent bool
+}
+
+// CheckKey refuses an idempotency key with ErrKeyUnsupported where the strategy would ignore it.
+func (s Strategy) CheckKey(key string) error {
+	if key == "" || s.Idempotent {
+		return nil
+	}
+	return fmt.Errorf("%w by strategy %s", ErrKeyUnsupported, s.Name)
 }

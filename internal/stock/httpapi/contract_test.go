@@ -20,19 +20,29 @@ var strange = append(slices.Clone(stock.Catalogue),
 	strangeStrategy("panics", func() error { panic("the secret cause") }),
 	strangeStrategy("fails", func() error { return errors.New("the secret cause") }),
 	strangeStrategy("fenced", func() error { return fmt.Errorf("%w: token 7", stock.ErrFenced) }),
+	idempotent(strangeStrategy("confirms", func() error { return nil })),
+	idempotent(strangeStrategy("key-reused", func() error { return stock.ErrKeyReused })),
+	idempotent(strangeStrategy("in-progress", func() error { return stock.ErrInProgress })),
 	strangeStrategy("unknown-and-busy", func() error { return errors.Join(stock.ErrBusy, stock.ErrUnknown) }),
 )
 
 type deductFunc func() error
 
 func (f deductFunc) Deduct(context.Context, stock.Request) (stock.Receipt, error) {
-	return stock.Receipt{}, f()
+	return stock.Receipt{Attempts: 1}, f()
 }
 
 func strangeStrategy(name string, end deductFunc) stock.Strategy {
 	s := stock.Catalogue[0]
 	s.Name, s.Stores, s.Needs = name, []stock.Store{stock.NoStore}, nil
 	s.New = func(stock.Deps, stock.Store) (stock.Deducter, error) { return end, nil }
+	return s
+}
+
+// idempotent says of a strategy that it honours keys.
+func idempotent(s stock.Strategy) stock.Strategy {
+	s.Idempotent = true
+	s.Claim.ClientRetry = "with an idempotency key: the first answer again"
 	return s
 }
 
@@ -44,6 +54,7 @@ func TestContract(t *testing.T) {
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/2", body: `{"stock":3}`}).want(t, 200, "")
 
 	const deduct = "/stock/deduct"
+	key := func(value string) map[string]string { return map[string]string{"Idempotency-Key": value} }
 	big := `{"goods_id":1,"count":1,"strategy":"` + strings.Repeat("x", 4096) + `"}`
 	for _, test := range []struct {
 		name, method, path, body string
@@ -119,6 +130,24 @@ func TestContract(t *testing.T) {
 		{"fenced", "POST", deduct + "/fenced?goods_id=1&count=1", "", nil, 503, "busy", "set the stock anew (PUT /admin/stock/{goods_id})"},
 		{"unknown outcome joined with a refusal", "POST", deduct + "/unknown-and-busy?goods_id=1&count=1", "", nil, 500, "outcome-unknown", "may have taken effect"},
 
+		{"key in quotes", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"8e03978e-40d5-43dd-bc93-6894a57f9324"`), 200, "", ""},
+		{"key in quotes, with a space and escapes", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"a \"\\ b"`), 200, "", ""},
+		{"bare key", "POST", deduct + "/confirms?goods_id=1&count=1", "", key("order=7/a_b:c+d"), 200, "", ""},
+		{"longest key", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"` + strings.Repeat("k", 255) + `"`), 200, "", ""},
+		{"key too long", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(strings.Repeat("k", 256)), 400, "malformed", "256 characters"},
+		{"empty key", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(""), 400, "malformed", "0 characters"},
+		{"empty key in quotes", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`""`), 400, "malformed", "0 characters"},
+		{"key with half its quotes", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"a`), 400, "malformed", "in quotes"},
+		{"key with something behind", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"a"b`), 400, "malformed", "in quotes"},
+		{"key with an escape that is none", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"a\b"`), 400, "malformed", "in quotes"},
+		{"key that ends in an escape", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"a\`), 400, "malformed", "in quotes"},
+		{"key in Latin-1", "POST", deduct + "/confirms?goods_id=1&count=1", "", key("\"\xe9\""), 400, "malformed", "in quotes"},
+		{"two bare keys", "POST", deduct + "/confirms?goods_id=1&count=1", "", key("a, b"), 400, "malformed", "in quotes"},
+		{"key that the strategy would ignore", "POST", deduct + "/update?goods_id=1&count=1", "", key("a"), 400, "idempotency-key-unsupported", "update"},
+		{"malformed key that the strategy would ignore", "POST", deduct + "/update?goods_id=1&count=1", "", key(""), 400, "malformed", "0 characters"},
+		{"key of another order", "POST", deduct + "/key-reused?goods_id=1&count=1", "", key("a"), 422, "idempotency-key-reused", "new key"},
+		{"key of an order in progress", "POST", deduct + "/in-progress?goods_id=1&count=1", "", key("a"), 409, "in-progress", "may still deduct"},
+
 		{"stock", "GET", "/stock/2", "", nil, 200, "", ""},
 		{"stock in Redis", "GET", "/stock/2?store=redis", "", nil, 200, "", ""},
 		{"stock of unknown goods", "GET", "/stock/77", "", nil, 404, "unknown-goods", "goods 77 is unknown in store mysql"},
@@ -175,6 +204,33 @@ func TestContract(t *testing.T) {
 				t.Errorf("the reply shows internals: %s", got.raw)
 			}
 		})
+	}
+}
+
+func TestTwoIdempotencyKeysAreMalformed(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{catalogue: strange})
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.public+"/stock/deduct/confirms?goods_id=1&count=1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header["Idempotency-Key"] = []string{"a", "a"}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusBadRequest {
+		t.Errorf("status %d, want 400", response.StatusCode)
+	}
+}
+
+func TestAnOrderInProgressIsWorthTryingAgain(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{catalogue: strange})
+	got := do(t, request{method: "POST", url: r.public + "/stock/deduct/in-progress?goods_id=1&count=1", header: map[string]string{"Idempotency-Key": "a"}}).want(t, 409, "in-progress")
+	if got.header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After is %q", got.header.Get("Retry-After"))
 	}
 }
 

@@ -62,6 +62,13 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if request.Key, err = idempotencyKey(r); err == nil {
+		err = a.offers[o.Strategy].checkKey(request.Key)
+	}
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
 	deducter, on, err := a.Service.Resolve(o.Strategy, o.Store)
 	if err != nil {
 		a.fail(w, r, a.describeRefusal(err, o, on))
@@ -72,6 +79,9 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	receipt, err := deducter.Deduct(ctx, request)
 	a.offers[o.Strategy].series[on].observe(receipt, err, time.Since(started), r.Context().Err() != nil)
+	if receipt.Replayed {
+		w.Header()["Idempotency-Replayed"] = replayed
+	}
 	if err != nil {
 		a.fail(w, r, a.describeRefusal(err, o, on))
 		return

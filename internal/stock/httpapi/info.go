@@ -23,6 +23,7 @@ func listStrategies(config Config) ([]byte, error) {
 		Claim       stock.Claim            `json:"claim"`
 		Stores      []stock.Store          `json:"stores"`
 		Needs       []stock.Need           `json:"needs"`
+		Idempotent  bool                   `json:"idempotent"`
 		Unavailable map[stock.Store]string `json:"unavailable"`
 	}
 	list := struct {
@@ -31,7 +32,7 @@ func listStrategies(config Config) ([]byte, error) {
 	}{Default: config.DefaultStrategy}
 	for _, s := range config.Service.Statuses() {
 		needs := append([]stock.Need{}, s.NeedsOn(s.Stores[0])...) // never null
-		list.Strategies = append(list.Strategies, row{s.Name, s.Summary, s.Control, s.Claim, s.Stores, needs, s.Unavailable})
+		list.Strategies = append(list.Strategies, row{s.Name, s.Summary, s.Control, s.Claim, s.Stores, needs, s.Idempotent, s.Unavailable})
 	}
 	return json.Marshal(list)
 }

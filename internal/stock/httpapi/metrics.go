@@ -12,6 +12,7 @@ import (
 const (
 	outcomeDone     = "done"
 	outcomeCanceled = "canceled" // refused or failed after its client had gone away
+	outcomeReplayed = "replayed" // the first answer to an idempotency key, given again
 )
 
 // seconds are the buckets of every histogram: from a Redis round trip to beyond the longest wait for a lock and the longest
@@ -35,7 +36,7 @@ func newMetrics(registry *prometheus.Registry, p *pauses) *metrics {
 	m := &metrics{
 		deductions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "stock_deductions_total",
-			Help: "Deductions by outcome: done, canceled (the client went away), or the type of the problem.",
+			Help: "Deductions by outcome: done, replayed (an idempotency key's first answer again), canceled (the client went away), or the type of the problem.",
 		}, append(by, "outcome")),
 		duration: histogram("stock_deduction_duration_seconds", "Time from request to reply of a deduction, whatever its outcome."),
 		wait:     histogram("stock_lock_wait_seconds", "Time until a deduction entered its critical section (done), or gave up (busy)."),
@@ -69,9 +70,10 @@ func (m *metrics) problemCounters() map[string]prometheus.Counter {
 
 // series are the metrics of one strategy on one store, looked up once.
 type series struct {
-	duration, wait, hold    prometheus.Observer
-	retries, done, canceled prometheus.Counter
-	problems                *prometheus.CounterVec // by outcome
+	duration, wait, hold     prometheus.Observer
+	retries                  prometheus.Counter
+	done, replayed, canceled prometheus.Counter
+	problems                 *prometheus.CounterVec // by outcome
 }
 
 func (m *metrics) series(strategy string, on stock.Store) *series {
@@ -82,6 +84,7 @@ func (m *metrics) series(strategy string, on stock.Store) *series {
 		hold:     m.hold.WithLabelValues(strategy, store),
 		retries:  m.retries.WithLabelValues(strategy, store),
 		done:     m.deductions.WithLabelValues(strategy, store, outcomeDone),
+		replayed: m.deductions.WithLabelValues(strategy, store, outcomeReplayed),
 		canceled: m.deductions.WithLabelValues(strategy, store, outcomeCanceled),
 		problems: m.deductions.MustCurryWith(prometheus.Labels{"strategy": strategy, "store": store}),
 	}
@@ -90,6 +93,10 @@ func (m *metrics) series(strategy string, on stock.Store) *series {
 // observe counts a deduction that reached its strategy.
 func (s *series) observe(receipt stock.Receipt, err error, took time.Duration, clientGone bool) {
 	s.duration.Observe(took.Seconds())
+	if receipt.Replayed {
+		s.replayed.Inc()
+		return
+	}
 	if err == nil {
 		s.done.Inc()
 		s.wait.Observe(receipt.Waited.Seconds())

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
@@ -262,6 +263,9 @@ func TestOpenAPIAgreesWithTheLimitsOfTheDomain(t *testing.T) {
 	}
 	if got := order("hold_ms", "maximum"); got != json.Number(strconv.FormatInt(stock.MaxHold.Milliseconds(), 10)) {
 		t.Errorf("hold_ms goes up to %v", got)
+	}
+	if description := openapi().at("components", "parameters", "Idempotency-Key", "description").(string); !strings.Contains(description, fmt.Sprintf("1 to %d characters", stock.MaxKey)) {
+		t.Errorf("Idempotency-Key: %s", description)
 	}
 }
 

@@ -59,6 +59,15 @@ var kinds = []kind{{
 	err: stock.ErrUnsupportedStore, slug: "unsupported-store", status: http.StatusBadRequest, title: "Unsupported store",
 	detail: "There is no such store, or the strategy does not work on it; GET /strategies says on which it does.",
 }, {
+	err: stock.ErrKeyUnsupported, slug: "idempotency-key-unsupported", status: http.StatusBadRequest, title: "Idempotency-Key not supported",
+	detail: "The strategy would deduct again for a request that is sent again; GET /strategies says which are idempotent. Nothing was deducted.",
+}, {
+	err: stock.ErrKeyReused, slug: "idempotency-key-reused", status: http.StatusUnprocessableEntity, title: "Idempotency-Key was used before",
+	detail: "The Idempotency-Key was used for another order: goods, count, strategy or store differ. Nothing was deducted; a new order needs a new key.",
+}, {
+	err: stock.ErrInProgress, slug: "in-progress", status: http.StatusConflict, title: "In progress", retryAfter: "1",
+	detail: "The first request with this Idempotency-Key has not ended yet, and may still deduct; this one has not. Send it again later for the answer.",
+}, {
 	err: errMalformed, slug: "malformed", status: http.StatusBadRequest, title: "Malformed request",
 	detail: "The request cannot be understood or exceeds a limit.",
 }, {
