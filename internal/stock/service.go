@@ -178,6 +178,19 @@ func (s *Service) SetStock(ctx context.Context, goodsID, units int64) error {
 	return errors.Join(errs...)
 }
 
+// Restock adds units, 1 to MaxStock, to a known goods in one store, MySQL where on is empty, and returns what is there right
+// after. Its errors are ErrUnknownGoods, ErrOverstocked, ErrBusy, ErrUnavailable, ErrUnsupportedStore and ErrUnknown.
+//
+// It is one atomic step that takes no lock. It is safe beside strategies whose write is such a step, too, or is refused where
+// the goods has changed since they read it: all but the read-modify-write under a lock that is not fenced, which buries it.
+func (s *Service) Restock(ctx context.Context, on Store, goodsID, units int64) (int64, error) {
+	st, err := s.store(on)
+	if err != nil {
+		return 0, err
+	}
+	return st.restock(ctx, goodsID, units)
+}
+
 // Check asks every configured server, all at once, whether it answers. The result has an entry for each, nil where it
 // does, and ErrBusy where it was not asked because all connections to it are in use.
 func (s *Service) Check(ctx context.Context) map[Need]error {

@@ -23,6 +23,8 @@ var (
 	ErrUnavailable = errors.New("unavailable")
 	// ErrFenced says that a later holder of a lock has claimed the goods. It is an ErrBusy.
 	ErrFenced = fmt.Errorf("%w: a later holder has claimed the goods", ErrBusy)
+	// ErrOverstocked says that a restock would lead beyond MaxStock.
+	ErrOverstocked = errors.New("overstocked")
 	// ErrUnknownStrategy says that the catalogue has no strategy of this name.
 	ErrUnknownStrategy = errors.New("unknown strategy")
 	// ErrUnsupportedStore says that the strategy does not work on the store asked for.
@@ -58,6 +60,9 @@ const (
 	MaxHold  = 10 * time.Second
 	MaxKey   = 255 // characters
 )
+
+// MaxStock is the most units that are kept of one goods: JSON readers, and Redis's scripts, keep whole numbers exact up to here.
+const MaxStock = 1<<53 - 1
 
 // Request asks for Count units of one goods.
 type Request struct {

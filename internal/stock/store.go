@@ -16,6 +16,10 @@ type settableStore interface {
 	store
 	// set forgets who has claimed the goods: a lock's tokens may start anew, and who holds a claim cannot write any more.
 	set(ctx context.Context, goodsID, units int64) error
+	// restock adds 1 to MaxStock units to a known goods in one step, and returns what is there right after. It forgets who
+	// has claimed the goods: such a holder read it before, and its write would bury the restock. It fails with
+	// ErrOverstocked beyond MaxStock, and otherwise as write does.
+	restock(ctx context.Context, goodsID, units int64) (int64, error)
 	// fence is the store of a holder of a lock who wants count units. Its read claims the goods where it has as many, its
 	// write is refused once another has claimed it: both fail with ErrFenced. A claim deducts nothing, so that its outcome
 	// is never unknown.

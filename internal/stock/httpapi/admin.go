@@ -5,15 +5,15 @@ import (
 	"net/http/pprof"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-)
 
-// maxStock is the largest stock that can be set: JSON readers keep whole numbers exact up to here.
-const maxStock = 1<<53 - 1 // units
+	"stock/internal/stock"
+)
 
 // Admin is the handler of the admin listener.
 func (a *API) Admin() http.Handler {
 	r := a.router()
 	r.Put("/admin/stock/{goods_id:-?[0-9]+}", a.putStock)
+	r.Post("/admin/stock/{goods_id:-?[0-9]+}/restock", a.restock)
 	if a.pauses != nil {
 		r.Get("/admin/pauses", a.getPauses)
 		r.Delete("/admin/pauses", a.deletePauses)
@@ -47,8 +47,8 @@ func (a *API) putStock(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	if body.Stock == nil || *body.Stock < 0 || *body.Stock > maxStock {
-		a.fail(w, r, describe(errMalformed, "stock must be given, 0 to %d", maxStock))
+	if body.Stock == nil || *body.Stock < 0 || *body.Stock > stock.MaxStock {
+		a.fail(w, r, describe(errMalformed, "stock must be given, 0 to %d", int64(stock.MaxStock)))
 		return
 	}
 	ctx, cancel := a.timeout(r)
@@ -61,4 +61,46 @@ func (a *API) putStock(w http.ResponseWriter, r *http.Request) {
 		GoodsID int64 `json:"goods_id"`
 		Stock   int64 `json:"stock"`
 	}{id, *body.Stock})
+}
+
+// restock adds units to a known goods in one store: MySQL unless ?store= names another. Of one store the outcome is always
+// one of the three; of several at once it could be done in one and unknown in the other.
+func (a *API) restock(w http.ResponseWriter, r *http.Request) {
+	id, err := goodsID(r)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	on, err := storeOf(r)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	var body struct {
+		Count int64 `json:"count"`
+	}
+	if err := readJSON(r, &body); err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	if body.Count < 1 || body.Count > stock.MaxStock {
+		a.fail(w, r, describe(errMalformed, "count is %d or missing: it must be 1 to %d", body.Count, int64(stock.MaxStock)))
+		return
+	}
+	ctx, cancel := a.timeout(r)
+	defer cancel()
+	units, err := a.Service.Restock(ctx, on, id, body.Count)
+	if err != nil {
+		switch kindOf(err).err {
+		case stock.ErrUnknown:
+			err = describe(err, "the restock was sent and its outcome never came back: it may have taken effect; read the stock before you try again")
+		case stock.ErrBusy, stock.ErrUnavailable:
+			err = describe(err, "store %s does not answer in time or is not configured; nothing was added; try again later", on)
+		default:
+			err = describeLevel(err, id, on)
+		}
+		a.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, typeJSON, level{id, units, on})
 }

@@ -52,6 +52,7 @@ func TestContract(t *testing.T) {
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: redisClient(t)}, catalogue: strange, pauses: true})
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":6000}`}).want(t, 200, "")
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/2", body: `{"stock":3}`}).want(t, 200, "")
+	do(t, request{method: "PUT", url: r.admin + "/admin/stock/4", body: `{"stock":1}`}).want(t, 200, "")
 
 	const deduct = "/stock/deduct"
 	key := func(value string) map[string]string { return map[string]string{"Idempotency-Key": value} }
@@ -184,6 +185,21 @@ func TestContract(t *testing.T) {
 		{"setting something else", "PUT", "admin/stock/3", `{"stock":1,"price":1}`, nil, 400, "malformed", "price"},
 		{"setting by a form", "PUT", "admin/stock/3", "stock=1", map[string]string{"Content-Type": "text/plain"}, 415, "unsupported-media-type", ""},
 		{"setting by a large body", "PUT", "admin/stock/3", big, nil, 413, "too-large", ""},
+		{"restocking", "POST", "admin/stock/4/restock", `{"count":1}`, nil, 200, "", ""},
+		{"restocking in Redis", "POST", "admin/stock/4/restock?store=redis", `{"count":1}`, nil, 200, "", ""},
+		{"restocking unknown goods", "POST", "admin/stock/77/restock", `{"count":1}`, nil, 404, "unknown-goods", "goods 77 is unknown in store mysql"},
+		{"restocking unknown goods in Redis", "POST", "admin/stock/77/restock?store=redis", `{"count":1}`, nil, 404, "unknown-goods", "store redis"},
+		{"restocking beyond the limit", "POST", "admin/stock/4/restock", `{"count":9007199254740991}`, nil, 409, "overstocked", "9007199254740991"},
+		{"restocking in no such store", "POST", "admin/stock/4/restock?store=paper", `{"count":1}`, nil, 400, "unsupported-store", "paper"},
+		{"restocking with a parameter", "POST", "admin/stock/4/restock?count=1", `{"count":1}`, nil, 400, "malformed", "?store="},
+		{"restocking nothing", "POST", "admin/stock/4/restock", `{}`, nil, 400, "malformed", "count is 0 or missing"},
+		{"restocking less than nothing", "POST", "admin/stock/4/restock", `{"count":-1}`, nil, 400, "malformed", "count is -1"},
+		{"restocking too much", "POST", "admin/stock/4/restock", `{"count":9007199254740992}`, nil, 400, "malformed", "count"},
+		{"restocking goods 0", "POST", "admin/stock/0/restock", `{"count":1}`, nil, 400, "malformed", "goods_id"},
+		{"restocking it twice", "POST", "admin/stock/4/restock", `{"count":1,"count":2}`, nil, 400, "malformed", "more than once"},
+		{"restocking by a form", "POST", "admin/stock/4/restock", "count=1", map[string]string{"Content-Type": "text/plain"}, 415, "unsupported-media-type", ""},
+		{"restocking by a large body", "POST", "admin/stock/4/restock", big, nil, 413, "too-large", ""},
+		{"method on restocking", "PUT", "admin/stock/4/restock", "", nil, 405, "method-not-allowed", "allows POST"},
 		{"admin method", "POST", "admin/stock/3", "", nil, 405, "method-not-allowed", "allows PUT"},
 		{"parked requests", "GET", "admin/pauses", "", nil, 200, "", ""},
 		{"release of all", "DELETE", "admin/pauses", "", nil, 200, "", ""},

@@ -215,16 +215,21 @@ func (a *API) getStock(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	units, err := a.Service.Stock(ctx, on, id)
 	if err != nil {
-		switch kindOf(err).err {
-		case stock.ErrUnknownGoods:
-			err = describe(err, "goods %d is unknown in store %s", id, on)
-		case stock.ErrUnsupportedStore:
-			err = describe(err, "store is %q: it must be %s or %s", on, stock.MySQL, stock.Redis)
-		}
-		a.fail(w, r, err)
+		a.fail(w, r, describeLevel(err, id, on))
 		return
 	}
 	writeJSON(w, http.StatusOK, typeJSON, level{id, units, on})
+}
+
+// describeLevel adds what a client may know of why the stock of a goods cannot be had.
+func describeLevel(err error, id int64, on stock.Store) error {
+	switch kindOf(err).err {
+	case stock.ErrUnknownGoods:
+		return describe(err, "goods %d is unknown in store %s", id, on)
+	case stock.ErrUnsupportedStore:
+		return describe(err, "store is %q: it must be %s or %s", on, stock.MySQL, stock.Redis)
+	}
+	return err
 }
 
 // level is how much there is of a goods.
@@ -234,14 +239,14 @@ type level struct {
 	Store   stock.Store `json:"store"`
 }
 
-// storeOf reads the one parameter of GET /stock/{goods_id}.
+// storeOf reads ?store=, the one parameter of the requests that are about the stock itself.
 func storeOf(r *http.Request) (stock.Store, error) {
 	var o order
 	if err := o.readQuery(r.URL.RawQuery); err != nil {
 		return "", err
 	}
 	if o != (order{Store: o.Store}) {
-		return "", describe(errMalformed, "the stock is asked for by the path and ?store= alone")
+		return "", describe(errMalformed, "beside ?store= there is no parameter")
 	}
 	if o.Store == "" {
 		return stock.MySQL, nil

@@ -53,6 +53,9 @@ var kinds = []kind{{
 	err: stock.ErrUnavailable, slug: "unavailable", status: http.StatusServiceUnavailable, title: "Unavailable", retryAfter: "1",
 	detail: "A server that this needs does not answer; nothing was deducted. Try again later.",
 }, {
+	err: stock.ErrOverstocked, slug: "overstocked", status: http.StatusConflict, title: "Overstocked",
+	detail: "With these units the stock would exceed 9007199254740991; nothing was added.",
+}, {
 	err: stock.ErrUnknownStrategy, slug: "unknown-strategy", status: http.StatusNotFound, title: "Unknown strategy",
 	detail: "No strategy has this name; GET /strategies lists them.",
 }, {

@@ -1,0 +1,12 @@
+-- Adds units to a goods, and forgets who has claimed it: that holder has read the stock before.
+-- KEYS[1] the stock  KEYS[2] the fence
+-- ARGV[1] the units  ARGV[2] the most that may be there afterwards, at most 2^53 - 1: Lua's numbers are exact up to there
+-- Returns the units after, nothing where the goods is unknown, and the error OVERSTOCKED with the units that are there.
+local units = redis.call('GET', KEYS[1])
+if not units then
+  return false
+elseif tonumber(units) > tonumber(ARGV[2]) - tonumber(ARGV[1]) then
+  return redis.error_reply('OVERSTOCKED ' .. units)
+end
+redis.call('DEL', KEYS[2])
+return redis.call('INCRBY', KEYS[1], ARGV[1])

@@ -1,0 +1,190 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/stock"
+)
+
+var bothStores = []stock.Store{stock.MySQL, stock.Redis}
+
+func TestRestockAddsToWhatIsThere(t *testing.T) {
+	t.Parallel()
+	service := newService(t, newAddresses(t).connect(t))
+	for _, on := range bothStores {
+		if err := service.SetStock(t.Context(), 1, 5); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []int64{8, 11} {
+			if units, err := service.Restock(t.Context(), on, 1, 3); err != nil || units != want {
+				t.Errorf("%s: Restock = %d, %v, want %d", on, units, err, want)
+			}
+		}
+		if units, err := service.Stock(t.Context(), on, 1); err != nil || units != 11 {
+			t.Errorf("%s: %d units, %v, want 11", on, units, err)
+		}
+	}
+}
+
+func TestRestockOfWhatWasOversoldMayStayBelowZero(t *testing.T) {
+	t.Parallel()
+	service := newService(t, newAddresses(t).connect(t))
+	if err := service.SetStock(t.Context(), 1, 0); err != nil {
+		t.Fatal(err)
+	}
+	sell(t, resolve(t, service, "decrement", stock.MySQL), stock.Request{GoodsID: 1, Count: 5})
+	for _, want := range []int64{-2, 1} {
+		if units, err := service.Restock(t.Context(), stock.MySQL, 1, 3); err != nil || units != want {
+			t.Errorf("Restock = %d, %v, want %d", units, err, want)
+		}
+	}
+}
+
+func TestRestockRefusesWhatItCannotKeep(t *testing.T) {
+	t.Parallel()
+	service := newService(t, newAddresses(t).connect(t))
+	for _, on := range bothStores {
+		if _, err := service.Restock(t.Context(), on, 77, 1); !errors.Is(err, stock.ErrUnknownGoods) {
+			t.Errorf("%s: %v, want unknown goods", on, err)
+		}
+		if _, err := service.Stock(t.Context(), on, 77); !errors.Is(err, stock.ErrUnknownGoods) {
+			t.Errorf("%s: the refused restock made the goods: %v", on, err)
+		}
+		if err := service.SetStock(t.Context(), 1, 2); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := service.Restock(t.Context(), on, 1, stock.MaxStock-1); !errors.Is(err, stock.ErrOverstocked) {
+			t.Errorf("%s: %v, want overstocked", on, err)
+		}
+		if units, err := service.Restock(t.Context(), on, 1, stock.MaxStock-2); err != nil || units != stock.MaxStock {
+			t.Errorf("%s: Restock = %d, %v, want the most that there may be", on, units, err)
+		}
+	}
+	if _, err := service.Restock(t.Context(), "paper", 1, 1); !errors.Is(err, stock.ErrUnsupportedStore) {
+		t.Errorf("%v, want unsupported store", err)
+	}
+	if _, err := newService(t, stock.Deps{}).Restock(t.Context(), "", 1, 1); !errors.Is(err, stock.ErrUnavailable) {
+		t.Errorf("without a store: %v, want unavailable", err)
+	}
+}
+
+// Whoever reads before a restock and writes after it must notice.
+func TestRestockRacesSafelyWithDeductions(t *testing.T) {
+	t.Parallel()
+	service := newService(t, newAddresses(t).connect(t))
+	for _, test := range []struct {
+		strategy string
+		on       stock.Store
+	}{
+		{"update", stock.MySQL},
+		{"for-update", stock.MySQL},
+		{"optimistic-version", stock.MySQL},
+		{"lock-redis-queue", stock.MySQL}, // fenced
+		{"lock-redis-queue", stock.Redis},
+	} {
+		t.Run(test.strategy+"/"+string(test.on), func(t *testing.T) {
+			t.Parallel()
+			const initial, clerks, restocks, buyers, orders = 20, 2, 10, 4, 10
+			id, d := freshGoods(), resolve(t, service, test.strategy, test.on)
+			if err := service.SetStock(t.Context(), id, initial); err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			var sold atomic.Int64
+			for range clerks {
+				wg.Go(func() {
+					for range restocks {
+						if _, err := service.Restock(t.Context(), test.on, id, 2); err != nil {
+							t.Errorf("Restock: %v", err)
+						}
+					}
+				})
+			}
+			for range buyers {
+				wg.Go(func() {
+					for range orders {
+						_, err := d.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
+						switch {
+						case err == nil:
+							sold.Add(1)
+						case !errors.Is(err, stock.ErrFenced) && !errors.Is(err, stock.ErrSoldOut):
+							t.Errorf("Deduct: %v", err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			want := int64(initial+2*clerks*restocks) - sold.Load()
+			if units, err := service.Stock(t.Context(), test.on, id); err != nil || units != want {
+				t.Errorf("%d units are left, %v, want %d after %d were sold", units, err, want, sold.Load())
+			}
+		})
+	}
+}
+
+func TestAFenceRefusesAHolderWhoReadBeforeARestock(t *testing.T) {
+	t.Parallel()
+	service := newService(t, newAddresses(t).connect(t))
+	for _, on := range bothStores {
+		d := resolve(t, service, "lock-redis-fenced", on)
+		if err := service.SetStock(t.Context(), 1, 10); err != nil {
+			t.Fatal(err)
+		}
+		holder := park(t, d, stock.Request{GoodsID: 1, Count: 1}, stock.BeforeWrite)
+		if _, err := service.Restock(t.Context(), on, 1, 5); err != nil {
+			t.Fatal(err)
+		}
+		if err := holder.goOn(); !errors.Is(err, stock.ErrFenced) {
+			t.Errorf("%s: %v, want fenced", on, err)
+		}
+		receipt, err := d.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1})
+		if err != nil || receipt.Remaining != 14 {
+			t.Errorf("%s: the next holder: %+v, %v, want 14 remaining", on, receipt, err)
+		}
+	}
+}
+
+func TestALostReplyOfARestockLeavesTheOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	a := newAddresses(t)
+	direct := newService(t, a.connect(t))
+	config, err := mysql.ParseDSN(a.mysql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	toMySQL := newProxy(t, config.Addr, regexp.MustCompile(`UPDATE good_stock SET stock`))
+	toRedis := newProxy(t, a.redis.Addr, regexp.MustCompile(`(?i)\r\nevalsha\r\n`))
+	config.Addr = toMySQL.addr()
+	a.mysql = config.FormatDSN()
+	a.redis = &redis.Options{Addr: toRedis.addr(), DB: a.redis.DB}
+	service := newService(t, a.connect(t))
+	for on, network := range map[stock.Store]*proxy{stock.MySQL: toMySQL, stock.Redis: toRedis} {
+		if err := direct.SetStock(t.Context(), 1, 10); err != nil {
+			t.Fatal(err)
+		}
+		// Once, so that the script is loaded and a connection is there.
+		if _, err := service.Restock(t.Context(), on, 1, 1); err != nil {
+			t.Fatal(err)
+		}
+		network.arm(beforeReply)
+		if _, err := service.Restock(t.Context(), on, 1, 3); !errors.Is(err, stock.ErrUnknown) {
+			t.Errorf("%s: %v, want outcome unknown", on, err)
+		}
+		if units, err := direct.Stock(t.Context(), on, 1); err != nil || units != 14 {
+			t.Errorf("%s: %d units, %v, want 14: the restock took effect", on, units, err)
+		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := service.Restock(cancelled, on, 1, 3); !errors.Is(err, stock.ErrBusy) {
+			t.Errorf("%s: %v, want busy: it was cancelled before", on, err)
+		}
+	}
+}
