@@ -96,10 +96,7 @@ func (e *Etcd) lock(ctx context.Context, key string, local *Lease) (*etcdWaiter,
 	if err != nil {
 		return nil, err
 	}
-	w := &etcdWaiter{etcd: e, session: s, local: local}
-	w.prefix = "locks/" + nodeName(key) + "/"
-	// A name of its own for each try: one that is taken back late does not take the next one with it.
-	w.key = fmt.Sprintf("%s%016x-%d", w.prefix, s.id, e.waiters.Add(1))
+	w := e.newWaiter(s, key, local)
 	holds, err := w.enqueue(ctx)
 	for err == nil && !holds {
 		holds, err = w.wait(ctx)
@@ -228,26 +225,39 @@ type etcdWaiter struct {
 	revision    int64 // at which key was created
 }
 
-// enqueue creates the key, and says whether it is the first.
+func (e *Etcd) newWaiter(s *etcdSession, key string, local *Lease) *etcdWaiter {
+	w := &etcdWaiter{etcd: e, session: s, local: local, prefix: "locks/" + nodeName(key) + "/"}
+	// A name of its own for each try: one that is taken back late does not take the next one with it.
+	w.key = fmt.Sprintf("%s%016x-%d", w.prefix, s.id, e.waiters.Add(1))
+	return w
+}
+
+// enqueue creates the key, and says whether it is the first. It does not where the waiter has withdrawn before: the request
+// was late.
 func (w *etcdWaiter) enqueue(ctx context.Context) (holds bool, err error) {
-	both, err := w.txn(ctx,
+	both, err := w.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(w.withdrawn()), "=", 0)},
 		clientv3.OpPut(w.key, "", clientv3.WithLease(w.session.id)),
 		clientv3.OpGet(w.prefix, append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...))
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		w.session.lose()
 		return false, errSessionOver
-	}
-	if err != nil {
+	case err != nil:
 		return false, fmt.Errorf("queue up in etcd: %w", err)
+	case !both.Succeeded:
+		return false, errors.New("queue up in etcd: withdrawn before")
 	}
 	w.revision = both.Header.Revision
 	return both.Responses[1].GetResponseRange().Kvs[0].CreateRevision == w.revision, nil
 }
 
+// withdrawn is the key of a mark that this waiter has given up.
+func (w *etcdWaiter) withdrawn() string { return "withdrawn/" + w.key }
+
 // wait waits until the waiter before this one has left, whether it held the lock or gave up. Where there is none, this one
 // holds the lock.
 func (w *etcdWaiter) wait(ctx context.Context) (holds bool, err error) {
-	both, err := w.txn(ctx,
+	both, err := w.txn(ctx, nil,
 		clientv3.OpGet(w.key, clientv3.WithCountOnly()),
 		clientv3.OpGet(w.prefix, append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(w.revision-1), clientv3.WithKeysOnly())...))
 	if err != nil {
@@ -340,26 +350,52 @@ func (w *etcdWaiter) unlock(ctx context.Context) error {
 	return nil
 }
 
-// takeBack deletes the waiter's key. One of which it is not known that it was created may yet be, by a request that is late:
-// it is deleted once more when that has had its time.
+// takeBack deletes the waiter's key, or withdraws where it is not known that it was created.
 func (w *etcdWaiter) takeBack(ctx context.Context) {
-	takeBack(ctx, w.etcd.options.Lease, w.delete)
+	undo := w.delete
 	if w.revision == 0 {
-		time.AfterFunc(answerLimit, func() { takeBack(ctx, w.etcd.options.Lease, w.delete) })
+		undo = w.withdraw
 	}
+	takeBack(ctx, w.etcd.options.Lease, undo)
 }
 
-func (w *etcdWaiter) delete(ctx context.Context) error {
-	if w.etcd.closed.Load() || w.etcd.client.Ctx().Err() != nil {
-		return nil // the key ends with the session
+// withdraw deletes the key, and leaves a mark that keeps a late request from creating it. A server that was silent may carry
+// out requests in another order than they were sent in, and the key would stay in the queue for as long as the session.
+func (w *etcdWaiter) withdraw(ctx context.Context) error {
+	if w.etcd.over() {
+		return nil
 	}
-	_, err := w.etcd.kv.Delete(ctx, w.key)
+	_, err := w.etcd.kv.Txn(ctx).Then(clientv3.OpDelete(w.key), clientv3.OpPut(w.withdrawn(), "", clientv3.WithLease(w.session.id))).Commit()
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return nil // nothing can be created under a session that is over
+	case err != nil:
+		return err
+	}
+	lease := w.etcd.options.Lease // no request is as late as that
+	time.AfterFunc(lease, func() {
+		takeBack(ctx, lease, func(ctx context.Context) error { return w.etcd.remove(ctx, w.withdrawn()) })
+	})
+	return nil
+}
+
+func (w *etcdWaiter) delete(ctx context.Context) error { return w.etcd.remove(ctx, w.key) }
+
+// remove deletes a key that would otherwise live as long as the session.
+func (e *Etcd) remove(ctx context.Context, key string) error {
+	if e.over() {
+		return nil
+	}
+	_, err := e.kv.Delete(ctx, key)
 	return err
 }
 
-func (w *etcdWaiter) txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
+// over says that the session ends, and its keys with it, or that there is nothing left to ask with.
+func (e *Etcd) over() bool { return e.closed.Load() || e.client.Ctx().Err() != nil }
+
+func (w *etcdWaiter) txn(ctx context.Context, conditions []clientv3.Cmp, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	return inTime(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return w.etcd.kv.Txn(ctx).Then(ops...).Commit()
+		return w.etcd.kv.Txn(ctx).If(conditions...).Then(ops...).Commit()
 	})
 }
 

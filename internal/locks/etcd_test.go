@@ -257,6 +257,24 @@ func TestACutEtcdConnectionLeavesNoKey(t *testing.T) {
 	}
 }
 
+// It would stay in the queue, and in everybody's way, for as long as the session.
+func TestALateRequestToQueueUpInEtcdIsNotCarriedOut(t *testing.T) {
+	t.Parallel()
+	addr, key := shared.Etcd(t), "late"
+	eye := connectEtcd(t, addr)
+	lock := newEtcd(t, addr, locks.Options{Lease: 2 * time.Second})
+	if err := lock.EnqueueLate(t.Context(), key); err == nil {
+		t.Error("a waiter that has given up was queued up")
+	}
+	if waiters, _ := etcdQueue(t, eye, key); len(waiters) != 0 {
+		t.Errorf("the queue is %v", waiters)
+	}
+	eventually(t, "the mark is removed after the lease", func() bool {
+		marks, err := eye.Get(t.Context(), "withdrawn/locks/"+locks.NodeName(key)+"/", clientv3.WithPrefix())
+		return err == nil && marks.Count == 0
+	})
+}
+
 func TestAnAbandonedEtcdLockEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	lock := newEtcd(t, shared.Etcd(t), locks.Options{Lease: 2 * time.Second, Renew: 100 * time.Millisecond})

@@ -33,3 +33,15 @@ func LeaseOfGetLock(ctx context.Context, conn *sqlx.Conn, key string, o Options)
 	}
 	return (&lockConn{conn: conn, name: userLockName(key), local: local}).lease(ctx, key, o.withDefaults()), nil
 }
+
+// EnqueueLate queues up for key after the waiter has given up, as a request does that the server carries out late.
+func (e *Etcd) EnqueueLate(ctx context.Context, key string) error {
+	session, err := e.open(ctx)
+	if err != nil {
+		return err
+	}
+	w := e.newWaiter(session, key, nil)
+	w.takeBack(ctx)
+	_, err = w.enqueue(ctx)
+	return err
+}
