@@ -131,6 +131,28 @@ func TestQuickRunJudgesAsClaimedAndCanBeJudgedAgain(t *testing.T) {
 	}
 }
 
+func TestSweptRunIsJudgedReportedAndJudgedAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ran := finish(t, "run", "--quick", "--strategies", "none,update", "--requests", "300", "--sweep", "replicas=1,2", "--out", dir)
+	if ran.code != exitHeld || !strings.Contains(ran.stdout, "goodput/s by replicas") {
+		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
+	}
+	r, err := readReport(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Sweep == nil || len(r.Sweep.Curves) != 6 || len(r.Rows) != 12 {
+		t.Errorf("%d rows, sweep %+v: want three strategies under two workloads at two values", len(r.Rows), r.Sweep)
+	}
+	if again := finish(t, "verify", dir); again.code != exitHeld || !strings.Contains(again.stdout, "goodput/s by replicas") {
+		t.Errorf("verify: exit status %d\n%s\n%s", again.code, again.stdout, again.stderr)
+	}
+	if compared := finish(t, "compare", dir, dir); compared.code != exitHeld || strings.Contains(compared.stdout, "Only in") {
+		t.Errorf("compare: exit status %d\n%s\n%s", compared.code, compared.stdout, compared.stderr)
+	}
+}
+
 // up starts a topology and returns it with the command that keeps it, and what that says.
 func up(t *testing.T) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
 	t.Helper()
@@ -635,6 +657,11 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"run --counts many", `--counts "many": a number or a range such as 1-3 is needed`},
 		{"run --requests 10 --duration 1s", "--requests and --duration exclude each other"},
 		{"run --replicas 3", "--replicas 3: it is 1 or 2"},
+		{"run --sweep users=8,1", "--sweep users=8,1: 1 after 8: values ascend"},
+		{"run --sweep colour=red,blue", `--sweep colour=red,blue: nothing is swept by "colour": it is users, hold, goods or replicas`},
+		{"run --sweep users=1,8 --users 3", "--users and --sweep users exclude each other"},
+		{"run --sweep users=1,8 --rate 10", "--sweep users needs a closed loop"},
+		{"run --target http://127.0.0.1:1 --sweep replicas=1,2", "--sweep replicas needs --single"},
 		{"run --skew pareto", `skew "pareto": it is uniform or zipf`},
 		{"run --admin http://127.0.0.1:1", "need --target"},
 		{"run --target http://127.0.0.1:1 --strategies update", "ask for the strategies"},

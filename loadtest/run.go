@@ -48,6 +48,8 @@ type runFlags struct {
 	replicas   int
 	timeout    time.Duration
 	budget     time.Duration
+	sweep      string
+	swept      scenario.Sweep
 	out        string
 	quick      bool
 
@@ -71,6 +73,7 @@ With --target it uses a service that runs already. It then needs --admin to set 
   loadtest run --quick --strategies none,update
   loadtest run --strategies update,for-update --users 32 --goods 5 --skew zipf --counts 1-3
   loadtest run --rate 500 --duration 10s --strategies update
+  loadtest run --strategies update,for-update,optimistic-version --sweep users=1,8,32,128 --rounds 5
   loadtest run --target http://localhost:8000 --admin http://localhost:9001`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -99,6 +102,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.hold, "hold", 0, "work inside the critical section, such as 2ms")
 	flags.StringVar(&f.store, "store", "", "mysql or redis (default: each strategy's own)")
 	flags.IntVar(&f.replicas, "replicas", 2, "replicas of the service: 1 or 2")
+	flags.StringVar(&f.sweep, "sweep", "", "vary one of users, hold, goods and replicas, such as users=1,8,32,128: how cost grows with it")
 	flags.DurationVar(&f.timeout, "timeout", 20*time.Second, "time limit of a request; should exceed the service's own")
 	flags.DurationVar(&f.budget, "budget", mainBudget, "time for everything: slow strategies get fewer requests; 0 for no limit")
 	flags.BoolVar(&f.quick, "quick", false, "a smoke test: one round of 600 requests, in less than a minute")
@@ -168,7 +172,28 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 	case f.budget < 0:
 		return fmt.Errorf("--budget %v: it cannot be negative; 0 is no limit", f.budget)
 	}
-	return f.checkTarget()
+	return cmp.Or(f.checkSweep(flags), f.checkTarget())
+}
+
+// checkSweep reads --sweep.
+func (f *runFlags) checkSweep(flags *pflag.FlagSet) (err error) {
+	if f.sweep == "" {
+		return nil
+	}
+	if f.swept, err = scenario.ParseSweep(f.sweep); err != nil {
+		return fmt.Errorf("--sweep %s: %w", f.sweep, err)
+	}
+	switch axis := f.swept.Axis; {
+	case flags.Changed(axis):
+		return fmt.Errorf("--%s and --sweep %s exclude each other", axis, axis)
+	case axis == scenario.AxisUsers && f.rate > 0:
+		return errors.New("--sweep users needs a closed loop: with --rate, nobody sends more for being more")
+	case axis == scenario.AxisReplicas && f.attach.target != "" && f.attach.single == "":
+		return errors.New("--sweep replicas needs --single: with --target, the lab does not know how to reach one replica alone")
+	case axis == scenario.AxisReplicas:
+		f.replicas = int(f.swept.Values[len(f.swept.Values)-1])
+	}
+	return nil
 }
 
 // mostRate is more than one process can send, requests a second.
@@ -219,7 +244,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		warmUp = quickWarmUp
 	}
 	runner, err := scenario.New(lab.target, scenario.Config{
-		Choices: choices, Replicas: f.replicas, Rounds: f.rounds, Seed: f.mix.seed,
+		Choices: choices, Replicas: f.replicas, Sweep: f.swept, Rounds: f.rounds, Seed: f.mix.seed,
 		Users: f.users, Rate: f.rate, Requests: f.requests, Duration: f.duration, Hold: f.hold, Timeout: f.timeout,
 		Stock: f.stock, Goods: mix.Goods, Skew: mix.Skew, MinCount: mix.MinCount, MaxCount: mix.MaxCount,
 		Budget: f.budget, WarmUp: warmUp, Dir: f.out,

@@ -38,6 +38,8 @@ type Run struct {
 	Control   bool            `json:"control"`           // wrong on purpose
 	Witness   string          `json:"witness"`           // who read the stock: "oracle" or "service"
 	Scarce    bool            `json:"scarce,omitempty"`  // the workload is to ask for more units than there are
+	Sweep     string          `json:"sweep,omitempty"`   // what is varied from run to run: users, hold, goods or replicas
+	Value     string          `json:"value,omitempty"`   // of it in this run
 	Initial   map[int64]int64 `json:"initial"`           // units by goods
 }
 

@@ -22,11 +22,24 @@ type Cell struct {
 	Workload string `json:"workload"`
 	Store    string `json:"store"`
 	Replicas int    `json:"replicas"`
-	Round    int    `json:"round"` // from 1
+	Value    string `json:"value,omitempty"` // of what is swept
+	Round    int    `json:"round"`           // from 1
 }
 
 // Cell is the plan that the run carries out.
-func (r Run) Cell() Cell { return Cell{r.Strategy, r.Workload, r.Store, r.Replicas, r.Round} }
+func (r Run) Cell() Cell { return Cell{r.Strategy, r.Workload, r.Store, r.Replicas, r.Value, r.Round} }
+
+// At says at which value of a sweep the run was, as the end of a sentence; empty without a sweep, and where the sentence has
+// the replicas already.
+func (r Run) At() string {
+	switch r.Sweep {
+	case "users", "goods":
+		return ", " + r.Value + " " + r.Sweep
+	case "hold":
+		return ", hold " + r.Value
+	}
+	return ""
+}
 
 // WriteManifest writes a manifest to a file at path, in place of what is there.
 func WriteManifest(path string, m Manifest) error {

@@ -51,5 +51,8 @@ func (r *Row) benchmark() string {
 	if r.HoldMS > 0 {
 		parts = append(parts, fmt.Sprintf("hold=%dms", r.HoldMS))
 	}
+	if goods := r.sweptGoods(); goods > 0 {
+		parts = append(parts, fmt.Sprintf("goods=%d", goods))
+	}
 	return strings.Join(strings.Fields(strings.Join(parts, "/")), "_") // a blank would end the name
 }

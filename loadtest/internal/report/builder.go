@@ -59,7 +59,8 @@ func (b *Builder) Problem(text string) { b.problems = append(b.problems, text) }
 func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
 	run := h.Run
 	b.ran[run.Cell()] = true
-	k := key{run.Strategy, run.Workload, run.Store, run.Replicas, run.Users, run.Rate, run.HoldMS}
+	k := (&Row{Strategy: run.Strategy, Workload: run.Workload, Store: run.Store, Replicas: run.Replicas, Users: run.Users,
+		Rate: run.Rate, HoldMS: run.HoldMS, Goods: len(run.Initial), Sweep: run.Sweep}).key()
 	c := b.byKey[k]
 	if c == nil {
 		c = &collected{run: run, replicas: map[string]int{}}
@@ -118,6 +119,8 @@ func (b *Builder) Report() *Report {
 	}
 	r.compareToBaseline()
 	r.rank()
+	r.excuse()
+	r.Sweep = r.sweep()
 	r.Problems = append(r.Problems, b.problems...)
 	if missing := b.missing(); missing > 0 {
 		r.Problems = append(r.Problems, fmt.Sprintf("%d of %d planned runs are missing: the run was interrupted", missing, len(b.plan)))
@@ -146,7 +149,7 @@ func (c *collected) row() *Row {
 	}
 	row := &Row{
 		Strategy: c.run.Strategy, Workload: c.run.Workload, Store: c.run.Store, Replicas: c.run.Replicas,
-		Users: c.run.Users, Rate: c.run.Rate, HoldMS: c.run.HoldMS,
+		Users: c.run.Users, Rate: c.run.Rate, HoldMS: c.run.HoldMS, Goods: len(c.run.Initial), Sweep: c.run.Sweep,
 		Claim: c.run.Promise, Exclusive: c.run.Exclusive, Control: c.run.Control,
 		Baseline: c.run.Promise == verify.PromiseSellsNothing,
 		Verdict:  verify.Merge(verdicts...),
@@ -261,6 +264,7 @@ func (r *Report) rank() {
 	slices.SortStableFunc(r.Rows, func(a, b *Row) int {
 		return cmp.Or(
 			cmp.Compare(a.Users, b.Users), cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.HoldMS, b.HoldMS),
+			cmp.Compare(a.sweptGoods(), b.sweptGoods()),
 			cmp.Compare(stock[b.load()], stock[a.load()]), cmp.Compare(a.Workload, b.Workload),
 			cmp.Compare(class(a), class(b)),
 			cmp.Compare(b.GoodputPerS, a.GoodputPerS),
@@ -315,7 +319,7 @@ func (r *Report) conclude() {
 		r.Problems = append(r.Problems, "nothing was run")
 	}
 	for _, row := range r.Rows {
-		if row.ClaimHeld {
+		if row.ClaimHeld || row.Untested {
 			continue
 		}
 		r.ClaimsHeld = false

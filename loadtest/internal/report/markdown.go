@@ -31,8 +31,11 @@ var columns = []column{
 	}},
 	{"claim", func(r *Row) string { return r.Claim }},
 	{"held", func(r *Row) string {
-		if r.ClaimHeld {
+		switch {
+		case r.ClaimHeld:
 			return "✓"
+		case r.Untested:
+			return "untested"
 		}
 		return "✗"
 	}},
@@ -111,6 +114,9 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	for _, problem := range r.Problems {
 		fmt.Fprintf(out, "- **%s**\n", escape(problem))
 	}
+	if r.Sweep != nil {
+		r.Sweep.writeMarkdown(out)
+	}
 	for _, rows := range r.groups() {
 		fmt.Fprintf(out, "\n## %s\n\n|", title(rows))
 		for _, c := range columns {
@@ -161,9 +167,9 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	fields := func(row *Row) []field {
 		all := []field{
 			{"strategy", row.Strategy}, {"workload", row.Workload}, {"store", row.Store}, {"replicas", row.Replicas},
-			{"users", row.Users}, {"rate", row.Rate}, {"hold_ms", row.HoldMS}, {"claim", row.Claim},
+			{"users", row.Users}, {"rate", row.Rate}, {"hold_ms", row.HoldMS}, {"goods", row.Goods}, {"sweep", row.Sweep}, {"claim", row.Claim},
 			{"exclusive", row.Exclusive}, {"control", row.Control}, {"baseline", row.Baseline},
-			{"verdict", row.Result}, {"claim_held", row.ClaimHeld}, {"rounds", len(row.Rounds)}, {"bounded", row.Bounded},
+			{"verdict", row.Result}, {"claim_held", row.ClaimHeld}, {"untested", row.Untested}, {"rounds", len(row.Rounds)}, {"bounded", row.Bounded},
 			{"stock", row.Stock}, {"requests_planned", row.RequestsPlanned}, {"requests_sent", row.RequestsSent}, {"dropped", row.Dropped},
 			{"initial", row.Initial}, {"final", row.Final}, {"sold", row.Sold}, {"unknown_units", row.UnknownUnits},
 			{"restocked", row.Restocked}, {"covered", row.Covered}, {"good", row.Good},

@@ -42,6 +42,7 @@ type Report struct {
 	Inconclusive bool     `json:"inconclusive"`
 	Problems     []string `json:"problems"` // each claim that did not hold, each control that came out clean
 	Rows         []*Row   `json:"rows"`     // by workload; in it, ranked ones first, the fastest on top
+	Sweep        *Sweep   `json:"sweep,omitempty"`
 }
 
 // Row is one strategy under one workload.
@@ -53,12 +54,15 @@ type Row struct {
 	Users     int     `json:"users"`          // closed loop; 0 in an open loop
 	Rate      float64 `json:"rate,omitempty"` // requests a second; open loop
 	HoldMS    int64   `json:"hold_ms"`        // work inside the critical section
-	Claim     string  `json:"claim"`          // correct, loses-updates, oversells, sells-nothing
-	Exclusive bool    `json:"exclusive"`      // also claims that critical sections never overlap
-	Control   bool    `json:"control"`        // wrong on purpose
-	Baseline  bool    `json:"baseline"`       // does nothing: what the way to a strategy costs
+	Goods     int     `json:"goods,omitempty"`
+	Sweep     string  `json:"sweep,omitempty"` // what was varied: users, hold, goods or replicas
+	Claim     string  `json:"claim"`           // correct, loses-updates, oversells, sells-nothing
+	Exclusive bool    `json:"exclusive"`       // also claims that critical sections never overlap
+	Control   bool    `json:"control"`         // wrong on purpose
+	Baseline  bool    `json:"baseline"`        // does nothing: what the way to a strategy costs
 	ClaimHeld bool    `json:"claim_held"`
-	Bounded   string  `json:"bounded,omitempty"` // why fewer requests were sent than planned
+	Untested  bool    `json:"untested,omitempty"` // at this value of a sweep nothing could race, so the claim is not checked
+	Bounded   string  `json:"bounded,omitempty"`  // why fewer requests were sent than planned
 
 	verify.Verdict // sums over the rounds
 
@@ -166,6 +170,9 @@ func (r *Row) Label() string {
 	if r.Store != "" && r.Store != "none" {
 		parts = append(parts, r.Store)
 	}
+	if r.Sweep != "" && r.Sweep != axisReplicas {
+		parts = append(parts, place(r.Sweep, r.at()))
+	}
 	return strings.Join(parts, ", ")
 }
 
@@ -175,10 +182,19 @@ type key struct {
 	replicas, users           int
 	rate                      float64
 	holdMS                    int64
+	goods                     int
 }
 
 func (r *Row) key() key {
-	return key{r.Strategy, r.Workload, r.Store, r.Replicas, r.Users, r.Rate, r.HoldMS}
+	return key{r.Strategy, r.Workload, r.Store, r.Replicas, r.Users, r.Rate, r.HoldMS, r.sweptGoods()}
+}
+
+// sweptGoods is the number of goods where it tells rows apart. Reports used to be without it.
+func (r *Row) sweptGoods() int {
+	if r.Sweep != axisGoods {
+		return 0
+	}
+	return r.Goods
 }
 
 // load is what rows must have in common to be compared with each other, beside the number of replicas.
@@ -187,9 +203,10 @@ type load struct {
 	users    int
 	rate     float64
 	holdMS   int64
+	goods    int
 }
 
-func (r *Row) load() load { return load{r.Workload, r.Users, r.Rate, r.HoldMS} }
+func (r *Row) load() load { return load{r.Workload, r.Users, r.Rate, r.HoldMS, r.sweptGoods()} }
 
 // Err is nil where every claim held and no control came out clean. Otherwise it names the problems.
 func (r *Report) Err() error {

@@ -107,13 +107,10 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 		}
 		return string(s) + text + string(reset)
 	}
-	for i, rows := range r.groups() {
-		if i > 0 {
-			out.WriteByte('\n')
-		}
-		fmt.Fprintf(out, "%s\n", paint(bold, title(rows)))
-		t := r.textTable(rows)
-		t.write(out, colour)
+	if r.Sweep != nil {
+		r.Sweep.writeText(out, colour, paint) // the wide tables of every value would be too long to be read here
+	} else {
+		r.writeTables(out, colour, paint)
 	}
 
 	heading := false
@@ -170,6 +167,17 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	return out.Flush()
 }
 
+func (r *Report) writeTables(out *bufio.Writer, colour bool, paint func(style, string) string) {
+	for i, rows := range r.groups() {
+		if i > 0 {
+			out.WriteByte('\n')
+		}
+		fmt.Fprintf(out, "%s\n", paint(bold, title(rows)))
+		t := r.textTable(rows)
+		t.write(out, colour)
+	}
+}
+
 // groups returns the rows of each load.
 func (r *Report) groups() [][]*Row {
 	var groups [][]*Row
@@ -208,6 +216,9 @@ func title(rows []*Row) string {
 	}
 	if first.HoldMS > 0 {
 		parts = append(parts, fmt.Sprintf("%d ms of work inside the critical section", first.HoldMS))
+	}
+	if first.sweptGoods() > 0 {
+		parts = append(parts, fmt.Sprintf("%d goods", first.Goods))
 	}
 	return strings.Join(append(parts, plural(rounds, "round")), " · ")
 }
@@ -278,7 +289,7 @@ func (r *Row) verdict() string {
 
 // told is the evidence that is worth telling people: not that the baseline sells nothing.
 func (r *Row) told() []string {
-	if r.Baseline && r.ClaimHeld {
+	if r.Baseline && r.ClaimHeld || r.Untested {
 		return nil
 	}
 	return r.Evidence

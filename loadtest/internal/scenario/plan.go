@@ -24,37 +24,41 @@ const scarcity = 6
 // leastRequests is what a bounded cell sends at least: below it, races that are there do not show.
 const leastRequests = 300
 
-// Cell is one strategy under one workload on one number of replicas. Each round runs it once.
+// Cell is one strategy under one workload in one setting. Each round runs it once.
 type Cell struct {
 	Choice
 	Workload string
-	Replicas int
+	Setting
 }
 
 func (c Cell) String() string {
-	if c.Replicas == 1 {
-		return fmt.Sprintf("%s, %s, 1 replica", c.Strategy.Name, c.Workload)
+	replicas := "1 replica"
+	if c.Replicas != 1 {
+		replicas = fmt.Sprintf("%d replicas", c.Replicas)
 	}
-	return fmt.Sprintf("%s, %s, %d replicas", c.Strategy.Name, c.Workload, c.Replicas)
+	return fmt.Sprintf("%s, %s, %s", c.Strategy.Name, c.Workload, replicas)
 }
 
 // key tells cells apart.
 type key struct {
 	strategy, store, workload string
-	replicas                  int
+	setting                   Setting
 }
 
-func (c Cell) key() key { return key{c.Strategy.Name, c.Store, c.Workload, c.Replicas} }
+func (c Cell) key() key { return key{c.Strategy.Name, c.Store, c.Workload, c.Setting} }
 
 // Cells lists what a round runs. A strategy that promises more of one replica than of several also runs on one, where the
 // topology has a way to one (alone): the difference is the point of it.
-func Cells(choices []Choice, workloads []string, replicas int, alone bool) []Cell {
+func Cells(choices []Choice, workloads []string, settings []Setting, alone bool) []Cell {
 	var cells []Cell
 	for _, choice := range choices {
 		for _, workload := range workloads {
-			cells = append(cells, Cell{choice, workload, replicas})
-			if s := choice.Strategy; replicas > 1 && alone && s.Claim.OneReplica != s.Claim.TwoReplicas {
-				cells = append(cells, Cell{choice, workload, 1})
+			for _, setting := range settings {
+				cells = append(cells, Cell{choice, workload, setting})
+				if s := choice.Strategy; setting.Replicas > 1 && alone && s.Claim.OneReplica != s.Claim.TwoReplicas {
+					setting.Replicas = 1
+					cells = append(cells, Cell{choice, workload, setting})
+				}
 			}
 		}
 	}

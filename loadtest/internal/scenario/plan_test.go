@@ -174,7 +174,7 @@ func TestStrategyWhoseClaimsDifferRunsOnOneReplicaToo(t *testing.T) {
 	}
 	workloads := []string{Plenty, FlashSale}
 	alone := 0
-	for _, cell := range Cells(choices, workloads, 2, true) {
+	for _, cell := range Cells(choices, workloads, []Setting{{Replicas: 2}}, true) {
 		if cell.Replicas == 1 {
 			alone++
 			if cell.Strategy.Name != "mutex" {
@@ -185,10 +185,10 @@ func TestStrategyWhoseClaimsDifferRunsOnOneReplicaToo(t *testing.T) {
 	if alone != 2 {
 		t.Errorf("mutex has %d cells on one replica, want one for each workload", alone)
 	}
-	if got := len(Cells(choices, workloads, 2, false)); got != 8 {
+	if got := len(Cells(choices, workloads, []Setting{{Replicas: 2}}, false)); got != 8 {
 		t.Errorf("%d cells without a way to one replica, want 8", got)
 	}
-	if got := len(Cells(choices, workloads, 1, true)); got != 8 {
+	if got := len(Cells(choices, workloads, []Setting{{Replicas: 1}}, true)); got != 8 {
 		t.Errorf("%d cells on one replica, want 8", got)
 	}
 }
@@ -196,7 +196,7 @@ func TestStrategyWhoseClaimsDifferRunsOnOneReplicaToo(t *testing.T) {
 func TestOrderIsTheSeedsAndDiffersBetweenRounds(t *testing.T) {
 	t.Parallel()
 	choices, _, _ := Choose(catalogue, nil, "")
-	cells := Cells(choices, []string{Plenty, FlashSale}, 2, true)
+	cells := Cells(choices, []string{Plenty, FlashSale}, []Setting{{Replicas: 2}}, true)
 	names := func(round int) (names []string) {
 		for _, cell := range Order(cells, 42, round) {
 			names = append(names, cell.String())

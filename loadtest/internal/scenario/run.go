@@ -31,6 +31,7 @@ type Target struct {
 type Config struct {
 	Choices  []Choice
 	Replicas int // behind the target's URL
+	Sweep    Sweep
 	Rounds   int
 	Seed     uint64
 
@@ -144,7 +145,7 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 	r := &Runner{
 		target:   target,
 		config:   config,
-		cells:    Cells(config.Choices, workloads, config.Replicas, target.Alone != ""),
+		cells:    Cells(config.Choices, workloads, config.settings(), target.Alone != "" && config.Sweep.Axis != AxisReplicas),
 		clock:    clock,
 		patient:  usualPatience,
 		drivers:  map[int]*traffic.Driver{},
@@ -156,18 +157,24 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 	if config.Replicas > 1 && target.Alone != "" {
 		addresses[1] = target.Alone
 	}
+	users := 0
+	for _, cell := range r.cells {
+		if users = max(users, cell.Users); addresses[cell.Replicas] == "" {
+			return nil, fmt.Errorf("%v: there is no way to so many replicas and no others", cell)
+		}
+	}
 	for replicas, address := range addresses {
-		if r.drivers[replicas], err = traffic.NewDriver(address, config.Users, clock); err != nil {
+		if r.drivers[replicas], err = traffic.NewDriver(address, users, clock); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
 
-func mixConfig(config Config, seed uint64) traffic.MixConfig {
-	return traffic.MixConfig{
-		Seed: seed, Goods: config.Goods, Skew: config.Skew, MinCount: config.MinCount, MaxCount: config.MaxCount,
-	}
+func (r *Runner) mix(goods int, seed uint64) (*traffic.Mix, error) {
+	return traffic.NewMix(traffic.MixConfig{
+		Seed: seed, Goods: goods, Skew: r.config.Skew, MinCount: r.config.MinCount, MaxCount: r.config.MaxCount,
+	})
 }
 
 // Plan lists all that Run will do, in its order.
@@ -176,7 +183,8 @@ func (r *Runner) Plan() []history.Cell {
 	for round := 1; round <= r.config.Rounds; round++ {
 		for _, cell := range Order(r.cells, r.config.Seed, round) {
 			plan = append(plan, history.Cell{
-				Strategy: cell.Strategy.Name, Workload: cell.Workload, Store: cell.Store, Replicas: cell.Replicas, Round: round,
+				Strategy: cell.Strategy.Name, Workload: cell.Workload, Store: cell.Store, Replicas: cell.Replicas, Value: cell.Value,
+				Round: round,
 			})
 		}
 	}
@@ -270,27 +278,29 @@ func (r *Runner) warmUp(ctx context.Context) error {
 	if r.target.Admin == "" {
 		return nil
 	}
-	mix, err := traffic.NewMix(mixConfig(r.config, r.config.Seed))
-	if err != nil {
-		return err
-	}
 	abundance := map[int64]int64{}
-	for _, id := range mix.Goods() {
-		abundance[id] = 1_000_000_000
+	for _, cell := range r.cells {
+		for id := range cell.Goods {
+			abundance[int64(id+1)] = 1_000_000_000
+		}
 	}
 	if err := r.target.SetStock(ctx, abundance); err != nil {
 		return err
 	}
 	measured := map[key]float64{}
 	for i, cell := range r.cells {
-		at := key{cell.Strategy.Name, cell.Store, "", cell.Replicas}
+		at := key{cell.Strategy.Name, cell.Store, "", cell.Setting}
 		if measured[at] == 0 {
+			mix, err := r.mix(cell.Goods, r.config.Seed)
+			if err != nil {
+				return err
+			}
 			r.answered.Store(0)
 			// Rates are not known yet: what the budget leaves is the best guess.
 			left := max(time.Until(r.began.Add(r.config.Budget)), 0)
 			r.progress.Store(&Progress{Phase: "warm-up: " + cell.Strategy.Name, Cells: len(r.cells) * r.config.Rounds, Left: left, at: time.Now()})
 			load := r.load(cell, mix, fmt.Sprintf("%x-warm%d", r.config.Seed, i))
-			load.Rate, load.Requests, load.Duration = 0, 0, r.config.WarmUp
+			load.Rate, load.Requests, load.Duration = 0, 0, r.moment()
 			result, err := r.drivers[cell.Replicas].Run(ctx, load)
 			if err != nil {
 				return err
@@ -306,6 +316,11 @@ func (r *Runner) warmUp(ctx context.Context) error {
 		r.rates[cell.key()] = measured[at]
 	}
 	return nil
+}
+
+// moment is the time to warm up with each setting: all settings of a sweep together take little longer than one would.
+func (r *Runner) moment() time.Duration {
+	return max(r.config.WarmUp/time.Duration(len(r.config.settings())), min(r.config.WarmUp, 100*time.Millisecond))
 }
 
 // refused says why, where the service would not have a single request: the lab asks for something that it cannot have.
@@ -328,8 +343,8 @@ func rate(result traffic.Result) float64 {
 
 func (r *Runner) load(cell Cell, mix *traffic.Mix, prefix string) traffic.Load {
 	return traffic.Load{
-		Strategy: cell.Strategy.Name, Store: cell.Store, Hold: r.config.Hold, Mix: mix,
-		Users: r.config.Users, Rate: r.config.Rate, Requests: r.config.Requests, Duration: r.config.Duration,
+		Strategy: cell.Strategy.Name, Store: cell.Store, Hold: cell.Hold, Mix: mix,
+		Users: cell.Users, Rate: r.config.Rate, Requests: r.config.Requests, Duration: r.config.Duration,
 		Timeout: r.config.Timeout, OrderPrefix: prefix, Answered: &r.answered,
 	}
 }
@@ -339,20 +354,21 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 	r.number++
 	began := time.Now()
 	// Within a round, all strategies face the same orders.
-	mix, err := traffic.NewMix(mixConfig(r.config, r.config.Seed+uint64(round)))
+	mix, err := r.mix(cell.Goods, r.config.Seed+uint64(round))
 	if err != nil {
 		return Measured{}, err
 	}
 	record := history.Run{
 		Strategy: cell.Strategy.Name, Workload: cell.Workload, Store: cell.Store, Replicas: cell.Replicas,
-		Rate: r.config.Rate, Round: round, HoldMS: r.config.Hold.Milliseconds(), Seed: r.config.Seed, Planned: r.config.Requests,
+		Sweep: r.config.Sweep.Axis, Value: cell.Value,
+		Rate: r.config.Rate, Round: round, HoldMS: cell.Hold.Milliseconds(), Seed: r.config.Seed, Planned: r.config.Requests,
 		Promise: cell.Strategy.Promise(cell.Replicas), Control: cell.Strategy.Control,
 	}
 	record.Scarce = cell.Workload == FlashSale
 	// A mutex is exclusive where it is correct: on one replica.
 	record.Exclusive = cell.Strategy.Claim.Exclusive && record.Promise == promiseCorrect
 	if r.config.Rate == 0 {
-		record.Users = r.config.Users
+		record.Users = cell.Users
 	}
 	load := r.load(cell, mix, fmt.Sprintf("%x-%03d", r.config.Seed, r.number))
 
@@ -399,7 +415,7 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 
 	r.answered.Store(0)
 	r.progress.Store(&Progress{
-		Phase: fmt.Sprintf("round %d of %d: %v", round, r.config.Rounds, cell),
+		Phase: fmt.Sprintf("round %d of %d: %v%s", round, r.config.Rounds, cell, record.At()),
 		Done:  r.number - 1, Cells: len(r.cells) * r.config.Rounds, Requests: load.Requests, Left: left, at: time.Now(),
 	})
 	before, err := r.target.Oracle.Counters(ctx)
@@ -577,7 +593,11 @@ func (r *Runner) final(ctx context.Context, w witness, store string, goods []int
 }
 
 func fileName(number int, run history.Run) string {
-	return fmt.Sprintf("%03d-%s-%s-%dr-round%d.jsonl", number, run.Strategy, run.Workload, run.Replicas, run.Round)
+	swept := ""
+	if run.Sweep != "" {
+		swept = "-" + run.Sweep + run.Value
+	}
+	return fmt.Sprintf("%03d-%s-%s-%dr%s-round%d.jsonl", number, run.Strategy, run.Workload, run.Replicas, swept, run.Round)
 }
 
 // write keeps a history on disk: without an end where the run was interrupted.

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Strategy is a row of the service's catalogue, as GET /strategies tells it.
@@ -78,13 +80,18 @@ func (s Service) Get(ctx context.Context, path string) ([]byte, error) {
 
 // SetStock sets the units of each goods in every store of the service.
 func (s Service) SetStock(ctx context.Context, units map[int64]int64) error {
+	setting, ctx := errgroup.WithContext(ctx)
+	setting.SetLimit(8) // one after the other, a thousand goods would take longer than their run
 	for id, n := range units {
-		body := fmt.Appendf(nil, `{"stock":%d}`, n)
-		if _, err := s.do(ctx, http.MethodPut, fmt.Sprintf("%s/admin/stock/%d", s.Admin, id), body); err != nil {
-			return fmt.Errorf("set the stock of goods %d to %d: %w", id, n, err)
-		}
+		setting.Go(func() error {
+			body := fmt.Appendf(nil, `{"stock":%d}`, n)
+			if _, err := s.do(ctx, http.MethodPut, fmt.Sprintf("%s/admin/stock/%d", s.Admin, id), body); err != nil {
+				return fmt.Errorf("set the stock of goods %d to %d: %w", id, n, err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return setting.Wait()
 }
 
 func (s Service) do(ctx context.Context, method, address string, body []byte) ([]byte, error) {

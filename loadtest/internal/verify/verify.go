@@ -78,6 +78,8 @@ type Verdict struct {
 	// Linearizable is nil where the checker ran out of time or of room, or the run was interrupted.
 	Linearizable *bool `json:"linearizable"`
 
+	// Uncontended says that the run is inconclusive for one reason alone: its requests hardly met each other.
+	Uncontended bool `json:"uncontended,omitempty"`
 	// DemandExceeded says that buyers who were answered asked for more units of some goods than there were.
 	DemandExceeded bool `json:"demand_exceeded"`
 	// Untouched says that every goods has its initial stock after the run.
@@ -121,6 +123,10 @@ func Judge(h *history.History) Verdict {
 		judgeSales(h.Run, books, &v, &wrong, &notes)
 	}
 	doubts := doubt(h, v, books)
+	if calm := uncontended(h.Run, v); len(calm) > 0 {
+		v.Uncontended = len(wrong) == 0 && len(doubts) == 0
+		doubts = append(doubts, calm...)
+	}
 
 	switch {
 	case len(wrong) > 0:
@@ -219,11 +225,6 @@ func doubt(h *history.History, v Verdict, books []*books) (doubts findings) {
 	} else if len(replicas) < h.Run.Replicas {
 		doubts.add("only %d of %d replicas answered: the others were not put to the test", len(replicas), h.Run.Replicas)
 	}
-	// There is no race in doing nothing.
-	if v.Contended < MinContended && h.Run.Promise != PromiseSellsNothing {
-		doubts.add("only %d requests were sent while another one for the same goods was in flight, fewer than %d: hardly anything was put to the test",
-			v.Contended, MinContended)
-	}
 	if h.Run.Scarce && !v.DemandExceeded {
 		doubts.add("demand never exceeded the stock, though it was meant to: nobody could be sold what was not there")
 	}
@@ -239,6 +240,15 @@ func doubt(h *history.History, v Verdict, books []*books) (doubts findings) {
 	}
 	if backwards > 0 {
 		doubts.add("%d replies were received before they were asked for: the clocks cannot be trusted", backwards)
+	}
+	return doubts
+}
+
+// uncontended says where there was hardly an occasion for a race. There is none in doing nothing.
+func uncontended(run history.Run, v Verdict) (doubts findings) {
+	if v.Contended < MinContended && run.Promise != PromiseSellsNothing {
+		doubts.add("only %d requests were sent while another one for the same goods was in flight, fewer than %d: hardly anything was put to the test",
+			v.Contended, MinContended)
 	}
 	return doubts
 }
@@ -271,7 +281,7 @@ func Held(run history.Run, v Verdict) bool {
 // one inconclusive round is enough not to clear.
 func Merge(rounds ...Verdict) Verdict {
 	m := Verdict{Result: Correct, Outcomes: map[history.Outcome]int{}, Untouched: true, Evidence: []string{}}
-	linearizable := yes
+	linearizable, otherDoubts := yes, false
 	for i, v := range rounds {
 		switch {
 		case v.Result == Wrong:
@@ -279,6 +289,7 @@ func Merge(rounds ...Verdict) Verdict {
 		case v.Result == Inconclusive && m.Result == Correct:
 			m.Result = Inconclusive
 		}
+		otherDoubts = otherDoubts || v.Result == Inconclusive && !v.Uncontended
 		m.Requests += v.Requests
 		for outcome, n := range v.Outcomes {
 			m.Outcomes[outcome] += n
@@ -317,6 +328,7 @@ func Merge(rounds ...Verdict) Verdict {
 		m.Result, linearizable = Inconclusive, undecided
 	}
 	m.Linearizable = linearizable.pointer()
+	m.Uncontended = m.Result == Inconclusive && len(rounds) > 0 && !otherDoubts
 	return m
 }
 

@@ -1,0 +1,165 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/verify"
+)
+
+// swept is a sweep over users: three rounds of each pace (a request every so many µs) at 1, 8 and 32 users. A pace of 0 is a
+// value that was not run.
+func swept(paces map[string][3]int) *Report {
+	b := NewBuilder(Environment{})
+	for round := 1; round <= 3; round++ {
+		for strategy, pace := range paces {
+			for i, users := range []int{1, 8, 32} {
+				if pace[i] == 0 {
+					continue
+				}
+				// Rounds differ by two per cent.
+				h := play(history.Run{Strategy: strategy, Workload: "plenty", Store: "mysql", Replicas: 2, Round: round, Promise: "correct",
+					Sweep: "users", Value: fmt.Sprint(users), Initial: map[int64]int64{1: 300}}, 300,
+					time.Duration(pace[i])*time.Microsecond*time.Duration(100+round)/100)
+				h.Run.Users = users
+				if users == 1 {
+					for i := range h.Ops {
+						h.Ops[i].ReceivedNS = h.Ops[i].SentNS + 10
+					}
+				}
+				b.Add(h, verify.Judge(h))
+			}
+		}
+	}
+	return b.Report()
+}
+
+func TestSweepShowsHowCostGrows(t *testing.T) {
+	t.Parallel()
+	r := swept(map[string][3]int{"update": {300, 150, 100}, "for-update": {600, 600, 1200}})
+	if r.Err() != nil {
+		t.Errorf("problems: %q", r.Problems)
+	}
+	s := r.Sweep
+	if s == nil || s.Axis != "users" || strings.Join(s.Values, " ") != "1 8 32" || len(s.Curves) != 2 || s.Curves[0].Strategy != "update" {
+		t.Fatalf("got %+v", s)
+	}
+	last := s.Curves[1].Points[2]
+	if last.At != 32 || last.RatioToFirst == nil || *last.RatioToFirst != 0.5 || last.RatioInterval == nil {
+		t.Errorf("for-update at 32 users: %+v, want half its first value, with an interval", last)
+	}
+	if first := s.Curves[1].Points[0]; first.RatioToFirst != nil || !first.Untested || first.ClaimHeld {
+		t.Errorf("for-update with one user: %+v, want no ratio and no claim put to the test", first)
+	}
+	if len(s.Crossovers) > 0 {
+		t.Errorf("crossovers where update is always faster: %v", s.Crossovers)
+	}
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"text":     func(w *bytes.Buffer) error { return r.WriteText(w, false) },
+		"Markdown": func(w *bytes.Buffer) error { return r.WriteMarkdown(w) },
+	} {
+		var out bytes.Buffer
+		if err := write(&out); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"plenty · goodput/s by users · 2 replicas", "0.50×", "untested"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("the %s lacks %q:\n%s", name, want, out.String())
+			}
+		}
+	}
+}
+
+func TestCrossoverIsNamedOnlyWhereTheIntervalsTell(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		paces map[string][3]int
+		want  []string
+	}{
+		{"between neighbours", map[string][3]int{"optimistic": {100, 200, 800}, "for-update": {200, 400, 400}},
+			[]string{"from 32 users on, optimistic falls below for-update: 2.00 ± 0.00× as fast at 8 users, 0.50 ± 0.00× at 32 users"}},
+		{"with a tie between", map[string][3]int{"optimistic": {100, 200, 800}, "for-update": {200, 200, 400}},
+			[]string{"from 32 users on, optimistic falls below for-update: 2.00 ± 0.00× as fast at 1 user, 0.50 ± 0.00× at 32 users"}},
+		{"there and back", map[string][3]int{"optimistic": {100, 800, 100}, "for-update": {200, 400, 200}},
+			[]string{"at 8 users, optimistic falls below for-update", "from 32 users on, for-update falls below optimistic"}},
+		{"never", map[string][3]int{"optimistic": {100, 200, 300}, "for-update": {100, 200, 400}}, nil},
+		{"not run at every value", map[string][3]int{"optimistic": {100, 0, 800}, "for-update": {200, 400, 0}}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			crossovers := swept(test.paces).Sweep.Crossovers
+			if len(crossovers) != len(test.want) {
+				t.Fatalf("got %+v, want %d crossovers", crossovers, len(test.want))
+			}
+			for i, c := range crossovers {
+				if !strings.HasPrefix(c.Text, test.want[i]) {
+					t.Errorf("got  %s\nwant %s", c.Text, test.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestWrongStrategyCrossesNobody(t *testing.T) {
+	t.Parallel()
+	// "none" loses updates (see play), whatever it is said to promise.
+	r := swept(map[string][3]int{"none": {100, 200, 800}, "for-update": {200, 400, 400}})
+	if len(r.Sweep.Crossovers) > 0 || r.Err() == nil {
+		t.Errorf("crossovers %v, problems %q: want none and that a claim did not hold", r.Sweep.Crossovers, r.Problems)
+	}
+}
+
+func TestOneUserAloneClearsNobody(t *testing.T) {
+	t.Parallel()
+	if r := swept(map[string][3]int{"update": {100, 0, 0}}); r.Err() == nil || r.ClaimsHeld {
+		t.Error("a strategy that was never put to the test is taken for correct")
+	}
+}
+
+func TestReportWithoutASweepHasNone(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := sameLab().WriteJSON(&out); err != nil || sameLab().Sweep != nil || strings.Contains(out.String(), `"sweep"`) {
+		t.Errorf("%v, sweep %v", err, sameLab().Sweep)
+	}
+}
+
+func TestRowsOfOlderReportsAreStillCompared(t *testing.T) {
+	t.Parallel()
+	old := *sameLab()
+	text, err := json.Marshal(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Older reports do not tell the number of goods.
+	before, err := ReadJSON(strings.NewReader(strings.ReplaceAll(string(text), `"goods":1,`, "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := Compare(before, sameLab()); len(c.OnlyOld)+len(c.OnlyNew) > 0 || len(c.Metrics) == 0 {
+		t.Errorf("only in the old: %v, only in the new: %v", c.OnlyOld, c.OnlyNew)
+	}
+}
+
+func TestSweepOverGoodsKeepsItsRowsApart(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	for _, goods := range []int{1, 10} {
+		h := play(history.Run{Strategy: "update", Workload: "plenty", Store: "mysql", Replicas: 2, Round: 1, Promise: "correct",
+			Sweep: "goods", Value: fmt.Sprint(goods), Initial: map[int64]int64{1: 300}}, 300, time.Millisecond)
+		for id := 2; id <= goods; id++ {
+			h.Run.Initial[int64(id)], h.End.Final[int64(id)] = 5, 5
+		}
+		b.Add(h, verify.Judge(h))
+	}
+	r := b.Report()
+	if len(r.Rows) != 2 || len(r.Sweep.Curves) != 1 || len(r.Sweep.Curves[0].Points) != 2 || r.Rows[1].Label() != "update, plenty, 2 replicas, mysql, 10 goods" {
+		t.Errorf("got %d rows, %+v", len(r.Rows), r.Sweep)
+	}
+}

@@ -1,0 +1,119 @@
+package scenario
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Axes of a Sweep.
+const (
+	AxisUsers    = "users"
+	AxisHold     = "hold"
+	AxisGoods    = "goods"
+	AxisReplicas = "replicas"
+)
+
+// Sweep varies one figure of the load and leaves the others alone: how each strategy's cost grows with it. The zero Sweep
+// varies nothing.
+type Sweep struct {
+	Axis   string
+	Values []int64 // ascending, at least two; of AxisHold, in milliseconds
+}
+
+// ParseSweep reads AXIS=VALUE,VALUE,…, such as users=1,8,32 or hold=0,2ms.
+func ParseSweep(text string) (Sweep, error) {
+	axis, list, ok := strings.Cut(text, "=")
+	if !ok {
+		return Sweep{}, fmt.Errorf("an axis and its values are needed, such as users=1,8,32,128")
+	}
+	s := Sweep{Axis: axis}
+	for _, word := range strings.Split(list, ",") {
+		value, err := parseValue(axis, strings.TrimSpace(word))
+		if err != nil {
+			return Sweep{}, err
+		}
+		if n := len(s.Values); n > 0 && value <= s.Values[n-1] {
+			return Sweep{}, fmt.Errorf("%s after %s: values ascend", Value(axis, value), Value(axis, s.Values[n-1]))
+		}
+		s.Values = append(s.Values, value)
+	}
+	if len(s.Values) < 2 {
+		return Sweep{}, fmt.Errorf("at least two values are needed: the others are compared with the first")
+	}
+	return s, nil
+}
+
+// mostUsers is more than one process can play, each with a connection of its own.
+const mostUsers = 10_000
+
+func parseValue(axis, word string) (int64, error) {
+	most := int64(0)
+	switch axis {
+	case AxisUsers:
+		most = mostUsers
+	case AxisGoods:
+		most = 10_000
+	case AxisReplicas:
+		most = 2
+	case AxisHold:
+		if word == "0" {
+			return 0, nil
+		}
+		hold, err := time.ParseDuration(word)
+		if err != nil || hold < 0 || hold > 10*time.Second || hold%time.Millisecond != 0 {
+			return 0, fmt.Errorf("hold %q: whole milliseconds up to 10s are needed, such as 2ms", word)
+		}
+		return hold.Milliseconds(), nil
+	default:
+		return 0, fmt.Errorf("nothing is swept by %q: it is %s, %s, %s or %s", axis, AxisUsers, AxisHold, AxisGoods, AxisReplicas)
+	}
+	value, err := strconv.ParseInt(word, 10, 64)
+	if err != nil || value < 1 || value > most {
+		return 0, fmt.Errorf("%s %q: a number from 1 to %d is needed", axis, word, most)
+	}
+	return value, nil
+}
+
+// Value is a value as people write it: 8, or 2ms.
+func Value(axis string, value int64) string {
+	if axis == AxisHold && value > 0 {
+		return (time.Duration(value) * time.Millisecond).String()
+	}
+	return strconv.FormatInt(value, 10)
+}
+
+// Setting is what a sweep varies, at one of its values.
+type Setting struct {
+	Value    string // of the sweep's axis; empty without a sweep
+	Users    int
+	Hold     time.Duration
+	Goods    int
+	Replicas int
+}
+
+// settings lists a Setting for each value of the sweep; without one, the only setting there is.
+func (c Config) settings() []Setting {
+	base := Setting{Users: c.Users, Hold: c.Hold, Goods: c.Goods, Replicas: c.Replicas}
+	if c.Sweep.Axis == "" {
+		return []Setting{base}
+	}
+	var all []Setting
+	for _, value := range c.Sweep.Values {
+		setting := base
+		setting.Value = Value(c.Sweep.Axis, value)
+		switch c.Sweep.Axis {
+		case AxisUsers:
+			setting.Users = int(value)
+		case AxisHold:
+			setting.Hold = time.Duration(value) * time.Millisecond
+		case AxisGoods:
+			setting.Goods = int(value)
+		case AxisReplicas:
+			setting.Replicas = int(value)
+		}
+		all = append(all, setting)
+	}
+	return all
+}

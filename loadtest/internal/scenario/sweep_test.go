@@ -1,0 +1,101 @@
+package scenario
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"stock/loadtest/internal/history"
+)
+
+func TestSweepIsParsed(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"users=1,8,32,128": {"1", "8", "32", "128"},
+		"hold=0,2ms,1s":    {"0", "2ms", "1s"},
+		"goods=1, 10":      {"1", "10"},
+		"replicas=1,2":     {"1", "2"},
+	} {
+		s, err := ParseSweep(text)
+		var got []string
+		for _, value := range s.Values {
+			got = append(got, Value(s.Axis, value))
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"users":         "an axis and its values",
+		"user=1,2":      `nothing is swept by "user"`,
+		"users=1":       "at least two values",
+		"users=8,1":     "1 after 8: values ascend",
+		"users=1,1":     "values ascend",
+		"users=0,1":     `users "0": a number from 1 to 10000`,
+		"users=1,two":   `users "two"`,
+		"users=1,":      `users ""`,
+		"hold=0,2":      `hold "2": whole milliseconds`,
+		"hold=0,1500us": "whole milliseconds",
+		"replicas=1,3":  "a number from 1 to 2",
+		"goods=1,20000": "a number from 1 to 10000",
+	} {
+		if s, err := ParseSweep(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v, want an error with %q", text, s, err, want)
+		}
+	}
+}
+
+func TestSweepRunsEveryValueAndKeepsItInTheHistory(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		sweep Sweep
+		of    func(*history.History) int64
+		cells int
+	}{
+		// On one replica the shop's strategy promises more than on two: it runs on both at every value.
+		{Sweep{AxisUsers, []int64{2, 4}}, func(h *history.History) int64 { return int64(h.Run.Users) }, 8},
+		{Sweep{AxisHold, []int64{0, 2}}, func(h *history.History) int64 { return h.Run.HoldMS }, 8},
+		{Sweep{AxisGoods, []int64{1, 3}}, func(h *history.History) int64 { return int64(len(h.Run.Initial)) }, 8},
+		{Sweep{AxisReplicas, []int64{1, 2}}, func(h *history.History) int64 { return int64(h.Run.Replicas) }, 4},
+	} {
+		t.Run(test.sweep.Axis, func(t *testing.T) {
+			t.Parallel()
+			runner := (&shop{}).open(t, Config{Requests: 300, Replicas: 2, Sweep: test.sweep})
+			ran := 0
+			err := runner.Run(t.Context(), func(m Measured) error {
+				ran++
+				h := m.History
+				if h.Run.Sweep != test.sweep.Axis || Value(h.Run.Sweep, test.of(&h)) != h.Run.Value {
+					t.Errorf("%v: swept %s, value %q, but it is %d", h.Run.Cell(), h.Run.Sweep, h.Run.Value, test.of(&h))
+				}
+				return nil
+			})
+			if err != nil || ran != test.cells {
+				t.Errorf("%d runs, %v, want %d", ran, err, test.cells)
+			}
+			var kept []history.Cell
+			for _, h := range onDisk(t, runner) {
+				kept = append(kept, h.Run.Cell())
+			}
+			if plan := runner.Plan(); !slices.Equal(plan, kept) {
+				t.Errorf("planned %v\nkept    %v", plan, kept)
+			}
+		})
+	}
+}
+
+func TestSweepSharesTheBudget(t *testing.T) {
+	t.Parallel()
+	// Four runs of 20 000 requests at less than 5 000 a second would take a quarter of a minute.
+	runner := (&shop{takes: 200 * time.Microsecond}).open(t, Config{Requests: 20_000, Budget: time.Second, Sweep: Sweep{AxisUsers, []int64{2, 8}}})
+	err := runner.Run(t.Context(), func(m Measured) error {
+		if n := len(m.History.Ops); n >= 20_000 || m.History.Run.Bounded == "" {
+			t.Errorf("%v: %d requests, bounded %q, want fewer than planned", m.History.Run.Cell(), n, m.History.Run.Bounded)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
