@@ -78,6 +78,13 @@ var Catalogue = []Strategy{
 		New:     newOptimisticVersion,
 	},
 	{
+		Name:    "batch",
+		Summary: "Requests that wait in a replica while a commit is under way share the next: group commit.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: "safe", ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL},
+		New:     newBatch,
+	},
+	{
 		Name:    "lock-redis-setnx",
 		Summary: "SET NX, polled, and DEL: a lock without an end.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "blocked for ever", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},

@@ -12,3 +12,28 @@ func (d Deps) Claim(ctx context.Context, on Store, issuer string, token uint64) 
 func (d Deps) Write(ctx context.Context, on Store, issuer string, token uint64) error {
 	return d.store(on).fence(issuer, token, 1).write(ctx, 1, 5)
 }
+
+// MaxWaiting is the longest line of a goods.
+const MaxWaiting = maxWaiting
+
+// Waiting counts the requests that wait for the batch under way of a goods.
+func Waiting(d Deducter, goodsID int64) int {
+	shard := d.(*batch).queue.shard(goodsID)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if l, ok := shard.lines[goodsID]; ok {
+		return len(l.waiting)
+	}
+	return 0
+}
+
+// Lines counts the goods that have a line.
+func Lines(d Deducter) (lines int) {
+	q := &d.(*batch).queue
+	for i := range q.shards {
+		q.shards[i].mu.Lock()
+		lines += len(q.shards[i].lines)
+		q.shards[i].mu.Unlock()
+	}
+	return lines
+}

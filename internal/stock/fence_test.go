@@ -378,16 +378,13 @@ func TestTheClaimScriptComparesTokensOfAnySize(t *testing.T) {
 func TestAServiceThatIsClosedLeavesNothingRunning(t *testing.T) {
 	a := newAddresses(t) // the first to ask starts the servers
 	others := goleak.IgnoreCurrent()
-	t.Run("use every lock", func(t *testing.T) {
+	t.Run("use every strategy", func(t *testing.T) {
 		service := newService(t, a.connect(t))
 		id := freshGoods()
 		if err := service.SetStock(t.Context(), id, 1000); err != nil {
 			t.Fatal(err)
 		}
 		for _, strategy := range stock.Catalogue {
-			if strategy.Lock == nil {
-				continue
-			}
 			for _, on := range strategy.Stores {
 				sell(t, resolve(t, service, strategy.Name, on), stock.Request{GoodsID: id, Count: 1})
 			}

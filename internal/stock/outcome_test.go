@@ -163,7 +163,7 @@ func TestALostLeaseEndsTheWork(t *testing.T) {
 // became of the statement.
 func TestACancelledRequestWaitsForItsWrite(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"update", "lock-redis-lua"} {
+	for _, name := range []string{"update", "batch", "lock-redis-lua"} {
 		deps := newAddresses(t).connect(t)
 		service := newService(t, deps)
 		if err := service.SetStock(t.Context(), 1, 10); err != nil {

@@ -14,8 +14,10 @@ type proxy struct {
 	server   string
 	write    *regexp.Regexp // finds a write in what a client sends
 
-	mu  sync.Mutex
-	cut cut
+	mu   sync.Mutex
+	cut  cut
+	seen int           // writes
+	held chan struct{} // closed to let the writes pass; nil where none is stopped
 }
 
 type cut int
@@ -56,6 +58,51 @@ func (p *proxy) arm(c cut) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = c
+}
+
+// hold stops the writes that come from now on, uncut and not yet sent on, until they are released.
+func (p *proxy) hold() (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := make(chan struct{})
+	p.held = held
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.held == held {
+			p.held = nil
+		}
+		close(held)
+	})
+}
+
+// look makes other statements the writes.
+func (p *proxy) look(write *regexp.Regexp) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.write = write
+}
+
+// writes counts the writes that have come, stopped ones too.
+func (p *proxy) writes() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen
+}
+
+// pass counts a write, and waits while writes are stopped.
+func (p *proxy) pass(sent []byte) {
+	p.mu.Lock()
+	held := p.held
+	if p.write.Match(sent) {
+		p.seen++
+	} else {
+		held = nil
+	}
+	p.mu.Unlock()
+	if held != nil {
+		<-held
+	}
 }
 
 // trip says whether this is the write to cut, and disarms.
@@ -114,6 +161,7 @@ func (p *proxy) serve(client net.Conn) {
 		if tripped == beforeSent {
 			break
 		}
+		p.pass(sent)
 		if tripped == beforeReply {
 			mu.Lock()
 			swallow = true
