@@ -67,6 +67,7 @@ var subjects = map[string]lockstest.Subject{
 	}),
 	"redlock": onMasters(3, newRedlockOn, lockstest.Subject{Lacks: lacks{lockstest.NoticesLoss: notRenewed}}),
 	"multi": onMasters(2, newMultiOn, lockstest.Subject{
+		Lease:  time.Second, // the first lock must outlast the wait for the second
 		Renews: true, Tokens: true, Leaves: []string{":token"},
 	}),
 	"etcd": {Shared: sharedEtcd, Own: ownEtcd, Lease: 2 * time.Second, Renews: true, Tokens: true},

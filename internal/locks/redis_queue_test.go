@@ -369,7 +369,7 @@ func TestRedisQueueWaitsForAnAbandonedLockToEnd(t *testing.T) {
 func TestRedisQueueRenewsTheOthersWhereOneFails(t *testing.T) {
 	t.Parallel()
 	server := shared.Redis(t)
-	p := newQueueProcess(t, server, locks.Options{Lease: 500 * time.Millisecond})
+	p := newQueueProcess(t, server, locks.Options{Lease: 2 * time.Second})
 	failing := errors.New("this node does not answer")
 	var renewed atomic.Int64
 	p.client.AddHook(scripted{pipe: func(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) error {
@@ -551,7 +551,7 @@ func TestRedisQueueDoesNotWaitForAHolderThatIsSlowToNoticeItsLoss(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := shared.Redis(t)
-			p, eye := newQueueProcess(t, server, locks.Options{Lease: 300 * time.Millisecond}), connect(t, server)
+			p, eye := newQueueProcess(t, server, locks.Options{Lease: time.Second}), connect(t, server)
 			lost := mustLock(t, p, queueKey)
 			var next <-chan *locks.Lease
 			if waits {
