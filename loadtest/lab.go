@@ -101,6 +101,8 @@ func (f *runFlags) checkTarget() error {
 	switch {
 	case a.target != "" && f.local.stockBinary != "":
 		return errors.New("--stock-binary has no use with --target: nothing is started")
+	case a.target != "" && a.admin == "" && f.restock > 0:
+		return errors.New("--restock needs --admin: units are put back on the admin listener")
 	case a.target != "" && a.admin == "" && f.stock > 0:
 		return errors.New("--stock needs --admin: a target's stock is set on its admin listener")
 	case a.target == "" && (a.admin != "" || a.single != "" || a.mysqlDSN != "" || len(a.redis)+len(a.redlock) > 0):

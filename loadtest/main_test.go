@@ -647,6 +647,8 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"run --users 0", "--users 0: at least 1 is needed"},
 		{"run --rounds 0", "--rounds 0: at least 1 is needed"},
 		{"run --stock -1", "--stock -1: at least 1 is needed"},
+		{"run --restock -1", "--restock -1: units are needed, up to 1000000"},
+		{"run --target http://127.0.0.1:1 --restock 10", "--restock needs --admin"},
 		{"run --rate -5", "--rate -5: requests a second are needed"},
 		{"run --rate NaN", "--rate NaN: requests a second are needed"},
 		{"run --timeout 0", "--timeout 0s: more than that is needed"},

@@ -44,6 +44,7 @@ type runFlags struct {
 	rate       float64
 	rounds     int
 	stock      int64
+	restock    int64
 	hold       time.Duration
 	replicas   int
 	timeout    time.Duration
@@ -98,6 +99,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.rate, "rate", 0, "open loop: requests a second, whatever the service does")
 	flags.IntVar(&f.rounds, "rounds", mainRounds, "how often everything is run")
 	flags.Int64Var(&f.stock, "stock", 0, "units of all goods together, in place of the two workloads")
+	flags.Int64Var(&f.restock, "restock", 0, "units that are put back every 20 ms of a run, of each goods in turn; what writes back what it has read may lose them")
 	f.mix.register(flags)
 	flags.DurationVar(&f.hold, "hold", 0, "work inside the critical section, such as 2ms")
 	flags.StringVar(&f.store, "store", "", "mysql or redis (default: each strategy's own)")
@@ -161,6 +163,8 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--rounds %d: at least 1 is needed", f.rounds)
 	case f.stock < 0 || flags.Changed("stock") && f.stock == 0:
 		return fmt.Errorf("--stock %d: at least 1 is needed", f.stock)
+	case f.restock < 0 || f.restock > mostUnits:
+		return fmt.Errorf("--restock %d: units are needed, up to %d", f.restock, mostUnits)
 	case f.replicas != 1 && f.replicas != 2:
 		return fmt.Errorf("--replicas %d: it is 1 or 2", f.replicas)
 	case f.store != "" && f.store != "mysql" && f.store != "redis":
@@ -246,7 +250,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	runner, err := scenario.New(lab.target, scenario.Config{
 		Choices: choices, Replicas: f.replicas, Sweep: f.swept, Rounds: f.rounds, Seed: f.mix.seed,
 		Users: f.users, Rate: f.rate, Requests: f.requests, Duration: f.duration, Hold: f.hold, Timeout: f.timeout,
-		Stock: f.stock, Goods: mix.Goods, Skew: mix.Skew, MinCount: mix.MinCount, MaxCount: mix.MaxCount,
+		Stock: f.stock, Restock: f.restock, Goods: mix.Goods, Skew: mix.Skew, MinCount: mix.MinCount, MaxCount: mix.MaxCount,
 		Budget: f.budget, WarmUp: warmUp, Dir: f.out,
 	}, began)
 	if err != nil {

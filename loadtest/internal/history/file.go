@@ -16,7 +16,8 @@ type History struct {
 	Run    Run
 	Ops    []Op // in the order in which their replies were recorded
 	Events []Event
-	End    *End // nil where the run was interrupted
+	Ledger []Entry // by order
+	End    *End    // nil where the run was interrupted
 }
 
 // line is one line of a file: exactly one of its fields is set.
@@ -24,6 +25,7 @@ type line struct {
 	Run   *Run   `json:"run,omitempty"`
 	Op    *Op    `json:"op,omitempty"`
 	Event *Event `json:"event,omitempty"`
+	Entry *Entry `json:"entry,omitempty"`
 	End   *End   `json:"end,omitempty"`
 }
 
@@ -57,6 +59,9 @@ func (w *Writer) Op(op Op) { w.append(line{Op: &op}) }
 
 // Event records something that the lab did or saw.
 func (w *Writer) Event(event Event) { w.append(line{Event: &event}) }
+
+// Entry records what the oracle read in the ledger.
+func (w *Writer) Entry(entry Entry) { w.append(line{Entry: &entry}) }
 
 // Close records the end of the run, closes the file, and returns the first error since Create.
 func (w *Writer) Close(end End) error {
@@ -132,6 +137,8 @@ func Read(path string) (*History, error) {
 			h.Ops = append(h.Ops, *l.Op)
 		case l.Event != nil:
 			h.Events = append(h.Events, *l.Event)
+		case l.Entry != nil:
+			h.Ledger = append(h.Ledger, *l.Entry)
 		case l.End != nil:
 			h.End = l.End
 		}
@@ -146,13 +153,13 @@ func parse(text []byte) (line, error) {
 		return line{}, err
 	}
 	kinds := 0
-	for _, set := range []bool{l.Run != nil, l.Op != nil, l.Event != nil, l.End != nil} {
+	for _, set := range []bool{l.Run != nil, l.Op != nil, l.Event != nil, l.Entry != nil, l.End != nil} {
 		if set {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		return line{}, errors.New("want exactly one of run, op, event and end")
+		return line{}, errors.New("want exactly one of run, op, event, entry and end")
 	}
 	return l, nil
 }

@@ -17,6 +17,7 @@ var (
 	sold = history.Op{Kind: history.Deduct, Order: "o1", GoodsID: 1, Count: 2, SentNS: 10, ReceivedNS: 20, Status: 200,
 		Outcome: history.Sold, Remaining: 5998, Replica: "a", RequestID: "r1", Token: 1 << 60, EnteredNS: 12, LeftNS: 18}
 	barrier = history.Event{AtNS: 15, Name: "barrier", Detail: "replica b paused"}
+	entry   = history.Entry{Order: "o1", GoodsID: 1, Count: 2, Remaining: 5998}
 	end     = history.End{StartedNS: 5, EndedNS: 30, Final: map[int64]int64{1: 5998}, MySQLStatements: 3, MeanLagNS: 4, MaxLagNS: 5}
 )
 
@@ -29,6 +30,7 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 	}
 	w.Op(sold)
 	w.Event(barrier)
+	w.Entry(entry)
 	if err := w.Close(end); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +38,7 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &history.History{Run: run, Ops: []history.Op{sold}, Events: []history.Event{barrier}, End: &end}
+	want := &history.History{Run: run, Ops: []history.Op{sold}, Events: []history.Event{barrier}, Ledger: []history.Entry{entry}, End: &end}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}

@@ -40,6 +40,8 @@ type Run struct {
 	Scarce    bool            `json:"scarce,omitempty"`  // the workload is to ask for more units than there are
 	Sweep     string          `json:"sweep,omitempty"`   // what is varied from run to run: users, hold, goods or replicas
 	Value     string          `json:"value,omitempty"`   // of it in this run
+	Keys      bool            `json:"keys,omitempty"`    // each order's name is its idempotency key
+	Ledger    bool            `json:"ledger,omitempty"`  // the strategy keeps a ledger, which the oracle can read
 	Initial   map[int64]int64 `json:"initial"`           // units by goods
 }
 
@@ -64,7 +66,17 @@ type Op struct {
 	HeldUS     int64   `json:"held_us,omitempty"`
 	EnteredNS  int64   `json:"entered_ns,omitempty"`
 	LeftNS     int64   `json:"left_ns,omitempty"`
-	Error      string  `json:"error,omitempty"` // problem type, or the transport's error
+	Error      string  `json:"error,omitempty"`    // problem type, or the transport's error
+	Again      bool    `json:"again,omitempty"`    // sent once more, after the load, to hear the first answer again
+	Replayed   bool    `json:"replayed,omitempty"` // the service says that this is the first answer, given again
+}
+
+// Entry is a row of the service's ledger, as the oracle read it after the run.
+type Entry struct {
+	Order     string `json:"order"` // the order's key
+	GoodsID   int64  `json:"goods_id"`
+	Count     int64  `json:"count"` // units taken; 0 where it was sold out
+	Remaining int64  `json:"remaining"`
 }
 
 // Event is something the lab did or saw beside the traffic: a fault, a restart, a barrier reached.
@@ -79,6 +91,7 @@ type End struct {
 	StartedNS       int64           `json:"started_ns"`
 	EndedNS         int64           `json:"ended_ns"`
 	Final           map[int64]int64 `json:"final"`                 // units by goods
+	LedgerRead      bool            `json:"ledger_read,omitempty"` // the entries of the file are all of the ledger's for this run
 	Dropped         int             `json:"dropped,omitempty"`     // open loop: not sent, no client was free
 	MeanLagNS       int64           `json:"mean_lag_ns,omitempty"` // open loop: how much later than intended requests were sent
 	MaxLagNS        int64           `json:"max_lag_ns,omitempty"`

@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
+
+	"stock/loadtest/internal/history"
 )
 
 // Stores that stock is kept in.
@@ -143,6 +145,26 @@ func (o *Oracle) mysqlStock(ctx context.Context, goods []int64) (map[int64]int64
 		units[id] = stock
 	}
 	return units, rows.Err()
+}
+
+// Ledger reads what the service has written down of the orders called PREFIX-…
+func (o *Oracle) Ledger(ctx context.Context, prefix string) ([]history.Entry, error) {
+	// A range of the primary key, whose bytes sort as they are: '.' comes after '-'.
+	rows, err := o.db.QueryContext(ctx, "SELECT order_key, goods_id, count, remaining FROM ledger WHERE order_key >= ? AND order_key < ? "+
+		"ORDER BY order_key, line", []byte(prefix+"-"), []byte(prefix+"."))
+	if err != nil {
+		return nil, fmt.Errorf("read the ledger of the orders %s-…: %w", prefix, err)
+	}
+	defer rows.Close()
+	var entries []history.Entry
+	for rows.Next() {
+		var e history.Entry
+		if err := rows.Scan(&e.Order, &e.GoodsID, &e.Count, &e.Remaining); err != nil {
+			return nil, fmt.Errorf("read the ledger of the orders %s-…: %w", prefix, err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, rows.Err()
 }
 
 // redisStock reads one key at a time: the keys of a cluster may live on different nodes.

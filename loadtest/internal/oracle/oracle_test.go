@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/history"
 	"stock/migrations"
 )
 
@@ -65,6 +67,16 @@ func TestOracleReadsAndCounts(t *testing.T) {
 		if _, err := o.Stock(t.Context(), store, []int64{1, 99}); err == nil || !strings.HasSuffix(err.Error(), "no goods 99") {
 			t.Errorf("stock of an unknown goods in %s: error %v", store, err)
 		}
+	}
+
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
+		VALUES ('7-1-0', 0, 1, 2, 39, 'done', '', NOW()), ('7-1-1', 0, 1, 0, 1, 'sold-out', '', NOW()), ('7-10-0', 0, 1, 3, 36, 'done', '', NOW()),
+		('7-1', 0, 1, 4, 32, 'done', '', NOW()), ('\0own', 0, 1, 5, 27, 'done', '', NOW())`); err != nil {
+		t.Fatal(err)
+	}
+	want := []history.Entry{{Order: "7-1-0", GoodsID: 1, Count: 2, Remaining: 39}, {Order: "7-1-1", GoodsID: 1, Remaining: 1}}
+	if got, err := o.Ledger(t.Context(), "7-1"); err != nil || !slices.Equal(got, want) {
+		t.Errorf("ledger of the orders 7-1-…: %v, %v, want %v", got, err, want)
 	}
 
 	before, err := o.Counters(t.Context())

@@ -71,6 +71,9 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
 	var latencies []int64
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, op := range h.Ops {
+		if op.Again {
+			continue // after the load
+		}
 		first, last = min(first, op.SentNS), max(last, op.ReceivedNS)
 		if op.Kind != history.Deduct {
 			continue

@@ -71,6 +71,9 @@ var columns = []column{
 	{"leaked", func(r *Row) string { return count(r.Leaked) }},
 	{"undersold", func(r *Row) string { return count(r.Undersold) }},
 	{"duplicates", func(r *Row) string { return count(r.Duplicates) }},
+	{"ledger gaps", func(r *Row) string { return count(r.LedgerGaps) }},
+	{"replays", func(r *Row) string { return count(r.Replays) }},
+	{"unlike first", func(r *Row) string { return count(r.Unlike) }},
 	{"overlaps", func(r *Row) string { return count(r.Overlaps) }},
 	{"linearizable", func(r *Row) string { return r.linearizable() }},
 	{"attempts/sale", func(r *Row) string { return figure(r.AttemptsPerSale) }},
@@ -175,7 +178,8 @@ func (r *Report) WriteCSV(w io.Writer) error {
 			{"restocked", row.Restocked}, {"covered", row.Covered}, {"good", row.Good},
 			{"lost_updates", row.LostUpdates}, {"oversold", row.Oversold}, {"leaked", row.Leaked}, {"undersold", row.Undersold},
 			{"turned_away", row.TurnedAway}, {"contended", row.Contended},
-			{"duplicates", row.Duplicates}, {"overlaps", row.Overlaps}, {"linearizable", row.linearizable()},
+			{"duplicates", row.Duplicates},
+			{"ledger_gaps", row.LedgerGaps}, {"replays", row.Replays}, {"unlike_first", row.Unlike}, {"overlaps", row.Overlaps}, {"linearizable", row.linearizable()},
 			{"demand_exceeded", row.DemandExceeded},
 		}
 		for _, o := range outcomes {

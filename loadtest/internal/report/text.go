@@ -308,6 +308,8 @@ func (r *Row) damage() string {
 	add("leaked", r.Leaked)
 	add("undersold", r.Undersold)
 	add("duplicates", r.Duplicates)
+	add("not as in the ledger", r.LedgerGaps)
+	add("unlike first answers", r.Unlike)
 	if len(parts) == 0 {
 		add("overlaps", r.Overlaps) // else they are how it came to this
 	}

@@ -42,6 +42,7 @@ type Config struct {
 	Hold     time.Duration
 	Timeout  time.Duration // of a request
 
+	Restock            int64 // units that are put back every restockEvery; 0: none
 	Stock              int64 // units of all goods; 0: the two standard workloads
 	Goods              int
 	Skew               string
@@ -72,6 +73,9 @@ type patience struct {
 var usualPatience = patience{
 	glance: 20 * time.Millisecond, still: time.Second, service: 15 * time.Second, limit: 20 * time.Second,
 }
+
+// restockEvery is short beside the shortest run.
+const restockEvery = 20 * time.Millisecond
 
 // generousRate is more requests a second than any service answers.
 const generousRate = 100_000
@@ -338,14 +342,14 @@ func refused(result traffic.Result) error {
 
 // rate is answered requests a second.
 func rate(result traffic.Result) float64 {
-	return float64(len(result.Ops)) / (float64(result.EndedNS-result.StartedNS) / float64(time.Second))
+	return float64(result.Sent) / (float64(result.EndedNS-result.StartedNS) / float64(time.Second))
 }
 
 func (r *Runner) load(cell Cell, mix *traffic.Mix, prefix string) traffic.Load {
 	return traffic.Load{
 		Strategy: cell.Strategy.Name, Store: cell.Store, Hold: cell.Hold, Mix: mix,
 		Users: cell.Users, Rate: r.config.Rate, Requests: r.config.Requests, Duration: r.config.Duration,
-		Timeout: r.config.Timeout, OrderPrefix: prefix, Answered: &r.answered,
+		Timeout: r.config.Timeout, Keys: cell.Strategy.Idempotent, OrderPrefix: prefix, Answered: &r.answered,
 	}
 }
 
@@ -374,6 +378,11 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 
 	witness, name, store := r.witness(cell.Store)
 	record.Witness = name
+	record.Keys = load.Keys
+	record.Ledger = load.Keys && store == oracle.MySQL && r.target.Oracle.Sees(oracle.MySQL)
+	if r.config.Restock > 0 && !cell.Strategy.Baseline() {
+		load.Restock = &traffic.Restock{Admin: r.target.Admin, Store: store, Units: r.config.Restock, Every: restockEvery}
+	}
 	rationed := ""
 	if r.target.Admin == "" {
 		found, err := witness.Stock(ctx, store, mix.Goods())
@@ -428,21 +437,27 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 		return Measured{}, err
 	}
 	sent := time.Since(sending)
-	if len(result.Ops) > 0 {
+	if result.Sent > 0 {
 		r.rates[cell.key()] = rate(result)
 	}
 	switch byTime := record.Planned == 0; {
 	case byTime:
-		record.Planned = len(result.Ops) + result.Dropped
+		record.Planned = result.Sent + result.Dropped
 		if rationed != "" && !result.OutOfTime {
 			record.Bounded = fmt.Sprintf("%.1f of %.1f s: %s", sent.Seconds(), r.config.Duration.Seconds(), rationed)
 		}
 	case result.OutOfTime:
-		record.Bounded = fmt.Sprintf("%s of %s requests: %.1f s limit", thousands(len(result.Ops)), thousands(record.Planned),
+		record.Bounded = fmt.Sprintf("%s of %s requests: %.1f s limit", thousands(result.Sent), thousands(record.Planned),
 			load.Duration.Seconds())
 	}
 	end, err := r.end(ctx, witness, store, mix.Goods(), before, result)
 	m := Measured{History: history.History{Run: record, Ops: result.Ops, End: end}, Path: path}
+	if record.Ledger && end != nil {
+		var ledgerErr error
+		m.History.Ledger, ledgerErr = r.target.Oracle.Ledger(ctx, load.OrderPrefix)
+		end.LedgerRead = ledgerErr == nil
+		err = errors.Join(err, ledgerErr)
+	}
 	if err := errors.Join(err, write(path, m.History), refused(result)); err != nil {
 		return Measured{}, err
 	}
@@ -611,6 +626,9 @@ func write(path string, h history.History) error {
 	}
 	for _, op := range h.Ops {
 		w.Op(op)
+	}
+	for _, entry := range h.Ledger {
+		w.Entry(entry)
 	}
 	if h.End == nil {
 		return w.Abandon()

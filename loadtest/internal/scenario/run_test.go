@@ -29,7 +29,9 @@ type shop struct {
 	takes    time.Duration                                  // each deduction, one at a time
 	before   func(w http.ResponseWriter, n int) (done bool) // the n-th deduction with abundance gone, from 1
 	readings func(n int) int                                // the n-th reading of the stock: its status, or 0
+	losesLot int                                            // the restock that is confirmed, and lost
 	sales, n int
+	restocks int
 }
 
 // abundant is more than any run of these tests is given, and less than a warm-up is.
@@ -85,6 +87,23 @@ func (s *shop) set(w http.ResponseWriter, r *http.Request) {
 	s.stock[goods(r)] = level.Stock
 }
 
+// restock puts units back, and loses the n-th lot, from 1, where it is told to.
+func (s *shop) restock(w http.ResponseWriter, r *http.Request) {
+	var lot struct{ Count int64 }
+	if err := json.NewDecoder(r.Body).Decode(&lot); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restocks++
+	s.stock[goods(r)] += lot.Count
+	fmt.Fprintf(w, `{"stock":%d}`, s.stock[goods(r)])
+	if s.restocks == s.losesLot {
+		s.stock[goods(r)] -= lot.Count
+	}
+}
+
 func (s *shop) read(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,6 +130,7 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 	mux.HandleFunc("POST /stock/deduct", s.deduct)
 	mux.HandleFunc("GET /stock/{id}", s.read)
 	mux.HandleFunc("PUT /admin/stock/{id}", s.set)
+	mux.HandleFunc("POST /admin/stock/{id}/restock", s.restock)
 	// Replicas take turns.
 	serve := func(replicas int64) *httptest.Server {
 		var turn atomic.Int64
@@ -285,6 +305,24 @@ func TestStockThatStillMovesIsWaitedFor(t *testing.T) {
 	m := runAll(t, s.open(t, Config{Requests: 300, Stock: 1000}))["given-stock on 1"]
 	if want := map[int64]int64{1: 690}; !maps.Equal(m.History.End.Final, want) {
 		t.Errorf("the stock was read as %v, want %v", m.History.End.Final, want)
+	}
+}
+
+func TestRestocksAreTrafficAndALostOneIsFound(t *testing.T) {
+	t.Parallel()
+	for lost, want := range map[int]verify.Result{0: verify.Correct, 2: verify.Wrong} {
+		s := &shop{takes: time.Millisecond, losesLot: lost}
+		m := runAll(t, s.open(t, Config{Requests: 300, Stock: 300, Restock: 7}))["given-stock on 1"]
+		if m.Verdict.Result != want || m.Verdict.Restocked < 7 || m.Verdict.Leaked != int64(lost*7/2) {
+			t.Errorf("%s, %d restocked, %d leaked, want %s: %v", m.Verdict.Result, m.Verdict.Restocked, m.Verdict.Leaked, want, m.Verdict.Evidence)
+		}
+		h, err := history.Read(m.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := verify.Judge(h); again.Result != want || again.Restocked != m.Verdict.Restocked {
+			t.Errorf("judged again: %s, %d restocked", again.Result, again.Restocked)
+		}
 	}
 }
 

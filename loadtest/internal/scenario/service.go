@@ -21,6 +21,7 @@ type Strategy struct {
 	Claim       Claim             `json:"claim"`
 	Stores      []string          `json:"stores"` // the first is the default
 	Needs       []string          `json:"needs"`
+	Idempotent  bool              `json:"idempotent"`  // honours Idempotency-Key, and keeps a ledger
 	Unavailable map[string]string `json:"unavailable"` // store -> why it cannot be used here
 }
 

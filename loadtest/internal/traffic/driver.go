@@ -40,6 +40,12 @@ type Load struct {
 	Duration time.Duration // no request starts later; 0: until Requests
 	Timeout  time.Duration // of each request
 
+	// Keys says that each order's name goes along as its Idempotency-Key. After the load, when nothing is measured any more,
+	// some orders are sent once more: their answers should be the first ones again, and the unknown outcomes become known.
+	Keys bool
+
+	Restock *Restock // what is put back meanwhile; may be nil
+
 	OrderPrefix string        // orders are called PREFIX-0, PREFIX-1, …
 	Answered    *atomic.Int64 // counts finished requests for those who watch; may be nil
 }
@@ -47,6 +53,7 @@ type Load struct {
 // Result is what became of a Load.
 type Result struct {
 	Ops                []history.Op  // in the order of sending
+	Sent               int           // deductions of the load itself: without restocks, and what was sent again after it
 	StartedNS, EndedNS int64         // CLOCK_MONOTONIC
 	Dropped            int           // open loop: not sent, as every client was busy
 	MeanLag, MaxLag    time.Duration // open loop: how much later than intended requests were sent
@@ -115,40 +122,48 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 
 	result := Result{StartedNS: d.clock.Now()}
 	run.startedNS = result.StartedNS
+	stopRestocking := run.restock(ctx)
 	if load.Rate > 0 {
 		run.open(ctx, &result)
 	} else {
 		run.closed(ctx)
 	}
 	result.EndedNS = d.clock.Now()
+	restocks := stopRestocking()
+	if load.Keys {
+		run.again(ctx)
+	}
 
 	total := 0
 	for i := range run.users {
 		total += len(run.users[i].ops)
 	}
-	result.Ops = make([]history.Op, 0, total)
+	result.Ops = make([]history.Op, 0, total+len(restocks))
 	for i := range run.users {
 		result.Ops = append(result.Ops, run.users[i].ops...)
 		run.users[i].ops = nil
 	}
+	result.Ops = append(result.Ops, restocks...)
 	slices.SortFunc(result.Ops, func(a, b history.Op) int { return int(a.SentNS - b.SentNS) })
-	result.OutOfTime = load.Requests > 0 && ctx.Err() == nil && total+result.Dropped < load.Requests
+	result.Sent = total - run.sentAgain
+	result.OutOfTime = load.Requests > 0 && ctx.Err() == nil && result.Sent+result.Dropped < load.Requests
 	result.lag()
 	return result, nil
 }
 
 func (r *Result) lag() {
-	var sum int64
+	var sum, sent int64
 	for i := range r.Ops {
 		if r.Ops[i].IntendedNS == 0 {
-			return // closed loop
+			continue // closed loop, a restock, or sent again
 		}
+		sent++
 		late := r.Ops[i].SentNS - r.Ops[i].IntendedNS
 		sum += late
 		r.MaxLag = max(r.MaxLag, time.Duration(late))
 	}
-	if len(r.Ops) > 0 {
-		r.MeanLag = time.Duration(sum / int64(len(r.Ops)))
+	if sent > 0 {
+		r.MeanLag = time.Duration(sum / sent)
 	}
 }
 
@@ -159,6 +174,7 @@ type run struct {
 	startedNS int64
 	next      atomic.Int64 // the number of the next order
 	users     []user
+	sentAgain int // requests beside the load's own
 }
 
 // user is one client. Nobody else touches its fields while it runs.
@@ -243,11 +259,23 @@ func (r *run) open(ctx context.Context, result *Result) {
 func (u *user) send(ctx context.Context, order int, intendedNS int64) {
 	r := u.run
 	goodsID, count := r.load.Mix.At(order)
-	id := r.load.OrderPrefix + "-" + strconv.Itoa(order)
-	op := history.Op{
-		Kind: history.Deduct, Client: u.number, Order: id, GoodsID: goodsID, Count: count, IntendedNS: intendedNS,
+	u.sendOp(ctx, history.Op{
+		Kind: history.Deduct, Client: u.number, Order: r.load.OrderPrefix + "-" + strconv.Itoa(order), GoodsID: goodsID, Count: count,
+		IntendedNS: intendedNS,
+	})
+	if r.load.Answered != nil {
+		r.load.Answered.Add(1)
 	}
-	body := appendBody(make([]byte, 0, len(r.body)+48), r.body, goodsID, count)
+}
+
+// sendOp sends what op asks for, and records it with its answer.
+func (u *user) sendOp(ctx context.Context, op history.Op) {
+	r := u.run
+	id := op.Order
+	if op.Again {
+		id += "-again"
+	}
+	body := appendBody(make([]byte, 0, len(r.body)+48), r.body, op.GoodsID, op.Count)
 
 	ctx, cancel := context.WithTimeout(ctx, r.load.Timeout)
 	defer cancel()
@@ -261,10 +289,14 @@ func (u *user) send(ctx context.Context, order int, intendedNS int64) {
 			"User-Agent":   userAgent,
 			"X-Request-Id": {id},
 		},
-		// Without GetBody the transport can never send a body a second time, whatever the headers allow.
+		// Without GetBody the transport can never send a body a second time. Else it would do so by itself for a request with
+		// an Idempotency-Key whose connection broke, and the history would know of one request where there were two.
 		Body:          io.NopCloser(bytes.NewReader(body)),
 		ContentLength: int64(len(body)),
 	}).WithContext(ctx)
+	if r.load.Keys {
+		request.Header["Idempotency-Key"] = []string{op.Order}
+	}
 
 	op.SentNS = r.driver.clock.Now()
 	// RoundTrip, not Client.Do: no redirect, no cookie, no copy of the headers.
@@ -282,8 +314,44 @@ func (u *user) send(ctx context.Context, order int, intendedNS int64) {
 		u.share(&op)
 	}
 	u.ops = append(u.ops, op)
-	if r.load.Answered != nil {
-		r.load.Answered.Add(1)
+}
+
+// mostAgain bounds the orders of a load that are sent again, of those with an answer and of those without.
+const mostAgain = 100
+
+// again sends orders again, each by the user who has sent it, as a customer does who has lost the answer.
+func (r *run) again(ctx context.Context) {
+	most := max(1, mostAgain/len(r.users))
+	counts := make([]int, len(r.users))
+	var wg sync.WaitGroup
+	for i := range r.users[:min(len(r.users), mostAgain)] {
+		wg.Go(func() {
+			u := &r.users[i]
+			answered, unknown := 0, 0
+			for _, op := range slices.Backward(slices.Clone(u.ops)) {
+				switch op.Outcome {
+				case history.Sold, history.SoldOut:
+					if answered++; answered > most {
+						continue
+					}
+				case history.Unknown:
+					if unknown++; unknown > most {
+						continue
+					}
+				default:
+					continue
+				}
+				if ctx.Err() != nil {
+					return
+				}
+				u.sendOp(ctx, history.Op{Kind: op.Kind, Client: op.Client, Order: op.Order, GoodsID: op.GoodsID, Count: op.Count, Again: true})
+				counts[i]++
+			}
+		})
+	}
+	wg.Wait()
+	for _, n := range counts {
+		r.sentAgain += n
 	}
 }
 

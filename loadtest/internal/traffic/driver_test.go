@@ -162,7 +162,7 @@ func TestOutcomeFollowsStatusAndProblemType(t *testing.T) {
 		{200, `{"goods_id":2,"count":1,"remaining":0}`, history.Unknown, "the receipt does not match the order"},
 		{200, `<html>`, history.Unknown, "the receipt does not match the order"},
 		{409, `{"type":"/problems/sold-out","remaining":0}`, history.SoldOut, "/problems/sold-out"},
-		{409, `{"type":"/problems/in-progress"}`, history.Rejected, "/problems/in-progress"},
+		{409, `{"type":"/problems/in-progress"}`, history.Busy, "/problems/in-progress"},
 		{404, `{"type":"/problems/unknown-goods"}`, history.Rejected, "/problems/unknown-goods"},
 		{503, `{"type":"/problems/busy"}`, history.Busy, "/problems/busy"},
 		{503, `{"type":"/problems/unavailable"}`, history.Busy, "/problems/unavailable"},

@@ -14,6 +14,7 @@ const (
 	problemSoldOut     = "/problems/sold-out"
 	problemBusy        = "/problems/busy"
 	problemUnavailable = "/problems/unavailable"
+	problemInProgress  = "/problems/in-progress" // the first request with the key may still deduct, this one has not
 )
 
 // untold marks a reply without `remaining`: an absent member and a zero are different things to the judge.
@@ -38,6 +39,7 @@ func classify(op *history.Op, status int, header http.Header, body []byte) {
 	op.Status = status
 	op.Replica = first(header, "X-Replica")
 	op.RequestID = first(header, "X-Request-Id")
+	op.Replayed = first(header, "Idempotency-Replayed") == "true"
 
 	told := reply{Remaining: untold}
 	malformed := json.Unmarshal(body, &told) != nil
@@ -59,6 +61,8 @@ func classify(op *history.Op, status int, header http.Header, body []byte) {
 	case status == http.StatusConflict && told.Type == problemSoldOut && told.Remaining != untold:
 		op.Outcome, op.Remaining = history.SoldOut, told.Remaining
 	case status == http.StatusServiceUnavailable && (told.Type == problemBusy || told.Type == problemUnavailable):
+		op.Outcome = history.Busy
+	case status == http.StatusConflict && told.Type == problemInProgress:
 		op.Outcome = history.Busy
 	case status >= 400 && status < 500:
 		op.Outcome = history.Rejected

@@ -22,7 +22,12 @@ type books struct {
 	unknown  []history.Op // deductions that may have happened
 	restocks []history.Op // put back for certain
 	maybe    []history.Op // restocks that may have happened
-	flights  []history.Op // every deduction, whatever its outcome
+	flights  []history.Op // every deduction, whatever its outcome, but for those that were sent again on purpose
+
+	again      []history.Op    // what became of orders that were sent again on purpose
+	unsure     map[string]bool // orders with a request whose outcome is unknown, also where it became known later
+	ledger     []history.Entry // of this goods
+	ledgerRead bool
 
 	// sellsNothing says that sales are confirmed and not made, as promised: no stock has to answer for them.
 	sellsNothing bool
@@ -69,7 +74,7 @@ func openBooks(h *history.History) []*books {
 	book := func(id int64) *books {
 		b := byGoods[id]
 		if b == nil {
-			b = &books{id: id, initial: h.Run.Initial[id], sellsNothing: h.Run.Promise == PromiseSellsNothing}
+			b = &books{id: id, unsure: map[string]bool{}, initial: h.Run.Initial[id], sellsNothing: h.Run.Promise == PromiseSellsNothing}
 			if h.End != nil {
 				b.final, b.read = h.End.Final[id], has(h.End.Final, id)
 			}
@@ -80,9 +85,24 @@ func openBooks(h *history.History) []*books {
 	for id := range h.Run.Initial {
 		book(id)
 	}
+	if h.End != nil {
+		for id, b := range byGoods {
+			b.ledgerRead = h.End.LedgerRead && has(h.Run.Initial, id)
+		}
+	}
+	for _, entry := range h.Ledger {
+		b := book(entry.GoodsID)
+		b.ledger = append(b.ledger, entry)
+	}
+	answered := map[order]bool{} // orders whose first answer is known
+	for _, op := range h.Ops {
+		if op.Kind == history.Deduct && !op.Replayed && op.Outcome == history.Sold {
+			answered[order{op.GoodsID, op.Order}] = true
+		}
+	}
 	told := map[sale]int{} // index of the sale among those of its goods
 	for _, op := range h.Ops {
-		if op.Outcome == history.Rejected {
+		if op.Outcome == history.Rejected && !op.Again {
 			continue // the goods may not even exist
 		}
 		b := book(op.GoodsID)
@@ -95,7 +115,15 @@ func openBooks(h *history.History) []*books {
 			}
 			continue
 		}
-		b.flights = append(b.flights, op)
+		if !op.Again {
+			b.flights = append(b.flights, op)
+		}
+		if op.Again {
+			b.again = append(b.again, op)
+		}
+		if b.oldNews(op, answered) {
+			continue
+		}
 		e := effect{Op: op, since: op.SentNS, until: op.ReceivedNS}
 		o := order{op.GoodsID, op.Order}
 		if op.Order != "" {
@@ -116,7 +144,11 @@ func openBooks(h *history.History) []*books {
 			b.busy = append(b.busy, e)
 		case history.Unknown:
 			b.unknown = append(b.unknown, op)
+			b.unsure[op.Order] = true
 		}
+	}
+	for _, b := range byGoods {
+		b.resolve()
 	}
 
 	all := make([]*books, 0, len(byGoods))

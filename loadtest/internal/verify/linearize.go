@@ -165,7 +165,7 @@ func (b *books) operations() []porcupine.Operation {
 		add(step{kind: refuse, count: e.Count}, since, e.until)
 	}
 	for _, op := range b.restocks {
-		add(step{kind: putBack, count: op.Count}, op.SentNS, op.ReceivedNS)
+		add(step{kind: putBack, count: op.Count, remaining: op.Remaining}, op.SentNS, op.ReceivedNS)
 	}
 	for _, op := range b.unknown {
 		add(step{kind: arm, count: op.Count}, op.SentNS, op.SentNS)
@@ -229,8 +229,15 @@ func (m *model) next(w world, s step) []world {
 	case refuse:
 		return m.fallBelow(w, s.count)
 	case putBack:
-		w.stock += s.count
-		return []world{w}
+		if s.remaining == 0 { // not told: a stock is never empty right after a restock
+			w.stock += s.count
+			return []world{w}
+		}
+		ways := m.become(w, s.remaining-s.count)
+		for i := range ways {
+			ways[i].stock += s.count
+		}
+		return ways
 	case arm:
 		w.armed[slices.Index(m.kinds, s.count)]++
 		return []world{w}

@@ -69,11 +69,14 @@ type Verdict struct {
 	Oversold     int64 `json:"oversold"`      // confirmed sold beyond what was there
 	Leaked       int64 `json:"leaked"`        // gone beyond all that was sold or may have been
 
-	Undersold  int64 `json:"undersold"`   // requests refused while stock was certainly left for them
-	TurnedAway int64 `json:"turned_away"` // requests turned away busy while stock was certainly left for them
-	Contended  int64 `json:"contended"`   // requests sent while another one for the same goods was in flight
-	Duplicates int64 `json:"duplicates"`  // orders that were deducted more than once, at least
-	Overlaps   int64 `json:"overlaps"`    // pairs of critical sections of one goods that overlap in time
+	Undersold  int64 `json:"undersold"`              // requests refused while stock was certainly left for them
+	TurnedAway int64 `json:"turned_away"`            // requests turned away busy while stock was certainly left for them
+	Contended  int64 `json:"contended"`              // requests sent while another one for the same goods was in flight
+	Duplicates int64 `json:"duplicates"`             // orders that were deducted more than once, at least
+	Replays    int64 `json:"replays,omitempty"`      // orders that were sent again and got their first answer again
+	LedgerGaps int64 `json:"ledger_gaps,omitempty"`  // orders, or units of goods, of which the ledger does not tell what their buyers were told
+	Unlike     int64 `json:"unlike_first,omitempty"` // orders that were sent again and got another answer than the first
+	Overlaps   int64 `json:"overlaps"`               // pairs of critical sections of one goods that overlap in time
 
 	// Linearizable is nil where the checker ran out of time or of room, or the run was interrupted.
 	Linearizable *bool `json:"linearizable"`
@@ -95,7 +98,8 @@ const examples = 3
 // Judge judges one recorded run.
 //
 // It is WRONG where any unit was lost, oversold or leaked, a buyer was falsely refused, an order was deducted twice, no
-// order of the requests explains the answers, or critical sections overlapped that were promised not to. Otherwise it is
+// order of the requests explains the answers, an order that was sent again got another answer, the ledger does not tell what
+// the buyers were told, or critical sections overlapped that were promised not to. Otherwise it is
 // INCONCLUSIVE where the run was interrupted, where the load was too small (MinAnswered, MinContended, fewer replicas than
 // there are, a scarce stock that never ran out), or where too many buyers got no answer to the point (MaxUnknown, MaxBusy,
 // or any request that was rejected). Otherwise it is CORRECT.
@@ -106,7 +110,7 @@ func Judge(h *history.History) Verdict {
 	v := Verdict{Outcomes: map[history.Outcome]int{}, Untouched: h.End != nil}
 	books := openBooks(h)
 	for _, op := range h.Ops {
-		if op.Kind == history.Deduct {
+		if op.Kind == history.Deduct && !op.Again {
 			v.Requests++
 			v.Outcomes[op.Outcome]++
 		}
@@ -162,6 +166,10 @@ func judgeSales(run history.Run, books []*books, v *Verdict, wrong, notes *findi
 		b.duplicates(v, wrong)
 		var overlapped findings
 		b.overlaps(v, foreign, &overlapped)
+		b.replays(v, wrong)
+		if run.Ledger {
+			b.audit(v, wrong)
+		}
 		if run.Exclusive {
 			*wrong = append(*wrong, overlapped...)
 		}
@@ -194,6 +202,9 @@ func doubt(h *history.History, v Verdict, books []*books) (doubts findings) {
 	if h.End == nil {
 		doubts.add("the run was interrupted: nobody read the stock that it left")
 	}
+	if h.Run.Ledger && h.End != nil && !h.End.LedgerRead {
+		doubts.add("nobody read the ledger that the run left")
+	}
 	for _, b := range books {
 		if h.End != nil && !b.read {
 			doubts.add("goods %d: nobody read the stock that the run left", b.id)
@@ -203,7 +214,7 @@ func doubt(h *history.History, v Verdict, books []*books) (doubts findings) {
 	replicas := map[string]bool{}
 	var rejected *history.Op
 	for i, op := range h.Ops {
-		if op.Kind != history.Deduct {
+		if op.Again || op.Kind != history.Deduct && op.Outcome != history.Rejected {
 			continue
 		}
 		switch op.Outcome {
@@ -307,6 +318,9 @@ func Merge(rounds ...Verdict) Verdict {
 		m.Undersold += v.Undersold
 		m.Duplicates += v.Duplicates
 		m.Overlaps += v.Overlaps
+		m.Replays += v.Replays
+		m.LedgerGaps += v.LedgerGaps
+		m.Unlike += v.Unlike
 		m.TurnedAway += v.TurnedAway
 		m.Contended += v.Contended
 		m.DemandExceeded = m.DemandExceeded || v.DemandExceeded

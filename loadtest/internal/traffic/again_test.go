@@ -1,0 +1,133 @@
+package traffic
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"stock/loadtest/internal/history"
+)
+
+// net/http replays a request with an Idempotency-Key by itself when its connection breaks. The lab's history would not know.
+func TestRequestWithAKeyIsSentAsOftenAsTheHistorySays(t *testing.T) {
+	t.Parallel()
+	var received atomic.Int64
+	var perConnection sync.Map
+	driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
+		received.Add(1)
+		if _, second := perConnection.LoadOrStore(r.RemoteAddr, true); second {
+			panic(http.ErrAbortHandler)
+		}
+		sell(w, r)
+	})
+	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 10, Timeout: time.Minute, Keys: true, OrderPrefix: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := received.Load(); int(n) != len(result.Ops) || result.Sent != 10 || n <= 10 {
+		t.Errorf("the server received %d requests, %d are recorded, %d of them the load's: want ten and some that were sent again",
+			n, len(result.Ops), result.Sent)
+	}
+}
+
+func TestOrdersAreSentAgainUnderTheirKeyAfterTheLoad(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	times := map[string]int{}
+	driver := serve(t, 4, func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("Idempotency-Key")
+		mu.Lock()
+		defer mu.Unlock()
+		if times[key]++; times[key] > 1 {
+			w.Header().Set("Idempotency-Replayed", "true")
+		}
+		sell(w, r)
+	})
+	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 4, Requests: 500, Timeout: time.Minute, Keys: true, OrderPrefix: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := 0
+	for _, op := range result.Ops {
+		if !strings.HasPrefix(op.Order, "t-") || times[op.Order] == 0 {
+			t.Fatalf("order %s was not sent under its name", op.Order)
+		}
+		if op.Again != op.Replayed || op.Again != (op.SentNS > result.EndedNS) {
+			t.Errorf("order %s: again %v, replayed %v, sent %d ns after the load's end", op.Order, op.Again, op.Replayed, op.SentNS-result.EndedNS)
+		}
+		if op.Again {
+			again++
+		}
+	}
+	if again == 0 || again > 2*mostAgain || result.Sent != 500 || result.OutOfTime {
+		t.Errorf("%d orders were sent again after %d, out of time %v", again, result.Sent, result.OutOfTime)
+	}
+}
+
+func TestRequestWithoutKeysHasNone(t *testing.T) {
+	t.Parallel()
+	driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header["Idempotency-Key"] != nil {
+			t.Error("there is a key")
+		}
+		sell(w, r)
+	})
+	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 10, Timeout: time.Minute})
+	if err != nil || len(result.Ops) != 10 {
+		t.Errorf("%d requests, %v", len(result.Ops), err)
+	}
+}
+
+func TestUnitsArePutBackWhileTheLoadLasts(t *testing.T) {
+	t.Parallel()
+	answers := []struct {
+		status  int
+		body    string
+		outcome history.Outcome
+	}{
+		{200, `{"goods_id":1,"stock":7,"store":"redis"}`, history.Sold},
+		{200, `{"goods_id":1}`, history.Unknown}, // it confirms nothing
+		{500, `{"type":"/problems/outcome-unknown"}`, history.Unknown},
+		{503, `{"type":"/problems/busy"}`, history.Busy},
+		{502, `bad gateway`, history.Unknown},
+		{409, `{"type":"/problems/overstocked"}`, history.Rejected},
+	}
+	var restocks atomic.Int64
+	driver := serve(t, 2, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stock/deduct" {
+			sell(w, r)
+			return
+		}
+		n := int(restocks.Add(1))
+		if got := r.URL.String(); !strings.HasSuffix(got, "/restock?store=redis") {
+			t.Errorf("%s %s", r.Method, got)
+		}
+		a := answers[(n-1)%len(answers)]
+		w.WriteHeader(a.status)
+		fmt.Fprint(w, a.body)
+	})
+	admin := (&url.URL{Scheme: "http", Host: driver.endpoint.Host}).String()
+	result, err := driver.Run(t.Context(), Load{Mix: newMix(t, MixConfig{Goods: 2, MinCount: 1, MaxCount: 1}), Users: 2, Duration: time.Second,
+		Timeout: time.Minute, OrderPrefix: "t", Restock: &Restock{Admin: admin, Store: "redis", Units: 5, Every: time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, op := range result.Ops {
+		if op.Kind != history.Restock {
+			continue
+		}
+		if want := answers[n%len(answers)]; op.Outcome != want.outcome || op.Count != 5 || op.GoodsID != int64(1+n%2) || op.Status != want.status {
+			t.Errorf("restock %d: %+v, want %s", n, op, want.outcome)
+		}
+		n++
+	}
+	if int64(n) != restocks.Load() || n == 0 || result.Sent+n != len(result.Ops) {
+		t.Errorf("%d restocks are recorded, %d were received; %d of %d requests are deductions", n, restocks.Load(), result.Sent, len(result.Ops))
+	}
+}

@@ -1,0 +1,205 @@
+package verify_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/verify"
+)
+
+// withLedger is the history of a correct service that keeps a ledger. Every tenth order was sent again after the load; its
+// first answer was given again.
+func withLedger(s shop) *history.History { return keepLedger(simulate(s)) }
+
+func keepLedger(h *history.History) *history.History {
+	h.Run.Keys, h.Run.Ledger, h.End.LedgerRead = true, true, true
+	for i, op := range slices.Clone(h.Ops) {
+		if op.Kind != history.Deduct {
+			continue
+		}
+		switch op.Outcome {
+		case history.Sold:
+			h.Ledger = append(h.Ledger, history.Entry{Order: op.Order, GoodsID: op.GoodsID, Count: op.Count, Remaining: op.Remaining})
+		case history.SoldOut:
+			h.Ledger = append(h.Ledger, history.Entry{Order: op.Order, GoodsID: op.GoodsID, Remaining: op.Remaining})
+		default:
+			continue
+		}
+		if i%10 == 0 {
+			again := op
+			again.Again, again.Replayed, again.EnteredNS, again.LeftNS, again.Token = true, true, 0, 0, 0
+			again.RequestID += "-again"
+			again.SentNS, again.ReceivedNS = h.End.EndedNS+100, h.End.EndedNS+200
+			h.Ops = append(h.Ops, again)
+		}
+	}
+	return h
+}
+
+// entry finds what the ledger has of an order.
+func entry(h *history.History, order string) *history.Entry {
+	for i := range h.Ledger {
+		if h.Ledger[i].Order == order {
+			return &h.Ledger[i]
+		}
+	}
+	return nil
+}
+
+// again finds an order that was sent again.
+func again(h *history.History, outcome history.Outcome) *history.Op {
+	for i := range h.Ops {
+		if h.Ops[i].Again && h.Ops[i].Outcome == outcome {
+			return &h.Ops[i]
+		}
+	}
+	return nil
+}
+
+func TestPlantedBugsOfALedgerAreFound(t *testing.T) {
+	t.Parallel()
+	strike := func(h *history.History, order string) {
+		h.Ledger = slices.DeleteFunc(h.Ledger, func(e history.Entry) bool { return e.Order == order })
+	}
+	for _, c := range []struct {
+		name  string
+		shop  shop
+		plant func(h *history.History)
+		gaps  int64
+		other int64  // unlike the first answer
+		says  string // empty: correct
+	}{
+		{"nothing", plenty(1), func(*history.History) {}, 0, 0, ""},
+		{"nothing in a flash sale", flashSale(2), func(*history.History) {}, 0, 0, ""},
+		{"a sale that was not written down", plenty(3), func(h *history.History) { strike(h, h.Ops[sales(h)[40]].Order) },
+			2, 0, "was sold, and is not in the ledger"},
+		{"a sale that was written down twice", plenty(4), func(h *history.History) {
+			h.Ledger = append(h.Ledger, *entry(h, h.Ops[sales(h)[40]].Order))
+		}, 2, 0, "is in the ledger more than once"},
+		{"a sale that is in the ledger with other units", plenty(5), func(h *history.History) { entry(h, h.Ops[sales(h)[40]].Order).Count++ },
+			2, 0, "was sold 1 and told"},
+		{"another answer in the ledger than was given", plenty(6), func(h *history.History) { entry(h, h.Ops[sales(h)[40]].Order).Remaining++ },
+			1, 0, "but the ledger says"},
+		{"an entry of an order that was sold out", flashSale(7), func(h *history.History) {
+			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut && !op.Again })
+			entry(h, h.Ops[i].Order).Count = 1
+		}, 2, 0, "which nobody was told to be sold"},
+		{"an entry of an order that nobody sent", plenty(8), func(h *history.History) {
+			h.Ledger = append(h.Ledger, history.Entry{Order: "stranger", GoodsID: 1, Count: 1})
+		}, 2, 0, "order stranger, which nobody was told to be sold"},
+		{"a unit that is neither in the stock nor in the ledger", plenty(9), func(h *history.History) {
+			lose(&h.Ops[sales(h)[40]]) // it may be gone: the stock alone convicts nobody
+			strike(h, h.Ops[slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.Unknown })].Order)
+		}, 1, 0, "are 999, and not the 1000 that there were"},
+		{"an unknown outcome that took effect", plenty(10), func(h *history.History) { lose(&h.Ops[sales(h)[41]]) }, 0, 0, ""},
+		{"another sale told again", plenty(12), func(h *history.History) { again(h, history.Sold).Remaining-- },
+			0, 1, "and when it was sent again sold"},
+		{"a sale told to be sold out", plenty(13), func(h *history.History) { again(h, history.Sold).Outcome = history.SoldOut },
+			0, 1, "and when it was sent again sold_out"},
+		{"sold out told to be sold", flashSale(14), func(h *history.History) {
+			op := again(h, history.SoldOut)
+			op.Outcome, op.Status = history.Sold, 200
+		}, 1, 1, "was told sold_out"},
+		{"an order refused when it is sent again", plenty(15), func(h *history.History) {
+			op := again(h, history.Sold)
+			op.Outcome, op.Status, op.Error, op.Replayed = history.Rejected, 422, "/problems/idempotency-key-reused", false
+		}, 0, 1, "was refused when it was sent again (422"},
+		{"an order still in progress when it is sent again", plenty(16), func(h *history.History) {
+			op := again(h, history.Sold)
+			op.Outcome, op.Status, op.Replayed = history.Busy, 409, false
+		}, 0, 0, ""},
+		{"an unknown outcome that becomes known", plenty(17), func(h *history.History) {
+			order := again(h, history.Sold).Order
+			lose(&h.Ops[slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Order == order && !op.Again })])
+		}, 0, 0, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h := withLedger(c.shop)
+			c.plant(h)
+			v := verify.Judge(h)
+			evidence := strings.Join(v.Evidence, "\n")
+			if v.LedgerGaps != c.gaps || v.Unlike != c.other || (v.Result == verify.Correct) != (c.says == "") || !strings.Contains(evidence, c.says) {
+				t.Errorf("%s, %d gaps, %d unlike, want %d and %d, and %q in\n%s", v.Result, v.LedgerGaps, v.Unlike, c.gaps, c.other, c.says, evidence)
+			}
+			if c.says == "" && v.Replays == 0 {
+				t.Error("no replay was counted")
+			}
+		})
+	}
+}
+
+func TestUnknownOutcomeThatDidNotTakeEffectIsNotInTheLedger(t *testing.T) {
+	t.Parallel()
+	h := simulate(plenty(11))
+	lose(neverHappened(h, 41))
+	if v := verify.Judge(keepLedger(h)); v.Result != verify.Correct || v.LedgerGaps != 0 {
+		t.Errorf("%s, %d gaps: %v", v.Result, v.LedgerGaps, v.Evidence)
+	}
+}
+
+func TestLedgerThatNobodyReadClearsNobody(t *testing.T) {
+	t.Parallel()
+	h := withLedger(plenty(1))
+	h.Ledger, h.End.LedgerRead = nil, false
+	if v := verify.Judge(h); v.Result != verify.Inconclusive {
+		t.Errorf("%s: %v", v.Result, v.Evidence)
+	}
+}
+
+func TestLedgerAndRestocksAddUp(t *testing.T) {
+	t.Parallel()
+	s := plenty(21)
+	s.restocks = 0.05
+	h := withLedger(s)
+	if v := verify.Judge(h); v.Result != verify.Correct || v.Restocked == 0 {
+		t.Fatalf("%s, %d restocked: %v", v.Result, v.Restocked, v.Evidence)
+	}
+	// A restock whose answer was lost may have taken effect, or not.
+	i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Kind == history.Restock })
+	h.Ops[i].Outcome = history.Unknown
+	if v := verify.Judge(h); v.Result != verify.Correct {
+		t.Errorf("an unknown restock: %s: %v", v.Result, v.Evidence)
+	}
+}
+
+func TestLostRestockIsFound(t *testing.T) {
+	t.Parallel()
+	for _, keeps := range []bool{false, true} {
+		t.Run(fmt.Sprint("ledger ", keeps), func(t *testing.T) {
+			t.Parallel()
+			s := plenty(22)
+			s.restocks = 0.05
+			h := withLedger(s)
+			if h.Run.Ledger = keeps; !keeps {
+				h.Ledger = nil
+			}
+			// A deduction that had read the stock before the restock wrote it back after it: all later ones miss its units.
+			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Kind == history.Restock })
+			lost := h.Ops[i]
+			for j := range h.Ops {
+				if h.Ops[j].Kind == history.Deduct && h.Ops[j].SentNS > lost.ReceivedNS {
+					h.Ops[j].Remaining -= lost.Count
+				}
+			}
+			h.End.Final[1] -= lost.Count
+			v := verify.Judge(h)
+			if v.Result != verify.Wrong || v.Leaked != lost.Count || !strings.Contains(strings.Join(v.Evidence, "\n"), "units gone that nobody was sold: 1") {
+				t.Errorf("%s, %d leaked, want the %d that were put back: %v", v.Result, v.Leaked, lost.Count, v.Evidence)
+			}
+		})
+	}
+}
+
+func TestRestockThatWasRefusedKeepsTheRunFromClearing(t *testing.T) {
+	t.Parallel()
+	h := simulate(plenty(23))
+	h.Ops = append(h.Ops, history.Op{Kind: history.Restock, Order: "back", GoodsID: 1, Count: 5, SentNS: 2000, ReceivedNS: 3000,
+		Status: 404, Outcome: history.Rejected, Error: "/problems/unknown-goods"})
+	if v := verify.Judge(h); v.Result != verify.Inconclusive {
+		t.Errorf("%s: %v", v.Result, v.Evidence)
+	}
+}
