@@ -368,7 +368,7 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 		Rate: r.config.Rate, Round: round, HoldMS: cell.Hold.Milliseconds(), Seed: r.config.Seed, Planned: r.config.Requests,
 		Promise: cell.Strategy.Promise(cell.Replicas), Control: cell.Strategy.Control,
 	}
-	record.Scarce = cell.Workload == FlashSale
+	record.Scarce = cell.Workload == FlashSale && r.config.Restock == 0 // else it may last
 	// A mutex is exclusive where it is correct: on one replica.
 	record.Exclusive = cell.Strategy.Claim.Exclusive && record.Promise == promiseCorrect
 	if r.config.Rate == 0 {

@@ -277,7 +277,8 @@ func Held(run history.Run, v Verdict) bool {
 	case PromiseCorrect, PromiseSellsNothing:
 		return v.Result == Correct
 	case PromiseLosesUpdates:
-		return v.Result == Wrong && v.LostUpdates > 0
+		// A sale that is overwritten stays in stock, a restock that is overwritten leaks.
+		return v.Result == Wrong && (v.LostUpdates > 0 || v.Leaked > 0 && v.Restocked > 0)
 	case PromiseOversells:
 		// Without a check, the arithmetic is right for as long as nobody asks for more than there is.
 		if v.DemandExceeded {
