@@ -1,0 +1,19 @@
+-- Stamps for optimistic locking by a timestamp, of microseconds and of seconds. Strategies that know nothing of them stamp the
+-- row all the same: the table does it. `optimistic-timestamp-us` stamps by itself.
+--
+-- MySQL knows no ADD COLUMN IF NOT EXISTS, so that the statement is made here: it must be able to run again.
+
+-- +goose Up
+ALTER TABLE good_stock MODIFY COLUMN stamp DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6);
+SET @add_seconds = (
+    SELECT IF(COUNT(*) = 0, 'ALTER TABLE good_stock ADD COLUMN stamp_seconds DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP', 'SELECT 1')
+    FROM information_schema.columns
+    WHERE table_schema = DATABASE() AND table_name = 'good_stock' AND column_name = 'stamp_seconds'
+);
+PREPARE add_seconds FROM @add_seconds;
+EXECUTE add_seconds;
+DEALLOCATE PREPARE add_seconds;
+
+-- +goose Down
+ALTER TABLE good_stock DROP COLUMN stamp_seconds;
+ALTER TABLE good_stock MODIFY COLUMN stamp DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6);
