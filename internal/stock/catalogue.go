@@ -72,10 +72,39 @@ var Catalogue = []Strategy{
 	},
 	{
 		Name:    "optimistic-version",
-		Summary: "UPDATE where the version is still the one read, else back off and retry: optimistic locking.",
+		Summary: "UPDATE where the version is still the one read, else wait for a turn and retry: optimistic locking.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newOptimisticVersion,
+	},
+	{
+		Name:    "optimistic-timestamp",
+		Summary: "The same with a timestamp of whole seconds in place of the version.",
+		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate + " within a second", ClientRetry: deductsAgain},
+		Control: true,
+		Stores:  []Store{MySQL},
+		New:     newOptimisticTimestamp,
+	},
+	{
+		Name:    "optimistic-timestamp-us",
+		Summary: "The same with a timestamp of microseconds, which a write puts on by one at least.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence + ", but beside another strategy's of the same microsecond", ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL},
+		New:     newOptimisticTimestampMicros,
+	},
+	{
+		Name:    "optimistic-stock",
+		Summary: "The same with the stock itself in place of a version.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence + ", unless a restock has brought the same stock back (ABA)", ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL},
+		New:     newOptimisticStock,
+	},
+	{
+		Name:    "serializable",
+		Summary: "Read-modify-write in a SERIALIZABLE transaction; a victim of a deadlock retries.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
+		Stores:  []Store{MySQL},
+		New:     newSerializable,
 	},
 	{
 		Name:    "batch",
@@ -83,6 +112,28 @@ var Catalogue = []Strategy{
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: "safe", ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newBatch,
+	},
+	{
+		Name:    "redis-none",
+		Summary: "GET the stock, then SET it to what was read less the count.",
+		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Control: true,
+		Stores:  []Store{Redis},
+		Lock:    func(Deps) (locks.Locker, error) { return locks.None{}, nil },
+	},
+	{
+		Name:    "redis-watch",
+		Summary: "WATCH, GET, MULTI, SET, EXEC, else back off and retry. As durable as Redis is.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: lostWithRedis, HolderPause: refusedByFence, ClientRetry: deductsAgain},
+		Stores:  []Store{Redis},
+		New:     newRedisWatch,
+	},
+	{
+		Name:    "redis-script",
+		Summary: "Check and DECRBY in one Lua script, which brings back the units left. As durable as Redis is.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, HolderCrash: lostWithRedis, HolderPause: "safe", ClientRetry: deductsAgain},
+		Stores:  []Store{Redis},
+		New:     newRedisScript,
 	},
 	{
 		Name:    "lock-redis-setnx",
@@ -222,6 +273,7 @@ const (
 	repliesAgain    = "with an idempotency key: the first answer again"
 	blockedForLease = "safe: blocked until the lease ends"
 	blocksMeanwhile = "safe: blocks the goods meanwhile"
+	lostWithRedis   = "safe; if Redis dies, what its AOF has not flushed is sold again"
 	refusedByFence  = "safe: its write is refused"
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"regexp"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -29,7 +30,7 @@ func TestALostReplyLeavesTheOutcomeUnknown(t *testing.T) {
 	}
 	// A claim is an UPDATE, too, and a script: it sets the fence first, and deducts nothing.
 	toMySQL := newProxy(t, config.Addr, regexp.MustCompile(`UPDATE good_stock SET stock|COMMIT$`))
-	toRedis := newProxy(t, a.redis.Addr, regexp.MustCompile(`(?i)\r\nset\r\n\$\d+\r\nstock:|`+fencedWrite(t, a)))
+	toRedis := newProxy(t, a.redis.Addr, regexp.MustCompile(`(?i)\r\nset\r\n\$\d+\r\nstock:|`+writingScripts(t, a)))
 	proxied := a
 	config.Addr = toMySQL.addr()
 	proxied.mysql = config.FormatDSN()
@@ -77,13 +78,17 @@ func TestALostReplyLeavesTheOutcomeUnknown(t *testing.T) {
 	}
 }
 
-// fencedWrite loads the script that writes, so that it is not sent as text, and matches its being run.
-func fencedWrite(t *testing.T, a addresses) string {
-	hash, err := client(t, a.redis).ScriptLoad(t.Context(), script(t, "write")).Result()
-	if err != nil {
-		t.Fatal(err)
+// writingScripts loads the scripts that deduct, so that they are not sent as text, and matches their being run.
+func writingScripts(t *testing.T, a addresses) string {
+	var hashes []string
+	for _, name := range []string{"write", "deduct"} {
+		hash, err := client(t, a.redis).ScriptLoad(t.Context(), script(t, name)).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes = append(hashes, hash)
 	}
-	return `evalsha\r\n\$40\r\n` + hash
+	return `evalsha\r\n\$40\r\n(?:` + strings.Join(hashes, "|") + `)`
 }
 
 func script(t *testing.T, name string) string {
@@ -265,38 +270,34 @@ func waitForRowLock(t *testing.T, deps stock.Deps) {
 
 var transactions sync.Mutex // of all tests, held to read innodb_trx
 
-// Every way of writing to MySQL counts the version up: optimistic locking would not see it otherwise.
+// Every way of writing to MySQL counts the version up and leaves another stamp: optimistic locking would not see it otherwise.
 func TestOptimisticLockingSeesTheOtherStrategies(t *testing.T) {
 	t.Parallel()
 	a := newAddresses(t)
 	service := newService(t, a.connect(t))
-	optimistic, _, err := service.Resolve("optimistic-version", stock.MySQL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, strategy := range stock.Catalogue {
-		if strategy.Stores[0] != stock.MySQL {
-			continue
-		}
-		other, _, err := service.Resolve(strategy.Name, stock.MySQL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := service.SetStock(t.Context(), 1, 10); err != nil {
-			t.Fatal(err)
-		}
-		once := true
-		sellBetween := func(ctx context.Context, at stock.Point) error {
-			if at != stock.BeforeWrite || !once {
-				return nil
+	for _, name := range []string{"optimistic-version", "optimistic-timestamp-us", "optimistic-stock"} {
+		optimistic := resolve(t, service, name, stock.MySQL)
+		for _, strategy := range stock.Catalogue {
+			if strategy.Stores[0] != stock.MySQL {
+				continue
 			}
-			once = false
-			_, err := other.Deduct(ctx, stock.Request{GoodsID: 1, Count: 1})
-			return err
-		}
-		receipt, err := optimistic.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 2, Pause: sellBetween})
-		if err != nil || receipt.Remaining != 7 || receipt.Attempts != 2 {
-			t.Errorf("beside %s: %+v, %v, want 7 remaining after 2 attempts", strategy.Name, receipt, err)
+			other := resolve(t, service, strategy.Name, stock.MySQL)
+			if err := service.SetStock(t.Context(), 1, 10); err != nil {
+				t.Fatal(err)
+			}
+			once := true
+			sellBetween := func(ctx context.Context, at stock.Point) error {
+				if at != stock.BeforeWrite || !once {
+					return nil
+				}
+				once = false
+				_, err := other.Deduct(ctx, stock.Request{GoodsID: 1, Count: 1})
+				return err
+			}
+			receipt, err := optimistic.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 2, Pause: sellBetween})
+			if err != nil || receipt.Remaining != 7 || receipt.Attempts != 2 {
+				t.Errorf("%s beside %s: %+v, %v, want 7 remaining after 2 attempts", name, strategy.Name, receipt, err)
+			}
 		}
 	}
 }

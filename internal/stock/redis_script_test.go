@@ -1,0 +1,134 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+)
+
+// Redis is killed while it sells. What becomes of the stock depends on nothing but its append-only file.
+func TestARestartOfRedisKeepsWhatItsFileHas(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"redis-watch", "redis-script"} {
+		t.Run(name+", flushed always", func(t *testing.T) {
+			t.Parallel()
+			const initial = 100_000
+			server := serverstest.StartRedis(t, servers.RedisOptions{AOF: true, Fsync: "always"})
+			service := redisService(t, server, initial)
+			sold, unknown := sellUntilKilled(t, resolve(t, service, name, stock.Redis), server)
+			if err := server.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			left, err := service.Stock(t.Context(), stock.Redis, 1)
+			if gone := initial - left; err != nil || gone < sold || gone > sold+unknown {
+				t.Errorf("%d units are gone, %v, want %d, which were sold, and up to %d of unknown outcome", gone, err, sold, unknown)
+			}
+		})
+		t.Run(name+", kept in memory only", func(t *testing.T) {
+			t.Parallel()
+			server := serverstest.StartRedis(t, servers.RedisOptions{})
+			service := redisService(t, server, 10)
+			d := resolve(t, service, name, stock.Redis)
+			sell(t, d, stock.Request{GoodsID: 1, Count: 1})
+			server.Kill()
+			if err := server.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			// The first command may find its connection broken.
+			eventually(t, "Redis answers", func() bool {
+				_, err := service.Stock(t.Context(), stock.Redis, 1)
+				return !errors.Is(err, stock.ErrUnavailable)
+			})
+			if _, err := d.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1}); !errors.Is(err, stock.ErrUnknownGoods) {
+				t.Errorf("Deduct: %v, want unknown goods: the stock was lost with Redis", err)
+			}
+		})
+	}
+}
+
+func redisService(t *testing.T, server *servers.Redis, units int64) *stock.Service {
+	deps := stock.Deps{Redis: client(t, &redis.Options{Addr: server.Addr}), LockWait: 20 * time.Second}
+	service := newService(t, deps)
+	if err := service.SetStock(t.Context(), 1, units); err != nil {
+		t.Fatal(err)
+	}
+	return service
+}
+
+// sellUntilKilled kills the server once some have bought, and returns the units sold and those of unknown outcome.
+func sellUntilKilled(t *testing.T, d stock.Deducter, server *servers.Redis) (sold, unknown int64) {
+	const buyers, enough = 8, 50
+	var acknowledged, open atomic.Int64
+	var wg sync.WaitGroup
+	for range buyers {
+		wg.Go(func() {
+			for {
+				switch _, err := d.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1}); {
+				case err == nil:
+					acknowledged.Add(1)
+				case errors.Is(err, stock.ErrUnknown):
+					open.Add(1)
+					return
+				default:
+					return
+				}
+			}
+		})
+	}
+	eventually(t, "some have bought", func() bool { return acknowledged.Load() >= enough })
+	server.Kill()
+	wg.Wait()
+	return acknowledged.Load(), open.Load()
+}
+
+func TestRedisStrategiesSellOnACluster(t *testing.T) {
+	t.Parallel()
+	cluster := serverstest.StartCluster(t)
+	connect := func(slots func(context.Context) ([]redis.ClusterSlot, error)) *stock.Service {
+		client := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: cluster.Addrs, MaxRetries: -1, MaxRedirects: -1, DialerRetries: 1, ClusterSlots: slots,
+		})
+		t.Cleanup(func() { client.Close() })
+		return newService(t, stock.Deps{Redis: client, LockWait: 20 * time.Second})
+	}
+	service := connect(nil)
+	// Who believes that one master has every slot is told MOVED for most.
+	mistaken := connect(func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: cluster.Addrs[0]}}}}, nil
+	})
+	for _, name := range []string{"redis-watch", "redis-script"} {
+		sold, moved := 0, 0
+		for id := int64(1); id <= 8; id++ { // on all masters
+			if err := service.SetStock(t.Context(), id, 10); err != nil {
+				t.Fatal(err)
+			}
+			sell(t, resolve(t, service, name, stock.Redis), stock.Request{GoodsID: id, Count: 1})
+			_, err := resolve(t, mistaken, name, stock.Redis).Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
+			want := int64(9)
+			switch {
+			case err == nil:
+				sold++
+				want = 8
+			case errors.Is(err, stock.ErrUnavailable):
+				moved++
+			default:
+				t.Errorf("%s: %v, want a receipt or unavailable", name, err)
+			}
+			if left, err := service.Stock(t.Context(), stock.Redis, id); err != nil || left != want {
+				t.Errorf("%s: %d units of goods %d are left, %v, want %d", name, left, id, err, want)
+			}
+		}
+		if sold == 0 || moved == 0 {
+			t.Errorf("%s: of 8 goods %d were sold and %d refused by one who knows one master: want some of both", name, sold, moved)
+		}
+	}
+}
