@@ -107,6 +107,14 @@ var Catalogue = []Strategy{
 		New:     newSerializable,
 	},
 	{
+		Name:       ledgerName,
+		Summary:    "One transaction: the order's row in the ledger, the conditional UPDATE, the answer. Each key sells once.",
+		Claim:      Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: blocksMeanwhile, ClientRetry: repliesAgain},
+		Stores:     []Store{MySQL},
+		New:        newLedger,
+		Idempotent: true,
+	},
+	{
 		Name:    "batch",
 		Summary: "Requests that wait in a replica while a commit is under way share the next: group commit.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: "safe", ClientRetry: deductsAgain},

@@ -76,6 +76,9 @@ const (
 	erLockNowait      = 3572
 )
 
+// erDupEntry says that a row with this key is there already.
+const erDupEntry = 1062
+
 // mysqlNotNow says that the server has refused a statement, or a connection, that it may take later.
 func mysqlNotNow(err error) bool {
 	var server *mysql.MySQLError

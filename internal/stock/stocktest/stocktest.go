@@ -98,6 +98,9 @@ func (s subject) run(t *testing.T) {
 	t.Run("deducts nothing for a request that was cancelled before", s.cancelledBefore)
 	t.Run("deducts nothing for a request that is cancelled in the critical section", s.cancelledInside)
 	t.Run("works inside the critical section for as long as asked", s.holds)
+	if s.strategy.Idempotent {
+		s.runKeys(t)
+	}
 }
 
 var goods atomic.Int64

@@ -1,0 +1,189 @@
+package stock
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+)
+
+// ledgerRow is a row of the table ledger: an order of one goods, or the first line of an order of several.
+type ledgerRow struct {
+	Key         []byte `db:"order_key"`
+	Line        int
+	GoodsID     int64 `db:"goods_id"`
+	Count       int   // units taken, 0 where it was sold out
+	Remaining   int64 // units, as answered
+	Outcome     ledgerOutcome
+	Fingerprint []byte // of what was ordered: 32 bytes
+}
+
+type ledgerOutcome string
+
+const (
+	ledgerDone    ledgerOutcome = "done"
+	ledgerSoldOut ledgerOutcome = "sold-out"
+)
+
+// newLedgerOrder is the row of an order that is yet to be carried out by a strategy.
+func newLedgerOrder(strategy string, req Request) ledgerRow {
+	key := []byte(req.Key)
+	if req.Key == "" {
+		key = ownKey()
+	}
+	return ledgerRow{Key: key, GoodsID: req.GoodsID, Outcome: ledgerDone, Fingerprint: fingerprint("deduct", strategy, MySQL, req.GoodsID, req.Count)}
+}
+
+func (r *ledgerRow) done(count int, remaining int64) {
+	r.Outcome, r.Count, r.Remaining = ledgerDone, count, remaining
+}
+
+func (r *ledgerRow) soldOut(remaining int64) {
+	r.Outcome, r.Count, r.Remaining = ledgerSoldOut, 0, remaining
+}
+
+// again gives the first answer to the order that is sent again: nil where there is none yet. Another order with the same
+// key is refused.
+func (r *ledgerRow) again(order ledgerRow, req Request) (Receipt, error) {
+	switch {
+	case r == nil:
+		return Receipt{}, fmt.Errorf("%w: %q", ErrInProgress, req.Key)
+	case !slices.Equal(r.Fingerprint, order.Fingerprint):
+		return Receipt{}, fmt.Errorf("%w: %q", ErrKeyReused, req.Key)
+	case r.Outcome == ledgerSoldOut:
+		return Receipt{Replayed: true}, &SoldOutError{req.GoodsID, req.Count, r.Remaining}
+	}
+	return Receipt{Remaining: r.Remaining, Attempts: 1, Replayed: true}, nil
+}
+
+// ownKey names an order for which its client gave no key. It begins with a byte that no client can send. Behind it is the
+// time, so that such rows are appended to the primary key and not strewn over it.
+func ownKey() []byte {
+	key := make([]byte, 1, 1+8+8)
+	key = binary.BigEndian.AppendUint64(key, uint64(time.Now().UnixNano()))
+	key = key[:cap(key)]
+	_, _ = rand.Read(key[1+8:]) // it never fails
+	return key
+}
+
+// fingerprint tells what was ordered from any other order, whatever the operation. Texts must have no spaces.
+func fingerprint(order ...any) []byte {
+	hash := sha256.Sum256(fmt.Appendln(nil, order...))
+	return hash[:]
+}
+
+// readCommitted locks no gaps. At REPEATABLE READ, two requests that look for a key that is not there would both lock the
+// gap in which it belongs, and each wait for the other to insert it.
+var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+
+// claimKeys claims the clients' keys of new orders, all different, for a transaction at READ COMMITTED: until it ends, any
+// other request with such a key is refused with ErrInProgress, on every replica. It returns the keys that are taken, each
+// with the first answer to it, or nil where its first request is still in progress. Those are not claimed (see again). An order with a key of the service's own needs no claim.
+//
+// That a request is in progress is found at once, but where both had looked for the key before either claimed it: then one
+// waits until the other ends, as for any row, and finds its answer.
+//
+// An error is a refusal. The transaction must then be rolled back.
+func claimKeys(ctx context.Context, tx *sqlx.Tx, orders ...ledgerRow) (taken map[string]*ledgerRow, err error) {
+	// Only a read that locks sees what others have not committed yet.
+	taken, err = findKeys(ctx, tx, "FOR UPDATE NOWAIT", orders)
+	if err == nil {
+		free := slices.DeleteFunc(slices.Clone(orders), func(order ledgerRow) bool { return taken[string(order.Key)] != nil })
+		// In the order of the keys: two batches that have two of them in common must not wait for each other.
+		slices.SortFunc(free, func(a, b ledgerRow) int { return slices.Compare(a.Key, b.Key) })
+		err = writeRows(ctx, tx, "", free)
+	}
+	switch {
+	case err == nil:
+		return taken, nil
+	case !heldByAnother(err):
+		return nil, refusal(err)
+	case len(orders) > 1:
+		return claimOneByOne(ctx, tx, orders)
+	}
+	// Another request has the key, or had it a moment ago. A read that does not lock sees its answer, if there is one.
+	if taken, err = findKeys(ctx, tx, "", orders); err != nil {
+		return nil, refusal(err)
+	}
+	if len(taken) == 0 {
+		taken[string(orders[0].Key)] = nil // in progress
+	}
+	return taken, nil
+}
+
+func claimOneByOne(ctx context.Context, tx *sqlx.Tx, orders []ledgerRow) (taken map[string]*ledgerRow, err error) {
+	taken = map[string]*ledgerRow{}
+	for _, order := range orders {
+		one, err := claimKeys(ctx, tx, order)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(taken, one)
+	}
+	return taken, nil
+}
+
+// heldByAnother says that a statement met a row of another request. It has done nothing, and the transaction goes on.
+func heldByAnother(err error) bool {
+	var server *mysql.MySQLError
+	if !errors.As(err, &server) {
+		return false
+	}
+	switch server.Number {
+	case erDupEntry, erLockNowait, erLockWaitTimeout:
+		return true
+	}
+	return false
+}
+
+// findKeys reads the answers to the keys of orders. It names the index and all of its columns: a locking read must not
+// come near another row, as it would if a short table were scanned.
+func findKeys(ctx context.Context, tx *sqlx.Tx, lock string, orders []ledgerRow) (map[string]*ledgerRow, error) {
+	keys := make([]any, len(orders))
+	for i, order := range orders {
+		keys[i] = order.Key
+	}
+	var rows []ledgerRow
+	err := tx.SelectContext(ctx, &rows, `SELECT order_key, line, goods_id, count, remaining, outcome, fingerprint
+		FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN (?`+strings.Repeat(", ?", len(keys)-1)+") AND line = 0 "+lock, keys...)
+	found := map[string]*ledgerRow{}
+	for _, row := range rows {
+		found[string(row.Key)] = &row
+	}
+	return found, err
+}
+
+// recordOrders writes down what became of orders: those whose keys are claimed, and those with keys of the service's own.
+// An error is a refusal.
+func recordOrders(ctx context.Context, tx *sqlx.Tx, orders ...ledgerRow) error {
+	err := writeRows(ctx, tx, `ON DUPLICATE KEY UPDATE
+		goods_id = VALUES(goods_id), count = VALUES(count), remaining = VALUES(remaining), outcome = VALUES(outcome)`, orders)
+	if err != nil {
+		return refusal(err)
+	}
+	return nil
+}
+
+func writeRows(ctx context.Context, tx *sqlx.Tx, onDuplicate string, rows []ledgerRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	const one = "(?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))"
+	var args []any
+	for _, r := range rows {
+		args = append(args, r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint)
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
+		VALUES `+one+strings.Repeat(", "+one, len(rows)-1)+" "+onDuplicate, args...)
+	return err
+}
