@@ -1,6 +1,6 @@
 # Everything that the README names. `make servers` runs by itself wherever real servers are needed.
 .DEFAULT_GOAL := help
-.PHONY: help servers lab up bench-locks test lint build
+.PHONY: help servers lab up bench bench-locks test lint build
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -16,6 +16,9 @@ lab: servers build ## run every strategy on private servers, judge each, print a
 
 up: servers build ## start the lab's topology and leave it running until Ctrl-C
 	@$(WITH_MAKE) bin/loadtest up
+
+bench: servers build ## compare the fastest strategies with what the machine allows (4 minutes; see BENCH=--help)
+	@$(WITH_MAKE) bin/loadtest bench $(BENCH)
 
 # A module of its own, which ./... of this one leaves out.
 BENCH_MODULE := internal/locks/bench

@@ -5,6 +5,7 @@
 //	loadtest verify     judge a recorded run again
 //	loadtest compare    compare two reports
 //	loadtest targets    write targets for vegeta
+//	loadtest bench      compare the fastest strategies with what the machine allows
 package main
 
 import (
@@ -61,7 +62,8 @@ missing here; 130 interrupted.`,
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(runCommand(getenv), upCommand(), verifyCommand(), compareCommand(), targetsCommand())
+	root.AddCommand(runCommand(getenv), upCommand(), verifyCommand(), compareCommand(), targetsCommand(),
+		benchCommand(), bareCommand())
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:

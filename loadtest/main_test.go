@@ -153,6 +153,27 @@ func TestSweptRunIsJudgedReportedAndJudgedAgain(t *testing.T) {
 	}
 }
 
+func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "bench.md")
+	ran := finish(t, "bench", "--users", "8", "--time", "100ms", "--rounds", "1", "--markdown", path)
+	if ran.code != exitHeld {
+		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
+	}
+	markdown, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{"noop", "update", "optimistic-version, 8 users", "optimistic-version, 64 users", "raw", "bare"} {
+		if !strings.Contains(ran.stdout, "\n"+subject+" ") || !strings.Contains(string(markdown), "| "+subject+" |") {
+			t.Errorf("%s was not measured:\n%s\n%s", subject, ran.stdout, markdown)
+		}
+	}
+	if strings.Contains(ran.stdout, "| a replica | not measured") || !strings.Contains(ran.stdout, "under 60 MB resident, 8 users") {
+		t.Errorf("the memory was not measured:\n%s", ran.stdout)
+	}
+}
+
 // up starts a topology and returns it with the command that keeps it, and what that says.
 func up(t *testing.T) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
 	t.Helper()
@@ -664,6 +685,7 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"run --sweep users=1,8 --users 3", "--users and --sweep users exclude each other"},
 		{"run --sweep users=1,8 --rate 10", "--sweep users needs a closed loop"},
 		{"run --target http://127.0.0.1:1 --sweep replicas=1,2", "--sweep replicas needs --single"},
+		{"bench --rounds 0", "--users, --time and --rounds have to be positive"},
 		{"run --skew pareto", `skew "pareto": it is uniform or zipf`},
 		{"run --admin http://127.0.0.1:1", "need --target"},
 		{"run --target http://127.0.0.1:1 --strategies update", "ask for the strategies"},

@@ -28,6 +28,7 @@ type Options struct {
 	Listen      string   // host:port of nginx in front of all replicas; a free port where empty
 	AdminListen string   // host:port of the first replica's admin listener, the others follow; free ports where empty
 	StockBinary string   // path of the service; where empty, the one built together with this program, else one built now
+	Bare        []string // host:port of servers that are compared with the service: nginx balances them on a port of their own
 	PausePoints bool     // lets requests stop halfway
 	Relaxed     bool     // trades the durability of MySQL, etcd and ZooKeeper for speed: for tests, never for measurements
 	ReplicaArgs []string // more arguments of "stock serve", such as "--lease=2s"
@@ -37,6 +38,7 @@ type Options struct {
 type Topology struct {
 	URL       string     `json:"url"`        // nginx in front of all replicas
 	SingleURL string     `json:"single_url"` // nginx in front of the first replica alone
+	BareURL   string     `json:"-"`          // nginx in front of Options.Bare
 	Replicas  []*Replica `json:"replicas"`
 	MySQLDSN  string     `json:"mysql_dsn"`
 	Redis     []string   `json:"redis"`   // host:port; more than one is a cluster
@@ -150,7 +152,7 @@ func (t *Topology) start(ctx context.Context, o Options) error {
 	for _, replica := range t.Replicas {
 		second.Go(func() error { return replica.Restart(secondCtx) })
 	}
-	second.Go(func() error { return t.startNginx(secondCtx, o.Listen) })
+	second.Go(func() error { return t.startNginx(secondCtx, o.Listen, o.Bare) })
 	return second.Wait()
 }
 
@@ -194,7 +196,7 @@ func (t *Topology) describeServers() {
 }
 
 // startNginx balances all replicas on one port, and has the first alone on another.
-func (t *Topology) startNginx(ctx context.Context, all string) (err error) {
+func (t *Topology) startNginx(ctx context.Context, all string, bare []string) (err error) {
 	if all, err = addr(all, 0); err != nil {
 		return err
 	}
@@ -203,8 +205,21 @@ func (t *Topology) startNginx(ctx context.Context, all string) (err error) {
 		return err
 	}
 	t.URL, t.SingleURL = "http://"+all, "http://"+single
+	upstreams := render("stock", all, t.Replicas) + render("stock_single", single, t.Replicas[:1])
+	if len(bare) > 0 {
+		address, err := freeAddr()
+		if err != nil {
+			return err
+		}
+		var others []*Replica
+		for _, server := range bare {
+			others = append(others, &Replica{URL: "http://" + server})
+		}
+		t.BareURL = "http://" + address
+		upstreams += render("bare", address, others)
+	}
 	t.Servers.Nginx, err = servers.StartNginx(ctx, servers.NginxOptions{
-		HTTP:  render("stock", all, t.Replicas) + render("stock_single", single, t.Replicas[:1]),
+		HTTP:  upstreams,
 		Ready: []string{t.URL + "/livez", t.SingleURL + "/livez"},
 	})
 	if err != nil {

@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// statement is update's: what one deduction takes.
+const statement = "UPDATE good_stock SET stock = LAST_INSERT_ID(stock - ?), version = version + 1 WHERE goods_id = ? AND stock >= ?"
+
+// raw sends the statement as fast as MySQL answers it, on a connection a user.
+func (b *bench) raw(ctx context.Context, _ int) (rate float64, requests int, err error) {
+	if err := b.Target.SetStock(ctx, map[int64]int64{1: plenty}); err != nil {
+		return 0, 0, err
+	}
+	config, err := mysql.ParseDSN(b.MySQLDSN)
+	if err != nil {
+		return 0, 0, err
+	}
+	config.InterpolateParams = true // one round trip, as the service has it
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return 0, 0, err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	db.SetMaxIdleConns(b.Users)
+
+	conns := make([]*sql.Conn, b.Users)
+	for i := range conns {
+		if conns[i], err = db.Conn(ctx); err != nil {
+			return 0, 0, err
+		}
+		defer conns[i].Close()
+	}
+	for _, duration := range []time.Duration{warmUp, b.Time} {
+		if rate, requests, err = loop(ctx, conns, duration); err != nil {
+			return 0, 0, err
+		}
+	}
+	return rate, requests, nil
+}
+
+// loop counts what was done; nobody begins another one when the time is over, and everybody ends the last one.
+func loop(ctx context.Context, conns []*sql.Conn, duration time.Duration) (rate float64, done int, err error) {
+	var all sync.WaitGroup
+	var n atomic.Int64
+	errs := make(chan error, len(conns))
+	began := time.Now()
+	for _, conn := range conns {
+		all.Go(func() {
+			for time.Since(began) < duration && ctx.Err() == nil {
+				result, err := conn.ExecContext(ctx, statement, 1, 1, 1)
+				if err == nil {
+					if rows, _ := result.RowsAffected(); rows != 1 {
+						err = fmt.Errorf("the statement changed %d rows", rows)
+					}
+				}
+				if err != nil {
+					errs <- err
+					return
+				}
+				n.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(began)
+	select {
+	case err := <-errs:
+		return 0, 0, err
+	default:
+		return float64(n.Load()) / took.Seconds(), int(n.Load()), ctx.Err()
+	}
+}

@@ -1,0 +1,99 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// steady is six rounds that differ by a per cent.
+func steady(rate float64) (rates []float64) {
+	for _, percent := range []float64{99.5, 100, 100.5, 99.5, 100, 100.5} {
+		rates = append(rates, rate*percent/100)
+	}
+	return rates
+}
+
+func verdict(t *testing.T, r *Result, what, wanted string) Verdict {
+	t.Helper()
+	for _, v := range r.Verdicts() {
+		if v.What == what && strings.Contains(v.Wanted, wanted) {
+			return v
+		}
+	}
+	t.Fatalf("nothing is wanted of %s about %s", what, wanted)
+	return Verdict{}
+}
+
+func TestTargetsAreJudgedByTheWholeInterval(t *testing.T) {
+	t.Parallel()
+	r := &Result{Rates: map[string][]float64{
+		"noop": steady(10_000), "batch": steady(8000), "update": steady(3000), Raw: steady(4500), Bare: {12_000, 9000, 12_000, 9000, 12_000, 9000},
+	}, ReplicaPeak: 61_000_000, HeapAfterFirst: 5_000_000, HeapAfterLast: 6_000_000, Later: 1000}
+	for _, test := range []struct{ what, wanted, outcome string }{
+		{"batch", "noop", "met"},
+		{"batch", "update", "not met"}, // 2.67 times
+		{"update", "raw", "met"},       // 3000 × (1/10000 + 1/4500) = 0.97
+		{"noop", "bare", "open"},       // from 0.83 to 1.11
+		{"redis-script", "noop", "open"},
+		{"a replica", "60 MB", "not met"},
+		{"the lab", "grow", "not met"}, // a kilobyte a request
+	} {
+		if v := verdict(t, r, test.what, test.wanted); v.Outcome != test.outcome {
+			t.Errorf("%s, wanted %s: measured %s, %s, want %s", v.What, v.Wanted, v.Measured, v.Outcome, test.outcome)
+		}
+	}
+	r.Rates["batch"] = []float64{9000}
+	if v := verdict(t, r, "batch", "noop"); v.Outcome != "open" {
+		t.Errorf("a single round is %s: it proves nothing", v.Outcome)
+	}
+}
+
+func TestResultSaysWhatIsNotWorthItsFigures(t *testing.T) {
+	t.Parallel()
+	r := &Result{Rates: map[string][]float64{"noop": steady(100)}, Notes: []string{"not measured: the service has no strategy batch"}, Wrong: []string{"update was found wrong"}}
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"text":     func(w *bytes.Buffer) error { return r.WriteText(w) },
+		"Markdown": func(w *bytes.Buffer) error { return r.WriteMarkdown(w) },
+	} {
+		var out bytes.Buffer
+		if err := write(&out); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"no strategy batch", "update was found wrong", "not measured", "100"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("the %s lacks %q:\n%s", name, want, out.String())
+			}
+		}
+	}
+}
+
+func TestBareHandlerDecodesAndEncodes(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	BareHandler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/stock/deduct", strings.NewReader(`{"strategy":"bare","goods_id":7,"count":2}`)))
+	var receipt bareReceipt
+	if err := json.Unmarshal(w.Body.Bytes(), &receipt); err != nil || w.Code != 200 || receipt.GoodsID != 7 || receipt.Count != 2 {
+		t.Errorf("%d %s, %v", w.Code, w.Body, err)
+	}
+	w = httptest.NewRecorder()
+	BareHandler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/stock/deduct", strings.NewReader(`{`)))
+	if w.Code != http.StatusBadRequest {
+		t.Errorf("what is no JSON is answered %d", w.Code)
+	}
+}
+
+func TestPeakMemoryIsThatOfTheProcess(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells in /proc")
+	}
+	if peak, err := peakMemory(os.Getpid()); err != nil || peak < 1<<20 || peak > 1<<34 {
+		t.Errorf("%d bytes, %v", peak, err)
+	}
+}
