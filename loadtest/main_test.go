@@ -153,6 +153,48 @@ func TestSweptRunIsJudgedReportedAndJudgedAgain(t *testing.T) {
 	}
 }
 
+func TestLedgerIsAuditedAndCanBeAuditedAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ran := finish(t, "run", "--quick", "--strategies", "ledger", "--requests", "300", "--out", dir)
+	if ran.code != exitHeld {
+		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
+	}
+	r, err := readReport(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range r.Rows {
+		if row.Strategy == "ledger" && (row.Replays == 0 || row.LedgerGaps > 0 || row.Requests != 300) {
+			t.Errorf("%s: %d requests, %d replays, %d gaps", row.Label(), row.Requests, row.Replays, row.LedgerGaps)
+		}
+	}
+	if again := finish(t, "verify", dir); again.code != exitHeld {
+		t.Errorf("verify: exit status %d\n%s\n%s", again.code, again.stdout, again.stderr)
+	}
+
+	// A sale that is not in the ledger is found from the disk alone.
+	paths, err := filepath.Glob(filepath.Join(dir, "history", "*-ledger-plenty-*.jsonl"))
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("histories %v, %v", paths, err)
+	}
+	kept, err := os.ReadFile(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(kept, []byte(`{"entry":`))
+	if at < 0 {
+		t.Fatal("the history has no entry of the ledger")
+	}
+	end := at + bytes.IndexByte(kept[at:], '\n') + 1
+	if err := os.WriteFile(paths[0], slices.Concat(kept[:at], kept[end:]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again := finish(t, "verify", dir); again.code != exitNotHeld || !strings.Contains(again.stdout, "is not in the ledger") {
+		t.Errorf("verify: exit status %d, want %d and what is not in the ledger\n%s\n%s", again.code, exitNotHeld, again.stdout, again.stderr)
+	}
+}
+
 func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "bench.md")
