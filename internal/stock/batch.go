@@ -2,8 +2,8 @@ package stock
 
 import (
 	"context"
+	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -13,7 +13,7 @@ import (
 // batch is group commit by the client: the requests of one goods that wait in a replica while a commit is under way go
 // together in the next transaction (DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD
 // 1984). No timer collects them. A request that comes alone is the same one round trip as with update; the slower the
-// server, the more requests share its next commit.
+// server, the more requests share its next commit. While the goods is locked by another replica, a batch is still open.
 //
 // As many are granted as fit, in the order of arrival: one that asks for too much does not stand in the way of a smaller
 // one behind it.
@@ -21,15 +21,17 @@ import (
 // A request with work to do inside the critical section does not join. Its work would keep all others of its batch from
 // their answers, or theirs keep it from its own: it is a transaction by itself, as with update.
 type batch struct {
-	alone update
+	alone Deducter // for requests with work to do
 	queue batchQueue
 	wait  time.Duration
+	// try closes a batch and decides on it in one transaction: it sets the receipts' Remaining, or the errs, of the members
+	// that are undecided. An error is the outcome of them all.
+	try func(ctx context.Context, conn *sqlx.Conn, g *gathering) error
 }
 
 func newBatch(d Deps, _ Store) (Deducter, error) {
-	b := &batch{alone: update{mysqlStore{d.MySQL}}, wait: d.LockWait}
-	b.queue.db, b.queue.settle = d.MySQL, b.settle
-	return b, nil
+	store := mysqlStore{d.MySQL}
+	return gather(d, update{store}, tryBatch), nil
 }
 
 func (b *batch) Deduct(ctx context.Context, req Request) (Receipt, error) {
@@ -39,71 +41,101 @@ func (b *batch) Deduct(ctx context.Context, req Request) (Receipt, error) {
 	return b.queue.deduct(ctx, req)
 }
 
+// gather makes a strategy that decides on batches by try.
+func gather(d Deps, alone Deducter, try func(context.Context, *sqlx.Conn, *gathering) error) *batch {
+	b := &batch{alone: alone, wait: d.LockWait, try: try}
+	b.queue.db, b.queue.settle = d.MySQL, b.settle
+	return b
+}
+
 // settle decides on a batch, and again where the server has undone it for the sake of another transaction.
-func (b *batch) settle(ctx context.Context, conn *sqlx.Conn, goodsID int64, orders []*order) {
+func (b *batch) settle(ctx context.Context, conn *sqlx.Conn, g *gathering) {
 	started := time.Now()
-	for attempt := 1; len(orders) > 0; attempt++ {
-		err := b.try(ctx, conn, goodsID, orders)
+	for attempt := 1; ; attempt++ {
+		err := b.try(ctx, conn, g)
 		if err == nil {
-			conclude(orders, attempt)
+			conclude(g.undecided, attempt)
 			return
 		}
 		if !undone(err) || time.Since(started) > b.wait {
-			refuse(orders, err)
+			if !g.closed {
+				g.close() // whoever waits would fare no better
+			}
+			refuse(g.undecided, err)
 			return
 		}
 		_ = backOff(ctx, attempt) // ctx has no end
-		orders = current(orders)
 	}
 }
 
-// try is one statement where the stock suffices for all.
-func (b *batch) try(ctx context.Context, conn *sqlx.Conn, goodsID int64, orders []*order) error {
-	var asked int64
-	for _, o := range orders {
-		asked += int64(o.count)
-	}
-	result, err := conn.ExecContext(ctx, deductSQL, asked, goodsID, asked)
-	if err != nil {
-		return written(err)
-	}
-	rows, err := result.RowsAffected()
-	if err != nil {
-		return err
-	}
-	if rows == 1 {
-		remaining, err := result.LastInsertId()
-		if err == nil {
-			allot(orders, remaining+asked)
+// tryBatch is one statement for a request that is alone. Else it locks the goods first: the other replicas' commits have to
+// be waited for, and whoever arrives meanwhile joins.
+func tryBatch(ctx context.Context, conn *sqlx.Conn, g *gathering) error {
+	if g.alone() {
+		decided, err := deductTogether(ctx, conn, g.goodsID, g.close(), written)
+		if err != nil || decided {
+			return err
 		}
-		return err
 	}
-	// Too few for all, or no such goods. Where there are too few for any of them, there is nothing to write.
-	var units int64
-	if err := conn.GetContext(ctx, &units, selectSQL, goodsID); err != nil {
-		return unwritten(goodsID, err)
-	}
-	if allot(orders, units) == units {
-		return nil
-	}
-	return b.choose(ctx, conn, goodsID, orders)
-}
-
-// choose grants some of a batch under the row's lock, so that the units that it decides by are those that there are.
-func (b *batch) choose(ctx context.Context, conn *sqlx.Conn, goodsID int64, orders []*order) error {
 	tx, err := conn.BeginTxx(ctx, nil)
 	if err != nil {
 		return refusal(err)
 	}
 	defer tx.Rollback()
-	var units int64
-	if err := tx.GetContext(ctx, &units, selectSQL+" FOR UPDATE", goodsID); err != nil {
-		return unwritten(goodsID, err)
+	units, err := lockGoods(ctx, tx, g.goodsID)
+	if err != nil {
+		return err
 	}
-	if err := (mysqlTx{tx}).write(ctx, goodsID, allot(orders, units)); err != nil {
+	left := allot(g.close(), units)
+	if left == units {
+		return nil
+	}
+	if err := (mysqlTx{tx}).write(ctx, g.goodsID, left); err != nil {
 		return err
 	}
 	return committed(tx.Commit())
+}
+
+// lockGoods reads the units of a goods, which stay so until the transaction ends.
+func lockGoods(ctx context.Context, tx *sqlx.Tx, goodsID int64) (units int64, err error) {
+	err = tx.GetContext(ctx, &units, selectSQL+" FOR UPDATE", goodsID)
+	return units, unwritten(goodsID, err)
+}
+
+// session is a connection, or a transaction on it.
+type session interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	GetContext(ctx context.Context, dest any, query string, args ...any) error
+}
+
+// deductTogether grants all of a batch in one statement, whose error it classifies by sent. Where there is too little for
+// all, it writes nothing, and has decided if there is too little for any.
+func deductTogether(ctx context.Context, in session, goodsID int64, orders []*order, sent func(error) error) (decided bool, err error) {
+	if len(orders) == 0 {
+		return true, nil
+	}
+	var asked int64
+	for _, o := range orders {
+		asked += int64(o.Count)
+	}
+	result, err := in.ExecContext(ctx, deductSQL, asked, goodsID, asked)
+	if err != nil {
+		return false, sent(err)
+	}
+	rows, err := result.RowsAffected()
+	if err != nil {
+		return false, err
+	}
+	if rows == 1 {
+		remaining, err := result.LastInsertId()
+		allot(orders, remaining+asked)
+		return true, err
+	}
+	var units int64
+	if err := in.GetContext(ctx, &units, selectSQL, goodsID); err != nil {
+		return false, unwritten(goodsID, err)
+	}
+	return allot(orders, units) == units, nil
 }
 
 // undone says that the server has rolled back a transaction that it would take now: two stood in each other's way. Of a
@@ -116,11 +148,11 @@ func undone(err error) bool {
 // allot gives out units in the order of arrival, to whoever asks for no more than are left, and returns those left.
 func allot(orders []*order, units int64) int64 {
 	for _, o := range orders {
-		if int64(o.count) > units {
-			o.err = &SoldOutError{o.goodsID, o.count, units}
+		if int64(o.Count) > units {
+			o.err = &SoldOutError{o.GoodsID, o.Count, units}
 			continue
 		}
-		units -= int64(o.count)
+		units -= int64(o.Count)
 		o.receipt.Remaining, o.err = units, nil
 	}
 	return units
@@ -141,21 +173,6 @@ func conclude(orders []*order, attempts int) {
 // refuse gives every request of a batch the same error.
 func refuse(orders []*order, err error) {
 	for _, o := range orders {
-		o.err = err
+		o.receipt, o.err = Receipt{}, err
 	}
 }
-
-// current leaves out the requests that ended before they were sent, and answers them.
-func current(orders []*order) []*order {
-	kept := make([]*order, 0, len(orders))
-	for _, o := range orders {
-		if o.ctx.Err() != nil {
-			o.err = interrupted(context.Cause(o.ctx))
-			continue
-		}
-		kept = append(kept, o)
-	}
-	return kept
-}
-
-var errBroken = fmt.Errorf("%w: whoever carried out the batch panicked", ErrUnknown)

@@ -22,8 +22,8 @@ const (
 // meanwhile. What a caller does is thus bounded by one batch, and a goods without requests costs nothing.
 type batchQueue struct {
 	db     *sqlx.DB
-	settle func(ctx context.Context, conn *sqlx.Conn, goodsID int64, orders []*order) // sets every order's receipt or err; ctx has no end
-	shards [64]batchShard                                                             // so that goods seldom share a mutex
+	settle func(ctx context.Context, conn *sqlx.Conn, g *gathering) // sets every member's receipt or err; ctx has no end
+	shards [64]batchShard                                           // so that goods seldom share a mutex
 }
 
 type batchShard struct {
@@ -36,12 +36,10 @@ type line struct{ waiting []*order }
 
 // order is a request in a line or in a batch. While it is in neither, it belongs to the goroutine that made it.
 type order struct {
+	Request
 	ctx     context.Context
-	goodsID int64
-	count   int
 	section section
-
-	called chan call // has room for the one call to whoever waits
+	called  chan call // has room for the one call to whoever waits
 
 	receipt Receipt
 	err     error
@@ -60,8 +58,8 @@ func (q *batchQueue) shard(goodsID int64) *batchShard {
 }
 
 func (q *batchQueue) deduct(ctx context.Context, req Request) (Receipt, error) {
-	o := &order{ctx: ctx, goodsID: req.GoodsID, count: req.Count, section: arrive()}
-	shard := q.shard(o.goodsID)
+	o := &order{Request: req, ctx: ctx, section: arrive()}
+	shard := q.shard(o.GoodsID)
 	first, err := shard.join(o)
 	if err != nil {
 		return Receipt{}, err
@@ -89,26 +87,58 @@ func (o *order) wait(shard *batchShard) call {
 
 // lead carries out the batch of an order and calls the next leader, whatever happens.
 func (q *batchQueue) lead(shard *batchShard, o *order) {
-	defer shard.handOn(o.goodsID)
+	defer shard.handOn(o.GoodsID)
 	// The wait for a connection comes first: it ends with the leader's own time, and whoever arrives meanwhile joins.
 	conn, err := q.db.Connx(o.ctx)
 	if err != nil {
 		o.err = unsent(err)
 		if o.ctx.Err() == nil { // the server's fault, not the leader's: the others would fare no better
-			others := shard.take(o.goodsID, maxWaiting)
+			others := shard.take(o.GoodsID, maxWaiting)
 			refuse(others, o.err)
 			answer(others)
 		}
 		return
 	}
 	defer conn.Close()
-	batch := append([]*order{o}, shard.take(o.goodsID, maxBatch-1)...)
-	refuse(batch, errBroken)
-	defer answer(batch[1:])
-	if sent := current(batch); len(sent) > 0 {
-		q.settle(context.WithoutCancel(o.ctx), conn, o.goodsID, sent)
-	}
+	g := &gathering{goodsID: o.GoodsID, shard: shard, members: []*order{o}}
+	defer func() { answer(g.members[1:]) }()
+	q.settle(context.WithoutCancel(o.ctx), conn, g)
 }
+
+// gathering is a batch, from its leader's arrival on.
+type gathering struct {
+	goodsID   int64
+	shard     *batchShard
+	members   []*order // the leader first
+	closed    bool
+	undecided []*order // once it is closed
+}
+
+// alone says that the leader is the only member, and that nobody waits to join.
+func (g *gathering) alone() bool {
+	return len(g.members) == 1 && (g.closed || g.shard.waiting(g.goodsID) == 0)
+}
+
+// close takes in all who wait, and nobody any more. It returns the members who are undecided, without those whose requests
+// have ended meanwhile: nothing has been sent for them, nor will be.
+func (g *gathering) close() []*order {
+	if !g.closed {
+		g.closed = true
+		g.members = append(g.members, g.shard.take(g.goodsID, maxBatch-1)...)
+		refuse(g.members, errBroken)
+		g.undecided = slices.Clone(g.members)
+	}
+	g.undecided = slices.DeleteFunc(g.undecided, func(o *order) bool {
+		if o.ctx.Err() == nil {
+			return false
+		}
+		o.err = interrupted(context.Cause(o.ctx))
+		return true
+	})
+	return g.undecided
+}
+
+var errBroken = fmt.Errorf("%w: whoever carried out the batch panicked", ErrUnknown)
 
 func answer(orders []*order) {
 	for _, o := range orders {
@@ -120,16 +150,16 @@ func answer(orders []*order) {
 func (s *batchShard) join(o *order) (first bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, ok := s.lines[o.goodsID]
+	l, ok := s.lines[o.GoodsID]
 	if !ok {
 		if s.lines == nil {
 			s.lines = map[int64]*line{}
 		}
-		s.lines[o.goodsID] = &line{}
+		s.lines[o.GoodsID] = &line{}
 		return true, nil
 	}
 	if len(l.waiting) == maxWaiting {
-		return false, fmt.Errorf("%w: %d requests for goods %d are waiting in this replica", ErrBusy, maxWaiting, o.goodsID)
+		return false, fmt.Errorf("%w: %d requests for goods %d are waiting in this replica", ErrBusy, maxWaiting, o.GoodsID)
 	}
 	o.called = make(chan call, 1)
 	l.waiting = append(l.waiting, o)
@@ -140,7 +170,7 @@ func (s *batchShard) join(o *order) (first bool, err error) {
 func (s *batchShard) withdraw(o *order) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, ok := s.lines[o.goodsID]
+	l, ok := s.lines[o.GoodsID]
 	if !ok {
 		return false
 	}
@@ -150,6 +180,16 @@ func (s *batchShard) withdraw(o *order) bool {
 	}
 	l.waiting = slices.Delete(l.waiting, i, i+1)
 	return true
+}
+
+// waiting is how many wait for the batch under way.
+func (s *batchShard) waiting(goodsID int64) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l, ok := s.lines[goodsID]; ok {
+		return len(l.waiting)
+	}
+	return 0
 }
 
 // take takes the first orders out of a line, up to most.

@@ -18,13 +18,7 @@ const MaxWaiting = maxWaiting
 
 // Waiting counts the requests that wait for the batch under way of a goods.
 func Waiting(d Deducter, goodsID int64) int {
-	shard := d.(*batch).queue.shard(goodsID)
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	if l, ok := shard.lines[goodsID]; ok {
-		return len(l.waiting)
-	}
-	return 0
+	return d.(*batch).queue.shard(goodsID).waiting(goodsID)
 }
 
 // Lines counts the goods that have a line.
