@@ -79,7 +79,7 @@ var Catalogue = []Strategy{
 	},
 	{
 		Name:    "optimistic-timestamp",
-		Summary: "The same with a timestamp of whole seconds in place of the version.",
+		Summary: "As optimistic-version, with a timestamp of whole seconds in place of the version.",
 		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate + " within a second", ClientRetry: deductsAgain},
 		Control: true,
 		Stores:  []Store{MySQL},
@@ -87,14 +87,14 @@ var Catalogue = []Strategy{
 	},
 	{
 		Name:    "optimistic-timestamp-us",
-		Summary: "The same with a timestamp of microseconds, which a write puts on by one at least.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence + ", but beside another strategy's of the same microsecond", ClientRetry: deductsAgain},
+		Summary: "As optimistic-version, with a timestamp of microseconds, which every write puts on by one at least.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence + ", unless another strategy wrote twice in one microsecond", ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newOptimisticTimestampMicros,
 	},
 	{
 		Name:    "optimistic-stock",
-		Summary: "The same with the stock itself in place of a version.",
+		Summary: "As optimistic-version, with the stock itself in place of the version.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence + ", unless a restock has brought the same stock back (ABA)", ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newOptimisticStock,
