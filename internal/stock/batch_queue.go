@@ -43,6 +43,7 @@ type order struct {
 
 	receipt Receipt
 	err     error
+	row     *ledgerRow // where there is a ledger
 }
 
 // call ends the wait of an order.

@@ -122,6 +122,14 @@ var Catalogue = []Strategy{
 		New:     newBatch,
 	},
 	{
+		Name:       batchLedgerName,
+		Summary:    "As batch, with each order's row of the ledger in the same transaction. Each key sells once.",
+		Claim:      Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: blocksMeanwhile, ClientRetry: repliesAgain},
+		Stores:     []Store{MySQL},
+		New:        newBatchLedger,
+		Idempotent: true,
+	},
+	{
 		Name:    "redis-none",
 		Summary: "GET the stock, then SET it to what was read less the count.",
 		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},

@@ -16,18 +16,23 @@ import (
 // Locks are taken in one order: the key's row, then the goods' row. Whoever has the goods waits for nobody's key, so that
 // there is no circle. The key is first also because goods in demand have to be waited for: meanwhile, another request with
 // the key must be able to see it.
-type ledger struct{ mysqlStore }
+type ledger struct {
+	mysqlStore
+	name string // of the strategy: the same key with another is another order
+}
 
 const ledgerName = "ledger"
 
 // errKeyTaken ends a transaction that has nothing to do.
 var errKeyTaken = errors.New("the key is taken")
 
-func newLedger(d Deps, _ Store) (Deducter, error) { return ledger{mysqlStore{d.MySQL}}, nil }
+func newLedger(d Deps, _ Store) (Deducter, error) {
+	return ledger{mysqlStore{d.MySQL}, ledgerName}, nil
+}
 
 func (l ledger) Deduct(ctx context.Context, req Request) (Receipt, error) {
 	section := arrive()
-	order := newLedgerOrder(ledgerName, req)
+	order := newLedgerOrder(l.name, req)
 	var taken map[string]*ledgerRow
 	var soldOut *SoldOutError // an answer too, which is committed
 	err := l.inTx(ctx, readCommitted, req, func(tx *sqlx.Tx) error {

@@ -1,0 +1,126 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jmoiron/sqlx"
+)
+
+const batchLedgerName = "batch-ledger"
+
+// newBatchLedger makes a batch that writes down, in the same transaction, what became of each of its orders, as ledger
+// does: one more statement a batch, and two more where clients gave keys.
+//
+// Locks are taken as by ledger, all the keys' rows first. No batch waits for a key that another has claimed: who sends it
+// again meanwhile is told so.
+func newBatchLedger(d Deps, _ Store) (Deducter, error) {
+	return gather(d, ledger{mysqlStore{d.MySQL}, batchLedgerName}, tryBatchLedger), nil
+}
+
+// tryBatchLedger decides on the orders whose keys are new. The others are replayed or refused at once, but for those that
+// have the key of another order in this very batch: they get the same answer as that one, once it has one.
+func tryBatchLedger(ctx context.Context, conn *sqlx.Conn, g *gathering) error {
+	orders := g.close()
+	tx, err := conn.BeginTxx(ctx, readCommitted)
+	if err != nil {
+		return refusal(err)
+	}
+	defer tx.Rollback()
+	keys := map[string]*order{} // the first with each key
+	var claims []ledgerRow
+	for _, o := range orders {
+		row := newLedgerOrder(batchLedgerName, o.Request)
+		o.row = &row
+		if o.Key != "" && keys[o.Key] == nil {
+			keys[o.Key] = o
+			claims = append(claims, row)
+		}
+	}
+	var taken map[string]*ledgerRow
+	if len(claims) > 0 {
+		if taken, err = claimKeys(ctx, tx, claims...); err != nil {
+			return err
+		}
+	}
+	var fresh, twins []*order
+	for _, o := range orders {
+		first, known := taken[o.Key]
+		switch {
+		case known:
+			o.receipt, o.err = first.again(*o.row, o.Request)
+		case o.Key != "" && keys[o.Key] != o:
+			twins = append(twins, o)
+		default:
+			fresh = append(fresh, o)
+		}
+	}
+	err = sellAndRecord(ctx, tx, g.goodsID, fresh)
+	if undone(err) {
+		g.undecided = append(fresh, twins...)
+		return err
+	}
+	if errors.Is(err, ErrUnknown) {
+		fresh = slices.DeleteFunc(fresh, unrecorded)
+	}
+	for _, o := range twins {
+		var first *ledgerRow // none: the first one's outcome is no answer that would be kept
+		if err == nil {
+			first = keys[o.Key].row
+		}
+		o.receipt, o.err = first.again(*o.row, o.Request)
+	}
+	g.undecided = fresh
+	return err
+}
+
+// sellAndRecord deducts and writes down what is an answer: "done", and "sold out" where the client gave a key.
+func sellAndRecord(ctx context.Context, tx *sqlx.Tx, goodsID int64, orders []*order) error {
+	decided, err := deductTogether(ctx, tx, goodsID, orders, refusal)
+	if err == nil && !decided {
+		err = deductWhatFits(ctx, tx, goodsID, orders)
+	}
+	if err != nil {
+		return err
+	}
+	answers := make([]ledgerRow, 0, len(orders))
+	for _, o := range orders {
+		if soldOut, ok := errors.AsType[*SoldOutError](o.err); ok {
+			if o.Key == "" {
+				continue
+			}
+			o.row.soldOut(soldOut.Remaining)
+		} else {
+			o.row.done(o.Count, o.receipt.Remaining)
+		}
+		answers = append(answers, *o.row)
+	}
+	if len(answers) == 0 {
+		return nil
+	}
+	if err := recordOrders(ctx, tx, answers...); err != nil {
+		return err
+	}
+	return committed(tx.Commit())
+}
+
+// deductWhatFits grants some of a batch under the row's lock, so that the units it decides by are those that there are.
+func deductWhatFits(ctx context.Context, tx *sqlx.Tx, goodsID int64, orders []*order) error {
+	units, err := lockGoods(ctx, tx, goodsID)
+	if err != nil {
+		return err
+	}
+	return mysqlTx{tx}.write(ctx, goodsID, allot(orders, units))
+}
+
+// unrecorded finds the order that is sold out, and of which it is not known whether that was written down. Nothing was
+// deducted for it, that is certain; it may get another answer next time.
+func unrecorded(o *order) bool {
+	if !errors.Is(o.err, ErrSoldOut) {
+		return false
+	}
+	o.err = fmt.Errorf("%w: sold out, and it is not known whether that was written down", ErrUnavailable)
+	return true
+}

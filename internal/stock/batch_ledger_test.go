@@ -1,0 +1,94 @@
+package stock_test
+
+import (
+	"regexp"
+	"testing"
+
+	"stock/internal/stock"
+)
+
+func (c *crowd) wantLedger(t testing.TB, rows, units int) {
+	t.Helper()
+	var got struct{ Entries, Units int }
+	err := c.deps.MySQL.Get(&got, "SELECT COUNT(*) AS entries, COALESCE(SUM(count), 0) AS units FROM ledger WHERE goods_id = ?", c.goods)
+	if err != nil || got.Entries != rows || got.Units != units {
+		t.Errorf("the ledger has %d rows of %d units, %v, want %d of %d", got.Entries, got.Units, err, rows, units)
+	}
+}
+
+func TestABatchWithALedgerWritesEveryOrderDownInOneTransaction(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t, "batch-ledger", 10)
+	_, others, release := c.gatherOrders(t, stock.Request{Count: 2}, stock.Request{Count: 8, Key: "a"}, stock.Request{Count: 8}, stock.Request{Count: 3, Key: "b"})
+	before := c.proxy.writes()
+	c.proxy.look(regexp.MustCompile(`COMMIT$`))
+	release()
+	want(t, outcomes(others...), "7 remain", "sold out at 7", "sold out at 7", "4 remain")
+	c.wantLeft(t, 4)
+	c.wantLedger(t, 4, 6) // the order that is sold out and has no key cannot be sent again
+	if commits := c.proxy.writes() - before; commits != 2 {
+		t.Errorf("%d transactions for 5 requests, want 2", commits)
+	}
+}
+
+func TestOrdersWithOneKeyInOneBatchAreCarriedOutOnce(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t, "batch-ledger", 10)
+	sale, soldOut := stock.Request{Count: 2, Key: "a"}, stock.Request{Count: 20, Key: "b"}
+	_, others, release := c.gatherOrders(t, sale, soldOut, sale, stock.Request{Count: 1}, stock.Request{Count: 3, Key: "a"}, soldOut)
+	release()
+	want(t, outcomes(others...), "7 remain", "sold out at 7", "7 remain again", "6 remain", "key of another order", "sold out at 7 again")
+	c.wantLeft(t, 6)
+	c.wantLedger(t, 4, 4)
+}
+
+func TestABatchReplaysWhatIsCommittedAndSellsTheRest(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t, "batch-ledger", 10)
+	sale := stock.Request{GoodsID: c.goods, Count: 2, Key: "a"}
+	want(t, outcomes(c.send(t.Context(), sale)), "8 remain")
+	_, others, release := c.gatherOrders(t, stock.Request{Count: 1}, sale, stock.Request{Count: 1, Key: "a"}, stock.Request{Count: 1, Key: "b"}, sale)
+	release()
+	want(t, outcomes(others...), "6 remain", "8 remain again", "key of another order", "5 remain", "8 remain again")
+	c.wantLeft(t, 5)
+}
+
+// Whoever has the key works on inside a transaction of its own: the others in the batch do not wait for it.
+func TestABatchPassesByAKeyThatIsInProgress(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t, "batch-ledger", 10)
+	sale := stock.Request{GoodsID: c.goods, Count: 2, Key: "a"}
+	p := park(t, c.Deducter, sale, stock.BeforeWrite)
+	_, others, release := c.gatherOrders(t, stock.Request{Count: 1, Key: "b"}, sale, stock.Request{Count: 1})
+	release()
+	want(t, outcomes(others...), "8 remain", "in progress", "7 remain")
+	if err := p.goOn(); err != nil {
+		t.Error(err)
+	}
+	want(t, outcomes(c.send(t.Context(), sale)), "5 remain again")
+	c.wantLeft(t, 5)
+}
+
+// Sold out is certain, although it may not be written down; so is that an order with the key of another was not carried out.
+func TestABatchWithALedgerWhoseCommitIsLostSaysWhatIsCertain(t *testing.T) {
+	t.Parallel()
+	for cut, left := range map[cut]int64{beforeReply: 6, beforeSent: 9} {
+		c := newCrowd(t, "batch-ledger", 10)
+		sale, soldOut := stock.Request{Count: 2, Key: "a"}, stock.Request{Count: 20, Key: "b"}
+		first, others, release := c.gatherOrders(t, sale, soldOut, sale, stock.Request{Count: 1})
+		before := c.proxy.writes()
+		c.proxy.look(regexp.MustCompile(`COMMIT$`))
+		committing := c.proxy.hold()
+		release()
+		eventually(t, "the first request commits", func() bool { return c.proxy.writes() > before })
+		c.proxy.arm(cut) // for the COMMIT behind that one
+		committing()
+		want(t, outcomes(first), "9 remain")
+		want(t, outcomes(others...), "unknown", "unavailable", "in progress", "unknown")
+		c.wantLeft(t, left)
+		sale.GoodsID = c.goods
+		if receipt := untilAnswered(t, c.Deducter, sale); receipt.Replayed != (cut == beforeReply) {
+			t.Errorf("sent again: %+v", receipt)
+		}
+	}
+}
