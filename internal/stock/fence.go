@@ -2,10 +2,12 @@ package stock
 
 import (
 	"context"
+	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -77,7 +79,7 @@ func (s mysqlFenced) read(ctx context.Context, goodsID int64) (int64, error) {
 	}
 	if rows == 0 {
 		// Sold out, a later claim, or no such goods. Only a refusal pays for the second question.
-		units, last, err := s.lastClaim(ctx, goodsID)
+		units, last, err := lastClaim(ctx, s.db, goodsID)
 		if err == nil && units >= int64(s.count) {
 			err = s.own.refused(goodsID, last)
 		}
@@ -91,18 +93,32 @@ func (s mysqlFenced) write(ctx context.Context, goodsID, units int64) error {
 	if err != nil {
 		return err
 	}
+	return s.own.stood(ctx, s.db, goodsID, result)
+}
+
+// writeFenced writes where the goods is still claimed so.
+func (s mysqlTx) writeFenced(ctx context.Context, l level) error {
+	result, err := s.tx.ExecContext(ctx, fencedOverwriteSQL, l.units, l.goodsID, l.claim.issuer, l.claim.token)
+	if err != nil {
+		return refusal(err)
+	}
+	return l.claim.stood(ctx, s.tx, l.goodsID, result)
+}
+
+// stood is nil where a write found the goods still claimed so.
+func (c claim) stood(ctx context.Context, in sqlx.QueryerContext, goodsID int64, result sql.Result) error {
 	rows, err := result.RowsAffected()
 	if err == nil && rows == 0 {
 		// Nothing was written, whatever comes of asking by whom it is refused.
-		_, last, _ := s.lastClaim(ctx, goodsID)
-		err = s.own.refused(goodsID, last)
+		_, last, _ := lastClaim(ctx, in, goodsID)
+		err = c.refused(goodsID, last)
 	}
 	return err
 }
 
 // lastClaim reads the stock and who has claimed it.
-func (s mysqlFenced) lastClaim(ctx context.Context, goodsID int64) (units int64, last claim, err error) {
-	err = s.db.QueryRowxContext(ctx, lastClaimSQL, goodsID).Scan(&units, &last.token, &last.issuer)
+func lastClaim(ctx context.Context, in sqlx.QueryerContext, goodsID int64) (units int64, last claim, err error) {
+	err = in.QueryRowxContext(ctx, lastClaimSQL, goodsID).Scan(&units, &last.token, &last.issuer)
 	return units, last, unwritten(goodsID, err)
 }
 

@@ -14,16 +14,22 @@ func newForUpdate(d Deps, _ Store) (Deducter, error) { return forUpdate{mysqlSto
 func (f forUpdate) Deduct(ctx context.Context, req Request) (receipt Receipt, err error) {
 	section := arrive()
 	err = f.inTx(ctx, nil, req, func(tx *sqlx.Tx) error {
-		var units int64
-		err := tx.GetContext(ctx, &units, selectSQL+" FOR UPDATE", req.GoodsID)
+		in := mysqlTx{tx}
+		units, err := in.readForUpdate(ctx, req.GoodsID)
 		if err != nil {
-			return unwritten(req.GoodsID, err)
+			return err
 		}
 		section.enter()
-		receipt, err = readModifyWrite(ctx, heldRow{mysqlTx{tx}, units}, req, section)
+		receipt, err = readModifyWrite(ctx, heldRow{in, units}, req, section)
 		return err
 	})
 	return receipt, err
+}
+
+// readForUpdate reads what is there now, and locks the row.
+func (s mysqlTx) readForUpdate(ctx context.Context, goodsID int64) (units int64, err error) {
+	err = s.tx.GetContext(ctx, &units, selectSQL+" FOR UPDATE", goodsID)
+	return units, unwritten(goodsID, err)
 }
 
 // heldRow is a row that was read as it was locked: reading it again would cost a round trip.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,7 +30,20 @@ func (s Strategy) guard(locker locks.Locker, d Deps, on Store) Deducter {
 	if s.Fenced {
 		g.fence = func(token uint64, count int) store { return whole.fence(s.Name, token, count) }
 	}
-	return g
+	// An order by a strategy that is wrong for one goods would show nothing new.
+	if s.Claim.TwoReplicas != Correct || !whole.atomic() {
+		return g
+	}
+	orders := guardedOrders{guarded: g, whole: whole}
+	if slices.Contains(s.Needs, NeedMySQL) {
+		orders.most = d.MySQLLocks.Stats().MaxOpenConnections
+	}
+	return orders
+}
+
+// key is the lock's name for a goods.
+func (g guarded) key(goodsID int64) string {
+	return g.name + ":{" + strconv.FormatInt(goodsID, 10) + "}"
 }
 
 var errWaited = errors.New("the longest wait for a lock has passed")
@@ -40,7 +54,7 @@ func (g guarded) Deduct(ctx context.Context, req Request) (Receipt, error) {
 	defer cancel(nil)
 	// A deadline on ctx would bound the work too: only the wait is limited here.
 	limit := time.AfterFunc(g.wait, func() { cancel(errWaited) })
-	lease, err := g.locker.Lock(ctx, g.name+":{"+strconv.FormatInt(req.GoodsID, 10)+"}")
+	lease, err := g.locker.Lock(ctx, g.key(req.GoodsID))
 	limit.Stop()
 	if err != nil {
 		return Receipt{}, ungranted(ctx, err)
@@ -54,7 +68,7 @@ func ungranted(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w: %w", ErrBusy, context.Cause(ctx), err)
-	case mysqlNotNow(err), redisPoolFull(err):
+	case mysqlNotNow(err), redisPoolFull(err), errors.Is(err, locks.ErrLeaseLost):
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -62,19 +76,7 @@ func ungranted(ctx context.Context, err error) error {
 
 // hold works under the lock and gives it back.
 func (g guarded) hold(lease *locks.Lease, req Request, section section) (receipt Receipt, err error) {
-	defer func() {
-		if errors.Is(err, ErrUnknown) && g.fence == nil && !lease.Deadline().IsZero() {
-			// The write may still be on its way to the store. Kept until it ends by itself, the lock outlasts it. A fence
-			// needs no such wait: the next holder's claim sees the write, or refuses it.
-			lease.Abandon()
-			g.log.Warn("lock kept until its lease ends: the outcome of a write is unknown", "goods_id", req.GoodsID, "error", err)
-			return
-		}
-		if unlock := lease.Unlock(); unlock != nil {
-			// The deduction stands as it is: the store answered. Whether another held the lock meanwhile, only a fence can say.
-			g.log.Warn("lock not given back", "goods_id", req.GoodsID, "error", unlock)
-		}
-	}()
+	defer func() { g.giveBack(lease, req.GoodsID, err) }()
 	in := g.store
 	if g.fence != nil {
 		in = g.fence(lease.Token(), req.Count)
@@ -82,6 +84,21 @@ func (g guarded) hold(lease *locks.Lease, req Request, section section) (receipt
 	receipt, err = readModifyWrite(lease.Context(), in, req, section)
 	receipt.Token = lease.Token()
 	return receipt, err
+}
+
+// giveBack gives back the lock of a goods, or of several, whose deduction ended in err.
+func (g guarded) giveBack(lease *locks.Lease, goods any, err error) {
+	if errors.Is(err, ErrUnknown) && g.fence == nil && !lease.Deadline().IsZero() {
+		// The write may still be on its way to the store. Kept until it ends by itself, the lock outlasts it. A fence needs
+		// no such wait: the next holder's claim sees the write, or refuses it.
+		lease.Abandon()
+		g.log.Warn("lock kept until its lease ends: the outcome of a write is unknown", "goods_id", goods, "error", err)
+		return
+	}
+	if unlock := lease.Unlock(); unlock != nil {
+		// The deduction stands as it is: the store answered. Whether another held the lock meanwhile, only a fence can say.
+		g.log.Warn("lock not given back", "goods_id", goods, "error", unlock)
+	}
 }
 
 // readModifyWrite is the critical section itself, which excludes nobody by its own means.

@@ -182,6 +182,12 @@ func (s mysqlStore) inTx(ctx context.Context, options *sql.TxOptions, req Reques
 	return committed(tx.Commit())
 }
 
+func (mysqlStore) atomic() bool { return true }
+
+func (s mysqlStore) writeAll(ctx context.Context, steps Request, levels []level) error {
+	return s.inTx(ctx, nil, steps, func(tx *sqlx.Tx) error { return mysqlTx{tx}.writeAll(ctx, levels) })
+}
+
 // mysqlTx is the store inside a transaction: nothing is written before COMMIT.
 type mysqlTx struct{ tx *sqlx.Tx }
 
@@ -196,4 +202,19 @@ func (s mysqlTx) write(ctx context.Context, goodsID, units int64) error {
 		return refusal(err)
 	}
 	return found(result, goodsID)
+}
+
+func (s mysqlTx) writeAll(ctx context.Context, levels []level) error {
+	for _, l := range levels {
+		var err error
+		if l.claim.issuer == "" {
+			err = s.write(ctx, l.goodsID, l.units)
+		} else {
+			err = s.writeFenced(ctx, l)
+		}
+		if err != nil {
+			return &LineError{l.goodsID, err}
+		}
+	}
+	return nil
 }

@@ -56,6 +56,7 @@ type entry struct {
 type Status struct {
 	Strategy
 	Unavailable map[Store]string // why, for each store on which it cannot be used
+	Orders      []Store          // those on which it takes orders of several goods here
 }
 
 // NewService builds every strategy of the catalogue. A strategy that lacks a server is kept, with the reason.
@@ -100,6 +101,9 @@ func (s *Service) add(strategy Strategy) error {
 			return fmt.Errorf("store %s: %w", on, err)
 		}
 		e.deducters[on] = deducter
+		if _, ok := deducter.(Orderer); ok {
+			status.Orders = append(status.Orders, on)
+		}
 	}
 	s.entries[strategy.Name] = e
 	s.statuses = append(s.statuses, status)
@@ -154,6 +158,19 @@ func (s *Service) Resolve(name string, on Store) (Deducter, Store, error) {
 		return nil, on, err
 	}
 	return nil, on, fmt.Errorf("%w: strategy %s works on %v, not on %q", ErrUnsupportedStore, name, e.strategy.Stores, on)
+}
+
+// ResolveOrders finds who takes the orders of a strategy. Its errors are those of Resolve, and ErrNoOrders.
+func (s *Service) ResolveOrders(name string, on Store) (Orderer, Store, error) {
+	deducter, on, err := s.Resolve(name, on)
+	if err != nil {
+		return nil, on, err
+	}
+	orderer, ok := deducter.(Orderer)
+	if !ok {
+		err = fmt.Errorf("strategy %s on store %s %w", name, on, ErrNoOrders)
+	}
+	return orderer, on, err
 }
 
 // Stock reads the units of one goods. Its errors are ErrUnknownGoods, ErrUnavailable and ErrUnsupportedStore.

@@ -24,6 +24,11 @@ type settableStore interface {
 	// write is refused once another has claimed it: both fail with ErrFenced. A claim deducts nothing, so that its outcome
 	// is never unknown.
 	fence(issuer string, token uint64, count int) store
+	// atomic says whether several goods can be written at once.
+	atomic() bool
+	// writeAll overwrites the stock of several known goods, all or none, where those with a claim are still claimed so. It
+	// fails as write does, with a *LineError where one goods is to blame, and passes BeforeCommit where it commits.
+	writeAll(ctx context.Context, steps Request, levels []level) error
 }
 
 // store returns the store of this name, nil where it is not configured.

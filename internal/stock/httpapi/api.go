@@ -98,6 +98,8 @@ func (a *API) Public() http.Handler {
 	r := a.router()
 	r.Post("/stock/deduct", a.deduct)
 	r.Post("/stock/deduct/{strategy}", a.deduct)
+	r.Post("/stock/orders", a.order)
+	r.Post("/stock/orders/{strategy}", a.order)
 	// The pattern keeps /stock/deduct apart, so that GET on it is answered 405.
 	r.Get("/stock/{goods_id:-?[0-9]+}", a.getStock)
 	r.Get("/strategies", a.getStrategies)

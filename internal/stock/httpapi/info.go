@@ -22,6 +22,7 @@ func listStrategies(config Config) ([]byte, error) {
 		Control     bool                   `json:"control"`
 		Claim       stock.Claim            `json:"claim"`
 		Stores      []stock.Store          `json:"stores"`
+		Orders      []stock.Store          `json:"orders"`
 		Needs       []stock.Need           `json:"needs"`
 		Idempotent  bool                   `json:"idempotent"`
 		Unavailable map[stock.Store]string `json:"unavailable"`
@@ -32,7 +33,8 @@ func listStrategies(config Config) ([]byte, error) {
 	}{Default: config.DefaultStrategy}
 	for _, s := range config.Service.Statuses() {
 		needs := append([]stock.Need{}, s.NeedsOn(s.Stores[0])...) // never null
-		list.Strategies = append(list.Strategies, row{s.Name, s.Summary, s.Control, s.Claim, s.Stores, needs, s.Idempotent, s.Unavailable})
+		orders := append([]stock.Store{}, s.Orders...)
+		list.Strategies = append(list.Strategies, row{s.Name, s.Summary, s.Control, s.Claim, s.Stores, orders, needs, s.Idempotent, s.Unavailable})
 	}
 	return json.Marshal(list)
 }

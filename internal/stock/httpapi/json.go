@@ -30,22 +30,27 @@ type encoder struct {
 	json   *json.Encoder
 }
 
-// readJSON decodes a body that is one JSON object with no members but those of v, which must be a flat struct whose members
-// have names of small letters and underscores.
+// readJSON decodes a body that is one JSON object with no members but those of v, all of whose members, and theirs, have
+// names of small letters and underscores.
 func readJSON(r *http.Request, v any) error {
+	body := bodies.Get().(*[maxBody + 1]byte)
+	defer bodies.Put(body)
+	return readJSONInto(body[:], r, v)
+}
+
+// readJSONInto has room for a body that is shorter than the room.
+func readJSONInto(room []byte, r *http.Request, v any) error {
 	if err := checkMediaType(r.Header.Get("Content-Type")); err != nil {
 		return err
 	}
-	body := bodies.Get().(*[maxBody + 1]byte)
-	defer bodies.Put(body)
-	n, err := io.ReadFull(r.Body, body[:])
+	n, err := io.ReadFull(r.Body, room)
 	switch {
 	case err == nil:
-		return describe(errTooLarge, "the body has more than %d bytes", maxBody)
+		return describe(errTooLarge, "the body has more than %d bytes", len(room)-1)
 	case err != io.EOF && err != io.ErrUnexpectedEOF:
 		return describe(errors.Join(errMalformed, err), "the body ended too early")
 	}
-	decoder := json.NewDecoder(bytes.NewReader(body[:n]))
+	decoder := json.NewDecoder(bytes.NewReader(room[:n]))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(v); err != nil {
 		// The decoder's own words name Go types.
@@ -57,16 +62,33 @@ func readJSON(r *http.Request, v any) error {
 	if _, err := decoder.Token(); err != io.EOF {
 		return describe(errMalformed, "something follows the JSON object")
 	}
-	return checkNames(body[:n])
+	return checkNames(room[:n])
 }
 
-// checkNames refuses what encoding/json passes: a name that comes twice, of which the last would win, and a name that
-// differs from the member's own in case. The object has been decoded, so that it is well formed and has no others inside.
+// checkNames refuses what encoding/json passes: a name that comes twice in one object, of which the last would win, and a
+// name that differs from the member's own in case. The object has been decoded, so that it is well formed.
 func checkNames(object []byte) error {
-	var room [8][]byte
-	seen := room[:0]
+	var (
+		room    [8][]byte
+		seen    = room[:0] // names in the objects that are open here
+		opened  [8]int     // where those of each object begin
+		objects = opened[:0]
+	)
 	for {
 		name, rest, found := nextString(object)
+		between := object
+		if found {
+			between = object[:len(object)-len(rest)-len(name)-len(`""`)]
+		}
+		for _, c := range between {
+			switch c {
+			case '{':
+				objects = append(objects, len(seen))
+			case '}':
+				seen = seen[:objects[len(objects)-1]]
+				objects = objects[:len(objects)-1]
+			}
+		}
 		if !found {
 			return nil
 		}
@@ -79,7 +101,7 @@ func checkNames(object []byte) error {
 				return describe(errMalformed, "%q is not a member: names are written in small letters, without escapes", name)
 			}
 		}
-		for _, other := range seen {
+		for _, other := range seen[objects[len(objects)-1]:] {
 			if bytes.Equal(name, other) {
 				return describe(errMalformed, "%s is given more than once", name)
 			}

@@ -71,11 +71,14 @@ var kinds = []kind{{
 	err: stock.ErrInProgress, slug: "in-progress", status: http.StatusConflict, title: "In progress", retryAfter: "1",
 	detail: "The first request with this Idempotency-Key has not ended yet, and may still deduct; this one has not. Send it again later for the answer.",
 }, {
+	err: stock.ErrNoOrders, slug: "no-orders", status: http.StatusBadRequest, title: "No orders",
+	detail: "The strategy takes no orders of several goods, or none on this store or of this many; GET /strategies says on which stores it does.",
+}, {
 	err: errMalformed, slug: "malformed", status: http.StatusBadRequest, title: "Malformed request",
 	detail: "The request cannot be understood or exceeds a limit.",
 }, {
 	err: errTooLarge, slug: "too-large", status: http.StatusRequestEntityTooLarge, title: "Body too large",
-	detail: "A body may have up to 4096 bytes.",
+	detail: "A body may have up to 4096 bytes, and one with an order of several goods up to 16384.",
 }, {
 	err: errMediaType, slug: "unsupported-media-type", status: http.StatusUnsupportedMediaType, title: "Unsupported media type",
 	detail: "A body must be application/json.",
@@ -120,6 +123,8 @@ type problem struct {
 	Detail     string   `json:"detail"`
 	RequestID  string   `json:"request_id"`
 	Remaining  *int64   `json:"remaining,omitempty"`  // sold-out: units left
+	GoodsID    int64    `json:"goods_id,omitempty"`   // the goods for which an order was refused
+	Lines      []int    `json:"lines,omitempty"`      // its lines in the order, counted from 0
 	Strategies []string `json:"strategies,omitempty"` // unknown-strategy: those that exist
 }
 
@@ -149,6 +154,9 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 	case stock.ErrUnknownStrategy:
 		p.Strategies = a.names
+	}
+	if l, ok := errors.AsType[*linesError](err); ok {
+		p.GoodsID, p.Lines = l.goodsID, l.lines
 	}
 	if k.retryAfter != "" {
 		w.Header().Set("Retry-After", k.retryAfter)

@@ -101,6 +101,9 @@ func (s subject) run(t *testing.T) {
 	if s.strategy.Idempotent {
 		s.runKeys(t)
 	}
+	if s.takesOrders() {
+		s.orders(t)
+	}
 }
 
 var goods atomic.Int64
