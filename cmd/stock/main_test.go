@@ -107,6 +107,8 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 		{"pause points without an admin listener", nil, []string{"serve", "--pause-points", "--admin-listen="}, []string{"--pause-points", "--admin-listen"}},
 		{"unknown log format", nil, []string{"serve", "--log-format=xml"}, []string{"--log-format", "text or json"}},
 		{"unknown log level", nil, []string{"serve", "--log-level=loud"}, []string{"--log-level", "debug"}},
+		{"pruning nothing", nil, []string{"prune", "--older-than=24h"}, []string{"--mysql-dsn is missing"}},
+		{"pruning everything", nil, []string{"prune", "--mysql-dsn=root@tcp(h:1)/stock"}, []string{"--older-than is 0s", "above 0"}},
 		{"migrating nothing", nil, []string{"migrate"}, []string{"--mysql-dsn is missing"}},
 		{"migrating with a bad Redis address", nil, []string{"migrate", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/stock", "--redis=x"}, []string{"--redis"}},
 		{"checking no URL", nil, []string{"healthcheck", "--url=localhost"}, []string{"--url"}},
