@@ -139,3 +139,19 @@ func TestWhatIsNotHistoryIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// Of a time when every sale told what remained, so that nothing was said about it.
+func TestReadTakesTheSalesOfAnOlderFileForOnesThatTellWhatRemains(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.jsonl")
+	text := `{"run":{"strategy":"update","workload":"plenty","store":"mysql","replicas":2,"users":1,"round":1,"hold_ms":0,"seed":1,"planned":1,"promise":"correct","exclusive":true,"control":false,"witness":"oracle","initial":{"1":6}}}
+{"op":{"kind":"deduct","client":0,"order":"o1","goods_id":1,"count":1,"sent_ns":10,"received_ns":20,"status":200,"outcome":"sold","remaining":0}}
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := history.Read(path)
+	if err != nil || len(h.Ops) != 1 || h.Run.Untold || h.Ops[0].Untold {
+		t.Errorf("read %+v, %v", h, err)
+	}
+}

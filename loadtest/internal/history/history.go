@@ -35,6 +35,7 @@ type Run struct {
 	Bounded   string          `json:"bounded,omitempty"` // why fewer were sent than planned
 	Promise   string          `json:"promise"`           // the strategy's claim for this number of replicas
 	Exclusive bool            `json:"exclusive"`         // claims that critical sections never overlap
+	Untold    bool            `json:"untold,omitempty"`  // says beforehand that it does not tell its buyers what remains
 	Control   bool            `json:"control"`           // wrong on purpose
 	Witness   string          `json:"witness"`           // who read the stock: "oracle" or "service"
 	Scarce    bool            `json:"scarce,omitempty"`  // the workload is to ask for more units than there are
@@ -57,7 +58,8 @@ type Op struct {
 	ReceivedNS int64   `json:"received_ns"`
 	Status     int     `json:"status,omitempty"` // HTTP; 0 where no reply came
 	Outcome    Outcome `json:"outcome"`
-	Remaining  int64   `json:"remaining"` // as told with Sold and SoldOut
+	Remaining  int64   `json:"remaining"`        // as told with Sold and SoldOut
+	Untold     bool    `json:"untold,omitempty"` // Sold without a word on what remains: Remaining says nothing
 	Replica    string  `json:"replica,omitempty"`
 	RequestID  string  `json:"request_id,omitempty"`
 	Attempts   int     `json:"attempts,omitempty"`

@@ -158,7 +158,7 @@ func TestOutcomeFollowsStatusAndProblemType(t *testing.T) {
 		error  string
 	}{
 		{200, `{"goods_id":1,"count":1,"remaining":0}`, history.Sold, ""},
-		{200, `{"goods_id":1,"count":1}`, history.Unknown, "the receipt does not match the order"},
+		{200, `{"goods_id":1}`, history.Unknown, "the receipt does not match the order"},
 		{200, `{"goods_id":2,"count":1,"remaining":0}`, history.Unknown, "the receipt does not match the order"},
 		{200, `<html>`, history.Unknown, "the receipt does not match the order"},
 		{409, `{"type":"/problems/sold-out","remaining":0}`, history.SoldOut, "/problems/sold-out"},
@@ -188,6 +188,25 @@ func TestOutcomeFollowsStatusAndProblemType(t *testing.T) {
 					test.error)
 			}
 		})
+	}
+}
+
+// Whether that is as promised is for the judge to say.
+func TestReceiptWithoutRemainingIsASaleThatDoesNotTell(t *testing.T) {
+	t.Parallel()
+	for body, untold := range map[string]bool{
+		`{"goods_id":1,"count":1}`:                  true,
+		`{"goods_id":1,"count":1,"remaining":null}`: true,
+		`{"goods_id":1,"count":1,"remaining":0}`:    false,
+	} {
+		driver := serve(t, 1, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
+		result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if op := result.Ops[0]; op.Outcome != history.Sold || op.Untold != untold || op.Remaining != 0 {
+			t.Errorf("%s: %s, untold is %t, %d remaining", body, op.Outcome, op.Untold, op.Remaining)
+		}
 	}
 }
 

@@ -48,12 +48,14 @@ func classify(op *history.Op, status int, header http.Header, body []byte) {
 	switch {
 	case status == http.StatusOK:
 		// A receipt that cannot be read, or for another order, confirms nothing.
-		if malformed || told.Remaining == untold || told.GoodsID != op.GoodsID || told.Count != op.Count {
+		if malformed || told.GoodsID != op.GoodsID || told.Count != op.Count {
 			op.Outcome, op.Error = history.Unknown, "the receipt does not match the order"
 			return
 		}
 		op.Outcome = history.Sold
-		op.Remaining = told.Remaining
+		if op.Untold = told.Remaining == untold; !op.Untold {
+			op.Remaining = told.Remaining
+		}
 		op.Attempts = told.Attempts
 		op.Token = told.Token
 		op.WaitedUS, op.HeldUS = told.WaitedUS, told.HeldUS

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"sort"
@@ -52,6 +53,7 @@ type order struct {
 type sale struct {
 	order            order
 	count, remaining int64
+	untold           bool
 	token            uint64
 	enteredNS        int64
 	leftNS           int64
@@ -131,7 +133,7 @@ func openBooks(h *history.History) []*books {
 		}
 		switch op.Outcome {
 		case history.Sold:
-			s := sale{o, op.Count, op.Remaining, op.Token, op.EnteredNS, op.LeftNS}
+			s := sale{o, op.Count, op.Remaining, op.Untold, op.Token, op.EnteredNS, op.LeftNS}
 			if i, again := told[s]; again && op.Order != "" {
 				b.sold[i].until = min(b.sold[i].until, op.ReceivedNS)
 				continue
@@ -175,6 +177,23 @@ func ofEffect(e effect) int64  { return e.Count }
 
 // onlyFell says that nothing was put back, so that the stock can only have fallen.
 func (b *books) onlyFell() bool { return len(b.restocks) == 0 && len(b.maybe) == 0 }
+
+// told returns the sales that tell what they left behind, untold the others.
+func (b *books) told() []effect {
+	return slices.DeleteFunc(slices.Clone(b.sold), func(e effect) bool { return e.Untold })
+}
+
+func (b *books) untold() []effect {
+	return slices.DeleteFunc(slices.Clone(b.sold), func(e effect) bool { return !e.Untold })
+}
+
+// left is how evidence speaks of what a sale left behind.
+func (e effect) left() string {
+	if e.Untold {
+		return "does not say what it left"
+	}
+	return fmt.Sprintf("left %d", e.Remaining)
+}
 
 // balance does the arithmetic: initial + restocked - sold must be final, give or take what is unknown.
 func (b *books) balance(v *Verdict, wrong *findings) {
@@ -331,8 +350,8 @@ func (b *books) duplicates(v *Verdict, wrong *findings) {
 		}
 		v.Duplicates++
 		if found++; found <= examples {
-			wrong.add("goods %d: order %s was deducted %d times: request %s left %d, request %s left %d", b.id, order,
-				len(twice), name(twice[0].Op), twice[0].Remaining, name(twice[1].Op), twice[1].Remaining)
+			wrong.add("goods %d: order %s was deducted %d times: request %s %s, request %s %s", b.id, order,
+				len(twice), name(twice[0].Op), twice[0].left(), name(twice[1].Op), twice[1].left())
 		}
 	}
 	if found > examples {

@@ -20,14 +20,14 @@ const (
 )
 
 // sameAnswer is the cheap proof: where the stock can only have fallen, no two sales leave the same behind, and none leaves
-// less than nothing.
+// less than nothing. Sales that do not tell what they leave prove nothing here.
 func (b *books) sameAnswer(wrong *findings) answer {
 	if !b.onlyFell() {
 		return yes
 	}
 	first := map[int64]effect{}
 	found, below := 0, 0
-	for _, e := range b.sold {
+	for _, e := range b.told() {
 		if e.Remaining < 0 {
 			if below++; below == 1 {
 				wrong.add("goods %d: request %s was told %d remaining", b.id, name(e.Op), e.Remaining)
@@ -62,11 +62,12 @@ type step struct {
 type stepKind int
 
 const (
-	sell    stepKind = iota // sold: stock >= count, and remaining = stock - count
-	refuse                  // sold out: stock < count
-	putBack                 // restocked: stock += count
-	arm                     // an unknown outcome: from here on it may take effect at any time, or never
-	look                    // somebody read the stock: stock = remaining
+	sell         stepKind = iota // sold: stock >= count, and remaining = stock - count
+	sellSilently                 // sold, and nobody said what remains: stock >= count
+	refuse                       // sold out: stock < count
+	putBack                      // restocked: stock += count
+	arm                          // an unknown outcome: from here on it may take effect at any time, or never
+	look                         // somebody read the stock: stock = remaining
 )
 
 // world is a state of the model: the units in stock, how many sales there were, and how many unknown outcomes of each
@@ -147,13 +148,23 @@ func (b *books) operations() []porcupine.Operation {
 		end = max(end, ret)
 		ops = append(ops, porcupine.Operation{Input: s, Call: call, Return: ret})
 	}
-	for i, e := range b.chain() {
+	chain := b.chain()
+	for i, e := range chain {
 		s := step{kind: sell, count: e.Count, remaining: e.Remaining}
 		if b.onlyFell() {
 			// Then the sales can only have happened in this order, and the checker need not try another.
 			s.turn = i + 1
 		}
 		add(s, e.since, e.until)
+	}
+	for _, e := range b.untold() {
+		until := e.until
+		if b.onlyFell() && len(chain) == 0 {
+			// Where the stock can only fall, a sale that finds enough at any time finds enough at its beginning, and the
+			// sooner it is placed, the more refusals it explains.
+			until = e.since
+		}
+		add(step{kind: sellSilently, count: e.Count}, e.since, until)
 	}
 	for _, e := range b.refused {
 		since := e.since
@@ -177,9 +188,9 @@ func (b *books) operations() []porcupine.Operation {
 	return ops
 }
 
-// chain returns the sales from the most left behind to the least.
+// chain returns the sales that tell what they left, from the most left behind to the least.
 func (b *books) chain() []effect {
-	chain := slices.Clone(b.sold)
+	chain := b.told()
 	slices.SortStableFunc(chain, func(x, y effect) int { return cmp.Compare(y.Remaining, x.Remaining) })
 	return chain
 }
@@ -226,6 +237,15 @@ func (m *model) next(w world, s step) []world {
 			ways[i].sales++
 		}
 		return ways
+	case sellSilently:
+		if s.count < 1 {
+			return nil
+		}
+		ways := m.reach(w, s.count)
+		for i := range ways {
+			ways[i].stock -= s.count
+		}
+		return ways
 	case refuse:
 		return m.fallBelow(w, s.count)
 	case putBack:
@@ -256,6 +276,22 @@ func (m *model) become(w world, stock int64) []world {
 		case d == 0:
 			return fits
 		case d < rest.low || d > rest.high:
+			return hopeless
+		}
+		return short
+	})
+}
+
+// reach lets unknown outcomes happen until the stock is at least count, and no more of them than needed.
+func (m *model) reach(w world, count int64) []world {
+	if w.stock >= count {
+		return []world{w}
+	}
+	return m.happen(w, 0, func(w world, rest bounds) fit {
+		switch {
+		case w.stock >= count:
+			return fits
+		case w.stock-rest.low < count:
 			return hopeless
 		}
 		return short
@@ -324,10 +360,11 @@ func (m *model) happen(w world, from int, judge func(world, bounds) fit) []world
 
 // explain names requests whose answers contradict each other, where that can be said simply.
 func (b *books) explain() string {
-	if !b.onlyFell() || len(b.sold) == 0 {
+	chain := b.chain()
+	if !b.onlyFell() || len(chain) == 0 {
 		return ""
 	}
-	chain := b.chain() // as it must have happened: the stock only fell
+	// The chain is in the order in which it must have happened, as the stock only fell.
 	latest := chain[0] // of the sales so far, the one that was sent last
 	for _, e := range chain[1:] {
 		if e.until < latest.since {
@@ -338,7 +375,7 @@ func (b *books) explain() string {
 			latest = e
 		}
 	}
-	if len(b.unknown) > 0 {
+	if len(b.unknown) > 0 || len(chain) < len(b.sold) {
 		return ""
 	}
 	stock, before := b.initial, "the first sale"

@@ -21,6 +21,7 @@ type shop struct {
 	restocks  float64 // share of requests that put units back instead
 	replay    float64 // share of lost requests that are tried again, at a service that remembers
 	exclusive bool
+	untold    float64 // share of sales that do not tell what remains
 }
 
 // simulate plays a correct service in virtual time: every request takes effect in one moment between being sent and being
@@ -29,7 +30,7 @@ func simulate(s shop) *history.History {
 	random := rand.New(rand.NewPCG(s.seed, 1))
 	h := &history.History{
 		Run: history.Run{Strategy: "simulated", Workload: "test", Store: "mysql", Replicas: 2, Users: s.users, Round: 1,
-			Planned: s.requests, Promise: "correct", Exclusive: s.exclusive, Witness: "oracle", Initial: map[int64]int64{}},
+			Planned: s.requests, Promise: "correct", Exclusive: s.exclusive, Untold: s.untold > 0, Witness: "oracle", Initial: map[int64]int64{}},
 		End: &history.End{Final: map[int64]int64{}},
 	}
 	stock, left := map[int64]int64{}, map[int64]int64{}
@@ -91,7 +92,7 @@ func simulate(s shop) *history.History {
 			case op.Kind == history.Restock:
 				stock[op.GoodsID] += op.Count
 			case known && s.replay > 0:
-				op.Remaining, op.EnteredNS, op.LeftNS = first.Remaining, first.EnteredNS, first.LeftNS
+				op.Remaining, op.Untold, op.EnteredNS, op.LeftNS = first.Remaining, first.Untold, first.EnteredNS, first.LeftNS
 				op.Outcome, op.Status = first.Outcome, first.Status
 			case stock[op.GoodsID] < op.Count:
 				op.Outcome, op.Status, op.Remaining = history.SoldOut, 409, stock[op.GoodsID]
@@ -100,6 +101,9 @@ func simulate(s shop) *history.History {
 				op.Remaining = stock[op.GoodsID]
 				op.EnteredNS, op.LeftNS = now-3, now+3
 				left[op.GoodsID] = now + 3
+				if s.untold > 0 && random.Float64() < s.untold {
+					op.Remaining, op.Untold = 0, true
+				}
 			}
 			answered[op.Order] = op
 			if lost {

@@ -102,7 +102,8 @@ const examples = 3
 // the buyers were told, or critical sections overlapped that were promised not to. Otherwise it is
 // INCONCLUSIVE where the run was interrupted, where the load was too small (MinAnswered, MinContended, fewer replicas than
 // there are, a scarce stock that never ran out), or where too many buyers got no answer to the point (MaxUnknown, MaxBusy,
-// or any request that was rejected). Otherwise it is CORRECT.
+// any request that was rejected, or sales that did not tell what remains, by a strategy that does not say so beforehand).
+// Otherwise it is CORRECT.
 //
 // The baseline promises to sell nothing. It is CORRECT where the stock is untouched and MinAnswered sales were confirmed:
 // the rules above are for those who sell.
@@ -210,7 +211,7 @@ func doubt(h *history.History, v Verdict, books []*books) (doubts findings) {
 			doubts.add("goods %d: nobody read the stock that the run left", b.id)
 		}
 	}
-	backwards := 0
+	backwards, untold := 0, 0
 	replicas := map[string]bool{}
 	var rejected *history.Op
 	for i, op := range h.Ops {
@@ -230,6 +231,9 @@ func doubt(h *history.History, v Verdict, books []*books) (doubts findings) {
 		if op.Outcome != history.Unknown && op.ReceivedNS < op.SentNS {
 			backwards++
 		}
+		if op.Untold {
+			untold++
+		}
 	}
 	if answered := v.answered(); answered < MinAnswered {
 		doubts.add("only %d requests were answered, fewer than %d: too little load", answered, MinAnswered)
@@ -248,6 +252,9 @@ func doubt(h *history.History, v Verdict, books []*books) (doubts findings) {
 	if rejected != nil {
 		doubts.add("%d of %d requests were rejected, such as %s (%d %s): the lab asked for something wrong",
 			v.Outcomes[history.Rejected], v.Requests, name(*rejected), rejected.Status, rejected.Error)
+	}
+	if untold > 0 && !h.Run.Untold {
+		doubts.add("%d sales did not tell what remains, which the strategy should: they cannot be checked against each other", untold)
 	}
 	if backwards > 0 {
 		doubts.add("%d replies were received before they were asked for: the clocks cannot be trusted", backwards)

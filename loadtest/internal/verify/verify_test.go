@@ -168,6 +168,100 @@ func TestPlantedBugsAreToldApart(t *testing.T) {
 	}
 }
 
+// hush makes every sale one that does not tell what remains, as the strategy says beforehand.
+func hush(h *history.History) {
+	h.Run.Untold = true
+	for i, op := range h.Ops {
+		if op.Outcome == history.Sold {
+			h.Ops[i].Remaining, h.Ops[i].Untold = 0, true
+		}
+	}
+}
+
+// What remains is one witness of several: without it the books are still balanced, and a refusal is still held against them.
+func TestPlantedBugsAreToldApartWhereSalesDoNotTellWhatRemains(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		shop  shop
+		plant func(h *history.History)
+		want  figures
+		says  string // part of the evidence
+	}{
+		{"nothing", plenty(80), func(*history.History) {},
+			figures{result: verify.Correct, linearizable: "true"}, ""},
+		{"nothing in a flash sale", flashSale(81), func(*history.History) {},
+			figures{result: verify.Correct, linearizable: "true"}, ""},
+		{"a lost update", plenty(82), func(h *history.History) {
+			neverHappened(h, 200)
+		}, figures{result: verify.Wrong, lost: 1, linearizable: "false"}, "units sold but still in stock: 1 ("},
+		{"an oversell by one", flashSale(83), func(h *history.History) {
+			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+			h.Ops[i].Outcome = history.Sold
+			h.End.Final[1] = -1
+		}, figures{result: verify.Wrong, oversold: 1, linearizable: "false"}, "units sold beyond the stock: 1 (151 were sold out of 150)"},
+		{"a leak", plenty(84), func(h *history.History) { h.End.Final[1]-- },
+			figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, "units gone that nobody was sold: 1 ("},
+		{"a false sold-out", plenty(85), func(h *history.History) {
+			op := neverHappened(h, 100)
+			op.Outcome, op.Status, op.EnteredNS, op.LeftNS = history.SoldOut, 409, 0, 0
+		}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "was refused while at least"},
+		{"a sold-out before all was sold", flashSale(86), func(h *history.History) {
+			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+			h.Ops[i].SentNS, h.Ops[i].ReceivedNS = 1000, 2000
+		}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "wanted 1 and was refused while at least 1"},
+		{"a sold-out after a restock", flashSale(87), func(h *history.History) {
+			soldOut := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+			at := h.Ops[soldOut].SentNS - 10
+			h.Ops = append(h.Ops, history.Op{Kind: history.Restock, GoodsID: 1, Count: 500, SentNS: at, ReceivedNS: at + 1, Outcome: history.Sold})
+			h.End.Final[1] += 500
+			for i, op := range h.Ops {
+				if op.Outcome == history.SoldOut && i != soldOut {
+					h.Ops[i].Outcome = history.Busy
+				}
+			}
+		}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "was refused while at least 500 were left"},
+		{"a sold-out that contradicts itself", flashSale(88), func(h *history.History) {
+			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+			h.Ops[i].Remaining = 1
+		}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "wanted 1 and was refused while at least 1 were left"},
+		{"a duplicate", plenty(89), func(h *history.History) {
+			at := sales(h)
+			h.Ops[at[41]].Order = h.Ops[at[40]].Order
+		}, figures{result: verify.Wrong, duplicates: 1, linearizable: "true"}, "does not say what it left"},
+		{"the same answer told twice", plenty(90), func(h *history.History) {
+			again := h.Ops[sales(h)[40]]
+			again.RequestID = "again"
+			again.SentNS, again.ReceivedNS = h.End.EndedNS, h.End.EndedNS+100
+			h.Ops = append(h.Ops, again)
+		}, figures{result: verify.Correct, linearizable: "true"}, ""},
+		{"an overlap", plenty(91), func(h *history.History) {
+			at := sales(h)
+			h.Ops[at[41]].EnteredNS = h.Ops[at[40]].LeftNS - 1
+		}, figures{result: verify.Wrong, overlaps: 1, linearizable: "true"}, "overlap by 1ns"},
+		{"an unknown outcome that took effect", plenty(92), func(h *history.History) {
+			lose(&h.Ops[sales(h)[123]])
+		}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
+		{"an unknown outcome that did not take effect", plenty(93), func(h *history.History) {
+			lose(neverHappened(h, 123))
+		}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h := simulate(c.shop)
+			c.plant(h)
+			hush(h)
+			v := verify.Judge(h)
+			if got := of(v); got != c.want {
+				t.Errorf("got  %+v\nwant %+v", got, c.want)
+			}
+			if evidence := strings.Join(v.Evidence, "\n"); !strings.Contains(evidence, c.says) || (v.Result == verify.Correct) != (evidence == "") {
+				t.Errorf("%s, and the evidence does not say %q:\n%s", v.Result, c.says, evidence)
+			}
+		})
+	}
+}
+
 func TestOneGoodsDoesNotMakeUpForAnother(t *testing.T) {
 	t.Parallel()
 	s := plenty(30)
@@ -181,18 +275,21 @@ func TestOneGoodsDoesNotMakeUpForAnother(t *testing.T) {
 	}
 }
 
+// Not in parallel: other tests would share the processors with what is timed here.
 func TestTenThousandOperationsAreJudgedInASecond(t *testing.T) {
-	t.Parallel()
 	h := simulate(shop{seed: 31, users: 100, requests: 10_000, goods: 1, stock: 6000, counts: 1, exclusive: true})
-	start := time.Now()
-	v := verify.Judge(h)
-	took := time.Since(start)
-	if want := (figures{result: verify.Correct, linearizable: "true"}); of(v) != want {
-		t.Errorf("got %+v, want %+v: %q", of(v), want, v.Evidence)
-	}
-	t.Logf("judged in %v", took)
-	if !raceDetector && took > time.Second {
-		t.Errorf("took %v, want less than a second", took)
+	for _, sales := range []string{"that tell what remains", "that do not tell what remains"} {
+		start := time.Now()
+		v := verify.Judge(h)
+		took := time.Since(start)
+		if want := (figures{result: verify.Correct, linearizable: "true"}); of(v) != want {
+			t.Errorf("sales %s: got %+v, want %+v: %q", sales, of(v), want, v.Evidence)
+		}
+		t.Logf("sales %s: judged in %v", sales, took)
+		if !raceDetector && took > time.Second {
+			t.Errorf("sales %s: took %v, want less than a second", sales, took)
+		}
+		hush(h)
 	}
 }
 
@@ -208,6 +305,13 @@ func TestCorrectServiceIsNeverWrong(t *testing.T) {
 			"replays":          {users: 10, requests: 300, goods: 1, stock: 150, counts: 2, unknown: 0.04, late: true, replay: 1},
 			"restocks":         {users: 4, requests: 300, goods: 1, stock: 50, counts: 2, restocks: 0.3},
 			"restocks and all": {users: 4, requests: 300, goods: 2, stock: 50, counts: 3, restocks: 0.3, unknown: 0.03, late: true},
+
+			"untold":               {users: 10, requests: 300, goods: 2, stock: 200, counts: 3, untold: 1},
+			"untold, lost replies": {users: 10, requests: 300, goods: 1, stock: 150, counts: 3, untold: 1, unknown: 0.04, late: true},
+			"untold, replays":      {users: 10, requests: 300, goods: 1, stock: 150, counts: 2, untold: 1, unknown: 0.04, late: true, replay: 1},
+			"untold, restocks":     {users: 4, requests: 300, goods: 1, stock: 50, counts: 2, untold: 1, restocks: 0.3},
+			"some untold":          {users: 4, requests: 300, goods: 1, stock: 150, counts: 2, untold: 0.3},
+			"some untold and all":  {users: 4, requests: 300, goods: 2, stock: 50, counts: 3, untold: 0.3, restocks: 0.3, unknown: 0.03, late: true},
 		} {
 			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
 				t.Parallel()
@@ -321,6 +425,11 @@ func TestWhatKeepsARunFromClearing(t *testing.T) {
 				h.Ops[400+i].Order = h.Ops[at].Order
 			}
 		}, ""},
+		"sales that do not tell what remains, which they should": {plenty(69), func(h *history.History) {
+			hush(h)
+			h.Run.Untold = false
+		}, "400 sales did not tell what remains, which the strategy should"},
+		"sales that do not tell what remains, as promised": {plenty(72), hush, ""},
 		"one replica of two": {plenty(65), func(h *history.History) {
 			for i := range h.Ops {
 				h.Ops[i].Replica = "replica-2"
