@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/traffic"
@@ -102,7 +104,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.restock, "restock", 0, "units that are put back every 20 ms of a run, of each goods in turn; what writes back what it has read may lose them")
 	f.mix.register(flags)
 	flags.DurationVar(&f.hold, "hold", 0, "work inside the critical section, such as 2ms")
-	flags.StringVar(&f.store, "store", "", "mysql or redis (default: each strategy's own)")
+	flags.StringVar(&f.store, "store", "", "mysql, redis or slots (default: each strategy's own)")
 	flags.IntVar(&f.replicas, "replicas", 2, "replicas of the service: 1 or 2")
 	flags.StringVar(&f.sweep, "sweep", "", "vary one of users, hold, goods and replicas, such as users=1,8,32,128: how cost grows with it")
 	flags.DurationVar(&f.timeout, "timeout", 20*time.Second, "time limit of a request; should exceed the service's own")
@@ -167,8 +169,8 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--restock %d: units are needed, up to %d", f.restock, mostUnits)
 	case f.replicas != 1 && f.replicas != 2:
 		return fmt.Errorf("--replicas %d: it is 1 or 2", f.replicas)
-	case f.store != "" && f.store != "mysql" && f.store != "redis":
-		return fmt.Errorf("--store %q: it is mysql or redis", f.store)
+	case f.store != "" && !slices.Contains([]string{oracle.MySQL, oracle.Redis, oracle.Slots}, f.store):
+		return fmt.Errorf("--store %q: it is mysql, redis or slots", f.store)
 	case f.hold < 0 || f.hold > 10*time.Second || f.hold%time.Millisecond != 0:
 		return fmt.Errorf("--hold %v: whole milliseconds up to 10s are needed", f.hold)
 	case f.timeout <= 0:

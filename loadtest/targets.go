@@ -86,7 +86,7 @@ func targetsCommand() *cobra.Command {
 	mix.register(flags)
 	flags.StringVar(&target, "target", "http://127.0.0.1:8000", "URL of the service")
 	flags.StringVar(&load.Strategy, "strategy", "", "strategy (default: the service's)")
-	flags.StringVar(&load.Store, "store", "", "mysql or redis (default: the strategy's)")
+	flags.StringVar(&load.Store, "store", "", "mysql, redis or slots (default: the strategy's)")
 	flags.DurationVar(&hold, "hold", 0, "work inside the critical section, such as 2ms")
 	flags.IntVar(&load.Requests, "requests", 0, "number of targets (default: without end)")
 	return cmd

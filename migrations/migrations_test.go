@@ -55,7 +55,7 @@ func TestReplicasThatStartTogetherMigrateOnce(t *testing.T) {
 		}
 		applied = append(applied, r.applied...)
 	}
-	if want := []string{"00001_good_stock.sql", "00002_first_goods.sql", "00003_fence_issuer.sql", "00004_ledger.sql", "00007_optimistic.sql"}; !slices.Equal(applied, want) {
+	if want := []string{"00001_good_stock.sql", "00002_first_goods.sql", "00003_fence_issuer.sql", "00004_ledger.sql", "00006_slots.sql", "00007_optimistic.sql"}; !slices.Equal(applied, want) {
 		t.Errorf("applied %v, want %v", applied, want)
 	}
 }
@@ -73,6 +73,10 @@ func TestNewDatabaseHasTheFirstGoods(t *testing.T) {
 	}
 	if units != migrations.FirstStock || version != 0 || fence != 0 {
 		t.Errorf("stock %d, version %d, fence %d", units, version, fence)
+	}
+	row = db.QueryRowContext(t.Context(), "SELECT SUM(stock) FROM good_slot WHERE goods_id = ?", migrations.FirstGoods)
+	if err := row.Scan(&units); err != nil || units != migrations.FirstStock {
+		t.Errorf("%d units in slots, %v", units, err)
 	}
 }
 
@@ -114,7 +118,7 @@ func TestMigrationThatWasCutOffRunsAgain(t *testing.T) {
 	if err := db.QueryRowContext(t.Context(), "SELECT stock FROM good_stock").Scan(&units); err != nil {
 		t.Fatal(err)
 	}
-	if len(applied) != 5 || units != 5 {
+	if len(applied) != 6 || units != 5 {
 		t.Errorf("applied %v and left %d units, want every migration and the 5 units that were there", applied, units)
 	}
 }
@@ -134,7 +138,7 @@ func TestADatabaseFromBeforeTheIssuersOfTokensIsBroughtUpToThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	applied, err := migrations.Up(t.Context(), db)
-	if err != nil || !slices.Equal(applied, []string{"00003_fence_issuer.sql", "00004_ledger.sql", "00007_optimistic.sql"}) {
+	if err != nil || !slices.Equal(applied, []string{"00003_fence_issuer.sql", "00004_ledger.sql", "00006_slots.sql", "00007_optimistic.sql"}) {
 		t.Fatalf("applied %v, %v", applied, err)
 	}
 	var fence int64

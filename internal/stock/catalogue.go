@@ -115,6 +115,14 @@ var Catalogue = []Strategy{
 		Idempotent: true,
 	},
 	{
+		Name:    "slots",
+		Summary: "The stock is split over 16 rows: a conditional UPDATE of one of them, the next where that has too little, all together in the tail.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, HolderCrash: "safe: the server rolls back", HolderPause: "safe: in the tail, blocks the goods meanwhile", ClientRetry: deductsAgain},
+		Stores:  []Store{Slots},
+		New:     newSlots,
+		Untold:  true,
+	},
+	{
 		Name:    "batch",
 		Summary: "Requests that wait in a replica while a commit is under way share the next: group commit.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: "safe", ClientRetry: deductsAgain},
@@ -316,6 +324,8 @@ func Validate(catalogue []Strategy) error {
 			errs = append(errs, fmt.Errorf("%s: its claim is incomplete", s.Name))
 		case s.Lock != nil && s.Fenced != (claim.HolderPause == refusedByFence), s.Fenced && s.Lock == nil:
 			errs = append(errs, fmt.Errorf("%s: a lock refuses a late holder if it is fenced, and only then", s.Name))
+		case s.Lock != nil && (s.Untold || slices.Contains(s.Stores, Slots)):
+			errs = append(errs, fmt.Errorf("%s: a lock is around one number, which is what remains: not around slots", s.Name))
 		case s.Fenced && len(s.Name) > maxIssuer:
 			errs = append(errs, fmt.Errorf("%s: the name of a fenced strategy has at most %d characters", s.Name, maxIssuer))
 		}

@@ -25,7 +25,7 @@ type guarded struct {
 
 // guard puts the lock of a strategy around read-modify-write.
 func (s Strategy) guard(locker locks.Locker, d Deps, on Store) Deducter {
-	whole := d.store(on)
+	whole := d.lockable(on)
 	g := guarded{name: s.Name, locker: locker, store: whole, wait: d.LockWait, log: d.Log}
 	if s.Fenced {
 		g.fence = func(token uint64, count int) store { return whole.fence(s.Name, token, count) }

@@ -2,7 +2,6 @@ package stock
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/jmoiron/sqlx"
 
@@ -29,7 +28,6 @@ func newMutexInTx(d Deps, _ Store) (Deducter, error) {
 
 func (m mutexInTx) Deduct(ctx context.Context, req Request) (receipt Receipt, err error) {
 	// At REPEATABLE READ a newer MariaDB refuses the late write (1020) and hides the mistake behind an error.
-	readCommitted := &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 	err = m.inTx(ctx, readCommitted, req, func(tx *sqlx.Tx) error {
 		m.guarded.store = mysqlTx{tx}
 		receipt, err = m.guarded.Deduct(ctx, req)

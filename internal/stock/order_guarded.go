@@ -15,7 +15,7 @@ import (
 // The locks order the readers; what keeps a crash from leaving half an order is that the store writes all at once.
 type guardedOrders struct {
 	guarded
-	whole settableStore
+	whole lockableStore
 	most  int // goods of an order, each of which keeps a connection to MySQL for its lock; 0 where there is no such limit
 }
 

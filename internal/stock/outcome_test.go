@@ -29,7 +29,7 @@ func TestALostReplyLeavesTheOutcomeUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A claim is an UPDATE, too, and a script: it sets the fence first, and deducts nothing.
-	toMySQL := newProxy(t, config.Addr, regexp.MustCompile(`UPDATE good_stock SET stock|COMMIT$`))
+	toMySQL := newProxy(t, config.Addr, regexp.MustCompile(`UPDATE good_(stock|slot) SET stock|COMMIT$`))
 	toRedis := newProxy(t, a.redis.Addr, regexp.MustCompile(`(?i)\r\nset\r\n\$\d+\r\nstock:|`+writingScripts(t, a)))
 	proxied := a
 	config.Addr = toMySQL.addr()
@@ -52,9 +52,9 @@ func TestALostReplyLeavesTheOutcomeUnknown(t *testing.T) {
 					name string
 					cut  cut
 					left int64
-				}{{"before the write", beforeSent, 10}, {"before the reply", beforeReply, 7}} {
+				}{{"before the write", beforeSent, 100}, {"before the reply", beforeReply, 97}} { // so many that each slot has enough
 					id++
-					if err := direct.SetStock(t.Context(), id, 10); err != nil {
+					if err := direct.SetStock(t.Context(), id, 100); err != nil {
 						t.Fatal(err)
 					}
 					toMySQL.arm(test.cut)

@@ -19,7 +19,7 @@ var bothStores = []stock.Store{stock.MySQL, stock.Redis}
 func TestRestockAddsToWhatIsThere(t *testing.T) {
 	t.Parallel()
 	service := newService(t, newAddresses(t).connect(t))
-	for _, on := range bothStores {
+	for _, on := range stock.Stores {
 		if err := service.SetStock(t.Context(), 1, 5); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestRestockOfWhatWasOversoldMayStayBelowZero(t *testing.T) {
 func TestRestockRefusesWhatItCannotKeep(t *testing.T) {
 	t.Parallel()
 	service := newService(t, newAddresses(t).connect(t))
-	for _, on := range bothStores {
+	for _, on := range stock.Stores {
 		if _, err := service.Restock(t.Context(), on, 77, 1); !errors.Is(err, stock.ErrUnknownGoods) {
 			t.Errorf("%s: %v, want unknown goods", on, err)
 		}
@@ -89,6 +89,7 @@ func TestRestockRacesSafelyWithDeductions(t *testing.T) {
 		{"optimistic-version", stock.MySQL},
 		{"lock-redis-queue", stock.MySQL}, // fenced
 		{"lock-redis-queue", stock.Redis},
+		{"slots", stock.Slots},
 	} {
 		t.Run(test.strategy+"/"+string(test.on), func(t *testing.T) {
 			t.Parallel()
@@ -160,13 +161,13 @@ func TestALostReplyOfARestockLeavesTheOutcomeUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	toMySQL := newProxy(t, config.Addr, regexp.MustCompile(`UPDATE good_stock SET stock`))
+	toMySQL := newProxy(t, config.Addr, regexp.MustCompile(`UPDATE good_stock SET stock|COMMIT$`))
 	toRedis := newProxy(t, a.redis.Addr, regexp.MustCompile(`(?i)\r\nevalsha\r\n`))
 	config.Addr = toMySQL.addr()
 	a.mysql = config.FormatDSN()
 	a.redis = &redis.Options{Addr: toRedis.addr(), DB: a.redis.DB}
 	service := newService(t, a.connect(t))
-	for on, network := range map[stock.Store]*proxy{stock.MySQL: toMySQL, stock.Redis: toRedis} {
+	for on, network := range map[stock.Store]*proxy{stock.MySQL: toMySQL, stock.Redis: toRedis, stock.Slots: toMySQL} {
 		if err := direct.SetStock(t.Context(), 1, 10); err != nil {
 			t.Fatal(err)
 		}

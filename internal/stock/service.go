@@ -71,7 +71,7 @@ func NewService(deps Deps, catalogue []Strategy) (*Service, error) {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{deps: deps, stores: map[Store]settableStore{}, entries: map[string]*entry{}}
-	for _, on := range []Store{MySQL, Redis} {
+	for _, on := range Stores {
 		if st := deps.store(on); st != nil {
 			s.stores[on] = st
 		}
@@ -198,7 +198,7 @@ func (s *Service) SetStock(ctx context.Context, goodsID, units int64) error {
 // Restock adds units, 1 to MaxStock, to a known goods in one store, MySQL where on is empty, and returns what is there right
 // after. Its errors are ErrUnknownGoods, ErrOverstocked, ErrBusy, ErrUnavailable, ErrUnsupportedStore and ErrUnknown.
 //
-// It is one atomic step that takes no lock. It is safe beside strategies whose write is such a step, too, or is refused where
+// It is one atomic step that takes no lock of a strategy. It is safe beside strategies whose write is such a step, too, or is refused where
 // the goods has changed since they read it: all but the read-modify-write under a lock that is not fenced, which buries it.
 func (s *Service) Restock(ctx context.Context, on Store, goodsID, units int64) (int64, error) {
 	st, err := s.store(on)
@@ -254,21 +254,21 @@ func (s *Service) pingMySQL(ctx context.Context) error {
 
 func (s *Service) store(on Store) (settableStore, error) {
 	if on == "" {
-		on = MySQL
+		on = Stores[0]
 	}
 	if st, ok := s.stores[on]; ok {
 		return st, nil
 	}
-	if on == MySQL || on == Redis {
+	if slices.Contains(Stores, on) {
 		return nil, fmt.Errorf("store %s: not configured: %w", on, ErrUnavailable)
 	}
-	return nil, fmt.Errorf("%w %q: it is %s or %s", ErrUnsupportedStore, on, MySQL, Redis)
+	return nil, fmt.Errorf("%w %q: there are %v", ErrUnsupportedStore, on, Stores)
 }
 
 // NeedsOn lists the servers that the strategy needs when it works on a store.
 func (s Strategy) NeedsOn(on Store) []Need {
 	needs := slices.Clone(s.Needs)
-	if own := Need(on); on != NoStore && !slices.Contains(needs, own) {
+	if own := on.need(); on != NoStore && !slices.Contains(needs, own) {
 		needs = append(needs, own)
 	}
 	return needs

@@ -45,6 +45,7 @@ func TestValidateFindsRowsThatNobodyCouldUse(t *testing.T) {
 			func(s *stock.Strategy) { s.Claim.ClientRetry = "with an idempotency key: the first answer again" }, "if the strategy is idempotent",
 		},
 		"keys, and a retry that deducts again": {func(s *stock.Strategy) { s.Idempotent = true }, "if the strategy is idempotent"},
+		"a lock around slots":                  {func(s *stock.Strategy) { *s = fenced; s.Stores = []stock.Store{stock.Slots} }, "not around slots"},
 		"a name too long for a fence":          {func(s *stock.Strategy) { *s = fenced; s.Name = strings.Repeat("x", 33) }, "at most 32"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,12 +101,12 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-func TestSetStockReachesBothStores(t *testing.T) {
+func TestSetStockReachesEveryStore(t *testing.T) {
 	t.Parallel()
 	a := newAddresses(t)
 	service := newService(t, a.connect(t))
 	const id = 77
-	for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
+	for _, on := range stock.Stores {
 		if _, err := service.Stock(t.Context(), on, id); !errors.Is(err, stock.ErrUnknownGoods) {
 			t.Errorf("Stock on %s before: %v, want unknown goods", on, err)
 		}
@@ -114,7 +115,7 @@ func TestSetStockReachesBothStores(t *testing.T) {
 		if err := service.SetStock(t.Context(), id, units); err != nil {
 			t.Fatal(err)
 		}
-		for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
+		for _, on := range stock.Stores {
 			if got, err := service.Stock(t.Context(), on, id); err != nil || got != units {
 				t.Errorf("Stock on %s = %d, %v, want %d", on, got, err, units)
 			}

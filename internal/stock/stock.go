@@ -75,7 +75,8 @@ type Request struct {
 
 // Receipt confirms a deduction.
 type Receipt struct {
-	Remaining int64         // units left right after this very deduction
+	Remaining int64         // units left right after this very deduction, unless Untold
+	Untold    bool          // Remaining is not known: to find out would cost what the strategy is there to save
 	Attempts  int           // how often the strategy tried: 1 where it never retries
 	Token     uint64        // fencing token of the lock, 0 where the strategy has none
 	Waited    time.Duration // until the critical section was entered

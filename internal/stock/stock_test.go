@@ -2,6 +2,7 @@ package stock_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -145,7 +146,8 @@ func idle(t testing.TB, deps stock.Deps) {
 	eventually(t, "no named lock is held or waited for", func() bool { return deps.MySQLLocks.Stats().InUse == 0 })
 	eventually(t, "no row is locked", func() bool {
 		_, err := deps.MySQL.ExecContext(ctx, "SELECT goods_id FROM good_stock FOR UPDATE NOWAIT")
-		return err == nil
+		_, err2 := deps.MySQL.ExecContext(ctx, "SELECT goods_id FROM good_slot FOR UPDATE NOWAIT")
+		return errors.Join(err, err2) == nil
 	})
 	for _, server := range append([]redis.UniversalClient{deps.Redis}, deps.Redlock...) {
 		held, err := server.Keys(ctx, "lock-*}").Result() // what a lock remembers has more behind the brace

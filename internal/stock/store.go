@@ -11,15 +11,22 @@ type store interface {
 	write(ctx context.Context, goodsID, units int64) error
 }
 
-// settableStore can make a goods that it does not know, and refuse a holder that is late.
+// settableStore is the stock of all goods as it is seen from outside of the strategies.
 type settableStore interface {
-	store
-	// set forgets who has claimed the goods: a lock's tokens may start anew, and who holds a claim cannot write any more.
+	// read fails with ErrUnknownGoods, ErrBusy or ErrUnavailable.
+	read(ctx context.Context, goodsID int64) (units int64, err error)
+	// set also makes a goods that the store does not know. It forgets who has claimed the goods: a lock's tokens may start
+	// anew, and who holds a claim cannot write any more.
 	set(ctx context.Context, goodsID, units int64) error
 	// restock adds 1 to MaxStock units to a known goods in one step, and returns what is there right after. It forgets who
 	// has claimed the goods: such a holder read it before, and its write would bury the restock. It fails with
 	// ErrOverstocked beyond MaxStock, and otherwise as write does.
 	restock(ctx context.Context, goodsID, units int64) (int64, error)
+}
+
+// lockableStore is one around which a lock can be put: it keeps one number a goods, and can refuse a holder that is late.
+type lockableStore interface {
+	store
 	// fence is the store of a holder of a lock who wants count units. Its read claims the goods where it has as many, its
 	// write is refused once another has claimed it: both fail with ErrFenced. A claim deducts nothing, so that its outcome
 	// is never unknown.
@@ -38,6 +45,16 @@ func (d Deps) store(on Store) settableStore {
 		return mysqlStore{d.MySQL}
 	case on == Redis && d.Redis != nil:
 		return redisStore{d.Redis}
+	case on == Slots && d.MySQL != nil:
+		return slotStore{mysqlStore{d.MySQL}}
 	}
 	return nil
+}
+
+// lockable returns the store of this name; Validate knows that it is one of these.
+func (d Deps) lockable(on Store) lockableStore {
+	if on == Redis {
+		return redisStore{d.Redis}
+	}
+	return mysqlStore{d.MySQL}
 }

@@ -21,9 +21,14 @@ type Store string
 const (
 	MySQL Store = "mysql"
 	Redis Store = "redis"
+	// Slots is MySQL, too: a stock beside the other, of which each goods is split over several rows.
+	Slots Store = "slots"
 	// NoStore is the store of the baseline, which keeps none.
 	NoStore Store = "none"
 )
+
+// Stores lists the stores that keep stock; the first is meant where none is named.
+var Stores = []Store{MySQL, Redis, Slots}
 
 // Need names a server that a strategy cannot do without.
 type Need string
@@ -36,6 +41,14 @@ const (
 	NeedEtcd      Need = "etcd"
 	NeedZooKeeper Need = "zookeeper"
 )
+
+// need is the server in which the store is.
+func (s Store) need() Need {
+	if s == Slots {
+		return NeedMySQL
+	}
+	return Need(s)
+}
 
 // Promise says what a strategy's arithmetic is worth on a given number of replicas.
 type Promise string
@@ -71,6 +84,7 @@ type Strategy struct {
 	Needs   []Need  // beside the store itself
 	New     func(Deps, Store) (Deducter, error)
 	Lock    func(Deps) (locks.Locker, error) // one for all stores
+	Untold  bool                             // its receipts do not tell what remains: nobody knows without a look at all rows
 	Fenced  bool                             // the lock's token goes to the store, which refuses a holder that is late
 	// Idempotent says that it honours Request.Key: a request that is sent again gets the first answer, whichever replica
 	// it comes to, and deducts nothing. Another strategy would deduct again, and must refuse the key: see CheckKey.

@@ -78,6 +78,9 @@ func (s mysqlStore) onceInTx(ctx context.Context, req Request, section section, 
 			return refusal(err)
 		}
 		section.enter()
+		if rows, err = result.RowsAffected(); err != nil || rows == 0 {
+			return err // there is nothing to work on
+		}
 		if err := req.work(ctx); err != nil {
 			return interrupted(err)
 		}

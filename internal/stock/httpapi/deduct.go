@@ -24,7 +24,7 @@ type order struct {
 type confirmation struct {
 	GoodsID   int64       `json:"goods_id"`
 	Count     int64       `json:"count"`
-	Remaining int64       `json:"remaining"`
+	Remaining *int64      `json:"remaining,omitempty"` // nil where the receipt does not tell
 	Strategy  string      `json:"strategy"`
 	Store     stock.Store `json:"store"`
 	Replica   string      `json:"replica"`
@@ -86,10 +86,14 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, a.describeRefusal(err, o, on))
 		return
 	}
+	var remaining *int64
+	if !receipt.Untold {
+		remaining = &receipt.Remaining
+	}
 	writeJSON(w, http.StatusOK, typeJSON, &confirmation{
 		GoodsID:   o.GoodsID,
 		Count:     o.Count,
-		Remaining: receipt.Remaining,
+		Remaining: remaining,
 		Strategy:  o.Strategy,
 		Store:     on,
 		Replica:   a.Replica,
@@ -227,7 +231,7 @@ func describeLevel(err error, id int64, on stock.Store) error {
 	case stock.ErrUnknownGoods:
 		return describe(err, "goods %d is unknown in store %s", id, on)
 	case stock.ErrUnsupportedStore:
-		return describe(err, "store is %q: it must be %s or %s", on, stock.MySQL, stock.Redis)
+		return describe(err, "store is %q: there are %v", on, stock.Stores)
 	}
 	return err
 }
@@ -249,7 +253,7 @@ func storeOf(r *http.Request) (stock.Store, error) {
 		return "", describe(errMalformed, "beside ?store= there is no parameter")
 	}
 	if o.Store == "" {
-		return stock.MySQL, nil
+		return stock.Stores[0], nil
 	}
 	return o.Store, nil
 }

@@ -26,6 +26,8 @@ func listStrategies(config Config) ([]byte, error) {
 		Needs       []stock.Need           `json:"needs"`
 		Idempotent  bool                   `json:"idempotent"`
 		Unavailable map[stock.Store]string `json:"unavailable"`
+
+		TellsRemaining bool `json:"tells_remaining"`
 	}
 	list := struct {
 		Default    string `json:"default"`
@@ -34,7 +36,7 @@ func listStrategies(config Config) ([]byte, error) {
 	for _, s := range config.Service.Statuses() {
 		needs := append([]stock.Need{}, s.NeedsOn(s.Stores[0])...) // never null
 		orders := append([]stock.Store{}, s.Orders...)
-		list.Strategies = append(list.Strategies, row{s.Name, s.Summary, s.Control, s.Claim, s.Stores, orders, needs, s.Idempotent, s.Unavailable})
+		list.Strategies = append(list.Strategies, row{s.Name, s.Summary, s.Control, s.Claim, s.Stores, orders, needs, s.Idempotent, s.Unavailable, !s.Untold})
 	}
 	return json.Marshal(list)
 }

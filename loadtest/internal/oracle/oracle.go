@@ -21,6 +21,7 @@ import (
 const (
 	MySQL = "mysql"
 	Redis = "redis"
+	Slots = "slots" // MySQL, too: the stock of a goods is the sum of several rows
 )
 
 // Config says where to look. Whatever is empty is not looked at.
@@ -97,7 +98,7 @@ func (o *Oracle) Close() error {
 
 // Sees says whether the oracle can read a store. A nil Oracle sees and counts nothing.
 func (o *Oracle) Sees(store string) bool {
-	return o != nil && (store == MySQL && o.db != nil || store == Redis && o.redis != nil)
+	return o != nil && ((store == MySQL || store == Slots) && o.db != nil || store == Redis && o.redis != nil)
 }
 
 // Stock reads the units of each goods. A goods that the store does not have is an error.
@@ -105,11 +106,16 @@ func (o *Oracle) Stock(ctx context.Context, store string, goods []int64) (map[in
 	if !o.Sees(store) {
 		return nil, fmt.Errorf("the oracle was not told where store %q is", store)
 	}
-	read := o.mysqlStock
-	if store == Redis {
-		read = o.redisStock
+	var units map[int64]int64
+	var err error
+	switch store {
+	case MySQL:
+		units, err = o.rows(ctx, "SELECT goods_id, stock FROM good_stock WHERE goods_id IN (%s)", goods)
+	case Slots:
+		units, err = o.rows(ctx, "SELECT goods_id, SUM(stock) FROM good_slot WHERE goods_id IN (%s) GROUP BY goods_id", goods)
+	case Redis:
+		units, err = o.redisStock(ctx, goods)
 	}
-	units, err := read(ctx, goods)
 	if err != nil {
 		return nil, fmt.Errorf("read the stock in %s: %w", store, err)
 	}
@@ -121,17 +127,13 @@ func (o *Oracle) Stock(ctx context.Context, store string, goods []int64) (map[in
 	return units, nil
 }
 
-func (o *Oracle) mysqlStock(ctx context.Context, goods []int64) (map[int64]int64, error) {
-	var query strings.Builder
-	query.WriteString("SELECT goods_id, stock FROM good_stock WHERE goods_id IN (")
+// rows reads the stock of all goods in one statement, so that they are of one moment.
+func (o *Oracle) rows(ctx context.Context, query string, goods []int64) (map[int64]int64, error) {
+	ids := make([]string, len(goods))
 	for i, id := range goods {
-		if i > 0 {
-			query.WriteByte(',')
-		}
-		query.WriteString(strconv.FormatInt(id, 10))
+		ids[i] = strconv.FormatInt(id, 10)
 	}
-	query.WriteByte(')')
-	rows, err := o.db.QueryContext(ctx, query.String())
+	rows, err := o.db.QueryContext(ctx, fmt.Sprintf(query, strings.Join(ids, ",")))
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,9 @@ func TestOracleReadsAndCounts(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "REPLACE INTO good_stock (goods_id, stock) VALUES (1, 41), (2, -3)"); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO good_slot (goods_id, slot, stock) VALUES (2, 0, 4), (2, 1, 0), (2, 2, 3)"); err != nil {
+		t.Fatal(err)
+	}
 	db.SetMaxIdleConns(1)
 	client := redis.NewClient(&redis.Options{Addr: store.Addr})
 	defer client.Close()
@@ -59,7 +62,7 @@ func TestOracleReadsAndCounts(t *testing.T) {
 	}
 	defer o.Close()
 
-	for store, want := range map[string]map[int64]int64{MySQL: {1: 41, 2: -3}, Redis: {1: 51, 2: -4}} {
+	for store, want := range map[string]map[int64]int64{MySQL: {1: 41, 2: -3}, Redis: {1: 51, 2: -4}, Slots: {1: migrations.FirstStock, 2: 7}} {
 		got, err := o.Stock(t.Context(), store, []int64{1, 2})
 		if err != nil || !maps.Equal(got, want) {
 			t.Errorf("stock in %s: %v, %v, want %v", store, got, err, want)
@@ -123,7 +126,7 @@ func TestOracleReadsAndCounts(t *testing.T) {
 func TestOracleThatWasToldNothingSeesNothing(t *testing.T) {
 	t.Parallel()
 	var o *Oracle
-	if o.Sees(MySQL) || o.Sees(Redis) {
+	if o.Sees(MySQL) || o.Sees(Redis) || o.Sees(Slots) {
 		t.Error("a nil oracle claims to see")
 	}
 	if _, err := o.Stock(t.Context(), MySQL, []int64{1}); err == nil {

@@ -367,6 +367,7 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 		Sweep: r.config.Sweep.Axis, Value: cell.Value,
 		Rate: r.config.Rate, Round: round, HoldMS: cell.Hold.Milliseconds(), Seed: r.config.Seed, Planned: r.config.Requests,
 		Promise: cell.Strategy.Promise(cell.Replicas), Control: cell.Strategy.Control,
+		Untold: cell.Strategy.Untold(),
 	}
 	record.Scarce = cell.Workload == FlashSale && r.config.Restock == 0 // else it may last
 	// A mutex is exclusive where it is correct: on one replica.
@@ -524,7 +525,7 @@ func (r *Runner) ration(ctx context.Context, mix *traffic.Mix, found map[int64]i
 // witness is who reads the stock of a store, and which store to read for the baseline, which has none of its own.
 func (r *Runner) witness(store string) (w witness, name, read string) {
 	o := r.target.Oracle
-	if store != oracle.MySQL && store != oracle.Redis {
+	if store != oracle.MySQL && store != oracle.Redis && store != oracle.Slots {
 		store = oracle.MySQL
 		for _, choice := range r.config.Choices {
 			if !choice.Strategy.Baseline() {

@@ -23,6 +23,8 @@ type Strategy struct {
 	Needs       []string          `json:"needs"`
 	Idempotent  bool              `json:"idempotent"`  // honours Idempotency-Key, and keeps a ledger
 	Unavailable map[string]string `json:"unavailable"` // store -> why it cannot be used here
+
+	TellsRemaining *bool `json:"tells_remaining"` // its receipts say what remains; nil in an older service: all do
 }
 
 // Claim is what a strategy promises.
@@ -48,6 +50,9 @@ func (s Strategy) Promise(replicas int) string {
 
 // Baseline says that the strategy deducts nothing: it measures all that is not the store.
 func (s Strategy) Baseline() bool { return s.Claim.OneReplica == promiseSellsNothing }
+
+// Untold says that the strategy does not tell its buyers what remains.
+func (s Strategy) Untold() bool { return s.TellsRemaining != nil && !*s.TellsRemaining }
 
 // Service is a client for all of the service but its deductions.
 type Service struct {
