@@ -71,9 +71,13 @@ func strategyTable(catalogue []stock.Strategy) string {
 // A flaw that is told of is replayed by the test that is named beside it, in the README as in the comments of the locks.
 func TestEveryTestThatIsNamedExists(t *testing.T) {
 	t.Parallel()
-	tests, err := filepath.Glob("internal/*/*_test.go")
-	if err != nil {
-		t.Fatal(err)
+	var tests []string
+	for _, folder := range []string{"internal", "cmd"} {
+		found, err := filepath.Glob(folder + "/*/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests = append(tests, found...)
 	}
 	var known strings.Builder
 	for _, path := range tests {
@@ -96,7 +100,7 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 		for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(text), -1) {
 			named++
 			if !strings.Contains(known.String(), "func "+name+"(") {
-				t.Errorf("%s names %s, which is no test of internal/", path, name)
+				t.Errorf("%s names %s, which is no test of internal/ or cmd/", path, name)
 			}
 		}
 	}

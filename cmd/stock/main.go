@@ -68,7 +68,7 @@ The exit status is 0 for success, 2 for a mistake in the configuration and 1 for
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newServe(getenv), newMigrate(getenv), newPrune(getenv), newHealthcheck(getenv), newVersion())
+	root.AddCommand(newServe(getenv), newMigrate(getenv), newPrune(getenv), newReconcile(getenv), newHealthcheck(getenv), newVersion())
 	return root.ExecuteContext(ctx)
 }
 

@@ -109,6 +109,7 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 		{"unknown log level", nil, []string{"serve", "--log-level=loud"}, []string{"--log-level", "debug"}},
 		{"pruning nothing", nil, []string{"prune", "--older-than=24h"}, []string{"--mysql-dsn is missing"}},
 		{"pruning everything", nil, []string{"prune", "--mysql-dsn=root@tcp(h:1)/stock"}, []string{"--older-than is 0s", "above 0"}},
+		{"reconciling one store", environment{"STOCK_REDIS": "h:1"}, []string{"reconcile"}, []string{"--mysql-dsn and --redis"}},
 		{"migrating nothing", nil, []string{"migrate"}, []string{"--mysql-dsn is missing"}},
 		{"migrating with a bad Redis address", nil, []string{"migrate", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/stock", "--redis=x"}, []string{"--redis"}},
 		{"checking no URL", nil, []string{"healthcheck", "--url=localhost"}, []string{"--url"}},
@@ -177,6 +178,7 @@ func TestHelpShowsEveryVariable(t *testing.T) {
 		"serve": {"Addresses:", "Servers:", "Strategies:", "Limits:", "[STOCK_LISTEN]", "[STOCK_MYSQL_DSN]", `(default "127.0.0.1:8080")`,
 			"[STOCK_DEFAULT_STRATEGY]", "[STOCK_DRAIN_TIMEOUT]", "(default 10s)", "STOCK_REDIS_PASSWORD"},
 		"migrate":     {"[STOCK_MYSQL_DSN]", "[STOCK_REDIS]"},
+		"reconcile":   {"[STOCK_MYSQL_DSN]", "[STOCK_REDIS]", "[STOCK_GOODS]", "--mend", "What nobody can prove"},
 		"healthcheck": {"[STOCK_URL]"},
 	} {
 		help, err := command(t, nil, name, "--help")

@@ -160,6 +160,16 @@ var Catalogue = []Strategy{
 		New:     newRedisScript,
 	},
 	{
+		Name:    "redis-stream",
+		Summary: "One script checks, deducts and puts the sale into a stream; a consumer group writes it to MySQL, exactly once.",
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, HolderCrash: "safe: another replica writes to MySQL", HolderPause: "safe", ClientRetry: deductsAgain},
+		Stores:  []Store{Redis},
+		Needs:   []Need{NeedMySQL},
+		New:     newRedisStream,
+
+		WriteBehind: true,
+	},
+	{
 		Name:    "lock-redis-setnx",
 		Summary: "SET NX, polled, and DEL: a lock without an end.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "blocked for ever", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},

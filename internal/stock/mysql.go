@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
@@ -33,10 +34,19 @@ func (s mysqlStore) write(ctx context.Context, goodsID, units int64) error {
 	return found(result, goodsID)
 }
 
-func (s mysqlStore) set(ctx context.Context, goodsID, units int64) error {
-	_, err := s.exec(ctx, `INSERT INTO good_stock (goods_id, stock) VALUES (?, ?)
-		ON DUPLICATE KEY UPDATE stock = VALUES(stock), version = version + 1, fence = 0, fence_issuer = ''`, goodsID, units)
-	return err
+// set makes the epoch from the time, so that a database that is made anew does not count from the beginning, and from the
+// last one, so that it grows whatever the clock does.
+func (s mysqlStore) set(ctx context.Context, goodsID, units, _ int64) (epoch int64, err error) {
+	err = s.inTx(ctx, nil, Request{}, func(tx *sqlx.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO good_stock (goods_id, stock, epoch) VALUES (?, ?, ?)
+			ON DUPLICATE KEY UPDATE stock = VALUES(stock), version = version + 1, fence = 0, fence_issuer = '',
+			epoch = GREATEST(epoch + 1, VALUES(epoch))`, goodsID, units, time.Now().UnixMicro())
+		if err != nil {
+			return refusal(err)
+		}
+		return unwritten(goodsID, tx.GetContext(ctx, &epoch, "SELECT epoch FROM good_stock WHERE goods_id = ?", goodsID))
+	})
+	return epoch, err
 }
 
 // exec runs one writing statement that commits by itself. It takes the connection in a step of its own: a wait for the

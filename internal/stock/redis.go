@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,9 @@ type redisStore struct{ client redis.UniversalClient }
 
 // redisKey has braces around the id: all keys of one goods then share a slot of Redis Cluster.
 func redisKey(goodsID int64) string { return "stock:{" + strconv.FormatInt(goodsID, 10) + "}" }
+
+// epochKey is where the stock's epoch is: none stands for 0.
+func epochKey(goodsID int64) string { return redisKey(goodsID) + ":epoch" }
 
 func (s redisStore) read(ctx context.Context, goodsID int64) (int64, error) {
 	units, err := s.client.Get(ctx, redisKey(goodsID)).Int64()
@@ -39,13 +43,15 @@ func (s redisStore) write(ctx context.Context, goodsID, units int64) error {
 	return redisWritten(err)
 }
 
-func (s redisStore) set(ctx context.Context, goodsID, units int64) error {
-	_, err := s.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
-		tx.Set(ctx, redisKey(goodsID), units, 0)
-		tx.Del(ctx, fenceKey(goodsID))
-		return nil
-	})
-	return redisWritten(err)
+//go:embed lua/set.lua
+var setLua string
+
+var setScript = redis.NewScript(setLua)
+
+// set does nothing where the stock of this epoch, or of a later one, has been set already.
+func (s redisStore) set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
+	keys := []string{redisKey(goodsID), fenceKey(goodsID), epochKey(goodsID)}
+	return epoch, redisWritten(setScript.Run(ctx, s.client, keys, units, epoch).Err())
 }
 
 // redisPoolFull says that no connection was free in time.

@@ -44,12 +44,12 @@ var (
 	restockScript = redis.NewScript(restockLua)
 )
 
-// restock runs apart from ctx once it begins, as write does.
+// restock runs apart from ctx once it begins, as write does. MySQL gets the units, too, where redis-stream sells the goods.
 func (s redisStore) restock(ctx context.Context, goodsID, units int64) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, interrupted(context.Cause(ctx))
 	}
-	keys := []string{redisKey(goodsID), fenceKey(goodsID)}
+	keys := []string{redisKey(goodsID), fenceKey(goodsID), epochKey(goodsID), streamKey(goodsID)}
 	present, err := restockScript.Run(context.WithoutCancel(ctx), s.client, keys, units, int64(MaxStock)).Int64()
 	switch {
 	case errors.Is(err, redis.Nil):

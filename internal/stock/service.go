@@ -43,7 +43,7 @@ type Service struct {
 	stores   map[Store]settableStore
 	entries  map[string]*entry
 	statuses []Status
-	closers  []io.Closer // locks that work in the background
+	closers  []io.Closer // locks and deducters that work in the background
 }
 
 type entry struct {
@@ -114,7 +114,13 @@ func (s *Service) add(strategy Strategy) error {
 // whatever store they work on.
 func (s *Service) builder(strategy Strategy) func(Store) (Deducter, error) {
 	if strategy.Lock == nil {
-		return func(on Store) (Deducter, error) { return strategy.New(s.deps, on) }
+		return func(on Store) (Deducter, error) {
+			deducter, err := strategy.New(s.deps, on)
+			if closer, ok := deducter.(io.Closer); ok && err == nil {
+				s.closers = append(s.closers, closer)
+			}
+			return deducter, err
+		}
 	}
 	lock := sync.OnceValues(func() (locks.Locker, error) {
 		locker, err := strategy.Lock(s.deps)
@@ -129,7 +135,7 @@ func (s *Service) builder(strategy Strategy) func(Store) (Deducter, error) {
 	}
 }
 
-// Close ends what locks do in the background. Deductions must have ended before, and connections be closed after.
+// Close ends what locks and deducters do in the background. Deductions must have ended before, and connections be closed after.
 func (s *Service) Close() error {
 	var errs []error
 	for _, closer := range s.closers {
@@ -184,15 +190,22 @@ func (s *Service) Stock(ctx context.Context, on Store, goodsID int64) (int64, er
 
 // SetStock sets the units of one goods, new or known, in every configured store, and forgets who has claimed it there.
 // Without any store it fails with ErrUnavailable.
-func (s *Service) SetStock(ctx context.Context, goodsID, units int64) error {
+//
+// MySQL comes first, and Redis only after it: what is sold from the new stock in Redis finds the new stock in MySQL. What was
+// sold from an older one is not deducted from it.
+func (s *Service) SetStock(ctx context.Context, goodsID, units int64) (err error) {
 	if len(s.stores) == 0 {
 		return fmt.Errorf("set the stock: no store is configured: %w", ErrUnavailable)
 	}
-	var errs []error
-	for _, st := range s.stores {
-		errs = append(errs, st.set(ctx, goodsID, units))
+	epoch := int64(0)
+	for _, on := range []Store{MySQL, Slots, Redis} {
+		if st, ok := s.stores[on]; ok {
+			if epoch, err = st.set(ctx, goodsID, units, epoch); err != nil {
+				return err
+			}
+		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // Restock adds units, 1 to MaxStock, to a known goods in one store, MySQL where on is empty, and returns what is there right

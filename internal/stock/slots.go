@@ -50,8 +50,8 @@ func (s slotStore) read(ctx context.Context, goodsID int64) (int64, error) {
 	return units, err
 }
 
-func (s slotStore) set(ctx context.Context, goodsID, units int64) error {
-	return s.mysql.inTx(ctx, readCommitted, Request{}, func(tx *sqlx.Tx) error {
+func (s slotStore) set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
+	return epoch, s.mysql.inTx(ctx, readCommitted, Request{}, func(tx *sqlx.Tx) error {
 		slots := make([]slot, slotCount)
 		for i := range slots {
 			slots[i].Slot = i

@@ -89,6 +89,8 @@ type Strategy struct {
 	// Idempotent says that it honours Request.Key: a request that is sent again gets the first answer, whichever replica
 	// it comes to, and deducts nothing. Another strategy would deduct again, and must refuse the key: see CheckKey.
 	Idempotent bool
+	// WriteBehind says that it sells in its store, and that MySQL is told afterwards: it goes on while MySQL is down.
+	WriteBehind bool
 }
 
 // CheckKey refuses an idempotency key with ErrKeyUnsupported where the strategy would ignore it.

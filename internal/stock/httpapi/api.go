@@ -82,6 +82,9 @@ func New(config Config) (*API, error) {
 		for _, on := range status.Stores {
 			o.series[on] = metrics.series(status.Name, on)
 		}
+		if status.WriteBehind && len(status.Unavailable) == 0 {
+			config.Registry.MustRegister(backlog{config.Service})
+		}
 		a.offers[status.Name] = o
 		a.names = append(a.names, status.Name)
 	}

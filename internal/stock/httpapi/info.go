@@ -20,6 +20,7 @@ func listStrategies(config Config) ([]byte, error) {
 		Name        string                 `json:"name"`
 		Summary     string                 `json:"summary"`
 		Control     bool                   `json:"control"`
+		WriteBehind bool                   `json:"write_behind"`
 		Claim       stock.Claim            `json:"claim"`
 		Stores      []stock.Store          `json:"stores"`
 		Orders      []stock.Store          `json:"orders"`
@@ -36,7 +37,7 @@ func listStrategies(config Config) ([]byte, error) {
 	for _, s := range config.Service.Statuses() {
 		needs := append([]stock.Need{}, s.NeedsOn(s.Stores[0])...) // never null
 		orders := append([]stock.Store{}, s.Orders...)
-		list.Strategies = append(list.Strategies, row{s.Name, s.Summary, s.Control, s.Claim, s.Stores, orders, needs, s.Idempotent, s.Unavailable, !s.Untold})
+		list.Strategies = append(list.Strategies, row{s.Name, s.Summary, s.Control, s.WriteBehind, s.Claim, s.Stores, orders, needs, s.Idempotent, s.Unavailable, !s.Untold})
 	}
 	return json.Marshal(list)
 }

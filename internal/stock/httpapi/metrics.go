@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -116,4 +117,31 @@ func (s *series) observe(receipt stock.Receipt, err error, took time.Duration, c
 		s.wait.Observe(took.Seconds())
 	}
 	s.problems.WithLabelValues(k.slug).Inc()
+}
+
+// backlog exports what is sold and not yet in MySQL. It asks whenever the metrics are asked for: the figures are those of all
+// replicas together, and every replica tells the same.
+type backlog struct{ service *stock.Service }
+
+var (
+	backlogSales = prometheus.NewDesc("stock_stream_backlog_sales",
+		"Sales of redis-stream that are not in MySQL yet, of all replicas together; missing while Redis does not answer.", nil, nil)
+	backlogAge = prometheus.NewDesc("stock_stream_backlog_age_seconds",
+		"Age of the oldest sale of redis-stream that is not in MySQL yet, 0 where there is none.", nil, nil)
+)
+
+func (b backlog) Describe(descs chan<- *prometheus.Desc) {
+	descs <- backlogSales
+	descs <- backlogAge
+}
+
+func (b backlog) Collect(samples chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), checkLimit)
+	defer cancel()
+	behind, err := b.service.Backlog(ctx)
+	if err != nil {
+		return // an error would take all other metrics along
+	}
+	samples <- prometheus.MustNewConstMetric(backlogSales, prometheus.GaugeValue, float64(behind.Sales))
+	samples <- prometheus.MustNewConstMetric(backlogAge, prometheus.GaugeValue, behind.Age.Seconds())
 }

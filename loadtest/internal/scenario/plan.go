@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/traffic"
 )
 
@@ -37,6 +38,14 @@ func (c Cell) String() string {
 		replicas = fmt.Sprintf("%d replicas", c.Replicas)
 	}
 	return fmt.Sprintf("%s, %s, %s", c.Strategy.Name, c.Workload, replicas)
+}
+
+// durable is the store in which a sale counts.
+func (c Cell) durable() string {
+	if c.Strategy.WriteBehind {
+		return oracle.MySQL
+	}
+	return c.Store
 }
 
 // key tells cells apart.

@@ -377,12 +377,12 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 	}
 	load := r.load(cell, mix, fmt.Sprintf("%x-%03d", r.config.Seed, r.number))
 
-	witness, name, store := r.witness(cell.Store)
+	witness, name, store := r.witness(cell.durable())
 	record.Witness = name
 	record.Keys = load.Keys
 	record.Ledger = load.Keys && store == oracle.MySQL && r.target.Oracle.Sees(oracle.MySQL)
 	if r.config.Restock > 0 && !cell.Strategy.Baseline() {
-		load.Restock = &traffic.Restock{Admin: r.target.Admin, Store: store, Units: r.config.Restock, Every: restockEvery}
+		load.Restock = &traffic.Restock{Admin: r.target.Admin, Store: cell.Store, Units: r.config.Restock, Every: restockEvery}
 	}
 	rationed := ""
 	if r.target.Admin == "" {
@@ -436,6 +436,11 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 	result, err := r.drivers[cell.Replicas].Run(ctx, load)
 	if err != nil {
 		return Measured{}, err
+	}
+	if cell.Strategy.WriteBehind {
+		if result.EndedNS, err = r.drained(ctx, cell, mix.Goods(), result.EndedNS); err != nil {
+			return Measured{}, err
+		}
 	}
 	sent := time.Since(sending)
 	if result.Sent > 0 {
@@ -543,6 +548,36 @@ func (r *Runner) witness(store string) (w witness, name, read string) {
 // witness reads the stock.
 type witness interface {
 	Stock(ctx context.Context, store string, goods []int64) (map[int64]int64, error)
+}
+
+// drained waits until every sale of a strategy that writes behind is in MySQL: then both stores have the same. What is sold
+// before that is not durable, so that the time belongs to the run. It returns when that was, or the end as it was where the
+// stores never agree: then the judge has something to say.
+func (r *Runner) drained(ctx context.Context, cell Cell, goods []int64, endedNS int64) (int64, error) {
+	seller, _, sold := r.witness(cell.Store)
+	keeper, _, durable := r.witness(cell.durable())
+	deadline := r.clock.Now() + int64(r.patient.limit)
+	for {
+		ahead, err := seller.Stock(ctx, sold, goods)
+		if err != nil {
+			return 0, err
+		}
+		behind, err := keeper.Stock(ctx, durable, goods)
+		if err != nil {
+			return 0, err
+		}
+		switch now := r.clock.Now(); {
+		case maps.Equal(ahead, behind):
+			return max(now, endedNS), nil
+		case now > deadline:
+			return endedNS, nil
+		}
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
 }
 
 // end reads what the run left behind.

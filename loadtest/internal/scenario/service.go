@@ -17,7 +17,8 @@ import (
 type Strategy struct {
 	Name        string            `json:"name"`
 	Summary     string            `json:"summary"`
-	Control     bool              `json:"control"` // wrong on purpose
+	Control     bool              `json:"control"`      // wrong on purpose
+	WriteBehind bool              `json:"write_behind"` // sells in its store, and tells MySQL afterwards
 	Claim       Claim             `json:"claim"`
 	Stores      []string          `json:"stores"` // the first is the default
 	Needs       []string          `json:"needs"`

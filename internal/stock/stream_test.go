@@ -1,0 +1,587 @@
+package stock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+)
+
+// drained waits until every sale of redis-stream is in MySQL.
+func drained(t testing.TB, service *stock.Service) {
+	t.Helper()
+	eventually(t, "every sale is in MySQL", func() bool {
+		backlog, err := service.Backlog(t.Context())
+		return err == nil && backlog.Sales == 0
+	})
+}
+
+// streamReplica is a replica that sells by redis-stream and takes over from others within a moment.
+type streamReplica struct {
+	deps    stock.Deps
+	service *stock.Service
+	stock.Deducter
+}
+
+// onlyStream spares the replica the other strategies.
+func onlyStream(t testing.TB) []stock.Strategy { return []stock.Strategy{row(t, "redis-stream")} }
+
+// newStreamReplica takes over entries that are not acknowledged for lease; it is closed after the test at the latest.
+func newStreamReplica(t testing.TB, deps stock.Deps, lease time.Duration) streamReplica {
+	t.Helper()
+	deps.Lease = lease
+	service, err := stock.NewService(deps, onlyStream(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { service.Close() })
+	return streamReplica{deps, service, resolve(t, service, "redis-stream", stock.Redis)}
+}
+
+func (r streamReplica) set(t testing.TB, id, units int64) {
+	t.Helper()
+	if err := r.service.SetStock(t.Context(), id, units); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r streamReplica) sell(t testing.TB, id int64, count int) {
+	t.Helper()
+	if _, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: count}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantStock waits for the streams to be empty first.
+func (r streamReplica) wantStock(t testing.TB, id, inRedis, inMySQL int64) {
+	t.Helper()
+	drained(t, r.service)
+	for on, want := range map[stock.Store]int64{stock.Redis: inRedis, stock.MySQL: inMySQL} {
+		if got, err := r.service.Stock(t.Context(), on, id); err != nil || got != want {
+			t.Errorf("%d units are left in %s, %v, want %d", got, on, err, want)
+		}
+	}
+}
+
+// recorded are the units of a goods in stream_sale.
+func (r streamReplica) recorded(t testing.TB, id int64) (units int64) {
+	t.Helper()
+	if err := r.deps.MySQL.Get(&units, "SELECT COALESCE(SUM(units), 0) FROM stream_sale WHERE goods_id = ?", id); err != nil {
+		t.Fatal(err)
+	}
+	return units
+}
+
+// streamServers are a MySQL database and a Redis of the test's own.
+func streamServers(t testing.TB, options servers.RedisOptions) (addresses, *servers.Redis) {
+	a := addresses{mysql: shared.Database(t)}
+	migrate(t, a.mysql)
+	server := serverstest.StartRedis(t, options)
+	a.redis = &redis.Options{Addr: server.Addr}
+	return a, server
+}
+
+func (a addresses) stream(t testing.TB) stock.Deps {
+	mysql := pool(t, a.mysql)
+	return stock.Deps{MySQL: mysql, MySQLLocks: mysql, Redis: client(t, a.redis)}
+}
+
+// A replica without the right to delete entries is one that dies between COMMIT and XACK, every time.
+func TestSalesAreDeductedOnceWhenTheConsumerDiesBetweenCommitAndXAck(t *testing.T) {
+	t.Parallel()
+	a, server := streamServers(t, servers.RedisOptions{})
+	admin := client(t, a.redis)
+	if err := admin.Do(t.Context(), "ACL", "SETUSER", "dying", "on", ">secret", "~*", "&*", "+@all", "-xdel", "-xack").Err(); err != nil {
+		t.Fatal(err)
+	}
+	deps := a.stream(t)
+	deps.Redis = client(t, &redis.Options{Addr: server.Addr, Username: "dying", Password: "secret"})
+	dying := newStreamReplica(t, deps, time.Hour)
+	dying.set(t, 1, 10)
+	dying.sell(t, 1, 2)
+	eventually(t, "the sale is committed", func() bool { return dying.recorded(t, 1) == 2 })
+	dying.sell(t, 1, 1)
+	if err := dying.service.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if backlog, err := dying.service.Backlog(t.Context()); err != nil || backlog.Sales != 2 || backlog.Age <= 0 {
+		t.Fatalf("the backlog is %+v, %v, want the sale that was not acknowledged and the one after it", backlog, err)
+	}
+	heir := newStreamReplica(t, a.stream(t), 50*time.Millisecond)
+	heir.wantStock(t, 1, 7, 7)
+	if units := heir.recorded(t, 1); units != 3 {
+		t.Errorf("%d units are recorded, want 3", units)
+	}
+}
+
+// The first replica has entries delivered and cannot write them, since its MySQL is out of reach.
+func TestTheEntriesOfADeadReplicaAreClaimedByAnother(t *testing.T) {
+	t.Parallel()
+	a, _ := streamServers(t, servers.RedisOptions{})
+	other := newStreamReplica(t, a.stream(t), 50*time.Millisecond)
+	other.set(t, 1, 10)
+	deps := a.stream(t)
+	deps.MySQL = pool(t, "root@tcp(127.0.0.1:1)/nowhere")
+	dead := newStreamReplica(t, deps, time.Hour)
+	dead.sell(t, 1, 4)
+	delivered := func() bool {
+		pending, err := deps.Redis.XPending(t.Context(), "stock:{1}:sales", "stock").Result()
+		backlog, _ := other.service.Backlog(t.Context())
+		return err == nil && pending.Count == 1 || backlog.Sales == 0 // or claimed already
+	}
+	eventually(t, "the entry is delivered", delivered)
+	if err := dead.service.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other.wantStock(t, 1, 6, 6)
+}
+
+// Many sales of several goods, by two replicas that claim each other's entries all the time.
+func TestReplicasThatShareAStreamWriteEachSaleOnce(t *testing.T) {
+	t.Parallel()
+	a, _ := streamServers(t, servers.RedisOptions{})
+	replicas := []streamReplica{
+		newStreamReplica(t, a.stream(t), time.Millisecond),
+		newStreamReplica(t, a.stream(t), time.Millisecond),
+	}
+	const goods, buyers, sales = 3, 8, 60
+	for id := range int64(goods) {
+		replicas[0].set(t, 1+id, 1000)
+	}
+	var wg sync.WaitGroup
+	for buyer := range buyers {
+		wg.Go(func() {
+			for i := range sales {
+				_, err := replicas[buyer%2].Deduct(t.Context(), stock.Request{GoodsID: 1 + int64(i%goods), Count: 1 + i%2})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for id := range int64(goods) {
+		replicas[0].wantStock(t, 1+id, 1000-sales*buyers/goods*3/2, 1000-sales*buyers/goods*3/2)
+	}
+}
+
+// In Redis, the last sale before SetStock is not deducted from the new stock, whoever comes first to MySQL.
+func TestSetStockEndsOlderEntries(t *testing.T) {
+	t.Parallel()
+	a, _ := streamServers(t, servers.RedisOptions{})
+	deps := a.stream(t)
+	deps.MySQL = pool(t, "root@tcp(127.0.0.1:1)/nowhere")
+	blind := newStreamReplica(t, deps, time.Hour) // its sales stay in the stream
+	setter := newStreamReplica(t, a.stream(t), time.Hour)
+	setter.set(t, 1, 10)
+	blind.sell(t, 1, 3)
+	if err := blind.service.Close(); err != nil {
+		t.Fatal(err)
+	}
+	setter.set(t, 1, 20)
+	heir := newStreamReplica(t, a.stream(t), 20*time.Millisecond)
+	heir.wantStock(t, 1, 20, 20)
+	if units := heir.recorded(t, 1); units != 3 {
+		t.Errorf("%d units are recorded, want the 3 that were sold", units)
+	}
+	heir.sell(t, 1, 5)
+	heir.wantStock(t, 1, 15, 15)
+}
+
+func TestOfTwoThatSetTheStockTheSameOneComesLastInBothStores(t *testing.T) {
+	t.Parallel()
+	a, _ := streamServers(t, servers.RedisOptions{})
+	r := newStreamReplica(t, a.stream(t), time.Hour)
+	for id := range int64(20) {
+		var wg sync.WaitGroup
+		for units := range int64(4) {
+			wg.Go(func() {
+				if err := r.service.SetStock(t.Context(), 1+id, units); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		inMySQL, err := r.service.Stock(t.Context(), stock.MySQL, 1+id)
+		inRedis, err2 := r.service.Stock(t.Context(), stock.Redis, 1+id)
+		if err := errors.Join(err, err2); err != nil || inMySQL != inRedis {
+			t.Fatalf("MySQL has %d, Redis has %d: %v", inMySQL, inRedis, err)
+		}
+	}
+}
+
+// Somebody else sold from MySQL: what was sold in Redis is deducted all the same, and nobody waits.
+func TestASaleIsDeductedFromAStockThatMySQLDoesNotHave(t *testing.T) {
+	t.Parallel()
+	a, _ := streamServers(t, servers.RedisOptions{})
+	r := newStreamReplica(t, a.stream(t), time.Hour)
+	r.set(t, 1, 10)
+	if _, err := r.deps.MySQL.Exec("UPDATE good_stock SET stock = 1 WHERE goods_id = 1"); err != nil {
+		t.Fatal(err)
+	}
+	r.sell(t, 1, 3)
+	r.wantStock(t, 1, 7, -2)
+}
+
+func TestARestockInRedisComesToMySQLByTheStream(t *testing.T) {
+	t.Parallel()
+	a, _ := streamServers(t, servers.RedisOptions{})
+	r := newStreamReplica(t, a.stream(t), 20*time.Millisecond)
+	r.set(t, 1, 10)
+	r.sell(t, 1, 3)
+	if units, err := r.service.Restock(t.Context(), stock.Redis, 1, 5); err != nil || units != 12 {
+		t.Fatalf("Restock: %d, %v, want 12", units, err)
+	}
+	r.wantStock(t, 1, 12, 12)
+}
+
+// An entry that somebody put there by hand must not keep those after it.
+func TestAnEntryThatIsNoSaleHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	a, _ := streamServers(t, servers.RedisOptions{})
+	r := newStreamReplica(t, a.stream(t), time.Hour)
+	r.set(t, 1, 10)
+	if err := r.deps.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: "stock:{1}:sales", Values: []string{"units", "many"}}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.sell(t, 1, 3)
+	eventually(t, "the sale is in MySQL", func() bool { return r.recorded(t, 1) == 3 })
+}
+
+// journal is a log for tests to read.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) count(part string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Count(j.text.String(), part)
+}
+
+func TestAnOutageOfMySQLOnlyDelaysSales(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{})
+	dsn, err := server.CreateDatabase(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	migrate(t, dsn)
+	a := addresses{mysql: dsn, redis: shared.Redis(t)}
+	deps := a.stream(t)
+	log := new(journal)
+	deps.Log = slog.New(slog.NewTextHandler(log, nil))
+	r := newStreamReplica(t, deps, time.Hour)
+	r.set(t, 1, 100)
+	server.Kill()
+	for range 5 {
+		r.sell(t, 1, 2)
+	}
+	eventually(t, "the outage is logged", func() bool { return log.count("cannot write the sales") == 1 })
+	if backlog, err := r.service.Backlog(t.Context()); err != nil || backlog.Sales != 5 || backlog.Age <= 0 {
+		t.Errorf("the backlog is %+v, %v, want 5 sales of some age", backlog, err)
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.wantStock(t, 1, 90, 90)
+	if began, ended := log.count("level=WARN"), log.count("works again"); began != 1 || ended != 1 {
+		t.Errorf("the log has %d warnings and %d ends of them, want one each:\n%s", began, ended, log.text.String())
+	}
+}
+
+func TestSellingGoesOnWhereRedisHasLostItsData(t *testing.T) {
+	t.Parallel()
+	a, _ := streamServers(t, servers.RedisOptions{})
+	r := newStreamReplica(t, a.stream(t), 20*time.Millisecond)
+	r.set(t, 1, 10)
+	r.sell(t, 1, 1)
+	r.wantStock(t, 1, 9, 9)
+	if err := r.deps.Redis.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.set(t, 1, 50)
+	r.sell(t, 1, 2)
+	eventually(t, "the index is there again", func() bool {
+		return r.deps.Redis.SIsMember(t.Context(), "stock:streams", 1).Val()
+	})
+	r.wantStock(t, 1, 48, 48)
+}
+
+func TestAGoodsThatDoesNotExistIsNotIndexed(t *testing.T) {
+	t.Parallel()
+	a, _ := streamServers(t, servers.RedisOptions{})
+	r := newStreamReplica(t, a.stream(t), time.Hour)
+	_, err := r.Deduct(t.Context(), stock.Request{GoodsID: 404, Count: 1})
+	if !errors.Is(err, stock.ErrUnknownGoods) {
+		t.Errorf("Deduct: %v, want unknown goods", err)
+	}
+	if keys, err := r.deps.Redis.Keys(t.Context(), "*").Result(); err != nil || len(keys) != 0 {
+		t.Errorf("Redis has %v, %v", keys, err)
+	}
+}
+
+// Nothing is asked of Redis or MySQL while nothing is sold.
+func TestAnIdleStreamCostsNothing(t *testing.T) {
+	t.Parallel()
+	a, _ := streamServers(t, servers.RedisOptions{})
+	r := newStreamReplica(t, a.stream(t), time.Hour)
+	r.set(t, 1, 10)
+	r.sell(t, 1, 1)
+	r.wantStock(t, 1, 9, 9)
+	commands := func() string {
+		info, err := r.deps.Redis.InfoMap(t.Context(), "stats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info["Stats"]["total_commands_processed"]
+	}
+	before := commands()
+	time.Sleep(100 * time.Millisecond) // a poll would show
+	if after := commands(); after != fmt.Sprint(atoi(t, before)+1) {
+		t.Errorf("Redis had done %s commands and has done %s, want one more: the question", before, after)
+	}
+}
+
+func TestCloseEndsTheWritingBehind(t *testing.T) {
+	a := addresses{mysql: "root@tcp(127.0.0.1:1)/nowhere", redis: shared.Redis(t)}
+	others := goleak.IgnoreCurrent()
+	deps := a.stream(t)
+	redisOnly, err := stock.NewService(stock.Deps{Redis: deps.Redis}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := redisOnly.SetStock(t.Context(), 1, 10); err != nil {
+		t.Fatal(err)
+	}
+	r := newStreamReplica(t, deps, time.Hour)
+	r.sell(t, 1, 1) // and MySQL is never there
+	began := time.Now()
+	if err := r.service.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	for _, c := range []io.Closer{deps.MySQL, deps.Redis} {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	goleak.VerifyNone(t, others)
+}
+
+func TestRedisStreamSellsOnACluster(t *testing.T) {
+	t.Parallel()
+	cluster := serverstest.StartCluster(t)
+	a := addresses{mysql: shared.Database(t)}
+	migrate(t, a.mysql)
+	connect := func() stock.Deps {
+		mysql := pool(t, a.mysql)
+		redis := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs, MaxRedirects: -1, DisableRoutingPolicies: true, ContextTimeoutEnabled: true})
+		t.Cleanup(func() { redis.Close() })
+		return stock.Deps{MySQL: mysql, MySQLLocks: mysql, Redis: redis}
+	}
+	first := newStreamReplica(t, connect(), 20*time.Millisecond)
+	second := newStreamReplica(t, connect(), 20*time.Millisecond)
+	for id := range int64(12) { // on every master
+		first.set(t, 1+id, 10)
+		first.sell(t, 1+id, 2)
+		second.sell(t, 1+id, 1)
+	}
+	for id := range int64(12) {
+		first.wantStock(t, 1+id, 7, 7)
+		if balance, err := first.service.Reconcile(t.Context(), 1+id, false); err != nil || balance.Finding != stock.Agree {
+			t.Errorf("Reconcile: %+v, %v", balance, err)
+		}
+	}
+	// Goods of masters that are there are sold and written while another is down.
+	for _, addr := range cluster.Addrs {
+		if err := client(t, &redis.Options{Addr: addr}).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster.Masters[0].Kill()
+	written := 0
+	for id := range int64(12) {
+		before := first.recorded(t, 1+id)
+		if _, err := first.Deduct(t.Context(), stock.Request{GoodsID: 1 + id, Count: 1}); err != nil {
+			continue
+		}
+		written++
+		eventually(t, "the sale is in MySQL", func() bool { return first.recorded(t, 1+id) == before+1 })
+	}
+	if written == 0 {
+		t.Error("nothing was sold while one of three masters was down")
+	}
+}
+
+func TestRedisStreamSellsBySentinels(t *testing.T) {
+	t.Parallel()
+	group := serverstest.StartSentinel(t)
+	a := addresses{mysql: shared.Database(t)}
+	migrate(t, a.mysql)
+	mysql := pool(t, a.mysql)
+	failover := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: group.MasterName, SentinelAddrs: group.SentinelAddrs, MaxRetries: -1, ContextTimeoutEnabled: true,
+	})
+	t.Cleanup(func() { failover.Close() })
+	r := newStreamReplica(t, stock.Deps{MySQL: mysql, MySQLLocks: mysql, Redis: failover}, 50*time.Millisecond)
+	r.set(t, 1, 10)
+	r.sell(t, 1, 2)
+	r.wantStock(t, 1, 8, 8)
+	if copied, err := failover.Wait(t.Context(), 1, 20*time.Second).Result(); err != nil || copied != 1 {
+		t.Fatalf("%d replicas have the sale, %v", copied, err)
+	}
+	sentinel := redis.NewSentinelClient(&redis.Options{Addr: group.SentinelAddrs[0]})
+	t.Cleanup(func() { sentinel.Close() })
+	if err := sentinel.Failover(t.Context(), group.MasterName).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the replica is the master", func() bool {
+		master, err := sentinel.GetMasterAddrByName(t.Context(), group.MasterName).Result()
+		return err == nil && net.JoinHostPort(master[0], master[1]) == group.Replica.Addr
+	})
+	eventually(t, "the new master sells", func() bool {
+		_, err := r.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1})
+		return err == nil
+	})
+	// What the old master still sold, and had no time to replicate, is lost with it, and may be in MySQL already.
+	drained(t, r.service)
+	if balance, err := r.service.Reconcile(t.Context(), 1, true); err != nil || balance.Finding != stock.Agree && !balance.Mended {
+		t.Errorf("Reconcile: %+v, %v, want agreement, or sales of the old master taken from the new one", balance, err)
+	}
+}
+
+// shoppers sells until it is stopped, and counts the units that were confirmed and those of which nobody knows.
+type shoppers struct {
+	confirmed, unknown atomic.Int64
+	stop               func()
+}
+
+func newShoppers(t testing.TB, sell func(ctx context.Context, count int) error) *shoppers {
+	c := new(shoppers)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				count := 1 + i%3
+				switch err := sell(context.WithoutCancel(ctx), count); {
+				case err == nil:
+					c.confirmed.Add(int64(count))
+				case errors.Is(err, stock.ErrUnknown):
+					c.unknown.Add(int64(count))
+				default:
+					time.Sleep(time.Millisecond) // a server is down
+				}
+			}
+		})
+	}
+	c.stop = func() { cancel(); wg.Wait() }
+	t.Cleanup(c.stop)
+	return c
+}
+
+// sells waits until so many more units are confirmed.
+func (c *shoppers) sells(t testing.TB, units int64) {
+	t.Helper()
+	from := c.confirmed.Load()
+	eventually(t, "units are sold", func() bool { return c.confirmed.Load() >= from+units })
+}
+
+// wantAll checks that everything confirmed is durable in MySQL, and no more than that and what is unknown; and that both
+// stores agree.
+func (c *shoppers) wantAll(t testing.TB, r streamReplica, id, initial int64) {
+	t.Helper()
+	drained(t, r.service)
+	balance, err := r.service.Reconcile(t.Context(), id, false)
+	if err != nil || balance.Finding != stock.Agree || balance.Pending != 0 {
+		t.Errorf("Reconcile: %+v, %v, want agreement", balance, err)
+	}
+	confirmed, unknown, durable := c.confirmed.Load(), c.unknown.Load(), initial-balance.MySQL
+	if recorded := r.recorded(t, id); durable < confirmed || durable > confirmed+unknown || durable != recorded {
+		t.Errorf("%d units were confirmed, %d are unknown; MySQL has deducted %d and recorded %d", confirmed, unknown, durable, recorded)
+	}
+}
+
+const abundance = 1_000_000
+
+func TestARestartOfRedisLosesNoSaleOfRedisStream(t *testing.T) {
+	t.Parallel()
+	a, server := streamServers(t, servers.RedisOptions{AOF: true, Fsync: "always"})
+	r := newStreamReplica(t, a.stream(t), 200*time.Millisecond)
+	r.set(t, 1, abundance)
+	shoppers := newShoppers(t, func(ctx context.Context, count int) error {
+		_, err := r.Deduct(ctx, stock.Request{GoodsID: 1, Count: count})
+		return err
+	})
+	for range 2 {
+		shoppers.sells(t, 300)
+		server.Kill()
+		if err := server.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shoppers.sells(t, 300)
+	shoppers.stop()
+	shoppers.wantAll(t, r, 1, abundance)
+}
+
+func TestACrashOfMySQLLosesNoSaleOfRedisStream(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{}) // durable
+	dsn, err := server.CreateDatabase(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	migrate(t, dsn)
+	a := addresses{mysql: dsn, redis: shared.Redis(t)}
+	r := newStreamReplica(t, a.stream(t), 200*time.Millisecond)
+	r.set(t, 1, abundance)
+	shoppers := newShoppers(t, func(ctx context.Context, count int) error {
+		_, err := r.Deduct(ctx, stock.Request{GoodsID: 1, Count: count})
+		return err
+	})
+	shoppers.sells(t, 300)
+	server.Kill()
+	shoppers.sells(t, 300) // buyers do not notice
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	shoppers.sells(t, 300)
+	shoppers.stop()
+	shoppers.wantAll(t, r, 1, abundance)
+}
+
+func atoi(t testing.TB, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
