@@ -21,6 +21,7 @@ import (
 // A request with work to do inside the critical section does not join. Its work would keep all others of its batch from
 // their answers, or theirs keep it from its own: it is a transaction by itself, as with update.
 type batch struct {
+	db    *sqlx.DB
 	alone Deducter // for requests with work to do
 	queue batchQueue
 	wait  time.Duration
@@ -43,13 +44,24 @@ func (b *batch) Deduct(ctx context.Context, req Request) (Receipt, error) {
 
 // gather makes a strategy that decides on batches by try.
 func gather(d Deps, alone Deducter, try func(context.Context, *sqlx.Conn, *gathering) error) *batch {
-	b := &batch{alone: alone, wait: d.LockWait, try: try}
-	b.queue.db, b.queue.settle = d.MySQL, b.settle
+	b := &batch{db: d.MySQL, alone: alone, wait: d.LockWait, try: try}
+	b.queue.settle = b.settle
 	return b
 }
 
 // settle decides on a batch, and again where the server has undone it for the sake of another transaction.
-func (b *batch) settle(ctx context.Context, conn *sqlx.Conn, g *gathering) {
+func (b *batch) settle(ctx context.Context, g *gathering) {
+	// The wait for a connection comes first: it ends with the leader's own time, and whoever arrives meanwhile joins.
+	conn, err := b.db.Connx(ctx)
+	if err != nil {
+		if ctx.Err() == nil { // the server's fault, not the leader's: the others would fare no better
+			g.close()
+		}
+		refuse(g.members, unsent(err))
+		return
+	}
+	defer conn.Close()
+	ctx = context.WithoutCancel(ctx)
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := b.try(ctx, conn, g)

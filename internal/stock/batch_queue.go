@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-
-	"github.com/jmoiron/sqlx"
 )
 
 // Bounds of a goods' queue in one replica.
@@ -21,9 +19,8 @@ const (
 // the first to come carries out its batch and then calls the next in the line, which carries out all that have come
 // meanwhile. What a caller does is thus bounded by one batch, and a goods without requests costs nothing.
 type batchQueue struct {
-	db     *sqlx.DB
-	settle func(ctx context.Context, conn *sqlx.Conn, g *gathering) // sets every member's receipt or err; ctx has no end
-	shards [64]batchShard                                           // so that goods seldom share a mutex
+	settle func(ctx context.Context, g *gathering) // closes a batch and sets every member's receipt or err; ctx is the leader's
+	shards [64]batchShard                          // so that goods seldom share a mutex
 }
 
 type batchShard struct {
@@ -89,21 +86,9 @@ func (o *order) wait(shard *batchShard) call {
 // lead carries out the batch of an order and calls the next leader, whatever happens.
 func (q *batchQueue) lead(shard *batchShard, o *order) {
 	defer shard.handOn(o.GoodsID)
-	// The wait for a connection comes first: it ends with the leader's own time, and whoever arrives meanwhile joins.
-	conn, err := q.db.Connx(o.ctx)
-	if err != nil {
-		o.err = unsent(err)
-		if o.ctx.Err() == nil { // the server's fault, not the leader's: the others would fare no better
-			others := shard.take(o.GoodsID, maxWaiting)
-			refuse(others, o.err)
-			answer(others)
-		}
-		return
-	}
-	defer conn.Close()
 	g := &gathering{goodsID: o.GoodsID, shard: shard, members: []*order{o}}
 	defer func() { answer(g.members[1:]) }()
-	q.settle(context.WithoutCancel(o.ctx), conn, g)
+	q.settle(o.ctx, g)
 }
 
 // gathering is a batch, from its leader's arrival on.

@@ -22,6 +22,7 @@ type crowd struct {
 	deps    stock.Deps
 	service *stock.Service
 	proxy   *proxy
+	on      stock.Store
 	goods   int64
 }
 
@@ -39,7 +40,7 @@ func newCrowd(t testing.TB, name string, units int64) crowd {
 	config.Addr = p.addr()
 	deps := stock.Deps{MySQL: pool(t, config.FormatDSN()), LockWait: 20 * time.Second}
 	deps.MySQLLocks = deps.MySQL
-	c := crowd{deps: deps, service: newService(t, deps), proxy: p}
+	c := crowd{deps: deps, service: newService(t, deps), proxy: p, on: stock.MySQL}
 	c.Deducter = resolve(t, c.service, name, stock.MySQL)
 	c.goods = c.restock(t, units)
 	return c
@@ -57,7 +58,7 @@ func (c *crowd) restock(t testing.TB, units int64) int64 {
 
 func (c *crowd) wantLeft(t testing.TB, want int64) {
 	t.Helper()
-	left, err := c.service.Stock(context.WithoutCancel(t.Context()), stock.MySQL, c.goods)
+	left, err := c.service.Stock(context.WithoutCancel(t.Context()), c.on, c.goods)
 	if err != nil || left != want {
 		t.Errorf("%d units are left, %v, want %d", left, err, want)
 	}

@@ -154,7 +154,7 @@ var Catalogue = []Strategy{
 	},
 	{
 		Name:    "redis-script",
-		Summary: "Check and DECRBY in one Lua script, which brings back the units left. As durable as Redis is.",
+		Summary: "Check and DECRBY in one Lua script, for all that wait in a replica at once. As durable as Redis is.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, HolderCrash: lostWithRedis, HolderPause: "safe", ClientRetry: deductsAgain},
 		Stores:  []Store{Redis},
 		New:     newRedisScript,

@@ -18,16 +18,23 @@ const MaxWaiting = maxWaiting
 
 // Waiting counts the requests that wait for the batch under way of a goods.
 func Waiting(d Deducter, goodsID int64) int {
-	return d.(*batch).queue.shard(goodsID).waiting(goodsID)
+	return queueOf(d).shard(goodsID).waiting(goodsID)
 }
 
 // Lines counts the goods that have a line.
 func Lines(d Deducter) (lines int) {
-	q := &d.(*batch).queue
+	q := queueOf(d)
 	for i := range q.shards {
 		q.shards[i].mu.Lock()
 		lines += len(q.shards[i].lines)
 		q.shards[i].mu.Unlock()
 	}
 	return lines
+}
+
+func queueOf(d Deducter) *batchQueue {
+	if s, ok := d.(*redisScript); ok {
+		return &s.queue
+	}
+	return &d.(*batch).queue
 }

@@ -3,6 +3,7 @@ package stock_test
 import (
 	"context"
 	"errors"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,43 @@ import (
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 )
+
+func newRedisCrowd(t testing.TB, units int64) crowd {
+	p := newProxy(t, shared.Redis(t).Addr, regexp.MustCompile(`(?i)\r\nevalsha\r\n`))
+	deps := stock.Deps{Redis: client(t, &redis.Options{Addr: p.addr()}), LockWait: 20 * time.Second}
+	c := crowd{deps: deps, service: newService(t, deps), proxy: p, on: stock.Redis}
+	c.Deducter = resolve(t, c.service, "redis-script", stock.Redis)
+	c.goods = c.restock(t, units)
+	sell(t, c.Deducter, stock.Request{GoodsID: c.goods, Count: 1}) // Redis knows the script from now on
+	return c
+}
+
+func TestRequestsThatWaitShareTheNextCallOfTheScript(t *testing.T) {
+	t.Parallel()
+	c := newRedisCrowd(t, 12)
+	before := c.proxy.writes()
+	first, others, release := c.gather(t, 4, 7, 5, 2, 1, 1)
+	release()
+	want(t, outcomes(append([]<-chan answered{first}, others...)...),
+		"10 remain", "6 remain", "sold out at 6", "1 remain", "sold out at 1", "0 remain", "sold out at 0")
+	if sent := c.proxy.writes() - before; sent != 2 {
+		t.Errorf("%d calls for 7 requests, want 1 for the first, and 1 for the others", sent)
+	}
+	c.wantLeft(t, 0)
+}
+
+func TestNobodyWhoSharesACallOfTheScriptThatIsCutIsToldMoreThanUnknown(t *testing.T) {
+	t.Parallel()
+	for cut, left := range map[cut]int64{beforeReply: 1, beforeSent: 3} {
+		c := newRedisCrowd(t, 5)
+		first, others, release := c.gather(t, 2, 4)
+		c.proxy.arm(cut)
+		release()
+		want(t, outcomes(first), "3 remain")
+		want(t, outcomes(others...), "unknown", "unknown")
+		c.wantLeft(t, left)
+	}
+}
 
 // Redis is killed while it sells. What becomes of the stock depends on nothing but its append-only file.
 func TestARestartOfRedisKeepsWhatItsFileHas(t *testing.T) {

@@ -1,11 +1,23 @@
--- Takes units of a goods, if there are enough: Redis runs a script as one step.
+-- Takes units of a goods for one request after the other, as long as there are enough: Redis runs a script as one step.
 -- KEYS[1] the stock
--- ARGV[1] the units wanted
--- Returns {1, the units left} or, where there are fewer, {0, the units there}; nothing where the goods is unknown.
+-- ARGV the units that each request wants, in the order of arrival
+-- Returns two numbers a request: 1 and the units left or, where there are fewer than it wants, 0 and the units there; nothing
+-- where the goods is unknown.
 local units = redis.call('GET', KEYS[1])
 if not units then
   return false
-elseif tonumber(units) < tonumber(ARGV[1]) then
-  return {0, tonumber(units)}
 end
-return {1, redis.call('DECRBY', KEYS[1], ARGV[1])}
+units = tonumber(units)
+local reply, taken = {}, 0
+for i, wanted in ipairs(ARGV) do
+  wanted = tonumber(wanted)
+  local granted = wanted <= units
+  if granted then
+    units, taken = units - wanted, taken + wanted
+  end
+  reply[2 * i - 1], reply[2 * i] = granted and 1 or 0, units
+end
+if taken > 0 then
+  redis.call('DECRBY', KEYS[1], taken)
+end
+return reply
