@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,7 +113,8 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 // failed finds a refusal that the README does not mean to show, and a vegeta report with failures.
 var failed = regexp.MustCompile(`/problems/([^s]|s[^o])|Success +\[ratio\] +\d?\d\.`)
 
-// Every session of the README is typed in, as it stands but for ports and paths, while a lab is up.
+// Every session of the README is typed in while a lab is up, as it stands but for ports, paths and how much of the same is done.
+// A reader may begin with any of them: they do not wait for each other.
 func TestREADMESessionsWork(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
@@ -128,6 +130,7 @@ func TestREADMESessionsWork(t *testing.T) {
 	for i, session := range sessions {
 		session, _, _ = strings.Cut(session, ends)
 		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
+			t.Parallel()
 			out, err := exec.Command("bash", "-euc", here.Replace(session)).CombinedOutput()
 			if err != nil || failed.Match(out) {
 				t.Errorf("%v\n%s\nanswers:\n%s", err, session, out)
@@ -178,5 +181,6 @@ func labUp(t *testing.T) *strings.Replacer {
 	if err := os.WriteFile(moved, []byte(strings.NewReplacer(ports...).Replace(string(text))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return strings.NewReplacer(append(ports, targets, moved, "out/", dir+"/out/")...)
+	less := []string{"-duration=5s", "-duration=1s", "--rounds 6", "--rounds 2"}
+	return strings.NewReplacer(slices.Concat(ports, less, []string{targets, moved, "out/", dir + "/out/"})...)
 }
