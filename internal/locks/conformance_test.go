@@ -65,7 +65,10 @@ var subjects = map[string]lockstest.Subject{
 	"redis-queue": onOneRedis(locks.NewRedisQueue, lockstest.Subject{
 		Renews: true, Tokens: true, Resends: true, Leaves: []string{":memory"},
 	}),
-	"redlock": onMasters(3, newRedlockOn, lockstest.Subject{Lacks: lacks{lockstest.NoticesLoss: notRenewed}}),
+	"redlock": onMasters(3, newRedlockOn, lockstest.Subject{
+		Lease: time.Second, // half of it is for one command to a master
+		Lacks: lacks{lockstest.NoticesLoss: notRenewed},
+	}),
 	"multi": onMasters(2, newMultiOn, lockstest.Subject{
 		Lease:  time.Second, // the first lock must outlast the wait for the second
 		Renews: true, Tokens: true, Leaves: []string{":token"},
@@ -86,7 +89,7 @@ var subjects = map[string]lockstest.Subject{
 }
 
 func newRedlockOn(t testing.TB, masters []redis.UniversalClient, o locks.Options) locks.Locker {
-	lock, err := locks.NewRedlock(masters, o)
+	lock, err := locks.NewPatientRedlock(masters, o)
 	if err != nil {
 		t.Fatal(err)
 	}

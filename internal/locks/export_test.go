@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jmoiron/sqlx"
+	"github.com/redis/go-redis/v9"
 )
 
 // Held says whether anybody holds or waits for key.
@@ -23,6 +24,16 @@ var (
 // Watch is the watch of a pulse made by NewPulse.
 func (p *pulse) Watch(ctx context.Context) (waiting context.Context, stop func()) {
 	return p.watch(ctx)
+}
+
+// NewPatientRedlock is a Redlock that gives a master half of a lease to answer in, rather than a quarter of a second: on a busy
+// machine all of them may be slower than that at once, and Unlock has to say so then.
+func NewPatientRedlock(masters []redis.UniversalClient, options Options) (*Redlock, error) {
+	l, err := NewRedlock(masters, options)
+	if err == nil {
+		l.nodeLimit = min(l.options.Lease/2, releaseLimit)
+	}
+	return l, err
 }
 
 // LeaseOfGetLock is the lease of a lock that the connection was granted, whether it was or not.

@@ -124,7 +124,7 @@ func TestLockAllInOppositeOrdersDoesNotDeadlock(t *testing.T) {
 
 // renewing is a lock that learns fast that it was lost.
 func renewing(t testing.TB, options *redis.Options) *locks.RedisQueue {
-	lock := locks.NewRedisQueue(connect(t, options), locks.Options{Lease: 5 * time.Second, Renew: 10 * time.Millisecond})
+	lock := locks.NewRedisQueue(connect(t, options), locks.Options{Lease: 5 * time.Second, Renew: 100 * time.Millisecond})
 	t.Cleanup(func() { lock.Close() })
 	return lock
 }

@@ -33,7 +33,7 @@ var basics = []conformance{
 func oneHolder(t *testing.T, s Subject, d Deployment) {
 	const contenders, rounds = 8, 20
 	clients := []locks.Locker{client(t, d, long), client(t, d, long)}
-	ctx, key := patient(t), freshKey()
+	key := freshKey()
 	var holders atomic.Int32
 	granted := 0     // guarded by the lock under test: the race detector watches too
 	var token uint64 // the same
@@ -41,7 +41,7 @@ func oneHolder(t *testing.T, s Subject, d Deployment) {
 	for i := range contenders {
 		wg.Go(func() {
 			for range rounds {
-				lease, err := clients[i%2].Lock(ctx, key)
+				lease, err := clients[i%2].Lock(patient(t), key)
 				if err != nil {
 					t.Errorf("Lock: %v", err)
 					return
