@@ -3,10 +3,8 @@ package stock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -148,13 +146,6 @@ func deductTogether(ctx context.Context, in session, goodsID int64, orders []*or
 		return false, unwritten(goodsID, err)
 	}
 	return allot(orders, units) == units, nil
-}
-
-// undone says that the server has rolled back a transaction that it would take now: two stood in each other's way. Of a
-// row that stays locked (1205) there is nothing to hope, after all the time that the server has waited for it.
-func undone(err error) bool {
-	var server *mysql.MySQLError
-	return !errors.Is(err, ErrUnknown) && errors.As(err, &server) && (server.Number == erLockDeadlock || server.Number == erCheckread)
 }
 
 // allot gives out units in the order of arrival, to whoever asks for no more than are left, and returns those left.

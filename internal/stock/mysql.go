@@ -75,15 +75,20 @@ func found(result sql.Result, goodsID int64) error {
 	return err
 }
 
-// MySQL and MariaDB error numbers that mean "not now": the statement or the transaction was rolled back.
+// Error numbers of MySQL, MariaDB and TiDB that mean "not now".
 const (
 	erConCount        = 1040 // too many connections
-	erCheckread       = 1020 // MariaDB: the row changed since the snapshot (innodb_snapshot_isolation)
 	erServerShutdown  = 1053
 	erTooManyUser     = 1203 // too many connections of this user
 	erLockWaitTimeout = 1205
-	erLockDeadlock    = 1213
 	erLockNowait      = 3572
+
+	// The whole transaction was rolled back, for the sake of another one.
+	erCheckread      = 1020 // MariaDB: the row changed since the snapshot (innodb_snapshot_isolation)
+	erLockDeadlock   = 1213
+	erForUpdateRetry = 8002 // TiDB: what SELECT FOR UPDATE has read was written by another transaction
+	erTxnRetryable   = 8022 // TiDB: COMMIT has failed, and may be tried again
+	erWriteConflict  = 9007 // TiDB: another transaction has written first
 )
 
 // erDupEntry says that a row with this key is there already.
@@ -96,7 +101,21 @@ func mysqlNotNow(err error) bool {
 		return false
 	}
 	switch server.Number {
-	case erLockWaitTimeout, erLockDeadlock, erCheckread, erLockNowait, erConCount, erTooManyUser:
+	case erLockWaitTimeout, erLockNowait, erConCount, erTooManyUser:
+		return true
+	}
+	return undone(err)
+}
+
+// undone says that the server has rolled back a transaction that it would take now: two stood in each other's way. Of a
+// row that stays locked (1205) there is nothing to hope, after all the time that the server has waited for it.
+func undone(err error) bool {
+	var server *mysql.MySQLError
+	if !errors.As(err, &server) {
+		return false
+	}
+	switch server.Number {
+	case erCheckread, erLockDeadlock, erForUpdateRetry, erTxnRetryable, erWriteConflict:
 		return true
 	}
 	return false
@@ -160,7 +179,6 @@ func written(err error) error {
 
 // committed classifies an error of COMMIT.
 func committed(err error) error {
-	var server *mysql.MySQLError
 	switch {
 	case err == nil:
 		return nil
@@ -168,8 +186,8 @@ func committed(err error) error {
 		errors.Is(err, driver.ErrBadConn):
 		// database/sql rolled back instead of sending COMMIT, or the driver found the connection closed.
 		return refusal(err)
-	case errors.As(err, &server) && server.Number == erLockDeadlock:
-		return refusal(err) // a cluster's certification failed
+	case undone(err):
+		return refusal(err) // a cluster or a distributed database finds conflicts as late as this
 	default:
 		return fmt.Errorf("%w: COMMIT did not succeed or its reply was lost: %w", ErrUnknown, err)
 	}
