@@ -76,6 +76,14 @@ func (a *API) restock(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
+	key, err := idempotencyKey(r)
+	if err == nil && key != "" {
+		err = describe(stock.ErrKeyUnsupported, "a restock that is sent again would be made again, whatever its Idempotency-Key; nothing was added")
+	}
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
 	var body struct {
 		Count int64 `json:"count"`
 	}

@@ -193,6 +193,7 @@ func TestContract(t *testing.T) {
 		{"restocking", "POST", "admin/stock/4/restock", `{"count":1}`, nil, 200, "", ""},
 		{"restocking in Redis", "POST", "admin/stock/4/restock?store=redis", `{"count":1}`, nil, 200, "", ""},
 		{"restocking in slots", "POST", "admin/stock/4/restock?store=slots", `{"count":1}`, nil, 200, "", ""},
+		{"restocking with a key", "POST", "admin/stock/4/restock", `{"count":1}`, map[string]string{"Idempotency-Key": "k"}, 400, "idempotency-key-unsupported", "restock"},
 		{"restocking unknown goods", "POST", "admin/stock/77/restock", `{"count":1}`, nil, 404, "unknown-goods", "goods 77 is unknown in store mysql"},
 		{"restocking unknown goods in Redis", "POST", "admin/stock/77/restock?store=redis", `{"count":1}`, nil, 404, "unknown-goods", "store redis"},
 		{"restocking beyond the limit", "POST", "admin/stock/4/restock", `{"count":9007199254740991}`, nil, 409, "overstocked", "9007199254740991"},
