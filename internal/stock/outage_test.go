@@ -88,17 +88,23 @@ func TestOutage(t *testing.T) {
 		_, err := d.Deduct(ctx, stock.Request{GoodsID: 1, Count: 1})
 		return err
 	}
+	// A server that is slow to answer is unavailable too, and on a busy machine one may be for a moment.
 	works := func(t *testing.T, d stock.Deducter, _ bool) {
-		if err := deduct(d); err != nil {
+		var err error
+		eventually(t, "the servers that the strategy needs answer", func() bool {
+			err = deduct(d)
+			return !errors.Is(err, stock.ErrUnavailable)
+		})
+		if err != nil {
 			t.Errorf("Deduct: %v", err)
 		}
 	}
 	refuses := func(t *testing.T, d stock.Deducter, needed bool) {
-		err := deduct(d)
-		switch {
-		case !needed && err != nil:
-			t.Errorf("Deduct: %v: the strategy does not need the server that is down", err)
-		case needed && (!errors.Is(err, stock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)):
+		if !needed {
+			works(t, d, needed)
+			return
+		}
+		if err := deduct(d); !errors.Is(err, stock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Deduct: %v, want unavailable at once", err)
 		}
 	}
@@ -124,9 +130,9 @@ func TestOutage(t *testing.T) {
 			eachDeducter(t, service, server.need, works)
 			server.kill()
 			t.Run("down", func(t *testing.T) { eachDeducter(t, service, server.need, refuses) })
-			if down := unready(t, service); !slices.Equal(down, []stock.Need{server.need}) {
-				t.Errorf("Check finds that %v do not answer, want %s", down, server.need)
-			}
+			eventually(t, "Check finds that only "+string(server.need)+" does not answer", func() bool {
+				return slices.Equal(unready(t, service), []stock.Need{server.need})
+			})
 			if err := server.restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
