@@ -296,7 +296,7 @@ func TestDurationEndsALoadAndSaysSo(t *testing.T) {
 	t.Parallel()
 	driver := serve(t, 4, sell)
 	result, err := driver.Run(t.Context(), Load{
-		Mix: one(t), Users: 4, Requests: 1 << 40, Duration: 50 * time.Millisecond, Timeout: time.Minute,
+		Mix: one(t), Users: 4, Requests: 1 << 40, Duration: 200 * time.Millisecond, Timeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
