@@ -19,7 +19,8 @@ import (
 const getLockSlice = time.Second
 
 // MySQLGetLock is GET_LOCK of MySQL and MariaDB, the user-level lock. It belongs to a connection, which is pinned from
-// GET_LOCK to RELEASE_LOCK. Waiters of one process queue up in front of it, so that only one of them occupies a connection.
+// GET_LOCK to RELEASE_LOCK. Waiters of one process queue up in front of it, so that only one of them occupies a connection,
+// which it gives back every second: with few connections and many keys, waiters must not keep one from who could go on.
 //
 // What it adds: no further server where there is a database already, a server that queues the waiters instead of polling,
 // and a lock that is free the moment its holder dies: there is no lease to wait for.
@@ -39,7 +40,7 @@ type MySQLGetLock struct {
 
 // NewMySQLGetLock makes the lock on one server. db must be a pool of its own, apart from the one that the work under the
 // lock uses: every holder and every key that is waited for occupies a connection, and holders that wait for a second one
-// of the same pool wait for each other. Its DSN must allow a reply to take a second and more (readTimeout).
+// of the same pool wait for each other. It must keep as many idle connections as it may open. Its DSN must allow a reply to take a second and more (readTimeout).
 //
 // Of the options, Renew is the pause between two looks at whether the lock is still held, and Lease how long a server
 // may take to answer that before its connection is given up.
@@ -58,7 +59,7 @@ func (l *MySQLGetLock) Lock(ctx context.Context, key string) (*Lease, error) {
 		_ = local.Unlock()
 		return nil, notAcquired(key, errors.Join(ended(ctx), err))
 	}
-	c := &lockConn{conn: conn, name: userLockName(key), local: local}
+	c := &lockConn{db: l.db, conn: conn, name: userLockName(key), local: local}
 	granted := make(chan error)
 	go func() {
 		held, err := c.wait(ctx)
@@ -86,17 +87,27 @@ func (l *MySQLGetLock) Lock(ctx context.Context, key string) (*Lease, error) {
 
 // lockConn is the connection that a lock belongs to, or will.
 type lockConn struct {
+	db    *sqlx.DB
 	conn  *sqlx.Conn
 	name  string
 	local *Lease
 }
 
-// wait waits until the lock is held. Where ctx ends it is late by the slice under way, and has no error.
+// wait waits until the lock is held. Where ctx ends it is late by the slice under way.
 func (c *lockConn) wait(ctx context.Context) (held bool, err error) {
-	for !held && ctx.Err() == nil && err == nil {
+	for {
 		held, err = c.waitOnce(context.WithoutCancel(ctx))
+		if held || err != nil || ctx.Err() != nil {
+			return held, err
+		}
+		// The place among the server's waiters is lost with the slice: another connection is as good.
+		_ = c.conn.Close()
+		conn, err := c.db.Connx(ctx)
+		if err != nil {
+			return false, err
+		}
+		c.conn = conn
 	}
-	return held, err
 }
 
 func (c *lockConn) waitOnce(ctx context.Context) (held bool, err error) {

@@ -238,6 +238,25 @@ func TestWaitersOfOneProcessOccupyOneGetLockConnection(t *testing.T) {
 	}
 }
 
+// Else who waits for a lock could keep its holder from the one connection that it needs to go on.
+func TestWhoeverWaitsForAGetLockKeepsNoConnectionFromOthers(t *testing.T) {
+	t.Parallel()
+	dsn := shared.Database(t)
+	eye, pool := connectMySQL(t, dsn), connectMySQL(t, dsn)
+	pool.SetMaxOpenConns(1)
+	holder, waiter := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{}), locks.NewMySQLGetLock(pool, locks.Options{})
+	const key, other = "lock:{awaited}", "lock:{free}"
+
+	held := mustLock(t, holder, key)
+	var wg sync.WaitGroup
+	wg.Go(func() { mustUnlock(t, mustLock(t, waiter, key)) })
+	eventually(t, "it waits in the server", func() bool { return waitersInGetLock(t, eye, key) == 1 })
+	mustUnlock(t, mustLock(t, waiter, other))
+	eventually(t, "it waits again", func() bool { return waitersInGetLock(t, eye, key) == 1 })
+	mustUnlock(t, held)
+	wg.Wait()
+}
+
 func TestKeysThatAServerTakesForOneAreDifferentGetLocks(t *testing.T) {
 	t.Parallel()
 	lock := locks.NewMySQLGetLock(connectMySQL(t, shared.Database(t)), locks.Options{})
