@@ -24,7 +24,7 @@ type guarded struct {
 }
 
 // guard puts the lock of a strategy around read-modify-write.
-func (s Strategy) guard(locker locks.Locker, d Deps, on Store) Deducter {
+func (s Strategy) guard(locker locks.Locker, d Deps, on Store, connections *lockConnections) Deducter {
 	whole := d.lockable(on)
 	g := guarded{name: s.Name, locker: locker, store: whole, wait: d.LockWait, log: d.Log}
 	if s.Fenced {
@@ -36,7 +36,7 @@ func (s Strategy) guard(locker locks.Locker, d Deps, on Store) Deducter {
 	}
 	orders := guardedOrders{guarded: g, whole: whole}
 	if slices.Contains(s.Needs, NeedMySQL) {
-		orders.most = d.MySQLLocks.Stats().MaxOpenConnections
+		orders.connections = connections
 	}
 	return orders
 }

@@ -16,13 +16,34 @@ import (
 type guardedOrders struct {
 	guarded
 	whole lockableStore
-	most  int // goods of an order, each of which keeps a connection to MySQL for its lock; 0 where there is no such limit
+	// connections is nil but for locks that keep connections to MySQL.
+	connections *lockConnections
+}
+
+// lockConnections bounds what orders take out of the pool for named locks, of which each goods keeps a connection. Two orders
+// could each keep what the other waits for: so one order at a time collects, whatever its strategy, and leaves one over.
+//
+// Then every wait ends. Of the connections, some are kept by holders of all that they need, who end; the others go round but
+// for those of the order that collects, since whoever waits for a lock gives his back every second (locks.MySQLGetLock). With
+// one left, whoever needs one gets it. Who waits for a goods' lock, in any replica, waits for such a holder, for one who gets a
+// connection, or for an order that waits for a goods behind this one in the common order: there is no circle.
+type lockConnections struct {
+	collecting locks.Mutex
+	most       int // goods of an order
+}
+
+// lockConnections is nil where a pool is not limited.
+func (d Deps) lockConnections() *lockConnections {
+	if d.MySQLLocks == nil || d.MySQLLocks.Stats().MaxOpenConnections == 0 {
+		return nil
+	}
+	return &lockConnections{most: max(1, d.MySQLLocks.Stats().MaxOpenConnections-1)}
 }
 
 func (g guardedOrders) Order(ctx context.Context, req OrderRequest) (receipt OrderReceipt, err error) {
-	if g.most > 0 && len(req.lines) > g.most {
+	if c := g.connections; c != nil && len(req.lines) > c.most {
 		return OrderReceipt{}, fmt.Errorf("strategy %s %w of %d goods: its lock keeps a connection for each, and may have %d",
-			g.name, ErrNoOrders, len(req.lines), g.most)
+			g.name, ErrNoOrders, len(req.lines), c.most)
 	}
 	section := arrive()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -33,7 +54,7 @@ func (g guardedOrders) Order(ctx context.Context, req OrderRequest) (receipt Ord
 		goods[i], keys[i] = line.GoodsID, g.key(line.GoodsID)
 	}
 	steps := req.steps()
-	leases, err := locks.LockAll(ctx, turn{g.guarded, steps, cancel}, keys...)
+	leases, err := g.lockAll(ctx, turn{g.guarded, steps, cancel}, keys)
 	if err != nil {
 		return OrderReceipt{}, ungranted(ctx, err)
 	}
@@ -59,6 +80,18 @@ func (g guardedOrders) Order(ctx context.Context, req OrderRequest) (receipt Ord
 	return req.write(ctx, levels, writeAll, section)
 }
 
+// lockAll takes the locks of an order, when it may collect connections for them. One goods is locked as by a deduction.
+func (g guardedOrders) lockAll(ctx context.Context, t turn, keys []string) (locks.Leases, error) {
+	if g.connections != nil && len(keys) > 1 {
+		collecting, err := t.await(ctx, &g.connections.collecting, "connections")
+		if err != nil {
+			return locks.Leases{}, err
+		}
+		defer collecting.Unlock()
+	}
+	return locks.LockAll(ctx, t, keys...)
+}
+
 // turn is a lock that an order waits for as long as a deduction would, and that it can be stopped after.
 type turn struct {
 	guarded
@@ -68,9 +101,7 @@ type turn struct {
 
 // Lock implements locks.Locker.
 func (t turn) Lock(ctx context.Context, key string) (*locks.Lease, error) {
-	limit := time.AfterFunc(t.wait, func() { t.cancel(errWaited) })
-	lease, err := t.locker.Lock(ctx, key)
-	limit.Stop()
+	lease, err := t.await(ctx, t.locker, key)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +111,13 @@ func (t turn) Lock(ctx context.Context, key string) (*locks.Lease, error) {
 		return nil, err
 	}
 	return lease, nil
+}
+
+// await ends the order where a lock is not granted in time.
+func (t turn) await(ctx context.Context, locker locks.Locker, key string) (*locks.Lease, error) {
+	limit := time.AfterFunc(t.wait, func() { t.cancel(errWaited) })
+	defer limit.Stop()
+	return locker.Lock(ctx, key)
 }
 
 // atomic is false in a Cluster: no command reaches goods of different slots.

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
@@ -76,17 +78,45 @@ func TestARedisClusterTakesNoOrders(t *testing.T) {
 	}
 }
 
-// An order that needs more connections than there are would wait for itself.
+// An order that needs more connections than there are would wait for itself. One is left to who waits for a lock.
 func TestAnOrderNeedsAConnectionForEachOfItsNamedLocks(t *testing.T) {
 	t.Parallel()
 	o := newOrders(t, newAddresses(t), 10, 10, 10)
-	o.deps.MySQLLocks.SetMaxOpenConns(2)
+	o.deps.MySQLLocks.SetMaxOpenConns(3)
 	o.service = newService(t, o.deps)
 	if _, err := o.place("lock-mysql-getlock", stock.MySQL, nil, 1, 1, 1); !errors.Is(err, stock.ErrNoOrders) {
 		t.Errorf("3 goods: %v, want that it takes no such orders", err)
 	}
 	if _, err := o.place("lock-mysql-getlock", stock.MySQL, nil, 1, 1); err != nil {
 		t.Errorf("2 goods: %v", err)
+	}
+}
+
+// Together they need three times the connections that there are. If each took some of them, all would wait out the lock wait.
+func TestOrdersTakeTurnsToCollectTheConnectionsOfTheirNamedLocks(t *testing.T) {
+	t.Parallel()
+	o := newOrders(t, newAddresses(t))
+	o.deps.MySQLLocks.SetMaxOpenConns(4)
+	o.service = newService(t, o.deps)
+	began := time.Now()
+	var wg sync.WaitGroup
+	for _, name := range []string{"lock-mysql-getlock", "lock-multi"} {
+		for _, on := range []stock.Store{stock.MySQL, stock.Redis} {
+			one := *o
+			one.stock(10, 10, 10)
+			wg.Go(func() {
+				for range 3 {
+					if _, err := one.place(name, on, nil, 1, 1, 1); err != nil {
+						t.Errorf("%s on %s: %v", name, on, err)
+					}
+				}
+				one.wantLeft(on, 7, 7, 7)
+			})
+		}
+	}
+	wg.Wait()
+	if took, wait := time.Since(began), o.deps.LockWait; took > wait/2 {
+		t.Errorf("it took %v, of a lock wait of %v", took, wait)
 	}
 }
 

@@ -44,6 +44,8 @@ type Service struct {
 	entries  map[string]*entry
 	statuses []Status
 	closers  []io.Closer // locks and deducters that work in the background
+
+	connections *lockConnections // of deps.MySQLLocks: nil where there is no limit
 }
 
 type entry struct {
@@ -70,7 +72,7 @@ func NewService(deps Deps, catalogue []Strategy) (*Service, error) {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{deps: deps, stores: map[Store]settableStore{}, entries: map[string]*entry{}}
+	s := &Service{deps: deps, stores: map[Store]settableStore{}, entries: map[string]*entry{}, connections: deps.lockConnections()}
 	for _, on := range Stores {
 		if st := deps.store(on); st != nil {
 			s.stores[on] = st
@@ -131,7 +133,7 @@ func (s *Service) builder(strategy Strategy) func(Store) (Deducter, error) {
 	})
 	return func(on Store) (Deducter, error) {
 		locker, err := lock()
-		return strategy.guard(locker, s.deps, on), err
+		return strategy.guard(locker, s.deps, on, s.connections), err
 	}
 }
 
