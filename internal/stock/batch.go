@@ -20,12 +20,18 @@ import (
 // their answers, or theirs keep it from its own: it is a transaction by itself, as with update.
 type batch struct {
 	db    *sqlx.DB
-	alone Deducter // for requests with work to do
+	alone unbatched // for requests with work to do, and for orders of several goods
 	queue batchQueue
 	wait  time.Duration
 	// try closes a batch and decides on it in one transaction: it sets the receipts' Remaining, or the errs, of the members
 	// that are undecided. An error is the outcome of them all.
 	try func(ctx context.Context, conn *sqlx.Conn, g *gathering) error
+}
+
+// unbatched is a strategy, each of whose requests is a transaction by itself.
+type unbatched interface {
+	Deducter
+	Orderer
 }
 
 func newBatch(d Deps, _ Store) (Deducter, error) {
@@ -40,8 +46,21 @@ func (b *batch) Deduct(ctx context.Context, req Request) (Receipt, error) {
 	return b.queue.deduct(ctx, req)
 }
 
-// gather makes a strategy that decides on batches by try.
-func gather(d Deps, alone Deducter, try func(context.Context, *sqlx.Conn, *gathering) error) *batch {
+// Order joins no batch: in the line of one goods it would keep the goods before that one locked.
+// Without work to do, its section is the time of the reply, as of a batch: deductions beside it tell no more of theirs.
+func (b *batch) Order(ctx context.Context, req OrderRequest) (OrderReceipt, error) {
+	section := arrive()
+	receipt, err := b.alone.Order(ctx, req)
+	if err == nil && !receipt.Replayed && req.Hold == 0 && req.Pause == nil {
+		section.enter()
+		section.left = section.entered
+		receipt.Receipt = section.receipt(0, 1)
+	}
+	return receipt, err
+}
+
+// gather makes a strategy that decides on batches by try. What does not join one is left to alone.
+func gather(d Deps, alone unbatched, try func(context.Context, *sqlx.Conn, *gathering) error) *batch {
 	b := &batch{db: d.MySQL, alone: alone, wait: d.LockWait, try: try}
 	b.queue.settle = b.settle
 	return b

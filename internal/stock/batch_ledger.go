@@ -91,7 +91,7 @@ func sellAndRecord(ctx context.Context, tx *sqlx.Tx, goodsID int64, orders []*or
 			if o.Key == "" {
 				continue
 			}
-			o.row.soldOut(soldOut.Remaining)
+			o.row.soldOut(o.GoodsID, soldOut.Remaining)
 		} else {
 			o.row.done(o.Count, o.receipt.Remaining)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jmoiron/sqlx"
 )
@@ -13,9 +14,9 @@ import (
 // died meanwhile, and an order that is sent again finds it. Only "done" and "sold out" are answers. After anything else
 // nothing is kept, and the order may be tried again.
 //
-// Locks are taken in one order: the key's row, then the goods' row. Whoever has the goods waits for nobody's key, so that
-// there is no circle. The key is first also because goods in demand have to be waited for: meanwhile, another request with
-// the key must be able to see it.
+// Locks are taken in one order: the key's row, then the goods' rows, in ascending order. Whoever has goods waits for nobody's
+// key, so that there is no circle. The key is first also because goods in demand have to be waited for: meanwhile, another
+// request with the key must be able to see it.
 type ledger struct {
 	mysqlStore
 	name string // of the strategy: the same key with another is another order
@@ -33,73 +34,121 @@ func newLedger(d Deps, _ Store) (Deducter, error) {
 func (l ledger) Deduct(ctx context.Context, req Request) (Receipt, error) {
 	section := arrive()
 	order := newLedgerOrder(l.name, req)
-	var taken map[string]*ledgerRow
-	var soldOut *SoldOutError // an answer too, which is committed
-	err := l.inTx(ctx, readCommitted, req, func(tx *sqlx.Tx) error {
+	first, err := l.once(ctx, req, order, &section, func(in mysqlTx) ([]ledgerRow, error) {
+		if err := req.pause(ctx, BeforeWrite); err != nil {
+			return nil, interrupted(err)
+		}
+		remaining, err := in.deduct(ctx, Line{req.GoodsID, req.Count}, in.read)
+		if err != nil {
+			return nil, err
+		}
+		section.enter()
+		order.done(req.Count, remaining)
+		if err := req.work(ctx); err != nil {
+			return nil, interrupted(err)
+		}
+		return []ledgerRow{order}, nil
+	})
+	switch {
+	case err != nil:
+		return Receipt{}, err
+	case first != nil:
+		return first.answer(req)
+	}
+	return section.receipt(order.Remaining, 1), nil
+}
+
+// Order writes down a row for each line.
+func (l ledger) Order(ctx context.Context, req OrderRequest) (OrderReceipt, error) {
+	section := arrive()
+	order := newLedgerLines(l.name, req)
+	var done []LineReceipt
+	first, err := l.once(ctx, req.steps(), order, &section, func(in mysqlTx) (_ []ledgerRow, err error) {
+		if req.Key == "" {
+			done, err = in.deductAll(ctx, req, &section, in.read)
+		} else {
+			done, err = in.deductAllOrNone(ctx, req, &section)
+		}
+		return order.ofLines(done), err
+	})
+	switch {
+	case err != nil:
+		return OrderReceipt{}, err
+	case first != nil:
+		return l.answerOrder(ctx, req, first)
+	}
+	return section.orderReceipt(done), nil
+}
+
+// once carries out an order whose key is new, and writes down in the same transaction what became of it: the rows that
+// carryOut returns, or that it was sold out. Of an order whose key is taken it returns the first row, which has an answer.
+func (l ledger) once(ctx context.Context, req Request, order ledgerRow, section *section, carryOut func(mysqlTx) ([]ledgerRow, error)) (first *ledgerRow, err error) {
+	var soldOut error // an answer too, which is committed
+	err = l.inTx(ctx, readCommitted, req, func(tx *sqlx.Tx) error {
 		if req.Key != "" {
-			var err error
-			if taken, err = claimKeys(ctx, tx, order); err != nil {
+			taken, err := claimKeys(ctx, tx, order)
+			if err != nil {
 				return err
 			}
-			if len(taken) > 0 {
+			if row, ok := taken[req.Key]; ok {
+				first = row
 				return errKeyTaken
 			}
 		}
-		if err := req.pause(ctx, BeforeWrite); err != nil {
-			return interrupted(err)
+		rows, err := carryOut(mysqlTx{tx})
+		if short, ok := errors.AsType[*SoldOutError](err); ok && req.Key != "" {
+			soldOut = err
+			order.soldOut(short.GoodsID, short.Remaining)
+			return recordOrders(ctx, tx, order)
 		}
-		remaining, err := deductIn(ctx, tx, req)
-		section.enter()
-		switch {
-		case err == nil:
-			order.done(req.Count, remaining)
-			if err := req.work(ctx); err != nil {
-				return interrupted(err)
-			}
-		case req.Key != "" && errors.As(err, &soldOut):
-			order.soldOut(soldOut.Remaining)
-		default:
+		if err != nil {
 			return err
 		}
-		err = recordOrders(ctx, tx, order)
+		err = recordOrders(ctx, tx, rows...)
 		section.leave()
 		return err
 	})
 	switch {
 	case errors.Is(err, errKeyTaken):
-		return taken[req.Key].again(order, req)
+		return first, first.check(order)
 	case soldOut != nil && errors.Is(err, ErrUnknown):
 		// Nothing was deducted, that is certain. The client has no answer yet: it may get another one next time.
-		return Receipt{}, fmt.Errorf("%w: sold out, and it is not known whether that was written down: %v", ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: sold out, and it is not known whether that was written down: %v", ErrUnavailable, err)
 	case err != nil:
-		return Receipt{}, err
-	case soldOut != nil:
-		return Receipt{}, soldOut
+		return nil, err
 	}
-	return section.receipt(order.Remaining, 1), nil
+	return nil, soldOut
 }
 
-// deductIn is the conditional UPDATE of update inside a transaction at READ COMMITTED: the goods stay locked.
-func deductIn(ctx context.Context, tx *sqlx.Tx, req Request) (remaining int64, err error) {
-	for {
-		result, err := tx.ExecContext(ctx, deductSQL, req.Count, req.GoodsID, req.Count)
-		if err != nil {
-			return 0, refusal(err)
-		}
-		rows, err := result.RowsAffected()
-		if err != nil {
-			return 0, err
-		}
-		if rows == 1 {
-			return result.LastInsertId()
-		}
-		units, err := mysqlTx{tx}.read(ctx, req.GoodsID)
-		if err != nil {
-			return 0, err
-		}
-		if units < int64(req.Count) {
-			return 0, &SoldOutError{req.GoodsID, req.Count, units}
-		}
-		// Restocked between the two: ask again, lest a buyer be refused while there is stock.
+// deductAllOrNone is deductAll for a transaction that is committed also where a goods is sold out: those before it, which
+// had enough, are undone.
+func (s mysqlTx) deductAllOrNone(ctx context.Context, req OrderRequest, section *section) ([]LineReceipt, error) {
+	if _, err := s.tx.ExecContext(ctx, "SAVEPOINT undeducted"); err != nil {
+		return nil, refusal(err)
 	}
+	done, err := s.deductAll(ctx, req, section, s.read)
+	if errors.Is(err, ErrSoldOut) {
+		if _, undo := s.tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT undeducted"); undo != nil {
+			return nil, refusal(undo)
+		}
+	}
+	return done, err
+}
+
+// answerOrder gives the first answer to an order that is sent again.
+func (l ledger) answerOrder(ctx context.Context, req OrderRequest, first *ledgerRow) (OrderReceipt, error) {
+	receipt := OrderReceipt{Receipt: Receipt{Attempts: 1, Replayed: true}}
+	if first.Outcome == ledgerSoldOut {
+		i := slices.IndexFunc(req.lines, func(line Line) bool { return line.GoodsID == first.GoodsID })
+		line := req.lines[i]
+		return receipt, line.refused(&SoldOutError{line.GoodsID, line.Count, first.Remaining})
+	}
+	rows, err := first.lines(ctx, l.db)
+	if err != nil {
+		return OrderReceipt{}, err
+	}
+	for _, row := range rows {
+		receipt.Lines = append(receipt.Lines, LineReceipt{Line: Line{row.GoodsID, row.Count}, Remaining: row.Remaining})
+	}
+	return receipt, nil
 }

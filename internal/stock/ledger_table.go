@@ -17,7 +17,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// ledgerRow is a row of the table ledger: an order of one goods, or the first line of an order of several.
+// ledgerRow is a row of the table ledger: an order of one goods, or a line of an order of several.
 type ledgerRow struct {
 	Key         []byte `db:"order_key"`
 	Line        int
@@ -35,35 +35,72 @@ const (
 	ledgerSoldOut ledgerOutcome = "sold-out"
 )
 
-// newLedgerOrder is the row of an order that is yet to be carried out by a strategy.
+// newLedgerOrder is the row of a deduction that is yet to be carried out by a strategy.
 func newLedgerOrder(strategy string, req Request) ledgerRow {
-	key := []byte(req.Key)
-	if req.Key == "" {
+	return newLedgerRow(req.Key, req.GoodsID, "deduct", strategy, MySQL, req.GoodsID, req.Count)
+}
+
+// newLedgerLines is the first row of an order of several goods that is yet to be carried out by a strategy.
+func newLedgerLines(strategy string, req OrderRequest) ledgerRow {
+	ordered := []any{"order", strategy, MySQL}
+	for _, line := range req.lines {
+		ordered = append(ordered, line.GoodsID, line.Count)
+	}
+	return newLedgerRow(req.Key, req.lines[0].GoodsID, ordered...)
+}
+
+func newLedgerRow(clientsKey string, goodsID int64, ordered ...any) ledgerRow {
+	key := []byte(clientsKey)
+	if clientsKey == "" {
 		key = ownKey()
 	}
-	return ledgerRow{Key: key, GoodsID: req.GoodsID, Outcome: ledgerDone, Fingerprint: fingerprint("deduct", strategy, MySQL, req.GoodsID, req.Count)}
+	return ledgerRow{Key: key, GoodsID: goodsID, Outcome: ledgerDone, Fingerprint: fingerprint(ordered...)}
 }
 
 func (r *ledgerRow) done(count int, remaining int64) {
 	r.Outcome, r.Count, r.Remaining = ledgerDone, count, remaining
 }
 
-func (r *ledgerRow) soldOut(remaining int64) {
-	r.Outcome, r.Count, r.Remaining = ledgerSoldOut, 0, remaining
+func (r *ledgerRow) soldOut(goodsID, remaining int64) {
+	r.GoodsID, r.Outcome, r.Count, r.Remaining = goodsID, ledgerSoldOut, 0, remaining
 }
 
-// again gives the first answer to the order that is sent again: nil where there is none yet. Another order with the same
-// key is refused.
-func (r *ledgerRow) again(order ledgerRow, req Request) (Receipt, error) {
+// ofLines are the rows of the order whose first row this is.
+func (r ledgerRow) ofLines(done []LineReceipt) []ledgerRow {
+	rows := make([]ledgerRow, len(done))
+	for i, line := range done {
+		r.Line, r.GoodsID = i, line.GoodsID
+		r.done(line.Count, line.Remaining)
+		rows[i] = r
+	}
+	return rows
+}
+
+// check refuses an order that is sent again while there is no answer yet, which is nil, and another order with the same key.
+func (r *ledgerRow) check(order ledgerRow) error {
 	switch {
 	case r == nil:
-		return Receipt{}, fmt.Errorf("%w: %q", ErrInProgress, req.Key)
+		return fmt.Errorf("%w: %q", ErrInProgress, order.Key)
 	case !slices.Equal(r.Fingerprint, order.Fingerprint):
-		return Receipt{}, fmt.Errorf("%w: %q", ErrKeyReused, req.Key)
-	case r.Outcome == ledgerSoldOut:
+		return fmt.Errorf("%w: %q", ErrKeyReused, order.Key)
+	}
+	return nil
+}
+
+// answer gives the first answer to a deduction that is sent again.
+func (r *ledgerRow) answer(req Request) (Receipt, error) {
+	if r.Outcome == ledgerSoldOut {
 		return Receipt{Replayed: true}, &SoldOutError{req.GoodsID, req.Count, r.Remaining}
 	}
 	return Receipt{Remaining: r.Remaining, Attempts: 1, Replayed: true}, nil
+}
+
+// again is answer where check refuses nothing.
+func (r *ledgerRow) again(order ledgerRow, req Request) (Receipt, error) {
+	if err := r.check(order); err != nil {
+		return Receipt{}, err
+	}
+	return r.answer(req)
 }
 
 // ownKey names an order for which its client gave no key. It begins with a byte that no client can send. Behind it is the
@@ -154,14 +191,30 @@ func findKeys(ctx context.Context, tx *sqlx.Tx, lock string, orders []ledgerRow)
 		keys[i] = order.Key
 	}
 	var rows []ledgerRow
-	err := tx.SelectContext(ctx, &rows, `SELECT order_key, line, goods_id, count, remaining, outcome, fingerprint
-		FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN (?`+strings.Repeat(", ?", len(keys)-1)+") AND line = 0 "+lock, keys...)
+	err := tx.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+" FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN (?"+
+		strings.Repeat(", ?", len(keys)-1)+") AND line = 0 "+lock, keys...)
 	found := map[string]*ledgerRow{}
 	for _, row := range rows {
 		found[string(row.Key)] = &row
 	}
 	return found, err
 }
+
+// lines reads all rows of the order whose first row this is. One statement sees all of them, or none where the order has
+// been forgotten since: that is ErrInProgress, since its key is new again.
+func (r *ledgerRow) lines(ctx context.Context, db *sqlx.DB) (rows []ledgerRow, err error) {
+	err = db.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+" FROM ledger WHERE order_key = ? AND fingerprint = ? ORDER BY line",
+		r.Key, r.Fingerprint)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("%w, or was forgotten just now: %q", ErrInProgress, r.Key)
+	}
+	return rows, nil
+}
+
+const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint"
 
 // recordOrders writes down what became of orders: those whose keys are claimed, and those with keys of the service's own.
 // An error is a refusal.
@@ -183,7 +236,6 @@ func writeRows(ctx context.Context, tx *sqlx.Tx, onDuplicate string, rows []ledg
 	for _, r := range rows {
 		args = append(args, r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint)
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
-		VALUES `+one+strings.Repeat(", "+one, len(rows)-1)+" "+onDuplicate, args...)
+	_, err := tx.ExecContext(ctx, "INSERT INTO ledger ("+ledgerColumns+", created_at) VALUES "+one+strings.Repeat(", "+one, len(rows)-1)+" "+onDuplicate, args...)
 	return err
 }

@@ -91,8 +91,8 @@ func (e *LineError) Unwrap() error { return e.Err }
 // refused is a refusal of the order on account of this line.
 func (l Line) refused(err error) error { return &LineError{l.GoodsID, err} }
 
-// steps has the pause and the work of the order, for what it shares with deductions.
-func (r OrderRequest) steps() Request { return Request{Hold: r.Hold, Pause: r.Pause} }
+// steps has the key, the pause and the work of the order, for what it shares with deductions.
+func (r OrderRequest) steps() Request { return Request{Key: r.Key, Hold: r.Hold, Pause: r.Pause} }
 
 func (s *section) orderReceipt(lines []LineReceipt) OrderReceipt {
 	return OrderReceipt{s.receipt(0, 1), lines}
@@ -102,39 +102,52 @@ func (s *section) orderReceipt(lines []LineReceipt) OrderReceipt {
 func (u update) Order(ctx context.Context, req OrderRequest) (receipt OrderReceipt, err error) {
 	section := arrive()
 	err = u.inTx(ctx, nil, req.steps(), func(tx *sqlx.Tx) error {
-		receipt, err = mysqlTx{tx}.order(ctx, req, section)
-		return err
+		in := mysqlTx{tx}
+		// A plain read would show what was there when the transaction began.
+		done, err := in.deductAll(ctx, req, &section, in.readForUpdate)
+		if err != nil {
+			return err
+		}
+		if section.leave(); req.Hold == 0 && req.Pause == nil {
+			section.left = section.entered // it lay inside the statements, as of a deduction
+		}
+		receipt = section.orderReceipt(done)
+		return nil
 	})
 	return receipt, err
 }
 
-// order deducts every line by a conditional UPDATE. Nothing of it stands before COMMIT.
-func (s mysqlTx) order(ctx context.Context, req OrderRequest, section section) (OrderReceipt, error) {
+// deductAll deducts every line by a conditional UPDATE, and does the work of the order when it has locked all goods. Nothing
+// of it stands before COMMIT. See deduct for reread.
+func (s mysqlTx) deductAll(ctx context.Context, req OrderRequest, section *section, reread rereader) ([]LineReceipt, error) {
 	steps := req.steps()
 	if err := steps.pause(ctx, BeforeWrite); err != nil {
-		return OrderReceipt{}, interrupted(err)
+		return nil, interrupted(err)
 	}
 	var done []LineReceipt
 	for _, line := range req.lines {
-		remaining, err := s.deduct(ctx, line)
+		remaining, err := s.deduct(ctx, line, reread)
 		if err != nil {
-			return OrderReceipt{}, line.refused(err)
+			return nil, line.refused(err)
 		}
 		done = append(done, LineReceipt{Line: line, Remaining: remaining})
 		if err := steps.pause(ctx, AfterLock); err != nil {
-			return OrderReceipt{}, interrupted(err)
+			return nil, interrupted(err)
 		}
 	}
 	section.enter()
 	if err := steps.work(ctx); err != nil {
-		return OrderReceipt{}, interrupted(err)
+		return nil, interrupted(err)
 	}
-	section.leave()
-	return section.orderReceipt(done), nil
+	return done, nil
 }
 
+// rereader reads what is there now. At READ COMMITTED that is a plain read, which locks nothing for a refusal. At REPEATABLE
+// READ, where a plain read shows what was there before the UPDATE looked, it is one that locks.
+type rereader func(ctx context.Context, goodsID int64) (units int64, err error)
+
 // deduct takes the units of one line, and keeps the row locked.
-func (s mysqlTx) deduct(ctx context.Context, line Line) (remaining int64, err error) {
+func (s mysqlTx) deduct(ctx context.Context, line Line, reread rereader) (remaining int64, err error) {
 	for {
 		result, err := s.tx.ExecContext(ctx, deductSQL, line.Count, line.GoodsID, line.Count)
 		if err != nil {
@@ -147,15 +160,15 @@ func (s mysqlTx) deduct(ctx context.Context, line Line) (remaining int64, err er
 		if rows == 1 {
 			return result.LastInsertId()
 		}
-		// No row: too few units, or no such goods. A plain read might show what was there before the UPDATE looked.
-		units, err := s.readForUpdate(ctx, line.GoodsID)
+		// No row: too few units, or no such goods. Only a refusal pays for the second question.
+		units, err := reread(ctx, line.GoodsID)
 		if err != nil {
 			return 0, err
 		}
 		if units < int64(line.Count) {
 			return 0, &SoldOutError{line.GoodsID, line.Count, units}
 		}
-		// Restocked between the two, which is locked now: ask again, lest a buyer be refused while there is stock.
+		// Restocked between the two: ask again, lest a buyer be refused while there is stock.
 	}
 }
 

@@ -53,7 +53,7 @@ func TestTheseStrategiesTakeOrders(t *testing.T) {
 	service := newService(t, newAddresses(t).connect(t))
 	for _, status := range service.Statuses() {
 		var want []stock.Store
-		if strings.HasPrefix(status.Name, "lock-") || slices.Contains([]string{"update", "for-update"}, status.Name) {
+		if strings.HasPrefix(status.Name, "lock-") || slices.Contains([]string{"update", "for-update", "ledger", "batch", "batch-ledger"}, status.Name) {
 			want = status.Stores
 		}
 		if !slices.Equal(status.Orders, want) {
@@ -150,10 +150,13 @@ func (o *orders) stock(units ...int64) {
 
 // place orders these counts of the goods, the last goods first.
 func (o *orders) place(strategy string, on stock.Store, pause stock.PauseFunc, counts ...int) (stock.OrderReceipt, error) {
-	orderer, _, err := o.service.ResolveOrders(strategy, on)
-	if err != nil {
-		return stock.OrderReceipt{}, err
-	}
+	req := o.request("", counts...)
+	req.Pause = pause
+	return o.send(strategy, on, req)
+}
+
+func (o *orders) request(key string, counts ...int) stock.OrderRequest {
+	o.t.Helper()
 	var lines []stock.Line
 	for i, count := range counts {
 		lines = append(lines, stock.Line{GoodsID: o.ids[i], Count: count})
@@ -161,9 +164,17 @@ func (o *orders) place(strategy string, on stock.Store, pause stock.PauseFunc, c
 	slices.Reverse(lines)
 	req, err := stock.NewOrder(lines...)
 	if err != nil {
+		o.t.Error(err)
+	}
+	req.Key = key
+	return req
+}
+
+func (o *orders) send(strategy string, on stock.Store, req stock.OrderRequest) (stock.OrderReceipt, error) {
+	orderer, _, err := o.service.ResolveOrders(strategy, on)
+	if err != nil {
 		return stock.OrderReceipt{}, err
 	}
-	req.Pause = pause
 	return orderer.Order(o.t.Context(), req)
 }
 
@@ -217,7 +228,7 @@ func TestUnorderedTransactionsDeadlock(t *testing.T) {
 func TestOppositeOrdersDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	a := newAddresses(t)
-	for _, name := range []string{"update", "for-update"} {
+	for _, name := range []string{"update", "for-update", "ledger"} {
 		o := newOrders(t, a, 10, 10)
 		locked, goOn := make(chan struct{}), make(chan struct{})
 		once := true
@@ -273,7 +284,7 @@ func TestALockWaitThatTimesOutLeavesNoHalfOrder(t *testing.T) {
 	if _, err := holder.Exec(takeOne, o.ids[1]); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"update", "for-update", "lock-redis-lua"} {
+	for _, name := range []string{"update", "for-update", "ledger", "lock-redis-lua"} {
 		_, err := impatient.place(name, stock.MySQL, nil, 1, 1)
 		if line, named := errors.AsType[*stock.LineError](err); !named || line.GoodsID != o.ids[1] || !errors.Is(err, stock.ErrBusy) {
 			t.Errorf("%s: %v, want that the last goods is busy", name, err)
@@ -340,6 +351,7 @@ func TestAnOrderPassesThePausePoints(t *testing.T) {
 		want     []stock.Point
 	}{
 		{"update", stock.MySQL, []stock.Point{stock.BeforeWrite, stock.AfterLock, stock.AfterLock, stock.BeforeCommit}},
+		{"ledger", stock.MySQL, []stock.Point{stock.BeforeWrite, stock.AfterLock, stock.AfterLock, stock.BeforeCommit}},
 		{"for-update", stock.MySQL, []stock.Point{stock.AfterLock, stock.AfterLock, stock.AfterRead, stock.BeforeWrite, stock.BeforeUnlock, stock.BeforeCommit}},
 		{"lock-redis-lua", stock.MySQL, []stock.Point{stock.AfterLock, stock.AfterLock, stock.AfterRead, stock.BeforeWrite, stock.BeforeCommit, stock.BeforeUnlock}},
 		{"lock-redis-lua", stock.Redis, []stock.Point{stock.AfterLock, stock.AfterLock, stock.AfterRead, stock.BeforeWrite, stock.BeforeUnlock}},

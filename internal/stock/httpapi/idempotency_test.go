@@ -90,10 +90,61 @@ func TestEveryStrategyHonoursAKeyOrRefusesIt(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: redisClient(t)}})
 	for _, strategy := range stock.Catalogue {
-		got := do(t, request{method: "POST", url: r.public + "/stock/deduct/" + strategy.Name + "?goods_id=1&count=1",
-			header: map[string]string{"Idempotency-Key": strategy.Name}})
-		if refused := got.slug() == "idempotency-key-unsupported"; refused == strategy.Idempotent {
-			t.Errorf("%s: %d %s", strategy.Name, got.status, got.raw)
+		for _, req := range []request{
+			{method: "POST", url: r.public + "/stock/deduct/" + strategy.Name + "?goods_id=1&count=1", header: map[string]string{"Idempotency-Key": "deduct"}},
+			linesOrdered(r, strategy.Name, `{"goods_id":1,"count":1}`, "order"),
+		} {
+			got := do(t, req)
+			if refused := got.slug() == "idempotency-key-unsupported"; refused == strategy.Idempotent {
+				t.Errorf("%s: %d %s", req.url, got.status, got.raw)
+			}
 		}
+	}
+}
+
+// linesOrdered asks for several goods by a strategy, with a key.
+func linesOrdered(r *replica, strategy, lines, key string) request {
+	return request{method: "POST", url: r.public + "/stock/orders/" + strategy, body: `{"lines":[` + lines + `]}`, header: map[string]string{"Idempotency-Key": key}}
+}
+
+func TestAnOrderOfSeveralGoodsThatIsSentAgainIsAnsweredAsBefore(t *testing.T) {
+	t.Parallel()
+	first, second := twoReplicas(t)
+	do(t, request{method: "PUT", url: first.admin + "/admin/stock/2", body: `{"stock":10}`}).want(t, 200, "")
+	const lines, permuted = `{"goods_id":2,"count":3},{"goods_id":1,"count":1}`, `{"goods_id":1,"count":1},{"goods_id":2,"count":1},{"goods_id":2,"count":2}`
+	for _, strategy := range []string{"ledger", "batch-ledger"} {
+		key := strategy + "-sale"
+		parked := linesOrdered(first, strategy, lines, key)
+		parked.header["X-Request-Id"], parked.header["X-Pause"] = key, "after-lock"
+		done := park(t, first, parked)
+		do(t, linesOrdered(second, strategy, lines, key)).want(t, 409, "in-progress")
+		do(t, request{method: "DELETE", url: first.admin + "/admin/pauses/" + key}).want(t, 200, "")
+		sale := (<-done).want(t, 200, "")
+		shortage := do(t, linesOrdered(first, strategy, `{"goods_id":2,"count":100},`+lines, strategy+"-shortage")).want(t, 409, "sold-out")
+		do(t, request{method: "POST", url: first.admin + "/admin/stock/2/restock", body: `{"count":1000}`}).want(t, 200, "")
+
+		for _, test := range []struct {
+			first         reply
+			lines, key    string
+			status        int
+			slug, member  string
+			lineOfProblem string
+		}{
+			{sale, permuted, key, 200, "", "lines", ""},
+			{shortage, permuted + `,{"goods_id":2,"count":100}`, strategy + "-shortage", 409, "sold-out", "detail", `"goods_id":2,"lines":[1,2,3]`},
+		} {
+			again := do(t, linesOrdered(second, strategy, test.lines, test.key)).want(t, test.status, test.slug)
+			if test.first.header.Get("Idempotency-Replayed") != "" || again.header.Get("Idempotency-Replayed") != "true" ||
+				test.first.text(t, test.member) != again.text(t, test.member) || !strings.Contains(string(again.raw), test.lineOfProblem) {
+				t.Errorf("%s was answered %s, and again %s", test.key, test.first.raw, again.raw)
+			}
+		}
+		do(t, linesOrdered(second, strategy, `{"goods_id":1,"count":1}`, key)).want(t, 422, "idempotency-key-reused")
+		do(t, request{method: "POST", url: second.public + "/stock/deduct/" + strategy + "?goods_id=1&count=1",
+			header: map[string]string{"Idempotency-Key": key}}).want(t, 422, "idempotency-key-reused")
+		do(t, request{method: "PUT", url: first.admin + "/admin/stock/2", body: `{"stock":10}`}).want(t, 200, "")
+	}
+	if left := get(t, first.public+"/stock/1").text(t, "stock"); left != "5998" {
+		t.Errorf("%s units are left, want 5998", left)
 	}
 }

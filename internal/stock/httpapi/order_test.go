@@ -150,7 +150,7 @@ func TestAnOrderIsParkedBehindItsFirstLock(t *testing.T) {
 func TestStrategiesTellWhereTheyTakeOrders(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: redisClient(t)}})
-	want := map[string]string{"none": "[]", "update": "[mysql]", "lock-redis-lua": "[mysql redis]", "lock-etcd": "[]"} // no etcd here
+	want := map[string]string{"none": "[]", "update": "[mysql]", "ledger": "[mysql]", "batch": "[mysql]", "batch-ledger": "[mysql]", "lock-redis-lua": "[mysql redis]", "lock-etcd": "[]"} // no etcd here
 	for _, row := range get(t, r.public+"/strategies").json["strategies"].([]any) {
 		row := row.(map[string]any)
 		if orders, asked := want[row["name"].(string)]; asked && fmt.Sprint(row["orders"]) != orders {
