@@ -141,6 +141,30 @@ func TestUnknownOutcomeThatDidNotTakeEffectIsNotInTheLedger(t *testing.T) {
 	}
 }
 
+// An order of several goods has a row for each: its key is in the ledger more than once, but not of one goods.
+func TestOrdersOfSeveralGoodsAreInTheLedgerOnceAGoods(t *testing.T) {
+	t.Parallel()
+	h := withLedger(plenty(12))
+	for _, op := range slices.Clone(h.Ops) {
+		op.GoodsID = 2
+		h.Ops = append(h.Ops, op)
+	}
+	for _, row := range slices.Clone(h.Ledger) {
+		row.GoodsID = 2
+		h.Ledger = append(h.Ledger, row)
+	}
+	h.Run.Initial[2], h.End.Final[2] = h.Run.Initial[1], h.End.Final[1]
+	if v := verify.Judge(h); v.Result != verify.Correct || v.LedgerGaps != 0 {
+		t.Errorf("%s, %d gaps: %v", v.Result, v.LedgerGaps, v.Evidence)
+	}
+	last := len(h.Ledger) - 1
+	h.Ledger = append(h.Ledger, h.Ledger[last])
+	want := "goods 2: order " + h.Ledger[last].Order + " is in the ledger more than once"
+	if v := verify.Judge(h); v.Result != verify.Wrong || !strings.Contains(strings.Join(v.Evidence, "\n"), want) {
+		t.Errorf("%s: %v, want %q", v.Result, v.Evidence, want)
+	}
+}
+
 func TestLedgerThatNobodyReadClearsNobody(t *testing.T) {
 	t.Parallel()
 	h := withLedger(plenty(1))
