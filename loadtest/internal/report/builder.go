@@ -11,7 +11,8 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// Builder collects judged runs. Of each history it keeps the figures only. It is not safe for concurrent use.
+// Builder collects judged runs. Of each history it keeps the figures only, so that its memory grows with the number of runs,
+// and not with that of their requests. It is not safe for concurrent use.
 type Builder struct {
 	environment Environment
 	rows        []*collected // in the order in which they were first met
@@ -25,9 +26,9 @@ type Builder struct {
 type collected struct {
 	run       history.Run // of the first round
 	rounds    []Round
-	latencies []int64 // ns
-	waited    []int64 // µs
-	held      []int64 // µs
+	latencies histogram // ns
+	waited    histogram // µs
+	held      histogram // µs
 	attempts  int64
 	replicas  map[string]int
 }
@@ -68,7 +69,7 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
 		b.rows = append(b.rows, c)
 	}
 
-	var latencies []int64
+	var latencies histogram
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, op := range h.Ops {
 		if op.Again {
@@ -83,10 +84,10 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
 			// A request that had to wait for its turn to be sent was waiting already (coordinated omission: Tene, 2013).
 			from = op.IntendedNS
 		}
-		latencies = append(latencies, max(0, op.ReceivedNS-from))
+		latencies.add(op.ReceivedNS - from)
 		if op.Outcome == history.Sold {
-			c.waited = append(c.waited, op.WaitedUS)
-			c.held = append(c.held, op.HeldUS)
+			c.waited.add(op.WaitedUS)
+			c.held.add(op.HeldUS)
 			c.attempts += int64(op.Attempts)
 			c.replicas[op.Replica]++
 		}
@@ -107,9 +108,8 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
 		round.GoodputPerS = round3(float64(v.Good) / seconds)
 		round.ThroughputPerS = round3(float64(v.Outcomes[history.Sold]+v.Outcomes[history.SoldOut]) / seconds)
 	}
-	slices.Sort(latencies)
 	round.LatencyMS = latency(latencies)
-	c.latencies = append(c.latencies, latencies...)
+	c.latencies.merge(latencies)
 	c.rounds = append(c.rounds, round)
 	return round
 }
@@ -187,8 +187,7 @@ func (c *collected) row() *Row {
 		row.GoodputInterval = &Interval{round3(interval.Low), round3(interval.High)}
 	}
 
-	latencies := slices.Sorted(slices.Values(c.latencies))
-	row.LatencyMS = latency(latencies)
+	row.LatencyMS = latency(c.latencies)
 	row.WaitedUS, row.HeldUS = wait(c.waited), wait(c.held)
 	row.ReplicaShares = map[string]float64{}
 	if sales := row.Outcomes[history.Sold]; sales > 0 {

@@ -616,22 +616,6 @@ func TestCompareChoosesItsTestByTheRounds(t *testing.T) {
 	}
 }
 
-func TestPercentileIsByNearestRank(t *testing.T) {
-	t.Parallel()
-	values := make([]int64, 1000)
-	for i := range values {
-		values[i] = int64(i + 1)
-	}
-	for part, want := range map[float64]int64{0: 1, 0.5: 500, 0.9: 900, 0.99: 990, 0.999: 999, 1: 1000} {
-		if got := percentile(values, part); got != want {
-			t.Errorf("%v: got %d, want %d", part, got, want)
-		}
-	}
-	if got := percentile(nil, 0.5); got != 0 {
-		t.Errorf("of nothing: got %d", got)
-	}
-}
-
 func TestIntervalIsStudentsOverLogarithms(t *testing.T) {
 	t.Parallel()
 	mean, interval := geometric([]float64{1, 2, 4})

@@ -56,38 +56,17 @@ func pairs(a, b *Row) iter.Seq2[Round, Round] {
 	}
 }
 
-// percentile returns the nearest rank of sorted values: at least the given part of them is not above it.
-func percentile(sorted []int64, part float64) int64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	// Not quite the product: 0.999 * 1000 is a little more than 999.
-	rank := int(math.Ceil(part*float64(len(sorted)) - 1e-9))
-	return sorted[min(max(rank, 1), len(sorted))-1]
-}
-
-func mean(values []int64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	var sum float64
-	for _, v := range values {
-		sum += float64(v)
-	}
-	return sum / float64(len(values))
-}
-
-// latency sums up sorted nanoseconds.
-func latency(sorted []int64) Latency {
-	ms := func(part float64) float64 { return round3(float64(percentile(sorted, part)) / 1e6) }
-	return Latency{Mean: round3(mean(sorted) / 1e6), P50: ms(0.5), P90: ms(0.9), P95: ms(0.95), P99: ms(0.99), P999: ms(0.999),
-		Min: ms(0), Max: ms(1)}
+// latency sums up nanoseconds.
+func latency(ns histogram) Latency {
+	ms := func(v int64) float64 { return round3(float64(v) / 1e6) }
+	p := ns.percentiles(0.5, 0.9, 0.95, 0.99, 0.999)
+	return Latency{Mean: round3(ns.mean() / 1e6), P50: ms(p[0]), P90: ms(p[1]), P95: ms(p[2]), P99: ms(p[3]), P999: ms(p[4]),
+		Min: ms(ns.lowest), Max: ms(ns.greatest)}
 }
 
 // wait sums up microseconds.
-func wait(us []int64) Wait {
-	sorted := slices.Sorted(slices.Values(us))
-	return Wait{Mean: round3(mean(sorted)), P99: float64(percentile(sorted, 0.99)), Max: float64(percentile(sorted, 1))}
+func wait(us histogram) Wait {
+	return Wait{Mean: round3(us.mean()), P99: float64(us.percentiles(0.99)[0]), Max: float64(us.greatest)}
 }
 
 // lag sums up how late the requests of the rounds were sent; nil where none of them was an open loop.
