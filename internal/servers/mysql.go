@@ -96,6 +96,9 @@ func (m *MySQL) initSQL() string {
 		"GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;\n"
 }
 
+// MySQLConnections is how many connections a server takes at a time: two replicas of 64, the lab's own, and room.
+const MySQLConnections = 512
+
 func (p mysqlProgram) args(dir *Dir, port int, relaxed bool) []string {
 	args := append(p.common(), // "--no-defaults" has to be the first
 		"--datadir="+dir.File("data"),
@@ -108,7 +111,7 @@ func (p mysqlProgram) args(dir *Dir, port int, relaxed bool) []string {
 		"--port="+strconv.Itoa(port),
 		"--skip-name-resolve",
 		"--server-id=1",
-		"--max-connections=512", // two replicas of 64, the lab's own, and room
+		"--max-connections="+strconv.Itoa(MySQLConnections),
 	)
 	if p.mariaDB {
 		args = append(args, "--binlog-format=ROW") // as MySQL ships

@@ -14,12 +14,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"stock/internal/servers"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/traffic"
@@ -42,10 +44,14 @@ type Options struct {
 	Time     time.Duration // of a cell
 	Rounds   int
 	Seed     uint64
-	Dir      string // histories are kept here for as long as they are judged
+	Dir      string // each cell's history is kept here for as long as it is judged
 
 	Progress func(done, cells int, doing string)
 }
+
+// MostUsers is how many users bench can have on the lab's own servers: raw needs a connection to MySQL for each, beside
+// those of two replicas (48 each, see their --mysql-conns and --mysql-lock-conns) and of the lab itself.
+const MostUsers = servers.MySQLConnections - 2*64
 
 // Constants of a cell.
 const (
@@ -56,9 +62,8 @@ const (
 
 // subject is what a cell measures.
 type subject struct {
-	name  string
-	users int
-	run   func(ctx context.Context, cell int) (rate float64, requests int, err error)
+	name string
+	run  func(ctx context.Context, cell int) (rate float64, err error)
 }
 
 // Run measures the strategies that the service has.
@@ -67,33 +72,13 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{Options: o, result: &Result{Rates: map[string][]float64{}, Users: o.Users, Time: o.Time, Seed: o.Seed, Rounds: o.Rounds}}
+	b := newBench(o)
 	subjects, err := b.subjects(catalogue)
 	if err != nil {
 		return nil, err
 	}
-	for round := range o.Rounds {
-		order := slices.Clone(subjects)
-		random := rand.New(rand.NewPCG(o.Seed, uint64(round)))
-		random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-		for i, s := range order {
-			cell := round*len(subjects) + i
-			o.Progress(cell, o.Rounds*len(subjects), s.name)
-			rate, requests, err := s.run(ctx, cell)
-			if err != nil {
-				return nil, cmp.Or(ctx.Err(), fmt.Errorf("%s, round %d: %w", s.name, round+1, err))
-			}
-			b.result.Rates[s.name] = append(b.result.Rates[s.name], rate)
-			if round > 0 {
-				b.result.Later += requests
-			}
-		}
-		switch round {
-		case 0:
-			b.result.HeapAfterFirst = heap()
-		case o.Rounds - 1:
-			b.result.HeapAfterLast = heap()
-		}
+	if err := b.measure(ctx, subjects); err != nil {
+		return nil, err
 	}
 	for _, pid := range o.Replicas {
 		if peak, err := peakMemory(pid); err == nil {
@@ -103,9 +88,44 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return b.result, nil
 }
 
+// measure runs every subject in each round, in random order.
+func (b *bench) measure(ctx context.Context, subjects []subject) error {
+	first := 0 // requests that were judged in the first round
+	for round := range b.Rounds {
+		order := slices.Clone(subjects)
+		random := rand.New(rand.NewPCG(b.Seed, uint64(round)))
+		random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		for i, s := range order {
+			cell := round*len(subjects) + i
+			b.Progress(cell, b.Rounds*len(subjects), s.name)
+			rate, err := s.run(ctx, cell)
+			if err != nil {
+				return cmp.Or(ctx.Err(), fmt.Errorf("%s, round %d: %w", s.name, round+1, err))
+			}
+			b.result.Rates[s.name] = append(b.result.Rates[s.name], rate)
+		}
+		if round == 0 {
+			b.result.HeapAfterFirst, first = heap(), b.judged
+		}
+	}
+	b.result.HeapAfterLast, b.result.Later = heap(), b.judged-first
+	runtime.KeepAlive(b.report)
+	return nil
+}
+
 type bench struct {
 	Options
 	result *Result
+	report *report.Builder // as run has it: what it keeps of the cells is the lab's memory
+	judged int             // requests that the judge has looked at: the references have no history for him
+}
+
+func newBench(o Options) *bench {
+	return &bench{
+		Options: o,
+		result:  &Result{Rates: map[string][]float64{}, Users: o.Users, Time: o.Time, Seed: o.Seed, Rounds: o.Rounds},
+		report:  report.NewBuilder(report.Environment{}),
+	}
 }
 
 // optimistic is measured for how it bears contention.
@@ -144,26 +164,29 @@ func (b *bench) subjects(catalogue []scenario.Strategy) ([]subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = append(all, subject{Raw, b.Users, b.raw}, bare)
+	all = append(all, subject{Raw, b.raw}, bare)
 	return all, nil
 }
 
 // strategy measures a strategy as the lab always does: its rate is of units rightly sold, and the judge has looked at them.
 func (b *bench) strategy(name string, choice scenario.Choice, users int) subject {
-	return subject{name, users, func(ctx context.Context, cell int) (rate float64, requests int, err error) {
+	return subject{name, func(ctx context.Context, cell int) (rate float64, err error) {
 		target := b.Target
 		target.Alone = "" // what a strategy does on one replica is not asked here
+		dir := filepath.Join(b.Dir, fmt.Sprint(cell))
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		runner, err := scenario.New(target, scenario.Config{
 			Choices: []scenario.Choice{choice}, Replicas: len(b.Replicas), Rounds: 1, Seed: b.Seed + uint64(cell), Users: users,
 			Duration: b.Time, Timeout: timeout, Stock: plenty, Goods: 1, MinCount: 1, MaxCount: 1, WarmUp: warmUp,
-			Dir: filepath.Join(b.Dir, fmt.Sprint(cell)),
+			Dir: dir,
 		}, time.Now())
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 		err = runner.Run(ctx, func(m scenario.Measured) error {
-			round := report.NewBuilder(report.Environment{}).Add(&m.History, m.Verdict)
-			if rate, requests = round.GoodputPerS, round.Requests; m.History.Run.Promise == verify.PromiseSellsNothing {
+			round := b.report.Add(&m.History, m.Verdict)
+			b.judged += round.Requests
+			if rate = round.GoodputPerS; m.History.Run.Promise == verify.PromiseSellsNothing {
 				rate = round.ThroughputPerS
 			}
 			found := fmt.Sprintf("%s was found %s: %s", name, m.Verdict.Result, strings.Join(m.Verdict.Evidence, "; "))
@@ -175,7 +198,7 @@ func (b *bench) strategy(name string, choice scenario.Choice, users int) subject
 			}
 			return nil
 		})
-		return rate, requests, err
+		return rate, err
 	}}
 }
 
@@ -185,31 +208,30 @@ func (b *bench) bare() (subject, error) {
 	if err != nil {
 		return subject{}, err
 	}
-	return subject{Bare, b.Users, func(ctx context.Context, _ int) (rate float64, requests int, err error) {
+	return subject{Bare, func(ctx context.Context, _ int) (rate float64, err error) {
 		driver, err := traffic.NewDriver(b.BareURL, b.Users, clock)
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 		defer driver.Close()
 		mix, err := traffic.NewMix(traffic.MixConfig{Goods: 1, MinCount: 1, MaxCount: 1})
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 		load := traffic.Load{Strategy: Bare, Store: "none", Mix: mix, Users: b.Users, Timeout: timeout, OrderPrefix: Bare}
 		for _, load.Duration = range []time.Duration{warmUp, b.Time} {
 			result, err := driver.Run(ctx, load)
 			if err != nil {
-				return 0, 0, err
+				return 0, err
 			}
 			for _, op := range result.Ops {
 				if op.Status != 200 {
-					return 0, 0, errors.Join(ctx.Err(), fmt.Errorf("a request was answered %d %s", op.Status, op.Error))
+					return 0, errors.Join(ctx.Err(), fmt.Errorf("a request was answered %d %s", op.Status, op.Error))
 				}
 			}
-			requests = result.Sent
-			rate = float64(requests) / time.Duration(result.EndedNS-result.StartedNS).Seconds()
+			rate = float64(result.Sent) / time.Duration(result.EndedNS-result.StartedNS).Seconds()
 		}
-		return rate, requests, nil
+		return rate, nil
 	}}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -25,7 +26,7 @@ type Result struct {
 
 	ReplicaPeak                   int64  // bytes that a replica had in memory at most; 0 where nobody tells
 	HeapAfterFirst, HeapAfterLast uint64 // bytes that this process kept after a round
-	Later                         int    // requests of all rounds but the first
+	Later                         int    // requests that were judged in all rounds but the first
 }
 
 // target is a figure that should be reached.
@@ -40,7 +41,8 @@ func ratio(a, b string) func(map[string]float64) float64 {
 	return func(r map[string]float64) float64 { return r[a] / r[b] }
 }
 
-func (r *Result) targets() []target {
+// targets lists them in the order in which they are shown.
+func targets() []target {
 	few, many := at(optimistic, fewOptimists), at(optimistic, manyOptimists)
 	return []target{
 		{"batch", "0.7 × noop", []string{"batch", "noop"}, ratio("batch", "noop"), 0.7},
@@ -53,6 +55,17 @@ func (r *Result) targets() []target {
 		{optimistic, fmt.Sprintf("%d users at least 0.5 × %d users", manyOptimists, fewOptimists), []string{few, many}, ratio(many, few), 0.5},
 		{"noop", "0.9 × bare", []string{"noop", Bare}, ratio("noop", Bare), 0.9},
 	}
+}
+
+// Wanted says what should be reached by this many users, a line each.
+func Wanted(users int) string {
+	var b strings.Builder
+	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, v := range (&Result{Users: users}).Verdicts() {
+		fmt.Fprintf(out, "  %s\t%s\n", v.What, v.Wanted)
+	}
+	out.Flush()
+	return b.String()
 }
 
 // Verdict says whether a target is met: with the whole interval. "open" is one whose interval has the limit inside, or that
@@ -68,7 +81,7 @@ const (
 
 // Verdicts judges every target.
 func (r *Result) Verdicts() (verdicts []Verdict) {
-	for _, t := range r.targets() {
+	for _, t := range targets() {
 		v := Verdict{t.what, t.wanted, "not measured", "open"}
 		if !slices.ContainsFunc(t.needs, func(name string) bool { return len(r.Rates[name]) == 0 }) {
 			// Ratios within a round: what slows a whole round down says nothing about either.

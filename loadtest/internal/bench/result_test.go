@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -51,6 +52,22 @@ func TestTargetsAreJudgedByTheWholeInterval(t *testing.T) {
 	r.Rates["batch"] = []float64{9000}
 	if v := verdict(t, r, "batch", "noop"); v.Outcome != "open" {
 		t.Errorf("a single round is %s: it proves nothing", v.Outcome)
+	}
+}
+
+func TestMemoryIsHeldAgainstTheRequestsThatWereJudgedLater(t *testing.T) {
+	t.Parallel()
+	b := newBench(Options{Rounds: 3, Progress: func(int, int, string) {}})
+	judged := subject{"update", func(context.Context, int) (float64, error) {
+		b.judged += 1000
+		return 100, nil
+	}}
+	reference := subject{Raw, func(context.Context, int) (float64, error) { return 5000, nil }}
+	if err := b.measure(t.Context(), []subject{judged, reference}); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.result; r.Later != 2000 || len(r.Rates["update"]) != 3 || len(r.Rates[Raw]) != 3 || r.HeapAfterFirst == 0 || r.HeapAfterLast == 0 {
+		t.Errorf("got %+v, want 2000 requests judged after the first of three rounds", r)
 	}
 }
 
