@@ -111,7 +111,7 @@ func tryBatch(ctx context.Context, conn *sqlx.Conn, g *gathering) error {
 		return refusal(err)
 	}
 	defer tx.Rollback()
-	units, err := lockGoods(ctx, tx, g.goodsID)
+	units, err := mysqlTx{tx}.readForUpdate(ctx, g.goodsID)
 	if err != nil {
 		return err
 	}
@@ -123,12 +123,6 @@ func tryBatch(ctx context.Context, conn *sqlx.Conn, g *gathering) error {
 		return err
 	}
 	return committed(tx.Commit())
-}
-
-// lockGoods reads the units of a goods, which stay so until the transaction ends.
-func lockGoods(ctx context.Context, tx *sqlx.Tx, goodsID int64) (units int64, err error) {
-	err = tx.GetContext(ctx, &units, selectSQL+" FOR UPDATE", goodsID)
-	return units, unwritten(goodsID, err)
 }
 
 // session is a connection, or a transaction on it.

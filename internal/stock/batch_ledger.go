@@ -15,7 +15,7 @@ const batchLedgerName = "batch-ledger"
 // does: one more statement a batch, and two more where clients gave keys.
 //
 // Locks are taken as by ledger, all the keys' rows first. No batch waits for a key that another has claimed: who sends it
-// again meanwhile is told so.
+// again meanwhile is told so. So that its keys are known, a batch is closed before it waits for the goods, unlike one of batch.
 func newBatchLedger(d Deps, _ Store) (Deducter, error) {
 	return gather(d, ledger{mysqlStore{d.MySQL}, batchLedgerName}, tryBatchLedger), nil
 }
@@ -108,7 +108,7 @@ func sellAndRecord(ctx context.Context, tx *sqlx.Tx, goodsID int64, orders []*or
 
 // deductWhatFits grants some of a batch under the row's lock, so that the units it decides by are those that there are.
 func deductWhatFits(ctx context.Context, tx *sqlx.Tx, goodsID int64, orders []*order) error {
-	units, err := lockGoods(ctx, tx, goodsID)
+	units, err := mysqlTx{tx}.readForUpdate(ctx, goodsID)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package stock_test
 
 import (
 	"regexp"
+	"strconv"
 	"testing"
 
 	"stock/internal/stock"
@@ -67,6 +68,36 @@ func TestABatchPassesByAKeyThatIsInProgress(t *testing.T) {
 	}
 	want(t, outcomes(c.send(t.Context(), sale)), "5 remain again")
 	c.wantLeft(t, 5)
+}
+
+// One client who asks again and again for an order in progress must not make everybody else's batches slow.
+func TestAKeyThatIsInProgressCostsItsBatchFewRoundTrips(t *testing.T) {
+	t.Parallel()
+	const others = 63
+	c := newCrowd(t, "batch-ledger", 100)
+	sale := stock.Request{GoodsID: c.goods, Count: 2, Key: "37"}
+	p := park(t, c.Deducter, sale, stock.BeforeWrite)
+	var requests []stock.Request
+	for i := range others + 1 {
+		requests = append(requests, stock.Request{Count: 1, Key: strconv.Itoa(i)})
+	}
+	requests[37] = sale
+	before := c.proxy.writes()
+	_, asked, release := c.gatherOrders(t, requests...)
+	release()
+	refused := 0
+	for _, told := range outcomes(asked...) {
+		if told == "in progress" {
+			refused++
+		}
+	}
+	if sent := c.proxy.writes() - before; refused != 1 || sent >= others {
+		t.Errorf("%d requests refused after %d round trips, want 1, and fewer than requests", refused, sent)
+	}
+	if err := p.goOn(); err != nil {
+		t.Error(err)
+	}
+	c.wantLeft(t, 100-1-others-2)
 }
 
 // Sold out is certain, although it may not be written down; so is that an order with the key of another was not carried out.

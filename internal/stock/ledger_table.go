@@ -125,19 +125,20 @@ var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
 // claimKeys claims the clients' keys of new orders, all different, for a transaction at READ COMMITTED: until it ends, any
 // other request with such a key is refused with ErrInProgress, on every replica. It returns the keys that are taken, each
-// with the first answer to it, or nil where its first request is still in progress. Those are not claimed (see again). An order with a key of the service's own needs no claim.
+// with the first answer to it, or nil where its first request is still in progress. Those are not claimed (see again). An
+// order with a key of the service's own needs no claim.
 //
 // That a request is in progress is found at once, but where both had looked for the key before either claimed it: then one
 // waits until the other ends, as for any row, and finds its answer.
 //
 // An error is a refusal. The transaction must then be rolled back.
 func claimKeys(ctx context.Context, tx *sqlx.Tx, orders ...ledgerRow) (taken map[string]*ledgerRow, err error) {
+	// In the order of the keys: two batches that have two of them in common must not wait for each other.
+	orders = slices.SortedFunc(slices.Values(orders), func(a, b ledgerRow) int { return slices.Compare(a.Key, b.Key) })
 	// Only a read that locks sees what others have not committed yet.
 	taken, err = findKeys(ctx, tx, "FOR UPDATE NOWAIT", orders)
 	if err == nil {
 		free := slices.DeleteFunc(slices.Clone(orders), func(order ledgerRow) bool { return taken[string(order.Key)] != nil })
-		// In the order of the keys: two batches that have two of them in common must not wait for each other.
-		slices.SortFunc(free, func(a, b ledgerRow) int { return slices.Compare(a.Key, b.Key) })
 		err = writeRows(ctx, tx, "", free)
 	}
 	switch {
@@ -146,7 +147,7 @@ func claimKeys(ctx context.Context, tx *sqlx.Tx, orders ...ledgerRow) (taken map
 	case !heldByAnother(err):
 		return nil, refusal(err)
 	case len(orders) > 1:
-		return claimOneByOne(ctx, tx, orders)
+		return claimHalves(ctx, tx, orders)
 	}
 	// Another request has the key, or had it a moment ago. A read that does not lock sees its answer, if there is one.
 	if taken, err = findKeys(ctx, tx, "", orders); err != nil {
@@ -158,16 +159,16 @@ func claimKeys(ctx context.Context, tx *sqlx.Tx, orders ...ledgerRow) (taken map
 	return taken, nil
 }
 
-func claimOneByOne(ctx context.Context, tx *sqlx.Tx, orders []ledgerRow) (taken map[string]*ledgerRow, err error) {
-	taken = map[string]*ledgerRow{}
-	for _, order := range orders {
-		one, err := claimKeys(ctx, tx, order)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(taken, one)
+// claimHalves looks for the key that is in the way by halves: it is in all likelihood the only one of its batch.
+func claimHalves(ctx context.Context, tx *sqlx.Tx, orders []ledgerRow) (taken map[string]*ledgerRow, err error) {
+	middle := len(orders) / 2
+	taken, err = claimKeys(ctx, tx, orders[:middle]...)
+	if err != nil {
+		return nil, err
 	}
-	return taken, nil
+	others, err := claimKeys(ctx, tx, orders[middle:]...)
+	maps.Copy(taken, others)
+	return taken, err
 }
 
 // heldByAnother says that a statement met a row of another request. It has done nothing, and the transaction goes on.
