@@ -133,13 +133,13 @@ type session interface {
 
 // deductTogether grants all of a batch in one statement, whose error it classifies by sent. Where there is too little for
 // all, it writes nothing, and has decided if there is too little for any.
-func deductTogether(ctx context.Context, in session, goodsID int64, orders []*order, sent func(error) error) (decided bool, err error) {
-	if len(orders) == 0 {
+func deductTogether(ctx context.Context, in session, goodsID int64, members []*member, sent func(error) error) (decided bool, err error) {
+	if len(members) == 0 {
 		return true, nil
 	}
 	var asked int64
-	for _, o := range orders {
-		asked += int64(o.Count)
+	for _, m := range members {
+		asked += int64(m.Count)
 	}
 	result, err := in.ExecContext(ctx, deductSQL, asked, goodsID, asked)
 	if err != nil {
@@ -151,44 +151,44 @@ func deductTogether(ctx context.Context, in session, goodsID int64, orders []*or
 	}
 	if rows == 1 {
 		remaining, err := result.LastInsertId()
-		allot(orders, remaining+asked)
+		allot(members, remaining+asked)
 		return true, err
 	}
 	var units int64
 	if err := in.GetContext(ctx, &units, selectSQL, goodsID); err != nil {
 		return false, unwritten(goodsID, err)
 	}
-	return allot(orders, units) == units, nil
+	return allot(members, units) == units, nil
 }
 
 // allot gives out units in the order of arrival, to whoever asks for no more than are left, and returns those left.
-func allot(orders []*order, units int64) int64 {
-	for _, o := range orders {
-		if int64(o.Count) > units {
-			o.err = &SoldOutError{o.GoodsID, o.Count, units}
+func allot(members []*member, units int64) int64 {
+	for _, m := range members {
+		if int64(m.Count) > units {
+			m.err = &SoldOutError{m.GoodsID, m.Count, units}
 			continue
 		}
-		units -= int64(o.Count)
-		o.receipt.Remaining, o.err = units, nil
+		units -= int64(m.Count)
+		m.receipt.Remaining, m.err = units, nil
 	}
 	return units
 }
 
 // conclude makes the receipts of those who were granted. Their critical sections are one: the time of the reply is all
 // that a client can say of it.
-func conclude(orders []*order, attempts int) {
+func conclude(members []*member, attempts int) {
 	now := monotonic.now()
-	for _, o := range orders {
-		if o.err == nil {
-			o.section.entered, o.section.left = now, now
-			o.receipt = o.section.receipt(o.receipt.Remaining, attempts)
+	for _, m := range members {
+		if m.err == nil {
+			m.section.entered, m.section.left = now, now
+			m.receipt = m.section.receipt(m.receipt.Remaining, attempts)
 		}
 	}
 }
 
 // refuse gives every request of a batch the same error.
-func refuse(orders []*order, err error) {
-	for _, o := range orders {
-		o.receipt, o.err = Receipt{}, err
+func refuse(members []*member, err error) {
+	for _, m := range members {
+		m.receipt, m.err = Receipt{}, err
 	}
 }

@@ -23,19 +23,19 @@ func newBatchLedger(d Deps, _ Store) (Deducter, error) {
 // tryBatchLedger decides on the orders whose keys are new. The others are replayed or refused at once, but for those that
 // have the key of another order in this very batch: they get the same answer as that one, once it has one.
 func tryBatchLedger(ctx context.Context, conn *sqlx.Conn, g *gathering) error {
-	orders := g.close()
+	members := g.close()
 	tx, err := conn.BeginTxx(ctx, readCommitted)
 	if err != nil {
 		return refusal(err)
 	}
 	defer tx.Rollback()
-	keys := map[string]*order{} // the first with each key
+	keys := map[string]*member{} // the first with each key
 	var claims []ledgerRow
-	for _, o := range orders {
-		row := newLedgerOrder(batchLedgerName, o.Request)
-		o.row = &row
-		if o.Key != "" && keys[o.Key] == nil {
-			keys[o.Key] = o
+	for _, m := range members {
+		row := newLedgerOrder(batchLedgerName, m.Request)
+		m.row = &row
+		if m.Key != "" && keys[m.Key] == nil {
+			keys[m.Key] = m
 			claims = append(claims, row)
 		}
 	}
@@ -45,16 +45,16 @@ func tryBatchLedger(ctx context.Context, conn *sqlx.Conn, g *gathering) error {
 			return err
 		}
 	}
-	var fresh, twins []*order
-	for _, o := range orders {
-		first, known := taken[o.Key]
+	var fresh, twins []*member
+	for _, m := range members {
+		first, known := taken[m.Key]
 		switch {
 		case known:
-			o.receipt, o.err = first.again(*o.row, o.Request)
-		case o.Key != "" && keys[o.Key] != o:
-			twins = append(twins, o)
+			m.receipt, m.err = first.again(*m.row, m.Request)
+		case m.Key != "" && keys[m.Key] != m:
+			twins = append(twins, m)
 		default:
-			fresh = append(fresh, o)
+			fresh = append(fresh, m)
 		}
 	}
 	err = sellAndRecord(ctx, tx, g.goodsID, fresh)
@@ -65,37 +65,37 @@ func tryBatchLedger(ctx context.Context, conn *sqlx.Conn, g *gathering) error {
 	if errors.Is(err, ErrUnknown) {
 		fresh = slices.DeleteFunc(fresh, unrecorded)
 	}
-	for _, o := range twins {
+	for _, m := range twins {
 		var first *ledgerRow // none: the first one's outcome is no answer that would be kept
 		if err == nil {
-			first = keys[o.Key].row
+			first = keys[m.Key].row
 		}
-		o.receipt, o.err = first.again(*o.row, o.Request)
+		m.receipt, m.err = first.again(*m.row, m.Request)
 	}
 	g.undecided = fresh
 	return err
 }
 
 // sellAndRecord deducts and writes down what is an answer: "done", and "sold out" where the client gave a key.
-func sellAndRecord(ctx context.Context, tx *sqlx.Tx, goodsID int64, orders []*order) error {
-	decided, err := deductTogether(ctx, tx, goodsID, orders, refusal)
+func sellAndRecord(ctx context.Context, tx *sqlx.Tx, goodsID int64, members []*member) error {
+	decided, err := deductTogether(ctx, tx, goodsID, members, refusal)
 	if err == nil && !decided {
-		err = deductWhatFits(ctx, tx, goodsID, orders)
+		err = deductWhatFits(ctx, tx, goodsID, members)
 	}
 	if err != nil {
 		return err
 	}
-	answers := make([]ledgerRow, 0, len(orders))
-	for _, o := range orders {
-		if soldOut, ok := errors.AsType[*SoldOutError](o.err); ok {
-			if o.Key == "" {
+	answers := make([]ledgerRow, 0, len(members))
+	for _, m := range members {
+		if soldOut, ok := errors.AsType[*SoldOutError](m.err); ok {
+			if m.Key == "" {
 				continue
 			}
-			o.row.soldOut(o.GoodsID, soldOut.Remaining)
+			m.row.soldOut(m.GoodsID, soldOut.Remaining)
 		} else {
-			o.row.done(o.Count, o.receipt.Remaining)
+			m.row.done(m.Count, m.receipt.Remaining)
 		}
-		answers = append(answers, *o.row)
+		answers = append(answers, *m.row)
 	}
 	if len(answers) == 0 {
 		return nil
@@ -107,20 +107,20 @@ func sellAndRecord(ctx context.Context, tx *sqlx.Tx, goodsID int64, orders []*or
 }
 
 // deductWhatFits grants some of a batch under the row's lock, so that the units it decides by are those that there are.
-func deductWhatFits(ctx context.Context, tx *sqlx.Tx, goodsID int64, orders []*order) error {
+func deductWhatFits(ctx context.Context, tx *sqlx.Tx, goodsID int64, members []*member) error {
 	units, err := mysqlTx{tx}.readForUpdate(ctx, goodsID)
 	if err != nil {
 		return err
 	}
-	return mysqlTx{tx}.write(ctx, goodsID, allot(orders, units))
+	return mysqlTx{tx}.write(ctx, goodsID, allot(members, units))
 }
 
-// unrecorded finds the order that is sold out, and of which it is not known whether that was written down. Nothing was
+// unrecorded finds the member that is sold out, and of which it is not known whether that was written down. Nothing was
 // deducted for it, that is certain; it may get another answer next time.
-func unrecorded(o *order) bool {
-	if !errors.Is(o.err, ErrSoldOut) {
+func unrecorded(m *member) bool {
+	if !errors.Is(m.err, ErrSoldOut) {
 		return false
 	}
-	o.err = fmt.Errorf("%w: sold out, and it is not known whether that was written down", ErrUnavailable)
+	m.err = fmt.Errorf("%w: sold out, and it is not known whether that was written down", ErrUnavailable)
 	return true
 }

@@ -29,10 +29,10 @@ type batchShard struct {
 }
 
 // line is who waits for the batch under way, in the order of arrival.
-type line struct{ waiting []*order }
+type line struct{ waiting []*member }
 
-// order is a request in a line or in a batch. While it is in neither, it belongs to the goroutine that made it.
-type order struct {
+// member is a request in a line or in a batch. While it is in neither, it belongs to the goroutine that made it.
+type member struct {
 	Request
 	ctx     context.Context
 	section section
@@ -43,7 +43,7 @@ type order struct {
 	row     *ledgerRow // where there is a ledger
 }
 
-// call ends the wait of an order.
+// call ends the wait of a member.
 type call int
 
 const (
@@ -56,48 +56,48 @@ func (q *batchQueue) shard(goodsID int64) *batchShard {
 }
 
 func (q *batchQueue) deduct(ctx context.Context, req Request) (Receipt, error) {
-	o := &order{Request: req, ctx: ctx, section: arrive()}
-	shard := q.shard(o.GoodsID)
-	first, err := shard.join(o)
+	m := &member{Request: req, ctx: ctx, section: arrive()}
+	shard := q.shard(m.GoodsID)
+	first, err := shard.join(m)
 	if err != nil {
 		return Receipt{}, err
 	}
-	if first || o.wait(shard) == leads {
-		q.lead(shard, o)
+	if first || m.wait(shard) == leads {
+		q.lead(shard, m)
 	}
-	return o.receipt, o.err
+	return m.receipt, m.err
 }
 
 // wait waits for the call, or leaves the line. Who has left the line is called soon: its batch is under way, or the next
 // one is its own.
-func (o *order) wait(shard *batchShard) call {
+func (m *member) wait(shard *batchShard) call {
 	select {
-	case call := <-o.called:
+	case call := <-m.called:
 		return call
-	case <-o.ctx.Done():
-		if shard.withdraw(o) {
-			o.err = interrupted(context.Cause(o.ctx))
+	case <-m.ctx.Done():
+		if shard.withdraw(m) {
+			m.err = interrupted(context.Cause(m.ctx))
 			return answered
 		}
-		return <-o.called
+		return <-m.called
 	}
 }
 
-// lead carries out the batch of an order and calls the next leader, whatever happens.
-func (q *batchQueue) lead(shard *batchShard, o *order) {
-	defer shard.handOn(o.GoodsID)
-	g := &gathering{goodsID: o.GoodsID, shard: shard, members: []*order{o}}
+// lead carries out the batch of a member and calls the next leader, whatever happens.
+func (q *batchQueue) lead(shard *batchShard, m *member) {
+	defer shard.handOn(m.GoodsID)
+	g := &gathering{goodsID: m.GoodsID, shard: shard, members: []*member{m}}
 	defer func() { answer(g.members[1:]) }()
-	q.settle(o.ctx, g)
+	q.settle(m.ctx, g)
 }
 
 // gathering is a batch, from its leader's arrival on.
 type gathering struct {
 	goodsID   int64
 	shard     *batchShard
-	members   []*order // the leader first
+	members   []*member // the leader first
 	closed    bool
-	undecided []*order // once it is closed
+	undecided []*member // once it is closed
 }
 
 // alone says that the leader is the only member, and that nobody waits to join.
@@ -107,18 +107,18 @@ func (g *gathering) alone() bool {
 
 // close takes in all who wait, and nobody any more. It returns the members who are undecided, without those whose requests
 // have ended meanwhile: nothing has been sent for them, nor will be.
-func (g *gathering) close() []*order {
+func (g *gathering) close() []*member {
 	if !g.closed {
 		g.closed = true
 		g.members = append(g.members, g.shard.take(g.goodsID, maxBatch-1)...)
 		refuse(g.members, errBroken)
 		g.undecided = slices.Clone(g.members)
 	}
-	g.undecided = slices.DeleteFunc(g.undecided, func(o *order) bool {
-		if o.ctx.Err() == nil {
+	g.undecided = slices.DeleteFunc(g.undecided, func(m *member) bool {
+		if m.ctx.Err() == nil {
 			return false
 		}
-		o.err = interrupted(context.Cause(o.ctx))
+		m.err = interrupted(context.Cause(m.ctx))
 		return true
 	})
 	return g.undecided
@@ -126,41 +126,41 @@ func (g *gathering) close() []*order {
 
 var errBroken = fmt.Errorf("%w: whoever carried out the batch panicked", ErrUnknown)
 
-func answer(orders []*order) {
-	for _, o := range orders {
-		o.called <- answered
+func answer(members []*member) {
+	for _, m := range members {
+		m.called <- answered
 	}
 }
 
-// join puts an order at the end of its goods' line, or makes it the leader where there is none.
-func (s *batchShard) join(o *order) (first bool, err error) {
+// join puts a member at the end of its goods' line, or makes it the leader where there is none.
+func (s *batchShard) join(m *member) (first bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, ok := s.lines[o.GoodsID]
+	l, ok := s.lines[m.GoodsID]
 	if !ok {
 		if s.lines == nil {
 			s.lines = map[int64]*line{}
 		}
-		s.lines[o.GoodsID] = &line{}
+		s.lines[m.GoodsID] = &line{}
 		return true, nil
 	}
 	if len(l.waiting) == maxWaiting {
-		return false, fmt.Errorf("%w: %d requests for goods %d are waiting in this replica", ErrBusy, maxWaiting, o.GoodsID)
+		return false, fmt.Errorf("%w: %d requests for goods %d are waiting in this replica", ErrBusy, maxWaiting, m.GoodsID)
 	}
-	o.called = make(chan call, 1)
-	l.waiting = append(l.waiting, o)
+	m.called = make(chan call, 1)
+	l.waiting = append(l.waiting, m)
 	return false, nil
 }
 
-// withdraw takes an order out of its line. It fails where the order has left the line already.
-func (s *batchShard) withdraw(o *order) bool {
+// withdraw takes a member out of its line. It fails where it has left the line already.
+func (s *batchShard) withdraw(m *member) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, ok := s.lines[o.GoodsID]
+	l, ok := s.lines[m.GoodsID]
 	if !ok {
 		return false
 	}
-	i := slices.Index(l.waiting, o)
+	i := slices.Index(l.waiting, m)
 	if i < 0 {
 		return false
 	}
@@ -178,8 +178,8 @@ func (s *batchShard) waiting(goodsID int64) int {
 	return 0
 }
 
-// take takes the first orders out of a line, up to most.
-func (s *batchShard) take(goodsID int64, most int) []*order {
+// take takes the first members out of a line, up to most.
+func (s *batchShard) take(goodsID int64, most int) []*member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.lines[goodsID]

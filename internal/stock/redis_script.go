@@ -53,13 +53,13 @@ func (s *redisScript) Deduct(ctx context.Context, req Request) (Receipt, error) 
 
 // settle decides on a batch. The script runs apart from ctx once it is sent, as redisStore.write does.
 func (s *redisScript) settle(ctx context.Context, g *gathering) {
-	orders := g.close()
-	if len(orders) == 0 {
+	members := g.close()
+	if len(members) == 0 {
 		return
 	}
-	counts := make([]any, len(orders))
-	for i, o := range orders {
-		counts[i] = o.Count
+	counts := make([]any, len(members))
+	for i, m := range members {
+		counts[i] = m.Count
 	}
 	reply, err := deductScript.Run(context.WithoutCancel(ctx), s.client, []string{redisKey(g.goodsID)}, counts...).Int64Slice()
 	switch {
@@ -69,15 +69,15 @@ func (s *redisScript) settle(ctx context.Context, g *gathering) {
 		err = redisWritten(err)
 	}
 	if err != nil {
-		refuse(orders, err)
+		refuse(members, err)
 		return
 	}
-	for i, o := range orders {
+	for i, m := range members {
 		granted, units := reply[2*i] == 1, reply[2*i+1]
-		o.receipt.Remaining, o.err = units, nil
+		m.receipt.Remaining, m.err = units, nil
 		if !granted {
-			o.receipt, o.err = Receipt{}, &SoldOutError{o.GoodsID, o.Count, units}
+			m.receipt, m.err = Receipt{}, &SoldOutError{m.GoodsID, m.Count, units}
 		}
 	}
-	conclude(orders, 1)
+	conclude(members, 1)
 }
