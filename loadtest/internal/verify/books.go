@@ -25,9 +25,9 @@ type books struct {
 	maybe    []history.Op // restocks that may have happened
 	flights  []history.Op // every deduction, whatever its outcome, but for those that were sent again on purpose
 
-	again      []history.Op    // what became of orders that were sent again on purpose
-	unsure     map[string]bool // orders with a request whose outcome is unknown, also where it became known later
-	ledger     []history.Entry // of this goods
+	again      []history.Op     // what became of orders that were sent again on purpose
+	unsure     map[string]int64 // units of orders with a request whose outcome is unknown, also where it became known later
+	ledger     []history.Entry  // of this goods
 	ledgerRead bool
 
 	// sellsNothing says that sales are confirmed and not made, as promised: no stock has to answer for them.
@@ -76,7 +76,7 @@ func openBooks(h *history.History) []*books {
 	book := func(id int64) *books {
 		b := byGoods[id]
 		if b == nil {
-			b = &books{id: id, unsure: map[string]bool{}, initial: h.Run.Initial[id], sellsNothing: h.Run.Promise == PromiseSellsNothing}
+			b = &books{id: id, unsure: map[string]int64{}, initial: h.Run.Initial[id], sellsNothing: h.Run.Promise == PromiseSellsNothing}
 			if h.End != nil {
 				b.final, b.read = h.End.Final[id], has(h.End.Final, id)
 			}
@@ -146,7 +146,7 @@ func openBooks(h *history.History) []*books {
 			b.busy = append(b.busy, e)
 		case history.Unknown:
 			b.unknown = append(b.unknown, op)
-			b.unsure[op.Order] = true
+			b.unsure[op.Order] = op.Count
 		}
 	}
 	for _, b := range byGoods {
@@ -205,9 +205,11 @@ func (b *books) balance(v *Verdict, wrong *findings) {
 	v.Sold += sold
 	v.UnknownUnits += unknown
 	v.Restocked += restocked
-	v.DemandExceeded = v.DemandExceeded || sold+units(b.refused, ofEffect) > had
+	below, lowest := b.soldBelowZero()
+	v.DemandExceeded = v.DemandExceeded || sold+units(b.refused, ofEffect) > had || below > 0
 
-	oversold := max(0, sold-had-maybe)
+	// What is put back later does not make up for it: those units were not there when they were sold.
+	oversold := max(0, sold-had-maybe, below)
 	v.Covered += sold - oversold
 	if b.read {
 		v.Final += b.final
@@ -223,10 +225,13 @@ func (b *books) balance(v *Verdict, wrong *findings) {
 	if oversold > 0 {
 		wrong.add("goods %d: units sold beyond the stock: %d (%d were sold out of %d)", b.id, oversold, sold, had+maybe)
 	}
+	if below > 0 {
+		wrong.add("goods %d: request %s was told %d remaining", b.id, name(lowest.Op), lowest.Remaining)
+	}
 	if !b.read {
 		return
 	}
-	v.Good += max(0, min(sold, had-max(b.final, 0)))
+	v.Good += max(0, min(sold-oversold, had-max(b.final, 0)))
 	b.lost = max(0, b.final-(had+maybe-sold))
 	b.leaked = max(0, had-b.final-sold-unknown)
 	v.LostUpdates += b.lost
@@ -239,6 +244,23 @@ func (b *books) balance(v *Verdict, wrong *findings) {
 		wrong.add("goods %d: units gone that nobody was sold: %d (%d are gone, %d were sold, at most %d more may have been)",
 			b.id, b.leaked, had-b.final, sold, unknown)
 	}
+}
+
+// soldBelowZero counts the units that were sold while there were none, by what their buyers were told, and finds the sale that
+// left the least. The baseline has no stock to speak of.
+func (b *books) soldBelowZero() (units int64, lowest effect) {
+	if b.sellsNothing {
+		return 0, effect{}
+	}
+	for _, e := range b.told() {
+		if e.Remaining < 0 {
+			units += min(e.Count, -e.Remaining)
+		}
+		if e.Remaining < lowest.Remaining {
+			lowest = e
+		}
+	}
+	return units, lowest
 }
 
 // undersold finds the buyers who were refused although stock was certainly left for them, whatever the order of events. It

@@ -115,8 +115,15 @@ func (b *books) audit(v *Verdict, wrong *findings) {
 		}
 	}
 	for _, entry := range b.ledger {
-		if entry.Count != 0 && !sold[entry.Order] && !b.unsure[entry.Order] {
+		if entry.Count == 0 || sold[entry.Order] {
+			continue
+		}
+		switch asked, unsure := b.unsure[entry.Order]; {
+		case !unsure:
 			gaps.add("goods %d: the ledger has %d units of order %s, which nobody was told to be sold", b.id, entry.Count, entry.Order)
+		case entry.Count != asked:
+			gaps.add("goods %d: the ledger has %d units of order %s, whose outcome is unknown, and which asked for %d", b.id,
+				entry.Count, entry.Order, asked)
 		}
 	}
 	gaps.rest("goods %d: %d orders are not in the ledger as their buyers were told", b.id, gaps.found)

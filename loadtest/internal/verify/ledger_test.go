@@ -95,6 +95,13 @@ func TestPlantedBugsOfALedgerAreFound(t *testing.T) {
 			strike(h, h.Ops[slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.Unknown })].Order)
 		}, 1, 0, "are 999, and not the 1000 that there were"},
 		{"an unknown outcome that took effect", plenty(10), func(h *history.History) { lose(&h.Ops[sales(h)[41]]) }, 0, 0, ""},
+		{"units of another order in the entry of one whose outcome is unknown", plenty(18), func(h *history.History) {
+			at := sales(h)
+			lose(&h.Ops[at[40]])
+			lose(&h.Ops[at[41]])
+			entry(h, h.Ops[at[40]].Order).Count = 2
+			strike(h, h.Ops[at[41]].Order)
+		}, 1, 0, "whose outcome is unknown, and which asked for 1"},
 		{"another sale told again", plenty(12), func(h *history.History) { again(h, history.Sold).Remaining-- },
 			0, 1, "and when it was sent again sold"},
 		{"a sale told to be sold out", plenty(13), func(h *history.History) { again(h, history.Sold).Outcome = history.SoldOut },

@@ -19,20 +19,15 @@ const (
 	checkWays  = 512             // in which unknown outcomes may explain one answer
 )
 
-// sameAnswer is the cheap proof: where the stock can only have fallen, no two sales leave the same behind, and none leaves
-// less than nothing. Sales that do not tell what they leave prove nothing here.
+// sameAnswer is the cheap proof: where the stock can only have fallen, no two sales leave the same behind. Sales that do not
+// tell what they leave prove nothing here.
 func (b *books) sameAnswer(wrong *findings) answer {
 	if !b.onlyFell() {
 		return yes
 	}
 	first := map[int64]effect{}
-	found, below := 0, 0
+	found := 0
 	for _, e := range b.told() {
-		if e.Remaining < 0 {
-			if below++; below == 1 {
-				wrong.add("goods %d: request %s was told %d remaining", b.id, name(e.Op), e.Remaining)
-			}
-		}
 		other, taken := first[e.Remaining]
 		if !taken {
 			first[e.Remaining] = e
@@ -45,7 +40,7 @@ func (b *books) sameAnswer(wrong *findings) answer {
 	if found > examples {
 		wrong.add("goods %d: %d sales left behind what another one had left", b.id, found)
 	}
-	if found > 0 || below > 0 {
+	if found > 0 {
 		return no
 	}
 	return yes

@@ -66,7 +66,7 @@ type Verdict struct {
 	Covered      int64 `json:"covered"`       // confirmed, as far as there was stock for it
 	Good         int64 `json:"good"`          // confirmed, and really gone from a stock that was there
 	LostUpdates  int64 `json:"lost_updates"`  // confirmed sold, but still in stock
-	Oversold     int64 `json:"oversold"`      // confirmed sold beyond what was there
+	Oversold     int64 `json:"oversold"`      // confirmed sold beyond what was there, though more may have been put back later
 	Leaked       int64 `json:"leaked"`        // gone beyond all that was sold or may have been
 
 	Undersold  int64 `json:"undersold"`              // requests refused while stock was certainly left for them
@@ -288,10 +288,7 @@ func Held(run history.Run, v Verdict) bool {
 		return v.Result == Wrong && (v.LostUpdates > 0 || v.Leaked > 0 && v.Restocked > 0)
 	case PromiseOversells:
 		// Without a check, the arithmetic is right for as long as nobody asks for more than there is.
-		if v.DemandExceeded {
-			return v.Result == Wrong && v.Oversold > 0
-		}
-		return v.Result == Correct
+		return v.Result == Wrong && v.Oversold > 0 || v.Result == Correct && !v.DemandExceeded
 	}
 	return false
 }

@@ -611,6 +611,28 @@ func TestGoodputCountsWhatReallyLeftAStockThatWasThere(t *testing.T) {
 	}
 }
 
+// The units of a sale that leaves less than nothing were not there, whatever is put back later.
+func TestUnitsThatWereSoldBeforeTheyWerePutBackAreOversold(t *testing.T) {
+	t.Parallel()
+	h := &history.History{
+		Run: history.Run{Strategy: "decrement", Replicas: 1, Promise: verify.PromiseOversells, Witness: "oracle", Initial: map[int64]int64{1: 15}},
+		End: &history.End{Final: map[int64]int64{1: 615}, EndedNS: 100_000},
+	}
+	for i := range int64(200) {
+		h.Ops = append(h.Ops, history.Op{Kind: history.Deduct, Order: fmt.Sprint(i), GoodsID: 1, Count: 2, SentNS: 10 * i, ReceivedNS: 10*i + 50,
+			Outcome: history.Sold, Remaining: 15 - 2*(i+1), Replica: "one"})
+	}
+	h.Ops = append(h.Ops, history.Op{Kind: history.Restock, Order: "back", GoodsID: 1, Count: 1000, SentNS: 5000, ReceivedNS: 6000,
+		Outcome: history.Sold, Remaining: 615})
+	v := verify.Judge(h)
+	if v.Result != verify.Wrong || v.Oversold != 385 || v.Good != 15 || v.Covered != 15 || v.LostUpdates+v.Leaked != 0 {
+		t.Errorf("%+v, want 385 units oversold of 400", v)
+	}
+	if !verify.Held(h.Run, v) {
+		t.Errorf("an oversell does not hold the promise to oversell: %v", v.Evidence)
+	}
+}
+
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	correct := verify.Verdict{Result: verify.Correct}
