@@ -93,10 +93,11 @@ type End struct {
 	StartedNS       int64           `json:"started_ns"`
 	EndedNS         int64           `json:"ended_ns"`
 	Final           map[int64]int64 `json:"final"`                 // units by goods
+	Seller          map[int64]int64 `json:"seller,omitempty"`      // units by goods in the store that sold them, where Final is of one that is told afterwards
 	LedgerRead      bool            `json:"ledger_read,omitempty"` // the entries of the file are all of the ledger's for this run
 	Dropped         int             `json:"dropped,omitempty"`     // open loop: not sent, no client was free
 	MeanLagNS       int64           `json:"mean_lag_ns,omitempty"` // open loop: how much later than intended requests were sent
 	MaxLagNS        int64           `json:"max_lag_ns,omitempty"`
-	MySQLStatements int64           `json:"mysql_statements,omitempty"` // by the server's own count
+	MySQLStatements int64           `json:"mysql_statements,omitempty"` // by the server's own count, from the load's start to its end; those of restocks are among them
 	RedisCommands   int64           `json:"redis_commands,omitempty"`   // by the servers' own count
 }

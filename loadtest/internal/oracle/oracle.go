@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -37,6 +38,8 @@ type Oracle struct {
 	db      *sql.DB
 	redis   redis.UniversalClient
 	servers []*redis.Client // every Redis server, to count its commands
+
+	askedMySQL, askedRedis atomic.Int64 // statements and commands of the oracle's own
 }
 
 // Open connects to every server of the configuration and fails where one does not answer.
@@ -133,6 +136,7 @@ func (o *Oracle) rows(ctx context.Context, query string, goods []int64) (map[int
 	for i, id := range goods {
 		ids[i] = strconv.FormatInt(id, 10)
 	}
+	o.askedMySQL.Add(1)
 	rows, err := o.db.QueryContext(ctx, fmt.Sprintf(query, strings.Join(ids, ",")))
 	if err != nil {
 		return nil, err
@@ -151,6 +155,7 @@ func (o *Oracle) rows(ctx context.Context, query string, goods []int64) (map[int
 
 // Ledger reads what the service has written down of the orders called PREFIX-…
 func (o *Oracle) Ledger(ctx context.Context, prefix string) ([]history.Entry, error) {
+	o.askedMySQL.Add(1)
 	// A range of the primary key, whose bytes sort as they are: '.' comes after '-'.
 	rows, err := o.db.QueryContext(ctx, "SELECT order_key, goods_id, count, remaining FROM ledger WHERE order_key >= ? AND order_key < ? "+
 		"ORDER BY order_key, line", []byte(prefix+"-"), []byte(prefix+"."))
@@ -173,6 +178,7 @@ func (o *Oracle) Ledger(ctx context.Context, prefix string) ([]history.Entry, er
 func (o *Oracle) redisStock(ctx context.Context, goods []int64) (map[int64]int64, error) {
 	units := make(map[int64]int64, len(goods))
 	for _, id := range goods {
+		o.askedRedis.Add(1)
 		stock, err := o.redis.Get(ctx, fmt.Sprintf("stock:{%d}", id)).Int64()
 		if errors.Is(err, redis.Nil) {
 			continue
@@ -185,13 +191,14 @@ func (o *Oracle) redisStock(ctx context.Context, goods []int64) (map[int64]int64
 	return units, nil
 }
 
-// Counters are the servers' own counts since they started.
+// Counters are the servers' own counts since they started, without what the oracle has asked itself: only the difference
+// between two readings says anything.
 type Counters struct {
 	MySQLStatements int64 // statements from clients: each is a round trip
 	RedisCommands   int64 // of all Redis servers, those inside scripts included
 }
 
-// Counters asks each server how much it has done. The question itself is taken off again between two readings by Since.
+// Counters asks each server how much it has done.
 func (o *Oracle) Counters(ctx context.Context) (Counters, error) {
 	var c Counters
 	if o == nil {
@@ -199,11 +206,13 @@ func (o *Oracle) Counters(ctx context.Context) (Counters, error) {
 	}
 	if o.db != nil {
 		var name string
+		o.askedMySQL.Add(1)
 		if err := o.db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &c.MySQLStatements); err != nil {
 			return Counters{}, fmt.Errorf("count MySQL statements: %w", err)
 		}
 	}
 	for _, server := range o.servers {
+		o.askedRedis.Add(1)
 		info, err := server.Info(ctx, "stats").Result()
 		if err != nil {
 			return Counters{}, fmt.Errorf("count the commands of Redis at %s: %w", server.Options().Addr, err)
@@ -214,22 +223,14 @@ func (o *Oracle) Counters(ctx context.Context) (Counters, error) {
 		}
 		c.RedisCommands += processed
 	}
+	c.MySQLStatements -= o.askedMySQL.Load()
+	c.RedisCommands -= o.askedRedis.Load()
 	return c, nil
 }
 
-// Since is what the servers did between two readings, the oracle's own second question not counted.
-func (o *Oracle) Since(before, after Counters) Counters {
-	if o == nil {
-		return Counters{}
-	}
-	c := Counters{
-		MySQLStatements: after.MySQLStatements - before.MySQLStatements,
-		RedisCommands:   after.RedisCommands - before.RedisCommands - int64(len(o.servers)),
-	}
-	if o.db != nil {
-		c.MySQLStatements--
-	}
-	return c
+// Since is what was done between an earlier reading and this one.
+func (c Counters) Since(before Counters) Counters {
+	return Counters{c.MySQLStatements - before.MySQLStatements, c.RedisCommands - before.RedisCommands}
 }
 
 // field is a value in Redis's INFO, empty where it has none.

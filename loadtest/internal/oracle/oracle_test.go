@@ -96,11 +96,20 @@ func TestOracleReadsAndCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// What the lab asks for itself meanwhile is no work of the service's.
+	for _, store := range []string{MySQL, Redis, Slots} {
+		if _, err := o.Stock(t.Context(), store, []int64{1, 2}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := o.Ledger(t.Context(), "7-1"); err != nil {
+		t.Fatal(err)
+	}
 	after, err := o.Counters(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := o.Since(before, after), (Counters{MySQLStatements: 7, RedisCommands: 5}); got != want {
+	if got, want := after.Since(before), (Counters{MySQLStatements: 7, RedisCommands: 5}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 

@@ -3,6 +3,7 @@ package scenario
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -115,6 +117,7 @@ type Runner struct {
 	patient patience
 	drivers map[int]*traffic.Driver // by replicas
 
+	id       string // of this runner: what it calls its orders is new to the service, whatever the seed
 	began    time.Time
 	rates    map[key]float64 // answered requests a second, as last measured
 	overhead time.Duration   // of a cell, beside its traffic
@@ -153,6 +156,7 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 		clock:    clock,
 		patient:  usualPatience,
 		drivers:  map[int]*traffic.Driver{},
+		id:       strings.ToLower(rand.Text()[:10]),
 		began:    began,
 		rates:    map[key]float64{},
 		overhead: 150 * time.Millisecond,
@@ -303,7 +307,7 @@ func (r *Runner) warmUp(ctx context.Context) error {
 			// Rates are not known yet: what the budget leaves is the best guess.
 			left := max(time.Until(r.began.Add(r.config.Budget)), 0)
 			r.progress.Store(&Progress{Phase: "warm-up: " + cell.Strategy.Name, Cells: len(r.cells) * r.config.Rounds, Left: left, at: time.Now()})
-			load := r.load(cell, mix, fmt.Sprintf("%x-warm%d", r.config.Seed, i))
+			load := r.load(cell, mix, fmt.Sprintf("%s-warm%d", r.id, i))
 			load.Rate, load.Requests, load.Duration = 0, 0, r.moment()
 			result, err := r.drivers[cell.Replicas].Run(ctx, load)
 			if err != nil {
@@ -375,7 +379,7 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 	if r.config.Rate == 0 {
 		record.Users = cell.Users
 	}
-	load := r.load(cell, mix, fmt.Sprintf("%x-%03d", r.config.Seed, r.number))
+	load := r.load(cell, mix, fmt.Sprintf("%s-%03d", r.id, r.number))
 
 	witness, name, store := r.witness(cell.durable())
 	record.Witness = name
@@ -437,12 +441,15 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 	if err != nil {
 		return Measured{}, err
 	}
+	var drainErr error
 	if cell.Strategy.WriteBehind {
-		if result.EndedNS, err = r.drained(ctx, cell, mix.Goods(), result.EndedNS); err != nil {
-			return Measured{}, err
-		}
+		result.EndedNS, drainErr = r.drained(ctx, cell, mix.Goods())
 	}
 	sent := time.Since(sending)
+	after, countErr := r.target.Oracle.Counters(ctx)
+	if load.Keys {
+		r.drivers[cell.Replicas].SendAgain(ctx, load, &result)
+	}
 	if result.Sent > 0 {
 		r.rates[cell.key()] = rate(result)
 	}
@@ -456,7 +463,10 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 		record.Bounded = fmt.Sprintf("%s of %s requests: %.1f s limit", thousands(result.Sent), thousands(record.Planned),
 			load.Duration.Seconds())
 	}
-	end, err := r.end(ctx, witness, store, mix.Goods(), before, result)
+	end, err := r.end(ctx, cell, witness, store, mix.Goods(), after.Since(before), result)
+	if err = errors.Join(drainErr, countErr, err); err != nil {
+		end = nil
+	}
 	m := Measured{History: history.History{Run: record, Ops: result.Ops, End: end}, Path: path}
 	if record.Ledger && end != nil {
 		var ledgerErr error
@@ -551,12 +561,12 @@ type witness interface {
 }
 
 // drained waits until every sale of a strategy that writes behind is in MySQL: then both stores have the same. What is sold
-// before that is not durable, so that the time belongs to the run. It returns when that was, or the end as it was where the
-// stores never agree: then the judge has something to say.
-func (r *Runner) drained(ctx context.Context, cell Cell, goods []int64, endedNS int64) (int64, error) {
+// before that is not durable, so that the time belongs to the run. It returns when a store was last seen to move: also where
+// they come to rest without agreeing, which is for the judge to say.
+func (r *Runner) drained(ctx context.Context, cell Cell, goods []int64) (endedNS int64, err error) {
 	seller, _, sold := r.witness(cell.Store)
 	keeper, _, durable := r.witness(cell.durable())
-	deadline := r.clock.Now() + int64(r.patient.limit)
+	var last [2]map[int64]int64
 	for {
 		ahead, err := seller.Stock(ctx, sold, goods)
 		if err != nil {
@@ -566,10 +576,11 @@ func (r *Runner) drained(ctx context.Context, cell Cell, goods []int64, endedNS 
 		if err != nil {
 			return 0, err
 		}
-		switch now := r.clock.Now(); {
-		case maps.Equal(ahead, behind):
-			return max(now, endedNS), nil
-		case now > deadline:
+		now := r.clock.Now()
+		if !maps.Equal(ahead, last[0]) || !maps.Equal(behind, last[1]) {
+			last, endedNS = [...]map[int64]int64{ahead, behind}, now
+		}
+		if maps.Equal(ahead, behind) || now-endedNS > int64(r.patient.limit) {
 			return endedNS, nil
 		}
 		select {
@@ -581,24 +592,26 @@ func (r *Runner) drained(ctx context.Context, cell Cell, goods []int64, endedNS 
 }
 
 // end reads what the run left behind.
-func (r *Runner) end(ctx context.Context, w witness, store string, goods []int64, before oracle.Counters, result traffic.Result) (*history.End, error) {
+func (r *Runner) end(ctx context.Context, cell Cell, w witness, store string, goods []int64, did oracle.Counters, result traffic.Result) (*history.End, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	after, err := r.target.Oracle.Counters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	did := r.target.Oracle.Since(before, after)
 	final, err := r.final(ctx, w, store, goods, result.Ops)
 	if err != nil {
 		return nil, err
 	}
-	return &history.End{
+	end := &history.End{
 		StartedNS: result.StartedNS, EndedNS: result.EndedNS, Final: final, Dropped: result.Dropped,
 		MeanLagNS: int64(result.MeanLag), MaxLagNS: int64(result.MaxLag),
 		MySQLStatements: did.MySQLStatements, RedisCommands: did.RedisCommands,
-	}, nil
+	}
+	if cell.Strategy.WriteBehind && final != nil {
+		seller, _, sold := r.witness(cell.Store)
+		if end.Seller, err = seller.Stock(ctx, sold, goods); err != nil {
+			return nil, err
+		}
+	}
+	return end, nil
 }
 
 // final reads the stock once it does not move any more; nil where it never came to rest. What nobody has an answer to may still

@@ -33,6 +33,12 @@ type shop struct {
 	losesLot int                                            // the restock that is confirmed, and lost
 	sales, n int
 	restocks int
+
+	writesBehind bool            // sells in redis, and every reading of mysql finds one more sale there
+	told         map[int64]int64 // the stock in mysql
+	neverTold    int64           // units of sales that do not reach it
+	movedNS      int64           // when mysql moved last
+	clock        func() int64
 }
 
 // abundant is more than any run of these tests is given, and less than a warm-up is.
@@ -88,7 +94,7 @@ func (s *shop) set(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stock[goods(r)] = level.Stock
+	s.stock[goods(r)], s.told[goods(r)] = level.Stock, level.Stock
 }
 
 // restock puts units back, and loses the n-th lot, from 1, where it is told to.
@@ -118,6 +124,14 @@ func (s *shop) read(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if s.writesBehind && r.URL.Query().Get("store") == "mysql" {
+		if s.told[goods(r)]-s.neverTold > s.stock[goods(r)] {
+			s.told[goods(r)]--
+			s.movedNS = s.clock()
+		}
+		fmt.Fprintf(w, `{"stock":%d}`, s.told[goods(r)])
+		return
+	}
 	fmt.Fprintf(w, `{"stock":%d}`, s.stock[goods(r)])
 }
 
@@ -129,7 +143,11 @@ func goods(r *http.Request) (id int64) {
 // open gives the shop an address, and a runner for it whose only strategy is correct on one replica.
 func (s *shop) open(t *testing.T, config Config) *Runner {
 	t.Helper()
-	s.stock = map[int64]int64{1: 0}
+	s.stock, s.told = map[int64]int64{1: 0}, map[int64]int64{1: 0}
+	store := "mysql"
+	if s.writesBehind {
+		store = "redis"
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /stock/deduct", s.deduct)
 	mux.HandleFunc("GET /stock/{id}", s.read)
@@ -147,8 +165,9 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 	}
 
 	config.Choices = []Choice{{Strategy{
-		Name: "any", Stores: []string{"mysql"}, Claim: Claim{OneReplica: "correct", TwoReplicas: "loses-updates", Exclusive: true},
-	}, "mysql"}}
+		Name: "any", Stores: []string{store}, Claim: Claim{OneReplica: "correct", TwoReplicas: "loses-updates", Exclusive: true},
+		WriteBehind: s.writesBehind,
+	}, store}}
 	if config.Replicas == 0 {
 		config.Replicas = 1
 	}
@@ -163,6 +182,7 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.clock = runner.clock.Now
 	runner.patient = patience{glance: 5 * time.Millisecond, still: 50 * time.Millisecond, service: 500 * time.Millisecond, limit: time.Second}
 	return runner
 }
@@ -328,6 +348,51 @@ func TestRestocksAreTrafficAndALostOneIsFound(t *testing.T) {
 		}
 		if again := verify.Judge(h); again.Result != want || again.Restocked != m.Verdict.Restocked {
 			t.Errorf("judged again: %s, %d restocked", again.Result, again.Restocked)
+		}
+	}
+}
+
+// Sales that are not durable yet are not made: the run lasts until they are, however long that takes.
+func TestRunOfAStrategyThatWritesBehindLastsUntilAllIsWritten(t *testing.T) {
+	t.Parallel()
+	s := &shop{writesBehind: true}
+	runner := s.open(t, Config{Requests: 300, Stock: 1000})
+	runner.patient.limit = 50 * time.Millisecond // to write it all takes much longer
+	m := runAll(t, runner)["given-stock on 1"]
+	if m.Verdict.Result != verify.Correct || m.Verdict.Good != 300 {
+		t.Errorf("%s, %d units: %v", m.Verdict.Result, m.Verdict.Good, m.Verdict.Evidence)
+	}
+	if m.History.End.EndedNS < s.movedNS {
+		t.Errorf("the run ended %v before its last sale was durable", time.Duration(s.movedNS-m.History.End.EndedNS))
+	}
+}
+
+func TestSalesThatAreNeverWrittenAreLost(t *testing.T) {
+	t.Parallel()
+	s := &shop{writesBehind: true, neverTold: 5}
+	runner := s.open(t, Config{Requests: 300, Stock: 1000})
+	runner.patient.limit = 50 * time.Millisecond
+	m := runAll(t, runner)["given-stock on 1"]
+	if !maps.Equal(m.History.End.Seller, map[int64]int64{1: 700}) || !maps.Equal(m.History.End.Final, map[int64]int64{1: 705}) {
+		t.Errorf("the stores were read as %v and %v, want 700 and 705 units", m.History.End.Seller, m.History.End.Final)
+	}
+	if m.Verdict.Result != verify.Wrong || m.Verdict.LostUpdates != 5 || m.History.End.EndedNS < s.movedNS {
+		t.Errorf("%s, %d lost, ended %d, last moved %d: %v", m.Verdict.Result, m.Verdict.LostUpdates, m.History.End.EndedNS, s.movedNS, m.Verdict.Evidence)
+	}
+}
+
+// A service that remembers orders would give the answers of the first run again.
+func TestOrdersOfASecondRunWithTheSameSeedAreNew(t *testing.T) {
+	t.Parallel()
+	s := &shop{}
+	seen := map[string]bool{}
+	for range 2 {
+		m := runAll(t, s.open(t, Config{Requests: 300, Stock: 1000, Seed: 7}))["given-stock on 1"]
+		for _, op := range m.History.Ops {
+			if seen[op.Order] {
+				t.Fatalf("order %s is in both", op.Order)
+			}
+			seen[op.Order] = true
 		}
 	}
 }

@@ -25,10 +25,12 @@ func TestRequestWithAKeyIsSentAsOftenAsTheHistorySays(t *testing.T) {
 		}
 		sell(w, r)
 	})
-	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 10, Timeout: time.Minute, Keys: true, OrderPrefix: "t"})
+	load := Load{Mix: one(t), Users: 1, Requests: 10, Timeout: time.Minute, Keys: true, OrderPrefix: "t"}
+	result, err := driver.Run(t.Context(), load)
 	if err != nil {
 		t.Fatal(err)
 	}
+	driver.SendAgain(t.Context(), load, &result)
 	if n := received.Load(); int(n) != len(result.Ops) || result.Sent != 10 || n <= 10 {
 		t.Errorf("the server received %d requests, %d are recorded, %d of them the load's: want ten and some that were sent again",
 			n, len(result.Ops), result.Sent)
@@ -48,10 +50,15 @@ func TestOrdersAreSentAgainUnderTheirKeyAfterTheLoad(t *testing.T) {
 		}
 		sell(w, r)
 	})
-	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 4, Requests: 500, Timeout: time.Minute, Keys: true, OrderPrefix: "t"})
+	load := Load{Mix: one(t), Users: 4, Requests: 500, Timeout: time.Minute, Keys: true, OrderPrefix: "t"}
+	result, err := driver.Run(t.Context(), load)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(result.Ops) != 500 {
+		t.Errorf("the load sent %d requests, want 500 and none again", len(result.Ops))
+	}
+	driver.SendAgain(t.Context(), load, &result)
 	again := 0
 	for _, op := range result.Ops {
 		if !strings.HasPrefix(op.Order, "t-") || times[op.Order] == 0 {

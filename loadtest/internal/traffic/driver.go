@@ -40,9 +40,7 @@ type Load struct {
 	Duration time.Duration // no request starts later; 0: until Requests
 	Timeout  time.Duration // of each request
 
-	// Keys says that each order's name goes along as its Idempotency-Key. After the load, when nothing is measured any more,
-	// some orders are sent once more: their answers should be the first ones again, and the unknown outcomes become known.
-	Keys bool
+	Keys bool // each order's name goes along as its Idempotency-Key
 
 	Restock *Restock // what is put back meanwhile; may be nil
 
@@ -130,9 +128,6 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	}
 	result.EndedNS = d.clock.Now()
 	restocks := stopRestocking()
-	if load.Keys {
-		run.again(ctx)
-	}
 
 	total := 0
 	for i := range run.users {
@@ -144,18 +139,22 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 		run.users[i].ops = nil
 	}
 	result.Ops = append(result.Ops, restocks...)
-	slices.SortFunc(result.Ops, func(a, b history.Op) int { return int(a.SentNS - b.SentNS) })
-	result.Sent = total - run.sentAgain
+	result.sort()
+	result.Sent = total
 	result.OutOfTime = load.Requests > 0 && ctx.Err() == nil && result.Sent+result.Dropped < load.Requests
 	result.lag()
 	return result, nil
+}
+
+func (r *Result) sort() {
+	slices.SortFunc(r.Ops, func(a, b history.Op) int { return int(a.SentNS - b.SentNS) })
 }
 
 func (r *Result) lag() {
 	var sum, sent int64
 	for i := range r.Ops {
 		if r.Ops[i].IntendedNS == 0 {
-			continue // closed loop, a restock, or sent again
+			continue // closed loop, or a restock
 		}
 		sent++
 		late := r.Ops[i].SentNS - r.Ops[i].IntendedNS
@@ -174,7 +173,6 @@ type run struct {
 	startedNS int64
 	next      atomic.Int64 // the number of the next order
 	users     []user
-	sentAgain int // requests beside the load's own
 }
 
 // user is one client. Nobody else touches its fields while it runs.
@@ -319,40 +317,50 @@ func (u *user) sendOp(ctx context.Context, op history.Op) {
 // mostAgain bounds the orders of a load that are sent again, of those with an answer and of those without.
 const mostAgain = 100
 
-// again sends orders again, each by the user who has sent it, as a customer does who has lost the answer.
-func (r *run) again(ctx context.Context) {
-	most := max(1, mostAgain/len(r.users))
-	counts := make([]int, len(r.users))
+// SendAgain sends some orders of a load with Keys once more, and adds what came of it to its result: the answers should be the
+// first ones again, and the unknown outcomes become known. Each order is sent by the user who has sent it, as a customer does
+// who has lost the answer. It is no part of the load: nothing should be measured any more.
+func (d *Driver) SendAgain(ctx context.Context, load Load, result *Result) {
+	run := &run{driver: d, load: load, body: bodyPrefix(load), users: make([]user, load.Users)}
+	most := max(1, mostAgain/load.Users)
+	var (
+		chosen            = make([][]history.Op, min(load.Users, mostAgain)) // by user, the latest first
+		answered, unknown = make([]int, load.Users), make([]int, load.Users)
+	)
+	for _, op := range slices.Backward(result.Ops) {
+		if op.Kind != history.Deduct || op.Client >= len(chosen) {
+			continue
+		}
+		n := &answered[op.Client]
+		switch op.Outcome {
+		case history.Sold, history.SoldOut:
+		case history.Unknown:
+			n = &unknown[op.Client]
+		default:
+			continue
+		}
+		if *n++; *n <= most {
+			chosen[op.Client] = append(chosen[op.Client], op)
+		}
+	}
 	var wg sync.WaitGroup
-	for i := range r.users[:min(len(r.users), mostAgain)] {
+	for i, ops := range chosen {
+		u := &run.users[i]
+		*u = user{run: run, number: i}
 		wg.Go(func() {
-			u := &r.users[i]
-			answered, unknown := 0, 0
-			for _, op := range slices.Backward(slices.Clone(u.ops)) {
-				switch op.Outcome {
-				case history.Sold, history.SoldOut:
-					if answered++; answered > most {
-						continue
-					}
-				case history.Unknown:
-					if unknown++; unknown > most {
-						continue
-					}
-				default:
-					continue
-				}
+			for _, op := range ops {
 				if ctx.Err() != nil {
 					return
 				}
 				u.sendOp(ctx, history.Op{Kind: op.Kind, Client: op.Client, Order: op.Order, GoodsID: op.GoodsID, Count: op.Count, Again: true})
-				counts[i]++
 			}
 		})
 	}
 	wg.Wait()
-	for _, n := range counts {
-		r.sentAgain += n
+	for i := range run.users {
+		result.Ops = append(result.Ops, run.users[i].ops...)
 	}
+	result.sort()
 }
 
 // share lets go of text that is in memory already.

@@ -16,6 +16,8 @@ type books struct {
 	id             int64
 	initial, final int64
 	read           bool // whether somebody read final
+	seller         int64
+	sellerRead     bool // whether another store sold than the one of final, and somebody read it
 
 	sold     []effect     // every distinct sale; an answer told again is not a second one
 	refused  []effect     // sold out
@@ -79,6 +81,7 @@ func openBooks(h *history.History) []*books {
 			b = &books{id: id, unsure: map[string]int64{}, initial: h.Run.Initial[id], sellsNothing: h.Run.Promise == PromiseSellsNothing}
 			if h.End != nil {
 				b.final, b.read = h.End.Final[id], has(h.End.Final, id)
+				b.seller, b.sellerRead = h.End.Seller[id], has(h.End.Seller, id)
 			}
 			byGoods[id] = b
 		}
@@ -230,6 +233,9 @@ func (b *books) balance(v *Verdict, wrong *findings) {
 	}
 	if !b.read {
 		return
+	}
+	if b.sellerRead && b.seller != b.final {
+		wrong.add("goods %d: the store that sold has %d units, and the one that is told afterwards has %d", b.id, b.seller, b.final)
 	}
 	v.Good += max(0, min(sold-oversold, had-max(b.final, 0)))
 	b.lost = max(0, b.final-(had+maybe-sold))

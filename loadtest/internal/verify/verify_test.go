@@ -556,6 +556,18 @@ func alone(h *history.History) {
 	}
 }
 
+func TestStoresThatDoNotAgreeConvict(t *testing.T) {
+	t.Parallel()
+	for extra, want := range map[int64]verify.Result{0: verify.Correct, 1: verify.Wrong} {
+		h := simulate(plenty(44))
+		h.End.Seller = map[int64]int64{1: h.End.Final[1] + extra}
+		v := verify.Judge(h)
+		if says := strings.Contains(strings.Join(v.Evidence, "\n"), "the store that sold has"); v.Result != want || says != (extra != 0) {
+			t.Errorf("%d units apart: %s, want %s: %v", extra, v.Result, want, v.Evidence)
+		}
+	}
+}
+
 func TestUnreadGoodsClearsNobody(t *testing.T) {
 	t.Parallel()
 	h := simulate(plenty(42))
