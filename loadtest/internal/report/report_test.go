@@ -631,6 +631,38 @@ func TestIntervalIsStudentsOverLogarithms(t *testing.T) {
 	}
 }
 
+func TestChanceIsStudentsOverLogarithms(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		ratios []float64
+		want   float64
+		above  bool
+	}{
+		{[]float64{1, 2, 4}, 0.225, true}, // t = √3 with 2 degrees of freedom
+		{[]float64{0.25, 0.5, 1}, 0.225, false},
+		{[]float64{2, 2, 2}, 0, true},
+		{[]float64{1, 1}, 1, false},
+		{[]float64{3}, 1, false},
+		{[]float64{3, 0}, 1, false},
+	} {
+		p, above := chance(test.ratios)
+		if round3(p) != test.want || above != test.above {
+			t.Errorf("%v: got %v, above 1: %t, want %v, %t", test.ratios, p, above, test.want, test.above)
+		}
+	}
+}
+
+func TestManyComparisonsAreHeldToMoreThanOne(t *testing.T) {
+	t.Parallel()
+	// Sorted: 0.005 ≤ 0.05/4, 0.01 ≤ 0.05/3, but 0.03 > 0.05/2, and so nothing beyond it.
+	if got, want := holm([]float64{0.01, 0.04, 0.03, 0.005}, 0.05), []bool{true, false, false, true}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := holm([]float64{0.04}, 0.05); !slices.Equal(got, []bool{true}) {
+		t.Errorf("one alone: got %v", got)
+	}
+}
+
 func TestPasswordsStayOutOfTheReport(t *testing.T) {
 	t.Parallel()
 	given := []string{"run", "--mysql-dsn", "root:s3:cr@t@tcp(db:3306)/stock", "--mysql-dsn=root:s3:cr@t@tcp(db:3306)/stock", "--users=5"}

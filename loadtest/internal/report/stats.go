@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"iter"
 	"math"
 	"slices"
@@ -25,13 +26,7 @@ func median(values []float64) float64 {
 // ratios, and the error of a ratio is about as large either way only as a logarithm. The interval is nil for fewer than
 // two values, or where one is not positive.
 func geometric(values []float64) (mean float64, interval *Interval) {
-	var logs []float64
-	for _, v := range values {
-		if v <= 0 {
-			return 0, nil
-		}
-		logs = append(logs, math.Log(v))
-	}
+	logs := logarithms(values)
 	if len(logs) == 0 {
 		return 0, nil
 	}
@@ -42,6 +37,51 @@ func geometric(values []float64) (mean float64, interval *Interval) {
 	t := stats.InvCDF(stats.TDist{V: float64(len(logs) - 1)})(0.975)
 	half := t * stats.StdDev(logs) / math.Sqrt(float64(len(logs)))
 	return math.Exp(center), &Interval{math.Exp(center - half), math.Exp(center + half)}
+}
+
+// logarithms returns them for values that are all positive, and else nil.
+func logarithms(values []float64) (logs []float64) {
+	for _, v := range values {
+		if v <= 0 {
+			return nil
+		}
+		logs = append(logs, math.Log(v))
+	}
+	return logs
+}
+
+// chance is the probability that equal speeds show ratios as far from 1 as these, or farther: Student's t over their
+// logarithms, both sides. It is 1 for fewer than two ratios, or where one is not positive. above says on which side they are.
+func chance(ratios []float64) (p float64, above bool) {
+	logs := logarithms(ratios)
+	if len(logs) < 2 {
+		return 1, false
+	}
+	center := stats.Mean(logs)
+	if center == 0 {
+		return 1, false
+	}
+	t := math.Abs(center) / (stats.StdDev(logs) / math.Sqrt(float64(len(logs))))
+	return 2 * (1 - stats.TDist{V: float64(len(logs) - 1)}.CDF(t)), center > 0
+}
+
+// holm says which of many comparisons tell something, by the probabilities of their being chance, so that the probability
+// of a single false one among all of them is at most alpha (S. Holm, A Simple Sequentially Rejective Multiple Test
+// Procedure, 1979). It needs no independence.
+func holm(p []float64, alpha float64) []bool {
+	order := make([]int, len(p))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(p[i], p[j]) })
+	tells := make([]bool, len(p))
+	for k, i := range order {
+		if p[i] > alpha/float64(len(p)-k) {
+			break
+		}
+		tells[i] = true
+	}
+	return tells
 }
 
 // pairs yields the rounds of two rows that have the same number.

@@ -25,7 +25,7 @@ type Sweep struct {
 	Axis   string   `json:"axis"`   // users, hold, goods or replicas
 	Values []string `json:"values"` // ascending, as people write them: 8, 2ms
 	Curves []*Curve `json:"curves"` // by workload and replicas; in it, the fastest at the first value on top
-	// Crossovers are the places where one strategy falls below another. Both sides are outside the intervals.
+	// Crossovers are the places where one strategy falls below another. See significance for how sure each is.
 	Crossovers []Crossover `json:"crossovers"`
 }
 
@@ -94,13 +94,13 @@ func (r *Row) at() int64 {
 	return int64(r.Replicas)
 }
 
-// place words a place on an axis: 8 users, hold 2ms.
+// place words a place on an axis: 8 users, hold 2ms, 5 kinds of goods.
 func place(axis string, at int64) string {
 	switch {
 	case axis == axisHold:
 		return "hold " + written(axis, at)
 	case axis == axisGoods:
-		return fmt.Sprintf("%d goods", at)
+		return plural(int(at), "kind") + " of goods" // the word has no singular
 	}
 	return plural(int(at), strings.TrimSuffix(axis, "s"))
 }
@@ -172,7 +172,8 @@ func (r *Report) sweep() *Sweep {
 		return nil
 	}
 	slices.Sort(places)
-	for _, at := range slices.Compact(places) {
+	places = slices.Compact(places)
+	for _, at := range places {
 		s.Values = append(s.Values, written(s.Axis, at))
 	}
 	for _, c := range s.Curves {
@@ -197,29 +198,33 @@ func (r *Report) sweep() *Sweep {
 		return cmp.Or(cmp.Compare(workloads[a.Workload], workloads[b.Workload]), cmp.Compare(b.Replicas, a.Replicas),
 			cmp.Compare(side[a.Baseline], side[b.Baseline]), cmp.Compare(b.Points[0].RatePerS, a.Points[0].RatePerS))
 	})
-	s.cross()
+	s.cross(places)
 	return s
 }
 
 // speed is how many times as fast one row is as another: the geometric mean over the rounds of the same number.
 func speed(of, as *Row) (mean float64, interval *Interval) {
+	mean, interval = geometric(ratios(of, as))
+	if interval != nil {
+		interval = &Interval{round3(interval.Low), round3(interval.High)}
+	}
+	return mean, interval
+}
+
+// ratios are the speeds of one row over those of another, a figure for each round that both have.
+func ratios(of, as *Row) (ratios []float64) {
 	rate := func(row *Row, round Round) float64 {
 		if row.Baseline {
 			return round.ThroughputPerS
 		}
 		return round.GoodputPerS
 	}
-	var ratios []float64
 	for own, other := range pairs(of, as) {
 		if rate(as, other) > 0 {
 			ratios = append(ratios, rate(of, own)/rate(as, other))
 		}
 	}
-	mean, interval = geometric(ratios)
-	if interval != nil {
-		interval = &Interval{round3(interval.Low), round3(interval.High)}
-	}
-	return mean, interval
+	return ratios
 }
 
 // comparable says whether the point may be held against another strategy's: a wrong strategy's speed is worth nothing.
@@ -227,56 +232,98 @@ func (p Point) comparable() bool {
 	return p.row.Ranked() || p.Untested && p.row.Claim == verify.PromiseCorrect
 }
 
-// cross finds the crossovers of each pair of curves.
-func (s *Sweep) cross() {
-	type difference struct {
-		at int64
-		Ratio
-	}
+// significance is the probability at which a sweep without any difference names one nevertheless. It holds for all
+// comparisons of a sweep together (see holm): twenty strategies at four values are compared 760 times, and at 5 % each,
+// chance alone would name crossovers in every other sweep. The price is that the more is compared, the more rounds it takes
+// to tell a difference.
+const significance = 0.05
+
+// pair is two curves side by side.
+type pair struct {
+	a, b        *Curve
+	differences []*difference // a place each, nil where the two cannot be compared
+}
+
+// difference is how much faster a is than b at one place.
+type difference struct {
+	at      int64
+	faster  bool    // a is
+	chance  float64 // how probable it is by chance alone
+	certain bool    // it is more than chance, among all comparisons of the sweep
+}
+
+// compare puts each two curves side by side that have the load in common.
+func (s *Sweep) compare(places []int64) (compared []pair) {
+	var all []*difference
 	for i, a := range s.Curves {
 		for _, b := range s.Curves[i+1:] {
 			if a.Workload != b.Workload || a.Replicas != b.Replicas {
 				continue
 			}
-			var told []difference // where the intervals tell which one is faster
-			for _, p := range a.Points {
-				j := slices.IndexFunc(b.Points, func(q Point) bool { return q.At == p.At })
-				if j < 0 || !p.comparable() || !b.Points[j].comparable() {
-					continue
+			two := pair{a: a, b: b}
+			for _, at := range places {
+				var d *difference
+				p, q := a.at(written(s.Axis, at)), b.at(written(s.Axis, at))
+				if p != nil && q != nil && p.comparable() && q.comparable() {
+					d = &difference{at: at}
+					d.chance, d.faster = chance(ratios(p.row, q.row))
+					all = append(all, d)
 				}
-				mean, interval := speed(p.row, b.Points[j].row)
-				if interval != nil && (interval.Low > 1 || interval.High < 1) {
-					told = append(told, difference{p.At, Ratio{round3(mean), *interval}})
-				}
+				two.differences = append(two.differences, d)
 			}
-			for k := 1; k < len(told); k++ {
-				before, after := told[k-1], told[k]
-				if before.Mean > 1 == (after.Mean > 1) {
-					continue
-				}
-				falls, below := a, b
-				if before.Mean < 1 {
-					falls, below = b, a
-					before.Ratio, after.Ratio = before.inverse(), after.inverse()
-				}
-				// For good, unless they cross again.
-				forGood := !slices.ContainsFunc(told[k+1:], func(d difference) bool { return d.Mean > 1 != (told[k].Mean > 1) })
-				when := fmt.Sprintf("from %s on", place(s.Axis, after.at))
-				if !forGood {
-					when = "at " + place(s.Axis, after.at)
-				}
-				c := Crossover{Workload: a.Workload, Replicas: a.Replicas, Falls: s.label(falls), Below: s.label(below),
-					From: written(s.Axis, before.at), To: written(s.Axis, after.at), Before: before.Ratio, After: after.Ratio}
-				c.Text = fmt.Sprintf("%s, %s falls below %s: %v as fast at %s, %v at %s", when, c.Falls, c.Below,
-					before.Ratio, place(s.Axis, before.at), after.Ratio, place(s.Axis, after.at))
-				s.Crossovers = append(s.Crossovers, c)
+			compared = append(compared, two)
+		}
+	}
+	var chances []float64
+	for _, d := range all {
+		chances = append(chances, d.chance)
+	}
+	for i, certain := range holm(chances, significance) {
+		all[i].certain = certain
+	}
+	return compared
+}
+
+// cross finds the crossovers of each pair of curves.
+func (s *Sweep) cross(places []int64) {
+	for _, two := range s.compare(places) {
+		var before *difference
+		for k, after := range two.differences {
+			if after == nil || !after.certain {
+				continue
 			}
+			if before != nil && before.faster != after.faster {
+				// For good only where every later place tells the same: one that was not run, or is a tie, does not.
+				forGood := !slices.ContainsFunc(two.differences[k+1:], func(later *difference) bool {
+					return later == nil || !later.certain || later.faster != after.faster
+				})
+				s.Crossovers = append(s.Crossovers, s.crossover(two, *before, *after, forGood))
+			}
+			before = after
 		}
 	}
 }
 
-func (r Ratio) inverse() Ratio {
-	return Ratio{round3(1 / r.Mean), Interval{round3(1 / r.Interval.High), round3(1 / r.Interval.Low)}}
+// crossover words what two differences with another sign each say.
+func (s *Sweep) crossover(two pair, before, after difference, forGood bool) Crossover {
+	falls, below := two.a, two.b
+	if after.faster {
+		falls, below = below, falls
+	}
+	ratio := func(at string) Ratio {
+		mean, interval := speed(falls.at(at).row, below.at(at).row)
+		return Ratio{round3(mean), *interval} // it has one, being certain
+	}
+	when := "at " + place(s.Axis, after.at)
+	if forGood {
+		when = fmt.Sprintf("from %s on", place(s.Axis, after.at))
+	}
+	c := Crossover{Workload: falls.Workload, Replicas: falls.Replicas, Falls: s.label(falls), Below: s.label(below),
+		From: written(s.Axis, before.at), To: written(s.Axis, after.at)}
+	c.Before, c.After = ratio(c.From), ratio(c.To)
+	c.Text = fmt.Sprintf("%s, %s falls below %s: %v as fast at %s, %v at %s", when, c.Falls, c.Below,
+		c.Before, place(s.Axis, before.at), c.After, place(s.Axis, after.at))
+	return c
 }
 
 // label names a curve beside others: with its store only where that tells them apart.
@@ -448,5 +495,6 @@ func (s *Sweep) writeMarkdown(out *bufio.Writer) {
 		}
 	}
 	fmt.Fprintf(out, "\nMedians over the rounds with their 95 %% intervals, and the ratio to the first value; ~ where the intervals do not tell. "+
-		"A crossover is named where both sides of it are outside the intervals. untested: one user races with nobody.\n")
+		"A crossover is named where both sides of it are certain: by chance alone, one sweep in twenty at most would name any (Holm's method, "+
+		"over all comparisons of the sweep). untested: one user races with nobody.\n")
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +15,9 @@ import (
 )
 
 // swept is a sweep over users: three rounds of each pace (a request every so many µs) at 1, 8 and 32 users. A pace of 0 is a
-// value that was not run.
-func swept(paces map[string][3]int) *Report {
+// value that was not run. The rounds of a strategy differ by so many per cent, each strategy's in its own way: the standard
+// error of a ratio of optimistic to another one is as many per cent, too.
+func swept(paces map[string][3]int, noise int) *Report {
 	b := NewBuilder(Environment{})
 	for round := 1; round <= 3; round++ {
 		for strategy, pace := range paces {
@@ -22,10 +25,13 @@ func swept(paces map[string][3]int) *Report {
 				if pace[i] == 0 {
 					continue
 				}
-				// Rounds differ by two per cent.
+				percent := 100 + noise*[]int{1, -1, 0}[round-1]
+				if strategy == "optimistic" {
+					percent = 100 + noise*[]int{0, 1, -1}[round-1]
+				}
 				h := play(history.Run{Strategy: strategy, Workload: "plenty", Store: "mysql", Replicas: 2, Round: round, Promise: "correct",
 					Sweep: "users", Value: fmt.Sprint(users), Initial: map[int64]int64{1: 300}}, 300,
-					time.Duration(pace[i])*time.Microsecond*time.Duration(100+round)/100)
+					time.Duration(pace[i])*time.Microsecond*time.Duration(percent)/100)
 				h.Run.Users = users
 				if users == 1 {
 					for i := range h.Ops {
@@ -41,7 +47,7 @@ func swept(paces map[string][3]int) *Report {
 
 func TestSweepShowsHowCostGrows(t *testing.T) {
 	t.Parallel()
-	r := swept(map[string][3]int{"update": {300, 150, 100}, "for-update": {600, 600, 1200}})
+	r := swept(map[string][3]int{"update": {300, 150, 100}, "for-update": {600, 600, 1200}}, 2)
 	if r.Err() != nil {
 		t.Errorf("problems: %q", r.Problems)
 	}
@@ -75,25 +81,34 @@ func TestSweepShowsHowCostGrows(t *testing.T) {
 	}
 }
 
-func TestCrossoverIsNamedOnlyWhereTheIntervalsTell(t *testing.T) {
+func TestCrossoverIsNamedOnlyWhereItIsCertain(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
+		noise int // per cent; a difference tells alone from 4.3 times of it on (Student's t, three rounds), the first of three from 7.7 times
 		paces map[string][3]int
 		want  []string
 	}{
-		{"between neighbours", map[string][3]int{"optimistic": {100, 200, 800}, "for-update": {200, 400, 400}},
-			[]string{"from 32 users on, optimistic falls below for-update: 2.00 ± 0.00× as fast at 8 users, 0.50 ± 0.00× at 32 users"}},
-		{"with a tie between", map[string][3]int{"optimistic": {100, 200, 800}, "for-update": {200, 200, 400}},
-			[]string{"from 32 users on, optimistic falls below for-update: 2.00 ± 0.00× as fast at 1 user, 0.50 ± 0.00× at 32 users"}},
-		{"there and back", map[string][3]int{"optimistic": {100, 800, 100}, "for-update": {200, 400, 200}},
+		{"between neighbours", 2, map[string][3]int{"optimistic": {100, 200, 800}, "for-update": {200, 400, 400}},
+			[]string{"from 32 users on, optimistic falls below for-update: 2.00 ± 0.17× as fast at 8 users, 0.50 ± 0.04× at 32 users"}},
+		{"with a tie between", 2, map[string][3]int{"optimistic": {100, 200, 800}, "for-update": {200, 200, 400}},
+			[]string{"from 32 users on, optimistic falls below for-update: 2.00 ± 0.17× as fast at 1 user, 0.50 ± 0.04× at 32 users"}},
+		{"for good", 2, map[string][3]int{"optimistic": {100, 800, 900}, "for-update": {200, 400, 400}},
+			[]string{"from 8 users on, optimistic falls below for-update"}},
+		{"there and back", 2, map[string][3]int{"optimistic": {100, 800, 100}, "for-update": {200, 400, 200}},
 			[]string{"at 8 users, optimistic falls below for-update", "from 32 users on, for-update falls below optimistic"}},
-		{"never", map[string][3]int{"optimistic": {100, 200, 300}, "for-update": {100, 200, 400}}, nil},
-		{"not run at every value", map[string][3]int{"optimistic": {100, 0, 800}, "for-update": {200, 400, 0}}, nil},
+		{"then a tie", 2, map[string][3]int{"optimistic": {100, 800, 400}, "for-update": {200, 400, 400}},
+			[]string{"at 8 users, optimistic falls below for-update"}},
+		{"then not run", 2, map[string][3]int{"optimistic": {100, 800, 0}, "for-update": {200, 400, 200}},
+			[]string{"at 8 users, optimistic falls below for-update"}},
+		{"never", 2, map[string][3]int{"optimistic": {100, 200, 300}, "for-update": {100, 200, 400}}, nil},
+		{"not run at every value", 2, map[string][3]int{"optimistic": {100, 0, 800}, "for-update": {200, 400, 0}}, nil},
+		{"inside the noise", 10, map[string][3]int{"optimistic": {400, 400, 500}, "for-update": {400, 500, 400}}, nil},
+		{"outside the noise of one comparison, but not of three", 10, map[string][3]int{"optimistic": {400, 400, 660}, "for-update": {400, 660, 400}}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			crossovers := swept(test.paces).Sweep.Crossovers
+			crossovers := swept(test.paces, test.noise).Sweep.Crossovers
 			if len(crossovers) != len(test.want) {
 				t.Fatalf("got %+v, want %d crossovers", crossovers, len(test.want))
 			}
@@ -106,10 +121,36 @@ func TestCrossoverIsNamedOnlyWhereTheIntervalsTell(t *testing.T) {
 	}
 }
 
+func TestEqualStrategiesSeldomCross(t *testing.T) {
+	t.Parallel()
+	const sweeps, strategies, noise = 40, 20, 0.1
+	random := rand.New(rand.NewPCG(1, 2))
+	named := 0
+	for range sweeps {
+		var r Report
+		for strategy := range strategies {
+			for _, users := range []int{1, 8, 32, 128} {
+				row := &Row{Strategy: fmt.Sprint("s", strategy), Workload: "plenty", Replicas: 2, Users: users, Sweep: "users", Claim: verify.PromiseCorrect}
+				row.Result = verify.Correct
+				for round := 1; round <= 3; round++ {
+					row.Rounds = append(row.Rounds, Round{Round: round, GoodputPerS: 1000 * math.Exp(noise*random.NormFloat64())})
+				}
+				r.Rows = append(r.Rows, row)
+			}
+		}
+		if len(r.sweep().Crossovers) > 0 {
+			named++
+		}
+	}
+	if limit := int(significance * sweeps); named > limit {
+		t.Errorf("%d of %d sweeps of equal strategies have a crossover, want %d at most", named, sweeps, limit)
+	}
+}
+
 func TestWrongStrategyCrossesNobody(t *testing.T) {
 	t.Parallel()
 	// "none" loses updates (see play), whatever it is said to promise.
-	r := swept(map[string][3]int{"none": {100, 200, 800}, "for-update": {200, 400, 400}})
+	r := swept(map[string][3]int{"none": {100, 200, 800}, "for-update": {200, 400, 400}}, 2)
 	if len(r.Sweep.Crossovers) > 0 || r.Err() == nil {
 		t.Errorf("crossovers %v, problems %q: want none and that a claim did not hold", r.Sweep.Crossovers, r.Problems)
 	}
@@ -117,7 +158,7 @@ func TestWrongStrategyCrossesNobody(t *testing.T) {
 
 func TestOneUserAloneClearsNobody(t *testing.T) {
 	t.Parallel()
-	if r := swept(map[string][3]int{"update": {100, 0, 0}}); r.Err() == nil || r.ClaimsHeld {
+	if r := swept(map[string][3]int{"update": {100, 0, 0}}, 2); r.Err() == nil || r.ClaimsHeld {
 		t.Error("a strategy that was never put to the test is taken for correct")
 	}
 }
@@ -159,7 +200,12 @@ func TestSweepOverGoodsKeepsItsRowsApart(t *testing.T) {
 		b.Add(h, verify.Judge(h))
 	}
 	r := b.Report()
-	if len(r.Rows) != 2 || len(r.Sweep.Curves) != 1 || len(r.Sweep.Curves[0].Points) != 2 || r.Rows[1].Label() != "update, plenty, 2 replicas, mysql, 10 goods" {
-		t.Errorf("got %d rows, %+v", len(r.Rows), r.Sweep)
+	if len(r.Rows) != 2 || len(r.Sweep.Curves) != 1 || len(r.Sweep.Curves[0].Points) != 2 {
+		t.Fatalf("got %d rows, %+v", len(r.Rows), r.Sweep)
+	}
+	for i, want := range []string{"update, plenty, 2 replicas, mysql, 1 kind of goods", "update, plenty, 2 replicas, mysql, 10 kinds of goods"} {
+		if got := r.Rows[i].Label(); got != want {
+			t.Errorf("row %d is %q, want %q", i, got, want)
+		}
 	}
 }

@@ -218,7 +218,7 @@ func title(rows []*Row) string {
 		parts = append(parts, fmt.Sprintf("%d ms of work inside the critical section", first.HoldMS))
 	}
 	if first.sweptGoods() > 0 {
-		parts = append(parts, fmt.Sprintf("%d goods", first.Goods))
+		parts = append(parts, place(axisGoods, int64(first.Goods)))
 	}
 	return strings.Join(append(parts, plural(rounds, "round")), " · ")
 }
