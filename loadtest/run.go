@@ -101,7 +101,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.rate, "rate", 0, "open loop: requests a second, whatever the service does")
 	flags.IntVar(&f.rounds, "rounds", mainRounds, "how often everything is run")
 	flags.Int64Var(&f.stock, "stock", 0, "units of all goods together, in place of the two workloads")
-	flags.Int64Var(&f.restock, "restock", 0, "units that are put back every 20 ms of a run, of each goods in turn; what writes back what it has read may lose them")
+	flags.Int64Var(&f.restock, "restock", 0, "units that are put back every 20 ms of a run, of each goods in turn; a lock without a fence loses some")
 	f.mix.register(flags)
 	flags.DurationVar(&f.hold, "hold", 0, "work inside the critical section, such as 2ms")
 	flags.StringVar(&f.store, "store", "", "mysql, redis or slots (default: each strategy's own)")

@@ -13,14 +13,14 @@ var Catalogue = []Strategy{
 	{
 		Name:    "noop",
 		Summary: "Confirms and deducts nothing: the cost of a request when the store costs nothing.",
-		Claim:   Claim{OneReplica: SellsNothing, TwoReplicas: SellsNothing, HolderCrash: "nothing to lose", HolderPause: "nothing to lose", ClientRetry: "nothing is deducted"},
+		Claim:   Claim{OneReplica: SellsNothing, TwoReplicas: SellsNothing, Restocked: SellsNothing, HolderCrash: "nothing to lose", HolderPause: "nothing to lose", ClientRetry: "nothing is deducted"},
 		Stores:  []Store{NoStore},
 		New:     newNoop,
 	},
 	{
 		Name:    "none",
 		Summary: "SELECT the stock, then UPDATE it to what was read less the count.",
-		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, Restocked: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Control: true,
 		Stores:  []Store{MySQL},
 		Lock:    func(Deps) (locks.Locker, error) { return locks.None{}, nil },
@@ -28,7 +28,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "decrement",
 		Summary: "UPDATE stock = stock - count, without asking whether there is enough.",
-		Claim:   Claim{OneReplica: Oversells, TwoReplicas: Oversells, HolderCrash: "safe", HolderPause: "safe", ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Oversells, TwoReplicas: Oversells, Restocked: Oversells, HolderCrash: "safe", HolderPause: "safe", ClientRetry: deductsAgain},
 		Control: true,
 		Stores:  []Store{MySQL},
 		New:     newDecrement,
@@ -36,14 +36,14 @@ var Catalogue = []Strategy{
 	{
 		Name:    "mutex",
 		Summary: "A mutex a goods in the process around read-modify-write.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: LosesUpdates, Exclusive: true, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: LosesUpdates, Restocked: LosesUpdates, Exclusive: true, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		Lock:    func(Deps) (locks.Locker, error) { return new(locks.Mutex), nil },
 	},
 	{
 		Name:    "mutex-per-request",
 		Summary: "Every request locks a mutex of its own around read-modify-write.",
-		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, Restocked: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Control: true,
 		Stores:  []Store{MySQL},
 		Lock:    func(Deps) (locks.Locker, error) { return ownMutex{}, nil },
@@ -51,7 +51,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "mutex-in-tx",
 		Summary: "A mutex inside the transaction: it is given back before COMMIT.",
-		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, Restocked: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Control: true,
 		Stores:  []Store{MySQL},
 		New:     newMutexInTx,
@@ -59,28 +59,28 @@ var Catalogue = []Strategy{
 	{
 		Name:    "update",
 		Summary: "One conditional UPDATE that also brings back the units left.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: "safe", ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: "safe", ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newUpdate,
 	},
 	{
 		Name:    "for-update",
 		Summary: "SELECT FOR UPDATE, UPDATE, COMMIT: pessimistic locking of the row.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newForUpdate,
 	},
 	{
 		Name:    "optimistic-version",
 		Summary: "UPDATE where the version is still the one read, else wait for a turn and retry: optimistic locking.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newOptimisticVersion,
 	},
 	{
 		Name:    "optimistic-timestamp",
 		Summary: "As optimistic-version, with a timestamp of whole seconds in place of the version.",
-		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate + " within a second", ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, Restocked: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate + " within a second", ClientRetry: deductsAgain},
 		Control: true,
 		Stores:  []Store{MySQL},
 		New:     newOptimisticTimestamp,
@@ -88,28 +88,28 @@ var Catalogue = []Strategy{
 	{
 		Name:    "optimistic-timestamp-us",
 		Summary: "As optimistic-version, with a timestamp of microseconds, which every write puts on by one at least.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence + ", unless another strategy wrote twice in one microsecond", ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence + ", unless another strategy wrote twice in one microsecond", ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newOptimisticTimestampMicros,
 	},
 	{
 		Name:    "optimistic-stock",
 		Summary: "As optimistic-version, with the stock itself in place of the version.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence + ", unless a restock has brought the same stock back (ABA)", ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence + ", unless a restock has brought the same stock back (ABA)", ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newOptimisticStock,
 	},
 	{
 		Name:    "serializable",
 		Summary: "Read-modify-write in a SERIALIZABLE transaction; a victim of a deadlock retries.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newSerializable,
 	},
 	{
 		Name:       ledgerName,
 		Summary:    "One transaction: the order's row in the ledger, the conditional UPDATE, the answer. Each key sells once.",
-		Claim:      Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: blocksMeanwhile, ClientRetry: repliesAgain},
+		Claim:      Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: blocksMeanwhile, ClientRetry: repliesAgain},
 		Stores:     []Store{MySQL},
 		New:        newLedger,
 		Idempotent: true,
@@ -117,7 +117,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "slots",
 		Summary: "The stock is split over 16 rows: a conditional UPDATE of one of them, the next where that has too little, all together in the tail.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, HolderCrash: "safe: the server rolls back", HolderPause: "safe: in the tail, blocks the goods meanwhile", ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, HolderCrash: "safe: the server rolls back", HolderPause: "safe: in the tail, blocks the goods meanwhile", ClientRetry: deductsAgain},
 		Stores:  []Store{Slots},
 		New:     newSlots,
 		Untold:  true,
@@ -125,14 +125,14 @@ var Catalogue = []Strategy{
 	{
 		Name:    "batch",
 		Summary: "Requests that wait in a replica while a commit is under way share the next: group commit.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: "safe", ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: "safe", ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newBatch,
 	},
 	{
 		Name:       batchLedgerName,
 		Summary:    "As batch, with each order's row of the ledger in the same transaction. Each key sells once.",
-		Claim:      Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: blocksMeanwhile, ClientRetry: repliesAgain},
+		Claim:      Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: "safe: the server rolls back", HolderPause: blocksMeanwhile, ClientRetry: repliesAgain},
 		Stores:     []Store{MySQL},
 		New:        newBatchLedger,
 		Idempotent: true,
@@ -140,7 +140,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "redis-none",
 		Summary: "GET the stock, then SET it to what was read less the count.",
-		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: LosesUpdates, TwoReplicas: LosesUpdates, Restocked: LosesUpdates, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Control: true,
 		Stores:  []Store{Redis},
 		Lock:    func(Deps) (locks.Locker, error) { return locks.None{}, nil },
@@ -148,21 +148,21 @@ var Catalogue = []Strategy{
 	{
 		Name:    "redis-watch",
 		Summary: "WATCH, GET, MULTI, SET, EXEC, else back off and retry. As durable as Redis is.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: lostWithRedis, HolderPause: refusedByFence, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: lostWithRedis, HolderPause: refusedByFence, ClientRetry: deductsAgain},
 		Stores:  []Store{Redis},
 		New:     newRedisWatch,
 	},
 	{
 		Name:    "redis-script",
 		Summary: "Check and DECRBY in one Lua script, for all that wait in a replica at once. As durable as Redis is.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, HolderCrash: lostWithRedis, HolderPause: "safe", ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, HolderCrash: lostWithRedis, HolderPause: "safe", ClientRetry: deductsAgain},
 		Stores:  []Store{Redis},
 		New:     newRedisScript,
 	},
 	{
 		Name:    "redis-stream",
 		Summary: "One script checks, deducts and puts the sale into a stream; a consumer group writes it to MySQL, exactly once.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, HolderCrash: "safe: another replica writes to MySQL", HolderPause: "safe", ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, HolderCrash: "safe: another replica writes to MySQL", HolderPause: "safe", ClientRetry: deductsAgain},
 		Stores:  []Store{Redis},
 		Needs:   []Need{NeedMySQL},
 		New:     newRedisStream,
@@ -172,7 +172,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-redis-setnx",
 		Summary: "SET NX, polled, and DEL: a lock without an end.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "blocked for ever", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: LosesUpdates, Exclusive: true, HolderCrash: "blocked for ever", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisSetNX(d.Redis, d.lease()), nil },
@@ -180,7 +180,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-redis-expiry",
 		Summary: "SET NX PX, polled, and DEL: a lease that whoever is late ends for the next holder.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: LosesUpdates, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisExpiry(d.Redis, d.lease()), nil },
@@ -188,7 +188,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-redis-owner",
 		Summary: "SET NX PX with a random owner, polled; GET, to see whose it is, and DEL.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: LosesUpdates, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisOwner(d.Redis, d.lease()), nil },
@@ -196,7 +196,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-redis-lua",
 		Summary: "SET NX PX with a random owner, polled, released by a script that checks the owner.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: LosesUpdates, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisLua(d.Redis, d.lease()), nil },
@@ -204,7 +204,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-redis-reentrant",
 		Summary: "A hash of the owner and how often it holds the lock: a holder may lock again.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: LosesUpdates, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisReentrant(d.Redis, d.lease()), nil },
@@ -212,7 +212,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-redis-watchdog",
 		Summary: "As lock-redis-lua, and renewed in the background while it is held.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: LosesUpdates, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisWatchdog(d.Redis, d.lease()), nil },
@@ -220,7 +220,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-redis-pubsub",
 		Summary: "As lock-redis-watchdog, and a release is published to all that wait.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: LosesUpdates, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisPubSub(d.Redis, d.lease()), nil },
@@ -228,7 +228,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-redis-fair",
 		Summary: "As lock-redis-pubsub, in the order of arrival; waiters that died are passed over.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: LosesUpdates, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisFair(d.Redis, d.lease()), nil },
@@ -236,7 +236,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-redis-fenced",
 		Summary: "As lock-redis-watchdog, with a token for every grant, by which the store refuses a late holder.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: refusedByFence, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: refusedByFence, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisFenced(d.Redis, d.lease()), nil },
@@ -245,7 +245,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-redis-queue",
 		Summary: "Processes queue in Redis, callers in their process; the token fences the store.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: refusedByFence, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: refusedByFence, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedisQueue(d.Redis, d.lease()), nil },
@@ -254,7 +254,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-redlock",
 		Summary: "Redlock by go-redsync: a majority of independent Redis masters grants the lock.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: LosesUpdates, Exclusive: true, HolderCrash: blockedForLease, HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedlock},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewRedlock(d.Redlock, d.lease()) },
@@ -262,7 +262,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-mysql-getlock",
 		Summary: "GET_LOCK of MySQL, on a connection that is kept while it is held.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: "safe: the server frees the lock at once", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: LosesUpdates, Exclusive: true, HolderCrash: "safe: the server frees the lock at once", HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedMySQL},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewMySQLGetLock(d.MySQLLocks, d.lease()), nil },
@@ -270,7 +270,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-etcd",
 		Summary: "A key in etcd that lives by a session: the oldest holds, and its revision fences the store.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: refusedByFence, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: refusedByFence, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedEtcd},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewEtcd(d.Etcd, d.lease()), nil },
@@ -279,7 +279,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-zookeeper",
 		Summary: "An ephemeral, numbered node in ZooKeeper: the first holds, and its zxid fences the store.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: refusedByFence, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: refusedByFence, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedZooKeeper},
 		Lock:    func(d Deps) (locks.Locker, error) { return locks.NewZooKeeper(d.ZooKeeper, "/stock", d.lease()), nil },
@@ -288,7 +288,7 @@ var Catalogue = []Strategy{
 	{
 		Name:    "lock-multi",
 		Summary: "The locks of lock-redis-watchdog and of lock-mysql-getlock, both or none: how to move from one to the other.",
-		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Exclusive: true, HolderCrash: blockedForLease, HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
+		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: LosesUpdates, Exclusive: true, HolderCrash: blockedForLease, HolderPause: blocksMeanwhile, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL, Redis},
 		Needs:   []Need{NeedRedis, NeedMySQL},
 		Lock: func(d Deps) (locks.Locker, error) {
@@ -330,10 +330,12 @@ func Validate(catalogue []Strategy) error {
 			errs = append(errs, fmt.Errorf("%s: listed twice", s.Name))
 		case s.Summary == "", len(s.Stores) == 0, (s.New == nil) == (s.Lock == nil):
 			errs = append(errs, fmt.Errorf("%s: has no summary, no store, or not one of New and Lock", s.Name))
-		case slices.Contains([]string{string(claim.OneReplica), string(claim.TwoReplicas), claim.HolderCrash, claim.HolderPause, claim.ClientRetry}, ""):
+		case slices.Contains([]string{string(claim.OneReplica), string(claim.TwoReplicas), string(claim.Restocked), claim.HolderCrash, claim.HolderPause, claim.ClientRetry}, ""):
 			errs = append(errs, fmt.Errorf("%s: its claim is incomplete", s.Name))
 		case s.Lock != nil && s.Fenced != (claim.HolderPause == refusedByFence), s.Fenced && s.Lock == nil:
 			errs = append(errs, fmt.Errorf("%s: a lock refuses a late holder if it is fenced, and only then", s.Name))
+		case s.Lock != nil && s.Fenced != (claim.Restocked == Correct):
+			errs = append(errs, fmt.Errorf("%s: a lock notices a restock if it is fenced, and only then", s.Name))
 		case s.Lock != nil && (s.Untold || slices.Contains(s.Stores, Slots)):
 			errs = append(errs, fmt.Errorf("%s: a lock is around one number, which is what remains: not around slots", s.Name))
 		case s.Fenced && len(s.Name) > maxIssuer:

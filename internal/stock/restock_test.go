@@ -131,6 +131,54 @@ func TestRestockRacesSafelyWithDeductions(t *testing.T) {
 	}
 }
 
+func TestALockWithoutAFenceLosesARestock(t *testing.T) {
+	t.Parallel()
+	service := newService(t, newAddresses(t).connect(t))
+	for _, name := range []string{"mutex", "lock-redis-watchdog", "lock-mysql-getlock"} {
+		strategy := row(t, name)
+		if strategy.Claim.Restocked != stock.LosesUpdates {
+			t.Errorf("%s: promised %s", name, strategy.Claim.Restocked)
+		}
+		for _, on := range strategy.Stores {
+			if err := service.SetStock(t.Context(), 1, 10); err != nil {
+				t.Fatal(err)
+			}
+			holder := park(t, resolve(t, service, name, on), stock.Request{GoodsID: 1, Count: 1}, stock.BeforeWrite)
+			if _, err := service.Restock(t.Context(), on, 1, 5); err != nil {
+				t.Fatal(err)
+			}
+			if err := holder.goOn(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if units, err := service.Stock(t.Context(), on, 1); err != nil || units != 9 {
+				t.Errorf("%s, %s: %d units, %v, want 9: the 5 that were put back are lost", name, on, units, err)
+			}
+		}
+	}
+}
+
+// With the stock itself as its version, a deduction does not notice that the stock fell and came back (ABA). It need not: to
+// take from the same stock is right, whatever happened meanwhile.
+func TestOptimisticStockLosesNothingWhereARestockBringsTheSameStockBack(t *testing.T) {
+	t.Parallel()
+	service := newService(t, newAddresses(t).connect(t))
+	d := resolve(t, service, "optimistic-stock", stock.MySQL)
+	if err := service.SetStock(t.Context(), 1, 10); err != nil {
+		t.Fatal(err)
+	}
+	late := park(t, d, stock.Request{GoodsID: 1, Count: 1}, stock.BeforeWrite)
+	sell(t, d, stock.Request{GoodsID: 1, Count: 3})
+	if _, err := service.Restock(t.Context(), stock.MySQL, 1, 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := late.goOn(); err != nil {
+		t.Error(err)
+	}
+	if units, err := service.Stock(t.Context(), stock.MySQL, 1); err != nil || units != 9 {
+		t.Errorf("%d units, %v, want 9 of 10, when 3 more were put back and 4 sold", units, err)
+	}
+}
+
 func TestAFenceRefusesAHolderWhoReadBeforeARestock(t *testing.T) {
 	t.Parallel()
 	service := newService(t, newAddresses(t).connect(t))

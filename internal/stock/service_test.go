@@ -24,12 +24,16 @@ func TestValidateFindsRowsThatNobodyCouldUse(t *testing.T) {
 		spoil func(*stock.Strategy)
 		want  string
 	}{
-		"no name":    {func(s *stock.Strategy) { s.Name = "" }, "row 1 has no name"},
-		"duplicate":  {func(s *stock.Strategy) { s.Name = good.Name }, "listed twice"},
-		"no summary": {func(s *stock.Strategy) { s.Summary = "" }, "no summary"},
-		"no store":   {func(s *stock.Strategy) { s.Stores = nil }, "no store"},
-		"no New":     {func(s *stock.Strategy) { s.New = nil }, "not one of New and Lock"},
-		"no promise": {func(s *stock.Strategy) { s.Claim.TwoReplicas = "" }, "claim is incomplete"},
+		"no name":             {func(s *stock.Strategy) { s.Name = "" }, "row 1 has no name"},
+		"duplicate":           {func(s *stock.Strategy) { s.Name = good.Name }, "listed twice"},
+		"no summary":          {func(s *stock.Strategy) { s.Summary = "" }, "no summary"},
+		"no store":            {func(s *stock.Strategy) { s.Stores = nil }, "no store"},
+		"no New":              {func(s *stock.Strategy) { s.New = nil }, "not one of New and Lock"},
+		"no promise":          {func(s *stock.Strategy) { s.Claim.TwoReplicas = "" }, "claim is incomplete"},
+		"no word on restocks": {func(s *stock.Strategy) { s.Claim.Restocked = "" }, "claim is incomplete"},
+		"a lock without a fence that notices restocks": {
+			func(s *stock.Strategy) { *s = row(t, "lock-redis-watchdog"); s.Claim.Restocked = stock.Correct }, "notices a restock",
+		},
 		"no word on a client's retry": {
 			func(s *stock.Strategy) { s.Claim.ClientRetry = "" }, "claim is incomplete",
 		},

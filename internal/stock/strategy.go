@@ -65,6 +65,9 @@ const (
 type Claim struct {
 	OneReplica  Promise `json:"one_replica"`
 	TwoReplicas Promise `json:"two_replicas"`
+	// Restocked takes the place of a Correct while Restock puts units back. It does so beside every lock: who has read the
+	// stock before it, and writes after it, loses its units, unless the write finds out.
+	Restocked Promise `json:"restocked"`
 	// Exclusive says that, where it is Correct, no two critical sections of one goods overlap while no lease runs out.
 	Exclusive bool `json:"exclusive"`
 	// HolderCrash, HolderPause and ClientRetry say in words what happens when a replica dies inside the critical

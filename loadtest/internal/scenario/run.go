@@ -370,12 +370,12 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 		Strategy: cell.Strategy.Name, Workload: cell.Workload, Store: cell.Store, Replicas: cell.Replicas,
 		Sweep: r.config.Sweep.Axis, Value: cell.Value,
 		Rate: r.config.Rate, Round: round, HoldMS: cell.Hold.Milliseconds(), Seed: r.config.Seed, Planned: r.config.Requests,
-		Promise: cell.Strategy.Promise(cell.Replicas), Control: cell.Strategy.Control,
+		Promise: cell.Strategy.Promise(cell.Replicas, r.config.Restock > 0), Control: cell.Strategy.Control,
 		Untold: cell.Strategy.Untold(),
 	}
 	record.Scarce = cell.Workload == FlashSale && r.config.Restock == 0 // else it may last
-	// A mutex is exclusive where it is correct: on one replica.
-	record.Exclusive = cell.Strategy.Claim.Exclusive && record.Promise == promiseCorrect
+	// A mutex is exclusive where it is correct: on one replica. It is so whatever is put back.
+	record.Exclusive = cell.Strategy.Claim.Exclusive && cell.Strategy.Promise(cell.Replicas, false) == promiseCorrect
 	if r.config.Rate == 0 {
 		record.Users = cell.Users
 	}

@@ -32,6 +32,7 @@ type Strategy struct {
 type Claim struct {
 	OneReplica  string `json:"one_replica"`
 	TwoReplicas string `json:"two_replicas"`
+	Restocked   string `json:"restocked"` // in place of correct, where units are put back; empty in an older service: the same
 	Exclusive   bool   `json:"exclusive"`
 }
 
@@ -41,12 +42,16 @@ const (
 	promiseSellsNothing = "sells-nothing"
 )
 
-// Promise is the claim for a number of replicas.
-func (s Strategy) Promise(replicas int) string {
+// Promise is the claim for a number of replicas, and for a stock that units are put back into.
+func (s Strategy) Promise(replicas int, restocked bool) string {
+	promise := s.Claim.TwoReplicas
 	if replicas == 1 {
-		return s.Claim.OneReplica
+		promise = s.Claim.OneReplica
 	}
-	return s.Claim.TwoReplicas
+	if restocked && promise == promiseCorrect && s.Claim.Restocked != "" {
+		return s.Claim.Restocked
+	}
+	return promise
 }
 
 // Baseline says that the strategy deducts nothing: it measures all that is not the store.

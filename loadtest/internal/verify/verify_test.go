@@ -556,6 +556,39 @@ func alone(h *history.History) {
 	}
 }
 
+// A fence refuses whoever had read the stock before a restock: that many may be turned away, and no more.
+func TestARestockMayTurnOneBuyerAway(t *testing.T) {
+	t.Parallel()
+	for extra, want := range map[int]verify.Result{0: verify.Correct, 1: verify.Inconclusive} {
+		s := plenty(49)
+		s.restocks = 0.1
+		h := simulate(s)
+		requests, restocks := 0, 0
+		for _, op := range h.Ops {
+			if op.Kind == history.Restock {
+				restocks++
+			} else {
+				requests++
+			}
+		}
+		refused := func(op history.Op) history.Op {
+			return history.Op{Kind: op.Kind, Order: "refused-" + op.Order, GoodsID: 1, Count: 1, SentNS: op.SentNS, ReceivedNS: op.ReceivedNS,
+				Outcome: history.Busy, Status: 503}
+		}
+		n := 0
+		for _, op := range slices.Clone(h.Ops) {
+			// All of them are requests, too, of which one in twenty may be turned away as it is.
+			if op.Kind == history.Deduct && 20*(n-restocks) < requests+n-19+20*extra {
+				h.Ops = append(h.Ops, refused(op))
+				n++
+			}
+		}
+		if v := verify.Judge(h); v.Result != want || v.TurnedAway != int64(n) {
+			t.Errorf("%d turned away, %d restocks, %d requests: %s, want %s: %v", v.TurnedAway, restocks, v.Requests, v.Result, want, v.Evidence)
+		}
+	}
+}
+
 func TestStoresThatDoNotAgreeConvict(t *testing.T) {
 	t.Parallel()
 	for extra, want := range map[int64]verify.Result{0: verify.Correct, 1: verify.Wrong} {
