@@ -9,10 +9,15 @@ CREATE TABLE IF NOT EXISTS stream_sale (
     goods_id BIGINT      NOT NULL,
     -- Milliseconds and a number, as Redis writes it: 1700000000000-0.
     entry    VARCHAR(41) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    units    BIGINT      NOT NULL,
+    -- At random. Redis may give an id again when it has lost its data or its clock was set back: that is another sale.
+    nonce    BIGINT      NOT NULL,
+    units    BIGINT      NOT NULL, -- below zero for a restock
     epoch    BIGINT      NOT NULL,
-    written  DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
-    PRIMARY KEY (goods_id, entry)
+    -- FALSE for what was sold from a stock that was not the one in good_stock when it came here.
+    deducted BOOLEAN     NOT NULL,
+    written  DATETIME(6) NOT NULL, -- UTC
+    PRIMARY KEY (goods_id, entry, nonce),
+    KEY stream_sale_written (written)     -- sales are forgotten by age
 ) ENGINE = InnoDB;
 SET @add_epoch = (
     SELECT IF(COUNT(*) = 0, 'ALTER TABLE good_stock ADD COLUMN epoch BIGINT NOT NULL DEFAULT 0', 'SELECT 1')

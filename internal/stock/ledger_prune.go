@@ -8,24 +8,42 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// pruneBatch bounds what one transaction of PruneLedger locks: orders, each with all of its lines.
-const pruneBatch = 1000
+const (
+	// pruneBatch bounds what one transaction locks: orders, each with all of its lines, or sales.
+	pruneBatch = 1000
+	// pruneTries is how often a prune meets rows that are locked, with none deleted in between, before it gives up.
+	pruneTries = 10
+)
 
 // PruneLedger forgets the orders that are older than age, and returns how many rows of the ledger it deleted, also beside
 // an error. An order that is sent again with a key that was forgotten is a new order: the age must exceed the time for
 // which clients try again. Deductions go on meanwhile.
 func PruneLedger(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
-	for {
-		orders, rows, err := pruneOnce(ctx, db, age)
+	return prune(ctx, func() (int, int64, error) { return pruneOrders(ctx, db, age) })
+}
+
+// prune goes on until fewer than pruneBatch were found to delete. Rows that others have locked are tried again: the service
+// goes on meanwhile.
+func prune(ctx context.Context, once func() (found int, rows int64, err error)) (deleted int64, err error) {
+	for refused := 0; ; {
+		found, rows, err := once()
 		deleted += rows
-		if err != nil || orders < pruneBatch {
+		switch {
+		case mysqlNotNow(err) && refused < pruneTries:
+			refused++
+			if err := backOff(ctx, refused); err != nil {
+				return deleted, err
+			}
+		case err != nil || found < pruneBatch:
 			return deleted, err
+		default:
+			refused = 0
 		}
 	}
 }
 
-// pruneOnce deletes orders whole: a replay must not find some of its lines. An order is as old as its first line.
-func pruneOnce(ctx context.Context, db *sqlx.DB, age time.Duration) (orders int, rows int64, err error) {
+// pruneOrders deletes orders whole: a replay must not find some of its lines. An order is as old as its first line.
+func pruneOrders(ctx context.Context, db *sqlx.DB, age time.Duration) (orders int, rows int64, err error) {
 	tx, err := db.BeginTxx(ctx, readCommitted) // locked gaps would keep new orders out
 	if err != nil {
 		return 0, 0, unsent(err)

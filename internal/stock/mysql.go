@@ -18,6 +18,7 @@ type mysqlStore struct{ db *sqlx.DB }
 
 const (
 	selectSQL    = "SELECT stock FROM good_stock WHERE goods_id = ?"
+	epochSQL     = "SELECT epoch FROM good_stock WHERE goods_id = ?"
 	overwriteSQL = "UPDATE good_stock SET stock = ?, version = version + 1 WHERE goods_id = ?"
 )
 
@@ -35,18 +36,32 @@ func (s mysqlStore) write(ctx context.Context, goodsID, units int64) error {
 }
 
 // set makes the epoch from the time, so that a database that is made anew does not count from the beginning, and from the
-// last one, so that it grows whatever the clock does.
-func (s mysqlStore) set(ctx context.Context, goodsID, units, _ int64) (epoch int64, err error) {
+// last one and the given one, so that it grows whatever the clock does.
+func (s mysqlStore) set(ctx context.Context, goodsID, units, last int64) (epoch int64, err error) {
 	err = s.inTx(ctx, nil, Request{}, func(tx *sqlx.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO good_stock (goods_id, stock, epoch) VALUES (?, ?, ?)
 			ON DUPLICATE KEY UPDATE stock = VALUES(stock), version = version + 1, fence = 0, fence_issuer = '',
-			epoch = GREATEST(epoch + 1, VALUES(epoch))`, goodsID, units, time.Now().UnixMicro())
+			epoch = GREATEST(epoch + 1, VALUES(epoch))`, goodsID, units, max(time.Now().UnixMicro(), last+1))
 		if err != nil {
 			return refusal(err)
 		}
-		return unwritten(goodsID, tx.GetContext(ctx, &epoch, "SELECT epoch FROM good_stock WHERE goods_id = ?", goodsID))
+		return unwritten(goodsID, tx.GetContext(ctx, &epoch, epochSQL, goodsID))
 	})
 	return epoch, err
+}
+
+// epoch reads the epoch of the stock.
+func (s mysqlStore) epoch(ctx context.Context, goodsID int64) (epoch int64, err error) {
+	err = s.db.GetContext(ctx, &epoch, epochSQL, goodsID)
+	return epoch, unwritten(goodsID, err)
+}
+
+// goods lists all goods.
+func (s mysqlStore) goods(ctx context.Context) (goods []int64, err error) {
+	if err := s.db.SelectContext(ctx, &goods, "SELECT goods_id FROM good_stock"); err != nil {
+		return nil, refusal(err)
+	}
+	return goods, nil
 }
 
 // exec runs one writing statement that commits by itself. It takes the connection in a step of its own: a wait for the

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
@@ -27,8 +28,11 @@ const (
 	TooFew Finding = "Redis has too few"
 	// NotInRedis: Redis has lost the goods. What was sold and had not come to MySQL is lost with it: mended to the rest.
 	NotInRedis Finding = "Redis has none"
-	// OlderInRedis: SetStock came to MySQL and not to Redis, which sells from the stock before: mended.
+	// OlderInRedis: SetStock came to MySQL and not to Redis, which has sold nothing since: mended.
 	OlderInRedis Finding = "Redis has an older stock"
+	// SoldFromOlder: SetStock came to MySQL and not to Redis, and MySQL did not deduct sales from the stock before. Whether
+	// these were made before the stock was set, no clock can prove: not mended.
+	SoldFromOlder Finding = "Redis has sold from an older stock"
 	// OlderInMySQL: MySQL has lost writes, and what Redis sells is not deducted from it: not mended.
 	OlderInMySQL Finding = "MySQL has an older stock"
 	// NotInMySQL: MySQL does not know the goods: not mended.
@@ -68,9 +72,9 @@ func (s *Service) GoodsToReconcile(ctx context.Context) ([]int64, error) {
 	if err != nil {
 		return nil, redisUnwritten(err)
 	}
-	var stored []int64
-	if err := s.deps.MySQL.SelectContext(ctx, &stored, "SELECT goods_id FROM good_stock"); err != nil {
-		return nil, refusal(err)
+	stored, err := mysqlStore{s.deps.MySQL}.goods(ctx)
+	if err != nil {
+		return nil, err
 	}
 	for _, id := range slices.Concat(indexed, stored) {
 		all[id] = true
@@ -98,19 +102,30 @@ var mendScript = redis.NewScript(mendLua)
 // should be looked at again before it is mended. Errors are ErrUnknownGoods where neither has the goods, ErrBusy,
 // ErrUnavailable, and ErrUnknown where Redis may have been mended.
 func (s *Service) Reconcile(ctx context.Context, goodsID int64, mend bool) (b Balance, err error) {
+	return s.reconcile(ctx, goodsID, func(f Finding) bool { return mend && f.Mendable() })
+}
+
+// FillRedis gives Redis the stock that MySQL has of a goods, less the sales on their way to it, where Redis has none. Any number
+// of replicas may do so at the same time, while others sell. Its errors are those of Reconcile.
+func (s *Service) FillRedis(ctx context.Context, goodsID int64) error {
+	_, err := s.reconcile(ctx, goodsID, func(f Finding) bool { return f == NotInRedis })
+	return err
+}
+
+// reconcile mends what it is told to.
+func (s *Service) reconcile(ctx context.Context, goodsID int64, mend func(Finding) bool) (b Balance, err error) {
 	if err := s.reconcilable(); err != nil {
 		return b, err
 	}
 	// What was committed before the lock was granted must be seen, on TiDB also by a plain SELECT.
-	readCommitted := &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 	err = mysqlStore{s.deps.MySQL}.inTx(ctx, readCommitted, Request{}, func(tx *sqlx.Tx) error {
-		b, err = s.reconcile(ctx, tx, goodsID, mend)
+		b, err = s.compare(ctx, tx, goodsID, mend)
 		return err
 	})
 	return b, err
 }
 
-func (s *Service) reconcile(ctx context.Context, tx *sqlx.Tx, goodsID int64, mend bool) (Balance, error) {
+func (s *Service) compare(ctx context.Context, tx *sqlx.Tx, goodsID int64, mend func(Finding) bool) (Balance, error) {
 	b := Balance{GoodsID: goodsID, Finding: Agree}
 	var epoch int64
 	err := tx.QueryRowxContext(ctx, "SELECT stock, epoch FROM good_stock WHERE goods_id = ? FOR UPDATE", goodsID).Scan(&b.MySQL, &epoch)
@@ -118,24 +133,38 @@ func (s *Service) reconcile(ctx context.Context, tx *sqlx.Tx, goodsID int64, men
 	if err != nil && inMySQL {
 		return b, refusal(err)
 	}
-	found, err := streams{s.deps.Redis}.books(ctx, goodsID)
+	in := streams{s.deps.Redis}
+	found, err := in.books(ctx, goodsID)
 	if err != nil {
 		return b, err
 	}
-	written, err := recorded(ctx, tx, found.sales)
-	if err != nil {
-		return b, err
-	}
-	for _, sale := range found.sales {
-		switch {
-		case written[sale.key()]: // and about to be deleted
-		case inMySQL && sale.epoch == epoch:
-			b.Pending += sale.units
-		default:
-			b.Stale += sale.units
+	undeducted := false // sold from the stock that Redis has
+	if found.last != "" {
+		b.Unreadable, err = in.upTo(ctx, goodsID, found.last, func(sales []sale) error {
+			written, err := recorded(ctx, tx, sales)
+			for _, sale := range sales {
+				switch {
+				case written[sale.key()]: // and about to be deleted
+				case inMySQL && sale.epoch == epoch:
+					b.Pending += sale.units
+				default:
+					b.Stale += sale.units
+					undeducted = undeducted || sale.epoch == found.epoch
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return b, err
 		}
 	}
-	b.Redis, b.Unreadable = found.units, found.unreadable
+	if inMySQL && found.known && found.epoch < epoch && !undeducted {
+		err := tx.GetContext(ctx, &undeducted, "SELECT EXISTS (SELECT 1 FROM stream_sale WHERE goods_id = ? AND epoch = ? AND NOT deducted)", goodsID, found.epoch)
+		if err != nil {
+			return b, refusal(err)
+		}
+	}
+	b.Redis = found.units
 	switch {
 	case !inMySQL && !found.known:
 		return b, fmt.Errorf("%w: goods %d is neither in MySQL nor in Redis", ErrUnknownGoods, goodsID)
@@ -145,6 +174,8 @@ func (s *Service) reconcile(ctx context.Context, tx *sqlx.Tx, goodsID int64, men
 		b.Finding = OlderInMySQL
 	case !found.known:
 		b.Finding = NotInRedis
+	case found.epoch < epoch && undeducted:
+		b.Finding = SoldFromOlder
 	case found.epoch < epoch:
 		b.Finding = OlderInRedis
 	case b.Difference() > 0:
@@ -152,13 +183,17 @@ func (s *Service) reconcile(ctx context.Context, tx *sqlx.Tx, goodsID int64, men
 	case b.Difference() < 0:
 		b.Finding = TooFew
 	}
-	if !mend || !b.Finding.Mendable() {
+	if !mend(b.Finding) {
 		return b, nil
 	}
+	units := ""
+	if found.known {
+		units = strconv.FormatInt(found.units, 10)
+	}
 	err = mendScript.Run(ctx, s.deps.Redis, []string{redisKey(goodsID), epochKey(goodsID)},
-		found.epoch, epoch, -b.Difference(), b.MySQL-b.Pending).Err()
+		found.epoch, units, epoch, -b.Difference(), b.MySQL-b.Pending).Err()
 	if errors.Is(err, redis.Nil) {
-		return b, fmt.Errorf("%w: the stock of goods %d was set meanwhile: reconcile it again", ErrBusy, goodsID)
+		return b, fmt.Errorf("%w: the stock of goods %d has changed meanwhile: reconcile it again", ErrBusy, goodsID)
 	}
 	b.Mended = err == nil
 	return b, redisWritten(err)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"stock/internal/servers"
 	"stock/internal/stock"
 )
@@ -18,6 +20,27 @@ func (r streamReplica) reconcile(t testing.TB, id int64, mend bool) stock.Balanc
 		t.Fatal(err)
 	}
 	return balance
+}
+
+// writeEntry records the entry that is on its way, of 2 units, and leaves it in the stream.
+func (r streamReplica) writeEntry(t testing.TB, deducted bool) error {
+	entry := r.deps.Redis.XRange(t.Context(), "stock:{1}:sales", "-", "+").Val()[0]
+	_, err := r.deps.MySQL.Exec(`INSERT INTO stream_sale (goods_id, entry, nonce, units, epoch, deducted, written)
+		VALUES (1, ?, ?, 2, ?, ?, UTC_TIMESTAMP(6))`, entry.ID, entry.Values["nonce"], entry.Values["epoch"], deducted)
+	if deducted {
+		_, err2 := r.deps.MySQL.Exec("UPDATE good_stock SET stock = stock - 2 WHERE goods_id = 1")
+		err = errors.Join(err, err2)
+	}
+	return err
+}
+
+// setMySQLAlone sets goods 1 as a SetStock does that fails halfway.
+func (r streamReplica) setMySQLAlone(t testing.TB, units int64) error {
+	service, err := stock.NewService(stock.Deps{MySQL: r.deps.MySQL, MySQLLocks: r.deps.MySQL}, nil)
+	if err != nil {
+		return err
+	}
+	return service.SetStock(t.Context(), 1, units)
 }
 
 // Each case spoils goods 1, of which 3 of 10 were sold and written, and 2 more are on their way to MySQL.
@@ -54,15 +77,20 @@ func TestReconcileTellsWhatDiffersAndMendsWhatMySQLProves(t *testing.T) {
 			stock.Balance{Finding: stock.NotInRedis, MySQL: 7}, 7,
 		},
 		{
-			"the stock was set in MySQL alone", func(_ *testing.T, r streamReplica) error {
-				mysql := stock.Deps{MySQL: r.deps.MySQL, MySQLLocks: r.deps.MySQL}
-				service, err := stock.NewService(mysql, nil)
-				if err != nil {
-					return err
-				}
-				return service.SetStock(t.Context(), 1, 100)
+			"the stock was set in MySQL alone", func(t *testing.T, r streamReplica) error {
+				return errors.Join(r.writeEntry(t, true), r.setMySQLAlone(t, 100))
 			},
-			stock.Balance{Finding: stock.OlderInRedis, Redis: 5, MySQL: 100, Stale: 2}, 100,
+			stock.Balance{Finding: stock.OlderInRedis, Redis: 5, MySQL: 100}, 100,
+		},
+		{
+			"the stock was set in MySQL alone, and a sale is on its way", func(t *testing.T, r streamReplica) error { return r.setMySQLAlone(t, 100) },
+			stock.Balance{Finding: stock.SoldFromOlder, Redis: 5, MySQL: 100, Stale: 2}, 5,
+		},
+		{
+			"the stock was set in MySQL alone, and a sale has come since", func(t *testing.T, r streamReplica) error {
+				return errors.Join(r.setMySQLAlone(t, 100), r.writeEntry(t, false))
+			},
+			stock.Balance{Finding: stock.SoldFromOlder, Redis: 5, MySQL: 100}, 5,
 		},
 		{
 			"MySQL was restored from before the stock was set", func(_ *testing.T, r streamReplica) error {
@@ -79,12 +107,7 @@ func TestReconcileTellsWhatDiffersAndMendsWhatMySQLProves(t *testing.T) {
 			stock.Balance{Finding: stock.NotInMySQL, Redis: 5, Stale: 2}, 5,
 		},
 		{
-			"the entry is written and not yet deleted", func(t *testing.T, r streamReplica) error {
-				entries := r.deps.Redis.XRange(t.Context(), "stock:{1}:sales", "-", "+").Val()
-				_, err := r.deps.MySQL.Exec("INSERT INTO stream_sale (goods_id, entry, units, epoch) VALUES (1, ?, 2, 0)", entries[0].ID)
-				_, err2 := r.deps.MySQL.Exec("UPDATE good_stock SET stock = stock - 2")
-				return errors.Join(err, err2)
-			},
+			"the entry is written and not yet deleted", func(t *testing.T, r streamReplica) error { return r.writeEntry(t, true) },
 			stock.Balance{Finding: stock.Agree, Redis: 5, MySQL: 5}, 5,
 		},
 	} {
@@ -152,6 +175,51 @@ func TestReconcileFindsNoDifferenceWhileUnitsAreSold(t *testing.T) {
 	shoppers.sells(t, 10)
 	shoppers.stop()
 	shoppers.wantAll(t, r, 1, abundance)
+}
+
+// A backlog is read a thousand entries at a time: all at once, a large one would hold up Redis.
+func TestReconcileReadsALongStreamInPages(t *testing.T) {
+	t.Parallel()
+	const sales = 2500
+	a, _ := streamServers(t, servers.RedisOptions{})
+	r := newStreamReplica(t, a.stream(t), time.Hour)
+	r.set(t, 1, abundance)
+	if err := r.service.Close(); err != nil {
+		t.Fatal(err)
+	}
+	epoch := r.deps.Redis.Get(t.Context(), "stock:{1}:epoch").Val()
+	_, err := r.deps.Redis.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
+		for i := range sales {
+			pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: "stock:{1}:sales", Values: []any{"units", 1, "epoch", epoch, "nonce", i}})
+		}
+		pipe.DecrBy(t.Context(), "stock:{1}", sales)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.deps.Redis.ConfigSet(t.Context(), "slowlog-log-slower-than", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.reconcile(t, 1, false); got.Finding != stock.Agree || got.Pending != sales {
+		t.Errorf("found %+v, want %d units on their way", got, sales)
+	}
+	ranges, err := r.deps.Redis.SlowLogGet(t.Context(), 100).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := 0
+	for _, command := range ranges {
+		if command.Args[0] == "xrange" {
+			pages++
+			if !slices.Contains(command.Args, "1000") {
+				t.Errorf("Redis was asked to %v, want no more than 1000 entries", command.Args)
+			}
+		}
+	}
+	if pages != 3 {
+		t.Errorf("Redis was asked for %d pages, want 3", pages)
+	}
 }
 
 func TestReconcileKnowsTheGoodsOfBothStores(t *testing.T) {

@@ -48,10 +48,11 @@ var setLua string
 
 var setScript = redis.NewScript(setLua)
 
-// set does nothing where the stock of this epoch, or of a later one, has been set already.
+// set does nothing where the stock of a later epoch has been set already, and returns that one.
 func (s redisStore) set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
 	keys := []string{redisKey(goodsID), fenceKey(goodsID), epochKey(goodsID)}
-	return epoch, redisWritten(setScript.Run(ctx, s.client, keys, units, epoch).Err())
+	epoch, err := setScript.Run(ctx, s.client, keys, units, epoch).Int64()
+	return epoch, redisWritten(err)
 }
 
 // redisPoolFull says that no connection was free in time.

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -49,7 +50,7 @@ func (r redisStream) Deduct(ctx context.Context, req Request) (Receipt, error) {
 	}
 	// It runs apart from ctx, as redisStore.write does.
 	keys := []string{redisKey(req.GoodsID), epochKey(req.GoodsID), streamKey(req.GoodsID)}
-	reply, err := streamSellScript.Run(context.WithoutCancel(ctx), r.client, keys, req.Count).Int64Slice()
+	reply, err := streamSellScript.Run(context.WithoutCancel(ctx), r.client, keys, req.Count, rand.Int64()).Int64Slice()
 	if errors.Is(err, redis.Nil) {
 		return Receipt{}, fmt.Errorf("%w: goods %d is not in Redis", ErrUnknownGoods, req.GoodsID)
 	}

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -44,13 +45,19 @@ var (
 	restockScript = redis.NewScript(restockLua)
 )
 
-// restock runs apart from ctx once it begins, as write does. MySQL gets the units, too, where redis-stream sells the goods.
+// restock runs apart from ctx once it begins, as write does. MySQL gets the units, too, by the stream of redis-stream, where
+// it knows the stock.
 func (s redisStore) restock(ctx context.Context, goodsID, units int64) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, interrupted(context.Cause(ctx))
 	}
 	keys := []string{redisKey(goodsID), fenceKey(goodsID), epochKey(goodsID), streamKey(goodsID)}
-	present, err := restockScript.Run(context.WithoutCancel(ctx), s.client, keys, units, int64(MaxStock)).Int64()
+	if told, err := s.client.Exists(ctx, keys[2:]...).Result(); err != nil {
+		return 0, redisUnwritten(err)
+	} else if told > 0 {
+		_ = streams(s).announce(ctx, goodsID) // without it, the stream is found a little later
+	}
+	present, err := restockScript.Run(context.WithoutCancel(ctx), s.client, keys, units, int64(MaxStock), rand.Int64()).Int64()
 	switch {
 	case errors.Is(err, redis.Nil):
 		return 0, fmt.Errorf("%w: goods %d is not in Redis", ErrUnknownGoods, goodsID)

@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -195,19 +196,32 @@ func (s *Service) Stock(ctx context.Context, on Store, goodsID int64) (int64, er
 //
 // MySQL comes first, and Redis only after it: what is sold from the new stock in Redis finds the new stock in MySQL. What was
 // sold from an older one is not deducted from it.
+//
+// Redis may have a later stock than that. Either another SetStock came last in both; or MySQL has lost data, or its replicas'
+// clocks differ, and the stock is set again, beyond what Redis has.
 func (s *Service) SetStock(ctx context.Context, goodsID, units int64) (err error) {
 	if len(s.stores) == 0 {
 		return fmt.Errorf("set the stock: no store is configured: %w", ErrUnavailable)
 	}
 	epoch := int64(0)
-	for _, on := range []Store{MySQL, Slots, Redis} {
-		if st, ok := s.stores[on]; ok {
-			if epoch, err = st.set(ctx, goodsID, units, epoch); err != nil {
-				return err
+	for {
+		issued := int64(0)
+		for _, on := range []Store{MySQL, Slots, Redis} {
+			if st, ok := s.stores[on]; ok {
+				if epoch, err = st.set(ctx, goodsID, units, epoch); err != nil {
+					return err
+				}
+				issued = cmp.Or(issued, epoch)
 			}
 		}
+		if epoch == issued {
+			return nil
+		}
+		last, err := mysqlStore{s.deps.MySQL}.epoch(ctx, goodsID)
+		if err != nil || last >= epoch {
+			return err
+		}
 	}
-	return nil
 }
 
 // Restock adds units, 1 to MaxStock, to a known goods in one store, MySQL where on is empty, and returns what is there right

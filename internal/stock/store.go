@@ -17,7 +17,8 @@ type settableStore interface {
 	read(ctx context.Context, goodsID int64) (units int64, err error)
 	// set also makes a goods that the store does not know. It forgets who has claimed the goods: a lock's tokens may start
 	// anew, and who holds a claim cannot write any more. The stock gets an epoch, a number that grows, by which a sale tells
-	// from which stock it was taken: MySQL makes and returns it, the others return the one that they are given.
+	// from which stock it was taken: MySQL makes one beyond the one that it is given. The others take it, and return it; or a
+	// later one where they have a later stock, which they keep.
 	set(ctx context.Context, goodsID, units, epoch int64) (int64, error)
 	// restock adds 1 to MaxStock units to a known goods in one step, and returns what is there right after. It forgets who
 	// has claimed the goods: such a holder read it before, and its write would bury the restock. It fails with

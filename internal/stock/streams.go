@@ -1,11 +1,14 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,7 +17,8 @@ import (
 // streams are the streams of sales in Redis.
 type streams struct{ client redis.UniversalClient }
 
-// indexKey is a set of all goods that redis-stream has sold.
+// indexKey is a set of goods that have a stream. It is a hint, by which streams are found at once, and no more: in a Cluster
+// it lies on one master, and what that one holds must not keep the goods of the others from being sold.
 const indexKey = "stock:streams"
 
 // All replicas are one consumer of one group. Entries that nobody writes are told by the time since their delivery alone,
@@ -23,12 +27,17 @@ const streamGroup = "stock"
 
 func streamKey(goodsID int64) string { return redisKey(goodsID) + ":sales" }
 
-// open puts a goods into the index and gives its stream a consumer group, where it has none. The index comes first: a stream
-// that nobody knows of would be lost from sight.
-func (s streams) open(ctx context.Context, goodsID int64) error {
-	if err := s.client.SAdd(ctx, indexKey, goodsID).Err(); err != nil {
-		return err
+// announce puts goods into the index.
+func (s streams) announce(ctx context.Context, goods ...int64) error {
+	members := make([]any, len(goods))
+	for i, id := range goods {
+		members[i] = id
 	}
+	return s.client.SAdd(ctx, indexKey, members...).Err()
+}
+
+// open gives the stream of a goods a consumer group, where it has none.
+func (s streams) open(ctx context.Context, goodsID int64) error {
 	err := s.client.XGroupCreateMkStream(ctx, streamKey(goodsID), streamGroup, "0").Err()
 	if redis.HasErrorPrefix(err, "BUSYGROUP") {
 		return nil
@@ -67,47 +76,64 @@ func (s streams) overdue(ctx context.Context, pipe redis.Pipeliner, goodsID int6
 }
 
 // remove deletes entries. Those of one goods are deleted and acknowledged at once: an entry that is acknowledged and still
-// there would never be delivered again.
+// there would never be delivered again. Each goods is tried, whatever becomes of the others: what is not deleted is overdue
+// after a while, found in stream_sale, and deleted then.
 func (s streams) remove(ctx context.Context, sales []sale) error {
-	entries := map[int64][]string{}
-	for _, s := range sales {
-		entries[s.goodsID] = append(entries[s.goodsID], s.entry)
-	}
-	for id, list := range entries { // each its own transaction: in a Cluster, none reaches two slots
-		_, err := s.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
-			tx.XAck(ctx, streamKey(id), streamGroup, list...)
-			tx.XDel(ctx, streamKey(id), list...)
-			return nil
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		errs error
+	)
+	for id, sales := range byGoods(sales) { // each its own transaction: in a Cluster, none reaches two slots
+		wg.Go(func() {
+			entries := make([]string, len(sales))
+			for i, sale := range sales {
+				entries[i] = sale.entry
+			}
+			_, err := s.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+				tx.XAck(ctx, streamKey(id), streamGroup, entries...)
+				tx.XDel(ctx, streamKey(id), entries...)
+				return nil
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			errs = cmp.Or(errs, err)
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	wg.Wait()
+	return errs
+}
+
+// park acknowledges an entry that nobody can write: it stays in the stream, to be looked at, and is never delivered again.
+func (s streams) park(ctx context.Context, goodsID int64, entry string) error {
+	return s.client.XAck(ctx, streamKey(goodsID), streamGroup, entry).Err()
 }
 
 // lengths counts the entries of streams, and finds the time of the oldest one in all of them. Beside an error it returns
 // what it got.
 func (s streams) lengths(ctx context.Context, goods []int64) (lengths map[int64]int64, oldest time.Time, err error) {
-	counts, heads := make([]*redis.IntCmd, len(goods)), make([]*redis.XMessageSliceCmd, len(goods))
-	_, err = s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i, id := range goods {
-			counts[i] = pipe.XLen(ctx, streamKey(id))
-			heads[i] = pipe.XRangeN(ctx, streamKey(id), "-", "+", 1)
-		}
-		return nil
-	})
 	lengths = map[int64]int64{}
-	for i, id := range goods {
-		if counts[i].Err() != nil || heads[i].Err() != nil {
-			continue
-		}
-		lengths[id] = counts[i].Val()
-		for _, head := range heads[i].Val() {
-			milliseconds, _, _ := strings.Cut(head.ID, "-")
-			ms, _ := strconv.ParseInt(milliseconds, 10, 64)
-			if at := time.UnixMilli(ms); oldest.IsZero() || at.Before(oldest) {
-				oldest = at
+	for chunk := range slices.Chunk(goods, 1000) {
+		counts, heads := make([]*redis.IntCmd, len(chunk)), make([]*redis.XMessageSliceCmd, len(chunk))
+		_, failed := s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for i, id := range chunk {
+				counts[i] = pipe.XLen(ctx, streamKey(id))
+				heads[i] = pipe.XRangeN(ctx, streamKey(id), "-", "+", 1)
+			}
+			return nil
+		})
+		err = cmp.Or(err, failed)
+		for i, id := range chunk {
+			if counts[i].Err() != nil || heads[i].Err() != nil {
+				continue
+			}
+			lengths[id] = counts[i].Val()
+			for _, head := range heads[i].Val() {
+				milliseconds, _, _ := strings.Cut(head.ID, "-")
+				ms, _ := strconv.ParseInt(milliseconds, 10, 64)
+				if at := time.UnixMilli(ms); oldest.IsZero() || at.Before(oldest) {
+					oldest = at
+				}
 			}
 		}
 	}
@@ -120,15 +146,19 @@ type Backlog struct {
 	Age   time.Duration // of the oldest by this machine's clock; 0 where there is none
 }
 
-// Backlog asks Redis for the streams of all goods. It fails with ErrUnavailable or ErrBusy.
+// Backlog asks Redis for the streams of all goods. It fails with ErrUnavailable or ErrBusy, also where one master of a Cluster
+// does not answer: a part of it would look like less.
 func (s *Service) Backlog(ctx context.Context) (Backlog, error) {
 	if s.deps.Redis == nil {
 		return Backlog{}, fmt.Errorf("store %s: not configured: %w", Redis, ErrUnavailable)
 	}
 	in := streams{s.deps.Redis}
 	goods, err := in.goods(ctx)
+	if err = redisUnwritten(err); err != nil && s.deps.MySQL != nil {
+		goods, err = mysqlStore{s.deps.MySQL}.goods(ctx)
+	}
 	if err != nil {
-		return Backlog{}, redisUnwritten(err)
+		return Backlog{}, err
 	}
 	lengths, oldest, err := in.lengths(ctx, goods)
 	if err != nil {
@@ -146,20 +176,19 @@ func (s *Service) Backlog(ctx context.Context) (Backlog, error) {
 
 // redisBooks is what Redis has of one goods at one moment.
 type redisBooks struct {
-	known      bool
-	units      int64
-	epoch      int64
-	sales      []sale // in the stream
-	unreadable int    // entries that are no sales
+	known bool
+	units int64
+	epoch int64
+	last  string // the youngest entry in the stream; empty where there is none
 }
 
-// books reads all that Redis has of a goods.
+// books reads what Redis has of a goods, but for the entries of the stream up to the last one: see upTo.
 func (s streams) books(ctx context.Context, goodsID int64) (b redisBooks, err error) {
 	var units, epoch *redis.StringCmd
-	var entries *redis.XMessageSliceCmd
+	var last *redis.XMessageSliceCmd
 	_, err = s.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 		units, epoch = tx.Get(ctx, redisKey(goodsID)), tx.Get(ctx, epochKey(goodsID))
-		entries = tx.XRange(ctx, streamKey(goodsID), "-", "+")
+		last = tx.XRevRangeN(ctx, streamKey(goodsID), "+", "-", 1)
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -172,17 +201,37 @@ func (s streams) books(ctx context.Context, goodsID int64) (b redisBooks, err er
 	if b.epoch, err = epoch.Int64(); err != nil && !errors.Is(err, redis.Nil) {
 		return b, redisUnwritten(err)
 	}
-	messages, err := entries.Result()
+	messages, err := last.Result()
 	if err != nil {
 		return b, redisUnwritten(err)
 	}
 	for _, message := range messages {
-		s, err := readSale(goodsID, message)
-		if err != nil {
-			b.unreadable++
-			continue
-		}
-		b.sales = append(b.sales, s)
+		b.last = message.ID
 	}
 	return b, nil
+}
+
+// upTo passes the sales in a goods' stream up to an entry to a function, some at a time: a backlog may be larger than what
+// Redis should send at once, or this process should hold. It counts the entries that are no sales.
+func (s streams) upTo(ctx context.Context, goodsID int64, last string, each func([]sale) error) (unreadable int, err error) {
+	const page = 1000
+	for from := "-"; ; {
+		messages, err := s.client.XRangeN(ctx, streamKey(goodsID), from, last, page).Result()
+		if err != nil {
+			return unreadable, redisUnwritten(err)
+		}
+		var sales []sale
+		for _, message := range messages {
+			s, err := readSale(goodsID, message)
+			if err != nil {
+				unreadable++
+				continue
+			}
+			sales = append(sales, s)
+		}
+		if err := each(sales); err != nil || len(messages) < page {
+			return unreadable, err
+		}
+		from = "(" + messages[page-1].ID
+	}
 }
