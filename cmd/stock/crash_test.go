@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
@@ -39,7 +40,8 @@ func TestNothingIsLostOrSoldTwiceWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 	type order struct {
 		path, key string
 		count     int
-		answer    any // units remaining; nil where the outcome is open
+		before    bool // sent before its server was killed
+		answer    any  // units remaining; nil where the outcome is open
 	}
 	send := func(p *program, o order) any {
 		status, body := p.call(http.MethodPost, p.url+o.path, "Idempotency-Key", o.key)
@@ -50,6 +52,7 @@ func TestNothingIsLostOrSoldTwiceWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 	}
 	var (
 		acknowledged atomic.Int64
+		killing      atomic.Bool // the replica of the even buyers
 		stop         = make(chan struct{})
 		orders       = make([][]order, buyers)
 		wg           sync.WaitGroup
@@ -64,6 +67,7 @@ func TestNothingIsLostOrSoldTwiceWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 				}
 				o := order{key: fmt.Sprintf("%d-%d", buyer, i), count: 1 + i%3}
 				o.path = fmt.Sprintf("/stock/deduct/%s?goods_id=%d&count=%d", strategies[i%len(strategies)], migrations.FirstGoods, o.count)
+				o.before = buyer%2 == 1 || !killing.Load()
 				if o.answer = send([]*program{killed, survivor}[buyer%2], o); o.answer != nil {
 					acknowledged.Add(1)
 				}
@@ -75,6 +79,7 @@ func TestNothingIsLostOrSoldTwiceWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 		})
 	}
 	eventually(t, "some orders are acknowledged", func() bool { return acknowledged.Load() >= untilReplica })
+	killing.Store(true)
 	if err := killed.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +96,7 @@ func TestNothingIsLostOrSoldTwiceWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 	for buyer := range orders {
 		for i, o := range orders[buyer] {
 			sold += o.count
-			if o.answer == nil {
+			if o.answer == nil && o.before {
 				open++
 			}
 			var again any
@@ -105,7 +110,7 @@ func TestNothingIsLostOrSoldTwiceWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 		}
 	}
 	if open == 0 {
-		t.Error("no order was left open: the test shows nothing")
+		t.Error("no order was under way when a server was killed: the test shows nothing")
 	}
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {
@@ -116,5 +121,89 @@ func TestNothingIsLostOrSoldTwiceWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 	err = db.QueryRowContext(t.Context(), "SELECT (SELECT SUM(count) FROM ledger), (SELECT stock FROM good_stock)").Scan(&inLedger, &left)
 	if err != nil || inLedger != sold || left != migrations.FirstStock-sold {
 		t.Errorf("%d units were sold; the ledger has %d, and %d of %d are left, %v", sold, inLedger, left, migrations.FirstStock, err)
+	}
+}
+
+// Under load a replica is killed, then MySQL, and then Redis, too. What was confirmed comes to MySQL, and nothing comes twice.
+func TestNothingIsLostOrSoldTwiceByRedisStreamWhenAReplicaMySQLAndRedisAreKilled(t *testing.T) {
+	t.Parallel()
+	const plenty = 1_000_000
+	inMySQL := serverstest.StartMySQL(t, servers.MySQLOptions{})
+	dsn, err := inMySQL.CreateDatabase(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inRedis := serverstest.StartRedis(t, servers.RedisOptions{AOF: true, Fsync: "always"})
+	env := environment{"STOCK_MYSQL_DSN": dsn, "STOCK_REDIS": inRedis.Addr, "STOCK_LEASE": "500ms"}
+	if _, err := command(t, env, "migrate"); err != nil {
+		t.Fatal(err)
+	}
+	killed, survivor := launch(t, env, "serve"), launch(t, env, "serve")
+	survivor.setStock(t, 1, plenty)
+	var confirmed, unknown atomic.Int64
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for buyer := range 8 {
+		wg.Go(func() {
+			p := []*program{killed, survivor}[buyer%2]
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				count := 1 + i%3
+				status, _ := p.call(http.MethodPost, fmt.Sprintf("%s/stock/deduct/redis-stream?goods_id=1&count=%d", p.url, count))
+				switch status {
+				case http.StatusOK:
+					confirmed.Add(int64(count))
+				case http.StatusInternalServerError:
+					unknown.Add(int64(count))
+				case http.StatusServiceUnavailable:
+					time.Sleep(time.Millisecond) // Redis is down
+				case 0:
+					unknown.Add(int64(count))
+					if p == survivor {
+						t.Error("the replica that was not killed has not answered")
+					}
+					return
+				default:
+					t.Errorf("status %d", status)
+					return
+				}
+			}
+		})
+	}
+	sells := func(units int64) {
+		t.Helper()
+		from := confirmed.Load()
+		eventually(t, "units are sold", func() bool { return confirmed.Load() >= from+units })
+	}
+	sells(200)
+	if err := killed.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	sells(100)
+	inMySQL.Kill()
+	sells(100) // buyers do not notice
+	inRedis.Kill()
+	if err := inRedis.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sells(100)
+	if err := inMySQL.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sells(100)
+	close(stop)
+	wg.Wait()
+
+	eventually(t, "every sale is in MySQL", func() bool { return survivor.backlog(t) == "0" })
+	left := survivor.expect(t, http.MethodGet, survivor.url+"/stock/1", http.StatusOK)["stock"].(float64)
+	if durable := plenty - int64(left); durable < confirmed.Load() || durable > confirmed.Load()+unknown.Load() {
+		t.Errorf("%d units were confirmed, %d are unknown, and MySQL has deducted %d", confirmed.Load(), unknown.Load(), durable)
+	}
+	if out, err := command(t, env, "reconcile"); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -267,6 +267,29 @@ func TestMigrateGivesRedisTheFirstGoodsOnce(t *testing.T) {
 	}
 }
 
+// What MySQL had at first may be sold.
+func TestMigrateGivesARedisThatLostItsDataWhatMySQLHas(t *testing.T) {
+	t.Parallel()
+	env, client := streamed(t, redisOptions)
+	p := launch(t, env, "serve")
+	p.expect(t, "POST", p.url+"/stock/deduct/redis-stream?goods_id=1&count=5", 200)
+	eventually(t, "the sale is in MySQL", func() bool { return p.backlog(t) == "0" })
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := command(t, env, "migrate"); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.expect(t, "GET", p.url+"/stock/1?store=redis", 200); got["stock"] != 5995.0 {
+		t.Errorf("%v units, want the 5995 that MySQL has", got["stock"])
+	}
+	p.expect(t, "POST", p.url+"/stock/deduct/redis-stream?goods_id=1&count=5", 200)
+	eventually(t, "the sale is in MySQL", func() bool { return p.backlog(t) == "0" })
+	if out, err := command(t, env, "reconcile"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestMigrateFailsWhereTheDatabaseIsDown(t *testing.T) {
 	t.Parallel()
 	_, err := command(t, nil, "migrate", "--mysql-dsn=root:secret@tcp("+closedAddress(t)+")/stock")
@@ -390,6 +413,24 @@ func (p *program) expect(t *testing.T, method, url string, status int) map[strin
 		t.Fatalf("%s %s answers %d %v, want %d", method, url, got, body, status)
 	}
 	return body
+}
+
+func (p *program) setStock(t *testing.T, goods, units int64) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, fmt.Sprintf("%s/admin/stock/%d", p.admin, goods),
+		strings.NewReader(fmt.Sprintf(`{"stock":%d}`, units)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("set the stock: %s", response.Status)
+	}
 }
 
 func (p *program) signal(t *testing.T, signal os.Signal) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -26,7 +27,7 @@ func newMigrate(getenv func(string) string) *cobra.Command {
 		Long: fmt.Sprintf(`Bring the database's schema up to date, and put %d units of goods %d there to try the service with. The database must
 exist. Any number of replicas may do this at the same time: one migrates, the others wait for it.
 
-With --redis, Redis gets the same goods where it has none yet. STOCK_REDIS_PASSWORD is its password.`,
+With --redis, Redis gets what MySQL has of that goods, where it has none. STOCK_REDIS_PASSWORD is its password.`,
 			migrations.FirstStock, migrations.FirstGoods),
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -76,19 +77,20 @@ func (o *migrateOptions) migrate(ctx context.Context, stdout, stderr io.Writer) 
 	if len(o.redis) == 0 {
 		return nil
 	}
-	return o.firstGoodsInRedis(ctx, stdout)
+	return o.firstGoodsInRedis(ctx, db, stdout)
 }
 
-func (o *migrateOptions) firstGoodsInRedis(ctx context.Context, stdout io.Writer) (err error) {
+// firstGoodsInRedis gives Redis what MySQL still has, and not what it had once: that may be sold.
+func (o *migrateOptions) firstGoodsInRedis(ctx context.Context, db *sqlx.DB, stdout io.Writer) (err error) {
 	client := o.openRedis(o.master, o.redis...)
 	defer func() { err = errors.Join(err, client.Close()) }()
-	service, err := stock.NewService(stock.Deps{Redis: client}, nil)
+	service, err := stock.NewService(stock.Deps{MySQL: db, MySQLLocks: db, Redis: client}, nil)
 	if err != nil {
 		return err
 	}
-	_, err = service.Stock(ctx, stock.Redis, migrations.FirstGoods)
+	err = service.FillRedis(ctx, migrations.FirstGoods)
 	if errors.Is(err, stock.ErrUnknownGoods) {
-		err = service.SetStock(ctx, migrations.FirstGoods, migrations.FirstStock)
+		return nil // somebody has deleted it
 	}
 	if err != nil {
 		return fmt.Errorf("put the first goods into Redis: %w", err)

@@ -87,6 +87,9 @@ func limitWaits(config *mysql.Config, lockWait, requestTimeout time.Duration) {
 	}
 }
 
+// limitCommand limits the waits of a command that somebody waits for.
+func limitCommand(config *mysql.Config) { limitWaits(config, 5*time.Second, 10*time.Second) }
+
 // openMySQL makes a pool. It connects when the pool is first used, so that the service starts while MySQL is down.
 func openMySQL(config *mysql.Config, conns int, log *slog.Logger) (*sqlx.DB, error) {
 	config.Logger = driverLog{log}

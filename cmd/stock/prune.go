@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -20,23 +21,32 @@ type pruneOptions struct {
 }
 
 func newPrune(getenv func(string) string) *cobra.Command {
-	o := pruneOptions{storeOptions: storeOptions{mysqlConns: 1}}
+	o := pruneOptions{storeOptions: storeOptions{mysqlConns: 1, redisConns: 1}}
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Forget old orders, and their idempotency keys",
+		Short: "Forget old orders, their idempotency keys, and old sales of redis-stream",
 		Long: `Delete the orders from the ledger that are older than --older-than, a thousand at a time, while the service goes on. The
 ledger grows by a row an order until then: run it from time to time. An order that is sent again with a key that was
-forgotten is carried out again.`,
-		Example: "  stock prune --older-than 720h --mysql-dsn 'root:secret@tcp(127.0.0.1:3306)/stock'",
+forgotten is carried out again.
+
+With --redis, also delete the sales of redis-stream from stream_sale that came to MySQL longer ago than that, and than an
+hour before the oldest entry in any stream: an entry that is still there would be deducted again. So would be the entries of a
+copy of Redis's data that is older than --older-than. Sales that were not deducted are kept. STOCK_REDIS_PASSWORD is the
+password of Redis.`,
+		Example: "  stock prune --older-than 720h --mysql-dsn 'root:secret@tcp(127.0.0.1:3306)/stock' --redis 127.0.0.1:6379",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.password = getenv("STOCK_REDIS_PASSWORD")
 			return o.prune(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	setFlags(cmd, getenv,
-		group("Ledger", func(f *pflag.FlagSet) {
+		group("Servers", func(f *pflag.FlagSet) {
 			o.dsnFlag(f)
-			f.DurationVar(&o.olderThan, "older-than", 0, "`age` of the youngest order to forget, beyond the time for which clients try again; it must be given")
+			o.redisFlag(f)
+		}),
+		group("What to forget", func(f *pflag.FlagSet) {
+			f.DurationVar(&o.olderThan, "older-than", 0, "`age` of the youngest order or sale to forget, beyond the time for which clients try again; it must be given")
 		}),
 		o.logOptions.group(),
 	)
@@ -58,6 +68,10 @@ func (o *pruneOptions) prune(ctx context.Context, stdout, stderr io.Writer) (err
 	if err != nil {
 		return err
 	}
+	limitCommand(config)
+	if err := o.checkRedis(); err != nil {
+		return err
+	}
 	db, err := openMySQL(config, o.mysqlConns, log)
 	if err != nil {
 		return err
@@ -68,6 +82,24 @@ func (o *pruneOptions) prune(ctx context.Context, stdout, stderr io.Writer) (err
 	fmt.Fprintf(stdout, "deleted %d rows of the ledger\n", deleted)
 	if err != nil {
 		return fmt.Errorf("prune the ledger of database %s at %s: %w", config.DBName, config.Addr, err)
+	}
+	if len(o.redis) == 0 {
+		return nil
+	}
+	return o.pruneStream(ctx, db, stdout)
+}
+
+func (o *pruneOptions) pruneStream(ctx context.Context, db *sqlx.DB, stdout io.Writer) (err error) {
+	client := o.openRedis(o.master, o.redis...)
+	defer func() { err = errors.Join(err, client.Close()) }()
+	service, err := stock.NewService(stock.Deps{MySQL: db, MySQLLocks: db, Redis: client}, nil)
+	if err != nil {
+		return err
+	}
+	deleted, err := service.PruneStream(ctx, o.olderThan)
+	fmt.Fprintf(stdout, "deleted %d sales of redis-stream\n", deleted)
+	if err != nil {
+		return fmt.Errorf("prune the sales of redis-stream: %w", err)
 	}
 	return nil
 }

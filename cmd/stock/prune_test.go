@@ -2,8 +2,15 @@ package main
 
 import (
 	"database/sql"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
 )
 
 func TestPruneForgetsOldOrdersOnly(t *testing.T) {
@@ -34,4 +41,81 @@ func TestPruneForgetsOldOrdersOnly(t *testing.T) {
 	if err != nil || left != 950 || young != 950 {
 		t.Errorf("%d rows are left, %d of them young, %v, want the 950 that are", left, young, err)
 	}
+}
+
+func TestPruneTriesAgainWhereRowsAreLocked(t *testing.T) {
+	t.Parallel()
+	dsn := shared.Database(t)
+	env := environment{"STOCK_MYSQL_DSN": dsn}
+	if _, err := command(t, env, "migrate"); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), `INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
+		VALUES ('old', 0, 1, 1, 0, 'done', '', UTC_TIMESTAMP(6) - INTERVAL 1 DAY)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer row.Rollback()
+	if _, err := row.Exec("SELECT * FROM ledger FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	// A wait ends after 1 s; the lock outlasts one, and not all of them.
+	release := time.AfterFunc(1500*time.Millisecond, func() { _ = row.Rollback() })
+	defer release.Stop()
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Params = map[string]string{"innodb_lock_wait_timeout": "1"}
+	env["STOCK_MYSQL_DSN"] = config.FormatDSN()
+	out, err := command(t, env, "prune", "--older-than", "1h")
+	if err != nil || !strings.Contains(out, "deleted 1 rows") {
+		t.Errorf("prune says %q, %v", out, err)
+	}
+}
+
+// A sale whose entry may still be in a stream would be deducted again, were it forgotten.
+func TestPruneForgetsSalesOfRedisStreamThatCannotComeAgain(t *testing.T) {
+	t.Parallel()
+	env, client := streamed(t, servers.RedisOptions{})
+	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), `INSERT INTO stream_sale (goods_id, entry, nonce, units, epoch, deducted, written)
+		SELECT 1, CONCAT(age, '-0'), 1, 1, 0, age <> 9, UTC_TIMESTAMP(6) - INTERVAL age HOUR FROM (SELECT 1 AS age UNION SELECT 3 UNION SELECT 7 UNION SELECT 9) ages`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prune := func(want string, left ...string) {
+		t.Helper()
+		out, err := command(t, env, "prune", "--older-than", "2h")
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("prune says %q, %v, want %q", out, err, want)
+		}
+		var entries string
+		if err := db.QueryRowContext(t.Context(), "SELECT GROUP_CONCAT(entry ORDER BY entry) FROM stream_sale").Scan(&entries); err != nil || entries != strings.Join(left, ",") {
+			t.Errorf("left are %s, %v, want %v", entries, err, left)
+		}
+	}
+	// One that was delivered five hours ago, and that nobody has acknowledged.
+	entry := redis.XAddArgs{Stream: "stock:{1}:sales", ID: fmt.Sprintf("%d-0", time.Now().Add(-5*time.Hour).UnixMilli()), Values: []string{"units", "1"}}
+	if err := client.XAdd(t.Context(), &entry).Err(); err != nil {
+		t.Fatal(err)
+	}
+	prune("deleted 1 sales", "1-0", "3-0", "9-0") // the last was not deducted
+	if err := client.Del(t.Context(), entry.Stream).Err(); err != nil {
+		t.Fatal(err)
+	}
+	prune("deleted 1 sales", "1-0", "9-0")
 }

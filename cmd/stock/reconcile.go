@@ -34,8 +34,10 @@ With --mend, Redis gets what MySQL proves:
   Redis has too many         it lost writes, or units were sold from MySQL alone; they are taken from Redis, too
   Redis has none             it lost its data; it gets MySQL's stock. A sale that was lost before it came to MySQL stays lost:
                              MySQL cannot know of it. With appendfsync always there is none
-  Redis has an older stock   a stock was set in MySQL and did not come to Redis; Redis gets it
+  Redis has an older stock   a stock was set in MySQL and did not come to Redis, which has sold nothing since; Redis gets it
 What nobody can prove is told and left as it is:
+  Redis has sold from an     a stock was set in MySQL and did not come to Redis, and there are sales that MySQL did not deduct:
+  older stock                whether they were made before it was set, no clock can prove
   Redis has too few          units left Redis without an entry in the stream: sold there by another strategy, or the entry
                              was deleted. To put them back might sell them twice
   MySQL has an older stock   MySQL lost writes, such as by a restore; sales since are in stream_sale, if at all
@@ -77,6 +79,7 @@ func (o *reconcileOptions) reconcile(ctx context.Context, stdout, stderr io.Writ
 	if err != nil {
 		return err
 	}
+	limitCommand(config)
 	if err := o.checkRedis(); err != nil {
 		return err
 	}

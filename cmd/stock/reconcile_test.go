@@ -2,18 +2,18 @@ package main
 
 import (
 	"bufio"
-	"context"
-	"fmt"
+	"database/sql"
+	"errors"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
 )
 
 // streamed is the environment of a service that can sell by redis-stream, with 6000 units of goods 1 in both stores.
@@ -75,49 +75,27 @@ func (p *program) backlog(t *testing.T) (sales string) {
 	return sales
 }
 
-// A replica is killed under load: what it has sold and not written, the other one writes.
-func TestAReplicaThatIsKilledLosesNoSaleOfRedisStream(t *testing.T) {
+func TestReconcileDoesNotWaitLongForALockedRow(t *testing.T) {
 	t.Parallel()
-	env, _ := streamed(t, servers.RedisOptions{AOF: true, Fsync: "always"})
-	doomed := launch(t, env, "serve", "--lease=500ms", "--replica=doomed")
-	other := launch(t, env, "serve", "--lease=500ms", "--replica=other")
-	var confirmed, unknown atomic.Int64
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var wg sync.WaitGroup
-	for buyer := range 8 {
-		p := []*program{doomed, other}[buyer%2]
-		wg.Go(func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				count := 1 + i%3
-				status, _ := p.call("POST", fmt.Sprintf("%s/stock/deduct/redis-stream?goods_id=1&count=%d", p.url, count))
-				switch status {
-				case 200:
-					confirmed.Add(int64(count))
-				case 0: // killed before it replied, or before the next request
-					unknown.Add(int64(count))
-					return
-				default:
-					t.Errorf("status %d", status)
-					return
-				}
-			}
-		})
-	}
-	eventually(t, "units are sold", func() bool { return confirmed.Load() > 200 })
-	if err := doomed.cmd.Process.Kill(); err != nil {
+	env, _ := streamed(t, servers.RedisOptions{})
+	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
+	if err != nil {
 		t.Fatal(err)
 	}
-	sold := confirmed.Load()
-	eventually(t, "the other one sells on", func() bool { return confirmed.Load() > sold+100 })
-	stop()
-	wg.Wait()
-	eventually(t, "every sale is in MySQL", func() bool { return other.backlog(t) == "0" })
-	left := other.expect(t, "GET", other.url+"/stock/1", 200)["stock"].(float64)
-	if durable := 6000 - int64(left); durable < confirmed.Load() || durable > confirmed.Load()+unknown.Load() {
-		t.Errorf("%d units were confirmed, %d are unknown, and MySQL has deducted %d", confirmed.Load(), unknown.Load(), durable)
+	defer db.Close()
+	row, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if out, err := command(t, env, "reconcile"); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	defer row.Rollback()
+	if _, err := row.Exec("SELECT stock FROM good_stock WHERE goods_id = 1 FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, err := command(t, env, "reconcile"); exitCode(err) != 1 || !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("reconcile: %v, want busy", err)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }
