@@ -120,7 +120,7 @@ func attach(ctx context.Context, f attachFlags) (*lab, error) {
 	l.target = scenario.Target{
 		Service: scenario.Service{
 			URL: strings.TrimSuffix(f.target, "/"), Admin: strings.TrimSuffix(f.admin, "/"),
-			Client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}},
+			Client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: scenario.AtOnce, IdleConnTimeout: 5 * time.Second}},
 		},
 		Alone: strings.TrimSuffix(f.single, "/"),
 	}

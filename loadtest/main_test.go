@@ -786,6 +786,7 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"run --counts 1-1000001", "--counts 1-1000001: a number or a range between 1 and 1000000 is needed"},
 		{"run --goods 0", "--goods 0: at least 1 is needed"},
 		{"run --users 0", "--users 0: at least 1 is needed"},
+		{"run --users 10001", "--users 10001: one process plays 10000 at most"},
 		{"run --rounds 0", "--rounds 0: at least 1 is needed"},
 		{"run --stock -1", "--stock -1: at least 1 is needed"},
 		{"run --restock -1", "--restock -1: units are needed, up to 1000000"},

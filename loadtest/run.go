@@ -159,6 +159,8 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--duration %v: more than that is needed", f.duration)
 	case f.users < 1:
 		return fmt.Errorf("--users %d: at least 1 is needed", f.users)
+	case f.users > scenario.MostUsers:
+		return fmt.Errorf("--users %d: one process plays %d at most", f.users, scenario.MostUsers)
 	case !(f.rate >= 0 && f.rate <= mostRate):
 		return fmt.Errorf("--rate %g: requests a second are needed, up to %d; 0 is a closed loop", f.rate, int(mostRate))
 	case f.rounds < 1:

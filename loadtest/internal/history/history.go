@@ -30,6 +30,9 @@ type Run struct {
 	Rate      float64         `json:"rate,omitempty"`
 	Round     int             `json:"round"` // from 1
 	HoldMS    int64           `json:"hold_ms"`
+	Skew      string          `json:"skew,omitempty"`    // how unequally goods are asked for; empty: equally
+	Counts    string          `json:"counts,omitempty"`  // units an order, such as 1-3; empty: 1
+	Restock   int64           `json:"restock,omitempty"` // units that are put back each time
 	Seed      uint64          `json:"seed"`
 	Planned   int             `json:"planned"`           // requests that the workload asks for
 	Bounded   string          `json:"bounded,omitempty"` // why fewer were sent than planned

@@ -32,9 +32,15 @@ func (r Run) Cell() Cell { return Cell{r.Strategy, r.Workload, r.Store, r.Replic
 // At says at which value of a sweep the run was, as the end of a sentence; empty without a sweep, and where the sentence has
 // the replicas already.
 func (r Run) At() string {
+	several := "s"
+	if r.Value == "1" {
+		several = ""
+	}
 	switch r.Sweep {
-	case "users", "goods":
-		return ", " + r.Value + " " + r.Sweep
+	case "users":
+		return ", " + r.Value + " user" + several
+	case "goods":
+		return ", " + r.Value + " kind" + several + " of goods"
 	case "hold":
 		return ", hold " + r.Value
 	}

@@ -51,8 +51,17 @@ func (r *Row) benchmark() string {
 	if r.HoldMS > 0 {
 		parts = append(parts, fmt.Sprintf("hold=%dms", r.HoldMS))
 	}
-	if goods := r.sweptGoods(); goods > 0 {
-		parts = append(parts, fmt.Sprintf("goods=%d", goods))
+	if r.kinds() > 1 || r.Sweep == axisGoods {
+		parts = append(parts, fmt.Sprintf("goods=%d", r.kinds()))
+	}
+	if r.Skew != "" {
+		parts = append(parts, "skew="+r.Skew)
+	}
+	if r.Counts != "" {
+		parts = append(parts, "counts="+r.Counts)
+	}
+	if r.Restock > 0 {
+		parts = append(parts, fmt.Sprintf("restock=%d", r.Restock))
 	}
 	return strings.Join(strings.Fields(strings.Join(parts, "/")), "_") // a blank would end the name
 }

@@ -61,7 +61,8 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
 	run := h.Run
 	b.ran[run.Cell()] = true
 	k := (&Row{Strategy: run.Strategy, Workload: run.Workload, Store: run.Store, Replicas: run.Replicas, Users: run.Users,
-		Rate: run.Rate, HoldMS: run.HoldMS, Goods: len(run.Initial), Sweep: run.Sweep}).key()
+		Rate: run.Rate, HoldMS: run.HoldMS, Goods: len(run.Initial), Skew: run.Skew, Counts: run.Counts, Restock: run.Restock,
+		Sweep: run.Sweep}).key()
 	c := b.byKey[k]
 	if c == nil {
 		c = &collected{run: run, replicas: map[string]int{}}
@@ -153,6 +154,7 @@ func (c *collected) row() *Row {
 	row := &Row{
 		Strategy: c.run.Strategy, Workload: c.run.Workload, Store: c.run.Store, Replicas: c.run.Replicas,
 		Users: c.run.Users, Rate: c.run.Rate, HoldMS: c.run.HoldMS, Goods: len(c.run.Initial), Sweep: c.run.Sweep,
+		Skew: c.run.Skew, Counts: c.run.Counts, Restock: c.run.Restock,
 		Claim: c.run.Promise, Exclusive: c.run.Exclusive, Control: c.run.Control,
 		Baseline: c.run.Promise == verify.PromiseSellsNothing,
 		Verdict:  verify.Merge(verdicts...),
@@ -210,8 +212,8 @@ func (c *collected) row() *Row {
 func (r *Report) compareToBaseline() {
 	for _, row := range r.Rows {
 		base := r.baseline(row)
-		if base == nil {
-			continue
+		if base == nil || row.Restock > 0 {
+			continue // nothing is put back for the baseline, and the slower a strategy, the more it is given to sell
 		}
 		if base == row {
 			one := 1.0
@@ -266,7 +268,7 @@ func (r *Report) rank() {
 	slices.SortStableFunc(r.Rows, func(a, b *Row) int {
 		return cmp.Or(
 			cmp.Compare(a.Users, b.Users), cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.HoldMS, b.HoldMS),
-			cmp.Compare(a.sweptGoods(), b.sweptGoods()),
+			cmp.Compare(a.kinds(), b.kinds()),
 			cmp.Compare(stock[b.load()], stock[a.load()]), cmp.Compare(a.Workload, b.Workload),
 			cmp.Compare(class(a), class(b)),
 			cmp.Compare(b.GoodputPerS, a.GoodputPerS),

@@ -175,7 +175,7 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 			change.Row, strings.ToUpper(change.Old), strings.ToUpper(change.New))))
 	}
 	if len(c.Metrics) == 0 {
-		fmt.Fprintln(out, "Nothing to compare: no row of one report is of the same strategy and load (users, rate, hold) as one of the other.")
+		fmt.Fprintln(out, "Nothing to compare: no row of one report is of the same strategy and load (users, rate, hold, goods, counts, restocks) as one of the other.")
 	}
 	for i, metric := range metrics {
 		t := table{head: []string{metric.name, "old", "±", "new", "±", "delta", "p", "rounds"},

@@ -170,7 +170,8 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	fields := func(row *Row) []field {
 		all := []field{
 			{"strategy", row.Strategy}, {"workload", row.Workload}, {"store", row.Store}, {"replicas", row.Replicas},
-			{"users", row.Users}, {"rate", row.Rate}, {"hold_ms", row.HoldMS}, {"goods", row.Goods}, {"sweep", row.Sweep}, {"claim", row.Claim},
+			{"users", row.Users}, {"rate", row.Rate}, {"hold_ms", row.HoldMS}, {"goods", row.Goods},
+			{"skew", row.Skew}, {"counts", row.Counts}, {"restock", row.Restock}, {"sweep", row.Sweep}, {"claim", row.Claim},
 			{"exclusive", row.Exclusive}, {"control", row.Control}, {"baseline", row.Baseline},
 			{"verdict", row.Result}, {"claim_held", row.ClaimHeld}, {"untested", row.Untested}, {"rounds", len(row.Rounds)}, {"bounded", row.Bounded},
 			{"stock", row.Stock}, {"requests_planned", row.RequestsPlanned}, {"requests_sent", row.RequestsSent}, {"dropped", row.Dropped},

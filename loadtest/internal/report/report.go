@@ -55,11 +55,14 @@ type Row struct {
 	Rate      float64 `json:"rate,omitempty"` // requests a second; open loop
 	HoldMS    int64   `json:"hold_ms"`        // work inside the critical section
 	Goods     int     `json:"goods,omitempty"`
-	Sweep     string  `json:"sweep,omitempty"` // what was varied: users, hold, goods or replicas
-	Claim     string  `json:"claim"`           // correct, loses-updates, oversells, sells-nothing
-	Exclusive bool    `json:"exclusive"`       // also claims that critical sections never overlap
-	Control   bool    `json:"control"`         // wrong on purpose
-	Baseline  bool    `json:"baseline"`        // does nothing: what the way to a strategy costs
+	Skew      string  `json:"skew,omitempty"`    // how unequally goods are asked for; empty: equally
+	Counts    string  `json:"counts,omitempty"`  // units an order, such as 1-3; empty: 1
+	Restock   int64   `json:"restock,omitempty"` // units that are put back each time
+	Sweep     string  `json:"sweep,omitempty"`   // what was varied: users, hold, goods or replicas
+	Claim     string  `json:"claim"`             // correct, loses-updates, oversells, sells-nothing
+	Exclusive bool    `json:"exclusive"`         // also claims that critical sections never overlap
+	Control   bool    `json:"control"`           // wrong on purpose
+	Baseline  bool    `json:"baseline"`          // does nothing: what the way to a strategy costs
 	ClaimHeld bool    `json:"claim_held"`
 	Untested  bool    `json:"untested,omitempty"` // at this value of a sweep nothing could race, so the claim is not checked
 	Bounded   string  `json:"bounded,omitempty"`  // why fewer requests were sent than planned
@@ -78,7 +81,7 @@ type Row struct {
 	// ShareOfNoop compares goodput to what the baseline would have sold with the same demand and stock: 1 is a service
 	// whose bookkeeping costs nothing. Median over the rounds; nil without a baseline.
 	ShareOfNoop *float64 `json:"share_of_noop"`
-	// Relative is nil for rows that are not ranked: wrong ones, controls and the baseline.
+	// Relative is nil for rows that are not ranked: wrong ones, controls, the baseline, and those with restocks.
 	Relative *Relative `json:"relative"`
 
 	LatencyMS       Latency `json:"latency_ms"` // from the (intended) sending to the answer, whatever it was
@@ -159,8 +162,11 @@ type Relative struct {
 	Tied bool `json:"tied"`
 }
 
-// Ranked says whether the row takes part in the comparison of speed.
-func (r *Row) Ranked() bool { return r.Result == verify.Correct && r.Claim == verify.PromiseCorrect }
+// Ranked says whether the row takes part in the comparison of speed. Units are put back by the clock: the slower a strategy,
+// the more it is given to sell, so that goodput with restocks compares nothing.
+func (r *Row) Ranked() bool {
+	return r.Result == verify.Correct && r.Claim == verify.PromiseCorrect && r.Restock == 0
+}
 
 // Label names the row in sentences.
 func (r *Row) Label() string {
@@ -179,35 +185,30 @@ func (r *Row) Label() string {
 
 // key tells rows apart, also those of two reports.
 type key struct {
-	strategy, workload, store string
-	replicas, users           int
-	rate                      float64
-	holdMS                    int64
-	goods                     int
+	strategy, store string
+	replicas        int
+	load
 }
 
-func (r *Row) key() key {
-	return key{r.Strategy, r.Workload, r.Store, r.Replicas, r.Users, r.Rate, r.HoldMS, r.sweptGoods()}
-}
-
-// sweptGoods is the number of goods where it tells rows apart. Reports used to be without it.
-func (r *Row) sweptGoods() int {
-	if r.Sweep != axisGoods {
-		return 0
-	}
-	return r.Goods
-}
+func (r *Row) key() key { return key{r.Strategy, r.Store, r.Replicas, r.load()} }
 
 // load is what rows must have in common to be compared with each other, beside the number of replicas.
 type load struct {
-	workload string
-	users    int
-	rate     float64
-	holdMS   int64
-	goods    int
+	workload     string
+	users        int
+	rate         float64
+	holdMS       int64
+	goods        int
+	skew, counts string
+	restock      int64
 }
 
-func (r *Row) load() load { return load{r.Workload, r.Users, r.Rate, r.HoldMS, r.sweptGoods()} }
+func (r *Row) load() load {
+	return load{r.Workload, r.Users, r.Rate, r.HoldMS, r.kinds(), r.Skew, r.Counts, r.Restock}
+}
+
+// kinds is the number of goods. Older reports do not tell it: as a rule, it was one.
+func (r *Row) kinds() int { return max(r.Goods, 1) }
 
 // Err is nil where every claim held and no control came out clean. Otherwise it names the problems.
 func (r *Report) Err() error {

@@ -204,6 +204,53 @@ func TestOnlyCorrectStrategiesAreRanked(t *testing.T) {
 	}
 }
 
+func TestLoadsThatDifferAreNotCompared(t *testing.T) {
+	t.Parallel()
+	report := func(change func(*history.Run)) *Report {
+		b := NewBuilder(Environment{})
+		for _, run := range []history.Run{{Strategy: "noop", Promise: "sells-nothing"}, {Strategy: "update", Promise: "correct"}} {
+			run.Workload, run.Store, run.Replicas, run.Round, run.Initial = "plenty", "mysql", 2, 1, map[int64]int64{1: 600}
+			change(&run)
+			h := play(run, 600, time.Millisecond)
+			b.Add(h, verify.Judge(h))
+		}
+		return b.Report()
+	}
+	plain := report(func(*history.Run) {})
+	for name, change := range map[string]func(*history.Run){
+		"restocks":       func(run *history.Run) { run.Restock = 30 },
+		"other restocks": func(run *history.Run) { run.Restock = 200 },
+		"counts":         func(run *history.Run) { run.Counts = "1-3" },
+		"skew":           func(run *history.Run) { run.Skew, run.Initial[2] = "zipf", 0 },
+		"goods":          func(run *history.Run) { run.Initial[2] = 0 },
+	} {
+		other := report(change)
+		if c := Compare(plain, other); len(c.Metrics) > 0 || len(c.OnlyOld) != 2 || len(c.OnlyNew) != 2 {
+			t.Errorf("%s: %d metrics are compared, only in the old %v, only in the new %v", name, len(c.Metrics), c.OnlyOld, c.OnlyNew)
+		}
+		if c := Compare(other, report(change)); len(c.Metrics) == 0 {
+			t.Errorf("%s: nothing is compared with the same load", name)
+		}
+	}
+}
+
+// Nothing is put back for noop, and the slower a strategy, the more it is given to sell.
+func TestRestockedRowsAreNotRanked(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	for _, run := range []history.Run{{Strategy: "noop", Promise: "sells-nothing"}, {Strategy: "update", Promise: "correct"}} {
+		run.Workload, run.Store, run.Replicas, run.Round, run.Restock = "plenty", "mysql", 2, 1, 30
+		run.Initial = map[int64]int64{1: 600}
+		h := play(run, 600, time.Millisecond)
+		b.Add(h, verify.Judge(h))
+	}
+	for _, row := range b.Report().Rows {
+		if row.ShareOfNoop != nil || row.Relative != nil || row.Ranked() || row.Result != verify.Correct {
+			t.Errorf("%s: %s, share of noop %v, relative %v, want correct and no comparison", row.Strategy, row.Result, row.ShareOfNoop, row.Relative)
+		}
+	}
+}
+
 func TestDifferencesInsideTheIntervalAreTies(t *testing.T) {
 	t.Parallel()
 	if got := find(t, sameLab(), "optimistic-version", "plenty").Relative; got == nil || !got.Tied || got.String() != "~" {

@@ -113,13 +113,12 @@ func written(axis string, at int64) string {
 	return strconv.FormatInt(at, 10)
 }
 
-// excuse finds the rows in which, by the sweep's design, nothing could race: one user at a time. Their claim is neither held
-// nor broken, provided that the strategy was put to the test at another value.
+// excuse finds the rows in which, by the sweep's design, hardly anything could race: one user at a time, or many kinds of goods.
+// Their claim is neither held nor broken, provided that the strategy was put to the test at another value.
 func (r *Report) excuse() {
-	lone := func(row *Row) bool { return row.Uncontended && row.Users == 1 }
 	for _, row := range r.Rows {
-		row.Untested = row.Sweep == axisUsers && lone(row) && slices.ContainsFunc(r.Rows, func(other *Row) bool {
-			return other.curve() == row.curve() && !lone(other)
+		row.Untested = row.Sweep != "" && row.Uncontended && slices.ContainsFunc(r.Rows, func(other *Row) bool {
+			return other.curve() == row.curve() && !other.Uncontended
 		})
 	}
 }
@@ -229,7 +228,7 @@ func ratios(of, as *Row) (ratios []float64) {
 
 // comparable says whether the point may be held against another strategy's: a wrong strategy's speed is worth nothing.
 func (p Point) comparable() bool {
-	return p.row.Ranked() || p.Untested && p.row.Claim == verify.PromiseCorrect
+	return p.row.Ranked() || p.Untested && p.row.Claim == verify.PromiseCorrect && p.row.Restock == 0
 }
 
 // significance is the probability at which a sweep without any difference names one nevertheless. It holds for all

@@ -163,6 +163,34 @@ func TestOneUserAloneClearsNobody(t *testing.T) {
 	}
 }
 
+// Where there are many goods, requests seldom meet: that is what the sweep is for.
+func TestFewMeetingsExcuseAValueOfAnySweep(t *testing.T) {
+	t.Parallel()
+	for rest, held := range map[int]bool{5: true, 300: false} {
+		b := NewBuilder(Environment{})
+		for goods, contended := range map[int]int{1: rest, 1000: 300} {
+			h := play(history.Run{Strategy: "update", Workload: "plenty", Store: "mysql", Replicas: 2, Round: 1, Promise: "correct",
+				Sweep: "goods", Value: fmt.Sprint(goods), Initial: map[int64]int64{1: 300}}, 300, time.Millisecond)
+			for id := 2; id <= goods; id++ {
+				h.Run.Initial[int64(id)], h.End.Final[int64(id)] = 5, 5
+			}
+			for i := range h.Ops[:contended] {
+				h.Ops[i].ReceivedNS = h.Ops[i].SentNS + 10
+			}
+			b.Add(h, verify.Judge(h))
+		}
+		r := b.Report()
+		for _, row := range r.Rows {
+			if row.Uncontended != (row.Goods == 1000 || !held) || row.Untested != (row.Goods == 1000 && held) {
+				t.Errorf("%s: uncontended %v, untested %v", row.Label(), row.Uncontended, row.Untested)
+			}
+		}
+		if r.ClaimsHeld != held {
+			t.Errorf("claims held: %v, want %v: %v", r.ClaimsHeld, held, r.Problems)
+		}
+	}
+}
+
 func TestReportWithoutASweepHasNone(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -217,8 +217,17 @@ func title(rows []*Row) string {
 	if first.HoldMS > 0 {
 		parts = append(parts, fmt.Sprintf("%d ms of work inside the critical section", first.HoldMS))
 	}
-	if first.sweptGoods() > 0 {
-		parts = append(parts, place(axisGoods, int64(first.Goods)))
+	if first.kinds() > 1 || first.Sweep == axisGoods {
+		parts = append(parts, place(axisGoods, int64(first.kinds())))
+	}
+	if first.Skew != "" {
+		parts = append(parts, "asked for by "+first.Skew)
+	}
+	if first.Counts != "" {
+		parts = append(parts, first.Counts+" units an order")
+	}
+	if first.Restock > 0 {
+		parts = append(parts, fmt.Sprintf("%s units put back each time", grouped(float64(first.Restock))))
 	}
 	return strings.Join(append(parts, plural(rounds, "round")), " · ")
 }
@@ -264,6 +273,8 @@ func (r *Report) textTable(rows []*Row) table {
 			switch {
 			case row.Baseline && row.ClaimHeld:
 				found = cell{"sells nothing", faint}
+			case row.Result == verify.Correct && row.Restock > 0:
+				found = cell{"unranked: restocked", faint}
 			case row.Result == verify.Correct && !row.Ranked():
 				found = cell{"unranked: " + row.Claim, faint}
 			}

@@ -368,10 +368,18 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 	}
 	record := history.Run{
 		Strategy: cell.Strategy.Name, Workload: cell.Workload, Store: cell.Store, Replicas: cell.Replicas,
-		Sweep: r.config.Sweep.Axis, Value: cell.Value,
+		Sweep: r.config.Sweep.Axis, Value: cell.Value, Restock: r.config.Restock,
 		Rate: r.config.Rate, Round: round, HoldMS: cell.Hold.Milliseconds(), Seed: r.config.Seed, Planned: r.config.Requests,
 		Promise: cell.Strategy.Promise(cell.Replicas, r.config.Restock > 0), Control: cell.Strategy.Control,
 		Untold: cell.Strategy.Untold(),
+	}
+	if r.config.Skew != traffic.Uniform {
+		record.Skew = r.config.Skew
+	}
+	if low, high := r.config.MinCount, r.config.MaxCount; low != high {
+		record.Counts = fmt.Sprintf("%d-%d", low, high)
+	} else if low != 1 {
+		record.Counts = fmt.Sprint(low)
 	}
 	record.Scarce = cell.Workload == FlashSale && r.config.Restock == 0 // else it may last
 	// A mutex is exclusive where it is correct: on one replica. It is so whatever is put back.

@@ -342,6 +342,9 @@ func TestRestocksAreTrafficAndALostOneIsFound(t *testing.T) {
 		if m.Verdict.Result != want || m.Verdict.Restocked < 7 || m.Verdict.Leaked != int64(lost*7/2) {
 			t.Errorf("%s, %d restocked, %d leaked, want %s: %v", m.Verdict.Result, m.Verdict.Restocked, m.Verdict.Leaked, want, m.Verdict.Evidence)
 		}
+		if m.History.Run.Restock != 7 {
+			t.Errorf("the history says that %d units were put back each time, want 7", m.History.Run.Restock)
+		}
 		h, err := history.Read(m.Path)
 		if err != nil {
 			t.Fatal(err)

@@ -60,6 +60,9 @@ func (s Strategy) Baseline() bool { return s.Claim.OneReplica == promiseSellsNot
 // Untold says that the strategy does not tell its buyers what remains.
 func (s Strategy) Untold() bool { return s.TellsRemaining != nil && !*s.TellsRemaining }
 
+// AtOnce is how many requests a Service makes side by side at most: its client should keep as many connections.
+const AtOnce = 8
+
 // Service is a client for all of the service but its deductions.
 type Service struct {
 	URL    string // of the public listener
@@ -93,7 +96,7 @@ func (s Service) Get(ctx context.Context, path string) ([]byte, error) {
 // SetStock sets the units of each goods in every store of the service.
 func (s Service) SetStock(ctx context.Context, units map[int64]int64) error {
 	setting, ctx := errgroup.WithContext(ctx)
-	setting.SetLimit(8) // one after the other, a thousand goods would take longer than their run
+	setting.SetLimit(AtOnce) // one after the other, a thousand goods would take longer than their run
 	for id, n := range units {
 		setting.Go(func() error {
 			body := fmt.Appendf(nil, `{"stock":%d}`, n)

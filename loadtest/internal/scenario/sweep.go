@@ -45,14 +45,14 @@ func ParseSweep(text string) (Sweep, error) {
 	return s, nil
 }
 
-// mostUsers is more than one process can play, each with a connection of its own.
-const mostUsers = 10_000
+// MostUsers is as many as one process can play, each with a connection of its own.
+const MostUsers = 10_000
 
 func parseValue(axis, word string) (int64, error) {
 	most := int64(0)
 	switch axis {
 	case AxisUsers:
-		most = mostUsers
+		most = MostUsers
 	case AxisGoods:
 		most = 10_000
 	case AxisReplicas:
