@@ -49,3 +49,19 @@ func TestMissingAndDamagedManifestsAreErrors(t *testing.T) {
 		t.Errorf("got %v, want an error that names the file", err)
 	}
 }
+
+func TestPlaceOfARunOnASweep(t *testing.T) {
+	t.Parallel()
+	for want, run := range map[string]history.Run{
+		"":                    {},
+		", 1 user":            {Sweep: "users", Value: "1"},
+		", 8 users":           {Sweep: "users", Value: "8"},
+		", 1 kind of goods":   {Sweep: "goods", Value: "1"},
+		", 10 kinds of goods": {Sweep: "goods", Value: "10"},
+		", hold 2ms":          {Sweep: "hold", Value: "2ms"},
+	} {
+		if got := run.At(); got != want {
+			t.Errorf("%s=%s: %q, want %q", run.Sweep, run.Value, got, want)
+		}
+	}
+}
