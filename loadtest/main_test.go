@@ -806,7 +806,7 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"run --sweep users=1,8 --users 3", "--users and --sweep users exclude each other"},
 		{"run --sweep users=1,8 --rate 10", "--sweep users needs a closed loop"},
 		{"run --target http://127.0.0.1:1 --sweep replicas=1,2", "--sweep replicas needs --single"},
-		{"bench --rounds 0", "--users, --time and --rounds have to be positive"},
+		{"bench --rounds 0", "--rounds 0: at least 1 is needed"},
 		{"run --skew pareto", `skew "pareto": it is uniform or zipf`},
 		{"run --admin http://127.0.0.1:1", "need --target"},
 		{"run --target http://127.0.0.1:1 --strategies update", "ask for the strategies"},
