@@ -3,6 +3,8 @@ package stock
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -15,14 +17,21 @@ const clocksApart = time.Hour
 // stream_sale it deleted, also beside an error. Those of entries that may still be in a stream are kept: they would be
 // deducted again; hence Redis must answer. The age must exceed that of any copy of its data that Redis may be brought back
 // from. Sales that were not deducted are kept, too: Reconcile asks for them. Sales go on meanwhile.
+//
+// Goods whose stream is empty leave the index, until they are sold again.
 func (s *Service) PruneStream(ctx context.Context, age time.Duration) (deleted int64, err error) {
 	goods, err := s.GoodsToReconcile(ctx)
 	if err != nil {
 		return 0, err
 	}
-	_, oldest, err := streams{s.deps.Redis}.lengths(ctx, goods)
+	in := streams{s.deps.Redis}
+	lengths, oldest, err := in.lengths(ctx, goods)
 	if err != nil {
 		return 0, fmt.Errorf("find the oldest sale that is not in MySQL: %w", redisUnwritten(err))
+	}
+	maps.DeleteFunc(lengths, func(_, entries int64) bool { return entries > 0 })
+	if err := in.unlist(ctx, slices.Collect(maps.Keys(lengths))); err != nil {
+		return 0, fmt.Errorf("take the goods without sales out of the index: %w", redisWritten(err))
 	}
 	if oldest.IsZero() {
 		oldest = time.Now()

@@ -29,11 +29,25 @@ func streamKey(goodsID int64) string { return redisKey(goodsID) + ":sales" }
 
 // announce puts goods into the index.
 func (s streams) announce(ctx context.Context, goods ...int64) error {
+	return s.client.SAdd(ctx, indexKey, members(goods)...).Err()
+}
+
+// unlist takes goods out of the index. Who sells one of them meanwhile announces it again, or another finds it.
+func (s streams) unlist(ctx context.Context, goods []int64) error {
+	for chunk := range slices.Chunk(goods, 1000) {
+		if err := s.client.SRem(ctx, indexKey, members(chunk)...).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func members(goods []int64) []any {
 	members := make([]any, len(goods))
 	for i, id := range goods {
 		members[i] = id
 	}
-	return s.client.SAdd(ctx, indexKey, members...).Err()
+	return members
 }
 
 // open gives the stream of a goods a consumer group, where it has none.

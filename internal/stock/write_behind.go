@@ -193,13 +193,16 @@ func (w *writeBehind) run(stopped, working context.Context) {
 // lookAround finds the streams that are not empty, and takes over what other replicas have not acknowledged in time. It
 // also brings back the index, for the case that Redis has lost it.
 func (w *writeBehind) lookAround(stopped, working context.Context) error {
-	goods, err := w.find(working)
+	goods, sweeping, err := w.find(working)
 	lengths, _, failed := w.streams.lengths(working, goods)
 	err = cmp.Or(err, failed)
 	var waiting, late []int64
 	w.mu.Lock()
 	for id, n := range lengths {
 		if n == 0 {
+			if sweeping {
+				delete(w.met, id) // until it is sold again
+			}
 			continue
 		}
 		w.met[id] = true // it belongs into the index
@@ -224,8 +227,9 @@ func (w *writeBehind) lookAround(stopped, working context.Context) error {
 }
 
 // find lists the goods whose streams are to be looked at: those in the index and those met here; and all that MySQL has where
-// the index does not answer, and once in a while, for it may lack some. Beside an error it returns what it found.
-func (w *writeBehind) find(ctx context.Context) ([]int64, error) {
+// the index does not answer, and once in a while, for it may lack some: it is sweeping then. Beside an error it returns what
+// it found.
+func (w *writeBehind) find(ctx context.Context) (goods []int64, sweeping bool, err error) {
 	indexed, err := w.streams.goods(ctx)
 	found := map[int64]bool{}
 	for _, id := range indexed {
@@ -246,13 +250,13 @@ func (w *writeBehind) find(ctx context.Context) ([]int64, error) {
 	if err != nil || time.Since(w.swept) > sweep {
 		// That MySQL has trouble is told when there is something to write.
 		if stored, failed := w.db.goods(ctx); failed == nil {
-			w.swept = time.Now()
+			w.swept, sweeping = time.Now(), err == nil
 			for _, id := range stored {
 				found[id] = true
 			}
 		}
 	}
-	return slices.Collect(maps.Keys(found)), err
+	return slices.Collect(maps.Keys(found)), sweeping, err
 }
 
 // take queues the command that delivers entries of a goods' stream, and returns what reads its reply.
