@@ -3,6 +3,7 @@ package stock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -11,7 +12,7 @@ import (
 // batch is group commit by the client: the requests of one goods that wait in a replica while a commit is under way go
 // together in the next transaction (DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD
 // 1984). No timer collects them. A request that comes alone is the same one round trip as with update; the slower the
-// server, the more requests share its next commit. While the goods is locked by another replica, a batch is still open.
+// server, the more requests share its next commit.
 //
 // As many are granted as fit, in the order of arrival: one that asks for too much does not stand in the way of a smaller
 // one behind it.
@@ -23,8 +24,8 @@ type batch struct {
 	alone unbatched // for requests with work to do, and for orders of several goods
 	queue batchQueue
 	wait  time.Duration
-	// try closes a batch and decides on it in one transaction: it sets the receipts' Remaining, or the errs, of the members
-	// that are undecided. An error is the outcome of them all.
+	// try decides on a batch in one transaction: it sets the receipts' Remaining, or the errs, of the members that are
+	// undecided. An error is the outcome of them all.
 	try func(ctx context.Context, conn *sqlx.Conn, g *gathering) error
 }
 
@@ -79,6 +80,7 @@ func (b *batch) settle(ctx context.Context, g *gathering) {
 	}
 	defer conn.Close()
 	ctx = context.WithoutCancel(ctx)
+	g.close()
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := b.try(ctx, conn, g)
@@ -86,10 +88,7 @@ func (b *batch) settle(ctx context.Context, g *gathering) {
 			conclude(g.undecided, attempt)
 			return
 		}
-		if !undone(err) || time.Since(started) > b.wait {
-			if !g.closed {
-				g.close() // whoever waits would fare no better
-			}
+		if !toBeTriedAgain(err) || time.Since(started) > b.wait {
 			refuse(g.undecided, err)
 			return
 		}
@@ -97,32 +96,34 @@ func (b *batch) settle(ctx context.Context, g *gathering) {
 	}
 }
 
-// tryBatch is one statement for a request that is alone. Else it locks the goods first: the other replicas' commits have to
-// be waited for, and whoever arrives meanwhile joins.
+// toBeTriedAgain says that nothing has come of a batch because of another transaction, and that it may fare better now.
+func toBeTriedAgain(err error) bool { return undone(err) || errors.Is(err, errKeyTaken) }
+
+// tryBatch is one statement where there is enough for all, as there is until the goods runs out, or too little for any.
 func tryBatch(ctx context.Context, conn *sqlx.Conn, g *gathering) error {
-	if g.alone() {
-		decided, err := deductTogether(ctx, conn, g.goodsID, g.close(), written)
-		if err != nil || decided {
-			return err
-		}
+	members := g.live()
+	decided, err := deductTogether(ctx, conn, g.goodsID, members, written)
+	if err != nil || decided {
+		return err
 	}
 	tx, err := conn.BeginTxx(ctx, nil)
 	if err != nil {
 		return refusal(err)
 	}
 	defer tx.Rollback()
-	units, err := mysqlTx{tx}.readForUpdate(ctx, g.goodsID)
-	if err != nil {
-		return err
-	}
-	left := allot(g.close(), units)
-	if left == units {
-		return nil
-	}
-	if err := (mysqlTx{tx}).write(ctx, g.goodsID, left); err != nil {
+	if err := (mysqlTx{tx}).deductWhatFits(ctx, g.goodsID, members); err != nil {
 		return err
 	}
 	return committed(tx.Commit())
+}
+
+// deductWhatFits grants some of a batch under the row's lock, so that the units it decides by are those that there are.
+func (s mysqlTx) deductWhatFits(ctx context.Context, goodsID int64, members []*member) error {
+	units, err := s.readForUpdate(ctx, goodsID)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, goodsID, allot(members, units))
 }
 
 // session is a connection, or a transaction on it.

@@ -12,10 +12,11 @@ import (
 const batchLedgerName = "batch-ledger"
 
 // newBatchLedger makes a batch that writes down, in the same transaction, what became of each of its orders, as ledger
-// does: one more statement a batch, and two more where clients gave keys.
+// does: one more statement a batch, and one before it where clients gave keys.
 //
-// Locks are taken as by ledger, all the keys' rows first. No batch waits for a key that another has claimed: who sends it
-// again meanwhile is told so. So that its keys are known, a batch is closed before it waits for the goods, unlike one of batch.
+// It claims no keys. The goods' row keeps batches with a key in common apart; the one that comes second finds the key taken
+// when it writes it down, undoes everything and begins anew, with the first one's answer. Of a key that is in use for other
+// goods, or by an order with work to do, it may be the victim of a deadlock: that is undone and tried again, too.
 func newBatchLedger(d Deps, _ Store) (Deducter, error) {
 	return gather(d, ledger{mysqlStore{d.MySQL}, batchLedgerName}, tryBatchLedger), nil
 }
@@ -23,27 +24,20 @@ func newBatchLedger(d Deps, _ Store) (Deducter, error) {
 // tryBatchLedger decides on the orders whose keys are new. The others are replayed or refused at once, but for those that
 // have the key of another order in this very batch: they get the same answer as that one, once it has one.
 func tryBatchLedger(ctx context.Context, conn *sqlx.Conn, g *gathering) error {
-	members := g.close()
-	tx, err := conn.BeginTxx(ctx, readCommitted)
-	if err != nil {
-		return refusal(err)
-	}
-	defer tx.Rollback()
+	members := g.live()
 	keys := map[string]*member{} // the first with each key
-	var claims []ledgerRow
+	var asked []ledgerRow
 	for _, m := range members {
 		row := newLedgerOrder(batchLedgerName, m.Request)
 		m.row = &row
 		if m.Key != "" && keys[m.Key] == nil {
 			keys[m.Key] = m
-			claims = append(claims, row)
+			asked = append(asked, row)
 		}
 	}
-	var taken map[string]*ledgerRow
-	if len(claims) > 0 {
-		if taken, err = claimKeys(ctx, tx, claims...); err != nil {
-			return err
-		}
+	taken, err := findAnswers(ctx, conn, asked...)
+	if err != nil {
+		return err
 	}
 	var fresh, twins []*member
 	for _, m := range members {
@@ -57,8 +51,8 @@ func tryBatchLedger(ctx context.Context, conn *sqlx.Conn, g *gathering) error {
 			fresh = append(fresh, m)
 		}
 	}
-	err = sellAndRecord(ctx, tx, g.goodsID, fresh)
-	if undone(err) {
+	err = sellAndRecord(ctx, conn, g.goodsID, fresh)
+	if toBeTriedAgain(err) {
 		g.undecided = append(fresh, twins...)
 		return err
 	}
@@ -77,10 +71,19 @@ func tryBatchLedger(ctx context.Context, conn *sqlx.Conn, g *gathering) error {
 }
 
 // sellAndRecord deducts and writes down what is an answer: "done", and "sold out" where the client gave a key.
-func sellAndRecord(ctx context.Context, tx *sqlx.Tx, goodsID int64, members []*member) error {
+// It fails with errKeyTaken where another batch has written down one of the keys since they were looked for.
+func sellAndRecord(ctx context.Context, conn *sqlx.Conn, goodsID int64, members []*member) error {
+	if len(members) == 0 {
+		return nil
+	}
+	tx, err := conn.BeginTxx(ctx, nil)
+	if err != nil {
+		return refusal(err)
+	}
+	defer tx.Rollback()
 	decided, err := deductTogether(ctx, tx, goodsID, members, refusal)
 	if err == nil && !decided {
-		err = deductWhatFits(ctx, tx, goodsID, members)
+		err = mysqlTx{tx}.deductWhatFits(ctx, goodsID, members)
 	}
 	if err != nil {
 		return err
@@ -100,19 +103,10 @@ func sellAndRecord(ctx context.Context, tx *sqlx.Tx, goodsID int64, members []*m
 	if len(answers) == 0 {
 		return nil
 	}
-	if err := recordOrders(ctx, tx, answers...); err != nil {
+	if err := insertRows(ctx, tx, answers...); err != nil {
 		return err
 	}
 	return committed(tx.Commit())
-}
-
-// deductWhatFits grants some of a batch under the row's lock, so that the units it decides by are those that there are.
-func deductWhatFits(ctx context.Context, tx *sqlx.Tx, goodsID int64, members []*member) error {
-	units, err := mysqlTx{tx}.readForUpdate(ctx, goodsID)
-	if err != nil {
-		return err
-	}
-	return mysqlTx{tx}.write(ctx, goodsID, allot(members, units))
 }
 
 // unrecorded finds the member that is sold out, and of which it is not known whether that was written down. Nothing was

@@ -70,6 +70,26 @@ func TestABatchPassesByAKeyThatIsInProgress(t *testing.T) {
 	c.wantLeft(t, 5)
 }
 
+// The first replica has looked for the key before the second one sells with it.
+func TestABatchIsUndoneWhereAnotherReplicaHasSoldWithItsKeyMeanwhile(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t, "batch-ledger", 10)
+	another := resolve(t, newService(t, c.deps), "batch-ledger", stock.MySQL)
+	sale := stock.Request{GoodsID: c.goods, Count: 2, Key: "a"}
+	c.proxy.look(regexp.MustCompile(`UPDATE good_stock SET`))
+	before := c.proxy.writes()
+	deduct := c.proxy.hold()
+	t.Cleanup(deduct)
+	first := c.send(t.Context(), sale)
+	eventually(t, "the first replica is about to deduct", func() bool { return c.proxy.writes() > before })
+	c.proxy.look(regexp.MustCompile(`^$`)) // nothing else is stopped
+	sell(t, another, sale)
+	deduct()
+	want(t, outcomes(first), "8 remain again")
+	c.wantLeft(t, 8)
+	c.wantLedger(t, 1, 2)
+}
+
 // One client who asks again and again for an order in progress must not make everybody else's batches slow.
 func TestAKeyThatIsInProgressCostsItsBatchFewRoundTrips(t *testing.T) {
 	t.Parallel()

@@ -96,24 +96,19 @@ type gathering struct {
 	goodsID   int64
 	shard     *batchShard
 	members   []*member // the leader first
-	closed    bool
 	undecided []*member // once it is closed
 }
 
-// alone says that the leader is the only member, and that nobody waits to join.
-func (g *gathering) alone() bool {
-	return len(g.members) == 1 && (g.closed || g.shard.waiting(g.goodsID) == 0)
+// close takes in all who wait, and nobody any more.
+func (g *gathering) close() {
+	g.members = append(g.members, g.shard.take(g.goodsID, maxBatch-1)...)
+	refuse(g.members, errBroken)
+	g.undecided = slices.Clone(g.members)
 }
 
-// close takes in all who wait, and nobody any more. It returns the members who are undecided, without those whose requests
-// have ended meanwhile: nothing has been sent for them, nor will be.
-func (g *gathering) close() []*member {
-	if !g.closed {
-		g.closed = true
-		g.members = append(g.members, g.shard.take(g.goodsID, maxBatch-1)...)
-		refuse(g.members, errBroken)
-		g.undecided = slices.Clone(g.members)
-	}
+// live returns the members who are undecided, without those whose requests have ended meanwhile: nothing has been sent for
+// them, nor will be.
+func (g *gathering) live() []*member {
 	g.undecided = slices.DeleteFunc(g.undecided, func(m *member) bool {
 		if m.ctx.Err() == nil {
 			return false
@@ -166,16 +161,6 @@ func (s *batchShard) withdraw(m *member) bool {
 	}
 	l.waiting = slices.Delete(l.waiting, i, i+1)
 	return true
-}
-
-// waiting is how many wait for the batch under way.
-func (s *batchShard) waiting(goodsID int64) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l, ok := s.lines[goodsID]; ok {
-		return len(l.waiting)
-	}
-	return 0
 }
 
 // take takes the first members out of a line, up to most.

@@ -18,7 +18,13 @@ const MaxWaiting = maxWaiting
 
 // Waiting counts the requests that wait for the batch under way of a goods.
 func Waiting(d Deducter, goodsID int64) int {
-	return queueOf(d).shard(goodsID).waiting(goodsID)
+	shard := queueOf(d).shard(goodsID)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if l, ok := shard.lines[goodsID]; ok {
+		return len(l.waiting)
+	}
+	return 0
 }
 
 // Lines counts the goods that have a line.

@@ -24,7 +24,7 @@ type ledger struct {
 
 const ledgerName = "ledger"
 
-// errKeyTaken ends a transaction that has nothing to do.
+// errKeyTaken ends a transaction whose order, or one of whose orders, another request has carried out.
 var errKeyTaken = errors.New("the key is taken")
 
 func newLedger(d Deps, _ Store) (Deducter, error) {
@@ -86,7 +86,7 @@ func (l ledger) once(ctx context.Context, req Request, order ledgerRow, section 
 	var soldOut error // an answer too, which is committed
 	err = l.inTx(ctx, readCommitted, req, func(tx *sqlx.Tx) error {
 		if req.Key != "" {
-			taken, err := claimKeys(ctx, tx, order)
+			taken, err := claimKey(ctx, tx, order)
 			if err != nil {
 				return err
 			}

@@ -123,52 +123,66 @@ func fingerprint(order ...any) []byte {
 // gap in which it belongs, and each wait for the other to insert it.
 var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
-// claimKeys claims the clients' keys of new orders, all different, for a transaction at READ COMMITTED: until it ends, any
-// other request with such a key is refused with ErrInProgress, on every replica. It returns the keys that are taken, each
-// with the first answer to it, or nil where its first request is still in progress. Those are not claimed (see again). An
-// order with a key of the service's own needs no claim.
-//
-// That a request is in progress is found at once, but where both had looked for the key before either claimed it: then one
-// waits until the other ends, as for any row, and finds its answer.
-//
-// An error is a refusal. The transaction must then be rolled back.
-func claimKeys(ctx context.Context, tx *sqlx.Tx, orders ...ledgerRow) (taken map[string]*ledgerRow, err error) {
-	// In the order of the keys: two batches that have two of them in common must not wait for each other.
-	orders = slices.SortedFunc(slices.Values(orders), func(a, b ledgerRow) int { return slices.Compare(a.Key, b.Key) })
-	// Only a read that locks sees what others have not committed yet.
-	taken, err = findKeys(ctx, tx, "FOR UPDATE NOWAIT", orders)
-	if err == nil {
-		free := slices.DeleteFunc(slices.Clone(orders), func(order ledgerRow) bool { return taken[string(order.Key)] != nil })
-		err = writeRows(ctx, tx, "", free)
+// findAnswers looks for the clients' keys of orders, all different. It returns those that are taken, each with the first
+// answer to it, or nil where its first request is still in progress, on whichever replica (see again). An error is a refusal.
+func findAnswers(ctx context.Context, in selecter, orders ...ledgerRow) (taken map[string]*ledgerRow, err error) {
+	if len(orders) == 0 {
+		return nil, nil
 	}
+	// Only a read that locks sees what others have not committed yet.
+	taken, err = findKeys(ctx, in, "FOR UPDATE NOWAIT", orders)
 	switch {
 	case err == nil:
 		return taken, nil
 	case !heldByAnother(err):
 		return nil, refusal(err)
-	case len(orders) > 1:
-		return claimHalves(ctx, tx, orders)
+	case len(orders) == 1:
+		return committedAnswer(ctx, in, orders[0])
 	}
-	// Another request has the key, or had it a moment ago. A read that does not lock sees its answer, if there is one.
-	if taken, err = findKeys(ctx, tx, "", orders); err != nil {
+	// Which key is in the way is found by halves: in all likelihood it is the only one.
+	middle := len(orders) / 2
+	taken, err = findAnswers(ctx, in, orders[:middle]...)
+	if err != nil {
+		return nil, err
+	}
+	others, err := findAnswers(ctx, in, orders[middle:]...)
+	maps.Copy(taken, others)
+	return taken, err
+}
+
+// committedAnswer is findAnswers for a key that another request has, or had a moment ago. A read that does not lock sees its
+// answer, if there is one.
+func committedAnswer(ctx context.Context, in selecter, order ledgerRow) (map[string]*ledgerRow, error) {
+	taken, err := findKeys(ctx, in, "", []ledgerRow{order})
+	if err != nil {
 		return nil, refusal(err)
 	}
 	if len(taken) == 0 {
-		taken[string(orders[0].Key)] = nil // in progress
+		taken[string(order.Key)] = nil // in progress
 	}
 	return taken, nil
 }
 
-// claimHalves looks for the key that is in the way by halves: it is in all likelihood the only one of its batch.
-func claimHalves(ctx context.Context, tx *sqlx.Tx, orders []ledgerRow) (taken map[string]*ledgerRow, err error) {
-	middle := len(orders) / 2
-	taken, err = claimKeys(ctx, tx, orders[:middle]...)
-	if err != nil {
-		return nil, err
+// claimKey claims the client's key of a new order for a transaction at READ COMMITTED: until it ends, any other request
+// with the key is refused with ErrInProgress, on every replica. If the key is taken, it returns what findAnswers does.
+//
+// That a request is in progress is found at once, but where both had looked for the key before either claimed it: then one
+// waits until the other ends, as for any row, and finds its answer.
+//
+// An error is a refusal. The transaction must then be rolled back.
+func claimKey(ctx context.Context, tx *sqlx.Tx, order ledgerRow) (taken map[string]*ledgerRow, err error) {
+	taken, err = findAnswers(ctx, tx, order)
+	if err != nil || len(taken) > 0 {
+		return taken, err
 	}
-	others, err := claimKeys(ctx, tx, orders[middle:]...)
-	maps.Copy(taken, others)
-	return taken, err
+	err = writeRows(ctx, tx, "", order)
+	switch {
+	case err == nil:
+		return nil, nil
+	case heldByAnother(err):
+		return committedAnswer(ctx, tx, order)
+	}
+	return nil, refusal(err)
 }
 
 // heldByAnother says that a statement met a row of another request. It has done nothing, and the transaction goes on.
@@ -184,15 +198,20 @@ func heldByAnother(err error) bool {
 	return false
 }
 
+// selecter is a connection, or a transaction on it.
+type selecter interface {
+	SelectContext(ctx context.Context, dest any, query string, args ...any) error
+}
+
 // findKeys reads the answers to the keys of orders. It names the index and all of its columns: a locking read must not
 // come near another row, as it would if a short table were scanned.
-func findKeys(ctx context.Context, tx *sqlx.Tx, lock string, orders []ledgerRow) (map[string]*ledgerRow, error) {
+func findKeys(ctx context.Context, in selecter, lock string, orders []ledgerRow) (map[string]*ledgerRow, error) {
 	keys := make([]any, len(orders))
 	for i, order := range orders {
 		keys[i] = order.Key
 	}
 	var rows []ledgerRow
-	err := tx.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+" FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN (?"+
+	err := in.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+" FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN (?"+
 		strings.Repeat(", ?", len(keys)-1)+") AND line = 0 "+lock, keys...)
 	found := map[string]*ledgerRow{}
 	for _, row := range rows {
@@ -217,21 +236,31 @@ func (r *ledgerRow) lines(ctx context.Context, db *sqlx.DB) (rows []ledgerRow, e
 
 const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint"
 
-// recordOrders writes down what became of orders: those whose keys are claimed, and those with keys of the service's own.
+// recordOrders writes down what became of orders: those whose key is claimed, and those with keys of the service's own.
 // An error is a refusal.
 func recordOrders(ctx context.Context, tx *sqlx.Tx, orders ...ledgerRow) error {
 	err := writeRows(ctx, tx, `ON DUPLICATE KEY UPDATE
-		goods_id = VALUES(goods_id), count = VALUES(count), remaining = VALUES(remaining), outcome = VALUES(outcome)`, orders)
+		goods_id = VALUES(goods_id), count = VALUES(count), remaining = VALUES(remaining), outcome = VALUES(outcome)`, orders...)
 	if err != nil {
 		return refusal(err)
 	}
 	return nil
 }
 
-func writeRows(ctx context.Context, tx *sqlx.Tx, onDuplicate string, rows []ledgerRow) error {
-	if len(rows) == 0 {
-		return nil
+// insertRows writes down what became of orders whose keys are new. It fails with errKeyTaken where one is not. An error is a
+// refusal.
+func insertRows(ctx context.Context, tx *sqlx.Tx, orders ...ledgerRow) error {
+	err := writeRows(ctx, tx, "", orders...)
+	if server, ok := errors.AsType[*mysql.MySQLError](err); ok && server.Number == erDupEntry {
+		return fmt.Errorf("%w: %w: %w", ErrBusy, errKeyTaken, err)
 	}
+	if err != nil {
+		return refusal(err)
+	}
+	return nil
+}
+
+func writeRows(ctx context.Context, tx *sqlx.Tx, onDuplicate string, rows ...ledgerRow) error {
 	const one = "(?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))"
 	var args []any
 	for _, r := range rows {

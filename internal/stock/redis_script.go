@@ -53,7 +53,8 @@ func (s *redisScript) Deduct(ctx context.Context, req Request) (Receipt, error) 
 
 // settle decides on a batch. The script runs apart from ctx once it is sent, as redisStore.write does.
 func (s *redisScript) settle(ctx context.Context, g *gathering) {
-	members := g.close()
+	g.close()
+	members := g.live()
 	if len(members) == 0 {
 		return
 	}
