@@ -69,7 +69,7 @@ func strategyTable(catalogue []stock.Strategy) string {
 	return b.String()
 }
 
-// A flaw that is told of is replayed by the test that is named beside it, in the README as in the comments of the locks.
+// A flaw that is told of is replayed by the test that is named beside it, in the README and in docs/ as in the comments of the locks.
 func TestEveryTestThatIsNamedExists(t *testing.T) {
 	t.Parallel()
 	var tests []string
@@ -93,7 +93,11 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := 0
-	for _, path := range append(tellers, "README.md") {
+	documents, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range slices.Concat(tellers, documents, []string{"README.md"}) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

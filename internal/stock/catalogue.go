@@ -35,7 +35,7 @@ var Catalogue = []Strategy{
 	},
 	{
 		Name:    "mutex",
-		Summary: "A mutex a goods in the process around read-modify-write.",
+		Summary: "One mutex per goods in the process, around read-modify-write.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: LosesUpdates, Restocked: LosesUpdates, Exclusive: true, HolderCrash: "safe", HolderPause: losesUpdate, ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		Lock:    func(Deps) (locks.Locker, error) { return new(locks.Mutex), nil },
@@ -87,7 +87,7 @@ var Catalogue = []Strategy{
 	},
 	{
 		Name:    "optimistic-timestamp-us",
-		Summary: "As optimistic-version, with a timestamp of microseconds, which every write puts on by one at least.",
+		Summary: "As optimistic-version, with a timestamp in microseconds that every write moves forward.",
 		Claim:   Claim{OneReplica: Correct, TwoReplicas: Correct, Restocked: Correct, Exclusive: true, HolderCrash: "safe", HolderPause: refusedByFence + ", unless another strategy wrote twice in one microsecond", ClientRetry: deductsAgain},
 		Stores:  []Store{MySQL},
 		New:     newOptimisticTimestampMicros,
