@@ -15,10 +15,11 @@ const batchLedgerName = "batch-ledger"
 // does: one more statement a batch, and one before it where clients gave keys.
 //
 // It claims no keys. The goods' row keeps batches with a key in common apart; the one that comes second finds the key taken
-// when it writes it down, undoes everything and begins anew, with the first one's answer. Of a key that is in use for other
-// goods, or by an order with work to do, it may be the victim of a deadlock: that is undone and tried again, too.
+// when it writes it down, undoes everything and begins anew, with the first one's answer. A batch that meets an order by itself
+// with the same key, which claims it first, may be the victim of a deadlock: that is undone and tried again, too. A client that
+// uses one key for two goods, and lets the one do work, makes a batch of the other wait for that work at worst.
 func newBatchLedger(d Deps, _ Store) (Deducter, error) {
-	return gather(d, ledger{mysqlStore{d.MySQL}, batchLedgerName}, tryBatchLedger), nil
+	return gather(d, ledger{mysqlStore{d.MySQL}, batchLedgerName, d.LockWait}, tryBatchLedger), nil
 }
 
 // tryBatchLedger decides on the orders whose keys are new. The others are replayed or refused at once, but for those that
@@ -109,12 +110,14 @@ func sellAndRecord(ctx context.Context, conn *sqlx.Conn, goodsID int64, members 
 	return committed(tx.Commit())
 }
 
-// unrecorded finds the member that is sold out, and of which it is not known whether that was written down. Nothing was
-// deducted for it, that is certain; it may get another answer next time.
+// unrecorded finds the member that is sold out: nothing was deducted for it, that is certain. Where it is not known whether
+// that was written down, it may get another answer next time.
 func unrecorded(m *member) bool {
 	if !errors.Is(m.err, ErrSoldOut) {
 		return false
 	}
-	m.err = fmt.Errorf("%w: sold out, and it is not known whether that was written down", ErrUnavailable)
+	if m.Key != "" {
+		m.err = fmt.Errorf("%w: sold out, and it is not known whether that was written down", ErrUnavailable)
+	}
 	return true
 }

@@ -90,6 +90,32 @@ func TestABatchIsUndoneWhereAnotherReplicaHasSoldWithItsKeyMeanwhile(t *testing.
 	c.wantLedger(t, 1, 2)
 }
 
+// The order with work to do has the key and wants the goods, the batch the other way round: the server undoes one of them.
+func TestABatchAndAnOrderThatMeetInADeadlockAreBothAnswered(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t, "batch-ledger", 10)
+	another := resolve(t, newService(t, c.deps), "batch-ledger", stock.MySQL)
+	sale := stock.Request{GoodsID: c.goods, Count: 2, Key: "a"}
+	c.proxy.look(regexp.MustCompile(`UPDATE good_stock SET`))
+	before := c.proxy.writes()
+	deduct := c.proxy.hold()
+	t.Cleanup(deduct)
+	batch := c.send(t.Context(), sale)
+	eventually(t, "the batch is about to deduct", func() bool { return c.proxy.writes() > before })
+	c.proxy.look(regexp.MustCompile(`^$`)) // nothing else is stopped
+	p := park(t, another, sale, stock.BeforeWrite)
+	deduct()
+	waitForRowLock(t, c.deps)
+	if err := p.goOn(); err != nil {
+		t.Errorf("the order: %v", err)
+	}
+	if a := <-batch; a.err != nil || a.receipt.Remaining != 8 {
+		t.Errorf("the batch: %+v, %v, want 8 remaining", a.receipt, a.err)
+	}
+	c.wantLeft(t, 8)
+	c.wantLedger(t, 1, 2)
+}
+
 // One client who asks again and again for an order in progress must not make everybody else's batches slow.
 func TestAKeyThatIsInProgressCostsItsBatchFewRoundTrips(t *testing.T) {
 	t.Parallel()
@@ -126,7 +152,7 @@ func TestABatchWithALedgerWhoseCommitIsLostSaysWhatIsCertain(t *testing.T) {
 	for cut, left := range map[cut]int64{beforeReply: 6, beforeSent: 9} {
 		c := newCrowd(t, "batch-ledger", 10)
 		sale, soldOut := stock.Request{Count: 2, Key: "a"}, stock.Request{Count: 20, Key: "b"}
-		first, others, release := c.gatherOrders(t, sale, soldOut, sale, stock.Request{Count: 1})
+		first, others, release := c.gatherOrders(t, sale, soldOut, sale, stock.Request{Count: 1}, stock.Request{Count: 20})
 		before := c.proxy.writes()
 		c.proxy.look(regexp.MustCompile(`COMMIT$`))
 		committing := c.proxy.hold()
@@ -135,7 +161,7 @@ func TestABatchWithALedgerWhoseCommitIsLostSaysWhatIsCertain(t *testing.T) {
 		c.proxy.arm(cut) // for the COMMIT behind that one
 		committing()
 		want(t, outcomes(first), "9 remain")
-		want(t, outcomes(others...), "unknown", "unavailable", "in progress", "unknown")
+		want(t, outcomes(others...), "unknown", "unavailable", "in progress", "unknown", "sold out at 6")
 		c.wantLeft(t, left)
 		sale.GoodsID = c.goods
 		if receipt := untilAnswered(t, c.Deducter, sale); receipt.Replayed != (cut == beforeReply) {

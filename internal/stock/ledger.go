@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 )
@@ -14,12 +15,13 @@ import (
 // died meanwhile, and an order that is sent again finds it. Only "done" and "sold out" are answers. After anything else
 // nothing is kept, and the order may be tried again.
 //
-// Locks are taken in one order: the key's row, then the goods' rows, in ascending order. Whoever has goods waits for nobody's
-// key, so that there is no circle. The key is first also because goods in demand have to be waited for: meanwhile, another
-// request with the key must be able to see it.
+// Locks are taken in one order: the key's row, then the goods' rows, in ascending order. The key is first because goods in
+// demand have to be waited for: meanwhile, another request with the key must be able to see it. Batches take them the other way
+// round (see newBatchLedger): of an order and a batch that meet so, the server undoes one, which tries again.
 type ledger struct {
 	mysqlStore
-	name string // of the strategy: the same key with another is another order
+	name string        // of the strategy: the same key with another is another order
+	wait time.Duration // longest time to try an order again that the server has undone
 }
 
 const ledgerName = "ledger"
@@ -28,13 +30,13 @@ const ledgerName = "ledger"
 var errKeyTaken = errors.New("the key is taken")
 
 func newLedger(d Deps, _ Store) (Deducter, error) {
-	return ledger{mysqlStore{d.MySQL}, ledgerName}, nil
+	return ledger{mysqlStore{d.MySQL}, ledgerName, d.LockWait}, nil
 }
 
 func (l ledger) Deduct(ctx context.Context, req Request) (Receipt, error) {
 	section := arrive()
 	order := newLedgerOrder(l.name, req)
-	first, err := l.once(ctx, req, order, &section, func(in mysqlTx) ([]ledgerRow, error) {
+	first, attempts, err := l.once(ctx, req, order, &section, func(in mysqlTx) ([]ledgerRow, error) {
 		if err := req.pause(ctx, BeforeWrite); err != nil {
 			return nil, interrupted(err)
 		}
@@ -55,7 +57,7 @@ func (l ledger) Deduct(ctx context.Context, req Request) (Receipt, error) {
 	case first != nil:
 		return first.answer(req)
 	}
-	return section.receipt(order.Remaining, 1), nil
+	return section.receipt(order.Remaining, attempts), nil
 }
 
 // Order writes down a row for each line.
@@ -63,7 +65,7 @@ func (l ledger) Order(ctx context.Context, req OrderRequest) (OrderReceipt, erro
 	section := arrive()
 	order := newLedgerLines(l.name, req)
 	var done []LineReceipt
-	first, err := l.once(ctx, req.steps(), order, &section, func(in mysqlTx) (_ []ledgerRow, err error) {
+	first, attempts, err := l.once(ctx, req.steps(), order, &section, func(in mysqlTx) (_ []ledgerRow, err error) {
 		if req.Key == "" {
 			done, err = in.deductAll(ctx, req, &section, in.read)
 		} else {
@@ -77,12 +79,25 @@ func (l ledger) Order(ctx context.Context, req OrderRequest) (OrderReceipt, erro
 	case first != nil:
 		return l.answerOrder(ctx, req, first)
 	}
-	return section.orderReceipt(done), nil
+	receipt := section.orderReceipt(done)
+	receipt.Attempts = attempts
+	return receipt, nil
 }
 
 // once carries out an order whose key is new, and writes down in the same transaction what became of it: the rows that
-// carryOut returns, or that it was sold out. Of an order whose key is taken it returns the first row, which has an answer.
-func (l ledger) once(ctx context.Context, req Request, order ledgerRow, section *section, carryOut func(mysqlTx) ([]ledgerRow, error)) (first *ledgerRow, err error) {
+// carryOut returns, or that it was sold out. Of an order whose key is taken it returns the first row, which has an answer. It
+// tries again where the server has undone everything for the sake of another transaction.
+func (l ledger) once(ctx context.Context, req Request, order ledgerRow, section *section, carryOut func(mysqlTx) ([]ledgerRow, error)) (first *ledgerRow, attempts int, err error) {
+	started := time.Now()
+	for attempts = 1; ; attempts++ {
+		first, err = l.try(ctx, req, order, section, carryOut)
+		if !undone(err) || time.Since(started) > l.wait || backOff(ctx, attempts) != nil {
+			return first, attempts, err
+		}
+	}
+}
+
+func (l ledger) try(ctx context.Context, req Request, order ledgerRow, section *section, carryOut func(mysqlTx) ([]ledgerRow, error)) (first *ledgerRow, err error) {
 	var soldOut error // an answer too, which is committed
 	err = l.inTx(ctx, readCommitted, req, func(tx *sqlx.Tx) error {
 		if req.Key != "" {
