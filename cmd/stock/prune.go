@@ -31,8 +31,11 @@ forgotten is carried out again.
 
 With --redis, also delete the sales of redis-stream from stream_sale that came to MySQL longer ago than that, and than an
 hour before the oldest entry in any stream: an entry that is still there would be deducted again. So would be the entries of a
-copy of Redis's data that is older than --older-than. Sales that were not deducted are kept. Goods without a sale on its way
-leave the index of streams. STOCK_REDIS_PASSWORD is the
+copy of Redis's data that is older than --older-than. Not so those that a replica has read and could not write: a minute after
+it has read them it does not write them any more, also if it was suspended meanwhile. It looks at its machine's clock for that,
+which must not be set back by as much as an hour.
+
+Sales that were not deducted are kept. Goods without a sale on its way leave the index of streams. STOCK_REDIS_PASSWORD is the
 password of Redis.`,
 		Example: "  stock prune --older-than 720h --mysql-dsn 'root:secret@tcp(127.0.0.1:3306)/stock' --redis 127.0.0.1:6379",
 		Args:    noArguments,

@@ -16,7 +16,8 @@ const clocksApart = time.Hour
 // PruneStream forgets the sales of redis-stream that were written to MySQL longer than age ago, and returns how many rows of
 // stream_sale it deleted, also beside an error. Those of entries that may still be in a stream are kept: they would be
 // deducted again; hence Redis must answer. The age must exceed that of any copy of its data that Redis may be brought back
-// from. Sales that were not deducted are kept, too: Reconcile asks for them. Sales go on meanwhile.
+// from. A replica that holds an entry, or was suspended with it, does not write it when that was long ago: see writeBehind.deduct.
+// Sales that were not deducted are kept, too: Reconcile asks for them. Sales go on meanwhile.
 //
 // Goods whose stream is empty leave the index, until they are sold again.
 func (s *Service) PruneStream(ctx context.Context, age time.Duration) (deleted int64, err error) {
@@ -36,7 +37,9 @@ func (s *Service) PruneStream(ctx context.Context, age time.Duration) (deleted i
 	if oldest.IsZero() {
 		oldest = time.Now()
 	}
-	return prune(ctx, func() (int, int64, error) { return pruneSales(ctx, s.deps.MySQL, age, oldest.Add(-clocksApart)) })
+	return prune(ctx, func() (int, int64, error) {
+		return pruneSales(ctx, s.deps.MySQL, age, oldest.Add(-clocksApart-longestHold))
+	})
 }
 
 func pruneSales(ctx context.Context, db *sqlx.DB, age time.Duration, before time.Time) (found int, rows int64, err error) {

@@ -3,6 +3,7 @@ package stock
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -64,54 +65,64 @@ func (s streams) goods(ctx context.Context) (goods []int64, err error) {
 	return goods, s.client.SMembers(ctx, indexKey).ScanSlice(&goods)
 }
 
+// delivery is what was delivered of a stream.
+type delivery struct {
+	messages []redis.XMessage
+	next     string // where to go on; empty at the end of what is overdue, and for what is new
+}
+
 // unread delivers entries that were not delivered before.
-func (s streams) unread(ctx context.Context, pipe redis.Pipeliner, goodsID int64) func() ([]redis.XMessage, error) {
+func (s streams) unread(ctx context.Context, pipe redis.Pipeliner, goodsID int64) func() (delivery, error) {
 	reply := pipe.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: streamGroup, Consumer: streamGroup, Streams: []string{streamKey(goodsID), ">"}, Count: entriesATime, Block: -1,
 	})
-	return func() ([]redis.XMessage, error) {
+	return func() (delivery, error) {
 		streams, err := reply.Result()
 		if err != nil {
-			return nil, err
+			return delivery{}, err
 		}
-		return streams[0].Messages, nil
+		return delivery{messages: streams[0].Messages}, nil
 	}
 }
 
-// overdue delivers entries again that were delivered long ago.
-func (s streams) overdue(ctx context.Context, pipe redis.Pipeliner, goodsID int64, late time.Duration) func() ([]redis.XMessage, error) {
+// overdue delivers entries again that were delivered long ago, from one of them on.
+func (s streams) overdue(ctx context.Context, pipe redis.Pipeliner, goodsID int64, late time.Duration, from string) func() (delivery, error) {
 	reply := pipe.XAutoClaim(ctx, &redis.XAutoClaimArgs{
-		Stream: streamKey(goodsID), Group: streamGroup, Consumer: streamGroup, MinIdle: late, Start: "0-0", Count: entriesATime,
+		Stream: streamKey(goodsID), Group: streamGroup, Consumer: streamGroup, MinIdle: late, Start: from, Count: entriesATime,
 	})
-	return func() ([]redis.XMessage, error) {
-		messages, _, err := reply.Result()
-		return messages, err
+	return func() (delivery, error) {
+		messages, next, err := reply.Result()
+		if next == "0-0" {
+			next = ""
+		}
+		return delivery{messages, next}, err
 	}
 }
 
-// remove deletes entries. Those of one goods are deleted and acknowledged at once: an entry that is acknowledged and still
-// there would never be delivered again. Each goods is tried, whatever becomes of the others: what is not deleted is overdue
-// after a while, found in stream_sale, and deleted then.
-func (s streams) remove(ctx context.Context, sales []sale) error {
+//go:embed lua/stream_remove.lua
+var streamRemoveLua string
+
+var streamRemoveScript = redis.NewScript(streamRemoveLua)
+
+// remove deletes entries, and returns what became of it, by goods. Those of one goods are deleted and acknowledged at once: an
+// entry that is acknowledged and still there would never be delivered again. Each goods is tried, whatever becomes of the
+// others: what is not deleted is overdue after a while, found in stream_sale, and deleted then.
+func (s streams) remove(ctx context.Context, sales []sale) map[int64]error {
 	var (
 		wg   sync.WaitGroup
 		mu   sync.Mutex
-		errs error
+		errs = map[int64]error{}
 	)
-	for id, sales := range byGoods(sales) { // each its own transaction: in a Cluster, none reaches two slots
+	for id, sales := range byGoods(sales) { // each its own script: in a Cluster, none reaches two slots
 		wg.Go(func() {
-			entries := make([]string, len(sales))
-			for i, sale := range sales {
-				entries[i] = sale.entry
+			args := []any{streamGroup}
+			for _, sale := range sales {
+				args = append(args, sale.entry, sale.nonce)
 			}
-			_, err := s.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
-				tx.XAck(ctx, streamKey(id), streamGroup, entries...)
-				tx.XDel(ctx, streamKey(id), entries...)
-				return nil
-			})
+			err := streamRemoveScript.Run(ctx, s.client, []string{streamKey(id)}, args...).Err()
 			mu.Lock()
 			defer mu.Unlock()
-			errs = cmp.Or(errs, err)
+			errs[id] = err
 		})
 	}
 	wg.Wait()

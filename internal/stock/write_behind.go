@@ -32,27 +32,32 @@ import (
 // goes into the next one. Nothing is asked while nothing is sold, but for a look at all streams every few seconds, by which
 // the entries of replicas that died are found.
 //
+// Nothing is tried twice with what was delivered once: what cannot be written is left, and delivered again after a while, as
+// if this replica had died. Until then its goods is failed, and only the look at all streams rings for it.
+//
 // No goods waits for another. A transaction takes the sales of several only where it finds none of their rows locked; where
-// it does, each goods is written apart, and waits for its own row. What cannot be deleted from a stream is deleted later.
+// it does, each goods is written by itself, and one whose own row is locked waits for it apart from all others.
 type writeBehind struct {
 	db      mysqlStore
 	streams streams
 	log     *slog.Logger
 	late    time.Duration // without an acknowledgement for so long, an entry is another replica's to write
+	hold    time.Duration // after its delivery, an entry is not written
 
-	mu    sync.Mutex
-	met   map[int64]bool // goods that have a consumer group, and belong into the index
-	rung  map[int64]bool // goods that something may have been sold of
-	apart map[int64]bool // goods that are being written apart
+	mu     sync.Mutex
+	met    map[int64]bool   // goods that have a consumer group, and belong into the index
+	rung   map[int64]bool   // goods that something may have been sold of
+	claims map[int64]string // goods that have entries to take over, and where to go on with that
+	failed map[int64]error  // why the sales of a goods could not be carried over when that was last tried
+	apart  map[int64]bool   // goods that wait for their row
 
-	writers sync.WaitGroup // of goods that are written apart
-	tries   chan struct{}  // bounds how many of them wait for a row
-	swept   time.Time      // when all goods of MySQL were looked at
+	loops sync.WaitGroup // and the goods that wait for their row
+	tries chan struct{}  // bounds how many of them wait at a time
+	swept time.Time      // when all goods of MySQL were looked at
 
 	bell chan struct{} // has room for one: something is in rung
 	stop context.CancelFunc
 	cut  context.CancelFunc
-	done chan struct{}
 }
 
 const (
@@ -63,6 +68,8 @@ const (
 	apartATime = 8
 	// lookAround is the longest pause between two looks at all streams that the index names.
 	lookAround = 5 * time.Second
+	// longestHold is longer than any wait for MySQL, and a small part of what PruneStream leaves.
+	longestHold = time.Minute
 	// sweep is the pause between two looks at the streams of all goods that MySQL has: the index may lack one.
 	sweep = time.Minute
 	// Pauses after a failure.
@@ -74,9 +81,9 @@ const (
 // startWriteBehind begins to write, from all streams that there are.
 func startWriteBehind(d Deps) *writeBehind {
 	w := &writeBehind{
-		db: mysqlStore{d.MySQL}, streams: streams{d.Redis}, log: d.Log, late: lookAround,
-		met: map[int64]bool{}, rung: map[int64]bool{}, apart: map[int64]bool{}, tries: make(chan struct{}, apartATime),
-		bell: make(chan struct{}, 1), done: make(chan struct{}),
+		db: mysqlStore{d.MySQL}, streams: streams{d.Redis}, log: d.Log, late: lookAround, hold: longestHold,
+		met: map[int64]bool{}, rung: map[int64]bool{}, claims: map[int64]string{}, failed: map[int64]error{}, apart: map[int64]bool{},
+		tries: make(chan struct{}, apartATime), bell: make(chan struct{}, 1),
 	}
 	if 0 < d.Lease && d.Lease < w.late {
 		w.late = d.Lease
@@ -84,7 +91,8 @@ func startWriteBehind(d Deps) *writeBehind {
 	stopped, stop := context.WithCancel(context.Background())
 	working, cut := context.WithCancel(context.Background())
 	w.stop, w.cut = stop, cut
-	go w.run(stopped, working)
+	w.loops.Go(func() { w.write(stopped, working) })
+	w.loops.Go(func() { w.watch(stopped, working) })
 	return w
 }
 
@@ -93,7 +101,7 @@ func (w *writeBehind) Close() error {
 	w.stop()
 	limit := time.AfterFunc(lastWords, w.cut)
 	defer limit.Stop()
-	<-w.done
+	w.loops.Wait()
 	w.cut()
 	return nil
 }
@@ -125,29 +133,35 @@ func (w *writeBehind) meet(ctx context.Context, goodsID int64) error {
 	return nil
 }
 
-// ring says that something may have been sold.
-func (w *writeBehind) ring(goods ...int64) {
+// ring says that something may have been sold. What failed before waits for the next look at all streams: buyers of a goods
+// whose master is silent must not bring everybody to wait for it, time and again.
+func (w *writeBehind) ring(goodsID int64) {
 	w.mu.Lock()
-	for _, id := range goods {
-		w.rung[id] = true
+	if w.failed[goodsID] == nil {
+		w.rung[goodsID] = true
 	}
 	w.mu.Unlock()
+	w.wake()
+}
+
+func (w *writeBehind) wake() {
 	select {
 	case w.bell <- struct{}{}:
 	default: // it rings already
 	}
 }
 
-// next takes goods that were rung for and are not written apart.
+// next takes goods that were rung for and do not wait for their row.
 func (w *writeBehind) next() (goods []int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id := range w.rung {
 		if len(goods) == goodsATime {
+			w.wake()
 			break
 		}
 		if w.apart[id] {
-			continue // it rings again when it is done
+			continue // until it is done
 		}
 		goods = append(goods, id)
 		delete(w.rung, id)
@@ -156,73 +170,73 @@ func (w *writeBehind) next() (goods []int64) {
 	return goods
 }
 
-// run writes until stopped ends. What it does by then is broken off when working ends.
-func (w *writeBehind) run(stopped, working context.Context) {
-	defer close(w.done)
-	defer w.writers.Wait()
-	around := time.NewTicker(w.late)
-	defer around.Stop()
-	reading := trouble{log: w.log, what: "read the sales of redis-stream, or delete those that are in MySQL"}
-	var again <-chan time.Time
-	look := true
+// tell notes what became of the last sales of a goods.
+func (w *writeBehind) tell(goodsID int64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err != nil:
+		w.failed[goodsID] = err
+		delete(w.rung, goodsID)
+	case w.failed[goodsID] != nil:
+		delete(w.failed, goodsID)
+		w.rung[goodsID] = true // nobody could ring meanwhile
+		w.wake()
+	}
+}
+
+// write carries over what was rung for, until stopped ends. What it does by then is broken off when working ends.
+func (w *writeBehind) write(stopped, working context.Context) {
 	for stopped.Err() == nil {
-		var err error
-		if look {
-			err = w.lookAround(stopped, working)
-		}
-		for goods := w.next(); len(goods) > 0 && stopped.Err() == nil; goods = w.next() {
-			err = cmp.Or(err, w.pass(stopped, working, goods, w.streams.unread))
-		}
-		// Nobody waits for a master of a Cluster that is down, lest it hold up the sales of the others: all are looked at
-		// again after a while.
-		if look || err != nil {
-			again = reading.tell(err)
-		}
-		look = false
 		select {
 		case <-stopped.Done():
 		case <-w.bell:
-		case <-around.C:
-			look = true
-		case <-again:
-			look = true
+			w.pass(stopped, working, w.next())
 		}
 	}
 }
 
-// lookAround finds the streams that are not empty, and takes over what other replicas have not acknowledged in time. It
-// also brings back the index, for the case that Redis has lost it.
-func (w *writeBehind) lookAround(stopped, working context.Context) error {
+// watch looks around from time to time, whatever is sold meanwhile: sooner after a failure, which it logs.
+func (w *writeBehind) watch(stopped, working context.Context) {
+	around := time.NewTicker(w.late)
+	defer around.Stop()
+	writing := trouble{log: w.log, what: "write the sales of redis-stream to MySQL"}
+	for stopped.Err() == nil {
+		again := writing.tell(w.lookAround(working))
+		select {
+		case <-stopped.Done():
+		case <-around.C:
+		case <-again:
+		}
+	}
+}
+
+// lookAround finds the streams that are not empty, and rings for them. What other replicas have not acknowledged in time is
+// taken over then. It also brings back the index, for the case that Redis has lost it. The error is why some goods are
+// failed, or the index is.
+func (w *writeBehind) lookAround(working context.Context) error {
 	goods, sweeping, err := w.find(working)
-	lengths, _, failed := w.streams.lengths(working, goods)
-	err = cmp.Or(err, failed)
-	var waiting, late []int64
+	lengths, _, silent := w.streams.lengths(working, goods)
 	w.mu.Lock()
-	for id, n := range lengths {
-		if n == 0 {
+	for _, id := range goods {
+		switch n, answered := lengths[id]; {
+		case !answered:
+			w.failed[id] = cmp.Or(w.failed[id], silent)
+			delete(w.rung, id)
+		case n == 0:
+			delete(w.failed, id)
 			if sweeping {
 				delete(w.met, id) // until it is sold again
 			}
-			continue
+		default:
+			w.met[id] = true // it belongs into the index
+			w.claims[id] = cmp.Or(w.claims[id], "0-0")
+			w.rung[id] = true
 		}
-		w.met[id] = true // it belongs into the index
-		waiting = append(waiting, id)
-		if !w.apart[id] { // or else its own entries would come again
-			late = append(late, id)
-		}
+		err = cmp.Or(err, w.failed[id])
 	}
 	w.mu.Unlock()
-	if len(waiting) > 0 {
-		w.ring(waiting...)
-	}
-	overdue := func(ctx context.Context, pipe redis.Pipeliner, goodsID int64) func() ([]redis.XMessage, error) {
-		return w.streams.overdue(ctx, pipe, goodsID, w.late)
-	}
-	for chunk := range slices.Chunk(late, goodsATime) {
-		if stopped.Err() == nil {
-			err = cmp.Or(err, w.pass(stopped, working, chunk, overdue))
-		}
-	}
+	w.wake()
 	return err
 }
 
@@ -256,148 +270,167 @@ func (w *writeBehind) find(ctx context.Context) (goods []int64, sweeping bool, e
 			}
 		}
 	}
-	return slices.Collect(maps.Keys(found)), sweeping, err
+	return slices.Sorted(maps.Keys(found)), sweeping, err
 }
 
-// take queues the command that delivers entries of a goods' stream, and returns what reads its reply.
-type take func(ctx context.Context, pipe redis.Pipeliner, goodsID int64) func() ([]redis.XMessage, error)
-
-// pass writes what take delivers to MySQL, and deletes it from the streams. It does not give up what was delivered before
-// it is stopped. The error is that of a stream that could not be read.
-func (w *writeBehind) pass(stopped, working context.Context, goods []int64, take take) (err error) {
-	replies := make([]func() ([]redis.XMessage, error), len(goods))
+// pass writes what is delivered of some goods to MySQL, and deletes it from the streams. What others have not acknowledged
+// in time comes before what is new.
+func (w *writeBehind) pass(stopped, working context.Context, goods []int64) {
+	if len(goods) == 0 {
+		return
+	}
+	delivered := time.Now().Round(0) // by the wall clock: the monotonic one stands still while the machine sleeps
+	replies := make([]func() (delivery, error), len(goods))
+	w.mu.Lock()
+	claims := maps.Clone(w.claims)
+	w.mu.Unlock()
 	_, _ = w.streams.client.Pipelined(working, func(pipe redis.Pipeliner) error {
 		for i, id := range goods {
-			replies[i] = take(working, pipe, id)
+			if from, overdue := claims[id]; overdue {
+				replies[i] = w.streams.overdue(working, pipe, id, w.late, from)
+			} else {
+				replies[i] = w.streams.unread(working, pipe, id)
+			}
 		}
 		return nil
 	})
 	var sales []sale
 	for i, id := range goods {
-		messages, failed := replies[i]()
-		if redis.HasErrorPrefix(failed, "NOGROUP") { // Redis has lost its data
-			failed = w.streams.open(working, id)
-			w.ring(id)
+		got, err := replies[i]()
+		if redis.HasErrorPrefix(err, "NOGROUP") { // Redis has lost its data
+			if err = w.streams.open(working, id); err == nil {
+				w.goOn(id, "")
+				continue
+			}
 		}
-		if failed != nil && !errors.Is(failed, redis.Nil) {
-			err = cmp.Or(err, failed)
+		if err != nil && !errors.Is(err, redis.Nil) {
+			w.tell(id, fmt.Errorf("read the sales of goods %d: %w", id, redisUnwritten(err)))
 			continue
 		}
-		for _, message := range messages {
+		for _, message := range got.messages {
 			s, unreadable := readSale(id, message)
 			if unreadable != nil {
 				w.log.Error("an entry in a stream of sales was not written by redis-stream: it stays there", "error", unreadable)
-				err = cmp.Or(err, w.streams.park(working, id, message.ID))
+				_ = w.streams.park(working, id, message.ID) // or else it comes again
 				continue
 			}
 			sales = append(sales, s)
 		}
-		if len(messages) == entriesATime {
-			w.ring(id) // there may be more
+		if _, overdue := claims[id]; overdue || len(got.messages) == entriesATime {
+			w.goOn(id, got.next)
 		}
 	}
-	return cmp.Or(err, w.settle(stopped, working, sales))
+	w.settle(stopped, working, sales, delivered)
 }
 
-// settle writes sales to MySQL and deletes them from their streams. The error is that of a stream from which they could not
-// be deleted.
-func (w *writeBehind) settle(stopped, working context.Context, sales []sale) error {
-	left, refused := sales, false
-	written := w.insist(stopped, "write the sales of redis-stream to MySQL", func() (err error) {
-		left, err = w.write(working, left, "NOWAIT")
-		if refused = err != nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown); refused {
-			return nil // a row is locked, or one of the goods has something that MySQL does not take: the others must not wait
-		}
-		return err
-	})
+// goOn rings for a goods that may have more to deliver: from a place on, what is to be taken over; or what is new.
+func (w *writeBehind) goOn(goodsID int64, from string) {
+	w.mu.Lock()
+	if delete(w.claims, goodsID); from != "" {
+		w.claims[goodsID] = from
+	}
+	w.rung[goodsID] = true
+	w.mu.Unlock()
+	w.wake()
+}
+
+// settle writes sales to MySQL and deletes them from their streams.
+func (w *writeBehind) settle(stopped, working context.Context, sales []sale, delivered time.Time) {
+	if len(sales) == 0 {
+		return
+	}
+	goods := byGoods(sales)
+	err := w.record(working, sales, delivered, "NOWAIT")
 	switch {
-	case !written:
-		w.leave(sales)
-		return nil
-	case refused:
-		for id, sales := range byGoods(sales) {
-			w.writeApart(stopped, working, id, sales)
+	case err == nil:
+		w.remove(working, sales)
+		return
+	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrUnknown):
+		for id := range goods {
+			w.tell(id, fmt.Errorf("write to MySQL: %w", err))
 		}
-		return nil
+		return
 	}
-	return w.streams.remove(working, sales)
+	// A row is locked, or one of the goods has something that MySQL does not take: the others must not wait.
+	for _, id := range slices.Sorted(maps.Keys(goods)) {
+		if len(goods) > 1 {
+			err = w.record(working, goods[id], delivered, "NOWAIT")
+		}
+		switch {
+		case err == nil:
+			w.remove(working, goods[id])
+		case errors.Is(err, ErrBusy):
+			w.await(stopped, working, id, goods[id], delivered)
+		default:
+			w.tell(id, fmt.Errorf("write the sales of goods %d to MySQL: %w", id, err))
+		}
+	}
 }
 
-// writeApart settles the sales of one goods beside all others, as long as it takes.
-func (w *writeBehind) writeApart(stopped, working context.Context, goodsID int64, sales []sale) {
+// await settles the sales of one goods when its row is free, beside all others.
+func (w *writeBehind) await(stopped, working context.Context, goodsID int64, sales []sale, delivered time.Time) {
 	w.mu.Lock()
 	w.apart[goodsID] = true
 	w.mu.Unlock()
-	w.writers.Go(func() {
-		left := sales
-		written := w.insist(stopped, fmt.Sprintf("write the sales of goods %d to MySQL", goodsID), func() (err error) {
-			select {
-			case w.tries <- struct{}{}:
-			case <-stopped.Done():
-				return stopped.Err()
-			}
-			defer func() { <-w.tries }()
-			left, err = w.write(working, left, "")
-			return err
-		})
-		if !written {
-			w.leave(sales)
-		} else if err := w.streams.remove(working, sales); err != nil {
-			w.log.Warn("sales that are in MySQL are deleted from their stream later", "goods_id", goodsID, "error", err)
+	w.loops.Go(func() {
+		select {
+		case <-stopped.Done():
+			return
+		case w.tries <- struct{}{}:
+		}
+		err := w.record(working, sales, delivered, "")
+		<-w.tries
+		if err == nil {
+			w.remove(working, sales)
+		} else {
+			w.tell(goodsID, fmt.Errorf("write the sales of goods %d to MySQL: %w", goodsID, err))
 		}
 		w.mu.Lock()
 		delete(w.apart, goodsID)
 		w.mu.Unlock()
-		w.ring(goodsID)
+		w.wake()
 	})
 }
 
-// leave tells of sales that were delivered and not written.
-func (w *writeBehind) leave(sales []sale) {
-	w.log.Info("stopped: sales of redis-stream wait for another replica, or for the next start", "sales", len(sales))
-}
-
-// insist tries until it succeeds, or is stopped.
-func (w *writeBehind) insist(stopped context.Context, what string, try func() error) bool {
-	trying := trouble{log: w.log, what: what}
-	for {
-		again := trying.tell(try())
-		if again == nil {
-			return true
+// remove deletes sales that are in MySQL. What cannot be deleted is delivered again, and found there.
+func (w *writeBehind) remove(working context.Context, sales []sale) {
+	for id, err := range w.streams.remove(working, sales) {
+		if err != nil {
+			err = fmt.Errorf("delete sales of goods %d that are in MySQL: %w", id, redisWritten(err))
 		}
-		select {
-		case <-again:
-		case <-stopped.Done():
-			return false
-		}
+		w.tell(id, err)
 	}
 }
 
-// write writes sales to MySQL in one transaction. Where some of them are there already it writes nothing, and returns the
-// others. It waits for rows that are locked, or with NOWAIT fails with ErrBusy.
-func (w *writeBehind) write(ctx context.Context, sales []sale, wait string) (left []sale, err error) {
+// record writes sales to MySQL in one transaction, but for those that are there already. It waits for rows that are locked,
+// or with NOWAIT fails with ErrBusy.
+func (w *writeBehind) record(ctx context.Context, sales []sale, delivered time.Time, wait string) error {
 	if len(sales) == 0 {
-		return nil, nil
+		return nil
 	}
-	err = w.db.inTx(ctx, readCommitted, Request{}, func(tx *sqlx.Tx) error { return w.record(ctx, tx, sales, wait) })
+	err := w.db.inTx(ctx, readCommitted, Request{}, func(tx *sqlx.Tx) error { return w.deduct(ctx, tx, sales, delivered, wait) })
 	var server *mysql.MySQLError
 	if !errors.As(err, &server) || server.Number != erDupEntry {
-		return sales, err
+		return err
 	}
 	written, failed := recorded(ctx, w.db.db, sales)
 	if failed != nil {
-		return sales, failed
+		return failed
 	}
-	left = slices.DeleteFunc(slices.Clone(sales), func(s sale) bool { return written[s.key()] })
+	left := slices.DeleteFunc(slices.Clone(sales), func(s sale) bool { return written[s.key()] })
 	if len(left) == len(sales) {
-		return left, err
+		return err
 	}
-	return w.write(ctx, left, wait)
+	return w.record(ctx, left, delivered, wait)
 }
 
-// record locks the rows of the goods, in ascending order, so that no two replicas wait for each other; inserts the sales; and
+// deduct locks the rows of the goods, in ascending order, so that no two replicas wait for each other; inserts the sales; and
 // deducts those that were made from the stock that MySQL has. Whatever is left of it, the sale was made.
-func (w *writeBehind) record(ctx context.Context, tx *sqlx.Tx, sales []sale, wait string) error {
+//
+// It fails where the sales were delivered too long ago: another replica may have written them since, and PruneStream may have
+// forgotten that. The clock is read after the INSERT: from there on no other can write them, however long this replica
+// is suspended.
+func (w *writeBehind) deduct(ctx context.Context, tx *sqlx.Tx, sales []sale, delivered time.Time, wait string) error {
 	epochs, err := lockEpochs(ctx, tx, slices.Sorted(maps.Keys(byGoods(sales))), wait)
 	if err != nil {
 		return err
@@ -417,6 +450,9 @@ func (w *writeBehind) record(ctx context.Context, tx *sqlx.Tx, sales []sale, wai
 	rows := strings.Repeat(", (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))", len(sales))[2:]
 	if _, err := tx.ExecContext(ctx, "INSERT INTO stream_sale (goods_id, entry, nonce, units, epoch, deducted, written) VALUES "+rows, args...); err != nil {
 		return refusal(err)
+	}
+	if held := time.Now().Round(0).Sub(delivered); held > w.hold {
+		return fmt.Errorf("they were held for %v before they could be written, and are left for another delivery", held)
 	}
 	for id, units := range sold {
 		if _, err := tx.ExecContext(ctx, "UPDATE good_stock SET stock = stock - ?, version = version + 1 WHERE goods_id = ?", units, id); err != nil {
