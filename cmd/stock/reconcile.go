@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ func newReconcile(getenv func(string) string) *cobra.Command {
 		Short: "Compare the stock in Redis and in MySQL, and mend Redis where MySQL proves what it should have",
 		Long: `Compare the stock of each goods in Redis and in MySQL. Redis must have what MySQL has less the sales of redis-stream that are
 on their way to it. Replicas may go on selling meanwhile. The exit status is 0 where all agree, or were mended, and 1 where
-one differs.
+one differs or could not be compared.
 
 With --mend, Redis gets what MySQL proves:
   Redis has too many         it lost writes, or units were sold from MySQL alone; they are taken from Redis, too
@@ -106,12 +107,13 @@ func (o *reconcileOptions) reconcile(ctx context.Context, stdout, stderr io.Writ
 // secondLook is when what differs is looked at again: a stock that is set, or a restock, takes a moment from store to store.
 const secondLook = 300 * time.Millisecond
 
-// compare prints a line a goods, and fails where one differs in the end.
+// compare prints a line a goods, and fails where one differs in the end, or could not be compared.
 func (o *reconcileOptions) compare(ctx context.Context, service *stock.Service, goods []int64, stdout io.Writer) error {
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	defer table.Flush()
 	fmt.Fprintln(table, "GOODS\tREDIS\tMYSQL\tON THEIR WAY\tFINDING")
-	differ := 0
+	differ, failed := 0, 0
+	var first error
 	for _, id := range goods {
 		b, err := service.Reconcile(ctx, id, false)
 		if err == nil && b.Finding != stock.Agree {
@@ -122,8 +124,14 @@ func (o *reconcileOptions) compare(ctx context.Context, service *stock.Service, 
 			}
 			b, err = service.Reconcile(ctx, id, o.mend)
 		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
-			return fmt.Errorf("goods %d: %w", id, err)
+			failed++
+			first = cmp.Or(first, fmt.Errorf("goods %d: %w", id, err))
+			fmt.Fprintf(table, "%d\t?\t?\t?\tcould not be compared: %v\n", id, err)
+			continue
 		}
 		if b.Finding != stock.Agree && !b.Mended {
 			differ++
@@ -131,7 +139,10 @@ func (o *reconcileOptions) compare(ctx context.Context, service *stock.Service, 
 		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\n", id, units(b.Redis, b.Finding == stock.NotInRedis),
 			units(b.MySQL, b.Finding == stock.NotInMySQL), b.Pending, finding(b))
 	}
-	if differ > 0 {
+	switch {
+	case failed > 0:
+		return fmt.Errorf("%d of %d goods differ, and %d could not be compared, the first for this: %w", differ, len(goods), failed, first)
+	case differ > 0:
 		return fmt.Errorf("%d of %d goods differ", differ, len(goods))
 	}
 	return nil

@@ -54,9 +54,48 @@ func TestReconcileTellsMendsAndExitsAccordingly(t *testing.T) {
 		t.Fatal(err)
 	}
 	reconcile(0, "1      -      6000   0             Redis has none; mended: 6000", "--mend")
-	reconcile(1, "", "--goods=404")
+	reconcile(1, "goods 404 is neither in MySQL nor in Redis", "--goods=404")
 	delete(env, "STOCK_REDIS")
 	reconcile(2, "")
+}
+
+// A goods that nobody has any more, and one whose row is locked, come first.
+func TestReconcileGoesOnWhereAGoodsCannotBeCompared(t *testing.T) {
+	t.Parallel()
+	env, client := streamed(t, servers.RedisOptions{})
+	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for id, units := range map[int]int{2: 20, 3: 30} {
+		if _, err := db.Exec("INSERT INTO good_stock (goods_id, stock) VALUES (?, ?)", id, units); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.MSet(t.Context(), "stock:{2}", 20, "stock:{3}", 33).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.SAdd(t.Context(), "stock:streams", -1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	row, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer row.Rollback()
+	if _, err := row.Exec("SELECT stock FROM good_stock WHERE goods_id = 1 FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := command(t, env, "reconcile", "--mend")
+	if exitCode(err) != 1 || !errors.Is(err, stock.ErrUnknownGoods) || !strings.Contains(err.Error(), "0 of 4 goods differ, and 2 could not be compared") {
+		t.Errorf("reconcile: %v, want exit status 1 for the first that could not be compared", err)
+	}
+	for _, want := range []string{"could not be compared: ", "20     20     0             agree", "mended: 30"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("reconcile printed\n%s\nwant %q", out, want)
+		}
+	}
 }
 
 // backlog is what /metrics says of the sales that are not in MySQL yet.
