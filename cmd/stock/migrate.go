@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
-	"github.com/jmoiron/sqlx"
+	"github.com/go-sql-driver/mysql"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -77,24 +78,35 @@ func (o *migrateOptions) migrate(ctx context.Context, stdout, stderr io.Writer) 
 	if len(o.redis) == 0 {
 		return nil
 	}
-	return o.firstGoodsInRedis(ctx, db, stdout)
+	return o.firstGoodsInRedis(ctx, config, log, stdout)
 }
 
-// firstGoodsInRedis gives Redis what MySQL still has, and not what it had once: that may be sold.
-func (o *migrateOptions) firstGoodsInRedis(ctx context.Context, db *sqlx.DB, stdout io.Writer) (err error) {
+// firstGoodsInRedis gives Redis what MySQL still has, and not what it had once: that may be sold. Unlike a migration, it must
+// not wait long for a locked row.
+func (o *migrateOptions) firstGoodsInRedis(ctx context.Context, config *mysql.Config, log *slog.Logger, stdout io.Writer) (err error) {
+	config = config.Clone()
+	limitCommand(config)
+	db, err := openMySQL(config, 1, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
 	client := o.openRedis(o.master, o.redis...)
 	defer func() { err = errors.Join(err, client.Close()) }()
 	service, err := stock.NewService(stock.Deps{MySQL: db, MySQLLocks: db, Redis: client}, nil)
 	if err != nil {
 		return err
 	}
-	err = service.FillRedis(ctx, migrations.FirstGoods)
-	if errors.Is(err, stock.ErrUnknownGoods) {
+	b, err := service.FillRedis(ctx, migrations.FirstGoods)
+	switch {
+	case errors.Is(err, stock.ErrUnknownGoods):
 		return nil // somebody has deleted it
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("put the first goods into Redis: %w", err)
+	case b.Finding == stock.Agree, b.Mended:
+		fmt.Fprintf(stdout, "Redis has goods %d\n", migrations.FirstGoods)
+	default:
+		fmt.Fprintf(stdout, "goods %d was left as it is: %s; see stock reconcile --help\n", migrations.FirstGoods, b.Finding)
 	}
-	fmt.Fprintf(stdout, "Redis has goods %d\n", migrations.FirstGoods)
 	return nil
 }

@@ -106,10 +106,10 @@ func (s *Service) Reconcile(ctx context.Context, goodsID int64, mend bool) (b Ba
 }
 
 // FillRedis gives Redis the stock that MySQL has of a goods, less the sales on their way to it, where Redis has none. Any number
-// of replicas may do so at the same time, while others sell. Its errors are those of Reconcile.
-func (s *Service) FillRedis(ctx context.Context, goodsID int64) error {
-	_, err := s.reconcile(ctx, goodsID, func(f Finding) bool { return f == NotInRedis })
-	return err
+// of replicas may do so at the same time, while others sell. What else differs is told, and left. Its errors are those of
+// Reconcile.
+func (s *Service) FillRedis(ctx context.Context, goodsID int64) (Balance, error) {
+	return s.reconcile(ctx, goodsID, func(f Finding) bool { return f == NotInRedis })
 }
 
 // reconcile mends what it is told to.

@@ -391,7 +391,7 @@ func TestFillRedisGivesItWhatMySQLHasAndOnlyOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 { // replicas that start together, and sell at once
 		wg.Go(func() {
-			if err := r.service.FillRedis(t.Context(), 1); err != nil {
+			if _, err := r.service.FillRedis(t.Context(), 1); err != nil {
 				t.Error(err)
 			}
 			for range 2 {
@@ -403,7 +403,7 @@ func TestFillRedisGivesItWhatMySQLHasAndOnlyOnce(t *testing.T) {
 	}
 	wg.Wait()
 	r.wantStock(t, 1, 2, 2)
-	if err := r.service.FillRedis(t.Context(), 1); err != nil {
+	if _, err := r.service.FillRedis(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
 	r.wantStock(t, 1, 2, 2)

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"stock/internal/stock"
+)
+
+// MySQL was brought back from an older copy, and Redis has lost the units, but not their epoch.
+func TestMigrateTellsWhatItDoesNotGiveToRedis(t *testing.T) {
+	t.Parallel()
+	env, client := streamed(t, redisOptions)
+	if err := client.Del(t.Context(), "stock:{1}").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Set(t.Context(), "stock:{1}:epoch", 7, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := command(t, env, "migrate")
+	if err != nil || strings.Contains(out, "Redis has goods 1") || !strings.Contains(out, "goods 1 was left as it is: MySQL has an older stock") {
+		t.Errorf("migrate: %v, and printed\n%s\nwant what it found", err, out)
+	}
+}
+
+func TestMigrateDoesNotWaitLongForALockedRow(t *testing.T) {
+	t.Parallel()
+	env, _ := streamed(t, redisOptions)
+	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	row, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer row.Rollback()
+	if _, err := row.Exec("SELECT stock FROM good_stock WHERE goods_id = 1 FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, err := command(t, env, "migrate"); exitCode(err) != 1 || !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("migrate: %v, want busy", err)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
