@@ -581,6 +581,19 @@ func TestRedisQueueDoesNotWaitForAHolderThatIsSlowToNoticeItsLoss(t *testing.T) 
 	}
 }
 
+func TestRedisQueueUnlockAfterALossSaysSoThoughTheNextOfTheProcessHasGone(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, eye := newQueueProcess(t, server, locks.Options{Lease: time.Second}), connect(t, server)
+	lost := mustLock(t, p, queueKey)
+	del(t, eye, queueKey)
+	<-lost.Context().Done()
+	mustUnlock(t, mustLock(t, p, queueKey))
+	if err := lost.Unlock(); !errors.Is(err, locks.ErrLeaseLost) {
+		t.Errorf("Unlock of the lost lock: %v, want ErrLeaseLost", err)
+	}
+}
+
 // The message of a grant can overtake the reply that says to wait for it.
 func TestRedisQueueRemembersAMessageThatCameEarly(t *testing.T) {
 	t.Parallel()

@@ -131,7 +131,8 @@ local function forget()
 end
 
 -- leave forgets the owner: what it may still have on its way is refused from now on.
--- Returns 1 where the lock was its own until now, or had been given back by it before, else 0.
+-- Returns 1 where the lock was its own until now, or had been given back by it before, else 0. Where a later owner of the process
+-- has left already, this one has lost the lock: no other was asked for before.
 local function leave(number)
   local token = held(process .. '/' .. number)
   local ours = token ~= nil
@@ -149,7 +150,7 @@ local function leave(number)
       forget()
     end
     keep()
-  elseif left[2] ~= number then
+  elseif left[1] == number and left[2] ~= number then
     ours = true -- it came again
   end
   return ours and 1 or 0
