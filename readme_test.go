@@ -46,8 +46,8 @@ func TestREADMEHasTheStrategiesOfTheCatalogue(t *testing.T) {
 
 func strategyTable(catalogue []stock.Strategy) string {
 	var b strings.Builder
-	b.WriteString("| strategy | how it works | store | 1 replica | 2 replicas | holder dies | holder is stopped | client retries |\n")
-	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| strategy | how it works | store | 1 replica | 2 replicas | restocked meanwhile | holder dies | holder is stopped | client retries |\n")
+	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	promises := map[stock.Promise]string{
 		stock.Correct:      "correct",
 		stock.LosesUpdates: "**loses updates**",
@@ -63,8 +63,8 @@ func strategyTable(catalogue []stock.Strategy) string {
 		if s.Control {
 			name += " *"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", name, s.Summary, strings.Join(stores, ", "),
-			promises[s.Claim.OneReplica], promises[s.Claim.TwoReplicas], s.Claim.HolderCrash, s.Claim.HolderPause, s.Claim.ClientRetry)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", name, s.Summary, strings.Join(stores, ", "),
+			promises[s.Claim.OneReplica], promises[s.Claim.TwoReplicas], promises[s.Claim.Restocked], s.Claim.HolderCrash, s.Claim.HolderPause, s.Claim.ClientRetry)
 	}
 	return b.String()
 }

@@ -784,6 +784,7 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"run --counts 3-1", "--counts 3-1: a number or a range between 1 and 1000000 is needed"},
 		{"run --counts 1-1000001", "--counts 1-1000001: a number or a range between 1 and 1000000 is needed"},
+		{"targets --target zzz", `--target "zzz": a URL such as http://127.0.0.1:8000 is needed`},
 		{"run --goods 0", "--goods 0: at least 1 is needed"},
 		{"run --users 0", "--users 0: at least 1 is needed"},
 		{"run --users 10001", "--users 10001: one process plays 10000 at most"},

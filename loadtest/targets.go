@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -69,6 +70,9 @@ func targetsCommand() *cobra.Command {
     go tool vegeta attack -format=json -lazy -rate=500 -duration=5s | go tool vegeta report`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if at, err := url.Parse(target); err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
+				return fmt.Errorf("--target %q: a URL such as http://127.0.0.1:8000 is needed", target)
+			}
 			config, err := mix.config()
 			if err != nil {
 				return err
@@ -79,7 +83,7 @@ func targetsCommand() *cobra.Command {
 			load.Hold = hold
 			load.OrderPrefix = fmt.Sprintf("%x-vegeta", mix.seed)
 			// An endless stream ends as that of any program does: by SIGPIPE, when the reader has had enough.
-			return traffic.WriteTargets(cmd.OutOrStdout(), target, load)
+			return traffic.WriteTargets(cmd.Context(), cmd.OutOrStdout(), target, load)
 		},
 	}
 	flags := cmd.Flags()

@@ -26,7 +26,7 @@ func newPrune(getenv func(string) string) *cobra.Command {
 		Use:   "prune",
 		Short: "Forget old orders, their idempotency keys, and old sales of redis-stream",
 		Long: `Delete the orders from the ledger that are older than --older-than, a thousand at a time, while the service goes on. The
-ledger grows by a row an order until then: run it from time to time. An order that is sent again with a key that was
+ledger grows by a row a line of an order until then: run it from time to time. An order that is sent again with a key that was
 forgotten is carried out again.
 
 With --redis, also delete the sales of redis-stream from stream_sale that came to MySQL longer ago than that, and than an

@@ -176,7 +176,9 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	deps := stock.Deps{LockWait: o.lockWait, Lease: o.lease, Poll: o.poll, Log: log}
-	if o.mysqlDSN != "" {
+	if o.mysqlDSN == "" {
+		log.Warn("no --mysql-dsn: the strategies that need MySQL are unavailable, and answer 503")
+	} else {
 		config, err := parseDSN(o.mysqlDSN)
 		if err != nil {
 			return err

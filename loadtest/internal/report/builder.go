@@ -127,7 +127,7 @@ func (b *Builder) Report() *Report {
 	r.Sweep = r.sweep()
 	r.Problems = append(r.Problems, b.problems...)
 	if missing := b.missing(); missing > 0 {
-		r.Problems = append(r.Problems, fmt.Sprintf("%d of %d planned runs are missing: the run was interrupted", missing, len(b.plan)))
+		r.Problems = append(r.Problems, fmt.Sprintf("%d of %d planned runs are missing: the run ended early", missing, len(b.plan)))
 	}
 	r.conclude()
 	return r

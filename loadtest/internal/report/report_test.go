@@ -481,7 +481,7 @@ func TestMissingRunsAreAProblem(t *testing.T) {
 		t.Errorf("nothing is missing, but the problems are %q", r.Problems)
 	}
 	b.Expect([]history.Cell{h.Run.Cell(), second})
-	if r := b.Report(); r.ClaimsHeld || !slices.Equal(r.Problems, []string{"1 of 2 planned runs are missing: the run was interrupted"}) {
+	if r := b.Report(); r.ClaimsHeld || !slices.Equal(r.Problems, []string{"1 of 2 planned runs are missing: the run ended early"}) {
 		t.Errorf("claims held: %t, problems: %q", r.ClaimsHeld, r.Problems)
 	}
 }

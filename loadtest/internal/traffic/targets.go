@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,8 +20,8 @@ type target struct {
 }
 
 // WriteTargets writes the first requests of a load as vegeta's JSON targets, one a line, for the service at base. It holds
-// one line in memory at a time: with load.Requests 0 it goes on until w refuses, so that it can feed a pipe.
-func WriteTargets(w io.Writer, base string, load Load) error {
+// one line in memory at a time: with load.Requests 0 it goes on until w refuses or ctx ends, so that it can feed a pipe.
+func WriteTargets(ctx context.Context, w io.Writer, base string, load Load) error {
 	buffered := bufio.NewWriter(w)
 	encoder := json.NewEncoder(buffered)
 	line := target{
@@ -30,6 +31,9 @@ func WriteTargets(w io.Writer, base string, load Load) error {
 	}
 	prefix := bodyPrefix(load)
 	for i := 0; load.Requests == 0 || i < load.Requests; i++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		goodsID, count := load.Mix.At(i)
 		line.Body = appendBody(line.Body[:0], prefix, goodsID, count)
 		line.Header["X-Request-Id"] = []string{load.OrderPrefix + "-" + strconv.Itoa(i)}

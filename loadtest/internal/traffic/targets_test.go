@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -16,7 +17,7 @@ func TestVegetaReadsTheTargets(t *testing.T) {
 	mix := newMix(t, MixConfig{Seed: 4, Goods: 3, Skew: Zipf, MinCount: 1, MaxCount: 3})
 	var text bytes.Buffer
 	load := Load{Strategy: "update", Mix: mix, Requests: 50, OrderPrefix: "v"}
-	if err := WriteTargets(&text, "http://127.0.0.1:8000/", load); err != nil {
+	if err := WriteTargets(t.Context(), &text, "http://127.0.0.1:8000/", load); err != nil {
 		t.Fatal(err)
 	}
 	next := vegeta.NewJSONTargeter(&text, nil, nil)
@@ -49,8 +50,17 @@ func TestEndlessTargetsStopWhenTheReaderDoes(t *testing.T) {
 		io.CopyN(io.Discard, reader, 100_000)
 		reader.Close()
 	}()
-	err := WriteTargets(writer, "http://127.0.0.1:8000", Load{Mix: one(t)})
+	err := WriteTargets(t.Context(), writer, "http://127.0.0.1:8000", Load{Mix: one(t)})
 	if !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("error %v, want the closed pipe", err)
+	}
+}
+
+func TestEndlessTargetsStopWhenTheyAreInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	if err := WriteTargets(ctx, io.Discard, "http://127.0.0.1:8000", Load{Mix: one(t)}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that it was interrupted", err)
 	}
 }
