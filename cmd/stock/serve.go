@@ -176,9 +176,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	deps := stock.Deps{LockWait: o.lockWait, Lease: o.lease, Poll: o.poll, Log: log}
-	if o.mysqlDSN == "" {
-		log.Warn("no --mysql-dsn: the strategies that need MySQL are unavailable, and answer 503")
-	} else {
+	if o.mysqlDSN != "" {
 		config, err := parseDSN(o.mysqlDSN)
 		if err != nil {
 			return err
@@ -235,6 +233,9 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	})
 	if err != nil {
 		return usagef("--default-strategy: %w", err)
+	}
+	if o.mysqlDSN == "" {
+		log.Warn("no --mysql-dsn: the strategies that need MySQL are unavailable, and answer 503")
 	}
 	return o.serveHTTP(ctx, api, log)
 }
