@@ -174,7 +174,7 @@ func TestImportsAreThoseOfTheTable(t *testing.T) {
 		}
 		for _, imported := range imports {
 			if !slices.Contains(allowed, imported) {
-				t.Errorf("%s must not import %s: %s", row.name, imported, row.because)
+				t.Errorf("%s imports %s, which the import table does not allow. %s", row.name, imported, row.because)
 			}
 		}
 		for _, unused := range allowed {
@@ -236,7 +236,7 @@ func TestArchitectureDocumentHasTheImportTable(t *testing.T) {
 		return
 	}
 	if got != want {
-		t.Errorf("the import table of %s is out of date: run go test . -update\n got:\n%s\nwant:\n%s", document, got, want)
+		t.Errorf("%s: the import table is out of date: run go test . -update\n got:\n%s\nwant:\n%s", document, got, want)
 	}
 }
 
