@@ -61,7 +61,7 @@ func lock(ctx context.Context, db *sql.DB) (unlock func() error, err error) {
 	var granted sql.NullInt64
 	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+name+", ?)", int(lockWait.Seconds())).Scan(&granted)
 	if err == nil && granted.Int64 != 1 {
-		err = fmt.Errorf("another replica has been migrating this database for more than %v: try again when it is done", lockWait)
+		err = fmt.Errorf("another replica is migrating this database: waited %v, try again later", lockWait)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the migrations: %w", err), conn.Close())
