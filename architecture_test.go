@@ -236,7 +236,7 @@ func TestArchitectureDocumentHasTheImportTable(t *testing.T) {
 		return
 	}
 	if got != want {
-		t.Errorf("%s: the import table is out of date: run go test . -update\n got:\n%s\nwant:\n%s", document, got, want)
+		t.Errorf("%s has an old import table: run go test . -update\n got:\n%s\nwant:\n%s", document, got, want)
 	}
 }
 

@@ -124,8 +124,7 @@ func (p *Process) wait() {
 // Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err returns how the process ended, such as "exit status 1" or "signal: killed". It returns nil while the process
-// runs.
+// Err returns how the process ended ("exit status 1", "signal: killed"), or nil while it is running.
 func (p *Process) Err() error {
 	select {
 	case <-p.done:
