@@ -134,7 +134,7 @@ var boundaries = []struct {
 }{
 	{"internal/locks", []string{"..."}, "a lock does not know what it guards"},
 	{"internal/servers", []string{"..."}, "servers are started in the same way for every user"},
-	{"internal/stock", []string{"internal/stock/httpapi"}, "the domain does not know how it is reached"},
+	{"internal/stock/...", []string{"internal/stock/httpapi"}, "the domain does not know how it is reached"},
 	{"internal/stock/...", []string{"internal/servers/..."}, "the service connects to servers and never starts them"},
 	{"cmd/...", []string{"internal/servers/..."}, "the service connects to servers and never starts them"},
 	{"internal/stock/...", []string{"loadtest/..."}, "the service does not know its judge"},

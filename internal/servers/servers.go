@@ -19,8 +19,8 @@ import (
 
 // FreePort returns a loopback TCP port that nothing listens on.
 //
-// FreePort makes a connection to the port and closes the server's side first, which leaves the port in TIME_WAIT. In
-// that state the kernel does not choose the port for anyone, but a server may still ask for it (SO_REUSEADDR).
+// It makes a connection to the port and closes the server's side first, which leaves the port in TIME_WAIT. In that
+// state the kernel does not choose the port for anyone, but a server may still ask for it (SO_REUSEADDR).
 func FreePort() (int, error) {
 	port, err := freePort()
 	if err != nil {
