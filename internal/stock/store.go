@@ -1,62 +1,76 @@
 package stock
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
-// store is the stock of all goods in one server, read and overwritten in two steps that only a lock makes one.
-type store interface {
-	// read fails with ErrUnknownGoods, ErrBusy or ErrUnavailable.
-	read(ctx context.Context, goodsID int64) (units int64, err error)
-	// write overwrites the stock of a known goods. It fails with ErrUnknown where its outcome never came back, and with
-	// an error like those of read where nothing was written.
-	write(ctx context.Context, goodsID, units int64) error
+// ReadWriter reads and overwrites the stock of items, in two steps that only a lock or a transaction makes one.
+type ReadWriter interface {
+	// Read fails with ErrUnknownItem, ErrBusy or ErrUnavailable.
+	Read(ctx context.Context, goodsID int64) (units int64, err error)
+	// Write overwrites the stock of a known item. It fails with ErrUnknown if no reply arrived, and otherwise as Read
+	// does, with nothing written.
+	Write(ctx context.Context, goodsID, units int64) error
 }
 
-// settableStore is the stock of all goods as it is seen from outside of the strategies.
-type settableStore interface {
-	// read fails with ErrUnknownGoods, ErrBusy or ErrUnavailable.
-	read(ctx context.Context, goodsID int64) (units int64, err error)
-	// set also makes a goods that the store does not know. It forgets who has claimed the goods: a lock's tokens may start
-	// anew, and who holds a claim cannot write any more. The stock gets an epoch, a number that grows, by which a sale tells
-	// from which stock it was taken: MySQL makes one beyond the one that it is given. The others take it, and return it; or a
-	// later one where they have a later stock, which they keep.
-	set(ctx context.Context, goodsID, units, epoch int64) (int64, error)
-	// restock adds 1 to MaxStock units to a known goods in one step, and returns what is there right after. It forgets who
-	// has claimed the goods: such a holder read it before, and its write would bury the restock. It fails with
-	// ErrOverstocked beyond MaxStock, and otherwise as write does.
-	restock(ctx context.Context, goodsID, units int64) (int64, error)
+// Inventory administers the stock of items in one store.
+type Inventory interface {
+	// Read fails with ErrUnknownItem, ErrBusy or ErrUnavailable.
+	Read(ctx context.Context, goodsID int64) (units int64, err error)
+	// Set sets the stock of an item and creates the item if it is new. It resets the item's fence: tokens may start
+	// anew, and a registered holder can no longer write.
+	//
+	// Each stock that is set has an epoch, a number that grows, which tells from which stock a sale was made. MySQL
+	// makes an epoch greater than the given one. The other stores take the given one. Set returns the store's epoch,
+	// which is a later one if the store already has a later stock: that stock is kept.
+	Set(ctx context.Context, goodsID, units, epoch int64) (int64, error)
+	// Restock adds 1 to MaxStock units to a known item in one step and returns the stock right after. It resets the
+	// item's fence: a registered holder read the stock before, and its write would undo the restock. It fails with
+	// ErrOverstocked beyond MaxStock, and otherwise as Write does.
+	Restock(ctx context.Context, goodsID, units int64) (int64, error)
 }
 
-// lockableStore is one around which a lock can be put: it keeps one number a goods, and can refuse a holder that is late.
-type lockableStore interface {
-	store
-	// fence is the store of a holder of a lock who wants count units. Its read claims the goods where it has as many, its
-	// write is refused once another has claimed it: both fail with ErrFenced. A claim deducts nothing, so that its outcome
-	// is never unknown.
-	fence(issuer string, token uint64, count int) store
-	// atomic says whether several goods can be written at once.
-	atomic() bool
-	// writeAll overwrites the stock of several known goods, all or none, where those with a claim are still claimed so. It
-	// fails as write does, with a *LineError where one goods is to blame, and passes BeforeCommit where it commits.
-	writeAll(ctx context.Context, steps Request, levels []level) error
+// Lockable is a store that a lock can guard: it keeps one number for each item, and can refuse late holders.
+type Lockable interface {
+	ReadWriter
+	// Fenced returns the store as seen by a holder who wants count units. Its Read registers the holder with the
+	// item's fence if there are as many; its Write is refused once another holder has registered. Both then fail with
+	// ErrFenced. A registration deducts nothing, so its outcome is never unknown.
+	//
+	// A strategy without a fence neither registers nor looks at registrations: an item that is sold by a fenced
+	// strategy must not be sold by other ones.
+	Fenced(holder Holder, count int) ReadWriter
+	// Atomic reports whether several items can be written at once.
+	Atomic() bool
+	// WriteAll overwrites the stock of several known items, all or none. Where a stock has a holder, that holder must
+	// still be registered. It fails as Write does, with a *LineError if one item is to blame, and passes BeforeCommit
+	// if it commits.
+	WriteAll(ctx context.Context, pause PauseFunc, stocks []ItemStock) error
 }
 
-// store returns the store of this name, nil where it is not configured.
-func (d Deps) store(on Store) settableStore {
-	switch {
-	case on == MySQL && d.MySQL != nil:
-		return mysqlStore{d.MySQL}
-	case on == Redis && d.Redis != nil:
-		return redisStore{d.Redis}
-	case on == Slots && d.MySQL != nil:
-		return slotStore{mysqlStore{d.MySQL}}
+// ItemStock is the stock of one item, as it was read or is to be written.
+type ItemStock struct {
+	GoodsID, Units int64
+	Holder         Holder // who writes; zero if there is no fence
+}
+
+// Holder is the holder of a lock, as the fence of an item knows it: by the token and by who issued it. Tokens of
+// different issuers cannot be compared: those of Redis are microseconds, those of etcd are revisions.
+type Holder struct {
+	Token  uint64
+	Issuer string // name of the strategy; empty for none
+}
+
+func (h Holder) String() string {
+	if h.Issuer == "" {
+		return "nobody"
 	}
-	return nil
+	return fmt.Sprintf("token %d of %s", h.Token, h.Issuer)
 }
 
-// lockable returns the store of this name; Validate knows that it is one of these.
-func (d Deps) lockable(on Store) lockableStore {
-	if on == Redis {
-		return redisStore{d.Redis}
-	}
-	return mysqlStore{d.MySQL}
+// Fenced is the ErrFenced of a holder when another one has registered.
+func (h Holder) Fenced(goodsID int64, registered Holder) error {
+	return fmt.Errorf("%w: item %d was locked later by %v than by %v; if every request is refused, the lock service has "+
+		"lost its data: set the stock of the item anew, which resets its fence", ErrFenced, goodsID, registered, h)
 }

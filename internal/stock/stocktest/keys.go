@@ -151,7 +151,7 @@ func (s subject) untilAnswered(ctx context.Context, replica int, order stock.Req
 func (s subject) forgetsRefusals(t *testing.T) {
 	unknown := goods.Add(1)
 	order := stock.Request{GoodsID: unknown, Count: 1, Key: s.key(unknown)}
-	if _, err := s.deductOn(t, 0, order); !errors.Is(err, stock.ErrUnknownGoods) {
+	if _, err := s.deductOn(t, 0, order); !errors.Is(err, stock.ErrUnknownItem) {
 		t.Errorf("%v, want unknown goods", err)
 	}
 	if err := s.replicas[0].service.SetStock(t.Context(), unknown, 10); err != nil {

@@ -48,8 +48,8 @@ func (s subject) wantLeft(t testing.TB, want map[int64]int64) {
 	}
 }
 
-// ordersConserve asks for more than there is, with lines in any order, goods twice in an order, and deductions between. The
-// receipts of each goods are a chain, as in conserves: half an order would tear it.
+// ordersConserve asks for more than there is, with lines in any order, goods twice in an order, and deductions
+// between. The receipts of each goods are a chain, as in conserves: half an order would tear it.
 func (s subject) ordersConserve(t *testing.T) {
 	const buyers, rounds, initial = 8, 6, 60
 	ctx := patient(t)
@@ -145,7 +145,7 @@ func (s subject) orderUnknownGoods(t *testing.T) {
 	const unknown = 1 << 40
 	a := s.freshGoods(t, 10)
 	_, err := s.order(patient(t), 0, nil, stock.Line{GoodsID: unknown, Count: 1}, stock.Line{GoodsID: a, Count: 1})
-	if line, named := errors.AsType[*stock.LineError](err); !named || line.GoodsID != unknown || !errors.Is(err, stock.ErrUnknownGoods) {
+	if line, named := errors.AsType[*stock.LineError](err); !named || line.GoodsID != unknown || !errors.Is(err, stock.ErrUnknownItem) {
 		t.Errorf("got %v, want that the goods of the line is unknown", err)
 	}
 	s.wantLeft(t, map[int64]int64{a: 10})

@@ -15,23 +15,15 @@ import (
 	"stock/internal/stock"
 )
 
-// Env is what the suite runs on.
-type Env struct {
-	// Connect makes what one replica has: connections and locks of its own, to the servers that all replicas share.
-	Connect func(testing.TB) stock.Deps
-	// Idle fails the test where a replica still holds a connection, or a server a lock or a transaction.
-	Idle func(testing.TB, stock.Deps)
-}
-
 // patience bounds what a test waits for; a strategy that works never uses it up.
 const patience = 30 * time.Second
 
 // Run runs the suite over every strategy of the catalogue, on every store that it works on.
-func Run(t *testing.T, catalogue []stock.Strategy, env Env) {
-	for _, strategy := range catalogue {
+func Run(t *testing.T, strategies []stock.Strategy, a Addresses) {
+	for _, strategy := range strategies {
 		for _, store := range strategy.Stores {
 			t.Run(strategy.Name+"/"+string(store), func(t *testing.T) {
-				newSubject(t, catalogue, strategy, store, env).run(t)
+				newSubject(t, strategies, strategy, store, a).run(t)
 			})
 		}
 	}
@@ -45,29 +37,17 @@ type subject struct {
 }
 
 type replica struct {
-	service  *stock.Service
+	service  *Service
 	deducter stock.Deducter
 }
 
-func newSubject(t *testing.T, catalogue []stock.Strategy, strategy stock.Strategy, store stock.Store, env Env) subject {
+func newSubject(t *testing.T, strategies []stock.Strategy, strategy stock.Strategy, store stock.Store, a Addresses) subject {
 	s := subject{strategy: strategy, store: store}
 	for i := range s.replicas {
-		deps := env.Connect(t)
-		service, err := stock.NewService(deps, catalogue)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := service.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		deducter, _, err := service.Resolve(strategy.Name, store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.replicas[i] = replica{service, deducter}
-		t.Cleanup(func() { env.Idle(t, deps) })
+		deps := a.Connect(t)
+		service := NewService(t, deps, strategies...)
+		s.replicas[i] = replica{service, service.Deducter(t, strategy.Name, store)}
+		t.Cleanup(func() { WantIdle(t, deps) })
 	}
 	return s
 }
@@ -151,9 +131,9 @@ type sale struct {
 	receipt stock.Receipt
 }
 
-// conserves asks for twice the stock in unequal counts (equal ones mask a lost update) and reads the receipts as a chain:
-// each must continue the stock that another left, from the first unit to the last. Receipts that do not tell what remains
-// must at least add up.
+// conserves asks for twice the stock in unequal counts (equal ones mask a lost update) and reads the receipts as a
+// chain: each must continue the stock that another left, from the first unit to the last. Receipts that do not tell
+// what remains must at least add up.
 func (s subject) conserves(t *testing.T, replicas int) {
 	const buyers, initial = 16, 120
 	id, ctx := s.freshGoods(t, initial), patient(t)
@@ -187,7 +167,7 @@ func (s subject) conserves(t *testing.T, replicas int) {
 	slices.SortFunc(sales, func(a, b sale) int { return int(b.receipt.Remaining - a.receipt.Remaining) })
 	chain := int64(initial)
 	for _, sale := range sales {
-		if chain -= int64(sale.count); chain != sale.receipt.Remaining && !s.strategy.Untold {
+		if chain -= int64(sale.count); chain != sale.receipt.Remaining && s.strategy.TellsRemaining() {
 			t.Fatalf("a sale of %d says that %d remain: the sales before it leave %d", sale.count, sale.receipt.Remaining, chain)
 		}
 	}
@@ -325,14 +305,14 @@ func (s subject) soldOut(t *testing.T) {
 
 func (s subject) unknownGoods(t *testing.T) {
 	_, err := s.replicas[0].deducter.Deduct(patient(t), stock.Request{GoodsID: 1 << 40, Count: 1})
-	if !errors.Is(err, stock.ErrUnknownGoods) {
+	if !errors.Is(err, stock.ErrUnknownItem) {
 		t.Errorf("Deduct: %v, want unknown goods", err)
 	}
 }
 
 func (s subject) sellsTheLast(t *testing.T) {
 	id := s.freshGoods(t, 3)
-	if receipt := s.deduct(t, stock.Request{GoodsID: id, Count: 2}); !s.leaves(receipt, 1) || receipt.Attempts != 1 && !s.strategy.Untold {
+	if receipt := s.deduct(t, stock.Request{GoodsID: id, Count: 2}); !s.leaves(receipt, 1) || receipt.Attempts != 1 && s.strategy.TellsRemaining() {
 		t.Errorf("the first receipt is %+v, want 1 remaining after 1 attempt", receipt)
 	}
 	receipt := s.deduct(t, stock.Request{GoodsID: id, Count: 1})
@@ -347,12 +327,13 @@ func (s subject) sellsTheLast(t *testing.T) {
 	}
 }
 
-// leaves says whether a receipt tells that so many units remain, or, where the strategy does not tell, that it does not.
+// leaves says whether a receipt tells that so many units remain, or, where the strategy does not tell, that it does
+// not.
 func (s subject) leaves(receipt stock.Receipt, units int64) bool {
-	if s.strategy.Untold {
-		return receipt.Untold && receipt.Remaining == 0
+	if !s.strategy.TellsRemaining() {
+		return receipt.RemainingUnknown && receipt.Remaining == 0
 	}
-	return !receipt.Untold && receipt.Remaining == units
+	return !receipt.RemainingUnknown && receipt.Remaining == units
 }
 
 func (s subject) cancelledBefore(t *testing.T) {

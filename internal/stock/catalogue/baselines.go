@@ -1,0 +1,82 @@
+package catalogue
+
+import (
+	"stock/internal/locks"
+	"stock/internal/stock"
+	"stock/internal/stock/guard"
+	"stock/internal/stock/mysql"
+)
+
+// baselines are what people write first, and the cost of a request without a store.
+var baselines = []stock.Strategy{
+	{
+		Name:    "noop",
+		Summary: "Confirms and deducts nothing: the cost of a request when the store costs nothing.",
+		Claim: stock.Claim{
+			OneReplica:  stock.SellsNothing,
+			TwoReplicas: stock.SellsNothing,
+			Restocked:   stock.SellsNothing,
+			HolderCrash: "nothing to lose",
+			HolderPause: "nothing to lose",
+			ClientRetry: "nothing is deducted",
+		},
+		Stores: []stock.Store{stock.NoStore},
+		New:    newNoop,
+	},
+	{
+		Name:    "none",
+		Summary: "SELECT the stock, then UPDATE it to what was read less the count, without a lock.",
+		Claim:   losesUpdates,
+		Control: true,
+		Stores:  []stock.Store{stock.MySQL},
+		Lock:    newNone,
+	},
+	{
+		Name:    "decrement",
+		Summary: "UPDATE stock = stock - count, without the condition that there is enough.",
+		Claim: stock.Claim{
+			OneReplica:  stock.Oversells,
+			TwoReplicas: stock.Oversells,
+			Restocked:   stock.Oversells,
+			HolderCrash: stock.Safe,
+			HolderPause: stock.Safe,
+			ClientRetry: stock.DeductsAgain,
+		},
+		Control: true,
+		Stores:  []stock.Store{stock.MySQL},
+		New:     mysql.NewDecrement,
+	},
+	{
+		Name:    "mutex",
+		Summary: "One mutex per item in the process.",
+		Claim: stock.Claim{
+			OneReplica:  stock.Correct,
+			TwoReplicas: stock.LosesUpdates,
+			Restocked:   stock.LosesUpdates,
+			Exclusive:   true,
+			HolderCrash: stock.Safe,
+			HolderPause: stock.LosesUpdate,
+			ClientRetry: stock.DeductsAgain,
+		},
+		Stores: []stock.Store{stock.MySQL},
+		Lock:   func(stock.Deps) (locks.Locker, error) { return new(locks.Mutex), nil },
+	},
+	{
+		Name:    "mutex-per-request",
+		Summary: "Every request locks a mutex of its own.",
+		Claim:   losesUpdates,
+		Control: true,
+		Stores:  []stock.Store{stock.MySQL},
+		Lock:    func(stock.Deps) (locks.Locker, error) { return guard.MutexPerRequest{}, nil },
+	},
+	{
+		Name:    "mutex-in-tx",
+		Summary: "A mutex inside the transaction: it is unlocked before COMMIT.",
+		Claim:   losesUpdates,
+		Control: true,
+		Stores:  []stock.Store{stock.MySQL},
+		New:     guard.NewMutexInTx,
+	},
+}
+
+func newNone(stock.Deps) (locks.Locker, error) { return locks.None{}, nil }

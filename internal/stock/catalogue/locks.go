@@ -1,0 +1,106 @@
+package catalogue
+
+import (
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/locks"
+	"stock/internal/stock"
+	"stock/internal/stock/guard"
+)
+
+// lockStrategies are read-modify-write under a lock. They differ only in the lock.
+var lockStrategies = []stock.Strategy{
+	redisLock("setnx", locks.NewRedisSetNX, onPause(onCrash(leasedLock, "blocked for ever"), stock.BlocksMeanwhile),
+		"SET NX, polled, and DEL: a lock that never ends by itself."),
+	redisLock("expiry", locks.NewRedisExpiry, leasedLock,
+		"SET NX PX, polled, and DEL: a lease, which a late holder deletes for the next holder."),
+	redisLock("owner", locks.NewRedisOwner, leasedLock,
+		"SET NX PX with a random owner, polled; GET to check the owner, and DEL."),
+	redisLock("lua", locks.NewRedisLua, leasedLock,
+		"SET NX PX with a random owner, polled, released by a script that checks the owner."),
+	redisLock("reentrant", locks.NewRedisReentrant, leasedLock,
+		"A set of the ids under which one owner holds the lock: a holder may lock again."),
+	redisLock("watchdog", locks.NewRedisWatchdog, leasedLock,
+		"As lock-redis-lua, and renewed in the background while it is held."),
+	redisLock("pubsub", locks.NewRedisPubSub, leasedLock,
+		"As lock-redis-watchdog, and each release is published to all that wait."),
+	redisLock("fair", locks.NewRedisFair, leasedLock,
+		"As lock-redis-pubsub, in the order of arrival; waiters that died are passed over."),
+	fenced(redisLock("fenced", locks.NewRedisFenced, fencedLock,
+		"As lock-redis-watchdog, with a token for every grant, by which the store refuses a late holder.")),
+	fenced(redisLock("queue", locks.NewRedisQueue, fencedLock,
+		"Processes queue in Redis, callers in their process; the token fences the store.")),
+	{
+		Name:    "lock-redlock",
+		Summary: "Redlock by go-redsync: a majority of independent Redis masters grants the lock.",
+		Claim:   leasedLock,
+		Stores:  bothStores,
+		Needs:   []stock.Need{stock.NeedRedlock},
+		Lock:    func(d stock.Deps) (locks.Locker, error) { return locks.NewRedlock(d.Redlock, lease(d)) },
+	},
+	{
+		Name:    "lock-mysql-getlock",
+		Summary: "GET_LOCK of MySQL, on a connection that is kept while the lock is held.",
+		Claim:   onPause(onCrash(leasedLock, "safe: the server frees the lock at once"), stock.BlocksMeanwhile),
+		Stores:  bothStores,
+		Needs:   []stock.Need{stock.NeedMySQL},
+		Lock:    func(d stock.Deps) (locks.Locker, error) { return locks.NewMySQLGetLock(d.MySQLLocks, lease(d)), nil },
+	},
+	fenced(stock.Strategy{
+		Name:    "lock-etcd",
+		Summary: "A key in etcd that lives as long as a session: the oldest holds, and its revision fences the store.",
+		Claim:   fencedLock,
+		Stores:  bothStores,
+		Needs:   []stock.Need{stock.NeedEtcd},
+		Lock:    func(d stock.Deps) (locks.Locker, error) { return locks.NewEtcd(d.Etcd, lease(d)), nil },
+	}),
+	fenced(stock.Strategy{
+		Name:    "lock-zookeeper",
+		Summary: "An ephemeral sequential node in ZooKeeper: the first holds, and its zxid fences the store.",
+		Claim:   fencedLock,
+		Stores:  bothStores,
+		Needs:   []stock.Need{stock.NeedZooKeeper},
+		Lock: func(d stock.Deps) (locks.Locker, error) {
+			return locks.NewZooKeeper(d.ZooKeeper, "/stock", lease(d)), nil
+		},
+	}),
+	{
+		Name: "lock-multi",
+		Summary: "The locks of lock-redis-watchdog and lock-mysql-getlock, both or neither: " +
+			"how to move from one to the other.",
+		Claim:  onPause(leasedLock, stock.BlocksMeanwhile),
+		Stores: bothStores,
+		Needs:  []stock.Need{stock.NeedRedis, stock.NeedMySQL},
+		Lock: func(d stock.Deps) (locks.Locker, error) {
+			return locks.Multi{
+				guard.KeysOf{Strategy: "lock-redis-watchdog", Locker: locks.NewRedisWatchdog(d.Redis, lease(d))},
+				guard.KeysOf{Strategy: "lock-mysql-getlock", Locker: locks.NewMySQLGetLock(d.MySQLLocks, lease(d))},
+			}, nil
+		},
+	},
+}
+
+// bothStores are the stores that a lock service of its own can guard.
+var bothStores = []stock.Store{stock.MySQL, stock.Redis}
+
+func lease(d stock.Deps) locks.Options { return locks.Options{Lease: d.Lease, Poll: d.Poll} }
+
+// redisLock is the row of a step of the Redis lock ladder.
+func redisLock[L locks.Locker](
+	name string, newLock func(redis.UniversalClient, locks.Options) L, claim stock.Claim, summary string,
+) stock.Strategy {
+	return stock.Strategy{
+		Name:    "lock-redis-" + name,
+		Summary: summary,
+		Claim:   claim,
+		Stores:  bothStores,
+		Needs:   []stock.Need{stock.NeedRedis},
+		Lock:    func(d stock.Deps) (locks.Locker, error) { return newLock(d.Redis, lease(d)), nil },
+	}
+}
+
+// fenced is a row whose lock mints tokens that the store checks.
+func fenced(s stock.Strategy) stock.Strategy {
+	s.Fenced = true
+	return s
+}

@@ -1,0 +1,93 @@
+package catalogue
+
+import (
+	"stock/internal/stock"
+	"stock/internal/stock/mysql"
+)
+
+// mysqlStrategies leave exclusion to MySQL.
+var mysqlStrategies = []stock.Strategy{
+	{
+		Name:    "update",
+		Summary: "One conditional UPDATE that also returns the units left.",
+		Claim:   oneStatement,
+		Stores:  []stock.Store{stock.MySQL},
+		New:     mysql.NewUpdate,
+	},
+	{
+		Name:    "for-update",
+		Summary: "SELECT FOR UPDATE, UPDATE, COMMIT: pessimistic locking of the row.",
+		Claim:   rowLock,
+		Stores:  []stock.Store{stock.MySQL},
+		New:     mysql.NewForUpdate,
+	},
+	{
+		Name:    "optimistic-version",
+		Summary: "Optimistic locking: UPDATE if the version is still the one that was read, else queue and retry.",
+		Claim:   optimisticLocking,
+		Stores:  []stock.Store{stock.MySQL},
+		New:     mysql.NewOptimisticVersion,
+	},
+	{
+		Name:    "optimistic-timestamp",
+		Summary: "As optimistic-version, with a timestamp of whole seconds instead of the version.",
+		Claim:   onPause(losesUpdates, stock.LosesUpdate+" within a second"),
+		Control: true,
+		Stores:  []stock.Store{stock.MySQL},
+		New:     mysql.NewOptimisticTimestamp,
+	},
+	{
+		Name:    "optimistic-timestamp-us",
+		Summary: "As optimistic-version, with a timestamp in microseconds that every write moves forward.",
+		Claim: onPause(optimisticLocking,
+			stock.RefusedByFence+", unless another strategy wrote twice in one microsecond"),
+		Stores: []stock.Store{stock.MySQL},
+		New:    mysql.NewOptimisticTimestampMicros,
+	},
+	{
+		Name:    "optimistic-stock",
+		Summary: "As optimistic-version, with the stock itself instead of the version.",
+		Claim: onPause(optimisticLocking,
+			stock.RefusedByFence+", unless a restock has brought the same stock back (ABA)"),
+		Stores: []stock.Store{stock.MySQL},
+		New:    mysql.NewOptimisticStock,
+	},
+	{
+		Name:    "serializable",
+		Summary: "Read-modify-write in a SERIALIZABLE transaction; the victim of a deadlock retries.",
+		Claim:   rowLock,
+		Stores:  []stock.Store{stock.MySQL},
+		New:     mysql.NewSerializable,
+	},
+	{
+		Name:       mysql.LedgerName,
+		Summary:    "One transaction: a row in the ledger, the conditional UPDATE, the answer. Each key sells once.",
+		Claim:      idempotent(rowLock),
+		Stores:     []stock.Store{stock.MySQL},
+		New:        mysql.NewLedger,
+		Idempotent: true,
+	},
+	{
+		Name:    "slots",
+		Summary: "The stock is split over 16 rows: a conditional UPDATE of one of them, or of all for the last units.",
+		Claim: overlapping(onPause(rowLock,
+			"safe: while selling the last units, blocks the item meanwhile")),
+		Stores: []stock.Store{stock.Slots},
+		New:    mysql.NewSlots,
+	},
+	{
+		Name:    "batch",
+		Summary: "Group commit: requests that wait in a replica during a commit share the next one.",
+		Claim:   oneStatement,
+		Stores:  []stock.Store{stock.MySQL},
+		New:     mysql.NewBatch,
+	},
+	{
+		Name:       mysql.BatchLedgerName,
+		Summary:    "As batch, with each request's row of the ledger in the same transaction. Each key sells once.",
+		Claim:      idempotent(rowLock),
+		Stores:     []stock.Store{stock.MySQL},
+		New:        mysql.NewBatchLedger,
+		Idempotent: true,
+	},
+}

@@ -1,0 +1,42 @@
+package catalogue
+
+import (
+	"stock/internal/stock"
+	"stock/internal/stock/redis"
+	"stock/internal/stock/stream"
+)
+
+// redisStrategies sell from Redis.
+var redisStrategies = []stock.Strategy{
+	{
+		Name:    "redis-none",
+		Summary: "GET the stock, then SET it to what was read less the count, without a lock.",
+		Claim:   losesUpdates,
+		Control: true,
+		Stores:  []stock.Store{stock.Redis},
+		Lock:    newNone,
+	},
+	{
+		Name:    "redis-watch",
+		Summary: "WATCH, GET, MULTI, SET, EXEC, else back off and retry. As durable as Redis is.",
+		Claim:   onCrash(optimisticLocking, stock.LostWithRedis),
+		Stores:  []stock.Store{stock.Redis},
+		New:     redis.NewWatch,
+	},
+	{
+		Name:    "redis-script",
+		Summary: "One Lua script checks and deducts, for all requests that wait in a replica. As durable as Redis is.",
+		Claim:   overlapping(onCrash(oneStatement, stock.LostWithRedis)),
+		Stores:  []stock.Store{stock.Redis},
+		New:     redis.NewScript,
+	},
+	{
+		Name:        "redis-stream",
+		Summary:     "One script deducts and adds the sale to a stream; a consumer group writes it to MySQL, exactly once.",
+		Claim:       overlapping(onCrash(oneStatement, "safe: another replica writes to MySQL")),
+		Stores:      []stock.Store{stock.Redis},
+		Needs:       []stock.Need{stock.NeedMySQL},
+		New:         stream.New,
+		WriteBehind: true,
+	},
+}

@@ -1,0 +1,108 @@
+package stock
+
+import (
+	"context"
+	"time"
+)
+
+// Decide is the heart of every critical section: given the stock that was read, it refuses the request or returns what
+// will be left. It passes AfterRead and BeforeWrite, and works in between for as long as the request asks.
+func (r Request) Decide(ctx context.Context, units int64) (remaining int64, err error) {
+	err = decide(ctx, r.Pause, r.Hold, func() error {
+		if units < int64(r.Count) {
+			return &SoldOutError{GoodsID: r.GoodsID, Asked: r.Count, Remaining: units}
+		}
+		return nil
+	})
+	return units - int64(r.Count), err
+}
+
+// DecideAndWrite decides on an order whose items are locked and read, and writes all of them at once: a crash must
+// not leave half an order behind.
+func (r OrderRequest) DecideAndWrite(
+	ctx context.Context, stocks []ItemStock, writeAll func(context.Context, []ItemStock) error, section Section,
+) (OrderReceipt, error) {
+	receipts, err := r.decide(ctx, stocks)
+	if err != nil {
+		return OrderReceipt{}, err
+	}
+	if err := writeAll(ctx, stocks); err != nil {
+		return OrderReceipt{}, err
+	}
+	_ = r.Pause.At(ctx, BeforeUnlock) // the write stands, however the pause ends
+	section.Leave()
+	return section.OrderReceipt(receipts), nil
+}
+
+// decide is Request.Decide for all lines of an order. It takes the stock of each line as it was read, and replaces it
+// by what will be left.
+func (r OrderRequest) decide(ctx context.Context, stocks []ItemStock) ([]LineReceipt, error) {
+	receipts := make([]LineReceipt, len(r.lines))
+	err := decide(ctx, r.Pause, r.Hold, func() error {
+		for i, line := range r.lines {
+			present := &stocks[i]
+			if present.Units < int64(line.Count) {
+				soldOut := &SoldOutError{GoodsID: line.GoodsID, Asked: line.Count, Remaining: present.Units}
+				return line.Refused(soldOut)
+			}
+			present.Units -= int64(line.Count)
+			receipts[i] = LineReceipt{Line: line, Remaining: present.Units, Token: present.Holder.Token}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return receipts, nil
+}
+
+// decide fixes the order of the steps between read and write.
+func decide(ctx context.Context, pause PauseFunc, hold time.Duration, check func() error) error {
+	if err := pause.At(ctx, AfterRead); err != nil {
+		return err
+	}
+	if err := check(); err != nil {
+		return err
+	}
+	if err := Work(ctx, hold); err != nil {
+		return err
+	}
+	return pause.At(ctx, BeforeWrite)
+}
+
+// Work spends a request's Hold inside the critical section. If ctx ends first, its error is an ErrBusy.
+func Work(ctx context.Context, hold time.Duration) error {
+	if hold <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(hold)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return Interrupted(context.Cause(ctx))
+	}
+}
+
+// ReadModifyWrite deducts in two steps, read and write. It excludes nobody by itself: the caller holds a lock, or is
+// in a transaction that does.
+func ReadModifyWrite(ctx context.Context, in ReadWriter, req Request, section Section) (Receipt, error) {
+	if err := req.Pause.At(ctx, AfterLock); err != nil {
+		return Receipt{}, err
+	}
+	units, err := in.Read(ctx, req.GoodsID)
+	if err != nil {
+		return Receipt{}, err
+	}
+	remaining, err := req.Decide(ctx, units)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if err := in.Write(ctx, req.GoodsID, remaining); err != nil {
+		return Receipt{}, err
+	}
+	_ = req.Pause.At(ctx, BeforeUnlock) // the write stands, however the pause ends
+	section.Leave()
+	return section.Receipt(remaining, 1), nil
+}

@@ -1,0 +1,46 @@
+package stock
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/jmoiron/sqlx"
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Deps is what strategies are built from. The caller owns the connections and closes them.
+type Deps struct {
+	MySQL *sqlx.DB // nil if not configured
+	// MySQLLocks is a second pool to the same server, for its named locks. A holder keeps a connection of this pool and
+	// works on one of the other. With a single pool, as many holders as it has connections would wait for each other.
+	MySQLLocks *sqlx.DB                // set if MySQL is
+	Redis      redis.UniversalClient   // one server, a Sentinel group or a Cluster; nil if not configured
+	Redlock    []redis.UniversalClient // independent masters; empty if not configured
+	Etcd       *clientv3.Client        // nil if not configured
+	ZooKeeper  *zk.Conn                // nil if not configured
+
+	LockWait time.Duration // longest wait for a lock, or for a retry to succeed, before ErrBusy
+	Lease    time.Duration // how long a lock outlives a holder that died
+	Poll     time.Duration // pause between two tries of a polling lock
+
+	Log *slog.Logger // nil for none
+}
+
+// Missing lists those of the needed servers that are not configured.
+func (d Deps) Missing(needs []Need) (missing []Need) {
+	configured := map[Need]bool{
+		NeedMySQL:     d.MySQL != nil,
+		NeedRedis:     d.Redis != nil,
+		NeedRedlock:   len(d.Redlock) > 0,
+		NeedEtcd:      d.Etcd != nil,
+		NeedZooKeeper: d.ZooKeeper != nil,
+	}
+	for _, need := range needs {
+		if !configured[need] {
+			missing = append(missing, need)
+		}
+	}
+	return missing
+}

@@ -1,0 +1,119 @@
+// Package guard puts a lock around read-modify-write: on the store the two steps become one for all who take the lock.
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"stock/internal/locks"
+	"stock/internal/stock"
+	"stock/internal/stock/mysql"
+	"stock/internal/stock/redis"
+)
+
+// guarded is read-modify-write under a lock. Guarded strategies differ only in their lock, and none is better than its
+// lock.
+type guarded struct {
+	name   string // of the strategy, in its keys: different kinds of locks must not share them
+	locker locks.Locker
+	store  stock.ReadWriter
+	fence  stock.Lockable // nil if late holders are not refused
+	wait   time.Duration
+	log    *slog.Logger
+}
+
+// New guards a store with the lock of a strategy. OrderLocks may be nil.
+func New(s stock.Strategy, locker locks.Locker, d stock.Deps, on stock.Store, orders *OrderLocks) stock.Deducter {
+	whole := store(d, on)
+	g := guarded{name: s.Name, locker: locker, store: whole, wait: d.LockWait, log: d.Log}
+	if s.Fenced {
+		g.fence = whole
+	}
+	// Orders by a strategy that is wrong for one item would show nothing new.
+	if s.Claim.TwoReplicas != stock.Correct || !whole.Atomic() {
+		return g
+	}
+	if !slices.Contains(s.Needs, stock.NeedMySQL) {
+		orders = nil
+	}
+	return guardedOrders{g, whole, orders}
+}
+
+func store(d stock.Deps, on stock.Store) stock.Lockable {
+	if on == stock.Redis {
+		return redis.Store{Client: d.Redis}
+	}
+	return mysql.Store{DB: d.MySQL}
+}
+
+// key is the lock's name for an item.
+func (g guarded) key(goodsID int64) string {
+	return g.name + ":{" + strconv.FormatInt(goodsID, 10) + "}"
+}
+
+// as returns the store as seen by the holder of a lock.
+func (g guarded) as(holder stock.Holder, count int) stock.ReadWriter {
+	if g.fence == nil {
+		return g.store
+	}
+	return g.fence.Fenced(holder, count)
+}
+
+var errWaited = errors.New("the longest wait for a lock has passed")
+
+func (g guarded) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+	section := stock.Arrive()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// A deadline on ctx would bound the work too: only the wait is limited here.
+	limit := time.AfterFunc(g.wait, func() { cancel(errWaited) })
+	lease, err := g.locker.Lock(ctx, g.key(req.GoodsID))
+	limit.Stop()
+	if err != nil {
+		return stock.Receipt{}, classifyLock(ctx, err)
+	}
+	section.Enter()
+	return g.deductAndUnlock(lease, req, section)
+}
+
+func (g guarded) deductAndUnlock(
+	lease *locks.Lease, req stock.Request, section stock.Section,
+) (receipt stock.Receipt, err error) {
+	defer func() { g.unlock(lease, req.GoodsID, err) }()
+	store := g.as(stock.Holder{Token: lease.Token(), Issuer: g.name}, req.Count)
+	receipt, err = stock.ReadModifyWrite(lease.Context(), store, req, section)
+	receipt.Token = lease.Token()
+	return receipt, err
+}
+
+// classifyLock classifies the error of a lock that was not granted.
+func classifyLock(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w: %w", stock.ErrBusy, context.Cause(ctx), err)
+	case mysql.IsBusy(err), redis.IsPoolFull(err), errors.Is(err, locks.ErrLeaseLost):
+		return fmt.Errorf("%w: %w", stock.ErrBusy, err)
+	}
+	return fmt.Errorf("%w: %w", stock.ErrUnavailable, err)
+}
+
+// unlock releases the lock of an item, or of several, after a deduction that ended with err.
+func (g guarded) unlock(lease *locks.Lease, items any, err error) {
+	if errors.Is(err, stock.ErrUnknown) && g.fence == nil && !lease.Deadline().IsZero() {
+		// The write may still be on its way to the store. If the lock is kept until its lease ends, it outlasts the
+		// write. With a fence there is no need to wait: the next holder's read sees the write, or makes the store
+		// refuse it.
+		lease.Abandon()
+		g.log.Warn("lock kept until its lease ends: the outcome of a write is unknown", "goods_id", items, "error", err)
+		return
+	}
+	if unlock := lease.Unlock(); unlock != nil {
+		// The deduction stands: the store has answered. Whether another held the lock meanwhile, only a fence can tell.
+		g.log.Warn("lock not released", "goods_id", items, "error", unlock)
+	}
+}

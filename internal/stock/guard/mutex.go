@@ -1,0 +1,45 @@
+package guard
+
+import (
+	"context"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/locks"
+	"stock/internal/stock"
+	"stock/internal/stock/mysql"
+)
+
+// MutexPerRequest is the lock of the control `mutex-per-request`: each request gets a mutex of its own, as with a
+// prototype-scoped Spring bean. It excludes nobody.
+type MutexPerRequest struct{}
+
+// Lock implements locks.Locker.
+func (MutexPerRequest) Lock(ctx context.Context, key string) (*locks.Lease, error) {
+	return new(locks.Mutex).Lock(ctx, key)
+}
+
+// mutexInTx unlocks the mutex inside the transaction, as a synchronized method under @Transactional does: the next
+// holder reads before the first one's COMMIT, and its write then undoes the first one's.
+type mutexInTx struct {
+	db      mysql.Store
+	guarded guarded
+}
+
+// NewMutexInTx makes the control `mutex-in-tx`.
+func NewMutexInTx(d stock.Deps) stock.Deducter {
+	return mutexInTx{
+		db:      mysql.Store{DB: d.MySQL},
+		guarded: guarded{name: "mutex-in-tx", locker: new(locks.Mutex), wait: d.LockWait, log: d.Log},
+	}
+}
+
+func (m mutexInTx) Deduct(ctx context.Context, req stock.Request) (receipt stock.Receipt, err error) {
+	// At REPEATABLE READ, recent versions of MariaDB refuse the late write (1020), and the mistake would not show.
+	err = m.db.InTx(ctx, mysql.ReadCommitted, req.Pause, func(tx *sqlx.Tx) error {
+		m.guarded.store = mysql.Tx{Tx: tx}
+		receipt, err = m.guarded.Deduct(ctx, req)
+		return err
+	})
+	return receipt, err
+}

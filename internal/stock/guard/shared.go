@@ -1,0 +1,30 @@
+package guard
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"stock/internal/locks"
+)
+
+// KeysOf is a lock under the keys of another strategy, so that the two exclude each other. Under the keys of its own
+// strategy it would exclude nobody else.
+type KeysOf struct {
+	Strategy string
+	Locker   locks.Locker
+}
+
+// Lock implements locks.Locker.
+func (k KeysOf) Lock(ctx context.Context, key string) (*locks.Lease, error) {
+	_, item, _ := strings.Cut(key, ":")
+	return k.Locker.Lock(ctx, k.Strategy+":"+item)
+}
+
+// Close closes a lock that works in the background.
+func (k KeysOf) Close() error {
+	if closer, ok := k.Locker.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}

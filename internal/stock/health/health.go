@@ -1,0 +1,107 @@
+// Package health asks the servers of a replica whether they answer.
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/jmoiron/sqlx"
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"stock/internal/stock"
+)
+
+// Check asks every configured server, all at once. The result has an entry for each: nil if it answers, and ErrBusy
+// if it could not be asked because all connections to it are in use.
+func Check(ctx context.Context, d stock.Deps) map[stock.Need]error {
+	pings := map[stock.Need]func() error{
+		stock.NeedMySQL:     func() error { return pingMySQL(ctx, d.MySQL) },
+		stock.NeedRedis:     func() error { return pingRedis(ctx, d.Redis) },
+		stock.NeedRedlock:   func() error { return pingMajority(ctx, d.Redlock) },
+		stock.NeedEtcd:      func() error { return pingEtcd(ctx, d.Etcd) },
+		stock.NeedZooKeeper: func() error { return pingZooKeeper(ctx, d.ZooKeeper) },
+	}
+	var (
+		mu     sync.Mutex
+		wg     sync.WaitGroup
+		checks = map[stock.Need]error{}
+	)
+	for need, ping := range pings {
+		if len(d.Missing([]stock.Need{need})) > 0 {
+			continue
+		}
+		wg.Go(func() {
+			err := ping()
+			mu.Lock()
+			defer mu.Unlock()
+			checks[need] = err
+		})
+	}
+	wg.Wait()
+	return checks
+}
+
+func pingMySQL(ctx context.Context, db *sqlx.DB) error {
+	err := db.PingContext(ctx)
+	stats := db.Stats()
+	if errors.Is(err, context.DeadlineExceeded) && stats.InUse == stats.MaxOpenConnections {
+		return fmt.Errorf("%w: all %d connections are in use: %w", stock.ErrBusy, stats.InUse, err)
+	}
+	return err
+}
+
+// pingRedis asks every master: if one of a Cluster is down, its items cannot be sold.
+func pingRedis(ctx context.Context, client redis.UniversalClient) error {
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		return client.Ping(ctx).Err()
+	}
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		return master.Ping(ctx).Err()
+	})
+}
+
+// pingMajority fails unless a majority of independent masters answers.
+func pingMajority(ctx context.Context, masters []redis.UniversalClient) error {
+	errs := make([]error, len(masters))
+	var wg sync.WaitGroup
+	for i, master := range masters {
+		wg.Go(func() { errs[i] = master.Ping(ctx).Err() })
+	}
+	wg.Wait()
+	down := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(down) > len(masters)/2 {
+		return fmt.Errorf("%d of %d masters do not answer: %w", len(down), len(masters), errors.Join(down...))
+	}
+	return nil
+}
+
+// pingEtcd reads a key that need not exist: only a cluster with a leader answers.
+func pingEtcd(ctx context.Context, client *clientv3.Client) error {
+	_, err := client.Get(ctx, "health")
+	return err
+}
+
+// pingZooKeeper reads the root, which every server has. The client does not know contexts, and a request without a
+// session would wait for one.
+func pingZooKeeper(ctx context.Context, conn *zk.Conn) error {
+	if state := conn.State(); state != zk.StateHasSession {
+		return fmt.Errorf("no session: %v", state)
+	}
+	answer := make(chan error, 1)
+	go func() {
+		_, _, err := conn.Exists("/")
+		answer <- err
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

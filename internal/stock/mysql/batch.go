@@ -1,0 +1,164 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/stock"
+	"stock/internal/stock/batching"
+	"stock/internal/stock/retry"
+)
+
+// batch is group commit by the client: the requests for one item that wait in a replica while a commit is under way
+// go together into the next transaction (DeWitt et al., "Implementation Techniques for Main Memory Database Systems",
+// SIGMOD 1984). A request that comes alone is one round trip, as with update; the slower the server, the more
+// requests share its next commit.
+//
+// As many requests are granted as fit, in the order of arrival. One that asks for too much does not block a smaller one
+// behind it.
+//
+// A request with work to do inside the critical section does not join a batch, because all others would wait for it.
+// It is a transaction by itself, as with update.
+type batch struct {
+	batching.Queue
+	db    *sqlx.DB
+	alone single // for requests with work to do, and for orders
+	wait  time.Duration
+	// try decides on a batch in one transaction. An error is the outcome of all undecided members.
+	try func(ctx context.Context, conn *sqlx.Conn, b *batching.Batch) error
+}
+
+// single is a strategy that makes each request a transaction by itself.
+type single interface {
+	stock.Deducter
+	stock.Orderer
+}
+
+// NewBatch makes the strategy `batch`.
+func NewBatch(d stock.Deps) stock.Deducter { return newBatch(d, update{Store{d.MySQL}}, tryBatch) }
+
+func newBatch(
+	d stock.Deps, alone single, try func(context.Context, *sqlx.Conn, *batching.Batch) error,
+) *batch {
+	b := &batch{db: d.MySQL, alone: alone, wait: d.LockWait, try: try}
+	b.Run = b.run
+	return b
+}
+
+func (b *batch) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+	if req.Hold > 0 || req.Pause != nil {
+		return b.alone.Deduct(ctx, req)
+	}
+	return b.Queue.Deduct(ctx, req)
+}
+
+// Order does not join a batch: in the line of one item it would keep the rows of earlier items locked. If the order
+// has no work to do, its critical section is the time of the reply, as that of a batch is.
+func (b *batch) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
+	section := stock.Arrive()
+	receipt, err := b.alone.Order(ctx, req)
+	if err == nil && !receipt.Replayed && req.Hold == 0 && req.Pause == nil {
+		section.Enter()
+		receipt.Receipt = section.Receipt(0, 1)
+	}
+	return receipt, err
+}
+
+// run decides on a batch, and again if the server rolled it back because of a conflict.
+func (b *batch) run(ctx context.Context, batch *batching.Batch) {
+	// Wait for a connection before the batch is closed: requests that arrive meanwhile can still join.
+	conn, err := b.db.Connx(ctx)
+	if err != nil {
+		if ctx.Err() == nil { // the server's fault, not the leader's: the others would fare no better
+			batch.Close()
+		}
+		batch.RefuseAll(classifyConnect(err))
+		return
+	}
+	defer conn.Close()
+	ctx = context.WithoutCancel(ctx)
+	batch.Close()
+	started := time.Now()
+	for attempt := 1; ; attempt++ {
+		err := b.try(ctx, conn, batch)
+		if err == nil {
+			batch.Confirm(attempt)
+			return
+		}
+		if !isRetryable(err) || time.Since(started) > b.wait {
+			batch.RefuseUndecided(err)
+			return
+		}
+		_ = retry.BackOff(ctx, attempt) // ctx never ends
+	}
+}
+
+// isRetryable reports whether nothing came of a batch because of another transaction: a retry may succeed.
+func isRetryable(err error) bool { return IsRolledBack(err) || errors.Is(err, errKeyTaken) }
+
+// tryBatch needs one statement if there is enough for all, which is the case until the item runs out, or too little for
+// any. Otherwise it grants some under the row's lock.
+func tryBatch(ctx context.Context, conn *sqlx.Conn, b *batching.Batch) error {
+	b.DropCancelled()
+	decided, err := deductTogether(ctx, conn, b.GoodsID, b.Undecided, classifyWrite)
+	if err != nil || decided {
+		return err
+	}
+	tx, err := conn.BeginTxx(ctx, nil)
+	if err != nil {
+		return Refusal(err)
+	}
+	defer tx.Rollback()
+	if err := (Tx{tx}).deductWhatFits(ctx, b.GoodsID, b.Undecided); err != nil {
+		return err
+	}
+	return classifyCommit(tx.Commit())
+}
+
+// deductWhatFits grants some of a batch under the row's lock, so that it decides by the current stock.
+func (tx Tx) deductWhatFits(ctx context.Context, goodsID int64, members []*batching.Member) error {
+	units, err := tx.readForUpdate(ctx, goodsID)
+	if err != nil {
+		return err
+	}
+	return tx.Write(ctx, goodsID, batching.Allot(members, units))
+}
+
+// session is a connection, or a transaction on it.
+type session interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	GetContext(ctx context.Context, dest any, query string, args ...any) error
+}
+
+// deductTogether grants all of a batch in one statement, whose error it classifies by classify. If there is too
+// little for all, it writes nothing, and reports decided only if there is too little for any.
+func deductTogether(
+	ctx context.Context, in session, goodsID int64, members []*batching.Member, classify func(error) error,
+) (decided bool, err error) {
+	if len(members) == 0 {
+		return true, nil
+	}
+	asked := batching.Total(members)
+	result, err := in.ExecContext(ctx, deductSQL, asked, goodsID, asked)
+	if err != nil {
+		return false, classify(err)
+	}
+	rows, err := result.RowsAffected()
+	if err != nil {
+		return false, err
+	}
+	if rows == 1 {
+		remaining, err := result.LastInsertId()
+		batching.Allot(members, remaining+asked)
+		return true, err
+	}
+	var units int64
+	if err := in.GetContext(ctx, &units, selectSQL, goodsID); err != nil {
+		return false, classifyRead(goodsID, err)
+	}
+	return batching.Allot(members, units) == units, nil
+}

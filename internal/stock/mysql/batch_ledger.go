@@ -1,0 +1,153 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/stock"
+	"stock/internal/stock/batching"
+)
+
+// BatchLedgerName is the name of the strategy `batch-ledger`.
+const BatchLedgerName = "batch-ledger"
+
+// NewBatchLedger makes the strategy `batch-ledger`: a batch that records the outcome of each request in the same
+// transaction, as ledger does. That is one more statement for each batch, and one before it if clients gave keys.
+//
+// It does not take keys before it deducts. Two batches with a key in common are kept apart by the item's row: the
+// second one finds the key taken when it inserts its rows, is rolled back, and starts anew with the first one's
+// answer. A batch that meets a single request with the same key may become the victim of a deadlock, which is rolled
+// back and retried too. If a client uses one key for two items, and one of the requests holds, a batch of the other
+// item waits for that at worst.
+func NewBatchLedger(d stock.Deps) stock.Deducter {
+	return newBatch(d, ledger{Store{d.MySQL}, BatchLedgerName, d.LockWait}, tryBatchLedger)
+}
+
+// keyed is a member of a batch with its row of the ledger.
+type keyed struct {
+	*batching.Member
+	row *ledgerRow
+}
+
+// tryBatchLedger decides on the requests whose keys are new. The others are answered or refused at once. Requests that
+// repeat a key of this very batch get the answer of the first one, once it has one.
+func tryBatchLedger(ctx context.Context, conn *sqlx.Conn, b *batching.Batch) error {
+	b.DropCancelled()
+	members, firsts, entries := enterLedger(b.Undecided)
+	taken, err := findAnswers(ctx, conn, entries...)
+	if err != nil {
+		return err
+	}
+	var fresh, repeats []keyed
+	for _, m := range members {
+		first, known := taken[m.Key]
+		switch {
+		case known:
+			m.Answer(first.checkAndAnswer(*m.row, m.Request))
+		case m.Key != "" && firsts[m.Key] != m.row:
+			repeats = append(repeats, m)
+		default:
+			fresh = append(fresh, m)
+		}
+	}
+	b.Undecided = plain(fresh)
+	err = sellAndRecord(ctx, conn, b.GoodsID, fresh)
+	switch {
+	case isRetryable(err):
+		b.Undecided = append(b.Undecided, plain(repeats)...)
+		return err
+	case errors.Is(err, stock.ErrUnknown):
+		b.Undecided = refuseSoldOut(fresh, err)
+	}
+	for _, m := range repeats {
+		var first *ledgerRow // none if the first one's outcome is no answer that would be kept
+		if err == nil {
+			first = firsts[m.Key]
+		}
+		m.Answer(first.checkAndAnswer(*m.row, m.Request))
+	}
+	return err
+}
+
+// enterLedger makes the rows of a batch. It returns the first row of each client key, by key and as a list.
+func enterLedger(batch []*batching.Member) (members []keyed, firsts map[string]*ledgerRow, entries []ledgerRow) {
+	firsts = map[string]*ledgerRow{}
+	for _, m := range batch {
+		row := newEntry(BatchLedgerName, m.Request)
+		members = append(members, keyed{m, &row})
+		if m.Key != "" && firsts[m.Key] == nil {
+			firsts[m.Key] = &row
+			entries = append(entries, row)
+		}
+	}
+	return members, firsts, entries
+}
+
+func plain(members []keyed) []*batching.Member {
+	list := make([]*batching.Member, len(members))
+	for i, m := range members {
+		list[i] = m.Member
+	}
+	return list
+}
+
+// sellAndRecord deducts and records the answers: "done", and "sold out" if the client gave a key. It fails with
+// errKeyTaken if another batch has recorded one of the keys since they were looked up.
+func sellAndRecord(ctx context.Context, conn *sqlx.Conn, goodsID int64, members []keyed) error {
+	if len(members) == 0 {
+		return nil
+	}
+	tx, err := conn.BeginTxx(ctx, nil)
+	if err != nil {
+		return Refusal(err)
+	}
+	defer tx.Rollback()
+	decided, err := deductTogether(ctx, tx, goodsID, plain(members), Refusal)
+	if err == nil && !decided {
+		err = Tx{tx}.deductWhatFits(ctx, goodsID, plain(members))
+	}
+	if err != nil {
+		return err
+	}
+	rows := answered(members)
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := insertRows(ctx, tx, rows...); err != nil {
+		return err
+	}
+	return classifyCommit(tx.Commit())
+}
+
+// answered completes the rows of the members whose outcome is recorded.
+func answered(members []keyed) []ledgerRow {
+	rows := make([]ledgerRow, 0, len(members))
+	for _, m := range members {
+		if soldOut, ok := errors.AsType[*stock.SoldOutError](m.Err); ok {
+			if m.Key == "" {
+				continue
+			}
+			m.row.soldOut(m.GoodsID, soldOut.Remaining)
+		} else {
+			m.row.done(m.Count, m.Remaining)
+		}
+		rows = append(rows, *m.row)
+	}
+	return rows
+}
+
+// refuseSoldOut decides on the members that were sold out when the COMMIT is lost, and returns the others: nothing was
+// deducted for those that were sold out.
+func refuseSoldOut(members []keyed, lost error) (others []*batching.Member) {
+	for _, m := range members {
+		switch {
+		case !errors.Is(m.Err, stock.ErrSoldOut):
+			others = append(others, m.Member)
+		case m.Key != "":
+			m.Refuse(soldOutUnrecorded(lost))
+		}
+	}
+	return others
+}

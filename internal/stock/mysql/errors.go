@@ -1,0 +1,113 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-sql-driver/mysql"
+
+	"stock/internal/stock"
+)
+
+// Error numbers of MySQL, MariaDB and TiDB.
+const (
+	erConCount        = 1040 // too many connections
+	erServerShutdown  = 1053
+	erDupEntry        = 1062
+	erTooManyUser     = 1203 // too many connections of this user
+	erLockWaitTimeout = 1205
+	erLockNowait      = 3572
+
+	// The whole transaction was rolled back because of a conflict.
+	erCheckread      = 1020 // MariaDB: the row changed since the snapshot (innodb_snapshot_isolation)
+	erLockDeadlock   = 1213
+	erForUpdateRetry = 8002 // TiDB: another transaction wrote what SELECT FOR UPDATE read
+	erTxnRetryable   = 8022 // TiDB: COMMIT failed and may be tried again
+	erWriteConflict  = 9007 // TiDB: another transaction wrote first
+)
+
+// hasNumber reports whether err is one of these errors of the server.
+func hasNumber(err error, numbers ...uint16) bool {
+	server, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && slices.Contains(numbers, server.Number)
+}
+
+// IsBusy reports whether the server refused a statement or a connection that it may accept later.
+func IsBusy(err error) bool {
+	return IsRolledBack(err) || hasNumber(err, erLockWaitTimeout, erLockNowait, erConCount, erTooManyUser)
+}
+
+// IsRolledBack reports whether the server rolled a transaction back because of a conflict; a retry may succeed. A row
+// that stays locked (1205) is no such conflict: the server has already waited for it as long as it is allowed to.
+func IsRolledBack(err error) bool {
+	return hasNumber(err, erCheckread, erLockDeadlock, erForUpdateRetry, erTxnRetryable, erWriteConflict)
+}
+
+// IsDuplicate reports whether a row with this key exists already.
+func IsDuplicate(err error) bool { return hasNumber(err, erDupEntry) }
+
+// isHeld reports whether a statement met a row of another request. The statement has done nothing, and its transaction
+// goes on.
+func isHeld(err error) bool { return hasNumber(err, erDupEntry, erLockNowait, erLockWaitTimeout) }
+
+func isContextError(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// Refusal classifies an error after which the server kept nothing: that of a read, or of a statement in a transaction
+// that is rolled back.
+func Refusal(err error) error {
+	_, answered := errors.AsType[*mysql.MySQLError](err)
+	switch {
+	case err == nil:
+		return nil
+	case !answered && isContextError(err):
+		return fmt.Errorf("%w: MySQL did not finish in time, nothing was written: %w", stock.ErrBusy, err)
+	case !answered, hasNumber(err, erServerShutdown):
+		return fmt.Errorf("%w: MySQL: %w", stock.ErrUnavailable, err)
+	case IsBusy(err):
+		return fmt.Errorf("%w: MySQL: %w", stock.ErrBusy, err)
+	}
+	return fmt.Errorf("MySQL: %w", err)
+}
+
+// classifyConnect classifies an error of the wait for a connection: nothing was sent.
+func classifyConnect(err error) error {
+	if isContextError(err) {
+		return fmt.Errorf("%w: no MySQL connection was free in time: %w", stock.ErrBusy, err)
+	}
+	return Refusal(err)
+}
+
+// classifyRead classifies an error of a read of one item.
+func classifyRead(goodsID int64, err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return missing(goodsID)
+	}
+	return Refusal(err)
+}
+
+// classifyWrite classifies an error of a statement that was sent and commits by itself.
+func classifyWrite(err error) error {
+	_, answered := errors.AsType[*mysql.MySQLError](err)
+	// The driver returns ErrBadConn only if it found the connection closed before it sent anything.
+	if err == nil || answered || errors.Is(err, driver.ErrBadConn) {
+		return Refusal(err)
+	}
+	return fmt.Errorf("%w: MySQL did not reply: %w", stock.ErrUnknown, err)
+}
+
+// classifyCommit classifies an error of COMMIT.
+func classifyCommit(err error) error {
+	// database/sql rolled back instead of sending COMMIT, or the driver found the connection closed.
+	unsent := errors.Is(err, sql.ErrTxDone) || isContextError(err) || errors.Is(err, driver.ErrBadConn)
+	// A cluster or a distributed database finds conflicts as late as this.
+	if err == nil || unsent || IsRolledBack(err) {
+		return Refusal(err)
+	}
+	return fmt.Errorf("%w: COMMIT failed or its reply was lost: %w", stock.ErrUnknown, err)
+}

@@ -1,0 +1,204 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/stock"
+	"stock/internal/stock/retry"
+)
+
+// ledger records the outcome of a request in the transaction that carries it out (Helland, "Idempotence Is Not a
+// Medical Condition", ACM Queue, 2012). The answer to a key is kept if and only if the request was carried out,
+// whatever crashes meanwhile, and a request that is sent again finds it. Only "done" and "sold out" are answers.
+// After any other outcome nothing is kept, and the request may be tried again.
+//
+// Locks are taken in one order: the row of the key, then the rows of the items, ascending. The key comes first
+// because requests wait for popular items, and meanwhile another request with the same key must be able to see it.
+// Batches take them the other way round (see NewBatchLedger): if a request and a batch deadlock, the server rolls one
+// of them back, and that one tries again.
+type ledger struct {
+	Store
+	name string        // of the strategy: the same key with another strategy is another request
+	wait time.Duration // how long to retry a request that the server has rolled back
+}
+
+// LedgerName is the name of the strategy `ledger`.
+const LedgerName = "ledger"
+
+// errKeyTaken ends a transaction because another request with the same key was carried out first.
+var errKeyTaken = errors.New("the idempotency key is taken")
+
+// NewLedger makes the strategy `ledger`.
+func NewLedger(d stock.Deps) stock.Deducter {
+	return ledger{Store{d.MySQL}, LedgerName, d.LockWait}
+}
+
+func (l ledger) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+	section := stock.Arrive()
+	entry := newEntry(l.name, req)
+	once := ledgerTx{ledger: l, key: req.Key, pause: req.Pause, entry: entry, section: &section}
+	first, attempts, err := once.run(ctx, func(in Tx) ([]ledgerRow, error) {
+		if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
+			return nil, err
+		}
+		remaining, err := in.deduct(ctx, stock.Line{GoodsID: req.GoodsID, Count: req.Count}, in.Read)
+		if err != nil {
+			return nil, err
+		}
+		section.Enter()
+		entry.done(req.Count, remaining)
+		return []ledgerRow{entry}, stock.Work(ctx, req.Hold)
+	})
+	switch {
+	case err != nil:
+		return stock.Receipt{}, err
+	case first != nil:
+		return first.answer(req)
+	}
+	return section.Receipt(entry.Remaining, attempts), nil
+}
+
+// Order records a row for each line.
+func (l ledger) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
+	section := stock.Arrive()
+	entry := newOrderEntry(l.name, req)
+	once := ledgerTx{ledger: l, key: req.Key, pause: req.Pause, entry: entry, section: &section}
+	var lines []stock.LineReceipt
+	first, attempts, err := once.run(ctx, func(in Tx) (_ []ledgerRow, err error) {
+		if req.Key == "" {
+			lines, err = in.deductAll(ctx, req, &section, in.Read)
+		} else {
+			lines, err = in.deductAllOrNone(ctx, req, &section)
+		}
+		return entry.rows(lines), err
+	})
+	switch {
+	case err != nil:
+		return stock.OrderReceipt{}, err
+	case first != nil:
+		return l.answerOrder(ctx, req, first)
+	}
+	receipt := section.OrderReceipt(lines)
+	receipt.Attempts = attempts
+	return receipt, nil
+}
+
+// answerOrder gives the first answer to an order that is sent again.
+func (l ledger) answerOrder(
+	ctx context.Context, req stock.OrderRequest, first *ledgerRow,
+) (stock.OrderReceipt, error) {
+	receipt := stock.OrderReceipt{Receipt: stock.Receipt{Attempts: 1, Replayed: true}}
+	if first.Outcome == ledgerSoldOut {
+		lines := req.Lines()
+		line := lines[slices.IndexFunc(lines, func(l stock.Line) bool { return l.GoodsID == first.GoodsID })]
+		soldOut := &stock.SoldOutError{GoodsID: line.GoodsID, Asked: line.Count, Remaining: first.Remaining}
+		return receipt, line.Refused(soldOut)
+	}
+	rows, err := first.lines(ctx, l.DB)
+	if err != nil {
+		return stock.OrderReceipt{}, err
+	}
+	for _, row := range rows {
+		line := stock.Line{GoodsID: row.GoodsID, Count: row.Count}
+		receipt.Lines = append(receipt.Lines, stock.LineReceipt{Line: line, Remaining: row.Remaining})
+	}
+	return receipt, nil
+}
+
+// ledgerTx carries out a request whose key is new and records its outcome, in one transaction.
+type ledgerTx struct {
+	ledger
+	key     string
+	pause   stock.PauseFunc
+	entry   ledgerRow // the first row of the request
+	section *stock.Section
+}
+
+// run records the rows that carryOut returns, or that an item was sold out. If the key is taken, it returns the first
+// row of the earlier request, which has an answer. It tries again if the server rolled everything back because of a
+// conflict.
+func (l ledgerTx) run(
+	ctx context.Context, carryOut func(Tx) ([]ledgerRow, error),
+) (first *ledgerRow, attempts int, err error) {
+	for attempts = 1; ; attempts++ {
+		first, err = l.try(ctx, carryOut)
+		if !IsRolledBack(err) || l.section.Elapsed() > l.wait || retry.BackOff(ctx, attempts) != nil {
+			return first, attempts, err
+		}
+	}
+}
+
+func (l ledgerTx) try(ctx context.Context, carryOut func(Tx) ([]ledgerRow, error)) (first *ledgerRow, err error) {
+	var soldOut error // an answer too: it is committed
+	err = l.InTx(ctx, ReadCommitted, l.pause, func(tx *sqlx.Tx) (err error) {
+		if first, err = l.takeKey(ctx, tx); err != nil {
+			return err
+		}
+		rows, err := carryOut(Tx{tx})
+		if short, ok := errors.AsType[*stock.SoldOutError](err); ok && l.key != "" {
+			soldOut = err
+			l.entry.soldOut(short.GoodsID, short.Remaining)
+			return recordRows(ctx, tx, l.entry)
+		}
+		if err != nil {
+			return err
+		}
+		err = recordRows(ctx, tx, rows...)
+		l.section.Leave()
+		return err
+	})
+	switch {
+	case errors.Is(err, errKeyTaken):
+		return first, first.check(l.entry)
+	case soldOut != nil && errors.Is(err, stock.ErrUnknown):
+		return nil, soldOutUnrecorded(err)
+	case err != nil:
+		return nil, err
+	}
+	return nil, soldOut
+}
+
+// soldOutUnrecorded is the error of a request with a key that was sold out, when the COMMIT of that answer was lost.
+// It is no ErrUnknown: nothing was deducted. It is no ErrSoldOut: sent again, the request may get another answer.
+func soldOutUnrecorded(cause error) error {
+	return fmt.Errorf("%w: sold out, but it is unknown whether that answer was recorded: %v", stock.ErrUnavailable, cause)
+}
+
+// takeKey takes the client's key, if there is one. If it is taken, it fails with errKeyTaken and returns the first row
+// of the earlier request, nil if that is in progress.
+func (l ledgerTx) takeKey(ctx context.Context, tx *sqlx.Tx) (first *ledgerRow, err error) {
+	if l.key == "" {
+		return nil, nil
+	}
+	taken, err := takeKey(ctx, tx, l.entry)
+	if err != nil {
+		return nil, err
+	}
+	if row, ok := taken[l.key]; ok {
+		return row, errKeyTaken
+	}
+	return nil, nil
+}
+
+// deductAllOrNone is deductAll for a transaction that is committed even if an item is sold out: it undoes the
+// deductions of the items before that one.
+func (tx Tx) deductAllOrNone(
+	ctx context.Context, req stock.OrderRequest, section *stock.Section,
+) ([]stock.LineReceipt, error) {
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT undeducted"); err != nil {
+		return nil, Refusal(err)
+	}
+	receipts, err := tx.deductAll(ctx, req, section, tx.Read)
+	if errors.Is(err, stock.ErrSoldOut) {
+		if _, undo := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT undeducted"); undo != nil {
+			return nil, Refusal(undo)
+		}
+	}
+	return receipts, err
+}

@@ -1,0 +1,75 @@
+package mysql
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/stock/retry"
+)
+
+const (
+	// PruneLimit bounds what one pruning transaction locks: requests with all of their lines, or sales.
+	PruneLimit = 1000
+	// pruneTries is how often pruning meets locked rows, with none deleted in between, before it gives up.
+	pruneTries = 10
+)
+
+// PruneLedger deletes the requests that are older than age, with their keys, and returns how many rows it deleted,
+// even if it fails. A request that is sent again with a deleted key is a new request: the age must exceed the time
+// for which clients try again. Deductions go on meanwhile.
+func PruneLedger(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
+	return Prune(ctx, func() (int, int64, error) { return pruneRequests(ctx, db, age) })
+}
+
+// Prune calls once until it finds fewer than PruneLimit things to delete, and returns the number of deleted rows. If
+// rows are locked, it tries again: the service goes on meanwhile.
+func Prune(ctx context.Context, once func() (found int, rows int64, err error)) (deleted int64, err error) {
+	for refused := 0; ; {
+		found, rows, err := once()
+		deleted += rows
+		switch {
+		case IsBusy(err) && refused < pruneTries:
+			refused++
+			if err := retry.BackOff(ctx, refused); err != nil {
+				return deleted, err
+			}
+		case err != nil || found < PruneLimit:
+			return deleted, err
+		default:
+			refused = 0
+		}
+	}
+}
+
+// pruneRequests deletes requests with all of their lines, so that a replay never finds only some. A request is as old
+// as its first line.
+func pruneRequests(ctx context.Context, db *sqlx.DB, age time.Duration) (found int, rows int64, err error) {
+	// At READ COMMITTED, since locked gaps would keep new requests out.
+	err = Store{db}.InTx(ctx, ReadCommitted, nil, func(tx *sqlx.Tx) error {
+		var keys []any
+		// The locks keep another pruning from deleting the same requests first: a key that was used again meanwhile
+		// would then be deleted here.
+		err := tx.SelectContext(ctx, &keys, `SELECT order_key FROM ledger FORCE INDEX (ledger_created_at)
+			WHERE created_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND line = 0
+			ORDER BY created_at LIMIT ? FOR UPDATE`, age.Microseconds(), PruneLimit)
+		if err != nil || len(keys) == 0 {
+			return Refusal(err)
+		}
+		// The index is named because a scan of a short table would wait for requests in progress.
+		result, err := tx.ExecContext(ctx, "DELETE ledger FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN (?"+
+			strings.Repeat(", ?", len(keys)-1)+")", keys...)
+		if err != nil {
+			return Refusal(err)
+		}
+		found = len(keys)
+		rows, err = result.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return found, rows, nil
+}

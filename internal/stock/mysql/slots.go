@@ -1,0 +1,105 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"stock/internal/stock"
+	"stock/internal/stock/retry"
+)
+
+// slots deducts from one row of several, so that not all buyers of an item wait for the same lock.
+//
+// It picks a row blindly, since most rows have enough as long as there is plenty. A miss proves nothing. Nor do
+// misses in all rows one after another, because units may be moved from a row that is yet to be tried into one that
+// has been. So after a miss, one statement reads all rows, and that decides: if their sum is too small, the item is
+// sold out; if one row has enough, it is tried next; and if only all together do, they are locked, and what is left
+// is spread anew.
+//
+// SKIP LOCKED would find a row that nobody waits for, but would make one statement a transaction of four round trips.
+// TiDB does not have it.
+type slots struct {
+	SlotStore
+	wait time.Duration
+}
+
+// NewSlots makes the strategy `slots`.
+func NewSlots(d stock.Deps) stock.Deducter {
+	return slots{SlotStore{Store{d.MySQL}}, d.LockWait}
+}
+
+// allSlots stands for the rows of an item together.
+const allSlots = -1
+
+func (s slots) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+	section := stock.Arrive()
+	// Random, not in turn: with a counter that all items share, the buyers of one item might use only some of its rows.
+	next := rand.N(slotCount)
+	for attempt := 1; ; attempt++ {
+		receipt, done, err := s.try(ctx, req, section, next)
+		if err == nil && !done {
+			next, err = s.findSlot(ctx, req)
+		}
+		switch {
+		case done:
+			receipt.Remaining, receipt.RemainingUnknown, receipt.Attempts = 0, true, attempt
+			return receipt, nil
+		case err != nil && !IsRolledBack(err):
+			return stock.Receipt{}, err
+		case section.Elapsed() > s.wait:
+			return stock.Receipt{}, fmt.Errorf("%w: the slots of item %d changed during each of %d tries",
+				stock.ErrBusy, req.GoodsID, attempt)
+		case err != nil:
+			if err := retry.BackOff(ctx, attempt); err != nil {
+				return stock.Receipt{}, stock.Interrupted(err)
+			}
+		}
+	}
+}
+
+// try deducts from one slot, or from allSlots, and reports whether it did.
+func (s slots) try(
+	ctx context.Context, req stock.Request, section stock.Section, slot int,
+) (receipt stock.Receipt, done bool, err error) {
+	if slot == allSlots {
+		receipt, err = s.deductFromAll(ctx, req, section)
+		return receipt, err == nil, err
+	}
+	receipt, rows, err := s.MySQL.execDeduct(ctx, req, section, takeSlotSQL, req.Count, req.GoodsID, slot, req.Count)
+	return receipt, rows == 1, err
+}
+
+// findSlot picks one of the slots that have enough, at random, or allSlots if none has.
+func (s slots) findSlot(ctx context.Context, req stock.Request) (int, error) {
+	all, units, err := readSlots(ctx, s.MySQL.DB, req.GoodsID, "")
+	if err != nil {
+		return 0, err
+	}
+	if units < int64(req.Count) {
+		return 0, soldOut(req, units)
+	}
+	for _, i := range rand.Perm(len(all)) {
+		if all[i].Stock >= int64(req.Count) {
+			return all[i].Slot, nil
+		}
+	}
+	return allSlots, nil
+}
+
+// deductFromAll deducts from all slots together. Their locks are the critical section.
+func (s slots) deductFromAll(
+	ctx context.Context, req stock.Request, section stock.Section,
+) (stock.Receipt, error) {
+	err := s.rearrange(ctx, req, func(units int64) (int64, error) {
+		section.Enter()
+		if err := req.Pause.At(ctx, stock.AfterLock); err != nil {
+			return 0, err
+		}
+		remaining, err := req.Decide(ctx, units)
+		section.Leave()
+		return remaining, err
+	})
+	return section.Receipt(0, 1), err
+}

@@ -1,0 +1,84 @@
+package mysql
+
+import (
+	"context"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/stock"
+)
+
+// Order locks each item by the UPDATE that deducts from it, and rolls all of them back if one has too few units.
+func (u update) Order(ctx context.Context, req stock.OrderRequest) (receipt stock.OrderReceipt, err error) {
+	section := stock.Arrive()
+	err = u.InTx(ctx, nil, req.Pause, func(tx *sqlx.Tx) error {
+		in := Tx{tx}
+		// A plain read would show the stock at the beginning of the transaction.
+		lines, err := in.deductAll(ctx, req, &section, in.readForUpdate)
+		if err != nil {
+			return err
+		}
+		if req.Hold > 0 || req.Pause != nil {
+			section.Leave()
+		}
+		receipt = section.OrderReceipt(lines)
+		return nil
+	})
+	return receipt, err
+}
+
+// deductAll deducts every line by a conditional UPDATE, and then spends the order's hold. Nothing stands before COMMIT.
+// See deduct for reread.
+func (tx Tx) deductAll(
+	ctx context.Context, req stock.OrderRequest, section *stock.Section, reread readFunc,
+) ([]stock.LineReceipt, error) {
+	if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
+		return nil, err
+	}
+	var receipts []stock.LineReceipt
+	for _, line := range req.Lines() {
+		remaining, err := tx.deduct(ctx, line, reread)
+		if err != nil {
+			return nil, line.Refused(err)
+		}
+		receipts = append(receipts, stock.LineReceipt{Line: line, Remaining: remaining})
+		if err := req.Pause.At(ctx, stock.AfterLock); err != nil {
+			return nil, err
+		}
+	}
+	section.Enter()
+	if err := stock.Work(ctx, req.Hold); err != nil {
+		return nil, err
+	}
+	return receipts, nil
+}
+
+// readFunc reads the current stock. At READ COMMITTED a plain read does, and locks nothing for a refusal. At REPEATABLE
+// READ a plain read shows what was there before the UPDATE looked, so it must be a locking read.
+type readFunc func(ctx context.Context, goodsID int64) (units int64, err error)
+
+// deduct deducts the units of one line, and keeps the row locked.
+func (tx Tx) deduct(ctx context.Context, line stock.Line, reread readFunc) (remaining int64, err error) {
+	for {
+		result, err := tx.ExecContext(ctx, deductSQL, line.Count, line.GoodsID, line.Count)
+		if err != nil {
+			return 0, Refusal(err)
+		}
+		rows, err := result.RowsAffected()
+		if err != nil {
+			return 0, err
+		}
+		if rows == 1 {
+			return result.LastInsertId()
+		}
+		// No row matched: too few units, or no such item. Only refusals pay for the second query.
+		units, err := reread(ctx, line.GoodsID)
+		if err != nil {
+			return 0, err
+		}
+		if units < int64(line.Count) {
+			return 0, &stock.SoldOutError{GoodsID: line.GoodsID, Asked: line.Count, Remaining: units}
+		}
+		// Units were added between the two statements: try again.
+	}
+}

@@ -1,0 +1,55 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/stock"
+)
+
+// IsPoolFull reports whether no connection was free in time.
+func IsPoolFull(err error) bool {
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
+}
+
+// ClassifyRead classifies an error of a command that changes nothing.
+func ClassifyRead(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), IsPoolFull(err):
+		return fmt.Errorf("%w: Redis did not answer in time: %w", stock.ErrBusy, err)
+	}
+	return fmt.Errorf("%w: Redis: %w", stock.ErrUnavailable, err)
+}
+
+// classifyRead classifies an error of a read of one item.
+func classifyRead(goodsID int64, err error) error {
+	if isNil(err) {
+		return missing(goodsID)
+	}
+	return ClassifyRead(err)
+}
+
+// ClassifyWrite classifies an error of a command or script that writes to one item and replies nil if there is none.
+func ClassifyWrite(goodsID int64, err error) error {
+	if isNil(err) {
+		return missing(goodsID)
+	}
+	return classifyWriteAll(err)
+}
+
+// classifyWriteAll classifies an error of a command that writes.
+func classifyWriteAll(err error) error {
+	dial, isNet := errors.AsType[*net.OpError](err)
+	_, answered := errors.AsType[redis.Error](err)
+	// Nothing was sent without a connection, and nothing was done if Redis refused the command.
+	if err == nil || IsPoolFull(err) || answered || isNet && dial.Op == "dial" {
+		return ClassifyRead(err)
+	}
+	return fmt.Errorf("%w: Redis did not reply: %w", stock.ErrUnknown, err)
+}

@@ -1,0 +1,119 @@
+// Package redis deducts from stock that is kept in Redis: one file for each strategy.
+package redis
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/stock"
+)
+
+// Store keeps the stock of an item in a string key of decimal digits.
+//
+// A command that writes does not end with its context: once it is sent, giving up would not stop it but only hide
+// what it did. The client's read timeout bounds it.
+type Store struct{ Client redis.UniversalClient }
+
+// Read implements stock.ReadWriter.
+func (s Store) Read(ctx context.Context, goodsID int64) (int64, error) {
+	units, err := s.Client.Get(ctx, Key(goodsID)).Int64()
+	if err != nil {
+		return 0, classifyRead(goodsID, err)
+	}
+	return units, nil
+}
+
+// Write implements stock.ReadWriter.
+func (s Store) Write(ctx context.Context, goodsID, units int64) error {
+	if ctx.Err() != nil {
+		return stock.Interrupted(context.Cause(ctx))
+	}
+	ctx = context.WithoutCancel(ctx)
+	return ClassifyWrite(goodsID, s.Client.SetArgs(ctx, Key(goodsID), units, redis.SetArgs{Mode: "XX"}).Err())
+}
+
+var (
+	//go:embed lua/set.lua
+	setLua    string
+	setScript = redis.NewScript(setLua)
+
+	//go:embed lua/restock.lua
+	restockLua    string
+	restockScript = redis.NewScript(restockLua)
+
+	//go:embed lua/write_all.lua
+	writeAllLua    string
+	writeAllScript = redis.NewScript(writeAllLua)
+)
+
+// Set implements stock.Inventory.
+func (s Store) Set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
+	keys := []string{Key(goodsID), fenceKey(goodsID), EpochKey(goodsID)}
+	epoch, err := setScript.Run(ctx, s.Client, keys, units, epoch).Int64()
+	return epoch, ClassifyWrite(goodsID, err)
+}
+
+// Restock implements stock.Inventory. MySQL gets the units too, through the stream of redis-stream, if it knows the
+// stock.
+func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error) {
+	if ctx.Err() != nil {
+		return 0, stock.Interrupted(context.Cause(ctx))
+	}
+	keys := []string{Key(goodsID), fenceKey(goodsID), EpochKey(goodsID), StreamKey(goodsID)}
+	if known, err := s.Client.Exists(ctx, keys[2:]...).Result(); err != nil {
+		return 0, ClassifyRead(err)
+	} else if known > 0 {
+		_ = IndexStreams(ctx, s.Client, goodsID) // if it fails, the stream is found a little later
+	}
+	reply := restockScript.Run(context.WithoutCancel(ctx), s.Client, keys, units, int64(stock.MaxStock), rand.Int64())
+	present, err := reply.Int64()
+	if redis.HasErrorPrefix(err, "OVERSTOCKED") {
+		_, _ = fmt.Sscanf(err.Error(), "OVERSTOCKED %d", &present)
+		return 0, stock.Overstocked(goodsID, present, units)
+	}
+	return present, ClassifyWrite(goodsID, err)
+}
+
+// Atomic implements stock.Lockable. In a Cluster, no command reaches items in different hash slots.
+func (s Store) Atomic() bool {
+	_, cluster := s.Client.(*redis.ClusterClient)
+	return !cluster
+}
+
+// WriteAll implements stock.Lockable.
+func (s Store) WriteAll(ctx context.Context, _ stock.PauseFunc, stocks []stock.ItemStock) error {
+	if ctx.Err() != nil {
+		return stock.Interrupted(context.Cause(ctx))
+	}
+	keys := make([]string, 0, 2*len(stocks))
+	args := make([]any, 1, 1+2*len(stocks))
+	args[0] = stocks[0].Holder.Issuer
+	for _, s := range stocks {
+		keys = append(keys, Key(s.GoodsID), fenceKey(s.GoodsID))
+		args = append(args, s.Units, s.Holder.Token)
+	}
+	err := writeAllScript.Run(context.WithoutCancel(ctx), s.Client, keys, args...).Err()
+
+	var at int
+	var registered stock.Holder
+	switch {
+	case redis.HasErrorPrefix(err, "UNKNOWN"):
+		_, _ = fmt.Sscanf(err.Error(), "UNKNOWN %d", &at)
+		err = missing(stocks[at].GoodsID)
+	case redis.HasErrorPrefix(err, "FENCED"):
+		_, _ = fmt.Sscanf(err.Error(), "FENCED %d %d %s", &at, &registered.Token, &registered.Issuer)
+		err = stocks[at].Holder.Fenced(stocks[at].GoodsID, registered)
+	default:
+		return classifyWriteAll(err)
+	}
+	return &stock.LineError{GoodsID: stocks[at].GoodsID, Err: err}
+}
+
+func missing(goodsID int64) error { return stock.Missing(goodsID, "Redis") }
+
+func isNil(err error) bool { return errors.Is(err, redis.Nil) }

@@ -1,0 +1,83 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	goredis "github.com/redis/go-redis/v9"
+
+	"stock/internal/stock"
+	"stock/internal/stock/mysql"
+	"stock/internal/stock/redis"
+)
+
+// Admin observes and maintains what redis-stream keeps. Both servers may be in use by replicas that sell.
+type Admin struct {
+	MySQL *sqlx.DB
+	Redis goredis.UniversalClient
+}
+
+// Backlog is what redis-stream has sold and not yet written to MySQL, in all replicas together.
+type Backlog struct {
+	Sales int64         // entries in the streams
+	Age   time.Duration // of the oldest entry by this machine's clock; 0 if there is none
+}
+
+// Backlog asks Redis for the streams of all items. It fails with ErrUnavailable or ErrBusy, even if only one master
+// of a Cluster does not answer: a part of the backlog would look like less.
+func (a Admin) Backlog(ctx context.Context) (Backlog, error) {
+	if a.Redis == nil {
+		return Backlog{}, fmt.Errorf("read the backlog of redis-stream: Redis is not configured: %w", stock.ErrUnavailable)
+	}
+	in := streams{a.Redis}
+	ids, err := in.indexed(ctx)
+	if err = redis.ClassifyRead(err); err != nil && a.MySQL != nil {
+		ids, err = mysql.Store{DB: a.MySQL}.Items(ctx)
+	}
+	if err != nil {
+		return Backlog{}, err
+	}
+	lengths, oldest, err := in.lengths(ctx, ids)
+	if err != nil {
+		return Backlog{}, redis.ClassifyRead(err)
+	}
+	var b Backlog
+	for _, n := range lengths {
+		b.Sales += n
+	}
+	if !oldest.IsZero() {
+		b.Age = max(time.Since(oldest), 0)
+	}
+	return b, nil
+}
+
+// Items lists the items that MySQL has or that redis-stream has sold, in ascending order.
+func (a Admin) Items(ctx context.Context) ([]int64, error) {
+	if err := a.configured(); err != nil {
+		return nil, err
+	}
+	indexed, err := streams{a.Redis}.indexed(ctx)
+	if err != nil {
+		return nil, redis.ClassifyRead(err)
+	}
+	stored, err := mysql.Store{DB: a.MySQL}.Items(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[int64]bool{}
+	for _, id := range slices.Concat(indexed, stored) {
+		all[id] = true
+	}
+	return slices.Sorted(maps.Keys(all)), nil
+}
+
+func (a Admin) configured() error {
+	if a.MySQL == nil || a.Redis == nil {
+		return fmt.Errorf("both MySQL and Redis must be configured: %w", stock.ErrUnavailable)
+	}
+	return nil
+}

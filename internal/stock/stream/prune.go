@@ -1,0 +1,69 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/stock/mysql"
+	"stock/internal/stock/redis"
+)
+
+// clockSkew is more than the clocks of Redis and MySQL ever differ.
+const clockSkew = time.Hour
+
+// Prune deletes the sales of redis-stream that were written to MySQL longer than age ago, and returns how many rows of
+// stream_sale it deleted, even if it fails. Sales go on meanwhile.
+//
+// It keeps sales whose entries may still be in a stream, since these would be deducted again; so Redis must answer. The
+// age must exceed that of any copy of Redis's data from which it may be restored. A replica that holds an entry, or was
+// suspended with it, does not write it after that long: see writeBehind.deduct. It also keeps sales that were not
+// deducted, which Reconcile needs.
+//
+// Items with an empty stream leave the index until they are sold again.
+func (a Admin) Prune(ctx context.Context, age time.Duration) (deleted int64, err error) {
+	ids, err := a.Items(ctx)
+	if err != nil {
+		return 0, err
+	}
+	in := streams{a.Redis}
+	lengths, oldest, err := in.lengths(ctx, ids)
+	if err != nil {
+		return 0, fmt.Errorf("find the oldest sale that is not in MySQL: %w", redis.ClassifyRead(err))
+	}
+	maps.DeleteFunc(lengths, func(_, entries int64) bool { return entries > 0 })
+	if err := in.unindex(ctx, slices.Collect(maps.Keys(lengths))); err != nil {
+		return 0, fmt.Errorf("remove the items without sales from the index: %w", redis.ClassifyRead(err))
+	}
+	if oldest.IsZero() {
+		oldest = time.Now()
+	}
+	return mysql.Prune(ctx, func() (int, int64, error) {
+		return pruneSales(ctx, a.MySQL, age, oldest.Add(-clockSkew-longestHold))
+	})
+}
+
+func pruneSales(
+	ctx context.Context, db *sqlx.DB, age time.Duration, before time.Time,
+) (found int, rows int64, err error) {
+	// At READ COMMITTED, since locked gaps would keep new sales out.
+	err = mysql.Store{DB: db}.InTx(ctx, mysql.ReadCommitted, nil, func(tx *sqlx.Tx) error {
+		result, err := tx.ExecContext(ctx, `DELETE FROM stream_sale
+			WHERE deducted AND written < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND written < ?
+			ORDER BY written LIMIT ?`,
+			age.Microseconds(), before.UTC().Format("2006-01-02 15:04:05.000000"), mysql.PruneLimit)
+		if err != nil {
+			return mysql.Refusal(err)
+		}
+		rows, err = result.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return int(rows), rows, nil
+}

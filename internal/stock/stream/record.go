@@ -1,0 +1,143 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/stock/mysql"
+)
+
+// locking is what a transaction does when a row is locked.
+type locking string
+
+const (
+	wait   locking = ""
+	noWait locking = "NOWAIT" // fail with stock.ErrBusy
+)
+
+// record writes sales to MySQL in one transaction, except for those that are there already.
+func (w *writeBehind) record(ctx context.Context, sales []sale, delivered time.Time, locked locking) error {
+	if len(sales) == 0 {
+		return nil
+	}
+	err := w.db.InTx(ctx, mysql.ReadCommitted, nil, func(tx *sqlx.Tx) error {
+		return w.deduct(ctx, tx, sales, delivered, locked)
+	})
+	if !mysql.IsDuplicate(err) {
+		return err
+	}
+	recorded, failed := findRecorded(ctx, w.db.DB, sales)
+	if failed != nil {
+		return failed
+	}
+	left := slices.DeleteFunc(slices.Clone(sales), func(s sale) bool { return recorded[s.saleKey] })
+	if len(left) == len(sales) {
+		return err
+	}
+	return w.record(ctx, left, delivered, locked)
+}
+
+// deduct locks the rows of the items, in ascending order, so that no two replicas wait for each other; inserts the
+// sales; and deducts those that were made from the stock that MySQL has, even below zero: the sale was made.
+//
+// It fails if the sales were delivered too long ago: another replica may have written them since, and Prune may have
+// deleted the trace of that. The clock is read after the INSERT: from there on no other replica can write them, however
+// long this one is suspended.
+func (w *writeBehind) deduct(
+	ctx context.Context, tx *sqlx.Tx, sales []sale, delivered time.Time, locked locking,
+) error {
+	epochs, err := lockEpochs(ctx, tx, slices.Sorted(maps.Keys(byItem(sales))), locked)
+	if err != nil {
+		return err
+	}
+	sold, stale := map[int64]int64{}, map[int64]int64{}
+	var args []any
+	for _, s := range sales {
+		epoch, known := epochs[s.goodsID]
+		deducted := known && epoch == s.epoch
+		if deducted {
+			sold[s.goodsID] += s.units
+		} else {
+			stale[s.goodsID] += s.units
+		}
+		args = append(args, s.goodsID, s.entry, s.nonce, s.units, s.epoch, deducted)
+	}
+	const insert = "INSERT INTO stream_sale (goods_id, entry, nonce, units, epoch, deducted, written) VALUES "
+	rows := strings.Repeat(", (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))", len(sales))[2:]
+	if _, err := tx.ExecContext(ctx, insert+rows, args...); err != nil {
+		return mysql.Refusal(err)
+	}
+	if held := time.Now().Round(0).Sub(delivered); held > w.hold {
+		return fmt.Errorf("the sales were delivered %v ago, too long to write them now: they will be delivered again", held)
+	}
+	const update = "UPDATE good_stock SET stock = stock - ?, version = version + 1 WHERE goods_id = ?"
+	for id, units := range sold {
+		if _, err := tx.ExecContext(ctx, update, units, id); err != nil {
+			return mysql.Refusal(err)
+		}
+	}
+	for id, units := range stale {
+		w.log.Warn("sales were made from a stock other than MySQL's: recorded in stream_sale, but not deducted",
+			"goods_id", id, "units", units)
+	}
+	return nil
+}
+
+// lockEpochs locks the rows of items and returns their epochs. The index is named because a scan of a small table would
+// lock other rows too.
+func lockEpochs(
+	ctx context.Context, tx *sqlx.Tx, ids []int64, locked locking,
+) (epochs map[int64]int64, err error) {
+	query, args, err := sqlx.In(`SELECT goods_id, epoch FROM good_stock FORCE INDEX (good_stock_goods_id)
+		WHERE goods_id IN (?) ORDER BY goods_id FOR UPDATE `+string(locked), ids)
+	if err != nil {
+		return nil, err
+	}
+	var rows []struct {
+		GoodsID int64 `db:"goods_id"`
+		Epoch   int64
+	}
+	if err := tx.SelectContext(ctx, &rows, query, args...); err != nil {
+		return nil, mysql.Refusal(err)
+	}
+	epochs = map[int64]int64{}
+	for _, row := range rows {
+		epochs[row.GoodsID] = row.Epoch
+	}
+	return epochs, nil
+}
+
+// findRecorded returns which of the sales are in stream_sale.
+func findRecorded(ctx context.Context, db sqlx.QueryerContext, sales []sale) (map[saleKey]bool, error) {
+	recorded := map[saleKey]bool{}
+	for chunk := range slices.Chunk(sales, 1000) {
+		args := make([]any, 0, 3*len(chunk))
+		for _, s := range chunk {
+			args = append(args, s.goodsID, s.entry, s.nonce)
+		}
+		keys := strings.Repeat(", (?, ?, ?)", len(chunk))[2:]
+		rows, err := db.QueryxContext(ctx,
+			"SELECT goods_id, entry, nonce FROM stream_sale WHERE (goods_id, entry, nonce) IN ("+keys+")", args...)
+		if err != nil {
+			return nil, mysql.Refusal(err)
+		}
+		for rows.Next() {
+			var key saleKey
+			if err := rows.Scan(&key.goodsID, &key.entry, &key.nonce); err != nil {
+				return nil, errors.Join(err, rows.Close())
+			}
+			recorded[key] = true
+		}
+		if err := rows.Err(); err != nil {
+			return nil, mysql.Refusal(err)
+		}
+	}
+	return recorded, nil
+}

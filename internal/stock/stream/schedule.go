@@ -1,0 +1,163 @@
+package stream
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// schedule knows which items have sales to write. It is safe for concurrent use.
+type schedule struct {
+	wake chan struct{} // has room for one: some item may be pending
+
+	mu       sync.Mutex
+	open     map[int64]bool   // items that have a consumer group and belong into the index
+	pending  map[int64]bool   // items that may have unread sales
+	takeOver map[int64]string // items with entries to take over, and where to continue
+	failed   map[int64]error  // why the sales of an item could not be written at the last try
+	waiting  map[int64]bool   // items that wait for their row
+}
+
+func newSchedule() schedule {
+	return schedule{
+		wake: make(chan struct{}, 1),
+		open: map[int64]bool{}, pending: map[int64]bool{}, takeOver: map[int64]string{},
+		failed: map[int64]error{}, waiting: map[int64]bool{},
+	}
+}
+
+func (s *schedule) wakeUp() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is to wake up already
+	}
+}
+
+func (s *schedule) isOpen(goodsID int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[goodsID]
+}
+
+func (s *schedule) setOpen(goodsID int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[goodsID] = true
+}
+
+// openExcept lists the open items that are not among the given ones.
+func (s *schedule) openExcept(known map[int64]bool) (ids []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.open {
+		if !known[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// notify makes an item pending. An item that failed waits for the next scan: if its master is silent, its buyers must
+// not make everybody wait for that master over and over.
+func (s *schedule) notify(goodsID int64) {
+	s.mu.Lock()
+	if s.failed[goodsID] == nil {
+		s.pending[goodsID] = true
+	}
+	s.mu.Unlock()
+	s.wakeUp()
+}
+
+// next takes up to itemsPerWrite pending items that do not wait for their row, in ascending order, so that replicas
+// that write the same entries lock rows in the same order.
+func (s *schedule) next() (ids []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.pending {
+		if len(ids) == itemsPerWrite {
+			s.wakeUp()
+			break
+		}
+		if s.waiting[id] {
+			continue
+		}
+		ids = append(ids, id)
+		delete(s.pending, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// takeOvers returns the items with entries to take over, and where to continue.
+func (s *schedule) takeOvers() map[int64]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.takeOver)
+}
+
+// continueFrom makes an item pending that may have more entries: overdue ones starting with the entry from, or new
+// ones if from is empty.
+func (s *schedule) continueFrom(goodsID int64, from string) {
+	s.mu.Lock()
+	if delete(s.takeOver, goodsID); from != "" {
+		s.takeOver[goodsID] = from
+	}
+	s.pending[goodsID] = true
+	s.mu.Unlock()
+	s.wakeUp()
+}
+
+// setResult notes whether the last sales of an item were written.
+func (s *schedule) setResult(goodsID int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil:
+		s.failed[goodsID] = err
+		delete(s.pending, goodsID)
+	case s.failed[goodsID] != nil:
+		delete(s.failed, goodsID)
+		s.pending[goodsID] = true // notify was ignored meanwhile
+		s.wakeUp()
+	}
+}
+
+func (s *schedule) beginWait(goodsID int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting[goodsID] = true
+}
+
+func (s *schedule) endWait(goodsID int64) {
+	s.mu.Lock()
+	delete(s.waiting, goodsID)
+	s.mu.Unlock()
+	s.wakeUp()
+}
+
+// update takes in a scan: the lengths of the streams that could be asked, and why others could not. A sweep closes
+// items without sales until they are sold again. It returns the error of an item that failed, if there is one.
+func (s *schedule) update(ids []int64, lengths map[int64]int64, silent error, sweeping bool) (failed error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		switch n, answered := lengths[id]; {
+		case !answered:
+			s.failed[id] = cmp.Or(s.failed[id], silent)
+			delete(s.pending, id)
+		case n == 0:
+			delete(s.failed, id)
+			if sweeping {
+				delete(s.open, id)
+			}
+		default:
+			s.open[id] = true
+			s.takeOver[id] = cmp.Or(s.takeOver[id], "0-0")
+			s.pending[id] = true
+		}
+		failed = cmp.Or(failed, s.failed[id])
+	}
+	s.wakeUp()
+	return failed
+}

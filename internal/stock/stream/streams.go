@@ -1,0 +1,236 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"stock/internal/stock/redis"
+)
+
+// streams are the streams of sales in Redis, one for each item, and the index of the items that have one.
+type streams struct{ client goredis.UniversalClient }
+
+// group is the consumer group of every stream, and the only consumer in it: all replicas share it. Entries that nobody
+// writes are recognized by the time since their delivery, whichever replica got them. Consumers with names of their own
+// would pile up with every start.
+const group = "stock"
+
+// entriesPerRead bounds how many entries of one stream are delivered at a time.
+const entriesPerRead = 256
+
+// open gives the stream of an item its consumer group.
+func (s streams) open(ctx context.Context, goodsID int64) error {
+	err := s.client.XGroupCreateMkStream(ctx, redis.StreamKey(goodsID), group, "0").Err()
+	if goredis.HasErrorPrefix(err, "BUSYGROUP") {
+		return nil
+	}
+	return err
+}
+
+// index adds items to the index.
+func (s streams) index(ctx context.Context, ids ...int64) error {
+	return redis.IndexStreams(ctx, s.client, ids...)
+}
+
+// unindex removes items from the index. A replica that sells one of them meanwhile adds it again, or another finds it.
+func (s streams) unindex(ctx context.Context, ids []int64) error {
+	for chunk := range slices.Chunk(ids, 1000) {
+		members := make([]any, len(chunk))
+		for i, id := range chunk {
+			members[i] = id
+		}
+		if err := s.client.SRem(ctx, redis.StreamIndexKey, members...).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// indexed lists the items in the index.
+func (s streams) indexed(ctx context.Context) (ids []int64, err error) {
+	return ids, s.client.SMembers(ctx, redis.StreamIndexKey).ScanSlice(&ids)
+}
+
+// delivery is a number of entries that were delivered from one stream.
+type delivery struct {
+	messages []goredis.XMessage
+	next     string // where to continue taking over overdue entries; empty at their end, and for new entries
+}
+
+// readNew delivers entries that were not delivered before.
+func (s streams) readNew(ctx context.Context, pipe goredis.Pipeliner, goodsID int64) func() (delivery, error) {
+	reply := pipe.XReadGroup(ctx, &goredis.XReadGroupArgs{
+		Group: group, Consumer: group, Streams: []string{redis.StreamKey(goodsID), ">"}, Count: entriesPerRead, Block: -1,
+	})
+	return func() (delivery, error) {
+		streams, err := reply.Result()
+		if err != nil {
+			return delivery{}, err
+		}
+		return delivery{messages: streams[0].Messages}, nil
+	}
+}
+
+// takeOver delivers entries again that were delivered longer than late ago, starting with the entry from.
+func (s streams) takeOver(
+	ctx context.Context, pipe goredis.Pipeliner, goodsID int64, late time.Duration, from string,
+) func() (delivery, error) {
+	reply := pipe.XAutoClaim(ctx, &goredis.XAutoClaimArgs{
+		Stream: redis.StreamKey(goodsID), Group: group, Consumer: group,
+		MinIdle: late, Start: from, Count: entriesPerRead,
+	})
+	return func() (delivery, error) {
+		messages, next, err := reply.Result()
+		if next == "0-0" {
+			next = ""
+		}
+		return delivery{messages, next}, err
+	}
+}
+
+var (
+	//go:embed lua/remove.lua
+	removeLua    string
+	removeScript = goredis.NewScript(removeLua)
+)
+
+// remove deletes entries and returns the result for each item. The entries of one item are deleted and acknowledged
+// in one step: an entry that is acknowledged but not deleted would never be delivered again. An entry that cannot be
+// deleted is delivered again later, found in stream_sale, and deleted then.
+func (s streams) remove(ctx context.Context, sales []sale) map[int64]error {
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		errs = map[int64]error{}
+	)
+	for id, sales := range byItem(sales) { // a script for each: in a Cluster, none reaches two hash slots
+		wg.Go(func() {
+			args := []any{group}
+			for _, sale := range sales {
+				args = append(args, sale.entry, sale.nonce)
+			}
+			err := removeScript.Run(ctx, s.client, []string{redis.StreamKey(id)}, args...).Err()
+			mu.Lock()
+			defer mu.Unlock()
+			errs[id] = err
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// park acknowledges an entry that cannot be read as a sale: it stays in the stream for inspection and is never
+// delivered again.
+func (s streams) park(ctx context.Context, goodsID int64, entry string) error {
+	return s.client.XAck(ctx, redis.StreamKey(goodsID), group, entry).Err()
+}
+
+// lengths counts the entries of streams, and finds the time of the oldest entry in all of them. If some streams
+// cannot be asked, it returns the error beside the lengths of the others.
+func (s streams) lengths(ctx context.Context, ids []int64) (lengths map[int64]int64, oldest time.Time, err error) {
+	lengths = map[int64]int64{}
+	for chunk := range slices.Chunk(ids, 1000) {
+		counts, heads := make([]*goredis.IntCmd, len(chunk)), make([]*goredis.XMessageSliceCmd, len(chunk))
+		_, failed := s.client.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
+			for i, id := range chunk {
+				counts[i] = pipe.XLen(ctx, redis.StreamKey(id))
+				heads[i] = pipe.XRangeN(ctx, redis.StreamKey(id), "-", "+", 1)
+			}
+			return nil
+		})
+		err = cmp.Or(err, failed)
+		for i, id := range chunk {
+			if counts[i].Err() != nil || heads[i].Err() != nil {
+				continue
+			}
+			lengths[id] = counts[i].Val()
+			for _, head := range heads[i].Val() {
+				if at := entryTime(head.ID); oldest.IsZero() || at.Before(oldest) {
+					oldest = at
+				}
+			}
+		}
+	}
+	return lengths, oldest, err
+}
+
+// entryTime is when Redis made an entry, by its id: milliseconds, "-", and a sequence number.
+func entryTime(id string) time.Time {
+	milliseconds, _, _ := strings.Cut(id, "-")
+	ms, _ := strconv.ParseInt(milliseconds, 10, 64)
+	return time.UnixMilli(ms)
+}
+
+// snapshot is what Redis has of one item at one moment.
+type snapshot struct {
+	known bool
+	units int64
+	epoch int64
+	last  string // id of the newest entry in the stream; empty if there is none
+}
+
+// snapshot reads what Redis has of an item, except for the entries of the stream: see eachSale.
+func (s streams) snapshot(ctx context.Context, goodsID int64) (found snapshot, err error) {
+	var units, epoch *goredis.StringCmd
+	var last *goredis.XMessageSliceCmd
+	_, err = s.client.TxPipelined(ctx, func(tx goredis.Pipeliner) error {
+		units, epoch = tx.Get(ctx, redis.Key(goodsID)), tx.Get(ctx, redis.EpochKey(goodsID))
+		last = tx.XRevRangeN(ctx, redis.StreamKey(goodsID), "+", "-", 1)
+		return nil
+	})
+	if err != nil && !errors.Is(err, goredis.Nil) {
+		return found, redis.ClassifyRead(err)
+	}
+	found.units, err = units.Int64()
+	if found.known = !errors.Is(err, goredis.Nil); found.known && err != nil {
+		return found, redis.ClassifyRead(err)
+	}
+	if found.epoch, err = epoch.Int64(); err != nil && !errors.Is(err, goredis.Nil) {
+		return found, redis.ClassifyRead(err)
+	}
+	messages, err := last.Result()
+	if err != nil {
+		return found, redis.ClassifyRead(err)
+	}
+	for _, message := range messages {
+		found.last = message.ID
+	}
+	return found, nil
+}
+
+// eachSale passes the sales in an item's stream, up to the entry last, to a function, a page at a time: a backlog may
+// be larger than what Redis should send or this process should hold at once. It counts the entries that are not
+// sales.
+func (s streams) eachSale(
+	ctx context.Context, goodsID int64, last string, each func([]sale) error,
+) (unreadable int, err error) {
+	const page = 1000
+	for from := "-"; ; {
+		messages, err := s.client.XRangeN(ctx, redis.StreamKey(goodsID), from, last, page).Result()
+		if err != nil {
+			return unreadable, redis.ClassifyRead(err)
+		}
+		var sales []sale
+		for _, message := range messages {
+			s, err := readSale(goodsID, message)
+			if err != nil {
+				unreadable++
+				continue
+			}
+			sales = append(sales, s)
+		}
+		if err := each(sales); err != nil || len(messages) < page {
+			return unreadable, err
+		}
+		from = "(" + messages[page-1].ID
+	}
+}

@@ -1,0 +1,307 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"sync"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"stock/internal/stock"
+	"stock/internal/stock/mysql"
+	"stock/internal/stock/redis"
+)
+
+// writeBehind writes the sales of redis-stream to MySQL, each exactly once. Every replica has one. They share a
+// consumer group for each stream: an entry is delivered to one replica, and again to another if it is not
+// acknowledged in time (XAUTOCLAIM).
+//
+// Delivery is at least once. It becomes exactly once in MySQL: the transaction that deducts from good_stock inserts a
+// row with the entry's id and random number into stream_sale, and fails as a whole if there is such a row already.
+// Entries are deleted after COMMIT. If a replica dies in between, another one finds the sales in stream_sale and only
+// deletes the entries.
+//
+// Every item has a stream of its own beside its stock: in a Redis Cluster, neither a script nor an XREADGROUP can
+// reach two hash slots. Blocking on all streams would take a connection for each item. Instead, each sale notifies
+// the writer of its replica, which reads all streams that were sold into at once. Sales during one transaction go
+// into the next one. An idle replica asks nothing, except for a scan of all streams every few seconds, which finds
+// the entries of replicas that died.
+//
+// What cannot be written is left alone and delivered again later, as if this replica had died. Until then the item
+// counts as failed, and only the scan makes it pending again.
+//
+// No item waits for another. A transaction takes the sales of several items only if none of their rows is locked.
+// Otherwise each item is written by itself, and one whose own row is locked waits for it beside all others.
+type writeBehind struct {
+	db      mysql.Store
+	streams streams
+	log     *slog.Logger
+	late    time.Duration // an entry unacknowledged for this long may be taken over by any replica
+	hold    time.Duration // an entry is not written when its delivery is longer ago than this
+	items   schedule
+
+	running sync.WaitGroup // the loops, and the items that wait for their row
+	waiters chan struct{}  // bounds how many items wait for their row at a time
+	swept   time.Time      // when the scan last included all items of MySQL
+
+	stop  context.CancelFunc // begins no more transactions
+	abort context.CancelFunc // ends those under way
+}
+
+const (
+	// itemsPerWrite bounds a transaction, with entriesPerRead: to a few hundred kilobytes.
+	itemsPerWrite = 16
+	// maxWaiters is how many items wait for a locked row at a time, each with a connection to MySQL.
+	maxWaiters = 8
+	// scanInterval is the longest pause between two scans of the streams in the index.
+	scanInterval = 5 * time.Second
+	// sweepInterval is the pause between two scans that include all items of MySQL: the index may lack one.
+	sweepInterval = time.Minute
+	// longestHold is longer than any wait for MySQL, and a small part of what Prune leaves.
+	longestHold = time.Minute
+	// closeLimit is the time that Close gives the transaction under way.
+	closeLimit = 2 * time.Second
+)
+
+// startWriteBehind begins to write, from all streams that exist.
+func startWriteBehind(d stock.Deps) *writeBehind {
+	w := &writeBehind{
+		db: mysql.Store{DB: d.MySQL}, streams: streams{d.Redis}, log: d.Log,
+		late: scanInterval, hold: longestHold,
+		items: newSchedule(), waiters: make(chan struct{}, maxWaiters),
+	}
+	if 0 < d.Lease && d.Lease < w.late {
+		w.late = d.Lease
+	}
+	stopped, stop := context.WithCancel(context.Background())
+	working, abort := context.WithCancel(context.Background())
+	w.stop, w.abort = stop, abort
+	w.running.Go(func() { w.writeLoop(stopped, working) })
+	w.running.Go(func() { w.scanLoop(stopped, working) })
+	return w
+}
+
+// Close finishes the transactions under way, for at most two seconds.
+func (w *writeBehind) Close() error {
+	w.stop()
+	limit := time.AfterFunc(closeLimit, w.abort)
+	defer limit.Stop()
+	w.running.Wait()
+	w.abort()
+	return nil
+}
+
+// open makes sure, before the first sale of an item, that its stream can be read, and lets the other replicas know of
+// it. It fails like stock.ReadWriter.Read.
+func (w *writeBehind) open(ctx context.Context, goodsID int64) error {
+	if w.items.isOpen(goodsID) {
+		return nil
+	}
+	// Without this check, requests for items that do not exist would fill the index.
+	known, err := w.streams.client.Exists(ctx, redis.Key(goodsID)).Result()
+	if err != nil {
+		return redis.ClassifyRead(err)
+	}
+	if known == 0 {
+		return stock.Missing(goodsID, "Redis")
+	}
+	if err := w.streams.open(ctx, goodsID); err != nil {
+		return redis.ClassifyRead(err)
+	}
+	_ = w.streams.index(ctx, goodsID) // if it fails, the scan repeats it
+	w.items.setOpen(goodsID)
+	return nil
+}
+
+// notify reports that units of an item may have been sold.
+func (w *writeBehind) notify(goodsID int64) { w.items.notify(goodsID) }
+
+// writeLoop writes the sales of pending items until stopped ends. Writing under way is aborted when working ends.
+func (w *writeBehind) writeLoop(stopped, working context.Context) {
+	for stopped.Err() == nil {
+		select {
+		case <-stopped.Done():
+		case <-w.items.wake:
+			w.writePending(stopped, working, w.items.next())
+		}
+	}
+}
+
+// scanLoop scans from time to time, whatever is sold meanwhile: sooner after a failure, which it logs.
+func (w *writeBehind) scanLoop(stopped, working context.Context) {
+	ticker := time.NewTicker(w.late)
+	defer ticker.Stop()
+	outage := outage{log: w.log, task: "write the sales of redis-stream to MySQL"}
+	for stopped.Err() == nil {
+		retry := outage.report(w.scan(working))
+		select {
+		case <-stopped.Done():
+		case <-ticker.C:
+		case <-retry:
+		}
+	}
+}
+
+// scan finds the streams that are not empty and makes their items pending, so that overdue entries of other replicas
+// are taken over. It also restores the index if Redis has lost it. Its error is why the sales of some item cannot be
+// written, or why the index cannot be read.
+func (w *writeBehind) scan(working context.Context) error {
+	ids, sweeping, err := w.findItems(working)
+	lengths, _, failed := w.streams.lengths(working, ids)
+	return cmp.Or(err, w.items.update(ids, lengths, failed, sweeping))
+}
+
+// findItems lists the items whose streams are to be scanned: those in the index and those that are open here; and all
+// items of MySQL if the index cannot be read, or if it is time to sweep. If it fails, it returns what it found.
+func (w *writeBehind) findItems(ctx context.Context) (ids []int64, sweeping bool, err error) {
+	indexed, err := w.streams.indexed(ctx)
+	found := map[int64]bool{}
+	for _, id := range indexed {
+		found[id] = true
+	}
+	lost := w.items.openExcept(found)
+	for _, id := range lost {
+		found[id] = true
+	}
+	if err == nil && len(lost) > 0 {
+		err = w.streams.index(ctx, lost...)
+	}
+	if err != nil || time.Since(w.swept) > sweepInterval {
+		// A failure of MySQL is reported when there is something to write.
+		if stored, failed := w.db.Items(ctx); failed == nil {
+			w.swept, sweeping = time.Now(), err == nil
+			for _, id := range stored {
+				found[id] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), sweeping, err
+}
+
+// writePending writes what is delivered for some items to MySQL, and deletes it from the streams.
+func (w *writeBehind) writePending(stopped, working context.Context, ids []int64) {
+	if len(ids) == 0 {
+		return
+	}
+	delivered := time.Now().Round(0) // the wall clock: the monotonic one stands still while the machine is suspended
+	sales := w.read(working, ids)
+	if len(sales) == 0 {
+		return
+	}
+	items := byItem(sales)
+	err := w.record(working, sales, delivered, noWait)
+	switch {
+	case err == nil:
+		w.remove(working, sales)
+		return
+	case errors.Is(err, stock.ErrUnavailable), errors.Is(err, stock.ErrUnknown):
+		for id := range items {
+			w.items.setResult(id, fmt.Errorf("write to MySQL: %w", err))
+		}
+		return
+	}
+	// A row is locked, or MySQL does not accept something of one item: the others must not wait.
+	for _, id := range slices.Sorted(maps.Keys(items)) {
+		if len(items) > 1 {
+			err = w.record(working, items[id], delivered, noWait)
+		}
+		if errors.Is(err, stock.ErrBusy) {
+			w.recordWhenFree(stopped, working, id, items[id], delivered)
+		} else {
+			w.finish(working, id, items[id], err)
+		}
+	}
+}
+
+// read reads the delivered entries of some items. Overdue entries of other replicas come before new ones.
+func (w *writeBehind) read(working context.Context, ids []int64) (sales []sale) {
+	replies := make([]func() (delivery, error), len(ids))
+	takeOvers := w.items.takeOvers()
+	_, _ = w.streams.client.Pipelined(working, func(pipe goredis.Pipeliner) error {
+		for i, id := range ids {
+			if from, overdue := takeOvers[id]; overdue {
+				replies[i] = w.streams.takeOver(working, pipe, id, w.late, from)
+			} else {
+				replies[i] = w.streams.readNew(working, pipe, id)
+			}
+		}
+		return nil
+	})
+	for i, id := range ids {
+		got, err := replies[i]()
+		if goredis.HasErrorPrefix(err, "NOGROUP") { // Redis has lost its data
+			if err = w.streams.open(working, id); err == nil {
+				w.items.continueFrom(id, "")
+				continue
+			}
+		}
+		if err != nil && !errors.Is(err, goredis.Nil) {
+			w.items.setResult(id, fmt.Errorf("read the sales of item %d: %w", id, redis.ClassifyRead(err)))
+			continue
+		}
+		sales = append(sales, w.parse(working, id, got.messages)...)
+		if _, overdue := takeOvers[id]; overdue || len(got.messages) == entriesPerRead {
+			w.items.continueFrom(id, got.next)
+		}
+	}
+	return sales
+}
+
+// parse reads the sales in entries. Entries that are not sales are logged and parked.
+func (w *writeBehind) parse(working context.Context, goodsID int64, entries []goredis.XMessage) (sales []sale) {
+	for _, entry := range entries {
+		s, err := readSale(goodsID, entry)
+		if err != nil {
+			w.log.Error("an entry in a stream of sales is not a sale of redis-stream: it stays there unwritten", "error", err)
+			_ = w.streams.park(working, goodsID, entry.ID) // if it fails, the entry is delivered again
+			continue
+		}
+		sales = append(sales, s)
+	}
+	return sales
+}
+
+// recordWhenFree writes the sales of one item when its row is free, beside all others.
+func (w *writeBehind) recordWhenFree(
+	stopped, working context.Context, goodsID int64, sales []sale, delivered time.Time,
+) {
+	w.items.beginWait(goodsID)
+	w.running.Go(func() {
+		select {
+		case <-stopped.Done():
+			return
+		case w.waiters <- struct{}{}:
+		}
+		err := w.record(working, sales, delivered, wait)
+		<-w.waiters
+		w.finish(working, goodsID, sales, err)
+		w.items.endWait(goodsID)
+	})
+}
+
+// finish deletes the sales of an item that were recorded, or notes why they were not.
+func (w *writeBehind) finish(working context.Context, goodsID int64, sales []sale, err error) {
+	if err != nil {
+		w.items.setResult(goodsID, fmt.Errorf("write the sales of item %d to MySQL: %w", goodsID, err))
+		return
+	}
+	w.remove(working, sales)
+}
+
+// remove deletes sales that are in MySQL from their streams. Those that cannot be deleted are delivered again and
+// found in MySQL.
+func (w *writeBehind) remove(working context.Context, sales []sale) {
+	for id, err := range w.streams.remove(working, sales) {
+		if err != nil {
+			err = fmt.Errorf("delete sales of item %d that are in MySQL: %w", id, redis.ClassifyRead(err))
+		}
+		w.items.setResult(id, err)
+	}
+}
