@@ -71,6 +71,6 @@ func (h Holder) String() string {
 
 // Fenced is the ErrFenced of a holder when another one has registered.
 func (h Holder) Fenced(goodsID int64, registered Holder) error {
-	return fmt.Errorf("%w: item %d was locked later by %v than by %v; if every request is refused, the lock service has "+
-		"lost its data: set the stock of the item anew, which resets its fence", ErrFenced, goodsID, registered, h)
+	return fmt.Errorf("%w: item %d was last locked by %v, not by %v; if every request is refused, the lock service has "+
+		"lost its data: set the stock of the item, which resets its fence", ErrFenced, goodsID, registered, h)
 }

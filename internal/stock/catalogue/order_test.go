@@ -41,7 +41,7 @@ func TestAnOrderHasLimits(t *testing.T) {
 	for want, lines := range map[string][]stock.Line{
 		"has 0 lines":                     nil,
 		"has 101 lines":                   append(hundred, stock.Line{GoodsID: 1, Count: 1}),
-		"1000001 units of goods 7 in all": {{GoodsID: 7, Count: stock.MaxCount}, {GoodsID: 7, Count: 1}},
+		"1000001 units of item 7 in all": {{GoodsID: 7, Count: stock.MaxCount}, {GoodsID: 7, Count: 1}},
 	} {
 		if _, err := stock.NewOrder(lines...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want that it %s", err, want)
@@ -311,7 +311,7 @@ func TestALostReplyLeavesAWholeOrderOrNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash, err := direct.deps.Redis.ScriptLoad(t.Context(), script(t, "write_all")).Result()
+	hash, err := direct.deps.Redis.ScriptLoad(t.Context(), script(t, "../redis/lua/write_all.lua")).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

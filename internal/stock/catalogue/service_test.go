@@ -29,14 +29,14 @@ func TestValidateFindsRowsThatNobodyCouldUse(t *testing.T) {
 		"duplicate":           {func(s *stock.Strategy) { s.Name = good.Name }, "listed twice"},
 		"no summary":          {func(s *stock.Strategy) { s.Summary = "" }, "no summary"},
 		"no store":            {func(s *stock.Strategy) { s.Stores = nil }, "no store"},
-		"no New":              {func(s *stock.Strategy) { s.New = nil }, "not one of New and Lock"},
+		"no New":              {func(s *stock.Strategy) { s.New = nil }, "either New or Lock"},
 		"no promise":          {func(s *stock.Strategy) { s.Claim.TwoReplicas = "" }, "claim is incomplete"},
 		"no word on restocks": {func(s *stock.Strategy) { s.Claim.Restocked = "" }, "claim is incomplete"},
 		"a lock without a fence that notices restocks": {
 			func(s *stock.Strategy) {
 				*s = stocktest.Strategy(t, "lock-redis-watchdog")
 				s.Claim.Restocked = stock.Correct
-			}, "notices a restock",
+			}, "correct beside restocks if and only if it is fenced",
 		},
 		"no word on a client's retry": {
 			func(s *stock.Strategy) { s.Claim.ClientRetry = "" }, "claim is incomplete",
@@ -45,15 +45,15 @@ func TestValidateFindsRowsThatNobodyCouldUse(t *testing.T) {
 			func(s *stock.Strategy) {
 				*s = fenced
 				s.Claim.HolderPause = stocktest.Strategy(t, "lock-redis-watchdog").Claim.HolderPause
-			}, "if it is fenced",
+			}, "late holders if and only if it is fenced",
 		},
-		"a claim without a fence": {func(s *stock.Strategy) { *s = fenced; s.Fenced = false }, "only then"},
-		"a fence without a lock":  {func(s *stock.Strategy) { s.Fenced = true }, "a lock refuses"},
+		"a claim without a fence": {func(s *stock.Strategy) { *s = fenced; s.Fenced = false }, "late holders if and only if it is fenced"},
+		"a fence without a lock":  {func(s *stock.Strategy) { s.Fenced = true }, "only a lock can be fenced"},
 		"a retry that is answered as before without keys": {
-			func(s *stock.Strategy) { s.Claim.ClientRetry = "with an idempotency key: the first answer again" }, "if the strategy is idempotent",
+			func(s *stock.Strategy) { s.Claim.ClientRetry = "with an idempotency key: the first answer again" }, "if and only if it is idempotent",
 		},
-		"keys, and a retry that deducts again": {func(s *stock.Strategy) { s.Idempotent = true }, "if the strategy is idempotent"},
-		"a lock around slots":                  {func(s *stock.Strategy) { *s = fenced; s.Stores = []stock.Store{stock.Slots} }, "not around slots"},
+		"keys, and a retry that deducts again": {func(s *stock.Strategy) { s.Idempotent = true }, "if and only if it is idempotent"},
+		"a lock around slots":                  {func(s *stock.Strategy) { *s = fenced; s.Stores = []stock.Store{stock.Slots} }, "which slots do not have"},
 		"a name too long for a fence":          {func(s *stock.Strategy) { *s = fenced; s.Name = strings.Repeat("x", 33) }, "at most 32"},
 	} {
 		t.Run(name, func(t *testing.T) {
