@@ -43,6 +43,7 @@ type SoldOutError struct {
 	Remaining int64 // units
 }
 
+// Error names the item and its stock.
 func (e *SoldOutError) Error() string {
 	return fmt.Sprintf("item %d has %d units left, fewer than the %d asked for", e.GoodsID, e.Remaining, e.Asked)
 }
@@ -56,6 +57,7 @@ type LineError struct {
 	Err     error
 }
 
+// Error names the item.
 func (e *LineError) Error() string { return fmt.Sprintf("line of item %d: %v", e.GoodsID, e.Err) }
 
 // Unwrap returns the refusal.

@@ -62,6 +62,7 @@ type Holder struct {
 	Issuer string // name of the strategy; empty for none
 }
 
+// String names the token and its issuer.
 func (h Holder) String() string {
 	if h.Issuer == "" {
 		return "nobody"

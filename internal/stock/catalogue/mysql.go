@@ -16,7 +16,7 @@ var mysqlStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "for-update",
-		Summary: "SELECT FOR UPDATE, UPDATE, COMMIT: pessimistic locking of the row.",
+		Summary: "Pessimistic locking: SELECT FOR UPDATE locks the row until the UPDATE is committed.",
 		Claim:   rowLock,
 		Stores:  []stock.Store{stock.MySQL},
 		New:     mysql.NewForUpdate,

@@ -32,7 +32,7 @@ var redisStrategies = []stock.Strategy{
 	},
 	{
 		Name:        "redis-stream",
-		Summary:     "One script deducts and adds the sale to a stream; a consumer group writes it to MySQL, exactly once.",
+		Summary:     "A script deducts and adds the sale to a stream; a consumer group writes it to MySQL, exactly once.",
 		Claim:       overlapping(onCrash(oneStatement, "safe: another replica writes to MySQL")),
 		Stores:      []stock.Store{stock.Redis},
 		Needs:       []stock.Need{stock.NeedMySQL},

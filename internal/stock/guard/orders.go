@@ -100,7 +100,7 @@ func (g guardedOrders) lockAll(ctx context.Context, l orderLocker, keys []string
 		if err != nil {
 			return locks.Leases{}, err
 		}
-		defer collecting.Unlock()
+		defer func() { _ = collecting.Unlock() }() // a Mutex always unlocks
 	}
 	return locks.LockAll(ctx, l, keys...)
 }

@@ -52,7 +52,7 @@ func (r *Retries) Deduct(
 	if err != nil {
 		return stock.Receipt{}, gaveUp(waiting, req, 1)
 	}
-	defer place.Unlock()
+	defer func() { _ = place.Unlock() }() // a Mutex always unlocks
 	for attempt := 2; ; attempt++ {
 		began := time.Now()
 		receipt, err := try(&section)

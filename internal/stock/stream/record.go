@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -123,20 +122,18 @@ func findRecorded(ctx context.Context, db sqlx.QueryerContext, sales []sale) (ma
 			args = append(args, s.goodsID, s.entry, s.nonce)
 		}
 		keys := strings.Repeat(", (?, ?, ?)", len(chunk))[2:]
-		rows, err := db.QueryxContext(ctx,
+		var rows []struct {
+			GoodsID int64 `db:"goods_id"`
+			Entry   string
+			Nonce   int64
+		}
+		err := sqlx.SelectContext(ctx, db, &rows,
 			"SELECT goods_id, entry, nonce FROM stream_sale WHERE (goods_id, entry, nonce) IN ("+keys+")", args...)
 		if err != nil {
 			return nil, mysql.Refusal(err)
 		}
-		for rows.Next() {
-			var key saleKey
-			if err := rows.Scan(&key.goodsID, &key.entry, &key.nonce); err != nil {
-				return nil, errors.Join(err, rows.Close())
-			}
-			recorded[key] = true
-		}
-		if err := rows.Err(); err != nil {
-			return nil, mysql.Refusal(err)
+		for _, row := range rows {
+			recorded[saleKey{row.GoodsID, row.Entry, row.Nonce}] = true
 		}
 	}
 	return recorded, nil
