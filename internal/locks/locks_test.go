@@ -25,7 +25,7 @@ func TestTakingBackGoesOnUntilTheServiceAnswers(t *testing.T) {
 	for want := 1; want <= 3; want++ {
 		select {
 		case <-tries:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("gave up before try %d", want)
 		}
 	}

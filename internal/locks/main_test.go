@@ -43,35 +43,3 @@ func isSet(name string) (set bool) {
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
-
-func connect(t testing.TB, options *redis.Options) redis.UniversalClient {
-	o := *options
-	o.ContextTimeoutEnabled = true
-	o.MaxRetries = -1
-	o.DialerRetries = 1
-	client := redis.NewClient(&o)
-	t.Cleanup(func() { client.Close() })
-	return client
-}
-
-func connectAll(t testing.TB, options []*redis.Options) []redis.UniversalClient {
-	var clients []redis.UniversalClient
-	for _, o := range options {
-		clients = append(clients, connect(t, o))
-	}
-	return clients
-}
-
-func exists(t testing.TB, client redis.UniversalClient, key string) bool {
-	n, err := client.Exists(context.WithoutCancel(t.Context()), key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n == 1
-}
-
-func del(t testing.TB, client redis.UniversalClient, key string) {
-	if err := client.Del(t.Context(), key).Err(); err != nil {
-		t.Fatal(err)
-	}
-}

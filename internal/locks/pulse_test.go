@@ -29,7 +29,7 @@ func waitThrough(t *testing.T, here, there locks.Locker, queued func() bool, out
 	for _, l := range []locks.Locker{here, here, there, there} {
 		wait(l)
 	}
-	eventually(t, "they wait", queued)
+	serverstest.Eventually(t, "they wait", queued)
 	outage()
 	wait(here)
 	wait(there)

@@ -86,7 +86,7 @@ func TestRedisQueueFollowsTheMasterOfASentinel(t *testing.T) {
 
 	holder := mustLock(t, processes[0], queueKey)
 	waiting := lockLater(t, processes[1], queueKey)
-	eventually(t, "the second process waits", func() bool { return processes[1].Waiting(queueKey) == 1 })
+	serverstest.Eventually(t, "the second process waits", func() bool { return processes[1].Waiting(queueKey) == 1 })
 	sentinel.Master.Kill()
 	_ = holder.Unlock() // by the new master, which knows of it or does not
 	next := <-waiting

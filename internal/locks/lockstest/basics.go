@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"stock/internal/locks"
+	"stock/internal/servers/serverstest"
+	"stock/internal/tcpproxy"
 )
 
 // basics is what every lock is for.
@@ -254,12 +256,12 @@ func cleansUp(t *testing.T, s Subject, d Deployment) {
 	allowed := func(name string) bool {
 		return slices.ContainsFunc(s.Leaves, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
 	}
-	eventually(t, "nothing is left on the server", func() bool { return len(slices.DeleteFunc(d.Left(t, key), allowed)) == 0 })
+	serverstest.Eventually(t, "nothing is left on the server", func() bool { return len(slices.DeleteFunc(d.Left(t, key), allowed)) == 0 })
 }
 
 func connections(t *testing.T, _ Subject, d Deployment) {
 	const rounds = 20
-	p := NewProxy(t, d.Addresses()...)
+	p := tcpproxy.New(t, d.Addresses()...)
 	t.Run("in use", func(t *testing.T) {
 		l, other := clientAt(t, d, p.Addresses(), long), client(t, d, long)
 		use := func() {
@@ -273,7 +275,7 @@ func connections(t *testing.T, _ Subject, d Deployment) {
 			use()
 		}
 		// A pool may have grown a little where something was undone in the background.
-		eventually(t, "the connections do not grow with the number of locks", func() bool { return p.Open() <= before+rounds/4 })
+		serverstest.Eventually(t, "the connections do not grow with the number of locks", func() bool { return p.Open() <= before+rounds/4 })
 	})
-	eventually(t, "all connections are closed", func() bool { return p.Open() == 0 })
+	serverstest.Eventually(t, "all connections are closed", func() bool { return p.Open() == 0 })
 }

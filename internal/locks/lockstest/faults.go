@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"stock/internal/locks"
+	"stock/internal/servers/serverstest"
+	"stock/internal/tcpproxy"
 )
 
 // faults is what a lock does when the network or the servers fail.
@@ -47,9 +49,9 @@ const (
 
 // knife cuts the connection at one message of a step.
 type knife struct {
-	proxy  *Proxy
+	proxy  *tcpproxy.Proxy
 	k      int
-	where  Where
+	where  tcpproxy.Where
 	passed bool // the step has fewer messages
 }
 
@@ -65,7 +67,7 @@ func (c *knife) disarm() {
 // cutEverywhere repeats a step, with a connection that is cut at its first message, its second and so on, until the step is
 // done before the message to cut has come. The step arms the knife and disarms it.
 func cutEverywhere(t *testing.T, d Deployment, o locks.Options, step func(*testing.T, locks.Locker, *knife)) {
-	for _, where := range []Where{BeforeRequest, BeforeReply} {
+	for _, where := range []tcpproxy.Where{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
 		t.Run(string(where), func(t *testing.T) {
 			t.Parallel()
 			l, p := proxied(t, d, o)
@@ -200,7 +202,7 @@ func blackHole(t *testing.T, s Subject, d Deployment) {
 	lease := lock(t, l, patient(t), key)
 	if s.Renews {
 		first := lease.Deadline()
-		eventually(t, "the lease is renewed", func() bool {
+		serverstest.Eventually(t, "the lease is renewed", func() bool {
 			if lease.Context().Err() != nil { // on a slow machine it may run out before that
 				_ = lease.Unlock()
 				lease = lock(t, l, patient(t), key)
@@ -240,7 +242,7 @@ func restart(t *testing.T, s Subject, _ Deployment) {
 		}
 		waited <- lease
 	}()
-	eventually(t, "the waiter is connected", func() bool { return p.Open() > 0 })
+	serverstest.Eventually(t, "the waiter is connected", func() bool { return p.Open() > 0 })
 
 	d.Restart(t)
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"stock/internal/locks"
+	"stock/internal/servers/serverstest"
+	"stock/internal/tcpproxy"
 )
 
 // Subject is a lock under test, and what it claims.
@@ -153,9 +155,12 @@ func client(t testing.TB, d Deployment, o locks.Options) locks.Locker {
 	return clientAt(t, d, d.Addresses(), o)
 }
 
+// NewProxy starts a proxy in front of servers: see package tcpproxy.
+var NewProxy = tcpproxy.New
+
 // proxied makes a client that reaches the servers through a proxy.
-func proxied(t testing.TB, d Deployment, o locks.Options) (locks.Locker, *Proxy) {
-	p := NewProxy(t, d.Addresses()...)
+func proxied(t testing.TB, d Deployment, o locks.Options) (locks.Locker, *tcpproxy.Proxy) {
+	p := tcpproxy.New(t, d.Addresses()...)
 	return clientAt(t, d, p.Addresses(), o), p
 }
 
@@ -206,7 +211,7 @@ func lockAgain(t testing.TB, l locks.Locker, key string) *locks.Lease {
 // unlockAgain locks and unlocks until both succeed, after a fault.
 func unlockAgain(t testing.TB, l locks.Locker, key string) {
 	t.Helper()
-	eventually(t, "Unlock works again", func() bool { return lockAgain(t, l, key).Unlock() == nil })
+	serverstest.Eventually(t, "Unlock works again", func() bool { return lockAgain(t, l, key).Unlock() == nil })
 }
 
 func patient(t testing.TB) context.Context {
@@ -215,19 +220,10 @@ func patient(t testing.TB) context.Context {
 	return ctx
 }
 
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
-
 // free waits until nobody holds key: what is undone in the background takes a moment.
 func free(t testing.TB, d Deployment, key string) {
 	t.Helper()
-	eventually(t, "the lock is free", func() bool { return !d.Held(t, key) })
+	serverstest.Eventually(t, "the lock is free", func() bool { return !d.Held(t, key) })
 }
 
 // lost expects the lease's context to have ended because the lock was lost. Its timer may be late.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"stock/internal/locks"
+	"stock/internal/tcpproxy"
 )
 
 // The load of Stress.
@@ -36,7 +37,7 @@ func Stress(t *testing.T, s Subject, seed uint64) {
 	ctx, stop := context.WithTimeout(t.Context(), stressLimit)
 	defer stop()
 
-	var all []*Proxy
+	var all []*tcpproxy.Proxy
 	var contenders sync.WaitGroup
 	stopped := make(chan struct{}, 1000)
 	for site := range sites {
@@ -71,7 +72,7 @@ func Stress(t *testing.T, s Subject, seed uint64) {
 type contender struct {
 	history *History
 	locker  locks.Locker
-	network *Proxy
+	network *tcpproxy.Proxy
 	key     string
 	lease   time.Duration
 	random  *rand.Rand
@@ -109,7 +110,7 @@ func (c contender) upTo(d time.Duration) time.Duration {
 }
 
 // unleash makes one fault after the other, several within a lease: many cost somebody the rest of it.
-func unleash(ctx context.Context, t *testing.T, d Private, networks []*Proxy, lease time.Duration, random *rand.Rand) {
+func unleash(ctx context.Context, t *testing.T, d Private, networks []*tcpproxy.Proxy, lease time.Duration, random *rand.Rand) {
 	between := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(random.Int64N(int64(most-least)))
 	}
@@ -119,9 +120,9 @@ func unleash(ctx context.Context, t *testing.T, d Private, networks []*Proxy, le
 		case 0:
 			network.Break()
 		case 1:
-			network.Cut(1+random.IntN(20), BeforeRequest)
+			network.Cut(1+random.IntN(20), tcpproxy.BeforeRequest)
 		case 2:
-			network.Cut(1+random.IntN(20), BeforeReply)
+			network.Cut(1+random.IntN(20), tcpproxy.BeforeReply)
 		case 3:
 			network.Delay(between(time.Millisecond, 20*time.Millisecond))
 			pause(ctx, between(10*time.Millisecond, 50*time.Millisecond))

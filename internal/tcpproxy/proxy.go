@@ -1,0 +1,309 @@
+// Package tcpproxy is a TCP proxy for tests: it stands between clients and their servers and is the network that fails.
+//
+// A Proxy knows no protocol. A message is what one read brings, up to 64 KiB: with a client that waits for a reply before
+// it sends more, that is one request. Faults act on what clients send; a test can restrict them to some of the messages
+// with Select.
+package tcpproxy
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Proxy forwards connections to one or more servers, and makes them fail when told to. Its methods may be called at any
+// time, also while connections are open.
+type Proxy struct {
+	addresses []string
+
+	mu       sync.Mutex
+	links    map[*link]struct{}
+	accepted int                // connections so far
+	selected func(Message) bool // nil selects every message
+	count    int                // selected messages so far
+	cut      int                // cut the cut-th selected message from now on; 0: none
+	where    Where              // to cut it
+	held     chan struct{}      // closed to let held messages pass; nil while none are held
+	delay    time.Duration      // of each message of a client
+	hole     bool               // nothing passes
+	closed   bool
+}
+
+// Message is what one read from a client brought.
+type Message struct {
+	Conn int    // the number of its connection, from 1
+	Data []byte // valid until the function that is given it returns
+}
+
+// Where says where a connection is cut.
+type Where string
+
+const (
+	BeforeRequest Where = "before the request" // the message does not reach the server
+	BeforeReply   Where = "before the reply"   // the server receives the message; its reply does not reach the client
+)
+
+// link is a client's connection and the matching one to the server.
+type link struct {
+	number         int
+	client, server net.Conn
+	closeOnce      sync.Once
+	closed         chan struct{}
+
+	// Guarded by Proxy.mu.
+	mute   bool // cut the connection at the next reply
+	spoilt bool // a black hole swallowed some of its messages: nothing sensible can follow
+}
+
+// New starts a proxy in front of servers (host:port). It ends with the test.
+func New(t testing.TB, servers ...string) *Proxy {
+	t.Helper()
+	p := &Proxy{links: map[*link]struct{}{}}
+	for _, server := range servers {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.addresses = append(p.addresses, listener.Addr().String())
+		var serving sync.WaitGroup
+		serving.Go(func() {
+			for {
+				client, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				serving.Go(func() { p.serve(client, server) })
+			}
+		})
+		t.Cleanup(func() {
+			listener.Close()
+			p.close()
+			serving.Wait()
+		})
+	}
+	return p
+}
+
+// Addr returns the address of a proxy with one server.
+func (p *Proxy) Addr() string { return p.addresses[0] }
+
+// Addresses returns the proxy's addresses: one for each server, in the order given to New.
+func (p *Proxy) Addresses() []string { return p.addresses }
+
+// Open returns the number of open connections.
+func (p *Proxy) Open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
+}
+
+// Select restricts Cut, Hold and Count to the messages for which match reports true. At first they concern every message.
+// match is called once for each message, for one message at a time, and must not call the Proxy.
+func (p *Proxy) Select(match func(Message) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.selected = match
+}
+
+// Count returns how many selected messages have arrived so far, including those that were cut or are held.
+func (p *Proxy) Count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count
+}
+
+// Cut cuts the connection of the k-th selected message from now on, counted over all connections from 1.
+func (p *Proxy) Cut(k int, where Where) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut, p.where = k, where
+}
+
+// Armed reports whether the message to cut has yet to arrive.
+func (p *Proxy) Armed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cut > 0
+}
+
+// Hold holds back the selected messages that arrive from now on, until release is called. Whether such a message is cut
+// is decided when it arrives: a later Cut concerns the messages that arrive after it.
+func (p *Proxy) Hold() (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := make(chan struct{})
+	p.held = held
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.held == held {
+			p.held = nil
+		}
+		close(held)
+	})
+}
+
+// Delay delays each message of a client by d.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// BlackHole swallows everything that is sent from now on, in both directions. The connections stay open.
+func (p *Proxy) BlackHole() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hole = true
+}
+
+// Break cuts all connections.
+func (p *Proxy) Break() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.close()
+	}
+}
+
+// Pass ends Cut, Delay and BlackHole: messages pass again. It cuts the connections of which a black hole has swallowed
+// messages. Messages that Hold holds back stay there until they are released.
+func (p *Proxy) Pass() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut, p.delay, p.hole = 0, 0, false
+	for l := range p.links {
+		l.mute = false // the message had no reply: the next one answers another message
+		if l.spoilt {
+			l.close()
+		}
+	}
+}
+
+func (p *Proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.Break()
+}
+
+func (p *Proxy) serve(client net.Conn, address string) {
+	server, err := net.Dial("tcp", address)
+	if err != nil {
+		client.Close()
+		return
+	}
+	l := p.open(client, server)
+	var replies sync.WaitGroup
+	replies.Go(func() {
+		pump(server, client, func([]byte) bool { return p.reply(l) })
+		l.close()
+	})
+	pump(client, server, func(data []byte) bool { return p.request(l, data) })
+	l.close()
+	replies.Wait()
+	p.mu.Lock()
+	delete(p.links, l)
+	p.mu.Unlock()
+}
+
+func (p *Proxy) open(client, server net.Conn) *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.accepted++
+	l := &link{number: p.accepted, client: client, server: server, closed: make(chan struct{})}
+	p.links[l] = struct{}{}
+	if p.closed {
+		l.close()
+	}
+	return l
+}
+
+// pump copies the messages that pass lets through from one connection to the other, until either ends.
+func pump(from, to net.Conn, pass func([]byte) bool) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		if !pass(buffer[:n]) {
+			continue
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// request decides about a message of the client.
+func (p *Proxy) request(l *link, data []byte) (pass bool) {
+	p.mu.Lock()
+	delay := p.delay
+	p.mu.Unlock()
+	time.Sleep(delay)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.swallow(l) {
+		return false
+	}
+	if p.selected != nil && !p.selected(Message{Conn: l.number, Data: data}) {
+		return true
+	}
+	p.count++
+	cut := p.cut == 1
+	if p.cut > 0 {
+		p.cut--
+	}
+	if cut && p.where == BeforeRequest {
+		l.close()
+		return false
+	}
+	if held := p.held; held != nil {
+		p.mu.Unlock()
+		select {
+		case <-held:
+		case <-l.closed:
+		}
+		p.mu.Lock()
+		if p.swallow(l) {
+			return false
+		}
+	}
+	if cut {
+		l.mute = true
+	}
+	return true
+}
+
+// reply decides about a message of the server.
+func (p *Proxy) reply(l *link) (pass bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.swallow(l) {
+		return false
+	}
+	if l.mute {
+		l.close()
+		return false
+	}
+	return true
+}
+
+// swallow drops a message of a connection, and all that follow, if the proxy is a black hole. It returns whether it did.
+func (p *Proxy) swallow(l *link) (dropped bool) {
+	if p.hole {
+		l.spoilt = true
+	}
+	return l.spoilt
+}
+
+func (l *link) close() {
+	l.closeOnce.Do(func() {
+		close(l.closed)
+		l.client.Close()
+		l.server.Close()
+	})
+}

@@ -1,0 +1,271 @@
+package tcpproxy_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"stock/internal/servers/serverstest"
+	"stock/internal/tcpproxy"
+)
+
+// echo starts a server that answers each message with itself, and returns the messages that it receives.
+func echo(t *testing.T) (address string, received <-chan string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	messages := make(chan string, 16)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				buffer := make([]byte, 64)
+				for {
+					n, err := conn.Read(buffer)
+					if err != nil {
+						return
+					}
+					messages <- string(buffer[:n])
+					if _, err := conn.Write(buffer[:n]); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String(), messages
+}
+
+func dial(t *testing.T, p *tcpproxy.Proxy) net.Conn {
+	conn, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func send(t *testing.T, conn net.Conn, message string) {
+	if _, err := io.WriteString(conn, message); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantAnswer(t *testing.T, conn net.Conn, want string) {
+	t.Helper()
+	buffer := make([]byte, len(want))
+	if _, err := io.ReadFull(conn, buffer); err != nil || string(buffer) != want {
+		t.Fatalf("answer %q, %v, want %q", buffer, err, want)
+	}
+}
+
+// exchange sends a message and waits for its echo.
+func exchange(t *testing.T, conn net.Conn, message string) {
+	t.Helper()
+	send(t, conn, message)
+	wantAnswer(t, conn, message)
+}
+
+// wantSilence expects no answer for a short while.
+func wantSilence(t *testing.T, conn net.Conn) {
+	t.Helper()
+	conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Read: %v, want a timeout", err)
+	}
+	conn.SetReadDeadline(time.Time{})
+}
+
+// wantEnd expects the connection to end without another byte.
+func wantEnd(t *testing.T, conn net.Conn) {
+	t.Helper()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	n, err := conn.Read(make([]byte, 1))
+	if n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("read %d bytes, %v, want the end of the connection", n, err)
+	}
+}
+
+func TestCutEndsTheConnectionOfTheKthMessage(t *testing.T) {
+	t.Parallel()
+	for where, want := range map[tcpproxy.Where][]string{
+		tcpproxy.BeforeRequest: {"one", "two", "four"},
+		tcpproxy.BeforeReply:   {"one", "two", "three", "four"},
+	} {
+		t.Run(string(where), func(t *testing.T) {
+			t.Parallel()
+			address, received := echo(t)
+			p := tcpproxy.New(t, address)
+			first, second := dial(t, p), dial(t, p)
+			p.Cut(3, where)
+			exchange(t, first, "one")
+			exchange(t, second, "two")
+			if !p.Armed() {
+				t.Error("the proxy cut a message too early")
+			}
+			send(t, first, "three")
+			wantEnd(t, first)
+			if p.Armed() {
+				t.Error("the proxy would cut another message")
+			}
+			exchange(t, second, "four")
+			var got []string
+			for range want {
+				got = append(got, <-received)
+			}
+			if strings.Join(got, " ") != strings.Join(want, " ") {
+				t.Errorf("the server received %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestCutSparesLaterRepliesIfTheMessageHasNone(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	p := tcpproxy.New(t, listener.Addr().String())
+	conn := dial(t, p)
+	server, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	p.Cut(1, tcpproxy.BeforeReply)
+	send(t, conn, "no question")
+	wantAnswer(t, server, "no question")
+	p.Pass()
+	send(t, server, "an answer to another")
+	wantAnswer(t, conn, "an answer to another")
+}
+
+func TestBlackHoleSwallowsMessagesUntilPass(t *testing.T) {
+	t.Parallel()
+	address, received := echo(t)
+	p := tcpproxy.New(t, address)
+	spoilt, idle := dial(t, p), dial(t, p)
+	for _, conn := range []net.Conn{spoilt, idle} {
+		exchange(t, conn, "before")
+		<-received
+	}
+	p.BlackHole()
+	send(t, spoilt, "lost")
+	wantSilence(t, spoilt)
+	p.Pass()
+	wantEnd(t, spoilt)
+	exchange(t, idle, "after")
+	if message := <-received; message != "after" {
+		t.Errorf("the server received %q, want nothing between before and after", message)
+	}
+}
+
+func TestOpenForgetsConnectionsThatEnd(t *testing.T) {
+	t.Parallel()
+	address, _ := echo(t)
+	p := tcpproxy.New(t, address)
+	conn := dial(t, p)
+	exchange(t, conn, "hello")
+	if n := p.Open(); n != 1 {
+		t.Errorf("%d connections are open, want 1", n)
+	}
+	p.Break()
+	wantEnd(t, conn)
+	serverstest.Eventually(t, "no connection is open after Break", func() bool { return p.Open() == 0 })
+}
+
+func TestSelectRestrictsCountAndCut(t *testing.T) {
+	t.Parallel()
+	address, _ := echo(t)
+	p := tcpproxy.New(t, address)
+	p.Select(func(m tcpproxy.Message) bool { return strings.HasPrefix(string(m.Data), "write") })
+	conn := dial(t, p)
+	p.Cut(2, tcpproxy.BeforeReply)
+	for _, message := range []string{"read 1", "write 1", "read 2"} {
+		exchange(t, conn, message)
+	}
+	if n := p.Count(); n != 1 {
+		t.Errorf("%d messages were counted, want 1", n)
+	}
+	send(t, conn, "write 2")
+	wantEnd(t, conn)
+	if n := p.Count(); n != 2 {
+		t.Errorf("%d messages were counted, want 2: one passed, one was cut", n)
+	}
+}
+
+func TestSelectTellsConnectionsApart(t *testing.T) {
+	t.Parallel()
+	address, _ := echo(t)
+	p := tcpproxy.New(t, address)
+	p.Select(func(m tcpproxy.Message) bool { return m.Conn == 2 })
+	first := dial(t, p)
+	exchange(t, first, "hello")
+	second := dial(t, p)
+	exchange(t, second, "hello")
+	if n := p.Count(); n != 1 {
+		t.Errorf("%d messages were counted, want 1 of the second connection", n)
+	}
+}
+
+func TestHoldHoldsBackSelectedMessagesUntilTheirRelease(t *testing.T) {
+	t.Parallel()
+	address, received := echo(t)
+	p := tcpproxy.New(t, address)
+	p.Select(func(m tcpproxy.Message) bool { return string(m.Data) == "write" })
+	held, other := dial(t, p), dial(t, p)
+	release := p.Hold()
+	send(t, held, "write")
+	serverstest.Eventually(t, "the held message is counted", func() bool { return p.Count() == 1 })
+	p.Cut(1, tcpproxy.BeforeRequest) // the message behind the one that is held
+	exchange(t, other, "read")
+	if message := <-received; message != "read" {
+		t.Errorf("the server received %q, want it held back", message)
+	}
+	release()
+	wantAnswer(t, held, "write")
+	send(t, other, "write")
+	wantEnd(t, other)
+}
+
+func TestAReplyIsCutThoughItsRequestWasHeld(t *testing.T) {
+	t.Parallel()
+	address, received := echo(t)
+	p := tcpproxy.New(t, address)
+	p.Cut(1, tcpproxy.BeforeReply)
+	release := p.Hold()
+	conn := dial(t, p)
+	send(t, conn, "write")
+	serverstest.Eventually(t, "the message arrived", func() bool { return !p.Armed() })
+	release()
+	wantEnd(t, conn)
+	if message := <-received; message != "write" {
+		t.Errorf("the server received %q, want the message whose reply was cut", message)
+	}
+}
+
+func TestDelayDelaysMessages(t *testing.T) {
+	t.Parallel()
+	address, _ := echo(t)
+	p := tcpproxy.New(t, address)
+	conn := dial(t, p)
+	const delay = 20 * time.Millisecond
+	p.Delay(delay)
+	sent := time.Now()
+	exchange(t, conn, "late")
+	if took := time.Since(sent); took < delay {
+		t.Errorf("the answer came after %v, want at least %v", took, delay)
+	}
+}
