@@ -6,35 +6,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisExpiry is RedisSetNX with an end: Redis itself deletes the key after the lease (SET NX PX).
+// RedisExpiry is RedisSetNX with an expiry: Redis deletes the key when the lease ends (SET NX PX).
 //
-// What it adds: a holder that crashes keeps the others out until its lease ends, not for ever
-// (TestRedisExpiryEndsALockWhoseHolderCrashed). The expiry is set by the SET itself: in a command of its own (SETNX, then
-// EXPIRE) it would be missing where the client dies between the two.
+// What it adds: a holder that crashes blocks the others until its lease ends, not for ever
+// (TestRedisExpiryEndsALockWhoseHolderCrashed). The SET itself sets the expiry: with SETNX followed by EXPIRE, a client that
+// dies between the two would leave a key without one.
 //
-// What breaks: the lease may end before the work does. Another is then granted the lock, and the late holder, which
-// deletes the key without a look at whose it is, takes the lock from him: a third one comes in
-// (TestRedisExpiryLetsALateHolderDeleteAnothersLock). RedisOwner looks first.
-type RedisExpiry struct {
-	client  redis.UniversalClient
-	options Options
-}
+// What still breaks: the lease may end before the work does. Another client is then granted the lock, and the late holder
+// deletes it without checking whose it is, so that a third one is granted it too
+// (TestRedisExpiryLetsALateHolderDeleteAnothersLock). RedisOwner checks.
+type RedisExpiry struct{ redisLock }
 
 // NewRedisExpiry makes the lock on one Redis.
 func NewRedisExpiry(client redis.UniversalClient, options Options) *RedisExpiry {
-	return &RedisExpiry{client, options.withDefaults()}
+	return &RedisExpiry{newRedisLock(client, options)}
 }
 
 // Lock implements Locker.
 func (l *RedisExpiry) Lock(ctx context.Context, key string) (*Lease, error) {
-	ask := func() (bool, error) { return setNX(ctx, l.client, key, "held", l.options.Lease) }
-	sent, err := poll(ctx, key, l.options, ask, nil)
+	ask := func() (bool, error) { return l.setNX(ctx, key, "held", l.options.Lease) }
+	sent, err := l.poll(ctx, key, ask, nil)
 	if err != nil {
 		return nil, err
 	}
-	release := giveBack(func(ctx context.Context) (bool, error) {
-		deleted, err := l.client.Del(ctx, key).Result()
-		return deleted == 1, err
-	})
-	return newLease(ctx, l.options.guaranteed(sent), 0, release.unlock(key)), nil
+	return newLease(ctx, l.options.guaranteed(sent), 0, l.deleteAny(key).unlock(key)), nil
 }

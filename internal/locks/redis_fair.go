@@ -22,43 +22,44 @@ var (
 	fairLeaveScript   = redis.NewScript(fairQueueLua + fairLeaveLua)
 )
 
-// fairChannel carries the id of every waiter whose turn it is.
+// fairChannel carries the id of every waiter whose turn has come.
 const fairChannel = "locks:redis-fair:next"
 
-// fairHeartbeat is how long a waiter is taken for alive after it has last asked, or as long as the lease, where that is
-// shorter: a dead waiter should not keep the others out for longer than a dead holder. It asks every third of that.
+// fairHeartbeat is how long a waiter counts as alive after its last request; the lease bounds it, so that a dead waiter does
+// not block the others for longer than a dead holder. A waiter asks again every third of it.
 const fairHeartbeat = 3 * time.Second
 
 // RedisFair is RedisPubSub with a queue in Redis: the lock is granted in order of arrival.
 //
-// What it adds: who comes first is served first (TestRedisFairGrantsInOrderOfArrival), and a release wakes only the first
-// (TestRedisFairWakesOnlyTheHead). A waiter that gives up leaves the queue (TestRedisFairForgetsAWaiterThatGaveUp).
+// What it adds: the client that arrives first is served first (TestRedisFairGrantsInOrderOfArrival), and a release wakes only
+// the first waiter (TestRedisFairWakesOnlyTheHead). A waiter that gives up leaves the queue
+// (TestRedisFairForgetsAWaiterThatGaveUp).
 //
-// What breaks: a waiter that dies at the head of the queue keeps back all others until its heartbeat has run out, a few
-// seconds (TestRedisFairPassesADeadHead). Where a waiter gives up while Redis is silent, its last question may be carried out
-// after its leave, and then stays in the queue as dead for as long. Order costs speed: between a release and the next
-// grant there is always a message to a waiter, while the lock lies idle. And like every rung so far, it does not stop a
-// holder that was paused past its lease from writing: see RedisFenced.
+// What still breaks:
+//
+//   - A waiter that dies at the head of the queue blocks the others until its heartbeat has expired, for a few seconds
+//     (TestRedisFairPassesADeadHead).
+//   - If a waiter gives up while Redis does not answer, its last request may be carried out after its leave. Its entry then
+//     stays in the queue for as long as a dead waiter's.
+//   - Order costs speed: between a release and the next grant, the lock is idle while a message travels to a waiter.
+//   - As with every lock below, a holder that was paused past its lease can still write. See RedisFenced.
 type RedisFair struct {
-	client    redis.UniversalClient
-	options   Options
+	redisLock
 	heartbeat time.Duration
-	waiters   wakeups // by id
-	turns     *subscription
+	waiters   *wakeups // by id
 }
 
-// NewRedisFair makes the lock on one Redis. Of the options it does without Poll.
+// NewRedisFair makes the lock on one Redis. It does not use Options.Poll.
 func NewRedisFair(client redis.UniversalClient, options Options) *RedisFair {
-	l := &RedisFair{client: client, options: options.withDefaults()}
+	l := &RedisFair{redisLock: newRedisLock(client, options), waiters: newWakeups(client, fairChannel)}
 	l.heartbeat = min(fairHeartbeat, l.options.Lease)
-	l.turns = newSubscription(client, fairChannel, l.waiters.wake, l.waiters.wakeAll)
 	return l
 }
 
 // Close ends the subscription.
-func (l *RedisFair) Close() error { return l.turns.close() }
+func (l *RedisFair) Close() error { return l.waiters.close() }
 
-// Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost: also after ctx has ended.
+// Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost, even after ctx has ended.
 func (l *RedisFair) Lock(ctx context.Context, key string) (*Lease, error) {
 	id := rand.Text()
 	release := l.leave(key, id)
@@ -69,29 +70,28 @@ func (l *RedisFair) Lock(ctx context.Context, key string) (*Lease, error) {
 		pause, err := l.acquire(ctx, key, id)
 		if err == nil && pause == 0 {
 			lease := newLease(ctx, l.options.guaranteed(sent), 0, release.unlock(key))
-			lease.keepAlive(l.options, renewOwned(l.client, key, id, l.options.Lease))
+			l.keepAlive(lease, key, id)
 			return lease, nil
 		}
 		if err == nil {
-			l.turns.start()
-			err = await(ctx, woken, min(pause, l.heartbeat/3))
+			err = l.waiters.wait(ctx, woken, min(pause, l.heartbeat/3))
 		}
 		if err != nil {
-			takeBack(ctx, l.options.Lease, release.undo) // from the queue, too
+			takeBack(ctx, l.options.Lease, release.undo) // also leaves the queue
 			return nil, notAcquired(key, errors.Join(ended(ctx), err))
 		}
 	}
 }
 
-// acquire returns when to ask again without a message, or 0 where the lock was granted.
+// acquire returns when to ask again if no message comes, or 0 if the lock was granted.
 func (l *RedisFair) acquire(ctx context.Context, key, id string) (pause time.Duration, err error) {
 	ms, err := fairAcquireScript.Run(ctx, l.client, fairKeys(key), id, fairChannel,
 		l.options.Lease.Milliseconds(), l.heartbeat.Milliseconds()).Int64()
 	return time.Duration(ms) * time.Millisecond, err
 }
 
-// leave gives the lock back, or the place in the queue.
-func (l *RedisFair) leave(key, id string) giveBack {
+// leave releases the lock, or leaves the queue.
+func (l *RedisFair) leave(key, id string) releaseFunc {
 	return func(ctx context.Context) (ours bool, err error) {
 		held, err := fairLeaveScript.Run(ctx, l.client, fairKeys(key), id, fairChannel).Int()
 		return held == 1, err

@@ -8,46 +8,38 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisOwner is RedisExpiry with a name in the key: a random value that no other holder has.
+// RedisOwner is RedisExpiry with an owner: the key's value is random and names its holder.
 //
-// What it adds: a holder looks whose lock it is (GET) before it gives it back (DEL), so that a late one leaves the lock of
-// the next holder alone and learns that its own is lost (TestRedisOwnerLeavesAnothersLockAlone). And a SET whose reply was
-// lost can be taken back (TestRedisOwnerTakesBackWhatALostReplyGranted).
+// What it adds: a holder reads the owner (GET) before it deletes the key (DEL). A late holder leaves the next holder's lock
+// alone and learns that its own is lost (TestRedisOwnerLeavesAnothersLockAlone). A SET whose reply was lost can be undone
+// (TestRedisOwnerTakesBackWhatALostReplyGranted).
 //
-// What breaks: the look and the deletion are two commands. Between them the lease can end and another be granted the lock,
-// which the DEL then takes from him after all (TestRedisOwnerIsTornBetweenGetAndDel). RedisLua makes them one.
-type RedisOwner struct {
-	client  redis.UniversalClient
-	options Options
-}
+// What still breaks: GET and DEL are two commands. If the lease ends between them and another client is granted the lock,
+// DEL takes it from that client (TestRedisOwnerIsTornBetweenGetAndDel). RedisLua makes them one step.
+type RedisOwner struct{ redisLock }
 
-// NewRedisOwner makes the lock on one Redis. The client should not retry by itself (MaxRetries -1): a retried SET NX whose
-// first reply was lost is refused by its own first try.
+// NewRedisOwner makes the lock on one Redis. The client should not retry (MaxRetries -1): if the reply to a SET NX is lost,
+// its retry finds the key set and is refused.
 func NewRedisOwner(client redis.UniversalClient, options Options) *RedisOwner {
-	return &RedisOwner{client, options.withDefaults()}
+	return &RedisOwner{newRedisLock(client, options)}
 }
 
 // Lock implements Locker.
 func (l *RedisOwner) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
-	ask := func() (bool, error) { return setNX(ctx, l.client, key, owner, l.options.Lease) }
-	release := giveBack(func(ctx context.Context) (bool, error) { return l.getAndDelete(ctx, key, owner) })
-	sent, err := poll(ctx, key, l.options, ask, release.undo)
-	if err != nil {
-		return nil, err
-	}
-	return newLease(ctx, l.options.guaranteed(sent), 0, release.unlock(key)), nil
+	return l.lockAs(ctx, key, owner, l.getAndDelete(key, owner))
 }
 
-func (l *RedisOwner) getAndDelete(ctx context.Context, key, owner string) (ours bool, err error) {
-	holder, err := l.client.Get(ctx, key).Result()
-	if errors.Is(err, redis.Nil) || err == nil && holder != owner {
-		return false, nil
+func (l *RedisOwner) getAndDelete(key, owner string) releaseFunc {
+	return func(ctx context.Context) (ours bool, err error) {
+		holder, err := l.client.Get(ctx, key).Result()
+		if errors.Is(err, redis.Nil) || err == nil && holder != owner {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		// Here the lease may end, and another client be granted the lock.
+		return l.deleteAny(key)(ctx)
 	}
-	if err != nil {
-		return false, err
-	}
-	// Here the lease may end, and another be granted the lock.
-	deleted, err := l.client.Del(ctx, key).Result()
-	return deleted == 1, err
 }

@@ -20,42 +20,38 @@ var (
 	pubsubReleaseScript = redis.NewScript(pubsubReleaseLua)
 )
 
-// pubsubChannel carries the key of every lock that was given back.
+// pubsubChannel carries the key of every lock that is released.
 const pubsubChannel = "locks:redis-pubsub:released"
 
-// recheck bounds a wait for a message. Redis delivers a message at most once: it is lost where a connection breaks, and a
-// lease that ends by itself sends none.
+// recheck bounds a wait for a message. Redis delivers a message at most once: it is lost if a connection breaks, and a lease
+// that ends by itself sends none.
 const recheck = 2 * time.Second
 
-// RedisPubSub is RedisWatchdog with a bell: the release publishes the key, and whoever waits for it asks again. One
-// subscription serves all waiters of a process.
+// RedisPubSub is RedisWatchdog with notifications: a release publishes the key, and the clients that wait for it ask again.
+// One subscription serves all waiters of a process.
 //
-// What it adds: a waiter hears of a release at once, and in between leaves Redis alone (TestRedisPubSubWakesAtARelease). A
-// message is a hint only: a waiter asks again too when the holder's lease ends, after two seconds, and when the
+// What it adds: a waiter learns of a release at once, and sends Redis nothing until then (TestRedisPubSubWakesAtARelease). A
+// message is only a hint: a waiter also asks again when the holder's lease ends, every two seconds, and after the
 // subscription was broken.
 //
-// What breaks: every waiter of the key wakes, and all but one in vain: with n waiters, n questions a release
-// (TestRedisPubSubWakesACrowd). There is no order among them: who comes late may overtake who has waited long
-// (TestRedisPubSubLetsALatecomerOvertake). RedisFair makes a queue of the crowd.
+// What still breaks: every waiter of the key wakes up, and only one is granted the lock: n waiters ask n times for each
+// release (TestRedisPubSubWakesACrowd). They are granted it in no order: a latecomer may overtake a client that has waited
+// long (TestRedisPubSubLetsALatecomerOvertake). RedisFair makes them queue.
 type RedisPubSub struct {
-	client   redis.UniversalClient
-	options  Options
-	waiters  wakeups // by key
-	releases *subscription
+	redisLock
+	waiters *wakeups // by key
 }
 
-// NewRedisPubSub makes the lock on one Redis. Of the options it does without Poll. The client should not retry by itself
-// (MaxRetries -1): a retried SET NX whose first reply was lost is refused by its own first try.
+// NewRedisPubSub makes the lock on one Redis. It does not use Options.Poll. The client should not retry (MaxRetries -1): see
+// NewRedisOwner.
 func NewRedisPubSub(client redis.UniversalClient, options Options) *RedisPubSub {
-	l := &RedisPubSub{client: client, options: options.withDefaults()}
-	l.releases = newSubscription(client, pubsubChannel, l.waiters.wake, l.waiters.wakeAll)
-	return l
+	return &RedisPubSub{newRedisLock(client, options), newWakeups(client, pubsubChannel)}
 }
 
 // Close ends the subscription.
-func (l *RedisPubSub) Close() error { return l.releases.close() }
+func (l *RedisPubSub) Close() error { return l.waiters.close() }
 
-// Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost: also after ctx has ended.
+// Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost, even after ctx has ended.
 func (l *RedisPubSub) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
 	release := l.deleteAndPublish(key, owner)
@@ -70,23 +66,22 @@ func (l *RedisPubSub) Lock(ctx context.Context, key string) (*Lease, error) {
 			return nil, notAcquired(key, errors.Join(ended(ctx), err))
 		case ttl == 0:
 			lease := newLease(ctx, l.options.guaranteed(sent), 0, release.unlock(key))
-			lease.keepAlive(l.options, renewOwned(l.client, key, owner, l.options.Lease))
+			l.keepAlive(lease, key, owner)
 			return lease, nil
 		}
-		l.releases.start()
-		if err := await(ctx, woken, min(ttl, recheck)); err != nil {
+		if err := l.waiters.wait(ctx, woken, min(ttl, recheck)); err != nil {
 			return nil, notAcquired(key, err)
 		}
 	}
 }
 
-// acquire returns how long the holder's lease still runs, or 0 where the lock was granted.
+// acquire returns the time until the holder's lease ends, or 0 if the lock was granted.
 func (l *RedisPubSub) acquire(ctx context.Context, key, owner string) (ttl time.Duration, err error) {
 	ms, err := pubsubAcquireScript.Run(ctx, l.client, []string{key}, owner, l.options.Lease.Milliseconds()).Int64()
 	return time.Duration(ms) * time.Millisecond, err
 }
 
-func (l *RedisPubSub) deleteAndPublish(key, owner string) giveBack {
+func (l *RedisPubSub) deleteAndPublish(key, owner string) releaseFunc {
 	return func(ctx context.Context) (ours bool, err error) {
 		deleted, err := pubsubReleaseScript.Run(ctx, l.client, []string{key}, owner, pubsubChannel).Int()
 		return deleted == 1, err

@@ -13,33 +13,32 @@ var reentrantAcquireLua string
 
 var reentrantAcquireScript = redis.NewScript(reentrantAcquireLua)
 
-// RedisReentrant is RedisLua for code that takes a lock which its caller may have taken already. Go has no identity of a
-// goroutine that could stand for the owner, as Redisson has its thread; here the context carries it: a Lock under a context
-// that descends from a lease's Context, for the same key of the same RedisReentrant, enters that lock again.
+// RedisReentrant is RedisLua for code that takes a lock which its caller may hold already. Redisson identifies the holder by
+// its thread; Go has no such identity, so the context carries it: Lock under a context that descends from a lease's Context,
+// for the same key of the same RedisReentrant, enters the lock again.
 //
-// What it adds: a holder that asks again is granted a further hold at once, and the lease begins anew
-// (TestRedisReentrantEntersAgain). The lock is free when the last hold is given back, in whatever order
-// (TestRedisReentrantIsHeldUntilItsLastHoldIsGivenBack). Each hold has an id of its own in Redis: with a mere count, a
-// release that is carried out twice would give back someone else's hold.
+// Redis keeps a set with one random id for each hold, not the usual count of holds per owner: a release that is carried out
+// twice then removes nothing but its own hold. The lock is free when the set is empty.
 //
-// What breaks: goroutines that share a lease's context share the lock; it does not keep them apart. A hold ends no later
-// than that whose context it was asked under. Still, the lease can run out while the work goes on
-// (TestRedisReentrantLosesItsLeaseDuringWork), see RedisWatchdog.
-type RedisReentrant struct {
-	client  redis.UniversalClient
-	options Options
-}
+// What it adds: a holder that asks again is granted another hold at once, and the lease starts anew
+// (TestRedisReentrantEntersAgain). The lock is free once the last hold is released, in any order
+// (TestRedisReentrantIsHeldUntilItsLastHoldIsGivenBack).
+//
+// What still breaks: goroutines that share a lease's context share the lock; it does not exclude them from each other. A
+// hold's context ends with the context under which it was requested. The lease can still end during the work
+// (TestRedisReentrantLosesItsLeaseDuringWork). See RedisWatchdog.
+type RedisReentrant struct{ redisLock }
 
 // NewRedisReentrant makes the lock on one Redis.
 func NewRedisReentrant(client redis.UniversalClient, options Options) *RedisReentrant {
-	return &RedisReentrant{client, options.withDefaults()}
+	return &RedisReentrant{newRedisLock(client, options)}
 }
 
-// hold is one of the holds of a lock. A lease's context carries it under its holdKey.
+// hold is one hold of a lock. A lease's context carries it under its holdKey.
 type hold struct {
 	id    string
 	lease *Lease
-	outer *hold // that whose context this one was asked under
+	outer *hold // the hold whose context this one was requested under; nil if there was none
 }
 
 type holdKey struct {
@@ -47,7 +46,7 @@ type holdKey struct {
 	key  string
 }
 
-// What the script answers.
+// Replies of the script.
 const (
 	reentrantGranted = 1
 	reentrantEntered = 2
@@ -61,21 +60,22 @@ func (l *RedisReentrant) Lock(ctx context.Context, key string) (*Lease, error) {
 	if outer != nil {
 		outerID = outer.id
 	}
-	var answer int
+	var reply int
 	ask := func() (granted bool, err error) {
-		answer, err = reentrantAcquireScript.Run(ctx, l.client, []string{key}, inner.id, l.options.Lease.Milliseconds(), outerID).Int()
-		return answer >= reentrantGranted, err
+		reply, err = reentrantAcquireScript.Run(ctx, l.client, []string{key},
+			inner.id, l.options.Lease.Milliseconds(), outerID).Int()
+		return reply >= reentrantGranted, err
 	}
-	release := giveBack(func(ctx context.Context) (bool, error) {
+	release := releaseFunc(func(ctx context.Context) (bool, error) {
 		removed, err := l.client.SRem(ctx, key, inner.id).Result()
 		return removed == 1, err
 	})
-	sent, err := poll(ctx, key, l.options, ask, release.undo)
+	sent, err := l.poll(ctx, key, ask, release.undo)
 	if err != nil {
 		return nil, err
 	}
 	deadline := l.options.guaranteed(sent)
-	if answer == reentrantEntered { // else the outer hold is lost, or was given back
+	if reply == reentrantEntered { // otherwise the outer hold was lost or released
 		inner.outer = outer
 		for h := outer; h != nil; h = h.outer {
 			h.lease.extend(deadline)
