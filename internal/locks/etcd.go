@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,9 +63,6 @@ func NewEtcd(client *clientv3.Client, options Options) *Etcd {
 	return e
 }
 
-// errSessionOver says that a waiter lost its place, since its session ended.
-var errSessionOver = errors.New("the session is over")
-
 // Lock implements Locker. The token is the create revision of the holder's key. The lease's deadline is that of the
 // session, which is renewed until Close.
 func (e *Etcd) Lock(ctx context.Context, key string) (*Lease, error) {
@@ -75,7 +70,7 @@ func (e *Etcd) Lock(ctx context.Context, key string) (*Lease, error) {
 	defer stop()
 	local, err := e.local.Lock(waiting, key)
 	if err != nil {
-		return nil, notAcquired(key, failure(ctx, waiting, nil))
+		return nil, notAcquired(key, waitError(ctx, waiting, nil))
 	}
 	for {
 		w, err := e.lock(waiting, key, local)
@@ -86,7 +81,7 @@ func (e *Etcd) Lock(ctx context.Context, key string) (*Lease, error) {
 			continue // at the end of the queue, with a new session
 		}
 		_ = local.Unlock()
-		return nil, notAcquired(key, failure(ctx, waiting, err))
+		return nil, notAcquired(key, waitError(ctx, waiting, err))
 	}
 }
 
@@ -146,7 +141,7 @@ func (e *Etcd) open(ctx context.Context) (*etcdSession, error) {
 		return e.session, nil
 	}
 	sent := time.Now()
-	granted, err := inTime(ctx, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+	granted, err := withAnswerLimit(ctx, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
 		return e.leases.Grant(ctx, int64(math.Ceil(e.options.Lease.Seconds())))
 	})
 	if err != nil {
@@ -394,30 +389,7 @@ func (e *Etcd) remove(ctx context.Context, key string) error {
 func (e *Etcd) over() bool { return e.closed.Load() || e.client.Ctx().Err() != nil }
 
 func (w *etcdWaiter) txn(ctx context.Context, conditions []clientv3.Cmp, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
-	return inTime(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+	return withAnswerLimit(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return w.etcd.kv.Txn(ctx).If(conditions...).Then(ops...).Commit()
 	})
-}
-
-// answerLimit bounds a request to a lock service that should be answered at once. One that is not is an error of the
-// service, not the end of the caller's context.
-const answerLimit = 2 * time.Second
-
-// inTime makes a request within ctx and answerLimit.
-func inTime[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
-	limited, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	reply, err := request(limited)
-	if err != nil && ended(limited) != nil && ended(ctx) == nil {
-		err = fmt.Errorf("no answer in %v", answerLimit)
-	}
-	return reply, err
-}
-
-// nodeName is a key as one part of a path, which no other key is.
-func nodeName(key string) string {
-	if key == "" {
-		return "%"
-	}
-	return strings.ReplaceAll(url.PathEscape(key), ".", "%2E")
 }

@@ -7,29 +7,33 @@ import (
 	"time"
 )
 
+// releaseLimit bounds a release. A release does not use the request's context: a request that was cancelled must still
+// release its lock.
+const releaseLimit = 2 * time.Second
+
 // Lease is a granted lock.
 type Lease struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	token   uint64
 	release func(context.Context) error
-	// Told that nobody will give the lock back, and that its deadline has passed; nil where nobody needs to know.
+	// Called when the lease is abandoned, and when its deadline passes. They may be nil.
 	abandoned, expired func()
-	// members are those of a lease that stands for several (see Multi), which have the deadlines.
+	// members are the leases that this one stands for, if it stands for several (see Multi). They have the deadlines.
 	members []*Lease
 
 	mu       sync.Mutex
-	deadline time.Time   // zero where the lock does not end by itself
-	timer    *time.Timer // ends ctx at the deadline
-	over     chan struct{}
-	ended    bool // over is closed: renewals have ended
+	deadline time.Time     // zero if the lock does not end by itself
+	timer    *time.Timer   // ends ctx at the deadline
+	over     chan struct{} // closed to stop the renewals
+	ended    bool          // over is closed
 
-	once sync.Once
-	err  error
+	once sync.Once // of Unlock or Abandon
+	err  error     // of Unlock
 }
 
-// newLease grants a lock until deadline, or for ever where deadline is zero. release gives the lock back on the server;
-// it returns ErrLeaseLost where the lock was no longer ours.
+// newLease makes the lease of a lock that is held until deadline, or for ever if deadline is zero. release releases
+// the lock on the server; it returns ErrLeaseLost if the lock was no longer ours.
 func newLease(ctx context.Context, deadline time.Time, token uint64, release func(context.Context) error) *Lease {
 	l := &Lease{token: token, release: release}
 	l.begin(ctx, deadline)
@@ -43,7 +47,7 @@ func (l *Lease) begin(ctx context.Context, deadline time.Time) {
 	case deadline.IsZero():
 	case time.Now().Before(deadline):
 		l.timer = time.AfterFunc(time.Until(deadline), l.expire)
-	default: // at once: a timer would let the holder begin
+	default: // at once: with the timer alone the holder could start to work
 		l.timer = time.AfterFunc(0, l.expire)
 		l.lose()
 	}
@@ -56,13 +60,14 @@ func (l *Lease) expire() {
 	}
 }
 
-// Context ends when the lock can no longer be guaranteed, with the cause ErrLeaseLost, and when it is unlocked.
+// Context ends when the lock can no longer be guaranteed, with the cause ErrLeaseLost, and when the lock is released.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Token is the fencing token: greater than that of every earlier grant of the same key, 0 where the lock has none.
+// Token returns the fencing token: greater than that of every earlier grant of the same key, or 0 if the lock has none.
 func (l *Lease) Token() uint64 { return l.token }
 
-// Deadline is until when the lock is guaranteed. A renewal puts it off. It is zero where the lock does not end by itself.
+// Deadline returns the time until which the lock is guaranteed. A renewal moves it. It is zero if the lock does not
+// end by itself.
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
 	earliest := l.deadline
@@ -75,9 +80,9 @@ func (l *Lease) Deadline() time.Time {
 	return earliest
 }
 
-// Unlock gives the lock back, whatever became of the context given to Lock. It returns ErrLeaseLost where the lock had
-// been lost before, and the server's error where the server could not be asked (the lease then ends by itself).
-// Another call returns what the first one did.
+// Unlock releases the lock, even if the context given to Lock has ended. It returns ErrLeaseLost if the lock was lost
+// before, and the server's error if the server could not be asked (the lease then ends by itself). Further calls
+// return what the first one did.
 func (l *Lease) Unlock() error {
 	l.once.Do(func() {
 		l.end()
@@ -89,11 +94,11 @@ func (l *Lease) Unlock() error {
 	return l.err
 }
 
-// Abandon leaves the lock to end by itself: it is renewed no more and not given back. It is for a holder whose last write
-// may still be on its way, which the lock should outlast. A lock that does not end by itself is unlocked.
+// Abandon leaves the lock to end by itself: it is neither renewed nor released. Use it when the last write may still
+// be on its way and the lock should outlast it. A lock that does not end by itself is released.
 func (l *Lease) Abandon() {
 	if l.Deadline().IsZero() {
-		_ = l.Unlock() // nothing else would ever end it
+		_ = l.Unlock()
 		return
 	}
 	l.once.Do(func() {
@@ -105,7 +110,7 @@ func (l *Lease) Abandon() {
 	})
 }
 
-// end ends the renewals and the clock, before the lock is given back.
+// end stops the renewals and the timer.
 func (l *Lease) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +123,7 @@ func (l *Lease) end() {
 	}
 }
 
-// extend puts the deadline off. A lease that has ended stays ended: another may have been granted the lock since.
+// extend moves the deadline. A lease that has ended stays ended: another client may have been granted the lock since.
 func (l *Lease) extend(deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,10 +137,10 @@ func (l *Lease) extend(deadline time.Time) {
 // lose ends the lease's context: the lock can no longer be guaranteed.
 func (l *Lease) lose() { l.cancel(ErrLeaseLost) }
 
-// keepAlive renews the lease in the background until it is unlocked, abandoned or lost: also after the context given to
-// Lock has ended, since the holder may still be at work. renew asks the server to count the lease anew; it returns
-// ErrLeaseLost where the lock is no longer ours, and any other error where that is not known: the lease then stands until
-// its deadline, and is tried again.
+// keepAlive renews the lease in the background until it is unlocked, abandoned or lost. It goes on after the context
+// given to Lock has ended, since the holder may still be working. renew asks the server to start the lease anew; it
+// returns ErrLeaseLost if the lock is no longer ours. After any other error the lease stands until its deadline, and
+// is tried again.
 func (l *Lease) keepAlive(o Options, renew func(context.Context) error) {
 	go func() {
 		timer := time.NewTimer(o.Renew)
@@ -148,7 +153,7 @@ func (l *Lease) keepAlive(o Options, renew func(context.Context) error) {
 			}
 			sent := time.Now()
 			if !sent.Before(l.Deadline()) {
-				return // lost: another may hold it
+				return // lost: another client may hold the lock
 			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), o.Renew)
 			err := renew(ctx)

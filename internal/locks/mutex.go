@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Mutex is a lock inside one process: a sync.Mutex a key, with a wait that can be given up.
+// Mutex is a lock within one process: like a sync.Mutex for each key, but Lock can be cancelled.
 //
-// What breaks: another process knows nothing of it. Two replicas hold it at the same time.
+// What breaks: other processes do not see it. Two replicas can hold it at the same time.
 //
-// The zero value is ready. A key costs memory only while it is held or waited for.
+// The zero value is ready to use. A key uses memory only while somebody holds it or waits for it.
 type Mutex struct {
 	mu   sync.Mutex
-	keys map[string]*slot
+	keys map[string]*keyMutex
 }
 
-// slot is the right to hold a key: a channel of one place, which is full while it is held.
-type slot struct {
+// keyMutex is the mutex of one key: a channel with room for one value, which is full while the key is held.
+type keyMutex struct {
 	held chan struct{}
-	refs int // holder and waiters
+	refs int // the holder and the waiters
 }
 
 // Lock implements Locker. The lease has no deadline and no token.
@@ -27,39 +27,39 @@ func (m *Mutex) Lock(ctx context.Context, key string) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notAcquired(key, err)
 	}
-	s := m.join(key)
+	k := m.join(key)
 	select {
-	case s.held <- struct{}{}:
+	case k.held <- struct{}{}:
 	case <-ctx.Done():
-		m.leave(key, s)
+		m.leave(key, k)
 		return nil, notAcquired(key, ctx.Err())
 	}
 	return newLease(ctx, time.Time{}, 0, func(context.Context) error {
-		<-s.held
-		m.leave(key, s)
+		<-k.held
+		m.leave(key, k)
 		return nil
 	}), nil
 }
 
-func (m *Mutex) join(key string) *slot {
+func (m *Mutex) join(key string) *keyMutex {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, ok := m.keys[key]
+	k, ok := m.keys[key]
 	if !ok {
 		if m.keys == nil {
-			m.keys = map[string]*slot{}
+			m.keys = map[string]*keyMutex{}
 		}
-		s = &slot{held: make(chan struct{}, 1)}
-		m.keys[key] = s
+		k = &keyMutex{held: make(chan struct{}, 1)}
+		m.keys[key] = k
 	}
-	s.refs++
-	return s
+	k.refs++
+	return k
 }
 
-func (m *Mutex) leave(key string, s *slot) {
+func (m *Mutex) leave(key string, k *keyMutex) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s.refs--; s.refs == 0 {
+	if k.refs--; k.refs == 0 {
 		delete(m.keys, key)
 	}
 }

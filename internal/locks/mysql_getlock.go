@@ -14,36 +14,42 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// getLockSlice is how long one GET_LOCK waits in the server. MySQL knows whole seconds only, and a wait that nobody
-// listens to any more cannot be ended from outside except by another connection.
+// getLockSlice is how long one GET_LOCK waits in the server. MySQL accepts whole seconds only, and only another
+// connection can cancel a wait whose caller has given up.
 const getLockSlice = time.Second
 
-// MySQLGetLock is GET_LOCK of MySQL and MariaDB, the user-level lock. It belongs to a connection, which is pinned from
-// GET_LOCK to RELEASE_LOCK. Waiters of one process queue up in front of it, so that only one of them occupies a connection,
-// which it gives back every second: with few connections and many keys, waiters must not keep one from who could go on.
+// MySQLGetLock is GET_LOCK, the user-level lock of MySQL and MariaDB. It belongs to a connection, which is pinned from
+// GET_LOCK to RELEASE_LOCK. For each key, only one waiter of a process occupies a connection; the others queue in
+// front of it. That waiter returns its connection every second: with few connections and many keys, waiters must not
+// use up the connections that holders need to go on.
 //
-// What it adds: no further server where there is a database already, a server that queues the waiters instead of polling,
-// and a lock that is free the moment its holder dies: there is no lease to wait for.
+// What it adds: no other server is needed if there is a database already; the server queues the waiters, so nobody
+// polls; and the lock is free as soon as its holder dies, since there is no lease to wait for.
 //
-// What breaks: the lock ends with its connection while the work, on another connection, goes on: a KILL, an idle timeout,
-// or a proxy in between frees it, and the next one is granted at once. The holder learns late, at most one
-// options.Renew later, when it asks whether its connection still holds the lock. The reverse is bad too: a holder that
-// is cut off without a word, or stopped, holds the lock until the server gives its connection up. There is no token to
-// refuse a late write by. The lock is not replicated: it lives and dies with one server, and a failover frees all. It is
-// known to all databases of the server under one name.
-// TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn shows the first.
+// What still breaks:
+//
+//   - The lock ends with its connection, while the work on another connection goes on: a KILL, an idle timeout, or a
+//     proxy in between frees it, and the next waiter is granted it at once
+//     (TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn). The holder learns of it up to Options.Renew later,
+//     when it asks whether its connection still holds the lock.
+//   - A holder that is stopped, or cut off without a FIN or RST, holds the lock until the server gives up its
+//     connection.
+//   - There is no token by which a late write could be refused.
+//   - The lock is not replicated: it depends on one server, and a failover frees all locks.
+//   - Lock names are global to the server: all of its databases share them.
 type MySQLGetLock struct {
 	db      *sqlx.DB
 	options Options
 	local   Mutex
 }
 
-// NewMySQLGetLock makes the lock on one server. db must be a pool of its own, apart from the one that the work under the
-// lock uses: every holder and every key that is waited for occupies a connection, and holders that wait for a second one
-// of the same pool wait for each other. It must keep as many idle connections as it may open. Its DSN must allow a reply to take a second and more (readTimeout).
+// NewMySQLGetLock makes the lock on one server. db must be a pool of its own, not the one that the work under the lock
+// uses: every holder and every key that is waited for occupies a connection, and holders that wait for a second
+// connection of the same pool deadlock. It must keep as many idle connections as it may open. Its DSN must allow a
+// reply to take more than a second (readTimeout).
 //
-// Of the options, Renew is the pause between two looks at whether the lock is still held, and Lease how long a server
-// may take to answer that before its connection is given up.
+// Options.Renew is the pause between two checks that the lock is still held, and Options.Lease how long the server may
+// take to answer one before the connection is closed and the lock lost.
 func NewMySQLGetLock(db *sqlx.DB, options Options) *MySQLGetLock {
 	return &MySQLGetLock{db: db, options: options.withDefaults()}
 }
@@ -67,7 +73,7 @@ func (l *MySQLGetLock) Lock(ctx context.Context, key string) (*Lease, error) {
 			select {
 			case granted <- err:
 				return
-			case <-ctx.Done(): // nobody listens any more
+			case <-ctx.Done(): // the caller has gone
 			}
 		}
 		c.giveUp(ctx, held, err)
@@ -80,12 +86,12 @@ func (l *MySQLGetLock) Lock(ctx context.Context, key string) (*Lease, error) {
 		}
 		return c.lease(ctx, key, l.options), nil
 	case <-ctx.Done():
-		// The slice under way is finished in the background: breaking off a query does not end it in the server.
+		// GET_LOCK goes on in the background: cancelling a query does not end it in the server.
 		return nil, notAcquired(key, ctx.Err())
 	}
 }
 
-// lockConn is the connection that a lock belongs to, or will.
+// lockConn is the connection that holds a lock, or waits for it.
 type lockConn struct {
 	db    *sqlx.DB
 	conn  *sqlx.Conn
@@ -93,14 +99,14 @@ type lockConn struct {
 	local *Lease
 }
 
-// wait waits until the lock is held. Where ctx ends it is late by the slice under way.
+// wait waits until the lock is held. When ctx ends, it returns at the end of the current slice.
 func (c *lockConn) wait(ctx context.Context) (held bool, err error) {
 	for {
 		held, err = c.waitOnce(context.WithoutCancel(ctx))
 		if held || err != nil || ctx.Err() != nil {
 			return held, err
 		}
-		// The place among the server's waiters is lost with the slice: another connection is as good.
+		// The place in the server's queue is lost with the slice, so another connection will do.
 		_ = c.conn.Close()
 		conn, err := c.db.Connx(ctx)
 		if err != nil {
@@ -115,12 +121,12 @@ func (c *lockConn) waitOnce(ctx context.Context) (held bool, err error) {
 	defer cancel()
 	answer, err := c.ask(ctx, "SELECT GET_LOCK(?, ?)", c.name, int(getLockSlice/time.Second))
 	if err == nil && !answer.Valid {
-		err = errors.New("GET_LOCK was interrupted: somebody killed the query, or the server is out of memory")
+		err = errors.New("GET_LOCK returned NULL: the query was killed, or the server is out of memory")
 	}
 	return answer.Bool, err
 }
 
-// giveUp ends a wait that nobody listens to, whatever became of it.
+// giveUp ends a wait whose caller has gone.
 func (c *lockConn) giveUp(ctx context.Context, held bool, err error) {
 	if !held {
 		c.close(err)
@@ -131,12 +137,12 @@ func (c *lockConn) giveUp(ctx context.Context, held bool, err error) {
 	_ = c.unlock(ctx)
 }
 
-// lease is the lease of the lock that is held, and looks after it.
+// lease makes the lease of the held lock, and watches that it stays held.
 func (c *lockConn) lease(ctx context.Context, key string, o Options) *Lease {
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	watched := make(chan struct{})
 	lease := newLease(ctx, time.Time{}, 0, func(ctx context.Context) error {
-		// The connection answers one question at a time. One that a silent server leaves unanswered is broken off.
+		// The connection answers one query at a time. If the server does not answer, the query is cancelled.
 		select {
 		case <-watched:
 		case <-ctx.Done():
@@ -155,7 +161,8 @@ func (c *lockConn) lease(ctx context.Context, key string, o Options) *Lease {
 	return lease
 }
 
-// watch asks now and then whether the connection still holds the lock. A connection that failed will never hold it again.
+// watch checks at intervals that the connection still holds the lock. After any error it does not: the connection is
+// broken.
 func (c *lockConn) watch(ctx context.Context, lease *Lease, o Options) {
 	tick := time.NewTicker(o.Renew)
 	defer tick.Stop()
@@ -175,13 +182,13 @@ func (c *lockConn) watch(ctx context.Context, lease *Lease, o Options) {
 	}
 }
 
-// unlock gives the lock back, and the connection.
+// unlock releases the lock and closes c.
 func (c *lockConn) unlock(ctx context.Context) error {
 	ours, err := c.ask(ctx, "SELECT RELEASE_LOCK(?)", c.name)
 	c.close(err)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return err // the server is silent; it frees the lock when it finds the connection closed
+		return err // the server does not answer; it frees the lock once it notices that the connection is closed
 	case err != nil:
 		return fmt.Errorf("%w with its connection: %w", ErrLeaseLost, err)
 	case !ours.Bool:
@@ -190,13 +197,13 @@ func (c *lockConn) unlock(ctx context.Context) error {
 	return nil
 }
 
-// ask runs a query that is answered by yes, no or NULL. The driver closes the connection where ctx ends first.
+// ask runs a query whose answer is yes, no or NULL. If ctx ends first, the driver closes the connection.
 func (c *lockConn) ask(ctx context.Context, query string, args ...any) (answer sql.NullBool, err error) {
 	err = c.conn.GetContext(ctx, &answer, query, args...)
 	return answer, err
 }
 
-// close gives the connection back to its pool. One that failed is closed: the server then frees what it may hold.
+// close returns the connection to its pool, or closes it if it failed: the server then frees the lock that it may hold.
 func (c *lockConn) close(failed error) {
 	if failed != nil {
 		_ = c.conn.Raw(func(any) error { return driver.ErrBadConn })
@@ -205,8 +212,8 @@ func (c *lockConn) close(failed error) {
 	_ = c.local.Unlock()
 }
 
-// userLockName is the name of a key's lock. Servers allow 64 characters and do not tell upper from lower case, nor some
-// letters from their accented ones: a key that is not safe from that is known by its hash.
+// userLockName returns the name of a key's lock. Servers allow 64 characters, and do not distinguish upper from lower
+// case or some accented letters from plain ones. The name of a key to which that matters is its hash.
 func userLockName(key string) string {
 	safe := func(r rune) bool { return r > ' ' && r < 0x7f && (r < 'A' || r > 'Z') }
 	if key != "" && len(key) <= 64 && strings.IndexFunc(key, func(r rune) bool { return !safe(r) }) < 0 {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// None grants every key to everybody at once. It shows what the other locks are for.
+// None grants every key to every caller at once. It is the control that shows what the other locks prevent.
 type None struct{}
 
-// Lock implements Locker, but for its promise.
+// Lock implements Locker, except that it excludes nobody.
 func (None) Lock(ctx context.Context, key string) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notAcquired(key, err)

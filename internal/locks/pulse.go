@@ -8,30 +8,29 @@ import (
 	"time"
 )
 
-// pulse ends waits for a service that has died, of which a watch on it says nothing. While anybody waits it asks the service
-// something now and then, once for all who wait in this process, wherever they do. Where no answer comes for answerLimit
-// it ends their waits: a service that is back by then was not missed.
+// pulse cancels waits when the lock service stops answering, which a watch does not report. While anybody in this
+// process waits, it sends the service a small request now and then. If no answer comes within answerLimit, it cancels
+// all waits; until then it retries, so that a short outage goes unnoticed.
 type pulse struct {
 	ask   func(context.Context) error
 	every time.Duration
 
 	mu   sync.Mutex
-	beat *beat // of those who wait now; over where nobody does
+	beat *beat // of the current waits; its context has ended if there are none
 }
 
-// beat is what those who wait at the same time have in common.
+// beat is what simultaneous waits share.
 type beat struct {
 	ctx   context.Context
 	end   context.CancelCauseFunc
 	waits int
 }
 
-// newPulse makes a pulse that finds out about a dead service long before those who wait for it lose their patience.
 func newPulse(o Options, ask func(context.Context) error) *pulse {
 	return &pulse{ask: ask, every: min(o.Renew, answerLimit)}
 }
 
-// watch returns a context for a wait. It ends with ctx, and when the service does not answer: its cause is then the
+// watch returns a context for a wait. It ends with ctx, and when the service stops answering; its cause is then the
 // service's error. The caller must call stop when the wait is over.
 func (p *pulse) watch(ctx context.Context) (waiting context.Context, stop func()) {
 	p.mu.Lock()
@@ -58,16 +57,16 @@ func (p *pulse) watch(ctx context.Context) (waiting context.Context, stop func()
 
 func (p *pulse) run(b *beat) {
 	for sleep(b.ctx, p.every) == nil {
-		if err := p.await(b.ctx); err != nil {
-			b.end(fmt.Errorf("the service does not answer any more: %w", err))
+		if err := p.awaitAnswer(b.ctx); err != nil {
+			b.end(fmt.Errorf("the lock service stopped answering: %w", err))
 		}
 	}
 }
 
-// await asks until there is an answer, for answerLimit.
-func (p *pulse) await(ctx context.Context) error {
+// awaitAnswer asks until the service answers, or answerLimit has passed.
+func (p *pulse) awaitAnswer(ctx context.Context) error {
 	for deadline := time.Now().Add(answerLimit); ; {
-		_, err := inTime(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.ask(ctx) })
+		_, err := withAnswerLimit(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.ask(ctx) })
 		if err == nil || !time.Now().Before(deadline) {
 			return err
 		}
@@ -77,13 +76,14 @@ func (p *pulse) await(ctx context.Context) error {
 	}
 }
 
-// failure is why a wait failed that was watched over: the end of the caller's context, or what ails the service.
-func failure(ctx, waiting context.Context, err error) error {
+// waitError returns why a wait under a context of watch failed: because the caller's context ended, or because of the
+// service.
+func waitError(ctx, waiting context.Context, err error) error {
 	if cause := ended(ctx); cause != nil {
 		return errors.Join(cause, err)
 	}
 	if cause := context.Cause(waiting); cause != nil {
-		return cause // err only says that the wait was ended
+		return cause // err only says that the wait was cancelled
 	}
 	return err
 }

@@ -9,11 +9,11 @@ import (
 // RedisExpiry is RedisSetNX with an expiry: Redis deletes the key when the lease ends (SET NX PX).
 //
 // What it adds: a holder that crashes blocks the others until its lease ends, not for ever
-// (TestRedisExpiryEndsALockWhoseHolderCrashed). The SET itself sets the expiry: with SETNX followed by EXPIRE, a client that
-// dies between the two would leave a key without one.
+// (TestRedisExpiryEndsALockWhoseHolderCrashed). The SET itself sets the expiry: with SETNX followed by EXPIRE, a
+// client that dies between the two would leave a key without one.
 //
-// What still breaks: the lease may end before the work does. Another client is then granted the lock, and the late holder
-// deletes it without checking whose it is, so that a third one is granted it too
+// What still breaks: the lease may end before the work does. Another client is then granted the lock, and the late
+// holder deletes it without checking whose it is, so that a third one is granted it too
 // (TestRedisExpiryLetsALateHolderDeleteAnothersLock). RedisOwner checks.
 type RedisExpiry struct{ redisLock }
 

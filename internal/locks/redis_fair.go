@@ -25,22 +25,22 @@ var (
 // fairChannel carries the id of every waiter whose turn has come.
 const fairChannel = "locks:redis-fair:next"
 
-// fairHeartbeat is how long a waiter counts as alive after its last request; the lease bounds it, so that a dead waiter does
-// not block the others for longer than a dead holder. A waiter asks again every third of it.
+// fairHeartbeat is how long a waiter counts as alive after its last request; the lease bounds it, so that a dead
+// waiter does not block the others for longer than a dead holder. A waiter asks again every third of it.
 const fairHeartbeat = 3 * time.Second
 
 // RedisFair is RedisPubSub with a queue in Redis: the lock is granted in order of arrival.
 //
-// What it adds: the client that arrives first is served first (TestRedisFairGrantsInOrderOfArrival), and a release wakes only
-// the first waiter (TestRedisFairWakesOnlyTheHead). A waiter that gives up leaves the queue
+// What it adds: the client that arrives first is served first (TestRedisFairGrantsInOrderOfArrival), and a release
+// wakes only the first waiter (TestRedisFairWakesOnlyTheHead). A waiter that gives up leaves the queue
 // (TestRedisFairForgetsAWaiterThatGaveUp).
 //
 // What still breaks:
 //
 //   - A waiter that dies at the head of the queue blocks the others until its heartbeat has expired, for a few seconds
 //     (TestRedisFairPassesADeadHead).
-//   - If a waiter gives up while Redis does not answer, its last request may be carried out after its leave. Its entry then
-//     stays in the queue for as long as a dead waiter's.
+//   - If a waiter gives up while Redis does not answer, its last request may be carried out after its leave. Its entry
+//     then stays in the queue for as long as a dead waiter's.
 //   - Order costs speed: between a release and the next grant, the lock is idle while a message travels to a waiter.
 //   - As with every lock below, a holder that was paused past its lease can still write. See RedisFenced.
 type RedisFair struct {

@@ -13,18 +13,18 @@ var fencedAcquireLua string
 
 var fencedAcquireScript = redis.NewScript(fencedAcquireLua)
 
-// RedisFenced is RedisWatchdog with a fencing token: a number that is greater than that of every earlier grant (Kleppmann,
-// "How to do distributed locking", 2016). The holder sends it with its writes, and the store refuses a write whose token is
-// older than one that it has seen. Tokens do not depend on how waiters wait: this lock polls, as the simplest lock with
-// renewal does.
+// RedisFenced is RedisWatchdog with a fencing token: a number that is greater than that of every earlier grant
+// (Kleppmann, "How to do distributed locking", 2016). The holder sends it with its writes, and the store refuses a
+// write whose token is older than one that it has seen. Tokens do not depend on how waiters wait: this lock polls, as
+// the simplest lock with renewal does.
 //
-// What it adds: a holder that was paused past its lease does no harm when it wakes up and writes. Its token is older than
-// the next holder's (TestRedisFencedPausedHolderHasAnOlderToken), and the store refuses the write.
+// What it adds: a holder that was paused past its lease does no harm when it wakes up and writes. Its token is older
+// than the next holder's (TestRedisFencedPausedHolderHasAnOlderToken), and the store refuses the write.
 //
 // What still breaks: nothing under a pause, if the store checks the token in the write itself; the lock alone protects
-// nothing. Waiters still poll, in no order. The lock depends on a single Redis: if a failover or a restart loses the last
-// seconds, two clients hold the lock, but the later one has the greater token as long as the servers' clocks agree. The last
-// token of a key stays in Redis for ever. RedisQueue has tokens, order and notifications.
+// nothing. Waiters still poll, in no order. The lock depends on a single Redis: if a failover or a restart loses the
+// last seconds, two clients hold the lock, but the later one has the greater token as long as the servers' clocks
+// agree. The last token of a key stays in Redis for ever. RedisQueue has tokens, order and notifications.
 type RedisFenced struct{ redisLock }
 
 // NewRedisFenced makes the lock on one Redis.
@@ -32,8 +32,8 @@ func NewRedisFenced(client redis.UniversalClient, options Options) *RedisFenced 
 	return &RedisFenced{newRedisLock(client, options)}
 }
 
-// Lock implements Locker. The lease has a token, and is renewed until it is unlocked, abandoned or lost, even after ctx has
-// ended.
+// Lock implements Locker. The lease has a token, and is renewed until it is unlocked, abandoned or lost, even after
+// ctx has ended.
 func (l *RedisFenced) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
 	keys := []string{key, sibling(key, ":token")}

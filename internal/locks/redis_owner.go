@@ -10,16 +10,16 @@ import (
 
 // RedisOwner is RedisExpiry with an owner: the key's value is random and names its holder.
 //
-// What it adds: a holder reads the owner (GET) before it deletes the key (DEL). A late holder leaves the next holder's lock
-// alone and learns that its own is lost (TestRedisOwnerLeavesAnothersLockAlone). A SET whose reply was lost can be undone
-// (TestRedisOwnerTakesBackWhatALostReplyGranted).
+// What it adds: a holder reads the owner (GET) before it deletes the key (DEL). A late holder leaves the next holder's
+// lock alone and learns that its own is lost (TestRedisOwnerLeavesAnothersLockAlone). A SET whose reply was lost can
+// be undone (TestRedisOwnerTakesBackWhatALostReplyGranted).
 //
-// What still breaks: GET and DEL are two commands. If the lease ends between them and another client is granted the lock,
-// DEL takes it from that client (TestRedisOwnerIsTornBetweenGetAndDel). RedisLua makes them one step.
+// What still breaks: GET and DEL are two commands. If the lease ends between them and another client is granted the
+// lock, DEL takes it from that client (TestRedisOwnerIsTornBetweenGetAndDel). RedisLua makes them one step.
 type RedisOwner struct{ redisLock }
 
-// NewRedisOwner makes the lock on one Redis. The client should not retry (MaxRetries -1): if the reply to a SET NX is lost,
-// its retry finds the key set and is refused.
+// NewRedisOwner makes the lock on one Redis. The client should not retry (MaxRetries -1): if the reply to a SET NX is
+// lost, its retry finds the key set and is refused.
 func NewRedisOwner(client redis.UniversalClient, options Options) *RedisOwner {
 	return &RedisOwner{newRedisLock(client, options)}
 }

@@ -23,27 +23,27 @@ var (
 // pubsubChannel carries the key of every lock that is released.
 const pubsubChannel = "locks:redis-pubsub:released"
 
-// recheck bounds a wait for a message. Redis delivers a message at most once: it is lost if a connection breaks, and a lease
-// that ends by itself sends none.
+// recheck bounds a wait for a message. Redis delivers a message at most once: it is lost if a connection breaks, and a
+// lease that ends by itself sends none.
 const recheck = 2 * time.Second
 
-// RedisPubSub is RedisWatchdog with notifications: a release publishes the key, and the clients that wait for it ask again.
-// One subscription serves all waiters of a process.
+// RedisPubSub is RedisWatchdog with notifications: a release publishes the key, and the clients that wait for it ask
+// again. One subscription serves all waiters of a process.
 //
-// What it adds: a waiter learns of a release at once, and sends Redis nothing until then (TestRedisPubSubWakesAtARelease). A
-// message is only a hint: a waiter also asks again when the holder's lease ends, every two seconds, and after the
-// subscription was broken.
+// What it adds: a waiter learns of a release at once, and sends Redis nothing until then
+// (TestRedisPubSubWakesAtARelease). A message is only a hint: a waiter also asks again when the holder's lease ends,
+// every two seconds, and after the subscription was broken.
 //
-// What still breaks: every waiter of the key wakes up, and only one is granted the lock: n waiters ask n times for each
-// release (TestRedisPubSubWakesACrowd). They are granted it in no order: a latecomer may overtake a client that has waited
-// long (TestRedisPubSubLetsALatecomerOvertake). RedisFair makes them queue.
+// What still breaks: every waiter of the key wakes up, and only one is granted the lock: n waiters ask n times for
+// each release (TestRedisPubSubWakesACrowd). They are granted it in no order: a latecomer may overtake a client that
+// has waited long (TestRedisPubSubLetsALatecomerOvertake). RedisFair makes them queue.
 type RedisPubSub struct {
 	redisLock
 	waiters *wakeups // by key
 }
 
-// NewRedisPubSub makes the lock on one Redis. It does not use Options.Poll. The client should not retry (MaxRetries -1): see
-// NewRedisOwner.
+// NewRedisPubSub makes the lock on one Redis. It does not use Options.Poll. The client should not retry (MaxRetries
+// -1): see NewRedisOwner.
 func NewRedisPubSub(client redis.UniversalClient, options Options) *RedisPubSub {
 	return &RedisPubSub{newRedisLock(client, options), newWakeups(client, pubsubChannel)}
 }

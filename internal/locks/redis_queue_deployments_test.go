@@ -65,8 +65,8 @@ func TestRedisQueueWorksOnACluster(t *testing.T) {
 	contend(t, processes, keys)
 }
 
-// After a failover, whoever waits is granted the lock by the new master, and the holder learns that its lock is lost where
-// the new one does not know it.
+// After a failover, whoever waits is granted the lock by the new master, and the holder learns that its lock is lost
+// where the new one does not know it.
 func TestRedisQueueFollowsTheMasterOfASentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := serverstest.StartSentinel(t)

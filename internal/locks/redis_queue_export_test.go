@@ -2,10 +2,10 @@ package locks
 
 import "time"
 
-// TurnGrants is the bound of a turn.
+// TurnGrants is the most critical sections of a turn.
 const TurnGrants = turnGrants
 
-// Waiting counts the callers of this process that wait for key.
+// Waiting returns how many callers of this process wait for key.
 func (q *RedisQueue) Waiting(key string) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -16,15 +16,15 @@ func (q *RedisQueue) Waiting(key string) int {
 }
 
 // Deafen ends the subscription for good.
-func (q *RedisQueue) Deafen() { _ = q.heard.close() }
+func (q *RedisQueue) Deafen() { _ = q.messages.close() }
 
 // TakeTime lets a turn last until its tokens are used up.
 func (q *RedisQueue) TakeTime() { q.turnTime = time.Hour }
 
-// Hear lets the process hear of a grant, as its subscription does.
-func (q *RedisQueue) Hear(message string) { q.hear(message) }
+// Hear delivers a message, as the subscription does.
+func (q *RedisQueue) Hear(message string) { q.onMessage(message) }
 
-// Hinted says whether the process has heard of a grant, or of a broken subscription, before it knows that it waits for key.
+// Hinted reports whether a message came before the reply that tells the process to wait for key.
 func (q *RedisQueue) Hinted(key string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -32,13 +32,13 @@ func (q *RedisQueue) Hinted(key string) bool {
 	return c != nil && c.turn.hinted
 }
 
-// Process names the process.
+// Process returns the name of the process in Redis.
 func (q *RedisQueue) Process() string { return q.process }
 
-// AskAll lets the process ask again, as a subscription that was broken does.
+// AskAll makes the process ask again, as it does after its subscription was broken.
 func (q *RedisQueue) AskAll() { q.askAll() }
 
-// After is the last token that had been given out when the process was told to wait for key.
+// After returns the last token that had been given out when the process was told to wait for key.
 func (q *RedisQueue) After(key string) uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// renewals renews the turns of one process, with one timer for all of them, many in one round trip.
+// renewals renews the turns of one process, with one timer for all of them and many in one round trip.
 type renewals struct {
 	options Options
-	// send renews turns and returns an error for each: ErrLeaseLost ends its renewals, another is tried again.
+	// send renews turns and returns an error for each: ErrLeaseLost ends its renewals, other errors are tried again.
 	send func(context.Context, []*turn) []error
 
 	mu      sync.Mutex
 	queue   dueQueue
 	timer   *time.Timer
-	wakes   time.Time // when the timer fires; zero where it is not set
+	wakes   time.Time // when the timer fires; zero if it is not set
 	sending sync.WaitGroup
 	closed  bool
 }
 
-// renewal is the place of a turn among the renewals.
+// renewal is the entry of a turn in renewals.
 type renewal struct {
 	due     time.Time
-	index   int  // in the queue; -1 while it is not in it
-	removed bool // while it was being sent
+	index   int  // in the queue; -1 if it is not there
+	removed bool // do not renew it again
 }
 
-// A round trip takes at most so many renewals: one that is lost, or late, should not be that of all.
+// renewalBatch is the most renewals per round trip, so that one that is lost or late does not concern all of them.
 const renewalBatch = 500
 
 func newRenewals(options Options, send func(context.Context, []*turn) []error) *renewals {
@@ -38,21 +38,21 @@ func newRenewals(options Options, send func(context.Context, []*turn) []error) *
 	return r
 }
 
-// add begins to renew a turn, for the first time in a given time.
-func (r *renewals) add(t *turn, in time.Duration) {
+// add renews a turn from now on, for the first time after the given pause.
+func (r *renewals) add(t *turn, pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.renewal = renewal{index: -1}
-	r.push(t, time.Now().Add(in))
+	r.push(t, time.Now().Add(pause))
 }
 
 func (r *renewals) push(t *turn, due time.Time) {
 	t.renewal.due = due
 	heap.Push(&r.queue, t)
-	r.set()
+	r.schedule()
 }
 
-// remove ends the renewals of a turn. One that is on its way does no harm.
+// remove ends the renewals of a turn. A renewal that is on its way does no harm.
 func (r *renewals) remove(t *turn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,9 +62,9 @@ func (r *renewals) remove(t *turn) {
 	}
 }
 
-// set sees that the timer fires in time. It never puts it off: most turns are over long before they are due, and a timer
-// that finds nothing to do costs less than one that is set anew for each.
-func (r *renewals) set() {
+// schedule makes the timer fire when the first renewal is due. It never postpones it: most turns are over long before
+// they are due, and a timer that fires in vain costs less than one that is reset for each turn.
+func (r *renewals) schedule() {
 	if len(r.queue) == 0 || r.closed {
 		return
 	}
@@ -74,8 +74,8 @@ func (r *renewals) set() {
 	}
 }
 
-// fire sends what is due, and what soon will be. It does not wait for the replies: where a server, or a part of a cluster, does
-// not answer, that keeps back the rest of the same batch for a while, and no other.
+// fire sends the renewals that are due, or will be soon. It does not wait for the replies: a server that does not
+// answer delays only the batches sent to it.
 func (r *renewals) fire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +91,7 @@ func (r *renewals) fire() {
 		}
 		r.sending.Go(func() { r.renew(batch) })
 	}
-	r.set()
+	r.schedule()
 }
 
 func (r *renewals) renew(batch []*turn) {
@@ -112,7 +112,7 @@ func (r *renewals) renew(batch []*turn) {
 	}
 }
 
-// close ends all renewals and waits for those on their way.
+// close ends all renewals and waits for those that are on their way.
 func (r *renewals) close() {
 	r.mu.Lock()
 	r.closed = true
@@ -121,7 +121,7 @@ func (r *renewals) close() {
 	r.sending.Wait()
 }
 
-// dueQueue is a heap of turns by the time at which their renewal is due.
+// dueQueue is a heap of turns, ordered by when their renewals are due.
 type dueQueue []*turn
 
 func (q dueQueue) Len() int           { return len(q) }

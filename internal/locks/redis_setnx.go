@@ -7,15 +7,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisSetNX is the simplest lock on Redis: the client whose SET NX creates the key holds the lock, the others ask again,
-// and the holder deletes the key.
+// RedisSetNX is the simplest lock on Redis: the client whose SET NX creates the key holds the lock, the others ask
+// again, and the holder deletes the key.
 //
 // What it adds: a Mutex works within one process. This lock works for all processes that use the same Redis.
 //
 // What still breaks: a holder that crashes never deletes the key, and nobody is granted the lock again
-// (TestRedisSetNXStaysLockedAfterItsHolderCrashed). A SET whose reply was lost does the same without a crash: the key does
-// not tell who holds it, so the client cannot know whether to delete it (TestRedisSetNXStaysLockedAfterALostReply).
-// RedisExpiry lets the key expire.
+// (TestRedisSetNXStaysLockedAfterItsHolderCrashed). A SET whose reply was lost does the same without a crash: the key
+// does not tell who holds it, so the client cannot know whether to delete it
+// (TestRedisSetNXStaysLockedAfterALostReply). RedisExpiry lets the key expire.
 type RedisSetNX struct{ redisLock }
 
 // NewRedisSetNX makes the lock on one Redis. It uses only Options.Poll: the key does not expire.

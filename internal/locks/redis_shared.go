@@ -51,9 +51,9 @@ func (l *redisLock) lockAs(ctx context.Context, key, owner string, release relea
 	return newLease(ctx, l.options.guaranteed(sent), 0, release.unlock(key)), nil
 }
 
-// poll asks until the lock is granted, and returns when the request that was granted was sent. If a request fails, poll
-// calls undo: the request may have taken effect although its reply was lost. undo is nil for a lock without owners, which
-// cannot tell its own grant from another's.
+// poll asks until the lock is granted, and returns when the request that was granted was sent. If a request fails,
+// poll calls undo: the request may have taken effect although its reply was lost. undo is nil for a lock without
+// owners, which cannot tell its own grant from another's.
 func (l *redisLock) poll(
 	ctx context.Context, key string, ask func() (granted bool, err error), undo func(context.Context) error,
 ) (sent time.Time, err error) {
@@ -75,8 +75,8 @@ func (l *redisLock) poll(
 	}
 }
 
-// jitter returns a random duration between half of d and one and a half of d, so that waiters that arrived together do not
-// keep asking together.
+// jitter returns a random duration between half of d and one and a half of d, so that waiters that arrived together do
+// not keep asking together.
 func jitter(d time.Duration) time.Duration { return d/2 + mathrand.N(d) }
 
 // keepAlive renews the lease of owner in the background.
@@ -130,9 +130,9 @@ func (release releaseFunc) undo(ctx context.Context) error {
 	return err
 }
 
-// sibling names another key of the lock on key, in the same hash slot of Redis Cluster: it keeps the hash tag of key, or
-// makes all of key the tag if it has none. Keys with braces that form no tag, such as a}b or {}a, have no sibling in their
-// hash slot and do not work on a cluster.
+// sibling names another key of the lock on key, in the same hash slot of Redis Cluster: it keeps the hash tag of key,
+// or makes all of key the tag if it has none. Keys with braces that form no tag, such as a}b or {}a, have no sibling
+// in their hash slot and do not work on a cluster.
 func sibling(key, suffix string) string {
 	if open := strings.IndexByte(key, '{'); open >= 0 && strings.IndexByte(key[open:], '}') > 1 {
 		return key + suffix

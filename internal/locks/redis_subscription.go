@@ -7,9 +7,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// subscription receives the messages of one channel, over one connection for all waiters of a process. It is opened when the
-// first of them has to wait, and then stays open. Redis does not keep messages for a client that is not connected: a
-// message is a hint to ask again at once, and must never be the only reason to ask.
+// subscription receives the messages of one channel, over one connection for all waiters of a process. It is opened
+// when the first of them has to wait, and then stays open. Redis does not keep messages for a client that is not
+// connected: a message is a hint to ask again at once, and must never be the only reason to ask.
 type subscription struct {
 	client     redis.UniversalClient
 	channel    string
@@ -22,7 +22,9 @@ type subscription struct {
 	done   chan struct{}
 }
 
-func newSubscription(client redis.UniversalClient, channel string, onMessage func(string), subscribed func()) *subscription {
+func newSubscription(
+	client redis.UniversalClient, channel string, onMessage func(string), subscribed func(),
+) *subscription {
 	return &subscription{
 		client: client, channel: channel, onMessage: onMessage, subscribed: subscribed, done: make(chan struct{}),
 	}

@@ -15,11 +15,11 @@ import (
 //
 // What still breaks:
 //
-//   - A process that is stopped (by SIGSTOP, a long garbage collection, a migration of its machine) or cut off from Redis
-//     does not renew. Its lease ends, and it may go on working when it wakes up
+//   - A process that is stopped (by SIGSTOP, a long garbage collection, a migration of its machine) or cut off from
+//     Redis does not renew. Its lease ends, and it may go on working when it wakes up
 //     (TestRedisWatchdogLosesItsLeaseWhenItIsPaused). See RedisFenced.
-//   - Waiters poll: they notice a release late (TestRedisWatchdogSleepsThroughARelease), and polling more often loads Redis.
-//     See RedisPubSub.
+//   - Waiters poll: they notice a release late (TestRedisWatchdogSleepsThroughARelease), and polling more often loads
+//     Redis. See RedisPubSub.
 //   - It is not re-entrant, nor are the locks above it on the ladder. What RedisReentrant does could be added to each.
 type RedisWatchdog struct{ redisLock }
 

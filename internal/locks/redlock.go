@@ -14,21 +14,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A command to one master is bounded by a twentieth of the lease, as redsync does by default, but within these limits: a
-// stopped master must not cost every try a second, nor a master that is merely slow be given up at once.
+// A command to one master may take a twentieth of the lease, which is redsync's default, but within these limits: a
+// stopped master must not cost each attempt a second, and a slow master must not be given up at once.
 const (
-	leastNodeLimit = 100 * time.Millisecond
-	mostNodeLimit  = 250 * time.Millisecond
+	minNodeLimit = 100 * time.Millisecond
+	maxNodeLimit = 250 * time.Millisecond
 )
 
-// Redlock is the Redlock algorithm of the Redis documentation, by go-redsync: the lock is held where a majority of
-// independent masters granted it, within the lease less the drift of the clocks.
+// Redlock is the Redlock algorithm of the Redis documentation, as implemented by go-redsync: a client holds the lock
+// if a majority of independent masters granted it, within the lease minus the drift of the clocks.
 //
 // What it adds: a minority of the masters may be down.
 //
-// What breaks: a master that restarts without its data grants the lock again, a clock that jumps ends it early, and a
-// stopped holder writes after its lease ran out: there is no token to refuse it by. It waits by polling, and contenders
-// split the votes.
+// What still breaks: a master that restarts without its data grants the lock again; a clock that jumps ends it early; a
+// holder that was stopped past its lease can still write, since there is no token by which the store could refuse it.
+// Waiters poll, and contenders split the votes.
 type Redlock struct {
 	redsync   *redsync.Redsync
 	masters   int
@@ -36,7 +36,7 @@ type Redlock struct {
 	nodeLimit time.Duration // bounds one command to one master
 }
 
-// NewRedlock makes the lock over independent masters, an odd number of them, at least three.
+// NewRedlock makes the lock on an odd number of independent masters, at least three.
 func NewRedlock(masters []redis.UniversalClient, options Options) (*Redlock, error) {
 	if len(masters) < 3 || len(masters)%2 == 0 {
 		return nil, fmt.Errorf("redlock needs an odd number of masters, at least 3: got %d", len(masters))
@@ -46,8 +46,10 @@ func NewRedlock(masters []redis.UniversalClient, options Options) (*Redlock, err
 		pools[i] = goredis.NewPool(master)
 	}
 	options = options.withDefaults()
-	nodeLimit := max(min(options.Lease/20, mostNodeLimit), leastNodeLimit)
-	return &Redlock{redsync.New(pools...), len(masters), options, min(nodeLimit, options.Lease/2)}, nil
+	nodeLimit := max(min(options.Lease/20, maxNodeLimit), minNodeLimit)
+	return &Redlock{
+		redsync: redsync.New(pools...), masters: len(masters), options: options, nodeLimit: min(nodeLimit, options.Lease/2),
+	}, nil
 }
 
 // Lock implements Locker.
@@ -62,10 +64,11 @@ func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 	for {
 		err := mutex.TryLockContext(ctx)
 		if err == nil {
-			return newLease(ctx, mutex.Until(), 0, func(ctx context.Context) error { return l.unlock(ctx, key, mutex) }), nil
+			release := func(ctx context.Context) error { return l.unlock(ctx, key, mutex) }
+			return newLease(ctx, mutex.Until(), 0, release), nil
 		}
 		if cause := ended(ctx); cause != nil {
-			// redsync takes back a failed try under the same context, which has ended.
+			// redsync undoes a failed attempt under the same context, which has ended.
 			takeBack(ctx, l.options.Lease, func(ctx context.Context) error { return l.undo(ctx, mutex) })
 			return nil, notAcquired(key, cause)
 		}
@@ -80,46 +83,46 @@ func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 
 func (l *Redlock) unlock(ctx context.Context, key string, mutex *redsync.Mutex) error {
 	ok, err := l.unlockAll(ctx, mutex)
-	silent := count(err, failed)
-	if silent > 0 {
-		// The others have let go. These would keep their votes until the lease ends.
+	failed := count(err, anyError)
+	if failed > 0 {
+		// The other masters have released the lock. These would keep their votes until the lease ends.
 		takeBackLater(ctx, l.options.Lease, func(ctx context.Context) error { return l.undo(ctx, mutex) })
 	}
 	switch {
 	case ok:
 		return nil
-	case silent > 0:
+	case failed > 0:
 		return fmt.Errorf("unlock %s: %w", key, err)
 	default:
 		return fmt.Errorf("unlock %s: %w", key, ErrLeaseLost)
 	}
 }
 
-// unlockAll bounds each master like a try does: redsync itself bounds only Lock.
+// unlockAll bounds the request to each master: redsync does so only in Lock.
 func (l *Redlock) unlockAll(ctx context.Context, mutex *redsync.Mutex) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.nodeLimit)
 	defer cancel()
 	return mutex.UnlockContext(ctx)
 }
 
-// undo takes back every vote. It fails where a master did not answer; it is no error that there were no votes.
+// undo takes back every vote. It fails if a master did not answer; it is no error if there were no votes.
 func (l *Redlock) undo(ctx context.Context, mutex *redsync.Mutex) error {
-	if _, err := l.unlockAll(ctx, mutex); count(err, failed) > 0 {
+	if _, err := l.unlockAll(ctx, mutex); count(err, anyError) > 0 {
 		return err
 	}
 	return nil
 }
 
-// failed matches a master that did not answer, rather than vote for another.
-func failed(*redsync.RedisError) bool { return true }
+// anyError matches every master that did not answer, as opposed to one that voted for another holder.
+func anyError(*redsync.RedisError) bool { return true }
 
-// unreachable matches a master that is down. One that is merely slow may answer the next try.
+// unreachable matches a master that is down. A slow master may answer the next attempt.
 func unreachable(err *redsync.RedisError) bool {
 	var dial *net.OpError
 	return errors.As(err.Err, &dial) && dial.Op == "dial" || errors.Is(err.Err, redis.ErrClosed)
 }
 
-// count counts the masters' errors that match, in redsync's tree of joined errors.
+// count returns how many of the masters' errors match, in redsync's tree of joined errors.
 func count(err error, match func(*redsync.RedisError) bool) int {
 	if node, ok := err.(*redsync.RedisError); ok {
 		if match(node) {

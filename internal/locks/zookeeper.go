@@ -57,7 +57,7 @@ func (z *ZooKeeper) Lock(ctx context.Context, key string) (*Lease, error) {
 	defer stop()
 	for {
 		if waiting.Err() != nil {
-			return nil, notAcquired(key, failure(ctx, waiting, nil))
+			return nil, notAcquired(key, waitError(ctx, waiting, nil))
 		}
 		if z.closed.Load() {
 			return nil, notAcquired(key, errors.New("the lock on ZooKeeper was closed"))
@@ -78,7 +78,7 @@ func (z *ZooKeeper) Lock(ctx context.Context, key string) (*Lease, error) {
 		if ended(waiting) == nil && errors.Is(err, errSessionOver) {
 			continue // at the end of the queue, in a new session
 		}
-		return nil, notAcquired(key, failure(ctx, waiting, err))
+		return nil, notAcquired(key, waitError(ctx, waiting, err))
 	}
 }
 
@@ -337,7 +337,7 @@ func answered[T any](ctx context.Context, request func() (T, error)) (T, error) 
 		value T
 		err   error
 	}
-	return inTime(ctx, func(ctx context.Context) (T, error) {
+	return withAnswerLimit(ctx, func(ctx context.Context) (T, error) {
 		replies := make(chan reply, 1)
 		go func() {
 			value, err := request()

@@ -1,0 +1,186 @@
+package locks
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed lua/queue.lua
+	queueLua string
+	//go:embed lua/queue_acquire.lua
+	queueAcquireLua string
+	//go:embed lua/queue_release.lua
+	queueReleaseLua string
+	//go:embed lua/queue_leave.lua
+	queueLeaveLua string
+	//go:embed lua/queue_renew.lua
+	queueRenewLua string
+
+	queueAcquireScript = queueScript(queueAcquireLua)
+	queueReleaseScript = queueScript(queueReleaseLua)
+	queueLeaveScript   = queueScript(queueLeaveLua)
+	queueRenewScript   = queueScript(queueRenewLua)
+)
+
+func queueScript(text string) *redis.Script {
+	return redis.NewScript(strings.Replace(text, "-- include queue.lua\n", queueLua, 1))
+}
+
+// queueKeys returns the keys of the scripts: see lua/queue.lua.
+func queueKeys(key string) []string {
+	return []string{key, sibling(key, ":queue"), sibling(key, ":heard"), sibling(key, ":memory")}
+}
+
+// queueReply is what acquire in lua/queue.lua returns.
+type queueReply struct {
+	token    uint64    // the first of a turn; 0 if the owner has to wait
+	deadline time.Time // of the turn
+
+	wait time.Duration // until the holder's lease ends
+	last uint64        // the last token that was given out
+}
+
+func (r queueReply) granted() bool { return r.token != 0 }
+
+func (q *RedisQueue) newReply(sent time.Time, reply any) (queueReply, error) {
+	switch reply := reply.(type) {
+	case int64:
+		if reply == 0 {
+			return queueReply{}, errors.New("a late request: its owner had given up before")
+		}
+		return queueReply{token: uint64(reply), deadline: q.options.guaranteed(sent)}, nil
+	case []any:
+		if len(reply) == 2 {
+			ms, _ := reply[0].(int64)
+			last, _ := reply[1].(int64)
+			return queueReply{wait: time.Duration(ms) * time.Millisecond, last: uint64(last)}, nil
+		}
+	}
+	return queueReply{}, errUnknownReply(reply)
+}
+
+func errUnknownReply(reply any) error {
+	return fmt.Errorf("unexpected reply of the script, perhaps of another version: %v", reply)
+}
+
+// run runs a script for an owner. If the connection broke, it runs it once more: every script may be run twice.
+func (q *RedisQueue) run(ctx context.Context, script *redis.Script, t *turn, more ...any) (any, error) {
+	keys := queueKeys(t.cohort.key)
+	args := append([]any{
+		q.options.Lease.Milliseconds(), q.heartbeat.Milliseconds(), turnGrants, q.process, t.number,
+	}, more...)
+	reply, err := script.Run(ctx, q.client, keys, args...).Result()
+	if closedByPeer(err) && ctx.Err() == nil {
+		reply, err = script.Run(ctx, q.client, keys, args...).Result()
+	}
+	return reply, err
+}
+
+// closedByPeer reports whether the other end has closed the connection, perhaps long ago.
+func closedByPeer(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// acquire asks for a turn. If a grant arrives so late that it has ended already, it asks again, which starts it anew.
+func (q *RedisQueue) acquire(ctx context.Context, t *turn) (reply queueReply, err error) {
+	for {
+		sent := time.Now()
+		answer, err := q.run(ctx, queueAcquireScript, t)
+		if err != nil {
+			return queueReply{}, err
+		}
+		reply, err := q.newReply(sent, answer)
+		if err != nil || !reply.granted() || time.Now().Before(reply.deadline) || ctx.Err() != nil {
+			return reply, err
+		}
+	}
+}
+
+// release releases a turn and asks for the following one, unless that is nil.
+func (q *RedisQueue) release(ctx context.Context, t, following *turn) (released bool, reply queueReply, err error) {
+	sent := time.Now()
+	if following == nil {
+		answer, err := q.run(ctx, queueReleaseScript, t, t.first, "")
+		return answer == int64(1), queueReply{}, err
+	}
+	answer, err := q.run(ctx, queueReleaseScript, t, t.first, following.number)
+	if err != nil {
+		return false, queueReply{}, err
+	}
+	both, _ := answer.([]any)
+	if len(both) != 2 {
+		return false, queueReply{}, errUnknownReply(answer)
+	}
+	reply, err = q.newReply(sent, both[1])
+	return both[0] == int64(1), reply, err
+}
+
+// leave undoes a turn that may have been granted, or may wait. It works after ctx has ended.
+func (q *RedisQueue) leave(ctx context.Context, t *turn) {
+	takeBack(ctx, q.options.Lease, func(ctx context.Context) error {
+		_, err := q.run(ctx, queueLeaveScript, t)
+		return err
+	})
+}
+
+// renew renews turns in one round trip. It returns an error for each of them: ErrLeaseLost if the lock is no longer
+// ours.
+func (q *RedisQueue) renew(ctx context.Context, turns []*turn) []error {
+	sent := time.Now()
+	replies := make([]*redis.Cmd, len(turns))
+	_, _ = q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, t := range turns {
+			// EVAL, not EVALSHA: a pipeline cannot send the script after a restarted server reports that it is unknown.
+			replies[i] = queueRenewScript.Eval(ctx, pipe, []string{t.cohort.key}, q.options.Lease.Milliseconds(),
+				fmt.Sprintf("%s/%d %d", q.process, t.number, t.first))
+		}
+		return nil
+	})
+	errs := make([]error, len(turns))
+	for i, t := range turns {
+		ours, err := replies[i].Bool()
+		switch {
+		case err != nil:
+			errs[i] = err
+		case ours:
+			q.mu.Lock()
+			t.deadline = q.options.guaranteed(sent)
+			t.lease.extend(t.deadline)
+			q.mu.Unlock()
+		default:
+			q.lose(t)
+			errs[i] = ErrLeaseLost
+		}
+	}
+	return errs
+}
+
+// grantMessage is what pass in lua/queue.lua publishes.
+type grantMessage struct {
+	number, token uint64
+	ttl           time.Duration
+	key           string
+}
+
+func parseGrant(message string) (m grantMessage, err error) {
+	fields := strings.SplitN(message, " ", 4)
+	if len(fields) != 4 {
+		return m, fmt.Errorf("grant %q has %d fields, want 4", message, len(fields))
+	}
+	number, numberErr := strconv.ParseUint(fields[0], 10, 64)
+	ms, ttlErr := strconv.ParseInt(fields[1], 10, 64)
+	token, tokenErr := strconv.ParseUint(fields[2], 10, 64)
+	m = grantMessage{number: number, token: token, ttl: time.Duration(ms) * time.Millisecond, key: fields[3]}
+	return m, errors.Join(numberErr, ttlErr, tokenErr)
+}
