@@ -16,18 +16,18 @@ import (
 	"stock/internal/tcpproxy"
 )
 
-// basics is what every lock is for.
+// basics tests what every lock is for.
 var basics = []conformance{
 	{"grants one holder at a time", false, oneHolder},
-	{"grants different keys side by side", false, differentKeys},
-	{"gives up waiting when its context ends and leaves nothing behind", false, waitEnds},
+	{"grants different keys at the same time", false, differentKeys},
+	{"stops waiting when its context ends and leaves nothing behind", false, waitEnds},
 	{"leaves nothing behind whenever its context ends", false, lockCancelled},
 	{"refuses a context that has ended", false, endedContext},
-	{"unlocks once however often it is asked", false, unlockTwice},
+	{"unlocks once however often Unlock is called", false, unlockTwice},
 	{"unlocks after the request was cancelled", false, unlockAfterCancel},
 	{"ends the lease's context with the request and with Unlock", false, leaseContext},
-	{"lets its holder lock again, or not, as it claims", false, lockAgainWhileHeld},
-	{"gives no token where it claims none", false, noToken},
+	{"is re-entrant if and only if it says so", false, lockAgainWhileHeld},
+	{"has no token unless it says so", false, noToken},
 	{"cleans up on the server", true, cleansUp},
 	{"keeps few connections and closes them", true, connections},
 }
@@ -37,8 +37,9 @@ func oneHolder(t *testing.T, s Subject, d Deployment) {
 	clients := []locks.Locker{client(t, d, long), client(t, d, long)}
 	key := freshKey()
 	var holders atomic.Int32
-	granted := 0     // guarded by the lock under test: the race detector watches too
-	var token uint64 // the same
+	// Guarded by the lock under test, which the race detector checks too.
+	granted := 0
+	var token uint64
 	var wg sync.WaitGroup
 	for i := range contenders {
 		wg.Go(func() {
@@ -92,12 +93,12 @@ func waitEnds(t *testing.T, _ Subject, d Deployment) {
 			_, err := waiter.Lock(ctx, key)
 			cancel()
 			if !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, cause) {
-				t.Errorf("Lock while another holds it: %v, want ErrNotAcquired joined with %v", err, cause)
+				t.Errorf("Lock while another client holds it: %v, want ErrNotAcquired joined with %v", err, cause)
 			}
 		}
 	}
 	unlock(t, holder)
-	free(t, d, key)
+	awaitFree(t, d, key)
 	unlock(t, lock(t, l, patient(t), key))
 }
 
@@ -118,7 +119,7 @@ func lockCancelled(t *testing.T, s Subject, d Deployment) {
 			t.Fatalf("Lock: %v, want ErrNotAcquired joined with context.Canceled", err)
 		}
 	}
-	free(t, d, key)
+	awaitFree(t, d, key)
 	unlock(t, lock(t, l, patient(t), key))
 }
 
@@ -131,7 +132,7 @@ func endedContext(t *testing.T, _ Subject, d Deployment) {
 		t.Errorf("Lock: %v, want ErrNotAcquired joined with context.Canceled", err)
 	}
 	if d.Held(t, key) {
-		t.Error("the refused caller holds the lock")
+		t.Error("a caller whose Lock failed holds the lock")
 	}
 }
 
@@ -142,7 +143,7 @@ func unlockTwice(t *testing.T, _ Subject, d Deployment) {
 	second := lock(t, l, ctx, key)
 	unlock(t, first) // must not take the lock from the second
 	if !d.Held(t, key) {
-		t.Error("a second Unlock gave back the lock of the next holder")
+		t.Error("a second Unlock released the lock of the next holder")
 	}
 	unlock(t, second)
 }
@@ -163,7 +164,7 @@ func leaseContext(t *testing.T, _ Subject, d Deployment) {
 	ctx, cancel := context.WithCancel(patient(t))
 	cancelled := lock(t, l, ctx, freshKey())
 	if err := cancelled.Context().Err(); err != nil {
-		t.Errorf("the context of a lock that is held has ended: %v", err)
+		t.Errorf("the context of a held lock has ended: %v", err)
 	}
 	cancel()
 	<-cancelled.Context().Done()
@@ -172,14 +173,14 @@ func leaseContext(t *testing.T, _ Subject, d Deployment) {
 	unlocked := lock(t, l, patient(t), freshKey())
 	unlock(t, unlocked)
 	if unlocked.Context().Err() == nil {
-		t.Error("the context of a lock that was given back goes on")
+		t.Error("the context of a released lock has not ended")
 	}
 }
 
 func lockAgainWhileHeld(t *testing.T, s Subject, d Deployment) {
 	l, key := client(t, d, long), freshKey()
 	outer := lock(t, l, patient(t), key)
-	// The lease's context leads to a second grant; any other context does not.
+	// Under the lease's context a re-entrant lock is granted again; under any other context it is not.
 	for _, inside := range []bool{true, false} {
 		base := outer.Context()
 		if !inside {
@@ -197,7 +198,7 @@ func lockAgainWhileHeld(t *testing.T, s Subject, d Deployment) {
 		case inside && s.Reentrant:
 			unlock(t, inner)
 			if !d.Held(t, key) {
-				t.Error("the inner Unlock gave the lock back for the outer holder")
+				t.Error("the inner Unlock released the lock of the outer holder")
 			}
 		case err == nil:
 			t.Fatal("the lock was granted while it was held")
@@ -207,12 +208,12 @@ func lockAgainWhileHeld(t *testing.T, s Subject, d Deployment) {
 		cancel()
 	}
 	unlock(t, outer)
-	free(t, d, key)
+	awaitFree(t, d, key)
 }
 
 func noToken(t *testing.T, s Subject, d Deployment) {
 	if s.Tokens {
-		t.Skip("this lock claims tokens")
+		t.Skip("this lock has tokens")
 	}
 	lease := lock(t, client(t, d, long), patient(t), freshKey())
 	if token := lease.Token(); token != 0 {
@@ -221,18 +222,18 @@ func noToken(t *testing.T, s Subject, d Deployment) {
 	unlock(t, lease)
 }
 
-// waitInVain waits for a key that another holds, and gives up.
+// waitInVain waits for a key that another client holds, and gives up.
 func waitInVain(t *testing.T, l, other locks.Locker, key string) {
 	holder := lock(t, other, patient(t), key)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
 	if _, err := l.Lock(ctx, key); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Lock while another holds it: %v, want context.DeadlineExceeded", err)
+		t.Errorf("Lock while another client holds it: %v, want context.DeadlineExceeded", err)
 	}
 	unlock(t, holder)
 }
 
-// waitAndGet waits for a key that another holds, and is granted it.
+// waitAndGet waits for a key that another client holds, and is granted it.
 func waitAndGet(t *testing.T, l, other locks.Locker, key string) {
 	holder := lock(t, other, patient(t), key)
 	var wg sync.WaitGroup
@@ -256,7 +257,9 @@ func cleansUp(t *testing.T, s Subject, d Deployment) {
 	allowed := func(name string) bool {
 		return slices.ContainsFunc(s.Leaves, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
 	}
-	serverstest.Eventually(t, "nothing is left on the server", func() bool { return len(slices.DeleteFunc(d.Left(t, key), allowed)) == 0 })
+	serverstest.Eventually(t, "nothing is left on the server", func() bool {
+		return !slices.ContainsFunc(d.Left(t, key), func(name string) bool { return !allowed(name) })
+	})
 }
 
 func connections(t *testing.T, _ Subject, d Deployment) {
@@ -265,7 +268,7 @@ func connections(t *testing.T, _ Subject, d Deployment) {
 	t.Run("in use", func(t *testing.T) {
 		l, other := clientAt(t, d, p.Addresses(), long), client(t, d, long)
 		use := func() {
-			// A key each: on its way through a proxy, a question may overtake what undoes it (see RedisLua).
+			// Each has its own key: through a proxy, a late request may be carried out after its undo (see RedisLua).
 			waitInVain(t, l, other, freshKey())
 			waitAndGet(t, l, other, freshKey())
 		}
@@ -274,8 +277,10 @@ func connections(t *testing.T, _ Subject, d Deployment) {
 		for range rounds {
 			use()
 		}
-		// A pool may have grown a little where something was undone in the background.
-		serverstest.Eventually(t, "the connections do not grow with the number of locks", func() bool { return p.Open() <= before+rounds/4 })
+		// The pool may grow a little when a grant is undone in the background.
+		serverstest.Eventually(t, "the number of connections does not grow with the number of locks", func() bool {
+			return p.Open() <= before+rounds/4
+		})
 	})
 	serverstest.Eventually(t, "all connections are closed", func() bool { return p.Open() == 0 })
 }

@@ -12,14 +12,14 @@ import (
 	"stock/internal/tcpproxy"
 )
 
-// faults is what a lock does when the network or the servers fail.
+// faults tests a lock while the network or the servers fail.
 var faults = []conformance{
-	{"fails at once where the server is down", true, serverDown},
+	{"fails at once if the server is down", true, serverDown},
 	{"locks or fails cleanly when its connection is cut at any step", true, lockIsCut},
 	{"unlocks or fails cleanly when its connection is cut at any step", true, unlockIsCut},
-	{"lets go of the lock when Unlock is cut at any step", true, unlockIsCutForGood},
+	{"frees the lock when Unlock is cut at any step", true, unlockIsCutForGood},
 	{"waits or fails cleanly when its connection is cut at any step", true, waitIsCut},
-	{"ends the context of a holder in a black hole before another is granted the lock", true, blackHole},
+	{"ends the context of a holder in a black hole before another client is granted the lock", true, blackHole},
 	{"works on after its servers have restarted", true, restart},
 }
 
@@ -37,49 +37,49 @@ func serverDown(t *testing.T, _ Subject, d Deployment) {
 		t.Errorf("Lock without a server: %v, want ErrNotAcquired joined with the server's error", err)
 	}
 	if ctx.Err() != nil {
-		t.Error("Lock without a server waited until its context ended")
+		t.Error("Lock without a server did not fail until its context ended")
 	}
 }
 
-// Bounds of the messages that are cut one by one.
+// How many messages of a step are cut, one by one.
 const (
-	mostSteps = 50 // of one call, which has to end
-	pollSteps = 10 // of a wait, which may go on asking
+	maxSteps  = 50 // of one call, which must end
+	pollSteps = 10 // of a wait, which may ask for ever
 )
 
-// knife cuts the connection at one message of a step.
-type knife struct {
+// cutAt cuts the connection at the k-th message of a step.
+type cutAt struct {
 	proxy  *tcpproxy.Proxy
 	k      int
 	where  tcpproxy.Where
-	passed bool // the step has fewer messages
+	passed bool // the step has fewer than k messages
 }
 
-func (c *knife) arm()           { c.proxy.Cut(c.k, c.where) }
-func (c *knife) armed() bool    { return c.proxy.Armed() }
-func (c *knife) String() string { return fmt.Sprintf("cut %s %d", c.where, c.k) }
+func (c *cutAt) arm()           { c.proxy.Cut(c.k, c.where) }
+func (c *cutAt) armed() bool    { return c.proxy.Armed() }
+func (c *cutAt) String() string { return fmt.Sprintf("cut %s %d", c.where, c.k) }
 
-func (c *knife) disarm() {
+func (c *cutAt) disarm() {
 	c.passed = c.armed()
 	c.proxy.Pass()
 }
 
-// cutEverywhere repeats a step, with a connection that is cut at its first message, its second and so on, until the step is
-// done before the message to cut has come. The step arms the knife and disarms it.
-func cutEverywhere(t *testing.T, d Deployment, o locks.Options, step func(*testing.T, locks.Locker, *knife)) {
+// cutEverywhere repeats a step while the connection is cut at its first message, its second and so on, until the step
+// has no further message. The step arms and disarms the cut.
+func cutEverywhere(t *testing.T, d Deployment, o locks.Options, step func(*testing.T, locks.Locker, *cutAt)) {
 	for _, where := range []tcpproxy.Where{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
 		t.Run(string(where), func(t *testing.T) {
 			t.Parallel()
 			l, p := proxied(t, d, o)
 			for k := 1; ; k++ {
 				unlockAgain(t, l, freshKey()) // connects
-				cut := knife{proxy: p, k: k, where: where}
+				cut := cutAt{proxy: p, k: k, where: where}
 				step(t, l, &cut)
 				if cut.passed {
 					break
 				}
-				if k == mostSteps {
-					t.Fatalf("one call takes more than %d messages", mostSteps)
+				if k == maxSteps {
+					t.Fatalf("one call takes more than %d messages", maxSteps)
 				}
 			}
 		})
@@ -90,7 +90,7 @@ func lockIsCut(t *testing.T, s Subject, d Deployment) {
 	s.cuts(t)
 	o := s.forFailing(t)
 	other := client(t, d, o)
-	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *knife) {
+	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *cutAt) {
 		key := freshKey()
 		cut.arm()
 		lease, err := l.Lock(patient(t), key)
@@ -98,13 +98,13 @@ func lockIsCut(t *testing.T, s Subject, d Deployment) {
 		switch {
 		case err == nil:
 			if !d.Held(t, key) && (o == long || time.Now().Before(lease.Deadline())) {
-				t.Errorf("%v: the lock was granted, but nobody holds it", cut)
+				t.Errorf("%v: Lock succeeded, but nobody holds the lock", cut)
 			}
 			if err := lease.Unlock(); err != nil && !s.lacks(Persistence) {
 				t.Errorf("%v: Unlock: %v", cut, err)
 			}
 		case s.Resends:
-			t.Errorf("%v: Lock: %v, want it to try again", cut, err)
+			t.Errorf("%v: Lock: %v, want a retry", cut, err)
 		case !errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded):
 			t.Errorf("%v: Lock: %v, want ErrNotAcquired joined with the server's error", cut, err)
 		}
@@ -115,7 +115,7 @@ func lockIsCut(t *testing.T, s Subject, d Deployment) {
 func unlockIsCut(t *testing.T, s Subject, d Deployment) {
 	s.cuts(t)
 	other := client(t, d, long)
-	cutEverywhere(t, d, long, func(t *testing.T, l locks.Locker, cut *knife) {
+	cutEverywhere(t, d, long, func(t *testing.T, l locks.Locker, cut *cutAt) {
 		key := freshKey()
 		lease := lockAgain(t, l, key)
 		cut.arm()
@@ -125,9 +125,9 @@ func unlockIsCut(t *testing.T, s Subject, d Deployment) {
 		case err == nil:
 			unlock(t, lock(t, other, patient(t), key))
 		case s.Resends:
-			t.Errorf("%v: Unlock: %v, want it to try again", cut, err)
+			t.Errorf("%v: Unlock: %v, want a retry", cut, err)
 		case errors.Is(err, locks.ErrLeaseLost) && !s.lacks(Persistence):
-			t.Errorf("%v: Unlock: %v, but the lock was held until then", cut, err)
+			t.Errorf("%v: Unlock: %v, but the lock was still held", cut, err)
 		}
 	})
 }
@@ -137,18 +137,18 @@ func unlockIsCutForGood(t *testing.T, s Subject, d Deployment) {
 	s.cuts(t)
 	o := s.short()
 	other := client(t, d, o)
-	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *knife) {
+	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *cutAt) {
 		key := freshKey()
 		lease := lockAgain(t, l, key)
 		cut.arm()
 		_ = lease.Unlock()
 		cut.disarm()
-		t.Cleanup(func() { // all at once in the end: each may have to wait for a lease
+		t.Cleanup(func() { // at the end of the test, since each may have to wait for the end of a lease
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			next, err := other.Lock(ctx, key)
 			if err != nil {
-				t.Errorf("Lock after another's Unlock was cut: %v", err)
+				t.Errorf("Lock after the holder's Unlock was cut: %v", err)
 				return
 			}
 			_ = next.Unlock()
@@ -160,7 +160,7 @@ func waitIsCut(t *testing.T, s Subject, d Deployment) {
 	s.cuts(t)
 	o := s.forFailing(t)
 	other := client(t, d, long)
-	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *knife) {
+	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *cutAt) {
 		key := freshKey()
 		holder := lock(t, other, patient(t), key)
 		cut.arm()
@@ -173,8 +173,10 @@ func waitIsCut(t *testing.T, s Subject, d Deployment) {
 			lease, err := l.Lock(patient(t), key)
 			waited <- result{lease, err}
 		}()
-		// Where the k-th message never comes, the wait has fewer steps.
-		for end := time.Now().Add(50 * time.Millisecond); cut.armed() && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		// The wait may have fewer than k messages.
+		end := time.Now().Add(50 * time.Millisecond)
+		for cut.armed() && time.Now().Before(end) {
+			time.Sleep(time.Millisecond)
 		}
 		unlock(t, holder)
 		r := <-waited
@@ -186,7 +188,7 @@ func waitIsCut(t *testing.T, s Subject, d Deployment) {
 		case !errors.Is(r.err, locks.ErrNotAcquired) || errors.Is(r.err, context.DeadlineExceeded):
 			t.Errorf("%v: Lock: %v, want ErrNotAcquired joined with the server's error", cut, r.err)
 		case s.Resends:
-			t.Errorf("%v: Lock: %v, want it to wait on", cut, r.err)
+			t.Errorf("%v: Lock: %v, want it to go on waiting", cut, r.err)
 		}
 		_ = lock(t, other, patient(t), key).Unlock()
 	})
@@ -203,7 +205,7 @@ func blackHole(t *testing.T, s Subject, d Deployment) {
 	if s.Renews {
 		first := lease.Deadline()
 		serverstest.Eventually(t, "the lease is renewed", func() bool {
-			if lease.Context().Err() != nil { // on a slow machine it may run out before that
+			if lease.Context().Err() != nil { // on a slow machine it may end before it is renewed
 				_ = lease.Unlock()
 				lease = lock(t, l, patient(t), key)
 				first = lease.Deadline()
@@ -214,9 +216,10 @@ func blackHole(t *testing.T, s Subject, d Deployment) {
 	p.BlackHole()
 	next := lock(t, other, patient(t), key)
 	if granted := time.Now(); !lease.Deadline().Before(granted) {
-		t.Errorf("another holds the lock %v before the deadline of the holder in the black hole", time.Until(lease.Deadline()))
+		t.Errorf("another client was granted the lock %v before the deadline of the holder in the black hole",
+			time.Until(lease.Deadline()))
 	}
-	lost(t, lease)
+	wantLost(t, lease)
 	if err := lease.Unlock(); err == nil {
 		t.Error("Unlock succeeded without a server")
 	}
@@ -229,7 +232,7 @@ func restart(t *testing.T, s Subject, _ Deployment) {
 	s.cuts(t)
 	d := s.Own(t)
 	o, key := s.short(), freshKey()
-	o.Lease *= 4 // the servers need their time
+	o.Lease *= 4 // the servers need time to restart
 	l, idle := client(t, d, o), client(t, d, o)
 	waiter, p := proxied(t, d, o)
 	unlock(t, lock(t, idle, patient(t), freshKey()))
@@ -238,7 +241,7 @@ func restart(t *testing.T, s Subject, _ Deployment) {
 	go func() {
 		lease, err := waiter.Lock(patient(t), key)
 		if err != nil && (!errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded)) {
-			t.Errorf("a waiter whose server restarts: %v, want ErrNotAcquired joined with the server's error", err)
+			t.Errorf("Lock while its server restarts: %v, want ErrNotAcquired joined with the server's error", err)
 		}
 		waited <- lease
 	}()
@@ -246,7 +249,7 @@ func restart(t *testing.T, s Subject, _ Deployment) {
 
 	d.Restart(t)
 
-	_ = lease.Unlock() // may fail: the lease ends then
+	_ = lease.Unlock() // if it fails, the lease ends by itself
 	next := <-waited
 	if !s.lacks(Expiry) || next != nil {
 		if next == nil {

@@ -15,8 +15,8 @@ import (
 	"stock/internal/locks"
 )
 
-// History is what the clients of one key did and were told, and when. All times are of one monotonic clock, that of this
-// process: no timer has to be on time for Check to be right.
+// History records the calls of the clients of one key, with their results and times. All times are read from the
+// monotonic clock of this process, so Check does not depend on timers being on time.
 type History struct {
 	began time.Time
 
@@ -31,24 +31,24 @@ type Grant struct {
 	id      int // from 1
 
 	token           uint64
-	asked, granted  time.Time // Lock was called, and returned
-	deadline        time.Time // as it was when Unlock was called; zero where there is none
-	ended           time.Time // the lease's context ended before Unlock; zero where it did not, or was not seen to
-	over            time.Time // from when on the holder did not rely on the lock any more
-	unlock, replied time.Time // Unlock was called, and returned; zero where it was not
+	asked, granted  time.Time // when Lock was called, and when it returned
+	deadline        time.Time // as of when Unlock was called; zero if there is none
+	ended           time.Time // when the lease's context was seen to end before Unlock; zero if it was not
+	over            time.Time // when the holder stopped relying on the lock
+	unlock, replied time.Time // when Unlock was called, and when it returned; zero if it was not called
 	err             error     // of Unlock
 }
 
-// NewHistory makes an empty one.
+// NewHistory makes an empty History.
 func NewHistory() *History { return &History{began: time.Now()} }
 
-// Lock locks key, which has to be the same each time.
+// Lock locks key and records it. key must be the same each time.
 func (h *History) Lock(ctx context.Context, l locks.Locker, key string) (*Grant, error) {
 	asked := time.Now()
 	lease, err := l.Lock(ctx, key)
 	granted := time.Now()
 	if err != nil {
-		return nil, err // of no effect: what was granted without a reply has no holder
+		return nil, err // not recorded: a grant without a reply has no holder
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (g *Grant) contextEnded() {
 	}
 }
 
-// Unlock gives the lock back.
+// Unlock releases the lock and records it.
 func (g *Grant) Unlock() error {
 	g.letGo()
 	err := g.Lease.Unlock()
@@ -77,8 +77,8 @@ func (g *Grant) Unlock() error {
 	return err
 }
 
-// letGo is when the holder ceases to rely on its lock: when the lease's context has ended, at the deadline at the latest
-// however late its timer is, or now.
+// letGo records when the holder stops relying on its lock: when the lease's context ended, at the deadline even if
+// its timer was late, or now.
 func (g *Grant) letGo() {
 	g.history.mu.Lock()
 	defer g.history.mu.Unlock()
@@ -91,53 +91,58 @@ func (g *Grant) letGo() {
 	}
 }
 
-// Grants is the number of them so far.
+// Grants returns the number of grants so far.
 func (h *History) Grants() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.grants)
 }
 
-// Check says whether the history is linearizable (Herlihy and Wing, 1990): whether all of it can be explained by one lock
-// that has one holder at a time, gives each a greater token than the one before, and lets go of it when it says so:
+// Check returns an error unless the history is linearizable (Herlihy and Wing, "Linearizability", 1990): unless it is
+// that of one lock that has one holder at a time, gives each a greater token than the one before, and is free when it
+// says so:
 //
-//   - a lock is granted at some moment while Lock was called, when nobody holds it;
-//   - where Unlock succeeded, the lock ends while it was called, and not before;
-//   - where it was lost, it ends after the lease's context, and before Unlock says so;
-//   - where Unlock failed otherwise, it ends at any time after the lease's context, or after Unlock was called.
+//   - a lock is granted at some moment during the call of Lock, when nobody holds it;
+//   - if Unlock succeeded, the lock ends during the call of Unlock;
+//   - if it was lost, it ends after the lease's context, and before Unlock returns;
+//   - if Unlock failed otherwise, it ends at any time after the lease's context, or after the call of Unlock.
 //
-// Call it when all locks have been given back.
+// Call it when all locks have been released.
 func (h *History) Check() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var ops []porcupine.Operation
 	for _, g := range h.grants {
 		if g.replied.IsZero() {
-			return fmt.Errorf("a lock was not given back: %v", h.describe(g))
+			return fmt.Errorf("a lock was not released: %v", h.describe(g))
 		}
-		begins, ends := g.over, int64(math.MaxInt64)
+		earliest, latest := g.over, int64(math.MaxInt64) // of the end
 		switch {
 		case g.err == nil:
-			begins, ends = g.unlock, h.since(g.replied)
+			earliest, latest = g.unlock, h.since(g.replied)
 		case errors.Is(g.err, locks.ErrLeaseLost):
-			ends = h.since(g.replied)
+			latest = h.since(g.replied)
 		}
 		ops = append(ops,
-			porcupine.Operation{Input: event{grant: g.id, token: g.token, begins: true}, Call: h.since(g.asked), Return: h.since(g.granted)},
-			porcupine.Operation{Input: event{grant: g.id}, Call: h.since(begins), Return: ends},
+			porcupine.Operation{
+				Input: event{grant: g.id, token: g.token, begins: true},
+				Call:  h.since(g.asked), Return: h.since(g.granted),
+			},
+			porcupine.Operation{Input: event{grant: g.id}, Call: h.since(earliest), Return: latest},
 		)
 	}
 	switch result := porcupine.CheckOperationsTimeout(oneHolderModel, ops, patience); result {
 	case porcupine.Ok:
 		return h.lostEarly()
 	case porcupine.Illegal:
-		return fmt.Errorf("no order of %d grants explains them: %s", len(h.grants), h.explain())
+		return fmt.Errorf("the %d grants are not linearizable: %s", len(h.grants), h.explain())
 	default:
-		return fmt.Errorf("whether %d grants are linearizable is undecided: the checker's %v were used up", len(h.grants), patience)
+		return fmt.Errorf("not decided within %v whether the %d grants are linearizable", patience, len(h.grants))
 	}
 }
 
-// lostEarly finds a lock that is said to be lost while its lease's context goes on. Nothing takes locks away here.
+// lostEarly returns an error for a lock that was reported lost while its lease's context had not ended. Nothing takes
+// locks away in these tests.
 func (h *History) lostEarly() error {
 	for _, g := range h.grants {
 		if errors.Is(g.err, locks.ErrLeaseLost) && g.ended.IsZero() && g.replied.Before(g.deadline) {
@@ -147,14 +152,14 @@ func (h *History) lostEarly() error {
 	return nil
 }
 
-// event is the input of the model: a grant begins or ends.
+// event is an input of the model: the beginning or the end of a grant.
 type event struct {
 	grant  int // from 1
 	token  uint64
 	begins bool
 }
 
-// held is the state of the model.
+// held is a state of the model.
 type held struct {
 	by    int // 0: nobody
 	token uint64
@@ -174,7 +179,7 @@ var oneHolderModel = porcupine.Model{
 
 func (h *History) since(t time.Time) int64 { return int64(t.Sub(h.began)) }
 
-// explain lists the grants that contradict each other at the first glance.
+// explain lists pairs of grants that evidently contradict each other.
 func (h *History) explain() string {
 	sorted := slices.SortedFunc(slices.Values(h.grants), func(a, b *Grant) int { return a.granted.Compare(b.granted) })
 	var found []string
@@ -186,12 +191,13 @@ func (h *History) explain() string {
 			case next.asked.After(g.granted) && next.token <= g.token && g.token > 0:
 				found = append(found, fmt.Sprintf("the token does not rise: %v, then %v", h.describe(g), h.describe(next)))
 			case g.err == nil && next.asked.After(g.granted) && next.granted.Before(g.unlock):
-				found = append(found, fmt.Sprintf("a lock was given back that another held: %v, after %v", h.describe(g), h.describe(next)))
+				found = append(found, fmt.Sprintf("a released lock was held by another client: %v, after %v",
+					h.describe(g), h.describe(next)))
 			}
 		}
 	}
 	if len(found) == 0 {
-		return "see the model"
+		return "no two grants contradict each other; all of them together do"
 	}
 	return strings.Join(found[:min(len(found), 5)], "; ")
 }

@@ -8,15 +8,15 @@ import (
 	"stock/internal/locks"
 )
 
-// leases is what a lock does that ends by itself, or is taken away.
+// leases tests locks that end by themselves or are taken away.
 var leases = []conformance{
-	{"tells the holder on Unlock that its lock was lost", true, unlockAfterLoss},
-	{"ends the lease's context when the lock was lost", true, noticesLoss},
-	{"ends the lease's context before another is granted the lock", true, leaseEndsFirst},
-	{"keeps back a part of the lease for the drift of the clocks", true, keepsBackDrift},
+	{"returns ErrLeaseLost from Unlock if the lock was lost", true, unlockAfterLoss},
+	{"ends the lease's context when the lock is lost", true, noticesLoss},
+	{"ends the lease's context before another client is granted the lock", true, leaseEndsFirst},
+	{"keeps back part of the lease for the drift of the clocks", true, keepsBackDrift},
 	{"holds as long as the work takes", true, renews},
 	{"ends by itself when it is abandoned", false, abandoned},
-	{"counts its tokens up over clients and leases", true, tokensRise},
+	{"has tokens that rise across clients and leases", true, tokensRise},
 }
 
 func unlockAfterLoss(t *testing.T, _ Subject, d Deployment) {
@@ -31,30 +31,30 @@ func unlockAfterLoss(t *testing.T, _ Subject, d Deployment) {
 func noticesLoss(t *testing.T, s Subject, d Deployment) {
 	s.needs(t, NoticesLoss)
 	o, key := long, freshKey()
-	o.Renew = 100 * time.Millisecond // and so long may a renewal take
+	o.Renew = 100 * time.Millisecond // also the limit of one renewal
 	lease := lock(t, client(t, d, o), patient(t), key)
 	d.Steal(t, key)
-	lost(t, lease)
+	wantLost(t, lease)
 	_ = lease.Unlock()
 }
 
 func leaseEndsFirst(t *testing.T, s Subject, d Deployment) {
 	s.needs(t, Expiry)
 	if s.Renews {
-		t.Skip("this lock renews its leases: see the holder in a black hole")
+		t.Skip("this lock renews its leases: blackHole tests the same")
 	}
 	key, o := freshKey(), s.short()
 	first, second := client(t, d, o), client(t, d, o)
 	late := lock(t, first, patient(t), key)
 	next := lock(t, second, patient(t), key)
 	if granted := time.Now(); !late.Deadline().Before(granted) {
-		t.Errorf("another holds the lock %v before the first holder's deadline", time.Until(late.Deadline()))
+		t.Errorf("another client was granted the lock %v before the first holder's deadline", time.Until(late.Deadline()))
 	}
-	lost(t, late)
+	wantLost(t, late)
 	if err := late.Unlock(); !errors.Is(err, locks.ErrLeaseLost) && !s.lacks(Ownership) {
-		t.Errorf("Unlock after the lease ran out: %v, want ErrLeaseLost", err)
+		t.Errorf("Unlock after the end of the lease: %v, want ErrLeaseLost", err)
 	}
-	// Where the next lease has run out too, on a slow machine, that says nothing.
+	// On a slow machine the next lease may have ended too; then this proves nothing.
 	if held := d.Held(t, key); !held && time.Now().Before(next.Deadline()) && !s.lacks(Ownership) {
 		t.Error("the late holder's Unlock took the lock from the next holder")
 	}
@@ -74,11 +74,11 @@ func renews(t *testing.T, s Subject, d Deployment) {
 	if !s.Renews {
 		t.Skip("this lock does not renew its leases")
 	}
-	// On a slow machine a renewal may come too late for a short lease. It is lost then as it should be, and a longer one tells
-	// more. A lock that does not renew its leases loses each of them.
+	// On a slow machine a renewal may be too late for a short lease, which is then rightly lost: try a longer one. A
+	// lock that does not renew loses them all.
 	for o := s.short(); ; o.Lease *= 2 {
 		o.Renew = o.Lease / 10
-		if worksOn(t, d, o) {
+		if outlasts(t, d, o) {
 			return
 		}
 		if o.Lease > patience/4 {
@@ -87,8 +87,8 @@ func renews(t *testing.T, s Subject, d Deployment) {
 	}
 }
 
-// worksOn holds a lock for twice its lease, or until the lease's context ends.
-func worksOn(t *testing.T, d Deployment, o locks.Options) bool {
+// outlasts holds a lock for twice its lease, and returns whether it was held all the time.
+func outlasts(t *testing.T, d Deployment, o locks.Options) bool {
 	key := freshKey()
 	lease := lock(t, client(t, d, o), patient(t), key)
 	for work := time.Now().Add(2 * o.Lease); time.Now().Before(work) || time.Now().After(lease.Deadline()); {
@@ -104,7 +104,7 @@ func worksOn(t *testing.T, d Deployment, o locks.Options) bool {
 		return false
 	}
 	if !held {
-		t.Error("the lease's context goes on, but nobody holds the lock")
+		t.Error("nobody holds the lock, but the lease's context has not ended")
 	}
 	return true
 }
@@ -116,21 +116,21 @@ func abandoned(t *testing.T, s Subject, d Deployment) {
 	ends := lease.Deadline()
 	lease.Abandon()
 	if lease.Context().Err() == nil {
-		t.Error("the context of an abandoned lease goes on")
+		t.Error("the context of an abandoned lease has not ended")
 	}
-	// Granted to the next, it is not renewed any more.
+	// The lock can only be granted again if it is not renewed any more.
 	next := lock(t, other, patient(t), key)
 	if granted := time.Now(); granted.Before(ends) {
-		t.Errorf("an abandoned lock was given to another %v before its deadline", ends.Sub(granted))
+		t.Errorf("an abandoned lock was granted again %v before its deadline", ends.Sub(granted))
 	}
 	_ = next.Unlock()
-	// The client itself has forgotten it, too.
+	// The abandoning client can lock again, too.
 	_ = lock(t, l, patient(t), key).Unlock()
 }
 
 func tokensRise(t *testing.T, s Subject, d Deployment) {
 	if !s.Tokens {
-		t.Skip("this lock claims no tokens")
+		t.Skip("this lock has no tokens")
 	}
 	key := freshKey()
 	clients := []locks.Locker{client(t, d, s.short()), client(t, d, s.short())}

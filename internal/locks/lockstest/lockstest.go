@@ -1,4 +1,5 @@
-// Package lockstest is one conformance suite for every lock of package locks, on real servers and with a network that fails.
+// Package lockstest is the conformance suite for the locks of package locks. It runs on real servers, with a network
+// that fails.
 package lockstest
 
 import (
@@ -16,24 +17,24 @@ import (
 	"stock/internal/tcpproxy"
 )
 
-// Subject is a lock under test, and what it claims.
+// Subject is a lock under test, and what it guarantees.
 type Subject struct {
-	// Shared finds servers that other tests use at the same time.
+	// Shared returns servers that other tests use at the same time.
 	Shared func(t testing.TB) Deployment
-	// Own starts servers for one test. Nil where the lock has none.
+	// Own starts servers for one test. It is nil if the lock has none.
 	Own func(t testing.TB) Private
 
-	Lease     time.Duration // the shortest that the lock's servers grant; 300 ms where 0
+	Lease     time.Duration // the shortest that the lock's servers grant; 0 means 300 ms
 	Tokens    bool          // every grant has a fencing token
-	Renews    bool          // a lock that is held is renewed
+	Renews    bool          // a held lock is renewed
 	Reentrant bool          // a holder may lock again through its lease's context
-	Resends   bool          // a command whose connection broke is sent once more, so that nobody notices
-	Leaves    []string      // how the names end of what stays on the server when nobody wants the lock
+	Resends   bool          // a command whose connection broke is repeated, so that the caller does not notice
+	Leaves    []string      // suffixes of the names that stay on the server when nobody wants the lock
 
 	// Lacks lists the guarantees that the lock does not give, and why.
 	Lacks map[Guarantee]string
 
-	// Uncut says why connections must not be cut in this build: the faults and Stress are skipped then. Empty where they may.
+	// Uncut says why connections must not be cut in this build; empty if they may. It skips Stress and most faults.
 	Uncut string
 }
 
@@ -41,13 +42,13 @@ type Subject struct {
 type Guarantee string
 
 const (
-	// Expiry: the lock of a holder that died ends by itself, and the lease's context before that.
+	// Expiry: the lock of a dead holder ends by itself, and its lease's context ends before that.
 	Expiry Guarantee = "the lock ends by itself"
-	// Ownership: Unlock gives back only what its caller holds.
+	// Ownership: Unlock releases only what its caller holds.
 	Ownership Guarantee = "Unlock spares the next holder"
-	// TakesBack: a Lock that failed leaves nothing behind. Without it, what it left ends with the lease.
+	// TakesBack: a Lock that failed leaves nothing behind. Without it, what is left ends with the lease.
 	TakesBack Guarantee = "a failed Lock is undone"
-	// Persistence: the lock outlives the connection by which it was taken.
+	// Persistence: the lock outlives the connection on which it was taken.
 	Persistence Guarantee = "the lock outlives its connection"
 	// NoticesLoss: the lease's context ends when the lock is taken away on the server.
 	NoticesLoss Guarantee = "the holder learns of a loss"
@@ -57,16 +58,16 @@ const (
 
 func (s Subject) lacks(g Guarantee) bool { return s.Lacks[g] != "" }
 
-// needs skips a test of what the lock does not claim.
+// needs skips a test of guarantees that the lock does not give.
 func (s Subject) needs(t *testing.T, guarantees ...Guarantee) {
 	for _, g := range guarantees {
 		if s.lacks(g) {
-			t.Skipf("not a claim of this lock (%s): %s", g, s.Lacks[g])
+			t.Skipf("this lock does not guarantee %q: %s", g, s.Lacks[g])
 		}
 	}
 }
 
-// cuts skips a test that cuts connections where that must not be.
+// cuts skips a test that cuts connections if they must not be cut.
 func (s Subject) cuts(t *testing.T) {
 	if s.Uncut != "" {
 		t.Skip(s.Uncut)
@@ -75,33 +76,33 @@ func (s Subject) cuts(t *testing.T) {
 
 // Deployment is a lock on running servers.
 type Deployment interface {
-	// New makes a client of its own, as another replica would have, that reaches the servers at the addresses: their own or
-	// a Proxy's. All clients of a Deployment contend. The connections end with the test.
+	// New makes a new client, as another replica would have, that reaches the servers at the addresses: their own or a
+	// proxy's. All clients of a Deployment contend. The connections end with the test.
 	New(t testing.TB, addresses []string, o locks.Options) locks.Locker
-	// Addresses are the servers' (host:port). A lock inside a process has none.
+	// Addresses returns the addresses of the servers (host:port). A lock within a process has none.
 	Addresses() []string
-	// Held asks the servers themselves whether anybody holds key.
+	// Held reports whether anybody holds key, according to the servers.
 	Held(t testing.TB, key string) bool
 	// Steal takes key from its holder on the servers, as an eviction or a failover does.
 	Steal(t testing.TB, key string)
-	// Left lists the names of all that the servers keep about key.
+	// Left lists the names of everything that the servers keep about key.
 	Left(t testing.TB, key string) []string
 }
 
-// Private is a Deployment of one test.
+// Private is a Deployment that belongs to one test.
 type Private interface {
 	Deployment
-	// Restart kills the servers and starts them again, with the data that they had.
+	// Restart kills the servers and starts them again with their data.
 	Restart(t testing.TB)
 	// Signal sends a signal to the servers.
 	Signal(t testing.TB, signal syscall.Signal)
 }
 
-// patience bounds what a test waits for: long enough for a loaded machine, and never used up by a lock that works. It is
-// shorter than the lease of long, so that a lock which is left behind there is found.
+// patience bounds what a test waits for. It is long enough for a loaded machine; a lock that works never uses it up.
+// It is shorter than the lease of long, so that the suite notices a lock that was left behind.
 const patience = 20 * time.Second
 
-// long is for tests in which no lease may run out.
+// long is for tests in which no lease may end.
 var long = locks.Options{Lease: time.Minute, Poll: 2 * time.Millisecond}
 
 // short is for tests that wait for the end of a lease.
@@ -113,7 +114,7 @@ func (s Subject) short() locks.Options {
 	return o
 }
 
-// forFailing is long where a Lock that fails is undone, and short where that is left to the lease.
+// forFailing returns long if a Lock that fails is undone, and short options if that is left to the end of the lease.
 func (s Subject) forFailing(t *testing.T) locks.Options {
 	if s.lacks(TakesBack) {
 		s.needs(t, Expiry)
@@ -129,7 +130,7 @@ func Run(t *testing.T, s Subject) {
 		for _, test := range group {
 			t.Run(test.name, func(t *testing.T) {
 				t.Parallel()
-				if test.network && len(d.Addresses()) == 0 {
+				if test.servers && len(d.Addresses()) == 0 {
 					t.Skip("this lock has no server")
 				}
 				test.run(t, s, d)
@@ -141,13 +142,13 @@ func Run(t *testing.T, s Subject) {
 // conformance is one test of the suite.
 type conformance struct {
 	name    string
-	network bool // needs servers
+	servers bool // the test needs servers
 	run     func(*testing.T, Subject, Deployment)
 }
 
 var keys atomic.Int64
 
-// freshKey keeps tests that run side by side apart.
+// freshKey returns a key that no other test uses.
 func freshKey() string { return fmt.Sprintf("lock:{%d}", keys.Add(1)) }
 
 // client makes a client that reaches the servers directly.
@@ -167,7 +168,7 @@ func proxied(t testing.TB, d Deployment, o locks.Options) (locks.Locker, *tcppro
 func clientAt(t testing.TB, d Deployment, addresses []string, o locks.Options) locks.Locker {
 	l := d.New(t, addresses, o)
 	if closer, ok := l.(io.Closer); ok {
-		t.Cleanup(func() { closer.Close() }) // may fail where the test has broken the network
+		t.Cleanup(func() { closer.Close() }) // fails if the test has broken the network
 	}
 	return l
 }
@@ -188,8 +189,8 @@ func unlock(t testing.TB, lease *locks.Lease) {
 	}
 }
 
-// lockAgain locks after a fault: the client may find out by an error that its connections are gone, and has to do without a
-// new one.
+// lockAgain locks after a fault. It retries, since a client may learn by an error that its connections are broken,
+// but it does not make a new client.
 func lockAgain(t testing.TB, l locks.Locker, key string) *locks.Lease {
 	t.Helper()
 	ctx := patient(t)
@@ -199,7 +200,7 @@ func lockAgain(t testing.TB, l locks.Locker, key string) *locks.Lease {
 			return lease
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("Lock still fails %v after the fault: %v", patience, err)
+			t.Fatalf("Lock still fails %v after a fault: %v", patience, err)
 		}
 		if !errors.Is(err, locks.ErrNotAcquired) {
 			t.Fatalf("Lock after a fault: %v, want ErrNotAcquired", err)
@@ -211,7 +212,7 @@ func lockAgain(t testing.TB, l locks.Locker, key string) *locks.Lease {
 // unlockAgain locks and unlocks until both succeed, after a fault.
 func unlockAgain(t testing.TB, l locks.Locker, key string) {
 	t.Helper()
-	serverstest.Eventually(t, "Unlock works again", func() bool { return lockAgain(t, l, key).Unlock() == nil })
+	serverstest.Eventually(t, "Unlock succeeds after a fault", func() bool { return lockAgain(t, l, key).Unlock() == nil })
 }
 
 func patient(t testing.TB) context.Context {
@@ -220,14 +221,14 @@ func patient(t testing.TB) context.Context {
 	return ctx
 }
 
-// free waits until nobody holds key: what is undone in the background takes a moment.
-func free(t testing.TB, d Deployment, key string) {
+// awaitFree waits until nobody holds key: undoing a grant in the background takes a moment.
+func awaitFree(t testing.TB, d Deployment, key string) {
 	t.Helper()
 	serverstest.Eventually(t, "the lock is free", func() bool { return !d.Held(t, key) })
 }
 
-// lost expects the lease's context to have ended because the lock was lost. Its timer may be late.
-func lost(t testing.TB, lease *locks.Lease) {
+// wantLost expects the lease's context to end because the lock was lost. Its timer may be late.
+func wantLost(t testing.TB, lease *locks.Lease) {
 	t.Helper()
 	select {
 	case <-lease.Context().Done():
@@ -235,6 +236,6 @@ func lost(t testing.TB, lease *locks.Lease) {
 			t.Errorf("the lease's context ended with %v, want ErrLeaseLost", cause)
 		}
 	case <-time.After(patience):
-		t.Error("the lease's context goes on, though the lock is lost")
+		t.Error("the lease's context has not ended although the lock is lost")
 	}
 }

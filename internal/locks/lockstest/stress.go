@@ -14,17 +14,17 @@ import (
 
 // The load of Stress.
 const (
-	sites        = 3 // clients, each behind a network of its own
-	workers      = 2 // of each client
-	stressTime   = 1500 * time.Millisecond
-	stressLimit  = time.Minute // on a slow machine
-	leastGrants  = 30
-	leastStopped = 2
+	sites       = 3 // clients, each with its own network
+	workers     = 2 // per client
+	stressTime  = 1500 * time.Millisecond
+	stressLimit = time.Minute // on a slow machine
+	minGrants   = 30
+	minStopped  = 2 // holders that lost their network
 )
 
-// Stress lets clients contend for one key while connections are cut, requests are held up, the servers are stopped and
-// started again, and holders lose their network while they hold the lock and come back late. What they saw has to be
-// linearizable. The choices are reproducible by the seed, but for the clock.
+// Stress makes clients contend for one key while connections are cut, requests are delayed, the servers are stopped
+// and continued, and holders lose their network and return late. The history must be linearizable. The seed
+// determines the random choices; their timing differs from run to run.
 func Stress(t *testing.T, s Subject, seed uint64) {
 	s.needs(t, Linearizable)
 	s.cuts(t)
@@ -37,22 +37,26 @@ func Stress(t *testing.T, s Subject, seed uint64) {
 	ctx, stop := context.WithTimeout(t.Context(), stressLimit)
 	defer stop()
 
-	var all []*tcpproxy.Proxy
+	var networks []*tcpproxy.Proxy
 	var contenders sync.WaitGroup
 	stopped := make(chan struct{}, 1000)
 	for site := range sites {
 		l, p := proxied(t, d, s.short())
-		all = append(all, p)
+		networks = append(networks, p)
 		for worker := range workers {
-			c := contender{h, l, p, key, s.short().Lease, rand.New(rand.NewPCG(seed, uint64(1+site*workers+worker))), stopped}
+			c := contender{
+				history: h, locker: l, network: p, key: key, lease: s.short().Lease,
+				random:  rand.New(rand.NewPCG(seed, uint64(1+site*workers+worker))),
+				stopped: stopped,
+			}
 			contenders.Go(func() { c.run(ctx) })
 		}
 	}
 	var chaos sync.WaitGroup
-	chaos.Go(func() { unleash(ctx, t, d, all, s.short().Lease, rand.New(rand.NewPCG(seed, 0))) })
+	chaos.Go(func() { injectFaults(ctx, t, d, networks, s.short().Lease, rand.New(rand.NewPCG(seed, 0))) })
 
 	for enough := time.Now().Add(stressTime); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(enough) && h.Grants() >= leastGrants && len(stopped) >= leastStopped {
+		if time.Now().After(enough) && h.Grants() >= minGrants && len(stopped) >= minStopped {
 			break
 		}
 	}
@@ -60,15 +64,15 @@ func Stress(t *testing.T, s Subject, seed uint64) {
 	contenders.Wait()
 	chaos.Wait()
 	t.Logf("%d grants, %d holders stopped", h.Grants(), len(stopped))
-	if h.Grants() < leastGrants || len(stopped) < leastStopped {
-		t.Errorf("%d grants and %d stopped holders prove little, want %d and %d", h.Grants(), len(stopped), leastGrants, leastStopped)
+	if h.Grants() < minGrants || len(stopped) < minStopped {
+		t.Errorf("%d grants and %d stopped holders, want at least %d and %d", h.Grants(), len(stopped), minGrants, minStopped)
 	}
 	if err := h.Check(); err != nil {
 		t.Errorf("seed %d: %v", seed, err)
 	}
 }
 
-// contender is one who wants the lock again and again.
+// contender locks and unlocks again and again.
 type contender struct {
 	history *History
 	locker  locks.Locker
@@ -89,7 +93,7 @@ func (c contender) run(ctx context.Context) {
 			continue
 		}
 		if c.random.IntN(20) == 0 {
-			// It stops, as if its machine were cut off, and comes back after its lease has ended.
+			// It loses its network, and returns after its lease has ended.
 			c.network.BlackHole()
 			for ctx.Err() == nil && time.Now().Before(g.Deadline()) {
 				pause(ctx, time.Until(g.Deadline()))
@@ -109,8 +113,11 @@ func (c contender) upTo(d time.Duration) time.Duration {
 	return time.Duration(c.random.Int64N(int64(d)))
 }
 
-// unleash makes one fault after the other, several within a lease: many cost somebody the rest of it.
-func unleash(ctx context.Context, t *testing.T, d Private, networks []*tcpproxy.Proxy, lease time.Duration, random *rand.Rand) {
+// injectFaults causes one fault after the other, several per lease, since many faults block the lock for the rest of
+// a lease.
+func injectFaults(
+	ctx context.Context, t *testing.T, d Private, networks []*tcpproxy.Proxy, lease time.Duration, random *rand.Rand,
+) {
 	between := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(random.Int64N(int64(most-least)))
 	}

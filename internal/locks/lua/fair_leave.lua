@@ -1,5 +1,5 @@
--- Takes the caller out, whether it holds the lock or waits for it, and wakes the first waiter if the lock is free then.
--- Returns 1 where the lock was the caller's, 0 where it was not.
+-- Releases the caller's lock or removes it from the queue, and wakes the first waiter if the lock is free then.
+-- Returns 1 if the lock was the caller's, otherwise 0.
 local ours = redis.call('GET', KEYS[1]) == ARGV[1]
 if ours then
   redis.call('DEL', KEYS[1])

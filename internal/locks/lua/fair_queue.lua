@@ -1,11 +1,13 @@
--- What the scripts of redis-fair share; it stands before each of them.
--- KEYS[1] the lock  KEYS[2] the waiters, a list of ids in order of arrival  KEYS[3] by id, until when a waiter is taken for
--- alive (ms since 1970)  ARGV[1] the caller's id, as a waiter and as the owner  ARGV[2] the channel
--- Only the server's clock counts. TIME stands still while a script runs.
+-- What the scripts of redis-fair share; it precedes each of them.
+-- KEYS[1] the lock  KEYS[2] the list of waiting ids, in order of arrival
+-- KEYS[3] a hash from each waiting id to the time until which it counts as alive, in ms since 1970
+-- ARGV[1] the caller's id, as a waiter and as the owner  ARGV[2] the channel
+-- All times are the server's. TIME does not advance while a script runs.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- head returns the first waiter that is alive, and until when, or false. The dead ones before it lose their place.
+-- head removes dead waiters from the head of the queue. It returns the first that is alive, and until when it counts as
+-- alive, or false.
 local function head()
   while true do
     local first = redis.call('LINDEX', KEYS[2], 0)
@@ -18,7 +20,7 @@ local function head()
   end
 end
 
--- leave takes the caller out of the queue.
+-- leave removes the caller from the queue.
 local function leave()
   redis.call('LREM', KEYS[2], 1, ARGV[1])
   redis.call('HDEL', KEYS[3], ARGV[1])

@@ -1,9 +1,9 @@
--- Grants the lock together with a fencing token, greater than that of every grant before.
--- The token is the server's time in microseconds, or the last token and one where the clock has not moved on since, or has
--- been set back. So it needs neither the clock nor the counter alone: it rises too after the counter was lost. It fits the
--- 53 bits that a number of Lua, and of JSON, holds exactly, for the next 200 years.
+-- Grants the lock with a fencing token that is greater than that of every earlier grant. The token is the server's
+-- time in microseconds, or the last token plus one if the clock has not advanced since then or was set back. It
+-- therefore rises even if the last token was lost. For the next 200 years it fits the 53 bits of an integer that
+-- numbers in Lua and JSON represent exactly.
 -- KEYS[1] the lock  KEYS[2] the last token  ARGV[1] the owner  ARGV[2] the lease in ms
--- Returns the token, or 0 where another holds the lock. An owner that asks again gets the token that it was granted.
+-- Returns the token, or 0 if another client holds the lock. An owner that asks again gets the same token.
 local holder = redis.call('GET', KEYS[1])
 local last = tonumber(redis.call('GET', KEYS[2]) or 0)
 if holder == ARGV[1] and last > 0 then

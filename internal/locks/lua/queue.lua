@@ -1,17 +1,21 @@
--- What the scripts of redis-queue share. It stands in place of their line "include queue.lua".
+-- What the scripts of redis-queue share. It replaces their line "include queue.lua".
 --
--- KEYS[1] lock   string "owner token", with the time to live of the lease
--- KEYS[2] queue  sorted set of the owners that wait, in order of arrival
+-- KEYS[1] lock   string "owner token", which expires with the lease
+-- KEYS[2] queue  sorted set of the waiting owners, in order of arrival
 -- KEYS[3] heard  sorted set of the same owners, by the time until which they count as alive, ms
--- KEYS[4] memory hash: "token", the last one that was given out; "waits", while there may be a queue; for each process, the
---                last owner of it that has left; and, with " lost", the last one that was not the holder when it left
+-- KEYS[4] memory hash with these fields:
+--                "token"         the last token that was given out
+--                "waits"         present while there may be a queue
+--                PROCESS         the number of the last owner of the process that has left
+--                PROCESS " lost" the number of its last owner that did not hold the lock when it left
 --
--- An owner is "process/number". A process counts its owners up, so that one number tells which of them have left: their
--- late commands are refused, and a release that is sent again is told that it has been done.
+-- An owner is "process/number". A process numbers its owners in ascending order, so that one number tells which of
+-- them have left: their late commands are refused, and a release that is repeated still reports that the lock was
+-- released.
 --
--- ARGV[1] lease, ms  ARGV[2] heartbeat, ms  ARGV[3] tokens a grant  ARGV[4] process  ARGV[5] number
--- All times are the server's. Every call of Redis and every function defined here costs a microsecond or two, in which the
--- server does nothing else: a lock that nobody else wants is served before this is reached.
+-- ARGV[1] lease, ms  ARGV[2] heartbeat, ms  ARGV[3] tokens per grant  ARGV[4] process  ARGV[5] number
+-- All times are the server's. Every Redis call, and every function defined here, costs a microsecond or two, during which
+-- the server does nothing else. The scripts therefore serve a lock without contention before they reach this part.
 local lock, queue, heard, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, heartbeat, block = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local process = ARGV[4]
@@ -20,19 +24,19 @@ local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local millis = math.floor(micros / 1000)
 
--- keep lets the memory outlive every command that may still be on its way.
+-- keep makes the memory outlast every command that may still be on its way.
 local function keep()
   redis.call('PEXPIRE', memory, math.max(86400000, 2 * lease))
 end
 
--- lengthen never shortens: each process brings a heartbeat of its own.
+-- lengthen makes key live for at least ms. It never shortens its life, since processes may differ in their heartbeats.
 local function lengthen(key, ms)
   if redis.call('PTTL', key) < ms then
     redis.call('PEXPIRE', key, ms)
   end
 end
 
--- held returns the first token of the owner's turn where it holds the lock.
+-- held returns the first token of the owner's turn if it holds the lock.
 local function held(owner)
   local value = redis.call('GET', lock)
   if value and string.sub(value, 1, #owner + 1) == owner .. ' ' then
@@ -40,9 +44,9 @@ local function held(owner)
   end
 end
 
--- grant gives the free lock to the owner, with a block of tokens that begins at the one returned. The time keeps tokens
--- rising where the memory, or the last of it, was lost; the memory does where the clock was set back. Both fit the 53 bits of
--- a Lua number.
+-- grant grants the free lock to the owner, with a block of tokens, and returns the first of them. Tokens rise even if
+-- the memory was lost, because of the time, and if the clock was set back, because of the memory. They fit the 53 bits
+-- of an integer in Lua.
 local function grant(owner, ttl)
   local last = tonumber(redis.call('HGET', memory, 'token') or 0)
   local token = math.max(last + 1, micros)
@@ -52,8 +56,8 @@ local function grant(owner, ttl)
   return token
 end
 
--- pass grants the free lock to the first waiter that is alive, and tells it: "number ttl token key". The grant is short
--- until that one is heard of: a waiter that died since its last heartbeat must not hold the lock for a whole lease.
+-- pass grants the free lock to the first waiter that is alive, and sends it "number ttl token key". The grant is short
+-- until the waiter confirms it: a waiter that died since its last heartbeat must not hold the lock for a whole lease.
 local function pass()
   while true do
     local owner = redis.call('ZRANGE', queue, 0, 0)[1]
@@ -74,10 +78,10 @@ local function pass()
   end
 end
 
--- acquire grants the lock to the process's owner or puts it into the queue. Asking again changes nothing but the time: an
--- owner that holds the lock is told the same token, one that waits keeps its place.
--- Returns the token where the owner holds the lock, 0 where it has left, and where it waits {ms until the lease of the
--- holder ends, the last token that was given out}.
+-- acquire grants the lock to an owner of the process, or adds it to the queue. Asking again changes nothing but the
+-- times: an owner that holds the lock gets the same token, one that waits keeps its place.
+-- Returns the token if the owner holds the lock, 0 if it has left, and if it waits {ms until the holder's lease ends,
+-- the last token that was given out}.
 local function acquire(number)
   local owner = process .. '/' .. number
   local token = held(owner)
@@ -94,7 +98,7 @@ local function acquire(number)
     return grant(owner, lease)
   end
   if not redis.call('ZSCORE', queue, owner) then
-    -- The time, which tells orders of arrival apart even where the queue has been empty, but never before the last in it.
+    -- By time, but never before the last in the queue: the clock may have been set back.
     local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
     redis.call('ZADD', queue, math.max(micros, tonumber(last or 0) + 1), owner)
   end
@@ -113,12 +117,13 @@ local function acquire(number)
   end
   local ttl = redis.call('PTTL', lock)
   if ttl < 0 then
-    ttl = heartbeat -- not a lock of this kind: it does not end by itself
+    ttl = heartbeat -- a lock of another kind, which does not end by itself
   end
   return {ttl, tonumber(redis.call('HGET', memory, 'token') or 0)}
 end
 
--- forget bounds the memory. Of more processes than this, most are gone, with all that they had on its way.
+-- forget bounds the memory: when there are many processes, it forgets the others. Most of them have ended by then, and
+-- none of their commands is still on its way.
 local function forget()
   if redis.call('HLEN', memory) <= 256 then
     return
@@ -130,9 +135,9 @@ local function forget()
   end
 end
 
--- leave forgets the owner: what it may still have on its way is refused from now on.
--- Returns 1 where the lock was its own until now, or had been given back by it before, else 0. Where a later owner of the process
--- has left already, this one has lost the lock: no other was asked for before.
+-- leave marks the owner as having left: its commands that are still on their way will be refused.
+-- Returns 1 if the owner held the lock until now, or released it before, otherwise 0. If a later owner of the process
+-- has left already, this one has lost the lock: a process asks for a new owner only when the one before has ended.
 local function leave(number)
   local token = held(process .. '/' .. number)
   local ours = token ~= nil
@@ -151,7 +156,7 @@ local function leave(number)
     end
     keep()
   elseif left[1] == number and left[2] ~= number then
-    ours = true -- it came again
+    ours = true -- a repeated release
   end
   return ours and 1 or 0
 end

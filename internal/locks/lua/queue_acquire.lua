@@ -1,7 +1,7 @@
--- Grants the lock, or puts the owner into the queue. Returns what acquire in queue.lua does.
+-- Grants the lock, or adds the owner to the queue. Returns what acquire in queue.lua does.
 
--- Free, nobody waits, and nothing is remembered against it: the same as acquire and grant, in three calls. The release
--- writes the token down: a lock that is not given back ends when the clock has passed the token.
+-- The fast path of acquire and grant, in three calls: the lock is free, nobody waits, the token rises, and the owner has
+-- not left. It does not store the token: the release does, or else the clock has passed it when the lease ends.
 local remembered, time = redis.call('HMGET', KEYS[4], 'token', 'waits', ARGV[4]), redis.call('TIME')
 local token = time[1] * 1000000 + time[2]
 if not remembered[2] and tonumber(remembered[1] or 0) < token and tonumber(remembered[3] or 0) < tonumber(ARGV[5])

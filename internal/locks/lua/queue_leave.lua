@@ -1,4 +1,4 @@
--- Takes an owner out of the queue that waits no more, and the lock from it if it was granted meanwhile.
+-- Removes an owner that has given up from the queue, and releases the lock if it was granted meanwhile.
 
 -- include queue.lua
 local owner = process .. '/' .. ARGV[5]

@@ -1,10 +1,10 @@
--- Gives the lock back and, in the same step, asks for it on behalf of another owner of the same process: where nobody else
--- waits, that one is granted it at once.
--- ARGV[6] the first token of the turn  ARGV[7] the number of the next owner, or empty
--- Returns 1 where the lock was the caller's or had been given back by it, else 0. With a next owner, it returns both that
--- and what acquire does.
+-- Releases the lock and, in the same step, asks for it on behalf of the next owner of the same process: if nobody else
+-- waits, that owner is granted it at once.
+-- ARGV[6] the first token of the turn  ARGV[7] the number of the next owner, or ''
+-- Returns 1 if the lock was the caller's, or was released by it before, otherwise 0. With a next owner, it returns
+-- that and what acquire returns.
 
--- Ours, nobody waits, and the process is known: the same as leave, in five calls.
+-- The fast path of leave, in five calls: the lock is the caller's, nobody waits, and the memory knows the process.
 if ARGV[7] == '' and redis.call('GET', KEYS[1]) == ARGV[4] .. '/' .. ARGV[5] .. ' ' .. ARGV[6] then
   local remembered = redis.call('HMGET', KEYS[4], 'waits', ARGV[4])
   if not remembered[1] and remembered[2] then

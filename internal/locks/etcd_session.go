@@ -1,0 +1,120 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// etcdSession is the etcd lease that the keys of this process are attached to.
+type etcdSession struct {
+	*Lease
+	id clientv3.LeaseID
+
+	mu   sync.Mutex
+	held map[string]*Lease // held locks, by the key in etcd
+}
+
+// open returns the session. It opens one if there is none, or the last one has ended.
+func (e *Etcd) open(ctx context.Context) (*etcdSession, error) {
+	opening, err := e.opening.Lock(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	defer opening.Unlock()
+	if e.closed.Load() {
+		return nil, errors.New("the etcd lock is closed")
+	}
+	if e.session != nil && e.session.Context().Err() == nil {
+		return e.session, nil
+	}
+	sent := time.Now()
+	granted, err := withAnswerLimit(ctx, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return e.leases.Grant(ctx, int64(math.Ceil(e.options.Lease.Seconds())))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open an etcd session: %w", err)
+	}
+	o := e.options
+	o.Lease = time.Duration(granted.TTL) * time.Second
+	s := &etcdSession{id: granted.ID, held: map[string]*Lease{}}
+	revoke := func(ctx context.Context) error { return e.revoke(ctx, s.id) }
+	s.Lease = newLease(context.WithoutCancel(ctx), o.guaranteed(sent), 0, revoke)
+	s.keepAlive(o, func(ctx context.Context) error { return e.renew(ctx, s) })
+	context.AfterFunc(s.Context(), func() {
+		if errors.Is(context.Cause(s.Context()), ErrLeaseLost) {
+			// It ended by our clock. In etcd it may last a little longer, and make others wait.
+			takeBackLater(context.Background(), o.Lease, revoke)
+		}
+	})
+	e.session = s
+	return s, nil
+}
+
+// renew renews the session, and checks that the keys of the held locks still exist. It uses the gRPC stream directly:
+// the client's KeepAliveOnce retries without a pause while there is no leader.
+func (e *Etcd) renew(ctx context.Context, s *etcdSession) error {
+	ctx, cancel := context.WithCancel(ctx) // ends the stream
+	defer cancel()
+	stream, err := pb.NewLeaseClient(e.client.ActiveConnection()).LeaseKeepAlive(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(s.id)}); err != nil {
+		return err
+	}
+	renewed, err := stream.Recv()
+	switch {
+	case err != nil:
+		return err
+	case renewed.TTL <= 0:
+		return ErrLeaseLost
+	}
+	s.mu.Lock()
+	missing := make(map[string]*Lease, len(s.held))
+	for key, lease := range s.held {
+		missing[key] = lease
+	}
+	s.mu.Unlock()
+	if len(missing) == 0 {
+		return nil
+	}
+	attached, err := e.leases.TimeToLive(ctx, s.id, clientv3.WithAttachedKeys())
+	if err != nil {
+		return nil // the session was renewed nevertheless
+	}
+	for _, key := range attached.Keys {
+		delete(missing, string(key))
+	}
+	for _, lease := range missing {
+		lease.lose()
+	}
+	return nil
+}
+
+func (e *Etcd) revoke(ctx context.Context, id clientv3.LeaseID) error {
+	_, err := e.leases.Revoke(ctx, id)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) || e.client.Ctx().Err() != nil {
+		return nil // it has ended, or the client is closed
+	}
+	return err
+}
+
+// remove deletes a key that would otherwise last as long as the session.
+func (e *Etcd) remove(ctx context.Context, key string) error {
+	if e.sessionEnds() {
+		return nil
+	}
+	_, err := e.kv.Delete(ctx, key)
+	return err
+}
+
+// sessionEnds reports whether the session ends anyway, and its keys with it, or the client is closed.
+func (e *Etcd) sessionEnds() bool { return e.closed.Load() || e.client.Ctx().Err() != nil }

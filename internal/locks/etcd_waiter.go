@@ -1,0 +1,189 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// etcdWaiter is a place in the queue for a lock. The first in the queue holds it.
+type etcdWaiter struct {
+	etcd        *Etcd
+	session     *etcdSession
+	local       *Lease
+	prefix, key string
+	revision    int64 // at which key was created; 0 if that is not known
+}
+
+func (e *Etcd) newWaiter(s *etcdSession, key string, local *Lease) *etcdWaiter {
+	w := &etcdWaiter{etcd: e, session: s, local: local, prefix: "locks/" + nodeName(key) + "/"}
+	// Each attempt has its own name, so that deleting one late does not delete the next one.
+	w.key = fmt.Sprintf("%s%016x-%d", w.prefix, s.id, e.waiters.Add(1))
+	return w
+}
+
+// enqueue creates the key and returns whether it is the first. It fails if the waiter has withdrawn before, since the
+// request was late then.
+func (w *etcdWaiter) enqueue(ctx context.Context) (holds bool, err error) {
+	both, err := w.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(w.withdrawn()), "=", 0)},
+		clientv3.OpPut(w.key, "", clientv3.WithLease(w.session.id)),
+		clientv3.OpGet(w.prefix, append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...))
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		w.session.lose()
+		return false, errSessionOver
+	case err != nil:
+		return false, fmt.Errorf("create a waiter in etcd: %w", err)
+	case !both.Succeeded:
+		return false, errors.New("create a waiter in etcd: it was withdrawn before")
+	}
+	w.revision = both.Header.Revision
+	return both.Responses[1].GetResponseRange().Kvs[0].CreateRevision == w.revision, nil
+}
+
+// withdrawn is the key that marks this waiter as withdrawn.
+func (w *etcdWaiter) withdrawn() string { return "withdrawn/" + w.key }
+
+// wait waits until the waiter before this one has left, whether it held the lock or gave up. It returns whether there
+// was none, so that this one holds the lock.
+func (w *etcdWaiter) wait(ctx context.Context) (holds bool, err error) {
+	both, err := w.txn(ctx, nil,
+		clientv3.OpGet(w.key, clientv3.WithCountOnly()),
+		clientv3.OpGet(w.prefix, append(clientv3.WithLastCreate(),
+			clientv3.WithMaxCreateRev(w.revision-1), clientv3.WithKeysOnly())...))
+	if err != nil {
+		return false, fmt.Errorf("read the queue in etcd: %w", err)
+	}
+	if both.Responses[0].GetResponseRange().Count == 0 {
+		return false, errSessionOver
+	}
+	before := both.Responses[1].GetResponseRange().Kvs
+	if len(before) == 0 {
+		return true, nil
+	}
+	return false, w.awaitDeletion(ctx, string(before[0].Key), both.Header.Revision)
+}
+
+// awaitDeletion waits until a key that existed at a revision is deleted. The watch survives a restart of the server,
+// and does not report that the server is gone: the pulse does.
+func (w *etcdWaiter) awaitDeletion(ctx context.Context, key string, revision int64) error {
+	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx)) // ends the watch
+	defer cancel()
+	events := w.etcd.client.Watch(watch, key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.session.Context().Done():
+			return errSessionOver
+		case response, open := <-events:
+			switch err := response.Err(); {
+			case len(response.Events) > 0, errors.Is(err, rpctypes.ErrCompacted): // compacted: read the queue again
+				return nil
+			case err != nil:
+				return fmt.Errorf("watch the queue in etcd: %w", err)
+			case !open:
+				return errors.New("watch the queue in etcd: the client was closed")
+			}
+		}
+	}
+}
+
+// lease makes the lease of the held lock. It lasts as long as the session.
+func (w *etcdWaiter) lease(ctx context.Context, key string) *Lease {
+	s := w.session
+	var forget func()
+	lease := newLease(ctx, time.Time{}, uint64(w.revision), func(ctx context.Context) error {
+		forget()
+		defer w.local.Unlock()
+		if err := w.unlock(ctx); err != nil {
+			return fmt.Errorf("unlock %s: %w", key, err)
+		}
+		return nil
+	})
+	lease.members = []*Lease{s.Lease}
+	lease.abandoned = func() {
+		forget()
+		// The session goes on, so the key has to be deleted.
+		time.AfterFunc(time.Until(s.Deadline()), func() {
+			defer w.local.Unlock()
+			w.takeBack(ctx)
+		})
+	}
+	unfollow := context.AfterFunc(s.Context(), lease.lose)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[w.key] = lease
+	forget = func() {
+		unfollow()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.held, w.key)
+	}
+	return lease
+}
+
+func (w *etcdWaiter) unlock(ctx context.Context) error {
+	if w.session.Context().Err() != nil {
+		return ErrLeaseLost
+	}
+	deleted, err := w.etcd.kv.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(w.key), "=", w.revision)).
+		Then(clientv3.OpDelete(w.key)).Commit()
+	switch {
+	case err != nil:
+		// The session goes on, and the key with it: without this the lock would be held for ever.
+		takeBackLater(ctx, w.etcd.options.Lease, w.delete)
+		return err
+	case !deleted.Succeeded:
+		return ErrLeaseLost
+	}
+	return nil
+}
+
+// takeBack deletes the waiter's key, or withdraws if it is not known whether the key was created.
+func (w *etcdWaiter) takeBack(ctx context.Context) {
+	undo := w.delete
+	if w.revision == 0 {
+		undo = w.withdraw
+	}
+	takeBack(ctx, w.etcd.options.Lease, undo)
+}
+
+// withdraw deletes the key, and leaves a mark that prevents a late request from creating it. A server that did not
+// answer may carry out requests in another order than they were sent in; the key would then stay in the queue as long
+// as the session.
+func (w *etcdWaiter) withdraw(ctx context.Context) error {
+	if w.etcd.sessionEnds() {
+		return nil
+	}
+	_, err := w.etcd.kv.Txn(ctx).Then(
+		clientv3.OpDelete(w.key),
+		clientv3.OpPut(w.withdrawn(), "", clientv3.WithLease(w.session.id)),
+	).Commit()
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return nil // nothing can be created in a session that has ended
+	case err != nil:
+		return err
+	}
+	lease := w.etcd.options.Lease // no request is that late
+	time.AfterFunc(lease, func() {
+		takeBack(ctx, lease, func(ctx context.Context) error { return w.etcd.remove(ctx, w.withdrawn()) })
+	})
+	return nil
+}
+
+func (w *etcdWaiter) delete(ctx context.Context) error { return w.etcd.remove(ctx, w.key) }
+
+func (w *etcdWaiter) txn(
+	ctx context.Context, conditions []clientv3.Cmp, ops ...clientv3.Op,
+) (*clientv3.TxnResponse, error) {
+	return withAnswerLimit(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return w.etcd.kv.Txn(ctx).If(conditions...).Then(ops...).Commit()
+	})
+}

@@ -1,0 +1,256 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// zkNode is a place in the queue for a lock. The first in the queue holds it.
+type zkNode struct {
+	z      *ZooKeeper
+	parent string
+
+	created   chan struct{} // closed when the outcome of the creation is known; do not read the two below before
+	name      string        // without its sequence number if it is not known that the node was created
+	createErr error
+}
+
+func (n *zkNode) path() string { return n.parent + "/" + n.name }
+
+// lock creates the node and waits until it is the first.
+func (n *zkNode) lock(ctx context.Context) error {
+	if err := n.create(ctx); err != nil {
+		return fmt.Errorf("create a waiter in ZooKeeper: %w", err)
+	}
+	for {
+		before, err := n.before(ctx)
+		if err == nil && before == "" {
+			return nil
+		}
+		if err == nil {
+			err = n.awaitDeletion(ctx, before)
+		}
+		if err != nil {
+			return fmt.Errorf("wait in ZooKeeper: %w", err)
+		}
+	}
+}
+
+// create creates the node, and its parents if they are missing.
+func (n *zkNode) create(ctx context.Context) error {
+	everybody := zk.WorldACL(zk.PermAll)
+	created := make(chan struct{})
+	n.created = created
+	_, err := answered(ctx, func() (string, error) {
+		defer close(created) // even if nobody waits for the reply any more
+		node, err := n.z.conn.Create(n.path(), nil, zk.FlagEphemeral|zk.FlagSequence, everybody)
+		if n.createErr = err; err == nil {
+			n.name = path.Base(node)
+		}
+		return node, err
+	})
+	if !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	for i, r := range n.parent + "/" {
+		if r != '/' || i == 0 {
+			continue
+		}
+		if _, err := answered(ctx, func() (string, error) {
+			return n.z.conn.Create(n.parent[:i], nil, zk.FlagPersistent, everybody)
+		}); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return err
+		}
+	}
+	return n.create(ctx)
+}
+
+// before returns the name of the node before this one, or "" if this one holds the lock.
+func (n *zkNode) before(ctx context.Context) (name string, err error) {
+	names, err := n.queue(ctx)
+	if err != nil {
+		return "", err
+	}
+	switch i := slices.Index(names, n.name); i {
+	case -1:
+		return "", errSessionOver
+	case 0:
+		return "", nil
+	default:
+		return names[i-1], nil
+	}
+}
+
+// queue lists the nodes of the lock in order.
+func (n *zkNode) queue(ctx context.Context) ([]string, error) {
+	names, err := answered(ctx, func() ([]string, error) {
+		names, _, err := n.z.conn.Children(n.parent)
+		return names, err
+	})
+	slices.SortFunc(names, func(a, b string) int { return sequence(a) - sequence(b) })
+	return names, err
+}
+
+// sequence returns the number that the server appended to a node's name.
+func sequence(name string) int {
+	number, _ := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
+	return number
+}
+
+// awaitDeletion waits until another node is deleted. The watch survives a short outage, and does not cover this
+// waiter's own node, which is checked at intervals. The pulse notices when the server stops answering.
+func (n *zkNode) awaitDeletion(ctx context.Context, name string) error {
+	gone, err := answered(ctx, func() (<-chan zk.Event, error) {
+		_, _, events, err := n.z.conn.GetW(n.parent + "/" + name) // unlike ExistsW, sets no watch if the node is gone
+		return events, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(n.z.options.Renew)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-gone: // or the session has ended, which the next request will show
+			return nil
+		case <-tick.C:
+			if _, err := n.stat(ctx); errors.Is(err, errSessionOver) {
+				return err
+			}
+		}
+	}
+}
+
+// stat returns the node's zxid, or errSessionOver if the node is gone.
+func (n *zkNode) stat(ctx context.Context) (zxid int64, err error) {
+	return answered(ctx, func() (int64, error) {
+		exists, stat, err := n.z.conn.Exists(n.path())
+		switch {
+		case errors.Is(err, zk.ErrSessionExpired), err == nil && !exists:
+			return 0, errSessionOver
+		case err != nil:
+			return 0, err
+		}
+		return stat.Czxid, nil
+	})
+}
+
+// hold makes the lease of the first node. The server counts the session from the last request.
+func (n *zkNode) hold(ctx context.Context, key string) (*Lease, error) {
+	type watched struct {
+		zxid   int64
+		events <-chan zk.Event
+	}
+	sent := time.Now()
+	own, err := answered(ctx, func() (watched, error) {
+		_, stat, events, err := n.z.conn.GetW(n.path())
+		if err != nil {
+			return watched{}, err
+		}
+		return watched{stat.Czxid, events}, nil
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		err = errSessionOver
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the own node in ZooKeeper: %w", err)
+	}
+	var lease *Lease
+	lease = newLease(ctx, n.z.options.guaranteed(sent), uint64(own.zxid), func(ctx context.Context) error {
+		lost := errors.Is(context.Cause(lease.Context()), ErrLeaseLost) // before unlock, which triggers the watch too
+		err := n.unlock(ctx)
+		if lost && !errors.Is(err, ErrLeaseLost) {
+			err = errors.Join(ErrLeaseLost, err)
+		}
+		if err != nil {
+			return fmt.Errorf("unlock %s: %w", key, err)
+		}
+		return nil
+	})
+	lease.abandoned = func() {
+		// The session goes on, so the node has to be deleted.
+		time.AfterFunc(time.Until(lease.Deadline()), func() { n.takeBack() })
+	}
+	lease.keepAlive(n.z.options, func(ctx context.Context) error {
+		_, err := n.stat(ctx)
+		if errors.Is(err, errSessionOver) {
+			return ErrLeaseLost
+		}
+		return err
+	})
+	go func() {
+		select {
+		case <-lease.over:
+		case event := <-own.events:
+			if event.Type != zk.EventNodeDataChanged { // the node is gone, or the session, or the connection was closed
+				lease.lose()
+			}
+		}
+	}()
+	return lease, nil
+}
+
+func (n *zkNode) unlock(ctx context.Context) error {
+	_, err := answered(ctx, func() (struct{}, error) { return struct{}{}, n.z.conn.Delete(n.path(), -1) })
+	switch {
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrSessionExpired):
+		return ErrLeaseLost
+	case err != nil:
+		n.takeBack() // the session may go on, and the node with it: the lock would be held for ever
+	}
+	return err
+}
+
+// takeBack deletes the node in the background, whether or not it is known that it was created, and closes done when it
+// is gone. It does not give up before Close: the session, and the node with it, survives any outage that the client
+// survives.
+func (n *zkNode) takeBack() (done <-chan struct{}) {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		for n.remove() != nil && !n.z.closed.Load() {
+			time.Sleep(undoPause)
+		}
+	}()
+	return gone
+}
+
+// remove deletes the node. It waits for the outcome of the creation, and of its own requests: when the connection
+// ends, all of them have one.
+func (n *zkNode) remove() error {
+	<-n.created
+	names := []string{n.name}
+	switch {
+	case errors.Is(n.createErr, zk.ErrNoNode), errors.Is(n.createErr, zk.ErrNoServer):
+		return nil // it was not created
+	case n.createErr != nil:
+		// The connection broke. The server of the next one may not have seen the creation yet.
+		if _, err := n.z.conn.Sync(n.parent); err != nil {
+			return err
+		}
+		all, _, err := n.z.conn.Children(n.parent)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+		names = slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, n.name) })
+	}
+	for _, name := range names {
+		if err := n.z.conn.Delete(n.parent+"/"+name, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+	}
+	return nil
+}
