@@ -13,21 +13,23 @@ import (
 	"stock/internal/locks/lockstest"
 )
 
-// onOneRedis is a lock on one Redis. claim says what it claims beyond mutual exclusion.
-func onOneRedis[L locks.Locker](create func(redis.UniversalClient, locks.Options) L, claims lockstest.Subject) lockstest.Subject {
+// onOneRedis makes the Subject of a lock on one Redis from its guarantees.
+func onOneRedis[L locks.Locker](
+	create func(redis.UniversalClient, locks.Options) L, s lockstest.Subject,
+) lockstest.Subject {
 	return onMasters(1, func(_ testing.TB, masters []redis.UniversalClient, o locks.Options) locks.Locker {
 		return create(masters[0], o)
-	}, claims)
+	}, s)
 }
 
-func onMasters(masters int, create newOnRedis, claims lockstest.Subject) lockstest.Subject {
-	claims.Shared, claims.Own = sharedRedis(masters, create), ownRedis(masters, create)
-	return claims
+func onMasters(masters int, create newOnRedis, s lockstest.Subject) lockstest.Subject {
+	s.Shared, s.Own = sharedRedis(masters, create), ownRedis(masters, create)
+	return s
 }
 
 type lacks = map[lockstest.Guarantee]string
 
-const notRenewed = "it is not renewed, so nobody looks"
+const notRenewed = "it is not renewed, so it does not notice"
 
 var subjects = map[string]lockstest.Subject{
 	"mutex": {
@@ -37,19 +39,19 @@ var subjects = map[string]lockstest.Subject{
 	"redis-setnx": onOneRedis(locks.NewRedisSetNX, lockstest.Subject{Lacks: lacks{
 		lockstest.Expiry:       "it has no lease",
 		lockstest.Ownership:    "it has no owner",
-		lockstest.TakesBack:    "without an owner nobody knows whose lock is there",
+		lockstest.TakesBack:    "without an owner nobody knows whose lock it is",
 		lockstest.NoticesLoss:  notRenewed,
-		lockstest.Linearizable: "it is held for ever once a reply is lost",
+		lockstest.Linearizable: "it is held for ever after a lost reply",
 	}}),
 	"redis-expiry": onOneRedis(locks.NewRedisExpiry, lockstest.Subject{Lacks: lacks{
 		lockstest.Ownership:    "it has no owner",
-		lockstest.TakesBack:    "without an owner nobody knows whose lock is there",
+		lockstest.TakesBack:    "without an owner nobody knows whose lock it is",
 		lockstest.NoticesLoss:  notRenewed,
-		lockstest.Linearizable: "a late holder deletes another's lock: see TestCheckFindsALockDeletedByALateHolder",
+		lockstest.Linearizable: "a late holder deletes the next one's lock: see TestCheckFindsALockDeletedByALateHolder",
 	}}),
 	"redis-owner": onOneRedis(locks.NewRedisOwner, lockstest.Subject{Lacks: lacks{
 		lockstest.NoticesLoss:  notRenewed,
-		lockstest.Linearizable: "between its GET and its DEL the lock can pass to another",
+		lockstest.Linearizable: "between GET and DEL another client can be granted the lock",
 	}}),
 	"redis-lua": onOneRedis(locks.NewRedisLua, lockstest.Subject{Lacks: lacks{lockstest.NoticesLoss: notRenewed}}),
 	"redis-reentrant": onOneRedis(locks.NewRedisReentrant, lockstest.Subject{
@@ -66,7 +68,7 @@ var subjects = map[string]lockstest.Subject{
 		Renews: true, Tokens: true, Resends: true, Leaves: []string{":memory"},
 	}),
 	"redlock": onMasters(3, newRedlockOn, lockstest.Subject{
-		Lease: time.Second, // half of it is for one command to a master
+		Lease: time.Second, // a command to a master may take half of it
 		Lacks: lacks{lockstest.NoticesLoss: notRenewed},
 	}),
 	"multi": onMasters(2, newMultiOn, lockstest.Subject{
@@ -81,9 +83,10 @@ var subjects = map[string]lockstest.Subject{
 		Shared: sharedMySQL,
 		Own:    ownMySQL,
 		Lacks: lacks{
-			lockstest.Expiry:       "it has no lease: its connection has to end",
-			lockstest.Persistence:  "it belongs to its connection",
-			lockstest.Linearizable: "its connection dies while the work goes on: see TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn",
+			lockstest.Expiry:      "it has no lease: it ends with its connection",
+			lockstest.Persistence: "it belongs to its connection",
+			lockstest.Linearizable: "its connection may end while the work goes on: see " +
+				"TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn",
 		},
 	},
 }
@@ -96,7 +99,7 @@ func newRedlockOn(t testing.TB, masters []redis.UniversalClient, o locks.Options
 	return lock
 }
 
-// newMultiOn makes one of two different locks, each on a Redis of its own.
+// newMultiOn makes a Multi of two different locks, each on its own Redis.
 func newMultiOn(_ testing.TB, masters []redis.UniversalClient, o locks.Options) locks.Locker {
 	return locks.Multi{locks.NewRedisWatchdog(masters[0], o), locks.NewRedisFenced(masters[1], o)}
 }
@@ -111,7 +114,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-var seed = flag.Uint64("seed", 0, "of TestLinearizable's choices; the time where 0")
+var seed = flag.Uint64("seed", 0, "seed of TestLinearizable's random choices; 0 takes the current time")
 
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
@@ -127,8 +130,8 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// The checker has to find what it is there for: the first holder of redis-expiry comes back late and deletes the lock of the
-// second, which the third is granted then.
+// The checker must find the flaw of redis-expiry: the first holder returns late and deletes the lock of the second,
+// so that the third is granted it too.
 func TestCheckFindsALockDeletedByALateHolder(t *testing.T) {
 	t.Parallel()
 	client := connect(t, shared.Redis(t))
@@ -153,8 +156,8 @@ func TestCheckFindsALockDeletedByALateHolder(t *testing.T) {
 	}
 }
 
-// A Redis that comes back without its data has forgotten the last token. The time in it still makes the next one greater.
-func TestTokensRiseThoughTheServerLostItsData(t *testing.T) {
+// A Redis that lost its data does not know the last token, but the time makes the next one greater.
+func TestTokensRiseAfterTheServerLostItsData(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"redis-fenced", "redis-queue"} {
 		t.Run(name, func(t *testing.T) {

@@ -21,13 +21,13 @@ import (
 	"stock/internal/servers/serverstest"
 )
 
-// process is what tests do to a server of their own.
+// process is a server that belongs to one test.
 type process interface {
 	Restart(context.Context) error
 	Signal(syscall.Signal) error
 }
 
-// processes are those of one deployment; none where its servers are shared.
+// processes are the servers of a Private; empty if they are shared.
 type processes []process
 
 func (p processes) Restart(t testing.TB) {
@@ -46,16 +46,17 @@ func (p processes) Signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
-// inProcess is a lock that needs no server.
+// inProcess is a Mutex, which needs no server.
 type inProcess struct{ *locks.Mutex }
 
 func (d inProcess) New(testing.TB, []string, locks.Options) locks.Locker { return d.Mutex }
 func (inProcess) Addresses() []string                                    { return nil }
 func (d inProcess) Held(_ testing.TB, key string) bool                   { return d.Mutex.Held(key) }
-func (inProcess) Steal(t testing.TB, _ string)                           { t.Fatal("nothing takes a Mutex from its holder") }
 func (inProcess) Left(testing.TB, string) []string                       { return nil }
 
-// newOnRedis makes a client of a lock from a connection to each of its masters.
+func (inProcess) Steal(t testing.TB, _ string) { t.Fatal("a Mutex cannot be taken from its holder") }
+
+// newOnRedis makes a lock from a connection to each of its masters.
 type newOnRedis func(t testing.TB, masters []redis.UniversalClient, o locks.Options) locks.Locker
 
 // onRedis is a lock on one Redis or on several independent ones.
@@ -224,7 +225,8 @@ func ownZooKeeper(t testing.TB) lockstest.Private {
 }
 
 func (d onZooKeeper) New(t testing.TB, addresses []string, o locks.Options) locks.Locker {
-	// The client waits a second before it tries the same address again: tell it that there are others, as there should be.
+	// The client waits a second before it tries an address again. Repeat it to avoid that, as if there were more
+	// servers.
 	conn, _, err := zk.Connect(slices.Repeat(addresses, 3), o.Lease, zk.WithLogger(log.New(io.Discard, "", 0)))
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +237,7 @@ func (d onZooKeeper) New(t testing.TB, addresses []string, o locks.Options) lock
 
 func (d onZooKeeper) Addresses() []string { return []string{d.addr} }
 
-// Left lists the places in the queue. The node of key itself stays.
+// Left lists the nodes of the holder and the waiters. The node of key itself stays.
 func (d onZooKeeper) Left(t testing.TB, key string) []string {
 	return zkQueue(t, d.eye, locks.NodeName(key))
 }

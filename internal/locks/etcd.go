@@ -29,7 +29,7 @@ import (
 //   - All locks of a process are lost with its session.
 //   - A process that is stopped does not see its session end: the store must check the token.
 //   - If somebody deletes a holder's key, the holder learns of it only at the next renewal
-//     (TestADeletedEtcdKeyIsMissed).
+//     (TestADeletedEtcdKeyIsNoticed).
 type Etcd struct {
 	client  *clientv3.Client
 	kv      clientv3.KV

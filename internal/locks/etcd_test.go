@@ -3,7 +3,7 @@ package locks_test
 import (
 	"context"
 	"errors"
-	"syscall"
+	"fmt"
 	"testing"
 	"time"
 
@@ -39,7 +39,7 @@ func newEtcd(t testing.TB, addr string, o locks.Options) *locks.Etcd {
 	return lock
 }
 
-// etcdQueue lists the keys of those that hold or wait for the lock, the oldest first.
+// etcdQueue lists the keys of the holder and the waiters of a lock, oldest first.
 func etcdQueue(t testing.TB, eye *clientv3.Client, key string) (waiters []string, sessions []clientv3.LeaseID) {
 	t.Helper()
 	found, err := eye.Get(context.WithoutCancel(t.Context()), "locks/"+key+"/",
@@ -55,13 +55,13 @@ func etcdQueue(t testing.TB, eye *clientv3.Client, key string) (waiters []string
 
 func awaitEtcdQueue(t testing.TB, eye *clientv3.Client, key string, length int) {
 	t.Helper()
-	serverstest.Eventually(t, "the queue has the length that it should", func() bool {
+	serverstest.Eventually(t, fmt.Sprintf("%d clients hold or wait for %s", length, key), func() bool {
 		waiters, _ := etcdQueue(t, eye, key)
 		return len(waiters) == length
 	})
 }
 
-func TestEtcdGrantsInTheOrderOfArrivalWithRisingTokens(t *testing.T) {
+func TestEtcdGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "order"
 	eye := connectEtcd(t, addr)
@@ -77,7 +77,7 @@ func TestEtcdGrantsInTheOrderOfArrivalWithRisingTokens(t *testing.T) {
 		mustUnlock(t, held)
 		next := receive(t, granted[i], failed[i])
 		if next.Token() <= held.Token() {
-			t.Errorf("token %d after %d", next.Token(), held.Token())
+			t.Errorf("token %d after %d, want a greater one", next.Token(), held.Token())
 		}
 		held = next
 	}
@@ -85,27 +85,7 @@ func TestEtcdGrantsInTheOrderOfArrivalWithRisingTokens(t *testing.T) {
 	awaitEtcdQueue(t, eye, key, 0)
 }
 
-func TestAnEtcdHolderThatIsCutOffLearnsBeforeTheNextIsGranted(t *testing.T) {
-	t.Parallel()
-	addr, key, o := shared.Etcd(t), "cut-off", locks.Options{Lease: 2 * time.Second, Renew: 100 * time.Millisecond}
-	proxy := tcpproxy.New(t, addr)
-	late := mustLock(t, newEtcd(t, proxy.Addr(), o), key)
-	first := late.Deadline()
-	serverstest.Eventually(t, "the session was renewed", func() bool { return late.Deadline().After(first) })
-	proxy.BlackHole()
-	next := mustLock(t, newEtcd(t, addr, locks.Options{}), key)
-	if granted := time.Now(); !late.Deadline().Before(granted) {
-		t.Errorf("another holds the lock %v before the first holder's deadline", time.Until(late.Deadline()))
-	}
-	awaitLoss(t, late) // its timer may be late
-	wantLeaseLost(t, late.Unlock())
-	if next.Token() <= late.Token() {
-		t.Errorf("token %d after %d", next.Token(), late.Token())
-	}
-	mustUnlock(t, next)
-}
-
-func TestARevokedEtcdSessionIsNoticedAndReplaced(t *testing.T) {
+func TestEtcdHolderNoticesARevokedSessionAndOpensAnother(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "revoked"
 	eye := connectEtcd(t, addr)
@@ -121,12 +101,12 @@ func TestARevokedEtcdSessionIsNoticedAndReplaced(t *testing.T) {
 	}
 	again := mustLock(t, lock, key)
 	if again.Token() <= lost.Token() {
-		t.Errorf("token %d after %d", again.Token(), lost.Token())
+		t.Errorf("token %d after %d, want a greater one", again.Token(), lost.Token())
 	}
 	mustUnlock(t, again)
 }
 
-func TestAnEtcdWaiterWhoseSessionIsRevokedQueuesUpAgain(t *testing.T) {
+func TestEtcdWaiterWhoseSessionIsRevokedQueuesAgain(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "revoked-waiter"
 	eye := connectEtcd(t, addr)
@@ -137,7 +117,7 @@ func TestAnEtcdWaiterWhoseSessionIsRevokedQueuesUpAgain(t *testing.T) {
 	if _, err := eye.Revoke(t.Context(), sessions[1]); err != nil {
 		t.Fatal(err)
 	}
-	serverstest.Eventually(t, "it waits in another session", func() bool {
+	serverstest.Eventually(t, "the waiter waits in another session", func() bool {
 		now, _ := etcdQueue(t, eye, key)
 		return len(now) == 2 && now[1] != before[1]
 	})
@@ -145,7 +125,7 @@ func TestAnEtcdWaiterWhoseSessionIsRevokedQueuesUpAgain(t *testing.T) {
 	mustUnlock(t, receive(t, granted, failed))
 }
 
-func TestADeletedEtcdKeyIsMissed(t *testing.T) {
+func TestADeletedEtcdKeyIsNoticed(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "deleted"
 	eye := connectEtcd(t, addr)
@@ -158,7 +138,7 @@ func TestADeletedEtcdKeyIsMissed(t *testing.T) {
 	awaitLoss(t, lost)
 	wantLeaseLost(t, lost.Unlock())
 	if other.Context().Err() != nil {
-		t.Error("the other lock of the session was lost too")
+		t.Error("the other lock of the session was lost, too")
 	}
 	mustUnlock(t, other)
 }
@@ -174,28 +154,9 @@ func TestAnEtcdWaiterThatGaveUpLeavesNoKey(t *testing.T) {
 	cancel()
 	wantNotAcquired(t, <-failed, context.Canceled)
 	if waiters, _ := etcdQueue(t, eye, key); len(waiters) != 1 {
-		t.Errorf("the queue is %v, want the holder alone", waiters)
+		t.Errorf("the queue is %v, want only the holder", waiters)
 	}
 	mustUnlock(t, held)
-}
-
-func TestADeadEtcdWaiterIsPassedWhenItsSessionEnds(t *testing.T) {
-	t.Parallel()
-	addr, key := shared.Etcd(t), "dead-waiter"
-	eye := connectEtcd(t, addr)
-	proxy := tcpproxy.New(t, addr)
-	held := mustLock(t, newEtcd(t, addr, locks.Options{}), key)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	_, dead := startLock(ctx, newEtcd(t, proxy.Addr(), locks.Options{Lease: 2 * time.Second}), key)
-	awaitEtcdQueue(t, eye, key, 2)
-	granted, failed := startLock(t.Context(), newEtcd(t, addr, locks.Options{}), key)
-	awaitEtcdQueue(t, eye, key, 3)
-	proxy.BlackHole()
-	mustUnlock(t, held)
-	mustUnlock(t, receive(t, granted, failed))
-	awaitEtcdQueue(t, eye, key, 0)
-	wantServiceError(t, receive(t, dead, nil))
 }
 
 func TestACutEtcdConnectionLeavesNoKey(t *testing.T) {
@@ -204,7 +165,7 @@ func TestACutEtcdConnectionLeavesNoKey(t *testing.T) {
 	eye := connectEtcd(t, addr)
 	proxy := tcpproxy.New(t, addr)
 	for _, where := range []tcpproxy.Where{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
-		for k, armed := 1, false; !armed; k++ { // until nothing is left to cut
+		for k, armed := 1, false; !armed; k++ { // until there is no k-th message to cut
 			lock := newEtcd(t, proxy.Addr(), locks.Options{})
 			mustUnlock(t, mustLock(t, lock, "warm-up"))
 			proxy.Cut(k, where)
@@ -221,17 +182,17 @@ func TestACutEtcdConnectionLeavesNoKey(t *testing.T) {
 	}
 }
 
-// It would stay in the queue, and in everybody's way, for as long as the session.
-func TestALateRequestToQueueUpInEtcdIsNotCarriedOut(t *testing.T) {
+// Otherwise its key would block the queue for as long as the session lasts.
+func TestAnEtcdWaiterThatGaveUpIsNotQueuedByALateRequest(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "late"
 	eye := connectEtcd(t, addr)
 	lock := newEtcd(t, addr, locks.Options{Lease: 2 * time.Second})
 	if err := lock.EnqueueLate(t.Context(), key); err == nil {
-		t.Error("a waiter that has given up was queued up")
+		t.Error("a waiter that had given up was queued")
 	}
 	if waiters, _ := etcdQueue(t, eye, key); len(waiters) != 0 {
-		t.Errorf("the queue is %v", waiters)
+		t.Errorf("the queue is %v, want it empty", waiters)
 	}
 	serverstest.Eventually(t, "the mark is removed after the lease", func() bool {
 		marks, err := eye.Get(t.Context(), "withdrawn/locks/"+locks.NodeName(key)+"/", clientv3.WithPrefix())
@@ -239,19 +200,7 @@ func TestALateRequestToQueueUpInEtcdIsNotCarriedOut(t *testing.T) {
 	})
 }
 
-func TestAnAbandonedEtcdLockEndsWithTheLease(t *testing.T) {
-	t.Parallel()
-	lock := newEtcd(t, shared.Etcd(t), locks.Options{Lease: 2 * time.Second, Renew: 100 * time.Millisecond})
-	lease := mustLock(t, lock, "abandoned")
-	deadline := lease.Deadline()
-	lease.Abandon()
-	mustUnlock(t, mustLock(t, lock, "abandoned"))
-	if time.Now().Before(deadline) {
-		t.Error("the lock was granted before the abandoned one had ended")
-	}
-}
-
-func TestEtcdThatIsDownFailsWithoutWaiting(t *testing.T) {
+func TestEtcdFailsAtOnceIfItIsDown(t *testing.T) {
 	t.Parallel()
 	lock := newEtcd(t, nobody.Addr, locks.Options{})
 	_, err := lock.Lock(t.Context(), "down")
@@ -266,37 +215,31 @@ func TestEtcdThatIsDownFailsWithoutWaiting(t *testing.T) {
 	}
 }
 
-func TestEtcdThatIsSilentOrRestarted(t *testing.T) {
+func TestAnEtcdHolderThatIsCutOffLearnsBeforeTheNextIsGranted(t *testing.T) {
+	t.Parallel()
+	o := locks.Options{Lease: 2 * time.Second, Renew: 100 * time.Millisecond}
+	late, _ := cutOffHolder(t, shared.Etcd(t), o, newEtcd)
+	wantLeaseLost(t, late.Unlock())
+}
+
+func TestADeadEtcdWaiterIsPassedWhenItsSessionEnds(t *testing.T) {
+	t.Parallel()
+	addr := shared.Etcd(t)
+	eye := connectEtcd(t, addr)
+	deadWaiterIsPassed(t, addr, locks.Options{Lease: 2 * time.Second}, newEtcd,
+		func(key string, length int) { awaitEtcdQueue(t, eye, key, length) })
+}
+
+func TestAnAbandonedEtcdLockEndsWithTheLease(t *testing.T) {
+	t.Parallel()
+	o := locks.Options{Lease: 2 * time.Second, Renew: 100 * time.Millisecond}
+	abandonedLockEnds(t, newEtcd(t, shared.Etcd(t), o))
+}
+
+func TestEtcdRecoversFromAPauseAndARestart(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true})
 	eye := connectEtcd(t, server.Addr)
 	lock := newEtcd(t, server.Addr, locks.Options{})
-	held := mustLock(t, lock, "held")
-
-	pause(t, server.Process)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := lock.Lock(ctx, "silent")
-	wantNotAcquired(t, err, context.DeadlineExceeded)
-	if err := held.Unlock(); err == nil || errors.Is(err, locks.ErrLeaseLost) {
-		t.Errorf("Unlock: %v, want that the server did not answer", err)
-	}
-	if err := server.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	awaitEtcdQueue(t, eye, "silent", 0)
-	awaitEtcdQueue(t, eye, "held", 0)
-
-	held = mustLock(t, lock, "held")
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	serverstest.Eventually(t, "the lock is granted again", func() bool {
-		lease, err := lock.Lock(t.Context(), "restarted")
-		return err == nil && lease.Unlock() == nil
-	})
-	if err := held.Context().Err(); err != nil {
-		t.Errorf("the session outlives a restart, but the holder's context says %v", err)
-	}
-	mustUnlock(t, held)
+	recovers(t, lock, server.Process, server, func(key string) { awaitEtcdQueue(t, eye, key, 0) })
 }

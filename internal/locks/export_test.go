@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Held says whether anybody holds or waits for key.
+// Held reports whether anybody holds key or waits for it.
 func (m *Mutex) Held(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -21,13 +21,13 @@ var (
 	TakeBackLater = takeBackLater
 )
 
-// Watch is the watch of a pulse made by NewPulse.
+// Watch is pulse.watch.
 func (p *pulse) Watch(ctx context.Context) (waiting context.Context, stop func()) {
 	return p.watch(ctx)
 }
 
-// NewPatientRedlock is a Redlock that gives a master half of a lease to answer in, rather than a quarter of a second: on a busy
-// machine all of them may be slower than that at once, and Unlock has to say so then.
+// NewPatientRedlock makes a Redlock that gives a master half of a lease to answer, not a quarter of a second: on a
+// busy machine all of them may be slower than that at once, and Unlock would fail.
 func NewPatientRedlock(masters []redis.UniversalClient, options Options) (*Redlock, error) {
 	l, err := NewRedlock(masters, options)
 	if err == nil {
@@ -36,7 +36,7 @@ func NewPatientRedlock(masters []redis.UniversalClient, options Options) (*Redlo
 	return l, err
 }
 
-// LeaseOfGetLock is the lease of a lock that the connection was granted, whether it was or not.
+// LeaseOfGetLock makes a lease as if the connection held the lock.
 func LeaseOfGetLock(ctx context.Context, conn *sqlx.Conn, key string, o Options) (*Lease, error) {
 	local, err := new(Mutex).Lock(ctx, key)
 	if err != nil {
@@ -45,7 +45,7 @@ func LeaseOfGetLock(ctx context.Context, conn *sqlx.Conn, key string, o Options)
 	return (&lockConn{conn: conn, name: userLockName(key), local: local}).lease(ctx, key, o.withDefaults()), nil
 }
 
-// EnqueueLate queues up for key after the waiter has given up, as a request does that the server carries out late.
+// EnqueueLate adds a waiter for key after it has given up, as a request does that the server carries out late.
 func (e *Etcd) EnqueueLate(ctx context.Context, key string) error {
 	session, err := e.open(ctx)
 	if err != nil {

@@ -447,8 +447,8 @@ func TestEveryRungAfterWatchdogOutlastsItsLease(t *testing.T) {
 	}
 }
 
-// outlasts takes time from the lease on the server rather than wait for it to pass, since a loaded machine may well be too
-// late with the renewal of a lease that is short enough to wait for.
+// outlasts takes time from the lease on the server rather than wait for it to pass, since a loaded machine may well
+// be too late with the renewal of a lease that is short enough to wait for.
 func outlasts(t *testing.T, rung string) {
 	l := newLadder(t)
 	options := locks.Options{Lease: 20 * time.Second, Renew: 100 * time.Millisecond, Poll: time.Millisecond}

@@ -9,7 +9,7 @@ import (
 	"stock/internal/locks"
 )
 
-func TestTakingBackGoesOnUntilTheServiceAnswers(t *testing.T) {
+func TestTakeBackLaterRetriesUntilTheServiceAnswers(t *testing.T) {
 	t.Parallel()
 	tries := make(chan int)
 	n := 0
@@ -26,10 +26,10 @@ func TestTakingBackGoesOnUntilTheServiceAnswers(t *testing.T) {
 		select {
 		case <-tries:
 		case <-time.After(patience):
-			t.Fatalf("gave up before try %d", want)
+			t.Fatalf("no attempt %d", want)
 		}
 	}
 	if n, more := <-tries; more {
-		t.Errorf("try %d after the service has answered", n)
+		t.Errorf("attempt %d after the service had answered", n)
 	}
 }

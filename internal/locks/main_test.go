@@ -18,7 +18,7 @@ var shared serverstest.Servers
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if !isSet("test.parallel") {
-		// Most of these tests wait for leases to end, not for a processor.
+		// Most of these tests wait for leases to end, not for a CPU.
 		if err := flag.Set("test.parallel", "8"); err != nil {
 			panic(err)
 		}
@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 	redis.SetLogger(quiet{}) // connections are cut on purpose
 	code := shared.Run(m)
 	if err := goleak.Find(
-		// The one thread from which all servers are started lives as long as this process.
+		// The thread that starts all servers lives as long as this process.
 		goleak.IgnoreTopFunction("stock/internal/servers.startOnOneThread"),
 	); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, "the locks of these tests are closed and their connections too, but:", err)
+		fmt.Fprintln(os.Stderr, "goroutines are left although the tests have closed their locks and connections:", err)
 		code = 1
 	}
 	os.Exit(code)

@@ -14,7 +14,7 @@ import (
 	"stock/internal/servers/serverstest"
 )
 
-// releases lists the keys of the scripts that a client ran: what it gave back, and in which order.
+// releases lists the keys of the scripts that a client ran: the locks that it released, in order.
 type releases struct {
 	mu   sync.Mutex
 	keys []string
@@ -44,7 +44,7 @@ func (r *releases) list() []string {
 	return r.keys
 }
 
-// watchedRedisLua is a lock whose releases are listed.
+// watchedRedisLua makes a lock whose releases are recorded.
 func watchedRedisLua(t testing.TB, options *redis.Options) (locks.Locker, *releases) {
 	client, released := connect(t, options), &releases{}
 	lock := locks.NewRedisLua(client, locks.Options{})
@@ -53,7 +53,7 @@ func watchedRedisLua(t testing.TB, options *redis.Options) (locks.Locker, *relea
 	return lock, released
 }
 
-func TestLockAllTakesEachKeyOnceAndGivesThemBackInReverseOrder(t *testing.T) {
+func TestLockAllLocksEachKeyOnceAndReleasesThemInReverseOrder(t *testing.T) {
 	t.Parallel()
 	lock, released := watchedRedisLua(t, shared.Redis(t))
 	all, err := locks.LockAll(t.Context(), lock, "c", "a", "b", "a")
@@ -68,7 +68,7 @@ func TestLockAllTakesEachKeyOnceAndGivesThemBackInReverseOrder(t *testing.T) {
 		t.Errorf("released %v, want %v", got, want)
 	}
 	if all.Context().Err() == nil {
-		t.Error("the context of keys that were given back goes on")
+		t.Error("the context of released keys has not ended")
 	}
 }
 
@@ -85,7 +85,9 @@ func TestLockAllTakesAllOrNone(t *testing.T) {
 		_, err := locks.LockAll(ctx, lock, "d", "c", "b", "a")
 		failed <- err
 	}()
-	serverstest.Eventually(t, "the keys before the one that is held are taken", func() bool { return exists(t, eye, "a") && exists(t, eye, "b") })
+	serverstest.Eventually(t, "the keys before the held one are locked", func() bool {
+		return exists(t, eye, "a") && exists(t, eye, "b")
+	})
 	cancel()
 	wantNotAcquired(t, <-failed, context.Canceled)
 	for _, key := range []string{"a", "b", "d"} {
@@ -93,7 +95,7 @@ func TestLockAllTakesAllOrNone(t *testing.T) {
 			t.Errorf("%s is still held", key)
 		}
 	}
-	keys := slices.DeleteFunc(slices.Clone(released.list()), func(key string) bool { return key == "c" }) // the one refused
+	keys := slices.DeleteFunc(slices.Clone(released.list()), func(key string) bool { return key == "c" }) // not granted
 	if want := []string{"b", "a"}; !slices.Equal(keys, want) {
 		t.Errorf("released %v, want %v", keys, want)
 	}
@@ -121,7 +123,7 @@ func TestLockAllInOppositeOrdersDoesNotDeadlock(t *testing.T) {
 	wg.Wait()
 }
 
-// renewing is a lock that learns fast that it was lost.
+// renewing makes a lock that soon notices that it was lost.
 func renewing(t testing.TB, options *redis.Options) *locks.RedisQueue {
 	lock := locks.NewRedisQueue(connect(t, options), locks.Options{Lease: 5 * time.Second, Renew: 100 * time.Millisecond})
 	t.Cleanup(func() { lock.Close() })
@@ -137,12 +139,12 @@ func TestLockAllEndsWithTheFirstKeyThatIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, b := all.ByKey["a"].Token(), all.ByKey["b"].Token(); a == 0 || b == 0 || all.Token() != 0 {
-		t.Errorf("tokens %d and %d of two keys and %d of all, want one a key only", a, b, all.Token())
+		t.Errorf("tokens %d and %d of two keys, and %d of all, want tokens for keys only", a, b, all.Token())
 	}
 	del(t, connect(t, options), "b")
 	awaitLoss(t, all.Lease)
 	if err := all.ByKey["a"].Context().Err(); err != nil {
-		t.Errorf("the context of a key that is still held: %v", err)
+		t.Errorf("the context of a key that is still held has ended: %v", err)
 	}
 	wantLeaseLost(t, all.Unlock())
 	mustUnlock(t, mustLock(t, lock, "a"))
@@ -171,13 +173,13 @@ func TestMultiExcludesTheHoldersOfEachMember(t *testing.T) {
 	next := renewing(t, shared.Redis(t))
 	lease := mustLock(t, locks.Multi{&old, next}, "key")
 	if lease.Token() == 0 {
-		t.Error("no token, though a member mints them")
+		t.Error("no token, although a member has one")
 	}
 	for _, member := range []locks.Locker{&old, next} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		if _, err := member.Lock(ctx, "key"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%T: %v, want that it is held", member, err)
+			t.Errorf("%T: Lock: %v, want context.DeadlineExceeded, since it is held", member, err)
 		}
 	}
 	mustUnlock(t, lease)
@@ -199,8 +201,7 @@ func TestMultiEndsWithTheFirstMemberThatIsLost(t *testing.T) {
 	}
 }
 
-// A member that is lost while the next one is waited for ends the wait: nobody works under half a lock.
-func TestMultiGivesUpTheWaitWhenAMemberIsLost(t *testing.T) {
+func TestMultiStopsWaitingWhenAMemberIsLost(t *testing.T) {
 	t.Parallel()
 	options := shared.Redis(t)
 	eye := connect(t, options)
@@ -222,17 +223,20 @@ func TestMultiHasTheEarliestDeadlineOfItsMembers(t *testing.T) {
 	var mutex locks.Mutex
 	forever := mustLock(t, locks.Multi{&mutex}, "key")
 	if !forever.Deadline().IsZero() {
-		t.Errorf("deadline %v of a lock that does not end by itself", forever.Deadline())
+		t.Errorf("deadline %v, want none: the lock does not end by itself", forever.Deadline())
 	}
 	mustUnlock(t, forever)
 
-	short, long := renewing(t, shared.Redis(t)), locks.NewRedisLua(connect(t, shared.Redis(t)), locks.Options{Lease: time.Hour})
+	short := renewing(t, shared.Redis(t))
+	long := locks.NewRedisLua(connect(t, shared.Redis(t)), locks.Options{Lease: time.Hour})
 	lease := mustLock(t, locks.Multi{&mutex, long, short}, "key")
 	first := lease.Deadline()
 	if left := time.Until(first); left > 5*time.Second {
-		t.Errorf("guaranteed for %v, want that of the shortest lease", left)
+		t.Errorf("the lock is guaranteed for %v, want the time of the shortest lease", left)
 	}
-	serverstest.Eventually(t, "the deadline moves as the member is renewed", func() bool { return lease.Deadline().After(first) })
+	serverstest.Eventually(t, "the deadline moves when the member is renewed", func() bool {
+		return lease.Deadline().After(first)
+	})
 	mustUnlock(t, lease)
 }
 
@@ -243,10 +247,10 @@ func TestMultiAbandonsItsMembers(t *testing.T) {
 	lease := mustLock(t, locks.Multi{&mutex, locks.NewRedisLua(connect(t, options), locks.Options{})}, "key")
 	lease.Abandon()
 	if mutex.Held("key") {
-		t.Error("nothing would ever end the member without a lease")
+		t.Error("the member without a deadline is still held: nothing would ever end it")
 	}
 	if !exists(t, connect(t, options), "key") {
-		t.Error("the member with a lease was given back")
+		t.Error("the member with a deadline was released")
 	}
 }
 
@@ -263,7 +267,7 @@ func TestMultiClosesItsMembers(t *testing.T) {
 	}
 	for i, member := range closing {
 		if lease, err := member.Lock(t.Context(), "closed"); err == nil {
-			t.Errorf("member %d grants locks after Close", i)
+			t.Errorf("member %d still grants locks after Close", i)
 			mustUnlock(t, lease)
 		}
 	}

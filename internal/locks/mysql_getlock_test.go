@@ -18,7 +18,7 @@ import (
 	"stock/internal/servers/serverstest"
 )
 
-// connectMySQL makes a pool without the driver's messages, which it writes for every connection that fails.
+// connectMySQL opens a pool whose driver does not log failed connections.
 func connectMySQL(t testing.TB, dsn string) *sqlx.DB {
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -34,7 +34,7 @@ func connectMySQL(t testing.TB, dsn string) *sqlx.DB {
 	return db
 }
 
-// holderOf is the connection that holds the user-level lock; not valid where none does.
+// holderOf returns the connection that holds the user-level lock; it is not valid if none does.
 func holderOf(t testing.TB, eye *sqlx.DB, name string) (id sql.NullInt64) {
 	if err := eye.GetContext(context.WithoutCancel(t.Context()), &id, "SELECT IS_USED_LOCK(?)", name); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,8 @@ func holderOf(t testing.TB, eye *sqlx.DB, name string) (id sql.NullInt64) {
 
 func waitersInGetLock(t testing.TB, eye *sqlx.DB, name string) (n int) {
 	if err := eye.GetContext(t.Context(), &n,
-		"SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE CONCAT('SELECT GET_LOCK(''', ?, '''%')", name); err != nil {
+		`SELECT COUNT(*) FROM information_schema.processlist
+		WHERE info LIKE CONCAT('SELECT GET_LOCK(''', ?, '''%')`, name); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -64,7 +65,7 @@ func TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn(t *testing.T) {
 	}
 	second := mustLock(t, next, key)
 	if err := first.Context().Err(); err != nil {
-		t.Errorf("the first holder has learned already (%v): the flaw is gone", err)
+		t.Errorf("the first holder noticed the loss at once (%v): this flaw is gone", err)
 	}
 	awaitLoss(t, first)
 	wantLeaseLost(t, first.Unlock())
@@ -74,8 +75,8 @@ func TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn(t *testing.T) {
 	mustUnlock(t, second)
 }
 
-// A proxy between the two may give the holder another connection: it lives, but holds nothing.
-func TestAGetLockThatItsConnectionDoesNotHoldIsMissed(t *testing.T) {
+// A proxy may give the holder another connection, which works but does not hold the lock.
+func TestMySQLGetLockHolderNoticesThatItsConnectionDoesNotHoldTheLock(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
 	db := connectMySQL(t, dsn)
@@ -95,7 +96,7 @@ func TestAGetLockThatItsConnectionDoesNotHoldIsMissed(t *testing.T) {
 	mustUnlock(t, another)
 }
 
-func TestUnlockOfAGetLockSaysThatItsConnectionWasKilled(t *testing.T) {
+func TestMySQLGetLockUnlockReportsThatItsConnectionWasKilled(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
 	eye := connectMySQL(t, dsn)
@@ -112,7 +113,7 @@ func TestUnlockOfAGetLockSaysThatItsConnectionWasKilled(t *testing.T) {
 	wantLeaseLost(t, lease.Unlock())
 }
 
-func TestAWaiterThatGaveUpDoesNotKeepAGetLock(t *testing.T) {
+func TestMySQLGetLockIsNotKeptByAWaiterThatGaveUp(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
 	eye, pool := connectMySQL(t, dsn), connectMySQL(t, dsn)
@@ -127,23 +128,24 @@ func TestAWaiterThatGaveUpDoesNotKeepAGetLock(t *testing.T) {
 		_, err := waiter.Lock(ctx, key)
 		failed <- err
 	}()
-	serverstest.Eventually(t, "the waiter waits in the server", func() bool { return waitersInGetLock(t, eye, key) == 1 })
+	serverstest.Eventually(t, "the client waits in the server", func() bool { return waitersInGetLock(t, eye, key) == 1 })
 	cancel()
 	wantNotAcquired(t, <-failed, context.Canceled)
-	mustUnlock(t, held) // while the server still has a waiter that nobody listens to
-	serverstest.Eventually(t, "the connection comes back to its pool", func() bool { return pool.Stats().InUse == 0 })
+	mustUnlock(t, held) // while the server still has the waiter whose caller gave up
+	serverstest.Eventually(t, "the connection returns to its pool", func() bool { return pool.Stats().InUse == 0 })
 	if holder := holderOf(t, eye, key); holder.Valid {
 		t.Errorf("connection %d holds the lock of a waiter that gave up", holder.Int64)
 	}
 	mustUnlock(t, mustLock(t, waiter, key))
 }
 
-func TestWaitersOfOneProcessOccupyOneGetLockConnection(t *testing.T) {
+func TestMySQLGetLockWaitersOfOneProcessOccupyOneConnection(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
 	eye, pool := connectMySQL(t, dsn), connectMySQL(t, dsn)
 	pool.SetMaxOpenConns(1)
-	holder, waiter := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{}), locks.NewMySQLGetLock(pool, locks.Options{})
+	holder := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{})
+	waiter := locks.NewMySQLGetLock(pool, locks.Options{})
 	const key = "lock:{crowd}"
 
 	held := mustLock(t, holder, key)
@@ -151,34 +153,35 @@ func TestWaitersOfOneProcessOccupyOneGetLockConnection(t *testing.T) {
 	for range 8 {
 		wg.Go(func() { mustUnlock(t, mustLock(t, waiter, key)) })
 	}
-	serverstest.Eventually(t, "one waits in the server", func() bool { return waitersInGetLock(t, eye, key) == 1 })
+	serverstest.Eventually(t, "one waiter waits in the server", func() bool { return waitersInGetLock(t, eye, key) == 1 })
 	mustUnlock(t, held)
 	wg.Wait()
 	if waits := pool.Stats().WaitCount; waits != 0 {
-		t.Errorf("%d times a waiter wanted a second connection of the pool", waits)
+		t.Errorf("waiters asked %d times for a second connection of the pool, want 0", waits)
 	}
 }
 
-// Else who waits for a lock could keep its holder from the one connection that it needs to go on.
-func TestWhoeverWaitsForAGetLockKeepsNoConnectionFromOthers(t *testing.T) {
+// Otherwise a waiter could occupy the connection that the holder needs to go on.
+func TestMySQLGetLockWaitersReturnTheirConnections(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
 	eye, pool := connectMySQL(t, dsn), connectMySQL(t, dsn)
 	pool.SetMaxOpenConns(1)
-	holder, waiter := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{}), locks.NewMySQLGetLock(pool, locks.Options{})
+	holder := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{})
+	waiter := locks.NewMySQLGetLock(pool, locks.Options{})
 	const key, other = "lock:{awaited}", "lock:{free}"
 
 	held := mustLock(t, holder, key)
 	var wg sync.WaitGroup
 	wg.Go(func() { mustUnlock(t, mustLock(t, waiter, key)) })
-	serverstest.Eventually(t, "it waits in the server", func() bool { return waitersInGetLock(t, eye, key) == 1 })
+	serverstest.Eventually(t, "the client waits in the server", func() bool { return waitersInGetLock(t, eye, key) == 1 })
 	mustUnlock(t, mustLock(t, waiter, other))
-	serverstest.Eventually(t, "it waits again", func() bool { return waitersInGetLock(t, eye, key) == 1 })
+	serverstest.Eventually(t, "the client waits again", func() bool { return waitersInGetLock(t, eye, key) == 1 })
 	mustUnlock(t, held)
 	wg.Wait()
 }
 
-func TestKeysThatAServerTakesForOneAreDifferentGetLocks(t *testing.T) {
+func TestMySQLGetLockTellsKeysApartThatTheServerDoesNot(t *testing.T) {
 	t.Parallel()
 	lock := locks.NewMySQLGetLock(connectMySQL(t, shared.Database(t)), locks.Options{})
 	long := strings.Repeat("long", 50)
@@ -188,7 +191,7 @@ func TestKeysThatAServerTakesForOneAreDifferentGetLocks(t *testing.T) {
 	}
 }
 
-func TestGetLockOnASilentServer(t *testing.T) {
+func TestMySQLGetLockRecoversFromAPausedServer(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
 	dsn := server.DSN("")
@@ -203,7 +206,7 @@ func TestGetLockOnASilentServer(t *testing.T) {
 	_, err := lock.Lock(ctx, "new")
 	wantNotAcquired(t, err, context.DeadlineExceeded)
 	if err := held.Unlock(); err == nil || errors.Is(err, locks.ErrLeaseLost) {
-		t.Errorf("Unlock: %v, want that the server did not answer", err)
+		t.Errorf("Unlock: %v, want an error of the paused server", err)
 	}
 	if err := server.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)

@@ -11,15 +11,15 @@ import (
 	"stock/internal/servers/serverstest"
 )
 
-// outages are how a server goes without a word to those who wait for it.
+// outages are the ways in which a server stops answering without notice.
 var outages = map[string]func(testing.TB, *servers.Process){
 	"killed": func(_ testing.TB, server *servers.Process) { server.Kill() },
-	"silent": func(t testing.TB, server *servers.Process) { pause(t, server) },
+	"paused": func(t testing.TB, server *servers.Process) { pause(t, server) },
 }
 
-// waitThrough waits for a lock that is held, in the holder's process and in another, and asks for it once more when the
-// server has gone. All must fail with what ails the server, though nobody ends their wait.
-func waitThrough(t *testing.T, here, there locks.Locker, queued func() bool, outage func()) {
+// waitersFail waits for a held lock, in the holder's process and in another, and asks for it again after the outage.
+// All calls must fail with an error of the service, although no context ends.
+func waitersFail(t *testing.T, here, there locks.Locker, queued func() bool, outage func()) {
 	held := mustLock(t, here, "held")
 	var failures []<-chan error
 	wait := func(l locks.Locker) {
@@ -29,27 +29,28 @@ func waitThrough(t *testing.T, here, there locks.Locker, queued func() bool, out
 	for _, l := range []locks.Locker{here, here, there, there} {
 		wait(l)
 	}
-	serverstest.Eventually(t, "they wait", queued)
+	serverstest.Eventually(t, "all clients wait", queued)
 	outage()
 	wait(here)
 	wait(there)
 	for i, failed := range failures {
 		select {
 		case err := <-failed:
-			if !errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-				t.Errorf("waiter %d: %v, want ErrNotAcquired joined with what ails the server", i, err)
+			wantServiceError(t, err)
+			if errors.Is(err, context.Canceled) {
+				t.Errorf("waiter %d: %v, want ErrNotAcquired joined with the service's error", i, err)
 			}
 		case <-time.After(15 * time.Second): // half of the lease
-			t.Fatalf("waiter %d does not learn that the server has gone", i)
+			t.Fatalf("waiter %d does not notice the outage", i)
 		}
 	}
 	if err := held.Context().Err(); err != nil {
-		t.Errorf("the lease is not over yet, but the holder's context says %v", err)
+		t.Errorf("the lease has not ended yet, but the holder's context has: %v", err)
 	}
 	_ = held.Unlock()
 }
 
-func TestThoseWhoWaitForEtcdLearnThatItHasGone(t *testing.T) {
+func TestEtcdWaitersFailWhenTheServerStopsAnswering(t *testing.T) {
 	t.Parallel()
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
@@ -57,31 +58,31 @@ func TestThoseWhoWaitForEtcdLearnThatItHasGone(t *testing.T) {
 			server := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true})
 			eye, o := connectEtcd(t, server.Addr), locks.Options{Renew: 100 * time.Millisecond}
 			here, there := newEtcd(t, server.Addr, o), newEtcd(t, server.Addr, o)
-			waitThrough(t, here, there, func() bool {
-				waiters, _ := etcdQueue(t, eye, "held") // one a process
+			waitersFail(t, here, there, func() bool {
+				waiters, _ := etcdQueue(t, eye, "held") // one per process
 				return len(waiters) == 2
 			}, func() { outage(t, server.Process) })
 			if err := here.Close(); err != nil {
-				t.Errorf("Close: %v, though the session ends by itself", err)
+				t.Errorf("Close: %v, want no error: the session ends by itself", err)
 			}
 		})
 	}
 }
 
-func TestThoseWhoWaitForZooKeeperLearnThatItHasGone(t *testing.T) {
+func TestZooKeeperWaitersFailWhenTheServerStopsAnswering(t *testing.T) {
 	t.Parallel()
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := serverstest.StartZooKeeper(t, servers.ZooKeeperOptions{Relaxed: true})
 			eye, o := connectZooKeeper(t, server.Addr, time.Minute), locks.Options{Renew: 100 * time.Millisecond}
-			waitThrough(t, newZooKeeper(t, server.Addr, o), newZooKeeper(t, server.Addr, o),
+			waitersFail(t, newZooKeeper(t, server.Addr, o), newZooKeeper(t, server.Addr, o),
 				func() bool { return len(zkQueue(t, eye, "held")) == 5 }, func() { outage(t, server.Process) })
 		})
 	}
 }
 
-func TestAServiceThatIsBackSoonIsNotMissed(t *testing.T) {
+func TestPulseIgnoresAShortOutage(t *testing.T) {
 	t.Parallel()
 	asked := make(chan error)
 	pulse := locks.NewPulse(locks.Options{Renew: time.Millisecond}, func(ctx context.Context) error {
@@ -98,7 +99,7 @@ func TestAServiceThatIsBackSoonIsNotMissed(t *testing.T) {
 		select {
 		case asked <- err:
 		case <-waiting.Done():
-			t.Fatalf("the wait was ended: %v", context.Cause(waiting))
+			t.Fatalf("the wait was cancelled: %v", context.Cause(waiting))
 		}
 	}
 }

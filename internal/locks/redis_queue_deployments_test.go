@@ -12,15 +12,15 @@ import (
 	"stock/internal/servers/serverstest"
 )
 
-// contend lets processes take turns at some keys, each with more callers than a turn has grants, and checks that no two
-// of them are inside at once and that the tokens of a key only rise.
+// contend makes processes contend for keys, each with more callers than a turn has grants. It checks that nobody
+// holds a key at the same time as another caller, and that the tokens of each key rise.
 func contend(t *testing.T, processes []*locks.RedisQueue, keys []string) {
 	t.Helper()
 	const callers, rounds = 20, 3
 	ctx := patient(t)
 	var all sync.WaitGroup
 	for _, key := range keys {
-		var last uint64 // guarded by the lock under test: the race detector watches too
+		var last uint64 // guarded by the lock under test, which the race detector checks too
 		for _, p := range processes {
 			for range callers {
 				all.Go(func() {
@@ -31,7 +31,7 @@ func contend(t *testing.T, processes []*locks.RedisQueue, keys []string) {
 							return
 						}
 						if lease.Token() <= last {
-							t.Errorf("%s: token %d after %d", key, lease.Token(), last)
+							t.Errorf("%s: token %d after %d, want a greater one", key, lease.Token(), last)
 						}
 						last = lease.Token()
 						if err := lease.Unlock(); err != nil {
@@ -59,14 +59,14 @@ func TestRedisQueueWorksOnACluster(t *testing.T) {
 		processes = append(processes, q)
 	}
 	var keys []string
-	for i := range 6 { // in different slots, with a hash tag and without
+	for i := range 6 { // in different hash slots, with a hash tag and without
 		keys = append(keys, fmt.Sprintf("lock:{%d}", i), fmt.Sprintf("lock-%d", i))
 	}
 	contend(t, processes, keys)
 }
 
-// After a failover, whoever waits is granted the lock by the new master, and the holder learns that its lock is lost
-// where the new one does not know it.
+// After a failover the waiters are granted the lock by the new master. The holder learns that its lock is lost if the
+// new master does not know it.
 func TestRedisQueueFollowsTheMasterOfASentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := serverstest.StartSentinel(t)
@@ -88,10 +88,10 @@ func TestRedisQueueFollowsTheMasterOfASentinel(t *testing.T) {
 	waiting := lockLater(t, processes[1], queueKey)
 	serverstest.Eventually(t, "the second process waits", func() bool { return processes[1].Waiting(queueKey) == 1 })
 	sentinel.Master.Kill()
-	_ = holder.Unlock() // by the new master, which knows of it or does not
+	_ = holder.Unlock() // on the new master, which may not know the lock
 	next := <-waiting
 	if next.Token() <= holder.Token() {
-		t.Errorf("token %d after %d", next.Token(), holder.Token())
+		t.Errorf("token %d after %d, want a greater one", next.Token(), holder.Token())
 	}
 	if err := context.Cause(next.Context()); err != nil {
 		t.Error(err)

@@ -3,11 +3,11 @@ package locks_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +19,7 @@ import (
 	"stock/internal/tcpproxy"
 )
 
-// connectZooKeeper makes a connection whose session lasts as long as the lease.
+// connectZooKeeper makes a connection with the given session timeout.
 func connectZooKeeper(t testing.TB, addr string, session time.Duration) *zk.Conn {
 	conn, _, err := zk.Connect([]string{addr}, session, zk.WithLogger(log.New(io.Discard, "", 0)))
 	if err != nil {
@@ -38,14 +38,14 @@ func newZooKeeper(t testing.TB, addr string, o locks.Options) *locks.ZooKeeper {
 	return lock
 }
 
-// skipUncut skips a test that breaks connections where the race detector would find what is not ours.
+// skipUncut skips a test that breaks connections if the race detector would report a race of the client.
 func skipUncut(t testing.TB) {
 	if zooKeeperUncut != "" {
 		t.Skip(zooKeeperUncut)
 	}
 }
 
-// zkQueue lists the paths of the nodes that hold or wait for the lock, the oldest first.
+// zkQueue lists the nodes of the holder and the waiters of a lock, oldest first.
 func zkQueue(t testing.TB, eye *zk.Conn, key string) (nodes []string) {
 	t.Helper()
 	names, _, err := eye.Children("/locks/" + key)
@@ -62,10 +62,12 @@ func zkQueue(t testing.TB, eye *zk.Conn, key string) (nodes []string) {
 
 func awaitZKQueue(t testing.TB, eye *zk.Conn, key string, length int) {
 	t.Helper()
-	serverstest.Eventually(t, "the queue has the length that it should", func() bool { return len(zkQueue(t, eye, key)) == length })
+	serverstest.Eventually(t, fmt.Sprintf("%d clients hold or wait for %s", length, key), func() bool {
+		return len(zkQueue(t, eye, key)) == length
+	})
 }
 
-func TestZooKeeperGrantsInTheOrderOfArrivalWithRisingTokens(t *testing.T) {
+func TestZooKeeperGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.ZooKeeper(t), "order"
 	eye := connectZooKeeper(t, addr, time.Minute)
@@ -74,7 +76,7 @@ func TestZooKeeperGrantsInTheOrderOfArrivalWithRisingTokens(t *testing.T) {
 	var granted []<-chan *locks.Lease
 	var failed []<-chan error
 	for i := range 3 {
-		waiter := lock // two waiters of one process, and one of another
+		waiter := lock // two of the waiters are in one process, one is in another
 		if i == 1 {
 			waiter = newZooKeeper(t, addr, locks.Options{})
 		}
@@ -86,7 +88,7 @@ func TestZooKeeperGrantsInTheOrderOfArrivalWithRisingTokens(t *testing.T) {
 		mustUnlock(t, held)
 		next := receive(t, granted[i], failed[i])
 		if next.Token() <= held.Token() {
-			t.Errorf("token %d after %d", next.Token(), held.Token())
+			t.Errorf("token %d after %d, want a greater one", next.Token(), held.Token())
 		}
 		held = next
 	}
@@ -94,32 +96,12 @@ func TestZooKeeperGrantsInTheOrderOfArrivalWithRisingTokens(t *testing.T) {
 	awaitZKQueue(t, eye, key, 0)
 }
 
-func TestAZooKeeperHolderThatIsCutOffLearnsBeforeTheNextIsGranted(t *testing.T) {
-	t.Parallel()
-	addr, key, o := shared.ZooKeeper(t), "cut-off", locks.Options{Lease: time.Second, Renew: 50 * time.Millisecond}
-	proxy := tcpproxy.New(t, addr)
-	late := mustLock(t, newZooKeeper(t, proxy.Addr(), o), key)
-	first := late.Deadline()
-	serverstest.Eventually(t, "the lease was renewed", func() bool { return late.Deadline().After(first) })
-	proxy.BlackHole()
-	next := mustLock(t, newZooKeeper(t, addr, locks.Options{}), key)
-	if granted := time.Now(); !late.Deadline().Before(granted) {
-		t.Errorf("another holds the lock %v before the first holder's deadline", time.Until(late.Deadline()))
-	}
-	awaitLoss(t, late) // its timer may be late
-	proxy.Pass()
-	wantLeaseLost(t, late.Unlock())
-	if next.Token() <= late.Token() {
-		t.Errorf("token %d after %d", next.Token(), late.Token())
-	}
-	mustUnlock(t, next)
-}
-
-func TestAZooKeeperSessionThatEndsIsNoticedAndReplaced(t *testing.T) {
+func TestZooKeeperHolderNoticesAnEndedSessionAndGetsAnother(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.ZooKeeper(t), "expired"
 	proxy := tcpproxy.New(t, addr)
-	// The lease is longer than the session, against all advice: only what the connection hears can end it in time.
+	// The lease is longer than the session, which NewZooKeeper forbids, so that only the connection can report the
+	// loss.
 	conn := connectZooKeeper(t, proxy.Addr(), time.Second)
 	lock := locks.NewZooKeeper(conn, "/locks", locks.Options{Lease: time.Hour})
 	t.Cleanup(func() { lock.Close() })
@@ -132,12 +114,12 @@ func TestAZooKeeperSessionThatEndsIsNoticedAndReplaced(t *testing.T) {
 	wantLeaseLost(t, lost.Unlock())
 	again := mustLock(t, lock, key)
 	if again.Token() <= lost.Token() {
-		t.Errorf("token %d after %d", again.Token(), lost.Token())
+		t.Errorf("token %d after %d, want a greater one", again.Token(), lost.Token())
 	}
 	mustUnlock(t, again)
 }
 
-func TestADeletedZooKeeperNodeIsMissedAtOnce(t *testing.T) {
+func TestADeletedZooKeeperNodeIsNoticedAtOnce(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.ZooKeeper(t), "deleted"
 	eye := connectZooKeeper(t, addr, time.Minute)
@@ -149,7 +131,7 @@ func TestADeletedZooKeeperNodeIsMissedAtOnce(t *testing.T) {
 	wantLeaseLost(t, lost.Unlock())
 }
 
-func TestAZooKeeperWaiterWhoseNodeIsDeletedQueuesUpAgain(t *testing.T) {
+func TestAZooKeeperWaiterWhoseNodeIsDeletedQueuesAgain(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.ZooKeeper(t), "deleted-waiter"
 	eye := connectZooKeeper(t, addr, time.Minute)
@@ -160,7 +142,7 @@ func TestAZooKeeperWaiterWhoseNodeIsDeletedQueuesUpAgain(t *testing.T) {
 	if err := eye.Delete(before, -1); err != nil {
 		t.Fatal(err)
 	}
-	serverstest.Eventually(t, "it waits by another node", func() bool {
+	serverstest.Eventually(t, "the waiter waits with another node", func() bool {
 		now := zkQueue(t, eye, key)
 		return len(now) == 2 && now[1] != before
 	})
@@ -183,25 +165,6 @@ func TestAZooKeeperWaiterThatGaveUpLeavesNoNode(t *testing.T) {
 	mustUnlock(t, held)
 }
 
-func TestADeadZooKeeperWaiterIsPassedWhenItsSessionEnds(t *testing.T) {
-	t.Parallel()
-	addr, key := shared.ZooKeeper(t), "dead-waiter"
-	eye := connectZooKeeper(t, addr, time.Minute)
-	proxy := tcpproxy.New(t, addr)
-	held := mustLock(t, newZooKeeper(t, addr, locks.Options{}), key)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	_, dead := startLock(ctx, newZooKeeper(t, proxy.Addr(), locks.Options{Lease: time.Second}), key)
-	awaitZKQueue(t, eye, key, 2)
-	granted, failed := startLock(t.Context(), newZooKeeper(t, addr, locks.Options{}), key)
-	awaitZKQueue(t, eye, key, 3)
-	proxy.BlackHole()
-	mustUnlock(t, held)
-	mustUnlock(t, receive(t, granted, failed))
-	awaitZKQueue(t, eye, key, 0)
-	wantServiceError(t, receive(t, dead, nil))
-}
-
 func TestACutZooKeeperConnectionLeavesNoNode(t *testing.T) {
 	t.Parallel()
 	skipUncut(t)
@@ -209,7 +172,7 @@ func TestACutZooKeeperConnectionLeavesNoNode(t *testing.T) {
 	eye := connectZooKeeper(t, addr, time.Minute)
 	proxy := tcpproxy.New(t, addr)
 	for _, where := range []tcpproxy.Where{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
-		for k, armed := 1, false; !armed; k++ { // until nothing is left to cut
+		for k, armed := 1, false; !armed; k++ { // until there is no k-th message to cut
 			lock := newZooKeeper(t, proxy.Addr(), locks.Options{})
 			mustUnlock(t, mustLock(t, lock, "warm-up"))
 			proxy.Cut(k, where)
@@ -223,19 +186,7 @@ func TestACutZooKeeperConnectionLeavesNoNode(t *testing.T) {
 	}
 }
 
-func TestAnAbandonedZooKeeperLockEndsWithTheLease(t *testing.T) {
-	t.Parallel()
-	lock := newZooKeeper(t, shared.ZooKeeper(t), locks.Options{Lease: time.Second, Renew: 50 * time.Millisecond})
-	lease := mustLock(t, lock, "abandoned")
-	deadline := lease.Deadline()
-	lease.Abandon()
-	mustUnlock(t, mustLock(t, lock, "abandoned"))
-	if time.Now().Before(deadline) {
-		t.Error("the lock was granted before the abandoned one had ended")
-	}
-}
-
-func TestKeysThatAreNoNodeNamesAreDifferentZooKeeperLocks(t *testing.T) {
+func TestZooKeeperTellsKeysApartThatAreNotNodeNames(t *testing.T) {
 	t.Parallel()
 	lock := newZooKeeper(t, shared.ZooKeeper(t), locks.Options{})
 	for _, key := range []string{"", ".", "..", "lock:{1}", "a/b", "a", "%", "%2F", "ä", "\x00"} {
@@ -243,44 +194,39 @@ func TestKeysThatAreNoNodeNamesAreDifferentZooKeeperLocks(t *testing.T) {
 	}
 }
 
-func TestZooKeeperThatIsDownFailsWithoutWaiting(t *testing.T) {
+func TestZooKeeperFailsAtOnceIfItIsDown(t *testing.T) {
 	t.Parallel()
 	_, err := newZooKeeper(t, nobody.Addr, locks.Options{}).Lock(t.Context(), "down")
 	wantServiceError(t, err)
 }
 
-func TestZooKeeperThatIsSilentOrRestarted(t *testing.T) {
+func TestAZooKeeperHolderThatIsCutOffLearnsBeforeTheNextIsGranted(t *testing.T) {
+	t.Parallel()
+	o := locks.Options{Lease: time.Second, Renew: 50 * time.Millisecond}
+	late, proxy := cutOffHolder(t, shared.ZooKeeper(t), o, newZooKeeper)
+	proxy.Pass()
+	wantLeaseLost(t, late.Unlock())
+}
+
+func TestADeadZooKeeperWaiterIsPassedWhenItsSessionEnds(t *testing.T) {
+	t.Parallel()
+	addr := shared.ZooKeeper(t)
+	eye := connectZooKeeper(t, addr, time.Minute)
+	deadWaiterIsPassed(t, addr, locks.Options{Lease: time.Second}, newZooKeeper,
+		func(key string, length int) { awaitZKQueue(t, eye, key, length) })
+}
+
+func TestAnAbandonedZooKeeperLockEndsWithTheLease(t *testing.T) {
+	t.Parallel()
+	o := locks.Options{Lease: time.Second, Renew: 50 * time.Millisecond}
+	abandonedLockEnds(t, newZooKeeper(t, shared.ZooKeeper(t), o))
+}
+
+func TestZooKeeperRecoversFromAPauseAndARestart(t *testing.T) {
 	t.Parallel()
 	skipUncut(t)
 	server := serverstest.StartZooKeeper(t, servers.ZooKeeperOptions{Relaxed: true})
 	eye := connectZooKeeper(t, server.Addr, time.Minute)
 	lock := newZooKeeper(t, server.Addr, locks.Options{})
-	held := mustLock(t, lock, "held")
-
-	pause(t, server.Process)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := lock.Lock(ctx, "silent")
-	wantNotAcquired(t, err, context.DeadlineExceeded)
-	if err := held.Unlock(); err == nil || errors.Is(err, locks.ErrLeaseLost) {
-		t.Errorf("Unlock: %v, want that the server did not answer", err)
-	}
-	if err := server.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	awaitZKQueue(t, eye, "silent", 0)
-	awaitZKQueue(t, eye, "held", 0)
-
-	held = mustLock(t, lock, "held")
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	serverstest.Eventually(t, "the lock is granted again", func() bool {
-		lease, err := lock.Lock(t.Context(), "restarted")
-		return err == nil && lease.Unlock() == nil
-	})
-	if err := held.Context().Err(); err != nil {
-		t.Errorf("the session outlives a restart, but the holder's context says %v", err)
-	}
-	mustUnlock(t, held)
+	recovers(t, lock, server.Process, server, func(key string) { awaitZKQueue(t, eye, key, 0) })
 }
