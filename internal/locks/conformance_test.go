@@ -169,7 +169,7 @@ func TestTokensRiseAfterTheServerLostItsData(t *testing.T) {
 			}
 			before := mustLock(t, lock, "lock")
 			mustUnlock(t, before)
-			if err := d.eyes[0].FlushDB(t.Context()).Err(); err != nil {
+			if err := d.observers[0].FlushDB(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
 			after := mustLock(t, lock, "lock")

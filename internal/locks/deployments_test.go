@@ -62,15 +62,15 @@ type newOnRedis func(t testing.TB, masters []redis.UniversalClient, o locks.Opti
 // onRedis is a lock on one Redis or on several independent ones.
 type onRedis struct {
 	processes
-	masters []*redis.Options
-	eyes    []redis.UniversalClient
-	lock    newOnRedis
+	masters   []*redis.Options
+	observers []redis.UniversalClient
+	lock      newOnRedis
 }
 
 func sharedRedis(masters int, lock newOnRedis) func(testing.TB) lockstest.Deployment {
 	return func(t testing.TB) lockstest.Deployment {
 		options := shared.Redlock(t, masters)
-		return onRedis{masters: options, eyes: connectAll(t, options), lock: lock}
+		return onRedis{masters: options, observers: connectAll(t, options), lock: lock}
 	}
 }
 
@@ -82,7 +82,7 @@ func ownRedis(masters int, lock newOnRedis) func(testing.TB) lockstest.Private {
 			d.processes = append(d.processes, server)
 			d.masters = append(d.masters, &redis.Options{Addr: server.Addr})
 		}
-		d.eyes = connectAll(t, d.masters)
+		d.observers = connectAll(t, d.masters)
 		return d
 	}
 }
@@ -103,18 +103,18 @@ func (d onRedis) Addresses() (addresses []string) {
 }
 
 func (d onRedis) Held(t testing.TB, key string) bool {
-	return slices.ContainsFunc(d.eyes, func(eye redis.UniversalClient) bool { return exists(t, eye, key) })
+	return slices.ContainsFunc(d.observers, func(observer redis.UniversalClient) bool { return exists(t, observer, key) })
 }
 
 func (d onRedis) Steal(t testing.TB, key string) {
-	for _, eye := range d.eyes {
-		del(t, eye, key)
+	for _, observer := range d.observers {
+		del(t, observer, key)
 	}
 }
 
 func (d onRedis) Left(t testing.TB, key string) (names []string) {
-	for _, eye := range d.eyes {
-		scan := eye.Scan(t.Context(), 0, "*"+key+"*", 1000).Iterator()
+	for _, observer := range d.observers {
+		scan := observer.Scan(t.Context(), 0, "*"+key+"*", 1000).Iterator()
 		for scan.Next(t.Context()) {
 			names = append(names, scan.Val())
 		}
@@ -128,13 +128,13 @@ func (d onRedis) Left(t testing.TB, key string) (names []string) {
 // onMySQL is MySQLGetLock on one server.
 type onMySQL struct {
 	processes
-	server *servers.MySQL
-	eye    *sqlx.DB
+	server   *servers.MySQL
+	observer *sqlx.DB
 }
 
 func sharedMySQL(t testing.TB) lockstest.Deployment {
 	server := shared.MySQL(t)
-	return onMySQL{server: server, eye: connectMySQL(t, server.DSN(""))}
+	return onMySQL{server: server, observer: connectMySQL(t, server.DSN(""))}
 }
 
 func ownMySQL(t testing.TB) lockstest.Private {
@@ -154,12 +154,12 @@ func (d onMySQL) New(t testing.TB, addresses []string, o locks.Options) locks.Lo
 func (d onMySQL) Addresses() []string { return []string{d.server.Addr} }
 
 func (d onMySQL) Held(t testing.TB, key string) bool {
-	return holderOf(t, d.eye, locks.UserLockName(key)).Valid
+	return holderOf(t, d.observer, locks.UserLockName(key)).Valid
 }
 
 func (d onMySQL) Steal(t testing.TB, key string) {
-	holder := holderOf(t, d.eye, locks.UserLockName(key))
-	if _, err := d.eye.ExecContext(t.Context(), "KILL ?", holder.Int64); err != nil {
+	holder := holderOf(t, d.observer, locks.UserLockName(key))
+	if _, err := d.observer.ExecContext(t.Context(), "KILL ?", holder.Int64); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -174,13 +174,13 @@ func (d onMySQL) Left(t testing.TB, key string) []string {
 // onEtcd is Etcd on one server.
 type onEtcd struct {
 	processes
-	addr string
-	eye  *clientv3.Client
+	addr     string
+	observer *clientv3.Client
 }
 
 func sharedEtcd(t testing.TB) lockstest.Deployment {
 	addr := shared.Etcd(t)
-	return onEtcd{addr: addr, eye: connectEtcd(t, addr)}
+	return onEtcd{addr: addr, observer: connectEtcd(t, addr)}
 }
 
 func ownEtcd(t testing.TB) lockstest.Private {
@@ -195,14 +195,14 @@ func (d onEtcd) New(t testing.TB, addresses []string, o locks.Options) locks.Loc
 func (d onEtcd) Addresses() []string { return []string{d.addr} }
 
 func (d onEtcd) Left(t testing.TB, key string) []string {
-	waiters, _ := etcdQueue(t, d.eye, locks.NodeName(key))
+	waiters, _ := etcdQueue(t, d.observer, locks.NodeName(key))
 	return waiters
 }
 
 func (d onEtcd) Held(t testing.TB, key string) bool { return len(d.Left(t, key)) > 0 }
 
 func (d onEtcd) Steal(t testing.TB, key string) {
-	if _, err := d.eye.Delete(t.Context(), d.Left(t, key)[0]); err != nil {
+	if _, err := d.observer.Delete(t.Context(), d.Left(t, key)[0]); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -210,13 +210,13 @@ func (d onEtcd) Steal(t testing.TB, key string) {
 // onZooKeeper is ZooKeeper on one server.
 type onZooKeeper struct {
 	processes
-	addr string
-	eye  *zk.Conn
+	addr     string
+	observer *zk.Conn
 }
 
 func sharedZooKeeper(t testing.TB) lockstest.Deployment {
 	addr := shared.ZooKeeper(t)
-	return onZooKeeper{addr: addr, eye: connectZooKeeper(t, addr, time.Minute)}
+	return onZooKeeper{addr: addr, observer: connectZooKeeper(t, addr, time.Minute)}
 }
 
 func ownZooKeeper(t testing.TB) lockstest.Private {
@@ -239,13 +239,13 @@ func (d onZooKeeper) Addresses() []string { return []string{d.addr} }
 
 // Left lists the nodes of the holder and the waiters. The node of key itself stays.
 func (d onZooKeeper) Left(t testing.TB, key string) []string {
-	return zkQueue(t, d.eye, locks.NodeName(key))
+	return zkQueue(t, d.observer, locks.NodeName(key))
 }
 
 func (d onZooKeeper) Held(t testing.TB, key string) bool { return len(d.Left(t, key)) > 0 }
 
 func (d onZooKeeper) Steal(t testing.TB, key string) {
-	if err := d.eye.Delete(d.Left(t, key)[0], -1); err != nil {
+	if err := d.observer.Delete(d.Left(t, key)[0], -1); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -40,9 +40,9 @@ func newEtcd(t testing.TB, addr string, o locks.Options) *locks.Etcd {
 }
 
 // etcdQueue lists the keys of the holder and the waiters of a lock, oldest first.
-func etcdQueue(t testing.TB, eye *clientv3.Client, key string) (waiters []string, sessions []clientv3.LeaseID) {
+func etcdQueue(t testing.TB, observer *clientv3.Client, key string) (waiters []string, sessions []clientv3.LeaseID) {
 	t.Helper()
-	found, err := eye.Get(context.WithoutCancel(t.Context()), "locks/"+key+"/",
+	found, err := observer.Get(context.WithoutCancel(t.Context()), "locks/"+key+"/",
 		clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		t.Fatal(err)
@@ -53,10 +53,10 @@ func etcdQueue(t testing.TB, eye *clientv3.Client, key string) (waiters []string
 	return waiters, sessions
 }
 
-func awaitEtcdQueue(t testing.TB, eye *clientv3.Client, key string, length int) {
+func awaitEtcdQueue(t testing.TB, observer *clientv3.Client, key string, length int) {
 	t.Helper()
 	serverstest.Eventually(t, fmt.Sprintf("%d clients hold or wait for %s", length, key), func() bool {
-		waiters, _ := etcdQueue(t, eye, key)
+		waiters, _ := etcdQueue(t, observer, key)
 		return len(waiters) == length
 	})
 }
@@ -64,14 +64,14 @@ func awaitEtcdQueue(t testing.TB, eye *clientv3.Client, key string, length int) 
 func TestEtcdGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "order"
-	eye := connectEtcd(t, addr)
+	observer := connectEtcd(t, addr)
 	held := mustLock(t, newEtcd(t, addr, locks.Options{}), key)
 	var granted []<-chan *locks.Lease
 	var failed []<-chan error
 	for i := range 3 {
 		g, f := startLock(t.Context(), newEtcd(t, addr, locks.Options{}), key)
 		granted, failed = append(granted, g), append(failed, f)
-		awaitEtcdQueue(t, eye, key, i+2)
+		awaitEtcdQueue(t, observer, key, i+2)
 	}
 	for i := range granted {
 		mustUnlock(t, held)
@@ -82,17 +82,17 @@ func TestEtcdGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
 		held = next
 	}
 	mustUnlock(t, held)
-	awaitEtcdQueue(t, eye, key, 0)
+	awaitEtcdQueue(t, observer, key, 0)
 }
 
 func TestEtcdHolderNoticesARevokedSessionAndOpensAnother(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "revoked"
-	eye := connectEtcd(t, addr)
+	observer := connectEtcd(t, addr)
 	lock := newEtcd(t, addr, locks.Options{Renew: 50 * time.Millisecond})
 	lost, other := mustLock(t, lock, key), mustLock(t, lock, key+" too")
-	_, sessions := etcdQueue(t, eye, key)
-	if _, err := eye.Revoke(t.Context(), sessions[0]); err != nil {
+	_, sessions := etcdQueue(t, observer, key)
+	if _, err := observer.Revoke(t.Context(), sessions[0]); err != nil {
 		t.Fatal(err)
 	}
 	for _, lease := range []*locks.Lease{lost, other} {
@@ -109,16 +109,16 @@ func TestEtcdHolderNoticesARevokedSessionAndOpensAnother(t *testing.T) {
 func TestEtcdWaiterWhoseSessionIsRevokedQueuesAgain(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "revoked-waiter"
-	eye := connectEtcd(t, addr)
+	observer := connectEtcd(t, addr)
 	held := mustLock(t, newEtcd(t, addr, locks.Options{}), key)
 	granted, failed := startLock(t.Context(), newEtcd(t, addr, locks.Options{Renew: 50 * time.Millisecond}), key)
-	awaitEtcdQueue(t, eye, key, 2)
-	before, sessions := etcdQueue(t, eye, key)
-	if _, err := eye.Revoke(t.Context(), sessions[1]); err != nil {
+	awaitEtcdQueue(t, observer, key, 2)
+	before, sessions := etcdQueue(t, observer, key)
+	if _, err := observer.Revoke(t.Context(), sessions[1]); err != nil {
 		t.Fatal(err)
 	}
 	serverstest.Eventually(t, "the waiter waits in another session", func() bool {
-		now, _ := etcdQueue(t, eye, key)
+		now, _ := etcdQueue(t, observer, key)
 		return len(now) == 2 && now[1] != before[1]
 	})
 	mustUnlock(t, held)
@@ -128,11 +128,11 @@ func TestEtcdWaiterWhoseSessionIsRevokedQueuesAgain(t *testing.T) {
 func TestADeletedEtcdKeyIsNoticed(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "deleted"
-	eye := connectEtcd(t, addr)
+	observer := connectEtcd(t, addr)
 	lock := newEtcd(t, addr, locks.Options{Renew: 50 * time.Millisecond})
 	lost, other := mustLock(t, lock, key), mustLock(t, lock, key+" not")
-	waiters, _ := etcdQueue(t, eye, key)
-	if _, err := eye.Delete(t.Context(), waiters[0]); err != nil {
+	waiters, _ := etcdQueue(t, observer, key)
+	if _, err := observer.Delete(t.Context(), waiters[0]); err != nil {
 		t.Fatal(err)
 	}
 	awaitLoss(t, lost)
@@ -146,14 +146,14 @@ func TestADeletedEtcdKeyIsNoticed(t *testing.T) {
 func TestAnEtcdWaiterThatGaveUpLeavesNoKey(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "gave-up"
-	eye := connectEtcd(t, addr)
+	observer := connectEtcd(t, addr)
 	held := mustLock(t, newEtcd(t, addr, locks.Options{}), key)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, failed := startLock(ctx, newEtcd(t, addr, locks.Options{}), key)
-	awaitEtcdQueue(t, eye, key, 2)
+	awaitEtcdQueue(t, observer, key, 2)
 	cancel()
 	wantNotAcquired(t, <-failed, context.Canceled)
-	if waiters, _ := etcdQueue(t, eye, key); len(waiters) != 1 {
+	if waiters, _ := etcdQueue(t, observer, key); len(waiters) != 1 {
 		t.Errorf("the queue is %v, want only the holder", waiters)
 	}
 	mustUnlock(t, held)
@@ -162,7 +162,7 @@ func TestAnEtcdWaiterThatGaveUpLeavesNoKey(t *testing.T) {
 func TestACutEtcdConnectionLeavesNoKey(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "cut"
-	eye := connectEtcd(t, addr)
+	observer := connectEtcd(t, addr)
 	proxy := tcpproxy.New(t, addr)
 	for _, where := range []tcpproxy.Where{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
 		for k, armed := 1, false; !armed; k++ { // until there is no k-th message to cut
@@ -177,7 +177,7 @@ func TestACutEtcdConnectionLeavesNoKey(t *testing.T) {
 			}
 			armed = proxy.Armed()
 			proxy.Pass()
-			awaitEtcdQueue(t, eye, key, 0)
+			awaitEtcdQueue(t, observer, key, 0)
 		}
 	}
 }
@@ -186,16 +186,16 @@ func TestACutEtcdConnectionLeavesNoKey(t *testing.T) {
 func TestAnEtcdWaiterThatGaveUpIsNotQueuedByALateRequest(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "late"
-	eye := connectEtcd(t, addr)
+	observer := connectEtcd(t, addr)
 	lock := newEtcd(t, addr, locks.Options{Lease: 2 * time.Second})
 	if err := lock.EnqueueLate(t.Context(), key); err == nil {
 		t.Error("a waiter that had given up was queued")
 	}
-	if waiters, _ := etcdQueue(t, eye, key); len(waiters) != 0 {
+	if waiters, _ := etcdQueue(t, observer, key); len(waiters) != 0 {
 		t.Errorf("the queue is %v, want it empty", waiters)
 	}
 	serverstest.Eventually(t, "the mark is removed after the lease", func() bool {
-		marks, err := eye.Get(t.Context(), "withdrawn/locks/"+locks.NodeName(key)+"/", clientv3.WithPrefix())
+		marks, err := observer.Get(t.Context(), "withdrawn/locks/"+locks.NodeName(key)+"/", clientv3.WithPrefix())
 		return err == nil && marks.Count == 0
 	})
 }
@@ -225,9 +225,9 @@ func TestAnEtcdHolderThatIsCutOffLearnsBeforeTheNextIsGranted(t *testing.T) {
 func TestADeadEtcdWaiterIsPassedWhenItsSessionEnds(t *testing.T) {
 	t.Parallel()
 	addr := shared.Etcd(t)
-	eye := connectEtcd(t, addr)
+	observer := connectEtcd(t, addr)
 	deadWaiterIsPassed(t, addr, locks.Options{Lease: 2 * time.Second}, newEtcd,
-		func(key string, length int) { awaitEtcdQueue(t, eye, key, length) })
+		func(key string, length int) { awaitEtcdQueue(t, observer, key, length) })
 }
 
 func TestAnAbandonedEtcdLockEndsWithTheLease(t *testing.T) {
@@ -239,7 +239,7 @@ func TestAnAbandonedEtcdLockEndsWithTheLease(t *testing.T) {
 func TestEtcdRecoversFromAPauseAndARestart(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true})
-	eye := connectEtcd(t, server.Addr)
+	observer := connectEtcd(t, server.Addr)
 	lock := newEtcd(t, server.Addr, locks.Options{})
-	recovers(t, lock, server.Process, server, func(key string) { awaitEtcdQueue(t, eye, key, 0) })
+	recovers(t, lock, server.Process, server, func(key string) { awaitEtcdQueue(t, observer, key, 0) })
 }

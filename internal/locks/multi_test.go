@@ -75,9 +75,9 @@ func TestLockAllLocksEachKeyOnceAndReleasesThemInReverseOrder(t *testing.T) {
 func TestLockAllTakesAllOrNone(t *testing.T) {
 	t.Parallel()
 	options := shared.Redis(t)
-	eye := connect(t, options)
+	observer := connect(t, options)
 	lock, released := watchedRedisLua(t, options)
-	held := mustLock(t, locks.NewRedisLua(eye, locks.Options{}), "c")
+	held := mustLock(t, locks.NewRedisLua(observer, locks.Options{}), "c")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	failed := make(chan error)
@@ -86,12 +86,12 @@ func TestLockAllTakesAllOrNone(t *testing.T) {
 		failed <- err
 	}()
 	serverstest.Eventually(t, "the keys before the held one are locked", func() bool {
-		return exists(t, eye, "a") && exists(t, eye, "b")
+		return exists(t, observer, "a") && exists(t, observer, "b")
 	})
 	cancel()
 	wantNotAcquired(t, <-failed, context.Canceled)
 	for _, key := range []string{"a", "b", "d"} {
-		if exists(t, eye, key) {
+		if exists(t, observer, key) {
 			t.Errorf("%s is still held", key)
 		}
 	}
@@ -204,7 +204,7 @@ func TestMultiEndsWithTheFirstMemberThatIsLost(t *testing.T) {
 func TestMultiStopsWaitingWhenAMemberIsLost(t *testing.T) {
 	t.Parallel()
 	options := shared.Redis(t)
-	eye := connect(t, options)
+	observer := connect(t, options)
 	var mutex locks.Mutex
 	held := mustLock(t, &mutex, "key")
 	failed := make(chan error)
@@ -212,8 +212,8 @@ func TestMultiStopsWaitingWhenAMemberIsLost(t *testing.T) {
 		_, err := locks.Multi{renewing(t, options), &mutex}.Lock(t.Context(), "key")
 		failed <- err
 	}()
-	serverstest.Eventually(t, "the first member is taken", func() bool { return exists(t, eye, "key") })
-	del(t, eye, "key")
+	serverstest.Eventually(t, "the first member is taken", func() bool { return exists(t, observer, "key") })
+	del(t, observer, "key")
 	wantNotAcquired(t, <-failed, locks.ErrLeaseLost)
 	mustUnlock(t, held)
 }

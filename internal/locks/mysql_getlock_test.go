@@ -35,32 +35,37 @@ func connectMySQL(t testing.TB, dsn string) *sqlx.DB {
 }
 
 // holderOf returns the connection that holds the user-level lock; it is not valid if none does.
-func holderOf(t testing.TB, eye *sqlx.DB, name string) (id sql.NullInt64) {
-	if err := eye.GetContext(context.WithoutCancel(t.Context()), &id, "SELECT IS_USED_LOCK(?)", name); err != nil {
+func holderOf(t testing.TB, observer *sqlx.DB, name string) (id sql.NullInt64) {
+	if err := observer.GetContext(context.WithoutCancel(t.Context()), &id, "SELECT IS_USED_LOCK(?)", name); err != nil {
 		t.Fatal(err)
 	}
 	return id
 }
 
-func waitersInGetLock(t testing.TB, eye *sqlx.DB, name string) (n int) {
-	if err := eye.GetContext(t.Context(), &n,
-		`SELECT COUNT(*) FROM information_schema.processlist
-		WHERE info LIKE CONCAT('SELECT GET_LOCK(''', ?, '''%')`, name); err != nil {
-		t.Fatal(err)
-	}
-	return n
+// awaitGetLockWaiter waits until one connection waits in the server for the user-level lock.
+func awaitGetLockWaiter(t testing.TB, observer *sqlx.DB, name string) {
+	t.Helper()
+	serverstest.Eventually(t, "one connection waits for "+name, func() bool {
+		var n int
+		if err := observer.GetContext(t.Context(), &n,
+			`SELECT COUNT(*) FROM information_schema.processlist
+			WHERE info LIKE CONCAT('SELECT GET_LOCK(''', ?, '''%')`, name); err != nil {
+			t.Fatal(err)
+		}
+		return n == 1
+	})
 }
 
 func TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
-	eye := connectMySQL(t, dsn)
+	observer := connectMySQL(t, dsn)
 	late := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{Renew: time.Second})
 	next := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{})
 	const key = "lock:{killed}"
 
 	first := mustLock(t, late, key)
-	if _, err := eye.ExecContext(t.Context(), "KILL ?", holderOf(t, eye, key).Int64); err != nil {
+	if _, err := observer.ExecContext(t.Context(), "KILL ?", holderOf(t, observer, key).Int64); err != nil {
 		t.Fatal(err)
 	}
 	second := mustLock(t, next, key)
@@ -69,7 +74,7 @@ func TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn(t *testing.T) {
 	}
 	awaitLoss(t, first)
 	wantLeaseLost(t, first.Unlock())
-	if !holderOf(t, eye, key).Valid {
+	if !holderOf(t, observer, key).Valid {
 		t.Error("the late holder's Unlock took the lock from the next holder")
 	}
 	mustUnlock(t, second)
@@ -99,15 +104,15 @@ func TestMySQLGetLockHolderNoticesThatItsConnectionDoesNotHoldTheLock(t *testing
 func TestMySQLGetLockUnlockReportsThatItsConnectionWasKilled(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
-	eye := connectMySQL(t, dsn)
+	observer := connectMySQL(t, dsn)
 	lease := mustLock(t, locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{}), "lock:{killed before unlock}")
 	t.Cleanup(func() { _ = lease.Unlock() })
 	var id int64
-	if err := eye.GetContext(t.Context(), &id,
+	if err := observer.GetContext(t.Context(), &id,
 		"SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := eye.ExecContext(t.Context(), "KILL ?", id); err != nil {
+	if _, err := observer.ExecContext(t.Context(), "KILL ?", id); err != nil {
 		t.Fatal(err)
 	}
 	wantLeaseLost(t, lease.Unlock())
@@ -116,7 +121,7 @@ func TestMySQLGetLockUnlockReportsThatItsConnectionWasKilled(t *testing.T) {
 func TestMySQLGetLockIsNotKeptByAWaiterThatGaveUp(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
-	eye, pool := connectMySQL(t, dsn), connectMySQL(t, dsn)
+	observer, pool := connectMySQL(t, dsn), connectMySQL(t, dsn)
 	holder := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{})
 	waiter := locks.NewMySQLGetLock(pool, locks.Options{})
 	const key = "lock:{gaveup}"
@@ -128,12 +133,12 @@ func TestMySQLGetLockIsNotKeptByAWaiterThatGaveUp(t *testing.T) {
 		_, err := waiter.Lock(ctx, key)
 		failed <- err
 	}()
-	serverstest.Eventually(t, "the client waits in the server", func() bool { return waitersInGetLock(t, eye, key) == 1 })
+	awaitGetLockWaiter(t, observer, key)
 	cancel()
 	wantNotAcquired(t, <-failed, context.Canceled)
 	mustUnlock(t, held) // while the server still has the waiter whose caller gave up
 	serverstest.Eventually(t, "the connection returns to its pool", func() bool { return pool.Stats().InUse == 0 })
-	if holder := holderOf(t, eye, key); holder.Valid {
+	if holder := holderOf(t, observer, key); holder.Valid {
 		t.Errorf("connection %d holds the lock of a waiter that gave up", holder.Int64)
 	}
 	mustUnlock(t, mustLock(t, waiter, key))
@@ -142,7 +147,7 @@ func TestMySQLGetLockIsNotKeptByAWaiterThatGaveUp(t *testing.T) {
 func TestMySQLGetLockWaitersOfOneProcessOccupyOneConnection(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
-	eye, pool := connectMySQL(t, dsn), connectMySQL(t, dsn)
+	observer, pool := connectMySQL(t, dsn), connectMySQL(t, dsn)
 	pool.SetMaxOpenConns(1)
 	holder := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{})
 	waiter := locks.NewMySQLGetLock(pool, locks.Options{})
@@ -153,7 +158,7 @@ func TestMySQLGetLockWaitersOfOneProcessOccupyOneConnection(t *testing.T) {
 	for range 8 {
 		wg.Go(func() { mustUnlock(t, mustLock(t, waiter, key)) })
 	}
-	serverstest.Eventually(t, "one waiter waits in the server", func() bool { return waitersInGetLock(t, eye, key) == 1 })
+	awaitGetLockWaiter(t, observer, key)
 	mustUnlock(t, held)
 	wg.Wait()
 	if waits := pool.Stats().WaitCount; waits != 0 {
@@ -165,7 +170,7 @@ func TestMySQLGetLockWaitersOfOneProcessOccupyOneConnection(t *testing.T) {
 func TestMySQLGetLockWaitersReturnTheirConnections(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
-	eye, pool := connectMySQL(t, dsn), connectMySQL(t, dsn)
+	observer, pool := connectMySQL(t, dsn), connectMySQL(t, dsn)
 	pool.SetMaxOpenConns(1)
 	holder := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{})
 	waiter := locks.NewMySQLGetLock(pool, locks.Options{})
@@ -174,9 +179,9 @@ func TestMySQLGetLockWaitersReturnTheirConnections(t *testing.T) {
 	held := mustLock(t, holder, key)
 	var wg sync.WaitGroup
 	wg.Go(func() { mustUnlock(t, mustLock(t, waiter, key)) })
-	serverstest.Eventually(t, "the client waits in the server", func() bool { return waitersInGetLock(t, eye, key) == 1 })
+	awaitGetLockWaiter(t, observer, key)
 	mustUnlock(t, mustLock(t, waiter, other))
-	serverstest.Eventually(t, "the client waits again", func() bool { return waitersInGetLock(t, eye, key) == 1 })
+	awaitGetLockWaiter(t, observer, key)
 	mustUnlock(t, held)
 	wg.Wait()
 }
@@ -185,7 +190,8 @@ func TestMySQLGetLockTellsKeysApartThatTheServerDoesNot(t *testing.T) {
 	t.Parallel()
 	lock := locks.NewMySQLGetLock(connectMySQL(t, shared.Database(t)), locks.Options{})
 	long := strings.Repeat("long", 50)
-	for _, key := range []string{"names", "Names", "NAMES", "namès", "names ", "", long, long + "er", "a\x00b", "a\x00c"} {
+	keys := []string{"names", "Names", "NAMES", "namès", "names ", "", long, long + "er", "a\x00b", "a\x00c"}
+	for _, key := range keys {
 		lease := mustLock(t, lock, key)
 		defer mustUnlock(t, lease)
 	}
@@ -195,7 +201,7 @@ func TestMySQLGetLockRecoversFromAPausedServer(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
 	dsn := server.DSN("")
-	eye := connectMySQL(t, dsn)
+	observer := connectMySQL(t, dsn)
 	lock := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{})
 	held := mustLock(t, lock, "held")
 	mustUnlock(t, mustLock(t, lock, "connected"))
@@ -212,7 +218,7 @@ func TestMySQLGetLockRecoversFromAPausedServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"new", "held"} {
-		serverstest.Eventually(t, key+" is free", func() bool { return !holderOf(t, eye, key).Valid })
+		serverstest.Eventually(t, key+" is free", func() bool { return !holderOf(t, observer, key).Valid })
 		mustUnlock(t, mustLock(t, lock, key))
 	}
 }

@@ -86,9 +86,9 @@ func TestGivingUpOnAPausedServerLeavesNoLockBehind(t *testing.T) {
 			signal(syscall.SIGCONT)
 
 			for _, o := range options {
-				eye := connect(t, o)
+				observer := connect(t, o)
 				serverstest.Eventually(t, "the lock of a caller that gave up is free", func() bool {
-					return !exists(t, eye, "lock:{2}")
+					return !exists(t, observer, "lock:{2}")
 				})
 			}
 		})

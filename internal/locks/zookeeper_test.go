@@ -46,9 +46,9 @@ func skipUncut(t testing.TB) {
 }
 
 // zkQueue lists the nodes of the holder and the waiters of a lock, oldest first.
-func zkQueue(t testing.TB, eye *zk.Conn, key string) (nodes []string) {
+func zkQueue(t testing.TB, observer *zk.Conn, key string) (nodes []string) {
 	t.Helper()
-	names, _, err := eye.Children("/locks/" + key)
+	names, _, err := observer.Children("/locks/" + key)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		t.Fatal(err)
 	}
@@ -60,17 +60,17 @@ func zkQueue(t testing.TB, eye *zk.Conn, key string) (nodes []string) {
 	return nodes
 }
 
-func awaitZKQueue(t testing.TB, eye *zk.Conn, key string, length int) {
+func awaitZKQueue(t testing.TB, observer *zk.Conn, key string, length int) {
 	t.Helper()
 	serverstest.Eventually(t, fmt.Sprintf("%d clients hold or wait for %s", length, key), func() bool {
-		return len(zkQueue(t, eye, key)) == length
+		return len(zkQueue(t, observer, key)) == length
 	})
 }
 
 func TestZooKeeperGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.ZooKeeper(t), "order"
-	eye := connectZooKeeper(t, addr, time.Minute)
+	observer := connectZooKeeper(t, addr, time.Minute)
 	lock := newZooKeeper(t, addr, locks.Options{})
 	held := mustLock(t, lock, key)
 	var granted []<-chan *locks.Lease
@@ -82,7 +82,7 @@ func TestZooKeeperGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
 		}
 		g, f := startLock(t.Context(), waiter, key)
 		granted, failed = append(granted, g), append(failed, f)
-		awaitZKQueue(t, eye, key, i+2)
+		awaitZKQueue(t, observer, key, i+2)
 	}
 	for i := range granted {
 		mustUnlock(t, held)
@@ -93,7 +93,7 @@ func TestZooKeeperGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
 		held = next
 	}
 	mustUnlock(t, held)
-	awaitZKQueue(t, eye, key, 0)
+	awaitZKQueue(t, observer, key, 0)
 }
 
 func TestZooKeeperHolderNoticesAnEndedSessionAndGetsAnother(t *testing.T) {
@@ -105,10 +105,10 @@ func TestZooKeeperHolderNoticesAnEndedSessionAndGetsAnother(t *testing.T) {
 	conn := connectZooKeeper(t, proxy.Addr(), time.Second)
 	lock := locks.NewZooKeeper(conn, "/locks", locks.Options{Lease: time.Hour})
 	t.Cleanup(func() { lock.Close() })
-	eye := connectZooKeeper(t, addr, time.Minute)
+	observer := connectZooKeeper(t, addr, time.Minute)
 	lost := mustLock(t, lock, key)
 	proxy.BlackHole()
-	awaitZKQueue(t, eye, key, 0)
+	awaitZKQueue(t, observer, key, 0)
 	proxy.Pass()
 	awaitLoss(t, lost)
 	wantLeaseLost(t, lost.Unlock())
@@ -122,9 +122,9 @@ func TestZooKeeperHolderNoticesAnEndedSessionAndGetsAnother(t *testing.T) {
 func TestADeletedZooKeeperNodeIsNoticedAtOnce(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.ZooKeeper(t), "deleted"
-	eye := connectZooKeeper(t, addr, time.Minute)
+	observer := connectZooKeeper(t, addr, time.Minute)
 	lost := mustLock(t, newZooKeeper(t, addr, locks.Options{}), key)
-	if err := eye.Delete(zkQueue(t, eye, key)[0], -1); err != nil {
+	if err := observer.Delete(zkQueue(t, observer, key)[0], -1); err != nil {
 		t.Fatal(err)
 	}
 	awaitLoss(t, lost)
@@ -134,16 +134,16 @@ func TestADeletedZooKeeperNodeIsNoticedAtOnce(t *testing.T) {
 func TestAZooKeeperWaiterWhoseNodeIsDeletedQueuesAgain(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.ZooKeeper(t), "deleted-waiter"
-	eye := connectZooKeeper(t, addr, time.Minute)
+	observer := connectZooKeeper(t, addr, time.Minute)
 	held := mustLock(t, newZooKeeper(t, addr, locks.Options{}), key)
 	granted, failed := startLock(t.Context(), newZooKeeper(t, addr, locks.Options{Renew: 50 * time.Millisecond}), key)
-	awaitZKQueue(t, eye, key, 2)
-	before := zkQueue(t, eye, key)[1]
-	if err := eye.Delete(before, -1); err != nil {
+	awaitZKQueue(t, observer, key, 2)
+	before := zkQueue(t, observer, key)[1]
+	if err := observer.Delete(before, -1); err != nil {
 		t.Fatal(err)
 	}
 	serverstest.Eventually(t, "the waiter waits with another node", func() bool {
-		now := zkQueue(t, eye, key)
+		now := zkQueue(t, observer, key)
 		return len(now) == 2 && now[1] != before
 	})
 	mustUnlock(t, held)
@@ -153,15 +153,15 @@ func TestAZooKeeperWaiterWhoseNodeIsDeletedQueuesAgain(t *testing.T) {
 func TestAZooKeeperWaiterThatGaveUpLeavesNoNode(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.ZooKeeper(t), "gave-up"
-	eye := connectZooKeeper(t, addr, time.Minute)
+	observer := connectZooKeeper(t, addr, time.Minute)
 	lock := newZooKeeper(t, addr, locks.Options{})
 	held := mustLock(t, lock, key)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, failed := startLock(ctx, lock, key)
-	awaitZKQueue(t, eye, key, 2)
+	awaitZKQueue(t, observer, key, 2)
 	cancel()
 	wantNotAcquired(t, <-failed, context.Canceled)
-	awaitZKQueue(t, eye, key, 1)
+	awaitZKQueue(t, observer, key, 1)
 	mustUnlock(t, held)
 }
 
@@ -169,7 +169,7 @@ func TestACutZooKeeperConnectionLeavesNoNode(t *testing.T) {
 	t.Parallel()
 	skipUncut(t)
 	addr, key := shared.ZooKeeper(t), "cut"
-	eye := connectZooKeeper(t, addr, time.Minute)
+	observer := connectZooKeeper(t, addr, time.Minute)
 	proxy := tcpproxy.New(t, addr)
 	for _, where := range []tcpproxy.Where{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
 		for k, armed := 1, false; !armed; k++ { // until there is no k-th message to cut
@@ -181,7 +181,7 @@ func TestACutZooKeeperConnectionLeavesNoNode(t *testing.T) {
 			}
 			armed = proxy.Armed()
 			proxy.Pass()
-			awaitZKQueue(t, eye, key, 0)
+			awaitZKQueue(t, observer, key, 0)
 		}
 	}
 }
@@ -211,9 +211,9 @@ func TestAZooKeeperHolderThatIsCutOffLearnsBeforeTheNextIsGranted(t *testing.T) 
 func TestADeadZooKeeperWaiterIsPassedWhenItsSessionEnds(t *testing.T) {
 	t.Parallel()
 	addr := shared.ZooKeeper(t)
-	eye := connectZooKeeper(t, addr, time.Minute)
+	observer := connectZooKeeper(t, addr, time.Minute)
 	deadWaiterIsPassed(t, addr, locks.Options{Lease: time.Second}, newZooKeeper,
-		func(key string, length int) { awaitZKQueue(t, eye, key, length) })
+		func(key string, length int) { awaitZKQueue(t, observer, key, length) })
 }
 
 func TestAnAbandonedZooKeeperLockEndsWithTheLease(t *testing.T) {
@@ -226,7 +226,7 @@ func TestZooKeeperRecoversFromAPauseAndARestart(t *testing.T) {
 	t.Parallel()
 	skipUncut(t)
 	server := serverstest.StartZooKeeper(t, servers.ZooKeeperOptions{Relaxed: true})
-	eye := connectZooKeeper(t, server.Addr, time.Minute)
+	observer := connectZooKeeper(t, server.Addr, time.Minute)
 	lock := newZooKeeper(t, server.Addr, locks.Options{})
-	recovers(t, lock, server.Process, server, func(key string) { awaitZKQueue(t, eye, key, 0) })
+	recovers(t, lock, server.Process, server, func(key string) { awaitZKQueue(t, observer, key, 0) })
 }

@@ -14,8 +14,8 @@
 -- released.
 --
 -- ARGV[1] lease, ms  ARGV[2] heartbeat, ms  ARGV[3] tokens per grant  ARGV[4] process  ARGV[5] number
--- All times are the server's. Every Redis call, and every function defined here, costs a microsecond or two, during which
--- the server does nothing else. The scripts therefore serve a lock without contention before they reach this part.
+-- All times are the server's. Every Redis call, and every function defined here, costs a microsecond or two, during
+-- which the server does nothing else. The scripts therefore serve a lock without contention before they reach this.
 local lock, queue, heard, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, heartbeat, block = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local process = ARGV[4]

@@ -1,7 +1,7 @@
 -- Grants the lock, or adds the owner to the queue. Returns what acquire in queue.lua does.
 
--- The fast path of acquire and grant, in three calls: the lock is free, nobody waits, the token rises, and the owner has
--- not left. It does not store the token: the release does, or else the clock has passed it when the lease ends.
+-- The fast path of acquire and grant, in three calls: the lock is free, nobody waits, the token rises, and the owner
+-- has not left. It does not store the token: the release does, or else the clock has passed it when the lease ends.
 local remembered, time = redis.call('HMGET', KEYS[4], 'token', 'waits', ARGV[4]), redis.call('TIME')
 local token = time[1] * 1000000 + time[2]
 if not remembered[2] and tonumber(remembered[1] or 0) < token and tonumber(remembered[3] or 0) < tonumber(ARGV[5])

@@ -1,0 +1,364 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/locks"
+	"stock/internal/servers/serverstest"
+)
+
+func TestRedisQueueGrantsARepeatedRequestTheSameToken(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	var armed atomic.Bool
+	p.client.AddHook(loseReply(&armed))
+
+	armed.Store(true)
+	lease := mustLock(t, p, queueKey)
+	if armed.Load() {
+		t.Fatal("no reply was lost")
+	}
+	value := observer.Get(t.Context(), queueKey).Val()
+	if _, token, _ := strings.Cut(value, " "); token != strconv.FormatUint(lease.Token(), 10) {
+		t.Errorf("the lease has token %d, Redis has %q, want the token of the first grant", lease.Token(), value)
+	}
+	mustUnlock(t, lease)
+}
+
+func TestRedisQueueReportsARepeatedReleaseAsReleased(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	first, second := newQueueProcess(t, server, locks.Options{}), newQueueProcess(t, server, locks.Options{})
+	observer := connect(t, server)
+	var armed atomic.Bool
+	first.client.AddHook(loseReply(&armed))
+
+	lease := mustLock(t, first, queueKey)
+	granted := lockLater(t, second, queueKey)
+	awaitQueue(t, observer, 1)
+	armed.Store(true)
+	mustUnlock(t, lease)
+	if armed.Load() {
+		t.Fatal("no reply was lost")
+	}
+	next := <-granted
+	if err := next.Context().Err(); err != nil {
+		t.Errorf("the repeated release took the lock from the next holder: %v", err)
+	}
+	mustUnlock(t, next)
+}
+
+func TestRedisQueueRefusesALateRequestOfACallerThatGaveUp(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	var late redis.Cmder // a request that is delayed until its caller has given up
+	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+		if late != nil {
+			return next(ctx, cmd)
+		}
+		late = cmd
+		<-ctx.Done()
+		return ctx.Err()
+	}})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := p.Lock(ctx, queueKey)
+	wantNotAcquired(t, err, context.DeadlineExceeded)
+
+	mustUnlock(t, mustLock(t, p, "lock:{2}")) // loads the script
+	reply, err := observer.Do(t.Context(), late.Args()...).Int()
+	if err != nil || reply != 0 {
+		t.Errorf("the late request is answered %d, %v, want 0: its owner has left", reply, err)
+	}
+	if exists(t, observer, queueKey) || exists(t, observer, queueKey+":queue") {
+		t.Error("the late request took the lock, or waits for it")
+	}
+}
+
+func TestRedisQueueTokensRiseWithoutTheirMemory(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	var last uint64
+	for _, before := range []func(){
+		func() {},
+		func() { del(t, observer, queueKey+":memory") },
+		func() { // as if the server's clock had been set back by an hour
+			observer.HSet(t.Context(), queueKey+":memory", "token", time.Now().Add(time.Hour).UnixMicro())
+			last = uint64(time.Now().Add(time.Hour).UnixMicro()) - uint64(time.Minute.Microseconds())
+		},
+		func() {},
+		func() { del(t, observer, queueKey) }, // the lock was lost
+	} {
+		before()
+		lease := mustLock(t, p, queueKey)
+		if lease.Token() <= last {
+			t.Errorf("token %d after %d, want a greater one", lease.Token(), last)
+		}
+		last = lease.Token()
+		mustUnlock(t, lease)
+	}
+}
+
+func TestRedisQueueTokensRiseAfterAFailoverThatLostTheLastGrant(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	mustUnlock(t, mustLock(t, p, queueKey))
+	old := observer.Dump(t.Context(), queueKey+":memory").Val()
+	before := mustLock(t, p, queueKey)
+	// As if a Redis replica were promoted that had not received the last grant.
+	if err := observer.RestoreReplace(t.Context(), queueKey+":memory", time.Hour, old).Err(); err != nil {
+		t.Fatal(err)
+	}
+	del(t, observer, queueKey)
+	after := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
+	if after.Token() <= before.Token() {
+		t.Errorf("token %d after %d, want a greater one", after.Token(), before.Token())
+	}
+	mustUnlock(t, after)
+}
+
+func TestRedisQueueAsksSeldomForALockThatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	if err := observer.Set(t.Context(), queueKey, "another program's", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	replies := make(chan any, 100)
+	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil {
+			replies <- cmd.(*redis.Cmd).Val()
+		}
+		return err
+	}})
+	granted := lockLater(t, p, queueKey)
+	reply, _ := (<-replies).([]any)
+	if len(reply) != 2 || reply[0].(int64) < 1000 {
+		t.Errorf("the process is told to ask again after %v ms, want a second or more", reply)
+	}
+	del(t, observer, queueKey)
+	mustUnlock(t, <-granted)
+}
+
+func TestRedisQueueLeavesNothingInRedisForEver(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	holding, waiting := newQueueProcess(t, server, locks.Options{}), newQueueProcess(t, server, locks.Options{})
+	observer := connect(t, server)
+	expires := func(key string) {
+		t.Helper()
+		if ttl := observer.PTTL(t.Context(), key).Val(); ttl <= 0 || ttl > 25*time.Hour {
+			t.Errorf("%s expires in %v, want at most 25 h", key, ttl)
+		}
+	}
+	holder := mustLock(t, holding, queueKey)
+	next := waitFor(t, waiting, observer, 1)
+	for _, suffix := range []string{"", ":queue", ":heard", ":memory"} {
+		expires(queueKey + suffix)
+	}
+	mustUnlock(t, holder)
+	mustUnlock(t, <-next)
+	for range 2 { // the fast path of a process that the memory knows
+		mustUnlock(t, mustLock(t, holding, queueKey))
+	}
+	expires(queueKey + ":memory")
+	if err := observer.PExpire(t.Context(), queueKey+":memory", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, mustLock(t, holding, queueKey))
+	if ttl := observer.PTTL(t.Context(), queueKey+":memory").Val(); ttl < 23*time.Hour {
+		t.Errorf("the memory of a release expires in %v, want a day", ttl)
+	}
+	lease := mustLock(t, holding, queueKey)
+	del(t, observer, queueKey+":memory")
+	mustUnlock(t, lease)
+	expires(queueKey + ":memory")
+}
+
+func TestRedisQueueRemembersABoundedNumberOfProcesses(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	client, observer := connect(t, server), connect(t, server)
+	for range 300 {
+		q := locks.NewRedisQueue(client, locks.Options{})
+		mustUnlock(t, mustLock(t, q, queueKey))
+		if err := q.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := observer.HLen(t.Context(), queueKey+":memory").Val(); n > 260 {
+		t.Errorf("the memory has %d fields, want at most 260", n)
+	}
+}
+
+// The process was stopped between the grant and its reply, for longer than the lease.
+func TestRedisQueueGrantsNoLeaseThatHasEnded(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p := newQueueProcess(t, server, locks.Options{Lease: time.Second})
+	var once sync.Once
+	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil {
+			once.Do(func() { time.Sleep(1100 * time.Millisecond) })
+		}
+		return err
+	}})
+	if lease := mustLock(t, p, queueKey); lease.Context().Err() != nil {
+		t.Errorf("the lease had ended when it was granted: %v", context.Cause(lease.Context()))
+	}
+}
+
+func TestRedisQueueNeedsNoMessage(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	first, second := newQueueProcess(t, server, locks.Options{}), newQueueProcess(t, server, locks.Options{})
+	observer := connect(t, server)
+	holder := mustLock(t, first, queueKey)
+	granted := lockLater(t, second, queueKey)
+	awaitQueue(t, observer, 1)
+	// Nobody receives the message of the release.
+	second.Deafen()
+	mustUnlock(t, holder)
+	mustUnlock(t, <-granted)
+}
+
+// A message may come after its grant has ended, when the process has asked again and been told to wait.
+func TestRedisQueueIgnoresALateGrant(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
+	granted := waitFor(t, p, observer, 1)
+	_, number, _ := strings.Cut(observer.ZRange(t.Context(), queueKey+":queue", 0, 0).Val()[0], "/")
+	del(t, observer, queueKey+":memory") // so that no later token has been given out when p asks again
+	if err := observer.HSet(t.Context(), queueKey+":memory", "token", holder.Token()+1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.AskAll()
+	serverstest.Eventually(t, "the process was told the last token", func() bool {
+		return p.After(queueKey) == holder.Token()+1
+	})
+	p.Hear(fmt.Sprintf("%s 3000 %d %s", number, holder.Token(), queueKey))
+	if p.Waiting(queueKey) != 1 {
+		t.Error("the process accepted a grant that had ended")
+	}
+	mustUnlock(t, holder)
+	mustUnlock(t, <-granted)
+}
+
+// A grant that has nearly ended, or cannot be parsed, makes the process ask again at most.
+func TestRedisQueueDoesNotRelyOnAShortOrMalformedGrant(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
+	granted := waitFor(t, p, observer, 1)
+	_, number, _ := strings.Cut(observer.ZRange(t.Context(), queueKey+":queue", 0, 0).Val()[0], "/")
+	for _, message := range []string{number + " 1 9000000000000000 " + queueKey, number + " x y " + queueKey, "?", ""} {
+		p.Hear(message)
+		if p.Waiting(queueKey) != 1 {
+			t.Errorf("message %q made the process hold a lock that another process holds", message)
+		}
+	}
+	mustUnlock(t, holder)
+	mustUnlock(t, <-granted)
+}
+
+func TestRedisQueueReliesOnAGrantNoLongerThanItLasts(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, observer := newQueueProcess(t, server, locks.Options{Lease: 30 * time.Second}), connect(t, server)
+	// The release makes a grant that is as short as the holder's lease.
+	holder := mustLock(t, newQueueProcess(t, server, locks.Options{Lease: 10 * time.Second}), queueKey)
+	granted := waitFor(t, p, observer, 1)
+	mustUnlock(t, holder)
+	lease := <-granted
+	deadline := lease.Deadline()
+	if ends := time.Now().Add(observer.PTTL(t.Context(), queueKey).Val()); deadline.After(ends) {
+		t.Errorf("the process relies on the lock for %v longer than Redis grants it", deadline.Sub(ends))
+	}
+	mustUnlock(t, lease)
+}
+
+// The message of a grant may arrive before the reply that says to wait for it.
+func TestRedisQueueRemembersAnEarlyMessage(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, other := newQueueProcess(t, server, locks.Options{}), newQueueProcess(t, server, locks.Options{})
+	observer := connect(t, server)
+	holder := mustLock(t, other, queueKey)
+	granted := waitFor(t, p, observer, 1)
+	mustUnlock(t, holder)
+	mustUnlock(t, <-granted) // p is subscribed now
+
+	holder = mustLock(t, other, queueKey)
+	var once sync.Once
+	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		once.Do(func() {
+			mustUnlock(t, holder)
+			serverstest.Eventually(t, "the message came before the reply", func() bool { return p.Hinted(queueKey) })
+		})
+		return err
+	}})
+	mustUnlock(t, mustLock(t, p, queueKey))
+}
+
+func TestRedisQueueIsGrantedByTheMessageOfTheRelease(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
+	granted := waitFor(t, p, observer, 1)
+	p.client.AddHook(scripted{run: func(context.Context, redis.ProcessHook, redis.Cmder) error {
+		return errors.New("Redis answers no more requests")
+	}})
+	mustUnlock(t, holder)
+	(<-granted).Abandon()
+}
+
+// One connection receives the messages for all waiters of a process, whatever they wait for.
+func TestRedisQueueSubscribesOncePerProcess(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	first, second := newQueueProcess(t, server, locks.Options{}), newQueueProcess(t, server, locks.Options{})
+	observer := connect(t, server)
+	var waiters []<-chan *locks.Lease
+	var holders []*locks.Lease
+	for i := range 5 {
+		key := fmt.Sprintf("lock:{%d}", i)
+		holders = append(holders, mustLock(t, first, key))
+		waiters = append(waiters, lockLater(t, second, key))
+		serverstest.Eventually(t, "the second process waits for "+key, func() bool {
+			return observer.ZCard(context.Background(), key+":queue").Val() == 1
+		})
+	}
+	process, _, _ := strings.Cut(observer.ZRange(t.Context(), "lock:{0}:queue", 0, 0).Val()[0], "/")
+	channel := "locks:" + process
+	serverstest.Eventually(t, "the second process is subscribed", func() bool {
+		return observer.PubSubNumSub(context.Background(), channel).Val()[channel] == 1
+	})
+	for i := range holders {
+		mustUnlock(t, holders[i])
+		mustUnlock(t, <-waiters[i])
+	}
+	if n := second.client.PoolStats().PubSubStats.Active; n != 1 {
+		t.Errorf("%d subscriptions, want 1", n)
+	}
+}
