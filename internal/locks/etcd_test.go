@@ -61,30 +61,6 @@ func awaitEtcdQueue(t testing.TB, observer *clientv3.Client, key string, length 
 	})
 }
 
-func TestEtcdGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
-	t.Parallel()
-	addr, key := shared.Etcd(t), "order"
-	observer := connectEtcd(t, addr)
-	held := mustLock(t, newEtcd(t, addr, locks.Options{}), key)
-	var granted []<-chan *locks.Lease
-	var failed []<-chan error
-	for i := range 3 {
-		g, f := startLock(t.Context(), newEtcd(t, addr, locks.Options{}), key)
-		granted, failed = append(granted, g), append(failed, f)
-		awaitEtcdQueue(t, observer, key, i+2)
-	}
-	for i := range granted {
-		mustUnlock(t, held)
-		next := receive(t, granted[i], failed[i])
-		if next.Token() <= held.Token() {
-			t.Errorf("token %d after %d, want a greater one", next.Token(), held.Token())
-		}
-		held = next
-	}
-	mustUnlock(t, held)
-	awaitEtcdQueue(t, observer, key, 0)
-}
-
 func TestEtcdHolderNoticesARevokedSessionAndOpensAnother(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "revoked"
@@ -242,4 +218,16 @@ func TestEtcdRecoversFromAPauseAndARestart(t *testing.T) {
 	observer := connectEtcd(t, server.Addr)
 	lock := newEtcd(t, server.Addr, locks.Options{})
 	recovers(t, lock, server.Process, server, func(key string) { awaitEtcdQueue(t, observer, key, 0) })
+}
+
+func TestEtcdGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
+	t.Parallel()
+	addr := shared.Etcd(t)
+	observer := connectEtcd(t, addr)
+	var waiters []locks.Locker
+	for range 3 {
+		waiters = append(waiters, newEtcd(t, addr, locks.Options{}))
+	}
+	grantsInOrder(t, newEtcd(t, addr, locks.Options{}), waiters,
+		func(key string, length int) { awaitEtcdQueue(t, observer, key, length) })
 }

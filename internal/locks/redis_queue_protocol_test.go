@@ -241,10 +241,7 @@ func TestRedisQueueNeedsNoMessage(t *testing.T) {
 // A message may come after its grant has ended, when the process has asked again and been told to wait.
 func TestRedisQueueIgnoresALateGrant(t *testing.T) {
 	t.Parallel()
-	server := shared.Redis(t)
-	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
-	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
-	granted := waitFor(t, p, observer, 1)
+	p, observer, holder, granted := waitBehindHolder(t)
 	_, number, _ := strings.Cut(observer.ZRange(t.Context(), queueKey+":queue", 0, 0).Val()[0], "/")
 	del(t, observer, queueKey+":memory") // so that no later token has been given out when p asks again
 	if err := observer.HSet(t.Context(), queueKey+":memory", "token", holder.Token()+1).Err(); err != nil {
@@ -265,10 +262,7 @@ func TestRedisQueueIgnoresALateGrant(t *testing.T) {
 // A grant that has nearly ended, or cannot be parsed, makes the process ask again at most.
 func TestRedisQueueDoesNotRelyOnAShortOrMalformedGrant(t *testing.T) {
 	t.Parallel()
-	server := shared.Redis(t)
-	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
-	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
-	granted := waitFor(t, p, observer, 1)
+	p, observer, holder, granted := waitBehindHolder(t)
 	_, number, _ := strings.Cut(observer.ZRange(t.Context(), queueKey+":queue", 0, 0).Val()[0], "/")
 	for _, message := range []string{number + " 1 9000000000000000 " + queueKey, number + " x y " + queueKey, "?", ""} {
 		p.Hear(message)
@@ -322,10 +316,7 @@ func TestRedisQueueRemembersAnEarlyMessage(t *testing.T) {
 
 func TestRedisQueueIsGrantedByTheMessageOfTheRelease(t *testing.T) {
 	t.Parallel()
-	server := shared.Redis(t)
-	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
-	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
-	granted := waitFor(t, p, observer, 1)
+	p, _, holder, granted := waitBehindHolder(t)
 	p.client.AddHook(scripted{run: func(context.Context, redis.ProcessHook, redis.Cmder) error {
 		return errors.New("Redis answers no more requests")
 	}})

@@ -52,6 +52,17 @@ func waitFor(t *testing.T, p queueProcess, observer redis.UniversalClient, proce
 	return granted
 }
 
+// waitBehindHolder makes a process wait for queueKey, which another process holds.
+func waitBehindHolder(t *testing.T) (
+	p queueProcess, observer redis.UniversalClient, holder *locks.Lease, granted <-chan *locks.Lease,
+) {
+	t.Helper()
+	server := shared.Redis(t)
+	p, observer = newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	holder = mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
+	return p, observer, holder, waitFor(t, p, observer, 1)
+}
+
 // scripted is a hook that intercepts scripts.
 type scripted struct {
 	run  func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error

@@ -110,3 +110,27 @@ func recovers(
 	}
 	mustUnlock(t, held)
 }
+
+// grantsInOrder makes clients wait for a lock, and checks that they are granted it in order of arrival, with rising tokens.
+func grantsInOrder(t *testing.T, holder locks.Locker, waiters []locks.Locker, awaitQueue func(key string, length int)) {
+	t.Helper()
+	const key = "order"
+	held := mustLock(t, holder, key)
+	var granted []<-chan *locks.Lease
+	var failed []<-chan error
+	for i, waiter := range waiters {
+		g, f := startLock(t.Context(), waiter, key)
+		granted, failed = append(granted, g), append(failed, f)
+		awaitQueue(key, i+2)
+	}
+	for i := range granted {
+		mustUnlock(t, held)
+		next := receive(t, granted[i], failed[i])
+		if next.Token() <= held.Token() {
+			t.Errorf("token %d after %d, want a greater one", next.Token(), held.Token())
+		}
+		held = next
+	}
+	mustUnlock(t, held)
+	awaitQueue(key, 0)
+}

@@ -67,35 +67,6 @@ func awaitZKQueue(t testing.TB, observer *zk.Conn, key string, length int) {
 	})
 }
 
-func TestZooKeeperGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
-	t.Parallel()
-	addr, key := shared.ZooKeeper(t), "order"
-	observer := connectZooKeeper(t, addr, time.Minute)
-	lock := newZooKeeper(t, addr, locks.Options{})
-	held := mustLock(t, lock, key)
-	var granted []<-chan *locks.Lease
-	var failed []<-chan error
-	for i := range 3 {
-		waiter := lock // two of the waiters are in one process, one is in another
-		if i == 1 {
-			waiter = newZooKeeper(t, addr, locks.Options{})
-		}
-		g, f := startLock(t.Context(), waiter, key)
-		granted, failed = append(granted, g), append(failed, f)
-		awaitZKQueue(t, observer, key, i+2)
-	}
-	for i := range granted {
-		mustUnlock(t, held)
-		next := receive(t, granted[i], failed[i])
-		if next.Token() <= held.Token() {
-			t.Errorf("token %d after %d, want a greater one", next.Token(), held.Token())
-		}
-		held = next
-	}
-	mustUnlock(t, held)
-	awaitZKQueue(t, observer, key, 0)
-}
-
 func TestZooKeeperHolderNoticesAnEndedSessionAndGetsAnother(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.ZooKeeper(t), "expired"
@@ -229,4 +200,13 @@ func TestZooKeeperRecoversFromAPauseAndARestart(t *testing.T) {
 	observer := connectZooKeeper(t, server.Addr, time.Minute)
 	lock := newZooKeeper(t, server.Addr, locks.Options{})
 	recovers(t, lock, server.Process, server, func(key string) { awaitZKQueue(t, observer, key, 0) })
+}
+
+func TestZooKeeperGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
+	t.Parallel()
+	addr := shared.ZooKeeper(t)
+	observer := connectZooKeeper(t, addr, time.Minute)
+	here, there := newZooKeeper(t, addr, locks.Options{}), newZooKeeper(t, addr, locks.Options{})
+	grantsInOrder(t, here, []locks.Locker{here, there, here},
+		func(key string, length int) { awaitZKQueue(t, observer, key, length) })
 }
