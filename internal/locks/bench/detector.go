@@ -8,32 +8,32 @@ import (
 	"unsafe"
 )
 
-// room has place for one. It is one word of memory that all processes share: whoever holds the lock enters, and finds
-// nobody there unless the lock let two in.
-type room struct{ holder *atomic.Uint64 }
+// detector finds violations of mutual exclusion. It is one word of memory, shared by all client processes, which names
+// the contender inside the critical section.
+type detector struct{ holder *atomic.Uint64 }
 
-// newRoom makes the file behind a room. It is gone when the last process has closed it.
-func newRoom() (*os.File, error) {
+// newDetectorFile creates the memory behind a detector. It is freed when the last process closes it.
+func newDetectorFile() (*os.File, error) {
 	file, err := os.CreateTemp("", "stock-bench-*")
 	if err != nil {
-		return nil, fmt.Errorf("make memory to share: %w", err)
+		return nil, fmt.Errorf("create shared memory: %w", err)
 	}
 	if err := file.Truncate(8); err != nil {
-		return nil, fmt.Errorf("make memory to share: %w", err)
+		return nil, fmt.Errorf("create shared memory: %w", err)
 	}
 	return file, os.Remove(file.Name())
 }
 
-func openRoom(file *os.File) (room, error) {
+func openDetector(file *os.File) (detector, error) {
 	memory, err := syscall.Mmap(int(file.Fd()), 0, 8, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
-		return room{}, fmt.Errorf("share memory: %w", err)
+		return detector{}, fmt.Errorf("map shared memory: %w", err)
 	}
-	return room{(*atomic.Uint64)(unsafe.Pointer(&memory[0]))}, nil
+	return detector{(*atomic.Uint64)(unsafe.Pointer(&memory[0]))}, nil
 }
 
-// enter returns false where somebody is inside. id is not 0.
-func (r room) enter(id uint64) bool { return r.holder.CompareAndSwap(0, id) }
+// enter returns false if another contender is inside. id must not be 0.
+func (d detector) enter(id uint64) bool { return d.holder.CompareAndSwap(0, id) }
 
-// leave returns false where another has come in meanwhile.
-func (r room) leave(id uint64) bool { return r.holder.CompareAndSwap(id, 0) }
+// leave returns false if another contender has entered meanwhile.
+func (d detector) leave(id uint64) bool { return d.holder.CompareAndSwap(id, 0) }
