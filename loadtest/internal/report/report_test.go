@@ -25,6 +25,14 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
+// plenty is a round of a strategy with as much stock as is asked for. Initial is its own map.
+func plenty(strategy, promise string) history.Run {
+	return history.Run{
+		Cell:    history.Cell{Strategy: strategy, Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
+		Promise: promise, Initial: map[int64]int64{1: 600},
+	}
+}
+
 // play makes up the history of a service that answers a request every pace, two at a time.
 func play(run history.Run, requests int, pace time.Duration) *history.History {
 	run.Users, run.Planned, run.Witness = 100, requests, "oracle"
@@ -66,19 +74,25 @@ func lab(change func(strategy string, pace time.Duration) time.Duration) *Report
 				run  history.Run
 				pace time.Duration
 			}{
-				{history.Run{Cell: history.Cell{Strategy: "noop", Store: "none", Replicas: 2}, Promise: "sells-nothing"}, 100 * time.Microsecond},
-				{history.Run{Cell: history.Cell{Strategy: "none", Replicas: 2}, Promise: "loses-updates", Control: true}, 400 * time.Microsecond},
-				{history.Run{Cell: history.Cell{Strategy: "decrement", Replicas: 2}, Promise: "oversells", Control: true}, 150 * time.Microsecond},
-				{history.Run{Cell: history.Cell{Strategy: "update", Replicas: 2}, Promise: "correct"}, 195 * time.Microsecond},
-				{history.Run{Cell: history.Cell{Strategy: "for-update", Replicas: 2}, Promise: "correct"}, 600 * time.Microsecond},
-				{history.Run{Cell: history.Cell{Strategy: "optimistic-version", Replicas: 2}, Promise: "correct"}, 205 * time.Microsecond},
-				{history.Run{Cell: history.Cell{Strategy: "mutex", Replicas: 1}, Promise: "correct", Exclusive: true}, 300 * time.Microsecond},
+				{plenty("noop", "sells-nothing"), 100 * time.Microsecond},
+				{plenty("none", "loses-updates"), 400 * time.Microsecond},
+				{plenty("decrement", "oversells"), 150 * time.Microsecond},
+				{plenty("update", "correct"), 195 * time.Microsecond},
+				{plenty("for-update", "correct"), 600 * time.Microsecond},
+				{plenty("optimistic-version", "correct"), 205 * time.Microsecond},
+				{plenty("mutex", "correct"), 300 * time.Microsecond},
 			} {
 				run, pace := s.run, s.pace
-				if run.Store == "" {
-					run.Store = "mysql"
+				run.Store = "mysql"
+				switch run.Strategy {
+				case "noop":
+					run.Store = "none"
+				case "none", "decrement":
+					run.Control = true
+				case "mutex":
+					run.Replicas, run.Exclusive = 1, true
 				}
-				run.Workload.Name, run.Round, run.Seed, run.Initial = workload, round, 7, map[int64]int64{1: 600}
+				run.Workload.Name, run.Round, run.Seed = workload, round, 7
 				if workload == "flash-sale" {
 					run.Initial = map[int64]int64{1: 100}
 				}
@@ -208,8 +222,7 @@ func TestLoadsThatDifferAreNotCompared(t *testing.T) {
 	t.Parallel()
 	report := func(change func(*history.Run)) *Report {
 		b := NewBuilder(Environment{})
-		for _, run := range []history.Run{{Cell: history.Cell{Strategy: "noop"}, Promise: "sells-nothing"}, {Cell: history.Cell{Strategy: "update"}, Promise: "correct"}} {
-			run.Workload.Name, run.Store, run.Replicas, run.Round, run.Initial = "plenty", "mysql", 2, 1, map[int64]int64{1: 600}
+		for _, run := range []history.Run{plenty("noop", "sells-nothing"), plenty("update", "correct")} {
 			change(&run)
 			h := play(run, 600, time.Millisecond)
 			b.Add(h, verify.Judge(h))
@@ -238,9 +251,8 @@ func TestLoadsThatDifferAreNotCompared(t *testing.T) {
 func TestRestockedRowsAreNotRanked(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	for _, run := range []history.Run{{Cell: history.Cell{Strategy: "noop"}, Promise: "sells-nothing"}, {Cell: history.Cell{Strategy: "update"}, Promise: "correct"}} {
-		run.Workload.Name, run.Store, run.Replicas, run.Round, run.Restock = "plenty", "mysql", 2, 1, 30
-		run.Initial = map[int64]int64{1: 600}
+	for _, run := range []history.Run{plenty("noop", "sells-nothing"), plenty("update", "correct")} {
+		run.Restock = 30
 		h := play(run, 600, time.Millisecond)
 		b.Add(h, verify.Judge(h))
 	}
@@ -293,8 +305,7 @@ func TestFiguresOfARow(t *testing.T) {
 func TestClaimThatDidNotHoldIsAProblem(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Cell: history.Cell{Strategy: "none", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
-		Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	h := play(plenty("none", "correct"), 600, time.Millisecond)
 	b.Add(h, verify.Judge(h))
 	r := b.Report()
 	if r.ClaimsHeld || r.Err() == nil || !strings.Contains(r.Err().Error(), "promised correct, found wrong") {
@@ -305,8 +316,9 @@ func TestClaimThatDidNotHoldIsAProblem(t *testing.T) {
 func TestControlThatCameOutCleanMakesTheRunInconclusive(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Cell: history.Cell{Strategy: "was-none", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
-		Promise: "loses-updates", Control: true, Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	run := plenty("was-none", "loses-updates")
+	run.Control = true
+	h := play(run, 600, time.Millisecond)
 	b.Add(h, verify.Judge(h))
 	r := b.Report()
 	if !r.Inconclusive || r.Err() == nil || !strings.Contains(r.Err().Error(), "control was-none came out clean") {
@@ -316,8 +328,9 @@ func TestControlThatCameOutCleanMakesTheRunInconclusive(t *testing.T) {
 
 // decrement is the history of a control that oversells as soon as demand exceeds the stock.
 func decrement(stock int64) *history.History {
-	return play(history.Run{Cell: history.Cell{Strategy: "decrement", Replicas: 2, Workload: history.Workload{Name: fmt.Sprint("stock of ", stock)}, Round: 1},
-		Promise: "oversells", Control: true, Initial: map[int64]int64{1: stock}}, 600, time.Millisecond)
+	run := plenty("decrement", "oversells")
+	run.Workload.Name, run.Control, run.Initial = fmt.Sprint("stock of ", stock), true, map[int64]int64{1: stock}
+	return play(run, 600, time.Millisecond)
 }
 
 func TestControlWithoutTemptationMakesTheRunInconclusive(t *testing.T) {
@@ -339,8 +352,9 @@ func TestControlWithoutTemptationMakesTheRunInconclusive(t *testing.T) {
 func TestControlThatRefusesAsItShouldCameOutClean(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Cell: history.Cell{Strategy: "decrement", Replicas: 2, Workload: history.Workload{Name: "flash-sale"}, Round: 1},
-		Promise: "correct", Control: true, Initial: map[int64]int64{1: 100}}, 600, time.Millisecond)
+	run := plenty("decrement", "correct")
+	run.Workload.Name, run.Control, run.Initial = "flash-sale", true, map[int64]int64{1: 100}
+	h := play(run, 600, time.Millisecond)
 	h.Run.Promise = "oversells"
 	b.Add(h, verify.Judge(h))
 	r := b.Report()
@@ -352,8 +366,7 @@ func TestControlThatRefusesAsItShouldCameOutClean(t *testing.T) {
 func TestSuccessDoesNotSpeakOfControlsThatWereNotRun(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Cell: history.Cell{Strategy: "update", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
-		Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	h := play(plenty("update", "correct"), 600, time.Millisecond)
 	b.Add(h, verify.Judge(h))
 	r := b.Report()
 	if r.Err() != nil {
@@ -386,8 +399,7 @@ func TestBaselineIsItsOwnMeasure(t *testing.T) {
 func TestBaselineThatSellsIsShownAsWrong(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Cell: history.Cell{Strategy: "noop", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
-		Promise: "sells-nothing", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	h := play(plenty("noop", "sells-nothing"), 600, time.Millisecond)
 	h.End.Final[1]--
 	b.Add(h, verify.Judge(h))
 	var out bytes.Buffer
@@ -403,8 +415,9 @@ func TestOpenLoopShowsHowLateItWas(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
 	for round, lag := range []int64{1e6, 3e6} {
-		h := play(history.Run{Cell: history.Cell{Strategy: "update", Replicas: 2, Workload: history.Workload{Name: "plenty", Rate: 500}, Round: 1 + round},
-			Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+		run := plenty("update", "correct")
+		run.Rate, run.Round = 500, 1+round
+		h := play(run, 600, time.Millisecond)
 		h.End.MeanLagNS, h.End.MaxLagNS, h.End.Dropped = lag, 10*lag, 7
 		b.Add(h, verify.Judge(h))
 	}
@@ -475,8 +488,7 @@ func TestNothingRunIsAProblem(t *testing.T) {
 func TestMissingRunsAreAProblem(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Cell: history.Cell{Strategy: "update", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
-		Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	h := play(plenty("update", "correct"), 600, time.Millisecond)
 	b.Add(h, verify.Judge(h))
 	second := h.Run.Cell
 	second.Round = 2
@@ -493,8 +505,7 @@ func TestMissingRunsAreAProblem(t *testing.T) {
 func TestProblemOfTheCallerGoesFirst(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Cell: history.Cell{Strategy: "none", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
-		Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	h := play(plenty("none", "correct"), 600, time.Millisecond)
 	b.Add(h, verify.Judge(h))
 	b.Problem("mysqld died")
 	if r := b.Report(); r.ClaimsHeld || len(r.Problems) != 2 || r.Problems[0] != "mysqld died" {
@@ -505,8 +516,7 @@ func TestProblemOfTheCallerGoesFirst(t *testing.T) {
 func TestInterruptedRunIsReported(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Cell: history.Cell{Strategy: "update", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
-		Promise: "correct", Initial: map[int64]int64{1: 600}}, 300, time.Millisecond)
+	h := play(plenty("update", "correct"), 300, time.Millisecond)
 	h.End = nil
 	b.Add(h, verify.Judge(h))
 	r := b.Report()
@@ -522,8 +532,7 @@ func TestInterruptedRunIsReported(t *testing.T) {
 func TestOpenLoopCountsFromTheIntendedTime(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Cell: history.Cell{Strategy: "update", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
-		Promise: "correct", Initial: map[int64]int64{1: 600}}, 300, time.Millisecond)
+	h := play(plenty("update", "correct"), 300, time.Millisecond)
 	for i := range h.Ops {
 		h.Ops[i].SentNS += int64(time.Second)
 		h.Ops[i].ReceivedNS += int64(time.Second)
@@ -620,103 +629,6 @@ func TestBenchstatReadsTheBenchmarkLines(t *testing.T) {
 	}
 }
 
-func TestCompareSaysWhenThereIsNothingToFind(t *testing.T) {
-	t.Parallel()
-	c := Compare(sameLab(), sameLab())
-	for _, m := range c.Metrics {
-		if m.Delta != "~" {
-			t.Errorf("%s, %s: a report differs from itself by %s", m.Row, m.Metric, m.Delta)
-		}
-	}
-	if len(c.Changed)+len(c.OnlyOld)+len(c.OnlyNew) != 0 {
-		t.Errorf("got %+v", c)
-	}
-}
-
-// rounds returns a report of one row with a round for each goodput.
-func rounds(goodput ...float64) *Report {
-	row := &Row{Strategy: "update", Workload: history.Workload{Name: "plenty"}}
-	for i, v := range goodput {
-		row.Rounds = append(row.Rounds, Round{Round: 1 + i, GoodputPerS: v})
-	}
-	return &Report{Rows: []*Row{row}}
-}
-
-func TestCompareChoosesItsTestByTheRounds(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		before, after *Report
-		delta, note   string
-	}{
-		// ln: means 4.6049 and 5.2981, s = 0.0200 both, t = 42.4 with 4 degrees of freedom
-		"three rounds":       {rounds(100, 102, 98), rounds(200, 204, 196), "+100.00%", "Welch's t-test over the logarithms"},
-		"inside the noise":   {rounds(100, 120, 90), rounds(102, 121, 93), "~", "Welch's t-test over the logarithms"},
-		"one with more":      {rounds(100, 102, 98), rounds(200, 204, 196, 199, 201), "+100.01%", "Welch's t-test over the logarithms"},
-		"four rounds":        {rounds(100, 102, 98, 101), rounds(200, 204, 196, 202), "+100.00%", ""},
-		"a single round":     {rounds(100), rounds(200), "~", "a single round tells nothing"},
-		"a round of nothing": {rounds(100, 102, 0), rounds(200, 204, 196), "~", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := Compare(c.before, c.after)
-			if len(got.Metrics) != 1 || got.Metrics[0].Delta != c.delta {
-				t.Fatalf("got %+v, want %s", got.Metrics, c.delta)
-			}
-			notes := strings.Join(got.Notes, "\n")
-			if !strings.Contains(notes, c.note) || c.note == "" && notes != "" {
-				t.Errorf("got the note %q, want %q", notes, c.note)
-			}
-		})
-	}
-}
-
-func TestIntervalIsStudentsOverLogarithms(t *testing.T) {
-	t.Parallel()
-	mean, interval := geometric([]float64{1, 2, 4})
-	// ln: 0, 0.693, 1.386; s = 0.6931, t(2) = 4.3027, half width 1.7218
-	if round3(mean) != 2 || interval == nil || round3(interval.Low) != 0.357 || round3(interval.High) != 11.19 {
-		t.Errorf("got %v %+v", mean, interval)
-	}
-	if _, interval := geometric([]float64{3}); interval != nil {
-		t.Errorf("one value has interval %+v", interval)
-	}
-	if _, interval := geometric([]float64{3, 0}); interval != nil {
-		t.Errorf("a zero has interval %+v", interval)
-	}
-}
-
-func TestChanceIsStudentsOverLogarithms(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		ratios []float64
-		want   float64
-		above  bool
-	}{
-		{[]float64{1, 2, 4}, 0.225, true}, // t = √3 with 2 degrees of freedom
-		{[]float64{0.25, 0.5, 1}, 0.225, false},
-		{[]float64{2, 2, 2}, 0, true},
-		{[]float64{1, 1}, 1, false},
-		{[]float64{3}, 1, false},
-		{[]float64{3, 0}, 1, false},
-	} {
-		p, above := chance(test.ratios)
-		if round3(p) != test.want || above != test.above {
-			t.Errorf("%v: got %v, above 1: %t, want %v, %t", test.ratios, p, above, test.want, test.above)
-		}
-	}
-}
-
-func TestManyComparisonsAreHeldToMoreThanOne(t *testing.T) {
-	t.Parallel()
-	// Sorted: 0.005 ≤ 0.05/4, 0.01 ≤ 0.05/3, but 0.03 > 0.05/2, and so nothing beyond it.
-	if got, want := holm([]float64{0.01, 0.04, 0.03, 0.005}, 0.05), []bool{true, false, false, true}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if got := holm([]float64{0.04}, 0.05); !slices.Equal(got, []bool{true}) {
-		t.Errorf("one alone: got %v", got)
-	}
-}
-
 func TestPasswordsStayOutOfTheReport(t *testing.T) {
 	t.Parallel()
 	given := []string{"run", "--mysql-dsn", "root:s3:cr@t@tcp(db:3306)/stock", "--mysql-dsn=root:s3:cr@t@tcp(db:3306)/stock", "--users=5"}
@@ -743,19 +655,5 @@ func TestFilesAreNoTerminals(t *testing.T) {
 	defer file.Close()
 	if Terminal(file) || Colour(file) || Terminal(&bytes.Buffer{}) {
 		t.Error("a file is taken for a terminal")
-	}
-}
-
-func TestCompareSaysThatNothingIsCommon(t *testing.T) {
-	t.Parallel()
-	row := func(hold int64) *Report {
-		return &Report{Rows: []*Row{{Strategy: "update", Workload: history.Workload{Name: "plenty", HoldMS: hold}}}}
-	}
-	var out bytes.Buffer
-	if err := Compare(row(0), row(2)).WriteText(&out, false); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "Nothing to compare") {
-		t.Errorf("reports of different holds: %s", &out)
 	}
 }

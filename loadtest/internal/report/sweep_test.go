@@ -14,9 +14,16 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// swept is a sweep over users: three rounds of each pace (a request every so many µs) at 1, 8 and 32 users. A pace of 0 is a
-// value that was not run. The rounds of a strategy differ by so many per cent, each strategy's in its own way: the standard
-// error of a ratio of optimistic to another one is as many per cent, too.
+// at is a round of a strategy at a value of a sweep, with 300 units.
+func at(axis string, value int, strategy string, round int) history.Run {
+	run := plenty(strategy, "correct")
+	run.Store, run.Round, run.Sweep, run.Value, run.Initial = "mysql", round, axis, fmt.Sprint(value), map[int64]int64{1: 300}
+	return run
+}
+
+// swept is a sweep over users: three rounds of each pace (a request every so many µs) at 1, 8 and 32 users. A pace of 0
+// is a value that was not run. The rounds of a strategy differ by so many per cent, each strategy's in its own way: the
+// standard error of a ratio of optimistic to another one is as many per cent, too.
 func swept(paces map[string][3]int, noise int) *Report {
 	b := NewBuilder(Environment{})
 	for round := 1; round <= 3; round++ {
@@ -29,8 +36,7 @@ func swept(paces map[string][3]int, noise int) *Report {
 				if strategy == "optimistic" {
 					percent = 100 + noise*[]int{0, 1, -1}[round-1]
 				}
-				h := play(history.Run{Cell: history.Cell{Strategy: strategy, Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: round, Sweep: "users", Value: fmt.Sprint(users)},
-					Promise: "correct", Initial: map[int64]int64{1: 300}}, 300,
+				h := play(at("users", users, strategy, round), 300,
 					time.Duration(pace[i])*time.Microsecond*time.Duration(percent)/100)
 				h.Run.Users = users
 				if users == 1 {
@@ -130,8 +136,10 @@ func TestEqualStrategiesSeldomCross(t *testing.T) {
 		var r Report
 		for strategy := range strategies {
 			for _, users := range []int{1, 8, 32, 128} {
-				row := &Row{Strategy: fmt.Sprint("s", strategy), Replicas: 2, Sweep: "users", Workload: history.Workload{Name: "plenty", Users: users},
-					Claim: verify.PromiseCorrect}
+				row := &Row{
+					Strategy: fmt.Sprint("s", strategy), Replicas: 2, Sweep: "users",
+					Workload: history.Workload{Name: "plenty", Users: users}, Claim: verify.PromiseCorrect,
+				}
 				row.Result = verify.Correct
 				for round := 1; round <= 3; round++ {
 					row.Rounds = append(row.Rounds, Round{Round: round, GoodputPerS: 1000 * math.Exp(noise*random.NormFloat64())})
@@ -170,8 +178,7 @@ func TestFewMeetingsExcuseAValueOfAnySweep(t *testing.T) {
 	for rest, held := range map[int]bool{5: true, 300: false} {
 		b := NewBuilder(Environment{})
 		for goods, contended := range map[int]int{1: rest, 1000: 300} {
-			h := play(history.Run{Cell: history.Cell{Strategy: "update", Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1, Sweep: "goods", Value: fmt.Sprint(goods)},
-				Promise: "correct", Initial: map[int64]int64{1: 300}}, 300, time.Millisecond)
+			h := play(at("goods", goods, "update", 1), 300, time.Millisecond)
 			for id := 2; id <= goods; id++ {
 				h.Run.Initial[int64(id)], h.End.Final[int64(id)] = 5, 5
 			}
@@ -221,8 +228,7 @@ func TestSweepOverGoodsKeepsItsRowsApart(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
 	for _, goods := range []int{1, 10} {
-		h := play(history.Run{Cell: history.Cell{Strategy: "update", Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1, Sweep: "goods", Value: fmt.Sprint(goods)},
-			Promise: "correct", Initial: map[int64]int64{1: 300}}, 300, time.Millisecond)
+		h := play(at("goods", goods, "update", 1), 300, time.Millisecond)
 		for id := 2; id <= goods; id++ {
 			h.Run.Initial[int64(id)], h.End.Final[int64(id)] = 5, 5
 		}
