@@ -9,20 +9,20 @@ import (
 // ManifestName is the file name of a Manifest in the directory of a run.
 const ManifestName = "run.json"
 
-// Manifest says what is to be run. It is written before the first run: whoever judges the histories later can then tell
-// a complete set of them from what was left by a run that was killed.
+// Manifest is the plan of a run. It is written before the first cell, so that a run that was killed can be told from a
+// complete one when its histories are judged.
 type Manifest struct {
-	Environment json.RawMessage `json:"environment"` // as in the report, which is only written at the end
+	Environment json.RawMessage `json:"environment"` // as in the report, which is written only at the end
 	Cells       []Cell          `json:"cells"`
 }
 
-// WriteManifest writes a manifest to a file at path, in place of what is there.
+// WriteManifest writes a manifest to path, and replaces an existing file.
 func WriteManifest(path string, m Manifest) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write manifest %s: %w", path, err)
 	}
-	// By way of another name: a kill leaves the whole file or none.
+	// The rename makes it atomic: a killed run leaves the whole file or none.
 	if err := os.WriteFile(path+".new", append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
@@ -32,7 +32,7 @@ func WriteManifest(path string, m Manifest) error {
 	return nil
 }
 
-// ReadManifest reads what WriteManifest wrote. Where there is no file, the error is fs.ErrNotExist.
+// ReadManifest reads what WriteManifest wrote. The error wraps fs.ErrNotExist if there is no file.
 func ReadManifest(path string) (Manifest, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -40,17 +40,17 @@ func TestMissingAndDamagedManifestsAreErrors(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), history.ManifestName)
 	if _, err := history.ReadManifest(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v, want that there is no file", err)
+		t.Errorf("got %v, want fs.ErrNotExist", err)
 	}
 	if err := os.WriteFile(path, []byte(`{"cells":[`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := history.ReadManifest(path); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("got %v, want an error that names the file", err)
+		t.Errorf("got %v, want an error with the name of the file", err)
 	}
 }
 
-func TestPlaceOfARunOnASweep(t *testing.T) {
+func TestCellNamesItsPlaceInASweep(t *testing.T) {
 	t.Parallel()
 	for want, cell := range map[string]history.Cell{
 		"":           {},
