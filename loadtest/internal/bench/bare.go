@@ -76,36 +76,30 @@ func ServeBare(ctx context.Context, address string) error {
 }
 
 // bare measures the bare handler with the requests that the strategies get.
-func (b *bench) bare() (subject, error) {
-	clock, err := traffic.NewClock()
+func (b *bench) bare(ctx context.Context, _ int) (rate float64, err error) {
+	driver, err := traffic.NewDriver(b.BareURL, b.Users)
 	if err != nil {
-		return subject{}, err
+		return 0, err
 	}
-	return subject{name: Bare, run: func(ctx context.Context, _ int) (rate float64, err error) {
-		driver, err := traffic.NewDriver(b.BareURL, b.Users, clock)
+	defer driver.Close()
+	mix, err := traffic.NewMix(traffic.MixConfig{Goods: 1, MinCount: 1, MaxCount: 1})
+	if err != nil {
+		return 0, err
+	}
+	load := traffic.Load{
+		Strategy: Bare, Store: "none", Mix: mix, Users: b.Users, Timeout: timeout, OrderPrefix: Bare,
+	}
+	for _, load.Duration = range []time.Duration{warmUp, b.Time} {
+		result, err := driver.Run(ctx, load)
 		if err != nil {
 			return 0, err
 		}
-		defer driver.Close()
-		mix, err := traffic.NewMix(traffic.MixConfig{Goods: 1, MinCount: 1, MaxCount: 1})
-		if err != nil {
-			return 0, err
-		}
-		load := traffic.Load{
-			Strategy: Bare, Store: "none", Mix: mix, Users: b.Users, Timeout: timeout, OrderPrefix: Bare,
-		}
-		for _, load.Duration = range []time.Duration{warmUp, b.Time} {
-			result, err := driver.Run(ctx, load)
-			if err != nil {
-				return 0, err
+		for _, op := range result.Ops {
+			if op.Status != http.StatusOK {
+				return 0, errors.Join(ctx.Err(), fmt.Errorf("a request was answered %d %s", op.Status, op.Error))
 			}
-			for _, op := range result.Ops {
-				if op.Status != http.StatusOK {
-					return 0, errors.Join(ctx.Err(), fmt.Errorf("a request was answered %d %s", op.Status, op.Error))
-				}
-			}
-			rate = float64(result.Sent) / time.Duration(result.EndedNS-result.StartedNS).Seconds()
 		}
-		return rate, nil
-	}}, nil
+		rate = float64(result.Sent) / time.Duration(result.EndedNS-result.StartedNS).Seconds()
+	}
+	return rate, nil
 }

@@ -72,11 +72,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	b := newBench(o)
-	bare, err := b.bare()
-	if err != nil {
-		return nil, err
-	}
-	subjects := append(b.strategies(catalogue), subject{name: Raw, run: b.raw}, bare)
+	subjects := append(b.strategies(catalogue), subject{name: Raw, run: b.raw}, subject{name: Bare, run: b.bare})
 	if err := b.measure(ctx, subjects); err != nil {
 		return nil, err
 	}
