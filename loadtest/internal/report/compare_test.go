@@ -8,9 +8,9 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-func TestCompareSaysWhenThereIsNothingToFind(t *testing.T) {
+func TestReportDoesNotDifferFromItself(t *testing.T) {
 	t.Parallel()
-	c := Compare(sameLab(), sameLab())
+	c := Compare(sample(), sample())
 	for _, m := range c.Metrics {
 		if m.Delta != "~" {
 			t.Errorf("%s, %s: a report differs from itself by %s", m.Row, m.Metric, m.Delta)
@@ -21,7 +21,7 @@ func TestCompareSaysWhenThereIsNothingToFind(t *testing.T) {
 	}
 }
 
-// rounds returns a report of one row with a round for each goodput.
+// rounds returns a report of one row, with a round for each goodput.
 func rounds(goodput ...float64) *Report {
 	row := &Row{Strategy: "update", Workload: history.Workload{Name: "plenty"}}
 	for i, v := range goodput {
@@ -30,16 +30,18 @@ func rounds(goodput ...float64) *Report {
 	return &Report{Rows: []*Row{row}}
 }
 
-func TestCompareChoosesItsTestByTheRounds(t *testing.T) {
+func TestCompareChoosesItsTestByTheNumberOfRounds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		before, after *Report
 		delta, note   string
 	}{
 		// ln: means 4.6049 and 5.2981, s = 0.0200 both, t = 42.4 with 4 degrees of freedom
-		"three rounds":       {rounds(100, 102, 98), rounds(200, 204, 196), "+100.00%", "Welch's t-test over the logarithms"},
-		"inside the noise":   {rounds(100, 120, 90), rounds(102, 121, 93), "~", "Welch's t-test over the logarithms"},
-		"one with more":      {rounds(100, 102, 98), rounds(200, 204, 196, 199, 201), "+100.01%", "Welch's t-test over the logarithms"},
+		"three rounds":     {rounds(100, 102, 98), rounds(200, 204, 196), "+100.00%", "Welch's t-test over the logarithms"},
+		"inside the noise": {rounds(100, 120, 90), rounds(102, 121, 93), "~", "Welch's t-test over the logarithms"},
+		"one with more": {
+			rounds(100, 102, 98), rounds(200, 204, 196, 199, 201), "+100.01%", "Welch's t-test over the logarithms",
+		},
 		"four rounds":        {rounds(100, 102, 98, 101), rounds(200, 204, 196, 202), "+100.00%", ""},
 		"a single round":     {rounds(100), rounds(200), "~", "a single round tells nothing"},
 		"a round of nothing": {rounds(100, 102, 0), rounds(200, 204, 196), "~", ""},
@@ -58,7 +60,7 @@ func TestCompareChoosesItsTestByTheRounds(t *testing.T) {
 	}
 }
 
-func TestCompareSaysThatNothingIsCommon(t *testing.T) {
+func TestCompareReportsThatNothingIsInCommon(t *testing.T) {
 	t.Parallel()
 	row := func(hold int64) *Report {
 		return &Report{Rows: []*Row{{Strategy: "update", Workload: history.Workload{Name: "plenty", HoldMS: hold}}}}
