@@ -58,8 +58,8 @@ type Interval struct {
 }
 
 // GeometricMean returns the geometric mean and its interval by Student's t-distribution over the logarithms: speeds are
-// compared as ratios, and the error of a ratio is symmetric only as a logarithm. The mean is 0 if there are no values or
-// one is not positive. The interval is nil for fewer than two values.
+// compared as ratios, and the error of a ratio is symmetric only as a logarithm. The mean is 0 if there are no values
+// or one is not positive. The interval is nil for fewer than two values.
 func GeometricMean(values []float64) (mean float64, interval *Interval) {
 	logs := logarithms(values)
 	if len(logs) == 0 {
@@ -86,7 +86,8 @@ func logarithms(values []float64) (logs []float64) {
 }
 
 // PValue returns the probability that equal speeds show ratios at least as far from 1 as these, by the two-sided t-test
-// over their logarithms, and whether their mean is above 1. It is 1 for fewer than two ratios, or if one is not positive.
+// over their logarithms, and whether their mean is above 1. It is 1 for fewer than two ratios, or if one is not
+// positive.
 func PValue(ratios []float64) (p float64, above bool) {
 	logs := logarithms(ratios)
 	if len(logs) < 2 {
@@ -100,9 +101,9 @@ func PValue(ratios []float64) (p float64, above bool) {
 	return 2 * (1 - moremath.TDist{V: float64(len(logs) - 1)}.CDF(t)), center > 0
 }
 
-// Holm reports which of many comparisons are significant by their p-values, so that the probability of any false positive
-// among them is at most alpha (S. Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979). The comparisons
-// need not be independent.
+// Holm reports which of many comparisons are significant by their p-values, so that the probability of any false
+// positive among them is at most alpha (S. Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979). The
+// comparisons need not be independent.
 func Holm(p []float64, alpha float64) []bool {
 	order := make([]int, len(p))
 	for i := range order {

@@ -49,8 +49,9 @@ func TestPValueIsStudentsOverLogarithms(t *testing.T) {
 
 func TestHolmIsStricterTheMoreIsCompared(t *testing.T) {
 	t.Parallel()
-	// Sorted: 0.005 ≤ 0.05/4, 0.01 ≤ 0.05/3, but 0.03 > 0.05/2, and so nothing beyond it.
-	if got, want := stats.Holm([]float64{0.01, 0.04, 0.03, 0.005}, 0.05), []bool{true, false, false, true}; !slices.Equal(got, want) {
+	// Sorted: 0.005 ≤ 0.05/4, 0.01 ≤ 0.05/3, but 0.03 > 0.05/2, and so none after it.
+	got, want := stats.Holm([]float64{0.01, 0.04, 0.03, 0.005}, 0.05), []bool{true, false, false, true}
+	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if got := stats.Holm([]float64{0.04}, 0.05); !slices.Equal(got, []bool{true}) {

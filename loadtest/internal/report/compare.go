@@ -173,13 +173,13 @@ func (e Environment) machine() string {
 
 // WriteText writes the comparison for a terminal.
 func (c *Comparison) WriteText(w io.Writer, colour bool) error {
-	s := newScreen(w, colour)
+	out := newPrinter(w, colour)
 	for _, change := range c.Changed {
-		s.line(red+bold, fmt.Sprintf("VERDICT CHANGED: %s: %s -> %s",
+		out.line(red+bold, fmt.Sprintf("VERDICT CHANGED: %s: %s -> %s",
 			change.Row, strings.ToUpper(change.Old), strings.ToUpper(change.New)))
 	}
 	if len(c.Metrics) == 0 {
-		fmt.Fprintln(s, "Nothing to compare: the reports have no strategy with the same load in common "+
+		fmt.Fprintln(out, "Nothing to compare: the reports have no strategy with the same load in common "+
 			"(users, rate, hold, goods, counts, restocks).")
 	}
 	first := len(c.Changed) == 0
@@ -189,26 +189,26 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 			continue
 		}
 		if !first {
-			fmt.Fprintln(s)
+			fmt.Fprintln(out)
 		}
 		first = false
-		t.write(s)
+		t.write(out)
 		if mean, n := c.geomean(f.compared); n > 1 {
-			s.line(faint, fmt.Sprintf("geometric mean of all %d: %+.2f%%", n, 100*(mean-1)))
+			out.line(faint, fmt.Sprintf("geometric mean of all %d: %+.2f%%", n, 100*(mean-1)))
 		}
 	}
 	list := func(heading string, lines []string) {
 		if len(lines) > 0 {
-			fmt.Fprintf(s, "\n%s\n", heading)
+			fmt.Fprintf(out, "\n%s\n", heading)
 		}
 		for _, line := range lines {
-			fmt.Fprintf(s, "  %s\n", line)
+			fmt.Fprintf(out, "  %s\n", line)
 		}
 	}
 	list("Only in the old report:", c.OnlyOld)
 	list("Only in the new report:", c.OnlyNew)
 	list("Note:", c.Notes)
-	return s.Flush()
+	return out.Flush()
 }
 
 // table lists the changes of one metric.
@@ -221,11 +221,11 @@ func (c *Comparison) table(metric string) table {
 		if m.Metric != metric {
 			continue
 		}
-		delta := cell{text: m.Delta}
+		delta := tableCell{text: m.Delta}
 		if m.Delta == "~" {
 			delta.style = faint
 		}
-		t.rows = append(t.rows, []cell{
+		t.rows = append(t.rows, []tableCell{
 			{text: m.Row},
 			{text: digits(m.Old.Center)}, {text: m.Old.PctRangeString()},
 			{text: digits(m.New.Center)}, {text: m.New.PctRangeString()},

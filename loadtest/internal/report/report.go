@@ -13,7 +13,7 @@
 //
 //	Compare(before, after).WriteText(w, colour)
 //
-// A new figure is a field of Row, and an entry in one of the tables of figures.go, which says where it is shown.
+// A new figure is a field of Row, and an entry in one of the tables of figures.go, which defines where it is shown.
 //
 // # Units
 //

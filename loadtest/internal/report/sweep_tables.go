@@ -9,7 +9,7 @@ import (
 const shownCrossovers = 12 // on a terminal
 
 // writeText writes a table of strategies and values for each workload, and lists the crossovers.
-func (s *Sweep) writeText(out screen) {
+func (s *Sweep) writeText(out printer) {
 	for i, group := range s.groups() {
 		if i > 0 {
 			out.WriteByte('\n')
@@ -38,12 +38,12 @@ func (s *Sweep) textTable(group []*Curve) table {
 		t.columns = append(t.columns, tableColumn{left: true})
 	}
 	for _, c := range group {
-		line := []cell{{text: s.label(c)}}
+		line := []tableCell{{text: s.label(c)}}
 		for i, value := range s.Values {
-			var rate, spread, ratio, mark cell
+			var rate, spread, ratio, mark tableCell
 			if p := c.point(value); p != nil {
-				rate, spread, ratio = cell{text: grouped(p.RatePerS)}, cell{text: p.spread()}, cell{text: p.ratio()}
-				mark = cell{text: p.mark(c.Baseline), style: faint}
+				rate, spread, ratio = tableCell{text: grouped(p.RatePerS)}, tableCell{text: p.spread()}, tableCell{text: p.ratio()}
+				mark = tableCell{text: p.mark(c.Baseline), style: faint}
 				if !p.ClaimHeld && !p.Untested {
 					mark.style = red
 				}

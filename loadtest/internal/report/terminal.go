@@ -34,31 +34,31 @@ const (
 	reset  style = "\x1b[0m"
 )
 
-// screen writes text for a terminal. Errors are returned by Flush.
-type screen struct {
+// printer writes text for a terminal. Errors are returned by Flush.
+type printer struct {
 	*bufio.Writer
 	colour bool
 }
 
-func newScreen(w io.Writer, colour bool) screen {
-	return screen{Writer: bufio.NewWriter(w), colour: colour}
+func newPrinter(w io.Writer, colour bool) printer {
+	return printer{Writer: bufio.NewWriter(w), colour: colour}
 }
 
-func (s screen) paint(style style, text string) string {
-	if !s.colour || style == plain {
+func (out printer) paint(style style, text string) string {
+	if !out.colour || style == plain {
 		return text
 	}
 	return string(style) + text + string(reset)
 }
 
 // line writes a line in one style.
-func (s screen) line(style style, text string) {
-	s.WriteString(s.paint(style, text))
-	s.WriteByte('\n')
+func (out printer) line(style style, text string) {
+	out.WriteString(out.paint(style, text))
+	out.WriteByte('\n')
 }
 
-// cell is one cell of a table.
-type cell struct {
+// tableCell is one cell of a table.
+type tableCell struct {
 	text  string
 	style style
 }
@@ -66,7 +66,7 @@ type cell struct {
 // table aligns cells in columns. Package text/tabwriter would count escape sequences as width.
 type table struct {
 	columns []tableColumn
-	rows    [][]cell
+	rows    [][]tableCell
 }
 
 type tableColumn struct {
@@ -74,42 +74,42 @@ type tableColumn struct {
 	left bool // aligned left
 }
 
-func (t *table) write(s screen) {
+func (t *table) write(out printer) {
 	widths := make([]int, len(t.columns))
-	head := make([]cell, len(t.columns))
+	head := make([]tableCell, len(t.columns))
 	for i, c := range t.columns {
 		widths[i] = utf8.RuneCountInString(c.head)
-		head[i] = cell{text: c.head, style: faint}
+		head[i] = tableCell{text: c.head, style: faint}
 	}
 	for _, row := range t.rows {
 		for i, c := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
 		}
 	}
-	t.writeRow(s, widths, head)
+	t.writeRow(out, widths, head)
 	for _, row := range t.rows {
-		t.writeRow(s, widths, row)
+		t.writeRow(out, widths, row)
 	}
 }
 
 // writeRow leaves no blanks at the end of the line.
-func (t *table) writeRow(s screen, widths []int, row []cell) {
+func (t *table) writeRow(out printer, widths []int, row []tableCell) {
 	end := len(row)
 	for end > 0 && row[end-1].text == "" {
 		end--
 	}
 	for i, c := range row[:end] {
 		if i > 0 {
-			s.WriteString("  ")
+			out.WriteString("  ")
 		}
 		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text))
 		if !t.columns[i].left {
-			s.WriteString(pad)
+			out.WriteString(pad)
 		}
-		s.WriteString(s.paint(c.style, c.text))
+		out.WriteString(out.paint(c.style, c.text))
 		if t.columns[i].left && i < end-1 {
-			s.WriteString(pad)
+			out.WriteString(pad)
 		}
 	}
-	s.WriteByte('\n')
+	out.WriteByte('\n')
 }

@@ -11,38 +11,38 @@ import (
 // WriteText writes the report for a terminal of 150 columns: a table for each load, the evidence, and whether every
 // claim held. The Markdown has more columns.
 func (r *Report) WriteText(w io.Writer, colour bool) error {
-	s := newScreen(w, colour)
+	out := newPrinter(w, colour)
 	if r.Sweep != nil {
-		r.Sweep.writeText(s) // the wide tables of every value would be too long
+		r.Sweep.writeText(out) // the wide tables of every value would be too long
 	} else {
-		r.writeTables(s)
+		r.writeTables(out)
 	}
-	r.writeEvidence(s)
-	r.writeList(s, "Bounded", func(row *Row) string { return row.Bounded })
-	r.writeList(s, "Open loop", (*Row).late)
+	r.writeEvidence(out)
+	r.writeList(out, "Bounded", func(row *Row) string { return row.Bounded })
+	r.writeList(out, "Open loop", (*Row).late)
 
-	fmt.Fprintln(s)
+	fmt.Fprintln(out)
 	for _, line := range r.Environment.lines() {
-		s.line(faint, line)
+		out.line(faint, line)
 	}
-	fmt.Fprintln(s)
+	fmt.Fprintln(out)
 	if len(r.Problems) == 0 {
-		s.line(green, "✓ "+r.success())
+		out.line(green, "✓ "+r.success())
 	}
 	for _, problem := range r.Problems {
-		s.line(red, "✗ "+problem)
+		out.line(red, "✗ "+problem)
 	}
-	return s.Flush()
+	return out.Flush()
 }
 
-func (r *Report) writeTables(s screen) {
+func (r *Report) writeTables(out printer) {
 	for i, rows := range r.groups() {
 		if i > 0 {
-			s.WriteByte('\n')
+			out.WriteByte('\n')
 		}
-		s.line(bold, title(rows))
+		out.line(bold, title(rows))
 		t := r.textTable(rows)
-		t.write(s)
+		t.write(out)
 	}
 }
 
@@ -60,12 +60,12 @@ func (r *Report) textTable(rows []*Row) table {
 		}
 	}
 	for _, row := range rows {
-		var cells []cell
+		var cells []tableCell
 		for _, f := range figures {
 			if f.terminal.head == "" {
 				continue
 			}
-			c := cell{text: f.text(f.terminal, row)}
+			c := tableCell{text: f.text(f.terminal, row)}
 			if f.terminal.style != nil {
 				c.style = f.terminal.style(row)
 			}
@@ -80,7 +80,7 @@ func (r *Report) textTable(rows []*Row) table {
 }
 
 // writeEvidence writes the first findings of each row.
-func (r *Report) writeEvidence(s screen) {
+func (r *Report) writeEvidence(out printer) {
 	const shown = 2
 	heading := false
 	for _, row := range r.Rows {
@@ -89,22 +89,22 @@ func (r *Report) writeEvidence(s screen) {
 			continue
 		}
 		if !heading {
-			fmt.Fprintln(s)
-			s.line(bold, "Evidence")
+			fmt.Fprintln(out)
+			out.line(bold, "Evidence")
 			heading = true
 		}
-		fmt.Fprintf(s, "  %s\n", row.Label())
+		fmt.Fprintf(out, "  %s\n", row.Label())
 		for _, e := range evidence[:min(shown, len(evidence))] {
-			fmt.Fprintf(s, "    %s\n", e)
+			fmt.Fprintf(out, "    %s\n", e)
 		}
 		if more := len(evidence) - shown; more > 0 {
-			fmt.Fprintf(s, "    and %d more findings in the JSON\n", more)
+			fmt.Fprintf(out, "    and %d more findings in the JSON\n", more)
 		}
 	}
 }
 
 // writeList writes a text about each row under a heading; nothing if all texts are empty.
-func (r *Report) writeList(s screen, heading string, of func(*Row) string) {
+func (r *Report) writeList(out printer, heading string, of func(*Row) string) {
 	written := false
 	for _, row := range r.Rows {
 		text := of(row)
@@ -112,11 +112,11 @@ func (r *Report) writeList(s screen, heading string, of func(*Row) string) {
 			continue
 		}
 		if !written {
-			fmt.Fprintln(s)
-			s.line(bold, heading)
+			fmt.Fprintln(out)
+			out.line(bold, heading)
 			written = true
 		}
-		fmt.Fprintf(s, "  %s: %s\n", row.Label(), text)
+		fmt.Fprintf(out, "  %s: %s\n", row.Label(), text)
 	}
 }
 
@@ -154,7 +154,7 @@ func title(rows []*Row) string {
 	}
 	add(planned > 0, "%s requests on %s units", grouped(float64(planned)), grouped(float64(stock)))
 	add(first.Users > 0, "%s", plural(first.Users, "user"))
-	add(first.Rate > 0, "%g requests/s", first.Rate)
+	add(first.Rate > 0, "%g requests/out", first.Rate)
 	add(first.HoldMS > 0, "%d ms of work inside the critical section", first.HoldMS)
 	add(first.Items() > 1 || first.Sweep == axisGoods, "%s", place(axisGoods, int64(first.Items())))
 	add(first.Skew != "", "requested by %s", first.Skew)
