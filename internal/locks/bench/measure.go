@@ -20,11 +20,11 @@ type sample struct {
 	Trips    float64 `json:"round_trips_per_lock"`
 	Executed float64 `json:"executed_per_lock"` // by Redis, including those of scripts (INFO commandstats)
 
-	// Only if the locks took turns.
+	// These are set only if the locks took turns.
 	Median  float64 `json:"median_us,omitempty"` // one lock and unlock
 	P99Took float64 `json:"p99_us,omitempty"`
 
-	// Only of contenders.
+	// These are set only for contenders.
 	Locks    float64 `json:"locks_per_second,omitempty"`
 	Longest  float64 `json:"longest_wait_ms,omitempty"` // from the call to Lock to its return
 	P99      float64 `json:"p99_wait_ms,omitempty"`     // of all waits in the cell

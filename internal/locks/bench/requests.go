@@ -60,7 +60,7 @@ type scanner struct {
 	first bool   // this string, or the next one, is a command name
 }
 
-// commands returns how many commands, except those of setUp, the next part of the stream completes the name of.
+// commands counts the command names that end in the next part of the stream, except those of setUp.
 func (s *scanner) commands(p []byte) (count int) {
 	for len(p) > 0 {
 		if s.rest > 0 {

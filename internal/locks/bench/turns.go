@@ -71,7 +71,7 @@ func (t turnTaker) evaluate() (*sample, error) {
 	}, nil
 }
 
-// openTurns is a lock that takes turns with others. Each has its own client.
+// openTurns is an open lock that takes turns with others, with a client of its own.
 type openTurns struct {
 	turnTaker
 	lock  *opened
