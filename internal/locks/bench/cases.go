@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// A benchCase is a number of contenders for one key. The contenders are spread evenly over the processes.
+// benchCase is a number of contenders for one key, spread evenly over the processes.
 type benchCase struct {
 	Name       string
 	Processes  int
 	Contenders int           // of all processes together
-	Hold       time.Duration // the critical section
-	times      float64       // how long a cell takes, as a multiple of -time
-	turns      bool          // a cell is of all locks, which take turns
+	Hold       time.Duration // time in the critical section
+	times      float64       // duration of a cell, as a multiple of -time
+	turns      bool          // one cell has all locks, which take turns
 }
 
-// The cases. Those that a target is about take longer: no wait can be seen that is longer than its cell and patience
-// together, so that the longest wait of a lock under which contenders starve grows with the time of the cell.
+// The cases. Those of the targets take longer: no wait longer than the cell and patience together can be observed, so
+// the longest wait of a lock that starves contenders grows with the duration of the cell.
 var cases = []benchCase{
-	{uncontended, 1, 1, 0, 5, true},
-	{"1 contender, 2 ms", 1, 1, 2 * time.Millisecond, 0.5, false},
-	{"8 contenders, 0 ms", 1, 8, 0, 0.75, false},
-	{"8 contenders, 2 ms", 1, 8, 2 * time.Millisecond, 0.75, false},
-	{crowd, 1, 64, 0, 1, false},
-	{crowdAtWork, 1, 64, 2 * time.Millisecond, 4.5, false},
-	{"8 contenders in 8 processes, 0 ms", 8, 8, 0, 0.75, false},
-	{"8 contenders in 8 processes, 2 ms", 8, 8, 2 * time.Millisecond, 0.75, false},
-	{"64 contenders in 8 processes, 0 ms", 8, 64, 0, 1.5, false},
-	{crowdsAtWork, 8, 64, 2 * time.Millisecond, 2.5, false},
+	{Name: uncontended, Processes: 1, Contenders: 1, times: 5, turns: true},
+	{Name: "1 contender, 2 ms", Processes: 1, Contenders: 1, Hold: 2 * time.Millisecond, times: 0.5},
+	{Name: "8 contenders, 0 ms", Processes: 1, Contenders: 8, times: 0.75},
+	{Name: "8 contenders, 2 ms", Processes: 1, Contenders: 8, Hold: 2 * time.Millisecond, times: 0.75},
+	{Name: crowd, Processes: 1, Contenders: 64, times: 1},
+	{Name: crowdAtWork, Processes: 1, Contenders: 64, Hold: 2 * time.Millisecond, times: 4.5},
+	{Name: "8 contenders in 8 processes, 0 ms", Processes: 8, Contenders: 8, times: 0.75},
+	{Name: "8 contenders in 8 processes, 2 ms", Processes: 8, Contenders: 8, Hold: 2 * time.Millisecond, times: 0.75},
+	{Name: "64 contenders in 8 processes, 0 ms", Processes: 8, Contenders: 64, times: 1.5},
+	{Name: crowdsAtWork, Processes: 8, Contenders: 64, Hold: 2 * time.Millisecond, times: 2.5},
 }
 
-// Cases that targets are about.
+// The cases of the targets.
 const (
 	uncontended  = "uncontended lock and unlock"
 	crowd        = "64 contenders, 0 ms"
@@ -41,12 +41,11 @@ const (
 	crowdsAtWork = "64 contenders in 8 processes, 2 ms"
 )
 
-// caseNamed returns the case of a row.
 func caseNamed(name string) benchCase {
 	return cases[slices.IndexFunc(cases, func(c benchCase) bool { return c.Name == name })]
 }
 
-// A cell is one case run once: with one lock, or with all that take turns.
+// cell is one case in one round: with one lock, or with all of them taking turns.
 type cell struct {
 	benchCase
 	subjects []subject
@@ -62,19 +61,19 @@ func (c cell) String() string {
 	return fmt.Sprintf("round %d: %s: %s", c.Round, strings.Join(names, ", "), c.Name)
 }
 
-// plan lists the cells of all rounds. Each round has every cell once, in an order of its own, so that whatever else the
-// machine does meanwhile is spread over all locks.
+// plan lists the cells of all rounds. Each round runs every cell once, in a random order of its own, so that other work
+// of the machine is spread over all locks.
 func plan(cases []benchCase, subjects []subject, rounds int, seed uint64) (cells []cell) {
 	random := rand.New(rand.NewPCG(seed, 0))
-	for round := range rounds {
+	for round := 1; round <= rounds; round++ {
 		begin := len(cells)
 		for _, c := range cases {
 			if c.turns {
-				cells = append(cells, cell{c, subjects, round + 1, random.Uint64()})
+				cells = append(cells, cell{benchCase: c, subjects: subjects, Round: round, seed: random.Uint64()})
 				continue
 			}
 			for i := range subjects {
-				cells = append(cells, cell{c, subjects[i : i+1], round + 1, 0})
+				cells = append(cells, cell{benchCase: c, subjects: subjects[i : i+1], Round: round})
 			}
 		}
 		random.Shuffle(len(cells)-begin, func(i, j int) {

@@ -12,53 +12,54 @@ import (
 	"time"
 )
 
-// asClient, in the environment, makes this program one of its own client processes.
+// asClient is the environment variable that makes this program one of its own client processes.
 const asClient = "STOCK_BENCH_CLIENT"
 
-// patience is how long contenders may wait on when the time is over. Who still waits then is counted as not served.
+// patience is how long contenders may keep waiting after the end of a cell. Those still waiting then are counted as not
+// served.
 const patience = 2 * time.Second
 
-// A job is what a client process has to do.
+// job is the task of a client process.
 type job struct {
 	Lock       string
 	Addr       string // of Redis
 	Key        string
-	First      uint64 // number of its first contender, of all processes from 1
+	First      uint64 // id of its first contender; ids of all processes start at 1
 	Contenders int
 	Hold, Time time.Duration
 
-	Leases int           // so many idle leases instead, each of its own key
-	Lease  time.Duration // and so long
+	Leases int           // number of idle leases to hold instead, each on its own key
+	Lease  time.Duration // duration of these leases
 
 	Turns []string // locks that take turns instead
 	Seed  uint64   // of their order
 }
 
-// A result is what a client process tells.
+// result is what a client process reports.
 type result struct {
-	Grants     []int           // in time, for each contender
-	Late       int             // grants after that, to those who waited still
-	Waits      []time.Duration // of all of them
+	Grants     []int           // locks released in time, by contender
+	Late       int             // locks released later, by contenders that were still waiting
+	Waits      []time.Duration // for all of these locks
 	Commands   int64           // sent
 	Trips      int64           // round trips
 	CPU        time.Duration   // of this process
-	Violations int             // two were inside
-	Unserved   int             // gave up waiting, when patience was over
-	Failures   int             // locks refused, not given back, or lost
+	Violations int             // two contenders held the lock at once
+	Unserved   int             // contenders that gave up after patience
+	Failures   int             // locks refused, not released, or lost
 	Failure    string          // one of them
 
-	Turns []turnTaker // instead of all that, from locks that took turns
+	Turns []turnTaker // instead of the above, if the locks took turns
 }
 
-// client is a client process: it takes a job from in, says when it is ready, begins when told to, and tells the result.
-// It ends when in does: with the program that started it.
+// client runs a client process: it reads a job from in, reports that it is ready, begins when told to, and writes the
+// result to out. It exits when in is closed, as happens when its parent dies.
 func client(in io.Reader, out io.Writer, shared *os.File) error {
 	orders, replies := json.NewDecoder(in), json.NewEncoder(out)
 	var j job
 	if err := orders.Decode(&j); err != nil {
 		return fmt.Errorf("read the job: %w", err)
 	}
-	inside, err := openRoom(shared)
+	exclusion, err := openDetector(shared)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func client(in io.Reader, out io.Writer, shared *os.File) error {
 		}
 		go func() {
 			_ = orders.Decode(&word)
-			os.Exit(1) // the parent is gone
+			os.Exit(1) // the parent has died
 		}()
 		return nil
 	}
@@ -80,7 +81,7 @@ func client(in io.Reader, out io.Writer, shared *os.File) error {
 	case len(j.Turns) > 0:
 		do = takeTurns
 	}
-	r, err := do(j, inside, begin)
+	r, err := do(j, exclusion, begin)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func client(in io.Reader, out io.Writer, shared *os.File) error {
 }
 
 // contend runs contenders for one key.
-func contend(j job, inside room, begin func() error) (*result, error) {
+func contend(j job, exclusion detector, begin func() error) (*result, error) {
 	s, err := subjectNamed(j.Lock)
 	if err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func contend(j job, inside room, begin func() error) (*result, error) {
 	defer lock.close()
 	contenders := make([]contender, j.Contenders)
 	for i := range contenders {
-		contenders[i] = contender{id: j.First + uint64(i), lock: lock, room: inside}
+		contenders[i] = contender{id: j.First + uint64(i), lock: lock, detector: exclusion}
 	}
 	if err := warmUp(contenders, j.Key); err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func contend(j job, inside room, begin func() error) (*result, error) {
 	return r, nil
 }
 
-// warmUp opens connections and loads scripts, which is not what is measured: each contender locks a key of its own.
+// warmUp opens connections and loads scripts before the measurement: each contender locks a key of its own.
 func warmUp(contenders []contender, key string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -157,16 +158,17 @@ func each(contenders []contender, do func(*contender)) {
 }
 
 type contender struct {
-	id   uint64
-	lock *opened
-	room room
+	id       uint64
+	lock     *opened
+	detector detector
 
 	grants, late, violations, unserved, failures int
 	waits                                        []time.Duration
 	err                                          error
 }
 
-// run locks and unlocks until the time is over. Who waits then waits on, since a wait that is cut short is no wait.
+// run locks and unlocks until the end of the cell. A contender that is waiting then keeps waiting: the wait would
+// otherwise be recorded as too short.
 func (c *contender) run(ctx context.Context, j job, start time.Time) {
 	for time.Since(start) < j.Time {
 		asked := time.Now()
@@ -174,19 +176,19 @@ func (c *contender) run(ctx context.Context, j job, start time.Time) {
 		c.waits = append(c.waits, time.Since(asked))
 		if err != nil {
 			if time.Since(start) >= j.Time+patience {
-				c.unserved++ // by whatever error: a connection's deadline may come before the context's
+				c.unserved++ // whatever the error: a connection may time out before the context
 			} else {
 				c.fail(err)
 			}
 			continue
 		}
-		if !c.room.enter(c.id) {
+		if !c.detector.enter(c.id) {
 			c.violations++
 		}
 		if j.Hold > 0 {
 			time.Sleep(j.Hold)
 		}
-		if !c.room.leave(c.id) {
+		if !c.detector.leave(c.id) {
 			c.violations++
 		}
 		if err := unlock(); err != nil {
@@ -205,11 +207,11 @@ func (c *contender) fail(err error) {
 	c.err = err
 }
 
-// cpu is the processor time that this process has used so far.
+// cpu returns the processor time that this process has used.
 func cpu() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err) // no such call: this cannot be measured here
+		panic(err) // the system call is missing: nothing can be measured on this system
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

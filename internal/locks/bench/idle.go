@@ -11,7 +11,7 @@ import (
 	"stock/internal/servers"
 )
 
-// idle is what it costs to hold many leases and do nothing. Shares are of one core.
+// idle is the cost of holding many leases without using them. Shares are of one core.
 type idle struct {
 	Leases   int           `json:"leases"`
 	Lease    time.Duration `json:"lease_ns"`
@@ -22,7 +22,7 @@ type idle struct {
 	Trips    int64         `json:"trips"`
 }
 
-// measureIdle measures over two renewals of every lease.
+// measureIdle measures for two renewals of every lease.
 func measureIdle(ctx context.Context, server *servers.Redis, leases int, lease time.Duration) (*idle, error) {
 	j := job{Addr: server.Addr, Key: "bench:idle", Leases: leases, Lease: lease, Time: 2 * lease / 3}
 	ran, err := runJobs(ctx, server, []job{j})
@@ -41,8 +41,8 @@ func measureIdle(ctx context.Context, server *servers.Redis, leases int, lease t
 	}, nil
 }
 
-// holdIdle takes a lease of each of many keys, and then only keeps them.
-func holdIdle(j job, _ room, begin func() error) (*result, error) {
+// holdIdle takes a lease on each of many keys and keeps them.
+func holdIdle(j job, _ detector, begin func() error) (*result, error) {
 	count := &requests{}
 	client := newClient(j.Addr, count)
 	defer client.Close()

@@ -1,21 +1,23 @@
-// Command bench compares this repository's Redis locks with the libraries that Go programs use for the same: redsync,
-// redislock and rueidislock. All run interleaved, on one private Redis, and the clients are processes of their own.
+// Command bench compares this repository's Redis locks with the libraries that Go programs use for the same purpose:
+// redsync, redislock and rueidislock. All of them run interleaved on one private Redis, with the clients in processes
+// of their own.
 //
 //	make bench-locks BENCH="-cases uncontended -rounds 10"
 //
-// Mutual exclusion is checked while it is measured: a lock that lets two in fails the run.
+// The bench checks mutual exclusion while it measures: a lock that lets two contenders in fails the run.
 //
-// What is counted, and how:
+// What is measured, and how:
 //
-//   - uncontended: the time of a lock and unlock of each lock by turns, op by op, in one process. One client, one key and one
-//     caller a lock; its median is the time of one, and not the reciprocal of a rate.
-//   - locks a second and fairness: locks that were given back within the time of a cell. Who waits when the time is over
-//     waits on, and these waits count too.
-//   - commands and trips: what the clients sent a lock, and in how many round trips, counted on their connections.
-//   - executed: what Redis carried out, from INFO commandstats. That includes the calls that scripts make, as does
-//     total_commands_processed: what clients sent cannot be told from either.
-//   - Setting up connections and subscriptions (HELLO, CLIENT, SUBSCRIBE, PING) is in neither.
-//   - Medians over the rounds with their 95 % intervals; the targets are judged by ratios within a round.
+//   - uncontended: the time of a lock and unlock. The locks take turns, operation by operation, in one process, each
+//     with one client, one key and one caller. The median is the time of one operation, not the reciprocal of a rate.
+//   - locks per second and fairness: locks that were released within the duration of a cell. A contender that is
+//     waiting at the end keeps waiting, and its wait counts too.
+//   - commands and trips: the commands that the clients sent per lock, and in how many round trips, counted on their
+//     connections.
+//   - executed: the commands that Redis executed, from INFO commandstats. It includes the calls made by scripts, as
+//     does total_commands_processed: neither tells what clients sent.
+//   - Opening connections and subscriptions (HELLO, CLIENT, SUBSCRIBE, PING) counts in neither.
+//   - Results are medians over the rounds with their 95 % intervals. Targets are judged by ratios within a round.
 package main
 
 import (
@@ -39,8 +41,8 @@ import (
 // Exit statuses.
 const (
 	exitDone        = 0
-	exitViolated    = 1 // two held a lock at once
-	exitUnusable    = 2 // wrong usage, or the run could not be ended
+	exitViolated    = 1 // two contenders held a lock at once
+	exitUnusable    = 2 // wrong usage, or the run failed
 	exitInterrupted = 130
 )
 
@@ -53,7 +55,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// beClient makes this process a client. The memory shared with the others is its first file after stderr.
+// beClient runs this process as a client. File descriptor 3 is the memory that it shares with the others.
 func beClient() {
 	if err := client(os.Stdin, os.Stdout, os.NewFile(3, "shared memory")); err != nil {
 		fmt.Fprintln(os.Stderr, "bench: client:", err)
@@ -62,7 +64,7 @@ func beClient() {
 	os.Exit(0)
 }
 
-// options are what the command line says.
+// options are the flags.
 type options struct {
 	unit           time.Duration
 	rounds         int
@@ -99,7 +101,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "bench:", err)
 		return exitUnusable
 	case r.violations() > 0:
-		fmt.Fprintf(stderr, "bench: two held a lock at once, %d times\n", r.violations())
+		fmt.Fprintf(stderr, "bench: two contenders held a lock at once, %d times\n", r.violations())
 		return exitViolated
 	}
 	return exitDone
@@ -109,15 +111,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.DurationVar(&o.unit, "time", 400*time.Millisecond, "time of a cell; the cases that targets are about take up to 5 times as long")
-	flags.IntVar(&o.rounds, "rounds", 6, "how often each cell is run; six are the least that have a 95 % interval")
-	flags.Uint64Var(&o.seed, "seed", rand.Uint64N(1e6), "of the order of cells, and of turns")
+	flags.DurationVar(&o.unit, "time", 400*time.Millisecond,
+		"duration of a cell; up to 5 times as long for the cases of the targets")
+	flags.IntVar(&o.rounds, "rounds", 6, "number of rounds; a 95 % interval needs at least six")
+	flags.Uint64Var(&o.seed, "seed", rand.Uint64N(1e6), "seed of the order of cells and of turns")
 	cases := flags.String("cases", "", "run the cases that match this regular expression")
 	names := flags.String("locks", "", "run the locks that match this regular expression")
-	flags.IntVar(&o.leases, "leases", 10_000, "idle leases to be renewed in one process; 0 leaves that out")
-	flags.DurationVar(&o.lease, "lease", lease, "of the idle leases; measured for two renewals, two thirds of that")
-	quick := flags.Bool("quick", false, "a short trial: one round of short cells, few leases; its figures mean little")
-	flags.StringVar(&o.json, "json", "", "write all figures to this file, - for stdout")
+	flags.IntVar(&o.leases, "leases", 10_000, "number of idle leases to renew in one process; 0 skips this")
+	flags.DurationVar(&o.lease, "lease", lease, "duration of the idle leases; measured for two renewals, two thirds of it")
+	quick := flags.Bool("quick", false,
+		"a short trial: one round of short cells, few leases; its figures are not reliable")
+	flags.StringVar(&o.json, "json", "", "write all results to this file, - for stdout")
 	flags.StringVar(&o.markdown, "markdown", "", "write the tables in Markdown to this file, - for stdout")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -130,12 +134,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		o.leases = min(o.leases, 500)
 	}
 	if o.unit <= 0 || o.rounds <= 0 || o.leases < 0 || o.lease <= 0 {
-		return o, errors.New("-time, -rounds and -lease have to be positive")
+		return o, errors.New("-time, -rounds and -lease must be positive, and -leases not negative")
 	}
-	return o, errors.Join(o.choose(*cases, *names))
+	return o, o.choose(*cases, *names)
 }
 
-// choose keeps the cases and the locks that are wanted.
+// choose selects the cases and the locks that match.
 func (o *options) choose(casesLike, locksLike string) error {
 	likeCase, err := regexp.Compile(casesLike)
 	if err != nil {
@@ -148,7 +152,7 @@ func (o *options) choose(casesLike, locksLike string) error {
 	o.cases = slices.DeleteFunc(slices.Clone(cases), func(c benchCase) bool { return !likeCase.MatchString(c.Name) })
 	o.subjects = slices.DeleteFunc(slices.Clone(subjects), func(s subject) bool { return !likeLock.MatchString(s.Name) })
 	if len(o.cases) == 0 || len(o.subjects) == 0 {
-		return errors.New("no case, or no lock, matches -cases and -locks")
+		return errors.New("no case matches -cases, or no lock matches -locks")
 	}
 	return nil
 }
@@ -161,7 +165,10 @@ func bench(ctx context.Context, o options, stderr io.Writer) (_ *report, err err
 	}
 	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
 
-	r := &report{Redis: server.Version, Go: runtime.Version(), CPUs: runtime.NumCPU(), Seed: o.seed, Rounds: o.rounds, Unit: o.unit}
+	r := &report{
+		Redis: server.Version, Go: runtime.Version(), CPUs: runtime.NumCPU(),
+		Seed: o.seed, Rounds: o.rounds, Unit: o.unit,
+	}
 	cells := plan(o.cases, o.subjects, o.rounds, o.seed)
 	fmt.Fprintf(stderr, "%d cells, seed %d\n", len(cells), o.seed)
 	for i, c := range cells {
@@ -183,7 +190,7 @@ func bench(ctx context.Context, o options, stderr io.Writer) (_ *report, err err
 	return r, nil
 }
 
-// progress shows what is being done, in a line that is written over; only where somebody looks on.
+// progress shows what is being done in a line that is overwritten, if w is a terminal.
 func progress(w io.Writer, text string) {
 	file, ok := w.(*os.File)
 	if !ok {
@@ -194,7 +201,7 @@ func progress(w io.Writer, text string) {
 	}
 }
 
-// write writes to the file of this name, to stdout for "-", and nothing where there is no name.
+// write writes to the named file, to stdout if the name is "-", and nothing if it is empty.
 func write(name string, stdout io.Writer, do func(io.Writer) error) error {
 	switch name {
 	case "":

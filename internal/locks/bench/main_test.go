@@ -17,15 +17,16 @@ import (
 	"stock/internal/servers/serverstest"
 )
 
-// broken is no lock at all, which the bench has to find out.
+// broken excludes nobody: the bench must detect it.
 const broken = "broken"
 
 func TestMain(m *testing.M) {
-	subjects = append(subjects, subject{Name: broken, open: ours(func(redis.UniversalClient) locks.Locker { return locks.None{} })})
+	none := func(redis.UniversalClient) locks.Locker { return locks.None{} }
+	subjects = append(subjects, subject{Name: broken, open: ours(none)})
 	if os.Getenv(asClient) != "" {
 		beClient()
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // clients would take a second to end
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // clients would otherwise take a second to exit
 	os.Exit(m.Run())
 }
 
@@ -34,7 +35,8 @@ func TestARunMeasuresEveryLock(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bench.json")
 	var stdout, stderr bytes.Buffer
 	status := run(t.Context(), []string{
-		"-quick", "-seed", "7", "-locks", "^r", "-cases", "^uncontended|^64 contenders, 2 ms|^8 contenders in 8 processes, 2 ms",
+		"-quick", "-seed", "7", "-locks", "^r",
+		"-cases", "^uncontended|^64 contenders, 2 ms|^8 contenders in 8 processes, 2 ms",
 		"-json", file, "-markdown", "-",
 	}, &stdout, &stderr)
 	if status != exitDone {
@@ -54,11 +56,12 @@ func TestARunMeasuresEveryLock(t *testing.T) {
 	for _, s := range got.Samples {
 		waited, took := s.Longest > 0 && s.CPU > 0, s.Median > 0 && s.P99Took >= s.Median
 		if s.Executed <= 0 || took != (s.Case == uncontended) || took == waited {
-			t.Errorf("%s, %s: nothing was measured: %+v", s.Lock, s.Case, s)
+			t.Errorf("%s, %s: not measured as its case requires: %+v", s.Lock, s.Case, s)
 		}
 		// SET; and EVALSHA, which calls GET and DEL.
 		if s.Case == uncontended && s.Lock == "redis-lua" && (s.Commands != 2 || s.Trips != 2 || s.Executed != 4) {
-			t.Errorf("%s: %v commands in %v round trips, %v carried out; want 2, 2 and 4", s.Lock, s.Commands, s.Trips, s.Executed)
+			t.Errorf("%s: %v commands in %v round trips, %v executed; want 2, 2 and 4",
+				s.Lock, s.Commands, s.Trips, s.Executed)
 		}
 		if s.Failures > 0 {
 			t.Errorf("%s, %s: %d failures: %s", s.Lock, s.Case, s.Failures, s.Failure)
@@ -67,7 +70,9 @@ func TestARunMeasuresEveryLock(t *testing.T) {
 	if got.Idle == nil || got.Idle.Commands == 0 || got.Idle.CPU <= 0 {
 		t.Errorf("idle leases: %+v, want commands that renew them", got.Idle)
 	}
-	for _, want := range []string{"| case | `redis-queue` |", "| 64 contenders, 2 ms | **", "rueidislock", "wanted", "seed 7"} {
+	for _, want := range []string{
+		"| case | `redis-queue` |", "| 64 contenders, 2 ms | **", "rueidislock", "wanted", "seed 7",
+	} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, &stdout)
 		}
@@ -78,8 +83,9 @@ func TestALockThatLetsTwoInFailsTheRun(t *testing.T) {
 	t.Parallel()
 	for _, benchCase := range []string{"^8 contenders, 2 ms", "^8 contenders in 8 processes, 2 ms"} {
 		var stdout, stderr bytes.Buffer
-		status := run(t.Context(), []string{"-quick", "-leases", "0", "-locks", broken, "-cases", benchCase}, &stdout, &stderr)
-		if status != exitViolated || !strings.Contains(stderr.String(), "two held a lock at once") {
+		args := []string{"-quick", "-leases", "0", "-locks", broken, "-cases", benchCase}
+		status := run(t.Context(), args, &stdout, &stderr)
+		if status != exitViolated || !strings.Contains(stderr.String(), "two contenders held a lock at once") {
 			t.Errorf("%s: exit status %d, want %d: %s", benchCase, status, exitViolated, &stderr)
 		}
 	}
@@ -88,12 +94,13 @@ func TestALockThatLetsTwoInFailsTheRun(t *testing.T) {
 func TestAClientEndsWithTheProgramThatStartedIt(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, servers.RedisOptions{})
-	shared, err := newRoom()
+	shared, err := newDetectorFile()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer shared.Close()
-	p, err := startProcess(t.Context(), job{Lock: "redis-lua", Addr: server.Addr, Key: "key", First: 1, Contenders: 1, Time: time.Hour}, shared)
+	j := job{Lock: "redis-lua", Addr: server.Addr, Key: "key", First: 1, Contenders: 1, Time: time.Hour}
+	p, err := startProcess(t.Context(), j, shared)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,14 +113,16 @@ func TestAClientEndsWithTheProgramThatStartedIt(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p.in.Close() // as the kernel does it for a parent that was killed
+	p.in.Close() // as the kernel does when the parent is killed
 
 	serverstest.Gone(t, []int{p.cmd.Process.Pid}, nil)
 }
 
 func TestWrongUsageIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"-cases", "no such"}, {"-locks", "("}, {"-rounds", "0"}, {"more"}, {"-no-such-flag"}} {
+	for _, args := range [][]string{
+		{"-cases", "no such"}, {"-locks", "("}, {"-rounds", "0"}, {"more"}, {"-no-such-flag"},
+	} {
 		var stdout, stderr bytes.Buffer
 		if status := run(t.Context(), args, &stdout, &stderr); status != exitUnusable || stderr.Len() == 0 {
 			t.Errorf("%v: exit status %d and %q, want %d and a reason", args, status, &stderr, exitUnusable)
@@ -136,11 +145,11 @@ func TestEachRoundHasEveryCellInAnOrderOfTheSeed(t *testing.T) {
 	if other := names(plan(cases, subjects, 3, 2)); slices.Equal(once, other) {
 		t.Error("two seeds give the same order")
 	}
-	perRound := (len(cases)-1)*len(subjects) + 1 // all take turns in one
+	perRound := (len(cases)-1)*len(subjects) + 1 // in one case, all locks share a cell
 	for round := range 3 {
 		for _, name := range once[round*perRound : (round+1)*perRound] {
 			if want := "round " + string(rune('1'+round)); !strings.HasPrefix(name, want) {
-				t.Errorf("%q is in the cells of %s", name, want)
+				t.Errorf("%q is among the cells of %s", name, want)
 			}
 		}
 	}

@@ -3,43 +3,43 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
 	"stock/internal/servers"
+	"stock/internal/stats"
 )
 
-// A sample is what one cell showed of a lock. What its case does not measure is left out.
+// sample is what one cell measured of one lock. It leaves out what its case does not measure.
 type sample struct {
 	Case  string `json:"case"`
 	Lock  string `json:"lock"`
 	Round int    `json:"round"`
 
-	Commands float64 `json:"commands_per_lock"` // that clients sent
+	Commands float64 `json:"commands_per_lock"` // sent by clients
 	Trips    float64 `json:"round_trips_per_lock"`
-	Executed float64 `json:"executed_per_lock"` // commands that Redis carried out, also within scripts, as INFO commandstats counts
+	Executed float64 `json:"executed_per_lock"` // by Redis, including those of scripts (INFO commandstats)
 
-	// Of locks that took turns.
-	Median  float64 `json:"median_us,omitempty"` // of a lock and unlock
+	// These are set only if the locks took turns.
+	Median  float64 `json:"median_us,omitempty"` // one lock and unlock
 	P99Took float64 `json:"p99_us,omitempty"`
 
-	// Of contenders.
+	// These are set only for contenders.
 	Locks    float64 `json:"locks_per_second,omitempty"`
-	Longest  float64 `json:"longest_wait_ms,omitempty"` // from asking to holding
-	P99      float64 `json:"p99_wait_ms,omitempty"`     // of all waits of the cell
-	Fair     float64 `json:"fewest_to_most,omitempty"`  // locks of the contender with the fewest, and of that with the most
-	FairProc float64 `json:"fewest_to_mean,omitempty"`  // locks of the process with the fewest, and of the mean process
-	CPU      float64 `json:"client_cpu_us,omitempty"`   // a lock, of all client processes
-	RedisCPU float64 `json:"redis_cpu_us,omitempty"`    // a lock
+	Longest  float64 `json:"longest_wait_ms,omitempty"` // from the call to Lock to its return
+	P99      float64 `json:"p99_wait_ms,omitempty"`     // of all waits in the cell
+	Fair     float64 `json:"fewest_to_most,omitempty"`  // locks of the contender with the fewest, divided by the most
+	FairProc float64 `json:"fewest_to_mean,omitempty"`  // locks of the process with the fewest, divided by the mean
+	CPU      float64 `json:"client_cpu_us,omitempty"`   // per lock, of all client processes
+	RedisCPU float64 `json:"redis_cpu_us,omitempty"`    // per lock
 
-	Broken   int    `json:"violations"`        // two held the lock at once
-	Unserved int    `json:"unserved"`          // waited on when the time was over, and were not served within 2 s
-	Failures int    `json:"failures"`          // locks refused, not given back, or lost
+	Broken   int    `json:"violations"`        // two contenders held the lock at once
+	Unserved int    `json:"unserved"`          // still waiting 2 s after the end of the cell
+	Failures int    `json:"failures"`          // locks refused, not released, or lost
 	Failure  string `json:"failure,omitempty"` // one of them
 }
 
-// measure runs one cell and returns a sample of each of its locks.
+// measure runs one cell and returns a sample for each of its locks.
 func measure(ctx context.Context, server *servers.Redis, c cell, unit time.Duration) (samples []*sample, err error) {
 	duration := time.Duration(c.times * float64(unit))
 	if c.turns {
@@ -79,8 +79,8 @@ func measureContenders(ctx context.Context, server *servers.Redis, c cell, durat
 	return []*sample{s}, nil
 }
 
-// evaluate makes the figures of a cell of contenders. Rate and fairness are of the locks that were given back in time; what it took to
-// get them, and the waits, are of all.
+// evaluate summarizes a cell of contenders. Rate and fairness count the locks that were released within the duration;
+// the cost per lock and the waits include the later ones.
 func evaluate(ran *ran, duration time.Duration) (*sample, error) {
 	s := &sample{}
 	var contenders, processes []int
@@ -105,7 +105,8 @@ func evaluate(ran *ran, duration time.Duration) (*sample, error) {
 	}
 	inTime := sum(contenders)
 	if inTime+late == 0 {
-		return nil, fmt.Errorf("no lock was granted within %v; failures: %d (%s)", duration+patience, s.Failures, s.Failure)
+		return nil, fmt.Errorf("no lock was acquired within %v; failures: %d (%s)",
+			duration+patience, s.Failures, s.Failure)
 	}
 	locks := float64(inTime + late)
 	slices.Sort(waits)
@@ -114,7 +115,7 @@ func evaluate(ran *ran, duration time.Duration) (*sample, error) {
 	s.Trips = float64(trips) / locks
 	s.Executed = float64(ran.executed) / locks
 	s.Longest = milliseconds(waits[len(waits)-1])
-	s.P99 = milliseconds(percentile(waits, 0.99))
+	s.P99 = milliseconds(stats.NearestRank(waits, 0.99))
 	if inTime > 0 {
 		s.Fair = float64(slices.Min(contenders)) / float64(slices.Max(contenders))
 		s.FairProc = float64(slices.Min(processes)) / (float64(inTime) / float64(len(processes)))
@@ -129,13 +130,6 @@ func sum(values []int) (total int) {
 		total += v
 	}
 	return total
-}
-
-// percentile returns the nearest rank of sorted values: at least the given part of them is not above it.
-func percentile(sorted []time.Duration, part float64) time.Duration {
-	// Not quite the product: 0.99 * 100 need not be 99.
-	rank := int(math.Ceil(part*float64(len(sorted)) - 1e-9))
-	return sorted[max(rank, 1)-1]
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -16,21 +16,21 @@ import (
 	"stock/internal/servers"
 )
 
-// ran is what the client processes of one measurement did, and Redis meanwhile.
+// ran is what the client processes of one cell did, and Redis meanwhile.
 type ran struct {
 	results  []result
-	executed int64         // commands that Redis carried out, those called by scripts among them
+	executed int64         // commands executed by Redis, including those of scripts
 	redisCPU time.Duration // of Redis
 }
 
-// runJobs runs each job in a process of its own, all at once, on an empty Redis.
+// runJobs runs all jobs at once on an empty Redis, each in a process of its own.
 func runJobs(ctx context.Context, server *servers.Redis, jobs []job) (_ *ran, err error) {
 	client := newClient(server.Addr, &requests{})
 	defer client.Close()
 	if err := client.FlushAll(ctx).Err(); err != nil {
 		return nil, err
 	}
-	shared, err := newRoom()
+	shared, err := newDetectorFile()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,11 @@ func runJobs(ctx context.Context, server *servers.Redis, jobs []job) (_ *ran, er
 	if err != nil {
 		return nil, err
 	}
-	return &ran{results, calls(after) - calls(before), redisCPU(after) - redisCPU(before)}, nil
+	return &ran{
+		results:  results,
+		executed: calls(after) - calls(before),
+		redisCPU: redisCPU(after) - redisCPU(before),
+	}, nil
 }
 
 // process is a client process.
@@ -94,7 +98,7 @@ func startProcess(ctx context.Context, j job, shared *os.File) (*process, error)
 	cmd.Env = append(os.Environ(), asClient+"=1")
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{shared}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the parent, who ends the clients
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C interrupts the parent only, which ends the clients
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -106,15 +110,14 @@ func startProcess(ctx context.Context, j job, shared *os.File) (*process, error)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start a client: %w", err)
 	}
-	p := &process{cmd, in, json.NewEncoder(in), json.NewDecoder(out)}
+	p := &process{cmd: cmd, in: in, orders: json.NewEncoder(in), replies: json.NewDecoder(out)}
 	if err := p.orders.Encode(j); err != nil {
-		return nil, errors.Join(fmt.Errorf("give a client its job: %w", err), p.end(true))
+		return nil, errors.Join(fmt.Errorf("send a client its job: %w", err), p.end(true))
 	}
 	return p, nil
 }
 
-// end waits until the process has ended. One that has failed, or whose result nobody wants, is killed; how it ended then
-// says nothing new.
+// end waits for the process to exit. If kill is set, it kills the process first and ignores its exit status.
 func (p *process) end(kill bool) error {
 	if kill {
 		_ = p.cmd.Process.Kill()
@@ -127,14 +130,14 @@ func (p *process) end(kill bool) error {
 	return nil
 }
 
-// calls sums up the calls of INFO commandstats but those of setUp ("cmdstat_client|info": {"calls": ...}).
+// calls adds up the calls in INFO commandstats ("cmdstat_client|info": "calls=12,usec=34,..."), except those of setUp.
 func calls(info map[string]map[string]string) (sum int64) {
 	for name, figures := range info["Commandstats"] {
 		command, _, _ := strings.Cut(strings.TrimPrefix(name, "cmdstat_"), "|")
 		if setUp[command] {
 			continue
 		}
-		first, _, _ := strings.Cut(figures, ",") // calls=12,usec=34,...
+		first, _, _ := strings.Cut(figures, ",")
 		n, _ := strconv.ParseInt(strings.TrimPrefix(first, "calls="), 10, 64)
 		sum += n
 	}

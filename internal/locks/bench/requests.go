@@ -10,19 +10,19 @@ import (
 	"sync/atomic"
 )
 
-// setUp are the commands of a connection's beginning and end and of looking on, which no lock needs for being locked.
+// setUp are the commands that open, close and monitor connections. They are not counted as part of locking.
 var setUp = map[string]bool{
-	"auth": true, "client": true, "command": true, "config": true, "flushall": true, "hello": true, "info": true, "ping": true,
-	"quit": true, "select": true, "subscribe": true, "unsubscribe": true,
+	"auth": true, "client": true, "command": true, "config": true, "flushall": true, "hello": true, "info": true,
+	"ping": true, "quit": true, "select": true, "subscribe": true, "unsubscribe": true,
 }
 
 // requests counts what a process sends to Redis.
 //
-// It reads along on the connections, as the server cannot tell: INFO counts the calls that scripts make (also in
-// total_commands_processed) beside those that clients make.
+// It observes the connections, because the server cannot tell: INFO also counts the calls made by scripts, even in
+// total_commands_processed.
 type requests struct {
 	commands atomic.Int64
-	trips    atomic.Int64 // writes with at least one command: commands that are sent together share a round trip
+	trips    atomic.Int64 // writes with at least one command: commands sent together share a round trip
 }
 
 func (r *requests) dial(ctx context.Context, dialer *net.Dialer, addr string) (net.Conn, error) {
@@ -52,15 +52,15 @@ func (c *countingConn) Write(p []byte) (int, error) {
 	return c.TCPConn.Write(p)
 }
 
-// scanner finds commands in a stream of requests. A request is an array ("*2\r\n") of strings ("$3\r\nGET\r\n"), the first
-// of which names the command. Pieces may end anywhere.
+// scanner finds commands in a stream of requests. A request is an array ("*2\r\n") of strings ("$3\r\nGET\r\n"), the
+// first of which names the command. The stream may be cut anywhere.
 type scanner struct {
-	piece []byte // the beginning of a line, or of a name, whose end is in the next piece
-	rest  int    // bytes of a string that are still to come, with its line end
-	first bool   // that string, or the next one, is a name
+	piece []byte // the start of a line or a name that continues in the next call
+	rest  int    // remaining bytes of a string, including its line end
+	first bool   // this string, or the next one, is a command name
 }
 
-// commands returns how many commands, other than those of setUp, begin in the next piece of the stream.
+// commands counts the command names that end in the next part of the stream, except those of setUp.
 func (s *scanner) commands(p []byte) (count int) {
 	for len(p) > 0 {
 		if s.rest > 0 {

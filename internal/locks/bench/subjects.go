@@ -19,17 +19,17 @@ import (
 	"stock/internal/locks"
 )
 
-// A subject is a lock that is compared.
+// subject is a lock that is measured.
 type subject struct {
 	Name     string
-	Settings string // where they are not what one gets by asking for nothing
-	Library  bool   // of others
+	Settings string // where they differ from the defaults
+	Library  bool   // not of this repository
 	open     func(addr string, count *requests) (*opened, error)
 }
 
-// opened is a lock of one process.
+// opened is a lock as one process uses it.
 type opened struct {
-	// lock waits until key is held. The one who calls unlock waits until it is given back.
+	// lock returns once key is held, and unlock once it is released.
 	lock  func(ctx context.Context, key string) (unlock func() error, err error)
 	close func() error
 }
@@ -38,27 +38,37 @@ var errLost = errors.New("lock lost")
 
 const (
 	redisQueue = "redis-queue"
-	lease      = 30 * time.Second // the default of this repository's locks, also given to redislock, which has none
+	lease      = 30 * time.Second // the default of this repository, also used for redislock, which has none
 )
 
-// The locks. The libraries are set as their README or reference advises for one Redis and for waiting as long as it takes:
+// The locks. The libraries are configured as their README or reference recommends for one Redis and unlimited waiting:
 //
-//   - redsync has its own expiry (8 s) and pause between two tries (50 to 250 ms), and as many tries as it takes. It offers no
+//   - redsync has its default expiry (8 s) and pause between tries (50 to 250 ms), and unlimited tries: it offers no
 //     other way to wait long.
-//   - redislock has no default; its reference recommends an exponential pause from 16 ms. Its examples pause for 100 and
-//     500 ms. 64 ms at most serves everybody at about the same rate: with more, contenders starve, and with 16 ms always,
-//     a lock takes twice as many commands.
-//   - rueidislock has its defaults (validity 5 s, renewal at half of that) but for what its README says of one Redis and of
-//     Redis from 7.0.5: KeyMajority 1 and NoLoopTracking. Its client pipelines by itself.
+//   - redislock has no default; its reference recommends an exponential backoff from 16 ms, its examples pause for 100
+//     and 500 ms. A maximum of 64 ms serves all contenders at about the same rate: with a longer one, some starve, and
+//     with a constant 16 ms, a lock takes twice as many commands.
+//   - rueidislock has its defaults (validity 5 s, renewal after half of it), except for KeyMajority 1 and
+//     NoLoopTracking, which its README recommends for one Redis and for Redis 7.0.5 or later. Its client pipelines by
+//     itself.
 //
-// The locks of this repository, redsync and redislock share go-redis with the same options.
+// The locks of this repository, redsync and redislock use go-redis with the same options.
 var subjects = []subject{
-	{redisQueue, "", false, ours(func(c redis.UniversalClient) locks.Locker { return locks.NewRedisQueue(c, locks.Options{}) })},
-	{"redis-pubsub", "", false, ours(func(c redis.UniversalClient) locks.Locker { return locks.NewRedisPubSub(c, locks.Options{}) })},
-	{"redis-lua", "poll 50 ms", false, ours(func(c redis.UniversalClient) locks.Locker { return locks.NewRedisLua(c, locks.Options{}) })},
-	{"redsync", "v4.18, tries without limit", true, openRedsync},
-	{"redislock", "v0.9, ExponentialBackoff(16 ms, 64 ms)", true, openRedislock},
-	{"rueidislock", "v1.0.79, KeyMajority 1, NoLoopTracking", true, openRueidislock},
+	{
+		Name: redisQueue,
+		open: ours(func(c redis.UniversalClient) locks.Locker { return locks.NewRedisQueue(c, locks.Options{}) }),
+	},
+	{
+		Name: "redis-pubsub",
+		open: ours(func(c redis.UniversalClient) locks.Locker { return locks.NewRedisPubSub(c, locks.Options{}) }),
+	},
+	{
+		Name: "redis-lua", Settings: "poll 50 ms",
+		open: ours(func(c redis.UniversalClient) locks.Locker { return locks.NewRedisLua(c, locks.Options{}) }),
+	},
+	{Name: "redsync", Settings: "v4.18, unlimited tries", Library: true, open: openRedsync},
+	{Name: "redislock", Settings: "v0.9, ExponentialBackoff(16 ms, 64 ms)", Library: true, open: openRedislock},
+	{Name: "rueidislock", Settings: "v1.0.79, KeyMajority 1, NoLoopTracking", Library: true, open: openRueidislock},
 }
 
 func subjectNamed(name string) (subject, error) {
@@ -67,11 +77,11 @@ func subjectNamed(name string) (subject, error) {
 			return s, nil
 		}
 	}
-	return subject{}, fmt.Errorf("no lock is named %q", name)
+	return subject{}, fmt.Errorf("there is no lock %q", name)
 }
 
-// newClient makes a client with go-redis's defaults, but for what locks need: a command that was sent is not sent again, and a
-// context's deadline counts.
+// newClient returns a client with go-redis's defaults, except for two options that locks need: commands are never sent
+// twice, and the deadline of a context applies to its commands.
 func newClient(addr string, count *requests) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr:                  addr,
@@ -102,7 +112,7 @@ func ours(make func(redis.UniversalClient) locks.Locker) func(string, *requests)
 			}
 			return client.Close()
 		}
-		return &opened{lock, closeAll}, nil
+		return &opened{lock: lock, close: closeAll}, nil
 	}
 }
 
@@ -121,7 +131,7 @@ func openRedsync(addr string, count *requests) (*opened, error) {
 			return nil
 		}, nil
 	}
-	return &opened{lock, client.Close}, nil
+	return &opened{lock: lock, close: client.Close}, nil
 }
 
 func openRedislock(addr string, count *requests) (*opened, error) {
@@ -136,7 +146,7 @@ func openRedislock(addr string, count *requests) (*opened, error) {
 		}
 		return func() error { return held.Release(context.Background()) }, nil
 	}
-	return &opened{lock, client.Close}, nil
+	return &opened{lock: lock, close: client.Close}, nil
 }
 
 func openRueidislock(addr string, count *requests) (*opened, error) {
@@ -158,5 +168,5 @@ func openRueidislock(addr string, count *requests) (*opened, error) {
 		}
 		return func() error { cancel(); return nil }, nil
 	}
-	return &opened{lock, func() error { locker.Close(); return nil }}, nil
+	return &opened{lock: lock, close: func() error { locker.Close(); return nil }}, nil
 }

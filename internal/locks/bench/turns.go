@@ -11,27 +11,28 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
+	"stock/internal/stats"
 )
 
-// The uncontended locks differ by a few per cent, and a busy machine by much more from one second to the next. So they are
-// not measured one after the other but by turns, op by op, in one process: what slows one down slows all down. The order
-// is another each time, since an op that comes after a costly one is slower itself.
+// Uncontended locks differ by a few percent, and the speed of a busy machine by much more from one second to the next.
+// So the locks take turns, operation by operation, in one process: a disturbance affects all of them. Their order is
+// random, because an operation that follows an expensive one is slower.
 
-// turnLimit bounds a lock and unlock, so that one that is never granted leaves time for the others.
+// turnLimit bounds a lock and unlock, so that a lock that is never acquired leaves time for the others.
 const turnLimit = 500 * time.Millisecond
 
-// A turnTaker is what one of the locks that took turns shows.
+// turnTaker is what was measured of one of the locks that took turns.
 type turnTaker struct {
 	Lock     string
-	Took     []time.Duration // of each lock and unlock
-	Commands int64           // sent meanwhile
+	Took     []time.Duration // each lock and unlock
+	Commands int64           // sent
 	Trips    int64           // round trips
-	Executed float64         // commands that Redis carried out for a lock and unlock; counted apart, as it cannot tell whose they are
+	Executed float64         // commands of one lock and unlock, executed by Redis during the warm-up
 	Failures int
 	Failure  string // one of them
 }
 
-// measureTurns runs a cell of all locks.
+// measureTurns runs a cell of all locks, which take turns.
 func measureTurns(ctx context.Context, server *servers.Redis, c cell, duration time.Duration) ([]*sample, error) {
 	j := job{Addr: server.Addr, Key: "bench:lock", Time: duration, Seed: c.seed}
 	for _, s := range c.subjects {
@@ -54,14 +55,14 @@ func measureTurns(ctx context.Context, server *servers.Redis, c cell, duration t
 
 func (t turnTaker) evaluate() (*sample, error) {
 	if len(t.Took) == 0 {
-		return nil, fmt.Errorf("%s was not granted once; failures: %d (%s)", t.Lock, t.Failures, t.Failure)
+		return nil, fmt.Errorf("%s was never acquired; failures: %d (%s)", t.Lock, t.Failures, t.Failure)
 	}
 	slices.Sort(t.Took)
 	locks := float64(len(t.Took))
 	return &sample{
 		Lock:     t.Lock,
-		Median:   microseconds(percentile(t.Took, 0.5)),
-		P99Took:  microseconds(percentile(t.Took, 0.99)),
+		Median:   microseconds(stats.NearestRank(t.Took, 0.5)),
+		P99Took:  microseconds(stats.NearestRank(t.Took, 0.99)),
 		Commands: float64(t.Commands) / locks,
 		Trips:    float64(t.Trips) / locks,
 		Executed: t.Executed,
@@ -70,7 +71,7 @@ func (t turnTaker) evaluate() (*sample, error) {
 	}, nil
 }
 
-// openTurns are the locks that take turns, each with a client of its own.
+// openTurns is an open lock that takes turns with others, with a client of its own.
 type openTurns struct {
 	turnTaker
 	lock  *opened
@@ -78,8 +79,8 @@ type openTurns struct {
 	count *requests
 }
 
-// takeTurns locks and unlocks one key of each lock, by turns.
-func takeTurns(j job, _ room, begin func() error) (_ *result, err error) {
+// takeTurns locks and unlocks one key of each lock in turn.
+func takeTurns(j job, _ detector, begin func() error) (_ *result, err error) {
 	server := newClient(j.Addr, &requests{})
 	defer server.Close()
 	takers := make([]*openTurns, len(j.Turns))
@@ -120,7 +121,7 @@ func takeTurns(j job, _ room, begin func() error) (_ *result, err error) {
 	return r, nil
 }
 
-// warmUp opens connections and loads scripts, and then counts what Redis carries out.
+// warmUp opens connections, loads scripts, and then counts the commands that Redis executes.
 func (t *openTurns) warmUp(server *redis.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -4,15 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/go-chi/chi/v5"
+
+	"stock/loadtest/internal/traffic"
 )
 
-// bareOrder and bareReceipt are the JSON of the service.
-type bareOrder struct {
+// bareRequest and bareReceipt are the JSON of the service.
+type bareRequest struct {
 	GoodsID  int64  `json:"goods_id"`
 	Count    int64  `json:"count"`
 	Strategy string `json:"strategy"`
@@ -36,18 +39,20 @@ type bareReceipt struct {
 	LeftNS    int64  `json:"left_ns"`
 }
 
-// BareHandler decodes and encodes, and does nothing else.
+// BareHandler decodes a request and encodes a receipt, and does nothing else.
 func BareHandler() http.Handler {
 	r := chi.NewRouter()
 	r.Post("/stock/deduct", func(w http.ResponseWriter, r *http.Request) {
-		var o bareOrder
-		if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+		var request bareRequest
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(&bareReceipt{GoodsID: o.GoodsID, Count: o.Count, Strategy: o.Strategy, Store: o.Store,
-			Replica: Bare, RequestID: r.Header.Get("X-Request-Id"), Attempts: 1})
+		_ = json.NewEncoder(w).Encode(&bareReceipt{
+			GoodsID: request.GoodsID, Count: request.Count, Strategy: request.Strategy, Store: request.Store,
+			Replica: Bare, RequestID: r.Header.Get("X-Request-Id"), Attempts: 1,
+		})
 	})
 	return r
 }
@@ -58,11 +63,43 @@ func ServeBare(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	// nginx keeps its connections for 60 s.
-	server := &http.Server{Handler: BareHandler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{
+		Handler:           BareHandler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute, // nginx keeps its connections for 60 s
+	}
 	context.AfterFunc(ctx, func() { server.Close() })
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
+}
+
+// bare measures the bare handler with the requests that the strategies get.
+func (b *bench) bare(ctx context.Context, _ int) (rate float64, err error) {
+	driver, err := traffic.NewDriver(b.BareURL, b.Users)
+	if err != nil {
+		return 0, err
+	}
+	defer driver.Close()
+	mix, err := traffic.NewMix(traffic.MixConfig{Goods: 1, MinCount: 1, MaxCount: 1})
+	if err != nil {
+		return 0, err
+	}
+	load := traffic.Load{
+		Strategy: Bare, Store: "none", Mix: mix, Users: b.Users, Timeout: timeout, OrderPrefix: Bare,
+	}
+	for _, load.Duration = range []time.Duration{warmUp, b.Time} {
+		result, err := driver.Run(ctx, load)
+		if err != nil {
+			return 0, err
+		}
+		for _, op := range result.Ops {
+			if op.Status != http.StatusOK {
+				return 0, errors.Join(ctx.Err(), fmt.Errorf("a request was answered %d %s", op.Status, op.Error))
+			}
+		}
+		rate = float64(result.Sent) / time.Duration(result.EndedNS-result.StartedNS).Seconds()
+	}
+	return rate, nil
 }

@@ -3,11 +3,12 @@ package bench
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 )
 
-// peakMemory is the most that a process has had in memory, bytes (VmHWM of Linux).
+// peakMemory returns the peak resident memory of a process in bytes (VmHWM of Linux).
 func peakMemory(pid int) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -19,5 +20,13 @@ func peakMemory(pid int) (int64, error) {
 			return kib << 10, err
 		}
 	}
-	return 0, fmt.Errorf("process %d does not tell its peak", pid)
+	return 0, fmt.Errorf("/proc/%d/status has no VmHWM", pid)
+}
+
+// heap returns the reachable heap of this process in bytes.
+func heap() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// statement is update's: what one deduction takes.
-const statement = "UPDATE good_stock SET stock = LAST_INSERT_ID(stock - ?), version = version + 1 WHERE goods_id = ? AND stock >= ?"
+// statement is the one that update deducts with.
+const statement = "UPDATE good_stock SET stock = LAST_INSERT_ID(stock - ?), version = version + 1 " +
+	"WHERE goods_id = ? AND stock >= ?"
 
-// raw sends the statement as fast as MySQL answers it, on a connection a user.
+// raw sends the statement as fast as MySQL answers it, on one connection per user.
 func (b *bench) raw(ctx context.Context, _ int) (rate float64, err error) {
 	if err := b.Target.SetStock(ctx, map[int64]int64{1: plenty}); err != nil {
 		return 0, err
@@ -23,7 +24,7 @@ func (b *bench) raw(ctx context.Context, _ int) (rate float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	config.InterpolateParams = true // one round trip, as the service has it
+	config.InterpolateParams = true // one round trip, as in the service
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return 0, err
@@ -47,7 +48,7 @@ func (b *bench) raw(ctx context.Context, _ int) (rate float64, err error) {
 	return rate, nil
 }
 
-// loop returns how many statements a second were done; nobody begins another one when the time is over, and everybody ends the last one.
+// loop returns the rate of statements. No connection starts one after the duration, and each ends its last one.
 func loop(ctx context.Context, conns []*sql.Conn, duration time.Duration) (rate float64, err error) {
 	var all sync.WaitGroup
 	var n atomic.Int64
@@ -59,7 +60,7 @@ func loop(ctx context.Context, conns []*sql.Conn, duration time.Duration) (rate 
 				result, err := conn.ExecContext(ctx, statement, 1, 1, 1)
 				if err == nil {
 					if rows, _ := result.RowsAffected(); rows != 1 {
-						err = fmt.Errorf("the statement changed %d rows", rows)
+						err = fmt.Errorf("the statement changed %d rows, want 1", rows)
 					}
 				}
 				if err != nil {

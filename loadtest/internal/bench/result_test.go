@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// steady is six rounds that differ by a per cent.
+// steady is six rounds that differ by one percent.
 func steady(rate float64) (rates []float64) {
 	for _, percent := range []float64{99.5, 100, 100.5, 99.5, 100, 100.5} {
 		rates = append(rates, rate*percent/100)
@@ -27,23 +27,24 @@ func verdict(t *testing.T, r *Result, what, wanted string) Verdict {
 			return v
 		}
 	}
-	t.Fatalf("nothing is wanted of %s about %s", what, wanted)
+	t.Fatalf("there is no target of %s with %s", what, wanted)
 	return Verdict{}
 }
 
 func TestTargetsAreJudgedByTheWholeInterval(t *testing.T) {
 	t.Parallel()
 	r := &Result{Rates: map[string][]float64{
-		"noop": steady(10_000), "batch": steady(8000), "update": steady(3000), Raw: steady(4500), Bare: {12_000, 9000, 12_000, 9000, 12_000, 9000},
+		"noop": steady(10_000), "batch": steady(8000), "update": steady(3000), Raw: steady(4500),
+		Bare: {12_000, 9000, 12_000, 9000, 12_000, 9000},
 	}, ReplicaPeak: 61_000_000, HeapAfterFirst: 5_000_000, HeapAfterLast: 6_000_000, Later: 1000}
 	for _, test := range []struct{ what, wanted, outcome string }{
 		{"batch", "noop", "met"},
-		{"batch", "update", "not met"}, // 2.67 times
+		{"batch", "update", "not met"}, // 2.67 times as fast
 		{"update", "raw", "met"},       // 3000 × (1/10000 + 1/4500) = 0.97
 		{"noop", "bare", "open"},       // from 0.83 to 1.11
 		{"redis-script", "noop", "open"},
 		{"a replica", "60 MB", "not met"},
-		{"the lab", "grow", "not met"}, // a kilobyte a request
+		{"the lab", "grow", "not met"}, // a kilobyte per request
 	} {
 		if v := verdict(t, r, test.what, test.wanted); v.Outcome != test.outcome {
 			t.Errorf("%s, wanted %s: measured %s, %s, want %s", v.What, v.Wanted, v.Measured, v.Outcome, test.outcome)
@@ -51,29 +52,35 @@ func TestTargetsAreJudgedByTheWholeInterval(t *testing.T) {
 	}
 	r.Rates["batch"] = []float64{9000}
 	if v := verdict(t, r, "batch", "noop"); v.Outcome != "open" {
-		t.Errorf("a single round is %s: it proves nothing", v.Outcome)
+		t.Errorf("a single round is %s, want open: it proves nothing", v.Outcome)
 	}
 }
 
-func TestMemoryIsHeldAgainstTheRequestsThatWereJudgedLater(t *testing.T) {
+func TestMemoryGrowthIsDividedByTheRequestsJudgedLater(t *testing.T) {
 	t.Parallel()
 	b := newBench(Options{Rounds: 3, Progress: func(int, int, string) {}})
-	judged := subject{"update", func(context.Context, int) (float64, error) {
+	judged := subject{name: "update", run: func(context.Context, int) (float64, error) {
 		b.judged += 1000
 		return 100, nil
 	}}
-	reference := subject{Raw, func(context.Context, int) (float64, error) { return 5000, nil }}
+	reference := subject{name: Raw, run: func(context.Context, int) (float64, error) { return 5000, nil }}
 	if err := b.measure(t.Context(), []subject{judged, reference}); err != nil {
 		t.Fatal(err)
 	}
-	if r := b.result; r.Later != 2000 || len(r.Rates["update"]) != 3 || len(r.Rates[Raw]) != 3 || r.HeapAfterFirst == 0 || r.HeapAfterLast == 0 {
+	r := b.result
+	if r.Later != 2000 || len(r.Rates["update"]) != 3 || len(r.Rates[Raw]) != 3 || r.HeapAfterFirst == 0 ||
+		r.HeapAfterLast == 0 {
 		t.Errorf("got %+v, want 2000 requests judged after the first of three rounds", r)
 	}
 }
 
-func TestResultSaysWhatIsNotWorthItsFigures(t *testing.T) {
+func TestResultNamesWrongAndMissingStrategies(t *testing.T) {
 	t.Parallel()
-	r := &Result{Rates: map[string][]float64{"noop": steady(100)}, Notes: []string{"not measured: the service has no strategy batch"}, Wrong: []string{"update was found wrong"}}
+	r := &Result{
+		Rates: map[string][]float64{"noop": steady(100)},
+		Notes: []string{"not measured: the service has no strategy batch"},
+		Wrong: []string{"update was found wrong"},
+	}
 	for name, write := range map[string]func(*bytes.Buffer) error{
 		"text":     func(w *bytes.Buffer) error { return r.WriteText(w) },
 		"Markdown": func(w *bytes.Buffer) error { return r.WriteMarkdown(w) },
@@ -92,23 +99,27 @@ func TestResultSaysWhatIsNotWorthItsFigures(t *testing.T) {
 
 func TestBareHandlerDecodesAndEncodes(t *testing.T) {
 	t.Parallel()
-	w := httptest.NewRecorder()
-	BareHandler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/stock/deduct", strings.NewReader(`{"strategy":"bare","goods_id":7,"count":2}`)))
+	post := func(body string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		request := httptest.NewRequest(http.MethodPost, "/stock/deduct", strings.NewReader(body))
+		BareHandler().ServeHTTP(w, request)
+		return w
+	}
+	w := post(`{"strategy":"bare","goods_id":7,"count":2}`)
 	var receipt bareReceipt
-	if err := json.Unmarshal(w.Body.Bytes(), &receipt); err != nil || w.Code != 200 || receipt.GoodsID != 7 || receipt.Count != 2 {
+	err := json.Unmarshal(w.Body.Bytes(), &receipt)
+	if err != nil || w.Code != http.StatusOK || receipt.GoodsID != 7 || receipt.Count != 2 {
 		t.Errorf("%d %s, %v", w.Code, w.Body, err)
 	}
-	w = httptest.NewRecorder()
-	BareHandler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/stock/deduct", strings.NewReader(`{`)))
-	if w.Code != http.StatusBadRequest {
-		t.Errorf("what is no JSON is answered %d", w.Code)
+	if w = post(`{`); w.Code != http.StatusBadRequest {
+		t.Errorf("invalid JSON is answered %d", w.Code)
 	}
 }
 
 func TestPeakMemoryIsThatOfTheProcess(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells in /proc")
+		t.Skip("needs /proc of Linux")
 	}
 	if peak, err := peakMemory(os.Getpid()); err != nil || peak < 1<<20 || peak > 1<<34 {
 		t.Errorf("%d bytes, %v", peak, err)

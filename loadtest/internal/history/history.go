@@ -1,17 +1,17 @@
-// Package history holds what each client asked, when, and what it was told: one file of JSON lines for each run of one
-// strategy, so that a verdict can be reached again from the disk alone.
+// Package history defines the record of a run: what each client requested, when, and how it was answered, in one file
+// of JSON lines per run. A verdict can be reached again from these files alone.
 package history
 
 // Outcome is how a request ended, as its client saw it.
 type Outcome string
 
-// The outcomes. All but Sold and Unknown promise that nothing was deducted.
+// The outcomes. All except Sold and Unknown guarantee that nothing was deducted.
 const (
 	Sold     Outcome = "sold"     // 200
 	SoldOut  Outcome = "sold_out" // 409
-	Busy     Outcome = "busy"     // 503: gave up waiting
-	Rejected Outcome = "rejected" // any other 4xx: the lab asked for something wrong
-	Unknown  Outcome = "unknown"  // timeout, 5xx, broken connection: it may have taken effect
+	Busy     Outcome = "busy"     // 503: the service gave up waiting
+	Rejected Outcome = "rejected" // any other 4xx: the lab sent an invalid request
+	Unknown  Outcome = "unknown"  // timeout, 5xx, broken connection: the request may have taken effect
 )
 
 // Kinds of Op.
@@ -20,49 +20,37 @@ const (
 	Restock = "restock"
 )
 
-// Run says what was run. It is the first line of a file.
+// Run describes what was run. It is the first line of a file.
 type Run struct {
-	Strategy  string          `json:"strategy"`
-	Workload  string          `json:"workload"`
-	Store     string          `json:"store"`
-	Replicas  int             `json:"replicas"`
-	Users     int             `json:"users"` // closed loop; 0 in an open loop
-	Rate      float64         `json:"rate,omitempty"`
-	Round     int             `json:"round"` // from 1
-	HoldMS    int64           `json:"hold_ms"`
-	Skew      string          `json:"skew,omitempty"`    // how unequally goods are asked for; empty: equally
-	Counts    string          `json:"counts,omitempty"`  // units an order, such as 1-3; empty: 1
-	Restock   int64           `json:"restock,omitempty"` // units that are put back each time
+	Cell
 	Seed      uint64          `json:"seed"`
 	Planned   int             `json:"planned"`           // requests that the workload asks for
 	Bounded   string          `json:"bounded,omitempty"` // why fewer were sent than planned
 	Promise   string          `json:"promise"`           // the strategy's claim for this number of replicas
 	Exclusive bool            `json:"exclusive"`         // claims that critical sections never overlap
-	Untold    bool            `json:"untold,omitempty"`  // says beforehand that it does not tell its buyers what remains
+	Untold    bool            `json:"untold,omitempty"`  // declares that its receipts do not report what remains
 	Control   bool            `json:"control"`           // wrong on purpose
 	Witness   string          `json:"witness"`           // who read the stock: "oracle" or "service"
 	Scarce    bool            `json:"scarce,omitempty"`  // the workload is to ask for more units than there are
-	Sweep     string          `json:"sweep,omitempty"`   // what is varied from run to run: users, hold, goods or replicas
-	Value     string          `json:"value,omitempty"`   // of it in this run
-	Keys      bool            `json:"keys,omitempty"`    // each order's name is its idempotency key
-	Ledger    bool            `json:"ledger,omitempty"`  // the strategy keeps a ledger, which the oracle can read
-	Initial   map[int64]int64 `json:"initial"`           // units by goods
+	Keys      bool            `json:"keys,omitempty"`    // each request's name is its idempotency key
+	Ledger    bool            `json:"ledger,omitempty"`  // the strategy keeps a ledger that the oracle can read
+	Initial   map[int64]int64 `json:"initial"`           // units by item
 }
 
 // Op is one request and its reply. Times are CLOCK_MONOTONIC nanoseconds of the lab's host.
 type Op struct {
 	Kind       string  `json:"kind"`
 	Client     int     `json:"client"`
-	Order      string  `json:"order"` // the same for every try of one order
+	Order      string  `json:"order"` // names the request; the same for every attempt to send it
 	GoodsID    int64   `json:"goods_id"`
 	Count      int64   `json:"count"`
 	IntendedNS int64   `json:"intended_ns,omitempty"` // open loop: when it should have been sent
 	SentNS     int64   `json:"sent_ns"`
 	ReceivedNS int64   `json:"received_ns"`
-	Status     int     `json:"status,omitempty"` // HTTP; 0 where no reply came
+	Status     int     `json:"status,omitempty"` // of HTTP; 0 if there was no reply
 	Outcome    Outcome `json:"outcome"`
-	Remaining  int64   `json:"remaining"`        // as told with Sold and SoldOut
-	Untold     bool    `json:"untold,omitempty"` // Sold without a word on what remains: Remaining says nothing
+	Remaining  int64   `json:"remaining"`        // as replied with Sold and SoldOut
+	Untold     bool    `json:"untold,omitempty"` // the reply with Sold had no remaining stock: Remaining is not set
 	Replica    string  `json:"replica,omitempty"`
 	RequestID  string  `json:"request_id,omitempty"`
 	Attempts   int     `json:"attempts,omitempty"`
@@ -71,36 +59,38 @@ type Op struct {
 	HeldUS     int64   `json:"held_us,omitempty"`
 	EnteredNS  int64   `json:"entered_ns,omitempty"`
 	LeftNS     int64   `json:"left_ns,omitempty"`
-	Error      string  `json:"error,omitempty"`    // problem type, or the transport's error
-	Again      bool    `json:"again,omitempty"`    // sent once more, after the load, to hear the first answer again
-	Replayed   bool    `json:"replayed,omitempty"` // the service says that this is the first answer, given again
+	Error      string  `json:"error,omitempty"`    // problem type, or the error of the connection
+	Again      bool    `json:"again,omitempty"`    // sent again after the load, to get the first answer again
+	Replayed   bool    `json:"replayed,omitempty"` // the service marked the answer as the first one, repeated
 }
 
 // Entry is a row of the service's ledger, as the oracle read it after the run.
 type Entry struct {
-	Order     string `json:"order"` // the order's key
+	Order     string `json:"order"` // the request's idempotency key
 	GoodsID   int64  `json:"goods_id"`
-	Count     int64  `json:"count"` // units taken; 0 where it was sold out
+	Count     int64  `json:"count"` // units deducted; 0 if the item was sold out
 	Remaining int64  `json:"remaining"`
 }
 
-// Event is something the lab did or saw beside the traffic: a fault, a restart, a barrier reached.
+// Event is something that the lab did or observed besides the traffic, such as a fault or a restart.
 type Event struct {
 	AtNS   int64  `json:"at_ns"`
 	Name   string `json:"name"`
 	Detail string `json:"detail,omitempty"`
 }
 
-// End is the last line of a file. Without it the run was interrupted.
+// End is the last line of a file. A file without it is of an interrupted run.
 type End struct {
-	StartedNS       int64           `json:"started_ns"`
-	EndedNS         int64           `json:"ended_ns"`
-	Final           map[int64]int64 `json:"final"`                 // units by goods
-	Seller          map[int64]int64 `json:"seller,omitempty"`      // units by goods in the store that sold them, where Final is of one that is told afterwards
-	LedgerRead      bool            `json:"ledger_read,omitempty"` // the entries of the file are all of the ledger's for this run
-	Dropped         int             `json:"dropped,omitempty"`     // open loop: not sent, no client was free
-	MeanLagNS       int64           `json:"mean_lag_ns,omitempty"` // open loop: how much later than intended requests were sent
-	MaxLagNS        int64           `json:"max_lag_ns,omitempty"`
-	MySQLStatements int64           `json:"mysql_statements,omitempty"` // by the server's own count, from the load's start to its end; those of restocks are among them
-	RedisCommands   int64           `json:"redis_commands,omitempty"`   // by the servers' own count
+	StartedNS int64           `json:"started_ns"`
+	EndedNS   int64           `json:"ended_ns"`
+	Final     map[int64]int64 `json:"final"` // units by item
+	// Seller holds the units by item in the store that sells, if Final is of a store that is updated afterwards.
+	Seller     map[int64]int64 `json:"seller,omitempty"`
+	LedgerRead bool            `json:"ledger_read,omitempty"` // the file has all ledger entries of this run
+	Dropped    int             `json:"dropped,omitempty"`     // open loop: not sent, because no client was free
+	MeanLagNS  int64           `json:"mean_lag_ns,omitempty"` // open loop: how much later than intended requests were sent
+	MaxLagNS   int64           `json:"max_lag_ns,omitempty"`
+	// The servers' own counts for the time of the load. They include restocks.
+	MySQLStatements int64 `json:"mysql_statements,omitempty"`
+	RedisCommands   int64 `json:"redis_commands,omitempty"`
 }

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"stock/loadtest/internal/verify"
 )
 
-// WriteBenchmark writes a line a round in Go's benchmark format (golang.org/design/14313-benchmark-format), so that
-// benchstat can compare two files. ns/op is the time of the round over its requests, the inverse of its speed. The lines of
-// wrong strategies say so, as comments between them.
+// WriteBenchmark writes a line per round in Go's benchmark format (golang.org/design/14313-benchmark-format), so that
+// benchstat can compare two files. ns/op is the time of the round divided by its requests. A comment precedes the line
+// of a round that is not correct.
 func (r *Report) WriteBenchmark(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	if r.Environment.Arch != "" {
@@ -19,20 +21,27 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 	if r.Environment.CPU != "" {
 		fmt.Fprintf(out, "cpu: %s\n", r.Environment.CPU)
 	}
-	fmt.Fprint(out, "Unit goodput/s better=higher\nUnit req/s better=higher\n\n")
+	for _, f := range figures {
+		if f.better != "" {
+			fmt.Fprintf(out, "Unit %s better=%s\n", f.unit, f.better)
+		}
+	}
+	fmt.Fprintln(out)
 	for _, row := range r.Rows {
-		name := row.benchmark()
 		for _, round := range row.Rounds {
 			if round.Requests == 0 || round.ElapsedS == 0 {
 				continue
 			}
-			if !row.Baseline && row.Claim != "" && round.Result != "correct" {
+			if !row.Baseline && row.Claim != "" && round.Result != verify.Correct {
 				fmt.Fprintf(out, "# the next line is of a round that is %s\n", round.Result)
 			}
-			l := round.LatencyMS
-			fmt.Fprintf(out, "%s %d %.0f ns/op %g goodput/s %g req/s %g mean-ms %g p50-ms %g p99-ms %g max-ms\n",
-				name, round.Requests, round.ElapsedS*1e9/float64(round.Requests), round.GoodputPerS, round.ThroughputPerS,
-				l.Mean, l.P50, l.P99, l.Max)
+			fmt.Fprintf(out, "%s %d %.0f ns/op", row.benchmark(), round.Requests, round.ElapsedS*1e9/float64(round.Requests))
+			for _, f := range figures {
+				if f.unit != "" {
+					fmt.Fprintf(out, " %g %s", f.round(round), f.unit)
+				}
+			}
+			fmt.Fprintln(out)
 		}
 	}
 	return out.Flush()
@@ -40,28 +49,21 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 
 // benchmark names the row as Go names a sub-benchmark.
 func (r *Row) benchmark() string {
-	parts := []string{"BenchmarkDeduct", "strategy=" + r.Strategy, "workload=" + r.Workload, "store=" + r.Store,
-		fmt.Sprintf("replicas=%d", r.Replicas)}
-	if r.Users > 0 {
-		parts = append(parts, fmt.Sprintf("users=%d", r.Users))
+	parts := []string{
+		"BenchmarkDeduct", "strategy=" + r.Strategy, "workload=" + r.Workload.Name, "store=" + r.Store,
+		fmt.Sprintf("replicas=%d", r.Replicas),
 	}
-	if r.Rate > 0 {
-		parts = append(parts, fmt.Sprintf("rate=%g", r.Rate))
+	add := func(there bool, format string, value any) {
+		if there {
+			parts = append(parts, fmt.Sprintf(format, value))
+		}
 	}
-	if r.HoldMS > 0 {
-		parts = append(parts, fmt.Sprintf("hold=%dms", r.HoldMS))
-	}
-	if r.kinds() > 1 || r.Sweep == axisGoods {
-		parts = append(parts, fmt.Sprintf("goods=%d", r.kinds()))
-	}
-	if r.Skew != "" {
-		parts = append(parts, "skew="+r.Skew)
-	}
-	if r.Counts != "" {
-		parts = append(parts, "counts="+r.Counts)
-	}
-	if r.Restock > 0 {
-		parts = append(parts, fmt.Sprintf("restock=%d", r.Restock))
-	}
-	return strings.Join(strings.Fields(strings.Join(parts, "/")), "_") // a blank would end the name
+	add(r.Users > 0, "users=%d", r.Users)
+	add(r.Rate > 0, "rate=%g", r.Rate)
+	add(r.HoldMS > 0, "hold=%dms", r.HoldMS)
+	add(r.Items() > 1 || r.Sweep == axisGoods, "goods=%d", r.Items())
+	add(r.Skew != "", "skew=%s", r.Skew)
+	add(r.Counts != "", "counts=%s", r.Counts)
+	add(r.Restock > 0, "restock=%d", r.Restock)
+	return strings.Join(strings.Fields(strings.Join(parts, "/")), "_") // the name must not contain spaces
 }

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"math"
@@ -9,60 +8,50 @@ import (
 	"strings"
 
 	"golang.org/x/perf/benchmath"
+
+	"stock/internal/stats"
 )
 
-// Comparison holds two reports side by side.
+// Comparison holds the differences between two reports.
 type Comparison struct {
-	Changed []VerdictChange // rows that are judged otherwise now
+	Changed []VerdictChange // rows with another verdict
 	Metrics []MetricChange
 	OnlyOld []string // labels of rows that only one of the reports has
 	OnlyNew []string
-	Notes   []string // what to bear in mind
+	Notes   []string // limits of the comparison
 }
 
-// VerdictChange is a row whose verdict is another one now.
+// VerdictChange is a row with another verdict.
 type VerdictChange struct {
 	Row string
 	Old string
 	New string
 }
 
-// MetricChange is one metric of one row, over the rounds of each report. With enough rounds it is their medians and the
-// Mann-Whitney U test, which assumes nothing about how the figures are distributed. With fewer, where that test cannot
-// find anything, it is their geometric means and Welch's t-test over the logarithms: ratios are taken to scatter normally.
+// MetricChange compares one figure of one row over the rounds of each report. With enough rounds, it has their medians
+// and the p-value of the Mann-Whitney U test, which assumes nothing about the distribution. With fewer, for which that
+// test cannot find any difference, it has their geometric means and the p-value of Welch's t-test over the logarithms,
+// which assumes that ratios are distributed normally.
 type MetricChange struct {
 	Row    string
 	Metric string
 	Old    benchmath.Summary
 	New    benchmath.Summary
 	P      float64
-	Delta  string // "+12.34%", or "~" where the difference may be chance
+	Delta  string // "+12.34%", or "~" if the difference may be chance
 	Rounds string
 }
 
-// metrics are those that Compare looks at.
-var metrics = []struct {
-	name string
-	of   func(Round) float64
-}{
-	{"goodput/s", func(r Round) float64 { return r.GoodputPerS }},
-	{"throughput/s", func(r Round) float64 { return r.ThroughputPerS }},
-	{"p50 ms", func(r Round) float64 { return r.LatencyMS.P50 }},
-	{"p99 ms", func(r Round) float64 { return r.LatencyMS.P99 }},
-}
-
-// enough rounds in each report are needed for the U test to find anything: with three, p is at least 0.1. The t-test needs
-// more than one, to know how they scatter.
-const enough, enoughForT = 4, 2
+const (
+	// enoughForU rounds in each report let the U test find a difference: with three, p is at least 0.1.
+	enoughForU = 4
+	// enoughForT rounds let the t-test estimate the variance.
+	enoughForT = 2
+)
 
 // Compare compares the rows that two reports have in common, as benchstat compares benchmarks.
 func Compare(before, after *Report) *Comparison {
 	c := &Comparison{}
-	note := func(text string) {
-		if !slices.Contains(c.Notes, text) {
-			c.Notes = append(c.Notes, text)
-		}
-	}
 	byKey := map[key]*Row{}
 	for _, row := range after.Rows {
 		byKey[row.key()] = row
@@ -75,38 +64,7 @@ func Compare(before, after *Report) *Comparison {
 			continue
 		}
 		both[was.key()] = true
-		if was.Result != is.Result {
-			c.Changed = append(c.Changed, VerdictChange{is.Label(), string(was.Result), string(is.Result)})
-		}
-		if was.Stock != is.Stock || was.RequestsPlanned*len(is.Rounds) != is.RequestsPlanned*len(was.Rounds) {
-			note(fmt.Sprintf("%s: not the same stock or number of requests in both", is.Label()))
-		}
-		for _, metric := range metrics {
-			values := func(row *Row) []float64 {
-				var values []float64
-				for _, round := range row.Rounds {
-					values = append(values, metric.of(round))
-				}
-				return values
-			}
-			x, y := values(was), values(is)
-			if len(x) == 0 || len(y) == 0 || slices.Max(x) == 0 && slices.Max(y) == 0 {
-				continue // the baseline has no goodput
-			}
-			compare := compareMedians
-			if rounds := min(len(x), len(y)); rounds < enough && slices.Min(x) > 0 && slices.Min(y) > 0 {
-				compare = compareRatios
-				if rounds < enoughForT {
-					note("a single round tells nothing about chance: no difference can be found with fewer than two in each report")
-				} else {
-					note(fmt.Sprintf("fewer than %d rounds in a report: geometric means and Welch's t-test over the logarithms, which takes "+
-						"ratios to scatter normally, in place of medians and the U test, which assumes nothing", enough))
-				}
-			}
-			change := compare(x, y)
-			change.Row, change.Metric, change.Rounds = is.Label(), metric.name, fmt.Sprintf("n=%d+%d", len(x), len(y))
-			c.Metrics = append(c.Metrics, change)
-		}
+		c.compareRows(was, is)
 	}
 	for _, row := range after.Rows {
 		if !both[row.key()] {
@@ -114,20 +72,72 @@ func Compare(before, after *Report) *Comparison {
 		}
 	}
 	if was, is := before.Environment.machine(), after.Environment.machine(); was != is {
-		note(fmt.Sprintf("not the same environment: %s, then %s", was, is))
+		c.note("not the same environment: %s, then %s", was, is)
 	}
 	return c
 }
 
+func (c *Comparison) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(c.Notes, text) {
+		c.Notes = append(c.Notes, text)
+	}
+}
+
+func (c *Comparison) compareRows(was, is *Row) {
+	if was.Result != is.Result {
+		c.Changed = append(c.Changed, VerdictChange{Row: is.Label(), Old: string(was.Result), New: string(is.Result)})
+	}
+	if was.Stock != is.Stock || was.RequestsPlanned*len(is.Rounds) != is.RequestsPlanned*len(was.Rounds) {
+		c.note("%s: the reports differ in stock or number of requests", is.Label())
+	}
+	for _, f := range figures {
+		if f.compared == "" {
+			continue
+		}
+		x, y := f.rounds(was), f.rounds(is)
+		if len(x) == 0 || len(y) == 0 || slices.Max(x) == 0 && slices.Max(y) == 0 {
+			continue // such as the baseline's goodput
+		}
+		compare := compareMedians
+		if rounds := min(len(x), len(y)); rounds < enoughForU && slices.Min(x) > 0 && slices.Min(y) > 0 {
+			compare = compareMeans
+			if rounds < enoughForT {
+				c.note("a single round tells nothing about chance: at least two in each report are needed to find a difference")
+			} else {
+				c.note("fewer than %d rounds in a report: geometric means and Welch's t-test over the logarithms, "+
+					"which assumes that ratios are distributed normally, in place of medians and the U test, "+
+					"which assumes nothing", enoughForU)
+			}
+		}
+		change := compare(x, y)
+		change.Row, change.Metric, change.Rounds = is.Label(), f.compared, fmt.Sprintf("n=%d+%d", len(x), len(y))
+		c.Metrics = append(c.Metrics, change)
+	}
+}
+
+// rounds returns the figure of each round.
+func (f figure) rounds(row *Row) []float64 {
+	var values []float64
+	for _, round := range row.Rounds {
+		values = append(values, f.round(round))
+	}
+	return values
+}
+
 func compareMedians(was, is []float64) MetricChange {
-	x, y := benchmath.NewSample(was, &benchmath.DefaultThresholds), benchmath.NewSample(is, &benchmath.DefaultThresholds)
+	x := benchmath.NewSample(was, &benchmath.DefaultThresholds)
+	y := benchmath.NewSample(is, &benchmath.DefaultThresholds)
 	result := benchmath.AssumeNothing.Compare(x, y)
-	change := MetricChange{P: result.P, Old: benchmath.AssumeNothing.Summary(x, 0.95), New: benchmath.AssumeNothing.Summary(y, 0.95)}
+	change := MetricChange{
+		P:   result.P,
+		Old: benchmath.AssumeNothing.Summary(x, 0.95),
+		New: benchmath.AssumeNothing.Summary(y, 0.95),
+	}
 	change.Delta = result.FormatDelta(change.Old.Center, change.New.Center)
 	return change
 }
 
-func compareRatios(was, is []float64) MetricChange {
+func compareMeans(was, is []float64) MetricChange {
 	logs := func(values []float64) *benchmath.Sample {
 		var logs []float64
 		for _, v := range values {
@@ -136,9 +146,9 @@ func compareRatios(was, is []float64) MetricChange {
 		return benchmath.NewSample(logs, &benchmath.DefaultThresholds)
 	}
 	result := benchmath.AssumeNormal.Compare(logs(was), logs(is))
-	result.Alpha = benchmath.DefaultThresholds.CompareAlpha // which AssumeNormal leaves out
+	result.Alpha = benchmath.DefaultThresholds.CompareAlpha // which AssumeNormal does not set
 	summary := func(values []float64) benchmath.Summary {
-		center, interval := geometric(values)
+		center, interval := stats.GeometricMean(values)
 		s := benchmath.Summary{Center: center, Lo: math.Inf(-1), Hi: math.Inf(1), Confidence: 0.95}
 		if interval != nil {
 			s.Lo, s.Hi = interval.Low, interval.High
@@ -150,11 +160,11 @@ func compareRatios(was, is []float64) MetricChange {
 	return change
 }
 
-// machine is what has to be the same for two reports to be compared, in words.
+// machine describes what must be the same in two reports for a comparison.
 func (e Environment) machine() string {
 	parts := []string{e.CPU, plural(e.Cores, "core")}
 	for _, s := range e.Servers {
-		if s.Name != "service" { // what is compared, as a rule
+		if s.Name != "service" { // usually, this is what is compared
 			parts = append(parts, s.String())
 		}
 	}
@@ -163,51 +173,36 @@ func (e Environment) machine() string {
 
 // WriteText writes the comparison for a terminal.
 func (c *Comparison) WriteText(w io.Writer, colour bool) error {
-	out := bufio.NewWriter(w)
-	paint := func(s style, text string) string {
-		if !colour {
-			return text
-		}
-		return string(s) + text + string(reset)
-	}
+	out := newPrinter(w, colour)
 	for _, change := range c.Changed {
-		fmt.Fprintf(out, "%s\n", paint(red+bold, fmt.Sprintf("VERDICT CHANGED: %s: %s -> %s",
-			change.Row, strings.ToUpper(change.Old), strings.ToUpper(change.New))))
+		out.line(red+bold, fmt.Sprintf("VERDICT CHANGED: %s: %s -> %s",
+			change.Row, strings.ToUpper(change.Old), strings.ToUpper(change.New)))
 	}
 	if len(c.Metrics) == 0 {
-		fmt.Fprintln(out, "Nothing to compare: no row of one report is of the same strategy and load (users, rate, hold, goods, counts, restocks) as one of the other.")
+		fmt.Fprintln(out, "Nothing to compare: the reports have no strategy with the same load in common "+
+			"(users, rate, hold, goods, counts, restocks).")
 	}
-	for i, metric := range metrics {
-		t := table{head: []string{metric.name, "old", "±", "new", "±", "delta", "p", "rounds"},
-			left: []bool{true, false, false, false, false, false, false, true}}
-		for _, m := range c.Metrics {
-			if m.Metric != metric.name {
-				continue
-			}
-			delta := cell{text: m.Delta}
-			if m.Delta == "~" {
-				delta.style = faint
-			}
-			t.rows = append(t.rows, []cell{{text: m.Row}, {text: figure(m.Old.Center)}, {text: m.Old.PctRangeString()},
-				{text: figure(m.New.Center)}, {text: m.New.PctRangeString()}, delta, {text: fmt.Sprintf("%.3f", m.P)}, {text: m.Rounds}})
-		}
+	first := len(c.Changed) == 0
+	for _, f := range figures {
+		t := c.table(f.compared)
 		if len(t.rows) == 0 {
 			continue
 		}
-		if i > 0 || len(c.Changed) > 0 {
+		if !first {
 			fmt.Fprintln(out)
 		}
-		t.write(out, colour)
-		if mean, n := c.geomean(metric.name); n > 1 {
-			fmt.Fprintf(out, "%s\n", paint(faint, fmt.Sprintf("geometric mean of all %d: %+.2f%%", n, 100*(mean-1))))
+		first = false
+		t.write(out)
+		if mean, n := c.geomean(f.compared); n > 1 {
+			out.line(faint, fmt.Sprintf("geometric mean of all %d: %+.2f%%", n, 100*(mean-1)))
 		}
 	}
-	list := func(heading string, labels []string) {
-		if len(labels) > 0 {
+	list := func(heading string, lines []string) {
+		if len(lines) > 0 {
 			fmt.Fprintf(out, "\n%s\n", heading)
 		}
-		for _, label := range labels {
-			fmt.Fprintf(out, "  %s\n", label)
+		for _, line := range lines {
+			fmt.Fprintf(out, "  %s\n", line)
 		}
 	}
 	list("Only in the old report:", c.OnlyOld)
@@ -216,7 +211,31 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 	return out.Flush()
 }
 
-// geomean is the mean ratio of new to old over the rows.
+// table lists the changes of one metric.
+func (c *Comparison) table(metric string) table {
+	t := table{columns: []tableColumn{
+		{head: metric, left: true}, {head: "old"}, {head: "±"}, {head: "new"}, {head: "±"}, {head: "delta"}, {head: "p"},
+		{head: "rounds", left: true},
+	}}
+	for _, m := range c.Metrics {
+		if m.Metric != metric {
+			continue
+		}
+		delta := tableCell{text: m.Delta}
+		if m.Delta == "~" {
+			delta.style = faint
+		}
+		t.rows = append(t.rows, []tableCell{
+			{text: m.Row},
+			{text: digits(m.Old.Center)}, {text: m.Old.PctRangeString()},
+			{text: digits(m.New.Center)}, {text: m.New.PctRangeString()},
+			delta, {text: fmt.Sprintf("%.3f", m.P)}, {text: m.Rounds},
+		})
+	}
+	return t
+}
+
+// geomean is the geometric mean of the ratios of new to old, and the number of rows it covers.
 func (c *Comparison) geomean(metric string) (mean float64, n int) {
 	sum := 0.0
 	for _, m := range c.Metrics {

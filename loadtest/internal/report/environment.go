@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Environment is what a figure depends on beside the code: without it, no two reports can be compared.
+// Environment is what figures depend on besides the code. Reports of different environments cannot be compared.
 type Environment struct {
 	StartedAt time.Time `json:"started_at"`
-	Revision  string    `json:"revision,omitempty"` // of the lab, by git; with "+changes" where files were changed
+	Revision  string    `json:"revision,omitempty"` // git commit of the lab, with "+changes" if files were modified
 	Options   []string  `json:"options"`            // the command line
 	Seed      uint64    `json:"seed"`
 
@@ -32,21 +32,20 @@ type Environment struct {
 
 	Servers []Server `json:"servers"`
 
-	// SharedHost warns that load and servers share the host: they take from each other, and figures are lower bounds.
+	// SharedHost is set if load and servers share the host and compete for it: rates are lower bounds.
 	SharedHost bool     `json:"shared_host"`
-	Notes      []string `json:"notes,omitempty"` // anything else that a reader should know
+	Notes      []string `json:"notes,omitempty"` // other facts that a reader should know
 }
 
 // Server is one kind of server of the topology.
 type Server struct {
 	Name    string `json:"name"` // "mysql", "redis", "nginx", "service"
 	Version string `json:"version"`
-	// Settings are those that decide what an acknowledged write is worth and what a transaction sees: durability,
-	// isolation, persistence.
+	// Settings are those of durability, isolation and persistence.
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
-// String names the server and its version. Some versions begin with the name: it is said once.
+// String returns the name and the version. A version that begins with the name is returned alone.
 func (s Server) String() string {
 	if strings.HasPrefix(strings.ToLower(s.Version), strings.ToLower(s.Name)) {
 		return s.Version
@@ -54,8 +53,8 @@ func (s Server) String() string {
 	return strings.TrimSpace(s.Name + " " + s.Version)
 }
 
-// LocalEnvironment collects what can be learned from this process and its host. Options, Seed, Servers and SharedHost are
-// the caller's to fill in. What cannot be learned stays empty.
+// LocalEnvironment returns the facts about this process and its host. The caller sets Options, Seed, Servers and
+// SharedHost. Facts that cannot be determined are empty.
 func LocalEnvironment() Environment {
 	e := Environment{
 		StartedAt: time.Now().UTC().Truncate(time.Second),
@@ -94,7 +93,7 @@ func field(path, name, separator string) string {
 	return ""
 }
 
-// revision asks the build first. `go run` does not stamp it, and then the working directory is asked.
+// revision returns the commit stamped into the build, or else that of the working directory: `go run` stamps none.
 func revision() string {
 	var hash string
 	var changed bool
@@ -126,7 +125,7 @@ func revision() string {
 	return hash
 }
 
-// lines words the environment for people.
+// lines describes the environment for people.
 func (e Environment) lines() []string {
 	var lines []string
 	add := func(parts ...string) {
@@ -158,7 +157,7 @@ func (e Environment) lines() []string {
 	add(started, revision, fmt.Sprintf("seed %d", e.Seed), strings.Join(e.Options, " "))
 	lines = append(lines, e.Notes...)
 	if e.SharedHost {
-		lines = append(lines, "Load and servers share this host: they take from each other, and every rate is a lower bound.")
+		lines = append(lines, "Load and servers share this host and compete for it: every rate is a lower bound.")
 	}
 	return lines
 }

@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// histogram counts values that are not negative, in buckets that are as wide as the values in them are large: the layout of
-// HdrHistogram (Tene, hdrhistogram.org) at three significant digits. What it keeps grows with the spread of the values and
-// not with their number: from 50 µs to 2 s there are 16 000 buckets.
+// histogram counts values in buckets whose width is proportional to the values: the layout of HdrHistogram (Tene,
+// hdrhistogram.org) at three significant digits. Its size grows with the range of the values, not with their number:
+// there are 16 000 buckets between 50 µs and 2 s.
 //
-// Mean, least and greatest are exact. A percentile is exact below 2048, and above that at most 0.05 % (1 in 2048) off the
-// exact nearest rank. Latencies are in nanoseconds, so that means: off by less than half of the third digit.
+// The mean, the lowest and the greatest value are exact. Percentiles are exact below 2048, and above that they are
+// within 0.05 % (1 in 2048) of the exact nearest rank.
 type histogram struct {
 	counts           map[uint16]int64
 	n                int64
@@ -20,24 +20,24 @@ type histogram struct {
 	lowest, greatest int64
 }
 
-// linear is the number of bits that a bucket's number keeps of a value.
+// linear is the number of leading bits of a value that determine its bucket.
 const linear = 11
 
-// bucket numbers the buckets in ascending order. Values of up to 11 bits have one each; of longer ones, those with the same
-// length and the same first 11 bits share one.
+// bucket returns the number of a value's bucket, in ascending order. Values of up to 11 bits have one each; longer
+// values share one with those of the same length and the same first 11 bits.
 func bucket(v int64) uint16 {
 	dropped := max(0, bits.Len64(uint64(v))-linear)
 	return uint16(dropped<<(linear-1) + int(v>>dropped))
 }
 
-// middle is the value in the middle of a bucket.
+// middle returns the value in the middle of a bucket.
 func middle(bucket uint16) int64 {
 	dropped := max(0, int(bucket>>(linear-1))-1)
 	first := (int64(bucket) - int64(dropped)<<(linear-1)) << dropped
 	return first + (int64(1)<<dropped)/2
 }
 
-// add takes a value; one below 0 counts as 0.
+// add counts a value; negative values count as 0.
 func (h *histogram) add(v int64) {
 	v = max(0, v)
 	h.prepare()
@@ -47,7 +47,7 @@ func (h *histogram) add(v int64) {
 	h.lowest, h.greatest = min(h.lowest, v), max(h.greatest, v)
 }
 
-// merge takes all values of another histogram.
+// merge adds all values of another histogram.
 func (h *histogram) merge(other histogram) {
 	if other.n == 0 {
 		return
@@ -74,15 +74,15 @@ func (h *histogram) mean() float64 {
 	return h.sum / float64(h.n)
 }
 
-// percentiles returns the nearest rank for each of the given parts, which ascend: at least that part of the values is not
-// above it. They are 0 of nothing.
+// percentiles returns the nearest rank for each of the given parts, which must ascend: the smallest value that at least
+// this part of the values does not exceed. Without values, they are 0.
 func (h *histogram) percentiles(parts ...float64) []int64 {
 	values := make([]int64, len(parts))
 	var below int64
 	i := 0
 	for _, bucket := range slices.Sorted(maps.Keys(h.counts)) {
 		below += h.counts[bucket]
-		// Not quite the product: 0.999 * 1000 is a little more than 999.
+		// The product may exceed a whole number by a rounding error: 0.999 * 1000 is a little more than 999.
 		for ; i < len(parts) && float64(below) >= parts[i]*float64(h.n)-1e-9; i++ {
 			values[i] = min(max(middle(bucket), h.lowest), h.greatest)
 		}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
 
@@ -23,16 +22,16 @@ func TestSmallPercentilesAreTheNearestRank(t *testing.T) {
 		t.Errorf("got %d, want %d", got, want)
 	}
 	if got := (&histogram{}).percentiles(0.5); !slices.Equal(got, []int64{0}) {
-		t.Errorf("of nothing: got %d, want 0", got)
+		t.Errorf("without values: got %d, want 0", got)
 	}
 }
 
-func TestPercentilesOfMergedRoundsAreNearThoseOfAllValues(t *testing.T) {
+func TestMergedPercentilesAreCloseToTheExactOnes(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, draw := range map[string]func() int64{
 		"a few ms with a tail": func() int64 { return int64(2e6 * math.Exp(random.NormFloat64())) },
-		"two humps":            func() int64 { return 300_000 + random.Int64N(2)*5e9 + random.Int64N(1000) },
+		"two peaks":            func() int64 { return 300_000 + random.Int64N(2)*5e9 + random.Int64N(1000) },
 		"any length":           func() int64 { return random.Int64() >> random.IntN(63) },
 		"all the same":         func() int64 { return 123_456_789 },
 	} {
@@ -57,7 +56,8 @@ func TestPercentilesOfMergedRoundsAreNearThoseOfAllValues(t *testing.T) {
 			}
 		}
 		if merged.lowest != all[0] || merged.greatest != all[len(all)-1] || merged.n != int64(len(all)) {
-			t.Errorf("%s: %d values from %d to %d, want %d from %d to %d", name, merged.n, merged.lowest, merged.greatest, len(all), all[0], all[len(all)-1])
+			t.Errorf("%s: %d values from %d to %d, want %d from %d to %d",
+				name, merged.n, merged.lowest, merged.greatest, len(all), all[0], all[len(all)-1])
 		}
 		if mean := sum / float64(len(all)); math.Abs(merged.mean()-mean) > 1e-9*mean {
 			t.Errorf("%s: the mean is %v, want %v", name, merged.mean(), mean)
@@ -65,14 +65,15 @@ func TestPercentilesOfMergedRoundsAreNearThoseOfAllValues(t *testing.T) {
 	}
 }
 
-// It is not parallel: what other tests keep would be counted too.
-func TestReportsMemoryDoesNotGrowWithTheRequests(t *testing.T) {
+// It is not parallel: the memory of other tests would count, too.
+func TestMemoryDoesNotGrowWithTheRequests(t *testing.T) {
 	const rounds, requests = 10, 20_000
 	b := NewBuilder(Environment{})
 	add := func(round int) {
 		random := rand.New(rand.NewPCG(uint64(round), 0))
-		h := play(history.Run{Strategy: "update", Workload: "plenty", Store: "mysql", Replicas: 2, Round: round, Promise: "correct",
-			Initial: map[int64]int64{1: requests}}, requests, time.Millisecond)
+		run := plenty("update", "correct")
+		run.Round, run.Initial = round, map[int64]int64{1: requests}
+		h := play(run, requests, time.Millisecond)
 		for i := range h.Ops {
 			h.Ops[i].ReceivedNS = h.Ops[i].SentNS + int64(4e6*math.Exp(random.NormFloat64()/2))
 			h.Ops[i].WaitedUS = int64(3e3 * math.Exp(random.NormFloat64()/2))
@@ -94,6 +95,6 @@ func TestReportsMemoryDoesNotGrowWithTheRequests(t *testing.T) {
 	grown := kept() - first
 	runtime.KeepAlive(b)
 	if each := grown / ((rounds - 1) * requests); each > 4 {
-		t.Errorf("the builder keeps %.1f bytes for each of %d more requests, want figures only", each, (rounds-1)*requests)
+		t.Errorf("the builder keeps %.1f bytes for each of %d more requests, want at most 4", each, (rounds-1)*requests)
 	}
 }

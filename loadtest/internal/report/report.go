@@ -1,22 +1,24 @@
-// Package report turns judged runs into one comparison of strategies, and writes it for people and for other programs.
+// Package report compares strategies by their judged runs, and writes the comparison for people and for other programs.
 //
 //	b := report.NewBuilder(environment)      // facts about the machine: LocalEnvironment, and the caller's own
-//	b.Add(h, verify.Judge(h))                // every run, as it ends; the history is not kept
+//	b.Add(h, verify.Judge(h))                // every run, as soon as it ends; the history is not kept
 //	r := b.Report()                          // at any time, also after an interruption
 //
-//	r.WriteText(os.Stdout, colour)           // for the terminal
-//	r.WriteMarkdown(w)                       // the wide table with every column
-//	r.WriteCSV(w)                            // every figure, a line a row
-//	r.WriteBenchmark(w)                      // Go benchmark lines, a line a round, for benchstat
-//	r.WriteJSON(w); r, err = ReadJSON(rd)    // all of it
-//	r.Err()                                  // nil where every claim held and no control came out clean
+//	r.WriteText(os.Stdout, colour)           // for a terminal
+//	r.WriteMarkdown(w)                       // a wider table
+//	r.WriteCSV(w)                            // every figure, a line per row
+//	r.WriteBenchmark(w)                      // Go benchmark lines, a line per round, for benchstat
+//	r.WriteJSON(w); r, err = ReadJSON(rd)    // everything
+//	r.Err()                                  // nil if every claim held and every control was caught
 //
-//	Compare(before, after).WriteText(w)      // as benchstat does
+//	Compare(before, after).WriteText(w, colour)
+//
+// A new figure is a field of Row, and an entry in one of the tables of figures.go, which defines where it is shown.
 //
 // # Units
 //
 // Counts (requests, units, outcomes, statements) are sums over the rounds of a row. Rates are medians over its rounds.
-// Latencies are of the requests of all its rounds together. Figures of each round are in Rounds.
+// Latencies are of the requests of all its rounds together. Row.Rounds has the figures of each round.
 package report
 
 import (
@@ -26,80 +28,75 @@ import (
 	"io"
 	"strings"
 
+	"stock/internal/stats"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
 
-// Schema names the layout of the JSON. Fields may be added under the same name; none changes its meaning.
+// Schema identifies the layout of the JSON. New fields may be added to it, but none changes its meaning.
 const Schema = "stock-lab/1"
 
 // Report is one run of the lab.
 type Report struct {
 	Schema      string      `json:"schema"`
 	Environment Environment `json:"environment"`
-	ClaimsHeld  bool        `json:"claims_held"` // every strategy did what it promises, for better or worse
-	// Inconclusive says that a control came out clean: a lab that misses the known bugs clears nobody.
+	ClaimsHeld  bool        `json:"claims_held"` // every strategy does what it claims, right or wrong
+	// Inconclusive is set if a control came out clean: a run that misses a known bug proves nothing.
 	Inconclusive bool     `json:"inconclusive"`
 	Problems     []string `json:"problems"` // each claim that did not hold, each control that came out clean
-	Rows         []*Row   `json:"rows"`     // by workload; in it, ranked ones first, the fastest on top
+	Rows         []*Row   `json:"rows"`     // by workload; of each, the ranked rows come first, by speed
 	Sweep        *Sweep   `json:"sweep,omitempty"`
 }
 
 // Row is one strategy under one workload.
 type Row struct {
-	Strategy  string  `json:"strategy"`
-	Workload  string  `json:"workload"`
-	Store     string  `json:"store"`
-	Replicas  int     `json:"replicas"`
-	Users     int     `json:"users"`          // closed loop; 0 in an open loop
-	Rate      float64 `json:"rate,omitempty"` // requests a second; open loop
-	HoldMS    int64   `json:"hold_ms"`        // work inside the critical section
-	Goods     int     `json:"goods,omitempty"`
-	Skew      string  `json:"skew,omitempty"`    // how unequally goods are asked for; empty: equally
-	Counts    string  `json:"counts,omitempty"`  // units an order, such as 1-3; empty: 1
-	Restock   int64   `json:"restock,omitempty"` // units that are put back each time
-	Sweep     string  `json:"sweep,omitempty"`   // what was varied: users, hold, goods or replicas
-	Claim     string  `json:"claim"`             // correct, loses-updates, oversells, sells-nothing
-	Exclusive bool    `json:"exclusive"`         // also claims that critical sections never overlap
-	Control   bool    `json:"control"`           // wrong on purpose
-	Baseline  bool    `json:"baseline"`          // does nothing: what the way to a strategy costs
-	ClaimHeld bool    `json:"claim_held"`
-	Untested  bool    `json:"untested,omitempty"` // at this value of a sweep nothing could race, so the claim is not checked
-	Bounded   string  `json:"bounded,omitempty"`  // why fewer requests were sent than planned
+	Strategy string `json:"strategy"`
+	Store    string `json:"store"`
+	Replicas int    `json:"replicas"`
+	history.Workload
+	Sweep     string `json:"sweep,omitempty"` // what varies: users, hold, goods or replicas
+	Claim     string `json:"claim"`           // correct, loses-updates, oversells, sells-nothing
+	Exclusive bool   `json:"exclusive"`       // also claims that critical sections never overlap
+	Control   bool   `json:"control"`         // wrong on purpose
+	Baseline  bool   `json:"baseline"`        // deducts nothing: the cost of a request without a store
+	ClaimHeld bool   `json:"claim_held"`
+	Untested  bool   `json:"untested,omitempty"` // too few requests raced at this value of a sweep to check the claim
+	Bounded   string `json:"bounded,omitempty"`  // why fewer requests were sent than planned
 
 	verify.Verdict // sums over the rounds
 
-	Stock           int64 `json:"stock"` // units before each round (the first one's, should they differ)
+	Stock           int64 `json:"stock"` // units before the first round
 	RequestsPlanned int   `json:"requests_planned"`
 	RequestsSent    int   `json:"requests_sent"`
-	Dropped         int   `json:"dropped"`               // open loop: not sent, no client was free
+	Dropped         int   `json:"dropped"`               // open loop: not sent, because no client was free
 	SendLagMS       *Lag  `json:"send_lag_ms,omitempty"` // open loop only
 
-	GoodputPerS     float64   `json:"goodput_per_s"`              // units rightly sold
-	GoodputInterval *Interval `json:"goodput_interval,omitempty"` // 95 %; nil for a single round, or where a round had none
-	ThroughputPerS  float64   `json:"throughput_per_s"`           // requests answered as sold or sold out
-	// ShareOfNoop compares goodput to what the baseline would have sold with the same demand and stock: 1 is a service
-	// whose bookkeeping costs nothing. Median over the rounds; nil without a baseline.
+	GoodputPerS float64 `json:"goodput_per_s"` // units sold correctly
+	// GoodputInterval is nil for a single round, or if a round has no goodput.
+	GoodputInterval *stats.Interval `json:"goodput_interval,omitempty"`
+	ThroughputPerS  float64         `json:"throughput_per_s"` // requests answered as sold or sold out
+	// ShareOfNoop is the goodput divided by what the baseline would have sold with the same demand and stock: the median
+	// over the rounds. It is nil without a baseline.
 	ShareOfNoop *float64 `json:"share_of_noop"`
 	// Relative is nil for rows that are not ranked: wrong ones, controls, the baseline, and those with restocks.
 	Relative *Relative `json:"relative"`
 
-	LatencyMS       Latency `json:"latency_ms"` // from the (intended) sending to the answer, whatever it was
+	LatencyMS       Latency `json:"latency_ms"` // from the (intended) sending to the answer, whatever its outcome
 	AttemptsPerSale float64 `json:"attempts_per_sale"`
-	// All statements, by the servers' own count, over the requests that were answered as sold or sold out.
+	// All statements, as the servers count them, per request that was answered as sold or sold out.
 	MySQLStatementsPerRequest float64 `json:"mysql_statements_per_request"`
 	RedisCommandsPerRequest   float64 `json:"redis_commands_per_request"`
-	// The same statements over the sold requests alone: what a sale costs together with the refusals around it.
+	// The same statements per sale. They include the cost of the refusals.
 	MySQLStatementsPerSale float64            `json:"mysql_statements_per_sale"`
 	RedisCommandsPerSale   float64            `json:"redis_commands_per_sale"`
-	WaitedUS               Wait               `json:"waited_us"` // of sold requests, for the lock
-	HeldUS                 Wait               `json:"held_us"`   // of sold requests, in the critical section
-	ReplicaShares          map[string]float64 `json:"replica_shares"`
+	WaitedUS               Wait               `json:"waited_us"`      // waiting for the lock, of sold requests
+	HeldUS                 Wait               `json:"held_us"`        // in the critical section, of sold requests
+	ReplicaShares          map[string]float64 `json:"replica_shares"` // of the sales
 
 	Rounds []Round `json:"rounds"`
 }
 
-// Round is one run of a row, raw.
+// Round is one run of a row.
 type Round struct {
 	Round int `json:"round"` // from 1
 
@@ -118,8 +115,8 @@ type Round struct {
 	Bounded         string  `json:"bounded,omitempty"`
 }
 
-// Latency is a distribution, in milliseconds. Percentiles are by nearest rank, and at most 0.05 % off (see histogram). The
-// others are exact.
+// Latency is a distribution in milliseconds. Percentiles are nearest ranks with an error of at most 0.05 % (see
+// histogram). The other figures are exact.
 type Latency struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50"`
@@ -137,40 +134,34 @@ type Lag struct {
 	Max  float64 `json:"max"`
 }
 
-// Wait is a distribution, in microseconds. Its percentile is as exact as those of Latency.
+// Wait is a distribution in microseconds. Its percentile is as precise as those of Latency.
 type Wait struct {
 	Mean float64 `json:"mean"`
 	P99  float64 `json:"p99"`
 	Max  float64 `json:"max"`
 }
 
-// Interval is a 95 % confidence interval: Student's t over the logarithms of the rounds' figures.
-type Interval struct {
-	Low  float64 `json:"low"`
-	High float64 `json:"high"`
-}
-
-// Relative compares a row to the fastest correct strategy with the same workload, load and number of replicas. Rounds are
-// interleaved across strategies, so those of the same number are compared to each other.
+// Relative compares a row with the fastest correct strategy under the same workload on as many replicas. Rounds are
+// interleaved across strategies, so rounds of the same number are compared.
 type Relative struct {
-	// SlowerThanFastestCorrect is how many times slower: the geometric mean over the rounds; 1 for the fastest itself.
+	// SlowerThanFastestCorrect is how many times slower the row is: the geometric mean over the rounds.
 	SlowerThanFastestCorrect float64 `json:"slower_than_fastest_correct"`
-	// PlusMinus is half the width of its 95 % interval; nil where fewer than two rounds can be compared.
-	PlusMinus *float64  `json:"plus_minus"`
-	Interval  *Interval `json:"interval"`
-	// Tied says that the interval includes 1: the rounds do not tell the two apart.
+	// PlusMinus is half the width of its 95 % interval; nil if fewer than two rounds can be compared.
+	PlusMinus *float64        `json:"plus_minus"`
+	Interval  *stats.Interval `json:"interval"`
+	// Tied is set if the interval includes 1: the rounds cannot tell the two apart.
 	Tied bool `json:"tied"`
 }
 
-// Ranked says whether the row takes part in the comparison of speed. Units are put back by the clock: the slower a strategy,
-// the more it is given to sell, so that goodput with restocks compares nothing.
+// Ranked reports whether the row takes part in the comparison of speed. Rows with restocks do not: units are put back
+// at fixed intervals, so a slower strategy gets more units to sell.
 func (r *Row) Ranked() bool {
 	return r.Result == verify.Correct && r.Claim == verify.PromiseCorrect && r.Restock == 0
 }
 
 // Label names the row in sentences.
 func (r *Row) Label() string {
-	parts := []string{r.Strategy, r.Workload, fmt.Sprintf("%d replicas", r.Replicas)}
+	parts := []string{r.Strategy, r.Workload.Name, fmt.Sprintf("%d replicas", r.Replicas)}
 	if r.Replicas == 1 {
 		parts[2] = "1 replica"
 	}
@@ -183,34 +174,25 @@ func (r *Row) Label() string {
 	return strings.Join(parts, ", ")
 }
 
-// key tells rows apart, also those of two reports.
+// key identifies a row, also among those of two reports.
 type key struct {
 	strategy, store string
 	replicas        int
-	load
+	workload        history.Workload
 }
 
-func (r *Row) key() key { return key{r.Strategy, r.Store, r.Replicas, r.load()} }
-
-// load is what rows must have in common to be compared with each other, beside the number of replicas.
-type load struct {
-	workload     string
-	users        int
-	rate         float64
-	holdMS       int64
-	goods        int
-	skew, counts string
-	restock      int64
+func (r *Row) key() key {
+	return key{strategy: r.Strategy, store: r.Store, replicas: r.Replicas, workload: r.load()}
 }
 
-func (r *Row) load() load {
-	return load{r.Workload, r.Users, r.Rate, r.HoldMS, r.kinds(), r.Skew, r.Counts, r.Restock}
+// load is the workload as rows are grouped by it: a report that does not record the number of items has one.
+func (r *Row) load() history.Workload {
+	w := r.Workload
+	w.Goods = w.Items()
+	return w
 }
 
-// kinds is the number of goods. Older reports do not tell it: as a rule, it was one.
-func (r *Row) kinds() int { return max(r.Goods, 1) }
-
-// Err is nil where every claim held and no control came out clean. Otherwise it names the problems.
+// Err returns the problems of the report as an error. It is nil if every claim held and every control was caught.
 func (r *Report) Err() error {
 	if len(r.Problems) == 0 {
 		return nil
@@ -241,5 +223,5 @@ func ReadJSON(in io.Reader) (*Report, error) {
 	return &r, nil
 }
 
-// outcomes are all outcomes, in the order in which they are shown.
+// outcomes lists all outcomes.
 var outcomes = []history.Outcome{history.Sold, history.SoldOut, history.Busy, history.Rejected, history.Unknown}

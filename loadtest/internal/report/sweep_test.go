@@ -14,9 +14,17 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// swept is a sweep over users: three rounds of each pace (a request every so many µs) at 1, 8 and 32 users. A pace of 0 is a
-// value that was not run. The rounds of a strategy differ by so many per cent, each strategy's in its own way: the standard
-// error of a ratio of optimistic to another one is as many per cent, too.
+// at returns a round of a strategy at a value of a sweep, with 300 units.
+func at(axis string, value int, strategy string, round int) history.Run {
+	run := plenty(strategy, "correct")
+	run.Store, run.Round, run.Sweep, run.Value = "mysql", round, axis, fmt.Sprint(value)
+	run.Initial = map[int64]int64{1: 300}
+	return run
+}
+
+// swept is a sweep over users: three rounds of each strategy at 1, 8 and 32 users. paces are the µs per request at
+// these values, 0 for a value that was not run. The rounds differ by noise percent, optimistic's in another way than
+// the others, so that the standard error of its ratio to another strategy is noise percent, too.
 func swept(paces map[string][3]int, noise int) *Report {
 	b := NewBuilder(Environment{})
 	for round := 1; round <= 3; round++ {
@@ -29,8 +37,7 @@ func swept(paces map[string][3]int, noise int) *Report {
 				if strategy == "optimistic" {
 					percent = 100 + noise*[]int{0, 1, -1}[round-1]
 				}
-				h := play(history.Run{Strategy: strategy, Workload: "plenty", Store: "mysql", Replicas: 2, Round: round, Promise: "correct",
-					Sweep: "users", Value: fmt.Sprint(users), Initial: map[int64]int64{1: 300}}, 300,
+				h := play(at("users", users, strategy, round), 300,
 					time.Duration(pace[i])*time.Microsecond*time.Duration(percent)/100)
 				h.Run.Users = users
 				if users == 1 {
@@ -52,7 +59,8 @@ func TestSweepShowsHowCostGrows(t *testing.T) {
 		t.Errorf("problems: %q", r.Problems)
 	}
 	s := r.Sweep
-	if s == nil || s.Axis != "users" || strings.Join(s.Values, " ") != "1 8 32" || len(s.Curves) != 2 || s.Curves[0].Strategy != "update" {
+	if s == nil || s.Axis != "users" || strings.Join(s.Values, " ") != "1 8 32" || len(s.Curves) != 2 ||
+		s.Curves[0].Strategy != "update" {
 		t.Fatalf("got %+v", s)
 	}
 	last := s.Curves[1].Points[2]
@@ -60,10 +68,10 @@ func TestSweepShowsHowCostGrows(t *testing.T) {
 		t.Errorf("for-update at 32 users: %+v, want half its first value, with an interval", last)
 	}
 	if first := s.Curves[1].Points[0]; first.RatioToFirst != nil || !first.Untested || first.ClaimHeld {
-		t.Errorf("for-update with one user: %+v, want no ratio and no claim put to the test", first)
+		t.Errorf("for-update with one user: %+v, want no ratio and an untested claim", first)
 	}
 	if len(s.Crossovers) > 0 {
-		t.Errorf("crossovers where update is always faster: %v", s.Crossovers)
+		t.Errorf("found crossovers although update is always faster: %v", s.Crossovers)
 	}
 	for name, write := range map[string]func(*bytes.Buffer) error{
 		"text":     func(w *bytes.Buffer) error { return r.WriteText(w, false) },
@@ -81,18 +89,22 @@ func TestSweepShowsHowCostGrows(t *testing.T) {
 	}
 }
 
-func TestCrossoverIsNamedOnlyWhereItIsCertain(t *testing.T) {
+func TestCrossoverNeedsSignificantDifferences(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name  string
-		noise int // per cent; a difference tells alone from 4.3 times of it on (Student's t, three rounds), the first of three from 7.7 times
+		name string
+		// noise is in percent. By Student's t and three rounds, a difference is significant from 4.3 times the noise on, and
+		// the first of three differences from 7.7 times.
+		noise int
 		paces map[string][3]int
 		want  []string
 	}{
 		{"between neighbours", 2, map[string][3]int{"optimistic": {100, 200, 800}, "for-update": {200, 400, 400}},
-			[]string{"from 32 users on, optimistic falls below for-update: 2.00 ± 0.17× as fast at 8 users, 0.50 ± 0.04× at 32 users"}},
+			[]string{"from 32 users on, optimistic falls below for-update: " +
+				"2.00 ± 0.17× as fast at 8 users, 0.50 ± 0.04× at 32 users"}},
 		{"with a tie between", 2, map[string][3]int{"optimistic": {100, 200, 800}, "for-update": {200, 200, 400}},
-			[]string{"from 32 users on, optimistic falls below for-update: 2.00 ± 0.17× as fast at 1 user, 0.50 ± 0.04× at 32 users"}},
+			[]string{"from 32 users on, optimistic falls below for-update: " +
+				"2.00 ± 0.17× as fast at 1 user, 0.50 ± 0.04× at 32 users"}},
 		{"for good", 2, map[string][3]int{"optimistic": {100, 800, 900}, "for-update": {200, 400, 400}},
 			[]string{"from 8 users on, optimistic falls below for-update"}},
 		{"there and back", 2, map[string][3]int{"optimistic": {100, 800, 100}, "for-update": {200, 400, 200}},
@@ -104,7 +116,8 @@ func TestCrossoverIsNamedOnlyWhereItIsCertain(t *testing.T) {
 		{"never", 2, map[string][3]int{"optimistic": {100, 200, 300}, "for-update": {100, 200, 400}}, nil},
 		{"not run at every value", 2, map[string][3]int{"optimistic": {100, 0, 800}, "for-update": {200, 400, 0}}, nil},
 		{"inside the noise", 10, map[string][3]int{"optimistic": {400, 400, 500}, "for-update": {400, 500, 400}}, nil},
-		{"outside the noise of one comparison, but not of three", 10, map[string][3]int{"optimistic": {400, 400, 660}, "for-update": {400, 660, 400}}, nil},
+		{"outside the noise of one comparison, but not of three", 10,
+			map[string][3]int{"optimistic": {400, 400, 660}, "for-update": {400, 660, 400}}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +143,10 @@ func TestEqualStrategiesSeldomCross(t *testing.T) {
 		var r Report
 		for strategy := range strategies {
 			for _, users := range []int{1, 8, 32, 128} {
-				row := &Row{Strategy: fmt.Sprint("s", strategy), Workload: "plenty", Replicas: 2, Users: users, Sweep: "users", Claim: verify.PromiseCorrect}
+				row := &Row{
+					Strategy: fmt.Sprint("s", strategy), Replicas: 2, Sweep: "users",
+					Workload: history.Workload{Name: "plenty", Users: users}, Claim: verify.PromiseCorrect,
+				}
 				row.Result = verify.Correct
 				for round := 1; round <= 3; round++ {
 					row.Rounds = append(row.Rounds, Round{Round: round, GoodputPerS: 1000 * math.Exp(noise*random.NormFloat64())})
@@ -147,30 +163,29 @@ func TestEqualStrategiesSeldomCross(t *testing.T) {
 	}
 }
 
-func TestWrongStrategyCrossesNobody(t *testing.T) {
+func TestWrongStrategyHasNoCrossovers(t *testing.T) {
 	t.Parallel()
-	// "none" loses updates (see play), whatever it is said to promise.
+	// "none" loses updates (see play), whatever it promises.
 	r := swept(map[string][3]int{"none": {100, 200, 800}, "for-update": {200, 400, 400}}, 2)
 	if len(r.Sweep.Crossovers) > 0 || r.Err() == nil {
-		t.Errorf("crossovers %v, problems %q: want none and that a claim did not hold", r.Sweep.Crossovers, r.Problems)
+		t.Errorf("crossovers %v, problems %q: want no crossovers and a claim that did not hold",
+			r.Sweep.Crossovers, r.Problems)
 	}
 }
 
-func TestOneUserAloneClearsNobody(t *testing.T) {
+func TestSingleUserProvesNothing(t *testing.T) {
 	t.Parallel()
 	if r := swept(map[string][3]int{"update": {100, 0, 0}}, 2); r.Err() == nil || r.ClaimsHeld {
-		t.Error("a strategy that was never put to the test is taken for correct")
+		t.Error("a strategy that was never tested is reported as correct")
 	}
 }
 
-// Where there are many goods, requests seldom meet: that is what the sweep is for.
-func TestFewMeetingsExcuseAValueOfAnySweep(t *testing.T) {
+func TestUncontendedValueOfASweepIsUntested(t *testing.T) {
 	t.Parallel()
 	for rest, held := range map[int]bool{5: true, 300: false} {
 		b := NewBuilder(Environment{})
 		for goods, contended := range map[int]int{1: rest, 1000: 300} {
-			h := play(history.Run{Strategy: "update", Workload: "plenty", Store: "mysql", Replicas: 2, Round: 1, Promise: "correct",
-				Sweep: "goods", Value: fmt.Sprint(goods), Initial: map[int64]int64{1: 300}}, 300, time.Millisecond)
+			h := play(at("goods", goods, "update", 1), 300, time.Millisecond)
 			for id := 2; id <= goods; id++ {
 				h.Run.Initial[int64(id)], h.End.Final[int64(id)] = 5, 5
 			}
@@ -194,24 +209,25 @@ func TestFewMeetingsExcuseAValueOfAnySweep(t *testing.T) {
 func TestReportWithoutASweepHasNone(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := sameLab().WriteJSON(&out); err != nil || sameLab().Sweep != nil || strings.Contains(out.String(), `"sweep"`) {
-		t.Errorf("%v, sweep %v", err, sameLab().Sweep)
+	if err := sample().WriteJSON(&out); err != nil || sample().Sweep != nil ||
+		strings.Contains(out.String(), `"sweep"`) {
+		t.Errorf("%v, sweep %v", err, sample().Sweep)
 	}
 }
 
 func TestRowsOfOlderReportsAreStillCompared(t *testing.T) {
 	t.Parallel()
-	old := *sameLab()
+	old := *sample()
 	text, err := json.Marshal(old)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Older reports do not tell the number of goods.
+	// Older reports do not record the number of items.
 	before, err := ReadJSON(strings.NewReader(strings.ReplaceAll(string(text), `"goods":1,`, "")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := Compare(before, sameLab()); len(c.OnlyOld)+len(c.OnlyNew) > 0 || len(c.Metrics) == 0 {
+	if c := Compare(before, sample()); len(c.OnlyOld)+len(c.OnlyNew) > 0 || len(c.Metrics) == 0 {
 		t.Errorf("only in the old: %v, only in the new: %v", c.OnlyOld, c.OnlyNew)
 	}
 }
@@ -220,8 +236,7 @@ func TestSweepOverGoodsKeepsItsRowsApart(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
 	for _, goods := range []int{1, 10} {
-		h := play(history.Run{Strategy: "update", Workload: "plenty", Store: "mysql", Replicas: 2, Round: 1, Promise: "correct",
-			Sweep: "goods", Value: fmt.Sprint(goods), Initial: map[int64]int64{1: 300}}, 300, time.Millisecond)
+		h := play(at("goods", goods, "update", 1), 300, time.Millisecond)
 		for id := 2; id <= goods; id++ {
 			h.Run.Initial[int64(id)], h.End.Final[int64(id)] = 5, 5
 		}
@@ -231,7 +246,10 @@ func TestSweepOverGoodsKeepsItsRowsApart(t *testing.T) {
 	if len(r.Rows) != 2 || len(r.Sweep.Curves) != 1 || len(r.Sweep.Curves[0].Points) != 2 {
 		t.Fatalf("got %d rows, %+v", len(r.Rows), r.Sweep)
 	}
-	for i, want := range []string{"update, plenty, 2 replicas, mysql, 1 kind of goods", "update, plenty, 2 replicas, mysql, 10 kinds of goods"} {
+	for i, want := range []string{
+		"update, plenty, 2 replicas, mysql, 1 item",
+		"update, plenty, 2 replicas, mysql, 10 items",
+	} {
 		if got := r.Rows[i].Label(); got != want {
 			t.Errorf("row %d is %q, want %q", i, got, want)
 		}

@@ -1,129 +1,98 @@
 package report
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
-	"unicode/utf8"
-
-	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/verify"
 )
 
-// Terminal says whether somebody looks at w while it is written.
-func Terminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// Colour says whether output to w is to be coloured: on a terminal, unless NO_COLOR is set (no-color.org).
-func Colour(w io.Writer) bool { return Terminal(w) && os.Getenv("NO_COLOR") == "" }
-
-// style is an ANSI escape sequence; empty for plain.
-type style string
-
-const (
-	plain  style = ""
-	bold   style = "\x1b[1m"
-	faint  style = "\x1b[2m"
-	red    style = "\x1b[31m"
-	green  style = "\x1b[32m"
-	yellow style = "\x1b[33m"
-	reset  style = "\x1b[0m"
-)
-
-// cell is a piece of a table.
-type cell struct {
-	text  string
-	style style
-}
-
-// table aligns cells in columns. text/tabwriter would count the escape sequences as width.
-type table struct {
-	head []string
-	left []bool // columns that are words, not figures
-	rows [][]cell
-}
-
-func (t *table) write(w *bufio.Writer, colour bool) {
-	widths := make([]int, len(t.head))
-	for i, text := range t.head {
-		widths[i] = utf8.RuneCountInString(text)
-	}
-	for _, row := range t.rows {
-		for i, c := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
-		}
-	}
-	line := func(cells []cell) {
-		end := len(cells)
-		for end > 0 && cells[end-1].text == "" {
-			end-- // no blanks at the end of a line
-		}
-		for i, c := range cells[:end] {
-			if i > 0 {
-				w.WriteString("  ")
-			}
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text))
-			if !t.left[i] {
-				w.WriteString(pad)
-			}
-			if colour && c.style != plain {
-				w.WriteString(string(c.style) + c.text + string(reset))
-			} else {
-				w.WriteString(c.text)
-			}
-			if t.left[i] && i < end-1 {
-				w.WriteString(pad)
-			}
-		}
-		w.WriteByte('\n')
-	}
-	head := make([]cell, len(t.head))
-	for i, text := range t.head {
-		head[i] = cell{text, faint}
-	}
-	line(head)
-	for _, row := range t.rows {
-		line(row)
-	}
-}
-
-// WriteText writes the comparison for a terminal of 150 columns: a table for each load, what convicted the wrong ones, and
-// whether every claim held. The Markdown has the columns that find no room here.
+// WriteText writes the report for a terminal of 150 columns: a table for each load, the evidence, and whether every
+// claim held. The Markdown has more columns.
 func (r *Report) WriteText(w io.Writer, colour bool) error {
-	out := bufio.NewWriter(w)
-	paint := func(s style, text string) string {
-		if !colour {
-			return text
-		}
-		return string(s) + text + string(reset)
-	}
+	out := newPrinter(w, colour)
 	if r.Sweep != nil {
-		r.Sweep.writeText(out, colour, paint) // the wide tables of every value would be too long to be read here
+		r.Sweep.writeText(out) // the wide tables of every value would be too long
 	} else {
-		r.writeTables(out, colour, paint)
+		r.writeTables(out)
 	}
+	r.writeEvidence(out)
+	r.writeList(out, "Bounded", func(row *Row) string { return row.Bounded })
+	r.writeList(out, "Open loop", (*Row).late)
 
+	fmt.Fprintln(out)
+	for _, line := range r.Environment.lines() {
+		out.line(faint, line)
+	}
+	fmt.Fprintln(out)
+	if len(r.Problems) == 0 {
+		out.line(green, "✓ "+r.success())
+	}
+	for _, problem := range r.Problems {
+		out.line(red, "✗ "+problem)
+	}
+	return out.Flush()
+}
+
+func (r *Report) writeTables(out printer) {
+	for i, rows := range r.groups() {
+		if i > 0 {
+			out.WriteByte('\n')
+		}
+		out.line(bold, title(rows))
+		t := r.textTable(rows)
+		t.write(out)
+	}
+}
+
+func (r *Report) textTable(rows []*Row) table {
+	var t table
+	for _, f := range figures {
+		if f.terminal.head != "" {
+			t.columns = append(t.columns, tableColumn{head: f.terminal.head, left: f.terminal.left})
+		}
+	}
+	stores := map[string]bool{}
+	for _, row := range r.Rows {
+		if !row.Baseline {
+			stores[row.Store] = true
+		}
+	}
+	for _, row := range rows {
+		var cells []tableCell
+		for _, f := range figures {
+			if f.terminal.head == "" {
+				continue
+			}
+			c := tableCell{text: f.text(f.terminal, row)}
+			if f.terminal.style != nil {
+				c.style = f.terminal.style(row)
+			}
+			cells = append(cells, c)
+		}
+		if len(stores) > 1 && !row.Baseline {
+			cells[0].text += "@" + row.Store // there is no column for it
+		}
+		t.rows = append(t.rows, cells)
+	}
+	return t
+}
+
+// writeEvidence writes the first findings of each row.
+func (r *Report) writeEvidence(out printer) {
+	const shown = 2
 	heading := false
 	for _, row := range r.Rows {
-		evidence := row.told()
+		evidence := row.shownEvidence()
 		if len(evidence) == 0 {
 			continue
 		}
 		if !heading {
-			fmt.Fprintf(out, "\n%s\n", paint(bold, "Evidence"))
+			fmt.Fprintln(out)
+			out.line(bold, "Evidence")
 			heading = true
 		}
-		const shown = 2
 		fmt.Fprintf(out, "  %s\n", row.Label())
 		for _, e := range evidence[:min(shown, len(evidence))] {
 			fmt.Fprintf(out, "    %s\n", e)
@@ -132,49 +101,22 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 			fmt.Fprintf(out, "    and %d more findings in the JSON\n", more)
 		}
 	}
-	for _, list := range []struct {
-		heading string
-		of      func(*Row) string
-	}{
-		{"Bounded", func(row *Row) string { return row.Bounded }},
-		{"Open loop", (*Row).late},
-	} {
-		heading = false
-		for _, row := range r.Rows {
-			text := list.of(row)
-			if text == "" {
-				continue
-			}
-			if !heading {
-				fmt.Fprintf(out, "\n%s\n", paint(bold, list.heading))
-				heading = true
-			}
-			fmt.Fprintf(out, "  %s: %s\n", row.Label(), text)
-		}
-	}
-
-	fmt.Fprintln(out)
-	for _, line := range r.Environment.lines() {
-		fmt.Fprintf(out, "%s\n", paint(faint, line))
-	}
-	fmt.Fprintln(out)
-	if len(r.Problems) == 0 {
-		fmt.Fprintf(out, "%s\n", paint(green, "✓ "+r.success()))
-	}
-	for _, problem := range r.Problems {
-		fmt.Fprintf(out, "%s\n", paint(red, "✗ "+problem))
-	}
-	return out.Flush()
 }
 
-func (r *Report) writeTables(out *bufio.Writer, colour bool, paint func(style, string) string) {
-	for i, rows := range r.groups() {
-		if i > 0 {
-			out.WriteByte('\n')
+// writeList writes a text about each row under a heading; nothing if all texts are empty.
+func (r *Report) writeList(out printer, heading string, of func(*Row) string) {
+	written := false
+	for _, row := range r.Rows {
+		text := of(row)
+		if text == "" {
+			continue
 		}
-		fmt.Fprintf(out, "%s\n", paint(bold, title(rows)))
-		t := r.textTable(rows)
-		t.write(out, colour)
+		if !written {
+			fmt.Fprintln(out)
+			out.line(bold, heading)
+			written = true
+		}
+		fmt.Fprintf(out, "  %s: %s\n", row.Label(), text)
 	}
 }
 
@@ -191,11 +133,16 @@ func (r *Report) groups() [][]*Row {
 	return groups
 }
 
-// title says what the rows of a group have in common.
+// title describes the load that the rows of a group share.
 func title(rows []*Row) string {
 	first := rows[0]
-	parts := []string{first.Workload}
-	// Bounded rows plan less and get less stock: speak of the largest.
+	parts := []string{first.Workload.Name}
+	add := func(there bool, format string, values ...any) {
+		if there {
+			parts = append(parts, fmt.Sprintf(format, values...))
+		}
+	}
+	// Bounded rows have fewer requests and less stock: the title states the largest.
 	var planned, stock int64
 	rounds := 0
 	for _, row := range rows {
@@ -205,152 +152,35 @@ func title(rows []*Row) string {
 		}
 		rounds = max(rounds, len(row.Rounds))
 	}
-	if planned > 0 {
-		parts = append(parts, fmt.Sprintf("%s requests on %s units", grouped(float64(planned)), grouped(float64(stock))))
-	}
-	if first.Users > 0 {
-		parts = append(parts, plural(first.Users, "user"))
-	}
-	if first.Rate > 0 {
-		parts = append(parts, fmt.Sprintf("%g requests/s", first.Rate))
-	}
-	if first.HoldMS > 0 {
-		parts = append(parts, fmt.Sprintf("%d ms of work inside the critical section", first.HoldMS))
-	}
-	if first.kinds() > 1 || first.Sweep == axisGoods {
-		parts = append(parts, place(axisGoods, int64(first.kinds())))
-	}
-	if first.Skew != "" {
-		parts = append(parts, "asked for by "+first.Skew)
-	}
-	if first.Counts != "" {
-		parts = append(parts, first.Counts+" units an order")
-	}
-	if first.Restock > 0 {
-		parts = append(parts, fmt.Sprintf("%s units put back each time", grouped(float64(first.Restock))))
-	}
+	add(planned > 0, "%s requests on %s units", grouped(float64(planned)), grouped(float64(stock)))
+	add(first.Users > 0, "%s", plural(first.Users, "user"))
+	add(first.Rate > 0, "%g requests/out", first.Rate)
+	add(first.HoldMS > 0, "%d ms of work inside the critical section", first.HoldMS)
+	add(first.Items() > 1 || first.Sweep == axisGoods, "%s", place(axisGoods, int64(first.Items())))
+	add(first.Skew != "", "requested by %s", first.Skew)
+	add(first.Counts != "", "%s units per request", first.Counts)
+	add(first.Restock > 0, "%s units put back each time", grouped(float64(first.Restock)))
 	return strings.Join(append(parts, plural(rounds, "round")), " · ")
 }
 
-func (r *Report) textTable(rows []*Row) table {
-	t := table{
-		head: []string{"strategy", "repl", "verdict", "held", "goodput/s", "±", "×noop", "vs fastest",
-			"mean", "p50", "p90", "p95", "p99", "max ms", "found"},
-		left: []bool{0: true, 2: true, 14: true},
-	}
-	stores := map[string]bool{}
-	for _, row := range r.Rows {
-		if !row.Baseline {
-			stores[row.Store] = true
-		}
-	}
-	for _, row := range rows {
-		name := row.Strategy
-		if len(stores) > 1 && !row.Baseline {
-			name += "@" + row.Store
-		}
-		verdict := cell{row.verdict(), yellow}
-		switch {
-		case row.Baseline && row.ClaimHeld:
-			verdict.style = faint
-		case row.Result == verify.Correct:
-			verdict.style = green
-		case row.Result == verify.Wrong:
-			verdict.style = red
-		}
-		claim := cell{"✓", green}
-		if !row.ClaimHeld {
-			claim = cell{"✗", red}
-		}
-		l := row.LatencyMS
-		goodput := cell{text: grouped(row.GoodputPerS)}
-		if row.Baseline {
-			// It sells nothing: its figure is what it answers.
-			goodput = cell{grouped(row.ThroughputPerS), faint}
-		}
-		found := cell{text: row.damage()}
-		if found.text == "" {
-			switch {
-			case row.Baseline && row.ClaimHeld:
-				found = cell{"sells nothing", faint}
-			case row.Result == verify.Correct && row.Restock > 0:
-				found = cell{"unranked: restocked", faint}
-			case row.Result == verify.Correct && !row.Ranked():
-				found = cell{"unranked: " + row.Claim, faint}
-			}
-		}
-		t.rows = append(t.rows, []cell{
-			{text: name}, {text: strconv.Itoa(row.Replicas)}, verdict, claim,
-			goodput, {text: row.spread()}, {text: share(row.ShareOfNoop)}, {text: row.Relative.String()},
-			{text: figure(l.Mean)}, {text: figure(l.P50)}, {text: figure(l.P90)}, {text: figure(l.P95)},
-			{text: figure(l.P99)}, {text: figure(l.Max)}, found,
-		})
-	}
-	t.left = append(t.left, make([]bool, len(t.head)-len(t.left))...)
-	return t
-}
-
-// verdict is the judge's word in a table. The baseline, while it keeps its promise, is no strategy to be judged.
-func (r *Row) verdict() string {
-	if r.Baseline && r.ClaimHeld {
-		return "baseline"
-	}
-	return strings.ToUpper(string(r.Result))
-}
-
-// told is the evidence that is worth telling people: not that the baseline sells nothing.
-func (r *Row) told() []string {
+// shownEvidence is the evidence to show: that the baseline sells nothing is not worth mentioning.
+func (r *Row) shownEvidence() []string {
 	if r.Baseline && r.ClaimHeld || r.Untested {
 		return nil
 	}
 	return r.Evidence
 }
 
-// damage lists what the judge found, in the order of its figures, and which requests went without an answer to the point.
-func (r *Row) damage() string {
-	var parts []string
-	add := func(what string, n int64) {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", what, grouped(float64(n))))
-		}
-	}
-	add("lost", r.LostUpdates)
-	add("oversold", r.Oversold)
-	add("leaked", r.Leaked)
-	add("undersold", r.Undersold)
-	add("duplicates", r.Duplicates)
-	add("not as in the ledger", r.LedgerGaps)
-	add("unlike first answers", r.Unlike)
-	if len(parts) == 0 {
-		add("overlaps", r.Overlaps) // else they are how it came to this
-	}
-	if len(parts) == 0 && r.Linearizable != nil && !*r.Linearizable {
-		parts = append(parts, "not linearizable")
-	}
-	add("busy", int64(r.Outcomes[history.Busy]))
-	add("rejected", int64(r.Outcomes[history.Rejected]))
-	add("unknown", int64(r.Outcomes[history.Unknown]))
-	return strings.Join(parts, ", ")
-}
-
-// late says how well an open loop kept to its times; empty for a closed loop.
+// late describes how late an open loop sent its requests; empty for a closed loop.
 func (r *Row) late() string {
 	if r.SendLagMS == nil {
 		return ""
 	}
-	return fmt.Sprintf("sent %s ms late on average, %s ms at most; %s dropped", figure(r.SendLagMS.Mean), figure(r.SendLagMS.Max),
-		grouped(float64(r.Dropped)))
+	return fmt.Sprintf("sent %s ms late on average, %s ms at most; %s dropped",
+		digits(r.SendLagMS.Mean), digits(r.SendLagMS.Max), grouped(float64(r.Dropped)))
 }
 
-// spread is the interval of the goodput in per cent of it.
-func (r *Row) spread() string {
-	if r.GoodputInterval == nil || r.GoodputPerS == 0 || r.Baseline {
-		return ""
-	}
-	return fmt.Sprintf("%.0f%%", 100*(r.GoodputInterval.High-r.GoodputInterval.Low)/2/r.GoodputPerS)
-}
-
-// String is "fastest", "2.31 ± 0.08×", or "~" where the rounds do not tell the row from the fastest.
+// String returns "fastest", "2.31 ± 0.08×", or "~" if the row and the fastest cannot be told apart.
 func (r *Relative) String() string {
 	switch {
 	case r == nil:
@@ -372,8 +202,8 @@ func share(v *float64) string {
 	return fmt.Sprintf("%.2f", *v)
 }
 
-// figure shows three digits that count, in little room.
-func figure(v float64) string {
+// digits writes three significant digits, and every digit before the decimal point.
+func digits(v float64) string {
 	switch {
 	case v == 0:
 		return "0"
@@ -385,7 +215,7 @@ func figure(v float64) string {
 	return grouped(v)
 }
 
-// grouped shows a whole number with its thousands set apart.
+// grouped writes a whole number with spaces between the thousands.
 func grouped(v float64) string {
 	digits := strconv.FormatInt(int64(math.Round(math.Abs(v))), 10)
 	var b strings.Builder

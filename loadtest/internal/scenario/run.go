@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/traffic"
@@ -113,7 +114,6 @@ type Runner struct {
 	target  Target
 	config  Config
 	cells   []Cell
-	clock   traffic.Clock
 	patient patience
 	drivers map[int]*traffic.Driver // by replicas
 
@@ -138,10 +138,6 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 	case config.Stock < 0:
 		return nil, fmt.Errorf("stock %d: it cannot be negative", config.Stock)
 	}
-	clock, err := traffic.NewClock()
-	if err != nil {
-		return nil, err
-	}
 	workloads := []string{Plenty, FlashSale}
 	switch {
 	case target.Admin == "":
@@ -153,7 +149,6 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 		target:   target,
 		config:   config,
 		cells:    Cells(config.Choices, workloads, config.settings(), target.Alone != "" && config.Sweep.Axis != AxisReplicas),
-		clock:    clock,
 		patient:  usualPatience,
 		drivers:  map[int]*traffic.Driver{},
 		id:       strings.ToLower(rand.Text()[:10]),
@@ -167,14 +162,16 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 	}
 	users := 0
 	for _, cell := range r.cells {
-		if users = max(users, cell.Users); addresses[cell.Replicas] == "" {
+		if users = max(users, r.users(cell)); addresses[cell.Replicas] == "" {
 			return nil, fmt.Errorf("%v: there is no way to so many replicas and no others", cell)
 		}
 	}
 	for replicas, address := range addresses {
-		if r.drivers[replicas], err = traffic.NewDriver(address, users, clock); err != nil {
+		driver, err := traffic.NewDriver(address, users)
+		if err != nil {
 			return nil, err
 		}
+		r.drivers[replicas] = driver
 	}
 	return r, nil
 }
@@ -190,13 +187,18 @@ func (r *Runner) Plan() []history.Cell {
 	var plan []history.Cell
 	for round := 1; round <= r.config.Rounds; round++ {
 		for _, cell := range Order(r.cells, r.config.Seed, round) {
-			plan = append(plan, history.Cell{
-				Strategy: cell.Strategy.Name, Workload: cell.Workload, Store: cell.Store, Replicas: cell.Replicas, Value: cell.Value,
-				Round: round,
-			})
+			plan = append(plan, r.recorded(cell, round))
 		}
 	}
 	return plan
+}
+
+// recorded is a cell as histories and manifests record it.
+func (r *Runner) recorded(cell Cell, round int) history.Cell {
+	return history.Cell{
+		Strategy: cell.Strategy.Name, Store: cell.Store, Replicas: cell.Replicas, Workload: cell.Workload,
+		Sweep: r.config.Sweep.Axis, Value: cell.Value, Round: round,
+	}
 }
 
 // Progress may be asked for at any time.
@@ -297,7 +299,9 @@ func (r *Runner) warmUp(ctx context.Context) error {
 	}
 	measured := map[key]float64{}
 	for i, cell := range r.cells {
-		at := key{cell.Strategy.Name, cell.Store, "", cell.Setting}
+		unnamed := cell // workloads of other names only differ in their stock, which is abundant here
+		unnamed.Workload.Name = ""
+		at := unnamed.key()
 		if measured[at] == 0 {
 			mix, err := r.mix(cell.Goods, r.config.Seed)
 			if err != nil {
@@ -349,10 +353,18 @@ func rate(result traffic.Result) float64 {
 	return float64(result.Sent) / (float64(result.EndedNS-result.StartedNS) / float64(time.Second))
 }
 
+// users is the number of clients that send a cell's requests. In an open loop, it is the most requests under way.
+func (r *Runner) users(cell Cell) int {
+	if cell.Rate > 0 {
+		return r.config.Users
+	}
+	return cell.Users
+}
+
 func (r *Runner) load(cell Cell, mix *traffic.Mix, prefix string) traffic.Load {
 	return traffic.Load{
-		Strategy: cell.Strategy.Name, Store: cell.Store, Hold: cell.Hold, Mix: mix,
-		Users: cell.Users, Rate: r.config.Rate, Requests: r.config.Requests, Duration: r.config.Duration,
+		Strategy: cell.Strategy.Name, Store: cell.Store, Hold: cell.hold(), Mix: mix,
+		Users: r.users(cell), Rate: cell.Rate, Requests: r.config.Requests, Duration: r.config.Duration,
 		Timeout: r.config.Timeout, Keys: cell.Strategy.Idempotent, OrderPrefix: prefix, Answered: &r.answered,
 	}
 }
@@ -367,34 +379,21 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 		return Measured{}, err
 	}
 	record := history.Run{
-		Strategy: cell.Strategy.Name, Workload: cell.Workload, Store: cell.Store, Replicas: cell.Replicas,
-		Sweep: r.config.Sweep.Axis, Value: cell.Value, Restock: r.config.Restock,
-		Rate: r.config.Rate, Round: round, HoldMS: cell.Hold.Milliseconds(), Seed: r.config.Seed, Planned: r.config.Requests,
-		Promise: cell.Strategy.Promise(cell.Replicas, r.config.Restock > 0), Control: cell.Strategy.Control,
+		Cell: r.recorded(cell, round), Seed: r.config.Seed, Planned: r.config.Requests,
+		Promise: cell.Strategy.Promise(cell.Replicas, cell.Restock > 0), Control: cell.Strategy.Control,
 		Untold: cell.Strategy.Untold(),
 	}
-	if r.config.Skew != traffic.Uniform {
-		record.Skew = r.config.Skew
-	}
-	if low, high := r.config.MinCount, r.config.MaxCount; low != high {
-		record.Counts = fmt.Sprintf("%d-%d", low, high)
-	} else if low != 1 {
-		record.Counts = fmt.Sprint(low)
-	}
-	record.Scarce = cell.Workload == FlashSale && r.config.Restock == 0 // else it may last
+	record.Scarce = cell.Workload.Name == FlashSale && cell.Restock == 0 // else it may last
 	// A mutex is exclusive where it is correct: on one replica. It is so whatever is put back.
 	record.Exclusive = cell.Strategy.Claim.Exclusive && cell.Strategy.Promise(cell.Replicas, false) == promiseCorrect
-	if r.config.Rate == 0 {
-		record.Users = cell.Users
-	}
 	load := r.load(cell, mix, fmt.Sprintf("%s-%03d", r.id, r.number))
 
 	witness, name, store := r.witness(cell.durable())
 	record.Witness = name
 	record.Keys = load.Keys
 	record.Ledger = load.Keys && store == oracle.MySQL && r.target.Oracle.Sees(oracle.MySQL)
-	if r.config.Restock > 0 && !cell.Strategy.Baseline() {
-		load.Restock = &traffic.Restock{Admin: r.target.Admin, Store: cell.Store, Units: r.config.Restock, Every: restockEvery}
+	if cell.Restock > 0 && !cell.Strategy.Baseline() {
+		load.Restock = &traffic.Restock{Admin: r.target.Admin, Store: cell.Store, Units: cell.Restock, Every: restockEvery}
 	}
 	rationed := ""
 	if r.target.Admin == "" {
@@ -421,7 +420,7 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 		if record.Planned > 0 && load.Requests > 0 {
 			given = max(1, given*int64(load.Requests)/int64(record.Planned))
 		}
-		if err := r.target.SetStock(ctx, Units(cell.Workload, mix, expected, given)); err != nil {
+		if err := r.target.SetStock(ctx, Units(cell.Workload.Name, mix, expected, given)); err != nil {
 			return Measured{}, err
 		}
 	}
@@ -497,7 +496,7 @@ func (r *Runner) bound(cell Cell, load *traffic.Load, record *history.Run, limit
 		rate = min(rate, load.Rate)
 	}
 	switch {
-	case load.Requests == 0 && cell.Workload == FlashSale:
+	case load.Requests == 0 && cell.Workload.Name == FlashSale:
 		// It must sell out, also where the service is slower than it was: its stock is a sixth of this.
 		return int(math.Ceil(rate * load.Duration.Seconds()))
 	case load.Requests == 0 && load.Rate > 0:
@@ -584,7 +583,7 @@ func (r *Runner) drained(ctx context.Context, cell Cell, goods []int64) (endedNS
 		if err != nil {
 			return 0, err
 		}
-		now := r.clock.Now()
+		now := monotonic.Now()
 		if !maps.Equal(ahead, last[0]) || !maps.Equal(behind, last[1]) {
 			last, endedNS = [...]map[int64]int64{ahead, behind}, now
 		}
@@ -639,7 +638,7 @@ func (r *Runner) final(ctx context.Context, w witness, store string, goods []int
 	if err != nil {
 		return nil, err
 	}
-	since := r.clock.Now()
+	since := monotonic.Now()
 	deadline := since + int64(max(r.patient.limit, r.config.Timeout))
 	for {
 		select {
@@ -651,7 +650,7 @@ func (r *Runner) final(ctx context.Context, w witness, store string, goods []int
 		if err != nil {
 			return nil, err
 		}
-		now := r.clock.Now()
+		now := monotonic.Now()
 		if !maps.Equal(stock, last) {
 			last, since, quiet = stock, now, r.patient.still
 		}
@@ -669,7 +668,7 @@ func fileName(number int, run history.Run) string {
 	if run.Sweep != "" {
 		swept = "-" + run.Sweep + run.Value
 	}
-	return fmt.Sprintf("%03d-%s-%s-%dr%s-round%d.jsonl", number, run.Strategy, run.Workload, run.Replicas, swept, run.Round)
+	return fmt.Sprintf("%03d-%s-%s-%dr%s-round%d.jsonl", number, run.Strategy, run.Workload.Name, run.Replicas, swept, run.Round)
 }
 
 // write keeps a history on disk: without an end where the run was interrupted.

@@ -6,26 +6,15 @@ import (
 	"testing"
 )
 
-// of makes the samples of a lock in a case, one a round, with this rate, and as many ms for its longest wait.
+// of returns the samples of a lock in a case, one per round, with the value in every metric that the tests use.
 func of(benchCase, lock string, values ...float64) (s samples) {
 	for round, v := range values {
-		s = append(s, &sample{Case: benchCase, Lock: lock, Round: round, Locks: v, Longest: v, Median: v, Commands: v, FairProc: v, Trips: v})
+		s = append(s, &sample{
+			Case: benchCase, Lock: lock, Round: round,
+			Locks: v, Longest: v, Median: v, Commands: v, FairProc: v, Trips: v,
+		})
 	}
 	return s
-}
-
-func TestAFigureIsAMedianWithAnIntervalFromSixRoundsOn(t *testing.T) {
-	t.Parallel()
-	if got := newFigure([]float64{5, 1, 4, 2, 3}); got.Median != 3 || got.Interval != nil {
-		t.Errorf("of five rounds: %+v, want the median 3 and no interval", got)
-	}
-	got := newFigure([]float64{100, 104, 96, 101, 99, 90})
-	if got.Median != 99.5 || got.Interval == nil || *got.Interval != [2]float64{90, 104} {
-		t.Errorf("of six rounds: %v %v, want 99.5 (90 to 104)", got.Median, got.Interval)
-	}
-	if text := got.String(); text != "99.5 ±10%" {
-		t.Errorf("written as %q, want the farther end", text)
-	}
 }
 
 func TestRatiosAreOfTheSameRound(t *testing.T) {
@@ -33,16 +22,7 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 	// Every round is slower than the one before, for both.
 	s := append(of(crowd, redisQueue, 600, 300, 150, 75, 36, 18), of(crowd, "redsync", 100, 50, 25, 12.5, 6, 3)...)
 	if got := s.ratio(rate, crowd, redisQueue, "redsync"); got.Median != 6 || *got.Interval != [2]float64{6, 6} {
-		t.Errorf("the ratio is %s, want 6 in every round", got.span())
-	}
-}
-
-func TestShortFiguresKeepThreeDigits(t *testing.T) {
-	t.Parallel()
-	for v, want := range map[float64]string{0: "0", 0.0634: "0.063", 0.999: "1.00", 9.99: "9.99", 12.34: "12.3", 99.96: "100", 15732.4: "15732"} {
-		if got := short(v); got != want {
-			t.Errorf("%v is written %q, want %q", v, got, want)
-		}
+		t.Errorf("the ratio is %s, want 6 in every round", got.Span())
 	}
 }
 
@@ -64,7 +44,7 @@ func TestATargetIsMetWithItsWholeInterval(t *testing.T) {
 	}
 }
 
-func TestNoSlowerIsMetWhereNoDifferenceIsShown(t *testing.T) {
+func TestNoSlowerIsMetByATie(t *testing.T) {
 	t.Parallel()
 	library := of(uncontended, "redislock", 100, 100, 100, 100, 100, 100)
 	for want, queue := range map[string][]float64{
@@ -78,17 +58,19 @@ func TestNoSlowerIsMetWhereNoDifferenceIsShown(t *testing.T) {
 	}
 }
 
-func TestTheBestLibraryIsNoLockOfOurs(t *testing.T) {
+func TestBestLibraryIsNotOneOfOurLocks(t *testing.T) {
 	t.Parallel()
-	s := slices.Concat(of(crowd, "redis-lua", 900), of(crowd, "redsync", 300), of(crowd, "redislock", 200), of(crowd, "rueidislock", 250))
-	if best, ok := s.bestLibrary(rate, crowd, true); best != "redsync" || !ok {
+	s := slices.Concat(
+		of(crowd, "redis-lua", 900), of(crowd, "redsync", 300), of(crowd, "redislock", 200), of(crowd, "rueidislock", 250),
+	)
+	if best, ok := s.bestLibrary(rate, crowd, highest); best != "redsync" || !ok {
 		t.Errorf("the fastest library is %q, want redsync", best)
 	}
-	if best, ok := s.bestLibrary(longest, crowd, false); best != "redislock" || !ok {
+	if best, ok := s.bestLibrary(longest, crowd, lowest); best != "redislock" || !ok {
 		t.Errorf("the library with the shortest of the longest waits is %q, want redislock", best)
 	}
-	if _, ok := s.bestLibrary(rate, uncontended, true); ok {
-		t.Error("there is a best library of a case that was not run")
+	if _, ok := s.bestLibrary(rate, uncontended, highest); ok {
+		t.Error("found a best library in a case that was not run")
 	}
 }
 

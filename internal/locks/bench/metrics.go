@@ -1,0 +1,67 @@
+package main
+
+import (
+	"iter"
+
+	"stock/internal/stats"
+)
+
+// metric is one column of the report.
+type metric struct {
+	Name string
+	of   func(*sample) float64
+}
+
+var (
+	median    = metric{"median µs", func(s *sample) float64 { return s.Median }}
+	p99Took   = metric{"99 % µs", func(s *sample) float64 { return s.P99Took }}
+	rate      = metric{"locks/s", func(s *sample) float64 { return s.Locks }}
+	commands  = metric{"commands", func(s *sample) float64 { return s.Commands }}
+	trips     = metric{"trips", func(s *sample) float64 { return s.Trips }}
+	executed  = metric{"executed", func(s *sample) float64 { return s.Executed }}
+	longest   = metric{"longest ms", func(s *sample) float64 { return s.Longest }}
+	p99       = metric{"99 % ms", func(s *sample) float64 { return s.P99 }}
+	fair      = metric{"fewest/most", func(s *sample) float64 { return s.Fair }}
+	fairProc  = metric{"process", func(s *sample) float64 { return s.FairProc }}
+	clients   = metric{"client µs", func(s *sample) float64 { return s.CPU }}
+	redisTime = metric{"redis µs", func(s *sample) float64 { return s.RedisCPU }}
+)
+
+// metrics are the columns of a case.
+func (c benchCase) metrics() []metric {
+	if c.turns {
+		return []metric{median, p99Took, commands, trips, executed}
+	}
+	return []metric{rate, commands, trips, executed, longest, p99, fair, fairProc, clients, redisTime}
+}
+
+// samples are the samples of all cells of a run.
+type samples []*sample
+
+// series yields a metric of one lock in one case by round.
+func (s samples) series(of metric, benchCase, lock string) iter.Seq2[int, float64] {
+	return func(yield func(int, float64) bool) {
+		for _, sample := range s {
+			if sample.Case == benchCase && sample.Lock == lock && !yield(sample.Round, of.of(sample)) {
+				return
+			}
+		}
+	}
+}
+
+// summary summarizes a metric of one lock in one case over the rounds. It returns false if the lock was not run there.
+func (s samples) summary(of metric, benchCase, lock string) (stats.Summary, bool) {
+	var values []float64
+	for _, value := range s.series(of, benchCase, lock) {
+		values = append(values, value)
+	}
+	if len(values) == 0 {
+		return stats.Summary{}, false
+	}
+	return stats.Summarize(values), true
+}
+
+// ratio summarizes lock a's metric divided by lock b's, round by round.
+func (s samples) ratio(of metric, benchCase, a, b string) stats.Summary {
+	return stats.Summarize(stats.Ratios(s.series(of, benchCase, a), s.series(of, benchCase, b)))
+}

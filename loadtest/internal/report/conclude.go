@@ -1,0 +1,80 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"stock/loadtest/internal/verify"
+)
+
+// conclude determines whether every claim held, and whether the run proves anything.
+func (r *Report) conclude() {
+	r.ClaimsHeld = len(r.Rows) > 0 && len(r.Problems) == 0 // those known before
+	if len(r.Rows) == 0 {
+		r.Problems = append(r.Problems, "nothing was run")
+	}
+	for _, row := range r.Rows {
+		if row.ClaimHeld || row.Untested {
+			continue
+		}
+		r.ClaimsHeld = false
+		r.Problems = append(r.Problems,
+			fmt.Sprintf("claim not held: %s: promised %s, found %s", row.Label(), row.Claim, row.finding()))
+	}
+
+	for _, control := range r.controls() {
+		if control.caught {
+			continue
+		}
+		r.Inconclusive = true
+		why := "a run that misses a known bug proves nothing"
+		if !control.provoked {
+			why = "demand never exceeded the stock, so it could do nothing wrong"
+		}
+		r.Problems = append(r.Problems, fmt.Sprintf("inconclusive: control %s came out clean: %s", control.strategy, why))
+	}
+}
+
+// control sums up all rows of a strategy that is wrong on purpose.
+type control struct {
+	strategy string
+	provoked bool // a load could bring out what it does wrong
+	caught   bool
+}
+
+func (r *Report) controls() []control {
+	var controls []control
+	for _, row := range r.Rows {
+		if !row.Control {
+			continue
+		}
+		i := slices.IndexFunc(controls, func(c control) bool { return c.strategy == row.Strategy })
+		if i < 0 {
+			i = len(controls)
+			controls = append(controls, control{strategy: row.Strategy})
+		}
+		controls[i].provoked = controls[i].provoked || row.provoked()
+		controls[i].caught = controls[i].caught || row.Result == verify.Wrong
+	}
+	return controls
+}
+
+// provoked reports whether the row's load could bring out what its strategy does wrong. One that oversells is right for
+// as long as demand does not exceed the stock.
+func (r *Row) provoked() bool { return r.Claim != verify.PromiseOversells || r.DemandExceeded }
+
+// finding is the verdict with the first piece of evidence.
+func (r *Row) finding() string {
+	if r.Result == verify.Correct || len(r.Evidence) == 0 {
+		return string(r.Result)
+	}
+	return fmt.Sprintf("%s (%s)", r.Result, r.Evidence[0])
+}
+
+// success is the conclusion of a report without problems.
+func (r *Report) success() string {
+	if len(r.controls()) == 0 {
+		return "Every claim held; no control was run."
+	}
+	return "Every claim held, and every control was caught."
+}

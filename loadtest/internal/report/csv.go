@@ -1,0 +1,22 @@
+package report
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+)
+
+// WriteCSV writes every figure of every row, under the names of the JSON.
+func (r *Report) WriteCSV(w io.Writer) error {
+	lines := make([][]string, 1+len(r.Rows))
+	for _, f := range csvFigures {
+		if f.csv == "" {
+			continue
+		}
+		lines[0] = append(lines[0], f.csv)
+		for i, row := range r.Rows {
+			lines[1+i] = append(lines[1+i], fmt.Sprint(f.value(row)))
+		}
+	}
+	return csv.NewWriter(w).WriteAll(lines)
+}

@@ -1,0 +1,79 @@
+package report
+
+import (
+	"iter"
+	"math"
+
+	"stock/internal/stats"
+)
+
+// rates yields the speed of each round: the goodput, or the throughput of the baseline, which sells nothing.
+func (r *Row) rates() iter.Seq2[int, float64] {
+	return func(yield func(int, float64) bool) {
+		for _, round := range r.Rounds {
+			rate := round.GoodputPerS
+			if r.Baseline {
+				rate = round.ThroughputPerS
+			}
+			if !yield(round.Round, rate) {
+				return
+			}
+		}
+	}
+}
+
+// perSecond yields the units per second of each round.
+func (r *Row) perSecond(units func(Round) int64) iter.Seq2[int, float64] {
+	return func(yield func(int, float64) bool) {
+		for _, round := range r.Rounds {
+			if round.ElapsedS > 0 && !yield(round.Round, float64(units(round))/round.ElapsedS) {
+				return
+			}
+		}
+	}
+}
+
+// latency summarizes nanoseconds.
+func latency(ns histogram) Latency {
+	ms := func(v int64) float64 { return round3(float64(v) / 1e6) }
+	p := ns.percentiles(0.5, 0.9, 0.95, 0.99, 0.999)
+	return Latency{
+		Mean: round3(ns.mean() / 1e6),
+		P50:  ms(p[0]), P90: ms(p[1]), P95: ms(p[2]), P99: ms(p[3]), P999: ms(p[4]),
+		Min: ms(ns.lowest), Max: ms(ns.greatest),
+	}
+}
+
+// wait summarizes microseconds.
+func wait(us histogram) Wait {
+	return Wait{Mean: round3(us.mean()), P99: float64(us.percentiles(0.99)[0]), Max: float64(us.greatest)}
+}
+
+// lag summarizes how late the requests of the rounds were sent; nil for a closed loop.
+func lag(rounds []Round) *Lag {
+	var all Lag
+	requests := 0
+	for _, round := range rounds {
+		if round.SendLagMS != nil {
+			all.Mean += round.SendLagMS.Mean * float64(round.Requests)
+			all.Max = max(all.Max, round.SendLagMS.Max)
+			requests += round.Requests
+		}
+	}
+	if requests == 0 {
+		return nil
+	}
+	all.Mean = round3(all.Mean / float64(requests))
+	return &all
+}
+
+// rounded3 rounds both ends of an interval.
+func rounded3(interval *stats.Interval) *stats.Interval {
+	if interval == nil {
+		return nil
+	}
+	return &stats.Interval{Low: round3(interval.Low), High: round3(interval.High)}
+}
+
+// round3 keeps three decimals: more would be noise and hard to read.
+func round3(v float64) float64 { return math.Round(v*1000) / 1000 }
