@@ -101,7 +101,7 @@ func (s Service) SetStock(ctx context.Context, units map[int64]int64) error {
 		setting.Go(func() error {
 			body := fmt.Appendf(nil, `{"stock":%d}`, n)
 			if _, err := s.do(ctx, http.MethodPut, fmt.Sprintf("%s/admin/stock/%d", s.Admin, id), body); err != nil {
-				return fmt.Errorf("set the stock of goods %d to %d: %w", id, n, err)
+				return fmt.Errorf("set the stock of item %d to %d: %w", id, n, err)
 			}
 			return nil
 		})

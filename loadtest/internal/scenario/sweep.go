@@ -38,7 +38,7 @@ func ParseSweep(text string) (Sweep, error) {
 			return Sweep{}, err
 		}
 		if n := len(s.Values); n > 0 && value <= s.Values[n-1] {
-			return Sweep{}, fmt.Errorf("%s after %s: values ascend", Value(axis, value), Value(axis, s.Values[n-1]))
+			return Sweep{}, fmt.Errorf("%s after %s: values must ascend", Value(axis, value), Value(axis, s.Values[n-1]))
 		}
 		s.Values = append(s.Values, value)
 	}
@@ -48,14 +48,17 @@ func ParseSweep(text string) (Sweep, error) {
 	return s, nil
 }
 
-// MostUsers is as many as one process can play, each with a connection of its own.
-const MostUsers = 10_000
+// MaxUsers is how many users one process can simulate, each with its own connection.
+const MaxUsers = 10_000
+
+// MaxHold is the longest time that a request can spend inside the critical section.
+const MaxHold = 10 * time.Second
 
 func parseValue(axis, word string) (int64, error) {
 	most := int64(0)
 	switch axis {
 	case AxisUsers:
-		most = MostUsers
+		most = MaxUsers
 	case AxisGoods:
 		most = 10_000
 	case AxisReplicas:
@@ -65,12 +68,12 @@ func parseValue(axis, word string) (int64, error) {
 			return 0, nil
 		}
 		hold, err := time.ParseDuration(word)
-		if err != nil || hold < 0 || hold > 10*time.Second || hold%time.Millisecond != 0 {
+		if err != nil || hold < 0 || hold > MaxHold || hold%time.Millisecond != 0 {
 			return 0, fmt.Errorf("hold %q: whole milliseconds up to 10s are needed, such as 2ms", word)
 		}
 		return hold.Milliseconds(), nil
 	default:
-		return 0, fmt.Errorf("nothing is swept by %q: it is %s, %s, %s or %s", axis, AxisUsers, AxisHold, AxisGoods, AxisReplicas)
+		return 0, fmt.Errorf("axis %q: must be %s, %s, %s or %s", axis, AxisUsers, AxisHold, AxisGoods, AxisReplicas)
 	}
 	value, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || value < 1 || value > most {

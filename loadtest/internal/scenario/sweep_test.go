@@ -28,10 +28,10 @@ func TestSweepIsParsed(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"users":         "an axis and its values",
-		"user=1,2":      `nothing is swept by "user"`,
+		"user=1,2":      `axis "user": must be`,
 		"users=1":       "at least two values",
-		"users=8,1":     "1 after 8: values ascend",
-		"users=1,1":     "values ascend",
+		"users=8,1":     "1 after 8: values must ascend",
+		"users=1,1":     "values must ascend",
 		"users=0,1":     `users "0": a number from 1 to 10000`,
 		"users=1,two":   `users "two"`,
 		"users=1,":      `users ""`,
