@@ -160,11 +160,7 @@ func (b *bench) subjects(catalogue []scenario.Strategy) ([]subject, error) {
 	if choice, ok := find(optimistic); ok {
 		all = append(all, b.strategy(at(optimistic, fewOptimists), choice, fewOptimists), b.strategy(at(optimistic, manyOptimists), choice, manyOptimists))
 	}
-	bare, err := b.bare()
-	if err != nil {
-		return nil, err
-	}
-	all = append(all, subject{Raw, b.raw}, bare)
+	all = append(all, subject{Raw, b.raw}, b.bare())
 	return all, nil
 }
 
@@ -203,13 +199,9 @@ func (b *bench) strategy(name string, choice scenario.Choice, users int) subject
 }
 
 // bare measures the bare handler with the same requests.
-func (b *bench) bare() (subject, error) {
-	clock, err := traffic.NewClock()
-	if err != nil {
-		return subject{}, err
-	}
+func (b *bench) bare() subject {
 	return subject{Bare, func(ctx context.Context, _ int) (rate float64, err error) {
-		driver, err := traffic.NewDriver(b.BareURL, b.Users, clock)
+		driver, err := traffic.NewDriver(b.BareURL, b.Users)
 		if err != nil {
 			return 0, err
 		}
@@ -232,7 +224,7 @@ func (b *bench) bare() (subject, error) {
 			rate = float64(result.Sent) / time.Duration(result.EndedNS-result.StartedNS).Seconds()
 		}
 		return rate, nil
-	}}, nil
+	}}
 }
 
 // heap is what this process keeps, bytes.

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/traffic"
@@ -113,7 +114,6 @@ type Runner struct {
 	target  Target
 	config  Config
 	cells   []Cell
-	clock   traffic.Clock
 	patient patience
 	drivers map[int]*traffic.Driver // by replicas
 
@@ -138,10 +138,6 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 	case config.Stock < 0:
 		return nil, fmt.Errorf("stock %d: it cannot be negative", config.Stock)
 	}
-	clock, err := traffic.NewClock()
-	if err != nil {
-		return nil, err
-	}
 	workloads := []string{Plenty, FlashSale}
 	switch {
 	case target.Admin == "":
@@ -153,7 +149,6 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 		target:   target,
 		config:   config,
 		cells:    Cells(config.Choices, workloads, config.settings(), target.Alone != "" && config.Sweep.Axis != AxisReplicas),
-		clock:    clock,
 		patient:  usualPatience,
 		drivers:  map[int]*traffic.Driver{},
 		id:       strings.ToLower(rand.Text()[:10]),
@@ -172,9 +167,11 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 		}
 	}
 	for replicas, address := range addresses {
-		if r.drivers[replicas], err = traffic.NewDriver(address, users, clock); err != nil {
+		driver, err := traffic.NewDriver(address, users)
+		if err != nil {
 			return nil, err
 		}
+		r.drivers[replicas] = driver
 	}
 	return r, nil
 }
@@ -586,7 +583,7 @@ func (r *Runner) drained(ctx context.Context, cell Cell, goods []int64) (endedNS
 		if err != nil {
 			return 0, err
 		}
-		now := r.clock.Now()
+		now := monotonic.Now()
 		if !maps.Equal(ahead, last[0]) || !maps.Equal(behind, last[1]) {
 			last, endedNS = [...]map[int64]int64{ahead, behind}, now
 		}
@@ -641,7 +638,7 @@ func (r *Runner) final(ctx context.Context, w witness, store string, goods []int
 	if err != nil {
 		return nil, err
 	}
-	since := r.clock.Now()
+	since := monotonic.Now()
 	deadline := since + int64(max(r.patient.limit, r.config.Timeout))
 	for {
 		select {
@@ -653,7 +650,7 @@ func (r *Runner) final(ctx context.Context, w witness, store string, goods []int
 		if err != nil {
 			return nil, err
 		}
-		now := r.clock.Now()
+		now := monotonic.Now()
 		if !maps.Equal(stock, last) {
 			last, since, quiet = stock, now, r.patient.still
 		}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
@@ -182,7 +183,7 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.clock = runner.clock.Now
+	s.clock = monotonic.Now
 	runner.patient = patience{glance: 5 * time.Millisecond, still: 50 * time.Millisecond, service: 500 * time.Millisecond, limit: time.Second}
 	return runner
 }

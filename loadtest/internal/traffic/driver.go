@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
 )
 
@@ -60,13 +61,12 @@ type Result struct {
 
 // Driver holds the connections to one service. It outlives a Load, so that a measurement does not include connecting.
 type Driver struct {
-	clock     Clock
 	endpoint  *url.URL
 	transport *http.Transport
 }
 
 // NewDriver prepares for up to users connections to the service at base, an http URL. It does not connect yet.
-func NewDriver(base string, users int, clock Clock) (*Driver, error) {
+func NewDriver(base string, users int) (*Driver, error) {
 	endpoint, err := url.Parse(base)
 	if err != nil {
 		return nil, fmt.Errorf("target %q: %w", base, err)
@@ -76,7 +76,6 @@ func NewDriver(base string, users int, clock Clock) (*Driver, error) {
 	}
 	endpoint.Path = strings.TrimSuffix(endpoint.Path, "/") + "/stock/deduct"
 	return &Driver{
-		clock:    clock,
 		endpoint: endpoint,
 		transport: &http.Transport{
 			Proxy:                  nil, // the lab never leaves the host by way of a proxy
@@ -118,7 +117,7 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 		run.users[i] = user{run: run, number: i, ops: make([]history.Op, 0, expected)}
 	}
 
-	result := Result{StartedNS: d.clock.Now()}
+	result := Result{StartedNS: monotonic.Now()}
 	run.startedNS = result.StartedNS
 	stopRestocking := run.restock(ctx)
 	if load.Rate > 0 {
@@ -126,7 +125,7 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	} else {
 		run.closed(ctx)
 	}
-	result.EndedNS = d.clock.Now()
+	result.EndedNS = monotonic.Now()
 	restocks := stopRestocking()
 
 	total := 0
@@ -187,7 +186,7 @@ type user struct {
 
 // claim takes the next order's number, unless the load is complete or out of time.
 func (r *run) claim(ctx context.Context) (int, bool) {
-	if ctx.Err() != nil || r.load.Duration > 0 && r.driver.clock.Now()-r.startedNS >= int64(r.load.Duration) {
+	if ctx.Err() != nil || r.load.Duration > 0 && monotonic.Now()-r.startedNS >= int64(r.load.Duration) {
 		return 0, false
 	}
 	i := int(r.next.Add(1) - 1)
@@ -239,7 +238,7 @@ func (r *run) open(ctx context.Context, result *Result) {
 			break
 		}
 		intended := r.startedNS + offset
-		if !r.driver.clock.wait(ctx, intended) {
+		if !monotonic.SleepUntil(ctx, intended) {
 			break
 		}
 		select {
@@ -296,7 +295,7 @@ func (u *user) sendOp(ctx context.Context, op history.Op) {
 		request.Header["Idempotency-Key"] = []string{op.Order}
 	}
 
-	op.SentNS = r.driver.clock.Now()
+	op.SentNS = monotonic.Now()
 	// RoundTrip, not Client.Do: no redirect, no cookie, no copy of the headers.
 	response, err := r.driver.transport.RoundTrip(request)
 	if err == nil {
@@ -304,7 +303,7 @@ func (u *user) sendOp(ctx context.Context, op history.Op) {
 		_, err = u.buffer.ReadFrom(io.LimitReader(response.Body, maxReply))
 		response.Body.Close()
 	}
-	op.ReceivedNS = r.driver.clock.Now()
+	op.ReceivedNS = monotonic.Now()
 	if err != nil {
 		op.Outcome, op.Error = history.Unknown, explain(err)
 	} else {

@@ -8,15 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"stock/loadtest/internal/history"
 )
@@ -31,11 +27,7 @@ func serve(t testing.TB, users int, handler http.HandlerFunc) *Driver {
 
 func drive(t testing.TB, base string, users int) *Driver {
 	t.Helper()
-	clock, err := NewClock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	driver, err := NewDriver(base, users, clock)
+	driver, err := NewDriver(base, users)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -417,86 +409,6 @@ func TestLatencyIncludesAllThatTheServiceTakes(t *testing.T) {
 				t.Errorf("rate %g: order %s took %v, and the service alone %v", rate, op.Order, took, takes)
 			}
 		}
-	}
-}
-
-// kernelTime is CLOCK_MONOTONIC, nanoseconds.
-func kernelTime(t testing.TB) int64 {
-	t.Helper()
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		t.Fatal(err)
-	}
-	return ts.Nano()
-}
-
-// The runtime's timers may be a millisecond late, so that the last stretch is the kernel's. In a bubble they are never late,
-// but they are all that makes its time pass: when the kernel has let go, the bubble must still be that stretch behind.
-func TestWaitLeavesTheLastStretchToTheKernel(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux lets a thread sleep until a time of CLOCK_MONOTONIC")
-	}
-	synctest.Test(t, func(t *testing.T) {
-		clock, err := NewClock()
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := clock.Now() + int64(5*time.Millisecond)
-		if !clock.wait(t.Context(), at) {
-			t.Fatal("the wait was cut short")
-		}
-		if early := time.Duration(at - kernelTime(t)); early > 0 {
-			t.Errorf("the wait ended %v early", early)
-		}
-		if left := time.Duration(at - clock.Now()); left != nearEnough {
-			t.Errorf("the timers left the last %v to the kernel, want %v", left, nearEnough)
-		}
-	})
-}
-
-// On an idle machine half of the waits should be late by well under 0.2 ms.
-func BenchmarkWait(b *testing.B) {
-	clock, err := NewClock()
-	if err != nil {
-		b.Fatal(err)
-	}
-	var late []int64
-	for b.Loop() {
-		at := clock.Now() + int64(3100*time.Microsecond)
-		clock.wait(b.Context(), at)
-		late = append(late, clock.Now()-at)
-	}
-	slices.Sort(late)
-	b.ReportMetric(float64(late[len(late)/2])/1e3, "µs-late-p50")
-	b.ReportMetric(float64(late[len(late)*99/100])/1e3, "µs-late-p99")
-}
-
-func TestWaitEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	clock, err := NewClock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(10*time.Millisecond, cancel)
-	if clock.wait(ctx, clock.Now()+int64(time.Hour)) {
-		t.Error("an hour passed")
-	}
-}
-
-func TestClockAgreesWithTheKernel(t *testing.T) {
-	t.Parallel()
-	clock, err := NewClock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const slack = int64(100 * time.Microsecond)
-	before := kernelTime(t)
-	got := clock.Now()
-	after := kernelTime(t)
-	if got < before-slack || got > after+slack {
-		t.Errorf("the clock says %d, the kernel %d to %d", got, before, after)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
 )
 
@@ -70,14 +71,14 @@ func (r *run) putBack(ctx context.Context, op history.Op) history.Op {
 	request.GetBody = nil // see user.sendOp
 	request.Header = http.Header{"Content-Type": contentType, "Accept": accept, "User-Agent": userAgent, "X-Request-Id": {op.Order}}
 
-	op.SentNS = r.driver.clock.Now()
+	op.SentNS = monotonic.Now()
 	response, err := r.driver.transport.RoundTrip(request)
 	var body bytes.Buffer
 	if err == nil {
 		_, err = body.ReadFrom(io.LimitReader(response.Body, maxReply))
 		response.Body.Close()
 	}
-	op.ReceivedNS = r.driver.clock.Now()
+	op.ReceivedNS = monotonic.Now()
 	if err != nil {
 		op.Outcome, op.Error = history.Unknown, explain(err)
 		return op

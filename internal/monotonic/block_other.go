@@ -1,0 +1,7 @@
+//go:build !linux
+
+package monotonic
+
+import "time"
+
+func (c clock) block(ns int64) { time.Sleep(time.Duration(ns - c.now())) }
