@@ -72,7 +72,7 @@ func attach(ctx context.Context, f attachFlags) (*lab, error) {
 			Admin: strings.TrimSuffix(f.admin, "/"),
 			Client: &http.Client{
 				Timeout:   10 * time.Second,
-				Transport: &http.Transport{MaxIdleConnsPerHost: scenario.AtOnce, IdleConnTimeout: 5 * time.Second},
+				Transport: &http.Transport{MaxIdleConnsPerHost: scenario.MaxConcurrent, IdleConnTimeout: 5 * time.Second},
 			},
 		},
 		Alone: strings.TrimSuffix(f.single, "/"),

@@ -46,7 +46,7 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"bench --rounds 0", "--rounds 0: at least 1 is needed"},
 		{"run --skew pareto", `skew "pareto": it is uniform or zipf`},
 		{"run --admin http://127.0.0.1:1", "need --target"},
-		{"run --target http://127.0.0.1:1 --strategies update", "ask for the strategies"},
+		{"run --target http://127.0.0.1:1 --strategies update", "get the strategies"},
 		{"verify " + empty, "holds no histories"},
 		{"compare " + empty + " " + empty, "no such file"},
 		{"frobnicate", `unknown command "frobnicate"`},
