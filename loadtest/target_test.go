@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// The less the lab is told about a running service, the less it can do. It says so.
+// The lab can do more, the more flags describe the running service.
 func TestTarget(t *testing.T) {
 	t.Parallel()
 	d, _, _ := up(t)
@@ -34,13 +34,13 @@ func TestTarget(t *testing.T) {
 // target is a service that the lab did not start.
 type target struct{ described }
 
-// args returns the arguments of a quick run against the target, and more.
+// args returns the arguments of a quick run against the target, followed by more.
 func (d target) args(out string, more ...string) []string {
 	return append([]string{"run", "--quick", "--strategies", "update", "--target", d.URL, "--out", out}, more...)
 }
 
-// told returns args with all that the lab can be told about the target.
-func (d target) told(out string, more ...string) []string {
+// argsWithStock returns args with the flags to set the stock, and to read it directly.
+func (d target) argsWithStock(out string, more ...string) []string {
 	return d.args(out, append([]string{"--admin", d.Replicas[1].AdminURL, "--mysql-dsn", d.MySQLDSN}, more...)...)
 }
 
@@ -70,7 +70,7 @@ func (d target) withoutAdmin(t *testing.T) {
 
 func (d target) withDSN(t *testing.T) {
 	dir := t.TempDir()
-	got := finish(t, d.told(dir)...)
+	got := finish(t, d.argsWithStock(dir)...)
 	if got.code != exitHeld {
 		t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
 	}
@@ -120,7 +120,7 @@ func (d target) longerThanBudget(t *testing.T) {
 func (d target) openLoop(t *testing.T) {
 	dir := t.TempDir()
 	// With --hold 5ms, no request ends before the next one begins.
-	got := finish(t, d.told(dir, "--rate", "300", "--duration", "1s", "--rounds", "1", "--hold", "5ms")...)
+	got := finish(t, d.argsWithStock(dir, "--rate", "300", "--duration", "1s", "--rounds", "1", "--hold", "5ms")...)
 	if got.code != exitHeld {
 		t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
 	}
@@ -192,11 +192,11 @@ func (d target) runHasBegun(t *testing.T) bool {
 		return false
 	}
 	defer response.Body.Close()
-	var level struct{ Stock int64 }
-	if err := json.NewDecoder(response.Body).Decode(&level); err != nil {
+	var item struct{ Stock int64 }
+	if err := json.NewDecoder(response.Body).Decode(&item); err != nil {
 		return false
 	}
-	return level.Stock > 6_000 && level.Stock <= 100_000
+	return item.Stock > 6_000 && item.Stock <= 100_000
 }
 
 // witness returns who read the stock, according to the histories of a run.

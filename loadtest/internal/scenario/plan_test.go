@@ -46,7 +46,7 @@ func TestShuffledDependsOnSeedAndRoundOnly(t *testing.T) {
 		t.Error("the same seed and round give different orders")
 	}
 	if slices.Equal(names(1), names(2)) {
-		t.Error("two rounds have the same order")
+		t.Error("two rounds run the cells in the same order")
 	}
 	sorted := func(names []string) []string { return slices.Sorted(slices.Values(names)) }
 	if !slices.Equal(sorted(names(1)), sorted(names(2))) {

@@ -37,7 +37,7 @@ type shop struct {
 	neverWritten int64           // units of sales that never reach mysql
 	writtenNS    int64           // when a sale last reached mysql
 
-	sales, reads, restocks int
+	deductions, reads, restocks int
 }
 
 // ample is more stock than any run of these tests gets, and less than that of the warm-up.
@@ -55,9 +55,9 @@ func (s *shop) deduct(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	warmUp := s.stock[asked.GoodsID] > ample
 	if !warmUp {
-		s.sales++
+		s.deductions++
 	}
-	n := s.sales
+	n := s.deductions
 	s.mu.Unlock()
 	if !warmUp && s.before != nil && s.before(w, n) {
 		return
@@ -86,14 +86,14 @@ func (s *shop) take() {
 }
 
 func (s *shop) set(w http.ResponseWriter, r *http.Request) {
-	var level struct{ Stock int64 }
-	if err := json.NewDecoder(r.Body).Decode(&level); err != nil {
+	var body struct{ Stock int64 }
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stock[goodsID(r)], s.mysql[goodsID(r)] = level.Stock, level.Stock
+	s.stock[goodsID(r)], s.mysql[goodsID(r)] = body.Stock, body.Stock
 }
 
 // restock puts units back, unless it is the restock to lose.

@@ -26,17 +26,20 @@ func TestChoose(t *testing.T) {
 		leftOut int
 		err     string
 	}{
-		{"all", nil, "", "noop:none mutex:mysql update:mysql lock:mysql", 1, ""},
-		{"by name, with the baseline", []string{"update"}, "", "noop:none update:mysql", 0, ""},
-		{"on Redis", nil, "redis", "noop:none lock:redis", 3, ""},
+		{name: "all", want: "noop:none mutex:mysql update:mysql lock:mysql", leftOut: 1},
+		{name: "by name, with the baseline", names: []string{"update"}, want: "noop:none update:mysql"},
+		{name: "on Redis", store: "redis", want: "noop:none lock:redis", leftOut: 3},
 		{
-			"unknown", []string{"updaet"}, "", "", 0,
-			`no strategy is named "updaet"; the names are noop, mutex, update, lock, redlock`,
+			name: "unknown", names: []string{"updaet"},
+			err: `no strategy is named "updaet"; the names are noop, mutex, update, lock, redlock`,
 		},
-		{"named, not available", []string{"redlock"}, "", "", 0, "strategy redlock cannot run here: no masters"},
 		{
-			"named, wrong store", []string{"mutex"}, "redis", "", 0,
-			"strategy mutex cannot run here: it works on mysql, not on redis",
+			name: "named, not available", names: []string{"redlock"},
+			err: "strategy redlock cannot run here: no masters",
+		},
+		{
+			name: "named, wrong store", names: []string{"mutex"}, store: "redis",
+			err: "strategy mutex cannot run here: it works on mysql, not on redis",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -67,7 +67,7 @@ func TestSingleURLReachesOnlyTheFirstReplica(t *testing.T) {
 
 func TestNginxPassesTheRequestIDOrCreatesOne(t *testing.T) {
 	for name, test := range map[string]struct{ sent, want string }{
-		"sent":           {"order-7/a", "^order-7/a$"},
+		"sent":           {"request-7/a", "^request-7/a$"},
 		"none":           {"", "^[0-9a-f]{32}$"},
 		"breaks JSON":    {`a"b`, "^[0-9a-f]{32}$"},
 		"has a space":    {"a b", "^[0-9a-f]{32}$"},
@@ -100,14 +100,14 @@ func TestKilledReplicaLeavesTheOutcomeUnknownAndTheOtherServing(t *testing.T) {
 	}
 	restartAfter(t, first)
 
-	header := http.Header{"X-Request-Id": {"order-8"}}
+	header := http.Header{"X-Request-Id": {"request-8"}}
 	reply := do(t, http.MethodPost, lab.SingleURL+"/stock/deduct?goods_id=1&count=1", header, "")
 	reply.wantProblem(t, http.StatusBadGateway, "/problems/outcome-unknown")
 	if reply.replica != "" {
 		t.Errorf("nginx names %s as the replica that answered", reply.replica)
 	}
-	if reply.requestID != "order-8" || reply.problem.RequestID != "order-8" {
-		t.Errorf("request IDs are %q and %q, want order-8", reply.requestID, reply.problem.RequestID)
+	if reply.requestID != "request-8" || reply.problem.RequestID != "request-8" {
+		t.Errorf("request IDs are %q and %q, want request-8", reply.requestID, reply.problem.RequestID)
 	}
 
 	// nginx does not retry a request on the other replica, and does not skip the dead one.
