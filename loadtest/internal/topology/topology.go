@@ -230,17 +230,12 @@ func (t *Topology) startNginx(ctx context.Context, all string, bare []string) (e
 	return nil
 }
 
-// render replaces the template's own variables, as envsubst does for docker compose.
 func render(upstream, listen string, replicas []*Replica) string {
-	var list []string
+	var addresses []string
 	for _, r := range replicas {
-		list = append(list, "server "+strings.TrimPrefix(r.URL, "http://")+" max_fails=0;")
+		addresses = append(addresses, strings.TrimPrefix(r.URL, "http://"))
 	}
-	return strings.NewReplacer(
-		"${STOCK_UPSTREAM}", upstream,
-		"${STOCK_LISTEN}", listen,
-		"${STOCK_SERVERS}", strings.Join(list, " "),
-	).Replace(nginx.StockTemplate)
+	return nginx.Render(upstream, listen, addresses)
 }
 
 // addr is the address offset ports above the one given, or any free one where none is given or its port is 0.
