@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"stock/loadtest/internal/topology"
 )
 
 // users is a closed loop of deductions of one unit each, sent to nginx.
@@ -143,5 +141,3 @@ func TestAKilledReplicaCostsOnlyTheRequestsInFlight(t *testing.T) {
 		t.Errorf("%d units were confirmed, %d requests failed, and %d units were deducted", sold, failures, deducted)
 	}
 }
-
-var _ = topology.Options{}
