@@ -28,14 +28,14 @@ func (t *Topology) startNginx(ctx context.Context, o Options) error {
 	for _, r := range t.Replicas {
 		replicas = append(replicas, strings.TrimPrefix(r.URL, "http://"))
 	}
-	conf := render("stock", all, replicas) + render("stock_single", single, replicas[:1])
+	conf := nginx.Render("stock", all, replicas) + nginx.Render("stock_single", single, replicas[:1])
 	if len(o.Bare) > 0 {
 		bare, err := freeAddr()
 		if err != nil {
 			return err
 		}
 		t.BareURL = "http://" + bare
-		conf += render("bare", bare, o.Bare)
+		conf += nginx.Render("bare", bare, o.Bare)
 	}
 
 	t.Servers.Nginx, err = servers.StartNginx(ctx, servers.NginxOptions{
@@ -48,19 +48,6 @@ func (t *Topology) startNginx(ctx context.Context, o Options) error {
 	t.Nginx = Nginx{PID: t.Servers.Nginx.PID, Conf: t.Servers.Nginx.Conf}
 	t.Environment.Nginx = t.Servers.Nginx.Version
 	return nil
-}
-
-// render fills in the template's own variables, as envsubst does for docker compose.
-func render(upstream, listen string, addresses []string) string {
-	var list []string
-	for _, address := range addresses {
-		list = append(list, "server "+address+" max_fails=0;")
-	}
-	return strings.NewReplacer(
-		"${STOCK_UPSTREAM}", upstream,
-		"${STOCK_LISTEN}", listen,
-		"${STOCK_SERVERS}", strings.Join(list, " "),
-	).Replace(nginx.StockTemplate)
 }
 
 // listenAddr returns the given address with offset added to its port. If the address is empty or its port is 0, it
