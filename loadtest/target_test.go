@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// The lab can do more, the more flags describe the running service.
+// The more flags describe a running service, the more the lab can do with it.
 func TestTarget(t *testing.T) {
 	t.Parallel()
 	d, _, _ := up(t)
