@@ -18,7 +18,7 @@ func targetsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "targets",
 		Short: "Write targets for vegeta, as JSON lines",
-		Long:  `targets writes deductions in vegeta's JSON format to standard output, without end unless --requests is given.`,
+		Long:  `targets writes deductions in vegeta's JSON format to standard output, endlessly unless --requests is given.`,
 		Example: `  loadtest targets --strategy update --goods 5 --skew zipf --counts 1-3 |
     go tool vegeta attack -format=json -lazy -rate=500 -duration=5s | go tool vegeta report`,
 		Args: cobra.NoArgs,
