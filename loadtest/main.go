@@ -1,7 +1,8 @@
-// Command loadtest puts the stock service under load, judges what every strategy did to the stock, and compares them.
+// Command loadtest puts the stock service under load, judges what each strategy did to the stock, and compares the
+// strategies.
 //
-//	loadtest run        start servers, run every strategy, judge, report
-//	loadtest up         start the servers and keep them
+//	loadtest run        start servers, run every strategy, judge each, and report
+//	loadtest up         start the servers and keep them running
 //	loadtest verify     judge a recorded run again
 //	loadtest compare    compare two reports
 //	loadtest targets    write targets for vegeta
@@ -26,19 +27,19 @@ import (
 const (
 	exitHeld        = 0
 	exitNotHeld     = 1 // a claim failed or could not be judged
-	exitUnusable    = 2 // wrong usage, or the environment lacks something
+	exitUnusable    = 2 // wrong usage, or something that the command needs is missing
 	exitInterrupted = 130
 )
 
-// errNotHeld ends a command whose report has said already what did not hold.
+// errNotHeld is returned by a command whose report already says which claims failed.
 var errNotHeld = errors.New("not every claim held")
 
-// revision is set by the Dockerfile: an image is built without the repository, which would tell.
+// revision is set by the Dockerfile, because an image is built without the repository.
 var revision string
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// After the first signal the next one has its default effect: it kills. The children die with their parent.
+	// After the first signal, restore the default: a second one kills this process. Its children die with it.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
@@ -47,12 +48,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	root := &cobra.Command{
 		Use:   "loadtest",
 		Short: "Put the stock service under load and judge what it did to the stock",
-		Long: `loadtest puts the stock service under load, judges what every strategy did to the stock, and compares them.
+		Long: `loadtest puts the stock service under load, judges what each strategy did to the stock, and compares the
+strategies.
 
-Every flag can also be given in the environment: --mysql-dsn is LOADTEST_MYSQL_DSN.
+Every flag can also be set in the environment, for example --mysql-dsn as LOADTEST_MYSQL_DSN.
 
-Exit status: 0 every claim held; 1 a claim failed, or could not be judged; 2 wrong usage, or something is
-missing here; 130 interrupted.`,
+Exit status: 0 every claim held; 1 a claim failed or could not be judged; 2 wrong usage, or something that
+the command needs is missing; 130 interrupted.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -68,7 +70,7 @@ missing here; 130 interrupted.`,
 	switch {
 	case err == nil:
 		return exitHeld
-	case err == errNotHeld: // the report has said it
+	case err == errNotHeld: // the report says it
 		return exitNotHeld
 	case errors.Is(err, errNotHeld):
 		fmt.Fprintln(stderr, "loadtest:", err)
@@ -84,7 +86,7 @@ missing here; 130 interrupted.`,
 	return exitUnusable
 }
 
-// fromEnvironment sets each flag that the command line does not give and the environment does.
+// fromEnvironment sets the flags that are given in the environment and not on the command line.
 func fromEnvironment(flags *pflag.FlagSet, getenv func(string) string) error {
 	var errs []error
 	flags.VisitAll(func(flag *pflag.Flag) {

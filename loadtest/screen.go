@@ -10,7 +10,7 @@ import (
 	"stock/loadtest/internal/scenario"
 )
 
-// screen shows progress: on a terminal one line that is written over and over, elsewhere a line for each thing done.
+// screen shows progress: on a terminal in one line that it overwrites, elsewhere in one line per finished run.
 type screen struct {
 	mu       sync.Mutex
 	w        io.Writer
@@ -19,7 +19,7 @@ type screen struct {
 
 func newScreen(w io.Writer) *screen { return &screen{w: w, terminal: report.Terminal(w)} }
 
-// clear empties the line.
+// clear erases the status line.
 func (s *screen) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,7 +28,7 @@ func (s *screen) clear() {
 	}
 }
 
-// note shows what is being done.
+// note replaces the status line. It does nothing if the output is not a terminal.
 func (s *screen) note(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *screen) note(text string) {
 	}
 }
 
-// log says what was done where there is no line to be written over.
+// log writes a line if the output is not a terminal.
 func (s *screen) log(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *screen) log(text string) {
 	}
 }
 
-// say writes a line that stays, wherever it is written to.
+// say writes a line that stays, on any output.
 func (s *screen) say(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *screen) say(text string) {
 	fmt.Fprintln(s.w, text)
 }
 
-// follow shows progress until the returned function is called.
+// follow keeps the status line up to date until stop is called.
 func (s *screen) follow(progress func() scenario.Progress) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup

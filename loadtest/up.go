@@ -13,17 +13,90 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/topology"
 )
 
-// Where the README's commands expect the service, as docker compose publishes it.
+// The addresses that the README's commands use, and docker compose publishes.
 const (
 	usualListen      = "127.0.0.1:8000"
 	usualAdminListen = "127.0.0.1:9001"
 )
 
-// ifFree returns the address, or nothing where somebody has it or one of the ports after it: two labs can be up at once.
+type upFlags struct {
+	local       localFlags
+	replicas    int
+	listen      string
+	adminListen string
+	asJSON      bool
+	pausePoints bool
+}
+
+func upCommand() *cobra.Command {
+	var f upFlags
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start the servers, two replicas and nginx, and keep them running until Ctrl-C",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *upFlags) register(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object instead of the banner")
+	flags.StringVar(&f.listen, "listen", "",
+		"host:port of the service (default: "+usualListen+" if it is free, else any free port)")
+	flags.StringVar(&f.adminListen, "admin-listen", "", "host:port of the first replica's admin listener, the others "+
+		"use the ports after it (default: "+usualAdminListen+" if it is free, else any free ports)")
+	flags.IntVar(&f.replicas, "replicas", 2, "replicas of the service")
+	flags.BoolVar(&f.pausePoints, "pause-points", false, "allow requests to pause halfway (header X-Pause)")
+	f.local.register(flags)
+}
+
+func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	if f.replicas < 1 {
+		return fmt.Errorf("--replicas %d: must be at least 1", f.replicas)
+	}
+	t, err := topology.Start(ctx, topology.Options{
+		Replicas:    f.replicas,
+		StockBinary: f.local.stockBinary,
+		PausePoints: f.pausePoints,
+		Listen:      cmp.Or(f.listen, ifFree(usualListen, 1)),
+		AdminListen: cmp.Or(f.adminListen, ifFree(usualAdminListen, f.replicas)),
+	})
+	if err != nil {
+		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
+	}
+	defer func() { err = errors.Join(err, stopTopology(t)) }()
+
+	if f.asJSON {
+		err = json.NewEncoder(stdout).Encode(t)
+	} else {
+		err = writeBanner(stdout, t)
+	}
+	if err != nil {
+		return err
+	}
+	died := t.Died()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case death := <-died:
+			// Keep the other parts running: the user may have killed this one to see what happens.
+			fmt.Fprintf(stderr, "%v\n\nThe other parts keep running; Ctrl-C stops them.\n", death)
+		}
+	}
+}
+
+// ifFree returns the address if it and the ports after it are free, else "". Several labs can then be up at the same
+// time.
 func ifFree(address string, ports int) string {
 	host, first, err := net.SplitHostPort(address)
 	if err != nil {
@@ -43,74 +116,8 @@ func ifFree(address string, ports int) string {
 	return address
 }
 
-func upCommand() *cobra.Command {
-	var (
-		local       localFlags
-		replicas    int
-		listen      string
-		adminListen string
-		asJSON      bool
-		pausePoints bool
-	)
-	cmd := &cobra.Command{
-		Use:   "up",
-		Short: "Start the servers, two replicas and nginx, and keep them until Ctrl-C",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if replicas < 1 {
-				return fmt.Errorf("--replicas %d: at least 1 is needed", replicas)
-			}
-			ctx := cmd.Context()
-			t, err := topology.Start(ctx, topology.Options{
-				Replicas: replicas, StockBinary: local.stockBinary, PausePoints: pausePoints,
-				Listen:      cmp.Or(listen, ifFree(usualListen, 1)),
-				AdminListen: cmp.Or(adminListen, ifFree(usualAdminListen, replicas)),
-			})
-			if err != nil {
-				return cmp.Or(ctx.Err(), err) // an interrupted start fails in many ways
-			}
-			defer func() {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-				defer cancel()
-				err = errors.Join(err, t.Stop(ctx))
-			}()
-			if asJSON {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(t)
-			} else {
-				err = banner(cmd.OutOrStdout(), t)
-			}
-			if err != nil {
-				return err
-			}
-			died := t.Died()
-			for {
-				select {
-				case <-ctx.Done():
-					return nil
-				case death := <-died:
-					// It may be what the user wanted to see.
-					fmt.Fprintf(cmd.ErrOrStderr(), "%v\n\nThe other parts go on; Ctrl-C stops them.\n", death)
-				}
-			}
-		},
-	}
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	flags.BoolVar(&asJSON, "json", false, "print one JSON object in place of the banner")
-	flags.StringVar(&listen, "listen", "", "host:port of the service (default: "+usualListen+" if it is free, else any free port)")
-	flags.StringVar(&adminListen, "admin-listen", "", "host:port of the first replica's admin listener, the others follow (default: "+usualAdminListen+" if it is free, else any free ports)")
-	flags.IntVar(&replicas, "replicas", 2, "replicas of the service")
-	flags.BoolVar(&pausePoints, "pause-points", false, "let requests stop halfway (header X-Pause)")
-	local.register(flags)
-	return cmd
-}
-
-// banner tells where everything is and how to look at it.
-func banner(w io.Writer, t *topology.Topology) error {
-	config, err := mysql.ParseDSN(t.MySQLDSN)
-	if err != nil {
-		return err
-	}
+// writeBanner shows where everything listens, and commands to look at it.
+func writeBanner(w io.Writer, t *topology.Topology) error {
 	var b strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&b, "%-16s %s\n", name+":", value) }
 	line("Service", t.URL)
@@ -126,29 +133,41 @@ func banner(w io.Writer, t *topology.Topology) error {
 	line("etcd", cmp.Or(strings.Join(t.Etcd, ", "), t.Missing["etcd"]))
 	line("ZooKeeper", cmp.Or(strings.Join(t.ZooKeeper, ", "), t.Missing["zookeeper"]))
 	line("nginx", t.Nginx.Conf)
+	if err := writeCommands(&b, t); err != nil {
+		return err
+	}
+	if usual := "http://" + usualListen; t.URL != usual {
+		fmt.Fprintf(&b, "\nNote: the README's commands use %s, but this lab listens elsewhere.\n", usual)
+	}
+	fmt.Fprintf(&b, "\nCtrl-C stops everything.\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
 
+// writeCommands writes one example command per line.
+func writeCommands(b *strings.Builder, t *topology.Topology) error {
+	config, err := mysql.ParseDSN(t.MySQLDSN)
+	if err != nil {
+		return err
+	}
 	host, port, err := net.SplitHostPort(config.Addr)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "\nmysql -h %s -P %s -u %s", host, port, config.User)
-	if config.Passwd != "" {
-		fmt.Fprintf(&b, " -p%s", config.Passwd)
-	}
-	fmt.Fprintf(&b, " %s -e 'SELECT * FROM good_stock'\n", config.DBName)
 	redisHost, redisPort, err := net.SplitHostPort(t.Redis[0])
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "redis-cli -h %s -p %s GET 'stock:{1}'\n\n", redisHost, redisPort)
-	fmt.Fprintf(&b, "curl -X POST '%s/stock/deduct?goods_id=1&count=1&strategy=update'\n", t.URL)
-	fmt.Fprintf(&b, "curl %s/stock/1\n", t.URL)
-	fmt.Fprintf(&b, "curl %s/strategies\n", t.URL)
-	fmt.Fprintf(&b, "curl -X PUT %s/admin/stock/1 -H 'Content-Type: application/json' -d '{\"stock\":6000}'\n", t.Replicas[0].AdminURL)
-	if usual := "http://" + usualListen; t.URL != usual {
-		fmt.Fprintf(&b, "\nNote: this lab is not at %s, where the README's commands go.\n", usual)
+	fmt.Fprintf(b, "\nmysql -h %s -P %s -u %s", host, port, config.User)
+	if config.Passwd != "" {
+		fmt.Fprintf(b, " -p%s", config.Passwd)
 	}
-	fmt.Fprintf(&b, "\nCtrl-C stops everything.\n")
-	_, err = io.WriteString(w, b.String())
-	return err
+	fmt.Fprintf(b, " %s -e 'SELECT * FROM good_stock'\n", config.DBName)
+	fmt.Fprintf(b, "redis-cli -h %s -p %s GET 'stock:{1}'\n\n", redisHost, redisPort)
+	fmt.Fprintf(b, "curl -X POST '%s/stock/deduct?goods_id=1&count=1&strategy=update'\n", t.URL)
+	fmt.Fprintf(b, "curl %s/stock/1\n", t.URL)
+	fmt.Fprintf(b, "curl %s/strategies\n", t.URL)
+	fmt.Fprintf(b, "curl -X PUT %s/admin/stock/1 -H 'Content-Type: application/json' -d '{\"stock\":6000}'\n",
+		t.Replicas[0].AdminURL)
+	return nil
 }

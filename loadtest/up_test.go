@@ -1,16 +1,79 @@
 package main
 
 import (
+	"net/http"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"stock/loadtest/internal/topology"
 )
 
-func TestTheBannerTellsWhereEtcdAndZooKeeperAreOrHowToGetThem(t *testing.T) {
+func TestUpServesUntilCtrlC(t *testing.T) {
+	t.Parallel()
+	d, cmd, _ := up(t)
+	deduct(t, d.URL)
+	interrupt(t, cmd)
+	d.gone(t)
+}
+
+func TestUpReportsAKilledReplicaAndKeepsTheOthersRunning(t *testing.T) {
+	t.Parallel()
+	d, cmd, stderr := up(t)
+	if err := syscall.Kill(d.Replicas[1].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for line := ""; !strings.Contains(line, "replica-2 ended (signal: killed)"); {
+		var err error
+		if line, err = stderr.ReadString('\n'); err != nil {
+			t.Fatalf("up did not report that replica-2 was killed: %v", err)
+		}
+	}
+	deduct(t, d.Replicas[0].URL)
+	interrupt(t, cmd)
+	d.gone(t)
+}
+
+func TestKilledLabLeavesNoProcessAndNoPort(t *testing.T) {
+	t.Parallel()
+	d, cmd, _ := up(t)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	d.gone(t)
+}
+
+// deduct deducts a unit and wants 200.
+func deduct(t *testing.T, url string) {
+	t.Helper()
+	response, err := http.Post(url+"/stock/deduct?goods_id=1&count=1", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("a deduction is answered %s", response.Status)
+	}
+}
+
+// interrupt presses Ctrl-C and wants exit status 0.
+func interrupt(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("up ends with %v, want status 0", err)
+	}
+}
+
+func TestBannerSaysWhereEtcdAndZooKeeperAreOrHowToInstallThem(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
-	if err := banner(&got, &topology.Topology{
+	if err := writeBanner(&got, &topology.Topology{
 		MySQLDSN: "root@tcp(127.0.0.1:3306)/stock",
 		Redis:    []string{"127.0.0.1:6379"},
 		Etcd:     []string{"127.0.0.1:2379"},
@@ -19,7 +82,9 @@ func TestTheBannerTellsWhereEtcdAndZooKeeperAreOrHowToGetThem(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\netcd:            127.0.0.1:2379\n", "\nZooKeeper:       ZooKeeper is not installed: get it\n"} {
+	for _, want := range []string{
+		"\netcd:            127.0.0.1:2379\n", "\nZooKeeper:       ZooKeeper is not installed: get it\n",
+	} {
 		if !strings.Contains(got.String(), want) {
 			t.Errorf("%q is not in the banner:\n%s", want, &got)
 		}

@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -238,94 +235,4 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 		log.Warn("no --mysql-dsn: the strategies that need MySQL are unavailable, and answer 503")
 	}
 	return o.serveHTTP(ctx, api, log)
-}
-
-// serveHTTP serves both listeners until ctx ends, and then drains: /readyz says so first, requests under way are
-// finished, and the admin listener goes last, so that the drain can be watched there.
-func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slog.Logger) error {
-	base, cutOff := context.WithCancelCause(context.Background())
-	defer cutOff(nil)
-	failed := make(chan error, 2)
-
-	public := o.publicServer(api.Public(), log)
-	public.BaseContext = func(net.Listener) context.Context { return base }
-	url, err := start(public, o.listen, failed)
-	if err != nil {
-		return fmt.Errorf("listen for requests: %w", err)
-	}
-	defer public.Close()
-	attrs := []any{slog.String("url", url)}
-
-	admin := o.adminServer(api.Admin(), log)
-	if o.adminListen != "" {
-		url, err := start(admin, o.adminListen, failed)
-		if err != nil {
-			return fmt.Errorf("listen for administration: %w", err)
-		}
-		defer admin.Close()
-		attrs = append(attrs, slog.String("admin_url", url))
-	}
-	log.Info("serving", attrs...)
-
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serve: %w", err)
-	case <-ctx.Done():
-	}
-	log.Info("shutting down: finishing the requests under way", slog.Duration("at_most", o.drainLimit))
-	api.Drain()
-	if o.drainDelay > 0 {
-		time.Sleep(o.drainDelay)
-	}
-	drain, cancel := context.WithTimeout(context.Background(), o.drainLimit)
-	defer cancel()
-	if err = public.Shutdown(drain); err != nil {
-		err = fmt.Errorf("requests were still under way %v after the shutdown began and were canceled", o.drainLimit)
-		cutOff(errors.New("the service is shutting down"))
-		// Time for the strategies to release their locks.
-		cleanUp, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		err = errors.Join(err, public.Shutdown(cleanUp))
-	}
-	last, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = admin.Shutdown(last) // a profile that is still being written is cut off
-	log.Info("stopped")
-	return err
-}
-
-// publicServer is made for a load balancer in front of it, and for clients that mean no good.
-func (o *serveOptions) publicServer(handler http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		// Both count from the request's beginning, and are above the request timeout: a write deadline that passes while a
-		// request is worked on loses the reply.
-		ReadTimeout:    o.requestTimeout + 5*time.Second,
-		WriteTimeout:   o.requestTimeout + 10*time.Second,
-		IdleTimeout:    75 * time.Second, // above nginx's 60 s: who closes first must not be the one that is sent requests
-		MaxHeaderBytes: 16 << 10,
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
-}
-
-// adminServer has no write timeout: a profile takes as long as it is asked to.
-func (o *serveOptions) adminServer(handler http.Handler, log *slog.Logger) *http.Server {
-	server := o.publicServer(handler, log)
-	server.WriteTimeout = 0
-	return server
-}
-
-// start listens, serves in the background and returns the URL.
-func start(server *http.Server, address string, failed chan<- error) (url string, err error) {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return "", err
-	}
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			failed <- err
-		}
-	}()
-	return "http://" + listener.Addr().String(), nil
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"database/sql"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -113,6 +115,43 @@ func (p *program) refuses() bool {
 		conn.Close()
 	}
 	return err != nil
+}
+
+// A load balancer may send a request on an open connection at any time. It must be answered, and told to use another
+// connection from then on.
+func TestShutdownServesOpenConnectionsOnceMore(t *testing.T) {
+	t.Parallel()
+	p := launch(t, migrated(t), "serve")
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	replies := bufio.NewReader(conn)
+	deduct := func() *http.Response {
+		t.Helper()
+		if _, err := io.WriteString(conn, "POST /stock/deduct?goods_id=1&count=1 HTTP/1.1\r\nHost: stock\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(replies, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		_, _ = io.Copy(io.Discard, response.Body)
+		return response
+	}
+	if got := deduct(); got.StatusCode != 200 || got.Close {
+		t.Fatalf("before the shutdown: %s, Connection: close is %v", got.Status, got.Close)
+	}
+	p.signal(t, syscall.SIGTERM)
+	eventually(t, "no connection is accepted", p.refuses)
+	if got := deduct(); got.StatusCode != 200 || !got.Close {
+		t.Errorf("during the shutdown: %s, Connection: close is %v", got.Status, got.Close)
+	}
+	if state := p.wait(t); state.ExitCode() != 0 {
+		t.Errorf("%v\n%s", state, p.log())
+	}
 }
 
 func TestDrainDelayStillServesWhileReadyzSays503(t *testing.T) {

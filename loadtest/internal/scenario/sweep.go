@@ -18,18 +18,18 @@ const (
 	AxisReplicas = "replicas"
 )
 
-// Sweep varies one figure of the load and leaves the others alone: how each strategy's cost grows with it. The zero Sweep
-// varies nothing.
+// Sweep varies one property of the workload, to show how each strategy's cost grows with it. The zero Sweep varies
+// nothing.
 type Sweep struct {
 	Axis   string
-	Values []int64 // ascending, at least two; of AxisHold, in milliseconds
+	Values []int64 // at least two, ascending; of AxisHold, in milliseconds
 }
 
-// ParseSweep reads AXIS=VALUE,VALUE,…, such as users=1,8,32 or hold=0,2ms.
+// ParseSweep parses AXIS=VALUE,VALUE,…, such as users=1,8,32 or hold=0,2ms.
 func ParseSweep(text string) (Sweep, error) {
 	axis, list, ok := strings.Cut(text, "=")
 	if !ok {
-		return Sweep{}, fmt.Errorf("an axis and its values are needed, such as users=1,8,32,128")
+		return Sweep{}, fmt.Errorf("must be an axis and its values, such as users=1,8,32,128")
 	}
 	s := Sweep{Axis: axis}
 	for _, word := range strings.Split(list, ",") {
@@ -38,48 +38,51 @@ func ParseSweep(text string) (Sweep, error) {
 			return Sweep{}, err
 		}
 		if n := len(s.Values); n > 0 && value <= s.Values[n-1] {
-			return Sweep{}, fmt.Errorf("%s after %s: values ascend", Value(axis, value), Value(axis, s.Values[n-1]))
+			return Sweep{}, fmt.Errorf("%s after %s: values must ascend", Value(axis, value), Value(axis, s.Values[n-1]))
 		}
 		s.Values = append(s.Values, value)
 	}
 	if len(s.Values) < 2 {
-		return Sweep{}, fmt.Errorf("at least two values are needed: the others are compared with the first")
+		return Sweep{}, fmt.Errorf("must have at least two values: the others are compared with the first")
 	}
 	return s, nil
 }
 
-// MostUsers is as many as one process can play, each with a connection of its own.
-const MostUsers = 10_000
+// MaxUsers is how many users one process can simulate, each with its own connection.
+const MaxUsers = 10_000
+
+// MaxHold is the longest time that a request can spend inside the critical section.
+const MaxHold = 10 * time.Second
 
 func parseValue(axis, word string) (int64, error) {
-	most := int64(0)
+	largest := int64(0)
 	switch axis {
 	case AxisUsers:
-		most = MostUsers
+		largest = MaxUsers
 	case AxisGoods:
-		most = 10_000
+		largest = 10_000
 	case AxisReplicas:
-		most = 2
+		largest = 2
 	case AxisHold:
 		if word == "0" {
 			return 0, nil
 		}
 		hold, err := time.ParseDuration(word)
-		if err != nil || hold < 0 || hold > 10*time.Second || hold%time.Millisecond != 0 {
-			return 0, fmt.Errorf("hold %q: whole milliseconds up to 10s are needed, such as 2ms", word)
+		if err != nil || hold < 0 || hold > MaxHold || hold%time.Millisecond != 0 {
+			return 0, fmt.Errorf("hold %q: must be whole milliseconds, at most %v, such as 2ms", word, MaxHold)
 		}
 		return hold.Milliseconds(), nil
 	default:
-		return 0, fmt.Errorf("nothing is swept by %q: it is %s, %s, %s or %s", axis, AxisUsers, AxisHold, AxisGoods, AxisReplicas)
+		return 0, fmt.Errorf("axis %q: must be %s, %s, %s or %s", axis, AxisUsers, AxisHold, AxisGoods, AxisReplicas)
 	}
 	value, err := strconv.ParseInt(word, 10, 64)
-	if err != nil || value < 1 || value > most {
-		return 0, fmt.Errorf("%s %q: a number from 1 to %d is needed", axis, word, most)
+	if err != nil || value < 1 || value > largest {
+		return 0, fmt.Errorf("%s %q: must be a number from 1 to %d", axis, word, largest)
 	}
 	return value, nil
 }
 
-// Value is a value as people write it: 8, or 2ms.
+// Value formats a value of an axis: 8, or 2ms.
 func Value(axis string, value int64) string {
 	if axis == AxisHold && value > 0 {
 		return (time.Duration(value) * time.Millisecond).String()
@@ -94,10 +97,9 @@ type Setting struct {
 	Value    string // of the sweep's axis; empty without a sweep
 }
 
-// hold is the work inside the critical section.
 func (s Setting) hold() time.Duration { return time.Duration(s.HoldMS) * time.Millisecond }
 
-// workload is what the configuration asks for, apart from a sweep. Cells names it.
+// workload returns the workload without a name, before a sweep.
 func (c Config) workload() history.Workload {
 	w := history.Workload{
 		Users: c.Users, Rate: c.Rate, HoldMS: c.Hold.Milliseconds(), Goods: c.Goods, Restock: c.Restock,
@@ -116,7 +118,7 @@ func (c Config) workload() history.Workload {
 	return w
 }
 
-// settings lists a Setting for each value of the sweep; without one, the only setting there is.
+// settings returns a Setting for each value of the sweep, or the only one if there is no sweep.
 func (c Config) settings() []Setting {
 	base := Setting{Workload: c.workload(), Replicas: c.Replicas}
 	if c.Sweep.Axis == "" {

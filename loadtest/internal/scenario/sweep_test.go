@@ -9,7 +9,7 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-func TestSweepIsParsed(t *testing.T) {
+func TestParseSweep(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
 		"users=1,8,32,128": {"1", "8", "32", "128"},
@@ -27,18 +27,18 @@ func TestSweepIsParsed(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"users":         "an axis and its values",
-		"user=1,2":      `nothing is swept by "user"`,
+		"users":         "must be an axis and its values",
+		"user=1,2":      `axis "user": must be`,
 		"users=1":       "at least two values",
-		"users=8,1":     "1 after 8: values ascend",
-		"users=1,1":     "values ascend",
-		"users=0,1":     `users "0": a number from 1 to 10000`,
+		"users=8,1":     "1 after 8: values must ascend",
+		"users=1,1":     "values must ascend",
+		"users=0,1":     `users "0": must be a number from 1 to 10000`,
 		"users=1,two":   `users "two"`,
 		"users=1,":      `users ""`,
-		"hold=0,2":      `hold "2": whole milliseconds`,
+		"hold=0,2":      `hold "2": must be whole milliseconds`,
 		"hold=0,1500us": "whole milliseconds",
-		"replicas=1,3":  "a number from 1 to 2",
-		"goods=1,20000": "a number from 1 to 10000",
+		"replicas=1,3":  "must be a number from 1 to 2",
+		"goods=1,20000": "must be a number from 1 to 10000",
 	} {
 		if s, err := ParseSweep(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v, want an error with %q", text, s, err, want)
@@ -46,14 +46,14 @@ func TestSweepIsParsed(t *testing.T) {
 	}
 }
 
-func TestSweepRunsEveryValueAndKeepsItInTheHistory(t *testing.T) {
+func TestSweepRunsEveryValueAndRecordsIt(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		sweep Sweep
 		of    func(*history.History) int64
 		cells int
 	}{
-		// On one replica the shop's strategy promises more than on two: it runs on both at every value.
+		// The shop's strategy claims more on one replica than on two, so it runs on both at every value.
 		{Sweep{AxisUsers, []int64{2, 4}}, func(h *history.History) int64 { return int64(h.Run.Users) }, 8},
 		{Sweep{AxisHold, []int64{0, 2}}, func(h *history.History) int64 { return h.Run.HoldMS }, 8},
 		{Sweep{AxisGoods, []int64{1, 3}}, func(h *history.History) int64 { return int64(len(h.Run.Initial)) }, 8},
@@ -67,7 +67,7 @@ func TestSweepRunsEveryValueAndKeepsItInTheHistory(t *testing.T) {
 				ran++
 				h := m.History
 				if h.Run.Sweep != test.sweep.Axis || Value(h.Run.Sweep, test.of(&h)) != h.Run.Value {
-					t.Errorf("%v: swept %s, value %q, but it is %d", h.Run.Cell, h.Run.Sweep, h.Run.Value, test.of(&h))
+					t.Errorf("%v: sweep %s, value %q, but the run has %d", h.Run.Cell, h.Run.Sweep, h.Run.Value, test.of(&h))
 				}
 				return nil
 			})
@@ -87,8 +87,9 @@ func TestSweepRunsEveryValueAndKeepsItInTheHistory(t *testing.T) {
 
 func TestSweepSharesTheBudget(t *testing.T) {
 	t.Parallel()
-	// Four runs of 20 000 requests at less than 5 000 a second would take a quarter of a minute.
-	runner := (&shop{takes: 200 * time.Microsecond}).open(t, Config{Requests: 20_000, Budget: time.Second, Sweep: Sweep{AxisUsers, []int64{2, 8}}})
+	// Four runs of 20 000 requests at less than 5 000 per second would take 15 seconds.
+	sweep := Sweep{AxisUsers, []int64{2, 8}}
+	runner := (&shop{takes: 200 * time.Microsecond}).open(t, Config{Requests: 20_000, Budget: time.Second, Sweep: sweep})
 	err := runner.Run(t.Context(), func(m Measured) error {
 		if n := len(m.History.Ops); n >= 20_000 || m.History.Run.Bounded == "" {
 			t.Errorf("%v: %d requests, bounded %q, want fewer than planned", m.History.Run.Cell, n, m.History.Run.Bounded)

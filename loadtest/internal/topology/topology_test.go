@@ -23,7 +23,7 @@ import (
 	"stock/nginx"
 )
 
-// lab is shared by the tests, which run one after the other: those that break a replica mend it.
+// lab is shared by the tests, which run one after another. A test that breaks a replica restarts it.
 var lab *topology.Topology
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -45,19 +45,19 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-func TestNginxSharesTheRequestsAmongAllReplicas(t *testing.T) {
+func TestNginxBalancesAllReplicas(t *testing.T) {
 	var names []string
 	for range 4 {
 		names = append(names, do(t, http.MethodGet, lab.URL+"/livez", nil, "").replica)
 	}
 	for _, want := range []string{"replica-1", "replica-2"} {
-		if turns := count(names, want); turns != 2 {
-			t.Errorf("%s answered %d of 4 requests, want 2: %v", want, turns, names)
+		if n := count(names, want); n != 2 {
+			t.Errorf("%s answered %d of 4 requests, want 2: %v", want, n, names)
 		}
 	}
 }
 
-func TestTheSingleURLReachesTheFirstReplicaAlone(t *testing.T) {
+func TestSingleURLReachesOnlyTheFirstReplica(t *testing.T) {
 	for range 4 {
 		if name := do(t, http.MethodGet, lab.SingleURL+"/livez", nil, "").replica; name != "replica-1" {
 			t.Errorf("%s answered, want replica-1", name)
@@ -65,9 +65,9 @@ func TestTheSingleURLReachesTheFirstReplicaAlone(t *testing.T) {
 	}
 }
 
-func TestNginxPassesTheRequestIDOrMakesOne(t *testing.T) {
+func TestNginxPassesTheRequestIDOrCreatesOne(t *testing.T) {
 	for name, test := range map[string]struct{ sent, want string }{
-		"sent":           {"order-7/a", "^order-7/a$"},
+		"sent":           {"request-7/a", "^request-7/a$"},
 		"none":           {"", "^[0-9a-f]{32}$"},
 		"breaks JSON":    {`a"b`, "^[0-9a-f]{32}$"},
 		"has a space":    {"a b", "^[0-9a-f]{32}$"},
@@ -77,58 +77,60 @@ func TestNginxPassesTheRequestIDOrMakesOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			reply := do(t, http.MethodGet, lab.URL+"/stock/1", http.Header{"X-Request-Id": {test.sent}}, "")
 			if !regexp.MustCompile(test.want).MatchString(reply.requestID) {
-				t.Errorf("the reply's id is %q, want it to match %s", reply.requestID, test.want)
+				t.Errorf("request ID of the reply is %q, want a match of %s", reply.requestID, test.want)
 			}
 		})
 	}
 }
 
-func TestABodyTooLargeGetsAProblemWhoeverNoticesIt(t *testing.T) {
+func TestTooLargeBodyIsAProblemFromNginxAndFromTheService(t *testing.T) {
 	for name, size := range map[string]int{"the service": 5 << 10, "nginx": 2 << 20} {
 		t.Run(name, func(t *testing.T) {
-			reply := do(t, http.MethodPost, lab.URL+"/stock/deduct", http.Header{"Content-Type": {"application/json"}}, strings.Repeat(" ", size))
+			header := http.Header{"Content-Type": {"application/json"}}
+			reply := do(t, http.MethodPost, lab.URL+"/stock/deduct", header, strings.Repeat(" ", size))
 			reply.wantProblem(t, http.StatusRequestEntityTooLarge, "/problems/too-large")
 		})
 	}
 }
 
-func TestAKilledReplicaLeavesTheOutcomeUnknownAndTheOtherServing(t *testing.T) {
+func TestKilledReplicaLeavesTheOutcomeUnknownAndTheOtherServing(t *testing.T) {
 	first := lab.Replicas[0]
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	mend(t, first)
+	restartAfter(t, first)
 
-	reply := do(t, http.MethodPost, lab.SingleURL+"/stock/deduct?goods_id=1&count=1", http.Header{"X-Request-Id": {"order-8"}}, "")
+	header := http.Header{"X-Request-Id": {"request-8"}}
+	reply := do(t, http.MethodPost, lab.SingleURL+"/stock/deduct?goods_id=1&count=1", header, "")
 	reply.wantProblem(t, http.StatusBadGateway, "/problems/outcome-unknown")
 	if reply.replica != "" {
 		t.Errorf("nginx names %s as the replica that answered", reply.replica)
 	}
-	if reply.requestID != "order-8" || reply.problem.RequestID != "order-8" {
-		t.Errorf("the ids are %q and %q, want order-8", reply.requestID, reply.problem.RequestID)
+	if reply.requestID != "request-8" || reply.problem.RequestID != "request-8" {
+		t.Errorf("request IDs are %q and %q, want request-8", reply.requestID, reply.problem.RequestID)
 	}
 
-	// Neither is a request tried again at the other replica, nor the dead one left out.
-	var statuses []int
+	// nginx passes the requests that it cannot send on to the other replica.
 	for range 6 {
-		statuses = append(statuses, do(t, http.MethodGet, lab.URL+"/livez", nil, "").status)
-	}
-	if count(statuses, http.StatusOK) != 3 || count(statuses, http.StatusBadGateway) != 3 {
-		t.Errorf("the statuses are %v, want 200 and 502 by turns", statuses)
+		reply := do(t, http.MethodPost, lab.URL+"/stock/deduct?goods_id=1&count=1", nil, "")
+		if reply.status != http.StatusOK || reply.replica != "replica-2" {
+			t.Errorf("the reply is %d %s from %q, want 200 from replica-2", reply.status, reply.body, reply.replica)
+		}
 	}
 	if err := lab.Check(); err == nil || !strings.Contains(err.Error(), "replica-1 ended (signal: killed)") {
-		t.Errorf("the check says %v, want that replica-1 ended", err)
+		t.Errorf("Check() = %v, want that replica-1 ended", err)
 	}
 }
 
-func TestARestartedReplicaServesAtItsOldAddress(t *testing.T) {
+func TestRestartedReplicaKeepsItsAddress(t *testing.T) {
 	replica := lab.Replicas[1]
 	url, pid := replica.URL, replica.PID
 	if err := replica.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if replica.URL != url || replica.PID == pid {
-		t.Errorf("it is process %d at %s, and was %d at %s", replica.PID, replica.URL, pid, url)
+		t.Errorf("process %d at %s after the restart, process %d at %s before: want another process, the same address",
+			replica.PID, replica.URL, pid, url)
 	}
 	if status := do(t, http.MethodGet, url+"/readyz", nil, "").status; status != http.StatusOK {
 		t.Errorf("/readyz answers %d", status)
@@ -138,7 +140,7 @@ func TestARestartedReplicaServesAtItsOldAddress(t *testing.T) {
 	}
 }
 
-func TestAPausedReplicaAnswersOnceItGoesOn(t *testing.T) {
+func TestPausedReplicaAnswersAfterContinue(t *testing.T) {
 	replica := lab.Replicas[1]
 	if err := replica.Pause(); err != nil {
 		t.Fatal(err)
@@ -151,13 +153,13 @@ func TestAPausedReplicaAnswersOnceItGoesOn(t *testing.T) {
 		}()
 		return answered
 	}
-	// A thread of it that runs on another core may answer before the signal stops it.
+	// A thread on another core may still answer a request before the signal stops it.
 	answered := ask()
 	for deadline := time.Now().Add(20 * time.Second); ; answered = ask() {
 		select {
 		case <-answered:
 			if time.Now().After(deadline) {
-				t.Fatal("a replica paused 20 s ago answers")
+				t.Fatal("the replica still answers 20 s after it was paused")
 			}
 			continue
 		case <-time.After(50 * time.Millisecond):
@@ -170,26 +172,26 @@ func TestAPausedReplicaAnswersOnceItGoesOn(t *testing.T) {
 	<-answered
 }
 
-func TestAStoppedReplicaEndsWithoutFailure(t *testing.T) {
+func TestStoppedReplicaExitsWithStatus0(t *testing.T) {
 	replica := lab.Replicas[1]
 	if err := replica.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
-	mend(t, replica)
+	restartAfter(t, replica)
 	if err := lab.Check(); err == nil || !strings.Contains(err.Error(), "replica-2 ended (exit status 0)") {
-		t.Errorf("the check says %v, want exit status 0", err)
+		t.Errorf("Check() = %v, want exit status 0", err)
 	}
 }
 
-func TestAPartThatEndsIsToldAtOnce(t *testing.T) {
+func TestDiedReportsAKilledReplica(t *testing.T) {
 	replica := lab.Replicas[0]
 	died := lab.Died()
 	select {
 	case err := <-died:
-		t.Fatalf("while everything runs: %v", err)
+		t.Fatalf("Died() reports %v while everything runs", err)
 	default:
 	}
-	mend(t, replica)
+	restartAfter(t, replica)
 	if err := syscall.Kill(replica.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -198,55 +200,57 @@ func TestAPartThatEndsIsToldAtOnce(t *testing.T) {
 
 func wantDeath(t *testing.T, died <-chan error, want string) {
 	t.Helper()
-	var told error
+	var reported error
 	select {
-	case told = <-died:
+	case reported = <-died:
 	case <-time.After(20 * time.Second):
 	}
-	for who, err := range map[string]error{"told within 20 s": told, "the check": lab.Check()} {
+	for source, err := range map[string]error{"Died() within 20 s": reported, "Check()": lab.Check()} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", who, err, want)
+			t.Errorf("%s: %v, want %s", source, err, want)
 		}
 	}
 }
 
-func TestAStartThatFailsTellsWhyAndLeavesNothing(t *testing.T) {
-	temp, err := os.MkdirTemp("", "lab") // t.TempDir's name is too long for sockets
+func TestFailedStartSaysWhyAndLeavesNothing(t *testing.T) {
+	temp, err := os.MkdirTemp("", "lab") // the name of t.TempDir is too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(temp)
 	t.Setenv("TMPDIR", temp)
 
-	// A service that refuses its configuration: everything else has started by then.
+	// The service refuses its configuration when everything else has started.
 	_, err = topology.Start(t.Context(), topology.Options{Relaxed: true, ReplicaArgs: []string{"--lease=never"}})
 	if err == nil || !strings.Contains(err.Error(), "--lease") {
-		t.Errorf("the error is %v, want the replica's own words in it", err)
+		t.Errorf("error %v, want one with the replica's message about --lease", err)
 	}
 	left, err := filepath.Glob(filepath.Join(temp, "*", "*-*"))
 	if err != nil || len(left) > 0 {
-		t.Errorf("directories are left: %v %v", left, err)
+		t.Errorf("these directories remain: %v, %v", left, err)
 	}
-	processes, err := filepath.Glob("/proc/[0-9]*/cmdline") // none but on Linux
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline") // only Linux has any
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range processes {
 		if line, _ := os.ReadFile(path); bytes.Contains(line, []byte(temp)) {
-			t.Errorf("a process is left: %q", line)
+			t.Errorf("this process remains: %q", line)
 		}
 	}
 	if err := lab.Check(); err != nil {
-		t.Errorf("another lab was hit: %v", err)
+		t.Errorf("the other lab was affected: %v", err)
 	}
 }
 
-func TestTheLabGoesOnWithoutEtcdAndZooKeeperAndTellsHowToGetThem(t *testing.T) {
+func TestLabStartsWithoutEtcdAndZooKeeperAndSaysHowToInstallThem(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("elsewhere, programs are also looked for where PATH does not say")
+		t.Skip("on other systems, programs are also found outside PATH")
 	}
 	bin := t.TempDir()
-	for _, name := range []string{"mysqld", "mariadbd", "redis-server", "valkey-server", "redis-check-rdb", "valkey-check-rdb", "nginx"} {
+	for _, name := range []string{
+		"mysqld", "mariadbd", "redis-server", "valkey-server", "redis-check-rdb", "valkey-check-rdb", "nginx",
+	} {
 		if path, err := exec.LookPath(name); err == nil {
 			if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
 				t.Fatal(err)
@@ -267,18 +271,18 @@ func TestTheLabGoesOnWithoutEtcdAndZooKeeperAndTellsHowToGetThem(t *testing.T) {
 	}()
 	for name, want := range map[string]string{"etcd": "etcd-server", "zookeeper": "libzookeeper-java"} {
 		if why := without.Missing[name]; !strings.Contains(why, "is not installed") || !strings.Contains(why, want) {
-			t.Errorf("%s is missing because %q, want the package %s in it", name, why, want)
+			t.Errorf("Missing[%q] = %q, want the name of the package %s in it", name, why, want)
 		}
 	}
 	if len(without.Etcd)+len(without.ZooKeeper) > 0 {
-		t.Errorf("there are etcd %v and ZooKeeper %v", without.Etcd, without.ZooKeeper)
+		t.Errorf("etcd %v and ZooKeeper %v were started", without.Etcd, without.ZooKeeper)
 	}
 	if err := without.Check(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestTheEndOfEtcdOrZooKeeperIsTold(t *testing.T) {
+func TestDiedReportsKilledEtcdAndZooKeeper(t *testing.T) {
 	for name, server := range map[string]interface {
 		Kill()
 		Restart(context.Context) error
@@ -295,7 +299,7 @@ func TestTheEndOfEtcdOrZooKeeperIsTold(t *testing.T) {
 	}
 }
 
-func TestAReplicaStartedElsewhereCannotBeBroken(t *testing.T) {
+func TestReplicaStartedElsewhereCannotBeControlled(t *testing.T) {
 	replica := topology.Replica{Name: "replica-1", URL: "http://127.0.0.1:8080", PID: os.Getpid()}
 	for name, err := range map[string]error{
 		"kill":    replica.Kill(),
@@ -304,7 +308,7 @@ func TestAReplicaStartedElsewhereCannotBeBroken(t *testing.T) {
 		"restart": replica.Restart(t.Context()),
 	} {
 		if err == nil {
-			t.Errorf("%s gives no error", name)
+			t.Errorf("%s returns no error", name)
 		}
 	}
 }
@@ -334,7 +338,8 @@ func TestJSONHasWhatOtherToolsNeed(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.URL == "" || len(got.Replicas) != 2 || got.MySQLDSN == "" || len(got.Redis) != 1 || got.Nginx.PID == 0 || got.Nginx.Conf == "" {
+	if got.URL == "" || len(got.Replicas) != 2 || got.MySQLDSN == "" || len(got.Redis) != 1 ||
+		got.Nginx.PID == 0 || got.Nginx.Conf == "" {
 		t.Errorf("something is missing in %s", text)
 	}
 	if len(got.Etcd) != 1 || len(got.ZooKeeper) != 1 || got.Environment.Etcd == "" || got.Environment.ZooKeeper == "" {
@@ -347,13 +352,14 @@ func TestJSONHasWhatOtherToolsNeed(t *testing.T) {
 	}
 }
 
-// The nginx image replaces ${NAME} with what the environment has, and would empty a variable of nginx written so.
-func TestTheTemplateBracesOnlyItsOwnVariables(t *testing.T) {
+// The nginx image replaces every ${NAME} from the environment, so one of nginx's own variables written in braces would
+// become empty.
+func TestTemplateBracesOnlyItsOwnVariables(t *testing.T) {
 	own := []string{"${STOCK_UPSTREAM}", "${STOCK_LISTEN}", "${STOCK_SERVERS}"}
 	braced := regexp.MustCompile(`\$\{[^}]*\}`).FindAllString(nginx.StockTemplate, -1)
 	for _, variable := range braced {
 		if !slices.Contains(own, variable) {
-			t.Errorf("%s is not the template's own", variable)
+			t.Errorf("%s is not a variable of the template", variable)
 		}
 	}
 	for _, variable := range own {
@@ -363,8 +369,8 @@ func TestTheTemplateBracesOnlyItsOwnVariables(t *testing.T) {
 	}
 }
 
-// mend starts the replica again after the test.
-func mend(t *testing.T, replica *topology.Replica) {
+// restartAfter restarts the replica after the test.
+func restartAfter(t *testing.T, replica *topology.Replica) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -387,11 +393,12 @@ type reply struct {
 
 func (r reply) wantProblem(t *testing.T, status int, kind string) {
 	t.Helper()
-	if r.status != status || r.contentType != "application/problem+json" || r.problem.Type != kind || r.problem.Status != status {
-		t.Errorf("the reply is %d %s %s, want the problem %d %s", r.status, r.contentType, r.body, status, kind)
+	if r.status != status || r.contentType != "application/problem+json" ||
+		r.problem.Type != kind || r.problem.Status != status {
+		t.Errorf("the reply is %d %s %s, want problem %d %s", r.status, r.contentType, r.body, status, kind)
 	}
 	if r.requestID == "" || r.problem.RequestID != r.requestID {
-		t.Errorf("the ids are %q and %q, want two that are the same", r.requestID, r.problem.RequestID)
+		t.Errorf("request IDs %q in the header, %q in the body: want the same one", r.requestID, r.problem.RequestID)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAddr(t *testing.T) {
+func TestListenAddr(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		given  string
@@ -17,14 +17,14 @@ func TestAddr(t *testing.T) {
 		{"127.0.0.1:0", 1, ""},
 		{"", 1, ""},
 	} {
-		got, err := addr(test.given, test.offset)
+		got, err := listenAddr(test.given, test.offset)
 		if err != nil || test.want != "" && got != test.want || strings.HasSuffix(got, ":0") {
-			t.Errorf("addr(%q, %d) = %q, %v, want %q", test.given, test.offset, got, err, test.want)
+			t.Errorf("listenAddr(%q, %d) = %q, %v, want %q", test.given, test.offset, got, err, test.want)
 		}
 	}
 	for _, bad := range []string{"nonsense", "127.0.0.1:http"} {
-		if got, err := addr(bad, 0); err == nil {
-			t.Errorf("addr(%q) = %q, want an error", bad, got)
+		if got, err := listenAddr(bad, 0); err == nil {
+			t.Errorf("listenAddr(%q) = %q, want an error", bad, got)
 		}
 	}
 }

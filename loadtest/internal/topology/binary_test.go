@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-func TestAStockBesideThisProgramIsUsedOnlyIfBuiltWithIt(t *testing.T) {
+func TestStockBesideThisProgramIsUsedOnlyIfBuiltTogether(t *testing.T) {
 	t.Parallel()
 	built := time.Now()
 	for name, test := range map[string]struct {
-		age  time.Duration // how much earlier than this program stock was written; none where negative
+		age  time.Duration // how much older stock is than this program; negative: there is none
 		want bool
 	}{
 		"by the same build":     {5 * time.Second, true},
@@ -33,7 +33,7 @@ func TestAStockBesideThisProgramIsUsedOnlyIfBuiltWithIt(t *testing.T) {
 	}
 }
 
-// write makes a program that was written at that time.
+// write creates an executable file with the given modification time.
 func write(t *testing.T, path string, at time.Time) {
 	t.Helper()
 	if err := os.WriteFile(path, nil, 0o700); err != nil {

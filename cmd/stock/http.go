@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"stock/internal/stock/httpapi"
+)
+
+// serveHTTP serves both listeners until ctx ends, and then drains. The admin listener is closed last, so that the drain
+// can be watched there.
+func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slog.Logger) error {
+	base, cancelRequests := context.WithCancelCause(context.Background())
+	defer cancelRequests(nil)
+	failed := make(chan error, 2)
+
+	public := o.publicServer(api.Public(), log)
+	public.BaseContext = func(net.Listener) context.Context { return base }
+	url, err := public.start(o.listen, failed)
+	if err != nil {
+		return fmt.Errorf("listen for requests: %w", err)
+	}
+	defer public.Close()
+	attrs := []any{slog.String("url", url)}
+
+	admin := o.adminServer(api.Admin(), log)
+	if o.adminListen != "" {
+		url, err := admin.start(o.adminListen, failed)
+		if err != nil {
+			return fmt.Errorf("listen for administration: %w", err)
+		}
+		defer admin.Close()
+		attrs = append(attrs, slog.String("admin_url", url))
+	}
+	log.Info("serving", attrs...)
+
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	log.Info("shutting down: finishing the requests in progress", slog.Duration("at_most", o.drainLimit))
+	api.Drain()
+	time.Sleep(o.drainDelay)
+	err = o.drain(public, cancelRequests)
+	last, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = admin.Shutdown(last) // does not wait for a long profile
+	log.Info("stopped")
+	return err
+}
+
+// cleanUpLimit is how long canceled requests may take to release their locks.
+const cleanUpLimit = 2 * time.Second
+
+// drain ends the public server so that no request is lost on the way to it, and cancels the requests that are still in
+// progress after the drain timeout.
+func (o *serveOptions) drain(public *server, cancelRequests context.CancelCauseFunc) error {
+	ctx, cancel := context.WithTimeout(context.Background(), o.drainLimit)
+	defer cancel()
+	public.stopListening()
+	public.closeConnections(ctx)
+	if public.Shutdown(ctx) == nil {
+		return nil
+	}
+	cancelRequests(errors.New("the service is shutting down"))
+	ctx, cancel = context.WithTimeout(context.Background(), cleanUpLimit)
+	defer cancel()
+	return errors.Join(
+		fmt.Errorf("requests were still under way %v after the shutdown began and were canceled", o.drainLimit),
+		public.Shutdown(ctx))
+}
+
+// server is an HTTP server that can be drained without losing a request. Shutdown alone closes idle connections at once,
+// while the load balancer may be sending a request on one of them: the request is lost, and the load balancer, which
+// cannot know that, must not send a POST again.
+type server struct {
+	http.Server
+	listener    net.Listener
+	connections atomic.Int64
+	closing     atomic.Bool
+}
+
+// newServer limits how long clients may take, as some are slow on purpose.
+func (o *serveOptions) newServer(handler http.Handler, log *slog.Logger) *server {
+	s := &server{}
+	s.Server = http.Server{
+		ReadHeaderTimeout: 5 * time.Second,
+		// Measured from the start of the request, so it must be longer than the request timeout.
+		ReadTimeout:    o.requestTimeout + 5*time.Second,
+		IdleTimeout:    75 * time.Second, // longer than nginx's 60 s, so that nginx closes idle connections
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ConnState:      s.count,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if s.closing.Load() {
+				w.Header().Set("Connection", "close")
+			}
+			handler.ServeHTTP(w, r)
+		}),
+	}
+	return s
+}
+
+func (o *serveOptions) publicServer(handler http.Handler, log *slog.Logger) *server {
+	s := o.newServer(handler, log)
+	// Also measured from the start of the request. If it ended first, the reply would be lost.
+	s.WriteTimeout = o.requestTimeout + 10*time.Second
+	return s
+}
+
+// adminServer has no write timeout, because a profile takes as long as the client asks.
+func (o *serveOptions) adminServer(handler http.Handler, log *slog.Logger) *server {
+	return o.newServer(handler, log)
+}
+
+func (s *server) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.connections.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.connections.Add(-1)
+	}
+}
+
+// start listens, serves in the background and returns the URL.
+func (s *server) start(address string, failed chan<- error) (url string, err error) {
+	if s.listener, err = net.Listen("tcp", address); err != nil {
+		return "", err
+	}
+	go func() {
+		err := s.Serve(s.listener)
+		if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			failed <- err
+		}
+	}()
+	return "http://" + s.listener.Addr().String(), nil
+}
+
+// stopListening refuses new connections. nginx passes a request whose connection was refused on to another replica. It
+// keeps connections open, so that hardly any is being opened at this moment.
+func (s *server) stopListening() { _ = s.listener.Close() }
+
+// closeLimit is how long closeConnections waits for connections that are not used.
+const closeLimit = time.Second
+
+// closeConnections closes each connection with its next reply, which tells the client not to use it again. It returns
+// when no connection is left, after closeLimit or when ctx ends.
+func (s *server) closeConnections(ctx context.Context) {
+	s.closing.Store(true)
+	limit := time.After(closeLimit)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for s.connections.Load() > 0 {
+		select {
+		case <-tick.C:
+		case <-limit:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}

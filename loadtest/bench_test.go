@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
+	t.Parallel()
+	// The name of t.TempDir is too long for MySQL's socket.
+	dir, err := os.MkdirTemp("", "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	var stdout, stderr bytes.Buffer
+	path := filepath.Join(dir, "bench.md")
+	cmd := command(t, "bench", "--users", "8", "--time", "100ms", "--rounds", "2", "--markdown", path)
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	kept := 0 // the most cells whose histories were on disk at the same time
+	for running := true; running; {
+		select {
+		case err = <-ended:
+			running = false
+		case <-time.After(2 * time.Millisecond):
+			histories, _ := filepath.Glob(filepath.Join(dir, "bench*", "*", "history"))
+			kept = max(kept, len(histories))
+		}
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, &stdout, &stderr)
+	}
+	if kept != 1 {
+		t.Errorf("the histories of %d cells were on disk at the same time, want 1", kept)
+	}
+	markdown, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{
+		"noop", "update", "batch", "batch-ledger", "redis-script", "optimistic-version, 8 users",
+		"optimistic-version, 64 users", "raw", "bare",
+	} {
+		if !strings.Contains(stdout.String(), "\n"+subject+" ") ||
+			!strings.Contains(string(markdown), "| "+subject+" |") {
+			t.Errorf("%s was not measured:\n%s\n%s", subject, &stdout, markdown)
+		}
+	}
+	measured := []string{"under 60 MB resident, 8 users", "requests later"}
+	if runtime.GOOS == "linux" { // the only system that shows it
+		measured = append(measured, " MB at most")
+	}
+	for _, want := range measured {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("the memory was not measured: the report lacks %q\n%s", want, &stdout)
+		}
+	}
+}
+
+func TestBenchQuickKeepsExplicitFlags(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args   []string
+		time   time.Duration
+		rounds int
+	}{
+		{[]string{"--quick"}, 300 * time.Millisecond, 1},
+		{[]string{"--quick", "--rounds", "3"}, 300 * time.Millisecond, 3},
+		{[]string{"--quick", "--time", "1s"}, time.Second, 1},
+		{nil, 2 * time.Second, 6},
+	} {
+		var f benchFlags
+		flags := pflag.NewFlagSet("bench", pflag.ContinueOnError)
+		f.register(flags)
+		if err := flags.Parse(test.args); err != nil {
+			t.Fatal(err)
+		}
+		f.defaults(flags)
+		if f.time != test.time || f.rounds != test.rounds {
+			t.Errorf("%q: %d rounds of %v, want %d of %v", test.args, f.rounds, f.time, test.rounds, test.time)
+		}
+	}
+}
+
+func TestBenchSaysHowManyUsersArePossible(t *testing.T) {
+	t.Parallel()
+	for _, users := range []string{"0", "600"} {
+		want := "--users " + users + ": a number from 1 to 384 is needed"
+		if got := finish(t, "bench", "--users", users); got.code != exitUnusable || !strings.Contains(got.stderr, want) {
+			t.Errorf("--users %s: exit status %d\n%s", users, got.code, got.stderr)
+		}
+	}
+}
+
+func TestBenchHelpShowsTargetsAndExitStatus(t *testing.T) {
+	t.Parallel()
+	got := finish(t, "bench", "--help")
+	for _, want := range []string{
+		"0.7 × noop", "3 × update", "under 60 MB resident, 100 users",
+		"A target that is not met is a\nmeasurement, and no failure",
+	} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("the help lacks %q:\n%s", want, got.stdout)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"stock/loadtest/internal/traffic"
+)
+
+// Flags that several commands share.
+
+// maxUnits is the largest count that the service accepts in a request.
+const maxUnits = 1_000_000
+
+// requestFlags say what requests ask for.
+type requestFlags struct {
+	goods  int
+	skew   string
+	counts string
+	seed   uint64
+	hold   time.Duration
+	store  string
+}
+
+func (f *requestFlags) register(flags *pflag.FlagSet) {
+	flags.IntVar(&f.goods, "goods", 1, "number of different items, with IDs from 1")
+	flags.StringVar(&f.skew, "skew", traffic.Uniform, "how often each item is asked for: uniform or zipf")
+	flags.StringVar(&f.counts, "counts", "1", "units per request: a number, or a range such as 1-3")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of all randomness (default: a random one, which the report shows)")
+	flags.DurationVar(&f.hold, "hold", 0, "work inside the critical section, such as 2ms")
+	flags.StringVar(&f.store, "store", "", "mysql, redis or slots (default: the strategy's own)")
+}
+
+// mix parses the flags that decide which items are asked for. It picks a seed if none was given.
+func (f *requestFlags) mix() (traffic.MixConfig, error) {
+	if f.seed == 0 {
+		f.seed = uint64(rand.Uint32()) + 1 // 32 bits, so that it is short enough to retype
+	}
+	first, last, isRange := strings.Cut(f.counts, "-")
+	if !isRange {
+		last = first
+	}
+	low, err := strconv.ParseInt(first, 10, 64)
+	high, err2 := strconv.ParseInt(last, 10, 64)
+	if err := errors.Join(err, err2); err != nil {
+		return traffic.MixConfig{}, fmt.Errorf("--counts %q: must be a number, or a range such as 1-3", f.counts)
+	}
+	switch {
+	case f.goods < 1:
+		return traffic.MixConfig{}, fmt.Errorf("--goods %d: must be at least 1", f.goods)
+	case low < 1 || high < low || high > maxUnits:
+		return traffic.MixConfig{}, fmt.Errorf("--counts %s: must be a number or a range between 1 and %d",
+			f.counts, maxUnits)
+	}
+	return traffic.MixConfig{Seed: f.seed, Goods: f.goods, Skew: f.skew, MinCount: low, MaxCount: high}, nil
+}
+
+// localFlags configure servers that the lab starts itself.
+type localFlags struct {
+	stockBinary string
+}
+
+func (f *localFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.stockBinary, "stock-binary", "",
+		"path of the service (default: the stock program built together with this one, else built from source)")
+}
+
+// attachFlags describe a service that is already running.
+type attachFlags struct {
+	target, single, admin string
+	mysqlDSN              string
+	redis, redlock        []string
+	redisPassword         string // only from the environment: other users of the host can read a command line
+}
+
+func (f *attachFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.target, "target", "", "URL of a running service: the lab then starts no servers")
+	flags.StringVar(&f.single, "single", "", "with --target: URL that reaches only one replica")
+	flags.StringVar(&f.admin, "admin", "", "with --target: URL of a replica's admin listener, to set the stock")
+	flags.StringVar(&f.mysqlDSN, "mysql-dsn", "",
+		"with --target: user:password@tcp(host:port)/database, to read the stock directly")
+	flags.StringSliceVar(&f.redis, "redis", nil,
+		"with --target: host:port of Redis, to read the stock directly; password in LOADTEST_REDIS_PASSWORD")
+	flags.StringSliceVar(&f.redlock, "redlock", nil,
+		"with --target: host:port of Redlock's masters, to count their commands")
+}
+
+// given reports whether any flag but --target was given.
+func (f *attachFlags) given() bool {
+	return f.single != "" || f.admin != "" || f.mysqlDSN != "" || len(f.redis)+len(f.redlock) > 0
+}

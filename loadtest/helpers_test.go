@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/report"
+)
+
+// programs builds the programs under test once. The tests do not use `go run`, because it does not pass signals on.
+var programs = sync.OnceValues(func() (dir string, err error) {
+	dir, err = os.MkdirTemp("", "loadtest")
+	if err != nil {
+		return "", err
+	}
+	output, err := exec.Command("go", "build", "-o", dir+"/", "stock/loadtest", "stock/cmd/stock").CombinedOutput()
+	if err != nil {
+		return dir, fmt.Errorf("%w: %s", err, output)
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, _ := programs(); dir != "" {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// command returns a command that runs loadtest.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	dir, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(filepath.Join(dir, "loadtest"), args...)
+}
+
+// result is the outcome of a finished command.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// finish runs loadtest to its end.
+func finish(t *testing.T, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := command(t, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+func mustReadReport(t *testing.T, dir string) *report.Report {
+	t.Helper()
+	r, err := readReport(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// up runs `loadtest up` until the end of the test.
+func up(t *testing.T) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
+	t.Helper()
+	cmd = command(t, "up", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	stderrPipe, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(os.Interrupt)
+		cmd.Wait()
+	})
+	if err := json.NewDecoder(stdout).Decode(&d); err != nil {
+		cmd.Process.Signal(os.Interrupt)
+		rest, _ := io.ReadAll(stderrPipe)
+		t.Fatalf("up --json: %v, %v\n%s", err, cmd.Wait(), rest)
+	}
+	return d, cmd, bufio.NewReader(stderrPipe)
+}
+
+// described is what `loadtest up --json` prints.
+type described struct {
+	URL       string `json:"url"`
+	SingleURL string `json:"single_url"`
+	Replicas  []struct {
+		Name     string `json:"name"`
+		URL      string `json:"url"`
+		AdminURL string `json:"admin_url"`
+		PID      int    `json:"pid"`
+	} `json:"replicas"`
+	MySQLDSN  string   `json:"mysql_dsn"`
+	Redis     []string `json:"redis"`
+	Redlock   []string `json:"redlock"`
+	Etcd      []string `json:"etcd"`
+	ZooKeeper []string `json:"zookeeper"`
+	Nginx     struct {
+		PID  int    `json:"pid"`
+		Conf string `json:"conf"`
+	} `json:"nginx"`
+}
+
+// gone waits until no process of the topology runs and none of its ports is in use.
+func (d described) gone(t *testing.T) {
+	t.Helper()
+	_, mysql, _ := strings.Cut(d.MySQLDSN, "tcp(")
+	mysql, _, _ = strings.Cut(mysql, ")")
+	addresses := slices.Concat([]string{mysql}, d.Redis, d.Redlock, d.Etcd, d.ZooKeeper)
+	pids := []int{d.Nginx.PID}
+	for _, address := range []string{d.URL, d.SingleURL} {
+		addresses = append(addresses, strings.TrimPrefix(address, "http://"))
+	}
+	for _, replica := range d.Replicas {
+		addresses = append(addresses,
+			strings.TrimPrefix(replica.URL, "http://"), strings.TrimPrefix(replica.AdminURL, "http://"))
+		pids = append(pids, replica.PID)
+	}
+	serverstest.Gone(t, pids, addresses)
+}
+
+// runningRun is a run with its own servers, in the middle of a measurement.
+type runningRun struct {
+	dir       string
+	cmd       *exec.Cmd
+	stderr    *bytes.Buffer
+	pids      []int    // of its servers and replicas
+	addresses []string // at which they listen
+}
+
+// startRun starts a run, and returns as soon as it has begun to measure.
+func startRun(t *testing.T) runningRun {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux shows the processes and ports of a run in /proc")
+	}
+	r := runningRun{dir: t.TempDir(), stderr: &bytes.Buffer{}}
+	r.cmd = command(t, "run", "--strategies", "update", "--duration", "2s", "--rounds", "20", "--out", r.dir)
+	r.cmd.Stderr = r.stderr
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.cmd.Process.Kill()
+		r.cmd.Wait()
+	})
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if begun, _ := filepath.Glob(filepath.Join(r.dir, "history", "*.jsonl")); len(begun) > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the run did not begin within a minute")
+		}
+	}
+	r.pids = children(t, r.cmd.Process.Pid)
+	r.addresses = listening(t, r.pids)
+	// MySQL, Redis, three masters of Redlock, nginx and two replicas; nginx and each replica have two ports.
+	if len(r.pids) < 8 || len(r.addresses) < 11 {
+		t.Fatalf("the run has %d processes and %d ports, want at least 8 and 11", len(r.pids), len(r.addresses))
+	}
+	return r
+}
+
+// children returns the PIDs of a process's children.
+func children(t *testing.T, parent int) (pids []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended since
+		}
+		// The fields after the name in parentheses begin with the state and the parent's PID.
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && fields[1] == strconv.Itoa(parent) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// listening returns the TCP addresses on 127.0.0.1 at which the processes listen.
+func listening(t *testing.T, pids []int) (addresses []string) {
+	t.Helper()
+	sockets := map[string]bool{}
+	for _, pid := range pids {
+		descriptors, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, descriptor := range descriptors {
+			if link, err := os.Readlink(descriptor); err == nil {
+				sockets[strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]")] = true
+			}
+		}
+	}
+	table, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		const listen = "0A"
+		fields := strings.Fields(line)
+		if host, port, _ := strings.Cut(fields[1], ":"); host == "0100007F" && fields[3] == listen && sockets[fields[9]] {
+			number, err := strconv.ParseUint(port, 16, 16)
+			if err != nil {
+				t.Fatal(err)
+			}
+			addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", number))
+		}
+	}
+	return addresses
+}

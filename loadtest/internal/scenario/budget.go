@@ -1,0 +1,118 @@
+package scenario
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// minRequests is the least that a cell sends when it is bounded: with fewer, existing races do not show.
+const minRequests = 300
+
+// minCellTime is what a cell gets even if the budget is used up.
+const minCellTime = 200 * time.Millisecond
+
+// limit returns the time for the first of the cells ahead; 0: no limit. It is computed again before each cell from the
+// rates as last measured, so that a cell that takes longer than expected costs all later cells a little.
+func (r *Runner) limit(ahead []Cell) time.Duration {
+	if r.config.Budget == 0 {
+		return 0
+	}
+	wanted := make([]time.Duration, len(ahead))
+	for i, cell := range ahead {
+		wanted[i] = r.wanted(cell)
+	}
+	budget := time.Until(r.began.Add(r.config.Budget)) - time.Duration(len(ahead))*r.overhead
+	return max(share(budget, wanted), minCellTime)
+}
+
+// left estimates the time until the end.
+func (r *Runner) left(ahead []Cell) time.Duration {
+	sum := time.Duration(0)
+	for _, cell := range ahead {
+		sum += r.wanted(cell) + r.overhead
+	}
+	if r.config.Budget > 0 {
+		sum = min(sum, time.Until(r.began.Add(r.config.Budget)))
+	}
+	return max(sum, 0)
+}
+
+// wanted estimates how long a cell takes without a limit.
+func (r *Runner) wanted(cell Cell) time.Duration {
+	if r.config.Requests == 0 {
+		return r.config.Duration
+	}
+	rate := r.rates[cell.key()]
+	if r.config.Rate > 0 && (rate == 0 || rate > r.config.Rate) {
+		rate = r.config.Rate
+	}
+	if rate == 0 {
+		return r.config.Budget // unknown: let it have its whole share
+	}
+	return time.Duration(float64(r.config.Requests) / rate * float64(time.Second))
+}
+
+// share returns how long one run may take at most if all together are to keep to the budget. Runs that want less than
+// an equal share leave the rest to the others (max-min fairness). If the budget is enough for all, it is the longest
+// wish.
+func share(budget time.Duration, wanted []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(wanted))
+	for i, want := range sorted {
+		share := budget / time.Duration(len(sorted)-i)
+		if want > share {
+			return max(share, 0)
+		}
+		budget -= want
+	}
+	if len(sorted) == 0 {
+		return max(budget, 0)
+	}
+	return sorted[len(sorted)-1]
+}
+
+// fit returns how many of the wanted requests fit into the limit at a rate (requests per second), and why if they are
+// fewer than wanted.
+func fit(wanted int, rate float64, limit time.Duration) (requests int, bounded string) {
+	// Rates are not known more precisely than to five per cent: do not change the sample size for less.
+	requests = int(rate * limit.Seconds())
+	if requests >= wanted-wanted/20 {
+		return wanted, ""
+	}
+	requests = min(wanted, max(requests, minRequests))
+	if requests == wanted {
+		return wanted, ""
+	}
+	return requests, limited(requests, wanted, limit)
+}
+
+// limited says that a run sent fewer requests than planned because of a time limit.
+func limited(requests, wanted int, limit time.Duration) string {
+	return fmt.Sprintf("%s of %s requests: %.1f s limit", thousands(requests), thousands(wanted), limit.Seconds())
+}
+
+// bound makes the load fit into the limit (0: none). It returns how many requests to expect, which decides the stock.
+func (c *cellRun) bound(limit time.Duration) (expected int) {
+	load, byTime := &c.load, c.load.Requests == 0
+	rate := max(c.rates[c.cell.key()], 1)
+	if load.Rate > 0 {
+		rate = min(rate, load.Rate)
+	}
+	switch {
+	case byTime && c.cell.Workload.Name == FlashSale:
+		// A sixth of this is the stock. It must sell out even if the service is slower than it was.
+		return int(math.Ceil(rate * load.Duration.Seconds()))
+	case byTime && load.Rate > 0:
+		return int(math.Ceil(load.Rate * load.Duration.Seconds()))
+	case byTime:
+		// A closed loop is as fast as the service: expect half as much again as last time.
+		return int(1.5*rate*load.Duration.Seconds()) + load.Users
+	case limit > 0:
+		load.Requests, c.header.Bounded = fit(load.Requests, rate, limit)
+		// If the rate collapses, the run ends by time, and units remain.
+		predicted := time.Duration(float64(load.Requests) / rate * float64(time.Second))
+		load.Duration = 2*predicted + time.Second
+	}
+	return load.Requests
+}

@@ -1,0 +1,65 @@
+package scenario
+
+import (
+	"fmt"
+	"time"
+)
+
+// Progress is how far a Runner is.
+type Progress struct {
+	Phase    string // what the runner is doing, for display
+	Done     int    // cells
+	Cells    int
+	Answered int64         // requests of the current cell
+	Requests int           // of the current cell; 0: unknown
+	Left     time.Duration // estimated
+	at       time.Time     // of the estimate
+}
+
+// Heading returns the progress without the requests: [ 3/72, 4:10 left] update, plenty, 2 replicas.
+func (p Progress) Heading() string {
+	left := p.Left.Round(time.Second)
+	return fmt.Sprintf("[%*d/%d, %d:%02d left] %s", len(fmt.Sprint(p.Cells)), p.Done, p.Cells, int(left.Minutes()),
+		int(left.Seconds())%60, p.Phase)
+}
+
+// String returns the heading and the number of answered requests.
+func (p Progress) String() string {
+	if p.Requests == 0 {
+		return fmt.Sprintf("%s  %s", p.Heading(), thousands(int(p.Answered)))
+	}
+	return fmt.Sprintf("%s  %s of %s", p.Heading(), thousands(int(p.Answered)), thousands(p.Requests))
+}
+
+// Progress may be called at any time.
+func (r *Runner) Progress() Progress {
+	p := r.progress.Load()
+	if p == nil {
+		return Progress{Phase: "starting", Cells: len(r.cells) * r.config.Rounds}
+	}
+	now := *p
+	now.Answered = r.answered.Load()
+	now.Left = max(now.Left-time.Since(now.at), 0)
+	return now
+}
+
+// showProgress starts a new phase, which sends the given number of requests (0: unknown).
+func (r *Runner) showProgress(phase string, done, requests int, left time.Duration) {
+	r.answered.Store(0)
+	r.progress.Store(&Progress{
+		Phase:    phase,
+		Done:     done,
+		Cells:    len(r.cells) * r.config.Rounds,
+		Requests: requests,
+		Left:     left,
+		at:       time.Now(),
+	})
+}
+
+// thousands writes 12345 as 12 345.
+func thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s %03d", thousands(n/1000), n%1000)
+}

@@ -1,0 +1,217 @@
+// Package scenario runs every chosen strategy under every workload, round by round, and has each run judged.
+//
+// A run of one cell takes five steps: prepare (set the stock, fit the load into the budget), send (the load), drain
+// (wait for a strategy that writes behind), record (read the final stock, write the history), and judge.
+package scenario
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/traffic"
+	"stock/loadtest/internal/verify"
+)
+
+// Target is the service under test.
+type Target struct {
+	Service
+	Alone  string         // URL that reaches only replica 1; empty if there is none
+	Oracle *oracle.Oracle // nil: the lab has no access to the stores, and reads the stock through the service
+}
+
+// Config is what to run.
+type Config struct {
+	Choices  []Choice
+	Replicas int // behind the target's URL
+	Sweep    Sweep
+	Rounds   int
+	Seed     uint64
+
+	Users    int
+	Rate     float64       // requests per second of an open loop; 0: closed loop
+	Requests int           // of each run; 0: until Duration
+	Duration time.Duration // of each run; 0: until Requests
+	Hold     time.Duration
+	Timeout  time.Duration // of a request
+
+	Restock            int64 // units put back every restockInterval; 0: none
+	Stock              int64 // units of all items together; 0: the two standard workloads
+	Goods              int   // number of items
+	Skew               string
+	MinCount, MaxCount int64
+
+	// Budget is the time for everything; 0: no limit. Strategies that are too slow for their share of it get fewer
+	// requests and proportionally fewer units.
+	Budget time.Duration
+	WarmUp time.Duration // of each strategy
+	Dir    string        // histories are written to its subdirectory "history"
+}
+
+// restockInterval is short compared with the shortest run.
+const restockInterval = 20 * time.Millisecond
+
+// Measured is one run of one cell, judged.
+type Measured struct {
+	History history.History
+	Verdict verify.Verdict
+	Path    string // of the history's file
+}
+
+// Runner runs a Config against a Target.
+type Runner struct {
+	target   Target
+	config   Config
+	cells    []Cell // of each round
+	patience patience
+	drivers  map[int]*traffic.Driver // by number of replicas
+
+	id       string // in the name of every request, so that a service with idempotency keys never saw it before
+	began    time.Time
+	rates    map[key]float64 // answered requests per second, as last measured
+	overhead time.Duration   // of a cell, in addition to its traffic
+	number   int             // of the current cell, from 1
+	answered atomic.Int64    // requests of the current cell
+	progress atomic.Pointer[Progress]
+}
+
+// New checks the configuration. began is the time from which the budget counts.
+func New(target Target, config Config, began time.Time) (*Runner, error) {
+	switch {
+	case config.Requests < 1 && config.Duration <= 0:
+		return nil, errors.New("neither a number of requests nor a duration is given")
+	case config.Rounds < 1:
+		return nil, fmt.Errorf("%d rounds: must be at least 1", config.Rounds)
+	case config.Users < 1:
+		return nil, fmt.Errorf("%d users: must be at least 1", config.Users)
+	case config.Stock < 0:
+		return nil, fmt.Errorf("stock %d: must not be negative", config.Stock)
+	}
+	oneReplica := target.Alone != "" && config.Sweep.Axis != AxisReplicas
+	r := &Runner{
+		target:   target,
+		config:   config,
+		cells:    cells(config.Choices, workloads(target, config), config.settings(), oneReplica),
+		patience: usualPatience,
+		drivers:  map[int]*traffic.Driver{},
+		id:       strings.ToLower(rand.Text()[:10]),
+		began:    began,
+		rates:    map[key]float64{},
+		overhead: 150 * time.Millisecond,
+	}
+	return r, r.openDrivers()
+}
+
+// workloads returns the names of the workloads to run.
+func workloads(target Target, config Config) []string {
+	switch {
+	case target.Admin == "":
+		return []string{FoundStock}
+	case config.Stock > 0:
+		return []string{GivenStock}
+	}
+	return []string{Plenty, FlashSale}
+}
+
+// openDrivers makes a driver for each number of replicas that the cells need.
+func (r *Runner) openDrivers() error {
+	addresses := map[int]string{r.config.Replicas: r.target.URL}
+	if r.config.Replicas > 1 && r.target.Alone != "" {
+		addresses[1] = r.target.Alone
+	}
+	users := 0
+	for _, cell := range r.cells {
+		if addresses[cell.Replicas] == "" {
+			return fmt.Errorf("%v: the target has no URL that reaches exactly this number of replicas", cell)
+		}
+		users = max(users, r.users(cell))
+	}
+	for replicas, address := range addresses {
+		driver, err := traffic.NewDriver(address, users)
+		if err != nil {
+			return err
+		}
+		r.drivers[replicas] = driver
+	}
+	return nil
+}
+
+// Plan returns all runs in the order in which Run makes them.
+func (r *Runner) Plan() []history.Cell {
+	var plan []history.Cell
+	for round := 1; round <= r.config.Rounds; round++ {
+		for _, cell := range shuffled(r.cells, r.config.Seed, round) {
+			plan = append(plan, r.historyCell(cell, round))
+		}
+	}
+	return plan
+}
+
+// Run runs all cells and passes each to done as soon as it is judged. It stops at the first error, and soon after ctx
+// ends. The history of the interrupted cell then has neither an end nor a verdict.
+func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
+	defer func() {
+		for _, driver := range r.drivers {
+			driver.Close()
+		}
+	}()
+	if err := r.warmUp(ctx); err != nil {
+		return err
+	}
+	for round := 1; round <= r.config.Rounds; round++ {
+		ordered := shuffled(r.cells, r.config.Seed, round)
+		for i, cell := range ordered {
+			ahead := slices.Concat(ordered[i:], slices.Repeat(r.cells, r.config.Rounds-round))
+			measured, err := r.run(ctx, cell, round, ahead)
+			if err != nil {
+				return fmt.Errorf("%v, round %d: %w", cell, round, err)
+			}
+			if err := done(measured); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// users returns the number of clients that send a cell's requests. In an open loop, it is the most requests in flight.
+func (r *Runner) users(cell Cell) int {
+	if cell.Rate > 0 {
+		return r.config.Users
+	}
+	return cell.Users
+}
+
+func (r *Runner) mix(goods int, seed uint64) (*traffic.Mix, error) {
+	return traffic.NewMix(traffic.MixConfig{
+		Seed:     seed,
+		Goods:    goods,
+		Skew:     r.config.Skew,
+		MinCount: r.config.MinCount,
+		MaxCount: r.config.MaxCount,
+	})
+}
+
+func (r *Runner) load(cell Cell, mix *traffic.Mix, prefix string) traffic.Load {
+	return traffic.Load{
+		Strategy:    cell.Strategy.Name,
+		Store:       cell.Store,
+		Hold:        cell.hold(),
+		Mix:         mix,
+		Users:       r.users(cell),
+		Rate:        cell.Rate,
+		Requests:    r.config.Requests,
+		Duration:    r.config.Duration,
+		Timeout:     r.config.Timeout,
+		Keys:        cell.Strategy.Idempotent,
+		OrderPrefix: prefix,
+		Answered:    &r.answered,
+	}
+}

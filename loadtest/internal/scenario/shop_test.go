@@ -1,0 +1,236 @@
+package scenario
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"stock/internal/monotonic"
+	"stock/loadtest/internal/history"
+)
+
+// shop is a service under test, inside this process, that misbehaves as a test demands.
+type shop struct {
+	mu    sync.Mutex
+	stock map[int64]int64
+
+	takes       time.Duration // per deduction, which run one at a time
+	warmUpTakes time.Duration // more per deduction in the warm-up
+
+	// before is called before the n-th deduction after the warm-up, from 1. If it returns true, it has written the
+	// reply.
+	before func(w http.ResponseWriter, n int) (done bool)
+	// onRead is called at the n-th reading of the stock, from 1, and returns the status of the reply, or 0 for no
+	// failure.
+	onRead func(n int) int
+
+	loseRestock int // the number of the restock that is confirmed and lost, from 1; 0: none
+
+	writesBehind bool            // sells in redis; every reading of mysql finds one more sale there
+	mysql        map[int64]int64 // the stock in mysql
+	neverWritten int64           // units of sales that never reach mysql
+	writtenNS    int64           // when a sale last reached mysql
+
+	deductions, reads, restocks int
+}
+
+// ample is more stock than any run of these tests gets, and less than that of the warm-up.
+const ample = 1_000_000
+
+func (s *shop) deduct(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		GoodsID int64 `json:"goods_id"`
+		Count   int64 `json:"count"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	warmUp := s.stock[asked.GoodsID] > ample
+	if !warmUp {
+		s.deductions++
+	}
+	n := s.deductions
+	s.mu.Unlock()
+	if !warmUp && s.before != nil && s.before(w, n) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	time.Sleep(s.takes)
+	if warmUp {
+		time.Sleep(s.warmUpTakes)
+	}
+	left := s.stock[asked.GoodsID]
+	if left < asked.Count {
+		w.WriteHeader(http.StatusConflict)
+		fmt.Fprintf(w, `{"type":"/problems/sold-out","remaining":%d}`, left)
+		return
+	}
+	s.stock[asked.GoodsID] = left - asked.Count
+	fmt.Fprintf(w, `{"goods_id":%d,"count":%d,"remaining":%d}`, asked.GoodsID, asked.Count, left-asked.Count)
+}
+
+// take deducts a unit without a request.
+func (s *shop) take() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stock[1]--
+}
+
+func (s *shop) set(w http.ResponseWriter, r *http.Request) {
+	var body struct{ Stock int64 }
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stock[goodsID(r)], s.mysql[goodsID(r)] = body.Stock, body.Stock
+}
+
+// restock puts units back, unless it is the restock to lose.
+func (s *shop) restock(w http.ResponseWriter, r *http.Request) {
+	var body struct{ Count int64 }
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restocks++
+	s.stock[goodsID(r)] += body.Count
+	fmt.Fprintf(w, `{"stock":%d}`, s.stock[goodsID(r)])
+	if s.restocks == s.loseRestock {
+		s.stock[goodsID(r)] -= body.Count
+	}
+}
+
+func (s *shop) read(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads++
+	if s.onRead != nil {
+		if status := s.onRead(s.reads); status != 0 {
+			w.WriteHeader(status)
+			return
+		}
+	}
+	if s.writesBehind && r.URL.Query().Get("store") == "mysql" {
+		if s.mysql[goodsID(r)]-s.neverWritten > s.stock[goodsID(r)] {
+			s.mysql[goodsID(r)]--
+			s.writtenNS = monotonic.Now()
+		}
+		fmt.Fprintf(w, `{"stock":%d}`, s.mysql[goodsID(r)])
+		return
+	}
+	fmt.Fprintf(w, `{"stock":%d}`, s.stock[goodsID(r)])
+}
+
+func goodsID(r *http.Request) (id int64) {
+	fmt.Sscan(r.PathValue("id"), &id)
+	return id
+}
+
+// open serves the shop, and returns a runner for its only strategy, which is correct on one replica only.
+func (s *shop) open(t *testing.T, config Config) *Runner {
+	t.Helper()
+	s.stock, s.mysql = map[int64]int64{1: 0}, map[int64]int64{1: 0}
+	store := "mysql"
+	if s.writesBehind {
+		store = "redis"
+	}
+	strategy := Strategy{
+		Name:        "any",
+		Stores:      []string{store},
+		Claim:       Claim{OneReplica: "correct", TwoReplicas: "loses-updates", Exclusive: true},
+		WriteBehind: s.writesBehind,
+	}
+	config.Choices = []Choice{{strategy, store}}
+	if config.Replicas == 0 {
+		config.Replicas = 1
+	}
+	if config.Timeout == 0 {
+		config.Timeout = time.Minute
+	}
+	config.Rounds, config.Users, config.Goods, config.MinCount, config.MaxCount = 1, 8, 1, 1, 1
+	config.WarmUp, config.Dir = 50*time.Millisecond, t.TempDir()
+
+	server := s.serve(t, int64(config.Replicas))
+	target := Target{
+		Service: Service{URL: server.URL, Admin: server.URL, Client: server.Client()},
+		Alone:   s.serve(t, 1).URL,
+	}
+	runner, err := New(target, config, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner.patience = patience{
+		quietKnown: 5 * time.Millisecond,
+		quiet:      50 * time.Millisecond,
+		service:    500 * time.Millisecond,
+		limit:      time.Second,
+	}
+	return runner
+}
+
+// serve starts a server that pretends to be so many replicas, which answer in turn.
+func (s *shop) serve(t *testing.T, replicas int64) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /stock/deduct", s.deduct)
+	mux.HandleFunc("GET /stock/{id}", s.read)
+	mux.HandleFunc("PUT /admin/stock/{id}", s.set)
+	mux.HandleFunc("POST /admin/stock/{id}/restock", s.restock)
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Replica", fmt.Sprint(requests.Add(1)%replicas))
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// runAll returns the runs by workload and replicas, such as "plenty on 2".
+func runAll(t *testing.T, r *Runner) map[string]Measured {
+	t.Helper()
+	all := map[string]Measured{}
+	err := r.Run(t.Context(), func(m Measured) error {
+		all[fmt.Sprintf("%s on %d", m.History.Run.Workload.Name, m.History.Run.Replicas)] = m
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// onDisk reads the histories that a runner has written.
+func onDisk(t *testing.T, r *Runner) (all []*history.History) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(r.config.Dir, "history", "*.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		h, err := history.Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// runOne runs the only cell of a runner with a given stock on one replica.
+func runOne(t *testing.T, r *Runner) Measured {
+	t.Helper()
+	return runAll(t, r)["given-stock on 1"]
+}

@@ -1,0 +1,110 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Strategy is a row of the service's catalogue, as returned by GET /strategies.
+type Strategy struct {
+	Name        string            `json:"name"`
+	Summary     string            `json:"summary"`
+	Control     bool              `json:"control"`      // wrong on purpose
+	WriteBehind bool              `json:"write_behind"` // sells in its store, and updates MySQL afterwards
+	Claim       Claim             `json:"claim"`
+	Stores      []string          `json:"stores"` // the first is the default
+	Needs       []string          `json:"needs"`
+	Idempotent  bool              `json:"idempotent"`  // honours Idempotency-Key, and keeps a ledger
+	Unavailable map[string]string `json:"unavailable"` // store -> why it cannot be used here
+
+	TellsRemaining *bool `json:"tells_remaining"` // its receipts report what remains; nil in an older service: they do
+}
+
+// Claim is what the catalogue promises about a strategy.
+type Claim struct {
+	OneReplica  string `json:"one_replica"`
+	TwoReplicas string `json:"two_replicas"`
+	Restocked   string `json:"restocked"` // instead of correct, if units are put back; empty in an older service: correct
+	Exclusive   bool   `json:"exclusive"`
+}
+
+// Promises that the lab treats specially.
+const (
+	promiseCorrect      = "correct"
+	promiseSellsNothing = "sells-nothing"
+)
+
+// Promise returns the claim for a number of replicas, with or without restocking.
+func (s Strategy) Promise(replicas int, restocked bool) string {
+	promise := s.Claim.TwoReplicas
+	if replicas == 1 {
+		promise = s.Claim.OneReplica
+	}
+	if restocked && promise == promiseCorrect && s.Claim.Restocked != "" {
+		return s.Claim.Restocked
+	}
+	return promise
+}
+
+// Baseline reports whether the strategy deducts nothing: it measures everything but the store.
+func (s Strategy) Baseline() bool { return s.Claim.OneReplica == promiseSellsNothing }
+
+// ReportsRemaining reports whether the strategy's receipts say what remains.
+func (s Strategy) ReportsRemaining() bool { return s.TellsRemaining == nil || *s.TellsRemaining }
+
+// Choice is a strategy and the store that it runs on.
+type Choice struct {
+	Strategy Strategy
+	Store    string
+}
+
+// Choose picks the strategies to run from the catalogue: those with the given names, or all if names is empty; on the
+// given store, or each on its default store if store is empty. It always includes the baseline, for comparison. It
+// leaves out strategies that cannot run here and returns the reasons. If such a strategy was named, Choose returns an
+// error.
+func Choose(catalogue []Strategy, names []string, store string) (choices []Choice, leftOut []string, err error) {
+	known := make([]string, len(catalogue))
+	for i, s := range catalogue {
+		known[i] = s.Name
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, nil, fmt.Errorf("no strategy is named %q; the names are %s", name, strings.Join(known, ", "))
+		}
+	}
+	for _, s := range catalogue {
+		named := slices.Contains(names, s.Name)
+		if len(names) > 0 && !named && !s.Baseline() {
+			continue
+		}
+		on, why := s.on(store)
+		switch {
+		case why == "":
+			choices = append(choices, Choice{s, on})
+		case named:
+			return nil, nil, fmt.Errorf("strategy %s cannot run here: %s", s.Name, why)
+		default:
+			leftOut = append(leftOut, s.Name+": "+why)
+		}
+	}
+	if len(choices) == 0 {
+		return nil, nil, fmt.Errorf("no strategy can run here: %s", strings.Join(leftOut, "; "))
+	}
+	return choices, leftOut, nil
+}
+
+// on returns the store to run on, or why there is none.
+func (s Strategy) on(store string) (on, why string) {
+	switch {
+	case len(s.Stores) == 0:
+		return "", "it works on no store"
+	case store == "" || s.Baseline():
+		on = s.Stores[0]
+	case slices.Contains(s.Stores, store):
+		on = store
+	default:
+		return "", fmt.Sprintf("it works on %s, not on %s", strings.Join(s.Stores, " and "), store)
+	}
+	return on, s.Unavailable[on]
+}

@@ -1,0 +1,80 @@
+package topology
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"stock/internal/servers"
+)
+
+// findStock returns the path of the service: the one asked for, else the one that was built together with this program,
+// else one that it builds from source, as for `go run`.
+func (t *Topology) findStock(ctx context.Context, asked string) (path string, err error) {
+	if asked != "" {
+		return exec.LookPath(asked)
+	}
+	if self, err := os.Executable(); err == nil {
+		if path, found := builtWith(self); found {
+			return path, nil
+		}
+	}
+	path = t.dir.File("stock")
+	output, err := servers.Run(ctx, servers.Command{
+		Name: "go build",
+		Path: "go",
+		Args: []string{"build", "-trimpath", "-o", path, "stock/cmd/stock"},
+		Env:  append(os.Environ(), "CGO_ENABLED=0"), // as `make build` does
+	})
+	if err != nil {
+		return "", fmt.Errorf("there is no stock program from the same build beside this one, and building it failed: "+
+			"run \"make build\" or give --stock-binary: %w:\n%s", err, strings.TrimSpace(string(output)))
+	}
+	return path, nil
+}
+
+// sameBuild is how much older than loadtest a stock program of the same `go build` may be: go build does not rewrite a
+// program that is up to date, but updates its modification time.
+const sameBuild = time.Minute
+
+// builtWith returns the stock program beside this one, unless it is from an earlier build: the lab would then measure
+// old source without saying so.
+func builtWith(self string) (path string, found bool) {
+	path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "stock"))
+	if err != nil {
+		return "", false
+	}
+	own, ownErr := os.Stat(self)
+	info, err := os.Stat(path)
+	return path, ownErr == nil && err == nil && own.ModTime().Sub(info.ModTime()) <= sameBuild
+}
+
+// migrate creates the tables of the service's database.
+func (t *Topology) migrate(ctx context.Context) error {
+	output, err := servers.Run(ctx, servers.Command{
+		Name: "stock migrate",
+		Path: t.StockBinary,
+		Args: []string{"migrate", "--redis=" + strings.Join(t.Redis, ",")},
+		Env:  stockEnv(t.MySQLDSN),
+	})
+	if err != nil {
+		return fmt.Errorf("%w:\n%s", err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}
+
+// stockEnv passes the DSN in the environment, because it has a password and other users of the host can read a command
+// line. It drops this process's own STOCK_ variables, which configure another service.
+func stockEnv(dsn string) []string {
+	env := []string{"STOCK_MYSQL_DSN=" + dsn}
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "STOCK_") {
+			env = append(env, entry)
+		}
+	}
+	return env
+}

@@ -1,0 +1,76 @@
+package topology
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"stock/internal/servers"
+	"stock/nginx"
+)
+
+// startNginx starts one nginx that balances all replicas on one port, passes everything to the first replica on
+// another, and balances the bare servers, if there are any, on a third.
+func (t *Topology) startNginx(ctx context.Context, o Options) error {
+	all, err := listenAddr(o.Listen, 0)
+	if err != nil {
+		return err
+	}
+	single, err := freeAddr()
+	if err != nil {
+		return err
+	}
+	t.URL, t.SingleURL = "http://"+all, "http://"+single
+
+	var replicas []string
+	for _, r := range t.Replicas {
+		replicas = append(replicas, strings.TrimPrefix(r.URL, "http://"))
+	}
+	conf := nginx.Render("stock", all, replicas) + nginx.Render("stock_single", single, replicas[:1])
+	if len(o.Bare) > 0 {
+		bare, err := freeAddr()
+		if err != nil {
+			return err
+		}
+		t.BareURL = "http://" + bare
+		conf += nginx.Render("bare", bare, o.Bare)
+	}
+
+	t.Servers.Nginx, err = servers.StartNginx(ctx, servers.NginxOptions{
+		HTTP:  conf,
+		Ready: []string{t.URL + "/livez", t.SingleURL + "/livez"},
+	})
+	if err != nil {
+		return err
+	}
+	t.Nginx = Nginx{PID: t.Servers.Nginx.PID, Conf: t.Servers.Nginx.Conf}
+	t.Environment.Nginx = t.Servers.Nginx.Version
+	return nil
+}
+
+// listenAddr returns the given address with offset added to its port. If the address is empty or its port is 0, it
+// returns a free address.
+func listenAddr(address string, offset int) (string, error) {
+	if address == "" {
+		return freeAddr()
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", err
+	}
+	first, err := strconv.Atoi(port)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("port of %s: %w", address, err)
+	case first == 0:
+		return freeAddr()
+	}
+	return net.JoinHostPort(host, strconv.Itoa(first+offset)), nil
+}
+
+func freeAddr() (string, error) {
+	port, err := servers.FreePort()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
+}

@@ -1,0 +1,143 @@
+package topology_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// users is a closed loop of deductions of one unit each, sent to nginx.
+type users struct {
+	stop    chan struct{}
+	running sync.WaitGroup
+	mu      sync.Mutex
+	outcome map[string]int // requests by status and problem
+}
+
+func startUsers(t *testing.T, n int) *users {
+	t.Helper()
+	u := &users{stop: make(chan struct{}), outcome: map[string]int{}}
+	transport := &http.Transport{MaxIdleConnsPerHost: n}
+	t.Cleanup(transport.CloseIdleConnections)
+	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	for range n {
+		u.running.Go(func() {
+			for {
+				select {
+				case <-u.stop:
+					return
+				default:
+				}
+				outcome := deductOne(client)
+				u.mu.Lock()
+				u.outcome[outcome]++
+				u.mu.Unlock()
+			}
+		})
+	}
+	return u
+}
+
+// deductOne returns the status and, of a problem, the type.
+func deductOne(client *http.Client) string {
+	response, err := client.Post(lab.URL+"/stock/deduct/update?goods_id=1&count=1", "", nil)
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err.Error()
+	}
+	if response.StatusCode == http.StatusOK {
+		return "sold"
+	}
+	var problem struct{ Type string }
+	_ = json.Unmarshal(body, &problem)
+	return fmt.Sprint(response.StatusCode, " ", problem.Type)
+}
+
+// end stops the users and returns the number of units sold, and how the failed requests ended.
+func (u *users) end() (sold int, failed map[string]int, failures int) {
+	close(u.stop)
+	u.running.Wait()
+	failed = maps.Clone(u.outcome)
+	delete(failed, "sold")
+	for _, n := range failed {
+		failures += n
+	}
+	return u.outcome["sold"], failed, failures
+}
+
+const plenty = 1_000_000
+
+func setStock(t *testing.T, units int) {
+	t.Helper()
+	header := http.Header{"Content-Type": {"application/json"}}
+	url := lab.Replicas[0].AdminURL + "/admin/stock/1"
+	if reply := do(t, http.MethodPut, url, header, fmt.Sprintf(`{"stock":%d}`, units)); reply.status != http.StatusOK {
+		t.Fatalf("setting the stock: %d %s", reply.status, reply.body)
+	}
+}
+
+func stockLeft(t *testing.T) int {
+	t.Helper()
+	var left struct{ Stock int }
+	reply := do(t, http.MethodGet, lab.Replicas[0].URL+"/stock/1", nil, "")
+	if err := json.NewDecoder(strings.NewReader(reply.body)).Decode(&left); err != nil {
+		t.Fatal(err)
+	}
+	return left.Stock
+}
+
+func TestRollingRestartUnderLoadFailsNoRequest(t *testing.T) {
+	setStock(t, plenty)
+	load := startUsers(t, 100)
+	time.Sleep(500 * time.Millisecond)
+	for _, replica := range lab.Replicas {
+		if err := replica.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(200 * time.Millisecond) // the other replica serves alone
+		if err := replica.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	sold, failed, failures := load.end()
+	t.Logf("%d requests succeeded, %d failed", sold, failures)
+	if failures > 0 {
+		t.Errorf("requests failed: %v", failed)
+	}
+	if deducted := plenty - stockLeft(t); deducted != sold {
+		t.Errorf("%d units were confirmed and %d deducted", sold, deducted)
+	}
+}
+
+func TestAKilledReplicaCostsOnlyTheRequestsInFlight(t *testing.T) {
+	const n = 100
+	setStock(t, plenty)
+	load := startUsers(t, n)
+	time.Sleep(500 * time.Millisecond)
+	killed := lab.Replicas[1]
+	if err := killed.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	restartAfter(t, killed)
+	time.Sleep(2 * time.Second)
+	sold, failed, failures := load.end()
+	t.Logf("%d requests succeeded, %d failed", sold, failures)
+	// A user has one request in flight, so that one killed replica cannot fail more than one of each user.
+	if failures > n {
+		t.Errorf("more requests failed than were in flight: %v", failed)
+	}
+	if deducted := plenty - stockLeft(t); deducted < sold || deducted > sold+failures {
+		t.Errorf("%d units were confirmed, %d requests failed, and %d units were deducted", sold, failures, deducted)
+	}
+}

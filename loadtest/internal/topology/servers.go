@@ -1,0 +1,95 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+
+	"stock/internal/servers"
+)
+
+// database is the name of the service's database.
+const database = "stock"
+
+// startServers starts the stores and the lock servers, and finds the service's binary meanwhile.
+func (t *Topology) startServers(ctx context.Context, o Options) error {
+	t.Servers.Redlock = make([]*servers.Redis, o.Redlock)
+	var noEtcd, noZooKeeper string
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		t.StockBinary, err = t.findStock(ctx, o.StockBinary)
+		return err
+	})
+	group.Go(func() error { return t.startMySQL(ctx, o.Relaxed) })
+	group.Go(func() (err error) {
+		t.Servers.Redis, err = servers.StartRedis(ctx, servers.RedisOptions{AOF: true})
+		return err
+	})
+	for i := range t.Servers.Redlock {
+		group.Go(func() (err error) {
+			name := "redlock-" + strconv.Itoa(i+1)
+			t.Servers.Redlock[i], err = servers.StartRedis(ctx, servers.RedisOptions{Name: name, AOF: true})
+			return err
+		})
+	}
+	group.Go(func() (err error) {
+		t.Servers.Etcd, err = servers.StartEtcd(ctx, servers.EtcdOptions{Relaxed: o.Relaxed})
+		noEtcd, err = notInstalled(err)
+		return err
+	})
+	group.Go(func() (err error) {
+		t.Servers.ZooKeeper, err = servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{Relaxed: o.Relaxed})
+		noZooKeeper, err = notInstalled(err)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	t.describeServers()
+	t.Missing = map[string]string{}
+	if noEtcd != "" {
+		t.Missing["etcd"] = noEtcd
+	}
+	if noZooKeeper != "" {
+		t.Missing["zookeeper"] = noZooKeeper
+	}
+	return nil
+}
+
+// notInstalled turns the error of a missing optional server into a text for the user. It returns any other error as
+// it is.
+func notInstalled(err error) (missing string, _ error) {
+	if errors.Is(err, servers.ErrNotInstalled) {
+		return err.Error(), nil
+	}
+	return "", err
+}
+
+func (t *Topology) startMySQL(ctx context.Context, relaxed bool) (err error) {
+	if t.Servers.MySQL, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: relaxed}); err != nil {
+		return err
+	}
+	t.MySQLDSN, err = t.Servers.MySQL.CreateDatabase(ctx, database)
+	return err
+}
+
+// describeServers copies addresses and versions of the servers to the exported fields.
+func (t *Topology) describeServers() {
+	t.Redis = []string{t.Servers.Redis.Addr}
+	for _, master := range t.Servers.Redlock {
+		t.Redlock = append(t.Redlock, master.Addr)
+	}
+	t.Environment.MySQL = t.Servers.MySQL.Version
+	t.Environment.MySQLSettings = t.Servers.MySQL.Settings
+	t.Environment.Redis = t.Servers.Redis.Version
+	t.Environment.RedisPersistence = "append-only file, fsync everysec"
+	if etcd := t.Servers.Etcd; etcd != nil {
+		t.Etcd, t.Environment.Etcd = []string{etcd.Addr}, etcd.Version
+	}
+	if zookeeper := t.Servers.ZooKeeper; zookeeper != nil {
+		t.ZooKeeper, t.Environment.ZooKeeper = []string{zookeeper.Addr}, zookeeper.Version
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"stock/internal/servers/serverstest"
+)
+
+func TestCtrlCStopsRunAndServersAndLeavesAPartialReport(t *testing.T) {
+	t.Parallel()
+	r := startRun(t)
+	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	r.cmd.Wait()
+	code := r.cmd.ProcessState.ExitCode()
+	if code != exitInterrupted || !strings.HasSuffix(r.stderr.String(), "\nloadtest: interrupted\n") {
+		t.Errorf("exit status %d, want %d\n%s", code, exitInterrupted, r.stderr)
+	}
+	partial := mustReadReport(t, r.dir)
+	if partial.ClaimsHeld || len(partial.Problems) == 0 || !strings.Contains(partial.Problems[0], "interrupted") {
+		t.Errorf("claims held %v, problems %q: want that it was interrupted", partial.ClaimsHeld, partial.Problems)
+	}
+	serverstest.Gone(t, r.pids, r.addresses)
+}
+
+func TestInterruptedStartSaysOnlyThat(t *testing.T) {
+	t.Parallel()
+	for _, command := range [][]string{
+		{"run", "--quick"},
+		{"up", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"},
+	} {
+		for _, after := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(after, func() { cancel(errors.New("interrupt signal received")) })
+			args, dir := command, filepath.Join(t.TempDir(), "new")
+			if command[0] == "run" {
+				args = append(args, "--out", dir)
+			}
+			var stdout, stderr bytes.Buffer
+			code := run(ctx, args, func(string) string { return "" }, &stdout, &stderr)
+			if code != exitInterrupted || stderr.String() != "loadtest: interrupted\n" {
+				t.Errorf("%s, interrupted after %v: exit status %d\n%s", command, after, code, &stderr)
+			}
+			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s was not removed: %v", dir, err)
+			}
+		}
+	}
+}
+
+func TestKilledRunLeavesNoServerAndNoVerdict(t *testing.T) {
+	t.Parallel()
+	r := startRun(t)
+	if err := r.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.cmd.Wait()
+	serverstest.Gone(t, r.pids, r.addresses)
+	got := finish(t, "verify", r.dir)
+	if got.code != exitNotHeld || !strings.Contains(got.stdout, "planned runs are missing") ||
+		!strings.Contains(got.stdout, "interrupted") {
+		t.Errorf("verify: exit status %d, want %d and what is missing\n%s\n%s", got.code, exitNotHeld, got.stdout, got.stderr)
+	}
+	// The same for a run that was killed before its first history.
+	if err := os.RemoveAll(filepath.Join(r.dir, "history")); err != nil {
+		t.Fatal(err)
+	}
+	if got := finish(t, "verify", r.dir); got.code != exitNotHeld {
+		t.Errorf("verify without histories: exit status %d, want %d\n%s\n%s", got.code, exitNotHeld, got.stdout, got.stderr)
+	}
+}
+
+func TestDeadReplicaEndsTheRunAndIsInTheReport(t *testing.T) {
+	t.Parallel()
+	r := startRun(t)
+	killed := slices.ContainsFunc(r.pids, func(pid int) bool {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return err == nil && bytes.Contains(line, []byte("--replica=replica-2")) &&
+			syscall.Kill(pid, syscall.SIGKILL) == nil
+	})
+	if !killed {
+		t.Fatal("the run has no second replica")
+	}
+	died := time.Now()
+	r.cmd.Wait()
+	if took := time.Since(died); took > 20*time.Second {
+		t.Errorf("the run took %v to end", took)
+	}
+	const death = "replica-2 ended (signal: killed)"
+	if code := r.cmd.ProcessState.ExitCode(); code != exitUnusable || !strings.Contains(r.stderr.String(), death) {
+		t.Errorf("exit status %d, want %d and which part died\n%s", code, exitUnusable, r.stderr)
+	}
+	partial := mustReadReport(t, r.dir)
+	if partial.ClaimsHeld || len(partial.Problems) == 0 || partial.Problems[0] != death {
+		t.Errorf("claims held %v, problems %q: want the dead replica first", partial.ClaimsHeld, partial.Problems)
+	}
+	for _, name := range []string{"report.md", "report.csv", "bench.txt"} {
+		if _, err := os.Stat(filepath.Join(r.dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	serverstest.Gone(t, r.pids, r.addresses)
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/scenario"
+)
+
+// Defaults of a full run, and of a quick one.
+const (
+	fullRequests, quickRequests = 6000, 600
+	fullRounds, quickRounds     = 3, 1
+	fullBudget, quickBudget     = 4*time.Minute + 30*time.Second, 40 * time.Second
+	fullWarmUp, quickWarmUp     = 400 * time.Millisecond, 150 * time.Millisecond
+)
+
+// maxRate is more than one process can send, requests per second.
+const maxRate = 1_000_000
+
+type runFlags struct {
+	request requestFlags
+	attach  attachFlags
+	local   localFlags
+
+	strategies []string
+	users      int
+	requests   int
+	duration   time.Duration
+	rate       float64
+	rounds     int
+	stock      int64
+	restock    int64
+	replicas   int
+	timeout    time.Duration
+	budget     time.Duration
+	sweepText  string
+	sweep      scenario.Sweep // parsed from sweepText by check
+	out        string
+	quick      bool
+
+	options []string // the flags that were given, on the command line or in the environment
+}
+
+func (f *runFlags) register(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.StringSliceVar(&f.strategies, "strategies", nil,
+		"names, separated by commas (default: every strategy that can run here)")
+	flags.IntVar(&f.users, "users", 100, "concurrent users; with --rate, the most requests in flight")
+	flags.IntVar(&f.requests, "requests", fullRequests, "requests of each run")
+	flags.DurationVar(&f.duration, "duration", 0, "time of each run, instead of --requests")
+	flags.Float64Var(&f.rate, "rate", 0, "open loop: requests per second, however slow the service is")
+	flags.IntVar(&f.rounds, "rounds", fullRounds, "how often everything is run")
+	flags.Int64Var(&f.stock, "stock", 0, "units of all items together, instead of the two workloads")
+	flags.Int64Var(&f.restock, "restock", 0,
+		"units to put back every 20 ms of a run, into each item in turn; a lock without a fence loses some")
+	f.request.register(flags)
+	flags.IntVar(&f.replicas, "replicas", 2, "replicas of the service: 1 or 2")
+	flags.StringVar(&f.sweepText, "sweep", "",
+		"vary users, hold, goods or replicas, such as users=1,8,32,128, to see how the cost grows")
+	flags.DurationVar(&f.timeout, "timeout", 20*time.Second, "timeout of a request; should exceed the service's own")
+	flags.DurationVar(&f.budget, "budget", fullBudget,
+		"time for everything: slow strategies get fewer requests; 0 for no limit")
+	flags.BoolVar(&f.quick, "quick", false, "a smoke test: one round of 600 requests, in less than a minute")
+	flags.StringVar(&f.out, "out", "", "directory for the report and the histories (default: out/ and the time)")
+	f.local.register(flags)
+	f.attach.register(flags)
+}
+
+// check returns an error for flags that cannot work, before any server is started.
+func (f *runFlags) check(flags *pflag.FlagSet) error {
+	hold, store := f.request.hold, f.request.store
+	switch {
+	case flags.Changed("requests") && flags.Changed("duration"):
+		return errors.New("--requests and --duration exclude each other")
+	case f.requests < 1:
+		return fmt.Errorf("--requests %d: must be at least 1", f.requests)
+	case f.duration < 0 || flags.Changed("duration") && f.duration == 0:
+		return fmt.Errorf("--duration %v: must be positive", f.duration)
+	case f.users < 1:
+		return fmt.Errorf("--users %d: must be at least 1", f.users)
+	case f.users > scenario.MaxUsers:
+		return fmt.Errorf("--users %d: one process can simulate at most %d", f.users, scenario.MaxUsers)
+	case !(f.rate >= 0 && f.rate <= maxRate): // also true for NaN
+		return fmt.Errorf("--rate %g: must be requests per second, at most %d; 0 is a closed loop", f.rate, int(maxRate))
+	case f.rounds < 1:
+		return fmt.Errorf("--rounds %d: must be at least 1", f.rounds)
+	case f.stock < 0 || flags.Changed("stock") && f.stock == 0:
+		return fmt.Errorf("--stock %d: must be at least 1", f.stock)
+	case f.restock < 0 || f.restock > maxUnits:
+		return fmt.Errorf("--restock %d: must be a number of units, at most %d", f.restock, maxUnits)
+	case f.replicas != 1 && f.replicas != 2:
+		return fmt.Errorf("--replicas %d: must be 1 or 2", f.replicas)
+	case store != "" && !slices.Contains([]string{oracle.MySQL, oracle.Redis, oracle.Slots}, store):
+		return fmt.Errorf("--store %q: must be mysql, redis or slots", store)
+	case hold < 0 || hold > scenario.MaxHold || hold%time.Millisecond != 0:
+		return fmt.Errorf("--hold %v: must be whole milliseconds, at most %v", hold, scenario.MaxHold)
+	case f.timeout <= 0:
+		return fmt.Errorf("--timeout %v: must be positive", f.timeout)
+	case f.budget < 0:
+		return fmt.Errorf("--budget %v: must not be negative; 0 is no limit", f.budget)
+	}
+	return cmp.Or(f.parseSweep(flags), f.checkTarget())
+}
+
+// parseSweep reads --sweep. A sweep over replicas sets f.replicas to its last value.
+func (f *runFlags) parseSweep(flags *pflag.FlagSet) (err error) {
+	if f.sweepText == "" {
+		return nil
+	}
+	if f.sweep, err = scenario.ParseSweep(f.sweepText); err != nil {
+		return fmt.Errorf("--sweep %s: %w", f.sweepText, err)
+	}
+	switch axis := f.sweep.Axis; {
+	case flags.Changed(axis):
+		return fmt.Errorf("--%s and --sweep %s exclude each other", axis, axis)
+	case axis == scenario.AxisUsers && f.rate > 0:
+		return errors.New("--sweep users needs a closed loop: with --rate, more users do not send more requests")
+	case axis == scenario.AxisReplicas && f.attach.target != "" && f.attach.single == "":
+		return errors.New("--sweep replicas with --target needs --single, to reach only one replica")
+	case axis == scenario.AxisReplicas:
+		f.replicas = int(f.sweep.Values[len(f.sweep.Values)-1])
+	}
+	return nil
+}
+
+// checkTarget returns an error if the flags about the target contradict each other.
+func (f *runFlags) checkTarget() error {
+	a := f.attach
+	switch {
+	case a.target == "" && a.given():
+		return errors.New("--single, --admin, --mysql-dsn, --redis and --redlock need --target: " +
+			"without it, the lab starts its own servers")
+	case a.target != "" && f.local.stockBinary != "":
+		return errors.New("--stock-binary is useless with --target: the lab starts no replicas")
+	case a.target != "" && a.admin == "" && f.restock > 0:
+		return errors.New("--restock needs --admin: units are put back through the admin listener")
+	case a.target != "" && a.admin == "" && f.stock > 0:
+		return errors.New("--stock needs --admin: the stock is set through the admin listener")
+	}
+	return nil
+}
+
+// setDefaults sets the defaults that depend on other flags, and f.options.
+func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
+	if f.quick {
+		if !flags.Changed("requests") {
+			f.requests = quickRequests
+		}
+		if !flags.Changed("rounds") {
+			f.rounds = quickRounds
+		}
+		if !flags.Changed("budget") {
+			f.budget = quickBudget
+		}
+	}
+	if f.duration > 0 {
+		f.requests = 0
+		// Do not shorten runs of a given length for the sake of a default.
+		if !flags.Changed("budget") {
+			f.budget = 0
+		}
+	}
+	if f.out == "" {
+		f.out = filepath.Join("out", time.Now().Format("20060102-150405"))
+	}
+	f.options = []string{"run"}
+	flags.Visit(func(flag *pflag.Flag) {
+		value := flag.Value.String()
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		f.options = append(f.options, "--"+flag.Name+"="+value)
+	})
+}
+
+func (f *runFlags) warmUp() time.Duration {
+	if f.quick {
+		return quickWarmUp
+	}
+	return fullWarmUp
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"stock/loadtest/internal/report"
+)
+
+func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ran := finish(t, "run", "--quick", "--strategies", "none,update", "--seed", "7", "--goods", "3", "--skew", "zipf",
+		"--counts", "1-3", "--out", dir)
+	if ran.code != exitHeld {
+		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
+	}
+	r := mustReadReport(t, dir)
+	verdicts := map[string]string{"none": "wrong", "update": "correct", "noop": "correct"}
+	if len(r.Rows) != 2*len(verdicts) {
+		t.Errorf("%d rows, want each of %d strategies under two workloads", len(r.Rows), len(verdicts))
+	}
+	for _, row := range r.Rows {
+		if string(row.Result) != verdicts[row.Strategy] || !row.ClaimHeld {
+			t.Errorf("%s: %s, claim held %v, want %s, true", row.Label(), row.Result, row.ClaimHeld, verdicts[row.Strategy])
+		}
+		if row.Requests != quickRequests {
+			t.Errorf("%s: %d requests, want %d", row.Label(), row.Requests, quickRequests)
+		}
+		if len(row.ReplicaShares) != 2 {
+			t.Errorf("%s: answered by %v, want two replicas", row.Label(), row.ReplicaShares)
+		}
+		if row.Strategy == "update" && row.Workload.Name == "plenty" && (row.Final != 0 || row.Sold != row.Initial) {
+			t.Errorf("%s: sold %d of %d, %d left, want all sold: demand equals stock",
+				row.Label(), row.Sold, row.Initial, row.Final)
+		}
+		if row.Strategy == "update" && row.MySQLStatementsPerSale < 1 {
+			t.Errorf("%s: %.2f statements per sale, want at least 1", row.Label(), row.MySQLStatementsPerSale)
+		}
+	}
+	for _, name := range []string{"report.md", "report.csv", "bench.txt"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s is missing or empty: %v", name, err)
+		}
+	}
+
+	again := finish(t, "verify", dir)
+	if again.code != exitHeld || !strings.Contains(again.stdout, "none") {
+		t.Errorf("verify: exit status %d\n%s\n%s", again.code, again.stdout, again.stderr)
+	}
+	got := finish(t, "run", "--quick", "--out", dir)
+	if got.code != exitUnusable || !strings.Contains(got.stderr, "another run") {
+		t.Errorf("run into the same directory: exit status %d\n%s", got.code, got.stderr)
+	}
+	compared := finish(t, "compare", dir, filepath.Join(dir, "report.json"))
+	if compared.code != exitHeld || !strings.Contains(compared.stdout, "update") {
+		t.Errorf("compare: exit status %d\n%s\n%s", compared.code, compared.stdout, compared.stderr)
+	}
+}
+
+func TestSweepIsJudgedVerifiedAndCompared(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ran := finish(t, "run", "--quick", "--strategies", "none,update", "--requests", "300", "--sweep", "replicas=1,2",
+		"--out", dir)
+	if ran.code != exitHeld || !strings.Contains(ran.stdout, "goodput/s by replicas") {
+		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
+	}
+	r := mustReadReport(t, dir)
+	if r.Sweep == nil || len(r.Sweep.Curves) != 6 || len(r.Rows) != 12 {
+		t.Errorf("%d rows, sweep %+v: want three strategies under two workloads at two values", len(r.Rows), r.Sweep)
+	}
+	again := finish(t, "verify", dir)
+	if again.code != exitHeld || !strings.Contains(again.stdout, "goodput/s by replicas") {
+		t.Errorf("verify: exit status %d\n%s\n%s", again.code, again.stdout, again.stderr)
+	}
+	compared := finish(t, "compare", dir, dir)
+	if compared.code != exitHeld || strings.Contains(compared.stdout, "Only in") {
+		t.Errorf("compare: exit status %d\n%s\n%s", compared.code, compared.stdout, compared.stderr)
+	}
+}
+
+func TestLedgerIsAuditedByRunAndByVerify(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ran := finish(t, "run", "--quick", "--strategies", "ledger", "--requests", "300", "--out", dir)
+	if ran.code != exitHeld {
+		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
+	}
+	r := mustReadReport(t, dir)
+	for _, row := range r.Rows {
+		if row.Strategy == "ledger" && (row.Replays == 0 || row.LedgerGaps > 0 || row.Requests != 300) {
+			t.Errorf("%s: %d requests, %d replays, %d gaps", row.Label(), row.Requests, row.Replays, row.LedgerGaps)
+		}
+	}
+	if again := finish(t, "verify", dir); again.code != exitHeld {
+		t.Errorf("verify: exit status %d\n%s\n%s", again.code, again.stdout, again.stderr)
+	}
+
+	// verify finds a sale that is not in the ledger from the files alone.
+	paths, err := filepath.Glob(filepath.Join(dir, "history", "*-ledger-plenty-*.jsonl"))
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("histories %v, %v", paths, err)
+	}
+	kept, err := os.ReadFile(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(kept, []byte(`{"entry":`))
+	if at < 0 {
+		t.Fatal("the history has no ledger entry")
+	}
+	end := at + bytes.IndexByte(kept[at:], '\n') + 1
+	if err := os.WriteFile(paths[0], slices.Concat(kept[:at], kept[end:]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := finish(t, "verify", dir)
+	if again.code != exitNotHeld || !strings.Contains(again.stdout, "is not in the ledger") {
+		t.Errorf("verify: exit status %d, want %d and what is not in the ledger\n%s\n%s",
+			again.code, exitNotHeld, again.stdout, again.stderr)
+	}
+}
+
+func TestReportShowsOptionsFromTheEnvironment(t *testing.T) {
+	t.Parallel()
+	var f runFlags
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	f.register(flags)
+	if err := flags.Parse([]string{"--quick", "--strategies", "none,update"}); err != nil {
+		t.Fatal(err)
+	}
+	environment := map[string]string{
+		"LOADTEST_MYSQL_DSN": "stock:secret@tcp(mysql:3306)/stock",
+		"LOADTEST_QUICK":     "false",
+	}
+	if err := fromEnvironment(flags, func(name string) string { return environment[name] }); err != nil {
+		t.Fatal(err)
+	}
+	f.setDefaults(flags)
+	got := report.NewBuilder(f.environment(&lab{}, nil)).Environment().Options
+	slices.Sort(got)
+	want := []string{"--mysql-dsn=stock:***@tcp(mysql:3306)/stock", "--quick=true", "--strategies=none,update", "run"}
+	if !slices.Equal(got, want) {
+		t.Errorf("options %q, want %q", got, want)
+	}
+}

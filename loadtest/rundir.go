@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+)
+
+// createRunDir creates the directory of a run, unless it holds another run: the histories of both would later be judged
+// together. The returned function removes the directory if it is new and still empty.
+func createRunDir(dir string) (removeIfEmpty func(), err error) {
+	for _, pattern := range []string{filepath.Join("history", "*.jsonl"), history.ManifestName} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return nil, fmt.Errorf("--out: %w", err)
+		}
+		if len(found) > 0 {
+			return nil, fmt.Errorf("--out %s holds the histories of another run: choose another directory, or remove it", dir)
+		}
+	}
+	_, err = os.Stat(dir)
+	isNew := errors.Is(err, fs.ErrNotExist)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	return func() {
+		if isNew {
+			os.Remove(dir) // fails if it is not empty
+		}
+	}, nil
+}
+
+// writeManifest records the plan before the first run, so that verify can tell what is missing if the lab is killed.
+func writeManifest(dir string, environment *report.Environment, plan []history.Cell) error {
+	text, err := json.Marshal(environment)
+	if err != nil {
+		return err
+	}
+	manifest := history.Manifest{Environment: text, Cells: plan}
+	return history.WriteManifest(filepath.Join(dir, history.ManifestName), manifest)
+}
+
+// writeReport writes a report in every format.
+func writeReport(dir string, r *report.Report) error {
+	for name, write := range map[string]func(io.Writer) error{
+		"report.json": r.WriteJSON,
+		"report.md":   r.WriteMarkdown,
+		"report.csv":  r.WriteCSV,
+		"bench.txt":   r.WriteBenchmark,
+	} {
+		file, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+		if err := errors.Join(write(file), file.Close()); err != nil {
+			return fmt.Errorf("write %s: %w", file.Name(), err)
+		}
+	}
+	return nil
+}
+
+// readReport reads a report, given the path of its JSON file or of its directory.
+func readReport(path string) (*report.Report, error) {
+	if !strings.HasSuffix(path, ".json") {
+		path = filepath.Join(path, "report.json")
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	r, err := report.ReadJSON(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The more flags describe a running service, the more the lab can do with it.
+func TestTarget(t *testing.T) {
+	t.Parallel()
+	d, _, _ := up(t)
+	target := target{d}
+	t.Run("URL only, no stock", target.withoutStock)
+	t.Run("URL only", target.withoutAdmin)
+	t.Run("with the DSN", target.withDSN)
+	t.Run("admin listener fails during the run", target.failingAdmin)
+	t.Run("longer than the budget", target.longerThanBudget)
+	t.Run("open loop", target.openLoop)
+	t.Run("Ctrl-C", target.interrupted)
+}
+
+// target is a service that the lab did not start.
+type target struct{ described }
+
+// args returns the arguments of a quick run against the target, followed by more.
+func (d target) args(out string, more ...string) []string {
+	return append([]string{"run", "--quick", "--strategies", "update", "--target", d.URL, "--out", out}, more...)
+}
+
+// argsWithStock returns args with the flags to set the stock, and to read it directly.
+func (d target) argsWithStock(out string, more ...string) []string {
+	return d.args(out, append([]string{"--admin", d.Replicas[1].AdminURL, "--mysql-dsn", d.MySQLDSN}, more...)...)
+}
+
+func (d target) withoutStock(t *testing.T) {
+	d.setStock(t, 0)
+	got := finish(t, d.args(t.TempDir())...)
+	if got.code != exitUnusable || !strings.Contains(got.stderr, "--admin") {
+		t.Errorf("exit status %d, %s: want %d and what to do", got.code, got.stderr, exitUnusable)
+	}
+}
+
+func (d target) withoutAdmin(t *testing.T) {
+	d.setStock(t, 1000)
+	dir := t.TempDir()
+	got := finish(t, d.args(dir)...)
+	if got.code != exitHeld {
+		t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
+	}
+	rows := mustReadReport(t, dir).Rows
+	if len(rows) != 2 || rows[0].Workload.Name != "found-stock" || rows[0].Result != "correct" {
+		t.Errorf("%d rows, the first is %s, %s: want 2, found-stock and correct", len(rows), rows[0].Label(), rows[0].Result)
+	}
+	if name := witness(t, dir); name != "service" {
+		t.Errorf("the %s read the stock, want the service", name)
+	}
+}
+
+func (d target) withDSN(t *testing.T) {
+	dir := t.TempDir()
+	got := finish(t, d.argsWithStock(dir)...)
+	if got.code != exitHeld {
+		t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
+	}
+	if name, rows := witness(t, dir), mustReadReport(t, dir).Rows; name != "oracle" || len(rows) != 4 {
+		t.Errorf("the %s read the stock, %d rows: want the oracle, and 4", name, len(rows))
+	}
+}
+
+func (d target) failingAdmin(t *testing.T) {
+	admin, err := url.Parse(d.Replicas[1].AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy, requests := httputil.NewSingleHostReverseProxy(admin), 0
+	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests++; requests > 2 { // the first two are for the warm-up and the first run
+			http.Error(w, "out of order", http.StatusInternalServerError)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	defer failing.Close()
+	dir := t.TempDir()
+	got := finish(t, d.args(dir, "--admin", failing.URL, "--mysql-dsn", d.MySQLDSN)...)
+	if got.code != exitUnusable || !strings.Contains(got.stderr, "set the stock of item 1") {
+		t.Errorf("exit status %d, %s: want %d and what failed", got.code, got.stderr, exitUnusable)
+	}
+	r := mustReadReport(t, dir)
+	if len(r.Rows) != 1 || r.ClaimsHeld || len(r.Problems) == 0 || !strings.Contains(r.Problems[0], "out of order") {
+		t.Errorf("%d rows, claims held %v, problems %q: want the first run, and why there are no more",
+			len(r.Rows), r.ClaimsHeld, r.Problems)
+	}
+}
+
+func (d target) longerThanBudget(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	got := finish(t, d.args(dir, "--admin", d.Replicas[1].AdminURL, "--duration", "20s", "--budget", "1m")...)
+	const want = "4 runs of --duration 20s take 1m20s, more than --budget 1m0s"
+	if got.code != exitUnusable || !strings.Contains(got.stderr, want) {
+		t.Errorf("exit status %d, %s", got.code, got.stderr)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s was not removed: %v", dir, err)
+	}
+}
+
+func (d target) openLoop(t *testing.T) {
+	dir := t.TempDir()
+	// With --hold 5ms, no request ends before the next one begins.
+	got := finish(t, d.argsWithStock(dir, "--rate", "300", "--duration", "1s", "--rounds", "1", "--hold", "5ms")...)
+	if got.code != exitHeld {
+		t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
+	}
+	if !strings.Contains(got.stderr, "4 runs of 1s take a little more than 4s") {
+		t.Errorf("it does not say how long it takes: %s", got.stderr)
+	}
+	for _, row := range mustReadReport(t, dir).Rows {
+		if row.RequestsSent+row.Dropped != 300 {
+			t.Errorf("%s: %d sent and %d dropped, want 300", row.Label(), row.RequestsSent, row.Dropped)
+		}
+		if row.Strategy == "update" && row.Workload.Name == "flash-sale" && !row.DemandExceeded {
+			t.Errorf("%s does not sell out", row.Label())
+		}
+	}
+}
+
+func (d target) interrupted(t *testing.T) {
+	dir := t.TempDir()
+	cmd := command(t, d.args(dir, "--admin", d.Replicas[0].AdminURL, "--requests", "100000", "--budget", "0")...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for !d.runHasBegun(t) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the run did not begin\n%s", &stderr)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	interrupted := time.Now()
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	if took := time.Since(interrupted); took > 10*time.Second {
+		t.Errorf("it took %v to stop", took)
+	}
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(stdout.String(), "interrupted") {
+		t.Errorf("exit status %d, want %d and a report that says so\n%s\n%s", code, exitInterrupted, &stdout, &stderr)
+	}
+	if r := mustReadReport(t, dir); r.ClaimsHeld || len(r.Rows) > 1 {
+		t.Errorf("claims held %v, %d rows: an interrupted run has no verdict", r.ClaimsHeld, len(r.Rows))
+	}
+}
+
+// setStock sets the stock of item 1.
+func (d target) setStock(t *testing.T, units int) {
+	t.Helper()
+	address, body := d.Replicas[0].AdminURL+"/admin/stock/1", fmt.Sprintf(`{"stock":%d}`, units)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+}
+
+// runHasBegun reports whether a run of 100 000 requests has set its stock, which is less than that of the warm-up.
+func (d target) runHasBegun(t *testing.T) bool {
+	t.Helper()
+	response, err := http.Get(d.URL + "/stock/1")
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	var item struct{ Stock int64 }
+	if err := json.NewDecoder(response.Body).Decode(&item); err != nil {
+		return false
+	}
+	return item.Stock > 6_000 && item.Stock <= 100_000
+}
+
+// witness returns who read the stock, according to the histories of a run.
+func witness(t *testing.T, dir string) string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "history", "*update*.jsonl"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no histories: %v", err)
+	}
+	text, err := os.ReadFile(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(text, []byte(`"witness":"service"`)) {
+		return "service"
+	}
+	return "oracle"
+}

@@ -1,0 +1,228 @@
+package nginx_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"stock/internal/servers"
+	"stock/nginx"
+)
+
+// replica is a test double of a replica. It counts the requests that it has read.
+type replica struct {
+	*httptest.Server
+	read atomic.Int64
+}
+
+func startReplica(t *testing.T, handle http.HandlerFunc) *replica {
+	t.Helper()
+	r := &replica{}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		_, _ = io.Copy(io.Discard, request.Body)
+		r.read.Add(1)
+		handle(w, request)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *replica) address() string { return strings.TrimPrefix(r.URL, "http://") }
+
+func ok(http.ResponseWriter, *http.Request) {}
+
+// die ends the connection without an answer, as a killed replica does.
+func die(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+// balance starts nginx in front of the replicas and returns its URL.
+func balance(t *testing.T, replicas ...string) string {
+	t.Helper()
+	port, err := servers.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{HTTP: nginx.Render("stock", address, replicas)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+			return "http://" + address
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func send(t *testing.T, method, url string) (status int) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(`{"goods_id":1,"count":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode
+}
+
+func statuses(t *testing.T, method, url string, n int) (got []int) {
+	t.Helper()
+	for range n {
+		got = append(got, send(t, method, url))
+	}
+	return got
+}
+
+func TestARequestIsPassedOnIfAReplicaRefusesTheConnection(t *testing.T) {
+	t.Parallel()
+	dead, alive := startReplica(t, ok), startReplica(t, ok)
+	dead.Close()
+	url := balance(t, dead.address(), alive.address())
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		if got := statuses(t, method, url, 6); slices.Max(got) != http.StatusOK {
+			t.Errorf("%s: the statuses are %v, want 200 only", method, got)
+		}
+	}
+	if n := alive.read.Load(); n != 12 {
+		t.Errorf("the live replica read %d requests, want 12", n)
+	}
+}
+
+// The kernel accepts connections for a listener until its backlog is full. It then ignores new ones, as a host that is
+// down does.
+func TestARequestIsPassedOnIfAReplicaDoesNotAcceptTheConnection(t *testing.T) {
+	t.Parallel()
+	alive := startReplica(t, ok)
+	url := balance(t, silent(t), alive.address())
+	started := time.Now()
+	if got := statuses(t, http.MethodPost, url, 2); slices.Max(got) != http.StatusOK {
+		t.Errorf("the statuses are %v, want 200 only", got)
+	}
+	if took := time.Since(started); took < time.Second || took > 10*time.Second {
+		t.Errorf("two requests took %v, want about one proxy_connect_timeout", took)
+	}
+}
+
+// silent returns an address where nothing accepts connections and nothing refuses them.
+func silent(t *testing.T) (address string) {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(socket) })
+	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(socket, 0); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address = net.JoinHostPort("127.0.0.1", strconv.Itoa(name.(*syscall.SockaddrInet4).Port))
+	for range 16 {
+		conn, err := net.DialTimeout("tcp", address, 200*time.Millisecond)
+		if err != nil {
+			return address // the backlog is full
+		}
+		t.Cleanup(func() { conn.Close() })
+	}
+	t.Fatal("the backlog does not fill up")
+	return ""
+}
+
+func TestAPostIsNotSentAgainIfAReplicaDiesAfterReadingIt(t *testing.T) {
+	t.Parallel()
+	dying, alive := startReplica(t, die), startReplica(t, ok)
+	url := balance(t, dying.address(), alive.address())
+	got := statuses(t, http.MethodPost, url, 6)
+	slices.Sort(got)
+	if want := []int{200, 200, 200, 502, 502, 502}; !slices.Equal(got, want) {
+		t.Errorf("the statuses are %v, want %v", got, want)
+	}
+	if dead, live := dying.read.Load(), alive.read.Load(); dead != 3 || live != 3 {
+		t.Errorf("the replicas read %d and %d of 6 requests, want 3 each", dead, live)
+	}
+}
+
+// nginx may take a broken connection that it has used before for one that the replica closed while it was idle.
+func TestAPostIsNotSentAgainOnAnotherConnection(t *testing.T) {
+	t.Parallel()
+	var dying atomic.Bool
+	replica := startReplica(t, func(w http.ResponseWriter, r *http.Request) {
+		if dying.Load() {
+			die(w, r)
+		}
+	})
+	alive := startReplica(t, ok)
+	url := balance(t, replica.address(), alive.address())
+	if got := statuses(t, http.MethodPost, url, 8); slices.Max(got) != http.StatusOK {
+		t.Fatalf("the statuses are %v, want 200 only", got)
+	}
+	dying.Store(true)
+	if got := statuses(t, http.MethodPost, url, 8); slices.Max(got) != http.StatusBadGateway {
+		t.Errorf("the statuses are %v, want 502 among them", got)
+	}
+	if sum := replica.read.Load() + alive.read.Load(); sum != 16 {
+		t.Errorf("the replicas read %d requests, want the 16 that were sent", sum)
+	}
+}
+
+func TestAGetIsSentAgainIfAReplicaDiesAfterReadingIt(t *testing.T) {
+	t.Parallel()
+	dying, alive := startReplica(t, die), startReplica(t, ok)
+	url := balance(t, dying.address(), alive.address())
+	if got := statuses(t, http.MethodGet, url, 6); slices.Max(got) != http.StatusOK {
+		t.Errorf("the statuses are %v, want 200 only", got)
+	}
+}
+
+// A request that waited in vain for its answer has used up the time of its client.
+func TestARequestIsNotPassedOnAfterWaitingForItsAnswer(t *testing.T) {
+	t.Parallel()
+	limit := seconds(t, "proxy_next_upstream_timeout")
+	if connect := seconds(t, "proxy_connect_timeout"); limit <= connect {
+		t.Errorf("a request is passed on within %d s, but connecting may take %d s", limit, connect)
+	}
+	if read := seconds(t, "proxy_read_timeout"); limit >= read {
+		t.Errorf("a request is passed on for %d s, and its answer is awaited for %d s", limit, read)
+	}
+}
+
+func seconds(t *testing.T, directive string) int {
+	t.Helper()
+	match := regexp.MustCompile(directive + `\s+(\d+)s;`).FindStringSubmatch(nginx.StockTemplate)
+	if match == nil {
+		t.Fatalf("the template has no %s in seconds", directive)
+	}
+	n, err := strconv.Atoi(match[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
