@@ -117,7 +117,9 @@ var unexpected = regexp.MustCompile(`/problems/([^s]|s[^o])|Success +\[ratio\] +
 func TestCommandsOfTheDocumentsWork(t *testing.T) {
 	t.Parallel()
 	here := startLab(t)
-	for _, d := range readDocuments(t) {
+	documents := readDocuments(t)
+	t.Run("flags", func(t *testing.T) { here.checkFlags(t, documents) })
+	for _, d := range documents {
 		for _, b := range d.blocks() {
 			if b.language != "sh" || b.notRun != "" {
 				continue
@@ -137,6 +139,8 @@ func TestCommandsOfTheDocumentsWork(t *testing.T) {
 
 // lab is a running lab, and how the documents' commands reach it.
 type lab struct {
+	stock, loadtest string // the programs
+
 	admin       string // URL
 	replace     *strings.Replacer
 	environment []string
@@ -191,13 +195,16 @@ func startLab(t *testing.T) *lab {
 	if err := os.WriteFile(moved, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	stock, loadtest := filepath.Join(dir, "stock"), filepath.Join(dir, "loadtest")
 	return &lab{
-		admin: admin,
+		stock:    stock,
+		loadtest: loadtest,
+		admin:    admin,
 		replace: strings.NewReplacer(
 			"localhost:8000", host, "127.0.0.1:8000", host, "localhost:9001", strings.TrimPrefix(admin, "http://"),
 			"127.0.0.1:8081", freeAddress(t), "127.0.0.1:9091", freeAddress(t),
 			"root:secret@tcp(127.0.0.1:3306)/stock", topology.MySQLDSN, "127.0.0.1:6379", redis,
-			"go run ./loadtest", filepath.Join(dir, "loadtest"), "go run ./cmd/stock", filepath.Join(dir, "stock"),
+			"go run ./loadtest", loadtest, "go run ./cmd/stock", stock,
 			targets, moved, "out/", dir+"/out/",
 			"-duration=5s", "-duration=1s", "--rounds 6", "--rounds 2", "--quick", "--quick --requests 150",
 			"users=1,8,32,128 --rounds 5", "users=1,16 --rounds 2 --requests 150",
@@ -207,6 +214,34 @@ func startLab(t *testing.T) *lab {
 			"LOADTEST_MYSQL_DSN=" + topology.MySQLDSN, "LOADTEST_REDIS=" + redis,
 			"LOADTEST_REDLOCK=" + strings.Join(topology.Redlock, ","),
 		},
+	}
+}
+
+// checkFlags wants every flag that stands alone, such as `--lease`, to be one of the programs'.
+func (l *lab) checkFlags(t *testing.T, documents []document) {
+	var help strings.Builder
+	for program, commands := range map[string][]string{
+		l.stock:    {"serve", "migrate", "prune", "reconcile", "healthcheck"},
+		l.loadtest: {"run", "up", "bench", "targets"},
+	} {
+		for _, command := range commands {
+			out, err := exec.Command(program, command, "--help").CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s: %v: %s", command, err, out)
+			}
+			help.Write(out)
+		}
+	}
+	for _, d := range documents {
+		for _, match := range regexp.MustCompile("`(--[a-z-]+)[` ]").FindAllStringSubmatch(d.text, -1) {
+			found := regexp.MustCompile(regexp.QuoteMeta(match[1]) + `\b[^-]`).MatchString(help.String())
+			switch isPending := slices.Contains(pending, match[1]); {
+			case !found && !isPending:
+				t.Errorf("%s names the flag %s, which no program has", d.path, match[1])
+			case found && isPending:
+				t.Errorf("the flag %s exists: delete it from pending", match[1])
+			}
+		}
 	}
 }
 
@@ -319,11 +354,11 @@ var (
 	makeCode = regexp.MustCompile("`[^`\n]+`")
 )
 
-// pending are paths that the documents name before they exist. Delete what exists.
+// pending are paths and flags that the documents name before they exist. Delete what exists.
 var pending = []string{
 	"internal/stock/mysql", "internal/stock/redis", "internal/stock/guard", "internal/stock/stream",
 	"internal/stock/retry", "internal/stock/batching", "internal/stock/catalogue",
-	"internal/stock/mysql/update.go", "internal/monotonic", "internal/tcpproxy", "internal/stats",
+	"internal/stock/mysql/update.go", "--max-hold", "internal/monotonic", "internal/tcpproxy", "internal/stats",
 }
 
 func TestWhatTheDocumentsNameExists(t *testing.T) {
