@@ -217,7 +217,7 @@ func startLab(t *testing.T) *lab {
 			"go run ./loadtest", loadtest, "go run ./cmd/stock", stock,
 			targets, moved, "out/", dir+"/out/",
 			"-duration=5s", "-duration=1s", "--rounds 6", "--rounds 2", "--quick", "--quick --requests 150",
-			"users=1,8,32,128 --rounds 5", "users=1,16 --rounds 2 --requests 150",
+			"users=1,8,32,128 --rounds 5", "users=1,16 --rounds 1 --requests 150",
 		),
 		environment: []string{
 			"LOADTEST_TARGET=" + topology.URL, "LOADTEST_SINGLE=" + topology.SingleURL, "LOADTEST_ADMIN=" + admin,
@@ -342,7 +342,8 @@ var (
 // pending are paths and flags that the documents name before they exist. Delete what exists.
 var pending = []string{
 	"internal/stock/mysql", "internal/stock/redis", "internal/stock/guard", "internal/stock/stream",
-	"internal/stock/retry", "internal/stock/batching", "internal/stock/catalogue",
+	"internal/stock/inventory", "internal/stock/health", "internal/stock/retry", "internal/stock/batching",
+	"internal/stock/catalogue", "internal/stock/catalogue/mysql.go",
 	"internal/stock/mysql/update.go", "--max-hold", "internal/monotonic", "internal/tcpproxy", "internal/stats",
 }
 
