@@ -1,8 +1,8 @@
-# Two static programs on an image that has nothing else, run by a user who owns nothing.
+# Two images, each with one static program that runs as an unprivileged user.
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY . .
-# The revision is passed, as .git stays out of the image:   docker build --build-arg REVISION=$(git rev-parse HEAD) .
+# .git is not copied, so pass the revision: docker build --build-arg REVISION=$(git rev-parse HEAD) .
 ARG REVISION
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X main.revision=${REVISION}" -o /out/ ./cmd/stock ./loadtest
@@ -10,7 +10,7 @@ RUN mkdir /reports
 
 FROM gcr.io/distroless/static-debian12:nonroot AS loadtest
 COPY --from=build /out/loadtest /loadtest
-# A new volume takes the owner of what it is mounted on. The lab writes to out/ and the time.
+# A new volume takes the owner of its mount point. The lab writes each report to a directory below it.
 COPY --from=build --chown=65532:65532 /reports /out
 WORKDIR /
 USER 65532:65532

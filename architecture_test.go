@@ -1,70 +1,290 @@
 package stock_test
 
 import (
+	"fmt"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// bans say which packages of this module a package must not import, directly or through others, and why. A name that ends
-// in /... stands for everything below it. Test files are free.
-var bans = []struct {
-	packages, mayNotImport, because string
+// importTable lists the packages of this repository, from the bottom up, with the packages of this repository that
+// each of them imports directly. Paths are relative to the module. Test files may import anything.
+var importTable = []struct {
+	name    string
+	imports []string
+	because string
+	tests   bool // the package is for test files only, and the boundaries do not bind it
 }{
-	{"stock/internal/locks", "stock/...", "a lock knows nothing of what it guards"},
-	{"stock/internal/servers", "stock/internal/stock/...", "servers are the same whoever uses them"},
-	{"stock/internal/servers", "stock/loadtest/...", "servers are the same whoever uses them"},
-	{"stock/internal/stock", "stock/internal/stock/httpapi", "the domain does not know how it is reached"},
-	{"stock/internal/stock/...", "stock/internal/servers/...", "the service connects to servers, it never starts them"},
-	{"stock/internal/stock/...", "stock/loadtest/...", "what is judged does not know its judge"},
-	{"stock/cmd/...", "stock/internal/servers/...", "the service connects to servers, it never starts them"},
-	{"stock/cmd/...", "stock/loadtest/...", "what is judged does not know its judge"},
-	{"stock/loadtest/...", "stock/internal/stock/...", "the lab is black-box: it learns all over HTTP"},
-	{"stock/loadtest/...", "stock/internal/locks", "the lab is black-box: it learns all over HTTP"},
-	{"stock/loadtest/internal/history", "stock/...", "a history is read without anything that made it"},
-	{"stock/loadtest/internal/verify", "stock/loadtest/internal/traffic", "the judge does not know the load"},
-	{"stock/loadtest/internal/verify", "stock/loadtest/internal/oracle", "the judge knows what was written down, nothing else"},
-	{"stock/loadtest/internal/verify", "stock/loadtest/internal/topology", "the judge knows what was written down, nothing else"},
-	{"stock/loadtest/internal/report", "stock/loadtest/internal/traffic", "a report is made from histories and verdicts alone"},
-	{"stock/loadtest/internal/report", "stock/loadtest/internal/topology", "a report is made from histories and verdicts alone"},
-	{"stock/loadtest/internal/traffic", "stock/loadtest/internal/verify", "the load does not know the judge"},
+	{
+		name:    "internal/locks",
+		because: "A lock does not know what it guards.",
+	},
+	{
+		name:    "internal/stock",
+		imports: []string{"internal/locks"},
+		because: "Some strategies guard a sale with a lock.",
+	},
+	{
+		name:    "internal/stock/httpapi",
+		imports: []string{"internal/stock"},
+		because: "It translates between HTTP and the domain; nothing else knows HTTP.",
+	},
+	{
+		name:    "migrations",
+		because: "A schema needs no code.",
+	},
+	{
+		name:    "cmd/stock",
+		imports: []string{"internal/stock", "internal/stock/httpapi", "migrations"},
+		because: "It connects to the servers and puts the service together.",
+	},
+	{
+		name:    "nginx",
+		because: "It holds a configuration file.",
+	},
+	{
+		name:    "internal/servers",
+		because: "Servers are started in the same way for every user.",
+	},
+	{
+		name:    "loadtest/internal/history",
+		because: "A history can be read without the code that recorded it.",
+	},
+	{
+		name:    "loadtest/internal/oracle",
+		imports: []string{"loadtest/internal/history"},
+		because: "It reads the stores directly, so that the service is not its own witness.",
+	},
+	{
+		name:    "loadtest/internal/verify",
+		imports: []string{"loadtest/internal/history"},
+		because: "The judge sees only what was recorded.",
+	},
+	{
+		name:    "loadtest/internal/traffic",
+		imports: []string{"loadtest/internal/history"},
+		because: "The load records what it sends and receives, and judges nothing.",
+	},
+	{
+		name:    "loadtest/internal/scenario",
+		imports: []string{"loadtest/internal/{history,oracle,traffic,verify}"},
+		because: "A run sends the load, records it and has it judged.",
+	},
+	{
+		name:    "loadtest/internal/report",
+		imports: []string{"loadtest/internal/{history,verify}"},
+		because: "A report is made from histories and verdicts alone.",
+	},
+	{
+		name:    "loadtest/internal/topology",
+		imports: []string{"internal/servers", "nginx"},
+		because: "It starts the servers, the replicas and nginx.",
+	},
+	{
+		name:    "loadtest/internal/bench",
+		imports: []string{"internal/servers", "loadtest/internal/{report,scenario,traffic,verify}"},
+		because: "It compares strategies with what the servers of this machine can do.",
+	},
+	{
+		name: "loadtest",
+		imports: []string{
+			"internal/servers",
+			"loadtest/internal/{bench,history,oracle,report,scenario,topology,traffic,verify}",
+		},
+		because: "The lab's command puts its parts together.",
+	},
+	{
+		name:    "internal/locks/bench",
+		imports: []string{"internal/locks", "internal/servers"},
+		because: "It compares the locks with other libraries, in a module of its own.",
+	},
+	{
+		name:    "internal/locks/lockstest",
+		imports: []string{"internal/locks"},
+		because: "It is the conformance suite of every lock.",
+		tests:   true,
+	},
+	{
+		name:    "internal/servers/serverstest",
+		imports: []string{"internal/servers"},
+		because: "It shares servers between tests.",
+		tests:   true,
+	},
+	{
+		name:    "internal/stock/stocktest",
+		imports: []string{"internal/stock"},
+		because: "It is the conformance suite of every strategy.",
+		tests:   true,
+	},
 }
 
-func TestPackagesImportOnlyWhatTheyMay(t *testing.T) {
+// boundaries list what must stay unreachable, through any number of imports, whatever the table allows. A path that
+// ends in /... stands for the package and all packages below it.
+var boundaries = []struct {
+	packages string
+	never    []string
+	because  string
+}{
+	{"internal/locks", []string{"..."}, "a lock does not know what it guards"},
+	{"internal/servers", []string{"..."}, "servers are started in the same way for every user"},
+	{"internal/stock/...", []string{"internal/stock/httpapi"}, "the domain does not know how it is reached"},
+	{"internal/stock/...", []string{"internal/servers/..."}, "the service connects to servers and never starts them"},
+	{"cmd/...", []string{"internal/servers/..."}, "the service connects to servers and never starts them"},
+	{"internal/stock/...", []string{"loadtest/..."}, "the service does not know its judge"},
+	{"cmd/...", []string{"loadtest/..."}, "the service does not know its judge"},
+	{
+		"loadtest/...",
+		[]string{"internal/stock/...", "internal/locks/...", "cmd/..."},
+		"the lab is black-box and learns everything over HTTP",
+	},
+	{"loadtest/internal/history", []string{"..."}, "a history can be read without the code that recorded it"},
+	{
+		"loadtest/internal/verify",
+		[]string{"loadtest/internal/traffic", "loadtest/internal/oracle", "loadtest/internal/topology"},
+		"the judge sees only what was recorded",
+	},
+	{
+		"loadtest/internal/report",
+		[]string{"loadtest/internal/traffic", "loadtest/internal/topology"},
+		"a report is made from histories and verdicts alone",
+	},
+	{"loadtest/internal/traffic", []string{"loadtest/internal/verify"}, "the load does not know the judge"},
+}
+
+func TestImportsAreThoseOfTheTable(t *testing.T) {
+	t.Parallel()
+	actual := readImports(t)
+	for _, row := range importTable {
+		imports, found := actual[row.name]
+		delete(actual, row.name)
+		allowed := expand(row.imports)
+		switch {
+		case !found:
+			t.Errorf("%s is not a package, or is twice in the import table: remove the row", row.name)
+			continue
+		case row.because == "":
+			t.Errorf("%s: the import table gives no reason", row.name)
+		}
+		for _, imported := range imports {
+			if !slices.Contains(allowed, imported) {
+				t.Errorf("%s imports %s, which the import table does not allow. %s", row.name, imported, row.because)
+			}
+		}
+		for _, unused := range allowed {
+			if !slices.Contains(imports, unused) {
+				t.Errorf("%s no longer imports %s: remove it from the import table", row.name, unused)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(actual)) {
+		t.Errorf("%s is not in the import table: add a row with its imports %v and the reason", name, actual[name])
+	}
+}
+
+func TestImportsNeverCrossABoundary(t *testing.T) {
 	t.Parallel()
 	imports := readImports(t)
-	for _, ban := range bans {
+	for _, boundary := range boundaries {
 		matched := false
-		for path := range imports {
-			if !matches(ban.packages, path) || slices.Contains(suites, path) {
+		for name := range imports {
+			if !matches(boundary.packages, name) || forTests(name) {
 				continue
 			}
 			matched = true
-			for dep := range reachable(imports, path) {
-				if dep != path && matches(ban.mayNotImport, dep) {
-					t.Errorf("%s imports %s: %s", path, dep, ban.because)
+			for reached := range reachable(imports, name) {
+				for _, never := range boundary.never {
+					if matches(never, reached) {
+						t.Errorf("%s imports %s, directly or through others: %s", name, reached, boundary.because)
+					}
 				}
 			}
 		}
 		if !matched {
-			t.Errorf("the ban on %s bans nothing: no such package", ban.packages)
+			t.Errorf("no package matches the boundary of %s: remove it", boundary.packages)
 		}
 	}
 }
 
-// suites are test code that lives in packages of its own.
-var suites = []string{"stock/internal/locks/lockstest", "stock/internal/servers/serverstest", "stock/internal/stock/stocktest"}
+func TestArchitectureDocumentHasTheImportTable(t *testing.T) {
+	t.Parallel()
+	const (
+		document = "docs/architecture.md"
+		begins   = "<!-- The import table is made by architecture_test.go: go test . -update -->\n"
+		ends     = "<!-- end of the import table -->\n"
+	)
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), begins)
+	got, after, ended := strings.Cut(rest, ends)
+	if !found || !ended {
+		t.Fatalf("%s has no %q followed by %q", document, begins, ends)
+	}
+	want := renderImportTable()
+	if *update {
+		if err := os.WriteFile(document, []byte(before+begins+want+ends+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != want {
+		t.Errorf("%s has an old import table: run go test . -update\n got:\n%s\nwant:\n%s", document, got, want)
+	}
+}
 
-// readImports finds what each package of this module imports of it, test files aside. It reads the source itself, not
-// through go list, so that go test knows to run this test again whenever a file changes.
+// renderImportTable returns the import table and the boundaries as Markdown.
+func renderImportTable() string {
+	var b strings.Builder
+	b.WriteString("| package | imports, of this repository | why |\n| --- | --- | --- |\n")
+	for _, row := range importTable {
+		imports := "nothing"
+		if len(row.imports) > 0 {
+			imports = codeList(row.imports)
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", row.name, imports, row.because)
+	}
+	b.WriteString("\nWhatever the table allows, these stay out of reach, even through other packages:\n\n")
+	for _, boundary := range boundaries {
+		never := codeList(boundary.never)
+		if slices.Equal(boundary.never, []string{"..."}) {
+			never = "any other package"
+		}
+		fmt.Fprintf(&b, "- `%s` never reaches %s: %s.\n", boundary.packages, never, boundary.because)
+	}
+	return b.String()
+}
+
+func codeList(names []string) string { return "`" + strings.Join(names, "`, `") + "`" }
+
+// expand replaces each name like a/{b,c} by a/b and a/c.
+func expand(names []string) (expanded []string) {
+	for _, name := range names {
+		prefix, rest, found := strings.Cut(name, "{")
+		if !found {
+			expanded = append(expanded, name)
+			continue
+		}
+		for last := range strings.SplitSeq(strings.TrimSuffix(rest, "}"), ",") {
+			expanded = append(expanded, prefix+last)
+		}
+	}
+	return expanded
+}
+
+// readImports returns the packages of this repository, each with those that it imports directly outside its test
+// files. It reads the source, not the output of go list, so that go test reruns the tests when a file changes.
 func readImports(t *testing.T) map[string][]string {
+	t.Helper()
 	imports := map[string][]string{}
-	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(".", func(name string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			return err
 		}
@@ -76,13 +296,14 @@ func readImports(t *testing.T) map[string][]string {
 		if err != nil {
 			return err
 		}
-		path := "stock/" + filepath.ToSlash(filepath.Dir(name))
-		imports[path] = append(imports[path], path)
+		importer := path.Dir(filepath.ToSlash(name))
 		for _, spec := range file.Imports {
-			if dep := strings.Trim(spec.Path.Value, `"`); strings.HasPrefix(dep, "stock/") {
-				imports[path] = append(imports[path], dep)
+			imported, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), "stock/")
+			if ours && !slices.Contains(imports[importer], imported) {
+				imports[importer] = append(imports[importer], imported)
 			}
 		}
+		imports[importer] = slices.Sorted(slices.Values(imports[importer])) // also lists a package without imports
 		return nil
 	})
 	if err != nil {
@@ -91,23 +312,35 @@ func readImports(t *testing.T) map[string][]string {
 	return imports
 }
 
-// reachable is a package and all that it imports, directly or through others.
-func reachable(imports map[string][]string, path string) map[string]bool {
+func forTests(name string) bool {
+	for _, row := range importTable {
+		if row.name == name {
+			return row.tests
+		}
+	}
+	return false
+}
+
+// reachable returns what the package imports, directly or through others.
+func reachable(imports map[string][]string, name string) map[string]bool {
 	seen := map[string]bool{}
 	var visit func(string)
-	visit = func(path string) {
-		if !seen[path] {
-			seen[path] = true
-			for _, dep := range imports[path] {
-				visit(dep)
+	visit = func(name string) {
+		for _, imported := range imports[name] {
+			if !seen[imported] {
+				seen[imported] = true
+				visit(imported)
 			}
 		}
 	}
-	visit(path)
+	visit(name)
 	return seen
 }
 
-func matches(pattern, path string) bool {
-	prefix, below := strings.CutSuffix(pattern, "/...")
-	return path == prefix || below && strings.HasPrefix(path, prefix+"/")
+// matches reports whether the pattern, a path that may end in /..., stands for the package. The pattern ... stands for
+// every package.
+func matches(pattern, name string) bool {
+	prefix, below := strings.CutSuffix(pattern, "...")
+	prefix = strings.TrimSuffix(prefix, "/")
+	return name == prefix || below && (prefix == "" || strings.HasPrefix(name, prefix+"/"))
 }

@@ -1,4 +1,4 @@
--- Goods to try the service with: units enough for 6 000 buyers of one.
+-- An item to try the service with.
 
 -- +goose Up
 INSERT INTO good_stock (goods_id, stock) VALUES (1, 6000)

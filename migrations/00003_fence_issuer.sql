@@ -1,8 +1,10 @@
--- Who minted the token in `fence`: a strategy. A holder's write is let in while the last claim is its own. A claim is
--- refused where its token is not above that of the same issuer; tokens of different lock services cannot be compared.
--- All this binds the holders of fenced locks only: a goods must be sold either by them alone, or by none of them.
+-- The strategy that issued the token in `fence`. A lock holder claims the row before it reads it, and may write as long
+-- as no other holder has claimed the row since. A claim is refused if its token is not greater than the last token of
+-- the same issuer; tokens of different issuers cannot be compared. Strategies without a fence do not check the claim,
+-- so an item must be sold either with fenced locks only, or without them.
 --
--- MySQL knows no ADD COLUMN IF NOT EXISTS, so that the statement is made here: it must be able to run again.
+-- MySQL has no ADD COLUMN IF NOT EXISTS. A prepared statement adds the column only if it is missing, so that the
+-- migration can run again: see 00001.
 
 -- +goose Up
 SET @add_issuer = (

@@ -1,23 +1,24 @@
--- What `redis-stream` has sold in Redis and written here: one row a sale, known by its entry in the goods' stream, so that an
--- entry that is delivered again changes nothing. `epoch` tells which stock a sale was taken from: setting the stock of a
--- goods begins another one, here and in Redis, and what is left of the older one's entries is kept, but not deducted.
+-- Sales that `redis-stream` made in Redis and wrote to MySQL. Each sale is identified by its entry in the stream of the
+-- item, so that an entry that is delivered again changes nothing. Setting the stock of an item begins a new epoch, here
+-- and in Redis. Sales from an older epoch are recorded, but not deducted.
 --
--- MySQL knows no ADD COLUMN IF NOT EXISTS, so that the statement is made here: it must be able to run again.
+-- MySQL has no ADD COLUMN IF NOT EXISTS. A prepared statement adds the column only if it is missing, so that the
+-- migration can run again: see 00001.
 
 -- +goose Up
 CREATE TABLE IF NOT EXISTS stream_sale (
     goods_id BIGINT      NOT NULL,
-    -- Milliseconds and a number, as Redis writes it: 1700000000000-0.
+    -- The ID of the stream entry: milliseconds and a sequence number, such as 1700000000000-0.
     entry    VARCHAR(41) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    -- At random. Redis may give an id again when it has lost its data or its clock was set back: that is another sale.
+    -- Random. Redis may reuse an entry ID for another sale after it has lost data or its clock was set back.
     nonce    BIGINT      NOT NULL,
-    units    BIGINT      NOT NULL, -- below zero for a restock
+    units    BIGINT      NOT NULL, -- negative for a restock
     epoch    BIGINT      NOT NULL,
-    -- FALSE for what was sold from a stock that was not the one in good_stock when it came here.
+    -- FALSE if the epoch of the sale was not that of good_stock when the sale was written.
     deducted BOOLEAN     NOT NULL,
     written  DATETIME(6) NOT NULL, -- UTC
     PRIMARY KEY (goods_id, entry, nonce),
-    KEY stream_sale_written (written)     -- sales are forgotten by age
+    KEY stream_sale_written (written)     -- old rows are deleted
 ) ENGINE = InnoDB;
 SET @add_epoch = (
     SELECT IF(COUNT(*) = 0, 'ALTER TABLE good_stock ADD COLUMN epoch BIGINT NOT NULL DEFAULT 0', 'SELECT 1')

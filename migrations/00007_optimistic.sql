@@ -1,7 +1,8 @@
--- Stamps for optimistic locking by a timestamp, of microseconds and of seconds. Strategies that know nothing of them stamp the
--- row all the same: the table does it. `optimistic-timestamp-us` stamps by itself.
+-- Timestamps for optimistic locking, in microseconds and in seconds. MySQL updates both with each write of any
+-- strategy; `optimistic-timestamp-us` sets its own.
 --
--- MySQL knows no ADD COLUMN IF NOT EXISTS, so that the statement is made here: it must be able to run again.
+-- MySQL has no ADD COLUMN IF NOT EXISTS. A prepared statement adds the column only if it is missing, so that the
+-- migration can run again: see 00001.
 
 -- +goose Up
 ALTER TABLE good_stock MODIFY COLUMN stamp DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6);

@@ -1,4 +1,4 @@
-// Package migrations holds the schema of the service and brings a database up to it.
+// Package migrations contains the database schema of the service and applies it.
 package migrations
 
 import (
@@ -12,21 +12,21 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// Goods that the migrations put into a new database, so that the service can be tried at once.
+// The item that the migrations put into a new database, so that the service can be tried at once.
 const (
-	FirstGoods = 1
+	FirstGoods = 1    // goods_id
 	FirstStock = 6000 // units
 )
 
-// lockWait is how long a replica waits for another one that migrates the same database.
+// lockWait limits how long a replica waits while another one migrates the same database.
 const lockWait = time.Minute
 
 //go:embed *.sql
 var files embed.FS
 
-// Up applies the migrations that the database lacks and returns their file names. Any number of replicas may call it at
-// the same time: one migrates, the others wait for up to a minute and then find nothing to do.
-// It works on MySQL, MariaDB and TiDB. The pool must allow two connections: one keeps the lock.
+// Up applies the missing migrations and returns their file names. Any number of replicas may call it at the same time:
+// one migrates while the others wait, for at most a minute, and then have nothing to do. It works with MySQL, MariaDB
+// and TiDB. The pool must allow two connections, because one holds the lock.
 func Up(ctx context.Context, db *sql.DB) (applied []string, err error) {
 	unlock, err := lock(ctx, db)
 	if err != nil {
@@ -35,7 +35,8 @@ func Up(ctx context.Context, db *sql.DB) (applied []string, err error) {
 	defer func() { err = errors.Join(err, unlock()) }()
 
 	provider, err := goose.NewProvider(goose.DialectMySQL, db, files, goose.WithDisableGlobalRegistry(true),
-		// None builds on another but on the first: one that came later with a lower number is applied all the same.
+		// Each migration depends on the first only, so one that is added later with a lower number can still be
+		// applied.
 		goose.WithAllowOutofOrder(true))
 	if err != nil {
 		return nil, err
@@ -47,26 +48,26 @@ func Up(ctx context.Context, db *sql.DB) (applied []string, err error) {
 	return applied, err
 }
 
-// lock takes MySQL's named lock for the current database. It surrounds all that goose does: goose's own lockers leave
-// its first step, creating the version table, unguarded, and its lock table for MySQL is polled every five seconds.
-// The server frees the lock when its connection ends, so that a crash leaves nothing behind.
+// lock takes a named lock of MySQL for the current database. The lockers of goose are not enough: they do not protect
+// the creation of its version table, and the one for MySQL polls a table every five seconds. The server releases the
+// lock when the connection ends, so a crash does not leave it locked.
 func lock(ctx context.Context, db *sql.DB) (unlock func() error, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	// Named locks belong to the whole server and may have at most 64 characters.
+	// Names of locks are shared by all databases of a server and have at most 64 characters.
 	const name = "CONCAT('stock-migrate-', LEFT(SHA2(DATABASE(), 256), 40))"
 	var granted sql.NullInt64
 	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+name+", ?)", int(lockWait.Seconds())).Scan(&granted)
 	if err == nil && granted.Int64 != 1 {
-		err = fmt.Errorf("another replica has been migrating this database for over %v", lockWait)
+		err = fmt.Errorf("another replica is migrating this database: waited %v, try again later", lockWait)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the migrations: %w", err), conn.Close())
 	}
 	return func() error {
-		// The migrations are done or have failed already: a context that ended must not keep the lock.
+		// Release the lock even if ctx has ended.
 		_, err := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+name+")")
 		return errors.Join(err, conn.Close())
 	}, nil

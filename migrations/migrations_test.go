@@ -17,6 +17,16 @@ import (
 
 var shared serverstest.Servers
 
+var allMigrations = []string{
+	"00001_good_stock.sql",
+	"00002_first_goods.sql",
+	"00003_fence_issuer.sql",
+	"00004_ledger.sql",
+	"00005_stream.sql",
+	"00006_slots.sql",
+	"00007_optimistic.sql",
+}
+
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 func open(t *testing.T, dsn string) *sql.DB {
@@ -29,7 +39,7 @@ func open(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-func TestReplicasThatStartTogetherMigrateOnce(t *testing.T) {
+func TestConcurrentReplicasMigrateOnce(t *testing.T) {
 	t.Parallel()
 	const replicas = 8
 	dsn := shared.Database(t)
@@ -56,32 +66,33 @@ func TestReplicasThatStartTogetherMigrateOnce(t *testing.T) {
 		}
 		applied = append(applied, r.applied...)
 	}
-	if want := []string{"00001_good_stock.sql", "00002_first_goods.sql", "00003_fence_issuer.sql", "00004_ledger.sql", "00005_stream.sql", "00006_slots.sql", "00007_optimistic.sql"}; !slices.Equal(applied, want) {
-		t.Errorf("applied %v, want %v", applied, want)
+	if !slices.Equal(applied, allMigrations) {
+		t.Errorf("applied %v, want %v", applied, allMigrations)
 	}
 }
 
-func TestNewDatabaseHasTheFirstGoods(t *testing.T) {
+func TestNewDatabaseHasTheFirstItem(t *testing.T) {
 	t.Parallel()
 	db := open(t, shared.Database(t))
 	if _, err := migrations.Up(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	var units, version, fence int64
-	row := db.QueryRowContext(t.Context(), "SELECT stock, version, fence FROM good_stock WHERE goods_id = ?", migrations.FirstGoods)
+	const query = "SELECT stock, version, fence FROM good_stock WHERE goods_id = ?"
+	row := db.QueryRowContext(t.Context(), query, migrations.FirstGoods)
 	if err := row.Scan(&units, &version, &fence); err != nil {
 		t.Fatal(err)
 	}
 	if units != migrations.FirstStock || version != 0 || fence != 0 {
-		t.Errorf("stock %d, version %d, fence %d", units, version, fence)
+		t.Errorf("stock %d, version %d, fence %d, want %d, 0, 0", units, version, fence, migrations.FirstStock)
 	}
 	row = db.QueryRowContext(t.Context(), "SELECT SUM(stock) FROM good_slot WHERE goods_id = ?", migrations.FirstGoods)
 	if err := row.Scan(&units); err != nil || units != migrations.FirstStock {
-		t.Errorf("%d units in slots, %v", units, err)
+		t.Errorf("the slots have %d units, %v, want %d", units, err, migrations.FirstStock)
 	}
 }
 
-// The lab needs to see how far `decrement` oversells.
+// The lab must see by how much `decrement` oversells.
 func TestStockCanFallBelowZero(t *testing.T) {
 	t.Parallel()
 	db := open(t, shared.Database(t))
@@ -93,19 +104,19 @@ func TestStockCanFallBelowZero(t *testing.T) {
 	}
 }
 
-func TestGoodsCannotHaveTwoRows(t *testing.T) {
+func TestAnItemCannotHaveTwoRows(t *testing.T) {
 	t.Parallel()
 	db := open(t, shared.Database(t))
 	if _, err := migrations.Up(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.ExecContext(t.Context(), "INSERT INTO good_stock (goods_id, stock) VALUES (1, 1)"); err == nil {
-		t.Error("a second row for goods 1 was accepted")
+		t.Error("the database accepts a second row for item 1")
 	}
 }
 
-// MySQL cannot roll a CREATE TABLE back: a migration that was cut off before goose took note of it runs again.
-func TestMigrationThatWasCutOffRunsAgain(t *testing.T) {
+// MySQL cannot roll back a CREATE TABLE. A migration that is interrupted before goose has recorded it runs again.
+func TestInterruptedMigrationRunsAgain(t *testing.T) {
 	t.Parallel()
 	db := open(t, shared.Database(t))
 	_, err := migrations.Up(t.Context(), db)
@@ -121,12 +132,12 @@ func TestMigrationThatWasCutOffRunsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(applied) != len(all) || units != 5 {
-		t.Errorf("applied %v and left %d units, want every migration and the 5 units that were there", applied, units)
+		t.Errorf("applied %v and left %d units, want every migration and 5 units", applied, units)
 	}
 }
 
-// A database is only ever changed by a new migration: one that it has had already is not looked at again.
-func TestADatabaseFromBeforeTheIssuersOfTokensIsBroughtUpToThem(t *testing.T) {
+// Applied migrations never run again, so a change of the schema needs a new migration.
+func TestOldDatabaseGetsOnlyTheNewMigrations(t *testing.T) {
 	t.Parallel()
 	db := open(t, shared.Database(t))
 	old, err := goose.NewProvider(goose.DialectMySQL, db, os.DirFS("."), goose.WithDisableGlobalRegistry(true))
@@ -140,20 +151,21 @@ func TestADatabaseFromBeforeTheIssuersOfTokensIsBroughtUpToThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	applied, err := migrations.Up(t.Context(), db)
-	if err != nil || !slices.Equal(applied, []string{"00003_fence_issuer.sql", "00004_ledger.sql", "00005_stream.sql", "00006_slots.sql", "00007_optimistic.sql"}) {
-		t.Fatalf("applied %v, %v", applied, err)
+	if err != nil || !slices.Equal(applied, allMigrations[2:]) {
+		t.Fatalf("applied %v, %v, want %v", applied, err, allMigrations[2:])
 	}
 	var fence int64
 	var issuer string
-	if err := db.QueryRowContext(t.Context(), "SELECT fence, fence_issuer FROM good_stock").Scan(&fence, &issuer); err != nil {
+	row := db.QueryRowContext(t.Context(), "SELECT fence, fence_issuer FROM good_stock")
+	if err := row.Scan(&fence, &issuer); err != nil {
 		t.Fatal(err)
 	}
 	if fence != 7 || issuer != "" {
-		t.Errorf("the row has token %d of %q, want the 7 that was there, of nobody", fence, issuer)
+		t.Errorf("the row has token %d of issuer %q, want token 7 of no issuer", fence, issuer)
 	}
 }
 
-func TestAMigrationWithALowerNumberIsStillApplied(t *testing.T) {
+func TestMigrationAddedWithALowerNumberIsApplied(t *testing.T) {
 	t.Parallel()
 	db := open(t, shared.Database(t))
 	_, err := migrations.Up(t.Context(), db)
@@ -165,14 +177,14 @@ func TestAMigrationWithALowerNumberIsStillApplied(t *testing.T) {
 	}
 	applied, err := migrations.Up(t.Context(), db)
 	if err != nil || !slices.Equal(applied, []string{"00004_ledger.sql"}) {
-		t.Errorf("applied %v, %v", applied, err)
+		t.Errorf("applied %v, %v, want 00004_ledger.sql", applied, err)
 	}
 }
 
-func TestUnreachableDatabaseIsAnError(t *testing.T) {
+func TestUpFailsWhenTheDatabaseIsUnreachable(t *testing.T) {
 	t.Parallel()
 	db := open(t, "root@tcp(127.0.0.1:1)/stock")
 	if _, err := migrations.Up(t.Context(), db); err == nil {
-		t.Error("no error")
+		t.Error("Up returns no error")
 	}
 }

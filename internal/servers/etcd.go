@@ -12,17 +12,16 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
-	"strings"
 )
 
-// EtcdOptions configures StartEtcd. The zero value is as durable as etcd ships: every write is flushed.
+// EtcdOptions configures StartEtcd. The zero value is as durable as etcd is by default: every write is flushed.
 type EtcdOptions struct {
-	Name    string   // for messages; "etcd" where empty
-	Relaxed bool     // flushes nothing, where this version can (3.5 and later). For tests, never for measurements.
-	Args    []string // more arguments, such as "--heartbeat-interval=50"
+	Name    string   // used in messages; "etcd" if empty
+	Relaxed bool     // flushes nothing, from version 3.5 on. For tests, never for measurements.
+	Args    []string // additional arguments, such as "--heartbeat-interval=50"
 }
 
-// Etcd is a private cluster of one etcd server. It has no password: it listens on loopback only.
+// Etcd is a private cluster of one etcd server. It has no password, but listens on loopback only.
 type Etcd struct {
 	Addr    string // host:port for clients
 	Version string // "etcd 3.4.23"
@@ -32,7 +31,7 @@ type Etcd struct {
 	dir     *Dir
 }
 
-// StartEtcd starts an etcd server and waits until it has elected itself and answers.
+// StartEtcd starts an etcd server and waits until it is its own leader and answers.
 func StartEtcd(ctx context.Context, o EtcdOptions) (*Etcd, error) {
 	if o.Name == "" {
 		o.Name = "etcd"
@@ -79,19 +78,19 @@ func etcdArgs(data, client, peer string) []string {
 	}
 }
 
-// etcdEnv has none of the ETCD_* variables, which are flags by another name and meant for another server.
+// etcdEnv drops the ETCD_* variables: each sets a flag, for some other server.
 func etcdEnv() []string {
-	// Version 3.4 refuses to start on arm64 unless it is told so.
+	// Without this, version 3.4 refuses to start on arm64.
 	return append(envWithout("ETCD_"), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
 }
 
-// Restart kills the server if it runs (SIGKILL), and starts it on the same ports and the same directory: what it has
-// acknowledged is kept. Its leases start anew, each with its whole time to live.
+// Restart kills the server if it is running (SIGKILL), and starts it on the same ports in the same directory, which
+// keeps what the server has acknowledged. Each lease starts again with its full time to live.
 func (e *Etcd) Restart(ctx context.Context) error {
 	return restart(ctx, &e.Process, e.command, e.healthy)
 }
 
-// healthy asks for what etcd calls health: there is a leader, and a linearizable read passes.
+// healthy asks etcd for its health: it has a leader and serves a linearizable read.
 func (e *Etcd) healthy(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Addr+"/health", nil)
 	if err != nil {
@@ -130,7 +129,8 @@ func findEtcd(ctx context.Context) (path, version string, err error) {
 	}
 	match := etcdVersion.FindStringSubmatch(string(answer))
 	if match == nil {
-		return "", "", fmt.Errorf("%s is no etcd server: its version is %q", path, strings.TrimSpace(string(answer)))
+		answer = bytes.TrimSpace(answer)
+		return "", "", fmt.Errorf("%s is not an etcd server: its version is %q", path, answer)
 	}
 	return path, "etcd " + match[1], nil
 }

@@ -27,7 +27,7 @@ func TestEtcdKeepsAcknowledgedWritesWhenKilled(t *testing.T) {
 	}
 	got, err := client.Get(t.Context(), "stock/1")
 	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "6000" {
-		t.Errorf("after the restart the key reads %v, %v, want 6000", got, err)
+		t.Errorf("after the restart, the key has %v, %v, want 6000", got, err)
 	}
 }
 
@@ -38,7 +38,7 @@ func TestEtcdStopFreesThePortAndTheDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(server.Version, "etcd 3.") {
-		t.Errorf("the version is %q", server.Version)
+		t.Errorf("the version is %q, want etcd 3.x", server.Version)
 	}
 	if err := server.Stop(t.Context()); err != nil {
 		t.Error(err)
@@ -46,14 +46,14 @@ func TestEtcdStopFreesThePortAndTheDirectory(t *testing.T) {
 	gone(t, server.Process, server.Addr)
 }
 
-func TestEtcdThatCannotStartTellsWhy(t *testing.T) {
+func TestFailedStartOfEtcdShowsItsLog(t *testing.T) {
 	t.Parallel()
 	_, err := servers.StartEtcd(t.Context(), servers.EtcdOptions{Args: []string{"--no-such-option"}})
 	contains(t, err, "ended before it was ready", "no-such-option")
 }
 
-// Not parallel, as it changes the environment.
-func TestEtcdIgnoresWhatTheEnvironmentSaysToAnother(t *testing.T) {
+// It is not parallel because it changes the environment.
+func TestEtcdIgnoresTheEnvironment(t *testing.T) {
 	t.Setenv("ETCD_LISTEN_CLIENT_URLS", "nonsense")
 	t.Setenv("ETCD_FORCE_NEW_CLUSTER", "nonsense")
 	serverstest.StartEtcd(t, servers.EtcdOptions{})
@@ -62,7 +62,7 @@ func TestEtcdIgnoresWhatTheEnvironmentSaysToAnother(t *testing.T) {
 func TestTestsShareOneEtcd(t *testing.T) {
 	t.Parallel()
 	if first, second := shared.Etcd(t), shared.Etcd(t); first != second {
-		t.Errorf("there are two, at %s and %s", first, second)
+		t.Errorf("two servers are running, at %s and %s, want one", first, second)
 	}
 	if _, err := connectEtcd(t, shared.Etcd(t)).Put(t.Context(), t.Name(), "value"); err != nil {
 		t.Error(err)
@@ -71,7 +71,9 @@ func TestTestsShareOneEtcd(t *testing.T) {
 
 func connectEtcd(t *testing.T, addr string) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: 20 * time.Second, Context: t.Context()})
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{addr}, DialTimeout: 20 * time.Second, Context: t.Context(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

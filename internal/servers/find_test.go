@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Not parallel, as it changes where programs are looked for.
-func TestAMissingServerIsNamedWithThePackageThatHasIt(t *testing.T) {
+// It is not parallel because it changes where programs are searched.
+func TestErrorOfAMissingServerNamesItsPackage(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	defer func(before []string) { sbin = before }(sbin)
 	sbin = nil
@@ -25,7 +25,7 @@ func TestAMissingServerIsNamedWithThePackageThatHasIt(t *testing.T) {
 	} {
 		want := `is not installed: run "make servers" or "apt-get install ` + packages + `"`
 		if err := start(); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), want) {
-			t.Errorf("the error is %v, want %q in it", err, want)
+			t.Errorf("the error is %v, want it to contain %q", err, want)
 		}
 	}
 }

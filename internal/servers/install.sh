@@ -1,18 +1,18 @@
 #!/bin/sh
-# Installs the servers that the tests and the lab start as their own children: MySQL or MariaDB, Redis or Valkey, nginx, etcd
-# and ZooKeeper. What is there already stays as it is. No system service is left running or enabled, and none that existed
-# is touched. The lab does without etcd or ZooKeeper: where one cannot be installed, this script says so and succeeds,
-# unless it is called with --all.
+# Installs the servers that the tests and the lab run: MySQL or MariaDB, Redis or Valkey, nginx, etcd and ZooKeeper.
+# Servers that are installed already stay as they are. The script leaves no new service running or enabled, and does not
+# touch services that existed before. etcd and ZooKeeper are optional for the lab: if one of them cannot be installed,
+# the script says so and succeeds, unless it is called with --all.
 #
-# On Debian and Ubuntu, mariadb-server-core, redis-tools and libzookeeper-java carry the servers without their services:
-# redis-check-rdb is redis-server under another name, and the package zookeeper adds a user and a Java with a desktop. nginx
-# and etcd come only with their services, so those are kept from starting and are disabled.
+# On Debian and Ubuntu, mariadb-server-core, redis-tools and libzookeeper-java contain the servers without their
+# services: redis-check-rdb is redis-server under another name, and the package zookeeper would add a user and a Java
+# with a desktop. nginx and etcd come only with a service, which is kept from starting and then disabled.
 set -eu
 
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/libexec:/opt/homebrew/bin:/opt/homebrew/sbin
 export PATH
 
-# first NAME... prints the path of the first of these programs that is installed.
+# first NAME... prints the path of the first program that is installed.
 first() {
 	for name; do
 		command -v "$name" && return 0
@@ -25,7 +25,7 @@ find_redis() { first redis-server valkey-server redis-check-rdb valkey-check-rdb
 find_nginx() { first nginx; }
 find_etcd() { first etcd; }
 
-# A ZooKeeper is its jars and a Java: see zookeeper.go, which looks at the same places.
+# ZooKeeper consists of jars and needs Java. zookeeper.go looks in the same places.
 find_zookeeper() {
 	[ -x "${JAVA_HOME:-}/bin/java" ] || first java >/dev/null || return 1
 	for jars in "${ZOOKEEPER_HOME:+$ZOOKEEPER_HOME/lib}" /opt/homebrew/opt/zookeeper/libexec/lib; do
@@ -37,7 +37,7 @@ find_zookeeper() {
 	[ -e /usr/share/java/zookeeper.jar ] && echo /usr/share/java/zookeeper.jar
 }
 
-# missing SERVER... prints those that are not installed.
+# missing SERVER... prints the servers that are not installed.
 missing() {
 	for server; do
 		"find_$server" >/dev/null || printf '%s ' "$server"
@@ -46,16 +46,16 @@ missing() {
 
 say() { echo "servers: $*" >&2; }
 
-# available PACKAGE says whether apt can install it.
+# available PACKAGE tests whether apt can install the package.
 available() { apt-cache show --no-all-versions "$1" >/dev/null 2>&1; }
 
-# packages SERVER... prints the packages to install; it fails where apt knows none for one of them. Of a server's names, the
-# first that apt knows is taken; those with a comma between them go together.
+# packages SERVER... prints the packages to install. It fails if apt knows no package for one of the servers. Each
+# server has alternatives, of which the first that apt knows is taken. Packages joined by a comma belong together.
 packages() {
 	for server; do
 		case $server in
 		mysql)
-			# Older releases put the version into the name.
+			# In older releases, the version is part of the name.
 			versioned=$(apt-cache pkgnames mariadb-server-core- 2>/dev/null | sort -V | tail -n 1)
 			names="mariadb-server-core $versioned mysql-server-core mysql-server-core-8.0"
 			;;
@@ -80,7 +80,7 @@ packages() {
 }
 
 apt() {
-	# needrestart would restart services of this machine whose libraries were upgraded.
+	# needrestart would restart services whose libraries have been upgraded.
 	DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 \
 		apt-get -q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" >>"$log" 2>&1
 }
@@ -88,14 +88,15 @@ apt() {
 policy=/usr/sbin/policy-rc.d
 mark='# Temporary: made by install.sh of stock, which removes it.'
 log=
-updated=              # once the package lists are
-services='nginx etcd' # that come with the packages
-ours=                 # of these, the ones that this installation brings
+updated=              # not empty after apt-get update
+services='nginx etcd' # that the packages install
+ours=                 # those of them that did not exist before
 
-# Package scripts ask policy-rc.d before they start a service; 101 forbids it. One that exists is left alone.
+# Package scripts run policy-rc.d before they start a service; exit code 101 forbids it. An existing policy-rc.d is
+# kept.
 forbid_services() {
 	if [ -f $policy ] && grep -qxF "$mark" $policy; then
-		rm -f $policy # left by an installation that was killed
+		rm -f $policy # an installation was killed
 	fi
 	if [ ! -e $policy ]; then
 		printf '#!/bin/sh\n%s\nexit 101\n' "$mark" >$policy
@@ -109,7 +110,7 @@ forbid_services() {
 	done
 }
 
-# restore undoes forbid_services and disables the services that this installation brought.
+# restore undoes forbid_services and disables the services that this installation added.
 restore() {
 	for service in $ours; do
 		if [ -d /run/systemd/system ]; then
@@ -126,7 +127,7 @@ restore() {
 	rm -f "$log"
 }
 
-# update_lists succeeds once, as a second time would bring nothing new.
+# update_lists updates the package lists. It fails when called again, since there would be nothing new.
 update_lists() {
 	[ ! "$updated" ] || return 1
 	updated=yes
@@ -134,9 +135,9 @@ update_lists() {
 	apt update
 }
 
-# install_with_apt SERVER... leaves it to the caller to prepare and to restore.
+# install_with_apt SERVER... expects the caller to call forbid_services before and restore after it.
 install_with_apt() {
-	# The package lists may be absent, or so old that the files they name are gone.
+	# The package lists may be missing, or name files that no longer exist.
 	if ! chosen=$(packages "$@"); then
 		update_lists || :
 		chosen=$(packages "$@") || {
@@ -144,7 +145,7 @@ install_with_apt() {
 			return 1
 		}
 	fi
-	# shellcheck disable=SC2086 # one word a package
+	# shellcheck disable=SC2086 # one word per package
 	set -- $chosen
 	say "apt-get install" "$@"
 	apt install --no-install-recommends "$@" || {
@@ -157,7 +158,7 @@ install_with_apt() {
 }
 
 by_hand() {
-	say "not installed: $*. This script installs packages on Debian and Ubuntu only; elsewhere, run one of"
+	say "not installed: $*. This script installs packages on Debian and Ubuntu only. Elsewhere, run one of"
 	cat >&2 <<-END
 		  Fedora, RHEL   sudo dnf install mariadb-server valkey nginx      (or redis)
 		  openSUSE       sudo zypper install mariadb redis nginx
@@ -165,9 +166,9 @@ by_hand() {
 		  Alpine         sudo apk add mariadb redis nginx
 		  macOS          brew install mysql redis nginx etcd zookeeper
 	END
-	say "only the programs are needed: no service has to be started or enabled"
-	say "optional: etcd from https://etcd.io/docs/latest/install, and a release of https://zookeeper.apache.org/releases.html," \
-		"unpacked, with ZOOKEEPER_HOME naming its directory, and a Java"
+	say "only the programs are needed: do not start or enable any service"
+	say "optional: etcd from https://etcd.io/docs/latest/install; Java and ZooKeeper, unpacked from" \
+		"https://zookeeper.apache.org/releases.html, with its directory in ZOOKEEPER_HOME"
 }
 
 needed='mysql redis nginx'
@@ -176,12 +177,12 @@ if [ "${1:-}" = --all ]; then
 	needed="$needed $optional" optional=
 fi
 
-# shellcheck disable=SC2086 # one word a server, here and below
+# shellcheck disable=SC2086 # one word per server, here and below
 need=$(missing $needed)
 want=
 # shellcheck disable=SC2086
 for server in $(missing $optional); do
-	# What package lists lack that know nginx, no update brings: it is not tried again with every call.
+	# If the package lists have nginx, they are up to date, and a package that they lack does not exist.
 	if command -v apt-get >/dev/null && { ! available nginx || packages "$server" >/dev/null; }; then
 		want="$want$server "
 	fi
@@ -193,9 +194,10 @@ if [ "$need" ] && ! command -v apt-get >/dev/null; then
 elif [ "$need$want" ] && [ "$(id -u)" -ne 0 ]; then
 	if command -v sudo >/dev/null; then
 		quietly=
-		[ "$need" ] || quietly=-n # nobody is asked for a password for the sake of what the lab can do without
+		[ "$need" ] || quietly=-n # do not ask for a password to install optional servers
 		# shellcheck disable=SC2086
-		sudo $quietly ${JAVA_HOME:+JAVA_HOME="$JAVA_HOME"} ${ZOOKEEPER_HOME:+ZOOKEEPER_HOME="$ZOOKEEPER_HOME"} sh "$0" "$@" && exit
+		sudo $quietly ${JAVA_HOME:+JAVA_HOME="$JAVA_HOME"} ${ZOOKEEPER_HOME:+ZOOKEEPER_HOME="$ZOOKEEPER_HOME"} \
+			sh "$0" "$@" && exit
 	fi
 	if [ "$need" ]; then
 		say "not installed: $need- run this script as root: sh $0"
@@ -221,6 +223,6 @@ fi
 
 # shellcheck disable=SC2086
 for server in $needed $optional; do
-	path=$("find_$server") || path='not installed: the lab goes on without it'
+	path=$("find_$server") || path='not installed: the lab runs without it'
 	echo "$server: $path"
 done

@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -16,19 +17,19 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// MySQLOptions configures StartMySQL. The zero value is as durable as MySQL ships.
+// MySQLOptions configures StartMySQL. The zero value is as durable as MySQL is by default.
 type MySQLOptions struct {
-	// Relaxed trades durability for speed: nothing is flushed at commit and no binary log is written. A crash of the
-	// machine loses data, a crash of the server may. For tests, never for measurements.
+	// Relaxed trades durability for speed: commits are not flushed and no binary log is written. If the machine or the
+	// server crashes, data may be lost. For tests, never for measurements.
 	Relaxed bool
-	Args    []string // more arguments, such as "--innodb-lock-wait-timeout=1"
+	Args    []string // additional arguments, such as "--innodb-lock-wait-timeout=1"
 }
 
 // MySQL is a private MySQL or MariaDB server.
 type MySQL struct {
 	Addr     string            // host:port
 	Version  string            // "MySQL 8.0.36", "MariaDB 10.11.6"
-	Settings map[string]string // of the running server: how durable, how isolated
+	Settings map[string]string // system variables that matter for durability and isolation
 	*Process
 
 	password string
@@ -36,17 +37,17 @@ type MySQL struct {
 	dir      *Dir
 }
 
-// settings are the variables that a reader of measurements needs to know; a server has most of them.
+// settings are the system variables to report with measurements. No server has all of them.
 var settings = []string{
 	"innodb_flush_log_at_trx_commit", "innodb_flush_method", "innodb_doublewrite", "innodb_buffer_pool_size",
 	"innodb_lock_wait_timeout", "log_bin", "sync_binlog", "binlog_format", "max_connections",
 	"transaction_isolation", "tx_isolation",
 }
 
-// StartMySQL starts mysqld, or mariadbd where there is none, and waits until it answers.
+// StartMySQL starts mysqld, or mariadbd if mysqld is not installed, and waits until it answers.
 //
-// The first start of a version makes an empty data directory, which takes seconds. It is kept in the user's cache
-// directory, and later starts copy it.
+// The first start of a version makes an empty data directory, which takes seconds. Later starts copy it from the user's
+// cache directory.
 func StartMySQL(ctx context.Context, o MySQLOptions) (*MySQL, error) {
 	program, err := findMySQL(ctx)
 	if err != nil {
@@ -81,7 +82,7 @@ func StartMySQL(ctx context.Context, o MySQLOptions) (*MySQL, error) {
 		os.Mkdir(dir.File("tmp"), 0o700),
 		os.WriteFile(dir.File("init.sql"), []byte(m.initSQL()), 0o600),
 	); err != nil {
-		return nil, errors.Join(fmt.Errorf("lay out the directory of %s: %w", program.name(), err), dir.Remove())
+		return nil, errors.Join(fmt.Errorf("prepare the directory of %s: %w", program.name(), err), dir.Remove())
 	}
 	if err := m.Restart(ctx); err != nil {
 		return nil, errors.Join(err, dir.Remove())
@@ -89,18 +90,19 @@ func StartMySQL(ctx context.Context, o MySQLOptions) (*MySQL, error) {
 	return m, nil
 }
 
-// initSQL makes the one account that may connect over TCP. It has a password, as the server may run as root and other
-// users of this machine reach the port. The server reads one statement a line.
+// initSQL creates the only account that may connect over TCP. It has a password, because the server may run as root and
+// other users of this machine can reach the port. The server expects one statement per line.
 func (m *MySQL) initSQL() string {
 	return "CREATE USER IF NOT EXISTS 'root'@'127.0.0.1' IDENTIFIED BY '" + m.password + "';\n" +
 		"GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;\n"
 }
 
-// MySQLConnections is how many connections a server takes at a time: two replicas of 64, the lab's own, and room.
+// MySQLConnections is the limit of concurrent connections of a server: twice 64 for two replicas, those of the lab, and
+// a margin.
 const MySQLConnections = 512
 
 func (p mysqlProgram) args(dir *Dir, port int, relaxed bool) []string {
-	args := append(p.common(), // "--no-defaults" has to be the first
+	args := append(mysqlArgs(),
 		"--datadir="+dir.File("data"),
 		"--socket="+dir.File("mysql.sock"),
 		"--pid-file="+dir.File("mysql.pid"),
@@ -114,26 +116,26 @@ func (p mysqlProgram) args(dir *Dir, port int, relaxed bool) []string {
 		"--max-connections="+strconv.Itoa(MySQLConnections),
 	)
 	if p.mariaDB {
-		args = append(args, "--binlog-format=ROW") // as MySQL ships
+		args = append(args, "--binlog-format=ROW") // the default of MySQL
 	} else {
-		args = append(args, "--mysqlx=OFF") // listens on a fixed port
+		args = append(args, "--mysqlx=OFF") // it would listen on a fixed port
 	}
 	if relaxed {
 		return append(args, "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--skip-log-bin")
 	}
-	// MySQL ships so; MariaDB ships without a binary log.
+	// The defaults of MySQL. By default, MariaDB writes no binary log.
 	return append(args, "--innodb-flush-log-at-trx-commit=1", "--log-bin="+dir.File("data/binlog"), "--sync-binlog=1")
 }
 
-// DSN returns the data source name of a database of this server, for go-sql-driver/mysql. The database need not exist;
-// where empty, none is selected.
+// DSN returns the data source name of a database of this server for go-sql-driver/mysql. The database need not exist.
+// If the name is empty, no database is selected.
 func (m *MySQL) DSN(database string) string {
 	c := mysql.NewConfig()
 	c.Net, c.Addr, c.DBName = "tcp", m.Addr, database
 	c.User, c.Passwd = "root", m.password
 	c.ParseTime = true
-	c.InterpolateParams = true // one round trip a statement
-	c.ClientFoundRows = true   // an UPDATE counts the rows that it found, also those that it left as they were
+	c.InterpolateParams = true // one round trip per statement
+	c.ClientFoundRows = true   // an UPDATE counts the rows that match, not only those that change
 	return c.FormatDSN()
 }
 
@@ -145,7 +147,7 @@ func (m *MySQL) CreateDatabase(ctx context.Context, database string) (dsn string
 	return m.DSN(database), nil
 }
 
-// DropDatabase drops a database with all that is in it.
+// DropDatabase drops a database.
 func (m *MySQL) DropDatabase(ctx context.Context, database string) error {
 	if err := m.exec(ctx, "DROP DATABASE "+quote(database)); err != nil {
 		return fmt.Errorf("drop database %s: %w", database, err)
@@ -165,7 +167,7 @@ func (m *MySQL) exec(ctx context.Context, statement string) error {
 	return err
 }
 
-// open keeps the driver from writing to stderr, which it does for every connection that fails.
+// open silences the driver, which would write to stderr whenever a connection fails.
 func (m *MySQL) open() (*sql.DB, error) {
 	config, err := mysql.ParseDSN(m.DSN(""))
 	if err != nil {
@@ -179,44 +181,31 @@ func (m *MySQL) open() (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-// Restart kills the server if it runs (SIGKILL), and starts it on the same port and the same data.
+// Restart kills the server if it is running (SIGKILL), and starts it on the same port with the same data.
 func (m *MySQL) Restart(ctx context.Context) error {
-	if m.Process != nil {
-		m.Kill()
-	}
-	process, err := Start(m.command)
-	if err != nil {
-		return err
-	}
-	m.Process = process
-	if err := m.ready(ctx); err != nil {
-		process.Kill()
-		return err
-	}
-	return nil
-}
-
-func (m *MySQL) ready(ctx context.Context) error {
 	db, err := m.open()
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	if err := m.Await(ctx, func(ctx context.Context) error {
+	ready := func(ctx context.Context) error {
 		_, err := db.ExecContext(ctx, "SELECT 1")
 		return err
-	}); err != nil {
+	}
+	if err := restart(ctx, &m.Process, m.command, ready); err != nil {
 		return err
 	}
 	m.Settings, err = readSettings(ctx, db)
 	if err != nil {
+		m.Kill()
 		return fmt.Errorf("read the settings of %s: %w", m.Name, err)
 	}
 	return nil
 }
 
 func readSettings(ctx context.Context, db *sql.DB) (map[string]string, error) {
-	rows, err := db.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('"+strings.Join(settings, "','")+"')")
+	names := "'" + strings.Join(settings, "','") + "'"
+	rows, err := db.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("+names+")")
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +229,7 @@ func (m *MySQL) Stop(ctx context.Context) error {
 // mysqlProgram is an installed MySQL or MariaDB server.
 type mysqlProgram struct {
 	path    string
-	version string // as in MySQL.Version
+	version string // see MySQL.Version
 	mariaDB bool
 }
 
@@ -257,11 +246,13 @@ func findMySQL(ctx context.Context) (mysqlProgram, error) {
 	}
 	match := mysqlVersion.FindSubmatch(answer)
 	if match == nil {
-		return mysqlProgram{}, fmt.Errorf("%s is no MySQL server: its version is %q", path, strings.TrimSpace(string(answer)))
+		answer = bytes.TrimSpace(answer)
+		return mysqlProgram{}, fmt.Errorf("%s is not a MySQL server: its version is %q", path, answer)
 	}
-	p := mysqlProgram{path: path, mariaDB: strings.Contains(string(answer), "MariaDB")} // often installed as mysqld, too
-	p.version = map[bool]string{true: "MariaDB ", false: "MySQL "}[p.mariaDB] + string(match[1])
-	return p, nil
+	if bytes.Contains(answer, []byte("MariaDB")) { // often installed as mysqld
+		return mysqlProgram{path: path, version: "MariaDB " + string(match[1]), mariaDB: true}, nil
+	}
+	return mysqlProgram{path: path, version: "MySQL " + string(match[1])}, nil
 }
 
 func (p mysqlProgram) name() string {
@@ -271,11 +262,11 @@ func (p mysqlProgram) name() string {
 	return "mysqld"
 }
 
-// common are the arguments of every run.
-func (p mysqlProgram) common() []string {
+// mysqlArgs returns the arguments of every run. They must come first.
+func mysqlArgs() []string {
 	args := []string{"--no-defaults"}
 	if isRoot() {
-		args = append(args, "--user=root") // refuses to run as root otherwise
+		args = append(args, "--user=root") // without it, the server refuses to run as root
 	}
 	return args
 }

@@ -14,17 +14,17 @@ import (
 	"syscall"
 )
 
-// template returns an empty data directory of this server, which must not be written to. It is made at the first call,
-// and kept for as long as the program stays the same.
+// template returns an empty data directory of this server, to be copied and never written to. The first call makes it;
+// it is reused until the program changes.
 func (p mysqlProgram) template(ctx context.Context) (string, error) {
 	path, err := p.templatePath()
 	if err != nil {
-		return "", fmt.Errorf("find a place for the data directory's template: %w", err)
+		return "", fmt.Errorf("choose where to keep an empty data directory: %w", err)
 	}
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	// One process makes it, others wait. It appears under its name only when it is complete.
+	// One process makes the directory while the others wait. It gets its name only when it is complete.
 	lock, err := lockFile(path+".lock", os.O_CREATE, syscall.LOCK_EX)
 	if err != nil {
 		return "", err
@@ -35,14 +35,15 @@ func (p mysqlProgram) template(ctx context.Context) (string, error) {
 	}
 	fresh := path + ".new"
 	if err := errors.Join(os.RemoveAll(fresh), os.Mkdir(fresh, 0o700)); err != nil {
-		return "", fmt.Errorf("make the data directory's template: %w", err)
+		return "", fmt.Errorf("make an empty data directory: %w", err)
 	}
 	install := p.installMySQL
 	if p.mariaDB {
 		install = p.installMariaDB
 	}
 	if output, err := install(ctx, fresh); err != nil {
-		return "", errors.Join(fmt.Errorf("make an empty data directory with %s: %w\n%s", p.path, err, output), os.RemoveAll(fresh))
+		err = fmt.Errorf("make an empty data directory with %s: %w\n%s", p.path, err, output)
+		return "", errors.Join(err, os.RemoveAll(fresh))
 	}
 	return path, os.Rename(fresh, path)
 }
@@ -65,7 +66,7 @@ func (p mysqlProgram) templatePath() (string, error) {
 			return filepath.Join(dir, name), nil
 		}
 	}
-	// No home, or one that cannot be written to. The directory is not the one that NewDir sweeps.
+	// There is no writable home directory. This directory is not the one that NewDir sweeps.
 	base, err := ownDir("stock-" + strconv.Itoa(os.Getuid()) + "-cache")
 	if err != nil {
 		return "", err
@@ -73,13 +74,17 @@ func (p mysqlProgram) templatePath() (string, error) {
 	return filepath.Join(base, name), nil
 }
 
-// installMySQL has an account root@localhost without a password, which only the socket serves.
+// installMySQL leaves the account root@localhost without a password. Only connections over the socket can use it.
 func (p mysqlProgram) installMySQL(ctx context.Context, data string) (output []byte, err error) {
-	return Run(ctx, Command{Name: p.name(), Path: p.path, Args: append(p.common(), "--initialize-insecure", "--datadir="+data)})
+	return Run(ctx, Command{
+		Name: p.name(),
+		Path: p.path,
+		Args: append(mysqlArgs(), "--initialize-insecure", "--datadir="+data),
+	})
 }
 
-// installMariaDB does what mariadb-install-db does, but for the accounts, the help texts, and changing the owner and
-// mode of the system's own PAM helper.
+// installMariaDB does what mariadb-install-db does, except that it creates no accounts, loads no help texts, and leaves
+// the owner and the mode of the system's PAM helper alone.
 func (p mysqlProgram) installMariaDB(ctx context.Context, data string) (output []byte, err error) {
 	script, err := p.systemTables()
 	if err != nil {
@@ -88,12 +93,12 @@ func (p mysqlProgram) installMariaDB(ctx context.Context, data string) (output [
 	return Run(ctx, Command{
 		Name:  p.name(),
 		Path:  p.path,
-		Args:  append(p.common(), "--bootstrap", "--datadir="+data, "--log-warnings=0", "--innodb-log-file-size=8M"),
+		Args:  append(mysqlArgs(), "--bootstrap", "--datadir="+data, "--log-warnings=0", "--innodb-log-file-size=8M"),
 		Stdin: io.MultiReader(strings.NewReader("CREATE DATABASE mysql;\nUSE mysql;\n"), bytes.NewReader(script)),
 	})
 }
 
-// systemTables reads the SQL that comes with the server.
+// systemTables returns the SQL that creates the system tables. It is installed with the server.
 func (p mysqlProgram) systemTables() ([]byte, error) {
 	program, err := filepath.EvalSymlinks(p.path)
 	if err != nil {
@@ -111,5 +116,5 @@ func (p mysqlProgram) systemTables() ([]byte, error) {
 			return append(tables, performance...), err
 		}
 	}
-	return nil, fmt.Errorf("mysql_system_tables.sql is not in %s/share/mysql: is all of mariadb-server-core installed?", prefix)
+	return nil, fmt.Errorf("%s/share/mysql has no mysql_system_tables.sql: reinstall mariadb-server-core", prefix)
 }

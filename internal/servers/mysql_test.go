@@ -17,7 +17,7 @@ import (
 
 var shared serverstest.Servers
 
-func TestMySQLShipsDurable(t *testing.T) {
+func TestMySQLIsDurableByDefault(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartMySQL(t, servers.MySQLOptions{})
 	for name, want := range map[string]string{
@@ -49,7 +49,7 @@ func TestMySQLKeepsCommittedRowsWhenKilled(t *testing.T) {
 		t.Error("the restarted server is the same process")
 	}
 	if got := scalar(t, server.DSN("stock"), "SELECT id FROM good"); got != "7" {
-		t.Errorf("after the restart the row reads %q, want 7", got)
+		t.Errorf("after the restart, the row has %q, want 7", got)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestMySQLRefusesConnectionsWithoutThePassword(t *testing.T) {
 		db := open(t, config.FormatDSN())
 		var refused *mysql.MySQLError
 		if err := db.PingContext(t.Context()); !errors.As(err, &refused) {
-			t.Errorf("user %q connects without a password: %v", user, err)
+			t.Errorf("user %q without a password gets %v, want a refusal by the server", user, err)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func TestMySQLServesTwoReplicasOf64Connections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		t.Cleanup(func() { conn.Close() })
 	}
 }
 
@@ -94,31 +94,31 @@ func TestMySQLStopFreesThePortAndTheDirectory(t *testing.T) {
 	gone(t, server.Process, server.Addr)
 }
 
-func TestMySQLThatCannotStartTellsWhy(t *testing.T) {
+func TestFailedStartOfMySQLShowsItsLog(t *testing.T) {
 	t.Parallel()
 	_, err := servers.StartMySQL(t.Context(), servers.MySQLOptions{Args: []string{"--no-such-option"}})
 	contains(t, err, "ended before it was ready", "no-such-option")
 }
 
-func TestTestsHaveDatabasesOfTheirOwn(t *testing.T) {
+func TestEachTestGetsItsOwnDatabase(t *testing.T) {
 	t.Parallel()
 	first, second := shared.Database(t), shared.Database(t)
 	exec(t, first, "CREATE TABLE good (id INT PRIMARY KEY)")
 	exec(t, second, "CREATE TABLE good (id INT PRIMARY KEY)")
 }
 
-// gone checks that nothing is left of a server that was stopped.
+// gone checks that a stopped server has left no process, no open port and no directory.
 func gone(t *testing.T, process *servers.Process, addr string) {
 	t.Helper()
 	if process.Err() == nil {
-		t.Errorf("%s still runs", process.Name)
+		t.Errorf("%s is still running", process.Name)
 	}
 	if conn, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
 		conn.Close()
-		t.Errorf("%s still answers on %s", process.Name, addr)
+		t.Errorf("%s still accepts connections at %s", process.Name, addr)
 	}
 	if _, err := os.Stat(process.Log); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the directory of %s is left: %v", process.Name, err)
+		t.Errorf("the directory of %s still exists: %v", process.Name, err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,14 +14,14 @@ import (
 
 // NginxOptions configures StartNginx.
 type NginxOptions struct {
-	HTTP  string   // the upstreams and servers, in nginx's language
-	Ready []string // URLs that nginx answers, by whatever status, once it is ready
+	HTTP  string   // upstreams and servers, in the syntax of nginx
+	Ready []string // URLs that nginx answers, with any status, when it is ready
 }
 
 // Nginx is a private nginx.
 type Nginx struct {
 	Version string // "nginx 1.22.1"
-	Conf    string // path of its configuration
+	Conf    string // path of its configuration file
 	*Process
 
 	command Command
@@ -46,7 +45,7 @@ func StartNginx(ctx context.Context, o NginxOptions) (*Nginx, error) {
 		Path: path,
 		Args: []string{"-p", dir.Path, "-c", n.Conf, "-e", "stderr"},
 		Log:  dir.File("nginx.log"),
-		// SIGKILL would leave the workers behind, and with them the port.
+		// SIGKILL would leave the workers behind, and they keep the port.
 		Death: syscall.SIGTERM,
 	}
 	if err := os.WriteFile(n.Conf, []byte(nginxConf(dir, o.HTTP)), 0o600); err != nil {
@@ -58,11 +57,11 @@ func StartNginx(ctx context.Context, o NginxOptions) (*Nginx, error) {
 	return n, nil
 }
 
-// nginxConf keeps everything that nginx writes in its own directory.
+// nginxConf returns a configuration with which nginx writes to its own directory only.
 func nginxConf(dir *Dir, http string) string {
 	var conf strings.Builder
 	if isRoot() {
-		// The workers would change to another user, who may not enter the directory.
+		// Otherwise the workers would run as another user, who may not enter the directory.
 		conf.WriteString("user root;\n")
 	}
 	connections := nginxConnections()
@@ -77,9 +76,9 @@ func nginxConf(dir *Dir, http string) string {
 	return conf.String()
 }
 
-// nginxConnections is how many connections one worker may have: two a user, one to each side, and all users may meet at
-// one worker. nginx sets the memory for them aside at once, under half a KiB each. Every connection is a file, and only root
-// may raise the hard limit.
+// nginxConnections returns how many connections a worker may have. Each user takes two, one on each side, and one
+// worker may serve all users. nginx allocates the memory at its start, less than half a KiB per connection. Each
+// connection is an open file, whose hard limit only root may raise.
 func nginxConnections() uint64 {
 	const wanted = 16384
 	var files syscall.Rlimit
@@ -89,7 +88,7 @@ func nginxConnections() uint64 {
 	return min(wanted, files.Max)
 }
 
-// Restart kills nginx with its workers if it runs (SIGKILL), and starts it again.
+// Restart kills nginx and its workers if it is running (SIGKILL), and starts it again.
 func (n *Nginx) Restart(ctx context.Context) error {
 	return restart(ctx, &n.Process, n.command, func(ctx context.Context) error {
 		for _, url := range n.ready {
@@ -101,7 +100,7 @@ func (n *Nginx) Restart(ctx context.Context) error {
 	})
 }
 
-// answers says whether a web server answers a GET, by whatever status.
+// answers returns nil if a web server answers a GET with any status.
 func answers(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -112,7 +111,6 @@ func answers(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	io.Copy(io.Discard, response.Body)
 	return response.Body.Close()
 }
 

@@ -15,7 +15,7 @@ import (
 	"stock/internal/servers/serverstest"
 )
 
-// hello is a site on a free port.
+// hello returns the configuration of a site that answers hello, and its address.
 func hello(t *testing.T) (site, addr string) {
 	t.Helper()
 	port, err := servers.FreePort()
@@ -26,7 +26,7 @@ func hello(t *testing.T) (site, addr string) {
 	return fmt.Sprintf("server { listen %s; location / { return 200 hello; } }\n", addr), addr
 }
 
-func TestNginxServesWhileItRunsAndLeavesNothing(t *testing.T) {
+func TestNginxServesAfterARestartAndStopFreesThePortAndTheDirectory(t *testing.T) {
 	t.Parallel()
 	site, addr := hello(t)
 	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{HTTP: site, Ready: []string{"http://" + addr}})
@@ -42,7 +42,7 @@ func TestNginxServesWhileItRunsAndLeavesNothing(t *testing.T) {
 		}
 	}
 	if !strings.HasPrefix(server.Version, "nginx 1.") {
-		t.Errorf("the version is %q", server.Version)
+		t.Errorf("the version is %q, want nginx 1.x", server.Version)
 	}
 	if err := server.Stop(t.Context()); err != nil {
 		t.Error(err)
@@ -50,13 +50,16 @@ func TestNginxServesWhileItRunsAndLeavesNothing(t *testing.T) {
 	gone(t, server.Process, addr)
 }
 
-func TestNginxThatCannotStartTellsWhy(t *testing.T) {
+func TestFailedStartOfNginxShowsItsLog(t *testing.T) {
 	t.Parallel()
-	_, err := servers.StartNginx(t.Context(), servers.NginxOptions{HTTP: "no_such_directive;\n", Ready: []string{"http://127.0.0.1:1"}})
+	_, err := servers.StartNginx(t.Context(), servers.NginxOptions{
+		HTTP:  "no_such_directive;\n",
+		Ready: []string{"http://127.0.0.1:1"},
+	})
 	contains(t, err, "ended before it was ready", "no_such_directive")
 }
 
-func TestWorkersAndPortEndWithAMasterThatIsKilled(t *testing.T) {
+func TestKillingTheNginxMasterEndsItsWorkersAndFreesThePort(t *testing.T) {
 	t.Parallel()
 	site, addr := hello(t)
 	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{HTTP: site, Ready: []string{"http://" + addr}})
@@ -64,7 +67,7 @@ func TestWorkersAndPortEndWithAMasterThatIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if running := serverstest.Running(t, server.PID); len(running) < 2 {
-		t.Errorf("nginx has the processes %v, want a master and workers", running)
+		t.Errorf("nginx runs as the processes %v, want a master and workers", running)
 	}
 	if err := server.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -76,7 +79,8 @@ func TestWorkersAndPortEndWithAMasterThatIsKilled(t *testing.T) {
 	}
 }
 
-func TestAnNginxWorkerTakes3000UsersWithAConnectionToEachSide(t *testing.T) {
+// Each user takes two connections of a worker: one from the client and one to the replica.
+func TestNginxWorkerHasConnectionsFor3000Users(t *testing.T) {
 	t.Parallel()
 	site, addr := hello(t)
 	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{HTTP: site, Ready: []string{"http://" + addr}})
@@ -103,11 +107,11 @@ func TestAnNginxWorkerTakes3000UsersWithAConnectionToEachSide(t *testing.T) {
 			t.Fatal(err)
 		}
 		if value < min(2*3000, files.Max) || value > files.Max {
-			t.Errorf("%s is %d, want at least %d and no more than the limit %d", directive, value, 2*3000, files.Max)
+			t.Errorf("%s is %d, want at least %d and at most the hard limit %d", directive, value, 2*3000, files.Max)
 		}
 	}
 	if log := server.Tail(20); strings.Contains(log, "limit") || strings.Contains(log, "RLIMIT") {
-		t.Errorf("nginx does not get what it asks for: %s", log)
+		t.Errorf("nginx complains about a limit: %s", log)
 	}
 }
 

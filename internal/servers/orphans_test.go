@@ -11,13 +11,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-	"time"
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
 
-// asProcess, in the environment, names the part that the test binary plays as a process of its own.
+// asProcess is an environment variable. It names what the test binary does when a test starts it as another process.
 const asProcess = "STOCK_TEST_PROCESS"
 
 var parts = map[string]func(context.Context) error{
@@ -26,7 +25,7 @@ var parts = map[string]func(context.Context) error{
 	"makes and removes": makeAndRemove,
 }
 
-// process prepares the test binary in one of its parts.
+// process prepares the test binary to play one of the parts as a process of its own.
 func process(t *testing.T, part string, env ...string) *osexec.Cmd {
 	t.Helper()
 	cmd := osexec.CommandContext(t.Context(), os.Args[0])
@@ -43,7 +42,7 @@ type child struct {
 	Dir  string
 }
 
-// startServers starts one server of each kind, prints what it started, and waits until stdin ends.
+// startServers starts one server of each kind, prints them as JSON, and waits until stdin is closed.
 func startServers(ctx context.Context) error {
 	mysql, err := servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
 	if err != nil {
@@ -88,7 +87,7 @@ func startServers(ctx context.Context) error {
 
 func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells a child that its parent died")
+		t.Skip("only on Linux do children end with a parent that is killed")
 	}
 	t.Parallel()
 	cmd := process(t, "starts servers")
@@ -106,11 +105,11 @@ func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 	}
 	var children []child
 	if err := json.NewDecoder(stdout).Decode(&children); err != nil {
-		t.Fatal("the parent told of no servers: ", errors.Join(err, cmd.Wait()))
+		t.Fatal("the parent printed no servers: ", errors.Join(err, cmd.Wait()))
 	}
 	for _, c := range children {
 		if len(serverstest.Running(t, c.PID)) == 0 {
-			t.Errorf("%s does not run even before the parent is killed", c.Name)
+			t.Errorf("%s is not running, although its parent is", c.Name)
 		}
 	}
 
@@ -122,32 +121,30 @@ func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 	for _, c := range children {
 		serverstest.Gone(t, []int{c.PID}, []string{c.Addr})
 	}
-	dir, err := servers.NewDir("next")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Remove()
+	newDir(t, "next") // removes the directories of killed processes
 	for _, c := range children {
 		if _, err := os.Stat(c.Dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the directory of %s outlives the next start: %v", c.Name, err)
+			t.Errorf("the directory of %s still exists after the next NewDir: %v", c.Name, err)
 		}
 	}
 }
 
-// printPID is a program that prints its number to the file $0 and waits.
+// printPID is a shell script that writes its PID to the file $0 and waits.
 const printPID = `echo $$ >"$0.new" && mv "$0.new" "$0" && exec sleep 600`
 
-// pidFile is the file, in the environment of runProgram, that its program prints its number to.
+// pidFile is an environment variable of runProgram: the file to which its program writes its PID.
 const pidFile = "STOCK_TEST_PID_FILE"
 
 func runProgram(ctx context.Context) error {
-	_, err := servers.Run(ctx, servers.Command{Name: "sh", Path: "/bin/sh", Args: []string{"-c", printPID, os.Getenv(pidFile)}})
+	_, err := servers.Run(ctx, servers.Command{
+		Name: "sh", Path: "/bin/sh", Args: []string{"-c", printPID, os.Getenv(pidFile)},
+	})
 	return err
 }
 
-func TestKillingTheParentEndsAProgramItRuns(t *testing.T) {
+func TestKillingTheParentEndsTheProgramThatItRuns(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells a child that its parent died")
+		t.Skip("only on Linux do children end with a parent that is killed")
 	}
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
@@ -163,7 +160,7 @@ func TestKillingTheParentEndsAProgramItRuns(t *testing.T) {
 	serverstest.Gone(t, []int{pid}, nil)
 }
 
-func TestRunEndsAProgramAndThoseItStartedWithItsContext(t *testing.T) {
+func TestRunKillsTheProgramAndItsDescendantsWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -178,24 +175,22 @@ func TestRunEndsAProgramAndThoseItStartedWithItsContext(t *testing.T) {
 	pid := awaitPID(t, file)
 	cancel()
 	if err := <-ran; err == nil {
-		t.Error("a program that was killed gives no error")
+		t.Error("Run returns no error, although the program was killed")
 	}
 	serverstest.Gone(t, []int{pid}, nil)
 }
 
-// awaitPID waits for the number that printPID prints.
+// awaitPID waits until printPID has written the file, and returns the PID.
 func awaitPID(t *testing.T, file string) (pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		text, err := os.ReadFile(file)
-		if err == nil {
-			if _, err := fmt.Sscan(string(text), &pid); err != nil {
-				t.Fatal(err)
-			}
-			return pid
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the program did not start: %v", err)
-		}
+	var text []byte
+	serverstest.Eventually(t, "the program has written its PID", func() bool {
+		var err error
+		text, err = os.ReadFile(file)
+		return err == nil
+	})
+	if _, err := fmt.Sscan(string(text), &pid); err != nil {
+		t.Fatal(err)
 	}
+	return pid
 }

@@ -17,29 +17,29 @@ import (
 
 // Command is a program to run as a child.
 type Command struct {
-	Name  string         // for messages
-	Path  string         // of the program
-	Args  []string       // without the program's name
-	Argv0 string         // the program's name, for programs that behave by it; Path where empty
-	Env   []string       // environment; this process's own where nil
-	Stdin io.Reader      // nothing where nil
-	Log   string         // file that Start appends the child's stdout and stderr to
-	Death syscall.Signal // what the child gets when this process dies, on Linux; SIGKILL where 0
+	Name  string         // used in messages
+	Path  string         // path of the program
+	Args  []string       // arguments, without the program's name
+	Argv0 string         // name to run the program under; Path if empty
+	Env   []string       // environment; that of this process if nil
+	Stdin io.Reader      // empty if nil
+	Log   string         // file to which Start appends stdout and stderr
+	Death syscall.Signal // sent to the child when this process dies, on Linux; SIGKILL if 0
 }
 
-// Process is a running child in a process group of its own, so that Ctrl-C on the terminal reaches this process only.
+// Process is a child. It leads a process group of its own, so that Ctrl-C on the terminal does not reach it.
 type Process struct {
 	Name string
 	PID  int
-	Log  string // the file of its output
+	Log  string // file with its output
 
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error // set before done is closed
 }
 
-// starter runs functions on one thread that lives as long as this process. The kernel takes a child's parent to be the
-// thread that started it: without this, a child would die whenever the Go runtime retires that thread.
+// starter runs functions on one thread that lives as long as this process. To the kernel, the parent of a child is the
+// thread that started it: if the Go runtime ended that thread, the child would get its death signal.
 var starter = sync.OnceValue(func() chan<- func() {
 	jobs := make(chan func())
 	go startOnOneThread(jobs)
@@ -53,7 +53,7 @@ func startOnOneThread(jobs <-chan func()) {
 	}
 }
 
-// Start runs the command. The child dies with this process; see Stop and Kill for ending it earlier.
+// Start starts the command. On Linux the child dies with this process; Stop and Kill end it earlier.
 func Start(c Command) (*Process, error) {
 	log, err := os.OpenFile(c.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -71,8 +71,8 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// Run runs the command to its end and returns what it wrote to stdout and stderr. The command dies with this process, and
-// is killed with those it started when ctx ends.
+// Run runs the command to its end and returns what it wrote to stdout and stderr. When ctx ends, the command and its
+// descendants are killed. On Linux the command dies with this process.
 func Run(ctx context.Context, c Command) (output []byte, err error) {
 	var written bytes.Buffer
 	cmd := c.cmd(ctx)
@@ -102,7 +102,7 @@ func (c Command) cmd(ctx context.Context) *exec.Cmd {
 	return cmd
 }
 
-// killGroup ends a child and those it started: the child's group has its number.
+// killGroup kills a child and its descendants: the child's PID is also the ID of their process group.
 func killGroup(pid int) error { return syscall.Kill(-pid, syscall.SIGKILL) }
 
 func startChild(cmd *exec.Cmd) error {
@@ -115,16 +115,16 @@ func (p *Process) wait() {
 	if p.err = p.cmd.Wait(); p.err == nil {
 		p.err = errors.New("exit status 0")
 	}
-	// One that was killed left those it started behind, with its port: nginx its workers. Nobody gets its number while they
-	// have it as their group's, and at once nobody else does either.
-	killGroup(p.PID)
+	// A killed process leaves its descendants behind, as nginx leaves its workers, and they keep its port. The kernel
+	// does not reuse the PID while it is the ID of their group, and is unlikely to reuse it this soon otherwise.
+	_ = killGroup(p.PID)
 	close(p.done)
 }
 
-// Done is closed once the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the process ended ("exit status 1", "signal: killed"); nil while it runs.
+// Err returns how the process ended ("exit status 1", "signal: killed"), or nil while it is running.
 func (p *Process) Err() error {
 	select {
 	case <-p.done:
@@ -134,7 +134,7 @@ func (p *Process) Err() error {
 	}
 }
 
-// Signal sends a signal to the process; os.ErrProcessDone where it has ended.
+// Signal sends a signal to the process. It fails with os.ErrProcessDone if the process has ended.
 func (p *Process) Signal(signal syscall.Signal) error {
 	if err := p.cmd.Process.Signal(signal); err != nil {
 		return fmt.Errorf("signal %s: %w", p.Name, err)
@@ -142,15 +142,15 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// Await asks until it gets no error: the process is ready. It gives up when the process ends, when ctx ends, and after a
-// minute; the error then has the last lines of the process's output.
-func (p *Process) Await(ctx context.Context, ask func(context.Context) error) error {
+// Await calls ready until it returns nil. It fails when the process ends, when ctx ends, or after a minute. The error
+// has the last lines of the process's output.
+func (p *Process) Await(ctx context.Context, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := ask(ctx)
+		err := ready(ctx)
 		if err == nil {
 			return nil
 		}
@@ -158,13 +158,14 @@ func (p *Process) Await(ctx context.Context, ask func(context.Context) error) er
 		case <-p.Done():
 			return fmt.Errorf("%s ended before it was ready (%w); its log ends with:\n%s", p.Name, p.Err(), p.Tail(20))
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready (%w); its log ends with:\n%s", p.Name, errors.Join(context.Cause(ctx), err), p.Tail(20))
+			err = errors.Join(context.Cause(ctx), err)
+			return fmt.Errorf("%s is not ready (%w); its log ends with:\n%s", p.Name, err, p.Tail(20))
 		case <-tick.C:
 		}
 	}
 }
 
-// restart kills the process if it runs (SIGKILL), starts the command in its place, and waits until it is ready.
+// restart kills the process if it is running (SIGKILL), starts the command in its place, and waits until it is ready.
 func restart(ctx context.Context, p **Process, c Command, ready func(context.Context) error) error {
 	if *p != nil {
 		(*p).Kill()
@@ -181,13 +182,13 @@ func restart(ctx context.Context, p **Process, c Command, ready func(context.Con
 	return nil
 }
 
-// Stop asks the process to end (SIGTERM) and waits for it. When ctx ends first, or after ten seconds, it is killed.
-// The error says that it had to be. Stopping what has ended is no error.
+// Stop asks the process to end (SIGTERM) and waits until it has. If ctx ends first, or after ten seconds, Stop kills
+// the process and returns an error. Stopping a process that has ended is not an error.
 func (p *Process) Stop(ctx context.Context) error {
 	if p.Signal(syscall.SIGTERM) != nil {
 		return nil
 	}
-	p.Signal(syscall.SIGCONT) // one that is stopped would not see SIGTERM
+	_ = p.Signal(syscall.SIGCONT) // a stopped process would not handle SIGTERM
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	select {
@@ -199,10 +200,10 @@ func (p *Process) Stop(ctx context.Context) error {
 	}
 }
 
-// Kill ends the process and those it started at once (SIGKILL to its group), and waits until it is gone.
+// Kill kills the process and its descendants (SIGKILL) and waits until the process has ended.
 func (p *Process) Kill() {
 	if p.Err() == nil {
-		killGroup(p.PID)
+		_ = killGroup(p.PID) // fails if the process has just ended
 	}
 	<-p.done
 }
@@ -216,7 +217,9 @@ func (p *Process) Tail(lines int) string {
 	}
 	defer log.Close()
 	if info, err := log.Stat(); err == nil && info.Size() > window {
-		log.Seek(-window, io.SeekEnd)
+		if _, err := log.Seek(-window, io.SeekEnd); err != nil {
+			return err.Error()
+		}
 	}
 	text, err := io.ReadAll(log)
 	if err != nil {

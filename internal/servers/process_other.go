@@ -4,7 +4,7 @@ package servers
 
 import "syscall"
 
-// childAttr knows no death signal here: children outlive a parent that is killed.
+// childAttr ignores the death signal, which only Linux has: here, children outlive a parent that is killed.
 func childAttr(syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -1,6 +1,7 @@
 package servers_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"runtime"
@@ -13,7 +14,7 @@ import (
 	"stock/internal/servers/serverstest"
 )
 
-func TestStopEndsAProcessThatIsStopped(t *testing.T) {
+func TestStopEndsASuspendedProcess(t *testing.T) {
 	t.Parallel()
 	server, err := servers.StartRedis(t.Context(), servers.RedisOptions{})
 	if err != nil {
@@ -28,23 +29,27 @@ func TestStopEndsAProcessThatIsStopped(t *testing.T) {
 	gone(t, server.Process, server.Addr)
 }
 
-func TestAChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
+func TestChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	t.Parallel()
 	var server *servers.Redis
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // without unlocking it, so that the thread ends with the goroutine
 		server, err = servers.StartRedis(t.Context(), servers.RedisOptions{})
 	}()
 	<-done
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { server.Stop(t.Context()) })
+	t.Cleanup(func() {
+		if err := server.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 
-	// The thread may end a little later than the goroutine: more threads come and go meanwhile.
+	// The thread may end a little later than the goroutine. Meanwhile, more threads start and end.
 	client := connect(t, &redis.Options{Addr: server.Addr, MaxRetries: -1})
 	for range 100 {
 		ended := make(chan struct{})
@@ -54,12 +59,12 @@ func TestAChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 		}()
 		<-ended
 		if err := client.Ping(t.Context()).Err(); err != nil {
-			t.Fatalf("redis is gone (%v): %v", server.Err(), err)
+			t.Fatalf("redis has ended (%v): %v", server.Err(), err)
 		}
 	}
 }
 
-func TestSignallingAnEndedProcessIsAnError(t *testing.T) {
+func TestSignalFailsWhenTheProcessHasEnded(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, servers.RedisOptions{})
 	server.Kill()
@@ -67,6 +72,6 @@ func TestSignallingAnEndedProcessIsAnError(t *testing.T) {
 		t.Errorf("the error is %v, want %v", err, os.ErrProcessDone)
 	}
 	if server.Err() == nil || server.Err().Error() != "signal: killed" {
-		t.Errorf("the process ended by %v, want signal: killed", server.Err())
+		t.Errorf("the process ended with %v, want signal: killed", server.Err())
 	}
 }

@@ -2,6 +2,7 @@ package servers
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,15 +17,15 @@ import (
 
 // RedisOptions configures StartRedis. The zero value keeps nothing on disk.
 type RedisOptions struct {
-	Name      string   // for messages; "redis" where empty
-	AOF       bool     // append-only file, flushed every second, so that a restart keeps the data
-	Fsync     string   // how often the append-only file is flushed: "everysec" (where empty), "always" or "no"
-	Databases int      // number of logical databases; Redis's own 16 where 0
-	Config    string   // text of a configuration file, which the server may rewrite as a Sentinel does; no file where empty
-	Args      []string // more arguments, such as "--maxmemory", "10mb"
+	Name      string   // used in messages; "redis" if empty
+	AOF       bool     // whether to write an append-only file, so that a restart keeps the data
+	Fsync     string   // when to flush the append-only file: "everysec" (if empty), "always" or "no"
+	Databases int      // number of logical databases; the default of Redis, 16, if 0
+	Config    string   // content of a configuration file, which a Sentinel rewrites; no file if empty
+	Args      []string // additional arguments, such as "--maxmemory", "10mb"
 }
 
-// Redis is a private Redis or Valkey server. It has no password: it listens on loopback only.
+// Redis is a private Redis or Valkey server. It has no password, but listens on loopback only.
 type Redis struct {
 	Addr    string // host:port
 	Version string // "Redis 7.0.15"
@@ -55,7 +56,8 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	r.command = Command{
 		Name: o.Name,
 		Path: path,
-		// Debian's redis-tools holds the server as redis-check-rdb, which becomes the server when called by this name.
+		// Debian's redis-tools has redis-check-rdb only: the same program, which is a server when it runs under this
+		// name.
 		Argv0: "redis-server",
 		Args:  o.args(port, dir.Path),
 		Log:   dir.File("redis.log"),
@@ -65,7 +67,7 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 		if err := os.WriteFile(conf, []byte(o.Config), 0o600); err != nil {
 			return nil, errors.Join(fmt.Errorf("write the configuration of %s: %w", o.Name, err), dir.Remove())
 		}
-		r.command.Args = append([]string{conf}, r.command.Args...) // the file has to be the first
+		r.command.Args = append([]string{conf}, r.command.Args...) // the file must be the first argument
 	}
 	if err := r.Restart(ctx); err != nil {
 		return nil, errors.Join(err, dir.Remove())
@@ -92,13 +94,13 @@ func (o RedisOptions) args(port int, dir string) []string {
 	return append(args, o.Args...)
 }
 
-// Restart kills the server if it runs (SIGKILL), and starts it on the same port and the same directory. Without AOF the
-// data is gone.
+// Restart kills the server if it is running (SIGKILL), and starts it on the same port in the same directory. Without an
+// append-only file, the data is lost.
 func (r *Redis) Restart(ctx context.Context) error {
 	return restart(ctx, &r.Process, r.command, r.ping)
 }
 
-// ping speaks the protocol itself: go-redis would retry by its own pace and write to stderr for every failed dial.
+// ping does not use go-redis, which would retry at its own pace and write to stderr whenever it cannot connect.
 func (r *Redis) ping(ctx context.Context) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", r.Addr)
 	if err != nil {
@@ -113,7 +115,7 @@ func (r *Redis) ping(ctx context.Context) error {
 	}
 	reply, err := bufio.NewReader(conn).ReadString('\n')
 	if err == nil && reply != "+PONG\r\n" {
-		err = fmt.Errorf("PING: %s", strings.TrimSpace(reply)) // LOADING, while it reads its append-only file
+		err = fmt.Errorf("PING: %s", strings.TrimSpace(reply)) // LOADING while it reads its append-only file
 	}
 	return err
 }
@@ -138,7 +140,8 @@ func findRedis(ctx context.Context) (path, version string, err error) {
 	}
 	match := redisVersion.FindStringSubmatch(string(answer))
 	if match == nil {
-		return "", "", fmt.Errorf("%s is no Redis server: its version is %q", path, strings.TrimSpace(string(answer)))
+		answer = bytes.TrimSpace(answer)
+		return "", "", fmt.Errorf("%s is not a Redis server: its version is %q", path, answer)
 	}
 	return path, match[1] + " " + match[2], nil
 }

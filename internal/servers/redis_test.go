@@ -10,7 +10,7 @@ import (
 	"stock/internal/servers/serverstest"
 )
 
-func TestRedisKeepsAcknowledgedWritesOnlyWithTheAppendOnlyFile(t *testing.T) {
+func TestRedisKeepsAcknowledgedWritesOnlyWithAnAppendOnlyFile(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		options servers.RedisOptions
@@ -48,13 +48,13 @@ func TestRedisStopFreesThePortAndTheDirectory(t *testing.T) {
 	gone(t, server.Process, server.Addr)
 }
 
-func TestRedisThatCannotStartTellsWhy(t *testing.T) {
+func TestFailedStartOfRedisShowsItsLog(t *testing.T) {
 	t.Parallel()
 	_, err := servers.StartRedis(t.Context(), servers.RedisOptions{Args: []string{"--no-such-option", "1"}})
 	contains(t, err, "ended before it was ready", "no-such-option")
 }
 
-func TestMastersAreIndependent(t *testing.T) {
+func TestRedlockMastersAreIndependent(t *testing.T) {
 	t.Parallel()
 	masters := shared.Redlock(t, 3)
 	if err := connect(t, masters[0]).Set(t.Context(), "key", "value", 0).Err(); err != nil {
@@ -62,22 +62,23 @@ func TestMastersAreIndependent(t *testing.T) {
 	}
 	for _, other := range masters[1:] {
 		if err := connect(t, other).Get(t.Context(), "key").Err(); !errors.Is(err, redis.Nil) {
-			t.Errorf("master %s has another's key: %v", other.Addr, err)
+			t.Errorf("reading a key of another master from %s gives %v, want redis.Nil", other.Addr, err)
 		}
 	}
 }
 
-func TestTestsHaveRedisDatabasesOfTheirOwn(t *testing.T) {
+func TestEachTestGetsItsOwnRedisDatabase(t *testing.T) {
 	t.Parallel()
 	if err := connect(t, shared.Redis(t)).Set(t.Context(), "key", "value", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := connect(t, shared.Redis(t)).Get(t.Context(), "key").Err(); !errors.Is(err, redis.Nil) {
-		t.Errorf("one test sees another's key: %v", err)
+		t.Errorf("reading a key of another database gives %v, want redis.Nil", err)
 	}
 }
 
 func connect(t *testing.T, options *redis.Options) *redis.Client {
+	t.Helper()
 	client := redis.NewClient(options)
 	t.Cleanup(func() { client.Close() })
 	return client

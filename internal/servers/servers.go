@@ -1,8 +1,9 @@
 // Package servers starts private MySQL or MariaDB, Redis, nginx, etcd and ZooKeeper servers as child processes, for the
 // tests and the lab.
 //
-// A server listens on loopback, on a port of its own, keeps everything in a directory of its own, and ends with the
-// process that started it, even if that one is killed. Nothing of the system's own servers is read or changed.
+// A server listens on a loopback port of its own and keeps everything in a temporary directory of its own. On Linux it
+// ends with the process that started it, even if that process is killed. The servers of the system are neither read nor
+// changed.
 package servers
 
 import (
@@ -18,8 +19,8 @@ import (
 
 // FreePort returns a loopback TCP port that nothing listens on.
 //
-// A connection is made to it and closed from the server's side first: the port is then in TIME_WAIT, where the kernel
-// hands it to nobody who asks for any port, while a server that asks for this one gets it (SO_REUSEADDR).
+// It makes a connection to the port and closes the server's side first, which leaves the port in TIME_WAIT. In that
+// state the kernel does not choose the port for anyone, but a server may still ask for it (SO_REUSEADDR).
 func FreePort() (int, error) {
 	port, err := freePort()
 	if err != nil {
@@ -46,10 +47,10 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, server.Close()
 }
 
-// sbin lists where packages put servers that an ordinary user's PATH does not name.
+// sbin lists directories with servers that are often missing from a user's PATH.
 var sbin = []string{"/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/libexec", "/opt/homebrew/bin", "/opt/homebrew/sbin"}
 
-// find returns the path of the first of the named programs that is installed.
+// find returns the path of the first named program that is installed.
 func find(names ...string) (path string, found bool) {
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
@@ -64,19 +65,20 @@ func find(names ...string) (path string, found bool) {
 	return "", false
 }
 
-// ErrNotInstalled is what the Start functions fail with where the program is missing. The whole error names the package.
+// ErrNotInstalled is wrapped by the error of a Start function whose program is missing. That error names the package to
+// install.
 var ErrNotInstalled = errors.New("is not installed")
 
 func notInstalled(programs, packages string) error {
 	return fmt.Errorf("%s %w: run \"make servers\" or \"apt-get install %s\"", programs, ErrNotInstalled, packages)
 }
 
-// envWithout is this process's environment without the entries that start with one of the prefixes.
+// envWithout returns the environment of this process without the entries that start with one of the prefixes.
 func envWithout(prefixes ...string) []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(entry, prefix) })
 	})
 }
 
-// isRoot says whether servers need to be told that they may run as root.
+// isRoot reports whether this process runs as root, which some servers refuse unless told otherwise.
 func isRoot() bool { return os.Geteuid() == 0 }

@@ -30,7 +30,7 @@ func TestFreePortsDiffer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen[port] {
-			t.Errorf("port %d was handed out twice", port)
+			t.Errorf("FreePort returned port %d twice", port)
 		}
 		seen[port] = true
 	}
@@ -40,7 +40,7 @@ func contains(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("the error is %v, want %q in it", err, part)
+			t.Errorf("the error is %v, want it to contain %q", err, part)
 		}
 	}
 }

@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// longestBase leaves room for "/<name>-<random>/mysql.sock" in the 104 bytes that a Unix socket's path may have.
+// longestBase leaves room for "/<name>-<random>/mysql.sock": the path of a Unix socket is limited to 104 bytes.
 const longestBase = 60
 
-// Dir is a temporary directory that belongs to this process. One whose process was killed is removed by the next NewDir.
+// Dir is a temporary directory of this process. If the process is killed, the next NewDir of any process removes it.
 type Dir struct {
 	Path string
 	lock *os.File
 }
 
-// NewDir makes a directory whose name starts with name.
+// NewDir makes a directory whose name starts with name, and removes those left by processes that were killed.
 func NewDir(name string) (*Dir, error) {
 	dir, err := newDir(name)
 	if err != nil {
@@ -32,7 +32,7 @@ func newDir(name string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Nobody sweeps between the making of a directory and its locking.
+	// While this process holds the guard, no other sweeps away the directory before its lock is taken.
 	guard, err := lockFile(filepath.Join(base, "lock"), os.O_CREATE, syscall.LOCK_EX)
 	if err != nil {
 		return nil, err
@@ -54,14 +54,14 @@ func newDir(name string) (*Dir, error) {
 // File returns the path of a file in the directory.
 func (d *Dir) File(name string) string { return filepath.Join(d.Path, name) }
 
-// Remove deletes the directory with all that is in it.
+// Remove deletes the directory and its content.
 func (d *Dir) Remove() error {
 	defer d.lock.Close()
 	return os.RemoveAll(d.Path)
 }
 
-// ownDir returns a directory of this user in the system's directory for temporary files, or in /tmp where that one's
-// name is too long for sockets.
+// ownDir returns a directory of this user in the system's directory for temporary files, or in /tmp if that path would
+// be too long for sockets.
 func ownDir(name string) (string, error) {
 	temp := os.TempDir()
 	if len(temp)+1+len(name) > longestBase {
@@ -71,7 +71,7 @@ func ownDir(name string) (string, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}
-	// Everyone may write to /tmp: the directory could be someone else's trap.
+	// Everyone may write to /tmp: another user could have made the directory.
 	info, err := os.Lstat(path)
 	if err != nil {
 		return "", err
@@ -82,8 +82,9 @@ func ownDir(name string) (string, error) {
 	return path, nil
 }
 
-// sweep removes the directories under base whose process is gone: the kernel dropped its lock on them. One without a lock
-// file is nobody's: its process was killed before it made the file, or is removing the directory this moment.
+// sweep removes the directories under base whose process has ended, which released its lock on them. A directory
+// without a lock file has no owner either: its process was killed before it made the file, or is removing the directory
+// now.
 func sweep(base string) {
 	entries, _ := os.ReadDir(base)
 	for _, entry := range entries {
@@ -91,7 +92,7 @@ func sweep(base string) {
 		if !entry.IsDir() {
 			continue
 		}
-		// The file is not made here: whoever is removing the directory would find it not empty.
+		// The lock file is not created here: a process that is removing the directory would find it not empty.
 		lock, err := lockFile(filepath.Join(path, "lock"), 0, syscall.LOCK_EX|syscall.LOCK_NB)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			continue
@@ -103,8 +104,8 @@ func sweep(base string) {
 	}
 }
 
-// lockFile opens the file, or makes it where flag is os.O_CREATE, and locks it until it is closed or this process ends.
-// Children do not inherit it.
+// lockFile opens the file, and creates it if flag is os.O_CREATE. The lock lasts until the file is closed or this
+// process ends; children do not inherit it.
 func lockFile(path string, flag, how int) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|flag, 0o600)
 	if err != nil {

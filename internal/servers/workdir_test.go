@@ -28,9 +28,9 @@ func makeAndRemove(context.Context) error {
 	return nil
 }
 
-func TestProcessesMakeAndRemoveDirectoriesSideBySide(t *testing.T) {
+func TestProcessesMakeAndRemoveDirectoriesConcurrently(t *testing.T) {
 	t.Parallel()
-	temp, err := os.MkdirTemp("", "dirs") // t.TempDir's name is too long for sockets
+	temp, err := os.MkdirTemp("", "dirs") // the path of t.TempDir is too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,34 +45,41 @@ func TestProcessesMakeAndRemoveDirectoriesSideBySide(t *testing.T) {
 	}
 	for _, cmd := range processes {
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("a process fails: %v", err)
+			t.Errorf("a process failed: %v", err)
 		}
 	}
 	if left, err := filepath.Glob(filepath.Join(temp, "*", "*-*")); err != nil || len(left) > 0 {
-		t.Errorf("directories are left: %v %v", left, err)
+		t.Errorf("these directories still exist: %v %v", left, err)
 	}
 }
 
-func TestADirectoryWhoseProcessWasKilledBeforeItLockedItIsRemoved(t *testing.T) {
+func TestDirectoryOfAProcessKilledBeforeItTookTheLockIsRemoved(t *testing.T) {
 	t.Parallel()
-	first, err := servers.NewDir("first")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Remove()
+	first := newDir(t, "first")
 	killed, err := os.MkdirTemp(filepath.Dir(first.Path), "killed-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := servers.NewDir("second")
+	newDir(t, "second")
+	if _, err := os.Stat(killed); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of the killed process still exists: %v", err)
+	}
+	if _, err := os.Stat(first.Path); err != nil {
+		t.Errorf("the directory of a running process was removed: %v", err)
+	}
+}
+
+// newDir makes a directory for this test.
+func newDir(t *testing.T, name string) *servers.Dir {
+	t.Helper()
+	dir, err := servers.NewDir(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer second.Remove()
-	if _, err := os.Stat(killed); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is left: %v", err)
-	}
-	if _, err := os.Stat(first.Path); err != nil {
-		t.Errorf("the directory of a process that runs is gone: %v", err)
-	}
+	t.Cleanup(func() {
+		if err := dir.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }

@@ -14,17 +14,19 @@ import (
 	"time"
 )
 
-// ZooKeeperOptions configures StartZooKeeper. The zero value is as durable as ZooKeeper ships: every write is flushed.
+// ZooKeeperOptions configures StartZooKeeper. The zero value is as durable as ZooKeeper is by default: every write is
+// flushed.
 type ZooKeeperOptions struct {
-	Name    string // for messages; "zookeeper" where empty
+	Name    string // used in messages; "zookeeper" if empty
 	Relaxed bool   // flushes nothing. For tests, never for measurements.
 }
 
-// zooKeeperTick is ZooKeeper's unit of time. A session lasts at least two of them, and ends up to one late. It ships with 2 s.
+// zooKeeperTick is the unit of time of the server: a session lasts at least two ticks, and may end one tick late. The
+// default is 2 s.
 const zooKeeperTick = 500 * time.Millisecond
 
-// ZooKeeper is a private, standalone ZooKeeper server. It has no password: it listens on loopback only. Sessions may
-// last from 1 s to 1 minute.
+// ZooKeeper is a private, standalone ZooKeeper server. It has no password, but listens on loopback only. Its sessions
+// last from one second to one minute.
 type ZooKeeper struct {
 	Addr    string // host:port
 	Version string // "ZooKeeper 3.8.0"
@@ -57,7 +59,7 @@ func StartZooKeeper(ctx context.Context, o ZooKeeperOptions) (*ZooKeeper, error)
 		Name: o.Name,
 		Path: java,
 		Args: append(javaOptions(), "-cp", classpath, "org.apache.zookeeper.server.ZooKeeperServerMain", conf),
-		// What these variables tell every Java program would change this one, and be written to its log.
+		// These variables configure every Java program, which also reports them in its output.
 		Env: envWithout("JAVA_TOOL_OPTIONS=", "_JAVA_OPTIONS=", "JDK_JAVA_OPTIONS="),
 		Log: dir.File("zookeeper.log"),
 	}
@@ -81,9 +83,9 @@ func (o ZooKeeperOptions) conf(data string, port int) string {
 		"dataDir=" + data,
 		"clientPort=" + strconv.Itoa(port),
 		"clientPortAddress=127.0.0.1",
-		"maxClientCnxns=0", // of one address, and all clients have the same; 0 is without limit
+		"maxClientCnxns=0", // no limit per client address: all clients have the same one
 		"forceSync=" + forceSync,
-		"admin.enableServer=false", // a web server on a fixed port
+		"admin.enableServer=false", // it would listen on a fixed port
 		"4lw.commands.whitelist=srvr",
 		"",
 	}, "\n")
@@ -92,27 +94,27 @@ func (o ZooKeeperOptions) conf(data string, port int) string {
 func javaOptions() []string {
 	return []string{
 		"-Xmx128m",
-		"-XX:+UseSerialGC", // starts fast, and pauses for milliseconds in a heap this small
-		"-XX:-UsePerfData", // a file in /tmp that outlives a killed server
+		"-XX:+UseSerialGC", // starts fast; in a heap this small, it pauses for milliseconds only
+		"-XX:-UsePerfData", // would leave a file in /tmp when the server is killed
 		"-Djava.awt.headless=true",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-Dzookeeper.jmx.log4j.disable=true",
 	}
 }
 
-// Restart kills the server if it runs (SIGKILL), and starts it on the same port and the same directory: what it has
-// acknowledged is kept. Its sessions start anew, each with its whole timeout.
+// Restart kills the server if it is running (SIGKILL), and starts it on the same port in the same directory, which
+// keeps what the server has acknowledged. Each session starts again with its full timeout.
 func (z *ZooKeeper) Restart(ctx context.Context) error {
 	return restart(ctx, &z.Process, z.command, z.serves)
 }
 
 var zooKeeperVersion = regexp.MustCompile(`(?m)^Zookeeper version: ([0-9.]+)`)
 
-// answerTime is how long ZooKeeper has to answer. Whoever connects after it listens and before it has its database never
-// gets an answer, nor an end of the connection: closing it fails (NullPointerException in removeCnxn, as of 3.8).
+// answerTime limits the wait for an answer. A client that connects before the server has loaded its database gets no
+// answer, and its connection is never closed (NullPointerException in removeCnxn, as of 3.8).
 const answerTime = 250 * time.Millisecond
 
-// serves asks by the four-letter command srvr, whose answer names the version once the server has read its data.
+// serves sends the command srvr. The answer has the version when the server has loaded its database.
 func (z *ZooKeeper) serves(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -142,13 +144,18 @@ func (z *ZooKeeper) Stop(ctx context.Context) error {
 	return errors.Join(z.Process.Stop(ctx), z.dir.Remove())
 }
 
-// zooKeeperHomes are the directories of an unpacked release, or what Homebrew makes of one. See install.sh.
+// zooKeeperHomes lists where an unpacked release may be: see install.sh. Homebrew installs one too.
 func zooKeeperHomes() []string {
 	return []string{os.Getenv("ZOOKEEPER_HOME"), "/opt/homebrew/opt/zookeeper/libexec"}
 }
 
-// debianJars are ZooKeeper and a logger that writes to stderr, on Debian and Ubuntu. The first names what it needs itself.
-var debianJars = []string{"/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-api.jar", "/usr/share/java/slf4j-simple.jar"}
+// debianJars are ZooKeeper and a logger that writes to stderr, on Debian and Ubuntu. The manifest of zookeeper.jar
+// names its other dependencies.
+var debianJars = []string{
+	"/usr/share/java/zookeeper.jar",
+	"/usr/share/java/slf4j-api.jar",
+	"/usr/share/java/slf4j-simple.jar",
+}
 
 func findZooKeeper() (java, classpath string, err error) {
 	absent := notInstalled("ZooKeeper or Java", "libzookeeper-java default-jre-headless")

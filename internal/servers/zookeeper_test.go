@@ -31,7 +31,7 @@ func TestZooKeeperKeepsAcknowledgedWritesWhenKilled(t *testing.T) {
 	}
 	got, _, err := connectZooKeeper(t, server.Addr).Get("/stock")
 	if err != nil || string(got) != "6000" {
-		t.Errorf("after the restart the node reads %q, %v, want 6000", got, err)
+		t.Errorf("after the restart, the node has %q, %v, want 6000", got, err)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestZooKeeperStopFreesThePortAndTheDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(server.Version, "ZooKeeper 3.") {
-		t.Errorf("the version is %q", server.Version)
+		t.Errorf("the version is %q, want ZooKeeper 3.x", server.Version)
 	}
 	if err := server.Stop(t.Context()); err != nil {
 		t.Error(err)
@@ -70,11 +70,12 @@ func TestZooKeeperStopFreesThePortAndTheDirectory(t *testing.T) {
 func TestTestsShareOneZooKeeper(t *testing.T) {
 	t.Parallel()
 	if first, second := shared.ZooKeeper(t), shared.ZooKeeper(t); first != second {
-		t.Errorf("there are two, at %s and %s", first, second)
+		t.Errorf("two servers are running, at %s and %s, want one", first, second)
 	}
 }
 
-// grantedTimeout opens a session and returns how long the server lets it last. The client library keeps that to itself.
+// grantedTimeout opens a session and returns the timeout that the server grants, which the client library does not
+// report.
 func grantedTimeout(t *testing.T, addr string, asked time.Duration) time.Duration {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)

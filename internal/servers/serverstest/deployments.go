@@ -15,24 +15,24 @@ import (
 	"stock/internal/servers"
 )
 
-// Sentinel is a Redis master with one replica, watched by one Sentinel, which promotes the replica 1 s after the master
-// stopped to answer, or at once when told so (SENTINEL FAILOVER).
+// Sentinel is a Redis master with one replica and one Sentinel. The Sentinel promotes the replica one second after the
+// master has stopped answering, or at once on SENTINEL FAILOVER.
 //
-// It is as many as a test needs: a quorum of one. A deployment has three Sentinels or more.
+// A single Sentinel is enough for tests; deployments have at least three.
 type Sentinel struct {
-	MasterName    string   // what the Sentinel calls the group
+	MasterName    string   // name of the group
 	SentinelAddrs []string // host:port
 	Master        *servers.Redis
 	Replica       *servers.Redis
 	Sentinel      *servers.Redis
 }
 
-// StartSentinel starts a group for this test alone, and waits until the Sentinel knows the replica, and the replica has
-// all that the master has.
+// StartSentinel starts a group for this test alone. It waits until the replica is in sync with the master and the
+// Sentinel could promote it.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	const name = "stock"
-	// Without the delay the replica's first copy comes at once.
+	// By default, the master delays the first synchronization.
 	master := StartRedis(t, servers.RedisOptions{Name: "master", Args: []string{"--repl-diskless-sync-delay", "0"}})
 	host, port, err := net.SplitHostPort(master.Addr)
 	if err != nil {
@@ -41,8 +41,8 @@ func StartSentinel(t testing.TB) *Sentinel {
 	replica := StartRedis(t, servers.RedisOptions{
 		Name: "replica", Args: []string{"--replicaof", host + " " + port, "--repl-diskless-sync-delay", "0"},
 	})
-	// A Sentinel asks the master for its replicas when it starts, and then only every 10 s.
-	await(t, master.Addr, "the replica follows", func(ctx context.Context, client *redis.Client) error {
+	// The replica must be known to the master when the Sentinel starts: it asks for replicas every 10 s only.
+	await(t, master.Addr, "the replica is online", func(ctx context.Context, client *redis.Client) error {
 		replication, err := client.Info(ctx, "replication").Result()
 		if err == nil && !strings.Contains(replication, "state=online") {
 			err = errors.New(replication)
@@ -57,7 +57,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 		Args: []string{"--sentinel"},
 	})
 	await(t, sentinel.Addr, "the Sentinel can fail over", func(ctx context.Context, client *redis.Client) error {
-		// The link's state is known once the replica has told of it. One that has not could not be promoted.
+		// The Sentinel promotes only a replica that has reported its link to the master.
 		replicas := redis.NewMapStringStringSliceCmd(ctx, "SENTINEL", "REPLICAS", name)
 		err := client.Process(ctx, replicas)
 		if list := replicas.Val(); err == nil &&
@@ -72,22 +72,22 @@ func StartSentinel(t testing.TB) *Sentinel {
 	}
 }
 
-// Cluster is a Redis Cluster of three masters without replicas: while one is down, its third of the slots is.
+// Cluster is a Redis Cluster of three masters without replicas. While a master is down, its hash slots are too.
 type Cluster struct {
 	Addrs   []string // host:port
 	Masters []*servers.Redis
 }
 
-// slots is how many Redis Cluster has.
-const slots = 16384
+// hashSlots is the number of hash slots of any Redis Cluster.
+const hashSlots = 16384
 
-// StartCluster starts a cluster for this test alone, and waits until each master knows that all slots are served.
+// StartCluster starts a cluster for this test alone, and waits until each master knows that all hash slots are served.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	cluster := new(Cluster)
 	var buses []int
 	for i := range 3 {
-		bus, err := servers.FreePort() // Redis's own choice, 10000 above the other port, may not exist
+		bus, err := servers.FreePort() // the default, 10000 above the other port, may be out of range
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,29 +98,11 @@ func StartCluster(t testing.TB) *Cluster {
 		cluster.Masters = append(cluster.Masters, master)
 		cluster.Addrs = append(cluster.Addrs, master.Addr)
 	}
-	for i, addr := range cluster.Addrs {
-		client := redis.NewClient(&redis.Options{Addr: addr})
-		defer client.Close()
-		// Epochs that differ from the start spare the masters the time to settle who has which.
-		commands := [][]any{
-			{"CLUSTER", "SET-CONFIG-EPOCH", i + 1},
-			{"CLUSTER", "ADDSLOTSRANGE", i * slots / 3, (i+1)*slots/3 - 1},
-		}
-		for other, addr := range cluster.Addrs[:i] {
-			host, port, err := net.SplitHostPort(addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			commands = append(commands, []any{"CLUSTER", "MEET", host, port, buses[other]})
-		}
-		for _, command := range commands {
-			if err := client.Do(t.Context(), command...).Err(); err != nil {
-				t.Fatalf("%v: %v", command, err)
-			}
-		}
+	for i := range cluster.Addrs {
+		cluster.join(t, i, buses)
 	}
 	for _, addr := range cluster.Addrs {
-		await(t, addr, "the cluster is whole", func(ctx context.Context, client *redis.Client) error {
+		await(t, addr, "the cluster is complete", func(ctx context.Context, client *redis.Client) error {
 			info, err := client.ClusterInfo(ctx).Result()
 			if err != nil {
 				return err
@@ -136,15 +118,39 @@ func StartCluster(t testing.TB) *Cluster {
 	return cluster
 }
 
-// await asks a Redis server until it gets no error. It fails the test after a minute.
-func await(t testing.TB, addr, what string, ask func(context.Context, *redis.Client) error) {
+// join gives master i its hash slots and introduces it to the masters before it.
+func (c *Cluster) join(t testing.TB, i int, buses []int) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: c.Addrs[i]})
+	defer client.Close()
+	commands := [][]any{
+		// With different epochs from the start, the masters need not resolve conflicts.
+		{"CLUSTER", "SET-CONFIG-EPOCH", i + 1},
+		{"CLUSTER", "ADDSLOTSRANGE", i * hashSlots / 3, (i+1)*hashSlots/3 - 1},
+	}
+	for other, addr := range c.Addrs[:i] {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands = append(commands, []any{"CLUSTER", "MEET", host, port, buses[other]})
+	}
+	for _, command := range commands {
+		if err := client.Do(t.Context(), command...).Err(); err != nil {
+			t.Fatalf("%v: %v", command, err)
+		}
+	}
+}
+
+// await calls ready with a client of the server until it returns nil. It fails the test after a minute.
+func await(t testing.TB, addr, what string, ready func(context.Context, *redis.Client) error) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	for {
-		err := ask(ctx, client)
+		err := ready(ctx, client)
 		if err == nil {
 			return
 		}

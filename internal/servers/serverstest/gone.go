@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// Gone waits until none of the processes is left, none of the process groups that they led, and nobody listens at the
-// addresses (host:port). It fails the test for what is left after 20 seconds.
+// Gone waits until the processes and the process groups that they led have ended, and nothing listens at the addresses
+// (host:port). It reports an error for each that is left after 20 seconds.
 //
-// A zombie counts as gone: it holds nothing, and in a container there may be no init that reaps it.
+// A zombie counts as ended: it holds no resources, and in a container there may be no init to reap it.
 func Gone(t testing.TB, pids []int, addresses []string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(eventuallyTimeout)
 	for _, pid := range pids {
 		for len(Running(t, pid)) > 0 {
 			if time.Now().After(deadline) {
-				t.Errorf("of the processes that %d led, these still run: %v", pid, Running(t, pid))
+				t.Errorf("these processes of group %d are still running: %v", pid, Running(t, pid))
 				break
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
-	// The kernel shows a process as ended a little before its last thread lets go of the port.
+	// A process may appear as ended before its last thread has closed the port.
 	for _, address := range addresses {
-		for listens(address) {
+		for isListening(address) {
 			if time.Now().After(deadline) {
-				t.Errorf("somebody still listens at %s", address)
+				t.Errorf("a process still listens at %s", address)
 				break
 			}
 			time.Sleep(5 * time.Millisecond)
@@ -40,7 +40,7 @@ func Gone(t testing.TB, pids []int, addresses []string) {
 	}
 }
 
-// Running lists the process and those of the group that it leads, as far as they have not ended.
+// Running returns which of the process and the members of its process group have not ended.
 func Running(t testing.TB, pid int) (pids []int) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -56,13 +56,13 @@ func Running(t testing.TB, pid int) (pids []int) {
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
 		if err != nil {
-			continue // ended since it was listed
+			continue // it has ended meanwhile
 		}
 		id, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		// After the name in parentheses, which may hold anything: state, parent, process group.
+		// The name is in parentheses and may contain any character. Then come state, parent and process group.
 		fields := strings.Fields(string(stat[strings.LastIndex(string(stat), ")")+1:]))
 		state, group := fields[0], fields[2]
 		if state != "Z" && state != "X" && (id == pid || group == strconv.Itoa(pid)) {
@@ -72,7 +72,7 @@ func Running(t testing.TB, pid int) (pids []int) {
 	return pids
 }
 
-func listens(address string) bool {
+func isListening(address string) bool {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
 	if err == nil {
 		conn.Close()

@@ -1,7 +1,7 @@
-// Package serverstest gives tests real servers. A server that is not installed fails the test.
+// Package serverstest provides tests with real servers. If a server is not installed, the test fails.
 //
-// The tests of one package share one server of a kind, started by the first test that needs it; each test gets a
-// database of its own in it:
+// The tests of a package share one server of each kind, which starts when a test first needs it. Each test gets a
+// database of its own:
 //
 //	var shared serverstest.Servers
 //
@@ -13,9 +13,10 @@
 //		…
 //	}
 //
-// etcd and ZooKeeper have no databases: there, each test takes keys of its own.
+// etcd and ZooKeeper have no databases: tests use different keys.
 //
-// A test that kills, pauses or restarts a server starts its own with StartMySQL, StartRedis, StartEtcd or StartZooKeeper.
+// A test that kills, pauses or restarts a server starts its own with StartMySQL, StartRedis, StartEtcd or
+// StartZooKeeper.
 package serverstest
 
 import (
@@ -32,29 +33,31 @@ import (
 	"stock/internal/servers"
 )
 
-// databases is the number of logical Redis databases: the number of calls of Redis or Redlock that a package can make.
+// databases is the number of logical databases of a shared Redis, and so limits the calls of Redis and Redlock of a
+// package.
 const databases = 4096
 
-const limit = 60 * time.Second
+// limit bounds how long a server may take to start or to carry out a test's request.
+const limit = time.Minute
 
-// Servers are shared by the tests of one package. The zero value is ready: a server starts when it is first asked for.
+// Servers are shared by the tests of a package. The zero value is ready for use: servers start when first needed.
 type Servers struct {
 	mu        sync.Mutex
 	mysql     *servers.MySQL
-	masters   []*servers.Redis // the first serves Redis, all serve Redlock
+	masters   []*servers.Redis // Redis uses the first, Redlock all
 	etcd      *servers.Etcd
 	zookeeper *servers.ZooKeeper
-	used      atomic.Int64 // databases handed out
+	used      atomic.Int64 // number of databases handed out
 }
 
 // Run runs the tests, stops the servers and returns the exit code. Call it from TestMain.
 func (s *Servers) Run(m *testing.M) int {
 	code := m.Run()
-	if s.mysql != nil {
-		s.mysql.Kill() // nothing in it is worth a clean shutdown
-		s.mysql.Stop(context.Background())
-	}
 	var stops []func(context.Context) error
+	if s.mysql != nil {
+		s.mysql.Kill() // a clean shutdown would take longer
+		stops = append(stops, s.mysql.Stop)
+	}
 	for _, master := range s.masters {
 		stops = append(stops, master.Stop)
 	}
@@ -90,7 +93,7 @@ func (s *Servers) MySQL(t testing.TB) *servers.MySQL {
 	return s.mysql
 }
 
-// Database returns the DSN of a new, empty database of the shared MySQL server. It is dropped after the test.
+// Database creates an empty database on the shared MySQL server and returns its DSN. It is dropped after the test.
 func (s *Servers) Database(t testing.TB) (dsn string) {
 	t.Helper()
 	mysql := s.MySQL(t)
@@ -109,13 +112,14 @@ func (s *Servers) Database(t testing.TB) (dsn string) {
 	return dsn
 }
 
-// Redis returns the options of a client of the shared Redis server, on an empty logical database that no other test has.
+// Redis returns options of a client of the shared Redis server, on an empty logical database that no other test has.
 func (s *Servers) Redis(t testing.TB) *redis.Options {
 	t.Helper()
 	return s.Redlock(t, 1)[0]
 }
 
-// Redlock returns the options of clients of n shared, independent Redis masters, on empty logical databases.
+// Redlock returns options of clients of n shared, independent Redis masters, each on an empty logical database that no
+// other test has.
 func (s *Servers) Redlock(t testing.TB, n int) []*redis.Options {
 	t.Helper()
 	s.mu.Lock()
@@ -131,7 +135,7 @@ func (s *Servers) Redlock(t testing.TB, n int) []*redis.Options {
 	}
 	db := int(s.used.Add(1))
 	if db >= databases {
-		t.Fatalf("the tests of this package use more than %d Redis databases", databases)
+		t.Fatalf("the tests of this package need more than %d Redis databases: raise serverstest.databases", databases)
 	}
 	var options []*redis.Options
 	for _, master := range s.masters[:n] {
@@ -174,7 +178,7 @@ func (s *Servers) ZooKeeper(t testing.TB) (addr string) {
 	return s.zookeeper.Addr
 }
 
-// StartMySQL starts a server for this test alone, which may kill and restart it.
+// StartMySQL starts a server for this test alone, which may stop, kill or restart it.
 func StartMySQL(t testing.TB, o servers.MySQLOptions) *servers.MySQL {
 	t.Helper()
 	mysql, err := servers.StartMySQL(t.Context(), o)
@@ -190,28 +194,28 @@ func StartMySQL(t testing.TB, o servers.MySQLOptions) *servers.MySQL {
 	return mysql
 }
 
-// StartRedis starts a server for this test alone, which may kill and restart it.
+// StartRedis starts a server for this test alone, which may stop, kill or restart it.
 func StartRedis(t testing.TB, o servers.RedisOptions) *servers.Redis {
 	t.Helper()
 	server, err := servers.StartRedis(t.Context(), o)
 	return started(t, server, err)
 }
 
-// StartEtcd starts a server for this test alone, which may kill and restart it.
+// StartEtcd starts a server for this test alone, which may stop, kill or restart it.
 func StartEtcd(t testing.TB, o servers.EtcdOptions) *servers.Etcd {
 	t.Helper()
 	server, err := servers.StartEtcd(t.Context(), o)
 	return started(t, server, err)
 }
 
-// StartZooKeeper starts a server for this test alone, which may kill and restart it.
+// StartZooKeeper starts a server for this test alone, which may stop, kill or restart it.
 func StartZooKeeper(t testing.TB, o servers.ZooKeeperOptions) *servers.ZooKeeper {
 	t.Helper()
 	server, err := servers.StartZooKeeper(t.Context(), o)
 	return started(t, server, err)
 }
 
-// started fails the test for a server that did not start, and stops one that did after the test.
+// started fails the test if the server did not start. Otherwise the server is stopped after the test.
 func started[S interface{ Stop(context.Context) error }](t testing.TB, server S, err error) S {
 	t.Helper()
 	if err != nil {
