@@ -137,7 +137,8 @@ func TestCommandsOfTheDocumentsWork(t *testing.T) {
 			t.Run(fmt.Sprintf("%s:%d", d.path, b.line), func(t *testing.T) {
 				here.fillStock(t)
 				run := exec.Command("bash", "-euc", here.replace.Replace(b.text))
-				run.Env = append(os.Environ(), here.environment...)
+				run.Env = append(os.Environ(), "LOADTEST_OUT="+t.TempDir()+"/out")
+				run.Env = append(run.Env, here.environment...)
 				out, err := run.CombinedOutput()
 				if err != nil || unexpected.Match(out) {
 					t.Errorf("%v\n%s\noutput:\n%s", err, b.text, out)
