@@ -1,0 +1,425 @@
+package stock_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+const (
+	maxREADMELines = 150
+	maxColumns     = 120
+)
+
+// reasons are the only ones for which a command of the documents may stay untested.
+var reasons = []string{
+	"takes minutes",
+	"needs docker",
+	"runs until Ctrl-C",
+	"changes the source",
+}
+
+// document is a Markdown file of this repository.
+type document struct{ path, text string }
+
+func readDocuments(t *testing.T) []document {
+	t.Helper()
+	return readFiles(t, ".md")
+}
+
+// readFiles reads the files of this repository whose names end so, without those that commands leave in it.
+func readFiles(t *testing.T, suffix string) (files []document) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", "bin", "out", "testdata"}, entry.Name()):
+			return fs.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(path, suffix):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		files = append(files, document{path, string(text)})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// block is a fenced block of a document.
+type block struct {
+	line     int // of its first line, from 1
+	language string
+	notRun   string // the reason in the comment before it, if any
+	text     string
+}
+
+var notRunMarker = regexp.MustCompile(`^<!-- not run: (.*) -->$`)
+
+func (d document) blocks() (blocks []block) {
+	var open *block
+	reason := ""
+	for i, line := range strings.Split(d.text, "\n") {
+		language, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && open == nil:
+			blocks = append(blocks, block{line: i + 2, language: language, notRun: reason})
+			open = &blocks[len(blocks)-1]
+		case fence:
+			open, reason = nil, ""
+		case open != nil:
+			open.text += line + "\n"
+		case notRunMarker.MatchString(line):
+			reason = notRunMarker.FindStringSubmatch(line)[1]
+		case line != "":
+			reason = ""
+		}
+	}
+	return blocks
+}
+
+// Every sh block is a command for the reader. It is executed, or says why it is not.
+func TestEveryCommandIsRunOrSaysWhyNot(t *testing.T) {
+	t.Parallel()
+	for _, d := range readDocuments(t) {
+		for _, b := range d.blocks() {
+			at := fmt.Sprintf("%s:%d", d.path, b.line)
+			if !slices.Contains([]string{"sh", "go", "json", "text"}, b.language) {
+				t.Errorf("%s: a block of language %q: use sh, go, json or text", at, b.language)
+			}
+			if b.notRun == "" {
+				continue
+			}
+			if b.language != "sh" {
+				t.Errorf("%s: only a block of sh can be marked as not run", at)
+			}
+			if !slices.Contains(reasons, b.notRun) {
+				t.Errorf("%s: not run for the reason %q, which is not one of %q", at, b.notRun, reasons)
+			}
+			check := exec.Command("bash", "-n")
+			check.Stdin = strings.NewReader(b.text)
+			if out, err := check.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s", at, err, out)
+			}
+		}
+	}
+}
+
+// unexpected finds a refusal other than "sold out", and a vegeta report with failures.
+var unexpected = regexp.MustCompile(`/problems/([^s]|s[^o])|Success +\[ratio\] +\d?\d\.`)
+
+// The commands run as they stand, except for ports, paths and the amount of load. They share one lab, one block after
+// another, and each block finds a stock of 6,000 units.
+func TestCommandsOfTheDocumentsWork(t *testing.T) {
+	t.Parallel()
+	here := startLab(t)
+	documents := readDocuments(t)
+	t.Run("flags", func(t *testing.T) { here.checkFlags(t, documents) })
+	for _, d := range documents {
+		for _, b := range d.blocks() {
+			if b.language != "sh" || b.notRun != "" {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s:%d", d.path, b.line), func(t *testing.T) {
+				here.fillStock(t)
+				run := exec.Command("bash", "-euc", here.replace.Replace(b.text))
+				run.Env = append(os.Environ(), "LOADTEST_OUT="+t.TempDir()+"/out")
+				run.Env = append(run.Env, here.environment...)
+				out, err := run.CombinedOutput()
+				if err != nil || unexpected.Match(out) {
+					t.Errorf("%v\n%s\noutput:\n%s", err, b.text, out)
+				}
+			})
+		}
+	}
+}
+
+// lab is a running lab, and how the documents' commands reach it.
+type lab struct {
+	stock, loadtest string // the programs
+
+	admin       string // URL
+	replace     *strings.Replacer
+	environment []string
+}
+
+// startLab starts a lab on free ports. `loadtest run` finds it in the environment and starts no servers of its own.
+func startLab(t *testing.T) *lab {
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", dir+"/", "./loadtest", "./cmd/stock")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const anyPort = "127.0.0.1:0"
+	cmd := exec.Command(filepath.Join(dir, "loadtest"), "up", "--json", "--listen", anyPort, "--admin-listen", anyPort)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(os.Interrupt)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %s", err, &stderr)
+		}
+	})
+	var topology struct {
+		URL            string
+		SingleURL      string `json:"single_url"`
+		MySQLDSN       string `json:"mysql_dsn"`
+		Redis, Redlock []string
+		Replicas       []struct {
+			AdminURL string `json:"admin_url"`
+		}
+	}
+	if err := json.NewDecoder(stdout).Decode(&topology); err != nil {
+		t.Fatalf("loadtest up: %v: %s", err, &stderr)
+	}
+	admin := topology.Replicas[0].AdminURL
+	redis := strings.Join(topology.Redis, ",")
+	moved := filepath.Join(dir, "deduct.targets")
+	const targets = "loadtest/vegeta/deduct.targets"
+	text, err := os.ReadFile(targets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := strings.TrimPrefix(topology.URL, "http://")
+	text = bytes.ReplaceAll(text, []byte("127.0.0.1:8000"), []byte(host))
+	if err := os.WriteFile(moved, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stock, loadtest := filepath.Join(dir, "stock"), filepath.Join(dir, "loadtest")
+	return &lab{
+		stock:    stock,
+		loadtest: loadtest,
+		admin:    admin,
+		replace: strings.NewReplacer(
+			"localhost:8000", host, "127.0.0.1:8000", host, "localhost:9001", strings.TrimPrefix(admin, "http://"),
+			"127.0.0.1:8081", freeAddress(t), "127.0.0.1:9091", freeAddress(t),
+			"root:secret@tcp(127.0.0.1:3306)/stock", topology.MySQLDSN, "127.0.0.1:6379", redis,
+			"go run ./loadtest", loadtest, "go run ./cmd/stock", stock,
+			targets, moved, "out/", dir+"/out/",
+			"-duration=5s", "-duration=1s", "--rounds 6", "--rounds 2", "--quick", "--quick --requests 150",
+			"users=1,8,32,128 --rounds 5", "users=1,16 --rounds 1 --requests 150",
+		),
+		environment: []string{
+			"LOADTEST_TARGET=" + topology.URL, "LOADTEST_SINGLE=" + topology.SingleURL, "LOADTEST_ADMIN=" + admin,
+			"LOADTEST_MYSQL_DSN=" + topology.MySQLDSN, "LOADTEST_REDIS=" + redis,
+			"LOADTEST_REDLOCK=" + strings.Join(topology.Redlock, ","),
+		},
+	}
+}
+
+// checkFlags wants every flag that stands alone, such as `--lease`, to be one of the programs'.
+func (l *lab) checkFlags(t *testing.T, documents []document) {
+	var help strings.Builder
+	for program, commands := range map[string][]string{
+		l.stock:    {"serve", "migrate", "prune", "reconcile", "healthcheck"},
+		l.loadtest: {"run", "up", "bench", "targets"},
+	} {
+		for _, command := range commands {
+			out, err := exec.Command(program, command, "--help").CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s: %v: %s", command, err, out)
+			}
+			help.Write(out)
+		}
+	}
+	for _, d := range documents {
+		for _, match := range regexp.MustCompile("`(--[a-z-]+)[` ]").FindAllStringSubmatch(d.text, -1) {
+			found := regexp.MustCompile(regexp.QuoteMeta(match[1]) + `\b[^-]`).MatchString(help.String())
+			switch isPending := slices.Contains(pending, match[1]); {
+			case !found && !isPending:
+				t.Errorf("%s names the flag %s, which no program has", d.path, match[1])
+			case found && isPending:
+				t.Errorf("the flag %s exists: delete it from pending", match[1])
+			}
+		}
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func (l *lab) fillStock(t *testing.T) {
+	for id := 1; id <= 5; id++ {
+		url := fmt.Sprintf("%s/admin/stock/%d", l.admin, id)
+		body := strings.NewReader(`{"stock":6000}`)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		reply, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply.Body.Close()
+		if reply.StatusCode/100 != 2 {
+			t.Fatalf("PUT %s: %s", url, reply.Status)
+		}
+	}
+}
+
+func TestREADMEAndLinesAreShort(t *testing.T) {
+	t.Parallel()
+	for _, d := range readDocuments(t) {
+		lines := strings.Split(strings.TrimSuffix(d.text, "\n"), "\n")
+		if d.path == "README.md" && len(lines) > maxREADMELines {
+			t.Errorf("README.md has %d lines, more than %d: move some to docs/", len(lines), maxREADMELines)
+		}
+		generated := false
+		for i, line := range lines {
+			switch {
+			case sectionBegins.MatchString(line), strings.HasPrefix(line, "<!-- The import table "):
+				generated = true
+			case strings.HasPrefix(line, "<!-- end of "):
+				generated = false
+			case !generated && !strings.HasPrefix(line, "|") && len([]rune(line)) > maxColumns:
+				t.Errorf("%s:%d has %d columns, more than %d", d.path, i+1, len([]rune(line)), maxColumns)
+			}
+		}
+	}
+}
+
+// Documents and comments name the test that shows what they say.
+func TestEveryTestThatIsNamedExists(t *testing.T) {
+	t.Parallel()
+	var tests strings.Builder
+	for _, file := range readFiles(t, "_test.go") {
+		tests.WriteString(file.text)
+	}
+	documents := readDocuments(t)
+	for _, file := range readFiles(t, ".go") {
+		if strings.HasPrefix(file.path, "internal/locks/") && !strings.HasSuffix(file.path, "_test.go") {
+			documents = append(documents, file)
+		}
+	}
+	named := 0
+	for _, d := range documents {
+		for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(d.text, -1) {
+			named++
+			if !strings.Contains(tests.String(), "func "+name+"(") {
+				t.Errorf("%s names %s, which is no test of this repository", d.path, name)
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("no test is named")
+	}
+}
+
+var (
+	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	namedIn  = regexp.MustCompile("`((?:cmd|docs|internal|loadtest|migrations|nginx|\\.ci)/[\\w./-]*)`")
+	makeRule = regexp.MustCompile(`\bmake ([a-z][a-z-]*)`)
+	makeCode = regexp.MustCompile("`[^`\n]+`")
+)
+
+// pending are paths and flags that the documents name before they exist. Delete what exists.
+var pending = []string{
+	"internal/stock/mysql", "internal/stock/redis", "internal/stock/guard", "internal/stock/stream",
+	"internal/stock/inventory", "internal/stock/health", "internal/stock/retry", "internal/stock/batching",
+	"internal/stock/catalogue", "internal/stock/catalogue/mysql.go",
+	"internal/stock/mysql/update.go", "--max-hold", "internal/monotonic", "internal/tcpproxy", "internal/stats",
+}
+
+func TestWhatTheDocumentsNameExists(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range readDocuments(t) {
+		for _, match := range link.FindAllStringSubmatch(d.text, -1) {
+			checkLink(t, d, match[1])
+		}
+		for _, match := range namedIn.FindAllStringSubmatch(d.text, -1) {
+			path := strings.TrimSuffix(match[1], "/...")
+			_, err := os.Stat(path)
+			switch isPending := slices.Contains(pending, path); {
+			case err != nil && !isPending:
+				t.Errorf("%s names %s: %v", d.path, path, err)
+			case err == nil && isPending:
+				t.Errorf("%s exists: delete it from pending", path)
+			}
+		}
+		code := makeCode.FindAllString(d.text, -1)
+		for _, b := range d.blocks() {
+			if b.language == "sh" {
+				code = append(code, b.text)
+			}
+		}
+		for _, match := range makeRule.FindAllStringSubmatch(strings.Join(code, "\n"), -1) {
+			if !bytes.Contains(makefile, []byte("\n"+match[1]+":")) {
+				t.Errorf("%s names make %s, which is no target", d.path, match[1])
+			}
+		}
+	}
+}
+
+// checkLink finds the file and the heading that a relative link names.
+func checkLink(t *testing.T, d document, to string) {
+	if strings.Contains(to, "://") {
+		return
+	}
+	path, anchor, hasAnchor := strings.Cut(to, "#")
+	file := d.path
+	if path != "" {
+		file = filepath.Join(filepath.Dir(d.path), path)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		if info, statErr := os.Stat(file); statErr != nil || !info.IsDir() {
+			t.Errorf("%s links to %s: %v", d.path, to, err)
+		}
+		return
+	}
+	if hasAnchor && !slices.Contains(anchors(string(text)), anchor) {
+		t.Errorf("%s links to %s, and %s has no such heading", d.path, to, file)
+	}
+}
+
+// anchors are the names that GitHub gives to a document's headings.
+func anchors(text string) (names []string) {
+	for line := range strings.Lines(text) {
+		heading := strings.TrimLeft(line, "#")
+		if heading == line || !strings.HasPrefix(heading, " ") {
+			continue
+		}
+		names = append(names, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ' || r == '-':
+				return '-'
+			case r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, strings.TrimSpace(heading)))
+	}
+	return names
+}

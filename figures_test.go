@@ -1,0 +1,295 @@
+package stock_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"stock/internal/stock"
+)
+
+// figures are those of a run of the whole lab that the documents show, kept in figuresFile.
+type figures struct {
+	Conditions string   `json:"conditions"`
+	Rows       []figure `json:"rows"`
+}
+
+// figure is a row of the lab's report: a strategy under a workload.
+type figure struct {
+	Strategy string      `json:"strategy"`
+	Replicas int         `json:"replicas"`
+	Workload string      `json:"workload"`
+	Verdict  string      `json:"verdict"`
+	Goodput  float64     `json:"goodput"`            // units sold correctly a second, median of the rounds
+	Interval *[2]float64 `json:"interval,omitempty"` // 95 %
+	Noop     float64     `json:"noop,omitempty"`     // share of noop's goodput
+	P50      float64     `json:"p50,omitempty"`      // ms
+	P99      float64     `json:"p99,omitempty"`      // ms
+	Sold     int64       `json:"sold,omitempty"`     // units confirmed, of a strategy that is wrong
+	Lost     int64       `json:"lost,omitempty"`     // units
+	Oversold int64       `json:"oversold,omitempty"` // units
+}
+
+// report is what the documents show of a report.json of loadtest run.
+type report struct {
+	Schema      string
+	Environment struct {
+		CPU     string
+		Cores   int
+		Go      string
+		Seed    uint64
+		Servers []server
+	}
+	Rows []struct {
+		Strategy, Workload, Verdict string
+		Replicas, Users             int
+		Baseline                    bool
+		Goodput                     float64                      `json:"goodput_per_s"`
+		Interval                    *struct{ Low, High float64 } `json:"goodput_interval"`
+		Noop                        float64                      `json:"share_of_noop"`
+		Latency                     struct{ P50, P99 float64 }   `json:"latency_ms"`
+		Sold, Oversold              int64
+		Lost                        int64 `json:"lost_updates"`
+		Rounds                      []struct{}
+	}
+}
+
+type server struct {
+	Name, Version string
+	Settings      map[string]string
+}
+
+func (s server) String() string {
+	var settings []string
+	for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
+		settings = append(settings, name+"="+s.Settings[name])
+	}
+	text := s.Name + " " + s.Version
+	if len(settings) > 0 {
+		text += " (" + strings.Join(settings, ", ") + ")"
+	}
+	return text
+}
+
+func (r *report) conditions() string {
+	e := r.Environment
+	var servers []string
+	for _, s := range e.Servers {
+		if s.Name != "service" {
+			servers = append(servers, s.String())
+		}
+	}
+	return fmt.Sprintf("Rounds: %d, users: %d, replicas: 2, behind nginx; "+
+		"%d cores (%s) for load and servers; %s; %s; seed %d.",
+		len(r.Rows[0].Rounds), r.Rows[0].Users, e.Cores, strings.ReplaceAll(e.CPU, "(R)", ""),
+		strings.Join(servers, ", "), e.Go, e.Seed)
+}
+
+// newFigures takes the figures from a report of loadtest run.
+func newFigures(t *testing.T, path string) *figures {
+	t.Helper()
+	var from report
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &from)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if from.Schema != "stock-lab/1" || len(from.Rows) == 0 {
+		t.Fatalf("%s is no report of loadtest run: it has %d rows and the schema %q", path, len(from.Rows), from.Schema)
+	}
+	f := &figures{Conditions: from.conditions()}
+	for _, r := range from.Rows {
+		if r.Baseline {
+			continue
+		}
+		row := figure{Strategy: r.Strategy, Replicas: r.Replicas, Workload: r.Workload, Verdict: r.Verdict,
+			Goodput: math.Round(r.Goodput), Noop: short(r.Noop), P50: short(r.Latency.P50), P99: short(r.Latency.P99)}
+		if r.Interval != nil {
+			row.Interval = &[2]float64{math.Round(r.Interval.Low), math.Round(r.Interval.High)}
+		}
+		if r.Verdict == "wrong" {
+			row.Sold, row.Lost, row.Oversold = r.Sold, r.Lost, r.Oversold
+		}
+		f.Rows = append(f.Rows, row)
+	}
+	return f
+}
+
+// short keeps three digits, and whole numbers above.
+func short(v float64) float64 {
+	if v == 0 || v >= 100 {
+		return math.Round(v)
+	}
+	scale := math.Pow(10, 2-math.Floor(math.Log10(v)))
+	return math.Round(v*scale) / scale
+}
+
+// json has a line a row, so that a new run is a readable difference.
+func (f *figures) json(t *testing.T) []byte {
+	t.Helper()
+	encode := func(v any) string {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var rows []string
+	for _, r := range f.Rows {
+		rows = append(rows, "    "+encode(r))
+	}
+	return fmt.Appendf(nil, "{\n  \"conditions\": %s,\n  \"rows\": [\n%s\n  ]\n}\n",
+		encode(f.Conditions), strings.Join(rows, ",\n"))
+}
+
+func readFigures(t *testing.T) *figures {
+	t.Helper()
+	text, err := os.ReadFile(figuresFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("%v: run go test . -update -lab out/lab/report.json", err)
+	}
+	var f figures
+	if err == nil {
+		err = json.Unmarshal(text, &f)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range f.Rows {
+		if strategy(r.Strategy) == nil {
+			t.Errorf("%s has figures of %s, which is not in the catalogue: run the lab again", figuresFile, r.Strategy)
+		}
+	}
+	return &f
+}
+
+func (f *figures) row(name string, replicas int, workload string) *figure {
+	i := slices.IndexFunc(f.Rows, func(r figure) bool {
+		return r.Strategy == name && r.Replicas == replicas && r.Workload == workload
+	})
+	if i < 0 {
+		return nil
+	}
+	return &f.Rows[i]
+}
+
+// correct reports whether the judge found the strategy correct, and it promises to be: others are not ranked.
+func (r *figure) correct() bool {
+	return r.Verdict == "correct" && strategy(r.Strategy).Claim.TwoReplicas != stock.Oversells
+}
+
+// found is the verdict in words.
+func (r *figure) found() string {
+	switch {
+	case r.Lost > 0:
+		return fmt.Sprintf("**wrong**: %d of %d units lost", r.Lost, r.Sold)
+	case r.Oversold > 0:
+		return fmt.Sprintf("**wrong**: %d of %d units oversold", r.Oversold, r.Sold)
+	case r.Verdict == "wrong":
+		return "**wrong**"
+	case r.Verdict == "correct" && !r.correct():
+		return "correct while stock lasts"
+	}
+	return r.Verdict
+}
+
+// ranked lists the rows of the workload plenty: correct ones first, the fastest on top.
+func (f *figures) ranked() (rows []*figure) {
+	for i, r := range f.Rows {
+		if r.Workload == "plenty" {
+			rows = append(rows, &f.Rows[i])
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b *figure) int {
+		if a.correct() != b.correct() {
+			if a.correct() {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.Goodput, a.Goodput)
+	})
+	return rows
+}
+
+// table shows every strategy that was measured, under both workloads.
+func (f *figures) table() string {
+	var b strings.Builder
+	row(&b, "strategy", "plenty: goodput/s", "× noop", "median ms", "99 % ms", "verdict",
+		"flash sale: goodput/s", "verdict")
+	row(&b, "---", "---:", "---:", "---:", "---:", "---", "---:", "---")
+	for _, r := range f.ranked() {
+		sale, found := "", ""
+		if s := f.row(r.Strategy, r.Replicas, "flash-sale"); s != nil {
+			sale, found = s.rate(), s.found()
+		}
+		row(&b, r.label(), r.rate(), number(r.Noop), number(r.P50), number(r.P99), r.found(), sale, found)
+	}
+	for _, s := range strategies {
+		if s.Claim.TwoReplicas != stock.SellsNothing && f.row(s.Name, 2, "plenty") == nil {
+			row(&b, label(s), "", "", "", "", "not measured", "", "")
+		}
+	}
+	return b.String()
+}
+
+// beside compares the figures with those of the source material: requests a second, one instance, 6,000 requests.
+func (f *figures) beside() string {
+	var b strings.Builder
+	row(&b, "in the text", "requests/s", "here", "goodput/s", "verdict")
+	row(&b, "---", "---:", "---", "---:", "---")
+	for _, theirs := range []struct {
+		name     string
+		rate     float64
+		strategy string
+		replicas int
+	}{
+		{"no lock", 671, "none", 2},
+		{"`synchronized`", 51, "mutex", 1},
+		{"`ReentrantLock`", 52, "mutex", 1},
+		{"one UPDATE", 813, "update", 2},
+		{"SELECT … FOR UPDATE", 64.6, "for-update", 2},
+	} {
+		ours := f.row(theirs.strategy, theirs.replicas, "plenty")
+		if ours == nil {
+			continue
+		}
+		row(&b, theirs.name, number(theirs.rate), ours.label(), number(ours.Goodput), ours.found())
+	}
+	if one, two := f.row("update", 2, "plenty"), f.row("for-update", 2, "plenty"); one != nil && two != nil {
+		row(&b, "UPDATE ÷ FOR UPDATE", "12.6", "", fmt.Sprintf("%.1f", one.Goodput/two.Goodput), "")
+	}
+	return b.String()
+}
+
+func (r *figure) label() string {
+	if r.Replicas == 1 {
+		return "`" + r.Strategy + "`, 1 replica"
+	}
+	return label(*strategy(r.Strategy))
+}
+
+// rate is the goodput and the farther end of its interval, in per cent.
+func (r *figure) rate() string {
+	if r.Interval == nil || r.Goodput == 0 {
+		return number(r.Goodput)
+	}
+	return fmt.Sprintf("%s ±%.0f%%", number(r.Goodput), 100*max(r.Interval[1]/r.Goodput-1, 1-r.Interval[0]/r.Goodput))
+}
+
+func number(v float64) string {
+	if v == 0 {
+		return ""
+	}
+	return fmt.Sprint(v)
+}

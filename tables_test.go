@@ -1,0 +1,228 @@
+package stock_test
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"stock/internal/stock"
+)
+
+// The tables of the documents are made from the catalogue and from the results of the lab and the two benches:
+//
+//	go test . -update
+//	go test . -update -lab out/lab/report.json -bench out/bench.md -locks out/bench-locks.md
+var (
+	update     = flag.Bool("update", false, "rewrite what the documents contain of the catalogue and of results")
+	labReport  = flag.String("lab", "", "with -update: take the figures from this report.json of loadtest run")
+	benchTable = flag.String("bench", "", "with -update: show this file of make bench BENCH='--markdown FILE'")
+	locksTable = flag.String("locks", "", "with -update: show this file of make bench-locks BENCH='-markdown FILE'")
+)
+
+// strategies is the catalogue, of which the strategy tables are made.
+var strategies = stock.Catalogue
+
+const (
+	figuresFile = "docs/lab.json"
+	pictureFile = "docs/lab.svg"
+	sectionEnds = "<!-- end of table -->\n"
+)
+
+// sectionBegins is the comment before a table: its kind, and for a summary the strategies to show.
+var sectionBegins = regexp.MustCompile(`(?m)^<!-- table: (\w+)(| [\w -]+) -->\n?$`)
+
+func TestTablesAreUpToDate(t *testing.T) {
+	if *labReport != "" {
+		writeFile(t, figuresFile, newFigures(t, *labReport).json(t))
+	}
+	f := readFigures(t)
+	kinds := map[string]bool{}
+	for _, d := range readDocuments(t) {
+		text := d.text
+		for _, at := range sectionBegins.FindAllStringSubmatchIndex(d.text, -1) {
+			kind, names := d.text[at[2]:at[3]], strings.Fields(d.text[at[4]:at[5]])
+			kinds[kind] = true
+			begin := d.text[at[0]:at[1]] + "\n"
+			table, _, ended := strings.Cut(d.text[at[0]+len(begin):], sectionEnds)
+			if !ended {
+				t.Fatalf("%s: the table %s has no end: %q", d.path, kind, sectionEnds)
+			}
+			want := section(t, f, kind, names, table)
+			if table != want && !*update {
+				t.Errorf("%s: the table %s is out of date: run go test . -update\n got:\n%s\nwant:\n%s",
+					d.path, kind, table, want)
+			}
+			text = strings.Replace(text, begin+table+sectionEnds, begin+want+sectionEnds, 1)
+		}
+		if *update && text != d.text {
+			writeFile(t, d.path, []byte(text))
+		}
+	}
+	for _, kind := range []string{"summary", "catalogue", "conditions", "figures", "source", "bench", "locks"} {
+		if !kinds[kind] {
+			t.Errorf("no document has the table %s", kind)
+		}
+	}
+	picture := f.picture()
+	if *update {
+		writeFile(t, pictureFile, picture)
+	}
+	drawn, err := os.ReadFile(pictureFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(drawn) != string(picture) {
+		t.Errorf("%s differs from %s: run go test . -update", pictureFile, figuresFile)
+	}
+}
+
+func writeFile(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// section is what a table should be, given what it is now.
+func section(t *testing.T, f *figures, kind string, names []string, now string) string {
+	t.Helper()
+	switch kind {
+	case "summary":
+		return summary(t, f, names)
+	case "catalogue":
+		return catalogueTable()
+	case "conditions":
+		return wrap(f.Conditions, maxColumns)
+	case "figures":
+		return f.table()
+	case "source":
+		return f.beside()
+	case "bench":
+		now = replaced(t, *benchTable, now)
+		checkNames(t, kind, regexp.MustCompile(`(?m)^\| ([a-z][a-z-]*)`), now, "bare", "raw", "a", "the")
+		return now
+	case "locks":
+		now = replaced(t, *locksTable, now)
+		header := regexp.MustCompile(`(?m)^\| case \|.*$`).FindString(now)
+		checkNames(t, kind, regexp.MustCompile("`([a-z-]+)`"), header, "redsync", "redislock", "rueidislock")
+		return now
+	}
+	t.Fatalf("no table is of the kind %q", kind)
+	return ""
+}
+
+// replaced is the content of a file that the command line names, else what is there.
+func replaced(t *testing.T, path, now string) string {
+	t.Helper()
+	if path == "" {
+		return now
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "\n" + strings.TrimSpace(string(text)) + "\n\n"
+}
+
+// checkNames wants every name in a table to be a strategy, a lock, or one of others.
+func checkNames(t *testing.T, kind string, name *regexp.Regexp, table string, others ...string) {
+	t.Helper()
+	found := name.FindAllStringSubmatch(table, -1)
+	if len(found) == 0 {
+		t.Errorf("the table %s names no strategy", kind)
+	}
+	for _, match := range found {
+		if strategy(match[1]) == nil && strategy("lock-"+match[1]) == nil && !slices.Contains(others, match[1]) {
+			t.Errorf("the table %s names %s, which is not in the catalogue", kind, match[1])
+		}
+	}
+}
+
+func strategy(name string) *stock.Strategy {
+	i := slices.IndexFunc(strategies, func(s stock.Strategy) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &strategies[i]
+}
+
+// summary shows a few strategies on one screen.
+func summary(t *testing.T, f *figures, names []string) string {
+	t.Helper()
+	var b strings.Builder
+	row(&b, "strategy", "how it works", "on two replicas", "goodput/s", "holder dies", "holder is stopped",
+		"client sends again")
+	row(&b, "---", "---", "---", "---:", "---", "---", "---")
+	for _, name := range names {
+		s := strategy(name)
+		if s == nil {
+			t.Fatalf("a summary names %s, which is not in the catalogue", name)
+		}
+		found, goodput := "not measured", ""
+		if r := f.row(name, 2, "plenty"); r != nil {
+			found = r.found()
+			if r.correct() {
+				goodput = number(r.Goodput)
+			}
+		}
+		row(&b, label(*s), s.Summary, found, goodput, s.Claim.HolderCrash, s.Claim.HolderPause, s.Claim.ClientRetry)
+	}
+	return b.String()
+}
+
+// row writes a row of a Markdown table.
+func row(b *strings.Builder, cells ...string) {
+	b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+}
+
+func label(s stock.Strategy) string {
+	if s.Control {
+		return "`" + s.Name + "` *"
+	}
+	return "`" + s.Name + "`"
+}
+
+// catalogueTable shows every strategy with all that it claims.
+func catalogueTable() string {
+	var b strings.Builder
+	row(&b, "strategy", "how it works", "store", "1 replica", "2 replicas", "restocked meanwhile", "holder dies",
+		"holder is stopped", "client sends again")
+	row(&b, slices.Repeat([]string{"---"}, 9)...)
+	promises := map[stock.Promise]string{
+		stock.Correct:      "correct",
+		stock.LosesUpdates: "**loses updates**",
+		stock.Oversells:    "**oversells**",
+		stock.SellsNothing: "sells nothing",
+	}
+	for _, s := range strategies {
+		var stores []string
+		for _, on := range s.Stores {
+			stores = append(stores, string(on))
+		}
+		c := s.Claim
+		row(&b, label(s), s.Summary, strings.Join(stores, ", "), promises[c.OneReplica], promises[c.TwoReplicas],
+			promises[c.Restocked], c.HolderCrash, c.HolderPause, c.ClientRetry)
+	}
+	return b.String()
+}
+
+// wrap breaks a sentence into lines.
+func wrap(s string, width int) string {
+	var b strings.Builder
+	column := 0
+	for word := range strings.FieldsSeq(s) {
+		if column > 0 && column+1+len([]rune(word)) > width {
+			b.WriteByte('\n')
+			column = 0
+		} else if column > 0 {
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len([]rune(word))
+	}
+	return b.String() + "\n"
+}
