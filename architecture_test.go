@@ -27,13 +27,62 @@ var importTable = []struct {
 		because: "A lock does not know what it guards.",
 	},
 	{
+		name:    "internal/monotonic",
+		because: "The service and the lab read the same clock.",
+	},
+	{
 		name:    "internal/stock",
-		imports: []string{"internal/locks"},
-		because: "Some strategies guard a sale with a lock.",
+		imports: []string{"internal/{locks,monotonic}"},
+		because: "It is the contract: it knows no strategy.",
+	},
+	{
+		name:    "internal/stock/retry",
+		imports: []string{"internal/locks", "internal/stock"},
+		because: "Optimistic strategies on any store retry in the same way.",
+	},
+	{
+		name:    "internal/stock/batching",
+		imports: []string{"internal/monotonic", "internal/stock"},
+		because: "Batches on any store line up in the same way.",
+	},
+	{
+		name:    "internal/stock/mysql",
+		imports: []string{"internal/stock", "internal/stock/{batching,retry}"},
+		because: "Its strategies leave exclusion to MySQL.",
+	},
+	{
+		name:    "internal/stock/redis",
+		imports: []string{"internal/stock", "internal/stock/{batching,retry}"},
+		because: "Its strategies leave exclusion to Redis.",
+	},
+	{
+		name:    "internal/stock/guard",
+		imports: []string{"internal/locks", "internal/stock", "internal/stock/{mysql,redis}"},
+		because: "It puts a lock around read-modify-write on either store.",
+	},
+	{
+		name:    "internal/stock/stream",
+		imports: []string{"internal/stock", "internal/stock/{mysql,redis}"},
+		because: "It sells in Redis and writes to MySQL.",
+	},
+	{
+		name:    "internal/stock/inventory",
+		imports: []string{"internal/stock", "internal/stock/{mysql,redis}"},
+		because: "It sets and restocks items in every store.",
+	},
+	{
+		name:    "internal/stock/health",
+		imports: []string{"internal/stock"},
+		because: "It asks servers, not strategies.",
+	},
+	{
+		name:    "internal/stock/catalogue",
+		imports: []string{"internal/locks", "internal/stock", "internal/stock/{guard,mysql,redis,stream}"},
+		because: "It is the only package that knows every strategy.",
 	},
 	{
 		name:    "internal/stock/httpapi",
-		imports: []string{"internal/stock"},
+		imports: []string{"internal/stock", "internal/stock/{catalogue,inventory,stream}"},
 		because: "It translates between HTTP and the domain; nothing else knows HTTP.",
 	},
 	{

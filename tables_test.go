@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"stock/internal/stock"
+	"stock/internal/stock/catalogue"
 )
 
 // The tables of the documents are made from the catalogue and from the results of the lab and the two benches:
@@ -23,7 +24,7 @@ var (
 )
 
 // strategies is the catalogue, of which the strategy tables are made.
-var strategies = stock.Catalogue
+var strategies = catalogue.Strategies
 
 const (
 	figuresFile = "docs/lab.json"

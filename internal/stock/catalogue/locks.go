@@ -19,7 +19,7 @@ var lockStrategies = []stock.Strategy{
 	redisLock("lua", locks.NewRedisLua, leasedLock,
 		"SET NX PX with a random owner, polled, released by a script that checks the owner."),
 	redisLock("reentrant", locks.NewRedisReentrant, leasedLock,
-		"A set of the ids under which one owner holds the lock: a holder may lock again."),
+		"As lock-redis-lua, re-entrant: Redis keeps a set with a random id for each hold, empty when the lock is free."),
 	redisLock("watchdog", locks.NewRedisWatchdog, leasedLock,
 		"As lock-redis-lua, and renewed in the background while it is held."),
 	redisLock("pubsub", locks.NewRedisPubSub, leasedLock,
