@@ -10,8 +10,8 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// withLedger is the history of a correct service that keeps a ledger. Every tenth order was sent again after the load; its
-// first answer was given again.
+// withLedger is the history of a correct service that keeps a ledger. Every tenth order was sent again after the load;
+// its first answer was given again.
 func withLedger(s shop) *history.History { return keepLedger(simulate(s)) }
 
 func keepLedger(h *history.History) *history.History {
@@ -75,7 +75,7 @@ func TestPlantedBugsOfALedgerAreFound(t *testing.T) {
 		{"nothing", plenty(1), func(*history.History) {}, 0, 0, ""},
 		{"nothing in a flash sale", flashSale(2), func(*history.History) {}, 0, 0, ""},
 		{"a sale that was not written down", plenty(3), func(h *history.History) { strike(h, h.Ops[sales(h)[40]].Order) },
-			2, 0, "was sold, and is not in the ledger"},
+			2, 0, "was sold but is not in the ledger"},
 		{"a sale that was written down twice", plenty(4), func(h *history.History) {
 			h.Ledger = append(h.Ledger, *entry(h, h.Ops[sales(h)[40]].Order))
 		}, 2, 0, "is in the ledger more than once"},
@@ -86,14 +86,14 @@ func TestPlantedBugsOfALedgerAreFound(t *testing.T) {
 		{"an entry of an order that was sold out", flashSale(7), func(h *history.History) {
 			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut && !op.Again })
 			entry(h, h.Ops[i].Order).Count = 1
-		}, 2, 0, "which nobody was told to be sold"},
+		}, 2, 0, "whose buyer was not told of a sale"},
 		{"an entry of an order that nobody sent", plenty(8), func(h *history.History) {
 			h.Ledger = append(h.Ledger, history.Entry{Order: "stranger", GoodsID: 1, Count: 1})
-		}, 2, 0, "order stranger, which nobody was told to be sold"},
+		}, 2, 0, "order stranger, whose buyer was not told of a sale"},
 		{"a unit that is neither in the stock nor in the ledger", plenty(9), func(h *history.History) {
 			lose(&h.Ops[sales(h)[40]]) // it may be gone: the stock alone convicts nobody
 			strike(h, h.Ops[slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.Unknown })].Order)
-		}, 1, 0, "are 999, and not the 1000 that there were"},
+		}, 1, 0, "add up to 999 instead of 1000"},
 		{"an unknown outcome that took effect", plenty(10), func(h *history.History) { lose(&h.Ops[sales(h)[41]]) }, 0, 0, ""},
 		{"units of another order in the entry of one whose outcome is unknown", plenty(18), func(h *history.History) {
 			at := sales(h)
@@ -101,11 +101,11 @@ func TestPlantedBugsOfALedgerAreFound(t *testing.T) {
 			lose(&h.Ops[at[41]])
 			entry(h, h.Ops[at[40]].Order).Count = 2
 			strike(h, h.Ops[at[41]].Order)
-		}, 1, 0, "whose outcome is unknown, and which asked for 1"},
+		}, 1, 0, "whose outcome is unknown and which asked for 1"},
 		{"another sale told again", plenty(12), func(h *history.History) { again(h, history.Sold).Remaining-- },
-			0, 1, "and when it was sent again sold"},
+			0, 1, "but when it was sent again sold"},
 		{"a sale told to be sold out", plenty(13), func(h *history.History) { again(h, history.Sold).Outcome = history.SoldOut },
-			0, 1, "and when it was sent again sold_out"},
+			0, 1, "but when it was sent again sold_out"},
 		{"sold out told to be sold", flashSale(14), func(h *history.History) {
 			op := again(h, history.SoldOut)
 			op.Outcome, op.Status = history.Sold, 200
@@ -166,7 +166,7 @@ func TestOrdersOfSeveralGoodsAreInTheLedgerOnceAGoods(t *testing.T) {
 	}
 	last := len(h.Ledger) - 1
 	h.Ledger = append(h.Ledger, h.Ledger[last])
-	want := "goods 2: order " + h.Ledger[last].Order + " is in the ledger more than once"
+	want := "item 2: order " + h.Ledger[last].Order + " is in the ledger more than once"
 	if v := verify.Judge(h); v.Result != verify.Wrong || !strings.Contains(strings.Join(v.Evidence, "\n"), want) {
 		t.Errorf("%s: %v, want %q", v.Result, v.Evidence, want)
 	}
@@ -218,7 +218,7 @@ func TestLostRestockIsFound(t *testing.T) {
 			}
 			h.End.Final[1] -= lost.Count
 			v := verify.Judge(h)
-			if v.Result != verify.Wrong || v.Leaked != lost.Count || !strings.Contains(strings.Join(v.Evidence, "\n"), "units gone that nobody was sold: 1") {
+			if v.Result != verify.Wrong || v.Leaked != lost.Count || !strings.Contains(strings.Join(v.Evidence, "\n"), "units gone that nobody bought: 1") {
 				t.Errorf("%s, %d leaked, want the %d that were put back: %v", v.Result, v.Leaked, lost.Count, v.Evidence)
 			}
 		})

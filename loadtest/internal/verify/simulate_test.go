@@ -24,8 +24,8 @@ type shop struct {
 	untold    float64 // share of sales that do not tell what remains
 }
 
-// simulate plays a correct service in virtual time: every request takes effect in one moment between being sent and being
-// answered. What comes out must never be judged wrong.
+// simulate plays a correct service in virtual time: every request takes effect in one moment between being sent and
+// being answered. What comes out must never be judged wrong.
 func simulate(s shop) *history.History {
 	random := rand.New(rand.NewPCG(s.seed, 1))
 	h := &history.History{

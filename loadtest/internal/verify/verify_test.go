@@ -74,7 +74,7 @@ func TestPlantedBugsAreToldApart(t *testing.T) {
 			h.End.Final[1] = -1
 		}, figures{result: verify.Wrong, oversold: 1, linearizable: "false"}, "units sold beyond the stock: 1 (151 were sold out of 150)"},
 		{"a leak", plenty(5), func(h *history.History) { h.End.Final[1]-- },
-			figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, "units gone that nobody was sold: 1 ("},
+			figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, "units gone that nobody bought: 1 ("},
 		{"a leak that makes others go away empty-handed", flashSale(6), func(h *history.History) {
 			last := &h.Ops[sales(h)[149]]
 			last.Outcome, last.Remaining, last.EnteredNS, last.LeftNS = history.SoldOut, 0, 0, 0
@@ -141,7 +141,7 @@ func TestPlantedBugsAreToldApart(t *testing.T) {
 			early, late := &h.Ops[at[50]], &h.Ops[at[350]]
 			lose(early)
 			early.SentNS, early.ReceivedNS = late.SentNS, late.ReceivedNS
-		}, figures{result: verify.Wrong, unsure: 1, linearizable: "false"}, "no order of the requests explains their answers"},
+		}, figures{result: verify.Wrong, unsure: 1, linearizable: "false"}, "no sequence of the requests explains their answers"},
 		{"answers swapped, books balanced", plenty(20), func(h *history.History) {
 			at := sales(h)
 			early, late := &h.Ops[at[50]], &h.Ops[at[350]]
@@ -177,7 +177,8 @@ func hush(h *history.History) {
 	}
 }
 
-// What remains is one witness of several: without it the books are still balanced, and a refusal is still held against them.
+// What remains is one witness of several: without it the books are still balanced, and a refusal is still held against
+// them.
 func TestPlantedBugsAreToldApartWhereSalesDoNotTellWhatRemains(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -200,7 +201,7 @@ func TestPlantedBugsAreToldApartWhereSalesDoNotTellWhatRemains(t *testing.T) {
 			h.End.Final[1] = -1
 		}, figures{result: verify.Wrong, oversold: 1, linearizable: "false"}, "units sold beyond the stock: 1 (151 were sold out of 150)"},
 		{"a leak", plenty(84), func(h *history.History) { h.End.Final[1]-- },
-			figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, "units gone that nobody was sold: 1 ("},
+			figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, "units gone that nobody bought: 1 ("},
 		{"a false sold-out", plenty(85), func(h *history.History) {
 			op := neverHappened(h, 100)
 			op.Outcome, op.Status, op.EnteredNS, op.LeftNS = history.SoldOut, 409, 0, 0
@@ -279,8 +280,8 @@ func crowded(requests int, unknown float64) *history.History {
 	return simulate(shop{seed: 31, users: 100, requests: requests, goods: 1, stock: int64(requests) * 6 / 10, counts: 1, unknown: unknown, exclusive: true})
 }
 
-// In general the checker's work is exponential in the number of requests. In a history of the lab it must find the order
-// without going astray: at each place it tries at most one request of each user.
+// In general the checker's work is exponential in the number of requests. In a history of the lab it must find the
+// order without going astray: at each place it tries at most one request of each user.
 func TestCheckerTriesOnlyWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	for _, unknown := range []float64{0, 0.01} {
@@ -431,9 +432,9 @@ func TestWhatKeepsARunFromClearing(t *testing.T) {
 	}{
 		"a rejected request": {plenty(60), func(h *history.History) {
 			h.Ops = append(h.Ops, history.Op{Kind: history.Deduct, Order: "odd", GoodsID: 99, Count: 1, Status: 404, Outcome: history.Rejected, Error: "unknown-goods"})
-		}, "1 of 401 requests were rejected, such as of order odd (404 unknown-goods)"},
+		}, "1 of 401 requests were rejected, such as request for order odd (404 unknown-goods)"},
 		"many turned away while stock was left": {plenty(61), func(h *history.History) { turnAway(h, 30, h.End.EndedNS/2) },
-			"30 of 430 buyers were turned away busy while stock was left"},
+			"30 of 430 buyers were turned away as busy while stock was left"},
 		"a few turned away while stock was left": {plenty(62), func(h *history.History) { turnAway(h, 20, h.End.EndedNS/2) }, ""},
 		"many turned away when all was sold":     {flashSale(63), func(h *history.History) { turnAway(h, 100, h.End.EndedNS) }, ""},
 		"many turned away who were served later": {plenty(64), func(h *history.History) {
@@ -445,7 +446,7 @@ func TestWhatKeepsARunFromClearing(t *testing.T) {
 		"sales that do not tell what remains, which they should": {plenty(69), func(h *history.History) {
 			hush(h)
 			h.Run.Untold = false
-		}, "400 sales did not tell what remains, which the strategy should"},
+		}, "400 sales did not report what remains, which the strategy should"},
 		"sales that do not tell what remains, as promised": {plenty(72), hush, ""},
 		"one replica of two": {plenty(65), func(h *history.History) {
 			for i := range h.Ops {
@@ -513,8 +514,8 @@ func TestBaselineIsJudgedByWhatItPromises(t *testing.T) {
 		says   string
 	}{
 		"sells nothing":    {func(*history.History) {}, verify.Correct, "sells nothing: 400 units were confirmed"},
-		"sells after all":  {func(h *history.History) { h.End.Final[1]-- }, verify.Wrong, "goods 1: nothing was to be sold, but the stock of 150 is 149 now"},
-		"puts units there": {func(h *history.History) { h.End.Final[1] = 151 }, verify.Wrong, "nothing was to be sold"},
+		"sells after all":  {func(h *history.History) { h.End.Final[1]-- }, verify.Wrong, "item 1: nothing should be sold, but the stock changed from 150 to 149"},
+		"puts units there": {func(h *history.History) { h.End.Final[1] = 151 }, verify.Wrong, "nothing should be sold"},
 		"confirms nothing": {func(h *history.History) {
 			for i := range h.Ops {
 				h.Ops[i].Outcome = history.SoldOut
@@ -595,7 +596,7 @@ func TestStoresThatDoNotAgreeConvict(t *testing.T) {
 		h := simulate(plenty(44))
 		h.End.Seller = map[int64]int64{1: h.End.Final[1] + extra}
 		v := verify.Judge(h)
-		if says := strings.Contains(strings.Join(v.Evidence, "\n"), "the store that sold has"); v.Result != want || says != (extra != 0) {
+		if says := strings.Contains(strings.Join(v.Evidence, "\n"), "the store that sells has"); v.Result != want || says != (extra != 0) {
 			t.Errorf("%d units apart: %s, want %s: %v", extra, v.Result, want, v.Evidence)
 		}
 	}
@@ -681,11 +682,11 @@ func TestUnitsThatWereSoldBeforeTheyWerePutBackAreOversold(t *testing.T) {
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	correct := verify.Verdict{Result: verify.Correct}
-	lost := verify.Verdict{Result: verify.Wrong, LostUpdates: 1}
-	oversold := verify.Verdict{Result: verify.Wrong, Oversold: 1, DemandExceeded: true}
+	lost := verify.Verdict{Result: verify.Wrong, Figures: verify.Figures{LostUpdates: 1}}
+	oversold := verify.Verdict{Result: verify.Wrong, Figures: verify.Figures{Oversold: 1}, DemandExceeded: true}
 	refused := verify.Verdict{Result: verify.Correct, DemandExceeded: true}
 	untouched := verify.Verdict{Result: verify.Correct, Untouched: true}
-	nothing := verify.Verdict{Result: verify.Inconclusive, LostUpdates: 1, Untouched: true}
+	nothing := verify.Verdict{Result: verify.Inconclusive, Figures: verify.Figures{LostUpdates: 1}, Untouched: true}
 	for _, c := range []struct {
 		promise string
 		verdict verify.Verdict
