@@ -105,7 +105,7 @@ func TestQuickRunJudgesAsClaimedAndCanBeJudgedAgain(t *testing.T) {
 		if len(row.ReplicaShares) != 2 {
 			t.Errorf("%s: answered by %v, want two replicas", row.Label(), row.ReplicaShares)
 		}
-		if row.Strategy == "update" && row.Workload == "plenty" && (row.Final != 0 || row.Sold != row.Initial) {
+		if row.Strategy == "update" && row.Workload.Name == "plenty" && (row.Final != 0 || row.Sold != row.Initial) {
 			t.Errorf("%s: sold %d of %d, %d left, want every unit sold: demand is stock", row.Label(), row.Sold, row.Initial, row.Final)
 		}
 		if row.Strategy == "update" && row.MySQLStatementsPerSale < 1 {
@@ -655,7 +655,7 @@ func TestTargetIsJudgedWithWhatTheLabIsToldOfIt(t *testing.T) {
 			t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
 		}
 		who, rows := witness(dir)
-		if who != "service" || len(rows) != 2 || rows[0].Workload != "found-stock" || rows[0].Result != "correct" {
+		if who != "service" || len(rows) != 2 || rows[0].Workload.Name != "found-stock" || rows[0].Result != "correct" {
 			t.Errorf("witness %s, %d rows, the first %s: want the service, 2 and correct", who, len(rows), rows[0].Label())
 		}
 	})
@@ -721,7 +721,7 @@ func TestTargetIsJudgedWithWhatTheLabIsToldOfIt(t *testing.T) {
 			if row.RequestsSent+row.Dropped != 300 {
 				t.Errorf("%s: %d sent and %d dropped, want 300", row.Label(), row.RequestsSent, row.Dropped)
 			}
-			if row.Strategy == "update" && row.Workload == "flash-sale" && !row.DemandExceeded {
+			if row.Strategy == "update" && row.Workload.Name == "flash-sale" && !row.DemandExceeded {
 				t.Errorf("%s does not sell out", row.Label())
 			}
 		}

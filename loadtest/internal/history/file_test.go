@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	run = history.Run{Strategy: "update", Workload: "plenty", Store: "mysql", Replicas: 2, Users: 100, Round: 1, Planned: 2,
-		Promise: "correct", Exclusive: true, Witness: "oracle", Scarce: true, Initial: map[int64]int64{1: 6000}}
+	run = history.Run{Cell: history.Cell{Strategy: "update", Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty", Users: 100}, Round: 1},
+		Planned: 2, Promise: "correct", Exclusive: true, Witness: "oracle", Scarce: true, Initial: map[int64]int64{1: 6000}}
 	sold = history.Op{Kind: history.Deduct, Order: "o1", GoodsID: 1, Count: 2, SentNS: 10, ReceivedNS: 20, Status: 200,
 		Outcome: history.Sold, Remaining: 5998, Replica: "a", RequestID: "r1", Token: 1 << 60, EnteredNS: 12, LeftNS: 18}
 	barrier = history.Event{AtNS: 15, Name: "barrier", Detail: "replica b paused"}

@@ -20,33 +20,21 @@ const (
 	Restock = "restock"
 )
 
-// Run says what was run. It is the first line of a file.
+// Run describes what was run. It is the first line of a file.
 type Run struct {
-	Strategy  string          `json:"strategy"`
-	Workload  string          `json:"workload"`
-	Store     string          `json:"store"`
-	Replicas  int             `json:"replicas"`
-	Users     int             `json:"users"` // closed loop; 0 in an open loop
-	Rate      float64         `json:"rate,omitempty"`
-	Round     int             `json:"round"` // from 1
-	HoldMS    int64           `json:"hold_ms"`
-	Skew      string          `json:"skew,omitempty"`    // how unequally goods are asked for; empty: equally
-	Counts    string          `json:"counts,omitempty"`  // units an order, such as 1-3; empty: 1
-	Restock   int64           `json:"restock,omitempty"` // units that are put back each time
+	Cell
 	Seed      uint64          `json:"seed"`
 	Planned   int             `json:"planned"`           // requests that the workload asks for
 	Bounded   string          `json:"bounded,omitempty"` // why fewer were sent than planned
 	Promise   string          `json:"promise"`           // the strategy's claim for this number of replicas
 	Exclusive bool            `json:"exclusive"`         // claims that critical sections never overlap
-	Untold    bool            `json:"untold,omitempty"`  // says beforehand that it does not tell its buyers what remains
+	Untold    bool            `json:"untold,omitempty"`  // declares that its receipts do not report what remains
 	Control   bool            `json:"control"`           // wrong on purpose
 	Witness   string          `json:"witness"`           // who read the stock: "oracle" or "service"
 	Scarce    bool            `json:"scarce,omitempty"`  // the workload is to ask for more units than there are
-	Sweep     string          `json:"sweep,omitempty"`   // what is varied from run to run: users, hold, goods or replicas
-	Value     string          `json:"value,omitempty"`   // of it in this run
-	Keys      bool            `json:"keys,omitempty"`    // each order's name is its idempotency key
-	Ledger    bool            `json:"ledger,omitempty"`  // the strategy keeps a ledger, which the oracle can read
-	Initial   map[int64]int64 `json:"initial"`           // units by goods
+	Keys      bool            `json:"keys,omitempty"`    // each request's name is its idempotency key
+	Ledger    bool            `json:"ledger,omitempty"`  // the strategy keeps a ledger that the oracle can read
+	Initial   map[int64]int64 `json:"initial"`           // units by item
 }
 
 // Op is one request and its reply. Times are CLOCK_MONOTONIC nanoseconds of the lab's host.

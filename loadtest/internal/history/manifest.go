@@ -16,37 +16,6 @@ type Manifest struct {
 	Cells       []Cell          `json:"cells"`
 }
 
-// Cell is one planned run: one round of one strategy under one workload.
-type Cell struct {
-	Strategy string `json:"strategy"`
-	Workload string `json:"workload"`
-	Store    string `json:"store"`
-	Replicas int    `json:"replicas"`
-	Value    string `json:"value,omitempty"` // of what is swept
-	Round    int    `json:"round"`           // from 1
-}
-
-// Cell is the plan that the run carries out.
-func (r Run) Cell() Cell { return Cell{r.Strategy, r.Workload, r.Store, r.Replicas, r.Value, r.Round} }
-
-// At says at which value of a sweep the run was, as the end of a sentence; empty without a sweep, and where the sentence has
-// the replicas already.
-func (r Run) At() string {
-	several := "s"
-	if r.Value == "1" {
-		several = ""
-	}
-	switch r.Sweep {
-	case "users":
-		return ", " + r.Value + " user" + several
-	case "goods":
-		return ", " + r.Value + " kind" + several + " of goods"
-	case "hold":
-		return ", hold " + r.Value
-	}
-	return ""
-}
-
 // WriteManifest writes a manifest to a file at path, in place of what is there.
 func WriteManifest(path string, m Manifest) error {
 	text, err := json.MarshalIndent(m, "", "  ")

@@ -17,7 +17,7 @@ func TestManifestIsReadAsWritten(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), history.ManifestName)
 	want := history.Manifest{Environment: json.RawMessage(`{"cores":2}`), Cells: []history.Cell{
-		{Strategy: "update", Workload: "plenty", Store: "mysql", Replicas: 2, Round: 1}, run.Cell()}}
+		{Strategy: "update", Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1}, run.Cell}}
 	for range 2 { // the second one replaces the first
 		if err := history.WriteManifest(path, want); err != nil {
 			t.Fatal(err)
@@ -52,16 +52,29 @@ func TestMissingAndDamagedManifestsAreErrors(t *testing.T) {
 
 func TestPlaceOfARunOnASweep(t *testing.T) {
 	t.Parallel()
-	for want, run := range map[string]history.Run{
-		"":                    {},
-		", 1 user":            {Sweep: "users", Value: "1"},
-		", 8 users":           {Sweep: "users", Value: "8"},
-		", 1 kind of goods":   {Sweep: "goods", Value: "1"},
-		", 10 kinds of goods": {Sweep: "goods", Value: "10"},
-		", hold 2ms":          {Sweep: "hold", Value: "2ms"},
+	for want, cell := range map[string]history.Cell{
+		"":           {},
+		", 1 user":   {Sweep: "users", Value: "1"},
+		", 8 users":  {Sweep: "users", Value: "8"},
+		", 1 item":   {Sweep: "goods", Value: "1"},
+		", 10 items": {Sweep: "goods", Value: "10"},
+		", hold 2ms": {Sweep: "hold", Value: "2ms"},
 	} {
-		if got := run.At(); got != want {
-			t.Errorf("%s=%s: %q, want %q", run.Sweep, run.Value, got, want)
+		if got := cell.At(); got != want {
+			t.Errorf("%s=%s: %q, want %q", cell.Sweep, cell.Value, got, want)
 		}
+	}
+}
+
+func TestCellOfAnOlderManifestHasTheKeyOfItsRun(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), history.ManifestName)
+	text := `{"cells":[{"strategy":"update","workload":"plenty","store":"mysql","replicas":2,"round":1}]}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := history.ReadManifest(path)
+	if err != nil || len(got.Cells) != 1 || got.Cells[0].Key() != run.Key() {
+		t.Errorf("read %+v, %v, want the key %+v", got, err, run.Key())
 	}
 }

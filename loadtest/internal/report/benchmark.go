@@ -40,7 +40,7 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 
 // benchmark names the row as Go names a sub-benchmark.
 func (r *Row) benchmark() string {
-	parts := []string{"BenchmarkDeduct", "strategy=" + r.Strategy, "workload=" + r.Workload, "store=" + r.Store,
+	parts := []string{"BenchmarkDeduct", "strategy=" + r.Strategy, "workload=" + r.Workload.Name, "store=" + r.Store,
 		fmt.Sprintf("replicas=%d", r.Replicas)}
 	if r.Users > 0 {
 		parts = append(parts, fmt.Sprintf("users=%d", r.Users))
@@ -51,8 +51,8 @@ func (r *Row) benchmark() string {
 	if r.HoldMS > 0 {
 		parts = append(parts, fmt.Sprintf("hold=%dms", r.HoldMS))
 	}
-	if r.kinds() > 1 || r.Sweep == axisGoods {
-		parts = append(parts, fmt.Sprintf("goods=%d", r.kinds()))
+	if r.Items() > 1 || r.Sweep == axisGoods {
+		parts = append(parts, fmt.Sprintf("goods=%d", r.Items()))
 	}
 	if r.Skew != "" {
 		parts = append(parts, "skew="+r.Skew)

@@ -18,7 +18,7 @@ type Builder struct {
 	rows        []*collected // in the order in which they were first met
 	byKey       map[key]*collected
 	plan        []history.Cell        // what was to be run
-	ran         map[history.Cell]bool // what was added
+	ran         map[history.Cell]bool // what was added, by its key
 	problems    []string              // that the caller knows of
 }
 
@@ -59,10 +59,11 @@ func (b *Builder) Problem(text string) { b.problems = append(b.problems, text) }
 // Add takes a run and its verdict into the report, and returns the figures of this round.
 func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
 	run := h.Run
-	b.ran[run.Cell()] = true
-	k := (&Row{Strategy: run.Strategy, Workload: run.Workload, Store: run.Store, Replicas: run.Replicas, Users: run.Users,
-		Rate: run.Rate, HoldMS: run.HoldMS, Goods: len(run.Initial), Skew: run.Skew, Counts: run.Counts, Restock: run.Restock,
-		Sweep: run.Sweep}).key()
+	b.ran[run.Cell.Key()] = true
+	if run.Goods == 0 { // an older history
+		run.Goods = len(run.Initial)
+	}
+	k := key{run.Strategy, run.Store, run.Replicas, run.Workload}
 	c := b.byKey[k]
 	if c == nil {
 		c = &collected{run: run, replicas: map[string]int{}}
@@ -137,7 +138,7 @@ func (b *Builder) Report() *Report {
 func (b *Builder) missing() int {
 	missing := 0
 	for _, cell := range b.plan {
-		if !b.ran[cell] {
+		if !b.ran[cell.Key()] {
 			missing++
 		}
 	}
@@ -152,9 +153,7 @@ func (c *collected) row() *Row {
 		verdicts[i] = round.Verdict
 	}
 	row := &Row{
-		Strategy: c.run.Strategy, Workload: c.run.Workload, Store: c.run.Store, Replicas: c.run.Replicas,
-		Users: c.run.Users, Rate: c.run.Rate, HoldMS: c.run.HoldMS, Goods: len(c.run.Initial), Sweep: c.run.Sweep,
-		Skew: c.run.Skew, Counts: c.run.Counts, Restock: c.run.Restock,
+		Strategy: c.run.Strategy, Store: c.run.Store, Replicas: c.run.Replicas, Workload: c.run.Workload, Sweep: c.run.Sweep,
 		Claim: c.run.Promise, Exclusive: c.run.Exclusive, Control: c.run.Control,
 		Baseline: c.run.Promise == verify.PromiseSellsNothing,
 		Verdict:  verify.Merge(verdicts...),
@@ -248,7 +247,7 @@ func (r *Report) baseline(row *Row) *Row {
 // rank sorts the rows, and compares the correct strategies with the fastest of them.
 func (r *Report) rank() {
 	// Rounds run in random order, so the order of arrival says nothing: the load with the most stock goes first.
-	stock := map[load]int64{}
+	stock := map[history.Workload]int64{}
 	for _, row := range r.Rows {
 		stock[row.load()] = max(stock[row.load()], row.Stock)
 	}
@@ -268,15 +267,15 @@ func (r *Report) rank() {
 	slices.SortStableFunc(r.Rows, func(a, b *Row) int {
 		return cmp.Or(
 			cmp.Compare(a.Users, b.Users), cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.HoldMS, b.HoldMS),
-			cmp.Compare(a.kinds(), b.kinds()),
-			cmp.Compare(stock[b.load()], stock[a.load()]), cmp.Compare(a.Workload, b.Workload),
+			cmp.Compare(a.Items(), b.Items()),
+			cmp.Compare(stock[b.load()], stock[a.load()]), cmp.Compare(a.Workload.Name, b.Workload.Name),
 			cmp.Compare(class(a), class(b)),
 			cmp.Compare(b.GoodputPerS, a.GoodputPerS),
 			cmp.Compare(a.Strategy, b.Strategy), cmp.Compare(a.Store, b.Store), cmp.Compare(a.Replicas, b.Replicas))
 	})
 
 	type group struct {
-		load
+		history.Workload
 		replicas int
 	}
 	fastest := map[group]*Row{} // the first one met, now that they are sorted

@@ -71,8 +71,8 @@ func TestReportsMemoryDoesNotGrowWithTheRequests(t *testing.T) {
 	b := NewBuilder(Environment{})
 	add := func(round int) {
 		random := rand.New(rand.NewPCG(uint64(round), 0))
-		h := play(history.Run{Strategy: "update", Workload: "plenty", Store: "mysql", Replicas: 2, Round: round, Promise: "correct",
-			Initial: map[int64]int64{1: requests}}, requests, time.Millisecond)
+		h := play(history.Run{Cell: history.Cell{Strategy: "update", Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: round},
+			Promise: "correct", Initial: map[int64]int64{1: requests}}, requests, time.Millisecond)
 		for i := range h.Ops {
 			h.Ops[i].ReceivedNS = h.Ops[i].SentNS + int64(4e6*math.Exp(random.NormFloat64()/2))
 			h.Ops[i].WaitedUS = int64(3e3 * math.Exp(random.NormFloat64()/2))

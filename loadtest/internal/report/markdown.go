@@ -169,7 +169,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	}
 	fields := func(row *Row) []field {
 		all := []field{
-			{"strategy", row.Strategy}, {"workload", row.Workload}, {"store", row.Store}, {"replicas", row.Replicas},
+			{"strategy", row.Strategy}, {"workload", row.Workload.Name}, {"store", row.Store}, {"replicas", row.Replicas},
 			{"users", row.Users}, {"rate", row.Rate}, {"hold_ms", row.HoldMS}, {"goods", row.Goods},
 			{"skew", row.Skew}, {"counts", row.Counts}, {"restock", row.Restock}, {"sweep", row.Sweep}, {"claim", row.Claim},
 			{"exclusive", row.Exclusive}, {"control", row.Control}, {"baseline", row.Baseline},

@@ -47,25 +47,18 @@ type Report struct {
 
 // Row is one strategy under one workload.
 type Row struct {
-	Strategy  string  `json:"strategy"`
-	Workload  string  `json:"workload"`
-	Store     string  `json:"store"`
-	Replicas  int     `json:"replicas"`
-	Users     int     `json:"users"`          // closed loop; 0 in an open loop
-	Rate      float64 `json:"rate,omitempty"` // requests a second; open loop
-	HoldMS    int64   `json:"hold_ms"`        // work inside the critical section
-	Goods     int     `json:"goods,omitempty"`
-	Skew      string  `json:"skew,omitempty"`    // how unequally goods are asked for; empty: equally
-	Counts    string  `json:"counts,omitempty"`  // units an order, such as 1-3; empty: 1
-	Restock   int64   `json:"restock,omitempty"` // units that are put back each time
-	Sweep     string  `json:"sweep,omitempty"`   // what was varied: users, hold, goods or replicas
-	Claim     string  `json:"claim"`             // correct, loses-updates, oversells, sells-nothing
-	Exclusive bool    `json:"exclusive"`         // also claims that critical sections never overlap
-	Control   bool    `json:"control"`           // wrong on purpose
-	Baseline  bool    `json:"baseline"`          // does nothing: what the way to a strategy costs
-	ClaimHeld bool    `json:"claim_held"`
-	Untested  bool    `json:"untested,omitempty"` // at this value of a sweep nothing could race, so the claim is not checked
-	Bounded   string  `json:"bounded,omitempty"`  // why fewer requests were sent than planned
+	Strategy string `json:"strategy"`
+	Store    string `json:"store"`
+	Replicas int    `json:"replicas"`
+	history.Workload
+	Sweep     string `json:"sweep,omitempty"` // what varies: users, hold, goods or replicas
+	Claim     string `json:"claim"`           // correct, loses-updates, oversells, sells-nothing
+	Exclusive bool   `json:"exclusive"`       // also claims that critical sections never overlap
+	Control   bool   `json:"control"`         // wrong on purpose
+	Baseline  bool   `json:"baseline"`        // does nothing: what the way to a strategy costs
+	ClaimHeld bool   `json:"claim_held"`
+	Untested  bool   `json:"untested,omitempty"` // at this value of a sweep nothing could race, so the claim is not checked
+	Bounded   string `json:"bounded,omitempty"`  // why fewer requests were sent than planned
 
 	verify.Verdict // sums over the rounds
 
@@ -170,7 +163,7 @@ func (r *Row) Ranked() bool {
 
 // Label names the row in sentences.
 func (r *Row) Label() string {
-	parts := []string{r.Strategy, r.Workload, fmt.Sprintf("%d replicas", r.Replicas)}
+	parts := []string{r.Strategy, r.Workload.Name, fmt.Sprintf("%d replicas", r.Replicas)}
 	if r.Replicas == 1 {
 		parts[2] = "1 replica"
 	}
@@ -183,32 +176,21 @@ func (r *Row) Label() string {
 	return strings.Join(parts, ", ")
 }
 
-// key tells rows apart, also those of two reports.
+// key identifies a row, also among those of two reports.
 type key struct {
 	strategy, store string
 	replicas        int
-	load
+	workload        history.Workload
 }
 
 func (r *Row) key() key { return key{r.Strategy, r.Store, r.Replicas, r.load()} }
 
-// load is what rows must have in common to be compared with each other, beside the number of replicas.
-type load struct {
-	workload     string
-	users        int
-	rate         float64
-	holdMS       int64
-	goods        int
-	skew, counts string
-	restock      int64
+// load is the workload as rows are grouped by it: a report that does not record the number of items has one.
+func (r *Row) load() history.Workload {
+	w := r.Workload
+	w.Goods = w.Items()
+	return w
 }
-
-func (r *Row) load() load {
-	return load{r.Workload, r.Users, r.Rate, r.HoldMS, r.kinds(), r.Skew, r.Counts, r.Restock}
-}
-
-// kinds is the number of goods. Older reports do not tell it: as a rule, it was one.
-func (r *Row) kinds() int { return max(r.Goods, 1) }
 
 // Err is nil where every claim held and no control came out clean. Otherwise it names the problems.
 func (r *Report) Err() error {

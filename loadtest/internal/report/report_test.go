@@ -66,19 +66,19 @@ func lab(change func(strategy string, pace time.Duration) time.Duration) *Report
 				run  history.Run
 				pace time.Duration
 			}{
-				{history.Run{Strategy: "noop", Store: "none", Replicas: 2, Promise: "sells-nothing"}, 100 * time.Microsecond},
-				{history.Run{Strategy: "none", Replicas: 2, Promise: "loses-updates", Control: true}, 400 * time.Microsecond},
-				{history.Run{Strategy: "decrement", Replicas: 2, Promise: "oversells", Control: true}, 150 * time.Microsecond},
-				{history.Run{Strategy: "update", Replicas: 2, Promise: "correct"}, 195 * time.Microsecond},
-				{history.Run{Strategy: "for-update", Replicas: 2, Promise: "correct"}, 600 * time.Microsecond},
-				{history.Run{Strategy: "optimistic-version", Replicas: 2, Promise: "correct"}, 205 * time.Microsecond},
-				{history.Run{Strategy: "mutex", Replicas: 1, Promise: "correct", Exclusive: true}, 300 * time.Microsecond},
+				{history.Run{Cell: history.Cell{Strategy: "noop", Store: "none", Replicas: 2}, Promise: "sells-nothing"}, 100 * time.Microsecond},
+				{history.Run{Cell: history.Cell{Strategy: "none", Replicas: 2}, Promise: "loses-updates", Control: true}, 400 * time.Microsecond},
+				{history.Run{Cell: history.Cell{Strategy: "decrement", Replicas: 2}, Promise: "oversells", Control: true}, 150 * time.Microsecond},
+				{history.Run{Cell: history.Cell{Strategy: "update", Replicas: 2}, Promise: "correct"}, 195 * time.Microsecond},
+				{history.Run{Cell: history.Cell{Strategy: "for-update", Replicas: 2}, Promise: "correct"}, 600 * time.Microsecond},
+				{history.Run{Cell: history.Cell{Strategy: "optimistic-version", Replicas: 2}, Promise: "correct"}, 205 * time.Microsecond},
+				{history.Run{Cell: history.Cell{Strategy: "mutex", Replicas: 1}, Promise: "correct", Exclusive: true}, 300 * time.Microsecond},
 			} {
 				run, pace := s.run, s.pace
 				if run.Store == "" {
 					run.Store = "mysql"
 				}
-				run.Workload, run.Round, run.Seed, run.Initial = workload, round, 7, map[int64]int64{1: 600}
+				run.Workload.Name, run.Round, run.Seed, run.Initial = workload, round, 7, map[int64]int64{1: 600}
 				if workload == "flash-sale" {
 					run.Initial = map[int64]int64{1: 100}
 				}
@@ -103,7 +103,7 @@ var sameLab = sync.OnceValue(func() *Report { return lab(nil) })
 
 func find(t *testing.T, r *Report, strategy, workload string) *Row {
 	t.Helper()
-	i := slices.IndexFunc(r.Rows, func(row *Row) bool { return row.Strategy == strategy && row.Workload == workload })
+	i := slices.IndexFunc(r.Rows, func(row *Row) bool { return row.Strategy == strategy && row.Workload.Name == workload })
 	if i < 0 {
 		t.Fatalf("no row %s, %s", strategy, workload)
 	}
@@ -208,8 +208,8 @@ func TestLoadsThatDifferAreNotCompared(t *testing.T) {
 	t.Parallel()
 	report := func(change func(*history.Run)) *Report {
 		b := NewBuilder(Environment{})
-		for _, run := range []history.Run{{Strategy: "noop", Promise: "sells-nothing"}, {Strategy: "update", Promise: "correct"}} {
-			run.Workload, run.Store, run.Replicas, run.Round, run.Initial = "plenty", "mysql", 2, 1, map[int64]int64{1: 600}
+		for _, run := range []history.Run{{Cell: history.Cell{Strategy: "noop"}, Promise: "sells-nothing"}, {Cell: history.Cell{Strategy: "update"}, Promise: "correct"}} {
+			run.Workload.Name, run.Store, run.Replicas, run.Round, run.Initial = "plenty", "mysql", 2, 1, map[int64]int64{1: 600}
 			change(&run)
 			h := play(run, 600, time.Millisecond)
 			b.Add(h, verify.Judge(h))
@@ -238,8 +238,8 @@ func TestLoadsThatDifferAreNotCompared(t *testing.T) {
 func TestRestockedRowsAreNotRanked(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	for _, run := range []history.Run{{Strategy: "noop", Promise: "sells-nothing"}, {Strategy: "update", Promise: "correct"}} {
-		run.Workload, run.Store, run.Replicas, run.Round, run.Restock = "plenty", "mysql", 2, 1, 30
+	for _, run := range []history.Run{{Cell: history.Cell{Strategy: "noop"}, Promise: "sells-nothing"}, {Cell: history.Cell{Strategy: "update"}, Promise: "correct"}} {
+		run.Workload.Name, run.Store, run.Replicas, run.Round, run.Restock = "plenty", "mysql", 2, 1, 30
 		run.Initial = map[int64]int64{1: 600}
 		h := play(run, 600, time.Millisecond)
 		b.Add(h, verify.Judge(h))
@@ -293,7 +293,8 @@ func TestFiguresOfARow(t *testing.T) {
 func TestClaimThatDidNotHoldIsAProblem(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Strategy: "none", Workload: "plenty", Replicas: 2, Round: 1, Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	h := play(history.Run{Cell: history.Cell{Strategy: "none", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
+		Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
 	b.Add(h, verify.Judge(h))
 	r := b.Report()
 	if r.ClaimsHeld || r.Err() == nil || !strings.Contains(r.Err().Error(), "promised correct, found wrong") {
@@ -304,8 +305,8 @@ func TestClaimThatDidNotHoldIsAProblem(t *testing.T) {
 func TestControlThatCameOutCleanMakesTheRunInconclusive(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Strategy: "was-none", Workload: "plenty", Replicas: 2, Round: 1, Promise: "loses-updates", Control: true,
-		Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	h := play(history.Run{Cell: history.Cell{Strategy: "was-none", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
+		Promise: "loses-updates", Control: true, Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
 	b.Add(h, verify.Judge(h))
 	r := b.Report()
 	if !r.Inconclusive || r.Err() == nil || !strings.Contains(r.Err().Error(), "control was-none came out clean") {
@@ -315,8 +316,8 @@ func TestControlThatCameOutCleanMakesTheRunInconclusive(t *testing.T) {
 
 // decrement is the history of a control that oversells as soon as demand exceeds the stock.
 func decrement(stock int64) *history.History {
-	return play(history.Run{Strategy: "decrement", Workload: fmt.Sprint("stock of ", stock), Replicas: 2, Round: 1, Promise: "oversells", Control: true,
-		Initial: map[int64]int64{1: stock}}, 600, time.Millisecond)
+	return play(history.Run{Cell: history.Cell{Strategy: "decrement", Replicas: 2, Workload: history.Workload{Name: fmt.Sprint("stock of ", stock)}, Round: 1},
+		Promise: "oversells", Control: true, Initial: map[int64]int64{1: stock}}, 600, time.Millisecond)
 }
 
 func TestControlWithoutTemptationMakesTheRunInconclusive(t *testing.T) {
@@ -338,8 +339,8 @@ func TestControlWithoutTemptationMakesTheRunInconclusive(t *testing.T) {
 func TestControlThatRefusesAsItShouldCameOutClean(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Strategy: "decrement", Workload: "flash-sale", Replicas: 2, Round: 1, Promise: "correct", Control: true,
-		Initial: map[int64]int64{1: 100}}, 600, time.Millisecond)
+	h := play(history.Run{Cell: history.Cell{Strategy: "decrement", Replicas: 2, Workload: history.Workload{Name: "flash-sale"}, Round: 1},
+		Promise: "correct", Control: true, Initial: map[int64]int64{1: 100}}, 600, time.Millisecond)
 	h.Run.Promise = "oversells"
 	b.Add(h, verify.Judge(h))
 	r := b.Report()
@@ -351,7 +352,8 @@ func TestControlThatRefusesAsItShouldCameOutClean(t *testing.T) {
 func TestSuccessDoesNotSpeakOfControlsThatWereNotRun(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Strategy: "update", Workload: "plenty", Replicas: 2, Round: 1, Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	h := play(history.Run{Cell: history.Cell{Strategy: "update", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
+		Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
 	b.Add(h, verify.Judge(h))
 	r := b.Report()
 	if r.Err() != nil {
@@ -384,7 +386,8 @@ func TestBaselineIsItsOwnMeasure(t *testing.T) {
 func TestBaselineThatSellsIsShownAsWrong(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Strategy: "noop", Workload: "plenty", Replicas: 2, Round: 1, Promise: "sells-nothing", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	h := play(history.Run{Cell: history.Cell{Strategy: "noop", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
+		Promise: "sells-nothing", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
 	h.End.Final[1]--
 	b.Add(h, verify.Judge(h))
 	var out bytes.Buffer
@@ -400,8 +403,8 @@ func TestOpenLoopShowsHowLateItWas(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
 	for round, lag := range []int64{1e6, 3e6} {
-		h := play(history.Run{Strategy: "update", Workload: "plenty", Replicas: 2, Round: 1 + round, Rate: 500, Promise: "correct",
-			Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+		h := play(history.Run{Cell: history.Cell{Strategy: "update", Replicas: 2, Workload: history.Workload{Name: "plenty", Rate: 500}, Round: 1 + round},
+			Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
 		h.End.MeanLagNS, h.End.MaxLagNS, h.End.Dropped = lag, 10*lag, 7
 		b.Add(h, verify.Judge(h))
 	}
@@ -472,15 +475,16 @@ func TestNothingRunIsAProblem(t *testing.T) {
 func TestMissingRunsAreAProblem(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Strategy: "update", Workload: "plenty", Replicas: 2, Round: 1, Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	h := play(history.Run{Cell: history.Cell{Strategy: "update", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
+		Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
 	b.Add(h, verify.Judge(h))
-	second := h.Run.Cell()
+	second := h.Run.Cell
 	second.Round = 2
-	b.Expect([]history.Cell{h.Run.Cell()})
+	b.Expect([]history.Cell{h.Run.Cell})
 	if r := b.Report(); r.Err() != nil || !r.ClaimsHeld {
 		t.Errorf("nothing is missing, but the problems are %q", r.Problems)
 	}
-	b.Expect([]history.Cell{h.Run.Cell(), second})
+	b.Expect([]history.Cell{h.Run.Cell, second})
 	if r := b.Report(); r.ClaimsHeld || !slices.Equal(r.Problems, []string{"1 of 2 planned runs are missing: the run ended early"}) {
 		t.Errorf("claims held: %t, problems: %q", r.ClaimsHeld, r.Problems)
 	}
@@ -489,7 +493,8 @@ func TestMissingRunsAreAProblem(t *testing.T) {
 func TestProblemOfTheCallerGoesFirst(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Strategy: "none", Workload: "plenty", Replicas: 2, Round: 1, Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
+	h := play(history.Run{Cell: history.Cell{Strategy: "none", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
+		Promise: "correct", Initial: map[int64]int64{1: 600}}, 600, time.Millisecond)
 	b.Add(h, verify.Judge(h))
 	b.Problem("mysqld died")
 	if r := b.Report(); r.ClaimsHeld || len(r.Problems) != 2 || r.Problems[0] != "mysqld died" {
@@ -500,7 +505,8 @@ func TestProblemOfTheCallerGoesFirst(t *testing.T) {
 func TestInterruptedRunIsReported(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Strategy: "update", Workload: "plenty", Replicas: 2, Round: 1, Promise: "correct", Initial: map[int64]int64{1: 600}}, 300, time.Millisecond)
+	h := play(history.Run{Cell: history.Cell{Strategy: "update", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
+		Promise: "correct", Initial: map[int64]int64{1: 600}}, 300, time.Millisecond)
 	h.End = nil
 	b.Add(h, verify.Judge(h))
 	r := b.Report()
@@ -516,7 +522,8 @@ func TestInterruptedRunIsReported(t *testing.T) {
 func TestOpenLoopCountsFromTheIntendedTime(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
-	h := play(history.Run{Strategy: "update", Workload: "plenty", Replicas: 2, Round: 1, Promise: "correct", Initial: map[int64]int64{1: 600}}, 300, time.Millisecond)
+	h := play(history.Run{Cell: history.Cell{Strategy: "update", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
+		Promise: "correct", Initial: map[int64]int64{1: 600}}, 300, time.Millisecond)
 	for i := range h.Ops {
 		h.Ops[i].SentNS += int64(time.Second)
 		h.Ops[i].ReceivedNS += int64(time.Second)
@@ -628,7 +635,7 @@ func TestCompareSaysWhenThereIsNothingToFind(t *testing.T) {
 
 // rounds returns a report of one row with a round for each goodput.
 func rounds(goodput ...float64) *Report {
-	row := &Row{Strategy: "update", Workload: "plenty"}
+	row := &Row{Strategy: "update", Workload: history.Workload{Name: "plenty"}}
 	for i, v := range goodput {
 		row.Rounds = append(row.Rounds, Round{Round: 1 + i, GoodputPerS: v})
 	}
@@ -742,7 +749,7 @@ func TestFilesAreNoTerminals(t *testing.T) {
 func TestCompareSaysThatNothingIsCommon(t *testing.T) {
 	t.Parallel()
 	row := func(hold int64) *Report {
-		return &Report{Rows: []*Row{{Strategy: "update", Workload: "plenty", HoldMS: hold}}}
+		return &Report{Rows: []*Row{{Strategy: "update", Workload: history.Workload{Name: "plenty", HoldMS: hold}}}}
 	}
 	var out bytes.Buffer
 	if err := Compare(row(0), row(2)).WriteText(&out, false); err != nil {

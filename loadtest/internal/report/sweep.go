@@ -94,13 +94,13 @@ func (r *Row) at() int64 {
 	return int64(r.Replicas)
 }
 
-// place words a place on an axis: 8 users, hold 2ms, 5 kinds of goods.
+// place words a place on an axis: 8 users, hold 2ms, 5 items.
 func place(axis string, at int64) string {
 	switch {
 	case axis == axisHold:
 		return "hold " + written(axis, at)
 	case axis == axisGoods:
-		return plural(int(at), "kind") + " of goods" // the word has no singular
+		return plural(int(at), "item")
 	}
 	return plural(int(at), strings.TrimSuffix(axis, "s"))
 }
@@ -131,9 +131,9 @@ type curve struct {
 
 func (r *Row) curve() curve {
 	if r.Sweep == axisReplicas {
-		return curve{r.Strategy, r.Store, r.Workload, 0}
+		return curve{r.Strategy, r.Store, r.Workload.Name, 0}
 	}
-	return curve{r.Strategy, r.Store, r.Workload, r.Replicas}
+	return curve{r.Strategy, r.Store, r.Workload.Name, r.Replicas}
 }
 
 // sweep puts the rows in curves; nil where nothing was swept. The rows are ranked already.
@@ -148,7 +148,7 @@ func (r *Report) sweep() *Sweep {
 		s.Axis = row.Sweep
 		c := byKey[row.curve()]
 		if c == nil {
-			c = &Curve{Strategy: row.Strategy, Store: row.Store, Workload: row.Workload, Replicas: row.curve().replicas, Baseline: row.Baseline}
+			c = &Curve{Strategy: row.Strategy, Store: row.Store, Workload: row.Workload.Name, Replicas: row.curve().replicas, Baseline: row.Baseline}
 			byKey[row.curve()] = c
 			s.Curves = append(s.Curves, c)
 		}
@@ -188,8 +188,8 @@ func (r *Report) sweep() *Sweep {
 	// Workloads stay in the order of the rows, which have the one with the most stock first.
 	workloads := map[string]int{}
 	for _, row := range r.Rows {
-		if _, met := workloads[row.Workload]; !met {
-			workloads[row.Workload] = len(workloads)
+		if _, met := workloads[row.Workload.Name]; !met {
+			workloads[row.Workload.Name] = len(workloads)
 		}
 	}
 	slices.SortStableFunc(s.Curves, func(a, b *Curve) int {

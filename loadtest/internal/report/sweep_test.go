@@ -29,8 +29,8 @@ func swept(paces map[string][3]int, noise int) *Report {
 				if strategy == "optimistic" {
 					percent = 100 + noise*[]int{0, 1, -1}[round-1]
 				}
-				h := play(history.Run{Strategy: strategy, Workload: "plenty", Store: "mysql", Replicas: 2, Round: round, Promise: "correct",
-					Sweep: "users", Value: fmt.Sprint(users), Initial: map[int64]int64{1: 300}}, 300,
+				h := play(history.Run{Cell: history.Cell{Strategy: strategy, Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: round, Sweep: "users", Value: fmt.Sprint(users)},
+					Promise: "correct", Initial: map[int64]int64{1: 300}}, 300,
 					time.Duration(pace[i])*time.Microsecond*time.Duration(percent)/100)
 				h.Run.Users = users
 				if users == 1 {
@@ -130,7 +130,8 @@ func TestEqualStrategiesSeldomCross(t *testing.T) {
 		var r Report
 		for strategy := range strategies {
 			for _, users := range []int{1, 8, 32, 128} {
-				row := &Row{Strategy: fmt.Sprint("s", strategy), Workload: "plenty", Replicas: 2, Users: users, Sweep: "users", Claim: verify.PromiseCorrect}
+				row := &Row{Strategy: fmt.Sprint("s", strategy), Replicas: 2, Sweep: "users", Workload: history.Workload{Name: "plenty", Users: users},
+					Claim: verify.PromiseCorrect}
 				row.Result = verify.Correct
 				for round := 1; round <= 3; round++ {
 					row.Rounds = append(row.Rounds, Round{Round: round, GoodputPerS: 1000 * math.Exp(noise*random.NormFloat64())})
@@ -169,8 +170,8 @@ func TestFewMeetingsExcuseAValueOfAnySweep(t *testing.T) {
 	for rest, held := range map[int]bool{5: true, 300: false} {
 		b := NewBuilder(Environment{})
 		for goods, contended := range map[int]int{1: rest, 1000: 300} {
-			h := play(history.Run{Strategy: "update", Workload: "plenty", Store: "mysql", Replicas: 2, Round: 1, Promise: "correct",
-				Sweep: "goods", Value: fmt.Sprint(goods), Initial: map[int64]int64{1: 300}}, 300, time.Millisecond)
+			h := play(history.Run{Cell: history.Cell{Strategy: "update", Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1, Sweep: "goods", Value: fmt.Sprint(goods)},
+				Promise: "correct", Initial: map[int64]int64{1: 300}}, 300, time.Millisecond)
 			for id := 2; id <= goods; id++ {
 				h.Run.Initial[int64(id)], h.End.Final[int64(id)] = 5, 5
 			}
@@ -220,8 +221,8 @@ func TestSweepOverGoodsKeepsItsRowsApart(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
 	for _, goods := range []int{1, 10} {
-		h := play(history.Run{Strategy: "update", Workload: "plenty", Store: "mysql", Replicas: 2, Round: 1, Promise: "correct",
-			Sweep: "goods", Value: fmt.Sprint(goods), Initial: map[int64]int64{1: 300}}, 300, time.Millisecond)
+		h := play(history.Run{Cell: history.Cell{Strategy: "update", Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1, Sweep: "goods", Value: fmt.Sprint(goods)},
+			Promise: "correct", Initial: map[int64]int64{1: 300}}, 300, time.Millisecond)
 		for id := 2; id <= goods; id++ {
 			h.Run.Initial[int64(id)], h.End.Final[int64(id)] = 5, 5
 		}
@@ -231,7 +232,7 @@ func TestSweepOverGoodsKeepsItsRowsApart(t *testing.T) {
 	if len(r.Rows) != 2 || len(r.Sweep.Curves) != 1 || len(r.Sweep.Curves[0].Points) != 2 {
 		t.Fatalf("got %d rows, %+v", len(r.Rows), r.Sweep)
 	}
-	for i, want := range []string{"update, plenty, 2 replicas, mysql, 1 kind of goods", "update, plenty, 2 replicas, mysql, 10 kinds of goods"} {
+	for i, want := range []string{"update, plenty, 2 replicas, mysql, 1 item", "update, plenty, 2 replicas, mysql, 10 items"} {
 		if got := r.Rows[i].Label(); got != want {
 			t.Errorf("row %d is %q, want %q", i, got, want)
 		}

@@ -194,7 +194,7 @@ func (r *Report) groups() [][]*Row {
 // title says what the rows of a group have in common.
 func title(rows []*Row) string {
 	first := rows[0]
-	parts := []string{first.Workload}
+	parts := []string{first.Workload.Name}
 	// Bounded rows plan less and get less stock: speak of the largest.
 	var planned, stock int64
 	rounds := 0
@@ -217,8 +217,8 @@ func title(rows []*Row) string {
 	if first.HoldMS > 0 {
 		parts = append(parts, fmt.Sprintf("%d ms of work inside the critical section", first.HoldMS))
 	}
-	if first.kinds() > 1 || first.Sweep == axisGoods {
-		parts = append(parts, place(axisGoods, int64(first.kinds())))
+	if first.Items() > 1 || first.Sweep == axisGoods {
+		parts = append(parts, place(axisGoods, int64(first.Items())))
 	}
 	if first.Skew != "" {
 		parts = append(parts, "asked for by "+first.Skew)

@@ -28,7 +28,6 @@ const leastRequests = 300
 // Cell is one strategy under one workload in one setting. Each round runs it once.
 type Cell struct {
 	Choice
-	Workload string
 	Setting
 }
 
@@ -37,7 +36,7 @@ func (c Cell) String() string {
 	if c.Replicas != 1 {
 		replicas = fmt.Sprintf("%d replicas", c.Replicas)
 	}
-	return fmt.Sprintf("%s, %s, %s", c.Strategy.Name, c.Workload, replicas)
+	return fmt.Sprintf("%s, %s, %s", c.Strategy.Name, c.Workload.Name, replicas)
 }
 
 // durable is the store in which a sale counts.
@@ -50,11 +49,11 @@ func (c Cell) durable() string {
 
 // key tells cells apart.
 type key struct {
-	strategy, store, workload string
-	setting                   Setting
+	strategy, store string
+	setting         Setting
 }
 
-func (c Cell) key() key { return key{c.Strategy.Name, c.Store, c.Workload, c.Setting} }
+func (c Cell) key() key { return key{c.Strategy.Name, c.Store, c.Setting} }
 
 // Cells lists what a round runs. A strategy that promises more of one replica than of several also runs on one, where the
 // topology has a way to one (alone): the difference is the point of it.
@@ -63,10 +62,11 @@ func Cells(choices []Choice, workloads []string, settings []Setting, alone bool)
 	for _, choice := range choices {
 		for _, workload := range workloads {
 			for _, setting := range settings {
-				cells = append(cells, Cell{choice, workload, setting})
+				setting.Workload.Name = workload
+				cells = append(cells, Cell{choice, setting})
 				if s := choice.Strategy; setting.Replicas > 1 && alone && s.Claim.OneReplica != s.Claim.TwoReplicas {
 					setting.Replicas = 1
-					cells = append(cells, Cell{choice, workload, setting})
+					cells = append(cells, Cell{choice, setting})
 				}
 			}
 		}

@@ -162,7 +162,7 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 	}
 	users := 0
 	for _, cell := range r.cells {
-		if users = max(users, cell.Users); addresses[cell.Replicas] == "" {
+		if users = max(users, r.users(cell)); addresses[cell.Replicas] == "" {
 			return nil, fmt.Errorf("%v: there is no way to so many replicas and no others", cell)
 		}
 	}
@@ -187,13 +187,18 @@ func (r *Runner) Plan() []history.Cell {
 	var plan []history.Cell
 	for round := 1; round <= r.config.Rounds; round++ {
 		for _, cell := range Order(r.cells, r.config.Seed, round) {
-			plan = append(plan, history.Cell{
-				Strategy: cell.Strategy.Name, Workload: cell.Workload, Store: cell.Store, Replicas: cell.Replicas, Value: cell.Value,
-				Round: round,
-			})
+			plan = append(plan, r.recorded(cell, round))
 		}
 	}
 	return plan
+}
+
+// recorded is a cell as histories and manifests record it.
+func (r *Runner) recorded(cell Cell, round int) history.Cell {
+	return history.Cell{
+		Strategy: cell.Strategy.Name, Store: cell.Store, Replicas: cell.Replicas, Workload: cell.Workload,
+		Sweep: r.config.Sweep.Axis, Value: cell.Value, Round: round,
+	}
 }
 
 // Progress may be asked for at any time.
@@ -294,7 +299,9 @@ func (r *Runner) warmUp(ctx context.Context) error {
 	}
 	measured := map[key]float64{}
 	for i, cell := range r.cells {
-		at := key{cell.Strategy.Name, cell.Store, "", cell.Setting}
+		unnamed := cell // workloads of other names only differ in their stock, which is abundant here
+		unnamed.Workload.Name = ""
+		at := unnamed.key()
 		if measured[at] == 0 {
 			mix, err := r.mix(cell.Goods, r.config.Seed)
 			if err != nil {
@@ -346,10 +353,18 @@ func rate(result traffic.Result) float64 {
 	return float64(result.Sent) / (float64(result.EndedNS-result.StartedNS) / float64(time.Second))
 }
 
+// users is the number of clients that send a cell's requests. In an open loop, it is the most requests under way.
+func (r *Runner) users(cell Cell) int {
+	if cell.Rate > 0 {
+		return r.config.Users
+	}
+	return cell.Users
+}
+
 func (r *Runner) load(cell Cell, mix *traffic.Mix, prefix string) traffic.Load {
 	return traffic.Load{
-		Strategy: cell.Strategy.Name, Store: cell.Store, Hold: cell.Hold, Mix: mix,
-		Users: cell.Users, Rate: r.config.Rate, Requests: r.config.Requests, Duration: r.config.Duration,
+		Strategy: cell.Strategy.Name, Store: cell.Store, Hold: cell.hold(), Mix: mix,
+		Users: r.users(cell), Rate: cell.Rate, Requests: r.config.Requests, Duration: r.config.Duration,
 		Timeout: r.config.Timeout, Keys: cell.Strategy.Idempotent, OrderPrefix: prefix, Answered: &r.answered,
 	}
 }
@@ -364,34 +379,21 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 		return Measured{}, err
 	}
 	record := history.Run{
-		Strategy: cell.Strategy.Name, Workload: cell.Workload, Store: cell.Store, Replicas: cell.Replicas,
-		Sweep: r.config.Sweep.Axis, Value: cell.Value, Restock: r.config.Restock,
-		Rate: r.config.Rate, Round: round, HoldMS: cell.Hold.Milliseconds(), Seed: r.config.Seed, Planned: r.config.Requests,
-		Promise: cell.Strategy.Promise(cell.Replicas, r.config.Restock > 0), Control: cell.Strategy.Control,
+		Cell: r.recorded(cell, round), Seed: r.config.Seed, Planned: r.config.Requests,
+		Promise: cell.Strategy.Promise(cell.Replicas, cell.Restock > 0), Control: cell.Strategy.Control,
 		Untold: cell.Strategy.Untold(),
 	}
-	if r.config.Skew != traffic.Uniform {
-		record.Skew = r.config.Skew
-	}
-	if low, high := r.config.MinCount, r.config.MaxCount; low != high {
-		record.Counts = fmt.Sprintf("%d-%d", low, high)
-	} else if low != 1 {
-		record.Counts = fmt.Sprint(low)
-	}
-	record.Scarce = cell.Workload == FlashSale && r.config.Restock == 0 // else it may last
+	record.Scarce = cell.Workload.Name == FlashSale && cell.Restock == 0 // else it may last
 	// A mutex is exclusive where it is correct: on one replica. It is so whatever is put back.
 	record.Exclusive = cell.Strategy.Claim.Exclusive && cell.Strategy.Promise(cell.Replicas, false) == promiseCorrect
-	if r.config.Rate == 0 {
-		record.Users = cell.Users
-	}
 	load := r.load(cell, mix, fmt.Sprintf("%s-%03d", r.id, r.number))
 
 	witness, name, store := r.witness(cell.durable())
 	record.Witness = name
 	record.Keys = load.Keys
 	record.Ledger = load.Keys && store == oracle.MySQL && r.target.Oracle.Sees(oracle.MySQL)
-	if r.config.Restock > 0 && !cell.Strategy.Baseline() {
-		load.Restock = &traffic.Restock{Admin: r.target.Admin, Store: cell.Store, Units: r.config.Restock, Every: restockEvery}
+	if cell.Restock > 0 && !cell.Strategy.Baseline() {
+		load.Restock = &traffic.Restock{Admin: r.target.Admin, Store: cell.Store, Units: cell.Restock, Every: restockEvery}
 	}
 	rationed := ""
 	if r.target.Admin == "" {
@@ -418,7 +420,7 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, limit, left time
 		if record.Planned > 0 && load.Requests > 0 {
 			given = max(1, given*int64(load.Requests)/int64(record.Planned))
 		}
-		if err := r.target.SetStock(ctx, Units(cell.Workload, mix, expected, given)); err != nil {
+		if err := r.target.SetStock(ctx, Units(cell.Workload.Name, mix, expected, given)); err != nil {
 			return Measured{}, err
 		}
 	}
@@ -494,7 +496,7 @@ func (r *Runner) bound(cell Cell, load *traffic.Load, record *history.Run, limit
 		rate = min(rate, load.Rate)
 	}
 	switch {
-	case load.Requests == 0 && cell.Workload == FlashSale:
+	case load.Requests == 0 && cell.Workload.Name == FlashSale:
 		// It must sell out, also where the service is slower than it was: its stock is a sixth of this.
 		return int(math.Ceil(rate * load.Duration.Seconds()))
 	case load.Requests == 0 && load.Rate > 0:
@@ -666,7 +668,7 @@ func fileName(number int, run history.Run) string {
 	if run.Sweep != "" {
 		swept = "-" + run.Sweep + run.Value
 	}
-	return fmt.Sprintf("%03d-%s-%s-%dr%s-round%d.jsonl", number, run.Strategy, run.Workload, run.Replicas, swept, run.Round)
+	return fmt.Sprintf("%03d-%s-%s-%dr%s-round%d.jsonl", number, run.Strategy, run.Workload.Name, run.Replicas, swept, run.Round)
 }
 
 // write keeps a history on disk: without an end where the run was interrupted.

@@ -192,7 +192,7 @@ func runAll(t *testing.T, r *Runner) map[string]Measured {
 	t.Helper()
 	all := map[string]Measured{}
 	err := r.Run(t.Context(), func(m Measured) error {
-		all[fmt.Sprintf("%s on %d", m.History.Run.Workload, m.History.Run.Replicas)] = m
+		all[fmt.Sprintf("%s on %d", m.History.Run.Workload.Name, m.History.Run.Replicas)] = m
 		return nil
 	})
 	if err != nil {
@@ -230,7 +230,7 @@ func TestRunnerDoesAllThatItPlansAndKeepsIt(t *testing.T) {
 			t.Errorf("%s: %s after %d requests %s, want correct after 400: %v", name, m.Verdict.Result, m.Verdict.Requests,
 				m.History.Run.Bounded, m.Verdict.Evidence)
 		}
-		scarce := m.History.Run.Workload == FlashSale
+		scarce := m.History.Run.Workload.Name == FlashSale
 		if m.History.Run.Scarce != scarce || m.Verdict.DemandExceeded != scarce {
 			t.Errorf("%s: scarce %v, demand exceeded %v, want %v", name, m.History.Run.Scarce, m.Verdict.DemandExceeded, scarce)
 		}
@@ -241,9 +241,9 @@ func TestRunnerDoesAllThatItPlansAndKeepsIt(t *testing.T) {
 	}
 	var kept []history.Cell
 	for _, h := range onDisk(t, runner) {
-		kept = append(kept, h.Run.Cell())
+		kept = append(kept, h.Run.Cell)
 		if h.End == nil || len(h.Ops) != 400 {
-			t.Errorf("%v: %d requests on disk, end %v, want 400 and an end", h.Run.Cell(), len(h.Ops), h.End)
+			t.Errorf("%v: %d requests on disk, end %v, want 400 and an end", h.Run.Cell, len(h.Ops), h.End)
 		}
 	}
 	if plan := runner.Plan(); !slices.Equal(plan, kept) {
@@ -260,7 +260,7 @@ func TestSlowStrategyIsBoundedByTheBudget(t *testing.T) {
 	all := runAll(t, runner)
 	most := int(budget / takes / 2) // at the best rate that the shop can have shown, in half of the budget
 	for _, cell := range runner.Plan() {
-		name := cell.Workload + " on 1"
+		name := cell.Workload.Name + " on 1"
 		m := all[name]
 		requests := len(m.History.Ops)
 		if requests < leastRequests || requests > most || !strings.Contains(m.History.Run.Bounded, "of 6 000 requests") {

@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/traffic"
 )
 
 // Axes of a Sweep.
@@ -84,18 +87,38 @@ func Value(axis string, value int64) string {
 	return strconv.FormatInt(value, 10)
 }
 
-// Setting is what a sweep varies, at one of its values.
+// Setting is a workload and the number of replicas that serve it: one value of a sweep.
 type Setting struct {
-	Value    string // of the sweep's axis; empty without a sweep
-	Users    int
-	Hold     time.Duration
-	Goods    int
+	history.Workload
 	Replicas int
+	Value    string // of the sweep's axis; empty without a sweep
+}
+
+// hold is the work inside the critical section.
+func (s Setting) hold() time.Duration { return time.Duration(s.HoldMS) * time.Millisecond }
+
+// workload is what the configuration asks for, apart from a sweep. Cells names it.
+func (c Config) workload() history.Workload {
+	w := history.Workload{
+		Users: c.Users, Rate: c.Rate, HoldMS: c.Hold.Milliseconds(), Goods: c.Goods, Restock: c.Restock,
+	}
+	if c.Rate > 0 {
+		w.Users = 0
+	}
+	if c.Skew != traffic.Uniform {
+		w.Skew = c.Skew
+	}
+	if low, high := c.MinCount, c.MaxCount; low != high {
+		w.Counts = fmt.Sprintf("%d-%d", low, high)
+	} else if low != 1 {
+		w.Counts = fmt.Sprint(low)
+	}
+	return w
 }
 
 // settings lists a Setting for each value of the sweep; without one, the only setting there is.
 func (c Config) settings() []Setting {
-	base := Setting{Users: c.Users, Hold: c.Hold, Goods: c.Goods, Replicas: c.Replicas}
+	base := Setting{Workload: c.workload(), Replicas: c.Replicas}
 	if c.Sweep.Axis == "" {
 		return []Setting{base}
 	}
@@ -107,7 +130,7 @@ func (c Config) settings() []Setting {
 		case AxisUsers:
 			setting.Users = int(value)
 		case AxisHold:
-			setting.Hold = time.Duration(value) * time.Millisecond
+			setting.HoldMS = value
 		case AxisGoods:
 			setting.Goods = int(value)
 		case AxisReplicas:

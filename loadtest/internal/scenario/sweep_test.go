@@ -67,7 +67,7 @@ func TestSweepRunsEveryValueAndKeepsItInTheHistory(t *testing.T) {
 				ran++
 				h := m.History
 				if h.Run.Sweep != test.sweep.Axis || Value(h.Run.Sweep, test.of(&h)) != h.Run.Value {
-					t.Errorf("%v: swept %s, value %q, but it is %d", h.Run.Cell(), h.Run.Sweep, h.Run.Value, test.of(&h))
+					t.Errorf("%v: swept %s, value %q, but it is %d", h.Run.Cell, h.Run.Sweep, h.Run.Value, test.of(&h))
 				}
 				return nil
 			})
@@ -76,7 +76,7 @@ func TestSweepRunsEveryValueAndKeepsItInTheHistory(t *testing.T) {
 			}
 			var kept []history.Cell
 			for _, h := range onDisk(t, runner) {
-				kept = append(kept, h.Run.Cell())
+				kept = append(kept, h.Run.Cell)
 			}
 			if plan := runner.Plan(); !slices.Equal(plan, kept) {
 				t.Errorf("planned %v\nkept    %v", plan, kept)
@@ -91,7 +91,7 @@ func TestSweepSharesTheBudget(t *testing.T) {
 	runner := (&shop{takes: 200 * time.Microsecond}).open(t, Config{Requests: 20_000, Budget: time.Second, Sweep: Sweep{AxisUsers, []int64{2, 8}}})
 	err := runner.Run(t.Context(), func(m Measured) error {
 		if n := len(m.History.Ops); n >= 20_000 || m.History.Run.Bounded == "" {
-			t.Errorf("%v: %d requests, bounded %q, want fewer than planned", m.History.Run.Cell(), n, m.History.Run.Bounded)
+			t.Errorf("%v: %d requests, bounded %q, want fewer than planned", m.History.Run.Cell, n, m.History.Run.Bounded)
 		}
 		return nil
 	})

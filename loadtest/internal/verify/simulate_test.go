@@ -29,8 +29,8 @@ type shop struct {
 func simulate(s shop) *history.History {
 	random := rand.New(rand.NewPCG(s.seed, 1))
 	h := &history.History{
-		Run: history.Run{Strategy: "simulated", Workload: "test", Store: "mysql", Replicas: 2, Users: s.users, Round: 1,
-			Planned: s.requests, Promise: "correct", Exclusive: s.exclusive, Untold: s.untold > 0, Witness: "oracle", Initial: map[int64]int64{}},
+		Run: history.Run{Cell: history.Cell{Strategy: "simulated", Store: "mysql", Replicas: 2, Round: 1,
+			Workload: history.Workload{Name: "test", Users: s.users}}, Planned: s.requests, Promise: "correct", Exclusive: s.exclusive, Untold: s.untold > 0, Witness: "oracle", Initial: map[int64]int64{}},
 		End: &history.End{Final: map[int64]int64{}},
 	}
 	stock, left := map[int64]int64{}, map[int64]int64{}

@@ -661,7 +661,8 @@ func TestGoodputCountsWhatReallyLeftAStockThatWasThere(t *testing.T) {
 func TestUnitsThatWereSoldBeforeTheyWerePutBackAreOversold(t *testing.T) {
 	t.Parallel()
 	h := &history.History{
-		Run: history.Run{Strategy: "decrement", Replicas: 1, Promise: verify.PromiseOversells, Witness: "oracle", Initial: map[int64]int64{1: 15}},
+		Run: history.Run{Cell: history.Cell{Strategy: "decrement", Replicas: 1}, Promise: verify.PromiseOversells, Witness: "oracle",
+			Initial: map[int64]int64{1: 15}},
 		End: &history.End{Final: map[int64]int64{1: 615}, EndedNS: 100_000},
 	}
 	for i := range int64(200) {
