@@ -160,8 +160,8 @@ func (it *item) operations() (ops []porcupine.Operation) {
 	for _, e := range untold {
 		until := e.until
 		if onlyFalls && len(told) == 0 {
-			// A sale that finds enough at any time finds enough at its beginning, and the sooner it happens, the more refusals
-			// it explains.
+			// A sale that finds enough at any time finds enough at its beginning, and the sooner it happens, the more
+			// refusals it explains.
 			until = e.since
 		}
 		add(step{kind: sellUntold, count: e.Count}, e.since, until)

@@ -35,9 +35,9 @@ const (
 	// MaxBusy is the largest share of requests that may be answered busy although stock was left for them. One more is
 	// allowed for each restock.
 	MaxBusy = 0.05
-	// MinContended is the least number of requests that must be sent while another one for the same item is in flight.
-	// Each is an opportunity for a race: a race that shows on every seventh is missed by twenty in fewer than one run of
-	// twenty. It is a number, not a share, because a long run at a low rate has enough opportunities, too.
+	// MinContended is the least number of requests that must be sent while another one for the same item is in
+	// flight. Each is an opportunity for a race: a race that shows on every seventh is missed by twenty in fewer than
+	// one run of twenty. It is a number, not a share, because a long run at a low rate has enough opportunities, too.
 	MinContended = 20
 )
 
@@ -67,8 +67,8 @@ type Verdict struct {
 	// Untouched reports that every item has its initial stock after the run.
 	Untouched bool `json:"untouched"`
 
-	// Evidence holds one short sentence for each finding: first those that convict, then those that prevent clearing, then
-	// remarks.
+	// Evidence holds one short sentence for each finding: first those that convict, then those that prevent clearing,
+	// then remarks.
 	Evidence []string `json:"evidence"`
 }
 
