@@ -12,13 +12,19 @@ import (
 )
 
 var (
-	run = history.Run{Cell: history.Cell{Strategy: "update", Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty", Users: 100}, Round: 1},
-		Planned: 2, Promise: "correct", Exclusive: true, Witness: "oracle", Scarce: true, Initial: map[int64]int64{1: 6000}}
+	run = history.Run{
+		Cell: history.Cell{
+			Strategy: "update", Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty", Users: 100}, Round: 1,
+		},
+		Planned: 2, Promise: "correct", Exclusive: true, Witness: "oracle", Scarce: true, Initial: map[int64]int64{1: 6000},
+	}
 	sold = history.Op{Kind: history.Deduct, Order: "o1", GoodsID: 1, Count: 2, SentNS: 10, ReceivedNS: 20, Status: 200,
 		Outcome: history.Sold, Remaining: 5998, Replica: "a", RequestID: "r1", Token: 1 << 60, EnteredNS: 12, LeftNS: 18}
 	barrier = history.Event{AtNS: 15, Name: "barrier", Detail: "replica b paused"}
 	entry   = history.Entry{Order: "o1", GoodsID: 1, Count: 2, Remaining: 5998}
-	end     = history.End{StartedNS: 5, EndedNS: 30, Final: map[int64]int64{1: 5998}, MySQLStatements: 3, MeanLagNS: 4, MaxLagNS: 5}
+	end     = history.End{
+		StartedNS: 5, EndedNS: 30, Final: map[int64]int64{1: 5998}, MySQLStatements: 3, MeanLagNS: 4, MaxLagNS: 5,
+	}
 )
 
 func TestReadReturnsWhatWasWritten(t *testing.T) {
@@ -38,13 +44,15 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &history.History{Run: run, Ops: []history.Op{sold}, Events: []history.Event{barrier}, Ledger: []history.Entry{entry}, End: &end}
+	want := &history.History{
+		Run: run, Ops: []history.Op{sold}, Events: []history.Event{barrier}, Ledger: []history.Entry{entry}, End: &end,
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
 
-func TestManyClientsRecordAtOnce(t *testing.T) {
+func TestConcurrentClientsRecordEveryOp(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "h.jsonl")
 	w, err := history.Create(path, run)
@@ -73,7 +81,7 @@ func TestManyClientsRecordAtOnce(t *testing.T) {
 	}
 }
 
-func TestInterruptedRunIsReadUpToItsLastWholeLine(t *testing.T) {
+func TestInterruptedRunIsReadUpToItsLastCompleteLine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "h.jsonl")
 	w, err := history.Create(path, run)
@@ -101,7 +109,7 @@ func TestInterruptedRunIsReadUpToItsLastWholeLine(t *testing.T) {
 	}
 }
 
-func TestFullDiskIsNoticed(t *testing.T) {
+func TestCreateReportsAFullDisk(t *testing.T) {
 	t.Parallel()
 	w, err := history.Create("/dev/full", run)
 	if err == nil {
@@ -113,7 +121,7 @@ func TestFullDiskIsNoticed(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotHistoryIsRefused(t *testing.T) {
+func TestReadRefusesInvalidFiles(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"empty":           "",
@@ -140,13 +148,14 @@ func TestWhatIsNotHistoryIsRefused(t *testing.T) {
 	}
 }
 
-// Of a time when every sale told what remained, so that nothing was said about it.
-func TestReadTakesTheSalesOfAnOlderFileForOnesThatTellWhatRemains(t *testing.T) {
+// Older files have no field for it, since every sale reported what remained.
+func TestSalesOfAnOlderFileReportWhatRemains(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "h.jsonl")
-	text := `{"run":{"strategy":"update","workload":"plenty","store":"mysql","replicas":2,"users":1,"round":1,"hold_ms":0,"seed":1,"planned":1,"promise":"correct","exclusive":true,"control":false,"witness":"oracle","initial":{"1":6}}}
-{"op":{"kind":"deduct","client":0,"order":"o1","goods_id":1,"count":1,"sent_ns":10,"received_ns":20,"status":200,"outcome":"sold","remaining":0}}
-`
+	text := `{"run":{"strategy":"update","workload":"plenty","store":"mysql","replicas":2,"users":1,"round":1,"hold_ms":0,` +
+		`"seed":1,"planned":1,"promise":"correct","exclusive":true,"control":false,"witness":"oracle","initial":{"1":6}}}` + "\n" +
+		`{"op":{"kind":"deduct","client":0,"order":"o1","goods_id":1,"count":1,"sent_ns":10,"received_ns":20,` +
+		`"status":200,"outcome":"sold","remaining":0}}` + "\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
