@@ -17,16 +17,6 @@ type Service struct {
 	Client *http.Client
 }
 
-// StatusError is an HTTP reply with another status than the caller needs.
-type StatusError struct {
-	Code int
-	Body string // in part
-}
-
-func (e *StatusError) Error() string {
-	return fmt.Sprintf("%d %s: %s", e.Code, http.StatusText(e.Code), e.Body)
-}
-
 // Stock asks the service for the units of each item.
 func (s Service) Stock(ctx context.Context, store string, goods []int64) (map[int64]int64, error) {
 	units := make(map[int64]int64, len(goods))
@@ -56,7 +46,7 @@ func (s Service) stock(ctx context.Context, store string, id int64) (int64, erro
 		return 0, err
 	}
 	if response.StatusCode != http.StatusOK {
-		return 0, &StatusError{Code: response.StatusCode, Body: strings.TrimSpace(string(body))}
+		return 0, fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(body)))
 	}
 	var reply struct {
 		Stock *int64 `json:"stock"`
