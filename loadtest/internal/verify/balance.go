@@ -37,10 +37,7 @@ func (it *item) soldBelowZero() (units int64, lowest effect) {
 	if it.sellsNothing {
 		return 0, effect{} // its answers report no real stock
 	}
-	for _, e := range it.sold {
-		if e.Untold {
-			continue
-		}
+	for _, e := range it.told {
 		if e.Remaining < 0 {
 			units += min(e.Count, -e.Remaining)
 		}

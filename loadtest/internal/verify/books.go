@@ -30,6 +30,8 @@ type item struct {
 	sellsNothing bool // sales are confirmed and, as claimed, not made
 
 	sold     []effect     // distinct sales: one that is reported twice is here once
+	told     []effect     // those that report the remaining stock
+	untold   []effect     // the others
 	refused  []effect     // sold out
 	busy     []effect     // gave up waiting: nothing was deducted
 	unknown  []history.Op // deductions that may have happened
@@ -46,6 +48,9 @@ type item struct {
 
 	// Sums of units.
 	soldUnits, unknownUnits, restocked, maybeRestocked int64
+
+	taken   tally // units that may have been taken, by the earliest time
+	putBack tally // units that were put back, by the latest time
 }
 
 // effect is an answer with the interval in which its cause must have happened. The interval begins when the order was
@@ -67,8 +72,9 @@ func openBooks(h *history.History) *books {
 	for id := range h.Run.Initial {
 		known[id] = true
 	}
-	ops, entries := map[int64][]history.Op{}, map[int64][]history.Entry{}
-	for _, op := range h.Ops {
+	ops, entries := map[int64][]*history.Op{}, map[int64][]history.Entry{}
+	for i := range h.Ops {
+		op := &h.Ops[i]
 		ops[op.GoodsID] = append(ops[op.GoodsID], op)
 		if !ofNoEffect(op) {
 			known[op.GoodsID] = true // otherwise it may not even exist
@@ -99,7 +105,7 @@ func (b *books) deductions() iter.Seq[history.Op] {
 }
 
 // ofNoEffect reports whether a request of the load certainly did nothing.
-func ofNoEffect(op history.Op) bool { return op.Outcome == history.Rejected && !op.Again }
+func ofNoEffect(op *history.Op) bool { return op.Outcome == history.Rejected && !op.Again }
 
 func newItem(id int64, run history.Run, end *history.End) *item {
 	it := &item{id: id, sellsNothing: sellsNothing(run), asked: map[string]int64{}}
@@ -114,7 +120,7 @@ func newItem(id int64, run history.Run, end *history.End) *item {
 }
 
 // enter sorts the item's requests by what they did.
-func (it *item) enter(ops []history.Op) {
+func (it *item) enter(ops []*history.Op) {
 	first := firstSent(ops)
 	answered := firstAnswered(ops)
 	entered := map[sale]int{} // index in it.sold
@@ -126,14 +132,14 @@ func (it *item) enter(ops []history.Op) {
 			it.enterRestock(op)
 			continue
 		case op.Again:
-			it.again = append(it.again, op)
+			it.again = append(it.again, *op)
 		default:
-			it.load = append(it.load, op)
+			it.load = append(it.load, *op)
 		}
 		if isRepeated(op, answered) {
 			continue
 		}
-		e := effect{Op: op, since: op.SentNS, until: op.ReceivedNS}
+		e := effect{Op: *op, since: op.SentNS, until: op.ReceivedNS}
 		if op.Order != "" {
 			e.since = first[op.Order]
 		}
@@ -151,28 +157,50 @@ func (it *item) enter(ops []history.Op) {
 		case history.Busy:
 			it.busy = append(it.busy, e)
 		case history.Unknown:
-			it.unknown = append(it.unknown, op)
+			it.unknown = append(it.unknown, *op)
 			it.asked[op.Order] = op.Count
 		}
 	}
 	it.unknown = stillUnknown(it.unknown, it.again)
-	for _, e := range it.sold {
-		it.soldUnits += e.Count
-	}
-	it.unknownUnits, it.restocked, it.maybeRestocked = units(it.unknown), units(it.restocks), units(it.maybe)
+	it.total()
 }
 
-func (it *item) enterRestock(op history.Op) {
+func (it *item) enterRestock(op *history.Op) {
 	switch op.Outcome {
 	case history.Sold:
-		it.restocks = append(it.restocks, op)
+		it.restocks = append(it.restocks, *op)
 	case history.Unknown:
-		it.maybe = append(it.maybe, op)
+		it.maybe = append(it.maybe, *op)
 	}
+}
+
+// total derives what several checks need.
+func (it *item) total() {
+	for _, e := range it.sold {
+		it.soldUnits += e.Count
+		if e.Untold {
+			it.untold = append(it.untold, e)
+		} else {
+			it.told = append(it.told, e)
+		}
+	}
+	it.unknownUnits, it.restocked, it.maybeRestocked = units(it.unknown), units(it.restocks), units(it.maybe)
+
+	for _, e := range it.sold {
+		it.taken.add(e.since, e.Count)
+	}
+	for _, op := range it.unknown {
+		it.taken.add(op.SentNS, op.Count)
+	}
+	for _, op := range it.restocks {
+		it.putBack.add(op.ReceivedNS, op.Count)
+	}
+	it.taken.sort()
+	it.putBack.sort()
 }
 
 // firstSent returns when each order was first sent.
-func firstSent(ops []history.Op) map[string]int64 {
+func firstSent(ops []*history.Op) map[string]int64 {
 	first := map[string]int64{}
 	for _, op := range ops {
 		if op.Kind != history.Deduct || op.Order == "" {
@@ -186,7 +214,7 @@ func firstSent(ops []history.Op) map[string]int64 {
 }
 
 // firstAnswered returns the orders whose first answer, that they were sold, is on record.
-func firstAnswered(ops []history.Op) map[string]bool {
+func firstAnswered(ops []*history.Op) map[string]bool {
 	answered := map[string]bool{}
 	for _, op := range ops {
 		if op.Kind == history.Deduct && !op.Replayed && op.Outcome == history.Sold {
@@ -197,7 +225,7 @@ func firstAnswered(ops []history.Op) map[string]bool {
 }
 
 // isRepeated reports whether an answer repeats one that is on record, or repeats that nothing was deducted.
-func isRepeated(op history.Op, answered map[string]bool) bool {
+func isRepeated(op *history.Op, answered map[string]bool) bool {
 	switch op.Outcome {
 	case history.Sold:
 		return op.Replayed && answered[op.Order]
@@ -217,7 +245,7 @@ type sale struct {
 	leftNS           int64
 }
 
-func saleOf(op history.Op) sale {
+func saleOf(op *history.Op) sale {
 	return sale{order: op.Order, count: op.Count, remaining: op.Remaining, untold: op.Untold, token: op.Token,
 		enteredNS: op.EnteredNS, leftNS: op.LeftNS}
 }
@@ -248,18 +276,6 @@ func units(ops []history.Op) (sum int64) {
 
 // neverRestocked reports whether the stock can only have fallen.
 func (it *item) neverRestocked() bool { return len(it.restocks) == 0 && len(it.maybe) == 0 }
-
-// told returns the sales that report the remaining stock, and the others.
-func (it *item) told() (told, untold []effect) {
-	for _, e := range it.sold {
-		if e.Untold {
-			untold = append(untold, e)
-		} else {
-			told = append(told, e)
-		}
-	}
-	return told, untold
-}
 
 // left describes what a sale left behind.
 func (e effect) left() string {

@@ -86,8 +86,7 @@ func (it *item) sameRemaining() (r result) {
 	}
 	first := map[int64]effect{} // by remaining stock
 	var found examples
-	told, _ := it.told()
-	for _, e := range told {
+	for _, e := range it.told {
 		if other, taken := first[e.Remaining]; taken {
 			found.add("item %d: requests %s and %s were both told %d remaining", it.id, name(other.Op), name(e.Op), e.Remaining)
 		} else {
@@ -156,8 +155,7 @@ func (it *item) operations() (ops []porcupine.Operation) {
 		}
 		add(s, e.since, e.until)
 	}
-	_, untold := it.told()
-	for _, e := range untold {
+	for _, e := range it.untold {
 		until := e.until
 		if onlyFalls && len(told) == 0 {
 			// A sale that finds enough at any time finds enough at its beginning, and the sooner it happens, the more
@@ -188,7 +186,7 @@ func (it *item) operations() (ops []porcupine.Operation) {
 
 // byRemaining returns the sales that report the remaining stock, from the highest to the lowest.
 func (it *item) byRemaining() []effect {
-	told, _ := it.told()
+	told := slices.Clone(it.told)
 	slices.SortStableFunc(told, func(x, y effect) int { return cmp.Compare(y.Remaining, x.Remaining) })
 	return told
 }

@@ -8,10 +8,9 @@ import (
 
 // undersold finds the buyers who were refused although, in any sequence of the requests, stock was left for them.
 func (it *item) undersold() (r result) {
-	least := it.leastStock()
 	var found examples
 	for _, e := range it.refused {
-		left := least(e)
+		left := it.least(e)
 		if it.neverRestocked() {
 			left = max(left, e.Remaining) // by its own answer
 		}
@@ -32,44 +31,27 @@ func (it *item) turnedAway() (n int64) {
 	for _, e := range it.sold {
 		served[e.Order] = e.Order != ""
 	}
-	least := it.leastStock()
 	for _, e := range it.busy {
-		if !served[e.Order] && least(e) >= e.Count {
+		if !served[e.Order] && it.least(e) >= e.Count {
 			n++
 		}
 	}
 	return n
 }
 
-// leastStock returns a function that computes the least stock there can have been during a request.
+// least returns the least stock that there can have been during a request.
 //
 // It is all that had been put back before the request was sent, less every unit that may have been taken before its
 // answer came. If nothing was put back, it is also at least the final stock.
-func (it *item) leastStock() func(effect) int64 {
+func (it *item) least(e effect) int64 {
 	if !it.finalRead {
-		// Requests that the interruption cut off are not on record, so nobody knows what they took.
-		return func(effect) int64 { return 0 }
+		return 0 // requests that the interruption cut off are not on record, so nobody knows what they took
 	}
-	var taken, putBack tally
-	for _, e := range it.sold {
-		taken.add(e.since, e.Count)
+	left := it.initial + it.putBack.until(e.since-1) - it.taken.until(e.until) - it.leaked()
+	if it.neverRestocked() && it.lost() == 0 {
+		left = max(left, it.final)
 	}
-	for _, op := range it.unknown {
-		taken.add(op.SentNS, op.Count)
-	}
-	for _, op := range it.restocks {
-		putBack.add(op.ReceivedNS, op.Count)
-	}
-	taken.sort()
-	putBack.sort()
-	leaked, onlyFalls := it.leaked(), it.neverRestocked() && it.lost() == 0
-	return func(e effect) int64 {
-		left := it.initial + putBack.until(e.since-1) - taken.until(e.until) - leaked
-		if onlyFalls {
-			left = max(left, it.final)
-		}
-		return left
-	}
+	return left
 }
 
 // tally sums units by time.
