@@ -73,7 +73,7 @@ func (b *books) untouched() bool {
 	return true
 }
 
-// sums is no check: it counts what every verdict shows.
+// sums counts what every verdict shows. It finds nothing.
 func (it *item) sums() (r result) {
 	r.figures = Figures{
 		Initial:      it.initial,

@@ -76,7 +76,7 @@ func openBooks(h *history.History) *books {
 	for i := range h.Ops {
 		op := &h.Ops[i]
 		ops[op.GoodsID] = append(ops[op.GoodsID], op)
-		if !ofNoEffect(op) {
+		if !hadNoEffect(op) {
 			known[op.GoodsID] = true // otherwise it may not even exist
 		}
 	}
@@ -104,8 +104,8 @@ func (b *books) deductions() iter.Seq[history.Op] {
 	}
 }
 
-// ofNoEffect reports whether a request of the load certainly did nothing.
-func ofNoEffect(op *history.Op) bool { return op.Outcome == history.Rejected && !op.Again }
+// hadNoEffect reports whether a request of the load certainly did nothing.
+func hadNoEffect(op *history.Op) bool { return op.Outcome == history.Rejected && !op.Again }
 
 func newItem(id int64, run history.Run, end *history.End) *item {
 	it := &item{id: id, sellsNothing: sellsNothing(run), asked: map[string]int64{}}
@@ -126,7 +126,7 @@ func (it *item) enter(ops []*history.Op) {
 	entered := map[sale]int{} // index in it.sold
 	for _, op := range ops {
 		switch {
-		case ofNoEffect(op):
+		case hadNoEffect(op):
 			continue
 		case op.Kind == history.Restock:
 			it.enterRestock(op)

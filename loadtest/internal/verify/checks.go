@@ -39,7 +39,8 @@ func (r *result) remark(format string, args ...any) {
 // contention is the name of a check that Judge has to recognize.
 const contention = "contention"
 
-// checks is everything that a run is judged by. Evidence is given in this order.
+// checks is everything that a run is judged by, in the order of the evidence. To add a check, write its function and
+// add a row.
 var checks = []check{
 	{name: "sums", look: eachItem((*item).sums)},
 	{name: "balance", applies: sells, means: Wrong, look: eachItem((*item).balance)},

@@ -3,6 +3,7 @@ package verify_test
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -208,6 +209,20 @@ var plantedBugs = []plantedBug{
 		early, late := &h.Ops[at[50]], &h.Ops[at[350]]
 		early.Remaining, late.Remaining = late.Remaining, early.Remaining
 	}, figures{result: verify.Wrong, linearizable: "false"}, "remaining before request"},
+}
+
+// It changes the checks of the package, so it is not parallel.
+func TestVerdictDoesNotDependOnTheOrderOfTheChecks(t *testing.T) {
+	for _, bug := range plantedBugs {
+		h := simulate(bug.shop)
+		bug.plant(h)
+		want, got := verify.Judge(h), verify.JudgeInReverse(h)
+		slices.Sort(want.Evidence)
+		slices.Sort(got.Evidence)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", bug.name, got, want)
+		}
+	}
 }
 
 // hush leaves the remaining stock out of every sale, as a strategy may if it declares it.
