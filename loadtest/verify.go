@@ -23,40 +23,10 @@ needs no server and writes nothing. A history that was cut off is inconclusive, 
 		Example: `  loadtest verify out/20260102-150405`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			paths, err := filepath.Glob(filepath.Join(args[0], "history", "*.jsonl"))
+			result, err := verifyAgain(args[0])
 			if err != nil {
 				return err
 			}
-			// The histories are the evidence. The report only tells where they come from, and is missing where the run was
-			// killed; what was planned is known all the same.
-			manifest, err := history.ReadManifest(filepath.Join(args[0], history.ManifestName))
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			if len(paths) == 0 && len(manifest.Cells) == 0 {
-				return fmt.Errorf("%s holds no histories: the directory is the one that run wrote to (--out)", args[0])
-			}
-			environment := report.Environment{}
-			switch recorded, err := readReport(args[0]); {
-			case err == nil:
-				environment = recorded.Environment
-			case !errors.Is(err, fs.ErrNotExist):
-				return err
-			case len(manifest.Environment) > 0:
-				if err := json.Unmarshal(manifest.Environment, &environment); err != nil {
-					return fmt.Errorf("%s: %w", history.ManifestName, err)
-				}
-			}
-			builder := report.NewBuilder(environment)
-			builder.Expect(manifest.Cells)
-			for _, path := range paths {
-				h, err := history.Read(path)
-				if err != nil {
-					return err
-				}
-				builder.Add(h, verify.Judge(h))
-			}
-			result := builder.Report()
 			if err := result.WriteText(cmd.OutOrStdout(), report.Colour(cmd.OutOrStdout())); err != nil {
 				return err
 			}
@@ -68,11 +38,58 @@ needs no server and writes nothing. A history that was cut off is inconclusive, 
 	}
 }
 
+// verifyAgain judges the histories of a run and makes a report.
+func verifyAgain(dir string) (*report.Report, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "history", "*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := history.ReadManifest(filepath.Join(dir, history.ManifestName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if len(paths) == 0 && len(manifest.Cells) == 0 {
+		return nil, fmt.Errorf("%s holds no histories: DIR must be a directory that run wrote to (--out)", dir)
+	}
+	environment, err := recordedEnvironment(dir, manifest)
+	if err != nil {
+		return nil, err
+	}
+	builder := report.NewBuilder(environment)
+	builder.Expect(manifest.Cells)
+	for _, path := range paths {
+		h, err := history.Read(path)
+		if err != nil {
+			return nil, err
+		}
+		builder.Add(h, verify.Judge(h))
+	}
+	return builder.Report(), nil
+}
+
+// recordedEnvironment returns the environment of a run. A run that was killed left no report, but it wrote its
+// manifest before it began.
+func recordedEnvironment(dir string, manifest history.Manifest) (environment report.Environment, err error) {
+	recorded, err := readReport(dir)
+	switch {
+	case err == nil:
+		return recorded.Environment, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return environment, err
+	case len(manifest.Environment) == 0:
+		return environment, nil
+	}
+	if err := json.Unmarshal(manifest.Environment, &environment); err != nil {
+		return environment, fmt.Errorf("read manifest %s: environment: %w", filepath.Join(dir, history.ManifestName), err)
+	}
+	return environment, nil
+}
+
 func compareCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "compare A.json B.json",
 		Short:   "Compare two reports",
-		Long:    `compare shows, for every row that two reports share, whether it became faster or slower, and how sure that is.`,
+		Long:    `compare shows, for every row of both reports, whether it became faster or slower, and with what confidence.`,
 		Example: `  loadtest compare out/before/report.json out/after/report.json`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -16,8 +16,8 @@ var process = newClock()
 // Now returns the time in nanoseconds.
 func Now() int64 { return process.now() }
 
-// SleepUntil returns at the given time, in nanoseconds, or at once if the time has passed. It returns false if ctx ended
-// first.
+// SleepUntil returns at the given time, in nanoseconds, or at once if the time has passed. It returns false if ctx
+// ended first.
 func SleepUntil(ctx context.Context, ns int64) bool { return process.sleepUntil(ctx, ns) }
 
 // clock counts from Go's own monotonic clock, which reads the same source from another origin without a system call.

@@ -21,8 +21,8 @@ func kernelTime(t testing.TB) int64 {
 	return ts.Nano()
 }
 
-// agrees checks a clock against the kernel's. The tolerance is far below a round trip to any server, which is what separates
-// two critical sections.
+// agrees checks a clock against the kernel's. The tolerance is far below a round trip to any server, which is what
+// separates two critical sections.
 func agrees(t *testing.T, now func() int64) {
 	t.Helper()
 	const tolerance = 5_000 // ns
@@ -42,8 +42,8 @@ func TestClockAgreesWithTheKernel(t *testing.T) {
 	agrees(t, Now)
 }
 
-// The runtime's timers may be a millisecond late, so the kernel sleeps the last stretch. In a bubble timers are never late,
-// but only they advance its time: after the kernel's sleep, the bubble must still be one stretch behind.
+// The runtime's timers may be a millisecond late, so the kernel sleeps the last stretch. In a bubble timers are never
+// late, but only they advance its time: after the kernel's sleep, the bubble must still be one stretch behind.
 func TestSleepLeavesTheLastStretchToTheKernel(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

@@ -11,13 +11,13 @@ import (
 	"sync"
 )
 
-// History is what a file holds.
+// History is the content of a file.
 type History struct {
 	Run    Run
-	Ops    []Op // in the order in which their replies were recorded
+	Ops    []Op // in the sequence in which they were recorded
 	Events []Event
-	Ledger []Entry // by order
-	End    *End    // nil where the run was interrupted
+	Ledger []Entry // sorted by order
+	End    *End    // nil if the run was interrupted
 }
 
 // line is one line of a file: exactly one of its fields is set.
@@ -29,17 +29,17 @@ type line struct {
 	End   *End   `json:"end,omitempty"`
 }
 
-// Writer appends to a file of history. Its methods may be called by many clients at once.
+// Writer appends to a history file. Its methods may be called concurrently.
 //
-// Lines are buffered and errors are kept until Close, so that recording costs a client as little as possible.
+// It buffers lines and keeps errors until Close, so that recording costs a client as little as possible.
 type Writer struct {
 	mu   sync.Mutex
 	file *os.File
 	buf  *bufio.Writer
-	err  error // the first one; nothing is written after it
+	err  error // the first one; after it, nothing is written
 }
 
-// Create starts the history of a run in a new file at path. A file that is already there is overwritten.
+// Create starts the history of a run in a file at path, which it overwrites.
 func Create(path string, run Run) (*Writer, error) {
 	file, err := os.Create(path)
 	if err != nil {
@@ -47,7 +47,7 @@ func Create(path string, run Run) (*Writer, error) {
 	}
 	w := &Writer{file: file, buf: bufio.NewWriterSize(file, 1<<16)}
 	w.append(line{Run: &run})
-	// The run reaches the disk at once: an interrupted run still says what it was.
+	// Flush, so that the file of an interrupted run at least describes the run.
 	if err := w.flush(); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -57,25 +57,25 @@ func Create(path string, run Run) (*Writer, error) {
 // Op records a request and its reply.
 func (w *Writer) Op(op Op) { w.append(line{Op: &op}) }
 
-// Event records something that the lab did or saw.
+// Event records an event.
 func (w *Writer) Event(event Event) { w.append(line{Event: &event}) }
 
-// Entry records what the oracle read in the ledger.
+// Entry records a row of the ledger.
 func (w *Writer) Entry(entry Entry) { w.append(line{Entry: &entry}) }
 
-// Close records the end of the run, closes the file, and returns the first error since Create.
+// Close records the end of the run and closes the file. It returns the first error since Create.
 func (w *Writer) Close(end End) error {
 	w.append(line{End: &end})
 	return w.Abandon()
 }
 
-// Abandon closes the file without an end, as an interrupted run leaves it, and returns the first error since Create.
+// Abandon closes the file without an end, as that of an interrupted run. It returns the first error since Create.
 func (w *Writer) Abandon() error {
 	return errors.Join(w.flush(), w.file.Close())
 }
 
 func (w *Writer) append(l line) {
-	text, err := json.Marshal(l) // outside the mutex: this is the expensive part
+	text, err := json.Marshal(l) // outside the mutex, because it is the expensive part
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
@@ -99,8 +99,8 @@ func (w *Writer) flush() error {
 	return nil
 }
 
-// Read reads a file of history. A file without its end, or with a torn last line, is an interrupted run and no error;
-// anything else that is not history is one.
+// Read reads a history file. A file without its end, or with an incomplete last line, is that of an interrupted run
+// and no error.
 func Read(path string) (*History, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -109,45 +109,52 @@ func Read(path string) (*History, error) {
 	defer file.Close()
 
 	h := &History{}
-	started := false
 	in := bufio.NewReaderSize(file, 1<<16)
 	for number := 1; ; number++ {
 		text, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			// What has no line feed was still being written.
-			if !started {
+			// Text without a line feed was still being written.
+			if number == 1 {
 				return nil, fmt.Errorf("read history %s: it does not begin with a run", path)
 			}
 			return h, nil
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read history %s: %w", path, err)
+		if err == nil {
+			err = h.add(text, number == 1)
 		}
-		l, err := parse(text)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, fmt.Errorf("read history %s: line %d: %w", path, number, err)
-		case started != (l.Run == nil):
-			return nil, fmt.Errorf("read history %s: line %d: a file holds one run, on its first line", path, number)
-		case h.End != nil:
-			return nil, fmt.Errorf("read history %s: line %d: nothing may follow the end", path, number)
-		case l.Run != nil:
-			h.Run, started = *l.Run, true
-		case l.Op != nil:
-			h.Ops = append(h.Ops, *l.Op)
-		case l.Event != nil:
-			h.Events = append(h.Events, *l.Event)
-		case l.Entry != nil:
-			h.Ledger = append(h.Ledger, *l.Entry)
-		case l.End != nil:
-			h.End = l.End
 		}
 	}
 }
 
+// add adds a line to the history.
+func (h *History) add(text []byte, first bool) error {
+	l, err := parse(text)
+	switch {
+	case err != nil:
+		return err
+	case first != (l.Run != nil):
+		return errors.New("a file must hold one run, on its first line")
+	case h.End != nil:
+		return errors.New("nothing may follow the end")
+	case l.Run != nil:
+		h.Run = *l.Run
+	case l.Op != nil:
+		h.Ops = append(h.Ops, *l.Op)
+	case l.Event != nil:
+		h.Events = append(h.Events, *l.Event)
+	case l.Entry != nil:
+		h.Ledger = append(h.Ledger, *l.Entry)
+	case l.End != nil:
+		h.End = l.End
+	}
+	return nil
+}
+
 func parse(text []byte) (line, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields() // a figure that is not understood must not be judged without
+	dec.DisallowUnknownFields() // the judge must not ignore what it does not understand
 	var l line
 	if err := dec.Decode(&l); err != nil {
 		return line{}, err
@@ -159,7 +166,7 @@ func parse(text []byte) (line, error) {
 		}
 	}
 	if kinds != 1 {
-		return line{}, errors.New("want exactly one of run, op, event, entry and end")
+		return line{}, errors.New("a line must hold exactly one of run, op, event, entry and end")
 	}
 	return l, nil
 }

@@ -19,9 +19,16 @@ import (
 	"stock/migrations"
 )
 
-// The servers are this test's own: anybody else's statements would be counted, too.
-func TestOracleReadsAndCounts(t *testing.T) {
-	t.Parallel()
+// backend is a MySQL and a Redis server with stock in them, and an oracle that sees them. They are the test's own,
+// because the statements of other clients would be counted, too.
+type backend struct {
+	*Oracle
+	db    *sql.DB
+	redis *redis.Client
+}
+
+func startBackend(t *testing.T) backend {
+	t.Helper()
 	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
 	dsn, err := server.CreateDatabase(t.Context(), "stock")
 	if err != nil {
@@ -39,81 +46,111 @@ func TestOracleReadsAndCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(func() { db.Close() })
+	db.SetMaxIdleConns(1)
 	if _, err := migrations.Up(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.ExecContext(t.Context(), "REPLACE INTO good_stock (goods_id, stock) VALUES (1, 41), (2, -3)"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.ExecContext(t.Context(), "INSERT INTO good_slot (goods_id, slot, stock) VALUES (2, 0, 4), (2, 1, 0), (2, 2, 3)"); err != nil {
-		t.Fatal(err)
-	}
-	db.SetMaxIdleConns(1)
 	client := redis.NewClient(&redis.Options{Addr: store.Addr})
-	defer client.Close()
-	if err := client.MSet(t.Context(), "stock:{1}", 51, "stock:{2}", -4).Err(); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { client.Close() })
 
 	o, err := Open(t.Context(), Config{MySQLDSN: dsn, Redis: []string{store.Addr}, Redlock: []string{master.Addr}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.Close()
+	t.Cleanup(func() { o.Close() })
+	b := backend{Oracle: o, db: db, redis: client}
+	b.exec(t, "REPLACE INTO good_stock (goods_id, stock) VALUES (1, 41), (2, -3)")
+	b.exec(t, "INSERT INTO good_slot (goods_id, slot, stock) VALUES (2, 0, 4), (2, 1, 0), (2, 2, 3)")
+	if err := client.MSet(t.Context(), "stock:{1}", 51, "stock:{2}", -4).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
 
-	for store, want := range map[string]map[int64]int64{MySQL: {1: 41, 2: -3}, Redis: {1: 51, 2: -4}, Slots: {1: migrations.FirstStock, 2: 7}} {
-		got, err := o.Stock(t.Context(), store, []int64{1, 2})
+func (b backend) exec(t *testing.T, statement string) {
+	t.Helper()
+	if _, err := b.db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOracleReadsAndCounts(t *testing.T) {
+	t.Parallel()
+	b := startBackend(t)
+	t.Run("stock", b.testStock)
+	t.Run("ledger", b.testLedger)
+	t.Run("counters", b.testCounters)
+	t.Run("servers", b.testServers)
+}
+
+func (b backend) testStock(t *testing.T) {
+	for store, want := range map[string]map[int64]int64{
+		MySQL: {1: 41, 2: -3},
+		Redis: {1: 51, 2: -4},
+		Slots: {1: migrations.FirstStock, 2: 7},
+	} {
+		got, err := b.Stock(t.Context(), store, []int64{1, 2})
 		if err != nil || !maps.Equal(got, want) {
 			t.Errorf("stock in %s: %v, %v, want %v", store, got, err, want)
 		}
-		if _, err := o.Stock(t.Context(), store, []int64{1, 99}); err == nil || !strings.HasSuffix(err.Error(), "no goods 99") {
-			t.Errorf("stock of an unknown goods in %s: error %v", store, err)
+		_, err = b.Stock(t.Context(), store, []int64{1, 99})
+		if err == nil || !strings.HasSuffix(err.Error(), "no item 99") {
+			t.Errorf("stock of an unknown item in %s: error %v", store, err)
 		}
 	}
+}
 
-	if _, err := db.ExecContext(t.Context(), `INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
-		VALUES ('7-1-0', 0, 1, 2, 39, 'done', '', NOW()), ('7-1-1', 0, 1, 0, 1, 'sold-out', '', NOW()), ('7-10-0', 0, 1, 3, 36, 'done', '', NOW()),
-		('7-1', 0, 1, 4, 32, 'done', '', NOW()), ('\0own', 0, 1, 5, 27, 'done', '', NOW())`); err != nil {
-		t.Fatal(err)
+func (b backend) testLedger(t *testing.T) {
+	b.exec(t, `INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at) VALUES
+		('7-1-0', 0, 1, 2, 39, 'done', '', NOW()), ('7-1-1', 0, 1, 0, 1, 'sold-out', '', NOW()),
+		('7-10-0', 0, 1, 3, 36, 'done', '', NOW()), ('7-1', 0, 1, 4, 32, 'done', '', NOW()),
+		('\0own', 0, 1, 5, 27, 'done', '', NOW())`)
+	want := []history.Entry{
+		{Order: "7-1-0", GoodsID: 1, Count: 2, Remaining: 39},
+		{Order: "7-1-1", GoodsID: 1, Remaining: 1},
 	}
-	want := []history.Entry{{Order: "7-1-0", GoodsID: 1, Count: 2, Remaining: 39}, {Order: "7-1-1", GoodsID: 1, Remaining: 1}}
-	if got, err := o.Ledger(t.Context(), "7-1"); err != nil || !slices.Equal(got, want) {
+	if got, err := b.Ledger(t.Context(), "7-1"); err != nil || !slices.Equal(got, want) {
 		t.Errorf("ledger of the orders 7-1-…: %v, %v, want %v", got, err, want)
 	}
+}
 
-	before, err := o.Counters(t.Context())
+func (b backend) testCounters(t *testing.T) {
+	before, err := b.Counters(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 7 {
-		if _, err := db.ExecContext(t.Context(), "UPDATE good_stock SET stock = stock - 1 WHERE goods_id = 1"); err != nil {
-			t.Fatal(err)
-		}
+		b.exec(t, "UPDATE good_stock SET stock = stock - 1 WHERE goods_id = 1")
 	}
 	for range 5 {
-		if err := client.Decr(t.Context(), "stock:{1}").Err(); err != nil {
+		if err := b.redis.Decr(t.Context(), "stock:{1}").Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// What the lab asks for itself meanwhile is no work of the service's.
+	// The oracle's own statements do not count as work of the service.
 	for _, store := range []string{MySQL, Redis, Slots} {
-		if _, err := o.Stock(t.Context(), store, []int64{1, 2}); err != nil {
+		if _, err := b.Stock(t.Context(), store, []int64{1, 2}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := o.Ledger(t.Context(), "7-1"); err != nil {
+	if _, err := b.Ledger(t.Context(), "7-1"); err != nil {
 		t.Fatal(err)
 	}
-	after, err := o.Counters(t.Context())
+	if _, err := b.Servers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after, err := b.Counters(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := after.Since(before), (Counters{MySQLStatements: 7, RedisCommands: 5}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
+}
 
-	found, err := o.Servers(t.Context())
+func (b backend) testServers(t *testing.T) {
+	found, err := b.Servers(t.Context())
 	if err != nil || len(found) != 2 {
 		t.Fatalf("servers %v, %v, want MySQL and Redis", found, err)
 	}
@@ -132,11 +169,11 @@ func TestOracleReadsAndCounts(t *testing.T) {
 	}
 }
 
-func TestOracleThatWasToldNothingSeesNothing(t *testing.T) {
+func TestNilOracleSeesNothing(t *testing.T) {
 	t.Parallel()
 	var o *Oracle
 	if o.Sees(MySQL) || o.Sees(Redis) || o.Sees(Slots) {
-		t.Error("a nil oracle claims to see")
+		t.Error("a nil oracle sees a store")
 	}
 	if _, err := o.Stock(t.Context(), MySQL, []int64{1}); err == nil {
 		t.Error("a nil oracle reads stock")
@@ -146,7 +183,7 @@ func TestOracleThatWasToldNothingSeesNothing(t *testing.T) {
 	}
 }
 
-func TestOpenSaysWhichServerDoesNotAnswer(t *testing.T) {
+func TestOpenNamesTheServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	port, err := servers.FreePort()
 	if err != nil {
@@ -159,15 +196,15 @@ func TestOpenSaysWhichServerDoesNotAnswer(t *testing.T) {
 		{Redlock: []string{address}},
 	} {
 		if _, err := Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), address) {
-			t.Errorf("%+v: error %v, want one that names %s", config, err, address)
+			t.Errorf("%+v: error %v, want it to name %s", config, err, address)
 		}
 	}
 	if _, err := Open(t.Context(), Config{MySQLDSN: "localhost/stock"}); err == nil {
-		t.Error("a DSN of the wrong form is accepted")
+		t.Error("a malformed DSN is accepted")
 	}
 }
 
-func TestServiceIsAskedForItsStock(t *testing.T) {
+func TestServiceReportsItsStock(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.String() {
@@ -182,11 +219,11 @@ func TestServiceIsAskedForItsStock(t *testing.T) {
 	defer server.Close()
 	service := Service{URL: server.URL + "/", Client: server.Client()}
 	if got, err := service.Stock(t.Context(), Redis, []int64{1}); err != nil || !maps.Equal(got, map[int64]int64{1: 0}) {
-		t.Errorf("stock %v, %v, want 0 units of goods 1", got, err)
+		t.Errorf("stock %v, %v, want 0 units of item 1", got, err)
 	}
 	for _, id := range []int64{2, 3} {
 		if got, err := service.Stock(t.Context(), Redis, []int64{id}); err == nil {
-			t.Errorf("stock of goods %d: %v, want an error", id, got)
+			t.Errorf("stock of item %d: %v, want an error", id, got)
 		}
 	}
 }

@@ -10,27 +10,27 @@ import (
 	"strings"
 )
 
-// Service takes the service's own word for its stock. It is the witness of last resort, where nobody told the lab where the
-// database is.
+// Service asks the service itself for its stock. It is the witness of last resort, for a lab that was not told where
+// the database is.
 type Service struct {
 	URL    string // http://host:port
 	Client *http.Client
 }
 
-// Stock asks the service for the units of each goods.
+// Stock asks the service for the units of each item.
 func (s Service) Stock(ctx context.Context, store string, goods []int64) (map[int64]int64, error) {
 	units := make(map[int64]int64, len(goods))
 	for _, id := range goods {
-		stock, err := s.one(ctx, store, id)
+		stock, err := s.stock(ctx, store, id)
 		if err != nil {
-			return nil, fmt.Errorf("ask the service for the stock of goods %d in %s: %w", id, store, err)
+			return nil, fmt.Errorf("ask the service for the stock of item %d in %s: %w", id, store, err)
 		}
 		units[id] = stock
 	}
 	return units, nil
 }
 
-func (s Service) one(ctx context.Context, store string, id int64) (int64, error) {
+func (s Service) stock(ctx context.Context, store string, id int64) (int64, error) {
 	address := fmt.Sprintf("%s/stock/%d?store=%s", strings.TrimSuffix(s.URL, "/"), id, url.QueryEscape(store))
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -48,11 +48,11 @@ func (s Service) one(ctx context.Context, store string, id int64) (int64, error)
 	if response.StatusCode != http.StatusOK {
 		return 0, fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(body)))
 	}
-	var told struct {
+	var reply struct {
 		Stock *int64 `json:"stock"`
 	}
-	if err := json.Unmarshal(body, &told); err != nil || told.Stock == nil {
+	if err := json.Unmarshal(body, &reply); err != nil || reply.Stock == nil {
 		return 0, fmt.Errorf("the reply has no stock: %s", body)
 	}
-	return *told.Stock, nil
+	return *reply.Stock, nil
 }

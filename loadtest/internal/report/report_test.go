@@ -421,7 +421,7 @@ func TestBaselineThatSellsIsShownAsWrong(t *testing.T) {
 	if err := b.Report().WriteText(&out, false); err != nil {
 		t.Fatal(err)
 	}
-	if text := out.String(); !strings.Contains(text, "WRONG") || !strings.Contains(text, "nothing was to be sold") ||
+	if text := out.String(); !strings.Contains(text, "WRONG") || !strings.Contains(text, "nothing should be sold") ||
 		strings.Contains(text, "sells nothing") {
 		t.Errorf("got\n%s", text)
 	}

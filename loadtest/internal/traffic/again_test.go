@@ -13,8 +13,9 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// net/http replays a request with an Idempotency-Key by itself when its connection breaks. The lab's history would not know.
-func TestRequestWithAKeyIsSentAsOftenAsTheHistorySays(t *testing.T) {
+// When a connection breaks, net/http by itself sends a request with an Idempotency-Key again, which the history would not
+// show.
+func TestHistoryShowsEveryTryOfARequestWithAKey(t *testing.T) {
 	t.Parallel()
 	var received atomic.Int64
 	var perConnection sync.Map
@@ -32,12 +33,12 @@ func TestRequestWithAKeyIsSentAsOftenAsTheHistorySays(t *testing.T) {
 	}
 	driver.SendAgain(t.Context(), load, &result)
 	if n := received.Load(); int(n) != len(result.Ops) || result.Sent != 10 || n <= 10 {
-		t.Errorf("the server received %d requests, %d are recorded, %d of them the load's: want ten and some that were sent again",
+		t.Errorf("the server received %d requests, %d are recorded, %d of the load: want 10 of the load, and some sent again",
 			n, len(result.Ops), result.Sent)
 	}
 }
 
-func TestOrdersAreSentAgainUnderTheirKeyAfterTheLoad(t *testing.T) {
+func TestSendAgainUsesTheSameKeyAfterTheLoad(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	times := map[string]int{}
@@ -56,31 +57,32 @@ func TestOrdersAreSentAgainUnderTheirKeyAfterTheLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(result.Ops) != 500 {
-		t.Errorf("the load sent %d requests, want 500 and none again", len(result.Ops))
+		t.Errorf("the load sent %d requests, want each of the 500 once", len(result.Ops))
 	}
 	driver.SendAgain(t.Context(), load, &result)
 	again := 0
 	for _, op := range result.Ops {
 		if !strings.HasPrefix(op.Order, "t-") || times[op.Order] == 0 {
-			t.Fatalf("order %s was not sent under its name", op.Order)
+			t.Fatalf("request %s was not sent with its name as its key", op.Order)
 		}
 		if op.Again != op.Replayed || op.Again != (op.SentNS > result.EndedNS) {
-			t.Errorf("order %s: again %v, replayed %v, sent %d ns after the load's end", op.Order, op.Again, op.Replayed, op.SentNS-result.EndedNS)
+			t.Errorf("request %s: again %v, replayed %v, sent %d ns after the end of the load",
+				op.Order, op.Again, op.Replayed, op.SentNS-result.EndedNS)
 		}
 		if op.Again {
 			again++
 		}
 	}
 	if again == 0 || again > 2*mostAgain || result.Sent != 500 || result.OutOfTime {
-		t.Errorf("%d orders were sent again after %d, out of time %v", again, result.Sent, result.OutOfTime)
+		t.Errorf("%d requests were sent again after %d, out of time %v", again, result.Sent, result.OutOfTime)
 	}
 }
 
-func TestRequestWithoutKeysHasNone(t *testing.T) {
+func TestLoadWithoutKeysSendsNone(t *testing.T) {
 	t.Parallel()
 	driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header["Idempotency-Key"] != nil {
-			t.Error("there is a key")
+			t.Error("a request has a key")
 		}
 		sell(w, r)
 	})
@@ -90,7 +92,7 @@ func TestRequestWithoutKeysHasNone(t *testing.T) {
 	}
 }
 
-func TestUnitsArePutBackWhileTheLoadLasts(t *testing.T) {
+func TestRestocksGoOnDuringTheLoad(t *testing.T) {
 	t.Parallel()
 	answers := []struct {
 		status  int
@@ -98,7 +100,7 @@ func TestUnitsArePutBackWhileTheLoadLasts(t *testing.T) {
 		outcome history.Outcome
 	}{
 		{200, `{"goods_id":1,"stock":7,"store":"redis"}`, history.Sold},
-		{200, `{"goods_id":1}`, history.Unknown}, // it confirms nothing
+		{200, `{"goods_id":1}`, history.Unknown}, // confirms nothing
 		{500, `{"type":"/problems/outcome-unknown"}`, history.Unknown},
 		{503, `{"type":"/problems/busy"}`, history.Busy},
 		{502, `bad gateway`, history.Unknown},
@@ -119,8 +121,14 @@ func TestUnitsArePutBackWhileTheLoadLasts(t *testing.T) {
 		fmt.Fprint(w, a.body)
 	})
 	admin := (&url.URL{Scheme: "http", Host: driver.endpoint.Host}).String()
-	result, err := driver.Run(t.Context(), Load{Mix: newMix(t, MixConfig{Goods: 2, MinCount: 1, MaxCount: 1}), Users: 2, Duration: time.Second,
-		Timeout: time.Minute, OrderPrefix: "t", Restock: &Restock{Admin: admin, Store: "redis", Units: 5, Every: time.Millisecond}})
+	result, err := driver.Run(t.Context(), Load{
+		Mix:         newMix(t, MixConfig{Goods: 2, MinCount: 1, MaxCount: 1}),
+		Users:       2,
+		Duration:    time.Second,
+		Timeout:     time.Minute,
+		OrderPrefix: "t",
+		Restock:     &Restock{Admin: admin, Store: "redis", Units: 5, Every: time.Millisecond},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,12 +137,14 @@ func TestUnitsArePutBackWhileTheLoadLasts(t *testing.T) {
 		if op.Kind != history.Restock {
 			continue
 		}
-		if want := answers[n%len(answers)]; op.Outcome != want.outcome || op.Count != 5 || op.GoodsID != int64(1+n%2) || op.Status != want.status {
+		want := answers[n%len(answers)]
+		if op.Outcome != want.outcome || op.Status != want.status || op.Count != 5 || op.GoodsID != int64(1+n%2) {
 			t.Errorf("restock %d: %+v, want %s", n, op, want.outcome)
 		}
 		n++
 	}
 	if int64(n) != restocks.Load() || n == 0 || result.Sent+n != len(result.Ops) {
-		t.Errorf("%d restocks are recorded, %d were received; %d of %d requests are deductions", n, restocks.Load(), result.Sent, len(result.Ops))
+		t.Errorf("%d restocks are recorded, %d were received; %d of %d requests are deductions",
+			n, restocks.Load(), result.Sent, len(result.Ops))
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// serve starts a server that behaves as the test says, and a driver for it.
+// serve starts a server with the handler, and a driver for it.
 func serve(t testing.TB, users int, handler http.HandlerFunc) *Driver {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -35,7 +35,7 @@ func drive(t testing.TB, base string, users int) *Driver {
 	return driver
 }
 
-type order struct {
+type deduction struct {
 	GoodsID  int64  `json:"goods_id"`
 	Count    int64  `json:"count"`
 	Strategy string `json:"strategy"`
@@ -43,9 +43,9 @@ type order struct {
 	HoldMS   int64  `json:"hold_ms"`
 }
 
-// sell confirms an order as the service does.
+// sell confirms a deduction as the service does.
 func sell(w http.ResponseWriter, r *http.Request) {
-	var asked order
+	var asked deduction
 	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -60,14 +60,14 @@ func sell(w http.ResponseWriter, r *http.Request) {
 
 func one(t testing.TB) *Mix { return newMix(t, MixConfig{Goods: 1, MinCount: 1, MaxCount: 1}) }
 
-func TestClosedLoopSendsExactlyTheRequestsAskedFor(t *testing.T) {
+func TestClosedLoopSendsEachRequestOnce(t *testing.T) {
 	t.Parallel()
 	var seen sync.Map
 	var received atomic.Int64
 	driver := serve(t, 16, func(w http.ResponseWriter, r *http.Request) {
 		received.Add(1)
 		if _, again := seen.LoadOrStore(r.Header.Get("X-Request-Id"), true); again {
-			t.Errorf("order %s was sent twice", r.Header.Get("X-Request-Id"))
+			t.Errorf("request %s was sent twice", r.Header.Get("X-Request-Id"))
 		}
 		sell(w, r)
 	})
@@ -86,27 +86,27 @@ func TestClosedLoopSendsExactlyTheRequestsAskedFor(t *testing.T) {
 	for i, op := range result.Ops {
 		demand[op.GoodsID] -= op.Count
 		if op.Outcome != history.Sold {
-			t.Fatalf("order %s: %s %s, want sold", op.Order, op.Outcome, op.Error)
+			t.Fatalf("request %s: %s %s, want sold", op.Order, op.Outcome, op.Error)
 		}
 		if op.SentNS < result.StartedNS || op.ReceivedNS < op.SentNS || op.ReceivedNS > result.EndedNS {
-			t.Fatalf("order %s: sent %d, received %d, outside of the run %d-%d", op.Order, op.SentNS, op.ReceivedNS,
-				result.StartedNS, result.EndedNS)
+			t.Fatalf("request %s: sent %d, received %d, outside of the run %d-%d",
+				op.Order, op.SentNS, op.ReceivedNS, result.StartedNS, result.EndedNS)
 		}
 		if i > 0 && op.SentNS < result.Ops[i-1].SentNS {
-			t.Fatal("operations are not in the order of sending")
+			t.Fatal("operations are not sorted by the time of sending")
 		}
 	}
 	for goodsID, units := range demand {
 		if units != 0 {
-			t.Errorf("goods %d: demand and orders differ by %d", goodsID, units)
+			t.Errorf("item %d: demand and requests differ by %d", goodsID, units)
 		}
 	}
 	if result.OutOfTime {
-		t.Error("a complete run calls itself out of time")
+		t.Error("a complete run reports that it was out of time")
 	}
 }
 
-func TestRequestCarriesWhatTheLoadSays(t *testing.T) {
+func TestRequestFollowsItsLoad(t *testing.T) {
 	t.Parallel()
 	driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -117,25 +117,27 @@ func TestRequestCarriesWhatTheLoadSays(t *testing.T) {
 	})
 	mix := newMix(t, MixConfig{Goods: 1, MinCount: 3, MaxCount: 3})
 	_, err := driver.Run(t.Context(), Load{
-		Strategy: "for-update", Store: "redis", Hold: 2 * time.Millisecond, Mix: mix, Users: 1, Requests: 1, Timeout: time.Minute,
+		Strategy: "for-update", Store: "redis", Hold: 2 * time.Millisecond, Mix: mix,
+		Users: 1, Requests: 1, Timeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestReceiptIsRecordedWhole(t *testing.T) {
+func TestEveryMemberOfAReceiptIsRecorded(t *testing.T) {
 	t.Parallel()
 	driver := serve(t, 1, sell)
-	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute, OrderPrefix: "p"})
+	load := Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute, OrderPrefix: "p"}
+	result, err := driver.Run(t.Context(), load)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := result.Ops[0]
 	want := history.Op{
-		Kind: history.Deduct, Order: "p-0", GoodsID: 1, Count: 1, SentNS: got.SentNS, ReceivedNS: got.ReceivedNS, Status: 200,
-		Outcome: history.Sold, Remaining: 41, Replica: "one", RequestID: "p-0", Attempts: 2, Token: 9, WaitedUS: 30, HeldUS: 40,
-		EnteredNS: 50, LeftNS: 60,
+		Kind: history.Deduct, Order: "p-0", GoodsID: 1, Count: 1, SentNS: got.SentNS, ReceivedNS: got.ReceivedNS,
+		Status: 200, Outcome: history.Sold, Remaining: 41, Replica: "one", RequestID: "p-0", Attempts: 2, Token: 9,
+		WaitedUS: 30, HeldUS: 40, EnteredNS: 50, LeftNS: 60,
 	}
 	if got != want {
 		t.Errorf("recorded %+v\nwant     %+v", got, want)
@@ -151,9 +153,9 @@ func TestOutcomeFollowsStatusAndProblemType(t *testing.T) {
 		error  string
 	}{
 		{200, `{"goods_id":1,"count":1,"remaining":0}`, history.Sold, ""},
-		{200, `{"goods_id":1}`, history.Unknown, "the receipt does not match the order"},
-		{200, `{"goods_id":2,"count":1,"remaining":0}`, history.Unknown, "the receipt does not match the order"},
-		{200, `<html>`, history.Unknown, "the receipt does not match the order"},
+		{200, `{"goods_id":1}`, history.Unknown, "the receipt does not match the request"},
+		{200, `{"goods_id":2,"count":1,"remaining":0}`, history.Unknown, "the receipt does not match the request"},
+		{200, `<html>`, history.Unknown, "the receipt does not match the request"},
 		{409, `{"type":"/problems/sold-out","remaining":0}`, history.SoldOut, "/problems/sold-out"},
 		{409, `{"type":"/problems/in-progress"}`, history.Busy, "/problems/in-progress"},
 		{404, `{"type":"/problems/unknown-goods"}`, history.Rejected, "/problems/unknown-goods"},
@@ -177,15 +179,15 @@ func TestOutcomeFollowsStatusAndProblemType(t *testing.T) {
 			}
 			op := result.Ops[0]
 			if op.Outcome != test.want || op.Error != test.error || op.Status != test.status {
-				t.Errorf("status %d, outcome %s, error %q, want %d, %s, %q", op.Status, op.Outcome, op.Error, test.status, test.want,
-					test.error)
+				t.Errorf("status %d, outcome %s, error %q, want %d, %s, %q",
+					op.Status, op.Outcome, op.Error, test.status, test.want, test.error)
 			}
 		})
 	}
 }
 
-// Whether that is as promised is for the judge to say.
-func TestReceiptWithoutRemainingIsASaleThatDoesNotTell(t *testing.T) {
+// Whether the strategy may leave it out is for the judge to decide.
+func TestReceiptMayLeaveOutWhatRemains(t *testing.T) {
 	t.Parallel()
 	for body, untold := range map[string]bool{
 		`{"goods_id":1,"count":1}`:                  true,
@@ -203,9 +205,9 @@ func TestReceiptWithoutRemainingIsASaleThatDoesNotTell(t *testing.T) {
 	}
 }
 
-// The server answers once on each connection and closes it when the second request has arrived: this is when net/http
-// would replay a request that it thinks safe.
-func TestRequestOnABrokenConnectionIsUnknownAndNeverReplayed(t *testing.T) {
+// The server answers once on each connection and closes it when the second request arrives. In this situation,
+// net/http would send a request again that it considers safe.
+func TestRequestOnABrokenConnectionIsUnknownAndNotSentAgain(t *testing.T) {
 	t.Parallel()
 	var received atomic.Int64
 	var perConnection sync.Map
@@ -228,7 +230,7 @@ func TestRequestOnABrokenConnectionIsUnknownAndNeverReplayed(t *testing.T) {
 		if op.Outcome == history.Unknown {
 			unknown++
 			if op.Error == "" || op.Status != 0 {
-				t.Errorf("status %d, error %q: want no status and the reason", op.Status, op.Error)
+				t.Errorf("status %d, error %q, want no status and a reason", op.Status, op.Error)
 			}
 		}
 	}
@@ -275,16 +277,17 @@ func TestTimeoutAndRefusedConnectionAreUnknown(t *testing.T) {
 	}
 	address := listener.Addr().String()
 	listener.Close()
-	result, err = drive(t, "http://"+address, 1).Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
+	driver = drive(t, "http://"+address, 1)
+	result, err = driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if op := result.Ops[0]; op.Outcome != history.Unknown || op.Error == "" {
-		t.Errorf("outcome %s, error %q, want unknown and the reason", op.Outcome, op.Error)
+		t.Errorf("outcome %s, error %q, want unknown and a reason", op.Outcome, op.Error)
 	}
 }
 
-func TestDurationEndsALoadAndSaysSo(t *testing.T) {
+func TestLoadThatRunsOutOfTimeReportsIt(t *testing.T) {
 	t.Parallel()
 	driver := serve(t, 4, sell)
 	result, err := driver.Run(t.Context(), Load{
@@ -313,19 +316,20 @@ func TestOpenLoopKeepsItsScheduleWhileTheServiceStalls(t *testing.T) {
 		<-release
 		sell(w, r)
 	})
-	// The service is let go only once the whole schedule is over: every order beyond the clients must have been dropped.
+	// The service answers after the whole schedule is over, so every request beyond the number of clients is dropped.
 	const rate = 1000
 	time.AfterFunc(time.Second, func() { close(release) })
-	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: users, Rate: rate, Requests: requests, Timeout: time.Minute})
+	load := Load{Mix: one(t), Users: users, Rate: rate, Requests: requests, Timeout: time.Minute}
+	result, err := driver.Run(t.Context(), load)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(result.Ops) != users || received.Load() != users || result.Dropped != requests-users {
-		t.Errorf("%d sent, %d received, %d dropped, want %d, %d, %d", len(result.Ops), received.Load(), result.Dropped, users, users,
-			requests-users)
+		t.Errorf("%d sent, %d received, %d dropped, want %d, %d, %d",
+			len(result.Ops), received.Load(), result.Dropped, users, users, requests-users)
 	}
 	if result.OutOfTime {
-		t.Error("dropped requests are taken for requests not reached")
+		t.Error("a load that dropped requests reports that it was out of time")
 	}
 	slices.SortFunc(result.Ops, func(a, b history.Op) int { return int(a.IntendedNS - b.IntendedNS) })
 	for i, op := range result.Ops {
@@ -336,7 +340,7 @@ func TestOpenLoopKeepsItsScheduleWhileTheServiceStalls(t *testing.T) {
 			t.Errorf("request %d sent before its time", i)
 		}
 		if late := time.Duration(op.SentNS - op.IntendedNS); late > result.MaxLag {
-			t.Errorf("request %d was %v late, the largest lag is said to be %v", i, late, result.MaxLag)
+			t.Errorf("request %d was %v late, but the largest lag is %v", i, late, result.MaxLag)
 		}
 	}
 }
@@ -355,7 +359,7 @@ func TestOpenLoopSendsAtItsRate(t *testing.T) {
 	}
 }
 
-func TestCancellationCutsRequestsOffAtOnce(t *testing.T) {
+func TestCancellationCutsOffRequestsInFlight(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []float64{0, 1000} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -379,7 +383,7 @@ func TestCancellationCutsRequestsOffAtOnce(t *testing.T) {
 			t.Errorf("rate %g: the load went on for %v", rate, took)
 		}
 		if len(result.Ops) != 3 {
-			t.Errorf("rate %g: %d requests recorded, want the 3 under way", rate, len(result.Ops))
+			t.Errorf("rate %g: %d requests recorded, want the 3 in flight", rate, len(result.Ops))
 		}
 		for _, op := range result.Ops {
 			if op.Outcome != history.Unknown || op.Error != "cancelled" {
@@ -387,12 +391,12 @@ func TestCancellationCutsRequestsOffAtOnce(t *testing.T) {
 			}
 		}
 		if result.OutOfTime {
-			t.Errorf("rate %g: a cancelled load calls itself out of time", rate)
+			t.Errorf("rate %g: a cancelled load reports that it was out of time", rate)
 		}
 	}
 }
 
-func TestLatencyIncludesAllThatTheServiceTakes(t *testing.T) {
+func TestLatencyIncludesTheTimeOfTheService(t *testing.T) {
 	t.Parallel()
 	const takes = 30 * time.Millisecond
 	driver := serve(t, 4, func(w http.ResponseWriter, r *http.Request) {
@@ -406,7 +410,7 @@ func TestLatencyIncludesAllThatTheServiceTakes(t *testing.T) {
 		}
 		for _, op := range result.Ops {
 			if took := time.Duration(op.ReceivedNS - op.SentNS); took < takes {
-				t.Errorf("rate %g: order %s took %v, and the service alone %v", rate, op.Order, took, takes)
+				t.Errorf("rate %g: request %s took %v, less than the service alone (%v)", rate, op.Order, took, takes)
 			}
 		}
 	}

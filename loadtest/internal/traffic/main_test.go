@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// No test of this package may leave a goroutine: a load that was cut off leaves nothing behind.
+// No test may leave a goroutine behind, not even one that cuts off its load.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -11,32 +11,32 @@ import (
 // Skews of a Mix.
 const (
 	Uniform = "uniform"
-	Zipf    = "zipf" // the k-th goods is asked for 1/k as often as the first
+	Zipf    = "zipf" // the k-th item is asked for 1/k as often as the first
 )
 
-// MixConfig says what customers ask for.
+// MixConfig describes what customers ask for.
 type MixConfig struct {
 	Seed     uint64
-	Goods    int    // ids 1 to Goods
+	Goods    int    // number of items, with the ids from 1
 	Skew     string // Uniform or Zipf
-	MinCount int64  // units an order
+	MinCount int64  // units of a request
 	MaxCount int64
 }
 
-// Mix is an endless sequence of orders. The i-th order depends on the seed and i alone, not on who sends it or when: the
-// demand of any number of orders is known before the first one is sent.
+// Mix is an endless sequence of requests. The i-th depends on the seed and i alone, not on who sends it or when, so
+// that the demand of any number of requests is known before the first is sent.
 type Mix struct {
 	config     MixConfig
-	cumulative []float64 // the chance of a goods or one before it
+	cumulative []float64 // the probability of an item or one before it
 }
 
-// NewMix fails where the configuration makes no sense.
+// NewMix checks the configuration.
 func NewMix(config MixConfig) (*Mix, error) {
 	if config.Goods < 1 {
-		return nil, fmt.Errorf("goods %d: at least 1 is needed", config.Goods)
+		return nil, fmt.Errorf("goods %d: must be at least 1", config.Goods)
 	}
 	if config.MinCount < 1 || config.MaxCount < config.MinCount {
-		return nil, fmt.Errorf("counts %d-%d: a range of at least 1 is needed", config.MinCount, config.MaxCount)
+		return nil, fmt.Errorf("counts %d-%d: must be a range from at least 1", config.MinCount, config.MaxCount)
 	}
 	exponent := 0.0
 	switch config.Skew {
@@ -58,15 +58,15 @@ func NewMix(config MixConfig) (*Mix, error) {
 	return mix, nil
 }
 
-// At is the i-th order.
+// At returns what the i-th request asks for.
 func (m *Mix) At(i int) (goodsID, count int64) {
-	// A generator for each order: reseeding a PCG costs as much as drawing from it.
+	// Each request has a generator of its own: seeding a PCG costs no more than drawing from it.
 	var generator rand.PCG
 	generator.Seed(m.config.Seed, uint64(i))
 	goodsID = 1
 	if m.config.Goods > 1 {
-		chance := float64(generator.Uint64()>>11) / (1 << 53)
-		goodsID = int64(1 + min(sort.SearchFloat64s(m.cumulative, chance), m.config.Goods-1))
+		probability := float64(generator.Uint64()>>11) / (1 << 53)
+		goodsID = int64(1 + min(sort.SearchFloat64s(m.cumulative, probability), m.config.Goods-1))
 	}
 	count = m.config.MinCount
 	if span := m.config.MaxCount - m.config.MinCount; span > 0 {
@@ -76,7 +76,7 @@ func (m *Mix) At(i int) (goodsID, count int64) {
 	return goodsID, count
 }
 
-// Demand is the units that the first n orders ask for, by goods. Every goods of the mix has an entry.
+// Demand returns the units that the first n requests ask for, by item. Every item of the mix has an entry.
 func (m *Mix) Demand(n int) map[int64]int64 {
 	demand := make(map[int64]int64, m.config.Goods)
 	for k := range m.config.Goods {
@@ -89,7 +89,7 @@ func (m *Mix) Demand(n int) map[int64]int64 {
 	return demand
 }
 
-// Goods lists the ids of the mix.
+// Goods returns the ids of the items.
 func (m *Mix) Goods() []int64 {
 	ids := make([]int64, m.config.Goods)
 	for k := range ids {

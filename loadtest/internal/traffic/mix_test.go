@@ -25,17 +25,17 @@ func TestMixIsTheSameForTheSameSeed(t *testing.T) {
 		goodsA, countA := a.At(i)
 		goodsB, countB := b.At(i)
 		if goodsA != goodsB || countA != countB {
-			t.Fatalf("order %d differs between two mixes of one seed", i)
+			t.Fatalf("request %d differs between two mixes of one seed", i)
 		}
 		goodsC, countC := other.At(i)
 		differs = differs || goodsA != goodsC || countA != countC
 	}
 	if !differs {
-		t.Error("another seed gives the same orders")
+		t.Error("another seed gives the same requests")
 	}
 }
 
-func TestMixDemandIsTheSumOfItsOrders(t *testing.T) {
+func TestMixDemandIsTheSumOfItsRequests(t *testing.T) {
 	t.Parallel()
 	mix := newMix(t, MixConfig{Seed: 3, Goods: 4, MinCount: 1, MaxCount: 3})
 	sum := map[int64]int64{}
@@ -45,7 +45,7 @@ func TestMixDemandIsTheSumOfItsOrders(t *testing.T) {
 	}
 	for goodsID, units := range mix.Demand(500) {
 		if units != sum[goodsID] {
-			t.Errorf("goods %d: demand %d, orders add up to %d", goodsID, units, sum[goodsID])
+			t.Errorf("item %d: demand %d, requests add up to %d", goodsID, units, sum[goodsID])
 		}
 	}
 }
@@ -55,7 +55,7 @@ func TestMixFollowsItsSkew(t *testing.T) {
 	const n = 100_000
 	for _, test := range []struct {
 		skew string
-		want [4]float64 // shares of goods 1 to 4
+		want [4]float64 // shares of items 1 to 4
 	}{
 		{Uniform, [4]float64{0.25, 0.25, 0.25, 0.25}},
 		{Zipf, [4]float64{0.48, 0.24, 0.16, 0.12}},
@@ -70,7 +70,7 @@ func TestMixFollowsItsSkew(t *testing.T) {
 		}
 		for k, want := range test.want {
 			if math.Abs(goods[k]-want) > 0.01 {
-				t.Errorf("%s: goods %d has a share of %.3f, want %.2f", test.skew, k+1, goods[k], want)
+				t.Errorf("%s: item %d has a share of %.3f, want %.2f", test.skew, k+1, goods[k], want)
 			}
 		}
 		for k, share := range counts {
@@ -81,7 +81,7 @@ func TestMixFollowsItsSkew(t *testing.T) {
 	}
 }
 
-func TestMixRefusesNonsense(t *testing.T) {
+func TestNewMixChecksItsConfig(t *testing.T) {
 	t.Parallel()
 	for _, config := range []MixConfig{
 		{Goods: 0, MinCount: 1, MaxCount: 1},
@@ -90,7 +90,7 @@ func TestMixRefusesNonsense(t *testing.T) {
 		{Goods: 1, MinCount: 1, MaxCount: 1, Skew: "pareto"},
 	} {
 		if _, err := NewMix(config); err == nil {
-			t.Errorf("%+v is accepted", config)
+			t.Errorf("%+v was accepted", config)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// Problem types of the service that promise that nothing was deducted. Any other 5xx may come from a proxy that gave up on
-// a replica which went on, so it promises nothing.
+// Problem types of the service that promise that nothing was deducted. Any other 5xx may come from a proxy that gave
+// up on a replica that went on, so it promises nothing.
 const (
 	problemSoldOut     = "/problems/sold-out"
 	problemBusy        = "/problems/busy"
@@ -17,10 +17,10 @@ const (
 	problemInProgress  = "/problems/in-progress" // the first request with the key may still deduct, this one has not
 )
 
-// untold marks a reply without `remaining`: an absent member and a zero are different things to the judge.
-const untold = math.MinInt64
+// noRemaining stands for a reply without `remaining`, which the judge distinguishes from zero.
+const noRemaining = math.MinInt64
 
-// reply holds the members of a receipt and of a problem, so that a body is decoded once, whichever it is.
+// reply has the members of a receipt and of a problem, so that a body is decoded only once.
 type reply struct {
 	Type      string `json:"type"`
 	GoodsID   int64  `json:"goods_id"`
@@ -34,49 +34,76 @@ type reply struct {
 	LeftNS    int64  `json:"left_ns"`
 }
 
-// classify fills in what a client learned from a whole reply.
-func classify(op *history.Op, status int, header http.Header, body []byte) {
-	op.Status = status
-	op.Replica = first(header, "X-Replica")
-	op.RequestID = first(header, "X-Request-Id")
-	op.Replayed = first(header, "Idempotency-Replayed") == "true"
+// readReceipt records the answer to a deduction.
+func readReceipt(op *history.Op, response *http.Response, body []byte) {
+	readHeader(op, response)
+	op.Replayed = first(response.Header, "Idempotency-Replayed") == "true"
 
-	told := reply{Remaining: untold}
-	malformed := json.Unmarshal(body, &told) != nil
-	op.Error = told.Type
+	answer := reply{Remaining: noRemaining}
+	malformed := json.Unmarshal(body, &answer) != nil
+	op.Error = answer.Type
 
 	switch {
-	case status == http.StatusOK:
-		// A receipt that cannot be read, or for another order, confirms nothing.
-		if malformed || told.GoodsID != op.GoodsID || told.Count != op.Count {
-			op.Outcome, op.Error = history.Unknown, "the receipt does not match the order"
+	case op.Status == http.StatusOK:
+		// A receipt that is unreadable or for something else confirms nothing.
+		if malformed || answer.GoodsID != op.GoodsID || answer.Count != op.Count {
+			op.Outcome, op.Error = history.Unknown, "the receipt does not match the request"
 			return
 		}
 		op.Outcome = history.Sold
-		if op.Untold = told.Remaining == untold; !op.Untold {
-			op.Remaining = told.Remaining
+		if op.Untold = answer.Remaining == noRemaining; !op.Untold {
+			op.Remaining = answer.Remaining
 		}
-		op.Attempts = told.Attempts
-		op.Token = told.Token
-		op.WaitedUS, op.HeldUS = told.WaitedUS, told.HeldUS
-		op.EnteredNS, op.LeftNS = told.EnteredNS, told.LeftNS
-	case status == http.StatusConflict && told.Type == problemSoldOut && told.Remaining != untold:
-		op.Outcome, op.Remaining = history.SoldOut, told.Remaining
-	case status == http.StatusServiceUnavailable && (told.Type == problemBusy || told.Type == problemUnavailable):
-		op.Outcome = history.Busy
-	case status == http.StatusConflict && told.Type == problemInProgress:
-		op.Outcome = history.Busy
-	case status >= 400 && status < 500:
-		op.Outcome = history.Rejected
+		op.Attempts = answer.Attempts
+		op.Token = answer.Token
+		op.WaitedUS, op.HeldUS = answer.WaitedUS, answer.HeldUS
+		op.EnteredNS, op.LeftNS = answer.EnteredNS, answer.LeftNS
+	case op.Status == http.StatusConflict && answer.Type == problemSoldOut && answer.Remaining != noRemaining:
+		op.Outcome, op.Remaining = history.SoldOut, answer.Remaining
 	default:
-		op.Outcome = history.Unknown
+		op.Outcome = classifyFailure(op.Status, answer.Type)
 	}
 	if op.Outcome != history.Sold && op.Error == "" {
-		op.Error = http.StatusText(status)
+		op.Error = http.StatusText(op.Status)
 	}
 }
 
-// first spares http.Header.Get its canonicalisation: the name is canonical already.
+// readRestocked records the answer to a restock.
+func readRestocked(op *history.Op, response *http.Response, body []byte) {
+	readHeader(op, response)
+	var answer struct {
+		Type  string `json:"type"`
+		Stock *int64 `json:"stock"`
+	}
+	malformed := json.Unmarshal(body, &answer) != nil
+	op.Error = answer.Type
+	if op.Status == http.StatusOK && !malformed && answer.Stock != nil {
+		op.Outcome, op.Remaining = history.Sold, *answer.Stock
+		return
+	}
+	op.Outcome = classifyFailure(op.Status, answer.Type)
+}
+
+func readHeader(op *history.Op, response *http.Response) {
+	op.Status = response.StatusCode
+	op.Replica = first(response.Header, "X-Replica")
+	op.RequestID = first(response.Header, "X-Request-Id")
+}
+
+// classifyFailure returns the outcome of a request that did not succeed.
+func classifyFailure(status int, problem string) history.Outcome {
+	switch {
+	case status == http.StatusServiceUnavailable && (problem == problemBusy || problem == problemUnavailable):
+		return history.Busy
+	case status == http.StatusConflict && problem == problemInProgress:
+		return history.Busy
+	case status >= 400 && status < 500:
+		return history.Rejected
+	}
+	return history.Unknown
+}
+
+// first is http.Header.Get for a name that is canonical already.
 func first(header http.Header, canonical string) string {
 	if values := header[canonical]; len(values) > 0 {
 		return values[0]

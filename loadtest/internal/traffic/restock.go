@@ -3,28 +3,26 @@ package traffic
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 	"time"
 
-	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
 )
 
-// Restock is what is put back during a load: deductions then race with it, and a stock that was read may come back.
+// Restock describes what is put back during a load, so that deductions race with it and the stock returns to earlier
+// values.
 type Restock struct {
 	Admin string        // URL of a replica's admin listener
-	Store string        // where to
-	Units int64         // each time, of one goods; the goods take turns
-	Every time.Duration // from one time to the next
+	Store string        // where to put the units
+	Units int64         // each time, of one item; the items take turns
+	Every time.Duration // between one time and the next
 }
 
-// restock puts units back from now on, until the returned function is called. That one returns what was done.
+// restock puts units back until the returned function is called, which returns what was done.
 func (r *run) restock(ctx context.Context) (stop func() []history.Op) {
 	config := r.load.Restock
 	if config == nil {
@@ -46,7 +44,10 @@ func (r *run) restock(ctx context.Context) (stop func() []history.Op) {
 				return
 			}
 			ops = append(ops, r.putBack(ctx, history.Op{
-				Kind: history.Restock, Order: fmt.Sprintf("%s-back-%d", r.load.OrderPrefix, n), GoodsID: goods[n%len(goods)], Count: config.Units,
+				Kind:    history.Restock,
+				Order:   fmt.Sprintf("%s-back-%d", r.load.OrderPrefix, n),
+				GoodsID: goods[n%len(goods)],
+				Count:   config.Units,
 			}))
 		}
 	})
@@ -57,48 +58,28 @@ func (r *run) restock(ctx context.Context) (stop func() []history.Op) {
 	}
 }
 
-// putBack carries out one restock and says what came of it. As with a deduction, it never tries twice.
+// putBack sends the restock that op describes, and returns it with its answer.
 func (r *run) putBack(ctx context.Context, op history.Op) history.Op {
 	config := r.load.Restock
 	ctx, cancel := context.WithTimeout(ctx, r.load.Timeout)
 	defer cancel()
 	address := fmt.Sprintf("%s/admin/stock/%d/restock?store=%s", config.Admin, op.GoodsID, url.QueryEscape(config.Store))
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(fmt.Sprintf(`{"count":%d}`, op.Count)))
+	body := strings.NewReader(fmt.Sprintf(`{"count":%d}`, op.Count))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, body)
 	if err != nil {
 		op.Outcome, op.Error = history.Rejected, err.Error()
 		return op
 	}
-	request.GetBody = nil // see user.sendOp
-	request.Header = http.Header{"Content-Type": contentType, "Accept": accept, "User-Agent": userAgent, "X-Request-Id": {op.Order}}
-
-	op.SentNS = monotonic.Now()
-	response, err := r.driver.transport.RoundTrip(request)
-	var body bytes.Buffer
-	if err == nil {
-		_, err = body.ReadFrom(io.LimitReader(response.Body, maxReply))
-		response.Body.Close()
+	request.GetBody = nil // see run.request
+	request.Header = http.Header{
+		"Content-Type": contentType,
+		"Accept":       accept,
+		"User-Agent":   userAgent,
+		"X-Request-Id": {op.Order},
 	}
-	op.ReceivedNS = monotonic.Now()
-	if err != nil {
-		op.Outcome, op.Error = history.Unknown, explain(err)
-		return op
-	}
-	op.Status, op.Replica, op.RequestID = response.StatusCode, first(response.Header, "X-Replica"), first(response.Header, "X-Request-Id")
-	var told struct {
-		Type  string `json:"type"`
-		Stock *int64 `json:"stock"`
-	}
-	malformed := json.Unmarshal(body.Bytes(), &told) != nil
-	op.Error = told.Type
-	switch {
-	case op.Status == http.StatusOK && !malformed && told.Stock != nil:
-		op.Outcome, op.Remaining = history.Sold, *told.Stock
-	case op.Status == http.StatusServiceUnavailable && (told.Type == problemBusy || told.Type == problemUnavailable):
-		op.Outcome = history.Busy
-	case op.Status >= 400 && op.Status < 500:
-		op.Outcome = history.Rejected
-	default:
-		op.Outcome = history.Unknown
+	var buffer bytes.Buffer
+	if response := r.driver.exchange(request, &op, &buffer); response != nil {
+		readRestocked(&op, response, buffer.Bytes())
 	}
 	return op
 }

@@ -19,8 +19,9 @@ type target struct {
 	Header http.Header `json:"header"`
 }
 
-// WriteTargets writes the first requests of a load as vegeta's JSON targets, one a line, for the service at base. It holds
-// one line in memory at a time: with load.Requests 0 it goes on until w refuses or ctx ends, so that it can feed a pipe.
+// WriteTargets writes the requests of a load to the service at base as vegeta's JSON targets, one a line. If
+// load.Requests is 0, it goes on until w fails or ctx ends, so that it can feed a pipe. It holds one line in memory
+// at a time.
 func WriteTargets(ctx context.Context, w io.Writer, base string, load Load) error {
 	buffered := bufio.NewWriter(w)
 	encoder := json.NewEncoder(buffered)

@@ -11,7 +11,7 @@ import (
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 )
 
-// vegeta itself reads the targets back: the format is its own.
+// vegeta's own parser reads the targets back.
 func TestVegetaReadsTheTargets(t *testing.T) {
 	t.Parallel()
 	mix := newMix(t, MixConfig{Seed: 4, Goods: 3, Skew: Zipf, MinCount: 1, MaxCount: 3})
@@ -31,8 +31,9 @@ func TestVegetaReadsTheTargets(t *testing.T) {
 		}
 		goodsID, count := mix.At(read)
 		want := string(appendBody(nil, bodyPrefix(load), goodsID, count))
-		if target.Method != http.MethodPost || target.URL != "http://127.0.0.1:8000/stock/deduct" || string(target.Body) != want {
-			t.Fatalf("target %d: %s %s %s, want POST …/stock/deduct %s", read, target.Method, target.URL, target.Body, want)
+		const address = "http://127.0.0.1:8000/stock/deduct"
+		if target.Method != http.MethodPost || target.URL != address || string(target.Body) != want {
+			t.Fatalf("target %d: %s %s %s, want POST %s %s", read, target.Method, target.URL, target.Body, address, want)
 		}
 		if got := target.Header.Get("Content-Type"); got != "application/json" {
 			t.Fatalf("target %d: content type %q", read, got)
@@ -43,7 +44,7 @@ func TestVegetaReadsTheTargets(t *testing.T) {
 	}
 }
 
-func TestEndlessTargetsStopWhenTheReaderDoes(t *testing.T) {
+func TestEndlessTargetsStopWithTheirReader(t *testing.T) {
 	t.Parallel()
 	reader, writer := io.Pipe()
 	go func() {
@@ -52,15 +53,16 @@ func TestEndlessTargetsStopWhenTheReaderDoes(t *testing.T) {
 	}()
 	err := WriteTargets(t.Context(), writer, "http://127.0.0.1:8000", Load{Mix: one(t)})
 	if !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("error %v, want the closed pipe", err)
+		t.Errorf("error %v, want io.ErrClosedPipe", err)
 	}
 }
 
-func TestEndlessTargetsStopWhenTheyAreInterrupted(t *testing.T) {
+func TestEndlessTargetsStopWithTheirContext(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	if err := WriteTargets(ctx, io.Discard, "http://127.0.0.1:8000", Load{Mix: one(t)}); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want that it was interrupted", err)
+	err := WriteTargets(ctx, io.Discard, "http://127.0.0.1:8000", Load{Mix: one(t)})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
 	}
 }

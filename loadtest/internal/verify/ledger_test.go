@@ -10,10 +10,10 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// withLedger is the history of a correct service that keeps a ledger. Every tenth order was sent again after the load; its
-// first answer was given again.
+// withLedger returns the history of a correct service that keeps a ledger.
 func withLedger(s shop) *history.History { return keepLedger(simulate(s)) }
 
+// keepLedger adds a ledger to a history, and sends every tenth request again, which gets its first answer again.
 func keepLedger(h *history.History) *history.History {
 	h.Run.Keys, h.Run.Ledger, h.End.LedgerRead = true, true, true
 	for i, op := range slices.Clone(h.Ops) {
@@ -22,7 +22,8 @@ func keepLedger(h *history.History) *history.History {
 		}
 		switch op.Outcome {
 		case history.Sold:
-			h.Ledger = append(h.Ledger, history.Entry{Order: op.Order, GoodsID: op.GoodsID, Count: op.Count, Remaining: op.Remaining})
+			row := history.Entry{Order: op.Order, GoodsID: op.GoodsID, Count: op.Count, Remaining: op.Remaining}
+			h.Ledger = append(h.Ledger, row)
 		case history.SoldOut:
 			h.Ledger = append(h.Ledger, history.Entry{Order: op.Order, GoodsID: op.GoodsID, Remaining: op.Remaining})
 		default:
@@ -39,7 +40,7 @@ func keepLedger(h *history.History) *history.History {
 	return h
 }
 
-// entry finds what the ledger has of an order.
+// entry finds the ledger row of an order.
 func entry(h *history.History, order string) *history.Entry {
 	for i := range h.Ledger {
 		if h.Ledger[i].Order == order {
@@ -49,7 +50,7 @@ func entry(h *history.History, order string) *history.Entry {
 	return nil
 }
 
-// again finds an order that was sent again.
+// again finds a request that was sent again.
 func again(h *history.History, outcome history.Outcome) *history.Op {
 	for i := range h.Ops {
 		if h.Ops[i].Again && h.Ops[i].Outcome == outcome {
@@ -59,7 +60,7 @@ func again(h *history.History, outcome history.Outcome) *history.Op {
 	return nil
 }
 
-func TestPlantedBugsOfALedgerAreFound(t *testing.T) {
+func TestPlantedBugsOfTheLedgerAreFound(t *testing.T) {
 	t.Parallel()
 	strike := func(h *history.History, order string) {
 		h.Ledger = slices.DeleteFunc(h.Ledger, func(e history.Entry) bool { return e.Order == order })
@@ -69,52 +70,57 @@ func TestPlantedBugsOfALedgerAreFound(t *testing.T) {
 		shop  shop
 		plant func(h *history.History)
 		gaps  int64
-		other int64  // unlike the first answer
+		other int64  // answers unlike the first one
 		says  string // empty: correct
 	}{
 		{"nothing", plenty(1), func(*history.History) {}, 0, 0, ""},
 		{"nothing in a flash sale", flashSale(2), func(*history.History) {}, 0, 0, ""},
-		{"a sale that was not written down", plenty(3), func(h *history.History) { strike(h, h.Ops[sales(h)[40]].Order) },
-			2, 0, "was sold, and is not in the ledger"},
-		{"a sale that was written down twice", plenty(4), func(h *history.History) {
+		{"a sale that is not in the ledger", plenty(3), func(h *history.History) { strike(h, h.Ops[sales(h)[40]].Order) },
+			2, 0, "was sold but is not in the ledger"},
+		{"a sale that is in the ledger twice", plenty(4), func(h *history.History) {
 			h.Ledger = append(h.Ledger, *entry(h, h.Ops[sales(h)[40]].Order))
 		}, 2, 0, "is in the ledger more than once"},
-		{"a sale that is in the ledger with other units", plenty(5), func(h *history.History) { entry(h, h.Ops[sales(h)[40]].Order).Count++ },
-			2, 0, "was sold 1 and told"},
-		{"another answer in the ledger than was given", plenty(6), func(h *history.History) { entry(h, h.Ops[sales(h)[40]].Order).Remaining++ },
-			1, 0, "but the ledger says"},
-		{"an entry of an order that was sold out", flashSale(7), func(h *history.History) {
+		{"a sale that is in the ledger with another count", plenty(5), func(h *history.History) {
+			entry(h, h.Ops[sales(h)[40]].Order).Count++
+		}, 2, 0, "was sold 1 and told"},
+		{"a sale that is in the ledger with another answer", plenty(6), func(h *history.History) {
+			entry(h, h.Ops[sales(h)[40]].Order).Remaining++
+		}, 1, 0, "but the ledger says"},
+		{"a ledger row for an order that was refused as sold out", flashSale(7), func(h *history.History) {
 			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut && !op.Again })
 			entry(h, h.Ops[i].Order).Count = 1
-		}, 2, 0, "which nobody was told to be sold"},
-		{"an entry of an order that nobody sent", plenty(8), func(h *history.History) {
+		}, 2, 0, "whose buyer was not told of a sale"},
+		{"a ledger row for an order that nobody sent", plenty(8), func(h *history.History) {
 			h.Ledger = append(h.Ledger, history.Entry{Order: "stranger", GoodsID: 1, Count: 1})
-		}, 2, 0, "order stranger, which nobody was told to be sold"},
+		}, 2, 0, "order stranger, whose buyer was not told of a sale"},
 		{"a unit that is neither in the stock nor in the ledger", plenty(9), func(h *history.History) {
-			lose(&h.Ops[sales(h)[40]]) // it may be gone: the stock alone convicts nobody
+			lose(&h.Ops[sales(h)[40]]) // it may be gone, so the stock alone proves nothing
 			strike(h, h.Ops[slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.Unknown })].Order)
-		}, 1, 0, "are 999, and not the 1000 that there were"},
-		{"an unknown outcome that took effect", plenty(10), func(h *history.History) { lose(&h.Ops[sales(h)[41]]) }, 0, 0, ""},
-		{"units of another order in the entry of one whose outcome is unknown", plenty(18), func(h *history.History) {
+		}, 1, 0, "add up to 999 instead of 1000"},
+		{"an unknown outcome that took effect", plenty(10), func(h *history.History) {
+			lose(&h.Ops[sales(h)[41]])
+		}, 0, 0, ""},
+		{"units of another order in the row of one whose outcome is unknown", plenty(18), func(h *history.History) {
 			at := sales(h)
 			lose(&h.Ops[at[40]])
 			lose(&h.Ops[at[41]])
 			entry(h, h.Ops[at[40]].Order).Count = 2
 			strike(h, h.Ops[at[41]].Order)
-		}, 1, 0, "whose outcome is unknown, and which asked for 1"},
-		{"another sale told again", plenty(12), func(h *history.History) { again(h, history.Sold).Remaining-- },
-			0, 1, "and when it was sent again sold"},
-		{"a sale told to be sold out", plenty(13), func(h *history.History) { again(h, history.Sold).Outcome = history.SoldOut },
-			0, 1, "and when it was sent again sold_out"},
-		{"sold out told to be sold", flashSale(14), func(h *history.History) {
+		}, 1, 0, "whose outcome is unknown and which asked for 1"},
+		{"another sale in the second answer", plenty(12), func(h *history.History) { again(h, history.Sold).Remaining-- },
+			0, 1, "but when it was sent again sold"},
+		{"a sale that is answered sold out the second time", plenty(13), func(h *history.History) {
+			again(h, history.Sold).Outcome = history.SoldOut
+		}, 0, 1, "but when it was sent again sold_out"},
+		{"a refusal that is answered sold the second time", flashSale(14), func(h *history.History) {
 			op := again(h, history.SoldOut)
 			op.Outcome, op.Status = history.Sold, 200
 		}, 1, 1, "was told sold_out"},
-		{"an order refused when it is sent again", plenty(15), func(h *history.History) {
+		{"an order that is rejected when it is sent again", plenty(15), func(h *history.History) {
 			op := again(h, history.Sold)
 			op.Outcome, op.Status, op.Error, op.Replayed = history.Rejected, 422, "/problems/idempotency-key-reused", false
 		}, 0, 1, "was refused when it was sent again (422"},
-		{"an order still in progress when it is sent again", plenty(16), func(h *history.History) {
+		{"an order that is still in progress when it is sent again", plenty(16), func(h *history.History) {
 			op := again(h, history.Sold)
 			op.Outcome, op.Status, op.Replayed = history.Busy, 409, false
 		}, 0, 0, ""},
@@ -129,11 +135,14 @@ func TestPlantedBugsOfALedgerAreFound(t *testing.T) {
 			c.plant(h)
 			v := verify.Judge(h)
 			evidence := strings.Join(v.Evidence, "\n")
-			if v.LedgerGaps != c.gaps || v.Unlike != c.other || (v.Result == verify.Correct) != (c.says == "") || !strings.Contains(evidence, c.says) {
-				t.Errorf("%s, %d gaps, %d unlike, want %d and %d, and %q in\n%s", v.Result, v.LedgerGaps, v.Unlike, c.gaps, c.other, c.says, evidence)
+			if v.LedgerGaps != c.gaps || v.Unlike != c.other {
+				t.Errorf("%d gaps, %d unlike, want %d and %d", v.LedgerGaps, v.Unlike, c.gaps, c.other)
+			}
+			if (v.Result == verify.Correct) != (c.says == "") || !strings.Contains(evidence, c.says) {
+				t.Errorf("%s, want %q in\n%s", v.Result, c.says, evidence)
 			}
 			if c.says == "" && v.Replays == 0 {
-				t.Error("no replay was counted")
+				t.Error("no replay is counted")
 			}
 		})
 	}
@@ -148,8 +157,8 @@ func TestUnknownOutcomeThatDidNotTakeEffectIsNotInTheLedger(t *testing.T) {
 	}
 }
 
-// An order of several goods has a row for each: its key is in the ledger more than once, but not of one goods.
-func TestOrdersOfSeveralGoodsAreInTheLedgerOnceAGoods(t *testing.T) {
+// An order of several items has a row for each, all with its key.
+func TestOrderIsInTheLedgerOnceForEachItem(t *testing.T) {
 	t.Parallel()
 	h := withLedger(plenty(12))
 	for _, op := range slices.Clone(h.Ops) {
@@ -166,13 +175,13 @@ func TestOrdersOfSeveralGoodsAreInTheLedgerOnceAGoods(t *testing.T) {
 	}
 	last := len(h.Ledger) - 1
 	h.Ledger = append(h.Ledger, h.Ledger[last])
-	want := "goods 2: order " + h.Ledger[last].Order + " is in the ledger more than once"
+	want := "item 2: order " + h.Ledger[last].Order + " is in the ledger more than once"
 	if v := verify.Judge(h); v.Result != verify.Wrong || !strings.Contains(strings.Join(v.Evidence, "\n"), want) {
 		t.Errorf("%s: %v, want %q", v.Result, v.Evidence, want)
 	}
 }
 
-func TestLedgerThatNobodyReadClearsNobody(t *testing.T) {
+func TestUnreadLedgerIsInconclusive(t *testing.T) {
 	t.Parallel()
 	h := withLedger(plenty(1))
 	h.Ledger, h.End.LedgerRead = nil, false
@@ -189,11 +198,11 @@ func TestLedgerAndRestocksAddUp(t *testing.T) {
 	if v := verify.Judge(h); v.Result != verify.Correct || v.Restocked == 0 {
 		t.Fatalf("%s, %d restocked: %v", v.Result, v.Restocked, v.Evidence)
 	}
-	// A restock whose answer was lost may have taken effect, or not.
+	// A restock with an unknown outcome may have taken effect or not.
 	i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Kind == history.Restock })
 	h.Ops[i].Outcome = history.Unknown
 	if v := verify.Judge(h); v.Result != verify.Correct {
-		t.Errorf("an unknown restock: %s: %v", v.Result, v.Evidence)
+		t.Errorf("a restock with an unknown outcome: %s: %v", v.Result, v.Evidence)
 	}
 }
 
@@ -208,7 +217,7 @@ func TestLostRestockIsFound(t *testing.T) {
 			if h.Run.Ledger = keeps; !keeps {
 				h.Ledger = nil
 			}
-			// A deduction that had read the stock before the restock wrote it back after it: all later ones miss its units.
+			// A deduction read the stock before the restock and wrote it after: all later ones miss the units put back.
 			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Kind == history.Restock })
 			lost := h.Ops[i]
 			for j := range h.Ops {
@@ -218,18 +227,28 @@ func TestLostRestockIsFound(t *testing.T) {
 			}
 			h.End.Final[1] -= lost.Count
 			v := verify.Judge(h)
-			if v.Result != verify.Wrong || v.Leaked != lost.Count || !strings.Contains(strings.Join(v.Evidence, "\n"), "units gone that nobody was sold: 1") {
+			found := strings.Contains(strings.Join(v.Evidence, "\n"), "units gone that nobody bought: 1")
+			if v.Result != verify.Wrong || v.Leaked != lost.Count || !found {
 				t.Errorf("%s, %d leaked, want the %d that were put back: %v", v.Result, v.Leaked, lost.Count, v.Evidence)
 			}
 		})
 	}
 }
 
-func TestRestockThatWasRefusedKeepsTheRunFromClearing(t *testing.T) {
+func TestRejectedRestockIsInconclusive(t *testing.T) {
 	t.Parallel()
 	h := simulate(plenty(23))
-	h.Ops = append(h.Ops, history.Op{Kind: history.Restock, Order: "back", GoodsID: 1, Count: 5, SentNS: 2000, ReceivedNS: 3000,
-		Status: 404, Outcome: history.Rejected, Error: "/problems/unknown-goods"})
+	h.Ops = append(h.Ops, history.Op{
+		Kind:       history.Restock,
+		Order:      "back",
+		GoodsID:    1,
+		Count:      5,
+		SentNS:     2000,
+		ReceivedNS: 3000,
+		Status:     404,
+		Outcome:    history.Rejected,
+		Error:      "/problems/unknown-goods",
+	})
 	if v := verify.Judge(h); v.Result != verify.Inconclusive {
 		t.Errorf("%s: %v", v.Result, v.Evidence)
 	}

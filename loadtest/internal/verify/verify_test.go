@@ -3,6 +3,7 @@ package verify_test
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,11 +12,17 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// figures are what tells one bug from another.
+// figures are what distinguishes one bug from another.
 type figures struct {
-	result                                                          verify.Result
-	lost, oversold, leaked, undersold, duplicates, overlaps, unsure int64
-	linearizable                                                    string
+	result       verify.Result
+	lost         int64
+	oversold     int64
+	leaked       int64
+	undersold    int64
+	duplicates   int64
+	overlaps     int64
+	unsure       int64
+	linearizable string
 }
 
 func of(v verify.Verdict) figures {
@@ -23,7 +30,17 @@ func of(v verify.Verdict) figures {
 	if v.Linearizable != nil {
 		linearizable = fmt.Sprint(*v.Linearizable)
 	}
-	return figures{v.Result, v.LostUpdates, v.Oversold, v.Leaked, v.Undersold, v.Duplicates, v.Overlaps, v.UnknownUnits, linearizable}
+	return figures{
+		result:       v.Result,
+		lost:         v.LostUpdates,
+		oversold:     v.Oversold,
+		leaked:       v.Leaked,
+		undersold:    v.Undersold,
+		duplicates:   v.Duplicates,
+		overlaps:     v.Overlaps,
+		unsure:       v.UnknownUnits,
+		linearizable: linearizable,
+	}
 }
 
 // sales returns the indexes of the sales in the order in which they took effect.
@@ -38,7 +55,7 @@ func sales(h *history.History) []int {
 	return at
 }
 
-// neverHappened undoes the nth sale: every later buyer, and the oracle, find its unit.
+// neverHappened undoes the nth sale: every later buyer, and the oracle, see one sale less.
 func neverHappened(h *history.History, n int) *history.Op {
 	at := sales(h)
 	for _, i := range at[n+1:] {
@@ -48,126 +65,167 @@ func neverHappened(h *history.History, n int) *history.Op {
 	return &h.Ops[at[n]]
 }
 
+// lose makes the outcome of a request unknown.
 func lose(op *history.Op) {
 	op.Outcome, op.Status, op.Remaining, op.EnteredNS, op.LeftNS = history.Unknown, 0, 0, 0, 0
 }
 
+// plantedBug is a history of a correct service that is changed as a bug would change it.
+type plantedBug struct {
+	name  string
+	shop  shop
+	plant func(h *history.History)
+	want  figures
+	says  string // part of the evidence
+}
+
 func TestPlantedBugsAreToldApart(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name  string
-		shop  shop
-		plant func(h *history.History)
-		want  figures
-		says  string // part of the evidence
-	}{
-		{"nothing", plenty(1), func(*history.History) {},
-			figures{result: verify.Correct, linearizable: "true"}, ""},
-		{"nothing in a flash sale", flashSale(2), func(*history.History) {},
-			figures{result: verify.Correct, linearizable: "true"}, ""},
-		{"a lost update", plenty(3), func(h *history.History) {
-			neverHappened(h, 200) // its write was overwritten by the next one's, which had read the same stock
-		}, figures{result: verify.Wrong, lost: 1, linearizable: "false"}, "were both told 799 remaining"},
-		{"an oversell by one", flashSale(4), func(h *history.History) {
-			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
-			h.Ops[i].Outcome, h.Ops[i].Remaining = history.Sold, -1
-			h.End.Final[1] = -1
-		}, figures{result: verify.Wrong, oversold: 1, linearizable: "false"}, "units sold beyond the stock: 1 (151 were sold out of 150)"},
-		{"a leak", plenty(5), func(h *history.History) { h.End.Final[1]-- },
-			figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, "units gone that nobody was sold: 1 ("},
-		{"a leak that makes others go away empty-handed", flashSale(6), func(h *history.History) {
-			last := &h.Ops[sales(h)[149]]
-			last.Outcome, last.Remaining, last.EnteredNS, last.LeftNS = history.SoldOut, 0, 0, 0
-		}, figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, ""},
-		{"a false sold-out", plenty(7), func(h *history.History) {
-			op := neverHappened(h, 100)
-			op.Outcome, op.Status, op.Remaining, op.EnteredNS, op.LeftNS = history.SoldOut, 409, 0, 0, 0
-		}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "was refused while at least"},
-		{"a sold-out that contradicts itself", flashSale(8), func(h *history.History) {
-			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
-			h.Ops[i].Remaining = 1
-		}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "wanted 1 and was refused while at least 1 were left"},
-		{"a duplicate", plenty(9), func(h *history.History) {
-			at := sales(h)
-			h.Ops[at[41]].Order = h.Ops[at[40]].Order
-		}, figures{result: verify.Wrong, duplicates: 1, linearizable: "true"}, "was deducted 2 times"},
-		{"a duplicate of a try without an answer", plenty(10), func(h *history.History) {
-			at := sales(h)
-			lose(&h.Ops[at[40]])
-			h.Ops[at[41]].Order = h.Ops[at[40]].Order
-		}, figures{result: verify.Wrong, duplicates: 1, unsure: 1, linearizable: "true"}, "units gone beyond all orders: 1 ("},
-		{"the same answer told twice", plenty(11), func(h *history.History) {
-			at := sales(h)
-			again := h.Ops[at[40]]
-			again.RequestID = "again"
-			again.SentNS, again.ReceivedNS = h.End.EndedNS, h.End.EndedNS+100
-			h.Ops = append(h.Ops, again)
-		}, figures{result: verify.Correct, linearizable: "true"}, ""},
-		{"an overlap", plenty(12), func(h *history.History) {
-			at := sales(h)
-			h.Ops[at[41]].EnteredNS = h.Ops[at[40]].LeftNS - 1
-		}, figures{result: verify.Wrong, overlaps: 1, linearizable: "true"}, "overlap by 1ns"},
-		{"critical sections that touch", plenty(13), func(h *history.History) {
-			at := sales(h)
-			h.Ops[at[41]].EnteredNS = h.Ops[at[40]].LeftNS
-		}, figures{result: verify.Correct, linearizable: "true"}, ""},
-		{"a critical section without length inside another", plenty(14), func(h *history.History) {
-			at := sales(h)
-			h.Ops[at[41]].EnteredNS = h.Ops[at[40]].EnteredNS + 1
-			h.Ops[at[41]].LeftNS = h.Ops[at[41]].EnteredNS
-		}, figures{result: verify.Correct, linearizable: "true"}, ""},
-		{"an overlap that nobody promised not to happen", plenty(15), func(h *history.History) {
-			at := sales(h)
-			h.Run.Exclusive = false
-			h.Ops[at[41]].EnteredNS = h.Ops[at[40]].LeftNS - 1
-		}, figures{result: verify.Correct, overlaps: 1, linearizable: "true"}, ""},
-		{"an unknown outcome that took effect", plenty(16), func(h *history.History) {
-			lose(&h.Ops[sales(h)[123]])
-		}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
-		{"an unknown outcome that did not take effect", plenty(17), func(h *history.History) {
-			lose(neverHappened(h, 123))
-		}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
-		{"an unknown outcome that took effect long after its client gave up", plenty(18), func(h *history.History) {
-			op := neverHappened(h, 50)
-			lose(op)
-			at := sales(h)
-			for _, i := range at[300:] {
-				h.Ops[i].Remaining--
-			}
-			h.End.Final[1]--
-		}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
-		{"a unit that went before the request with the unknown outcome was sent", plenty(19), func(h *history.History) {
-			at := sales(h)
-			early, late := &h.Ops[at[50]], &h.Ops[at[350]]
-			lose(early)
-			early.SentNS, early.ReceivedNS = late.SentNS, late.ReceivedNS
-		}, figures{result: verify.Wrong, unsure: 1, linearizable: "false"}, "no order of the requests explains their answers"},
-		{"answers swapped, books balanced", plenty(20), func(h *history.History) {
-			at := sales(h)
-			early, late := &h.Ops[at[50]], &h.Ops[at[350]]
-			early.Remaining, late.Remaining = late.Remaining, early.Remaining
-		}, figures{result: verify.Wrong, linearizable: "false"}, "remaining before request"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	for _, bug := range plantedBugs {
+		t.Run(bug.name, func(t *testing.T) {
 			t.Parallel()
-			h := simulate(c.shop)
-			c.plant(h)
-			v := verify.Judge(h)
-			if got := of(v); got != c.want {
-				t.Errorf("got  %+v\nwant %+v", got, c.want)
-			}
-			evidence := strings.Join(v.Evidence, "\n")
-			if !strings.Contains(evidence, c.says) {
-				t.Errorf("evidence does not say %q:\n%s", c.says, evidence)
-			}
-			if (v.Result == verify.Correct) != (evidence == "") {
-				t.Errorf("%s with evidence %q", v.Result, evidence)
-			}
+			h := simulate(bug.shop)
+			bug.plant(h)
+			bug.check(t, h)
 		})
 	}
 }
 
-// hush makes every sale one that does not tell what remains, as the strategy says beforehand.
+func TestPlantedBugsAreToldApartWithoutTheRemainingStock(t *testing.T) {
+	t.Parallel()
+	for _, bug := range plantedBugsUntold {
+		t.Run(bug.name, func(t *testing.T) {
+			t.Parallel()
+			h := simulate(bug.shop)
+			bug.plant(h)
+			hush(h)
+			bug.check(t, h)
+		})
+	}
+}
+
+func (bug plantedBug) check(t *testing.T, h *history.History) {
+	t.Helper()
+	v := verify.Judge(h)
+	if got := of(v); got != bug.want {
+		t.Errorf("got  %+v\nwant %+v", got, bug.want)
+	}
+	evidence := strings.Join(v.Evidence, "\n")
+	if !strings.Contains(evidence, bug.says) {
+		t.Errorf("evidence does not say %q:\n%s", bug.says, evidence)
+	}
+	if (v.Result == verify.Correct) != (evidence == "") {
+		t.Errorf("%s with evidence %q", v.Result, evidence)
+	}
+}
+
+var plantedBugs = []plantedBug{
+	{"nothing", plenty(1), func(*history.History) {},
+		figures{result: verify.Correct, linearizable: "true"}, ""},
+	{"nothing in a flash sale", flashSale(2), func(*history.History) {},
+		figures{result: verify.Correct, linearizable: "true"}, ""},
+	{"a lost update", plenty(3), func(h *history.History) {
+		neverHappened(h, 200) // overwritten by the next sale, which had read the same stock
+	}, figures{result: verify.Wrong, lost: 1, linearizable: "false"}, "were both told 799 remaining"},
+	{"an oversell by one", flashSale(4), func(h *history.History) {
+		i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+		h.Ops[i].Outcome, h.Ops[i].Remaining = history.Sold, -1
+		h.End.Final[1] = -1
+	}, figures{result: verify.Wrong, oversold: 1, linearizable: "false"},
+		"units sold beyond the stock: 1 (151 were sold out of 150)"},
+	{"a leak", plenty(5), func(h *history.History) { h.End.Final[1]-- },
+		figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, "units gone that nobody bought: 1 ("},
+	{"a leak at whose expense a buyer is refused", flashSale(6), func(h *history.History) {
+		last := &h.Ops[sales(h)[149]]
+		last.Outcome, last.Remaining, last.EnteredNS, last.LeftNS = history.SoldOut, 0, 0, 0
+	}, figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, ""},
+	{"a false sold-out", plenty(7), func(h *history.History) {
+		op := neverHappened(h, 100)
+		op.Outcome, op.Status, op.Remaining, op.EnteredNS, op.LeftNS = history.SoldOut, 409, 0, 0, 0
+	}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "was refused while at least"},
+	{"a sold-out that contradicts itself", flashSale(8), func(h *history.History) {
+		i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+		h.Ops[i].Remaining = 1
+	}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"},
+		"wanted 1 and was refused while at least 1 were left"},
+	{"a duplicate", plenty(9), func(h *history.History) {
+		at := sales(h)
+		h.Ops[at[41]].Order = h.Ops[at[40]].Order
+	}, figures{result: verify.Wrong, duplicates: 1, linearizable: "true"}, "was deducted 2 times"},
+	{"a duplicate after a try without an answer", plenty(10), func(h *history.History) {
+		at := sales(h)
+		lose(&h.Ops[at[40]])
+		h.Ops[at[41]].Order = h.Ops[at[40]].Order
+	}, figures{result: verify.Wrong, duplicates: 1, unsure: 1, linearizable: "true"}, "units gone beyond all orders: 1 ("},
+	{"the same answer given twice", plenty(11), func(h *history.History) {
+		at := sales(h)
+		again := h.Ops[at[40]]
+		again.RequestID = "again"
+		again.SentNS, again.ReceivedNS = h.End.EndedNS, h.End.EndedNS+100
+		h.Ops = append(h.Ops, again)
+	}, figures{result: verify.Correct, linearizable: "true"}, ""},
+	{"an overlap", plenty(12), func(h *history.History) {
+		at := sales(h)
+		h.Ops[at[41]].EnteredNS = h.Ops[at[40]].LeftNS - 1
+	}, figures{result: verify.Wrong, overlaps: 1, linearizable: "true"}, "overlap by 1ns"},
+	{"critical sections that touch", plenty(13), func(h *history.History) {
+		at := sales(h)
+		h.Ops[at[41]].EnteredNS = h.Ops[at[40]].LeftNS
+	}, figures{result: verify.Correct, linearizable: "true"}, ""},
+	{"a critical section of no length inside another", plenty(14), func(h *history.History) {
+		at := sales(h)
+		h.Ops[at[41]].EnteredNS = h.Ops[at[40]].EnteredNS + 1
+		h.Ops[at[41]].LeftNS = h.Ops[at[41]].EnteredNS
+	}, figures{result: verify.Correct, linearizable: "true"}, ""},
+	{"an overlap that was not promised never to happen", plenty(15), func(h *history.History) {
+		at := sales(h)
+		h.Run.Exclusive = false
+		h.Ops[at[41]].EnteredNS = h.Ops[at[40]].LeftNS - 1
+	}, figures{result: verify.Correct, overlaps: 1, linearizable: "true"}, ""},
+	{"an unknown outcome that took effect", plenty(16), func(h *history.History) {
+		lose(&h.Ops[sales(h)[123]])
+	}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
+	{"an unknown outcome that did not take effect", plenty(17), func(h *history.History) {
+		lose(neverHappened(h, 123))
+	}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
+	{"an unknown outcome that took effect long after its client gave up", plenty(18), func(h *history.History) {
+		op := neverHappened(h, 50)
+		lose(op)
+		at := sales(h)
+		for _, i := range at[300:] {
+			h.Ops[i].Remaining--
+		}
+		h.End.Final[1]--
+	}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
+	{"a unit gone before the request with the unknown outcome was sent", plenty(19), func(h *history.History) {
+		at := sales(h)
+		early, late := &h.Ops[at[50]], &h.Ops[at[350]]
+		lose(early)
+		early.SentNS, early.ReceivedNS = late.SentNS, late.ReceivedNS
+	}, figures{result: verify.Wrong, unsure: 1, linearizable: "false"},
+		"no sequence of the requests explains their answers"},
+	{"swapped answers with correct sums", plenty(20), func(h *history.History) {
+		at := sales(h)
+		early, late := &h.Ops[at[50]], &h.Ops[at[350]]
+		early.Remaining, late.Remaining = late.Remaining, early.Remaining
+	}, figures{result: verify.Wrong, linearizable: "false"}, "remaining before request"},
+}
+
+// It changes the checks of the package, so it is not parallel.
+func TestVerdictDoesNotDependOnTheOrderOfTheChecks(t *testing.T) {
+	for _, bug := range plantedBugs {
+		h := simulate(bug.shop)
+		bug.plant(h)
+		want, got := verify.Judge(h), verify.JudgeInReverse(h)
+		slices.Sort(want.Evidence)
+		slices.Sort(got.Evidence)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", bug.name, got, want)
+		}
+	}
+}
+
+// hush leaves the remaining stock out of every sale, as a strategy may if it declares it.
 func hush(h *history.History) {
 	h.Run.Untold = true
 	for i, op := range h.Ops {
@@ -177,91 +235,72 @@ func hush(h *history.History) {
 	}
 }
 
-// What remains is one witness of several: without it the books are still balanced, and a refusal is still held against them.
-func TestPlantedBugsAreToldApartWhereSalesDoNotTellWhatRemains(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name  string
-		shop  shop
-		plant func(h *history.History)
-		want  figures
-		says  string // part of the evidence
-	}{
-		{"nothing", plenty(80), func(*history.History) {},
-			figures{result: verify.Correct, linearizable: "true"}, ""},
-		{"nothing in a flash sale", flashSale(81), func(*history.History) {},
-			figures{result: verify.Correct, linearizable: "true"}, ""},
-		{"a lost update", plenty(82), func(h *history.History) {
-			neverHappened(h, 200)
-		}, figures{result: verify.Wrong, lost: 1, linearizable: "false"}, "units sold but still in stock: 1 ("},
-		{"an oversell by one", flashSale(83), func(h *history.History) {
-			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
-			h.Ops[i].Outcome = history.Sold
-			h.End.Final[1] = -1
-		}, figures{result: verify.Wrong, oversold: 1, linearizable: "false"}, "units sold beyond the stock: 1 (151 were sold out of 150)"},
-		{"a leak", plenty(84), func(h *history.History) { h.End.Final[1]-- },
-			figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, "units gone that nobody was sold: 1 ("},
-		{"a false sold-out", plenty(85), func(h *history.History) {
-			op := neverHappened(h, 100)
-			op.Outcome, op.Status, op.EnteredNS, op.LeftNS = history.SoldOut, 409, 0, 0
-		}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "was refused while at least"},
-		{"a sold-out before all was sold", flashSale(86), func(h *history.History) {
-			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
-			h.Ops[i].SentNS, h.Ops[i].ReceivedNS = 1000, 2000
-		}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "wanted 1 and was refused while at least 1"},
-		{"a sold-out after a restock", flashSale(87), func(h *history.History) {
-			soldOut := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
-			at := h.Ops[soldOut].SentNS - 10
-			h.Ops = append(h.Ops, history.Op{Kind: history.Restock, GoodsID: 1, Count: 500, SentNS: at, ReceivedNS: at + 1, Outcome: history.Sold})
-			h.End.Final[1] += 500
-			for i, op := range h.Ops {
-				if op.Outcome == history.SoldOut && i != soldOut {
-					h.Ops[i].Outcome = history.Busy
-				}
-			}
-		}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "was refused while at least 500 were left"},
-		{"a sold-out that contradicts itself", flashSale(88), func(h *history.History) {
-			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
-			h.Ops[i].Remaining = 1
-		}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "wanted 1 and was refused while at least 1 were left"},
-		{"a duplicate", plenty(89), func(h *history.History) {
-			at := sales(h)
-			h.Ops[at[41]].Order = h.Ops[at[40]].Order
-		}, figures{result: verify.Wrong, duplicates: 1, linearizable: "true"}, "does not say what it left"},
-		{"the same answer told twice", plenty(90), func(h *history.History) {
-			again := h.Ops[sales(h)[40]]
-			again.RequestID = "again"
-			again.SentNS, again.ReceivedNS = h.End.EndedNS, h.End.EndedNS+100
-			h.Ops = append(h.Ops, again)
-		}, figures{result: verify.Correct, linearizable: "true"}, ""},
-		{"an overlap", plenty(91), func(h *history.History) {
-			at := sales(h)
-			h.Ops[at[41]].EnteredNS = h.Ops[at[40]].LeftNS - 1
-		}, figures{result: verify.Wrong, overlaps: 1, linearizable: "true"}, "overlap by 1ns"},
-		{"an unknown outcome that took effect", plenty(92), func(h *history.History) {
-			lose(&h.Ops[sales(h)[123]])
-		}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
-		{"an unknown outcome that did not take effect", plenty(93), func(h *history.History) {
-			lose(neverHappened(h, 123))
-		}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			h := simulate(c.shop)
-			c.plant(h)
-			hush(h)
-			v := verify.Judge(h)
-			if got := of(v); got != c.want {
-				t.Errorf("got  %+v\nwant %+v", got, c.want)
-			}
-			if evidence := strings.Join(v.Evidence, "\n"); !strings.Contains(evidence, c.says) || (v.Result == verify.Correct) != (evidence == "") {
-				t.Errorf("%s, and the evidence does not say %q:\n%s", v.Result, c.says, evidence)
-			}
+// The remaining stock is only one kind of evidence: without it, the sums must still add up, and refusals still count.
+var plantedBugsUntold = []plantedBug{
+	{"nothing", plenty(80), func(*history.History) {},
+		figures{result: verify.Correct, linearizable: "true"}, ""},
+	{"nothing in a flash sale", flashSale(81), func(*history.History) {},
+		figures{result: verify.Correct, linearizable: "true"}, ""},
+	{"a lost update", plenty(82), func(h *history.History) {
+		neverHappened(h, 200)
+	}, figures{result: verify.Wrong, lost: 1, linearizable: "false"}, "units sold but still in stock: 1 ("},
+	{"an oversell by one", flashSale(83), func(h *history.History) {
+		i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+		h.Ops[i].Outcome = history.Sold
+		h.End.Final[1] = -1
+	}, figures{result: verify.Wrong, oversold: 1, linearizable: "false"},
+		"units sold beyond the stock: 1 (151 were sold out of 150)"},
+	{"a leak", plenty(84), func(h *history.History) { h.End.Final[1]-- },
+		figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, "units gone that nobody bought: 1 ("},
+	{"a false sold-out", plenty(85), func(h *history.History) {
+		op := neverHappened(h, 100)
+		op.Outcome, op.Status, op.EnteredNS, op.LeftNS = history.SoldOut, 409, 0, 0
+	}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "was refused while at least"},
+	{"a sold-out before all was sold", flashSale(86), func(h *history.History) {
+		i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+		h.Ops[i].SentNS, h.Ops[i].ReceivedNS = 1000, 2000
+	}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "wanted 1 and was refused while at least 1"},
+	{"a sold-out after a restock", flashSale(87), func(h *history.History) {
+		soldOut := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+		at := h.Ops[soldOut].SentNS - 10
+		h.Ops = append(h.Ops, history.Op{
+			Kind: history.Restock, GoodsID: 1, Count: 500, SentNS: at, ReceivedNS: at + 1, Outcome: history.Sold,
 		})
-	}
+		h.End.Final[1] += 500
+		for i, op := range h.Ops {
+			if op.Outcome == history.SoldOut && i != soldOut {
+				h.Ops[i].Outcome = history.Busy
+			}
+		}
+	}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "was refused while at least 500 were left"},
+	{"a sold-out that contradicts itself", flashSale(88), func(h *history.History) {
+		i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+		h.Ops[i].Remaining = 1
+	}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"},
+		"wanted 1 and was refused while at least 1 were left"},
+	{"a duplicate", plenty(89), func(h *history.History) {
+		at := sales(h)
+		h.Ops[at[41]].Order = h.Ops[at[40]].Order
+	}, figures{result: verify.Wrong, duplicates: 1, linearizable: "true"}, "does not say what it left"},
+	{"the same answer given twice", plenty(90), func(h *history.History) {
+		again := h.Ops[sales(h)[40]]
+		again.RequestID = "again"
+		again.SentNS, again.ReceivedNS = h.End.EndedNS, h.End.EndedNS+100
+		h.Ops = append(h.Ops, again)
+	}, figures{result: verify.Correct, linearizable: "true"}, ""},
+	{"an overlap", plenty(91), func(h *history.History) {
+		at := sales(h)
+		h.Ops[at[41]].EnteredNS = h.Ops[at[40]].LeftNS - 1
+	}, figures{result: verify.Wrong, overlaps: 1, linearizable: "true"}, "overlap by 1ns"},
+	{"an unknown outcome that took effect", plenty(92), func(h *history.History) {
+		lose(&h.Ops[sales(h)[123]])
+	}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
+	{"an unknown outcome that did not take effect", plenty(93), func(h *history.History) {
+		lose(neverHappened(h, 123))
+	}, figures{result: verify.Correct, unsure: 1, linearizable: "true"}, ""},
 }
 
-func TestOneGoodsDoesNotMakeUpForAnother(t *testing.T) {
+func TestOneItemDoesNotCompensateForAnother(t *testing.T) {
 	t.Parallel()
 	s := plenty(30)
 	s.goods = 3
@@ -274,20 +313,29 @@ func TestOneGoodsDoesNotMakeUpForAnother(t *testing.T) {
 	}
 }
 
-// crowded is the history of a flash sale to 100 users. unknown is the share of lost replies.
+// crowded returns the history of a flash sale to 100 users. unknown is the share of lost replies.
 func crowded(requests int, unknown float64) *history.History {
-	return simulate(shop{seed: 31, users: 100, requests: requests, goods: 1, stock: int64(requests) * 6 / 10, counts: 1, unknown: unknown, exclusive: true})
+	return simulate(shop{
+		seed:      31,
+		users:     100,
+		requests:  requests,
+		goods:     1,
+		stock:     int64(requests) * 6 / 10,
+		counts:    1,
+		unknown:   unknown,
+		exclusive: true,
+	})
 }
 
-// In general the checker's work is exponential in the number of requests. In a history of the lab it must find the order
-// without going astray: at each place it tries at most one request of each user.
-func TestCheckerTriesOnlyWhatIsUnderWay(t *testing.T) {
+// In general, the checker's work is exponential in the number of requests. In a history of the lab it must not have to
+// backtrack: at each place, it tries at most one request of each user.
+func TestCheckerTriesOnlyRequestsInFlight(t *testing.T) {
 	t.Parallel()
 	for _, unknown := range []float64{0, 0.01} {
 		h := crowded(2000, unknown)
-		for _, sales := range []string{"that tell what remains", "that do not tell what remains"} {
+		for _, sales := range []string{"that report what remains", "that do not report what remains"} {
 			if most := h.Run.Users * len(h.Ops); !verify.Explains(h, most) {
-				t.Errorf("sales %s, %g of the replies lost: unexplained after %d tries for %d requests of %d users",
+				t.Errorf("sales %s, %g of the replies lost: not explained after %d tries for %d requests of %d users",
 					sales, unknown, most, len(h.Ops), h.Run.Users)
 			}
 			hush(h)
@@ -314,49 +362,64 @@ func TestCorrectServiceIsNeverWrong(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
 		for name, s := range map[string]shop{
-			"plenty":           {users: 10, requests: 300, goods: 1, stock: 1000, counts: 1},
-			"flash sale":       {users: 10, requests: 300, goods: 1, stock: 100, counts: 1},
-			"unequal counts":   {users: 10, requests: 300, goods: 2, stock: 200, counts: 3},
-			"lost replies":     {users: 10, requests: 300, goods: 1, stock: 150, counts: 1, unknown: 0.04},
-			"late effects":     {users: 10, requests: 300, goods: 1, stock: 150, counts: 3, unknown: 0.04, late: true},
-			"replays":          {users: 10, requests: 300, goods: 1, stock: 150, counts: 2, unknown: 0.04, late: true, replay: 1},
-			"restocks":         {users: 4, requests: 300, goods: 1, stock: 50, counts: 2, restocks: 0.3},
-			"restocks and all": {users: 4, requests: 300, goods: 2, stock: 50, counts: 3, restocks: 0.3, unknown: 0.03, late: true},
+			"plenty":         {users: 10, requests: 300, goods: 1, stock: 1000, counts: 1},
+			"flash sale":     {users: 10, requests: 300, goods: 1, stock: 100, counts: 1},
+			"unequal counts": {users: 10, requests: 300, goods: 2, stock: 200, counts: 3},
+			"lost replies":   {users: 10, requests: 300, goods: 1, stock: 150, counts: 1, unknown: 0.04},
+			"late effects":   {users: 10, requests: 300, goods: 1, stock: 150, counts: 3, unknown: 0.04, late: true},
+			"replays": {
+				users: 10, requests: 300, goods: 1, stock: 150, counts: 2,
+				unknown: 0.04, late: true, replay: 1,
+			},
+			"restocks": {users: 4, requests: 300, goods: 1, stock: 50, counts: 2, restocks: 0.3},
+			"restocks and all": {
+				users: 4, requests: 300, goods: 2, stock: 50, counts: 3,
+				restocks: 0.3, unknown: 0.03, late: true,
+			},
 
-			"untold":               {users: 10, requests: 300, goods: 2, stock: 200, counts: 3, untold: 1},
-			"untold, lost replies": {users: 10, requests: 300, goods: 1, stock: 150, counts: 3, untold: 1, unknown: 0.04, late: true},
-			"untold, replays":      {users: 10, requests: 300, goods: 1, stock: 150, counts: 2, untold: 1, unknown: 0.04, late: true, replay: 1},
-			"untold, restocks":     {users: 4, requests: 300, goods: 1, stock: 50, counts: 2, untold: 1, restocks: 0.3},
-			"some untold":          {users: 4, requests: 300, goods: 1, stock: 150, counts: 2, untold: 0.3},
-			"some untold and all":  {users: 4, requests: 300, goods: 2, stock: 50, counts: 3, untold: 0.3, restocks: 0.3, unknown: 0.03, late: true},
+			"untold": {users: 10, requests: 300, goods: 2, stock: 200, counts: 3, untold: 1},
+			"untold, lost replies": {
+				users: 10, requests: 300, goods: 1, stock: 150, counts: 3,
+				untold: 1, unknown: 0.04, late: true,
+			},
+			"untold, replays": {
+				users: 10, requests: 300, goods: 1, stock: 150, counts: 2,
+				untold: 1, unknown: 0.04, late: true, replay: 1,
+			},
+			"untold, restocks": {users: 4, requests: 300, goods: 1, stock: 50, counts: 2, untold: 1, restocks: 0.3},
+			"some untold":      {users: 4, requests: 300, goods: 1, stock: 150, counts: 2, untold: 0.3},
+			"some untold and all": {
+				users: 4, requests: 300, goods: 2, stock: 50, counts: 3,
+				untold: 0.3, restocks: 0.3, unknown: 0.03, late: true,
+			},
 		} {
 			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
 				t.Parallel()
 				s.seed, s.exclusive = seed, true
 				v := verify.Judge(simulate(s))
 				if strings.Contains(strings.Join(v.Evidence, "\n"), "clock") {
-					t.Errorf("the clocks are the lab's, but are not trusted: %q", v.Evidence)
+					t.Errorf("the clocks are the lab's, but the judge does not trust them: %q", v.Evidence)
 				}
 				if v.Result == verify.Wrong {
-					t.Errorf("a correct service was found wrong: %q", v.Evidence)
+					t.Errorf("a correct service is wrong: %q", v.Evidence)
 				}
 				if s.unknown == 0 && v.Result != verify.Correct {
-					t.Errorf("a correct service was not cleared: %q", v.Evidence)
+					t.Errorf("a correct service is not cleared: %q", v.Evidence)
 				}
 			})
 		}
 	}
 }
 
-func TestOneChangedAnswerIsCaught(t *testing.T) {
+func TestOneChangedAnswerConvicts(t *testing.T) {
 	t.Parallel()
 	changes := map[string]func(h *history.History, op *history.Op){
-		"one more remaining":           func(_ *history.History, op *history.Op) { op.Remaining++ },
-		"one less remaining":           func(_ *history.History, op *history.Op) { op.Remaining-- },
-		"one more sold":                func(_ *history.History, op *history.Op) { op.Count++ },
-		"a sale told as sold out":      func(_ *history.History, op *history.Op) { op.Outcome = history.SoldOut },
-		"a sale told as busy":          func(_ *history.History, op *history.Op) { op.Outcome = history.Busy },
-		"a sale booked on other goods": func(_ *history.History, op *history.Op) { op.GoodsID = 3 - op.GoodsID },
+		"one more remaining":       func(_ *history.History, op *history.Op) { op.Remaining++ },
+		"one less remaining":       func(_ *history.History, op *history.Op) { op.Remaining-- },
+		"one more sold":            func(_ *history.History, op *history.Op) { op.Count++ },
+		"a sale answered sold out": func(_ *history.History, op *history.Op) { op.Outcome = history.SoldOut },
+		"a sale answered busy":     func(_ *history.History, op *history.Op) { op.Outcome = history.Busy },
+		"a sale of another item":   func(_ *history.History, op *history.Op) { op.GoodsID = 3 - op.GoodsID },
 	}
 	for seed := range uint64(20) {
 		for name, change := range changes {
@@ -373,7 +436,7 @@ func TestOneChangedAnswerIsCaught(t *testing.T) {
 	}
 }
 
-func TestInterruptedRunClearsNobody(t *testing.T) {
+func TestInterruptedRunIsInconclusive(t *testing.T) {
 	t.Parallel()
 	h := simulate(flashSale(40))
 	h.End = nil
@@ -383,7 +446,7 @@ func TestInterruptedRunClearsNobody(t *testing.T) {
 	}
 }
 
-func TestInterruptedRunStillConvicts(t *testing.T) {
+func TestInterruptedRunCanBeWrong(t *testing.T) {
 	t.Parallel()
 	h := simulate(plenty(41))
 	at := sales(h)
@@ -394,13 +457,16 @@ func TestInterruptedRunStillConvicts(t *testing.T) {
 	}
 }
 
-func TestTooLittleToConclude(t *testing.T) {
+func TestTooLittleLoadIsInconclusive(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		shop shop
 		says string
 	}{
-		"few requests":      {shop{users: 10, requests: verify.MinAnswered - 1, goods: 1, stock: 1000, counts: 1}, "too little load"},
+		"few requests": {
+			shop{users: 10, requests: verify.MinAnswered - 1, goods: 1, stock: 1000, counts: 1},
+			"too little load",
+		},
 		"one user":          {shop{users: 1, requests: 300, goods: 1, stock: 1000, counts: 1}, "in flight"},
 		"many lost replies": {shop{users: 10, requests: 300, goods: 1, stock: 1000, counts: 1, unknown: 0.2}, "is unknown"},
 	} {
@@ -408,45 +474,66 @@ func TestTooLittleToConclude(t *testing.T) {
 			t.Parallel()
 			v := verify.Judge(simulate(c.shop))
 			if v.Result != verify.Inconclusive || !strings.Contains(strings.Join(v.Evidence, "\n"), c.says) {
-				t.Errorf("got %s: %q, want inconclusive, as %q", v.Result, v.Evidence, c.says)
+				t.Errorf("got %s: %q, want inconclusive: %q", v.Result, v.Evidence, c.says)
 			}
 		})
 	}
 }
 
-// turnAway adds n buyers who were turned away busy at a time.
+// turnAway adds n buyers who were answered busy at a time.
 func turnAway(h *history.History, n int, at int64) {
 	for i := range n {
-		h.Ops = append(h.Ops, history.Op{Kind: history.Deduct, Order: fmt.Sprint("late-", i), GoodsID: 1, Count: 1, SentNS: at, ReceivedNS: at + 100,
-			Status: 503, Outcome: history.Busy, Replica: "replica-1"})
+		h.Ops = append(h.Ops, history.Op{
+			Kind:       history.Deduct,
+			Order:      fmt.Sprint("late-", i),
+			GoodsID:    1,
+			Count:      1,
+			SentNS:     at,
+			ReceivedNS: at + 100,
+			Status:     503,
+			Outcome:    history.Busy,
+			Replica:    "replica-1",
+		})
 	}
 }
 
-func TestWhatKeepsARunFromClearing(t *testing.T) {
+func TestDoubtsMakeARunInconclusive(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		shop   shop
 		change func(h *history.History)
-		doubt  string // empty: it is cleared
+		doubt  string // empty: it is correct
 	}{
 		"a rejected request": {plenty(60), func(h *history.History) {
-			h.Ops = append(h.Ops, history.Op{Kind: history.Deduct, Order: "odd", GoodsID: 99, Count: 1, Status: 404, Outcome: history.Rejected, Error: "unknown-goods"})
-		}, "1 of 401 requests were rejected, such as of order odd (404 unknown-goods)"},
+			h.Ops = append(h.Ops, history.Op{
+				Kind:    history.Deduct,
+				Order:   "odd",
+				GoodsID: 99,
+				Count:   1,
+				Status:  404,
+				Outcome: history.Rejected,
+				Error:   "unknown-goods",
+			})
+		}, "1 of 401 requests were rejected, such as request for order odd (404 unknown-goods)"},
 		"many turned away while stock was left": {plenty(61), func(h *history.History) { turnAway(h, 30, h.End.EndedNS/2) },
-			"30 of 430 buyers were turned away busy while stock was left"},
-		"a few turned away while stock was left": {plenty(62), func(h *history.History) { turnAway(h, 20, h.End.EndedNS/2) }, ""},
-		"many turned away when all was sold":     {flashSale(63), func(h *history.History) { turnAway(h, 100, h.End.EndedNS) }, ""},
+			"30 of 430 buyers were turned away as busy while stock was left"},
+		"a few turned away while stock was left": {plenty(62), func(h *history.History) {
+			turnAway(h, 20, h.End.EndedNS/2)
+		}, ""},
+		"many turned away when all was sold": {flashSale(63), func(h *history.History) {
+			turnAway(h, 100, h.End.EndedNS)
+		}, ""},
 		"many turned away who were served later": {plenty(64), func(h *history.History) {
 			for i, at := range sales(h)[:50] {
 				turnAway(h, 1, h.Ops[at].SentNS)
 				h.Ops[400+i].Order = h.Ops[at].Order
 			}
 		}, ""},
-		"sales that do not tell what remains, which they should": {plenty(69), func(h *history.History) {
+		"sales that do not report what remains, although they should": {plenty(69), func(h *history.History) {
 			hush(h)
 			h.Run.Untold = false
-		}, "400 sales did not tell what remains, which the strategy should"},
-		"sales that do not tell what remains, as promised": {plenty(72), hush, ""},
+		}, "400 sales did not report what remains, which the strategy should"},
+		"sales that do not report what remains, as declared": {plenty(72), hush, ""},
 		"one replica of two": {plenty(65), func(h *history.History) {
 			for i := range h.Ops {
 				h.Ops[i].Replica = "replica-2"
@@ -458,12 +545,18 @@ func TestWhatKeepsARunFromClearing(t *testing.T) {
 				h.Ops[i].Replica = "replica-2"
 			}
 		}, ""},
-		"a flash sale that never sold out": {plenty(67), func(h *history.History) { h.Run.Scarce = true }, "demand never exceeded the stock"},
-		"a flash sale":                     {flashSale(68), func(h *history.History) { h.Run.Scarce = true }, ""},
-		"one pair in flight at once": {shop{users: 1, requests: 300, goods: 1, stock: 1000, counts: 1}, func(h *history.History) {
+		"a flash sale that never sold out": {plenty(67), func(h *history.History) {
+			h.Run.Scarce = true
+		}, "demand never exceeded the stock"},
+		"a flash sale": {flashSale(68), func(h *history.History) { h.Run.Scarce = true }, ""},
+		"one pair in flight": {shop{users: 1, requests: 300, goods: 1, stock: 1000, counts: 1}, func(h *history.History) {
 			h.Ops[10].ReceivedNS = h.Ops[11].SentNS + 1
 		}, "only 1 requests were sent while another one"},
-		"two users for a short time": {shop{users: 2, requests: verify.MinAnswered, goods: 1, stock: 1000, counts: 1}, func(*history.History) {}, ""},
+		"two users for a short time": {
+			shop{users: 2, requests: verify.MinAnswered, goods: 1, stock: 1000, counts: 1},
+			func(*history.History) {},
+			"",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -485,7 +578,7 @@ func TestOverlapsAcrossForeignClocksAreNotCounted(t *testing.T) {
 	t.Parallel()
 	h := simulate(plenty(70))
 	for i := range h.Ops {
-		if h.Ops[i].Replica == "replica-2" { // its host was started at another time
+		if h.Ops[i].Replica == "replica-2" { // its host was booted at another time
 			h.Ops[i].EnteredNS += 5e9
 			h.Ops[i].LeftNS += 5e9
 		}
@@ -494,35 +587,42 @@ func TestOverlapsAcrossForeignClocksAreNotCounted(t *testing.T) {
 	foreign := slices.DeleteFunc(slices.Clone(at), func(i int) bool { return h.Ops[i].Replica != "replica-2" })
 	h.Ops[foreign[41]].EnteredNS = h.Ops[foreign[40]].LeftNS - 1
 	v := verify.Judge(h)
-	if v.Result != verify.Correct || v.Overlaps != 0 || len(v.Evidence) != 1 || !strings.Contains(v.Evidence[0], "replica replica-2: its clock is not the lab's") {
+	const remark = "replica replica-2: its clock is not the lab's"
+	if v.Result != verify.Correct || v.Overlaps != 0 || len(v.Evidence) != 1 || !strings.Contains(v.Evidence[0], remark) {
 		t.Errorf("got %+v: %q", of(v), v.Evidence)
 	}
 
 	own := slices.DeleteFunc(at, func(i int) bool { return h.Ops[i].Replica != "replica-1" })
 	h.Ops[own[41]].EnteredNS = h.Ops[own[40]].LeftNS - 1
 	if v := verify.Judge(h); v.Result != verify.Wrong || v.Overlaps != 1 {
-		t.Errorf("an overlap by the lab's own clock goes uncounted: %+v: %q", of(v), v.Evidence)
+		t.Errorf("an overlap by the lab's own clock is not counted: %+v: %q", of(v), v.Evidence)
 	}
 }
 
-func TestBaselineIsJudgedByWhatItPromises(t *testing.T) {
+func TestBaselineIsJudgedByItsClaim(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(h *history.History)
 		want   verify.Result
 		says   string
 	}{
-		"sells nothing":    {func(*history.History) {}, verify.Correct, "sells nothing: 400 units were confirmed"},
-		"sells after all":  {func(h *history.History) { h.End.Final[1]-- }, verify.Wrong, "goods 1: nothing was to be sold, but the stock of 150 is 149 now"},
-		"puts units there": {func(h *history.History) { h.End.Final[1] = 151 }, verify.Wrong, "nothing was to be sold"},
+		"sells nothing": {func(*history.History) {}, verify.Correct, "sells nothing: 400 units were confirmed"},
+		"sells after all": {
+			func(h *history.History) { h.End.Final[1]-- },
+			verify.Wrong, "item 1: nothing should be sold, but the stock changed from 150 to 149",
+		},
+		"adds units": {func(h *history.History) { h.End.Final[1] = 151 }, verify.Wrong, "nothing should be sold"},
 		"confirms nothing": {func(h *history.History) {
 			for i := range h.Ops {
 				h.Ops[i].Outcome = history.SoldOut
 			}
 		}, verify.Wrong, "only 0 of 400 requests were confirmed"},
-		"was interrupted":    {func(h *history.History) { h.End = nil }, verify.Inconclusive, "interrupted"},
-		"had too little":     {func(h *history.History) { h.Ops = h.Ops[:verify.MinAnswered-1] }, verify.Inconclusive, "too little load"},
-		"had nobody to race": {func(h *history.History) { alone(h) }, verify.Correct, ""},
+		"was interrupted": {func(h *history.History) { h.End = nil }, verify.Inconclusive, "interrupted"},
+		"had too little": {
+			func(h *history.History) { h.Ops = h.Ops[:verify.MinAnswered-1] },
+			verify.Inconclusive, "too little load",
+		},
+		"had no concurrent requests": {func(h *history.History) { alone(h) }, verify.Correct, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -549,14 +649,14 @@ func TestBaselineIsJudgedByWhatItPromises(t *testing.T) {
 	}
 }
 
-// alone lets every request wait for the one before it.
+// alone moves every request behind the one before it.
 func alone(h *history.History) {
 	for i := range h.Ops {
 		h.Ops[i].SentNS, h.Ops[i].ReceivedNS = int64(1000+20*i), int64(1010+20*i)
 	}
 }
 
-// A fence refuses whoever had read the stock before a restock: that many may be turned away, and no more.
+// A fence refuses a holder who read the stock before a restock, so one more buyer may be turned away for each restock.
 func TestARestockMayTurnOneBuyerAway(t *testing.T) {
 	t.Parallel()
 	for extra, want := range map[int]verify.Result{0: verify.Correct, 1: verify.Inconclusive} {
@@ -572,36 +672,46 @@ func TestARestockMayTurnOneBuyerAway(t *testing.T) {
 			}
 		}
 		refused := func(op history.Op) history.Op {
-			return history.Op{Kind: op.Kind, Order: "refused-" + op.Order, GoodsID: 1, Count: 1, SentNS: op.SentNS, ReceivedNS: op.ReceivedNS,
-				Outcome: history.Busy, Status: 503}
+			return history.Op{
+				Kind:       op.Kind,
+				Order:      "refused-" + op.Order,
+				GoodsID:    1,
+				Count:      1,
+				SentNS:     op.SentNS,
+				ReceivedNS: op.ReceivedNS,
+				Outcome:    history.Busy,
+				Status:     503,
+			}
 		}
 		n := 0
 		for _, op := range slices.Clone(h.Ops) {
-			// All of them are requests, too, of which one in twenty may be turned away as it is.
+			// The added requests count, too, and of all requests one in twenty may be turned away anyway.
 			if op.Kind == history.Deduct && 20*(n-restocks) < requests+n-19+20*extra {
 				h.Ops = append(h.Ops, refused(op))
 				n++
 			}
 		}
 		if v := verify.Judge(h); v.Result != want || v.TurnedAway != int64(n) {
-			t.Errorf("%d turned away, %d restocks, %d requests: %s, want %s: %v", v.TurnedAway, restocks, v.Requests, v.Result, want, v.Evidence)
+			t.Errorf("%d turned away, %d restocks, %d requests: %s, want %s: %v",
+				v.TurnedAway, restocks, v.Requests, v.Result, want, v.Evidence)
 		}
 	}
 }
 
-func TestStoresThatDoNotAgreeConvict(t *testing.T) {
+func TestStoresThatDifferConvict(t *testing.T) {
 	t.Parallel()
 	for extra, want := range map[int64]verify.Result{0: verify.Correct, 1: verify.Wrong} {
 		h := simulate(plenty(44))
 		h.End.Seller = map[int64]int64{1: h.End.Final[1] + extra}
 		v := verify.Judge(h)
-		if says := strings.Contains(strings.Join(v.Evidence, "\n"), "the store that sold has"); v.Result != want || says != (extra != 0) {
+		says := strings.Contains(strings.Join(v.Evidence, "\n"), "the store that sells has")
+		if v.Result != want || says != (extra != 0) {
 			t.Errorf("%d units apart: %s, want %s: %v", extra, v.Result, want, v.Evidence)
 		}
 	}
 }
 
-func TestUnreadGoodsClearsNobody(t *testing.T) {
+func TestUnreadItemIsInconclusive(t *testing.T) {
 	t.Parallel()
 	h := simulate(plenty(42))
 	delete(h.End.Final, 1)
@@ -610,7 +720,7 @@ func TestUnreadGoodsClearsNobody(t *testing.T) {
 	}
 }
 
-func TestServiceAsItsOwnWitnessIsSaid(t *testing.T) {
+func TestServiceAsItsOwnWitnessIsRemarked(t *testing.T) {
 	t.Parallel()
 	h := simulate(plenty(43))
 	h.Run.Witness = "service"
@@ -620,10 +730,10 @@ func TestServiceAsItsOwnWitnessIsSaid(t *testing.T) {
 	}
 }
 
-func TestTooManyUnknownKindsAreLeftUndecided(t *testing.T) {
+func TestTooManyUnknownCountsAreUndecided(t *testing.T) {
 	t.Parallel()
 	h := simulate(plenty(44))
-	for n := range 9 { // each of another count, so that the checker has nine kinds
+	for n := range 9 { // each with a different count, one more than the checker takes
 		op := neverHappened(h, 300-n*20)
 		op.Count = int64(n + 1)
 		lose(op)
@@ -634,7 +744,7 @@ func TestTooManyUnknownKindsAreLeftUndecided(t *testing.T) {
 	}
 }
 
-func TestGoodputCountsWhatReallyLeftAStockThatWasThere(t *testing.T) {
+func TestGoodCountsOnlyUnitsReallyTakenFromStock(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		initial, sold, final, want int64
@@ -656,37 +766,58 @@ func TestGoodputCountsWhatReallyLeftAStockThatWasThere(t *testing.T) {
 	}
 }
 
-// The units of a sale that leaves less than nothing were not there, whatever is put back later.
-func TestUnitsThatWereSoldBeforeTheyWerePutBackAreOversold(t *testing.T) {
+// A sale that leaves a negative stock sold units that were not there, whatever is put back later.
+func TestUnitsSoldBeforeTheyWerePutBackAreOversold(t *testing.T) {
 	t.Parallel()
 	h := &history.History{
-		Run: history.Run{Cell: history.Cell{Strategy: "decrement", Replicas: 1}, Promise: verify.PromiseOversells, Witness: "oracle",
-			Initial: map[int64]int64{1: 15}},
+		Run: history.Run{
+			Cell:    history.Cell{Strategy: "decrement", Replicas: 1},
+			Promise: verify.PromiseOversells,
+			Witness: "oracle",
+			Initial: map[int64]int64{1: 15},
+		},
 		End: &history.End{Final: map[int64]int64{1: 615}, EndedNS: 100_000},
 	}
 	for i := range int64(200) {
-		h.Ops = append(h.Ops, history.Op{Kind: history.Deduct, Order: fmt.Sprint(i), GoodsID: 1, Count: 2, SentNS: 10 * i, ReceivedNS: 10*i + 50,
-			Outcome: history.Sold, Remaining: 15 - 2*(i+1), Replica: "one"})
+		h.Ops = append(h.Ops, history.Op{
+			Kind:       history.Deduct,
+			Order:      fmt.Sprint(i),
+			GoodsID:    1,
+			Count:      2,
+			SentNS:     10 * i,
+			ReceivedNS: 10*i + 50,
+			Outcome:    history.Sold,
+			Remaining:  15 - 2*(i+1),
+			Replica:    "one",
+		})
 	}
-	h.Ops = append(h.Ops, history.Op{Kind: history.Restock, Order: "back", GoodsID: 1, Count: 1000, SentNS: 5000, ReceivedNS: 6000,
-		Outcome: history.Sold, Remaining: 615})
+	h.Ops = append(h.Ops, history.Op{
+		Kind:       history.Restock,
+		Order:      "back",
+		GoodsID:    1,
+		Count:      1000,
+		SentNS:     5000,
+		ReceivedNS: 6000,
+		Outcome:    history.Sold,
+		Remaining:  615,
+	})
 	v := verify.Judge(h)
 	if v.Result != verify.Wrong || v.Oversold != 385 || v.Good != 15 || v.Covered != 15 || v.LostUpdates+v.Leaked != 0 {
 		t.Errorf("%+v, want 385 units oversold of 400", v)
 	}
 	if !verify.Held(h.Run, v) {
-		t.Errorf("an oversell does not hold the promise to oversell: %v", v.Evidence)
+		t.Errorf("an oversell does not hold the claim to oversell: %v", v.Evidence)
 	}
 }
 
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	correct := verify.Verdict{Result: verify.Correct}
-	lost := verify.Verdict{Result: verify.Wrong, LostUpdates: 1}
-	oversold := verify.Verdict{Result: verify.Wrong, Oversold: 1, DemandExceeded: true}
+	lost := verify.Verdict{Result: verify.Wrong, Figures: verify.Figures{LostUpdates: 1}}
+	oversold := verify.Verdict{Result: verify.Wrong, Figures: verify.Figures{Oversold: 1}, DemandExceeded: true}
 	refused := verify.Verdict{Result: verify.Correct, DemandExceeded: true}
 	untouched := verify.Verdict{Result: verify.Correct, Untouched: true}
-	nothing := verify.Verdict{Result: verify.Inconclusive, LostUpdates: 1, Untouched: true}
+	nothing := verify.Verdict{Result: verify.Inconclusive, Figures: verify.Figures{LostUpdates: 1}, Untouched: true}
 	for _, c := range []struct {
 		promise string
 		verdict verify.Verdict
@@ -700,21 +831,21 @@ func TestHeld(t *testing.T) {
 		{"loses-updates", oversold, false},
 		{"loses-updates", nothing, false},
 		{"oversells", oversold, true},
-		{"oversells", correct, true}, // nobody asked for more than there was
+		{"oversells", correct, true}, // the demand did not exceed the stock
 		{"oversells", refused, false},
 		{"oversells", lost, false},
 		{"sells-nothing", untouched, true},
 		{"sells-nothing", lost, false},
 		{"sells-nothing", nothing, false},
-		{"no such promise", correct, false},
+		{"no such claim", correct, false},
 	} {
 		if got := verify.Held(history.Run{Promise: c.promise}, c.verdict); got != c.want {
-			t.Errorf("promise %q, verdict %+v: held is %t, want %t", c.promise, c.verdict, got, c.want)
+			t.Errorf("claim %q, verdict %+v: held is %t, want %t", c.promise, c.verdict, got, c.want)
 		}
 	}
 }
 
-func TestOneWrongRoundConvictsAll(t *testing.T) {
+func TestMergeIsWrongIfOneRoundIs(t *testing.T) {
 	t.Parallel()
 	clean := verify.Judge(simulate(plenty(46)))
 	h := simulate(plenty(47))
@@ -729,15 +860,15 @@ func TestOneWrongRoundConvictsAll(t *testing.T) {
 		t.Errorf("got %+v, want %+v", of(m), want)
 	}
 	if m.Requests != 1200 || m.Initial != 3000 || m.Outcomes[history.Sold] != 1200 {
-		t.Errorf("figures are not summed: %+v", m)
+		t.Errorf("the figures are not summed: %+v", m)
 	}
 	if len(m.Evidence) == 0 || !strings.HasPrefix(m.Evidence[0], "round 2: ") {
-		t.Errorf("evidence does not name its round: %q", m.Evidence)
+		t.Errorf("the evidence does not name its round: %q", m.Evidence)
 	}
 	if m := verify.Merge(clean, cut); m.Result != verify.Inconclusive || m.Linearizable != nil {
 		t.Errorf("got %+v, want inconclusive", of(m))
 	}
 	if m := verify.Merge(); m.Result != verify.Inconclusive {
-		t.Errorf("no rounds at all are %s", m.Result)
+		t.Errorf("no rounds are %s, want inconclusive", m.Result)
 	}
 }

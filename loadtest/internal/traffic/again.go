@@ -1,0 +1,65 @@
+package traffic
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"stock/loadtest/internal/history"
+)
+
+// mostAgain is how many requests of a load are sent again: this many with an answer, and this many without.
+const mostAgain = 100
+
+// SendAgain sends some requests of a load with Keys once more, and adds them to its result. The answers should be the
+// first ones again, and unknown outcomes become known. Each request is sent by the user who sent it before, as a
+// customer would who lost the answer. It is not part of the load, so nothing should be measured any more.
+func (d *Driver) SendAgain(ctx context.Context, load Load, result *Result) {
+	r := newRun(d, load)
+	var wg sync.WaitGroup
+	for i, ops := range chooseAgain(result.Ops, load.Users) {
+		wg.Go(func() {
+			for _, op := range ops {
+				if ctx.Err() != nil {
+					return
+				}
+				r.users[i].deduct(ctx, history.Op{
+					Kind:    op.Kind,
+					Client:  op.Client,
+					Order:   op.Order,
+					GoodsID: op.GoodsID,
+					Count:   op.Count,
+					Again:   true,
+				})
+			}
+		})
+	}
+	wg.Wait()
+	result.Ops = r.collect(result.Ops)
+	result.sort()
+}
+
+// chooseAgain chooses the latest deductions of each user.
+func chooseAgain(ops []history.Op, users int) (chosen [][]history.Op) {
+	chosen = make([][]history.Op, min(users, mostAgain)) // by user
+	answered, unknown := make([]int, users), make([]int, users)
+	most := max(1, mostAgain/users)
+	for _, op := range slices.Backward(ops) {
+		if op.Kind != history.Deduct || op.Client >= len(chosen) {
+			continue
+		}
+		var n *int
+		switch op.Outcome {
+		case history.Sold, history.SoldOut:
+			n = &answered[op.Client]
+		case history.Unknown:
+			n = &unknown[op.Client]
+		default:
+			continue
+		}
+		if *n++; *n <= most {
+			chosen[op.Client] = append(chosen[op.Client], op)
+		}
+	}
+	return chosen
+}

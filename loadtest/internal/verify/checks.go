@@ -1,0 +1,106 @@
+package verify
+
+import (
+	"fmt"
+
+	"stock/loadtest/internal/history"
+)
+
+// check is one way to look at a run. It depends on the books alone, not on other checks.
+type check struct {
+	name    string
+	applies func(history.Run) bool // nil: to every run
+	means   Result                 // what a finding means: Wrong or Inconclusive
+	look    func(*books) result
+}
+
+// result is what a check found.
+type result struct {
+	figures      Figures
+	findings     []string
+	remarks      []string // for the reader; they weigh nothing
+	linearizable *answer  // set by one check alone
+}
+
+func (r *result) add(other result) {
+	r.figures.add(other.figures)
+	r.findings = append(r.findings, other.findings...)
+	r.remarks = append(r.remarks, other.remarks...)
+}
+
+func (r *result) find(format string, args ...any) {
+	r.findings = append(r.findings, fmt.Sprintf(format, args...))
+}
+
+func (r *result) remark(format string, args ...any) {
+	r.remarks = append(r.remarks, fmt.Sprintf(format, args...))
+}
+
+// contention is the name of a check that Judge has to recognize.
+const contention = "contention"
+
+// checks is everything that a run is judged by, in the order of the evidence. To add a check, write its function and
+// add a row.
+var checks = []check{
+	{name: "sums", look: eachItem((*item).sums)},
+	{name: "balance", applies: sells, means: Wrong, look: eachItem((*item).balance)},
+	{name: "unchanged", applies: sellsNothing, means: Wrong, look: eachItem((*item).stockUnchanged)},
+	{name: "confirmed", applies: sellsNothing, means: Wrong, look: (*books).confirmsSales},
+	{name: "undersold", applies: sells, means: Wrong, look: eachItem((*item).undersold)},
+	{name: "duplicates", applies: sells, means: Wrong, look: eachItem((*item).duplicates)},
+	{name: "overlaps", applies: sells, means: Wrong, look: (*books).overlaps},
+	{name: "replays", applies: sells, means: Wrong, look: eachItem((*item).replays)},
+	{name: "ledger", applies: sellsWithLedger, means: Wrong, look: eachItem((*item).audit)},
+	{name: "linearizability", applies: sells, means: Wrong, look: (*books).linearizability},
+
+	{name: "complete", means: Inconclusive, look: (*books).complete},
+	{name: "load", means: Inconclusive, look: (*books).enoughLoad},
+	{name: "scarcity", applies: isScarce, means: Inconclusive, look: (*books).scarcity},
+	{name: "unknown", means: Inconclusive, look: (*books).fewUnknown},
+	{name: "busy", applies: sells, means: Inconclusive, look: (*books).fewTurnedAway},
+	{name: "rejected", means: Inconclusive, look: (*books).noneRejected},
+	{name: "remaining", applies: tellsRemaining, means: Inconclusive, look: (*books).allTellRemaining},
+	{name: "clocks", means: Inconclusive, look: (*books).clocks},
+	{name: contention, means: Inconclusive, look: (*books).contention},
+
+	{name: "witness", look: (*books).witness},
+}
+
+func sellsNothing(run history.Run) bool    { return run.Promise == PromiseSellsNothing }
+func sells(run history.Run) bool           { return run.Promise != PromiseSellsNothing }
+func sellsWithLedger(run history.Run) bool { return sells(run) && run.Ledger }
+func isScarce(run history.Run) bool        { return run.Scarce }
+func tellsRemaining(run history.Run) bool  { return !run.Untold }
+
+// eachItem makes a check of all items out of a check of one.
+func eachItem(look func(*item) result) func(*books) result {
+	return func(b *books) (all result) {
+		for _, it := range b.items {
+			all.add(look(it))
+		}
+		return all
+	}
+}
+
+// maxExamples is how many concrete requests a check names.
+const maxExamples = 3
+
+// examples collects findings of one kind, and keeps the first few.
+type examples struct {
+	first []string
+	count int64
+}
+
+func (e *examples) add(format string, args ...any) {
+	if e.count++; e.count <= maxExamples {
+		e.first = append(e.first, fmt.Sprintf(format, args...))
+	}
+}
+
+// findings returns the examples, followed by a summary if there are more.
+func (e *examples) findings(format string, args ...any) []string {
+	if e.count <= maxExamples {
+		return e.first
+	}
+	return append(e.first, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,129 @@
+package verify
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"stock/loadtest/internal/history"
+)
+
+// clockSlack is by how much a critical section may seem to lie outside its own request, because clocks are read one
+// after the other.
+const clockSlack = int64(time.Millisecond)
+
+// entered reports whether a critical section is on record.
+func (e effect) entered() bool { return e.EnteredNS > 0 && e.LeftNS > e.EnteredNS }
+
+// overlaps counts the pairs of critical sections that overlap in time, item by item. They convict only a strategy that
+// claims exclusion.
+func (b *books) overlaps() (r result) {
+	foreign := b.foreignReplicas()
+	for _, replica := range slices.Sorted(maps.Keys(foreign)) {
+		r.remark("replica %s: its clock is not the lab's, because its critical sections lie outside their own requests: "+
+			"its overlaps are not counted", cmp.Or(replica, "without a name"))
+	}
+	for _, it := range b.items {
+		r.add(it.overlaps(foreign))
+	}
+	if !b.run.Exclusive {
+		r.findings = nil
+	}
+	return r
+}
+
+// foreignReplicas returns the replicas with critical sections outside the requests that they belong to. Such a replica
+// runs on another host, and its clock cannot be compared with the lab's.
+func (b *books) foreignReplicas() map[string]bool {
+	foreign := map[string]bool{}
+	for _, it := range b.items {
+		for _, e := range it.sold {
+			if e.entered() && (e.EnteredNS < e.since-clockSlack || e.LeftNS > e.until+clockSlack) {
+				foreign[e.Replica] = true
+			}
+		}
+	}
+	return foreign
+}
+
+// bound is the beginning or the end of a critical section.
+type bound struct {
+	at      int64
+	entered bool
+	of      effect
+}
+
+// overlaps sweeps over the bounds of the critical sections. Sections that touch do not overlap, and a section of no
+// length overlaps nothing.
+func (it *item) overlaps(foreign map[string]bool) (r result) {
+	var inside, pairs int64
+	var last effect // the one that leaves last of all that have entered
+	for _, bound := range it.bounds(foreign) {
+		if !bound.entered {
+			inside--
+			continue
+		}
+		if inside > 0 && len(r.findings) < maxExamples {
+			together := time.Duration(min(last.LeftNS, bound.of.LeftNS) - bound.at)
+			r.find("item %d: the critical sections of requests %s (%s) and %s (%s) overlap by %v",
+				it.id, name(last.Op), last.Replica, name(bound.of.Op), bound.of.Replica, together)
+		}
+		pairs += inside
+		inside++
+		if bound.of.LeftNS > last.LeftNS {
+			last = bound.of
+		}
+	}
+	if pairs > int64(len(r.findings)) {
+		r.find("item %d: %d pairs of critical sections overlap", it.id, pairs)
+	}
+	r.figures.Overlaps = pairs
+	return r
+}
+
+// bounds returns the bounds of all critical sections by time, except those of foreign replicas.
+func (it *item) bounds(foreign map[string]bool) []bound {
+	var bounds []bound
+	for _, e := range it.sold {
+		if e.entered() && !foreign[e.Replica] {
+			bounds = append(bounds, bound{at: e.EnteredNS, entered: true, of: e}, bound{at: e.LeftNS, of: e})
+		}
+	}
+	slices.SortStableFunc(bounds, func(a, b bound) int {
+		switch {
+		case a.at != b.at || a.entered == b.entered:
+			return cmp.Compare(a.at, b.at)
+		case a.entered:
+			return 1 // ends sort before beginnings
+		}
+		return -1
+	})
+	return bounds
+}
+
+// contention counts the requests that were sent while another one for the same item was in flight.
+func (b *books) contention() (r result) {
+	for _, it := range b.items {
+		r.figures.Contended += it.contended()
+	}
+	if r.figures.Contended < MinContended && sells(b.run) {
+		r.find("only %d requests were sent while another one for the same item was in flight, fewer than %d: "+
+			"races were hardly tested", r.figures.Contended, MinContended)
+	}
+	return r
+}
+
+func (it *item) contended() (n int64) {
+	load := slices.Clone(it.load)
+	slices.SortFunc(load, func(a, b history.Op) int { return cmp.Compare(a.SentNS, b.SentNS) })
+	answered := int64(math.MinInt64) // when all requests so far were answered
+	for _, op := range load {
+		if op.SentNS < answered {
+			n++
+		}
+		answered = max(answered, op.ReceivedNS)
+	}
+	return n
+}

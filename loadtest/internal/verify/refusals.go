@@ -1,0 +1,79 @@
+package verify
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+)
+
+// undersold finds the buyers who were refused although, in any sequence of the requests, stock was left for them.
+func (it *item) undersold() (r result) {
+	var found examples
+	for _, e := range it.refused {
+		left := it.least(e)
+		if it.neverRestocked() {
+			left = max(left, e.Remaining) // by its own answer
+		}
+		if left >= e.Count {
+			found.add("item %d: request %s wanted %d and was refused while at least %d were left",
+				it.id, name(e.Op), e.Count, left)
+		}
+	}
+	r.findings = found.findings("item %d: %d requests were refused while enough stock was left", it.id, found.count)
+	r.figures.Undersold = found.count
+	return r
+}
+
+// turnedAway counts the requests that were answered busy although stock was left for them. Their buyers were told the
+// truth, but could have been served.
+func (it *item) turnedAway() (n int64) {
+	served := map[string]bool{} // orders that were sold in the end
+	for _, e := range it.sold {
+		served[e.Order] = e.Order != ""
+	}
+	for _, e := range it.busy {
+		if !served[e.Order] && it.least(e) >= e.Count {
+			n++
+		}
+	}
+	return n
+}
+
+// least returns the least stock that there can have been during a request.
+//
+// It is all that had been put back before the request was sent, less every unit that may have been taken before its
+// answer came. If nothing was put back, it is also at least the final stock.
+func (it *item) least(e effect) int64 {
+	if !it.finalRead {
+		return 0 // requests that the interruption cut off are not on record, so nobody knows what they took
+	}
+	left := it.initial + it.putBack.until(e.since-1) - it.taken.until(e.until) - it.leaked()
+	if it.neverRestocked() && it.lost() == 0 {
+		left = max(left, it.final)
+	}
+	return left
+}
+
+// tally sums units by time.
+type tally struct{ entries []entry }
+
+type entry struct{ at, units int64 }
+
+func (t *tally) add(at, units int64) { t.entries = append(t.entries, entry{at, units}) }
+
+// sort must be called between the last add and the first until.
+func (t *tally) sort() {
+	slices.SortFunc(t.entries, func(a, b entry) int { return cmp.Compare(a.at, b.at) })
+	for i := 1; i < len(t.entries); i++ {
+		t.entries[i].units += t.entries[i-1].units
+	}
+}
+
+// until returns the units up to and including a time.
+func (t *tally) until(at int64) int64 {
+	i := sort.Search(len(t.entries), func(i int) bool { return t.entries[i].at > at })
+	if i == 0 {
+		return 0
+	}
+	return t.entries[i-1].units
+}
