@@ -34,7 +34,7 @@ func targetsCommand() *cobra.Command {
 				return err
 			}
 			load.Hold, load.Store = request.hold, request.store
-			load.OrderPrefix = fmt.Sprintf("%x-vegeta", request.seed)
+			load.RequestPrefix = fmt.Sprintf("%x-vegeta", request.seed)
 			// An endless stream ends by SIGPIPE when the reader closes the pipe.
 			return traffic.WriteTargets(cmd.Context(), cmd.OutOrStdout(), target, load)
 		},

@@ -87,7 +87,7 @@ func (b *bench) bare(ctx context.Context, _ int) (rate float64, err error) {
 		return 0, err
 	}
 	load := traffic.Load{
-		Strategy: Bare, Store: "none", Mix: mix, Users: b.Users, Timeout: timeout, OrderPrefix: Bare,
+		Strategy: Bare, Store: "none", Mix: mix, Users: b.Users, Timeout: timeout, RequestPrefix: Bare,
 	}
 	for _, load.Duration = range []time.Duration{warmUp, b.Time} {
 		result, err := driver.Run(ctx, load)

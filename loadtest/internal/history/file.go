@@ -16,7 +16,7 @@ type History struct {
 	Run    Run
 	Ops    []Op // in the sequence in which they were recorded
 	Events []Event
-	Ledger []Entry // sorted by order
+	Ledger []Entry // sorted by key
 	End    *End    // nil if the run was interrupted
 }
 

@@ -18,10 +18,10 @@ var (
 		},
 		Planned: 2, Promise: "correct", Exclusive: true, Witness: "oracle", Scarce: true, Initial: map[int64]int64{1: 6000},
 	}
-	sold = history.Op{Kind: history.Deduct, Order: "o1", GoodsID: 1, Count: 2, SentNS: 10, ReceivedNS: 20, Status: 200,
+	sold = history.Op{Kind: history.Deduct, Name: "o1", GoodsID: 1, Count: 2, SentNS: 10, ReceivedNS: 20, Status: 200,
 		Outcome: history.Sold, Remaining: 5998, Replica: "a", RequestID: "r1", Token: 1 << 60, EnteredNS: 12, LeftNS: 18}
 	barrier = history.Event{AtNS: 15, Name: "barrier", Detail: "replica b paused"}
-	entry   = history.Entry{Order: "o1", GoodsID: 1, Count: 2, Remaining: 5998}
+	entry   = history.Entry{Key: "o1", GoodsID: 1, Count: 2, Remaining: 5998}
 	end     = history.End{
 		StartedNS: 5, EndedNS: 30, Final: map[int64]int64{1: 5998}, MySQLStatements: 3, MeanLagNS: 4, MaxLagNS: 5,
 	}
@@ -160,7 +160,7 @@ func TestSalesOfAnOlderFileReportWhatRemains(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, err := history.Read(path)
-	if err != nil || len(h.Ops) != 1 || h.Run.Untold || h.Ops[0].Untold {
+	if err != nil || len(h.Ops) != 1 || h.Run.OmitsRemaining || h.Ops[0].OmitsRemaining {
 		t.Errorf("read %+v, %v", h, err)
 	}
 }

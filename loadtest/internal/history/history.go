@@ -23,50 +23,50 @@ const (
 // Run describes what was run. It is the first line of a file.
 type Run struct {
 	Cell
-	Seed      uint64          `json:"seed"`
-	Planned   int             `json:"planned"`           // requests that the workload asks for
-	Bounded   string          `json:"bounded,omitempty"` // why fewer were sent than planned
-	Promise   string          `json:"promise"`           // the strategy's claim for this number of replicas
-	Exclusive bool            `json:"exclusive"`         // claims that critical sections never overlap
-	Untold    bool            `json:"untold,omitempty"`  // declares that its receipts do not report what remains
-	Control   bool            `json:"control"`           // wrong on purpose
-	Witness   string          `json:"witness"`           // who read the stock: "oracle" or "service"
-	Scarce    bool            `json:"scarce,omitempty"`  // the workload is to ask for more units than there are
-	Keys      bool            `json:"keys,omitempty"`    // each request's name is its idempotency key
-	Ledger    bool            `json:"ledger,omitempty"`  // the strategy keeps a ledger that the oracle can read
-	Initial   map[int64]int64 `json:"initial"`           // units by item
+	Seed           uint64          `json:"seed"`
+	Planned        int             `json:"planned"`           // requests that the workload asks for
+	Bounded        string          `json:"bounded,omitempty"` // why fewer were sent than planned
+	Promise        string          `json:"promise"`           // the strategy's claim for this number of replicas
+	Exclusive      bool            `json:"exclusive"`         // claims that critical sections never overlap
+	OmitsRemaining bool            `json:"untold,omitempty"`  // declares that its receipts do not report what remains
+	Control        bool            `json:"control"`           // wrong on purpose
+	Witness        string          `json:"witness"`           // who read the stock: "oracle" or "service"
+	Scarce         bool            `json:"scarce,omitempty"`  // the workload is to ask for more units than there are
+	Keys           bool            `json:"keys,omitempty"`    // each request's name is its idempotency key
+	Ledger         bool            `json:"ledger,omitempty"`  // the strategy keeps a ledger that the oracle can read
+	Initial        map[int64]int64 `json:"initial"`           // units by item
 }
 
 // Op is one request and its reply. Times are CLOCK_MONOTONIC nanoseconds of the lab's host.
 type Op struct {
-	Kind       string  `json:"kind"`
-	Client     int     `json:"client"`
-	Order      string  `json:"order"` // names the request; the same for every attempt to send it
-	GoodsID    int64   `json:"goods_id"`
-	Count      int64   `json:"count"`
-	IntendedNS int64   `json:"intended_ns,omitempty"` // open loop: when it should have been sent
-	SentNS     int64   `json:"sent_ns"`
-	ReceivedNS int64   `json:"received_ns"`
-	Status     int     `json:"status,omitempty"` // of HTTP; 0 if there was no reply
-	Outcome    Outcome `json:"outcome"`
-	Remaining  int64   `json:"remaining"`        // as replied with Sold and SoldOut
-	Untold     bool    `json:"untold,omitempty"` // the reply with Sold had no remaining stock: Remaining is not set
-	Replica    string  `json:"replica,omitempty"`
-	RequestID  string  `json:"request_id,omitempty"`
-	Attempts   int     `json:"attempts,omitempty"`
-	Token      uint64  `json:"token,omitempty"`
-	WaitedUS   int64   `json:"waited_us,omitempty"`
-	HeldUS     int64   `json:"held_us,omitempty"`
-	EnteredNS  int64   `json:"entered_ns,omitempty"`
-	LeftNS     int64   `json:"left_ns,omitempty"`
-	Error      string  `json:"error,omitempty"`    // problem type, or the error of the connection
-	Again      bool    `json:"again,omitempty"`    // sent again after the load, to get the first answer again
-	Replayed   bool    `json:"replayed,omitempty"` // the service marked the answer as the first one, repeated
+	Kind           string  `json:"kind"`
+	Client         int     `json:"client"`
+	Name           string  `json:"order"` // names the request; the same for every attempt to send it
+	GoodsID        int64   `json:"goods_id"`
+	Count          int64   `json:"count"`
+	IntendedNS     int64   `json:"intended_ns,omitempty"` // open loop: when it should have been sent
+	SentNS         int64   `json:"sent_ns"`
+	ReceivedNS     int64   `json:"received_ns"`
+	Status         int     `json:"status,omitempty"` // of HTTP; 0 if there was no reply
+	Outcome        Outcome `json:"outcome"`
+	Remaining      int64   `json:"remaining"`        // as replied with Sold and SoldOut
+	OmitsRemaining bool    `json:"untold,omitempty"` // the reply with Sold had no remaining stock: Remaining is not set
+	Replica        string  `json:"replica,omitempty"`
+	RequestID      string  `json:"request_id,omitempty"`
+	Attempts       int     `json:"attempts,omitempty"`
+	Token          uint64  `json:"token,omitempty"`
+	WaitedUS       int64   `json:"waited_us,omitempty"`
+	HeldUS         int64   `json:"held_us,omitempty"`
+	EnteredNS      int64   `json:"entered_ns,omitempty"`
+	LeftNS         int64   `json:"left_ns,omitempty"`
+	Error          string  `json:"error,omitempty"`    // problem type, or the error of the connection
+	Again          bool    `json:"again,omitempty"`    // sent again after the load, to get the first answer again
+	Replayed       bool    `json:"replayed,omitempty"` // the service marked the answer as the first one, repeated
 }
 
 // Entry is a row of the service's ledger, as the oracle read it after the run.
 type Entry struct {
-	Order     string `json:"order"` // the request's idempotency key
+	Key       string `json:"order"` // the request's idempotency key
 	GoodsID   int64  `json:"goods_id"`
 	Count     int64  `json:"count"` // units deducted; 0 if the item was sold out
 	Remaining int64  `json:"remaining"`

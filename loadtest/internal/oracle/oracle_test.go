@@ -107,11 +107,11 @@ func (b backend) testLedger(t *testing.T) {
 		('7-10-0', 0, 1, 3, 36, 'done', '', NOW()), ('7-1', 0, 1, 4, 32, 'done', '', NOW()),
 		('\0own', 0, 1, 5, 27, 'done', '', NOW())`)
 	want := []history.Entry{
-		{Order: "7-1-0", GoodsID: 1, Count: 2, Remaining: 39},
-		{Order: "7-1-1", GoodsID: 1, Remaining: 1},
+		{Key: "7-1-0", GoodsID: 1, Count: 2, Remaining: 39},
+		{Key: "7-1-1", GoodsID: 1, Remaining: 1},
 	}
 	if got, err := b.Ledger(t.Context(), "7-1"); err != nil || !slices.Equal(got, want) {
-		t.Errorf("ledger of the orders 7-1-…: %v, %v, want %v", got, err, want)
+		t.Errorf("ledger of the deductions 7-1-…: %v, %v, want %v", got, err, want)
 	}
 }
 

@@ -74,7 +74,7 @@ func (o *Oracle) redisStock(ctx context.Context, goods []int64) (map[int64]int64
 	return units, nil
 }
 
-// Ledger reads the service's ledger rows of the orders whose names begin with the prefix and a dash.
+// Ledger reads the service's ledger rows of the deductions whose names begin with the prefix and a dash.
 func (o *Oracle) Ledger(ctx context.Context, prefix string) ([]history.Entry, error) {
 	// A range of the primary key, which is sorted by bytes: '.' follows '-'.
 	const query = `SELECT order_key, goods_id, count, remaining FROM ledger
@@ -82,12 +82,12 @@ func (o *Oracle) Ledger(ctx context.Context, prefix string) ([]history.Entry, er
 	var entries []history.Entry
 	err := o.query(ctx, func(rows *sql.Rows) error {
 		var e history.Entry
-		err := rows.Scan(&e.Order, &e.GoodsID, &e.Count, &e.Remaining)
+		err := rows.Scan(&e.Key, &e.GoodsID, &e.Count, &e.Remaining)
 		entries = append(entries, e)
 		return err
 	}, query, []byte(prefix+"-"), []byte(prefix+"."))
 	if err != nil {
-		return nil, fmt.Errorf("read the ledger of the orders %s-…: %w", prefix, err)
+		return nil, fmt.Errorf("read the ledger of the deductions %s-…: %w", prefix, err)
 	}
 	return entries, nil
 }

@@ -40,7 +40,7 @@ func play(run history.Run, requests int, pace time.Duration) *history.History {
 	h := &history.History{Run: run, End: &history.End{StartedNS: 1, EndedNS: 1 + int64(requests)*int64(pace)}}
 	for i := range requests {
 		op := history.Op{
-			Kind: history.Deduct, Client: i % 2, Order: fmt.Sprint("order-", i), RequestID: fmt.Sprint("r", i),
+			Kind: history.Deduct, Client: i % 2, Name: fmt.Sprint("order-", i), RequestID: fmt.Sprint("r", i),
 			GoodsID: 1, Count: 1, SentNS: 1 + int64(i)*int64(pace),
 			Status: 200, Outcome: history.Sold, Replica: fmt.Sprint("replica-", 1+i%2),
 			Attempts: 1, WaitedUS: int64(i % 100), HeldUS: 5,

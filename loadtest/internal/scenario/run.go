@@ -112,10 +112,10 @@ func (c *cellRun) describe(round int) history.Run {
 		Planned: c.config.Requests,
 		Promise: strategy.Promise(replicas, c.cell.Restock > 0),
 		// A mutex is exclusive only where it is correct, which is on one replica. Restocking does not matter for this.
-		Exclusive: strategy.Claim.Exclusive && strategy.Promise(replicas, false) == promiseCorrect,
-		Untold:    !strategy.ReportsRemaining(),
-		Control:   strategy.Control,
-		Witness:   c.stock.witness,
+		Exclusive:      strategy.Claim.Exclusive && strategy.Promise(replicas, false) == promiseCorrect,
+		OmitsRemaining: !strategy.ReportsRemaining(),
+		Control:        strategy.Control,
+		Witness:        c.stock.witness,
 		// With restocks, a flash sale may not sell out.
 		Scarce: c.cell.Workload.Name == FlashSale && c.cell.Restock == 0,
 		Keys:   c.load.Keys,
@@ -186,7 +186,7 @@ func (c *cellRun) readEnd(ctx context.Context, h *history.History) (err error) {
 		return err
 	}
 	if c.header.Ledger {
-		h.Ledger, err = c.target.Oracle.Ledger(ctx, c.load.OrderPrefix)
+		h.Ledger, err = c.target.Oracle.Ledger(ctx, c.load.RequestPrefix)
 		h.End.LedgerRead = err == nil
 	}
 	return err

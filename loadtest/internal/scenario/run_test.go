@@ -121,10 +121,10 @@ func TestSecondRunWithTheSameSeedHasNewRequestNames(t *testing.T) {
 	for range 2 {
 		m := runOne(t, s.open(t, Config{Requests: 300, Stock: 1000, Seed: 7}))
 		for _, op := range m.History.Ops {
-			if seen[op.Order] {
-				t.Fatalf("request %s is in both", op.Order)
+			if seen[op.Name] {
+				t.Fatalf("request %s is in both", op.Name)
 			}
-			seen[op.Order] = true
+			seen[op.Name] = true
 		}
 	}
 }

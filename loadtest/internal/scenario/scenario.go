@@ -201,17 +201,17 @@ func (r *Runner) mix(goods int, seed uint64) (*traffic.Mix, error) {
 
 func (r *Runner) load(cell Cell, mix *traffic.Mix, prefix string) traffic.Load {
 	return traffic.Load{
-		Strategy:    cell.Strategy.Name,
-		Store:       cell.Store,
-		Hold:        cell.hold(),
-		Mix:         mix,
-		Users:       r.users(cell),
-		Rate:        cell.Rate,
-		Requests:    r.config.Requests,
-		Duration:    r.config.Duration,
-		Timeout:     r.config.Timeout,
-		Keys:        cell.Strategy.Idempotent,
-		OrderPrefix: prefix,
-		Answered:    &r.answered,
+		Strategy:      cell.Strategy.Name,
+		Store:         cell.Store,
+		Hold:          cell.hold(),
+		Mix:           mix,
+		Users:         r.users(cell),
+		Rate:          cell.Rate,
+		Requests:      r.config.Requests,
+		Duration:      r.config.Duration,
+		Timeout:       r.config.Timeout,
+		Keys:          cell.Strategy.Idempotent,
+		RequestPrefix: prefix,
+		Answered:      &r.answered,
 	}
 }

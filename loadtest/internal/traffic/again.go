@@ -26,7 +26,7 @@ func (d *Driver) SendAgain(ctx context.Context, load Load, result *Result) {
 				r.users[i].deduct(ctx, history.Op{
 					Kind:    op.Kind,
 					Client:  op.Client,
-					Order:   op.Order,
+					Name:    op.Name,
 					GoodsID: op.GoodsID,
 					Count:   op.Count,
 					Again:   true,

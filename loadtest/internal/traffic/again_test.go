@@ -26,7 +26,7 @@ func TestHistoryShowsEveryTryOfARequestWithAKey(t *testing.T) {
 		}
 		sell(w, r)
 	})
-	load := Load{Mix: one(t), Users: 1, Requests: 10, Timeout: time.Minute, Keys: true, OrderPrefix: "t"}
+	load := Load{Mix: one(t), Users: 1, Requests: 10, Timeout: time.Minute, Keys: true, RequestPrefix: "t"}
 	result, err := driver.Run(t.Context(), load)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestSendAgainUsesTheSameKeyAfterTheLoad(t *testing.T) {
 		}
 		sell(w, r)
 	})
-	load := Load{Mix: one(t), Users: 4, Requests: 500, Timeout: time.Minute, Keys: true, OrderPrefix: "t"}
+	load := Load{Mix: one(t), Users: 4, Requests: 500, Timeout: time.Minute, Keys: true, RequestPrefix: "t"}
 	result, err := driver.Run(t.Context(), load)
 	if err != nil {
 		t.Fatal(err)
@@ -62,12 +62,12 @@ func TestSendAgainUsesTheSameKeyAfterTheLoad(t *testing.T) {
 	driver.SendAgain(t.Context(), load, &result)
 	again := 0
 	for _, op := range result.Ops {
-		if !strings.HasPrefix(op.Order, "t-") || times[op.Order] == 0 {
-			t.Fatalf("request %s was not sent with its name as its key", op.Order)
+		if !strings.HasPrefix(op.Name, "t-") || times[op.Name] == 0 {
+			t.Fatalf("request %s was not sent with its name as its key", op.Name)
 		}
 		if op.Again != op.Replayed || op.Again != (op.SentNS > result.EndedNS) {
 			t.Errorf("request %s: again %v, replayed %v, sent %d ns after the end of the load",
-				op.Order, op.Again, op.Replayed, op.SentNS-result.EndedNS)
+				op.Name, op.Again, op.Replayed, op.SentNS-result.EndedNS)
 		}
 		if op.Again {
 			again++
@@ -122,12 +122,12 @@ func TestRestocksGoOnDuringTheLoad(t *testing.T) {
 	})
 	admin := (&url.URL{Scheme: "http", Host: driver.endpoint.Host}).String()
 	result, err := driver.Run(t.Context(), Load{
-		Mix:         newMix(t, MixConfig{Goods: 2, MinCount: 1, MaxCount: 1}),
-		Users:       2,
-		Duration:    time.Second,
-		Timeout:     time.Minute,
-		OrderPrefix: "t",
-		Restock:     &Restock{Admin: admin, Store: "redis", Units: 5, Every: time.Millisecond},
+		Mix:           newMix(t, MixConfig{Goods: 2, MinCount: 1, MaxCount: 1}),
+		Users:         2,
+		Duration:      time.Second,
+		Timeout:       time.Minute,
+		RequestPrefix: "t",
+		Restock:       &Restock{Admin: admin, Store: "redis", Units: 5, Every: time.Millisecond},
 	})
 	if err != nil {
 		t.Fatal(err)

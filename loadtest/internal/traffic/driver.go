@@ -42,8 +42,8 @@ type Load struct {
 
 	Restock *Restock // what is put back meanwhile; may be nil
 
-	OrderPrefix string        // requests are named PREFIX-0, PREFIX-1, …
-	Answered    *atomic.Int64 // counts finished requests, to show progress; may be nil
+	RequestPrefix string        // requests are named PREFIX-0, PREFIX-1, …
+	Answered      *atomic.Int64 // counts finished requests, to show progress; may be nil
 }
 
 func (l Load) validate() error {

@@ -74,7 +74,7 @@ func TestClosedLoopSendsEachRequestOnce(t *testing.T) {
 	var answered atomic.Int64
 	mix := newMix(t, MixConfig{Seed: 5, Goods: 3, MinCount: 1, MaxCount: 3})
 	result, err := driver.Run(t.Context(), Load{
-		Strategy: "update", Mix: mix, Users: 16, Requests: 1000, Timeout: time.Minute, OrderPrefix: "t", Answered: &answered,
+		Strategy: "update", Mix: mix, Users: 16, Requests: 1000, Timeout: time.Minute, RequestPrefix: "t", Answered: &answered,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -86,11 +86,11 @@ func TestClosedLoopSendsEachRequestOnce(t *testing.T) {
 	for i, op := range result.Ops {
 		demand[op.GoodsID] -= op.Count
 		if op.Outcome != history.Sold {
-			t.Fatalf("request %s: %s %s, want sold", op.Order, op.Outcome, op.Error)
+			t.Fatalf("request %s: %s %s, want sold", op.Name, op.Outcome, op.Error)
 		}
 		if op.SentNS < result.StartedNS || op.ReceivedNS < op.SentNS || op.ReceivedNS > result.EndedNS {
 			t.Fatalf("request %s: sent %d, received %d, outside of the run %d-%d",
-				op.Order, op.SentNS, op.ReceivedNS, result.StartedNS, result.EndedNS)
+				op.Name, op.SentNS, op.ReceivedNS, result.StartedNS, result.EndedNS)
 		}
 		if i > 0 && op.SentNS < result.Ops[i-1].SentNS {
 			t.Fatal("operations are not sorted by the time of sending")
@@ -128,14 +128,14 @@ func TestRequestFollowsItsLoad(t *testing.T) {
 func TestEveryMemberOfAReceiptIsRecorded(t *testing.T) {
 	t.Parallel()
 	driver := serve(t, 1, sell)
-	load := Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute, OrderPrefix: "p"}
+	load := Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute, RequestPrefix: "p"}
 	result, err := driver.Run(t.Context(), load)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := result.Ops[0]
 	want := history.Op{
-		Kind: history.Deduct, Order: "p-0", GoodsID: 1, Count: 1, SentNS: got.SentNS, ReceivedNS: got.ReceivedNS,
+		Kind: history.Deduct, Name: "p-0", GoodsID: 1, Count: 1, SentNS: got.SentNS, ReceivedNS: got.ReceivedNS,
 		Status: 200, Outcome: history.Sold, Remaining: 41, Replica: "one", RequestID: "p-0", Attempts: 2, Token: 9,
 		WaitedUS: 30, HeldUS: 40, EnteredNS: 50, LeftNS: 60,
 	}
@@ -189,7 +189,7 @@ func TestOutcomeFollowsStatusAndProblemType(t *testing.T) {
 // Whether the strategy may leave it out is for the judge to decide.
 func TestReceiptMayLeaveOutWhatRemains(t *testing.T) {
 	t.Parallel()
-	for body, untold := range map[string]bool{
+	for body, omitting := range map[string]bool{
 		`{"goods_id":1,"count":1}`:                  true,
 		`{"goods_id":1,"count":1,"remaining":null}`: true,
 		`{"goods_id":1,"count":1,"remaining":0}`:    false,
@@ -199,8 +199,8 @@ func TestReceiptMayLeaveOutWhatRemains(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if op := result.Ops[0]; op.Outcome != history.Sold || op.Untold != untold || op.Remaining != 0 {
-			t.Errorf("%s: %s, untold is %t, %d remaining", body, op.Outcome, op.Untold, op.Remaining)
+		if op := result.Ops[0]; op.Outcome != history.Sold || op.OmitsRemaining != omitting || op.Remaining != 0 {
+			t.Errorf("%s: %s, omitting is %t, %d remaining", body, op.Outcome, op.OmitsRemaining, op.Remaining)
 		}
 	}
 }
@@ -301,7 +301,7 @@ func TestLoadThatRunsOutOfTimeReportsIt(t *testing.T) {
 	}
 	for _, op := range result.Ops {
 		if op.SentNS-result.StartedNS > int64(5*time.Second) || op.Outcome != history.Sold {
-			t.Fatalf("%s sent %v after the start: %s", op.Order, time.Duration(op.SentNS-result.StartedNS), op.Outcome)
+			t.Fatalf("%s sent %v after the start: %s", op.Name, time.Duration(op.SentNS-result.StartedNS), op.Outcome)
 		}
 	}
 }
@@ -410,7 +410,7 @@ func TestLatencyIncludesTheTimeOfTheService(t *testing.T) {
 		}
 		for _, op := range result.Ops {
 			if took := time.Duration(op.ReceivedNS - op.SentNS); took < takes {
-				t.Errorf("rate %g: request %s took %v, less than the service alone (%v)", rate, op.Order, took, takes)
+				t.Errorf("rate %g: request %s took %v, less than the service alone (%v)", rate, op.Name, took, takes)
 			}
 		}
 	}
@@ -427,7 +427,7 @@ func BenchmarkDriver(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	result, err := driver.Run(b.Context(), Load{
-		Strategy: "update", Mix: one(b), Users: 100, Requests: b.N, Timeout: time.Minute, OrderPrefix: "bench",
+		Strategy: "update", Mix: one(b), Users: 100, Requests: b.N, Timeout: time.Minute, RequestPrefix: "bench",
 	})
 	if err != nil {
 		b.Fatal(err)

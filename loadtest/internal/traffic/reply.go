@@ -51,7 +51,7 @@ func readReceipt(op *history.Op, response *http.Response, body []byte) {
 			return
 		}
 		op.Outcome = history.Sold
-		if op.Untold = answer.Remaining == noRemaining; !op.Untold {
+		if op.OmitsRemaining = answer.Remaining == noRemaining; !op.OmitsRemaining {
 			op.Remaining = answer.Remaining
 		}
 		op.Attempts = answer.Attempts

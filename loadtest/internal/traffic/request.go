@@ -21,7 +21,7 @@ var (
 
 // request makes the request for a deduction.
 func (r *run) request(ctx context.Context, op *history.Op) *http.Request {
-	id := op.Order
+	id := op.Name
 	if op.Again {
 		id += "-again"
 	}
@@ -43,7 +43,7 @@ func (r *run) request(ctx context.Context, op *history.Op) *http.Request {
 		ContentLength: int64(len(body)),
 	}).WithContext(ctx)
 	if r.load.Keys {
-		request.Header["Idempotency-Key"] = []string{op.Order}
+		request.Header["Idempotency-Key"] = []string{op.Name}
 	}
 	return request
 }

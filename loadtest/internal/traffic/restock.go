@@ -45,7 +45,7 @@ func (r *run) restock(ctx context.Context) (stop func() []history.Op) {
 			}
 			ops = append(ops, r.putBack(ctx, history.Op{
 				Kind:    history.Restock,
-				Order:   fmt.Sprintf("%s-back-%d", r.load.OrderPrefix, n),
+				Name:    fmt.Sprintf("%s-back-%d", r.load.RequestPrefix, n),
 				GoodsID: goods[n%len(goods)],
 				Count:   config.Units,
 			}))
@@ -75,7 +75,7 @@ func (r *run) putBack(ctx context.Context, op history.Op) history.Op {
 		"Content-Type": contentType,
 		"Accept":       accept,
 		"User-Agent":   userAgent,
-		"X-Request-Id": {op.Order},
+		"X-Request-Id": {op.Name},
 	}
 	var buffer bytes.Buffer
 	if response := r.driver.exchange(request, &op, &buffer); response != nil {

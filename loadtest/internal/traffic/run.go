@@ -195,7 +195,7 @@ func (u *user) send(ctx context.Context, n int, intendedNS int64) {
 	u.deduct(ctx, history.Op{
 		Kind:       history.Deduct,
 		Client:     u.number,
-		Order:      load.OrderPrefix + "-" + strconv.Itoa(n),
+		Name:       load.RequestPrefix + "-" + strconv.Itoa(n),
 		GoodsID:    goodsID,
 		Count:      count,
 		IntendedNS: intendedNS,
@@ -219,8 +219,8 @@ func (u *user) deduct(ctx context.Context, op history.Op) {
 
 // intern replaces the strings of an answer by equal ones that are kept anyway.
 func (u *user) intern(op *history.Op) {
-	if op.RequestID == op.Order {
-		op.RequestID = op.Order
+	if op.RequestID == op.Name {
+		op.RequestID = op.Name
 	}
 	if op.Replica != u.replica {
 		u.replica = op.Replica

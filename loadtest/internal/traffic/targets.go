@@ -37,7 +37,7 @@ func WriteTargets(ctx context.Context, w io.Writer, base string, load Load) erro
 		}
 		goodsID, count := load.Mix.At(i)
 		line.Body = appendBody(line.Body[:0], prefix, goodsID, count)
-		line.Header["X-Request-Id"] = []string{load.OrderPrefix + "-" + strconv.Itoa(i)}
+		line.Header["X-Request-Id"] = []string{load.RequestPrefix + "-" + strconv.Itoa(i)}
 		if err := encoder.Encode(line); err != nil {
 			return fmt.Errorf("write target %d: %w", i, err)
 		}

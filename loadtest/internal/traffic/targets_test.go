@@ -16,7 +16,7 @@ func TestVegetaReadsTheTargets(t *testing.T) {
 	t.Parallel()
 	mix := newMix(t, MixConfig{Seed: 4, Goods: 3, Skew: Zipf, MinCount: 1, MaxCount: 3})
 	var text bytes.Buffer
-	load := Load{Strategy: "update", Mix: mix, Requests: 50, OrderPrefix: "v"}
+	load := Load{Strategy: "update", Mix: mix, Requests: 50, RequestPrefix: "v"}
 	if err := WriteTargets(t.Context(), &text, "http://127.0.0.1:8000/", load); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ type item struct {
 
 	sold     []effect     // distinct sales: one that is reported twice is here once
 	told     []effect     // those that report the remaining stock
-	untold   []effect     // the others
+	omitting []effect     // the others
 	refused  []effect     // sold out
 	busy     []effect     // gave up waiting: nothing was deducted
 	unknown  []history.Op // deductions that may have happened
@@ -40,7 +40,7 @@ type item struct {
 	load     []history.Op // all deductions of the load, whatever their outcome
 	again    []history.Op // deductions that were sent again after the load
 
-	// asked holds the units of each order with an unknown outcome, even if the outcome became known later.
+	// asked holds the units of each deduction with an unknown outcome, even if the outcome became known later.
 	asked map[string]int64
 
 	ledger     []history.Entry
@@ -53,8 +53,8 @@ type item struct {
 	putBack tally // units that were put back, by the latest time
 }
 
-// effect is an answer with the interval in which its cause must have happened. The interval begins when the order was
-// first sent, because the answer to a retry may report what the first try did.
+// effect is an answer with the interval in which its cause must have happened. The interval begins when the deduction
+// was first sent, because the answer to a retry may report what the first try did.
 type effect struct {
 	history.Op
 	since, until int64
@@ -140,13 +140,13 @@ func (it *item) enter(ops []*history.Op) {
 			continue
 		}
 		e := effect{Op: *op, since: op.SentNS, until: op.ReceivedNS}
-		if op.Order != "" {
-			e.since = first[op.Order]
+		if op.Name != "" {
+			e.since = first[op.Name]
 		}
 		switch op.Outcome {
 		case history.Sold:
 			s := saleOf(op)
-			if i, repeated := entered[s]; repeated && op.Order != "" {
+			if i, repeated := entered[s]; repeated && op.Name != "" {
 				it.sold[i].until = min(it.sold[i].until, op.ReceivedNS)
 				continue
 			}
@@ -158,7 +158,7 @@ func (it *item) enter(ops []*history.Op) {
 			it.busy = append(it.busy, e)
 		case history.Unknown:
 			it.unknown = append(it.unknown, *op)
-			it.asked[op.Order] = op.Count
+			it.asked[op.Name] = op.Count
 		}
 	}
 	it.unknown = stillUnknown(it.unknown, it.again)
@@ -178,8 +178,8 @@ func (it *item) enterRestock(op *history.Op) {
 func (it *item) total() {
 	for _, e := range it.sold {
 		it.soldUnits += e.Count
-		if e.Untold {
-			it.untold = append(it.untold, e)
+		if e.OmitsRemaining {
+			it.omitting = append(it.omitting, e)
 		} else {
 			it.told = append(it.told, e)
 		}
@@ -199,26 +199,26 @@ func (it *item) total() {
 	it.putBack.sort()
 }
 
-// firstSent returns when each order was first sent.
+// firstSent returns when each deduction was first sent.
 func firstSent(ops []*history.Op) map[string]int64 {
 	first := map[string]int64{}
 	for _, op := range ops {
-		if op.Kind != history.Deduct || op.Order == "" {
+		if op.Kind != history.Deduct || op.Name == "" {
 			continue
 		}
-		if at, ok := first[op.Order]; !ok || op.SentNS < at {
-			first[op.Order] = op.SentNS
+		if at, ok := first[op.Name]; !ok || op.SentNS < at {
+			first[op.Name] = op.SentNS
 		}
 	}
 	return first
 }
 
-// firstAnswered returns the orders whose first answer, that they were sold, is on record.
+// firstAnswered returns the deductions whose first answer, that they were sold, is on record.
 func firstAnswered(ops []*history.Op) map[string]bool {
 	answered := map[string]bool{}
 	for _, op := range ops {
 		if op.Kind == history.Deduct && !op.Replayed && op.Outcome == history.Sold {
-			answered[op.Order] = true
+			answered[op.Name] = true
 		}
 	}
 	return answered
@@ -228,39 +228,39 @@ func firstAnswered(ops []*history.Op) map[string]bool {
 func isRepeated(op *history.Op, answered map[string]bool) bool {
 	switch op.Outcome {
 	case history.Sold:
-		return op.Replayed && answered[op.Order]
+		return op.Replayed && answered[op.Name]
 	case history.Unknown:
 		return false
 	}
 	return op.Again || op.Replayed
 }
 
-// sale identifies a sale: equal answers for one order report the same sale.
+// sale identifies a sale: equal answers for one deduction report the same sale.
 type sale struct {
-	order            string
+	deduction        string
 	count, remaining int64
-	untold           bool
+	omitting         bool
 	token            uint64
 	enteredNS        int64
 	leftNS           int64
 }
 
 func saleOf(op *history.Op) sale {
-	return sale{order: op.Order, count: op.Count, remaining: op.Remaining, untold: op.Untold, token: op.Token,
+	return sale{deduction: op.Name, count: op.Count, remaining: op.Remaining, omitting: op.OmitsRemaining, token: op.Token,
 		enteredNS: op.EnteredNS, leftNS: op.LeftNS}
 }
 
-// stillUnknown returns the unknown requests whose order did not get its first answer when it was sent again.
+// stillUnknown returns the unknown requests whose deduction did not get its first answer when it was sent again.
 func stillUnknown(unknown, again []history.Op) []history.Op {
 	known := map[string]bool{}
 	for _, op := range again {
 		if op.Replayed && (op.Outcome == history.Sold || op.Outcome == history.SoldOut) {
-			known[op.Order] = true
+			known[op.Name] = true
 		}
 	}
 	var open []history.Op
 	for _, op := range unknown {
-		if !known[op.Order] {
+		if !known[op.Name] {
 			open = append(open, op)
 		}
 	}
@@ -279,7 +279,7 @@ func (it *item) neverRestocked() bool { return len(it.restocks) == 0 && len(it.m
 
 // left describes what a sale left behind.
 func (e effect) left() string {
-	if e.Untold {
+	if e.OmitsRemaining {
 		return "does not say what it left"
 	}
 	return fmt.Sprintf("left %d", e.Remaining)
@@ -290,8 +290,8 @@ func name(op history.Op) string {
 	switch {
 	case op.RequestID != "":
 		return op.RequestID
-	case op.Order != "":
-		return "for order " + op.Order
+	case op.Name != "":
+		return op.Name
 	}
 	return fmt.Sprintf("of client %d", op.Client)
 }

@@ -70,7 +70,7 @@ func sellsNothing(run history.Run) bool    { return run.Promise == PromiseSellsN
 func sells(run history.Run) bool           { return run.Promise != PromiseSellsNothing }
 func sellsWithLedger(run history.Run) bool { return sells(run) && run.Ledger }
 func isScarce(run history.Run) bool        { return run.Scarce }
-func tellsRemaining(run history.Run) bool  { return !run.Untold }
+func tellsRemaining(run history.Run) bool  { return !run.OmitsRemaining }
 
 // eachItem makes a check of all items out of a check of one.
 func eachItem(look func(*item) result) func(*books) result {

@@ -100,15 +100,15 @@ func (b *books) noneRejected() (r result) {
 
 // allTellRemaining checks that all sales report what remains, as the strategy should.
 func (b *books) allTellRemaining() (r result) {
-	untold := 0
+	omitting := 0
 	for op := range b.deductions() {
-		if op.Untold {
-			untold++
+		if op.OmitsRemaining {
+			omitting++
 		}
 	}
-	if untold > 0 {
+	if omitting > 0 {
 		r.find("%d sales did not report what remains, which the strategy should: "+
-			"they cannot be checked against each other", untold)
+			"they cannot be checked against each other", omitting)
 	}
 	return r
 }

@@ -1,27 +1,27 @@
 package verify
 
-// duplicates finds the orders that were deducted more than once: those whose buyer was told of two different sales, and
-// those that must exist because more units are gone than all orders together asked for.
+// duplicates finds the deductions that were made more than once: those whose buyer was told of two different sales, and
+// those that must exist because more units are gone than all deductions together asked for.
 func (it *item) duplicates() (r result) {
 	sales := map[string][]effect{}
-	var orders []string // in the order of their first sale
+	var deductions []string // in the order of their first sale
 	for _, e := range it.sold {
-		if e.Order == "" {
+		if e.Name == "" {
 			continue
 		}
-		if sales[e.Order] == nil {
-			orders = append(orders, e.Order)
+		if sales[e.Name] == nil {
+			deductions = append(deductions, e.Name)
 		}
-		sales[e.Order] = append(sales[e.Order], e)
+		sales[e.Name] = append(sales[e.Name], e)
 	}
 	var found examples
-	for _, order := range orders {
-		if s := sales[order]; len(s) > 1 {
-			found.add("item %d: order %s was deducted %d times: request %s %s, request %s %s", it.id, order, len(s),
+	for _, deduction := range deductions {
+		if s := sales[deduction]; len(s) > 1 {
+			found.add("item %d: deduction %s was made %d times: request %s %s, request %s %s", it.id, deduction, len(s),
 				name(s[0].Op), s[0].left(), name(s[1].Op), s[1].left())
 		}
 	}
-	r.findings = found.findings("item %d: %d orders were deducted more than once", it.id, found.count)
+	r.findings = found.findings("item %d: %d deductions were made more than once", it.id, found.count)
 	r.figures.Duplicates = found.count
 	if !it.finalRead {
 		return r
@@ -32,23 +32,23 @@ func (it *item) duplicates() (r result) {
 	if extra := gone - it.leaked() - accounted; extra > 0 {
 		again := (extra + largest - 1) / largest
 		r.figures.Duplicates += again
-		r.find("item %d: units gone beyond all orders: %d (at least %d orders were deducted again on a retry)",
+		r.find("item %d: units gone beyond all deductions: %d (at least %d deductions were made again on a retry)",
 			it.id, extra, again)
 	}
 	return r
 }
 
-// accounted sums the units that all orders may have taken, each once however often it was tried. It also returns the
-// count of the largest request with an unknown outcome, at least 1.
+// accounted sums the units that all deductions may have taken, each once however often it was tried. It also returns
+// the count of the largest request with an unknown outcome, at least 1.
 func (it *item) accounted(sales map[string][]effect) (units, largest int64) {
 	units, largest = it.soldUnits, 1
-	open := map[string]int64{} // by order
+	open := map[string]int64{} // by name
 	for _, op := range it.unknown {
 		switch {
-		case op.Order == "":
+		case op.Name == "":
 			units += op.Count
-		case sales[op.Order] == nil:
-			open[op.Order] = max(open[op.Order], op.Count)
+		case sales[op.Name] == nil:
+			open[op.Name] = max(open[op.Name], op.Count)
 		}
 		largest = max(largest, op.Count)
 	}

@@ -2,34 +2,34 @@ package verify
 
 import "stock/loadtest/internal/history"
 
-// replays compares the answers to orders that were sent again with the first answers.
+// replays compares the answers to deductions that were sent again with the first answers.
 func (it *item) replays() (r result) {
 	first := map[string]history.Op{}
 	for _, op := range it.load {
-		if _, known := first[op.Order]; !known && decided(op) {
-			first[op.Order] = op
+		if _, known := first[op.Name]; !known && decided(op) {
+			first[op.Name] = op
 		}
 	}
 	var unlike examples
 	for _, op := range it.again {
 		if op.Outcome == history.Rejected {
-			unlike.add("item %d: order %s was refused when it was sent again (%d %s)", it.id, op.Order, op.Status, op.Error)
+			unlike.add("item %d: deduction %s was refused when it was sent again (%d %s)", it.id, op.Name, op.Status, op.Error)
 			continue
 		}
 		if !decided(op) {
 			continue // no answer, or the first request is still in progress: that is no contradiction
 		}
-		switch was, known := first[op.Order]; {
+		switch was, known := first[op.Name]; {
 		case !known:
-			first[op.Order] = op
+			first[op.Name] = op
 		case op.Outcome != was.Outcome || op.Remaining != was.Remaining:
-			unlike.add("item %d: order %s was told %s, %d remaining, but when it was sent again %s, %d remaining",
-				it.id, op.Order, was.Outcome, was.Remaining, op.Outcome, op.Remaining)
+			unlike.add("item %d: deduction %s was told %s, %d remaining, but when it was sent again %s, %d remaining",
+				it.id, op.Name, was.Outcome, was.Remaining, op.Outcome, op.Remaining)
 		default:
 			r.figures.Replays++
 		}
 	}
-	r.findings = unlike.findings("item %d: %d orders got a different answer when they were sent again",
+	r.findings = unlike.findings("item %d: %d deductions got a different answer when they were sent again",
 		it.id, unlike.count)
 	r.figures.Unlike = unlike.count
 	return r
@@ -38,28 +38,28 @@ func (it *item) replays() (r result) {
 // decided reports whether a request was answered sold or sold out.
 func decided(op history.Op) bool { return op.Outcome == history.Sold || op.Outcome == history.SoldOut }
 
-// audit compares the ledger with what the buyers were told, order by order, and with the stock. The sums follow from
-// the orders: confirmed ≤ ledger ≤ confirmed + unknown.
+// audit compares the ledger with what the buyers were told, one by one, and with the stock. The sums follow from
+// the deductions: confirmed ≤ ledger ≤ confirmed + unknown.
 func (it *item) audit() (r result) {
 	if !it.ledgerRead {
 		return r
 	}
 	var gaps examples
-	rows := map[string]history.Entry{} // by order
+	rows := map[string]history.Entry{} // by name
 	written := int64(0)
 	for _, row := range it.ledger {
 		written += row.Count
 		if row.Count == 0 {
 			continue // sold out
 		}
-		if _, twice := rows[row.Order]; twice {
-			gaps.add("item %d: order %s is in the ledger more than once", it.id, row.Order)
+		if _, twice := rows[row.Key]; twice {
+			gaps.add("item %d: deduction %s is in the ledger more than once", it.id, row.Key)
 		}
-		rows[row.Order] = row
+		rows[row.Key] = row
 	}
 	it.auditSales(rows, &gaps)
 	it.auditRows(&gaps)
-	r.findings = gaps.findings("item %d: the ledger differs from the buyers' answers in %d orders", it.id, gaps.count)
+	r.findings = gaps.findings("item %d: the ledger differs from the buyers' answers in %d deductions", it.id, gaps.count)
 	r.figures.LedgerGaps = gaps.count
 	if !it.finalRead {
 		return r
@@ -75,12 +75,12 @@ func (it *item) audit() (r result) {
 // auditSales looks up every sale in the ledger.
 func (it *item) auditSales(rows map[string]history.Entry, gaps *examples) {
 	for _, e := range it.sold {
-		switch row, written := rows[e.Order]; {
+		switch row, written := rows[e.Name]; {
 		case !written:
-			gaps.add("item %d: order %s was sold but is not in the ledger", it.id, e.Order)
+			gaps.add("item %d: deduction %s was confirmed but is not in the ledger", it.id, e.Name)
 		case row.Count != e.Count || row.Remaining != e.Remaining:
-			gaps.add("item %d: order %s was sold %d and told %d remaining, but the ledger says %d and %d",
-				it.id, e.Order, e.Count, e.Remaining, row.Count, row.Remaining)
+			gaps.add("item %d: deduction %s was confirmed with %d units, %d remaining, but the ledger says %d and %d",
+				it.id, e.Name, e.Count, e.Remaining, row.Count, row.Remaining)
 		}
 	}
 }
@@ -89,19 +89,19 @@ func (it *item) auditSales(rows map[string]history.Entry, gaps *examples) {
 func (it *item) auditRows(gaps *examples) {
 	sold := map[string]bool{}
 	for _, e := range it.sold {
-		sold[e.Order] = true
+		sold[e.Name] = true
 	}
 	for _, row := range it.ledger {
-		if row.Count == 0 || sold[row.Order] {
+		if row.Count == 0 || sold[row.Key] {
 			continue
 		}
-		switch asked, unknown := it.asked[row.Order]; {
+		switch asked, unknown := it.asked[row.Key]; {
 		case !unknown:
-			gaps.add("item %d: the ledger has %d units for order %s, whose buyer was not told of a sale",
-				it.id, row.Count, row.Order)
+			gaps.add("item %d: the ledger has %d units for deduction %s, whose buyer was not told of a sale",
+				it.id, row.Count, row.Key)
 		case row.Count != asked:
-			gaps.add("item %d: the ledger has %d units for order %s, whose outcome is unknown and which asked for %d",
-				it.id, row.Count, row.Order, asked)
+			gaps.add("item %d: the ledger has %d units for deduction %s, whose outcome is unknown and which asked for %d",
+				it.id, row.Count, row.Key, asked)
 		}
 	}
 }

@@ -22,10 +22,10 @@ func keepLedger(h *history.History) *history.History {
 		}
 		switch op.Outcome {
 		case history.Sold:
-			row := history.Entry{Order: op.Order, GoodsID: op.GoodsID, Count: op.Count, Remaining: op.Remaining}
+			row := history.Entry{Key: op.Name, GoodsID: op.GoodsID, Count: op.Count, Remaining: op.Remaining}
 			h.Ledger = append(h.Ledger, row)
 		case history.SoldOut:
-			h.Ledger = append(h.Ledger, history.Entry{Order: op.Order, GoodsID: op.GoodsID, Remaining: op.Remaining})
+			h.Ledger = append(h.Ledger, history.Entry{Key: op.Name, GoodsID: op.GoodsID, Remaining: op.Remaining})
 		default:
 			continue
 		}
@@ -40,10 +40,10 @@ func keepLedger(h *history.History) *history.History {
 	return h
 }
 
-// entry finds the ledger row of an order.
-func entry(h *history.History, order string) *history.Entry {
+// entry finds the ledger row of a deduction.
+func entry(h *history.History, deduction string) *history.Entry {
 	for i := range h.Ledger {
-		if h.Ledger[i].Order == order {
+		if h.Ledger[i].Key == deduction {
 			return &h.Ledger[i]
 		}
 	}
@@ -62,8 +62,8 @@ func again(h *history.History, outcome history.Outcome) *history.Op {
 
 func TestPlantedBugsOfTheLedgerAreFound(t *testing.T) {
 	t.Parallel()
-	strike := func(h *history.History, order string) {
-		h.Ledger = slices.DeleteFunc(h.Ledger, func(e history.Entry) bool { return e.Order == order })
+	strike := func(h *history.History, deduction string) {
+		h.Ledger = slices.DeleteFunc(h.Ledger, func(e history.Entry) bool { return e.Key == deduction })
 	}
 	for _, c := range []struct {
 		name  string
@@ -75,37 +75,37 @@ func TestPlantedBugsOfTheLedgerAreFound(t *testing.T) {
 	}{
 		{"nothing", plenty(1), func(*history.History) {}, 0, 0, ""},
 		{"nothing in a flash sale", flashSale(2), func(*history.History) {}, 0, 0, ""},
-		{"a sale that is not in the ledger", plenty(3), func(h *history.History) { strike(h, h.Ops[sales(h)[40]].Order) },
-			2, 0, "was sold but is not in the ledger"},
+		{"a sale that is not in the ledger", plenty(3), func(h *history.History) { strike(h, h.Ops[sales(h)[40]].Name) },
+			2, 0, "was confirmed but is not in the ledger"},
 		{"a sale that is in the ledger twice", plenty(4), func(h *history.History) {
-			h.Ledger = append(h.Ledger, *entry(h, h.Ops[sales(h)[40]].Order))
+			h.Ledger = append(h.Ledger, *entry(h, h.Ops[sales(h)[40]].Name))
 		}, 2, 0, "is in the ledger more than once"},
 		{"a sale that is in the ledger with another count", plenty(5), func(h *history.History) {
-			entry(h, h.Ops[sales(h)[40]].Order).Count++
-		}, 2, 0, "was sold 1 and told"},
+			entry(h, h.Ops[sales(h)[40]].Name).Count++
+		}, 2, 0, "was confirmed with 1 units, "},
 		{"a sale that is in the ledger with another answer", plenty(6), func(h *history.History) {
-			entry(h, h.Ops[sales(h)[40]].Order).Remaining++
+			entry(h, h.Ops[sales(h)[40]].Name).Remaining++
 		}, 1, 0, "but the ledger says"},
-		{"a ledger row for an order that was refused as sold out", flashSale(7), func(h *history.History) {
+		{"a ledger row for a deduction that was refused as sold out", flashSale(7), func(h *history.History) {
 			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut && !op.Again })
-			entry(h, h.Ops[i].Order).Count = 1
+			entry(h, h.Ops[i].Name).Count = 1
 		}, 2, 0, "whose buyer was not told of a sale"},
-		{"a ledger row for an order that nobody sent", plenty(8), func(h *history.History) {
-			h.Ledger = append(h.Ledger, history.Entry{Order: "stranger", GoodsID: 1, Count: 1})
-		}, 2, 0, "order stranger, whose buyer was not told of a sale"},
+		{"a ledger row for a deduction that nobody sent", plenty(8), func(h *history.History) {
+			h.Ledger = append(h.Ledger, history.Entry{Key: "stranger", GoodsID: 1, Count: 1})
+		}, 2, 0, "deduction stranger, whose buyer was not told of a sale"},
 		{"a unit that is neither in the stock nor in the ledger", plenty(9), func(h *history.History) {
 			lose(&h.Ops[sales(h)[40]]) // it may be gone, so the stock alone proves nothing
-			strike(h, h.Ops[slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.Unknown })].Order)
+			strike(h, h.Ops[slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.Unknown })].Name)
 		}, 1, 0, "add up to 999 instead of 1000"},
 		{"an unknown outcome that took effect", plenty(10), func(h *history.History) {
 			lose(&h.Ops[sales(h)[41]])
 		}, 0, 0, ""},
-		{"units of another order in the row of one whose outcome is unknown", plenty(18), func(h *history.History) {
+		{"units of another deduction in the row of one whose outcome is unknown", plenty(18), func(h *history.History) {
 			at := sales(h)
 			lose(&h.Ops[at[40]])
 			lose(&h.Ops[at[41]])
-			entry(h, h.Ops[at[40]].Order).Count = 2
-			strike(h, h.Ops[at[41]].Order)
+			entry(h, h.Ops[at[40]].Name).Count = 2
+			strike(h, h.Ops[at[41]].Name)
 		}, 1, 0, "whose outcome is unknown and which asked for 1"},
 		{"another sale in the second answer", plenty(12), func(h *history.History) { again(h, history.Sold).Remaining-- },
 			0, 1, "but when it was sent again sold"},
@@ -116,17 +116,17 @@ func TestPlantedBugsOfTheLedgerAreFound(t *testing.T) {
 			op := again(h, history.SoldOut)
 			op.Outcome, op.Status = history.Sold, 200
 		}, 1, 1, "was told sold_out"},
-		{"an order that is rejected when it is sent again", plenty(15), func(h *history.History) {
+		{"a deduction that is rejected when it is sent again", plenty(15), func(h *history.History) {
 			op := again(h, history.Sold)
 			op.Outcome, op.Status, op.Error, op.Replayed = history.Rejected, 422, "/problems/idempotency-key-reused", false
 		}, 0, 1, "was refused when it was sent again (422"},
-		{"an order that is still in progress when it is sent again", plenty(16), func(h *history.History) {
+		{"a deduction that is still in progress when it is sent again", plenty(16), func(h *history.History) {
 			op := again(h, history.Sold)
 			op.Outcome, op.Status, op.Replayed = history.Busy, 409, false
 		}, 0, 0, ""},
 		{"an unknown outcome that becomes known", plenty(17), func(h *history.History) {
-			order := again(h, history.Sold).Order
-			lose(&h.Ops[slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Order == order && !op.Again })])
+			deduction := again(h, history.Sold).Name
+			lose(&h.Ops[slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Name == deduction && !op.Again })])
 		}, 0, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestOrderIsInTheLedgerOnceForEachItem(t *testing.T) {
 	}
 	last := len(h.Ledger) - 1
 	h.Ledger = append(h.Ledger, h.Ledger[last])
-	want := "item 2: order " + h.Ledger[last].Order + " is in the ledger more than once"
+	want := "item 2: deduction " + h.Ledger[last].Key + " is in the ledger more than once"
 	if v := verify.Judge(h); v.Result != verify.Wrong || !strings.Contains(strings.Join(v.Evidence, "\n"), want) {
 		t.Errorf("%s: %v, want %q", v.Result, v.Evidence, want)
 	}
@@ -240,7 +240,7 @@ func TestRejectedRestockIsInconclusive(t *testing.T) {
 	h := simulate(plenty(23))
 	h.Ops = append(h.Ops, history.Op{
 		Kind:       history.Restock,
-		Order:      "back",
+		Name:       "back",
 		GoodsID:    1,
 		Count:      5,
 		SentNS:     2000,

@@ -155,14 +155,14 @@ func (it *item) operations() (ops []porcupine.Operation) {
 		}
 		add(s, e.since, e.until)
 	}
-	for _, e := range it.untold {
+	for _, e := range it.omitting {
 		until := e.until
 		if onlyFalls && len(told) == 0 {
 			// A sale that finds enough at any time finds enough at its beginning, and the sooner it happens, the more
 			// refusals it explains.
 			until = e.since
 		}
-		add(step{kind: sellUntold, count: e.Count}, e.since, until)
+		add(step{kind: sellOmitting, count: e.Count}, e.since, until)
 	}
 	for _, e := range it.refused {
 		since := e.since

@@ -18,12 +18,12 @@ type step struct {
 type stepKind int
 
 const (
-	sell       stepKind = iota // a sale: stock >= count, and remaining = stock - count
-	sellUntold                 // a sale that does not report what remains: stock >= count
-	refuse                     // sold out: stock < count
-	putBack                    // restocked: stock += count
-	send                       // a request with an unknown outcome: from now on it may take effect at any time, or never
-	read                       // the stock was read: stock = remaining
+	sell         stepKind = iota // a sale: stock >= count, and remaining = stock - count
+	sellOmitting                 // a sale that does not report what remains: stock >= count
+	refuse                       // sold out: stock < count
+	putBack                      // restocked: stock += count
+	send                         // a request with an unknown outcome: from now on it may take effect at any time, or never
+	read                         // the stock was read: stock = remaining
 )
 
 // state is a state of the model: the stock, how many sales there were, and for each count how many unknown outcomes may
@@ -80,7 +80,7 @@ func (m *model) next(from state, s step) []state {
 			ways[i].sales++
 		}
 		return ways
-	case sellUntold:
+	case sellOmitting:
 		if s.count < 1 {
 			return nil
 		}

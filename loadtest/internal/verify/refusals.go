@@ -27,12 +27,12 @@ func (it *item) undersold() (r result) {
 // turnedAway counts the requests that were answered busy although stock was left for them. Their buyers were told the
 // truth, but could have been served.
 func (it *item) turnedAway() (n int64) {
-	served := map[string]bool{} // orders that were sold in the end
+	served := map[string]bool{} // deductions that were sold in the end
 	for _, e := range it.sold {
-		served[e.Order] = e.Order != ""
+		served[e.Name] = e.Name != ""
 	}
 	for _, e := range it.busy {
-		if !served[e.Order] && it.least(e) >= e.Count {
+		if !served[e.Name] && it.least(e) >= e.Count {
 			n++
 		}
 	}

@@ -23,7 +23,7 @@ type shop struct {
 	restocks  float64 // share of requests that put units back instead
 	replay    float64 // share of requests with a lost reply that are tried again, at a service that remembers
 	exclusive bool
-	untold    float64 // share of sales that do not report what remains
+	omitting  float64 // share of sales that do not report what remains
 }
 
 // simulation is a correct service in virtual time: every request takes effect at one moment between being sent and
@@ -34,7 +34,7 @@ type simulation struct {
 	history  *history.History
 	stocks   map[int64]int64       // by item
 	left     map[int64]int64       // by item: when its last critical section ended
-	answered map[string]history.Op // by order: its latest answer
+	answered map[string]history.Op // by name: its latest answer
 	events   []event
 	sent     int
 }
@@ -55,12 +55,12 @@ func simulate(s shop) *history.History {
 				Round:    1,
 				Workload: history.Workload{Name: "test", Users: s.users},
 			},
-			Planned:   s.requests,
-			Promise:   verify.PromiseCorrect,
-			Exclusive: s.exclusive,
-			Untold:    s.untold > 0,
-			Witness:   "oracle",
-			Initial:   map[int64]int64{},
+			Planned:        s.requests,
+			Promise:        verify.PromiseCorrect,
+			Exclusive:      s.exclusive,
+			OmitsRemaining: s.omitting > 0,
+			Witness:        "oracle",
+			Initial:        map[int64]int64{},
 		},
 		End: &history.End{StartedNS: 1000, Final: map[int64]int64{}},
 	}
@@ -120,15 +120,15 @@ func (s *simulation) ask(client int, at int64, again *history.Op) {
 		Replica: fmt.Sprint("replica-", 1+s.random.IntN(2)),
 	}
 	if again != nil {
-		op.Order, op.GoodsID, op.Count = again.Order, again.GoodsID, again.Count
+		op.Name, op.GoodsID, op.Count = again.Name, again.GoodsID, again.Count
 	} else {
 		s.sent++
-		op.Order = fmt.Sprint("order-", s.sent)
+		op.Name = fmt.Sprint("deduction-", s.sent)
 		if s.random.Float64() < s.restocks {
 			op.Kind = history.Restock
 		}
 	}
-	op.RequestID = fmt.Sprintf("%s-at-%d", op.Order, at)
+	op.RequestID = fmt.Sprintf("%s-at-%d", op.Name, at)
 	lost := s.random.Float64() < s.unknown
 	takesEffect := !lost || s.random.IntN(2) == 0
 	if lost {
@@ -160,13 +160,13 @@ func (s *simulation) giveUp(op history.Op) {
 // takeEffect decides a request, and answers it unless its reply is lost.
 func (s *simulation) takeEffect(op history.Op, now int64, lost bool) {
 	now = max(now, s.left[op.GoodsID]+10)
-	first, known := s.answered[op.Order]
+	first, known := s.answered[op.Name]
 	stock := s.stocks[op.GoodsID]
 	switch {
 	case op.Kind == history.Restock:
 		s.stocks[op.GoodsID] += op.Count
 	case known && s.replay > 0:
-		op.Remaining, op.Untold, op.EnteredNS, op.LeftNS = first.Remaining, first.Untold, first.EnteredNS, first.LeftNS
+		op.Remaining, op.OmitsRemaining, op.EnteredNS, op.LeftNS = first.Remaining, first.OmitsRemaining, first.EnteredNS, first.LeftNS
 		op.Outcome, op.Status = first.Outcome, first.Status
 	case stock < op.Count:
 		op.Outcome, op.Status, op.Remaining = history.SoldOut, 409, stock
@@ -175,11 +175,11 @@ func (s *simulation) takeEffect(op history.Op, now int64, lost bool) {
 		s.stocks[op.GoodsID] = op.Remaining
 		op.EnteredNS, op.LeftNS = now-3, now+3
 		s.left[op.GoodsID] = now + 3
-		if s.untold > 0 && s.random.Float64() < s.untold {
-			op.Remaining, op.Untold = 0, true
+		if s.omitting > 0 && s.random.Float64() < s.omitting {
+			op.Remaining, op.OmitsRemaining = 0, true
 		}
 	}
-	s.answered[op.Order] = op
+	s.answered[op.Name] = op
 	if lost {
 		return
 	}

@@ -89,10 +89,10 @@ type Figures struct {
 	Undersold  int64 `json:"undersold"`              // requests refused although stock was certainly left for them
 	TurnedAway int64 `json:"turned_away"`            // requests answered busy although stock was certainly left for them
 	Contended  int64 `json:"contended"`              // requests sent while another one for the same item was in flight
-	Duplicates int64 `json:"duplicates"`             // orders that were deducted more than once, at least
-	Replays    int64 `json:"replays,omitempty"`      // orders that were sent again and got their first answer again
+	Duplicates int64 `json:"duplicates"`             // deductions that were made more than once, at least
+	Replays    int64 `json:"replays,omitempty"`      // deductions that were sent again and got their first answer again
 	LedgerGaps int64 `json:"ledger_gaps,omitempty"`  // ledger rows that differ from the buyers' answers, and units missing
-	Unlike     int64 `json:"unlike_first,omitempty"` // orders that were sent again and got a different answer
+	Unlike     int64 `json:"unlike_first,omitempty"` // deductions that were sent again and got a different answer
 	Overlaps   int64 `json:"overlaps"`               // pairs of critical sections of one item that overlap in time
 }
 

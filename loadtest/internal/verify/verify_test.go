@@ -93,7 +93,7 @@ func TestPlantedBugsAreToldApart(t *testing.T) {
 
 func TestPlantedBugsAreToldApartWithoutTheRemainingStock(t *testing.T) {
 	t.Parallel()
-	for _, bug := range plantedBugsUntold {
+	for _, bug := range plantedBugsOmitting {
 		t.Run(bug.name, func(t *testing.T) {
 			t.Parallel()
 			h := simulate(bug.shop)
@@ -150,13 +150,13 @@ var plantedBugs = []plantedBug{
 		"wanted 1 and was refused while at least 1 were left"},
 	{"a duplicate", plenty(9), func(h *history.History) {
 		at := sales(h)
-		h.Ops[at[41]].Order = h.Ops[at[40]].Order
-	}, figures{result: verify.Wrong, duplicates: 1, linearizable: "true"}, "was deducted 2 times"},
+		h.Ops[at[41]].Name = h.Ops[at[40]].Name
+	}, figures{result: verify.Wrong, duplicates: 1, linearizable: "true"}, "was made 2 times"},
 	{"a duplicate after a try without an answer", plenty(10), func(h *history.History) {
 		at := sales(h)
 		lose(&h.Ops[at[40]])
-		h.Ops[at[41]].Order = h.Ops[at[40]].Order
-	}, figures{result: verify.Wrong, duplicates: 1, unsure: 1, linearizable: "true"}, "units gone beyond all orders: 1 ("},
+		h.Ops[at[41]].Name = h.Ops[at[40]].Name
+	}, figures{result: verify.Wrong, duplicates: 1, unsure: 1, linearizable: "true"}, "units gone beyond all deductions: 1 ("},
 	{"the same answer given twice", plenty(11), func(h *history.History) {
 		at := sales(h)
 		again := h.Ops[at[40]]
@@ -227,16 +227,16 @@ func TestVerdictDoesNotDependOnTheOrderOfTheChecks(t *testing.T) {
 
 // hush leaves the remaining stock out of every sale, as a strategy may if it declares it.
 func hush(h *history.History) {
-	h.Run.Untold = true
+	h.Run.OmitsRemaining = true
 	for i, op := range h.Ops {
 		if op.Outcome == history.Sold {
-			h.Ops[i].Remaining, h.Ops[i].Untold = 0, true
+			h.Ops[i].Remaining, h.Ops[i].OmitsRemaining = 0, true
 		}
 	}
 }
 
 // The remaining stock is only one kind of evidence: without it, the sums must still add up, and refusals still count.
-var plantedBugsUntold = []plantedBug{
+var plantedBugsOmitting = []plantedBug{
 	{"nothing", plenty(80), func(*history.History) {},
 		figures{result: verify.Correct, linearizable: "true"}, ""},
 	{"nothing in a flash sale", flashSale(81), func(*history.History) {},
@@ -280,7 +280,7 @@ var plantedBugsUntold = []plantedBug{
 		"wanted 1 and was refused while at least 1 were left"},
 	{"a duplicate", plenty(89), func(h *history.History) {
 		at := sales(h)
-		h.Ops[at[41]].Order = h.Ops[at[40]].Order
+		h.Ops[at[41]].Name = h.Ops[at[40]].Name
 	}, figures{result: verify.Wrong, duplicates: 1, linearizable: "true"}, "does not say what it left"},
 	{"the same answer given twice", plenty(90), func(h *history.History) {
 		again := h.Ops[sales(h)[40]]
@@ -346,7 +346,7 @@ func TestCheckerTriesOnlyRequestsInFlight(t *testing.T) {
 // Ten thousand requests, more than the lab sends in any run by default, should be judged in well under a second.
 func BenchmarkJudge(b *testing.B) {
 	h := crowded(10_000, 0)
-	for _, sales := range []string{"told", "untold"} {
+	for _, sales := range []string{"told", "omitting"} {
 		b.Run(sales, func(b *testing.B) {
 			for b.Loop() {
 				if v := verify.Judge(h); v.Result != verify.Correct {
@@ -377,20 +377,20 @@ func TestCorrectServiceIsNeverWrong(t *testing.T) {
 				restocks: 0.3, unknown: 0.03, late: true,
 			},
 
-			"untold": {users: 10, requests: 300, goods: 2, stock: 200, counts: 3, untold: 1},
-			"untold, lost replies": {
+			"omitting": {users: 10, requests: 300, goods: 2, stock: 200, counts: 3, omitting: 1},
+			"omitting, lost replies": {
 				users: 10, requests: 300, goods: 1, stock: 150, counts: 3,
-				untold: 1, unknown: 0.04, late: true,
+				omitting: 1, unknown: 0.04, late: true,
 			},
-			"untold, replays": {
+			"omitting, replays": {
 				users: 10, requests: 300, goods: 1, stock: 150, counts: 2,
-				untold: 1, unknown: 0.04, late: true, replay: 1,
+				omitting: 1, unknown: 0.04, late: true, replay: 1,
 			},
-			"untold, restocks": {users: 4, requests: 300, goods: 1, stock: 50, counts: 2, untold: 1, restocks: 0.3},
-			"some untold":      {users: 4, requests: 300, goods: 1, stock: 150, counts: 2, untold: 0.3},
-			"some untold and all": {
+			"omitting, restocks": {users: 4, requests: 300, goods: 1, stock: 50, counts: 2, omitting: 1, restocks: 0.3},
+			"some omitting":      {users: 4, requests: 300, goods: 1, stock: 150, counts: 2, omitting: 0.3},
+			"some omitting and all": {
 				users: 4, requests: 300, goods: 2, stock: 50, counts: 3,
-				untold: 0.3, restocks: 0.3, unknown: 0.03, late: true,
+				omitting: 0.3, restocks: 0.3, unknown: 0.03, late: true,
 			},
 		} {
 			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
@@ -485,7 +485,7 @@ func turnAway(h *history.History, n int, at int64) {
 	for i := range n {
 		h.Ops = append(h.Ops, history.Op{
 			Kind:       history.Deduct,
-			Order:      fmt.Sprint("late-", i),
+			Name:       fmt.Sprint("late-", i),
 			GoodsID:    1,
 			Count:      1,
 			SentNS:     at,
@@ -507,14 +507,14 @@ func TestDoubtsMakeARunInconclusive(t *testing.T) {
 		"a rejected request": {plenty(60), func(h *history.History) {
 			h.Ops = append(h.Ops, history.Op{
 				Kind:    history.Deduct,
-				Order:   "odd",
+				Name:    "odd",
 				GoodsID: 99,
 				Count:   1,
 				Status:  404,
 				Outcome: history.Rejected,
 				Error:   "unknown-goods",
 			})
-		}, "1 of 401 requests were rejected, such as request for order odd (404 unknown-goods)"},
+		}, "1 of 401 requests were rejected, such as request odd (404 unknown-goods)"},
 		"many turned away while stock was left": {plenty(61), func(h *history.History) { turnAway(h, 30, h.End.EndedNS/2) },
 			"30 of 430 buyers were turned away as busy while stock was left"},
 		"a few turned away while stock was left": {plenty(62), func(h *history.History) {
@@ -526,12 +526,12 @@ func TestDoubtsMakeARunInconclusive(t *testing.T) {
 		"many turned away who were served later": {plenty(64), func(h *history.History) {
 			for i, at := range sales(h)[:50] {
 				turnAway(h, 1, h.Ops[at].SentNS)
-				h.Ops[400+i].Order = h.Ops[at].Order
+				h.Ops[400+i].Name = h.Ops[at].Name
 			}
 		}, ""},
 		"sales that do not report what remains, although they should": {plenty(69), func(h *history.History) {
 			hush(h)
-			h.Run.Untold = false
+			h.Run.OmitsRemaining = false
 		}, "400 sales did not report what remains, which the strategy should"},
 		"sales that do not report what remains, as declared": {plenty(72), hush, ""},
 		"one replica of two": {plenty(65), func(h *history.History) {
@@ -674,7 +674,7 @@ func TestARestockMayTurnOneBuyerAway(t *testing.T) {
 		refused := func(op history.Op) history.Op {
 			return history.Op{
 				Kind:       op.Kind,
-				Order:      "refused-" + op.Order,
+				Name:       "refused-" + op.Name,
 				GoodsID:    1,
 				Count:      1,
 				SentNS:     op.SentNS,
@@ -781,7 +781,7 @@ func TestUnitsSoldBeforeTheyWerePutBackAreOversold(t *testing.T) {
 	for i := range int64(200) {
 		h.Ops = append(h.Ops, history.Op{
 			Kind:       history.Deduct,
-			Order:      fmt.Sprint(i),
+			Name:       fmt.Sprint(i),
 			GoodsID:    1,
 			Count:      2,
 			SentNS:     10 * i,
@@ -793,7 +793,7 @@ func TestUnitsSoldBeforeTheyWerePutBackAreOversold(t *testing.T) {
 	}
 	h.Ops = append(h.Ops, history.Op{
 		Kind:       history.Restock,
-		Order:      "back",
+		Name:       "back",
 		GoodsID:    1,
 		Count:      1000,
 		SentNS:     5000,
