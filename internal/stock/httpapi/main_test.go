@@ -69,6 +69,7 @@ type options struct {
 	catalogue []stock.Strategy
 	timeout   time.Duration
 	pauses    bool
+	maxHold   time.Duration // 10 s if 0; below 0, hold_ms is not accepted
 }
 
 func newReplica(t testing.TB, o options) *replica {
@@ -81,6 +82,9 @@ func newReplica(t testing.TB, o options) *replica {
 	}
 	if o.deps.LockWait == 0 {
 		o.deps.LockWait = 10 * time.Second
+	}
+	if o.maxHold == 0 {
+		o.maxHold = stock.MaxHold
 	}
 	o.deps.MySQLLocks = o.deps.MySQL // few enough locks
 	o.deps.Lease, o.deps.Poll = 30*time.Second, 5*time.Millisecond
@@ -99,6 +103,7 @@ func newReplica(t testing.TB, o options) *replica {
 		DefaultStrategy: o.catalogue[0].Name,
 		Replica:         "a",
 		RequestTimeout:  o.timeout,
+		MaxHold:         max(o.maxHold, 0),
 		PausePoints:     o.pauses,
 		Registry:        prometheus.NewRegistry(),
 		Version:         httpapi.Version{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},

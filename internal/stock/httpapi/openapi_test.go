@@ -256,7 +256,7 @@ func TestOpenAPIPromisesTheThreeHeadersOnEveryReply(t *testing.T) {
 func TestOpenAPIAgreesWithTheLimitsOfTheDomain(t *testing.T) {
 	t.Parallel()
 	order := func(member, bound string) any {
-		return openapi().at("components", "schemas", "Order", "properties", member, bound)
+		return openapi().at("components", "schemas", "Deduction", "properties", member, bound)
 	}
 	if got := order("count", "maximum"); got != json.Number(strconv.Itoa(stock.MaxCount)) {
 		t.Errorf("count goes up to %v", got)
