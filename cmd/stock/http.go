@@ -77,9 +77,9 @@ func (o *serveOptions) drain(public *server, cancelRequests context.CancelCauseF
 		public.Shutdown(ctx))
 }
 
-// server is an HTTP server that can be drained without losing a request. Shutdown alone closes idle connections at once,
-// while the load balancer may be sending a request on one of them: the request is lost, and the load balancer, which
-// cannot know that, must not send a POST again.
+// server is an HTTP server that can be drained without losing a request. http.Server.Shutdown alone closes idle
+// connections at once, while the load balancer may be sending a request on one of them. That request is lost: the load
+// balancer cannot tell whether it took effect and must not send a POST again.
 type server struct {
 	http.Server
 	listener    net.Listener

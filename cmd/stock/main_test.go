@@ -104,6 +104,8 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 		{"waiting for longer than a request takes", nil, []string{"serve", "--lock-wait=15s"}, []string{"--lock-wait", "--request-timeout"}},
 		{"no time", nil, []string{"serve", "--request-timeout=0s"}, []string{"--request-timeout", "above 0"}},
 		{"negative delay", nil, []string{"serve", "--drain-delay=-1s"}, []string{"--drain-delay"}},
+		{"negative hold", nil, []string{"serve", "--max-hold=-1s"}, []string{"--max-hold is -1s"}},
+		{"hold beyond the limit", nil, []string{"serve", "--max-hold=11s"}, []string{"--max-hold is 11s", "0 to 10s"}},
 		{"pause points without an admin listener", nil, []string{"serve", "--pause-points", "--admin-listen="}, []string{"--pause-points", "--admin-listen"}},
 		{"unknown log format", nil, []string{"serve", "--log-format=xml"}, []string{"--log-format", "text or json"}},
 		{"unknown log level", nil, []string{"serve", "--log-level=loud"}, []string{"--log-level", "debug"}},

@@ -21,7 +21,7 @@ func TestMigrateTellsWhatItDoesNotGiveToRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := command(t, env, "migrate")
-	if err != nil || strings.Contains(out, "Redis has goods 1") || !strings.Contains(out, "goods 1 was left as it is: MySQL has an older stock") {
+	if err != nil || strings.Contains(out, "Redis has item 1") || !strings.Contains(out, "item 1 was not copied to Redis: MySQL has an older stock") {
 		t.Errorf("migrate: %v, and printed\n%s\nwant what it found", err, out)
 	}
 }

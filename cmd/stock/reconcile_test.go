@@ -39,7 +39,7 @@ func TestReconcileTellsMendsAndExitsAccordingly(t *testing.T) {
 			t.Errorf("reconcile %v: %v, and printed\n%s\nwant exit status %d and %q", args, err, out, wantExit, want)
 		}
 	}
-	reconcile(0, "1      6000   6000   0             agree")
+	reconcile(0, "1      6000   6000   0        agree")
 	if err := client.Set(t.Context(), "stock:{1}", 6010, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestReconcileTellsMendsAndExitsAccordingly(t *testing.T) {
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	reconcile(0, "1      -      6000   0             Redis has none; mended: 6000", "--mend")
+	reconcile(0, "1      -      6000   0        Redis has none; mended: 6000", "--mend")
 	reconcile(1, "goods 404 is neither in MySQL nor in Redis", "--goods=404")
 	delete(env, "STOCK_REDIS")
 	reconcile(2, "")
@@ -88,10 +88,10 @@ func TestReconcileGoesOnWhereAGoodsCannotBeCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := command(t, env, "reconcile", "--mend")
-	if exitCode(err) != 1 || !errors.Is(err, stock.ErrUnknownGoods) || !strings.Contains(err.Error(), "0 of 4 goods differ, and 2 could not be compared") {
+	if exitCode(err) != 1 || !errors.Is(err, stock.ErrUnknownGoods) || !strings.Contains(err.Error(), "0 of 4 items differ, and 2 could not be compared") {
 		t.Errorf("reconcile: %v, want exit status 1 for the first that could not be compared", err)
 	}
-	for _, want := range []string{"could not be compared: ", "20     20     0             agree", "mended: 30"} {
+	for _, want := range []string{"could not be compared: ", "20     20     0        agree", "mended: 30"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("reconcile printed\n%s\nwant %q", out, want)
 		}
