@@ -66,55 +66,174 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 		args []string
 		want []string // parts of the line
 	}{
-		{"unknown command", nil, []string{"sevre"}, []string{"sevre", "stock --help"}},
-		{"argument", nil, []string{"serve", "now"}, []string{"now", "serve --help"}},
-		{"unknown flag", nil, []string{"serve", "--lissen=:1"}, []string{"--lissen", "serve --help"}},
-		{"flag of another type", nil, []string{"serve", "--lease=long"}, []string{"--lease", "long"}},
-		{"variable of another type", environment{"STOCK_LEASE": "long"}, []string{"serve"}, []string{"STOCK_LEASE", "duration"}},
-		{"address without a port", nil, []string{"serve", "--listen=localhost"}, []string{"--listen", "localhost", "host:port"}},
-		{"address with a bad port", nil, []string{"serve", "--listen=localhost:99999"}, []string{"--listen", "99999"}},
-		{"address in the environment", environment{"STOCK_ADMIN_LISTEN": "localhost"}, []string{"serve"}, []string{"--admin-listen"}},
-		{"bad DSN", nil, []string{"serve", "--mysql-dsn=root:secret@tcp(localhost:1/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"DSN without a database", nil, []string{"serve", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/"}, []string{"--mysql-dsn", "no database"}},
-		{"DSN with a bad parameter", environment{"STOCK_MYSQL_DSN": "root:secret@tcp(127.0.0.1:1)/stock?timeout=x"}, []string{"serve"}, []string{"--mysql-dsn"}},
-		{"DSN without a protocol and an @", nil, []string{"serve", "--mysql-dsn=root:secret/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"DSN with a password as protocol", nil, []string{"serve", "--mysql-dsn=root:secret:tcp(h:1)/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"DSN with a password as address", nil, []string{"serve", "--mysql-dsn=root@tcp(root:secret)/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"DSN with a password as database", nil, []string{"serve", "--mysql-dsn=tcp(h:1)/root:secret@stock"}, []string{"--mysql-dsn", "no database"}},
-		{"DSN of another protocol", nil, []string{"migrate", "--mysql-dsn=root:secret@udp(h:1)/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"DSN without a slash", nil, []string{"migrate", "--mysql-dsn=root:secret@tcp(h:1)"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"DSN with TLS of an unknown name", nil, []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock?tls=secret"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"bad Redis address", nil, []string{"serve", "--redis=127.0.0.1"}, []string{"--redis", "host:port"}},
-		{"Redis URL with a password", nil, []string{"serve", "--redis=redis://:secret@h:1"}, []string{"--redis", "host:port", "STOCK_REDIS_PASSWORD"}},
-		{"master with a password", nil, []string{"serve", "--redlock=a:1,b:1,secret@c:1"}, []string{"--redlock", "host:port", "STOCK_REDIS_PASSWORD"}},
-		{"one bad address of a Redis Cluster", nil, []string{"serve", "--redis=a:1,b"}, []string{"--redis", `"b"`, "host:port"}},
-		{"a Redis Cluster with the same server twice", environment{"STOCK_REDIS": "a:1,a:1"}, []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock"}, []string{"--redis", "a:1 twice"}},
-		{"a master and nobody to ask for it", nil, []string{"serve", "--redis-master=stock"}, []string{"--redis-master", "Sentinels"}},
-		{"bad etcd address", nil, []string{"serve", "--etcd=http://127.0.0.1:2379"}, []string{"--etcd", "host:port"}},
-		{"bad ZooKeeper address", environment{"STOCK_ZOOKEEPER": "a:2181,b"}, []string{"serve"}, []string{"--zookeeper", "host:port"}},
-		{"too few masters", nil, []string{"serve", "--redlock=a:1"}, []string{"--redlock", "at least 3"}},
-		{"an even number of masters", nil, []string{"serve", "--redlock=a:1,b:1,c:1,d:1"}, []string{"--redlock has 4", "odd"}},
-		{"the same master twice", nil, []string{"serve", "--redlock=a:1,b:1,a:1"}, []string{"--redlock", "a:1 twice"}},
-		{"unknown strategy", nil, []string{"serve", "--default-strategy=hope"}, []string{"--default-strategy", `"hope"`, "noop", "for-update"}},
-		{"no connections", nil, []string{"serve", "--mysql-conns=0"}, []string{"--mysql-conns", "at least 1"}},
-		{"no connections for locks", nil, []string{"serve", "--mysql-lock-conns=0"}, []string{"--mysql-lock-conns is 0", "at least 1"}},
-		{"lease longer than a session of ZooKeeper", nil, []string{"serve", "--lease=41s", "--zookeeper=127.0.0.1:1"}, []string{"--lease is 41s", "--zookeeper", "at most 40s"}},
-		{"lease of no length", nil, []string{"serve", "--lease=99ms"}, []string{"--lease is 99ms", "at least 100ms"}},
-		{"polling more rarely than a lease ends", nil, []string{"serve", "--lease=1s", "--poll=1s"}, []string{"--poll", "--lease"}},
-		{"waiting for longer than a request takes", nil, []string{"serve", "--lock-wait=15s"}, []string{"--lock-wait", "--request-timeout"}},
-		{"no time", nil, []string{"serve", "--request-timeout=0s"}, []string{"--request-timeout", "above 0"}},
-		{"negative delay", nil, []string{"serve", "--drain-delay=-1s"}, []string{"--drain-delay"}},
-		{"negative hold", nil, []string{"serve", "--max-hold=-1s"}, []string{"--max-hold is -1s"}},
-		{"hold beyond the limit", nil, []string{"serve", "--max-hold=11s"}, []string{"--max-hold is 11s", "0 to 10s"}},
-		{"pause points without an admin listener", nil, []string{"serve", "--pause-points", "--admin-listen="}, []string{"--pause-points", "--admin-listen"}},
-		{"unknown log format", nil, []string{"serve", "--log-format=xml"}, []string{"--log-format", "text or json"}},
-		{"unknown log level", nil, []string{"serve", "--log-level=loud"}, []string{"--log-level", "debug"}},
-		{"pruning nothing", nil, []string{"prune", "--older-than=24h"}, []string{"--mysql-dsn is missing"}},
-		{"pruning everything", nil, []string{"prune", "--mysql-dsn=root@tcp(h:1)/stock"}, []string{"--older-than is 0s", "above 0"}},
-		{"reconciling one store", environment{"STOCK_REDIS": "h:1"}, []string{"reconcile"}, []string{"--mysql-dsn and --redis"}},
-		{"migrating nothing", nil, []string{"migrate"}, []string{"--mysql-dsn is missing"}},
-		{"migrating with a bad Redis address", nil, []string{"migrate", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/stock", "--redis=x"}, []string{"--redis"}},
-		{"checking no URL", nil, []string{"healthcheck", "--url=localhost"}, []string{"--url"}},
+		{name: "unknown command", args: []string{"sevre"}, want: []string{"sevre", "stock --help"}},
+		{name: "argument", args: []string{"serve", "now"}, want: []string{"now", "serve --help"}},
+		{name: "unknown flag", args: []string{"serve", "--lissen=:1"}, want: []string{"--lissen", "serve --help"}},
+		{name: "flag of another type", args: []string{"serve", "--lease=long"}, want: []string{"--lease", "long"}},
+		{
+			name: "variable of another type", env: environment{"STOCK_LEASE": "long"}, args: []string{"serve"},
+			want: []string{"STOCK_LEASE", "duration"},
+		},
+		{
+			name: "address without a port", args: []string{"serve", "--listen=localhost"},
+			want: []string{"--listen", "localhost", "host:port"},
+		},
+		{
+			name: "address with a bad port", args: []string{"serve", "--listen=localhost:99999"},
+			want: []string{"--listen", "99999"},
+		},
+		{
+			name: "address in the environment", env: environment{"STOCK_ADMIN_LISTEN": "localhost"},
+			args: []string{"serve"}, want: []string{"--admin-listen"},
+		},
+		{
+			name: "bad DSN", args: []string{"serve", "--mysql-dsn=root:secret@tcp(localhost:1/stock"},
+			want: []string{"--mysql-dsn", "user:password@tcp"},
+		},
+		{
+			name: "DSN without a database", args: []string{"serve", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/"},
+			want: []string{"--mysql-dsn", "no database"},
+		},
+		{
+			name: "DSN with a bad parameter",
+			env:  environment{"STOCK_MYSQL_DSN": "root:secret@tcp(127.0.0.1:1)/stock?timeout=x"},
+			args: []string{"serve"}, want: []string{"--mysql-dsn"},
+		},
+		{
+			name: "DSN without a protocol and an @", args: []string{"serve", "--mysql-dsn=root:secret/stock"},
+			want: []string{"--mysql-dsn", "user:password@tcp"},
+		},
+		{
+			name: "DSN with a password as protocol",
+			args: []string{"serve", "--mysql-dsn=root:secret:tcp(h:1)/stock"},
+			want: []string{"--mysql-dsn", "user:password@tcp"},
+		},
+		{
+			name: "DSN with a password as address",
+			args: []string{"serve", "--mysql-dsn=root@tcp(root:secret)/stock"},
+			want: []string{"--mysql-dsn", "user:password@tcp"},
+		},
+		{
+			name: "DSN with a password as database",
+			args: []string{"serve", "--mysql-dsn=tcp(h:1)/root:secret@stock"},
+			want: []string{"--mysql-dsn", "no database"},
+		},
+		{
+			name: "DSN of another protocol", args: []string{"migrate", "--mysql-dsn=root:secret@udp(h:1)/stock"},
+			want: []string{"--mysql-dsn", "user:password@tcp"},
+		},
+		{
+			name: "DSN without a slash", args: []string{"migrate", "--mysql-dsn=root:secret@tcp(h:1)"},
+			want: []string{"--mysql-dsn", "user:password@tcp"},
+		},
+		{
+			name: "DSN with TLS of an unknown name",
+			args: []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock?tls=secret"},
+			want: []string{"--mysql-dsn", "user:password@tcp"},
+		},
+		{name: "bad Redis address", args: []string{"serve", "--redis=127.0.0.1"}, want: []string{"--redis", "host:port"}},
+		{
+			name: "Redis URL with a password", args: []string{"serve", "--redis=redis://:secret@h:1"},
+			want: []string{"--redis", "host:port", "STOCK_REDIS_PASSWORD"},
+		},
+		{
+			name: "master with a password", args: []string{"serve", "--redlock=a:1,b:1,secret@c:1"},
+			want: []string{"--redlock", "host:port", "STOCK_REDIS_PASSWORD"},
+		},
+		{
+			name: "one bad address of a Redis Cluster", args: []string{"serve", "--redis=a:1,b"},
+			want: []string{"--redis", `"b"`, "host:port"},
+		},
+		{
+			name: "a Redis Cluster with the same server twice", env: environment{"STOCK_REDIS": "a:1,a:1"},
+			args: []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock"}, want: []string{"--redis", "a:1 twice"},
+		},
+		{
+			name: "a master and nobody to ask for it", args: []string{"serve", "--redis-master=stock"},
+			want: []string{"--redis-master", "Sentinels"},
+		},
+		{
+			name: "bad etcd address", args: []string{"serve", "--etcd=http://127.0.0.1:2379"},
+			want: []string{"--etcd", "host:port"},
+		},
+		{
+			name: "bad ZooKeeper address", env: environment{"STOCK_ZOOKEEPER": "a:2181,b"}, args: []string{"serve"},
+			want: []string{"--zookeeper", "host:port"},
+		},
+		{name: "too few masters", args: []string{"serve", "--redlock=a:1"}, want: []string{"--redlock", "at least 3"}},
+		{
+			name: "an even number of masters", args: []string{"serve", "--redlock=a:1,b:1,c:1,d:1"},
+			want: []string{"--redlock has 4", "odd"},
+		},
+		{
+			name: "the same master twice", args: []string{"serve", "--redlock=a:1,b:1,a:1"},
+			want: []string{"--redlock", "a:1 twice"},
+		},
+		{
+			name: "unknown strategy", args: []string{"serve", "--default-strategy=hope"},
+			want: []string{"--default-strategy", `"hope"`, "noop", "for-update"},
+		},
+		{
+			name: "no connections", args: []string{"serve", "--mysql-conns=0"},
+			want: []string{"--mysql-conns", "at least 1"},
+		},
+		{
+			name: "no connections for locks", args: []string{"serve", "--mysql-lock-conns=0"},
+			want: []string{"--mysql-lock-conns is 0", "at least 1"},
+		},
+		{
+			name: "lease longer than a session of ZooKeeper",
+			args: []string{"serve", "--lease=41s", "--zookeeper=127.0.0.1:1"},
+			want: []string{"--lease is 41s", "--zookeeper", "at most 40s"},
+		},
+		{
+			name: "lease of no length", args: []string{"serve", "--lease=99ms"},
+			want: []string{"--lease is 99ms", "at least 100ms"},
+		},
+		{
+			name: "polling more rarely than a lease ends", args: []string{"serve", "--lease=1s", "--poll=1s"},
+			want: []string{"--poll", "--lease"},
+		},
+		{
+			name: "waiting for longer than a request takes", args: []string{"serve", "--lock-wait=15s"},
+			want: []string{"--lock-wait", "--request-timeout"},
+		},
+		{
+			name: "no time", args: []string{"serve", "--request-timeout=0s"},
+			want: []string{"--request-timeout", "above 0"},
+		},
+		{name: "negative delay", args: []string{"serve", "--drain-delay=-1s"}, want: []string{"--drain-delay"}},
+		{name: "negative hold", args: []string{"serve", "--max-hold=-1s"}, want: []string{"--max-hold is -1s"}},
+		{
+			name: "hold beyond the limit", args: []string{"serve", "--max-hold=11s"},
+			want: []string{"--max-hold is 11s", "0 to 10s"},
+		},
+		{
+			name: "pause points without an admin listener",
+			args: []string{"serve", "--pause-points", "--admin-listen="},
+			want: []string{"--pause-points", "--admin-listen"},
+		},
+		{
+			name: "unknown log format", args: []string{"serve", "--log-format=xml"},
+			want: []string{"--log-format", "text or json"},
+		},
+		{name: "unknown log level", args: []string{"serve", "--log-level=loud"}, want: []string{"--log-level", "debug"}},
+		{name: "pruning nothing", args: []string{"prune", "--older-than=24h"}, want: []string{"--mysql-dsn is missing"}},
+		{
+			name: "pruning everything", args: []string{"prune", "--mysql-dsn=root@tcp(h:1)/stock"},
+			want: []string{"--older-than is 0s", "above 0"},
+		},
+		{
+			name: "reconciling one store", env: environment{"STOCK_REDIS": "h:1"}, args: []string{"reconcile"},
+			want: []string{"--mysql-dsn and --redis"},
+		},
+		{name: "migrating nothing", args: []string{"migrate"}, want: []string{"--mysql-dsn is missing"}},
+		{
+			name: "migrating with a bad Redis address",
+			args: []string{"migrate", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/stock", "--redis=x"},
+			want: []string{"--redis"},
+		},
+		{name: "checking no URL", args: []string{"healthcheck", "--url=localhost"}, want: []string{"--url"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

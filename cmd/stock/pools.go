@@ -48,8 +48,8 @@ func (o *storeOptions) redisFlag(f *pflag.FlagSet) {
 	f.StringVar(&o.master, "redis-master", "", "`name` of the master that the Sentinels of --redis watch")
 }
 
-// parseDSN checks a DSN and sets what the strategies rely on. It does not return the driver's errors, because they quote
-// the address, the protocol and the database, one of which may be a misplaced password.
+// parseDSN checks a DSN and sets what the strategies rely on. It does not return the driver's errors, because they
+// quote the address, the protocol and the database, one of which may be a misplaced password.
 func parseDSN(dsn string) (*mysql.Config, error) {
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil || !reachable(config) {

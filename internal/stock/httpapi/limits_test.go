@@ -38,8 +38,8 @@ func sendRaw(t *testing.T, url, text string) (status int, body string) {
 	return response.StatusCode, string(raw)
 }
 
-// The part that arrives may be a complete JSON object. The end of the connection also cancels the request, so that a lock
-// or a connection cannot be had any more.
+// The part that arrives may be a complete JSON object. The end of the connection also cancels the request, so that the
+// strategy can no longer get a lock or a connection.
 func TestAnIncompleteBodyIsMalformed(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
@@ -108,11 +108,17 @@ func TestHoldIsAcceptedOnlyUpToMaxHold(t *testing.T) {
 		status int
 		detail string
 	}{
-		{"0 without --max-hold", without, "0", 200, ""},
-		{"1 without --max-hold", without, "1", 400, "hold_ms is 1: this replica accepts it only if started with --max-hold"},
-		{"at the limit", limited, "20", 200, ""},
-		{"above the limit", limited, "21", 400, "hold_ms is 21: this replica accepts at most 20"},
-		{"negative", limited, "-1", 400, "hold_ms is -1"},
+		{name: "0 without --max-hold", on: without, hold: "0", status: 200},
+		{
+			name: "1 without --max-hold", on: without, hold: "1", status: 400,
+			detail: "hold_ms is 1: this replica accepts it only if started with --max-hold",
+		},
+		{name: "at the limit", on: limited, hold: "20", status: 200},
+		{
+			name: "above the limit", on: limited, hold: "21", status: 400,
+			detail: "hold_ms is 21: this replica accepts at most 20",
+		},
+		{name: "negative", on: limited, hold: "-1", status: 400, detail: "hold_ms is -1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
