@@ -73,7 +73,7 @@ func (o *serveOptions) drain(public *server, cancelRequests context.CancelCauseF
 	ctx, cancel = context.WithTimeout(context.Background(), cleanUpLimit)
 	defer cancel()
 	return errors.Join(
-		fmt.Errorf("requests were still under way %v after the shutdown began and were canceled", o.drainLimit),
+		fmt.Errorf("requests still in progress %v after the shutdown began were canceled", o.drainLimit),
 		public.Shutdown(ctx))
 }
 

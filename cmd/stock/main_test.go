@@ -27,7 +27,7 @@ import (
 
 var shared serverstest.Servers
 
-// asProgram makes this test binary run as the program itself, so that tests see real signals and exit codes.
+// asProgram makes the test binary run as the program, so that tests see real signals and exit codes.
 const asProgram = "STOCK_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(shared.Run(m))
 }
 
-// environment is a getenv.
+// environment replaces os.Getenv.
 type environment map[string]string
 
 func (e environment) get(name string) string { return e[name] }
@@ -50,7 +50,7 @@ func command(t *testing.T, env environment, args ...string) (stdout string, err 
 	return out.String(), err
 }
 
-// printed is all that the program shows of a command: what main prints at last, too.
+// printed returns everything that a command prints, including its error.
 func printed(t *testing.T, env environment, args ...string) (text string, err error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -149,7 +149,7 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 			args: []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock"}, want: []string{"--redis", "a:1 twice"},
 		},
 		{
-			name: "a master and nobody to ask for it", args: []string{"serve", "--redis-master=stock"},
+			name: "a master without Sentinels", args: []string{"serve", "--redis-master=stock"},
 			want: []string{"--redis-master", "Sentinels"},
 		},
 		{
@@ -187,19 +187,19 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 			want: []string{"--lease is 41s", "--zookeeper", "at most 40s"},
 		},
 		{
-			name: "lease of no length", args: []string{"serve", "--lease=99ms"},
+			name: "lease that is too short", args: []string{"serve", "--lease=99ms"},
 			want: []string{"--lease is 99ms", "at least 100ms"},
 		},
 		{
-			name: "polling more rarely than a lease ends", args: []string{"serve", "--lease=1s", "--poll=1s"},
+			name: "poll that is not shorter than the lease", args: []string{"serve", "--lease=1s", "--poll=1s"},
 			want: []string{"--poll", "--lease"},
 		},
 		{
-			name: "waiting for longer than a request takes", args: []string{"serve", "--lock-wait=15s"},
+			name: "lock wait that is not shorter than the request timeout", args: []string{"serve", "--lock-wait=15s"},
 			want: []string{"--lock-wait", "--request-timeout"},
 		},
 		{
-			name: "no time", args: []string{"serve", "--request-timeout=0s"},
+			name: "no request timeout", args: []string{"serve", "--request-timeout=0s"},
 			want: []string{"--request-timeout", "above 0"},
 		},
 		{name: "negative delay", args: []string{"serve", "--drain-delay=-1s"}, want: []string{"--drain-delay"}},
@@ -218,22 +218,25 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 			want: []string{"--log-format", "text or json"},
 		},
 		{name: "unknown log level", args: []string{"serve", "--log-level=loud"}, want: []string{"--log-level", "debug"}},
-		{name: "pruning nothing", args: []string{"prune", "--older-than=24h"}, want: []string{"--mysql-dsn is missing"}},
 		{
-			name: "pruning everything", args: []string{"prune", "--mysql-dsn=root@tcp(h:1)/stock"},
+			name: "prune without a database", args: []string{"prune", "--older-than=24h"},
+			want: []string{"--mysql-dsn is missing"},
+		},
+		{
+			name: "prune without an age", args: []string{"prune", "--mysql-dsn=root@tcp(h:1)/stock"},
 			want: []string{"--older-than is 0s", "above 0"},
 		},
 		{
-			name: "reconciling one store", env: environment{"STOCK_REDIS": "h:1"}, args: []string{"reconcile"},
+			name: "reconcile with one store", env: environment{"STOCK_REDIS": "h:1"}, args: []string{"reconcile"},
 			want: []string{"--mysql-dsn and --redis"},
 		},
-		{name: "migrating nothing", args: []string{"migrate"}, want: []string{"--mysql-dsn is missing"}},
+		{name: "migrate without a database", args: []string{"migrate"}, want: []string{"--mysql-dsn is missing"}},
 		{
-			name: "migrating with a bad Redis address",
+			name: "migrate with a bad Redis address",
 			args: []string{"migrate", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/stock", "--redis=x"},
 			want: []string{"--redis"},
 		},
-		{name: "checking no URL", args: []string{"healthcheck", "--url=localhost"}, want: []string{"--url"}},
+		{name: "healthcheck with a bad URL", args: []string{"healthcheck", "--url=localhost"}, want: []string{"--url"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -256,7 +259,7 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 	}
 }
 
-// What the driver and the server say of a connection that they refuse is printed, and must not have the password either.
+// The errors of the driver and the server about a refused connection are printed. They must not contain the password.
 func TestNoPasswordIsPrintedWhenAConnectionIsRefused(t *testing.T) {
 	t.Parallel()
 	config, err := mysql.ParseDSN(shared.Database(t))
@@ -266,7 +269,10 @@ func TestNoPasswordIsPrintedWhenAConnectionIsRefused(t *testing.T) {
 	for name, address := range map[string]string{"wrong password": config.Addr, "nobody listens": closedAddress(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			env := environment{"STOCK_MYSQL_DSN": "root:secret@" + config.Net + "(" + address + ")/stock", "STOCK_LOG_LEVEL": "debug"}
+			env := environment{
+				"STOCK_MYSQL_DSN": "root:secret@" + config.Net + "(" + address + ")/stock",
+				"STOCK_LOG_LEVEL": "debug",
+			}
 			if text, err := printed(t, env, "migrate"); exitCode(err) != 1 || strings.Contains(text, "secret") {
 				t.Errorf("migrate prints %q", text)
 			}
@@ -293,11 +299,14 @@ func TestFlagWinsOverEnvironment(t *testing.T) {
 	}
 }
 
-func TestHelpShowsEveryVariable(t *testing.T) {
+func TestHelpListsTheVariables(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{
-		"serve": {"Addresses:", "Servers:", "Strategies:", "Limits:", "[STOCK_LISTEN]", "[STOCK_MYSQL_DSN]", `(default "127.0.0.1:8080")`,
-			"[STOCK_DEFAULT_STRATEGY]", "[STOCK_DRAIN_TIMEOUT]", "(default 10s)", "STOCK_REDIS_PASSWORD"},
+		"serve": {
+			"Addresses:", "Servers:", "Strategies:", "Limits:", "[STOCK_LISTEN]", "[STOCK_MYSQL_DSN]",
+			`(default "127.0.0.1:8080")`, "[STOCK_DEFAULT_STRATEGY]", "[STOCK_DRAIN_TIMEOUT]", "[STOCK_MAX_HOLD]",
+			"(default 10s)", "STOCK_REDIS_PASSWORD",
+		},
 		"migrate":     {"[STOCK_MYSQL_DSN]", "[STOCK_REDIS]"},
 		"reconcile":   {"[STOCK_MYSQL_DSN]", "[STOCK_REDIS]", "[STOCK_GOODS]", "--mend", "What nobody can prove"},
 		"healthcheck": {"[STOCK_URL]"},
@@ -322,7 +331,7 @@ func TestVersionNamesModuleRevisionAndGo(t *testing.T) {
 	}
 }
 
-// An image is built without the repository, so that the Go command cannot record the revision there.
+// An image is built without the repository, so the Go command cannot record the revision.
 func TestVersionHasTheRevisionThatTheDockerfilePasses(t *testing.T) {
 	t.Parallel()
 	dockerfile, err := os.ReadFile("../../Dockerfile")
@@ -332,7 +341,8 @@ func TestVersionHasTheRevisionThatTheDockerfilePasses(t *testing.T) {
 	flag := regexp.MustCompile(`-X \S+=\$\{REVISION\}`).FindString(string(dockerfile))
 	binary := filepath.Join(t.TempDir(), "stock")
 	flag = strings.ReplaceAll(flag, "${REVISION}", "0123abc")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags="+flag, "-o", binary, ".").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags="+flag, "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	out, err := exec.Command(binary, "version").Output()
@@ -371,7 +381,7 @@ func TestMigrateIsSafeForReplicasThatStartTogether(t *testing.T) {
 	}
 }
 
-func TestMigrateGivesRedisTheFirstGoodsOnce(t *testing.T) {
+func TestMigrateCopiesTheFirstItemToRedisOnce(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, redisOptions)
 	env := environment{"STOCK_MYSQL_DSN": shared.Database(t), "STOCK_REDIS": server.Addr}
@@ -388,8 +398,8 @@ func TestMigrateGivesRedisTheFirstGoodsOnce(t *testing.T) {
 	}
 }
 
-// What MySQL had at first may be sold.
-func TestMigrateGivesARedisThatLostItsDataWhatMySQLHas(t *testing.T) {
+// Units may have been sold since the first migration.
+func TestMigrateCopiesTheCurrentStockToARedisThatLostItsData(t *testing.T) {
 	t.Parallel()
 	env, client := streamed(t, redisOptions)
 	p := launch(t, env, "serve")
@@ -411,15 +421,16 @@ func TestMigrateGivesARedisThatLostItsDataWhatMySQLHas(t *testing.T) {
 	}
 }
 
-func TestMigrateFailsWhereTheDatabaseIsDown(t *testing.T) {
+func TestMigrateFailsIfTheDatabaseIsDown(t *testing.T) {
 	t.Parallel()
 	_, err := command(t, nil, "migrate", "--mysql-dsn=root:secret@tcp("+closedAddress(t)+")/stock")
-	if exitCode(err) != 1 || !strings.Contains(err.Error(), "migrate database stock at 127.0.0.1:") || strings.Contains(err.Error(), "secret") {
+	if exitCode(err) != 1 || !strings.Contains(err.Error(), "migrate database stock at 127.0.0.1:") ||
+		strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
 	}
 }
 
-// closedAddress is one that nothing listens on.
+// closedAddress returns an address that refuses connections.
 func closedAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -436,7 +447,8 @@ func TestHealthcheck(t *testing.T) {
 	if _, err := command(t, nil, "healthcheck", "--url", p.url); err != nil {
 		t.Errorf("alive: %v", err)
 	}
-	if _, err := command(t, nil, "healthcheck", "--url", p.url, "--ready"); exitCode(err) != 1 || !strings.Contains(err.Error(), "503") {
+	_, err := command(t, nil, "healthcheck", "--url", p.url, "--ready")
+	if exitCode(err) != 1 || !strings.Contains(err.Error(), "503") {
 		t.Errorf("not ready: %v", err)
 	}
 	if _, err := command(t, nil, "healthcheck", "--url", "http://"+closedAddress(t)); exitCode(err) != 1 {
@@ -444,20 +456,22 @@ func TestHealthcheck(t *testing.T) {
 	}
 }
 
-// program is the program as a process of its own.
+// program is a process that runs the program.
 type program struct {
 	cmd        *exec.Cmd
 	url, admin string
 	log        func() string
-	exited     chan struct{} // closed when it has ended
-	err        error         // of Wait, when exited is closed
+	exited     chan struct{} // closed when the process has ended
+	err        error         // of Wait; set when exited is closed
 }
 
-// launch starts the program with free ports and waits until it serves. It is killed after the test.
+// launch starts the program on free ports and waits until it serves. It is killed after the test.
 func launch(t *testing.T, env environment, args ...string) *program {
 	t.Helper()
 	p := &program{cmd: exec.Command(os.Args[0], args...), exited: make(chan struct{})}
-	p.cmd.Env = []string{asProgram + "=1", "STOCK_LISTEN=127.0.0.1:0", "STOCK_ADMIN_LISTEN=127.0.0.1:0", "STOCK_LOG_FORMAT=json"}
+	p.cmd.Env = []string{
+		asProgram + "=1", "STOCK_LISTEN=127.0.0.1:0", "STOCK_ADMIN_LISTEN=127.0.0.1:0", "STOCK_LOG_FORMAT=json",
+	}
 	for name, value := range env {
 		p.cmd.Env = append(p.cmd.Env, name+"="+value)
 	}
@@ -502,14 +516,14 @@ func launch(t *testing.T, env environment, args ...string) *program {
 	select {
 	case <-serving:
 	case <-p.exited:
-		t.Fatalf("it did not start: %v\n%s", p.err, p.log())
+		t.Fatalf("the program did not start: %v\n%s", p.err, p.log())
 	case <-time.After(20 * time.Second):
-		t.Fatalf("it does not serve:\n%s", p.log())
+		t.Fatalf("the program does not serve:\n%s", p.log())
 	}
 	return p
 }
 
-// call returns status 0 where there is no reply.
+// call returns status 0 if there is no reply.
 func (p *program) call(method, url string, header ...string) (status int, body map[string]any) {
 	request, err := http.NewRequestWithContext(context.Background(), method, url, nil)
 	if err != nil {
@@ -536,10 +550,11 @@ func (p *program) expect(t *testing.T, method, url string, status int) map[strin
 	return body
 }
 
-func (p *program) setStock(t *testing.T, goods, units int64) {
+func (p *program) setStock(t *testing.T, goodsID, units int64) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, fmt.Sprintf("%s/admin/stock/%d", p.admin, goods),
-		strings.NewReader(fmt.Sprintf(`{"stock":%d}`, units)))
+	url := fmt.Sprintf("%s/admin/stock/%d", p.admin, goodsID)
+	body := strings.NewReader(fmt.Sprintf(`{"stock":%d}`, units))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -561,13 +576,13 @@ func (p *program) signal(t *testing.T, signal os.Signal) {
 	}
 }
 
-// wait returns how the program ended.
+// wait waits for the end of the program.
 func (p *program) wait(t *testing.T) *os.ProcessState {
 	t.Helper()
 	select {
 	case <-p.exited:
 	case <-time.After(20 * time.Second):
-		t.Fatalf("it does not end:\n%s", p.log())
+		t.Fatalf("the program does not end:\n%s", p.log())
 	}
 	return p.cmd.ProcessState
 }
@@ -576,7 +591,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("waited 20 s for this: %s", what)
 		}
 	}
 }

@@ -24,10 +24,10 @@ func newReconcile(getenv func(string) string) *cobra.Command {
 	o := reconcileOptions{maintenance: maintenance{storeOptions: storeOptions{mysqlConns: 2, redisConns: 2}}}
 	cmd := &cobra.Command{
 		Use:   "reconcile",
-		Short: "Compare the stock in Redis with MySQL, and repair Redis where possible",
+		Short: "Compare the stock in Redis with MySQL, and mend Redis where possible",
 		Long: `Compare the stock of each item in Redis with MySQL. Redis must have the stock of MySQL less the sales of
 redis-stream that have not reached MySQL yet (pending). Replicas may keep selling. The exit status is 0 if all items
-agree or were repaired, and 1 if an item differs or could not be compared.
+agree or were mended, and 1 if an item differs or could not be compared.
 
 With --mend, Redis gets the value that MySQL proves:
   Redis has too many         it lost writes, or units were sold in MySQL only: they are also taken from Redis
@@ -52,7 +52,7 @@ password of Redis is read from STOCK_REDIS_PASSWORD.`,
 	return o.command(cmd, getenv, o.reconcile, group("What to do", func(f *pflag.FlagSet) {
 		f.Int64SliceVar(&o.goods, "goods", nil,
 			"comma-separated list of `goods_id` to compare; all items in MySQL or sold by redis-stream if empty")
-		f.BoolVar(&o.mend, "mend", false, "repair Redis if MySQL proves the correct value")
+		f.BoolVar(&o.mend, "mend", false, "mend Redis if MySQL proves the correct value")
 	}))
 }
 
@@ -118,7 +118,7 @@ func (o *reconcileOptions) compareAll(
 	return nil
 }
 
-// compare compares one item, and once more if it differs. Only the second time may repair it.
+// compare compares one item, and once more if it differs. Only the second time may mend it.
 func (o *reconcileOptions) compare(ctx context.Context, service *stock.Service, id int64) (stock.Balance, error) {
 	b, err := service.Reconcile(ctx, id, false)
 	if err != nil || b.Finding == stock.Agree {

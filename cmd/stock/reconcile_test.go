@@ -16,7 +16,7 @@ import (
 	"stock/internal/stock"
 )
 
-// streamed is the environment of a service that can sell by redis-stream, with 6000 units of goods 1 in both stores.
+// streamed returns the environment of a service with redis-stream and 6000 units of item 1 in both stores.
 func streamed(t *testing.T, options servers.RedisOptions) (environment, *redis.Client) {
 	t.Helper()
 	server := serverstest.StartRedis(t, options)
@@ -29,7 +29,7 @@ func streamed(t *testing.T, options servers.RedisOptions) (environment, *redis.C
 	return env, client
 }
 
-func TestReconcileTellsMendsAndExitsAccordingly(t *testing.T) {
+func TestReconcileReportsAndMends(t *testing.T) {
 	t.Parallel()
 	env, client := streamed(t, servers.RedisOptions{})
 	reconcile := func(wantExit int, want string, args ...string) {
@@ -59,8 +59,8 @@ func TestReconcileTellsMendsAndExitsAccordingly(t *testing.T) {
 	reconcile(2, "")
 }
 
-// A goods that nobody has any more, and one whose row is locked, come first.
-func TestReconcileGoesOnWhereAGoodsCannotBeCompared(t *testing.T) {
+// An item that does not exist and one whose row is locked come first.
+func TestReconcileContinuesAfterAnItemThatCannotBeCompared(t *testing.T) {
 	t.Parallel()
 	env, client := streamed(t, servers.RedisOptions{})
 	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
@@ -88,7 +88,8 @@ func TestReconcileGoesOnWhereAGoodsCannotBeCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := command(t, env, "reconcile", "--mend")
-	if exitCode(err) != 1 || !errors.Is(err, stock.ErrUnknownGoods) || !strings.Contains(err.Error(), "0 of 4 items differ, and 2 could not be compared") {
+	if exitCode(err) != 1 || !errors.Is(err, stock.ErrUnknownGoods) ||
+		!strings.Contains(err.Error(), "0 of 4 items differ, and 2 could not be compared") {
 		t.Errorf("reconcile: %v, want exit status 1 for the first that could not be compared", err)
 	}
 	for _, want := range []string{"could not be compared: ", "20     20     0        agree", "mended: 30"} {
@@ -98,7 +99,7 @@ func TestReconcileGoesOnWhereAGoodsCannotBeCompared(t *testing.T) {
 	}
 }
 
-// backlog is what /metrics says of the sales that are not in MySQL yet.
+// backlog returns the metric of the sales that are not yet in MySQL.
 func (p *program) backlog(t *testing.T) (sales string) {
 	t.Helper()
 	response, err := http.Get(p.admin + "/metrics")

@@ -138,7 +138,8 @@ var orderContract = []contractCase{
 		header: map[string]string{"X-Pause": "nowhere"}, status: 400, slug: "malformed", reply: "nowhere",
 	},
 	{
-		name: "key with a strategy that is not idempotent", method: "POST", path: orders + "/update", body: `{` + twoLines + `}`,
+		name: "key with a strategy that is not idempotent", method: "POST", path: orders + "/update",
+		body:   `{` + twoLines + `}`,
 		header: map[string]string{"Idempotency-Key": "k"}, status: 400, slug: "idempotency-key-unsupported",
 	},
 
