@@ -15,6 +15,63 @@ import (
 	"stock/migrations"
 )
 
+// deduction is a request with an idempotency key.
+type deduction struct {
+	path, key string
+	count     int
+	before    bool // sent before its server was killed
+	answer    any  // units remaining; nil if the outcome is unknown
+}
+
+// send returns the units remaining, or nil if the outcome is unknown.
+func (d deduction) send(p *program) any {
+	status, body := p.call(http.MethodPost, p.url+d.path, "Idempotency-Key", d.key)
+	if status != http.StatusOK {
+		return nil
+	}
+	return body["remaining"]
+}
+
+// sendAgain sends a deduction until it is answered. An earlier answer must be repeated.
+func (d deduction) sendAgain(t *testing.T, p *program) {
+	t.Helper()
+	var again any
+	eventually(t, "request "+d.key+" is answered", func() bool {
+		again = d.send(p)
+		return again != nil
+	})
+	if d.answer != nil && again != d.answer {
+		t.Errorf("request %s: %v units remained, and %v after the crash", d.key, d.answer, again)
+	}
+}
+
+// ledgerStrategies returns the strategies that accept idempotency keys in MySQL.
+func ledgerStrategies() (names []string) {
+	for _, s := range stock.Catalogue {
+		if s.Idempotent && s.Stores[0] == stock.MySQL {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// checkBooks checks that MySQL has deducted what was sold.
+func checkBooks(t *testing.T, dsn string, sold int) {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var inLedger, left int
+	err = db.QueryRowContext(t.Context(), "SELECT (SELECT SUM(count) FROM ledger), (SELECT stock FROM good_stock)").
+		Scan(&inLedger, &left)
+	if err != nil || inLedger != sold || left != migrations.FirstStock-sold {
+		t.Errorf("%d units were sold; the ledger has %d, and %d of %d are left, %v",
+			sold, inLedger, left, migrations.FirstStock, err)
+	}
+}
+
 // A replica is killed under load, and then MySQL. All requests are sent again with the same keys.
 func TestNothingIsLostOrSoldTwiceWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 	t.Parallel()
@@ -29,26 +86,7 @@ func TestNothingIsLostOrSoldTwiceWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	killed, survivor := launch(t, env, "serve"), launch(t, env, "serve")
-	var strategies []string
-	for _, s := range stock.Catalogue {
-		if s.Idempotent && s.Stores[0] == stock.MySQL {
-			strategies = append(strategies, s.Name)
-		}
-	}
-
-	type deduction struct {
-		path, key string
-		count     int
-		before    bool // sent before its server was killed
-		answer    any  // units remaining; nil if the outcome is unknown
-	}
-	send := func(p *program, o deduction) any {
-		status, body := p.call(http.MethodPost, p.url+o.path, "Idempotency-Key", o.key)
-		if status != http.StatusOK {
-			return nil
-		}
-		return body["remaining"]
-	}
+	strategies := ledgerStrategies()
 	var (
 		acknowledged atomic.Int64
 		killing      atomic.Bool // the replica of the even buyers
@@ -68,7 +106,7 @@ func TestNothingIsLostOrSoldTwiceWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 				o.path = fmt.Sprintf("/stock/deduct/%s?goods_id=%d&count=%d",
 					strategies[i%len(strategies)], migrations.FirstGoods, o.count)
 				o.before = buyer%2 == 1 || !killing.Load()
-				if o.answer = send([]*program{killed, survivor}[buyer%2], o); o.answer != nil {
+				if o.answer = o.send([]*program{killed, survivor}[buyer%2]); o.answer != nil {
 					acknowledged.Add(1)
 				}
 				sent[buyer] = append(sent[buyer], o)
@@ -99,30 +137,40 @@ func TestNothingIsLostOrSoldTwiceWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 			if o.answer == nil && o.before {
 				open++
 			}
-			var again any
-			eventually(t, "request "+o.key+" is answered", func() bool {
-				again = send(replicas[i%2], o)
-				return again != nil
-			})
-			if o.answer != nil && again != o.answer {
-				t.Errorf("request %s: %v units remained, and %v after the crash", o.key, o.answer, again)
-			}
+			o.sendAgain(t, replicas[i%2])
 		}
 	}
 	if open == 0 {
 		t.Error("no request was in progress when a server was killed: the test shows nothing")
 	}
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	var inLedger, left int
-	err = db.QueryRowContext(t.Context(), "SELECT (SELECT SUM(count) FROM ledger), (SELECT stock FROM good_stock)").
-		Scan(&inLedger, &left)
-	if err != nil || inLedger != sold || left != migrations.FirstStock-sold {
-		t.Errorf("%d units were sold; the ledger has %d, and %d of %d are left, %v",
-			sold, inLedger, left, migrations.FirstStock, err)
+	checkBooks(t, dsn, sold)
+}
+
+// buyUntil deducts with redis-stream until stop is closed. It returns early if the replica dies, and counts the units
+// that were confirmed and those whose outcome is unknown.
+func buyUntil(t *testing.T, stop <-chan struct{}, p *program, confirmed, unknown *atomic.Int64) (died bool) {
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return false
+		default:
+		}
+		count := 1 + i%3
+		status, _ := p.call(http.MethodPost, fmt.Sprintf("%s/stock/deduct/redis-stream?goods_id=1&count=%d", p.url, count))
+		switch status {
+		case http.StatusOK:
+			confirmed.Add(int64(count))
+		case http.StatusInternalServerError:
+			unknown.Add(int64(count))
+		case http.StatusServiceUnavailable:
+			time.Sleep(time.Millisecond) // Redis is down
+		case 0:
+			unknown.Add(int64(count))
+			return true
+		default:
+			t.Errorf("status %d", status)
+			return false
+		}
 	}
 }
 
@@ -148,31 +196,8 @@ func TestNothingIsLostOrSoldTwiceByRedisStreamWhenAReplicaMySQLAndRedisAreKilled
 	for buyer := range 8 {
 		wg.Go(func() {
 			p := []*program{killed, survivor}[buyer%2]
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				count := 1 + i%3
-				status, _ := p.call(http.MethodPost, fmt.Sprintf("%s/stock/deduct/redis-stream?goods_id=1&count=%d", p.url, count))
-				switch status {
-				case http.StatusOK:
-					confirmed.Add(int64(count))
-				case http.StatusInternalServerError:
-					unknown.Add(int64(count))
-				case http.StatusServiceUnavailable:
-					time.Sleep(time.Millisecond) // Redis is down
-				case 0:
-					unknown.Add(int64(count))
-					if p == survivor {
-						t.Error("the surviving replica did not answer")
-					}
-					return
-				default:
-					t.Errorf("status %d", status)
-					return
-				}
+			if died := buyUntil(t, stop, p, &confirmed, &unknown); died && p == survivor {
+				t.Error("the surviving replica did not answer")
 			}
 		})
 	}

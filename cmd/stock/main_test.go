@@ -58,186 +58,188 @@ func printed(t *testing.T, env environment, args ...string) (text string, err er
 	return fmt.Sprint(out.String(), err), err
 }
 
+var wrongConfigurations = []struct {
+	name string
+	env  environment
+	args []string
+	want []string // parts of the error
+}{
+	{name: "unknown command", args: []string{"sevre"}, want: []string{"sevre", "stock --help"}},
+	{name: "argument", args: []string{"serve", "now"}, want: []string{"now", "serve --help"}},
+	{name: "unknown flag", args: []string{"serve", "--lissen=:1"}, want: []string{"--lissen", "serve --help"}},
+	{name: "flag of another type", args: []string{"serve", "--lease=long"}, want: []string{"--lease", "long"}},
+	{
+		name: "variable of another type", env: environment{"STOCK_LEASE": "long"}, args: []string{"serve"},
+		want: []string{"STOCK_LEASE", "duration"},
+	},
+	{
+		name: "address without a port", args: []string{"serve", "--listen=localhost"},
+		want: []string{"--listen", "localhost", "host:port"},
+	},
+	{
+		name: "address with a bad port", args: []string{"serve", "--listen=localhost:99999"},
+		want: []string{"--listen", "99999"},
+	},
+	{
+		name: "address in the environment", env: environment{"STOCK_ADMIN_LISTEN": "localhost"},
+		args: []string{"serve"}, want: []string{"--admin-listen"},
+	},
+	{
+		name: "bad DSN", args: []string{"serve", "--mysql-dsn=root:secret@tcp(localhost:1/stock"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{
+		name: "DSN without a database", args: []string{"serve", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/"},
+		want: []string{"--mysql-dsn", "no database"},
+	},
+	{
+		name: "DSN with a bad parameter",
+		env:  environment{"STOCK_MYSQL_DSN": "root:secret@tcp(127.0.0.1:1)/stock?timeout=x"},
+		args: []string{"serve"}, want: []string{"--mysql-dsn"},
+	},
+	{
+		name: "DSN without a protocol and an @", args: []string{"serve", "--mysql-dsn=root:secret/stock"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{
+		name: "DSN with a password as protocol",
+		args: []string{"serve", "--mysql-dsn=root:secret:tcp(h:1)/stock"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{
+		name: "DSN with a password as address",
+		args: []string{"serve", "--mysql-dsn=root@tcp(root:secret)/stock"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{
+		name: "DSN with a password as database",
+		args: []string{"serve", "--mysql-dsn=tcp(h:1)/root:secret@stock"},
+		want: []string{"--mysql-dsn", "no database"},
+	},
+	{
+		name: "DSN of another protocol", args: []string{"migrate", "--mysql-dsn=root:secret@udp(h:1)/stock"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{
+		name: "DSN without a slash", args: []string{"migrate", "--mysql-dsn=root:secret@tcp(h:1)"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{
+		name: "DSN with TLS of an unknown name",
+		args: []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock?tls=secret"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{name: "bad Redis address", args: []string{"serve", "--redis=127.0.0.1"}, want: []string{"--redis", "host:port"}},
+	{
+		name: "Redis URL with a password", args: []string{"serve", "--redis=redis://:secret@h:1"},
+		want: []string{"--redis", "host:port", "STOCK_REDIS_PASSWORD"},
+	},
+	{
+		name: "master with a password", args: []string{"serve", "--redlock=a:1,b:1,secret@c:1"},
+		want: []string{"--redlock", "host:port", "STOCK_REDIS_PASSWORD"},
+	},
+	{
+		name: "one bad address of a Redis Cluster", args: []string{"serve", "--redis=a:1,b"},
+		want: []string{"--redis", `"b"`, "host:port"},
+	},
+	{
+		name: "a Redis Cluster with the same server twice", env: environment{"STOCK_REDIS": "a:1,a:1"},
+		args: []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock"}, want: []string{"--redis", "a:1 twice"},
+	},
+	{
+		name: "a master without Sentinels", args: []string{"serve", "--redis-master=stock"},
+		want: []string{"--redis-master", "Sentinels"},
+	},
+	{
+		name: "bad etcd address", args: []string{"serve", "--etcd=http://127.0.0.1:2379"},
+		want: []string{"--etcd", "host:port"},
+	},
+	{
+		name: "bad ZooKeeper address", env: environment{"STOCK_ZOOKEEPER": "a:2181,b"}, args: []string{"serve"},
+		want: []string{"--zookeeper", "host:port"},
+	},
+	{name: "too few masters", args: []string{"serve", "--redlock=a:1"}, want: []string{"--redlock", "at least 3"}},
+	{
+		name: "an even number of masters", args: []string{"serve", "--redlock=a:1,b:1,c:1,d:1"},
+		want: []string{"--redlock has 4", "odd"},
+	},
+	{
+		name: "the same master twice", args: []string{"serve", "--redlock=a:1,b:1,a:1"},
+		want: []string{"--redlock", "a:1 twice"},
+	},
+	{
+		name: "unknown strategy", args: []string{"serve", "--default-strategy=hope"},
+		want: []string{"--default-strategy", `"hope"`, "noop", "for-update"},
+	},
+	{
+		name: "no connections", args: []string{"serve", "--mysql-conns=0"},
+		want: []string{"--mysql-conns", "at least 1"},
+	},
+	{
+		name: "no connections for locks", args: []string{"serve", "--mysql-lock-conns=0"},
+		want: []string{"--mysql-lock-conns is 0", "at least 1"},
+	},
+	{
+		name: "lease longer than a session of ZooKeeper",
+		args: []string{"serve", "--lease=41s", "--zookeeper=127.0.0.1:1"},
+		want: []string{"--lease is 41s", "--zookeeper", "at most 40s"},
+	},
+	{
+		name: "lease that is too short", args: []string{"serve", "--lease=99ms"},
+		want: []string{"--lease is 99ms", "at least 100ms"},
+	},
+	{
+		name: "poll that is not shorter than the lease", args: []string{"serve", "--lease=1s", "--poll=1s"},
+		want: []string{"--poll", "--lease"},
+	},
+	{
+		name: "lock wait that is not shorter than the request timeout", args: []string{"serve", "--lock-wait=15s"},
+		want: []string{"--lock-wait", "--request-timeout"},
+	},
+	{
+		name: "no request timeout", args: []string{"serve", "--request-timeout=0s"},
+		want: []string{"--request-timeout", "above 0"},
+	},
+	{name: "negative delay", args: []string{"serve", "--drain-delay=-1s"}, want: []string{"--drain-delay"}},
+	{name: "negative hold", args: []string{"serve", "--max-hold=-1s"}, want: []string{"--max-hold is -1s"}},
+	{
+		name: "hold beyond the limit", args: []string{"serve", "--max-hold=11s"},
+		want: []string{"--max-hold is 11s", "0 to 10s"},
+	},
+	{
+		name: "pause points without an admin listener",
+		args: []string{"serve", "--pause-points", "--admin-listen="},
+		want: []string{"--pause-points", "--admin-listen"},
+	},
+	{
+		name: "unknown log format", args: []string{"serve", "--log-format=xml"},
+		want: []string{"--log-format", "text or json"},
+	},
+	{name: "unknown log level", args: []string{"serve", "--log-level=loud"}, want: []string{"--log-level", "debug"}},
+	{
+		name: "prune without a database", args: []string{"prune", "--older-than=24h"},
+		want: []string{"--mysql-dsn is missing"},
+	},
+	{
+		name: "prune without an age", args: []string{"prune", "--mysql-dsn=root@tcp(h:1)/stock"},
+		want: []string{"--older-than is 0s", "above 0"},
+	},
+	{
+		name: "reconcile with one store", env: environment{"STOCK_REDIS": "h:1"}, args: []string{"reconcile"},
+		want: []string{"--mysql-dsn and --redis"},
+	},
+	{name: "migrate without a database", args: []string{"migrate"}, want: []string{"--mysql-dsn is missing"}},
+	{
+		name: "migrate with a bad Redis address",
+		args: []string{"migrate", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/stock", "--redis=x"},
+		want: []string{"--redis"},
+	},
+	{name: "healthcheck with a bad URL", args: []string{"healthcheck", "--url=localhost"}, want: []string{"--url"}},
+}
+
 func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct {
-		name string
-		env  environment
-		args []string
-		want []string // parts of the line
-	}{
-		{name: "unknown command", args: []string{"sevre"}, want: []string{"sevre", "stock --help"}},
-		{name: "argument", args: []string{"serve", "now"}, want: []string{"now", "serve --help"}},
-		{name: "unknown flag", args: []string{"serve", "--lissen=:1"}, want: []string{"--lissen", "serve --help"}},
-		{name: "flag of another type", args: []string{"serve", "--lease=long"}, want: []string{"--lease", "long"}},
-		{
-			name: "variable of another type", env: environment{"STOCK_LEASE": "long"}, args: []string{"serve"},
-			want: []string{"STOCK_LEASE", "duration"},
-		},
-		{
-			name: "address without a port", args: []string{"serve", "--listen=localhost"},
-			want: []string{"--listen", "localhost", "host:port"},
-		},
-		{
-			name: "address with a bad port", args: []string{"serve", "--listen=localhost:99999"},
-			want: []string{"--listen", "99999"},
-		},
-		{
-			name: "address in the environment", env: environment{"STOCK_ADMIN_LISTEN": "localhost"},
-			args: []string{"serve"}, want: []string{"--admin-listen"},
-		},
-		{
-			name: "bad DSN", args: []string{"serve", "--mysql-dsn=root:secret@tcp(localhost:1/stock"},
-			want: []string{"--mysql-dsn", "user:password@tcp"},
-		},
-		{
-			name: "DSN without a database", args: []string{"serve", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/"},
-			want: []string{"--mysql-dsn", "no database"},
-		},
-		{
-			name: "DSN with a bad parameter",
-			env:  environment{"STOCK_MYSQL_DSN": "root:secret@tcp(127.0.0.1:1)/stock?timeout=x"},
-			args: []string{"serve"}, want: []string{"--mysql-dsn"},
-		},
-		{
-			name: "DSN without a protocol and an @", args: []string{"serve", "--mysql-dsn=root:secret/stock"},
-			want: []string{"--mysql-dsn", "user:password@tcp"},
-		},
-		{
-			name: "DSN with a password as protocol",
-			args: []string{"serve", "--mysql-dsn=root:secret:tcp(h:1)/stock"},
-			want: []string{"--mysql-dsn", "user:password@tcp"},
-		},
-		{
-			name: "DSN with a password as address",
-			args: []string{"serve", "--mysql-dsn=root@tcp(root:secret)/stock"},
-			want: []string{"--mysql-dsn", "user:password@tcp"},
-		},
-		{
-			name: "DSN with a password as database",
-			args: []string{"serve", "--mysql-dsn=tcp(h:1)/root:secret@stock"},
-			want: []string{"--mysql-dsn", "no database"},
-		},
-		{
-			name: "DSN of another protocol", args: []string{"migrate", "--mysql-dsn=root:secret@udp(h:1)/stock"},
-			want: []string{"--mysql-dsn", "user:password@tcp"},
-		},
-		{
-			name: "DSN without a slash", args: []string{"migrate", "--mysql-dsn=root:secret@tcp(h:1)"},
-			want: []string{"--mysql-dsn", "user:password@tcp"},
-		},
-		{
-			name: "DSN with TLS of an unknown name",
-			args: []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock?tls=secret"},
-			want: []string{"--mysql-dsn", "user:password@tcp"},
-		},
-		{name: "bad Redis address", args: []string{"serve", "--redis=127.0.0.1"}, want: []string{"--redis", "host:port"}},
-		{
-			name: "Redis URL with a password", args: []string{"serve", "--redis=redis://:secret@h:1"},
-			want: []string{"--redis", "host:port", "STOCK_REDIS_PASSWORD"},
-		},
-		{
-			name: "master with a password", args: []string{"serve", "--redlock=a:1,b:1,secret@c:1"},
-			want: []string{"--redlock", "host:port", "STOCK_REDIS_PASSWORD"},
-		},
-		{
-			name: "one bad address of a Redis Cluster", args: []string{"serve", "--redis=a:1,b"},
-			want: []string{"--redis", `"b"`, "host:port"},
-		},
-		{
-			name: "a Redis Cluster with the same server twice", env: environment{"STOCK_REDIS": "a:1,a:1"},
-			args: []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock"}, want: []string{"--redis", "a:1 twice"},
-		},
-		{
-			name: "a master without Sentinels", args: []string{"serve", "--redis-master=stock"},
-			want: []string{"--redis-master", "Sentinels"},
-		},
-		{
-			name: "bad etcd address", args: []string{"serve", "--etcd=http://127.0.0.1:2379"},
-			want: []string{"--etcd", "host:port"},
-		},
-		{
-			name: "bad ZooKeeper address", env: environment{"STOCK_ZOOKEEPER": "a:2181,b"}, args: []string{"serve"},
-			want: []string{"--zookeeper", "host:port"},
-		},
-		{name: "too few masters", args: []string{"serve", "--redlock=a:1"}, want: []string{"--redlock", "at least 3"}},
-		{
-			name: "an even number of masters", args: []string{"serve", "--redlock=a:1,b:1,c:1,d:1"},
-			want: []string{"--redlock has 4", "odd"},
-		},
-		{
-			name: "the same master twice", args: []string{"serve", "--redlock=a:1,b:1,a:1"},
-			want: []string{"--redlock", "a:1 twice"},
-		},
-		{
-			name: "unknown strategy", args: []string{"serve", "--default-strategy=hope"},
-			want: []string{"--default-strategy", `"hope"`, "noop", "for-update"},
-		},
-		{
-			name: "no connections", args: []string{"serve", "--mysql-conns=0"},
-			want: []string{"--mysql-conns", "at least 1"},
-		},
-		{
-			name: "no connections for locks", args: []string{"serve", "--mysql-lock-conns=0"},
-			want: []string{"--mysql-lock-conns is 0", "at least 1"},
-		},
-		{
-			name: "lease longer than a session of ZooKeeper",
-			args: []string{"serve", "--lease=41s", "--zookeeper=127.0.0.1:1"},
-			want: []string{"--lease is 41s", "--zookeeper", "at most 40s"},
-		},
-		{
-			name: "lease that is too short", args: []string{"serve", "--lease=99ms"},
-			want: []string{"--lease is 99ms", "at least 100ms"},
-		},
-		{
-			name: "poll that is not shorter than the lease", args: []string{"serve", "--lease=1s", "--poll=1s"},
-			want: []string{"--poll", "--lease"},
-		},
-		{
-			name: "lock wait that is not shorter than the request timeout", args: []string{"serve", "--lock-wait=15s"},
-			want: []string{"--lock-wait", "--request-timeout"},
-		},
-		{
-			name: "no request timeout", args: []string{"serve", "--request-timeout=0s"},
-			want: []string{"--request-timeout", "above 0"},
-		},
-		{name: "negative delay", args: []string{"serve", "--drain-delay=-1s"}, want: []string{"--drain-delay"}},
-		{name: "negative hold", args: []string{"serve", "--max-hold=-1s"}, want: []string{"--max-hold is -1s"}},
-		{
-			name: "hold beyond the limit", args: []string{"serve", "--max-hold=11s"},
-			want: []string{"--max-hold is 11s", "0 to 10s"},
-		},
-		{
-			name: "pause points without an admin listener",
-			args: []string{"serve", "--pause-points", "--admin-listen="},
-			want: []string{"--pause-points", "--admin-listen"},
-		},
-		{
-			name: "unknown log format", args: []string{"serve", "--log-format=xml"},
-			want: []string{"--log-format", "text or json"},
-		},
-		{name: "unknown log level", args: []string{"serve", "--log-level=loud"}, want: []string{"--log-level", "debug"}},
-		{
-			name: "prune without a database", args: []string{"prune", "--older-than=24h"},
-			want: []string{"--mysql-dsn is missing"},
-		},
-		{
-			name: "prune without an age", args: []string{"prune", "--mysql-dsn=root@tcp(h:1)/stock"},
-			want: []string{"--older-than is 0s", "above 0"},
-		},
-		{
-			name: "reconcile with one store", env: environment{"STOCK_REDIS": "h:1"}, args: []string{"reconcile"},
-			want: []string{"--mysql-dsn and --redis"},
-		},
-		{name: "migrate without a database", args: []string{"migrate"}, want: []string{"--mysql-dsn is missing"}},
-		{
-			name: "migrate with a bad Redis address",
-			args: []string{"migrate", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/stock", "--redis=x"},
-			want: []string{"--redis"},
-		},
-		{name: "healthcheck with a bad URL", args: []string{"healthcheck", "--url=localhost"}, want: []string{"--url"}},
-	} {
+	for _, test := range wrongConfigurations {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			text, err := printed(t, test.env, test.args...)
@@ -246,7 +248,7 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 			}
 			for _, part := range test.want {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q does not say %q", err, part)
+					t.Errorf("the error is %q, want %q in it", err, part)
 				}
 			}
 			if strings.Contains(text, "\n") || text != err.Error() {
