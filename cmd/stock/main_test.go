@@ -268,7 +268,7 @@ func TestNoPasswordIsPrintedWhenAConnectionIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, address := range map[string]string{"wrong password": config.Addr, "nobody listens": closedAddress(t)} {
+	for name, address := range map[string]string{"wrong password": config.Addr, "closed port": closedAddress(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env := environment{

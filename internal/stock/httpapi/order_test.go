@@ -243,7 +243,7 @@ func TestAnOrderIsParkedAfterItsFirstLock(t *testing.T) {
 	if list := get(t, r.admin+"/admin/pauses"); !strings.Contains(string(list.raw), `"point":"after-lock","goods_id":1`) {
 		t.Errorf("parked is %s", list.raw)
 	}
-	// The last goods is free meanwhile.
+	// The last item is not locked yet.
 	post(t, r.public+"/stock/deduct/update?goods_id=2&count=1", "").want(t, 200, "")
 	do(t, request{method: "DELETE", url: r.admin + "/admin/pauses/parked"}).want(t, 200, "")
 	(<-parked).want(t, 200, "")
