@@ -202,7 +202,7 @@ func TestAGetIsSentAgainIfAReplicaDiesAfterReadingIt(t *testing.T) {
 	}
 }
 
-// A request that waited in vain for its answer has used up the time of its client.
+// A client that has waited for an answer that long should not wait again.
 func TestARequestIsNotPassedOnAfterWaitingForItsAnswer(t *testing.T) {
 	t.Parallel()
 	limit := seconds(t, "proxy_next_upstream_timeout")

@@ -26,8 +26,8 @@ func group(title string, define func(*pflag.FlagSet)) flagGroup {
 	return flagGroup{title, flags}
 }
 
-// setFlags gives a command its flags, reads those that are not on the command line from the environment, and prints
-// them by group.
+// setFlags adds flags to a command, reads those that are not on the command line from the environment, and prints them
+// by group in the command's help.
 func setFlags(cmd *cobra.Command, getenv func(string) string, groups ...flagGroup) {
 	for _, g := range groups {
 		g.flags.VisitAll(func(f *pflag.Flag) { f.Usage += " [" + envName(f) + "]" })
@@ -60,7 +60,7 @@ func fromEnvironment(flags *pflag.FlagSet, getenv func(string) string) (err erro
 		if err != nil || f.Changed || value == "" {
 			return
 		}
-		// The value may hold a password, and pflag would print it.
+		// pflag's own error has the value, which may contain a password.
 		if f.Value.Set(value) != nil {
 			err = usagef("%s is not a valid %s", envName(f), f.Value.Type())
 		}
@@ -68,12 +68,12 @@ func fromEnvironment(flags *pflag.FlagSet, getenv func(string) string) (err erro
 	return err
 }
 
-// envName is STOCK_MYSQL_DSN for --mysql-dsn.
+// envName returns STOCK_MYSQL_DSN for --mysql-dsn.
 func envName(f *pflag.Flag) string {
 	return "STOCK_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 }
 
-// checkAddress accepts host:port. Port 0 stands for any free one.
+// checkAddress accepts host:port. Port 0 is any free port.
 func checkAddress(flag, address string) error {
 	if !isHostPort(address) {
 		return usagef("--%s is %q: it must be host:port, like 127.0.0.1:8080", flag, address)
@@ -96,13 +96,14 @@ func checkPositive(flag string, d time.Duration) error {
 	return nil
 }
 
-// logOptions choose how the log looks.
+// logOptions configure the log.
 type logOptions struct{ format, level string }
 
 func (o *logOptions) group() flagGroup {
 	return group("Log, on standard error", func(f *pflag.FlagSet) {
 		f.StringVar(&o.format, "log-format", "text", "`format`: text or json")
-		f.StringVar(&o.level, "log-level", "info", "least `level` to log: debug, info, warn or error; debug has a line for every request")
+		f.StringVar(&o.level, "log-level", "info",
+			"lowest `level` to log: debug, info, warn or error; debug logs every request")
 	})
 }
 

@@ -22,15 +22,15 @@ func newHealthcheck(getenv func(string) string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Ask a running service whether it is alive",
-		Long: `Ask a running service whether it is alive, or with --ready whether requests should be sent to it. The exit status is 0
-where it is, else 1. For containers whose image has no other program.`,
+		Long: `Ask a running service whether it is alive or, with --ready, whether requests should be sent to it. The exit
+status is 0 if so, otherwise 1. This is for containers whose image has no other program.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.check(cmd.Context()) },
 	}
 	setFlags(cmd, getenv, group("Flags", func(f *pflag.FlagSet) {
 		f.StringVar(&o.url, "url", "http://127.0.0.1:8080", "`URL` of the service")
-		f.BoolVar(&o.ready, "ready", false, "ask /readyz in place of /livez")
-		f.DurationVar(&o.timeout, "timeout", 3*time.Second, "longest wait for the reply")
+		f.BoolVar(&o.ready, "ready", false, "ask /readyz instead of /livez")
+		f.DurationVar(&o.timeout, "timeout", 3*time.Second, "longest time to wait for the reply")
 	}))
 	return cmd
 }
@@ -50,8 +50,7 @@ func (o *healthcheckOptions) check(ctx context.Context) error {
 	if err != nil {
 		return usagef("--url: %w", err)
 	}
-	// A proxy in the environment is not for a neighbour.
-	transport := &http.Transport{DisableKeepAlives: true}
+	transport := &http.Transport{DisableKeepAlives: true} // uses no proxy from the environment
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return err

@@ -73,13 +73,13 @@ func (o *serveOptions) drain(public *server, cancelRequests context.CancelCauseF
 	ctx, cancel = context.WithTimeout(context.Background(), cleanUpLimit)
 	defer cancel()
 	return errors.Join(
-		fmt.Errorf("requests were still under way %v after the shutdown began and were canceled", o.drainLimit),
+		fmt.Errorf("requests still in progress %v after the shutdown began were canceled", o.drainLimit),
 		public.Shutdown(ctx))
 }
 
-// server is an HTTP server that can be drained without losing a request. Shutdown alone closes idle connections at once,
-// while the load balancer may be sending a request on one of them: the request is lost, and the load balancer, which
-// cannot know that, must not send a POST again.
+// server is an HTTP server that can be drained without losing a request. http.Server.Shutdown alone closes idle
+// connections at once, while the load balancer may be sending a request on one of them. That request is lost: the load
+// balancer cannot tell whether it took effect and must not send a POST again.
 type server struct {
 	http.Server
 	listener    net.Listener

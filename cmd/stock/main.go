@@ -1,4 +1,4 @@
-// Command stock takes units of goods out of stock over HTTP, by any of the strategies that it compares.
+// Command stock deducts units of items from stock over HTTP, with a choice of concurrency-control strategies.
 package main
 
 import (
@@ -16,9 +16,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks for a graceful end. From then on signals are not caught: a second one kills at once.
+	// The first signal starts a graceful shutdown. After that, signals are no longer caught: a second one kills at once.
 	context.AfterFunc(ctx, stop)
-	logging.Disable() // go-redis writes to standard error, whatever the log level; what matters comes back as an error
+	logging.Disable() // go-redis logs to standard error at any log level, and also returns what it logs as errors
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "stock:", err)
@@ -26,14 +26,14 @@ func main() {
 	os.Exit(exitCode(err))
 }
 
-// usageError is a mistake in the command line or the environment: nothing was started.
+// usageError is a mistake in the command line or the environment. Nothing was started.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitCode is 0 for success, 2 for a mistake in the configuration and 1 for any other failure.
+// exitCode returns 0 for success, 2 for a mistake in the configuration and 1 for any other failure.
 func exitCode(err error) int {
 	if err == nil {
 		return 0
@@ -44,22 +44,22 @@ func exitCode(err error) int {
 	return 1
 }
 
-// run is the whole program but for signals and the exit code. It returns when the command is done or ctx ends.
+// run is the program except for signals and the exit code. It returns when the command is done or ctx ends.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	root := &cobra.Command{
 		Use:   "stock",
 		Short: "An inventory service with a choice of concurrency control",
-		Long: `stock takes units of goods out of stock over HTTP. Every request chooses one of many strategies to do so: locks,
+		Long: `stock deducts units of items from stock over HTTP. Every request can choose one of many strategies: locks,
 transactions, conditional updates, and some that are wrong on purpose.
 
-Each flag can also be given in the environment: --mysql-dsn as STOCK_MYSQL_DSN. The flag wins.
+Every flag can also be set in the environment, for example --mysql-dsn as STOCK_MYSQL_DSN. Flags take precedence.
 The exit status is 0 for success, 2 for a mistake in the configuration and 1 for any other failure.`,
 		Example: `  stock migrate --mysql-dsn 'root:secret@tcp(127.0.0.1:3306)/stock'
   stock serve   --mysql-dsn 'root:secret@tcp(127.0.0.1:3306)/stock' --redis 127.0.0.1:6379
   curl -X POST  'http://127.0.0.1:8080/stock/deduct?goods_id=1&count=1'`,
 		Args:          noArguments,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SilenceErrors: true, // main prints the one line
+		SilenceErrors: true, // main prints the error
 		SilenceUsage:  true,
 	}
 	root.SetArgs(args)
@@ -68,7 +68,8 @@ The exit status is 0 for success, 2 for a mistake in the configuration and 1 for
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newServe(getenv), newMigrate(getenv), newPrune(getenv), newReconcile(getenv), newHealthcheck(getenv), newVersion())
+	root.AddCommand(newServe(getenv), newMigrate(getenv), newPrune(getenv), newReconcile(getenv),
+		newHealthcheck(getenv), newVersion())
 	return root.ExecuteContext(ctx)
 }
 

@@ -22,12 +22,12 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"stock/internal/servers/serverstest"
-	"stock/internal/stock"
+	"stock/internal/stock/catalogue"
 )
 
 var shared serverstest.Servers
 
-// asProgram makes this test binary run as the program itself, so that tests see real signals and exit codes.
+// asProgram makes the test binary run as the program, so that tests see real signals and exit codes.
 const asProgram = "STOCK_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(shared.Run(m))
 }
 
-// environment is a getenv.
+// environment replaces os.Getenv.
 type environment map[string]string
 
 func (e environment) get(name string) string { return e[name] }
@@ -50,7 +50,7 @@ func command(t *testing.T, env environment, args ...string) (stdout string, err 
 	return out.String(), err
 }
 
-// printed is all that the program shows of a command: what main prints at last, too.
+// printed returns everything that a command prints, including its error.
 func printed(t *testing.T, env environment, args ...string) (text string, err error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -58,62 +58,188 @@ func printed(t *testing.T, env environment, args ...string) (text string, err er
 	return fmt.Sprint(out.String(), err), err
 }
 
+var wrongConfigurations = []struct {
+	name string
+	env  environment
+	args []string
+	want []string // parts of the error
+}{
+	{name: "unknown command", args: []string{"sevre"}, want: []string{"sevre", "stock --help"}},
+	{name: "argument", args: []string{"serve", "now"}, want: []string{"now", "serve --help"}},
+	{name: "unknown flag", args: []string{"serve", "--lissen=:1"}, want: []string{"--lissen", "serve --help"}},
+	{name: "flag of another type", args: []string{"serve", "--lease=long"}, want: []string{"--lease", "long"}},
+	{
+		name: "variable of another type", env: environment{"STOCK_LEASE": "long"}, args: []string{"serve"},
+		want: []string{"STOCK_LEASE", "duration"},
+	},
+	{
+		name: "address without a port", args: []string{"serve", "--listen=localhost"},
+		want: []string{"--listen", "localhost", "host:port"},
+	},
+	{
+		name: "address with a bad port", args: []string{"serve", "--listen=localhost:99999"},
+		want: []string{"--listen", "99999"},
+	},
+	{
+		name: "address in the environment", env: environment{"STOCK_ADMIN_LISTEN": "localhost"},
+		args: []string{"serve"}, want: []string{"--admin-listen"},
+	},
+	{
+		name: "bad DSN", args: []string{"serve", "--mysql-dsn=root:secret@tcp(localhost:1/stock"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{
+		name: "DSN without a database", args: []string{"serve", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/"},
+		want: []string{"--mysql-dsn", "no database"},
+	},
+	{
+		name: "DSN with a bad parameter",
+		env:  environment{"STOCK_MYSQL_DSN": "root:secret@tcp(127.0.0.1:1)/stock?timeout=x"},
+		args: []string{"serve"}, want: []string{"--mysql-dsn"},
+	},
+	{
+		name: "DSN without a protocol and an @", args: []string{"serve", "--mysql-dsn=root:secret/stock"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{
+		name: "DSN with a password as protocol",
+		args: []string{"serve", "--mysql-dsn=root:secret:tcp(h:1)/stock"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{
+		name: "DSN with a password as address",
+		args: []string{"serve", "--mysql-dsn=root@tcp(root:secret)/stock"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{
+		name: "DSN with a password as database",
+		args: []string{"serve", "--mysql-dsn=tcp(h:1)/root:secret@stock"},
+		want: []string{"--mysql-dsn", "no database"},
+	},
+	{
+		name: "DSN of another protocol", args: []string{"migrate", "--mysql-dsn=root:secret@udp(h:1)/stock"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{
+		name: "DSN without a slash", args: []string{"migrate", "--mysql-dsn=root:secret@tcp(h:1)"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{
+		name: "DSN with TLS of an unknown name",
+		args: []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock?tls=secret"},
+		want: []string{"--mysql-dsn", "user:password@tcp"},
+	},
+	{name: "bad Redis address", args: []string{"serve", "--redis=127.0.0.1"}, want: []string{"--redis", "host:port"}},
+	{
+		name: "Redis URL with a password", args: []string{"serve", "--redis=redis://:secret@h:1"},
+		want: []string{"--redis", "host:port", "STOCK_REDIS_PASSWORD"},
+	},
+	{
+		name: "master with a password", args: []string{"serve", "--redlock=a:1,b:1,secret@c:1"},
+		want: []string{"--redlock", "host:port", "STOCK_REDIS_PASSWORD"},
+	},
+	{
+		name: "one bad address of a Redis Cluster", args: []string{"serve", "--redis=a:1,b"},
+		want: []string{"--redis", `"b"`, "host:port"},
+	},
+	{
+		name: "a Redis Cluster with the same server twice", env: environment{"STOCK_REDIS": "a:1,a:1"},
+		args: []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock"}, want: []string{"--redis", "a:1 twice"},
+	},
+	{
+		name: "a master without Sentinels", args: []string{"serve", "--redis-master=stock"},
+		want: []string{"--redis-master", "Sentinels"},
+	},
+	{
+		name: "bad etcd address", args: []string{"serve", "--etcd=http://127.0.0.1:2379"},
+		want: []string{"--etcd", "host:port"},
+	},
+	{
+		name: "bad ZooKeeper address", env: environment{"STOCK_ZOOKEEPER": "a:2181,b"}, args: []string{"serve"},
+		want: []string{"--zookeeper", "host:port"},
+	},
+	{name: "too few masters", args: []string{"serve", "--redlock=a:1"}, want: []string{"--redlock", "at least 3"}},
+	{
+		name: "an even number of masters", args: []string{"serve", "--redlock=a:1,b:1,c:1,d:1"},
+		want: []string{"--redlock has 4", "odd"},
+	},
+	{
+		name: "the same master twice", args: []string{"serve", "--redlock=a:1,b:1,a:1"},
+		want: []string{"--redlock", "a:1 twice"},
+	},
+	{
+		name: "unknown strategy", args: []string{"serve", "--default-strategy=hope"},
+		want: []string{"--default-strategy", `"hope"`, "noop", "for-update"},
+	},
+	{
+		name: "no connections", args: []string{"serve", "--mysql-conns=0"},
+		want: []string{"--mysql-conns", "at least 1"},
+	},
+	{
+		name: "no connections for locks", args: []string{"serve", "--mysql-lock-conns=0"},
+		want: []string{"--mysql-lock-conns is 0", "at least 1"},
+	},
+	{
+		name: "lease longer than a session of ZooKeeper",
+		args: []string{"serve", "--lease=41s", "--zookeeper=127.0.0.1:1"},
+		want: []string{"--lease is 41s", "--zookeeper", "at most 40s"},
+	},
+	{
+		name: "lease that is too short", args: []string{"serve", "--lease=99ms"},
+		want: []string{"--lease is 99ms", "at least 100ms"},
+	},
+	{
+		name: "poll that is not shorter than the lease", args: []string{"serve", "--lease=1s", "--poll=1s"},
+		want: []string{"--poll", "--lease"},
+	},
+	{
+		name: "lock wait that is not shorter than the request timeout", args: []string{"serve", "--lock-wait=15s"},
+		want: []string{"--lock-wait", "--request-timeout"},
+	},
+	{
+		name: "no request timeout", args: []string{"serve", "--request-timeout=0s"},
+		want: []string{"--request-timeout", "above 0"},
+	},
+	{name: "negative delay", args: []string{"serve", "--drain-delay=-1s"}, want: []string{"--drain-delay"}},
+	{name: "negative hold", args: []string{"serve", "--max-hold=-1s"}, want: []string{"--max-hold is -1s"}},
+	{
+		name: "hold beyond the limit", args: []string{"serve", "--max-hold=11s"},
+		want: []string{"--max-hold is 11s", "0 to 10s"},
+	},
+	{
+		name: "pause points without an admin listener",
+		args: []string{"serve", "--pause-points", "--admin-listen="},
+		want: []string{"--pause-points", "--admin-listen"},
+	},
+	{
+		name: "unknown log format", args: []string{"serve", "--log-format=xml"},
+		want: []string{"--log-format", "text or json"},
+	},
+	{name: "unknown log level", args: []string{"serve", "--log-level=loud"}, want: []string{"--log-level", "debug"}},
+	{
+		name: "prune without a database", args: []string{"prune", "--older-than=24h"},
+		want: []string{"--mysql-dsn is missing"},
+	},
+	{
+		name: "prune without an age", args: []string{"prune", "--mysql-dsn=root@tcp(h:1)/stock"},
+		want: []string{"--older-than is 0s", "above 0"},
+	},
+	{
+		name: "reconcile with one store", env: environment{"STOCK_REDIS": "h:1"}, args: []string{"reconcile"},
+		want: []string{"--mysql-dsn and --redis"},
+	},
+	{name: "migrate without a database", args: []string{"migrate"}, want: []string{"--mysql-dsn is missing"}},
+	{
+		name: "migrate with a bad Redis address",
+		args: []string{"migrate", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/stock", "--redis=x"},
+		want: []string{"--redis"},
+	},
+	{name: "healthcheck with a bad URL", args: []string{"healthcheck", "--url=localhost"}, want: []string{"--url"}},
+}
+
 func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct {
-		name string
-		env  environment
-		args []string
-		want []string // parts of the line
-	}{
-		{"unknown command", nil, []string{"sevre"}, []string{"sevre", "stock --help"}},
-		{"argument", nil, []string{"serve", "now"}, []string{"now", "serve --help"}},
-		{"unknown flag", nil, []string{"serve", "--lissen=:1"}, []string{"--lissen", "serve --help"}},
-		{"flag of another type", nil, []string{"serve", "--lease=long"}, []string{"--lease", "long"}},
-		{"variable of another type", environment{"STOCK_LEASE": "long"}, []string{"serve"}, []string{"STOCK_LEASE", "duration"}},
-		{"address without a port", nil, []string{"serve", "--listen=localhost"}, []string{"--listen", "localhost", "host:port"}},
-		{"address with a bad port", nil, []string{"serve", "--listen=localhost:99999"}, []string{"--listen", "99999"}},
-		{"address in the environment", environment{"STOCK_ADMIN_LISTEN": "localhost"}, []string{"serve"}, []string{"--admin-listen"}},
-		{"bad DSN", nil, []string{"serve", "--mysql-dsn=root:secret@tcp(localhost:1/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"DSN without a database", nil, []string{"serve", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/"}, []string{"--mysql-dsn", "no database"}},
-		{"DSN with a bad parameter", environment{"STOCK_MYSQL_DSN": "root:secret@tcp(127.0.0.1:1)/stock?timeout=x"}, []string{"serve"}, []string{"--mysql-dsn"}},
-		{"DSN without a protocol and an @", nil, []string{"serve", "--mysql-dsn=root:secret/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"DSN with a password as protocol", nil, []string{"serve", "--mysql-dsn=root:secret:tcp(h:1)/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"DSN with a password as address", nil, []string{"serve", "--mysql-dsn=root@tcp(root:secret)/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"DSN with a password as database", nil, []string{"serve", "--mysql-dsn=tcp(h:1)/root:secret@stock"}, []string{"--mysql-dsn", "no database"}},
-		{"DSN of another protocol", nil, []string{"migrate", "--mysql-dsn=root:secret@udp(h:1)/stock"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"DSN without a slash", nil, []string{"migrate", "--mysql-dsn=root:secret@tcp(h:1)"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"DSN with TLS of an unknown name", nil, []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock?tls=secret"}, []string{"--mysql-dsn", "user:password@tcp"}},
-		{"bad Redis address", nil, []string{"serve", "--redis=127.0.0.1"}, []string{"--redis", "host:port"}},
-		{"Redis URL with a password", nil, []string{"serve", "--redis=redis://:secret@h:1"}, []string{"--redis", "host:port", "STOCK_REDIS_PASSWORD"}},
-		{"master with a password", nil, []string{"serve", "--redlock=a:1,b:1,secret@c:1"}, []string{"--redlock", "host:port", "STOCK_REDIS_PASSWORD"}},
-		{"one bad address of a Redis Cluster", nil, []string{"serve", "--redis=a:1,b"}, []string{"--redis", `"b"`, "host:port"}},
-		{"a Redis Cluster with the same server twice", environment{"STOCK_REDIS": "a:1,a:1"}, []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock"}, []string{"--redis", "a:1 twice"}},
-		{"a master and nobody to ask for it", nil, []string{"serve", "--redis-master=stock"}, []string{"--redis-master", "Sentinels"}},
-		{"bad etcd address", nil, []string{"serve", "--etcd=http://127.0.0.1:2379"}, []string{"--etcd", "host:port"}},
-		{"bad ZooKeeper address", environment{"STOCK_ZOOKEEPER": "a:2181,b"}, []string{"serve"}, []string{"--zookeeper", "host:port"}},
-		{"too few masters", nil, []string{"serve", "--redlock=a:1"}, []string{"--redlock", "at least 3"}},
-		{"an even number of masters", nil, []string{"serve", "--redlock=a:1,b:1,c:1,d:1"}, []string{"--redlock has 4", "odd"}},
-		{"the same master twice", nil, []string{"serve", "--redlock=a:1,b:1,a:1"}, []string{"--redlock", "a:1 twice"}},
-		{"unknown strategy", nil, []string{"serve", "--default-strategy=hope"}, []string{"--default-strategy", `"hope"`, "noop", "for-update"}},
-		{"no connections", nil, []string{"serve", "--mysql-conns=0"}, []string{"--mysql-conns", "at least 1"}},
-		{"no connections for locks", nil, []string{"serve", "--mysql-lock-conns=0"}, []string{"--mysql-lock-conns is 0", "at least 1"}},
-		{"lease longer than a session of ZooKeeper", nil, []string{"serve", "--lease=41s", "--zookeeper=127.0.0.1:1"}, []string{"--lease is 41s", "--zookeeper", "at most 40s"}},
-		{"lease of no length", nil, []string{"serve", "--lease=99ms"}, []string{"--lease is 99ms", "at least 100ms"}},
-		{"polling more rarely than a lease ends", nil, []string{"serve", "--lease=1s", "--poll=1s"}, []string{"--poll", "--lease"}},
-		{"waiting for longer than a request takes", nil, []string{"serve", "--lock-wait=15s"}, []string{"--lock-wait", "--request-timeout"}},
-		{"no time", nil, []string{"serve", "--request-timeout=0s"}, []string{"--request-timeout", "above 0"}},
-		{"negative delay", nil, []string{"serve", "--drain-delay=-1s"}, []string{"--drain-delay"}},
-		{"pause points without an admin listener", nil, []string{"serve", "--pause-points", "--admin-listen="}, []string{"--pause-points", "--admin-listen"}},
-		{"unknown log format", nil, []string{"serve", "--log-format=xml"}, []string{"--log-format", "text or json"}},
-		{"unknown log level", nil, []string{"serve", "--log-level=loud"}, []string{"--log-level", "debug"}},
-		{"pruning nothing", nil, []string{"prune", "--older-than=24h"}, []string{"--mysql-dsn is missing"}},
-		{"pruning everything", nil, []string{"prune", "--mysql-dsn=root@tcp(h:1)/stock"}, []string{"--older-than is 0s", "above 0"}},
-		{"reconciling one store", environment{"STOCK_REDIS": "h:1"}, []string{"reconcile"}, []string{"--mysql-dsn and --redis"}},
-		{"migrating nothing", nil, []string{"migrate"}, []string{"--mysql-dsn is missing"}},
-		{"migrating with a bad Redis address", nil, []string{"migrate", "--mysql-dsn=root:secret@tcp(127.0.0.1:1)/stock", "--redis=x"}, []string{"--redis"}},
-		{"checking no URL", nil, []string{"healthcheck", "--url=localhost"}, []string{"--url"}},
-	} {
+	for _, test := range wrongConfigurations {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			text, err := printed(t, test.env, test.args...)
@@ -122,7 +248,7 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 			}
 			for _, part := range test.want {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q does not say %q", err, part)
+					t.Errorf("the error is %q, want %q in it", err, part)
 				}
 			}
 			if strings.Contains(text, "\n") || text != err.Error() {
@@ -135,17 +261,20 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 	}
 }
 
-// What the driver and the server say of a connection that they refuse is printed, and must not have the password either.
+// The errors of the driver and the server about a refused connection are printed. They must not contain the password.
 func TestNoPasswordIsPrintedWhenAConnectionIsRefused(t *testing.T) {
 	t.Parallel()
 	config, err := mysql.ParseDSN(shared.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, address := range map[string]string{"wrong password": config.Addr, "nobody listens": closedAddress(t)} {
+	for name, address := range map[string]string{"wrong password": config.Addr, "closed port": closedAddress(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			env := environment{"STOCK_MYSQL_DSN": "root:secret@" + config.Net + "(" + address + ")/stock", "STOCK_LOG_LEVEL": "debug"}
+			env := environment{
+				"STOCK_MYSQL_DSN": "root:secret@" + config.Net + "(" + address + ")/stock",
+				"STOCK_LOG_LEVEL": "debug",
+			}
 			if text, err := printed(t, env, "migrate"); exitCode(err) != 1 || strings.Contains(text, "secret") {
 				t.Errorf("migrate prints %q", text)
 			}
@@ -172,11 +301,14 @@ func TestFlagWinsOverEnvironment(t *testing.T) {
 	}
 }
 
-func TestHelpShowsEveryVariable(t *testing.T) {
+func TestHelpListsTheVariables(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{
-		"serve": {"Addresses:", "Servers:", "Strategies:", "Limits:", "[STOCK_LISTEN]", "[STOCK_MYSQL_DSN]", `(default "127.0.0.1:8080")`,
-			"[STOCK_DEFAULT_STRATEGY]", "[STOCK_DRAIN_TIMEOUT]", "(default 10s)", "STOCK_REDIS_PASSWORD"},
+		"serve": {
+			"Addresses:", "Servers:", "Strategies:", "Limits:", "[STOCK_LISTEN]", "[STOCK_MYSQL_DSN]",
+			`(default "127.0.0.1:8080")`, "[STOCK_DEFAULT_STRATEGY]", "[STOCK_DRAIN_TIMEOUT]", "[STOCK_MAX_HOLD]",
+			"(default 10s)", "STOCK_REDIS_PASSWORD",
+		},
 		"migrate":     {"[STOCK_MYSQL_DSN]", "[STOCK_REDIS]"},
 		"reconcile":   {"[STOCK_MYSQL_DSN]", "[STOCK_REDIS]", "[STOCK_GOODS]", "--mend", "What nobody can prove"},
 		"healthcheck": {"[STOCK_URL]"},
@@ -201,7 +333,7 @@ func TestVersionNamesModuleRevisionAndGo(t *testing.T) {
 	}
 }
 
-// An image is built without the repository, so that the Go command cannot record the revision there.
+// An image is built without the repository, so the Go command cannot record the revision.
 func TestVersionHasTheRevisionThatTheDockerfilePasses(t *testing.T) {
 	t.Parallel()
 	dockerfile, err := os.ReadFile("../../Dockerfile")
@@ -211,7 +343,8 @@ func TestVersionHasTheRevisionThatTheDockerfilePasses(t *testing.T) {
 	flag := regexp.MustCompile(`-X \S+=\$\{REVISION\}`).FindString(string(dockerfile))
 	binary := filepath.Join(t.TempDir(), "stock")
 	flag = strings.ReplaceAll(flag, "${REVISION}", "0123abc")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags="+flag, "-o", binary, ".").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags="+flag, "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	out, err := exec.Command(binary, "version").Output()
@@ -223,7 +356,7 @@ func TestVersionHasTheRevisionThatTheDockerfilePasses(t *testing.T) {
 func TestCompletionKnowsTheStrategies(t *testing.T) {
 	t.Parallel()
 	out, err := command(t, nil, "__complete", "serve", "--default-strategy", "")
-	if err != nil || !strings.Contains(out, stock.Catalogue[0].Name+"\t"+stock.Catalogue[0].Summary) {
+	if err != nil || !strings.Contains(out, catalogue.Strategies[0].Name+"\t"+catalogue.Strategies[0].Summary) {
 		t.Errorf("%q, %v", out, err)
 	}
 }
@@ -250,7 +383,7 @@ func TestMigrateIsSafeForReplicasThatStartTogether(t *testing.T) {
 	}
 }
 
-func TestMigrateGivesRedisTheFirstGoodsOnce(t *testing.T) {
+func TestMigrateCopiesTheFirstItemToRedisOnce(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, redisOptions)
 	env := environment{"STOCK_MYSQL_DSN": shared.Database(t), "STOCK_REDIS": server.Addr}
@@ -267,8 +400,8 @@ func TestMigrateGivesRedisTheFirstGoodsOnce(t *testing.T) {
 	}
 }
 
-// What MySQL had at first may be sold.
-func TestMigrateGivesARedisThatLostItsDataWhatMySQLHas(t *testing.T) {
+// Units may have been sold since the first migration.
+func TestMigrateCopiesTheCurrentStockToARedisThatLostItsData(t *testing.T) {
 	t.Parallel()
 	env, client := streamed(t, redisOptions)
 	p := launch(t, env, "serve")
@@ -290,15 +423,16 @@ func TestMigrateGivesARedisThatLostItsDataWhatMySQLHas(t *testing.T) {
 	}
 }
 
-func TestMigrateFailsWhereTheDatabaseIsDown(t *testing.T) {
+func TestMigrateFailsIfTheDatabaseIsDown(t *testing.T) {
 	t.Parallel()
 	_, err := command(t, nil, "migrate", "--mysql-dsn=root:secret@tcp("+closedAddress(t)+")/stock")
-	if exitCode(err) != 1 || !strings.Contains(err.Error(), "migrate database stock at 127.0.0.1:") || strings.Contains(err.Error(), "secret") {
+	if exitCode(err) != 1 || !strings.Contains(err.Error(), "migrate database stock at 127.0.0.1:") ||
+		strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
 	}
 }
 
-// closedAddress is one that nothing listens on.
+// closedAddress returns an address that refuses connections.
 func closedAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -315,7 +449,8 @@ func TestHealthcheck(t *testing.T) {
 	if _, err := command(t, nil, "healthcheck", "--url", p.url); err != nil {
 		t.Errorf("alive: %v", err)
 	}
-	if _, err := command(t, nil, "healthcheck", "--url", p.url, "--ready"); exitCode(err) != 1 || !strings.Contains(err.Error(), "503") {
+	_, err := command(t, nil, "healthcheck", "--url", p.url, "--ready")
+	if exitCode(err) != 1 || !strings.Contains(err.Error(), "503") {
 		t.Errorf("not ready: %v", err)
 	}
 	if _, err := command(t, nil, "healthcheck", "--url", "http://"+closedAddress(t)); exitCode(err) != 1 {
@@ -323,20 +458,22 @@ func TestHealthcheck(t *testing.T) {
 	}
 }
 
-// program is the program as a process of its own.
+// program is a process that runs the program.
 type program struct {
 	cmd        *exec.Cmd
 	url, admin string
 	log        func() string
-	exited     chan struct{} // closed when it has ended
-	err        error         // of Wait, when exited is closed
+	exited     chan struct{} // closed when the process has ended
+	err        error         // of Wait; set when exited is closed
 }
 
-// launch starts the program with free ports and waits until it serves. It is killed after the test.
+// launch starts the program on free ports and waits until it serves. It is killed after the test.
 func launch(t *testing.T, env environment, args ...string) *program {
 	t.Helper()
 	p := &program{cmd: exec.Command(os.Args[0], args...), exited: make(chan struct{})}
-	p.cmd.Env = []string{asProgram + "=1", "STOCK_LISTEN=127.0.0.1:0", "STOCK_ADMIN_LISTEN=127.0.0.1:0", "STOCK_LOG_FORMAT=json"}
+	p.cmd.Env = []string{
+		asProgram + "=1", "STOCK_LISTEN=127.0.0.1:0", "STOCK_ADMIN_LISTEN=127.0.0.1:0", "STOCK_LOG_FORMAT=json",
+	}
 	for name, value := range env {
 		p.cmd.Env = append(p.cmd.Env, name+"="+value)
 	}
@@ -381,14 +518,14 @@ func launch(t *testing.T, env environment, args ...string) *program {
 	select {
 	case <-serving:
 	case <-p.exited:
-		t.Fatalf("it did not start: %v\n%s", p.err, p.log())
+		t.Fatalf("the program did not start: %v\n%s", p.err, p.log())
 	case <-time.After(20 * time.Second):
-		t.Fatalf("it does not serve:\n%s", p.log())
+		t.Fatalf("the program does not serve:\n%s", p.log())
 	}
 	return p
 }
 
-// call returns status 0 where there is no reply.
+// call returns status 0 if there is no reply.
 func (p *program) call(method, url string, header ...string) (status int, body map[string]any) {
 	request, err := http.NewRequestWithContext(context.Background(), method, url, nil)
 	if err != nil {
@@ -415,10 +552,11 @@ func (p *program) expect(t *testing.T, method, url string, status int) map[strin
 	return body
 }
 
-func (p *program) setStock(t *testing.T, goods, units int64) {
+func (p *program) setStock(t *testing.T, goodsID, units int64) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, fmt.Sprintf("%s/admin/stock/%d", p.admin, goods),
-		strings.NewReader(fmt.Sprintf(`{"stock":%d}`, units)))
+	url := fmt.Sprintf("%s/admin/stock/%d", p.admin, goodsID)
+	body := strings.NewReader(fmt.Sprintf(`{"stock":%d}`, units))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -440,13 +578,13 @@ func (p *program) signal(t *testing.T, signal os.Signal) {
 	}
 }
 
-// wait returns how the program ended.
+// wait waits for the end of the program.
 func (p *program) wait(t *testing.T) *os.ProcessState {
 	t.Helper()
 	select {
 	case <-p.exited:
 	case <-time.After(20 * time.Second):
-		t.Fatalf("it does not end:\n%s", p.log())
+		t.Fatalf("the program does not end:\n%s", p.log())
 	}
 	return p.cmd.ProcessState
 }
@@ -455,7 +593,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("waited 20 s for this: %s", what)
 		}
 	}
 }

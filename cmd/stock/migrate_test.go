@@ -10,8 +10,8 @@ import (
 	"stock/internal/stock"
 )
 
-// MySQL was brought back from an older copy, and Redis has lost the units, but not their epoch.
-func TestMigrateTellsWhatItDoesNotGiveToRedis(t *testing.T) {
+// MySQL was restored from an older backup, and Redis has lost the units but not their epoch.
+func TestMigrateReportsAnItemThatItDoesNotCopyToRedis(t *testing.T) {
 	t.Parallel()
 	env, client := streamed(t, redisOptions)
 	if err := client.Del(t.Context(), "stock:{1}").Err(); err != nil {
@@ -21,7 +21,8 @@ func TestMigrateTellsWhatItDoesNotGiveToRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := command(t, env, "migrate")
-	if err != nil || strings.Contains(out, "Redis has goods 1") || !strings.Contains(out, "goods 1 was left as it is: MySQL has an older stock") {
+	if err != nil || strings.Contains(out, "Redis has item 1") ||
+		!strings.Contains(out, "item 1 was not copied to Redis: MySQL has an older stock") {
 		t.Errorf("migrate: %v, and printed\n%s\nwant what it found", err, out)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"stock/internal/servers/serverstest"
 )
 
-// redisDeployments are those of more than one server: what --redis-master and --redis say of each, and its masters.
+// redisDeployments returns deployments of several Redis servers, with the values of --redis-master and --redis.
 func redisDeployments(t *testing.T, test func(t *testing.T, master string, addresses, masters []string)) {
 	t.Parallel()
 	t.Run("Sentinel", func(t *testing.T) {
@@ -26,7 +26,7 @@ func redisDeployments(t *testing.T, test func(t *testing.T, master string, addre
 	})
 }
 
-func TestStockAndLocksLiveInARedisClusterOrBehindSentinels(t *testing.T) {
+func TestStockAndLocksWorkInARedisClusterAndBehindSentinels(t *testing.T) {
 	redisDeployments(t, func(t *testing.T, master string, addresses, _ []string) {
 		env := migrated(t)
 		env["STOCK_REDIS"], env["STOCK_REDIS_MASTER"] = strings.Join(addresses, ","), master
@@ -44,9 +44,9 @@ func TestStockAndLocksLiveInARedisClusterOrBehindSentinels(t *testing.T) {
 	})
 }
 
-// The blocking command stands for any that may have been carried out: its connection ends without a reply. Were it sent
-// again, it would block again.
-func TestRedisIsNeverAskedTwice(t *testing.T) {
+// The connection of a blocking command ends without a reply, as it may for any command that was carried out. If the
+// command were sent again, it would block again.
+func TestARedisCommandIsNeverSentTwice(t *testing.T) {
 	redisDeployments(t, func(t *testing.T, master string, addresses, masters []string) {
 		client := (&storeOptions{redisConns: 4}).openRedis(master, addresses...)
 		defer client.Close()
@@ -78,7 +78,7 @@ func TestRedisIsNeverAskedTwice(t *testing.T) {
 	})
 }
 
-func TestAClusterThatLacksAMasterIsNotReady(t *testing.T) {
+func TestAReplicaIsNotReadyIfTheRedisClusterLacksAMaster(t *testing.T) {
 	t.Parallel()
 	cluster := serverstest.StartCluster(t)
 	p := launch(t, environment{"STOCK_REDIS": strings.Join(cluster.Addrs, ",")}, "serve")
@@ -87,10 +87,12 @@ func TestAClusterThatLacksAMasterIsNotReady(t *testing.T) {
 	p.expect(t, "GET", p.url+"/readyz", 503)
 }
 
-func TestServesAgainAfterAFailover(t *testing.T) {
+func TestAReplicaServesAgainAfterAFailoverOfRedis(t *testing.T) {
 	t.Parallel()
 	group := serverstest.StartSentinel(t)
-	p := launch(t, environment{"STOCK_REDIS": strings.Join(group.SentinelAddrs, ","), "STOCK_REDIS_MASTER": group.MasterName}, "serve")
+	p := launch(t, environment{
+		"STOCK_REDIS": strings.Join(group.SentinelAddrs, ","), "STOCK_REDIS_MASTER": group.MasterName,
+	}, "serve")
 	direct := redis.NewClient(&redis.Options{Addr: group.Master.Addr})
 	defer direct.Close()
 	if err := direct.Set(t.Context(), "stock:{1}", 6000, 0).Err(); err != nil {

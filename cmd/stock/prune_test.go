@@ -13,7 +13,7 @@ import (
 	"stock/internal/servers"
 )
 
-func TestPruneForgetsOldOrdersOnly(t *testing.T) {
+func TestPruneDeletesOnlyOldRows(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
 	env := environment{"STOCK_MYSQL_DSN": dsn}
@@ -26,9 +26,11 @@ func TestPruneForgetsOldOrdersOnly(t *testing.T) {
 	}
 	defer db.Close()
 	// More than one transaction deletes.
-	_, err = db.ExecContext(t.Context(), `INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
+	_, err = db.ExecContext(t.Context(), `
+		INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
 		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 950)
-		SELECT CONCAT(age, ' ', i), 0, 1, 1, 0, 'done', '', UTC_TIMESTAMP(6) - INTERVAL age HOUR FROM n, (SELECT 23 AS age UNION SELECT 25 UNION SELECT 26) ages`)
+		SELECT CONCAT(age, ' ', i), 0, 1, 1, 0, 'done', '', UTC_TIMESTAMP(6) - INTERVAL age HOUR
+		FROM n, (SELECT 23 AS age UNION SELECT 25 UNION SELECT 26) ages`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,7 @@ func TestPruneForgetsOldOrdersOnly(t *testing.T) {
 	}
 }
 
-func TestPruneTriesAgainWhereRowsAreLocked(t *testing.T) {
+func TestPruneTriesAgainIfRowsAreLocked(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
 	env := environment{"STOCK_MYSQL_DSN": dsn}
@@ -55,7 +57,8 @@ func TestPruneTriesAgainWhereRowsAreLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	_, err = db.ExecContext(t.Context(), `INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
+	_, err = db.ExecContext(t.Context(), `
+		INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
 		VALUES ('old', 0, 1, 1, 0, 'done', '', UTC_TIMESTAMP(6) - INTERVAL 1 DAY)`)
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +86,8 @@ func TestPruneTriesAgainWhereRowsAreLocked(t *testing.T) {
 	}
 }
 
-// A sale whose entry may still be in a stream would be deducted again, were it forgotten.
-func TestPruneForgetsSalesOfRedisStreamThatCannotComeAgain(t *testing.T) {
+// A sale whose entry may still be in a stream would be deducted again if it were deleted.
+func TestPruneDeletesSalesOfRedisStreamThatCannotBeDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	env, client := streamed(t, servers.RedisOptions{})
 	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
@@ -93,7 +96,8 @@ func TestPruneForgetsSalesOfRedisStreamThatCannotComeAgain(t *testing.T) {
 	}
 	defer db.Close()
 	_, err = db.ExecContext(t.Context(), `INSERT INTO stream_sale (goods_id, entry, nonce, units, epoch, deducted, written)
-		SELECT 1, CONCAT(age, '-0'), 1, 1, 0, age <> 9, UTC_TIMESTAMP(6) - INTERVAL age HOUR FROM (SELECT 1 AS age UNION SELECT 3 UNION SELECT 7 UNION SELECT 9) ages`)
+		SELECT 1, CONCAT(age, '-0'), 1, 1, 0, age <> 9, UTC_TIMESTAMP(6) - INTERVAL age HOUR
+		FROM (SELECT 1 AS age UNION SELECT 3 UNION SELECT 7 UNION SELECT 9) ages`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,22 +108,27 @@ func TestPruneForgetsSalesOfRedisStreamThatCannotComeAgain(t *testing.T) {
 			t.Errorf("prune says %q, %v, want %q", out, err, want)
 		}
 		var entries string
-		if err := db.QueryRowContext(t.Context(), "SELECT GROUP_CONCAT(entry ORDER BY entry) FROM stream_sale").Scan(&entries); err != nil || entries != strings.Join(left, ",") {
+		row := db.QueryRowContext(t.Context(), "SELECT GROUP_CONCAT(entry ORDER BY entry) FROM stream_sale")
+		if err := row.Scan(&entries); err != nil || entries != strings.Join(left, ",") {
 			t.Errorf("left are %s, %v, want %v", entries, err, left)
 		}
 	}
-	// One that was delivered five hours ago, and that nobody has acknowledged.
-	entry := redis.XAddArgs{Stream: "stock:{1}:sales", ID: fmt.Sprintf("%d-0", time.Now().Add(-5*time.Hour).UnixMilli()), Values: []string{"units", "1"}}
+	// An entry that was delivered five hours ago and not acknowledged.
+	entry := redis.XAddArgs{
+		Stream: "stock:{1}:sales",
+		ID:     fmt.Sprintf("%d-0", time.Now().Add(-5*time.Hour).UnixMilli()),
+		Values: []string{"units", "1"},
+	}
 	if err := client.XAdd(t.Context(), &entry).Err(); err != nil {
 		t.Fatal(err)
 	}
-	prune("deleted 1 sales", "1-0", "3-0", "9-0") // the last was not deducted
+	prune("deleted 1 sales", "1-0", "3-0", "9-0") // 9-0 was not deducted
 	if err := client.Del(t.Context(), entry.Stream).Err(); err != nil {
 		t.Fatal(err)
 	}
 	prune("deleted 1 sales", "1-0", "9-0")
 
-	// What is sold no more is looked at no more.
+	// Items without unread sales leave the index.
 	if err := client.SAdd(t.Context(), "stock:streams", 1, 2).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +138,6 @@ func TestPruneForgetsSalesOfRedisStreamThatCannotComeAgain(t *testing.T) {
 	}
 	prune("deleted 0 sales", "1-0", "9-0")
 	if indexed := client.SMembers(t.Context(), "stock:streams").Val(); len(indexed) != 1 || indexed[0] != "1" {
-		t.Errorf("the index has %v, want the goods that has a sale on its way", indexed)
+		t.Errorf("the index has %v, want the item with an unread sale", indexed)
 	}
 }

@@ -3,149 +3,129 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
 	"time"
 
+	"stock/internal/stock/stream"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"stock/internal/stock"
 )
 
 type reconcileOptions struct {
-	storeOptions
-	logOptions
+	maintenance
 	goods []int64
 	mend  bool
 }
 
 func newReconcile(getenv func(string) string) *cobra.Command {
-	o := reconcileOptions{storeOptions: storeOptions{mysqlConns: 2, redisConns: 2}}
+	o := reconcileOptions{maintenance: maintenance{storeOptions: storeOptions{mysqlConns: 2, redisConns: 2}}}
 	cmd := &cobra.Command{
 		Use:   "reconcile",
-		Short: "Compare the stock in Redis and in MySQL, and mend Redis where MySQL proves what it should have",
-		Long: `Compare the stock of each goods in Redis and in MySQL. Redis must have what MySQL has less the sales of redis-stream that are
-on their way to it. Replicas may go on selling meanwhile. The exit status is 0 where all agree, or were mended, and 1 where
-one differs or could not be compared.
+		Short: "Compare the stock in Redis with MySQL, and mend Redis where possible",
+		Long: `Compare the stock of each item in Redis with MySQL. Redis must have the stock of MySQL less the sales of
+redis-stream that have not reached MySQL yet (pending). Replicas may keep selling. The exit status is 0 if all items
+agree or were mended, and 1 if an item differs or could not be compared.
 
-With --mend, Redis gets what MySQL proves:
-  Redis has too many         it lost writes, or units were sold from MySQL alone; they are taken from Redis, too
-  Redis has none             it lost its data; it gets MySQL's stock. A sale that was lost before it came to MySQL stays lost:
-                             MySQL cannot know of it. With appendfsync always there is none
-  Redis has an older stock   a stock was set in MySQL and did not come to Redis, which has sold nothing since; Redis gets it
-What nobody can prove is told and left as it is:
-  Redis has sold from an     a stock was set in MySQL and did not come to Redis, and there are sales that MySQL did not deduct:
-  older stock                whether they were made before it was set, no clock can prove
-  Redis has too few          units left Redis without an entry in the stream: sold there by another strategy, or the entry
-                             was deleted. To put them back might sell them twice
-  MySQL has an older stock   MySQL lost writes, such as by a restore; sales since are in stream_sale, if at all
-  MySQL has none             it does not know the goods
-These end when the stock is counted and set: PUT /admin/stock/{goods_id} on an admin listener sets both.
+With --mend, Redis gets the value that MySQL proves:
+  Redis has too many         it lost writes, or units were sold in MySQL only: they are also taken from Redis
+  Redis has none             it lost its data: it gets the stock of MySQL. Sales that were lost before they reached
+                             MySQL stay lost. With appendfsync always there are none
+  Redis has an older stock   the stock was set in MySQL but not in Redis, which has sold nothing since: Redis gets it
+What nobody can prove is reported and left unchanged:
+  Redis has sold from an     the stock was set in MySQL but not in Redis, and there are sales that MySQL has not
+  older stock                deducted: no clock can prove whether they were made before or after it was set
+  Redis has too few          units left Redis without an entry in the stream: another strategy sold them, or the entry
+                             was deleted. Putting them back might sell them twice
+  MySQL has an older stock   MySQL lost writes, for example because a backup was restored; stream_sale may have the
+                             sales since then
+  MySQL has none             the item does not exist there
+To resolve these, count the units and set the stock: PUT /admin/stock/{goods_id} on an admin listener sets both.
 
-A goods that redis-stream sells should be sold by nothing else, and restocked in Redis, which tells MySQL.`,
+Sell the items of redis-stream with no other strategy, and restock them in Redis, from where MySQL is updated. The
+password of Redis is read from STOCK_REDIS_PASSWORD.`,
 		Example: `  stock reconcile --mysql-dsn 'root:secret@tcp(127.0.0.1:3306)/stock' --redis 127.0.0.1:6379
   stock reconcile --goods 1,2 --mend    # servers from STOCK_MYSQL_DSN and STOCK_REDIS`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.password = getenv("STOCK_REDIS_PASSWORD")
-			return o.reconcile(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
 	}
-	setFlags(cmd, getenv,
-		group("Servers", func(f *pflag.FlagSet) {
-			o.dsnFlag(f)
-			o.redisFlag(f)
-		}),
-		group("What to do", func(f *pflag.FlagSet) {
-			f.Int64SliceVar(&o.goods, "goods", nil, "comma-separated list of `goods` to compare; empty for all that MySQL has or redis-stream has sold")
-			f.BoolVar(&o.mend, "mend", false, "mend Redis where MySQL proves what it should have")
-		}),
-		o.logOptions.group(),
-	)
-	return cmd
+	return o.command(cmd, getenv, o.reconcile, group("What to do", func(f *pflag.FlagSet) {
+		f.Int64SliceVar(&o.goods, "goods", nil,
+			"comma-separated list of `goods_id` to compare; all items in MySQL or sold by redis-stream if empty")
+		f.BoolVar(&o.mend, "mend", false, "mend Redis if MySQL proves the correct value")
+	}))
 }
 
 func (o *reconcileOptions) reconcile(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	log, err := o.logger(stderr)
-	if err != nil {
-		return err
-	}
 	if o.mysqlDSN == "" || len(o.redis) == 0 {
-		return usagef("--mysql-dsn and --redis are both needed: what is to be compared?")
+		return usagef("--mysql-dsn and --redis are both required")
 	}
-	config, err := parseDSN(o.mysqlDSN)
+	servers, err := o.open(stderr, true)
 	if err != nil {
 		return err
 	}
-	limitCommand(config)
-	if err := o.checkRedis(); err != nil {
-		return err
-	}
-	db, err := openMySQL(config, o.mysqlConns, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	client := o.openRedis(o.master, o.redis...)
-	defer func() { err = errors.Join(err, client.Close()) }()
-	service, err := stock.NewService(stock.Deps{MySQL: db, MySQLLocks: db, Redis: client}, nil)
-	if err != nil {
-		return err
-	}
-	goods := o.goods
-	if len(goods) == 0 {
-		if goods, err = service.GoodsToReconcile(ctx); err != nil {
+	defer servers.close(&err)
+	ids := o.goods
+	if len(ids) == 0 {
+		if ids, err = servers.stream().Items(ctx); err != nil {
 			return err
 		}
 	}
-	return o.compare(ctx, service, goods, stdout)
+	return o.compareAll(ctx, servers.stream(), ids, stdout)
 }
 
-// secondLook is when what differs is looked at again: a stock that is set, or a restock, takes a moment from store to store.
+// secondLook is the time after which an item that differs is compared again: setting a stock, or a restock, takes a
+// moment to reach both stores.
 const secondLook = 300 * time.Millisecond
 
-// compare prints a line a goods, and fails where one differs in the end, or could not be compared.
-func (o *reconcileOptions) compare(ctx context.Context, service *stock.Service, goods []int64, stdout io.Writer) error {
+// compareAll prints a line per item. It fails if an item differs in the end or could not be compared.
+func (o *reconcileOptions) compareAll(
+	ctx context.Context, admin stream.Admin, ids []int64, stdout io.Writer,
+) error {
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	defer table.Flush()
-	fmt.Fprintln(table, "GOODS\tREDIS\tMYSQL\tON THEIR WAY\tFINDING")
+	fmt.Fprintln(table, "GOODS\tREDIS\tMYSQL\tPENDING\tFINDING")
 	differ, failed := 0, 0
 	var first error
-	for _, id := range goods {
-		b, err := service.Reconcile(ctx, id, false)
-		if err == nil && b.Finding != stock.Agree {
-			select {
-			case <-time.After(secondLook):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			b, err = service.Reconcile(ctx, id, o.mend)
-		}
+	for _, id := range ids {
+		b, err := o.compare(ctx, admin, id)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
 			failed++
-			first = cmp.Or(first, fmt.Errorf("goods %d: %w", id, err))
+			first = cmp.Or(first, fmt.Errorf("item %d: %w", id, err))
 			fmt.Fprintf(table, "%d\t?\t?\t?\tcould not be compared: %v\n", id, err)
 			continue
 		}
-		if b.Finding != stock.Agree && !b.Mended {
+		if b.Finding != stream.Agree && !b.Mended {
 			differ++
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\n", id, units(b.Redis, b.Finding == stock.NotInRedis),
-			units(b.MySQL, b.Finding == stock.NotInMySQL), b.Pending, finding(b))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\n", id, units(b.Redis, b.Finding == stream.NotInRedis),
+			units(b.MySQL, b.Finding == stream.NotInMySQL), b.Pending, finding(b))
 	}
 	switch {
 	case failed > 0:
-		return fmt.Errorf("%d of %d goods differ, and %d could not be compared, the first for this: %w", differ, len(goods), failed, first)
+		return fmt.Errorf("%d of %d items differ, and %d could not be compared; the first error: %w",
+			differ, len(ids), failed, first)
 	case differ > 0:
-		return fmt.Errorf("%d of %d goods differ", differ, len(goods))
+		return fmt.Errorf("%d of %d items differ", differ, len(ids))
 	}
 	return nil
+}
+
+// compare compares one item, and once more if it differs. Only the second time may mend it.
+func (o *reconcileOptions) compare(ctx context.Context, admin stream.Admin, id int64) (stream.Balance, error) {
+	b, err := admin.Reconcile(ctx, id, false)
+	if err != nil || b.Finding == stream.Agree {
+		return b, err
+	}
+	select {
+	case <-time.After(secondLook):
+	case <-ctx.Done():
+		return b, ctx.Err()
+	}
+	return admin.Reconcile(ctx, id, o.mend)
 }
 
 func units(n int64, none bool) string {
@@ -155,13 +135,13 @@ func units(n int64, none bool) string {
 	return fmt.Sprint(n)
 }
 
-// finding says all of a balance that is not a column.
-func finding(b stock.Balance) string {
+// finding describes a balance apart from the numbers that have columns.
+func finding(b stream.Balance) string {
 	text := string(b.Finding)
 	switch d := b.Difference(); b.Finding {
-	case stock.TooMany:
+	case stream.TooMany:
 		text += fmt.Sprintf(": by %d", d)
-	case stock.TooFew:
+	case stream.TooFew:
 		text += fmt.Sprintf(": by %d", -d)
 	}
 	switch {
@@ -169,17 +149,17 @@ func finding(b stock.Balance) string {
 		text += fmt.Sprintf("; mended: %d", b.Redis-b.Difference())
 	case b.Finding.Mendable():
 		text += "; --mend would mend it"
-	case b.Finding != stock.Agree:
+	case b.Finding != stream.Agree:
 		text += "; cannot be mended, see --help"
 	}
 	if b.MySQL < 0 {
 		text += fmt.Sprintf("; %d more were sold than MySQL had", -b.MySQL)
 	}
 	if b.Stale > 0 {
-		text += fmt.Sprintf("; %d on their way were sold from another stock", b.Stale)
+		text += fmt.Sprintf("; %d pending were sold from another stock", b.Stale)
 	}
 	if b.Unreadable > 0 {
-		text += fmt.Sprintf("; %d entries of the stream are no sales", b.Unreadable)
+		text += fmt.Sprintf("; %d entries of the stream are not sales", b.Unreadable)
 	}
 	return text
 }

@@ -16,7 +16,7 @@ import (
 	"stock/internal/stock"
 )
 
-// streamed is the environment of a service that can sell by redis-stream, with 6000 units of goods 1 in both stores.
+// streamed returns the environment of a service with redis-stream and 6000 units of item 1 in both stores.
 func streamed(t *testing.T, options servers.RedisOptions) (environment, *redis.Client) {
 	t.Helper()
 	server := serverstest.StartRedis(t, options)
@@ -29,7 +29,7 @@ func streamed(t *testing.T, options servers.RedisOptions) (environment, *redis.C
 	return env, client
 }
 
-func TestReconcileTellsMendsAndExitsAccordingly(t *testing.T) {
+func TestReconcileReportsAndMends(t *testing.T) {
 	t.Parallel()
 	env, client := streamed(t, servers.RedisOptions{})
 	reconcile := func(wantExit int, want string, args ...string) {
@@ -39,7 +39,7 @@ func TestReconcileTellsMendsAndExitsAccordingly(t *testing.T) {
 			t.Errorf("reconcile %v: %v, and printed\n%s\nwant exit status %d and %q", args, err, out, wantExit, want)
 		}
 	}
-	reconcile(0, "1      6000   6000   0             agree")
+	reconcile(0, "1      6000   6000   0        agree")
 	if err := client.Set(t.Context(), "stock:{1}", 6010, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -53,14 +53,14 @@ func TestReconcileTellsMendsAndExitsAccordingly(t *testing.T) {
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	reconcile(0, "1      -      6000   0             Redis has none; mended: 6000", "--mend")
-	reconcile(1, "goods 404 is neither in MySQL nor in Redis", "--goods=404")
+	reconcile(0, "1      -      6000   0        Redis has none; mended: 6000", "--mend")
+	reconcile(1, "item 404 is not in MySQL or Redis", "--goods=404")
 	delete(env, "STOCK_REDIS")
 	reconcile(2, "")
 }
 
-// A goods that nobody has any more, and one whose row is locked, come first.
-func TestReconcileGoesOnWhereAGoodsCannotBeCompared(t *testing.T) {
+// An item that does not exist and one whose row is locked come first.
+func TestReconcileContinuesAfterAnItemThatCannotBeCompared(t *testing.T) {
 	t.Parallel()
 	env, client := streamed(t, servers.RedisOptions{})
 	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
@@ -88,17 +88,18 @@ func TestReconcileGoesOnWhereAGoodsCannotBeCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := command(t, env, "reconcile", "--mend")
-	if exitCode(err) != 1 || !errors.Is(err, stock.ErrUnknownGoods) || !strings.Contains(err.Error(), "0 of 4 goods differ, and 2 could not be compared") {
+	if exitCode(err) != 1 || !errors.Is(err, stock.ErrUnknownItem) ||
+		!strings.Contains(err.Error(), "0 of 4 items differ, and 2 could not be compared") {
 		t.Errorf("reconcile: %v, want exit status 1 for the first that could not be compared", err)
 	}
-	for _, want := range []string{"could not be compared: ", "20     20     0             agree", "mended: 30"} {
+	for _, want := range []string{"could not be compared: ", "20     20     0        agree", "mended: 30"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("reconcile printed\n%s\nwant %q", out, want)
 		}
 	}
 }
 
-// backlog is what /metrics says of the sales that are not in MySQL yet.
+// backlog returns the metric of the sales that are not yet in MySQL.
 func (p *program) backlog(t *testing.T) (sales string) {
 	t.Helper()
 	response, err := http.Get(p.admin + "/metrics")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/internal/stock"
+	"stock/internal/stock/catalogue"
 	"stock/internal/stock/httpapi"
 )
 
@@ -26,6 +28,7 @@ type serveOptions struct {
 	strategy                               string
 	lockWait, lease, poll                  time.Duration
 	requestTimeout, drainDelay, drainLimit time.Duration
+	maxHold                                time.Duration
 	pausePoints                            bool
 }
 
@@ -34,60 +37,31 @@ func newServe(getenv func(string) string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve deductions over HTTP until SIGTERM or SIGINT",
-		Long: `Serve deductions over HTTP until SIGTERM or SIGINT: then /readyz answers 503, requests under way are finished, and the
-exit status is 0. A second signal kills at once.
+		Long: `Serve deductions over HTTP until SIGTERM or SIGINT. Then /readyz answers 503, after --drain-delay no more
+connections are accepted, open connections are closed with their next reply, requests in progress are finished, and the
+exit status is 0. A second signal kills the process at once.
 
-The service starts whether its servers are up or not. A strategy that needs one that is not configured is listed as
-unavailable and answers 503. Every server that is configured must answer for /readyz to say 200.
+The service also starts while its servers are down. A strategy whose server is not configured is listed as unavailable
+and answers 503. /readyz answers 200 if every configured server answers.
 
---redis is one server, or several of a Redis Cluster, or with --redis-master the Sentinels that watch a master of that name.
-Both may lose the last writes when a replica takes over, stock and locks alike: Redis replicates after it has replied.
-STOCK_REDIS_PASSWORD is the password of every Redis server; Sentinels are asked without. Of the DSN, interpolateParams,
-clientFoundRows and parseTime are always on; innodb_lock_wait_timeout is --lock-wait and readTimeout is --request-timeout
-and 5 s, unless the DSN says otherwise.
+--redis is one server, several of a Redis Cluster or, with --redis-master, the Sentinels that watch the master of that
+name. A Cluster and Sentinels may lose the last writes, stock and locks alike, when a Redis replica takes over, because
+Redis replicates after it has replied. STOCK_REDIS_PASSWORD is the password of every Redis server; Sentinels are asked
+without one. In the DSN, interpolateParams, clientFoundRows and parseTime are always on. innodb_lock_wait_timeout is
+--lock-wait, and readTimeout is --request-timeout plus 5 s, unless the DSN sets them.
 
-A strategy with a fence refuses every token below the last one. A lock service that has lost its data counts from the
-beginning, and all its requests are refused as busy until the stock is set anew: PUT /admin/stock/{goods_id} on the admin
-listener forgets the tokens.`,
+A strategy with a fence refuses tokens below the last one. If a lock service loses its data and counts from 1 again, all
+its requests are refused as busy. Setting the stock on the admin listener (PUT /admin/stock/{goods_id}) forgets the
+tokens.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.password = getenv("STOCK_REDIS_PASSWORD")
 			return o.serve(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
-	hostname, _ := os.Hostname() // no name is not worth failing for
-	setFlags(cmd, getenv,
-		group("Addresses", func(f *pflag.FlagSet) {
-			f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`host:port` of the public listener; port 0 takes a free one and logs it")
-			f.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:9090", "`host:port` of the admin listener (metrics, profiles, setting stock): never expose it; empty for none")
-			f.StringVar(&o.replica, "replica", cmp.Or(hostname, "stock"), "`name` of this replica, in the header X-Replica of every reply")
-		}),
-		group("Servers", func(f *pflag.FlagSet) {
-			o.dsnFlag(f)
-			f.IntVar(&o.mysqlConns, "mysql-conns", 32, "most `connections` to MySQL, beside those of --mysql-lock-conns")
-			f.IntVar(&o.mysqlLockConns, "mysql-lock-conns", 16, "most `connections` to MySQL for its named locks: each goods that is locked, or waited for, takes one")
-			o.redisFlag(f)
-			f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
-			f.StringSliceVar(&o.redlock, "redlock", nil, "independent Redis masters for Redlock, as a comma-separated list of `host:port`: an odd number, at least three")
-			f.StringSliceVar(&o.etcd, "etcd", nil, "members of one etcd cluster, as a comma-separated list of `host:port`")
-			f.StringSliceVar(&o.zookeeper, "zookeeper", nil, "members of one ZooKeeper ensemble, as a comma-separated list of `host:port`")
-		}),
-		group("Strategies", func(f *pflag.FlagSet) {
-			f.StringVar(&o.strategy, "default-strategy", "update", "`name` of the strategy for requests that name none; GET /strategies lists them")
-			f.DurationVar(&o.lockWait, "lock-wait", 10*time.Second, "longest wait for a lock, a retry or a connection, before a request is refused as busy")
-			f.DurationVar(&o.lease, "lease", 30*time.Second, "time that a lock outlives a holder that died; with --zookeeper also its session timeout, at most 40 s, which ZooKeeper makes 4 s where it is less, by its defaults")
-			f.DurationVar(&o.poll, "poll", 50*time.Millisecond, "pause between two tries of a lock that polls")
-			f.BoolVar(&o.pausePoints, "pause-points", false, "let clients stop requests halfway with the header X-Pause: only for a lab")
-		}),
-		group("Limits", func(f *pflag.FlagSet) {
-			f.DurationVar(&o.requestTimeout, "request-timeout", 15*time.Second, "longest time for one request")
-			f.DurationVar(&o.drainDelay, "drain-delay", 0, "time at shutdown in which /readyz says 503 and requests are still accepted, for load balancers to notice")
-			f.DurationVar(&o.drainLimit, "drain-timeout", 20*time.Second, "longest time at shutdown for requests under way; then they are canceled")
-		}),
-		o.logOptions.group(),
-	)
+	setFlags(cmd, getenv, o.flagGroups()...)
 	complete(cmd, "default-strategy", func() (names []string) {
-		for _, s := range stock.Catalogue {
+		for _, s := range catalogue.Strategies {
 			names = append(names, s.Name+"\t"+s.Summary)
 		}
 		return names
@@ -97,23 +71,77 @@ listener forgets the tokens.`,
 	return cmd
 }
 
-// complete offers the values of a flag to the shell.
-func complete(cmd *cobra.Command, flag string, values func() []string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return values(), cobra.ShellCompDirectiveNoFileComp
-	})
-	if err != nil {
-		panic(err) // there is no such flag, or it was completed already
+func (o *serveOptions) flagGroups() []flagGroup {
+	hostname, _ := os.Hostname() // without one, the name is "stock"
+	return []flagGroup{
+		group("Addresses", func(f *pflag.FlagSet) {
+			f.StringVar(&o.listen, "listen", "127.0.0.1:8080",
+				"`host:port` of the public listener; port 0 is any free port, which is logged")
+			f.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:9090",
+				"`host:port` of the admin listener (metrics, profiles, setting the stock), never to be exposed; none if empty")
+			f.StringVar(&o.replica, "replica", cmp.Or(hostname, "stock"), "`name` of this replica, in the header X-Replica")
+		}),
+		group("Servers", o.serverFlags),
+		group("Strategies", func(f *pflag.FlagSet) {
+			f.StringVar(&o.strategy, "default-strategy", "update",
+				"`name` of the strategy for requests that name none; GET /strategies lists them")
+			f.DurationVar(&o.lockWait, "lock-wait", 10*time.Second,
+				"longest wait for a lock, a retry or a connection before a request is refused as busy")
+			f.DurationVar(&o.lease, "lease", 30*time.Second,
+				"time after which the lock of a dead holder expires; also the session timeout of ZooKeeper, "+
+					"which by default allows 4 s to 40 s")
+			f.DurationVar(&o.poll, "poll", 50*time.Millisecond, "time between two attempts to take a lock that polls")
+		}),
+		group("Limits", func(f *pflag.FlagSet) {
+			f.DurationVar(&o.requestTimeout, "request-timeout", 15*time.Second, "longest time for one request")
+			f.DurationVar(&o.drainDelay, "drain-delay", 0,
+				"time at shutdown in which /readyz answers 503 and connections are still accepted, "+
+					"for load balancers that watch it; nginx needs none")
+			f.DurationVar(&o.drainLimit, "drain-timeout", 20*time.Second,
+				"longest time at shutdown for requests in progress, which are then canceled")
+		}),
+		group("Lab, never in production", func(f *pflag.FlagSet) {
+			f.DurationVar(&o.maxHold, "max-hold", 0,
+				"largest hold_ms to accept: lets clients hold locks and connections; 0 accepts none")
+			f.BoolVar(&o.pausePoints, "pause-points", false, "let clients pause requests with the header X-Pause")
+		}),
+		o.logOptions.group(),
 	}
 }
 
-// leastLease is the shortest --lease: less is not told from the pauses of a busy machine.
-const leastLease = 100 * time.Millisecond
+func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
+	o.dsnFlag(f)
+	f.IntVar(&o.mysqlConns, "mysql-conns", 32, "most `connections` to MySQL, in addition to those of --mysql-lock-conns")
+	f.IntVar(&o.mysqlLockConns, "mysql-lock-conns", 16,
+		"most `connections` to MySQL for named locks: one per item that is locked or waited for")
+	o.redisFlag(f)
+	f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
+	f.StringSliceVar(&o.redlock, "redlock", nil,
+		"independent Redis masters for Redlock, a comma-separated list of `host:port`: an odd number, at least three")
+	f.StringSliceVar(&o.etcd, "etcd", nil, "members of an etcd cluster, a comma-separated list of `host:port`")
+	f.StringSliceVar(&o.zookeeper, "zookeeper", nil,
+		"members of a ZooKeeper ensemble, a comma-separated list of `host:port`")
+}
 
-// longestSession is what ZooKeeper makes of a longer session by default: 20 ticks. The client does not tell what was granted,
-// and a lock would vouch for a lease that has ended. A session that ZooKeeper makes longer, 2 ticks at least, does no harm.
-const longestSession = 40 * time.Second
+// complete offers the values of a flag to the shell.
+func complete(cmd *cobra.Command, flag string, values func() []string) {
+	err := cmd.RegisterFlagCompletionFunc(flag,
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return values(), cobra.ShellCompDirectiveNoFileComp
+		})
+	if err != nil {
+		panic(err) // the flag does not exist or is completed already
+	}
+}
 
+// minLease is the shortest --lease. A shorter one could expire during an ordinary pause of a busy machine.
+const minLease = 100 * time.Millisecond
+
+// maxSession is the longest ZooKeeper session by default, 20 ticks. ZooKeeper shortens a longer one without the client
+// reporting it, so that a lock would rely on a lease that has expired.
+const maxSession = 40 * time.Second
+
+// validate returns the first mistake in the flags.
 func (o *serveOptions) validate() error {
 	errs := []error{
 		checkAddress("listen", o.listen),
@@ -130,36 +158,40 @@ func (o *serveOptions) validate() error {
 		errs = append(errs, checkAddress("admin-listen", o.adminListen))
 	}
 	if o.mysqlConns < 1 || o.mysqlLockConns < 1 || o.redisConns < 1 {
-		errs = append(errs, usagef("--mysql-conns is %d, --mysql-lock-conns is %d and --redis-conns is %d: they must be at least 1",
-			o.mysqlConns, o.mysqlLockConns, o.redisConns))
+		errs = append(errs, usagef("--mysql-conns is %d, --mysql-lock-conns is %d and --redis-conns is %d: "+
+			"they must be at least 1", o.mysqlConns, o.mysqlLockConns, o.redisConns))
 	}
-	if o.lease < leastLease {
-		errs = append(errs, usagef("--lease is %v: it must be at least %v, or it runs out during ordinary work", o.lease, leastLease))
+	if o.lease < minLease {
+		errs = append(errs, usagef("--lease is %v: it must be at least %v, or it expires during ordinary work",
+			o.lease, minLease))
 	}
-	if len(o.zookeeper) > 0 && o.lease > longestSession {
-		errs = append(errs, usagef("--lease is %v: with --zookeeper it must be at most %v, which ZooKeeper shortens a longer session to", o.lease, longestSession))
+	if len(o.zookeeper) > 0 && o.lease > maxSession {
+		errs = append(errs, usagef("--lease is %v: with --zookeeper it must be at most %v, "+
+			"because ZooKeeper shortens longer sessions", o.lease, maxSession))
 	}
 	if o.poll >= o.lease {
-		errs = append(errs, usagef("--poll is %v and --lease is %v: a lock must be polled more often than it ends by itself", o.poll, o.lease))
+		errs = append(errs, usagef("--poll is %v and --lease is %v: --poll must be shorter", o.poll, o.lease))
 	}
 	if o.lockWait >= o.requestTimeout {
-		errs = append(errs, usagef("--lock-wait is %v and --request-timeout is %v: the wait must end first, or a request that waited has no time to work", o.lockWait, o.requestTimeout))
+		errs = append(errs, usagef("--lock-wait is %v and --request-timeout is %v: --lock-wait must be shorter, "+
+			"or a request that waited has no time left to work", o.lockWait, o.requestTimeout))
 	}
 	if o.drainDelay < 0 {
-		errs = append(errs, usagef("--drain-delay is %v: it must not be below 0", o.drainDelay))
+		errs = append(errs, usagef("--drain-delay is %v: it must not be negative", o.drainDelay))
+	}
+	if o.maxHold < 0 || o.maxHold > stock.MaxHold {
+		errs = append(errs, usagef("--max-hold is %v: it must be 0 to %v", o.maxHold, stock.MaxHold))
 	}
 	if o.pausePoints && o.adminListen == "" {
-		errs = append(errs, usagef("--pause-points needs --admin-listen, where parked requests are released"))
+		errs = append(errs, usagef("--pause-points needs --admin-listen, where paused requests are released"))
 	}
-	for _, err := range errs {
-		if err != nil {
-			return err // one line: the rest is told on the next try
-		}
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return errs[i]
 	}
 	return nil
 }
 
-// serve opens what the service needs, serves until ctx ends, and closes all again.
+// serve opens the servers, serves until ctx ends, and closes the servers.
 func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) {
 	if err := o.validate(); err != nil {
 		return err
@@ -169,60 +201,29 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 		return err
 	}
 	log = log.With(slog.String("replica", o.replica))
-
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	deps := stock.Deps{LockWait: o.lockWait, Lease: o.lease, Poll: o.poll, Log: log}
-	if o.mysqlDSN != "" {
-		config, err := parseDSN(o.mysqlDSN)
-		if err != nil {
-			return err
-		}
-		limitWaits(config, o.lockWait, o.requestTimeout)
-		if deps.MySQL, err = openMySQL(config, o.mysqlConns, log); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, deps.MySQL.Close()) }()
-		if deps.MySQLLocks, err = openMySQL(config, o.mysqlLockConns, log); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, deps.MySQLLocks.Close()) }()
-		registry.MustRegister(collectors.NewDBStatsCollector(deps.MySQL.DB, "mysql"), collectors.NewDBStatsCollector(deps.MySQLLocks.DB, "mysql_locks"))
-	}
-	if len(o.redis) > 0 {
-		deps.Redis = o.openRedis(o.master, o.redis...)
-		defer func() { err = errors.Join(err, deps.Redis.Close()) }()
-		exportPool(registry, "redis", strings.Join(o.redis, ","), deps.Redis)
-	}
-	for _, address := range o.redlock {
-		master := o.openRedis("", address)
-		deps.Redlock = append(deps.Redlock, master)
-		exportPool(registry, "redlock", address, master)
-	}
-	defer func() { err = errors.Join(err, closeAll(deps.Redlock)) }()
-	if len(o.etcd) > 0 {
-		if deps.Etcd, err = o.openEtcd(); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, deps.Etcd.Close()) }()
-	}
-	if len(o.zookeeper) > 0 {
-		if deps.ZooKeeper, err = o.openZooKeeper(o.lease, log); err != nil {
-			return err
-		}
-		defer deps.ZooKeeper.Close()
-	}
-
-	service, err := stock.NewService(deps, stock.Catalogue)
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	var opened closers
+	defer func() { err = errors.Join(err, opened.close()) }()
+	deps, err := o.openServers(&opened, registry, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, service.Close()) }()
+	strategies, err := catalogue.Build(deps, catalogue.Strategies)
+	if err != nil {
+		return err
+	}
+	opened.add(strategies.Close)
 	api, err := httpapi.New(httpapi.Config{
-		Service:         service,
+		Strategies:      strategies,
+		Deps:            deps,
 		DefaultStrategy: o.strategy,
 		Replica:         o.replica,
 		RequestTimeout:  o.requestTimeout,
+		MaxHold:         o.maxHold,
 		PausePoints:     o.pausePoints,
 		Registry:        registry,
 		Version:         buildVersion(),
@@ -232,7 +233,82 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 		return usagef("--default-strategy: %w", err)
 	}
 	if o.mysqlDSN == "" {
-		log.Warn("no --mysql-dsn: the strategies that need MySQL are unavailable, and answer 503")
+		log.Warn("no --mysql-dsn: the strategies that need MySQL are unavailable and answer 503")
 	}
 	return o.serveHTTP(ctx, api, log)
+}
+
+// closers closes what was opened, the last first.
+type closers []func() error
+
+func (c *closers) add(closer func() error) { *c = append(*c, closer) }
+
+func (c *closers) close() error {
+	var errs []error
+	for _, closer := range slices.Backward(*c) {
+		errs = append(errs, closer())
+	}
+	return errors.Join(errs...)
+}
+
+// openServers opens the configured servers and exports the statistics of their pools. It also adds to opened when it
+// fails.
+func (o *serveOptions) openServers(
+	opened *closers, registry prometheus.Registerer, log *slog.Logger,
+) (deps stock.Deps, err error) {
+	deps = stock.Deps{LockWait: o.lockWait, Lease: o.lease, Poll: o.poll, Log: log}
+	if o.mysqlDSN != "" {
+		if err := o.openMySQLPools(&deps, opened, registry, log); err != nil {
+			return deps, err
+		}
+	}
+	if len(o.redis) > 0 {
+		deps.Redis = o.openRedis(o.master, o.redis...)
+		opened.add(deps.Redis.Close)
+		exportPool(registry, "redis", strings.Join(o.redis, ","), deps.Redis)
+	}
+	for _, address := range o.redlock {
+		master := o.openRedis("", address)
+		opened.add(master.Close)
+		deps.Redlock = append(deps.Redlock, master)
+		exportPool(registry, "redlock", address, master)
+	}
+	if len(o.etcd) > 0 {
+		if deps.Etcd, err = o.openEtcd(); err != nil {
+			return deps, err
+		}
+		opened.add(deps.Etcd.Close)
+	}
+	if len(o.zookeeper) > 0 {
+		if deps.ZooKeeper, err = o.openZooKeeper(o.lease, log); err != nil {
+			return deps, err
+		}
+		opened.add(func() error { deps.ZooKeeper.Close(); return nil })
+	}
+	return deps, nil
+}
+
+// openMySQLPools opens one pool for statements and one for named locks, so that waiting for a lock does not take the
+// connections that its holder needs.
+func (o *serveOptions) openMySQLPools(
+	deps *stock.Deps, opened *closers, registry prometheus.Registerer, log *slog.Logger,
+) error {
+	config, err := parseDSN(o.mysqlDSN)
+	if err != nil {
+		return err
+	}
+	limitWaits(config, o.lockWait, o.requestTimeout)
+	if deps.MySQL, err = openMySQL(config, o.mysqlConns, log); err != nil {
+		return err
+	}
+	opened.add(deps.MySQL.Close)
+	if deps.MySQLLocks, err = openMySQL(config, o.mysqlLockConns, log); err != nil {
+		return err
+	}
+	opened.add(deps.MySQLLocks.Close)
+	registry.MustRegister(
+		collectors.NewDBStatsCollector(deps.MySQL.DB, "mysql"),
+		collectors.NewDBStatsCollector(deps.MySQLLocks.DB, "mysql_locks"),
+	)
+	return nil
 }

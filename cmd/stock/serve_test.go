@@ -24,7 +24,7 @@ import (
 
 var redisOptions servers.RedisOptions
 
-// migrated is the environment of a service whose database is ready.
+// migrated returns the environment of a service with a migrated database.
 func migrated(t *testing.T) environment {
 	t.Helper()
 	env := environment{"STOCK_MYSQL_DSN": shared.Database(t)}
@@ -34,18 +34,19 @@ func migrated(t *testing.T) environment {
 	return env
 }
 
-// answer is what came of a request.
+// answer is the reply to a request.
 type answer struct {
 	status int
 	body   map[string]any
 }
 
-// park sends a deduction that stops in the middle, and returns when it is there. Its answer comes later.
+// park sends a deduction that stops at a pause point, and returns when it is there. Its answer comes later.
 func park(t *testing.T, p *program, strategy string, at stock.Point) <-chan answer {
 	t.Helper()
 	done := make(chan answer, 1)
 	go func() {
-		status, body := p.call("POST", p.url+"/stock/deduct/"+strategy+"&goods_id=1&count=1", "X-Request-Id", "parked", "X-Pause", string(at))
+		status, body := p.call("POST", p.url+"/stock/deduct/"+strategy+"&goods_id=1&count=1",
+			"X-Request-Id", "parked", "X-Pause", string(at))
 		done <- answer{status, body}
 	}()
 	eventually(t, "the request is parked", func() bool { return p.parked() })
@@ -68,7 +69,7 @@ func (p *program) draining() bool {
 	return status == 503 && body["status"] == "draining"
 }
 
-func TestShutdownFinishesTheRequestsUnderWay(t *testing.T) {
+func TestShutdownFinishesTheRequestsInProgress(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		t.Run(signal.String(), func(t *testing.T) {
@@ -80,7 +81,7 @@ func TestShutdownFinishesTheRequestsUnderWay(t *testing.T) {
 			eventually(t, "no connection is accepted", func() bool { return p.refuses() })
 			select {
 			case got := <-parked:
-				t.Fatalf("the request ended with %v before it was released", got)
+				t.Fatalf("the request was answered %v before it was released", got)
 			default:
 			}
 			p.expect(t, "DELETE", p.admin+"/admin/pauses/parked", 200)
@@ -94,7 +95,7 @@ func TestShutdownFinishesTheRequestsUnderWay(t *testing.T) {
 	}
 }
 
-// What locks leave behind at a lock service that is down ends by itself: it is no failure of the shutdown.
+// Locks that cannot be released expire. They are not a failure of the shutdown.
 func TestShutdownSucceedsWhileALockServiceIsDown(t *testing.T) {
 	t.Parallel()
 	etcd := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true})
@@ -117,8 +118,7 @@ func (p *program) refuses() bool {
 	return err != nil
 }
 
-// A load balancer may send a request on an open connection at any time. It must be answered, and told to use another
-// connection from then on.
+// A load balancer may send a request on an open connection at any time. The reply must tell it to close the connection.
 func TestShutdownServesOpenConnectionsOnceMore(t *testing.T) {
 	t.Parallel()
 	p := launch(t, migrated(t), "serve")
@@ -130,7 +130,8 @@ func TestShutdownServesOpenConnectionsOnceMore(t *testing.T) {
 	replies := bufio.NewReader(conn)
 	deduct := func() *http.Response {
 		t.Helper()
-		if _, err := io.WriteString(conn, "POST /stock/deduct?goods_id=1&count=1 HTTP/1.1\r\nHost: stock\r\n\r\n"); err != nil {
+		_, err := io.WriteString(conn, "POST /stock/deduct?goods_id=1&count=1 HTTP/1.1\r\nHost: stock\r\n\r\n")
+		if err != nil {
 			t.Fatal(err)
 		}
 		response, err := http.ReadResponse(replies, nil)
@@ -154,7 +155,7 @@ func TestShutdownServesOpenConnectionsOnceMore(t *testing.T) {
 	}
 }
 
-func TestDrainDelayStillServesWhileReadyzSays503(t *testing.T) {
+func TestConnectionsAreAcceptedDuringTheDrainDelay(t *testing.T) {
 	t.Parallel()
 	p := launch(t, migrated(t), "serve", "--drain-delay=1m")
 	p.signal(t, syscall.SIGTERM)
@@ -171,12 +172,12 @@ func TestSecondSignalKillsAtOnce(t *testing.T) {
 	eventually(t, "readyz answers 503", p.draining)
 	p.signal(t, syscall.SIGTERM)
 	if status := p.wait(t).Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGTERM {
-		t.Errorf("it ended with %v\n%s", status, p.log())
+		t.Errorf("the program ended with %v\n%s", status, p.log())
 	}
 }
 
-// The one that is canceled is told that nothing was deducted, and its lock must not outlive it by a whole lease.
-func TestDrainTimeoutCancelsWhatIsStillUnderWay(t *testing.T) {
+// A canceled request is refused and releases its lock, which must not stay for a whole lease.
+func TestTheDrainTimeoutCancelsTheRequestsInProgress(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, redisOptions)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
@@ -195,11 +196,11 @@ func TestDrainTimeoutCancelsWhatIsStillUnderWay(t *testing.T) {
 	if got := <-parked; got.status != 503 || got.body["type"] != "/problems/busy" {
 		t.Errorf("the request ended with %v, want 503 busy", got)
 	}
-	if state := p.wait(t); state.ExitCode() != 1 || !strings.Contains(p.log(), "still under way") {
+	if state := p.wait(t); state.ExitCode() != 1 || !strings.Contains(p.log(), "still in progress") {
 		t.Errorf("%v\n%s", state, p.log())
 	}
 	if left := locks(); len(left) > 0 {
-		t.Errorf("%v are left behind", left)
+		t.Errorf("the locks %v are left", left)
 	}
 	if units := client.Get(t.Context(), "stock:{1}").Val(); units != "6000" {
 		t.Errorf("%s units are left, want all 6000", units)
@@ -210,19 +211,23 @@ func TestServiceStartsWhileItsServersAreDown(t *testing.T) {
 	t.Parallel()
 	down := closedAddress(t)
 	p := launch(t, environment{
-		"STOCK_MYSQL_DSN": "root@tcp(" + down + ")/stock", "STOCK_REDIS": down, "STOCK_REDLOCK": "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
-		"STOCK_ETCD": down, "STOCK_ZOOKEEPER": down + ",no-such-host.invalid:2181",
+		"STOCK_MYSQL_DSN": "root@tcp(" + down + ")/stock", "STOCK_REDIS": down,
+		"STOCK_REDLOCK": "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
+		"STOCK_ETCD":    down, "STOCK_ZOOKEEPER": down + ",no-such-host.invalid:2181",
 	}, "serve")
 	p.expect(t, "GET", p.url+"/livez", 200)
 	p.expect(t, "GET", p.url+"/readyz", 503)
 	p.expect(t, "POST", p.url+"/stock/deduct/noop?goods_id=1&count=1", 200)
-	for _, strategy := range []string{"update", "lock-redis-lua", "lock-redlock", "lock-mysql-getlock", "lock-etcd", "lock-zookeeper"} {
-		if got := p.expect(t, "POST", p.url+"/stock/deduct/"+strategy+"?goods_id=1&count=1", 503); got["type"] != "/problems/unavailable" {
+	for _, strategy := range []string{
+		"update", "lock-redis-lua", "lock-redlock", "lock-mysql-getlock", "lock-etcd", "lock-zookeeper",
+	} {
+		got := p.expect(t, "POST", p.url+"/stock/deduct/"+strategy+"?goods_id=1&count=1", 503)
+		if got["type"] != "/problems/unavailable" {
 			t.Errorf("%s: %v", strategy, got)
 		}
 	}
 	if strings.Contains(p.log(), "[mysql]") || strings.Contains(p.log(), "redis: 2") {
-		t.Errorf("a driver writes past the log:\n%s", p.log())
+		t.Errorf("a driver writes to standard error itself:\n%s", p.log())
 	}
 	p.signal(t, syscall.SIGTERM)
 	if state := p.wait(t); state.ExitCode() != 0 {
@@ -230,7 +235,7 @@ func TestServiceStartsWhileItsServersAreDown(t *testing.T) {
 	}
 }
 
-func TestAddressInUseIsAFailureOfItsOwn(t *testing.T) {
+func TestAnAddressInUseIsAFailure(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -238,14 +243,15 @@ func TestAddressInUseIsAFailureOfItsOwn(t *testing.T) {
 	}
 	defer taken.Close()
 	for _, flag := range []string{"--listen", "--admin-listen"} {
-		_, err := command(t, environment{"STOCK_LISTEN": "127.0.0.1:0", "STOCK_ADMIN_LISTEN": "127.0.0.1:0"}, "serve", flag, taken.Addr().String())
+		env := environment{"STOCK_LISTEN": "127.0.0.1:0", "STOCK_ADMIN_LISTEN": "127.0.0.1:0"}
+		_, err := command(t, env, "serve", flag, taken.Addr().String())
 		if exitCode(err) != 1 || !strings.Contains(err.Error(), "in use") {
 			t.Errorf("%s: exit code %d, %v", flag, exitCode(err), err)
 		}
 	}
 }
 
-func TestTheAdminListenerCanBeLeftOut(t *testing.T) {
+func TestTheAdminListenerCanBeOmitted(t *testing.T) {
 	t.Parallel()
 	p := launch(t, nil, "serve", "--admin-listen=")
 	p.expect(t, "GET", p.url+"/livez", 200)
@@ -265,7 +271,7 @@ func TestTheDSNIsNormalised(t *testing.T) {
 	}
 }
 
-func TestWaitsAreOrderedByWhoMustGiveUpFirst(t *testing.T) {
+func TestInnerWaitsAreShorterThanOuterOnes(t *testing.T) {
 	t.Parallel()
 	const lockWait, requestTimeout = 10 * time.Second, 15 * time.Second
 	config, err := parseDSN("root@tcp(127.0.0.1:3306)/stock")
@@ -274,24 +280,29 @@ func TestWaitsAreOrderedByWhoMustGiveUpFirst(t *testing.T) {
 	}
 	limitWaits(config, lockWait, requestTimeout)
 	if config.ReadTimeout <= requestTimeout || config.Params["innodb_lock_wait_timeout"] != "10" {
-		t.Errorf("MySQL: a read times out after %v, a wait for a row after %s s", config.ReadTimeout, config.Params["innodb_lock_wait_timeout"])
+		t.Errorf("MySQL: a read times out after %v, a wait for a row after %s s",
+			config.ReadTimeout, config.Params["innodb_lock_wait_timeout"])
 	}
 
 	o := serveOptions{requestTimeout: requestTimeout}
 	public := o.publicServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	if public.ReadHeaderTimeout <= 0 || public.ReadTimeout <= requestTimeout || public.WriteTimeout <= requestTimeout {
-		t.Errorf("public listener: header %v, read %v, write %v", public.ReadHeaderTimeout, public.ReadTimeout, public.WriteTimeout)
+		t.Errorf("public listener: header %v, read %v, write %v",
+			public.ReadHeaderTimeout, public.ReadTimeout, public.WriteTimeout)
 	}
 	if upstream := upstreamKeepalive(t); public.IdleTimeout <= upstream {
-		t.Errorf("public listener: it closes after %v, before nginx does after %v", public.IdleTimeout, upstream)
+		t.Errorf("public listener: it closes idle connections after %v, before nginx does after %v",
+			public.IdleTimeout, upstream)
 	}
 	admin := o.adminServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
-	if admin.ReadHeaderTimeout <= 0 || admin.ReadTimeout <= requestTimeout || admin.IdleTimeout <= 0 || admin.WriteTimeout != 0 {
-		t.Errorf("admin listener: header %v, read %v, idle %v, write %v", admin.ReadHeaderTimeout, admin.ReadTimeout, admin.IdleTimeout, admin.WriteTimeout)
+	if admin.ReadHeaderTimeout <= 0 || admin.ReadTimeout <= requestTimeout ||
+		admin.IdleTimeout <= 0 || admin.WriteTimeout != 0 {
+		t.Errorf("admin listener: header %v, read %v, idle %v, write %v",
+			admin.ReadHeaderTimeout, admin.ReadTimeout, admin.IdleTimeout, admin.WriteTimeout)
 	}
 }
 
-// upstreamKeepalive is how long nginx keeps an idle connection to a replica.
+// upstreamKeepalive returns the time after which nginx closes an idle connection to a replica.
 func upstreamKeepalive(t *testing.T) time.Duration {
 	t.Helper()
 	upstream, _, _ := strings.Cut(nginx.StockTemplate, "\n}")
@@ -306,7 +317,7 @@ func upstreamKeepalive(t *testing.T) time.Duration {
 	return keepalive
 }
 
-func TestTimesGivenInTheDSNStand(t *testing.T) {
+func TestTimeoutsInTheDSNTakePrecedence(t *testing.T) {
 	t.Parallel()
 	config, err := parseDSN("root@tcp(127.0.0.1:3306)/stock?readTimeout=1s&innodb_lock_wait_timeout=3")
 	if err != nil {
@@ -318,7 +329,7 @@ func TestTimesGivenInTheDSNStand(t *testing.T) {
 	}
 }
 
-func TestAWaitForALockedRowEndsWithAnAnswer(t *testing.T) {
+func TestAWaitForALockedRowEndsAsBusy(t *testing.T) {
 	t.Parallel()
 	env := migrated(t)
 	p := launch(t, env, "serve", "--lock-wait=1s")
@@ -360,7 +371,8 @@ func TestPoolMetricsAreExported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, metric := range []string{
-		`go_sql_max_open_connections{db_name="mysql"} 32`, `go_sql_max_open_connections{db_name="mysql_locks"} 16`, "go_goroutines", "process_cpu_seconds_total",
+		`go_sql_max_open_connections{db_name="mysql"} 32`, `go_sql_max_open_connections{db_name="mysql_locks"} 16`,
+		"go_goroutines", "process_cpu_seconds_total",
 		`stock_redis_pool_gets_total{result="timeout",server="127.0.0.1:1",use="redis"} 0`,
 		`stock_redis_pool_connections{server="127.0.0.1:1",state="used",use="redlock"} 0`,
 		`stock_redis_pool_connections{server="127.0.0.1:3",state="used",use="redlock"} 0`,

@@ -28,10 +28,10 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// revision is set by the linker (-X main.revision=...) where the Go command cannot see the repository: in an image.
+// revision is set by the linker (-X main.revision=...) when an image is built, where Go cannot see the repository.
 var revision string
 
-// buildVersion is what the Go command, or else the linker, recorded in the binary.
+// buildVersion returns what the Go command or the linker recorded in the binary.
 func buildVersion() httpapi.Version {
 	v := httpapi.Version{Version: "unknown", Revision: revision, Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()

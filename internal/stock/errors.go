@@ -45,7 +45,7 @@ type SoldOutError struct {
 
 // Error names the item and its stock.
 func (e *SoldOutError) Error() string {
-	return fmt.Sprintf("item %d has %d units left, fewer than the %d asked for", e.GoodsID, e.Remaining, e.Asked)
+	return fmt.Sprintf("item %d has %d units left, fewer than the %d requested", e.GoodsID, e.Remaining, e.Asked)
 }
 
 // Is makes errors.Is(err, ErrSoldOut) true.

@@ -32,8 +32,8 @@ func (a *API) Admin() http.Handler {
 	return r
 }
 
-// putStock sets the units of a goods in every configured store, and forgets its fencing tokens there: a lock service that
-// lost its data, and counts from the beginning again, is then believed.
+// putStock sets the units of an item in every configured store and forgets its fencing tokens. A lock service that lost
+// its data, and counts from 1 again, is then accepted.
 func (a *API) putStock(w http.ResponseWriter, r *http.Request) {
 	id, err := goodsID(r)
 	if err != nil {
@@ -43,17 +43,17 @@ func (a *API) putStock(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Stock *int64 `json:"stock"`
 	}
-	if err := readJSON(r, &body); err != nil {
+	if err := readJSON(r, maxBody, &body); err != nil {
 		a.fail(w, r, err)
 		return
 	}
 	if body.Stock == nil || *body.Stock < 0 || *body.Stock > stock.MaxStock {
-		a.fail(w, r, describe(errMalformed, "stock must be given, 0 to %d", int64(stock.MaxStock)))
+		a.fail(w, r, describe(errMalformed, "stock must be given: 0 to %d", int64(stock.MaxStock)))
 		return
 	}
 	ctx, cancel := a.timeout(r)
 	defer cancel()
-	if err := a.Service.SetStock(ctx, id, *body.Stock); err != nil {
+	if err := a.inventory.SetStock(ctx, id, *body.Stock); err != nil {
 		a.fail(w, r, err)
 		return
 	}
@@ -63,22 +63,17 @@ func (a *API) putStock(w http.ResponseWriter, r *http.Request) {
 	}{id, *body.Stock})
 }
 
-// restock adds units to a known goods in one store: MySQL unless ?store= names another. Of one store the outcome is always
-// one of the three; of several at once it could be done in one and unknown in the other.
+// restock adds units to an existing item in one store: MySQL unless ?store= names another. It takes one store only, so
+// that the outcome is clear: with several, units could be added to one while the outcome in another is unknown.
 func (a *API) restock(w http.ResponseWriter, r *http.Request) {
-	id, err := goodsID(r)
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	on, err := storeOf(r)
+	id, on, err := itemInStore(r)
 	if err != nil {
 		a.fail(w, r, err)
 		return
 	}
 	key, err := idempotencyKey(r)
 	if err == nil && key != "" {
-		err = describe(stock.ErrKeyUnsupported, "a restock that is sent again would be made again, whatever its Idempotency-Key; nothing was added")
+		err = describe(stock.ErrKeyUnsupported, "a restock is not idempotent and takes no Idempotency-Key; nothing was added")
 	}
 	if err != nil {
 		a.fail(w, r, err)
@@ -87,7 +82,7 @@ func (a *API) restock(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Count int64 `json:"count"`
 	}
-	if err := readJSON(r, &body); err != nil {
+	if err := readJSON(r, maxBody, &body); err != nil {
 		a.fail(w, r, err)
 		return
 	}
@@ -97,18 +92,22 @@ func (a *API) restock(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := a.timeout(r)
 	defer cancel()
-	units, err := a.Service.Restock(ctx, on, id, body.Count)
+	units, err := a.inventory.Restock(ctx, on, id, body.Count)
 	if err != nil {
-		switch kindOf(err).err {
-		case stock.ErrUnknown:
-			err = describe(err, "the restock was sent and its outcome never came back: it may have taken effect; read the stock before you try again")
-		case stock.ErrBusy, stock.ErrUnavailable:
-			err = describe(err, "store %s does not answer in time or is not configured; nothing was added; try again later", on)
-		default:
-			err = describeLevel(err, id, on)
-		}
-		a.fail(w, r, err)
+		a.fail(w, r, describeRestock(err, id, on))
 		return
 	}
-	writeJSON(w, http.StatusOK, typeJSON, level{id, units, on})
+	writeJSON(w, http.StatusOK, typeJSON, stockReply{GoodsID: id, Stock: units, Store: on})
+}
+
+// describeRestock adds to an error what the client may know about it.
+func describeRestock(err error, id int64, on stock.Store) error {
+	switch kindOf(err).err {
+	case stock.ErrUnknown:
+		return describe(err, "the restock was sent, but its result did not arrive: it may have taken effect; "+
+			"read the stock before you try again")
+	case stock.ErrBusy, stock.ErrUnavailable:
+		return describe(err, "store %s did not answer in time or is not configured; nothing was added; try again later", on)
+	}
+	return describeStock(err, id, on)
 }

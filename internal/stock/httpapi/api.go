@@ -1,6 +1,6 @@
 // Package httpapi serves package stock over HTTP. It is the only package that knows HTTP.
 //
-// A service has two listeners: the public one, to be put behind nginx, and an admin one, which never is.
+// A replica has two listeners: a public one, behind nginx, and an admin one, which must not be exposed.
 package httpapi
 
 import (
@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,24 +19,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"stock/internal/stock"
+	"stock/internal/stock/catalogue"
+	"stock/internal/stock/inventory"
+	"stock/internal/stock/stream"
 )
 
-// Config is what an API is made from. All fields but PausePoints are required.
+// Config configures an API. All fields but MaxHold and PausePoints are required.
 type Config struct {
-	Service         *stock.Service
-	DefaultStrategy string // for requests that name none
-	Replica         string // goes into every reply
+	Strategies      *catalogue.Registry
+	Deps            stock.Deps // what the strategies were built from
+	DefaultStrategy string     // for requests that name none
+	Replica         string     // name in every reply
 	RequestTimeout  time.Duration
-	PausePoints     bool // obey the X-Pause header: only for a lab
+	MaxHold         time.Duration // longest hold_ms that is accepted: above 0 only in a lab
+	PausePoints     bool          // obey the X-Pause header: only in a lab
 	Registry        *prometheus.Registry
 	Version         Version
 	Log             *slog.Logger
 }
 
-// Version tells which build answers.
+// Version describes the build.
 type Version struct {
 	Version  string `json:"version"`  // of the module
-	Revision string `json:"revision"` // of the repository; empty where the build did not record it
+	Revision string `json:"revision"` // of the repository; empty if not recorded by the build
 	Time     string `json:"time"`     // of the revision, RFC 3339
 	Modified bool   `json:"modified"` // built from a changed working tree
 	Go       string `json:"go"`
@@ -46,30 +50,32 @@ type Version struct {
 // API holds what the handlers of both listeners share.
 type API struct {
 	Config
-	replica    []string // header values, made once
+	replica    []string // value of X-Replica
+	inventory  *inventory.Inventory
 	offers     map[string]*offer
 	names      []string                      // of all strategies
-	strategies []byte                        // reply of GET /strategies
+	listing    []byte                        // reply of GET /strategies
 	problems   map[string]prometheus.Counter // by slug
-	pauses     *pauses                       // nil where pause points are off
+	pauses     *pauses                       // nil without pause points
 	draining   atomic.Bool
 	wasReady   atomic.Bool
-	nextWarned atomic.Int64 // Unix seconds
+	nextWarned atomic.Int64 // earliest time of the next warning, Unix seconds
 }
 
-// offer is a strategy as this API serves it, with all that need not be made anew for each request.
+// offer is a strategy, with what all of its requests share.
 type offer struct {
-	stock.Status
-	header []string
+	catalogue.Status
+	header []string // value of X-Strategy
 	series map[stock.Store]*series
 }
 
-// New makes the handlers' common part and registers its metrics.
+// New returns an API and registers its metrics.
 func New(config Config) (*API, error) {
 	a := &API{
-		Config:  config,
-		replica: []string{config.Replica},
-		offers:  map[string]*offer{},
+		Config:    config,
+		replica:   []string{config.Replica},
+		inventory: inventory.New(config.Deps),
+		offers:    map[string]*offer{},
 	}
 	if config.PausePoints {
 		a.pauses = newPauses()
@@ -77,33 +83,34 @@ func New(config Config) (*API, error) {
 	a.wasReady.Store(true)
 	metrics := newMetrics(config.Registry, a.pauses)
 	a.problems = metrics.problemCounters()
-	for _, status := range config.Service.Statuses() {
+	for _, status := range config.Strategies.Statuses() {
 		o := &offer{Status: status, header: []string{status.Name}, series: map[stock.Store]*series{}}
 		for _, on := range status.Stores {
 			o.series[on] = metrics.series(status.Name, on)
 		}
 		if status.WriteBehind && len(status.Unavailable) == 0 {
-			config.Registry.MustRegister(backlog{config.Service})
+			config.Registry.MustRegister(backlog{stream.Admin{MySQL: config.Deps.MySQL, Redis: config.Deps.Redis}})
 		}
 		a.offers[status.Name] = o
 		a.names = append(a.names, status.Name)
 	}
 	if a.offers[config.DefaultStrategy] == nil {
-		return nil, fmt.Errorf("no strategy is named %q; there are %s", config.DefaultStrategy, strings.Join(a.names, ", "))
+		return nil, fmt.Errorf("there is no strategy %q, only %s", config.DefaultStrategy, strings.Join(a.names, ", "))
 	}
 	var err error
-	a.strategies, err = listStrategies(config)
+	a.listing, err = listStrategies(config)
 	return a, err
 }
 
 // Public is the handler of the public listener.
 func (a *API) Public() http.Handler {
 	r := a.router()
-	r.Post("/stock/deduct", a.deduct)
-	r.Post("/stock/deduct/{strategy}", a.deduct)
-	r.Post("/stock/orders", a.order)
-	r.Post("/stock/orders/{strategy}", a.order)
-	// The pattern keeps /stock/deduct apart, so that GET on it is answered 405.
+	r.Method(http.MethodGet, "/", http.RedirectHandler("/docs", http.StatusFound))
+	r.Post("/stock/deduct", a.sell((*sale).deduct))
+	r.Post("/stock/deduct/{strategy}", a.sell((*sale).deduct))
+	r.Post("/stock/orders", a.sell((*sale).order))
+	r.Post("/stock/orders/{strategy}", a.sell((*sale).order))
+	// The pattern does not match /stock/deduct, so that GET on that is answered 405.
 	r.Get("/stock/{goods_id:-?[0-9]+}", a.getStock)
 	r.Get("/strategies", a.getStrategies)
 	r.Get("/problems/{slug}", a.getProblem)
@@ -117,7 +124,7 @@ func (a *API) Public() http.Handler {
 	return r
 }
 
-// router makes a router that answers in problems where no route matches.
+// router returns a router that answers with a problem if no route matches.
 func (a *API) router() *chi.Mux {
 	r := chi.NewRouter()
 	r.Use(a.frame, middleware.GetHead)
@@ -132,7 +139,7 @@ func (a *API) router() *chi.Mux {
 	return r
 }
 
-// allowedMethods lists the methods that the router has for the path of the request.
+// allowedMethods lists the methods that the path of the request supports.
 func allowedMethods(r *http.Request) string {
 	path := r.URL.Path
 	if r.URL.RawPath != "" {
@@ -151,8 +158,8 @@ func allowedMethods(r *http.Request) string {
 	return strings.Join(allowed, ", ")
 }
 
-// frame gives every reply its request id, replica and strategy, and turns a panic into a problem. The strategy is the
-// default until a request turns out to name another.
+// frame adds the request id, the replica and the strategy to every reply, and turns a panic into a problem. X-Strategy
+// is the default strategy until the request is found to name another.
 func (a *API) frame(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Request-Id")
@@ -187,7 +194,7 @@ func (a *API) frame(next http.Handler) http.Handler {
 	})
 }
 
-// validRequestID says whether a client's request id can be logged and sent back: 1 to 128 visible ASCII characters.
+// validRequestID reports whether a client's request id can be logged and sent back: 1 to 128 visible ASCII characters.
 func validRequestID(id string) bool {
 	if id == "" || len(id) > 128 {
 		return false
@@ -200,23 +207,20 @@ func validRequestID(id string) bool {
 	return true
 }
 
-// requestID is the id that frame gave the request.
+// requestID returns the id that frame gave to the request.
 func requestID(w http.ResponseWriter) string { return w.Header()["X-Request-Id"][0] }
 
-// goodsID reads {goods_id} from the path.
-func goodsID(r *http.Request) (int64, error) {
-	text := chi.URLParam(r, "goods_id")
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id < 1 {
-		return 0, describe(errMalformed, "goods_id is %s: it is a whole number, at least 1", text)
+// nameStrategy sets X-Strategy if the strategy exists: a name that the client made up is not sent back.
+func (a *API) nameStrategy(w http.ResponseWriter, name string) {
+	if o := a.offers[name]; o != nil {
+		w.Header()["X-Strategy"] = o.header
 	}
-	return id, nil
 }
 
-// Drain makes /readyz answer 503 from now on, so that a load balancer sends no more requests. Others are still served.
+// Drain makes /readyz answer 503 from now on. All other requests are served as before.
 func (a *API) Drain() { a.draining.Store(true) }
 
-// timeout bounds the work on one request.
+// timeout limits the time for one request.
 func (a *API) timeout(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.Context(), a.RequestTimeout)
 }

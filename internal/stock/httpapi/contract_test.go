@@ -13,10 +13,11 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"stock/internal/stock"
+	"stock/internal/stock/catalogue"
 )
 
-// strange are strategies that end in ways that those of the catalogue should not.
-var strange = append(slices.Clone(stock.Catalogue),
+// strange adds strategies to the catalogue that end in unusual ways.
+var strange = append(slices.Clone(catalogue.Strategies),
 	strangeStrategy("panics", func() error { panic("the secret cause") }),
 	strangeStrategy("fails", func() error { return errors.New("the secret cause") }),
 	strangeStrategy("fenced", func() error { return fmt.Errorf("%w: token 7", stock.ErrFenced) }),
@@ -33,199 +34,578 @@ func (f deductFunc) Deduct(context.Context, stock.Request) (stock.Receipt, error
 }
 
 func strangeStrategy(name string, end deductFunc) stock.Strategy {
-	s := stock.Catalogue[0]
+	s := catalogue.Strategies[0]
 	s.Name, s.Stores, s.Needs = name, []stock.Store{stock.NoStore}, nil
-	s.New = func(stock.Deps, stock.Store) (stock.Deducter, error) { return end, nil }
+	s.New = func(stock.Deps) stock.Deducter { return end }
 	return s
 }
 
-// idempotent says of a strategy that it honours keys.
+// idempotent makes a strategy accept idempotency keys.
 func idempotent(s stock.Strategy) stock.Strategy {
 	s.Idempotent = true
-	s.Claim.ClientRetry = "with an idempotency key: the first answer again"
+	s.Claim.ClientRetry = stock.RepliesAgain
 	return s
 }
 
-// The wire contract, one row a rule. Every reply is also checked against openapi.json.
+// contractCase is a request and what must be in the reply.
+type contractCase struct {
+	name, method, path, body string
+	header                   map[string]string
+	status                   int
+	slug                     string
+	detail                   string // a part of the problem's detail
+	reply                    string // a part of the reply
+}
+
+// check sends the request and checks the reply, also against openapi.json.
+func (c contractCase) check(t *testing.T, r *replica) {
+	t.Helper()
+	url := r.public + c.path
+	if strings.HasPrefix(c.path, "admin/") {
+		url = r.admin + "/" + c.path
+	}
+	got := do(t, request{method: c.method, url: url, body: c.body, header: c.header}).want(t, c.status, c.slug)
+	if detail, _ := got.json["detail"].(string); !strings.Contains(detail, c.detail) {
+		t.Errorf("the detail is %q, want %q in it", detail, c.detail)
+	}
+	if !strings.Contains(string(got.raw), c.reply) {
+		t.Errorf("the reply is %s, want %s in it", got.raw, c.reply)
+	}
+	if strings.Contains(string(got.raw), "secret") {
+		t.Errorf("the reply shows internals: %s", got.raw)
+	}
+}
+
+const deduct = "/stock/deduct"
+
+// tooLong is an object that is larger than a body may be.
+var tooLong = `{"goods_id":1,"count":1,"strategy":"` + strings.Repeat("x", 4096) + `"}`
+
+func key(value string) map[string]string { return map[string]string{"Idempotency-Key": value} }
+
+// The wire contract, one rule per row.
+var contract = []contractCase{
+	{
+		name: "JSON", method: "POST", path: deduct,
+		body: `{"goods_id":1,"count":1,"strategy":"update","store":"mysql","hold_ms":0}`, status: 200,
+	},
+	{name: "short JSON", method: "POST", path: deduct, body: `{"goods_id":1,"count":1}`, status: 200},
+	{
+		name: "JSON with a charset", method: "POST", path: deduct, body: `{"goods_id":1,"count":1}`,
+		header: map[string]string{"Content-Type": "Application/JSON; charset=utf-8"}, status: 200,
+	},
+	{
+		name: "query", method: "POST",
+		path: deduct + "?goods_id=1&count=1&strategy=update&store=mysql&hold_ms=0", status: 200,
+	},
+	{
+		name: "strategy in the path, rest in JSON", method: "POST", path: deduct + "/update",
+		body: `{"goods_id":1,"count":1}`, status: 200,
+	},
+	{
+		name: "strategy in the path, rest in the query", method: "POST",
+		path: deduct + "/update?goods_id=1&count=1", status: 200,
+	},
+	{
+		name: "the same strategy twice", method: "POST",
+		path: deduct + "/update?goods_id=1&count=1&strategy=update", status: 200,
+	},
+	{
+		name: "empty strategy and store", method: "POST", path: deduct,
+		body: `{"goods_id":1,"count":1,"strategy":"","store":""}`, status: 200,
+	},
+	{name: "largest count", method: "POST", path: deduct + "/noop?goods_id=1&count=1000000", status: 200},
+	{
+		name: "largest goods_id", method: "POST", path: deduct + "/noop?goods_id=9223372036854775807&count=1",
+		status: 200,
+	},
+
+	{name: "store slots", method: "POST", path: deduct + "/slots?goods_id=1&count=1&store=slots", status: 200},
+	{
+		name: "sold out in slots", method: "POST", path: deduct + "/slots?goods_id=2&count=4", status: 409,
+		slug: "sold-out", detail: "item 2 has 3 units left",
+	},
+
+	{
+		name: "empty request", method: "POST", path: deduct, status: 400, slug: "malformed",
+		detail: "the request is empty",
+	},
+	{
+		name: "not JSON", method: "POST", path: deduct, body: "goods_id=1", status: 400, slug: "malformed",
+		detail: "invalid character",
+	},
+	{
+		name: "half a JSON", method: "POST", path: deduct, body: `{"goods_id":1`, status: 400,
+		slug: "malformed", detail: "unexpected EOF",
+	},
+	{name: "an array", method: "POST", path: deduct, body: `[1,1]`, status: 400, slug: "malformed", detail: "array"},
+	{name: "null", method: "POST", path: deduct, body: `null`, status: 400, slug: "malformed", detail: "goods_id"},
+	{
+		name: "unknown member", method: "POST", path: deduct, body: `{"goods_id":1,"count":1,"cuont":2}`,
+		status: 400, slug: "malformed", detail: `unknown member "cuont"`,
+	},
+	{
+		name: "member twice", method: "POST", path: deduct, body: `{"goods_id":1,"count":1,"count":1000000}`,
+		status: 400, slug: "malformed", detail: "count is given more than once",
+	},
+	{
+		name: "member twice, apart", method: "POST", path: deduct,
+		body: "{\"count\" : 1,\n\"goods_id\":1, \"count\"\t\r\n:1}", status: 400, slug: "malformed",
+		detail: "count is given more than once",
+	},
+	{
+		name: "strategy twice", method: "POST", path: deduct,
+		body: `{"goods_id":1,"count":1,"strategy":"update","strategy":"update"}`, status: 400,
+		slug: "malformed", detail: "strategy is given more than once",
+	},
+	{
+		name: "member in capitals", method: "POST", path: deduct, body: `{"GOODS_ID":1,"count":1}`, status: 400,
+		slug: "malformed", detail: `unknown member "GOODS_ID"`,
+	},
+	{
+		name: "member with a capital", method: "POST", path: deduct, body: `{"goods_id":1,"Count":1}`,
+		status: 400, slug: "malformed", detail: `unknown member "Count"`,
+	},
+	{
+		name: "member with a letter that folds to s", method: "POST", path: deduct,
+		body: `{"goodſ_id":1,"count":1}`, status: 400, slug: "malformed", detail: "unknown member",
+	},
+	{
+		name: "member with an escape", method: "POST", path: deduct,
+		body: `{"goods_id":1,"\u0063ount":1,"count":1000000}`, status: 400, slug: "malformed",
+		detail: "count is given more than once",
+	},
+	{
+		name: "value like a member", method: "POST", path: deduct,
+		body: `{"goods_id":1,"count":1,"strategy":"\"count\":1"}`, status: 404, slug: "unknown-strategy",
+		detail: "count",
+	},
+	{
+		name: "values like members", method: "POST", path: deduct,
+		body: `{"goods_id":1,"strategy":"count","store":"count","count":1}`, status: 404,
+		slug: "unknown-strategy", detail: "count",
+	},
+	{
+		name: "something after the object", method: "POST", path: deduct, body: `{"goods_id":1,"count":1}{}`,
+		status: 400, slug: "malformed", detail: "after top-level value",
+	},
+	{
+		name: "garbage after the object", method: "POST", path: deduct, body: `{"goods_id":1,"count":1}x`,
+		status: 400, slug: "malformed", detail: "after top-level value",
+	},
+	{
+		name: "number as text", method: "POST", path: deduct, body: `{"goods_id":"1","count":1}`, status: 400,
+		slug: "malformed", detail: "goods_id",
+	},
+	{
+		name: "fraction", method: "POST", path: deduct, body: `{"goods_id":1,"count":1.5}`, status: 400,
+		slug: "malformed", detail: "count",
+	},
+	{
+		name: "count missing", method: "POST", path: deduct, body: `{"goods_id":1}`, status: 400,
+		slug: "malformed", detail: "count is 0 or missing",
+	},
+	{
+		name: "count 0", method: "POST", path: deduct, body: `{"goods_id":1,"count":0}`, status: 400,
+		slug: "malformed", detail: "count",
+	},
+	{
+		name: "count negative", method: "POST", path: deduct, body: `{"goods_id":1,"count":-1}`, status: 400,
+		slug: "malformed", detail: "count is -1",
+	},
+	{
+		name: "count too large", method: "POST", path: deduct, body: `{"goods_id":1,"count":1000001}`,
+		status: 400, slug: "malformed", detail: "count is 1000001",
+	},
+	{
+		name: "count beyond 64 bits", method: "POST", path: deduct,
+		body: `{"goods_id":1,"count":9223372036854775808}`, status: 400, slug: "malformed", detail: "count",
+	},
+	{
+		name: "goods_id missing", method: "POST", path: deduct, body: `{"count":1}`, status: 400,
+		slug: "malformed", detail: "goods_id",
+	},
+	{
+		name: "goods_id 0", method: "POST", path: deduct, body: `{"goods_id":0,"count":1}`, status: 400,
+		slug: "malformed", detail: "goods_id",
+	},
+	{
+		name: "goods_id negative", method: "POST", path: deduct, body: `{"goods_id":-1,"count":1}`, status: 400,
+		slug: "malformed", detail: "goods_id",
+	},
+	{
+		name: "hold_ms negative", method: "POST", path: deduct, body: `{"goods_id":1,"count":1,"hold_ms":-1}`,
+		status: 400, slug: "malformed", detail: "hold_ms",
+	},
+	{
+		name: "hold_ms too large", method: "POST", path: deduct,
+		body: `{"goods_id":1,"count":1,"hold_ms":10001}`, status: 400, slug: "malformed", detail: "hold_ms",
+	},
+	{
+		name: "body and query", method: "POST", path: deduct + "?goods_id=1&count=1",
+		body: `{"goods_id":1,"count":1}`, status: 400, slug: "malformed", detail: "one of them",
+	},
+	{
+		name: "unknown parameter", method: "POST", path: deduct + "?goods_id=1&count=1&cuont=1", status: 400,
+		slug: "malformed", detail: "cuont",
+	},
+	{
+		name: "parameter twice", method: "POST", path: deduct + "?goods_id=1&count=1&count=2", status: 400,
+		slug: "malformed", detail: "2 times",
+	},
+	{
+		name: "parameter is not a number", method: "POST", path: deduct + "?goods_id=1&count=one", status: 400,
+		slug: "malformed", detail: "whole number",
+	},
+	{
+		name: "parameter beyond 64 bits", method: "POST",
+		path: deduct + "?goods_id=9223372036854775808&count=1", status: 400, slug: "malformed",
+		detail: "whole number",
+	},
+	{
+		name: "parameter empty", method: "POST", path: deduct + "?goods_id=1&count=", status: 400,
+		slug: "malformed", detail: "whole number",
+	},
+	{
+		name: "query not well formed", method: "POST", path: deduct + "?goods_id=1&count=%zz", status: 400,
+		slug: "malformed", detail: "query",
+	},
+	{
+		name: "two strategies", method: "POST", path: deduct + "/update?goods_id=1&count=1&strategy=none",
+		status: 400, slug: "malformed", detail: "the path asks",
+	},
+	{
+		name: "unknown pause point", method: "POST", path: deduct + "?goods_id=1&count=1",
+		header: map[string]string{"X-Pause": "nowhere"}, status: 400, slug: "malformed", detail: "nowhere",
+	},
+	{
+		name: "pause without duration", method: "POST", path: deduct + "?goods_id=1&count=1",
+		header: map[string]string{"X-Pause": "after-read=0s"}, status: 400, slug: "malformed", detail: "0s",
+	},
+
+	{
+		name: "store that the strategy does not support", method: "POST",
+		path: deduct + "/update?goods_id=1&count=1&store=redis", status: 400, slug: "unsupported-store",
+		detail: "update",
+	},
+	{
+		name: "store that does not exist", method: "POST",
+		path: deduct + "/update?goods_id=1&count=1&store=paper", status: 400, slug: "unsupported-store",
+		detail: "paper",
+	},
+	{
+		name: "unknown strategy in JSON", method: "POST", path: deduct,
+		body: `{"goods_id":1,"count":1,"strategy":"hope"}`, status: 404, slug: "unknown-strategy",
+		detail: "hope",
+	},
+	{
+		name: "unknown strategy in the query", method: "POST",
+		path: deduct + "?goods_id=1&count=1&strategy=hope", status: 404, slug: "unknown-strategy",
+		detail: "hope",
+	},
+	{
+		name: "unknown strategy in the path", method: "POST", path: deduct + "/hope?goods_id=1&count=1",
+		status: 404, slug: "unknown-strategy", detail: "hope",
+	},
+	{
+		name: "unknown item", method: "POST", path: deduct + "/update?goods_id=77&count=1", status: 404,
+		slug: "unknown-goods", detail: "item 77",
+	},
+	{
+		name: "sold out", method: "POST", path: deduct + "/update?goods_id=2&count=4", status: 409,
+		slug: "sold-out", detail: "item 2 has 3 units left",
+	},
+	{name: "body too large", method: "POST", path: deduct, body: tooLong, status: 413, slug: "too-large", detail: "4096"},
+	{
+		name: "form", method: "POST", path: deduct, body: "goods_id=1&count=1",
+		header: map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, status: 415,
+		slug: "unsupported-media-type", detail: "form",
+	},
+	{
+		name: "no media type", method: "POST", path: deduct, body: `{"goods_id":1,"count":1}`,
+		header: map[string]string{"Content-Type": ""}, status: 415, slug: "unsupported-media-type",
+	},
+	{
+		name: "server not configured", method: "POST", path: deduct + "/lock-redlock?goods_id=1&count=1",
+		status: 503, slug: "unavailable", detail: "not configured: redlock",
+	},
+	{
+		name: "panic", method: "POST", path: deduct + "/panics?goods_id=1&count=1", status: 500,
+		slug: "internal", detail: "log",
+	},
+	{
+		name: "unexpected error", method: "POST", path: deduct + "/fails?goods_id=1&count=1", status: 500,
+		slug: "internal", detail: "log",
+	},
+	{
+		name: "fenced", method: "POST", path: deduct + "/fenced?goods_id=1&count=1", status: 503, slug: "busy",
+		detail: "set the stock anew (PUT /admin/stock/{goods_id})",
+	},
+	{
+		name: "unknown outcome joined with a refusal", method: "POST",
+		path: deduct + "/unknown-and-busy?goods_id=1&count=1", status: 500, slug: "outcome-unknown",
+		detail: "may have taken effect",
+	},
+
+	{
+		name: "key in quotes", method: "POST", path: deduct + "/confirms?goods_id=1&count=1",
+		header: key(`"8e03978e-40d5-43dd-bc93-6894a57f9324"`), status: 200,
+	},
+	{
+		name: "key in quotes, with a space and escapes", method: "POST",
+		path: deduct + "/confirms?goods_id=1&count=1", header: key(`"a \"\\ b"`), status: 200,
+	},
+	{
+		name: "bare key", method: "POST", path: deduct + "/confirms?goods_id=1&count=1",
+		header: key("order=7/a_b:c+d"), status: 200,
+	},
+	{
+		name: "longest key", method: "POST", path: deduct + "/confirms?goods_id=1&count=1",
+		header: key(`"` + strings.Repeat("k", 255) + `"`), status: 200,
+	},
+	{
+		name: "key too long", method: "POST", path: deduct + "/confirms?goods_id=1&count=1",
+		header: key(strings.Repeat("k", 256)), status: 400, slug: "malformed", detail: "256 characters",
+	},
+	{
+		name: "empty key", method: "POST", path: deduct + "/confirms?goods_id=1&count=1", header: key(""),
+		status: 400, slug: "malformed", detail: "0 characters",
+	},
+	{
+		name: "empty key in quotes", method: "POST", path: deduct + "/confirms?goods_id=1&count=1",
+		header: key(`""`), status: 400, slug: "malformed", detail: "0 characters",
+	},
+	{
+		name: "key with half its quotes", method: "POST", path: deduct + "/confirms?goods_id=1&count=1",
+		header: key(`"a`), status: 400, slug: "malformed", detail: "in quotes",
+	},
+	{
+		name: "key with text after the quotes", method: "POST", path: deduct + "/confirms?goods_id=1&count=1",
+		header: key(`"a"b`), status: 400, slug: "malformed", detail: "in quotes",
+	},
+	{
+		name: "key with an unknown escape", method: "POST", path: deduct + "/confirms?goods_id=1&count=1",
+		header: key(`"a\b"`), status: 400, slug: "malformed", detail: "in quotes",
+	},
+	{
+		name: "key that ends in an escape", method: "POST", path: deduct + "/confirms?goods_id=1&count=1",
+		header: key(`"a\`), status: 400, slug: "malformed", detail: "in quotes",
+	},
+	{
+		name: "key in Latin-1", method: "POST", path: deduct + "/confirms?goods_id=1&count=1",
+		header: key("\"\xe9\""), status: 400, slug: "malformed", detail: "in quotes",
+	},
+	{
+		name: "two bare keys", method: "POST", path: deduct + "/confirms?goods_id=1&count=1",
+		header: key("a, b"), status: 400, slug: "malformed", detail: "in quotes",
+	},
+	{
+		name: "key with a strategy that is not idempotent", method: "POST", path: deduct + "/update?goods_id=1&count=1",
+		header: key("a"), status: 400, slug: "idempotency-key-unsupported", detail: "update",
+	},
+	{
+		name: "malformed key with a strategy that is not idempotent", method: "POST",
+		path: deduct + "/update?goods_id=1&count=1", header: key(""), status: 400, slug: "malformed",
+		detail: "0 characters",
+	},
+	{
+		name: "key of a different request", method: "POST", path: deduct + "/key-reused?goods_id=1&count=1",
+		header: key("a"), status: 422, slug: "idempotency-key-reused", detail: "new key",
+	},
+	{
+		name: "key of a request in progress", method: "POST", path: deduct + "/in-progress?goods_id=1&count=1",
+		header: key("a"), status: 409, slug: "in-progress", detail: "may still deduct",
+	},
+
+	{name: "stock", method: "GET", path: "/stock/2", status: 200},
+	{name: "stock in Redis", method: "GET", path: "/stock/2?store=redis", status: 200},
+	{name: "stock in slots", method: "GET", path: "/stock/2?store=slots", status: 200},
+	{
+		name: "stock of unknown item in slots", method: "GET", path: "/stock/77?store=slots", status: 404,
+		slug: "unknown-goods", detail: "store slots",
+	},
+	{
+		name: "stock of unknown item", method: "GET", path: "/stock/77", status: 404, slug: "unknown-goods",
+		detail: "item 77 does not exist in store mysql",
+	},
+	{
+		name: "stock of unknown item in Redis", method: "GET", path: "/stock/77?store=redis", status: 404,
+		slug: "unknown-goods", detail: "store redis",
+	},
+	{name: "stock of item 0", method: "GET", path: "/stock/0", status: 400, slug: "malformed", detail: "goods_id"},
+	{name: "stock of item -1", method: "GET", path: "/stock/-1", status: 400, slug: "malformed", detail: "goods_id"},
+	{
+		name: "stock of item beyond 64 bits", method: "GET", path: "/stock/9223372036854775808", status: 400,
+		slug: "malformed", detail: "goods_id",
+	},
+	{
+		name: "stock in unknown store", method: "GET", path: "/stock/2?store=paper", status: 400,
+		slug: "unsupported-store", detail: "paper",
+	},
+	{
+		name: "stock with a count", method: "GET", path: "/stock/2?count=1", status: 400, slug: "malformed",
+		detail: "?store=",
+	},
+	{
+		name: "stock with an unknown parameter", method: "GET", path: "/stock/2?shop=1", status: 400,
+		slug: "malformed", detail: "shop",
+	},
+
+	{name: "strategies", method: "GET", path: "/strategies", status: 200},
+	{name: "problem type", method: "GET", path: "/problems/sold-out", status: 200, slug: "sold-out"},
+	{
+		name: "unknown problem type", method: "GET", path: "/problems/hunger", status: 404, slug: "not-found",
+		detail: "hunger",
+	},
+	{name: "livez", method: "GET", path: "/livez", status: 200},
+	{name: "healthz", method: "GET", path: "/healthz", status: 200},
+	{name: "readyz", method: "GET", path: "/readyz", status: 200},
+	{name: "version", method: "GET", path: "/version", status: 200},
+	{name: "docs", method: "GET", path: "/docs", status: 200},
+	{name: "HEAD", method: "HEAD", path: "/livez", status: 200},
+	{name: "unknown path", method: "GET", path: "/nowhere", status: 404, slug: "not-found", detail: "/nowhere"},
+	{
+		name: "admin path on the public listener", method: "PUT", path: "/admin/stock/1", body: `{"stock":1}`,
+		status: 404, slug: "not-found",
+	},
+	{name: "metrics on the public listener", method: "GET", path: "/metrics", status: 404, slug: "not-found"},
+	{name: "method", method: "GET", path: deduct, status: 405, slug: "method-not-allowed", detail: "allows POST"},
+	{
+		name: "method on a strategy", method: "PUT", path: deduct + "/update", status: 405,
+		slug: "method-not-allowed", detail: "allows POST",
+	},
+	{
+		name: "method on the stock", method: "DELETE", path: "/stock/1", status: 405,
+		slug: "method-not-allowed", detail: "allows GET, HEAD",
+	},
+
+	{name: "setting stock", method: "PUT", path: "admin/stock/3", body: `{"stock":0}`, status: 200},
+	{
+		name: "setting stock below 0", method: "PUT", path: "admin/stock/3", body: `{"stock":-1}`, status: 400,
+		slug: "malformed", detail: "stock",
+	},
+	{
+		name: "setting the stock without a value", method: "PUT", path: "admin/stock/3", body: `{}`, status: 400,
+		slug: "malformed", detail: "stock",
+	},
+	{
+		name: "setting too much stock", method: "PUT", path: "admin/stock/3",
+		body: `{"stock":9007199254740992}`, status: 400, slug: "malformed", detail: "stock",
+	},
+	{
+		name: "setting stock of item 0", method: "PUT", path: "admin/stock/0", body: `{"stock":1}`,
+		status: 400, slug: "malformed", detail: "goods_id",
+	},
+	{
+		name: "setting with a member twice", method: "PUT", path: "admin/stock/3", body: `{"stock":1,"stock":2}`,
+		status: 400, slug: "malformed", detail: "more than once",
+	},
+	{
+		name: "setting with an unknown member", method: "PUT", path: "admin/stock/3", body: `{"stock":1,"price":1}`,
+		status: 400, slug: "malformed", detail: "price",
+	},
+	{
+		name: "setting with a form", method: "PUT", path: "admin/stock/3", body: "stock=1",
+		header: map[string]string{"Content-Type": "text/plain"}, status: 415, slug: "unsupported-media-type",
+	},
+	{
+		name: "setting with a large body", method: "PUT", path: "admin/stock/3", body: tooLong, status: 413,
+		slug: "too-large",
+	},
+	{name: "restocking", method: "POST", path: "admin/stock/4/restock", body: `{"count":1}`, status: 200},
+	{
+		name: "restocking in Redis", method: "POST", path: "admin/stock/4/restock?store=redis",
+		body: `{"count":1}`, status: 200,
+	},
+	{
+		name: "restocking in slots", method: "POST", path: "admin/stock/4/restock?store=slots",
+		body: `{"count":1}`, status: 200,
+	},
+	{
+		name: "restocking with a key", method: "POST", path: "admin/stock/4/restock", body: `{"count":1}`,
+		header: map[string]string{"Idempotency-Key": "k"}, status: 400, slug: "idempotency-key-unsupported",
+		detail: "restock",
+	},
+	{
+		name: "restocking unknown item", method: "POST", path: "admin/stock/77/restock", body: `{"count":1}`,
+		status: 404, slug: "unknown-goods", detail: "item 77 does not exist in store mysql",
+	},
+	{
+		name: "restocking unknown item in Redis", method: "POST", path: "admin/stock/77/restock?store=redis",
+		body: `{"count":1}`, status: 404, slug: "unknown-goods", detail: "store redis",
+	},
+	{
+		name: "restocking beyond the limit", method: "POST", path: "admin/stock/4/restock",
+		body: `{"count":9007199254740991}`, status: 409, slug: "overstocked", detail: "9007199254740991",
+	},
+	{
+		name: "restocking in unknown store", method: "POST", path: "admin/stock/4/restock?store=paper",
+		body: `{"count":1}`, status: 400, slug: "unsupported-store", detail: "paper",
+	},
+	{
+		name: "restocking with a parameter", method: "POST", path: "admin/stock/4/restock?count=1",
+		body: `{"count":1}`, status: 400, slug: "malformed", detail: "?store=",
+	},
+	{
+		name: "restocking without a count", method: "POST", path: "admin/stock/4/restock", body: `{}`, status: 400,
+		slug: "malformed", detail: "count is 0 or missing",
+	},
+	{
+		name: "restocking a negative count", method: "POST", path: "admin/stock/4/restock",
+		body: `{"count":-1}`, status: 400, slug: "malformed", detail: "count is -1",
+	},
+	{
+		name: "restocking too much", method: "POST", path: "admin/stock/4/restock",
+		body: `{"count":9007199254740992}`, status: 400, slug: "malformed", detail: "count",
+	},
+	{
+		name: "restocking item 0", method: "POST", path: "admin/stock/0/restock", body: `{"count":1}`,
+		status: 400, slug: "malformed", detail: "goods_id",
+	},
+	{
+		name: "restocking with a member twice", method: "POST", path: "admin/stock/4/restock",
+		body: `{"count":1,"count":2}`, status: 400, slug: "malformed", detail: "more than once",
+	},
+	{
+		name: "restocking with a form", method: "POST", path: "admin/stock/4/restock", body: "count=1",
+		header: map[string]string{"Content-Type": "text/plain"}, status: 415, slug: "unsupported-media-type",
+	},
+	{
+		name: "restocking with a large body", method: "POST", path: "admin/stock/4/restock", body: tooLong,
+		status: 413, slug: "too-large",
+	},
+	{
+		name: "method on restocking", method: "PUT", path: "admin/stock/4/restock", status: 405,
+		slug: "method-not-allowed", detail: "allows POST",
+	},
+	{
+		name: "admin method", method: "POST", path: "admin/stock/3", status: 405, slug: "method-not-allowed",
+		detail: "allows PUT",
+	},
+	{name: "parked requests", method: "GET", path: "admin/pauses", status: 200},
+	{name: "releasing all", method: "DELETE", path: "admin/pauses", status: 200},
+	{
+		name: "releasing an unknown request", method: "DELETE", path: "admin/pauses/nobody", status: 404, slug: "not-found",
+		detail: "nobody",
+	},
+}
+
 func TestContract(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: redisClient(t)}, catalogue: strange, pauses: true})
-	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":6000}`}).want(t, 200, "")
-	do(t, request{method: "PUT", url: r.admin + "/admin/stock/2", body: `{"stock":3}`}).want(t, 200, "")
-	do(t, request{method: "PUT", url: r.admin + "/admin/stock/4", body: `{"stock":1}`}).want(t, 200, "")
-
-	const deduct = "/stock/deduct"
-	key := func(value string) map[string]string { return map[string]string{"Idempotency-Key": value} }
-	big := `{"goods_id":1,"count":1,"strategy":"` + strings.Repeat("x", 4096) + `"}`
-	for _, test := range []struct {
-		name, method, path, body string
-		header                   map[string]string
-		status                   int
-		slug                     string
-		detail                   string // a part of it
-	}{
-		{"JSON", "POST", deduct, `{"goods_id":1,"count":1,"strategy":"update","store":"mysql","hold_ms":0}`, nil, 200, "", ""},
-		{"short JSON", "POST", deduct, `{"goods_id":1,"count":1}`, nil, 200, "", ""},
-		{"JSON with a charset", "POST", deduct, `{"goods_id":1,"count":1}`, map[string]string{"Content-Type": "Application/JSON; charset=utf-8"}, 200, "", ""},
-		{"query", "POST", deduct + "?goods_id=1&count=1&strategy=update&store=mysql&hold_ms=0", "", nil, 200, "", ""},
-		{"strategy in the path, rest in JSON", "POST", deduct + "/update", `{"goods_id":1,"count":1}`, nil, 200, "", ""},
-		{"strategy in the path, rest in the query", "POST", deduct + "/update?goods_id=1&count=1", "", nil, 200, "", ""},
-		{"the same strategy twice", "POST", deduct + "/update?goods_id=1&count=1&strategy=update", "", nil, 200, "", ""},
-		{"empty strategy and store", "POST", deduct, `{"goods_id":1,"count":1,"strategy":"","store":""}`, nil, 200, "", ""},
-		{"largest count", "POST", deduct + "/noop?goods_id=1&count=1000000", "", nil, 200, "", ""},
-		{"largest goods id", "POST", deduct + "/noop?goods_id=9223372036854775807&count=1", "", nil, 200, "", ""},
-
-		{"store slots", "POST", deduct + "/slots?goods_id=1&count=1&store=slots", "", nil, 200, "", ""},
-		{"sold out in slots", "POST", deduct + "/slots?goods_id=2&count=4", "", nil, 409, "sold-out", "goods 2 has 3 left"},
-
-		{"no order at all", "POST", deduct, "", nil, 400, "malformed", "there is no order"},
-		{"no JSON", "POST", deduct, "goods_id=1", nil, 400, "malformed", "invalid character"},
-		{"half a JSON", "POST", deduct, `{"goods_id":1`, nil, 400, "malformed", "unexpected EOF"},
-		{"an array", "POST", deduct, `[1,1]`, nil, 400, "malformed", "array"},
-		{"null", "POST", deduct, `null`, nil, 400, "malformed", "goods_id"},
-		{"unknown member", "POST", deduct, `{"goods_id":1,"count":1,"cuont":2}`, nil, 400, "malformed", `unknown field "cuont"`},
-		{"member twice", "POST", deduct, `{"goods_id":1,"count":1,"count":1000000}`, nil, 400, "malformed", "count is given more than once"},
-		{"member twice, apart", "POST", deduct, "{\"count\" : 1,\n\"goods_id\":1, \"count\"\t\r\n:1}", nil, 400, "malformed", "count is given more than once"},
-		{"strategy twice", "POST", deduct, `{"goods_id":1,"count":1,"strategy":"update","strategy":"update"}`, nil, 400, "malformed", "strategy is given more than once"},
-		{"member in capitals", "POST", deduct, `{"GOODS_ID":1,"count":1}`, nil, 400, "malformed", `"GOODS_ID" is not a member`},
-		{"member with a capital", "POST", deduct, `{"goods_id":1,"Count":1}`, nil, 400, "malformed", `"Count" is not a member`},
-		{"member with a letter that folds to one of its own", "POST", deduct, `{"goodſ_id":1,"count":1}`, nil, 400, "malformed", "is not a member"},
-		{"member with an escape", "POST", deduct, `{"goods_id":1,"\u0063ount":1,"count":1000000}`, nil, 400, "malformed", "without escapes"},
-		{"value like a member", "POST", deduct, `{"goods_id":1,"count":1,"strategy":"\"count\":1"}`, nil, 404, "unknown-strategy", "count"},
-		{"values like members", "POST", deduct, `{"goods_id":1,"strategy":"count","store":"count","count":1}`, nil, 404, "unknown-strategy", "count"},
-		{"something after the object", "POST", deduct, `{"goods_id":1,"count":1}{}`, nil, 400, "malformed", "follows"},
-		{"garbage after the object", "POST", deduct, `{"goods_id":1,"count":1}x`, nil, 400, "malformed", "follows"},
-		{"number as text", "POST", deduct, `{"goods_id":"1","count":1}`, nil, 400, "malformed", "goods_id"},
-		{"fraction", "POST", deduct, `{"goods_id":1,"count":1.5}`, nil, 400, "malformed", "count"},
-		{"count missing", "POST", deduct, `{"goods_id":1}`, nil, 400, "malformed", "count is 0 or missing"},
-		{"count 0", "POST", deduct, `{"goods_id":1,"count":0}`, nil, 400, "malformed", "count"},
-		{"count negative", "POST", deduct, `{"goods_id":1,"count":-1}`, nil, 400, "malformed", "count is -1"},
-		{"count too large", "POST", deduct, `{"goods_id":1,"count":1000001}`, nil, 400, "malformed", "count is 1000001"},
-		{"count beyond 64 bits", "POST", deduct, `{"goods_id":1,"count":9223372036854775808}`, nil, 400, "malformed", "count"},
-		{"goods_id missing", "POST", deduct, `{"count":1}`, nil, 400, "malformed", "goods_id"},
-		{"goods_id 0", "POST", deduct, `{"goods_id":0,"count":1}`, nil, 400, "malformed", "goods_id"},
-		{"goods_id negative", "POST", deduct, `{"goods_id":-1,"count":1}`, nil, 400, "malformed", "goods_id"},
-		{"hold_ms negative", "POST", deduct, `{"goods_id":1,"count":1,"hold_ms":-1}`, nil, 400, "malformed", "hold_ms"},
-		{"hold_ms too large", "POST", deduct, `{"goods_id":1,"count":1,"hold_ms":10001}`, nil, 400, "malformed", "hold_ms"},
-		{"body and query", "POST", deduct + "?goods_id=1&count=1", `{"goods_id":1,"count":1}`, nil, 400, "malformed", "one of them"},
-		{"unknown parameter", "POST", deduct + "?goods_id=1&count=1&cuont=1", "", nil, 400, "malformed", "cuont"},
-		{"parameter twice", "POST", deduct + "?goods_id=1&count=1&count=2", "", nil, 400, "malformed", "2 times"},
-		{"parameter is no number", "POST", deduct + "?goods_id=1&count=one", "", nil, 400, "malformed", "whole number"},
-		{"parameter beyond 64 bits", "POST", deduct + "?goods_id=9223372036854775808&count=1", "", nil, 400, "malformed", "whole number"},
-		{"parameter empty", "POST", deduct + "?goods_id=1&count=", "", nil, 400, "malformed", "whole number"},
-		{"query not well formed", "POST", deduct + "?goods_id=1&count=%zz", "", nil, 400, "malformed", "query"},
-		{"two strategies", "POST", deduct + "/update?goods_id=1&count=1&strategy=none", "", nil, 400, "malformed", "the path asks"},
-		{"unknown pause point", "POST", deduct + "?goods_id=1&count=1", "", map[string]string{"X-Pause": "nowhere"}, 400, "malformed", "nowhere"},
-		{"pause of no time", "POST", deduct + "?goods_id=1&count=1", "", map[string]string{"X-Pause": "after-read=0s"}, 400, "malformed", "0s"},
-
-		{"store that the strategy lacks", "POST", deduct + "/update?goods_id=1&count=1&store=redis", "", nil, 400, "unsupported-store", "update"},
-		{"store that does not exist", "POST", deduct + "/update?goods_id=1&count=1&store=paper", "", nil, 400, "unsupported-store", "paper"},
-		{"unknown strategy in JSON", "POST", deduct, `{"goods_id":1,"count":1,"strategy":"hope"}`, nil, 404, "unknown-strategy", "hope"},
-		{"unknown strategy in the query", "POST", deduct + "?goods_id=1&count=1&strategy=hope", "", nil, 404, "unknown-strategy", "hope"},
-		{"unknown strategy in the path", "POST", deduct + "/hope?goods_id=1&count=1", "", nil, 404, "unknown-strategy", "hope"},
-		{"unknown goods", "POST", deduct + "/update?goods_id=77&count=1", "", nil, 404, "unknown-goods", "goods 77"},
-		{"sold out", "POST", deduct + "/update?goods_id=2&count=4", "", nil, 409, "sold-out", "goods 2 has 3 left"},
-		{"body too large", "POST", deduct, big, nil, 413, "too-large", "4096"},
-		{"form", "POST", deduct, "goods_id=1&count=1", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, 415, "unsupported-media-type", "form"},
-		{"no media type", "POST", deduct, `{"goods_id":1,"count":1}`, map[string]string{"Content-Type": ""}, 415, "unsupported-media-type", ""},
-		{"server not configured", "POST", deduct + "/lock-redlock?goods_id=1&count=1", "", nil, 503, "unavailable", "not configured: redlock"},
-		{"panic", "POST", deduct + "/panics?goods_id=1&count=1", "", nil, 500, "internal", "log"},
-		{"unexpected error", "POST", deduct + "/fails?goods_id=1&count=1", "", nil, 500, "internal", "log"},
-		{"fenced", "POST", deduct + "/fenced?goods_id=1&count=1", "", nil, 503, "busy", "set the stock anew (PUT /admin/stock/{goods_id})"},
-		{"unknown outcome joined with a refusal", "POST", deduct + "/unknown-and-busy?goods_id=1&count=1", "", nil, 500, "outcome-unknown", "may have taken effect"},
-
-		{"key in quotes", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"8e03978e-40d5-43dd-bc93-6894a57f9324"`), 200, "", ""},
-		{"key in quotes, with a space and escapes", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"a \"\\ b"`), 200, "", ""},
-		{"bare key", "POST", deduct + "/confirms?goods_id=1&count=1", "", key("order=7/a_b:c+d"), 200, "", ""},
-		{"longest key", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"` + strings.Repeat("k", 255) + `"`), 200, "", ""},
-		{"key too long", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(strings.Repeat("k", 256)), 400, "malformed", "256 characters"},
-		{"empty key", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(""), 400, "malformed", "0 characters"},
-		{"empty key in quotes", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`""`), 400, "malformed", "0 characters"},
-		{"key with half its quotes", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"a`), 400, "malformed", "in quotes"},
-		{"key with something behind", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"a"b`), 400, "malformed", "in quotes"},
-		{"key with an escape that is none", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"a\b"`), 400, "malformed", "in quotes"},
-		{"key that ends in an escape", "POST", deduct + "/confirms?goods_id=1&count=1", "", key(`"a\`), 400, "malformed", "in quotes"},
-		{"key in Latin-1", "POST", deduct + "/confirms?goods_id=1&count=1", "", key("\"\xe9\""), 400, "malformed", "in quotes"},
-		{"two bare keys", "POST", deduct + "/confirms?goods_id=1&count=1", "", key("a, b"), 400, "malformed", "in quotes"},
-		{"key that the strategy would ignore", "POST", deduct + "/update?goods_id=1&count=1", "", key("a"), 400, "idempotency-key-unsupported", "update"},
-		{"malformed key that the strategy would ignore", "POST", deduct + "/update?goods_id=1&count=1", "", key(""), 400, "malformed", "0 characters"},
-		{"key of another order", "POST", deduct + "/key-reused?goods_id=1&count=1", "", key("a"), 422, "idempotency-key-reused", "new key"},
-		{"key of an order in progress", "POST", deduct + "/in-progress?goods_id=1&count=1", "", key("a"), 409, "in-progress", "may still deduct"},
-
-		{"stock", "GET", "/stock/2", "", nil, 200, "", ""},
-		{"stock in Redis", "GET", "/stock/2?store=redis", "", nil, 200, "", ""},
-		{"stock in slots", "GET", "/stock/2?store=slots", "", nil, 200, "", ""},
-		{"stock of unknown goods in slots", "GET", "/stock/77?store=slots", "", nil, 404, "unknown-goods", "store slots"},
-		{"stock of unknown goods", "GET", "/stock/77", "", nil, 404, "unknown-goods", "goods 77 is unknown in store mysql"},
-		{"stock of unknown goods in Redis", "GET", "/stock/77?store=redis", "", nil, 404, "unknown-goods", "store redis"},
-		{"stock of goods 0", "GET", "/stock/0", "", nil, 400, "malformed", "goods_id"},
-		{"stock of goods -1", "GET", "/stock/-1", "", nil, 400, "malformed", "goods_id"},
-		{"stock of goods beyond 64 bits", "GET", "/stock/9223372036854775808", "", nil, 400, "malformed", "goods_id"},
-		{"stock in no such store", "GET", "/stock/2?store=paper", "", nil, 400, "unsupported-store", "paper"},
-		{"stock with a count", "GET", "/stock/2?count=1", "", nil, 400, "malformed", "?store="},
-		{"stock with an unknown parameter", "GET", "/stock/2?shop=1", "", nil, 400, "malformed", "shop"},
-
-		{"strategies", "GET", "/strategies", "", nil, 200, "", ""},
-		{"problem type", "GET", "/problems/sold-out", "", nil, 200, "sold-out", ""},
-		{"unknown problem type", "GET", "/problems/hunger", "", nil, 404, "not-found", "hunger"},
-		{"livez", "GET", "/livez", "", nil, 200, "", ""},
-		{"healthz", "GET", "/healthz", "", nil, 200, "", ""},
-		{"readyz", "GET", "/readyz", "", nil, 200, "", ""},
-		{"version", "GET", "/version", "", nil, 200, "", ""},
-		{"docs", "GET", "/docs", "", nil, 200, "", ""},
-		{"HEAD", "HEAD", "/livez", "", nil, 200, "", ""},
-		{"unknown path", "GET", "/nowhere", "", nil, 404, "not-found", "/nowhere"},
-		{"admin path on the public listener", "PUT", "/admin/stock/1", `{"stock":1}`, nil, 404, "not-found", ""},
-		{"metrics on the public listener", "GET", "/metrics", "", nil, 404, "not-found", ""},
-		{"method", "GET", deduct, "", nil, 405, "method-not-allowed", "allows POST"},
-		{"method on a strategy", "PUT", deduct + "/update", "", nil, 405, "method-not-allowed", "allows POST"},
-		{"method on the stock", "DELETE", "/stock/1", "", nil, 405, "method-not-allowed", "allows GET, HEAD"},
-
-		{"setting stock", "PUT", "admin/stock/3", `{"stock":0}`, nil, 200, "", ""},
-		{"setting stock below 0", "PUT", "admin/stock/3", `{"stock":-1}`, nil, 400, "malformed", "stock"},
-		{"setting no stock", "PUT", "admin/stock/3", `{}`, nil, 400, "malformed", "stock"},
-		{"setting too much stock", "PUT", "admin/stock/3", `{"stock":9007199254740992}`, nil, 400, "malformed", "stock"},
-		{"setting stock of goods 0", "PUT", "admin/stock/0", `{"stock":1}`, nil, 400, "malformed", "goods_id"},
-		{"setting it twice", "PUT", "admin/stock/3", `{"stock":1,"stock":2}`, nil, 400, "malformed", "more than once"},
-		{"setting something else", "PUT", "admin/stock/3", `{"stock":1,"price":1}`, nil, 400, "malformed", "price"},
-		{"setting by a form", "PUT", "admin/stock/3", "stock=1", map[string]string{"Content-Type": "text/plain"}, 415, "unsupported-media-type", ""},
-		{"setting by a large body", "PUT", "admin/stock/3", big, nil, 413, "too-large", ""},
-		{"restocking", "POST", "admin/stock/4/restock", `{"count":1}`, nil, 200, "", ""},
-		{"restocking in Redis", "POST", "admin/stock/4/restock?store=redis", `{"count":1}`, nil, 200, "", ""},
-		{"restocking in slots", "POST", "admin/stock/4/restock?store=slots", `{"count":1}`, nil, 200, "", ""},
-		{"restocking with a key", "POST", "admin/stock/4/restock", `{"count":1}`, map[string]string{"Idempotency-Key": "k"}, 400, "idempotency-key-unsupported", "restock"},
-		{"restocking unknown goods", "POST", "admin/stock/77/restock", `{"count":1}`, nil, 404, "unknown-goods", "goods 77 is unknown in store mysql"},
-		{"restocking unknown goods in Redis", "POST", "admin/stock/77/restock?store=redis", `{"count":1}`, nil, 404, "unknown-goods", "store redis"},
-		{"restocking beyond the limit", "POST", "admin/stock/4/restock", `{"count":9007199254740991}`, nil, 409, "overstocked", "9007199254740991"},
-		{"restocking in no such store", "POST", "admin/stock/4/restock?store=paper", `{"count":1}`, nil, 400, "unsupported-store", "paper"},
-		{"restocking with a parameter", "POST", "admin/stock/4/restock?count=1", `{"count":1}`, nil, 400, "malformed", "?store="},
-		{"restocking nothing", "POST", "admin/stock/4/restock", `{}`, nil, 400, "malformed", "count is 0 or missing"},
-		{"restocking less than nothing", "POST", "admin/stock/4/restock", `{"count":-1}`, nil, 400, "malformed", "count is -1"},
-		{"restocking too much", "POST", "admin/stock/4/restock", `{"count":9007199254740992}`, nil, 400, "malformed", "count"},
-		{"restocking goods 0", "POST", "admin/stock/0/restock", `{"count":1}`, nil, 400, "malformed", "goods_id"},
-		{"restocking it twice", "POST", "admin/stock/4/restock", `{"count":1,"count":2}`, nil, 400, "malformed", "more than once"},
-		{"restocking by a form", "POST", "admin/stock/4/restock", "count=1", map[string]string{"Content-Type": "text/plain"}, 415, "unsupported-media-type", ""},
-		{"restocking by a large body", "POST", "admin/stock/4/restock", big, nil, 413, "too-large", ""},
-		{"method on restocking", "PUT", "admin/stock/4/restock", "", nil, 405, "method-not-allowed", "allows POST"},
-		{"admin method", "POST", "admin/stock/3", "", nil, 405, "method-not-allowed", "allows PUT"},
-		{"parked requests", "GET", "admin/pauses", "", nil, 200, "", ""},
-		{"release of all", "DELETE", "admin/pauses", "", nil, 200, "", ""},
-		{"release of none", "DELETE", "admin/pauses/nobody", "", nil, 404, "not-found", "nobody"},
-	} {
+	r := newReplica(t, options{
+		deps:      stock.Deps{MySQL: database(t), Redis: redisClient(t)},
+		catalogue: strange,
+		pauses:    true,
+	})
+	for goodsID, units := range map[int]int{1: 6000, 2: 3, 4: 1} {
+		do(t, request{
+			method: "PUT", url: fmt.Sprintf("%s/admin/stock/%d", r.admin, goodsID), body: fmt.Sprintf(`{"stock":%d}`, units),
+		}).want(t, 200, "")
+	}
+	for _, test := range contract {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			url := r.public + test.path
-			if strings.HasPrefix(test.path, "admin/") {
-				url = r.admin + "/" + test.path
-			}
-			got := do(t, request{test.method, url, test.body, test.header})
-			got.want(t, test.status, test.slug)
-			if detail, _ := got.json["detail"].(string); !strings.Contains(detail, test.detail) {
-				t.Errorf("the detail is %q, want something with %q", detail, test.detail)
-			}
-			if strings.Contains(string(got.raw), "secret") {
-				t.Errorf("the reply shows internals: %s", got.raw)
-			}
+			test.check(t, r)
 		})
 	}
 }
@@ -233,7 +613,8 @@ func TestContract(t *testing.T) {
 func TestTwoIdempotencyKeysAreMalformed(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{catalogue: strange})
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.public+"/stock/deduct/confirms?goods_id=1&count=1", nil)
+	url := r.public + "/stock/deduct/confirms?goods_id=1&count=1"
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,10 +629,12 @@ func TestTwoIdempotencyKeysAreMalformed(t *testing.T) {
 	}
 }
 
-func TestAnOrderInProgressIsWorthTryingAgain(t *testing.T) {
+func TestARequestInProgressCanBeTriedAgain(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{catalogue: strange})
-	got := do(t, request{method: "POST", url: r.public + "/stock/deduct/in-progress?goods_id=1&count=1", header: map[string]string{"Idempotency-Key": "a"}}).want(t, 409, "in-progress")
+	got := do(t, request{
+		method: "POST", url: r.public + "/stock/deduct/in-progress?goods_id=1&count=1", header: key("a"),
+	}).want(t, 409, "in-progress")
 	if got.header.Get("Retry-After") != "1" {
 		t.Errorf("Retry-After is %q", got.header.Get("Retry-After"))
 	}
@@ -260,14 +643,14 @@ func TestAnOrderInProgressIsWorthTryingAgain(t *testing.T) {
 func TestBusyWhenTheLockIsNotFreeInTime(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), LockWait: 50 * time.Millisecond}, pauses: true})
-	holder := park(t, r, request{method: "POST", url: r.public + "/stock/deduct/mutex?goods_id=1&count=1", header: map[string]string{"X-Request-Id": "holder", "X-Pause": "after-lock"}})
+	holder := parkHolder(t, r)
 	got := post(t, r.public+"/stock/deduct/mutex?goods_id=1&count=1", "").want(t, 503, "busy")
 	if got.header.Get("X-Strategy") != "mutex" {
 		t.Errorf("X-Strategy is %q", got.header.Get("X-Strategy"))
 	}
 	do(t, request{method: "DELETE", url: r.admin + "/admin/pauses/holder"}).want(t, 200, "")
 	(<-holder).want(t, 200, "")
-	// Nothing was deducted for the one that was refused.
+	// Nothing was deducted for the refused request.
 	if got := get(t, r.public+"/stock/1"); got.text(t, "stock") != "5999" {
 		t.Errorf("%s units are left", got.text(t, "stock"))
 	}
@@ -282,7 +665,7 @@ func TestOutcomeUnknownWhenTheReplyDoesNotComeInTime(t *testing.T) {
 	db := migrated(t, openMySQL(t, config.FormatDSN()))
 	config.ReadTimeout = 2 * time.Second
 	impatient := openMySQL(t, config.FormatDSN())
-	// Connected beforehand: a request that cannot be sent is refused.
+	// Connect first: a statement that cannot be sent is refused.
 	if err := impatient.PingContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -295,17 +678,20 @@ func TestOutcomeUnknownWhenTheReplyDoesNotComeInTime(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), "UPDATE good_stock SET stock = stock WHERE goods_id = 1"); err != nil {
 		t.Fatal(err)
 	}
-	// The row is locked, so that the statement is sent and its reply does not come.
+	// The row is locked, so the statement is sent but not answered.
 	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 500, "outcome-unknown")
 	if !strings.Contains(r.log.String(), "Outcome unknown") {
-		t.Errorf("the log does not tell: %s", r.log)
+		t.Errorf("the log lacks the unknown outcome: %s", r.log)
 	}
 }
 
 func TestMissingTableIsAnInternalErrorWithoutInternals(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: openMySQL(t, shared.Database(t))}})
-	got := do(t, request{method: "POST", url: r.public + "/stock/deduct/update?goods_id=1&count=1", header: map[string]string{"X-Request-Id": "broken"}}).want(t, 500, "internal")
+	got := do(t, request{
+		method: "POST", url: r.public + "/stock/deduct/update?goods_id=1&count=1",
+		header: map[string]string{"X-Request-Id": "broken"},
+	}).want(t, 500, "internal")
 	if strings.Contains(string(got.raw), "good_stock") {
 		t.Errorf("the reply shows internals: %s", got.raw)
 	}
@@ -314,17 +700,18 @@ func TestMissingTableIsAnInternalErrorWithoutInternals(t *testing.T) {
 	}
 }
 
-func TestEveryProblemTypeIsExplainedAtItsURI(t *testing.T) {
+func TestEveryProblemTypeIsExplainedAtItsURL(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{})
 	for _, kind := range problemTypes() {
-		if got := get(t, r.public+kind.(string)).want(t, 200, strings.TrimPrefix(kind.(string), "/problems/")); got.json["description"] == "" {
+		slug := strings.TrimPrefix(kind.(string), "/problems/")
+		if got := get(t, r.public+kind.(string)).want(t, 200, slug); got.json["description"] == "" {
 			t.Errorf("%s has no description", kind)
 		}
 	}
 }
 
-func TestConfirmationTellsAll(t *testing.T) {
+func TestAReceiptHasEveryMember(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
 	got := do(t, request{
@@ -353,12 +740,12 @@ func TestEveryAvailableStrategySellsOnEveryStore(t *testing.T) {
 		deps.Redlock = append(deps.Redlock, openRedis(t, o))
 	}
 	r := newReplica(t, options{deps: deps})
-	for _, s := range stock.Catalogue {
+	for _, s := range catalogue.Strategies {
 		for _, on := range s.Stores {
 			do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
 			got := post(t, r.public+"/stock/deduct/"+s.Name+"?goods_id=1&count=3&store="+string(on), "").want(t, 200, "")
 			want := "7"
-			if s.Untold {
+			if !s.TellsRemaining() {
 				want = "null" // which is how text writes a member that is absent
 			}
 			if left := got.text(t, "remaining"); s.Claim.OneReplica != stock.SellsNothing && left != want {
@@ -371,10 +758,11 @@ func TestEveryAvailableStrategySellsOnEveryStore(t *testing.T) {
 	}
 }
 
-func TestRequestWithoutStrategyTakesTheDefault(t *testing.T) {
+func TestTheDefaultStrategyIsUsedIfARequestNamesNone(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{}) // the default is the catalogue's first
-	if got := post(t, r.public+"/stock/deduct", `{"goods_id":1,"count":1}`); got.header.Get("X-Strategy") != stock.Catalogue[0].Name {
+	got := post(t, r.public+"/stock/deduct", `{"goods_id":1,"count":1}`)
+	if got.header.Get("X-Strategy") != catalogue.Strategies[0].Name {
 		t.Errorf("X-Strategy is %q", got.header.Get("X-Strategy"))
 	}
 }
@@ -382,7 +770,7 @@ func TestRequestWithoutStrategyTakesTheDefault(t *testing.T) {
 func TestEveryReplyNamesAStrategy(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{})
-	byDefault := stock.Catalogue[0].Name
+	byDefault := catalogue.Strategies[0].Name
 	for _, test := range []struct{ method, url, want string }{
 		{"GET", r.public + "/livez", byDefault},
 		{"GET", r.public + "/nowhere", byDefault},
@@ -401,7 +789,7 @@ func TestEveryReplyNamesAStrategy(t *testing.T) {
 	}
 }
 
-func TestSoldOutTellsWhatRemains(t *testing.T) {
+func TestSoldOutHasTheRemainingUnits(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
 	got := post(t, r.public+"/stock/deduct/update?goods_id=1&count=6001", "").want(t, 409, "sold-out")
@@ -415,10 +803,10 @@ func TestUnknownStrategyListsTheNames(t *testing.T) {
 	r := newReplica(t, options{})
 	got := post(t, r.public+"/stock/deduct/hope", `{"goods_id":1,"count":1}`).want(t, 404, "unknown-strategy")
 	names, _ := got.json["strategies"].([]any)
-	if len(names) != len(stock.Catalogue) || names[0] != stock.Catalogue[0].Name {
+	if len(names) != len(catalogue.Strategies) || names[0] != catalogue.Strategies[0].Name {
 		t.Errorf("strategies is %v", names)
 	}
-	if name := got.header.Get("X-Strategy"); name != stock.Catalogue[0].Name {
+	if name := got.header.Get("X-Strategy"); name != catalogue.Strategies[0].Name {
 		t.Errorf("X-Strategy is %q, want the default", name)
 	}
 }
@@ -426,7 +814,9 @@ func TestUnknownStrategyListsTheNames(t *testing.T) {
 func TestMethodNotAllowedHasAllow(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{})
-	for path, want := range map[string]string{"/stock/deduct": "POST", "/stock/deduct/update": "POST", "/livez": "GET, HEAD"} {
+	for path, want := range map[string]string{
+		"/stock/deduct": "POST", "/stock/deduct/update": "POST", "/livez": "GET, HEAD",
+	} {
 		got := do(t, request{method: "DELETE", url: r.public + path}).want(t, 405, "method-not-allowed")
 		if allow := got.header.Get("Allow"); allow != want {
 			t.Errorf("%s: Allow is %q, want %q", path, allow, want)
@@ -471,13 +861,14 @@ func TestStrategiesListsTheCatalogueWithReasons(t *testing.T) {
 	r := newReplica(t, options{})
 	got := get(t, r.public+"/strategies").want(t, 200, "")
 	rows := got.json["strategies"].([]any)
-	if len(rows) != len(stock.Catalogue) || got.json["default"] != stock.Catalogue[0].Name {
+	if len(rows) != len(catalogue.Strategies) || got.json["default"] != catalogue.Strategies[0].Name {
 		t.Fatalf("%d strategies, default %v", len(rows), got.json["default"])
 	}
-	for i, s := range stock.Catalogue {
+	for i, s := range catalogue.Strategies {
 		row := rows[i].(map[string]any)
 		unavailable := row["unavailable"].(map[string]any)
-		if row["name"] != s.Name || row["summary"] != s.Summary || row["control"] != s.Control || row["tells_remaining"] != !s.Untold {
+		if row["name"] != s.Name || row["summary"] != s.Summary ||
+			row["control"] != s.Control || row["tells_remaining"] != s.TellsRemaining() {
 			t.Errorf("row %d is %v", i, row)
 		}
 		var needs []stock.Need
@@ -488,18 +879,20 @@ func TestStrategiesListsTheCatalogueWithReasons(t *testing.T) {
 			t.Errorf("%s needs %v, want %v", s.Name, needs, want)
 		}
 		for _, on := range s.Stores {
-			if reason, missing := unavailable[string(on)].(string); missing != (on != stock.NoStore) || missing && !strings.Contains(reason, "not configured: ") {
+			reason, missing := unavailable[string(on)].(string)
+			if missing != (on != stock.NoStore) || missing && !strings.Contains(reason, "not configured: ") {
 				t.Errorf("%s on %s: the reason is %q", s.Name, on, reason)
 			}
 		}
 	}
 }
 
-func TestChunkedBodyBesideAQueryIsRefused(t *testing.T) {
+func TestAChunkedBodyWithAQueryIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{})
 	// A reader of unknown length makes the client send chunks.
-	req, err := http.NewRequestWithContext(t.Context(), "POST", r.public+"/stock/deduct?goods_id=1&count=1", struct{ *strings.Reader }{strings.NewReader("{}")})
+	body := struct{ *strings.Reader }{strings.NewReader("{}")}
+	req, err := http.NewRequestWithContext(t.Context(), "POST", r.public+"/stock/deduct?goods_id=1&count=1", body)
 	if err != nil {
 		t.Fatal(err)
 	}

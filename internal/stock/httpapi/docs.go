@@ -23,8 +23,8 @@ var (
 	docsScript []byte
 )
 
-// docsPolicy keeps the browser from loading anything from elsewhere, so that the page works on a machine without a
-// network. Swagger UI needs inline styles and the images in its style sheet.
+// docsPolicy forbids the page to load anything from other servers, so that it also works offline. Swagger UI needs
+// inline styles and the images in its style sheet.
 const docsPolicy = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:"
 
 func getOpenAPI(w http.ResponseWriter, _ *http.Request) {
@@ -36,7 +36,7 @@ func getDocs(w http.ResponseWriter, _ *http.Request) {
 	writeRaw(w, http.StatusOK, []string{"text/html; charset=utf-8"}, docsPage)
 }
 
-// getDocsAsset serves the files of Swagger UI, which are embedded in the binary.
+// getDocsAsset serves the files of Swagger UI that are embedded in the binary.
 func (a *API) getDocsAsset(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "asset")
 	contentType := []string{mime.TypeByExtension(path.Ext(name))}

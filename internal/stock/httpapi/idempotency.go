@@ -7,8 +7,9 @@ import (
 	"stock/internal/stock"
 )
 
-// idempotencyKey reads the header Idempotency-Key of draft-ietf-httpapi-idempotency-key-header: a String of RFC 8941, in
-// quotes. Most clients send the key bare, which is taken for the same key. It is empty where there is no header.
+// idempotencyKey reads the header Idempotency-Key of draft-ietf-httpapi-idempotency-key-header: a String of RFC 8941,
+// in quotes. Most clients send the key without quotes, which is accepted as the same key. It is empty if there is no
+// header.
 func idempotencyKey(r *http.Request) (string, error) {
 	given := r.Header["Idempotency-Key"]
 	switch len(given) {
@@ -16,19 +17,20 @@ func idempotencyKey(r *http.Request) (string, error) {
 		return "", nil
 	case 1:
 	default:
-		return "", describe(errMalformed, "there are %d headers Idempotency-Key", len(given))
+		return "", describe(errMalformed, "Idempotency-Key is given %d times", len(given))
 	}
 	key, ok := unquote(given[0])
 	switch {
 	case !ok:
-		return "", describe(errMalformed, `Idempotency-Key must be a string in quotes, as RFC 8941 has it, or visible ASCII characters without " \ , and ;`)
+		return "", describe(errMalformed, "Idempotency-Key must be a string in quotes as in RFC 8941, "+
+			"or visible ASCII characters other than \" \\ , and ;")
 	case key == "", len(key) > stock.MaxKey:
 		return "", describe(errMalformed, "Idempotency-Key has %d characters: it must have 1 to %d", len(key), stock.MaxKey)
 	}
 	return key, nil
 }
 
-// unquote takes the text out of a String of RFC 8941, section 3.3.3, or returns a bare key as it is.
+// unquote returns the text of a String of RFC 8941, section 3.3.3. It returns a key without quotes unchanged.
 func unquote(value string) (text string, ok bool) {
 	if !strings.HasPrefix(value, `"`) {
 		for i := range len(value) {
@@ -55,14 +57,14 @@ func unquote(value string) (text string, ok bool) {
 		}
 		b.WriteByte(c)
 	}
-	return "", false // the quotes do not end
+	return "", false // there is no closing quote
 }
 
-// checkKey refuses a key that the strategy would ignore: the client counts on it.
+// checkKey refuses a key that the strategy would ignore, because the client relies on it.
 func (o *offer) checkKey(key string) error {
 	if err := o.CheckKey(key); err != nil {
-		return describe(err, "strategy %s would deduct again for a request that is sent again, whatever its Idempotency-Key; "+
-			"GET /strategies says which are idempotent", o.Name)
+		return describe(err, "strategy %s is not idempotent and takes no Idempotency-Key; nothing was deducted; "+
+			"GET /strategies lists those that are", o.Name)
 	}
 	return nil
 }

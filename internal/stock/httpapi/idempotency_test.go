@@ -5,20 +5,28 @@ import (
 	"testing"
 
 	"stock/internal/stock"
+	"stock/internal/stock/catalogue"
 )
 
-// ordered asks for units of goods 1 by the strategy ledger, with a key.
-func ordered(r *replica, query, key string) request {
-	return request{method: "POST", url: r.public + "/stock/deduct/ledger?goods_id=1&" + query, header: map[string]string{"Idempotency-Key": key}}
+// keyedDeduction asks for units of item 1 with the strategy ledger and a key.
+func keyedDeduction(r *replica, query, id string) request {
+	return request{method: "POST", url: r.public + "/stock/deduct/ledger?goods_id=1&" + query, header: key(id)}
 }
 
-// twoReplicas share a database.
+// keyedOrder orders several items with a key.
+func keyedOrder(r *replica, strategy, lines, id string) request {
+	return request{
+		method: "POST", url: r.public + "/stock/orders/" + strategy, body: `{"lines":[` + lines + `]}`, header: key(id),
+	}
+}
+
+// twoReplicas returns replicas that share a database.
 func twoReplicas(t *testing.T) (first, second *replica) {
 	o := options{deps: stock.Deps{MySQL: database(t)}, pauses: true}
 	return newReplica(t, o), newReplica(t, o)
 }
 
-// same says whether two replies tell the client the same, but for what names the request and times it.
+// same reports whether two replies are equal except for the request id and the times.
 func same(t *testing.T, a, b reply) bool {
 	for _, member := range []string{"goods_id", "count", "remaining", "strategy", "store", "type", "title", "detail"} {
 		if a.text(t, member) != b.text(t, member) {
@@ -39,19 +47,21 @@ func TestARequestThatIsSentAgainIsAnsweredAsBefore(t *testing.T) {
 		{"sale", "count=2", 200, ""},
 		{"sold out", "count=10000", 409, "sold-out"},
 	} {
-		// In quotes, bare, and with work to do: one key, and one order.
-		answer := do(t, ordered(first, test.query, `"`+strings.ReplaceAll(test.name, " ", "-")+`"`)).want(t, test.status, test.slug)
+		// The key is the same with and without quotes, and hold_ms may differ.
+		id := strings.ReplaceAll(test.name, " ", "-")
+		answer := do(t, keyedDeduction(first, test.query, `"`+id+`"`)).want(t, test.status, test.slug)
 		if answer.header.Get("Idempotency-Replayed") != "" {
-			t.Errorf("%s: the first answer says that it is replayed", test.name)
+			t.Errorf("%s: the first answer is marked as replayed", test.name)
 		}
 		post(t, first.public+"/stock/deduct/ledger?goods_id=1&count=1", "").want(t, 200, "")
-		again := do(t, ordered(second, test.query+"&hold_ms=1", strings.ReplaceAll(test.name, " ", "-"))).want(t, test.status, test.slug)
-		if again.header.Get("Idempotency-Replayed") != "true" || !same(t, answer, again) {
-			t.Errorf("%s: answered %s, and again (replayed: %q) %s", test.name, answer.raw, again.header.Get("Idempotency-Replayed"), again.raw)
+		again := do(t, keyedDeduction(second, test.query+"&hold_ms=1", id)).want(t, test.status, test.slug)
+		if replayed := again.header.Get("Idempotency-Replayed"); replayed != "true" || !same(t, answer, again) {
+			t.Errorf("%s: the answers are %s and (replayed: %q) %s", test.name, answer.raw, replayed, again.raw)
 		}
-		if metrics, err := try(t.Context(), request{method: "GET", url: second.admin + "/metrics"}); err != nil ||
-			!strings.Contains(string(metrics.raw), `stock_deductions_total{outcome="replayed",store="mysql",strategy="ledger"}`) {
-			t.Errorf("%s: the metrics do not tell of the replay, %v", test.name, err)
+		const count = `stock_deductions_total{outcome="replayed",store="mysql",strategy="ledger"}`
+		metrics, err := try(t.Context(), request{method: "GET", url: second.admin + "/metrics"})
+		if err != nil || !strings.Contains(string(metrics.raw), count) {
+			t.Errorf("%s: the metrics do not count the replay, %v", test.name, err)
 		}
 	}
 	if left := get(t, first.public+"/stock/1").text(t, "stock"); left != "5996" {
@@ -59,11 +69,11 @@ func TestARequestThatIsSentAgainIsAnsweredAsBefore(t *testing.T) {
 	}
 }
 
-func TestAKeyWithAnotherOrderIsRefused(t *testing.T) {
+func TestAKeyOfADifferentRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	first, second := twoReplicas(t)
-	do(t, ordered(first, "count=2", "k")).want(t, 200, "")
-	do(t, ordered(second, "count=3", "k")).want(t, 422, "idempotency-key-reused")
+	do(t, keyedDeduction(first, "count=2", "k")).want(t, 200, "")
+	do(t, keyedDeduction(second, "count=3", "k")).want(t, 422, "idempotency-key-reused")
 	if left := get(t, first.public+"/stock/1").text(t, "stock"); left != "5998" {
 		t.Errorf("%s units are left, want 5998", left)
 	}
@@ -72,27 +82,30 @@ func TestAKeyWithAnotherOrderIsRefused(t *testing.T) {
 func TestAKeyWhoseFirstRequestIsInProgressIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	first, second := twoReplicas(t)
-	parked := ordered(first, "count=2", "k")
+	parked := keyedDeduction(first, "count=2", "k")
 	parked.header["X-Request-Id"], parked.header["X-Pause"] = "first", "before-commit"
 	done := park(t, first, parked)
 	for _, r := range []*replica{first, second} {
-		do(t, ordered(r, "count=2", "k")).want(t, 409, "in-progress")
+		do(t, keyedDeduction(r, "count=2", "k")).want(t, 409, "in-progress")
 	}
 	do(t, request{method: "DELETE", url: first.admin + "/admin/pauses/first"}).want(t, 200, "")
 	(<-done).want(t, 200, "")
-	do(t, ordered(second, "count=2", "k")).want(t, 200, "")
+	do(t, keyedDeduction(second, "count=2", "k")).want(t, 200, "")
 	if left := get(t, first.public+"/stock/1").text(t, "stock"); left != "5998" {
 		t.Errorf("%s units are left, want 5998", left)
 	}
 }
 
-func TestEveryStrategyHonoursAKeyOrRefusesIt(t *testing.T) {
+func TestEveryStrategyAcceptsAKeyOrRefusesIt(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: redisClient(t)}})
-	for _, strategy := range stock.Catalogue {
+	for _, strategy := range catalogue.Strategies {
 		for _, req := range []request{
-			{method: "POST", url: r.public + "/stock/deduct/" + strategy.Name + "?goods_id=1&count=1", header: map[string]string{"Idempotency-Key": "deduct"}},
-			linesOrdered(r, strategy.Name, `{"goods_id":1,"count":1}`, "order"),
+			{
+				method: "POST", url: r.public + "/stock/deduct/" + strategy.Name + "?goods_id=1&count=1",
+				header: key("deduct"),
+			},
+			keyedOrder(r, strategy.Name, `{"goods_id":1,"count":1}`, "order"),
 		} {
 			got := do(t, req)
 			if refused := got.slug() == "idempotency-key-unsupported"; refused == strategy.Idempotent {
@@ -102,25 +115,24 @@ func TestEveryStrategyHonoursAKeyOrRefusesIt(t *testing.T) {
 	}
 }
 
-// linesOrdered asks for several goods by a strategy, with a key.
-func linesOrdered(r *replica, strategy, lines, key string) request {
-	return request{method: "POST", url: r.public + "/stock/orders/" + strategy, body: `{"lines":[` + lines + `]}`, header: map[string]string{"Idempotency-Key": key}}
-}
-
-func TestAnOrderOfSeveralGoodsThatIsSentAgainIsAnsweredAsBefore(t *testing.T) {
+func TestAnOrderThatIsSentAgainIsAnsweredAsBefore(t *testing.T) {
 	t.Parallel()
 	first, second := twoReplicas(t)
 	do(t, request{method: "PUT", url: first.admin + "/admin/stock/2", body: `{"stock":10}`}).want(t, 200, "")
-	const lines, permuted = `{"goods_id":2,"count":3},{"goods_id":1,"count":1}`, `{"goods_id":1,"count":1},{"goods_id":2,"count":1},{"goods_id":2,"count":2}`
+	const (
+		lines    = `{"goods_id":2,"count":3},{"goods_id":1,"count":1}`
+		permuted = `{"goods_id":1,"count":1},{"goods_id":2,"count":1},{"goods_id":2,"count":2}`
+		tooMany  = `{"goods_id":2,"count":100}`
+	)
 	for _, strategy := range []string{"ledger", "batch-ledger"} {
-		key := strategy + "-sale"
-		parked := linesOrdered(first, strategy, lines, key)
-		parked.header["X-Request-Id"], parked.header["X-Pause"] = key, "after-lock"
+		saleKey, shortageKey := strategy+"-sale", strategy+"-shortage"
+		parked := keyedOrder(first, strategy, lines, saleKey)
+		parked.header["X-Request-Id"], parked.header["X-Pause"] = saleKey, "after-lock"
 		done := park(t, first, parked)
-		do(t, linesOrdered(second, strategy, lines, key)).want(t, 409, "in-progress")
-		do(t, request{method: "DELETE", url: first.admin + "/admin/pauses/" + key}).want(t, 200, "")
+		do(t, keyedOrder(second, strategy, lines, saleKey)).want(t, 409, "in-progress")
+		do(t, request{method: "DELETE", url: first.admin + "/admin/pauses/" + saleKey}).want(t, 200, "")
 		sale := (<-done).want(t, 200, "")
-		shortage := do(t, linesOrdered(first, strategy, `{"goods_id":2,"count":100},`+lines, strategy+"-shortage")).want(t, 409, "sold-out")
+		shortage := do(t, keyedOrder(first, strategy, tooMany+","+lines, shortageKey)).want(t, 409, "sold-out")
 		do(t, request{method: "POST", url: first.admin + "/admin/stock/2/restock", body: `{"count":1000}`}).want(t, 200, "")
 
 		for _, test := range []struct {
@@ -130,18 +142,23 @@ func TestAnOrderOfSeveralGoodsThatIsSentAgainIsAnsweredAsBefore(t *testing.T) {
 			slug, member  string
 			lineOfProblem string
 		}{
-			{sale, permuted, key, 200, "", "lines", ""},
-			{shortage, permuted + `,{"goods_id":2,"count":100}`, strategy + "-shortage", 409, "sold-out", "detail", `"goods_id":2,"lines":[1,2,3]`},
+			{first: sale, lines: permuted, key: saleKey, status: 200, member: "lines"},
+			{
+				first: shortage, lines: permuted + "," + tooMany, key: shortageKey, status: 409, slug: "sold-out",
+				member: "detail", lineOfProblem: `"goods_id":2,"lines":[1,2,3]`,
+			},
 		} {
-			again := do(t, linesOrdered(second, strategy, test.lines, test.key)).want(t, test.status, test.slug)
+			again := do(t, keyedOrder(second, strategy, test.lines, test.key)).want(t, test.status, test.slug)
 			if test.first.header.Get("Idempotency-Replayed") != "" || again.header.Get("Idempotency-Replayed") != "true" ||
-				test.first.text(t, test.member) != again.text(t, test.member) || !strings.Contains(string(again.raw), test.lineOfProblem) {
-				t.Errorf("%s was answered %s, and again %s", test.key, test.first.raw, again.raw)
+				test.first.text(t, test.member) != again.text(t, test.member) ||
+				!strings.Contains(string(again.raw), test.lineOfProblem) {
+				t.Errorf("%s: the answers are %s and %s", test.key, test.first.raw, again.raw)
 			}
 		}
-		do(t, linesOrdered(second, strategy, `{"goods_id":1,"count":1}`, key)).want(t, 422, "idempotency-key-reused")
-		do(t, request{method: "POST", url: second.public + "/stock/deduct/" + strategy + "?goods_id=1&count=1",
-			header: map[string]string{"Idempotency-Key": key}}).want(t, 422, "idempotency-key-reused")
+		do(t, keyedOrder(second, strategy, `{"goods_id":1,"count":1}`, saleKey)).want(t, 422, "idempotency-key-reused")
+		do(t, request{
+			method: "POST", url: second.public + "/stock/deduct/" + strategy + "?goods_id=1&count=1", header: key(saleKey),
+		}).want(t, 422, "idempotency-key-reused")
 		do(t, request{method: "PUT", url: first.admin + "/admin/stock/2", body: `{"stock":10}`}).want(t, 200, "")
 	}
 	if left := get(t, first.public+"/stock/1").text(t, "stock"); left != "5998" {

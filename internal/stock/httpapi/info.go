@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"stock/internal/stock"
+	"stock/internal/stock/health"
 )
 
-// checkLimit is how long /readyz waits for the servers.
+// checkLimit is how long /readyz and /metrics wait for the servers.
 const checkLimit = time.Second
 
-// listStrategies renders the reply of GET /strategies, which never changes.
+// listStrategies renders the reply to GET /strategies, which never changes.
 func listStrategies(config Config) ([]byte, error) {
 	type row struct {
 		Name        string                 `json:"name"`
@@ -34,30 +35,44 @@ func listStrategies(config Config) ([]byte, error) {
 		Default    string `json:"default"`
 		Strategies []row  `json:"strategies"`
 	}{Default: config.DefaultStrategy}
-	for _, s := range config.Service.Statuses() {
-		needs := append([]stock.Need{}, s.NeedsOn(s.Stores[0])...) // never null
+	for _, s := range config.Strategies.Statuses() {
+		// Never nil, which would be null in JSON.
+		needs := append([]stock.Need{}, s.NeedsOn(s.Stores[0])...)
 		orders := append([]stock.Store{}, s.Orders...)
-		list.Strategies = append(list.Strategies, row{s.Name, s.Summary, s.Control, s.WriteBehind, s.Claim, s.Stores, orders, needs, s.Idempotent, s.Unavailable, !s.Untold})
+		list.Strategies = append(list.Strategies, row{
+			Name:           s.Name,
+			Summary:        s.Summary,
+			Control:        s.Control,
+			WriteBehind:    s.WriteBehind,
+			Claim:          s.Claim,
+			Stores:         s.Stores,
+			Orders:         orders,
+			Needs:          needs,
+			Idempotent:     s.Idempotent,
+			Unavailable:    s.Unavailable,
+			TellsRemaining: s.TellsRemaining(),
+		})
 	}
 	return json.Marshal(list)
 }
 
 func (a *API) getStrategies(w http.ResponseWriter, _ *http.Request) {
-	writeRaw(w, http.StatusOK, typeJSON, a.strategies)
+	writeRaw(w, http.StatusOK, typeJSON, a.listing)
 }
 
 func (a *API) getVersion(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, typeJSON, a.Version)
 }
 
-// livez says that the process serves requests. It asks no other server: a restart would not bring that one back.
+// livez reports that the process serves requests. It does not check other servers, because restarting this process
+// would not help them.
 func (a *API) livez(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, typeJSON, struct {
 		Status string `json:"status"`
 	}{"alive"})
 }
 
-// readiness is the reply of /readyz.
+// readiness is the reply to GET /readyz.
 type readiness struct {
 	Status  string               `json:"status"` // ready, unready or draining
 	Replica string               `json:"replica"`
@@ -66,19 +81,19 @@ type readiness struct {
 
 type check struct {
 	Status string `json:"status"`           // up, busy or down
-	Reason string `json:"reason,omitempty"` // for the admin listener alone
+	Reason string `json:"reason,omitempty"` // only on the admin listener
 }
 
-// readyz says whether requests should be sent here: every configured server answers, and this one is not shutting down.
-// A server that could not be asked because all connections to it are at work is busy, not down: were a replica left out for
-// that, its share of the load would make the others busy, too.
+// readyz reports whether requests should be sent to this replica: every configured server answers, and the replica is
+// not shutting down. A server is busy, not down, if all connections to it are in use. Taking a replica out of service
+// for that would move its load to the others and make them busy, too.
 func (a *API) readyz(withReasons bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), checkLimit)
 		defer cancel()
 		reply := readiness{Status: "ready", Replica: a.Replica, Checks: map[stock.Need]check{}}
 		var down []any
-		for need, err := range a.Service.Check(ctx) {
+		for need, err := range health.Check(ctx, a.Deps) {
 			c := check{Status: "up"}
 			switch {
 			case errors.Is(err, stock.ErrBusy):
@@ -105,17 +120,17 @@ func (a *API) readyz(withReasons bool) http.HandlerFunc {
 	}
 }
 
-// logReadiness logs when a server goes down and when all are back, not every time that somebody asks.
+// logReadiness logs when a server goes down and when all are up again, rather than on every request.
 func (a *API) logReadiness(r *http.Request, down []any) {
 	if r.Context().Err() != nil {
-		return // the checks failed because nobody waits for them any more
+		return // the checks failed because the client went away
 	}
 	ready := len(down) == 0
 	if a.wasReady.Swap(ready) == ready {
 		return
 	}
 	if ready {
-		a.Log.Info("every server answers again")
+		a.Log.Info("ready: every server answers again")
 	} else {
 		a.Log.Warn("not ready: a server does not answer", down...)
 	}

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,11 +9,18 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
-const maxBody = 4 << 10 // bytes
+// Limits of bodies, bytes. An order has more room because tools may write each of its members on a line of its own.
+const (
+	maxBody      = 4 << 10
+	maxOrderBody = 16 << 10
+)
 
-// bodies and encoders are reused: every deduction reads one body and writes one reply.
+// bodies and encoders are reused, because every deduction needs one of each.
 var (
 	bodies   = sync.Pool{New: func() any { return new([maxBody + 1]byte) }}
 	encoders = sync.Pool{New: func() any {
@@ -30,101 +36,92 @@ type encoder struct {
 	json   *json.Encoder
 }
 
-// readJSON decodes a body that is one JSON object with no members but those of v, all of whose members, and theirs, have
-// names of small letters and underscores.
-func readJSON(r *http.Request, v any) error {
-	body := bodies.Get().(*[maxBody + 1]byte)
-	defer bodies.Put(body)
-	return readJSONInto(body[:], r, v)
-}
-
-// readJSONInto has room for a body that is shorter than the room.
-func readJSONInto(room []byte, r *http.Request, v any) error {
+// readJSON decodes a body that is one JSON object of at most limit bytes. Unknown and duplicate members are errors, so
+// that a client's mistake does not go unnoticed. encoding/json would take the last of two members, and ignore case.
+func readJSON(r *http.Request, limit int, v any) error {
 	if err := checkMediaType(r.Header.Get("Content-Type")); err != nil {
 		return err
 	}
-	n, err := io.ReadFull(r.Body, room)
+	pooled := bodies.Get().(*[maxBody + 1]byte)
+	defer bodies.Put(pooled)
+	room := pooled[:]
+	if limit > maxBody {
+		room = make([]byte, limit+1)
+	}
+	body, err := readBody(r, room)
+	if err != nil {
+		return err
+	}
+	if err := jsonv2.Unmarshal(body, v, jsonv2.RejectUnknownMembers(true)); err != nil {
+		return describeJSON(err)
+	}
+	return nil
+}
+
+// readBody reads the whole body into room, which must be larger than the largest body.
+func readBody(r *http.Request, room []byte) ([]byte, error) {
+	for n := 0; ; {
+		read, err := r.Body.Read(room[n:])
+		n += read
+		switch {
+		case n == len(room):
+			return nil, describe(errTooLarge, "the body has more than %d bytes", len(room)-1)
+		case err == io.EOF:
+			return room[:n], nil
+		case err != nil:
+			return nil, incomplete(err)
+		}
+	}
+}
+
+// incomplete is the error for a body that ended early. The part that arrived may look like a complete request, but must
+// not be carried out.
+func incomplete(err error) error {
+	return describe(errors.Join(errMalformed, err), "the body is incomplete: it ended early, or a chunk is malformed")
+}
+
+// describeJSON words an error of the decoder for clients. The decoder's own texts name Go types.
+func describeJSON(err error) error {
+	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			return describe(errMalformed, "%s is given more than once", member(e.JSONPointer))
+		}
+		return describe(errMalformed, "the body is not one JSON object: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
+	}
+	e, ok := errors.AsType[*jsonv2.SemanticError](err)
 	switch {
-	case err == nil:
-		return describe(errTooLarge, "the body has more than %d bytes", len(room)-1)
-	case err != io.EOF && err != io.ErrUnexpectedEOF:
-		return describe(errors.Join(errMalformed, err), "the body ended too early")
+	case !ok:
+		return describe(errMalformed, "the body is not the JSON object expected")
+	case errors.Is(err, jsonv2.ErrUnknownName):
+		return describe(errMalformed, "unknown member %q", member(e.JSONPointer))
+	case len(e.JSONValue) > 0:
+		return describe(errMalformed, "%s must not be a JSON %s %s", member(e.JSONPointer), kindName(e.JSONKind), e.JSONValue)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(room[:n]))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(v); err != nil {
-		// The decoder's own words name Go types.
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return describe(errMalformed, "%s must not be a JSON %s", cmp.Or(wrong.Field, "the body"), wrong.Value)
-		}
-		return describe(errMalformed, "the body is not the JSON object expected: %s", strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return describe(errMalformed, "something follows the JSON object")
-	}
-	return checkNames(room[:n])
+	return describe(errMalformed, "%s must not be a JSON %s", member(e.JSONPointer), kindName(e.JSONKind))
 }
 
-// checkNames refuses what encoding/json passes: a name that comes twice in one object, of which the last would win, and a
-// name that differs from the member's own in case. The object has been decoded, so that it is well formed.
-func checkNames(object []byte) error {
-	var (
-		room    [8][]byte
-		seen    = room[:0] // names in the objects that are open here
-		opened  [8]int     // where those of each object begin
-		objects = opened[:0]
-	)
-	for {
-		name, rest, found := nextString(object)
-		between := object
-		if found {
-			between = object[:len(object)-len(rest)-len(name)-len(`""`)]
-		}
-		for _, c := range between {
-			switch c {
-			case '{':
-				objects = append(objects, len(seen))
-			case '}':
-				seen = seen[:objects[len(objects)-1]]
-				objects = objects[:len(objects)-1]
-			}
-		}
-		if !found {
-			return nil
-		}
-		object = rest
-		if rest = bytes.TrimLeft(rest, " \t\r\n"); len(rest) == 0 || rest[0] != ':' {
-			continue // the string is a value
-		}
-		for _, c := range name {
-			if (c < 'a' || c > 'z') && c != '_' {
-				return describe(errMalformed, "%q is not a member: names are written in small letters, without escapes", name)
-			}
-		}
-		for _, other := range seen[objects[len(objects)-1]:] {
-			if bytes.Equal(name, other) {
-				return describe(errMalformed, "%s is given more than once", name)
-			}
-		}
-		seen = append(seen, name)
+// member writes a JSON pointer as a path, such as lines.0.count.
+func member(pointer jsontext.Pointer) string {
+	if pointer == "" {
+		return "the body"
 	}
+	var tokens []string
+	for token := range pointer.Tokens() {
+		tokens = append(tokens, token)
+	}
+	return strings.Join(tokens, ".")
 }
 
-// nextString cuts at the first string of well-formed JSON. The text is as it is written: escapes are left in it.
-func nextString(in []byte) (text, rest []byte, found bool) {
-	start := bytes.IndexByte(in, '"') + 1
-	if start == 0 {
-		return nil, nil, false
+func kindName(kind jsontext.Kind) string {
+	switch kind {
+	case '[':
+		return "array"
+	case '{':
+		return "object"
+	case 't', 'f':
+		return "boolean"
 	}
-	for i := start; i < len(in); i++ {
-		switch in[i] {
-		case '\\':
-			i++
-		case '"':
-			return in[start:i], in[i+1:], true
-		}
-	}
-	return nil, nil, false
+	return kind.String()
 }
 
 func checkMediaType(contentType string) error {
@@ -137,20 +134,20 @@ func checkMediaType(contentType string) error {
 	return describe(errMediaType, "a body must have Content-Type: application/json, not %q", contentType)
 }
 
-// hasBody says whether a request carries at least one byte of body.
-func hasBody(r *http.Request) bool {
-	switch {
-	case r.ContentLength > 0:
-		return true
-	case r.ContentLength == 0:
-		return false
+// hasBody reports whether a request has a body of at least one byte.
+func hasBody(r *http.Request) (bool, error) {
+	if r.ContentLength >= 0 {
+		return r.ContentLength > 0, nil
 	}
-	// The length is not known beforehand: chunked encoding, or HTTP/1.0 through a proxy.
-	n, _ := io.ReadFull(r.Body, make([]byte, 1))
-	return n > 0
+	// The length is unknown: chunked encoding, or HTTP/1.0 through a proxy.
+	n, err := io.ReadFull(r.Body, make([]byte, 1))
+	if n == 0 && err != io.EOF {
+		return false, incomplete(err)
+	}
+	return n > 0, nil
 }
 
-// Header values are made once: replies share them.
+// Header values that replies share.
 var (
 	typeJSON    = []string{"application/json"}
 	typeProblem = []string{"application/problem+json"}
@@ -164,7 +161,7 @@ func writeJSON(w http.ResponseWriter, status int, contentType []string, v any) {
 	defer encoders.Put(e)
 	e.buffer.Reset()
 	if err := e.json.Encode(v); err != nil {
-		panic(err) // v is one of this package's own types: it can always be encoded
+		panic(err) // all types that are passed here can be encoded
 	}
 	writeRaw(w, status, contentType, e.buffer.Bytes())
 }
@@ -175,6 +172,5 @@ func writeRaw(w http.ResponseWriter, status int, contentType []string, body []by
 	header["X-Content-Type-Options"] = noSniff
 	header["Cache-Control"] = noStore
 	w.WriteHeader(status)
-	// A client that is gone cannot be told so.
-	_, _ = w.Write(body)
+	_, _ = w.Write(body) // fails only if the client is gone
 }

@@ -16,9 +16,9 @@ func TestATypeErrorNamesTheMemberAndNoGoType(t *testing.T) {
 	} {
 		request := httptest.NewRequest("POST", "/stock/deduct", strings.NewReader(body))
 		request.Header.Set("Content-Type", "application/json")
-		var o order
-		if d, ok := errors.AsType[*described](readJSON(request, &o)); !ok || d.detail != want {
-			t.Errorf("%s: %v, want %q", body, d, want)
+		var d deduction
+		if got, ok := errors.AsType[*described](readJSON(request, maxBody, &d)); !ok || got.detail != want {
+			t.Errorf("%s: %v, want %q", body, got, want)
 		}
 	}
 }

@@ -29,6 +29,7 @@ import (
 
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
+	"stock/internal/stock/catalogue"
 	"stock/internal/stock/httpapi"
 	"stock/migrations"
 )
@@ -36,12 +37,12 @@ import (
 var shared serverstest.Servers
 
 func TestMain(m *testing.M) {
-	// Both drivers write a line to stderr for every failed connection.
+	// Both drivers log every failed connection to standard error.
 	logging.Disable()
-	_ = mysql.SetLogger(&mysql.NopLogger{}) // it refuses nil alone
+	_ = mysql.SetLogger(&mysql.NopLogger{}) // fails only for nil
 	code := shared.Run(m)
 	if unseen := unseenProblems(); code == 0 && everyTestRan() && len(unseen) > 0 {
-		fmt.Fprintf(os.Stderr, "FAIL: openapi.json has problem types that no test provokes: %v\n", unseen)
+		fmt.Fprintf(os.Stderr, "FAIL: no test receives these problem types of openapi.json: %v\n", unseen)
 		code = 1
 	}
 	os.Exit(code)
@@ -56,25 +57,26 @@ func everyTestRan() bool {
 	return true
 }
 
-// replica is a service with both of its listeners.
+// replica is a service with both listeners.
 type replica struct {
 	*httpapi.API
 	public, admin string // URLs
 	log           *buffer
 }
 
-// options of newReplica; the zero value has no server, and the catalogue of the service.
+// options of newReplica. The zero value has no servers and the default catalogue.
 type options struct {
 	deps      stock.Deps
 	catalogue []stock.Strategy
 	timeout   time.Duration
 	pauses    bool
+	maxHold   time.Duration // 10 s if 0; below 0, hold_ms is not accepted
 }
 
 func newReplica(t testing.TB, o options) *replica {
 	t.Helper()
 	if o.catalogue == nil {
-		o.catalogue = stock.Catalogue
+		o.catalogue = catalogue.Strategies
 	}
 	if o.timeout == 0 {
 		o.timeout = 30 * time.Second
@@ -82,23 +84,28 @@ func newReplica(t testing.TB, o options) *replica {
 	if o.deps.LockWait == 0 {
 		o.deps.LockWait = 10 * time.Second
 	}
-	o.deps.MySQLLocks = o.deps.MySQL // few enough locks
+	if o.maxHold == 0 {
+		o.maxHold = stock.MaxHold
+	}
+	o.deps.MySQLLocks = o.deps.MySQL // tests hold few locks
 	o.deps.Lease, o.deps.Poll = 30*time.Second, 5*time.Millisecond
-	service, err := stock.NewService(o.deps, o.catalogue)
+	strategies, err := catalogue.Build(o.deps, o.catalogue)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := service.Close(); err != nil {
+		if err := strategies.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	r := &replica{log: &buffer{}}
 	r.API, err = httpapi.New(httpapi.Config{
-		Service:         service,
+		Strategies:      strategies,
+		Deps:            o.deps,
 		DefaultStrategy: o.catalogue[0].Name,
 		Replica:         "a",
 		RequestTimeout:  o.timeout,
+		MaxHold:         max(o.maxHold, 0),
 		PausePoints:     o.pauses,
 		Registry:        prometheus.NewRegistry(),
 		Version:         httpapi.Version{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
@@ -111,8 +118,8 @@ func newReplica(t testing.TB, o options) *replica {
 	return r
 }
 
-// serve returns the URL. When the test ends, so does the context of each request: a test that failed may have left one
-// parked, which would keep the listener from closing.
+// serve returns the URL. The end of the test cancels all requests: a failed test may leave a parked one, which would
+// keep the listener from closing.
 func serve(t testing.TB, handler http.Handler) (url string) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
@@ -122,7 +129,7 @@ func serve(t testing.TB, handler http.Handler) (url string) {
 	return server.URL
 }
 
-// buffer is a log that handlers write and tests read at the same time.
+// buffer is a log that can be read while it is written.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -140,7 +147,7 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// database is a migrated MySQL database of this test's own.
+// database returns a new migrated MySQL database.
 func database(t testing.TB) *sqlx.DB {
 	t.Helper()
 	return migrated(t, openMySQL(t, shared.Database(t)))
@@ -164,7 +171,7 @@ func openMySQL(t testing.TB, dsn string) *sqlx.DB {
 	return db
 }
 
-// redisClient is a client of an empty Redis database of this test's own.
+// redisClient returns a client of a new Redis database.
 func redisClient(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	return openRedis(t, shared.Redis(t))
@@ -198,15 +205,15 @@ func zooKeeperClient(t testing.TB) *zk.Conn {
 	return conn
 }
 
-// reply is a reply that obeys openapi.json.
+// reply is the reply to a request.
 type reply struct {
 	status int
 	header http.Header
 	raw    []byte
-	json   map[string]any // nil where the body is not an object
+	json   map[string]any // nil if the body is not an object
 }
 
-// text is a member of the reply, as JSON.
+// text returns a member of the reply as JSON.
 func (r reply) text(t testing.TB, member string) string {
 	t.Helper()
 	text, err := json.Marshal(r.json[member])
@@ -216,13 +223,13 @@ func (r reply) text(t testing.TB, member string) string {
 	return string(text)
 }
 
-// slug is the last part of the type of a problem.
+// slug returns the last part of the type of a problem.
 func (r reply) slug() string {
 	text, _ := r.json["type"].(string)
 	return strings.TrimPrefix(text, "/problems/")
 }
 
-// request is a request to be sent. The zero header of a request with a body says that it is JSON.
+// request is a request to send. A body has the Content-Type application/json unless the header has another.
 type request struct {
 	method, url, body string
 	header            map[string]string
@@ -274,7 +281,7 @@ func get(t testing.TB, url string) reply {
 	return do(t, request{method: http.MethodGet, url: url})
 }
 
-// want fails the test where the reply has another status, or is another problem.
+// want fails the test if the reply has another status or is another problem.
 func (r reply) want(t testing.TB, status int, slug string) reply {
 	t.Helper()
 	if r.status != status || r.slug() != slug {
@@ -283,12 +290,12 @@ func (r reply) want(t testing.TB, status int, slug string) reply {
 	return r
 }
 
-// eventually waits until a condition holds that another goroutine or process is about to make true.
+// eventually waits until a condition holds, or fails the test.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("waited 20 s for this: %s", what)
 		}
 	}
 }

@@ -7,18 +7,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"stock/internal/stock"
+	"stock/internal/stock/stream"
 )
 
-// Outcomes of a deduction in the metrics, beside the slugs of the problem types.
+// Outcomes in the metrics, in addition to the slugs of the problem types.
 const (
 	outcomeDone     = "done"
-	outcomeCanceled = "canceled" // refused or failed after its client had gone away
-	outcomeReplayed = "replayed" // the first answer to an idempotency key, given again
+	outcomeCanceled = "canceled" // refused or failed after the client went away
+	outcomeReplayed = "replayed" // answered again for an idempotency key
 )
 
-// seconds are the buckets of every histogram: from a Redis round trip to beyond the longest wait for a lock and the longest
-// request, which are 10 s and 15 s unless configured.
-var seconds = []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 15, 30}
+// seconds are the buckets of every histogram. They reach from a Redis round trip to more than --lock-wait and
+// --request-timeout, which are 10 s and 15 s by default.
+var seconds = []float64{
+	50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 15, 30,
+}
 
 type metrics struct {
 	deductions *prometheus.CounterVec
@@ -37,14 +40,17 @@ func newMetrics(registry *prometheus.Registry, p *pauses) *metrics {
 	m := &metrics{
 		deductions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "stock_deductions_total",
-			Help: "Deductions by outcome: done, replayed (an idempotency key's first answer again), canceled (the client went away), or the type of the problem.",
+			Help: "Deductions and orders by outcome: done, replayed (answered again for an idempotency key), canceled " +
+				"(the client went away), or the type of the problem.",
 		}, append(by, "outcome")),
-		duration: histogram("stock_deduction_duration_seconds", "Time from request to reply of a deduction, whatever its outcome."),
-		wait:     histogram("stock_lock_wait_seconds", "Time until a deduction entered its critical section (done), or gave up (busy)."),
-		hold:     histogram("stock_lock_hold_seconds", "Time that a deduction that is done spent in its critical section."),
+		duration: histogram("stock_deduction_duration_seconds",
+			"Time from request to reply of deductions and orders with any outcome."),
+		wait: histogram("stock_lock_wait_seconds",
+			"Time until the critical section was entered (done) or the strategy gave up (busy)."),
+		hold: histogram("stock_lock_hold_seconds", "Time inside the critical section, if done."),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "stock_retries_total",
-			Help: "Tries beyond the first of deductions that are done.",
+			Help: "Retries of deductions and orders that are done.",
 		}, by),
 		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "stock_http_problems_total",
@@ -55,7 +61,7 @@ func newMetrics(registry *prometheus.Registry, p *pauses) *metrics {
 	if p != nil {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "stock_parked_requests",
-			Help: "Requests that wait at a pause point.",
+			Help: "Requests waiting at a pause point.",
 		}, func() float64 { return float64(len(p.list())) }))
 	}
 	return m
@@ -69,7 +75,7 @@ func (m *metrics) problemCounters() map[string]prometheus.Counter {
 	return counters
 }
 
-// series are the metrics of one strategy on one store, looked up once.
+// series are the metrics of one strategy on one store.
 type series struct {
 	duration, wait, hold     prometheus.Observer
 	retries                  prometheus.Counter
@@ -91,7 +97,7 @@ func (m *metrics) series(strategy string, on stock.Store) *series {
 	}
 }
 
-// observe counts a deduction that reached its strategy.
+// observe counts a deduction or an order that reached its strategy.
 func (s *series) observe(receipt stock.Receipt, err error, took time.Duration, clientGone bool) {
 	s.duration.Observe(took.Seconds())
 	if receipt.Replayed {
@@ -113,21 +119,22 @@ func (s *series) observe(receipt stock.Receipt, err error, took time.Duration, c
 		return
 	}
 	if k.err == stock.ErrBusy {
-		// It waited for nothing else. Left out, the longest waits would be missing just when they matter.
+		// All of its time was waiting. Without these, the histogram would lack the longest waits.
 		s.wait.Observe(took.Seconds())
 	}
 	s.problems.WithLabelValues(k.slug).Inc()
 }
 
-// backlog exports what is sold and not yet in MySQL. It asks whenever the metrics are asked for: the figures are those of all
-// replicas together, and every replica tells the same.
-type backlog struct{ service *stock.Service }
+// backlog exports the sales that are not yet in MySQL. The values are of all replicas together, so every replica
+// exports the same ones.
+type backlog struct{ stream stream.Admin }
 
 var (
 	backlogSales = prometheus.NewDesc("stock_stream_backlog_sales",
-		"Sales of redis-stream that are not in MySQL yet, of all replicas together; missing while Redis does not answer.", nil, nil)
+		"Sales of redis-stream that are not yet in MySQL, of all replicas together; absent while Redis does not answer.",
+		nil, nil)
 	backlogAge = prometheus.NewDesc("stock_stream_backlog_age_seconds",
-		"Age of the oldest sale of redis-stream that is not in MySQL yet, 0 where there is none.", nil, nil)
+		"Age of the oldest sale of redis-stream that is not yet in MySQL; 0 if there is none.", nil, nil)
 )
 
 func (b backlog) Describe(descs chan<- *prometheus.Desc) {
@@ -138,9 +145,9 @@ func (b backlog) Describe(descs chan<- *prometheus.Desc) {
 func (b backlog) Collect(samples chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), checkLimit)
 	defer cancel()
-	behind, err := b.service.Backlog(ctx)
+	behind, err := b.stream.Backlog(ctx)
 	if err != nil {
-		return // an error would take all other metrics along
+		return // reporting the error would fail the whole scrape
 	}
 	samples <- prometheus.MustNewConstMetric(backlogSales, prometheus.GaugeValue, float64(behind.Sales))
 	samples <- prometheus.MustNewConstMetric(backlogAge, prometheus.GaugeValue, behind.Age.Seconds())

@@ -21,10 +21,12 @@ import (
 	"stock/internal/stock"
 )
 
-// document is openapi.json, and every schema in it that was needed so far.
+var parameter = regexp.MustCompile(`\{[^}]+\}`)
+
+// document is openapi.json with the schemas compiled so far.
 type document struct {
 	root    any
-	mu      sync.Mutex // a Compiler is for one goroutine at a time
+	mu      sync.Mutex // guards schemas
 	schemas *jsonschema.Compiler
 	paths   map[string]*regexp.Regexp // by template
 }
@@ -43,12 +45,13 @@ var openapi = sync.OnceValue(func() *document {
 		panic(err)
 	}
 	for template := range d.at("paths").(map[string]any) {
-		d.paths[template] = regexp.MustCompile("^" + regexp.MustCompile(`\{[^}]+\}`).ReplaceAllString(template, "[^/]+") + "$")
+		pattern := parameter.ReplaceAllString(template, "[^/]+")
+		d.paths[template] = regexp.MustCompile("^" + pattern + "$")
 	}
 	return d
 })
 
-// at returns what is at a place in the document, behind any $ref there; nil where there is nothing.
+// at returns the value at a path in the document, following a $ref at its end, or nil if there is none.
 func (d *document) at(keys ...string) any { return d.get(d.resolve(keys)) }
 
 func (d *document) get(keys []string) any {
@@ -70,7 +73,7 @@ func (d *document) resolve(keys []string) []string {
 	return keys
 }
 
-// validate checks a value against the schema at a place in the document.
+// validate checks a value against the schema at a path in the document.
 func (d *document) validate(value any, keys ...string) error {
 	pointer := "openapi.json#"
 	for _, key := range keys {
@@ -86,7 +89,7 @@ func (d *document) validate(value any, keys ...string) error {
 	return schema.Validate(value)
 }
 
-// template finds the path of the document that a URL belongs to. The one with fewer parameters wins.
+// template returns the path template that matches a URL path, preferring the one with fewer parameters.
 func (d *document) template(path string) string {
 	best := ""
 	for template, pattern := range d.paths {
@@ -97,10 +100,10 @@ func (d *document) template(path string) string {
 	return best
 }
 
-// seenProblems are the types of all problems that the tests of this package got as a reply.
+// seenProblems are the types of all problems that the tests of this package have received.
 var seenProblems sync.Map
 
-// unseenProblems are the types that are documented in vain.
+// unseenProblems returns the documented types that no test has received.
 func unseenProblems() (unseen []any) {
 	for _, kind := range problemTypes() {
 		if _, seen := seenProblems.Load(kind); !seen {
@@ -114,7 +117,7 @@ func problemTypes() []any {
 	return openapi().at("components", "schemas", "Problem", "properties", "type", "enum").([]any)
 }
 
-// checkReply fails the test where a reply is not what openapi.json says of this request.
+// checkReply fails the test if a reply does not conform to openapi.json.
 func checkReply(t testing.TB, r request, got reply) {
 	t.Helper()
 	d := openapi()
@@ -126,7 +129,7 @@ func checkReply(t testing.TB, r request, got reply) {
 	if r.method == http.MethodHead {
 		method = "get"
 	}
-	response := []string{"components", "responses", "Other"} // of a path or method that the document does not have
+	response := []string{"components", "responses", "Other"} // for a path or method that is not documented
 	if template := d.template(u.EscapedPath()); template != "" && d.at("paths", template, method) != nil {
 		response = []string{"paths", template, method, "responses", strconv.Itoa(got.status)}
 		if d.get(response) == nil {
@@ -157,7 +160,7 @@ func checkReply(t testing.TB, r request, got reply) {
 	}
 	content := append(slices.Clone(response), "content", media)
 	if d.get(content) == nil {
-		t.Errorf("%s: openapi.json knows no %s here: %s", where, media, got.raw)
+		t.Errorf("%s: openapi.json has no %s here: %s", where, media, got.raw)
 		return
 	}
 	var body any = string(got.raw)
@@ -168,7 +171,7 @@ func checkReply(t testing.TB, r request, got reply) {
 		}
 	}
 	if err := d.validate(body, append(content, "schema")...); err != nil {
-		t.Errorf("%s: the body is not as openapi.json says: %v\n%s", where, err, got.raw)
+		t.Errorf("%s: the body does not conform to openapi.json: %v\n%s", where, err, got.raw)
 	}
 	if media == "application/problem+json" {
 		seenProblems.Store(got.json["type"], true)
@@ -184,14 +187,14 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 	undocumented := map[string]bool{"GET /metrics": true, "GET /docs/{asset}": true}
 	var routes []string
 	for _, handler := range []http.Handler{r.Public(), r.Admin()} {
-		err := chi.Walk(handler.(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		add := func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 			route = strings.ReplaceAll(route, ":-?[0-9]+", "")
 			if !undocumented[method+" "+route] && !strings.HasPrefix(route, "/debug/pprof/") {
 				routes = append(routes, method+" "+route)
 			}
 			return nil
-		})
-		if err != nil {
+		}
+		if err := chi.Walk(handler.(chi.Routes), add); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -226,7 +229,7 @@ func TestOpenAPIHasNoDanglingReference(t *testing.T) {
 	}
 }
 
-func TestOpenAPIPromisesTheThreeHeadersOnEveryReply(t *testing.T) {
+func TestOpenAPIRequiresTheThreeHeadersInEveryReply(t *testing.T) {
 	t.Parallel()
 	d := openapi()
 	var responses [][]string
@@ -246,8 +249,9 @@ func TestOpenAPIPromisesTheThreeHeadersOnEveryReply(t *testing.T) {
 	}
 	for _, response := range responses {
 		for _, name := range []string{"X-Request-Id", "X-Replica", "X-Strategy"} {
-			if required := d.at(append(d.resolve(append(slices.Clone(response), "headers", name)), "required")...); required != true {
-				t.Errorf("%v: %s is not promised", response, name)
+			header := d.resolve(append(slices.Clone(response), "headers", name))
+			if required := d.at(append(header, "required")...); required != true {
+				t.Errorf("%v: %s is not required", response, name)
 			}
 		}
 	}
@@ -255,16 +259,17 @@ func TestOpenAPIPromisesTheThreeHeadersOnEveryReply(t *testing.T) {
 
 func TestOpenAPIAgreesWithTheLimitsOfTheDomain(t *testing.T) {
 	t.Parallel()
-	order := func(member, bound string) any {
-		return openapi().at("components", "schemas", "Order", "properties", member, bound)
+	limit := func(member, bound string) any {
+		return openapi().at("components", "schemas", "Deduction", "properties", member, bound)
 	}
-	if got := order("count", "maximum"); got != json.Number(strconv.Itoa(stock.MaxCount)) {
+	if got := limit("count", "maximum"); got != json.Number(strconv.Itoa(stock.MaxCount)) {
 		t.Errorf("count goes up to %v", got)
 	}
-	if got := order("hold_ms", "maximum"); got != json.Number(strconv.FormatInt(stock.MaxHold.Milliseconds(), 10)) {
+	if got := limit("hold_ms", "maximum"); got != json.Number(strconv.FormatInt(stock.MaxHold.Milliseconds(), 10)) {
 		t.Errorf("hold_ms goes up to %v", got)
 	}
-	if description := openapi().at("components", "parameters", "Idempotency-Key", "description").(string); !strings.Contains(description, fmt.Sprintf("1 to %d characters", stock.MaxKey)) {
+	description := openapi().at("components", "parameters", "Idempotency-Key", "description").(string)
+	if !strings.Contains(description, fmt.Sprintf("1 to %d characters", stock.MaxKey)) {
 		t.Errorf("Idempotency-Key: %s", description)
 	}
 }

@@ -1,24 +1,17 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
-	"time"
-
-	"github.com/go-chi/chi/v5"
 
 	"stock/internal/stock"
 )
 
-// maxOrderBody has room for the longest order, spread over as many lines of text as JSON tools like to make of it.
-const maxOrderBody = 16 << 10 // bytes
-
-// linesOrder is what a client asks for of several goods, as JSON. All but the lines is optional.
-type linesOrder struct {
-	Lines    []orderLine `json:"lines"`
-	Strategy string      `json:"strategy"`
-	Store    stock.Store `json:"store"`
-	HoldMS   int64       `json:"hold_ms"`
+// order is a request for units of several items, as JSON.
+type order struct {
+	Lines []orderLine `json:"lines"`
+	terms
 }
 
 type orderLine struct {
@@ -26,28 +19,19 @@ type orderLine struct {
 	Count   int64 `json:"count"`
 }
 
-// linesConfirmation is the reply to an order of several goods that was carried out.
-type linesConfirmation struct {
-	Lines     []confirmedLine `json:"lines"` // one a goods, in ascending order
-	Strategy  string          `json:"strategy"`
-	Store     stock.Store     `json:"store"`
-	Replica   string          `json:"replica"`
-	RequestID string          `json:"request_id"`
-	Attempts  int             `json:"attempts"`
-	WaitedUS  int64           `json:"waited_us"`
-	HeldUS    int64           `json:"held_us"`
-	EnteredNS int64           `json:"entered_ns"`
-	LeftNS    int64           `json:"left_ns"`
+type orderReply struct {
+	Lines []lineReply `json:"lines"` // one per item, in ascending order
+	receipt
 }
 
-type confirmedLine struct {
+type lineReply struct {
 	GoodsID   int64  `json:"goods_id"`
 	Count     int64  `json:"count"`
 	Remaining int64  `json:"remaining"`
 	Token     uint64 `json:"token"`
 }
 
-// linesError tells which lines an order was refused for.
+// linesError names the lines for which an order was refused.
 type linesError struct {
 	error
 	goodsID int64
@@ -57,86 +41,59 @@ type linesError struct {
 func (e *linesError) Unwrap() error { return e.error }
 
 // order answers POST /stock/orders.
-func (a *API) order(w http.ResponseWriter, r *http.Request) {
-	started := time.Now()
-	inPath := chi.URLParam(r, "strategy")
-	a.nameStrategy(w, inPath)
-	o, err := readLinesOrder(r)
-	if err != nil {
-		a.fail(w, r, err)
-		return
+func (s *sale) order() (any, error) {
+	var o order
+	if err := o.read(s.r); err != nil {
+		return nil, err
 	}
-	if o.Strategy, err = a.chooseStrategy(inPath, o.Strategy); err != nil {
-		a.fail(w, r, err)
-		return
+	if err := s.choose(o.Strategy); err != nil {
+		return nil, err
 	}
-	a.nameStrategy(w, o.Strategy)
 	request, err := o.request()
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	if a.pauses != nil {
-		if request.Pause, err = a.pauses.fromHeader(r.Header.Get("X-Pause"), requestID(w), request.Lines()[0].GoodsID); err != nil {
-			a.fail(w, r, err)
-			return
-		}
+	if err := s.options(o.HoldMS, request.Lines()[0].GoodsID); err != nil {
+		return nil, err
 	}
-	if request.Key, err = idempotencyKey(r); err == nil {
-		err = a.offers[o.Strategy].checkKey(request.Key)
-	}
+	request.Hold, request.Pause, request.Key = s.hold, s.pause, s.key
+	orderer, on, err := s.api.Strategies.ResolveOrders(s.offer.Name, o.Store)
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, s.describeOrder(err, o, on)
 	}
-	orderer, on, err := a.Service.ResolveOrders(o.Strategy, o.Store)
+	var done stock.OrderReceipt
+	err = s.carryOut(on, func(ctx context.Context) (stock.Receipt, error) {
+		done, err = orderer.Order(ctx, request)
+		return done.Receipt, err
+	})
 	if err != nil {
-		a.fail(w, r, a.describeOrderRefusal(err, o, on))
-		return
+		return nil, s.describeOrder(err, o, on)
 	}
-
-	ctx, cancel := a.timeout(r)
-	defer cancel()
-	receipt, err := orderer.Order(ctx, request)
-	a.offers[o.Strategy].series[on].observe(receipt.Receipt, err, time.Since(started), r.Context().Err() != nil)
-	if receipt.Replayed {
-		w.Header()["Idempotency-Replayed"] = replayed
+	reply := &orderReply{receipt: s.receipt(on, done.Receipt)}
+	for _, line := range done.Lines {
+		reply.Lines = append(reply.Lines, lineReply{
+			GoodsID:   line.GoodsID,
+			Count:     int64(line.Count),
+			Remaining: line.Remaining,
+			Token:     line.Token,
+		})
 	}
-	if err != nil {
-		a.fail(w, r, a.describeOrderRefusal(err, o, on))
-		return
-	}
-	reply := &linesConfirmation{
-		Strategy:  o.Strategy,
-		Store:     on,
-		Replica:   a.Replica,
-		RequestID: requestID(w),
-		Attempts:  receipt.Attempts,
-		WaitedUS:  receipt.Waited.Microseconds(),
-		HeldUS:    receipt.Held.Microseconds(),
-		EnteredNS: receipt.Entered,
-		LeftNS:    receipt.Left,
-	}
-	for _, line := range receipt.Lines {
-		reply.Lines = append(reply.Lines, confirmedLine{line.GoodsID, int64(line.Count), line.Remaining, line.Token})
-	}
-	writeJSON(w, http.StatusOK, typeJSON, reply)
+	return reply, nil
 }
 
-func readLinesOrder(r *http.Request) (o linesOrder, err error) {
+func (o *order) read(r *http.Request) error {
 	if r.URL.RawQuery != "" {
-		return o, describe(errMalformed, "there is a query: an order of several goods is sent as JSON alone")
+		return describe(errMalformed, "the request has a query: an order must be sent as JSON")
 	}
-	return o, readJSONInto(make([]byte, maxOrderBody+1), r, &o)
+	return readJSON(r, maxOrderBody, o)
 }
 
-// request checks the order and makes the service's request of it.
-func (o *linesOrder) request() (stock.OrderRequest, error) {
+// request checks the lines and makes the service's request of them.
+func (o *order) request() (stock.OrderRequest, error) {
 	lines := make([]stock.Line, len(o.Lines))
 	for i, line := range o.Lines {
-		one := order{GoodsID: line.GoodsID, Count: line.Count, HoldMS: o.HoldMS}
-		if err := one.validate(); err != nil {
-			return stock.OrderRequest{}, &linesError{err, max(line.GoodsID, 0), []int{i}}
+		if err := checkLine(line.GoodsID, line.Count); err != nil {
+			return stock.OrderRequest{}, &linesError{error: err, goodsID: max(line.GoodsID, 0), lines: []int{i}}
 		}
 		lines[i] = stock.Line{GoodsID: line.GoodsID, Count: int(line.Count)}
 	}
@@ -144,22 +101,19 @@ func (o *linesOrder) request() (stock.OrderRequest, error) {
 	if err != nil {
 		return request, describe(errMalformed, "%v", err)
 	}
-	request.Hold = time.Duration(o.HoldMS) * time.Millisecond
 	return request, nil
 }
 
-// describeOrderRefusal adds what a client may know of a refusal, and the lines that it is about.
-func (a *API) describeOrderRefusal(err error, o linesOrder, on stock.Store) error {
+// describeOrder adds to an error what the client may know about it, and the lines that caused it.
+func (s *sale) describeOrder(err error, o order, on stock.Store) error {
 	if errors.Is(err, stock.ErrNoOrders) {
-		return describe(err, "%v; GET /strategies says which do", err)
+		return describe(err, "%v; GET /strategies lists the stores on which a strategy takes orders", err)
 	}
-	about := order{Strategy: o.Strategy}
 	line, ok := errors.AsType[*stock.LineError](err)
 	if !ok {
-		return a.describeRefusal(err, about, on)
+		return s.describe(err, 0, on)
 	}
-	about.GoodsID = line.GoodsID
-	refused := &linesError{error: a.describeRefusal(err, about, on), goodsID: line.GoodsID}
+	refused := &linesError{error: s.describe(err, line.GoodsID, on), goodsID: line.GoodsID}
 	for i, l := range o.Lines {
 		if l.GoodsID == line.GoodsID {
 			refused.lines = append(refused.lines, i)

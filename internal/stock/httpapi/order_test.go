@@ -10,9 +10,8 @@ import (
 	"stock/internal/stock"
 )
 
-// orderOf is an order of that many goods with the longest ids and counts, indented as JSON tools do it.
-func orderOf(t testing.TB, lines int) string {
-	t.Helper()
+// orderOf returns an order of that many items with the longest ids and counts, indented as by JSON tools.
+func orderOf(lines int) string {
 	type line struct {
 		GoodsID int64 `json:"goods_id"`
 		Count   int64 `json:"count"`
@@ -23,78 +22,183 @@ func orderOf(t testing.TB, lines int) string {
 	}
 	order.Strategy = "update"
 	for i := range lines {
-		order.Lines = append(order.Lines, line{1<<63 - 1 - int64(i), stock.MaxCount})
+		order.Lines = append(order.Lines, line{GoodsID: 1<<63 - 1 - int64(i), Count: stock.MaxCount})
 	}
 	text, err := json.MarshalIndent(order, "", "    ")
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return string(text)
 }
 
-// The wire contract of orders of several goods, one row a rule. Every reply is also checked against openapi.json.
+const (
+	orders   = "/stock/orders"
+	twoLines = `"lines":[{"goods_id":1,"count":1},{"goods_id":2,"count":1}]`
+)
+
+// The wire contract of orders, one rule per row.
+var orderContract = []contractCase{
+	{
+		name: "strategy in JSON", method: "POST", path: orders,
+		body: `{` + twoLines + `,"strategy":"update","store":"mysql","hold_ms":1}`, status: 200,
+		reply: `"lines":[{"goods_id":1,"count":1,"remaining":`,
+	},
+	{
+		name: "strategy in the path", method: "POST", path: orders + "/for-update", body: `{` + twoLines + `}`,
+		status: 200, reply: `"strategy":"for-update"`,
+	},
+	{
+		name: "under locks, in Redis", method: "POST", path: orders + "/lock-redis-queue",
+		body: `{` + twoLines + `,"store":"redis"}`, status: 200, reply: `"store":"redis"`,
+	},
+	{
+		name: "one line", method: "POST", path: orders + "/update",
+		body: `{"lines":[{"goods_id":1,"count":1}]}`, status: 200,
+	},
+	{
+		name: "100 lines of the greatest length", method: "POST", path: orders, body: orderOf(100),
+		status: 404, slug: "unknown-goods",
+	},
+
+	{
+		name: "101 lines", method: "POST", path: orders, body: orderOf(101), status: 400, slug: "malformed",
+		reply: "the order has 101 lines: it must have 1 to 100",
+	},
+	{
+		name: "no lines", method: "POST", path: orders + "/update", body: `{}`, status: 400, slug: "malformed",
+		reply: "the order has 0 lines",
+	},
+	{
+		name: "lines that are null", method: "POST", path: orders + "/update", body: `{"lines":null}`,
+		status: 400, slug: "malformed", reply: "the order has 0 lines",
+	},
+	{
+		name: "a line that is null", method: "POST", path: orders + "/update",
+		body: `{"lines":[{"goods_id":1,"count":1},null]}`, status: 400, slug: "malformed", reply: `"lines":[1]`,
+	},
+	{
+		name: "no body", method: "POST", path: orders + "/update",
+		header: map[string]string{"Content-Type": "application/json"}, status: 400, slug: "malformed",
+		reply: "JSON",
+	},
+	{
+		name: "a query", method: "POST", path: orders + "/update?goods_id=1&count=1", status: 400,
+		slug: "malformed", reply: "must be sent as JSON",
+	},
+	{
+		name: "count 0", method: "POST", path: orders + "/update",
+		body: `{"lines":[{"goods_id":1,"count":1},{"goods_id":2,"count":0}]}`, status: 400, slug: "malformed",
+		reply: `"goods_id":2,"lines":[1]`,
+	},
+	{
+		name: "goods_id missing", method: "POST", path: orders + "/update", body: `{"lines":[{"count":1}]}`,
+		status: 400, slug: "malformed", reply: `"lines":[0]`,
+	},
+	{
+		name: "too many units of one item", method: "POST", path: orders + "/update",
+		body: `{"lines":[{"goods_id":1,"count":1000000},{"goods_id":1,"count":1}]}`, status: 400,
+		slug: "malformed", reply: "1000001 units of item 1 in all",
+	},
+	{
+		name: "hold_ms too large", method: "POST", path: orders + "/update",
+		body: `{` + twoLines + `,"hold_ms":10001}`, status: 400, slug: "malformed", reply: "hold_ms",
+	},
+	{
+		name: "lines twice", method: "POST", path: orders + "/update", body: `{` + twoLines + `,` + twoLines + `}`,
+		status: 400, slug: "malformed", reply: "lines is given more than once",
+	},
+	{
+		name: "count twice in a line", method: "POST", path: orders + "/update",
+		body: `{"lines":[{"goods_id":1,"count":1,"count":2}]}`, status: 400, slug: "malformed",
+		reply: "count is given more than once",
+	},
+	{
+		name: "member in capitals in a line", method: "POST", path: orders + "/update",
+		body: `{"lines":[{"goods_id":1,"Count":1}]}`, status: 400, slug: "malformed",
+		reply: `unknown member \"lines.0.Count\"`,
+	},
+	{
+		name: "unknown member in a line", method: "POST", path: orders + "/update",
+		body: `{"lines":[{"goods_id":1,"count":1,"price":1}]}`, status: 400, slug: "malformed", reply: "price",
+	},
+	{
+		name: "braces in a value", method: "POST", path: orders, body: `{"strategy":"}{\"",` + twoLines + `}`,
+		status: 404, slug: "unknown-strategy",
+	},
+	{
+		name: "a line that is a number", method: "POST", path: orders + "/update", body: `{"lines":[1]}`,
+		status: 400, slug: "malformed", reply: "lines",
+	},
+	{
+		name: "two strategies", method: "POST", path: orders + "/update",
+		body: `{` + twoLines + `,"strategy":"none"}`, status: 400, slug: "malformed", reply: "the path asks",
+	},
+	{
+		name: "unknown pause point", method: "POST", path: orders + "/update", body: `{` + twoLines + `}`,
+		header: map[string]string{"X-Pause": "nowhere"}, status: 400, slug: "malformed", reply: "nowhere",
+	},
+	{
+		name: "key with a strategy that is not idempotent", method: "POST", path: orders + "/update",
+		body:   `{` + twoLines + `}`,
+		header: map[string]string{"Idempotency-Key": "k"}, status: 400, slug: "idempotency-key-unsupported",
+	},
+
+	{
+		name: "strategy without orders", method: "POST", path: orders + "/none", body: `{` + twoLines + `}`,
+		status: 400, slug: "no-orders", reply: "strategy none on store mysql takes no orders; GET /strategies",
+	},
+	{
+		name: "noop", method: "POST", path: orders + "/noop", body: `{` + twoLines + `}`, status: 400,
+		slug: "no-orders", reply: "noop",
+	},
+	{
+		name: "unknown strategy", method: "POST", path: orders + "/hope", body: `{` + twoLines + `}`, status: 404,
+		slug: "unknown-strategy", reply: "hope",
+	},
+	{
+		name: "store that the strategy does not support", method: "POST", path: orders + "/update",
+		body: `{` + twoLines + `,"store":"redis"}`, status: 400, slug: "unsupported-store", reply: "update",
+	},
+	{
+		name: "server not configured", method: "POST", path: orders + "/lock-redlock", body: `{` + twoLines + `}`,
+		status: 503, slug: "unavailable", reply: "not configured: redlock",
+	},
+	{
+		name: "sold out", method: "POST", path: orders + "/update",
+		body:   `{"lines":[{"goods_id":2,"count":3},{"goods_id":1,"count":1},{"goods_id":2,"count":1}]}`,
+		status: 409, slug: "sold-out", reply: `"goods_id":2,"lines":[0,2]`,
+	},
+	{
+		name: "unknown item", method: "POST", path: orders + "/update",
+		body: `{"lines":[{"goods_id":77,"count":1},{"goods_id":1,"count":1}]}`, status: 404,
+		slug: "unknown-goods", reply: `"goods_id":77,"lines":[0]`,
+	},
+	{
+		name: "body too large", method: "POST", path: orders,
+		body: `{"strategy":"` + strings.Repeat("x", 16384) + `"}`, status: 413, slug: "too-large",
+		reply: "16384",
+	},
+	{
+		name: "form", method: "POST", path: orders, body: "goods_id=1&count=1",
+		header: map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, status: 415,
+		slug: "unsupported-media-type", reply: "form",
+	},
+	{name: "method", method: "GET", path: orders, status: 405, slug: "method-not-allowed", reply: "allows POST"},
+	{
+		name: "method on a strategy", method: "PUT", path: orders + "/update", status: 405,
+		slug: "method-not-allowed", reply: "allows POST",
+	},
+}
+
 func TestContractOfOrders(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: redisClient(t)}, pauses: true})
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":6000}`}).want(t, 200, "")
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/2", body: `{"stock":3}`}).want(t, 200, "")
-
-	const orders = "/stock/orders"
-	const lines = `"lines":[{"goods_id":1,"count":1},{"goods_id":2,"count":1}]`
-	for _, test := range []struct {
-		name, method, path, body string
-		header                   map[string]string
-		status                   int
-		slug                     string
-		reply                    string // a part of it
-	}{
-		{"strategy in JSON", "POST", orders, `{` + lines + `,"strategy":"update","store":"mysql","hold_ms":1}`, nil, 200, "", `"lines":[{"goods_id":1,"count":1,"remaining":`},
-		{"strategy in the path", "POST", orders + "/for-update", `{` + lines + `}`, nil, 200, "", `"strategy":"for-update"`},
-		{"under locks, in Redis", "POST", orders + "/lock-redis-queue", `{` + lines + `,"store":"redis"}`, nil, 200, "", `"store":"redis"`},
-		{"one line", "POST", orders + "/update", `{"lines":[{"goods_id":1,"count":1}]}`, nil, 200, "", ""},
-		{"100 lines, as long as they can be", "POST", orders, orderOf(t, 100), nil, 404, "unknown-goods", ""},
-
-		{"101 lines", "POST", orders, orderOf(t, 101), nil, 400, "malformed", "the order has 101 lines: it must have 1 to 100"},
-		{"no lines", "POST", orders + "/update", `{}`, nil, 400, "malformed", "the order has 0 lines"},
-		{"lines that are null", "POST", orders + "/update", `{"lines":null}`, nil, 400, "malformed", "the order has 0 lines"},
-		{"a line that is null", "POST", orders + "/update", `{"lines":[{"goods_id":1,"count":1},null]}`, nil, 400, "malformed", `"lines":[1]`},
-		{"no body", "POST", orders + "/update", "", map[string]string{"Content-Type": "application/json"}, 400, "malformed", "JSON"},
-		{"a query", "POST", orders + "/update?goods_id=1&count=1", "", nil, 400, "malformed", "JSON alone"},
-		{"count 0", "POST", orders + "/update", `{"lines":[{"goods_id":1,"count":1},{"goods_id":2,"count":0}]}`, nil, 400, "malformed", `"goods_id":2,"lines":[1]`},
-		{"goods_id missing", "POST", orders + "/update", `{"lines":[{"count":1}]}`, nil, 400, "malformed", `"lines":[0]`},
-		{"too much of one goods in all", "POST", orders + "/update", `{"lines":[{"goods_id":1,"count":1000000},{"goods_id":1,"count":1}]}`, nil, 400, "malformed", "1000001 units of goods 1 in all"},
-		{"hold_ms too large", "POST", orders + "/update", `{` + lines + `,"hold_ms":10001}`, nil, 400, "malformed", "hold_ms"},
-		{"lines twice", "POST", orders + "/update", `{` + lines + `,` + lines + `}`, nil, 400, "malformed", "lines is given more than once"},
-		{"count twice in a line", "POST", orders + "/update", `{"lines":[{"goods_id":1,"count":1,"count":2}]}`, nil, 400, "malformed", "count is given more than once"},
-		{"member in capitals in a line", "POST", orders + "/update", `{"lines":[{"goods_id":1,"Count":1}]}`, nil, 400, "malformed", "is not a member"},
-		{"unknown member in a line", "POST", orders + "/update", `{"lines":[{"goods_id":1,"count":1,"price":1}]}`, nil, 400, "malformed", "price"},
-		{"braces in a value", "POST", orders, `{"strategy":"}{\"",` + lines + `}`, nil, 404, "unknown-strategy", ""},
-		{"a line that is a number", "POST", orders + "/update", `{"lines":[1]}`, nil, 400, "malformed", "lines"},
-		{"two strategies", "POST", orders + "/update", `{` + lines + `,"strategy":"none"}`, nil, 400, "malformed", "the path asks"},
-		{"unknown pause point", "POST", orders + "/update", `{` + lines + `}`, map[string]string{"X-Pause": "nowhere"}, 400, "malformed", "nowhere"},
-		{"key that would be ignored", "POST", orders + "/update", `{` + lines + `}`, map[string]string{"Idempotency-Key": "k"}, 400, "idempotency-key-unsupported", ""},
-
-		{"strategy without orders", "POST", orders + "/none", `{` + lines + `}`, nil, 400, "no-orders", "strategy none on store mysql takes no orders; GET /strategies"},
-		{"the baseline", "POST", orders + "/noop", `{` + lines + `}`, nil, 400, "no-orders", "noop"},
-		{"unknown strategy", "POST", orders + "/hope", `{` + lines + `}`, nil, 404, "unknown-strategy", "hope"},
-		{"store that the strategy lacks", "POST", orders + "/update", `{` + lines + `,"store":"redis"}`, nil, 400, "unsupported-store", "update"},
-		{"server not configured", "POST", orders + "/lock-redlock", `{` + lines + `}`, nil, 503, "unavailable", "not configured: redlock"},
-		{"sold out", "POST", orders + "/update", `{"lines":[{"goods_id":2,"count":3},{"goods_id":1,"count":1},{"goods_id":2,"count":1}]}`, nil, 409, "sold-out", `"goods_id":2,"lines":[0,2]`},
-		{"unknown goods", "POST", orders + "/update", `{"lines":[{"goods_id":77,"count":1},{"goods_id":1,"count":1}]}`, nil, 404, "unknown-goods", `"goods_id":77,"lines":[0]`},
-		{"body too large", "POST", orders, `{"strategy":"` + strings.Repeat("x", 16384) + `"}`, nil, 413, "too-large", "16384"},
-		{"form", "POST", orders, "goods_id=1&count=1", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, 415, "unsupported-media-type", "form"},
-		{"method", "GET", orders, "", nil, 405, "method-not-allowed", "allows POST"},
-		{"method on a strategy", "PUT", orders + "/update", "", nil, 405, "method-not-allowed", "allows POST"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			got := do(t, request{test.method, r.public + test.path, test.body, test.header})
-			got.want(t, test.status, test.slug)
-			if !strings.Contains(string(got.raw), test.reply) {
-				t.Errorf("got %s, want something with %s", got.raw, test.reply)
-			}
-		})
+	for _, test := range orderContract {
+		t.Run(test.name, func(t *testing.T) { test.check(t, r) })
 	}
-	// Four orders were carried out, three of them in MySQL, and two of those with goods 2.
+	// Four orders were carried out: three in MySQL, two of which had item 2.
 	for path, want := range map[string]string{"/stock/1": "5997", "/stock/2": "1", "/stock/2?store=redis": "2"} {
 		if left := get(t, r.public+path).text(t, "stock"); left != want {
 			t.Errorf("%s: %s are left, want %s", path, left, want)
@@ -102,7 +206,7 @@ func TestContractOfOrders(t *testing.T) {
 	}
 }
 
-func TestAnOrdersConfirmationTellsAll(t *testing.T) {
+func TestAnOrderReceiptHasEveryMember(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/2", body: `{"stock":10}`}).want(t, 200, "")
@@ -126,19 +230,20 @@ func TestAnOrdersConfirmationTellsAll(t *testing.T) {
 	}
 }
 
-// A lab stops the first order between its two goods.
-func TestAnOrderIsParkedBehindItsFirstLock(t *testing.T) {
+// The first order is parked between its two items.
+func TestAnOrderIsParkedAfterItsFirstLock(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}, pauses: true})
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/2", body: `{"stock":10}`}).want(t, 200, "")
 	parked := park(t, r, request{
-		method: "POST", url: r.public + "/stock/orders/update", body: `{"lines":[{"goods_id":2,"count":1},{"goods_id":1,"count":1}]}`,
+		method: "POST", url: r.public + "/stock/orders/update",
+		body:   `{"lines":[{"goods_id":2,"count":1},{"goods_id":1,"count":1}]}`,
 		header: map[string]string{"X-Request-Id": "parked", "X-Pause": "after-lock"},
 	})
 	if list := get(t, r.admin+"/admin/pauses"); !strings.Contains(string(list.raw), `"point":"after-lock","goods_id":1`) {
 		t.Errorf("parked is %s", list.raw)
 	}
-	// The last goods is free meanwhile.
+	// The last item is not locked yet.
 	post(t, r.public+"/stock/deduct/update?goods_id=2&count=1", "").want(t, 200, "")
 	do(t, request{method: "DELETE", url: r.admin + "/admin/pauses/parked"}).want(t, 200, "")
 	(<-parked).want(t, 200, "")
@@ -147,10 +252,13 @@ func TestAnOrderIsParkedBehindItsFirstLock(t *testing.T) {
 	}
 }
 
-func TestStrategiesTellWhereTheyTakeOrders(t *testing.T) {
+func TestStrategiesListTheStoresOfOrders(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: redisClient(t)}})
-	want := map[string]string{"none": "[]", "update": "[mysql]", "ledger": "[mysql]", "batch": "[mysql]", "batch-ledger": "[mysql]", "lock-redis-lua": "[mysql redis]", "lock-etcd": "[]"} // no etcd here
+	want := map[string]string{
+		"none": "[]", "update": "[mysql]", "ledger": "[mysql]", "batch": "[mysql]", "batch-ledger": "[mysql]",
+		"lock-redis-lua": "[mysql redis]", "lock-etcd": "[]", // there is no etcd
+	}
 	for _, row := range get(t, r.public+"/strategies").json["strategies"].([]any) {
 		row := row.(map[string]any)
 		if orders, asked := want[row["name"].(string)]; asked && fmt.Sprint(row["orders"]) != orders {

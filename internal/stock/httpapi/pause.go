@@ -16,8 +16,8 @@ import (
 	"stock/internal/stock"
 )
 
-// pauses parks requests at pause points, so that a lab can replay a race with two requests. A request asks for it with
-// a header: "X-Pause: after-read" parks it until it is released, "X-Pause: after-read=500ms" for at most that long.
+// pauses parks requests at pause points, so that a lab can replay a race between two requests. "X-Pause: after-read"
+// parks a request until it is released, "X-Pause: after-read=500ms" for at most that long.
 type pauses struct {
 	mu     sync.Mutex
 	parked map[*parked]struct{}
@@ -36,12 +36,12 @@ type parkedRequest struct {
 	RequestID string      `json:"request_id"`
 	Point     stock.Point `json:"point"`
 	GoodsID   int64       `json:"goods_id"`
-	SinceMS   int64       `json:"since_ms"` // how long it has been parked
+	SinceMS   int64       `json:"since_ms"` // time since it was parked
 }
 
 func newPauses() *pauses { return &pauses{parked: map[*parked]struct{}{}} }
 
-// fromHeader makes the PauseFunc that an X-Pause header asks for; nil where there is no header.
+// fromHeader returns the PauseFunc for an X-Pause header, or nil if there is no header.
 func (p *pauses) fromHeader(header, requestID string, goodsID int64) (stock.PauseFunc, error) {
 	if header == "" {
 		return nil, nil
@@ -49,25 +49,32 @@ func (p *pauses) fromHeader(header, requestID string, goodsID int64) (stock.Paus
 	name, limit, limited := strings.Cut(header, "=")
 	point := stock.Point(name)
 	if !slices.Contains(stock.Points, point) {
-		return nil, describe(errMalformed, "X-Pause names %q: the points are %v", name, stock.Points)
+		return nil, describe(errMalformed, "X-Pause has the point %q: it must be one of %v", name, stock.Points)
 	}
-	var longest time.Duration // 0: until released
+	var longest time.Duration // 0 is unlimited
 	if limited {
 		var err error
 		if longest, err = time.ParseDuration(limit); err != nil || longest <= 0 {
-			return nil, describe(errMalformed, "X-Pause has the time %q: it must be like 500ms or 2s", limit)
+			return nil, describe(errMalformed, "X-Pause has the duration %q: it must be like 500ms or 2s", limit)
 		}
 	}
-	var passed atomic.Bool // a strategy that retries passes its points again, and is parked the first time only
+	var passed atomic.Bool // parks once only: a strategy that retries comes to the same point again
 	return func(ctx context.Context, at stock.Point) error {
 		if at != point || passed.Swap(true) {
 			return nil
 		}
-		return p.park(ctx, &parked{requestID, point, goodsID, time.Now(), make(chan struct{})}, longest)
+		request := &parked{
+			requestID: requestID,
+			point:     point,
+			goodsID:   goodsID,
+			since:     time.Now(),
+			released:  make(chan struct{}),
+		}
+		return p.park(ctx, request, longest)
 	}, nil
 }
 
-// park returns when the request is released, when its time is over, or with an error when its context ends.
+// park returns when the request is released or the time is over. It returns an error when ctx ends.
 func (p *pauses) park(ctx context.Context, request *parked, longest time.Duration) error {
 	p.mu.Lock()
 	p.parked[request] = struct{}{}
@@ -94,13 +101,18 @@ func (p *pauses) park(ctx context.Context, request *parked, longest time.Duratio
 	}
 }
 
-// list has the request that was parked first at the top.
+// list returns the parked requests, the longest parked first.
 func (p *pauses) list() []parkedRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := make([]parkedRequest, 0, len(p.parked))
 	for r := range p.parked {
-		list = append(list, parkedRequest{r.requestID, r.point, r.goodsID, time.Since(r.since).Milliseconds()})
+		list = append(list, parkedRequest{
+			RequestID: r.requestID,
+			Point:     r.point,
+			GoodsID:   r.goodsID,
+			SinceMS:   time.Since(r.since).Milliseconds(),
+		})
 	}
 	slices.SortFunc(list, func(a, b parkedRequest) int {
 		return cmp.Or(-cmp.Compare(a.SinceMS, b.SinceMS), strings.Compare(a.RequestID, b.RequestID))
@@ -108,7 +120,7 @@ func (p *pauses) list() []parkedRequest {
 	return list
 }
 
-// release lets the parked requests that match go on, and says how many they are.
+// release lets the parked requests that match continue, and returns their number.
 func (p *pauses) release(match func(*parked) bool) (released int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +138,7 @@ func (a *API) getPauses(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, typeJSON, a.pauses.list())
 }
 
-// releasedPauses is the reply to DELETE.
+// releasedPauses is the reply to DELETE /admin/pauses.
 type releasedPauses struct {
 	Released int `json:"released"`
 }
@@ -139,12 +151,12 @@ func (a *API) deletePauses(w http.ResponseWriter, _ *http.Request) {
 func (a *API) deletePause(w http.ResponseWriter, r *http.Request) {
 	id, err := url.PathUnescape(chi.URLParam(r, "request_id"))
 	if err != nil {
-		a.fail(w, r, describe(errMalformed, "the request id in the path is not well escaped"))
+		a.fail(w, r, describe(errMalformed, "the request id in the path has a malformed escape"))
 		return
 	}
 	released := a.pauses.release(func(request *parked) bool { return request.requestID == id })
 	if released == 0 {
-		a.fail(w, r, describe(errNotFound, "no request with id %q is parked", id))
+		a.fail(w, r, describe(errNotFound, "there is no parked request %q", id))
 		return
 	}
 	writeJSON(w, http.StatusOK, typeJSON, releasedPauses{released})

@@ -10,7 +10,16 @@ import (
 	"stock/internal/stock"
 )
 
-// park sends a request that stops at a pause point, and returns when it is there. Its id must be given.
+// parkHolder parks the request "holder" while it holds the mutex of item 1.
+func parkHolder(t testing.TB, r *replica) <-chan reply {
+	t.Helper()
+	return park(t, r, request{
+		method: "POST", url: r.public + "/stock/deduct/mutex?goods_id=1&count=1",
+		header: map[string]string{"X-Request-Id": "holder", "X-Pause": "after-lock"},
+	})
+}
+
+// park sends a request that stops at a pause point, and returns when it is there. The request must have an id.
 func park(t testing.TB, r *replica, req request) <-chan reply {
 	t.Helper()
 	done := make(chan reply, 1)
@@ -43,7 +52,7 @@ func pausingReplica(t *testing.T) *replica {
 	return newReplica(t, options{deps: stock.Deps{MySQL: database(t)}, pauses: true})
 }
 
-// Two buyers of one unit each, and only one unit gone: the race of `none`, on demand.
+// Two requests deduct one unit each, but only one unit is gone: the lost update of the strategy none.
 func TestPausePointReplaysALostUpdate(t *testing.T) {
 	t.Parallel()
 	r := pausingReplica(t)
@@ -62,7 +71,9 @@ func TestParkedRequestsAreListed(t *testing.T) {
 	first := park(t, r, deductUntilReleased(r, "first", stock.AfterRead))
 	second := park(t, r, deductUntilReleased(r, "second/of 2", stock.BeforeWrite).withID("second/of-2"))
 	list := string(get(t, r.admin+"/admin/pauses").raw)
-	if i, j := strings.Index(list, `"request_id":"first","point":"after-read","goods_id":1`), strings.Index(list, `"request_id":"second/of-2","point":"before-write"`); i < 0 || j < i {
+	i := strings.Index(list, `"request_id":"first","point":"after-read","goods_id":1`)
+	j := strings.Index(list, `"request_id":"second/of-2","point":"before-write"`)
+	if i < 0 || j < i {
 		t.Errorf("the list is %s", list)
 	}
 	// An id with a slash has to be escaped in the path.
@@ -82,10 +93,13 @@ func (r request) withID(id string) request {
 	return r
 }
 
-func TestTimedPauseEndsByItself(t *testing.T) {
+func TestAPauseWithADurationEndsByItself(t *testing.T) {
 	t.Parallel()
 	r := pausingReplica(t)
-	got := do(t, request{method: "POST", url: r.public + "/stock/deduct/none?goods_id=1&count=1", header: map[string]string{"X-Pause": "after-read=20ms"}}).want(t, 200, "")
+	got := do(t, request{
+		method: "POST", url: r.public + "/stock/deduct/none?goods_id=1&count=1",
+		header: map[string]string{"X-Pause": "after-read=20ms"},
+	}).want(t, 200, "")
 	if held := got.json["held_us"].(float64); held < 20_000 {
 		t.Errorf("held for %v us, want 20 ms or more", held)
 	}
@@ -113,7 +127,7 @@ func TestParkedRequestIsReleasedWhenItsClientGoesAway(t *testing.T) {
 	}
 }
 
-// A lost race is retried, and the retry passes the same point again.
+// A request that lost a race is retried and comes to the same pause point again.
 func TestRetryIsNotParkedAgain(t *testing.T) {
 	t.Parallel()
 	r := pausingReplica(t)

@@ -13,7 +13,7 @@ import (
 	"stock/internal/stock"
 )
 
-// What is wrong with a request before package stock sees it.
+// Errors in a request that are found before package stock sees it.
 var (
 	errMalformed = errors.New("malformed request")
 	errTooLarge  = errors.New("body too large")
@@ -22,36 +22,38 @@ var (
 	errMethod    = errors.New("method not allowed")
 )
 
-// errInternal stands for every error that the table does not know.
+// errInternal stands for all errors that have no row in kinds.
 var errInternal = errors.New("internal error")
 
-// kind is a row of the one table from errors to replies.
+// kind maps an error to a reply.
 type kind struct {
 	err        error // matched by errors.Is
 	slug       string
 	status     int
 	title      string
-	detail     string // for clients, where the error has none that they may see
-	retryAfter string // seconds; empty where trying again soon is no use
+	detail     string // for clients, unless the error has a detail of its own
+	retryAfter string // seconds; empty if trying again soon is useless
 }
 
-// kinds is searched from the top: an error that joins several causes is the first of them. The unknown outcome is above
-// the refusals, because a refusal assures that nothing was deducted. What matches no row is the last.
+// kinds is searched from the top, so an error that joins several causes is the first of them. The unknown outcome comes
+// first, because all others promise that nothing was deducted. Errors that match no row are the last.
 var kinds = []kind{{
 	err: stock.ErrUnknown, slug: "outcome-unknown", status: http.StatusInternalServerError, title: "Outcome unknown",
-	detail: "The deduction was sent and its outcome never came back: it may have taken effect. Read the stock before you try again.",
+	detail: "The deduction was sent, but its result did not arrive: it may have taken effect. " +
+		"Read the stock before you try again.",
 }, {
 	err: stock.ErrSoldOut, slug: "sold-out", status: http.StatusConflict, title: "Sold out",
-	detail: "Fewer units are left than were asked for; nothing was deducted.",
+	detail: "Fewer units are left than were requested; nothing was deducted.",
 }, {
-	err: stock.ErrUnknownGoods, slug: "unknown-goods", status: http.StatusNotFound, title: "Unknown goods",
-	detail: "No goods has this id in this store.",
+	err: stock.ErrUnknownItem, slug: "unknown-goods", status: http.StatusNotFound, title: "Unknown item",
+	detail: "No item has this goods_id in this store.",
 }, {
 	err: stock.ErrBusy, slug: "busy", status: http.StatusServiceUnavailable, title: "Busy", retryAfter: "1",
 	detail: "The strategy gave up waiting for a lock, a retry or a connection; nothing was deducted. Try again later.",
 }, {
-	err: stock.ErrUnavailable, slug: "unavailable", status: http.StatusServiceUnavailable, title: "Unavailable", retryAfter: "1",
-	detail: "A server that this needs does not answer; nothing was deducted. Try again later.",
+	err: stock.ErrUnavailable, slug: "unavailable", status: http.StatusServiceUnavailable, title: "Unavailable",
+	retryAfter: "1",
+	detail:     "A server that the strategy needs does not answer; nothing was deducted. Try again later.",
 }, {
 	err: stock.ErrOverstocked, slug: "overstocked", status: http.StatusConflict, title: "Overstocked",
 	detail: "With these units the stock would exceed 9007199254740991; nothing was added.",
@@ -60,40 +62,47 @@ var kinds = []kind{{
 	detail: "No strategy has this name; GET /strategies lists them.",
 }, {
 	err: stock.ErrUnsupportedStore, slug: "unsupported-store", status: http.StatusBadRequest, title: "Unsupported store",
-	detail: "There is no such store, or the strategy does not work on it; GET /strategies says on which it does.",
+	detail: "The store does not exist, or the strategy does not work on it; GET /strategies lists the stores of each.",
 }, {
-	err: stock.ErrKeyUnsupported, slug: "idempotency-key-unsupported", status: http.StatusBadRequest, title: "Idempotency-Key not supported",
-	detail: "The strategy would deduct again for a request that is sent again; GET /strategies says which are idempotent. Nothing was deducted.",
+	err: stock.ErrKeyUnsupported, slug: "idempotency-key-unsupported", status: http.StatusBadRequest,
+	title: "Idempotency-Key not supported",
+	detail: "The strategy is not idempotent, so that a repeated request would deduct again; " +
+		"GET /strategies lists those that are. Nothing was deducted.",
 }, {
-	err: stock.ErrKeyReused, slug: "idempotency-key-reused", status: http.StatusUnprocessableEntity, title: "Idempotency-Key was used before",
-	detail: "The Idempotency-Key was used for another order: goods, count, strategy or store differ. Nothing was deducted; a new order needs a new key.",
+	err: stock.ErrKeyReused, slug: "idempotency-key-reused", status: http.StatusUnprocessableEntity,
+	title: "Idempotency-Key used before",
+	detail: "The Idempotency-Key was used for a request with other items, counts, strategy or store. " +
+		"Nothing was deducted; a new request needs a new key.",
 }, {
 	err: stock.ErrInProgress, slug: "in-progress", status: http.StatusConflict, title: "In progress", retryAfter: "1",
-	detail: "The first request with this Idempotency-Key has not ended yet, and may still deduct; this one has not. Send it again later for the answer.",
+	detail: "The first request with this Idempotency-Key has not ended and may still deduct; this one has not deducted. " +
+		"Send it again later for the result.",
 }, {
 	err: stock.ErrNoOrders, slug: "no-orders", status: http.StatusBadRequest, title: "No orders",
-	detail: "The strategy takes no orders of several goods, or none on this store or of this many; GET /strategies says on which stores it does.",
+	detail: "The strategy takes no orders, or not on this store or not of this many items; " +
+		"GET /strategies lists the stores on which it does.",
 }, {
 	err: errMalformed, slug: "malformed", status: http.StatusBadRequest, title: "Malformed request",
 	detail: "The request cannot be understood or exceeds a limit.",
 }, {
 	err: errTooLarge, slug: "too-large", status: http.StatusRequestEntityTooLarge, title: "Body too large",
-	detail: "A body may have up to 4096 bytes, and one with an order of several goods up to 16384.",
+	detail: "A body may have up to 4096 bytes, or 16384 for an order.",
 }, {
-	err: errMediaType, slug: "unsupported-media-type", status: http.StatusUnsupportedMediaType, title: "Unsupported media type",
+	err: errMediaType, slug: "unsupported-media-type", status: http.StatusUnsupportedMediaType,
+	title:  "Unsupported media type",
 	detail: "A body must be application/json.",
 }, {
 	err: errNotFound, slug: "not-found", status: http.StatusNotFound, title: "Not found",
 	detail: "There is nothing at this path.",
 }, {
 	err: errMethod, slug: "method-not-allowed", status: http.StatusMethodNotAllowed, title: "Method not allowed",
-	detail: "The path exists and does not take this method; the Allow header lists those that it takes.",
+	detail: "The path does not support this method; the Allow header lists those that it supports.",
 }, {
 	err: errInternal, slug: "internal", status: http.StatusInternalServerError, title: "Internal error",
-	detail: "The service failed in a way it did not expect. Its log has the cause under this request id.",
+	detail: "The service failed unexpectedly. Its log has the cause under this request id.",
 }}
 
-// kindOf finds the row of an error.
+// kindOf returns the row of an error.
 func kindOf(err error) *kind {
 	for i := range kinds {
 		if errors.Is(err, kinds[i].err) {
@@ -103,7 +112,7 @@ func kindOf(err error) *kind {
 	return &kinds[len(kinds)-1]
 }
 
-// described is an error with a detail that clients may see. The text of any other error stays in the service.
+// described is an error with a detail for clients. The text of the error itself is only logged.
 type described struct {
 	error
 	detail string
@@ -123,12 +132,12 @@ type problem struct {
 	Detail     string   `json:"detail"`
 	RequestID  string   `json:"request_id"`
 	Remaining  *int64   `json:"remaining,omitempty"`  // sold-out: units left
-	GoodsID    int64    `json:"goods_id,omitempty"`   // the goods for which an order was refused
-	Lines      []int    `json:"lines,omitempty"`      // its lines in the order, counted from 0
+	GoodsID    int64    `json:"goods_id,omitempty"`   // orders: the item that caused the refusal
+	Lines      []int    `json:"lines,omitempty"`      // orders: its lines, counted from 0
 	Strategies []string `json:"strategies,omitempty"` // unknown-strategy: those that exist
 }
 
-// fail answers with the problem that the error is.
+// fail answers with the problem for an error.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	k := kindOf(err)
 	p := problem{
@@ -144,8 +153,9 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch k.err {
 	case stock.ErrBusy:
 		if errors.Is(err, stock.ErrFenced) {
-			p.Detail = "The lock was lost meanwhile, and a later holder has claimed the goods; nothing was deducted. Try again later. " +
-				"If every request is refused so, the lock service has lost its data: set the stock anew (PUT /admin/stock/{goods_id})."
+			p.Detail = "The lock was lost, and a later holder has claimed the item; nothing was deducted. Try again later. " +
+				"If this happens to every request, the lock service has lost its data: " +
+				"set the stock anew (PUT /admin/stock/{goods_id})."
 		}
 	case stock.ErrSoldOut:
 		if soldOut, ok := errors.AsType[*stock.SoldOutError](err); ok {
@@ -166,9 +176,8 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeJSON(w, k.status, typeProblem, &p)
 }
 
-// logFailure logs what needs somebody's attention. A client that went away needs none; nor does a refusal, except that
-// one line a second tells of a server that is down or of a lock service that has lost its data, which would otherwise fail
-// every request in silence.
+// logFailure chooses the level of an error. Refusals, and errors after the client went away, are for debugging only. A
+// server that is down, or a lock service that lost its data, may fail every request: it is a warning once per second.
 func (a *API) logFailure(ctx context.Context, k *kind, id string, err error) {
 	level := slog.LevelDebug
 	switch {
@@ -188,7 +197,7 @@ func (a *API) logFailure(ctx context.Context, k *kind, id string, err error) {
 	}
 }
 
-// getProblem explains a problem type at its own URI.
+// getProblem answers GET /problems/{slug}, the URL of a problem type.
 func (a *API) getProblem(w http.ResponseWriter, r *http.Request) {
 	slug := chi.URLParam(r, "slug")
 	for _, k := range kinds {

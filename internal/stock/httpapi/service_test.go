@@ -17,23 +17,24 @@ import (
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
+	"stock/internal/stock/catalogue"
 	"stock/internal/stock/httpapi"
 )
 
 func newAPIWithDefault(t testing.TB, strategy string) error {
 	t.Helper()
-	service, err := stock.NewService(stock.Deps{}, stock.Catalogue)
+	strategies, err := catalogue.Build(stock.Deps{}, catalogue.Strategies)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = httpapi.New(httpapi.Config{
-		Service: service, DefaultStrategy: strategy, RequestTimeout: time.Second,
+		Strategies: strategies, DefaultStrategy: strategy, RequestTimeout: time.Second,
 		Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 	})
 	return err
 }
 
-// metric is the value of one sample of /metrics, empty where there is none.
+// metric returns the value of a sample of /metrics, or an empty string if there is none.
 func metric(t testing.TB, r *replica, sample string) string {
 	t.Helper()
 	got, err := try(context.WithoutCancel(t.Context()), request{method: "GET", url: r.admin + "/metrics"})
@@ -75,11 +76,11 @@ func TestMetricsCountDeductionsByOutcome(t *testing.T) {
 	}
 }
 
-// The longest waits are those that end in vain: the histogram must have them.
-func TestMetricsHaveTheWaitOfTheBusy(t *testing.T) {
+// The longest waits are those of refused requests. The histogram must have them.
+func TestMetricsCountTheWaitsOfBusyRequests(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), LockWait: 50 * time.Millisecond}, pauses: true})
-	holder := park(t, r, request{method: "POST", url: r.public + "/stock/deduct/mutex?goods_id=1&count=1", header: map[string]string{"X-Request-Id": "holder", "X-Pause": "after-lock"}})
+	holder := parkHolder(t, r)
 	post(t, r.public+"/stock/deduct/mutex?goods_id=1&count=1", "").want(t, 503, "busy")
 	for sample, want := range map[string]string{
 		`stock_lock_wait_seconds_count{store="mysql",strategy="mutex"}`:                   "1",
@@ -97,7 +98,7 @@ func TestMetricsHaveTheWaitOfTheBusy(t *testing.T) {
 	(<-holder).want(t, 200, "")
 }
 
-// A replica that is left out because it has much to do leaves more to the others.
+// Taking a busy replica out of service would move its load to the others.
 func TestReadyzStaysReadyWhileThePoolIsFull(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -107,11 +108,12 @@ func TestReadyzStaysReadyWhileThePoolIsFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := get(t, r.public+"/readyz").want(t, 200, ""); got.text(t, "checks") != `{"mysql":{"status":"busy"}}` || got.text(t, "status") != `"ready"` {
+	got := get(t, r.public+"/readyz").want(t, 200, "")
+	if got.text(t, "checks") != `{"mysql":{"status":"busy"}}` || got.text(t, "status") != `"ready"` {
 		t.Errorf("while the pool is full: %s", got.raw)
 	}
 	if got := get(t, r.admin+"/readyz").want(t, 200, ""); !strings.Contains(string(got.raw), `"reason":"`) {
-		t.Errorf("the admin's readyz gives no reason: %s", got.raw)
+		t.Errorf("/readyz of the admin listener has no reason: %s", got.raw)
 	}
 	if strings.Contains(r.log.String(), "not ready") {
 		t.Errorf("the log says: %s", r.log)
@@ -122,7 +124,7 @@ func TestReadyzStaysReadyWhileThePoolIsFull(t *testing.T) {
 	}
 }
 
-func TestReadyzSaysWhenTheServiceDrainsAndStillServes(t *testing.T) {
+func TestReadyzAnswers503DuringTheDrainWhileRequestsAreServed(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
 	if got := get(t, r.public+"/readyz"); got.status != 200 || got.text(t, "checks") != `{"mysql":{"status":"up"}}` {
@@ -138,10 +140,11 @@ func TestReadyzSaysWhenTheServiceDrainsAndStillServes(t *testing.T) {
 	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "")
 }
 
-func TestServerThatIsDownAndUpAgain(t *testing.T) {
+func TestAServerThatGoesDownAndUpAgain(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, servers.RedisOptions{})
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: openRedis(t, &redis.Options{Addr: server.Addr})}})
+	client := openRedis(t, &redis.Options{Addr: server.Addr})
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: client}})
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
 	const locked = "/stock/deduct/lock-redis-lua?goods_id=1&count=1"
 	post(t, r.public+locked, "").want(t, 200, "")
@@ -149,11 +152,12 @@ func TestServerThatIsDownAndUpAgain(t *testing.T) {
 	server.Kill()
 	eventually(t, "readyz notices", func() bool { return get(t, r.public+"/readyz").status == 503 })
 	got := get(t, r.public+"/readyz")
-	if got.text(t, "checks") != `{"mysql":{"status":"up"},"redis":{"status":"down"}}` || got.text(t, "status") != `"unready"` {
+	if got.text(t, "checks") != `{"mysql":{"status":"up"},"redis":{"status":"down"}}` ||
+		got.text(t, "status") != `"unready"` {
 		t.Errorf("readyz says %s", got.raw)
 	}
 	if got := get(t, r.admin+"/readyz"); !strings.Contains(string(got.raw), "refused") {
-		t.Errorf("the admin's readyz gives no reason: %s", got.raw)
+		t.Errorf("/readyz of the admin listener has no reason: %s", got.raw)
 	}
 	post(t, r.public+locked, "").want(t, 503, "unavailable")
 	get(t, r.public+"/stock/1?store=redis").want(t, 503, "unavailable")
@@ -167,12 +171,14 @@ func TestServerThatIsDownAndUpAgain(t *testing.T) {
 	eventually(t, "readyz is ready again", func() bool { return get(t, r.public+"/readyz").status == 200 })
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
 	post(t, r.public+locked, "").want(t, 200, "")
-	if down, up := "not ready: a server does not answer", "every server answers again"; strings.Count(r.log.String(), down) != 1 || strings.Count(r.log.String(), up) != 1 {
-		t.Errorf("the log must tell each change once: %s", r.log)
+	for _, change := range []string{"not ready: a server does not answer", "every server answers again"} {
+		if n := strings.Count(r.log.String(), change); n != 1 {
+			t.Errorf("the log has %q %d times, want once: %s", change, n, r.log)
+		}
 	}
 }
 
-func TestServiceWithoutServersRefusesAndStaysReady(t *testing.T) {
+func TestAReplicaWithoutServersRefusesRequestsAndIsReady(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{})
 	get(t, r.public+"/readyz").want(t, 200, "")
@@ -180,11 +186,12 @@ func TestServiceWithoutServersRefusesAndStaysReady(t *testing.T) {
 	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 503, "unavailable")
 }
 
-func TestDocsLoadNothingFromElsewhere(t *testing.T) {
+func TestTheDocsLoadNothingFromOtherServers(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{})
 	page := get(t, r.public+"/docs").want(t, 200, "")
-	if policy := page.header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'self';") || strings.Contains(policy, "http") {
+	policy := page.header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'self';") || strings.Contains(policy, "http") {
 		t.Errorf("the policy is %q", policy)
 	}
 	assets := regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(string(page.raw), -1)
@@ -198,7 +205,9 @@ func TestDocsLoadNothingFromElsewhere(t *testing.T) {
 		}
 		// Both ways: the client accepts gzip unless told otherwise.
 		for _, encoding := range []string{"", "identity"} {
-			got, err := try(t.Context(), request{method: "GET", url: r.public + asset[1], header: map[string]string{"Accept-Encoding": encoding}})
+			got, err := try(t.Context(), request{
+				method: "GET", url: r.public + asset[1], header: map[string]string{"Accept-Encoding": encoding},
+			})
 			if err != nil || got.status != 200 || len(got.raw) == 0 {
 				t.Errorf("%s (%s): %d, %v", asset[1], encoding, got.status, err)
 			}
@@ -222,8 +231,8 @@ func TestProfilesAreOnTheAdminListener(t *testing.T) {
 	get(t, r.public+"/debug/pprof/").want(t, 404, "not-found")
 }
 
-// The admin listener has a read timeout, which must bound the reading of a request and not the work on it.
-func TestProfileTakesLongerThanTheReadTimeout(t *testing.T) {
+// The read timeout of the admin listener limits reading a request, not answering it.
+func TestAProfileMayTakeLongerThanTheReadTimeout(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(newReplica(t, options{}).Admin())
 	server.Config.ReadTimeout = 100 * time.Millisecond
@@ -235,7 +244,7 @@ func TestProfileTakesLongerThanTheReadTimeout(t *testing.T) {
 	}
 }
 
-// BenchmarkDeduct is the cost of a request where the strategy costs nothing.
+// BenchmarkDeduct measures a request with a strategy that does nothing.
 func BenchmarkDeduct(b *testing.B) {
 	for _, bench := range []struct{ name, url, body string }{
 		{"json", "/stock/deduct", `{"goods_id":1,"count":1,"strategy":"noop"}`},
@@ -263,7 +272,7 @@ func BenchmarkDeduct(b *testing.B) {
 	}
 }
 
-// discard is a reply that nobody reads.
+// discard is a ResponseWriter that discards the reply.
 type discard struct {
 	header http.Header
 	status int

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"stock/internal/stock/stream"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// maintenance is what the commands migrate, prune and reconcile have in common.
+type maintenance struct {
+	storeOptions
+	logOptions
+}
+
+// command completes cmd with the common flags, the given ones, and run.
+func (o *maintenance) command(cmd *cobra.Command, getenv func(string) string,
+	run func(ctx context.Context, stdout, stderr io.Writer) error, groups ...flagGroup,
+) *cobra.Command {
+	cmd.Args = noArguments
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.password = getenv("STOCK_REDIS_PASSWORD")
+		return run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	all := []flagGroup{group("Servers", func(f *pflag.FlagSet) {
+		o.dsnFlag(f)
+		o.redisFlag(f)
+	})}
+	all = append(all, groups...)
+	setFlags(cmd, getenv, append(all, o.logOptions.group())...)
+	return cmd
+}
+
+// databases are the servers of a maintenance command.
+type databases struct {
+	config *mysql.Config
+	mysql  *sqlx.DB
+	redis  redis.UniversalClient // nil without --redis
+}
+
+// open checks the flags and opens the servers. With limited waits, a locked row or a stopped server fails the command
+// within seconds.
+func (o *maintenance) open(stderr io.Writer, limited bool) (*databases, error) {
+	log, err := o.logger(stderr)
+	if err != nil {
+		return nil, err
+	}
+	if o.mysqlDSN == "" {
+		return nil, usagef("--mysql-dsn is missing")
+	}
+	config, err := parseDSN(o.mysqlDSN)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.checkRedis(); err != nil {
+		return nil, err
+	}
+	if limited {
+		limitWaits(config, commandLockWait, commandTimeout)
+	}
+	d := &databases{config: config}
+	if d.mysql, err = openMySQL(config, o.mysqlConns, log); err != nil {
+		return nil, err
+	}
+	if len(o.redis) > 0 {
+		d.redis = o.openRedis(o.master, o.redis...)
+	}
+	return d, nil
+}
+
+// stream maintains what redis-stream keeps.
+func (d *databases) stream() stream.Admin { return stream.Admin{MySQL: d.mysql, Redis: d.redis} }
+
+// close closes the servers and adds its errors to err.
+func (d *databases) close(err *error) {
+	*err = errors.Join(*err, d.mysql.Close())
+	if d.redis != nil {
+		*err = errors.Join(*err, d.redis.Close())
+	}
+}

@@ -1,0 +1,153 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"stock/internal/stock"
+)
+
+// terms are the members that deductions and orders have in common. All are optional.
+type terms struct {
+	Strategy string      `json:"strategy"`
+	Store    stock.Store `json:"store"`
+	HoldMS   int64       `json:"hold_ms"`
+}
+
+// sale is a deduction or an order that is being answered.
+type sale struct {
+	api     *API
+	w       http.ResponseWriter
+	r       *http.Request
+	started time.Time
+	offer   *offer // the strategy; set by choose
+
+	// Set by options.
+	hold  time.Duration
+	pause stock.PauseFunc
+	key   string
+}
+
+// receipt is the part of the reply that is the same for deductions and orders.
+type receipt struct {
+	Strategy  string      `json:"strategy"`
+	Store     stock.Store `json:"store"`
+	Replica   string      `json:"replica"`
+	RequestID string      `json:"request_id"`
+	Attempts  int         `json:"attempts"`
+	Token     *uint64     `json:"token,omitempty"` // nil for orders, which have one token per line
+	WaitedUS  int64       `json:"waited_us"`
+	HeldUS    int64       `json:"held_us"`
+	EnteredNS int64       `json:"entered_ns"`
+	LeftNS    int64       `json:"left_ns"`
+}
+
+// sell makes a handler of a function that carries out a deduction or an order and returns the reply.
+func (a *API) sell(carryOut func(*sale) (reply any, err error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s := &sale{api: a, w: w, r: r, started: time.Now()}
+		a.nameStrategy(w, s.inPath()) // also if the request turns out to be malformed
+		reply, err := carryOut(s)
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		writeJSON(w, http.StatusOK, typeJSON, reply)
+	}
+}
+
+// inPath is the strategy that the path names, or empty.
+func (s *sale) inPath() string { return chi.URLParam(s.r, "strategy") }
+
+// choose takes the strategy from the path, from the request or from the configuration.
+func (s *sale) choose(requested string) error {
+	name, inPath := s.api.DefaultStrategy, s.inPath()
+	switch {
+	case inPath != "" && requested != "" && inPath != requested:
+		return describe(errMalformed, "the path asks for strategy %q and the request for %q", inPath, requested)
+	case inPath != "":
+		name = inPath
+	case requested != "":
+		name = requested
+	}
+	if s.offer = s.api.offers[name]; s.offer == nil {
+		return describe(stock.ErrUnknownStrategy, "there is no strategy %q", name)
+	}
+	s.api.nameStrategy(s.w, name)
+	return nil
+}
+
+// options reads hold_ms and the headers X-Pause and Idempotency-Key. The first item is the one that is locked first.
+func (s *sale) options(holdMS, firstItem int64) (err error) {
+	if s.hold, err = s.api.hold(holdMS); err != nil {
+		return err
+	}
+	if s.api.pauses != nil {
+		s.pause, err = s.api.pauses.fromHeader(s.r.Header.Get("X-Pause"), requestID(s.w), firstItem)
+		if err != nil {
+			return err
+		}
+	}
+	if s.key, err = idempotencyKey(s.r); err != nil {
+		return err
+	}
+	return s.offer.checkKey(s.key)
+}
+
+// hold checks hold_ms against --max-hold.
+func (a *API) hold(ms int64) (time.Duration, error) {
+	limit := a.MaxHold.Milliseconds()
+	switch {
+	case ms < 0 || ms > stock.MaxHold.Milliseconds():
+		return 0, describe(errMalformed, "hold_ms is %d: it must be 0 to %d", ms, limit)
+	case ms > 0 && limit == 0:
+		return 0, describe(errMalformed, "hold_ms is %d: this replica accepts it only if started with --max-hold", ms)
+	case ms > limit:
+		return 0, describe(errMalformed, "hold_ms is %d: this replica accepts at most %d, see --max-hold", ms, limit)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// carryOut runs a deduction or an order within the request timeout and counts it.
+func (s *sale) carryOut(on stock.Store, do func(context.Context) (stock.Receipt, error)) error {
+	ctx, cancel := s.api.timeout(s.r)
+	defer cancel()
+	done, err := do(ctx)
+	s.offer.series[on].observe(done, err, time.Since(s.started), s.r.Context().Err() != nil)
+	if done.Replayed {
+		s.w.Header()["Idempotency-Replayed"] = replayed
+	}
+	return err
+}
+
+func (s *sale) receipt(on stock.Store, done stock.Receipt) receipt {
+	return receipt{
+		Strategy:  s.offer.Name,
+		Store:     on,
+		Replica:   s.api.Replica,
+		RequestID: requestID(s.w),
+		Attempts:  done.Attempts,
+		WaitedUS:  done.Waited.Microseconds(),
+		HeldUS:    done.Held.Microseconds(),
+		EnteredNS: done.Entered,
+		LeftNS:    done.Left,
+	}
+}
+
+// describe adds to an error what the client may know about it.
+func (s *sale) describe(err error, goodsID int64, on stock.Store) error {
+	switch kindOf(err).err {
+	case stock.ErrUnknownItem:
+		return describe(err, "item %d does not exist in store %s", goodsID, on)
+	case stock.ErrUnsupportedStore:
+		return describe(err, "strategy %s works on %v, not on %q", s.offer.Name, s.offer.Stores, on)
+	case stock.ErrUnavailable:
+		if reason, ok := s.offer.Unavailable[on]; ok {
+			return describe(err, "strategy %s is unavailable on store %s: %s", s.offer.Name, on, reason)
+		}
+	}
+	return err
+}

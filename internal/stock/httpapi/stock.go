@@ -1,0 +1,73 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/go-chi/chi/v5"
+
+	"stock/internal/stock"
+)
+
+// stockReply is the stock of an item.
+type stockReply struct {
+	GoodsID int64       `json:"goods_id"`
+	Stock   int64       `json:"stock"`
+	Store   stock.Store `json:"store"`
+}
+
+// getStock answers GET /stock/{goods_id}.
+func (a *API) getStock(w http.ResponseWriter, r *http.Request) {
+	id, on, err := itemInStore(r)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	ctx, cancel := a.timeout(r)
+	defer cancel()
+	units, err := a.inventory.Stock(ctx, on, id)
+	if err != nil {
+		a.fail(w, r, describeStock(err, id, on))
+		return
+	}
+	writeJSON(w, http.StatusOK, typeJSON, stockReply{GoodsID: id, Stock: units, Store: on})
+}
+
+// describeStock adds to an error what the client may know about it.
+func describeStock(err error, id int64, on stock.Store) error {
+	switch kindOf(err).err {
+	case stock.ErrUnknownItem:
+		return describe(err, "item %d does not exist in store %s", id, on)
+	case stock.ErrUnsupportedStore:
+		return describe(err, "there is no store %q, only %v", on, stock.Stores)
+	}
+	return err
+}
+
+// goodsID reads {goods_id} from the path.
+func goodsID(r *http.Request) (int64, error) {
+	text := chi.URLParam(r, "goods_id")
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 {
+		return 0, describe(errMalformed, "goods_id is %s: it must be a whole number from 1 to 9223372036854775807", text)
+	}
+	return id, nil
+}
+
+// itemInStore reads {goods_id} from the path and ?store= from the query.
+func itemInStore(r *http.Request) (id int64, on stock.Store, err error) {
+	if id, err = goodsID(r); err != nil {
+		return 0, "", err
+	}
+	var d deduction
+	if err := d.readQuery(r.URL.RawQuery); err != nil {
+		return 0, "", err
+	}
+	if d != (deduction{terms: terms{Store: d.Store}}) {
+		return 0, "", describe(errMalformed, "the only parameter here is ?store=")
+	}
+	if d.Store == "" {
+		return id, stock.Stores[0], nil
+	}
+	return id, d.Store, nil
+}
