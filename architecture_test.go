@@ -82,7 +82,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "internal/stock/httpapi",
-		imports: []string{"internal/stock", "internal/stock/{catalogue,inventory,stream}"},
+		imports: []string{"internal/stock", "internal/stock/{catalogue,health,inventory,stream}"},
 		because: "It translates between HTTP and the domain; nothing else knows HTTP.",
 	},
 	{
@@ -91,7 +91,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "cmd/stock",
-		imports: []string{"internal/stock", "internal/stock/httpapi", "migrations"},
+		imports: []string{"internal/stock", "internal/stock/{catalogue,httpapi,mysql,stream}", "migrations"},
 		because: "It connects to the servers and puts the service together.",
 	},
 	{
@@ -101,6 +101,10 @@ var importTable = []struct {
 	{
 		name:    "internal/servers",
 		because: "Servers are started in the same way for every user.",
+	},
+	{
+		name:    "internal/stats",
+		because: "The reports and both benches estimate in the same way.",
 	},
 	{
 		name:    "loadtest/internal/history",
@@ -118,17 +122,17 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/traffic",
-		imports: []string{"loadtest/internal/history"},
+		imports: []string{"internal/monotonic", "loadtest/internal/history"},
 		because: "The load records what it sends and receives, and judges nothing.",
 	},
 	{
 		name:    "loadtest/internal/scenario",
-		imports: []string{"loadtest/internal/{history,oracle,traffic,verify}"},
+		imports: []string{"internal/monotonic", "loadtest/internal/{history,oracle,traffic,verify}"},
 		because: "A run sends the load, records it and has it judged.",
 	},
 	{
 		name:    "loadtest/internal/report",
-		imports: []string{"loadtest/internal/{history,verify}"},
+		imports: []string{"internal/stats", "loadtest/internal/{history,verify}"},
 		because: "A report is made from histories and verdicts alone.",
 	},
 	{
@@ -138,7 +142,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/bench",
-		imports: []string{"internal/servers", "loadtest/internal/{report,scenario,traffic,verify}"},
+		imports: []string{"internal/{servers,stats}", "loadtest/internal/{report,scenario,traffic,verify}"},
 		because: "It compares strategies with what the servers of this machine can do.",
 	},
 	{
@@ -151,12 +155,17 @@ var importTable = []struct {
 	},
 	{
 		name:    "internal/locks/bench",
-		imports: []string{"internal/locks", "internal/servers"},
+		imports: []string{"internal/{locks,servers,stats}"},
 		because: "It compares the locks with other libraries, in a module of its own.",
 	},
 	{
+		name:    "internal/tcpproxy",
+		because: "Tests cut connections to any server in the same way.",
+		tests:   true,
+	},
+	{
 		name:    "internal/locks/lockstest",
-		imports: []string{"internal/locks"},
+		imports: []string{"internal/{locks,tcpproxy}", "internal/servers/serverstest"},
 		because: "It is the conformance suite of every lock.",
 		tests:   true,
 	},
@@ -167,8 +176,11 @@ var importTable = []struct {
 		tests:   true,
 	},
 	{
-		name:    "internal/stock/stocktest",
-		imports: []string{"internal/stock"},
+		name: "internal/stock/stocktest",
+		imports: []string{
+			"internal/servers/serverstest", "internal/stock",
+			"internal/stock/{catalogue,health,inventory,stream}", "migrations",
+		},
 		because: "It is the conformance suite of every strategy.",
 		tests:   true,
 	},

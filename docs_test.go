@@ -245,12 +245,8 @@ func (l *lab) checkFlags(t *testing.T, documents []document) {
 	}
 	for _, d := range documents {
 		for _, match := range regexp.MustCompile("`(--[a-z-]+)[` ]").FindAllStringSubmatch(d.text, -1) {
-			found := regexp.MustCompile(regexp.QuoteMeta(match[1]) + `\b[^-]`).MatchString(help.String())
-			switch isPending := slices.Contains(pending, match[1]); {
-			case !found && !isPending:
+			if !regexp.MustCompile(regexp.QuoteMeta(match[1]) + `\b[^-]`).MatchString(help.String()) {
 				t.Errorf("%s names the flag %s, which no program has", d.path, match[1])
-			case found && isPending:
-				t.Errorf("the flag %s exists: delete it from pending", match[1])
 			}
 		}
 	}
@@ -340,14 +336,6 @@ var (
 	makeCode = regexp.MustCompile("`[^`\n]+`")
 )
 
-// pending are paths and flags that the documents name before they exist. Delete what exists.
-var pending = []string{
-	"internal/stock/mysql", "internal/stock/redis", "internal/stock/guard", "internal/stock/stream",
-	"internal/stock/inventory", "internal/stock/health", "internal/stock/retry", "internal/stock/batching",
-	"internal/stock/catalogue", "internal/stock/catalogue/mysql.go",
-	"internal/stock/mysql/update.go", "--max-hold", "internal/monotonic", "internal/tcpproxy", "internal/stats",
-}
-
 func TestWhatTheDocumentsNameExists(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("Makefile")
@@ -360,12 +348,8 @@ func TestWhatTheDocumentsNameExists(t *testing.T) {
 		}
 		for _, match := range namedIn.FindAllStringSubmatch(d.text, -1) {
 			path := strings.TrimSuffix(match[1], "/...")
-			_, err := os.Stat(path)
-			switch isPending := slices.Contains(pending, path); {
-			case err != nil && !isPending:
+			if _, err := os.Stat(path); err != nil {
 				t.Errorf("%s names %s: %v", d.path, path, err)
-			case err == nil && isPending:
-				t.Errorf("%s exists: delete it from pending", path)
 			}
 		}
 		code := makeCode.FindAllString(d.text, -1)
