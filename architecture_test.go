@@ -179,7 +179,7 @@ var importTable = []struct {
 		name: "internal/stock/stocktest",
 		imports: []string{
 			"internal/servers/serverstest", "internal/stock",
-			"internal/stock/{catalogue,health,inventory,stream}", "migrations",
+			"internal/stock/{catalogue,health,inventory,stream}", "internal/tcpproxy", "migrations",
 		},
 		because: "It is the conformance suite of every strategy.",
 		tests:   true,

@@ -1,9 +1,13 @@
 package catalogue_test
 
 import (
+	"errors"
 	"os"
 	"testing"
 
+	"go.uber.org/goleak"
+
+	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/stocktest"
 )
@@ -13,4 +17,32 @@ func TestMain(m *testing.M) { os.Exit(stocktest.Main(m)) }
 func TestEveryStrategyKeepsItsClaim(t *testing.T) {
 	t.Parallel()
 	stocktest.Run(t, catalogue.Strategies, stocktest.NewAddresses(t))
+}
+
+func TestAStrategyRefusesAKeyIfItIsNotIdempotent(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range catalogue.Strategies {
+		err := strategy.CheckKey("k")
+		if strategy.Idempotent && err != nil || !strategy.Idempotent && !errors.Is(err, stock.ErrKeyUnsupported) {
+			t.Errorf("%s, idempotent = %v: %v", strategy.Name, strategy.Idempotent, err)
+		}
+		if err := strategy.CheckKey(""); err != nil {
+			t.Errorf("%s refuses a request without a key: %v", strategy.Name, err)
+		}
+	}
+}
+
+func TestCloseLeavesNothingRunning(t *testing.T) {
+	a := stocktest.NewAddresses(t) // starts the servers, unless another test has
+	before := goleak.IgnoreCurrent()
+	t.Run("use every strategy", func(t *testing.T) {
+		service := stocktest.NewService(t, a.Connect(t))
+		id := service.NewItem(t, 1000)
+		for _, strategy := range catalogue.Strategies {
+			for _, on := range strategy.Stores {
+				stocktest.Sell(t, service.Deducter(t, strategy.Name, on), stock.Request{GoodsID: id, Count: 1})
+			}
+		}
+	})
+	goleak.VerifyNone(t, before)
 }

@@ -1,0 +1,305 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+	"stock/internal/stock/batching"
+	"stock/internal/stock/stocktest"
+	"stock/internal/tcpproxy"
+)
+
+var (
+	anyQuery = regexp.MustCompile(`(?s)^.{4}\x03`) // COM_QUERY, one for each round trip
+	commit   = regexp.MustCompile(`COMMIT$`)
+	deduct   = regexp.MustCompile(`UPDATE good_stock SET`)
+	nothing  = regexp.MustCompile(`^$`)
+)
+
+// newBatchReplica makes a replica with a strategy. Its proxy counts queries.
+func newBatchReplica(t testing.TB, strategy string, units int64) *stocktest.BatchReplica {
+	t.Helper()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
+	proxy.Select(stocktest.Matching(anyQuery))
+	a.MySQL = dsn
+	return stocktest.NewBatchReplica(t, strategy, stock.MySQL, a.Connect(t), proxy, units)
+}
+
+func TestABatchOfOneRequestIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 10)
+	before := r.Proxy.Count()
+	stocktest.WantAnswers(t, stocktest.Answers(r.Ask(t.Context(), r.Item, 3)), "7 remain")
+	if sent := r.Proxy.Count() - before; sent != 1 {
+		t.Errorf("%d round trips, want 1", sent)
+	}
+}
+
+func TestWaitingRequestsShareTheNextTransaction(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 100)
+	before := r.Proxy.Count()
+	first, others, release := r.Gather(t, 2, 5, 1, 30)
+	release()
+	stocktest.WantAnswers(t, stocktest.Answers(append([]<-chan stocktest.Answer{first}, others...)...),
+		"99 remain", "97 remain", "92 remain", "91 remain", "61 remain")
+	if sent := r.Proxy.Count() - before; sent != 2 {
+		t.Errorf("%d round trips for 5 requests, want 2: one for the first and one for the others", sent)
+	}
+	r.WantLeft(t, 61)
+}
+
+func TestABatchGrantsWhatFitsInTheOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 11)
+	_, others, release := r.Gather(t, 4, 7, 5, 2, 1, 1)
+	release()
+	stocktest.WantAnswers(t, stocktest.Answers(others...),
+		"6 remain", "sold out at 6", "1 remain", "sold out at 1", "0 remain", "sold out at 0")
+	r.WantLeft(t, 0)
+}
+
+func TestABatchInWhichNothingFitsWritesNothing(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 3)
+	before := r.Proxy.Count()
+	_, others, release := r.Gather(t, 5, 3, 4)
+	release()
+	stocktest.WantAnswers(t, stocktest.Answers(others...), "sold out at 2", "sold out at 2", "sold out at 2")
+	if sent := r.Proxy.Count() - before; sent != 3 {
+		t.Errorf("%d round trips, want 3: one for the first request, and for the batch an UPDATE that finds too little "+
+			"and a SELECT of the stock", sent)
+	}
+}
+
+func TestABatchForAnUnknownItemIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 3)
+	r.Item = stocktest.NewItem()
+	first, others, release := r.Gather(t, 1, 2)
+	release()
+	for _, request := range append(others, first) {
+		if a := <-request; !errors.Is(a.Err, stock.ErrUnknownItem) {
+			t.Errorf("%v, want unknown item", a.Err)
+		}
+	}
+}
+
+// Cut before the request, the batch was not carried out; cut before the reply, it was. The replica cannot know which.
+func TestALostCommitOfABatchLeavesTheOutcomeOfEveryRequestUnknown(t *testing.T) {
+	t.Parallel()
+	for where, left := range map[tcpproxy.Where]int64{tcpproxy.BeforeReply: 1, tcpproxy.BeforeRequest: 3} {
+		r := newBatchReplica(t, "batch", 4)
+		first, others, release := r.Gather(t, 2, 4)
+		r.Proxy.Select(stocktest.Matching(commit))
+		r.Proxy.Cut(1, where)
+		release()
+		stocktest.WantAnswers(t, stocktest.Answers(first), "3 remain")
+		stocktest.WantAnswers(t, stocktest.Answers(others...), "outcome unknown", "outcome unknown")
+		r.WantLeft(t, left)
+	}
+}
+
+// The batch locks the index before the row, the other transaction the row before the index. The server rolls back the
+// one that has written less: the batch.
+func TestABatchIsRetriedAfterADeadlock(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 100)
+	other := stocktest.Begin(t, r.Deps.MySQL)
+	for range 20 {
+		_, err := other.Exec("INSERT INTO good_stock (goods_id, stock) VALUES (?, 1)", stocktest.NewItem())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var row int64
+	if err := r.Deps.MySQL.Get(&row, "SELECT id FROM good_stock WHERE goods_id = ?", r.Item); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Exec("SELECT stock FROM good_stock WHERE id = ? FOR UPDATE", row); err != nil {
+		t.Fatal(err)
+	}
+	request := r.Ask(t.Context(), r.Item, 1)
+	stocktest.WaitForRowLock(t, r.Deps.MySQL)
+	if _, err := other.Exec("SELECT stock FROM good_stock WHERE goods_id = ? FOR UPDATE", r.Item); err != nil {
+		t.Fatalf("the server rolled back the other transaction, not the batch: %v", err)
+	}
+	if err := other.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-request; a.Err != nil || a.Receipt.Remaining != 99 || a.Receipt.Attempts < 2 {
+		t.Errorf("%+v, %v, want 99 remaining after at least 2 attempts", a.Receipt, a.Err)
+	}
+}
+
+func TestARequestThatIsCancelledBeforeItsBatchIsSentIsNotDeducted(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 100)
+	_, others, release := r.Gather(t, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancelled := r.Ask(ctx, r.Item, 50)
+	serverstest.Eventually(t, "the request waits", func() bool { return r.Waiting() == 2 })
+	deadline, end := context.WithTimeout(t.Context(), time.Millisecond)
+	defer end()
+	expired := r.Ask(deadline, r.Item, 20)
+	cancel()
+	for request, cause := range map[<-chan stocktest.Answer]error{
+		cancelled: context.Canceled, expired: context.DeadlineExceeded,
+	} {
+		if a := <-request; !errors.Is(a.Err, stock.ErrBusy) || !errors.Is(a.Err, cause) {
+			t.Errorf("%v, want busy joined with %v before the batch is sent", a.Err, cause)
+		}
+	}
+	release()
+	stocktest.WantAnswers(t, stocktest.Answers(others...), "97 remain")
+}
+
+func TestTheNextRequestLeadsIfTheLeaderIsCancelledBeforeItsBatchIsSent(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 100)
+	var taken []*sqlx.Conn
+	for range r.Deps.MySQL.Stats().MaxOpenConnections {
+		conn, err := r.Deps.MySQL.Connx(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, conn)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	leader := r.Ask(ctx, r.Item, 50)
+	serverstest.Eventually(t, "the leader waits for a connection", func() bool {
+		return r.Deps.MySQL.Stats().WaitCount == 1
+	})
+	other := r.Ask(t.Context(), r.Item, 1)
+	serverstest.Eventually(t, "the other request waits for the leader", func() bool { return r.Waiting() == 1 })
+	cancel()
+	stocktest.WantAnswers(t, stocktest.Answers(leader), "busy")
+	for _, conn := range taken {
+		conn.Close()
+	}
+	stocktest.WantAnswers(t, stocktest.Answers(other), "99 remain")
+}
+
+func TestARequestThatIsCancelledAfterItsBatchIsSentGetsItsReceipt(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 100)
+	before := r.Proxy.Count()
+	release := r.Proxy.Hold()
+	ctx, cancel := context.WithCancel(t.Context())
+	first := r.Ask(ctx, r.Item, 1)
+	serverstest.Eventually(t, "the first request is sent", func() bool { return r.Proxy.Count() == before+1 })
+	others := []<-chan stocktest.Answer{r.Ask(ctx, r.Item, 2), r.Ask(ctx, r.Item, 2)}
+	serverstest.Eventually(t, "the others wait", func() bool { return r.Waiting() == 2 })
+	r.Proxy.Select(stocktest.Matching(deduct))
+	releaseOthers := r.Proxy.Hold()
+	release()
+	stocktest.WantAnswers(t, stocktest.Answers(first), "99 remain")
+	serverstest.Eventually(t, "the others are sent", func() bool { return r.Proxy.Count() == before+2 })
+	cancel()
+	releaseOthers()
+	answers := stocktest.Answers(others...)
+	slices.Sort(answers)
+	stocktest.WantAnswers(t, answers, "95 remain", "97 remain")
+	r.WantLeft(t, 95)
+}
+
+func TestBatchesOfSeveralItemsDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 10)
+	unlock := stocktest.LockRow(t, r.Deps.MySQL, r.Item)
+	blocked := r.Ask(t.Context(), r.Item, 1)
+	other := r.Service.NewItem(t, 5)
+	stocktest.WantAnswers(t, stocktest.Answers(r.Ask(t.Context(), other, 2)), "3 remain")
+	unlock()
+	stocktest.WantAnswers(t, stocktest.Answers(blocked), "9 remain")
+	serverstest.Eventually(t, "no item has a line", func() bool { return r.Lines() == 0 })
+}
+
+func TestARequestIsBusyIfItsLineIsFull(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 10_000)
+	before := r.Proxy.Count()
+	first, _, release := r.Gather(t)
+	var others []<-chan stocktest.Answer
+	for range batching.MaxWaiting {
+		others = append(others, r.Ask(t.Context(), r.Item, 1))
+	}
+	serverstest.Eventually(t, "the line is full", func() bool { return r.Waiting() == batching.MaxWaiting })
+	stocktest.WantAnswers(t, stocktest.Answers(r.Ask(t.Context(), r.Item, 1)), "busy")
+	release()
+	for _, request := range append(others, first) {
+		if a := <-request; a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	if sent := r.Proxy.Count() - before; sent != 1+4 {
+		t.Errorf("%d round trips, want 5: one for the first request and one for each of the four batches after it", sent)
+	}
+	r.WantLeft(t, 10_000-batching.MaxWaiting-1)
+}
+
+// A request with work to do gets a transaction of its own.
+func TestARequestWithWorkToDoDelaysNoBatch(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 10)
+	worker := stocktest.Park(t, r.Deducter, stock.Request{GoodsID: r.Item, Count: 1}, stock.BeforeWrite)
+	stocktest.WantAnswers(t, stocktest.Answers(r.Ask(t.Context(), r.Item, 2)), "8 remain")
+	if err := worker.Resume(); err != nil {
+		t.Error(err)
+	}
+	r.WantLeft(t, 7)
+}
+
+// Two replicas are asked for more than there is, in different counts, and every fifth request is cancelled.
+func TestBatchesOfTwoReplicasConserveEveryUnit(t *testing.T) {
+	t.Parallel()
+	const buyers, initial = 64, 1500
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	var replicas [2]stock.Deducter
+	var service *stocktest.Service
+	for i := range replicas {
+		service = stocktest.NewService(t, a.Connect(t))
+		replicas[i] = service.Deducter(t, "batch", stock.MySQL)
+	}
+	id := service.NewItem(t, initial)
+	var mu sync.Mutex
+	granted, remaining := int64(0), map[int64]bool{}
+	var wg sync.WaitGroup
+	for buyer := range buyers {
+		wg.Go(func() {
+			for i := range 20 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if (buyer+i)%5 == 0 {
+					go cancel()
+				}
+				count := 1 + (buyer+i)%3
+				receipt, err := replicas[buyer%2].Deduct(ctx, stock.Request{GoodsID: id, Count: count})
+				cancel()
+				mu.Lock()
+				switch {
+				case err == nil:
+					if remaining[receipt.Remaining] {
+						t.Errorf("two receipts say that %d remain", receipt.Remaining)
+					}
+					remaining[receipt.Remaining] = true
+					granted += int64(count)
+				case !errors.Is(err, stock.ErrSoldOut) && !errors.Is(err, context.Canceled):
+					t.Error(err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	service.WantLeft(t, stock.MySQL, id, initial-granted)
+}

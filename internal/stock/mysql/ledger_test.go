@@ -1,0 +1,216 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/stock"
+	"stock/internal/stock/stocktest"
+	"stock/internal/tcpproxy"
+)
+
+func TestLedgerAnswersOutliveTheReplica(t *testing.T) {
+	eachIdempotent(t, func(t *testing.T, name string) {
+		a := stocktest.NewAddresses(t, stock.NeedMySQL)
+		req := stock.Request{GoodsID: 1, Count: 2, Key: "k"}
+		for start := range 2 {
+			service := stocktest.NewService(t, a.Connect(t))
+			if start == 0 {
+				service.Set(t, 1, 10)
+			}
+			receipt, err := service.Deducter(t, name, stock.MySQL).Deduct(t.Context(), req)
+			if err != nil || receipt.Remaining != 8 || receipt.Replayed != (start == 1) {
+				t.Errorf("start %d: %+v, %v, want 8 remaining, replayed %v", start, receipt, err, start == 1)
+			}
+			service.WantLeft(t, stock.MySQL, 1, 8)
+			if err := service.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// The connection is cut before the COMMIT is sent, or before its reply arrives. The client does not know which.
+func TestARetryAfterALostCommitIsSoldOnce(t *testing.T) {
+	eachIdempotent(t, func(t *testing.T, name string) {
+		a := stocktest.NewAddresses(t, stock.NeedMySQL)
+		direct := stocktest.NewService(t, a.Connect(t))
+		proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
+		proxy.Select(stocktest.Matching(commit))
+		a.MySQL = dsn
+		d := stocktest.NewService(t, a.Connect(t)).Deducter(t, name, stock.MySQL)
+		for _, test := range []struct {
+			where    tcpproxy.Where
+			replayed bool
+		}{{tcpproxy.BeforeRequest, false}, {tcpproxy.BeforeReply, true}} {
+			id := direct.NewItem(t, 10)
+			req := stock.Request{GoodsID: id, Count: 3, Key: fmt.Sprint("k", id)}
+			proxy.Cut(1, test.where)
+			if _, err := d.Deduct(t.Context(), req); !errors.Is(err, stock.ErrUnknown) && test.replayed || err == nil {
+				t.Errorf("cut %s: %v, want outcome unknown", test.where, err)
+			}
+			// The first request is in progress until the server notices that its connection is gone.
+			receipt := stocktest.RetryInProgress(t, direct.Deducter(t, name, stock.MySQL), req)
+			if receipt.Remaining != 7 || receipt.Replayed != test.replayed {
+				t.Errorf("cut %s, sent again: %+v, want 7 remaining, replayed %v", test.where, receipt, test.replayed)
+			}
+			direct.WantLeft(t, stock.MySQL, id, 7)
+
+			// "Sold out" is certain, whether or not it was recorded.
+			req = stock.Request{GoodsID: id, Count: 100, Key: fmt.Sprint("sold out ", id)}
+			proxy.Cut(1, test.where)
+			_, err := d.Deduct(t.Context(), req)
+			if !errors.Is(err, stock.ErrUnavailable) || errors.Is(err, stock.ErrUnknown) {
+				t.Errorf("cut %s when sold out: %v, want unavailable", test.where, err)
+			}
+			direct.WantLeft(t, stock.MySQL, id, 7)
+		}
+	})
+}
+
+// The client gives up while its request waits for the row in the server, on a connection that is closed by then.
+func TestARequestThatTimedOutIsNotCarriedOutTwice(t *testing.T) {
+	t.Parallel()
+	deps, service := newReplica(t)
+	d := service.Deducter(t, "ledger", stock.MySQL)
+	id := service.NewItem(t, 10)
+	unlock := stocktest.LockRow(t, deps.MySQL, id)
+	req := stock.Request{GoodsID: id, Count: 3, Key: "k"}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := d.Deduct(ctx, req)
+		done <- err
+	}()
+	stocktest.WaitForRowLock(t, deps.MySQL)
+	cancel()
+	if err := <-done; !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("%v, want busy: nothing was committed", err)
+	}
+	if _, err := d.Deduct(t.Context(), req); !errors.Is(err, stock.ErrInProgress) {
+		t.Errorf("sent again while the first request waits: %v, want in progress", err)
+	}
+	unlock()
+	if receipt := stocktest.RetryInProgress(t, d, req); receipt.Replayed || receipt.Remaining != 7 {
+		t.Errorf("sent again afterwards: %+v, want a new sale with 7 remaining", receipt)
+	}
+	service.WantLeft(t, stock.MySQL, id, 7)
+}
+
+func TestARequestWhoseConnectionIsKilledBeforeCommitCanBeSentAgain(t *testing.T) {
+	eachIdempotent(t, func(t *testing.T, name string) {
+		a := stocktest.NewAddresses(t, stock.NeedMySQL)
+		service, killer := stocktest.NewService(t, a.Connect(t)), stocktest.MySQL(t, a.MySQL)
+		d := service.Deducter(t, name, stock.MySQL)
+		id := service.NewItem(t, 10)
+		req := stock.Request{GoodsID: id, Count: 3, Key: "k"}
+		killed := req
+		killed.Pause = stocktest.Once(stock.BeforeCommit, func(context.Context) error {
+			stocktest.KillConnections(t, killer)
+			return nil
+		})
+		if _, err := d.Deduct(t.Context(), killed); err == nil {
+			t.Error("the deduction was confirmed")
+		}
+		if receipt := stocktest.RetryInProgress(t, d, req); receipt.Replayed || receipt.Remaining != 7 {
+			t.Errorf("sent again: %+v, want a new sale with 7 remaining", receipt)
+		}
+		service.WantLeft(t, stock.MySQL, id, 7)
+	})
+}
+
+// tally adds up what buyers were answered. A key counts once.
+type tally struct {
+	t testing.TB
+
+	mu              sync.Mutex
+	byKey           map[string]keyedSale
+	unitsWithoutKey int
+}
+
+type keyedSale struct {
+	units     int
+	remaining int64
+}
+
+// add records the answer to a request.
+func (y *tally) add(req stock.Request, receipt stock.Receipt, err error) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	switch {
+	case err == nil && req.Key == "":
+		y.unitsWithoutKey += req.Count
+	case err == nil:
+		sale := keyedSale{req.Count, receipt.Remaining}
+		if before, ok := y.byKey[req.Key]; ok && before != sale {
+			y.t.Errorf("key %s was answered with %+v and %+v", req.Key, before, sale)
+		}
+		y.byKey[req.Key] = sale
+	case !errors.Is(err, stock.ErrSoldOut) && !errors.Is(err, stock.ErrInProgress):
+		y.t.Error(err)
+	}
+}
+
+// wantLedger checks that the ledger has what buyers were answered. It returns the units in the ledger.
+func (y *tally) wantLedger(db *sqlx.DB) (units int) {
+	y.t.Helper()
+	want := y.unitsWithoutKey
+	for key, sale := range y.byKey {
+		want += sale.units
+		var recorded int
+		err := db.Get(&recorded, "SELECT count FROM ledger WHERE order_key = ?", []byte(key))
+		if err != nil || recorded != sale.units {
+			y.t.Errorf("the ledger has %d units for key %s, %v, want %d", recorded, key, err, sale.units)
+		}
+	}
+	if err := db.Get(&units, "SELECT SUM(count) FROM ledger WHERE goods_id = 1"); err != nil || units != want {
+		y.t.Errorf("the ledger has %d units, %v, want the %d of the receipts", units, err, want)
+	}
+	return units
+}
+
+// Half of the requests have a key. These are sent three times at once, to two replicas.
+func TestTheLedgerAndTheStockAddUp(t *testing.T) {
+	eachIdempotent(t, func(t *testing.T, name string) {
+		const initial, buyers, requests = 150, 16, 12
+		a := stocktest.NewAddresses(t, stock.NeedMySQL)
+		deps := a.Connect(t)
+		first := stocktest.NewService(t, deps)
+		replicas := []stock.Deducter{
+			first.Deducter(t, name, stock.MySQL),
+			stocktest.NewService(t, a.Connect(t)).Deducter(t, name, stock.MySQL),
+		}
+		first.Set(t, 1, initial)
+		answers := &tally{t: t, byKey: map[string]keyedSale{}}
+		var wg sync.WaitGroup
+		for buyer := range buyers {
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(2, uint64(buyer)))
+				for i := range requests {
+					req := stock.Request{GoodsID: 1, Count: 1 + rng.IntN(3)}
+					tries := 1
+					if rng.IntN(2) == 0 {
+						req.Key, tries = fmt.Sprintf("%d of %d", i, buyer), 3
+					}
+					var retries sync.WaitGroup
+					for try := range tries {
+						retries.Go(func() {
+							receipt, err := replicas[(buyer+try)%2].Deduct(t.Context(), req)
+							answers.add(req, receipt, err)
+						})
+					}
+					retries.Wait()
+				}
+			})
+		}
+		wg.Wait()
+		sold := answers.wantLedger(deps.MySQL)
+		first.WantLeft(t, stock.MySQL, 1, int64(initial-sold))
+	})
+}

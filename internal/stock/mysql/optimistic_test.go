@@ -1,0 +1,119 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"stock/internal/stock"
+	"stock/internal/stock/stocktest"
+)
+
+// sellAndRestock sells units by another strategy and puts them back before the first attempt writes (ABA).
+func sellAndRestock(t testing.TB, service *stocktest.Service, goodsID int64, units int) stock.PauseFunc {
+	t.Helper()
+	other := service.Deducter(t, "update", stock.MySQL)
+	return stocktest.Once(stock.BeforeWrite, func(ctx context.Context) error {
+		if _, err := other.Deduct(ctx, stock.Request{GoodsID: goodsID, Count: units}); err != nil {
+			return err
+		}
+		_, err := service.Restock(ctx, stock.MySQL, goodsID, int64(units))
+		return err
+	})
+}
+
+// The stock is the same as when it was read, but only a version or a timestamp shows that it was changed meanwhile.
+func TestOnlyOptimisticStockOverlooksThatTheStockChangedAndCameBack(t *testing.T) {
+	t.Parallel()
+	_, service := newReplica(t)
+	for name, attempts := range map[string]int{
+		"optimistic-stock":        1, // the stale write is accepted
+		"optimistic-version":      2,
+		"optimistic-timestamp-us": 2,
+	} {
+		id := service.NewItem(t, 10)
+		receipt, err := service.Deducter(t, name, stock.MySQL).Deduct(t.Context(),
+			stock.Request{GoodsID: id, Count: 3, Pause: sellAndRestock(t, service, id, 2)})
+		if err != nil || receipt.Attempts != attempts || receipt.Remaining != 7 {
+			t.Errorf("%s: %+v, %v, want 7 remaining after %d attempts", name, receipt, err, attempts)
+		}
+	}
+}
+
+// A deduction that compares the stock itself does not notice that the stock fell and came back (ABA). It need not:
+// taking units from the same stock is correct, whatever happened meanwhile.
+func TestOptimisticStockLosesNothingWhereARestockBringsTheSameStockBack(t *testing.T) {
+	t.Parallel()
+	_, service := newReplica(t)
+	d, id := service.Deducter(t, "optimistic-stock", stock.MySQL), service.NewItem(t, 10)
+	late := stocktest.Park(t, d, stock.Request{GoodsID: id, Count: 1}, stock.BeforeWrite)
+	stocktest.Sell(t, d, stock.Request{GoodsID: id, Count: 3})
+	if _, err := service.Restock(t.Context(), stock.MySQL, id, 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := late.Resume(); err != nil {
+		t.Error(err)
+	}
+	service.WantLeft(t, stock.MySQL, id, 9) // 10, 4 sold, 3 put back
+}
+
+// A clock that was set back, or has not moved between two writes, must not produce the same timestamp again.
+func TestATimestampGrowsWhateverTheClockSays(t *testing.T) {
+	t.Parallel()
+	deps, service := newReplica(t)
+	id := service.NewItem(t, 10)
+	deps.MySQL.MustExecContext(t.Context(),
+		"UPDATE good_stock SET stamp = '2999-12-31 23:59:59.999999' WHERE goods_id = ?", id)
+	stocktest.Sell(t, service.Deducter(t, "optimistic-timestamp-us", stock.MySQL), stock.Request{GoodsID: id, Count: 1})
+	var stamp string
+	err := deps.MySQL.GetContext(t.Context(), &stamp, "SELECT CAST(stamp AS CHAR) FROM good_stock WHERE goods_id = ?", id)
+	if want := "3000-01-01 00:00:00.000000"; err != nil || stamp != want {
+		t.Errorf("the timestamp is %s, %v, want %s", stamp, err, want)
+	}
+}
+
+// Both transactions have read the row: they share its lock, and neither can write. The server rolls back one of them.
+func TestSerializableRetriesAfterADeadlock(t *testing.T) {
+	t.Parallel()
+	_, service := newReplica(t)
+	d, id, bothHaveRead := service.Deducter(t, "serializable", stock.MySQL), service.NewItem(t, 10), stocktest.Barrier(2)
+	receipts := make(chan stock.Receipt, 2)
+	for count := 1; count <= 2; count++ {
+		go func() {
+			pause := stocktest.Once(stock.AfterRead, bothHaveRead)
+			receipt, err := d.Deduct(t.Context(), stock.Request{GoodsID: id, Count: count, Pause: pause})
+			if err != nil {
+				t.Errorf("Deduct: %v", err)
+			}
+			receipts <- receipt
+		}()
+	}
+	a, b := <-receipts, <-receipts
+	if a.Attempts+b.Attempts != 3 || min(a.Remaining, b.Remaining) != 7 {
+		t.Errorf("%+v and %+v, want 3 attempts and 7 remaining", a, b)
+	}
+}
+
+// A lock wait that times out rolls back its statement only: the strategy must roll back the transaction.
+func TestSerializableRollsBackAfterALockWaitTimeout(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	holder := stocktest.MySQL(t, a.MySQL)
+	deps := a.WithMySQLParam(t, "innodb_lock_wait_timeout", "1").Connect(t)
+	deps.LockWait = 10 * time.Millisecond
+	service := stocktest.NewService(t, deps)
+	id := service.NewItem(t, 10)
+	row := stocktest.Begin(t, holder)
+	if _, err := row.Exec("SELECT stock FROM good_stock WHERE goods_id = ? LOCK IN SHARE MODE", id); err != nil {
+		t.Fatal(err)
+	}
+	_, err := service.Deducter(t, "serializable", stock.MySQL).Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
+	if !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("Deduct: %v, want busy", err)
+	}
+	if err := row.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	stocktest.WantIdle(t, deps)
+}

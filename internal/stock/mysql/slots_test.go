@@ -1,0 +1,318 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+	"stock/internal/stock/stocktest"
+	"stock/internal/tcpproxy"
+)
+
+// slotsReplica is a replica whose slots a test can read and change.
+type slotsReplica struct {
+	*stocktest.Service
+	stock.Deducter
+	deps stock.Deps
+}
+
+func newSlotsReplica(t *testing.T, a stocktest.Addresses) slotsReplica {
+	t.Helper()
+	deps := a.Connect(t)
+	service := stocktest.NewService(t, deps)
+	return slotsReplica{service, service.Deducter(t, "slots", stock.Slots), deps}
+}
+
+// fill creates an item with these slots.
+func (r slotsReplica) fill(t *testing.T, slots ...int64) (goodsID int64) {
+	t.Helper()
+	id := stocktest.NewItem()
+	for i, units := range slots {
+		r.deps.MySQL.MustExecContext(t.Context(),
+			"INSERT INTO good_slot (goods_id, slot, stock) VALUES (?, ?, ?)", id, i, units)
+	}
+	return id
+}
+
+func (r slotsReplica) wantSlots(t *testing.T, goodsID int64, want ...int64) {
+	t.Helper()
+	var got []int64
+	err := r.deps.MySQL.SelectContext(t.Context(), &got,
+		"SELECT stock FROM good_slot WHERE goods_id = ? ORDER BY slot", goodsID)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("the slots have %v units, %v, want %v", got, err, want)
+	}
+}
+
+func (r slotsReplica) wantLeft(t *testing.T, goodsID, want int64) {
+	t.Helper()
+	r.WantLeft(t, stock.Slots, goodsID, want)
+}
+
+// oneFull returns sixteen slots, all but one of them empty.
+func oneFull(slot int, units int64) []int64 {
+	slots := make([]int64, 16)
+	slots[slot] = units
+	return slots
+}
+
+func TestSlotsSellFromTheOnlySlotThatHasEnough(t *testing.T) {
+	t.Parallel()
+	r := newSlotsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	for _, slot := range []int{0, 7, 15} {
+		id := r.fill(t, oneFull(slot, 5)...)
+		for range 5 {
+			stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1})
+		}
+		_, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
+		if soldOut, ok := errors.AsType[*stock.SoldOutError](err); !ok || soldOut.Remaining != 0 {
+			t.Errorf("after the last unit of slot %d: %v, want sold out with 0 remaining", slot, err)
+		}
+	}
+}
+
+func TestSlotsSellACountThatNoSingleSlotHas(t *testing.T) {
+	t.Parallel()
+	r := newSlotsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	id := r.fill(t, 2, 0, 2, 1, 2, 2, 2, 2)
+	_, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 14})
+	if soldOut, ok := errors.AsType[*stock.SoldOutError](err); !ok || soldOut.Remaining != 13 {
+		t.Errorf("14 of 13 units: %v, want sold out with 13 remaining", err)
+	}
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 3})
+	// The rest is spread so that the next requests for as many units need one slot each.
+	r.wantSlots(t, id, 4, 3, 3, 0, 0, 0, 0, 0)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 10})
+	r.wantSlots(t, id, 0, 0, 0, 0, 0, 0, 0, 0)
+}
+
+func TestSetStockAndRestockSpreadTheStockEvenlyOverSixteenSlots(t *testing.T) {
+	t.Parallel()
+	r := newSlotsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	id := r.fill(t, slices.Repeat([]int64{9}, 20)...) // more slots than there should be
+	r.Set(t, id, 34)
+	r.wantSlots(t, id, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 3})
+	if units, err := r.Restock(t.Context(), stock.Slots, id, 1); err != nil || units != 32 {
+		t.Errorf("Restock = %d, %v, want 32", units, err)
+	}
+	r.wantSlots(t, id, slices.Repeat([]int64{2}, 16)...)
+}
+
+// While one request takes units from all slots, the others wait for the slots. None of them is refused.
+func TestSlotsAreNotSoldOutWhileOneRequestHasLockedAllOfThem(t *testing.T) {
+	t.Parallel()
+	for _, at := range []stock.Point{stock.AfterLock, stock.BeforeCommit} {
+		t.Run(string(at), func(t *testing.T) {
+			t.Parallel()
+			a := stocktest.NewAddresses(t, stock.NeedMySQL)
+			r, other := newSlotsReplica(t, a), newSlotsReplica(t, a)
+			id := r.fill(t, slices.Repeat([]int64{2}, 16)...)
+			// Before AfterLock, BeforeCommit is that of an attempt that found too little in its slot.
+			locked := false
+			large := stocktest.ParkWhen(t, r, stock.Request{GoodsID: id, Count: 20}, func(point stock.Point) bool {
+				locked = locked || point == stock.AfterLock
+				return locked && point == at
+			})
+			var wg sync.WaitGroup
+			for _, count := range []int{1, 2, 3, 4} {
+				wg.Go(func() {
+					_, err := other.Deduct(t.Context(), stock.Request{GoodsID: id, Count: count})
+					if err != nil {
+						t.Errorf("%d of the 12 units that the large request leaves: %v", count, err)
+					}
+				})
+			}
+			stocktest.WaitForRowLock(t, r.deps.MySQL)
+			other.wantLeft(t, id, 32) // nothing is committed yet
+			if err := large.Resume(); err != nil {
+				t.Errorf("the request for 20: %v", err)
+			}
+			wg.Wait()
+			r.wantLeft(t, id, 2)
+		})
+	}
+}
+
+// Each slot that the request tries is empty, because its units have just been moved to another one.
+func TestSlotsAreNotSoldOutWhileTheirUnitsMove(t *testing.T) {
+	t.Parallel()
+	r := newSlotsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	const moves = 20
+	id := r.fill(t, oneFull(0, 5)...)
+	moved := 0
+	move := func(ctx context.Context, at stock.Point) error {
+		if at != stock.BeforeWrite || moved == moves {
+			return nil
+		}
+		moved++
+		_, err := r.deps.MySQL.ExecContext(ctx,
+			"UPDATE good_slot SET stock = IF(slot = ?, 5, 0) WHERE goods_id = ?", moved%16, id)
+		return err
+	}
+	if _, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 5, Pause: move}); err != nil {
+		t.Errorf("after %d moves: %v, want a receipt, since there were always 5 units", moved, err)
+	}
+	r.wantSlots(t, id, oneFull(0, 0)...)
+}
+
+// The sum is read while units are sold and put back. It must always lie between what is certain to be left and what can
+// be left.
+func TestTheSumOfSlotsIsNeverWrong(t *testing.T) {
+	t.Parallel()
+	const initial, buyers, restocks = 400, 8, 20
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	replicas := []slotsReplica{newSlotsReplica(t, a), newSlotsReplica(t, a)}
+	id := replicas[0].NewItem(t, initial)
+	var asked, sold, restocking, restocked atomic.Int64 // units: counted before the request, and after the answer
+	var working, reading sync.WaitGroup
+	for buyer := range buyers {
+		working.Go(func() {
+			rng := rand.New(rand.NewPCG(2, uint64(buyer)))
+			for range 30 {
+				count := 1 + rng.IntN(5)
+				asked.Add(int64(count))
+				switch _, err := replicas[buyer%2].Deduct(t.Context(), stock.Request{GoodsID: id, Count: count}); {
+				case err == nil:
+					sold.Add(int64(count))
+				case !errors.Is(err, stock.ErrSoldOut):
+					t.Errorf("Deduct: %v", err)
+				}
+			}
+		})
+	}
+	working.Go(func() {
+		for range restocks {
+			restocking.Add(3)
+			if _, err := replicas[0].Restock(t.Context(), stock.Slots, id, 3); err != nil {
+				t.Errorf("Restock: %v", err)
+			}
+			restocked.Add(3)
+		}
+	})
+	done := make(chan struct{})
+	reading.Go(func() {
+		for reads := 0; ; reads++ {
+			most, least := initial-sold.Load(), initial+restocked.Load()
+			units, err := replicas[1].Stock(t.Context(), stock.Slots, id)
+			most, least = most+restocking.Load(), least-asked.Load()
+			if err != nil || units < max(least, 0) || units > most {
+				t.Errorf("the sum is %d, %v, want %d to %d", units, err, least, most)
+			}
+			select {
+			case <-done:
+				if reads < 10 {
+					t.Errorf("the sum was read %d times, want at least 10", reads)
+				}
+				return
+			default:
+			}
+		}
+	})
+	working.Wait()
+	close(done)
+	reading.Wait()
+	replicas[0].wantLeft(t, id, initial+3*restocks-sold.Load())
+}
+
+func TestSlotsRetryAfterADeadlock(t *testing.T) {
+	t.Parallel()
+	r := newSlotsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	id, other := r.fill(t, slices.Repeat([]int64{1}, 16)...), r.fill(t, make([]int64, 64)...)
+	// The slots have numbers that the first attempt does not choose: it would wait for one of them as well.
+	r.deps.MySQL.MustExec("UPDATE good_slot SET slot = slot + 16 WHERE goods_id = ?", id)
+	rival := stocktest.Begin(t, r.deps.MySQL)
+	// The server rolls back the transaction that has changed less. It must not be this one.
+	rival.MustExec("UPDATE good_slot SET stock = 1 WHERE goods_id = ?", other)
+	rival.MustExec("UPDATE good_slot SET stock = 2 WHERE goods_id = ? AND slot = 31", id)
+	var receipt stock.Receipt
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		receipt, err = r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 16})
+		done <- err
+	}()
+	stocktest.WaitForRowLock(t, r.deps.MySQL) // the request has locked all slots but the last
+	rival.MustExec("UPDATE good_slot SET stock = 1 WHERE goods_id = ? AND slot = 16", id)
+	if err := rival.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil || receipt.Attempts != 3 {
+		t.Errorf("%+v, %v, want a receipt after 3 attempts: a miss, a deadlock and a success", receipt, err)
+	}
+	r.wantLeft(t, id, 1)
+}
+
+// A count that needs several slots takes effect with COMMIT.
+func TestALostCommitOfSeveralSlotsLeavesTheOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	direct := newSlotsReplica(t, a)
+	proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
+	proxy.Select(stocktest.Matching(commit))
+	a.MySQL = dsn
+	r := newSlotsReplica(t, a)
+	for _, test := range []struct {
+		where tcpproxy.Where
+		left  int64
+	}{{tcpproxy.BeforeRequest, 16}, {tcpproxy.BeforeReply, 13}} {
+		id := direct.fill(t, slices.Repeat([]int64{1}, 16)...)
+		proxy.Cut(1, test.where)
+		if _, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 3}); !errors.Is(err, stock.ErrUnknown) {
+			t.Errorf("cut %s: %v, want outcome unknown", test.where, err)
+		}
+		direct.wantLeft(t, id, test.left)
+	}
+}
+
+func TestACrashOfMySQLLosesNoSaleOfSlots(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{}) // durable
+	dsn, err := server.CreateDatabase(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stocktest.Migrate(t, dsn)
+	const initial, buyers, enough = 2000, 8, 200
+	r := newSlotsReplica(t, stocktest.Addresses{MySQL: dsn})
+	id := r.NewItem(t, initial)
+	var sold, unknown atomic.Int64
+	var wg sync.WaitGroup
+	for buyer := range buyers {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(3, uint64(buyer)))
+			for {
+				count := 1 + rng.IntN(3)
+				switch _, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: count}); {
+				case err == nil:
+					sold.Add(int64(count))
+					continue
+				case errors.Is(err, stock.ErrUnknown):
+					unknown.Add(int64(count))
+				case !errors.Is(err, stock.ErrUnavailable):
+					t.Errorf("Deduct: %v", err)
+				}
+				return
+			}
+		})
+	}
+	serverstest.Eventually(t, "enough units are sold", func() bool { return sold.Load() >= enough })
+	server.Kill()
+	wg.Wait()
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	serverstest.Eventually(t, "MySQL answers", func() bool { return r.deps.MySQL.PingContext(t.Context()) == nil })
+	left, most := r.Left(t, stock.Slots, id), initial-sold.Load()
+	if left > most || left < most-unknown.Load() {
+		t.Errorf("%d units are left, want %d to %d: %d were sold, the outcome of %d is unknown",
+			left, most-unknown.Load(), most, sold.Load(), unknown.Load())
+	}
+}

@@ -1,0 +1,182 @@
+package stocktest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"stock/internal/stock"
+)
+
+// runOrders tests a strategy that takes orders: each is carried out completely or not at all.
+func (s subject) runOrders(t *testing.T) {
+	t.Run("conserves every unit under orders and deductions on two replicas", s.ordersConserve)
+	t.Run("confirms every line of an order", s.confirmsOrder)
+	t.Run("deducts nothing for an order whose last line is sold out", s.refusesSoldOutOrder)
+	t.Run("deducts nothing for an order whose last line is unknown", s.refusesOrderOfUnknownItem)
+	t.Run("deducts nothing for an order that is cancelled in the critical section", s.cancelsOrder)
+}
+
+func (s subject) takesOrders() bool {
+	_, _, err := s.replicas[0].service.ResolveOrders(s.strategy.Name, s.store)
+	return !errors.Is(err, stock.ErrNoOrders)
+}
+
+func (s subject) order(
+	ctx context.Context, replica int, pause stock.PauseFunc, lines ...stock.Line,
+) (stock.OrderReceipt, error) {
+	orderer, _, err := s.replicas[replica].service.ResolveOrders(s.strategy.Name, s.store)
+	if err != nil {
+		return stock.OrderReceipt{}, err
+	}
+	req, err := stock.NewOrder(lines...)
+	if err != nil {
+		return stock.OrderReceipt{}, err
+	}
+	req.Pause = pause
+	return orderer.Order(ctx, req)
+}
+
+// ordersConserve asks for more than there is. A request has one to four lines in random order, some of them for the
+// same item; one line is sent as a deduction. The receipts of each item must form a chain, as in conserves: half an
+// order would break it.
+func (s subject) ordersConserve(t *testing.T) {
+	const buyers, rounds, initial = 8, 6, 60
+	ctx := patient(t)
+	ids := []int64{s.newItem(t, initial), s.newItem(t, initial), s.newItem(t, initial)}
+	var mu sync.Mutex
+	sales := map[int64][]sale{} // by item
+	var wg sync.WaitGroup
+	for buyer := range buyers {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(2, uint64(buyer)))
+			for range rounds {
+				var lines []stock.Line
+				for range 1 + rng.IntN(4) {
+					lines = append(lines, stock.Line{GoodsID: ids[rng.IntN(len(ids))], Count: 1 + rng.IntN(3)})
+				}
+				receipt, err := s.buy(ctx, buyer%2, lines)
+				if soldOut, ok := errors.AsType[*stock.SoldOutError](err); ok && soldOut.Remaining < int64(soldOut.Asked) {
+					continue
+				}
+				if err != nil {
+					t.Errorf("%v: %v", lines, err)
+					return
+				}
+				mu.Lock()
+				for _, line := range receipt.Lines {
+					of := receipt.Receipt
+					of.Remaining = line.Remaining
+					sales[line.GoodsID] = append(sales[line.GoodsID], sale{line.Count, of})
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+
+	for _, id := range ids {
+		chain := int64(initial)
+		slices.SortFunc(sales[id], func(a, b sale) int { return int(b.receipt.Remaining - a.receipt.Remaining) })
+		for _, sale := range sales[id] {
+			if chain -= int64(sale.count); chain != sale.receipt.Remaining {
+				t.Fatalf("a sale of %d of item %d has %d remaining, want %d after the sales before it",
+					sale.count, id, sale.receipt.Remaining, chain)
+			}
+		}
+		s.wantLeft(t, id, chain)
+		if s.strategy.Claim.Exclusive {
+			wantExclusive(t, sales[id])
+		}
+	}
+}
+
+// buy sends an order, or a deduction if there is only one line.
+func (s subject) buy(ctx context.Context, replica int, lines []stock.Line) (stock.OrderReceipt, error) {
+	if len(lines) > 1 {
+		return s.order(ctx, replica, nil, lines...)
+	}
+	line := lines[0]
+	receipt, err := s.replicas[replica].deducter.Deduct(ctx, stock.Request{GoodsID: line.GoodsID, Count: line.Count})
+	lineReceipt := stock.LineReceipt{Line: line, Remaining: receipt.Remaining}
+	return stock.OrderReceipt{Receipt: receipt, Lines: []stock.LineReceipt{lineReceipt}}, err
+}
+
+func (s subject) confirmsOrder(t *testing.T) {
+	a, b := s.newItem(t, 10), s.newItem(t, 10)
+	receipt, err := s.order(patient(t), 0, nil,
+		stock.Line{GoodsID: b, Count: 1}, stock.Line{GoodsID: a, Count: 2}, stock.Line{GoodsID: b, Count: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := receipt.Lines
+	if len(lines) != 2 || lines[0].Line != (stock.Line{GoodsID: a, Count: 2}) || lines[0].Remaining != 8 ||
+		lines[1].Line != (stock.Line{GoodsID: b, Count: 4}) || lines[1].Remaining != 6 {
+		t.Errorf("the receipt has the lines %+v, want 2 of item %d with 8 remaining, and 4 of item %d with 6", lines, a, b)
+	}
+	for _, line := range lines {
+		if (line.Token != 0) != s.strategy.Fenced {
+			t.Errorf("item %d has token %d; fenced is %v", line.GoodsID, line.Token, s.strategy.Fenced)
+		}
+	}
+	if receipt.Entered > receipt.Left || receipt.Waited < 0 || receipt.Attempts != 1 {
+		t.Errorf("the fields of the receipt contradict each other: %+v", receipt)
+	}
+	s.wantLeft(t, a, 8)
+	s.wantLeft(t, b, 6)
+}
+
+func (s subject) refusesSoldOutOrder(t *testing.T) {
+	a, b, last := s.newItem(t, 10), s.newItem(t, 10), s.newItem(t, 1)
+	_, err := s.order(patient(t), 0, nil,
+		stock.Line{GoodsID: last, Count: 2}, stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1})
+	line, isLine := errors.AsType[*stock.LineError](err)
+	soldOut, isSoldOut := errors.AsType[*stock.SoldOutError](err)
+	want := stock.SoldOutError{GoodsID: last, Asked: 2, Remaining: 1}
+	if !isLine || !isSoldOut || line.GoodsID != last || *soldOut != want {
+		t.Errorf("got %v, want that item %d is sold out with 1 remaining", err, last)
+	}
+	s.wantLeft(t, a, 10)
+	s.wantLeft(t, b, 10)
+	s.wantLeft(t, last, 1)
+}
+
+func (s subject) refusesOrderOfUnknownItem(t *testing.T) {
+	const unknown = 1 << 40
+	a := s.newItem(t, 10)
+	_, err := s.order(patient(t), 0, nil, stock.Line{GoodsID: unknown, Count: 1}, stock.Line{GoodsID: a, Count: 1})
+	line, isLine := errors.AsType[*stock.LineError](err)
+	if !isLine || line.GoodsID != unknown || !errors.Is(err, stock.ErrUnknownItem) {
+		t.Errorf("got %v, want that item %d is unknown", err, int64(unknown))
+	}
+	s.wantLeft(t, a, 10)
+}
+
+func (s subject) cancelsOrder(t *testing.T) {
+	a, b := s.newItem(t, 10), s.newItem(t, 10)
+	lines := []stock.Line{{GoodsID: a, Count: 1}, {GoodsID: b, Count: 1}}
+	ctx, cancel := context.WithCancel(patient(t))
+	defer cancel()
+	parked := newGate(stock.AfterLock) // after the first item is locked, before the second one is
+	done := make(chan Answer, 1)
+	go func() {
+		_, err := s.order(ctx, 0, parked.pause, lines...)
+		done <- Answer{Err: err}
+	}()
+	parked.await(t, done)
+	cancel()
+	if ended := <-done; !errors.Is(ended.Err, stock.ErrBusy) || !errors.Is(ended.Err, context.Canceled) {
+		t.Errorf("got %v, want busy joined with context.Canceled", ended.Err)
+	}
+	s.wantLeft(t, a, 10)
+	s.wantLeft(t, b, 10)
+	// Nothing stays locked: another order can be carried out by the other replica.
+	if _, err := s.order(patient(t), 1, nil, lines...); err != nil {
+		t.Errorf("the next order: %v", err)
+	}
+	s.wantLeft(t, a, 9)
+	s.wantLeft(t, b, 9)
+}

@@ -1,0 +1,170 @@
+package stocktest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/go-zookeeper/zk"
+	"github.com/jmoiron/sqlx"
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+	"stock/migrations"
+)
+
+// Servers are the servers that all tests of one package share.
+var Servers serverstest.Servers
+
+// Main is the TestMain of a package whose tests use Servers. It silences the drivers, since tests cut connections on
+// purpose.
+func Main(m *testing.M) int {
+	if err := mysql.SetLogger(&mysql.NopLogger{}); err != nil {
+		panic(err)
+	}
+	redis.SetLogger(quietRedis{})
+	return Servers.Run(m)
+}
+
+type quietRedis struct{}
+
+func (quietRedis) Printf(context.Context, string, ...any) {}
+
+type quietZooKeeper struct{}
+
+func (quietZooKeeper) Printf(string, ...any) {}
+
+// Addresses are the servers that the replicas of one test share. A server that the test does not need is empty.
+type Addresses struct {
+	MySQL     string // DSN of a database that no other test uses
+	Redis     *redis.Options
+	Redlock   []*redis.Options
+	Etcd      string
+	ZooKeeper string
+}
+
+// NewAddresses starts the servers that the test needs, all if it names none, and migrates a new database.
+func NewAddresses(t testing.TB, needs ...stock.Need) Addresses {
+	t.Helper()
+	needed := func(need stock.Need) bool { return len(needs) == 0 || slices.Contains(needs, need) }
+	var a Addresses
+	if needed(stock.NeedMySQL) {
+		a.MySQL = NewDatabase(t)
+	}
+	if needed(stock.NeedRedis) {
+		a.Redis = Servers.Redis(t)
+	}
+	if needed(stock.NeedRedlock) {
+		a.Redlock = Servers.Redlock(t, 3)
+	}
+	if needed(stock.NeedEtcd) {
+		a.Etcd = Servers.Etcd(t)
+	}
+	if needed(stock.NeedZooKeeper) {
+		a.ZooKeeper = Servers.ZooKeeper(t)
+	}
+	return a
+}
+
+// NewDatabase creates a database that no other test uses, and migrates it.
+func NewDatabase(t testing.TB) (dsn string) {
+	t.Helper()
+	dsn = Servers.Database(t)
+	Migrate(t, dsn)
+	return dsn
+}
+
+// Migrate brings a database's schema up to date.
+func Migrate(t testing.TB, dsn string) {
+	t.Helper()
+	db := sqlx.MustOpen("mysql", dsn)
+	defer db.Close()
+	if _, err := migrations.Up(t.Context(), db.DB); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Connect opens connections like those of one replica. They are closed when the test ends.
+func (a Addresses) Connect(t testing.TB) stock.Deps {
+	t.Helper()
+	deps := stock.Deps{LockWait: 20 * time.Second, Lease: 30 * time.Second, Poll: time.Millisecond}
+	if a.MySQL != "" {
+		deps.MySQL, deps.MySQLLocks = MySQL(t, a.MySQL), MySQL(t, a.MySQL)
+	}
+	if a.Redis != nil {
+		deps.Redis = Redis(t, a.Redis)
+	}
+	for _, master := range a.Redlock {
+		deps.Redlock = append(deps.Redlock, Redis(t, master))
+	}
+	if a.Etcd != "" {
+		deps.Etcd = etcdClient(t, a.Etcd)
+	}
+	if a.ZooKeeper != "" {
+		deps.ZooKeeper = zooKeeperClient(t, a.ZooKeeper)
+	}
+	return deps
+}
+
+// WithMySQLParam returns the addresses with a parameter added to the DSN, such as a system variable of the session.
+func (a Addresses) WithMySQLParam(t testing.TB, name, value string) Addresses {
+	t.Helper()
+	config := parseDSN(t, a.MySQL)
+	config.Params = map[string]string{name: value}
+	a.MySQL = config.FormatDSN()
+	return a
+}
+
+func parseDSN(t testing.TB, dsn string) *mysql.Config {
+	t.Helper()
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// MySQL opens a pool that is closed when the test ends.
+func MySQL(t testing.TB, dsn string) *sqlx.DB {
+	db := sqlx.MustOpen("mysql", dsn)
+	db.SetMaxOpenConns(16)
+	db.SetMaxIdleConns(16)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// Redis returns a client that never retries and is closed when the test ends.
+func Redis(t testing.TB, options *redis.Options) redis.UniversalClient {
+	o := *options
+	o.ContextTimeoutEnabled = true
+	o.MaxRetries = -1
+	o.DialerRetries = 1
+	c := redis.NewClient(&o)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func etcdClient(t testing.TB, address string) *clientv3.Client {
+	config := clientv3.Config{Endpoints: []string{address}, DialTimeout: time.Second, Logger: zap.NewNop()}
+	client, err := clientv3.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func zooKeeperClient(t testing.TB, address string) *zk.Conn {
+	quiet := zk.WithLogger(quietZooKeeper{})
+	conn, _, err := zk.Connect([]string{address}, 30*time.Second, quiet, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}

@@ -1,0 +1,73 @@
+package stocktest
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/servers/serverstest"
+)
+
+// Begin begins a transaction of MySQL. It is rolled back when the test ends, unless it has ended by then.
+func Begin(t testing.TB, db *sqlx.DB) *sqlx.Tx {
+	t.Helper()
+	tx, err := db.BeginTxx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// LockRow locks the row of an item in MySQL until unlock is called.
+func LockRow(t testing.TB, db *sqlx.DB, goodsID int64) (unlock func()) {
+	t.Helper()
+	tx := Begin(t, db)
+	if _, err := tx.Exec("SELECT stock FROM good_stock WHERE goods_id = ? FOR UPDATE", goodsID); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// innodbTrx is held to read information_schema.innodb_trx, a cache that the server refills only if nobody has read it
+// for 0.1 s.
+var innodbTrx sync.Mutex
+
+// WaitForRowLock waits until a statement in this database waits for a row that another transaction has locked.
+func WaitForRowLock(t testing.TB, db *sqlx.DB) {
+	t.Helper()
+	serverstest.Eventually(t, "a statement waits for a locked row", func() bool {
+		innodbTrx.Lock()
+		defer innodbTrx.Unlock()
+		time.Sleep(120 * time.Millisecond)
+		var waiting int
+		err := db.Get(&waiting, `SELECT COUNT(*) FROM information_schema.innodb_trx trx
+			JOIN information_schema.processlist process ON process.id = trx.trx_mysql_thread_id
+			WHERE process.db = DATABASE() AND trx.trx_state = 'LOCK WAIT'`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return waiting > 0
+	})
+}
+
+// KillConnections ends every other connection to this database.
+func KillConnections(t testing.TB, db *sqlx.DB) {
+	t.Helper()
+	var ids []int64
+	err := db.Select(&ids, `SELECT id FROM information_schema.processlist
+		WHERE db = DATABASE() AND id <> CONNECTION_ID()`)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, id := range ids {
+		_, _ = db.Exec("KILL ?", id) // it may have ended meanwhile
+	}
+}
