@@ -65,15 +65,8 @@ func (s *scanner) commands(p []byte) (count int) {
 	for len(p) > 0 {
 		if s.rest > 0 {
 			n := min(s.rest, len(p))
-			s.rest -= n
-			if s.first {
-				s.piece = append(s.piece, p[:n]...)
-				if s.rest == 0 {
-					if !setUp[strings.ToLower(string(bytes.TrimSpace(s.piece)))] {
-						count++
-					}
-					s.first, s.piece = false, s.piece[:0]
-				}
+			if s.skip(p[:n]) {
+				count++
 			}
 			p = p[n:]
 			continue
@@ -95,4 +88,19 @@ func (s *scanner) commands(p []byte) (count int) {
 		}
 	}
 	return count
+}
+
+// skip skips a part of the current string. It reports whether a command name ends there that is not in setUp.
+func (s *scanner) skip(part []byte) (counts bool) {
+	s.rest -= len(part)
+	if !s.first {
+		return false
+	}
+	s.piece = append(s.piece, part...)
+	if s.rest > 0 {
+		return false
+	}
+	counts = !setUp[strings.ToLower(string(bytes.TrimSpace(s.piece)))]
+	s.first, s.piece = false, s.piece[:0]
+	return counts
 }
