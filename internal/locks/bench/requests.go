@@ -65,9 +65,7 @@ func (s *scanner) commands(p []byte) (count int) {
 	for len(p) > 0 {
 		if s.rest > 0 {
 			n := min(s.rest, len(p))
-			if s.skip(p[:n]) {
-				count++
-			}
+			count += s.readString(p[:n])
 			p = p[n:]
 			continue
 		}
@@ -90,17 +88,19 @@ func (s *scanner) commands(p []byte) (count int) {
 	return count
 }
 
-// skip skips a part of the current string. It reports whether a command name ends there that is not in setUp.
-func (s *scanner) skip(part []byte) (counts bool) {
+// readString reads a part of a string. It returns 1 if this completes a command name that is not in setUp.
+func (s *scanner) readString(part []byte) (count int) {
 	s.rest -= len(part)
 	if !s.first {
-		return false
+		return 0
 	}
 	s.piece = append(s.piece, part...)
 	if s.rest > 0 {
-		return false
+		return 0
 	}
-	counts = !setUp[strings.ToLower(string(bytes.TrimSpace(s.piece)))]
+	if !setUp[strings.ToLower(string(bytes.TrimSpace(s.piece)))] {
+		count = 1
+	}
 	s.first, s.piece = false, s.piece[:0]
-	return counts
+	return count
 }
