@@ -106,8 +106,8 @@ func NewDriver(base string, users int) (*Driver, error) {
 // Close closes the connections.
 func (d *Driver) Close() { d.transport.CloseIdleConnections() }
 
-// exchange sends a request and reads the whole reply into body. It records the times, and how it failed if there is
-// no whole reply, in which case ok is false. It never tries twice.
+// exchange sends a request and reads the whole reply into body. It records the times and the status. If there is no
+// whole reply, it records how the request failed, and ok is false. It never tries twice.
 func (d *Driver) exchange(
 	request *http.Request, op *history.Op, body *bytes.Buffer,
 ) (header http.Header, ok bool) {
