@@ -4,7 +4,7 @@
 //	loadtest run        start servers, run every strategy, judge each, and report
 //	loadtest up         start the servers and keep them running
 //	loadtest verify     judge a recorded run again
-//	loadtest compare    compare two reports
+//	loadtest compare    show what changed between two reports
 //	loadtest targets    write targets for vegeta
 //	loadtest bench      compare the fastest strategies with what the machine allows
 package main
@@ -70,14 +70,14 @@ the command needs is missing; 130 interrupted.`,
 	switch {
 	case err == nil:
 		return exitHeld
-	case err == errNotHeld: // the report says it
+	case err == errNotHeld: //nolint:errorlint // alone it adds nothing to the report; a wrapped one is printed below
 		return exitNotHeld
 	case errors.Is(err, errNotHeld):
 		fmt.Fprintln(stderr, "loadtest:", err)
 		return exitNotHeld
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "loadtest: interrupted")
-		if err != context.Canceled {
+		if err != context.Canceled { //nolint:errorlint // a wrapped one says more than "interrupted"
 			fmt.Fprintln(stderr, "loadtest:", err)
 		}
 		return exitInterrupted

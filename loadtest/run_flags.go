@@ -77,20 +77,11 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 
 // check returns an error for flags that cannot work, before any server is started.
 func (f *runFlags) check(flags *pflag.FlagSet) error {
+	if err := f.checkLoad(flags); err != nil {
+		return err
+	}
 	hold, store := f.request.hold, f.request.store
 	switch {
-	case flags.Changed("requests") && flags.Changed("duration"):
-		return errors.New("--requests and --duration exclude each other")
-	case f.requests < 1:
-		return fmt.Errorf("--requests %d: must be at least 1", f.requests)
-	case f.duration < 0 || flags.Changed("duration") && f.duration == 0:
-		return fmt.Errorf("--duration %v: must be positive", f.duration)
-	case f.users < 1:
-		return fmt.Errorf("--users %d: must be at least 1", f.users)
-	case f.users > scenario.MaxUsers:
-		return fmt.Errorf("--users %d: one process can simulate at most %d", f.users, scenario.MaxUsers)
-	case !(f.rate >= 0 && f.rate <= maxRate): // also true for NaN
-		return fmt.Errorf("--rate %g: must be requests per second, at most %d; 0 is a closed loop", f.rate, int(maxRate))
 	case f.rounds < 1:
 		return fmt.Errorf("--rounds %d: must be at least 1", f.rounds)
 	case f.stock < 0 || flags.Changed("stock") && f.stock == 0:
@@ -109,6 +100,25 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--budget %v: must not be negative; 0 is no limit", f.budget)
 	}
 	return cmp.Or(f.parseSweep(flags), f.checkTarget())
+}
+
+// checkLoad returns an error for flags of the load that cannot work.
+func (f *runFlags) checkLoad(flags *pflag.FlagSet) error {
+	switch {
+	case flags.Changed("requests") && flags.Changed("duration"):
+		return errors.New("--requests and --duration exclude each other")
+	case f.requests < 1:
+		return fmt.Errorf("--requests %d: must be at least 1", f.requests)
+	case f.duration < 0 || flags.Changed("duration") && f.duration == 0:
+		return fmt.Errorf("--duration %v: must be positive", f.duration)
+	case f.users < 1:
+		return fmt.Errorf("--users %d: must be at least 1", f.users)
+	case f.users > scenario.MaxUsers:
+		return fmt.Errorf("--users %d: one process can simulate at most %d", f.users, scenario.MaxUsers)
+	case !(f.rate >= 0 && f.rate <= maxRate): // also true for NaN
+		return fmt.Errorf("--rate %g: must be requests per second, at most %d; 0 is a closed loop", f.rate, int(maxRate))
+	}
+	return nil
 }
 
 // parseSweep reads --sweep. A sweep over replicas sets f.replicas to its last value.

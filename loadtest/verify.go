@@ -87,9 +87,10 @@ func recordedEnvironment(dir string, manifest history.Manifest) (environment rep
 
 func compareCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "compare A.json B.json",
-		Short:   "Compare two reports",
-		Long:    `compare shows, for every row of both reports, whether it became faster or slower, and with what confidence.`,
+		Use:   "compare A.json B.json",
+		Short: "Compare two reports",
+		Long: `compare shows, for every row of both reports, whether it became faster or slower, and with what
+confidence.`,
 		Example: `  loadtest compare out/before/report.json out/after/report.json`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

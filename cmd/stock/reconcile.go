@@ -30,7 +30,7 @@ redis-stream that have not reached MySQL yet (pending). Replicas may keep sellin
 agree or were mended, and 1 if an item differs or could not be compared.
 
 With --mend, Redis gets the value that MySQL proves:
-  Redis has too many         it lost writes, or units were sold in MySQL only: they are also taken from Redis
+  Redis has too many         it lost writes, or units were sold in MySQL only: they are taken from Redis too
   Redis has none             it lost its data: it gets the stock of MySQL. Sales that were lost before they reached
                              MySQL stay lost. With appendfsync always there are none
   Redis has an older stock   the stock was set in MySQL but not in Redis, which has sold nothing since: Redis gets it

@@ -114,7 +114,7 @@ func (e *Etcd) Close() error {
 	if err != nil {
 		return err
 	}
-	defer opening.Unlock()
+	defer func() { _ = opening.Unlock() }() // a Mutex: it cannot fail
 	e.closed.Store(true)
 	if e.session != nil {
 		_ = e.session.Unlock()

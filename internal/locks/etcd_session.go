@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -28,7 +29,7 @@ func (e *Etcd) open(ctx context.Context) (*etcdSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer opening.Unlock()
+	defer func() { _ = opening.Unlock() }() // a Mutex: it cannot fail
 	if e.closed.Load() {
 		return nil, errors.New("the etcd lock is closed")
 	}
@@ -78,10 +79,7 @@ func (e *Etcd) renew(ctx context.Context, s *etcdSession) error {
 		return ErrLeaseLost
 	}
 	s.mu.Lock()
-	missing := make(map[string]*Lease, len(s.held))
-	for key, lease := range s.held {
-		missing[key] = lease
-	}
+	missing := maps.Clone(s.held)
 	s.mu.Unlock()
 	if len(missing) == 0 {
 		return nil
@@ -101,7 +99,7 @@ func (e *Etcd) renew(ctx context.Context, s *etcdSession) error {
 
 func (e *Etcd) revoke(ctx context.Context, id clientv3.LeaseID) error {
 	_, err := e.leases.Revoke(ctx, id)
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) || e.client.Ctx().Err() != nil {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) || e.clientClosed() {
 		return nil // it has ended, or the client is closed
 	}
 	return err
@@ -117,4 +115,6 @@ func (e *Etcd) remove(ctx context.Context, key string) error {
 }
 
 // sessionEnds reports whether the session ends anyway, and its keys with it, or the client is closed.
-func (e *Etcd) sessionEnds() bool { return e.closed.Load() || e.client.Ctx().Err() != nil }
+func (e *Etcd) sessionEnds() bool { return e.closed.Load() || e.clientClosed() }
+
+func (e *Etcd) clientClosed() bool { return e.client.Ctx().Err() != nil }

@@ -99,7 +99,7 @@ func (w *etcdWaiter) lease(ctx context.Context, key string) *Lease {
 	var forget func()
 	lease := newLease(ctx, time.Time{}, uint64(w.revision), func(ctx context.Context) error {
 		forget()
-		defer w.local.Unlock()
+		defer func() { _ = w.local.Unlock() }() // a Mutex: it cannot fail
 		if err := w.unlock(ctx); err != nil {
 			return fmt.Errorf("unlock %s: %w", key, err)
 		}
@@ -110,7 +110,7 @@ func (w *etcdWaiter) lease(ctx context.Context, key string) *Lease {
 		forget()
 		// The session goes on, so the key has to be deleted.
 		time.AfterFunc(time.Until(s.Deadline()), func() {
-			defer w.local.Unlock()
+			defer func() { _ = w.local.Unlock() }() // a Mutex: it cannot fail
 			w.takeBack(ctx)
 		})
 	}

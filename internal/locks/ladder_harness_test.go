@@ -203,9 +203,9 @@ func (l *ladder) awaitGrant(lease <-chan *locks.Lease) *locks.Lease {
 }
 
 // wantRefused checks that Lock waits in vain.
-func (l *ladder) wantRefused(c *client, ctx context.Context, wait time.Duration) {
+func (l *ladder) wantRefused(ctx context.Context, c *client) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, wait)
+	ctx, cancel := context.WithTimeout(ctx, inVain)
 	defer cancel()
 	_, err := c.Lock(ctx, rungKey)
 	wantNotAcquired(l.t, err, context.DeadlineExceeded)

@@ -32,7 +32,7 @@ func (l *ladder) wantLockedForEver() {
 	if ttl, err := l.observer.TTL(l.t.Context(), rungKey).Result(); err != nil || ttl != -1 {
 		l.t.Errorf("TTL %v (%v), want none", ttl, err)
 	}
-	l.wantRefused(l.client("redis-setnx", fleeting), l.t.Context(), inVain)
+	l.wantRefused(l.t.Context(), l.client("redis-setnx", fleeting))
 }
 
 func TestRedisSetNXStaysLockedAfterALostReply(t *testing.T) {
@@ -150,7 +150,7 @@ func TestRedisLuaWaitsForItself(t *testing.T) {
 	l := newLadder(t)
 	client := l.client("redis-lua", lasting)
 	lease := mustLock(t, client, rungKey)
-	l.wantRefused(client, lease.Context(), inVain)
+	l.wantRefused(lease.Context(), client)
 	mustUnlock(t, lease)
 }
 
@@ -179,8 +179,8 @@ func TestRedisReentrantEntersAgain(t *testing.T) {
 	if !outer.Deadline().After(before) {
 		t.Errorf("deadline %v, want a later one after the lock was entered again", outer.Deadline())
 	}
-	l.wantRefused(client, t.Context(), inVain)
-	l.wantRefused(stranger, inner.Context(), inVain)
+	l.wantRefused(t.Context(), client)
+	l.wantRefused(inner.Context(), stranger)
 	mustUnlock(t, inner)
 	mustUnlock(t, outer)
 	l.wantHeld(false)
@@ -228,7 +228,7 @@ func TestRedisReentrantDoesNotEnterALeaseThatIsOver(t *testing.T) {
 	over := mustLock(t, client, rungKey)
 	mustUnlock(t, over)
 	next := mustLock(t, client, rungKey)
-	l.wantRefused(client, context.WithoutCancel(over.Context()), inVain)
+	l.wantRefused(context.WithoutCancel(over.Context()), client)
 	mustUnlock(t, next)
 }
 
@@ -265,7 +265,7 @@ func outlasts(t *testing.T, rung string) {
 			return ttl > left && working.Deadline().After(guaranteed)
 		})
 	}
-	l.wantRefused(l.client(rung, options), t.Context(), inVain)
+	l.wantRefused(t.Context(), l.client(rung, options))
 	if err := working.Context().Err(); err != nil {
 		t.Errorf("the lease ended during work: %v", context.Cause(working.Context()))
 	}
@@ -469,7 +469,7 @@ func TestRedisFairForgetsAWaiterThatGaveUp(t *testing.T) {
 	l := newLadder(t)
 	holder := mustLock(t, l.client("redis-fair", lasting), rungKey)
 	waiter := l.client("redis-fair", lasting)
-	l.wantRefused(waiter, t.Context(), inVain)
+	l.wantRefused(t.Context(), waiter)
 	l.awaitQueue(0)
 
 	ctx, cancel := context.WithCancel(t.Context())

@@ -177,8 +177,9 @@ func TestMultiExcludesTheHoldersOfEachMember(t *testing.T) {
 	}
 	for _, member := range []locks.Locker{&old, next} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		if _, err := member.Lock(ctx, "key"); !errors.Is(err, context.DeadlineExceeded) {
+		_, err := member.Lock(ctx, "key")
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%T: Lock: %v, want context.DeadlineExceeded, since it is held", member, err)
 		}
 	}

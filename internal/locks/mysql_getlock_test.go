@@ -191,9 +191,12 @@ func TestMySQLGetLockTellsKeysApartThatTheServerDoesNot(t *testing.T) {
 	lock := locks.NewMySQLGetLock(connectMySQL(t, shared.Database(t)), locks.Options{})
 	long := strings.Repeat("long", 50)
 	keys := []string{"names", "Names", "NAMES", "namès", "names ", "", long, long + "er", "a\x00b", "a\x00c"}
+	var leases []*locks.Lease
 	for _, key := range keys {
-		lease := mustLock(t, lock, key)
-		defer mustUnlock(t, lease)
+		leases = append(leases, mustLock(t, lock, key))
+	}
+	for _, lease := range leases {
+		mustUnlock(t, lease)
 	}
 }
 

@@ -124,7 +124,7 @@ func unreachable(err *redsync.RedisError) bool {
 
 // count returns how many of the masters' errors match, in redsync's tree of joined errors.
 func count(err error, match func(*redsync.RedisError) bool) int {
-	if node, ok := err.(*redsync.RedisError); ok {
+	if node, ok := err.(*redsync.RedisError); ok { //nolint:errorlint // errors.As would find only the first of the tree
 		if match(node) {
 			return 1
 		}

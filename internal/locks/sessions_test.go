@@ -111,7 +111,8 @@ func recovers(
 	mustUnlock(t, held)
 }
 
-// grantsInOrder makes clients wait for a lock, and checks that they are granted it in order of arrival, with rising tokens.
+// grantsInOrder makes clients wait for a lock, and checks that they are granted it in order of arrival, with rising
+// tokens.
 func grantsInOrder(t *testing.T, holder locks.Locker, waiters []locks.Locker, awaitQueue func(key string, length int)) {
 	t.Helper()
 	const key = "order"

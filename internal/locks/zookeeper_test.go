@@ -160,8 +160,12 @@ func TestACutZooKeeperConnectionLeavesNoNode(t *testing.T) {
 func TestZooKeeperTellsKeysApartThatAreNotNodeNames(t *testing.T) {
 	t.Parallel()
 	lock := newZooKeeper(t, shared.ZooKeeper(t), locks.Options{})
+	var leases []*locks.Lease
 	for _, key := range []string{"", ".", "..", "lock:{1}", "a/b", "a", "%", "%2F", "ä", "\x00"} {
-		defer mustUnlock(t, mustLock(t, lock, key))
+		leases = append(leases, mustLock(t, lock, key))
+	}
+	for _, lease := range leases {
+		mustUnlock(t, lease)
 	}
 }
 

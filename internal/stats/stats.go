@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 
@@ -38,10 +39,7 @@ func NearestRank[T any](sorted []T, part float64) T {
 // Ratios divides a by b, round by round: what slows down a whole round affects both alike. Rounds that are missing from
 // b, or in which b is not positive, are left out. The sequences yield the number of a round and its value.
 func Ratios(a, b iter.Seq2[int, float64]) []float64 {
-	divisors := map[int]float64{}
-	for round, value := range b {
-		divisors[round] = value
-	}
+	divisors := maps.Collect(b)
 	var ratios []float64
 	for round, value := range a {
 		if divisor := divisors[round]; divisor > 0 {

@@ -1,8 +1,8 @@
 // Package tcpproxy is a TCP proxy for tests: it stands between clients and their servers and is the network that fails.
 //
-// A Proxy knows no protocol. A message is what one read brings, up to 64 KiB: with a client that waits for a reply before
-// it sends more, that is one request. Faults act on what clients send; a test can restrict them to some of the messages
-// with Select.
+// A Proxy knows no protocol. A message is what one read brings, up to 64 KiB: with a client that waits for a reply
+// before it sends more, that is one request. Faults act on what clients send; a test can restrict them to some of the
+// messages with Select.
 package tcpproxy
 
 import (
@@ -98,8 +98,8 @@ func (p *Proxy) Open() int {
 	return len(p.links)
 }
 
-// Select restricts Cut, Hold and Count to the messages for which match reports true. At first they concern every message.
-// match is called once for each message, for one message at a time, and must not call the Proxy.
+// Select restricts Cut, Hold and Count to the messages for which match reports true. At first they concern every
+// message. match is called once for each message, for one message at a time, and must not call the Proxy.
 func (p *Proxy) Select(match func(Message) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -292,7 +292,8 @@ func (p *Proxy) reply(l *link) (pass bool) {
 	return true
 }
 
-// swallow drops a message of a connection, and all that follow, if the proxy is a black hole. It returns whether it did.
+// swallow drops a message of a connection, and all that follow, if the proxy is a black hole. It returns whether it
+// did.
 func (p *Proxy) swallow(l *link) (dropped bool) {
 	if p.hole {
 		l.spoilt = true

@@ -99,7 +99,7 @@ func contend(j job, exclusion detector, begin func() error) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer lock.close()
+	defer func() { _ = lock.close() }() // the process ends anyway
 	contenders := make([]contender, j.Contenders)
 	for i := range contenders {
 		contenders[i] = contender{id: j.First + uint64(i), lock: lock, detector: exclusion}

@@ -65,16 +65,7 @@ func (s *scanner) commands(p []byte) (count int) {
 	for len(p) > 0 {
 		if s.rest > 0 {
 			n := min(s.rest, len(p))
-			s.rest -= n
-			if s.first {
-				s.piece = append(s.piece, p[:n]...)
-				if s.rest == 0 {
-					if !setUp[strings.ToLower(string(bytes.TrimSpace(s.piece)))] {
-						count++
-					}
-					s.first, s.piece = false, s.piece[:0]
-				}
-			}
+			count += s.readString(p[:n])
 			p = p[n:]
 			continue
 		}
@@ -94,5 +85,22 @@ func (s *scanner) commands(p []byte) (count int) {
 			s.rest = length + len("\r\n")
 		}
 	}
+	return count
+}
+
+// readString reads a part of a string. It returns 1 if this completes a command name that is not in setUp.
+func (s *scanner) readString(part []byte) (count int) {
+	s.rest -= len(part)
+	if !s.first {
+		return 0
+	}
+	s.piece = append(s.piece, part...)
+	if s.rest > 0 {
+		return 0
+	}
+	if !setUp[strings.ToLower(string(bytes.TrimSpace(s.piece)))] {
+		count = 1
+	}
+	s.first, s.piece = false, s.piece[:0]
 	return count
 }

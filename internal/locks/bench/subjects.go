@@ -87,16 +87,16 @@ func newClient(addr string, count *requests) *redis.Client {
 		Addr:                  addr,
 		MaxRetries:            -1,
 		ContextTimeoutEnabled: true,
-		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			return count.dial(ctx, &net.Dialer{}, addr)
 		},
 	})
 }
 
-func ours(make func(redis.UniversalClient) locks.Locker) func(string, *requests) (*opened, error) {
+func ours(newLocker func(redis.UniversalClient) locks.Locker) func(string, *requests) (*opened, error) {
 	return func(addr string, count *requests) (*opened, error) {
 		client := newClient(addr, count)
-		locker := make(client)
+		locker := newLocker(client)
 		lock := func(ctx context.Context, key string) (func() error, error) {
 			lease, err := locker.Lock(ctx, key)
 			if err != nil {

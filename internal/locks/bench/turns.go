@@ -83,8 +83,13 @@ type openTurns struct {
 func takeTurns(j job, _ detector, begin func() error) (_ *result, err error) {
 	server := newClient(j.Addr, &requests{})
 	defer server.Close()
-	takers := make([]*openTurns, len(j.Turns))
-	for i, name := range j.Turns {
+	takers := make([]*openTurns, 0, len(j.Turns))
+	defer func() {
+		for _, t := range takers {
+			err = errors.Join(err, t.lock.close())
+		}
+	}()
+	for _, name := range j.Turns {
 		s, err := subjectNamed(name)
 		if err != nil {
 			return nil, err
@@ -93,11 +98,10 @@ func takeTurns(j job, _ detector, begin func() error) (_ *result, err error) {
 		if t.lock, err = s.open(j.Addr, t.count); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, t.lock.close()) }()
+		takers = append(takers, t)
 		if err := t.warmUp(server); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		takers[i] = t
 	}
 	if err := begin(); err != nil {
 		return nil, err

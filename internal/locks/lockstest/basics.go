@@ -73,8 +73,8 @@ func oneHolder(t *testing.T, s Subject, d Deployment) {
 
 func differentKeys(t *testing.T, _ Subject, d Deployment) {
 	l, ctx := client(t, d, long), patient(t)
-	first := lock(t, l, ctx, freshKey())
-	second := lock(t, l, ctx, freshKey())
+	first := lock(t, ctx, l, freshKey())
+	second := lock(t, ctx, l, freshKey())
 	unlock(t, first)
 	unlock(t, second)
 }
@@ -82,11 +82,11 @@ func differentKeys(t *testing.T, _ Subject, d Deployment) {
 func waitEnds(t *testing.T, _ Subject, d Deployment) {
 	l, key := client(t, d, long), freshKey()
 	other := client(t, d, long)
-	holder := lock(t, l, patient(t), key)
+	holder := lock(t, patient(t), l, key)
 	for _, waiter := range []locks.Locker{l, other} {
 		for _, cause := range []error{context.DeadlineExceeded, context.Canceled} {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			if cause == context.Canceled {
+			if errors.Is(cause, context.Canceled) {
 				ctx, cancel = context.WithCancel(t.Context())
 				time.AfterFunc(50*time.Millisecond, cancel)
 			}
@@ -99,7 +99,7 @@ func waitEnds(t *testing.T, _ Subject, d Deployment) {
 	}
 	unlock(t, holder)
 	awaitFree(t, d, key)
-	unlock(t, lock(t, l, patient(t), key))
+	unlock(t, lock(t, patient(t), l, key))
 }
 
 func lockCancelled(t *testing.T, s Subject, d Deployment) {
@@ -120,7 +120,7 @@ func lockCancelled(t *testing.T, s Subject, d Deployment) {
 		}
 	}
 	awaitFree(t, d, key)
-	unlock(t, lock(t, l, patient(t), key))
+	unlock(t, lock(t, patient(t), l, key))
 }
 
 func endedContext(t *testing.T, _ Subject, d Deployment) {
@@ -138,9 +138,9 @@ func endedContext(t *testing.T, _ Subject, d Deployment) {
 
 func unlockTwice(t *testing.T, _ Subject, d Deployment) {
 	l, ctx, key := client(t, d, long), patient(t), freshKey()
-	first := lock(t, l, ctx, key)
+	first := lock(t, ctx, l, key)
 	unlock(t, first)
-	second := lock(t, l, ctx, key)
+	second := lock(t, ctx, l, key)
 	unlock(t, first) // must not take the lock from the second
 	if !d.Held(t, key) {
 		t.Error("a second Unlock released the lock of the next holder")
@@ -151,7 +151,7 @@ func unlockTwice(t *testing.T, _ Subject, d Deployment) {
 func unlockAfterCancel(t *testing.T, _ Subject, d Deployment) {
 	ctx, cancel := context.WithCancel(patient(t))
 	key := freshKey()
-	lease := lock(t, client(t, d, long), ctx, key)
+	lease := lock(t, ctx, client(t, d, long), key)
 	cancel()
 	unlock(t, lease)
 	if d.Held(t, key) {
@@ -162,7 +162,7 @@ func unlockAfterCancel(t *testing.T, _ Subject, d Deployment) {
 func leaseContext(t *testing.T, _ Subject, d Deployment) {
 	l := client(t, d, long)
 	ctx, cancel := context.WithCancel(patient(t))
-	cancelled := lock(t, l, ctx, freshKey())
+	cancelled := lock(t, ctx, l, freshKey())
 	if err := cancelled.Context().Err(); err != nil {
 		t.Errorf("the context of a held lock has ended: %v", err)
 	}
@@ -170,7 +170,7 @@ func leaseContext(t *testing.T, _ Subject, d Deployment) {
 	<-cancelled.Context().Done()
 	unlock(t, cancelled)
 
-	unlocked := lock(t, l, patient(t), freshKey())
+	unlocked := lock(t, patient(t), l, freshKey())
 	unlock(t, unlocked)
 	if unlocked.Context().Err() == nil {
 		t.Error("the context of a released lock has not ended")
@@ -179,7 +179,7 @@ func leaseContext(t *testing.T, _ Subject, d Deployment) {
 
 func lockAgainWhileHeld(t *testing.T, s Subject, d Deployment) {
 	l, key := client(t, d, long), freshKey()
-	outer := lock(t, l, patient(t), key)
+	outer := lock(t, patient(t), l, key)
 	// Under the lease's context a re-entrant lock is granted again; under any other context it is not.
 	for _, inside := range []bool{true, false} {
 		base := outer.Context()
@@ -215,7 +215,7 @@ func noToken(t *testing.T, s Subject, d Deployment) {
 	if s.Tokens {
 		t.Skip("this lock has tokens")
 	}
-	lease := lock(t, client(t, d, long), patient(t), freshKey())
+	lease := lock(t, patient(t), client(t, d, long), freshKey())
 	if token := lease.Token(); token != 0 {
 		t.Errorf("token %d, want 0", token)
 	}
@@ -224,7 +224,7 @@ func noToken(t *testing.T, s Subject, d Deployment) {
 
 // waitInVain waits for a key that another client holds, and gives up.
 func waitInVain(t *testing.T, l, other locks.Locker, key string) {
-	holder := lock(t, other, patient(t), key)
+	holder := lock(t, patient(t), other, key)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
 	if _, err := l.Lock(ctx, key); !errors.Is(err, context.DeadlineExceeded) {
@@ -235,7 +235,7 @@ func waitInVain(t *testing.T, l, other locks.Locker, key string) {
 
 // waitAndGet waits for a key that another client holds, and is granted it.
 func waitAndGet(t *testing.T, l, other locks.Locker, key string) {
-	holder := lock(t, other, patient(t), key)
+	holder := lock(t, patient(t), other, key)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		lease, err := l.Lock(patient(t), key)

@@ -108,7 +108,7 @@ func lockIsCut(t *testing.T, s Subject, d Deployment) {
 		case !errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded):
 			t.Errorf("%v: Lock: %v, want ErrNotAcquired joined with the server's error", cut, err)
 		}
-		_ = lock(t, other, patient(t), key).Unlock()
+		_ = lock(t, patient(t), other, key).Unlock()
 	})
 }
 
@@ -123,7 +123,7 @@ func unlockIsCut(t *testing.T, s Subject, d Deployment) {
 		cut.disarm()
 		switch {
 		case err == nil:
-			unlock(t, lock(t, other, patient(t), key))
+			unlock(t, lock(t, patient(t), other, key))
 		case s.Resends:
 			t.Errorf("%v: Unlock: %v, want a retry", cut, err)
 		case errors.Is(err, locks.ErrLeaseLost) && !s.lacks(Persistence):
@@ -162,7 +162,7 @@ func waitIsCut(t *testing.T, s Subject, d Deployment) {
 	other := client(t, d, long)
 	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *cutAt) {
 		key := freshKey()
-		holder := lock(t, other, patient(t), key)
+		holder := lock(t, patient(t), other, key)
 		cut.arm()
 		type result struct {
 			lease *locks.Lease
@@ -190,7 +190,7 @@ func waitIsCut(t *testing.T, s Subject, d Deployment) {
 		case s.Resends:
 			t.Errorf("%v: Lock: %v, want it to go on waiting", cut, r.err)
 		}
-		_ = lock(t, other, patient(t), key).Unlock()
+		_ = lock(t, patient(t), other, key).Unlock()
 	})
 }
 
@@ -201,20 +201,20 @@ func blackHole(t *testing.T, s Subject, d Deployment) {
 	o.Renew = o.Lease / 5
 	other := client(t, d, o)
 	l, p := proxied(t, d, o)
-	lease := lock(t, l, patient(t), key)
+	lease := lock(t, patient(t), l, key)
 	if s.Renews {
 		first := lease.Deadline()
 		serverstest.Eventually(t, "the lease is renewed", func() bool {
 			if lease.Context().Err() != nil { // on a slow machine it may end before it is renewed
 				_ = lease.Unlock()
-				lease = lock(t, l, patient(t), key)
+				lease = lock(t, patient(t), l, key)
 				first = lease.Deadline()
 			}
 			return lease.Deadline() != first
 		})
 	}
 	p.BlackHole()
-	next := lock(t, other, patient(t), key)
+	next := lock(t, patient(t), other, key)
 	if granted := time.Now(); !lease.Deadline().Before(granted) {
 		t.Errorf("another client was granted the lock %v before the deadline of the holder in the black hole",
 			time.Until(lease.Deadline()))
@@ -235,8 +235,8 @@ func restart(t *testing.T, s Subject, _ Deployment) {
 	o.Lease *= 4 // the servers need time to restart
 	l, idle := client(t, d, o), client(t, d, o)
 	waiter, p := proxied(t, d, o)
-	unlock(t, lock(t, idle, patient(t), freshKey()))
-	lease := lock(t, l, patient(t), key)
+	unlock(t, lock(t, patient(t), idle, freshKey()))
+	lease := lock(t, patient(t), l, key)
 	waited := make(chan *locks.Lease, 1)
 	go func() {
 		lease, err := waiter.Lock(patient(t), key)

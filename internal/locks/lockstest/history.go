@@ -98,9 +98,9 @@ func (h *History) Grants() int {
 	return len(h.grants)
 }
 
-// Check returns an error unless the history is linearizable (Herlihy and Wing, "Linearizability", 1990), which means that
-// one lock could have had it: a lock that has one holder at a time, gives each a greater token than the one before, and
-// is free when it says so.
+// Check returns an error unless the history is linearizable (Herlihy and Wing, "Linearizability", 1990), which means
+// that one lock could have had it: a lock that has one holder at a time, gives each a greater token than the one
+// before, and is free when it says so.
 //
 //   - a lock is granted at some moment during the call of Lock, when nobody holds it;
 //   - if Unlock succeeded, the lock ends during the call of Unlock;

@@ -21,7 +21,7 @@ var leases = []conformance{
 
 func unlockAfterLoss(t *testing.T, _ Subject, d Deployment) {
 	key := freshKey()
-	lease := lock(t, client(t, d, long), patient(t), key)
+	lease := lock(t, patient(t), client(t, d, long), key)
 	d.Steal(t, key)
 	if err := lease.Unlock(); !errors.Is(err, locks.ErrLeaseLost) {
 		t.Errorf("Unlock of a lost lock: %v, want ErrLeaseLost", err)
@@ -32,7 +32,7 @@ func noticesLoss(t *testing.T, s Subject, d Deployment) {
 	s.needs(t, NoticesLoss)
 	o, key := long, freshKey()
 	o.Renew = 100 * time.Millisecond // also the limit of one renewal
-	lease := lock(t, client(t, d, o), patient(t), key)
+	lease := lock(t, patient(t), client(t, d, o), key)
 	d.Steal(t, key)
 	wantLost(t, lease)
 	_ = lease.Unlock()
@@ -45,8 +45,8 @@ func leaseEndsFirst(t *testing.T, s Subject, d Deployment) {
 	}
 	key, o := freshKey(), s.short()
 	first, second := client(t, d, o), client(t, d, o)
-	late := lock(t, first, patient(t), key)
-	next := lock(t, second, patient(t), key)
+	late := lock(t, patient(t), first, key)
+	next := lock(t, patient(t), second, key)
 	if granted := time.Now(); !late.Deadline().Before(granted) {
 		t.Errorf("another client was granted the lock %v before the first holder's deadline", time.Until(late.Deadline()))
 	}
@@ -63,7 +63,7 @@ func leaseEndsFirst(t *testing.T, s Subject, d Deployment) {
 
 func keepsBackDrift(t *testing.T, s Subject, d Deployment) {
 	s.needs(t, Expiry)
-	lease := lock(t, client(t, d, long), patient(t), freshKey())
+	lease := lock(t, patient(t), client(t, d, long), freshKey())
 	defer unlock(t, lease)
 	if left := time.Until(lease.Deadline()); lease.Deadline().IsZero() || left > long.Lease*99/100 {
 		t.Errorf("the lease is guaranteed for %v, want at most 99 %% of the %v on the server", left, long.Lease)
@@ -90,7 +90,7 @@ func renews(t *testing.T, s Subject, d Deployment) {
 // outlasts holds a lock for twice its lease, and returns whether it was held all the time.
 func outlasts(t *testing.T, d Deployment, o locks.Options) bool {
 	key := freshKey()
-	lease := lock(t, client(t, d, o), patient(t), key)
+	lease := lock(t, patient(t), client(t, d, o), key)
 	for work := time.Now().Add(2 * o.Lease); time.Now().Before(work) || time.Now().After(lease.Deadline()); {
 		select {
 		case <-lease.Context().Done():
@@ -112,20 +112,20 @@ func outlasts(t *testing.T, d Deployment, o locks.Options) bool {
 func abandoned(t *testing.T, s Subject, d Deployment) {
 	o, key := s.short(), freshKey()
 	l, other := client(t, d, o), client(t, d, o)
-	lease := lock(t, l, patient(t), key)
+	lease := lock(t, patient(t), l, key)
 	ends := lease.Deadline()
 	lease.Abandon()
 	if lease.Context().Err() == nil {
 		t.Error("the context of an abandoned lease has not ended")
 	}
 	// The lock can only be granted again if it is not renewed any more.
-	next := lock(t, other, patient(t), key)
+	next := lock(t, patient(t), other, key)
 	if granted := time.Now(); granted.Before(ends) {
 		t.Errorf("an abandoned lock was granted again %v before its deadline", ends.Sub(granted))
 	}
 	_ = next.Unlock()
 	// The abandoning client can lock again, too.
-	_ = lock(t, l, patient(t), key).Unlock()
+	_ = lock(t, patient(t), l, key).Unlock()
 }
 
 func tokensRise(t *testing.T, s Subject, d Deployment) {
@@ -136,7 +136,7 @@ func tokensRise(t *testing.T, s Subject, d Deployment) {
 	clients := []locks.Locker{client(t, d, s.short()), client(t, d, s.short())}
 	var token uint64
 	for i := range 8 {
-		lease := lock(t, clients[i%2], patient(t), key)
+		lease := lock(t, patient(t), clients[i%2], key)
 		if lease.Token() <= token {
 			t.Errorf("token %d after %d, want a greater one", lease.Token(), token)
 		}

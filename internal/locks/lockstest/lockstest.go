@@ -173,7 +173,7 @@ func clientAt(t testing.TB, d Deployment, addresses []string, o locks.Options) l
 	return l
 }
 
-func lock(t testing.TB, l locks.Locker, ctx context.Context, key string) *locks.Lease {
+func lock(t testing.TB, ctx context.Context, l locks.Locker, key string) *locks.Lease {
 	t.Helper()
 	lease, err := l.Lock(ctx, key)
 	if err != nil {

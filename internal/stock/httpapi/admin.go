@@ -102,11 +102,11 @@ func (a *API) restock(w http.ResponseWriter, r *http.Request) {
 
 // describeRestock adds to an error what the client may know about it.
 func describeRestock(err error, id int64, on stock.Store) error {
-	switch kindOf(err).err {
-	case stock.ErrUnknown:
+	switch kindOf(err).slug {
+	case slugUnknown:
 		return describe(err, "the restock was sent, but its result did not arrive: it may have taken effect; "+
 			"read the stock before you try again")
-	case stock.ErrBusy, stock.ErrUnavailable:
+	case slugBusy, slugUnavailable:
 		return describe(err, "store %s did not answer in time or is not configured; nothing was added; try again later", on)
 	}
 	return describeStock(err, id, on)

@@ -892,7 +892,8 @@ func TestAChunkedBodyWithAQueryIsRefused(t *testing.T) {
 	r := newReplica(t, options{})
 	// A reader of unknown length makes the client send chunks.
 	body := struct{ *strings.Reader }{strings.NewReader("{}")}
-	req, err := http.NewRequestWithContext(t.Context(), "POST", r.public+"/stock/deduct?goods_id=1&count=1", body)
+	req, err := http.NewRequestWithContext(
+		t.Context(), http.MethodPost, r.public+"/stock/deduct?goods_id=1&count=1", body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -901,7 +902,7 @@ func TestAChunkedBodyWithAQueryIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode != 400 {
+	if response.StatusCode != http.StatusBadRequest {
 		t.Errorf("status %d", response.StatusCode)
 	}
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ func TestATypeErrorNamesTheMemberAndNoGoType(t *testing.T) {
 		`{"goods_id":1,"count":1.5}`: "count must not be a JSON number 1.5",
 		`[1]`:                        "the body must not be a JSON array",
 	} {
-		request := httptest.NewRequest("POST", "/stock/deduct", strings.NewReader(body))
+		request := httptest.NewRequest(http.MethodPost, "/stock/deduct", strings.NewReader(body))
 		request.Header.Set("Content-Type", "application/json")
 		var d deduction
 		if got, ok := errors.AsType[*described](readJSON(request, maxBody, &d)); !ok || got.detail != want {

@@ -114,11 +114,11 @@ func (s *series) observe(receipt stock.Receipt, err error, took time.Duration, c
 		return
 	}
 	k := kindOf(err)
-	if clientGone && k.err != stock.ErrUnknown {
+	if clientGone && k.slug != slugUnknown {
 		s.canceled.Inc()
 		return
 	}
-	if k.err == stock.ErrBusy {
+	if k.slug == slugBusy {
 		// All of its time was waiting. Without these, the histogram would lack the longest waits.
 		s.wait.Observe(took.Seconds())
 	}

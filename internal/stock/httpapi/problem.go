@@ -25,6 +25,18 @@ var (
 // errInternal stands for all errors that have no row in kinds.
 var errInternal = errors.New("internal error")
 
+// Slugs of the kinds that the code distinguishes.
+const (
+	slugUnknown          = "outcome-unknown"
+	slugSoldOut          = "sold-out"
+	slugUnknownItem      = "unknown-goods"
+	slugBusy             = "busy"
+	slugUnavailable      = "unavailable"
+	slugUnknownStrategy  = "unknown-strategy"
+	slugUnsupportedStore = "unsupported-store"
+	slugInternal         = "internal"
+)
+
 // kind maps an error to a reply.
 type kind struct {
 	err        error // matched by errors.Is
@@ -38,30 +50,30 @@ type kind struct {
 // kinds is searched from the top, so an error that joins several causes is the first of them. The unknown outcome comes
 // first, because all others promise that nothing was deducted. Errors that match no row are the last.
 var kinds = []kind{{
-	err: stock.ErrUnknown, slug: "outcome-unknown", status: http.StatusInternalServerError, title: "Outcome unknown",
+	err: stock.ErrUnknown, slug: slugUnknown, status: http.StatusInternalServerError, title: "Outcome unknown",
 	detail: "The deduction was sent, but its result did not arrive: it may have taken effect. " +
 		"Read the stock before you try again.",
 }, {
-	err: stock.ErrSoldOut, slug: "sold-out", status: http.StatusConflict, title: "Sold out",
+	err: stock.ErrSoldOut, slug: slugSoldOut, status: http.StatusConflict, title: "Sold out",
 	detail: "Fewer units are left than were requested; nothing was deducted.",
 }, {
-	err: stock.ErrUnknownItem, slug: "unknown-goods", status: http.StatusNotFound, title: "Unknown item",
+	err: stock.ErrUnknownItem, slug: slugUnknownItem, status: http.StatusNotFound, title: "Unknown item",
 	detail: "No item has this goods_id in this store.",
 }, {
-	err: stock.ErrBusy, slug: "busy", status: http.StatusServiceUnavailable, title: "Busy", retryAfter: "1",
+	err: stock.ErrBusy, slug: slugBusy, status: http.StatusServiceUnavailable, title: "Busy", retryAfter: "1",
 	detail: "The strategy gave up waiting for a lock, a retry or a connection; nothing was deducted. Try again later.",
 }, {
-	err: stock.ErrUnavailable, slug: "unavailable", status: http.StatusServiceUnavailable, title: "Unavailable",
+	err: stock.ErrUnavailable, slug: slugUnavailable, status: http.StatusServiceUnavailable, title: "Unavailable",
 	retryAfter: "1",
 	detail:     "A server that the strategy needs does not answer; nothing was deducted. Try again later.",
 }, {
 	err: stock.ErrOverstocked, slug: "overstocked", status: http.StatusConflict, title: "Overstocked",
 	detail: "With these units the stock would exceed 9007199254740991; nothing was added.",
 }, {
-	err: stock.ErrUnknownStrategy, slug: "unknown-strategy", status: http.StatusNotFound, title: "Unknown strategy",
+	err: stock.ErrUnknownStrategy, slug: slugUnknownStrategy, status: http.StatusNotFound, title: "Unknown strategy",
 	detail: "No strategy has this name; GET /strategies lists them.",
 }, {
-	err: stock.ErrUnsupportedStore, slug: "unsupported-store", status: http.StatusBadRequest, title: "Unsupported store",
+	err: stock.ErrUnsupportedStore, slug: slugUnsupportedStore, status: http.StatusBadRequest, title: "Unsupported store",
 	detail: "The store does not exist, or the strategy does not work on it; GET /strategies lists the stores of each.",
 }, {
 	err: stock.ErrKeyUnsupported, slug: "idempotency-key-unsupported", status: http.StatusBadRequest,
@@ -98,7 +110,7 @@ var kinds = []kind{{
 	err: errMethod, slug: "method-not-allowed", status: http.StatusMethodNotAllowed, title: "Method not allowed",
 	detail: "The path does not support this method; the Allow header lists those that it supports.",
 }, {
-	err: errInternal, slug: "internal", status: http.StatusInternalServerError, title: "Internal error",
+	err: errInternal, slug: slugInternal, status: http.StatusInternalServerError, title: "Internal error",
 	detail: "The service failed unexpectedly. Its log has the cause under this request id.",
 }}
 
@@ -150,19 +162,19 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if d, ok := errors.AsType[*described](err); ok {
 		p.Detail = d.detail
 	}
-	switch k.err {
-	case stock.ErrBusy:
+	switch k.slug {
+	case slugBusy:
 		if errors.Is(err, stock.ErrFenced) {
 			p.Detail = "The lock was lost, and a later holder has claimed the item; nothing was deducted. Try again later. " +
 				"If this happens to every request, the lock service has lost its data: " +
 				"set the stock anew (PUT /admin/stock/{goods_id})."
 		}
-	case stock.ErrSoldOut:
+	case slugSoldOut:
 		if soldOut, ok := errors.AsType[*stock.SoldOutError](err); ok {
 			p.Detail = soldOut.Error()
 			p.Remaining = &soldOut.Remaining
 		}
-	case stock.ErrUnknownStrategy:
+	case slugUnknownStrategy:
 		p.Strategies = a.names
 	}
 	if l, ok := errors.AsType[*linesError](err); ok {
@@ -181,12 +193,12 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 func (a *API) logFailure(ctx context.Context, k *kind, id string, err error) {
 	level := slog.LevelDebug
 	switch {
-	case k.err == errInternal:
+	case k.slug == slugInternal:
 		level = slog.LevelError
 	case ctx.Err() != nil:
-	case k.err == stock.ErrUnknown:
+	case k.slug == slugUnknown:
 		level = slog.LevelWarn
-	case k.err == stock.ErrUnavailable, errors.Is(err, stock.ErrFenced):
+	case k.slug == slugUnavailable, errors.Is(err, stock.ErrFenced):
 		now := time.Now().Unix()
 		if next := a.nextWarned.Load(); now >= next && a.nextWarned.CompareAndSwap(next, now+1) {
 			level = slog.LevelWarn

@@ -139,12 +139,12 @@ func (s *sale) receipt(on stock.Store, done stock.Receipt) receipt {
 
 // describe adds to an error what the client may know about it.
 func (s *sale) describe(err error, goodsID int64, on stock.Store) error {
-	switch kindOf(err).err {
-	case stock.ErrUnknownItem:
+	switch kindOf(err).slug {
+	case slugUnknownItem:
 		return describe(err, "item %d does not exist in store %s", goodsID, on)
-	case stock.ErrUnsupportedStore:
+	case slugUnsupportedStore:
 		return describe(err, "strategy %s works on %v, not on %q", s.offer.Name, s.offer.Stores, on)
-	case stock.ErrUnavailable:
+	case slugUnavailable:
 		if reason, ok := s.offer.Unavailable[on]; ok {
 			return describe(err, "strategy %s is unavailable on store %s: %s", s.offer.Name, on, reason)
 		}

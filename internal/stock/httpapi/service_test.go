@@ -254,7 +254,7 @@ func BenchmarkDeduct(b *testing.B) {
 		b.Run(bench.name, func(b *testing.B) {
 			handler := newReplica(b, options{}).Public()
 			body := strings.NewReader(bench.body)
-			request := httptest.NewRequest("POST", bench.url, nil)
+			request := httptest.NewRequest(http.MethodPost, bench.url, nil)
 			request.Header.Set("Content-Type", "application/json")
 			request.Header.Set("X-Request-Id", "c2b7ad9bfd0a4e0e8f6d0d2f1e0c9b8a")
 			request.Body, request.ContentLength = io.NopCloser(body), int64(body.Len())

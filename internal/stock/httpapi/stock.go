@@ -35,10 +35,10 @@ func (a *API) getStock(w http.ResponseWriter, r *http.Request) {
 
 // describeStock adds to an error what the client may know about it.
 func describeStock(err error, id int64, on stock.Store) error {
-	switch kindOf(err).err {
-	case stock.ErrUnknownItem:
+	switch kindOf(err).slug {
+	case slugUnknownItem:
 		return describe(err, "item %d does not exist in store %s", id, on)
-	case stock.ErrUnsupportedStore:
+	case slugUnsupportedStore:
 		return describe(err, "there is no store %q, only %v", on, stock.Stores)
 	}
 	return err

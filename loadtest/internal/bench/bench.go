@@ -3,8 +3,8 @@
 //
 //   - raw is a loop of update's statement, on as many connections as there are users, straight to MySQL: what the
 //     database allows. It runs in this process, like the users of the other cells, so that the load costs as much.
-//   - bare is a handler that only decodes a deduction and encodes a receipt, behind the same nginx: what HTTP allows. It
-//     runs in as many processes as there are replicas: in this process, it would share the scheduler and the garbage
+//   - bare is a handler that only decodes a deduction and encodes a receipt, behind the same nginx: what HTTP allows.
+//     It runs in as many processes as there are replicas: in this process, it would share the scheduler and the garbage
 //     collector with the load.
 package bench
 

@@ -33,12 +33,18 @@ func (b *bench) raw(ctx context.Context, _ int) (rate float64, err error) {
 	defer db.Close()
 	db.SetMaxIdleConns(b.Users)
 
-	conns := make([]*sql.Conn, b.Users)
-	for i := range conns {
-		if conns[i], err = db.Conn(ctx); err != nil {
+	conns := make([]*sql.Conn, 0, b.Users)
+	defer func() {
+		for _, conn := range conns {
+			conn.Close()
+		}
+	}()
+	for range b.Users {
+		conn, err := db.Conn(ctx)
+		if err != nil {
 			return 0, err
 		}
-		defer conns[i].Close()
+		conns = append(conns, conn)
 	}
 	for _, duration := range []time.Duration{warmUp, b.Time} {
 		if rate, err = loop(ctx, conns, duration); err != nil {

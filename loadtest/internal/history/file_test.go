@@ -152,8 +152,9 @@ func TestReadRefusesInvalidFiles(t *testing.T) {
 func TestSalesOfAnOlderFileReportWhatRemains(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "h.jsonl")
-	text := `{"run":{"strategy":"update","workload":"plenty","store":"mysql","replicas":2,"users":1,"round":1,"hold_ms":0,` +
-		`"seed":1,"planned":1,"promise":"correct","exclusive":true,"control":false,"witness":"oracle","initial":{"1":6}}}` + "\n" +
+	text := `{"run":{"strategy":"update","workload":"plenty","store":"mysql","replicas":2,"users":1,"round":1,` +
+		`"hold_ms":0,"seed":1,"planned":1,"promise":"correct","exclusive":true,"control":false,"witness":"oracle",` +
+		`"initial":{"1":6}}}` + "\n" +
 		`{"op":{"kind":"deduct","client":0,"order":"o1","goods_id":1,"count":1,"sent_ns":10,"received_ns":20,` +
 		`"status":200,"outcome":"sold","remaining":0}}` + "\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

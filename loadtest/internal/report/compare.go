@@ -72,12 +72,12 @@ func Compare(before, after *Report) *Comparison {
 		}
 	}
 	if was, is := before.Environment.machine(), after.Environment.machine(); was != is {
-		c.note("not the same environment: %s, then %s", was, is)
+		c.notef("not the same environment: %s, then %s", was, is)
 	}
 	return c
 }
 
-func (c *Comparison) note(format string, args ...any) {
+func (c *Comparison) notef(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(c.Notes, text) {
 		c.Notes = append(c.Notes, text)
 	}
@@ -88,7 +88,7 @@ func (c *Comparison) compareRows(was, is *Row) {
 		c.Changed = append(c.Changed, VerdictChange{Row: is.Label(), Old: string(was.Result), New: string(is.Result)})
 	}
 	if was.Stock != is.Stock || was.RequestsPlanned*len(is.Rounds) != is.RequestsPlanned*len(was.Rounds) {
-		c.note("%s: the reports differ in stock or number of requests", is.Label())
+		c.notef("%s: the reports differ in stock or number of requests", is.Label())
 	}
 	for _, f := range figures {
 		if f.compared == "" {
@@ -102,9 +102,9 @@ func (c *Comparison) compareRows(was, is *Row) {
 		if rounds := min(len(x), len(y)); rounds < enoughForU && slices.Min(x) > 0 && slices.Min(y) > 0 {
 			compare = compareMeans
 			if rounds < enoughForT {
-				c.note("a single round tells nothing about chance: at least two in each report are needed to find a difference")
+				c.notef("a single round tells nothing about chance: at least two in each report are needed to find a difference")
 			} else {
-				c.note("fewer than %d rounds in a report: geometric means and Welch's t-test over the logarithms, "+
+				c.notef("fewer than %d rounds in a report: geometric means and Welch's t-test over the logarithms, "+
 					"which assumes that ratios are distributed normally, in place of medians and the U test, "+
 					"which assumes nothing", enoughForU)
 			}

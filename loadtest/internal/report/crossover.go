@@ -35,6 +35,7 @@ type Ratio struct {
 	Interval stats.Interval `json:"interval"`
 }
 
+// String returns the mean and half the width of its interval.
 func (r Ratio) String() string {
 	return fmt.Sprintf("%.2f ± %.2f×", r.Mean, (r.Interval.High-r.Interval.Low)/2)
 }

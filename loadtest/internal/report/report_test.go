@@ -472,7 +472,11 @@ func TestTextTableFitsTheTerminal(t *testing.T) {
 	if err := r.WriteText(&out, false); err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(out.String()[:strings.Index(out.String(), "Evidence")]) {
+	table, _, found := strings.Cut(out.String(), "Evidence")
+	if !found {
+		t.Fatalf("no evidence below the table:\n%s", out.String())
+	}
+	for line := range strings.Lines(table) {
 		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 150 {
 			t.Errorf("%d columns: %s", n, line)
 		}
@@ -587,7 +591,7 @@ func TestJSONSurvivesARoundTrip(t *testing.T) {
 	if err := json.Unmarshal([]byte(encoded), &raw); err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range strings.Fields(`
+	for field := range strings.FieldsSeq(`
 		strategy workload users replicas store claim control baseline verdict claim_held
 		stock requests_planned requests_sent initial final sold outcomes
 		lost_updates oversold leaked undersold duplicates overlaps linearizable evidence
@@ -598,7 +602,7 @@ func TestJSONSurvivesARoundTrip(t *testing.T) {
 		}
 	}
 	latency, _ := raw.Rows[0]["latency_ms"].(map[string]any)
-	for _, field := range strings.Fields("mean p50 p90 p95 p99 p999 min max") {
+	for field := range strings.FieldsSeq("mean p50 p90 p95 p99 p999 min max") {
 		if _, ok := latency[field]; !ok {
 			t.Errorf("latency_ms has no %s", field)
 		}

@@ -92,14 +92,15 @@ func (p *Point) markdown(baseline bool) string {
 	if p == nil {
 		return ""
 	}
-	text := "**" + grouped(p.RatePerS) + "**"
+	var text strings.Builder
+	text.WriteString("**" + grouped(p.RatePerS) + "**")
 	if p.Interval != nil {
-		text += fmt.Sprintf(" (%s – %s)", grouped(p.Interval.Low), grouped(p.Interval.High))
+		fmt.Fprintf(&text, " (%s – %s)", grouped(p.Interval.Low), grouped(p.Interval.High))
 	}
 	for _, more := range []string{p.ratio(), p.mark(baseline)} {
 		if more != "" {
-			text += "<br>" + more
+			text.WriteString("<br>" + more)
 		}
 	}
-	return text
+	return text.String()
 }

@@ -23,6 +23,7 @@ type Cell struct {
 	Setting
 }
 
+// String names the strategy, the workload and the number of replicas.
 func (c Cell) String() string {
 	replicas := "1 replica"
 	if c.Replicas != 1 {

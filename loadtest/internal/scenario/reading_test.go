@@ -14,7 +14,7 @@ func TestFinalStockIncludesRequestsThatTimedOut(t *testing.T) {
 	t.Parallel()
 	s := &shop{}
 	done := make(chan struct{})
-	s.before = func(w http.ResponseWriter, n int) bool {
+	s.before = func(_ http.ResponseWriter, n int) bool {
 		if n == 300 {
 			// The client times out long before, and the stock does not change for much longer than patience.quiet.
 			time.Sleep(600 * time.Millisecond)
@@ -38,7 +38,7 @@ func TestFinalStockIncludesRequestsThatTimedOut(t *testing.T) {
 func TestFinalStockIsReadWhenItHasStoppedChanging(t *testing.T) {
 	t.Parallel()
 	s := &shop{}
-	s.before = func(w http.ResponseWriter, n int) bool {
+	s.before = func(_ http.ResponseWriter, n int) bool {
 		if n != 300 {
 			return false
 		}

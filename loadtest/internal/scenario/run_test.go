@@ -137,13 +137,13 @@ func TestInterruptedRunKeepsItsRequests(t *testing.T) {
 	s := &shop{}
 	var runner *Runner
 	s.before = func(_ http.ResponseWriter, n int) bool {
-		switch {
-		case n == 1:
+		switch n {
+		case 1:
 			// If the lab were killed now, this would remain.
 			if all := onDisk(t, runner); len(all) != 1 || all[0].Run.Strategy != "any" || all[0].End != nil {
 				t.Errorf("histories during the first run: %v, want its beginning", all)
 			}
-		case n == 200:
+		case 200:
 			cancel(died)
 		}
 		return false

@@ -135,7 +135,7 @@ func (s *shop) read(w http.ResponseWriter, r *http.Request) {
 }
 
 func goodsID(r *http.Request) (id int64) {
-	fmt.Sscan(r.PathValue("id"), &id)
+	_, _ = fmt.Sscan(r.PathValue("id"), &id) // 0 if it is not a number, and no item has this id
 	return id
 }
 

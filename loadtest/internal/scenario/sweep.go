@@ -32,7 +32,7 @@ func ParseSweep(text string) (Sweep, error) {
 		return Sweep{}, fmt.Errorf("must be an axis and its values, such as users=1,8,32,128")
 	}
 	s := Sweep{Axis: axis}
-	for _, word := range strings.Split(list, ",") {
+	for word := range strings.SplitSeq(list, ",") {
 		value, err := parseValue(axis, strings.TrimSpace(word))
 		if err != nil {
 			return Sweep{}, err
@@ -55,7 +55,7 @@ const MaxUsers = 10_000
 const MaxHold = 10 * time.Second
 
 func parseValue(axis, word string) (int64, error) {
-	largest := int64(0)
+	var largest int64
 	switch axis {
 	case AxisUsers:
 		largest = MaxUsers

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -411,9 +412,7 @@ func do(t *testing.T, method, url string, header http.Header, body string) (r re
 		t.Error(err)
 		return r
 	}
-	for name, values := range header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, header)
 	request.Close = true
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// When a connection breaks, net/http by itself sends a request with an Idempotency-Key again, which the history would not
-// show.
+// When a connection breaks, net/http by itself sends a request with an Idempotency-Key again, which the history would
+// not show.
 func TestHistoryShowsEveryTryOfARequestWithAKey(t *testing.T) {
 	t.Parallel()
 	var received atomic.Int64

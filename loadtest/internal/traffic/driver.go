@@ -106,9 +106,11 @@ func NewDriver(base string, users int) (*Driver, error) {
 // Close closes the connections.
 func (d *Driver) Close() { d.transport.CloseIdleConnections() }
 
-// exchange sends a request and reads the whole reply into body. It records the times, and how it failed if there is
-// no whole reply, in which case it returns nil. It never tries twice.
-func (d *Driver) exchange(request *http.Request, op *history.Op, body *bytes.Buffer) *http.Response {
+// exchange sends a request and reads the whole reply into body. It records the times and the status. If there is no
+// whole reply, it records how the request failed, and ok is false. It never tries twice.
+func (d *Driver) exchange(
+	request *http.Request, op *history.Op, body *bytes.Buffer,
+) (header http.Header, ok bool) {
 	op.SentNS = monotonic.Now()
 	// RoundTrip, not Client.Do: no redirects, no cookies, no copy of the headers.
 	response, err := d.transport.RoundTrip(request)
@@ -120,9 +122,10 @@ func (d *Driver) exchange(request *http.Request, op *history.Op, body *bytes.Buf
 	op.ReceivedNS = monotonic.Now()
 	if err != nil {
 		op.Outcome, op.Error = history.Unknown, describe(err)
-		return nil
+		return nil, false
 	}
-	return response
+	op.Status = response.StatusCode
+	return response.Header, true
 }
 
 // TimedOut is the error of a request whose client gave up waiting: the service may still be working on it.

@@ -74,7 +74,8 @@ func TestClosedLoopSendsEachRequestOnce(t *testing.T) {
 	var answered atomic.Int64
 	mix := newMix(t, MixConfig{Seed: 5, Goods: 3, MinCount: 1, MaxCount: 3})
 	result, err := driver.Run(t.Context(), Load{
-		Strategy: "update", Mix: mix, Users: 16, Requests: 1000, Timeout: time.Minute, RequestPrefix: "t", Answered: &answered,
+		Strategy: "update", Mix: mix, Users: 16, Requests: 1000, Timeout: time.Minute,
+		RequestPrefix: "t", Answered: &answered,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +109,7 @@ func TestClosedLoopSendsEachRequestOnce(t *testing.T) {
 
 func TestRequestFollowsItsLoad(t *testing.T) {
 	t.Parallel()
-	driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
+	driver := serve(t, 1, func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		const want = `{"strategy":"for-update","store":"redis","hold_ms":2,"goods_id":1,"count":3}`
 		if r.Method != http.MethodPost || r.URL.Path != "/stock/deduct" || string(body) != want {
@@ -168,10 +169,10 @@ func TestOutcomeFollowsStatusAndProblemType(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d %s", test.status, test.body), func(t *testing.T) {
 			t.Parallel()
-			driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
+			driver := serve(t, 1, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Location", "/elsewhere")
 				w.WriteHeader(test.status)
-				io.WriteString(w, test.body)
+				fmt.Fprint(w, test.body)
 			})
 			result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
 			if err != nil {
@@ -194,7 +195,7 @@ func TestReceiptMayLeaveOutWhatRemains(t *testing.T) {
 		`{"goods_id":1,"count":1,"remaining":null}`: true,
 		`{"goods_id":1,"count":1,"remaining":0}`:    false,
 	} {
-		driver := serve(t, 1, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
+		driver := serve(t, 1, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) })
 		result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
@@ -241,9 +242,9 @@ func TestRequestOnABrokenConnectionIsUnknownAndNotSentAgain(t *testing.T) {
 
 func TestReplyCutShortIsUnknown(t *testing.T) {
 	t.Parallel()
-	driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
+	driver := serve(t, 1, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
-		io.WriteString(w, `{"goods_id":1,"count":1,"remaining":0}`)
+		fmt.Fprint(w, `{"goods_id":1,"count":1,"remaining":0}`)
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	})
@@ -259,7 +260,7 @@ func TestReplyCutShortIsUnknown(t *testing.T) {
 func TestTimeoutAndRefusedConnectionAreUnknown(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	driver := serve(t, 2, func(w http.ResponseWriter, r *http.Request) { <-release })
+	driver := serve(t, 2, func(http.ResponseWriter, *http.Request) { <-release })
 	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 2, Requests: 2, Timeout: 20 * time.Millisecond})
 	close(release)
 	if err != nil {
@@ -365,7 +366,7 @@ func TestCancellationCutsOffRequestsInFlight(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		release := make(chan struct{})
 		var received atomic.Int64
-		driver := serve(t, 3, func(w http.ResponseWriter, r *http.Request) {
+		driver := serve(t, 3, func(http.ResponseWriter, *http.Request) {
 			if received.Add(1) == 3 {
 				cancel()
 			}
@@ -420,9 +421,9 @@ func BenchmarkDriver(b *testing.B) {
 	reply := []byte(`{"goods_id":1,"count":1,"remaining":41,"strategy":"update","store":"mysql","replica":"one",` +
 		`"request_id":"bench-123456","attempts":1,"token":0,"waited_us":30,"held_us":40,"entered_ns":501234567890123,` +
 		`"left_ns":501234567990123}`)
-	driver := serve(b, 100, func(w http.ResponseWriter, r *http.Request) {
+	driver := serve(b, 100, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = contentType
-		w.Write(reply)
+		_, _ = w.Write(reply) // a failed write fails the request
 	})
 	b.ReportAllocs()
 	b.ResetTimer()

@@ -35,9 +35,9 @@ type reply struct {
 }
 
 // readReceipt records the answer to a deduction.
-func readReceipt(op *history.Op, response *http.Response, body []byte) {
-	readHeader(op, response)
-	op.Replayed = first(response.Header, "Idempotency-Replayed") == "true"
+func readReceipt(op *history.Op, header http.Header, body []byte) {
+	readHeader(op, header)
+	op.Replayed = first(header, "Idempotency-Replayed") == "true"
 
 	answer := reply{Remaining: noRemaining}
 	malformed := json.Unmarshal(body, &answer) != nil
@@ -69,8 +69,8 @@ func readReceipt(op *history.Op, response *http.Response, body []byte) {
 }
 
 // readRestocked records the answer to a restock.
-func readRestocked(op *history.Op, response *http.Response, body []byte) {
-	readHeader(op, response)
+func readRestocked(op *history.Op, header http.Header, body []byte) {
+	readHeader(op, header)
 	var answer struct {
 		Type  string `json:"type"`
 		Stock *int64 `json:"stock"`
@@ -84,10 +84,9 @@ func readRestocked(op *history.Op, response *http.Response, body []byte) {
 	op.Outcome = classifyFailure(op.Status, answer.Type)
 }
 
-func readHeader(op *history.Op, response *http.Response) {
-	op.Status = response.StatusCode
-	op.Replica = first(response.Header, "X-Replica")
-	op.RequestID = first(response.Header, "X-Request-Id")
+func readHeader(op *history.Op, header http.Header) {
+	op.Replica = first(header, "X-Replica")
+	op.RequestID = first(header, "X-Request-Id")
 }
 
 // classifyFailure returns the outcome of a request that did not succeed.

@@ -78,8 +78,8 @@ func (r *run) putBack(ctx context.Context, op history.Op) history.Op {
 		"X-Request-Id": {op.Name},
 	}
 	var buffer bytes.Buffer
-	if response := r.driver.exchange(request, &op, &buffer); response != nil {
-		readRestocked(&op, response, buffer.Bytes())
+	if header, ok := r.driver.exchange(request, &op, &buffer); ok {
+		readRestocked(&op, header, buffer.Bytes())
 	}
 	return op
 }

@@ -210,8 +210,8 @@ func (u *user) deduct(ctx context.Context, op history.Op) {
 	r := u.run
 	ctx, cancel := context.WithTimeout(ctx, r.load.Timeout)
 	defer cancel()
-	if response := r.driver.exchange(r.request(ctx, &op), &op, &u.buffer); response != nil {
-		readReceipt(&op, response, u.buffer.Bytes())
+	if header, ok := r.driver.exchange(r.request(ctx, &op), &op, &u.buffer); ok {
+		readReceipt(&op, header, u.buffer.Bytes())
 		u.intern(&op)
 	}
 	u.ops = append(u.ops, op)

@@ -48,7 +48,7 @@ func TestEndlessTargetsStopWithTheirReader(t *testing.T) {
 	t.Parallel()
 	reader, writer := io.Pipe()
 	go func() {
-		io.CopyN(io.Discard, reader, 100_000)
+		_, _ = io.CopyN(io.Discard, reader, 100_000)
 		reader.Close()
 	}()
 	err := WriteTargets(t.Context(), writer, "http://127.0.0.1:8000", Load{Mix: one(t)})

@@ -95,21 +95,21 @@ func (it *item) balance() (r result) {
 		r.figures.Good = max(0, min(it.soldUnits-oversold, had-max(it.final, 0)))
 	}
 	if oversold > 0 {
-		r.find("item %d: units sold beyond the stock: %d (%d were sold out of %d)", it.id, oversold, it.soldUnits, most)
+		r.findf("item %d: units sold beyond the stock: %d (%d were sold out of %d)", it.id, oversold, it.soldUnits, most)
 	}
 	if below, lowest := it.soldBelowZero(); below > 0 {
-		r.find("item %d: request %s was told %d remaining", it.id, name(lowest.Op), lowest.Remaining)
+		r.findf("item %d: request %s was told %d remaining", it.id, name(lowest.Op), lowest.Remaining)
 	}
 	if it.finalRead && it.sellerRead && it.seller != it.final {
-		r.find("item %d: the store that sells has %d units, the store that is updated afterwards has %d",
+		r.findf("item %d: the store that sells has %d units, the store that is updated afterwards has %d",
 			it.id, it.seller, it.final)
 	}
 	if lost > 0 {
-		r.find("item %d: units sold but still in stock: %d (%d - %d should have left %d, but %d are there)",
+		r.findf("item %d: units sold but still in stock: %d (%d - %d should have left %d, but %d are there)",
 			it.id, lost, most, it.soldUnits, most-it.soldUnits, it.final)
 	}
 	if leaked > 0 {
-		r.find("item %d: units gone that nobody bought: %d (%d are gone, %d were sold, at most %d more may have been)",
+		r.findf("item %d: units gone that nobody bought: %d (%d are gone, %d were sold, at most %d more may have been)",
 			it.id, leaked, had-it.final, it.soldUnits, it.unknownUnits)
 	}
 	return r
@@ -118,7 +118,7 @@ func (it *item) balance() (r result) {
 // stockUnchanged checks that the stock of a strategy that claims to sell nothing did not change.
 func (it *item) stockUnchanged() (r result) {
 	if it.finalRead && it.final != it.initial {
-		r.find("item %d: nothing should be sold, but the stock changed from %d to %d", it.id, it.initial, it.final)
+		r.findf("item %d: nothing should be sold, but the stock changed from %d to %d", it.id, it.initial, it.final)
 	}
 	return r
 }
@@ -126,14 +126,14 @@ func (it *item) stockUnchanged() (r result) {
 // confirmsSales checks that a strategy that claims to sell nothing confirms sales all the same.
 func (b *books) confirmsSales() (r result) {
 	if confirmed := b.outcomes[history.Sold]; b.answered() >= MinAnswered && confirmed < MinAnswered {
-		r.find("only %d of %d requests were confirmed, fewer than %d", confirmed, b.requests, MinAnswered)
+		r.findf("only %d of %d requests were confirmed, fewer than %d", confirmed, b.requests, MinAnswered)
 	}
 	if b.untouched() {
 		var units int64
 		for _, it := range b.items {
 			units += it.soldUnits
 		}
-		r.remark("sells nothing: %d units were confirmed, and the stock is untouched", units)
+		r.remarkf("sells nothing: %d units were confirmed, and the stock is untouched", units)
 	}
 	return r
 }

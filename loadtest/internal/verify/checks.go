@@ -28,11 +28,11 @@ func (r *result) add(other result) {
 	r.remarks = append(r.remarks, other.remarks...)
 }
 
-func (r *result) find(format string, args ...any) {
+func (r *result) findf(format string, args ...any) {
 	r.findings = append(r.findings, fmt.Sprintf(format, args...))
 }
 
-func (r *result) remark(format string, args ...any) {
+func (r *result) remarkf(format string, args ...any) {
 	r.remarks = append(r.remarks, fmt.Sprintf(format, args...))
 }
 
@@ -91,7 +91,7 @@ type examples struct {
 	count int64
 }
 
-func (e *examples) add(format string, args ...any) {
+func (e *examples) addf(format string, args ...any) {
 	if e.count++; e.count <= maxExamples {
 		e.first = append(e.first, fmt.Sprintf(format, args...))
 	}

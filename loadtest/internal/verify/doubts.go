@@ -11,15 +11,15 @@ func (b *books) exceeds(n int64, share float64) bool { return float64(n) > share
 // complete checks that the run came to its end and that what it left was read.
 func (b *books) complete() (r result) {
 	if b.end == nil {
-		r.find("the run was interrupted: the final stock was not read")
+		r.findf("the run was interrupted: the final stock was not read")
 		return r
 	}
 	if b.run.Ledger && !b.end.LedgerRead {
-		r.find("the ledger was not read after the run")
+		r.findf("the ledger was not read after the run")
 	}
 	for _, it := range b.items {
 		if !it.finalRead {
-			r.find("item %d: the stock was not read after the run", it.id)
+			r.findf("item %d: the stock was not read after the run", it.id)
 		}
 	}
 	return r
@@ -28,7 +28,7 @@ func (b *books) complete() (r result) {
 // enoughLoad checks that enough requests were answered, and that every replica answered some.
 func (b *books) enoughLoad() (r result) {
 	if n := b.answered(); n < MinAnswered {
-		r.find("only %d requests were answered, fewer than %d: too little load", n, MinAnswered)
+		r.findf("only %d requests were answered, fewer than %d: too little load", n, MinAnswered)
 		return r
 	}
 	replicas := map[string]bool{}
@@ -38,7 +38,7 @@ func (b *books) enoughLoad() (r result) {
 		}
 	}
 	if len(replicas) < b.run.Replicas {
-		r.find("only %d of %d replicas answered: the others were not tested", len(replicas), b.run.Replicas)
+		r.findf("only %d of %d replicas answered: the others were not tested", len(replicas), b.run.Replicas)
 	}
 	return r
 }
@@ -46,14 +46,14 @@ func (b *books) enoughLoad() (r result) {
 // scarcity checks that a workload that should sell out did.
 func (b *books) scarcity() (r result) {
 	if !b.demandExceeded() {
-		r.find("demand never exceeded the stock, although it should have: overselling was not tested")
+		r.findf("demand never exceeded the stock, although it should have: overselling was not tested")
 	}
 	return r
 }
 
 func (b *books) fewUnknown() (r result) {
 	if n := b.outcomes[history.Unknown]; b.exceeds(int64(n), MaxUnknown) {
-		r.find("the outcome of %d of %d requests is unknown, more than %.0f %%", n, b.requests, 100*MaxUnknown)
+		r.findf("the outcome of %d of %d requests is unknown, more than %.0f %%", n, b.requests, 100*MaxUnknown)
 	}
 	return r
 }
@@ -70,7 +70,7 @@ func (b *books) fewTurnedAway() (r result) {
 		}
 	}
 	if b.exceeds(r.figures.TurnedAway-restocks, MaxBusy) {
-		r.find("%d of %d buyers were turned away as busy while stock was left, more than %.0f %%",
+		r.findf("%d of %d buyers were turned away as busy while stock was left, more than %.0f %%",
 			r.figures.TurnedAway, b.requests, 100*MaxBusy)
 	}
 	return r
@@ -92,7 +92,7 @@ func (b *books) noneRejected() (r result) {
 		}
 	}
 	if n > 0 {
-		r.find("%d of %d requests were rejected, such as request %s (%d %s): the lab sent something invalid",
+		r.findf("%d of %d requests were rejected, such as request %s (%d %s): the lab sent something invalid",
 			n, requests, name(example), example.Status, example.Error)
 	}
 	return r
@@ -107,7 +107,7 @@ func (b *books) allTellRemaining() (r result) {
 		}
 	}
 	if omitting > 0 {
-		r.find("%d sales did not report what remains, which the strategy should: "+
+		r.findf("%d sales did not report what remains, which the strategy should: "+
 			"they cannot be checked against each other", omitting)
 	}
 	return r
@@ -122,7 +122,7 @@ func (b *books) clocks() (r result) {
 		}
 	}
 	if backwards > 0 {
-		r.find("%d replies were received before their requests were sent: the clocks cannot be trusted", backwards)
+		r.findf("%d replies were received before their requests were sent: the clocks cannot be trusted", backwards)
 	}
 	return r
 }
@@ -130,7 +130,7 @@ func (b *books) clocks() (r result) {
 // witness remarks on who read the stock.
 func (b *books) witness() (r result) {
 	if b.run.Witness == "service" {
-		r.remark("the service was its own witness: nobody else read its stock")
+		r.remarkf("the service was its own witness: nobody else read its stock")
 	}
 	return r
 }

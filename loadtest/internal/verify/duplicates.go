@@ -17,7 +17,7 @@ func (it *item) duplicates() (r result) {
 	var found examples
 	for _, deduction := range deductions {
 		if s := sales[deduction]; len(s) > 1 {
-			found.add("item %d: deduction %s was made %d times: request %s %s, request %s %s", it.id, deduction, len(s),
+			found.addf("item %d: deduction %s was made %d times: request %s %s, request %s %s", it.id, deduction, len(s),
 				name(s[0].Op), s[0].left(), name(s[1].Op), s[1].left())
 		}
 	}
@@ -32,7 +32,7 @@ func (it *item) duplicates() (r result) {
 	if extra := gone - it.leaked() - accounted; extra > 0 {
 		again := (extra + largest - 1) / largest
 		r.figures.Duplicates += again
-		r.find("item %d: units gone beyond all deductions: %d (at least %d deductions were made again on a retry)",
+		r.findf("item %d: units gone beyond all deductions: %d (at least %d deductions were made again on a retry)",
 			it.id, extra, again)
 	}
 	return r

@@ -13,7 +13,7 @@ func (it *item) replays() (r result) {
 	var unlike examples
 	for _, op := range it.again {
 		if op.Outcome == history.Rejected {
-			unlike.add("item %d: deduction %s was refused when it was sent again (%d %s)", it.id, op.Name, op.Status, op.Error)
+			unlike.addf("item %d: deduction %s was refused when it was sent again (%d %s)", it.id, op.Name, op.Status, op.Error)
 			continue
 		}
 		if !decided(op) {
@@ -23,7 +23,7 @@ func (it *item) replays() (r result) {
 		case !known:
 			first[op.Name] = op
 		case op.Outcome != was.Outcome || op.Remaining != was.Remaining:
-			unlike.add("item %d: deduction %s was told %s, %d remaining, but when it was sent again %s, %d remaining",
+			unlike.addf("item %d: deduction %s was told %s, %d remaining, but when it was sent again %s, %d remaining",
 				it.id, op.Name, was.Outcome, was.Remaining, op.Outcome, op.Remaining)
 		default:
 			r.figures.Replays++
@@ -53,7 +53,7 @@ func (it *item) audit() (r result) {
 			continue // sold out
 		}
 		if _, twice := rows[row.Key]; twice {
-			gaps.add("item %d: deduction %s is in the ledger more than once", it.id, row.Key)
+			gaps.addf("item %d: deduction %s is in the ledger more than once", it.id, row.Key)
 		}
 		rows[row.Key] = row
 	}
@@ -66,7 +66,8 @@ func (it *item) audit() (r result) {
 	}
 	had := it.available()
 	if total := written + it.final; total < had || total > had+it.maybeRestocked {
-		r.find("item %d: the ledger's %d and the stock's %d add up to %d instead of %d", it.id, written, it.final, total, had)
+		r.findf("item %d: the ledger's %d and the stock's %d add up to %d instead of %d",
+			it.id, written, it.final, total, had)
 		r.figures.LedgerGaps += max(had-total, total-had-it.maybeRestocked)
 	}
 	return r
@@ -77,9 +78,9 @@ func (it *item) auditSales(rows map[string]history.Entry, gaps *examples) {
 	for _, e := range it.sold {
 		switch row, written := rows[e.Name]; {
 		case !written:
-			gaps.add("item %d: deduction %s was confirmed but is not in the ledger", it.id, e.Name)
+			gaps.addf("item %d: deduction %s was confirmed but is not in the ledger", it.id, e.Name)
 		case row.Count != e.Count || row.Remaining != e.Remaining:
-			gaps.add("item %d: deduction %s was confirmed with %d units, %d remaining, but the ledger says %d and %d",
+			gaps.addf("item %d: deduction %s was confirmed with %d units, %d remaining, but the ledger says %d and %d",
 				it.id, e.Name, e.Count, e.Remaining, row.Count, row.Remaining)
 		}
 	}
@@ -97,10 +98,10 @@ func (it *item) auditRows(gaps *examples) {
 		}
 		switch asked, unknown := it.asked[row.Key]; {
 		case !unknown:
-			gaps.add("item %d: the ledger has %d units for deduction %s, whose buyer was not told of a sale",
+			gaps.addf("item %d: the ledger has %d units for deduction %s, whose buyer was not told of a sale",
 				it.id, row.Count, row.Key)
 		case row.Count != asked:
-			gaps.add("item %d: the ledger has %d units for deduction %s, whose outcome is unknown and which asked for %d",
+			gaps.addf("item %d: the ledger has %d units for deduction %s, whose outcome is unknown and which asked for %d",
 				it.id, row.Count, row.Key, asked)
 		}
 	}

@@ -68,9 +68,9 @@ func (b *books) linearizability() (r result) {
 			found, reason := it.linearizable(deadline)
 			switch found {
 			case no:
-				r.find("item %d: no sequence of the requests explains their answers%s", it.id, it.contradiction())
+				r.findf("item %d: no sequence of the requests explains their answers%s", it.id, it.contradiction())
 			case undecided:
-				r.remark("item %d: whether the answers are linearizable is undecided: %s", it.id, reason)
+				r.remarkf("item %d: whether the answers are linearizable is undecided: %s", it.id, reason)
 			}
 			a = max(a, found)
 		}
@@ -88,7 +88,7 @@ func (it *item) sameRemaining() (r result) {
 	var found examples
 	for _, e := range it.told {
 		if other, taken := first[e.Remaining]; taken {
-			found.add("item %d: requests %s and %s were both told %d remaining", it.id, name(other.Op), name(e.Op), e.Remaining)
+			found.addf("item %d: requests %s and %s were both told %d remaining", it.id, name(other.Op), name(e.Op), e.Remaining)
 		} else {
 			first[e.Remaining] = e
 		}

@@ -22,7 +22,7 @@ func (e effect) entered() bool { return e.EnteredNS > 0 && e.LeftNS > e.EnteredN
 func (b *books) overlaps() (r result) {
 	foreign := b.foreignReplicas()
 	for _, replica := range slices.Sorted(maps.Keys(foreign)) {
-		r.remark("replica %s: its clock is not the lab's, because its critical sections lie outside their own requests: "+
+		r.remarkf("replica %s: its clock is not the lab's, because its critical sections lie outside their own requests: "+
 			"its overlaps are not counted", cmp.Or(replica, "without a name"))
 	}
 	for _, it := range b.items {
@@ -67,7 +67,7 @@ func (it *item) overlaps(foreign map[string]bool) (r result) {
 		}
 		if inside > 0 && len(r.findings) < maxExamples {
 			together := time.Duration(min(last.LeftNS, bound.of.LeftNS) - bound.at)
-			r.find("item %d: the critical sections of requests %s (%s) and %s (%s) overlap by %v",
+			r.findf("item %d: the critical sections of requests %s (%s) and %s (%s) overlap by %v",
 				it.id, name(last.Op), last.Replica, name(bound.of.Op), bound.of.Replica, together)
 		}
 		pairs += inside
@@ -77,7 +77,7 @@ func (it *item) overlaps(foreign map[string]bool) (r result) {
 		}
 	}
 	if pairs > int64(len(r.findings)) {
-		r.find("item %d: %d pairs of critical sections overlap", it.id, pairs)
+		r.findf("item %d: %d pairs of critical sections overlap", it.id, pairs)
 	}
 	r.figures.Overlaps = pairs
 	return r
@@ -109,7 +109,7 @@ func (b *books) contention() (r result) {
 		r.figures.Contended += it.contended()
 	}
 	if r.figures.Contended < MinContended && sells(b.run) {
-		r.find("only %d requests were sent while another one for the same item was in flight, fewer than %d: "+
+		r.findf("only %d requests were sent while another one for the same item was in flight, fewer than %d: "+
 			"races were hardly tested", r.figures.Contended, MinContended)
 	}
 	return r

@@ -15,7 +15,7 @@ func (it *item) undersold() (r result) {
 			left = max(left, e.Remaining) // by its own answer
 		}
 		if left >= e.Count {
-			found.add("item %d: request %s wanted %d and was refused while at least %d were left",
+			found.addf("item %d: request %s wanted %d and was refused while at least %d were left",
 				it.id, name(e.Op), e.Count, left)
 		}
 	}

@@ -166,7 +166,8 @@ func (s *simulation) takeEffect(op history.Op, now int64, lost bool) {
 	case op.Kind == history.Restock:
 		s.stocks[op.GoodsID] += op.Count
 	case known && s.replay > 0:
-		op.Remaining, op.OmitsRemaining, op.EnteredNS, op.LeftNS = first.Remaining, first.OmitsRemaining, first.EnteredNS, first.LeftNS
+		op.Remaining, op.OmitsRemaining = first.Remaining, first.OmitsRemaining
+		op.EnteredNS, op.LeftNS = first.EnteredNS, first.LeftNS
 		op.Outcome, op.Status = first.Outcome, first.Status
 	case stock < op.Count:
 		op.Outcome, op.Status, op.Remaining = history.SoldOut, 409, stock

@@ -156,7 +156,8 @@ var plantedBugs = []plantedBug{
 		at := sales(h)
 		lose(&h.Ops[at[40]])
 		h.Ops[at[41]].Name = h.Ops[at[40]].Name
-	}, figures{result: verify.Wrong, duplicates: 1, unsure: 1, linearizable: "true"}, "units gone beyond all deductions: 1 ("},
+	}, figures{result: verify.Wrong, duplicates: 1, unsure: 1, linearizable: "true"},
+		"units gone beyond all deductions: 1 ("},
 	{"the same answer given twice", plenty(11), func(h *history.History) {
 		at := sales(h)
 		again := h.Ops[at[40]]
