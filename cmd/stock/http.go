@@ -29,7 +29,7 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slo
 	defer public.Close()
 	attrs := []any{slog.String("url", url)}
 
-	admin := o.adminServer(api.Admin(), log)
+	admin := o.newServer(api.Admin(), log) // without a write timeout: a profile takes as long as the client asks
 	if o.adminListen != "" {
 		url, err := admin.start(o.adminListen, failed)
 		if err != nil {
@@ -47,7 +47,10 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slo
 	}
 	log.Info("shutting down: finishing the requests in progress", slog.Duration("at_most", o.drainLimit))
 	api.Drain()
-	time.Sleep(o.drainDelay)
+	if o.drainDelay > 0 {
+		public.closing.Store(true)
+		time.Sleep(o.drainDelay)
+	}
 	err = o.drain(public, cancelRequests)
 	last, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -66,14 +69,14 @@ func (o *serveOptions) drain(public *server, cancelRequests context.CancelCauseF
 	defer cancel()
 	public.stopListening()
 	public.closeConnections(ctx)
-	if public.Shutdown(ctx) == nil {
-		return nil
+	if err := public.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		return err
 	}
 	cancelRequests(errors.New("the service is shutting down"))
 	ctx, cancel = context.WithTimeout(context.Background(), cleanUpLimit)
 	defer cancel()
 	return errors.Join(
-		fmt.Errorf("requests still in progress %v after the shutdown began were canceled", o.drainLimit),
+		fmt.Errorf("requests still in progress after --drain-timeout (%v) were canceled", o.drainLimit),
 		public.Shutdown(ctx))
 }
 
@@ -83,13 +86,14 @@ func (o *serveOptions) drain(public *server, cancelRequests context.CancelCauseF
 type server struct {
 	http.Server
 	listener    net.Listener
+	served      chan struct{} // closed when Serve has returned
 	connections atomic.Int64
-	closing     atomic.Bool
+	closing     atomic.Bool // close each connection with its next reply
 }
 
 // newServer limits how long clients may take, as some are slow on purpose.
 func (o *serveOptions) newServer(handler http.Handler, log *slog.Logger) *server {
-	s := &server{}
+	s := &server{served: make(chan struct{})}
 	s.Server = http.Server{
 		ReadHeaderTimeout: 5 * time.Second,
 		// Measured from the start of the request, so it must be longer than the request timeout.
@@ -115,11 +119,6 @@ func (o *serveOptions) publicServer(handler http.Handler, log *slog.Logger) *ser
 	return s
 }
 
-// adminServer has no write timeout, because a profile takes as long as the client asks.
-func (o *serveOptions) adminServer(handler http.Handler, log *slog.Logger) *server {
-	return o.newServer(handler, log)
-}
-
 func (s *server) count(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -135,6 +134,7 @@ func (s *server) start(address string, failed chan<- error) (url string, err err
 		return "", err
 	}
 	go func() {
+		defer close(s.served)
 		err := s.Serve(s.listener)
 		if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			failed <- err
@@ -143,15 +143,20 @@ func (s *server) start(address string, failed chan<- error) (url string, err err
 	return "http://" + s.listener.Addr().String(), nil
 }
 
-// stopListening refuses new connections. nginx passes a request whose connection was refused on to another replica. It
-// keeps connections open, so that hardly any is being opened at this moment.
-func (s *server) stopListening() { _ = s.listener.Close() }
+// stopListening refuses new connections: nginx then passes the request on to another replica. A connection that the
+// kernel has accepted and the server has not is reset, and its request lost. nginx keeps connections open, so it hardly
+// ever opens one at this moment.
+func (s *server) stopListening() {
+	_ = s.listener.Close()
+	<-s.served // Shutdown would close a listener that is still being served a second time, and fail
+}
 
 // closeLimit is how long closeConnections waits for connections that are not used.
 const closeLimit = time.Second
 
-// closeConnections closes each connection with its next reply, which tells the client not to use it again. It returns
-// when no connection is left, after closeLimit or when ctx ends.
+// closeConnections closes each connection with its next reply, which tells the client not to use it again. A request in
+// progress does not close its connection; the next request on it does. It returns when no connection is left, after
+// closeLimit or when ctx ends.
 func (s *server) closeConnections(ctx context.Context) {
 	s.closing.Store(true)
 	limit := time.After(closeLimit)

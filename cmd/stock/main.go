@@ -16,7 +16,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal starts a graceful shutdown. After that, signals are no longer caught: a second one kills at once.
+	// The first signal starts a graceful shutdown. After that, signals are no longer caught: a second one kills at
+	// once.
 	context.AfterFunc(ctx, stop)
 	logging.Disable() // go-redis logs to standard error at any log level, and also returns what it logs as errors
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)

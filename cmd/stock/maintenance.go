@@ -5,13 +5,13 @@ import (
 	"errors"
 	"io"
 
-	"stock/internal/stock/stream"
-
 	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"stock/internal/stock/stream"
 )
 
 // maintenance is what the commands migrate, prune and reconcile have in common.
@@ -53,7 +53,7 @@ func (o *maintenance) open(stderr io.Writer, limited bool) (*databases, error) {
 		return nil, err
 	}
 	if o.mysqlDSN == "" {
-		return nil, usagef("--mysql-dsn is missing")
+		return nil, usagef("--mysql-dsn is missing, and so is STOCK_MYSQL_DSN")
 	}
 	config, err := parseDSN(o.mysqlDSN)
 	if err != nil {

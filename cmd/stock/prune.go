@@ -6,10 +6,10 @@ import (
 	"io"
 	"time"
 
-	"stock/internal/stock/mysql"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"stock/internal/stock/mysql"
 )
 
 type pruneOptions struct {
@@ -44,14 +44,17 @@ password of Redis is read from STOCK_REDIS_PASSWORD.`,
 }
 
 func (o *pruneOptions) prune(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	if o.olderThan == 0 {
+		return usagef("--older-than is missing: give an age, such as 720h")
+	}
+	if err := checkPositive("older-than", o.olderThan); err != nil {
+		return err
+	}
 	servers, err := o.open(stderr, true)
 	if err != nil {
 		return err
 	}
 	defer servers.close(&err)
-	if err := checkPositive("older-than", o.olderThan); err != nil {
-		return err
-	}
 	deleted, err := mysql.PruneLedger(ctx, servers.mysql, o.olderThan)
 	fmt.Fprintf(stdout, "deleted %d rows of the ledger\n", deleted)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"stock/internal/stock/stream"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"stock/internal/stock/stream"
 )
 
 type reconcileOptions struct {
@@ -146,7 +146,7 @@ func finding(b stream.Balance) string {
 	}
 	switch {
 	case b.Mended:
-		text += fmt.Sprintf("; mended: %d", b.Redis-b.Difference())
+		text += fmt.Sprintf("; mended: Redis now has %d", b.Redis-b.Difference())
 	case b.Finding.Mendable():
 		text += "; --mend would mend it"
 	case b.Finding != stream.Agree:

@@ -44,7 +44,7 @@ func TestReconcileReportsAndMends(t *testing.T) {
 		t.Fatal(err)
 	}
 	reconcile(1, "Redis has too many: by 10; --mend would mend it", "--goods=1")
-	reconcile(0, "Redis has too many: by 10; mended: 6000", "--mend")
+	reconcile(0, "Redis has too many: by 10; mended: Redis now has 6000", "--mend")
 	reconcile(0, "agree")
 	if err := client.Set(t.Context(), "stock:{1}", 5990, 0).Err(); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestReconcileReportsAndMends(t *testing.T) {
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	reconcile(0, "1      -      6000   0        Redis has none; mended: 6000", "--mend")
+	reconcile(0, "1      -      6000   0        Redis has none; mended: Redis now has 6000", "--mend")
 	reconcile(1, "item 404 is not in MySQL or Redis", "--goods=404")
 	delete(env, "STOCK_REDIS")
 	reconcile(2, "")
@@ -92,7 +92,7 @@ func TestReconcileContinuesAfterAnItemThatCannotBeCompared(t *testing.T) {
 		!strings.Contains(err.Error(), "0 of 4 items differ, and 2 could not be compared") {
 		t.Errorf("reconcile: %v, want exit status 1 for the first that could not be compared", err)
 	}
-	for _, want := range []string{"could not be compared: ", "20     20     0        agree", "mended: 30"} {
+	for _, want := range []string{"could not be compared: ", "20     20     0        agree", "mended: Redis now has 30"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("reconcile printed\n%s\nwant %q", out, want)
 		}

@@ -179,16 +179,13 @@ func (o *serveOptions) validate() error {
 	if o.drainDelay < 0 {
 		errs = append(errs, usagef("--drain-delay is %v: it must not be negative", o.drainDelay))
 	}
-	if o.maxHold < 0 || o.maxHold > stock.MaxHold {
-		errs = append(errs, usagef("--max-hold is %v: it must be 0 to %v", o.maxHold, stock.MaxHold))
+	if o.maxHold < 0 || o.maxHold > stock.MaxHold || o.maxHold%time.Millisecond != 0 {
+		errs = append(errs, usagef("--max-hold is %v: it must be 0 to %v, in whole milliseconds", o.maxHold, stock.MaxHold))
 	}
 	if o.pausePoints && o.adminListen == "" {
 		errs = append(errs, usagef("--pause-points needs --admin-listen, where paused requests are released"))
 	}
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return errs[i]
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // serve opens the servers, serves until ctx ends, and closes the servers.

@@ -294,7 +294,7 @@ func TestInnerWaitsAreShorterThanOuterOnes(t *testing.T) {
 		t.Errorf("public listener: it closes idle connections after %v, before nginx does after %v",
 			public.IdleTimeout, upstream)
 	}
-	admin := o.adminServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	admin := o.newServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	if admin.ReadHeaderTimeout <= 0 || admin.ReadTimeout <= requestTimeout ||
 		admin.IdleTimeout <= 0 || admin.WriteTimeout != 0 {
 		t.Errorf("admin listener: header %v, read %v, idle %v, write %v",
