@@ -58,7 +58,7 @@ func (s *sale) deduct() (any, error) {
 	}
 	reply := &deductionReply{GoodsID: d.GoodsID, Count: d.Count, receipt: s.receipt(on, done)}
 	reply.Token = &done.Token
-	if !done.RemainingUnknown {
+	if on.TellsRemaining() {
 		reply.Remaining = &done.Remaining
 	}
 	return reply, nil

@@ -111,7 +111,7 @@ func TestHoldIsAcceptedOnlyUpToMaxHold(t *testing.T) {
 		{name: "0 without --max-hold", on: without, hold: "0", status: 200},
 		{
 			name: "1 without --max-hold", on: without, hold: "1", status: 400,
-			detail: "hold_ms is 1: this replica accepts it only if started with --max-hold",
+			detail: "hold_ms is 1: this replica accepts none, see --max-hold",
 		},
 		{name: "at the limit", on: limited, hold: "20", status: 200},
 		{

@@ -165,7 +165,8 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch k.slug {
 	case slugBusy:
 		if errors.Is(err, stock.ErrFenced) {
-			p.Detail = "The lock was lost, and a later holder has claimed the item; nothing was deducted. Try again later. " +
+			p.Detail = "The lock was lost, and a later holder has registered with the item's fence; nothing was deducted. " +
+				"Try again later. " +
 				"If this happens to every request, the lock service has lost its data: " +
 				"set the stock anew (PUT /admin/stock/{goods_id})."
 		}

@@ -99,16 +99,17 @@ func (s *sale) options(holdMS, firstItem int64) (err error) {
 
 // hold checks hold_ms against --max-hold.
 func (a *API) hold(ms int64) (time.Duration, error) {
-	limit := a.MaxHold.Milliseconds()
+	hold := time.Duration(min(ms, stock.MaxHold.Milliseconds()+1)) * time.Millisecond
 	switch {
-	case ms < 0 || ms > stock.MaxHold.Milliseconds():
-		return 0, describe(errMalformed, "hold_ms is %d: it must be 0 to %d", ms, limit)
-	case ms > 0 && limit == 0:
-		return 0, describe(errMalformed, "hold_ms is %d: this replica accepts it only if started with --max-hold", ms)
-	case ms > limit:
-		return 0, describe(errMalformed, "hold_ms is %d: this replica accepts at most %d, see --max-hold", ms, limit)
+	case ms < 0:
+		return 0, describe(errMalformed, "hold_ms is %d: it must not be negative", ms)
+	case hold > 0 && a.MaxHold == 0:
+		return 0, describe(errMalformed, "hold_ms is %d: this replica accepts none, see --max-hold", ms)
+	case hold > a.MaxHold:
+		return 0, describe(errMalformed, "hold_ms is %d: this replica accepts at most %d, see --max-hold",
+			ms, a.MaxHold.Milliseconds())
 	}
-	return time.Duration(ms) * time.Millisecond, nil
+	return hold, nil
 }
 
 // carryOut runs a deduction or an order within the request timeout and counts it.
