@@ -83,7 +83,7 @@ var importTable = []struct {
 	{
 		name:    "internal/stock/httpapi",
 		imports: []string{"internal/stock", "internal/stock/{catalogue,health,inventory,stream}"},
-		because: "It translates between HTTP and the domain; nothing else knows HTTP.",
+		because: "It translates between HTTP and the domain.",
 	},
 	{
 		name:    "migrations",

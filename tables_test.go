@@ -169,7 +169,8 @@ func summary(t *testing.T, f *figures, names []string) string {
 				goodput = number(r.Goodput)
 			}
 		}
-		row(&b, label(*s), s.Summary, found, goodput, s.Claim.HolderCrash, s.Claim.HolderPause, s.Claim.ClientRetry)
+		row(&b, label(*s), s.Summary, found, goodput,
+			string(s.Claim.HolderCrash), string(s.Claim.HolderPause), string(s.Claim.ClientRetry))
 	}
 	return b.String()
 }
@@ -205,7 +206,7 @@ func catalogueTable() string {
 		}
 		c := s.Claim
 		row(&b, label(s), s.Summary, strings.Join(stores, ", "), promises[c.OneReplica], promises[c.TwoReplicas],
-			promises[c.Restocked], c.HolderCrash, c.HolderPause, c.ClientRetry)
+			promises[c.Restocked], string(c.HolderCrash), string(c.HolderPause), string(c.ClientRetry))
 	}
 	return b.String()
 }

@@ -23,20 +23,23 @@ type Claim struct {
 	Exclusive bool `json:"exclusive"`
 	// HolderCrash, HolderPause and ClientRetry describe what happens when a replica dies inside the critical section,
 	// when it is stopped there for longer than the lease, and when a client sends a request again after a timeout.
-	HolderCrash string `json:"holder_crash"`
-	HolderPause string `json:"holder_pause"`
-	ClientRetry string `json:"client_retry"`
+	HolderCrash Effect `json:"holder_crash"`
+	HolderPause Effect `json:"holder_pause"`
+	ClientRetry Effect `json:"client_retry"`
 }
 
-// Words of claims that many strategies share.
+// Effect is what a fault or a retry leads to, in the words of the tables.
+type Effect string
+
+// The effects that many strategies share.
 const (
-	Safe            = "safe"
-	LosesUpdate     = "loses an update"
-	RefusedByFence  = "safe: its write is refused"
-	BlocksMeanwhile = "safe: blocks the item meanwhile"
-	BlockedForLease = "safe: blocked until the lease ends"
-	RollsBack       = "safe: the server rolls back"
-	LostWithRedis   = "safe; if Redis dies, sales that its AOF has not flushed are made again"
-	DeductsAgain    = "deducts again"
-	RepliesAgain    = "with an idempotency key: the first answer again"
+	Safe            Effect = "safe"
+	LosesUpdate     Effect = "loses an update"
+	WriteRefused    Effect = "safe: its write is refused"
+	BlocksMeanwhile Effect = "safe: blocks the item meanwhile"
+	BlockedForLease Effect = "safe: blocked until the lease ends"
+	RollsBack       Effect = "safe: the server rolls back"
+	LostWithRedis   Effect = "safe; if Redis dies, sales that its AOF has not flushed are lost"
+	DeductsAgain    Effect = "deducts again"
+	RepliesAgain    Effect = "with an idempotency key: the first answer again"
 )

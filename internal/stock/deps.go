@@ -28,19 +28,19 @@ type Deps struct {
 	Log *slog.Logger // nil for none
 }
 
-// Missing lists those of the needed servers that are not configured.
-func (d Deps) Missing(needs []Need) (missing []Need) {
-	configured := map[Need]bool{
-		NeedMySQL:     d.MySQL != nil,
-		NeedRedis:     d.Redis != nil,
-		NeedRedlock:   len(d.Redlock) > 0,
-		NeedEtcd:      d.Etcd != nil,
-		NeedZooKeeper: d.ZooKeeper != nil,
+// Has reports whether a server is configured.
+func (d Deps) Has(need Need) bool {
+	switch need {
+	case NeedMySQL:
+		return d.MySQL != nil
+	case NeedRedis:
+		return d.Redis != nil
+	case NeedRedlock:
+		return len(d.Redlock) > 0
+	case NeedEtcd:
+		return d.Etcd != nil
+	case NeedZooKeeper:
+		return d.ZooKeeper != nil
 	}
-	for _, need := range needs {
-		if !configured[need] {
-			missing = append(missing, need)
-		}
-	}
-	return missing
+	return false
 }

@@ -63,8 +63,8 @@ func (e *LineError) Error() string { return fmt.Sprintf("line of item %d: %v", e
 // Unwrap returns the refusal.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Missing is the ErrUnknownItem of an item that a server does not have.
-func Missing(goodsID int64, server string) error {
+// UnknownItem is the ErrUnknownItem of an item that a server does not have.
+func UnknownItem(goodsID int64, server string) error {
 	return fmt.Errorf("%w: item %d is not in %s", ErrUnknownItem, goodsID, server)
 }
 

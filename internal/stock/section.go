@@ -17,11 +17,11 @@ func Arrive() Section { return Section{arrived: monotonic.Now()} }
 // Enter marks the beginning of the critical section. Called again, it moves the beginning.
 func (s *Section) Enter() { s.EnterAt(monotonic.Now()) }
 
-// EnterAt is Enter at a time that is known already.
+// EnterAt is Enter with a given time.
 func (s *Section) EnterAt(now int64) { s.entered = now }
 
-// Leave marks the end of the critical section. A section that is never left ends when it begins: it lies inside one
-// statement or script, of which only the time of the reply is known.
+// Leave marks the end of the critical section. Without Leave, the section has no length: it lies inside one statement
+// or script, and only the time of its reply is known.
 func (s *Section) Leave() { s.left = monotonic.Now() }
 
 // Elapsed is the time since the deduction arrived.

@@ -23,8 +23,13 @@ const MaxStock = 1<<53 - 1
 
 // Deducter deducts units of one item.
 type Deducter interface {
-	// Deduct returns a Receipt or an error that wraps one of this package's refusals or ErrUnknown. If the error is not
-	// nil, only the Receipt's Replayed field is meaningful.
+	// Deduct returns a Receipt or an error that wraps one of this package's refusals or ErrUnknown. A refusal promises
+	// that nothing was deducted: return ErrUnknown unless that is certain. If the error is not nil, only the Receipt's
+	// Replayed field is meaningful.
+	//
+	// Deduct times itself with a Section: Arrive first, Enter when exclusion is certain, Leave before it is given up.
+	// It passes the pause points that apply to it, at least BeforeWrite, and spends req.Hold in the critical section:
+	// see Work and Request.Decide. In MySQL, every write increments the row's version.
 	Deduct(ctx context.Context, req Request) (Receipt, error)
 }
 
@@ -39,12 +44,11 @@ type Request struct {
 
 // Receipt confirms a deduction.
 type Receipt struct {
-	Remaining        int64         // units left right after this deduction, unless RemainingUnknown
-	RemainingUnknown bool          // the store cannot tell cheaply: see Store.TellsRemaining
-	Attempts         int           // number of tries, 1 for a strategy that never retries
-	Token            uint64        // fencing token of the lock, 0 if the strategy has none
-	Waited           time.Duration // from the request to the critical section
-	Held             time.Duration // inside the critical section
+	Remaining int64         // units left right after this deduction; 0 unless Store.TellsRemaining
+	Attempts  int           // number of tries, 1 for a strategy that never retries
+	Token     uint64        // fencing token of the lock, 0 if the strategy has none
+	Waited    time.Duration // from the request to the critical section
+	Held      time.Duration // inside the critical section
 	// Entered and Left are the bounds of the critical section in CLOCK_MONOTONIC nanoseconds, which can be compared
 	// between processes of one host. Both are the time of the reply if the section lies inside one statement.
 	Entered, Left int64

@@ -14,8 +14,8 @@ type ReadWriter interface {
 	Write(ctx context.Context, goodsID, units int64) error
 }
 
-// Inventory administers the stock of items in one store.
-type Inventory interface {
+// AdminStore administers the stock of items in one store.
+type AdminStore interface {
 	// Read fails with ErrUnknownItem, ErrBusy or ErrUnavailable.
 	Read(ctx context.Context, goodsID int64) (units int64, err error)
 	// Set sets the stock of an item and creates the item if it is new. It resets the item's fence: tokens may start
@@ -34,13 +34,13 @@ type Inventory interface {
 // Lockable is a store that a lock can guard: it keeps one number for each item, and can refuse late holders.
 type Lockable interface {
 	ReadWriter
-	// Fenced returns the store as seen by a holder who wants count units. Its Read registers the holder with the
+	// WithFence returns the store as seen by a holder who wants count units. Its Read registers the holder with the
 	// item's fence if there are as many; its Write is refused once another holder has registered. Both then fail with
 	// ErrFenced. A registration deducts nothing, so its outcome is never unknown.
 	//
 	// A strategy without a fence neither registers nor looks at registrations: an item that is sold by a fenced
 	// strategy must not be sold by other ones.
-	Fenced(holder Holder, count int) ReadWriter
+	WithFence(holder Holder, count int) ReadWriter
 	// Atomic reports whether several items can be written at once.
 	Atomic() bool
 	// WriteAll overwrites the stock of several known items, all or none. Where a stock has a holder, that holder must
@@ -52,7 +52,7 @@ type Lockable interface {
 // ItemStock is the stock of one item, as it was read or is to be written.
 type ItemStock struct {
 	GoodsID, Units int64
-	Holder         Holder // who writes; zero if there is no fence
+	Holder         Holder // who writes; without an Issuer if there is no fence
 }
 
 // Holder is the holder of a lock, as the fence of an item knows it: by the token and by who issued it. Tokens of
@@ -70,8 +70,8 @@ func (h Holder) String() string {
 	return fmt.Sprintf("token %d of %s", h.Token, h.Issuer)
 }
 
-// Fenced is the ErrFenced of a holder when another one has registered.
-func (h Holder) Fenced(goodsID int64, registered Holder) error {
+// RefusedBy is the ErrFenced of a holder when another one has registered.
+func (h Holder) RefusedBy(goodsID int64, registered Holder) error {
 	return fmt.Errorf("%w: item %d was last locked by %v, not by %v; if every request is refused, the lock service has "+
 		"lost its data: set the stock of the item, which resets its fence", ErrFenced, goodsID, registered, h)
 }

@@ -23,8 +23,8 @@ const (
 // Stores lists the stores that keep stock. The first is the default.
 var Stores = []Store{MySQL, Redis, Slots}
 
-// TellsRemaining reports whether a deduction from this store knows what remains. In slots that would take a look at all
-// rows of the item.
+// TellsRemaining reports whether a deduction from this store knows what remains. For slots, that would require reading
+// all rows of the item.
 func (s Store) TellsRemaining() bool { return s != Slots }
 
 // Need names a server that a strategy cannot do without.

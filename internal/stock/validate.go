@@ -44,7 +44,7 @@ var rules = []struct {
 	{"its claim is incomplete", func(s Strategy) bool { return !s.Claim.complete() }},
 	{"only a lock can be fenced", func(s Strategy) bool { return s.Fenced && s.Lock == nil }},
 	{"a lock must claim to refuse late holders if and only if it is fenced", func(s Strategy) bool {
-		return s.Lock != nil && s.Fenced != (s.Claim.HolderPause == RefusedByFence)
+		return s.Lock != nil && s.Fenced != (s.Claim.HolderPause == WriteRefused)
 	}},
 	{"a lock must claim to be correct beside restocks if and only if it is fenced", func(s Strategy) bool {
 		return s.Lock != nil && s.Fenced != (s.Claim.Restocked == Correct)
@@ -62,5 +62,5 @@ var rules = []struct {
 
 func (c Claim) complete() bool {
 	return !slices.Contains([]Promise{c.OneReplica, c.TwoReplicas, c.Restocked}, "") &&
-		!slices.Contains([]string{c.HolderCrash, c.HolderPause, c.ClientRetry}, "")
+		!slices.Contains([]Effect{c.HolderCrash, c.HolderPause, c.ClientRetry}, "")
 }

@@ -49,12 +49,17 @@ func (q *Queue) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 func (q *Queue) lead(shard *shard, m *Member) {
 	defer shard.handOver(m.GoodsID)
 	b := &Batch{GoodsID: m.GoodsID, shard: shard, members: []*Member{m}}
+	returned := false
 	defer func() {
+		if !returned {
+			b.RefuseAll(errPanicked) // a member that was granted may have been rolled back
+		}
 		for _, follower := range b.members[1:] {
 			follower.signal <- decided
 		}
 	}()
 	q.Run(m.ctx, b)
+	returned = true
 }
 
 // Waiting counts the requests for an item that wait for the batch under way.
@@ -109,9 +114,6 @@ var errPanicked = fmt.Errorf("%w: the request that led the batch panicked", stoc
 // Close adds all requests that wait to the batch. Later ones go into the next.
 func (b *Batch) Close() {
 	b.members = append(b.members, b.shard.take(b.GoodsID, maxBatch-1)...)
-	for _, m := range b.members {
-		m.Refuse(errPanicked) // unless Run decides
-	}
 	b.Undecided = slices.Clone(b.members)
 }
 

@@ -39,7 +39,7 @@ var (
 		Restocked:   stock.Correct,
 		Exclusive:   true,
 		HolderCrash: stock.Safe,
-		HolderPause: stock.RefusedByFence,
+		HolderPause: stock.WriteRefused,
 		ClientRetry: stock.DeductsAgain,
 	}
 	// leasedLock is the claim of a lock with a lease and without a fence.
@@ -59,7 +59,7 @@ var (
 		Restocked:   stock.Correct,
 		Exclusive:   true,
 		HolderCrash: stock.BlockedForLease,
-		HolderPause: stock.RefusedByFence,
+		HolderPause: stock.WriteRefused,
 		ClientRetry: stock.DeductsAgain,
 	}
 )
@@ -71,13 +71,13 @@ func idempotent(c stock.Claim) stock.Claim {
 }
 
 // onPause and onCrash are a claim with another answer to one of the two faults.
-func onPause(c stock.Claim, outcome string) stock.Claim {
-	c.HolderPause = outcome
+func onPause(c stock.Claim, effect stock.Effect) stock.Claim {
+	c.HolderPause = effect
 	return c
 }
 
-func onCrash(c stock.Claim, outcome string) stock.Claim {
-	c.HolderCrash = outcome
+func onCrash(c stock.Claim, effect stock.Effect) stock.Claim {
+	c.HolderCrash = effect
 	return c
 }
 

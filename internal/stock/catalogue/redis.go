@@ -33,7 +33,7 @@ var redisStrategies = []stock.Strategy{
 	{
 		Name:        "redis-stream",
 		Summary:     "A script deducts and adds the sale to a stream; a consumer group writes it to MySQL, exactly once.",
-		Claim:       overlapping(onCrash(oneStatement, "safe: another replica writes to MySQL")),
+		Claim:       overlapping(onCrash(oneStatement, stock.LostWithRedis)),
 		Stores:      []stock.Store{stock.Redis},
 		Needs:       []stock.Need{stock.NeedMySQL},
 		New:         stream.New,

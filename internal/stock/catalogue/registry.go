@@ -15,11 +15,11 @@ import (
 
 // Registry holds the strategies of a catalogue, built once for the connections of one replica.
 type Registry struct {
-	deps       stock.Deps
-	orderLocks *guard.OrderLocks
-	entries    map[string]*entry
-	statuses   []Status
-	closers    []io.Closer // locks and deducters that work in the background
+	deps             stock.Deps
+	orderConnections *guard.OrderConnections
+	entries          map[string]*entry
+	statuses         []Status
+	closers          []io.Closer // locks and deducters that work in the background
 }
 
 type entry struct {
@@ -46,7 +46,7 @@ func Build(deps stock.Deps, strategies []stock.Strategy) (*Registry, error) {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Registry{deps: deps, orderLocks: guard.NewOrderLocks(deps.MySQLLocks), entries: map[string]*entry{}}
+	r := &Registry{deps: deps, orderConnections: guard.NewOrderConnections(deps.MySQLLocks), entries: map[string]*entry{}}
 	for _, strategy := range strategies {
 		if err := r.add(strategy); err != nil {
 			return nil, errors.Join(fmt.Errorf("strategy %s: %w", strategy.Name, err), r.Close())
@@ -65,8 +65,8 @@ func (r *Registry) add(strategy stock.Strategy) error {
 	status := Status{Strategy: strategy, Unavailable: map[stock.Store]string{}}
 	build := r.builder(strategy)
 	for _, on := range strategy.Stores {
-		if missing := r.deps.Missing(strategy.NeedsOn(on)); len(missing) > 0 {
-			reason := "not configured: " + join(missing)
+		if missing := r.missing(strategy.NeedsOn(on)); len(missing) > 0 {
+			reason := "not configured: " + strings.Join(missing, ", ")
 			e.refusals[on] = fmt.Errorf("strategy %s on store %s: %s: %w", strategy.Name, on, reason, stock.ErrUnavailable)
 			status.Unavailable[on] = reason
 			continue
@@ -107,7 +107,7 @@ func (r *Registry) builder(strategy stock.Strategy) func(stock.Store) (stock.Ded
 		if err != nil {
 			return nil, err
 		}
-		return guard.New(strategy, locker, r.deps, on, r.orderLocks), nil
+		return guard.New(strategy, locker, r.deps, on, r.orderConnections), nil
 	}
 }
 
@@ -163,10 +163,12 @@ func (r *Registry) ResolveOrders(name string, on stock.Store) (stock.Orderer, st
 	return orderer, on, err
 }
 
-func join(needs []stock.Need) string {
-	names := make([]string, len(needs))
-	for i, need := range needs {
-		names[i] = string(need)
+// missing lists those of the needed servers that are not configured.
+func (r *Registry) missing(needs []stock.Need) (names []string) {
+	for _, need := range needs {
+		if !r.deps.Has(need) {
+			names = append(names, string(need))
+		}
 	}
-	return strings.Join(names, ", ")
+	return names
 }

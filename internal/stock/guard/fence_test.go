@@ -211,9 +211,9 @@ func TestSetStockAcceptsTokensThatStartAgain(t *testing.T) {
 // asHolder returns a store as seen by a holder who wants one unit.
 func asHolder(d stock.Deps, on stock.Store, holder stock.Holder) stock.ReadWriter {
 	if on == stock.Redis {
-		return redisstore.Store{Client: d.Redis}.Fenced(holder, 1)
+		return redisstore.Store{Client: d.Redis}.WithFence(holder, 1)
 	}
-	return mysqlstore.Store{DB: d.MySQL}.Fenced(holder, 1)
+	return mysqlstore.Store{DB: d.MySQL}.WithFence(holder, 1)
 }
 
 // registerForItem1 registers a holder: its first read does that.

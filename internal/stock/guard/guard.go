@@ -1,4 +1,4 @@
-// Package guard puts a lock around read-modify-write: on the store the two steps become one for all who take the lock.
+// Package guard makes read-modify-write one step for all requests that take the same lock.
 package guard
 
 import (
@@ -27,24 +27,26 @@ type guarded struct {
 	log    *slog.Logger
 }
 
-// New guards a store with the lock of a strategy. OrderLocks may be nil.
-func New(s stock.Strategy, locker locks.Locker, d stock.Deps, on stock.Store, orders *OrderLocks) stock.Deducter {
-	whole := store(d, on)
+// New guards a store with the lock of a strategy. Connections is nil if the pool for named locks has no limit.
+func New(
+	s stock.Strategy, locker locks.Locker, d stock.Deps, on stock.Store, connections *OrderConnections,
+) stock.Deducter {
+	whole := lockable(d, on)
 	g := guarded{name: s.Name, locker: locker, store: whole, wait: d.LockWait, log: d.Log}
 	if s.Fenced {
 		g.fence = whole
 	}
-	// Orders by a strategy that is wrong for one item would show nothing new.
+	// A strategy that is wrong for one item takes no orders: they would show nothing new.
 	if s.Claim.TwoReplicas != stock.Correct || !whole.Atomic() {
 		return g
 	}
 	if !slices.Contains(s.Needs, stock.NeedMySQL) {
-		orders = nil
+		connections = nil
 	}
-	return guardedOrders{g, whole, orders}
+	return guardedOrders{g, whole, connections}
 }
 
-func store(d stock.Deps, on stock.Store) stock.Lockable {
+func lockable(d stock.Deps, on stock.Store) stock.Lockable {
 	if on == stock.Redis {
 		return redis.Store{Client: d.Redis}
 	}
@@ -61,7 +63,7 @@ func (g guarded) as(holder stock.Holder, count int) stock.ReadWriter {
 	if g.fence == nil {
 		return g.store
 	}
-	return g.fence.Fenced(holder, count)
+	return g.fence.WithFence(holder, count)
 }
 
 var errWaited = errors.New("the longest wait for a lock has passed")
@@ -85,8 +87,8 @@ func (g guarded) deductAndUnlock(
 	lease *locks.Lease, req stock.Request, section stock.Section,
 ) (receipt stock.Receipt, err error) {
 	defer func() { g.unlock(lease, req.GoodsID, err) }()
-	store := g.as(stock.Holder{Token: lease.Token(), Issuer: g.name}, req.Count)
-	receipt, err = stock.ReadModifyWrite(lease.Context(), store, req, section)
+	in := g.as(stock.Holder{Token: lease.Token(), Issuer: g.name}, req.Count)
+	receipt, err = stock.ReadModifyWrite(lease.Context(), in, req, section)
 	receipt.Token = lease.Token()
 	return receipt, err
 }
@@ -113,7 +115,7 @@ func (g guarded) unlock(lease *locks.Lease, items any, err error) {
 		return
 	}
 	if unlock := lease.Unlock(); unlock != nil {
-		// The deduction stands: the store has answered. Whether another held the lock meanwhile, only a fence can tell.
+		// The deduction took effect. Only a fence can tell whether another holder had the lock meanwhile.
 		g.log.Warn("lock not released", "goods_id", items, "error", unlock)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // MutexPerRequest is the lock of the control `mutex-per-request`: each request gets a mutex of its own, as with a
-// prototype-scoped Spring bean. It excludes nobody.
+// prototype-scoped Spring bean. It excludes no other request.
 type MutexPerRequest struct{}
 
 // Lock implements locks.Locker.
@@ -20,7 +20,7 @@ func (MutexPerRequest) Lock(ctx context.Context, key string) (*locks.Lease, erro
 }
 
 // mutexInTx unlocks the mutex inside the transaction, as a synchronized method under @Transactional does: the next
-// holder reads before the first one's COMMIT, and its write then undoes the first one's.
+// holder reads before the first one's COMMIT, and then overwrites its write.
 type mutexInTx struct {
 	db      mysql.Store
 	guarded guarded

@@ -12,34 +12,32 @@ import (
 )
 
 // guardedOrders is a guarded strategy that also takes orders: it reads, decides on and writes all items under the
-// locks of all. The locks keep others from reading in between. That the store writes all items at once keeps a crash
-// from leaving half an order behind.
+// locks of all. The locks prevent reads in between. The store writes all items at once, so that a crash cannot leave
+// half an order.
 type guardedOrders struct {
 	guarded
 	whole       stock.Lockable
-	connections *OrderLocks // nil unless the locks keep connections to MySQL
+	connections *OrderConnections // nil unless the locks keep connections to MySQL
 }
 
-// OrderLocks bounds what orders take out of the pool for MySQL's named locks, which keep a connection for each item.
-// Two orders could each keep what the other waits for. So one order at a time collects connections, whatever its
-// strategy, and it leaves one over.
+// OrderConnections bounds what orders take out of the pool for MySQL's named locks, which keep a connection for each
+// item. Two orders could each keep what the other waits for. So one order at a time collects connections, whatever its
+// strategy, and leaves one connection free.
 //
-// Then every wait ends. Some connections are kept by holders that have all they need, and they end. Requests that
-// wait for a lock give their connection back every second (locks.MySQLGetLock), so the connection that is left over
-// goes round, and each of them gets it in turn. A request that waits for the lock of an item waits for such a holder,
-// for a request that is about to get a connection, or for an order that waits for an item later in the common order.
-// So there is no circle.
-type OrderLocks struct {
+// So every wait ends. A holder that has all its connections finishes. A request that waits for a lock gives its
+// connection back every second (locks.MySQLGetLock), so the free connection reaches every request in turn. And an
+// order only ever waits for items later in the common order, so no two orders wait for each other.
+type OrderConnections struct {
 	collecting locks.Mutex
 	maxLines   int
 }
 
-// NewOrderLocks makes the limit for a pool, or nil if there is no pool or it has no limit.
-func NewOrderLocks(pool *sqlx.DB) *OrderLocks {
+// NewOrderConnections makes the limit for a pool, or nil if there is no pool or it has no limit.
+func NewOrderConnections(pool *sqlx.DB) *OrderConnections {
 	if pool == nil || pool.Stats().MaxOpenConnections == 0 {
 		return nil
 	}
-	return &OrderLocks{maxLines: max(1, pool.Stats().MaxOpenConnections-1)}
+	return &OrderConnections{maxLines: max(1, pool.Stats().MaxOpenConnections-1)}
 }
 
 func (g guardedOrders) Order(

@@ -8,8 +8,8 @@ import (
 	"stock/internal/locks"
 )
 
-// KeysOf is a lock under the keys of another strategy, so that the two exclude each other. Under the keys of its own
-// strategy it would exclude nobody else.
+// KeysOf is a lock under the keys of another strategy, so that the two exclude each other. With the keys of its own
+// strategy it would not exclude the other.
 type KeysOf struct {
 	Strategy string
 	Locker   locks.Locker

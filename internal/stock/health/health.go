@@ -32,7 +32,7 @@ func Check(ctx context.Context, d stock.Deps) map[stock.Need]error {
 		checks = map[stock.Need]error{}
 	)
 	for need, ping := range pings {
-		if len(d.Missing([]stock.Need{need})) > 0 {
+		if !d.Has(need) {
 			continue
 		}
 		wg.Go(func() {

@@ -15,12 +15,12 @@ import (
 // Inventory is the stock of all items in the configured stores.
 type Inventory struct {
 	mysql  mysql.Store
-	stores map[stock.Store]stock.Inventory
+	stores map[stock.Store]stock.AdminStore
 }
 
 // New returns the inventory of the stores that are configured.
 func New(d stock.Deps) *Inventory {
-	i := &Inventory{mysql: mysql.Store{DB: d.MySQL}, stores: map[stock.Store]stock.Inventory{}}
+	i := &Inventory{mysql: mysql.Store{DB: d.MySQL}, stores: map[stock.Store]stock.AdminStore{}}
 	if d.MySQL != nil {
 		i.stores[stock.MySQL] = i.mysql
 		i.stores[stock.Slots] = mysql.SlotStore{MySQL: i.mysql}
@@ -88,7 +88,7 @@ func (i *Inventory) Restock(ctx context.Context, on stock.Store, goodsID, units 
 	return store.Restock(ctx, goodsID, units)
 }
 
-func (i *Inventory) store(on stock.Store) (stock.Inventory, error) {
+func (i *Inventory) store(on stock.Store) (stock.AdminStore, error) {
 	if on == "" {
 		on = stock.Stores[0]
 	}

@@ -44,23 +44,23 @@ func NewBatch(d stock.Deps) stock.Deducter { return newBatch(d, update{Store{d.M
 func newBatch(
 	d stock.Deps, alone single, try func(context.Context, *sqlx.Conn, *batching.Batch) error,
 ) *batch {
-	b := &batch{db: d.MySQL, alone: alone, wait: d.LockWait, try: try}
-	b.Run = b.run
-	return b
+	s := &batch{db: d.MySQL, alone: alone, wait: d.LockWait, try: try}
+	s.Run = s.run
+	return s
 }
 
-func (b *batch) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+func (s *batch) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	if req.Hold > 0 || req.Pause != nil {
-		return b.alone.Deduct(ctx, req)
+		return s.alone.Deduct(ctx, req)
 	}
-	return b.Queue.Deduct(ctx, req)
+	return s.Queue.Deduct(ctx, req)
 }
 
 // Order does not join a batch: in the line of one item it would keep the rows of earlier items locked. If the order
 // has no work to do, its critical section is the time of the reply, as that of a batch is.
-func (b *batch) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
+func (s *batch) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	section := stock.Arrive()
-	receipt, err := b.alone.Order(ctx, req)
+	receipt, err := s.alone.Order(ctx, req)
 	if err == nil && !receipt.Replayed && req.Hold == 0 && req.Pause == nil {
 		section.Enter()
 		receipt.Receipt = section.Receipt(0, 1)
@@ -69,28 +69,28 @@ func (b *batch) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderR
 }
 
 // run decides on a batch, and again if the server rolled it back because of a conflict.
-func (b *batch) run(ctx context.Context, batch *batching.Batch) {
+func (s *batch) run(ctx context.Context, b *batching.Batch) {
 	// Wait for a connection before the batch is closed: requests that arrive meanwhile can still join.
-	conn, err := b.db.Connx(ctx)
+	conn, err := s.db.Connx(ctx)
 	if err != nil {
 		if ctx.Err() == nil { // the server's fault, not the leader's: the others would fare no better
-			batch.Close()
+			b.Close()
 		}
-		batch.RefuseAll(classifyConnect(err))
+		b.RefuseAll(classifyConnect(err))
 		return
 	}
 	defer conn.Close()
 	ctx = context.WithoutCancel(ctx)
-	batch.Close()
+	b.Close()
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
-		err := b.try(ctx, conn, batch)
+		err := s.try(ctx, conn, b)
 		if err == nil {
-			batch.Confirm(attempt)
+			b.Confirm(attempt)
 			return
 		}
-		if !isRetryable(err) || time.Since(started) > b.wait {
-			batch.RefuseUndecided(err)
+		if !isRetryable(err) || time.Since(started) > s.wait {
+			b.RefuseUndecided(err)
 			return
 		}
 		_ = retry.BackOff(ctx, attempt) // ctx never ends
@@ -98,7 +98,7 @@ func (b *batch) run(ctx context.Context, batch *batching.Batch) {
 }
 
 // isRetryable reports whether nothing came of a batch because of another transaction: a retry may succeed.
-func isRetryable(err error) bool { return IsRolledBack(err) || errors.Is(err, errKeyTaken) }
+func isRetryable(err error) bool { return isRolledBack(err) || errors.Is(err, errKeyTaken) }
 
 // tryBatch needs one statement if there is enough for all, which is the case until the item runs out, or too little for
 // any. Otherwise it grants some under the row's lock.

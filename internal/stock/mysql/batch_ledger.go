@@ -52,17 +52,17 @@ func tryBatchLedger(ctx context.Context, conn *sqlx.Conn, b *batching.Batch) err
 			fresh = append(fresh, m)
 		}
 	}
-	b.Undecided = plain(fresh)
-	err = sellAndRecord(ctx, conn, b.GoodsID, fresh)
+	b.Undecided = membersOf(fresh)
+	err = sellAndRecord(ctx, conn, b, fresh)
 	switch {
 	case isRetryable(err):
-		b.Undecided = append(b.Undecided, plain(repeats)...)
+		b.Undecided = append(b.Undecided, membersOf(repeats)...)
 		return err
 	case errors.Is(err, stock.ErrUnknown):
 		b.Undecided = refuseSoldOut(fresh, err)
 	}
 	for _, m := range repeats {
-		var first *ledgerRow // none if the first one's outcome is no answer that would be kept
+		var first *ledgerRow // nil unless the first one's answer was recorded
 		if err == nil {
 			first = firsts[m.Key]
 		}
@@ -73,9 +73,9 @@ func tryBatchLedger(ctx context.Context, conn *sqlx.Conn, b *batching.Batch) err
 
 // enterLedger makes the rows of a batch. It returns the first row of each client key, by key and as a list.
 func enterLedger(batch []*batching.Member) (members []keyed, firsts map[string]*ledgerRow, entries []ledgerRow) {
-	firsts = map[string]*ledgerRow{}
+	members, firsts = make([]keyed, 0, len(batch)), map[string]*ledgerRow{}
 	for _, m := range batch {
-		row := newEntry(BatchLedgerName, m.Request)
+		row := newDeductionRow(BatchLedgerName, m.Request)
 		members = append(members, keyed{m, &row})
 		if m.Key != "" && firsts[m.Key] == nil {
 			firsts[m.Key] = &row
@@ -85,7 +85,7 @@ func enterLedger(batch []*batching.Member) (members []keyed, firsts map[string]*
 	return members, firsts, entries
 }
 
-func plain(members []keyed) []*batching.Member {
+func membersOf(members []keyed) []*batching.Member {
 	list := make([]*batching.Member, len(members))
 	for i, m := range members {
 		list[i] = m.Member
@@ -93,10 +93,10 @@ func plain(members []keyed) []*batching.Member {
 	return list
 }
 
-// sellAndRecord deducts and records the answers: "done", and "sold out" if the client gave a key. It fails with
-// errKeyTaken if another batch has recorded one of the keys since they were looked up.
-func sellAndRecord(ctx context.Context, conn *sqlx.Conn, goodsID int64, members []keyed) error {
-	if len(members) == 0 {
+// sellAndRecord deducts for the undecided members and records the answers: "done", and "sold out" if the client gave
+// a key. It fails with errKeyTaken if another batch has recorded one of the keys since they were looked up.
+func sellAndRecord(ctx context.Context, conn *sqlx.Conn, b *batching.Batch, fresh []keyed) error {
+	if len(fresh) == 0 {
 		return nil
 	}
 	tx, err := conn.BeginTxx(ctx, nil)
@@ -104,14 +104,14 @@ func sellAndRecord(ctx context.Context, conn *sqlx.Conn, goodsID int64, members 
 		return Refusal(err)
 	}
 	defer tx.Rollback()
-	decided, err := deductTogether(ctx, tx, goodsID, plain(members), Refusal)
+	decided, err := deductTogether(ctx, tx, b.GoodsID, b.Undecided, Refusal)
 	if err == nil && !decided {
-		err = Tx{tx}.deductWhatFits(ctx, goodsID, plain(members))
+		err = Tx{tx}.deductWhatFits(ctx, b.GoodsID, b.Undecided)
 	}
 	if err != nil {
 		return err
 	}
-	rows := answered(members)
+	rows := recordedRows(fresh)
 	if len(rows) == 0 {
 		return nil
 	}
@@ -121,8 +121,8 @@ func sellAndRecord(ctx context.Context, conn *sqlx.Conn, goodsID int64, members 
 	return classifyCommit(tx.Commit())
 }
 
-// answered completes the rows of the members whose outcome is recorded.
-func answered(members []keyed) []ledgerRow {
+// recordedRows completes the rows of the members whose outcome is recorded.
+func recordedRows(members []keyed) []ledgerRow {
 	rows := make([]ledgerRow, 0, len(members))
 	for _, m := range members {
 		if soldOut, ok := errors.AsType[*stock.SoldOutError](m.Err); ok {

@@ -38,12 +38,12 @@ func hasNumber(err error, numbers ...uint16) bool {
 
 // IsBusy reports whether the server refused a statement or a connection that it may accept later.
 func IsBusy(err error) bool {
-	return IsRolledBack(err) || hasNumber(err, erLockWaitTimeout, erLockNowait, erConCount, erTooManyUser)
+	return isRolledBack(err) || hasNumber(err, erLockWaitTimeout, erLockNowait, erConCount, erTooManyUser)
 }
 
-// IsRolledBack reports whether the server rolled a transaction back because of a conflict; a retry may succeed. A row
+// isRolledBack reports whether the server rolled a transaction back because of a conflict; a retry may succeed. A row
 // that stays locked (1205) is no such conflict: the server has already waited for it as long as it is allowed to.
-func IsRolledBack(err error) bool {
+func isRolledBack(err error) bool {
 	return hasNumber(err, erCheckread, erLockDeadlock, erForUpdateRetry, erTxnRetryable, erWriteConflict)
 }
 
@@ -106,7 +106,7 @@ func classifyCommit(err error) error {
 	// database/sql rolled back instead of sending COMMIT, or the driver found the connection closed.
 	unsent := errors.Is(err, sql.ErrTxDone) || isContextError(err) || errors.Is(err, driver.ErrBadConn)
 	// A cluster or a distributed database finds conflicts as late as this.
-	if err == nil || unsent || IsRolledBack(err) {
+	if err == nil || unsent || isRolledBack(err) {
 		return Refusal(err)
 	}
 	return fmt.Errorf("%w: COMMIT failed or its reply was lost: %w", stock.ErrUnknown, err)

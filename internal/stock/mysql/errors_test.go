@@ -14,7 +14,7 @@ func TestACommitThatTheServerRolledBackIsBusy(t *testing.T) {
 	t.Parallel()
 	for _, number := range []uint16{1020, 1213, 8002, 8022, 9007} {
 		err := classifyCommit(&mysql.MySQLError{Number: number})
-		if !IsRolledBack(err) || !errors.Is(err, stock.ErrBusy) || errors.Is(err, stock.ErrUnknown) {
+		if !isRolledBack(err) || !errors.Is(err, stock.ErrBusy) || errors.Is(err, stock.ErrUnknown) {
 			t.Errorf("error %d: %v, want rolled back and busy", number, err)
 		}
 	}
@@ -23,7 +23,7 @@ func TestACommitThatTheServerRolledBackIsBusy(t *testing.T) {
 func TestACommitThatFailsOtherwiseHasAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []error{&mysql.MySQLError{Number: 1105}, mysql.ErrInvalidConn, errors.New("broken pipe")} {
-		if err := classifyCommit(cause); IsRolledBack(err) || !errors.Is(err, stock.ErrUnknown) {
+		if err := classifyCommit(cause); isRolledBack(err) || !errors.Is(err, stock.ErrUnknown) {
 			t.Errorf("%v: %v, want outcome unknown", cause, err)
 		}
 	}

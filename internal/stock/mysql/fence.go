@@ -40,8 +40,8 @@ const (
 	registeredSQL = "SELECT stock, fence, fence_issuer FROM good_stock WHERE goods_id = ?"
 )
 
-// Fenced implements stock.Lockable.
-func (s Store) Fenced(holder stock.Holder, count int) stock.ReadWriter {
+// WithFence implements stock.Lockable.
+func (s Store) WithFence(holder stock.Holder, count int) stock.ReadWriter {
 	return fencedStore{s, holder, count}
 }
 
@@ -61,7 +61,7 @@ func (s fencedStore) Read(ctx context.Context, goodsID int64) (int64, error) {
 		// Sold out, a later holder, or no such item. Only refusals pay for the second query.
 		units, registered, err := readRegistered(ctx, s.DB, goodsID)
 		if err == nil && units >= int64(s.count) {
-			err = own.Fenced(goodsID, registered)
+			err = own.RefusedBy(goodsID, registered)
 		}
 		return units, err
 	}
@@ -74,7 +74,7 @@ func (s fencedStore) Write(ctx context.Context, goodsID, units int64) error {
 	if err != nil {
 		return err
 	}
-	return mustPassFence(ctx, s.DB, result, goodsID, s.holder)
+	return checkFence(ctx, s.DB, result, goodsID, s.holder)
 }
 
 // writeFenced overwrites the stock if the holder is still registered.
@@ -83,18 +83,18 @@ func (tx Tx) writeFenced(ctx context.Context, s stock.ItemStock) error {
 	if err != nil {
 		return Refusal(err)
 	}
-	return mustPassFence(ctx, tx, result, s.GoodsID, s.Holder)
+	return checkFence(ctx, tx, result, s.GoodsID, s.Holder)
 }
 
-// mustPassFence fails with ErrFenced if a write found another holder registered.
-func mustPassFence(
+// checkFence fails with ErrFenced if a write found another holder registered.
+func checkFence(
 	ctx context.Context, in sqlx.QueryerContext, result sql.Result, goodsID int64, holder stock.Holder,
 ) error {
 	rows, err := result.RowsAffected()
 	if err == nil && rows == 0 {
 		// Nothing was written, even if the query for the reason fails.
 		_, registered, _ := readRegistered(ctx, in, goodsID)
-		err = holder.Fenced(goodsID, registered)
+		err = holder.RefusedBy(goodsID, registered)
 	}
 	return err
 }

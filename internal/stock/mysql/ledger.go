@@ -41,7 +41,7 @@ func NewLedger(d stock.Deps) stock.Deducter {
 
 func (l ledger) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	section := stock.Arrive()
-	entry := newEntry(l.name, req)
+	entry := newDeductionRow(l.name, req)
 	once := ledgerTx{ledger: l, key: req.Key, pause: req.Pause, entry: entry, section: &section}
 	first, attempts, err := once.run(ctx, func(in Tx) ([]ledgerRow, error) {
 		if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
@@ -67,7 +67,7 @@ func (l ledger) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 // Order records a row for each line.
 func (l ledger) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	section := stock.Arrive()
-	entry := newOrderEntry(l.name, req)
+	entry := newOrderRow(l.name, req)
 	once := ledgerTx{ledger: l, key: req.Key, pause: req.Pause, entry: entry, section: &section}
 	var lines []stock.LineReceipt
 	first, attempts, err := once.run(ctx, func(in Tx) (_ []ledgerRow, err error) {
@@ -128,7 +128,7 @@ func (l ledgerTx) run(
 ) (first *ledgerRow, attempts int, err error) {
 	for attempts = 1; ; attempts++ {
 		first, err = l.try(ctx, carryOut)
-		if !IsRolledBack(err) || l.section.Elapsed() > l.wait || retry.BackOff(ctx, attempts) != nil {
+		if !isRolledBack(err) || l.section.Elapsed() > l.wait || retry.BackOff(ctx, attempts) != nil {
 			return first, attempts, err
 		}
 	}
@@ -164,14 +164,15 @@ func (l ledgerTx) try(ctx context.Context, carryOut func(Tx) ([]ledgerRow, error
 	return nil, soldOut
 }
 
-// soldOutUnrecorded is the error of a request with a key that was sold out, when the COMMIT of that answer was lost.
-// It is no ErrUnknown: nothing was deducted. It is no ErrSoldOut: sent again, the request may get another answer.
+// soldOutUnrecorded is the error of a request with a key that was sold out, when the COMMIT of that answer was lost. It
+// is not an ErrUnknown, since nothing was deducted, nor an ErrSoldOut, since the request may get another answer when it
+// is sent again.
 func soldOutUnrecorded(cause error) error {
 	return fmt.Errorf("%w: sold out, but it is unknown whether that answer was recorded: %v", stock.ErrUnavailable, cause)
 }
 
-// takeKey takes the client's key, if there is one. If it is taken, it fails with errKeyTaken and returns the first row
-// of the earlier request, nil if that is in progress.
+// takeKey takes the client's key, if there is one. If another request has it, takeKey fails with errKeyTaken and
+// returns that request's first row, or nil while it is in progress.
 func (l ledgerTx) takeKey(ctx context.Context, tx *sqlx.Tx) (first *ledgerRow, err error) {
 	if l.key == "" {
 		return nil, nil

@@ -34,13 +34,13 @@ const (
 	ledgerSoldOut ledgerOutcome = "sold-out"
 )
 
-// newEntry is the row of a deduction that a strategy is about to carry out.
-func newEntry(strategy string, req stock.Request) ledgerRow {
+// newDeductionRow is the row of a deduction that a strategy is about to carry out.
+func newDeductionRow(strategy string, req stock.Request) ledgerRow {
 	return newLedgerRow(req.Key, req.GoodsID, "deduct", strategy, stock.MySQL, req.GoodsID, req.Count)
 }
 
-// newOrderEntry is the first row of an order that a strategy is about to carry out.
-func newOrderEntry(strategy string, req stock.OrderRequest) ledgerRow {
+// newOrderRow is the first row of an order that a strategy is about to carry out.
+func newOrderRow(strategy string, req stock.OrderRequest) ledgerRow {
 	lines := req.Lines()
 	asked := []any{"order", strategy, stock.MySQL}
 	for _, line := range lines {

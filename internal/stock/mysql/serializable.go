@@ -44,7 +44,7 @@ func (s serializable) try(
 		receipt, err = stock.ReadModifyWrite(ctx, readRow{Tx{tx}, units}, req, *section)
 		return err
 	})
-	if IsRolledBack(err) {
+	if isRolledBack(err) {
 		err = fmt.Errorf("%w: %w", retry.ErrConflict, err)
 	}
 	return receipt, err

@@ -48,13 +48,13 @@ func readSlots(
 	return slots, units, classifyRead(goodsID, err)
 }
 
-// Read implements stock.Inventory.
+// Read implements stock.AdminStore.
 func (s SlotStore) Read(ctx context.Context, goodsID int64) (int64, error) {
 	_, units, err := readSlots(ctx, s.MySQL.DB, goodsID, "")
 	return units, err
 }
 
-// Set implements stock.Inventory. The store has no epochs of its own.
+// Set implements stock.AdminStore. The store has no epochs of its own.
 func (s SlotStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
 	return epoch, s.MySQL.InTx(ctx, ReadCommitted, nil, func(tx *sqlx.Tx) error {
 		slots := make([]slot, slotCount)
@@ -66,11 +66,11 @@ func (s SlotStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64,
 		}
 		// Rows of an earlier version that split items over more of them.
 		_, err := tx.ExecContext(ctx, "DELETE FROM good_slot WHERE goods_id = ? AND slot >= ?", goodsID, slotCount)
-		return classifyRead(goodsID, err)
+		return Refusal(err)
 	})
 }
 
-// Restock implements stock.Inventory.
+// Restock implements stock.AdminStore.
 func (s SlotStore) Restock(ctx context.Context, goodsID, units int64) (left int64, err error) {
 	err = s.rearrange(ctx, stock.Request{GoodsID: goodsID, Count: 1}, func(present int64) (int64, error) {
 		if present > stock.MaxStock-units {
@@ -123,5 +123,5 @@ func writeSlots(ctx context.Context, tx *sqlx.Tx, goodsID int64, slots []slot) e
 	rows := "(?, ?, ?)" + strings.Repeat(", (?, ?, ?)", len(slots)-1)
 	_, err := tx.ExecContext(ctx, "INSERT INTO good_slot (goods_id, slot, stock) VALUES "+rows+
 		" ON DUPLICATE KEY UPDATE stock = VALUES(stock)", args...)
-	return classifyRead(goodsID, err)
+	return Refusal(err)
 }

@@ -40,13 +40,13 @@ func (s slots) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, er
 	for attempt := 1; ; attempt++ {
 		receipt, done, err := s.try(ctx, req, section, next)
 		if err == nil && !done {
-			next, err = s.findSlot(ctx, req)
+			next, err = s.findSlot(ctx, req, next)
 		}
 		switch {
 		case done:
-			receipt.Remaining, receipt.RemainingUnknown, receipt.Attempts = 0, true, attempt
+			receipt.Attempts = attempt
 			return receipt, nil
-		case err != nil && !IsRolledBack(err):
+		case err != nil && !isRolledBack(err):
 			return stock.Receipt{}, err
 		case section.Elapsed() > s.wait:
 			return stock.Receipt{}, fmt.Errorf("%w: the slots of item %d changed during each of %d tries",
@@ -71,14 +71,15 @@ func (s slots) try(
 	return receipt, rows == 1, err
 }
 
-// findSlot picks one of the slots that have enough, at random, or allSlots if none has.
-func (s slots) findSlot(ctx context.Context, req stock.Request) (int, error) {
+// findSlot picks one of the slots that have enough, at random, or allSlots if none has. If it fails, it returns the
+// last slot.
+func (s slots) findSlot(ctx context.Context, req stock.Request, last int) (int, error) {
 	all, units, err := readSlots(ctx, s.MySQL.DB, req.GoodsID, "")
 	if err != nil {
-		return 0, err
+		return last, err
 	}
 	if units < int64(req.Count) {
-		return 0, soldOut(req, units)
+		return last, soldOut(req, units)
 	}
 	for _, i := range rand.Perm(len(all)) {
 		if all[i].Stock >= int64(req.Count) {

@@ -40,10 +40,10 @@ func (s Store) Write(ctx context.Context, goodsID, units int64) error {
 	if err != nil {
 		return err
 	}
-	return mustFind(result, goodsID)
+	return checkFound(result, goodsID)
 }
 
-// Set implements stock.Inventory. It makes the epoch from the time, so that a database that is created anew does not
+// Set implements stock.AdminStore. It makes the epoch from the time, so that a database that is created anew does not
 // start from zero, and from the last and the given epoch, so that it grows even if the clock is set back.
 func (s Store) Set(ctx context.Context, goodsID, units, last int64) (epoch int64, err error) {
 	err = s.InTx(ctx, nil, nil, func(tx *sqlx.Tx) error {
@@ -55,7 +55,7 @@ func (s Store) Set(ctx context.Context, goodsID, units, last int64) (epoch int64
 	return epoch, err
 }
 
-// Restock implements stock.Inventory.
+// Restock implements stock.AdminStore.
 func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error) {
 	for {
 		result, err := s.exec(ctx, restockSQL, units, goodsID, stock.MaxStock-units)
@@ -117,9 +117,9 @@ func (s Store) exec(ctx context.Context, query string, args ...any) (sql.Result,
 	return result, classifyWrite(err)
 }
 
-// mustFind fails with ErrUnknownItem if a statement matched no row. The DSN must have clientFoundRows=true, or else a
+// checkFound fails with ErrUnknownItem if a statement matched no row. The DSN must have clientFoundRows=true, or else a
 // row whose value did not change would not count.
-func mustFind(result sql.Result, goodsID int64) error {
+func checkFound(result sql.Result, goodsID int64) error {
 	rows, err := result.RowsAffected()
 	if err == nil && rows == 0 {
 		err = missing(goodsID)
@@ -127,4 +127,4 @@ func mustFind(result sql.Result, goodsID int64) error {
 	return err
 }
 
-func missing(goodsID int64) error { return stock.Missing(goodsID, "MySQL") }
+func missing(goodsID int64) error { return stock.UnknownItem(goodsID, "MySQL") }

@@ -48,7 +48,7 @@ func (tx Tx) Write(ctx context.Context, goodsID, units int64) error {
 	if err != nil {
 		return Refusal(err)
 	}
-	return mustFind(result, goodsID)
+	return checkFound(result, goodsID)
 }
 
 // readForUpdate reads the current stock and locks the row.

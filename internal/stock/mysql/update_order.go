@@ -54,7 +54,7 @@ func (tx Tx) deductAll(
 }
 
 // readFunc reads the current stock. At READ COMMITTED a plain read does, and locks nothing for a refusal. At REPEATABLE
-// READ a plain read shows what was there before the UPDATE looked, so it must be a locking read.
+// READ a plain read may show a snapshot older than what the UPDATE saw (in TiDB, that of BEGIN), so the read must lock.
 type readFunc func(ctx context.Context, goodsID int64) (units int64, err error)
 
 // deduct deducts the units of one line, and keeps the row locked.

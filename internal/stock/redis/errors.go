@@ -16,8 +16,8 @@ func IsPoolFull(err error) bool {
 	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
 }
 
-// ClassifyRead classifies an error of a command that changes nothing.
-func ClassifyRead(err error) error {
+// Refusal classifies an error after which no stock was changed.
+func Refusal(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -27,29 +27,30 @@ func ClassifyRead(err error) error {
 	return fmt.Errorf("%w: Redis: %w", stock.ErrUnavailable, err)
 }
 
-// classifyRead classifies an error of a read of one item.
-func classifyRead(goodsID int64, err error) error {
+// classifyItemRead classifies an error of a read of one item.
+func classifyItemRead(goodsID int64, err error) error {
 	if isNil(err) {
 		return missing(goodsID)
 	}
-	return ClassifyRead(err)
+	return Refusal(err)
 }
 
-// ClassifyWrite classifies an error of a command or script that writes to one item and replies nil if there is none.
-func ClassifyWrite(goodsID int64, err error) error {
+// ClassifyItemWrite classifies an error of a command or script that writes to one item and replies nil if there is
+// none.
+func ClassifyItemWrite(goodsID int64, err error) error {
 	if isNil(err) {
 		return missing(goodsID)
 	}
-	return classifyWriteAll(err)
+	return classifyWrite(err)
 }
 
-// classifyWriteAll classifies an error of a command that writes.
-func classifyWriteAll(err error) error {
+// classifyWrite classifies an error of a command that writes.
+func classifyWrite(err error) error {
 	dial, isNet := errors.AsType[*net.OpError](err)
 	_, answered := errors.AsType[redis.Error](err)
 	// Nothing was sent without a connection, and nothing was done if Redis refused the command.
 	if err == nil || IsPoolFull(err) || answered || isNet && dial.Op == "dial" {
-		return ClassifyRead(err)
+		return Refusal(err)
 	}
 	return fmt.Errorf("%w: Redis did not reply: %w", stock.ErrUnknown, err)
 }

@@ -28,8 +28,8 @@ var (
 	writeScript = redis.NewScript(writeLua)
 )
 
-// Fenced implements stock.Lockable.
-func (s Store) Fenced(holder stock.Holder, count int) stock.ReadWriter {
+// WithFence implements stock.Lockable.
+func (s Store) WithFence(holder stock.Holder, count int) stock.ReadWriter {
 	return fencedStore{s, holder, count}
 }
 
@@ -40,7 +40,7 @@ func (s fencedStore) Read(ctx context.Context, goodsID int64) (int64, error) {
 	if err := s.fenced(goodsID, err); err != nil {
 		return 0, err
 	}
-	return units, classifyRead(goodsID, err)
+	return units, classifyItemRead(goodsID, err)
 }
 
 // Write overwrites the stock if the holder is still registered.
@@ -54,7 +54,7 @@ func (s fencedStore) Write(ctx context.Context, goodsID, units int64) error {
 	if err := s.fenced(goodsID, err); err != nil {
 		return err
 	}
-	return ClassifyWrite(goodsID, err)
+	return ClassifyItemWrite(goodsID, err)
 }
 
 // fenced returns the ErrFenced of a script that refused the holder, and nil for any other error.
@@ -64,5 +64,5 @@ func (s fencedStore) fenced(goodsID int64, err error) error {
 	}
 	var registered stock.Holder
 	_, _ = fmt.Sscanf(err.Error(), "FENCED %d %s", &registered.Token, &registered.Issuer)
-	return s.holder.Fenced(goodsID, registered)
+	return s.holder.RefusedBy(goodsID, registered)
 }

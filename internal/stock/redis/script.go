@@ -66,7 +66,7 @@ func (s *script) run(ctx context.Context, batch *batching.Batch) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	reply, err := deductScript.Run(ctx, s.Client, []string{Key(batch.GoodsID)}, counts...).Int64Slice()
-	if err := ClassifyWrite(batch.GoodsID, err); err != nil {
+	if err := ClassifyItemWrite(batch.GoodsID, err); err != nil {
 		batch.RefuseUndecided(err)
 		return
 	}

@@ -23,7 +23,7 @@ type Store struct{ Client redis.UniversalClient }
 func (s Store) Read(ctx context.Context, goodsID int64) (int64, error) {
 	units, err := s.Client.Get(ctx, Key(goodsID)).Int64()
 	if err != nil {
-		return 0, classifyRead(goodsID, err)
+		return 0, classifyItemRead(goodsID, err)
 	}
 	return units, nil
 }
@@ -34,7 +34,7 @@ func (s Store) Write(ctx context.Context, goodsID, units int64) error {
 		return stock.Interrupted(context.Cause(ctx))
 	}
 	ctx = context.WithoutCancel(ctx)
-	return ClassifyWrite(goodsID, s.Client.SetArgs(ctx, Key(goodsID), units, redis.SetArgs{Mode: "XX"}).Err())
+	return ClassifyItemWrite(goodsID, s.Client.SetArgs(ctx, Key(goodsID), units, redis.SetArgs{Mode: "XX"}).Err())
 }
 
 var (
@@ -51,14 +51,14 @@ var (
 	writeAllScript = redis.NewScript(writeAllLua)
 )
 
-// Set implements stock.Inventory.
+// Set implements stock.AdminStore.
 func (s Store) Set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
 	keys := []string{Key(goodsID), fenceKey(goodsID), EpochKey(goodsID)}
 	epoch, err := setScript.Run(ctx, s.Client, keys, units, epoch).Int64()
-	return epoch, ClassifyWrite(goodsID, err)
+	return epoch, ClassifyItemWrite(goodsID, err)
 }
 
-// Restock implements stock.Inventory. MySQL gets the units too, through the stream of redis-stream, if it knows the
+// Restock implements stock.AdminStore. MySQL gets the units too, through the stream of redis-stream, if it knows the
 // stock.
 func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error) {
 	if ctx.Err() != nil {
@@ -66,7 +66,7 @@ func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error)
 	}
 	keys := []string{Key(goodsID), fenceKey(goodsID), EpochKey(goodsID), StreamKey(goodsID)}
 	if known, err := s.Client.Exists(ctx, keys[2:]...).Result(); err != nil {
-		return 0, ClassifyRead(err)
+		return 0, Refusal(err)
 	} else if known > 0 {
 		_ = IndexStreams(ctx, s.Client, goodsID) // if it fails, the stream is found a little later
 	}
@@ -76,7 +76,7 @@ func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error)
 		_, _ = fmt.Sscanf(err.Error(), "OVERSTOCKED %d", &present)
 		return 0, stock.Overstocked(goodsID, present, units)
 	}
-	return present, ClassifyWrite(goodsID, err)
+	return present, ClassifyItemWrite(goodsID, err)
 }
 
 // Atomic implements stock.Lockable. In a Cluster, no command reaches items in different hash slots.
@@ -107,13 +107,13 @@ func (s Store) WriteAll(ctx context.Context, _ stock.PauseFunc, stocks []stock.I
 		err = missing(stocks[at].GoodsID)
 	case redis.HasErrorPrefix(err, "FENCED"):
 		_, _ = fmt.Sscanf(err.Error(), "FENCED %d %d %s", &at, &registered.Token, &registered.Issuer)
-		err = stocks[at].Holder.Fenced(stocks[at].GoodsID, registered)
+		err = stocks[at].Holder.RefusedBy(stocks[at].GoodsID, registered)
 	default:
-		return classifyWriteAll(err)
+		return classifyWrite(err)
 	}
 	return &stock.LineError{GoodsID: stocks[at].GoodsID, Err: err}
 }
 
-func missing(goodsID int64) error { return stock.Missing(goodsID, "Redis") }
+func missing(goodsID int64) error { return stock.UnknownItem(goodsID, "Redis") }
 
 func isNil(err error) bool { return errors.Is(err, redis.Nil) }

@@ -45,7 +45,7 @@ func (w watch) try(
 		return err
 	}, Key(req.GoodsID))
 	if !ran && watched != nil {
-		err = ClassifyRead(watched)
+		err = Refusal(watched)
 	}
 	return receipt, err
 }
@@ -57,7 +57,7 @@ func (w watch) inTx(
 	unending, key := context.WithoutCancel(ctx), Key(req.GoodsID)
 	units, err := tx.Get(unending, key).Int64()
 	if err != nil {
-		return stock.Receipt{}, classifyRead(req.GoodsID, err)
+		return stock.Receipt{}, classifyItemRead(req.GoodsID, err)
 	}
 	section.Enter()
 	remaining, err := req.Decide(ctx, units)
@@ -71,5 +71,5 @@ func (w watch) inTx(
 	if errors.Is(err, redis.TxFailedErr) {
 		return stock.Receipt{}, retry.ErrConflict
 	}
-	return section.Receipt(remaining, 1), ClassifyWrite(req.GoodsID, err)
+	return section.Receipt(remaining, 1), ClassifyItemWrite(req.GoodsID, err)
 }

@@ -71,8 +71,8 @@ func gaveUp(waiting context.Context, req stock.Request, tries int) error {
 		stock.ErrBusy, req.GoodsID, tries, context.Cause(waiting))
 }
 
-// BackOff sleeps longer with every failed attempt, counted from 1. It is for callers whose own round trip says nothing
-// about the others'. If ctx ends first, it returns ctx.Err().
+// BackOff sleeps longer with every failed attempt, counted from 1. It is for callers that cannot measure how long
+// another's try takes. If ctx ends first, it returns ctx.Err().
 func BackOff(ctx context.Context, attempt int) error {
 	return sleepUpTo(ctx, time.Millisecond<<min(attempt, 6))
 }

@@ -319,9 +319,9 @@ func (s subject) sellsTheLastUnit(t *testing.T) {
 // say so.
 func (s subject) leaves(receipt stock.Receipt, units int64) bool {
 	if !s.strategy.TellsRemaining() {
-		return receipt.RemainingUnknown && receipt.Remaining == 0
+		return receipt.Remaining == 0
 	}
-	return !receipt.RemainingUnknown && receipt.Remaining == units
+	return receipt.Remaining == units
 }
 
 func (s subject) cancelledBefore(t *testing.T) {

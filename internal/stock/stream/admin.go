@@ -28,14 +28,14 @@ type Backlog struct {
 }
 
 // Backlog asks Redis for the streams of all items. It fails with ErrUnavailable or ErrBusy, even if only one master
-// of a Cluster does not answer: a part of the backlog would look like less.
+// of a Cluster does not answer: a partial backlog would be misleading.
 func (a Admin) Backlog(ctx context.Context) (Backlog, error) {
 	if a.Redis == nil {
 		return Backlog{}, fmt.Errorf("read the backlog of redis-stream: Redis is not configured: %w", stock.ErrUnavailable)
 	}
 	in := streams{a.Redis}
 	ids, err := in.indexed(ctx)
-	if err = redis.ClassifyRead(err); err != nil && a.MySQL != nil {
+	if err = redis.Refusal(err); err != nil && a.MySQL != nil {
 		ids, err = mysql.Store{DB: a.MySQL}.Items(ctx)
 	}
 	if err != nil {
@@ -43,7 +43,7 @@ func (a Admin) Backlog(ctx context.Context) (Backlog, error) {
 	}
 	lengths, oldest, err := in.lengths(ctx, ids)
 	if err != nil {
-		return Backlog{}, redis.ClassifyRead(err)
+		return Backlog{}, redis.Refusal(err)
 	}
 	var b Backlog
 	for _, n := range lengths {
@@ -62,7 +62,7 @@ func (a Admin) Items(ctx context.Context) ([]int64, error) {
 	}
 	indexed, err := streams{a.Redis}.indexed(ctx)
 	if err != nil {
-		return nil, redis.ClassifyRead(err)
+		return nil, redis.Refusal(err)
 	}
 	stored, err := mysql.Store{DB: a.MySQL}.Items(ctx)
 	if err != nil {

@@ -33,17 +33,17 @@ func (a Admin) Prune(ctx context.Context, age time.Duration) (deleted int64, err
 	in := streams{a.Redis}
 	lengths, oldest, err := in.lengths(ctx, ids)
 	if err != nil {
-		return 0, fmt.Errorf("find the oldest sale that is not in MySQL: %w", redis.ClassifyRead(err))
+		return 0, fmt.Errorf("find the oldest sale that is not in MySQL: %w", redis.Refusal(err))
 	}
 	maps.DeleteFunc(lengths, func(_, entries int64) bool { return entries > 0 })
 	if err := in.unindex(ctx, slices.Collect(maps.Keys(lengths))); err != nil {
-		return 0, fmt.Errorf("remove the items without sales from the index: %w", redis.ClassifyRead(err))
+		return 0, fmt.Errorf("remove the items without sales from the index: %w", redis.Refusal(err))
 	}
 	if oldest.IsZero() {
 		oldest = time.Now()
 	}
 	return mysql.Prune(ctx, func() (int, int64, error) {
-		return pruneSales(ctx, a.MySQL, age, oldest.Add(-clockSkew-longestHold))
+		return pruneSales(ctx, a.MySQL, age, oldest.Add(-clockSkew-maxEntryAge))
 	})
 }
 

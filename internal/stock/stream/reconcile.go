@@ -23,11 +23,12 @@ type Finding string
 const (
 	// Agree: Redis has what MySQL has, less the sales on their way.
 	Agree Finding = "agree"
-	// TooMany: Redis has more. It has lost writes, or units were sold from MySQL alone. MySQL proves those sales:
+	// TooMany: Redis has more. It has lost writes, or units were sold only from MySQL. MySQL proves those sales:
 	// mended.
 	TooMany Finding = "Redis has too many"
 	// TooFew: Redis has less. Units left Redis without an entry in the stream: another strategy sold them, or entries
-	// are lost. Nobody can prove whether they were sold: not mended.
+	// are lost. It cannot be
+	// proved that they were sold, so this is not mended.
 	TooFew Finding = "Redis has too few"
 	// NotInRedis: Redis has lost the item, and with it the sales that had not reached MySQL: mended.
 	NotInRedis Finding = "Redis has none"
@@ -127,7 +128,7 @@ func (c *comparison) compare(ctx context.Context) (Balance, error) {
 		return b, err
 	}
 	if !c.inMySQL && !c.redis.known {
-		return b, stock.Missing(c.goodsID, "MySQL or Redis")
+		return b, stock.UnknownItem(c.goodsID, "MySQL or Redis")
 	}
 	b.Redis = c.redis.units
 	if err := c.countSales(ctx, &b); err != nil {
@@ -203,5 +204,5 @@ func (c *comparison) mend(ctx context.Context, b Balance) error {
 	if errors.Is(err, goredis.Nil) {
 		return fmt.Errorf("%w: the stock of item %d has changed meanwhile: reconcile it again", stock.ErrBusy, c.goodsID)
 	}
-	return redis.ClassifyWrite(c.goodsID, err)
+	return redis.ClassifyItemWrite(c.goodsID, err)
 }

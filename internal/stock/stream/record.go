@@ -17,8 +17,8 @@ import (
 type locking string
 
 const (
-	wait   locking = ""
-	noWait locking = "NOWAIT" // fail with stock.ErrBusy
+	waitForRows  locking = ""
+	failIfLocked locking = "NOWAIT" // fail with stock.ErrBusy
 )
 
 // record writes sales to MySQL in one transaction, except for those that are there already.
@@ -47,7 +47,7 @@ func (w *writeBehind) record(ctx context.Context, sales []sale, delivered time.T
 // sales; and deducts those that were made from the stock that MySQL has, even below zero: the sale was made.
 //
 // It fails if the sales were delivered too long ago: another replica may have written them since, and Prune may have
-// deleted the trace of that. The clock is read after the INSERT: from there on no other replica can write them, however
+// deleted their records. The clock is read after the INSERT: after that no other replica can write them, however
 // long this one is suspended.
 func (w *writeBehind) deduct(
 	ctx context.Context, tx *sqlx.Tx, sales []sale, delivered time.Time, locked locking,
@@ -73,7 +73,7 @@ func (w *writeBehind) deduct(
 	if _, err := tx.ExecContext(ctx, insert+rows, args...); err != nil {
 		return mysql.Refusal(err)
 	}
-	if held := time.Now().Round(0).Sub(delivered); held > w.hold {
+	if held := time.Now().Round(0).Sub(delivered); held > w.maxAge {
 		return fmt.Errorf("the sales were delivered %v ago, too long to write them now: they will be delivered again", held)
 	}
 	const update = "UPDATE good_stock SET stock = stock - ?, version = version + 1 WHERE goods_id = ?"

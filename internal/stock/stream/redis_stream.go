@@ -72,7 +72,7 @@ func (r redisStream) sell(ctx context.Context, req stock.Request) (sold bool, un
 	keys := []string{redis.Key(req.GoodsID), redis.EpochKey(req.GoodsID), redis.StreamKey(req.GoodsID)}
 	script := sellScript.Run(context.WithoutCancel(ctx), r.Client, keys, req.Count, rand.Int64())
 	reply, err := script.Int64Slice()
-	if err := redis.ClassifyWrite(req.GoodsID, err); err != nil {
+	if err := redis.ClassifyItemWrite(req.GoodsID, err); err != nil {
 		if errors.Is(err, stock.ErrUnknown) {
 			r.behind.notify(req.GoodsID) // it may have been sold
 		}

@@ -136,8 +136,9 @@ func (s *schedule) endWait(goodsID int64) {
 	s.wakeUp()
 }
 
-// update takes in a scan: the lengths of the streams that could be asked, and why others could not. A sweep closes
-// items without sales until they are sold again. It returns the error of an item that failed, if there is one.
+// update applies the result of a scan: the lengths of the streams that could be asked, and why others could not. A
+// sweep closes items without sales until they are sold again. It returns the error of an item that failed, if there
+// is one.
 func (s *schedule) update(ids []int64, lengths map[int64]int64, silent error, sweeping bool) (failed error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -188,18 +188,18 @@ func (s streams) snapshot(ctx context.Context, goodsID int64) (found snapshot, e
 		return nil
 	})
 	if err != nil && !errors.Is(err, goredis.Nil) {
-		return found, redis.ClassifyRead(err)
+		return found, redis.Refusal(err)
 	}
 	found.units, err = units.Int64()
 	if found.known = !errors.Is(err, goredis.Nil); found.known && err != nil {
-		return found, redis.ClassifyRead(err)
+		return found, redis.Refusal(err)
 	}
 	if found.epoch, err = epoch.Int64(); err != nil && !errors.Is(err, goredis.Nil) {
-		return found, redis.ClassifyRead(err)
+		return found, redis.Refusal(err)
 	}
 	messages, err := last.Result()
 	if err != nil {
-		return found, redis.ClassifyRead(err)
+		return found, redis.Refusal(err)
 	}
 	for _, message := range messages {
 		found.last = message.ID
@@ -217,7 +217,7 @@ func (s streams) eachSale(
 	for from := "-"; ; {
 		messages, err := s.client.XRangeN(ctx, redis.StreamKey(goodsID), from, last, page).Result()
 		if err != nil {
-			return unreadable, redis.ClassifyRead(err)
+			return unreadable, redis.Refusal(err)
 		}
 		var sales []sale
 		for _, message := range messages {

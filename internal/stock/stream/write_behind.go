@@ -8,9 +8,8 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"time"
-
 	"sync"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -31,7 +30,7 @@ import (
 // Every item has a stream of its own beside its stock: in a Redis Cluster, neither a script nor an XREADGROUP can
 // reach two hash slots. Blocking on all streams would take a connection for each item. Instead, each sale notifies
 // the writer of its replica, which reads all streams that were sold into at once. Sales during one transaction go
-// into the next one. An idle replica asks nothing, except for a scan of all streams every few seconds, which finds
+// into the next one. An idle replica sends no commands except for a scan of all streams every few seconds, which finds
 // the entries of replicas that died.
 //
 // What cannot be written is left alone and delivered again later, as if this replica had died. Until then the item
@@ -44,7 +43,7 @@ type writeBehind struct {
 	streams streams
 	log     *slog.Logger
 	late    time.Duration // an entry unacknowledged for this long may be taken over by any replica
-	hold    time.Duration // an entry is not written when its delivery is longer ago than this
+	maxAge  time.Duration // an entry delivered longer ago than this is not written
 	items   schedule
 
 	running sync.WaitGroup // the loops, and the items that wait for their row
@@ -64,8 +63,8 @@ const (
 	scanInterval = 5 * time.Second
 	// sweepInterval is the pause between two scans that include all items of MySQL: the index may lack one.
 	sweepInterval = time.Minute
-	// longestHold is longer than any wait for MySQL, and a small part of what Prune leaves.
-	longestHold = time.Minute
+	// maxEntryAge is longer than any wait for MySQL, and a small part of what Prune leaves.
+	maxEntryAge = time.Minute
 	// closeLimit is the time that Close gives the transaction under way.
 	closeLimit = 2 * time.Second
 )
@@ -74,7 +73,7 @@ const (
 func startWriteBehind(d stock.Deps) *writeBehind {
 	w := &writeBehind{
 		db: mysql.Store{DB: d.MySQL}, streams: streams{d.Redis}, log: d.Log,
-		late: scanInterval, hold: longestHold,
+		late: scanInterval, maxAge: maxEntryAge,
 		items: newSchedule(), waiters: make(chan struct{}, maxWaiters),
 	}
 	if 0 < d.Lease && d.Lease < w.late {
@@ -107,13 +106,13 @@ func (w *writeBehind) open(ctx context.Context, goodsID int64) error {
 	// Without this check, requests for items that do not exist would fill the index.
 	known, err := w.streams.client.Exists(ctx, redis.Key(goodsID)).Result()
 	if err != nil {
-		return redis.ClassifyRead(err)
+		return redis.Refusal(err)
 	}
 	if known == 0 {
-		return stock.Missing(goodsID, "Redis")
+		return stock.UnknownItem(goodsID, "Redis")
 	}
 	if err := w.streams.open(ctx, goodsID); err != nil {
-		return redis.ClassifyRead(err)
+		return redis.Refusal(err)
 	}
 	_ = w.streams.index(ctx, goodsID) // if it fails, the scan repeats it
 	w.items.setOpen(goodsID)
@@ -134,7 +133,7 @@ func (w *writeBehind) writeLoop(stopped, working context.Context) {
 	}
 }
 
-// scanLoop scans from time to time, whatever is sold meanwhile: sooner after a failure, which it logs.
+// scanLoop scans from time to time: sooner after a failure, which it logs.
 func (w *writeBehind) scanLoop(stopped, working context.Context) {
 	ticker := time.NewTicker(w.late)
 	defer ticker.Stop()
@@ -196,7 +195,7 @@ func (w *writeBehind) writePending(stopped, working context.Context, ids []int64
 		return
 	}
 	items := byItem(sales)
-	err := w.record(working, sales, delivered, noWait)
+	err := w.record(working, sales, delivered, failIfLocked)
 	switch {
 	case err == nil:
 		w.remove(working, sales)
@@ -210,7 +209,7 @@ func (w *writeBehind) writePending(stopped, working context.Context, ids []int64
 	// A row is locked, or MySQL does not accept something of one item: the others must not wait.
 	for _, id := range slices.Sorted(maps.Keys(items)) {
 		if len(items) > 1 {
-			err = w.record(working, items[id], delivered, noWait)
+			err = w.record(working, items[id], delivered, failIfLocked)
 		}
 		if errors.Is(err, stock.ErrBusy) {
 			w.recordWhenFree(stopped, working, id, items[id], delivered)
@@ -243,7 +242,7 @@ func (w *writeBehind) read(working context.Context, ids []int64) (sales []sale) 
 			}
 		}
 		if err != nil && !errors.Is(err, goredis.Nil) {
-			w.items.setResult(id, fmt.Errorf("read the sales of item %d: %w", id, redis.ClassifyRead(err)))
+			w.items.setResult(id, fmt.Errorf("read the sales of item %d: %w", id, redis.Refusal(err)))
 			continue
 		}
 		sales = append(sales, w.parse(working, id, got.messages)...)
@@ -279,7 +278,7 @@ func (w *writeBehind) recordWhenFree(
 			return
 		case w.waiters <- struct{}{}:
 		}
-		err := w.record(working, sales, delivered, wait)
+		err := w.record(working, sales, delivered, waitForRows)
 		<-w.waiters
 		w.finish(working, goodsID, sales, err)
 		w.items.endWait(goodsID)
@@ -300,7 +299,7 @@ func (w *writeBehind) finish(working context.Context, goodsID int64, sales []sal
 func (w *writeBehind) remove(working context.Context, sales []sale) {
 	for id, err := range w.streams.remove(working, sales) {
 		if err != nil {
-			err = fmt.Errorf("delete sales of item %d that are in MySQL: %w", id, redis.ClassifyRead(err))
+			err = fmt.Errorf("delete sales of item %d that are in MySQL: %w", id, redis.Refusal(err))
 		}
 		w.items.setResult(id, err)
 	}

@@ -265,7 +265,7 @@ func TestASaleThatAReplicaHeldTooLongIsNotWrittenAgainAfterPrune(t *testing.T) {
 	t.Parallel()
 	a, _ := newServers(t, servers.RedisOptions{})
 	held := newReplica(t, connect(t, a), 200*time.Millisecond)
-	stream.HoldSales(held.Deducter, 100*time.Millisecond)
+	stream.SetMaxEntryAge(held.Deducter, 100*time.Millisecond)
 	held.set(t, 1, 10)
 	resume := takeAllConnections(t, held.deps.MySQL)
 	held.sell(t, 1, 3)
