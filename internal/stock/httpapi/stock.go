@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 
@@ -39,7 +40,7 @@ func describeStock(err error, id int64, on stock.Store) error {
 	case slugUnknownItem:
 		return describe(err, "item %d does not exist in store %s", id, on)
 	case slugUnsupportedStore:
-		return describe(err, "there is no store %q, only %v", on, stock.Stores)
+		return describe(err, "there is no store %q, only %s", on, list(stock.Stores))
 	}
 	return err
 }
@@ -70,4 +71,13 @@ func itemInStore(r *http.Request) (id int64, on stock.Store, err error) {
 		return id, stock.Stores[0], nil
 	}
 	return id, d.Store, nil
+}
+
+// list names stores in a sentence.
+func list(stores []stock.Store) string {
+	names := make([]string, len(stores))
+	for i, on := range stores {
+		names[i] = string(on)
+	}
+	return strings.Join(names, ", ")
 }

@@ -16,7 +16,8 @@ import (
 	"stock/internal/stock/stream"
 )
 
-const abundance = 1_000_000
+// abundance is more units than a test can sell, however slow the machine is.
+const abundance = 1 << 40
 
 // buyers buy units of item 1 until they are stopped.
 type buyers struct {
