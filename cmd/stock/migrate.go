@@ -66,7 +66,7 @@ func (o *migrateOptions) fillRedis(ctx context.Context, stdout, stderr io.Writer
 	case b.Finding == stream.Agree, b.Mended:
 		fmt.Fprintf(stdout, "Redis has item %d\n", migrations.FirstGoods)
 	default:
-		fmt.Fprintf(stdout, "Redis has item %d already, which was left as it is: %s; see stock reconcile --help\n",
+		fmt.Fprintf(stdout, "item %d in Redis was left as it is: %s; see stock reconcile --help\n",
 			migrations.FirstGoods, b.Finding)
 	}
 	return nil

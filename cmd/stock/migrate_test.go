@@ -22,7 +22,7 @@ func TestMigrateReportsAnItemThatItDoesNotCopyToRedis(t *testing.T) {
 	}
 	out, err := command(t, env, "migrate")
 	if err != nil || strings.Contains(out, "Redis has item 1") ||
-		!strings.Contains(out, "Redis has item 1 already, which was left as it is: MySQL has an older stock") {
+		!strings.Contains(out, "item 1 in Redis was left as it is: MySQL has an older stock") {
 		t.Errorf("migrate: %v, and printed\n%s\nwant what it found", err, out)
 	}
 }
