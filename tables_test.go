@@ -20,8 +20,8 @@ import (
 var (
 	update     = flag.Bool("update", false, "rewrite the generated parts of the documents")
 	labReport  = flag.String("lab", "", "with -update: take the figures from this report.json of loadtest run")
-	benchTable = flag.String("bench", "", "with -update: show this file, written by make bench BENCH='--markdown FILE'")
-	locksTable = flag.String("locks", "", "with -update: show this file, written by make bench-locks BENCH='-markdown FILE'")
+	benchTable = flag.String("bench", "", "with -update: show this file of make bench BENCH='--markdown FILE'")
+	locksTable = flag.String("locks", "", "with -update: show this file of make bench-locks BENCH='-markdown FILE'")
 )
 
 // strategies is the catalogue, from which the tables of strategies are made.
