@@ -14,15 +14,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 )
 
-const (
-	maxREADMELines = 150
-	maxColumns     = 120
-)
-
-// reasons are the only ones for which a command of the documents may stay untested.
+// reasons lists why a command of the documents may stay untested.
 var reasons = []string{
 	"takes minutes",
 	"needs docker",
@@ -38,7 +32,7 @@ func readDocuments(t *testing.T) []document {
 	return readFiles(t, ".md")
 }
 
-// readFiles reads the files of this repository whose names end so, without those that commands leave in it.
+// readFiles reads the files of this repository that have the suffix, except those that commands create.
 func readFiles(t *testing.T, suffix string) (files []document) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -92,7 +86,7 @@ func (d document) blocks() (blocks []block) {
 	return blocks
 }
 
-// Every sh block is a command for the reader. It is executed, or says why it is not.
+// Every sh block is run by TestCommandsOfTheDocumentsWork, or a comment before it says why not.
 func TestEveryCommandIsRunOrSaysWhyNot(t *testing.T) {
 	t.Parallel()
 	for _, d := range readDocuments(t) {
@@ -122,23 +116,26 @@ func TestEveryCommandIsRunOrSaysWhyNot(t *testing.T) {
 // unexpected finds a refusal other than "sold out", and a vegeta report with failures.
 var unexpected = regexp.MustCompile(`/problems/([^s]|s[^o])|Success +\[ratio\] +\d?\d\.`)
 
-// The commands run as they stand, except for ports, paths and the amount of load. They share one lab, one block after
-// another, and each block finds a stock of 6,000 units.
+// The commands run as they stand, except for ports, paths and the amount of load. All blocks run one after the other on
+// one lab. Each of them finds 6,000 units of item 1, as after make up; it must set the stock of other items itself.
 func TestCommandsOfTheDocumentsWork(t *testing.T) {
+	if *update {
+		t.Skip("-update only rewrites the generated parts of the documents")
+	}
 	t.Parallel()
-	here := startLab(t)
+	lab := startLab(t)
 	documents := readDocuments(t)
-	t.Run("flags", func(t *testing.T) { here.checkFlags(t, documents) })
+	t.Run("flags", func(t *testing.T) { lab.checkFlags(t, documents) })
 	for _, d := range documents {
 		for _, b := range d.blocks() {
 			if b.language != "sh" || b.notRun != "" {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s:%d", d.path, b.line), func(t *testing.T) {
-				here.fillStock(t)
-				run := exec.Command("bash", "-euc", here.replace.Replace(b.text))
+				lab.fillStock(t)
+				run := exec.Command("bash", "-euc", lab.replace.Replace(b.text))
 				run.Env = append(os.Environ(), "LOADTEST_OUT="+t.TempDir()+"/out")
-				run.Env = append(run.Env, here.environment...)
+				run.Env = append(run.Env, lab.environment...)
 				out, err := run.CombinedOutput()
 				if err != nil || unexpected.Match(out) {
 					t.Errorf("%v\n%s\noutput:\n%s", err, b.text, out)
@@ -148,8 +145,8 @@ func TestCommandsOfTheDocumentsWork(t *testing.T) {
 	}
 }
 
-// lab is a running lab, and how the documents' commands reach it.
-type lab struct {
+// runningLab is a lab and how the commands of the documents reach it.
+type runningLab struct {
 	stock, loadtest string // the programs
 
 	admin       string // URL
@@ -158,7 +155,7 @@ type lab struct {
 }
 
 // startLab starts a lab on free ports. `loadtest run` finds it in the environment and starts no servers of its own.
-func startLab(t *testing.T) *lab {
+func startLab(t *testing.T) *runningLab {
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-o", dir+"/", "./loadtest", "./cmd/stock")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -207,7 +204,7 @@ func startLab(t *testing.T) *lab {
 		t.Fatal(err)
 	}
 	stock, loadtest := filepath.Join(dir, "stock"), filepath.Join(dir, "loadtest")
-	return &lab{
+	return &runningLab{
 		stock:    stock,
 		loadtest: loadtest,
 		admin:    admin,
@@ -228,8 +225,8 @@ func startLab(t *testing.T) *lab {
 	}
 }
 
-// checkFlags wants every flag that stands alone, such as `--lease`, to be one of the programs'.
-func (l *lab) checkFlags(t *testing.T, documents []document) {
+// checkFlags checks that each flag in backquotes, such as `--lease`, is one of a program's.
+func (l *runningLab) checkFlags(t *testing.T, documents []document) {
 	var help strings.Builder
 	for program, commands := range map[string][]string{
 		l.stock:    {"serve", "migrate", "prune", "reconcile", "healthcheck"},
@@ -261,149 +258,21 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-func (l *lab) fillStock(t *testing.T) {
-	for id := 1; id <= 5; id++ {
-		url := fmt.Sprintf("%s/admin/stock/%d", l.admin, id)
-		body := strings.NewReader(`{"stock":6000}`)
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Content-Type", "application/json")
-		reply, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply.Body.Close()
-		if reply.StatusCode/100 != 2 {
-			t.Fatalf("PUT %s: %s", url, reply.Status)
-		}
-	}
-}
-
-func TestREADMEAndLinesAreShort(t *testing.T) {
-	t.Parallel()
-	for _, d := range readDocuments(t) {
-		lines := strings.Split(strings.TrimSuffix(d.text, "\n"), "\n")
-		if d.path == "README.md" && len(lines) > maxREADMELines {
-			t.Errorf("README.md has %d lines, more than %d: move some to docs/", len(lines), maxREADMELines)
-		}
-		generated := false
-		for i, line := range lines {
-			switch {
-			case sectionBegins.MatchString(line), strings.HasPrefix(line, "<!-- The import table "):
-				generated = true
-			case strings.HasPrefix(line, "<!-- end of "):
-				generated = false
-			case !generated && !strings.HasPrefix(line, "|") && len([]rune(line)) > maxColumns:
-				t.Errorf("%s:%d has %d columns, more than %d", d.path, i+1, len([]rune(line)), maxColumns)
-			}
-		}
-	}
-}
-
-// Documents and comments name the test that shows what they say.
-func TestEveryTestThatIsNamedExists(t *testing.T) {
-	t.Parallel()
-	var tests strings.Builder
-	for _, file := range readFiles(t, "_test.go") {
-		tests.WriteString(file.text)
-	}
-	documents := readDocuments(t)
-	for _, file := range readFiles(t, ".go") {
-		if strings.HasPrefix(file.path, "internal/locks/") && !strings.HasSuffix(file.path, "_test.go") {
-			documents = append(documents, file)
-		}
-	}
-	named := 0
-	for _, d := range documents {
-		for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(d.text, -1) {
-			named++
-			if !strings.Contains(tests.String(), "func "+name+"(") {
-				t.Errorf("%s names %s, which is no test of this repository", d.path, name)
-			}
-		}
-	}
-	if named == 0 {
-		t.Error("no test is named")
-	}
-}
-
-var (
-	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	namedIn  = regexp.MustCompile("`((?:cmd|docs|internal|loadtest|migrations|nginx|\\.ci)/[\\w./-]*)`")
-	makeRule = regexp.MustCompile(`\bmake ([a-z][a-z-]*)`)
-	makeCode = regexp.MustCompile("`[^`\n]+`")
-)
-
-func TestWhatTheDocumentsNameExists(t *testing.T) {
-	t.Parallel()
-	makefile, err := os.ReadFile("Makefile")
+// fillStock sets the stock of item 1, the only item that a new lab has.
+func (l *runningLab) fillStock(t *testing.T) {
+	url := l.admin + "/admin/stock/1"
+	body := strings.NewReader(`{"stock":6000}`)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range readDocuments(t) {
-		for _, match := range link.FindAllStringSubmatch(d.text, -1) {
-			checkLink(t, d, match[1])
-		}
-		for _, match := range namedIn.FindAllStringSubmatch(d.text, -1) {
-			path := strings.TrimSuffix(match[1], "/...")
-			if _, err := os.Stat(path); err != nil {
-				t.Errorf("%s names %s: %v", d.path, path, err)
-			}
-		}
-		code := makeCode.FindAllString(d.text, -1)
-		for _, b := range d.blocks() {
-			if b.language == "sh" {
-				code = append(code, b.text)
-			}
-		}
-		for _, match := range makeRule.FindAllStringSubmatch(strings.Join(code, "\n"), -1) {
-			if !bytes.Contains(makefile, []byte("\n"+match[1]+":")) {
-				t.Errorf("%s names make %s, which is no target", d.path, match[1])
-			}
-		}
-	}
-}
-
-// checkLink finds the file and the heading that a relative link names.
-func checkLink(t *testing.T, d document, to string) {
-	if strings.Contains(to, "://") {
-		return
-	}
-	path, anchor, hasAnchor := strings.Cut(to, "#")
-	file := d.path
-	if path != "" {
-		file = filepath.Join(filepath.Dir(d.path), path)
-	}
-	text, err := os.ReadFile(file)
+	request.Header.Set("Content-Type", "application/json")
+	reply, err := http.DefaultClient.Do(request)
 	if err != nil {
-		if info, statErr := os.Stat(file); statErr != nil || !info.IsDir() {
-			t.Errorf("%s links to %s: %v", d.path, to, err)
-		}
-		return
+		t.Fatal(err)
 	}
-	if hasAnchor && !slices.Contains(anchors(string(text)), anchor) {
-		t.Errorf("%s links to %s, and %s has no such heading", d.path, to, file)
+	reply.Body.Close()
+	if reply.StatusCode/100 != 2 {
+		t.Fatalf("PUT %s: %s", url, reply.Status)
 	}
-}
-
-// anchors are the names that GitHub gives to a document's headings.
-func anchors(text string) (names []string) {
-	for line := range strings.Lines(text) {
-		heading := strings.TrimLeft(line, "#")
-		if heading == line || !strings.HasPrefix(heading, " ") {
-			continue
-		}
-		names = append(names, strings.Map(func(r rune) rune {
-			switch {
-			case r == ' ' || r == '-':
-				return '-'
-			case r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
-				return unicode.ToLower(r)
-			}
-			return -1
-		}, strings.TrimSpace(heading)))
-	}
-	return names
 }

@@ -16,21 +16,22 @@ import (
 	"stock/internal/stock"
 )
 
-// figures are those of a run of the whole lab that the documents show, kept in figuresFile.
+// figures are the results of a whole run of the lab that the documents show. They are kept in figuresFile.
 type figures struct {
-	Conditions string   `json:"conditions"`
-	Rows       []figure `json:"rows"`
+	Conditions string        `json:"conditions"`
+	Rows       []measurement `json:"rows"`
 }
 
-// figure is a row of the lab's report: a strategy under a workload.
-type figure struct {
+// measurement is a row of the lab's report: a strategy under a workload.
+type measurement struct {
 	Strategy string      `json:"strategy"`
 	Replicas int         `json:"replicas"`
 	Workload string      `json:"workload"`
 	Verdict  string      `json:"verdict"`
-	Goodput  float64     `json:"goodput"`            // units sold correctly a second, median of the rounds
+	Goodput  float64     `json:"goodput"`            // units sold correctly per second, median of the rounds
 	Interval *[2]float64 `json:"interval,omitempty"` // 95 %
-	Noop     float64     `json:"noop,omitempty"`     // share of noop's goodput
+	Answered float64     `json:"answered,omitempty"` // requests per second
+	Noop     *float64    `json:"noop,omitempty"`     // share of noop's goodput
 	P50      float64     `json:"p50,omitempty"`      // ms
 	P99      float64     `json:"p99,omitempty"`      // ms
 	Sold     int64       `json:"sold,omitempty"`     // units confirmed, of a strategy that is wrong
@@ -54,7 +55,8 @@ type report struct {
 		Baseline                    bool
 		Goodput                     float64                      `json:"goodput_per_s"`
 		Interval                    *struct{ Low, High float64 } `json:"goodput_interval"`
-		Noop                        float64                      `json:"share_of_noop"`
+		Answered                    float64                      `json:"throughput_per_s"`
+		Noop                        *float64                     `json:"share_of_noop"`
 		Latency                     struct{ P50, P99 float64 }   `json:"latency_ms"`
 		Sold, Oversold              int64
 		Lost                        int64 `json:"lost_updates"`
@@ -87,7 +89,7 @@ func (r *report) conditions() string {
 			servers = append(servers, s.String())
 		}
 	}
-	return fmt.Sprintf("Rounds: %d, users: %d, replicas: 2, behind nginx; "+
+	return fmt.Sprintf("Medians of %d rounds, %d users, two replicas behind nginx, "+
 		"%d cores (%s) for load and servers; %s; %s; seed %d.",
 		len(r.Rows[0].Rounds), r.Rows[0].Users, e.Cores, strings.ReplaceAll(e.CPU, "(R)", ""),
 		strings.Join(servers, ", "), e.Go, e.Seed)
@@ -105,15 +107,22 @@ func newFigures(t *testing.T, path string) *figures {
 		t.Fatal(err)
 	}
 	if from.Schema != "stock-lab/1" || len(from.Rows) == 0 {
-		t.Fatalf("%s is no report of loadtest run: it has %d rows and the schema %q", path, len(from.Rows), from.Schema)
+		t.Fatalf("%s is not a report of loadtest run: it has %d rows and the schema %q", path, len(from.Rows), from.Schema)
 	}
 	f := &figures{Conditions: from.conditions()}
 	for _, r := range from.Rows {
 		if r.Baseline {
 			continue
 		}
-		row := figure{Strategy: r.Strategy, Replicas: r.Replicas, Workload: r.Workload, Verdict: r.Verdict,
-			Goodput: math.Round(r.Goodput), Noop: short(r.Noop), P50: short(r.Latency.P50), P99: short(r.Latency.P99)}
+		if r.Noop == nil || r.Answered == 0 || r.Latency.P50 == 0 || r.Latency.P99 == 0 {
+			t.Fatalf("%s lacks the throughput, latencies or share of noop of %s: run the whole lab", path, r.Strategy)
+		}
+		noop := short(*r.Noop)
+		row := measurement{
+			Strategy: r.Strategy, Replicas: r.Replicas, Workload: r.Workload, Verdict: r.Verdict,
+			Goodput: math.Round(r.Goodput), Answered: math.Round(r.Answered), Noop: &noop,
+			P50: short(r.Latency.P50), P99: short(r.Latency.P99),
+		}
 		if r.Interval != nil {
 			row.Interval = &[2]float64{math.Round(r.Interval.Low), math.Round(r.Interval.High)}
 		}
@@ -125,7 +134,7 @@ func newFigures(t *testing.T, path string) *figures {
 	return f
 }
 
-// short keeps three digits, and whole numbers above.
+// short rounds to three significant digits, and numbers from 100 up to whole numbers.
 func short(v float64) float64 {
 	if v == 0 || v >= 100 {
 		return math.Round(v)
@@ -134,7 +143,7 @@ func short(v float64) float64 {
 	return math.Round(v*scale) / scale
 }
 
-// json has a line a row, so that a new run is a readable difference.
+// json writes one row per line, so that a new run gives a readable diff.
 func (f *figures) json(t *testing.T) []byte {
 	t.Helper()
 	encode := func(v any) string {
@@ -173,8 +182,8 @@ func readFigures(t *testing.T) *figures {
 	return &f
 }
 
-func (f *figures) row(name string, replicas int, workload string) *figure {
-	i := slices.IndexFunc(f.Rows, func(r figure) bool {
+func (f *figures) row(name string, replicas int, workload string) *measurement {
+	i := slices.IndexFunc(f.Rows, func(r measurement) bool {
 		return r.Strategy == name && r.Replicas == replicas && r.Workload == workload
 	})
 	if i < 0 {
@@ -183,13 +192,13 @@ func (f *figures) row(name string, replicas int, workload string) *figure {
 	return &f.Rows[i]
 }
 
-// correct reports whether the judge found the strategy correct, and it promises to be: others are not ranked.
-func (r *figure) correct() bool {
+// correct reports whether the judge found the strategy correct and the catalogue claims it. Others are not ranked.
+func (r *measurement) correct() bool {
 	return r.Verdict == "correct" && strategy(r.Strategy).Claim.TwoReplicas != stock.Oversells
 }
 
-// found is the verdict in words.
-func (r *figure) found() string {
+// found returns the verdict in words.
+func (r *measurement) found() string {
 	switch {
 	case r.Lost > 0:
 		return fmt.Sprintf("**wrong**: %d of %d units lost", r.Lost, r.Sold)
@@ -204,13 +213,13 @@ func (r *figure) found() string {
 }
 
 // ranked lists the rows of the workload plenty: correct ones first, the fastest on top.
-func (f *figures) ranked() (rows []*figure) {
+func (f *figures) ranked() (rows []*measurement) {
 	for i, r := range f.Rows {
 		if r.Workload == "plenty" {
 			rows = append(rows, &f.Rows[i])
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b *figure) int {
+	slices.SortStableFunc(rows, func(a, b *measurement) int {
 		if a.correct() != b.correct() {
 			if a.correct() {
 				return -1
@@ -233,7 +242,11 @@ func (f *figures) table() string {
 		if s := f.row(r.Strategy, r.Replicas, "flash-sale"); s != nil {
 			sale, found = s.rate(), s.found()
 		}
-		row(&b, r.label(), r.rate(), number(r.Noop), number(r.P50), number(r.P99), r.found(), sale, found)
+		noop := ""
+		if r.Noop != nil {
+			noop = fmt.Sprint(*r.Noop)
+		}
+		row(&b, r.label(), r.rate(), noop, number(r.P50), number(r.P99), r.found(), sale, found)
 	}
 	for _, s := range strategies {
 		if s.Claim.TwoReplicas != stock.SellsNothing && f.row(s.Name, 2, "plenty") == nil {
@@ -243,11 +256,11 @@ func (f *figures) table() string {
 	return b.String()
 }
 
-// beside compares the figures with those of the source material: requests a second, one instance, 6,000 requests.
+// beside compares the figures with those of the source material: requests per second, one instance, 6,000 requests.
 func (f *figures) beside() string {
 	var b strings.Builder
-	row(&b, "in the text", "requests/s", "here", "goodput/s", "verdict")
-	row(&b, "---", "---:", "---", "---:", "---")
+	row(&b, "in the text", "requests/s", "here", "requests/s", "goodput/s", "verdict")
+	row(&b, "---", "---:", "---", "---:", "---:", "---")
 	for _, theirs := range []struct {
 		name     string
 		rate     float64
@@ -264,23 +277,24 @@ func (f *figures) beside() string {
 		if ours == nil {
 			continue
 		}
-		row(&b, theirs.name, number(theirs.rate), ours.label(), number(ours.Goodput), ours.found())
+		row(&b, theirs.name, number(theirs.rate), ours.label(),
+			number(ours.Answered), number(ours.Goodput), ours.found())
 	}
 	if one, two := f.row("update", 2, "plenty"), f.row("for-update", 2, "plenty"); one != nil && two != nil {
-		row(&b, "UPDATE ÷ FOR UPDATE", "12.6", "", fmt.Sprintf("%.1f", one.Goodput/two.Goodput), "")
+		row(&b, "UPDATE ÷ FOR UPDATE", "12.6", "", "", fmt.Sprintf("%.1f", one.Goodput/two.Goodput), "")
 	}
 	return b.String()
 }
 
-func (r *figure) label() string {
+func (r *measurement) label() string {
 	if r.Replicas == 1 {
 		return "`" + r.Strategy + "`, 1 replica"
 	}
 	return label(*strategy(r.Strategy))
 }
 
-// rate is the goodput and the farther end of its interval, in per cent.
-func (r *figure) rate() string {
+// rate returns the goodput, and how far the farther end of its interval is from it, in per cent.
+func (r *measurement) rate() string {
 	if r.Interval == nil || r.Goodput == 0 {
 		return number(r.Goodput)
 	}

@@ -28,7 +28,7 @@ func (f *figures) picture() []byte {
 		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\"%s>%s</text>\n", x, y, attributes, html.EscapeString(s))
 	}
 	fmt.Fprintf(&b, svgBegins, width, height)
-	text(20, 34, ` class="h"`, "Units sold correctly a second, and what the judge found")
+	text(20, 34, ` class="h"`, "Units sold correctly per second, and what the judge found")
 	for i, s := range conditions {
 		text(20, 52+small*i, ` class="s"`, s)
 	}

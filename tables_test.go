@@ -12,18 +12,19 @@ import (
 	"stock/internal/stock/catalogue"
 )
 
-// The tables of the documents are made from the catalogue and from the results of the lab and the two benches:
+// The tables of the documents are made from the catalogue and from the results of the lab and the two benches. These
+// commands rewrite them, after a change of the catalogue and after new measurements:
 //
 //	go test . -update
 //	go test . -update -lab out/lab/report.json -bench out/bench.md -locks out/bench-locks.md
 var (
-	update     = flag.Bool("update", false, "rewrite what the documents contain of the catalogue and of results")
+	update     = flag.Bool("update", false, "rewrite the generated parts of the documents")
 	labReport  = flag.String("lab", "", "with -update: take the figures from this report.json of loadtest run")
 	benchTable = flag.String("bench", "", "with -update: show this file of make bench BENCH='--markdown FILE'")
 	locksTable = flag.String("locks", "", "with -update: show this file of make bench-locks BENCH='-markdown FILE'")
 )
 
-// strategies is the catalogue, of which the strategy tables are made.
+// strategies is the catalogue, from which the tables of strategies are made.
 var strategies = catalogue.Strategies
 
 const (
@@ -87,8 +88,8 @@ func writeFile(t *testing.T, path string, text []byte) {
 	}
 }
 
-// section is what a table should be, given what it is now.
-func section(t *testing.T, f *figures, kind string, names []string, now string) string {
+// section returns what a table should contain. Results of the benches are kept if the command line names no new ones.
+func section(t *testing.T, f *figures, kind string, names []string, current string) string {
 	t.Helper()
 	switch kind {
 	case "summary":
@@ -102,24 +103,24 @@ func section(t *testing.T, f *figures, kind string, names []string, now string) 
 	case "source":
 		return f.beside()
 	case "bench":
-		now = replaced(t, *benchTable, now)
-		checkNames(t, kind, regexp.MustCompile(`(?m)^\| ([a-z][a-z-]*)`), now, "bare", "raw", "a", "the")
-		return now
+		current = replaced(t, *benchTable, current)
+		checkNames(t, kind, regexp.MustCompile(`(?m)^\| ([a-z][a-z-]*)`), current, "bare", "raw", "a", "the")
+		return current
 	case "locks":
-		now = replaced(t, *locksTable, now)
-		header := regexp.MustCompile(`(?m)^\| case \|.*$`).FindString(now)
+		current = replaced(t, *locksTable, current)
+		header := regexp.MustCompile(`(?m)^\| case \|.*$`).FindString(current)
 		checkNames(t, kind, regexp.MustCompile("`([a-z-]+)`"), header, "redsync", "redislock", "rueidislock")
-		return now
+		return current
 	}
 	t.Fatalf("no table is of the kind %q", kind)
 	return ""
 }
 
-// replaced is the content of a file that the command line names, else what is there.
-func replaced(t *testing.T, path, now string) string {
+// replaced returns the content of the file, or current if path is empty.
+func replaced(t *testing.T, path, current string) string {
 	t.Helper()
 	if path == "" {
-		return now
+		return current
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -128,7 +129,7 @@ func replaced(t *testing.T, path, now string) string {
 	return "\n" + strings.TrimSpace(string(text)) + "\n\n"
 }
 
-// checkNames wants every name in a table to be a strategy, a lock, or one of others.
+// checkNames requires every name in a table to be that of a strategy, a lock, or one of others.
 func checkNames(t *testing.T, kind string, name *regexp.Regexp, table string, others ...string) {
 	t.Helper()
 	found := name.FindAllStringSubmatch(table, -1)
@@ -187,7 +188,7 @@ func label(s stock.Strategy) string {
 	return "`" + s.Name + "`"
 }
 
-// catalogueTable shows every strategy with all that it claims.
+// catalogueTable shows every strategy with its whole claim.
 func catalogueTable() string {
 	var b strings.Builder
 	row(&b, "strategy", "how it works", "store", "1 replica", "2 replicas", "restocked meanwhile", "holder dies",
