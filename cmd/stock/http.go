@@ -148,15 +148,15 @@ func (s *server) start(address string, failed chan<- error) (url string, err err
 // ever opens one at this moment.
 func (s *server) stopListening() {
 	_ = s.listener.Close()
-	<-s.served // Shutdown would close a listener that is still being served a second time, and fail
+	<-s.served // if Serve had not returned, Shutdown would close the listener again, and fail
 }
 
-// closeLimit is how long closeConnections waits for connections that are not used.
+// closeLimit is how long closeConnections waits until all connections are closed.
 const closeLimit = time.Second
 
-// closeConnections closes each connection with its next reply, which tells the client not to use it again. A request in
-// progress does not close its connection; the next request on it does. It returns when no connection is left, after
-// closeLimit or when ctx ends.
+// closeConnections closes each connection with the reply to the next request that begins on it, and so tells the
+// client not to use it again. The reply to a request already in progress leaves its connection open. It returns when
+// no connection is left, after closeLimit or when ctx ends.
 func (s *server) closeConnections(ctx context.Context) {
 	s.closing.Store(true)
 	limit := time.After(closeLimit)

@@ -10,8 +10,8 @@ import (
 )
 
 // A turn is what a process gets each time Redis grants it the lock. These limits bound how many critical sections it
-// holds, and after which time it starts no new one. Other processes wait at most that long for each process before
-// them.
+// holds, and after which time it starts no new one. For each process before it, a process waits at most turnTime and
+// one critical section, or until the lease of a dead one ends.
 const (
 	turnGrants = 16
 	turnTime   = 100 * time.Millisecond

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Decide is the middle of read-modify-write: given the stock that was read, it refuses the request or returns what will
-// be left. It passes AfterRead and BeforeWrite, and works in between for as long as the request asks. Strategies that
-// decide inside one statement or script pass BeforeWrite before it and work by themselves.
+// Decide is the middle of read-modify-write: given the stock that was read, it refuses the request or returns what
+// will be left. It passes AfterRead and BeforeWrite, and works in between for as long as the request asks. Strategies
+// that decide inside one statement or script do not call Decide: they pass BeforeWrite before it, and call Work
+// themselves.
 func (r Request) Decide(ctx context.Context, units int64) (remaining int64, err error) {
 	err = decide(ctx, r.Pause, r.Hold, func() error {
 		if units < int64(r.Count) {

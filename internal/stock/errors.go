@@ -15,7 +15,8 @@ var (
 	ErrBusy = errors.New("busy")
 	// ErrUnavailable reports that a server the strategy needs is down or not configured.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrFenced reports that a later holder of the lock has registered with the item's fence. It is an ErrBusy.
+	// ErrFenced reports that the holder is not, or can no longer be, registered with the item's fence. It is an
+	// ErrBusy.
 	ErrFenced = fmt.Errorf("%w: refused by the fence", ErrBusy)
 	// ErrOverstocked reports that a restock would exceed MaxStock.
 	ErrOverstocked = errors.New("overstocked")

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// ReadWriter reads and overwrites the stock of items, in two steps that only a lock or a transaction makes one.
+// ReadWriter reads and overwrites the stock of items. These are two steps: only a lock or a transaction makes them
+// atomic.
 type ReadWriter interface {
 	// Read fails with ErrUnknownItem, ErrBusy or ErrUnavailable.
 	Read(ctx context.Context, goodsID int64) (units int64, err error)
@@ -21,9 +22,10 @@ type AdminStore interface {
 	// Set sets the stock of an item and creates the item if it is new. It resets the item's fence: tokens may start
 	// anew, and a registered holder can no longer write.
 	//
-	// Each stock that is set has an epoch, a number that grows, which tells from which stock a sale was made. MySQL
-	// makes an epoch greater than the given one. The other stores take the given one. Set returns the store's epoch,
-	// which is a later one if the store already has a later stock: that stock is kept.
+	// Each stock that is set has an epoch, a number that grows: a sale carries the epoch of the stock that it was
+	// made from. MySQL makes an epoch greater than the given one. The other stores take the given one. If the store
+	// already has a stock of the same or a later epoch, it keeps that stock, and Set returns that epoch. Epoch 0
+	// always replaces the stock.
 	Set(ctx context.Context, goodsID, units, epoch int64) (int64, error)
 	// Restock adds 1 to MaxStock units to a known item in one step and returns the stock right after. It resets the
 	// item's fence: a registered holder read the stock before, and its write would undo the restock. It fails with
@@ -34,12 +36,13 @@ type AdminStore interface {
 // Lockable is a store that a lock can guard: it keeps one number for each item, and can refuse late holders.
 type Lockable interface {
 	ReadWriter
-	// WithFence returns the store as seen by a holder who wants count units. Its Read registers the holder with the
-	// item's fence if there are as many; its Write is refused once another holder has registered. Both then fail with
-	// ErrFenced. A registration deducts nothing, so its outcome is never unknown.
+	// WithFence returns the store as seen by a holder who wants count units. If that many units are left, its Read
+	// registers the holder with the item's fence; Read fails with ErrFenced if a later holder of the same issuer has
+	// registered. Its Write fails with ErrFenced unless the holder is still registered. A registration deducts
+	// nothing, so its outcome is never unknown.
 	//
-	// A strategy without a fence neither registers nor looks at registrations: an item that is sold by a fenced
-	// strategy must not be sold by other ones.
+	// A strategy without a fence neither registers nor looks at registrations: an item that a fenced strategy sells
+	// must not also be sold by strategies without a fence.
 	WithFence(holder Holder, count int) ReadWriter
 	// Atomic reports whether several items can be written at once.
 	Atomic() bool
@@ -72,6 +75,7 @@ func (h Holder) String() string {
 
 // RefusedBy is the ErrFenced of a holder when another one has registered.
 func (h Holder) RefusedBy(goodsID int64, registered Holder) error {
-	return fmt.Errorf("%w: item %d was last locked by %v, not by %v; if every request is refused, the lock service has "+
-		"lost its data: set the stock of the item, which resets its fence", ErrFenced, goodsID, registered, h)
+	return fmt.Errorf("%w: the fence of item %d has %v registered, not %v; try again; if every request is refused, the "+
+		"lock service has lost its data: set the stock of the item, which resets its fence",
+		ErrFenced, goodsID, registered, h)
 }

@@ -1,8 +1,8 @@
 // Package tcpproxy is a TCP proxy for tests: it stands between clients and their servers and is the network that fails.
 //
 // A Proxy knows no protocol. A message is what one read brings, up to 64 KiB: with a client that waits for a reply
-// before it sends more, that is one request. Faults act on what clients send; a test can restrict them to some of the
-// messages with Select.
+// before it sends more, that is one request. Cut, Hold and Delay act on the messages of clients; Select restricts Cut
+// and Hold to some of them. BlackHole and Break act on all connections, in both directions.
 package tcpproxy
 
 import (
@@ -33,7 +33,7 @@ type Proxy struct {
 // Message is what one read from a client brought.
 type Message struct {
 	Conn int    // the number of its connection, from 1
-	Data []byte // valid until the function that is given it returns
+	Data []byte // valid only during the call that receives it
 }
 
 // Where says where a connection is cut.

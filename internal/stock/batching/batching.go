@@ -1,9 +1,10 @@
 // Package batching gathers the requests for one item that wait in a replica into batches, so that they share one commit
 // or one call.
 //
-// No timer collects requests and no goroutine runs in the background. The request that arrives first leads: it carries
-// out its batch and then hands over to the next request in line, which carries out all that have arrived meanwhile. So
-// the work of one caller is bounded by one batch, and an item without requests costs nothing.
+// No timer collects requests and no goroutine runs in the background. The request that arrives first leads: it
+// carries out its batch and then hands over to the next request in line, which carries out those that have arrived
+// meanwhile, up to maxBatch. So the work of one caller is bounded by one batch, and an item without requests costs
+// nothing.
 package batching
 
 import (
@@ -20,18 +21,19 @@ const (
 	// maxBatch bounds how long a row is locked for one replica while another waits for it, and the length of a
 	// statement.
 	maxBatch = 256
-	// MaxWaiting is four batches. Later requests are refused at once: they would time out before they are served.
+	// MaxWaiting is four batches. Further requests are refused at once: they would time out before they are served.
 	MaxWaiting = 4 * maxBatch
 )
 
 // Queue lines up requests by item.
 type Queue struct {
-	// Run carries out a batch: it calls Close and decides on every undecided member. ctx is the leader's.
+	// Run carries out a batch: it calls Close and decides on every undecided member or, without Close, refuses the
+	// leader alone. ctx is the leader's.
 	Run    func(ctx context.Context, b *Batch)
 	shards [64]shard // so that items seldom share a mutex
 }
 
-// Deduct waits for the request's place in the line and returns what became of it.
+// Deduct waits for the request's turn in its item's queue and returns what became of it.
 func (q *Queue) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	m := &Member{Request: req, ctx: ctx, section: stock.Arrive()}
 	shard := q.shard(m.GoodsID)
@@ -90,7 +92,8 @@ func (q *Queue) shard(goodsID int64) *shard {
 // Batch is the requests that are carried out together. Until Close, it is the leader alone.
 type Batch struct {
 	GoodsID int64
-	// Undecided lists the members whose outcome is open, in the order of arrival, once the batch is closed.
+	// Undecided lists the members whose outcome the batch's transaction or call decides, in the order of arrival,
+	// once the batch is closed.
 	Undecided []*Member
 
 	shard   *shard
@@ -111,7 +114,7 @@ type Member struct {
 
 var errPanicked = fmt.Errorf("%w: the request that led the batch panicked", stock.ErrUnknown)
 
-// Close adds all requests that wait to the batch. Later ones go into the next.
+// Close adds the requests that wait, up to maxBatch in all, to the batch. The rest and later ones go into the next.
 func (b *Batch) Close() {
 	b.members = append(b.members, b.shard.take(b.GoodsID, maxBatch-1)...)
 	b.Undecided = slices.Clone(b.members)
@@ -143,8 +146,8 @@ func refuse(members []*Member, err error) {
 	}
 }
 
-// Confirm makes the receipts of the undecided members that were granted. They share one critical section, of which only
-// the time of the reply is known.
+// Confirm makes the receipts of the members of Undecided that were granted. They share one critical section, of which
+// only the time of the reply is known.
 func (b *Batch) Confirm(attempts int) {
 	now := monotonic.Now()
 	for _, m := range b.Undecided {

@@ -194,7 +194,7 @@ func TestSetStockAcceptsTokensThatStartAgain(t *testing.T) {
 		_, err := service.Deducter(t, name, on).Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1})
 		wantFenced(t, err)
 		for _, part := range []string{
-			"item 1 was last locked by token 1152921504606846976 of lock-redis-fenced, not by token ",
+			"the fence of item 1 has token 1152921504606846976 of lock-redis-fenced registered, not token ",
 			"set the stock of the item",
 		} {
 			if !strings.Contains(err.Error(), part) {

@@ -44,7 +44,7 @@ type kind struct {
 	status     int
 	title      string
 	detail     string // for clients, unless the error has a detail of its own
-	retryAfter string // seconds; empty if trying again soon is useless
+	retryAfter string // seconds; empty if the client should not simply send the request again
 }
 
 // kinds is searched from the top, so an error that joins several causes is the first of them. The unknown outcome comes
@@ -82,7 +82,7 @@ var kinds = []kind{{
 		"GET /strategies lists those that are. Nothing was deducted.",
 }, {
 	err: stock.ErrKeyReused, slug: "idempotency-key-reused", status: http.StatusUnprocessableEntity,
-	title: "Idempotency-Key used before",
+	title: "Idempotency-Key used for another request",
 	detail: "The Idempotency-Key was used for a request with other items, counts, strategy or store. " +
 		"Nothing was deducted; a new request needs a new key.",
 }, {
@@ -165,7 +165,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch k.slug {
 	case slugBusy:
 		if errors.Is(err, stock.ErrFenced) {
-			p.Detail = "The lock was lost, and a later holder has registered with the item's fence; nothing was deducted. " +
+			p.Detail = "Another holder has registered with the item's fence, or the stock was set or restocked; nothing was deducted. " +
 				"Try again later. " +
 				"If this happens to every request, the lock service has lost its data: " +
 				"set the stock anew (PUT /admin/stock/{goods_id})."
@@ -189,8 +189,9 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeJSON(w, k.status, typeProblem, &p)
 }
 
-// logFailure chooses the level of an error. Refusals, and errors after the client went away, are for debugging only. A
-// server that is down, or a lock service that lost its data, may fail every request: it is a warning once per second.
+// Internal errors are always logged as errors. Refusals, and other errors after the client went away, are logged at
+// debug level. If a server is down or a lock service has lost its data, every request may fail: of these refusals, at
+// most one per second is logged as a warning.
 func (a *API) logFailure(ctx context.Context, k *kind, id string, err error) {
 	level := slog.LevelDebug
 	switch {

@@ -56,8 +56,8 @@ func (s *batch) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 	return s.Queue.Deduct(ctx, req)
 }
 
-// Order does not join a batch: in the line of one item it would keep the rows of earlier items locked. If the order
-// has no work to do, its critical section is the time of the reply, as that of a batch is.
+// Order does not join a batch: while it waited in one item's queue, it would keep the rows of earlier items locked.
+// If the order has no work to do, its critical section is the time of the reply, as that of a batch is.
 func (s *batch) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	section := stock.Arrive()
 	receipt, err := s.alone.Order(ctx, req)
@@ -100,8 +100,8 @@ func (s *batch) run(ctx context.Context, b *batching.Batch) {
 // isRetryable reports whether nothing came of a batch because of another transaction: a retry may succeed.
 func isRetryable(err error) bool { return isRolledBack(err) || errors.Is(err, errKeyTaken) }
 
-// tryBatch needs one statement if there is enough for all, which is the case until the item runs out, or too little for
-// any. Otherwise it grants some under the row's lock.
+// tryBatch needs one statement if there is enough for all, as there is until the item runs out, and a second one, to
+// read the stock, if there is too little for any. Otherwise it grants some under the row's lock.
 func tryBatch(ctx context.Context, conn *sqlx.Conn, b *batching.Batch) error {
 	b.DropCancelled()
 	decided, err := deductTogether(ctx, conn, b.GoodsID, b.Undecided, classifyWrite)
@@ -134,8 +134,8 @@ type session interface {
 	GetContext(ctx context.Context, dest any, query string, args ...any) error
 }
 
-// deductTogether grants all of a batch in one statement, whose error it classifies by classify. If there is too
-// little for all, it writes nothing, and reports decided only if there is too little for any.
+// deductTogether grants a whole batch in one statement; classify classifies the statement's error. If the stock does
+// not cover the whole batch, it writes nothing. It then reports decided only if the stock covers no request at all.
 func deductTogether(
 	ctx context.Context, in session, goodsID int64, members []*batching.Member, classify func(error) error,
 ) (decided bool, err error) {

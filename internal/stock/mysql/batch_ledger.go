@@ -14,13 +14,14 @@ import (
 const BatchLedgerName = "batch-ledger"
 
 // NewBatchLedger makes the strategy `batch-ledger`: a batch that records the outcome of each request in the same
-// transaction, as ledger does. That is one more statement for each batch, and one before it if clients gave keys.
+// transaction, as ledger does. That costs a transaction: BEGIN, one INSERT and COMMIT besides the UPDATE, and a
+// SELECT before them if clients gave keys.
 //
 // It does not take keys before it deducts. Two batches with a key in common are kept apart by the item's row: the
 // second one finds the key taken when it inserts its rows, is rolled back, and starts anew with the first one's
 // answer. A batch that meets a single request with the same key may become the victim of a deadlock, which is rolled
-// back and retried too. If a client uses one key for two items, and one of the requests holds, a batch of the other
-// item waits for that at worst.
+// back and retried too. At worst, if a client uses one key for two items and one of the two requests has a Hold, a
+// batch of the other item waits until that request ends.
 func NewBatchLedger(d stock.Deps) stock.Deducter {
 	return newBatch(d, ledger{Store{d.MySQL}, BatchLedgerName, d.LockWait}, tryBatchLedger)
 }
@@ -31,8 +32,9 @@ type keyed struct {
 	row *ledgerRow
 }
 
-// tryBatchLedger decides on the requests whose keys are new. The others are answered or refused at once. Requests that
-// repeat a key of this very batch get the answer of the first one, once it has one.
+// tryBatchLedger decides on the requests without a key and on the first request of each new key. Requests whose key
+// is taken are answered or refused at once. Those that repeat a key of the same batch get the first one's answer once
+// it is recorded.
 func tryBatchLedger(ctx context.Context, conn *sqlx.Conn, b *batching.Batch) error {
 	b.DropCancelled()
 	members, firsts, entries := enterLedger(b.Undecided)
@@ -138,8 +140,8 @@ func recordedRows(members []keyed) []ledgerRow {
 	return rows
 }
 
-// refuseSoldOut decides on the members that were sold out when the COMMIT is lost, and returns the others: nothing was
-// deducted for those that were sold out.
+// refuseSoldOut is called when the reply to COMMIT was lost. It gives the sold-out members their refusal, since
+// nothing was deducted for them, and returns the others.
 func refuseSoldOut(members []keyed, lost error) (others []*batching.Member) {
 	for _, m := range members {
 		switch {

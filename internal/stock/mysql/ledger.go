@@ -31,7 +31,8 @@ type ledger struct {
 // LedgerName is the name of the strategy `ledger`.
 const LedgerName = "ledger"
 
-// errKeyTaken ends a transaction because another request with the same key was carried out first.
+// errKeyTaken ends a transaction because another request has the same key: it was carried out first, or is in
+// progress.
 var errKeyTaken = errors.New("the idempotency key is taken")
 
 // NewLedger makes the strategy `ledger`.
@@ -164,9 +165,9 @@ func (l ledgerTx) try(ctx context.Context, carryOut func(Tx) ([]ledgerRow, error
 	return nil, soldOut
 }
 
-// soldOutUnrecorded is the error of a request with a key that was sold out, when the COMMIT of that answer was lost. It
-// is not an ErrUnknown, since nothing was deducted, nor an ErrSoldOut, since the request may get another answer when it
-// is sent again.
+// soldOutUnrecorded is the error of a request with a key if its item was sold out and the reply to the COMMIT of that
+// answer was lost. It is not an ErrUnknown, since nothing was deducted, nor an ErrSoldOut, since the request may get
+// another answer when it is sent again.
 func soldOutUnrecorded(cause error) error {
 	return fmt.Errorf("%w: sold out, but it is unknown whether that answer was recorded: %v", stock.ErrUnavailable, cause)
 }

@@ -16,7 +16,7 @@ import (
 	"stock/internal/stock/redis"
 )
 
-// Finding is how the stock of an item in Redis and in MySQL compare, with the sales on their way taken into account.
+// Finding tells how the stock of an item in Redis compares with that in MySQL, with the sales on their way taken into account.
 type Finding string
 
 // The findings.
@@ -26,9 +26,8 @@ const (
 	// TooMany: Redis has more. It has lost writes, or units were sold only from MySQL. MySQL proves those sales:
 	// mended.
 	TooMany Finding = "Redis has too many"
-	// TooFew: Redis has less. Units left Redis without an entry in the stream: another strategy sold them, or entries
-	// are lost. It cannot be
-	// proved that they were sold, so this is not mended.
+	// TooFew: Redis has less. Units left Redis without an entry in the stream: another strategy sold them, or entries were
+	// lost. Nothing proves that the units were sold: not mended.
 	TooFew Finding = "Redis has too few"
 	// NotInRedis: Redis has lost the item, and with it the sales that had not reached MySQL: mended.
 	NotInRedis Finding = "Redis has none"
@@ -113,7 +112,7 @@ type comparison struct {
 	inMySQL    bool
 	epoch      int64 // of MySQL's stock
 	redis      snapshot
-	undeducted bool // units were sold from the stock in Redis that MySQL does not deduct
+	undeducted bool // MySQL does not deduct some sales that were made from the stock now in Redis
 }
 
 func (c *comparison) compare(ctx context.Context) (Balance, error) {

@@ -12,7 +12,7 @@ type schedule struct {
 	wake chan struct{} // has room for one: some item may be pending
 
 	mu       sync.Mutex
-	open     map[int64]bool   // items that have a consumer group and belong into the index
+	open     map[int64]bool   // items that have a consumer group and belong in the index
 	pending  map[int64]bool   // items that may have unread sales
 	takeOver map[int64]string // items with entries to take over, and where to continue
 	failed   map[int64]error  // why the sales of an item could not be written at the last try
@@ -30,7 +30,7 @@ func newSchedule() schedule {
 func (s *schedule) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is to wake up already
+	default: // a wake-up is already pending
 	}
 }
 
@@ -96,8 +96,8 @@ func (s *schedule) takeOvers() map[int64]string {
 	return maps.Clone(s.takeOver)
 }
 
-// continueFrom makes an item pending that may have more entries: overdue ones starting with the entry from, or new
-// ones if from is empty.
+// continueFrom makes an item that may have more entries pending. The next read takes over overdue entries, beginning
+// at the id in from; if from is empty, it reads new ones.
 func (s *schedule) continueFrom(goodsID int64, from string) {
 	s.mu.Lock()
 	if delete(s.takeOver, goodsID); from != "" {

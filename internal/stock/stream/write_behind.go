@@ -29,15 +29,16 @@ import (
 //
 // Every item has a stream of its own beside its stock: in a Redis Cluster, neither a script nor an XREADGROUP can
 // reach two hash slots. Blocking on all streams would take a connection for each item. Instead, each sale notifies
-// the writer of its replica, which reads all streams that were sold into at once. Sales during one transaction go
-// into the next one. An idle replica sends no commands except for a scan of all streams every few seconds, which finds
-// the entries of replicas that died.
+// the writer of its replica, which reads all streams with new sales in one pipeline. Sales during one transaction go
+// into the next one. An idle replica sends no commands except for a scan of all streams every few seconds, which
+// finds the entries of replicas that died.
 //
 // What cannot be written is left alone and delivered again later, as if this replica had died. Until then the item
 // counts as failed, and only the scan makes it pending again.
 //
 // No item waits for another. A transaction takes the sales of several items only if none of their rows is locked.
-// Otherwise each item is written by itself, and one whose own row is locked waits for it beside all others.
+// Otherwise each item is written by itself, and an item whose own row is locked waits for it in a goroutine of its
+// own.
 type writeBehind struct {
 	db      mysql.Store
 	streams streams
@@ -55,7 +56,7 @@ type writeBehind struct {
 }
 
 const (
-	// itemsPerWrite bounds a transaction, with entriesPerRead: to a few hundred kilobytes.
+	// itemsPerWrite and entriesPerRead together bound a transaction to a few hundred kilobytes.
 	itemsPerWrite = 16
 	// maxWaiters is how many items wait for a locked row at a time, each with a connection to MySQL.
 	maxWaiters = 8
@@ -63,7 +64,8 @@ const (
 	scanInterval = 5 * time.Second
 	// sweepInterval is the pause between two scans that include all items of MySQL: the index may lack one.
 	sweepInterval = time.Minute
-	// maxEntryAge is longer than any wait for MySQL, and a small part of what Prune leaves.
+	// maxEntryAge is how long after its delivery an entry may be written: longer than any wait for MySQL, and much
+	// shorter than the age at which Prune deletes records.
 	maxEntryAge = time.Minute
 	// closeLimit is the time that Close gives the transaction under way.
 	closeLimit = 2 * time.Second
@@ -267,7 +269,7 @@ func (w *writeBehind) parse(working context.Context, goodsID int64, entries []go
 	return sales
 }
 
-// recordWhenFree writes the sales of one item when its row is free, beside all others.
+// recordWhenFree waits in the background until the row of one item is free, and then writes its sales.
 func (w *writeBehind) recordWhenFree(
 	stopped, working context.Context, goodsID int64, sales []sale, delivered time.Time,
 ) {
