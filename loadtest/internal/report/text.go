@@ -98,7 +98,7 @@ func (r *Report) writeEvidence(out printer) {
 			fmt.Fprintf(out, "    %s\n", e)
 		}
 		if more := len(evidence) - shown; more > 0 {
-			fmt.Fprintf(out, "    and %d more findings in the JSON\n", more)
+			fmt.Fprintf(out, "    and %d more findings in report.json\n", more)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func title(rows []*Row) string {
 	}
 	add(planned > 0, "%s requests on %s units", grouped(float64(planned)), grouped(float64(stock)))
 	add(first.Users > 0, "%s", plural(first.Users, "user"))
-	add(first.Rate > 0, "%g requests/out", first.Rate)
+	add(first.Rate > 0, "%g requests/s", first.Rate)
 	add(first.HoldMS > 0, "%d ms of work inside the critical section", first.HoldMS)
 	add(first.Items() > 1 || first.Sweep == axisGoods, "%s", place(axisGoods, int64(first.Items())))
 	add(first.Skew != "", "requested by %s", first.Skew)
@@ -180,7 +180,7 @@ func (r *Row) late() string {
 		digits(r.SendLagMS.Mean), digits(r.SendLagMS.Max), grouped(float64(r.Dropped)))
 }
 
-// String returns "fastest", "2.31 ± 0.08×", or "~" if the row and the fastest cannot be told apart.
+// String returns "fastest", "2.31 ± 0.08×", or "~" if the rounds differ too much to tell by how much the row is slower.
 func (r *Relative) String() string {
 	switch {
 	case r == nil:
@@ -189,7 +189,7 @@ func (r *Relative) String() string {
 		return "fastest"
 	case r.PlusMinus == nil:
 		return fmt.Sprintf("%.2f×", r.SlowerThanFastestCorrect)
-	case r.Tied:
+	case r.Tied || *r.PlusMinus > r.SlowerThanFastestCorrect:
 		return "~"
 	}
 	return fmt.Sprintf("%.2f ± %.2f×", r.SlowerThanFastestCorrect, *r.PlusMinus)
