@@ -119,7 +119,7 @@ var etcdVersion = regexp.MustCompile(`(?m)^etcd Version: ([0-9.]+)`)
 func findEtcd(ctx context.Context) (path, version string, err error) {
 	path, found := find("etcd")
 	if !found {
-		return "", "", notInstalled("etcd", "etcd-server")
+		return "", "", errorNotInstalled("etcd", "etcd-server")
 	}
 	ask := exec.CommandContext(ctx, path, "--version")
 	ask.Env = etcdEnv()

@@ -130,7 +130,7 @@ var redisVersion = regexp.MustCompile(`(?i)^(redis|valkey).* v=([0-9.]+)`)
 func findRedis(ctx context.Context) (path, version string, err error) {
 	path, found := find("redis-server", "valkey-server", "redis-check-rdb", "valkey-check-rdb")
 	if !found {
-		return "", "", notInstalled("redis-server or valkey-server", "redis-tools")
+		return "", "", errorNotInstalled("redis-server or valkey-server", "redis-tools")
 	}
 	ask := exec.CommandContext(ctx, path, "--version")
 	ask.Args[0] = "redis-server"

@@ -158,7 +158,7 @@ var debianJars = []string{
 }
 
 func findZooKeeper() (java, classpath string, err error) {
-	absent := notInstalled("ZooKeeper or Java", "libzookeeper-java default-jre-headless")
+	absent := errorNotInstalled("ZooKeeper or Java", "libzookeeper-java default-jre-headless")
 	programs := []string{"java"}
 	if home := os.Getenv("JAVA_HOME"); home != "" {
 		programs = []string{filepath.Join(home, "bin", "java"), "java"}

@@ -41,7 +41,7 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 	args := []string{
 		"serve", "--replica=" + name, "--listen=" + listen, "--admin-listen=" + admin,
 		"--redis=" + strings.Join(t.Redis, ","), "--redlock=" + strings.Join(t.Redlock, ","),
-		"--drain-timeout=5s", "--max-hold=10s",
+		"--drain-timeout=5s", "--max-hold=" + o.MaxHold.String(),
 	}
 	if len(t.Etcd) > 0 {
 		args = append(args, "--etcd="+strings.Join(t.Etcd, ","))
