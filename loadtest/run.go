@@ -44,6 +44,7 @@ and --redis to read the stock directly instead of through the service.`,
 				return err
 			}
 			f.setDefaults(cmd.Flags())
+			f.options = givenOptions(cmd.Flags())
 			f.attach.redisPassword = getenv("LOADTEST_REDIS_PASSWORD")
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -61,7 +62,8 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if _, err := traffic.NewMix(mix); err != nil {
 		return err
 	}
-	removeIfEmpty, err := createRunDir(f.out)
+	var removeIfEmpty func()
+	f.out, removeIfEmpty, err = createRunDir(f.out)
 	if err != nil {
 		return err
 	}
@@ -85,7 +87,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		return err
 	}
 	plan := runner.Plan()
-	if err := f.checkDuration(len(plan), screen); err != nil {
+	if err := f.announceDuration(len(plan), screen); err != nil {
 		return err
 	}
 	builder := report.NewBuilder(f.environment(lab, leftOut))
@@ -142,8 +144,8 @@ func (f *runFlags) newRunner(ctx context.Context, lab *lab, mix traffic.MixConfi
 	return runner, leftOut, err
 }
 
-// checkDuration says how long runs of a given duration take. It returns an error if that exceeds the budget.
-func (f *runFlags) checkDuration(runs int, screen *screen) error {
+// announceDuration says how long runs of a given duration take. It returns an error if that exceeds the budget.
+func (f *runFlags) announceDuration(runs int, screen *screen) error {
 	if f.duration == 0 {
 		return nil
 	}
@@ -197,7 +199,7 @@ func measure(
 		if m.History.Run.Promise == verify.PromiseSellsNothing {
 			result = "baseline"
 		}
-		screen.log(fmt.Sprintf("%s: %s, %.0f/s", progress.Heading(), result, round.ThroughputPerS))
+		screen.log(fmt.Sprintf("%s: %s, %.0f requests/s", progress.Heading(), result, round.ThroughputPerS))
 		return nil
 	})
 	stop()

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path/filepath"
+
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +47,7 @@ type runFlags struct {
 	out        string
 	quick      bool
 
-	options []string // the flags that were given, on the command line or in the environment
+	options []string // see givenOptions
 }
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
@@ -82,6 +82,8 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 	}
 	hold, store := f.request.hold, f.request.store
 	switch {
+	case flags.Changed("strategies") && len(f.strategies) == 0:
+		return errors.New("--strategies is empty: leave it out for every strategy, or name some")
 	case f.rounds < 1:
 		return fmt.Errorf("--rounds %d: must be at least 1", f.rounds)
 	case f.stock < 0 || flags.Changed("stock") && f.stock == 0:
@@ -159,7 +161,7 @@ func (f *runFlags) checkTarget() error {
 	return nil
 }
 
-// setDefaults sets the defaults that depend on other flags, and f.options.
+// setDefaults sets the defaults that depend on other flags, and a random seed.
 func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 	if f.quick {
 		if !flags.Changed("requests") {
@@ -179,17 +181,20 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 			f.budget = 0
 		}
 	}
-	if f.out == "" {
-		f.out = filepath.Join("out", time.Now().Format("20060102-150405"))
-	}
-	f.options = []string{"run"}
+	f.request.seed = cmp.Or(f.request.seed, newSeed())
+}
+
+// givenOptions returns the flags that were given, on the command line or in the environment.
+func givenOptions(flags *pflag.FlagSet) []string {
+	options := []string{"run"}
 	flags.Visit(func(flag *pflag.Flag) {
 		value := flag.Value.String()
 		if list, ok := flag.Value.(pflag.SliceValue); ok {
 			value = strings.Join(list.GetSlice(), ",")
 		}
-		f.options = append(f.options, "--"+flag.Name+"="+value)
+		options = append(options, "--"+flag.Name+"="+value)
 	})
+	return options
 }
 
 func (f *runFlags) warmUp() time.Duration {
