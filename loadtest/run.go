@@ -196,7 +196,7 @@ func measure(
 		progress := runner.Progress()
 		progress.Done++
 		result := string(round.Result)
-		if m.History.Run.Promise == verify.PromiseSellsNothing {
+		if m.History.Run.Claim == verify.ClaimSellsNothing {
 			result = "baseline"
 		}
 		screen.log(fmt.Sprintf("%s: %s, %.0f requests/s", progress.Heading(), result, round.ThroughputPerS))

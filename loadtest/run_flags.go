@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
 )
@@ -134,11 +135,11 @@ func (f *runFlags) parseSweep(flags *pflag.FlagSet) (err error) {
 	switch axis := f.sweep.Axis; {
 	case flags.Changed(axis):
 		return fmt.Errorf("--%s and --sweep %s exclude each other", axis, axis)
-	case axis == scenario.AxisUsers && f.rate > 0:
+	case axis == history.AxisUsers && f.rate > 0:
 		return errors.New("--sweep users needs a closed loop: with --rate, more users do not send more requests")
-	case axis == scenario.AxisReplicas && f.attach.target != "" && f.attach.single == "":
+	case axis == history.AxisReplicas && f.attach.target != "" && f.attach.single == "":
 		return errors.New("--sweep replicas with --target needs --single, to reach only one replica")
-	case axis == scenario.AxisReplicas:
+	case axis == history.AxisReplicas:
 		f.replicas = int(f.sweep.Values[len(f.sweep.Values)-1])
 	}
 	return nil

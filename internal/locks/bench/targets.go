@@ -89,7 +89,7 @@ func judge(s samples, idle *idle) (verdicts []verdict) {
 func (t target) outcome(s stats.Summary) string {
 	low, high := s.Median, s.Median
 	if s.Interval != nil {
-		low, high = s.Interval[0], s.Interval[1]
+		low, high = s.Interval.Low, s.Interval.High
 	}
 	all, some := high <= t.limit, low <= t.limit
 	if t.atLeast {

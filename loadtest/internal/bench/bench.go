@@ -197,7 +197,7 @@ func (b *bench) record(name string, m scenario.Measured) (rate float64) {
 	case verify.Inconclusive:
 		b.result.Notes = append(b.result.Notes, found)
 	}
-	if m.History.Run.Promise == verify.PromiseSellsNothing {
+	if m.History.Run.Claim == verify.ClaimSellsNothing {
 		return round.ThroughputPerS
 	}
 	return round.GoodputPerS

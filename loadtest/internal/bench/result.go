@@ -135,10 +135,10 @@ func (r *Result) judge(t target) Verdict {
 
 // reaches compares the whole interval with a lower limit. A median without an interval proves nothing.
 func reaches(s stats.Summary, least float64) string {
-	if s.Interval == nil || s.Interval[0] < least && s.Interval[1] >= least {
+	if s.Interval == nil || s.Interval.Low < least && s.Interval.High >= least {
 		return "open"
 	}
-	return met(s.Interval[0] >= least)
+	return met(s.Interval.Low >= least)
 }
 
 func met(yes bool) string {

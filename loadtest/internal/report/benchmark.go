@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
 
@@ -61,7 +62,7 @@ func (r *Row) benchmark() string {
 	add(r.Users > 0, "users=%d", r.Users)
 	add(r.Rate > 0, "rate=%g", r.Rate)
 	add(r.HoldMS > 0, "hold=%dms", r.HoldMS)
-	add(r.Items() > 1 || r.Sweep == axisGoods, "goods=%d", r.Items())
+	add(r.Items() > 1 || r.Sweep == history.AxisGoods, "goods=%d", r.Items())
 	add(r.Skew != "", "skew=%s", r.Skew)
 	add(r.Counts != "", "counts=%s", r.Counts)
 	add(r.Restock > 0, "restock=%d", r.Restock)

@@ -17,9 +17,9 @@ import (
 type Builder struct {
 	environment Environment
 	rows        []*collected // in the order of their first runs
-	byKey       map[key]*collected
+	bySubject   map[history.Subject]*collected
 	plan        []history.Cell        // the cells to run
-	ran         map[history.Cell]bool // the keys of those added
+	ran         map[history.Cell]bool // those added, see history.Cell.InPlan
 	problems    []string              // added by the caller
 }
 
@@ -44,7 +44,7 @@ func NewBuilder(environment Environment) *Builder {
 		options[i] = password.ReplaceAllString(option, "$1:***@")
 	}
 	environment.Options = options
-	return &Builder{environment: environment, byKey: map[key]*collected{}, ran: map[history.Cell]bool{}}
+	return &Builder{environment: environment, bySubject: map[history.Subject]*collected{}, ran: map[history.Cell]bool{}}
 }
 
 // Environment returns the report's environment, for facts that become known only later.
@@ -60,15 +60,14 @@ func (b *Builder) Problem(text string) { b.problems = append(b.problems, text) }
 // Add adds a run and its verdict, and returns the figures of this round.
 func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
 	run := h.Run
-	b.ran[run.Cell.Key()] = true
+	b.ran[run.InPlan()] = true
 	if run.Goods == 0 { // an older history
 		run.Goods = len(run.Initial)
 	}
-	k := key{strategy: run.Strategy, store: run.Store, replicas: run.Replicas, workload: run.Workload}
-	c := b.byKey[k]
+	c := b.bySubject[run.Key()]
 	if c == nil {
 		c = &collected{run: run, replicas: map[string]int{}}
-		b.byKey[k] = c
+		b.bySubject[run.Key()] = c
 		b.rows = append(b.rows, c)
 	}
 
@@ -164,7 +163,7 @@ func (b *Builder) Report() *Report {
 func (b *Builder) missing() int {
 	missing := 0
 	for _, cell := range b.plan {
-		if !b.ran[cell.Key()] {
+		if !b.ran[cell.InPlan()] {
 			missing++
 		}
 	}
@@ -179,10 +178,9 @@ func (c *collected) row() *Row {
 		verdicts = append(verdicts, round.Verdict)
 	}
 	row := &Row{
-		Strategy: c.run.Strategy, Store: c.run.Store, Replicas: c.run.Replicas,
-		Workload: c.run.Workload, Sweep: c.run.Sweep,
-		Claim: c.run.Promise, Exclusive: c.run.Exclusive, Control: c.run.Control,
-		Baseline: c.run.Promise == verify.PromiseSellsNothing,
+		Subject: c.run.Subject,
+		Claim:   c.run.Claim, Exclusive: c.run.Exclusive, Control: c.run.Control,
+		Baseline: c.run.Claim == verify.ClaimSellsNothing,
 		Verdict:  verify.Merge(verdicts...),
 		Rounds:   rounds,
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/perf/benchmath"
 
 	"stock/internal/stats"
+	"stock/loadtest/internal/history"
 )
 
 // Comparison holds the differences between two reports.
@@ -52,22 +53,22 @@ const (
 // Compare compares the rows that two reports have in common, as benchstat compares benchmarks.
 func Compare(before, after *Report) *Comparison {
 	c := &Comparison{}
-	byKey := map[key]*Row{}
+	bySubject := map[history.Subject]*Row{}
 	for _, row := range after.Rows {
-		byKey[row.key()] = row
+		bySubject[row.Key()] = row
 	}
-	both := map[key]bool{}
+	both := map[history.Subject]bool{}
 	for _, was := range before.Rows {
-		is := byKey[was.key()]
+		is := bySubject[was.Key()]
 		if is == nil {
 			c.OnlyOld = append(c.OnlyOld, was.Label())
 			continue
 		}
-		both[was.key()] = true
+		both[was.Key()] = true
 		c.compareRows(was, is)
 	}
 	for _, row := range after.Rows {
-		if !both[row.key()] {
+		if !both[row.Key()] {
 			c.OnlyNew = append(c.OnlyNew, row.Label())
 		}
 	}

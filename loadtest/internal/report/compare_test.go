@@ -23,7 +23,7 @@ func TestReportDoesNotDifferFromItself(t *testing.T) {
 
 // rounds returns a report of one row, with a round for each goodput.
 func rounds(goodput ...float64) *Report {
-	row := &Row{Strategy: "update", Workload: history.Workload{Name: "plenty"}}
+	row := &Row{Subject: history.Subject{Strategy: "update", Workload: history.Workload{Name: "plenty"}}}
 	for i, v := range goodput {
 		row.Rounds = append(row.Rounds, Round{Round: 1 + i, GoodputPerS: v})
 	}
@@ -63,7 +63,8 @@ func TestCompareChoosesItsTestByTheNumberOfRounds(t *testing.T) {
 func TestCompareReportsThatNothingIsInCommon(t *testing.T) {
 	t.Parallel()
 	row := func(hold int64) *Report {
-		return &Report{Rows: []*Row{{Strategy: "update", Workload: history.Workload{Name: "plenty", HoldMS: hold}}}}
+		workload := history.Workload{Name: "plenty", HoldMS: hold}
+		return &Report{Rows: []*Row{{Subject: history.Subject{Strategy: "update", Workload: workload}}}}
 	}
 	var out bytes.Buffer
 	if err := Compare(row(0), row(2)).WriteText(&out, false); err != nil {

@@ -260,7 +260,7 @@ func number(csv, head string, of func(*Row) float64) figure {
 	}
 }
 
-// verdict is the verdict in a table. The baseline is not judged as long as it keeps its promise.
+// verdict is the verdict in a table. The baseline is not judged as long as its claim holds.
 func (r *Row) verdict() string {
 	if r.Baseline && r.ClaimHeld {
 		return "baseline"

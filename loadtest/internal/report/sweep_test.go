@@ -144,8 +144,11 @@ func TestEqualStrategiesSeldomCross(t *testing.T) {
 		for strategy := range strategies {
 			for _, users := range []int{1, 8, 32, 128} {
 				row := &Row{
-					Strategy: fmt.Sprint("s", strategy), Replicas: 2, Sweep: "users",
-					Workload: history.Workload{Name: "plenty", Users: users}, Claim: verify.PromiseCorrect,
+					Subject: history.Subject{
+						Strategy: fmt.Sprint("s", strategy), Replicas: 2, Sweep: "users",
+						Workload: history.Workload{Name: "plenty", Users: users},
+					},
+					Claim: verify.ClaimCorrect,
 				}
 				row.Result = verify.Correct
 				for round := 1; round <= 3; round++ {

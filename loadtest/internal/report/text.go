@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"stock/loadtest/internal/history"
 )
 
 // WriteText writes the report for a terminal of 150 columns: a table for each load, the evidence, and whether every
@@ -156,7 +158,7 @@ func title(rows []*Row) string {
 	add(first.Users > 0, "%s", plural(first.Users, "user"))
 	add(first.Rate > 0, "%g requests/s", first.Rate)
 	add(first.HoldMS > 0, "%d ms of work inside the critical section", first.HoldMS)
-	add(first.Items() > 1 || first.Sweep == axisGoods, "%s", place(axisGoods, int64(first.Items())))
+	add(first.Items() > 1 || first.Sweep == history.AxisGoods, "%s", plural(first.Items(), "item"))
 	add(first.Skew != "", "requested by %s", first.Skew)
 	add(first.Counts != "", "%s units per request", first.Counts)
 	add(first.Restock > 0, "%s units put back each time", grouped(float64(first.Restock)))

@@ -66,8 +66,8 @@ var checks = []check{
 	{name: "witness", look: (*books).witness},
 }
 
-func sellsNothing(run history.Run) bool    { return run.Promise == PromiseSellsNothing }
-func sells(run history.Run) bool           { return run.Promise != PromiseSellsNothing }
+func sellsNothing(run history.Run) bool    { return run.Claim == ClaimSellsNothing }
+func sells(run history.Run) bool           { return run.Claim != ClaimSellsNothing }
 func sellsWithLedger(run history.Run) bool { return sells(run) && run.Ledger }
 func isScarce(run history.Run) bool        { return run.Scarce }
 func tellsRemaining(run history.Run) bool  { return !run.OmitsRemaining }

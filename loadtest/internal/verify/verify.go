@@ -43,10 +43,10 @@ const (
 
 // Claims that Held knows, as the service spells them.
 const (
-	PromiseCorrect      = "correct"
-	PromiseLosesUpdates = "loses-updates"
-	PromiseOversells    = "oversells"
-	PromiseSellsNothing = "sells-nothing"
+	ClaimCorrect      = "correct"
+	ClaimLosesUpdates = "loses-updates"
+	ClaimOversells    = "oversells"
+	ClaimSellsNothing = "sells-nothing"
 )
 
 // Verdict is the result with the figures that it rests on.
@@ -166,13 +166,13 @@ func Held(run history.Run, v Verdict) bool {
 	if v.Result == Inconclusive {
 		return false
 	}
-	switch run.Promise {
-	case PromiseCorrect, PromiseSellsNothing:
+	switch run.Claim {
+	case ClaimCorrect, ClaimSellsNothing:
 		return v.Result == Correct
-	case PromiseLosesUpdates:
+	case ClaimLosesUpdates:
 		// The units of an overwritten sale stay in stock, those of an overwritten restock leak.
 		return v.Result == Wrong && (v.LostUpdates > 0 || v.Leaked > 0 && v.Restocked > 0)
-	case PromiseOversells:
+	case ClaimOversells:
 		// Without a check, the arithmetic is right until somebody asks for more than there is.
 		return v.Result == Wrong && v.Oversold > 0 || v.Result == Correct && !v.DemandExceeded
 	}
