@@ -121,7 +121,7 @@ var books = []figure{
 	{csv: "duplicates", value: func(r *Row) any { return r.Duplicates }, markdown: column{head: "duplicates"}},
 	{csv: "ledger_gaps", value: func(r *Row) any { return r.LedgerGaps }, markdown: column{head: "ledger gaps"}},
 	{csv: "replays", value: func(r *Row) any { return r.Replays }, markdown: column{head: "replays"}},
-	{csv: "unlike_first", value: func(r *Row) any { return r.Unlike }, markdown: column{head: "unlike first"}},
+	{csv: "unlike_first", value: func(r *Row) any { return r.DifferentAnswers }, markdown: column{head: "unlike first"}},
 	{csv: "overlaps", value: func(r *Row) any { return r.Overlaps }, markdown: column{head: "overlaps"}},
 	{csv: "linearizable", value: func(r *Row) any { return r.linearizable() }, markdown: column{head: "linearizable"}},
 	{csv: "demand_exceeded", value: func(r *Row) any { return r.DemandExceeded }},
@@ -396,7 +396,7 @@ func (r *Row) damage() string {
 	add("undersold", r.Undersold)
 	add("duplicates", r.Duplicates)
 	add("ledger gaps", r.LedgerGaps)
-	add("unlike first answers", r.Unlike)
+	add("unlike first answers", r.DifferentAnswers)
 	if len(parts) == 0 { // otherwise, overlaps are merely the cause of the above
 		add("overlaps", r.Overlaps)
 	}
