@@ -22,9 +22,9 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 	if r.Environment.CPU != "" {
 		fmt.Fprintf(out, "cpu: %s\n", r.Environment.CPU)
 	}
-	for _, f := range figures {
-		if f.better != "" {
-			fmt.Fprintf(out, "Unit %s better=%s\n", f.unit, f.better)
+	for _, col := range columns {
+		if col.better != "" {
+			fmt.Fprintf(out, "Unit %s better=%s\n", col.unit, col.better)
 		}
 	}
 	fmt.Fprintln(out)
@@ -37,9 +37,9 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 				fmt.Fprintf(out, "# the next line is of a round that is %s\n", round.Result)
 			}
 			fmt.Fprintf(out, "%s %d %.0f ns/op", row.benchmark(), round.Requests, round.ElapsedS*1e9/float64(round.Requests))
-			for _, f := range figures {
-				if f.unit != "" {
-					fmt.Fprintf(out, " %g %s", f.round(round), f.unit)
+			for _, col := range columns {
+				if col.unit != "" {
+					fmt.Fprintf(out, " %g %s", col.round(round), col.unit)
 				}
 			}
 			fmt.Fprintln(out)

@@ -26,7 +26,7 @@ type Builder struct {
 // collected is what a row is computed from.
 type collected struct {
 	run       history.Run // of the first round
-	rounds    []Round
+	rounds    []Cell
 	latencies histogram // ns
 	waited    histogram // µs
 	held      histogram // µs
@@ -58,7 +58,7 @@ func (b *Builder) Expect(plan []history.Cell) { b.plan = slices.Clone(plan) }
 func (b *Builder) Problem(text string) { b.problems = append(b.problems, text) }
 
 // Add adds a run and its verdict, and returns the figures of this round.
-func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
+func (b *Builder) Add(h *history.History, v verify.Verdict) Cell {
 	run := h.Run
 	b.ran[run.InPlan()] = true
 	if run.Goods == 0 { // an older history
@@ -72,7 +72,7 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
 	}
 
 	latencies := c.addOps(h.Ops)
-	round := newRound(h, v)
+	round := newCell(h, v)
 	round.LatencyMS = latency(latencies)
 	c.latencies.merge(latencies)
 	c.rounds = append(c.rounds, round)
@@ -101,9 +101,9 @@ func (c *collected) addOps(ops []history.Op) (latencies histogram) {
 	return latencies
 }
 
-// newRound computes the figures of a run, except for its latencies.
-func newRound(h *history.History, v verify.Verdict) Round {
-	round := Round{
+// newCell computes the figures of a run, except for its latencies.
+func newCell(h *history.History, v verify.Verdict) Cell {
+	round := Cell{
 		Round: h.Run.Round, Verdict: v, Seed: h.Run.Seed, RequestsPlanned: h.Run.Planned, Bounded: h.Run.Bounded,
 	}
 	if h.End != nil {
@@ -172,7 +172,7 @@ func (b *Builder) missing() int {
 
 func (c *collected) row() *Row {
 	rounds := slices.Clone(c.rounds)
-	slices.SortStableFunc(rounds, func(a, b Round) int { return cmp.Compare(a.Round, b.Round) })
+	slices.SortStableFunc(rounds, func(a, b Cell) int { return cmp.Compare(a.Round, b.Round) })
 	var verdicts []verify.Verdict
 	for _, round := range rounds {
 		verdicts = append(verdicts, round.Verdict)

@@ -13,7 +13,7 @@
 //
 //	Compare(before, after).WriteText(w, colour)
 //
-// A new figure is a field of Row, and an entry in one of the tables of figures.go, which defines where it is shown.
+// A new figure is a field of Row, and an entry in columns (columns.go), which defines where it is shown.
 //
 // # Units
 //
@@ -90,11 +90,11 @@ type Row struct {
 	HeldUS                 Wait               `json:"held_us"`        // in the critical section, of sold requests
 	ReplicaShares          map[string]float64 `json:"replica_shares"` // of the sales
 
-	Rounds []Round `json:"rounds"`
+	Rounds []Cell `json:"rounds"`
 }
 
-// Round is one run of a row.
-type Round struct {
+// Cell is one run of a row.
+type Cell struct {
 	Round int `json:"round"` // from 1
 
 	verify.Verdict

@@ -249,11 +249,11 @@ func TestDifferentLoadsAreNotCompared(t *testing.T) {
 		"goods":          func(run *history.Run) { run.Initial[2] = 0 },
 	} {
 		other := report(change)
-		if c := Compare(plain, other); len(c.Metrics) > 0 || len(c.OnlyOld) != 2 || len(c.OnlyNew) != 2 {
-			t.Errorf("%s: %d metrics are compared, only in the old %v, only in the new %v",
-				name, len(c.Metrics), c.OnlyOld, c.OnlyNew)
+		if c := Compare(plain, other); len(c.Figures) > 0 || len(c.OnlyOld) != 2 || len(c.OnlyNew) != 2 {
+			t.Errorf("%s: %d figures are compared, only in the old %v, only in the new %v",
+				name, len(c.Figures), c.OnlyOld, c.OnlyNew)
 		}
-		if c := Compare(other, report(change)); len(c.Metrics) == 0 {
+		if c := Compare(other, report(change)); len(c.Figures) == 0 {
 			t.Errorf("%s: the same load is not compared", name)
 		}
 	}

@@ -152,7 +152,7 @@ func TestEqualStrategiesSeldomCross(t *testing.T) {
 				}
 				row.Result = verify.Correct
 				for round := 1; round <= 3; round++ {
-					row.Rounds = append(row.Rounds, Round{Round: round, GoodputPerS: 1000 * math.Exp(noise*random.NormFloat64())})
+					row.Rounds = append(row.Rounds, Cell{Round: round, GoodputPerS: 1000 * math.Exp(noise*random.NormFloat64())})
 				}
 				r.Rows = append(r.Rows, row)
 			}
@@ -230,7 +230,7 @@ func TestRowsOfOlderReportsAreStillCompared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := Compare(before, sample()); len(c.OnlyOld)+len(c.OnlyNew) > 0 || len(c.Metrics) == 0 {
+	if c := Compare(before, sample()); len(c.OnlyOld)+len(c.OnlyNew) > 0 || len(c.Figures) == 0 {
 		t.Errorf("only in the old: %v, only in the new: %v", c.OnlyOld, c.OnlyNew)
 	}
 }

@@ -50,9 +50,9 @@ func (r *Report) writeTables(out printer) {
 
 func (r *Report) textTable(rows []*Row) table {
 	var t table
-	for _, f := range figures {
-		if f.terminal.head != "" {
-			t.columns = append(t.columns, tableColumn{head: f.terminal.head, left: f.terminal.left})
+	for _, col := range columns {
+		if col.terminal.head != "" {
+			t.columns = append(t.columns, tableColumn{head: col.terminal.head, left: col.terminal.left})
 		}
 	}
 	stores := map[string]bool{}
@@ -63,13 +63,13 @@ func (r *Report) textTable(rows []*Row) table {
 	}
 	for _, row := range rows {
 		var cells []tableCell
-		for _, f := range figures {
-			if f.terminal.head == "" {
+		for _, col := range columns {
+			if col.terminal.head == "" {
 				continue
 			}
-			c := tableCell{text: f.text(f.terminal, row)}
-			if f.terminal.style != nil {
-				c.style = f.terminal.style(row)
+			c := tableCell{text: col.text(col.terminal, row)}
+			if col.terminal.style != nil {
+				c.style = col.terminal.style(row)
 			}
 			cells = append(cells, c)
 		}

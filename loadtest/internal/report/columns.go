@@ -13,55 +13,50 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// figure is one measured number of a row, or another fact about it, with every place that shows it. In the JSON,
-// figures are the fields of Row.
-type figure struct {
+// column is a figure of a row, or another fact about it, with every place that shows it. In the JSON, they are the
+// fields of Row.
+type column struct {
 	csv   string         // column in the CSV; empty: none
 	value func(*Row) any // what the CSV holds
 
-	markdown column
-	terminal column
+	markdown display
+	terminal display
 
-	round    func(Round) float64 // the figure of a single round, for the two below
-	unit     string              // in benchmark lines; empty: not there
-	better   string              // higher or lower, where benchstat does not know it from the unit
-	compared string              // heading in a comparison of two reports; empty: not there
+	round    func(Cell) float64 // of a single round, for the two below
+	unit     string             // in benchmark lines; empty: not there
+	better   string             // higher or lower, where benchstat does not know it from the unit
+	compared string             // heading in a comparison of two reports; empty: not there
 }
 
 const higher = "higher"
 
-// column is how a table for people shows a figure. A column without a heading is left out.
-type column struct {
+// display is how a table for people shows a column. Without a heading, it does not.
+type display struct {
 	head  string
 	show  func(*Row) string // nil: as in the CSV
 	style func(*Row) style  // on a terminal; nil: plain
 	left  bool              // aligned left on a terminal, as words are
 }
 
-func (f figure) text(c column, row *Row) string {
-	if c.show != nil {
-		return c.show(row)
+func (c column) text(d display, row *Row) string {
+	if d.show != nil {
+		return d.show(row)
 	}
-	return fmt.Sprint(f.value(row))
+	return fmt.Sprint(c.value(row))
 }
 
-// The figures in the order of the CSV, which other programs read, and in that of the tables for people.
-var (
-	csvFigures = slices.Concat(identity, claims, verdicts, plans, requests, books, outcomeCounts, speed, latencies, costs)
-	figures    = slices.Concat(identity, verdicts, claims, plans, speed, latencies, requests, outcomeCounts, books, costs)
-)
-
-var identity = []figure{
+// columns are all columns, in the order of the tables.
+var columns = []column{
 	{
 		csv: "strategy", value: func(r *Row) any { return r.Strategy },
-		markdown: column{head: "strategy", show: func(r *Row) string { return "`" + r.Strategy + "`" }},
-		terminal: column{head: "strategy", left: true},
+		markdown: display{head: "strategy", show: func(r *Row) string { return "`" + r.Strategy + "`" }},
+		terminal: display{head: "strategy", left: true},
 	},
 	{csv: "workload", value: func(r *Row) any { return r.Workload.Name }},
-	{csv: "store", value: func(r *Row) any { return r.Store }, markdown: column{head: "store"}},
+	{csv: "store", value: func(r *Row) any { return r.Store }, markdown: display{head: "store"}},
 	{
 		csv: "replicas", value: func(r *Row) any { return r.Replicas },
-		markdown: column{head: "replicas"}, terminal: column{head: "repl"},
+		markdown: display{head: "replicas"}, terminal: display{head: "repl"},
 	},
 	{csv: "users", value: func(r *Row) any { return r.Users }},
 	{csv: "rate", value: func(r *Row) any { return r.Rate }},
@@ -71,103 +66,54 @@ var identity = []figure{
 	{csv: "counts", value: func(r *Row) any { return r.Counts }},
 	{csv: "restock", value: func(r *Row) any { return r.Restock }},
 	{csv: "sweep", value: func(r *Row) any { return r.Sweep }},
-}
 
-var claims = []figure{
-	{csv: "claim", value: func(r *Row) any { return r.Claim }, markdown: column{head: "claim"}},
+	{
+		csv: "verdict", value: func(r *Row) any { return r.Result },
+		markdown: display{head: "verdict", show: (*Row).verdict},
+		terminal: display{head: "verdict", show: (*Row).verdict, style: (*Row).verdictStyle, left: true},
+	},
+
+	{csv: "claim", value: func(r *Row) any { return r.Claim }, markdown: display{head: "claim"}},
 	{csv: "exclusive", value: func(r *Row) any { return r.Exclusive }},
 	{csv: "control", value: func(r *Row) any { return r.Control }},
 	{csv: "baseline", value: func(r *Row) any { return r.Baseline }},
-}
 
-var verdicts = []figure{{
-	csv: "verdict", value: func(r *Row) any { return r.Result },
-	markdown: column{head: "verdict", show: (*Row).verdict},
-	terminal: column{head: "verdict", show: (*Row).verdict, style: (*Row).verdictStyle, left: true},
-}}
-
-var plans = []figure{
 	{
 		csv: "claim_held", value: func(r *Row) any { return r.ClaimHeld },
-		markdown: column{head: "held", show: (*Row).held},
-		terminal: column{head: "held", show: (*Row).held, style: (*Row).heldStyle},
+		markdown: display{head: "held", show: (*Row).held},
+		terminal: display{head: "held", show: (*Row).held, style: (*Row).heldStyle},
 	},
 	{csv: "untested", value: func(r *Row) any { return r.Untested }},
 	{csv: "rounds", value: func(r *Row) any { return len(r.Rounds) }},
 	{csv: "bounded", value: func(r *Row) any { return r.Bounded }},
 	{csv: "stock", value: func(r *Row) any { return r.Stock }},
 	{csv: "requests_planned", value: func(r *Row) any { return r.RequestsPlanned }},
-}
 
-var requests = []figure{
-	{csv: "requests_sent", value: func(r *Row) any { return r.RequestsSent }, markdown: column{head: "requests"}},
-	{csv: "dropped", value: func(r *Row) any { return r.Dropped }},
-}
-
-var books = []figure{
-	{csv: "initial", value: func(r *Row) any { return r.Initial }, markdown: column{head: "initial"}},
-	{csv: "final", value: func(r *Row) any { return r.Final }, markdown: column{head: "final"}},
-	{csv: "sold", value: func(r *Row) any { return r.Sold }, markdown: column{head: "units sold"}},
-	{csv: "unknown_units", value: func(r *Row) any { return r.UnknownUnits }},
-	{csv: "restocked", value: func(r *Row) any { return r.Restocked }},
-	{csv: "covered", value: func(r *Row) any { return r.Covered }},
-	{csv: "good", value: func(r *Row) any { return r.Good }},
-	{csv: "lost_updates", value: func(r *Row) any { return r.LostUpdates }, markdown: column{head: "lost"}},
-	{csv: "oversold", value: func(r *Row) any { return r.Oversold }, markdown: column{head: "oversold"}},
-	{csv: "leaked", value: func(r *Row) any { return r.Leaked }, markdown: column{head: "leaked"}},
-	{csv: "undersold", value: func(r *Row) any { return r.Undersold }, markdown: column{head: "undersold"}},
-	{csv: "turned_away", value: func(r *Row) any { return r.TurnedAway }},
-	{csv: "contended", value: func(r *Row) any { return r.Contended }},
-	{csv: "duplicates", value: func(r *Row) any { return r.Duplicates }, markdown: column{head: "duplicates"}},
-	{csv: "ledger_gaps", value: func(r *Row) any { return r.LedgerGaps }, markdown: column{head: "ledger gaps"}},
-	{csv: "replays", value: func(r *Row) any { return r.Replays }, markdown: column{head: "replays"}},
-	{csv: "unlike_first", value: func(r *Row) any { return r.DifferentAnswers }, markdown: column{head: "unlike first"}},
-	{csv: "overlaps", value: func(r *Row) any { return r.Overlaps }, markdown: column{head: "overlaps"}},
-	{csv: "linearizable", value: func(r *Row) any { return r.linearizable() }, markdown: column{head: "linearizable"}},
-	{csv: "demand_exceeded", value: func(r *Row) any { return r.DemandExceeded }},
-}
-
-var outcomeCounts = []figure{
-	outcomeCount(history.Sold, "sold"),
-	outcomeCount(history.SoldOut, "sold out"),
-	outcomeCount(history.Busy, "busy"),
-	outcomeCount(history.Rejected, "rejected"),
-	outcomeCount(history.Unknown, "unknown"),
-}
-
-func outcomeCount(outcome history.Outcome, head string) figure {
-	return figure{
-		csv: "outcome_" + string(outcome), value: func(r *Row) any { return r.Outcomes[outcome] },
-		markdown: column{head: head},
-	}
-}
-
-var speed = []figure{
 	{
 		csv: "goodput_per_s", value: func(r *Row) any { return r.GoodputPerS },
-		markdown: column{head: "goodput/s", show: func(r *Row) string { return grouped(r.GoodputPerS) }},
-		terminal: column{
+		markdown: display{head: "goodput/s", show: func(r *Row) string { return grouped(r.GoodputPerS) }},
+		terminal: display{
 			head: "goodput/s", show: func(r *Row) string { return grouped(r.ratePerS()) }, style: (*Row).rateStyle,
 		},
-		round: func(r Round) float64 { return r.GoodputPerS },
+		round: func(r Cell) float64 { return r.GoodputPerS },
 		unit:  "goodput/s", better: higher, compared: "goodput/s",
 	},
 	{
 		csv: "goodput_low", value: func(r *Row) any { return positive(r.goodputInterval().Low) },
-		markdown: column{head: "95 %", show: (*Row).span},
-		terminal: column{head: "±", show: (*Row).spread},
+		markdown: display{head: "95 %", show: (*Row).span},
+		terminal: display{head: "±", show: (*Row).spread},
 	},
 	{csv: "goodput_high", value: func(r *Row) any { return positive(r.goodputInterval().High) }},
 	{
 		csv: "throughput_per_s", value: func(r *Row) any { return r.ThroughputPerS },
-		markdown: column{head: "throughput/s", show: func(r *Row) string { return grouped(r.ThroughputPerS) }},
-		round:    func(r Round) float64 { return r.ThroughputPerS },
+		markdown: display{head: "throughput/s", show: func(r *Row) string { return grouped(r.ThroughputPerS) }},
+		round:    func(r Cell) float64 { return r.ThroughputPerS },
 		unit:     "req/s", better: higher, compared: "throughput/s",
 	},
 	{
 		csv: "share_of_noop", value: func(r *Row) any { return optional(r.ShareOfNoop) },
-		markdown: column{head: "share of noop", show: func(r *Row) string { return share(r.ShareOfNoop) }},
-		terminal: column{head: "×noop", show: func(r *Row) string { return share(r.ShareOfNoop) }},
+		markdown: display{head: "share of noop", show: func(r *Row) string { return share(r.ShareOfNoop) }},
+		terminal: display{head: "×noop", show: func(r *Row) string { return share(r.ShareOfNoop) }},
 	},
 	{
 		csv: "slower_than_fastest_correct", value: func(r *Row) any {
@@ -176,8 +122,8 @@ var speed = []figure{
 			}
 			return r.Relative.SlowerThanFastestCorrect
 		},
-		markdown: column{head: "vs fastest correct", show: func(r *Row) string { return r.Relative.String() }},
-		terminal: column{head: "vs fastest", show: func(r *Row) string { return r.Relative.String() }},
+		markdown: display{head: "vs fastest correct", show: func(r *Row) string { return r.Relative.String() }},
+		terminal: display{head: "vs fastest", show: func(r *Row) string { return r.Relative.String() }},
 	},
 	{csv: "plus_minus", value: func(r *Row) any {
 		if r.Relative == nil {
@@ -185,47 +131,64 @@ var speed = []figure{
 		}
 		return optional(r.Relative.PlusMinus)
 	}},
-}
 
-var latencies = []figure{
-	latencyFigure(func(l Latency) float64 { return l.Mean }, figure{
-		csv: "latency_ms_mean", markdown: column{head: "average ms"}, terminal: column{head: "mean"}, unit: "mean-ms",
+	latencyColumn(func(l Latency) float64 { return l.Mean }, column{
+		csv: "latency_ms_mean", markdown: display{head: "average ms"}, terminal: display{head: "mean"}, unit: "mean-ms",
 	}),
-	latencyFigure(func(l Latency) float64 { return l.P50 }, figure{
-		csv: "latency_ms_p50", markdown: column{head: "median"}, terminal: column{head: "p50"},
+	latencyColumn(func(l Latency) float64 { return l.P50 }, column{
+		csv: "latency_ms_p50", markdown: display{head: "median"}, terminal: display{head: "p50"},
 		unit: "p50-ms", compared: "p50 ms",
 	}),
-	latencyFigure(func(l Latency) float64 { return l.P90 }, figure{
-		csv: "latency_ms_p90", markdown: column{head: "90 %"}, terminal: column{head: "p90"},
+	latencyColumn(func(l Latency) float64 { return l.P90 }, column{
+		csv: "latency_ms_p90", markdown: display{head: "90 %"}, terminal: display{head: "p90"},
 	}),
-	latencyFigure(func(l Latency) float64 { return l.P95 }, figure{
-		csv: "latency_ms_p95", markdown: column{head: "95 %"}, terminal: column{head: "p95"},
+	latencyColumn(func(l Latency) float64 { return l.P95 }, column{
+		csv: "latency_ms_p95", markdown: display{head: "95 %"}, terminal: display{head: "p95"},
 	}),
-	latencyFigure(func(l Latency) float64 { return l.P99 }, figure{
-		csv: "latency_ms_p99", markdown: column{head: "99 %"}, terminal: column{head: "p99"},
+	latencyColumn(func(l Latency) float64 { return l.P99 }, column{
+		csv: "latency_ms_p99", markdown: display{head: "99 %"}, terminal: display{head: "p99"},
 		unit: "p99-ms", compared: "p99 ms",
 	}),
-	latencyFigure(func(l Latency) float64 { return l.P999 }, figure{
-		csv: "latency_ms_p999", markdown: column{head: "99.9 %"},
+	latencyColumn(func(l Latency) float64 { return l.P999 }, column{
+		csv: "latency_ms_p999", markdown: display{head: "99.9 %"},
 	}),
-	latencyFigure(func(l Latency) float64 { return l.Min }, figure{
-		csv: "latency_ms_min", markdown: column{head: "min"},
+	latencyColumn(func(l Latency) float64 { return l.Min }, column{
+		csv: "latency_ms_min", markdown: display{head: "min"},
 	}),
-	latencyFigure(func(l Latency) float64 { return l.Max }, figure{
-		csv: "latency_ms_max", markdown: column{head: "max"}, terminal: column{head: "max ms"}, unit: "max-ms",
+	latencyColumn(func(l Latency) float64 { return l.Max }, column{
+		csv: "latency_ms_max", markdown: display{head: "max"}, terminal: display{head: "max ms"}, unit: "max-ms",
 	}),
-}
 
-// latencyFigure completes a figure that is read from a Latency.
-func latencyFigure(of func(Latency) float64, f figure) figure {
-	f.value = func(r *Row) any { return of(r.LatencyMS) }
-	f.markdown.show = func(r *Row) string { return digits(of(r.LatencyMS)) }
-	f.terminal.show = f.markdown.show
-	f.round = func(r Round) float64 { return of(r.LatencyMS) }
-	return f
-}
+	{csv: "requests_sent", value: func(r *Row) any { return r.RequestsSent }, markdown: display{head: "requests"}},
+	{csv: "dropped", value: func(r *Row) any { return r.Dropped }},
 
-var costs = []figure{
+	outcomeCount(history.Sold, "sold"),
+	outcomeCount(history.SoldOut, "sold out"),
+	outcomeCount(history.Busy, "busy"),
+	outcomeCount(history.Rejected, "rejected"),
+	outcomeCount(history.Unknown, "unknown"),
+
+	{csv: "initial", value: func(r *Row) any { return r.Initial }, markdown: display{head: "initial"}},
+	{csv: "final", value: func(r *Row) any { return r.Final }, markdown: display{head: "final"}},
+	{csv: "sold", value: func(r *Row) any { return r.Sold }, markdown: display{head: "units sold"}},
+	{csv: "unknown_units", value: func(r *Row) any { return r.UnknownUnits }},
+	{csv: "restocked", value: func(r *Row) any { return r.Restocked }},
+	{csv: "covered", value: func(r *Row) any { return r.Covered }},
+	{csv: "good", value: func(r *Row) any { return r.Good }},
+	{csv: "lost_updates", value: func(r *Row) any { return r.LostUpdates }, markdown: display{head: "lost"}},
+	{csv: "oversold", value: func(r *Row) any { return r.Oversold }, markdown: display{head: "oversold"}},
+	{csv: "leaked", value: func(r *Row) any { return r.Leaked }, markdown: display{head: "leaked"}},
+	{csv: "undersold", value: func(r *Row) any { return r.Undersold }, markdown: display{head: "undersold"}},
+	{csv: "turned_away", value: func(r *Row) any { return r.TurnedAway }},
+	{csv: "contended", value: func(r *Row) any { return r.Contended }},
+	{csv: "duplicates", value: func(r *Row) any { return r.Duplicates }, markdown: display{head: "duplicates"}},
+	{csv: "ledger_gaps", value: func(r *Row) any { return r.LedgerGaps }, markdown: display{head: "ledger gaps"}},
+	{csv: "replays", value: func(r *Row) any { return r.Replays }, markdown: display{head: "replays"}},
+	{csv: "unlike_first", value: func(r *Row) any { return r.DifferentAnswers }, markdown: display{head: "unlike first"}},
+	{csv: "overlaps", value: func(r *Row) any { return r.Overlaps }, markdown: display{head: "overlaps"}},
+	{csv: "linearizable", value: func(r *Row) any { return r.linearizable() }, markdown: display{head: "linearizable"}},
+	{csv: "demand_exceeded", value: func(r *Row) any { return r.DemandExceeded }},
+
 	{csv: "send_lag_ms_mean", value: func(r *Row) any {
 		if r.SendLagMS == nil {
 			return ""
@@ -247,16 +210,32 @@ var costs = []figure{
 	{csv: "held_us_mean", value: func(r *Row) any { return r.HeldUS.Mean }},
 	{csv: "held_us_p99", value: func(r *Row) any { return r.HeldUS.P99 }},
 	{csv: "held_us_max", value: func(r *Row) any { return r.HeldUS.Max }},
-	{csv: "replica_shares", value: func(r *Row) any { return r.shares() }, markdown: column{head: "replicas' shares"}},
+	{csv: "replica_shares", value: func(r *Row) any { return r.shares() }, markdown: display{head: "replicas' shares"}},
 	{csv: "evidence", value: func(r *Row) any { return strings.Join(r.Evidence, "; ") }},
-	{terminal: column{head: "found", show: (*Row).found, style: (*Row).foundStyle, left: true}},
+	{terminal: display{head: "found", show: (*Row).found, style: (*Row).foundStyle, left: true}},
 }
 
-// number is a figure that Markdown shows with three digits.
-func number(csv, head string, of func(*Row) float64) figure {
-	return figure{
+func outcomeCount(outcome history.Outcome, head string) column {
+	return column{
+		csv: "outcome_" + string(outcome), value: func(r *Row) any { return r.Outcomes[outcome] },
+		markdown: display{head: head},
+	}
+}
+
+// latencyColumn completes a column that is read from a Latency.
+func latencyColumn(of func(Latency) float64, c column) column {
+	c.value = func(r *Row) any { return of(r.LatencyMS) }
+	c.markdown.show = func(r *Row) string { return digits(of(r.LatencyMS)) }
+	c.terminal.show = c.markdown.show
+	c.round = func(r Cell) float64 { return of(r.LatencyMS) }
+	return c
+}
+
+// number is a column that Markdown shows with three digits.
+func number(csv, head string, of func(*Row) float64) column {
+	return column{
 		csv: csv, value: func(r *Row) any { return of(r) },
-		markdown: column{head: head, show: func(r *Row) string { return digits(of(r)) }},
+		markdown: display{head: head, show: func(r *Row) string { return digits(of(r)) }},
 	}
 }
 
