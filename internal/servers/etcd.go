@@ -87,7 +87,7 @@ func etcdEnv() []string {
 // Restart kills the server if it is running (SIGKILL), and starts it on the same ports in the same directory, which
 // keeps what the server has acknowledged. Each lease starts again with its full time to live.
 func (e *Etcd) Restart(ctx context.Context) error {
-	return restart(ctx, &e.Process, e.command, e.healthy)
+	return Restart(ctx, &e.Process, e.command, e.healthy)
 }
 
 // healthy asks etcd for its health: it has a leader and serves a linearizable read.

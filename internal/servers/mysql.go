@@ -192,7 +192,7 @@ func (m *MySQL) Restart(ctx context.Context) error {
 		_, err := db.ExecContext(ctx, "SELECT 1")
 		return err
 	}
-	if err := restart(ctx, &m.Process, m.command, ready); err != nil {
+	if err := Restart(ctx, &m.Process, m.command, ready); err != nil {
 		return err
 	}
 	m.Settings, err = readSettings(ctx, db)

@@ -90,7 +90,7 @@ func nginxConnections() uint64 {
 
 // Restart kills nginx and its workers if it is running (SIGKILL), and starts it again.
 func (n *Nginx) Restart(ctx context.Context) error {
-	return restart(ctx, &n.Process, n.command, func(ctx context.Context) error {
+	return Restart(ctx, &n.Process, n.command, func(ctx context.Context) error {
 		for _, url := range n.ready {
 			if err := ProbeHTTP(ctx, url); err != nil {
 				return err

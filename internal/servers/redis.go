@@ -97,7 +97,7 @@ func (o RedisOptions) args(port int, dir string) []string {
 // Restart kills the server if it is running (SIGKILL), and starts it on the same port in the same directory. Without an
 // append-only file, the data is lost.
 func (r *Redis) Restart(ctx context.Context) error {
-	return restart(ctx, &r.Process, r.command, r.ping)
+	return Restart(ctx, &r.Process, r.command, r.ping)
 }
 
 // ping does not use go-redis, which would retry at its own pace and write to stderr whenever it cannot connect.

@@ -162,7 +162,15 @@ func Format(v float64) string {
 		return fmt.Sprintf("%.1f", v)
 	case v >= 0.0995:
 		return fmt.Sprintf("%.2f", v)
-	default:
-		return fmt.Sprintf("%.3f", v)
 	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+// Grouped writes a whole number with spaces between the thousands.
+func Grouped(v float64) string {
+	text := fmt.Sprintf("%.0f", v)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + " " + text[i:]
+	}
+	return text
 }

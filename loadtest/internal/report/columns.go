@@ -91,9 +91,9 @@ var columns = []column{
 
 	{
 		csv: "goodput_per_s", value: func(r *Row) any { return r.GoodputPerS },
-		markdown: display{head: "goodput/s", show: func(r *Row) string { return grouped(r.GoodputPerS) }},
+		markdown: display{head: "goodput/s", show: func(r *Row) string { return stats.Grouped(r.GoodputPerS) }},
 		terminal: display{
-			head: "goodput/s", show: func(r *Row) string { return grouped(r.ratePerS()) }, style: (*Row).rateStyle,
+			head: "goodput/s", show: func(r *Row) string { return stats.Grouped(r.ratePerS()) }, style: (*Row).rateStyle,
 		},
 		round: func(r Cell) float64 { return r.GoodputPerS },
 		unit:  "goodput/s", better: higher, compared: "goodput/s",
@@ -106,7 +106,7 @@ var columns = []column{
 	{csv: "goodput_high", value: func(r *Row) any { return positive(r.goodputInterval().High) }},
 	{
 		csv: "throughput_per_s", value: func(r *Row) any { return r.ThroughputPerS },
-		markdown: display{head: "throughput/s", show: func(r *Row) string { return grouped(r.ThroughputPerS) }},
+		markdown: display{head: "throughput/s", show: func(r *Row) string { return stats.Grouped(r.ThroughputPerS) }},
 		round:    func(r Cell) float64 { return r.ThroughputPerS },
 		unit:     "req/s", better: higher, compared: "throughput/s",
 	},
@@ -212,7 +212,7 @@ var columns = []column{
 	{csv: "held_us_max", value: func(r *Row) any { return r.HeldUS.Max }},
 	{csv: "replica_shares", value: func(r *Row) any { return r.shares() }, markdown: display{head: "replicas' shares"}},
 	{csv: "evidence", value: func(r *Row) any { return strings.Join(r.Evidence, "; ") }},
-	{terminal: display{head: "found", show: (*Row).found, style: (*Row).foundStyle, left: true}},
+	{terminal: display{head: "found", show: (*Row).remark, style: (*Row).remarkStyle, left: true}},
 }
 
 func outcomeCount(outcome history.Outcome, head string) column {
@@ -304,7 +304,7 @@ func (r *Row) span() string {
 	if r.GoodputInterval == nil {
 		return ""
 	}
-	return grouped(r.GoodputInterval.Low) + " – " + grouped(r.GoodputInterval.High)
+	return stats.Grouped(r.GoodputInterval.Low) + " – " + stats.Grouped(r.GoodputInterval.High)
 }
 
 // spread is half the width of the goodput's interval in percent of the goodput.
@@ -338,8 +338,8 @@ func (r *Row) shares() string {
 	return strings.Join(parts, ", ")
 }
 
-// found is the damage that the judge found, or why the row is not ranked.
-func (r *Row) found() string {
+// remark is the damage that the judge found, or why the row is not ranked.
+func (r *Row) remark() string {
 	damage := r.damage()
 	switch {
 	case damage != "":
@@ -354,7 +354,7 @@ func (r *Row) found() string {
 	return ""
 }
 
-func (r *Row) foundStyle() style {
+func (r *Row) remarkStyle() style {
 	if r.damage() == "" {
 		return faint
 	}
@@ -366,7 +366,7 @@ func (r *Row) damage() string {
 	var parts []string
 	add := func(what string, n int64) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", what, grouped(float64(n))))
+			parts = append(parts, fmt.Sprintf("%s %s", what, stats.Grouped(float64(n))))
 		}
 	}
 	add("lost", r.LostUpdates)

@@ -3,10 +3,9 @@ package report
 import (
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 	"strings"
 
+	"stock/internal/stats"
 	"stock/loadtest/internal/history"
 )
 
@@ -154,14 +153,14 @@ func title(rows []*Row) string {
 		}
 		rounds = max(rounds, len(row.Rounds))
 	}
-	add(planned > 0, "%s requests on %s units", grouped(float64(planned)), grouped(float64(stock)))
+	add(planned > 0, "%s requests on %s units", stats.Grouped(float64(planned)), stats.Grouped(float64(stock)))
 	add(first.Users > 0, "%s", plural(first.Users, "user"))
 	add(first.Rate > 0, "%g requests/s", first.Rate)
 	add(first.HoldMS > 0, "%d ms of work inside the critical section", first.HoldMS)
 	add(first.Items() > 1 || first.Sweep == history.AxisGoods, "%s", plural(first.Items(), "item"))
 	add(first.Skew != "", "requested by %s", first.Skew)
 	add(first.Counts != "", "%s units per request", first.Counts)
-	add(first.Restock > 0, "%s units put back each time", grouped(float64(first.Restock)))
+	add(first.Restock > 0, "%s units put back each time", stats.Grouped(float64(first.Restock)))
 	return strings.Join(append(parts, plural(rounds, "round")), " · ")
 }
 
@@ -179,7 +178,7 @@ func (r *Row) late() string {
 		return ""
 	}
 	return fmt.Sprintf("sent %s ms late on average, %s ms at most; %s dropped",
-		digits(r.SendLagMS.Mean), digits(r.SendLagMS.Max), grouped(float64(r.Dropped)))
+		digits(r.SendLagMS.Mean), digits(r.SendLagMS.Max), stats.Grouped(float64(r.Dropped)))
 }
 
 // String returns "fastest", "2.31 ± 0.08×", or "~" if the rounds differ too much to tell by how much the row is slower.
@@ -204,38 +203,17 @@ func share(v *float64) string {
 	return fmt.Sprintf("%.2f", *v)
 }
 
-// digits writes three significant digits, and every digit before the decimal point.
+// digits writes three significant digits, and every digit before the decimal point in groups of three.
 func digits(v float64) string {
-	switch {
-	case v == 0:
-		return "0"
-	case v < 9.995:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	case v < 99.95:
-		return strconv.FormatFloat(v, 'f', 1, 64)
+	if v >= 99.95 {
+		return stats.Grouped(v)
 	}
-	return grouped(v)
-}
-
-// grouped writes a whole number with spaces between the thousands.
-func grouped(v float64) string {
-	digits := strconv.FormatInt(int64(math.Round(math.Abs(v))), 10)
-	var b strings.Builder
-	if v <= -0.5 {
-		b.WriteByte('-')
-	}
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteRune(d)
-	}
-	return b.String()
+	return stats.Format(v)
 }
 
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%s %ss", grouped(float64(n)), noun)
+	return fmt.Sprintf("%s %ss", stats.Grouped(float64(n)), noun)
 }
