@@ -83,9 +83,9 @@ func (f *benchFlags) defaults(flags *pflag.FlagSet) {
 // check validates the flags before any server is started.
 func (f *benchFlags) check() error {
 	switch {
-	case f.users < 1 || f.users > bench.MostUsers:
+	case f.users < 1 || f.users > bench.MaxUsers:
 		return fmt.Errorf("--users %d: a number from 1 to %d is needed: each user has a connection to MySQL, "+
-			"which accepts %d in all, some of them for the replicas", f.users, bench.MostUsers, servers.MySQLConnections)
+			"which accepts %d in all, some of them for the replicas", f.users, bench.MaxUsers, servers.MySQLConnections)
 	case f.time <= 0:
 		return fmt.Errorf("--time %v: it must be positive", f.time)
 	case f.rounds < 1:
@@ -108,7 +108,7 @@ func bareCommand() *cobra.Command {
 func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	screen := newScreen(stderr)
 	defer screen.clear()
-	screen.note("starting")
+	screen.status("starting")
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		Target: lab.target, BareURL: lab.topology.BareURL, MySQLDSN: lab.topology.MySQLDSN,
 		Users: f.users, Time: f.time, Rounds: f.rounds, Seed: f.seed, Dir: dir,
 		Progress: func(done, cells int, subject string) {
-			screen.note(fmt.Sprintf("[%d/%d] %s", done+1, cells, subject))
+			screen.status(fmt.Sprintf("[%d/%d] %s", done+1, cells, subject))
 		},
 	}
 	for _, replica := range lab.topology.Replicas {

@@ -60,7 +60,7 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"verify", "verify needs one DIR, such as out/before"},
 		{"verify main.go", "main.go is no directory: DIR must be the directory of a run"},
 		{"compare " + empty, "compare needs two reports, such as out/before out/after"},
-		{"compare main.go main.go", "main.go is no report: give a run's directory or its report.json"},
+		{"compare main.go " + empty, "main.go is no report: give a run's directory or its report.json"},
 		{"verify " + empty, "holds no histories"},
 		{"compare " + empty + " " + empty, "no such file"},
 		{"frobnicate", `unknown command "frobnicate"`},

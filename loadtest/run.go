@@ -71,7 +71,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	screen := newScreen(stderr)
 	defer screen.clear()
 
-	screen.note("starting")
+	screen.status("starting")
 	lab, err := f.openLab(ctx)
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
@@ -154,7 +154,7 @@ func (f *runFlags) announceDuration(runs int, screen *screen) error {
 		return fmt.Errorf("%d runs of --duration %v take %v, more than --budget %v: reduce --duration, --rounds or "+
 			"--strategies, or increase --budget", runs, f.duration, takes, f.budget)
 	}
-	screen.say(fmt.Sprintf("%d runs of %v take a little more than %v", runs, f.duration, takes))
+	screen.println(fmt.Sprintf("%d runs of %v take a little more than %v", runs, f.duration, takes))
 	return nil
 }
 
@@ -199,7 +199,7 @@ func measure(
 		if m.History.Run.Claim == verify.ClaimSellsNothing {
 			result = "baseline"
 		}
-		screen.log(fmt.Sprintf("%s: %s, %.0f requests/s", progress.Heading(), result, round.ThroughputPerS))
+		screen.logLine(fmt.Sprintf("%s: %s, %.0f requests/s", progress.Heading(), result, round.ThroughputPerS))
 		return nil
 	})
 	stop()

@@ -30,7 +30,8 @@ func createRunDir(dir string) (path string, removeIfEmpty func(), err error) {
 			return "", nil, fmt.Errorf("--out: %w", err)
 		}
 		if len(found) > 0 {
-			return "", nil, fmt.Errorf("--out %s holds the histories of another run: choose another directory, or remove it", dir)
+			return "", nil, fmt.Errorf("--out %s holds the histories of another run: choose another directory, or remove it",
+				dir)
 		}
 	}
 	_, err = os.Stat(dir)

@@ -40,21 +40,21 @@ type row struct {
 func (r *report) fill() {
 	for _, c := range cases {
 		for _, s := range subjects {
-			row := row{Case: c.Name, Lock: s.Name, Figures: map[string]stats.Summary{}}
+			line := row{Case: c.Name, Lock: s.Name, Figures: map[string]stats.Summary{}}
 			for _, m := range c.metrics() {
 				if summary, ok := r.Samples.summary(m, c.Name, s.Name); ok {
-					row.Figures[m.Name] = summary
+					line.Figures[m.Name] = summary
 				}
 			}
 			for _, sample := range r.Samples {
 				if sample.Case == c.Name && sample.Lock == s.Name {
-					row.Unserved += sample.Unserved
-					row.Failures += sample.Failures
-					row.Broken += sample.Broken
+					line.Unserved += sample.Unserved
+					line.Failures += sample.Failures
+					line.Broken += sample.Broken
 				}
 			}
-			if len(row.Figures) > 0 {
-				r.Rows = append(r.Rows, row)
+			if len(line.Figures) > 0 {
+				r.Rows = append(r.Rows, line)
 			}
 		}
 	}

@@ -38,12 +38,12 @@ func measureTurns(ctx context.Context, server *servers.Redis, c cell, duration t
 	for _, s := range c.subjects {
 		j.Turns = append(j.Turns, s.Name)
 	}
-	ran, err := runJobs(ctx, server, []job{j})
+	outcome, err := runJobs(ctx, server, []job{j})
 	if err != nil {
 		return nil, err
 	}
 	var samples []*sample
-	for _, t := range ran.results[0].Turns {
+	for _, t := range outcome.results[0].Turns {
 		s, err := t.evaluate()
 		if err != nil {
 			return nil, err

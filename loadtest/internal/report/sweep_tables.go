@@ -44,7 +44,8 @@ func (s *Sweep) textTable(group []*Curve) table {
 		for i, value := range s.Values {
 			var rate, spread, ratio, mark tableCell
 			if p := c.point(value); p != nil {
-				rate, spread, ratio = tableCell{text: stats.Grouped(p.RatePerS)}, tableCell{text: p.spread()}, tableCell{text: p.ratio()}
+				rate, spread = tableCell{text: stats.Grouped(p.RatePerS)}, tableCell{text: p.spread()}
+				ratio = tableCell{text: p.ratio()}
 				mark = tableCell{text: p.mark(c.Baseline), style: faint}
 				if !p.ClaimHeld && !p.Untested {
 					mark.style = red

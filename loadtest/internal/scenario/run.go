@@ -115,7 +115,7 @@ func (c *cellRun) describe(round int) history.Run {
 		Claim:   strategy.ClaimFor(cell.Replicas, cell.Restock > 0),
 		// A mutex is exclusive only where it is correct, which is on one replica. Restocking does not matter for this.
 		Exclusive:      strategy.Claim.Exclusive && strategy.ClaimFor(cell.Replicas, false) == verify.ClaimCorrect,
-		OmitsRemaining: !strategy.ReportsRemaining(),
+		OmitsRemaining: strategy.OmitsRemaining(),
 		Control:        strategy.Control,
 		Witness:        c.stock.witness,
 		// With restocks, a flash sale may not sell out.

@@ -24,7 +24,8 @@ func TestServiceReportsItsStock(t *testing.T) {
 	}))
 	defer server.Close()
 	service := Service{URL: server.URL, Client: server.Client()}
-	if got, err := service.Stock(t.Context(), oracle.Redis, []int64{1}); err != nil || !maps.Equal(got, map[int64]int64{1: 0}) {
+	got, err := service.Stock(t.Context(), oracle.Redis, []int64{1})
+	if err != nil || !maps.Equal(got, map[int64]int64{1: 0}) {
 		t.Errorf("stock %v, %v, want 0 units of item 1", got, err)
 	}
 	for _, id := range []int64{2, 3} {

@@ -20,7 +20,7 @@ type Strategy struct {
 	Idempotent  bool              `json:"idempotent"`  // honours Idempotency-Key, and keeps a ledger
 	Unavailable map[string]string `json:"unavailable"` // store -> why it cannot be used here
 
-	TellsRemaining *bool `json:"tells_remaining"` // its receipts report what remains; nil in an older service: they do
+	ReportsRemaining *bool `json:"tells_remaining"` // its receipts report what remains; nil in an older service: they do
 }
 
 // Claim is what the catalogue promises about a strategy.
@@ -46,8 +46,8 @@ func (s Strategy) ClaimFor(replicas int, restocked bool) string {
 // Baseline reports whether the strategy deducts nothing: it measures everything but the store.
 func (s Strategy) Baseline() bool { return s.Claim.OneReplica == verify.ClaimSellsNothing }
 
-// ReportsRemaining reports whether the strategy's receipts say what remains.
-func (s Strategy) ReportsRemaining() bool { return s.TellsRemaining == nil || *s.TellsRemaining }
+// OmitsRemaining reports whether the strategy's receipts do not say what remains.
+func (s Strategy) OmitsRemaining() bool { return s.ReportsRemaining != nil && !*s.ReportsRemaining }
 
 // Choice is a strategy and the store that it runs on.
 type Choice struct {

@@ -30,7 +30,8 @@ func ParseSweep(text string) (Sweep, error) {
 			return Sweep{}, err
 		}
 		if n := len(s.Values); n > 0 && value <= s.Values[n-1] {
-			return Sweep{}, fmt.Errorf("%s after %s: values must ascend", history.Value(axis, value), history.Value(axis, s.Values[n-1]))
+			return Sweep{}, fmt.Errorf("%s after %s: values must ascend",
+				history.Value(axis, value), history.Value(axis, s.Values[n-1]))
 		}
 		s.Values = append(s.Values, value)
 	}
@@ -65,7 +66,8 @@ func parseValue(axis, word string) (int64, error) {
 		}
 		return hold.Milliseconds(), nil
 	default:
-		return 0, fmt.Errorf("axis %q: must be %s, %s, %s or %s", axis, history.AxisUsers, history.AxisHold, history.AxisGoods, history.AxisReplicas)
+		return 0, fmt.Errorf("axis %q: must be %s, %s, %s or %s", axis,
+			history.AxisUsers, history.AxisHold, history.AxisGoods, history.AxisReplicas)
 	}
 	value, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || value < 1 || value > largest {

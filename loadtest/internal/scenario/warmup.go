@@ -73,7 +73,8 @@ func (r *Runner) warmUpTime() time.Duration {
 	return max(r.config.WarmUp/time.Duration(len(r.config.settings())), min(r.config.WarmUp, 100*time.Millisecond))
 }
 
-// checkNotAllRejected returns an error if the service rejected every request: then the lab asks for something impossible.
+// checkNotAllRejected returns an error if the service rejected every request: the lab then asks for something that is
+// impossible.
 func checkNotAllRejected(result traffic.Result) error {
 	for _, op := range result.Ops {
 		if op.Outcome != history.Rejected {

@@ -13,7 +13,8 @@ func (it *item) replays() (r result) {
 	var different examples
 	for _, op := range it.again {
 		if op.Outcome == history.Rejected {
-			different.addf("item %d: deduction %s was refused when it was sent again (%d %s)", it.id, op.Name, op.Status, op.Error)
+			different.addf("item %d: deduction %s was refused when it was sent again (%d %s)",
+				it.id, op.Name, op.Status, op.Error)
 			continue
 		}
 		if !decided(op) {

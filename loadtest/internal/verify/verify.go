@@ -87,11 +87,11 @@ type Figures struct {
 	Leaked       int64 `json:"leaked"`        // gone beyond all that was sold or may have been
 
 	Undersold        int64 `json:"undersold"`              // requests refused although stock was certainly left for them
-	TurnedAway       int64 `json:"turned_away"`            // requests answered busy although stock was certainly left for them
-	Contended        int64 `json:"contended"`              // requests sent while another one for the same item was in flight
+	TurnedAway       int64 `json:"turned_away"`            // requests answered busy although stock was certainly left
+	Contended        int64 `json:"contended"`              // requests sent while another for the same item was in flight
 	Duplicates       int64 `json:"duplicates"`             // a lower bound on the deductions that were made more than once
-	Replays          int64 `json:"replays,omitempty"`      // deductions that were sent again and got their first answer again
-	LedgerGaps       int64 `json:"ledger_gaps,omitempty"`  // ledger rows that differ from the buyers' answers, and units missing
+	Replays          int64 `json:"replays,omitempty"`      // deductions sent again that got their first answer again
+	LedgerGaps       int64 `json:"ledger_gaps,omitempty"`  // ledger rows that differ from the answers, and units missing
 	DifferentAnswers int64 `json:"unlike_first,omitempty"` // deductions that were sent again and got a different answer
 	Overlaps         int64 `json:"overlaps"`               // pairs of critical sections of one item that overlap in time
 }
