@@ -62,7 +62,7 @@ func createNamedAfterTime(parent string) (dir string, err error) {
 }
 
 // writeManifest records the plan before the first run, so that verify can tell what is missing if the lab is killed.
-func writeManifest(dir string, environment *report.Environment, plan []history.Cell) error {
+func writeManifest(dir string, environment report.Environment, plan []history.Cell) error {
 	text, err := json.Marshal(environment)
 	if err != nil {
 		return err

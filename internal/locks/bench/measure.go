@@ -42,7 +42,7 @@ type sample struct {
 // measure runs one cell and returns a sample for each of its locks.
 func measure(ctx context.Context, server *servers.Redis, c cell, unit time.Duration) (samples []*sample, err error) {
 	duration := time.Duration(c.times * float64(unit))
-	if c.turns {
+	if c.alternate {
 		samples, err = measureTurns(ctx, server, c, duration)
 	} else {
 		samples, err = measureContenders(ctx, server, c, duration)

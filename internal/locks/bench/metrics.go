@@ -29,7 +29,7 @@ var (
 
 // metrics are the columns of a case.
 func (c benchCase) metrics() []metric {
-	if c.turns {
+	if c.alternate {
 		return []metric{median, p99Took, commands, trips, executed}
 	}
 	return []metric{rate, commands, trips, executed, longest, p99, fair, fairProc, clients, redisTime}

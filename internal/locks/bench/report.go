@@ -170,7 +170,7 @@ func (r *report) writeMarkdown(w io.Writer) {
 		for _, s := range locks {
 			for _, row := range r.Rows {
 				if row.Case == c.Name && row.Lock == s.Name {
-					fmt.Fprintf(w, " %s |", row.markdown(c.turns))
+					fmt.Fprintf(w, " %s |", row.markdown(c.alternate))
 				}
 			}
 		}
@@ -185,9 +185,9 @@ func (r *report) writeMarkdown(w io.Writer) {
 }
 
 // markdown returns the row's cell of the Markdown table.
-func (r row) markdown(turns bool) string {
+func (r row) markdown(alternate bool) string {
 	sent := stats.Format(r.Figures[commands.Name].Median)
-	if turns {
+	if alternate {
 		slow := stats.Format(r.Figures[p99Took.Name].Median)
 		return fmt.Sprintf("**%s** µs<br>%s commands<br>%s µs", r.Figures[median.Name], sent, slow)
 	}

@@ -47,8 +47,8 @@ func NewBuilder(environment Environment) *Builder {
 	return &Builder{environment: environment, bySubject: map[history.Subject]*collected{}, ran: map[history.Cell]bool{}}
 }
 
-// Environment returns the report's environment, for facts that become known only later.
-func (b *Builder) Environment() *Environment { return &b.environment }
+// Environment returns the report's environment.
+func (b *Builder) Environment() Environment { return b.environment }
 
 // Expect sets the cells to run (see history.Manifest). A report that lacks one of them has a problem.
 func (b *Builder) Expect(plan []history.Cell) { b.plan = slices.Clone(plan) }
