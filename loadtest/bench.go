@@ -1,15 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +48,7 @@ or something is missing; 130 interrupted.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.defaults(cmd.Flags())
+			f.seed = cmp.Or(f.seed, newSeed())
 			if err := f.check(); err != nil {
 				return err
 			}
@@ -65,7 +64,7 @@ func (f *benchFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.users, "users", benchUsers, "number of concurrent users")
 	flags.DurationVar(&f.time, "time", 2*time.Second, "duration of each cell")
 	flags.IntVar(&f.rounds, "rounds", 6, "number of rounds; a 95 % interval needs at least six")
-	flags.Uint64Var(&f.seed, "seed", uint64(rand.Uint32()), "seed of the order of cells")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of the order of cells (default: a random one, which is printed)")
 	flags.BoolVar(&f.quick, "quick", false, "a short trial: one round of cells of 300 ms; its figures are not reliable")
 	flags.StringVar(&f.markdown, "markdown", "", "write the tables in Markdown to this file, - for stdout")
 	f.local.register(flags)
@@ -84,9 +83,9 @@ func (f *benchFlags) defaults(flags *pflag.FlagSet) {
 // check validates the flags before any server is started.
 func (f *benchFlags) check() error {
 	switch {
-	case f.users < 1 || f.users > bench.MostUsers:
+	case f.users < 1 || f.users > bench.MaxUsers:
 		return fmt.Errorf("--users %d: a number from 1 to %d is needed: each user has a connection to MySQL, "+
-			"which accepts %d in all, some of them for the replicas", f.users, bench.MostUsers, servers.MySQLConnections)
+			"which accepts %d in all, some of them for the replicas", f.users, bench.MaxUsers, servers.MySQLConnections)
 	case f.time <= 0:
 		return fmt.Errorf("--time %v: it must be positive", f.time)
 	case f.rounds < 1:
@@ -109,37 +108,47 @@ func bareCommand() *cobra.Command {
 func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	screen := newScreen(stderr)
 	defer screen.clear()
-	screen.note("starting")
+	screen.status("starting")
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := startBenchServers(ctx, f.local.stockBinary, dir)
+	const replicas = 2
+	bare, err := freeAddresses(replicas)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop(ctx)) }()
+	lab, err := startLab(ctx, topology.Options{Replicas: replicas, StockBinary: f.local.stockBinary, Bare: bare})
+	if err != nil {
+		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
+	}
+	defer func() { err = errors.Join(err, lab.close()) }()
+	stopBare, err := startBare(ctx, bare, dir)
+	defer func() { err = errors.Join(err, stopBare()) }()
+	if err != nil {
+		return err
+	}
 
 	o := bench.Options{
-		Target: s.lab.target, BareURL: s.topology.BareURL, MySQLDSN: s.topology.MySQLDSN,
+		Target: lab.target, BareURL: lab.topology.BareURL, MySQLDSN: lab.topology.MySQLDSN,
 		Users: f.users, Time: f.time, Rounds: f.rounds, Seed: f.seed, Dir: dir,
 		Progress: func(done, cells int, subject string) {
-			screen.note(fmt.Sprintf("[%d/%d] %s", done+1, cells, subject))
+			screen.status(fmt.Sprintf("[%d/%d] %s", done+1, cells, subject))
 		},
 	}
-	for _, replica := range s.topology.Replicas {
+	for _, replica := range lab.topology.Replicas {
 		o.Replicas = append(o.Replicas, replica.PID)
 	}
 	result, err := bench.Run(ctx, o)
 	screen.clear()
-	if died := s.topology.Check(); died != nil && ctx.Err() == nil {
-		return died // the cause of any other error
+	if death := lab.check(); death != nil && ctx.Err() == nil {
+		return death // the cause of any other error
 	}
 	if err != nil {
 		return err
 	}
-	result.Conditions = conditions(s.topology.Environment)
+	result.Conditions = conditions(lab.topology.Environment)
 	if err := result.WriteText(stdout); err != nil {
 		return err
 	}
@@ -152,75 +161,50 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	return nil
 }
 
-// benchServers are a topology with two replicas, and as many bare handlers behind its nginx.
-type benchServers struct {
-	topology *topology.Topology
-	lab      *lab
-	stops    []func(context.Context) error // in the order of the starts
-}
-
-func startBenchServers(ctx context.Context, stockBinary, logs string) (_ *benchServers, err error) {
-	s := &benchServers{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.stop(ctx))
-		}
-	}()
-	const replicas = 2
-	var bare []string
-	for range replicas {
+// freeAddresses returns loopback addresses that nothing listens on.
+func freeAddresses(n int) (addresses []string, err error) {
+	for range n {
 		port, err := servers.FreePort()
 		if err != nil {
 			return nil, err
 		}
-		bare = append(bare, fmt.Sprintf("127.0.0.1:%d", port))
+		addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", port))
 	}
-	t, err := topology.Start(ctx, topology.Options{Replicas: replicas, StockBinary: stockBinary, Bare: bare})
-	if err != nil {
-		return nil, err
-	}
-	s.topology = t
-	s.stops = append(s.stops, t.Stop)
-	for i, address := range bare {
-		if err := s.startBare(ctx, address, filepath.Join(logs, fmt.Sprintf("bare-%d.log", i))); err != nil {
-			return nil, err
-		}
-	}
-	s.lab, err = attach(ctx, attachFlags{
-		target: t.URL, admin: t.Replicas[0].AdminURL, mysqlDSN: t.MySQLDSN, redis: t.Redis,
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.stops = append(s.stops, func(context.Context) error { return s.lab.close() })
-	return s, nil
+	return addresses, nil
 }
 
-// startBare starts a bare handler in a process of its own, and waits until it answers.
-func (s *benchServers) startBare(ctx context.Context, address, log string) error {
+// startBare starts a bare handler at each address, in a process of its own, and waits until all answer. stop also stops
+// those that were started before an error.
+func startBare(ctx context.Context, addresses []string, logs string) (stop func() error, err error) {
+	var processes []*servers.Process
+	stop = func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		defer cancel()
+		var errs []error
+		for _, process := range processes {
+			errs = append(errs, process.Stop(ctx))
+		}
+		return errors.Join(errs...)
+	}
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return stop, err
 	}
-	process, err := servers.Start(servers.Command{
-		Name: "bare handler", Path: self, Args: []string{"bare", address}, Log: log,
-	})
-	if err != nil {
-		return err
+	for i, address := range addresses {
+		process, err := servers.Start(servers.Command{
+			Name: "bare handler", Path: self, Args: []string{"bare", address},
+			Log: filepath.Join(logs, fmt.Sprintf("bare-%d.log", i)),
+		})
+		if err != nil {
+			return stop, err
+		}
+		processes = append(processes, process)
+		probe := func(ctx context.Context) error { return servers.ProbeHTTP(ctx, "http://"+address) }
+		if err := process.Await(ctx, probe); err != nil {
+			return stop, err
+		}
 	}
-	s.stops = append(s.stops, process.Stop)
-	return process.Await(ctx, func(ctx context.Context) error { return answers(ctx, address) })
-}
-
-// stop stops the servers in the reverse order of their starts, even if ctx has ended.
-func (s *benchServers) stop(ctx context.Context) error {
-	var errs []error
-	for _, stop := range slices.Backward(s.stops) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-		errs = append(errs, stop(ctx))
-		cancel()
-	}
-	return errors.Join(errs...)
+	return stop, nil
 }
 
 // conditions describes the machine, the versions and the durability of a bench.
@@ -232,20 +216,6 @@ func conditions(e topology.Environment) string {
 	}
 	return fmt.Sprintf("%s, %d cores for load and servers, %s (%s), %s (%s), %s, %s", machine.CPU, machine.Cores,
 		e.MySQL, strings.Join(durable, ", "), e.Redis, e.RedisPersistence, e.Nginx, machine.Go)
-}
-
-// answers returns nil if an HTTP server answers at an address, with any status.
-func answers(ctx context.Context, address string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
-	if err != nil {
-		return err
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	return response.Body.Close()
 }
 
 // writeTo writes to the named file, to stdout if the name is "-", and nothing if it is empty.

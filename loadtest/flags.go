@@ -32,16 +32,16 @@ func (f *requestFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.goods, "goods", 1, "number of different items, with IDs from 1")
 	flags.StringVar(&f.skew, "skew", traffic.Uniform, "how often each item is asked for: uniform or zipf")
 	flags.StringVar(&f.counts, "counts", "1", "units per request: a number, or a range such as 1-3")
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of all randomness (default: a random one, which the report shows)")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of all randomness (default: a random one)")
 	flags.DurationVar(&f.hold, "hold", 0, "work inside the critical section, such as 2ms")
 	flags.StringVar(&f.store, "store", "", "mysql, redis or slots (default: the strategy's own)")
 }
 
-// mix parses the flags that decide which items are asked for. It picks a seed if none was given.
+// newSeed returns a random seed that is not 0. It has 32 bits, so that it is short enough to retype.
+func newSeed() uint64 { return uint64(rand.Uint32()) + 1 }
+
+// mix parses the flags that decide which items are asked for.
 func (f *requestFlags) mix() (traffic.MixConfig, error) {
-	if f.seed == 0 {
-		f.seed = uint64(rand.Uint32()) + 1 // 32 bits, so that it is short enough to retype
-	}
 	first, last, isRange := strings.Cut(f.counts, "-")
 	if !isRange {
 		last = first

@@ -33,6 +33,7 @@ type lab struct {
 
 // startLab starts the servers, the replicas and nginx.
 func startLab(ctx context.Context, o topology.Options) (*lab, error) {
+	o.MaxHold = scenario.MaxHold
 	t, err := topology.Start(ctx, o)
 	if err != nil {
 		return nil, err
@@ -200,7 +201,8 @@ func revisionNote(service, lab string) string {
 	}
 	switch service, lab := short(service), short(lab); {
 	case service == "" || service == "unknown":
-		return "the service does not report the revision that it was built from: it may be outdated"
+		return "the service does not report the revision that it was built from: rebuild it in a git checkout, without " +
+			"-buildvcs=false in GOFLAGS"
 	case lab == "":
 		return "the lab does not know its own revision: the service may be built from another one"
 	case service != lab:

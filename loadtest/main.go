@@ -61,6 +61,9 @@ the command needs is missing; 130 interrupted.`,
 			return fromEnvironment(cmd.Flags(), getenv)
 		},
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
+	})
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,12 @@ import (
 func TestWrongUsageIsOneClearLine(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	busy := listener.Addr().String()
 	for _, test := range []struct{ args, want string }{
 		{"run --counts 3-1", "--counts 3-1: must be a number or a range between 1 and 1000000"},
 		{"run --counts 1-1000001", "--counts 1-1000001: must be a number or a range between 1 and 1000000"},
@@ -47,6 +54,13 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"run --skew pareto", `skew "pareto": it is uniform or zipf`},
 		{"run --admin http://127.0.0.1:1", "need --target"},
 		{"run --target http://127.0.0.1:1 --strategies update", "get the strategies"},
+		{"run --strategies=", "--strategies is empty: leave it out for every strategy, or name some"},
+		{"run --frobnicate", "unknown flag: --frobnicate: see loadtest run --help"},
+		{"up --listen " + busy, "--listen: listen tcp " + busy},
+		{"verify", "verify needs one DIR, such as out/before"},
+		{"verify main.go", "main.go is no directory: DIR must be the directory of a run"},
+		{"compare " + empty, "compare needs two reports, such as out/before out/after"},
+		{"compare main.go " + empty, "main.go is no report: give a run's directory or its report.json"},
 		{"verify " + empty, "holds no histories"},
 		{"compare " + empty + " " + empty, "no such file"},
 		{"frobnicate", `unknown command "frobnicate"`},

@@ -44,6 +44,7 @@ and --redis to read the stock directly instead of through the service.`,
 				return err
 			}
 			f.setDefaults(cmd.Flags())
+			f.options = givenOptions(cmd.Flags())
 			f.attach.redisPassword = getenv("LOADTEST_REDIS_PASSWORD")
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -61,7 +62,8 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if _, err := traffic.NewMix(mix); err != nil {
 		return err
 	}
-	removeIfEmpty, err := createRunDir(f.out)
+	var removeIfEmpty func()
+	f.out, removeIfEmpty, err = createRunDir(f.out)
 	if err != nil {
 		return err
 	}
@@ -69,7 +71,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	screen := newScreen(stderr)
 	defer screen.clear()
 
-	screen.note("starting")
+	screen.status("starting")
 	lab, err := f.openLab(ctx)
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
@@ -85,7 +87,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		return err
 	}
 	plan := runner.Plan()
-	if err := f.checkDuration(len(plan), screen); err != nil {
+	if err := f.announceDuration(len(plan), screen); err != nil {
 		return err
 	}
 	builder := report.NewBuilder(f.environment(lab, leftOut))
@@ -142,8 +144,8 @@ func (f *runFlags) newRunner(ctx context.Context, lab *lab, mix traffic.MixConfi
 	return runner, leftOut, err
 }
 
-// checkDuration says how long runs of a given duration take. It returns an error if that exceeds the budget.
-func (f *runFlags) checkDuration(runs int, screen *screen) error {
+// announceDuration says how long runs of a given duration take. It returns an error if that exceeds the budget.
+func (f *runFlags) announceDuration(runs int, screen *screen) error {
 	if f.duration == 0 {
 		return nil
 	}
@@ -152,7 +154,7 @@ func (f *runFlags) checkDuration(runs int, screen *screen) error {
 		return fmt.Errorf("%d runs of --duration %v take %v, more than --budget %v: reduce --duration, --rounds or "+
 			"--strategies, or increase --budget", runs, f.duration, takes, f.budget)
 	}
-	screen.say(fmt.Sprintf("%d runs of %v take a little more than %v", runs, f.duration, takes))
+	screen.println(fmt.Sprintf("%d runs of %v take a little more than %v", runs, f.duration, takes))
 	return nil
 }
 
@@ -194,10 +196,10 @@ func measure(
 		progress := runner.Progress()
 		progress.Done++
 		result := string(round.Result)
-		if m.History.Run.Promise == verify.PromiseSellsNothing {
+		if m.History.Run.Claim == verify.ClaimSellsNothing {
 			result = "baseline"
 		}
-		screen.log(fmt.Sprintf("%s: %s, %.0f/s", progress.Heading(), result, round.ThroughputPerS))
+		screen.logLine(fmt.Sprintf("%s: %s, %.0f requests/s", progress.Heading(), result, round.ThroughputPerS))
 		return nil
 	})
 	stop()

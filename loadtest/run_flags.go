@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path/filepath"
+
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
 )
@@ -47,7 +48,7 @@ type runFlags struct {
 	out        string
 	quick      bool
 
-	options []string // the flags that were given, on the command line or in the environment
+	options []string // see givenOptions
 }
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
@@ -82,6 +83,8 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 	}
 	hold, store := f.request.hold, f.request.store
 	switch {
+	case flags.Changed("strategies") && len(f.strategies) == 0:
+		return errors.New("--strategies is empty: leave it out for every strategy, or name some")
 	case f.rounds < 1:
 		return fmt.Errorf("--rounds %d: must be at least 1", f.rounds)
 	case f.stock < 0 || flags.Changed("stock") && f.stock == 0:
@@ -132,11 +135,11 @@ func (f *runFlags) parseSweep(flags *pflag.FlagSet) (err error) {
 	switch axis := f.sweep.Axis; {
 	case flags.Changed(axis):
 		return fmt.Errorf("--%s and --sweep %s exclude each other", axis, axis)
-	case axis == scenario.AxisUsers && f.rate > 0:
+	case axis == history.AxisUsers && f.rate > 0:
 		return errors.New("--sweep users needs a closed loop: with --rate, more users do not send more requests")
-	case axis == scenario.AxisReplicas && f.attach.target != "" && f.attach.single == "":
+	case axis == history.AxisReplicas && f.attach.target != "" && f.attach.single == "":
 		return errors.New("--sweep replicas with --target needs --single, to reach only one replica")
-	case axis == scenario.AxisReplicas:
+	case axis == history.AxisReplicas:
 		f.replicas = int(f.sweep.Values[len(f.sweep.Values)-1])
 	}
 	return nil
@@ -159,7 +162,7 @@ func (f *runFlags) checkTarget() error {
 	return nil
 }
 
-// setDefaults sets the defaults that depend on other flags, and f.options.
+// setDefaults sets the defaults that depend on other flags, and a random seed.
 func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 	if f.quick {
 		if !flags.Changed("requests") {
@@ -179,17 +182,20 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 			f.budget = 0
 		}
 	}
-	if f.out == "" {
-		f.out = filepath.Join("out", time.Now().Format("20060102-150405"))
-	}
-	f.options = []string{"run"}
+	f.request.seed = cmp.Or(f.request.seed, newSeed())
+}
+
+// givenOptions returns the flags that were given, on the command line or in the environment.
+func givenOptions(flags *pflag.FlagSet) []string {
+	options := []string{"run"}
 	flags.Visit(func(flag *pflag.Flag) {
 		value := flag.Value.String()
 		if list, ok := flag.Value.(pflag.SliceValue); ok {
 			value = strings.Join(list.GetSlice(), ",")
 		}
-		f.options = append(f.options, "--"+flag.Name+"="+value)
+		options = append(options, "--"+flag.Name+"="+value)
 	})
+	return options
 }
 
 func (f *runFlags) warmUp() time.Duration {

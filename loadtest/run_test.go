@@ -142,7 +142,7 @@ func TestReportShowsOptionsFromTheEnvironment(t *testing.T) {
 	if err := fromEnvironment(flags, func(name string) string { return environment[name] }); err != nil {
 		t.Fatal(err)
 	}
-	f.setDefaults(flags)
+	f.options = givenOptions(flags)
 	got := report.NewBuilder(f.environment(&lab{}, nil)).Environment().Options
 	slices.Sort(got)
 	want := []string{"--mysql-dsn=stock:***@tcp(mysql:3306)/stock", "--quick=true", "--strategies=none,update", "run"}

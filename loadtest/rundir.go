@@ -8,38 +8,61 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"time"
 
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 )
 
 // createRunDir creates the directory of a run, unless it holds another run: the histories of both would later be judged
-// together. The returned function removes the directory if it is new and still empty.
-func createRunDir(dir string) (removeIfEmpty func(), err error) {
+// together. If dir is empty, it creates a new one, named after the time. The returned function removes the directory if
+// it is new and still empty.
+func createRunDir(dir string) (path string, removeIfEmpty func(), err error) {
+	if dir == "" {
+		if dir, err = createNamedAfterTime("out"); err != nil {
+			return "", nil, err
+		}
+		return dir, func() { os.Remove(dir) }, nil // fails if it is not empty
+	}
 	for _, pattern := range []string{filepath.Join("history", "*.jsonl"), history.ManifestName} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
-			return nil, fmt.Errorf("--out: %w", err)
+			return "", nil, fmt.Errorf("--out: %w", err)
 		}
 		if len(found) > 0 {
-			return nil, fmt.Errorf("--out %s holds the histories of another run: choose another directory, or remove it", dir)
+			return "", nil, fmt.Errorf("--out %s holds the histories of another run: choose another directory, or remove it",
+				dir)
 		}
 	}
 	_, err = os.Stat(dir)
 	isNew := errors.Is(err, fs.ErrNotExist)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("--out: %w", err)
+		return "", nil, fmt.Errorf("--out: %w", err)
 	}
-	return func() {
+	return dir, func() {
 		if isNew {
 			os.Remove(dir) // fails if it is not empty
 		}
 	}, nil
 }
 
+// createNamedAfterTime creates a directory in parent. Its name has a number if another run began in the same second.
+func createNamedAfterTime(parent string) (dir string, err error) {
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", err
+	}
+	name := filepath.Join(parent, time.Now().Format("20060102-150405"))
+	dir = name
+	for n := 2; ; n++ {
+		if err := os.Mkdir(dir, 0o755); !errors.Is(err, fs.ErrExist) {
+			return dir, err
+		}
+		dir = fmt.Sprintf("%s-%d", name, n)
+	}
+}
+
 // writeManifest records the plan before the first run, so that verify can tell what is missing if the lab is killed.
-func writeManifest(dir string, environment *report.Environment, plan []history.Cell) error {
+func writeManifest(dir string, environment report.Environment, plan []history.Cell) error {
 	text, err := json.Marshal(environment)
 	if err != nil {
 		return err
@@ -69,7 +92,7 @@ func writeReport(dir string, r *report.Report) error {
 
 // readReport reads a report, given the path of its JSON file or of its directory.
 func readReport(path string) (*report.Report, error) {
-	if !strings.HasSuffix(path, ".json") {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "report.json")
 	}
 	file, err := os.Open(path)
@@ -79,7 +102,7 @@ func readReport(path string) (*report.Report, error) {
 	defer file.Close()
 	r, err := report.ReadJSON(file)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s is no report: give a run's directory or its report.json: %w", path, err)
 	}
 	return r, nil
 }

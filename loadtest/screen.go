@@ -28,8 +28,8 @@ func (s *screen) clear() {
 	}
 }
 
-// note replaces the status line. It does nothing if the output is not a terminal.
-func (s *screen) note(text string) {
+// status replaces the status line. It does nothing if the output is not a terminal.
+func (s *screen) status(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.terminal {
@@ -37,8 +37,8 @@ func (s *screen) note(text string) {
 	}
 }
 
-// log writes a line if the output is not a terminal.
-func (s *screen) log(text string) {
+// logLine writes a line if the output is not a terminal.
+func (s *screen) logLine(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.terminal {
@@ -46,8 +46,8 @@ func (s *screen) log(text string) {
 	}
 }
 
-// say writes a line that stays, on any output.
-func (s *screen) say(text string) {
+// println writes a line that stays, on any output.
+func (s *screen) println(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.terminal {
@@ -66,7 +66,7 @@ func (s *screen) follow(progress func() scenario.Progress) (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				s.note(progress().String())
+				s.status(progress().String())
 			case <-done:
 				return
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 
@@ -26,6 +27,7 @@ func targetsCommand() *cobra.Command {
 			if u, err := url.Parse(target); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 				return fmt.Errorf("--target %q: must be a URL such as http://127.0.0.1:8000", target)
 			}
+			request.seed = cmp.Or(request.seed, newSeed())
 			config, err := request.mix()
 			if err != nil {
 				return err

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
 
@@ -63,8 +64,15 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	if f.replicas < 1 {
 		return fmt.Errorf("--replicas %d: must be at least 1", f.replicas)
 	}
+	if err := checkFree(f.listen, 1); err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	if err := checkFree(f.adminListen, f.replicas); err != nil {
+		return fmt.Errorf("--admin-listen: %w", err)
+	}
 	t, err := topology.Start(ctx, topology.Options{
 		Replicas:    f.replicas,
+		MaxHold:     scenario.MaxHold,
 		StockBinary: f.local.stockBinary,
 		PausePoints: f.pausePoints,
 		Listen:      cmp.Or(f.listen, ifFree(usualListen, 1)),
@@ -73,7 +81,11 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
 	}
-	defer func() { err = errors.Join(err, stopTopology(t)) }()
+	defer func() {
+		if err = errors.Join(err, stopTopology(t)); err == nil {
+			fmt.Fprintln(stderr, "stopped")
+		}
+	}()
 
 	if f.asJSON {
 		err = json.NewEncoder(stdout).Encode(t)
@@ -98,22 +110,34 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 // ifFree returns the address if it and the ports after it are free, else "". Several labs can then be up at the same
 // time.
 func ifFree(address string, ports int) string {
-	host, first, err := net.SplitHostPort(address)
-	if err != nil {
+	if checkFree(address, ports) != nil {
 		return ""
 	}
-	port, err := strconv.Atoi(first)
+	return address
+}
+
+// checkFree returns an error if the address or one of the ports after it is in use. The empty address and port 0 stand
+// for any free port.
+func checkFree(address string, ports int) error {
+	if address == "" {
+		return nil
+	}
+	host, first, err := net.SplitHostPort(address)
 	if err != nil {
-		return ""
+		return err
+	}
+	port, err := strconv.Atoi(first)
+	if err != nil || port == 0 {
+		return err
 	}
 	for i := range ports {
 		listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port+i)))
 		if err != nil {
-			return ""
+			return err
 		}
 		listener.Close()
 	}
-	return address
+	return nil
 }
 
 // writeBanner shows where everything listens, and commands to look at it.
@@ -121,10 +145,10 @@ func writeBanner(w io.Writer, t *topology.Topology) error {
 	var b strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&b, "%-16s %s\n", name+":", value) }
 	line("Service", t.URL)
-	line("One replica", t.SingleURL)
+	line("Replica 1 only", t.SingleURL+"  (through nginx)")
 	line("API docs", t.URL+"/docs")
 	for _, r := range t.Replicas {
-		line(r.Name, r.URL)
+		line(r.Name, fmt.Sprintf("%s  (pid %d)", r.URL, r.PID))
 		line(r.Name+" admin", r.AdminURL)
 	}
 	line("MySQL DSN", t.MySQLDSN)

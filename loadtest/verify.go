@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ func verifyCommand() *cobra.Command {
 		Long: `verify reads the histories that run wrote to DIR/history, judges each again, and prints the same table. It
 needs no server and writes nothing. A history that was cut off is inconclusive, and one that is missing is a problem.`,
 		Example: `  loadtest verify out/20260102-150405`,
-		Args:    cobra.ExactArgs(1),
+		Args:    exactArgs(1, "verify needs one DIR, such as out/before"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			result, err := verifyAgain(args[0])
 			if err != nil {
@@ -38,8 +39,21 @@ needs no server and writes nothing. A history that was cut off is inconclusive, 
 	}
 }
 
+// exactArgs returns an error with the message unless there are n arguments.
+func exactArgs(n int, message string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != n {
+			return errors.New(message)
+		}
+		return nil
+	}
+}
+
 // verifyAgain judges the histories of a run and makes a report.
 func verifyAgain(dir string) (*report.Report, error) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("%s is no directory: DIR must be the directory of a run (--out)", dir)
+	}
 	paths, err := filepath.Glob(filepath.Join(dir, "history", "*.jsonl"))
 	if err != nil {
 		return nil, err
@@ -92,7 +106,7 @@ func compareCommand() *cobra.Command {
 		Long: `compare shows, for every row of both reports, whether it became faster or slower, and with what
 confidence.`,
 		Example: `  loadtest compare out/before/report.json out/after/report.json`,
-		Args:    cobra.ExactArgs(2),
+		Args:    exactArgs(2, "compare needs two reports, such as out/before out/after"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			before, err := readReport(args[0])
 			if err != nil {

@@ -140,7 +140,7 @@ func TestACutEtcdConnectionLeavesNoKey(t *testing.T) {
 	addr, key := shared.Etcd(t), "cut"
 	observer := connectEtcd(t, addr)
 	proxy := tcpproxy.New(t, addr)
-	for _, where := range []tcpproxy.Where{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
+	for _, where := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
 		for k, armed := 1, false; !armed; k++ { // until there is no k-th message to cut
 			lock := newEtcd(t, proxy.Addr(), locks.Options{})
 			mustUnlock(t, mustLock(t, lock, "warm-up"))

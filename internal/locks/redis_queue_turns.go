@@ -36,7 +36,7 @@ const (
 	turnStarting turnState = iota // the first request is on its way, from the goroutine of a caller
 	turnAsking                    // keepAsking asks, on behalf of all who wait
 	turnHolding
-	turnOver // it was lost, abandoned or released, or nobody wants it any more
+	turnEnded // it was lost, abandoned or released, or nobody wants it any more
 )
 
 // newTurn makes the next turn of the cohort.
@@ -50,7 +50,7 @@ func (q *RedisQueue) newTurn(c *cohort) *turn {
 func (t *turn) askAgain() {
 	select {
 	case t.again <- struct{}{}:
-	default: // it is about to
+	default: // a request is already due
 	}
 }
 
@@ -130,7 +130,7 @@ func (q *RedisQueue) follow(ctx context.Context, c *cohort, t *turn, sent time.T
 	case !wanted:
 		delete(q.cohorts, c.key)
 		if t != nil {
-			t.state = turnOver
+			t.state = turnEnded
 			go q.leave(ctx, t) // all waiters have given up since
 		}
 	case t == nil: // they arrived during the release
@@ -147,7 +147,7 @@ func (q *RedisQueue) follow(ctx context.Context, c *cohort, t *turn, sent time.T
 
 // end ends a turn that was held.
 func (q *RedisQueue) end(t *turn) {
-	t.state = turnOver
+	t.state = turnEnded
 	q.renewals.remove(t)
 }
 

@@ -53,7 +53,7 @@ func (q *RedisQueue) wait(c *cohort, w *waiter) (*Lease, error) {
 	t := c.turn
 	unwanted := c.waiting.Len() == 0 && t.state == turnAsking
 	if unwanted {
-		q.stopAsking(t, turnOver)
+		q.stopAsking(t, turnEnded)
 		delete(q.cohorts, c.key)
 	}
 	q.mu.Unlock()
@@ -96,7 +96,7 @@ func (q *RedisQueue) askFirst(t *turn, w *waiter) (*Lease, error) {
 
 // refuse ends a turn, and answers its waiters with err.
 func (q *RedisQueue) refuse(t *turn, err error) {
-	t.state = turnOver
+	t.state = turnEnded
 	c := t.cohort
 	for place := c.waiting.Front(); place != nil; place = c.waiting.Front() {
 		c.answer(place, nil, notAcquired(c.key, err))

@@ -142,7 +142,7 @@ func TestACutZooKeeperConnectionLeavesNoNode(t *testing.T) {
 	addr, key := shared.ZooKeeper(t), "cut"
 	observer := connectZooKeeper(t, addr, time.Minute)
 	proxy := tcpproxy.New(t, addr)
-	for _, where := range []tcpproxy.Where{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
+	for _, where := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
 		for k, armed := 1, false; !armed; k++ { // until there is no k-th message to cut
 			lock := newZooKeeper(t, proxy.Addr(), locks.Options{})
 			mustUnlock(t, mustLock(t, lock, "warm-up"))

@@ -87,7 +87,7 @@ func etcdEnv() []string {
 // Restart kills the server if it is running (SIGKILL), and starts it on the same ports in the same directory, which
 // keeps what the server has acknowledged. Each lease starts again with its full time to live.
 func (e *Etcd) Restart(ctx context.Context) error {
-	return restart(ctx, &e.Process, e.command, e.healthy)
+	return Restart(ctx, &e.Process, e.command, e.healthy)
 }
 
 // healthy asks etcd for its health: it has a leader and serves a linearizable read.
@@ -119,7 +119,7 @@ var etcdVersion = regexp.MustCompile(`(?m)^etcd Version: ([0-9.]+)`)
 func findEtcd(ctx context.Context) (path, version string, err error) {
 	path, found := find("etcd")
 	if !found {
-		return "", "", notInstalled("etcd", "etcd-server")
+		return "", "", errorNotInstalled("etcd", "etcd-server")
 	}
 	ask := exec.CommandContext(ctx, path, "--version")
 	ask.Env = etcdEnv()

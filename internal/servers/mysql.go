@@ -192,7 +192,7 @@ func (m *MySQL) Restart(ctx context.Context) error {
 		_, err := db.ExecContext(ctx, "SELECT 1")
 		return err
 	}
-	if err := restart(ctx, &m.Process, m.command, ready); err != nil {
+	if err := Restart(ctx, &m.Process, m.command, ready); err != nil {
 		return err
 	}
 	m.Settings, err = readSettings(ctx, db)
@@ -238,7 +238,7 @@ var mysqlVersion = regexp.MustCompile(`Ver ([0-9]+(?:\.[0-9]+)*)`)
 func findMySQL(ctx context.Context) (mysqlProgram, error) {
 	path, found := find("mysqld", "mariadbd")
 	if !found {
-		return mysqlProgram{}, notInstalled("mysqld or mariadbd", "mariadb-server-core")
+		return mysqlProgram{}, errorNotInstalled("mysqld or mariadbd", "mariadb-server-core")
 	}
 	answer, err := exec.CommandContext(ctx, path, "--no-defaults", "--version").Output()
 	if err != nil {

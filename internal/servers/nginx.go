@@ -90,9 +90,9 @@ func nginxConnections() uint64 {
 
 // Restart kills nginx and its workers if it is running (SIGKILL), and starts it again.
 func (n *Nginx) Restart(ctx context.Context) error {
-	return restart(ctx, &n.Process, n.command, func(ctx context.Context) error {
+	return Restart(ctx, &n.Process, n.command, func(ctx context.Context) error {
 		for _, url := range n.ready {
-			if err := answers(ctx, url); err != nil {
+			if err := ProbeHTTP(ctx, url); err != nil {
 				return err
 			}
 		}
@@ -100,8 +100,8 @@ func (n *Nginx) Restart(ctx context.Context) error {
 	})
 }
 
-// answers returns nil if a web server answers a GET with any status.
-func answers(ctx context.Context, url string) error {
+// ProbeHTTP returns an error unless a web server answers a GET with any status.
+func ProbeHTTP(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (n *Nginx) Stop(ctx context.Context) error {
 func findNginx(ctx context.Context) (path, version string, err error) {
 	path, found := find("nginx")
 	if !found {
-		return "", "", notInstalled("nginx", "nginx")
+		return "", "", errorNotInstalled("nginx", "nginx")
 	}
 	answer, err := exec.CommandContext(ctx, path, "-v").CombinedOutput() // "nginx version: nginx/1.22.1 (Ubuntu)"
 	if err != nil {

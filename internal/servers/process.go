@@ -165,8 +165,8 @@ func (p *Process) Await(ctx context.Context, ready func(context.Context) error) 
 	}
 }
 
-// restart kills the process if it is running (SIGKILL), starts the command in its place, and waits until it is ready.
-func restart(ctx context.Context, p **Process, c Command, ready func(context.Context) error) error {
+// Restart kills the process if it is running (SIGKILL), starts the command in its place, and waits until it is ready.
+func Restart(ctx context.Context, p **Process, c Command, ready func(context.Context) error) error {
 	if *p != nil {
 		(*p).Kill()
 	}

@@ -97,7 +97,7 @@ func (o RedisOptions) args(port int, dir string) []string {
 // Restart kills the server if it is running (SIGKILL), and starts it on the same port in the same directory. Without an
 // append-only file, the data is lost.
 func (r *Redis) Restart(ctx context.Context) error {
-	return restart(ctx, &r.Process, r.command, r.ping)
+	return Restart(ctx, &r.Process, r.command, r.ping)
 }
 
 // ping does not use go-redis, which would retry at its own pace and write to stderr whenever it cannot connect.
@@ -130,7 +130,7 @@ var redisVersion = regexp.MustCompile(`(?i)^(redis|valkey).* v=([0-9.]+)`)
 func findRedis(ctx context.Context) (path, version string, err error) {
 	path, found := find("redis-server", "valkey-server", "redis-check-rdb", "valkey-check-rdb")
 	if !found {
-		return "", "", notInstalled("redis-server or valkey-server", "redis-tools")
+		return "", "", errorNotInstalled("redis-server or valkey-server", "redis-tools")
 	}
 	ask := exec.CommandContext(ctx, path, "--version")
 	ask.Args[0] = "redis-server"

@@ -69,7 +69,7 @@ func find(names ...string) (path string, found bool) {
 // install.
 var ErrNotInstalled = errors.New("is not installed")
 
-func notInstalled(programs, packages string) error {
+func errorNotInstalled(programs, packages string) error {
 	return fmt.Errorf("%s %w: run \"make servers\" or \"apt-get install %s\"", programs, ErrNotInstalled, packages)
 }
 

@@ -105,7 +105,7 @@ func javaOptions() []string {
 // Restart kills the server if it is running (SIGKILL), and starts it on the same port in the same directory, which
 // keeps what the server has acknowledged. Each session starts again with its full timeout.
 func (z *ZooKeeper) Restart(ctx context.Context) error {
-	return restart(ctx, &z.Process, z.command, z.serves)
+	return Restart(ctx, &z.Process, z.command, z.serves)
 }
 
 var zooKeeperVersion = regexp.MustCompile(`(?m)^Zookeeper version: ([0-9.]+)`)
@@ -158,7 +158,7 @@ var debianJars = []string{
 }
 
 func findZooKeeper() (java, classpath string, err error) {
-	absent := notInstalled("ZooKeeper or Java", "libzookeeper-java default-jre-headless")
+	absent := errorNotInstalled("ZooKeeper or Java", "libzookeeper-java default-jre-headless")
 	programs := []string{"java"}
 	if home := os.Getenv("JAVA_HOME"); home != "" {
 		programs = []string{filepath.Join(home, "bin", "java"), "java"}

@@ -121,8 +121,8 @@ func Holm(p []float64, alpha float64) []bool {
 // Summary is the median of a measurement over the rounds. Its 95 % interval assumes nothing about the distribution
 // (golang.org/x/perf/benchmath, as benchstat uses it); it is nil for fewer than six rounds.
 type Summary struct {
-	Median   float64     `json:"median"`
-	Interval *[2]float64 `json:"interval,omitempty"`
+	Median   float64   `json:"median"`
+	Interval *Interval `json:"interval,omitempty"`
 }
 
 // Summarize summarizes the values of all rounds.
@@ -131,7 +131,7 @@ func Summarize(values []float64) Summary {
 	result := benchmath.AssumeNothing.Summary(sample, confidence)
 	s := Summary{Median: result.Center}
 	if !math.IsInf(result.Lo, 0) && !math.IsInf(result.Hi, 0) {
-		s.Interval = &[2]float64{result.Lo, result.Hi}
+		s.Interval = &Interval{Low: result.Lo, High: result.Hi}
 	}
 	return s
 }
@@ -141,7 +141,7 @@ func (s Summary) String() string {
 	if s.Interval == nil || s.Median == 0 {
 		return Format(s.Median)
 	}
-	farther := max(s.Interval[1]/s.Median-1, 1-s.Interval[0]/s.Median)
+	farther := max(s.Interval.High/s.Median-1, 1-s.Interval.Low/s.Median)
 	return fmt.Sprintf("%s ±%.0f%%", Format(s.Median), 100*farther)
 }
 
@@ -150,7 +150,7 @@ func (s Summary) Span() string {
 	if s.Interval == nil {
 		return Format(s.Median)
 	}
-	return fmt.Sprintf("%s (%s to %s)", Format(s.Median), Format(s.Interval[0]), Format(s.Interval[1]))
+	return fmt.Sprintf("%s (%s to %s)", Format(s.Median), Format(s.Interval.Low), Format(s.Interval.High))
 }
 
 // Format writes three significant digits, and every digit before the decimal point.
@@ -162,7 +162,15 @@ func Format(v float64) string {
 		return fmt.Sprintf("%.1f", v)
 	case v >= 0.0995:
 		return fmt.Sprintf("%.2f", v)
-	default:
-		return fmt.Sprintf("%.3f", v)
 	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+// Grouped writes a whole number with spaces between the thousands.
+func Grouped(v float64) string {
+	text := fmt.Sprintf("%.0f", v)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + " " + text[i:]
+	}
+	return text
 }

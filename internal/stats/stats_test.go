@@ -65,7 +65,7 @@ func TestSummaryHasAnIntervalFromSixRoundsOn(t *testing.T) {
 		t.Errorf("five rounds: %+v, want the median 3 and no interval", got)
 	}
 	got := stats.Summarize([]float64{100, 104, 96, 101, 99, 90})
-	if got.Median != 99.5 || got.Interval == nil || *got.Interval != [2]float64{90, 104} {
+	if got.Median != 99.5 || got.Interval == nil || *got.Interval != (stats.Interval{Low: 90, High: 104}) {
 		t.Errorf("six rounds: %v %v, want 99.5 (90 to 104)", got.Median, got.Interval)
 	}
 	if text := got.String(); text != "99.5 ±10%" {

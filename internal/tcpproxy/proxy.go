@@ -1,8 +1,8 @@
-// Package tcpproxy is a TCP proxy for tests: it stands between clients and their servers and is the network that fails.
+// Package tcpproxy provides a TCP proxy that simulates network failures in tests.
 //
-// A Proxy knows no protocol. A message is what one read brings, up to 64 KiB: with a client that waits for a reply
-// before it sends more, that is one request. Cut, Hold and Delay act on the messages of clients; Select restricts Cut
-// and Hold to some of them. BlackHole and Break act on all connections, in both directions.
+// It knows no protocol: a message is whatever one read returns, up to 64 KiB. If a client waits for the reply before it
+// sends more, that is one request. Cut, Hold and Delay act on the messages of clients; Select restricts Cut and Hold to
+// some of them. BlackHole and Break act on all connections, in both directions.
 package tcpproxy
 
 import (
@@ -23,25 +23,25 @@ type Proxy struct {
 	selected func(Message) bool // nil selects every message
 	count    int                // selected messages so far
 	cut      int                // cut the cut-th selected message from now on; 0: none
-	where    Where              // to cut it
+	cutPoint CutPoint              // to cut it
 	held     chan struct{}      // closed to let held messages pass; nil while none are held
 	delay    time.Duration      // of each message of a client
 	hole     bool               // nothing passes
 	closed   bool
 }
 
-// Message is what one read from a client brought.
+// Message is what one read from a client returned.
 type Message struct {
 	Conn int    // the number of its connection, from 1
 	Data []byte // valid only during the call that receives it
 }
 
-// Where says where a connection is cut.
-type Where string
+// CutPoint is the point at which a connection is cut.
+type CutPoint string
 
 const (
-	BeforeRequest Where = "before the request" // the message does not reach the server
-	BeforeReply   Where = "before the reply"   // the server receives the message; its reply does not reach the client
+	BeforeRequest CutPoint = "before the request" // the message does not reach the server
+	BeforeReply   CutPoint = "before the reply"   // the server receives the message; its reply does not reach the client
 )
 
 // link is a client's connection and the matching one to the server.
@@ -114,10 +114,10 @@ func (p *Proxy) Count() int {
 }
 
 // Cut cuts the connection of the k-th selected message from now on, counted over all connections from 1.
-func (p *Proxy) Cut(k int, where Where) {
+func (p *Proxy) Cut(k int, at CutPoint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cut, p.where = k, where
+	p.cut, p.cutPoint = k, at
 }
 
 // Armed reports whether the message to cut has yet to arrive.
@@ -257,7 +257,7 @@ func (p *Proxy) request(l *link, data []byte) (pass bool) {
 	if p.cut > 0 {
 		p.cut--
 	}
-	if cut && p.where == BeforeRequest {
+	if cut && p.cutPoint == BeforeRequest {
 		l.close()
 		return false
 	}

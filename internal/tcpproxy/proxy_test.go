@@ -98,7 +98,7 @@ func wantEnd(t *testing.T, conn net.Conn) {
 
 func TestCutEndsTheConnectionOfTheKthMessage(t *testing.T) {
 	t.Parallel()
-	for where, want := range map[tcpproxy.Where][]string{
+	for where, want := range map[tcpproxy.CutPoint][]string{
 		tcpproxy.BeforeRequest: {"one", "two", "four"},
 		tcpproxy.BeforeReply:   {"one", "two", "three", "four"},
 	} {

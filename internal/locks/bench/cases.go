@@ -15,13 +15,13 @@ type benchCase struct {
 	Contenders int           // of all processes together
 	Hold       time.Duration // time in the critical section
 	times      float64       // duration of a cell, as a multiple of -time
-	turns      bool          // one cell has all locks, which take turns
+	alternate  bool          // one cell has all locks, operation by operation in turn
 }
 
 // The cases. Those of the targets take longer: no wait longer than the cell and patience together can be observed, so
 // the longest wait of a lock that starves contenders grows with the duration of the cell.
 var cases = []benchCase{
-	{Name: uncontended, Processes: 1, Contenders: 1, times: 5, turns: true},
+	{Name: uncontended, Processes: 1, Contenders: 1, times: 5, alternate: true},
 	{Name: "1 contender, 2 ms", Processes: 1, Contenders: 1, Hold: 2 * time.Millisecond, times: 0.5},
 	{Name: "8 contenders, 0 ms", Processes: 1, Contenders: 8, times: 0.75},
 	{Name: "8 contenders, 2 ms", Processes: 1, Contenders: 8, Hold: 2 * time.Millisecond, times: 0.75},
@@ -68,7 +68,7 @@ func plan(cases []benchCase, subjects []subject, rounds int, seed uint64) (cells
 	for round := 1; round <= rounds; round++ {
 		begin := len(cells)
 		for _, c := range cases {
-			if c.turns {
+			if c.alternate {
 				cells = append(cells, cell{benchCase: c, subjects: subjects, Round: round, seed: random.Uint64()})
 				continue
 			}

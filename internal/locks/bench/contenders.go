@@ -31,8 +31,8 @@ type job struct {
 	Leases int           // number of idle leases to hold instead, each on its own key
 	Lease  time.Duration // duration of these leases
 
-	Turns []string // locks that take turns instead
-	Seed  uint64   // of their order
+	Alternate []string // locks that alternate instead
+	Seed      uint64   // of their order
 }
 
 // result is what a client process reports.
@@ -78,7 +78,7 @@ func client(in io.Reader, out io.Writer, shared *os.File) error {
 	switch {
 	case j.Leases > 0:
 		do = holdIdle
-	case len(j.Turns) > 0:
+	case len(j.Alternate) > 0:
 		do = takeTurns
 	}
 	r, err := do(j, exclusion, begin)

@@ -25,18 +25,18 @@ type idle struct {
 // measureIdle measures for two renewals of every lease.
 func measureIdle(ctx context.Context, server *servers.Redis, leases int, lease time.Duration) (*idle, error) {
 	j := job{Addr: server.Addr, Key: "bench:idle", Leases: leases, Lease: lease, Time: 2 * lease / 3}
-	ran, err := runJobs(ctx, server, []job{j})
+	outcome, err := runJobs(ctx, server, []job{j})
 	if err != nil {
 		return nil, fmt.Errorf("%d idle leases: %w", leases, err)
 	}
-	r := ran.results[0]
+	r := outcome.results[0]
 	if r.Failures > 0 {
 		return nil, fmt.Errorf("%d of %d idle leases were lost: %s", r.Failures, leases, r.Failure)
 	}
 	return &idle{
 		Leases: leases, Lease: lease, Time: j.Time,
 		CPU:      r.CPU.Seconds() / j.Time.Seconds(),
-		RedisCPU: ran.redisCPU.Seconds() / j.Time.Seconds(),
+		RedisCPU: outcome.redisCPU.Seconds() / j.Time.Seconds(),
 		Commands: r.Commands, Trips: r.Trips,
 	}, nil
 }

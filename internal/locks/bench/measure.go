@@ -42,7 +42,7 @@ type sample struct {
 // measure runs one cell and returns a sample for each of its locks.
 func measure(ctx context.Context, server *servers.Redis, c cell, unit time.Duration) (samples []*sample, err error) {
 	duration := time.Duration(c.times * float64(unit))
-	if c.turns {
+	if c.alternate {
 		samples, err = measureTurns(ctx, server, c, duration)
 	} else {
 		samples, err = measureContenders(ctx, server, c, duration)
@@ -67,11 +67,11 @@ func measureContenders(ctx context.Context, server *servers.Redis, c cell, durat
 			First: uint64(1 + i*each), Contenders: each, Hold: c.Hold, Time: duration,
 		}
 	}
-	ran, err := runJobs(ctx, server, jobs)
+	outcome, err := runJobs(ctx, server, jobs)
 	if err != nil {
 		return nil, err
 	}
-	s, err := evaluate(ran, duration)
+	s, err := evaluate(outcome, duration)
 	if err != nil {
 		return nil, err
 	}
@@ -81,14 +81,14 @@ func measureContenders(ctx context.Context, server *servers.Redis, c cell, durat
 
 // evaluate summarizes a cell of contenders. Rate and fairness count the locks that were released within the duration;
 // the cost per lock and the waits include the later ones.
-func evaluate(ran *ran, duration time.Duration) (*sample, error) {
+func evaluate(o *outcome, duration time.Duration) (*sample, error) {
 	s := &sample{}
 	var contenders, processes []int
 	var waits []time.Duration
 	var late int
 	var commands, trips int64
 	var used time.Duration
-	for _, r := range ran.results {
+	for _, r := range o.results {
 		contenders = append(contenders, r.Grants...)
 		processes = append(processes, sum(r.Grants))
 		waits = append(waits, r.Waits...)
@@ -113,7 +113,7 @@ func evaluate(ran *ran, duration time.Duration) (*sample, error) {
 	s.Locks = float64(inTime) / duration.Seconds()
 	s.Commands = float64(commands) / locks
 	s.Trips = float64(trips) / locks
-	s.Executed = float64(ran.executed) / locks
+	s.Executed = float64(o.executed) / locks
 	s.Longest = milliseconds(waits[len(waits)-1])
 	s.P99 = milliseconds(stats.NearestRank(waits, 0.99))
 	if inTime > 0 {
@@ -121,7 +121,7 @@ func evaluate(ran *ran, duration time.Duration) (*sample, error) {
 		s.FairProc = float64(slices.Min(processes)) / (float64(inTime) / float64(len(processes)))
 	}
 	s.CPU = float64(used.Microseconds()) / locks
-	s.RedisCPU = float64(ran.redisCPU.Microseconds()) / locks
+	s.RedisCPU = float64(o.redisCPU.Microseconds()) / locks
 	return s, nil
 }
 

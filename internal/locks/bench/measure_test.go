@@ -8,7 +8,7 @@ import (
 func TestFiguresOfACell(t *testing.T) {
 	t.Parallel()
 	ms := time.Millisecond
-	got, err := evaluate(&ran{
+	got, err := evaluate(&outcome{
 		results: []result{
 			{
 				Grants: []int{10, 20}, Late: 1, Waits: []time.Duration{5 * ms, ms},
@@ -60,7 +60,7 @@ func TestFiguresOfALockThatTookTurns(t *testing.T) {
 func TestACellWithoutALockIsAnError(t *testing.T) {
 	t.Parallel()
 	failed := result{Grants: []int{0}, Failures: 1, Failure: "why"}
-	if _, err := evaluate(&ran{results: []result{failed}}, time.Second); err == nil {
+	if _, err := evaluate(&outcome{results: []result{failed}}, time.Second); err == nil {
 		t.Error("no error")
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"stock/internal/servers"
 )
 
-// ran is what the client processes of one cell did, and Redis meanwhile.
-type ran struct {
+// outcome is what the client processes of one cell did, and Redis meanwhile.
+type outcome struct {
 	results  []result
 	executed int64         // commands executed by Redis, including those of scripts
 	redisCPU time.Duration // of Redis
 }
 
 // runJobs runs all jobs at once on an empty Redis, each in a process of its own.
-func runJobs(ctx context.Context, server *servers.Redis, jobs []job) (_ *ran, err error) {
+func runJobs(ctx context.Context, server *servers.Redis, jobs []job) (_ *outcome, err error) {
 	client := newClient(server.Addr, &requests{})
 	defer client.Close()
 	if err := client.FlushAll(ctx).Err(); err != nil {
@@ -74,7 +74,7 @@ func runJobs(ctx context.Context, server *servers.Redis, jobs []job) (_ *ran, er
 	if err != nil {
 		return nil, err
 	}
-	return &ran{
+	return &outcome{
 		results:  results,
 		executed: calls(after) - calls(before),
 		redisCPU: redisCPU(after) - redisCPU(before),

@@ -40,21 +40,21 @@ type row struct {
 func (r *report) fill() {
 	for _, c := range cases {
 		for _, s := range subjects {
-			row := row{Case: c.Name, Lock: s.Name, Figures: map[string]stats.Summary{}}
+			line := row{Case: c.Name, Lock: s.Name, Figures: map[string]stats.Summary{}}
 			for _, m := range c.metrics() {
 				if summary, ok := r.Samples.summary(m, c.Name, s.Name); ok {
-					row.Figures[m.Name] = summary
+					line.Figures[m.Name] = summary
 				}
 			}
 			for _, sample := range r.Samples {
 				if sample.Case == c.Name && sample.Lock == s.Name {
-					row.Unserved += sample.Unserved
-					row.Failures += sample.Failures
-					row.Broken += sample.Broken
+					line.Unserved += sample.Unserved
+					line.Failures += sample.Failures
+					line.Broken += sample.Broken
 				}
 			}
-			if len(row.Figures) > 0 {
-				r.Rows = append(r.Rows, row)
+			if len(line.Figures) > 0 {
+				r.Rows = append(r.Rows, line)
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func (r *report) writeMarkdown(w io.Writer) {
 		for _, s := range locks {
 			for _, row := range r.Rows {
 				if row.Case == c.Name && row.Lock == s.Name {
-					fmt.Fprintf(w, " %s |", row.markdown(c.turns))
+					fmt.Fprintf(w, " %s |", row.markdown(c.alternate))
 				}
 			}
 		}
@@ -185,9 +185,9 @@ func (r *report) writeMarkdown(w io.Writer) {
 }
 
 // markdown returns the row's cell of the Markdown table.
-func (r row) markdown(turns bool) string {
+func (r row) markdown(alternate bool) string {
 	sent := stats.Format(r.Figures[commands.Name].Median)
-	if turns {
+	if alternate {
 		slow := stats.Format(r.Figures[p99Took.Name].Median)
 		return fmt.Sprintf("**%s** µs<br>%s commands<br>%s µs", r.Figures[median.Name], sent, slow)
 	}

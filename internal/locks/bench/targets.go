@@ -30,13 +30,13 @@ var targets = []target{
 	{Case: uncontended, Wanted: "2 round trips", of: trips, limit: 2.05}, // a renewal may add some
 	{Case: uncontended, Wanted: "no slower than the fastest library", of: median, limit: 1, rival: lowest, tie: true},
 	{Case: crowd, Wanted: "at least 5 × the best library's rate", of: rate, limit: 5, atLeast: true, rival: highest},
-	{Case: crowdAtWork, Wanted: "at most 0.3 commands a lock", of: commands, limit: 0.3},
+	{Case: crowdAtWork, Wanted: "at most 0.3 commands per lock", of: commands, limit: 0.3},
 	{
 		Case: crowdAtWork, Wanted: "at least the best library's rate",
 		of: rate, limit: 1, atLeast: true, rival: highest, tie: true,
 	},
 	{Case: crowdAtWork, Wanted: "longest wait at most 0.1 × the best library's", of: longest, limit: 0.1, rival: lowest},
-	{Case: crowdsAtWork, Wanted: "at most 0.5 commands a lock", of: commands, limit: 0.5},
+	{Case: crowdsAtWork, Wanted: "at most 0.5 commands per lock", of: commands, limit: 0.5},
 	{Case: crowdsAtWork, Wanted: "no process below half the mean", of: fairProc, limit: 0.5, atLeast: true},
 }
 
@@ -89,7 +89,7 @@ func judge(s samples, idle *idle) (verdicts []verdict) {
 func (t target) outcome(s stats.Summary) string {
 	low, high := s.Median, s.Median
 	if s.Interval != nil {
-		low, high = s.Interval[0], s.Interval[1]
+		low, high = s.Interval.Low, s.Interval.High
 	}
 	all, some := high <= t.limit, low <= t.limit
 	if t.atLeast {

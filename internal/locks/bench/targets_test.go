@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"stock/internal/stats"
 )
 
 // of returns the samples of a lock in a case, one per round, with the value in every metric that the tests use.
@@ -21,7 +23,8 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 	t.Parallel()
 	// Every round is slower than the one before, for both.
 	s := append(of(crowd, redisQueue, 600, 300, 150, 75, 36, 18), of(crowd, "redsync", 100, 50, 25, 12.5, 6, 3)...)
-	if got := s.ratio(rate, crowd, redisQueue, "redsync"); got.Median != 6 || *got.Interval != [2]float64{6, 6} {
+	six := stats.Interval{Low: 6, High: 6}
+	if got := s.ratio(rate, crowd, redisQueue, "redsync"); got.Median != 6 || *got.Interval != six {
 		t.Errorf("the ratio is %s, want 6 in every round", got.Span())
 	}
 }

@@ -36,14 +36,14 @@ type turnTaker struct {
 func measureTurns(ctx context.Context, server *servers.Redis, c cell, duration time.Duration) ([]*sample, error) {
 	j := job{Addr: server.Addr, Key: "bench:lock", Time: duration, Seed: c.seed}
 	for _, s := range c.subjects {
-		j.Turns = append(j.Turns, s.Name)
+		j.Alternate = append(j.Alternate, s.Name)
 	}
-	ran, err := runJobs(ctx, server, []job{j})
+	outcome, err := runJobs(ctx, server, []job{j})
 	if err != nil {
 		return nil, err
 	}
 	var samples []*sample
-	for _, t := range ran.results[0].Turns {
+	for _, t := range outcome.results[0].Turns {
 		s, err := t.evaluate()
 		if err != nil {
 			return nil, err
@@ -83,13 +83,13 @@ type openTurns struct {
 func takeTurns(j job, _ detector, begin func() error) (_ *result, err error) {
 	server := newClient(j.Addr, &requests{})
 	defer server.Close()
-	takers := make([]*openTurns, 0, len(j.Turns))
+	takers := make([]*openTurns, 0, len(j.Alternate))
 	defer func() {
 		for _, t := range takers {
 			err = errors.Join(err, t.lock.close())
 		}
 	}()
-	for _, name := range j.Turns {
+	for _, name := range j.Alternate {
 		s, err := subjectNamed(name)
 		if err != nil {
 			return nil, err

@@ -51,7 +51,7 @@ const (
 type cutAt struct {
 	proxy  *tcpproxy.Proxy
 	k      int
-	where  tcpproxy.Where
+	where  tcpproxy.CutPoint
 	passed bool // the step has fewer than k messages
 }
 
@@ -67,7 +67,7 @@ func (c *cutAt) disarm() {
 // cutEverywhere repeats a step while the connection is cut at its first message, its second and so on, until the step
 // has no further message. The step arms and disarms the cut.
 func cutEverywhere(t *testing.T, d Deployment, o locks.Options, step func(*testing.T, locks.Locker, *cutAt)) {
-	for _, where := range []tcpproxy.Where{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
+	for _, where := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
 		t.Run(string(where), func(t *testing.T) {
 			t.Parallel()
 			l, p := proxied(t, d, o)

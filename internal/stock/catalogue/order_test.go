@@ -67,7 +67,7 @@ func TestALostReplyLeavesAWholeOrderOrNone(t *testing.T) {
 	proxied := stocktest.NewOrders(t, proxiedAddresses)
 	for _, status := range proxied.Service.Statuses() {
 		for _, on := range status.Orders {
-			for where, left := range map[tcpproxy.Where][]int64{
+			for where, left := range map[tcpproxy.CutPoint][]int64{
 				tcpproxy.BeforeRequest: {10, 10}, tcpproxy.BeforeReply: {7, 6},
 			} {
 				direct.Renew(10, 10)

@@ -29,7 +29,7 @@ func newProxies(t testing.TB, a stocktest.Addresses) (proxies, stocktest.Address
 }
 
 // cut cuts the connection of the next selected message to either server.
-func (p proxies) cut(where tcpproxy.Where) {
+func (p proxies) cut(where tcpproxy.CutPoint) {
 	p.mysql.Cut(1, where)
 	p.redis.Cut(1, where)
 }
@@ -61,7 +61,7 @@ func TestALostReplyLeavesTheOutcomeUnknown(t *testing.T) {
 		for _, on := range strategy.Stores {
 			t.Run(strategy.Name+"/"+string(on), func(t *testing.T) {
 				d := service.Deducter(t, strategy.Name, on)
-				for where, left := range map[tcpproxy.Where]int64{tcpproxy.BeforeRequest: 100, tcpproxy.BeforeReply: 97} {
+				for where, left := range map[tcpproxy.CutPoint]int64{tcpproxy.BeforeRequest: 100, tcpproxy.BeforeReply: 97} {
 					id := direct.NewItem(t, 100) // enough for each slot to have 3
 					network.cut(where)
 					_, err := d.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 3})

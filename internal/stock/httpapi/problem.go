@@ -48,11 +48,12 @@ type kind struct {
 }
 
 // kinds is searched from the top, so an error that joins several causes is the first of them. The unknown outcome comes
-// first, because all others promise that nothing was deducted. Errors that match no row are the last.
+// first, because the refusals below it promise that nothing was deducted. An error that matches no row gets the last
+// row, which promises nothing.
 var kinds = []kind{{
 	err: stock.ErrUnknown, slug: slugUnknown, status: http.StatusInternalServerError, title: "Outcome unknown",
-	detail: "The deduction was sent, but its result did not arrive: it may have taken effect. " +
-		"Read the stock before you try again.",
+	detail: "The deduction was sent, but no result arrived: units may or may not have been deducted. Send the request " +
+		"again with its Idempotency-Key, or read the stock before you try again without one.",
 }, {
 	err: stock.ErrSoldOut, slug: slugSoldOut, status: http.StatusConflict, title: "Sold out",
 	detail: "Fewer units are left than were requested; nothing was deducted.",
@@ -91,7 +92,7 @@ var kinds = []kind{{
 		"Send it again later for the result.",
 }, {
 	err: stock.ErrNoOrders, slug: "no-orders", status: http.StatusBadRequest, title: "No orders",
-	detail: "The strategy takes no orders, or not on this store or not of this many items; " +
+	detail: "The strategy takes no orders at all, none on this store, or none of this many items; " +
 		"GET /strategies lists the stores on which it does.",
 }, {
 	err: errMalformed, slug: "malformed", status: http.StatusBadRequest, title: "Malformed request",

@@ -167,7 +167,7 @@ func TestAKeyThatIsInProgressCostsItsBatchFewRoundTrips(t *testing.T) {
 // "Sold out" is certain even if it may not be recorded, and so is that a second request with a key was not carried out.
 func TestALostCommitOfABatchWithALedgerLeavesCertainAnswersCertain(t *testing.T) {
 	t.Parallel()
-	for where, left := range map[tcpproxy.Where]int64{tcpproxy.BeforeReply: 6, tcpproxy.BeforeRequest: 9} {
+	for where, left := range map[tcpproxy.CutPoint]int64{tcpproxy.BeforeReply: 6, tcpproxy.BeforeRequest: 9} {
 		r := newBatchReplica(t, "batch-ledger", 10)
 		sale, soldOut := stock.Request{Count: 2, Key: "a"}, stock.Request{Count: 20, Key: "b"}
 		first, others, release := r.GatherRequests(t,

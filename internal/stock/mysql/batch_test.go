@@ -98,7 +98,7 @@ func TestABatchForAnUnknownItemIsRefused(t *testing.T) {
 // Cut before the request, the batch was not carried out; cut before the reply, it was. The replica cannot know which.
 func TestALostCommitOfABatchLeavesTheOutcomeOfEveryRequestUnknown(t *testing.T) {
 	t.Parallel()
-	for where, left := range map[tcpproxy.Where]int64{tcpproxy.BeforeReply: 1, tcpproxy.BeforeRequest: 3} {
+	for where, left := range map[tcpproxy.CutPoint]int64{tcpproxy.BeforeReply: 1, tcpproxy.BeforeRequest: 3} {
 		r := newBatchReplica(t, "batch", 4)
 		first, others, release := r.Gather(t, 2, 4)
 		r.Proxy.Select(stocktest.Matching(commit))

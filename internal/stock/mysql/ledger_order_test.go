@@ -158,9 +158,9 @@ func TestAnOrderWhoseConnectionIsLostIsSoldOnceWhenItIsSentAgain(t *testing.T) {
 		proxy.Select(stocktest.Matching(commit))
 		a.MySQL = dsn
 		proxied := stocktest.NewOrders(t, a)
-		const afterLock tcpproxy.Where = "after the first item is locked"
+		const afterLock tcpproxy.CutPoint = "after the first item is locked"
 		for _, test := range []struct {
-			where    tcpproxy.Where
+			where    tcpproxy.CutPoint
 			replayed bool
 		}{{afterLock, false}, {tcpproxy.BeforeRequest, false}, {tcpproxy.BeforeReply, true}} {
 			direct.Renew(10, 10)

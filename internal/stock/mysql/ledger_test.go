@@ -46,7 +46,7 @@ func TestARetryAfterALostCommitIsSoldOnce(t *testing.T) {
 		a.MySQL = dsn
 		d := stocktest.NewService(t, a.Connect(t)).Deducter(t, name, stock.MySQL)
 		for _, test := range []struct {
-			where    tcpproxy.Where
+			where    tcpproxy.CutPoint
 			replayed bool
 		}{{tcpproxy.BeforeRequest, false}, {tcpproxy.BeforeReply, true}} {
 			id := direct.NewItem(t, 10)

@@ -260,7 +260,7 @@ func TestALostCommitOfSeveralSlotsLeavesTheOutcomeUnknown(t *testing.T) {
 	a.MySQL = dsn
 	r := newSlotsReplica(t, a)
 	for _, test := range []struct {
-		where tcpproxy.Where
+		where tcpproxy.CutPoint
 		left  int64
 	}{{tcpproxy.BeforeRequest, 16}, {tcpproxy.BeforeReply, 13}} {
 		id := direct.fill(t, slices.Repeat([]int64{1}, 16)...)

@@ -49,7 +49,7 @@ func TestWaitingRequestsShareTheNextCallOfTheScript(t *testing.T) {
 
 func TestALostCallOfTheScriptLeavesTheOutcomeOfEveryRequestUnknown(t *testing.T) {
 	t.Parallel()
-	for where, left := range map[tcpproxy.Where]int64{tcpproxy.BeforeReply: 1, tcpproxy.BeforeRequest: 3} {
+	for where, left := range map[tcpproxy.CutPoint]int64{tcpproxy.BeforeReply: 1, tcpproxy.BeforeRequest: 3} {
 		r := newScriptReplica(t, 5)
 		first, others, release := r.Gather(t, 2, 4)
 		r.Proxy.Cut(1, where)

@@ -48,9 +48,9 @@ type Options struct {
 	Progress func(done, cells int, subject string)
 }
 
-// MostUsers is how many users the lab's own servers can serve: raw needs a connection to MySQL for each, in addition to
+// MaxUsers is how many users the lab's own servers can serve: raw needs a connection to MySQL for each, in addition to
 // those of two replicas (48 each, see their --mysql-conns and --mysql-lock-conns) and of the lab.
-const MostUsers = servers.MySQLConnections - 2*64
+const MaxUsers = servers.MySQLConnections - 2*64
 
 // Constants of a cell.
 const (
@@ -119,7 +119,7 @@ func (b *bench) measure(ctx context.Context, subjects []subject) error {
 			b.result.HeapAfterFirst, judgedInFirst = heap(), b.judged
 		}
 	}
-	b.result.HeapAfterLast, b.result.Later = heap(), b.judged-judgedInFirst
+	b.result.HeapAfterLast, b.result.JudgedLater = heap(), b.judged-judgedInFirst
 	runtime.KeepAlive(b.report)
 	return nil
 }
@@ -197,7 +197,7 @@ func (b *bench) record(name string, m scenario.Measured) (rate float64) {
 	case verify.Inconclusive:
 		b.result.Notes = append(b.result.Notes, found)
 	}
-	if m.History.Run.Promise == verify.PromiseSellsNothing {
+	if m.History.Run.Claim == verify.ClaimSellsNothing {
 		return round.ThroughputPerS
 	}
 	return round.GoodputPerS

@@ -26,11 +26,11 @@ type Result struct {
 
 	ReplicaPeak                   int64  // peak memory of a replica in bytes; 0 if unknown
 	HeapAfterFirst, HeapAfterLast uint64 // heap of this process after the first and the last round, in bytes
-	Later                         int    // requests judged between the two
+	JudgedLater                   int    // requests judged between the two
 }
 
-// target is a value that a ratio of rates should reach.
-type target struct {
+// goal is a value that a ratio of rates should reach.
+type goal struct {
 	subject string
 	wanted  string
 	needs   []string // subjects that the ratio is computed from
@@ -38,22 +38,22 @@ type target struct {
 	least   float64
 }
 
-// times is the target of being at least so many times as fast as another subject.
-func times(least float64, subject, other string) target {
-	return target{
+// times is the goal of being at least so many times as fast as another subject.
+func times(least float64, subject, other string) goal {
+	return goal{
 		subject: subject, wanted: fmt.Sprintf("%v × %s", least, other), least: least,
 		needs: []string{subject, other},
 		ratio: func(rates map[string]float64) float64 { return rates[subject] / rates[other] },
 	}
 }
 
-// targets lists all targets of rates.
-func targets() []target {
+// goals lists all goals of rates.
+func goals() []goal {
 	few, many := at(optimistic, fewOptimists), at(optimistic, manyOptimists)
 	contention := times(0.5, many, few)
 	contention.subject = optimistic
 	contention.wanted = fmt.Sprintf("%d users at least 0.5 × %d users", manyOptimists, fewOptimists)
-	return []target{
+	return []goal{
 		times(0.7, "batch", "noop"),
 		times(3, "batch", "update"),
 		times(0.4, "batch-ledger", "noop"),
@@ -86,26 +86,26 @@ type Verdict struct {
 }
 
 const (
-	mostReplica = 60_000_000 // bytes
-	mostKept    = 16         // bytes of the lab's heap per request: while a history is judged, it takes hundreds
+	maxReplica = 60_000_000 // bytes
+	maxKept    = 16         // bytes of the lab's heap per request: while a history is judged, it takes hundreds
 )
 
 // Verdicts judges every target.
 func (r *Result) Verdicts() (verdicts []Verdict) {
-	for _, t := range targets() {
-		verdicts = append(verdicts, r.judge(t))
+	for _, g := range goals() {
+		verdicts = append(verdicts, r.judge(g))
 	}
 	replica := unmeasured("a replica", fmt.Sprintf("under 60 MB resident, %d users", r.Users))
 	if r.ReplicaPeak > 0 {
 		replica.Measured = fmt.Sprintf("%.1f MB at most", float64(r.ReplicaPeak)/1e6)
-		replica.Outcome = met(r.ReplicaPeak < mostReplica)
+		replica.Outcome = met(r.ReplicaPeak < maxReplica)
 	}
 	lab := unmeasured("the lab", "does not grow with the requests")
-	if r.Later > 0 {
-		kept := (float64(r.HeapAfterLast) - float64(r.HeapAfterFirst)) / float64(r.Later)
+	if r.JudgedLater > 0 {
+		kept := (float64(r.HeapAfterLast) - float64(r.HeapAfterFirst)) / float64(r.JudgedLater)
 		lab.Measured = fmt.Sprintf("%.1f MB after the first round, %.1f MB %d requests later",
-			float64(r.HeapAfterFirst)/1e6, float64(r.HeapAfterLast)/1e6, r.Later)
-		lab.Outcome = met(kept < mostKept)
+			float64(r.HeapAfterFirst)/1e6, float64(r.HeapAfterLast)/1e6, r.JudgedLater)
+		lab.Outcome = met(kept < maxKept)
 	}
 	return append(verdicts, replica, lab)
 }
@@ -115,30 +115,30 @@ func unmeasured(what, wanted string) Verdict {
 }
 
 // judge compares the ratios of each round with the target: what slows down a whole round affects all subjects alike.
-func (r *Result) judge(t target) Verdict {
-	v := unmeasured(t.subject, t.wanted)
-	if slices.ContainsFunc(t.needs, func(name string) bool { return len(r.Rates[name]) == 0 }) {
+func (r *Result) judge(g goal) Verdict {
+	v := unmeasured(g.subject, g.wanted)
+	if slices.ContainsFunc(g.needs, func(name string) bool { return len(r.Rates[name]) == 0 }) {
 		return v
 	}
 	var ratios []float64
-	for round := range r.Rates[t.needs[0]] {
+	for round := range r.Rates[g.needs[0]] {
 		rates := map[string]float64{}
-		for _, name := range t.needs {
+		for _, name := range g.needs {
 			rates[name] = r.Rates[name][round]
 		}
-		ratios = append(ratios, t.ratio(rates))
+		ratios = append(ratios, g.ratio(rates))
 	}
 	summary := stats.Summarize(ratios)
-	v.Measured, v.Outcome = summary.Span(), reaches(summary, t.least)
+	v.Measured, v.Outcome = summary.Span(), reaches(summary, g.least)
 	return v
 }
 
 // reaches compares the whole interval with a lower limit. A median without an interval proves nothing.
 func reaches(s stats.Summary, least float64) string {
-	if s.Interval == nil || s.Interval[0] < least && s.Interval[1] >= least {
+	if s.Interval == nil || s.Interval.Low < least && s.Interval.High >= least {
 		return "open"
 	}
-	return met(s.Interval[0] >= least)
+	return met(s.Interval.Low >= least)
 }
 
 func met(yes bool) string {
@@ -160,7 +160,7 @@ func (r *Result) names() (names []string) {
 }
 
 func (r *Result) conditions() string {
-	return fmt.Sprintf("%s; %d users, %d rounds of %v a cell, interleaved, seed %d",
+	return fmt.Sprintf("%s; %d users, %d rounds of %v per cell, interleaved, seed %d",
 		r.Conditions, r.Users, r.Rounds, r.Time, r.Seed)
 }
 

@@ -36,7 +36,7 @@ func TestTargetsAreJudgedByTheWholeInterval(t *testing.T) {
 	r := &Result{Rates: map[string][]float64{
 		"noop": steady(10_000), "batch": steady(8000), "update": steady(3000), Raw: steady(4500),
 		Bare: {12_000, 9000, 12_000, 9000, 12_000, 9000},
-	}, ReplicaPeak: 61_000_000, HeapAfterFirst: 5_000_000, HeapAfterLast: 6_000_000, Later: 1000}
+	}, ReplicaPeak: 61_000_000, HeapAfterFirst: 5_000_000, HeapAfterLast: 6_000_000, JudgedLater: 1000}
 	for _, test := range []struct{ what, wanted, outcome string }{
 		{"batch", "noop", "met"},
 		{"batch", "update", "not met"}, // 2.67 times as fast
@@ -68,7 +68,7 @@ func TestMemoryGrowthIsDividedByTheRequestsJudgedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := b.result
-	if r.Later != 2000 || len(r.Rates["update"]) != 3 || len(r.Rates[Raw]) != 3 || r.HeapAfterFirst == 0 ||
+	if r.JudgedLater != 2000 || len(r.Rates["update"]) != 3 || len(r.Rates[Raw]) != 3 || r.HeapAfterFirst == 0 ||
 		r.HeapAfterLast == 0 {
 		t.Errorf("got %+v, want 2000 requests judged after the first of three rounds", r)
 	}

@@ -14,8 +14,7 @@ import (
 // History is the content of a file.
 type History struct {
 	Run    Run
-	Ops    []Op // in the sequence in which they were recorded
-	Events []Event
+	Ops    []Op    // in the sequence in which they were recorded
 	Ledger []Entry // sorted by key
 	End    *End    // nil if the run was interrupted
 }
@@ -24,7 +23,6 @@ type History struct {
 type line struct {
 	Run   *Run   `json:"run,omitempty"`
 	Op    *Op    `json:"op,omitempty"`
-	Event *Event `json:"event,omitempty"`
 	Entry *Entry `json:"entry,omitempty"`
 	End   *End   `json:"end,omitempty"`
 }
@@ -56,9 +54,6 @@ func Create(path string, run Run) (*Writer, error) {
 
 // Op records a request and its reply.
 func (w *Writer) Op(op Op) { w.append(line{Op: &op}) }
-
-// Event records an event.
-func (w *Writer) Event(event Event) { w.append(line{Event: &event}) }
 
 // Entry records a row of the ledger.
 func (w *Writer) Entry(entry Entry) { w.append(line{Entry: &entry}) }
@@ -142,8 +137,6 @@ func (h *History) add(text []byte, first bool) error {
 		h.Run = *l.Run
 	case l.Op != nil:
 		h.Ops = append(h.Ops, *l.Op)
-	case l.Event != nil:
-		h.Events = append(h.Events, *l.Event)
 	case l.Entry != nil:
 		h.Ledger = append(h.Ledger, *l.Entry)
 	case l.End != nil:
@@ -160,13 +153,13 @@ func parse(text []byte) (line, error) {
 		return line{}, err
 	}
 	kinds := 0
-	for _, set := range []bool{l.Run != nil, l.Op != nil, l.Event != nil, l.Entry != nil, l.End != nil} {
+	for _, set := range []bool{l.Run != nil, l.Op != nil, l.Entry != nil, l.End != nil} {
 		if set {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		return line{}, errors.New("a line must hold exactly one of run, op, event, entry and end")
+		return line{}, errors.New("a line must hold exactly one of run, op, entry and end")
 	}
 	return l, nil
 }

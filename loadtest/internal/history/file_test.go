@@ -14,15 +14,17 @@ import (
 var (
 	run = history.Run{
 		Cell: history.Cell{
-			Strategy: "update", Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty", Users: 100}, Round: 1,
+			Subject: history.Subject{
+				Strategy: "update", Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty", Users: 100},
+			},
+			Round: 1,
 		},
-		Planned: 2, Promise: "correct", Exclusive: true, Witness: "oracle", Scarce: true, Initial: map[int64]int64{1: 6000},
+		Planned: 2, Claim: "correct", Exclusive: true, Witness: "oracle", Scarce: true, Initial: map[int64]int64{1: 6000},
 	}
 	sold = history.Op{Kind: history.Deduct, Name: "o1", GoodsID: 1, Count: 2, SentNS: 10, ReceivedNS: 20, Status: 200,
 		Outcome: history.Sold, Remaining: 5998, Replica: "a", RequestID: "r1", Token: 1 << 60, EnteredNS: 12, LeftNS: 18}
-	barrier = history.Event{AtNS: 15, Name: "barrier", Detail: "replica b paused"}
-	entry   = history.Entry{Key: "o1", GoodsID: 1, Count: 2, Remaining: 5998}
-	end     = history.End{
+	entry = history.Entry{Key: "o1", GoodsID: 1, Count: 2, Remaining: 5998}
+	end   = history.End{
 		StartedNS: 5, EndedNS: 30, Final: map[int64]int64{1: 5998}, MySQLStatements: 3, MeanLagNS: 4, MaxLagNS: 5,
 	}
 )
@@ -35,7 +37,6 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Op(sold)
-	w.Event(barrier)
 	w.Entry(entry)
 	if err := w.Close(end); err != nil {
 		t.Fatal(err)
@@ -45,7 +46,7 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &history.History{
-		Run: run, Ops: []history.Op{sold}, Events: []history.Event{barrier}, Ledger: []history.Entry{entry}, End: &end,
+		Run: run, Ops: []history.Op{sold}, Ledger: []history.Entry{entry}, End: &end,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)

@@ -14,6 +14,12 @@ const (
 	Unknown  Outcome = "unknown"  // timeout, 5xx, broken connection: the request may have taken effect
 )
 
+// Witnesses of a Run.
+const (
+	WitnessOracle  = "oracle"
+	WitnessService = "service"
+)
+
 // Kinds of Op.
 const (
 	Deduct  = "deduct"
@@ -26,11 +32,11 @@ type Run struct {
 	Seed           uint64          `json:"seed"`
 	Planned        int             `json:"planned"`           // requests that the workload asks for
 	Bounded        string          `json:"bounded,omitempty"` // why fewer were sent than planned
-	Promise        string          `json:"promise"`           // the strategy's claim for this number of replicas
+	Claim          string          `json:"promise"`           // the strategy's claim for this number of replicas
 	Exclusive      bool            `json:"exclusive"`         // claims that critical sections never overlap
 	OmitsRemaining bool            `json:"untold,omitempty"`  // declares that its receipts do not report what remains
 	Control        bool            `json:"control"`           // wrong on purpose
-	Witness        string          `json:"witness"`           // who read the stock: "oracle" or "service"
+	Witness        string          `json:"witness"`           // who read the stock: WitnessOracle or WitnessService
 	Scarce         bool            `json:"scarce,omitempty"`  // the workload is to ask for more units than there are
 	Keys           bool            `json:"keys,omitempty"`    // each request's name is its idempotency key
 	Ledger         bool            `json:"ledger,omitempty"`  // the strategy keeps a ledger that the oracle can read
@@ -70,13 +76,6 @@ type Entry struct {
 	GoodsID   int64  `json:"goods_id"`
 	Count     int64  `json:"count"` // units deducted; 0 if the item was sold out
 	Remaining int64  `json:"remaining"`
-}
-
-// Event is something that the lab did or observed besides the traffic, such as a fault or a restart.
-type Event struct {
-	AtNS   int64  `json:"at_ns"`
-	Name   string `json:"name"`
-	Detail string `json:"detail,omitempty"`
 }
 
 // End is the last line of a file. A file without it is of an interrupted run.

@@ -17,7 +17,9 @@ func TestManifestIsReadAsWritten(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), history.ManifestName)
 	want := history.Manifest{Environment: json.RawMessage(`{"cores":2}`), Cells: []history.Cell{
-		{Strategy: "update", Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1}, run.Cell}}
+		{Subject: history.Subject{Strategy: "update", Replicas: 2, Workload: history.Workload{Name: "plenty"}}, Round: 1},
+		run.Cell,
+	}}
 	for range 2 { // the second one replaces the first
 		if err := history.WriteManifest(path, want); err != nil {
 			t.Fatal(err)
@@ -50,18 +52,19 @@ func TestMissingAndDamagedManifestsAreErrors(t *testing.T) {
 	}
 }
 
-func TestCellNamesItsPlaceInASweep(t *testing.T) {
+func TestLabelNamesThePlaceInASweep(t *testing.T) {
 	t.Parallel()
-	for want, cell := range map[string]history.Cell{
+	for want, subject := range map[string]history.Subject{
 		"":           {},
-		", 1 user":   {Sweep: "users", Value: "1"},
-		", 8 users":  {Sweep: "users", Value: "8"},
-		", 1 item":   {Sweep: "goods", Value: "1"},
-		", 10 items": {Sweep: "goods", Value: "10"},
-		", hold 2ms": {Sweep: "hold", Value: "2ms"},
+		", 1 user":   {Sweep: "users", Workload: history.Workload{Users: 1}},
+		", 8 users":  {Sweep: "users", Workload: history.Workload{Users: 8}},
+		", 1 item":   {Sweep: "goods", Workload: history.Workload{Goods: 1}},
+		", 10 items": {Sweep: "goods", Workload: history.Workload{Goods: 10}},
+		", hold 2ms": {Sweep: "hold", Workload: history.Workload{HoldMS: 2}},
 	} {
-		if got := cell.At(); got != want {
-			t.Errorf("%s=%s: %q, want %q", cell.Sweep, cell.Value, got, want)
+		subject.Strategy, subject.Workload.Name, subject.Replicas = "update", "plenty", 1
+		if got := subject.Label(); got != "update, plenty, 1 replica"+want {
+			t.Errorf("%q, want it to end with %q", got, want)
 		}
 	}
 }
@@ -74,7 +77,7 @@ func TestCellOfAnOlderManifestHasTheKeyOfItsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := history.ReadManifest(path)
-	if err != nil || len(got.Cells) != 1 || got.Cells[0].Key() != run.Key() {
-		t.Errorf("read %+v, %v, want the key %+v", got, err, run.Key())
+	if err != nil || len(got.Cells) != 1 || got.Cells[0].InPlan() != run.InPlan() {
+		t.Errorf("read %+v, %v, want the key %+v", got, err, run.InPlan())
 	}
 }

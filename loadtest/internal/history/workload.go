@@ -15,38 +15,32 @@ type Workload struct {
 // Items returns the number of items. Older files do not record it: nearly all of them have one.
 func (w Workload) Items() int { return max(w.Goods, 1) }
 
-// Cell is one run of the plan: one round of one strategy under one workload.
-type Cell struct {
+// Subject is what is measured: a strategy on a store, served by a number of replicas, under a workload.
+type Subject struct {
 	Strategy string `json:"strategy"`
 	Store    string `json:"store"`
 	Replicas int    `json:"replicas"`
 	Workload
-	Sweep string `json:"sweep,omitempty"` // what varies from cell to cell: users, hold, goods or replicas
-	Value string `json:"value,omitempty"` // its value in this cell
+	Sweep string `json:"sweep,omitempty"` // the axis that varies, if the subject is part of a sweep
+}
+
+// Key returns the part of the subject that identifies it, also among those of other reports.
+func (s Subject) Key() Subject {
+	s.Goods = s.Items()
+	s.Sweep = ""
+	return s
+}
+
+// Cell is one run of the plan: one round of a subject.
+type Cell struct {
+	Subject
+	Value string `json:"value,omitempty"` // on the axis of the sweep
 	Round int    `json:"round"`           // from 1
 }
 
-// Key returns the part of the cell that identifies it within one plan. Older manifests hold nothing else.
-func (c Cell) Key() Cell {
+// InPlan returns the part of the cell that identifies it within one plan. Older manifests hold nothing else.
+func (c Cell) InPlan() Cell {
 	c.Workload = Workload{Name: c.Workload.Name}
 	c.Sweep = ""
 	return c
-}
-
-// At returns the cell's place in the sweep as the end of a sentence, such as ", 8 users". It is empty without a sweep,
-// and for a sweep over replicas, which such sentences name already.
-func (c Cell) At() string {
-	several := "s"
-	if c.Value == "1" {
-		several = ""
-	}
-	switch c.Sweep {
-	case "users":
-		return ", " + c.Value + " user" + several
-	case "goods":
-		return ", " + c.Value + " item" + several
-	case "hold":
-		return ", hold " + c.Value
-	}
-	return ""
 }

@@ -4,8 +4,6 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -201,29 +199,5 @@ func TestOpenNamesTheServerThatDoesNotAnswer(t *testing.T) {
 	}
 	if _, err := Open(t.Context(), Config{MySQLDSN: "localhost/stock"}); err == nil {
 		t.Error("a malformed DSN is accepted")
-	}
-}
-
-func TestServiceReportsItsStock(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.String() {
-		case "/stock/1?store=redis":
-			fmt.Fprint(w, `{"goods_id":1,"stock":0,"store":"redis"}`)
-		case "/stock/2?store=redis":
-			fmt.Fprint(w, `{"goods_id":2}`)
-		default:
-			http.Error(w, `{"type":"/problems/unknown-goods"}`, http.StatusNotFound)
-		}
-	}))
-	defer server.Close()
-	service := Service{URL: server.URL + "/", Client: server.Client()}
-	if got, err := service.Stock(t.Context(), Redis, []int64{1}); err != nil || !maps.Equal(got, map[int64]int64{1: 0}) {
-		t.Errorf("stock %v, %v, want 0 units of item 1", got, err)
-	}
-	for _, id := range []int64{2, 3} {
-		if got, err := service.Stock(t.Context(), Redis, []int64{id}); err == nil {
-			t.Errorf("stock of item %d: %v, want an error", id, got)
-		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
 
@@ -21,9 +22,9 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 	if r.Environment.CPU != "" {
 		fmt.Fprintf(out, "cpu: %s\n", r.Environment.CPU)
 	}
-	for _, f := range figures {
-		if f.better != "" {
-			fmt.Fprintf(out, "Unit %s better=%s\n", f.unit, f.better)
+	for _, col := range columns {
+		if col.better != "" {
+			fmt.Fprintf(out, "Unit %s better=%s\n", col.unit, col.better)
 		}
 	}
 	fmt.Fprintln(out)
@@ -36,9 +37,9 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 				fmt.Fprintf(out, "# the next line is of a round that is %s\n", round.Result)
 			}
 			fmt.Fprintf(out, "%s %d %.0f ns/op", row.benchmark(), round.Requests, round.ElapsedS*1e9/float64(round.Requests))
-			for _, f := range figures {
-				if f.unit != "" {
-					fmt.Fprintf(out, " %g %s", f.round(round), f.unit)
+			for _, col := range columns {
+				if col.unit != "" {
+					fmt.Fprintf(out, " %g %s", col.round(round), col.unit)
 				}
 			}
 			fmt.Fprintln(out)
@@ -61,7 +62,7 @@ func (r *Row) benchmark() string {
 	add(r.Users > 0, "users=%d", r.Users)
 	add(r.Rate > 0, "rate=%g", r.Rate)
 	add(r.HoldMS > 0, "hold=%dms", r.HoldMS)
-	add(r.Items() > 1 || r.Sweep == axisGoods, "goods=%d", r.Items())
+	add(r.Items() > 1 || r.Sweep == history.AxisGoods, "goods=%d", r.Items())
 	add(r.Skew != "", "skew=%s", r.Skew)
 	add(r.Counts != "", "counts=%s", r.Counts)
 	add(r.Restock > 0, "restock=%d", r.Restock)

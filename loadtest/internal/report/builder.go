@@ -17,16 +17,16 @@ import (
 type Builder struct {
 	environment Environment
 	rows        []*collected // in the order of their first runs
-	byKey       map[key]*collected
+	bySubject   map[history.Subject]*collected
 	plan        []history.Cell        // the cells to run
-	ran         map[history.Cell]bool // the keys of those added
+	ran         map[history.Cell]bool // those added, see history.Cell.InPlan
 	problems    []string              // added by the caller
 }
 
 // collected is what a row is computed from.
 type collected struct {
 	run       history.Run // of the first round
-	rounds    []Round
+	rounds    []Cell
 	latencies histogram // ns
 	waited    histogram // µs
 	held      histogram // µs
@@ -44,11 +44,11 @@ func NewBuilder(environment Environment) *Builder {
 		options[i] = password.ReplaceAllString(option, "$1:***@")
 	}
 	environment.Options = options
-	return &Builder{environment: environment, byKey: map[key]*collected{}, ran: map[history.Cell]bool{}}
+	return &Builder{environment: environment, bySubject: map[history.Subject]*collected{}, ran: map[history.Cell]bool{}}
 }
 
-// Environment returns the report's environment, for facts that become known only later.
-func (b *Builder) Environment() *Environment { return &b.environment }
+// Environment returns the report's environment.
+func (b *Builder) Environment() Environment { return b.environment }
 
 // Expect sets the cells to run (see history.Manifest). A report that lacks one of them has a problem.
 func (b *Builder) Expect(plan []history.Cell) { b.plan = slices.Clone(plan) }
@@ -58,22 +58,21 @@ func (b *Builder) Expect(plan []history.Cell) { b.plan = slices.Clone(plan) }
 func (b *Builder) Problem(text string) { b.problems = append(b.problems, text) }
 
 // Add adds a run and its verdict, and returns the figures of this round.
-func (b *Builder) Add(h *history.History, v verify.Verdict) Round {
+func (b *Builder) Add(h *history.History, v verify.Verdict) Cell {
 	run := h.Run
-	b.ran[run.Cell.Key()] = true
+	b.ran[run.InPlan()] = true
 	if run.Goods == 0 { // an older history
 		run.Goods = len(run.Initial)
 	}
-	k := key{strategy: run.Strategy, store: run.Store, replicas: run.Replicas, workload: run.Workload}
-	c := b.byKey[k]
+	c := b.bySubject[run.Key()]
 	if c == nil {
 		c = &collected{run: run, replicas: map[string]int{}}
-		b.byKey[k] = c
+		b.bySubject[run.Key()] = c
 		b.rows = append(b.rows, c)
 	}
 
 	latencies := c.addOps(h.Ops)
-	round := newRound(h, v)
+	round := newCell(h, v)
 	round.LatencyMS = latency(latencies)
 	c.latencies.merge(latencies)
 	c.rounds = append(c.rounds, round)
@@ -102,9 +101,9 @@ func (c *collected) addOps(ops []history.Op) (latencies histogram) {
 	return latencies
 }
 
-// newRound computes the figures of a run, except for its latencies.
-func newRound(h *history.History, v verify.Verdict) Round {
-	round := Round{
+// newCell computes the figures of a run, except for its latencies.
+func newCell(h *history.History, v verify.Verdict) Cell {
+	round := Cell{
 		Round: h.Run.Round, Verdict: v, Seed: h.Run.Seed, RequestsPlanned: h.Run.Planned, Bounded: h.Run.Bounded,
 	}
 	if h.End != nil {
@@ -164,7 +163,7 @@ func (b *Builder) Report() *Report {
 func (b *Builder) missing() int {
 	missing := 0
 	for _, cell := range b.plan {
-		if !b.ran[cell.Key()] {
+		if !b.ran[cell.InPlan()] {
 			missing++
 		}
 	}
@@ -173,16 +172,15 @@ func (b *Builder) missing() int {
 
 func (c *collected) row() *Row {
 	rounds := slices.Clone(c.rounds)
-	slices.SortStableFunc(rounds, func(a, b Round) int { return cmp.Compare(a.Round, b.Round) })
+	slices.SortStableFunc(rounds, func(a, b Cell) int { return cmp.Compare(a.Round, b.Round) })
 	var verdicts []verify.Verdict
 	for _, round := range rounds {
 		verdicts = append(verdicts, round.Verdict)
 	}
 	row := &Row{
-		Strategy: c.run.Strategy, Store: c.run.Store, Replicas: c.run.Replicas,
-		Workload: c.run.Workload, Sweep: c.run.Sweep,
-		Claim: c.run.Promise, Exclusive: c.run.Exclusive, Control: c.run.Control,
-		Baseline: c.run.Promise == verify.PromiseSellsNothing,
+		Subject: c.run.Subject,
+		Claim:   c.run.Claim, Exclusive: c.run.Exclusive, Control: c.run.Control,
+		Baseline: c.run.Claim == verify.ClaimSellsNothing,
 		Verdict:  verify.Merge(verdicts...),
 		Rounds:   rounds,
 	}

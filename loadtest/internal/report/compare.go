@@ -10,12 +10,13 @@ import (
 	"golang.org/x/perf/benchmath"
 
 	"stock/internal/stats"
+	"stock/loadtest/internal/history"
 )
 
 // Comparison holds the differences between two reports.
 type Comparison struct {
 	Changed []VerdictChange // rows with another verdict
-	Metrics []MetricChange
+	Figures []FigureChange
 	OnlyOld []string // labels of rows that only one of the reports has
 	OnlyNew []string
 	Notes   []string // limits of the comparison
@@ -28,13 +29,13 @@ type VerdictChange struct {
 	New string
 }
 
-// MetricChange compares one figure of one row over the rounds of each report. With enough rounds, it has their medians
+// FigureChange compares one figure of one row over the rounds of each report. With enough rounds, it has their medians
 // and the p-value of the Mann-Whitney U test, which assumes nothing about the distribution. With fewer, for which that
 // test cannot find any difference, it has their geometric means and the p-value of Welch's t-test over the logarithms,
 // which assumes that ratios are distributed normally.
-type MetricChange struct {
+type FigureChange struct {
 	Row    string
-	Metric string
+	Figure string
 	Old    benchmath.Summary
 	New    benchmath.Summary
 	P      float64
@@ -52,22 +53,22 @@ const (
 // Compare compares the rows that two reports have in common, as benchstat compares benchmarks.
 func Compare(before, after *Report) *Comparison {
 	c := &Comparison{}
-	byKey := map[key]*Row{}
+	bySubject := map[history.Subject]*Row{}
 	for _, row := range after.Rows {
-		byKey[row.key()] = row
+		bySubject[row.Key()] = row
 	}
-	both := map[key]bool{}
+	both := map[history.Subject]bool{}
 	for _, was := range before.Rows {
-		is := byKey[was.key()]
+		is := bySubject[was.Key()]
 		if is == nil {
 			c.OnlyOld = append(c.OnlyOld, was.Label())
 			continue
 		}
-		both[was.key()] = true
+		both[was.Key()] = true
 		c.compareRows(was, is)
 	}
 	for _, row := range after.Rows {
-		if !both[row.key()] {
+		if !both[row.Key()] {
 			c.OnlyNew = append(c.OnlyNew, row.Label())
 		}
 	}
@@ -90,11 +91,11 @@ func (c *Comparison) compareRows(was, is *Row) {
 	if was.Stock != is.Stock || was.RequestsPlanned*len(is.Rounds) != is.RequestsPlanned*len(was.Rounds) {
 		c.notef("%s: the reports differ in stock or number of requests", is.Label())
 	}
-	for _, f := range figures {
-		if f.compared == "" {
+	for _, col := range columns {
+		if col.compared == "" {
 			continue
 		}
-		x, y := f.rounds(was), f.rounds(is)
+		x, y := col.rounds(was), col.rounds(is)
 		if len(x) == 0 || len(y) == 0 || slices.Max(x) == 0 && slices.Max(y) == 0 {
 			continue // such as the baseline's goodput
 		}
@@ -110,25 +111,25 @@ func (c *Comparison) compareRows(was, is *Row) {
 			}
 		}
 		change := compare(x, y)
-		change.Row, change.Metric, change.Rounds = is.Label(), f.compared, fmt.Sprintf("n=%d+%d", len(x), len(y))
-		c.Metrics = append(c.Metrics, change)
+		change.Row, change.Figure, change.Rounds = is.Label(), col.compared, fmt.Sprintf("n=%d+%d", len(x), len(y))
+		c.Figures = append(c.Figures, change)
 	}
 }
 
-// rounds returns the figure of each round.
-func (f figure) rounds(row *Row) []float64 {
+// rounds returns the figures of each round.
+func (c column) rounds(row *Row) []float64 {
 	var values []float64
 	for _, round := range row.Rounds {
-		values = append(values, f.round(round))
+		values = append(values, c.round(round))
 	}
 	return values
 }
 
-func compareMedians(was, is []float64) MetricChange {
+func compareMedians(was, is []float64) FigureChange {
 	x := benchmath.NewSample(was, &benchmath.DefaultThresholds)
 	y := benchmath.NewSample(is, &benchmath.DefaultThresholds)
 	result := benchmath.AssumeNothing.Compare(x, y)
-	change := MetricChange{
+	change := FigureChange{
 		P:   result.P,
 		Old: benchmath.AssumeNothing.Summary(x, 0.95),
 		New: benchmath.AssumeNothing.Summary(y, 0.95),
@@ -137,7 +138,7 @@ func compareMedians(was, is []float64) MetricChange {
 	return change
 }
 
-func compareMeans(was, is []float64) MetricChange {
+func compareMeans(was, is []float64) FigureChange {
 	logs := func(values []float64) *benchmath.Sample {
 		var logs []float64
 		for _, v := range values {
@@ -155,7 +156,7 @@ func compareMeans(was, is []float64) MetricChange {
 		}
 		return s
 	}
-	change := MetricChange{P: result.P, Old: summary(was), New: summary(is)}
+	change := FigureChange{P: result.P, Old: summary(was), New: summary(is)}
 	change.Delta = result.FormatDelta(change.Old.Center, change.New.Center)
 	return change
 }
@@ -178,13 +179,13 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 		out.line(red+bold, fmt.Sprintf("VERDICT CHANGED: %s: %s -> %s",
 			change.Row, strings.ToUpper(change.Old), strings.ToUpper(change.New)))
 	}
-	if len(c.Metrics) == 0 {
+	if len(c.Figures) == 0 {
 		fmt.Fprintln(out, "Nothing to compare: the reports have no strategy with the same load in common "+
 			"(users, rate, hold, goods, counts, restocks).")
 	}
 	first := len(c.Changed) == 0
-	for _, f := range figures {
-		t := c.table(f.compared)
+	for _, col := range columns {
+		t := c.table(col.compared)
 		if len(t.rows) == 0 {
 			continue
 		}
@@ -193,7 +194,7 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 		}
 		first = false
 		t.write(out)
-		if mean, n := c.geomean(f.compared); n > 1 {
+		if mean, n := c.geomean(col.compared); n > 1 {
 			out.line(faint, fmt.Sprintf("geometric mean of all %d: %+.2f%%", n, 100*(mean-1)))
 		}
 	}
@@ -211,14 +212,14 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 	return out.Flush()
 }
 
-// table lists the changes of one metric.
-func (c *Comparison) table(metric string) table {
+// table lists the changes of one figure.
+func (c *Comparison) table(figure string) table {
 	t := table{columns: []tableColumn{
-		{head: metric, left: true}, {head: "old"}, {head: "±"}, {head: "new"}, {head: "±"}, {head: "delta"}, {head: "p"},
+		{head: figure, left: true}, {head: "old"}, {head: "±"}, {head: "new"}, {head: "±"}, {head: "delta"}, {head: "p"},
 		{head: "rounds", left: true},
 	}}
-	for _, m := range c.Metrics {
-		if m.Metric != metric {
+	for _, m := range c.Figures {
+		if m.Figure != figure {
 			continue
 		}
 		delta := tableCell{text: m.Delta}
@@ -236,10 +237,10 @@ func (c *Comparison) table(metric string) table {
 }
 
 // geomean is the geometric mean of the ratios of new to old, and the number of rows it covers.
-func (c *Comparison) geomean(metric string) (mean float64, n int) {
+func (c *Comparison) geomean(figure string) (mean float64, n int) {
 	sum := 0.0
-	for _, m := range c.Metrics {
-		if m.Metric == metric && m.Old.Center > 0 && m.New.Center > 0 {
+	for _, m := range c.Figures {
+		if m.Figure == figure && m.Old.Center > 0 && m.New.Center > 0 {
 			sum += math.Log(m.New.Center / m.Old.Center)
 			n++
 		}

@@ -11,9 +11,9 @@ import (
 func TestReportDoesNotDifferFromItself(t *testing.T) {
 	t.Parallel()
 	c := Compare(sample(), sample())
-	for _, m := range c.Metrics {
+	for _, m := range c.Figures {
 		if m.Delta != "~" {
-			t.Errorf("%s, %s: a report differs from itself by %s", m.Row, m.Metric, m.Delta)
+			t.Errorf("%s, %s: a report differs from itself by %s", m.Row, m.Figure, m.Delta)
 		}
 	}
 	if len(c.Changed)+len(c.OnlyOld)+len(c.OnlyNew) != 0 {
@@ -23,9 +23,9 @@ func TestReportDoesNotDifferFromItself(t *testing.T) {
 
 // rounds returns a report of one row, with a round for each goodput.
 func rounds(goodput ...float64) *Report {
-	row := &Row{Strategy: "update", Workload: history.Workload{Name: "plenty"}}
+	row := &Row{Subject: history.Subject{Strategy: "update", Workload: history.Workload{Name: "plenty"}}}
 	for i, v := range goodput {
-		row.Rounds = append(row.Rounds, Round{Round: 1 + i, GoodputPerS: v})
+		row.Rounds = append(row.Rounds, Cell{Round: 1 + i, GoodputPerS: v})
 	}
 	return &Report{Rows: []*Row{row}}
 }
@@ -49,8 +49,8 @@ func TestCompareChoosesItsTestByTheNumberOfRounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := Compare(c.before, c.after)
-			if len(got.Metrics) != 1 || got.Metrics[0].Delta != c.delta {
-				t.Fatalf("got %+v, want %s", got.Metrics, c.delta)
+			if len(got.Figures) != 1 || got.Figures[0].Delta != c.delta {
+				t.Fatalf("got %+v, want %s", got.Figures, c.delta)
 			}
 			notes := strings.Join(got.Notes, "\n")
 			if !strings.Contains(notes, c.note) || c.note == "" && notes != "" {
@@ -63,7 +63,8 @@ func TestCompareChoosesItsTestByTheNumberOfRounds(t *testing.T) {
 func TestCompareReportsThatNothingIsInCommon(t *testing.T) {
 	t.Parallel()
 	row := func(hold int64) *Report {
-		return &Report{Rows: []*Row{{Strategy: "update", Workload: history.Workload{Name: "plenty", HoldMS: hold}}}}
+		workload := history.Workload{Name: "plenty", HoldMS: hold}
+		return &Report{Rows: []*Row{{Subject: history.Subject{Strategy: "update", Workload: workload}}}}
 	}
 	var out bytes.Buffer
 	if err := Compare(row(0), row(2)).WriteText(&out, false); err != nil {

@@ -19,7 +19,7 @@ func (r *Report) conclude() {
 		}
 		r.ClaimsHeld = false
 		r.Problems = append(r.Problems,
-			fmt.Sprintf("claim not held: %s: promised %s, found %s", row.Label(), row.Claim, row.finding()))
+			fmt.Sprintf("claim not held: %s: claims %s, found %s", row.Label(), row.Claim, row.verdictWithEvidence()))
 	}
 
 	for _, control := range r.controls() {
@@ -61,10 +61,10 @@ func (r *Report) controls() []control {
 
 // provoked reports whether the row's load could bring out what its strategy does wrong. One that oversells is right for
 // as long as demand does not exceed the stock.
-func (r *Row) provoked() bool { return r.Claim != verify.PromiseOversells || r.DemandExceeded }
+func (r *Row) provoked() bool { return r.Claim != verify.ClaimOversells || r.DemandExceeded }
 
-// finding is the verdict with the first piece of evidence.
-func (r *Row) finding() string {
+// verdictWithEvidence is the verdict with the first piece of evidence.
+func (r *Row) verdictWithEvidence() string {
 	if r.Result == verify.Correct || len(r.Evidence) == 0 {
 		return string(r.Result)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"stock/internal/stats"
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
 
@@ -42,7 +43,7 @@ func (r Ratio) String() string {
 
 // comparable reports whether the point may be compared with other strategies: the speed of a wrong one means nothing.
 func (p Point) comparable() bool {
-	return p.row.Ranked() || p.Untested && p.row.Claim == verify.PromiseCorrect && p.row.Restock == 0
+	return p.row.Ranked() || p.Untested && p.row.Claim == verify.ClaimCorrect && p.row.Restock == 0
 }
 
 // pair is two curves that have the load in common.
@@ -70,7 +71,7 @@ func (s *Sweep) pairs(places []int64) (pairs []pair) {
 			two := pair{a: a, b: b}
 			for _, at := range places {
 				var d *difference
-				value := written(s.Axis, at)
+				value := history.Value(s.Axis, at)
 				x, y := a.point(value), b.point(value)
 				if x != nil && y != nil && x.comparable() && y.comparable() {
 					d = &difference{at: at}
@@ -124,15 +125,15 @@ func (s *Sweep) crossover(two pair, before, after difference, stays bool) Crosso
 	}
 	c := Crossover{
 		Workload: falls.Workload, Replicas: falls.Replicas, Falls: s.label(falls), Below: s.label(below),
-		From: written(s.Axis, before.at), To: written(s.Axis, after.at),
+		From: history.Value(s.Axis, before.at), To: history.Value(s.Axis, after.at),
 	}
 	c.Before, c.After = ratio(c.From), ratio(c.To)
-	when := "at " + place(s.Axis, after.at)
+	when := "at " + history.Place(s.Axis, after.at)
 	if stays {
-		when = fmt.Sprintf("from %s on", place(s.Axis, after.at))
+		when = fmt.Sprintf("from %s on", history.Place(s.Axis, after.at))
 	}
 	c.Text = fmt.Sprintf("%s, %s falls below %s: %v as fast at %s, %v at %s", when, c.Falls, c.Below,
-		c.Before, place(s.Axis, before.at), c.After, place(s.Axis, after.at))
+		c.Before, history.Place(s.Axis, before.at), c.After, history.Place(s.Axis, after.at))
 	return c
 }
 

@@ -36,19 +36,19 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 // writeMarkdownTable writes the rows of one load.
 func writeMarkdownTable(out *bufio.Writer, rows []*Row) {
 	fmt.Fprintf(out, "\n## %s\n\n|", title(rows))
-	columns := 0
-	for _, f := range figures {
-		if f.markdown.head != "" {
-			columns++
-			fmt.Fprintf(out, " %s |", f.markdown.head)
+	shown := 0
+	for _, col := range columns {
+		if col.markdown.head != "" {
+			shown++
+			fmt.Fprintf(out, " %s |", col.markdown.head)
 		}
 	}
-	fmt.Fprintf(out, "\n|%s\n", strings.Repeat(" --- |", columns))
+	fmt.Fprintf(out, "\n|%s\n", strings.Repeat(" --- |", shown))
 	for _, row := range rows {
 		out.WriteString("|")
-		for _, f := range figures {
-			if f.markdown.head != "" {
-				fmt.Fprintf(out, " %s |", escape(f.text(f.markdown, row)))
+		for _, col := range columns {
+			if col.markdown.head != "" {
+				fmt.Fprintf(out, " %s |", escape(col.text(col.markdown, row)))
 			}
 		}
 		out.WriteString("\n")

@@ -22,8 +22,8 @@ func (r *Report) compareToBaseline() {
 			continue
 		}
 		// noop would have sold what it confirmed, as far as there was stock.
-		sold := row.perSecond(func(round Round) int64 { return round.Good })
-		possible := base.perSecond(func(round Round) int64 { return round.Covered })
+		sold := row.perSecond(func(round Cell) int64 { return round.Good })
+		possible := base.perSecond(func(round Cell) int64 { return round.Covered })
 		if shares := stats.Ratios(sold, possible); len(shares) > 0 {
 			share := round3(stats.Median(shares))
 			row.ShareOfNoop = &share

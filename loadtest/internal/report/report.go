@@ -13,7 +13,7 @@
 //
 //	Compare(before, after).WriteText(w, colour)
 //
-// A new figure is a field of Row, and an entry in one of the tables of figures.go, which defines where it is shown.
+// A new figure is a field of Row, and an entry in columns (columns.go), which defines where it is shown.
 //
 // # Units
 //
@@ -50,15 +50,12 @@ type Report struct {
 
 // Row is one strategy under one workload.
 type Row struct {
-	Strategy string `json:"strategy"`
-	Store    string `json:"store"`
-	Replicas int    `json:"replicas"`
-	history.Workload
-	Sweep     string `json:"sweep,omitempty"` // what varies: users, hold, goods or replicas
-	Claim     string `json:"claim"`           // correct, loses-updates, oversells, sells-nothing
-	Exclusive bool   `json:"exclusive"`       // also claims that critical sections never overlap
-	Control   bool   `json:"control"`         // wrong on purpose
-	Baseline  bool   `json:"baseline"`        // deducts nothing: the cost of a request without a store
+	history.Subject
+
+	Claim     string `json:"claim"`     // correct, loses-updates, oversells, sells-nothing
+	Exclusive bool   `json:"exclusive"` // also claims that critical sections never overlap
+	Control   bool   `json:"control"`   // wrong on purpose
+	Baseline  bool   `json:"baseline"`  // deducts nothing: the cost of a request without a store
 	ClaimHeld bool   `json:"claim_held"`
 	Untested  bool   `json:"untested,omitempty"` // too few requests raced at this value of a sweep to check the claim
 	Bounded   string `json:"bounded,omitempty"`  // why fewer requests were sent than planned
@@ -93,11 +90,11 @@ type Row struct {
 	HeldUS                 Wait               `json:"held_us"`        // in the critical section, of sold requests
 	ReplicaShares          map[string]float64 `json:"replica_shares"` // of the sales
 
-	Rounds []Round `json:"rounds"`
+	Rounds []Cell `json:"rounds"`
 }
 
-// Round is one run of a row.
-type Round struct {
+// Cell is one run of a row.
+type Cell struct {
 	Round int `json:"round"` // from 1
 
 	verify.Verdict
@@ -156,41 +153,11 @@ type Relative struct {
 // Ranked reports whether the row takes part in the comparison of speed. Rows with restocks do not: units are put back
 // at fixed intervals, so a slower strategy gets more units to sell.
 func (r *Row) Ranked() bool {
-	return r.Result == verify.Correct && r.Claim == verify.PromiseCorrect && r.Restock == 0
+	return r.Result == verify.Correct && r.Claim == verify.ClaimCorrect && r.Restock == 0
 }
 
-// Label names the row in sentences.
-func (r *Row) Label() string {
-	parts := []string{r.Strategy, r.Workload.Name, fmt.Sprintf("%d replicas", r.Replicas)}
-	if r.Replicas == 1 {
-		parts[2] = "1 replica"
-	}
-	if r.Store != "" && r.Store != "none" {
-		parts = append(parts, r.Store)
-	}
-	if r.Sweep != "" && r.Sweep != axisReplicas {
-		parts = append(parts, place(r.Sweep, r.at()))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// key identifies a row, also among those of two reports.
-type key struct {
-	strategy, store string
-	replicas        int
-	workload        history.Workload
-}
-
-func (r *Row) key() key {
-	return key{strategy: r.Strategy, store: r.Store, replicas: r.Replicas, workload: r.load()}
-}
-
-// load is the workload as rows are grouped by it: a report that does not record the number of items has one.
-func (r *Row) load() history.Workload {
-	w := r.Workload
-	w.Goods = w.Items()
-	return w
-}
+// load is the workload as rows are grouped by it.
+func (r *Row) load() history.Workload { return r.Key().Workload }
 
 // Err returns the problems of the report as an error. It is nil if every claim held and every control was caught.
 func (r *Report) Err() error {

@@ -26,10 +26,13 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // plenty returns round 1 of a strategy whose stock of 600 units meets the demand.
-func plenty(strategy, promise string) history.Run {
+func plenty(strategy, claim string) history.Run {
 	return history.Run{
-		Cell:    history.Cell{Strategy: strategy, Replicas: 2, Workload: history.Workload{Name: "plenty"}, Round: 1},
-		Promise: promise, Initial: map[int64]int64{1: 600},
+		Cell: history.Cell{
+			Subject: history.Subject{Strategy: strategy, Replicas: 2, Workload: history.Workload{Name: "plenty"}},
+			Round:   1,
+		},
+		Claim: claim, Initial: map[int64]int64{1: 600},
 	}
 }
 
@@ -47,11 +50,11 @@ func play(run history.Run, requests int, pace time.Duration) *history.History {
 		}
 		op.ReceivedNS = op.SentNS + 2*int64(pace)
 		switch {
-		case run.Promise == verify.PromiseSellsNothing:
+		case run.Claim == verify.ClaimSellsNothing:
 			op.Remaining = stock
 		case run.Strategy == "none" && i%10 == 0: // the write was overwritten
 			op.Remaining = stock - 1
-		case stock == 0 && run.Promise != verify.PromiseOversells:
+		case stock == 0 && run.Claim != verify.ClaimOversells:
 			op.Outcome, op.Status = history.SoldOut, 409
 		default:
 			stock--
@@ -246,11 +249,11 @@ func TestDifferentLoadsAreNotCompared(t *testing.T) {
 		"goods":          func(run *history.Run) { run.Initial[2] = 0 },
 	} {
 		other := report(change)
-		if c := Compare(plain, other); len(c.Metrics) > 0 || len(c.OnlyOld) != 2 || len(c.OnlyNew) != 2 {
-			t.Errorf("%s: %d metrics are compared, only in the old %v, only in the new %v",
-				name, len(c.Metrics), c.OnlyOld, c.OnlyNew)
+		if c := Compare(plain, other); len(c.Figures) > 0 || len(c.OnlyOld) != 2 || len(c.OnlyNew) != 2 {
+			t.Errorf("%s: %d figures are compared, only in the old %v, only in the new %v",
+				name, len(c.Figures), c.OnlyOld, c.OnlyNew)
 		}
-		if c := Compare(other, report(change)); len(c.Metrics) == 0 {
+		if c := Compare(other, report(change)); len(c.Figures) == 0 {
 			t.Errorf("%s: the same load is not compared", name)
 		}
 	}
@@ -319,7 +322,7 @@ func TestClaimThatDidNotHoldIsAProblem(t *testing.T) {
 	h := play(plenty("none", "correct"), 600, time.Millisecond)
 	b.Add(h, verify.Judge(h))
 	r := b.Report()
-	if r.ClaimsHeld || r.Err() == nil || !strings.Contains(r.Err().Error(), "promised correct, found wrong") {
+	if r.ClaimsHeld || r.Err() == nil || !strings.Contains(r.Err().Error(), "claims correct, found wrong") {
 		t.Errorf("claims held: %t, problems: %q", r.ClaimsHeld, r.Problems)
 	}
 }
@@ -367,7 +370,7 @@ func TestControlThatRefusesCorrectlyIsClean(t *testing.T) {
 	run := plenty("decrement", "correct")
 	run.Workload.Name, run.Control, run.Initial = "flash-sale", true, map[int64]int64{1: 100}
 	h := play(run, 600, time.Millisecond)
-	h.Run.Promise = "oversells"
+	h.Run.Claim = "oversells"
 	b.Add(h, verify.Judge(h))
 	r := b.Report()
 	const want = "control decrement came out clean: a run that misses"
@@ -686,5 +689,31 @@ func TestFilesAreNotTerminals(t *testing.T) {
 	defer file.Close()
 	if Terminal(file) || Colour(file) || Terminal(&bytes.Buffer{}) {
 		t.Error("a file is reported as a terminal")
+	}
+}
+
+func TestTitleDescribesTheLoad(t *testing.T) {
+	for _, test := range []struct {
+		workload history.Workload
+		want     string
+	}{
+		{history.Workload{Name: "plenty", Users: 1}, "plenty · 1 user · 0 rounds"},
+		{history.Workload{Name: "plenty", Users: 1000}, "plenty · 1 000 users · 0 rounds"},
+		{history.Workload{Name: "plenty", Rate: 500}, "plenty · 500 requests/s · 0 rounds"},
+		{history.Workload{Name: "plenty", HoldMS: 2}, "plenty · 2 ms of work inside the critical section · 0 rounds"},
+		{history.Workload{Name: "plenty", Goods: 5, Skew: "zipf"}, "plenty · 5 items · requested by zipf · 0 rounds"},
+		{history.Workload{Name: "plenty", Counts: "1-3"}, "plenty · 1-3 units per request · 0 rounds"},
+		{history.Workload{Name: "plenty", Restock: 10}, "plenty · 10 units put back each time · 0 rounds"},
+	} {
+		if got := title([]*Row{{Subject: history.Subject{Workload: test.workload}}}); got != test.want {
+			t.Errorf("title %q, want %q", got, test.want)
+		}
+	}
+}
+
+func TestRelativeSpeedThatIsMostlyErrorIsNotShown(t *testing.T) {
+	half := 1018.0
+	if got := (&Relative{SlowerThanFastestCorrect: 86, PlusMinus: &half}).String(); got != "~" {
+		t.Errorf("86 ± 1018 is shown as %q, want ~", got)
 	}
 }

@@ -23,7 +23,7 @@ func (r *Row) rates() iter.Seq2[int, float64] {
 }
 
 // perSecond yields the units per second of each round.
-func (r *Row) perSecond(units func(Round) int64) iter.Seq2[int, float64] {
+func (r *Row) perSecond(units func(Cell) int64) iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {
 		for _, round := range r.Rounds {
 			if round.ElapsedS > 0 && !yield(round.Round, float64(units(round))/round.ElapsedS) {
@@ -50,7 +50,7 @@ func wait(us histogram) Wait {
 }
 
 // lag summarizes how late the requests of the rounds were sent; nil for a closed loop.
-func lag(rounds []Round) *Lag {
+func lag(rounds []Cell) *Lag {
 	var all Lag
 	requests := 0
 	for _, round := range rounds {

@@ -4,20 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"stock/internal/stats"
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
-)
-
-// Axes of a Sweep.
-const (
-	axisUsers    = "users"
-	axisHold     = "hold"
-	axisGoods    = "goods"
-	axisReplicas = "replicas"
 )
 
 // Sweep describes how the speed of each strategy changes along one axis: the data of a chart with a curve per strategy.
@@ -56,38 +47,6 @@ type Point struct {
 	row *Row
 }
 
-// at is the row's place on the axis of its sweep.
-func (r *Row) at() int64 {
-	switch r.Sweep {
-	case axisUsers:
-		return int64(r.Users)
-	case axisHold:
-		return r.HoldMS
-	case axisGoods:
-		return int64(r.Goods)
-	}
-	return int64(r.Replicas)
-}
-
-// place describes a place on an axis: 8 users, hold 2ms, 5 items.
-func place(axis string, at int64) string {
-	switch axis {
-	case axisHold:
-		return "hold " + written(axis, at)
-	case axisGoods:
-		return plural(int(at), "item")
-	}
-	return plural(int(at), strings.TrimSuffix(axis, "s"))
-}
-
-// written is a place as the user writes it.
-func written(axis string, at int64) string {
-	if axis == axisHold && at > 0 {
-		return (time.Duration(at) * time.Millisecond).String()
-	}
-	return strconv.FormatInt(at, 10)
-}
-
 // markUntested marks the rows of a sweep in which hardly any requests raced, such as those of a single user. Their
 // claim is neither held nor broken, provided that another value put the strategy to the test.
 func (r *Report) markUntested() {
@@ -98,16 +57,13 @@ func (r *Report) markUntested() {
 	}
 }
 
-// curve identifies the rows of a curve.
-type curve struct {
-	strategy, store, workload string
-	replicas                  int
-}
-
-func (r *Row) curve() curve {
-	c := curve{strategy: r.Strategy, store: r.Store, workload: r.Workload.Name, replicas: r.Replicas}
-	if r.Sweep == axisReplicas {
-		c.replicas = 0
+// curve returns what the rows of a curve have in common.
+func (r *Row) curve() history.Subject {
+	c := history.Subject{
+		Strategy: r.Strategy, Store: r.Store, Replicas: r.Replicas, Workload: history.Workload{Name: r.Workload.Name},
+	}
+	if r.Sweep == history.AxisReplicas {
+		c.Replicas = 0
 	}
 	return c
 }
@@ -115,24 +71,25 @@ func (r *Row) curve() curve {
 // sweep arranges the ranked rows in curves; nil if nothing was swept.
 func (r *Report) sweep() *Sweep {
 	s := &Sweep{Crossovers: []Crossover{}}
-	byKey := map[curve]*Curve{}
+	curves := map[history.Subject]*Curve{}
 	var places []int64
 	for _, row := range r.Rows {
 		if row.Sweep == "" {
 			continue
 		}
 		s.Axis = row.Sweep
-		c := byKey[row.curve()]
+		curve := row.curve()
+		c := curves[curve]
 		if c == nil {
 			c = &Curve{
-				Strategy: row.Strategy, Store: row.Store, Workload: row.Workload.Name, Replicas: row.curve().replicas,
+				Strategy: curve.Strategy, Store: curve.Store, Workload: curve.Workload.Name, Replicas: curve.Replicas,
 				Baseline: row.Baseline,
 			}
-			byKey[row.curve()] = c
+			curves[curve] = c
 			s.Curves = append(s.Curves, c)
 		}
 		c.Points = append(c.Points, row.point())
-		places = append(places, row.at())
+		places = append(places, row.At())
 	}
 	if s.Axis == "" {
 		return nil
@@ -140,7 +97,7 @@ func (r *Report) sweep() *Sweep {
 	slices.Sort(places)
 	places = slices.Compact(places)
 	for _, at := range places {
-		s.Values = append(s.Values, written(s.Axis, at))
+		s.Values = append(s.Values, history.Value(s.Axis, at))
 	}
 	for _, c := range s.Curves {
 		c.compareToFirst(s.Values[0])
@@ -152,7 +109,7 @@ func (r *Report) sweep() *Sweep {
 
 func (r *Row) point() Point {
 	p := Point{
-		Value: written(r.Sweep, r.at()), At: r.at(), RatePerS: r.ratePerS(), Interval: r.GoodputInterval,
+		Value: history.Value(r.Sweep, r.At()), At: r.At(), RatePerS: r.ratePerS(), Interval: r.GoodputInterval,
 		Result: r.Result, ClaimHeld: r.ClaimHeld, Untested: r.Untested, row: r,
 	}
 	if r.Baseline {

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"fmt"
 	"strings"
+
+	"stock/internal/stats"
 )
 
 const shownCrossovers = 12 // on a terminal
@@ -42,7 +44,8 @@ func (s *Sweep) textTable(group []*Curve) table {
 		for i, value := range s.Values {
 			var rate, spread, ratio, mark tableCell
 			if p := c.point(value); p != nil {
-				rate, spread, ratio = tableCell{text: grouped(p.RatePerS)}, tableCell{text: p.spread()}, tableCell{text: p.ratio()}
+				rate, spread = tableCell{text: stats.Grouped(p.RatePerS)}, tableCell{text: p.spread()}
+				ratio = tableCell{text: p.ratio()}
 				mark = tableCell{text: p.mark(c.Baseline), style: faint}
 				if !p.ClaimHeld && !p.Untested {
 					mark.style = red
@@ -93,9 +96,9 @@ func (p *Point) markdown(baseline bool) string {
 		return ""
 	}
 	var text strings.Builder
-	text.WriteString("**" + grouped(p.RatePerS) + "**")
+	text.WriteString("**" + stats.Grouped(p.RatePerS) + "**")
 	if p.Interval != nil {
-		fmt.Fprintf(&text, " (%s – %s)", grouped(p.Interval.Low), grouped(p.Interval.High))
+		fmt.Fprintf(&text, " (%s – %s)", stats.Grouped(p.Interval.Low), stats.Grouped(p.Interval.High))
 	}
 	for _, more := range []string{p.ratio(), p.mark(baseline)} {
 		if more != "" {

@@ -144,12 +144,15 @@ func TestEqualStrategiesSeldomCross(t *testing.T) {
 		for strategy := range strategies {
 			for _, users := range []int{1, 8, 32, 128} {
 				row := &Row{
-					Strategy: fmt.Sprint("s", strategy), Replicas: 2, Sweep: "users",
-					Workload: history.Workload{Name: "plenty", Users: users}, Claim: verify.PromiseCorrect,
+					Subject: history.Subject{
+						Strategy: fmt.Sprint("s", strategy), Replicas: 2, Sweep: "users",
+						Workload: history.Workload{Name: "plenty", Users: users},
+					},
+					Claim: verify.ClaimCorrect,
 				}
 				row.Result = verify.Correct
 				for round := 1; round <= 3; round++ {
-					row.Rounds = append(row.Rounds, Round{Round: round, GoodputPerS: 1000 * math.Exp(noise*random.NormFloat64())})
+					row.Rounds = append(row.Rounds, Cell{Round: round, GoodputPerS: 1000 * math.Exp(noise*random.NormFloat64())})
 				}
 				r.Rows = append(r.Rows, row)
 			}
@@ -227,7 +230,7 @@ func TestRowsOfOlderReportsAreStillCompared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := Compare(before, sample()); len(c.OnlyOld)+len(c.OnlyNew) > 0 || len(c.Metrics) == 0 {
+	if c := Compare(before, sample()); len(c.OnlyOld)+len(c.OnlyNew) > 0 || len(c.Figures) == 0 {
 		t.Errorf("only in the old: %v, only in the new: %v", c.OnlyOld, c.OnlyNew)
 	}
 }

@@ -3,9 +3,10 @@ package report
 import (
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 	"strings"
+
+	"stock/internal/stats"
+	"stock/loadtest/internal/history"
 )
 
 // WriteText writes the report for a terminal of 150 columns: a table for each load, the evidence, and whether every
@@ -48,9 +49,9 @@ func (r *Report) writeTables(out printer) {
 
 func (r *Report) textTable(rows []*Row) table {
 	var t table
-	for _, f := range figures {
-		if f.terminal.head != "" {
-			t.columns = append(t.columns, tableColumn{head: f.terminal.head, left: f.terminal.left})
+	for _, col := range columns {
+		if col.terminal.head != "" {
+			t.columns = append(t.columns, tableColumn{head: col.terminal.head, left: col.terminal.left})
 		}
 	}
 	stores := map[string]bool{}
@@ -61,13 +62,13 @@ func (r *Report) textTable(rows []*Row) table {
 	}
 	for _, row := range rows {
 		var cells []tableCell
-		for _, f := range figures {
-			if f.terminal.head == "" {
+		for _, col := range columns {
+			if col.terminal.head == "" {
 				continue
 			}
-			c := tableCell{text: f.text(f.terminal, row)}
-			if f.terminal.style != nil {
-				c.style = f.terminal.style(row)
+			c := tableCell{text: col.text(col.terminal, row)}
+			if col.terminal.style != nil {
+				c.style = col.terminal.style(row)
 			}
 			cells = append(cells, c)
 		}
@@ -98,7 +99,7 @@ func (r *Report) writeEvidence(out printer) {
 			fmt.Fprintf(out, "    %s\n", e)
 		}
 		if more := len(evidence) - shown; more > 0 {
-			fmt.Fprintf(out, "    and %d more findings in the JSON\n", more)
+			fmt.Fprintf(out, "    and %d more findings in report.json\n", more)
 		}
 	}
 }
@@ -152,14 +153,14 @@ func title(rows []*Row) string {
 		}
 		rounds = max(rounds, len(row.Rounds))
 	}
-	add(planned > 0, "%s requests on %s units", grouped(float64(planned)), grouped(float64(stock)))
+	add(planned > 0, "%s requests on %s units", stats.Grouped(float64(planned)), stats.Grouped(float64(stock)))
 	add(first.Users > 0, "%s", plural(first.Users, "user"))
-	add(first.Rate > 0, "%g requests/out", first.Rate)
+	add(first.Rate > 0, "%g requests/s", first.Rate)
 	add(first.HoldMS > 0, "%d ms of work inside the critical section", first.HoldMS)
-	add(first.Items() > 1 || first.Sweep == axisGoods, "%s", place(axisGoods, int64(first.Items())))
+	add(first.Items() > 1 || first.Sweep == history.AxisGoods, "%s", plural(first.Items(), "item"))
 	add(first.Skew != "", "requested by %s", first.Skew)
 	add(first.Counts != "", "%s units per request", first.Counts)
-	add(first.Restock > 0, "%s units put back each time", grouped(float64(first.Restock)))
+	add(first.Restock > 0, "%s units put back each time", stats.Grouped(float64(first.Restock)))
 	return strings.Join(append(parts, plural(rounds, "round")), " · ")
 }
 
@@ -177,10 +178,10 @@ func (r *Row) late() string {
 		return ""
 	}
 	return fmt.Sprintf("sent %s ms late on average, %s ms at most; %s dropped",
-		digits(r.SendLagMS.Mean), digits(r.SendLagMS.Max), grouped(float64(r.Dropped)))
+		digits(r.SendLagMS.Mean), digits(r.SendLagMS.Max), stats.Grouped(float64(r.Dropped)))
 }
 
-// String returns "fastest", "2.31 ± 0.08×", or "~" if the row and the fastest cannot be told apart.
+// String returns "fastest", "2.31 ± 0.08×", or "~" if the rounds differ too much to tell by how much the row is slower.
 func (r *Relative) String() string {
 	switch {
 	case r == nil:
@@ -189,7 +190,7 @@ func (r *Relative) String() string {
 		return "fastest"
 	case r.PlusMinus == nil:
 		return fmt.Sprintf("%.2f×", r.SlowerThanFastestCorrect)
-	case r.Tied:
+	case r.Tied || *r.PlusMinus > r.SlowerThanFastestCorrect:
 		return "~"
 	}
 	return fmt.Sprintf("%.2f ± %.2f×", r.SlowerThanFastestCorrect, *r.PlusMinus)
@@ -202,38 +203,17 @@ func share(v *float64) string {
 	return fmt.Sprintf("%.2f", *v)
 }
 
-// digits writes three significant digits, and every digit before the decimal point.
+// digits writes three significant digits, and every digit before the decimal point in groups of three.
 func digits(v float64) string {
-	switch {
-	case v == 0:
-		return "0"
-	case v < 9.995:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	case v < 99.95:
-		return strconv.FormatFloat(v, 'f', 1, 64)
+	if v >= 99.95 {
+		return stats.Grouped(v)
 	}
-	return grouped(v)
-}
-
-// grouped writes a whole number with spaces between the thousands.
-func grouped(v float64) string {
-	digits := strconv.FormatInt(int64(math.Round(math.Abs(v))), 10)
-	var b strings.Builder
-	if v <= -0.5 {
-		b.WriteByte('-')
-	}
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteRune(d)
-	}
-	return b.String()
+	return stats.Format(v)
 }
 
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%s %ss", grouped(float64(n)), noun)
+	return fmt.Sprintf("%s %ss", stats.Grouped(float64(n)), noun)
 }

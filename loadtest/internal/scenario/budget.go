@@ -13,25 +13,25 @@ const minRequests = 300
 // minCellTime is what a cell gets even if the budget is used up.
 const minCellTime = 200 * time.Millisecond
 
-// limit returns the time for the first of the cells ahead; 0: no limit. It is computed again before each cell from the
+// limit returns the time for the first of the rows ahead; 0: no limit. It is computed again before each cell from the
 // rates as last measured, so that a cell that takes longer than expected costs all later cells a little.
-func (r *Runner) limit(ahead []Cell) time.Duration {
+func (r *Runner) limit(ahead []row) time.Duration {
 	if r.config.Budget == 0 {
 		return 0
 	}
 	wanted := make([]time.Duration, len(ahead))
-	for i, cell := range ahead {
-		wanted[i] = r.wanted(cell)
+	for i, row := range ahead {
+		wanted[i] = r.wanted(row)
 	}
 	budget := time.Until(r.began.Add(r.config.Budget)) - time.Duration(len(ahead))*r.overhead
 	return max(share(budget, wanted), minCellTime)
 }
 
 // left estimates the time until the end.
-func (r *Runner) left(ahead []Cell) time.Duration {
+func (r *Runner) left(ahead []row) time.Duration {
 	sum := time.Duration(0)
-	for _, cell := range ahead {
-		sum += r.wanted(cell) + r.overhead
+	for _, row := range ahead {
+		sum += r.wanted(row) + r.overhead
 	}
 	if r.config.Budget > 0 {
 		sum = min(sum, time.Until(r.began.Add(r.config.Budget)))
@@ -39,12 +39,12 @@ func (r *Runner) left(ahead []Cell) time.Duration {
 	return max(sum, 0)
 }
 
-// wanted estimates how long a cell takes without a limit.
-func (r *Runner) wanted(cell Cell) time.Duration {
+// wanted estimates how long a row takes without a limit.
+func (r *Runner) wanted(w row) time.Duration {
 	if r.config.Requests == 0 {
 		return r.config.Duration
 	}
-	rate := r.rates[cell.key()]
+	rate := r.rates[w.Subject]
 	if r.config.Rate > 0 && (rate == 0 || rate > r.config.Rate) {
 		rate = r.config.Rate
 	}
@@ -55,14 +55,14 @@ func (r *Runner) wanted(cell Cell) time.Duration {
 }
 
 // share returns how long one run may take at most if all together are to keep to the budget. Runs that want less than
-// an equal share leave the rest to the others (max-min fairness). If the budget is enough for all, it is the longest
-// wish.
+// an equal share leave the rest to the others (max-min fairness). If the budget is enough for all, it returns the
+// longest of wanted.
 func share(budget time.Duration, wanted []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(wanted))
 	for i, want := range sorted {
-		share := budget / time.Duration(len(sorted)-i)
-		if want > share {
-			return max(share, 0)
+		equal := budget / time.Duration(len(sorted)-i)
+		if want > equal {
+			return max(equal, 0)
 		}
 		budget -= want
 	}
@@ -95,12 +95,12 @@ func limited(requests, wanted int, limit time.Duration) string {
 // bound makes the load fit into the limit (0: none). It returns how many requests to expect, which decides the stock.
 func (c *cellRun) bound(limit time.Duration) (expected int) {
 	load, byTime := &c.load, c.load.Requests == 0
-	rate := max(c.rates[c.cell.key()], 1)
+	rate := max(c.rates[c.row.Subject], 1)
 	if load.Rate > 0 {
 		rate = min(rate, load.Rate)
 	}
 	switch {
-	case byTime && c.cell.Workload.Name == FlashSale:
+	case byTime && c.row.Workload.Name == FlashSale:
 		// A sixth of this is the stock. It must sell out even if the service is slower than it was.
 		return int(math.Ceil(rate * load.Duration.Seconds()))
 	case byTime && load.Rate > 0:

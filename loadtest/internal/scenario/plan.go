@@ -1,9 +1,9 @@
 package scenario
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
@@ -17,75 +17,47 @@ const (
 	FoundStock = "found-stock" // as many units as the service has: the lab cannot set its stock
 )
 
-// Cell is one strategy under one workload in one setting. Each round runs it once.
-type Cell struct {
-	Choice
-	Setting
-}
-
-// String names the strategy, the workload and the number of replicas.
-func (c Cell) String() string {
-	replicas := "1 replica"
-	if c.Replicas != 1 {
-		replicas = fmt.Sprintf("%d replicas", c.Replicas)
-	}
-	return fmt.Sprintf("%s, %s, %s", c.Strategy.Name, c.Workload.Name, replicas)
+// row is a strategy under a workload. Each round runs it once.
+type row struct {
+	strategy     Strategy
+	history.Cell // without a round
 }
 
 // durable returns the store in which a sale is durable.
-func (c Cell) durable() string {
-	if c.Strategy.WriteBehind {
+func (r row) durable() string {
+	if r.strategy.WriteBehind {
 		return oracle.MySQL
 	}
-	return c.Store
+	return r.Store
 }
 
-// key identifies a cell.
-type key struct {
-	strategy, store string
-	setting         Setting
-}
+func (r row) hold() time.Duration { return time.Duration(r.HoldMS) * time.Millisecond }
 
-func (c Cell) key() key { return key{c.Strategy.Name, c.Store, c.Setting} }
-
-// historyCell returns a cell as histories and manifests record it.
-func (r *Runner) historyCell(cell Cell, round int) history.Cell {
-	return history.Cell{
-		Strategy: cell.Strategy.Name,
-		Store:    cell.Store,
-		Replicas: cell.Replicas,
-		Workload: cell.Workload,
-		Sweep:    r.config.Sweep.Axis,
-		Value:    cell.Value,
-		Round:    round,
-	}
-}
-
-// cells returns what a round runs. If oneReplica is set, a strategy that claims more on one replica than on several
+// rows returns what a round runs. If oneReplica is set, a strategy that claims more on one replica than on several
 // runs on both, to show the difference.
-func cells(choices []Choice, workloads []string, settings []Setting, oneReplica bool) []Cell {
-	var cells []Cell
+func rows(choices []Choice, workloads []string, settings []history.Cell, oneReplica bool) []row {
+	var rows []row
 	for _, choice := range choices {
 		for _, workload := range workloads {
-			for _, setting := range settings {
-				setting.Workload.Name = workload
-				cells = append(cells, Cell{choice, setting})
+			for _, cell := range settings {
+				cell.Strategy, cell.Store, cell.Workload.Name = choice.Strategy.Name, choice.Store, workload
+				rows = append(rows, row{strategy: choice.Strategy, Cell: cell})
 				claim := choice.Strategy.Claim
-				if oneReplica && setting.Replicas > 1 && claim.OneReplica != claim.TwoReplicas {
-					setting.Replicas = 1
-					cells = append(cells, Cell{choice, setting})
+				if oneReplica && cell.Replicas > 1 && claim.OneReplica != claim.TwoReplicas {
+					cell.Replicas = 1
+					rows = append(rows, row{strategy: choice.Strategy, Cell: cell})
 				}
 			}
 		}
 	}
-	return cells
+	return rows
 }
 
-// shuffled returns the cells in the order in which a round runs them. It differs from round to round, so that what
+// shuffled returns the rows in the order in which a round runs them. It differs from round to round, so that what
 // changes during a run (a growing log, temperature, other load) does not always affect the same strategy.
-func shuffled(cells []Cell, seed uint64, round int) []Cell {
-	cells = slices.Clone(cells)
+func shuffled(rows []row, seed uint64, round int) []row {
+	rows = slices.Clone(rows)
 	generator := rand.New(rand.NewPCG(seed, uint64(round)))
-	generator.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
-	return cells
+	generator.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	return rows
 }

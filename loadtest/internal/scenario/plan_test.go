@@ -3,6 +3,8 @@ package scenario
 import (
 	"slices"
 	"testing"
+
+	"stock/loadtest/internal/history"
 )
 
 func TestStrategyWithDifferentClaimsAlsoRunsOnOneReplica(t *testing.T) {
@@ -13,21 +15,21 @@ func TestStrategyWithDifferentClaimsAlsoRunsOnOneReplica(t *testing.T) {
 	}
 	workloads := []string{Plenty, FlashSale}
 	oneReplica := 0
-	for _, cell := range cells(choices, workloads, []Setting{{Replicas: 2}}, true) {
-		if cell.Replicas == 1 {
+	for _, row := range rows(choices, workloads, []history.Cell{{Subject: history.Subject{Replicas: 2}}}, true) {
+		if row.Replicas == 1 {
 			oneReplica++
-			if cell.Strategy.Name != "mutex" {
-				t.Errorf("%v runs on one replica", cell)
+			if row.Strategy != "mutex" {
+				t.Errorf("%s runs on one replica", row.Label())
 			}
 		}
 	}
 	if oneReplica != 2 {
 		t.Errorf("mutex has %d cells on one replica, want one for each workload", oneReplica)
 	}
-	if got := len(cells(choices, workloads, []Setting{{Replicas: 2}}, false)); got != 8 {
+	if got := len(rows(choices, workloads, []history.Cell{{Subject: history.Subject{Replicas: 2}}}, false)); got != 8 {
 		t.Errorf("%d cells without a URL of one replica, want 8", got)
 	}
-	if got := len(cells(choices, workloads, []Setting{{Replicas: 1}}, true)); got != 8 {
+	if got := len(rows(choices, workloads, []history.Cell{{Subject: history.Subject{Replicas: 1}}}, true)); got != 8 {
 		t.Errorf("%d cells on one replica, want 8", got)
 	}
 }
@@ -35,10 +37,10 @@ func TestStrategyWithDifferentClaimsAlsoRunsOnOneReplica(t *testing.T) {
 func TestShuffledDependsOnSeedAndRoundOnly(t *testing.T) {
 	t.Parallel()
 	choices, _, _ := Choose(catalogue, nil, "")
-	all := cells(choices, []string{Plenty, FlashSale}, []Setting{{Replicas: 2}}, true)
+	all := rows(choices, []string{Plenty, FlashSale}, []history.Cell{{Subject: history.Subject{Replicas: 2}}}, true)
 	names := func(round int) (names []string) {
-		for _, cell := range shuffled(all, 42, round) {
-			names = append(names, cell.String())
+		for _, row := range shuffled(all, 42, round) {
+			names = append(names, row.Label())
 		}
 		return names
 	}

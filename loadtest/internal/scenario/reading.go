@@ -14,7 +14,7 @@ import (
 
 // stockReader reads the stock of one store.
 type stockReader struct {
-	witness string // who reads it, as the history records it: "oracle" or "service"
+	witness string // who reads it, as the history records it
 	store   string
 	source  interface {
 		Stock(ctx context.Context, store string, goods []int64) (map[int64]int64, error)
@@ -38,9 +38,9 @@ func (r *Runner) reader(store string) stockReader {
 		}
 	}
 	if r.target.Oracle.Sees(store) {
-		return stockReader{"oracle", store, r.target.Oracle}
+		return stockReader{witness: history.WitnessOracle, store: store, source: r.target.Oracle}
 	}
-	return stockReader{"service", store, oracle.Service{URL: r.target.URL, Client: r.target.Client}}
+	return stockReader{witness: history.WitnessService, store: store, source: r.target.Service}
 }
 
 // patience says how long the stock is watched after a run until it is taken as final.
@@ -102,12 +102,12 @@ func (c *cellRun) finalStock(ctx context.Context) (map[int64]int64, error) {
 // A sale is not durable before that, so the time counts as part of the run: it ends when a store last changed. If the
 // stores stop changing without agreeing, drain returns, and the judge finds the difference.
 func (c *cellRun) drain(ctx context.Context) error {
-	if !c.cell.Strategy.WriteBehind {
+	if !c.row.strategy.WriteBehind {
 		return nil
 	}
 	began := time.Now()
 	defer func() { c.took += time.Since(began) }()
-	seller, goods := c.reader(c.cell.Store), c.mix.Goods()
+	seller, goods := c.reader(c.row.Store), c.mix.Goods()
 	var lastSold, lastDurable map[int64]int64
 	var changedNS int64
 	for {

@@ -14,10 +14,10 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// cellRun is one run of one cell.
+// cellRun is the run of one cell.
 type cellRun struct {
 	*Runner
-	cell   Cell
+	row    row
 	mix    *traffic.Mix
 	stock  stockReader // of the store that decides the verdict
 	load   traffic.Load
@@ -32,16 +32,17 @@ type cellRun struct {
 	counters oracle.Counters // what the servers did meanwhile
 }
 
-// run runs one cell, the first of those ahead.
-func (r *Runner) run(ctx context.Context, cell Cell, round int, ahead []Cell) (Measured, error) {
+// run runs the first of the rows ahead.
+func (r *Runner) run(ctx context.Context, round int, ahead []row) (Measured, error) {
 	r.number++
+	current := ahead[0]
 	began := time.Now()
 	left := r.left(ahead)
-	run, err := r.prepare(ctx, cell, round, r.limit(ahead))
+	run, err := r.prepare(ctx, current, round, r.limit(ahead))
 	if err != nil {
 		return Measured{}, err
 	}
-	phase := fmt.Sprintf("round %d of %d: %v%s", round, r.config.Rounds, cell, run.header.At())
+	phase := fmt.Sprintf("round %d of %d: %s", round, r.config.Rounds, current.Label())
 	r.showProgress(phase, r.number-1, run.load.Requests, left)
 
 	before, err := r.target.Oracle.Counters(ctx)
@@ -55,7 +56,7 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, ahead []Cell) (M
 	after, countErr := r.target.Oracle.Counters(ctx)
 	run.counters = after.Since(before)
 	if run.load.Keys {
-		r.drivers[cell.Replicas].SendAgain(ctx, run.load, &run.result)
+		r.drivers[current.Replicas].SendAgain(ctx, run.load, &run.result)
 	}
 
 	h, err := run.record(ctx, errors.Join(drainErr, countErr))
@@ -69,22 +70,22 @@ func (r *Runner) run(ctx context.Context, cell Cell, round int, ahead []Cell) (M
 
 // prepare sets the stock, fits the load into the limit (0: none), and writes the beginning of the history: if the lab
 // is killed from then on, a history without an end shows it.
-func (r *Runner) prepare(ctx context.Context, cell Cell, round int, limit time.Duration) (*cellRun, error) {
+func (r *Runner) prepare(ctx context.Context, current row, round int, limit time.Duration) (*cellRun, error) {
 	// All strategies get the same requests within a round.
-	mix, err := r.mix(cell.Goods, r.config.Seed+uint64(round))
+	mix, err := r.newMix(current.Goods, r.config.Seed+uint64(round))
 	if err != nil {
 		return nil, err
 	}
 	run := &cellRun{
 		Runner: r,
-		cell:   cell,
+		row:    current,
 		mix:    mix,
-		stock:  r.reader(cell.durable()),
-		load:   r.load(cell, mix, fmt.Sprintf("%s-%03d", r.id, r.number)),
+		stock:  r.reader(current.durable()),
+		load:   r.newLoad(current, mix, fmt.Sprintf("%s-%03d", r.id, r.number)),
 	}
-	if cell.Restock > 0 && !cell.Strategy.Baseline() {
+	if current.Restock > 0 && !current.strategy.Baseline() {
 		run.load.Restock = &traffic.Restock{
-			Admin: r.target.Admin, Store: cell.Store, Units: cell.Restock, Every: restockInterval,
+			Admin: r.target.Admin, Store: current.Store, Units: current.Restock, Every: restockInterval,
 		}
 	}
 	run.header = run.describe(round)
@@ -105,19 +106,20 @@ func (r *Runner) prepare(ctx context.Context, cell Cell, round int, limit time.D
 
 // describe returns what is known about the run before it begins.
 func (c *cellRun) describe(round int) history.Run {
-	strategy, replicas := c.cell.Strategy, c.cell.Replicas
+	strategy, cell := c.row.strategy, c.row.Cell
+	cell.Round = round
 	return history.Run{
-		Cell:    c.historyCell(c.cell, round),
+		Cell:    cell,
 		Seed:    c.config.Seed,
 		Planned: c.config.Requests,
-		Promise: strategy.Promise(replicas, c.cell.Restock > 0),
+		Claim:   strategy.ClaimFor(cell.Replicas, cell.Restock > 0),
 		// A mutex is exclusive only where it is correct, which is on one replica. Restocking does not matter for this.
-		Exclusive:      strategy.Claim.Exclusive && strategy.Promise(replicas, false) == promiseCorrect,
-		OmitsRemaining: !strategy.ReportsRemaining(),
+		Exclusive:      strategy.Claim.Exclusive && strategy.ClaimFor(cell.Replicas, false) == verify.ClaimCorrect,
+		OmitsRemaining: strategy.OmitsRemaining(),
 		Control:        strategy.Control,
 		Witness:        c.stock.witness,
 		// With restocks, a flash sale may not sell out.
-		Scarce: c.cell.Workload.Name == FlashSale && c.cell.Restock == 0,
+		Scarce: cell.Workload.Name == FlashSale && cell.Restock == 0,
 		Keys:   c.load.Keys,
 		Ledger: c.load.Keys && c.stock.store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
 	}
@@ -130,7 +132,7 @@ func (c *cellRun) setStock(ctx context.Context, limit time.Duration) error {
 	if c.header.Planned > 0 && c.load.Requests > 0 {
 		given = max(1, given*int64(c.load.Requests)/int64(c.header.Planned))
 	}
-	return c.target.SetStock(ctx, unitsFor(c.cell.Workload.Name, c.mix, expected, given))
+	return c.target.SetStock(ctx, unitsFor(c.row.Workload.Name, c.mix, expected, given))
 }
 
 // rationReason says why a rationed run is shorter than planned.
@@ -159,7 +161,7 @@ func (c *cellRun) ration(ctx context.Context, limit time.Duration) error {
 // send sends the load and collects the answers.
 func (c *cellRun) send(ctx context.Context) (err error) {
 	began := time.Now()
-	if c.result, err = c.drivers[c.cell.Replicas].Run(ctx, c.load); err != nil {
+	if c.result, err = c.drivers[c.row.Replicas].Run(ctx, c.load); err != nil {
 		return err
 	}
 	c.took = time.Since(began)
@@ -170,14 +172,14 @@ func (c *cellRun) send(ctx context.Context) (err error) {
 // requests and answers without an end, and returns the error.
 func (c *cellRun) record(ctx context.Context, runErr error) (history.History, error) {
 	if c.result.Sent > 0 {
-		c.rates[c.cell.key()] = rate(c.result)
+		c.rates[c.row.Subject] = answerRate(c.result)
 	}
 	c.recordBound()
 	h := history.History{Run: c.header, Ops: c.result.Ops}
 	if runErr == nil {
 		runErr = c.readEnd(ctx, &h)
 	}
-	return h, errors.Join(runErr, write(c.path, h), allRejected(c.result))
+	return h, errors.Join(runErr, write(c.path, h), checkNotAllRejected(c.result))
 }
 
 // readEnd completes a history with the final stock and the ledger.
@@ -195,14 +197,15 @@ func (c *cellRun) readEnd(ctx context.Context, h *history.History) (err error) {
 // recordBound records how many requests were planned and why fewer were sent, as far as that is known only afterwards.
 func (c *cellRun) recordBound() {
 	result, header := c.result, &c.header
-	switch byTime := header.Planned == 0; {
-	case byTime:
+	byTime := header.Planned == 0
+	if byTime {
 		header.Planned = result.Sent + result.Dropped
-		if c.rationed && !result.OutOfTime {
-			header.Bounded = fmt.Sprintf("%.1f of %.1f s: %s", c.took.Seconds(), c.config.Duration.Seconds(), rationReason)
-		}
-	case result.OutOfTime:
+	}
+	switch {
+	case !byTime && result.OutOfTime:
 		header.Bounded = limited(result.Sent, header.Planned, c.load.Duration)
+	case byTime && c.rationed && !result.OutOfTime:
+		header.Bounded = fmt.Sprintf("%.1f of %.1f s: %s", c.took.Seconds(), c.config.Duration.Seconds(), rationReason)
 	}
 }
 
@@ -225,8 +228,8 @@ func (c *cellRun) end(ctx context.Context) (*history.End, error) {
 		MySQLStatements: c.counters.MySQLStatements,
 		RedisCommands:   c.counters.RedisCommands,
 	}
-	if c.cell.Strategy.WriteBehind && final != nil {
-		if end.Seller, err = c.reader(c.cell.Store).read(ctx, c.mix.Goods()); err != nil {
+	if c.row.strategy.WriteBehind && final != nil {
+		if end.Seller, err = c.reader(c.row.Store).read(ctx, c.mix.Goods()); err != nil {
 			return nil, err
 		}
 	}

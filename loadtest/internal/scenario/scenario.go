@@ -58,7 +58,7 @@ type Config struct {
 // restockInterval is short compared with the shortest run.
 const restockInterval = 20 * time.Millisecond
 
-// Measured is one run of one cell, judged.
+// Measured is the run of one cell, judged.
 type Measured struct {
 	History history.History
 	Verdict verify.Verdict
@@ -69,16 +69,16 @@ type Measured struct {
 type Runner struct {
 	target   Target
 	config   Config
-	cells    []Cell // of each round
+	rows     []row // of each round
 	patience patience
 	drivers  map[int]*traffic.Driver // by number of replicas
 
 	id       string // in the name of every request, so that a service with idempotency keys never saw it before
 	began    time.Time
-	rates    map[key]float64 // answered requests per second, as last measured
-	overhead time.Duration   // of a cell, in addition to its traffic
-	number   int             // of the current cell, from 1
-	answered atomic.Int64    // requests of the current cell
+	rates    map[history.Subject]float64 // answered requests per second, as last measured
+	overhead time.Duration               // of a cell, in addition to its traffic
+	number   int                         // of the current cell, from 1
+	answered atomic.Int64                // requests of the current cell
 	progress atomic.Pointer[Progress]
 }
 
@@ -94,16 +94,16 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 	case config.Stock < 0:
 		return nil, fmt.Errorf("stock %d: must not be negative", config.Stock)
 	}
-	oneReplica := target.Alone != "" && config.Sweep.Axis != AxisReplicas
+	oneReplica := target.Alone != "" && config.Sweep.Axis != history.AxisReplicas
 	r := &Runner{
 		target:   target,
 		config:   config,
-		cells:    cells(config.Choices, workloads(target, config), config.settings(), oneReplica),
+		rows:     rows(config.Choices, workloads(target, config), config.settings(), oneReplica),
 		patience: usualPatience,
 		drivers:  map[int]*traffic.Driver{},
 		id:       strings.ToLower(rand.Text()[:10]),
 		began:    began,
-		rates:    map[key]float64{},
+		rates:    map[history.Subject]float64{},
 		overhead: 150 * time.Millisecond,
 	}
 	return r, r.openDrivers()
@@ -120,18 +120,18 @@ func workloads(target Target, config Config) []string {
 	return []string{Plenty, FlashSale}
 }
 
-// openDrivers makes a driver for each number of replicas that the cells need.
+// openDrivers makes a driver for each number of replicas that the rows need.
 func (r *Runner) openDrivers() error {
 	addresses := map[int]string{r.config.Replicas: r.target.URL}
 	if r.config.Replicas > 1 && r.target.Alone != "" {
 		addresses[1] = r.target.Alone
 	}
 	users := 0
-	for _, cell := range r.cells {
-		if addresses[cell.Replicas] == "" {
-			return fmt.Errorf("%v: the target has no URL that reaches exactly this number of replicas", cell)
+	for _, row := range r.rows {
+		if addresses[row.Replicas] == "" {
+			return fmt.Errorf("%s: the target has no URL that reaches exactly this number of replicas", row.Label())
 		}
-		users = max(users, r.users(cell))
+		users = max(users, r.users(row))
 	}
 	for replicas, address := range addresses {
 		driver, err := traffic.NewDriver(address, users)
@@ -147,8 +147,9 @@ func (r *Runner) openDrivers() error {
 func (r *Runner) Plan() []history.Cell {
 	var plan []history.Cell
 	for round := 1; round <= r.config.Rounds; round++ {
-		for _, cell := range shuffled(r.cells, r.config.Seed, round) {
-			plan = append(plan, r.historyCell(cell, round))
+		for _, row := range shuffled(r.rows, r.config.Seed, round) {
+			row.Round = round
+			plan = append(plan, row.Cell)
 		}
 	}
 	return plan
@@ -166,12 +167,12 @@ func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 		return err
 	}
 	for round := 1; round <= r.config.Rounds; round++ {
-		ordered := shuffled(r.cells, r.config.Seed, round)
-		for i, cell := range ordered {
-			ahead := slices.Concat(ordered[i:], slices.Repeat(r.cells, r.config.Rounds-round))
-			measured, err := r.run(ctx, cell, round, ahead)
+		ordered := shuffled(r.rows, r.config.Seed, round)
+		for i, row := range ordered {
+			ahead := slices.Concat(ordered[i:], slices.Repeat(r.rows, r.config.Rounds-round))
+			measured, err := r.run(ctx, round, ahead)
 			if err != nil {
-				return fmt.Errorf("%v, round %d: %w", cell, round, err)
+				return fmt.Errorf("%s, round %d: %w", row.Label(), round, err)
 			}
 			if err := done(measured); err != nil {
 				return err
@@ -181,15 +182,15 @@ func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 	return nil
 }
 
-// users returns the number of clients that send a cell's requests. In an open loop, it is the most requests in flight.
-func (r *Runner) users(cell Cell) int {
-	if cell.Rate > 0 {
+// users returns the number of clients that send a row's requests. In an open loop, it is the most requests in flight.
+func (r *Runner) users(row row) int {
+	if row.Rate > 0 {
 		return r.config.Users
 	}
-	return cell.Users
+	return row.Users
 }
 
-func (r *Runner) mix(goods int, seed uint64) (*traffic.Mix, error) {
+func (r *Runner) newMix(goods int, seed uint64) (*traffic.Mix, error) {
 	return traffic.NewMix(traffic.MixConfig{
 		Seed:     seed,
 		Goods:    goods,
@@ -199,18 +200,18 @@ func (r *Runner) mix(goods int, seed uint64) (*traffic.Mix, error) {
 	})
 }
 
-func (r *Runner) load(cell Cell, mix *traffic.Mix, prefix string) traffic.Load {
+func (r *Runner) newLoad(row row, mix *traffic.Mix, prefix string) traffic.Load {
 	return traffic.Load{
-		Strategy:      cell.Strategy.Name,
-		Store:         cell.Store,
-		Hold:          cell.hold(),
+		Strategy:      row.Strategy,
+		Store:         row.Store,
+		Hold:          row.hold(),
 		Mix:           mix,
-		Users:         r.users(cell),
-		Rate:          cell.Rate,
+		Users:         r.users(row),
+		Rate:          row.Rate,
 		Requests:      r.config.Requests,
 		Duration:      r.config.Duration,
 		Timeout:       r.config.Timeout,
-		Keys:          cell.Strategy.Idempotent,
+		Keys:          row.strategy.Idempotent,
 		RequestPrefix: prefix,
 		Answered:      &r.answered,
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -43,6 +44,28 @@ func (s Service) Strategies(ctx context.Context) ([]Strategy, error) {
 // Get requests a path of the public listener.
 func (s Service) Get(ctx context.Context, path string) ([]byte, error) {
 	return s.do(ctx, http.MethodGet, s.URL+path, nil)
+}
+
+// Stock returns the units of each item in a store, for a lab without access to the stores.
+func (s Service) Stock(ctx context.Context, store string, goods []int64) (map[int64]int64, error) {
+	units := make(map[int64]int64, len(goods))
+	for _, id := range goods {
+		var item struct {
+			Stock *int64 `json:"stock"`
+		}
+		body, err := s.Get(ctx, fmt.Sprintf("/stock/%d?store=%s", id, url.QueryEscape(store)))
+		if err == nil {
+			err = json.Unmarshal(body, &item)
+		}
+		if err == nil && item.Stock == nil {
+			err = fmt.Errorf("the reply has no stock: %s", body)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ask the service for the stock of item %d in %s: %w", id, store, err)
+		}
+		units[id] = *item.Stock
+	}
+	return units, nil
 }
 
 // SetStock sets the stock of each item in every store of the service.

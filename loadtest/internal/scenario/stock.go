@@ -38,12 +38,12 @@ func unitsFor(workload string, mix *traffic.Mix, n int, given int64) map[int64]i
 
 // affordableShare returns how many of the wanted requests the current run may send if all runs share the stock found.
 func (c *cellRun) affordableShare(ctx context.Context, found map[int64]int64, wanted int) (int, error) {
-	runs := int64(len(c.cells)*c.config.Rounds - c.number + 1)
-	share := make(map[int64]int64, len(found))
+	runs := int64(len(c.rows)*c.config.Rounds - c.number + 1)
+	affords := make(map[int64]int64, len(found))
 	for id, units := range found {
-		share[id] = units / runs
+		affords[id] = units / runs
 	}
-	n, err := affordable(ctx, c.mix, wanted, share)
+	n, err := affordable(ctx, c.mix, wanted, affords)
 	if err != nil {
 		return 0, err
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"stock/loadtest/internal/verify"
 )
 
 // Strategy is a row of the service's catalogue, as returned by GET /strategies.
@@ -18,7 +20,7 @@ type Strategy struct {
 	Idempotent  bool              `json:"idempotent"`  // honours Idempotency-Key, and keeps a ledger
 	Unavailable map[string]string `json:"unavailable"` // store -> why it cannot be used here
 
-	TellsRemaining *bool `json:"tells_remaining"` // its receipts report what remains; nil in an older service: they do
+	ReportsRemaining *bool `json:"tells_remaining"` // its receipts report what remains; nil in an older service: they do
 }
 
 // Claim is what the catalogue promises about a strategy.
@@ -29,29 +31,23 @@ type Claim struct {
 	Exclusive   bool   `json:"exclusive"`
 }
 
-// Promises that the lab treats specially.
-const (
-	promiseCorrect      = "correct"
-	promiseSellsNothing = "sells-nothing"
-)
-
-// Promise returns the claim for a number of replicas, with or without restocking.
-func (s Strategy) Promise(replicas int, restocked bool) string {
-	promise := s.Claim.TwoReplicas
+// ClaimFor returns the claim for a number of replicas, with or without restocking.
+func (s Strategy) ClaimFor(replicas int, restocked bool) string {
+	claim := s.Claim.TwoReplicas
 	if replicas == 1 {
-		promise = s.Claim.OneReplica
+		claim = s.Claim.OneReplica
 	}
-	if restocked && promise == promiseCorrect && s.Claim.Restocked != "" {
+	if restocked && claim == verify.ClaimCorrect && s.Claim.Restocked != "" {
 		return s.Claim.Restocked
 	}
-	return promise
+	return claim
 }
 
 // Baseline reports whether the strategy deducts nothing: it measures everything but the store.
-func (s Strategy) Baseline() bool { return s.Claim.OneReplica == promiseSellsNothing }
+func (s Strategy) Baseline() bool { return s.Claim.OneReplica == verify.ClaimSellsNothing }
 
-// ReportsRemaining reports whether the strategy's receipts say what remains.
-func (s Strategy) ReportsRemaining() bool { return s.TellsRemaining == nil || *s.TellsRemaining }
+// OmitsRemaining reports whether the strategy's receipts do not say what remains.
+func (s Strategy) OmitsRemaining() bool { return s.ReportsRemaining != nil && !*s.ReportsRemaining }
 
 // Choice is a strategy and the store that it runs on.
 type Choice struct {

@@ -10,19 +10,11 @@ import (
 	"stock/loadtest/internal/traffic"
 )
 
-// Axes of a Sweep.
-const (
-	AxisUsers    = "users"
-	AxisHold     = "hold"
-	AxisGoods    = "goods"
-	AxisReplicas = "replicas"
-)
-
 // Sweep varies one property of the workload, to show how each strategy's cost grows with it. The zero Sweep varies
 // nothing.
 type Sweep struct {
 	Axis   string
-	Values []int64 // at least two, ascending; of AxisHold, in milliseconds
+	Values []int64 // at least two, ascending; of hold, in milliseconds
 }
 
 // ParseSweep parses AXIS=VALUE,VALUE,…, such as users=1,8,32 or hold=0,2ms.
@@ -38,7 +30,8 @@ func ParseSweep(text string) (Sweep, error) {
 			return Sweep{}, err
 		}
 		if n := len(s.Values); n > 0 && value <= s.Values[n-1] {
-			return Sweep{}, fmt.Errorf("%s after %s: values must ascend", Value(axis, value), Value(axis, s.Values[n-1]))
+			return Sweep{}, fmt.Errorf("%s after %s: values must ascend",
+				history.Value(axis, value), history.Value(axis, s.Values[n-1]))
 		}
 		s.Values = append(s.Values, value)
 	}
@@ -57,13 +50,13 @@ const MaxHold = 10 * time.Second
 func parseValue(axis, word string) (int64, error) {
 	var largest int64
 	switch axis {
-	case AxisUsers:
+	case history.AxisUsers:
 		largest = MaxUsers
-	case AxisGoods:
+	case history.AxisGoods:
 		largest = 10_000
-	case AxisReplicas:
+	case history.AxisReplicas:
 		largest = 2
-	case AxisHold:
+	case history.AxisHold:
 		if word == "0" {
 			return 0, nil
 		}
@@ -73,7 +66,8 @@ func parseValue(axis, word string) (int64, error) {
 		}
 		return hold.Milliseconds(), nil
 	default:
-		return 0, fmt.Errorf("axis %q: must be %s, %s, %s or %s", axis, AxisUsers, AxisHold, AxisGoods, AxisReplicas)
+		return 0, fmt.Errorf("axis %q: must be %s, %s, %s or %s", axis,
+			history.AxisUsers, history.AxisHold, history.AxisGoods, history.AxisReplicas)
 	}
 	value, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || value < 1 || value > largest {
@@ -81,23 +75,6 @@ func parseValue(axis, word string) (int64, error) {
 	}
 	return value, nil
 }
-
-// Value formats a value of an axis: 8, or 2ms.
-func Value(axis string, value int64) string {
-	if axis == AxisHold && value > 0 {
-		return (time.Duration(value) * time.Millisecond).String()
-	}
-	return strconv.FormatInt(value, 10)
-}
-
-// Setting is a workload and the number of replicas that serve it: one value of a sweep.
-type Setting struct {
-	history.Workload
-	Replicas int
-	Value    string // of the sweep's axis; empty without a sweep
-}
-
-func (s Setting) hold() time.Duration { return time.Duration(s.HoldMS) * time.Millisecond }
 
 // workload returns the workload without a name, before a sweep.
 func (c Config) workload() history.Workload {
@@ -118,27 +95,30 @@ func (c Config) workload() history.Workload {
 	return w
 }
 
-// settings returns a Setting for each value of the sweep, or the only one if there is no sweep.
-func (c Config) settings() []Setting {
-	base := Setting{Workload: c.workload(), Replicas: c.Replicas}
-	if c.Sweep.Axis == "" {
-		return []Setting{base}
+// settings returns a cell for each value of the sweep, or the only one if there is no sweep. Their strategies and the
+// names of their workloads are not set.
+func (c Config) settings() []history.Cell {
+	base := history.Cell{
+		Subject: history.Subject{Replicas: c.Replicas, Workload: c.workload(), Sweep: c.Sweep.Axis},
 	}
-	var all []Setting
+	if c.Sweep.Axis == "" {
+		return []history.Cell{base}
+	}
+	var all []history.Cell
 	for _, value := range c.Sweep.Values {
-		setting := base
-		setting.Value = Value(c.Sweep.Axis, value)
+		cell := base
+		cell.Value = history.Value(c.Sweep.Axis, value)
 		switch c.Sweep.Axis {
-		case AxisUsers:
-			setting.Users = int(value)
-		case AxisHold:
-			setting.HoldMS = value
-		case AxisGoods:
-			setting.Goods = int(value)
-		case AxisReplicas:
-			setting.Replicas = int(value)
+		case history.AxisUsers:
+			cell.Users = int(value)
+		case history.AxisHold:
+			cell.HoldMS = value
+		case history.AxisGoods:
+			cell.Goods = int(value)
+		case history.AxisReplicas:
+			cell.Replicas = int(value)
 		}
-		all = append(all, setting)
+		all = append(all, cell)
 	}
 	return all
 }

@@ -20,7 +20,7 @@ func TestParseSweep(t *testing.T) {
 		s, err := ParseSweep(text)
 		var got []string
 		for _, value := range s.Values {
-			got = append(got, Value(s.Axis, value))
+			got = append(got, history.Value(s.Axis, value))
 		}
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
@@ -54,10 +54,10 @@ func TestSweepRunsEveryValueAndRecordsIt(t *testing.T) {
 		cells int
 	}{
 		// The shop's strategy claims more on one replica than on two, so it runs on both at every value.
-		{Sweep{AxisUsers, []int64{2, 4}}, func(h *history.History) int64 { return int64(h.Run.Users) }, 8},
-		{Sweep{AxisHold, []int64{0, 2}}, func(h *history.History) int64 { return h.Run.HoldMS }, 8},
-		{Sweep{AxisGoods, []int64{1, 3}}, func(h *history.History) int64 { return int64(len(h.Run.Initial)) }, 8},
-		{Sweep{AxisReplicas, []int64{1, 2}}, func(h *history.History) int64 { return int64(h.Run.Replicas) }, 4},
+		{Sweep{history.AxisUsers, []int64{2, 4}}, func(h *history.History) int64 { return int64(h.Run.Users) }, 8},
+		{Sweep{history.AxisHold, []int64{0, 2}}, func(h *history.History) int64 { return h.Run.HoldMS }, 8},
+		{Sweep{history.AxisGoods, []int64{1, 3}}, func(h *history.History) int64 { return int64(len(h.Run.Initial)) }, 8},
+		{Sweep{history.AxisReplicas, []int64{1, 2}}, func(h *history.History) int64 { return int64(h.Run.Replicas) }, 4},
 	} {
 		t.Run(test.sweep.Axis, func(t *testing.T) {
 			t.Parallel()
@@ -66,7 +66,7 @@ func TestSweepRunsEveryValueAndRecordsIt(t *testing.T) {
 			err := runner.Run(t.Context(), func(m Measured) error {
 				ran++
 				h := m.History
-				if h.Run.Sweep != test.sweep.Axis || Value(h.Run.Sweep, test.of(&h)) != h.Run.Value {
+				if h.Run.Sweep != test.sweep.Axis || history.Value(h.Run.Sweep, test.of(&h)) != h.Run.Value {
 					t.Errorf("%v: sweep %s, value %q, but the run has %d", h.Run.Cell, h.Run.Sweep, h.Run.Value, test.of(&h))
 				}
 				return nil
@@ -88,7 +88,7 @@ func TestSweepRunsEveryValueAndRecordsIt(t *testing.T) {
 func TestSweepSharesTheBudget(t *testing.T) {
 	t.Parallel()
 	// Four runs of 20 000 requests at less than 5 000 per second would take 15 seconds.
-	sweep := Sweep{AxisUsers, []int64{2, 8}}
+	sweep := Sweep{history.AxisUsers, []int64{2, 8}}
 	runner := (&shop{takes: 200 * time.Microsecond}).open(t, Config{Requests: 20_000, Budget: time.Second, Sweep: sweep})
 	err := runner.Run(t.Context(), func(m Measured) error {
 		if n := len(m.History.Ops); n >= 20_000 || m.History.Run.Bounded == "" {

@@ -19,53 +19,52 @@ func (r *Runner) warmUp(ctx context.Context) error {
 		return nil
 	}
 	units := map[int64]int64{}
-	for _, cell := range r.cells {
-		for i := range cell.Goods {
+	for _, row := range r.rows {
+		for i := range row.Goods {
 			units[int64(i+1)] = abundance
 		}
 	}
 	if err := r.target.SetStock(ctx, units); err != nil {
 		return err
 	}
-	measured := map[key]float64{}
-	for i, cell := range r.cells {
-		// Cells that differ only in the name of the workload differ only in their stock, which is abundant here.
-		unnamed := cell
+	measured := map[history.Subject]float64{}
+	for i, row := range r.rows {
+		// Rows that differ only in the name of the workload differ only in their stock, which is abundant here.
+		unnamed := row.Subject
 		unnamed.Workload.Name = ""
-		at := unnamed.key()
-		if measured[at] == 0 {
+		if measured[unnamed] == 0 {
 			var err error
-			if measured[at], err = r.warmUpCell(ctx, cell, i); err != nil {
+			if measured[unnamed], err = r.warmUpRow(ctx, row, i); err != nil {
 				return err
 			}
 		}
-		r.rates[cell.key()] = measured[at]
+		r.rates[row.Subject] = measured[unnamed]
 	}
 	return nil
 }
 
-// warmUpCell returns the rate of a cell, in answered requests per second.
-func (r *Runner) warmUpCell(ctx context.Context, cell Cell, i int) (float64, error) {
-	mix, err := r.mix(cell.Goods, r.config.Seed)
+// warmUpRow returns the rate of a row, in answered requests per second.
+func (r *Runner) warmUpRow(ctx context.Context, row row, i int) (float64, error) {
+	mix, err := r.newMix(row.Goods, r.config.Seed)
 	if err != nil {
 		return 0, err
 	}
 	// Without known rates, the remaining budget is the best estimate.
 	left := max(time.Until(r.began.Add(r.config.Budget)), 0)
-	r.showProgress("warm-up: "+cell.Strategy.Name, 0, 0, left)
-	load := r.load(cell, mix, fmt.Sprintf("%s-warm%d", r.id, i))
+	r.showProgress("warm-up: "+row.Strategy, 0, 0, left)
+	load := r.newLoad(row, mix, fmt.Sprintf("%s-warm%d", r.id, i))
 	load.Rate, load.Requests, load.Duration = 0, 0, r.warmUpTime()
-	result, err := r.drivers[cell.Replicas].Run(ctx, load)
+	result, err := r.drivers[row.Replicas].Run(ctx, load)
 	if err != nil {
 		return 0, err
 	}
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if err := allRejected(result); err != nil {
-		return 0, fmt.Errorf("warm-up of %v: %w", cell, err)
+	if err := checkNotAllRejected(result); err != nil {
+		return 0, fmt.Errorf("warm-up of %s: %w", row.Label(), err)
 	}
-	return rate(result), nil
+	return answerRate(result), nil
 }
 
 // warmUpTime returns the warm-up time of each setting. A sweep with all its settings takes little longer than a
@@ -74,8 +73,9 @@ func (r *Runner) warmUpTime() time.Duration {
 	return max(r.config.WarmUp/time.Duration(len(r.config.settings())), min(r.config.WarmUp, 100*time.Millisecond))
 }
 
-// allRejected returns an error if the service rejected every request: then the lab asks for something impossible.
-func allRejected(result traffic.Result) error {
+// checkNotAllRejected returns an error if the service rejected every request: the lab then asks for something that is
+// impossible.
+func checkNotAllRejected(result traffic.Result) error {
 	for _, op := range result.Ops {
 		if op.Outcome != history.Rejected {
 			return nil
@@ -87,7 +87,7 @@ func allRejected(result traffic.Result) error {
 	return fmt.Errorf("the service rejects every request: %d %s", result.Ops[0].Status, result.Ops[0].Error)
 }
 
-// rate returns the answered requests per second.
-func rate(result traffic.Result) float64 {
+// answerRate returns the answered requests per second.
+func answerRate(result traffic.Result) float64 {
 	return float64(result.Sent) / (float64(result.EndedNS-result.StartedNS) / float64(time.Second))
 }

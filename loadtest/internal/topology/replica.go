@@ -41,7 +41,7 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 	args := []string{
 		"serve", "--replica=" + name, "--listen=" + listen, "--admin-listen=" + admin,
 		"--redis=" + strings.Join(t.Redis, ","), "--redlock=" + strings.Join(t.Redlock, ","),
-		"--drain-timeout=5s", "--max-hold=10s",
+		"--drain-timeout=5s", "--max-hold=" + o.MaxHold.String(),
 	}
 	if len(t.Etcd) > 0 {
 		args = append(args, "--etcd="+strings.Join(t.Etcd, ","))
@@ -66,21 +66,16 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 	}, nil
 }
 
-// Restart starts the replica and waits until it is ready. If it runs already, it is killed (SIGKILL) and started
-// again on the same ports.
+// Restart kills the replica if it is running (SIGKILL), starts it on the same ports, and waits until it is ready.
 func (r *Replica) Restart(ctx context.Context) error {
 	if r.command.Path == "" {
 		return fmt.Errorf("restart %s: %w", r.Name, errForeign)
 	}
+	err := servers.Restart(ctx, &r.process, r.command, r.ready)
 	if r.process != nil {
-		r.process.Kill()
+		r.PID = r.process.PID
 	}
-	process, err := servers.Start(r.command)
-	if err != nil {
-		return err
-	}
-	r.process, r.PID = process, process.PID
-	return process.Await(ctx, r.ready)
+	return err
 }
 
 // client opens a connection per request and uses no proxy.

@@ -37,12 +37,12 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 	}
 	group.Go(func() (err error) {
 		t.Servers.Etcd, err = servers.StartEtcd(ctx, servers.EtcdOptions{Relaxed: o.Relaxed})
-		noEtcd, err = notInstalled(err)
+		noEtcd, err = asMissing(err)
 		return err
 	})
 	group.Go(func() (err error) {
 		t.Servers.ZooKeeper, err = servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{Relaxed: o.Relaxed})
-		noZooKeeper, err = notInstalled(err)
+		noZooKeeper, err = asMissing(err)
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -59,9 +59,8 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 	return nil
 }
 
-// notInstalled turns the error of a missing optional server into a text for the user. It returns any other error as
-// it is.
-func notInstalled(err error) (missing string, _ error) {
+// asMissing turns the error of a missing optional server into a text for the user. It returns any other error as it is.
+func asMissing(err error) (missing string, _ error) {
 	if errors.Is(err, servers.ErrNotInstalled) {
 		return err.Error(), nil
 	}

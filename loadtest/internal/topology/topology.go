@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -35,8 +36,9 @@ type Options struct {
 	// StockBinary is the path of the service. If empty, Start uses the one that was built together with this program,
 	// else builds one.
 	StockBinary string
-	ReplicaArgs []string // more arguments of "stock serve", such as "--lease=2s"
-	PausePoints bool     // allow the X-Pause header, which pauses a request in the middle
+	ReplicaArgs []string      // more arguments of "stock serve", such as "--lease=2s"
+	MaxHold     time.Duration // the longest time that a request may spend inside the critical section
+	PausePoints bool          // allow the X-Pause header, which pauses a request in the middle
 
 	Bare    []string // host:port of servers to compare with the service: nginx balances them on a separate port
 	Relaxed bool     // trade the durability of MySQL, etcd and ZooKeeper for speed: for tests, never for measurements
@@ -206,26 +208,26 @@ func (p part) death() error {
 func (t *Topology) layers() [][]part {
 	var front, replicas, stores []part
 	if nginx := t.Servers.Nginx; nginx != nil {
-		front = append(front, part{nginx.Process, nginx.Stop})
+		front = append(front, part{process: nginx.Process, stop: nginx.Stop})
 	}
 	for _, r := range t.Replicas {
 		if r.process != nil {
-			replicas = append(replicas, part{r.process, r.Stop})
+			replicas = append(replicas, part{process: r.process, stop: r.Stop})
 		}
 	}
 	for _, redis := range append([]*servers.Redis{t.Servers.Redis}, t.Servers.Redlock...) {
 		if redis != nil {
-			stores = append(stores, part{redis.Process, redis.Stop})
+			stores = append(stores, part{process: redis.Process, stop: redis.Stop})
 		}
 	}
 	if etcd := t.Servers.Etcd; etcd != nil {
-		stores = append(stores, part{etcd.Process, etcd.Stop})
+		stores = append(stores, part{process: etcd.Process, stop: etcd.Stop})
 	}
 	if zookeeper := t.Servers.ZooKeeper; zookeeper != nil {
-		stores = append(stores, part{zookeeper.Process, zookeeper.Stop})
+		stores = append(stores, part{process: zookeeper.Process, stop: zookeeper.Stop})
 	}
 	if mysql := t.Servers.MySQL; mysql != nil {
-		stores = append(stores, part{mysql.Process, mysql.Stop})
+		stores = append(stores, part{process: mysql.Process, stop: mysql.Stop})
 	}
 	return [][]part{front, replicas, stores}
 }

@@ -8,8 +8,8 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// mostAgain is how many requests of a load are sent again: this many with an answer, and this many without.
-const mostAgain = 100
+// maxAgain is how many requests of a load are sent again: this many with an answer, and this many without.
+const maxAgain = 100
 
 // SendAgain sends some requests of a load with Keys once more, and adds them to its result. The answers should be the
 // first ones again, and unknown outcomes become known. Each request is sent by the user who sent it before, as a
@@ -41,9 +41,9 @@ func (d *Driver) SendAgain(ctx context.Context, load Load, result *Result) {
 
 // chooseAgain chooses the latest deductions of each user.
 func chooseAgain(ops []history.Op, users int) (chosen [][]history.Op) {
-	chosen = make([][]history.Op, min(users, mostAgain)) // by user
+	chosen = make([][]history.Op, min(users, maxAgain)) // by user
 	answered, unknown := make([]int, users), make([]int, users)
-	most := max(1, mostAgain/users)
+	limit := max(1, maxAgain/users)
 	for _, op := range slices.Backward(ops) {
 		if op.Kind != history.Deduct || op.Client >= len(chosen) {
 			continue
@@ -57,7 +57,7 @@ func chooseAgain(ops []history.Op, users int) (chosen [][]history.Op) {
 		default:
 			continue
 		}
-		if *n++; *n <= most {
+		if *n++; *n <= limit {
 			chosen[op.Client] = append(chosen[op.Client], op)
 		}
 	}

@@ -73,7 +73,7 @@ func TestSendAgainUsesTheSameKeyAfterTheLoad(t *testing.T) {
 			again++
 		}
 	}
-	if again == 0 || again > 2*mostAgain || result.Sent != 500 || result.OutOfTime {
+	if again == 0 || again > 2*maxAgain || result.Sent != 500 || result.OutOfTime {
 		t.Errorf("%d requests were sent again after %d, out of time %v", again, result.Sent, result.OutOfTime)
 	}
 }

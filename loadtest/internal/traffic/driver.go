@@ -131,7 +131,7 @@ func (d *Driver) exchange(
 // TimedOut is the error of a request whose client gave up waiting: the service may still be working on it.
 const TimedOut = "timeout"
 
-// describe names a transport error shortly: where a replica died, a history has thousands of them.
+// describe returns a short text for a transport error, because a history may hold thousands of them.
 func describe(err error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

@@ -217,7 +217,7 @@ func (u *user) deduct(ctx context.Context, op history.Op) {
 	u.ops = append(u.ops, op)
 }
 
-// intern replaces the strings of an answer by equal ones that are kept anyway.
+// intern drops the answer's own copies of strings that are kept anyway: a run has millions of answers.
 func (u *user) intern(op *history.Op) {
 	if op.RequestID == op.Name {
 		op.RequestID = op.Name

@@ -19,7 +19,7 @@ type target struct {
 	Header http.Header `json:"header"`
 }
 
-// WriteTargets writes the requests of a load to the service at base as vegeta's JSON targets, one a line. If
+// WriteTargets writes the requests of a load to the service at base as vegeta's JSON targets, one per line. If
 // load.Requests is 0, it goes on until w fails or ctx ends, so that it can feed a pipe. It holds one line in memory
 // at a time.
 func WriteTargets(ctx context.Context, w io.Writer, base string, load Load) error {

@@ -76,8 +76,8 @@ func openBooks(h *history.History) *books {
 	for i := range h.Ops {
 		op := &h.Ops[i]
 		ops[op.GoodsID] = append(ops[op.GoodsID], op)
-		if !hadNoEffect(op) {
-			known[op.GoodsID] = true // otherwise it may not even exist
+		if !isRejected(op) {
+			known[op.GoodsID] = true
 		}
 	}
 	for _, entry := range h.Ledger {
@@ -104,8 +104,8 @@ func (b *books) deductions() iter.Seq[history.Op] {
 	}
 }
 
-// hadNoEffect reports whether a request of the load certainly did nothing.
-func hadNoEffect(op *history.Op) bool { return op.Outcome == history.Rejected && !op.Again }
+// isRejected reports whether the service rejected a request of the load: its item may not exist.
+func isRejected(op *history.Op) bool { return op.Outcome == history.Rejected && !op.Again }
 
 func newItem(id int64, run history.Run, end *history.End) *item {
 	it := &item{id: id, sellsNothing: sellsNothing(run), asked: map[string]int64{}}
@@ -126,7 +126,7 @@ func (it *item) enter(ops []*history.Op) {
 	entered := map[sale]int{} // index in it.sold
 	for _, op := range ops {
 		switch {
-		case hadNoEffect(op):
+		case isRejected(op):
 			continue
 		case op.Kind == history.Restock:
 			it.enterRestock(op)

@@ -10,7 +10,7 @@ import (
 type check struct {
 	name    string
 	applies func(history.Run) bool // nil: to every run
-	means   Result                 // what a finding means: Wrong or Inconclusive
+	means   Result                 // what a finding means: Wrong or Inconclusive; empty: the check finds nothing
 	look    func(*books) result
 }
 
@@ -36,19 +36,18 @@ func (r *result) remarkf(format string, args ...any) {
 	r.remarks = append(r.remarks, fmt.Sprintf(format, args...))
 }
 
-// contention is the name of a check that Judge has to recognize.
-const contention = "contention"
-
 // checks is everything that a run is judged by, in the order of the evidence. To add a check, write its function and
 // add a row.
 var checks = []check{
 	{name: "sums", look: eachItem((*item).sums)},
+	{name: "overlap count", applies: sells, look: (*books).countOverlaps},
+	{name: "contention count", look: (*books).countContended},
 	{name: "balance", applies: sells, means: Wrong, look: eachItem((*item).balance)},
 	{name: "unchanged", applies: sellsNothing, means: Wrong, look: eachItem((*item).stockUnchanged)},
 	{name: "confirmed", applies: sellsNothing, means: Wrong, look: (*books).confirmsSales},
 	{name: "undersold", applies: sells, means: Wrong, look: eachItem((*item).undersold)},
 	{name: "duplicates", applies: sells, means: Wrong, look: eachItem((*item).duplicates)},
-	{name: "overlaps", applies: sells, means: Wrong, look: (*books).overlaps},
+	{name: "overlaps", applies: sellsExclusively, means: Wrong, look: (*books).overlaps},
 	{name: "replays", applies: sells, means: Wrong, look: eachItem((*item).replays)},
 	{name: "ledger", applies: sellsWithLedger, means: Wrong, look: eachItem((*item).audit)},
 	{name: "linearizability", applies: sells, means: Wrong, look: (*books).linearizability},
@@ -59,18 +58,19 @@ var checks = []check{
 	{name: "unknown", means: Inconclusive, look: (*books).fewUnknown},
 	{name: "busy", applies: sells, means: Inconclusive, look: (*books).fewTurnedAway},
 	{name: "rejected", means: Inconclusive, look: (*books).noneRejected},
-	{name: "remaining", applies: tellsRemaining, means: Inconclusive, look: (*books).allTellRemaining},
+	{name: "remaining", applies: reportsRemaining, means: Inconclusive, look: (*books).allReportRemaining},
 	{name: "clocks", means: Inconclusive, look: (*books).clocks},
-	{name: contention, means: Inconclusive, look: (*books).contention},
+	{name: "contention", applies: sells, means: Inconclusive, look: (*books).contention},
 
 	{name: "witness", look: (*books).witness},
 }
 
-func sellsNothing(run history.Run) bool    { return run.Promise == PromiseSellsNothing }
-func sells(run history.Run) bool           { return run.Promise != PromiseSellsNothing }
-func sellsWithLedger(run history.Run) bool { return sells(run) && run.Ledger }
-func isScarce(run history.Run) bool        { return run.Scarce }
-func tellsRemaining(run history.Run) bool  { return !run.OmitsRemaining }
+func sellsNothing(run history.Run) bool     { return run.Claim == ClaimSellsNothing }
+func sells(run history.Run) bool            { return run.Claim != ClaimSellsNothing }
+func sellsExclusively(run history.Run) bool { return sells(run) && run.Exclusive }
+func sellsWithLedger(run history.Run) bool  { return sells(run) && run.Ledger }
+func isScarce(run history.Run) bool         { return run.Scarce }
+func reportsRemaining(run history.Run) bool { return !run.OmitsRemaining }
 
 // eachItem makes a check of all items out of a check of one.
 func eachItem(look func(*item) result) func(*books) result {

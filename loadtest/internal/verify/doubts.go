@@ -98,8 +98,8 @@ func (b *books) noneRejected() (r result) {
 	return r
 }
 
-// allTellRemaining checks that all sales report what remains, as the strategy should.
-func (b *books) allTellRemaining() (r result) {
+// allReportRemaining checks that all sales report what remains, as the strategy should.
+func (b *books) allReportRemaining() (r result) {
 	omitting := 0
 	for op := range b.deductions() {
 		if op.OmitsRemaining {
@@ -129,7 +129,7 @@ func (b *books) clocks() (r result) {
 
 // witness remarks on who read the stock.
 func (b *books) witness() (r result) {
-	if b.run.Witness == "service" {
+	if b.run.Witness == history.WitnessService {
 		r.remarkf("the service was its own witness: nobody else read its stock")
 	}
 	return r

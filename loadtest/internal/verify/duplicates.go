@@ -1,6 +1,6 @@
 package verify
 
-// duplicates finds the deductions that were made more than once: those whose buyer was told of two different sales, and
+// duplicates finds deductions that were made more than once: those whose buyer was told of two different sales, and
 // those that must exist because more units are gone than all deductions together asked for.
 func (it *item) duplicates() (r result) {
 	sales := map[string][]effect{}

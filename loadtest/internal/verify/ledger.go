@@ -10,10 +10,11 @@ func (it *item) replays() (r result) {
 			first[op.Name] = op
 		}
 	}
-	var unlike examples
+	var different examples
 	for _, op := range it.again {
 		if op.Outcome == history.Rejected {
-			unlike.addf("item %d: deduction %s was refused when it was sent again (%d %s)", it.id, op.Name, op.Status, op.Error)
+			different.addf("item %d: deduction %s was refused when it was sent again (%d %s)",
+				it.id, op.Name, op.Status, op.Error)
 			continue
 		}
 		if !decided(op) {
@@ -23,15 +24,15 @@ func (it *item) replays() (r result) {
 		case !known:
 			first[op.Name] = op
 		case op.Outcome != was.Outcome || op.Remaining != was.Remaining:
-			unlike.addf("item %d: deduction %s was told %s, %d remaining, but when it was sent again %s, %d remaining",
+			different.addf("item %d: deduction %s was told %s, %d remaining, but when it was sent again %s, %d remaining",
 				it.id, op.Name, was.Outcome, was.Remaining, op.Outcome, op.Remaining)
 		default:
 			r.figures.Replays++
 		}
 	}
-	r.findings = unlike.findings("item %d: %d deductions got a different answer when they were sent again",
-		it.id, unlike.count)
-	r.figures.Unlike = unlike.count
+	r.findings = different.findings("item %d: %d deductions got a different answer when they were sent again",
+		it.id, different.count)
+	r.figures.DifferentAnswers = different.count
 	return r
 }
 

@@ -135,8 +135,8 @@ func TestPlantedBugsOfTheLedgerAreFound(t *testing.T) {
 			c.plant(h)
 			v := verify.Judge(h)
 			evidence := strings.Join(v.Evidence, "\n")
-			if v.LedgerGaps != c.gaps || v.Unlike != c.other {
-				t.Errorf("%d gaps, %d unlike, want %d and %d", v.LedgerGaps, v.Unlike, c.gaps, c.other)
+			if v.LedgerGaps != c.gaps || v.DifferentAnswers != c.other {
+				t.Errorf("%d gaps, %d unlike, want %d and %d", v.LedgerGaps, v.DifferentAnswers, c.gaps, c.other)
 			}
 			if (v.Result == verify.Correct) != (c.says == "") || !strings.Contains(evidence, c.says) {
 				t.Errorf("%s, want %q in\n%s", v.Result, c.says, evidence)

@@ -15,7 +15,7 @@ const (
 	checkTime   = 5 * time.Second // for all items together
 	checkMemory = 512 << 20       // bytes, for one item
 	checkCounts = 8               // different counts among the unknown outcomes of one item
-	checkWays   = 512             // in which unknown outcomes may explain one answer
+	checkWays   = 512             // ways to explain one answer by unknown outcomes
 )
 
 // answer is the checker's answer, from the best to the worst.

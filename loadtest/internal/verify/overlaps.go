@@ -2,6 +2,7 @@ package verify
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -17,19 +18,27 @@ const clockSlack = int64(time.Millisecond)
 // entered reports whether a critical section is on record.
 func (e effect) entered() bool { return e.EnteredNS > 0 && e.LeftNS > e.EnteredNS }
 
-// overlaps counts the pairs of critical sections that overlap in time, item by item. They convict only a strategy that
-// claims exclusion.
-func (b *books) overlaps() (r result) {
+// countOverlaps counts the pairs of critical sections that overlap in time, item by item. It finds nothing: overlaps
+// convict only a strategy that claims exclusion.
+func (b *books) countOverlaps() (r result) {
 	foreign := b.foreignReplicas()
 	for _, replica := range slices.Sorted(maps.Keys(foreign)) {
 		r.remarkf("replica %s: its clock is not the lab's, because its critical sections lie outside their own requests: "+
 			"its overlaps are not counted", cmp.Or(replica, "without a name"))
 	}
 	for _, it := range b.items {
-		r.add(it.overlaps(foreign))
+		pairs, _ := it.overlaps(foreign)
+		r.figures.Overlaps += pairs
 	}
-	if !b.run.Exclusive {
-		r.findings = nil
+	return r
+}
+
+// overlaps finds the critical sections that overlap.
+func (b *books) overlaps() (r result) {
+	foreign := b.foreignReplicas()
+	for _, it := range b.items {
+		_, findings := it.overlaps(foreign)
+		r.findings = append(r.findings, findings...)
 	}
 	return r
 }
@@ -57,17 +66,18 @@ type bound struct {
 
 // overlaps sweeps over the bounds of the critical sections. Sections that touch do not overlap, and a section of no
 // length overlaps nothing.
-func (it *item) overlaps(foreign map[string]bool) (r result) {
-	var inside, pairs int64
+func (it *item) overlaps(foreign map[string]bool) (pairs int64, findings []string) {
+	var found examples
+	var inside int64
 	var last effect // the one that leaves last of all that have entered
 	for _, bound := range it.bounds(foreign) {
 		if !bound.entered {
 			inside--
 			continue
 		}
-		if inside > 0 && len(r.findings) < maxExamples {
+		if inside > 0 {
 			together := time.Duration(min(last.LeftNS, bound.of.LeftNS) - bound.at)
-			r.findf("item %d: the critical sections of requests %s (%s) and %s (%s) overlap by %v",
+			found.addf("item %d: the critical sections of requests %s (%s) and %s (%s) overlap by %v",
 				it.id, name(last.Op), last.Replica, name(bound.of.Op), bound.of.Replica, together)
 		}
 		pairs += inside
@@ -76,11 +86,11 @@ func (it *item) overlaps(foreign map[string]bool) (r result) {
 			last = bound.of
 		}
 	}
-	if pairs > int64(len(r.findings)) {
-		r.findf("item %d: %d pairs of critical sections overlap", it.id, pairs)
+	findings = found.first
+	if pairs > int64(len(findings)) {
+		findings = append(findings, fmt.Sprintf("item %d: %d pairs of critical sections overlap", it.id, pairs))
 	}
-	r.figures.Overlaps = pairs
-	return r
+	return pairs, findings
 }
 
 // bounds returns the bounds of all critical sections by time, except those of foreign replicas.
@@ -103,14 +113,19 @@ func (it *item) bounds(foreign map[string]bool) []bound {
 	return bounds
 }
 
-// contention counts the requests that were sent while another one for the same item was in flight.
-func (b *books) contention() (r result) {
+// countContended counts the requests that were sent while another one for the same item was in flight.
+func (b *books) countContended() (r result) {
 	for _, it := range b.items {
 		r.figures.Contended += it.contended()
 	}
-	if r.figures.Contended < MinContended && sells(b.run) {
+	return r
+}
+
+// contention checks that enough requests could race.
+func (b *books) contention() (r result) {
+	if contended := b.countContended().figures.Contended; contended < MinContended {
 		r.findf("only %d requests were sent while another one for the same item was in flight, fewer than %d: "+
-			"races were hardly tested", r.figures.Contended, MinContended)
+			"races were hardly tested", contended, MinContended)
 	}
 	return r
 }

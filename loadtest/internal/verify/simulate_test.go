@@ -49,14 +49,16 @@ func simulate(s shop) *history.History {
 	h := &history.History{
 		Run: history.Run{
 			Cell: history.Cell{
-				Strategy: "simulated",
-				Store:    "mysql",
-				Replicas: 2,
-				Round:    1,
-				Workload: history.Workload{Name: "test", Users: s.users},
+				Subject: history.Subject{
+					Strategy: "simulated",
+					Store:    "mysql",
+					Replicas: 2,
+					Workload: history.Workload{Name: "test", Users: s.users},
+				},
+				Round: 1,
 			},
 			Planned:        s.requests,
-			Promise:        verify.PromiseCorrect,
+			Claim:          verify.ClaimCorrect,
 			Exclusive:      s.exclusive,
 			OmitsRemaining: s.omitting > 0,
 			Witness:        "oracle",

@@ -35,18 +35,18 @@ const (
 	// MaxBusy is the largest share of requests that may be answered busy although stock was left for them. One more is
 	// allowed for each restock.
 	MaxBusy = 0.05
-	// MinContended is the least number of requests that must be sent while another one for the same item is in
-	// flight. Each is an opportunity for a race: a race that shows on every seventh is missed by twenty in fewer than
-	// one run of twenty. It is a number, not a share, because a long run at a low rate has enough opportunities, too.
+	// MinContended is the least number of requests that must be sent while another one for the same item is in flight.
+	// If every seventh of them raced, 20 would miss the race in fewer than one run of 20. It is not a share: a long run
+	// at a low rate also has enough.
 	MinContended = 20
 )
 
 // Claims that Held knows, as the service spells them.
 const (
-	PromiseCorrect      = "correct"
-	PromiseLosesUpdates = "loses-updates"
-	PromiseOversells    = "oversells"
-	PromiseSellsNothing = "sells-nothing"
+	ClaimCorrect      = "correct"
+	ClaimLosesUpdates = "loses-updates"
+	ClaimOversells    = "oversells"
+	ClaimSellsNothing = "sells-nothing"
 )
 
 // Verdict is the result with the figures that it rests on.
@@ -86,14 +86,14 @@ type Figures struct {
 	Oversold     int64 `json:"oversold"`      // confirmed beyond the stock at that time, even if more was put back later
 	Leaked       int64 `json:"leaked"`        // gone beyond all that was sold or may have been
 
-	Undersold  int64 `json:"undersold"`              // requests refused although stock was certainly left for them
-	TurnedAway int64 `json:"turned_away"`            // requests answered busy although stock was certainly left for them
-	Contended  int64 `json:"contended"`              // requests sent while another one for the same item was in flight
-	Duplicates int64 `json:"duplicates"`             // deductions that were made more than once, at least
-	Replays    int64 `json:"replays,omitempty"`      // deductions that were sent again and got their first answer again
-	LedgerGaps int64 `json:"ledger_gaps,omitempty"`  // ledger rows that differ from the buyers' answers, and units missing
-	Unlike     int64 `json:"unlike_first,omitempty"` // deductions that were sent again and got a different answer
-	Overlaps   int64 `json:"overlaps"`               // pairs of critical sections of one item that overlap in time
+	Undersold        int64 `json:"undersold"`              // requests refused although stock was certainly left for them
+	TurnedAway       int64 `json:"turned_away"`            // requests answered busy although stock was certainly left
+	Contended        int64 `json:"contended"`              // requests sent while another for the same item was in flight
+	Duplicates       int64 `json:"duplicates"`             // a lower bound on the deductions that were made more than once
+	Replays          int64 `json:"replays,omitempty"`      // deductions sent again that got their first answer again
+	LedgerGaps       int64 `json:"ledger_gaps,omitempty"`  // ledger rows that differ from the answers, and units missing
+	DifferentAnswers int64 `json:"unlike_first,omitempty"` // deductions that were sent again and got a different answer
+	Overlaps         int64 `json:"overlaps"`               // pairs of critical sections of one item that overlap in time
 }
 
 func (f *Figures) add(g Figures) {
@@ -113,12 +113,13 @@ func (f *Figures) add(g Figures) {
 	f.Duplicates += g.Duplicates
 	f.Replays += g.Replays
 	f.LedgerGaps += g.LedgerGaps
-	f.Unlike += g.Unlike
+	f.DifferentAnswers += g.DifferentAnswers
 	f.Overlaps += g.Overlaps
 }
 
 // Judge judges one recorded run by every check of the table in checks.go. It is Wrong if a check found what convicts,
-// otherwise Inconclusive if a check found what prevents clearing, otherwise Correct.
+// otherwise Inconclusive if a check found what prevents clearing, otherwise Correct. The evidence is in the order of
+// the table, then by item.
 func Judge(h *history.History) Verdict {
 	b := openBooks(h)
 	v := Verdict{
@@ -127,7 +128,7 @@ func Judge(h *history.History) Verdict {
 		DemandExceeded: b.demandExceeded(),
 		Untouched:      b.untouched(),
 	}
-	var wrong, doubts, remarks, doubting []string
+	var wrong, doubts, remarks []string
 	for _, c := range checks {
 		if c.applies != nil && !c.applies(h.Run) {
 			continue
@@ -138,13 +139,11 @@ func Judge(h *history.History) Verdict {
 			v.Linearizable = r.linearizable.pointer()
 		}
 		remarks = append(remarks, r.remarks...)
-		switch {
-		case len(r.findings) == 0:
-		case c.means == Wrong:
+		switch c.means {
+		case Wrong:
 			wrong = append(wrong, r.findings...)
-		default:
+		case Inconclusive:
 			doubts = append(doubts, r.findings...)
-			doubting = append(doubting, c.name)
 		}
 	}
 	switch {
@@ -152,7 +151,7 @@ func Judge(h *history.History) Verdict {
 		v.Result = Wrong
 	case len(doubts) > 0:
 		v.Result = Inconclusive
-		v.Uncontended = slices.Equal(doubting, []string{contention})
+		v.Uncontended = len(doubts) == 1 && sells(h.Run) && v.Contended < MinContended
 	default:
 		v.Result = Correct
 	}
@@ -166,13 +165,13 @@ func Held(run history.Run, v Verdict) bool {
 	if v.Result == Inconclusive {
 		return false
 	}
-	switch run.Promise {
-	case PromiseCorrect, PromiseSellsNothing:
+	switch run.Claim {
+	case ClaimCorrect, ClaimSellsNothing:
 		return v.Result == Correct
-	case PromiseLosesUpdates:
+	case ClaimLosesUpdates:
 		// The units of an overwritten sale stay in stock, those of an overwritten restock leak.
 		return v.Result == Wrong && (v.LostUpdates > 0 || v.Leaked > 0 && v.Restocked > 0)
-	case PromiseOversells:
+	case ClaimOversells:
 		// Without a check, the arithmetic is right until somebody asks for more than there is.
 		return v.Result == Wrong && v.Oversold > 0 || v.Result == Correct && !v.DemandExceeded
 	}

@@ -178,7 +178,7 @@ var plantedBugs = []plantedBug{
 		h.Ops[at[41]].EnteredNS = h.Ops[at[40]].EnteredNS + 1
 		h.Ops[at[41]].LeftNS = h.Ops[at[41]].EnteredNS
 	}, figures{result: verify.Correct, linearizable: "true"}, ""},
-	{"an overlap that was not promised never to happen", plenty(15), func(h *history.History) {
+	{"an overlap that is not claimed never to happen", plenty(15), func(h *history.History) {
 		at := sales(h)
 		h.Run.Exclusive = false
 		h.Ops[at[41]].EnteredNS = h.Ops[at[40]].LeftNS - 1
@@ -210,6 +210,16 @@ var plantedBugs = []plantedBug{
 		early, late := &h.Ops[at[50]], &h.Ops[at[350]]
 		early.Remaining, late.Remaining = late.Remaining, early.Remaining
 	}, figures{result: verify.Wrong, linearizable: "false"}, "remaining before request"},
+}
+
+func TestChecksWithoutAMeaningFindNothing(t *testing.T) {
+	for _, bug := range plantedBugs {
+		h := simulate(bug.shop)
+		bug.plant(h)
+		if found := verify.FiguresOnly(h); len(found) > 0 {
+			t.Errorf("%s: %q, want no findings", bug.name, found)
+		}
+	}
 }
 
 // It changes the checks of the package, so it is not parallel.
@@ -628,7 +638,7 @@ func TestBaselineIsJudgedByItsClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := simulate(flashSale(71))
-			h.Run.Promise, h.Run.Exclusive, h.Run.Scarce = verify.PromiseSellsNothing, false, true
+			h.Run.Claim, h.Run.Exclusive, h.Run.Scarce = verify.ClaimSellsNothing, false, true
 			for i := range h.Ops {
 				h.Ops[i].Outcome, h.Ops[i].Status, h.Ops[i].Remaining = history.Sold, 200, 150
 			}
@@ -772,8 +782,8 @@ func TestUnitsSoldBeforeTheyWerePutBackAreOversold(t *testing.T) {
 	t.Parallel()
 	h := &history.History{
 		Run: history.Run{
-			Cell:    history.Cell{Strategy: "decrement", Replicas: 1},
-			Promise: verify.PromiseOversells,
+			Cell:    history.Cell{Subject: history.Subject{Strategy: "decrement", Replicas: 1}},
+			Claim:   verify.ClaimOversells,
 			Witness: "oracle",
 			Initial: map[int64]int64{1: 15},
 		},
@@ -820,7 +830,7 @@ func TestHeld(t *testing.T) {
 	untouched := verify.Verdict{Result: verify.Correct, Untouched: true}
 	nothing := verify.Verdict{Result: verify.Inconclusive, Figures: verify.Figures{LostUpdates: 1}, Untouched: true}
 	for _, c := range []struct {
-		promise string
+		claim   string
 		verdict verify.Verdict
 		want    bool
 	}{
@@ -840,8 +850,8 @@ func TestHeld(t *testing.T) {
 		{"sells-nothing", nothing, false},
 		{"no such claim", correct, false},
 	} {
-		if got := verify.Held(history.Run{Promise: c.promise}, c.verdict); got != c.want {
-			t.Errorf("claim %q, verdict %+v: held is %t, want %t", c.promise, c.verdict, got, c.want)
+		if got := verify.Held(history.Run{Claim: c.claim}, c.verdict); got != c.want {
+			t.Errorf("claim %q, verdict %+v: held is %t, want %t", c.claim, c.verdict, got, c.want)
 		}
 	}
 }

@@ -1,0 +1,405 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"stock/internal/stats"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/verify"
+)
+
+// column is a figure of a row, or another fact about it, with every place that shows it. In the JSON, they are the
+// fields of Row.
+type column struct {
+	csv   string         // column in the CSV; empty: none
+	value func(*Row) any // what the CSV holds
+
+	markdown display
+	terminal display
+
+	round    func(Cell) float64 // of a single round, for the two below
+	unit     string             // in benchmark lines; empty: not there
+	better   string             // higher or lower, where benchstat does not know it from the unit
+	compared string             // heading in a comparison of two reports; empty: not there
+}
+
+const higher = "higher"
+
+// display is how a table for people shows a column. Without a heading, it does not.
+type display struct {
+	head  string
+	show  func(*Row) string // nil: as in the CSV
+	style func(*Row) style  // on a terminal; nil: plain
+	left  bool              // aligned left on a terminal, as words are
+}
+
+func (c column) text(d display, row *Row) string {
+	if d.show != nil {
+		return d.show(row)
+	}
+	return fmt.Sprint(c.value(row))
+}
+
+// columns are all columns, in the order of the tables.
+var columns = []column{
+	{
+		csv: "strategy", value: func(r *Row) any { return r.Strategy },
+		markdown: display{head: "strategy", show: func(r *Row) string { return "`" + r.Strategy + "`" }},
+		terminal: display{head: "strategy", left: true},
+	},
+	{csv: "workload", value: func(r *Row) any { return r.Workload.Name }},
+	{csv: "store", value: func(r *Row) any { return r.Store }, markdown: display{head: "store"}},
+	{
+		csv: "replicas", value: func(r *Row) any { return r.Replicas },
+		markdown: display{head: "replicas"}, terminal: display{head: "repl"},
+	},
+	{csv: "users", value: func(r *Row) any { return r.Users }},
+	{csv: "rate", value: func(r *Row) any { return r.Rate }},
+	{csv: "hold_ms", value: func(r *Row) any { return r.HoldMS }},
+	{csv: "goods", value: func(r *Row) any { return r.Goods }},
+	{csv: "skew", value: func(r *Row) any { return r.Skew }},
+	{csv: "counts", value: func(r *Row) any { return r.Counts }},
+	{csv: "restock", value: func(r *Row) any { return r.Restock }},
+	{csv: "sweep", value: func(r *Row) any { return r.Sweep }},
+
+	{
+		csv: "verdict", value: func(r *Row) any { return r.Result },
+		markdown: display{head: "verdict", show: (*Row).verdict},
+		terminal: display{head: "verdict", show: (*Row).verdict, style: (*Row).verdictStyle, left: true},
+	},
+
+	{csv: "claim", value: func(r *Row) any { return r.Claim }, markdown: display{head: "claim"}},
+	{csv: "exclusive", value: func(r *Row) any { return r.Exclusive }},
+	{csv: "control", value: func(r *Row) any { return r.Control }},
+	{csv: "baseline", value: func(r *Row) any { return r.Baseline }},
+
+	{
+		csv: "claim_held", value: func(r *Row) any { return r.ClaimHeld },
+		markdown: display{head: "held", show: (*Row).held},
+		terminal: display{head: "held", show: (*Row).held, style: (*Row).heldStyle},
+	},
+	{csv: "untested", value: func(r *Row) any { return r.Untested }},
+	{csv: "rounds", value: func(r *Row) any { return len(r.Rounds) }},
+	{csv: "bounded", value: func(r *Row) any { return r.Bounded }},
+	{csv: "stock", value: func(r *Row) any { return r.Stock }},
+	{csv: "requests_planned", value: func(r *Row) any { return r.RequestsPlanned }},
+
+	{
+		csv: "goodput_per_s", value: func(r *Row) any { return r.GoodputPerS },
+		markdown: display{head: "goodput/s", show: func(r *Row) string { return stats.Grouped(r.GoodputPerS) }},
+		terminal: display{
+			head: "goodput/s", show: func(r *Row) string { return stats.Grouped(r.ratePerS()) }, style: (*Row).rateStyle,
+		},
+		round: func(r Cell) float64 { return r.GoodputPerS },
+		unit:  "goodput/s", better: higher, compared: "goodput/s",
+	},
+	{
+		csv: "goodput_low", value: func(r *Row) any { return positive(r.goodputInterval().Low) },
+		markdown: display{head: "95 %", show: (*Row).span},
+		terminal: display{head: "±", show: (*Row).spread},
+	},
+	{csv: "goodput_high", value: func(r *Row) any { return positive(r.goodputInterval().High) }},
+	{
+		csv: "throughput_per_s", value: func(r *Row) any { return r.ThroughputPerS },
+		markdown: display{head: "throughput/s", show: func(r *Row) string { return stats.Grouped(r.ThroughputPerS) }},
+		round:    func(r Cell) float64 { return r.ThroughputPerS },
+		unit:     "req/s", better: higher, compared: "throughput/s",
+	},
+	{
+		csv: "share_of_noop", value: func(r *Row) any { return optional(r.ShareOfNoop) },
+		markdown: display{head: "share of noop", show: func(r *Row) string { return share(r.ShareOfNoop) }},
+		terminal: display{head: "×noop", show: func(r *Row) string { return share(r.ShareOfNoop) }},
+	},
+	{
+		csv: "slower_than_fastest_correct", value: func(r *Row) any {
+			if r.Relative == nil {
+				return ""
+			}
+			return r.Relative.SlowerThanFastestCorrect
+		},
+		markdown: display{head: "vs fastest correct", show: func(r *Row) string { return r.Relative.String() }},
+		terminal: display{head: "vs fastest", show: func(r *Row) string { return r.Relative.String() }},
+	},
+	{csv: "plus_minus", value: func(r *Row) any {
+		if r.Relative == nil {
+			return ""
+		}
+		return optional(r.Relative.PlusMinus)
+	}},
+
+	latencyColumn(func(l Latency) float64 { return l.Mean }, column{
+		csv: "latency_ms_mean", markdown: display{head: "average ms"}, terminal: display{head: "mean"}, unit: "mean-ms",
+	}),
+	latencyColumn(func(l Latency) float64 { return l.P50 }, column{
+		csv: "latency_ms_p50", markdown: display{head: "median"}, terminal: display{head: "p50"},
+		unit: "p50-ms", compared: "p50 ms",
+	}),
+	latencyColumn(func(l Latency) float64 { return l.P90 }, column{
+		csv: "latency_ms_p90", markdown: display{head: "90 %"}, terminal: display{head: "p90"},
+	}),
+	latencyColumn(func(l Latency) float64 { return l.P95 }, column{
+		csv: "latency_ms_p95", markdown: display{head: "95 %"}, terminal: display{head: "p95"},
+	}),
+	latencyColumn(func(l Latency) float64 { return l.P99 }, column{
+		csv: "latency_ms_p99", markdown: display{head: "99 %"}, terminal: display{head: "p99"},
+		unit: "p99-ms", compared: "p99 ms",
+	}),
+	latencyColumn(func(l Latency) float64 { return l.P999 }, column{
+		csv: "latency_ms_p999", markdown: display{head: "99.9 %"},
+	}),
+	latencyColumn(func(l Latency) float64 { return l.Min }, column{
+		csv: "latency_ms_min", markdown: display{head: "min"},
+	}),
+	latencyColumn(func(l Latency) float64 { return l.Max }, column{
+		csv: "latency_ms_max", markdown: display{head: "max"}, terminal: display{head: "max ms"}, unit: "max-ms",
+	}),
+
+	{csv: "requests_sent", value: func(r *Row) any { return r.RequestsSent }, markdown: display{head: "requests"}},
+	{csv: "dropped", value: func(r *Row) any { return r.Dropped }},
+
+	outcomeCount(history.Sold, "sold"),
+	outcomeCount(history.SoldOut, "sold out"),
+	outcomeCount(history.Busy, "busy"),
+	outcomeCount(history.Rejected, "rejected"),
+	outcomeCount(history.Unknown, "unknown"),
+
+	{csv: "initial", value: func(r *Row) any { return r.Initial }, markdown: display{head: "initial"}},
+	{csv: "final", value: func(r *Row) any { return r.Final }, markdown: display{head: "final"}},
+	{csv: "sold", value: func(r *Row) any { return r.Sold }, markdown: display{head: "units sold"}},
+	{csv: "unknown_units", value: func(r *Row) any { return r.UnknownUnits }},
+	{csv: "restocked", value: func(r *Row) any { return r.Restocked }},
+	{csv: "covered", value: func(r *Row) any { return r.Covered }},
+	{csv: "good", value: func(r *Row) any { return r.Good }},
+	{csv: "lost_updates", value: func(r *Row) any { return r.LostUpdates }, markdown: display{head: "lost"}},
+	{csv: "oversold", value: func(r *Row) any { return r.Oversold }, markdown: display{head: "oversold"}},
+	{csv: "leaked", value: func(r *Row) any { return r.Leaked }, markdown: display{head: "leaked"}},
+	{csv: "undersold", value: func(r *Row) any { return r.Undersold }, markdown: display{head: "undersold"}},
+	{csv: "turned_away", value: func(r *Row) any { return r.TurnedAway }},
+	{csv: "contended", value: func(r *Row) any { return r.Contended }},
+	{csv: "duplicates", value: func(r *Row) any { return r.Duplicates }, markdown: display{head: "duplicates"}},
+	{csv: "ledger_gaps", value: func(r *Row) any { return r.LedgerGaps }, markdown: display{head: "ledger gaps"}},
+	{csv: "replays", value: func(r *Row) any { return r.Replays }, markdown: display{head: "replays"}},
+	{csv: "unlike_first", value: func(r *Row) any { return r.DifferentAnswers }, markdown: display{head: "unlike first"}},
+	{csv: "overlaps", value: func(r *Row) any { return r.Overlaps }, markdown: display{head: "overlaps"}},
+	{csv: "linearizable", value: func(r *Row) any { return r.linearizable() }, markdown: display{head: "linearizable"}},
+	{csv: "demand_exceeded", value: func(r *Row) any { return r.DemandExceeded }},
+
+	{csv: "send_lag_ms_mean", value: func(r *Row) any {
+		if r.SendLagMS == nil {
+			return ""
+		}
+		return r.SendLagMS.Mean
+	}},
+	{csv: "send_lag_ms_max", value: func(r *Row) any {
+		if r.SendLagMS == nil {
+			return ""
+		}
+		return r.SendLagMS.Max
+	}},
+	number("attempts_per_sale", "attempts/sale", func(r *Row) float64 { return r.AttemptsPerSale }),
+	number("mysql_statements_per_request", "SQL/request", func(r *Row) float64 { return r.MySQLStatementsPerRequest }),
+	number("redis_commands_per_request", "Redis/request", func(r *Row) float64 { return r.RedisCommandsPerRequest }),
+	number("waited_us_mean", "lock wait µs", func(r *Row) float64 { return r.WaitedUS.Mean }),
+	number("waited_us_p99", "99 %", func(r *Row) float64 { return r.WaitedUS.P99 }),
+	number("waited_us_max", "longest", func(r *Row) float64 { return r.WaitedUS.Max }),
+	{csv: "held_us_mean", value: func(r *Row) any { return r.HeldUS.Mean }},
+	{csv: "held_us_p99", value: func(r *Row) any { return r.HeldUS.P99 }},
+	{csv: "held_us_max", value: func(r *Row) any { return r.HeldUS.Max }},
+	{csv: "replica_shares", value: func(r *Row) any { return r.shares() }, markdown: display{head: "replicas' shares"}},
+	{csv: "evidence", value: func(r *Row) any { return strings.Join(r.Evidence, "; ") }},
+	{terminal: display{head: "found", show: (*Row).remark, style: (*Row).remarkStyle, left: true}},
+}
+
+func outcomeCount(outcome history.Outcome, head string) column {
+	return column{
+		csv: "outcome_" + string(outcome), value: func(r *Row) any { return r.Outcomes[outcome] },
+		markdown: display{head: head},
+	}
+}
+
+// latencyColumn completes a column that is read from a Latency.
+func latencyColumn(of func(Latency) float64, c column) column {
+	c.value = func(r *Row) any { return of(r.LatencyMS) }
+	c.markdown.show = func(r *Row) string { return digits(of(r.LatencyMS)) }
+	c.terminal.show = c.markdown.show
+	c.round = func(r Cell) float64 { return of(r.LatencyMS) }
+	return c
+}
+
+// number is a column that Markdown shows with three digits.
+func number(csv, head string, of func(*Row) float64) column {
+	return column{
+		csv: csv, value: func(r *Row) any { return of(r) },
+		markdown: display{head: head, show: func(r *Row) string { return digits(of(r)) }},
+	}
+}
+
+// verdict is the verdict in a table. The baseline is not judged as long as its claim holds.
+func (r *Row) verdict() string {
+	if r.Baseline && r.ClaimHeld {
+		return "baseline"
+	}
+	return strings.ToUpper(string(r.Result))
+}
+
+func (r *Row) verdictStyle() style {
+	switch {
+	case r.Baseline && r.ClaimHeld:
+		return faint
+	case r.Result == verify.Correct:
+		return green
+	case r.Result == verify.Wrong:
+		return red
+	}
+	return yellow
+}
+
+func (r *Row) held() string {
+	switch {
+	case r.ClaimHeld:
+		return "✓"
+	case r.Untested:
+		return "untested"
+	}
+	return "✗"
+}
+
+func (r *Row) heldStyle() style {
+	if r.ClaimHeld {
+		return green
+	}
+	return red
+}
+
+// ratePerS is the row's speed: the goodput, or the throughput of the baseline, which sells nothing.
+func (r *Row) ratePerS() float64 {
+	if r.Baseline {
+		return r.ThroughputPerS
+	}
+	return r.GoodputPerS
+}
+
+func (r *Row) rateStyle() style {
+	if r.Baseline {
+		return faint
+	}
+	return plain
+}
+
+// goodputInterval is zero if there is none.
+func (r *Row) goodputInterval() stats.Interval {
+	if r.GoodputInterval == nil {
+		return stats.Interval{}
+	}
+	return *r.GoodputInterval
+}
+
+// span is the interval of the goodput.
+func (r *Row) span() string {
+	if r.GoodputInterval == nil {
+		return ""
+	}
+	return stats.Grouped(r.GoodputInterval.Low) + " – " + stats.Grouped(r.GoodputInterval.High)
+}
+
+// spread is half the width of the goodput's interval in percent of the goodput.
+func (r *Row) spread() string {
+	if r.Baseline {
+		return ""
+	}
+	return spread(r.GoodputPerS, r.GoodputInterval)
+}
+
+func spread(center float64, interval *stats.Interval) string {
+	if interval == nil || center == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f%%", 100*(interval.High-interval.Low)/2/center)
+}
+
+func (r *Row) linearizable() string {
+	if r.Linearizable == nil {
+		return "undecided"
+	}
+	return strconv.FormatBool(*r.Linearizable)
+}
+
+// shares lists the share of the sales that each replica made.
+func (r *Row) shares() string {
+	var parts []string
+	for _, replica := range slices.Sorted(maps.Keys(r.ReplicaShares)) {
+		parts = append(parts, fmt.Sprintf("%s %.0f %%", cmp.Or(replica, "?"), 100*r.ReplicaShares[replica]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// remark is the damage that the judge found, or why the row is not ranked.
+func (r *Row) remark() string {
+	damage := r.damage()
+	switch {
+	case damage != "":
+		return damage
+	case r.Baseline && r.ClaimHeld:
+		return "sells nothing"
+	case r.Result == verify.Correct && r.Restock > 0:
+		return "unranked: restocked"
+	case r.Result == verify.Correct && !r.Ranked():
+		return "unranked: " + r.Claim
+	}
+	return ""
+}
+
+func (r *Row) remarkStyle() style {
+	if r.damage() == "" {
+		return faint
+	}
+	return plain
+}
+
+// damage lists what the judge found, and the requests that were neither sold nor sold out.
+func (r *Row) damage() string {
+	var parts []string
+	add := func(what string, n int64) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", what, stats.Grouped(float64(n))))
+		}
+	}
+	add("lost", r.LostUpdates)
+	add("oversold", r.Oversold)
+	add("leaked", r.Leaked)
+	add("undersold", r.Undersold)
+	add("duplicates", r.Duplicates)
+	add("ledger gaps", r.LedgerGaps)
+	add("unlike first answers", r.DifferentAnswers)
+	if len(parts) == 0 { // otherwise, overlaps are merely the cause of the above
+		add("overlaps", r.Overlaps)
+	}
+	if len(parts) == 0 && r.Linearizable != nil && !*r.Linearizable {
+		parts = append(parts, "not linearizable")
+	}
+	add("busy", int64(r.Outcomes[history.Busy]))
+	add("rejected", int64(r.Outcomes[history.Rejected]))
+	add("unknown", int64(r.Outcomes[history.Unknown]))
+	return strings.Join(parts, ", ")
+}
+
+// optional returns the value, or an empty string if there is none.
+func optional(v *float64) any {
+	if v == nil {
+		return ""
+	}
+	return *v
+}
+
+// positive returns the value, or an empty string for 0, which stands for no value.
+func positive(v float64) any {
+	if v == 0 {
+		return ""
+	}
+	return v
+}
