@@ -23,7 +23,7 @@ type Proxy struct {
 	selected func(Message) bool // nil selects every message
 	count    int                // selected messages so far
 	cut      int                // cut the cut-th selected message from now on; 0: none
-	cutPoint CutPoint              // to cut it
+	cutPoint CutPoint           // to cut it
 	held     chan struct{}      // closed to let held messages pass; nil while none are held
 	delay    time.Duration      // of each message of a client
 	hole     bool               // nothing passes
