@@ -16,7 +16,8 @@ import (
 	"stock/internal/stock/redis"
 )
 
-// Finding tells how the stock of an item in Redis compares with that in MySQL, with the sales on their way taken into account.
+// Finding tells how the stock of an item in Redis compares with that in MySQL, with the sales on their way taken into
+// account.
 type Finding string
 
 // The findings.
