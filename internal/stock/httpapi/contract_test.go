@@ -344,7 +344,7 @@ var contract = []contractCase{
 	{
 		name: "unknown outcome joined with a refusal", method: "POST",
 		path: deduct + "/unknown-and-busy?goods_id=1&count=1", status: 500, slug: "outcome-unknown",
-		detail: "may have taken effect",
+		detail: "units may or may not have been deducted",
 	},
 
 	{
