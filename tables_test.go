@@ -16,12 +16,12 @@ import (
 // commands rewrite them, after a change of the catalogue and after new measurements:
 //
 //	go test . -update
-//	go test . -update -lab out/lab/report.json -bench out/bench.md -locks out/bench-locks.md
+//	go test . -update -lab out/lab/report.json -bench-table out/bench.md -locks-table out/bench-locks.md
 var (
 	update     = flag.Bool("update", false, "rewrite the generated parts of the documents")
 	labReport  = flag.String("lab", "", "with -update: take the figures from this report.json of loadtest run")
-	benchTable = flag.String("bench", "", "with -update: show this file of make bench BENCH='--markdown FILE'")
-	locksTable = flag.String("locks", "", "with -update: show this file of make bench-locks BENCH='-markdown FILE'")
+	benchTable = flag.String("bench-table", "", "with -update: show this file of make bench BENCH='--markdown FILE'")
+	locksTable = flag.String("locks-table", "", "with -update: show this file of make bench-locks BENCH='-markdown FILE'")
 )
 
 // strategies is the catalogue, from which the tables of strategies are made.
