@@ -56,3 +56,6 @@ func (e *Etcd) EnqueueLate(ctx context.Context, key string) error {
 	_, err = w.enqueue(ctx)
 	return err
 }
+
+// Waiters returns how many keys were or may have been created for waiters.
+func (e *Etcd) Waiters() uint64 { return e.waiters.Load() }
