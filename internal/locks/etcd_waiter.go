@@ -129,8 +129,8 @@ func (w *etcdWaiter) lease(ctx context.Context, key string) *Lease {
 	return lease
 }
 
-// unlock deletes the key. No other waiter ever has the same key, so the deletion needs no condition: etcd would refuse
-// that while its space quota is exceeded.
+// unlock deletes the key. No other waiter ever has the same key, so the deletion needs no condition. Versions of etcd
+// before 3.4.20 and 3.5.7 refuse a conditional deletion while the space quota is exceeded.
 func (w *etcdWaiter) unlock(ctx context.Context) error {
 	if w.session.Context().Err() != nil {
 		return ErrLeaseLost
