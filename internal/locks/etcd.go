@@ -3,10 +3,12 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
 )
 
 // Etcd is a new implementation of the lock in etcd's concurrency package: every waiter creates its own key below the
@@ -26,6 +28,8 @@ import (
 // What still breaks:
 //
 //   - It is slow: every lock takes two writes that a majority of the servers must flush to disk.
+//   - etcd keeps the history of all keys, some 200 bytes a lock. Once that exceeds the space quota, etcd refuses every
+//     write: the server must be started with --auto-compaction-retention (see docs/locks.md).
 //   - All locks of a process are lost with its session.
 //   - A process that is stopped does not see its session end: the store must check the token.
 //   - If somebody deletes a holder's key, the holder learns of it only at the next renewal
@@ -60,11 +64,14 @@ func NewEtcd(client *clientv3.Client, options Options) *Etcd {
 		leases:  clientv3.NewLeaseFromLeaseClient(pb.NewLeaseClient(conn), nil, 0),
 		options: options.withDefaults(),
 	}
-	e.pulse = newPulse(e.options, func(ctx context.Context) error {
-		_, err := e.kv.Get(ctx, "locks/", clientv3.WithCountOnly())
-		return err
-	})
+	e.pulse = newPulse(e.options, e.ask)
 	return e
+}
+
+// ask makes a small request that changes nothing.
+func (e *Etcd) ask(ctx context.Context) error {
+	_, err := e.kv.Get(ctx, "locks/", clientv3.WithCountOnly())
+	return err
 }
 
 // Lock implements Locker. The token is the create revision of the holder's key. The lease has the deadline of the
@@ -94,6 +101,12 @@ func (e *Etcd) lock(ctx context.Context, key string, local *Lease) (*etcdWaiter,
 	s, err := e.open(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if e.client.ActiveConnection().GetState() != connectivity.Ready {
+		// If there is no server, this request fails instead of the next one, which would have to be taken back.
+		if err := e.ask(ctx); err != nil {
+			return nil, fmt.Errorf("connect to etcd: %w", err)
+		}
 	}
 	w := e.newWaiter(s, key, local)
 	holds, err := w.enqueue(ctx)

@@ -41,7 +41,7 @@ func (e *Etcd) open(ctx context.Context) (*etcdSession, error) {
 		return e.leases.Grant(ctx, int64(math.Ceil(e.options.Lease.Seconds())))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open an etcd session: %w", err)
+		return nil, fmt.Errorf("open an etcd session: %w", explain(err))
 	}
 	o := e.options
 	o.Lease = time.Duration(granted.TTL) * time.Second
@@ -116,5 +116,13 @@ func (e *Etcd) remove(ctx context.Context, key string) error {
 
 // sessionEnds reports whether the session ends anyway, and its keys with it, or the client is closed.
 func (e *Etcd) sessionEnds() bool { return e.closed.Load() || e.clientClosed() }
+
+// explain adds what to do to an error of etcd.
+func explain(err error) error {
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		return fmt.Errorf("%w: compact and defragment etcd, then clear its alarm with etcdctl alarm disarm", err)
+	}
+	return err
+}
 
 func (e *Etcd) clientClosed() bool { return e.client.Ctx().Err() != nil }

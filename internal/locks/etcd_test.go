@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 
 	"stock/internal/locks"
 	"stock/internal/servers"
@@ -59,6 +65,25 @@ func awaitEtcdQueue(t testing.TB, observer *clientv3.Client, key string, length 
 		waiters, _ := etcdQueue(t, observer, key)
 		return len(waiters) == length
 	})
+}
+
+// watchers returns the number of watches on the server.
+func watchers(t testing.TB, addr string) (n int) {
+	t.Helper()
+	response, err := http.Get("http://" + addr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	metrics, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, value, _ := strings.Cut(string(metrics), "\netcd_debugging_mvcc_watcher_total ")
+	if _, err := fmt.Sscan(value, &n); err != nil {
+		t.Fatalf("the metric of watches: %v", err)
+	}
+	return n
 }
 
 func TestEtcdHolderNoticesARevokedSessionAndOpensAnother(t *testing.T) {
@@ -174,6 +199,85 @@ func TestAnEtcdWaiterThatGaveUpIsNotQueuedByALateRequest(t *testing.T) {
 		marks, err := observer.Get(t.Context(), "withdrawn/locks/"+locks.NodeName(key)+"/", clientv3.WithPrefix())
 		return err == nil && marks.Count == 0
 	})
+}
+
+func TestAFullEtcdRefusesLocksAndReleasesThoseHeld(t *testing.T) {
+	t.Parallel()
+	// The file grows by pages of 4 KiB, so small values fill it to the last byte.
+	server := serverstest.StartEtcd(t, servers.EtcdOptions{
+		Relaxed: true, Args: []string{"--quota-backend-bytes=" + strconv.Itoa(64*4096)},
+	})
+	observer := connectEtcd(t, server.Addr)
+	lock := newEtcd(t, server.Addr, locks.Options{})
+	held := mustLock(t, lock, "held")
+	for small := strings.Repeat("x", 2000); ; {
+		_, err := observer.Put(t.Context(), "small", small)
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := lock.Lock(t.Context(), "refused")
+	wantNotAcquired(t, err, rpctypes.ErrNoSpace)
+	if !strings.Contains(err.Error(), "etcdctl alarm disarm") {
+		t.Errorf("Lock: %v, want it to say how to clear the alarm", err)
+	}
+	mustUnlock(t, held)
+	for _, key := range []string{"held", "refused"} {
+		if waiters, _ := etcdQueue(t, observer, key); len(waiters) != 0 {
+			t.Errorf("the queue of %s is %v, want it empty", key, waiters)
+		}
+	}
+}
+
+// A watch that begins anew after a lost connection may ask for history that is gone.
+func TestAnEtcdWaiterOutlivesACompaction(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true})
+	observer := connectEtcd(t, server.Addr)
+	proxy := tcpproxy.New(t, server.Addr)
+	held := mustLock(t, newEtcd(t, server.Addr, locks.Options{}), "compacted")
+	granted, failed := startLock(t.Context(), newEtcd(t, proxy.Addr(), locks.Options{}), "compacted")
+	serverstest.Eventually(t, "the waiter watches the holder", func() bool { return watchers(t, server.Addr) == 1 })
+	for range 2 {
+		if _, err := observer.Put(t.Context(), "other", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now, err := observer.Get(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := observer.Compact(t.Context(), now.Header.Revision); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Break()
+	mustUnlock(t, held)
+	mustUnlock(t, receive(t, granted, failed))
+}
+
+// Each waiter that may have been created must be taken back for as long as a lease.
+func TestALockThatFindsNoEtcdCreatesNoWaiter(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true})
+	client := connectEtcd(t, server.Addr)
+	lock := locks.NewEtcd(client, locks.Options{})
+	t.Cleanup(func() { lock.Close() })
+	mustUnlock(t, mustLock(t, lock, "down"))
+	server.Kill()
+	serverstest.Eventually(t, "the client has lost its connection", func() bool {
+		return client.ActiveConnection().GetState() != connectivity.Ready
+	})
+	before := lock.Waiters()
+	for range 20 {
+		_, err := lock.Lock(t.Context(), "down")
+		wantServiceError(t, err)
+	}
+	if waiters := lock.Waiters() - before; waiters != 0 {
+		t.Errorf("%d waiters may have been created without a server, want none", waiters)
+	}
 }
 
 func TestEtcdFailsAtOnceIfItIsDown(t *testing.T) {

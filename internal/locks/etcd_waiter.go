@@ -17,6 +17,7 @@ type etcdWaiter struct {
 	local       *Lease
 	prefix, key string
 	revision    int64 // at which key was created; 0 if that is not known
+	answered    bool  // etcd has carried out the creation, or will not
 }
 
 func (e *Etcd) newWaiter(s *etcdSession, key string, local *Lease) *etcdWaiter {
@@ -37,7 +38,8 @@ func (w *etcdWaiter) enqueue(ctx context.Context) (holds bool, err error) {
 		w.session.lose()
 		return false, errSessionOver
 	case err != nil:
-		return false, fmt.Errorf("create a waiter in etcd: %w", err)
+		w.answered = errors.Is(err, rpctypes.ErrNoSpace) // even so, the key may have been created
+		return false, fmt.Errorf("create a waiter in etcd: %w", explain(err))
 	case !both.Succeeded:
 		return false, errors.New("create a waiter in etcd: it was withdrawn before")
 	}
@@ -127,28 +129,28 @@ func (w *etcdWaiter) lease(ctx context.Context, key string) *Lease {
 	return lease
 }
 
+// unlock deletes the key. No other waiter ever has the same key, so the deletion needs no condition. Versions of etcd
+// before 3.4.20 and 3.5.7 refuse a conditional deletion while the space quota is exceeded.
 func (w *etcdWaiter) unlock(ctx context.Context) error {
 	if w.session.Context().Err() != nil {
 		return ErrLeaseLost
 	}
-	deleted, err := w.etcd.kv.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(w.key), "=", w.revision)).
-		Then(clientv3.OpDelete(w.key)).Commit()
+	deleted, err := w.etcd.kv.Delete(ctx, w.key)
 	switch {
 	case err != nil:
 		// The session goes on, and the key with it: without this the lock would be held for ever.
 		takeBackLater(ctx, w.etcd.options.Lease, w.delete)
 		return err
-	case !deleted.Succeeded:
+	case deleted.Deleted == 0:
 		return ErrLeaseLost
 	}
 	return nil
 }
 
-// takeBack deletes the waiter's key, or withdraws if it is not known whether the key was created.
+// takeBack deletes the waiter's key, or withdraws if the request to create it may still be on its way.
 func (w *etcdWaiter) takeBack(ctx context.Context) {
 	undo := w.delete
-	if w.revision == 0 {
+	if w.revision == 0 && !w.answered {
 		undo = w.withdraw
 	}
 	takeBack(ctx, w.etcd.options.Lease, undo)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"path"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -22,6 +21,8 @@ import (
 //   - The client's own zk.Lock cannot be cancelled, and leaves its node behind if a watch fails. This lock finds its
 //     node by a random name, even if the reply to its creation was lost, and deletes it
 //     (TestACutZooKeeperConnectionLeavesNoNode).
+//   - The node above a queue is a container, which the server deletes when it has become empty. This needs ZooKeeper
+//     3.5.3 or later.
 //   - The lease counts from before the last request was sent
 //     (TestAZooKeeperHolderThatIsCutOffLearnsBeforeTheNextIsGranted).
 //
@@ -31,23 +32,30 @@ import (
 //   - A process that is stopped does not see its session end: the store must check the token.
 //   - The same holds if the holder's server is cut off from the leader: it still answers for a while (syncLimit) after
 //     the leader has ended the session.
-//   - The node of a key stays for ever.
 type ZooKeeper struct {
-	conn    *zk.Conn
-	root    string
-	options Options
-	pulse   *pulse
-	closed  atomic.Bool
+	conn      *zk.Conn
+	root      string
+	options   Options
+	pulse     *pulse
+	requests  chan struct{} // has an element for each request without a reply
+	abandoned zkAbandoned
+	closed    atomic.Bool
 }
+
+// maxZKRequests bounds the requests without a reply, and so the goroutines that wait for replies.
+const maxZKRequests = 256
 
 // NewZooKeeper makes the lock below the node root, such as "/locks". It creates its nodes with open permissions. conn
 // belongs to the caller, who closes it after the lock. Options.Lease must be the session timeout of conn, and one that
 // the servers grant: with a shorter one, locks that are still held count as lost; with a longer one, lost locks count
 // as held.
 func NewZooKeeper(conn *zk.Conn, root string, options Options) *ZooKeeper {
-	z := &ZooKeeper{conn: conn, root: path.Clean("/" + root), options: options.withDefaults()}
+	z := &ZooKeeper{
+		conn: conn, root: path.Clean("/" + root), options: options.withDefaults(),
+		requests: make(chan struct{}, maxZKRequests),
+	}
 	z.pulse = newPulse(z.options, func(ctx context.Context) error {
-		_, err := answered(ctx, func() (bool, error) {
+		_, err := answered(ctx, z, func() (bool, error) {
 			exists, _, err := conn.Exists(z.root)
 			return exists, err
 		})
@@ -67,6 +75,9 @@ func (z *ZooKeeper) Lock(ctx context.Context, key string) (*Lease, error) {
 		if z.closed.Load() {
 			return nil, notAcquired(key, errors.New("the ZooKeeper lock is closed"))
 		}
+		if z.abandoned.full() {
+			return nil, notAcquired(key, errTooManyAbandoned)
+		}
 		// A random name finds the node even if the reply to its creation is lost.
 		n := &zkNode{z: z, parent: path.Join(z.root, nodeName(key)), name: rand.Text() + "-"}
 		err := n.lock(waiting)
@@ -76,10 +87,7 @@ func (z *ZooKeeper) Lock(ctx context.Context, key string) (*Lease, error) {
 				return lease, nil
 			}
 		}
-		select { // so that nothing is left behind once Lock has failed
-		case <-n.takeBack():
-		case <-time.After(undoLimit):
-		}
+		n.takeBack()
 		if ended(waiting) == nil && errors.Is(err, errSessionOver) {
 			continue // at the end of the queue, in a new session
 		}
@@ -95,23 +103,42 @@ func (z *ZooKeeper) Close() error {
 
 // answered makes a request within ctx and answerLimit. The client does not support contexts: a request that is given
 // up ends in the background, at the latest with its connection.
-func answered[T any](ctx context.Context, request func() (T, error)) (T, error) {
+func answered[T any](ctx context.Context, z *ZooKeeper, request func() (T, error)) (T, error) {
+	return withAnswerLimit(ctx, func(ctx context.Context) (reply T, err error) {
+		if err := z.admit(ctx); err != nil {
+			return reply, err
+		}
+		return awaitReply(ctx, z, request)
+	})
+}
+
+// admit waits until another request may be made. Each call must be followed by awaitReply.
+func (z *ZooKeeper) admit(ctx context.Context) error {
+	select {
+	case z.requests <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// awaitReply makes a request that was admitted.
+func awaitReply[T any](ctx context.Context, z *ZooKeeper, request func() (T, error)) (T, error) {
 	type reply struct {
 		value T
 		err   error
 	}
-	return withAnswerLimit(ctx, func(ctx context.Context) (T, error) {
-		replies := make(chan reply, 1)
-		go func() {
-			value, err := request()
-			replies <- reply{value, err}
-		}()
-		select {
-		case r := <-replies:
-			return r.value, r.err
-		case <-ctx.Done():
-			var none T
-			return none, ctx.Err()
-		}
-	})
+	replies := make(chan reply, 1)
+	go func() {
+		value, err := request()
+		<-z.requests
+		replies <- reply{value, err}
+	}()
+	select {
+	case r := <-replies:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
 }

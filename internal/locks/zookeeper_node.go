@@ -1,9 +1,12 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -18,8 +21,10 @@ type zkNode struct {
 	z      *ZooKeeper
 	parent string
 
-	created   chan struct{} // closed when the outcome of the creation is known; do not read the two below before
-	name      string        // without its sequence number if it is not known that the node was created
+	// created is closed when the outcome of the creation is known; do not read the two below before. It is nil if the
+	// request was not sent.
+	created   chan struct{}
+	name      string // without its sequence number if it is not known that the node was created
 	createErr error
 }
 
@@ -44,33 +49,63 @@ func (n *zkNode) lock(ctx context.Context) error {
 	}
 }
 
-// create creates the node, and its parents if they are missing.
+// maxCreations bounds how often the queue is created because the server has deleted it meanwhile.
+const maxCreations = 10
+
+var everybody = zk.WorldACL(zk.PermAll)
+
+// create creates the node, and the queue if it is missing.
 func (n *zkNode) create(ctx context.Context) error {
-	everybody := zk.WorldACL(zk.PermAll)
-	created := make(chan struct{})
-	n.created = created
-	_, err := answered(ctx, func() (string, error) {
-		defer close(created) // even if nobody waits for the reply any more
-		node, err := n.z.conn.Create(n.path(), nil, zk.FlagEphemeral|zk.FlagSequence, everybody)
-		if n.createErr = err; err == nil {
-			n.name = path.Base(node)
+	for range maxCreations {
+		if err := n.enqueue(ctx); !errors.Is(err, zk.ErrNoNode) {
+			return err
 		}
-		return node, err
-	})
-	if !errors.Is(err, zk.ErrNoNode) {
-		return err
+		if err := n.createQueue(ctx); err != nil {
+			return err
+		}
 	}
+	return fmt.Errorf("the queue was deleted %d times in a row", maxCreations)
+}
+
+// enqueue creates the node. A request that was not admitted creates nothing, so there is nothing to wait for.
+func (n *zkNode) enqueue(ctx context.Context) error {
+	_, err := withAnswerLimit(ctx, func(ctx context.Context) (node string, err error) {
+		if err := n.z.admit(ctx); err != nil {
+			return "", err
+		}
+		created := make(chan struct{})
+		n.created = created
+		return awaitReply(ctx, n.z, func() (string, error) {
+			defer close(created) // even if nobody waits for the reply any more
+			node, err := n.z.conn.Create(n.path(), nil, zk.FlagEphemeral|zk.FlagSequence, everybody)
+			if n.createErr = err; err == nil {
+				n.name = path.Base(node)
+			}
+			return node, err
+		})
+	})
+	return err
+}
+
+// createQueue creates the parent of the nodes, and its own parents if they are missing. The server deletes a container
+// some time after its last child, which may be before this node is created
+// (TestAZooKeeperQueueThatIsDeletedTooSoonIsCreatedAgain).
+func (n *zkNode) createQueue(ctx context.Context) error {
 	for i, r := range n.parent + "/" {
 		if r != '/' || i == 0 {
 			continue
 		}
-		if _, err := answered(ctx, func() (string, error) {
+		_, err := answered(ctx, n.z, func() (string, error) {
+			if i == len(n.parent) {
+				return n.z.conn.CreateContainer(n.parent, nil, zk.FlagContainer, everybody)
+			}
 			return n.z.conn.Create(n.parent[:i], nil, zk.FlagPersistent, everybody)
-		}); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		})
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			return err
 		}
 	}
-	return n.create(ctx)
+	return nil
 }
 
 // before returns the name of the node before this one, or "" if this one holds the lock.
@@ -89,26 +124,63 @@ func (n *zkNode) before(ctx context.Context) (name string, err error) {
 	}
 }
 
-// queue lists the nodes of the lock in order.
+// queue lists the nodes of the lock in order. There are none if the server has deleted the queue.
 func (n *zkNode) queue(ctx context.Context) ([]string, error) {
-	names, err := answered(ctx, func() ([]string, error) {
+	names, err := answered(ctx, n.z, func() ([]string, error) {
 		names, _, err := n.z.conn.Children(n.parent)
 		return names, err
 	})
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case slices.ContainsFunc(names, overflowed):
+		return n.byZxid(ctx, names)
+	}
 	slices.SortFunc(names, func(a, b string) int { return sequence(a) - sequence(b) })
-	return names, err
+	return names, nil
 }
 
-// sequence returns the number that the server appended to a node's name.
+// sequence returns the number that the server appended to a node's name. The first hyphen ends the random part; a
+// second one is the sign of the number.
 func sequence(name string) int {
-	number, _ := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
+	_, digits, _ := strings.Cut(name, "-")
+	number, _ := strconv.Atoi(digits)
 	return number
+}
+
+// overflowed reports whether the server's counter, a signed integer of 32 bits, has come to its end. Then the numbers
+// say nothing about the order: some versions go on with negative ones, others (3.6 and later) give the greatest again
+// and again, and may give negative ones in between.
+func overflowed(name string) bool {
+	number := sequence(name)
+	return number < 0 || number >= math.MaxInt32
+}
+
+// byZxid sorts nodes by the transactions that created them, and leaves out those that are gone. It takes a request for
+// each, and so is used only where the numbers do not tell the order.
+func (n *zkNode) byZxid(ctx context.Context, names []string) ([]string, error) {
+	created := map[string]int64{}
+	for _, name := range names {
+		stat, err := answered(ctx, n.z, func() (*zk.Stat, error) {
+			_, stat, err := n.z.conn.Get(n.parent + "/" + name)
+			return stat, err
+		})
+		switch {
+		case err == nil:
+			created[name] = stat.Czxid
+		case !errors.Is(err, zk.ErrNoNode):
+			return nil, err
+		}
+	}
+	return slices.SortedFunc(maps.Keys(created), func(a, b string) int { return cmp.Compare(created[a], created[b]) }), nil
 }
 
 // awaitDeletion waits until another node is deleted. The watch survives a short outage, and does not cover this
 // waiter's own node, which is checked at intervals. The pulse notices when the server stops answering.
 func (n *zkNode) awaitDeletion(ctx context.Context, name string) error {
-	gone, err := answered(ctx, func() (<-chan zk.Event, error) {
+	gone, err := answered(ctx, n.z, func() (<-chan zk.Event, error) {
 		_, _, events, err := n.z.conn.GetW(n.parent + "/" + name) // unlike ExistsW, sets no watch if the node is gone
 		return events, err
 	})
@@ -136,7 +208,7 @@ func (n *zkNode) awaitDeletion(ctx context.Context, name string) error {
 
 // stat returns the node's zxid, or errSessionOver if the node is gone.
 func (n *zkNode) stat(ctx context.Context) (zxid int64, err error) {
-	return answered(ctx, func() (int64, error) {
+	return answered(ctx, n.z, func() (int64, error) {
 		exists, stat, err := n.z.conn.Exists(n.path())
 		switch {
 		case errors.Is(err, zk.ErrSessionExpired), err == nil && !exists:
@@ -155,7 +227,7 @@ func (n *zkNode) hold(ctx context.Context, key string) (*Lease, error) {
 		events <-chan zk.Event
 	}
 	sent := time.Now()
-	own, err := answered(ctx, func() (watched, error) {
+	own, err := answered(ctx, n.z, func() (watched, error) {
 		_, stat, events, err := n.z.conn.GetW(n.path())
 		if err != nil {
 			return watched{}, err
@@ -182,7 +254,7 @@ func (n *zkNode) hold(ctx context.Context, key string) (*Lease, error) {
 	})
 	lease.abandoned = func() {
 		// The session goes on, so the node has to be deleted.
-		time.AfterFunc(time.Until(lease.Deadline()), func() { n.takeBack() })
+		time.AfterFunc(time.Until(lease.Deadline()), n.takeBack)
 	}
 	lease.keepAlive(n.z.options, func(ctx context.Context) error {
 		_, err := n.stat(ctx)
@@ -204,28 +276,33 @@ func (n *zkNode) hold(ctx context.Context, key string) (*Lease, error) {
 }
 
 func (n *zkNode) unlock(ctx context.Context) error {
-	_, err := answered(ctx, func() (struct{}, error) { return struct{}{}, n.z.conn.Delete(n.path(), -1) })
+	_, err := answered(ctx, n.z, func() (struct{}, error) { return struct{}{}, n.z.conn.Delete(n.path(), -1) })
 	switch {
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrSessionExpired):
 		return ErrLeaseLost
 	case err != nil:
-		n.takeBack() // the session may go on, and the node with it: the lock would be held for ever
+		n.z.abandoned.add(n) // the session may go on, and the node with it: the lock would be held for ever
 	}
 	return err
 }
 
-// takeBack deletes the node in the background, whether or not it is known that it was created, and closes done when it
-// is gone. It does not give up before Close: the session, and the node with it, survives any outage that the client
-// survives.
-func (n *zkNode) takeBack() (done <-chan struct{}) {
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		for n.remove() != nil && !n.z.closed.Load() {
-			time.Sleep(undoPause)
+// takeBack deletes the node, whether or not it is known that it was created. It makes one attempt while the caller
+// waits, so that nothing is left behind once Lock has failed. If ZooKeeper does not answer, it goes on in the
+// background.
+func (n *zkNode) takeBack() {
+	if n.created == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), undoLimit)
+	defer cancel()
+	select {
+	case <-n.created:
+		if _, err := answered(ctx, n.z, func() (struct{}, error) { return struct{}{}, n.remove() }); err == nil {
+			return
 		}
-	}()
-	return gone
+	case <-ctx.Done():
+	}
+	n.z.abandoned.add(n)
 }
 
 // remove deletes the node. It waits for the outcome of the creation, and of its own requests: when the connection

@@ -1,6 +1,7 @@
 package locks_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"log"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -155,6 +158,116 @@ func TestACutZooKeeperConnectionLeavesNoNode(t *testing.T) {
 			awaitZKQueue(t, observer, key, 0)
 		}
 	}
+}
+
+// The counter of the new queue begins at 0 again, but the token is greater.
+func TestZooKeeperDeletesTheQueueOfAFreeLock(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartZooKeeper(t, servers.ZooKeeperOptions{
+		Relaxed: true, Java: []string{"-Dznode.container.checkIntervalMs=50"},
+	})
+	observer := connectZooKeeper(t, server.Addr, time.Minute)
+	lock := newZooKeeper(t, server.Addr, locks.Options{})
+	var last uint64
+	for range 2 {
+		lease := mustLock(t, lock, "free")
+		if lease.Token() <= last {
+			t.Errorf("token %d after %d, want a greater one", lease.Token(), last)
+		}
+		last = lease.Token()
+		mustUnlock(t, lease)
+		serverstest.Eventually(t, "the queue is deleted", func() bool {
+			exists, _, err := observer.Exists("/locks/free")
+			return err == nil && !exists
+		})
+	}
+}
+
+func TestAZooKeeperQueueThatIsDeletedTooSoonIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	addr, key := shared.ZooKeeper(t), "deleted-too-soon"
+	observer := connectZooKeeper(t, addr, time.Minute)
+	proxy := tcpproxy.New(t, addr)
+	creations := 0
+	proxy.Select(func(m tcpproxy.Message) bool {
+		if bytes.Contains(m.Data, []byte("/locks/"+key+"/")) {
+			creations++
+			return creations == 2 // the first finds no queue
+		}
+		return false
+	})
+	release := proxy.Hold()
+	granted, failed := startLock(t.Context(), newZooKeeper(t, proxy.Addr(), locks.Options{}), key)
+	serverstest.Eventually(t, "the node is about to be created", func() bool { return proxy.Count() == 1 })
+	if err := observer.Delete("/locks/"+key, -1); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	mustUnlock(t, receive(t, granted, failed))
+}
+
+func TestAZooKeeperWaiterWhoseQueueIsDeletedQueuesAgain(t *testing.T) {
+	t.Parallel()
+	addr, key := shared.ZooKeeper(t), "deleted-queue"
+	observer := connectZooKeeper(t, addr, time.Minute)
+	lost := mustLock(t, newZooKeeper(t, addr, locks.Options{}), key)
+	granted, failed := startLock(t.Context(), newZooKeeper(t, addr, locks.Options{}), key)
+	awaitZKQueue(t, observer, key, 2)
+	var deletions []any
+	for _, node := range append(zkQueue(t, observer, key), "/locks/"+key) {
+		deletions = append(deletions, &zk.DeleteRequest{Path: node, Version: -1})
+	}
+	if _, err := observer.Multi(deletions...); err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, receive(t, granted, failed))
+	wantLeaseLost(t, lost.Unlock())
+}
+
+func TestAnOutageOfZooKeeperLeavesABoundedNumberOfRequests(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartZooKeeper(t, servers.ZooKeeperOptions{Relaxed: true})
+	observer := connectZooKeeper(t, server.Addr, time.Minute)
+	lock := newZooKeeper(t, server.Addr, locks.Options{})
+	mustUnlock(t, mustLock(t, lock, "outage"))
+	_, limit := lock.Unanswered()
+	pause(t, server.Process)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	var all sync.WaitGroup
+	for range 2 * limit {
+		all.Go(func() {
+			if lease, err := lock.Lock(ctx, "outage"); err == nil {
+				t.Error("the lock was granted during the outage")
+				_ = lease.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if requests, _ := lock.Unanswered(); requests > limit {
+		t.Errorf("%d requests wait for a reply, want at most %d", requests, limit)
+	}
+	if nodes := lock.Abandoned(); nodes > limit {
+		t.Errorf("%d nodes wait for their deletion, want at most %d", nodes, limit)
+	}
+	if err := server.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	serverstest.Eventually(t, "no request and no node waits", func() bool {
+		requests, _ := lock.Unanswered()
+		return requests == 0 && lock.Abandoned() == 0
+	})
+	awaitZKQueue(t, observer, "outage", 0)
+}
+
+func TestZooKeeperRefusesWhileTooManyNodesWaitForTheirDeletion(t *testing.T) {
+	t.Parallel()
+	lock := newZooKeeper(t, shared.ZooKeeper(t), locks.Options{})
+	restore := lock.AbandonAsManyAsAllowed()
+	_, err := lock.Lock(t.Context(), "refused")
+	wantServiceError(t, err)
+	restore()
+	mustUnlock(t, mustLock(t, lock, "refused"))
 }
 
 func TestZooKeeperTellsKeysApartThatAreNotNodeNames(t *testing.T) {

@@ -12,13 +12,15 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
+	"time"
 )
 
 // EtcdOptions configures StartEtcd. The zero value is as durable as etcd is by default: every write is flushed.
 type EtcdOptions struct {
-	Name    string   // used in messages; "etcd" if empty
-	Relaxed bool     // flushes nothing, from version 3.5 on. For tests, never for measurements.
-	Args    []string // additional arguments, such as "--heartbeat-interval=50"
+	Name    string        // used in messages; "etcd" if empty
+	Relaxed bool          // flushes nothing, from version 3.5 on. For tests, never for measurements.
+	History time.Duration // how long earlier revisions of keys are kept, about; one minute if 0
+	Args    []string      // additional arguments, such as "--heartbeat-interval=50"
 }
 
 // Etcd is a private cluster of one etcd server. It has no password, but listens on loopback only.
@@ -48,6 +50,12 @@ func StartEtcd(ctx context.Context, o EtcdOptions) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.History == 0 {
+		o.History = time.Minute
+	}
+	// Without compaction the history would fill the space quota. The mode revision compacts only every five minutes.
+	o.Args = append([]string{"--auto-compaction-mode=periodic", "--auto-compaction-retention=" + o.History.String()},
+		o.Args...)
 	if o.Relaxed && knowsUnsafeNoFsync(ctx, path) {
 		o.Args = append([]string{"--unsafe-no-fsync"}, o.Args...)
 	}

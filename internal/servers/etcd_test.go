@@ -1,10 +1,12 @@
 package servers_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"stock/internal/servers"
@@ -29,6 +31,23 @@ func TestEtcdKeepsAcknowledgedWritesWhenKilled(t *testing.T) {
 	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "6000" {
 		t.Errorf("after the restart, the key has %v, %v, want 6000", got, err)
 	}
+}
+
+func TestEtcdCompactsItsHistory(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true, History: time.Second})
+	client := connectEtcd(t, server.Addr)
+	first, err := client.Put(t.Context(), "stock/1", "6000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Put(t.Context(), "stock/1", "5999"); err != nil {
+		t.Fatal(err)
+	}
+	serverstest.Eventually(t, "the first revision is gone", func() bool {
+		_, err := client.Get(t.Context(), "stock/1", clientv3.WithRev(first.Header.Revision))
+		return errors.Is(err, rpctypes.ErrCompacted)
+	})
 }
 
 func TestEtcdStopFreesThePortAndTheDirectory(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,8 +18,9 @@ import (
 // ZooKeeperOptions configures StartZooKeeper. The zero value is as durable as ZooKeeper is by default: every write is
 // flushed.
 type ZooKeeperOptions struct {
-	Name    string // used in messages; "zookeeper" if empty
-	Relaxed bool   // flushes nothing. For tests, never for measurements.
+	Name    string   // used in messages; "zookeeper" if empty
+	Relaxed bool     // flushes nothing. For tests, never for measurements.
+	Java    []string // additional options of Java, such as "-Dznode.container.checkIntervalMs=1000"
 }
 
 // zooKeeperTick is the unit of time of the server: a session lasts at least two ticks, and may end one tick late. The
@@ -30,6 +32,7 @@ const zooKeeperTick = 500 * time.Millisecond
 type ZooKeeper struct {
 	Addr    string // host:port
 	Version string // "ZooKeeper 3.8.0"
+	Data    string // directory of its snapshots and transaction logs
 	*Process
 
 	command Command
@@ -54,16 +57,17 @@ func StartZooKeeper(ctx context.Context, o ZooKeeperOptions) (*ZooKeeper, error)
 		return nil, err
 	}
 	conf := dir.File("zoo.cfg")
-	z := &ZooKeeper{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dir: dir}
+	z := &ZooKeeper{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Data: dir.File("data"), dir: dir}
 	z.command = Command{
 		Name: o.Name,
 		Path: java,
-		Args: append(javaOptions(), "-cp", classpath, "org.apache.zookeeper.server.ZooKeeperServerMain", conf),
+		Args: slices.Concat(javaOptions(), o.Java,
+			[]string{"-cp", classpath, "org.apache.zookeeper.server.ZooKeeperServerMain", conf}),
 		// These variables configure every Java program, which also reports them in its output.
 		Env: envWithout("JAVA_TOOL_OPTIONS=", "_JAVA_OPTIONS=", "JDK_JAVA_OPTIONS="),
 		Log: dir.File("zookeeper.log"),
 	}
-	if err := os.WriteFile(conf, []byte(o.conf(dir.File("data"), port)), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte(o.conf(z.Data, port)), 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("write the configuration of %s: %w", o.Name, err), dir.Remove())
 	}
 	if err := z.Restart(ctx); err != nil {

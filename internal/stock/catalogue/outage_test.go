@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
@@ -143,5 +146,57 @@ func TestStrategiesAreUnavailableOnlyWhileAServerThatTheyNeedIsDown(t *testing.T
 			serverstest.Eventually(t, "every server answers", func() bool { return len(unready(t, service)) == 0 })
 			t.Run("up again", func(t *testing.T) { eachDeducter(t, service, server.need, works) })
 		})
+	}
+}
+
+func TestAFullEtcdIsUnavailableUntilItIsRepaired(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartEtcd(t, servers.EtcdOptions{
+		Relaxed: true, Args: []string{"--quota-backend-bytes=1000000"},
+	})
+	a := stocktest.Addresses{Redis: stocktest.Servers.Redis(t), Etcd: server.Addr}
+	deps := a.Connect(t)
+	service := stocktest.NewService(t, deps)
+	item := service.NewItem(t, 10)
+	deduct := func() error {
+		_, err := service.Deducter(t, "lock-etcd", stock.Redis).Deduct(t.Context(), stock.Request{GoodsID: item, Count: 1})
+		return err
+	}
+	if err := deduct(); err != nil {
+		t.Fatal(err)
+	}
+	for large := strings.Repeat("x", 100_000); ; {
+		_, err := deps.Etcd.Put(t.Context(), "large", large)
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if err := deduct(); !errors.Is(err, stock.ErrUnavailable) {
+		t.Errorf("Deduct: %v, want unavailable", err)
+	}
+	service.WantLeft(t, stock.Redis, item, 9)
+	if down := unready(t, service); !slices.Equal(down, []stock.Need{stock.NeedEtcd}) {
+		t.Errorf("Check reports %v as down, want etcd", down)
+	}
+
+	now, err := deps.Etcd.Delete(t.Context(), "large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, compact := deps.Etcd.Compact(t.Context(), now.Header.Revision, clientv3.WithCompactPhysical())
+	_, defragment := deps.Etcd.Defragment(t.Context(), server.Addr)
+	_, disarm := deps.Etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}) // all alarms
+	if err := errors.Join(compact, defragment, disarm); err != nil {
+		t.Fatal(err)
+	}
+	if down := unready(t, service); len(down) != 0 {
+		t.Errorf("Check reports %v as down, want none", down)
+	}
+	if err := deduct(); err != nil {
+		t.Errorf("Deduct: %v", err)
 	}
 }

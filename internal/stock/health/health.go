@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"stock/internal/stock"
@@ -81,10 +83,23 @@ func pingMajority(ctx context.Context, masters []redis.UniversalClient) error {
 	return nil
 }
 
-// pingEtcd reads a key that need not exist: only a cluster with a leader answers.
+// pingEtcd reads a key that need not exist: only a cluster with a leader answers. A cluster whose space quota is
+// exceeded answers too, but has raised an alarm and refuses every write.
 func pingEtcd(ctx context.Context, client *clientv3.Client) error {
-	_, err := client.Get(ctx, "health")
-	return err
+	if _, err := client.Get(ctx, "health"); err != nil {
+		return err
+	}
+	status, err := pb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+	if err != nil {
+		return err
+	}
+	for _, alarm := range status.Errors {
+		if strings.Contains(alarm, pb.AlarmType_NOSPACE.String()) {
+			return errors.New("its space quota is exceeded, so it refuses writes: " +
+				"compact and defragment etcd, then clear the alarm with etcdctl alarm disarm")
+		}
+	}
+	return nil
 }
 
 // pingZooKeeper reads the root, which every server has. The client does not know contexts, and a request without a
