@@ -43,8 +43,8 @@ func WithStream(
 }
 
 // OpenStream makes the stream of an item, with its consumer group, and then adds the item to the index. In this order,
-// because the items of missing streams are removed from the index. It also notes that MySQL knows the stock, even if its
-// epoch is 0, so that a restock reaches MySQL.
+// because the items of missing streams are removed from the index. It also notes that MySQL knows the stock, even if
+// its epoch is 0, so that a restock reaches MySQL.
 //
 // If the index cannot be written, the item is sold nevertheless.
 func OpenStream(ctx context.Context, client redis.UniversalClient, goodsID int64) error {

@@ -152,3 +152,22 @@ func TestALostIndexIsRestoredByTheReplicaThatSells(t *testing.T) {
 		return r.deps.Redis.SIsMember(t.Context(), "stock:streams", 1).Val()
 	})
 }
+
+// The stock was set by a replica without MySQL.
+func TestARestockOfAnIdleItemWithoutAnEpochReachesMySQL(t *testing.T) {
+	t.Parallel()
+	r := newSingleReplica(t, 10*time.Millisecond)
+	if _, err := r.deps.MySQL.Exec("INSERT INTO good_stock (goods_id, stock) VALUES (1, 10)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.deps.Redis.Set(t.Context(), "stock:{1}", 10, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.sell(t, 1, 1)
+	r.wantStock(t, 1, 9, 9)
+	r.wantIdle(t)
+	if units, err := r.service.Restock(t.Context(), stock.Redis, 1, 5); err != nil || units != 14 {
+		t.Fatalf("Restock: %d, %v, want 14", units, err)
+	}
+	r.wantStock(t, 1, 14, 14)
+}

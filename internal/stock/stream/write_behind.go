@@ -31,8 +31,8 @@ import (
 // reach two hash slots. Blocking on all streams would take a connection for each item. Instead, each sale notifies
 // the writer of its replica, which reads all streams with new sales in one pipeline. Sales during one transaction go
 // into the next one. An idle replica sends no commands except for a scan of the streams in the index every few seconds,
-// which finds the entries of replicas that died. Streams are in the index while their items are being sold: idle ones are
-// deleted, and the next sale makes them again.
+// which finds the entries of replicas that died. A stream that has been idle for a minute is deleted, and the next sale
+// makes it again: see tidy.
 //
 // What cannot be written is left alone and delivered again later, as if this replica had died. Until then the item
 // counts as failed, and only the scan makes it pending again.
