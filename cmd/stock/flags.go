@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -73,20 +74,20 @@ func envName(f *pflag.Flag) string {
 	return "STOCK_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 }
 
-// checkAddress accepts host:port. Port 0 is any free port.
+// checkAddress accepts host:port. Port 0 is any free port, and no host is every interface.
 func checkAddress(flag, address string) error {
 	if !isHostPort(address) {
-		return usagef("--%s is %q: it must be host:port, like 127.0.0.1:8080", flag, address)
+		return usagef("--%s is %q: it must be host:port without blanks, like 127.0.0.1:8080", flag, address)
 	}
 	return nil
 }
 
 func isHostPort(address string) bool {
-	_, port, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(address)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	return err == nil
+	return err == nil && !strings.ContainsFunc(host, unicode.IsSpace)
 }
 
 func checkPositive(flag string, d time.Duration) error {

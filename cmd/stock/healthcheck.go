@@ -37,8 +37,9 @@ status is 0 if so, otherwise 1. This is for containers whose image has no other 
 
 func (o *healthcheckOptions) check(ctx context.Context) error {
 	base, err := url.Parse(o.url)
-	if err != nil || base.Host == "" {
-		return usagef("--url is %q: it must be like http://127.0.0.1:8080", o.url)
+	if err != nil || base.Host == "" || base.User != nil || base.Scheme != "http" && base.Scheme != "https" {
+		// The URL is not quoted: it may contain a password.
+		return usagef("--url must be like http://127.0.0.1:8080, without a user or a password")
 	}
 	path := "livez"
 	if o.ready {

@@ -127,6 +127,10 @@ var wrongConfigurations = []struct {
 	{
 		name: "DSN with TLS of an unknown name",
 		args: []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock?tls=secret"},
+		want: []string{"--mysql-dsn", "unknown value for tls", "true, false, skip-verify or preferred"},
+	},
+	{
+		name: "DSN with a blank before the host", args: []string{"serve", "--mysql-dsn=root:secret@tcp( h:1)/stock"},
 		want: []string{"--mysql-dsn", "user:password@tcp"},
 	},
 	{name: "bad Redis address", args: []string{"serve", "--redis=127.0.0.1"}, want: []string{"--redis", "host:port"}},
@@ -235,6 +239,51 @@ var wrongConfigurations = []struct {
 		want: []string{"--redis"},
 	},
 	{name: "healthcheck with a bad URL", args: []string{"healthcheck", "--url=localhost"}, want: []string{"--url"}},
+	{
+		name: "healthcheck with a password", args: []string{"healthcheck", "--url=http://root:secret@127.0.0.1:1"},
+		want: []string{"--url", "without a user or a password"},
+	},
+	{
+		name: "healthcheck with a password in a malformed URL",
+		args: []string{"healthcheck", "--url=http://root:secret@127.0.0.1:x"},
+		want: []string{"--url", "http://127.0.0.1:8080"},
+	},
+	{
+		name: "healthcheck with a password and no scheme", args: []string{"healthcheck", "--url=root:secret@127.0.0.1:1"},
+		want: []string{"--url", "http://127.0.0.1:8080"},
+	},
+	{
+		name: "healthcheck with another scheme", args: []string{"healthcheck", "--url=ftp://127.0.0.1:1"},
+		want: []string{"--url", "http://127.0.0.1:8080"},
+	},
+}
+
+func TestAServerAddressThatCannotConnectIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"redis", "redlock", "etcd", "zookeeper"} {
+		for name, bad := range map[string]string{
+			"leading blank": " d:1", "trailing blank": "d :1", "tab": "\td:1", "blank port": "d: 1",
+			"no host": ":1", "port 0": "d:0", "empty": "",
+		} {
+			t.Run(flag+" with "+name, func(t *testing.T) {
+				t.Parallel()
+				_, err := command(t, nil, "serve", "--"+flag+"=a:1,"+bad+",c:1")
+				if quoted := fmt.Sprintf("--%s is %q", flag, bad); exitCode(err) != 2 || !strings.Contains(err.Error(), quoted) {
+					t.Errorf("%v, want exit code 2 and %s", err, quoted)
+				}
+			})
+		}
+	}
+}
+
+func TestAListenerWithABlankInItsAddressIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"listen", "admin-listen"} {
+		_, err := command(t, nil, "serve", "--"+flag, " 127.0.0.1:0")
+		if exitCode(err) != 2 || !strings.Contains(err.Error(), "--"+flag+` is " 127.0.0.1:0"`) {
+			t.Errorf("--%s: %v, want exit code 2", flag, err)
+		}
+	}
 }
 
 func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +53,9 @@ func (o *storeOptions) redisFlag(f *pflag.FlagSet) {
 // quote the address, the protocol and the database, one of which may be a misplaced password.
 func parseDSN(dsn string) (*mysql.Config, error) {
 	config, err := mysql.ParseDSN(dsn)
+	if err != nil && strings.HasPrefix(err.Error(), "invalid value / unknown config name: ") {
+		return nil, usagef("--mysql-dsn has an unknown value for tls: it must be true, false, skip-verify or preferred")
+	}
 	if err != nil || !reachable(config) {
 		return nil, usagef("--mysql-dsn is malformed: it must be like user:password@tcp(127.0.0.1:3306)/stock " +
 			"or user:password@unix(/path/of/the/socket)/stock")
@@ -235,7 +239,13 @@ func checkServer(flag, address string) error {
 	if strings.Contains(address, "@") {
 		return usagef("--%s must be host:port; put the password of Redis into STOCK_REDIS_PASSWORD", flag)
 	}
-	return checkAddress(flag, address)
+	if err := checkAddress(flag, address); err != nil {
+		return err
+	}
+	if host, port, _ := net.SplitHostPort(address); host == "" || port == "0" {
+		return usagef("--%s is %q: it must name a host and a port other than 0, like 127.0.0.1:6379", flag, address)
+	}
+	return nil
 }
 
 // exportPool exports the statistics of a Redis client's pool, as collectors.NewDBStatsCollector does for MySQL. The

@@ -51,7 +51,7 @@ password of Redis is read from STOCK_REDIS_PASSWORD.`,
 	}
 	return o.command(cmd, getenv, o.reconcile, group("What to do", func(f *pflag.FlagSet) {
 		f.Int64SliceVar(&o.goods, "goods", nil,
-			"comma-separated list of `goods_id` to compare; all items in MySQL or sold by redis-stream if empty")
+			"comma-separated list of `goods_id` to compare; all items in MySQL or just being sold by redis-stream if empty")
 		f.BoolVar(&o.mend, "mend", false, "mend Redis if MySQL proves the correct value")
 	}))
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/swaggest/swgui/v5/static"
@@ -36,32 +37,60 @@ func getDocs(w http.ResponseWriter, _ *http.Request) {
 	writeRaw(w, http.StatusOK, []string{"text/html; charset=utf-8"}, docsPage)
 }
 
-// getDocsAsset serves the files of Swagger UI that are embedded in the binary.
+// getDocsAsset serves the files that the page loads.
 func (a *API) getDocsAsset(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "asset")
-	contentType := []string{mime.TypeByExtension(path.Ext(name))}
 	if name == "docs.js" {
-		writeRaw(w, http.StatusOK, contentType, docsScript)
+		writeRaw(w, http.StatusOK, []string{mime.TypeByExtension(".js")}, docsScript)
 		return
 	}
-	body, err := static.FS.ReadFile(name)
-	if err == nil {
-		writeRaw(w, http.StatusOK, contentType, body)
-		return
-	}
-	body, err = static.FS.ReadFile(name + ".gz")
-	if err != nil {
+	file, ok := assets()[name]
+	if !ok {
 		a.fail(w, r, describe(errNotFound, "there is nothing at %s", r.URL.Path))
 		return
 	}
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		w.Header().Set("Content-Encoding", "gzip")
-	} else if body, err = gunzip(body); err != nil {
-		a.fail(w, r, err)
-		return
+	header := w.Header()
+	body := file.plain
+	if file.gzipped != nil {
+		header["Vary"] = []string{"Accept-Encoding"}
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			header["Content-Encoding"] = []string{"gzip"}
+			body = file.gzipped
+		}
 	}
-	w.Header().Set("Vary", "Accept-Encoding")
-	writeRaw(w, http.StatusOK, contentType, body)
+	writeRaw(w, http.StatusOK, file.contentType, body())
+}
+
+// asset is a file of Swagger UI that is embedded in the binary.
+type asset struct {
+	contentType []string
+	plain       func() []byte
+	gzipped     func() []byte // nil if the file is embedded uncompressed
+}
+
+// assets are the files of Swagger UI by name. Each is read or decompressed once, when it is first asked for: clients
+// that read slowly share one copy.
+var assets = sync.OnceValue(func() map[string]asset {
+	all := map[string]asset{}
+	for _, file := range must(static.FS.ReadDir(".")) {
+		embedded := sync.OnceValue(func() []byte { return must(static.FS.ReadFile(file.Name())) })
+		name, compressed := strings.CutSuffix(file.Name(), ".gz")
+		f := asset{contentType: []string{mime.TypeByExtension(path.Ext(name))}, plain: embedded}
+		if compressed {
+			f.gzipped = embedded
+			f.plain = sync.OnceValue(func() []byte { return must(gunzip(embedded())) })
+		}
+		all[name] = f
+	}
+	return all
+})
+
+// must returns what was read from an embedded file, which cannot fail.
+func must[T any](content T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return content
 }
 
 func gunzip(compressed []byte) ([]byte, error) {

@@ -65,12 +65,12 @@ func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error)
 		return 0, stock.Interrupted(context.Cause(ctx))
 	}
 	keys := []string{Key(goodsID), fenceKey(goodsID), EpochKey(goodsID), StreamKey(goodsID)}
-	if known, err := s.Client.Exists(ctx, keys[2:]...).Result(); err != nil {
-		return 0, Refusal(err)
-	} else if known > 0 {
-		_ = IndexStreams(ctx, s.Client, goodsID) // if it fails, the stream is found a little later
+	reply, err := WithStream(ctx, s.Client, goodsID, func() *redis.Cmd {
+		return restockScript.Run(context.WithoutCancel(ctx), s.Client, keys, units, int64(stock.MaxStock), rand.Int64())
+	})
+	if err != nil {
+		return 0, err
 	}
-	reply := restockScript.Run(context.WithoutCancel(ctx), s.Client, keys, units, int64(stock.MaxStock), rand.Int64())
 	present, err := reply.Int64()
 	if redis.HasErrorPrefix(err, "OVERSTOCKED") {
 		_, _ = fmt.Sscanf(err.Error(), "OVERSTOCKED %d", &present)

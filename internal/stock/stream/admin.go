@@ -27,7 +27,7 @@ type Backlog struct {
 	Age   time.Duration // of the oldest entry by this machine's clock; 0 if there is none
 }
 
-// Backlog asks Redis for the streams of all items. It fails with ErrUnavailable or ErrBusy, even if only one master
+// Backlog asks Redis for the streams in the index. It fails with ErrUnavailable or ErrBusy, even if only one master
 // of a Cluster does not answer: a partial backlog would be misleading.
 func (a Admin) Backlog(ctx context.Context) (Backlog, error) {
 	if a.Redis == nil {
@@ -35,27 +35,23 @@ func (a Admin) Backlog(ctx context.Context) (Backlog, error) {
 	}
 	in := streams{a.Redis}
 	ids, err := in.indexed(ctx)
-	if err = redis.Refusal(err); err != nil && a.MySQL != nil {
-		ids, err = mysql.Store{DB: a.MySQL}.Items(ctx)
-	}
 	if err != nil {
-		return Backlog{}, err
+		return Backlog{}, redis.Refusal(err)
 	}
-	lengths, oldest, err := in.lengths(ctx, ids)
+	found, err := in.inspect(ctx, ids)
 	if err != nil {
 		return Backlog{}, redis.Refusal(err)
 	}
 	var b Backlog
-	for _, n := range lengths {
-		b.Sales += n
-	}
+	var oldest time.Time
+	b.Sales, oldest = total(found)
 	if !oldest.IsZero() {
 		b.Age = max(time.Since(oldest), 0)
 	}
 	return b, nil
 }
 
-// Items lists the items that MySQL has or that redis-stream has sold, in ascending order.
+// Items lists the items that MySQL has or that redis-stream is selling, in ascending order.
 func (a Admin) Items(ctx context.Context) ([]int64, error) {
 	if err := a.configured(); err != nil {
 		return nil, err

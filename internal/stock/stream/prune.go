@@ -3,8 +3,6 @@ package stream
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -23,22 +21,16 @@ const clockSkew = time.Hour
 // age must exceed that of any copy of Redis's data from which it may be restored. A replica that holds an entry, or was
 // suspended with it, does not write it after that long: see writeBehind.deduct. It also keeps sales that were not
 // deducted, which Reconcile needs.
-//
-// Items with an empty stream leave the index until they are sold again.
 func (a Admin) Prune(ctx context.Context, age time.Duration) (deleted int64, err error) {
 	ids, err := a.Items(ctx)
 	if err != nil {
 		return 0, err
 	}
-	in := streams{a.Redis}
-	lengths, oldest, err := in.lengths(ctx, ids)
+	found, err := streams{a.Redis}.inspect(ctx, ids)
 	if err != nil {
 		return 0, fmt.Errorf("find the oldest sale that is not in MySQL: %w", redis.Refusal(err))
 	}
-	maps.DeleteFunc(lengths, func(_, entries int64) bool { return entries > 0 })
-	if err := in.unindex(ctx, slices.Collect(maps.Keys(lengths))); err != nil {
-		return 0, fmt.Errorf("remove the items without sales from the index: %w", redis.Refusal(err))
-	}
+	_, oldest := total(found)
 	if oldest.IsZero() {
 		oldest = time.Now()
 	}

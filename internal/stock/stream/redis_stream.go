@@ -39,9 +39,6 @@ func (r redisStream) Close() error { return r.behind.Close() }
 
 func (r redisStream) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	section := stock.Arrive()
-	if err := r.behind.open(ctx, req.GoodsID); err != nil {
-		return stock.Receipt{}, err
-	}
 	section.Enter()
 	if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
 		return stock.Receipt{}, err
@@ -70,7 +67,12 @@ func (r redisStream) Deduct(ctx context.Context, req stock.Request) (stock.Recei
 // sell runs the script, which does not end with ctx: see redis.Store.
 func (r redisStream) sell(ctx context.Context, req stock.Request) (sold bool, units int64, err error) {
 	keys := []string{redis.Key(req.GoodsID), redis.EpochKey(req.GoodsID), redis.StreamKey(req.GoodsID)}
-	script := sellScript.Run(context.WithoutCancel(ctx), r.Client, keys, req.Count, rand.Int64())
+	script, err := redis.WithStream(ctx, r.Client, req.GoodsID, func() *goredis.Cmd {
+		return sellScript.Run(context.WithoutCancel(ctx), r.Client, keys, req.Count, rand.Int64())
+	})
+	if err != nil {
+		return false, 0, err
+	}
 	reply, err := script.Int64Slice()
 	if err := redis.ClassifyItemWrite(req.GoodsID, err); err != nil {
 		if errors.Is(err, stock.ErrUnknown) {

@@ -12,7 +12,7 @@ type schedule struct {
 	wake chan struct{} // has room for one: some item may be pending
 
 	mu       sync.Mutex
-	open     map[int64]bool   // items that have a consumer group and belong in the index
+	open     map[int64]bool   // items that have a stream, as far as known here: Redis may have lost the index
 	pending  map[int64]bool   // items that may have unread sales
 	takeOver map[int64]string // items with entries to take over, and where to continue
 	failed   map[int64]error  // why the sales of an item could not be written at the last try
@@ -34,34 +34,18 @@ func (s *schedule) wakeUp() {
 	}
 }
 
-func (s *schedule) isOpen(goodsID int64) bool {
+// opened lists the items that have a stream, as far as known here.
+func (s *schedule) opened() []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.open[goodsID]
-}
-
-func (s *schedule) setOpen(goodsID int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open[goodsID] = true
-}
-
-// openExcept lists the open items that are not among the given ones.
-func (s *schedule) openExcept(known map[int64]bool) (ids []int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id := range s.open {
-		if !known[id] {
-			ids = append(ids, id)
-		}
-	}
-	return ids
+	return slices.Collect(maps.Keys(s.open))
 }
 
 // notify makes an item pending. An item that failed waits for the next scan: if its master is silent, its buyers must
 // not make everybody wait for that master over and over.
 func (s *schedule) notify(goodsID int64) {
 	s.mu.Lock()
+	s.open[goodsID] = true
 	if s.failed[goodsID] == nil {
 		s.pending[goodsID] = true
 	}
@@ -108,6 +92,13 @@ func (s *schedule) continueFrom(goodsID int64, from string) {
 	s.wakeUp()
 }
 
+// skip drops an item whose stream does not exist.
+func (s *schedule) skip(goodsID int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.takeOver, goodsID)
+}
+
 // setResult notes whether the last sales of an item were written.
 func (s *schedule) setResult(goodsID int64, err error) {
 	s.mu.Lock()
@@ -136,22 +127,22 @@ func (s *schedule) endWait(goodsID int64) {
 	s.wakeUp()
 }
 
-// update applies the result of a scan: the lengths of the streams that could be asked, and why others could not. A
-// sweep closes items without sales until they are sold again. It returns the error of an item that failed, if there
-// is one.
-func (s *schedule) update(ids []int64, lengths map[int64]int64, silent error, sweeping bool) (failed error) {
+// update applies the result of a scan: the condition of the streams that could be asked, and why others could not. It
+// returns the error of an item that failed, if there is one.
+func (s *schedule) update(ids []int64, found map[int64]condition, silent error) (failed error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		switch n, answered := lengths[id]; {
+		switch stream, answered := found[id]; {
 		case !answered:
 			s.failed[id] = cmp.Or(s.failed[id], silent)
 			delete(s.pending, id)
-		case n == 0:
+		case !stream.exists:
 			delete(s.failed, id)
-			if sweeping {
-				delete(s.open, id)
-			}
+			delete(s.open, id)
+		case stream.entries == 0:
+			delete(s.failed, id)
+			s.open[id] = true
 		default:
 			s.open[id] = true
 			s.takeOver[id] = cmp.Or(s.takeOver[id], "0-0")

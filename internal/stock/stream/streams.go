@@ -19,36 +19,63 @@ import (
 // streams are the streams of sales in Redis, one for each item, and the index of the items that have one.
 type streams struct{ client goredis.UniversalClient }
 
-// group is the consumer group of every stream, and the only consumer in it: all replicas share it. Entries that nobody
-// writes are recognized by the time since their delivery, whichever replica got them. Consumers with names of their own
-// would pile up with every start.
-const group = "stock"
+// group is the consumer group of every stream, and the only consumer in it.
+const group = redis.StreamGroup
 
 // entriesPerRead bounds how many entries of one stream are delivered at a time.
 const entriesPerRead = 256
 
-// open gives the stream of an item its consumer group.
-func (s streams) open(ctx context.Context, goodsID int64) error {
-	err := s.client.XGroupCreateMkStream(ctx, redis.StreamKey(goodsID), group, "0").Err()
-	if goredis.HasErrorPrefix(err, "BUSYGROUP") {
-		return nil
-	}
-	return err
-}
+// streamsPerCall bounds how many streams are asked or deleted in one pipeline.
+const streamsPerCall = 1000
 
 // index adds items to the index.
 func (s streams) index(ctx context.Context, ids ...int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
 	return redis.IndexStreams(ctx, s.client, ids...)
 }
 
-// unindex removes items from the index. A replica that sells one of them meanwhile adds it again, or another finds it.
+// unindex removes items that have no stream from the index. A stream may be opened at the same time: the opener makes
+// it before it adds the item, so that either the item is added after it was removed here, or the stream is found here
+// and the item is put back. Should this replica die in between, the replica that sells the item puts it back.
 func (s streams) unindex(ctx context.Context, ids []int64) error {
-	for chunk := range slices.Chunk(ids, 1000) {
+	for chunk := range slices.Chunk(ids, streamsPerCall) {
 		members := make([]any, len(chunk))
 		for i, id := range chunk {
 			members[i] = id
 		}
 		if err := s.client.SRem(ctx, redis.StreamIndexKey, members...).Err(); err != nil {
+			return err
+		}
+		found, err := s.inspect(ctx, chunk)
+		back := slices.DeleteFunc(slices.Clone(chunk), func(id int64) bool {
+			stream, answered := found[id]
+			return answered && !stream.exists
+		})
+		if err := cmp.Or(s.index(ctx, back...), err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var (
+	//go:embed lua/close.lua
+	closeLua    string
+	closeScript = goredis.NewScript(closeLua)
+)
+
+// close deletes the streams that are empty.
+func (s streams) close(ctx context.Context, ids []int64) error {
+	for chunk := range slices.Chunk(ids, streamsPerCall) {
+		_, err := s.client.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
+			for _, id := range chunk {
+				closeScript.Eval(ctx, pipe, []string{redis.StreamKey(id)})
+			}
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -134,33 +161,52 @@ func (s streams) park(ctx context.Context, goodsID int64, entry string) error {
 	return s.client.XAck(ctx, redis.StreamKey(goodsID), group, entry).Err()
 }
 
-// lengths counts the entries of streams, and finds the time of the oldest entry in all of them. If some streams
-// cannot be asked, it returns the error beside the lengths of the others.
-func (s streams) lengths(ctx context.Context, ids []int64) (lengths map[int64]int64, oldest time.Time, err error) {
-	lengths = map[int64]int64{}
-	for chunk := range slices.Chunk(ids, 1000) {
-		counts, heads := make([]*goredis.IntCmd, len(chunk)), make([]*goredis.XMessageSliceCmd, len(chunk))
-		_, failed := s.client.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
+// condition is that of a stream at one moment.
+type condition struct {
+	exists  bool
+	entries int64
+	oldest  string // id of the oldest entry; empty if there is none
+	last    string // id of the newest entry ever
+	grouped bool   // it has its consumer group
+}
+
+// inspect asks for the condition of streams. If some cannot be asked, it returns the error beside those of the others.
+func (s streams) inspect(ctx context.Context, ids []int64) (found map[int64]condition, err error) {
+	found = map[int64]condition{}
+	for chunk := range slices.Chunk(ids, streamsPerCall) {
+		replies := make([]*goredis.XInfoStreamCmd, len(chunk))
+		_, _ = s.client.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
 			for i, id := range chunk {
-				counts[i] = pipe.XLen(ctx, redis.StreamKey(id))
-				heads[i] = pipe.XRangeN(ctx, redis.StreamKey(id), "-", "+", 1)
+				replies[i] = pipe.XInfoStream(ctx, redis.StreamKey(id))
 			}
 			return nil
 		})
-		err = cmp.Or(err, failed)
 		for i, id := range chunk {
-			if counts[i].Err() != nil || heads[i].Err() != nil {
-				continue
-			}
-			lengths[id] = counts[i].Val()
-			for _, head := range heads[i].Val() {
-				if at := entryTime(head.ID); oldest.IsZero() || at.Before(oldest) {
-					oldest = at
+			switch info, failed := replies[i].Result(); {
+			case goredis.HasErrorPrefix(failed, "no such key"):
+				found[id] = condition{}
+			case failed != nil:
+				err = cmp.Or(err, failed)
+			default:
+				found[id] = condition{
+					exists: true, entries: info.Length, grouped: info.Groups > 0,
+					oldest: info.FirstEntry.ID, last: info.LastGeneratedID,
 				}
 			}
 		}
 	}
-	return lengths, oldest, err
+	return found, err
+}
+
+// total counts the entries of streams, and finds the time of the oldest one: zero if there is none.
+func total(found map[int64]condition) (entries int64, oldest time.Time) {
+	for _, stream := range found {
+		entries += stream.entries
+		if at := entryTime(stream.oldest); stream.entries > 0 && (oldest.IsZero() || at.Before(oldest)) {
+			oldest = at
+		}
+	}
+	return entries, oldest
 }
 
 // entryTime is when Redis made an entry, by its id: milliseconds, "-", and a sequence number.

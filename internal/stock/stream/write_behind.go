@@ -30,8 +30,9 @@ import (
 // Every item has a stream of its own beside its stock: in a Redis Cluster, neither a script nor an XREADGROUP can
 // reach two hash slots. Blocking on all streams would take a connection for each item. Instead, each sale notifies
 // the writer of its replica, which reads all streams with new sales in one pipeline. Sales during one transaction go
-// into the next one. An idle replica sends no commands except for a scan of all streams every few seconds, which
-// finds the entries of replicas that died.
+// into the next one. An idle replica sends no commands except for a scan of the streams in the index every few seconds,
+// which finds the entries of replicas that died. A stream that has been idle for a minute is deleted, and the next sale
+// makes it again: see tidy.
 //
 // What cannot be written is left alone and delivered again later, as if this replica had died. Until then the item
 // counts as failed, and only the scan makes it pending again.
@@ -49,7 +50,10 @@ type writeBehind struct {
 
 	running sync.WaitGroup // the loops, and the items that wait for their row
 	waiters chan struct{}  // bounds how many items wait for their row at a time
-	swept   time.Time      // when the scan last included all items of MySQL
+
+	// Only the scan uses these.
+	swept time.Time // when it last included all items of MySQL
+	quiet map[int64]quiet
 
 	stop  context.CancelFunc // begins no more transactions
 	abort context.CancelFunc // ends those under way
@@ -62,8 +66,13 @@ const (
 	maxWaiters = 8
 	// scanInterval is the longest pause between two scans of the streams in the index.
 	scanInterval = 5 * time.Second
-	// sweepInterval is the pause between two scans that include all items of MySQL: the index may lack one.
-	sweepInterval = time.Minute
+	// scansUntilIdle is after how many scans without a sale a stream is closed: a minute.
+	scansUntilIdle = 12
+	// sweepInterval is the pause between two scans that include all items of MySQL. They find an item that is missing
+	// in the index because Redis has lost a write, and the replicas that knew of it have died.
+	sweepInterval = 10 * time.Minute
+	// sweepWithoutIndex is the same pause while the index cannot be read.
+	sweepWithoutIndex = time.Minute
 	// maxEntryAge is how long after its delivery an entry may be written: longer than any wait for MySQL, and much
 	// shorter than the age at which Prune deletes records.
 	maxEntryAge = time.Minute
@@ -99,28 +108,6 @@ func (w *writeBehind) Close() error {
 	return nil
 }
 
-// open makes sure, before the first sale of an item, that its stream can be read, and lets the other replicas know of
-// it. It fails like stock.ReadWriter.Read.
-func (w *writeBehind) open(ctx context.Context, goodsID int64) error {
-	if w.items.isOpen(goodsID) {
-		return nil
-	}
-	// Without this check, requests for items that do not exist would fill the index.
-	known, err := w.streams.client.Exists(ctx, redis.Key(goodsID)).Result()
-	if err != nil {
-		return redis.Refusal(err)
-	}
-	if known == 0 {
-		return stock.UnknownItem(goodsID, "Redis")
-	}
-	if err := w.streams.open(ctx, goodsID); err != nil {
-		return redis.Refusal(err)
-	}
-	_ = w.streams.index(ctx, goodsID) // if it fails, the scan repeats it
-	w.items.setOpen(goodsID)
-	return nil
-}
-
 // notify reports that units of an item may have been sold.
 func (w *writeBehind) notify(goodsID int64) { w.items.notify(goodsID) }
 
@@ -151,39 +138,101 @@ func (w *writeBehind) scanLoop(stopped, working context.Context) {
 }
 
 // scan finds the streams that are not empty and makes their items pending, so that overdue entries of other replicas
-// are taken over. It also restores the index if Redis has lost it. Its error is why the sales of some item cannot be
-// written, or why the index cannot be read.
+// are taken over. Then it tidies up. Its error is why the sales of some item cannot be written, or why the index cannot
+// be read or written.
 func (w *writeBehind) scan(working context.Context) error {
-	ids, sweeping, err := w.findItems(working)
-	lengths, _, failed := w.streams.lengths(working, ids)
-	return cmp.Or(err, w.items.update(ids, lengths, failed, sweeping))
+	ids, indexed, err := w.findItems(working)
+	found, silent := w.streams.inspect(working, ids)
+	silent = cmp.Or(silent, w.addGroups(working, found))
+	err = cmp.Or(err, w.items.update(ids, found, silent))
+	if indexed == nil {
+		return err
+	}
+	return cmp.Or(err, w.tidy(working, indexed, found))
 }
 
 // findItems lists the items whose streams are to be scanned: those in the index and those that are open here; and all
-// items of MySQL if the index cannot be read, or if it is time to sweep. If it fails, it returns what it found.
-func (w *writeBehind) findItems(ctx context.Context) (ids []int64, sweeping bool, err error) {
-	indexed, err := w.streams.indexed(ctx)
-	found := map[int64]bool{}
-	for _, id := range indexed {
-		found[id] = true
-	}
-	lost := w.items.openExcept(found)
-	for _, id := range lost {
-		found[id] = true
-	}
-	if err == nil && len(lost) > 0 {
-		err = w.streams.index(ctx, lost...)
-	}
-	if err != nil || time.Since(w.swept) > sweepInterval {
-		// A failure of MySQL is reported when there is something to write.
-		if stored, failed := w.db.Items(ctx); failed == nil {
-			w.swept, sweeping = time.Now(), err == nil
-			for _, id := range stored {
-				found[id] = true
-			}
+// items of MySQL if it is time to sweep. If the index cannot be read, indexed is nil.
+func (w *writeBehind) findItems(ctx context.Context) (ids []int64, indexed map[int64]bool, err error) {
+	listed, err := w.streams.indexed(ctx)
+	pause := sweepWithoutIndex
+	if err == nil {
+		pause, indexed = sweepInterval, map[int64]bool{}
+		for _, id := range listed {
+			indexed[id] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(found)), sweeping, err
+	ids = slices.Concat(listed, w.items.opened())
+	if time.Since(w.swept) > pause {
+		// A failure of MySQL is reported when there is something to write.
+		if stored, failed := w.db.Items(ctx); failed == nil {
+			w.swept = time.Now()
+			ids = append(ids, stored...)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), indexed, err
+}
+
+// addGroups gives streams with entries their consumer group, if Redis has lost it. It removes those that it cannot read
+// from what was found.
+func (w *writeBehind) addGroups(working context.Context, found map[int64]condition) (err error) {
+	for id, stream := range found {
+		if stream.entries == 0 || stream.grouped {
+			continue
+		}
+		if failed := redis.OpenStream(working, w.streams.client, id); failed != nil {
+			err = cmp.Or(err, failed)
+			delete(found, id)
+		}
+	}
+	return err
+}
+
+// tidy makes the index agree with the streams that were found, and closes idle ones: neither an item without a stream
+// nor one that is not in the index costs anything. The item of a stream that is closed now leaves the index with the
+// next scan.
+func (w *writeBehind) tidy(working context.Context, indexed map[int64]bool, found map[int64]condition) error {
+	var lost, gone []int64
+	for id, stream := range found {
+		switch {
+		case stream.exists && !indexed[id]:
+			lost = append(lost, id)
+		case !stream.exists && indexed[id]:
+			gone = append(gone, id)
+		}
+	}
+	return cmp.Or(
+		w.streams.index(working, lost...),
+		w.streams.unindex(working, gone),
+		w.streams.close(working, w.findIdle(found)),
+	)
+}
+
+// quiet tells how long a stream has been empty without getting an entry.
+type quiet struct {
+	last  string // id of the newest entry ever
+	scans int
+}
+
+// findIdle lists the streams that got no entry and were empty in the last scansUntilIdle scans.
+func (w *writeBehind) findIdle(found map[int64]condition) (idle []int64) {
+	before := w.quiet
+	w.quiet = map[int64]quiet{}
+	for id, stream := range found {
+		if !stream.exists || stream.entries > 0 {
+			continue
+		}
+		now := quiet{stream.last, 1}
+		if was := before[id]; was.last == now.last {
+			now.scans += was.scans
+		}
+		w.quiet[id] = now
+		if now.scans >= scansUntilIdle {
+			idle = append(idle, id)
+		}
+	}
+	return idle
 }
 
 // writePending writes what is delivered for some items to MySQL, and deletes it from the streams.
@@ -237,11 +286,9 @@ func (w *writeBehind) read(working context.Context, ids []int64) (sales []sale) 
 	})
 	for i, id := range ids {
 		got, err := replies[i]()
-		if goredis.HasErrorPrefix(err, "NOGROUP") { // Redis has lost its data
-			if err = w.streams.open(working, id); err == nil {
-				w.items.continueFrom(id, "")
-				continue
-			}
+		if goredis.HasErrorPrefix(err, "NOGROUP") { // closed by another replica; if Redis has lost the group, see scan
+			w.items.skip(id)
+			continue
 		}
 		if err != nil && !errors.Is(err, goredis.Nil) {
 			w.items.setResult(id, fmt.Errorf("read the sales of item %d: %w", id, redis.Refusal(err)))

@@ -61,7 +61,8 @@ func (o *Oracle) openMySQL(ctx context.Context, config Config) error {
 	}
 	parsed, err := mysql.ParseDSN(config.MySQLDSN)
 	if err != nil {
-		return fmt.Errorf("MySQL DSN: %w (expected user:password@tcp(host:port)/database)", err)
+		// The driver's error is not wrapped: it may quote a misplaced password.
+		return errors.New("the MySQL DSN is malformed: it must be like user:password@tcp(host:port)/database")
 	}
 	parsed.InterpolateParams = true // one statement for each query, so that its own are easy to subtract
 	parsed.Timeout = 5 * time.Second

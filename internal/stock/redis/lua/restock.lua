@@ -4,8 +4,8 @@
 -- KEYS[1] the stock  KEYS[2] the fence  KEYS[3] the epoch of the stock  KEYS[4] the stream of sales
 -- ARGV[1] the units  ARGV[2] the largest stock, at most 2^53 - 1: Lua's numbers are exact up to there
 -- ARGV[3] a random number, as in stream/lua/sell.lua
--- Returns the new stock, nil if the item is unknown, or an error: OVERSTOCKED with the current stock, or ERR if the stock
--- is not a whole number.
+-- Returns the new stock, nil if the item is unknown, or an error: OVERSTOCKED with the current stock, CLOSED if the
+-- item needs a stream and has none, or ERR if the stock is not a whole number.
 local units = redis.call('GET', KEYS[1])
 if not units then
   return false
@@ -15,7 +15,11 @@ elseif string.format('%.0f', tonumber(units)) ~= units then
   return redis.error_reply('ERR the stock is not a whole number: ' .. units)
 end
 if redis.call('EXISTS', KEYS[3], KEYS[4]) > 0 then
-  redis.call('XADD', KEYS[4], '*', 'units', '-' .. ARGV[1], 'epoch', redis.call('GET', KEYS[3]) or '0', 'nonce', ARGV[3])
+  local entry = redis.call('XADD', KEYS[4], 'NOMKSTREAM', '*',
+    'units', '-' .. ARGV[1], 'epoch', redis.call('GET', KEYS[3]) or '0', 'nonce', ARGV[3])
+  if not entry then
+    return redis.error_reply('CLOSED the item has no stream')
+  end
 end
 redis.call('DEL', KEYS[2])
 return redis.call('INCRBY', KEYS[1], ARGV[1])
