@@ -1,5 +1,5 @@
 # Two images, each with one static program that runs as an unprivileged user.
-FROM golang:1.26 AS build
+FROM golang:1.26.8 AS build
 WORKDIR /src
 COPY . .
 # .git is not copied, so pass the revision: docker build --build-arg REVISION=$(git rev-parse HEAD) .
@@ -8,6 +8,7 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X main.revision=${REVISION}" -o /out/ ./cmd/stock ./loadtest
 RUN mkdir /reports
 
+# distroless has no tags for versions.
 FROM gcr.io/distroless/static-debian12:nonroot AS loadtest
 COPY --from=build /out/loadtest /loadtest
 # A new volume takes the owner of its mount point. The lab writes each report to a directory below it.

@@ -14,7 +14,8 @@ import (
 
 // NginxOptions configures StartNginx.
 type NginxOptions struct {
-	HTTP  string   // upstreams and servers, in the syntax of nginx
+	Main  string   // the main configuration; relative paths in it are below the private directory
+	Sites string   // upstreams and servers, for the main configuration to include from conf.d
 	Ready []string // URLs that nginx answers, with any status, when it is ready
 }
 
@@ -40,15 +41,20 @@ func StartNginx(ctx context.Context, o NginxOptions) (*Nginx, error) {
 		return nil, err
 	}
 	n := &Nginx{Version: version, Conf: dir.File("nginx.conf"), ready: o.Ready, dir: dir}
+	global := "daemon off;"
+	if isRoot() {
+		// Otherwise the workers would run as another user, who may not enter the directory.
+		global += " user root;"
+	}
 	n.command = Command{
 		Name: "nginx",
 		Path: path,
-		Args: []string{"-p", dir.Path, "-c", n.Conf, "-e", "stderr"},
+		Args: []string{"-p", dir.Path, "-c", n.Conf, "-e", "stderr", "-g", global},
 		Log:  dir.File("nginx.log"),
 		// SIGKILL would leave the workers behind, and they keep the port.
 		Death: syscall.SIGTERM,
 	}
-	if err := os.WriteFile(n.Conf, []byte(nginxConf(dir, o.HTTP)), 0o600); err != nil {
+	if err := n.configure(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("write the configuration of nginx: %w", err), dir.Remove())
 	}
 	if err := n.Restart(ctx); err != nil {
@@ -57,35 +63,13 @@ func StartNginx(ctx context.Context, o NginxOptions) (*Nginx, error) {
 	return n, nil
 }
 
-// nginxConf returns a configuration with which nginx writes to its own directory only.
-func nginxConf(dir *Dir, http string) string {
-	var conf strings.Builder
-	if isRoot() {
-		// Otherwise the workers would run as another user, who may not enter the directory.
-		conf.WriteString("user root;\n")
-	}
-	connections := nginxConnections()
-	fmt.Fprintf(&conf, "daemon off;\nworker_processes auto;\nworker_rlimit_nofile %d;\n", connections)
-	fmt.Fprintf(&conf, "pid %s;\nerror_log stderr warn;\n", dir.File("nginx.pid"))
-	fmt.Fprintf(&conf, "events {\n\tworker_connections %d;\n}\n", connections)
-	conf.WriteString("http {\n\taccess_log off;\n")
-	for _, temp := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		fmt.Fprintf(&conf, "\t%s_temp_path %s;\n", temp, dir.File(temp))
-	}
-	fmt.Fprintf(&conf, "\n%s}\n", http)
-	return conf.String()
-}
-
-// nginxConnections returns how many connections a worker may have. Each user takes two, one on each side, and one
-// worker may serve all users. nginx allocates the memory at its start, less than half a KiB per connection. Each
-// connection is an open file, whose hard limit only root may raise.
-func nginxConnections() uint64 {
-	const wanted = 16384
-	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		return wanted
-	}
-	return min(wanted, files.Max)
+func (n *Nginx) configure(o NginxOptions) error {
+	sites := n.dir.File("conf.d")
+	return errors.Join(
+		os.WriteFile(n.Conf, []byte(o.Main), 0o600),
+		os.Mkdir(sites, 0o700),
+		os.WriteFile(filepath.Join(sites, "sites.conf"), []byte(o.Sites), 0o600),
+	)
 }
 
 // Restart kills nginx and its workers if it is running (SIGKILL), and starts it again.

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +12,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
+	"stock/nginx"
 )
 
 // hello returns the configuration of a site that answers hello, and its address.
@@ -29,7 +29,9 @@ func hello(t *testing.T) (site, addr string) {
 func TestNginxServesAfterARestartAndStopFreesThePortAndTheDirectory(t *testing.T) {
 	t.Parallel()
 	site, addr := hello(t)
-	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{HTTP: site, Ready: []string{"http://" + addr}})
+	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{
+		Main: nginx.Main(), Sites: site, Ready: []string{"http://" + addr},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +55,7 @@ func TestNginxServesAfterARestartAndStopFreesThePortAndTheDirectory(t *testing.T
 func TestFailedStartOfNginxShowsItsLog(t *testing.T) {
 	t.Parallel()
 	_, err := servers.StartNginx(t.Context(), servers.NginxOptions{
-		HTTP:  "no_such_directive;\n",
+		Main:  "no_such_directive;\n",
 		Ready: []string{"http://127.0.0.1:1"},
 	})
 	contains(t, err, "ended before it was ready", "no_such_directive")
@@ -62,7 +64,9 @@ func TestFailedStartOfNginxShowsItsLog(t *testing.T) {
 func TestKillingTheNginxMasterEndsItsWorkersAndFreesThePort(t *testing.T) {
 	t.Parallel()
 	site, addr := hello(t)
-	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{HTTP: site, Ready: []string{"http://" + addr}})
+	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{
+		Main: nginx.Main(), Sites: site, Ready: []string{"http://" + addr},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,42 +80,6 @@ func TestKillingTheNginxMasterEndsItsWorkersAndFreesThePort(t *testing.T) {
 	serverstest.Gone(t, []int{server.PID}, []string{addr})
 	if err := server.Stop(t.Context()); err != nil {
 		t.Error(err)
-	}
-}
-
-// Each user takes two connections of a worker: one from the client and one to the replica.
-func TestNginxWorkerHasConnectionsFor3000Users(t *testing.T) {
-	t.Parallel()
-	site, addr := hello(t)
-	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{HTTP: site, Ready: []string{"http://" + addr}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := server.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		t.Fatal(err)
-	}
-	conf, err := os.ReadFile(server.Conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, directive := range []string{"worker_connections", "worker_rlimit_nofile"} {
-		var value uint64
-		_, rest, _ := strings.Cut(string(conf), directive)
-		if _, err := fmt.Sscan(strings.TrimRight(strings.Fields(rest)[0], ";"), &value); err != nil {
-			t.Fatal(err)
-		}
-		if value < min(2*3000, files.Max) || value > files.Max {
-			t.Errorf("%s is %d, want at least %d and at most the hard limit %d", directive, value, 2*3000, files.Max)
-		}
-	}
-	if log := server.Tail(20); strings.Contains(log, "limit") || strings.Contains(log, "RLIMIT") {
-		t.Errorf("nginx complains about a limit: %s", log)
 	}
 }
 

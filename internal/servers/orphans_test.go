@@ -14,6 +14,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
+	"stock/nginx"
 )
 
 // asProcess is an environment variable. It names what the test binary does when a test starts it as another process.
@@ -57,8 +58,9 @@ func startServers(ctx context.Context) error {
 		return err
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	nginx, err := servers.StartNginx(ctx, servers.NginxOptions{
-		HTTP:  fmt.Sprintf("server { listen %s; return 204; }\n", addr),
+	balancer, err := servers.StartNginx(ctx, servers.NginxOptions{
+		Main:  nginx.Main(),
+		Sites: fmt.Sprintf("server { listen %s; return 204; }\n", addr),
 		Ready: []string{"http://" + addr},
 	})
 	if err != nil {
@@ -75,7 +77,7 @@ func startServers(ctx context.Context) error {
 	if err := json.NewEncoder(os.Stdout).Encode([]child{
 		{mysql.Name, mysql.PID, mysql.Addr, filepath.Dir(mysql.Log)},
 		{redis.Name, redis.PID, redis.Addr, filepath.Dir(redis.Log)},
-		{nginx.Name, nginx.PID, addr, filepath.Dir(nginx.Log)},
+		{balancer.Name, balancer.PID, addr, filepath.Dir(balancer.Log)},
 		{etcd.Name, etcd.PID, etcd.Addr, filepath.Dir(etcd.Log)},
 		{zookeeper.Name, zookeeper.PID, zookeeper.Addr, filepath.Dir(zookeeper.Log)},
 	}); err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
+	"stock/nginx"
 )
 
 // strange adds strategies to the catalogue that end in unusual ways.
@@ -707,6 +710,21 @@ func TestEveryProblemTypeIsExplainedAtItsURL(t *testing.T) {
 		slug := strings.TrimPrefix(kind.(string), "/problems/")
 		if got := get(t, r.public+kind.(string)).want(t, 200, slug); got.json["description"] == "" {
 			t.Errorf("%s has no description", kind)
+		}
+	}
+}
+
+func TestEveryProblemOfNginxIsExplained(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{})
+	problems := regexp.MustCompile(`"type":"(/problems/[^"]+)","title":"([^"]+)"`).FindAllStringSubmatch(nginx.Main(), -1)
+	if len(problems) == 0 {
+		t.Fatal("nginx.conf has no problems")
+	}
+	for _, problem := range problems {
+		explained := get(t, r.public+problem[1]).want(t, http.StatusOK, path.Base(problem[1]))
+		if title := explained.json["title"]; title != problem[2] {
+			t.Errorf("the title of %s is %q, but nginx calls it %q", problem[1], title, problem[2])
 		}
 	}
 }

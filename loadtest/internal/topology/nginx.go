@@ -28,18 +28,19 @@ func (t *Topology) startNginx(ctx context.Context, o Options) error {
 	for _, r := range t.Replicas {
 		replicas = append(replicas, strings.TrimPrefix(r.URL, "http://"))
 	}
-	conf := nginx.Render("stock", all, replicas) + nginx.Render("stock_single", single, replicas[:1])
+	sites := nginx.Render("stock", all, replicas) + nginx.Render("stock_single", single, replicas[:1])
 	if len(o.Bare) > 0 {
 		bare, err := freeAddr()
 		if err != nil {
 			return err
 		}
 		t.BareURL = "http://" + bare
-		conf += nginx.Render("bare", bare, o.Bare)
+		sites += nginx.Render("bare", bare, o.Bare)
 	}
 
 	t.Servers.Nginx, err = servers.StartNginx(ctx, servers.NginxOptions{
-		HTTP:  conf,
+		Main:  nginx.Main(),
+		Sites: sites,
 		Ready: []string{t.URL + "/livez", t.SingleURL + "/livez"},
 	})
 	if err != nil {

@@ -94,7 +94,7 @@ func TestTooLargeBodyIsAProblemFromNginxAndFromTheService(t *testing.T) {
 	}
 }
 
-func TestKilledReplicaLeavesTheOutcomeUnknownAndTheOtherServing(t *testing.T) {
+func TestARequestToAKilledReplicaIsRefusedAndTheOtherServes(t *testing.T) {
 	first := lab.Replicas[0]
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestKilledReplicaLeavesTheOutcomeUnknownAndTheOtherServing(t *testing.T) {
 
 	header := http.Header{"X-Request-Id": {"request-8"}}
 	reply := do(t, http.MethodPost, lab.SingleURL+"/stock/deduct?goods_id=1&count=1", header, "")
-	reply.wantProblem(t, http.StatusBadGateway, "/problems/outcome-unknown")
+	reply.wantProblem(t, http.StatusServiceUnavailable, "/problems/unavailable")
 	if reply.replica != "" {
 		t.Errorf("nginx names %s as the replica that answered", reply.replica)
 	}

@@ -1,0 +1,105 @@
+package stock_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"stock/nginx"
+)
+
+type composeService struct {
+	Image       string
+	Build       any
+	Restart     string
+	ReadOnly    bool     `yaml:"read_only"`
+	CapDrop     []string `yaml:"cap_drop"`
+	SecurityOpt []string `yaml:"security_opt"`
+	MemLimit    string   `yaml:"mem_limit"`
+	PidsLimit   int      `yaml:"pids_limit"`
+	Environment map[string]string
+	Volumes     []string
+}
+
+func composeServices(t *testing.T) map[string]composeService {
+	t.Helper()
+	text, err := os.ReadFile("docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct{ Services map[string]composeService }
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Services) == 0 {
+		t.Fatal("docker-compose.yml has no services")
+	}
+	return file.Services
+}
+
+func TestEveryContainerIsConfined(t *testing.T) {
+	t.Parallel()
+	for name, service := range composeServices(t) {
+		if !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) ||
+			!slices.Contains(service.SecurityOpt, "no-new-privileges:true") ||
+			service.MemLimit == "" || service.PidsLimit == 0 {
+			t.Errorf("%s lacks a limit: %+v", name, service)
+		}
+	}
+}
+
+func TestEveryServerIsRestartedAndNoCommand(t *testing.T) {
+	t.Parallel()
+	commands := []string{"migrate", "loadtest"}
+	for name, service := range composeServices(t) {
+		want := "unless-stopped"
+		if slices.Contains(commands, name) {
+			want = "no"
+		}
+		if service.Restart != want {
+			t.Errorf("%s: the restart policy is %q, want %q", name, service.Restart, want)
+		}
+	}
+}
+
+func TestImagesArePinned(t *testing.T) {
+	t.Parallel()
+	pinned := regexp.MustCompile(`:v?\d+\.\d+\.\d+$`)
+	for name, service := range composeServices(t) {
+		if service.Build == nil && !pinned.MatchString(service.Image) {
+			t.Errorf("%s: the image %s has no exact version", name, service.Image)
+		}
+	}
+	dockerfile, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllSubmatch(dockerfile, -1) {
+		image := string(from[1])
+		// distroless has no tags for versions.
+		if !pinned.MatchString(image) && !strings.HasPrefix(image, "gcr.io/distroless/") {
+			t.Errorf("Dockerfile: the image %s has no exact version", image)
+		}
+	}
+}
+
+// The lab measures what docker compose runs only if both have the same configuration.
+func TestComposeRunsTheNginxOfTheLab(t *testing.T) {
+	t.Parallel()
+	service := composeServices(t)["nginx"]
+	for _, file := range []string{"nginx.conf", "templates/stock.conf.template"} {
+		mount := "./nginx/" + filepath.Base(file) + ":/etc/nginx/" + file + ":ro"
+		if !slices.Contains(service.Volumes, mount) {
+			t.Errorf("nginx mounts %v, want %s among them", service.Volumes, mount)
+		}
+	}
+	servers := service.Environment["STOCK_SERVERS"]
+	if lab := nginx.Render("stock", "8000", []string{"stock-1:8080", "stock-2:8080"}); !strings.Contains(lab, servers) {
+		t.Errorf("nginx's servers are %s, but the lab has %s", servers, lab)
+	}
+}
