@@ -19,6 +19,7 @@ import (
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/httpapi"
+	"stock/internal/stock/share"
 )
 
 type serveOptions struct {
@@ -285,8 +286,8 @@ func (o *serveOptions) openServers(
 	return deps, nil
 }
 
-// openMySQLPools opens one pool for statements and one for named locks, so that waiting for a lock does not take the
-// connections that its holder needs.
+// openMySQLPools opens one pool for statements, one for named locks, so that waiting for a lock does not take the
+// connections that its holder needs, and one for readiness.
 func (o *serveOptions) openMySQLPools(
 	deps *stock.Deps, opened *closers, registry prometheus.Registerer, log *slog.Logger,
 ) error {
@@ -303,7 +304,17 @@ func (o *serveOptions) openMySQLPools(
 		return err
 	}
 	opened.add(deps.MySQLLocks.Close)
+	if deps.MySQLHealth, err = openMySQL(config, 1, log); err != nil {
+		return err
+	}
+	opened.add(deps.MySQLHealth.Close)
+	deps.MySQLHealth.SetMaxIdleConns(0)
+	deps.MySQLShares = share.New(o.mysqlConns)
 	registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "stock_mysql_share_waiting",
+			Help: "Requests waiting because their item uses its share of the connections to MySQL.",
+		}, func() float64 { return float64(deps.MySQLShares.Waiting()) }),
 		collectors.NewDBStatsCollector(deps.MySQL.DB, "mysql"),
 		collectors.NewDBStatsCollector(deps.MySQLLocks.DB, "mysql_locks"),
 	)
