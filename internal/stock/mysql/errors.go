@@ -20,6 +20,7 @@ const (
 	erDupEntry        = 1062
 	erTooManyUser     = 1203 // too many connections of this user
 	erLockWaitTimeout = 1205
+	erUserLimit       = 1226 // the account's MAX_USER_CONNECTIONS
 	erLockNowait      = 3572
 
 	// The server takes no writes: it is a replica, or was the primary until now.
@@ -57,7 +58,7 @@ func hasNumber(err error, numbers ...uint16) bool {
 
 // IsBusy reports whether the server refused a statement or a connection that it may accept later.
 func IsBusy(err error) bool {
-	return isRolledBack(err) || hasNumber(err, erLockWaitTimeout, erLockNowait, erConCount, erTooManyUser)
+	return isRolledBack(err) || hasNumber(err, erLockWaitTimeout, erLockNowait, erConCount, erTooManyUser, erUserLimit)
 }
 
 // isRolledBack reports whether the server rolled a transaction back because of a conflict; a retry may succeed. A row
