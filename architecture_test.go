@@ -31,8 +31,12 @@ var importTable = []struct {
 		because: "The service and the lab read the same clock.",
 	},
 	{
+		name:    "internal/stock/share",
+		because: "It divides connections and does not know what they are used for.",
+	},
+	{
 		name:    "internal/stock",
-		imports: []string{"internal/{locks,monotonic}"},
+		imports: []string{"internal/{locks,monotonic}", "internal/stock/share"},
 		because: "It is the contract: it knows no strategy.",
 	},
 	{
@@ -47,7 +51,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "internal/stock/mysql",
-		imports: []string{"internal/stock", "internal/stock/{batching,retry}"},
+		imports: []string{"internal/stock", "internal/stock/{batching,retry,share}"},
 		because: "Its strategies leave exclusion to MySQL.",
 	},
 	{
@@ -72,7 +76,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "internal/stock/health",
-		imports: []string{"internal/stock"},
+		imports: []string{"internal/stock", "internal/stock/{mysql,redis}"},
 		because: "It asks servers, not strategies.",
 	},
 	{
@@ -91,7 +95,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "cmd/stock",
-		imports: []string{"internal/stock", "internal/stock/{catalogue,httpapi,mysql,stream}", "migrations"},
+		imports: []string{"internal/stock", "internal/stock/{catalogue,httpapi,mysql,share,stream}", "migrations"},
 		because: "It connects to the servers and puts the service together.",
 	},
 	{
@@ -179,7 +183,7 @@ var importTable = []struct {
 		name: "internal/stock/stocktest",
 		imports: []string{
 			"internal/servers/serverstest", "internal/stock",
-			"internal/stock/{catalogue,health,inventory,stream}", "internal/tcpproxy", "migrations",
+			"internal/stock/{catalogue,health,inventory,share,stream}", "internal/tcpproxy", "migrations",
 		},
 		because: "It is the conformance suite of every strategy.",
 		tests:   true,

@@ -77,16 +77,17 @@ func reachable(config *mysql.Config) bool {
 	return config.Net == "unix" || config.Net == "tcp" && isHostPort(config.Addr)
 }
 
-// limitWaits makes the server end a wait for a row lock before the request times out, so that the outcome is known:
-// nothing was written. It also limits the wait for the reply to a write or a COMMIT, which no context does. Values in
-// the DSN take precedence.
+// limitWaits makes the server end a wait for a row lock after --lock-wait, or sooner if the DSN says so, so that the
+// outcome is known: nothing was written. It also limits the wait for the reply to a write or a COMMIT, which no context
+// does, unless the DSN does.
 func limitWaits(config *mysql.Config, lockWait, requestTimeout time.Duration) {
 	const rowLockWait = "innodb_lock_wait_timeout" // whole seconds
 	if config.Params == nil {
 		config.Params = map[string]string{}
 	}
-	if config.Params[rowLockWait] == "" {
-		config.Params[rowLockWait] = strconv.Itoa(int(math.Ceil(lockWait.Seconds())))
+	longest := int(math.Ceil(lockWait.Seconds()))
+	if seconds, err := strconv.Atoi(config.Params[rowLockWait]); err != nil || seconds > longest {
+		config.Params[rowLockWait] = strconv.Itoa(longest)
 	}
 	if config.ReadTimeout == 0 {
 		config.ReadTimeout = requestTimeout + 5*time.Second

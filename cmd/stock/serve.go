@@ -19,6 +19,7 @@ import (
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/httpapi"
+	"stock/internal/stock/share"
 )
 
 type serveOptions struct {
@@ -42,13 +43,18 @@ connections are accepted, open connections are closed with their next reply, req
 exit status is 0. A second signal kills the process at once.
 
 The service also starts while its servers are down. A strategy whose server is not configured is listed as unavailable
-and answers 503. /readyz answers 200 if every configured server answers.
+and answers 503. /readyz answers 200 if every configured server answers
+and takes writes.
 
 --redis is one server, several of a Redis Cluster or, with --redis-master, the Sentinels that watch the master of that
 name. A Cluster and Sentinels may lose the last writes, stock and locks alike, when a Redis replica takes over, because
 Redis replicates after it has replied. STOCK_REDIS_PASSWORD is the password of every Redis server; Sentinels are asked
 without one. In the DSN, interpolateParams, clientFoundRows and parseTime are always on. innodb_lock_wait_timeout is
---lock-wait, and readTimeout is --request-timeout plus 5 s, unless the DSN sets them.
+--lock-wait, unless the DSN sets a shorter one; readTimeout is --request-timeout plus 5 s, unless the DSN sets it. The
+account should not be exempt from read_only: no SUPER, CONNECTION_ADMIN or READ ONLY ADMIN.
+
+An item may take one more of the --mysql-conns only while it uses fewer than are free: a locked row keeps at most half
+of them. So may all requests with hold_ms together.
 
 A strategy with a fence refuses tokens below the last one. If a lock service loses its data and counts from 1 again, all
 its requests are refused as busy. Setting the stock on the admin listener (PUT /admin/stock/{goods_id}) forgets the
@@ -137,6 +143,9 @@ func complete(cmd *cobra.Command, flag string, values func() []string) {
 // minLease is the shortest --lease. A shorter one could expire during an ordinary pause of a busy machine.
 const minLease = 100 * time.Millisecond
 
+// minRequestTimeout is the shortest --request-timeout: a request with less than a second left is refused as busy.
+const minRequestTimeout = 2 * time.Second
+
 // maxSession is the longest ZooKeeper session by default, 20 ticks. ZooKeeper shortens a longer one without the client
 // reporting it, so that a lock would rely on a lease that has expired.
 const maxSession = 40 * time.Second
@@ -175,6 +184,10 @@ func (o *serveOptions) validate() error {
 	if o.lockWait >= o.requestTimeout {
 		errs = append(errs, usagef("--lock-wait is %v and --request-timeout is %v: --lock-wait must be shorter, "+
 			"or a request that waited has no time left to work", o.lockWait, o.requestTimeout))
+	}
+	if o.requestTimeout < minRequestTimeout {
+		errs = append(errs, usagef("--request-timeout is %v: it must be at least %v, "+
+			"because MySQL waits for rows in whole seconds", o.requestTimeout, minRequestTimeout))
 	}
 	if o.drainDelay < 0 {
 		errs = append(errs, usagef("--drain-delay is %v: it must not be negative", o.drainDelay))
@@ -285,8 +298,8 @@ func (o *serveOptions) openServers(
 	return deps, nil
 }
 
-// openMySQLPools opens one pool for statements and one for named locks, so that waiting for a lock does not take the
-// connections that its holder needs.
+// openMySQLPools opens one pool for statements, one for named locks, so that waiting for a lock does not take the
+// connections that its holder needs, and one for readiness.
 func (o *serveOptions) openMySQLPools(
 	deps *stock.Deps, opened *closers, registry prometheus.Registerer, log *slog.Logger,
 ) error {
@@ -303,7 +316,17 @@ func (o *serveOptions) openMySQLPools(
 		return err
 	}
 	opened.add(deps.MySQLLocks.Close)
+	if deps.MySQLHealth, err = openMySQL(config, 1, log); err != nil {
+		return err
+	}
+	opened.add(deps.MySQLHealth.Close)
+	deps.MySQLHealth.SetMaxIdleConns(0)
+	deps.MySQLShares = share.New(o.mysqlConns)
 	registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "stock_mysql_share_waiting",
+			Help: "Requests waiting because their item uses its share of the connections to MySQL.",
+		}, func() float64 { return float64(deps.MySQLShares.Waiting()) }),
 		collectors.NewDBStatsCollector(deps.MySQL.DB, "mysql"),
 		collectors.NewDBStatsCollector(deps.MySQLLocks.DB, "mysql_locks"),
 	)

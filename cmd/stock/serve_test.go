@@ -317,15 +317,17 @@ func upstreamKeepalive(t *testing.T) time.Duration {
 	return keepalive
 }
 
-func TestTimeoutsInTheDSNTakePrecedence(t *testing.T) {
+func TestTheDSNMayShortenTimeouts(t *testing.T) {
 	t.Parallel()
-	config, err := parseDSN("root@tcp(127.0.0.1:3306)/stock?readTimeout=1s&innodb_lock_wait_timeout=3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	limitWaits(config, 10*time.Second, 15*time.Second)
-	if config.ReadTimeout != time.Second || config.Params["innodb_lock_wait_timeout"] != "3" {
-		t.Errorf("%v, %v", config.ReadTimeout, config.Params)
+	for rowWait, want := range map[string]string{"3": "3", "50": "10"} {
+		config, err := parseDSN("root@tcp(127.0.0.1:3306)/stock?readTimeout=1s&innodb_lock_wait_timeout=" + rowWait)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limitWaits(config, 10*time.Second, 15*time.Second)
+		if config.ReadTimeout != time.Second || config.Params["innodb_lock_wait_timeout"] != want {
+			t.Errorf("%v, %v", config.ReadTimeout, config.Params)
+		}
 	}
 }
 

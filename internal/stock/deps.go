@@ -8,11 +8,18 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"stock/internal/stock/share"
 )
 
 // Deps is what strategies are built from. The caller owns the connections and closes them.
 type Deps struct {
 	MySQL *sqlx.DB // nil if not configured
+	// MySQLShares divides the connections of MySQL between the items; nil if they are not to be divided.
+	MySQLShares *share.Limiter
+	// MySQLHealth is a pool to the same server that keeps no idle connections: each check opens one, and so notices a
+	// password that has changed. It answers also while all connections of MySQL are in use.
+	MySQLHealth *sqlx.DB // set if MySQL is
 	// MySQLLocks is a second pool to the same server, for its named locks. A holder keeps a connection of this pool and
 	// works on one of the other. With a single pool, as many holders as it has connections would wait for each other.
 	MySQLLocks *sqlx.DB                // set if MySQL is
@@ -21,7 +28,7 @@ type Deps struct {
 	Etcd       *clientv3.Client        // nil if not configured
 	ZooKeeper  *zk.Conn                // nil if not configured
 
-	LockWait time.Duration // longest wait for a lock, or for a retry to succeed, before ErrBusy
+	LockWait time.Duration // longest wait for a lock, a connection, or a retry to succeed, before ErrBusy
 	Lease    time.Duration // how long a lock outlives a holder that died
 	Poll     time.Duration // pause between two tries of a polling lock
 

@@ -8,9 +8,12 @@
 package batching
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"stock/internal/monotonic"
 	"stock/internal/stock"
@@ -120,18 +123,26 @@ func (b *Batch) Close() {
 	b.Undecided = slices.Clone(b.members)
 }
 
-// DropCancelled refuses the undecided members whose requests have ended meanwhile and removes them from Undecided.
-// Nothing was sent for them.
-func (b *Batch) DropCancelled() {
+// DropCancelled refuses the undecided members whose requests have ended, or end within the given time, and removes them
+// from Undecided. Nothing was sent for them. It returns the time until the next of the others ends.
+func (b *Batch) DropCancelled(within time.Duration) (left time.Duration) {
+	now := time.Now()
+	left = math.MaxInt64
 	live := b.Undecided[:0]
 	for _, m := range b.Undecided {
-		if m.ctx.Err() == nil {
-			live = append(live, m)
-		} else {
-			m.Refuse(stock.Interrupted(context.Cause(m.ctx)))
+		own := time.Duration(math.MaxInt64)
+		if deadline, ok := m.ctx.Deadline(); ok {
+			own = deadline.Sub(now)
 		}
+		if m.ctx.Err() != nil || own < within {
+			m.Refuse(stock.Interrupted(cmp.Or(context.Cause(m.ctx), context.DeadlineExceeded)))
+			continue
+		}
+		live = append(live, m)
+		left = min(left, own)
 	}
 	b.Undecided = live
+	return left
 }
 
 // RefuseAll gives every member the same error, whether the batch is closed or not.

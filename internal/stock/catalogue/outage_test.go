@@ -73,10 +73,8 @@ func eachDeducter(
 }
 
 // unready returns the servers that do not answer within a second.
-func unready(t *testing.T, service *stocktest.Service) (down []stock.Need) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	for need, err := range service.Check(ctx) {
+func unready(service *stocktest.Service) (down []stock.Need) {
+	for need, err := range service.Check() {
 		if err != nil {
 			down = append(down, need)
 		}
@@ -137,13 +135,13 @@ func TestStrategiesAreUnavailableOnlyWhileAServerThatTheyNeedIsDown(t *testing.T
 			server.kill()
 			t.Run("down", func(t *testing.T) { eachDeducter(t, service, server.need, refuses) })
 			serverstest.Eventually(t, "Check reports only "+string(server.need)+" as down", func() bool {
-				return slices.Equal(unready(t, service), []stock.Need{server.need})
+				return slices.Equal(unready(service), []stock.Need{server.need})
 			})
 			if err := server.restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			// Eventually: clients that have failed often dial only once a second.
-			serverstest.Eventually(t, "every server answers", func() bool { return len(unready(t, service)) == 0 })
+			serverstest.Eventually(t, "every server answers", func() bool { return len(unready(service)) == 0 })
 			t.Run("up again", func(t *testing.T) { eachDeducter(t, service, server.need, works) })
 		})
 	}
@@ -179,7 +177,7 @@ func TestAFullEtcdIsUnavailableUntilItIsRepaired(t *testing.T) {
 		t.Errorf("Deduct: %v, want unavailable", err)
 	}
 	service.WantLeft(t, stock.Redis, item, 9)
-	if down := unready(t, service); !slices.Equal(down, []stock.Need{stock.NeedEtcd}) {
+	if down := unready(service); !slices.Equal(down, []stock.Need{stock.NeedEtcd}) {
 		t.Errorf("Check reports %v as down, want etcd", down)
 	}
 
@@ -193,7 +191,7 @@ func TestAFullEtcdIsUnavailableUntilItIsRepaired(t *testing.T) {
 	if err := errors.Join(compact, defragment, disarm); err != nil {
 		t.Fatal(err)
 	}
-	if down := unready(t, service); len(down) != 0 {
+	if down := unready(service); len(down) != 0 {
 		t.Errorf("Check reports %v as down, want none", down)
 	}
 	if err := deduct(); err != nil {

@@ -50,7 +50,7 @@ func lockable(d stock.Deps, on stock.Store) stock.Lockable {
 	if on == stock.Redis {
 		return redis.Store{Client: d.Redis}
 	}
-	return mysql.Store{DB: d.MySQL}
+	return mysql.New(d)
 }
 
 // key is the lock's name for an item.

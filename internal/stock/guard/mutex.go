@@ -29,14 +29,14 @@ type mutexInTx struct {
 // NewMutexInTx makes the control `mutex-in-tx`.
 func NewMutexInTx(d stock.Deps) stock.Deducter {
 	return mutexInTx{
-		db:      mysql.Store{DB: d.MySQL},
+		db:      mysql.New(d),
 		guarded: guarded{name: "mutex-in-tx", locker: new(locks.Mutex), wait: d.LockWait, log: d.Log},
 	}
 }
 
 func (m mutexInTx) Deduct(ctx context.Context, req stock.Request) (receipt stock.Receipt, err error) {
 	// At REPEATABLE READ, recent versions of MariaDB refuse the late write (1020), and the mistake would not show.
-	err = m.db.InTx(ctx, mysql.ReadCommitted, req.Pause, func(tx *sqlx.Tx) error {
+	err = m.db.InTx(ctx, []int64{mysql.ShareOf(req)}, mysql.ReadCommitted, req.Pause, func(tx *sqlx.Tx) error {
 		m.guarded.store = mysql.Tx{Tx: tx}
 		receipt, err = m.guarded.Deduct(ctx, req)
 		return err

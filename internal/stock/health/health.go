@@ -8,21 +8,46 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/jmoiron/sqlx"
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/singleflight"
 
 	"stock/internal/stock"
+	"stock/internal/stock/mysql"
+	"stock/internal/stock/redis"
 )
 
-// Check asks every configured server, all at once. The result has an entry for each: nil if it answers, and ErrBusy
-// if it could not be asked because all connections to it are in use.
-func Check(ctx context.Context, d stock.Deps) map[stock.Need]error {
+// Limit is how long a check may take.
+const Limit = time.Second
+
+// Checker asks the servers of one replica.
+type Checker struct {
+	deps   stock.Deps
+	flight singleflight.Group
+}
+
+// New makes a Checker of the configured servers.
+func New(d stock.Deps) *Checker { return &Checker{deps: d} }
+
+// Check asks every configured server, all at once. The result has an entry for each: nil if it answers and takes writes,
+// and ErrBusy if it has no connection left for the question. Callers at the same time share one check, so that many of
+// them are no load for the servers.
+func (c *Checker) Check() map[stock.Need]error {
+	checks, _, _ := c.flight.Do("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), Limit)
+		defer cancel()
+		return check(ctx, c.deps), nil
+	})
+	return checks.(map[stock.Need]error)
+}
+
+func check(ctx context.Context, d stock.Deps) map[stock.Need]error {
 	pings := map[stock.Need]func() error{
-		stock.NeedMySQL:     func() error { return pingMySQL(ctx, d.MySQL) },
+		stock.NeedMySQL:     func() error { return mysql.CheckWritable(ctx, d.MySQLHealth) },
 		stock.NeedRedis:     func() error { return pingRedis(ctx, d.Redis) },
 		stock.NeedRedlock:   func() error { return pingMajority(ctx, d.Redlock) },
 		stock.NeedEtcd:      func() error { return pingEtcd(ctx, d.Etcd) },
@@ -48,32 +73,23 @@ func Check(ctx context.Context, d stock.Deps) map[stock.Need]error {
 	return checks
 }
 
-func pingMySQL(ctx context.Context, db *sqlx.DB) error {
-	err := db.PingContext(ctx)
-	stats := db.Stats()
-	if errors.Is(err, context.DeadlineExceeded) && stats.InUse == stats.MaxOpenConnections {
-		return fmt.Errorf("%w: all %d connections are in use: %w", stock.ErrBusy, stats.InUse, err)
-	}
-	return err
-}
-
 // pingRedis asks every master: if one of a Cluster is down, its items cannot be sold.
-func pingRedis(ctx context.Context, client redis.UniversalClient) error {
-	cluster, ok := client.(*redis.ClusterClient)
+func pingRedis(ctx context.Context, client goredis.UniversalClient) error {
+	cluster, ok := client.(*goredis.ClusterClient)
 	if !ok {
-		return client.Ping(ctx).Err()
+		return redis.CheckWritable(ctx, client)
 	}
-	return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		return master.Ping(ctx).Err()
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, master *goredis.Client) error {
+		return redis.CheckWritable(ctx, master)
 	})
 }
 
 // pingMajority fails unless a majority of independent masters answers.
-func pingMajority(ctx context.Context, masters []redis.UniversalClient) error {
+func pingMajority(ctx context.Context, masters []goredis.UniversalClient) error {
 	errs := make([]error, len(masters))
 	var wg sync.WaitGroup
 	for i, master := range masters {
-		wg.Go(func() { errs[i] = master.Ping(ctx).Err() })
+		wg.Go(func() { errs[i] = redis.CheckWritable(ctx, master) })
 	}
 	wg.Wait()
 	down := slices.DeleteFunc(errs, func(err error) bool { return err == nil })

@@ -20,6 +20,7 @@ import (
 
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
+	"stock/internal/stock/health"
 	"stock/internal/stock/inventory"
 	"stock/internal/stock/stream"
 )
@@ -52,6 +53,7 @@ type API struct {
 	Config
 	replica    []string // value of X-Replica
 	inventory  *inventory.Inventory
+	health     *health.Checker
 	offers     map[string]*offer
 	names      []string                      // of all strategies
 	listing    []byte                        // reply of GET /strategies
@@ -75,6 +77,7 @@ func New(config Config) (*API, error) {
 		Config:    config,
 		replica:   []string{config.Replica},
 		inventory: inventory.New(config.Deps),
+		health:    health.New(config.Deps),
 		offers:    map[string]*offer{},
 	}
 	if config.PausePoints {

@@ -1,19 +1,13 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"stock/internal/stock"
-	"stock/internal/stock/health"
 )
-
-// checkLimit is how long /readyz and /metrics wait for the servers.
-const checkLimit = time.Second
 
 // listStrategies renders the reply to GET /strategies, which never changes.
 func listStrategies(config Config) ([]byte, error) {
@@ -84,16 +78,14 @@ type check struct {
 	Reason string `json:"reason,omitempty"` // only on the admin listener
 }
 
-// readyz reports whether requests should be sent to this replica: every configured server answers, and the replica is
-// not shutting down. A server is busy, not down, if all connections to it are in use. Taking a replica out of service
-// for that would move its load to the others and make them busy, too.
+// readyz reports whether requests should be sent to this replica: every configured server answers and takes writes, and
+// the replica is not shutting down. A server is busy, not down, if it has no connection left: those of the replica still
+// work.
 func (a *API) readyz(withReasons bool) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), checkLimit)
-		defer cancel()
+	return func(w http.ResponseWriter, _ *http.Request) {
 		reply := readiness{Status: "ready", Replica: a.Replica, Checks: map[stock.Need]check{}}
 		var down []any
-		for need, err := range health.Check(ctx, a.Deps) {
+		for need, err := range a.health.Check() {
 			c := check{Status: "up"}
 			switch {
 			case errors.Is(err, stock.ErrBusy):
@@ -108,7 +100,7 @@ func (a *API) readyz(withReasons bool) http.HandlerFunc {
 			}
 			reply.Checks[need] = c
 		}
-		a.logReadiness(r, down)
+		a.logReadiness(down)
 		if a.draining.Load() {
 			reply.Status = "draining"
 		}
@@ -121,10 +113,7 @@ func (a *API) readyz(withReasons bool) http.HandlerFunc {
 }
 
 // logReadiness logs when a server goes down and when all are up again, rather than on every request.
-func (a *API) logReadiness(r *http.Request, down []any) {
-	if r.Context().Err() != nil {
-		return // the checks failed because the client went away
-	}
+func (a *API) logReadiness(down []any) {
 	ready := len(down) == 0
 	if a.wasReady.Swap(ready) == ready {
 		return

@@ -88,6 +88,9 @@ func newReplica(t testing.TB, o options) *replica {
 		o.maxHold = stock.MaxHold
 	}
 	o.deps.MySQLLocks = o.deps.MySQL // tests hold few locks
+	if o.deps.MySQLHealth == nil {
+		o.deps.MySQLHealth = o.deps.MySQL
+	}
 	o.deps.Lease, o.deps.Poll = 30*time.Second, 5*time.Millisecond
 	strategies, err := catalogue.Build(o.deps, o.catalogue)
 	if err != nil {

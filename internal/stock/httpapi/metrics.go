@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"stock/internal/stock"
+	"stock/internal/stock/health"
 	"stock/internal/stock/stream"
 )
 
@@ -143,7 +144,7 @@ func (b backlog) Describe(descs chan<- *prometheus.Desc) {
 }
 
 func (b backlog) Collect(samples chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), checkLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), health.Limit)
 	defer cancel()
 	behind, err := b.stream.Backlog(ctx)
 	if err != nil {

@@ -20,7 +20,7 @@ type Inventory struct {
 
 // New returns the inventory of the stores that are configured.
 func New(d stock.Deps) *Inventory {
-	i := &Inventory{mysql: mysql.Store{DB: d.MySQL}, stores: map[stock.Store]stock.AdminStore{}}
+	i := &Inventory{mysql: mysql.NewAdmin(d), stores: map[stock.Store]stock.AdminStore{}}
 	if d.MySQL != nil {
 		i.stores[stock.MySQL] = i.mysql
 		i.stores[stock.Slots] = mysql.SlotStore{MySQL: i.mysql}

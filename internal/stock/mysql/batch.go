@@ -6,8 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/stock"
 	"stock/internal/stock/batching"
 	"stock/internal/stock/retry"
@@ -25,11 +23,10 @@ import (
 // It is a transaction by itself, as with update.
 type batch struct {
 	batching.Queue
-	db    *sqlx.DB
+	store Store
 	alone single // for requests with work to do, and for orders
-	wait  time.Duration
 	// try decides on a batch in one transaction. An error is the outcome of all undecided members.
-	try func(ctx context.Context, conn *sqlx.Conn, b *batching.Batch) error
+	try func(ctx context.Context, conn *conn, b *batching.Batch) error
 }
 
 // single is a strategy that makes each request a transaction by itself.
@@ -39,12 +36,12 @@ type single interface {
 }
 
 // NewBatch makes the strategy `batch`.
-func NewBatch(d stock.Deps) stock.Deducter { return newBatch(d, update{Store{d.MySQL}}, tryBatch) }
+func NewBatch(d stock.Deps) stock.Deducter { return newBatch(d, update{New(d)}, tryBatch) }
 
 func newBatch(
-	d stock.Deps, alone single, try func(context.Context, *sqlx.Conn, *batching.Batch) error,
+	d stock.Deps, alone single, try func(context.Context, *conn, *batching.Batch) error,
 ) *batch {
-	s := &batch{db: d.MySQL, alone: alone, wait: d.LockWait, try: try}
+	s := &batch{store: New(d), alone: alone, try: try}
 	s.Run = s.run
 	return s
 }
@@ -68,30 +65,40 @@ func (s *batch) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderR
 	return receipt, err
 }
 
-// run decides on a batch, and again if the server rolled it back because of a conflict.
+// run waits for a connection and decides on a batch.
 func (s *batch) run(ctx context.Context, b *batching.Batch) {
-	// Wait for a connection before the batch is closed: requests that arrive meanwhile can still join.
-	conn, err := s.db.Connx(ctx)
-	if err != nil {
-		if ctx.Err() == nil { // the server's fault, not the leader's: the others would fare no better
-			b.Close()
-		}
-		b.RefuseAll(classifyConnect(err))
+	connected := false
+	err := s.store.use(ctx, []int64{b.GoodsID}, func(conn *conn) error {
+		connected = true
+		b.Close() // only now: until here, requests that arrive can still join
+		return s.decide(context.WithoutCancel(ctx), conn, b)
+	})
+	if connected {
 		return
 	}
-	defer conn.Close()
-	ctx = context.WithoutCancel(ctx)
-	b.Close()
+	if !errors.Is(err, stock.ErrBusy) { // the server's fault: the others would fare no better than the leader
+		b.Close()
+	}
+	b.RefuseAll(err)
+}
+
+// decide decides on a batch, and again if the server rolled it back because of a conflict. A locked row delays no member
+// beyond the end of its request: members whose time is up are refused, and the others try again.
+func (s *batch) decide(ctx context.Context, conn *conn, b *batching.Batch) error {
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
-		err := s.try(ctx, conn, b)
+		err := conn.limitRowWait(ctx, b.DropCancelled(minRowWait))
+		if err == nil {
+			err = s.try(ctx, conn, b)
+		}
 		if err == nil {
 			b.Confirm(attempt)
-			return
+			return nil
 		}
-		if !isRetryable(err) || time.Since(started) > s.wait {
+		waitedTooShort := conn.shortened && hasNumber(err, erLockWaitTimeout)
+		if !isRetryable(err) && !waitedTooShort || time.Since(started) > s.store.wait {
 			b.RefuseUndecided(err)
-			return
+			return err
 		}
 		_ = retry.BackOff(ctx, attempt) // ctx never ends
 	}
@@ -102,8 +109,7 @@ func isRetryable(err error) bool { return isRolledBack(err) || errors.Is(err, er
 
 // tryBatch needs one statement if there is enough for all, as there is until the item runs out, and a second one, to
 // read the stock, if there is too little for any. Otherwise it grants some under the row's lock.
-func tryBatch(ctx context.Context, conn *sqlx.Conn, b *batching.Batch) error {
-	b.DropCancelled()
+func tryBatch(ctx context.Context, conn *conn, b *batching.Batch) error {
 	decided, err := deductTogether(ctx, conn, b.GoodsID, b.Undecided, classifyWrite)
 	if err != nil || decided {
 		return err

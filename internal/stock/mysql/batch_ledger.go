@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/stock"
 	"stock/internal/stock/batching"
 )
@@ -23,7 +21,7 @@ const BatchLedgerName = "batch-ledger"
 // back and retried too. At worst, if a client uses one key for two items and one of the two requests has a Hold, a
 // batch of the other item waits until that request ends.
 func NewBatchLedger(d stock.Deps) stock.Deducter {
-	return newBatch(d, ledger{Store{d.MySQL}, BatchLedgerName, d.LockWait}, tryBatchLedger)
+	return newBatch(d, ledger{New(d), BatchLedgerName, d.LockWait}, tryBatchLedger)
 }
 
 // keyed is a member of a batch with its row of the ledger.
@@ -35,8 +33,7 @@ type keyed struct {
 // tryBatchLedger decides on the requests without a key and on the first request of each new key. Requests whose key
 // is taken are answered or refused at once. Those that repeat a key of the same batch get the first one's answer once
 // it is recorded.
-func tryBatchLedger(ctx context.Context, conn *sqlx.Conn, b *batching.Batch) error {
-	b.DropCancelled()
+func tryBatchLedger(ctx context.Context, conn *conn, b *batching.Batch) error {
 	members, firsts, entries := enterLedger(b.Undecided)
 	taken, err := findAnswers(ctx, conn, entries...)
 	if err != nil {
@@ -97,7 +94,7 @@ func membersOf(members []keyed) []*batching.Member {
 
 // sellAndRecord deducts for the undecided members and records the answers: "done", and "sold out" if the client gave
 // a key. It fails with errKeyTaken if another batch has recorded one of the keys since they were looked up.
-func sellAndRecord(ctx context.Context, conn *sqlx.Conn, b *batching.Batch, fresh []keyed) error {
+func sellAndRecord(ctx context.Context, conn *conn, b *batching.Batch, fresh []keyed) error {
 	if len(fresh) == 0 {
 		return nil
 	}

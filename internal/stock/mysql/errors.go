@@ -20,7 +20,27 @@ const (
 	erDupEntry        = 1062
 	erTooManyUser     = 1203 // too many connections of this user
 	erLockWaitTimeout = 1205
+	erUserLimit       = 1226 // the account's MAX_USER_CONNECTIONS
 	erLockNowait      = 3572
+
+	// The server takes no writes: it is a replica, or was the primary until now.
+	erOptionPrevents = 1290 // --read-only
+	erReadOnlyTx     = 1792 // transaction_read_only
+	erReadOnlyMode   = 1836 // innodb_read_only
+
+	// The server does not let this account in, or not into the database.
+	erDBAccessDenied     = 1044
+	erAccessDenied       = 1045
+	erNoDatabase         = 1049
+	erHostBlocked        = 1129
+	erHostNotPrivileged  = 1130
+	erTableAccessDenied  = 1142
+	erColumnAccessDenied = 1143
+	erAccessDeniedNoPass = 1698
+	erMustChangePassword = 1820
+	erPasswordExpired    = 1862
+	erAccountLocked      = 3118
+	erAccountLockedMaria = 4151
 
 	// The whole transaction was rolled back because of a conflict.
 	erCheckread      = 1020 // MariaDB: the row changed since the snapshot (innodb_snapshot_isolation)
@@ -38,13 +58,27 @@ func hasNumber(err error, numbers ...uint16) bool {
 
 // IsBusy reports whether the server refused a statement or a connection that it may accept later.
 func IsBusy(err error) bool {
-	return isRolledBack(err) || hasNumber(err, erLockWaitTimeout, erLockNowait, erConCount, erTooManyUser)
+	return isRolledBack(err) || hasNumber(err, erLockWaitTimeout, erLockNowait, erConCount, erTooManyUser, erUserLimit)
 }
 
 // isRolledBack reports whether the server rolled a transaction back because of a conflict; a retry may succeed. A row
 // that stays locked (1205) is no such conflict: the server has already waited for it as long as it is allowed to.
 func isRolledBack(err error) bool {
 	return hasNumber(err, erCheckread, erLockDeadlock, erForUpdateRetry, erTxnRetryable, erWriteConflict)
+}
+
+// isReadOnly reports whether the server refused a write because it takes none. It has rolled the transaction back if
+// that was at COMMIT.
+func isReadOnly(err error) bool {
+	return hasNumber(err, erOptionPrevents, erReadOnlyTx, erReadOnlyMode)
+}
+
+// isRejected reports whether the server takes no writes, or nothing at all from this account: a person, or a failover,
+// has to change that.
+func isRejected(err error) bool {
+	return isReadOnly(err) || hasNumber(err, erDBAccessDenied, erAccessDenied, erNoDatabase, erHostBlocked,
+		erHostNotPrivileged, erTableAccessDenied, erColumnAccessDenied, erAccessDeniedNoPass, erMustChangePassword,
+		erPasswordExpired, erAccountLocked, erAccountLockedMaria)
 }
 
 // IsDuplicate reports whether a row with this key exists already.
@@ -67,7 +101,7 @@ func Refusal(err error) error {
 		return nil
 	case !answered && isContextError(err):
 		return fmt.Errorf("%w: MySQL did not finish in time, nothing was written: %w", stock.ErrBusy, err)
-	case !answered, hasNumber(err, erServerShutdown):
+	case !answered, isRejected(err), hasNumber(err, erServerShutdown):
 		return fmt.Errorf("%w: MySQL: %w", stock.ErrUnavailable, err)
 	case IsBusy(err):
 		return fmt.Errorf("%w: MySQL: %w", stock.ErrBusy, err)
@@ -106,7 +140,7 @@ func classifyCommit(err error) error {
 	// database/sql rolled back instead of sending COMMIT, or the driver found the connection closed.
 	unsent := errors.Is(err, sql.ErrTxDone) || isContextError(err) || errors.Is(err, driver.ErrBadConn)
 	// A cluster or a distributed database finds conflicts as late as this.
-	if err == nil || unsent || isRolledBack(err) {
+	if err == nil || unsent || isRolledBack(err) || isReadOnly(err) {
 		return Refusal(err)
 	}
 	return fmt.Errorf("%w: COMMIT failed or its reply was lost: %w", stock.ErrUnknown, err)

@@ -47,9 +47,20 @@ func (s Store) WithFence(holder stock.Holder, count int) stock.ReadWriter {
 
 // Read registers the holder and reads the stock. A registration whose reply is lost has deducted nothing, and is in
 // nobody's way but this holder's.
-func (s fencedStore) Read(ctx context.Context, goodsID int64) (int64, error) {
+func (s fencedStore) Read(ctx context.Context, goodsID int64) (units int64, err error) {
+	err = s.use(ctx, []int64{goodsID}, func(conn *conn) error {
+		units, err = s.register(ctx, conn, goodsID)
+		return err
+	})
+	return units, err
+}
+
+func (s fencedStore) register(ctx context.Context, conn *conn, goodsID int64) (int64, error) {
 	own := s.holder
-	result, err := s.DB.ExecContext(ctx, registerSQL, own.Token, own.Issuer, goodsID, s.count, own.Issuer, own.Token)
+	if err := conn.endBefore(ctx); err != nil {
+		return 0, err
+	}
+	result, err := conn.ExecContext(ctx, registerSQL, own.Token, own.Issuer, goodsID, s.count, own.Issuer, own.Token)
 	if err != nil {
 		return 0, Refusal(err)
 	}
@@ -59,7 +70,7 @@ func (s fencedStore) Read(ctx context.Context, goodsID int64) (int64, error) {
 	}
 	if rows == 0 {
 		// Sold out, a later holder, or no such item. Only refusals pay for the second query.
-		units, registered, err := readRegistered(ctx, s.DB, goodsID)
+		units, registered, err := readRegistered(ctx, conn, goodsID)
 		if err == nil && units >= int64(s.count) {
 			err = own.RefusedBy(goodsID, registered)
 		}
@@ -70,11 +81,13 @@ func (s fencedStore) Read(ctx context.Context, goodsID int64) (int64, error) {
 
 // Write overwrites the stock if the holder is still registered.
 func (s fencedStore) Write(ctx context.Context, goodsID, units int64) error {
-	result, err := s.exec(ctx, fencedOverwriteSQL, units, goodsID, s.holder.Issuer, s.holder.Token)
-	if err != nil {
-		return err
-	}
-	return checkFence(ctx, s.DB, result, goodsID, s.holder)
+	return s.use(ctx, []int64{goodsID}, func(conn *conn) error {
+		result, err := conn.exec(ctx, fencedOverwriteSQL, units, goodsID, s.holder.Issuer, s.holder.Token)
+		if err != nil {
+			return err
+		}
+		return checkFence(ctx, conn, result, goodsID, s.holder)
+	})
 }
 
 // writeFenced overwrites the stock if the holder is still registered.

@@ -12,11 +12,11 @@ import (
 type forUpdate struct{ Store }
 
 // NewForUpdate makes the strategy `for-update`.
-func NewForUpdate(d stock.Deps) stock.Deducter { return forUpdate{Store{d.MySQL}} }
+func NewForUpdate(d stock.Deps) stock.Deducter { return forUpdate{New(d)} }
 
 func (f forUpdate) Deduct(ctx context.Context, req stock.Request) (receipt stock.Receipt, err error) {
 	section := stock.Arrive()
-	err = f.InTx(ctx, nil, req.Pause, func(tx *sqlx.Tx) error {
+	err = f.InTx(ctx, []int64{ShareOf(req)}, nil, req.Pause, func(tx *sqlx.Tx) error {
 		in := Tx{tx}
 		units, err := in.readForUpdate(ctx, req.GoodsID)
 		if err != nil {
@@ -33,7 +33,7 @@ func (f forUpdate) Deduct(ctx context.Context, req stock.Request) (receipt stock
 // happens to read them: with few items in the table it scans, and locks, the whole table.
 func (f forUpdate) Order(ctx context.Context, req stock.OrderRequest) (receipt stock.OrderReceipt, err error) {
 	section := stock.Arrive()
-	err = f.InTx(ctx, nil, req.Pause, func(tx *sqlx.Tx) error {
+	err = f.InTx(ctx, sharesOf(req), nil, req.Pause, func(tx *sqlx.Tx) error {
 		in := Tx{tx}
 		stocks, err := req.ReadAll(func(line stock.Line) (stock.ItemStock, error) {
 			units, err := in.readForUpdate(ctx, line.GoodsID)

@@ -37,13 +37,15 @@ var errKeyTaken = errors.New("the idempotency key is taken")
 
 // NewLedger makes the strategy `ledger`.
 func NewLedger(d stock.Deps) stock.Deducter {
-	return ledger{Store{d.MySQL}, LedgerName, d.LockWait}
+	return ledger{New(d), LedgerName, d.LockWait}
 }
 
 func (l ledger) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	section := stock.Arrive()
 	entry := newDeductionRow(l.name, req)
-	once := ledgerTx{ledger: l, key: req.Key, pause: req.Pause, entry: entry, section: &section}
+	once := ledgerTx{
+		ledger: l, key: req.Key, shares: []int64{ShareOf(req)}, pause: req.Pause, entry: entry, section: &section,
+	}
 	first, attempts, err := once.run(ctx, func(in Tx) ([]ledgerRow, error) {
 		if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
 			return nil, err
@@ -69,7 +71,9 @@ func (l ledger) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 func (l ledger) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	section := stock.Arrive()
 	entry := newOrderRow(l.name, req)
-	once := ledgerTx{ledger: l, key: req.Key, pause: req.Pause, entry: entry, section: &section}
+	once := ledgerTx{
+		ledger: l, key: req.Key, shares: sharesOf(req), pause: req.Pause, entry: entry, section: &section,
+	}
 	var lines []stock.LineReceipt
 	first, attempts, err := once.run(ctx, func(in Tx) (_ []ledgerRow, err error) {
 		if req.Key == "" {
@@ -101,7 +105,11 @@ func (l ledger) answerOrder(
 		soldOut := &stock.SoldOutError{GoodsID: line.GoodsID, Asked: line.Count, Remaining: first.Remaining}
 		return receipt, line.Refused(soldOut)
 	}
-	rows, err := first.lines(ctx, l.DB)
+	var rows []ledgerRow
+	err := l.use(ctx, []int64{first.GoodsID}, func(conn *conn) (err error) {
+		rows, err = first.lines(ctx, conn)
+		return err
+	})
 	if err != nil {
 		return stock.OrderReceipt{}, err
 	}
@@ -116,6 +124,7 @@ func (l ledger) answerOrder(
 type ledgerTx struct {
 	ledger
 	key     string
+	shares  []int64 // what the connection counts against
 	pause   stock.PauseFunc
 	entry   ledgerRow // the first row of the request
 	section *stock.Section
@@ -137,7 +146,7 @@ func (l ledgerTx) run(
 
 func (l ledgerTx) try(ctx context.Context, carryOut func(Tx) ([]ledgerRow, error)) (first *ledgerRow, err error) {
 	var soldOut error // an answer too: it is committed
-	err = l.InTx(ctx, ReadCommitted, l.pause, func(tx *sqlx.Tx) (err error) {
+	err = l.InTx(ctx, l.shares, ReadCommitted, l.pause, func(tx *sqlx.Tx) (err error) {
 		if first, err = l.takeKey(ctx, tx); err != nil {
 			return err
 		}

@@ -212,8 +212,8 @@ func selectAnswers(ctx context.Context, in selecter, locking string, entries []l
 
 // lines reads all rows of the order whose first row this is. One statement sees all of them, or none if the order was
 // pruned meanwhile. Its key is new again then, so that is an ErrInProgress: the client tries again.
-func (r *ledgerRow) lines(ctx context.Context, db *sqlx.DB) (rows []ledgerRow, err error) {
-	err = db.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+
+func (r *ledgerRow) lines(ctx context.Context, in selecter) (rows []ledgerRow, err error) {
+	err = in.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+
 		" FROM ledger WHERE order_key = ? AND fingerprint = ? ORDER BY line", r.Key, r.Fingerprint)
 	if err != nil {
 		return nil, Refusal(err)

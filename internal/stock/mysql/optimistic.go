@@ -16,7 +16,7 @@ type optimistic[T int64 | string] struct {
 }
 
 func newOptimistic[T int64 | string](d stock.Deps, read, write string) optimistic[T] {
-	return optimistic[T]{Store: Store{d.MySQL}, retries: &retry.Retries{Wait: d.LockWait}, read: read, write: write}
+	return optimistic[T]{Store: New(d), retries: &retry.Retries{Wait: d.LockWait}, read: read, write: write}
 }
 
 // NewOptimisticVersion makes the strategy `optimistic-version`. Every strategy that writes to the row increments the
@@ -67,8 +67,11 @@ func (o optimistic[T]) try(ctx context.Context, req stock.Request, section *stoc
 		Stock int64
 		Seen  T
 	}
-	if err := o.DB.GetContext(ctx, &row, o.read, req.GoodsID); err != nil {
-		return stock.Receipt{}, classifyRead(req.GoodsID, err)
+	err := o.use(ctx, []int64{req.GoodsID}, func(conn *conn) error {
+		return classifyRead(req.GoodsID, conn.GetContext(ctx, &row, o.read, req.GoodsID))
+	})
+	if err != nil {
+		return stock.Receipt{}, err
 	}
 	section.Enter()
 	remaining, err := req.Decide(ctx, row.Stock)
@@ -76,7 +79,7 @@ func (o optimistic[T]) try(ctx context.Context, req stock.Request, section *stoc
 		return stock.Receipt{}, err
 	}
 	section.Leave()
-	result, err := o.exec(ctx, o.write, remaining, req.GoodsID, row.Seen)
+	result, err := o.exec(ctx, []int64{req.GoodsID}, o.write, remaining, req.GoodsID, row.Seen)
 	if err != nil {
 		return stock.Receipt{}, err
 	}

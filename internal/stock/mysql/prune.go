@@ -48,7 +48,7 @@ func Prune(ctx context.Context, once func() (found int, rows int64, err error)) 
 // as its first line.
 func pruneRequests(ctx context.Context, db *sqlx.DB, age time.Duration) (found int, rows int64, err error) {
 	// At READ COMMITTED, since locked gaps would keep new requests out.
-	err = Store{db}.InTx(ctx, ReadCommitted, nil, func(tx *sqlx.Tx) error {
+	err = Store{DB: db}.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx *sqlx.Tx) error {
 		var keys []any
 		// The locks keep another pruning from deleting the same requests first: a key that was used again meanwhile
 		// would then be deleted here.

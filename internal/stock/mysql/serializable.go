@@ -21,7 +21,7 @@ type serializable struct {
 
 // NewSerializable makes the strategy `serializable`.
 func NewSerializable(d stock.Deps) stock.Deducter {
-	return serializable{Store{d.MySQL}, &retry.Retries{Wait: d.LockWait}}
+	return serializable{New(d), &retry.Retries{Wait: d.LockWait}}
 }
 
 func (s serializable) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
@@ -35,7 +35,7 @@ func (s serializable) try(
 	ctx context.Context, req stock.Request, section *stock.Section,
 ) (receipt stock.Receipt, err error) {
 	options := &sql.TxOptions{Isolation: sql.LevelSerializable}
-	err = s.InTx(ctx, options, req.Pause, func(tx *sqlx.Tx) error {
+	err = s.InTx(ctx, []int64{ShareOf(req)}, options, req.Pause, func(tx *sqlx.Tx) error {
 		units, err := Tx{tx}.Read(ctx, req.GoodsID)
 		if err != nil {
 			return err

@@ -50,13 +50,21 @@ func readSlots(
 
 // Read implements stock.AdminStore.
 func (s SlotStore) Read(ctx context.Context, goodsID int64) (int64, error) {
-	_, units, err := readSlots(ctx, s.MySQL.DB, goodsID, "")
+	_, units, err := s.read(ctx, goodsID)
 	return units, err
+}
+
+func (s SlotStore) read(ctx context.Context, goodsID int64) (slots []slot, units int64, err error) {
+	err = s.MySQL.use(ctx, []int64{goodsID}, func(conn *conn) error {
+		slots, units, err = readSlots(ctx, conn, goodsID, "")
+		return err
+	})
+	return slots, units, err
 }
 
 // Set implements stock.AdminStore. The store has no epochs of its own.
 func (s SlotStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
-	return epoch, s.MySQL.InTx(ctx, ReadCommitted, nil, func(tx *sqlx.Tx) error {
+	return epoch, s.MySQL.InTx(ctx, []int64{goodsID}, ReadCommitted, nil, func(tx *sqlx.Tx) error {
 		slots := make([]slot, slotCount)
 		for i := range slots {
 			slots[i].Slot = i
@@ -87,7 +95,7 @@ func (s SlotStore) Restock(ctx context.Context, goodsID, units int64) (left int6
 func (s SlotStore) rearrange(
 	ctx context.Context, req stock.Request, change func(units int64) (int64, error),
 ) error {
-	return s.MySQL.InTx(ctx, ReadCommitted, req.Pause, func(tx *sqlx.Tx) error {
+	return s.MySQL.InTx(ctx, []int64{ShareOf(req)}, ReadCommitted, req.Pause, func(tx *sqlx.Tx) error {
 		slots, units, err := readSlots(ctx, tx, req.GoodsID, " FOR UPDATE")
 		if err != nil {
 			return err

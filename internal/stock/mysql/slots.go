@@ -27,7 +27,7 @@ type slots struct {
 
 // NewSlots makes the strategy `slots`.
 func NewSlots(d stock.Deps) stock.Deducter {
-	return slots{SlotStore{Store{d.MySQL}}, d.LockWait}
+	return slots{SlotStore{New(d)}, d.LockWait}
 }
 
 // allSlots stands for the rows of an item together.
@@ -74,7 +74,7 @@ func (s slots) try(
 // findSlot picks one of the slots that have enough, at random, or allSlots if none has. If it fails, it returns the
 // last slot.
 func (s slots) findSlot(ctx context.Context, req stock.Request, last int) (int, error) {
-	all, units, err := readSlots(ctx, s.MySQL.DB, req.GoodsID, "")
+	all, units, err := s.read(ctx, req.GoodsID)
 	if err != nil {
 		return last, err
 	}

@@ -9,11 +9,31 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"stock/internal/stock"
+	"stock/internal/stock/share"
 )
 
 // Store keeps the stock in the table good_stock. Every write increments the version, so that strategies can be mixed on
 // one row without optimistic locking missing a change.
-type Store struct{ DB *sqlx.DB }
+//
+// With DB alone, a Store waits for connections and rows as long as the pool and the server let it.
+type Store struct {
+	DB *sqlx.DB
+
+	shares *share.Limiter
+	upkeep bool          // its connections count against Upkeep, whatever they are used for
+	wait   time.Duration // longest wait for a connection, and then for a row; 0 for no limit
+}
+
+// New makes the store for strategies.
+func New(d stock.Deps) Store { return Store{DB: d.MySQL, shares: d.MySQLShares, wait: d.LockWait} }
+
+// NewAdmin makes the store for administration. Its connections count against Upkeep: the stock of an item can be read
+// and set while the item's buyers use its share.
+func NewAdmin(d stock.Deps) Store {
+	s := New(d)
+	s.upkeep = true
+	return s
+}
 
 const (
 	selectSQL    = "SELECT stock FROM good_stock WHERE goods_id = ?"
@@ -30,13 +50,15 @@ const (
 
 // Read implements stock.ReadWriter.
 func (s Store) Read(ctx context.Context, goodsID int64) (units int64, err error) {
-	err = s.DB.GetContext(ctx, &units, selectSQL, goodsID)
-	return units, classifyRead(goodsID, err)
+	err = s.use(ctx, []int64{goodsID}, func(conn *conn) error {
+		return classifyRead(goodsID, conn.GetContext(ctx, &units, selectSQL, goodsID))
+	})
+	return units, err
 }
 
 // Write implements stock.ReadWriter.
 func (s Store) Write(ctx context.Context, goodsID, units int64) error {
-	result, err := s.exec(ctx, overwriteSQL, units, goodsID)
+	result, err := s.exec(ctx, []int64{goodsID}, overwriteSQL, units, goodsID)
 	if err != nil {
 		return err
 	}
@@ -46,7 +68,7 @@ func (s Store) Write(ctx context.Context, goodsID, units int64) error {
 // Set implements stock.AdminStore. It makes the epoch from the time, so that a database that is created anew does not
 // start from zero, and from the last and the given epoch, so that it grows even if the clock is set back.
 func (s Store) Set(ctx context.Context, goodsID, units, last int64) (epoch int64, err error) {
-	err = s.InTx(ctx, nil, nil, func(tx *sqlx.Tx) error {
+	err = s.InTx(ctx, []int64{goodsID}, nil, nil, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, setSQL, goodsID, units, max(time.Now().UnixMicro(), last+1)); err != nil {
 			return Refusal(err)
 		}
@@ -58,7 +80,7 @@ func (s Store) Set(ctx context.Context, goodsID, units, last int64) (epoch int64
 // Restock implements stock.AdminStore.
 func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error) {
 	for {
-		result, err := s.exec(ctx, restockSQL, units, goodsID, stock.MaxStock-units)
+		result, err := s.exec(ctx, []int64{goodsID}, restockSQL, units, goodsID, stock.MaxStock-units)
 		if err != nil {
 			return 0, err
 		}
@@ -81,16 +103,18 @@ func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error)
 
 // Epoch reads the epoch of an item's stock.
 func (s Store) Epoch(ctx context.Context, goodsID int64) (epoch int64, err error) {
-	err = s.DB.GetContext(ctx, &epoch, epochSQL, goodsID)
-	return epoch, classifyRead(goodsID, err)
+	err = s.use(ctx, []int64{goodsID}, func(conn *conn) error {
+		return classifyRead(goodsID, conn.GetContext(ctx, &epoch, epochSQL, goodsID))
+	})
+	return epoch, err
 }
 
 // Items lists the ids of all items.
 func (s Store) Items(ctx context.Context) (ids []int64, err error) {
-	if err := s.DB.SelectContext(ctx, &ids, "SELECT goods_id FROM good_stock"); err != nil {
-		return nil, Refusal(err)
-	}
-	return ids, nil
+	err = s.use(ctx, []int64{Upkeep}, func(conn *conn) error {
+		return Refusal(conn.SelectContext(ctx, &ids, "SELECT goods_id FROM good_stock"))
+	})
+	return ids, err
 }
 
 // Atomic implements stock.Lockable.
@@ -98,23 +122,18 @@ func (Store) Atomic() bool { return true }
 
 // WriteAll implements stock.Lockable.
 func (s Store) WriteAll(ctx context.Context, pause stock.PauseFunc, stocks []stock.ItemStock) error {
-	return s.InTx(ctx, nil, pause, func(tx *sqlx.Tx) error { return Tx{tx}.writeAll(ctx, stocks) })
+	return s.InTx(ctx, sharesOfStocks(stocks, pause), nil, pause, func(tx *sqlx.Tx) error {
+		return Tx{tx}.writeAll(ctx, stocks)
+	})
 }
 
-// exec runs one writing statement that commits by itself. It takes the connection in a separate step: a wait for the
-// pool that ends has sent nothing, but database/sql returns the same error for it as for a reply that did not arrive.
-//
-// The statement does not end with ctx. Once it is sent, giving up would not stop it but only hide what it did, and a
-// lock around it would be released while the statement is still under way. The server ends it in time, with an
-// answer, by its innodb_lock_wait_timeout; the readTimeout of the DSN ends it if the server is silent.
-func (s Store) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	conn, err := s.DB.Conn(ctx)
-	if err != nil {
-		return nil, classifyConnect(err)
-	}
-	defer conn.Close()
-	result, err := conn.ExecContext(context.WithoutCancel(ctx), query, args...)
-	return result, classifyWrite(err)
+// exec runs one writing statement that commits by itself.
+func (s Store) exec(ctx context.Context, shares []int64, query string, args ...any) (result sql.Result, err error) {
+	err = s.use(ctx, shares, func(conn *conn) error {
+		result, err = conn.exec(ctx, query, args...)
+		return err
+	})
+	return result, err
 }
 
 // checkFound fails with ErrUnknownItem if a statement matched no row. The DSN must have clientFoundRows=true, or else a

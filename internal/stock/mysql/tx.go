@@ -13,24 +13,29 @@ import (
 // does not exist would both lock the gap in which it belongs, and each would wait for the other to insert it.
 var ReadCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
-// InTx runs work between BEGIN and COMMIT, and pauses at BeforeCommit. If anything fails before COMMIT, it rolls
-// back: a statement that failed by a lock wait (1205) leaves its transaction open, and earlier changes would be
-// committed later.
+// InTx runs work between BEGIN and COMMIT, on a connection that counts against the given shares, and pauses at
+// BeforeCommit. If anything fails before COMMIT, it rolls back: a statement that failed by a lock wait (1205) leaves its
+// transaction open, and earlier changes would be committed later. Work must use nothing but the transaction: see use.
 func (s Store) InTx(
-	ctx context.Context, options *sql.TxOptions, pause stock.PauseFunc, work func(*sqlx.Tx) error,
+	ctx context.Context, shares []int64, options *sql.TxOptions, pause stock.PauseFunc, work func(*sqlx.Tx) error,
 ) error {
-	tx, err := s.DB.BeginTxx(ctx, options)
-	if err != nil {
-		return classifyConnect(err)
-	}
-	defer tx.Rollback()
-	if err := work(tx); err != nil {
-		return err
-	}
-	if err := pause.At(ctx, stock.BeforeCommit); err != nil {
-		return err
-	}
-	return classifyCommit(tx.Commit())
+	return s.use(ctx, shares, func(conn *conn) error {
+		if err := conn.endBefore(ctx); err != nil {
+			return err
+		}
+		tx, err := conn.BeginTxx(ctx, options)
+		if err != nil {
+			return Refusal(err)
+		}
+		defer tx.Rollback()
+		if err := work(tx); err != nil {
+			return err
+		}
+		if err := pause.At(ctx, stock.BeforeCommit); err != nil {
+			return err
+		}
+		return classifyCommit(tx.Commit())
+	})
 }
 
 // Tx is the store inside a transaction: nothing is written before COMMIT.

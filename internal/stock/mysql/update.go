@@ -23,7 +23,7 @@ const (
 type update struct{ Store }
 
 // NewUpdate makes the strategy `update`.
-func NewUpdate(d stock.Deps) stock.Deducter { return update{Store{d.MySQL}} }
+func NewUpdate(d stock.Deps) stock.Deducter { return update{New(d)} }
 
 func (u update) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	for {
@@ -47,7 +47,7 @@ func (u update) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 type decrement struct{ Store }
 
 // NewDecrement makes the control `decrement`.
-func NewDecrement(d stock.Deps) stock.Deducter { return decrement{Store{d.MySQL}} }
+func NewDecrement(d stock.Deps) stock.Deducter { return decrement{New(d)} }
 
 func (d decrement) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	receipt, rows, err := d.execDeduct(ctx, req, stock.Arrive(), decrementSQL, req.Count, req.GoodsID)
@@ -65,7 +65,7 @@ func (s Store) execDeduct(
 	if req.Hold > 0 || req.Pause != nil {
 		return s.execDeductInTx(ctx, req, section, query, args...)
 	}
-	result, err := s.exec(ctx, query, args...)
+	result, err := s.exec(ctx, []int64{req.GoodsID}, query, args...)
 	if err != nil {
 		return stock.Receipt{}, 0, err
 	}
@@ -76,7 +76,7 @@ func (s Store) execDeduct(
 func (s Store) execDeductInTx(
 	ctx context.Context, req stock.Request, section stock.Section, query string, args ...any,
 ) (receipt stock.Receipt, rows int64, err error) {
-	err = s.InTx(ctx, nil, req.Pause, func(tx *sqlx.Tx) error {
+	err = s.InTx(ctx, []int64{ShareOf(req)}, nil, req.Pause, func(tx *sqlx.Tx) error {
 		if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 // Order locks each item by the UPDATE that deducts from it, and rolls all of them back if one has too few units.
 func (u update) Order(ctx context.Context, req stock.OrderRequest) (receipt stock.OrderReceipt, err error) {
 	section := stock.Arrive()
-	err = u.InTx(ctx, nil, req.Pause, func(tx *sqlx.Tx) error {
+	err = u.InTx(ctx, sharesOf(req), nil, req.Pause, func(tx *sqlx.Tx) error {
 		in := Tx{tx}
 		// A plain read would show the stock at the beginning of the transaction.
 		lines, err := in.deductAll(ctx, req, &section, in.readForUpdate)

@@ -55,7 +55,7 @@ func (s *script) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, 
 // run decides on a batch.
 func (s *script) run(ctx context.Context, batch *batching.Batch) {
 	batch.Close()
-	batch.DropCancelled()
+	batch.DropCancelled(0)
 	members := batch.Undecided
 	if len(members) == 0 {
 		return

@@ -85,7 +85,7 @@ func ParkWhen(t testing.TB, d stock.Deducter, req stock.Request, stop func(stock
 		}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	go func() {
 		receipt, err := d.Deduct(ctx, req)

@@ -15,6 +15,7 @@ import (
 
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
+	"stock/internal/stock/share"
 	"stock/migrations"
 )
 
@@ -94,7 +95,9 @@ func (a Addresses) Connect(t testing.TB) stock.Deps {
 	t.Helper()
 	deps := stock.Deps{LockWait: 20 * time.Second, Lease: 30 * time.Second, Poll: time.Millisecond}
 	if a.MySQL != "" {
-		deps.MySQL, deps.MySQLLocks = MySQL(t, a.MySQL), MySQL(t, a.MySQL)
+		deps.MySQL, deps.MySQLLocks, deps.MySQLHealth = MySQL(t, a.MySQL), MySQL(t, a.MySQL), MySQL(t, a.MySQL)
+		deps.MySQLHealth.SetMaxIdleConns(0)
+		deps.MySQLShares = share.New(deps.MySQL.Stats().MaxOpenConnections)
 	}
 	if a.Redis != nil {
 		deps.Redis = Redis(t, a.Redis)

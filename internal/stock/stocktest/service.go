@@ -21,7 +21,7 @@ type Service struct {
 	*catalogue.Registry
 	*inventory.Inventory
 	stream.Admin
-	deps stock.Deps
+	*health.Checker
 }
 
 // NewService builds the given strategies, or the whole catalogue if none are given. It is closed when the test ends.
@@ -39,11 +39,8 @@ func NewService(t testing.TB, deps stock.Deps, strategies ...stock.Strategy) *Se
 			t.Error(err)
 		}
 	})
-	return &Service{registry, inventory.New(deps), stream.Admin{MySQL: deps.MySQL, Redis: deps.Redis}, deps}
+	return &Service{registry, inventory.New(deps), stream.Admin{MySQL: deps.MySQL, Redis: deps.Redis}, health.New(deps)}
 }
-
-// Check is health.Check.
-func (s *Service) Check(ctx context.Context) map[stock.Need]error { return health.Check(ctx, s.deps) }
 
 // Deducter returns a strategy on a store, or on its default store if on is empty.
 func (s *Service) Deducter(t testing.TB, name string, on stock.Store) stock.Deducter {

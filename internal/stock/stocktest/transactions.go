@@ -1,6 +1,7 @@
 package stocktest
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -21,12 +22,14 @@ func Begin(t testing.TB, db *sqlx.DB) *sqlx.Tx {
 	return tx
 }
 
-// LockRow locks the row of an item in MySQL until unlock is called.
+// LockRow locks the row of an item in MySQL, and those of its slots, until unlock is called.
 func LockRow(t testing.TB, db *sqlx.DB, goodsID int64) (unlock func()) {
 	t.Helper()
 	tx := Begin(t, db)
-	if _, err := tx.Exec("SELECT stock FROM good_stock WHERE goods_id = ? FOR UPDATE", goodsID); err != nil {
-		t.Fatal(err)
+	for _, table := range []string{"good_stock", "good_slot"} {
+		if _, err := tx.Exec("SELECT stock FROM "+table+" WHERE goods_id = ? FOR UPDATE", goodsID); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return func() {
 		t.Helper()
@@ -43,7 +46,13 @@ var innodbTrx sync.Mutex
 // WaitForRowLock waits until a statement in this database waits for a row that another transaction has locked.
 func WaitForRowLock(t testing.TB, db *sqlx.DB) {
 	t.Helper()
-	serverstest.Eventually(t, "a statement waits for a locked row", func() bool {
+	WaitForRowLocks(t, db, 1)
+}
+
+// WaitForRowLocks waits until n statements in this database wait for rows that other transactions have locked.
+func WaitForRowLocks(t testing.TB, db *sqlx.DB, n int) {
+	t.Helper()
+	serverstest.Eventually(t, fmt.Sprintf("%d statements wait for locked rows", n), func() bool {
 		innodbTrx.Lock()
 		defer innodbTrx.Unlock()
 		time.Sleep(120 * time.Millisecond)
@@ -54,7 +63,7 @@ func WaitForRowLock(t testing.TB, db *sqlx.DB) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return waiting > 0
+		return waiting >= n
 	})
 }
 

@@ -26,7 +26,7 @@ func (w *writeBehind) record(ctx context.Context, sales []sale, delivered time.T
 	if len(sales) == 0 {
 		return nil
 	}
-	err := w.db.InTx(ctx, mysql.ReadCommitted, nil, func(tx *sqlx.Tx) error {
+	err := w.db.InTx(ctx, sharesOf(sales, locked), mysql.ReadCommitted, nil, func(tx *sqlx.Tx) error {
 		return w.deduct(ctx, tx, sales, delivered, locked)
 	})
 	if !mysql.IsDuplicate(err) {
@@ -41,6 +41,14 @@ func (w *writeBehind) record(ctx context.Context, sales []sale, delivered time.T
 		return err
 	}
 	return w.record(ctx, left, delivered, locked)
+}
+
+// sharesOf returns what the connection of a transaction counts against: the items if it may wait for their rows.
+func sharesOf(sales []sale, locked locking) []int64 {
+	if locked == failIfLocked {
+		return []int64{mysql.Upkeep}
+	}
+	return slices.Sorted(maps.Keys(byItem(sales)))
 }
 
 // deduct locks the rows of the items, in ascending order, so that no two replicas wait for each other; inserts the

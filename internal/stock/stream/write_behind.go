@@ -83,7 +83,7 @@ const (
 // startWriteBehind begins to write, from all streams that exist.
 func startWriteBehind(d stock.Deps) *writeBehind {
 	w := &writeBehind{
-		db: mysql.Store{DB: d.MySQL}, streams: streams{d.Redis}, log: d.Log,
+		db: mysql.New(d), streams: streams{d.Redis}, log: d.Log,
 		late: scanInterval, maxAge: maxEntryAge,
 		items: newSchedule(), waiters: make(chan struct{}, maxWaiters),
 	}

@@ -1,0 +1,167 @@
+package httpapi_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+)
+
+// account is an ordinary account of a MySQL server that belongs to one test: root is exempt from read_only.
+type account struct {
+	root *sqlx.DB
+	deps stock.Deps
+}
+
+func newAccount(t *testing.T, limits string) *account {
+	t.Helper()
+	dsn, err := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true}).CreateDatabase(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &account{root: migrated(t, openMySQL(t, dsn))}
+	a.do(t, "CREATE USER 'shop'@'127.0.0.1' IDENTIFIED BY 'first' "+limits)
+	a.do(t, "GRANT ALL ON stock.* TO 'shop'@'127.0.0.1'")
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.User, config.Passwd = "shop", "first"
+	a.deps = stock.Deps{MySQL: openMySQL(t, config.FormatDSN()), MySQLHealth: openMySQL(t, config.FormatDSN())}
+	a.deps.MySQLHealth.SetMaxIdleConns(0)
+	return a
+}
+
+func (a *account) do(t *testing.T, statement string) {
+	t.Helper()
+	if _, err := a.root.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantReady checks that the replica is ready, or that the check of one server says that it is down.
+func wantReady(t *testing.T, r *replica, need stock.Need, ready bool) {
+	t.Helper()
+	status, check := 200, "up"
+	if !ready {
+		status, check = 503, "down"
+	}
+	got := get(t, r.public+"/readyz")
+	if want := `"` + string(need) + `":{"status":"` + check + `"}`; got.status != status ||
+		!strings.Contains(got.text(t, "checks"), want) {
+		t.Errorf("readyz: %d %s, want %s", got.status, got.raw, want)
+	}
+}
+
+func TestAReadOnlyMySQLIsUnavailableUntilItTakesWritesAgain(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, "")
+	r := newReplica(t, options{deps: a.deps, pauses: true})
+	sell := func(status int, problem string) {
+		t.Helper()
+		for _, strategy := range []string{
+			"update", "for-update", "optimistic-version", "serializable", "ledger", "slots", "batch", "batch-ledger", "mutex",
+		} {
+			post(t, r.public+"/stock/deduct/"+strategy+"?goods_id=1&count=1", "").want(t, status, problem)
+		}
+	}
+	sell(200, "")
+	wantReady(t, r, stock.NeedMySQL, true)
+	left := get(t, r.public+"/stock/1").text(t, "stock")
+
+	committing := make(chan reply, 1)
+	go func() {
+		got, _ := try(t.Context(), request{
+			method: "POST", url: r.public + "/stock/deduct/for-update?goods_id=1&count=1",
+			header: map[string]string{"X-Pause": "before-commit"},
+		})
+		committing <- got
+	}()
+	eventually(t, "a request is about to commit", func() bool {
+		return strings.Contains(string(get(t, r.admin+"/admin/pauses").raw), "before-commit")
+	})
+	a.do(t, "SET GLOBAL read_only = 1")
+	do(t, deleteAllPauses(r)).want(t, 200, "")
+	got := <-committing
+	got.want(t, 503, "unavailable")
+
+	sell(503, "unavailable")
+	wantReady(t, r, stock.NeedMySQL, false)
+	a.do(t, "SET GLOBAL read_only = 0")
+	wantReady(t, r, stock.NeedMySQL, true)
+	if now := get(t, r.public+"/stock/1").text(t, "stock"); now != left {
+		t.Errorf("item 1 had %s units and has %s: a refused request deducted", left, now)
+	}
+	sell(200, "")
+}
+
+func TestAPasswordThatNoLongerWorksIsUnavailable(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, "")
+	r := newReplica(t, options{deps: a.deps})
+	const sale = "/stock/deduct/update?goods_id=1&count=1"
+	post(t, r.public+sale, "").want(t, 200, "")
+	a.do(t, "ALTER USER 'shop'@'127.0.0.1' IDENTIFIED BY 'second'")
+	wantReady(t, r, stock.NeedMySQL, false) // although the open connections still work
+	a.deps.MySQL.SetMaxIdleConns(-1)        // closes them
+	post(t, r.public+sale, "").want(t, 503, "unavailable")
+	a.do(t, "ALTER USER 'shop'@'127.0.0.1' IDENTIFIED BY 'first'")
+	post(t, r.public+sale, "").want(t, 200, "")
+	wantReady(t, r, stock.NeedMySQL, true)
+}
+
+// Taking a busy replica out of service would move its load to the others.
+func TestReadyzStaysReadyWhileMySQLHasNoConnectionLeft(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t, "WITH MAX_USER_CONNECTIONS 1")
+	r := newReplica(t, options{deps: a.deps})
+	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "") // keeps its connection
+	got := get(t, r.public+"/readyz").want(t, 200, "")
+	if got.text(t, "checks") != `{"mysql":{"status":"busy"}}` || got.text(t, "status") != `"ready"` {
+		t.Errorf("readyz: %s", got.raw)
+	}
+	if got := get(t, r.admin+"/readyz").want(t, 200, ""); !strings.Contains(string(got.raw), `"reason":"`) {
+		t.Errorf("/readyz of the admin listener has no reason: %s", got.raw)
+	}
+}
+
+func TestARedisThatTakesNoWritesIsUnavailable(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ begin, end []any }{
+		"a Redis replica": {[]any{"replicaof", "127.0.0.1", "1"}, []any{"replicaof", "no", "one"}},
+		"out of memory":   {[]any{"config", "set", "maxmemory", "1"}, []any{"config", "set", "maxmemory", "0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := serverstest.StartRedis(t, servers.RedisOptions{})
+			client := openRedis(t, &redis.Options{Addr: server.Addr})
+			r := newReplica(t, options{deps: stock.Deps{Redis: client}})
+			do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
+			sell := func(status int, problem string) {
+				t.Helper()
+				for _, strategy := range []string{"redis-script", "redis-watch"} {
+					post(t, r.public+"/stock/deduct/"+strategy+"?goods_id=1&count=1", "").want(t, status, problem)
+				}
+				post(t, r.public+"/stock/deduct/lock-redis-queue?goods_id=1&count=1&store=redis", "").want(t, status, problem)
+			}
+			sell(200, "")
+			wantReady(t, r, stock.NeedRedis, true)
+			if err := client.Do(t.Context(), test.begin...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			sell(503, "unavailable")
+			wantReady(t, r, stock.NeedRedis, false)
+			if err := client.Do(t.Context(), test.end...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			wantReady(t, r, stock.NeedRedis, true)
+			sell(200, "")
+		})
+	}
+}

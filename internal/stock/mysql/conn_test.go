@@ -1,0 +1,237 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+	"stock/internal/stock/catalogue"
+	"stock/internal/stock/share"
+	"stock/internal/stock/stocktest"
+)
+
+// onMySQL runs a test for every strategy that needs nothing but MySQL, on a database of its own.
+func onMySQL(t *testing.T, test func(t *testing.T, strategy stock.Strategy)) {
+	t.Parallel()
+	for _, strategy := range catalogue.Strategies {
+		if on := strategy.Stores[0]; !slices.Equal(strategy.NeedsOn(on), []stock.Need{stock.NeedMySQL}) {
+			continue
+		}
+		t.Run(strategy.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, strategy)
+		})
+	}
+}
+
+// crowd sends requests that cannot be answered yet, twice as many as there are connections, and waits until all wait
+// for something. They end with the test.
+func crowd(t *testing.T, deps stock.Deps, send func(ctx context.Context, n int)) {
+	t.Helper()
+	requests := 2 * deps.MySQL.Stats().MaxOpenConnections
+	ctx, cancel := context.WithCancel(t.Context())
+	var users sync.WaitGroup
+	t.Cleanup(func() { cancel(); users.Wait() })
+	for n := range requests {
+		users.Go(func() { send(ctx, n) })
+	}
+	serverstest.Eventually(t, "every request has a connection or waits for one", func() bool {
+		pool := deps.MySQL.Stats()
+		return pool.InUse+int(pool.WaitCount)+deps.MySQLShares.Waiting() >= requests
+	})
+}
+
+// wantSold sells one unit in reasonable time.
+func wantSold(t *testing.T, d stock.Deducter, goodsID int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	if _, err := d.Deduct(ctx, stock.Request{GoodsID: goodsID, Count: 1}); err != nil {
+		t.Errorf("Deduct: %v", err)
+	}
+}
+
+func TestOneBlockedItemLeavesConnectionsForOthers(t *testing.T) {
+	onMySQL(t, func(t *testing.T, strategy stock.Strategy) {
+		a := stocktest.NewAddresses(t, stock.NeedMySQL)
+		outside, deps := stocktest.MySQL(t, a.MySQL), a.Connect(t)
+		service := stocktest.NewService(t, deps)
+		blocked, other := service.NewItem(t, 100), service.NewItem(t, 100)
+		deducter := service.Deducter(t, strategy.Name, "")
+		unlock := stocktest.LockRow(t, outside, blocked)
+		buy := func(ctx context.Context, _ int) {
+			_, _ = deducter.Deduct(ctx, stock.Request{GoodsID: blocked, Count: 1})
+		}
+		oneAtATime := strategy.Lock != nil || strings.HasPrefix(strategy.Name, "batch")
+		switch {
+		case oneAtATime:
+			go buy(t.Context(), 0)
+			stocktest.WaitForRowLock(t, outside)
+		case strategy.Name == "mutex-in-tx": // the others wait inside their transactions for its mutex
+			crowd(t, deps, buy)
+			stocktest.WaitForRowLock(t, outside)
+		default:
+			crowd(t, deps, buy)
+			stocktest.WaitForRowLocks(t, outside, deps.MySQL.Stats().MaxOpenConnections/2)
+		}
+		wantSold(t, deducter, other)
+		if _, err := service.Stock(t.Context(), "", blocked); err != nil {
+			t.Errorf("read the stock of the blocked item: %v", err)
+		}
+		unlock()
+		stocktest.WantIdle(t, deps)
+	})
+}
+
+func TestHeldWorkLeavesConnectionsForOthers(t *testing.T) {
+	t.Parallel()
+	deps, service := newReplica(t)
+	items := make([]int64, 2*deps.MySQL.Stats().MaxOpenConnections)
+	for i := range items {
+		items[i] = service.NewItem(t, 10)
+	}
+	update := service.Deducter(t, "update", stock.MySQL)
+	crowd(t, deps, func(ctx context.Context, n int) {
+		_, _ = update.Deduct(ctx, stock.Request{GoodsID: items[n], Count: 1, Hold: stock.MaxHold})
+	})
+	wantSold(t, update, service.NewItem(t, 10))
+}
+
+func TestOrdersOfABlockedItemLeaveConnectionsForOthers(t *testing.T) {
+	for _, name := range []string{"update", "for-update", "ledger"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := stocktest.NewAddresses(t, stock.NeedMySQL)
+			outside, deps := stocktest.MySQL(t, a.MySQL), a.Connect(t)
+			service := stocktest.NewService(t, deps)
+			free, blocked, another := service.NewItem(t, 100), service.NewItem(t, 100), service.NewItem(t, 100)
+			orderer, _, err := service.ResolveOrders(name, stock.MySQL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			order := func(ctx context.Context, items ...int64) error {
+				var lines []stock.Line
+				for _, id := range items {
+					lines = append(lines, stock.Line{GoodsID: id, Count: 1})
+				}
+				request, err := stock.NewOrder(lines...)
+				if err != nil {
+					t.Error(err)
+				}
+				_, err = orderer.Order(ctx, request)
+				return err
+			}
+			unlock := stocktest.LockRow(t, outside, blocked)
+			crowd(t, deps, func(ctx context.Context, _ int) { _ = order(ctx, free, blocked) })
+			stocktest.WaitForRowLocks(t, outside, deps.MySQL.Stats().MaxOpenConnections/2)
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			defer cancel()
+			if err := order(ctx, another); err != nil {
+				t.Errorf("Order: %v", err)
+			}
+			unlock()
+			stocktest.WantIdle(t, deps)
+		})
+	}
+}
+
+// A request that waits for its item's share is refused after Deps.LockWait, and says why.
+func TestARequestDoesNotWaitLongerForItsShareThanForALock(t *testing.T) {
+	t.Parallel()
+	deps := stocktest.NewAddresses(t, stock.NeedMySQL).Connect(t)
+	deps.LockWait = 10 * time.Millisecond
+	service := stocktest.NewService(t, deps)
+	id := service.NewItem(t, 10)
+	for deps.MySQLShares.TryAcquire(id) {
+		continue
+	}
+	_, err := service.Deducter(t, "update", stock.MySQL).Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
+	if !errors.Is(err, stock.ErrBusy) || !strings.Contains(err.Error(), "its share") {
+		t.Errorf("Deduct: %v, want busy", err)
+	}
+	if n := deps.MySQLShares.Waiting(); n != 0 {
+		t.Errorf("%d requests still wait", n)
+	}
+}
+
+// rowWait is the session's innodb_lock_wait_timeout in these tests, in seconds.
+const rowWait = "20"
+
+// impatient makes a replica with a single connection, whose server waits longer for a row than requests have time.
+func impatient(t *testing.T, a stocktest.Addresses) stock.Deps {
+	deps := a.WithMySQLParam(t, "innodb_lock_wait_timeout", rowWait).Connect(t)
+	deps.MySQL.SetMaxOpenConns(1)
+	deps.MySQLShares = share.New(1)
+	return deps
+}
+
+// session identifies the connection of the pool, and says how long its server waits for rows.
+func session(t *testing.T, deps stock.Deps) (s struct {
+	ID   int64
+	Wait string
+}) {
+	t.Helper()
+	if err := deps.MySQL.Get(&s, "SELECT CONNECTION_ID() AS id, @@innodb_lock_wait_timeout AS wait"); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// The answer is the server's: had the request ended first, the connection would be closed, and the statement still be
+// under way.
+func TestTheServerEndsTheWaitForARowBeforeTheRequestEnds(t *testing.T) {
+	onMySQL(t, func(t *testing.T, strategy stock.Strategy) {
+		if strategy.Name == "mutex-in-tx" {
+			t.Skip("it begins its transaction first and waits for its lock meanwhile")
+		}
+		a := stocktest.NewAddresses(t, stock.NeedMySQL)
+		outside, deps := stocktest.MySQL(t, a.MySQL), impatient(t, a)
+		service := stocktest.NewService(t, deps)
+		id := service.NewItem(t, 10)
+		before := session(t, deps)
+		unlock := stocktest.LockRow(t, outside, id)
+		ctx, cancel := context.WithTimeout(t.Context(), 2900*time.Millisecond)
+		defer cancel()
+		started := time.Now()
+		_, err := service.Deducter(t, strategy.Name, "").Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
+		took := time.Since(started)
+		if !errors.Is(err, stock.ErrBusy) || errors.Is(err, stock.ErrUnknown) {
+			t.Errorf("Deduct: %v, want busy", err)
+		}
+		server, ok := errors.AsType[*mysql.MySQLError](err)
+		if (!ok || server.Number != 1205) && !strings.HasPrefix(strategy.Name, "batch") { // which tries again
+			t.Errorf("Deduct: %v, want the server's error 1205", err)
+		}
+		if took > 12*time.Second {
+			t.Errorf("the reply came after %v", took)
+		}
+		unlock()
+		if after := session(t, deps); after != before || after.Wait != rowWait {
+			t.Errorf("the connection was %v and is %v", before, after)
+		}
+		service.WantLeft(t, strategy.Stores[0], id, 10)
+	})
+}
+
+func TestARequestWithLittleTimeLeftSendsNothing(t *testing.T) {
+	onMySQL(t, func(t *testing.T, strategy stock.Strategy) {
+		deps, service := newReplica(t)
+		id := service.NewItem(t, 10)
+		ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+		defer cancel()
+		_, err := service.Deducter(t, strategy.Name, "").Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
+		if !errors.Is(err, stock.ErrBusy) {
+			t.Errorf("Deduct: %v, want busy", err)
+		}
+		service.WantLeft(t, strategy.Stores[0], id, 10)
+		stocktest.WantIdle(t, deps)
+	})
+}

@@ -1,0 +1,37 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/stock"
+)
+
+// CheckWritable reports whether the server lets the account of a pool in and takes writes. A password that has changed
+// shows only on a new connection, so the pool should keep no idle ones. The error is an ErrBusy if the server has no
+// connection left, since those of other pools still work.
+//
+// A server that is read-only counts as such also if the account is exempt: what a former primary accepts is lost when it
+// becomes a replica.
+func CheckWritable(ctx context.Context, db *sqlx.DB) error {
+	// No server has all of these, and some have values besides ON and OFF.
+	const query = `SHOW GLOBAL VARIABLES WHERE Variable_name IN
+		('read_only', 'innodb_read_only', 'tidb_restricted_read_only', 'tidb_super_read_only')`
+	var variables []struct {
+		Name  string `db:"Variable_name"`
+		Value string `db:"Value"`
+	}
+	err := db.SelectContext(ctx, &variables, query)
+	if IsBusy(err) {
+		return fmt.Errorf("%w: MySQL: %w", stock.ErrBusy, err)
+	}
+	for _, v := range variables {
+		if !strings.EqualFold(v.Value, "OFF") && v.Value != "0" {
+			return fmt.Errorf("MySQL takes no writes: %s is %s", v.Name, v.Value)
+		}
+	}
+	return err
+}
