@@ -53,6 +53,9 @@ func (g guardedOrders) Order(
 	keys := make([]string, len(lines))
 	for i, line := range lines {
 		ids[i], keys[i] = line.GoodsID, g.key(line.GoodsID)
+		if err := g.items.check(ctx, line.GoodsID); err != nil {
+			return receipt, line.Refused(err)
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
