@@ -118,8 +118,9 @@ func (o *serveOptions) flagGroups() []flagGroup {
 func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 	o.dsnFlag(f)
 	f.IntVar(&o.mysqlConns, "mysql-conns", 32, "most `connections` to MySQL, in addition to those of --mysql-lock-conns")
-	f.IntVar(&o.mysqlLockConns, "mysql-lock-conns", 16,
-		"most `connections` to MySQL for named locks: one per item that is locked or waited for")
+	f.IntVar(&o.mysqlLockConns, "mysql-lock-conns", 32,
+		"most `connections` to MySQL for named locks: one per item that is locked or waited for; "+
+			"an order may have half as many items, less one")
 	o.redisFlag(f)
 	f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
 	f.StringSliceVar(&o.redlock, "redlock", nil,

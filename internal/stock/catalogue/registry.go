@@ -15,11 +15,11 @@ import (
 
 // Registry holds the strategies of a catalogue, built once for the connections of one replica.
 type Registry struct {
-	deps             stock.Deps
-	orderConnections *guard.OrderConnections
-	entries          map[string]*entry
-	statuses         []Status
-	closers          []io.Closer // locks and deducters that work in the background
+	deps     stock.Deps
+	guards   *guard.Replica
+	entries  map[string]*entry
+	statuses []Status
+	closers  []io.Closer // locks and deducters that work in the background
 }
 
 type entry struct {
@@ -46,7 +46,7 @@ func Build(deps stock.Deps, strategies []stock.Strategy) (*Registry, error) {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Registry{deps: deps, orderConnections: guard.NewOrderConnections(deps.MySQLLocks), entries: map[string]*entry{}}
+	r := &Registry{deps: deps, guards: guard.NewReplica(deps), entries: map[string]*entry{}}
 	for _, strategy := range strategies {
 		if err := r.add(strategy); err != nil {
 			return nil, errors.Join(fmt.Errorf("strategy %s: %w", strategy.Name, err), r.Close())
@@ -107,7 +107,7 @@ func (r *Registry) builder(strategy stock.Strategy) func(stock.Store) (stock.Ded
 		if err != nil {
 			return nil, err
 		}
-		return guard.New(strategy, locker, r.deps, on, r.orderConnections), nil
+		return r.guards.New(strategy, locker, on), nil
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"time"
 
@@ -22,35 +21,10 @@ type guarded struct {
 	name   string // of the strategy, in its keys: different kinds of locks must not share them
 	locker locks.Locker
 	store  stock.ReadWriter
+	items  *knownItems
 	fence  stock.Lockable // nil if late holders are not refused
 	wait   time.Duration
 	log    *slog.Logger
-}
-
-// New guards a store with the lock of a strategy. Connections is nil if the pool for named locks has no limit.
-func New(
-	s stock.Strategy, locker locks.Locker, d stock.Deps, on stock.Store, connections *OrderConnections,
-) stock.Deducter {
-	whole := lockable(d, on)
-	g := guarded{name: s.Name, locker: locker, store: whole, wait: d.LockWait, log: d.Log}
-	if s.Fenced {
-		g.fence = whole
-	}
-	// A strategy that is wrong for one item takes no orders: they would show nothing new.
-	if s.Claim.TwoReplicas != stock.Correct || !whole.Atomic() {
-		return g
-	}
-	if !slices.Contains(s.Needs, stock.NeedMySQL) {
-		connections = nil
-	}
-	return guardedOrders{g, whole, connections}
-}
-
-func lockable(d stock.Deps, on stock.Store) stock.Lockable {
-	if on == stock.Redis {
-		return redis.Store{Client: d.Redis}
-	}
-	return mysql.New(d)
 }
 
 // key is the lock's name for an item.
@@ -70,6 +44,13 @@ var errWaited = errors.New("the longest wait for a lock has passed")
 
 func (g guarded) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	section := stock.Arrive()
+	if err := g.items.check(ctx, req.GoodsID); err != nil {
+		return stock.Receipt{}, err
+	}
+	return g.lockAndDeduct(ctx, req, section)
+}
+
+func (g guarded) lockAndDeduct(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// A deadline on ctx would bound the work too: only the wait is limited here.

@@ -148,8 +148,9 @@ func TestALockWithoutAFreeConnectionIsBusy(t *testing.T) {
 		if err := taken.Ping(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
+		item := stocktest.NewService(t, deps).NewItem(t, 10)
 		deps.Redis = full
-		wantBusy(t, stocktest.NewService(t, deps).Deducter(t, "lock-redis-lua", stock.MySQL))
+		wantBusy(t, stocktest.NewService(t, deps).Deducter(t, "lock-redis-lua", stock.MySQL), item)
 	})
 	t.Run("MySQL", func(t *testing.T) {
 		t.Parallel()
@@ -169,13 +170,13 @@ func TestALockWithoutAFreeConnectionIsBusy(t *testing.T) {
 		if number, ok := errors.AsType[*mysql.MySQLError](err); !ok || number.Number != 1040 {
 			t.Fatalf("%v, want error 1040, too many connections", err)
 		}
-		wantBusy(t, service.Deducter(t, "lock-mysql-getlock", stock.Redis))
+		wantBusy(t, service.Deducter(t, "lock-mysql-getlock", stock.Redis), service.NewItem(t, 10))
 	})
 }
 
-func wantBusy(t testing.TB, d stock.Deducter) {
+func wantBusy(t testing.TB, d stock.Deducter, item int64) {
 	t.Helper()
-	_, err := d.Deduct(t.Context(), stock.Request{GoodsID: stocktest.NewItem(), Count: 1})
+	_, err := d.Deduct(t.Context(), stock.Request{GoodsID: item, Count: 1})
 	if !errors.Is(err, stock.ErrBusy) || errors.Is(err, stock.ErrUnavailable) {
 		t.Errorf("Deduct: %v, want busy", err)
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/locks"
 	"stock/internal/stock"
 )
@@ -20,43 +18,34 @@ type guardedOrders struct {
 	connections *OrderConnections // nil unless the locks keep connections to MySQL
 }
 
-// OrderConnections bounds what orders take out of the pool for MySQL's named locks, which keep a connection for each
-// item. Two orders could each keep what the other waits for. So one order at a time collects connections, whatever its
-// strategy, and leaves one connection free.
-//
-// So every wait ends. A holder that has all its connections finishes. A request that waits for a lock gives its
-// connection back every second (locks.MySQLGetLock), so the free connection reaches every request in turn. And an
-// order only ever waits for items later in the common order, so no two orders wait for each other.
-type OrderConnections struct {
-	collecting locks.Mutex
-	maxLines   int
-}
-
-// NewOrderConnections makes the limit for a pool, or nil if there is no pool or it has no limit.
-func NewOrderConnections(pool *sqlx.DB) *OrderConnections {
-	if pool == nil || pool.Stats().MaxOpenConnections == 0 {
-		return nil
-	}
-	return &OrderConnections{maxLines: max(1, pool.Stats().MaxOpenConnections-1)}
-}
-
 func (g guardedOrders) Order(
 	ctx context.Context, req stock.OrderRequest,
 ) (receipt stock.OrderReceipt, err error) {
 	section := stock.Arrive()
 	lines := req.Lines()
-	if c := g.connections; c != nil && len(lines) > c.maxLines {
-		return receipt, fmt.Errorf("strategy %s %w of %d items: its lock keeps a connection for each, and may have %d",
-			g.name, stock.ErrNoOrders, len(lines), c.maxLines)
+	if c := g.connections; c != nil && len(lines) > c.maxItems {
+		return receipt, fmt.Errorf("strategy %s %w of %d items: its lock keeps a connection for each, "+
+			"and an order may have %d of them", g.name, stock.ErrNoOrders, len(lines), c.maxItems)
 	}
 	ids := make([]int64, len(lines))
 	keys := make([]string, len(lines))
 	for i, line := range lines {
 		ids[i], keys[i] = line.GoodsID, g.key(line.GoodsID)
+		if err := g.items.check(ctx, line.GoodsID); err != nil {
+			return receipt, line.Refused(err)
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	leases, err := g.lockAll(ctx, orderLocker{g.guarded, req.Pause, cancel}, keys)
+	l := orderLocker{g.guarded, req.Pause, cancel}
+	limit := l.limit()
+	release, err := g.connections.reserve(ctx, ids)
+	limit.Stop()
+	if err != nil {
+		return receipt, classifyLock(ctx, err)
+	}
+	defer release()
+	leases, err := locks.LockAll(ctx, l, keys...)
 	if err != nil {
 		return receipt, classifyLock(ctx, err)
 	}
@@ -90,19 +79,6 @@ func (g guardedOrders) readAll(
 	})
 }
 
-// lockAll takes the locks of an order, once it may collect connections for them. An order of one item is locked like a
-// deduction.
-func (g guardedOrders) lockAll(ctx context.Context, l orderLocker, keys []string) (locks.Leases, error) {
-	if g.connections != nil && len(keys) > 1 {
-		collecting, err := l.lock(ctx, &g.connections.collecting, "connections")
-		if err != nil {
-			return locks.Leases{}, err
-		}
-		defer func() { _ = collecting.Unlock() }() // a Mutex always unlocks
-	}
-	return locks.LockAll(ctx, l, keys...)
-}
-
 // orderLocker takes the locks of one order. It waits for each as long as a deduction would, and pauses after each.
 type orderLocker struct {
 	guarded
@@ -112,7 +88,9 @@ type orderLocker struct {
 
 // Lock implements locks.Locker.
 func (l orderLocker) Lock(ctx context.Context, key string) (*locks.Lease, error) {
-	lease, err := l.lock(ctx, l.locker, key)
+	limit := l.limit()
+	lease, err := l.locker.Lock(ctx, key)
+	limit.Stop()
 	if err != nil {
 		return nil, err
 	}
@@ -124,9 +102,7 @@ func (l orderLocker) Lock(ctx context.Context, key string) (*locks.Lease, error)
 	return lease, nil
 }
 
-// lock ends the order if a lock is not granted in time.
-func (l orderLocker) lock(ctx context.Context, locker locks.Locker, key string) (*locks.Lease, error) {
-	limit := time.AfterFunc(l.wait, func() { l.cancel(errWaited) })
-	defer limit.Stop()
-	return locker.Lock(ctx, key)
+// limit ends the order if a wait takes too long.
+func (l orderLocker) limit() *time.Timer {
+	return time.AfterFunc(l.wait, func() { l.cancel(errWaited) })
 }

@@ -26,12 +26,11 @@ func TestARedisClusterTakesNoOrders(t *testing.T) {
 	}
 }
 
-// An order that needs more connections than the pool has would wait forever. One more is left for deductions that wait
-// for a lock.
+// An order may have half of the connections that can be reserved. One more is left for deductions.
 func TestAnOrderNeedsAConnectionForEachOfItsNamedLocks(t *testing.T) {
 	t.Parallel()
 	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL), 10, 10, 10)
-	o.Deps.MySQLLocks.SetMaxOpenConns(3)
+	o.Deps.MySQLLocks.SetMaxOpenConns(5)
 	o.Service = stocktest.NewService(t, o.Deps)
 	if _, err := o.Place("lock-mysql-getlock", stock.MySQL, nil, 1, 1, 1); !errors.Is(err, stock.ErrNoOrders) {
 		t.Errorf("3 items: %v, want that it takes no such orders", err)
@@ -41,33 +40,121 @@ func TestAnOrderNeedsAConnectionForEachOfItsNamedLocks(t *testing.T) {
 	}
 }
 
-// Together the orders need three times as many connections as the pool has. If each of them took some, all would wait
-// until their lock wait ends.
-func TestOrdersTakeTheConnectionsOfTheirNamedLocksOneOrderAtATime(t *testing.T) {
+// More orders than the pool has connections linger after their first lock. If each had taken one connection by then, all
+// of them would wait for a second one until their lock wait ends.
+func TestOrdersAndDeductionsThatWantMoreConnectionsThanThereAreAllEnd(t *testing.T) {
 	t.Parallel()
 	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis))
-	o.Deps.MySQLLocks.SetMaxOpenConns(4)
+	o.Deps.MySQLLocks.SetMaxOpenConns(7)
 	o.Service = stocktest.NewService(t, o.Deps)
-	began := time.Now()
 	var wg sync.WaitGroup
+	var check []func()
+	linger := func(context.Context) error { time.Sleep(20 * time.Millisecond); return nil }
 	for _, name := range []string{"lock-mysql-getlock", "lock-multi"} {
 		for _, on := range bothStores {
-			orders := *o
-			orders.Renew(10, 10, 10)
-			wg.Go(func() {
-				for range 3 {
-					if _, err := orders.Place(name, on, nil, 1, 1, 1); err != nil {
-						t.Errorf("%s on %s: %v", name, on, err)
+			d := o.Service.Deducter(t, name, on)
+			for range 2 {
+				orders := *o
+				orders.Renew(10, 10, 10)
+				wg.Go(func() {
+					for range 3 {
+						if _, err := orders.Place(name, on, stocktest.Once(stock.AfterLock, linger), 1, 1, 1); err != nil {
+							t.Errorf("%s on %s: %v", name, on, err)
+						}
 					}
-				}
-				orders.WantLeft(on, 7, 7, 7)
-			})
+				})
+				wg.Go(func() {
+					for _, id := range orders.Items {
+						if _, err := d.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1}); err != nil {
+							t.Errorf("%s on %s: %v", name, on, err)
+						}
+					}
+				})
+				check = append(check, func() { orders.WantLeft(on, 6, 6, 6) })
+			}
 		}
 	}
 	wg.Wait()
-	if took, wait := time.Since(began), o.Deps.LockWait; took > wait/2 {
-		t.Errorf("the orders took %v, want at most half of the lock wait of %v", took, wait)
+	for _, wantLeft := range check {
+		wantLeft()
 	}
+}
+
+// waitForItem starts an order that locks its first item and then waits for its last one, which is held.
+func waitForItem(t *testing.T, o stocktest.Orders, counts ...int) (done <-chan error) {
+	t.Helper()
+	first, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		locked := stocktest.Once(stock.AfterLock, func(context.Context) error {
+			close(first)
+			return nil
+		})
+		_, err := o.Place("lock-mysql-getlock", stock.MySQL, locked, counts...)
+		ended <- err
+	}()
+	select {
+	case <-first:
+	case err := <-ended:
+		t.Fatalf("the order ended before it had its first lock: %v", err)
+	}
+	return ended
+}
+
+func TestAnOrderOfFreeItemsDoesNotWaitForAnOrderOfAHeldItem(t *testing.T) {
+	t.Parallel()
+	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL), 10, 10)
+	o.Deps.MySQLLocks.SetMaxOpenConns(6) // one order of two items, one of the other two, the holder, and one to spare
+	o.Service = stocktest.NewService(t, o.Deps)
+	d := o.Service.Deducter(t, "lock-mysql-getlock", stock.MySQL)
+	holder := stocktest.Park(t, d, stock.Request{GoodsID: o.Items[1], Count: 1}, stock.BeforeWrite)
+	waiting := waitForItem(t, *o, 1, 1)
+
+	others := *o
+	others.Renew(10, 10)
+	if _, err := others.Place("lock-mysql-getlock", stock.MySQL, nil, 1, 1); err != nil {
+		t.Errorf("the order of free items: %v", err)
+	}
+	if err := errors.Join(holder.Resume(), <-waiting); err != nil {
+		t.Error(err)
+	}
+	o.WantLeft(stock.MySQL, 9, 8)
+}
+
+// Only one of the orders that include a held item has reserved connections: two would have reserved all.
+func TestOrdersOfAHeldItemLeaveHalfOfTheConnectionsToOthers(t *testing.T) {
+	t.Parallel()
+	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL), 10, 10)
+	o.Deps.MySQLLocks.SetMaxOpenConns(5)
+	o.Service = stocktest.NewService(t, o.Deps)
+	held := o.Items[1]
+	d := o.Service.Deducter(t, "lock-mysql-getlock", stock.MySQL)
+	holder := stocktest.Park(t, d, stock.Request{GoodsID: held, Count: 1}, stock.BeforeWrite)
+	waiting := []<-chan error{waitForItem(t, *o, 1, 1)}
+	for range 3 {
+		another := *o
+		another.Items = []int64{held, o.Service.NewItem(t, 10)}
+		done := make(chan error, 1)
+		go func() {
+			_, err := another.Place("lock-mysql-getlock", stock.MySQL, nil, 1, 1)
+			done <- err
+		}()
+		waiting = append(waiting, done)
+	}
+	others := *o
+	others.Renew(10, 10)
+	for range 3 {
+		if _, err := others.Place("lock-mysql-getlock", stock.MySQL, nil, 1, 1); err != nil {
+			t.Errorf("the order of free items: %v", err)
+		}
+	}
+	err := holder.Resume()
+	for _, order := range waiting {
+		err = errors.Join(err, <-order)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	o.Service.WantLeft(t, stock.MySQL, held, 5)
 }
 
 // A later holder registers for one of two items before the order is written: the other item is not written either.

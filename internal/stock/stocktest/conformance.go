@@ -292,10 +292,14 @@ func (s subject) refusesMoreThanIsLeft(t *testing.T) {
 }
 
 func (s subject) refusesUnknownItem(t *testing.T) {
-	_, err := s.replicas[0].deducter.Deduct(patient(t), stock.Request{GoodsID: 1 << 40, Count: 1})
+	unknown := NewItem()
+	_, err := s.replicas[0].deducter.Deduct(patient(t), stock.Request{GoodsID: unknown, Count: 1})
 	if !errors.Is(err, stock.ErrUnknownItem) {
 		t.Errorf("Deduct: %v, want unknown item", err)
 	}
+	wantNoTrace(t, s.replicas[0].service.deps, unknown)
+	s.replicas[0].service.Set(t, unknown, 3) // it is not remembered as unknown
+	s.deduct(t, stock.Request{GoodsID: unknown, Count: 1})
 }
 
 func (s subject) sellsTheLastUnit(t *testing.T) {

@@ -145,13 +145,13 @@ func (s subject) refusesSoldOutOrder(t *testing.T) {
 }
 
 func (s subject) refusesOrderOfUnknownItem(t *testing.T) {
-	const unknown = 1 << 40
-	a := s.newItem(t, 10)
+	a, unknown := s.newItem(t, 10), NewItem()
 	_, err := s.order(patient(t), 0, nil, stock.Line{GoodsID: unknown, Count: 1}, stock.Line{GoodsID: a, Count: 1})
 	line, isLine := errors.AsType[*stock.LineError](err)
 	if !isLine || line.GoodsID != unknown || !errors.Is(err, stock.ErrUnknownItem) {
-		t.Errorf("got %v, want that item %d is unknown", err, int64(unknown))
+		t.Errorf("got %v, want that item %d is unknown", err, unknown)
 	}
+	wantNoTrace(t, s.replicas[0].service.deps, unknown)
 	s.wantLeft(t, a, 10)
 }
 

@@ -22,6 +22,8 @@ type Service struct {
 	*inventory.Inventory
 	stream.Admin
 	*health.Checker
+
+	deps stock.Deps
 }
 
 // NewService builds the given strategies, or the whole catalogue if none are given. It is closed when the test ends.
@@ -39,7 +41,13 @@ func NewService(t testing.TB, deps stock.Deps, strategies ...stock.Strategy) *Se
 			t.Error(err)
 		}
 	})
-	return &Service{registry, inventory.New(deps), stream.Admin{MySQL: deps.MySQL, Redis: deps.Redis}, health.New(deps)}
+	return &Service{
+		Registry:  registry,
+		Inventory: inventory.New(deps),
+		Admin:     stream.Admin{MySQL: deps.MySQL, Redis: deps.Redis},
+		Checker:   health.New(deps),
+		deps:      deps,
+	}
 }
 
 // Deducter returns a strategy on a store, or on its default store if on is empty.

@@ -49,7 +49,7 @@ type Options struct {
 }
 
 // MaxUsers is how many users the lab's own servers can serve: raw needs a connection to MySQL for each, in addition to
-// those of two replicas (48 each, see their --mysql-conns and --mysql-lock-conns) and of the lab.
+// those of two replicas (64 each, see their --mysql-conns and --mysql-lock-conns) and of the lab.
 const MaxUsers = servers.MySQLConnections - 2*64
 
 // Constants of a cell.

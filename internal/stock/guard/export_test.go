@@ -1,0 +1,11 @@
+package guard
+
+import "stock/internal/stock"
+
+// Remembered counts the items of a store that are remembered.
+func (r *Replica) Remembered(on stock.Store) (n int) {
+	for range r.stores[on].items.found.Range {
+		n++
+	}
+	return n
+}
