@@ -62,7 +62,9 @@ func TestALostReplyLeavesTheOutcomeUnknown(t *testing.T) {
 			t.Run(strategy.Name+"/"+string(on), func(t *testing.T) {
 				d := service.Deducter(t, strategy.Name, on)
 				for where, left := range map[tcpproxy.CutPoint]int64{tcpproxy.BeforeRequest: 100, tcpproxy.BeforeReply: 97} {
-					id := direct.NewItem(t, 100) // enough for each slot to have 3
+					id := direct.NewItem(t, 101)                               // enough for each slot to have 3
+					stocktest.Sell(t, d, stock.Request{GoodsID: id, Count: 1}) // the first sale of redis-stream opens a stream
+					stocktest.Drain(t, direct)
 					network.cut(where)
 					_, err := d.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 3})
 					network.pass()

@@ -167,7 +167,7 @@ func TestALostIndexIsRestoredByTheReplicaThatSells(t *testing.T) {
 func TestARestockOfAnIdleItemWithoutAnEpochReachesMySQL(t *testing.T) {
 	t.Parallel()
 	r := newSingleReplica(t, 10*time.Millisecond)
-	if _, err := r.deps.MySQL.Exec("INSERT INTO good_stock (goods_id, stock) VALUES (1, 10)"); err != nil {
+	if _, err := r.deps.MySQL.Exec("UPDATE good_stock SET stock = 10, epoch = 0 WHERE goods_id = 1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.deps.Redis.Set(t.Context(), "stock:{1}", 10, 0).Err(); err != nil {
