@@ -33,9 +33,9 @@ type Checker struct {
 // New makes a Checker of the configured servers.
 func New(d stock.Deps) *Checker { return &Checker{deps: d} }
 
-// Check asks every configured server, all at once. The result has an entry for each: nil if it answers and takes writes,
-// and ErrBusy if it has no connection left for the question. Callers at the same time share one check, so that many of
-// them are no load for the servers.
+// Check asks every configured server, all at once. The result has an entry for each: nil if it answers and takes
+// writes, and ErrBusy if it has no connection left for the question. Callers at the same time share one check, so that
+// many of them are no load for the servers.
 func (c *Checker) Check() map[stock.Need]error {
 	checks, _, _ := c.flight.Do("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), Limit)

@@ -79,8 +79,8 @@ type check struct {
 }
 
 // readyz reports whether requests should be sent to this replica: every configured server answers and takes writes, and
-// the replica is not shutting down. A server is busy, not down, if it has no connection left: those of the replica still
-// work.
+// the replica is not shutting down. A server is busy, not down, if it has no connection left: those of the replica
+// still work.
 func (a *API) readyz(withReasons bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		reply := readiness{Status: "ready", Replica: a.Replica, Checks: map[stock.Need]check{}}

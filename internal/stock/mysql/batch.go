@@ -82,8 +82,8 @@ func (s *batch) run(ctx context.Context, b *batching.Batch) {
 	b.RefuseAll(err)
 }
 
-// decide decides on a batch, and again if the server rolled it back because of a conflict. A locked row delays no member
-// beyond the end of its request: members whose time is up are refused, and the others try again.
+// decide decides on a batch, and again if the server rolled it back because of a conflict. A locked row delays no
+// member beyond the end of its request: members whose time is up are refused, and the others try again.
 func (s *batch) decide(ctx context.Context, conn *conn, b *batching.Batch) error {
 	started := time.Now()
 	for attempt := 1; ; attempt++ {

@@ -93,7 +93,7 @@ func (s Store) acquire(ctx context.Context, shares []int64) error {
 	ctx, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
 	if err := s.shares.Acquire(ctx, shares...); err != nil {
-		return fmt.Errorf("%w: %s its share of the connections to MySQL and none became free in time; nothing was written: %w",
+		return fmt.Errorf("%w: %s its share of the connections to MySQL; none became free in time, nothing was written: %w",
 			stock.ErrBusy, describeShares(shares), err)
 	}
 	return nil
@@ -127,8 +127,8 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (sql.Result,
 // minRowWait is the shortest wait for a row that MySQL can be told, and the unit in which it is told.
 const minRowWait = time.Second
 
-// endBefore makes the server give up waiting for a row before ctx ends. That takes a round trip, but only if the request
-// has used up time before. If less than minRowWait is left, it fails with ErrBusy.
+// endBefore makes the server give up waiting for a row before ctx ends. That takes a round trip, but only if the
+// request has waited before. If less than minRowWait is left, it fails with ErrBusy.
 func (c *conn) endBefore(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		return c.limitRowWait(ctx, time.Until(deadline))
@@ -145,7 +145,8 @@ func (c *conn) limitRowWait(ctx context.Context, left time.Duration) error {
 	if left < minRowWait {
 		return fmt.Errorf("%w: too little time is left to wait for a row of MySQL; nothing was written", stock.ErrBusy)
 	}
-	shorten := "SET @row_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = LEAST(@@innodb_lock_wait_timeout, ?)"
+	shorten := `SET @row_wait = @@innodb_lock_wait_timeout,
+		innodb_lock_wait_timeout = LEAST(@@innodb_lock_wait_timeout, ?)`
 	if c.shortened {
 		shorten = "SET innodb_lock_wait_timeout = LEAST(@row_wait, ?)"
 	}

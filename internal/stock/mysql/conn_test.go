@@ -99,8 +99,12 @@ func TestHeldWorkLeavesConnectionsForOthers(t *testing.T) {
 		items[i] = service.NewItem(t, 10)
 	}
 	update := service.Deducter(t, "update", stock.MySQL)
+	untilTheEnd := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	crowd(t, deps, func(ctx context.Context, n int) {
-		_, _ = update.Deduct(ctx, stock.Request{GoodsID: items[n], Count: 1, Hold: stock.MaxHold})
+		_, _ = update.Deduct(ctx, stock.Request{
+			GoodsID: items[n], Count: 1, Hold: stock.MaxHold,
+			Pause: stocktest.Once(stock.BeforeCommit, untilTheEnd),
+		})
 	})
 	wantSold(t, update, service.NewItem(t, 10))
 }

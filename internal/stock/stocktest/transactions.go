@@ -1,6 +1,7 @@
 package stocktest
 
 import (
+	"database/sql"
 	"fmt"
 	"sync"
 	"testing"
@@ -14,7 +15,12 @@ import (
 // Begin begins a transaction of MySQL. It is rolled back when the test ends, unless it has ended by then.
 func Begin(t testing.TB, db *sqlx.DB) *sqlx.Tx {
 	t.Helper()
-	tx, err := db.BeginTxx(t.Context(), nil)
+	return begin(t, db, nil)
+}
+
+func begin(t testing.TB, db *sqlx.DB, options *sql.TxOptions) *sqlx.Tx {
+	t.Helper()
+	tx, err := db.BeginTxx(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +31,8 @@ func Begin(t testing.TB, db *sqlx.DB) *sqlx.Tx {
 // LockRow locks the row of an item in MySQL, and those of its slots, until unlock is called.
 func LockRow(t testing.TB, db *sqlx.DB, goodsID int64) (unlock func()) {
 	t.Helper()
-	tx := Begin(t, db)
+	// At READ COMMITTED it locks no gaps: other items can be created meanwhile.
+	tx := begin(t, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	for _, table := range []string{"good_stock", "good_slot"} {
 		if _, err := tx.Exec("SELECT stock FROM "+table+" WHERE goods_id = ? FOR UPDATE", goodsID); err != nil {
 			t.Fatal(err)
