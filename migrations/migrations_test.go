@@ -25,6 +25,7 @@ var allMigrations = []string{
 	"00005_stream.sql",
 	"00006_slots.sql",
 	"00007_optimistic.sql",
+	"00008_ledger_outcome.sql",
 }
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
@@ -170,14 +171,14 @@ func TestMigrationAddedWithALowerNumberIsApplied(t *testing.T) {
 	db := open(t, shared.Database(t))
 	_, err := migrations.Up(t.Context(), db)
 	_, err2 := db.ExecContext(t.Context(), "DROP TABLE ledger")
-	_, err3 := db.ExecContext(t.Context(), "DELETE FROM goose_db_version WHERE version_id = 4")
+	_, err3 := db.ExecContext(t.Context(), "DELETE FROM goose_db_version WHERE version_id IN (4, 8)")
 	_, err4 := db.ExecContext(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (1000, TRUE)")
 	if err := errors.Join(err, err2, err3, err4); err != nil {
 		t.Fatal(err)
 	}
 	applied, err := migrations.Up(t.Context(), db)
-	if err != nil || !slices.Equal(applied, []string{"00004_ledger.sql"}) {
-		t.Errorf("applied %v, %v, want 00004_ledger.sql", applied, err)
+	if err != nil || !slices.Equal(applied, []string{"00004_ledger.sql", "00008_ledger_outcome.sql"}) {
+		t.Errorf("applied %v, %v, want the two of the ledger", applied, err)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/httpapi"
+	"stock/internal/stock/mysql"
 	"stock/internal/stock/share"
 )
 
@@ -29,7 +30,7 @@ type serveOptions struct {
 	strategy                               string
 	lockWait, lease, poll                  time.Duration
 	requestTimeout, drainDelay, drainLimit time.Duration
-	maxHold                                time.Duration
+	maxHold, soldOutRetention              time.Duration
 	pausePoints                            bool
 }
 
@@ -97,6 +98,9 @@ func (o *serveOptions) flagGroups() []flagGroup {
 				"time after which the lock of a dead holder expires; also the session timeout of ZooKeeper, "+
 					"which by default allows 4 s to 40 s")
 			f.DurationVar(&o.poll, "poll", 50*time.Millisecond, "time between two attempts to take a lock that polls")
+			f.DurationVar(&o.soldOutRetention, "sold-out-retention", time.Minute,
+				"time for which the ledger keeps an answer \"sold out\"; after that, a request with the same key is a new one: "+
+					"longer than clients and load balancers send a request again")
 		}),
 		group("Limits", func(f *pflag.FlagSet) {
 			f.DurationVar(&o.requestTimeout, "request-timeout", 15*time.Second, "longest time for one request")
@@ -161,6 +165,7 @@ func (o *serveOptions) validate() error {
 		checkServers("zookeeper", o.zookeeper),
 		checkPositive("lock-wait", o.lockWait),
 		checkPositive("poll", o.poll),
+		checkPositive("sold-out-retention", o.soldOutRetention),
 		checkPositive("request-timeout", o.requestTimeout),
 		checkPositive("drain-timeout", o.drainLimit),
 	}
@@ -228,6 +233,9 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 		return err
 	}
 	opened.add(strategies.Close)
+	if deps.MySQL != nil {
+		opened.add(mysql.ExpireSoldOut(deps, o.soldOutRetention).Close)
+	}
 	api, err := httpapi.New(httpapi.Config{
 		Strategies:      strategies,
 		Deps:            deps,

@@ -373,7 +373,7 @@ func TestPoolMetricsAreExported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, metric := range []string{
-		`go_sql_max_open_connections{db_name="mysql"} 32`, `go_sql_max_open_connections{db_name="mysql_locks"} 16`,
+		`go_sql_max_open_connections{db_name="mysql"} 32`, `go_sql_max_open_connections{db_name="mysql_locks"} 32`,
 		"go_goroutines", "process_cpu_seconds_total",
 		`stock_redis_pool_gets_total{result="timeout",server="127.0.0.1:1",use="redis"} 0`,
 		`stock_redis_pool_connections{server="127.0.0.1:1",state="used",use="redlock"} 0`,

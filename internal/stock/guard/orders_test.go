@@ -40,8 +40,8 @@ func TestAnOrderNeedsAConnectionForEachOfItsNamedLocks(t *testing.T) {
 	}
 }
 
-// More orders than the pool has connections linger after their first lock. If each had taken one connection by then, all
-// of them would wait for a second one until their lock wait ends.
+// More orders than the pool has connections linger after their first lock. If each had taken one connection by then,
+// all of them would wait for a second one until their lock wait ends.
 func TestOrdersAndDeductionsThatWantMoreConnectionsThanThereAreAllEnd(t *testing.T) {
 	t.Parallel()
 	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis))

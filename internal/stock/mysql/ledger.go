@@ -16,7 +16,7 @@ import (
 // ledger records the outcome of a request in the transaction that carries it out (Helland, "Idempotence Is Not a
 // Medical Condition", ACM Queue, 2012). The answer to a key is kept if and only if the request was carried out,
 // whatever crashes meanwhile, and a request that is sent again finds it. Only "done" and "sold out" are answers.
-// After any other outcome nothing is kept, and the request may be tried again.
+// After any other outcome nothing is kept, and the request may be tried again. Answers "sold out" expire: see Expiry.
 //
 // Locks are taken in one order: the row of the key, then the rows of the items, ascending. The key comes first
 // because requests wait for popular items, and meanwhile another request with the same key must be able to see it.

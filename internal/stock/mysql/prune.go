@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -21,7 +20,14 @@ const (
 // even if it fails. A request that is sent again with a deleted key is a new request: the age must exceed the time
 // for which clients try again. Deductions go on meanwhile.
 func PruneLedger(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
-	return Prune(ctx, func() (int, int64, error) { return pruneRequests(ctx, db, age) })
+	for _, outcome := range []ledgerOutcome{ledgerDone, ledgerSoldOut} {
+		rows, err := Prune(ctx, func() (int, int64, error) { return pruneRequests(ctx, db, outcome, age) })
+		deleted += rows
+		if err != nil {
+			return deleted, err
+		}
+	}
+	return deleted, nil
 }
 
 // Prune calls once until it finds fewer than PruneLimit things to delete, and returns the number of deleted rows. If
@@ -44,23 +50,28 @@ func Prune(ctx context.Context, once func() (found int, rows int64, err error)) 
 	}
 }
 
+// olderThan selects rows that are older than a number of microseconds.
+const olderThan = "created_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND"
+
 // pruneRequests deletes requests with all of their lines, so that a replay never finds only some. A request is as old
 // as its first line.
-func pruneRequests(ctx context.Context, db *sqlx.DB, age time.Duration) (found int, rows int64, err error) {
+func pruneRequests(
+	ctx context.Context, db *sqlx.DB, outcome ledgerOutcome, age time.Duration,
+) (found int, rows int64, err error) {
 	// At READ COMMITTED, since locked gaps would keep new requests out.
 	err = Store{DB: db}.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx *sqlx.Tx) error {
 		var keys []any
 		// The locks keep another pruning from deleting the same requests first: a key that was used again meanwhile
 		// would then be deleted here.
-		err := tx.SelectContext(ctx, &keys, `SELECT order_key FROM ledger FORCE INDEX (ledger_created_at)
-			WHERE created_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND line = 0
-			ORDER BY created_at LIMIT ? FOR UPDATE`, age.Microseconds(), PruneLimit)
+		err := tx.SelectContext(ctx, &keys, `SELECT order_key FROM ledger FORCE INDEX (ledger_outcome)
+			WHERE outcome = ? AND `+olderThan+` AND line = 0
+			ORDER BY created_at LIMIT ? FOR UPDATE`, outcome, age.Microseconds(), PruneLimit)
 		if err != nil || len(keys) == 0 {
 			return Refusal(err)
 		}
 		// The index is named because a scan of a short table would wait for requests in progress.
-		result, err := tx.ExecContext(ctx, "DELETE ledger FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN (?"+
-			strings.Repeat(", ?", len(keys)-1)+")", keys...)
+		result, err := tx.ExecContext(ctx, "DELETE ledger FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "+
+			list(len(keys)), keys...)
 		if err != nil {
 			return Refusal(err)
 		}

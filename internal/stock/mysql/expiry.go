@@ -1,0 +1,136 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/stock"
+)
+
+const (
+	// expiryBatch bounds what one expiring transaction locks.
+	expiryBatch = 500
+	// expiryInterval is the longest pause between two searches for expired answers.
+	expiryInterval = 10 * time.Second
+)
+
+// Expiry deletes the answers "sold out" from the ledger some time after they were given. Otherwise everybody who sends
+// new keys for an item that is sold out would fill the ledger. An answer must only outlive copies of its request that
+// are still under way, and clients that try again; after that, its key is new. Answers "done" stay until PruneLedger.
+//
+// All replicas delete, a batch at a time. Nobody waits for anybody: a batch with a row that somebody has locked is left
+// for the next search, and requests do not wait for rows that are being deleted (see findAnswers). A replica rests
+// after each batch for as long as it took, so that it keeps a connection busy for half of the time at most.
+type Expiry struct {
+	store Store
+	age   time.Duration
+	log   *slog.Logger
+	stop  context.CancelFunc
+	done  chan struct{}
+}
+
+// ExpireSoldOut begins to delete answers "sold out" that are older than age.
+func ExpireSoldOut(d stock.Deps, age time.Duration) *Expiry {
+	ctx, stop := context.WithCancel(context.Background())
+	e := &Expiry{store: New(d), age: age, log: d.Log, stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(e.done)
+		e.run(ctx)
+	}()
+	return e
+}
+
+// Close stops deleting. A transaction under way is rolled back.
+func (e *Expiry) Close() error {
+	e.stop()
+	<-e.done
+	return nil
+}
+
+// run searches from time to time until ctx ends. It logs the first of several failures.
+func (e *Expiry) run(ctx context.Context) {
+	failed := false
+	for ctx.Err() == nil {
+		err := e.deleteExpired(ctx)
+		if err != nil && !failed && ctx.Err() == nil {
+			e.log.Warn("sold-out answers are not deleted from the ledger: trying again", "error", err)
+		}
+		failed = err != nil
+		rest(ctx, min(e.age, expiryInterval))
+	}
+}
+
+// deleteExpired deletes the expired answers, the oldest first.
+func (e *Expiry) deleteExpired(ctx context.Context) error {
+	after := "created_at >= ?"
+	from := "1970-01-01"
+	for {
+		began := time.Now()
+		var batch []expired
+		err := e.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
+			return Refusal(conn.SelectContext(ctx, &batch, `SELECT order_key, CAST(created_at AS CHAR) AS created
+				FROM ledger FORCE INDEX (ledger_outcome) WHERE outcome = ? AND `+after+` AND `+olderThan+`
+				ORDER BY created_at LIMIT ?`, ledgerSoldOut, from, e.age.Microseconds(), expiryBatch))
+		})
+		if err != nil || len(batch) == 0 {
+			return err
+		}
+		from, after = batch[len(batch)-1].Created, "created_at >= ?"
+		switch err := e.deleteBatch(ctx, batch); {
+		case errors.Is(err, stock.ErrBusy):
+			after = "created_at > ?" // past the locked row
+		case err != nil:
+			return err
+		}
+		rest(ctx, time.Since(began))
+	}
+}
+
+// expired is the key of an old answer, and its time.
+type expired struct {
+	Key     []byte `db:"order_key"`
+	Created string
+}
+
+// deleteBatch deletes a batch, or nothing and fails with ErrBusy if one of its rows is locked. A key that another
+// replica has deleted is kept if it was used again meanwhile.
+//
+// It names the index and all of its columns: it must not touch any other row, which a request may have locked. An
+// answer "sold out" has no further lines.
+func (e *Expiry) deleteBatch(ctx context.Context, batch []expired) error {
+	args := make([]any, len(batch), len(batch)+2)
+	for i, row := range batch {
+		args[i] = row.Key
+	}
+	args = append(args, ledgerSoldOut, e.age.Microseconds())
+	// At READ COMMITTED, since locked gaps would keep new requests out. TiDB has no SKIP LOCKED.
+	return e.store.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx *sqlx.Tx) error {
+		var keys []any
+		err := tx.SelectContext(ctx, &keys, "SELECT order_key FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "+
+			list(len(batch))+" AND line = 0 AND outcome = ? AND "+olderThan+" FOR UPDATE NOWAIT", args...)
+		if err != nil || len(keys) == 0 {
+			return Refusal(err)
+		}
+		_, err = tx.ExecContext(ctx, "DELETE ledger FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "+
+			list(len(keys))+" AND line = 0", keys...)
+		return Refusal(err)
+	})
+}
+
+// list is a list of n parameters of a statement.
+func list(n int) string { return "(?" + strings.Repeat(", ?", n-1) + ")" }
+
+// rest sleeps until ctx ends or the time has passed.
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,96 @@
+package mysql_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+	"stock/internal/stock/mysql"
+	"stock/internal/stock/stocktest"
+)
+
+// addAnswers adds n answers to the ledger that were given one after the other, the last one this long ago.
+func addAnswers(t *testing.T, db *sqlx.DB, prefix, outcome string, n int, ago time.Duration) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), `
+		INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
+		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		SELECT CONCAT(?, i), 0, 1, 0, 0, ?, '', UTC_TIMESTAMP(6) - INTERVAL ? + ? - i MICROSECOND FROM n`,
+		n, prefix, outcome, ago.Microseconds(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func countAnswers(t *testing.T, db *sqlx.DB, prefix string) (n int) {
+	t.Helper()
+	if err := db.Get(&n, "SELECT COUNT(*) FROM ledger WHERE order_key LIKE CONCAT(?, '%')", prefix); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A locked row keeps its batch, and only that, until it is unlocked.
+func TestOnlySoldOutAnswersExpire(t *testing.T) {
+	t.Parallel()
+	deps, _ := newReplica(t)
+	db := deps.MySQL
+	addAnswers(t, db, "old", "sold-out", 900, time.Hour) // two batches
+	addAnswers(t, db, "young", "sold-out", 3, -time.Hour)
+	addAnswers(t, db, "done", "done", 3, time.Hour)
+	reader := stocktest.Begin(t, db)
+	const lock = "SELECT * FROM ledger FORCE INDEX (PRIMARY) WHERE order_key = 'old1' AND line = 0 FOR UPDATE"
+	if _, err := reader.Exec(lock); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // replicas
+		expiry := mysql.ExpireSoldOut(deps, 50*time.Millisecond)
+		defer expiry.Close()
+	}
+	serverstest.Eventually(t, "the batches without the locked row are deleted", func() bool {
+		return countAnswers(t, db, "old") == 500
+	})
+	if err := reader.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	serverstest.Eventually(t, "all expired answers are deleted", func() bool { return countAnswers(t, db, "old") == 0 })
+	if young, done := countAnswers(t, db, "young"), countAnswers(t, db, "done"); young != 3 || done != 3 {
+		t.Errorf("%d young answers and %d answers \"done\" are left, want all 3 of each", young, done)
+	}
+}
+
+func TestAClosedExpiryDeletesNothing(t *testing.T) {
+	t.Parallel()
+	deps, _ := newReplica(t)
+	expiry := mysql.ExpireSoldOut(deps, time.Millisecond)
+	if err := expiry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	addAnswers(t, deps.MySQL, "old", "sold-out", 1, time.Hour)
+	if n := countAnswers(t, deps.MySQL, "old"); n != 1 || deps.MySQL.Stats().InUse != 0 {
+		t.Errorf("%d answers are left and %d connections in use, want 1 and 0", n, deps.MySQL.Stats().InUse)
+	}
+}
+
+func TestAKeyWhoseSoldOutAnswerExpiredIsNew(t *testing.T) {
+	eachIdempotent(t, func(t *testing.T, name string) {
+		deps, service := newReplica(t)
+		d, id := service.Deducter(t, name, stock.MySQL), service.NewItem(t, 0)
+		req := stock.Request{GoodsID: id, Count: 1, Key: "k"}
+		for _, replayed := range []bool{false, true} {
+			receipt, err := d.Deduct(t.Context(), req)
+			if !errors.Is(err, stock.ErrSoldOut) || receipt.Replayed != replayed {
+				t.Errorf("%v, replayed %v, want sold out, replayed %v", err, receipt.Replayed, replayed)
+			}
+			service.Set(t, id, 10)
+		}
+		expiry := mysql.ExpireSoldOut(deps, time.Millisecond)
+		defer expiry.Close()
+		serverstest.Eventually(t, "the answer has expired", func() bool { return countAnswers(t, deps.MySQL, "k") == 0 })
+		stocktest.Sell(t, d, req)
+	})
+}
