@@ -1,6 +1,7 @@
 package locks_test
 
 import (
+	"context"
 	"flag"
 	"io"
 	"strings"
@@ -114,6 +115,50 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+func TestRedisLocksLeaveNoKeyForEver(t *testing.T) {
+	t.Parallel()
+	for name, subject := range subjects {
+		if !strings.HasPrefix(name, "redis-") && name != "redlock" && name != "multi" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := subject.Shared(t).(onRedis) // databases of its own
+			wantExpiry := func(when string) {
+				for _, observer := range d.observers {
+					for _, key := range observer.Keys(t.Context(), "*").Val() {
+						if ttl := observer.PTTL(t.Context(), key).Val(); ttl == -1 {
+							t.Errorf("%s: %s has no expiry", when, key)
+						}
+					}
+				}
+			}
+			lock, other := newLock(t, d), newLock(t, d)
+			holder := mustLock(t, lock, "lock")
+			granted, failed := startLock(t.Context(), other, "lock")
+			ctx, cancel := context.WithTimeout(t.Context(), inVain)
+			defer cancel()
+			_, err := lock.Lock(ctx, "lock")
+			wantNotAcquired(t, err, context.DeadlineExceeded)
+			if name != "redis-setnx" {
+				wantExpiry("while it is held")
+			}
+			mustUnlock(t, holder)
+			mustUnlock(t, receive(t, granted, failed))
+			wantExpiry("after it was released")
+		})
+	}
+}
+
+// newLock makes a lock, which is closed with the test.
+func newLock(t testing.TB, d onRedis) locks.Locker {
+	lock := d.New(t, d.Addresses(), locks.Options{})
+	if closer, ok := lock.(io.Closer); ok {
+		t.Cleanup(func() { closer.Close() })
+	}
+	return lock
+}
+
 var seed = flag.Uint64("seed", 0, "seed of TestLinearizable's random choices; 0 takes the current time")
 
 func TestLinearizable(t *testing.T) {
@@ -163,10 +208,7 @@ func TestTokensRiseAfterTheServerLostItsData(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := subjects[name].Shared(t).(onRedis)
-			lock := d.New(t, d.Addresses(), locks.Options{})
-			if closer, ok := lock.(io.Closer); ok {
-				t.Cleanup(func() { closer.Close() })
-			}
+			lock := newLock(t, d)
 			before := mustLock(t, lock, "lock")
 			mustUnlock(t, before)
 			if err := d.observers[0].FlushDB(t.Context()).Err(); err != nil {

@@ -521,6 +521,26 @@ func TestRedisFencedTokensRise(t *testing.T) {
 	}
 }
 
+// The last grant was made before the clock was set back by a second, ten leases.
+func TestRedisFencedTokensRiseWhenTheClockIsSetBack(t *testing.T) {
+	l := newLadder(t)
+	client := l.client("redis-fenced", fleeting)
+	future := l.observer.Time(t.Context()).Val().Add(10 * fleeting.Lease)
+	last := uint64(future.UnixMicro())
+	if err := l.observer.Set(t.Context(), rungKeyToken, last, time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		lease := mustLock(t, client, rungKey)
+		if lease.Token() <= last {
+			t.Errorf("token %d after %d, want a greater one", lease.Token(), last)
+		}
+		last = lease.Token()
+		_ = lease.Unlock()
+		serverstest.Eventually(t, "Redis has forgotten the token", func() bool { return !exists(t, l.observer, rungKeyToken) })
+	}
+}
+
 func TestRedisFencedPausedHolderHasAnOlderToken(t *testing.T) {
 	l := newLadder(t)
 	paused, next := l.pausedHolder("redis-fenced")
