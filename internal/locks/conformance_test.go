@@ -30,6 +30,8 @@ func onMasters(masters int, create newOnRedis, s lockstest.Subject) lockstest.Su
 
 type lacks = map[lockstest.Guarantee]string
 
+const noOwner = "without an owner nobody knows whose lock it is"
+
 const notRenewed = "it is not renewed, so it does not notice"
 
 var subjects = map[string]lockstest.Subject{
@@ -40,13 +42,13 @@ var subjects = map[string]lockstest.Subject{
 	"redis-setnx": onOneRedis(locks.NewRedisSetNX, lockstest.Subject{Lacks: lacks{
 		lockstest.Expiry:       "it has no lease",
 		lockstest.Ownership:    "it has no owner",
-		lockstest.TakesBack:    "without an owner nobody knows whose lock it is",
+		lockstest.TakesBack:    noOwner,
 		lockstest.NoticesLoss:  notRenewed,
 		lockstest.Linearizable: "it is held for ever after a lost reply",
 	}}),
 	"redis-expiry": onOneRedis(locks.NewRedisExpiry, lockstest.Subject{Lacks: lacks{
 		lockstest.Ownership:    "it has no owner",
-		lockstest.TakesBack:    "without an owner nobody knows whose lock it is",
+		lockstest.TakesBack:    noOwner,
 		lockstest.NoticesLoss:  notRenewed,
 		lockstest.Linearizable: "a late holder deletes the next one's lock: see TestCheckFindsALockDeletedByALateHolder",
 	}}),
@@ -79,6 +81,7 @@ var subjects = map[string]lockstest.Subject{
 	"etcd": {Shared: sharedEtcd, Own: ownEtcd, Lease: 2 * time.Second, Renews: true, Tokens: true},
 	"zookeeper": {
 		Shared: sharedZooKeeper, Own: ownZooKeeper, Lease: time.Second, Renews: true, Tokens: true, Uncut: zooKeeperUncut,
+		Lacks: lacks{lockstest.FewGoroutines: "its client has no contexts: a request ends only with its connection"},
 	},
 	"mysql-getlock": {
 		Shared: sharedMySQL,

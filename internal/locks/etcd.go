@@ -36,6 +36,7 @@ type Etcd struct {
 	leases  clientv3.Lease
 	options Options
 	pulse   *pulse
+	undos   *undoer
 	local   Mutex
 	waiters atomic.Uint64
 	closed  atomic.Bool
@@ -60,6 +61,7 @@ func NewEtcd(client *clientv3.Client, options Options) *Etcd {
 		leases:  clientv3.NewLeaseFromLeaseClient(pb.NewLeaseClient(conn), nil, 0),
 		options: options.withDefaults(),
 	}
+	e.undos = newUndoer(e.options.Lease)
 	e.pulse = newPulse(e.options, func(ctx context.Context) error {
 		_, err := e.kv.Get(ctx, "locks/", clientv3.WithCountOnly())
 		return err
@@ -119,5 +121,6 @@ func (e *Etcd) Close() error {
 	if e.session != nil {
 		_ = e.session.Unlock()
 	}
+	e.undos.close()
 	return nil
 }

@@ -31,5 +31,10 @@ func NewRedisLua(client redis.UniversalClient, options Options) *RedisLua {
 // Lock implements Locker.
 func (l *RedisLua) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
-	return l.lockAs(ctx, key, owner, l.deleteOwned(key, owner))
+	release := l.deleteOwned(key, owner)
+	sent, err := l.pollAs(ctx, key, owner, release)
+	if err != nil {
+		return nil, err
+	}
+	return newLease(ctx, l.options.guaranteed(sent), 0, release.unlock(key)), nil
 }

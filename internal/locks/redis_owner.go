@@ -27,7 +27,12 @@ func NewRedisOwner(client redis.UniversalClient, options Options) *RedisOwner {
 // Lock implements Locker.
 func (l *RedisOwner) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
-	return l.lockAs(ctx, key, owner, l.getAndDelete(key, owner))
+	release := l.getAndDelete(key, owner)
+	sent, err := l.pollAs(ctx, key, owner, release)
+	if err != nil {
+		return nil, err
+	}
+	return newLease(ctx, l.options.guaranteed(sent), 0, release.unlock(key)), nil
 }
 
 func (l *RedisOwner) getAndDelete(key, owner string) releaseFunc {
