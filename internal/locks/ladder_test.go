@@ -11,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"stock/internal/locks"
 	"stock/internal/servers/serverstest"
+	"stock/internal/tcpproxy"
 )
 
 // redis-setnx
@@ -132,6 +135,24 @@ func TestRedisOwnerIsTornBetweenGetAndDel(t *testing.T) {
 	}
 	l.wantHeld(false)
 	wantLeaseLost(t, next.Unlock())
+}
+
+func TestTheFirstRungsStayLockedAfterAnUnlockThatFailed(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"redis-setnx", "redis-expiry", "redis-owner"} {
+		t.Run(name, func(t *testing.T) {
+			l := newLadder(t)
+			proxy := tcpproxy.New(t, l.options.Addr)
+			unlucky := rungs[name](connect(t, &redis.Options{Addr: proxy.Addr(), DB: l.options.DB}), lasting)
+			lease := mustLock(t, unlucky, rungKey)
+			proxy.Cut(1, tcpproxy.BeforeRequest)
+			if err := lease.Unlock(); err == nil || errors.Is(err, locks.ErrLeaseLost) {
+				t.Errorf("Unlock: %v, want the connection's error", err)
+			}
+			l.wantRefused(t.Context(), l.client(name, lasting))
+			l.wantHeld(true)
+		})
+	}
 }
 
 // redis-lua

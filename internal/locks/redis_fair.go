@@ -69,7 +69,7 @@ func (l *RedisFair) Lock(ctx context.Context, key string) (*Lease, error) {
 		sent := time.Now()
 		pause, err := l.acquire(ctx, key, id)
 		if err == nil && pause == 0 {
-			lease := newLease(ctx, l.options.guaranteed(sent), 0, release.unlock(key))
+			lease := newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release))
 			l.keepAlive(lease, key, id)
 			return lease, nil
 		}

@@ -51,7 +51,7 @@ func (l *RedisFenced) Lock(ctx context.Context, key string) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease := newLease(ctx, l.options.guaranteed(sent), token, release.unlock(key))
+	lease := newLease(ctx, l.options.guaranteed(sent), token, l.unlock(key, release))
 	l.keepAlive(lease, key, owner)
 	return lease, nil
 }

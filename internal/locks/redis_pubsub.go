@@ -67,7 +67,7 @@ func (l *RedisPubSub) Lock(ctx context.Context, key string) (*Lease, error) {
 			}
 			return nil, notAcquired(key, errors.Join(ended(ctx), err))
 		case ttl == 0:
-			lease := newLease(ctx, l.options.guaranteed(sent), 0, release.unlock(key))
+			lease := newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release))
 			l.keepAlive(lease, key, owner)
 			return lease, nil
 		}

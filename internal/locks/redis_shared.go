@@ -114,11 +114,24 @@ func (l *redisLock) deleteOwned(key, owner string) releaseFunc {
 	}
 }
 
+// unlock adapts a release that may be repeated to newLease. If Redis does not answer, the release is repeated in the
+// background until the lease has ended, so that an outage that is shorter does not block the lock for a whole lease.
+func (l *redisLock) unlock(key string, release releaseFunc) func(context.Context) error {
+	once := release.unlockOnce(key)
+	return func(ctx context.Context) error {
+		err := once(ctx)
+		if err != nil && !errors.Is(err, ErrLeaseLost) {
+			l.undos.takeBackLater(release.undo)
+		}
+		return err
+	}
+}
+
 // releaseFunc releases a lock on the server and returns whether it was still the caller's.
 type releaseFunc func(context.Context) (ours bool, err error)
 
-// unlock adapts a releaseFunc to newLease.
-func (release releaseFunc) unlock(key string) func(context.Context) error {
+// unlockOnce adapts a releaseFunc to newLease.
+func (release releaseFunc) unlockOnce(key string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		switch ours, err := release(ctx); {
 		case err != nil:

@@ -36,7 +36,7 @@ func (l *RedisWatchdog) Lock(ctx context.Context, key string) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease := newLease(ctx, l.options.guaranteed(sent), 0, release.unlock(key))
+	lease := newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release))
 	l.keepAlive(lease, key, owner)
 	return lease, nil
 }

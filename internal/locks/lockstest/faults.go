@@ -25,6 +25,7 @@ var faults = []conformance{
 	{"locks or fails cleanly when its connection is cut at any step", true, lockIsCut},
 	{"unlocks or fails cleanly when its connection is cut at any step", true, unlockIsCut},
 	{"frees the lock when Unlock is cut at any step", true, unlockIsCutForGood},
+	{"frees the lock when its servers answer again after Unlock failed", true, unlockDuringOutage},
 	{"waits or fails cleanly when its connection is cut at any step", true, waitIsCut},
 	{"ends the context of a holder in a black hole before another client is granted the lock", true, blackHole},
 	{"works on after its servers have restarted", true, restart},
@@ -218,9 +219,12 @@ func unlockIsCut(t *testing.T, s Subject, d Deployment) {
 }
 
 func unlockIsCutForGood(t *testing.T, s Subject, d Deployment) {
-	s.needs(t, Expiry)
 	s.cuts(t)
-	o := s.short()
+	o := long
+	if s.lacks(Released) {
+		s.needs(t, Expiry)
+		o = s.short()
+	}
 	other := client(t, d, o)
 	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *cutAt) {
 		key := freshKey()
@@ -239,6 +243,20 @@ func unlockIsCutForGood(t *testing.T, s Subject, d Deployment) {
 			_ = next.Unlock()
 		})
 	})
+}
+
+func unlockDuringOutage(t *testing.T, s Subject, d Deployment) {
+	s.needs(t, Released)
+	s.cuts(t)
+	l, p := proxied(t, d, long)
+	key := freshKey()
+	lease := lock(t, patient(t), l, key)
+	p.BlackHole()
+	if err := lease.Unlock(); err == nil {
+		t.Error("Unlock succeeded without a server")
+	}
+	p.Pass()
+	unlock(t, lock(t, patient(t), client(t, d, long), key))
 }
 
 func waitIsCut(t *testing.T, s Subject, d Deployment) {
