@@ -558,7 +558,9 @@ func TestRedisFencedTokensRiseWhenTheClockIsSetBack(t *testing.T) {
 		}
 		last = lease.Token()
 		_ = lease.Unlock()
-		serverstest.Eventually(t, "Redis has forgotten the token", func() bool { return !exists(t, l.observer, rungKeyToken) })
+		serverstest.Eventually(t, "Redis has forgotten the token", func() bool {
+			return !exists(t, l.observer, rungKeyToken)
+		})
 	}
 }
 

@@ -84,7 +84,8 @@ func (q *RedisQueue) run(ctx context.Context, script *redis.Script, t *turn, mor
 	if closedByPeer(err) && ctx.Err() == nil {
 		again, errAgain := script.Run(ctx, q.client, keys, args...).Result()
 		if notDone(q.client, errAgain) {
-			return nil, fmt.Errorf("%w, and after it: %v", err, errAgain) //nolint:errorlint // see above
+			// Only the first error counts: errAgain must not prove that nothing was done.
+			return nil, fmt.Errorf("%w, and after it: %v", err, errAgain)
 		}
 		reply, err = again, errAgain
 	}
@@ -104,7 +105,7 @@ func (q *RedisQueue) acquire(ctx context.Context, t *turn) (reply queueReply, er
 		answer, err := q.run(ctx, queueAcquireScript, t)
 		switch {
 		case err != nil && late: // err must not prove that nothing was granted
-			return queueReply{}, fmt.Errorf("the grant came too late, and after it: %v", err) //nolint:errorlint // see above
+			return queueReply{}, fmt.Errorf("the grant came too late, and after it: %v", err)
 		case err != nil:
 			return queueReply{}, err
 		}

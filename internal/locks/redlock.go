@@ -83,7 +83,7 @@ func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 			l.takeBack(ctx, key, owner)
 			return nil, notAcquired(key, cause)
 		}
-		if down := len(slices.DeleteFunc(masterErrors(err), reachable)); down > len(l.masters)/2 {
+		if down := len(slices.DeleteFunc(masterErrors(err), mayAnswer)); down > len(l.masters)/2 {
 			return nil, notAcquired(key, fmt.Errorf("%d of %d masters cannot be reached: %w", down, len(l.masters), err))
 		}
 		if err := sleep(ctx, jitter(l.options.Poll)); err != nil {
@@ -121,10 +121,11 @@ func (l *Redlock) takeBack(ctx context.Context, key, owner string) {
 	masters.Wait()
 }
 
-// reachable reports whether a master that failed may answer the next attempt, because it is only slow.
-func reachable(failure *redsync.RedisError) bool {
+// mayAnswer reports whether a master that failed may answer the next attempt: it is slow, but not down.
+func mayAnswer(failure *redsync.RedisError) bool {
 	dial, isNet := errors.AsType[*net.OpError](failure.Err)
-	return !(isNet && dial.Op == "dial" || errors.Is(failure.Err, redis.ErrClosed))
+	down := isNet && dial.Op == "dial" || errors.Is(failure.Err, redis.ErrClosed)
+	return !down
 }
 
 // masterErrors returns the errors of the masters that did not answer, in redsync's tree of joined errors. A master

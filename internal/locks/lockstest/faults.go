@@ -21,7 +21,7 @@ import (
 var faults = []conformance{
 	{"fails at once if the server is down", true, serverDown},
 	{"keeps few goroutines if the server is down", true, goroutinesWhileDown},
-	{"keeps few goroutines if the server does not answer, and undoes what it carries out later", true, goroutinesWhileSilent},
+	{"keeps few goroutines if the server does not answer, and undoes all grants later", true, goroutinesWhileSilent},
 	{"locks or fails cleanly when its connection is cut at any step", true, lockIsCut},
 	{"unlocks or fails cleanly when its connection is cut at any step", true, unlockIsCut},
 	{"frees the lock when Unlock is cut at any step", true, unlockIsCutForGood},
