@@ -1,6 +1,7 @@
 package locks_test
 
 import (
+	"context"
 	"flag"
 	"io"
 	"strings"
@@ -29,6 +30,8 @@ func onMasters(masters int, create newOnRedis, s lockstest.Subject) lockstest.Su
 
 type lacks = map[lockstest.Guarantee]string
 
+const noOwner = "without an owner nobody knows whose lock it is"
+
 const notRenewed = "it is not renewed, so it does not notice"
 
 var subjects = map[string]lockstest.Subject{
@@ -39,17 +42,20 @@ var subjects = map[string]lockstest.Subject{
 	"redis-setnx": onOneRedis(locks.NewRedisSetNX, lockstest.Subject{Lacks: lacks{
 		lockstest.Expiry:       "it has no lease",
 		lockstest.Ownership:    "it has no owner",
-		lockstest.TakesBack:    "without an owner nobody knows whose lock it is",
+		lockstest.TakesBack:    noOwner,
+		lockstest.Released:     noOwner,
 		lockstest.NoticesLoss:  notRenewed,
 		lockstest.Linearizable: "it is held for ever after a lost reply",
 	}}),
 	"redis-expiry": onOneRedis(locks.NewRedisExpiry, lockstest.Subject{Lacks: lacks{
 		lockstest.Ownership:    "it has no owner",
-		lockstest.TakesBack:    "without an owner nobody knows whose lock it is",
+		lockstest.TakesBack:    noOwner,
+		lockstest.Released:     noOwner,
 		lockstest.NoticesLoss:  notRenewed,
 		lockstest.Linearizable: "a late holder deletes the next one's lock: see TestCheckFindsALockDeletedByALateHolder",
 	}}),
 	"redis-owner": onOneRedis(locks.NewRedisOwner, lockstest.Subject{Lacks: lacks{
+		lockstest.Released:     "between GET and DEL another client can be granted the lock",
 		lockstest.NoticesLoss:  notRenewed,
 		lockstest.Linearizable: "between GET and DEL another client can be granted the lock",
 	}}),
@@ -78,6 +84,7 @@ var subjects = map[string]lockstest.Subject{
 	"etcd": {Shared: sharedEtcd, Own: ownEtcd, Lease: 2 * time.Second, Renews: true, Tokens: true},
 	"zookeeper": {
 		Shared: sharedZooKeeper, Own: ownZooKeeper, Lease: time.Second, Renews: true, Tokens: true, Uncut: zooKeeperUncut,
+		Lacks: lacks{lockstest.FewGoroutines: "its client has no contexts: a request ends only with its connection"},
 	},
 	"mysql-getlock": {
 		Shared: sharedMySQL,
@@ -112,6 +119,50 @@ func TestConformance(t *testing.T) {
 			lockstest.Run(t, subject)
 		})
 	}
+}
+
+func TestRedisLocksLeaveNoKeyForEver(t *testing.T) {
+	t.Parallel()
+	for name, subject := range subjects {
+		if !strings.HasPrefix(name, "redis-") && name != "redlock" && name != "multi" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := subject.Shared(t).(onRedis) // databases of its own
+			wantExpiry := func(when string) {
+				for _, observer := range d.observers {
+					for _, key := range observer.Keys(t.Context(), "*").Val() {
+						if ttl := observer.PTTL(t.Context(), key).Val(); ttl == -1 {
+							t.Errorf("%s: %s has no expiry", when, key)
+						}
+					}
+				}
+			}
+			lock, other := newLock(t, d), newLock(t, d)
+			holder := mustLock(t, lock, "lock")
+			granted, failed := startLock(t.Context(), other, "lock")
+			ctx, cancel := context.WithTimeout(t.Context(), inVain)
+			defer cancel()
+			_, err := lock.Lock(ctx, "lock")
+			wantNotAcquired(t, err, context.DeadlineExceeded)
+			if name != "redis-setnx" {
+				wantExpiry("while it is held")
+			}
+			mustUnlock(t, holder)
+			mustUnlock(t, receive(t, granted, failed))
+			wantExpiry("after it was released")
+		})
+	}
+}
+
+// newLock makes a lock, which is closed with the test.
+func newLock(t testing.TB, d onRedis) locks.Locker {
+	lock := d.New(t, d.Addresses(), locks.Options{})
+	if closer, ok := lock.(io.Closer); ok {
+		t.Cleanup(func() { closer.Close() })
+	}
+	return lock
 }
 
 var seed = flag.Uint64("seed", 0, "seed of TestLinearizable's random choices; 0 takes the current time")
@@ -163,10 +214,7 @@ func TestTokensRiseAfterTheServerLostItsData(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := subjects[name].Shared(t).(onRedis)
-			lock := d.New(t, d.Addresses(), locks.Options{})
-			if closer, ok := lock.(io.Closer); ok {
-				t.Cleanup(func() { closer.Close() })
-			}
+			lock := newLock(t, d)
 			before := mustLock(t, lock, "lock")
 			mustUnlock(t, before)
 			if err := d.observers[0].FlushDB(t.Context()).Err(); err != nil {

@@ -40,6 +40,7 @@ type Etcd struct {
 	leases  clientv3.Lease
 	options Options
 	pulse   *pulse
+	undos   *undoer
 	local   Mutex
 	waiters atomic.Uint64
 	closed  atomic.Bool
@@ -64,6 +65,7 @@ func NewEtcd(client *clientv3.Client, options Options) *Etcd {
 		leases:  clientv3.NewLeaseFromLeaseClient(pb.NewLeaseClient(conn), nil, 0),
 		options: options.withDefaults(),
 	}
+	e.undos = newUndoer(e.options.Lease)
 	e.pulse = newPulse(e.options, e.ask)
 	return e
 }
@@ -132,5 +134,6 @@ func (e *Etcd) Close() error {
 	if e.session != nil {
 		_ = e.session.Unlock()
 	}
+	e.undos.close()
 	return nil
 }

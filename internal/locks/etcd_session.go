@@ -52,7 +52,7 @@ func (e *Etcd) open(ctx context.Context) (*etcdSession, error) {
 	context.AfterFunc(s.Context(), func() {
 		if errors.Is(context.Cause(s.Context()), ErrLeaseLost) {
 			// It ended by our clock. In etcd it may last a little longer, and make others wait.
-			takeBackLater(context.Background(), o.Lease, revoke)
+			e.undos.takeBackLater(revoke)
 		}
 	})
 	e.session = s

@@ -139,7 +139,7 @@ func (w *etcdWaiter) unlock(ctx context.Context) error {
 	switch {
 	case err != nil:
 		// The session goes on, and the key with it: without this the lock would be held for ever.
-		takeBackLater(ctx, w.etcd.options.Lease, w.delete)
+		w.etcd.undos.takeBackLater(w.delete)
 		return err
 	case deleted.Deleted == 0:
 		return ErrLeaseLost
@@ -153,7 +153,7 @@ func (w *etcdWaiter) takeBack(ctx context.Context) {
 	if w.revision == 0 && !w.answered {
 		undo = w.withdraw
 	}
-	takeBack(ctx, w.etcd.options.Lease, undo)
+	w.etcd.undos.takeBack(ctx, undo)
 }
 
 // withdraw deletes the key, and leaves a mark that prevents a late request from creating it. A server that did not
@@ -175,7 +175,7 @@ func (w *etcdWaiter) withdraw(ctx context.Context) error {
 	}
 	lease := w.etcd.options.Lease // no request is that late
 	time.AfterFunc(lease, func() {
-		takeBack(ctx, lease, func(ctx context.Context) error { return w.etcd.remove(ctx, w.withdrawn()) })
+		w.etcd.undos.takeBack(ctx, func(ctx context.Context) error { return w.etcd.remove(ctx, w.withdrawn()) })
 	})
 	return nil
 }

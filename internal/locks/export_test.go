@@ -15,11 +15,30 @@ func (m *Mutex) Held(key string) bool {
 }
 
 var (
-	UserLockName  = userLockName
-	NodeName      = nodeName
-	NewPulse      = newPulse
-	TakeBackLater = takeBackLater
+	UserLockName = userLockName
+	NodeName     = nodeName
+	NewPulse     = newPulse
+	NewUndoer    = newUndoer
+	NotDone      = notDone
 )
+
+// MaxUndos is the most that may be pending in an undoer.
+const MaxUndos = maxUndos
+
+// TakeBack is undoer.takeBack.
+func (u *undoer) TakeBack(ctx context.Context, undo func(context.Context) error) {
+	u.takeBack(ctx, undo)
+}
+
+// Close is undoer.close.
+func (u *undoer) Close() { u.close() }
+
+// Pending returns how many undos are pending.
+func (u *undoer) Pending() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.pending.Len()
+}
 
 // Watch is pulse.watch.
 func (p *pulse) Watch(ctx context.Context) (waiting context.Context, stop func()) {

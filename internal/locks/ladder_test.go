@@ -11,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"stock/internal/locks"
 	"stock/internal/servers/serverstest"
+	"stock/internal/tcpproxy"
 )
 
 // redis-setnx
@@ -132,6 +135,24 @@ func TestRedisOwnerIsTornBetweenGetAndDel(t *testing.T) {
 	}
 	l.wantHeld(false)
 	wantLeaseLost(t, next.Unlock())
+}
+
+func TestTheFirstRungsStayLockedAfterAnUnlockThatFailed(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"redis-setnx", "redis-expiry", "redis-owner"} {
+		t.Run(name, func(t *testing.T) {
+			l := newLadder(t)
+			proxy := tcpproxy.New(t, l.options.Addr)
+			unlucky := rungs[name](connect(t, &redis.Options{Addr: proxy.Addr(), DB: l.options.DB}), lasting)
+			lease := mustLock(t, unlucky, rungKey)
+			proxy.Cut(1, tcpproxy.BeforeRequest)
+			if err := lease.Unlock(); err == nil || errors.Is(err, locks.ErrLeaseLost) {
+				t.Errorf("Unlock: %v, want the connection's error", err)
+			}
+			l.wantRefused(t.Context(), l.client(name, lasting))
+			l.wantHeld(true)
+		})
+	}
 }
 
 // redis-lua
@@ -518,6 +539,28 @@ func TestRedisFencedTokensRise(t *testing.T) {
 		if !strings.Contains(key, "{1}") {
 			t.Errorf("key %s is not in the hash slot of the lock", key)
 		}
+	}
+}
+
+// The last grant was made before the clock was set back by a second, ten leases.
+func TestRedisFencedTokensRiseWhenTheClockIsSetBack(t *testing.T) {
+	l := newLadder(t)
+	client := l.client("redis-fenced", fleeting)
+	future := l.observer.Time(t.Context()).Val().Add(10 * fleeting.Lease)
+	last := uint64(future.UnixMicro())
+	if err := l.observer.Set(t.Context(), rungKeyToken, last, time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		lease := mustLock(t, client, rungKey)
+		if lease.Token() <= last {
+			t.Errorf("token %d after %d, want a greater one", lease.Token(), last)
+		}
+		last = lease.Token()
+		_ = lease.Unlock()
+		serverstest.Eventually(t, "Redis has forgotten the token", func() bool {
+			return !exists(t, l.observer, rungKeyToken)
+		})
 	}
 }
 

@@ -81,8 +81,8 @@ func (l *Lease) Deadline() time.Time {
 }
 
 // Unlock releases the lock, even if the context given to Lock has ended. It returns ErrLeaseLost if the lock was lost
-// before, and the server's error if the server could not be asked (the lease then ends by itself). Further calls
-// return what the first one did.
+// before, and the server's error if the server could not be asked. Then it is asked again in the background until the
+// lease has ended, unless the lock's comment says otherwise. Further calls return what the first one did.
 func (l *Lease) Unlock() error {
 	l.once.Do(func() {
 		l.end()

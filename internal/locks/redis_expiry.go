@@ -12,9 +12,13 @@ import (
 // (TestRedisExpiryEndsALockWhoseHolderCrashed). The SET itself sets the expiry: with SETNX followed by EXPIRE, a
 // client that dies between the two would leave a key without one.
 //
-// What still breaks: the lease may end before the work does. Another client is then granted the lock, and the late
-// holder deletes it without checking whose it is, so that a third one is granted it too
-// (TestRedisExpiryLetsALateHolderDeleteAnothersLock). RedisOwner checks.
+// What still breaks:
+//
+//   - The lease may end before the work does. Another client is then granted the lock, and the late holder deletes it
+//     without checking whose it is, so that a third one is granted it too
+//     (TestRedisExpiryLetsALateHolderDeleteAnothersLock). RedisOwner checks.
+//   - An Unlock that failed is not repeated, for the same reason, and blocks the others until the lease ends
+//     (TestTheFirstRungsStayLockedAfterAnUnlockThatFailed).
 type RedisExpiry struct{ redisLock }
 
 // NewRedisExpiry makes the lock on one Redis.
@@ -29,5 +33,5 @@ func (l *RedisExpiry) Lock(ctx context.Context, key string) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newLease(ctx, l.options.guaranteed(sent), 0, l.deleteAny(key).unlock(key)), nil
+	return newLease(ctx, l.options.guaranteed(sent), 0, l.deleteAny(key).unlockOnce(key)), nil
 }

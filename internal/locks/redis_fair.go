@@ -56,8 +56,8 @@ func NewRedisFair(client redis.UniversalClient, options Options) *RedisFair {
 	return l
 }
 
-// Close ends the subscription.
-func (l *RedisFair) Close() error { return l.waiters.close() }
+// Close ends the subscription, and what goes on in the background after a Lock or an Unlock that failed.
+func (l *RedisFair) Close() error { return errors.Join(l.redisLock.Close(), l.waiters.close()) }
 
 // Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost, even after ctx has ended.
 func (l *RedisFair) Lock(ctx context.Context, key string) (*Lease, error) {
@@ -65,19 +65,22 @@ func (l *RedisFair) Lock(ctx context.Context, key string) (*Lease, error) {
 	release := l.leave(key, id)
 	woken, leave := l.waiters.join(id)
 	defer leave()
-	for {
+	for queued := false; ; {
 		sent := time.Now()
 		pause, err := l.acquire(ctx, key, id)
 		if err == nil && pause == 0 {
-			lease := newLease(ctx, l.options.guaranteed(sent), 0, release.unlock(key))
+			lease := newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release))
 			l.keepAlive(lease, key, id)
 			return lease, nil
 		}
 		if err == nil {
+			queued = true
 			err = l.waiters.wait(ctx, woken, min(pause, l.heartbeat/3))
 		}
 		if err != nil {
-			takeBack(ctx, l.options.Lease, release.undo) // also leaves the queue
+			if queued || !notDone(l.client, err) {
+				l.undos.takeBack(ctx, release.undo) // also leaves the queue
+			}
 			return nil, notAcquired(key, errors.Join(ended(ctx), err))
 		}
 	}

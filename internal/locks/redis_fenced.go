@@ -24,7 +24,11 @@ var fencedAcquireScript = redis.NewScript(fencedAcquireLua)
 // What still breaks: nothing under a pause, if the store checks the token in the write itself; the lock alone protects
 // nothing. Waiters still poll, in no order. The lock depends on a single Redis: if a failover or a restart loses the
 // last seconds, two clients hold the lock, but the later one has the greater token as long as the servers' clocks
-// agree. The last token of a key stays in Redis for ever. RedisQueue has tokens, order and notifications.
+// agree. RedisQueue has tokens, order and notifications.
+//
+// Tokens are times, and Redis keeps the last one of each key until a lease after the time that it stands for. If the
+// clock is set back by an hour, that is an hour later. So tokens rise however the clock is set, and no key stays in
+// Redis for ever (TestRedisFencedTokensRiseWhenTheClockIsSetBack).
 type RedisFenced struct{ redisLock }
 
 // NewRedisFenced makes the lock on one Redis.
@@ -47,7 +51,7 @@ func (l *RedisFenced) Lock(ctx context.Context, key string) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease := newLease(ctx, l.options.guaranteed(sent), token, release.unlock(key))
+	lease := newLease(ctx, l.options.guaranteed(sent), token, l.unlock(key, release))
 	l.keepAlive(lease, key, owner)
 	return lease, nil
 }

@@ -10,7 +10,8 @@ import (
 // RedisLua is the lock of the Redis manual (SET key owner NX PX lease): a script checks the owner and deletes the key.
 //
 // What it adds: a holder can delete only its own lock, since the check and the deletion are one step
-// (TestRedisLuaChecksAndDeletesInOneStep).
+// (TestRedisLuaChecksAndDeletesInOneStep). So an Unlock that failed can be repeated until Redis answers, and an outage
+// blocks the lock only as long as it lasts.
 //
 // What still breaks:
 //
@@ -31,5 +32,10 @@ func NewRedisLua(client redis.UniversalClient, options Options) *RedisLua {
 // Lock implements Locker.
 func (l *RedisLua) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
-	return l.lockAs(ctx, key, owner, l.deleteOwned(key, owner))
+	release := l.deleteOwned(key, owner)
+	sent, err := l.pollAs(ctx, key, owner, release)
+	if err != nil {
+		return nil, err
+	}
+	return newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release)), nil
 }

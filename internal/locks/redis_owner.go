@@ -14,8 +14,12 @@ import (
 // lock alone and learns that its own is lost (TestRedisOwnerLeavesAnothersLockAlone). A SET whose reply was lost can
 // be undone (TestRedisOwnerTakesBackWhatALostReplyGranted).
 //
-// What still breaks: GET and DEL are two commands. If the lease ends between them and another client is granted the
-// lock, DEL takes it from that client (TestRedisOwnerIsTornBetweenGetAndDel). RedisLua makes them one step.
+// What still breaks:
+//
+//   - GET and DEL are two commands. If the lease ends between them and another client is granted the lock, DEL takes it
+//     from that client (TestRedisOwnerIsTornBetweenGetAndDel). RedisLua makes them one step.
+//   - An Unlock that failed is not repeated, and blocks the others until the lease ends: each repetition could be torn
+//     in the same way (TestTheFirstRungsStayLockedAfterAnUnlockThatFailed).
 type RedisOwner struct{ redisLock }
 
 // NewRedisOwner makes the lock on one Redis. The client should not retry (MaxRetries -1): if the reply to a SET NX is
@@ -27,7 +31,12 @@ func NewRedisOwner(client redis.UniversalClient, options Options) *RedisOwner {
 // Lock implements Locker.
 func (l *RedisOwner) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
-	return l.lockAs(ctx, key, owner, l.getAndDelete(key, owner))
+	release := l.getAndDelete(key, owner)
+	sent, err := l.pollAs(ctx, key, owner, release)
+	if err != nil {
+		return nil, err
+	}
+	return newLease(ctx, l.options.guaranteed(sent), 0, release.unlockOnce(key)), nil
 }
 
 func (l *RedisOwner) getAndDelete(key, owner string) releaseFunc {

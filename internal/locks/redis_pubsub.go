@@ -48,8 +48,8 @@ func NewRedisPubSub(client redis.UniversalClient, options Options) *RedisPubSub 
 	return &RedisPubSub{newRedisLock(client, options), newWakeups(client, pubsubChannel)}
 }
 
-// Close ends the subscription.
-func (l *RedisPubSub) Close() error { return l.waiters.close() }
+// Close ends the subscription, and what goes on in the background after a Lock or an Unlock that failed.
+func (l *RedisPubSub) Close() error { return errors.Join(l.redisLock.Close(), l.waiters.close()) }
 
 // Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost, even after ctx has ended.
 func (l *RedisPubSub) Lock(ctx context.Context, key string) (*Lease, error) {
@@ -62,10 +62,12 @@ func (l *RedisPubSub) Lock(ctx context.Context, key string) (*Lease, error) {
 		ttl, err := l.acquire(ctx, key, owner)
 		switch {
 		case err != nil:
-			takeBack(ctx, l.options.Lease, release.undo)
+			if !notDone(l.client, err) {
+				l.undos.takeBack(ctx, release.undo)
+			}
 			return nil, notAcquired(key, errors.Join(ended(ctx), err))
 		case ttl == 0:
-			lease := newLease(ctx, l.options.guaranteed(sent), 0, release.unlock(key))
+			lease := newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release))
 			l.keepAlive(lease, key, owner)
 			return lease, nil
 		}

@@ -58,6 +58,7 @@ type RedisQueue struct {
 	process   string // names this process in the queues in Redis
 	messages  *subscription
 	renewals  *renewals
+	undos     *undoer
 
 	mu      sync.Mutex
 	cohorts map[string]*cohort // by key, while somebody in this process holds or wants it
@@ -76,12 +77,14 @@ func NewRedisQueue(client redis.UniversalClient, options Options) *RedisQueue {
 	q.heartbeat = min(queueHeartbeat, q.options.Lease)
 	q.messages = newSubscription(client, "locks:"+q.process, q.onMessage, q.askAll)
 	q.renewals = newRenewals(q.options, q.renew)
+	q.undos = newUndoer(q.options.Lease)
 	return q
 }
 
-// Close ends the subscription and the renewals.
+// Close ends the subscription, the renewals, and what goes on in the background after a Lock or an Unlock that failed.
 func (q *RedisQueue) Close() error {
 	q.renewals.close()
+	q.undos.close()
 	return q.messages.close()
 }
 

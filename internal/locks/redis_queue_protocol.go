@@ -73,7 +73,8 @@ func errUnknownReply(reply any) error {
 	return fmt.Errorf("unexpected reply of the script, perhaps of another version: %v", reply)
 }
 
-// run runs a script for an owner. If the connection broke, it runs it once more: every script may be run twice.
+// run runs a script for an owner. If the connection broke, it runs it once more: every script may be run twice. Its
+// error proves that Redis did not carry out the script (see notDone) only if that is true of both attempts.
 func (q *RedisQueue) run(ctx context.Context, script *redis.Script, t *turn, more ...any) (any, error) {
 	keys := queueKeys(t.cohort.key)
 	args := append([]any{
@@ -81,7 +82,12 @@ func (q *RedisQueue) run(ctx context.Context, script *redis.Script, t *turn, mor
 	}, more...)
 	reply, err := script.Run(ctx, q.client, keys, args...).Result()
 	if closedByPeer(err) && ctx.Err() == nil {
-		reply, err = script.Run(ctx, q.client, keys, args...).Result()
+		again, errAgain := script.Run(ctx, q.client, keys, args...).Result()
+		if notDone(q.client, errAgain) {
+			// Only the first error counts: errAgain must not prove that nothing was done.
+			return nil, fmt.Errorf("%w, and after it: %v", err, errAgain)
+		}
+		reply, err = again, errAgain
 	}
 	return reply, err
 }
@@ -94,10 +100,13 @@ func closedByPeer(err error) bool {
 
 // acquire asks for a turn. If a grant arrives so late that it has ended already, it asks again, which starts it anew.
 func (q *RedisQueue) acquire(ctx context.Context, t *turn) (reply queueReply, err error) {
-	for {
+	for late := false; ; late = true {
 		sent := time.Now()
 		answer, err := q.run(ctx, queueAcquireScript, t)
-		if err != nil {
+		switch {
+		case err != nil && late: // err must not prove that nothing was granted
+			return queueReply{}, fmt.Errorf("the grant came too late, and after it: %v", err)
+		case err != nil:
 			return queueReply{}, err
 		}
 		reply, err := q.newReply(sent, answer)
@@ -128,7 +137,7 @@ func (q *RedisQueue) release(ctx context.Context, t, following *turn) (released 
 
 // leave undoes a turn that may have been granted, or may wait. It works after ctx has ended.
 func (q *RedisQueue) leave(ctx context.Context, t *turn) {
-	takeBack(ctx, q.options.Lease, func(ctx context.Context) error {
+	q.undos.takeBack(ctx, func(ctx context.Context) error {
 		_, err := q.run(ctx, queueLeaveScript, t)
 		return err
 	})

@@ -104,7 +104,7 @@ func (q *RedisQueue) unlock(ctx context.Context, t *turn) error {
 	sent := time.Now()
 	released, reply, err := q.release(ctx, t, following)
 	if err != nil {
-		takeBackLater(ctx, q.options.Lease, func(ctx context.Context) error {
+		q.undos.takeBackLater(func(ctx context.Context) error {
 			_, _, err := q.release(ctx, t, nil)
 			return err
 		})

@@ -90,7 +90,9 @@ func (q *RedisQueue) askFirst(t *turn, w *waiter) (*Lease, error) {
 	}
 	q.refuse(t, err)
 	q.mu.Unlock()
-	q.leave(w.ctx, t)
+	if !notDone(q.client, err) {
+		q.leave(w.ctx, t)
+	}
 	return nil, notAcquired(c.key, errors.Join(cause, err))
 }
 

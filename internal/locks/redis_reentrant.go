@@ -81,6 +81,6 @@ func (l *RedisReentrant) Lock(ctx context.Context, key string) (*Lease, error) {
 			h.lease.extend(deadline)
 		}
 	}
-	inner.lease = newLease(context.WithValue(ctx, holdKey{l, key}, inner), deadline, 0, release.unlock(key))
+	inner.lease = newLease(context.WithValue(ctx, holdKey{l, key}, inner), deadline, 0, l.unlock(key, release))
 	return inner.lease, nil
 }

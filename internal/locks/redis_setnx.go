@@ -15,7 +15,9 @@ import (
 // What still breaks: a holder that crashes never deletes the key, and nobody is granted the lock again
 // (TestRedisSetNXStaysLockedAfterItsHolderCrashed). A SET whose reply was lost does the same without a crash: the key
 // does not tell who holds it, so the client cannot know whether to delete it
-// (TestRedisSetNXStaysLockedAfterALostReply). RedisExpiry lets the key expire.
+// (TestRedisSetNXStaysLockedAfterALostReply). So does an Unlock that failed: the DEL cannot be repeated, since it may
+// have been carried out, and would then delete the next holder's key
+// (TestTheFirstRungsStayLockedAfterAnUnlockThatFailed). RedisExpiry lets the key expire.
 type RedisSetNX struct{ redisLock }
 
 // NewRedisSetNX makes the lock on one Redis. It uses only Options.Poll: the key does not expire.
@@ -29,5 +31,5 @@ func (l *RedisSetNX) Lock(ctx context.Context, key string) (*Lease, error) {
 	if _, err := l.poll(ctx, key, ask, nil); err != nil {
 		return nil, err
 	}
-	return newLease(ctx, time.Time{}, 0, l.deleteAny(key).unlock(key)), nil
+	return newLease(ctx, time.Time{}, 0, l.deleteAny(key).unlockOnce(key)), nil
 }

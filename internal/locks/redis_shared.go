@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,10 +28,18 @@ var (
 type redisLock struct {
 	client  redis.UniversalClient
 	options Options
+	undos   *undoer
 }
 
 func newRedisLock(client redis.UniversalClient, options Options) redisLock {
-	return redisLock{client: client, options: options.withDefaults()}
+	options = options.withDefaults()
+	return redisLock{client: client, options: options, undos: newUndoer(options.Lease)}
+}
+
+// Close ends what goes on in the background after a Lock or an Unlock that failed.
+func (l *redisLock) Close() error {
+	l.undos.close()
+	return nil
 }
 
 // setNX sets key to value unless the key exists. The key expires after lease, or never if lease is 0.
@@ -41,18 +51,14 @@ func (l *redisLock) setNX(ctx context.Context, key, value string, lease time.Dur
 	return err == nil, err
 }
 
-// lockAs polls with SET NX PX until owner holds key.
-func (l *redisLock) lockAs(ctx context.Context, key, owner string, release releaseFunc) (*Lease, error) {
+// pollAs polls with SET NX PX until owner holds key.
+func (l *redisLock) pollAs(ctx context.Context, key, owner string, release releaseFunc) (sent time.Time, err error) {
 	ask := func() (bool, error) { return l.setNX(ctx, key, owner, l.options.Lease) }
-	sent, err := l.poll(ctx, key, ask, release.undo)
-	if err != nil {
-		return nil, err
-	}
-	return newLease(ctx, l.options.guaranteed(sent), 0, release.unlock(key)), nil
+	return l.poll(ctx, key, ask, release.undo)
 }
 
-// poll asks until the lock is granted, and returns when the request that was granted was sent. If a request fails,
-// poll calls undo: the request may have taken effect although its reply was lost. undo is nil for a lock without
+// poll asks until the lock is granted, and returns when the request that was granted was sent. If a request fails and
+// may have taken effect nevertheless, because only its reply was lost, poll calls undo. undo is nil for a lock without
 // owners, which cannot tell its own grant from another's.
 func (l *redisLock) poll(
 	ctx context.Context, key string, ask func() (granted bool, err error), undo func(context.Context) error,
@@ -62,8 +68,8 @@ func (l *redisLock) poll(
 		granted, err := ask()
 		switch {
 		case err != nil:
-			if undo != nil {
-				takeBack(ctx, l.options.Lease, undo)
+			if undo != nil && !notDone(l.client, err) {
+				l.undos.takeBack(ctx, undo)
 			}
 			return sent, notAcquired(key, errors.Join(ended(ctx), err))
 		case granted:
@@ -108,11 +114,24 @@ func (l *redisLock) deleteOwned(key, owner string) releaseFunc {
 	}
 }
 
+// unlock adapts a release that may be repeated to newLease. If Redis does not answer, the release is repeated in the
+// background until the lease has ended, so that an outage that is shorter does not block the lock for a whole lease.
+func (l *redisLock) unlock(key string, release releaseFunc) func(context.Context) error {
+	once := release.unlockOnce(key)
+	return func(ctx context.Context) error {
+		err := once(ctx)
+		if err != nil && !errors.Is(err, ErrLeaseLost) {
+			l.undos.takeBackLater(release.undo)
+		}
+		return err
+	}
+}
+
 // releaseFunc releases a lock on the server and returns whether it was still the caller's.
 type releaseFunc func(context.Context) (ours bool, err error)
 
-// unlock adapts a releaseFunc to newLease.
-func (release releaseFunc) unlock(key string) func(context.Context) error {
+// unlockOnce adapts a releaseFunc to newLease.
+func (release releaseFunc) unlockOnce(key string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		switch ours, err := release(ctx); {
 		case err != nil:
@@ -124,10 +143,39 @@ func (release releaseFunc) unlock(key string) func(context.Context) error {
 	}
 }
 
-// undo adapts a releaseFunc to takeBack: it is no error if there was nothing to release.
+// undo adapts a releaseFunc to an undoer: it is no error if there was nothing to release.
 func (release releaseFunc) undo(ctx context.Context) error {
 	_, err := release(ctx)
 	return err
+}
+
+// notDone reports whether err, the error of a command or script, proves that Redis did not carry it out.
+func notDone(client redis.UniversalClient, err error) bool {
+	if !sendsOnce(client) {
+		return false // err is that of the last attempt, and an earlier one may have been carried out
+	}
+	dial, isNet := errors.AsType[*net.OpError](err)
+	return isNet && dial.Op == "dial" ||
+		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed) ||
+		slices.ContainsFunc(refusals, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
+}
+
+// refusals are the prefixes of the errors that Redis returns instead of a command, or of the first write in a script.
+// After any other error, a script may have written before it failed.
+var refusals = []string{
+	"LOADING ", "READONLY ", "MASTERDOWN ", "CLUSTERDOWN ", "MOVED ", "ASK ", "TRYAGAIN ", "NOAUTH ", "WRONGPASS ",
+	"OOM ", "MISCONF ", "NOREPLICAS ", "BUSY ", "max number of clients reached",
+}
+
+// sendsOnce reports whether client sends each command at most once. A client of another type may send it again.
+func sendsOnce(client redis.UniversalClient) bool {
+	switch client := client.(type) {
+	case *redis.Client:
+		return client.Options().MaxRetries <= 0
+	case *redis.ClusterClient:
+		return client.Options().MaxRedirects <= 0
+	}
+	return false
 }
 
 // sibling names another key of the lock on key, in the same hash slot of Redis Cluster: it keeps the hash tag of key,

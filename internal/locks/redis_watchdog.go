@@ -31,10 +31,12 @@ func NewRedisWatchdog(client redis.UniversalClient, options Options) *RedisWatch
 // Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost, even after ctx has ended.
 func (l *RedisWatchdog) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
-	lease, err := l.lockAs(ctx, key, owner, l.deleteOwned(key, owner))
+	release := l.deleteOwned(key, owner)
+	sent, err := l.pollAs(ctx, key, owner, release)
 	if err != nil {
 		return nil, err
 	}
+	lease := newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release))
 	l.keepAlive(lease, key, owner)
 	return lease, nil
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -31,7 +33,7 @@ const (
 // Waiters poll, and contenders split the votes.
 type Redlock struct {
 	redsync   *redsync.Redsync
-	masters   int
+	masters   []redisLock // to take back the vote of each
 	options   Options
 	nodeLimit time.Duration // bounds one command to one master
 }
@@ -41,15 +43,24 @@ func NewRedlock(masters []redis.UniversalClient, options Options) (*Redlock, err
 	if len(masters) < 3 || len(masters)%2 == 0 {
 		return nil, fmt.Errorf("redlock needs an odd number of masters, at least 3: got %d", len(masters))
 	}
-	pools := make([]redsyncredis.Pool, len(masters))
-	for i, master := range masters {
-		pools[i] = goredis.NewPool(master)
-	}
 	options = options.withDefaults()
 	nodeLimit := max(min(options.Lease/20, maxNodeLimit), minNodeLimit)
-	return &Redlock{
-		redsync: redsync.New(pools...), masters: len(masters), options: options, nodeLimit: min(nodeLimit, options.Lease/2),
-	}, nil
+	l := &Redlock{options: options, nodeLimit: min(nodeLimit, options.Lease/2)}
+	var pools []redsyncredis.Pool
+	for _, master := range masters {
+		pools = append(pools, goredis.NewPool(master))
+		l.masters = append(l.masters, newRedisLock(master, options))
+	}
+	l.redsync = redsync.New(pools...)
+	return l, nil
+}
+
+// Close ends what goes on in the background after a Lock or an Unlock that failed.
+func (l *Redlock) Close() error {
+	for _, master := range l.masters {
+		master.undos.close()
+	}
+	return nil
 }
 
 // Lock implements Locker.
@@ -69,11 +80,11 @@ func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 		}
 		if cause := ended(ctx); cause != nil {
 			// redsync undoes a failed attempt under the same context, which has ended.
-			takeBack(ctx, l.options.Lease, func(ctx context.Context) error { return l.undo(ctx, mutex) })
+			l.takeBack(ctx, key, owner)
 			return nil, notAcquired(key, cause)
 		}
-		if down := count(err, unreachable); down > l.masters/2 {
-			return nil, notAcquired(key, fmt.Errorf("%d of %d masters cannot be reached: %w", down, l.masters, err))
+		if down := len(slices.DeleteFunc(masterErrors(err), mayAnswer)); down > len(l.masters)/2 {
+			return nil, notAcquired(key, fmt.Errorf("%d of %d masters cannot be reached: %w", down, len(l.masters), err))
 		}
 		if err := sleep(ctx, jitter(l.options.Poll)); err != nil {
 			return nil, notAcquired(key, err)
@@ -82,61 +93,51 @@ func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 }
 
 func (l *Redlock) unlock(ctx context.Context, key string, mutex *redsync.Mutex) error {
-	ok, err := l.unlockAll(ctx, mutex)
-	failed := count(err, anyError)
-	if failed > 0 {
-		// The other masters have released the lock. These would keep their votes until the lease ends.
-		takeBackLater(ctx, l.options.Lease, func(ctx context.Context) error { return l.undo(ctx, mutex) })
+	ctx, cancel := context.WithTimeout(ctx, l.nodeLimit) // redsync bounds the request to each master only in Lock
+	defer cancel()
+	ok, err := mutex.UnlockContext(ctx)
+	failed := masterErrors(err)
+	for _, failure := range failed {
+		// The other masters have released the lock. This one would keep its vote until the lease ends.
+		master := l.masters[failure.Node]
+		master.undos.takeBackLater(master.deleteOwned(key, mutex.Value()).undo)
 	}
 	switch {
 	case ok:
 		return nil
-	case failed > 0:
+	case len(failed) > 0:
 		return fmt.Errorf("unlock %s: %w", key, err)
 	default:
 		return fmt.Errorf("unlock %s: %w", key, ErrLeaseLost)
 	}
 }
 
-// unlockAll bounds the request to each master: redsync does so only in Lock.
-func (l *Redlock) unlockAll(ctx context.Context, mutex *redsync.Mutex) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.nodeLimit)
-	defer cancel()
-	return mutex.UnlockContext(ctx)
-}
-
-// undo takes back every vote. It fails if a master did not answer; it is no error if there were no votes.
-func (l *Redlock) undo(ctx context.Context, mutex *redsync.Mutex) error {
-	if _, err := l.unlockAll(ctx, mutex); count(err, anyError) > 0 {
-		return err
+// takeBack takes back every vote, from all masters at the same time.
+func (l *Redlock) takeBack(ctx context.Context, key, owner string) {
+	var masters sync.WaitGroup
+	for _, master := range l.masters {
+		masters.Go(func() { master.undos.takeBack(ctx, master.deleteOwned(key, owner).undo) })
 	}
-	return nil
+	masters.Wait()
 }
 
-// anyError matches every master that did not answer, as opposed to one that voted for another holder.
-func anyError(*redsync.RedisError) bool { return true }
-
-// unreachable matches a master that is down. A slow master may answer the next attempt.
-func unreachable(err *redsync.RedisError) bool {
-	var dial *net.OpError
-	return errors.As(err.Err, &dial) && dial.Op == "dial" || errors.Is(err.Err, redis.ErrClosed)
+// mayAnswer reports whether a master that failed may answer the next attempt: it is slow, but not down.
+func mayAnswer(failure *redsync.RedisError) bool {
+	dial, isNet := errors.AsType[*net.OpError](failure.Err)
+	down := isNet && dial.Op == "dial" || errors.Is(failure.Err, redis.ErrClosed)
+	return !down
 }
 
-// count returns how many of the masters' errors match, in redsync's tree of joined errors.
-func count(err error, match func(*redsync.RedisError) bool) int {
-	if node, ok := err.(*redsync.RedisError); ok { //nolint:errorlint // errors.As would find only the first of the tree
-		if match(node) {
-			return 1
+// masterErrors returns the errors of the masters that did not answer, in redsync's tree of joined errors. A master
+// that voted for another holder has answered.
+func masterErrors(err error) (failures []*redsync.RedisError) {
+	if failure, ok := err.(*redsync.RedisError); ok { //nolint:errorlint // errors.As finds only the first of the tree
+		return []*redsync.RedisError{failure}
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			failures = append(failures, masterErrors(err)...)
 		}
-		return 0
 	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return 0
-	}
-	total := 0
-	for _, err := range joined.Unwrap() {
-		total += count(err, match)
-	}
-	return total
+	return failures
 }

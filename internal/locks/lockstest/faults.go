@@ -1,9 +1,14 @@
 package lockstest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,9 +20,12 @@ import (
 // faults tests a lock while the network or the servers fail.
 var faults = []conformance{
 	{"fails at once if the server is down", true, serverDown},
+	{"keeps few goroutines if the server is down", true, goroutinesWhileDown},
+	{"keeps few goroutines if the server does not answer, and undoes all grants later", true, goroutinesWhileSilent},
 	{"locks or fails cleanly when its connection is cut at any step", true, lockIsCut},
 	{"unlocks or fails cleanly when its connection is cut at any step", true, unlockIsCut},
 	{"frees the lock when Unlock is cut at any step", true, unlockIsCutForGood},
+	{"frees the lock when its servers answer again after Unlock failed", true, unlockDuringOutage},
 	{"waits or fails cleanly when its connection is cut at any step", true, waitIsCut},
 	{"ends the context of a holder in a black hole before another client is granted the lock", true, blackHole},
 	{"works on after its servers have restarted", true, restart},
@@ -39,6 +47,84 @@ func serverDown(t *testing.T, _ Subject, d Deployment) {
 	if ctx.Err() != nil {
 		t.Error("Lock without a server did not fail until its context ended")
 	}
+}
+
+// failures is how many calls of Lock fail in the tests of goroutines.
+const failures = 100
+
+// failLocks makes calls of Lock fail at the same time, each for a key of its own, and returns the number of goroutines
+// that they have left behind in the background, as a function that counts them anew.
+func failLocks(t *testing.T, ctx context.Context, l locks.Locker, keys []string) (left func() int) {
+	label := freshKey()
+	pprof.Do(ctx, pprof.Labels("test", label), func(ctx context.Context) { // goroutines inherit labels
+		var all sync.WaitGroup
+		for _, key := range keys {
+			all.Go(func() {
+				if _, err := l.Lock(ctx, key); !errors.Is(err, locks.ErrNotAcquired) {
+					t.Errorf("Lock while the server is away: %v, want ErrNotAcquired", err)
+				}
+			})
+		}
+		all.Wait()
+	})
+	return func() int { return labelled(t, label) }
+}
+
+// labelled counts the goroutines whose label test has the given value.
+func labelled(t *testing.T, value string) (n int) {
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil { // paragraphs of "count @ stack", labels, ...
+		t.Fatal(err)
+	}
+	for paragraph := range strings.SplitSeq(profile.String(), "\n\n") {
+		count, rest, _ := strings.Cut(paragraph, " @ ")
+		if strings.Contains(rest, fmt.Sprintf("%q:%q", "test", value)) {
+			fields := strings.Fields(count)
+			goroutines, err := strconv.Atoi(fields[len(fields)-1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += goroutines
+		}
+	}
+	return n
+}
+
+func goroutinesWhileDown(t *testing.T, _ Subject, d Deployment) {
+	var addresses, keys []string
+	for range d.Addresses() {
+		addresses = append(addresses, nobody)
+	}
+	for range failures {
+		keys = append(keys, freshKey())
+	}
+	left := failLocks(t, patient(t), clientAt(t, d, addresses, long), keys)
+	if n := left(); n > failures/2 {
+		t.Errorf("%d goroutines are left after %d calls of Lock have failed", n, failures)
+	}
+}
+
+func goroutinesWhileSilent(t *testing.T, s Subject, d Deployment) {
+	s.needs(t, TakesBack, FewGoroutines)
+	s.cuts(t)
+	l, p := proxied(t, d, long)
+	unlock(t, lock(t, patient(t), l, freshKey())) // connects
+	var keys []string
+	for range failures {
+		keys = append(keys, freshKey())
+	}
+	p.BlackHole()
+	ctx, cancel := context.WithTimeout(patient(t), 50*time.Millisecond)
+	defer cancel()
+	left := failLocks(t, ctx, l, keys)
+	if n := left(); n > failures/2 {
+		t.Errorf("%d goroutines are left after %d calls of Lock have failed", n, failures)
+	}
+	p.Pass()
+	for _, key := range keys {
+		awaitFree(t, d, key)
+	}
+	serverstest.Eventually(t, "the goroutines have ended", func() bool { return left() <= 5 })
 }
 
 // How many messages of a step are cut, one by one.
@@ -133,9 +219,12 @@ func unlockIsCut(t *testing.T, s Subject, d Deployment) {
 }
 
 func unlockIsCutForGood(t *testing.T, s Subject, d Deployment) {
-	s.needs(t, Expiry)
 	s.cuts(t)
-	o := s.short()
+	o := long
+	if s.lacks(Released) {
+		s.needs(t, Expiry)
+		o = s.short()
+	}
 	other := client(t, d, o)
 	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *cutAt) {
 		key := freshKey()
@@ -154,6 +243,20 @@ func unlockIsCutForGood(t *testing.T, s Subject, d Deployment) {
 			_ = next.Unlock()
 		})
 	})
+}
+
+func unlockDuringOutage(t *testing.T, s Subject, d Deployment) {
+	s.needs(t, Released)
+	s.cuts(t)
+	l, p := proxied(t, d, long)
+	key := freshKey()
+	lease := lock(t, patient(t), l, key)
+	p.BlackHole()
+	if err := lease.Unlock(); err == nil {
+		t.Error("Unlock succeeded without a server")
+	}
+	p.Pass()
+	unlock(t, lock(t, patient(t), client(t, d, long), key))
 }
 
 func waitIsCut(t *testing.T, s Subject, d Deployment) {

@@ -48,6 +48,10 @@ const (
 	Ownership Guarantee = "Unlock spares the next holder"
 	// TakesBack: a Lock that failed leaves nothing behind. Without it, what is left ends with the lease.
 	TakesBack Guarantee = "a failed Lock is undone"
+	// Released: an Unlock that failed is repeated until the server answers. Without it, the lock ends with the lease.
+	Released Guarantee = "a failed Unlock is repeated"
+	// FewGoroutines: calls of Lock that failed leave few goroutines behind, however many they were.
+	FewGoroutines Guarantee = "a failed Lock leaves no goroutine"
 	// Persistence: the lock outlives the connection on which it was taken.
 	Persistence Guarantee = "the lock outlives its connection"
 	// NoticesLoss: the lease's context ends when the lock is taken away on the server.
