@@ -19,8 +19,8 @@ import (
 // Limiter counts the connections that are in use, in all and by key. A key is an item, or whatever else is to have a
 // share of its own. A nil Limiter has no limit.
 //
-// A key for which requests wait uses at least as many connections as are free: whenever that changes, a request is
-// granted. So a request that finds its key below the limit overtakes nobody.
+// While requests wait for a key, it uses at least as many connections as are free. So a request for one key never
+// overtakes another.
 type Limiter struct {
 	mu       sync.Mutex
 	free     int
@@ -37,8 +37,9 @@ type queue struct {
 	place   *list.Element // in a level
 }
 
-// waiter is a request that waits. If it has several keys, it waits for one that is at its limit, and is in no one's way
-// in the queues of the others.
+// waiter is a request that waits. If it has several keys, it waits in the queue of one that is at its limit, and does
+// not stand in the queues of the others. When its turn comes there, the others may be one connection above their limits:
+// of several keys in demand, one is always at its limit, and the request would move between their queues for ever.
 type waiter struct {
 	keys    []int64
 	arrival uint64
@@ -65,7 +66,7 @@ func (l *Limiter) TryAcquire(keys ...int64) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, limited := l.atLimit(keys); limited {
+	if _, limited := l.atLimit(keys, l.free); limited {
 		return false
 	}
 	l.take(keys)
@@ -122,10 +123,10 @@ func (l *Limiter) Waiting() (n int) {
 	return n
 }
 
-// atLimit returns one of the keys that may not take another connection.
-func (l *Limiter) atLimit(keys []int64) (key int64, limited bool) {
+// atLimit returns one of the keys that use at least so many connections.
+func (l *Limiter) atLimit(keys []int64, limit int) (key int64, found bool) {
 	for _, key := range keys {
-		if l.used[key] >= l.free {
+		if l.used[key] >= limit {
 			return key, true
 		}
 	}
@@ -156,7 +157,7 @@ func (l *Limiter) setUsed(key int64, n int) {
 func (l *Limiter) join(w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key, limited := l.atLimit(w.keys)
+	key, limited := l.atLimit(w.keys, l.free)
 	if !limited {
 		l.take(w.keys)
 		return false
@@ -184,7 +185,7 @@ func (l *Limiter) grant() {
 		for first := l.levels[n].Front(); first != nil && n < l.free; first = l.levels[n].Front() {
 			w := first.Value.(*queue).waiters.Front().Value.(*waiter)
 			l.dequeue(w)
-			if key, limited := l.atLimit(w.keys); limited {
+			if key, limited := l.atLimit(w.keys, l.free+1); limited {
 				l.enqueue(w, key)
 				continue
 			}

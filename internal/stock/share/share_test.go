@@ -192,6 +192,34 @@ func TestAnOrderKeepsItsPlaceWhenItMovesToTheQueueOfAnotherItem(t *testing.T) {
 	})
 }
 
+// Each item has more buyers than connections, so that one of the two is always at its limit.
+func TestAnOrderOfTwoItemsInDemandIsGranted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := share.New(8)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		var buyers sync.WaitGroup
+		for i := range 16 {
+			buyers.Go(func() {
+				item := int64(1 + i%2)
+				for ctx.Err() == nil && l.Acquire(ctx, item) == nil {
+					time.Sleep(time.Duration(1+i) * time.Millisecond)
+					l.Release(item)
+				}
+			})
+		}
+		for range 100 {
+			if err := l.Acquire(ctx, 1, 2); err != nil {
+				t.Fatal("an order was not granted within a minute")
+			}
+			time.Sleep(time.Millisecond)
+			l.Release(1, 2)
+		}
+		cancel()
+		buyers.Wait()
+	})
+}
+
 // Every request that is granted holds its connection for a moment. If a wake-up were lost, the test would not end.
 func TestNoWakeUpIsLost(t *testing.T) {
 	t.Parallel()
