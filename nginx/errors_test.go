@@ -71,13 +71,13 @@ func read(t *testing.T, conn net.Conn) rawReply {
 }
 
 func parse(conn net.Conn) (reply rawReply, err error) {
-	reply.Response, err = http.ReadResponse(bufio.NewReader(conn), nil)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return reply, err
 	}
-	defer reply.Body.Close()
-	body, err := io.ReadAll(reply.Body)
-	reply.body = string(body)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	reply.Response, reply.body = response, string(body)
 	_ = json.Unmarshal(body, &reply.problem)
 	return reply, err
 }
