@@ -235,6 +235,28 @@ func TestServiceStartsWhileItsServersAreDown(t *testing.T) {
 	}
 }
 
+func TestTheServiceDeletesExpiredSoldOutAnswers(t *testing.T) {
+	t.Parallel()
+	env := migrated(t)
+	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), `
+		INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
+		VALUES ('old', 0, 1, 0, 0, 'sold-out', '', UTC_TIMESTAMP(6) - INTERVAL 61 SECOND)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	launch(t, env, "serve")
+	eventually(t, "the answer is deleted", func() bool {
+		var rows int
+		err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM ledger").Scan(&rows)
+		return err == nil && rows == 0
+	})
+}
+
 func TestAnAddressInUseIsAFailure(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -98,6 +98,7 @@ func TestHeldWorkLeavesConnectionsForOthers(t *testing.T) {
 	for i := range items {
 		items[i] = service.NewItem(t, 10)
 	}
+	other := service.NewItem(t, 10)
 	update := service.Deducter(t, "update", stock.MySQL)
 	untilTheEnd := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	crowd(t, deps, func(ctx context.Context, n int) {
@@ -106,7 +107,7 @@ func TestHeldWorkLeavesConnectionsForOthers(t *testing.T) {
 			Pause: stocktest.Once(stock.BeforeCommit, untilTheEnd),
 		})
 	})
-	wantSold(t, update, service.NewItem(t, 10))
+	wantSold(t, update, other)
 }
 
 func TestOrdersOfABlockedItemLeaveConnectionsForOthers(t *testing.T) {

@@ -49,7 +49,7 @@ func TestOnlySoldOutAnswersExpire(t *testing.T) {
 	}
 	for range 2 { // replicas
 		expiry := mysql.ExpireSoldOut(deps, 50*time.Millisecond)
-		defer expiry.Close()
+		t.Cleanup(func() { _ = expiry.Close() })
 	}
 	serverstest.Eventually(t, "the batches without the locked row are deleted", func() bool {
 		return countAnswers(t, db, "old") == 500

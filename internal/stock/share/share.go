@@ -179,9 +179,10 @@ func (l *Limiter) leave(w *waiter) bool {
 	return true
 }
 
-// grant grants as many of the waiting requests as possible, those of the key with the fewest connections first.
+// grant grants as many of the waiting requests as possible, those of the key with the fewest connections first. No
+// request that it grants makes another possible.
 func (l *Limiter) grant() {
-	for n := 0; n < l.free; n++ {
+	for n := range l.free {
 		for first := l.levels[n].Front(); first != nil && n < l.free; first = l.levels[n].Front() {
 			w := first.Value.(*queue).waiters.Front().Value.(*waiter)
 			l.dequeue(w)
