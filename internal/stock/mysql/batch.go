@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 
@@ -67,19 +66,17 @@ func (s *batch) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderR
 
 // run waits for a connection and decides on a batch.
 func (s *batch) run(ctx context.Context, b *batching.Batch) {
-	connected := false
-	err := s.store.use(ctx, []int64{b.GoodsID}, func(conn *conn) error {
-		connected = true
-		b.Close() // only now: until here, requests that arrive can still join
-		return s.decide(context.WithoutCancel(ctx), conn, b)
-	})
-	if connected {
+	conn, err := s.store.take(ctx, []int64{b.GoodsID})
+	if err != nil {
+		if !errors.Is(err, stock.ErrBusy) { // the server's fault: the others would fare no better than the leader
+			b.Close()
+		}
+		b.RefuseAll(err)
 		return
 	}
-	if !errors.Is(err, stock.ErrBusy) { // the server's fault: the others would fare no better than the leader
-		b.Close()
-	}
-	b.RefuseAll(err)
+	defer func() { conn.giveBack(ctx, err) }()
+	b.Close() // only now: until here, requests that arrive can still join
+	err = s.decide(context.WithoutCancel(ctx), conn, b)
 }
 
 // decide decides on a batch, and again if the server rolled it back because of a conflict. A locked row delays no
@@ -87,7 +84,7 @@ func (s *batch) run(ctx context.Context, b *batching.Batch) {
 func (s *batch) decide(ctx context.Context, conn *conn, b *batching.Batch) error {
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
-		err := conn.limitRowWait(ctx, b.DropCancelled(minRowWait))
+		err := Refusal(conn.limitRowWait(ctx, conn, b.DropCancelled(minTimeLeft)))
 		if err == nil {
 			err = s.try(ctx, conn, b)
 		}
@@ -95,17 +92,13 @@ func (s *batch) decide(ctx context.Context, conn *conn, b *batching.Batch) error
 			b.Confirm(attempt)
 			return nil
 		}
-		waitedTooShort := conn.shortened && hasNumber(err, erLockWaitTimeout)
-		if !isRetryable(err) && !waitedTooShort || time.Since(started) > s.store.wait {
+		if !conn.mayRetry(err) || time.Since(started) > s.store.wait {
 			b.RefuseUndecided(err)
 			return err
 		}
 		_ = retry.BackOff(ctx, attempt) // ctx never ends
 	}
 }
-
-// isRetryable reports whether nothing came of a batch because of another transaction: a retry may succeed.
-func isRetryable(err error) bool { return isRolledBack(err) || errors.Is(err, errKeyTaken) }
 
 // tryBatch needs one statement if there is enough for all, as there is until the item runs out, and a second one, to
 // read the stock, if there is too little for any. Otherwise it grants some under the row's lock.
@@ -114,15 +107,15 @@ func tryBatch(ctx context.Context, conn *conn, b *batching.Batch) error {
 	if err != nil || decided {
 		return err
 	}
-	tx, err := conn.BeginTxx(ctx, nil)
+	tx, err := conn.begin(ctx, nil)
 	if err != nil {
-		return Refusal(err)
-	}
-	defer tx.Rollback()
-	if err := (Tx{tx}).deductWhatFits(ctx, b.GoodsID, b.Undecided); err != nil {
 		return err
 	}
-	return classifyCommit(tx.Commit())
+	defer tx.tx.Rollback()
+	if err := tx.deductWhatFits(ctx, b.GoodsID, b.Undecided); err != nil {
+		return err
+	}
+	return classifyCommit(tx.tx.Commit())
 }
 
 // deductWhatFits grants some of a batch under the row's lock, so that it decides by the current stock.
@@ -132,12 +125,6 @@ func (tx Tx) deductWhatFits(ctx context.Context, goodsID int64, members []*batch
 		return err
 	}
 	return tx.Write(ctx, goodsID, batching.Allot(members, units))
-}
-
-// session is a connection, or a transaction on it.
-type session interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	GetContext(ctx context.Context, dest any, query string, args ...any) error
 }
 
 // deductTogether grants a whole batch in one statement; classify classifies the statement's error. If the stock does

@@ -54,7 +54,7 @@ func tryBatchLedger(ctx context.Context, conn *conn, b *batching.Batch) error {
 	b.Undecided = membersOf(fresh)
 	err = sellAndRecord(ctx, conn, b, fresh)
 	switch {
-	case isRetryable(err):
+	case conn.mayRetry(err):
 		b.Undecided = append(b.Undecided, membersOf(repeats)...)
 		return err
 	case errors.Is(err, stock.ErrUnknown):
@@ -98,14 +98,14 @@ func sellAndRecord(ctx context.Context, conn *conn, b *batching.Batch, fresh []k
 	if len(fresh) == 0 {
 		return nil
 	}
-	tx, err := conn.BeginTxx(ctx, nil)
+	tx, err := conn.begin(ctx, nil)
 	if err != nil {
-		return Refusal(err)
+		return err
 	}
-	defer tx.Rollback()
+	defer tx.tx.Rollback()
 	decided, err := deductTogether(ctx, tx, b.GoodsID, b.Undecided, Refusal)
 	if err == nil && !decided {
-		err = Tx{tx}.deductWhatFits(ctx, b.GoodsID, b.Undecided)
+		err = tx.deductWhatFits(ctx, b.GoodsID, b.Undecided)
 	}
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func sellAndRecord(ctx context.Context, conn *conn, b *batching.Batch, fresh []k
 	if err := insertRows(ctx, tx, rows...); err != nil {
 		return err
 	}
-	return classifyCommit(tx.Commit())
+	return classifyCommit(tx.tx.Commit())
 }
 
 // recordedRows completes the rows of the members whose outcome is recorded.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -21,7 +22,7 @@ const (
 	Upkeep int64 = -1
 )
 
-// ShareOf returns what a connection counts against that a request keeps while it works.
+// ShareOf returns the key that a request's connection counts against.
 func ShareOf(req stock.Request) int64 {
 	if req.Hold > 0 || req.Pause != nil {
 		return HeldWork
@@ -57,32 +58,59 @@ func sharesOfStocks(stocks []stock.ItemStock, pause stock.PauseFunc) []int64 {
 // conn is a connection that a Store uses for one request.
 type conn struct {
 	*sqlx.Conn
-	wait      time.Duration // of the Store
-	shortened bool          // the server waits for rows for less time than it usually does on this connection
+	store  Store
+	shares []int64 // what it counts against
+
+	// How long its server waits for a row, in seconds: usually, and now. Both are 0 until they matter.
+	usualRowWait, rowWait int
+	broken                bool // not to be used again
+}
+
+// session is a connection, or a transaction on it.
+type session interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	GetContext(ctx context.Context, dest any, query string, args ...any) error
+	SelectContext(ctx context.Context, dest any, query string, args ...any) error
 }
 
 // use runs work on a connection that counts against the given shares. It waits for the connection no longer than the
 // Store allows, and fails with ErrBusy or ErrUnavailable if there is none. Work must not call use again: two requests
 // that each have a connection could wait for a second one.
-func (s Store) use(ctx context.Context, shares []int64, work func(*conn) error) error {
+func (s Store) use(ctx context.Context, shares []int64, work func(*conn) error) (err error) {
+	c, err := s.take(ctx, shares)
+	if err != nil {
+		return err
+	}
+	defer func() { c.giveBack(ctx, err) }()
+	return work(c)
+}
+
+// take is use without the work. The caller must call giveBack.
+func (s Store) take(ctx context.Context, shares []int64) (*conn, error) {
 	if s.upkeep {
 		shares = []int64{Upkeep}
 	}
 	if err := s.acquire(ctx, shares); err != nil {
-		return err
+		return nil, err
 	}
-	defer s.shares.Release(shares...)
 	taken, err := s.DB.Connx(ctx)
 	if err != nil {
-		return classifyConnect(err)
+		s.shares.Release(shares...)
+		return nil, classifyConnect(err)
 	}
-	c := &conn{Conn: taken, wait: s.wait}
-	defer c.giveBack(ctx)
-	err = work(c)
-	if isRejected(err) {
-		c.discard() // its address may lead to another server by now
+	return &conn{Conn: taken, store: s, shares: shares}, nil
+}
+
+// giveBack returns the connection to the pool as it was. err is what came of the work.
+func (c *conn) giveBack(ctx context.Context, err error) {
+	defer c.store.shares.Release(c.shares...)
+	if c.shortened() && !c.broken {
+		_ = c.setRowWait(context.WithoutCancel(ctx), c, c.usualRowWait)
 	}
-	return err
+	if c.broken || isRejected(err) { // its address may lead to another server by now
+		_ = c.Raw(func(any) error { return driver.ErrBadConn }) // the pool closes it
+	}
+	_ = c.Close()
 }
 
 // acquire waits for a share of the pool.
@@ -90,11 +118,15 @@ func (s Store) acquire(ctx context.Context, shares []int64) error {
 	if s.shares.TryAcquire(shares...) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.wait)
-	defer cancel()
+	began := time.Now()
+	if s.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.wait)
+		defer cancel()
+	}
 	if err := s.shares.Acquire(ctx, shares...); err != nil {
-		return fmt.Errorf("%w: %s its share of the connections to MySQL; none became free in time, nothing was written: %w",
-			stock.ErrBusy, describeShares(shares), err)
+		return fmt.Errorf("%w: %s its share of the connections to MySQL, and none became free within %v: %w",
+			stock.ErrBusy, describeShares(shares), time.Since(began).Round(time.Millisecond), err)
 	}
 	return nil
 }
@@ -102,13 +134,13 @@ func (s Store) acquire(ctx context.Context, shares []int64) error {
 func describeShares(shares []int64) string {
 	switch {
 	case len(shares) > 1:
-		return fmt.Sprintf("one of the items %d uses", shares)
+		return fmt.Sprintf("one of the items %d already uses", shares)
 	case shares[0] == HeldWork:
-		return "work inside critical sections (hold_ms, X-Pause) uses"
+		return "work inside critical sections (hold_ms, X-Pause) already uses"
 	case shares[0] == Upkeep:
-		return "administration uses"
+		return "administration already uses"
 	}
-	return fmt.Sprintf("item %d uses", shares[0])
+	return fmt.Sprintf("item %d already uses", shares[0])
 }
 
 // exec runs one writing statement that commits by itself.
@@ -117,57 +149,76 @@ func describeShares(shares []int64) string {
 // lock around it would be released while the statement is still under way. The server ends it in time, with an answer:
 // see endBefore. The readTimeout of the DSN ends it if the server is silent.
 func (c *conn) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := c.endBefore(ctx); err != nil {
-		return nil, err
+	if err := c.endBefore(ctx, c); err != nil {
+		return nil, Refusal(err)
 	}
 	result, err := c.ExecContext(context.WithoutCancel(ctx), query, args...)
 	return result, classifyWrite(err)
 }
 
-// minRowWait is the shortest wait for a row that MySQL can be told, and the unit in which it is told.
-const minRowWait = time.Second
-
-// endBefore makes the server give up waiting for a row before ctx ends. That takes a round trip, but only if the
-// request has waited before. If less than minRowWait is left, it fails with ErrBusy.
-func (c *conn) endBefore(ctx context.Context) error {
+// untilDeadline returns a context for statements that may wait for a row but write nothing yet. It ends when ctx's time
+// is up, but not when the client hangs up: closing the connection would not end the wait. The server would keep the
+// session until then, while the pool opens another, until the server accepts no more.
+func untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	running := context.WithoutCancel(ctx)
 	if deadline, ok := ctx.Deadline(); ok {
-		return c.limitRowWait(ctx, time.Until(deadline))
+		return context.WithDeadline(running, deadline)
+	}
+	return running, func() {}
+}
+
+const (
+	// rowWaitUnit is the unit in which MySQL is told how long to wait for a row.
+	rowWaitUnit = time.Second
+	// rowWaitMargin is how much later MySQL may answer: it looks for waits that are over once a second.
+	rowWaitMargin = time.Second
+	// minTimeLeft is how much time a request needs to wait for a row.
+	minTimeLeft = rowWaitUnit + rowWaitMargin
+)
+
+// endBefore makes the server give up waiting for a row before ctx ends. It costs a round trip, but only for a request
+// that has already waited. If less than minTimeLeft is left, it fails with ErrBusy. Its errors are for Refusal.
+func (c *conn) endBefore(ctx context.Context, in session) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		return c.limitRowWait(ctx, in, time.Until(deadline))
 	}
 	return nil
 }
 
-// limitRowWait makes the server wait for a row for less than left. Connections are opened with a longest wait of
-// Store.wait, or less if the DSN says so.
-func (c *conn) limitRowWait(ctx context.Context, left time.Duration) error {
-	if left >= time.Duration(math.Ceil(c.wait.Seconds()))*time.Second {
+// limitRowWait makes the server answer within the time left, even if it waits for a row. A new connection waits for a
+// row for at most Store.wait, or less if the DSN says so.
+func (c *conn) limitRowWait(ctx context.Context, in session, left time.Duration) error {
+	longest := time.Duration(math.Ceil(c.store.wait.Seconds())) * time.Second
+	if longest == 0 || left >= longest+rowWaitMargin {
 		return nil
 	}
-	if left < minRowWait {
+	if left < minTimeLeft {
 		return fmt.Errorf("%w: too little time is left to wait for a row of MySQL; nothing was written", stock.ErrBusy)
 	}
-	shorten := `SET @row_wait = @@innodb_lock_wait_timeout,
-		innodb_lock_wait_timeout = LEAST(@@innodb_lock_wait_timeout, ?)`
-	if c.shortened {
-		shorten = "SET innodb_lock_wait_timeout = LEAST(@row_wait, ?)"
+	if c.usualRowWait == 0 {
+		if err := in.GetContext(ctx, &c.usualRowWait, "SELECT @@innodb_lock_wait_timeout"); err != nil {
+			return err
+		}
+		c.rowWait = c.usualRowWait
 	}
-	if _, err := c.ExecContext(ctx, shorten, int(left/minRowWait)); err != nil {
-		c.discard() // it may have been shortened
-		return Refusal(err)
+	if wait := int((left - rowWaitMargin) / rowWaitUnit); wait < c.rowWait {
+		return c.setRowWait(ctx, in, wait)
 	}
-	c.shortened = true
 	return nil
 }
 
-// giveBack returns the connection to the pool as it was.
-func (c *conn) giveBack(ctx context.Context) {
-	if c.shortened {
-		_, err := c.ExecContext(context.WithoutCancel(ctx), "SET innodb_lock_wait_timeout = @row_wait")
-		if err != nil {
-			c.discard()
-		}
-	}
-	_ = c.Close()
+// setRowWait uses a literal: MySQL refuses arithmetic with the variable, which is unsigned.
+func (c *conn) setRowWait(ctx context.Context, in session, seconds int) error {
+	_, err := in.ExecContext(ctx, fmt.Sprintf("SET innodb_lock_wait_timeout = %d", seconds))
+	c.rowWait, c.broken = seconds, err != nil
+	return err
 }
 
-// discard makes the pool close the connection.
-func (c *conn) discard() { _ = c.Raw(func(any) error { return driver.ErrBadConn }) }
+// shortened reports whether the server waits for rows for less time than it usually does.
+func (c *conn) shortened() bool { return c.rowWait < c.usualRowWait }
+
+// mayRetry reports whether nothing came of a batch and a retry may succeed: because of another transaction, or because
+// the server waited for a row only until the first of the requests had to be answered.
+func (c *conn) mayRetry(err error) bool {
+	return isRolledBack(err) || errors.Is(err, errKeyTaken) || c.shortened() && hasNumber(err, erLockWaitTimeout)
+}

@@ -97,8 +97,8 @@ func isContextError(err error) bool {
 func Refusal(err error) error {
 	_, answered := errors.AsType[*mysql.MySQLError](err)
 	switch {
-	case err == nil:
-		return nil
+	case err == nil, errors.Is(err, stock.ErrBusy): // the statement was not even sent
+		return err
 	case !answered && isContextError(err):
 		return fmt.Errorf("%w: MySQL did not finish in time, nothing was written: %w", stock.ErrBusy, err)
 	case !answered, isRejected(err), hasNumber(err, erServerShutdown):

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/stock"
 )
 
@@ -109,7 +107,7 @@ func (e *Expiry) deleteBatch(ctx context.Context, batch []expired) error {
 	}
 	args = append(args, ledgerSoldOut, e.age.Microseconds())
 	// At READ COMMITTED, since locked gaps would keep new requests out. TiDB has no SKIP LOCKED.
-	return e.store.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx *sqlx.Tx) error {
+	return e.store.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx Tx) error {
 		var keys []any
 		err := tx.SelectContext(ctx, &keys, "SELECT order_key FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "+
 			list(len(batch))+" AND line = 0 AND outcome = ? AND "+olderThan+" FOR UPDATE NOWAIT", args...)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/stock"
 )
 
@@ -57,10 +55,12 @@ func (s fencedStore) Read(ctx context.Context, goodsID int64) (units int64, err 
 
 func (s fencedStore) register(ctx context.Context, conn *conn, goodsID int64) (int64, error) {
 	own := s.holder
-	if err := conn.endBefore(ctx); err != nil {
-		return 0, err
+	if err := conn.endBefore(ctx, conn); err != nil {
+		return 0, Refusal(err)
 	}
-	result, err := conn.ExecContext(ctx, registerSQL, own.Token, own.Issuer, goodsID, s.count, own.Issuer, own.Token)
+	running, cancel := untilDeadline(ctx)
+	defer cancel()
+	result, err := conn.ExecContext(running, registerSQL, own.Token, own.Issuer, goodsID, s.count, own.Issuer, own.Token)
 	if err != nil {
 		return 0, Refusal(err)
 	}
@@ -101,7 +101,7 @@ func (tx Tx) writeFenced(ctx context.Context, s stock.ItemStock) error {
 
 // checkFence fails with ErrFenced if a write found another holder registered.
 func checkFence(
-	ctx context.Context, in sqlx.QueryerContext, result sql.Result, goodsID int64, holder stock.Holder,
+	ctx context.Context, in session, result sql.Result, goodsID int64, holder stock.Holder,
 ) error {
 	rows, err := result.RowsAffected()
 	if err == nil && rows == 0 {
@@ -114,9 +114,13 @@ func checkFence(
 
 // readRegistered reads the stock and the registered holder.
 func readRegistered(
-	ctx context.Context, in sqlx.QueryerContext, goodsID int64,
+	ctx context.Context, in session, goodsID int64,
 ) (units int64, registered stock.Holder, err error) {
-	row := in.QueryRowxContext(ctx, registeredSQL, goodsID)
-	err = row.Scan(&units, &registered.Token, &registered.Issuer)
-	return units, registered, classifyRead(goodsID, err)
+	var row struct {
+		Stock  int64
+		Token  uint64 `db:"fence"`
+		Issuer string `db:"fence_issuer"`
+	}
+	err = in.GetContext(ctx, &row, registeredSQL, goodsID)
+	return row.Stock, stock.Holder{Token: row.Token, Issuer: row.Issuer}, classifyRead(goodsID, err)
 }

@@ -3,8 +3,6 @@ package mysql
 import (
 	"context"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/stock"
 )
 
@@ -16,14 +14,13 @@ func NewForUpdate(d stock.Deps) stock.Deducter { return forUpdate{New(d)} }
 
 func (f forUpdate) Deduct(ctx context.Context, req stock.Request) (receipt stock.Receipt, err error) {
 	section := stock.Arrive()
-	err = f.InTx(ctx, []int64{ShareOf(req)}, nil, req.Pause, func(tx *sqlx.Tx) error {
-		in := Tx{tx}
-		units, err := in.readForUpdate(ctx, req.GoodsID)
+	err = f.InTx(ctx, []int64{ShareOf(req)}, nil, req.Pause, func(tx Tx) error {
+		units, err := tx.readForUpdate(ctx, req.GoodsID)
 		if err != nil {
 			return err
 		}
 		section.Enter()
-		receipt, err = stock.ReadModifyWrite(ctx, readRow{in, units}, req, section)
+		receipt, err = stock.ReadModifyWrite(ctx, readRow{tx, units}, req, section)
 		return err
 	})
 	return receipt, err
@@ -33,10 +30,9 @@ func (f forUpdate) Deduct(ctx context.Context, req stock.Request) (receipt stock
 // happens to read them: with few items in the table it scans, and locks, the whole table.
 func (f forUpdate) Order(ctx context.Context, req stock.OrderRequest) (receipt stock.OrderReceipt, err error) {
 	section := stock.Arrive()
-	err = f.InTx(ctx, sharesOf(req), nil, req.Pause, func(tx *sqlx.Tx) error {
-		in := Tx{tx}
+	err = f.InTx(ctx, sharesOf(req), nil, req.Pause, func(tx Tx) error {
 		stocks, err := req.ReadAll(func(line stock.Line) (stock.ItemStock, error) {
-			units, err := in.readForUpdate(ctx, line.GoodsID)
+			units, err := tx.readForUpdate(ctx, line.GoodsID)
 			if err != nil {
 				return stock.ItemStock{}, line.Refused(err)
 			}
@@ -46,7 +42,7 @@ func (f forUpdate) Order(ctx context.Context, req stock.OrderRequest) (receipt s
 			return err
 		}
 		section.Enter()
-		receipt, err = req.DecideAndWrite(ctx, stocks, in.writeAll, section)
+		receipt, err = req.DecideAndWrite(ctx, stocks, tx.writeAll, section)
 		return err
 	})
 	return receipt, err

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/stock"
 	"stock/internal/stock/retry"
 )
@@ -146,11 +144,11 @@ func (l ledgerTx) run(
 
 func (l ledgerTx) try(ctx context.Context, carryOut func(Tx) ([]ledgerRow, error)) (first *ledgerRow, err error) {
 	var soldOut error // an answer too: it is committed
-	err = l.InTx(ctx, l.shares, ReadCommitted, l.pause, func(tx *sqlx.Tx) (err error) {
+	err = l.InTx(ctx, l.shares, ReadCommitted, l.pause, func(tx Tx) (err error) {
 		if first, err = l.takeKey(ctx, tx); err != nil {
 			return err
 		}
-		rows, err := carryOut(Tx{tx})
+		rows, err := carryOut(tx)
 		if short, ok := errors.AsType[*stock.SoldOutError](err); ok && l.key != "" {
 			soldOut = err
 			l.entry.soldOut(short.GoodsID, short.Remaining)
@@ -183,7 +181,7 @@ func soldOutUnrecorded(cause error) error {
 
 // takeKey takes the client's key, if there is one. If another request has it, takeKey fails with errKeyTaken and
 // returns that request's first row, or nil while it is in progress.
-func (l ledgerTx) takeKey(ctx context.Context, tx *sqlx.Tx) (first *ledgerRow, err error) {
+func (l ledgerTx) takeKey(ctx context.Context, tx Tx) (first *ledgerRow, err error) {
 	if l.key == "" {
 		return nil, nil
 	}

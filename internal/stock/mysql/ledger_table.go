@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/stock"
 )
 
@@ -123,13 +121,8 @@ func (r *ledgerRow) checkAndAnswer(entry ledgerRow, req stock.Request) (stock.Re
 // answers maps the keys that are taken to the first answer, or to nil while the first request is in progress.
 type answers map[string]*ledgerRow
 
-// selecter is a connection, or a transaction on it.
-type selecter interface {
-	SelectContext(ctx context.Context, dest any, query string, args ...any) error
-}
-
 // findAnswers looks up the client keys of requests, all different, on behalf of any replica. An error is a refusal.
-func findAnswers(ctx context.Context, in selecter, entries ...ledgerRow) (answers, error) {
+func findAnswers(ctx context.Context, in session, entries ...ledgerRow) (answers, error) {
 	if len(entries) == 0 {
 		return nil, nil
 	}
@@ -156,7 +149,7 @@ func findAnswers(ctx context.Context, in selecter, entries ...ledgerRow) (answer
 
 // findCommitted is findAnswers for a key that another request holds, or held a moment ago. A read that does not lock
 // sees its answer, if there is one.
-func findCommitted(ctx context.Context, in selecter, entry ledgerRow) (answers, error) {
+func findCommitted(ctx context.Context, in session, entry ledgerRow) (answers, error) {
 	taken, err := selectAnswers(ctx, in, "", []ledgerRow{entry})
 	if err != nil {
 		return nil, Refusal(err)
@@ -175,7 +168,7 @@ func findCommitted(ctx context.Context, in selecter, entry ledgerRow) (answers, 
 // waits until the other ends, as for any row, and finds its answer.
 //
 // An error is a refusal, after which the transaction must be rolled back.
-func takeKey(ctx context.Context, tx *sqlx.Tx, entry ledgerRow) (answers, error) {
+func takeKey(ctx context.Context, tx Tx, entry ledgerRow) (answers, error) {
 	taken, err := findAnswers(ctx, tx, entry)
 	if err != nil || len(taken) > 0 {
 		return taken, err
@@ -194,7 +187,7 @@ const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fin
 
 // selectAnswers reads the first rows of the requests with these keys. It names the index and all of its columns: a
 // locking read must not touch any other row, as it would if the server scanned a short table.
-func selectAnswers(ctx context.Context, in selecter, locking string, entries []ledgerRow) (answers, error) {
+func selectAnswers(ctx context.Context, in session, locking string, entries []ledgerRow) (answers, error) {
 	keys := make([]any, len(entries))
 	for i, entry := range entries {
 		keys[i] = entry.Key
@@ -212,7 +205,7 @@ func selectAnswers(ctx context.Context, in selecter, locking string, entries []l
 
 // lines reads all rows of the order whose first row this is. One statement sees all of them, or none if the order was
 // pruned meanwhile. Its key is new again then, so that is an ErrInProgress: the client tries again.
-func (r *ledgerRow) lines(ctx context.Context, in selecter) (rows []ledgerRow, err error) {
+func (r *ledgerRow) lines(ctx context.Context, in session) (rows []ledgerRow, err error) {
 	err = in.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+
 		" FROM ledger WHERE order_key = ? AND fingerprint = ? ORDER BY line", r.Key, r.Fingerprint)
 	if err != nil {
@@ -226,14 +219,14 @@ func (r *ledgerRow) lines(ctx context.Context, in selecter) (rows []ledgerRow, e
 
 // recordRows records the outcomes of requests whose keys this transaction has taken, or that have generated keys. An
 // error is a refusal.
-func recordRows(ctx context.Context, tx *sqlx.Tx, rows ...ledgerRow) error {
+func recordRows(ctx context.Context, tx Tx, rows ...ledgerRow) error {
 	return Refusal(writeRows(ctx, tx, `ON DUPLICATE KEY UPDATE goods_id = VALUES(goods_id), count = VALUES(count),
 		remaining = VALUES(remaining), outcome = VALUES(outcome)`, rows...))
 }
 
 // insertRows records the outcomes of requests with new keys. It fails with errKeyTaken if a key is not new. An error
 // is a refusal.
-func insertRows(ctx context.Context, tx *sqlx.Tx, rows ...ledgerRow) error {
+func insertRows(ctx context.Context, tx Tx, rows ...ledgerRow) error {
 	err := writeRows(ctx, tx, "", rows...)
 	if IsDuplicate(err) {
 		return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errKeyTaken, err)
@@ -241,7 +234,7 @@ func insertRows(ctx context.Context, tx *sqlx.Tx, rows ...ledgerRow) error {
 	return Refusal(err)
 }
 
-func writeRows(ctx context.Context, tx *sqlx.Tx, onDuplicate string, rows ...ledgerRow) error {
+func writeRows(ctx context.Context, tx Tx, onDuplicate string, rows ...ledgerRow) error {
 	const one = "(?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))"
 	args := make([]any, 0, 7*len(rows))
 	for _, r := range rows {

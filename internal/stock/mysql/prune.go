@@ -59,7 +59,7 @@ func pruneRequests(
 	ctx context.Context, db *sqlx.DB, outcome ledgerOutcome, age time.Duration,
 ) (found int, rows int64, err error) {
 	// At READ COMMITTED, since locked gaps would keep new requests out.
-	err = Store{DB: db}.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx *sqlx.Tx) error {
+	err = Store{DB: db}.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx Tx) error {
 		var keys []any
 		// The locks keep another pruning from deleting the same requests first: a key that was used again meanwhile
 		// would then be deleted here.

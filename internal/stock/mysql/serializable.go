@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/stock"
 	"stock/internal/stock/retry"
 )
@@ -35,13 +33,13 @@ func (s serializable) try(
 	ctx context.Context, req stock.Request, section *stock.Section,
 ) (receipt stock.Receipt, err error) {
 	options := &sql.TxOptions{Isolation: sql.LevelSerializable}
-	err = s.InTx(ctx, []int64{ShareOf(req)}, options, req.Pause, func(tx *sqlx.Tx) error {
-		units, err := Tx{tx}.Read(ctx, req.GoodsID)
+	err = s.InTx(ctx, []int64{ShareOf(req)}, options, req.Pause, func(tx Tx) error {
+		units, err := tx.Read(ctx, req.GoodsID)
 		if err != nil {
 			return err
 		}
 		section.Enter()
-		receipt, err = stock.ReadModifyWrite(ctx, readRow{Tx{tx}, units}, req, *section)
+		receipt, err = stock.ReadModifyWrite(ctx, readRow{tx, units}, req, *section)
 		return err
 	})
 	if isRolledBack(err) {

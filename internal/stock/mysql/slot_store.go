@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"strings"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/stock"
 )
 
@@ -36,9 +34,9 @@ const (
 // readSlots reads all rows of an item in one statement, so that they are of one moment, and so is their sum. If the
 // rows were read one after another, units moved between them meanwhile would be counted twice or not at all.
 func readSlots(
-	ctx context.Context, from sqlx.QueryerContext, goodsID int64, locking string,
+	ctx context.Context, from session, goodsID int64, locking string,
 ) (slots []slot, units int64, err error) {
-	err = sqlx.SelectContext(ctx, from, &slots, slotsSQL+locking, goodsID)
+	err = from.SelectContext(ctx, &slots, slotsSQL+locking, goodsID)
 	if err == nil && len(slots) == 0 {
 		err = sql.ErrNoRows
 	}
@@ -64,7 +62,7 @@ func (s SlotStore) read(ctx context.Context, goodsID int64) (slots []slot, units
 
 // Set implements stock.AdminStore. The store has no epochs of its own.
 func (s SlotStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
-	return epoch, s.MySQL.InTx(ctx, []int64{goodsID}, ReadCommitted, nil, func(tx *sqlx.Tx) error {
+	return epoch, s.MySQL.InTx(ctx, []int64{goodsID}, ReadCommitted, nil, func(tx Tx) error {
 		slots := make([]slot, slotCount)
 		for i := range slots {
 			slots[i].Slot = i
@@ -95,7 +93,7 @@ func (s SlotStore) Restock(ctx context.Context, goodsID, units int64) (left int6
 func (s SlotStore) rearrange(
 	ctx context.Context, req stock.Request, change func(units int64) (int64, error),
 ) error {
-	return s.MySQL.InTx(ctx, []int64{ShareOf(req)}, ReadCommitted, req.Pause, func(tx *sqlx.Tx) error {
+	return s.MySQL.InTx(ctx, []int64{ShareOf(req)}, ReadCommitted, req.Pause, func(tx Tx) error {
 		slots, units, err := readSlots(ctx, tx, req.GoodsID, " FOR UPDATE")
 		if err != nil {
 			return err
@@ -123,7 +121,7 @@ func spread(slots []slot, units, count int64) []slot {
 }
 
 // writeSlots inserts or overwrites rows in one statement.
-func writeSlots(ctx context.Context, tx *sqlx.Tx, goodsID int64, slots []slot) error {
+func writeSlots(ctx context.Context, tx Tx, goodsID int64, slots []slot) error {
 	var args []any
 	for _, s := range slots {
 		args = append(args, goodsID, s.Slot, s.Stock)

@@ -68,7 +68,7 @@ func (s Store) Write(ctx context.Context, goodsID, units int64) error {
 // Set implements stock.AdminStore. It makes the epoch from the time, so that a database that is created anew does not
 // start from zero, and from the last and the given epoch, so that it grows even if the clock is set back.
 func (s Store) Set(ctx context.Context, goodsID, units, last int64) (epoch int64, err error) {
-	err = s.InTx(ctx, []int64{goodsID}, nil, nil, func(tx *sqlx.Tx) error {
+	err = s.InTx(ctx, []int64{goodsID}, nil, nil, func(tx Tx) error {
 		if _, err := tx.ExecContext(ctx, setSQL, goodsID, units, max(time.Now().UnixMicro(), last+1)); err != nil {
 			return Refusal(err)
 		}
@@ -122,8 +122,8 @@ func (Store) Atomic() bool { return true }
 
 // WriteAll implements stock.Lockable.
 func (s Store) WriteAll(ctx context.Context, pause stock.PauseFunc, stocks []stock.ItemStock) error {
-	return s.InTx(ctx, sharesOfStocks(stocks, pause), nil, pause, func(tx *sqlx.Tx) error {
-		return Tx{tx}.writeAll(ctx, stocks)
+	return s.InTx(ctx, sharesOfStocks(stocks, pause), nil, pause, func(tx Tx) error {
+		return tx.writeAll(ctx, stocks)
 	})
 }
 

@@ -18,29 +18,79 @@ var ReadCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 // its transaction open, and earlier changes would be committed later. Work must use nothing but the transaction: see
 // use.
 func (s Store) InTx(
-	ctx context.Context, shares []int64, options *sql.TxOptions, pause stock.PauseFunc, work func(*sqlx.Tx) error,
+	ctx context.Context, shares []int64, options *sql.TxOptions, pause stock.PauseFunc, work func(Tx) error,
 ) error {
 	return s.use(ctx, shares, func(conn *conn) error {
-		if err := conn.endBefore(ctx); err != nil {
-			return err
-		}
-		tx, err := conn.BeginTxx(ctx, options)
-		if err != nil {
+		if err := conn.endBefore(ctx, conn); err != nil {
 			return Refusal(err)
 		}
-		defer tx.Rollback()
+		running, cancel := untilDeadline(ctx)
+		defer cancel()
+		tx, err := conn.begin(running, options)
+		if err != nil {
+			return err
+		}
+		defer tx.tx.Rollback()
 		if err := work(tx); err != nil {
 			return err
 		}
 		if err := pause.At(ctx, stock.BeforeCommit); err != nil {
 			return err
 		}
-		return classifyCommit(tx.Commit())
+		if ctx.Err() != nil {
+			return stock.Interrupted(context.Cause(ctx))
+		}
+		return classifyCommit(tx.tx.Commit())
 	})
 }
 
+// begin begins a transaction whose statements run until ctx ends.
+func (c *conn) begin(ctx context.Context, options *sql.TxOptions) (Tx, error) {
+	tx, err := c.BeginTxx(ctx, options)
+	return Tx{tx, c, ctx}, Refusal(err)
+}
+
 // Tx is the store inside a transaction: nothing is written before COMMIT.
-type Tx struct{ *sqlx.Tx }
+//
+// A statement is not sent if its ctx has ended, but once it is sent, the request waits for the answer: see
+// untilDeadline. The errors of statements are for Refusal.
+type Tx struct {
+	tx      *sqlx.Tx
+	conn    *conn
+	running context.Context // for statements under way
+}
+
+// ExecContext runs a statement.
+func (tx Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if err := tx.prepare(ctx); err != nil {
+		return nil, err
+	}
+	return tx.tx.ExecContext(tx.running, query, args...)
+}
+
+// GetContext reads one row.
+func (tx Tx) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	if err := tx.prepare(ctx); err != nil {
+		return err
+	}
+	return tx.tx.GetContext(tx.running, dest, query, args...)
+}
+
+// SelectContext reads any number of rows.
+func (tx Tx) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
+	if err := tx.prepare(ctx); err != nil {
+		return err
+	}
+	return tx.tx.SelectContext(tx.running, dest, query, args...)
+}
+
+// prepare refuses a statement whose request has ended, and makes the server answer any other one in time.
+func (tx Tx) prepare(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return stock.Interrupted(context.Cause(ctx))
+	}
+	return tx.conn.endBefore(ctx, tx.tx)
+}
 
 // Read implements stock.ReadWriter.
 func (tx Tx) Read(ctx context.Context, goodsID int64) (units int64, err error) {

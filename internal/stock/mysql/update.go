@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/stock"
 )
 
@@ -76,7 +74,7 @@ func (s Store) execDeduct(
 func (s Store) execDeductInTx(
 	ctx context.Context, req stock.Request, section stock.Section, query string, args ...any,
 ) (receipt stock.Receipt, rows int64, err error) {
-	err = s.InTx(ctx, []int64{ShareOf(req)}, nil, req.Pause, func(tx *sqlx.Tx) error {
+	err = s.InTx(ctx, []int64{ShareOf(req)}, nil, req.Pause, func(tx Tx) error {
 		if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
 			return err
 		}

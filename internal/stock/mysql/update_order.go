@@ -3,18 +3,15 @@ package mysql
 import (
 	"context"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/stock"
 )
 
 // Order locks each item by the UPDATE that deducts from it, and rolls all of them back if one has too few units.
 func (u update) Order(ctx context.Context, req stock.OrderRequest) (receipt stock.OrderReceipt, err error) {
 	section := stock.Arrive()
-	err = u.InTx(ctx, sharesOf(req), nil, req.Pause, func(tx *sqlx.Tx) error {
-		in := Tx{tx}
+	err = u.InTx(ctx, sharesOf(req), nil, req.Pause, func(tx Tx) error {
 		// A plain read would show the stock at the beginning of the transaction.
-		lines, err := in.deductAll(ctx, req, &section, in.readForUpdate)
+		lines, err := tx.deductAll(ctx, req, &section, tx.readForUpdate)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/jmoiron/sqlx"
 	goredis "github.com/redis/go-redis/v9"
 
 	"stock/internal/stock"
@@ -91,7 +90,7 @@ func (a Admin) reconcile(ctx context.Context, goodsID int64, mend func(Finding) 
 		return b, err
 	}
 	// READ COMMITTED shows what was committed before the lock was granted, on TiDB to a plain SELECT too.
-	err = mysql.Store{DB: a.MySQL}.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, nil, func(tx *sqlx.Tx) error {
+	err = mysql.Store{DB: a.MySQL}.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, nil, func(tx mysql.Tx) error {
 		c := comparison{streams: streams{a.Redis}, tx: tx, goodsID: goodsID}
 		b, err = c.compare(ctx)
 		if err != nil || !mend(b.Finding) {
@@ -107,7 +106,7 @@ func (a Admin) reconcile(ctx context.Context, goodsID int64, mend func(Finding) 
 // comparison is what both servers have of one item, while its row is locked.
 type comparison struct {
 	streams
-	tx      *sqlx.Tx
+	tx      mysql.Tx
 	goodsID int64
 
 	inMySQL    bool
@@ -119,7 +118,9 @@ type comparison struct {
 func (c *comparison) compare(ctx context.Context) (Balance, error) {
 	b := Balance{GoodsID: c.goodsID}
 	const query = "SELECT stock, epoch FROM good_stock WHERE goods_id = ? FOR UPDATE"
-	err := c.tx.QueryRowxContext(ctx, query, c.goodsID).Scan(&b.MySQL, &c.epoch)
+	var row struct{ Stock, Epoch int64 }
+	err := c.tx.GetContext(ctx, &row, query, c.goodsID)
+	b.MySQL, c.epoch = row.Stock, row.Epoch
 	c.inMySQL = !errors.Is(err, sql.ErrNoRows)
 	if err != nil && c.inMySQL {
 		return b, mysql.Refusal(err)

@@ -26,13 +26,17 @@ func (w *writeBehind) record(ctx context.Context, sales []sale, delivered time.T
 	if len(sales) == 0 {
 		return nil
 	}
-	err := w.db.InTx(ctx, sharesOf(sales, locked), mysql.ReadCommitted, nil, func(tx *sqlx.Tx) error {
+	err := w.db.InTx(ctx, sharesOf(sales, locked), mysql.ReadCommitted, nil, func(tx mysql.Tx) error {
 		return w.deduct(ctx, tx, sales, delivered, locked)
 	})
 	if !mysql.IsDuplicate(err) {
 		return err
 	}
-	recorded, failed := findRecorded(ctx, w.db.DB, sales)
+	var recorded map[saleKey]bool
+	failed := w.db.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, nil, func(tx mysql.Tx) (err error) {
+		recorded, err = findRecorded(ctx, tx, sales)
+		return err
+	})
 	if failed != nil {
 		return failed
 	}
@@ -58,7 +62,7 @@ func sharesOf(sales []sale, locked locking) []int64 {
 // deleted their records. The clock is read after the INSERT: after that no other replica can write them, however
 // long this one is suspended.
 func (w *writeBehind) deduct(
-	ctx context.Context, tx *sqlx.Tx, sales []sale, delivered time.Time, locked locking,
+	ctx context.Context, tx mysql.Tx, sales []sale, delivered time.Time, locked locking,
 ) error {
 	epochs, err := lockEpochs(ctx, tx, slices.Sorted(maps.Keys(byItem(sales))), locked)
 	if err != nil {
@@ -100,7 +104,7 @@ func (w *writeBehind) deduct(
 // lockEpochs locks the rows of items and returns their epochs. The index is named because a scan of a small table would
 // lock other rows too.
 func lockEpochs(
-	ctx context.Context, tx *sqlx.Tx, ids []int64, locked locking,
+	ctx context.Context, tx mysql.Tx, ids []int64, locked locking,
 ) (epochs map[int64]int64, err error) {
 	query, args, err := sqlx.In(`SELECT goods_id, epoch FROM good_stock FORCE INDEX (good_stock_goods_id)
 		WHERE goods_id IN (?) ORDER BY goods_id FOR UPDATE `+string(locked), ids)
@@ -122,7 +126,7 @@ func lockEpochs(
 }
 
 // findRecorded returns which of the sales are in stream_sale.
-func findRecorded(ctx context.Context, db sqlx.QueryerContext, sales []sale) (map[saleKey]bool, error) {
+func findRecorded(ctx context.Context, tx mysql.Tx, sales []sale) (map[saleKey]bool, error) {
 	recorded := map[saleKey]bool{}
 	for chunk := range slices.Chunk(sales, 1000) {
 		args := make([]any, 0, 3*len(chunk))
@@ -135,7 +139,7 @@ func findRecorded(ctx context.Context, db sqlx.QueryerContext, sales []sale) (ma
 			Entry   string
 			Nonce   int64
 		}
-		err := sqlx.SelectContext(ctx, db, &rows,
+		err := tx.SelectContext(ctx, &rows,
 			"SELECT goods_id, entry, nonce FROM stream_sale WHERE (goods_id, entry, nonce) IN ("+keys+")", args...)
 		if err != nil {
 			return nil, mysql.Refusal(err)
