@@ -84,7 +84,10 @@ func TestAReplicaIsNotReadyIfTheRedisClusterLacksAMaster(t *testing.T) {
 	p := launch(t, environment{"STOCK_REDIS": strings.Join(cluster.Addrs, ",")}, "serve")
 	p.expect(t, "GET", p.url+"/readyz", 200)
 	cluster.Masters[2].Kill()
-	p.expect(t, "GET", p.url+"/readyz", 503)
+	eventually(t, "readyz answers 503", func() bool {
+		status, _ := p.call("GET", p.url+"/readyz")
+		return status == 503
+	})
 }
 
 func TestAReplicaServesAgainAfterAFailoverOfRedis(t *testing.T) {

@@ -16,18 +16,18 @@ import (
 //
 // Every wait ends:
 //
-//   - An order waits for its turn with each item in ascending order, and has neither connections nor locks yet. What
-//     the turn waits for is another order that already has its turn, and that order goes on.
+//   - An order waits for its turn with each item in ascending order, and has neither connections nor locks yet. It
+//     waits only for an order that has its turn already, and that one goes on.
 //   - Reservations are granted in the order of arrival, so that a large order is not overtaken for ever.
 //   - An order that has its reservation can always get its connections: orders never use more than they reserved. A
 //     deduction may use some of them, but one that holds its lock needs no further connection, and one that waits for a
 //     lock returns its connection every second (locks.MySQLGetLock).
-//   - One connection is never reserved. It reaches every deduction in turn.
+//   - One connection is never reserved, so every deduction gets one in its turn.
 //   - An order only ever waits for locks of items later in the common order, so no two orders wait for each other.
 //
 // Because of the turns, only one order of a replica at a time waits for the lock of an item, and others that include
-// the item wait without connections. Since an order may have as many items as half of the connections that can be
-// reserved, one item that is held for long keeps no more than that half from orders of other items.
+// the item wait without connections. An order may have at most half as many items as connections can be reserved. So an
+// order that waits for a held item keeps at most that half.
 type OrderConnections struct {
 	turns    locks.Mutex // by item, whatever the strategy
 	free     *semaphore.Weighted

@@ -1,4 +1,4 @@
-// Package health asks the servers of a replica whether they answer.
+// Package health asks the servers of a replica whether they answer and take writes.
 package health
 
 import (
@@ -14,7 +14,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"golang.org/x/sync/singleflight"
 
 	"stock/internal/stock"
 	"stock/internal/stock/mysql"
@@ -24,25 +23,36 @@ import (
 // Limit is how long a check may take.
 const Limit = time.Second
 
+// MaxAge is how long the result of a check is used.
+const MaxAge = time.Second / 2
+
 // Checker asks the servers of one replica.
 type Checker struct {
-	deps   stock.Deps
-	flight singleflight.Group
+	deps stock.Deps
+
+	mu     sync.Mutex // held during a check
+	result map[stock.Need]error
+	ended  time.Time // when the last check ended
 }
 
 // New makes a Checker of the configured servers.
 func New(d stock.Deps) *Checker { return &Checker{deps: d} }
 
 // Check asks every configured server, all at once. The result has an entry for each: nil if it answers and takes
-// writes, and ErrBusy if it has no connection left for the question. Callers at the same time share one check, so that
-// many of them are no load for the servers.
+// writes, and ErrBusy if it is MySQL and accepts no further connection.
+//
+// However often clients ask, the servers have little to do: callers share the check under way, and its result for
+// MaxAge after its end. They must not change the map.
 func (c *Checker) Check() map[stock.Need]error {
-	checks, _, _ := c.flight.Do("", func() (any, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.ended) > MaxAge {
 		ctx, cancel := context.WithTimeout(context.Background(), Limit)
 		defer cancel()
-		return check(ctx, c.deps), nil
-	})
-	return checks.(map[stock.Need]error)
+		c.result = check(ctx, c.deps)
+		c.ended = time.Now()
+	}
+	return c.result
 }
 
 func check(ctx context.Context, d stock.Deps) map[stock.Need]error {
@@ -84,7 +94,7 @@ func pingRedis(ctx context.Context, client goredis.UniversalClient) error {
 	})
 }
 
-// pingMajority fails unless a majority of independent masters answers.
+// pingMajority fails unless a majority of independent masters answers and takes writes.
 func pingMajority(ctx context.Context, masters []goredis.UniversalClient) error {
 	errs := make([]error, len(masters))
 	var wg sync.WaitGroup
@@ -94,7 +104,7 @@ func pingMajority(ctx context.Context, masters []goredis.UniversalClient) error 
 	wg.Wait()
 	down := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if len(down) > len(masters)/2 {
-		return fmt.Errorf("%d of %d masters do not answer: %w", len(down), len(masters), errors.Join(down...))
+		return fmt.Errorf("%d of %d masters are down or take no writes: %w", len(down), len(masters), errors.Join(down...))
 	}
 	return nil
 }

@@ -79,8 +79,8 @@ type check struct {
 }
 
 // readyz reports whether requests should be sent to this replica: every configured server answers and takes writes, and
-// the replica is not shutting down. A server is busy, not down, if it has no connection left: those of the replica
-// still work.
+// the replica is not shutting down. MySQL is busy, not down, if it accepts no further connection; those that the
+// replica has still work.
 func (a *API) readyz(withReasons bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		reply := readiness{Status: "ready", Replica: a.Replica, Checks: map[stock.Need]check{}}
@@ -112,15 +112,15 @@ func (a *API) readyz(withReasons bool) http.HandlerFunc {
 	}
 }
 
-// logReadiness logs when a server goes down and when all are up again, rather than on every request.
+// logReadiness logs when the replica becomes unready and when it is ready again, rather than on every request.
 func (a *API) logReadiness(down []any) {
 	ready := len(down) == 0
 	if a.wasReady.Swap(ready) == ready {
 		return
 	}
 	if ready {
-		a.Log.Info("ready: every server answers again")
+		a.Log.Info("ready again")
 	} else {
-		a.Log.Warn("not ready: a server does not answer", down...)
+		a.Log.Warn("not ready: a server is down or takes no writes", down...)
 	}
 }

@@ -45,18 +45,19 @@ func (a *account) do(t *testing.T, statement string) {
 	}
 }
 
-// wantReady checks that the replica is ready, or that the check of one server says that it is down.
+// wantReady waits until the replica is ready, or until the check of one server says that it is down: the result of a
+// check is used for a while.
 func wantReady(t *testing.T, r *replica, need stock.Need, ready bool) {
 	t.Helper()
 	status, check := 200, "up"
 	if !ready {
 		status, check = 503, "down"
 	}
-	got := get(t, r.public+"/readyz")
-	if want := `"` + string(need) + `":{"status":"` + check + `"}`; got.status != status ||
-		!strings.Contains(got.text(t, "checks"), want) {
-		t.Errorf("readyz: %d %s, want %s", got.status, got.raw, want)
-	}
+	want := `"` + string(need) + `":{"status":"` + check + `"}`
+	eventually(t, "readyz says "+want, func() bool {
+		got := get(t, r.public+"/readyz")
+		return got.status == status && strings.Contains(got.text(t, "checks"), want)
+	})
 }
 
 func TestAReadOnlyMySQLIsUnavailableUntilItTakesWritesAgain(t *testing.T) {

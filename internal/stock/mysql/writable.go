@@ -11,11 +11,11 @@ import (
 )
 
 // CheckWritable reports whether the server lets the account of a pool in and takes writes. A password that has changed
-// shows only on a new connection, so the pool should keep no idle ones. The error is an ErrBusy if the server has no
-// connection left, since those of other pools still work.
+// shows only on a new connection, so the pool should keep no idle ones. ErrBusy means that the server has no connection
+// left for the question; the connections that are open still work.
 //
-// A server that is read-only counts as such even if the account is exempt: what a former primary accepts is lost when
-// it becomes a replica.
+// A read-only server is refused even if this account could still write: what a former primary accepts is lost when it
+// becomes a replica.
 func CheckWritable(ctx context.Context, db *sqlx.DB) error {
 	// No server has all of these, and some have values besides ON and OFF.
 	const query = `SHOW GLOBAL VARIABLES WHERE Variable_name IN

@@ -7,8 +7,8 @@ import (
 )
 
 // StreamIndexKey is a set of the items that have a stream. In a Cluster it lies on one master, and items on other
-// masters must be sold even if that one is down: then a replica keeps the items that it sells in mind, and adds them to
-// the index later.
+// masters must be sold even if that one is down: then a replica remembers the items that it sells, and adds them to the
+// index later.
 const StreamIndexKey = "stock:streams"
 
 // StreamGroup is the consumer group of every stream, and the only consumer in it: all replicas share it. Entries that
@@ -26,8 +26,8 @@ func IndexStreams(ctx context.Context, client redis.UniversalClient, ids ...int6
 }
 
 // WithStream runs a script that adds an entry to the stream of an item. If the script replies CLOSED, because there is
-// no such stream, it opens the stream and runs the script again. Only idle streams are deleted, so that this happens
-// once. An error means that the stream could not be opened, and that the script has done nothing.
+// no such stream, it opens the stream and runs the script again. This happens at most once in practice, because only
+// idle streams are deleted. An error means that the stream could not be opened, and that the script has done nothing.
 func WithStream(
 	ctx context.Context, client redis.UniversalClient, goodsID int64, script func() *redis.Cmd,
 ) (*redis.Cmd, error) {
@@ -43,10 +43,8 @@ func WithStream(
 }
 
 // OpenStream makes the stream of an item, with its consumer group, and then adds the item to the index. In this order,
-// because the items of missing streams are removed from the index. It also notes that MySQL knows the stock, even if
-// its epoch is 0, so that a restock reaches MySQL.
-//
-// If the index cannot be written, the item is sold nevertheless.
+// because the items of missing streams are removed from the index. It also creates the epoch (0 if there is none), by
+// which restock knows that MySQL has the item.
 func OpenStream(ctx context.Context, client redis.UniversalClient, goodsID int64) error {
 	_, err := client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 		tx.SetNX(ctx, EpochKey(goodsID), 0, 0)
@@ -56,8 +54,7 @@ func OpenStream(ctx context.Context, client redis.UniversalClient, goodsID int64
 	if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
 		return err
 	}
-	if err := IndexStreams(ctx, client, goodsID); ctx.Err() != nil {
-		return err
-	}
-	return nil
+	// If the index cannot be written, the item is sold nevertheless, but not for a caller who no longer waits.
+	_ = IndexStreams(ctx, client, goodsID)
+	return ctx.Err()
 }

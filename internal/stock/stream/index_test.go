@@ -2,10 +2,12 @@ package stream_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,15 +18,20 @@ import (
 	"stock/internal/stock"
 )
 
-// interruption does something once, just before a client sends the first command of this name.
+// interruption does something before a client sends a command of this name, and after its reply.
 type interruption struct {
-	command string
-	do      func()
+	command       string
+	before, after func()
 }
 
-// interrupt adds an interruption to the client of Redis.
+// interrupt does something once, just before the client of Redis sends the first command of this name.
 func interrupt(deps stock.Deps, command string, do func()) {
-	deps.Redis.AddHook(interruption{command, sync.OnceFunc(do)})
+	deps.Redis.AddHook(interruption{command, sync.OnceFunc(do), func() {}})
+}
+
+// interruptAfter does something once, just after the reply to the first command of this name.
+func interruptAfter(deps stock.Deps, command string, do func()) {
+	deps.Redis.AddHook(interruption{command, func() {}, sync.OnceFunc(do)})
 }
 
 func (i interruption) DialHook(next redis.DialHook) redis.DialHook {
@@ -33,18 +40,22 @@ func (i interruption) DialHook(next redis.DialHook) redis.DialHook {
 
 func (i interruption) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == i.command {
-			i.do()
+		if cmd.Name() != i.command {
+			return next(ctx, cmd)
 		}
+		i.before()
+		defer i.after()
 		return next(ctx, cmd)
 	}
 }
 
 func (i interruption) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Name() == i.command }) {
-			i.do()
+		if !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Name() == i.command }) {
+			return next(ctx, cmds)
 		}
+		i.before()
+		defer i.after()
 		return next(ctx, cmds)
 	}
 }
@@ -161,6 +172,61 @@ func TestALostIndexIsRestoredByTheReplicaThatSells(t *testing.T) {
 	serverstest.Eventually(t, "the index has the stream again", func() bool {
 		return r.deps.Redis.SIsMember(t.Context(), "stock:streams", 1).Val()
 	})
+}
+
+// A scan has just seen that the item has no stream when a sale opens one. The index loses the item, too.
+func TestAReplicaRemembersAStreamThatASaleOpensDuringItsScan(t *testing.T) {
+	t.Parallel()
+	a, _ := newServers(t, servers.RedisOptions{})
+	setter := newReplica(t, connect(t, a), time.Hour)
+	setter.set(t, 1, 10)
+	setter.close(t) // otherwise it would find the stream
+	deps, other := withoutMySQL(t, connect(t, a)), connect(t, a).Redis
+	forget := func(keys ...string) {
+		if err := other.Del(t.Context(), keys...).Err(); err != nil {
+			t.Error(err)
+		}
+	}
+	var r replica
+	var sold, forgotten atomic.Bool
+	done := make(chan struct{})
+	deps.Redis.AddHook(interruption{"smembers", func() {
+		if sold.CompareAndSwap(true, false) {
+			forget("stock:{1}:sales", "stock:streams")
+			forgotten.Store(true)
+		}
+	}, func() {}})
+	deps.Redis.AddHook(interruption{"xinfo", func() {}, func() {
+		if forgotten.CompareAndSwap(true, false) {
+			defer close(done)
+			if _, err := r.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1}); err != nil {
+				t.Error(err)
+			}
+			forget("stock:streams")
+		}
+	}})
+	r = newReplica(t, deps, 20*time.Millisecond)
+	r.sell(t, 1, 1)
+	sold.Store(true)
+	<-done
+	serverstest.Eventually(t, "the index has the stream again", func() bool {
+		return other.SIsMember(t.Context(), "stock:streams", 1).Val()
+	})
+}
+
+func TestACallerWhoLeavesWhileTheStreamIsOpenedBuysNothing(t *testing.T) {
+	t.Parallel()
+	a, _ := newServers(t, servers.RedisOptions{})
+	deps := connect(t, a)
+	r := newReplica(t, deps, time.Hour)
+	r.set(t, 1, 10)
+	r.close(t) // scans no more, so that only Deduct sends SADD
+	ctx, leave := context.WithCancel(t.Context())
+	interruptAfter(deps, "sadd", leave)
+	if _, err := r.Deduct(ctx, stock.Request{GoodsID: 1, Count: 1}); !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("Deduct: %v, want busy", err)
+	}
+	r.service.WantLeft(t, stock.Redis, 1, 10)
 }
 
 // The stock was set by a replica without MySQL.

@@ -12,7 +12,8 @@ type schedule struct {
 	wake chan struct{} // has room for one: some item may be pending
 
 	mu       sync.Mutex
-	open     map[int64]bool   // items that have a stream, as far as known here: Redis may have lost the index
+	scans    int              // begun so far
+	open     map[int64]int    // items that have a stream, as far as known here, and the scan when this was last known
 	pending  map[int64]bool   // items that may have unread sales
 	takeOver map[int64]string // items with entries to take over, and where to continue
 	failed   map[int64]error  // why the sales of an item could not be written at the last try
@@ -22,7 +23,7 @@ type schedule struct {
 func newSchedule() schedule {
 	return schedule{
 		wake: make(chan struct{}, 1),
-		open: map[int64]bool{}, pending: map[int64]bool{}, takeOver: map[int64]string{},
+		open: map[int64]int{}, pending: map[int64]bool{}, takeOver: map[int64]string{},
 		failed: map[int64]error{}, waiting: map[int64]bool{},
 	}
 }
@@ -34,10 +35,11 @@ func (s *schedule) wakeUp() {
 	}
 }
 
-// opened lists the items that have a stream, as far as known here.
-func (s *schedule) opened() []int64 {
+// beginScan lists the items that have a stream, as far as known here: Redis may have lost the index.
+func (s *schedule) beginScan() []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.scans++
 	return slices.Collect(maps.Keys(s.open))
 }
 
@@ -45,7 +47,7 @@ func (s *schedule) opened() []int64 {
 // not make everybody wait for that master over and over.
 func (s *schedule) notify(goodsID int64) {
 	s.mu.Lock()
-	s.open[goodsID] = true
+	s.open[goodsID] = s.scans
 	if s.failed[goodsID] == nil {
 		s.pending[goodsID] = true
 	}
@@ -139,12 +141,14 @@ func (s *schedule) update(ids []int64, found map[int64]condition, silent error) 
 			delete(s.pending, id)
 		case !stream.exists:
 			delete(s.failed, id)
-			delete(s.open, id)
+			if s.open[id] < s.scans { // otherwise a sale has opened it during the scan
+				delete(s.open, id)
+			}
 		case stream.entries == 0:
 			delete(s.failed, id)
-			s.open[id] = true
+			s.open[id] = s.scans
 		default:
-			s.open[id] = true
+			s.open[id] = s.scans
 			s.takeOver[id] = cmp.Or(s.takeOver[id], "0-0")
 			s.pending[id] = true
 		}

@@ -19,9 +19,6 @@ import (
 // streams are the streams of sales in Redis, one for each item, and the index of the items that have one.
 type streams struct{ client goredis.UniversalClient }
 
-// group is the consumer group of every stream, and the only consumer in it.
-const group = redis.StreamGroup
-
 // entriesPerRead bounds how many entries of one stream are delivered at a time.
 const entriesPerRead = 256
 
@@ -96,7 +93,8 @@ type delivery struct {
 // readNew delivers entries that were not delivered before.
 func (s streams) readNew(ctx context.Context, pipe goredis.Pipeliner, goodsID int64) func() (delivery, error) {
 	reply := pipe.XReadGroup(ctx, &goredis.XReadGroupArgs{
-		Group: group, Consumer: group, Streams: []string{redis.StreamKey(goodsID), ">"}, Count: entriesPerRead, Block: -1,
+		Group: redis.StreamGroup, Consumer: redis.StreamGroup,
+		Streams: []string{redis.StreamKey(goodsID), ">"}, Count: entriesPerRead, Block: -1,
 	})
 	return func() (delivery, error) {
 		streams, err := reply.Result()
@@ -112,7 +110,7 @@ func (s streams) takeOver(
 	ctx context.Context, pipe goredis.Pipeliner, goodsID int64, late time.Duration, from string,
 ) func() (delivery, error) {
 	reply := pipe.XAutoClaim(ctx, &goredis.XAutoClaimArgs{
-		Stream: redis.StreamKey(goodsID), Group: group, Consumer: group,
+		Stream: redis.StreamKey(goodsID), Group: redis.StreamGroup, Consumer: redis.StreamGroup,
 		MinIdle: late, Start: from, Count: entriesPerRead,
 	})
 	return func() (delivery, error) {
@@ -141,7 +139,7 @@ func (s streams) remove(ctx context.Context, sales []sale) map[int64]error {
 	)
 	for id, sales := range byItem(sales) { // a script for each: in a Cluster, none reaches two hash slots
 		wg.Go(func() {
-			args := []any{group}
+			args := []any{redis.StreamGroup}
 			for _, sale := range sales {
 				args = append(args, sale.entry, sale.nonce)
 			}
@@ -158,7 +156,7 @@ func (s streams) remove(ctx context.Context, sales []sale) map[int64]error {
 // park acknowledges an entry that cannot be read as a sale: it stays in the stream for inspection and is never
 // delivered again.
 func (s streams) park(ctx context.Context, goodsID int64, entry string) error {
-	return s.client.XAck(ctx, redis.StreamKey(goodsID), group, entry).Err()
+	return s.client.XAck(ctx, redis.StreamKey(goodsID), redis.StreamGroup, entry).Err()
 }
 
 // condition is that of a stream at one moment.

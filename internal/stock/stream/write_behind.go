@@ -162,7 +162,7 @@ func (w *writeBehind) findItems(ctx context.Context) (ids []int64, indexed map[i
 			indexed[id] = true
 		}
 	}
-	ids = slices.Concat(listed, w.items.opened())
+	ids = slices.Concat(listed, w.items.beginScan())
 	if time.Since(w.swept) > pause {
 		// A failure of MySQL is reported when there is something to write.
 		if stored, failed := w.db.Items(ctx); failed == nil {
@@ -189,9 +189,8 @@ func (w *writeBehind) addGroups(working context.Context, found map[int64]conditi
 	return err
 }
 
-// tidy makes the index agree with the streams that were found, and closes idle ones: neither an item without a stream
-// nor one that is not in the index costs anything. The item of a stream that is closed now leaves the index with the
-// next scan.
+// tidy makes the index agree with the streams that were found, and closes idle ones, so that only items with a stream
+// in the index cost anything. The item of a stream that is closed now leaves the index with the next scan.
 func (w *writeBehind) tidy(working context.Context, indexed map[int64]bool, found map[int64]condition) error {
 	var lost, gone []int64
 	for id, stream := range found {
