@@ -88,6 +88,9 @@ const (
 	keptFiles, keptGoroutines, keptHeap = 64, 128, 8 << 20
 )
 
+// mysqlConns is the --mysql-conns of the replica. It and the test use no more than four others.
+const mysqlConns = 8
+
 // shrinkLimit is half of the default lease: nothing may be kept until a lease has ended.
 const shrinkLimit = 15 * time.Second
 
@@ -120,7 +123,7 @@ func TestAReplicaReturnsToItsSizeAfterAnAttack(t *testing.T) {
 			if _, err := command(t, env, "migrate"); err != nil {
 				t.Fatal(err)
 			}
-			p := launch(t, env, "serve", "--lock-wait=2s", "--mysql-conns=8", "--redis-conns=8")
+			p := launch(t, env, "serve", "--lock-wait=2s", fmt.Sprintf("--mysql-conns=%d", mysqlConns), "--redis-conns=8")
 			p.expect(t, "GET", p.url+"/readyz", 200)
 			before := p.size(t)
 
@@ -226,7 +229,7 @@ func buyLockedItem(t *testing.T, p *program, s attackedServers) (end func()) {
 	}
 	strategies := []string{"update", "for-update", "ledger", "batch", "lock-redis-queue"}
 	inParallel(func(attacker int) {
-		for i := range 5 {
+		for i := range 10 {
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			strategy := strategies[(attacker+i)%len(strategies)]
 			url := p.url + "/stock/deduct/" + strategy + "?goods_id=1&count=1"
@@ -239,6 +242,11 @@ func buyLockedItem(t *testing.T, p *program, s attackedServers) (end func()) {
 			cancel()
 		}
 	})
+	var sessions int
+	err = tx.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE()").Scan(&sessions)
+	if err != nil || sessions > mysqlConns+4 {
+		t.Errorf("MySQL has %d sessions, %v, with a pool of %d", sessions, err, mysqlConns)
+	}
 	return nil
 }
 

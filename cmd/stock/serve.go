@@ -44,8 +44,7 @@ connections are accepted, open connections are closed with their next reply, req
 exit status is 0. A second signal kills the process at once.
 
 The service also starts while its servers are down. A strategy whose server is not configured is listed as unavailable
-and answers 503. /readyz answers 200 if every configured server answers
-and takes writes.
+and answers 503. /readyz answers 200 if every configured server answers and takes writes.
 
 --redis is one server, several of a Redis Cluster or, with --redis-master, the Sentinels that watch the master of that
 name. A Cluster and Sentinels may lose the last writes, stock and locks alike, when a Redis replica takes over, because
@@ -55,7 +54,7 @@ without one. In the DSN, interpolateParams, clientFoundRows and parseTime are al
 account should not be exempt from read_only: no SUPER, CONNECTION_ADMIN or READ ONLY ADMIN.
 
 An item may take one more of the --mysql-conns only while it uses fewer than are free: a locked row keeps at most half
-of them. So may all requests with hold_ms together.
+of them, and all requests with hold_ms together keep at most half.
 
 A strategy with a fence refuses tokens below the last one. If a lock service loses its data and counts from 1 again, all
 its requests are refused as busy. Setting the stock on the admin listener (PUT /admin/stock/{goods_id}) forgets the
@@ -148,8 +147,8 @@ func complete(cmd *cobra.Command, flag string, values func() []string) {
 // minLease is the shortest --lease. A shorter one could expire during an ordinary pause of a busy machine.
 const minLease = 100 * time.Millisecond
 
-// minRequestTimeout is the shortest --request-timeout: a request with less than a second left is refused as busy.
-const minRequestTimeout = 2 * time.Second
+// minRequestTimeout is the shortest --request-timeout: a request with less than two seconds left is refused as busy.
+const minRequestTimeout = 3 * time.Second
 
 // maxSession is the longest ZooKeeper session by default, 20 ticks. ZooKeeper shortens a longer one without the client
 // reporting it, so that a lock would rely on a lease that has expired.
@@ -193,7 +192,7 @@ func (o *serveOptions) validate() error {
 	}
 	if o.requestTimeout < minRequestTimeout {
 		errs = append(errs, usagef("--request-timeout is %v: it must be at least %v, "+
-			"because MySQL waits for rows in whole seconds", o.requestTimeout, minRequestTimeout))
+			"because MySQL waits for rows in whole seconds and may answer a second late", o.requestTimeout, minRequestTimeout))
 	}
 	if o.drainDelay < 0 {
 		errs = append(errs, usagef("--drain-delay is %v: it must not be negative", o.drainDelay))

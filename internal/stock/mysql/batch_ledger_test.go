@@ -1,9 +1,11 @@
 package mysql_test
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"testing"
+	"time"
 
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -50,6 +52,32 @@ func TestRequestsWithOneKeyInOneBatchAreCarriedOutOnce(t *testing.T) {
 		"7 remain", "sold out at 7", "7 remain, replayed", "6 remain", "key reused", "sold out at 7, replayed")
 	r.WantLeft(t, 6)
 	wantLedger(t, r, 4, 4)
+}
+
+// The server stops waiting for the row because the first request's time is almost up. The batch tries again without it.
+func TestARepeatInABatchIsSoldIfTheFirstRequestRunsOutOfTime(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch-ledger", 10)
+	sale := stock.Request{GoodsID: r.Item, Count: 2, Key: "a"}
+	var taken []int64
+	for r.Deps.MySQLShares.TryAcquire(r.Item) {
+		taken = append(taken, r.Item)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	first := r.Send(ctx, sale)
+	serverstest.Eventually(t, "the first request waits", func() bool { return r.Deps.MySQLShares.Waiting() == 1 })
+	repeat := r.Send(t.Context(), sale)
+	serverstest.Eventually(t, "the repeat waits", func() bool { return r.Waiting() == 1 })
+	unlock := stocktest.LockRow(t, r.Deps.MySQL, r.Item)
+	r.Proxy.Select(stocktest.Matching(deduct))
+	before := r.Proxy.Count()
+	for _, share := range taken {
+		r.Deps.MySQLShares.Release(share)
+	}
+	serverstest.Eventually(t, "the batch tries again", func() bool { return r.Proxy.Count() >= before+2 })
+	unlock()
+	stocktest.WantAnswers(t, stocktest.Answers(repeat, first), "8 remain", "busy")
 }
 
 func TestABatchReplaysCommittedSalesAndSellsTheRest(t *testing.T) {

@@ -74,8 +74,8 @@ func TestARetryAfterALostCommitIsSoldOnce(t *testing.T) {
 	})
 }
 
-// The client gives up while its request waits for the row in the server, and goes on waiting there.
-func TestARequestWhoseClientHasGoneIsNotCarriedOutTwice(t *testing.T) {
+// The client gives up while its request waits for the row in the server.
+func TestARequestThatTimedOutIsNotCarriedOutTwice(t *testing.T) {
 	t.Parallel()
 	deps, service := newReplica(t)
 	d := service.Deducter(t, "ledger", stock.MySQL)
