@@ -149,6 +149,54 @@ func TestTheOutcomeIsUnknownIfAReplicaDiesAfterReadingTheRequest(t *testing.T) {
 	}
 }
 
+// nginx counts 0 bytes for the first replica, which refuses the connection.
+func TestTheOutcomeIsUnknownIfOneReplicaRefusesAndTheNextDiesAfterReadingTheRequest(t *testing.T) {
+	t.Parallel()
+	dying := startReplica(t, die)
+	_, balancer := start(t, nginx.Main(), freeAddress(t), dying.address())
+	conn := dial(t, balancer)
+	write(t, conn, post)
+	read(t, conn).wantProblem(t, http.StatusBadGateway, "outcome-unknown")
+	if n := dying.read.Load(); n != 1 {
+		t.Errorf("the second replica read %d requests, want 1", n)
+	}
+}
+
+// A quote would break the JSON of a problem.
+func TestARequestIDWithAQuoteIsReplacedByOneThatTheReplicaAndTheClientGet(t *testing.T) {
+	t.Parallel()
+	received := make(chan string, 1)
+	_, balancer := start(t, nginx.Main(), startReplica(t, func(w http.ResponseWriter, r *http.Request) {
+		received <- r.Header.Get("X-Request-Id")
+		die(w, r)
+	}).address())
+	conn := dial(t, balancer)
+	write(t, conn, strings.Replace(post, "order-1", `order"1`, 1))
+	got := read(t, conn)
+	got.wantProblem(t, http.StatusBadGateway, "outcome-unknown")
+	if id := <-received; len(id) != 32 || got.problem.RequestID != id {
+		t.Errorf("the replica got the request id %q and the client %q, want the same new one", id, got.problem.RequestID)
+	}
+}
+
+// nginx logs a warning when it writes a body to a file.
+func TestABodyAsLargeAsTheServiceAllowsIsNotWrittenToAFile(t *testing.T) {
+	t.Parallel()
+	const limit = 16 << 10
+	server, balancer := start(t, nginx.Main(), startReplica(t, ok).address())
+	for size, want := range map[int]int{limit: http.StatusOK, limit + 1: http.StatusRequestEntityTooLarge} {
+		conn := dial(t, balancer)
+		write(t, conn, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size))
+		write(t, conn, strings.Repeat(" ", size))
+		if got := read(t, conn); got.StatusCode != want {
+			t.Errorf("a body of %d bytes is answered with %d %s, want %d", size, got.StatusCode, got.body, want)
+		}
+	}
+	if log := server.Tail(20); strings.Contains(log, "temporary file") {
+		t.Errorf("nginx wrote a body to a file: %s", log)
+	}
+}
+
 // nginx itself has the status 500 for this.
 func TestARequestForWhichNginxHasNoConnectionLeftIsRefused(t *testing.T) {
 	t.Parallel()

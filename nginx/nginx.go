@@ -27,7 +27,11 @@ func Main() string {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Max >= connections {
 		return mainConf
 	}
-	return strings.ReplaceAll(mainConf, strconv.Itoa(connections), strconv.FormatUint(files.Max, 10))
+	from, to := strconv.Itoa(connections), strconv.FormatUint(files.Max, 10)
+	return strings.NewReplacer(
+		"worker_rlimit_nofile "+from, "worker_rlimit_nofile "+to,
+		"worker_connections "+from, "worker_connections "+to,
+	).Replace(mainConf)
 }
 
 // Render fills in the template as docker compose does: upstream is a name, and listen and replicas are host:port.

@@ -1,12 +1,13 @@
 // Package topology starts and stops the system under test on this host: the servers that the service needs, replicas of
 // the service, and nginx in front of them.
 //
-// Start works in three steps, and runs the parts of each step in parallel:
+// Start works in four steps, and runs the parts of each step in parallel:
 //
 //  1. the servers: MySQL or MariaDB, Redis, the independent masters of Redlock, and etcd and ZooKeeper where they are
 //     installed; meanwhile, the service's binary is found or built
 //  2. the tables of the database
-//  3. the replicas, and nginx
+//  3. the replicas
+//  4. nginx
 //
 // Stop works in the opposite order: nginx, the replicas, the servers.
 package topology
@@ -122,7 +123,6 @@ func (t *Topology) start(ctx context.Context, o Options) error {
 	if err := t.migrate(ctx); err != nil {
 		return err
 	}
-	// All replicas get their addresses first, because nginx's configuration needs them.
 	for i := range o.Replicas {
 		replica, err := t.newReplica(i, o)
 		if err != nil {
@@ -130,12 +130,16 @@ func (t *Topology) start(ctx context.Context, o Options) error {
 		}
 		t.Replicas = append(t.Replicas, replica)
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	group, starting := errgroup.WithContext(ctx)
 	for _, replica := range t.Replicas {
-		group.Go(func() error { return replica.Restart(ctx) })
+		group.Go(func() error { return replica.Restart(starting) })
 	}
-	group.Go(func() error { return t.startNginx(ctx, o) })
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	// nginx leaves a replica out for a second after a failure. If it had asked a replica that did not listen yet, the
+	// other one would get the first requests of a run, and a short run would test one replica only.
+	return t.startNginx(ctx, o)
 }
 
 // Stop stops everything that Start started, nginx first, and removes its files. A process that does not end in time, or

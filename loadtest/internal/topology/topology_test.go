@@ -61,6 +61,22 @@ func TestNginxBalancesAllReplicas(t *testing.T) {
 	t.Errorf("4 requests were answered by %v, want each replica twice", names)
 }
 
+// Otherwise nginx would leave the replica out when a run begins.
+func TestNginxAsksNoReplicaThatDoesNotListenYet(t *testing.T) {
+	fresh, err := topology.Start(t.Context(), topology.Options{Relaxed: true, StockBinary: lab.StockBinary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := fresh.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if log := fresh.Servers.Nginx.Tail(20); strings.Contains(log, "connect() failed") {
+		t.Errorf("nginx asked a replica that did not listen: %s", log)
+	}
+}
+
 func TestSingleURLReachesOnlyTheFirstReplica(t *testing.T) {
 	for range 4 {
 		if name := do(t, http.MethodGet, lab.SingleURL+"/livez", nil, "").replica; name != "replica-1" {
@@ -373,13 +389,22 @@ func TestTemplateBracesOnlyItsOwnVariables(t *testing.T) {
 	}
 }
 
-// restartAfter restarts the replica after the test.
+// restartAfter restarts the replica after the test, and waits until nginx, which leaves a replica out for a second after
+// a failure, passes requests to it again.
 func restartAfter(t *testing.T, replica *topology.Replica) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := replica.Restart(ctx); err != nil {
 			t.Error(err)
+			return
+		}
+		for do(t, http.MethodGet, lab.URL+"/livez", nil, "").replica != replica.Name {
+			if ctx.Err() != nil {
+				t.Errorf("nginx passes no request to %s after it was restarted", replica.Name)
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
 		}
 	})
 }
