@@ -114,17 +114,21 @@ func TestUndosThatFailDoNotDelayThoseThatSucceed(t *testing.T) {
 	if undone != 1 || undoer.Pending() != many {
 		t.Errorf("%d attempts of an undo that succeeds, %d are pending, want 1 and %d", undone, undoer.Pending(), many)
 	}
-	before := len(silent.attempts)
-	release := make(chan int, 1)
+	working, goOn := make(chan struct{}), make(chan struct{})
+	undoer.TakeBackLater(func(context.Context) error {
+		close(working)
+		<-goOn
+		return nil
+	})
+	receive(t, working, nil)
+	before, release := len(silent.attempts), make(chan int, 1)
 	undoer.TakeBackLater(func(context.Context) error {
 		release <- len(silent.attempts)
 		return nil
 	})
-	if n := receive(t, release, nil) - before; n > 2 { // one was on its way, one was due
-		t.Errorf("%d other attempts before the first of an Unlock, want at most 2", n)
-	}
-	for len(silent.attempts) < before+2*many { // a round takes 5 ms for each, not a whole pause
-		time.Sleep(time.Millisecond)
+	close(goOn)
+	if n := receive(t, release, nil) - before; n != 0 {
+		t.Errorf("%d attempts for failed Locks before the first for an Unlock, want none", n)
 	}
 }
 
