@@ -65,7 +65,7 @@ func NewEtcd(client *clientv3.Client, options Options) *Etcd {
 		leases:  clientv3.NewLeaseFromLeaseClient(pb.NewLeaseClient(conn), nil, 0),
 		options: options.withDefaults(),
 	}
-	e.undos = newUndoer(e.options.Lease)
+	e.undos = newUndoer(0) // a key lasts as long as the session
 	e.pulse = newPulse(e.options, e.ask)
 	return e
 }
@@ -79,6 +79,9 @@ func (e *Etcd) ask(ctx context.Context) error {
 // Lock implements Locker. The token is the create revision of the holder's key. The lease has the deadline of the
 // session, which is renewed until Close.
 func (e *Etcd) Lock(ctx context.Context, key string) (*Lease, error) {
+	if err := e.undos.full(); err != nil {
+		return nil, notAcquired(key, err)
+	}
 	waiting, stop := e.pulse.watch(ctx)
 	defer stop()
 	local, err := e.local.Lock(waiting, key)
@@ -86,9 +89,9 @@ func (e *Etcd) Lock(ctx context.Context, key string) (*Lease, error) {
 		return nil, notAcquired(key, waitError(ctx, waiting, nil))
 	}
 	for {
-		w, err := e.lock(waiting, key, local)
+		w, err := e.lock(waiting, key)
 		if err == nil {
-			return w.lease(ctx, key), nil
+			return w.lease(ctx, key, local), nil
 		}
 		if ended(waiting) == nil && errors.Is(err, errSessionOver) {
 			continue // at the end of the queue, in a new session
@@ -99,7 +102,7 @@ func (e *Etcd) Lock(ctx context.Context, key string) (*Lease, error) {
 }
 
 // lock creates a waiter and waits until it is the first.
-func (e *Etcd) lock(ctx context.Context, key string, local *Lease) (*etcdWaiter, error) {
+func (e *Etcd) lock(ctx context.Context, key string) (*etcdWaiter, error) {
 	s, err := e.open(ctx)
 	if err != nil {
 		return nil, err
@@ -110,7 +113,7 @@ func (e *Etcd) lock(ctx context.Context, key string, local *Lease) (*etcdWaiter,
 			return nil, fmt.Errorf("connect to etcd: %w", err)
 		}
 	}
-	w := e.newWaiter(s, key, local)
+	w := e.newWaiter(s, key)
 	holds, err := w.enqueue(ctx)
 	for err == nil && !holds {
 		holds, err = w.wait(ctx)

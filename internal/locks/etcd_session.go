@@ -52,7 +52,7 @@ func (e *Etcd) open(ctx context.Context) (*etcdSession, error) {
 	context.AfterFunc(s.Context(), func() {
 		if errors.Is(context.Cause(s.Context()), ErrLeaseLost) {
 			// It ended by our clock. In etcd it may last a little longer, and make others wait.
-			e.undos.takeBackLater(revoke)
+			e.undos.takeBack(context.Background(), revoke)
 		}
 	})
 	e.session = s
@@ -105,17 +105,10 @@ func (e *Etcd) revoke(ctx context.Context, id clientv3.LeaseID) error {
 	return err
 }
 
-// remove deletes a key that would otherwise last as long as the session.
-func (e *Etcd) remove(ctx context.Context, key string) error {
-	if e.sessionEnds() {
-		return nil
-	}
-	_, err := e.kv.Delete(ctx, key)
-	return err
+// ends reports whether s has ended, or ends anyway, and its keys with it.
+func (s *etcdSession) ends(e *Etcd) bool {
+	return s.Context().Err() != nil || e.closed.Load() || e.clientClosed()
 }
-
-// sessionEnds reports whether the session ends anyway, and its keys with it, or the client is closed.
-func (e *Etcd) sessionEnds() bool { return e.closed.Load() || e.clientClosed() }
 
 // explain adds what to do to an error of etcd.
 func explain(err error) error {

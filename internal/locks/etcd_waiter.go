@@ -14,14 +14,13 @@ import (
 type etcdWaiter struct {
 	etcd        *Etcd
 	session     *etcdSession
-	local       *Lease
 	prefix, key string
 	revision    int64 // at which key was created; 0 if that is not known
-	answered    bool  // etcd has carried out the creation, or will not
+	settled     bool  // the creation is no longer on its way
 }
 
-func (e *Etcd) newWaiter(s *etcdSession, key string, local *Lease) *etcdWaiter {
-	w := &etcdWaiter{etcd: e, session: s, local: local, prefix: "locks/" + nodeName(key) + "/"}
+func (e *Etcd) newWaiter(s *etcdSession, key string) *etcdWaiter {
+	w := &etcdWaiter{etcd: e, session: s, prefix: "locks/" + nodeName(key) + "/"}
 	// Each attempt has its own name, so that deleting one late does not delete the next one.
 	w.key = fmt.Sprintf("%s%016x-%d", w.prefix, s.id, e.waiters.Add(1))
 	return w
@@ -38,7 +37,7 @@ func (w *etcdWaiter) enqueue(ctx context.Context) (holds bool, err error) {
 		w.session.lose()
 		return false, errSessionOver
 	case err != nil:
-		w.answered = errors.Is(err, rpctypes.ErrNoSpace) // even so, the key may have been created
+		w.settled = errors.Is(err, rpctypes.ErrNoSpace) // even so, the key may have been created
 		return false, fmt.Errorf("create a waiter in etcd: %w", explain(err))
 	case !both.Succeeded:
 		return false, errors.New("create a waiter in etcd: it was withdrawn before")
@@ -95,13 +94,13 @@ func (w *etcdWaiter) awaitDeletion(ctx context.Context, key string, revision int
 	}
 }
 
-// lease makes the lease of the held lock. It lasts as long as the session.
-func (w *etcdWaiter) lease(ctx context.Context, key string) *Lease {
+// lease makes the lease of the held lock. It lasts as long as the session. Its end also releases local.
+func (w *etcdWaiter) lease(ctx context.Context, key string, local *Lease) *Lease {
 	s := w.session
 	var forget func()
 	lease := newLease(ctx, time.Time{}, uint64(w.revision), func(ctx context.Context) error {
 		forget()
-		defer func() { _ = w.local.Unlock() }() // a Mutex: it cannot fail
+		defer func() { _ = local.Unlock() }() // a Mutex: it cannot fail
 		if err := w.unlock(ctx); err != nil {
 			return fmt.Errorf("unlock %s: %w", key, err)
 		}
@@ -112,7 +111,7 @@ func (w *etcdWaiter) lease(ctx context.Context, key string) *Lease {
 		forget()
 		// The session goes on, so the key has to be deleted.
 		time.AfterFunc(time.Until(s.Deadline()), func() {
-			defer func() { _ = w.local.Unlock() }() // a Mutex: it cannot fail
+			defer func() { _ = local.Unlock() }() // a Mutex: it cannot fail
 			w.takeBack(ctx)
 		})
 	}
@@ -150,7 +149,7 @@ func (w *etcdWaiter) unlock(ctx context.Context) error {
 // takeBack deletes the waiter's key, or withdraws if the request to create it may still be on its way.
 func (w *etcdWaiter) takeBack(ctx context.Context) {
 	undo := w.delete
-	if w.revision == 0 && !w.answered {
+	if w.revision == 0 && !w.settled {
 		undo = w.withdraw
 	}
 	w.etcd.undos.takeBack(ctx, undo)
@@ -160,7 +159,7 @@ func (w *etcdWaiter) takeBack(ctx context.Context) {
 // answer may carry out requests in another order than they were sent in; the key would then stay in the queue as long
 // as the session.
 func (w *etcdWaiter) withdraw(ctx context.Context) error {
-	if w.etcd.sessionEnds() {
+	if w.session.ends(w.etcd) {
 		return nil
 	}
 	_, err := w.etcd.kv.Txn(ctx).Then(
@@ -175,12 +174,21 @@ func (w *etcdWaiter) withdraw(ctx context.Context) error {
 	}
 	lease := w.etcd.options.Lease // no request is that late
 	time.AfterFunc(lease, func() {
-		w.etcd.undos.takeBack(ctx, func(ctx context.Context) error { return w.etcd.remove(ctx, w.withdrawn()) })
+		w.etcd.undos.takeBack(context.Background(), func(ctx context.Context) error { return w.remove(ctx, w.withdrawn()) })
 	})
 	return nil
 }
 
-func (w *etcdWaiter) delete(ctx context.Context) error { return w.etcd.remove(ctx, w.key) }
+func (w *etcdWaiter) delete(ctx context.Context) error { return w.remove(ctx, w.key) }
+
+// remove deletes a key that would otherwise last as long as the session.
+func (w *etcdWaiter) remove(ctx context.Context, key string) error {
+	if w.session.ends(w.etcd) {
+		return nil
+	}
+	_, err := w.etcd.kv.Delete(ctx, key)
+	return err
+}
 
 func (w *etcdWaiter) txn(
 	ctx context.Context, conditions []clientv3.Cmp, ops ...clientv3.Op,

@@ -30,6 +30,21 @@ func (u *undoer) TakeBack(ctx context.Context, undo func(context.Context) error)
 	u.takeBack(ctx, undo)
 }
 
+// TakeBackLater is undoer.takeBackLater.
+func (u *undoer) TakeBackLater(undo func(context.Context) error) { u.takeBackLater(undo) }
+
+// Full is undoer.full.
+func (u *undoer) Full() error { return u.full() }
+
+// Undos returns the undoer of the lock.
+func (l *redisLock) Undos() *undoer { return l.undos }
+
+// Undos returns the undoer of the lock.
+func (q *RedisQueue) Undos() *undoer { return q.undos }
+
+// Undos returns the undoer of the lock.
+func (e *Etcd) Undos() *undoer { return e.undos }
+
 // Close is undoer.close.
 func (u *undoer) Close() { u.close() }
 
@@ -70,7 +85,7 @@ func (e *Etcd) EnqueueLate(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	w := e.newWaiter(session, key, nil)
+	w := e.newWaiter(session, key)
 	w.takeBack(ctx)
 	_, err = w.enqueue(ctx)
 	return err

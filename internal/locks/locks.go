@@ -22,9 +22,8 @@ var (
 
 // Locker grants a key to one holder at a time.
 //
-// A Locker that works in the background, to receive notifications of releases, or to go on after a Lock or an Unlock
-// that failed, is an io.Closer too.
-// Close it once every lock is released. The connections given to a Locker belong to the caller.
+// A Locker that works in the background is an io.Closer too: it receives notifications, or retries what failed. Close
+// it once every lock is released. The connections given to a Locker belong to the caller.
 type Locker interface {
 	// Lock waits until the caller holds key, ctx ends, or the lock service fails. The lease's context descends from ctx,
 	// so that ending ctx ends the wait as well as the work. If Lock fails, it undoes what the service may have granted

@@ -56,11 +56,15 @@ func NewRedisFair(client redis.UniversalClient, options Options) *RedisFair {
 	return l
 }
 
-// Close ends the subscription, and what goes on in the background after a Lock or an Unlock that failed.
+// Close ends the subscription, and stops the background retries of failed Locks and Unlocks. A lock that is not
+// released by then lasts until its lease ends.
 func (l *RedisFair) Close() error { return errors.Join(l.redisLock.Close(), l.waiters.close()) }
 
 // Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost, even after ctx has ended.
 func (l *RedisFair) Lock(ctx context.Context, key string) (*Lease, error) {
+	if err := l.undos.full(); err != nil {
+		return nil, notAcquired(key, err)
+	}
 	id := rand.Text()
 	release := l.leave(key, id)
 	woken, leave := l.waiters.join(id)

@@ -26,9 +26,8 @@ var fencedAcquireScript = redis.NewScript(fencedAcquireLua)
 // last seconds, two clients hold the lock, but the later one has the greater token as long as the servers' clocks
 // agree. RedisQueue has tokens, order and notifications.
 //
-// Tokens are times, and Redis keeps the last one of each key until a lease after the time that it stands for. If the
-// clock is set back by an hour, that is an hour later. So tokens rise however the clock is set, and no key stays in
-// Redis for ever (TestRedisFencedTokensRiseWhenTheClockIsSetBack).
+// Tokens are times, and Redis keeps the last one of each key for a day after its grant. So tokens rise unless the clock
+// is set back by more than a day (TestRedisFencedTokensRiseWhenTheClockIsSetBack), and no key stays in Redis for ever.
 type RedisFenced struct{ redisLock }
 
 // NewRedisFenced makes the lock on one Redis.

@@ -33,7 +33,7 @@ func NewRedisLua(client redis.UniversalClient, options Options) *RedisLua {
 func (l *RedisLua) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
 	release := l.deleteOwned(key, owner)
-	sent, err := l.pollAs(ctx, key, owner, release)
+	sent, err := l.pollAs(ctx, key, owner, release.undo)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,8 @@ import (
 //   - GET and DEL are two commands. If the lease ends between them and another client is granted the lock, DEL takes it
 //     from that client (TestRedisOwnerIsTornBetweenGetAndDel). RedisLua makes them one step.
 //   - An Unlock that failed is not repeated, and blocks the others until the lease ends: each repetition could be torn
-//     in the same way (TestTheFirstRungsStayLockedAfterAnUnlockThatFailed).
+//     in the same way (TestTheFirstRungsStayLockedAfterAnUnlockThatFailed). Nor is the undo of a Lock whose reply was
+//     lost.
 type RedisOwner struct{ redisLock }
 
 // NewRedisOwner makes the lock on one Redis. The client should not retry (MaxRetries -1): if the reply to a SET NX is
@@ -32,7 +33,11 @@ func NewRedisOwner(client redis.UniversalClient, options Options) *RedisOwner {
 func (l *RedisOwner) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
 	release := l.getAndDelete(key, owner)
-	sent, err := l.pollAs(ctx, key, owner, release)
+	undo := func(ctx context.Context) error {
+		_, _ = release(ctx)
+		return nil // one attempt only
+	}
+	sent, err := l.pollAs(ctx, key, owner, undo)
 	if err != nil {
 		return nil, err
 	}

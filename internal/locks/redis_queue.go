@@ -81,7 +81,8 @@ func NewRedisQueue(client redis.UniversalClient, options Options) *RedisQueue {
 	return q
 }
 
-// Close ends the subscription, the renewals, and what goes on in the background after a Lock or an Unlock that failed.
+// Close ends the subscription and the renewals, and stops the background retries of failed Locks and Unlocks. A lock
+// that is not released by then lasts until its lease ends.
 func (q *RedisQueue) Close() error {
 	q.renewals.close()
 	q.undos.close()
@@ -91,6 +92,9 @@ func (q *RedisQueue) Close() error {
 // Lock implements Locker. Within one process, the lock is granted in the order of the calls.
 func (q *RedisQueue) Lock(ctx context.Context, key string) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
+		return nil, notAcquired(key, err)
+	}
+	if err := q.undos.full(); err != nil {
 		return nil, notAcquired(key, err)
 	}
 	w := &waiter{ctx: ctx, answer: make(chan waiterAnswer, 1)}

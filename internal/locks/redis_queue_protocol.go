@@ -73,12 +73,21 @@ func errUnknownReply(reply any) error {
 	return fmt.Errorf("unexpected reply of the script, perhaps of another version: %v", reply)
 }
 
+// queueOwner names a turn in the scripts. What is left to the background keeps this, and not the turn, whose lease
+// keeps the request.
+type queueOwner struct {
+	key    string
+	number uint64
+}
+
+func (t *turn) owner() queueOwner { return queueOwner{t.cohort.key, t.number} }
+
 // run runs a script for an owner. If the connection broke, it runs it once more: every script may be run twice. Its
 // error proves that Redis did not carry out the script (see notDone) only if that is true of both attempts.
-func (q *RedisQueue) run(ctx context.Context, script *redis.Script, t *turn, more ...any) (any, error) {
-	keys := queueKeys(t.cohort.key)
+func (q *RedisQueue) run(ctx context.Context, script *redis.Script, o queueOwner, more ...any) (any, error) {
+	keys := queueKeys(o.key)
 	args := append([]any{
-		q.options.Lease.Milliseconds(), q.heartbeat.Milliseconds(), turnGrants, q.process, t.number,
+		q.options.Lease.Milliseconds(), q.heartbeat.Milliseconds(), turnGrants, q.process, o.number,
 	}, more...)
 	reply, err := script.Run(ctx, q.client, keys, args...).Result()
 	if closedByPeer(err) && ctx.Err() == nil {
@@ -102,7 +111,7 @@ func closedByPeer(err error) bool {
 func (q *RedisQueue) acquire(ctx context.Context, t *turn) (reply queueReply, err error) {
 	for late := false; ; late = true {
 		sent := time.Now()
-		answer, err := q.run(ctx, queueAcquireScript, t)
+		answer, err := q.run(ctx, queueAcquireScript, t.owner())
 		switch {
 		case err != nil && late: // err must not prove that nothing was granted
 			return queueReply{}, fmt.Errorf("the grant came too late, and after it: %v", err)
@@ -120,10 +129,10 @@ func (q *RedisQueue) acquire(ctx context.Context, t *turn) (reply queueReply, er
 func (q *RedisQueue) release(ctx context.Context, t, following *turn) (released bool, reply queueReply, err error) {
 	sent := time.Now()
 	if following == nil {
-		answer, err := q.run(ctx, queueReleaseScript, t, t.first, "")
+		answer, err := q.run(ctx, queueReleaseScript, t.owner(), t.first, "")
 		return answer == int64(1), queueReply{}, err
 	}
-	answer, err := q.run(ctx, queueReleaseScript, t, t.first, following.number)
+	answer, err := q.run(ctx, queueReleaseScript, t.owner(), t.first, following.number)
 	if err != nil {
 		return false, queueReply{}, err
 	}
@@ -137,8 +146,9 @@ func (q *RedisQueue) release(ctx context.Context, t, following *turn) (released 
 
 // leave undoes a turn that may have been granted, or may wait. It works after ctx has ended.
 func (q *RedisQueue) leave(ctx context.Context, t *turn) {
+	owner := t.owner()
 	q.undos.takeBack(ctx, func(ctx context.Context) error {
-		_, err := q.run(ctx, queueLeaveScript, t)
+		_, err := q.run(ctx, queueLeaveScript, owner)
 		return err
 	})
 }

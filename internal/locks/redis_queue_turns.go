@@ -104,8 +104,9 @@ func (q *RedisQueue) unlock(ctx context.Context, t *turn) error {
 	sent := time.Now()
 	released, reply, err := q.release(ctx, t, following)
 	if err != nil {
+		owner, first := t.owner(), t.first
 		q.undos.takeBackLater(func(ctx context.Context) error {
-			_, _, err := q.release(ctx, t, nil)
+			_, err := q.run(ctx, queueReleaseScript, owner, first, "")
 			return err
 		})
 	}

@@ -66,8 +66,9 @@ func (l *RedisReentrant) Lock(ctx context.Context, key string) (*Lease, error) {
 			inner.id, l.options.Lease.Milliseconds(), outerID).Int()
 		return reply >= reentrantGranted, err
 	}
+	id := inner.id // release must not keep inner, and with it the request
 	release := releaseFunc(func(ctx context.Context) (bool, error) {
-		removed, err := l.client.SRem(ctx, key, inner.id).Result()
+		removed, err := l.client.SRem(ctx, key, id).Result()
 		return removed == 1, err
 	})
 	sent, err := l.poll(ctx, key, ask, release.undo)

@@ -36,7 +36,8 @@ func newRedisLock(client redis.UniversalClient, options Options) redisLock {
 	return redisLock{client: client, options: options, undos: newUndoer(options.Lease)}
 }
 
-// Close ends what goes on in the background after a Lock or an Unlock that failed.
+// Close stops the background retries of failed Locks and Unlocks. A lock that is not released by then lasts until its
+// lease ends.
 func (l *redisLock) Close() error {
 	l.undos.close()
 	return nil
@@ -52,9 +53,11 @@ func (l *redisLock) setNX(ctx context.Context, key, value string, lease time.Dur
 }
 
 // pollAs polls with SET NX PX until owner holds key.
-func (l *redisLock) pollAs(ctx context.Context, key, owner string, release releaseFunc) (sent time.Time, err error) {
+func (l *redisLock) pollAs(
+	ctx context.Context, key, owner string, undo func(context.Context) error,
+) (sent time.Time, err error) {
 	ask := func() (bool, error) { return l.setNX(ctx, key, owner, l.options.Lease) }
-	return l.poll(ctx, key, ask, release.undo)
+	return l.poll(ctx, key, ask, undo)
 }
 
 // poll asks until the lock is granted, and returns when the request that was granted was sent. If a request fails and
@@ -63,6 +66,9 @@ func (l *redisLock) pollAs(ctx context.Context, key, owner string, release relea
 func (l *redisLock) poll(
 	ctx context.Context, key string, ask func() (granted bool, err error), undo func(context.Context) error,
 ) (sent time.Time, err error) {
+	if err := l.undos.full(); err != nil {
+		return sent, notAcquired(key, err)
+	}
 	for {
 		sent = time.Now()
 		granted, err := ask()
@@ -154,14 +160,18 @@ func notDone(client redis.UniversalClient, err error) bool {
 	if !sendsOnce(client) {
 		return false // err is that of the last attempt, and an earlier one may have been carried out
 	}
-	dial, isNet := errors.AsType[*net.OpError](err)
-	return isNet && dial.Op == "dial" ||
-		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed) ||
+	return notConnected(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
 		slices.ContainsFunc(refusals, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }
 
-// refusals are the prefixes of the errors that Redis returns instead of a command, or of the first write in a script.
-// After any other error, a script may have written before it failed.
+// notConnected reports whether err says that there is no connection to Redis.
+func notConnected(err error) bool {
+	dial, isNet := errors.AsType[*net.OpError](err)
+	return isNet && dial.Op == "dial" || errors.Is(err, redis.ErrClosed)
+}
+
+// refusals are the prefixes of the errors with which Redis refuses a command, or the first write of a script. After
+// any other error, a script may have written before it failed.
 var refusals = []string{
 	"LOADING ", "READONLY ", "MASTERDOWN ", "CLUSTERDOWN ", "MOVED ", "ASK ", "TRYAGAIN ", "NOAUTH ", "WRONGPASS ",
 	"OOM ", "MISCONF ", "NOREPLICAS ", "BUSY ", "max number of clients reached",
@@ -173,7 +183,8 @@ func sendsOnce(client redis.UniversalClient) bool {
 	case *redis.Client:
 		return client.Options().MaxRetries <= 0
 	case *redis.ClusterClient:
-		return client.Options().MaxRedirects <= 0
+		o := client.Options()
+		return o.MaxRedirects <= 0 && o.MaxRetries <= 0 // a retry within a node, and one on the Cluster
 	}
 	return false
 }

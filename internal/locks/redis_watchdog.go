@@ -32,7 +32,7 @@ func NewRedisWatchdog(client redis.UniversalClient, options Options) *RedisWatch
 func (l *RedisWatchdog) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
 	release := l.deleteOwned(key, owner)
-	sent, err := l.pollAs(ctx, key, owner, release)
+	sent, err := l.pollAs(ctx, key, owner, release.undo)
 	if err != nil {
 		return nil, err
 	}

@@ -3,10 +3,7 @@ package locks
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -55,7 +52,8 @@ func NewRedlock(masters []redis.UniversalClient, options Options) (*Redlock, err
 	return l, nil
 }
 
-// Close ends what goes on in the background after a Lock or an Unlock that failed.
+// Close stops the background retries of failed Locks and Unlocks. A vote that is not taken back by then lasts until its
+// lease ends.
 func (l *Redlock) Close() error {
 	for _, master := range l.masters {
 		master.undos.close()
@@ -65,6 +63,9 @@ func (l *Redlock) Close() error {
 
 // Lock implements Locker.
 func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
+	if err := l.full(); err != nil {
+		return nil, notAcquired(key, err)
+	}
 	owner := rand.Text()
 	mutex := l.redsync.NewMutex(key,
 		redsync.WithExpiry(l.options.Lease),
@@ -72,24 +73,43 @@ func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 		redsync.WithGenValueFunc(func() (string, error) { return owner, nil }),
 		redsync.WithValue(owner),
 	)
+	asked := make([]bool, len(l.masters)) // may have voted for owner
 	for {
 		err := mutex.TryLockContext(ctx)
 		if err == nil {
 			release := func(ctx context.Context) error { return l.unlock(ctx, key, mutex) }
 			return newLease(ctx, mutex.Until(), 0, release), nil
 		}
-		if cause := ended(ctx); cause != nil {
-			// redsync undoes a failed attempt under the same context, which has ended.
-			l.takeBack(ctx, key, owner)
+		down := l.markAsked(asked, err)
+		cause := ended(ctx)
+		if cause == nil && down > len(l.masters)/2 {
+			cause = fmt.Errorf("%d of %d masters cannot be reached: %w", down, len(l.masters), err)
+		}
+		if cause == nil {
+			cause = sleep(ctx, jitter(l.options.Poll))
+		}
+		if cause != nil {
+			// redsync undoes a failed attempt once, under the same context, and does not tell whether that succeeded.
+			l.takeBack(ctx, key, owner, asked)
 			return nil, notAcquired(key, cause)
 		}
-		if down := len(slices.DeleteFunc(masterErrors(err), mayAnswer)); down > len(l.masters)/2 {
-			return nil, notAcquired(key, fmt.Errorf("%d of %d masters cannot be reached: %w", down, len(l.masters), err))
-		}
-		if err := sleep(ctx, jitter(l.options.Poll)); err != nil {
-			return nil, notAcquired(key, err)
+	}
+}
+
+// markAsked marks the masters that may have voted in an attempt that failed with err, and returns how many could not
+// be connected to.
+func (l *Redlock) markAsked(asked []bool, err error) (down int) {
+	unasked := make([]bool, len(l.masters))
+	for _, failure := range masterErrors(err) {
+		unasked[failure.Node] = notDone(l.masters[failure.Node].client, failure.Err)
+		if notConnected(failure.Err) {
+			down++
 		}
 	}
+	for i := range asked {
+		asked[i] = asked[i] || !unasked[i]
+	}
+	return down
 }
 
 func (l *Redlock) unlock(ctx context.Context, key string, mutex *redsync.Mutex) error {
@@ -100,6 +120,9 @@ func (l *Redlock) unlock(ctx context.Context, key string, mutex *redsync.Mutex) 
 	for _, failure := range failed {
 		// The other masters have released the lock. This one would keep its vote until the lease ends.
 		master := l.masters[failure.Node]
+		if ok && master.undos.full() != nil {
+			continue // the others are a majority
+		}
 		master.undos.takeBackLater(master.deleteOwned(key, mutex.Value()).undo)
 	}
 	switch {
@@ -112,20 +135,30 @@ func (l *Redlock) unlock(ctx context.Context, key string, mutex *redsync.Mutex) 
 	}
 }
 
-// takeBack takes back every vote, from all masters at the same time.
-func (l *Redlock) takeBack(ctx context.Context, key, owner string) {
+// takeBack takes back the votes of the masters that were asked, all at the same time. A master whose undoer is full
+// keeps its vote until the lease ends: most others are not, or Lock would have been refused.
+func (l *Redlock) takeBack(ctx context.Context, key, owner string, asked []bool) {
 	var masters sync.WaitGroup
-	for _, master := range l.masters {
-		masters.Go(func() { master.undos.takeBack(ctx, master.deleteOwned(key, owner).undo) })
+	for i, master := range l.masters {
+		if asked[i] && master.undos.full() == nil {
+			masters.Go(func() { master.undos.takeBack(ctx, master.deleteOwned(key, owner).undo) })
+		}
 	}
 	masters.Wait()
 }
 
-// mayAnswer reports whether a master that failed may answer the next attempt: it is slow, but not down.
-func mayAnswer(failure *redsync.RedisError) bool {
-	dial, isNet := errors.AsType[*net.OpError](failure.Err)
-	down := isNet && dial.Op == "dial" || errors.Is(failure.Err, redis.ErrClosed)
-	return !down
+// full returns an error if too much waits to be undone on a majority of the masters. A minority may be down.
+func (l *Redlock) full() (err error) {
+	full := 0
+	for _, master := range l.masters {
+		if e := master.undos.full(); e != nil {
+			full, err = full+1, e
+		}
+	}
+	if full > len(l.masters)/2 {
+		return err
+	}
+	return nil
 }
 
 // masterErrors returns the errors of the masters that did not answer, in redsync's tree of joined errors. A master

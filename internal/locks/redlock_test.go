@@ -2,6 +2,8 @@ package locks_test
 
 import (
 	"context"
+	"io"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -41,6 +43,45 @@ func TestRedlockNeedsAnOddNumberOfMasters(t *testing.T) {
 		if want := n == 3 || n == 5; (err == nil) != want {
 			t.Errorf("%d masters: %v", n, err)
 		}
+	}
+}
+
+// A master voted, and redsync could not take the vote back.
+func TestRedlockTakesBackTheVotesOfAnEarlierAttempt(t *testing.T) {
+	t.Parallel()
+	const key = "lock:{1}"
+	for name, down := range map[string]bool{"the caller gives up between two attempts": false, "a majority is down": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			options := shared.Redlock(t, 3)
+			voted := connect(t, options[2])
+			for i, o := range options[:2] {
+				if down {
+					options[i] = nobody
+				} else if err := connect(t, o).Set(t.Context(), key, "another holder", 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			masters := connectAll(t, options)
+			var lost atomic.Bool
+			masters[2].AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+				if lost.CompareAndSwap(false, true) {
+					return io.EOF
+				}
+				return next(ctx, cmd)
+			}})
+			lock, err := locks.NewRedlock(masters, locks.Options{Lease: time.Minute, Poll: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lock.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			if _, err := lock.Lock(ctx, key); err == nil || !lost.Load() {
+				t.Errorf("Lock: %v, want an error after a vote that was not taken back", err)
+			}
+			serverstest.Eventually(t, "the vote is taken back", func() bool { return !exists(t, voted, key) })
+		})
 	}
 }
 

@@ -13,34 +13,36 @@ import (
 // Limits of undoing what may have been granted without a reply.
 const (
 	undoLimit    = 250 * time.Millisecond // for one attempt
-	undoPause    = 100 * time.Millisecond // after a failed attempt; each pause is twice the one before
-	maxUndoPause = 500 * time.Millisecond // bounds the time from the end of an outage to the next attempt
-	maxUndos     = 4096                   // pending in one undoer
+	undoPause    = 100 * time.Millisecond // between two attempts of one undo, at least
+	minUndoPause = 5 * time.Millisecond   // after a failed attempt, however many undos are pending
+	maxUndos     = 4096                   // Lock fails while this many are pending
 )
 
+var errTooManyUndos = errors.New("too many locks wait to be released: the lock service does not answer")
+
 // undoer releases what a lock service may have granted without a reply, and what an Unlock could not release. If the
-// service does not answer at once, it goes on in the background: in one goroutine, which makes one attempt after the
-// other, and ends when nothing is left to undo. A Locker has one undoer for each service it depends on, so that a
-// service that is away does not delay what has to be undone on another.
+// first attempt fails, one goroutine goes on in the background until nothing is left to undo. A Locker has one undoer
+// for each service it depends on, so that a service that does not answer does not delay what has to be undone on
+// another.
 //
-// Nothing has to be undone once its lease has ended. So the undoer forgets what is that old, and if there is too much,
-// it forgets the oldest first.
+// An undoer never drops an undo that is still needed, because the lock would stay held. It is bounded nevertheless:
+// Lock must fail while it is full, and an Unlock can fail only once for each lock that is held.
 type undoer struct {
-	lease   time.Duration
+	lease   time.Duration   // after which an undo is not needed any more; 0 if it is needed until it succeeds
 	ctx     context.Context // ends with close
 	cancel  context.CancelFunc
 	working sync.WaitGroup
 
 	mu      sync.Mutex
-	pending list.List // of pendingUndo, in the order in which their leases end; work runs while it is not empty
-	away    bool      // the last attempt failed, and will be repeated
+	pending list.List // of pendingUndo, the next one first; work runs while it is not empty
 }
 
 type pendingUndo struct {
-	ends time.Time // the lease has ended by then
-	undo func(context.Context) error
+	added time.Time
+	undo  func(context.Context) error
 }
 
+// newUndoer makes an undoer for locks that end by themselves after lease, or never if lease is 0.
 func newUndoer(lease time.Duration) *undoer {
 	u := &undoer{lease: lease}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
@@ -55,77 +57,86 @@ func (u *undoer) close() {
 	u.working.Wait()
 }
 
+// full returns an error if a Lock that fails might leave something behind. Lock then has to fail before it sends
+// anything.
+func (u *undoer) full() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.pending.Len() >= maxUndos {
+		return errTooManyUndos
+	}
+	return nil
+}
+
 // takeBack undoes a grant whose reply was lost. It makes one attempt while the caller waits, so that nothing is left
-// behind once Lock has failed. It goes on in the background if the service does not answer, and leaves all of the work
-// to the background while the service is known not to answer. undo must do no harm if it is carried out several times.
+// behind once Lock has failed, and goes on in the background if that fails. undo must do no harm if it is carried out
+// several times.
 func (u *undoer) takeBack(ctx context.Context, undo func(context.Context) error) {
-	if u.isAway() || tryUndo(context.WithoutCancel(ctx), undo) != nil {
-		u.takeBackLater(undo)
+	if tryUndo(context.WithoutCancel(ctx), undo) != nil {
+		u.add(undo, u.pending.PushBack)
 	}
 }
 
-// takeBackLater calls undo, for which an attempt has just failed, in the background until it succeeds or the lease has
-// ended by itself.
+// takeBackLater calls undo in the background until it succeeds, or is not needed any more. It is for an Unlock that
+// has failed. Its next attempt comes before those of failed Locks, most of which were granted nothing.
 func (u *undoer) takeBackLater(undo func(context.Context) error) {
+	u.add(undo, u.pending.PushFront)
+}
+
+func (u *undoer) add(undo func(context.Context) error, push func(any) *list.Element) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.ctx.Err() != nil {
 		return
 	}
-	u.away = true
-	last := u.pending.PushBack(pendingUndo{time.Now().Add(u.lease), undo})
-	switch n := u.pending.Len(); {
-	case n == 1:
-		u.working.Go(func() { u.work(last) })
-	case n > maxUndos:
-		u.pending.Remove(u.pending.Front())
+	added := push(pendingUndo{time.Now(), undo})
+	if u.pending.Len() == 1 {
+		u.working.Go(func() { u.work(added) })
 	}
 }
 
-func (u *undoer) isAway() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.away
-}
-
-// work makes attempts until nothing is pending. It pauses after each one that failed, and tries another one next: on a
-// Cluster, only a part of the service may be away.
-func (u *undoer) work(place *list.Element) {
+// work makes attempts until nothing is pending.
+func (u *undoer) work(next *list.Element) {
 	pause := undoPause
-	_ = sleep(u.ctx, pause)
-	for place != nil {
-		err := tryUndo(u.ctx, place.Value.(pendingUndo).undo)
-		place = u.next(place, err)
-		if err == nil {
-			pause = undoPause
-			continue
-		}
+	for next != nil {
 		_ = sleep(u.ctx, pause)
-		pause = min(2*pause, maxUndoPause)
+		err := tryUndo(u.ctx, next.Value.(pendingUndo).undo)
+		next, pause = u.next(next, err)
 	}
 }
 
-// next takes the result of an attempt, and returns what to try next, or nil if nothing is pending.
-func (u *undoer) next(tried *list.Element, err error) *list.Element {
+// next takes the result of an attempt, and returns what to try next after which pause, or nil if nothing is pending.
+// The pauses of a round of failed attempts add up to that of a single undo: on a Cluster, only a part of the service
+// may be away, and an undo for another part should not wait for long.
+func (u *undoer) next(tried *list.Element, err error) (next *list.Element, pause time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := time.Now()
-	for first := u.pending.Front(); first != nil && now.After(first.Value.(pendingUndo).ends); first = u.pending.Front() {
-		u.pending.Remove(first)
-	}
-	next := tried.Next() // nil if it was removed
-	if err == nil {
-		u.pending.Remove(tried)
-	}
 	if u.ctx.Err() != nil || errors.Is(err, redis.ErrClosed) {
 		u.pending.Init() // no attempt will succeed any more
-		next = nil
+		return nil, 0
 	}
-	if next == nil {
-		next = u.pending.Front()
+	if err == nil {
+		u.pending.Remove(tried)
+		return u.pending.Front(), 0
 	}
-	u.away = err != nil && next != nil
-	return next
+	pause = max(undoPause/time.Duration(u.pending.Len()), minUndoPause)
+	u.pending.MoveToBack(tried)
+	u.forget()
+	return u.pending.Front(), pause
+}
+
+// forget drops what is not needed any more.
+func (u *undoer) forget() {
+	if u.lease == 0 {
+		return
+	}
+	for place := u.pending.Front(); place != nil; {
+		after := place.Next()
+		if time.Since(place.Value.(pendingUndo).added) > u.lease {
+			u.pending.Remove(place)
+		}
+		place = after
+	}
 }
 
 func tryUndo(ctx context.Context, undo func(context.Context) error) error {

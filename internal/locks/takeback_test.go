@@ -3,6 +3,9 @@ package locks_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +18,13 @@ import (
 
 var errNoAnswer = errors.New("no answer")
 
+// undoer is what a lock of this package uses to undo.
+type undoer interface {
+	TakeBack(context.Context, func(context.Context) error)
+	TakeBackLater(func(context.Context) error)
+	Pending() int
+}
+
 // away is a service that does not answer until it is back.
 type away struct {
 	back     chan struct{}
@@ -22,7 +32,7 @@ type away struct {
 }
 
 func newAway() away {
-	return away{back: make(chan struct{}), attempts: make(chan string, 2*locks.MaxUndos)}
+	return away{back: make(chan struct{}), attempts: make(chan string, 4*locks.MaxUndos)}
 }
 
 // undo returns an undo that succeeds when the service is back.
@@ -60,14 +70,13 @@ func TestUndoerRetriesUntilTheServiceAnswers(t *testing.T) {
 	}
 }
 
-func TestUndoerMakesOneAttemptAfterTheOtherWhileTheServiceIsAway(t *testing.T) {
+func TestUndoerMakesOneAttemptAfterTheOtherInTheBackground(t *testing.T) {
 	t.Parallel()
 	undoer := locks.NewUndoer(time.Minute)
 	defer undoer.Close()
-	undoer.TakeBack(t.Context(), func(context.Context) error { return errNoAnswer })
 	attempt, finish := make(chan struct{}), make(chan struct{})
 	for range 10 {
-		undoer.TakeBack(t.Context(), func(context.Context) error { // returns at once
+		undoer.TakeBackLater(func(context.Context) error { // returns at once
 			attempt <- struct{}{}
 			<-finish
 			return nil
@@ -85,29 +94,105 @@ func TestUndoerMakesOneAttemptAfterTheOtherWhileTheServiceIsAway(t *testing.T) {
 		}
 	}()
 	close(finish)
-	serverstest.Eventually(t, "all but the first are undone", func() bool { return undoer.Pending() == 1 })
+	serverstest.Eventually(t, "all are undone", func() bool { return undoer.Pending() == 0 })
 }
 
-func TestUndoerForgetsTheOldestUndoIfThereAreTooMany(t *testing.T) {
+// On a Cluster, one undoer serves all shards.
+func TestUndosThatFailDoNotDelayThoseThatSucceed(t *testing.T) {
 	t.Parallel()
-	undoer, service := locks.NewUndoer(time.Minute), newAway()
+	undoer, silent := locks.NewUndoer(time.Minute), newAway()
 	defer undoer.Close()
-	undoer.TakeBack(t.Context(), service.undo("oldest"))
-	for range locks.MaxUndos {
-		undoer.TakeBack(t.Context(), service.undo("later"))
+	const many = 100
+	for range many {
+		undoer.TakeBack(t.Context(), silent.undo("silent"))
 	}
-	if n := undoer.Pending(); n != locks.MaxUndos {
-		t.Errorf("%d undos are pending, want %d", n, locks.MaxUndos)
+	undone := 0
+	undoer.TakeBack(t.Context(), func(context.Context) error {
+		undone++
+		return nil
+	})
+	if undone != 1 || undoer.Pending() != many {
+		t.Errorf("%d attempts of an undo that succeeds, %d are pending, want 1 and %d", undone, undoer.Pending(), many)
 	}
-	for service.awaitAttempt(t) == "oldest" { // an attempt may have been due before it was forgotten
+	working, goOn := make(chan struct{}), make(chan struct{})
+	undoer.TakeBackLater(func(context.Context) error {
+		close(working)
+		<-goOn
+		return nil
+	})
+	receive(t, working, nil)
+	before, release := len(silent.attempts), make(chan int, 1)
+	undoer.TakeBackLater(func(context.Context) error {
+		release <- len(silent.attempts)
+		return nil
+	})
+	close(goOn)
+	if n := receive(t, release, nil) - before; n != 0 {
+		t.Errorf("%d attempts for failed Locks before the first for an Unlock, want none", n)
 	}
-	close(service.back)
-	serverstest.Eventually(t, "nothing is pending", func() bool { return undoer.Pending() == 0 })
-	close(service.attempts)
-	for name := range service.attempts {
-		if name == "oldest" {
-			t.Error("an attempt of the oldest undo, which should be forgotten")
+}
+
+func TestLockIsRefusedWhileTooMuchWaitsToBeUndone(t *testing.T) {
+	t.Parallel()
+	type bounded interface {
+		locks.Locker
+		Close() error
+	}
+	client := connect(t, shared.Redis(t))
+	etcd := newEtcd(t, shared.Etcd(t), locks.Options{})
+	reject := errors.New("a command was sent")
+	var full atomic.Bool
+	client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+		if full.Load() {
+			return reject
 		}
+		return next(ctx, cmd)
+	}})
+	lua, queue := locks.NewRedisLua(client, locks.Options{}), locks.NewRedisQueue(client, locks.Options{})
+	pubsub, fair := locks.NewRedisPubSub(client, locks.Options{}), locks.NewRedisFair(client, locks.Options{})
+	for name, l := range map[string]struct {
+		lock  bounded
+		undos undoer
+	}{
+		"redis-lua": {lua, lua.Undos()}, "redis-queue": {queue, queue.Undos()}, "etcd": {etcd, etcd.Undos()},
+		"redis-pubsub": {pubsub, pubsub.Undos()}, "redis-fair": {fair, fair.Undos()},
+	} {
+		full.Store(false)
+		service := newAway()
+		held := mustLock(t, l.lock, name+" held")
+		l.undos.TakeBackLater(service.undo("unlock"))
+		for range locks.MaxUndos {
+			l.undos.TakeBack(t.Context(), service.undo("lock"))
+		}
+		full.Store(true)
+		_, err := l.lock.Lock(t.Context(), name)
+		wantServiceError(t, err)
+		if err == nil || !strings.Contains(err.Error(), "too many locks wait to be released") || errors.Is(err, reject) {
+			t.Errorf("%s: Lock: %v, want it to say that too many locks wait", name, err)
+		}
+		full.Store(false)
+		if n := l.undos.Pending(); n != locks.MaxUndos+1 {
+			t.Errorf("%s: %d undos are pending, want %d: that of an Unlock must not be lost", name, n, locks.MaxUndos+1)
+		}
+		close(service.back)
+		serverstest.Eventually(t, "nothing is pending", func() bool { return l.undos.Pending() == 0 })
+		mustUnlock(t, held)
+		mustUnlock(t, mustLock(t, l.lock, name))
+		l.lock.Close()
+	}
+}
+
+// An etcd key lasts as long as the session, so its undo must not be forgotten.
+func TestUndoerWithoutALeaseForgetsNothing(t *testing.T) {
+	t.Parallel()
+	undoer, service := locks.NewUndoer(0), newAway()
+	defer undoer.Close()
+	undoer.TakeBackLater(service.undo("key"))
+	for range 3 {
+		service.awaitAttempt(t)
+	}
+	if n := undoer.Pending(); n != 1 {
+		t.Errorf("%d undos are pending, want 1", n)
 	}
 }
 
@@ -166,6 +251,16 @@ func TestAnErrorMayProveThatRedisDidNothing(t *testing.T) {
 	retrying := redis.NewClient(&redis.Options{Addr: nobody.Addr, DialerRetries: 1})
 	defer retrying.Close()
 	check("an earlier attempt may have reached Redis", retrying, set(retrying), false)
+	for retries, want := range map[int]bool{-1: true, 3: false} {
+		cluster := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: []string{nobody.Addr}, MaxRedirects: -1, MaxRetries: retries, DialerRetries: 1,
+			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+				return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: nobody.Addr}}}}, nil
+			},
+		})
+		check(fmt.Sprintf("a Cluster is down, with %d retries", retries), cluster, set(cluster), want)
+		cluster.Close()
+	}
 
 	client := connect(t, at)
 	script := redis.NewScript("redis.call('SET', KEYS[1], 1) return redis.call('LPUSH', KEYS[1], 1)")

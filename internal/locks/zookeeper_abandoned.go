@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// maxAbandoned is the number of abandoned nodes from which on Lock fails: another one could not be deleted either.
+// Lock fails while this many nodes wait for their deletion.
 const maxAbandoned = 1024
 
 var errTooManyAbandoned = errors.New("too many nodes of earlier waiters wait for their deletion: " +
 	"check whether ZooKeeper answers")
 
-// zkAbandoned deletes nodes whose waiters or holders could not. It does not give up before Close: the session, and the
-// nodes with it, survives any outage that the client survives. While there are any, one goroutine deletes them.
+// zkAbandoned deletes nodes whose waiters or holders could not. It does not give up before Close: the session
+// may outlast the outage, and the nodes with it. While there are any, one goroutine deletes them.
 type zkAbandoned struct {
 	mu      sync.Mutex
 	nodes   []*zkNode

@@ -2,8 +2,8 @@
 -- time in microseconds, or the last token plus one if the clock has not advanced since then or was set back. It
 -- therefore rises even if the last token was lost. For the next 200 years it fits the 53 bits of an integer that
 -- numbers in Lua and JSON represent exactly.
--- The last token is forgotten one lease after the time that it stands for has passed: from then on, the time alone
--- makes greater tokens. If the clock is set back, that time is farther away.
+-- Redis keeps the last token for a day after the grant, or for two leases if that is longer. From then on, the time
+-- alone makes greater tokens, unless the clock is set back by more than a day.
 -- KEYS[1] the lock  KEYS[2] the last token  ARGV[1] the owner  ARGV[2] the lease in ms
 -- Returns the token, or 0 if another client holds the lock. An owner that asks again gets the same token.
 local holder = redis.call('GET', KEYS[1])
@@ -17,8 +17,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local token = math.max(last + 1, now)
-local passes = math.ceil((token - now) / 1000) -- ms until the time that the token stands for
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 -- Not tostring, which rounds to 14 digits.
-redis.call('SET', KEYS[2], string.format('%.0f', token), 'PX', string.format('%.0f', passes + ARGV[2]))
+redis.call('SET', KEYS[2], string.format('%.0f', token), 'PX', string.format('%.0f', math.max(86400000, 2 * ARGV[2])))
 return token
