@@ -50,7 +50,10 @@ func TestRedlockNeedsAnOddNumberOfMasters(t *testing.T) {
 func TestRedlockTakesBackTheVotesOfAnEarlierAttempt(t *testing.T) {
 	t.Parallel()
 	const key = "lock:{1}"
-	for name, down := range map[string]bool{"the caller gives up between two attempts": false, "a majority is down": true} {
+	for name, down := range map[string]bool{
+		"the caller gives up between two attempts": false,
+		"a majority is down":                       true,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			options := shared.Redlock(t, 3)

@@ -89,8 +89,8 @@ func (n *zkNode) enqueue(ctx context.Context) error {
 
 // createQueue creates the parent of the nodes, and its own parents if they are missing. The server deletes a container
 // some time after its last child, which may be before this node is created
-// (TestAZooKeeperQueueThatIsDeletedTooSoonIsCreatedAgain). It does not delete a container that has never had a child: if
-// this node cannot be created after its queue, the queue stays until the key has been locked once more.
+// (TestAZooKeeperQueueThatIsDeletedTooSoonIsCreatedAgain). It does not delete a container that has never had a
+// child: if this node cannot be created after its queue, the queue stays until the key has been locked once more.
 func (n *zkNode) createQueue(ctx context.Context) error {
 	for i, r := range n.parent + "/" {
 		if r != '/' || i == 0 {
