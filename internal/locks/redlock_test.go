@@ -2,7 +2,9 @@ package locks_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -33,6 +35,55 @@ func TestRedlockIsGrantedWhileAMinorityIsDown(t *testing.T) {
 	}
 	if err := lease.Unlock(); err != nil {
 		t.Error(err)
+	}
+}
+
+// goesDown is a hook: after the first SET, whose reply is lost, nobody listens any more until it is back.
+type goesDown struct {
+	scripted
+	down, back atomic.Bool
+}
+
+func (h *goesDown) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.down.Load() && !h.back.Load() {
+			err := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+			cmd.SetErr(err)
+			return err
+		}
+		err := next(ctx, cmd)
+		if cmd.Name() == "set" && h.down.CompareAndSwap(false, true) {
+			err = io.EOF
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+func TestRedlockTakesBackItsVotesFromMastersThatWentDown(t *testing.T) {
+	t.Parallel()
+	masters := shared.Redlock(t, 3)
+	clients, observers := connectAll(t, masters), connectAll(t, masters)
+	var hooks []*goesDown
+	for _, client := range clients {
+		hook := &goesDown{}
+		client.AddHook(hook)
+		hooks = append(hooks, hook)
+	}
+	lock, err := locks.NewRedlock(clients, locks.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lock.Close() })
+	if _, err := lock.Lock(patient(t), "lock:{1}"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("Lock: %v, want it to fail because the masters are down", err)
+	}
+	for i, observer := range observers {
+		if !exists(t, observer, "lock:{1}") {
+			t.Error("a master has not voted: this proves nothing")
+		}
+		hooks[i].back.Store(true)
+		serverstest.Eventually(t, "the vote is taken back", func() bool { return !exists(t, observer, "lock:{1}") })
 	}
 }
 
