@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"errors"
@@ -27,29 +26,38 @@ type size struct {
 	heap              int // bytes that are in use after a garbage collection
 }
 
-// size reads the replica's metrics.
+// size reads the replica's metrics after a garbage collection.
 func (p *program) size(t *testing.T) (s size) {
 	t.Helper()
-	for _, url := range []string{"/debug/pprof/heap?gc=1", "/metrics"} {
-		response, err := http.Get(p.admin + url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-			name, text, _ := strings.Cut(lines.Text(), " ")
-			value, _ := strconv.ParseFloat(text, 64)
-			switch name {
-			case "go_goroutines":
-				s.goroutines = int(value)
-			case "process_open_fds":
-				s.files = int(value)
-			case "go_memstats_heap_alloc_bytes":
-				s.heap = int(value)
-			}
+	p.read(t, "/debug/pprof/heap?gc=1")
+	for line := range strings.Lines(p.read(t, "/metrics")) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		value, _ := strconv.ParseFloat(text, 64)
+		switch name {
+		case "go_goroutines":
+			s.goroutines = int(value)
+		case "process_open_fds":
+			s.files = int(value)
+		case "go_memstats_heap_alloc_bytes":
+			s.heap = int(value)
 		}
 	}
 	return s
+}
+
+// read returns what the admin listener answers.
+func (p *program) read(t *testing.T, path string) string {
+	t.Helper()
+	response, err := http.Get(p.admin + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }
 
 // peak carries out an attack and returns the most that the replica uses during it.

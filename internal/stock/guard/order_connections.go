@@ -12,7 +12,8 @@ import (
 
 // OrderConnections bounds what orders take out of the pool for MySQL's named locks, which keep a connection for each
 // item. Two orders could each keep connections that the other waits for. So an order reserves a connection for each of
-// its items, all at once, before it takes its first lock.
+// its items, all at once, before it takes its first lock. An order of one item counts as a deduction here: it takes no
+// turn and reserves nothing.
 //
 // Every wait ends:
 //
@@ -22,12 +23,12 @@ import (
 //   - An order that has its reservation can always get its connections: orders never use more than they reserved. A
 //     deduction may use some of them, but one that holds its lock needs no further connection, and one that waits for a
 //     lock returns its connection every second (locks.MySQLGetLock).
-//   - One connection is never reserved, so every deduction gets one in its turn.
-//   - An order only ever waits for locks of items later in the common order, so no two orders wait for each other.
+//   - One connection is never reserved, so every deduction gets one in the end.
+//   - An order takes its locks by ascending key and waits only for greater keys, so no two orders wait for each other.
 //
 // Because of the turns, only one order of a replica at a time waits for the lock of an item, and others that include
 // the item wait without connections. An order may have at most half as many items as connections can be reserved. So an
-// order that waits for a held item keeps at most that half.
+// order that waits for a locked item keeps at most that half.
 type OrderConnections struct {
 	turns    locks.Mutex // by item, whatever the strategy
 	free     *semaphore.Weighted

@@ -61,7 +61,7 @@ type conn struct {
 	store  Store
 	shares []int64 // what it counts against
 
-	// How long its server waits for a row, in seconds: usually, and now. Both are 0 until they matter.
+	// How long its server waits for a row, in seconds: usually, and now. Both are 0 until the wait is first shortened.
 	usualRowWait, rowWait int
 	broken                bool // not to be used again
 }
@@ -101,13 +101,13 @@ func (s Store) take(ctx context.Context, shares []int64) (*conn, error) {
 	return &conn{Conn: taken, store: s, shares: shares}, nil
 }
 
-// giveBack returns the connection to the pool as it was. err is what came of the work.
+// giveBack returns the connection to the pool as it was. err is the error of the work.
 func (c *conn) giveBack(ctx context.Context, err error) {
 	defer c.store.shares.Release(c.shares...)
 	if c.shortened() && !c.broken {
 		_ = c.setRowWait(context.WithoutCancel(ctx), c, c.usualRowWait)
 	}
-	if c.broken || isRejected(err) { // its address may lead to another server by now
+	if c.broken || isRejected(err) { // refused by this server; a new connection may reach another
 		_ = c.Raw(func(any) error { return driver.ErrBadConn }) // the pool closes it
 	}
 	_ = c.Close()
@@ -138,7 +138,7 @@ func describeShares(shares []int64) string {
 	case shares[0] == HeldWork:
 		return "work inside critical sections (hold_ms, X-Pause) already uses"
 	case shares[0] == Upkeep:
-		return "administration already uses"
+		return "upkeep (administration and work in the background) already uses"
 	}
 	return fmt.Sprintf("item %d already uses", shares[0])
 }
@@ -156,9 +156,9 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (sql.Result,
 	return result, classifyWrite(err)
 }
 
-// untilDeadline returns a context for statements that may wait for a row but write nothing yet. It ends when ctx's time
-// is up, but not when the client hangs up: closing the connection would not end the wait. The server would keep the
-// session until then, while the pool opens another, until the server accepts no more.
+// untilDeadline returns a context for statements that may wait for a row but write nothing yet. It ends at ctx's
+// deadline, but not when the client hangs up. If the connection were closed then, the server would go on waiting and
+// keep its session, while the pool opened a new one. Enough such clients would use up the server's connections.
 func untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	running := context.WithoutCancel(ctx)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -170,14 +170,15 @@ func untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 const (
 	// rowWaitUnit is the unit in which MySQL is told how long to wait for a row.
 	rowWaitUnit = time.Second
-	// rowWaitMargin is how much later MySQL may answer: it looks for waits that are over once a second.
+	// rowWaitMargin is how late MySQL may answer: only once a second does it look for waits that have timed out.
 	rowWaitMargin = time.Second
 	// minTimeLeft is how much time a request needs to wait for a row.
 	minTimeLeft = rowWaitUnit + rowWaitMargin
 )
 
-// endBefore makes the server give up waiting for a row before ctx ends. It costs a round trip, but only for a request
-// that has already waited. If less than minTimeLeft is left, it fails with ErrBusy. Its errors are for Refusal.
+// endBefore makes the server give up waiting for a row before ctx ends. If time is short, it costs up to two round
+// trips now, and one when the connection is given back. If less than minTimeLeft is left, it fails with ErrBusy. Its
+// errors are for Refusal.
 func (c *conn) endBefore(ctx context.Context, in session) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		return c.limitRowWait(ctx, in, time.Until(deadline))
@@ -217,7 +218,7 @@ func (c *conn) setRowWait(ctx context.Context, in session, seconds int) error {
 // shortened reports whether the server waits for rows for less time than it usually does.
 func (c *conn) shortened() bool { return c.rowWait < c.usualRowWait }
 
-// mayRetry reports whether nothing came of a batch and a retry may succeed: because of another transaction, or because
+// mayRetry reports whether a batch was not written and a retry may succeed: because of another transaction, or because
 // the server waited for a row only until the first of the requests had to be answered.
 func (c *conn) mayRetry(err error) bool {
 	return isRolledBack(err) || errors.Is(err, errKeyTaken) || c.shortened() && hasNumber(err, erLockWaitTimeout)

@@ -21,9 +21,10 @@ const (
 // new keys for an item that is sold out would fill the ledger. An answer must only outlive copies of its request that
 // are still under way, and clients that try again; after that, its key is new. Answers "done" stay until PruneLedger.
 //
-// All replicas delete, a batch at a time. Nobody waits for anybody: a batch with a row that somebody has locked is left
-// for the next search, and requests do not wait for rows that are being deleted (see findAnswers). A replica rests
-// after each batch for as long as it took, so that it keeps a connection busy for half of the time at most.
+// All replicas delete, a batch at a time. No batch waits for a row, and no request for a row of a batch: a batch with a
+// locked row is left for the next search, and requests do not wait for rows that are being deleted (see findAnswers). A
+// replica rests after each batch for as long as it took, so that it keeps a connection busy for half of the time at
+// most.
 type Expiry struct {
 	store Store
 	age   time.Duration
@@ -81,7 +82,7 @@ func (e *Expiry) deleteExpired(ctx context.Context) error {
 		from, after = batch[len(batch)-1].Created, "created_at >= ?"
 		switch err := e.deleteBatch(ctx, batch); {
 		case errors.Is(err, stock.ErrBusy):
-			after = "created_at > ?" // past the locked row
+			after = "created_at > ?" // skip this batch until the next search
 		case err != nil:
 			return err
 		}
@@ -98,15 +99,14 @@ type expired struct {
 // deleteBatch deletes a batch, or nothing and fails with ErrBusy if one of its rows is locked. A key that another
 // replica has deleted is kept if it was used again meanwhile.
 //
-// It names the index and all of its columns: it must not touch any other row, which a request may have locked. An
-// answer "sold out" has no further lines.
+// It finds rows by the whole primary key, so that it locks no other row. An answer "sold out" has line 0 only.
 func (e *Expiry) deleteBatch(ctx context.Context, batch []expired) error {
 	args := make([]any, len(batch), len(batch)+2)
 	for i, row := range batch {
 		args[i] = row.Key
 	}
 	args = append(args, ledgerSoldOut, e.age.Microseconds())
-	// At READ COMMITTED, since locked gaps would keep new requests out. TiDB has no SKIP LOCKED.
+	// At READ COMMITTED, since locked gaps would keep new requests out. NOWAIT, because TiDB has no SKIP LOCKED.
 	return e.store.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx Tx) error {
 		var keys []any
 		err := tx.SelectContext(ctx, &keys, "SELECT order_key FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "+

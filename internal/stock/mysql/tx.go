@@ -14,9 +14,9 @@ import (
 var ReadCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
 // InTx runs work between BEGIN and COMMIT, on a connection that counts against the given shares, and pauses at
-// BeforeCommit. If anything fails before COMMIT, it rolls back: a statement that failed by a lock wait (1205) leaves
-// its transaction open, and earlier changes would be committed later. Work must use nothing but the transaction: see
-// use.
+// BeforeCommit. If anything fails before COMMIT, it rolls back: a statement that timed out waiting for a row (1205)
+// leaves its transaction open, and earlier changes would be committed later. Work must not take a second connection:
+// see use.
 func (s Store) InTx(
 	ctx context.Context, shares []int64, options *sql.TxOptions, pause stock.PauseFunc, work func(Tx) error,
 ) error {

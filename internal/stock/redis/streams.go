@@ -6,13 +6,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// StreamIndexKey is a set of the items that have a stream. In a Cluster it lies on one master, and items on other
-// masters must be sold even if that one is down: then a replica remembers the items that it sells, and adds them to the
-// index later.
+// StreamIndexKey is a set of the items that have a stream. In a Cluster one master has this set. If that master is
+// down, items on the others are still sold: the replica remembers them and adds them to the index later.
 const StreamIndexKey = "stock:streams"
 
 // StreamGroup is the consumer group of every stream, and the only consumer in it: all replicas share it. Entries that
-// nobody writes are recognized by the time since their delivery, whichever replica got them. Consumers with names of
+// were delivered but not written to MySQL are found by the time since their delivery. Consumers with names of
 // their own would pile up with every start.
 const StreamGroup = "stock"
 
@@ -27,7 +26,8 @@ func IndexStreams(ctx context.Context, client redis.UniversalClient, ids ...int6
 
 // WithStream runs a script that adds an entry to the stream of an item. If the script replies CLOSED, because there is
 // no such stream, it opens the stream and runs the script again. This happens at most once in practice, because only
-// idle streams are deleted. An error means that the stream could not be opened, and that the script has done nothing.
+// idle streams are deleted. An error means that the script did nothing, because the stream could not be opened or ctx
+// ended. An error of the script itself is in the reply.
 func WithStream(
 	ctx context.Context, client redis.UniversalClient, goodsID int64, script func() *redis.Cmd,
 ) (*redis.Cmd, error) {
@@ -42,9 +42,9 @@ func WithStream(
 	}
 }
 
-// OpenStream makes the stream of an item, with its consumer group, and then adds the item to the index. In this order,
-// because the items of missing streams are removed from the index. It also creates the epoch (0 if there is none), by
-// which restock knows that MySQL has the item.
+// OpenStream makes the stream of an item, with its consumer group, and then adds the item to the index. The stream
+// comes first, because an item in the index without a stream is removed. It also creates the epoch (0 if there is
+// none), by which restock knows that MySQL has the item.
 func OpenStream(ctx context.Context, client redis.UniversalClient, goodsID int64) error {
 	_, err := client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 		tx.SetNX(ctx, EpochKey(goodsID), 0, 0)

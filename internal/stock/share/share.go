@@ -19,7 +19,7 @@ import (
 // Limiter counts the connections that are in use, in all and by key. A key is an item, or whatever else is to have a
 // share of its own. A nil Limiter has no limit.
 //
-// While requests wait for a key, it uses at least as many connections as are free. So a request for one key never
+// While requests wait for a key, that key uses at least as many connections as are free. So a request for one key never
 // overtakes another.
 type Limiter struct {
 	mu       sync.Mutex
@@ -37,9 +37,9 @@ type queue struct {
 	place   *list.Element // in a level
 }
 
-// waiter is a request that waits. If it has several keys, it waits in the queue of one that is at its limit, and does
-// not stand in the queues of the others. When its turn comes there, the others may be one connection above their limits:
-// of several keys in demand, one is always at its limit, and the request would move between their queues for ever.
+// waiter is a request that waits. A request with several keys waits in one queue only, that of a key at its limit. When
+// its turn comes, the other keys may each get one connection beyond the limit. Without that, the request could move
+// from queue to queue for ever: of several keys in demand, one is nearly always at its limit.
 type waiter struct {
 	keys    []int64
 	arrival uint64
@@ -179,8 +179,8 @@ func (l *Limiter) leave(w *waiter) bool {
 	return true
 }
 
-// grant grants as many of the waiting requests as possible, those of the key with the fewest connections first. No
-// request that it grants makes another possible.
+// grant grants as many of the waiting requests as possible, those of the key with the fewest connections first. One
+// pass is enough: a grant only takes connections, so it never lets another request go on.
 func (l *Limiter) grant() {
 	for n := range l.free {
 		for first := l.levels[n].Front(); first != nil && n < l.free; first = l.levels[n].Front() {

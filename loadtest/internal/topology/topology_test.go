@@ -389,8 +389,8 @@ func TestTemplateBracesOnlyItsOwnVariables(t *testing.T) {
 	}
 }
 
-// restartAfter restarts the replica after the test, and waits until nginx, which leaves a replica out for a second after
-// a failure, passes requests to it again.
+// restartAfter restarts the replica after the test, and waits until nginx, which leaves a replica out for a second
+// after a failure, passes requests to it again.
 func restartAfter(t *testing.T, replica *topology.Replica) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
