@@ -13,8 +13,8 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// HTTP clients such as net/http send a request with an Idempotency-Key again by themselves, which the history would
-// not show.
+// When a connection breaks, HTTP clients such as net/http's send a request with an Idempotency-Key again by themselves.
+// The history would not show it.
 func TestHistoryShowsEveryTryOfARequestWithAKey(t *testing.T) {
 	t.Parallel()
 	var received atomic.Int64

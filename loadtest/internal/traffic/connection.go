@@ -103,13 +103,13 @@ func (c *connection) Read(p []byte) (n int, err error) {
 // exchange sends a request and reads the whole reply into c.reply. It records the times and the status. If there is no
 // whole reply, it records how the request failed and returns false.
 func (c *connection) exchange(ctx context.Context, request []byte, timeout time.Duration, op *history.Op) bool {
+	op.SentNS = monotonic.Now()
 	if err := c.open(ctx, timeout); err != nil {
-		op.SentNS = monotonic.Now()
-		op.ReceivedNS = op.SentNS
+		op.ReceivedNS = monotonic.Now()
 		op.Outcome, op.Error = history.Unknown, describe(ctx, err)
 		return false
 	}
-	op.SentNS = monotonic.Now()
+	op.SentNS = monotonic.Now() // without the time of connecting
 	err := c.send(ctx, request, timeout)
 	op.ReceivedNS = monotonic.Now()
 	c.usedNS = op.ReceivedNS
