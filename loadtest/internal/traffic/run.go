@@ -50,6 +50,7 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	r := newRun(d, load)
 	r.reserve()
 
+	cpuBefore := cpuTime()
 	result := Result{StartedNS: monotonic.Now()}
 	r.startedNS = result.StartedNS
 	stopRestocking := r.restock(ctx)
@@ -59,6 +60,7 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 		r.closedLoop(ctx)
 	}
 	result.EndedNS = monotonic.Now()
+	result.CPU = cpuTime() - cpuBefore
 	restocks := stopRestocking()
 
 	result.Sent = r.recorded()
