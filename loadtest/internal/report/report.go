@@ -88,7 +88,7 @@ type Row struct {
 	RedisCommandsPerSale   float64 `json:"redis_commands_per_sale"`
 	WaitedUS               Wait    `json:"waited_us"` // waiting for the lock, of sold requests
 	HeldUS                 Wait    `json:"held_us"`   // in the critical section, of sold requests
-	// DriverCPUUSPerRequest is the CPU time of the load driver in µs. It is 0 in older reports.
+	// DriverCPUUSPerRequest is what the load driver used of the CPU in µs. It is 0 if that is not known.
 	DriverCPUUSPerRequest float64            `json:"driver_cpu_us_per_request"`
 	ReplicaShares         map[string]float64 `json:"replica_shares"` // of the sales
 
