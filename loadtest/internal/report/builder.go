@@ -210,10 +210,10 @@ func (r *Row) addRates() {
 		r.Bounded = cmp.Or(r.Bounded, round.Bounded)
 	}
 	r.SendLagMS = lag(r.Rounds)
-	r.GoodputPerS = round3(stats.Median(goodput))
-	r.ThroughputPerS = round3(stats.Median(throughput))
-	_, interval := stats.GeometricMean(goodput)
-	r.GoodputInterval = rounded3(interval)
+	mean, interval := stats.Mean(goodput)
+	r.GoodputPerS, r.GoodputInterval = round3(mean), rounded3(interval)
+	mean, _ = stats.Mean(throughput)
+	r.ThroughputPerS = round3(mean)
 }
 
 // addCosts divides what the servers counted by the sales, and by the requests that were answered.
