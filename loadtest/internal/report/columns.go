@@ -326,7 +326,7 @@ func (r *Row) shareSpan() string {
 	if r.ShareInterval == nil {
 		return ""
 	}
-	return stats.Format(r.ShareInterval.Low) + " – " + stats.Format(r.ShareInterval.High)
+	return fmt.Sprintf("%.3g – %.3g", r.ShareInterval.Low, r.ShareInterval.High)
 }
 
 // spread is half the width of the goodput's interval in percent of the goodput.
