@@ -20,7 +20,7 @@ type outlook struct{ certain, expected []row }
 func (r *Runner) budgetLeft() time.Duration { return time.Until(r.began.Add(r.config.Budget)) }
 
 // limit returns the time for the current row, so that all rows that certainly run fit into the budget; 0: no limit. It
-// is computed again before each cell from the rates as last measured, so that a cell that takes longer than expected
+// is computed again before each cell from the rates as measured so far, so that a cell that takes longer than expected
 // costs all later cells a little.
 func (r *Runner) limit(ahead outlook) time.Duration {
 	if r.config.Budget == 0 {
@@ -107,6 +107,15 @@ func fit(wanted int, rate float64, limit time.Duration) (requests int, bounded s
 		return wanted, ""
 	}
 	return requests, limited(requests, wanted, limit)
+}
+
+// learnRate remembers the rate of the row. If the number of requests of its next run depends on it, that is the geometric
+// mean with the rate before, so that one slow run does not make the next one too short.
+func (c *cellRun) learnRate(rate float64) {
+	if before := c.rates[c.row.Subject]; before > 0 && c.config.Requests > 0 {
+		rate = math.Sqrt(before * rate)
+	}
+	c.rates[c.row.Subject] = rate
 }
 
 // limited says that a run sent fewer requests than planned because of a time limit.

@@ -17,9 +17,7 @@ const (
 	// mostRounds is how many rounds a row gets if its interval does not become narrow.
 	mostRounds = 14
 	// tellingRounds is how many rounds tell how wide an interval is. With fewer, it may be narrow by chance.
-	tellingRounds = 5
-	// likelyRounds is how many rounds a row is expected to need until that is known.
-	likelyRounds = 10
+	tellingRounds = 8
 	// narrow is half the width of an interval that needs no more rounds, as a part of its center.
 	narrow = 0.1
 	// rowsPerRound keeps a round so short that the machine is as busy during its baseline as during its other rows.
@@ -189,7 +187,7 @@ func (n *neededRounds) cellTime(row *neededRow) time.Duration {
 // estimateNeeds returns how many rounds the row needs in all until its interval is narrow.
 func (r *neededRow) estimateNeeds() int {
 	if r.rounds < tellingRounds {
-		return likelyRounds
+		return mostRounds
 	}
 	mean, interval := stats.Mean(r.shares)
 	if interval == nil {

@@ -174,7 +174,7 @@ func (c *cellRun) send(ctx context.Context) (err error) {
 // requests and answers without an end, and returns the error.
 func (c *cellRun) record(ctx context.Context, runErr error) (history.History, error) {
 	if c.result.Sent > 0 {
-		c.rates[c.row.Subject] = answerRate(c.result)
+		c.learnRate(answerRate(c.result))
 	}
 	c.recordBound()
 	h := history.History{Run: c.header, Ops: c.result.Ops}

@@ -78,7 +78,7 @@ type Runner struct {
 
 	id       string // in the name of every request, so that a service with idempotency keys never saw it before
 	began    time.Time
-	rates    map[history.Subject]float64 // answered requests per second, as last measured
+	rates    map[history.Subject]float64 // answered requests per second, as measured so far
 	overhead time.Duration               // of a cell, in addition to its traffic
 	number   int                         // of the current cell, from 1
 	answered atomic.Int64                // requests of the current cell
