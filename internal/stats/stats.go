@@ -1,5 +1,5 @@
-// Package stats holds the statistics of repeated measurements: what a round's measurements have in common, and how much
-// of a difference may be chance.
+// Package stats holds the statistics of repeated measurements: what a round's measurements have in common, and how
+// much of a difference may be chance.
 package stats
 
 import (
@@ -36,8 +36,8 @@ func NearestRank[T any](sorted []T, part float64) T {
 	return sorted[max(rank, 1)-1]
 }
 
-// Ratios divides a by b, round by round: what slows down a whole round affects both alike. Rounds that are missing from
-// b, or in which b is not positive, are left out. The sequences yield the number of a round and its value.
+// Ratios divides a by b, round by round: what slows down a whole round affects both alike. Rounds that are missing
+// from b, or in which b is not positive, are left out. The sequences yield the number of a round and its value.
 func Ratios(a, b iter.Seq2[int, float64]) []float64 {
 	divisors := maps.Collect(b)
 	var ratios []float64
@@ -55,15 +55,15 @@ type Interval struct {
 	High float64 `json:"high"`
 }
 
-// Mean returns the trimmed geometric mean and its interval: speeds are compared as ratios, and the error of a ratio is
-// symmetric only as a logarithm. If a value is not positive, the mean is the median, without an interval. The interval is
-// nil for fewer than two values.
+// Mean returns the trimmed geometric mean and its interval: speeds are compared as ratios, and the error of a ratio
+// is symmetric only as a logarithm. If a value is not positive, the mean is the median, without an interval. The
+// interval is nil for fewer than two values.
 //
-// From six values on, the lowest and the highest sixth do not count towards the mean: a machine that does something else
-// for a moment spoils single rounds. The interval is that of J. W. Tukey and D. H. McLaughlin (Less Vulnerable Confidence
-// and Significance Procedures for Location Based on a Single Sample, 1963). It is Student's as long as nothing is trimmed.
-// In simulations with spoilt rounds, it is narrower than Student's and than that of Hodges and Lehmann, and covers the
-// truth as often; the bootstrap of the median covers it too seldom.
+// From six values on, the lowest and the highest sixth do not count towards the mean: a machine that does something
+// else for a moment spoils single rounds. The interval is that of J. W. Tukey and D. H. McLaughlin (Less Vulnerable
+// Confidence and Significance Procedures for Location Based on a Single Sample, 1963). It is Student's as long as
+// nothing is trimmed. In simulations with spoilt rounds, it is narrower than Student's and than that of Hodges and
+// Lehmann, and covers the truth as often; the bootstrap of the median covers it too seldom.
 func Mean(values []float64) (mean float64, interval *Interval) {
 	if len(values) == 0 || slices.Min(values) <= 0 {
 		return Median(values), nil
@@ -96,7 +96,7 @@ func locate(values []float64) location {
 	return l
 }
 
-// less returns the difference of two locations. Its variance and degrees of freedom are those of K. K. Yuen (The
+// less returns the difference of two locations. Its variance and degrees of freedom are those of K.K. Yuen (The
 // Two-Sample Trimmed t for Unequal Population Variances, 1974), which are Welch's as long as nothing is trimmed.
 func (l location) less(other location) location {
 	d := location{mean: l.mean - other.mean, variance: l.variance + other.variance}
@@ -168,8 +168,8 @@ func Compare(a, b []float64) Difference {
 }
 
 // FalseDiscoveryRate adjusts the p-values of many comparisons, in place: of those with an adjusted p-value of at most
-// 0.05, at most 5 % are expected to be chance (Y. Benjamini and Y. Hochberg, Controlling the False Discovery Rate, 1995).
-// If nothing differs, the probability of any false positive is at most 5 %.
+// 0.05, at most 5 % are expected to be chance (Y. Benjamini and Y. Hochberg, Controlling the False Discovery Rate,
+// 1995). If nothing differs, the probability of any false positive is at most 5 %.
 func FalseDiscoveryRate(p []float64) {
 	adjusted := 1.0
 	order := ascending(p)

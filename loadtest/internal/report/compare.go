@@ -27,18 +27,19 @@ type VerdictChange struct {
 	New string
 }
 
-// FigureChange compares one figure of one row over the rounds of each report. The machine may be busier in one of the
-// reports, which changes the figure, or rather its multiple of noop's if the row and noop need different parts of the
-// machine. So a difference counts only if both have changed in the same direction.
+// FigureChange compares one figure of one row over the rounds of each report, and the same figure as a multiple of
+// noop's in the same round. The multiple is more precise, because a machine that is busy for a moment slows down noop
+// as well. But if the machine is busier in one of the reports, the multiple changes where the row and noop need
+// different parts of the machine. So a difference counts only if the figure itself has changed in the same direction.
 type FigureChange struct {
 	Row    string
 	Figure string
 	Old    Measured
 	New    Measured
-	// P is the larger of the p-values of the figure and of its multiple of noop's (stats.Compare), adjusted for the number
-	// of rows in both reports (stats.FalseDiscoveryRate). The adjustment holds although rows share noop's rounds, because
-	// what they share makes them err in the same direction (Y. Benjamini and D. Yekutieli, 2001). Holm's method would
-	// also bound the probability of a single chance find among real ones, and miss more of these.
+	// P is the p-value of the multiples (stats.Compare), or 1 if the figure itself does not differ significantly in the
+	// same direction. It is adjusted for the number of rows in both reports (stats.FalseDiscoveryRate), which is right
+	// although rows share noop's rounds: that makes them err in the same direction (Y. Benjamini and D. Yekutieli, 2001).
+	// Holm's method, which bounds the probability of a single false find, would miss more differences.
 	P      float64
 	Delta  string // "+12.3%", or "~" if the difference may be chance
 	OfNoop string // the same for the multiple of noop's; empty if there is none
@@ -146,8 +147,8 @@ func compare(was, is, multiplesWas, multiplesIs []float64) FigureChange {
 		return change
 	}
 	multiple := stats.Compare(multiplesIs, multiplesWas)
-	change.P, change.OfNoop = max(figure.P, multiple.P), delta(multiple)
-	if (figure.Ratio > 1) != (multiple.Ratio > 1) {
+	change.P, change.OfNoop = multiple.P, delta(multiple)
+	if figure.P > significance || (figure.Ratio > 1) != (multiple.Ratio > 1) {
 		change.P = 1
 	}
 	return change
@@ -192,9 +193,9 @@ func (e Environment) machine() string {
 }
 
 // comparisonNote explains the tables.
-const comparisonNote = "A delta is shown if the figure and its multiple of noop's in the same round (× noop) both changed: " +
-	"a busier machine changes one of them.\n" +
-	"p is adjusted for the number of rows: at most one in twenty of the deltas shown is expected to be chance."
+const comparisonNote = "A delta is shown if the figure as a multiple of noop's in the same round (× noop) differs, " +
+	"and the figure itself in the same direction.\n" +
+	"p is adjusted for the number of rows: of the deltas shown, one in twenty is expected to be chance."
 
 // WriteText writes the comparison for a terminal.
 func (c *Comparison) WriteText(w io.Writer, colour bool) error {

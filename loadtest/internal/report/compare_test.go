@@ -76,8 +76,8 @@ func (s simulated) speed(of float64) float64 {
 	return of * math.Exp(log)
 }
 
-// run returns a report. processor slows down noop and half of the strategies, disk the other half; changed is the speed
-// of the first strategy.
+// run returns a report. processor slows down noop and half of the strategies, disk the other half; changed is the
+// speed of the first strategy.
 func (s simulated) run(processor, disk, changed float64) *Report {
 	cell := func(round int, speed float64) Cell {
 		return Cell{

@@ -158,8 +158,8 @@ func relative(row, fastest *Row) *Relative {
 // mostRanked is how many of the fastest rows say how precise a report is.
 const mostRanked = 10
 
-// precision returns half the width of the interval of × noop, in percent of it: the median of the fastest ranked rows of
-// a load, and how many they are. Rows without an interval have an infinite one.
+// precision returns half the width of the interval of × noop, in percent of it: the median of the fastest ranked rows
+// of a load, and how many they are. Rows without an interval have an infinite one.
 func precision(rows []*Row) (percent float64, of int) {
 	var halves []float64
 	for _, row := range rows {

@@ -1,4 +1,5 @@
-// Package report compares strategies by their judged runs, and writes the comparison for people and for other programs.
+// Package report compares strategies by their judged runs, and writes the comparison for people and for other
+// programs.
 //
 //	b := report.NewBuilder(environment)      // facts about the machine: LocalEnvironment, and the caller's own
 //	b.Add(h, verify.Judge(h))                // every run, as soon as it ends; the history is not kept
@@ -17,8 +18,9 @@
 //
 // # Units
 //
-// Counts (requests, units, outcomes, statements) are sums over the rounds of a row. Rates are trimmed geometric means of
-// its rounds (see stats.Mean). Intervals are 95 % confidence intervals. Latencies are of the requests of all its rounds together. Row.Rounds has the figures of each round.
+// Counts (requests, units, outcomes, statements) are sums over the rounds of a row. Rates are trimmed geometric means
+// of its rounds (see stats.Mean). Intervals are 95 % confidence intervals. Latencies are of the requests of all its
+// rounds together. Row.Rounds has the figures of each round.
 package report
 
 import (

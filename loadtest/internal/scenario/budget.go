@@ -109,8 +109,8 @@ func fit(wanted int, rate float64, limit time.Duration) (requests int, bounded s
 	return requests, limited(requests, wanted, limit)
 }
 
-// learnRate remembers the rate of the row. If the number of requests of its next run depends on it, that is the geometric
-// mean with the rate before, so that one slow run does not make the next one too short.
+// learnRate remembers the rate of the row. If the number of requests of its next run depends on it, that is the
+// geometric mean with the rate before, so that one slow run does not make the next one too short.
 func (c *cellRun) learnRate(rate float64) {
 	if before := c.rates[c.row.Subject]; before > 0 && c.config.Requests > 0 {
 		rate = math.Sqrt(before * rate)

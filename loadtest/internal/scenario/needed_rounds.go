@@ -24,8 +24,8 @@ const (
 	rowsPerRound = 8
 	// longestCell is the time limit of a cell in such a round.
 	longestCell = 400 * time.Millisecond
-	// fastest is how many rows of a workload come first if there is too little time for all: who is how fast matters most
-	// among these.
+	// fastest is how many rows of a workload come first if there is too little time for all: who is how fast matters
+	// most among these.
 	fastest = 10
 )
 
@@ -135,8 +135,8 @@ func (n *neededRounds) byImportance() (first, others []*neededRow) {
 	return first, others
 }
 
-// share increases the goals of the rows evenly, up to what they need, as long as there is time left. It returns the time
-// that is left then.
+// share increases the goals of the rows evenly, up to what they need, as long as there is time left. It returns the
+// time that is left then.
 func (n *neededRounds) share(left time.Duration, rows []*neededRow) time.Duration {
 	for goal := leastRounds + 1; goal <= mostRounds; goal++ {
 		for _, row := range rows {
