@@ -77,9 +77,9 @@ func TestIntervalsOfNoisyRoundsCoverTheTruth(t *testing.T) {
 
 func TestSpoiltRoundsWidenTheIntervalLessThanStudents(t *testing.T) {
 	t.Parallel()
-	r := rand.New(rand.NewPCG(3, 4))
 	students := map[int]float64{8: 2.365, 12: 2.201} // 97.5 % quantiles for n-1 degrees of freedom
 	for n, quantile := range students {
+		r := rand.New(rand.NewPCG(3, 4))
 		var ours, theirs []float64
 		for range 1000 {
 			ratios := slowRounds(r, n)

@@ -3,6 +3,8 @@ package scenario
 import (
 	"testing"
 	"time"
+
+	"stock/loadtest/internal/history"
 )
 
 func TestShareGivesFastCellsWhatTheyNeedAndSlowCellsTheRest(t *testing.T) {
@@ -61,5 +63,17 @@ func TestFitScalesRequestsAndSaysSo(t *testing.T) {
 	}
 	if got, bounded := fit(100, 1, time.Second); got != 100 || bounded != "" {
 		t.Errorf("%d of 100 requests, bounded %q: want all, because fewer than minRequests are never cut", got, bounded)
+	}
+}
+
+func TestOneSlowRunChangesTheRateOnlyInPart(t *testing.T) {
+	t.Parallel()
+	for requests, want := range map[int]float64{6000: 200, 0: 100} { // 0: runs by duration
+		run := &cellRun{Runner: &Runner{config: Config{Requests: requests}, rates: map[history.Subject]float64{}}}
+		run.learnRate(400)
+		run.learnRate(100)
+		if got := run.rates[run.row.Subject]; got != want {
+			t.Errorf("runs of %d requests at 400 and 100 per second: the rate is %v, want %v", requests, got, want)
+		}
 	}
 }

@@ -207,7 +207,7 @@ func TestRoundsOfARowAreSpreadOverTheRun(t *testing.T) {
 		for _, start := range s.starts[r.Subject] {
 			halves[min(int(2*start/s.clock), 1)]++
 		}
-		if least := r.rounds / 4; slices.Min(halves[:]) < least {
+		if least := r.rounds / 3; slices.Min(halves[:]) < least {
 			t.Errorf("%s: %v of its rounds in each half of the run, want at least %d", r.Label(), halves, least)
 		}
 	}
