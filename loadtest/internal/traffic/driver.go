@@ -38,7 +38,8 @@ type Load struct {
 	Duration time.Duration // no request starts later; 0: until Requests
 	Timeout  time.Duration // of each request
 
-	Keys bool // send the name of each request as its Idempotency-Key
+	Keys    bool // send the name of each request as its Idempotency-Key
+	Retries bool // send some requests again meanwhile; needs Keys, a closed loop and an even number of Users
 
 	Restock *Restock // what is put back meanwhile; may be nil
 
@@ -54,6 +55,8 @@ func (l Load) validate() error {
 		return errors.New("a load needs a number of requests or a duration")
 	case l.Rate < 0:
 		return fmt.Errorf("rate %g: must not be negative", l.Rate)
+	case l.Retries && (!l.Keys || l.Rate > 0 || l.Users%2 != 0):
+		return errors.New("requests are sent again only with keys, in a closed loop, by pairs of users")
 	case l.Timeout <= 0:
 		return errors.New("a load needs a timeout, because requests without one could keep it from ending")
 	}
@@ -73,7 +76,8 @@ type Result struct {
 // Driver holds the connections to one service. It is kept from load to load, so that a measurement does not include
 // connecting.
 type Driver struct {
-	endpoint  *url.URL
+	endpoint  *url.URL // of deductions
+	orders    *url.URL
 	transport *http.Transport
 }
 
@@ -86,9 +90,12 @@ func NewDriver(base string, users int) (*Driver, error) {
 	if endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" {
 		return nil, fmt.Errorf("target %q: must be a URL such as http://127.0.0.1:8000", base)
 	}
+	orders := *endpoint
+	orders.Path = strings.TrimSuffix(endpoint.Path, "/") + "/stock/orders"
 	endpoint.Path = strings.TrimSuffix(endpoint.Path, "/") + "/stock/deduct"
 	return &Driver{
 		endpoint: endpoint,
+		orders:   &orders,
 		transport: &http.Transport{
 			Proxy:                  nil, // never through a proxy
 			DialContext:            (&net.Dialer{Timeout: 5 * time.Second}).DialContext,

@@ -68,6 +68,13 @@ func readReceipt(op *history.Op, header http.Header, body []byte) {
 	}
 }
 
+// readOrderReply records the answer to an order.
+func readOrderReply(op *history.Op, header http.Header, body []byte) {
+	readHeader(op, header)
+	op.Replayed = first(header, "Idempotency-Replayed") == "true"
+	readOrder(op, body)
+}
+
 // readRestocked records the answer to a restock.
 func readRestocked(op *history.Op, header http.Header, body []byte) {
 	readHeader(op, header)

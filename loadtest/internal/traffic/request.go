@@ -19,17 +19,22 @@ var (
 	userAgent   = []string{"stock-loadtest"}
 )
 
-// request makes the request for a deduction.
+// request makes the request for a deduction or an order.
 func (r *run) request(ctx context.Context, op *history.Op) *http.Request {
 	id := op.Name
 	if op.Again {
 		id += "-again"
 	}
-	body := appendBody(make([]byte, 0, len(r.body)+48), r.body, op.GoodsID, op.Count)
+	endpoint, body := r.driver.endpoint, make([]byte, 0, len(r.body)+48)
+	if op.Kind == history.Order {
+		endpoint, body = r.driver.orders, appendOrder(body, r.body, op.Lines)
+	} else {
+		body = appendBody(body, r.body, op.GoodsID, op.Count)
+	}
 	request := (&http.Request{
 		Method: http.MethodPost,
-		URL:    r.driver.endpoint,
-		Host:   r.driver.endpoint.Host,
+		URL:    endpoint,
+		Host:   endpoint.Host,
 		Header: http.Header{
 			"Content-Type": contentType,
 			"Accept":       accept,

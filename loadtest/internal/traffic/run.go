@@ -29,6 +29,7 @@ type user struct {
 	run     *run
 	number  int
 	ops     []history.Op
+	again   int // of ops: those that were sent again during the load
 	buffer  bytes.Buffer
 	replica string // that answered last; see intern
 }
@@ -53,9 +54,12 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	result := Result{StartedNS: monotonic.Now()}
 	r.startedNS = result.StartedNS
 	stopRestocking := r.restock(ctx)
-	if load.Rate > 0 {
+	switch {
+	case load.Rate > 0:
 		result.Dropped = r.openLoop(ctx)
-	} else {
+	case load.Retries:
+		r.closedLoopWithRetries(ctx)
+	default:
 		r.closedLoop(ctx)
 	}
 	result.EndedNS = monotonic.Now()
@@ -83,9 +87,10 @@ func (r *run) reserve() {
 	}
 }
 
+// recorded returns how many requests were sent, without those that were sent again.
 func (r *run) recorded() (n int) {
 	for i := range r.users {
-		n += len(r.users[i].ops)
+		n += len(r.users[i].ops) - r.users[i].again
 	}
 	return n
 }
@@ -128,7 +133,7 @@ func (r *run) closedLoop(ctx context.Context) {
 				if !ok {
 					return
 				}
-				r.users[i].send(ctx, n, 0)
+				r.users[i].send(ctx, r.users[i].op(n, 0))
 			}
 		})
 	}
@@ -161,7 +166,7 @@ func (r *run) openLoop(ctx context.Context) (dropped int) {
 		free <- struct{}{}
 		wg.Go(func() {
 			for a := range arrivals {
-				r.users[i].send(ctx, a.number, a.intendedNS)
+				r.users[i].send(ctx, r.users[i].op(a.number, a.intendedNS))
 				free <- struct{}{}
 			}
 		})
@@ -188,30 +193,42 @@ func (r *run) openLoop(ctx context.Context) (dropped int) {
 	return dropped
 }
 
-// send sends the n-th request of the load. In an open loop, intendedNS is when it should have been sent.
-func (u *user) send(ctx context.Context, n int, intendedNS int64) {
+// op describes the n-th request of the load. In an open loop, intendedNS is when it should be sent.
+func (u *user) op(n int, intendedNS int64) history.Op {
 	load := &u.run.load
-	goodsID, count := load.Mix.At(n)
-	u.deduct(ctx, history.Op{
+	op := history.Op{
 		Kind:       history.Deduct,
 		Client:     u.number,
 		Name:       load.RequestPrefix + "-" + strconv.Itoa(n),
-		GoodsID:    goodsID,
-		Count:      count,
 		IntendedNS: intendedNS,
-	})
-	if load.Answered != nil {
+	}
+	if op.Lines = load.Mix.Order(n); op.Lines != nil {
+		op.Kind = history.Order
+	} else {
+		op.GoodsID, op.Count = load.Mix.At(n)
+	}
+	return op
+}
+
+// send sends a request of the load for the first time.
+func (u *user) send(ctx context.Context, op history.Op) {
+	u.deduct(ctx, op)
+	if load := &u.run.load; load.Answered != nil {
 		load.Answered.Add(1)
 	}
 }
 
-// deduct sends the deduction that op describes, and records it with its answer.
+// deduct sends the deduction or order that op describes, and records it with its answer.
 func (u *user) deduct(ctx context.Context, op history.Op) {
 	r := u.run
 	ctx, cancel := context.WithTimeout(ctx, r.load.Timeout)
 	defer cancel()
 	if header, ok := r.driver.exchange(r.request(ctx, &op), &op, &u.buffer); ok {
-		readReceipt(&op, header, u.buffer.Bytes())
+		if op.Kind == history.Order {
+			readOrderReply(&op, header, u.buffer.Bytes())
+		} else {
+			readReceipt(&op, header, u.buffer.Bytes())
+		}
 		u.intern(&op)
 	}
 	u.ops = append(u.ops, op)
