@@ -17,7 +17,7 @@ const (
 	FoundStock = "found-stock" // as many units as the service has: the lab cannot set its stock
 )
 
-// row is a strategy under a workload. Each round runs it once.
+// row is a strategy under a workload. Each round runs it once, or only the first round if it is judged only.
 type row struct {
 	strategy     Strategy
 	history.Cell // without a round
@@ -30,6 +30,8 @@ func (r row) durable() string {
 	}
 	return r.Store
 }
+
+func (r row) choice() Choice { return Choice{Strategy: r.strategy, Store: r.Store} }
 
 func (r row) hold() time.Duration { return time.Duration(r.HoldMS) * time.Millisecond }
 
@@ -51,6 +53,16 @@ func rows(choices []Choice, workloads []string, settings []history.Cell, oneRepl
 		}
 	}
 	return rows
+}
+
+// measuredRows returns the rows that every round runs.
+func measuredRows(rows []row) []row {
+	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return judgedOnly(r.Workload.Name) })
+}
+
+// judgedOnlyRows returns the rows that run once.
+func judgedOnlyRows(rows []row) []row {
+	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !judgedOnly(r.Workload.Name) })
 }
 
 // shuffled returns the rows in the order in which a round runs them. It differs from round to round, so that what

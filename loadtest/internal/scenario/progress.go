@@ -35,7 +35,7 @@ func (p Progress) String() string {
 func (r *Runner) Progress() Progress {
 	p := r.progress.Load()
 	if p == nil {
-		return Progress{Phase: "starting", Cells: len(r.rows) * r.config.Rounds}
+		return Progress{Phase: "starting", Cells: r.cells()}
 	}
 	now := *p
 	now.Answered = r.answered.Load()
@@ -49,7 +49,7 @@ func (r *Runner) showProgress(phase string, done, requests int, left time.Durati
 	r.progress.Store(&Progress{
 		Phase:    phase,
 		Done:     done,
-		Cells:    len(r.rows) * r.config.Rounds,
+		Cells:    r.cells(),
 		Requests: requests,
 		Left:     left,
 		at:       time.Now(),

@@ -69,7 +69,7 @@ type Measured struct {
 type Runner struct {
 	target   Target
 	config   Config
-	rows     []row // of each round
+	rows     []row
 	patience patience
 	drivers  map[int]*traffic.Driver // by number of replicas
 
@@ -95,10 +95,14 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 		return nil, fmt.Errorf("stock %d: must not be negative", config.Stock)
 	}
 	oneReplica := target.Alone != "" && config.Sweep.Axis != history.AxisReplicas
+	all := rows(config.Choices, workloads(target, config), config.settings(), oneReplica)
+	if config.standard(target) {
+		all = append(all, judgedRows(config.Choices, config.Replicas, oneReplica)...)
+	}
 	r := &Runner{
 		target:   target,
 		config:   config,
-		rows:     rows(config.Choices, workloads(target, config), config.settings(), oneReplica),
+		rows:     all,
 		patience: usualPatience,
 		drivers:  map[int]*traffic.Driver{},
 		id:       strings.ToLower(rand.Text()[:10]),
@@ -118,6 +122,11 @@ func workloads(target Target, config Config) []string {
 		return []string{GivenStock}
 	}
 	return []string{Plenty, FlashSale}
+}
+
+// standard reports whether the lab runs the two standard workloads, and nothing else is asked of them.
+func (c Config) standard(target Target) bool {
+	return target.Admin != "" && c.Stock == 0 && c.Sweep.Axis == "" && c.Rate == 0 && c.Restock == 0 && c.Duration == 0
 }
 
 // openDrivers makes a driver for each number of replicas that the rows need.
@@ -147,12 +156,28 @@ func (r *Runner) openDrivers() error {
 func (r *Runner) Plan() []history.Cell {
 	var plan []history.Cell
 	for round := 1; round <= r.config.Rounds; round++ {
-		for _, row := range shuffled(r.rows, r.config.Seed, round) {
+		for _, row := range r.order(round) {
 			row.Round = round
 			plan = append(plan, row.Cell)
 		}
 	}
 	return plan
+}
+
+// order returns the rows of a round in the order in which it runs them. The first round begins with those that are
+// judged only, so that they do not come between cells that are compared.
+func (r *Runner) order(round int) []row {
+	measured := shuffled(measuredRows(r.rows), r.config.Seed, round)
+	if round > 1 {
+		return measured
+	}
+	return append(shuffled(judgedOnlyRows(r.rows), r.config.Seed, round), measured...)
+}
+
+// cells returns the number of cells of the plan.
+func (r *Runner) cells() int {
+	measured := len(measuredRows(r.rows))
+	return measured*r.config.Rounds + len(r.rows) - measured
 }
 
 // Run runs all cells and passes each to done as soon as it is judged. It stops at the first error, and soon after ctx
@@ -167,9 +192,9 @@ func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 		return err
 	}
 	for round := 1; round <= r.config.Rounds; round++ {
-		ordered := shuffled(r.rows, r.config.Seed, round)
+		ordered := r.order(round)
 		for i, row := range ordered {
-			ahead := slices.Concat(ordered[i:], slices.Repeat(r.rows, r.config.Rounds-round))
+			ahead := slices.Concat(ordered[i:], slices.Repeat(measuredRows(r.rows), r.config.Rounds-round))
 			measured, err := r.run(ctx, round, ahead)
 			if err != nil {
 				return fmt.Errorf("%s, round %d: %w", row.Label(), round, err)
@@ -190,10 +215,15 @@ func (r *Runner) users(row row) int {
 	return row.Users
 }
 
-func (r *Runner) newMix(goods int, seed uint64) (*traffic.Mix, error) {
+func (r *Runner) newMix(row row, seed uint64) (*traffic.Mix, error) {
+	if w := judgedWorkloadOf(row.Workload.Name); w != nil {
+		config := w.mixFor(row.choice())
+		config.Seed = seed
+		return traffic.NewMix(config)
+	}
 	return traffic.NewMix(traffic.MixConfig{
 		Seed:     seed,
-		Goods:    goods,
+		Goods:    row.Goods,
 		Skew:     r.config.Skew,
 		MinCount: r.config.MinCount,
 		MaxCount: r.config.MaxCount,
@@ -201,7 +231,7 @@ func (r *Runner) newMix(goods int, seed uint64) (*traffic.Mix, error) {
 }
 
 func (r *Runner) newLoad(row row, mix *traffic.Mix, prefix string) traffic.Load {
-	return traffic.Load{
+	load := traffic.Load{
 		Strategy:      row.Strategy,
 		Store:         row.Store,
 		Hold:          row.hold(),
@@ -215,4 +245,8 @@ func (r *Runner) newLoad(row row, mix *traffic.Mix, prefix string) traffic.Load 
 		RequestPrefix: prefix,
 		Answered:      &r.answered,
 	}
+	if w := judgedWorkloadOf(row.Workload.Name); w != nil {
+		load.Requests, load.Duration, load.Retries = w.requests, judgedTime, w.retries
+	}
+	return load
 }

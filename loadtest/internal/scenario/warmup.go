@@ -19,7 +19,8 @@ func (r *Runner) warmUp(ctx context.Context) error {
 		return nil
 	}
 	units := map[int64]int64{}
-	for _, row := range r.rows {
+	rows := measuredRows(r.rows)
+	for _, row := range rows {
 		for i := range row.Goods {
 			units[int64(i+1)] = abundance
 		}
@@ -28,7 +29,7 @@ func (r *Runner) warmUp(ctx context.Context) error {
 		return err
 	}
 	measured := map[history.Subject]float64{}
-	for i, row := range r.rows {
+	for i, row := range rows {
 		// Rows that differ only in the name of the workload differ only in their stock, which is abundant here.
 		unnamed := row.Subject
 		unnamed.Workload.Name = ""
@@ -45,7 +46,7 @@ func (r *Runner) warmUp(ctx context.Context) error {
 
 // warmUpRow returns the rate of a row, in answered requests per second.
 func (r *Runner) warmUpRow(ctx context.Context, row row, i int) (float64, error) {
-	mix, err := r.newMix(row.Goods, r.config.Seed)
+	mix, err := r.newMix(row, r.config.Seed)
 	if err != nil {
 		return 0, err
 	}
