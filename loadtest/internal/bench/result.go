@@ -21,8 +21,10 @@ type Result struct {
 	Seed       uint64
 
 	Rates map[string][]float64 // requests per second of each subject, by round
-	Notes []string             // what was not measured, or for too short a time to be judged
+	Notes []string             // what was not measured
 	Wrong []string             // strategies that the judge found wrong: their figures mean nothing
+
+	Inconclusive []string // cells that proved too little to be judged
 
 	ReplicaPeak                   int64  // peak memory of a replica in bytes; 0 if unknown
 	HeapAfterFirst, HeapAfterLast uint64 // heap of this process after the first and the last round, in bytes
@@ -186,7 +188,7 @@ noop and bare sell nothing: their rate is of answered requests
 raw: the statement of update on %d connections, straight to MySQL
 bare: a handler that only decodes and encodes the same JSON, in two processes behind the same nginx
 `, r.Users)
-	for _, note := range r.Notes {
+	for _, note := range slices.Concat(r.Notes, r.Inconclusive) {
 		fmt.Fprintln(w, note)
 	}
 	for _, wrong := range r.Wrong {
@@ -205,7 +207,7 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 	for _, v := range r.Verdicts() {
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", v.What, v.Wanted, v.Measured, v.Outcome)
 	}
-	for _, note := range r.Notes {
+	for _, note := range slices.Concat(r.Notes, r.Inconclusive) {
 		fmt.Fprintf(w, "\n%s\n", note)
 	}
 	for _, wrong := range r.Wrong {

@@ -60,15 +60,17 @@ func Compare(before, after *Report) *Comparison {
 	both := map[history.Subject]bool{}
 	for _, was := range before.Rows {
 		is := bySubject[was.Key()]
-		if is == nil {
+		if is == nil && !was.JudgedOnly {
 			c.OnlyOld = append(c.OnlyOld, was.Label())
+		}
+		if is == nil {
 			continue
 		}
 		both[was.Key()] = true
 		c.compareRows(was, is)
 	}
 	for _, row := range after.Rows {
-		if !both[row.Key()] {
+		if !both[row.Key()] && !row.JudgedOnly {
 			c.OnlyNew = append(c.OnlyNew, row.Label())
 		}
 	}
@@ -87,6 +89,9 @@ func (c *Comparison) notef(format string, args ...any) {
 func (c *Comparison) compareRows(was, is *Row) {
 	if was.Result != is.Result {
 		c.Changed = append(c.Changed, VerdictChange{Row: is.Label(), Old: string(was.Result), New: string(is.Result)})
+	}
+	if is.JudgedOnly {
+		return // it has no speed
 	}
 	if was.Stock != is.Stock || was.RequestsPlanned*len(is.Rounds) != is.RequestsPlanned*len(was.Rounds) {
 		c.notef("%s: the reports differ in stock or number of requests", is.Label())
