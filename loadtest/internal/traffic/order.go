@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/valyala/fasthttp"
+
 	"stock/loadtest/internal/history"
 )
 
@@ -49,14 +51,15 @@ type orderProblem struct {
 	Remaining *int64 `json:"remaining"`
 }
 
-// readOrder records the body of the answer to an order. The status is recorded already.
-func readOrder(op *history.Op, body []byte) {
+// readOrder records the answer to an order.
+func readOrder(op *history.Op, response *fasthttp.Response) {
+	op.Replayed = string(response.Header.Peek("Idempotency-Replayed")) == "true"
 	if op.Status == http.StatusOK {
-		readOrderReceipt(op, body)
+		readOrderReceipt(op, response.Body())
 		return
 	}
 	var problem orderProblem
-	_ = json.Unmarshal(body, &problem) // an unreadable problem has no type, so that the status decides
+	_ = json.Unmarshal(response.Body(), &problem) // an unreadable problem has no type, so that the status decides
 	op.Error = problem.Type
 	if op.Status == http.StatusConflict && problem.Type == problemSoldOut && problem.Remaining != nil {
 		op.Outcome = history.SoldOut

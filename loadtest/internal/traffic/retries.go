@@ -42,7 +42,10 @@ func (p *pair) send(ctx context.Context) {
 		if !ok {
 			break
 		}
-		p.sendOne(ctx, p.customer.op(n, 0), howAgain(n))
+		op := p.customer.op(n)
+		op.Name = r.load.name(n)
+		p.sendOne(ctx, op, howAgain(n))
+		r.load.countAnswered()
 		if len(p.later) > laterAfter {
 			p.sendLater(ctx)
 		}
@@ -58,7 +61,7 @@ func (p *pair) sendOne(ctx context.Context, op history.Op, how string) {
 	if how == history.InFlight {
 		wg.Go(func() { p.other.sendAgain(ctx, op, how) })
 	}
-	p.customer.send(ctx, op)
+	p.customer.deduct(ctx, op)
 	wg.Wait()
 	switch how {
 	case history.AtOnce:
