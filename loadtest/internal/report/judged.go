@@ -3,6 +3,7 @@ package report
 import (
 	"bufio"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -27,21 +28,15 @@ type judgedFound struct {
 	strategies []string
 }
 
-// judged returns the workloads that are judged only.
+// judged returns the workloads that are judged only, by name.
 func (r *Report) judged() (groups []judgedGroup) {
 	byName := map[string][]*Row{}
-	var names []string // in the order of the rows
 	for _, row := range r.Rows {
-		if !row.JudgedOnly {
-			continue
+		if row.JudgedOnly {
+			byName[row.Workload.Name] = append(byName[row.Workload.Name], row)
 		}
-		name := row.Workload.Name
-		if byName[name] == nil {
-			names = append(names, name)
-		}
-		byName[name] = append(byName[name], row)
 	}
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		rows := byName[name]
 		group := judgedGroup{title: title(rows)}
 		for _, result := range []verify.Result{verify.Correct, verify.Inconclusive, verify.Wrong} {

@@ -31,14 +31,14 @@ type judgedWorkload struct {
 
 var judgedWorkloads = []judgedWorkload{
 	{
-		name: Orders, users: 32, requests: 200, stock: 70,
+		name: Orders, users: 32, requests: 150, stock: 70,
 		mix: traffic.MixConfig{
 			Goods: 20, Skew: traffic.Zipf, MinCount: 1, MaxCount: 3, Orders: 1, MaxLines: 5,
 		},
 		suits: takesOrders,
 	},
 	{
-		name: Retries, users: 32, requests: 600, stock: 80, retries: true,
+		name: Retries, users: 32, requests: 500, stock: 80, retries: true,
 		mix:   traffic.MixConfig{Goods: 3, MinCount: 1, MaxCount: 3},
 		suits: func(c Choice) bool { return c.Strategy.Idempotent },
 	},
