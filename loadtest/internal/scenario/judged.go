@@ -50,7 +50,7 @@ var judgedWorkloads = []judgedWorkload{
 }
 
 // judgedTime is the longest that a run of a judged workload may take.
-const judgedTime = 10 * time.Second
+const judgedTime = 20 * time.Second
 
 // judgedUsually is how long most of them take.
 const judgedUsually = 300 * time.Millisecond

@@ -17,7 +17,7 @@ const (
 	FoundStock = "found-stock" // as many units as the service has: the lab cannot set its stock
 )
 
-// row is a strategy under a workload. Each round runs it once, or only the first round if it is judged only.
+// row is a strategy under a workload. Each round runs it once.
 type row struct {
 	strategy     Strategy
 	history.Cell // without a round
@@ -53,16 +53,6 @@ func rows(choices []Choice, workloads []string, settings []history.Cell, oneRepl
 		}
 	}
 	return rows
-}
-
-// measuredRows returns the rows that every round runs.
-func measuredRows(rows []row) []row {
-	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return judgedOnly(r.Workload.Name) })
-}
-
-// judgedOnlyRows returns the rows that run once.
-func judgedOnlyRows(rows []row) []row {
-	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !judgedOnly(r.Workload.Name) })
 }
 
 // shuffled returns the rows in the order in which a round runs them. It differs from round to round, so that what

@@ -69,7 +69,8 @@ type Measured struct {
 type Runner struct {
 	target   Target
 	config   Config
-	rows     []row
+	rows     []row // that are measured
+	judged   []row // that run once, before the first round
 	patience patience
 	drivers  map[int]*traffic.Driver // by number of replicas
 
@@ -95,20 +96,19 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 		return nil, fmt.Errorf("stock %d: must not be negative", config.Stock)
 	}
 	oneReplica := target.Alone != "" && config.Sweep.Axis != history.AxisReplicas
-	all := rows(config.Choices, workloads(target, config), config.settings(), oneReplica)
-	if config.standard(target) {
-		all = append(all, judgedRows(config.Choices, config.Replicas, oneReplica)...)
-	}
 	r := &Runner{
 		target:   target,
 		config:   config,
-		rows:     all,
+		rows:     rows(config.Choices, workloads(target, config), config.settings(), oneReplica),
 		patience: usualPatience,
 		drivers:  map[int]*traffic.Driver{},
 		id:       strings.ToLower(rand.Text()[:10]),
 		began:    began,
 		rates:    map[history.Subject]float64{},
 		overhead: 150 * time.Millisecond,
+	}
+	if config.standard(target) {
+		r.judged = judgedRows(config.Choices, config.Replicas, oneReplica)
 	}
 	return r, r.openDrivers()
 }
@@ -136,7 +136,7 @@ func (r *Runner) openDrivers() error {
 		addresses[1] = r.target.Alone
 	}
 	users := 0
-	for _, row := range r.rows {
+	for _, row := range slices.Concat(r.judged, r.rows) {
 		if addresses[row.Replicas] == "" {
 			return fmt.Errorf("%s: the target has no URL that reaches exactly this number of replicas", row.Label())
 		}
@@ -167,18 +167,15 @@ func (r *Runner) Plan() []history.Cell {
 // order returns the rows of a round in the order in which it runs them. The first round begins with those that are
 // judged only, so that they do not come between cells that are compared.
 func (r *Runner) order(round int) []row {
-	measured := shuffled(measuredRows(r.rows), r.config.Seed, round)
+	measured := shuffled(r.rows, r.config.Seed, round)
 	if round > 1 {
 		return measured
 	}
-	return append(shuffled(judgedOnlyRows(r.rows), r.config.Seed, round), measured...)
+	return append(shuffled(r.judged, r.config.Seed, round), measured...)
 }
 
 // cells returns the number of cells of the plan.
-func (r *Runner) cells() int {
-	measured := len(measuredRows(r.rows))
-	return measured*r.config.Rounds + len(r.rows) - measured
-}
+func (r *Runner) cells() int { return len(r.judged) + len(r.rows)*r.config.Rounds }
 
 // Run runs all cells and passes each to done as soon as it is judged. It stops at the first error, and soon after ctx
 // ends. The history of the interrupted cell then has neither an end nor a verdict.
@@ -194,7 +191,7 @@ func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 	for round := 1; round <= r.config.Rounds; round++ {
 		ordered := r.order(round)
 		for i, row := range ordered {
-			ahead := slices.Concat(ordered[i:], slices.Repeat(measuredRows(r.rows), r.config.Rounds-round))
+			ahead := slices.Concat(ordered[i:], slices.Repeat(r.rows, r.config.Rounds-round))
 			measured, err := r.run(ctx, round, ahead)
 			if err != nil {
 				return fmt.Errorf("%s, round %d: %w", row.Label(), round, err)
