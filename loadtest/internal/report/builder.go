@@ -108,6 +108,7 @@ func newCell(h *history.History, v verify.Verdict) Cell {
 	}
 	if h.End != nil {
 		round.Dropped = h.End.Dropped
+		round.DriverCPUNS = h.End.DriverCPUNS
 		round.MySQLStatements = h.End.MySQLStatements
 		round.RedisCommands = h.End.RedisCommands
 		if h.Run.Rate > 0 {
@@ -196,6 +197,7 @@ func (c *collected) row() *Row {
 	}
 	row.addRates()
 	row.addCosts(c)
+	row.addDriverCPU()
 	row.LatencyMS = latency(c.latencies)
 	row.WaitedUS, row.HeldUS = wait(c.waited), wait(c.held)
 	return row
@@ -216,6 +218,21 @@ func (r *Row) addRates() {
 	r.ThroughputPerS = round3(stats.Median(throughput))
 	_, interval := stats.GeometricMean(goodput)
 	r.GoodputInterval = rounded3(interval)
+}
+
+// addDriverCPU divides what the load driver used of the CPU by the requests that it sent meanwhile.
+func (r *Row) addDriverCPU() {
+	var used int64
+	requests := 0
+	for _, round := range r.Rounds {
+		if round.DriverCPUNS > 0 { // otherwise the round was interrupted
+			used += round.DriverCPUNS
+			requests += round.Requests
+		}
+	}
+	if requests > 0 {
+		r.DriverCPUUSPerRequest = round3(float64(used) / 1e3 / float64(requests))
+	}
 }
 
 // addCosts divides what the servers counted by the sales, and by the requests that were answered.

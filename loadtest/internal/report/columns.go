@@ -217,6 +217,7 @@ var columns = []column{
 	{csv: "held_us_mean", value: func(r *Row) any { return r.HeldUS.Mean }},
 	{csv: "held_us_p99", value: func(r *Row) any { return r.HeldUS.P99 }},
 	{csv: "held_us_max", value: func(r *Row) any { return r.HeldUS.Max }},
+	{csv: "driver_cpu_us_per_request", value: func(r *Row) any { return positive(r.DriverCPUUSPerRequest) }},
 	{csv: "replica_shares", value: func(r *Row) any { return r.shares() }, markdown: display{head: "replicas' shares"}},
 	{csv: "evidence", value: func(r *Row) any { return strings.Join(r.Evidence, "; ") }},
 	{terminal: display{head: "found", show: (*Row).remark, style: (*Row).remarkStyle, left: true}},

@@ -28,7 +28,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	r.writeMarkdownJudged(out)
 	r.writeMarkdownEvidence(out)
 	fmt.Fprint(out, "\n## Environment\n\n")
-	for _, line := range r.Environment.lines() {
+	for _, line := range r.conditions() {
 		fmt.Fprintf(out, "- %s\n", escape(line))
 	}
 	return out.Flush()

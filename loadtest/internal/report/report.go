@@ -89,11 +89,13 @@ type Row struct {
 	MySQLStatementsPerRequest float64 `json:"mysql_statements_per_request"`
 	RedisCommandsPerRequest   float64 `json:"redis_commands_per_request"`
 	// The same statements per sale. They include the cost of the refusals.
-	MySQLStatementsPerSale float64            `json:"mysql_statements_per_sale"`
-	RedisCommandsPerSale   float64            `json:"redis_commands_per_sale"`
-	WaitedUS               Wait               `json:"waited_us"`      // waiting for the lock, of sold requests
-	HeldUS                 Wait               `json:"held_us"`        // in the critical section, of sold requests
-	ReplicaShares          map[string]float64 `json:"replica_shares"` // of the sales
+	MySQLStatementsPerSale float64 `json:"mysql_statements_per_sale"`
+	RedisCommandsPerSale   float64 `json:"redis_commands_per_sale"`
+	WaitedUS               Wait    `json:"waited_us"` // waiting for the lock, of sold requests
+	HeldUS                 Wait    `json:"held_us"`   // in the critical section, of sold requests
+	// DriverCPUUSPerRequest is what the load driver used of the CPU in µs. It is 0 if that is not known.
+	DriverCPUUSPerRequest float64            `json:"driver_cpu_us_per_request"`
+	ReplicaShares         map[string]float64 `json:"replica_shares"` // of the sales
 
 	Rounds []Cell `json:"rounds"`
 }
@@ -114,6 +116,7 @@ type Cell struct {
 	SendLagMS       *Lag    `json:"send_lag_ms,omitempty"`
 	MySQLStatements int64   `json:"mysql_statements"`
 	RedisCommands   int64   `json:"redis_commands"`
+	DriverCPUNS     int64   `json:"driver_cpu_ns"`
 	Bounded         string  `json:"bounded,omitempty"`
 }
 

@@ -64,6 +64,7 @@ func play(run history.Run, requests int, pace time.Duration) *history.History {
 	}
 	h.End.Final = map[int64]int64{1: stock}
 	h.End.MySQLStatements = int64(2 * requests)
+	h.End.DriverCPUNS = int64(requests) * int64(40*time.Microsecond+pace/100)
 	return h
 }
 
@@ -152,7 +153,7 @@ func TestWritersMatchTheirGoldenFiles(t *testing.T) {
 		"report.bench":   func(w *bytes.Buffer) error { return r.WriteBenchmark(w) },
 		"comparison.txt": func(w *bytes.Buffer) error { return Compare(r, slower).WriteText(w, false) },
 		"environment.txt": func(w *bytes.Buffer) error {
-			_, err := w.WriteString(strings.Join(r.Environment.lines(), "\n"))
+			_, err := w.WriteString(strings.Join(r.conditions(), "\n"))
 			return err
 		},
 	} {
@@ -307,6 +308,9 @@ func TestFiguresOfARow(t *testing.T) {
 		t.Errorf("got %v statements per request, %v per sale and %v attempts per sale, want 2, 12 and 1",
 			row.MySQLStatementsPerRequest,
 			row.MySQLStatementsPerSale, row.AttemptsPerSale)
+	}
+	if row.DriverCPUUSPerRequest < 41.9 || row.DriverCPUUSPerRequest > 42.2 {
+		t.Errorf("the load driver used %v µs of CPU per request, want 42", row.DriverCPUUSPerRequest)
 	}
 	if want := map[string]float64{"replica-1": 0.5, "replica-2": 0.5}; !reflect.DeepEqual(row.ReplicaShares, want) {
 		t.Errorf("got shares %v, want %v", row.ReplicaShares, want)

@@ -24,7 +24,7 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	r.writeList(out, "Open loop", (*Row).late)
 
 	fmt.Fprintln(out)
-	for _, line := range r.Environment.lines() {
+	for _, line := range r.conditions() {
 		out.line(faint, line)
 	}
 	fmt.Fprintln(out)

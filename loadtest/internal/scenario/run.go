@@ -237,6 +237,7 @@ func (c *cellRun) end(ctx context.Context) (*history.End, error) {
 		Dropped:         c.result.Dropped,
 		MeanLagNS:       int64(c.result.MeanLag),
 		MaxLagNS:        int64(c.result.MaxLag),
+		DriverCPUNS:     int64(c.result.CPU),
 		MySQLStatements: c.counters.MySQLStatements,
 		RedisCommands:   c.counters.RedisCommands,
 	}

@@ -64,6 +64,7 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 		return Result{}, err
 	}
 
+	cpuBefore := cpuTime()
 	result := Result{StartedNS: monotonic.Now()}
 	r.startedNS = result.StartedNS
 	switch {
@@ -75,6 +76,7 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 		r.closedLoop(ctx)
 	}
 	result.EndedNS = monotonic.Now()
+	result.CPU = cpuTime() - cpuBefore
 	restocks := stopRestocking()
 
 	result.Sent = r.recorded()
