@@ -19,7 +19,8 @@ func withJudged(claimOfNone string) *Report {
 		return run
 	}
 	for _, run := range []history.Run{
-		orders("none", claimOfNone), orders("update", "correct"), plenty("noop", "sells-nothing"), plenty("update", "correct"),
+		orders("none", claimOfNone), orders("update", "correct"),
+		plenty("noop", "sells-nothing"), plenty("update", "correct"),
 	} {
 		h := play(run, 600, time.Millisecond)
 		if run.JudgedOnly {
@@ -59,13 +60,13 @@ func TestRowsThatAreJudgedOnlyCountAndAreNotMeasured(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := "Judged, not measured\n  orders · 600 requests on 600 units · 100 users · up to 5 lines per order · 1 round\n" +
+	const load = "orders · 600 requests on 600 units · 100 users · up to 5 lines per order · 1 round"
+	want := "Judged, not measured\n  " + load + "\n" +
 		"    correct: update\n    wrong: none\n"
 	if !strings.Contains(text.String(), want) || strings.Count(text.String(), "goodput/s") != 1 {
 		t.Errorf("want one table, and\n%s\ngot\n%s", want, &text)
 	}
-	want = "## Judged, not measured\n\n- orders · 600 requests on 600 units · 100 users · up to 5 lines per order · 1 round; " +
-		"**correct**: `update`; **wrong**: `none`\n"
+	want = "## Judged, not measured\n\n- " + load + "; **correct**: `update`; **wrong**: `none`\n"
 	if !strings.Contains(markdown.String(), want) || strings.Count(markdown.String(), "goodput/s") != 1 {
 		t.Errorf("want one table, and\n%s\ngot\n%s", want, &markdown)
 	}
@@ -93,7 +94,8 @@ func TestJudgedRowsHaveNoSpeedToCompare(t *testing.T) {
 		}
 	}
 	if len(c.Changed) != 1 || len(c.Figures) == 0 {
-		t.Errorf("changed %v and %d figures compared, want the verdict, and figures of measured rows", c.Changed, len(c.Figures))
+		t.Errorf("changed %v and %d figures compared, want the verdict, and figures of measured rows",
+			c.Changed, len(c.Figures))
 	}
 	for _, c := range []*Comparison{Compare(before, sample()), Compare(sample(), before)} {
 		for _, only := range append(c.OnlyOld, c.OnlyNew...) {

@@ -72,7 +72,8 @@ func TestJudgedWorkloadsRunOnceAndFindWhatTheyAreFor(t *testing.T) {
 	runner.config.Rounds = 3
 	all := runAll(t, runner)
 	if len(all) != 3 || len(runner.Plan()) != 3 || runner.Progress().Cells != 3 {
-		t.Errorf("%d runs, %d planned, %d shown, want each workload once", len(all), len(runner.Plan()), runner.Progress().Cells)
+		t.Errorf("%d runs, %d planned, %d shown, want each workload once",
+			len(all), len(runner.Plan()), runner.Progress().Cells)
 	}
 	for name, m := range all {
 		run, v := m.History.Run, m.Verdict
@@ -80,7 +81,8 @@ func TestJudgedWorkloadsRunOnceAndFindWhatTheyAreFor(t *testing.T) {
 			t.Errorf("%s: %s, %d of %d requests, demand exceeded %v: %q",
 				name, v.Result, v.Requests, run.Planned, v.DemandExceeded, v.Evidence)
 		}
-		if again := run.Workload.Name == Retries; again && (v.AgainInStock < 100 || v.AgainElsewhere < 100) || run.Retries != again {
+		again := run.Workload.Name == Retries
+		if run.Retries != again || again && (v.AgainInStock < 100 || v.AgainElsewhere < 100) {
 			t.Errorf("%s: %d were sent again, %d while stock was left, %d to the other replica",
 				name, v.SentAgain, v.AgainInStock, v.AgainElsewhere)
 		}

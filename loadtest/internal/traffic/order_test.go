@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,6 +102,7 @@ func TestOutcomeOfAnOrder(t *testing.T) {
 	line := func(id, count int64) string {
 		return fmt.Sprintf(`{"goods_id":%d,"count":%d,"remaining":1}`, id, count)
 	}
+	receipt := func(lines ...string) string { return `{"lines":[` + strings.Join(lines, ",") + `]}` }
 	soldOut := func(id int64) string {
 		return fmt.Sprintf(`{"type":"/problems/sold-out","goods_id":%d,"lines":[1],"remaining":3}`, id)
 	}
@@ -110,11 +112,11 @@ func TestOutcomeOfAnOrder(t *testing.T) {
 		want   history.Outcome
 		short  int // index of the line that is short; -1: none
 	}{
-		"sold":              {200, `{"lines":[` + line(a.GoodsID, a.Count) + `,` + line(b.GoodsID, b.Count) + `]}`, history.Sold, -1},
-		"one line only":     {200, `{"lines":[` + line(a.GoodsID, a.Count) + `]}`, history.Unknown, -1},
-		"one line twice":    {200, `{"lines":[` + line(a.GoodsID, a.Count) + `,` + line(a.GoodsID, a.Count) + `]}`, history.Unknown, -1},
-		"another count":     {200, `{"lines":[` + line(a.GoodsID, a.Count+1) + `,` + line(b.GoodsID, b.Count) + `]}`, history.Unknown, -1},
-		"another item":      {200, `{"lines":[` + line(a.GoodsID, a.Count) + `,` + line(99, b.Count) + `]}`, history.Unknown, -1},
+		"sold":              {200, receipt(line(a.GoodsID, a.Count), line(b.GoodsID, b.Count)), history.Sold, -1},
+		"one line only":     {200, receipt(line(a.GoodsID, a.Count)), history.Unknown, -1},
+		"one line twice":    {200, receipt(line(a.GoodsID, a.Count), line(a.GoodsID, a.Count)), history.Unknown, -1},
+		"another count":     {200, receipt(line(a.GoodsID, a.Count+1), line(b.GoodsID, b.Count)), history.Unknown, -1},
+		"another item":      {200, receipt(line(a.GoodsID, a.Count), line(99, b.Count)), history.Unknown, -1},
 		"unreadable":        {200, `{"lines":[`, history.Unknown, -1},
 		"sold out":          {409, soldOut(b.GoodsID), history.SoldOut, 1},
 		"other item is out": {409, soldOut(99), history.SoldOut, -1},

@@ -143,10 +143,15 @@ func TestStockThatIsNotWhatWasSetConvicts(t *testing.T) {
 		says   string // empty: correct
 	}{
 		"as set":          {func(*history.Run) {}, ""},
-		"one too few":     {func(run *history.Run) { run.Set[1]++ }, "item 1: the stock was set to 1001, but before the run there were 1000"},
 		"as it was found": {func(run *history.Run) { run.Set = nil }, ""},
-		"one too few in the store that sells": {func(run *history.Run) { run.InitialSeller = map[int64]int64{1: 999} },
-			"the stock was set to 1000, but before the run there were 999 in the store that sells"},
+		"one too few": {
+			func(run *history.Run) { run.Set[1]++ },
+			"item 1: the stock was set to 1001, but before the run there were 1000",
+		},
+		"one too few in the store that sells": {
+			func(run *history.Run) { run.InitialSeller = map[int64]int64{1: 999} },
+			"the stock was set to 1000, but before the run there were 999 in the store that sells",
+		},
 	} {
 		h := simulate(plenty(80))
 		c.change(&h.Run)

@@ -86,19 +86,20 @@ type Figures struct {
 	Oversold     int64 `json:"oversold"`      // confirmed beyond the stock at that time, even if more was put back later
 	Leaked       int64 `json:"leaked"`        // gone beyond all that was sold or may have been
 
-	SetWrong         int64 `json:"set_wrong,omitempty"`       // units in stock before the run more or less than were set
-	Undersold        int64 `json:"undersold"`                 // requests refused although stock was certainly left for them
-	TurnedAway       int64 `json:"turned_away"`               // requests answered busy although stock was certainly left
-	Contended        int64 `json:"contended"`                 // requests sent while another for the same item was in flight
-	Duplicates       int64 `json:"duplicates"`                // a lower bound on the deductions that were made more than once
-	LedgerGaps       int64 `json:"ledger_gaps,omitempty"`     // ledger rows that differ from the answers, and units missing
+	SetWrong   int64 `json:"set_wrong,omitempty"`   // units in stock before the run more or less than were set
+	Undersold  int64 `json:"undersold"`             // requests refused although stock was certainly left for them
+	TurnedAway int64 `json:"turned_away"`           // requests answered busy although stock was certainly left
+	Contended  int64 `json:"contended"`             // requests sent while another for the same item was in flight
+	Duplicates int64 `json:"duplicates"`            // a lower bound on the deductions that were made more than once
+	LedgerGaps int64 `json:"ledger_gaps,omitempty"` // ledger rows that differ from the answers, and units missing
+	Overlaps   int64 `json:"overlaps"`              // pairs of critical sections of one item that overlap in time
+
 	PartialOrders    int64 `json:"partial_orders,omitempty"`  // orders of which the ledger has some lines only
 	SentAgain        int64 `json:"sent_again,omitempty"`      // requests that were sent again
 	AgainInStock     int64 `json:"again_in_stock,omitempty"`  // of these, while stock was certainly left
 	AgainElsewhere   int64 `json:"again_elsewhere,omitempty"` // of these, answered by another replica than before
 	Replays          int64 `json:"replays,omitempty"`         // of these, those that got their first answer again
 	DifferentAnswers int64 `json:"unlike_first,omitempty"`    // of these, those that got a different answer
-	Overlaps         int64 `json:"overlaps"`                  // pairs of critical sections of one item that overlap in time
 }
 
 func (f *Figures) add(g Figures) {

@@ -404,9 +404,12 @@ func TestCorrectServiceIsNeverWrong(t *testing.T) {
 				omitting: 0.3, restocks: 0.3, unknown: 0.03, late: true,
 			},
 
-			"orders":               {users: 10, requests: 300, goods: 8, stock: 120, counts: 3, lines: 5},
-			"orders, lost replies": {users: 10, requests: 300, goods: 8, stock: 120, counts: 3, lines: 5, unknown: 0.04, late: true},
-			"retries":              {users: 10, requests: 300, goods: 2, stock: 250, counts: 2, retries: 0.3},
+			"orders": {users: 10, requests: 300, goods: 8, stock: 120, counts: 3, lines: 5},
+			"orders, lost replies": {
+				users: 10, requests: 300, goods: 8, stock: 120, counts: 3, lines: 5,
+				unknown: 0.04, late: true,
+			},
+			"retries": {users: 10, requests: 300, goods: 2, stock: 250, counts: 2, retries: 0.3},
 			"retries, lost replies": {
 				users: 10, requests: 300, goods: 2, stock: 250, counts: 2,
 				retries: 0.5, unknown: 0.04, late: true,
