@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"stock/internal/stats"
 	"stock/loadtest/internal/verify"
 )
 
@@ -38,7 +39,7 @@ func (r *Report) judged() (groups []judgedGroup) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		rows := byName[name]
-		group := judgedGroup{title: title(rows)}
+		group := judgedGroup{title: title(rows) + sentAgain(rows)}
 		for _, result := range []verify.Result{verify.Correct, verify.Inconclusive, verify.Wrong} {
 			found := judgedFound{result: result}
 			for _, row := range rows {
@@ -53,6 +54,20 @@ func (r *Report) judged() (groups []judgedGroup) {
 		groups = append(groups, group)
 	}
 	return groups
+}
+
+// sentAgain says how many requests were sent again when that could do harm; empty: none.
+func sentAgain(rows []*Row) string {
+	var figures verify.Figures
+	for _, row := range rows {
+		figures.AgainInStock += row.AgainInStock
+		figures.AgainElsewhere += row.AgainElsewhere
+	}
+	if figures.AgainInStock == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" · sent again: %s while stock was left, %s to another replica than before",
+		stats.Grouped(float64(figures.AgainInStock)), stats.Grouped(float64(figures.AgainElsewhere)))
 }
 
 // writeJudged writes, for each workload that is judged only, the strategies by verdict. Their evidence follows with

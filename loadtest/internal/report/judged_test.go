@@ -106,6 +106,21 @@ func TestJudgedRowsHaveNoSpeedToCompare(t *testing.T) {
 	}
 }
 
+func TestRequestsSentAgainAreShown(t *testing.T) {
+	t.Parallel()
+	var figures verify.Figures
+	rows := []*Row{{Verdict: verify.Verdict{Figures: figures}}, {Verdict: verify.Verdict{Figures: figures}}}
+	if got := sentAgain(rows); got != "" {
+		t.Errorf("%q, although none was sent again", got)
+	}
+	rows[0].AgainInStock, rows[0].AgainElsewhere = 900, 3
+	rows[1].AgainInStock, rows[1].AgainElsewhere = 101, 4
+	const want = " · sent again: 1 001 while stock was left, 7 to another replica than before"
+	if got := sentAgain(rows); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestLongListsOfStrategiesAreBroken(t *testing.T) {
 	t.Parallel()
 	f := judgedFound{result: verify.Correct, strategies: []string{"one", "two", "three", "four"}}
