@@ -32,7 +32,7 @@ type shop struct {
 
 	setWrong map[string]int64 // units that a store sets too few, by store
 
-	judged      bool // run the workloads that are judged only, and no others; remember answers by key, and take orders
+	judged      bool // run the workloads that are judged only, too; remember answers by key, and take orders
 	deductAgain bool // deduct again for a key that is known
 	answers     map[string]answer
 
@@ -238,7 +238,8 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 	if config.Timeout == 0 {
 		config.Timeout = time.Minute
 	}
-	config.Rounds, config.Users, config.Goods, config.MinCount, config.MaxCount = 1, 8, 1, 1, 1
+	config.Rounds = max(config.Rounds, 1)
+	config.Users, config.Goods, config.MinCount, config.MaxCount = 8, 1, 1, 1
 	config.WarmUp, config.Dir = 50*time.Millisecond, t.TempDir()
 
 	server := s.serve(t, int64(config.Replicas))
@@ -250,9 +251,7 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.judged {
-		runner.rows = nil
-	} else {
+	if !s.judged {
 		runner.judged = nil
 	}
 	runner.patience = patience{
