@@ -23,7 +23,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	for _, rows := range r.groups() {
 		writeMarkdownTable(out, rows)
 	}
-	fmt.Fprint(out, "\nCounts are sums over the rounds, rates are medians of the rounds, "+
+	fmt.Fprint(out, "\nCounts are sums over the rounds, rates are trimmed means of the rounds, "+
 		"and latencies (in ms) are of all requests together.\n")
 	r.writeMarkdownJudged(out)
 	r.writeMarkdownEvidence(out)

@@ -17,7 +17,7 @@ const (
 	FoundStock = "found-stock" // as many units as the service has: the lab cannot set its stock
 )
 
-// row is a strategy under a workload. Each round runs it once.
+// row is a strategy under a workload. A round runs it once or not at all.
 type row struct {
 	strategy     Strategy
 	history.Cell // without a round
@@ -59,7 +59,10 @@ func rows(choices []Choice, workloads []string, settings []history.Cell, oneRepl
 // changes during a run (a growing log, temperature, other load) does not always affect the same strategy.
 func shuffled(rows []row, seed uint64, round int) []row {
 	rows = slices.Clone(rows)
-	generator := rand.New(rand.NewPCG(seed, uint64(round)))
-	generator.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	shuffle(rand.New(rand.NewPCG(seed, uint64(round))), rows)
 	return rows
+}
+
+func shuffle[T any](generator *rand.Rand, values []T) {
+	generator.Shuffle(len(values), func(i, j int) { values[i], values[j] = values[j], values[i] })
 }
