@@ -1,0 +1,145 @@
+// Package mutation tests the judge: it has the lab run services with a planted mutant, and compares the verdict with
+// what it should be.
+package mutation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"stock/internal/servers"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
+	"stock/loadtest/internal/verify"
+)
+
+// Mutant is a bug or an oddity that the service can plant, as `stock mutants` lists it.
+type Mutant struct {
+	Name     string `json:"name"`
+	Family   string `json:"family"`
+	Strategy string `json:"strategy"`
+	Store    string `json:"store"`    // empty: the strategy's default
+	Harmless bool   `json:"harmless"` // an oddity: the strategy keeps its claims
+	Planted  string `json:"planted"`
+}
+
+// wanted is the verdict that the judge should reach.
+func (m Mutant) wanted() verify.Result {
+	if m.Harmless {
+		return verify.Correct
+	}
+	return verify.Wrong
+}
+
+// List asks a service that was built with the tag mutants for its mutants.
+func List(ctx context.Context, stock string) (mutants []Mutant, err error) {
+	output, err := servers.Run(ctx, servers.Command{Name: "stock mutants", Path: stock, Args: []string{"mutants"}})
+	if err == nil {
+		err = json.Unmarshal(output, &mutants)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s lists no mutants: it must be built with -tags mutants: %w", stock, err)
+	}
+	return mutants, nil
+}
+
+// Choose returns the mutants with the given names, or all if there are none.
+func Choose(all []Mutant, names []string) ([]Mutant, error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	chosen := make([]Mutant, 0, len(names))
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(m Mutant) bool { return m.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no mutant is named %q", name)
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+// Trial is what the judge made of a mutant.
+type Trial struct {
+	Mutant
+	Verdict  verify.Result
+	Workload string // that the verdict is from
+	Evidence string // its first line; empty if there is none
+	Runs     int    // until the verdict
+	Strikes  int64  // how often the mutant behaved differently from its original
+	Took     time.Duration
+}
+
+// Passed reports whether the judge found what it should.
+func (t Trial) Passed() bool { return t.Verdict == t.wanted() && t.Strikes > 0 }
+
+// Lab is what trials run on.
+type Lab struct {
+	Topology *topology.Topology
+	Target   scenario.Target
+	Config   scenario.Config // of each trial, except for its choices
+}
+
+// errDecided ends a trial early.
+var errDecided = errors.New("the verdict is decided")
+
+// Try plants a mutant and runs its strategy under one workload after another. A bug is tried until it is found; an
+// oddity under every workload.
+func (l Lab) Try(ctx context.Context, m Mutant) (Trial, error) {
+	began := time.Now()
+	t := Trial{Mutant: m, Verdict: verify.Correct}
+	if err := l.Topology.RestartReplicas(ctx, "--mutant="+m.Name); err != nil {
+		return t, err
+	}
+	err := l.run(ctx, []string{m.Strategy}, m.Store, func(run scenario.Measured) error {
+		t.Runs++
+		if run.Verdict.Result == verify.Correct || t.Verdict == verify.Inconclusive && run.Verdict.Result != verify.Wrong {
+			return nil
+		}
+		t.Verdict, t.Workload, t.Evidence = run.Verdict.Result, run.History.Run.Workload.Name, first(run.Verdict.Evidence)
+		if t.Verdict == verify.Wrong {
+			return errDecided
+		}
+		return nil
+	})
+	if err != nil {
+		return t, err
+	}
+	t.Strikes, err = l.strikes(ctx)
+	t.Took = time.Since(began)
+	return t, err
+}
+
+// run runs strategies on a store, each under every workload, and passes each run to done until that returns errDecided.
+func (l Lab) run(ctx context.Context, names []string, store string, done func(scenario.Measured) error) error {
+	catalogue, err := l.Target.Strategies(ctx)
+	if err != nil {
+		return err
+	}
+	choices, _, err := scenario.Choose(catalogue, names, store)
+	if err != nil {
+		return err
+	}
+	config := l.Config
+	config.Choices = slices.DeleteFunc(choices, func(c scenario.Choice) bool {
+		return c.Strategy.Claim.TwoReplicas != verify.ClaimCorrect
+	})
+	runner, err := scenario.New(l.Target, config, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := runner.Run(ctx, done); !errors.Is(err, errDecided) {
+		return errors.Join(err, l.Topology.Check())
+	}
+	return nil
+}
+
+func first(evidence []string) string {
+	if len(evidence) == 0 {
+		return ""
+	}
+	return evidence[0]
+}
