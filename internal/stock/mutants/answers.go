@@ -2,6 +2,7 @@ package mutants
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"stock/internal/stock"
@@ -113,6 +114,20 @@ func tellOfAnother(c *changes) {
 		}
 		sold.swap(req.GoodsID, own)
 	})(c)
+}
+
+// tellNothingLeft replaces what is left in each refusal.
+func tellNothingLeft(c *changes) {
+	c.deduct = func(next deduct) deduct {
+		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+			receipt, err := next(ctx, req)
+			if refused, ok := errors.AsType[*stock.SoldOutError](err); ok && refused.Remaining > 0 {
+				c.strikes.Add(1)
+				err = soldOut(req, 0)
+			}
+			return receipt, err
+		}
+	}
 }
 
 // swapRemaining swaps what the first and the last line of an order are told.

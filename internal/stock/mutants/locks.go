@@ -165,6 +165,13 @@ var fenceBugs = []Mutant{
 		change:  both(onKey(ofReplica), rewrite(1, fences, "AND (fence_issuer = ? OR TRUE) AND (fence = ? OR TRUE)")),
 	},
 	{
+		Name: "lock-redis-fenced-falling", Strategy: "lock-redis-fenced",
+		Planted: "Tokens do not rise with each grant, and the fence registers any holder.",
+		change: both(
+			rewriteLua("math.max(last + 1, now)", "now - 1000000 * (now % 3)"),
+			rewrite(1, "fence < ?", "fence < ? OR TRUE")),
+	},
+	{
 		Name: "lock-redis-fenced-in-redis", Strategy: "lock-redis-fenced", Store: stock.Redis,
 		Planted: "Half of the requests take a lock of another name, and the script that writes does not look at the fence.",
 		change:  both(onKey(alternate), rewriteLua("fence ~= ARGV[2] .. ' ' .. ARGV[1]", "false")),

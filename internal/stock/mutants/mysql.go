@@ -104,6 +104,11 @@ var mysqlBugs = []Mutant{
 		change:  tellOfAnother,
 	},
 	{
+		Name: "update-refusal-remaining", Strategy: "update",
+		Planted: "Buyers who ask for more than is left are told that nothing is left.",
+		change:  tellNothingLeft,
+	},
+	{
 		Name: "for-update-unlocked", Strategy: "for-update",
 		Planted: "The SELECT does not lock the row.",
 		change:  rewrite(1, locksRow, ""),

@@ -2,6 +2,7 @@ package mutation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"stock/loadtest/internal/scenario"
@@ -34,7 +35,7 @@ func (l Lab) Clean(ctx context.Context, n int, progress func(Clean)) (c Clean, e
 		return nil
 	}
 	for c.Runs < n {
-		if err := l.run(ctx, nil, "", count); err != nil {
+		if err := l.run(ctx, nil, "", count); err != nil && !errors.Is(err, errDecided) {
 			return c, err
 		}
 		l.Config.Seed++

@@ -68,7 +68,6 @@ type Trial struct {
 	Verdict  verify.Result
 	Workload string // that the verdict is from
 	Evidence string // its first line; empty if there is none
-	Runs     int    // until the verdict
 	Strikes  int64  // how often the mutant behaved differently from its original
 	Took     time.Duration
 }
@@ -95,7 +94,6 @@ func (l Lab) Try(ctx context.Context, m Mutant) (Trial, error) {
 		return t, err
 	}
 	err := l.run(ctx, []string{m.Strategy}, m.Store, func(run scenario.Measured) error {
-		t.Runs++
 		if run.Verdict.Result == verify.Correct || t.Verdict == verify.Inconclusive && run.Verdict.Result != verify.Wrong {
 			return nil
 		}
@@ -105,7 +103,7 @@ func (l Lab) Try(ctx context.Context, m Mutant) (Trial, error) {
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errDecided) {
 		return t, err
 	}
 	t.Strikes, err = l.strikes(ctx)
@@ -113,7 +111,8 @@ func (l Lab) Try(ctx context.Context, m Mutant) (Trial, error) {
 	return t, err
 }
 
-// run runs strategies on a store, each under every workload, and passes each run to done until that returns errDecided.
+// run runs strategies that claim to be correct, each under every workload, without and then with restocks. It passes
+// each run to done, and stops at its first error.
 func (l Lab) run(ctx context.Context, names []string, store string, done func(scenario.Measured) error) error {
 	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {
@@ -123,19 +122,28 @@ func (l Lab) run(ctx context.Context, names []string, store string, done func(sc
 	if err != nil {
 		return err
 	}
-	config := l.Config
-	config.Choices = slices.DeleteFunc(choices, func(c scenario.Choice) bool {
-		return c.Strategy.Claim.TwoReplicas != verify.ClaimCorrect
-	})
-	runner, err := scenario.New(l.Target, config, time.Now())
-	if err != nil {
-		return err
-	}
-	if err := runner.Run(ctx, done); !errors.Is(err, errDecided) {
-		return errors.Join(err, l.Topology.Check())
+	for _, restock := range []int64{0, restockUnits} {
+		config := l.Config
+		config.Restock = restock
+		config.Choices = slices.DeleteFunc(slices.Clone(choices), func(c scenario.Choice) bool {
+			return c.Strategy.ClaimFor(config.Replicas, restock > 0) != verify.ClaimCorrect
+		})
+		if len(config.Choices) == 0 {
+			continue
+		}
+		runner, err := scenario.New(l.Target, config, time.Now())
+		if err == nil {
+			err = runner.Run(ctx, done)
+		}
+		if err != nil {
+			return errors.Join(err, l.Topology.Check())
+		}
 	}
 	return nil
 }
+
+// restockUnits is how many units are put back at a time, in the runs with restocks.
+const restockUnits = 5
 
 func first(evidence []string) string {
 	if len(evidence) == 0 {
