@@ -19,9 +19,9 @@ var restockBugs = []Mutant{
 	},
 	{
 		Name: "redis-restock-nothing", Strategy: "redis-script",
-		Planted: "1 restock in 5 is confirmed and not made.",
+		Planted: "1 restock in 2 is confirmed and not made.",
 		change: rewriteLua("return redis.call('INCRBY', KEYS[1], ARGV[1])",
-			"if "+everyNthInLua("5")+" then return units + ARGV[1] end\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])"),
+			"if "+everyNthInLua("2")+" then return units + ARGV[1] end\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])"),
 	},
 	{
 		Name: "redis-stream-restock-without-units", Strategy: "redis-stream",

@@ -46,6 +46,8 @@ var checks = []check{
 	{name: "unchanged", applies: sellsNothing, means: Wrong, look: eachItem((*item).stockUnchanged)},
 	{name: "confirmed", applies: sellsNothing, means: Wrong, look: (*books).confirmsSales},
 	{name: "undersold", applies: sells, means: Wrong, look: eachItem((*item).undersold)},
+	{name: "refusals", applies: sells, means: Wrong, look: eachItem((*item).refusedTruly)},
+	{name: "tokens", applies: sells, means: Wrong, look: eachItem((*item).risingTokens)},
 	{name: "duplicates", applies: sells, means: Wrong, look: eachItem((*item).duplicates)},
 	{name: "overlaps", applies: sellsExclusively, means: Wrong, look: (*books).overlaps},
 	{name: "replays", applies: sells, means: Wrong, look: eachItem((*item).replays)},
