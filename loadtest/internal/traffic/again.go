@@ -16,6 +16,8 @@ const maxAgain = 100
 // customer would who lost the answer. It is not part of the load, so nothing should be measured any more.
 func (d *Driver) SendAgain(ctx context.Context, load Load, result *Result) {
 	r := newRun(d, load)
+	stopCutting := r.cutWith(ctx)
+	defer stopCutting()
 	var wg sync.WaitGroup
 	for i, ops := range chooseAgain(result.Ops, load.Users) {
 		wg.Go(func() {

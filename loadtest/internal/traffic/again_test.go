@@ -13,8 +13,8 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// When a connection breaks, net/http by itself sends a request with an Idempotency-Key again, which the history would
-// not show.
+// When a connection breaks, HTTP clients such as net/http's send a request with an Idempotency-Key again by themselves.
+// The history would not show it.
 func TestHistoryShowsEveryTryOfARequestWithAKey(t *testing.T) {
 	t.Parallel()
 	var received atomic.Int64
@@ -120,7 +120,7 @@ func TestRestocksGoOnDuringTheLoad(t *testing.T) {
 		w.WriteHeader(a.status)
 		fmt.Fprint(w, a.body)
 	})
-	admin := (&url.URL{Scheme: "http", Host: driver.endpoint.Host}).String()
+	admin := (&url.URL{Scheme: "http", Host: driver.server.host}).String()
 	result, err := driver.Run(t.Context(), Load{
 		Mix:           newMix(t, MixConfig{Goods: 2, MinCount: 1, MaxCount: 1}),
 		Users:         2,

@@ -3,27 +3,20 @@
 // In a closed loop, each of N users sends its next request when the last one was answered. In an open loop, requests
 // are sent at a rate, whatever the service does. Their latency counts from the time at which they should have been
 // sent, so that a stalled service cannot hide its stall (coordinated omission).
+//
+// The load shares its host with the service, so it must be cheap: each user has a connection of its own, requests are
+// encoded and replies are parsed without an allocation, and what a record can do without during the load is added after
+// it.
 package traffic
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/url"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
 )
-
-// maxReply is how much of a reply is read, in bytes.
-const maxReply = 64 << 10
 
 // Load is what is sent to the service in one run.
 type Load struct {
@@ -71,75 +64,33 @@ type Result struct {
 }
 
 // Driver holds the connections to one service. It is kept from load to load, so that a measurement does not include
-// connecting.
+// connecting. Its methods must not be called concurrently.
 type Driver struct {
-	endpoint  *url.URL
-	transport *http.Transport
+	server      server
+	connections []*connection // by user; they stay open from load to load
 }
 
 // NewDriver prepares up to users connections to the service at base, an http URL. It does not connect yet.
 func NewDriver(base string, users int) (*Driver, error) {
-	endpoint, err := url.Parse(base)
+	s, err := newServer(base)
 	if err != nil {
-		return nil, fmt.Errorf("target %q: %w", base, err)
+		return nil, err
 	}
-	if endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" {
-		return nil, fmt.Errorf("target %q: must be a URL such as http://127.0.0.1:8000", base)
+	d := &Driver{server: s}
+	d.reserve(users)
+	return d, nil
+}
+
+// reserve makes sure that there are connections for so many users.
+func (d *Driver) reserve(users int) {
+	for len(d.connections) < users {
+		d.connections = append(d.connections, newConnection(d.server))
 	}
-	endpoint.Path = strings.TrimSuffix(endpoint.Path, "/") + "/stock/deduct"
-	return &Driver{
-		endpoint: endpoint,
-		transport: &http.Transport{
-			Proxy:                  nil, // never through a proxy
-			DialContext:            (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
-			DisableCompression:     true,
-			MaxIdleConns:           users,
-			MaxIdleConnsPerHost:    users,            // with fewer, connections would be closed and opened all the time
-			IdleConnTimeout:        30 * time.Second, // shorter than nginx's, so that the server never closes first
-			MaxResponseHeaderBytes: maxReply,
-			WriteBufferSize:        1 << 10,
-			ReadBufferSize:         2 << 10,
-		},
-	}, nil
 }
 
 // Close closes the connections.
-func (d *Driver) Close() { d.transport.CloseIdleConnections() }
-
-// exchange sends a request and reads the whole reply into body. It records the times and the status. If there is no
-// whole reply, it records how the request failed, and ok is false. It never tries twice.
-func (d *Driver) exchange(
-	request *http.Request, op *history.Op, body *bytes.Buffer,
-) (header http.Header, ok bool) {
-	op.SentNS = monotonic.Now()
-	// RoundTrip, not Client.Do: no redirects, no cookies, no copy of the headers.
-	response, err := d.transport.RoundTrip(request)
-	if err == nil {
-		body.Reset()
-		_, err = body.ReadFrom(io.LimitReader(response.Body, maxReply))
-		response.Body.Close()
+func (d *Driver) Close() {
+	for _, c := range d.connections {
+		c.close()
 	}
-	op.ReceivedNS = monotonic.Now()
-	if err != nil {
-		op.Outcome, op.Error = history.Unknown, describe(err)
-		return nil, false
-	}
-	op.Status = response.StatusCode
-	return response.Header, true
-}
-
-// TimedOut is the error of a request whose client gave up waiting: the service may still be working on it.
-const TimedOut = "timeout"
-
-// describe returns a short text for a transport error, because a history may hold thousands of them.
-func describe(err error) string {
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return TimedOut
-	case errors.Is(err, context.Canceled):
-		return "cancelled"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "connection closed before the reply was complete"
-	}
-	return err.Error()
 }

@@ -417,19 +417,69 @@ func TestLatencyIncludesTheTimeOfTheService(t *testing.T) {
 	}
 }
 
-func BenchmarkDriver(b *testing.B) {
-	reply := []byte(`{"goods_id":1,"count":1,"remaining":41,"strategy":"update","store":"mysql","replica":"one",` +
+// canned serves the same reply to every request, without an allocation, so that only the driver's cost counts. It
+// returns its URL.
+func canned(tb testing.TB) string {
+	tb.Helper()
+	const body = `{"goods_id":1,"count":1,"remaining":41,"strategy":"update","store":"mysql","replica":"one",` +
 		`"request_id":"bench-123456","attempts":1,"token":0,"waited_us":30,"held_us":40,"entered_ns":501234567890123,` +
-		`"left_ns":501234567990123}`)
-	driver := serve(b, 100, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header()["Content-Type"] = contentType
-		_, _ = w.Write(reply) // a failed write fails the request
-	})
+		`"left_ns":501234567990123}`
+	reply := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: application/json\r\n"+
+		"X-Replica: one\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				request := make([]byte, 4096) // more than a request, which arrives in one piece
+				for {
+					if _, err := conn.Read(request); err != nil {
+						return
+					}
+					if _, err := conn.Write(reply); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return "http://" + listener.Addr().String()
+}
+
+func benchLoad(tb testing.TB, requests int) Load {
+	return Load{
+		Strategy: "update", Mix: one(tb), Users: 100, Requests: requests, Timeout: time.Minute, RequestPrefix: "bench",
+	}
+}
+
+// The name of each request is the only thing that its record needs of its own, and it is made after the load.
+func TestARequestCostsTwoAllocations(t *testing.T) {
+	driver := drive(t, canned(t), 100)
+	const requests = 10_000
+	run := func() {
+		if _, err := driver.Run(t.Context(), benchLoad(t, requests)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run() // opens the connections
+	if perRequest := testing.AllocsPerRun(1, run) / requests; perRequest >= 3 {
+		t.Errorf("%.2f allocations per request, want 2", perRequest)
+	}
+}
+
+func BenchmarkDriver(b *testing.B) {
+	driver := drive(b, canned(b), 100)
 	b.ReportAllocs()
 	b.ResetTimer()
-	result, err := driver.Run(b.Context(), Load{
-		Strategy: "update", Mix: one(b), Users: 100, Requests: b.N, Timeout: time.Minute, RequestPrefix: "bench",
-	})
+	result, err := driver.Run(b.Context(), benchLoad(b, b.N))
 	if err != nil {
 		b.Fatal(err)
 	}

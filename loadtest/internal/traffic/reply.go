@@ -1,9 +1,13 @@
 package traffic
 
 import (
-	"encoding/json"
+	"bytes"
+	"io"
 	"math"
 	"net/http"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/valyala/fasthttp"
 
 	"stock/loadtest/internal/history"
 )
@@ -20,48 +24,140 @@ const (
 // noRemaining stands for a reply without `remaining`, which the judge distinguishes from zero.
 const noRemaining = math.MinInt64
 
-// reply has the members of a receipt and of a problem, so that a body is decoded only once.
+// reply has the members of a receipt and of a problem, so that a body is parsed only once.
 type reply struct {
-	Type      string `json:"type"`
-	GoodsID   int64  `json:"goods_id"`
-	Count     int64  `json:"count"`
-	Remaining int64  `json:"remaining"`
-	Attempts  int    `json:"attempts"`
-	Token     uint64 `json:"token"`
-	WaitedUS  int64  `json:"waited_us"`
-	HeldUS    int64  `json:"held_us"`
-	EnteredNS int64  `json:"entered_ns"`
-	LeftNS    int64  `json:"left_ns"`
+	problem   string
+	goodsID   int64
+	count     int64
+	remaining int64
+	attempts  int64
+	token     uint64
+	waitedUS  int64
+	heldUS    int64
+	enteredNS int64
+	leftNS    int64
+	stock     int64 // of a restock
+	malformed bool
+}
+
+// replyReader parses replies. It is reused from reply to reply.
+type replyReader struct {
+	decoder jsontext.Decoder
+	body    bytes.Buffer
+	problem string // of the last reply that had one
+}
+
+// parse parses the body of a reply. It converts no values by reflection, because it runs once per request.
+func (r *replyReader) parse(body []byte) (answer reply) {
+	answer.remaining, answer.stock = noRemaining, noRemaining
+	r.body.Reset()
+	r.body.Write(body)
+	r.decoder.Reset(&r.body)
+	if token, err := r.decoder.ReadToken(); err != nil || token.Kind() != '{' {
+		answer.malformed = true
+		return answer
+	}
+	for r.decoder.PeekKind() == '"' {
+		if !r.member(&answer) {
+			answer.malformed = true
+			return answer
+		}
+	}
+	_, err := r.decoder.ReadToken()
+	_, end := r.decoder.ReadToken()                // nothing may follow
+	answer.malformed = err != nil || end != io.EOF //nolint:errorlint // never wrapped
+	return answer
+}
+
+// member parses one member of an object. It returns false if the member is malformed.
+func (r *replyReader) member(answer *reply) bool {
+	name, err := r.decoder.ReadValue()
+	if err != nil {
+		return false
+	}
+	var number *int64
+	switch string(name) {
+	case `"goods_id"`:
+		number = &answer.goodsID
+	case `"count"`:
+		number = &answer.count
+	case `"remaining"`:
+		number = &answer.remaining
+	case `"attempts"`:
+		number = &answer.attempts
+	case `"waited_us"`:
+		number = &answer.waitedUS
+	case `"held_us"`:
+		number = &answer.heldUS
+	case `"entered_ns"`:
+		number = &answer.enteredNS
+	case `"left_ns"`:
+		number = &answer.leftNS
+	case `"stock"`:
+		number = &answer.stock
+	case `"token"`:
+		token, err := r.decoder.ReadToken()
+		if err != nil || token.Kind() != '0' {
+			return false
+		}
+		answer.token, err = token.Uint()
+		return err == nil
+	case `"type"`:
+		return r.readProblem(answer)
+	default:
+		return r.decoder.SkipValue() == nil
+	}
+	token, err := r.decoder.ReadToken()
+	switch {
+	case err != nil:
+		return false
+	case token.Kind() == 'n':
+		return true // null: as if it were not there
+	case token.Kind() != '0':
+		return false
+	}
+	*number, err = token.Int()
+	return err == nil
+}
+
+// readProblem reads the type of a problem. It keeps the last one, because refusals repeat.
+func (r *replyReader) readProblem(answer *reply) bool {
+	value, err := r.decoder.ReadValue()
+	if err != nil || value.Kind() != '"' {
+		return false
+	}
+	if quoted := value[1 : len(value)-1]; string(quoted) != r.problem {
+		r.problem = string(quoted)
+	}
+	answer.problem = r.problem
+	return true
 }
 
 // readReceipt records the answer to a deduction.
-func readReceipt(op *history.Op, header http.Header, body []byte) {
-	readHeader(op, header)
-	op.Replayed = first(header, "Idempotency-Replayed") == "true"
-
-	answer := reply{Remaining: noRemaining}
-	malformed := json.Unmarshal(body, &answer) != nil
-	op.Error = answer.Type
+func (r *replyReader) readReceipt(op *history.Op, response *fasthttp.Response) {
+	op.Replayed = string(response.Header.Peek("Idempotency-Replayed")) == "true"
+	answer := r.parse(response.Body())
+	op.Error = answer.problem
 
 	switch {
 	case op.Status == http.StatusOK:
 		// A receipt that is unreadable or for something else confirms nothing.
-		if malformed || answer.GoodsID != op.GoodsID || answer.Count != op.Count {
+		if answer.malformed || answer.goodsID != op.GoodsID || answer.count != op.Count {
 			op.Outcome, op.Error = history.Unknown, "the receipt does not match the request"
 			return
 		}
 		op.Outcome = history.Sold
-		if op.OmitsRemaining = answer.Remaining == noRemaining; !op.OmitsRemaining {
-			op.Remaining = answer.Remaining
+		if op.OmitsRemaining = answer.remaining == noRemaining; !op.OmitsRemaining {
+			op.Remaining = answer.remaining
 		}
-		op.Attempts = answer.Attempts
-		op.Token = answer.Token
-		op.WaitedUS, op.HeldUS = answer.WaitedUS, answer.HeldUS
-		op.EnteredNS, op.LeftNS = answer.EnteredNS, answer.LeftNS
-	case op.Status == http.StatusConflict && answer.Type == problemSoldOut && answer.Remaining != noRemaining:
-		op.Outcome, op.Remaining = history.SoldOut, answer.Remaining
+		op.Attempts = int(answer.attempts)
+		op.Token = answer.token
+		op.WaitedUS, op.HeldUS = answer.waitedUS, answer.heldUS
+		op.EnteredNS, op.LeftNS = answer.enteredNS, answer.leftNS
+	case op.Status == http.StatusConflict && answer.problem == problemSoldOut && answer.remaining != noRemaining:
+		op.Outcome, op.Remaining = history.SoldOut, answer.remaining
 	default:
-		op.Outcome = classifyFailure(op.Status, answer.Type)
+		op.Outcome = classifyFailure(op.Status, answer.problem)
 	}
 	if op.Outcome != history.Sold && op.Error == "" {
 		op.Error = http.StatusText(op.Status)
@@ -69,24 +165,16 @@ func readReceipt(op *history.Op, header http.Header, body []byte) {
 }
 
 // readRestocked records the answer to a restock.
-func readRestocked(op *history.Op, header http.Header, body []byte) {
-	readHeader(op, header)
-	var answer struct {
-		Type  string `json:"type"`
-		Stock *int64 `json:"stock"`
-	}
-	malformed := json.Unmarshal(body, &answer) != nil
-	op.Error = answer.Type
-	if op.Status == http.StatusOK && !malformed && answer.Stock != nil {
-		op.Outcome, op.Remaining = history.Sold, *answer.Stock
+func (r *replyReader) readRestocked(op *history.Op, response *fasthttp.Response) {
+	op.Replica = string(response.Header.Peek("X-Replica"))
+	op.RequestID = string(response.Header.Peek("X-Request-Id"))
+	answer := r.parse(response.Body())
+	op.Error = answer.problem
+	if op.Status == http.StatusOK && !answer.malformed && answer.stock != noRemaining {
+		op.Outcome, op.Remaining = history.Sold, answer.stock
 		return
 	}
-	op.Outcome = classifyFailure(op.Status, answer.Type)
-}
-
-func readHeader(op *history.Op, header http.Header) {
-	op.Replica = first(header, "X-Replica")
-	op.RequestID = first(header, "X-Request-Id")
+	op.Outcome = classifyFailure(op.Status, answer.problem)
 }
 
 // classifyFailure returns the outcome of a request that did not succeed.
@@ -100,12 +188,4 @@ func classifyFailure(status int, problem string) history.Outcome {
 		return history.Rejected
 	}
 	return history.Unknown
-}
-
-// first is http.Header.Get for a name that is canonical already.
-func first(header http.Header, canonical string) string {
-	if values := header[canonical]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
 }

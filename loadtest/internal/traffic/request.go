@@ -1,51 +1,33 @@
 package traffic
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strconv"
 	"strings"
-
-	"stock/loadtest/internal/history"
 )
 
-// Header values that all requests share. They must not be modified.
-var (
-	contentType = []string{"application/json"}
-	accept      = []string{"application/json"}
-	userAgent   = []string{"stock-loadtest"}
-)
+// contentType is the media type of every request and, as far as it is accepted, of every reply.
+const contentType = "application/json"
 
-// request makes the request for a deduction.
-func (r *run) request(ctx context.Context, op *history.Op) *http.Request {
-	id := op.Name
-	if op.Again {
-		id += "-again"
+// header returns the beginning of a POST request, up to the value of X-Request-Id.
+func (s server) header(path string) []byte {
+	return fmt.Appendf(nil, "POST %s%s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nAccept: %s\r\n"+
+		"User-Agent: stock-loadtest\r\nX-Request-Id: ", s.path, path, s.host, contentType, contentType)
+}
+
+// appendRequest appends a request that begins with the given header. key may be empty. Neither id nor key may contain
+// what is special in HTTP.
+func appendRequest(request, header, id, key, body []byte) []byte {
+	request = append(request, header...)
+	request = append(request, id...)
+	if len(key) > 0 {
+		request = append(request, "\r\nIdempotency-Key: "...)
+		request = append(request, key...)
 	}
-	body := appendBody(make([]byte, 0, len(r.body)+48), r.body, op.GoodsID, op.Count)
-	request := (&http.Request{
-		Method: http.MethodPost,
-		URL:    r.driver.endpoint,
-		Host:   r.driver.endpoint.Host,
-		Header: http.Header{
-			"Content-Type": contentType,
-			"Accept":       accept,
-			"User-Agent":   userAgent,
-			"X-Request-Id": {id},
-		},
-		// Without GetBody, the transport cannot send a body twice. With it, it would do so by itself for a request
-		// that has an Idempotency-Key and whose connection broke, and the history would show one request instead of
-		// two.
-		Body:          io.NopCloser(bytes.NewReader(body)),
-		ContentLength: int64(len(body)),
-	}).WithContext(ctx)
-	if r.load.Keys {
-		request.Header["Idempotency-Key"] = []string{op.Name}
-	}
-	return request
+	request = append(request, "\r\nContent-Length: "...)
+	request = strconv.AppendInt(request, int64(len(body)), 10)
+	request = append(request, "\r\n\r\n"...)
+	return append(request, body...)
 }
 
 // bodyPrefix is the body of a deduction up to its item, which all requests of a load share.

@@ -1,12 +1,9 @@
 package traffic
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,64 +19,68 @@ type Restock struct {
 	Every time.Duration // between one time and the next
 }
 
+// restocker puts units back during a load.
+type restocker struct {
+	load       Load
+	server     server
+	connection *connection
+	reader     replyReader
+	ops        []history.Op
+}
+
 // restock puts units back until the returned function is called, which returns what was done.
-func (r *run) restock(ctx context.Context) (stop func() []history.Op) {
-	config := r.load.Restock
-	if config == nil {
-		return func() []history.Op { return nil }
+func (l Load) restock(ctx context.Context) (stop func() []history.Op, err error) {
+	if l.Restock == nil {
+		return func() []history.Op { return nil }, nil
 	}
-	var ops []history.Op
+	admin, err := newServer(l.Restock.Admin)
+	if err != nil {
+		return nil, err
+	}
+	r := &restocker{load: l, server: admin, connection: newConnection(admin)}
+	uncut := context.AfterFunc(ctx, r.connection.cut)
 	over := make(chan struct{})
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(config.Every)
-		defer tick.Stop()
-		goods := r.load.Mix.Goods()
-		for n := 0; ; n++ {
-			select {
-			case <-tick.C:
-			case <-over:
-				return
-			case <-ctx.Done():
-				return
-			}
-			ops = append(ops, r.putBack(ctx, history.Op{
-				Kind:    history.Restock,
-				Name:    fmt.Sprintf("%s-back-%d", r.load.RequestPrefix, n),
-				GoodsID: goods[n%len(goods)],
-				Count:   config.Units,
-			}))
-		}
-	})
+	wg.Go(func() { r.run(ctx, over) })
 	return func() []history.Op {
 		close(over)
 		wg.Wait()
-		return ops
+		uncut()
+		r.connection.close()
+		return r.ops
+	}, nil
+}
+
+// run puts units back at each tick, until over is closed or ctx ends.
+func (r *restocker) run(ctx context.Context, over <-chan struct{}) {
+	tick := time.NewTicker(r.load.Restock.Every)
+	defer tick.Stop()
+	goods := r.load.Mix.Goods()
+	for n := 0; ; n++ {
+		select {
+		case <-tick.C:
+		case <-over:
+			return
+		case <-ctx.Done():
+			return
+		}
+		op := history.Op{
+			Kind:    history.Restock,
+			Name:    fmt.Sprintf("%s-back-%d", r.load.RequestPrefix, n),
+			GoodsID: goods[n%len(goods)],
+			Count:   r.load.Restock.Units,
+		}
+		r.putBack(ctx, &op)
+		r.ops = append(r.ops, op)
 	}
 }
 
-// putBack sends the restock that op describes, and returns it with its answer.
-func (r *run) putBack(ctx context.Context, op history.Op) history.Op {
-	config := r.load.Restock
-	ctx, cancel := context.WithTimeout(ctx, r.load.Timeout)
-	defer cancel()
-	address := fmt.Sprintf("%s/admin/stock/%d/restock?store=%s", config.Admin, op.GoodsID, url.QueryEscape(config.Store))
-	body := strings.NewReader(fmt.Sprintf(`{"count":%d}`, op.Count))
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, body)
-	if err != nil {
-		op.Outcome, op.Error = history.Rejected, err.Error()
-		return op
+// putBack sends the restock that op describes, and records its answer there.
+func (r *restocker) putBack(ctx context.Context, op *history.Op) {
+	path := fmt.Sprintf("/admin/stock/%d/restock?store=%s", op.GoodsID, url.QueryEscape(r.load.Restock.Store))
+	body := fmt.Appendf(nil, `{"count":%d}`, op.Count)
+	request := appendRequest(nil, r.server.header(path), []byte(op.Name), nil, body)
+	if r.connection.exchange(ctx, request, r.load.Timeout, op) {
+		r.reader.readRestocked(op, &r.connection.reply)
 	}
-	request.GetBody = nil // see run.request
-	request.Header = http.Header{
-		"Content-Type": contentType,
-		"Accept":       accept,
-		"User-Agent":   userAgent,
-		"X-Request-Id": {op.Name},
-	}
-	var buffer bytes.Buffer
-	if header, ok := r.driver.exchange(request, &op, &buffer); ok {
-		readRestocked(&op, header, buffer.Bytes())
-	}
-	return op
 }

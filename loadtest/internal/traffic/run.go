@@ -1,11 +1,9 @@
 package traffic
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,29 +14,36 @@ import (
 
 // run is a Load that is being sent.
 type run struct {
-	driver    *Driver
 	load      Load
+	header    []byte // of each request, up to its id
 	body      []byte // of each request, up to its item
 	startedNS int64
 	next      atomic.Int64 // the number of the next request
 	users     []user
 }
 
-// user is one client. Only its own goroutine touches its fields while it runs.
-type user struct {
-	run     *run
-	number  int
-	ops     []history.Op
-	buffer  bytes.Buffer
-	replica string // that answered last; see intern
-}
-
 func newRun(d *Driver, load Load) *run {
-	r := &run{driver: d, load: load, body: bodyPrefix(load), users: make([]user, load.Users)}
+	d.reserve(load.Users)
+	r := &run{
+		load: load, header: d.server.header("/stock/deduct"), body: bodyPrefix(load), users: make([]user, load.Users),
+	}
 	for i := range r.users {
-		r.users[i] = user{run: r, number: i}
+		r.users[i] = user{run: r, number: i, connection: d.connections[i]}
 	}
 	return r
+}
+
+// cutWith makes the requests in flight fail as soon as ctx ends. stop ends that.
+func (r *run) cutWith(ctx context.Context) (stop func()) {
+	var stops []func() bool
+	for i := range r.users {
+		stops = append(stops, context.AfterFunc(ctx, r.users[i].connection.cut))
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
 }
 
 // Run sends the load and waits until every request is answered or timed out. When ctx ends, requests in flight are
@@ -49,10 +54,16 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	}
 	r := newRun(d, load)
 	r.reserve()
+	r.connect(ctx)
+	stopCutting := r.cutWith(ctx)
+	defer stopCutting()
+	stopRestocking, err := load.restock(ctx)
+	if err != nil {
+		return Result{}, err
+	}
 
 	result := Result{StartedNS: monotonic.Now()}
 	r.startedNS = result.StartedNS
-	stopRestocking := r.restock(ctx)
 	if load.Rate > 0 {
 		result.Dropped = r.openLoop(ctx)
 	} else {
@@ -79,13 +90,22 @@ func (r *run) reserve() {
 	// waste memory.
 	expected := min(r.load.Requests, 1<<20)*5/4/len(r.users) + 8
 	for i := range r.users {
-		r.users[i].ops = make([]history.Op, 0, expected)
+		r.users[i].records = make([]record, 0, expected)
 	}
+}
+
+// connect opens the connections that are not open. A failure shows when the first request is sent.
+func (r *run) connect(ctx context.Context) {
+	var wg sync.WaitGroup
+	for i := range r.users {
+		wg.Go(func() { _ = r.users[i].connection.open(ctx, r.load.Timeout) })
+	}
+	wg.Wait()
 }
 
 func (r *run) recorded() (n int) {
 	for i := range r.users {
-		n += len(r.users[i].ops)
+		n += len(r.users[i].records)
 	}
 	return n
 }
@@ -93,8 +113,7 @@ func (r *run) recorded() (n int) {
 // collect appends what the users recorded, and frees their memory.
 func (r *run) collect(ops []history.Op) []history.Op {
 	for i := range r.users {
-		ops = append(ops, r.users[i].ops...)
-		r.users[i].ops = nil
+		ops = r.users[i].appendOps(ops)
 	}
 	return ops
 }
@@ -186,44 +205,4 @@ func (r *run) openLoop(ctx context.Context) (dropped int) {
 	close(arrivals)
 	wg.Wait()
 	return dropped
-}
-
-// send sends the n-th request of the load. In an open loop, intendedNS is when it should have been sent.
-func (u *user) send(ctx context.Context, n int, intendedNS int64) {
-	load := &u.run.load
-	goodsID, count := load.Mix.At(n)
-	u.deduct(ctx, history.Op{
-		Kind:       history.Deduct,
-		Client:     u.number,
-		Name:       load.RequestPrefix + "-" + strconv.Itoa(n),
-		GoodsID:    goodsID,
-		Count:      count,
-		IntendedNS: intendedNS,
-	})
-	if load.Answered != nil {
-		load.Answered.Add(1)
-	}
-}
-
-// deduct sends the deduction that op describes, and records it with its answer.
-func (u *user) deduct(ctx context.Context, op history.Op) {
-	r := u.run
-	ctx, cancel := context.WithTimeout(ctx, r.load.Timeout)
-	defer cancel()
-	if header, ok := r.driver.exchange(r.request(ctx, &op), &op, &u.buffer); ok {
-		readReceipt(&op, header, u.buffer.Bytes())
-		u.intern(&op)
-	}
-	u.ops = append(u.ops, op)
-}
-
-// intern drops the answer's own copies of strings that are kept anyway: a run has millions of answers.
-func (u *user) intern(op *history.Op) {
-	if op.RequestID == op.Name {
-		op.RequestID = op.Name
-	}
-	if op.Replica != u.replica {
-		u.replica = op.Replica
-	}
-	op.Replica = u.replica
 }

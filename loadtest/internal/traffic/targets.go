@@ -28,7 +28,7 @@ func WriteTargets(ctx context.Context, w io.Writer, base string, load Load) erro
 	line := target{
 		Method: http.MethodPost,
 		URL:    strings.TrimSuffix(base, "/") + "/stock/deduct",
-		Header: http.Header{"Content-Type": contentType},
+		Header: http.Header{"Content-Type": {contentType}},
 	}
 	prefix := bodyPrefix(load)
 	for i := 0; load.Requests == 0 || i < load.Requests; i++ {

@@ -1,0 +1,149 @@
+package traffic
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"stock/loadtest/internal/history"
+)
+
+// mustSell runs a load of so many requests, and fails the test unless each was sold.
+func mustSell(t *testing.T, driver *Driver, requests int) {
+	t.Helper()
+	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: requests, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range result.Ops {
+		if op.Outcome != history.Sold {
+			t.Errorf("outcome %s: %s", op.Outcome, op.Error)
+		}
+	}
+}
+
+// counting starts a server that counts its connections.
+func counting(t *testing.T, handler http.HandlerFunc) (server *httptest.Server, opened *atomic.Int64) {
+	t.Helper()
+	opened = &atomic.Int64{}
+	server = httptest.NewUnstartedServer(handler)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	t.Cleanup(server.Close)
+	return server, opened
+}
+
+func TestAConnectionIsKeptFromLoadToLoad(t *testing.T) {
+	t.Parallel()
+	server, opened := counting(t, sell)
+	server.Start()
+	driver := drive(t, server.URL, 1)
+	for range 3 {
+		mustSell(t, driver, 5)
+		time.Sleep(checkedAfter) // from now on, the driver checks whether the server has closed it
+	}
+	if opened.Load() != 1 {
+		t.Errorf("%d connections were opened, want 1", opened.Load())
+	}
+}
+
+func TestAConnectionThatTheServerClosedIsReplacedBeforeTheNextRequest(t *testing.T) {
+	t.Parallel()
+	server, opened := counting(t, sell)
+	server.Start()
+	driver := drive(t, server.URL, 1)
+	mustSell(t, driver, 1)
+	server.CloseClientConnections()
+	time.Sleep(checkedAfter)
+	mustSell(t, driver, 1)
+	if opened.Load() != 2 {
+		t.Errorf("%d connections were opened, want 2", opened.Load())
+	}
+}
+
+func TestAReplyThatClosesItsConnectionIsComplete(t *testing.T) {
+	t.Parallel()
+	server, opened := counting(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		sell(w, r)
+	})
+	server.Start()
+	mustSell(t, drive(t, server.URL, 1), 3)
+	if opened.Load() != 3 {
+		t.Errorf("%d connections were opened, want one for each of 3 requests", opened.Load())
+	}
+}
+
+func TestAServerWithTLSIsDriven(t *testing.T) {
+	t.Parallel()
+	server, opened := counting(t, sell)
+	server.StartTLS()
+	driver := drive(t, server.URL, 1)
+	// The certificate of the test server is unknown to this host.
+	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op := result.Ops[0]; op.Outcome != history.Unknown || !strings.Contains(op.Error, "certificate") {
+		t.Errorf("outcome %s, error %q, want the certificate to be refused", op.Outcome, op.Error)
+	}
+
+	transport, ok := server.Client().Transport.(*http.Transport)
+	if !ok {
+		t.Fatal("the test server's client has another transport")
+	}
+	driver.server.roots = transport.TLSClientConfig.RootCAs
+	driver = &Driver{server: driver.server}
+	t.Cleanup(driver.Close)
+	mustSell(t, driver, 3)
+	time.Sleep(checkedAfter)
+	before := opened.Load()
+	mustSell(t, driver, 3)
+	if opened.Load() != before {
+		t.Error("a connection with TLS is not kept")
+	}
+}
+
+func TestAnInvalidAddressOfRestocksIsRefused(t *testing.T) {
+	t.Parallel()
+	if _, err := drive(t, "http://127.0.0.1:1", 1).Run(t.Context(), Load{
+		Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute,
+		Restock: &Restock{Admin: "nowhere", Store: "mysql", Units: 1, Every: time.Millisecond},
+	}); err == nil || !strings.Contains(err.Error(), `"nowhere"`) {
+		t.Errorf("error %v, want it to name the address of the restocks", err)
+	}
+}
+
+func TestReplyTooLargeIsUnknown(t *testing.T) {
+	t.Parallel()
+	for name, handler := range map[string]http.HandlerFunc{
+		"body": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.Repeat(" ", maxReply)+"{}")
+		},
+		"header": func(w http.ResponseWriter, r *http.Request) {
+			for i := range 8 {
+				w.Header().Set(fmt.Sprintf("X-Filler-%d", i), strings.Repeat("x", maxHeader/8))
+			}
+			sell(w, r)
+		},
+	} {
+		result, err := serve(t, 1, handler).Run(t.Context(), Load{
+			Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if op := result.Ops[0]; op.Outcome != history.Unknown || op.Error == "" {
+			t.Errorf("%s: outcome %s, error %q, want unknown and a reason", name, op.Outcome, op.Error)
+		}
+	}
+}

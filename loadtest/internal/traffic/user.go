@@ -1,0 +1,102 @@
+package traffic
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+
+	"stock/loadtest/internal/history"
+)
+
+// user is one client. Only its own goroutine touches its fields while it runs.
+type user struct {
+	run        *run
+	number     int
+	connection *connection
+	records    []record
+	reader     replyReader
+
+	// Reused from request to request.
+	id, body, request []byte
+	replica           string // that answered last
+}
+
+// record is what a user notes about a request. The strings that would cost an allocation are filled in after the load.
+type record struct {
+	op     history.Op
+	number int  // of the request in its load; -1: op has its name already
+	echoed bool // the reply had the request's own id
+}
+
+// send sends the n-th request of the load. In an open loop, intendedNS is when it should have been sent.
+func (u *user) send(ctx context.Context, n int, intendedNS int64) {
+	load := &u.run.load
+	goodsID, count := load.Mix.At(n)
+	u.id = strconv.AppendInt(append(append(u.id[:0], load.RequestPrefix...), '-'), int64(n), 10)
+	u.exchange(ctx, n, u.id, history.Op{
+		Kind:       history.Deduct,
+		Client:     u.number,
+		GoodsID:    goodsID,
+		Count:      count,
+		IntendedNS: intendedNS,
+	})
+	if load.Answered != nil {
+		load.Answered.Add(1)
+	}
+}
+
+// deduct sends the deduction that op describes, and records it with its answer.
+func (u *user) deduct(ctx context.Context, op history.Op) {
+	u.id = append(u.id[:0], op.Name...)
+	key := u.id
+	if op.Again {
+		u.id = append(u.id, "-again"...)
+		key = u.id[:len(op.Name)]
+	}
+	u.exchange(ctx, -1, key, op)
+}
+
+// exchange sends the deduction that op describes with the id u.id, and records it with its answer.
+func (u *user) exchange(ctx context.Context, number int, key []byte, op history.Op) {
+	r := u.run
+	if !r.load.Keys {
+		key = nil
+	}
+	u.body = appendBody(u.body[:0], r.body, op.GoodsID, op.Count)
+	u.request = appendRequest(u.request[:0], r.header, u.id, key, u.body)
+	u.records = append(u.records, record{op: op, number: number})
+	rec := &u.records[len(u.records)-1]
+	if !u.connection.exchange(ctx, u.request, r.load.Timeout, &rec.op) {
+		return
+	}
+	reply := &u.connection.reply
+	if replica := reply.Header.Peek("X-Replica"); string(replica) != u.replica {
+		u.replica = string(replica)
+	}
+	rec.op.Replica = u.replica
+	id := reply.Header.Peek("X-Request-Id")
+	if rec.echoed = bytes.Equal(id, u.id); !rec.echoed {
+		rec.op.RequestID = string(id)
+	}
+	u.reader.readReceipt(&rec.op, reply)
+}
+
+// appendOps appends what the user recorded, and frees its memory.
+func (u *user) appendOps(ops []history.Op) []history.Op {
+	for i := range u.records {
+		rec := &u.records[i]
+		op := rec.op
+		if rec.number >= 0 {
+			op.Name = u.run.load.RequestPrefix + "-" + strconv.Itoa(rec.number)
+		}
+		if rec.echoed {
+			op.RequestID = op.Name
+			if op.Again {
+				op.RequestID += "-again"
+			}
+		}
+		ops = append(ops, op)
+	}
+	u.records = nil
+	return ops
+}
