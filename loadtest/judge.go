@@ -137,7 +137,7 @@ func (f *judgeFlags) config(dir string) scenario.Config {
 		Skew:     traffic.Zipf,
 		MinCount: 1,
 		MaxCount: 3,
-		WarmUp:   100 * time.Millisecond,
+		WarmUp:   30 * time.Millisecond,
 		Patience: 2 * time.Second,
 		Dir:      dir,
 	}
