@@ -68,8 +68,9 @@ func withLines(req stock.OrderRequest, lines ...stock.Line) stock.OrderRequest {
 	return other
 }
 
-func soldOut(req stock.Request, units int64) error {
-	return &stock.SoldOutError{GoodsID: req.GoodsID, Asked: req.Count, Remaining: units}
+// soldOut says that nothing is left.
+func soldOut(req stock.Request) error {
+	return &stock.SoldOutError{GoodsID: req.GoodsID, Asked: req.Count}
 }
 
 // tellSoldOut carries out the deduction and tells the buyer that the item is sold out.
@@ -77,7 +78,7 @@ func tellSoldOut(ctx context.Context, req stock.Request, next deduct) (stock.Rec
 	if _, err := next(ctx, req); err != nil {
 		return stock.Receipt{}, err
 	}
-	return stock.Receipt{}, soldOut(req, 0)
+	return stock.Receipt{}, soldOut(req)
 }
 
 // tellBusy carries out the deduction and tells the buyer that the service was busy.
@@ -90,7 +91,7 @@ func tellBusy(ctx context.Context, req stock.Request, next deduct) (stock.Receip
 
 // refuse deducts nothing.
 func refuse(_ context.Context, req stock.Request, _ deduct) (stock.Receipt, error) {
-	return stock.Receipt{}, soldOut(req, 0)
+	return stock.Receipt{}, soldOut(req)
 }
 
 // tellPrevious tells each buyer what remained after the sale before, of the same item.
@@ -123,7 +124,7 @@ func tellNothingLeft(c *changes) {
 			receipt, err := next(ctx, req)
 			if refused, ok := errors.AsType[*stock.SoldOutError](err); ok && refused.Remaining > 0 {
 				c.strikes.Add(1)
-				err = soldOut(req, 0)
+				err = soldOut(req)
 			}
 			return receipt, err
 		}

@@ -27,7 +27,7 @@ var batchingBugs = []Mutant{
 		Name: "redis-script-same-remaining", Strategy: "redis-script",
 		Planted: "All members of a call are told what remains after the last one.",
 		change: rewriteLua("return reply",
-			"for i = 1, #ARGV do if reply[2 * i - 1] == 1 then reply[2 * i] = units end end\nreturn reply"),
+			"for i = 1, #ARGV do if reply[2 * i - 1] == 1 then reply[2 * i] = units end; end\nreturn reply"),
 	},
 	{
 		Name: "redis-script-drops-a-member", Strategy: "redis-script",

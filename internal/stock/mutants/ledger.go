@@ -26,11 +26,7 @@ var ledgerBugs = []Mutant{
 	{
 		Name: "ledger-forgets", Strategy: "ledger",
 		Planted: "1 row in 200 is not recorded.",
-		change: onStatement(200, records, func(
-			context.Context, string, []driver.NamedValue, execute,
-		) (driver.Result, error) {
-			return written{rows: 1}, nil
-		}),
+		change:  onStatement(200, records, unsent(1)),
 	},
 	{
 		Name: "ledger-wrong-count", Strategy: "ledger",
@@ -88,7 +84,7 @@ var ledgerBugs = []Mutant{
 	{
 		Name: "ledger-replays-sold-out", Strategy: "ledger",
 		Planted: "A replay of a sale says sold out.",
-		change:  onReplay(func(req stock.Request, _ *stock.Receipt) error { return soldOut(req, 0) }),
+		change:  onReplay(func(req stock.Request, _ *stock.Receipt) error { return soldOut(req) }),
 	},
 	{
 		Name: "batch-ledger-replays-less", Strategy: "batch-ledger",
@@ -101,11 +97,7 @@ var ledgerBugs = []Mutant{
 	{
 		Name: "batch-ledger-forgets", Strategy: "batch-ledger",
 		Planted: "A batch of several does not record its last row.",
-		change: onStatement(1, "INSERT INTO ledger", func(
-			ctx context.Context, statement string, args []driver.NamedValue, next execute,
-		) (driver.Result, error) {
-			return withoutLastRow(ctx, statement, args, next)
-		}),
+		change:  onStatement(1, "INSERT INTO ledger", withoutLastRow),
 	},
 	{
 		Name: "batch-ledger-wrong-remaining", Strategy: "batch-ledger",

@@ -80,20 +80,12 @@ var orderBugs = []Mutant{
 	{
 		Name: "ledger-order-keeps-lines", Strategy: "ledger",
 		Planted: "An order that is refused keeps the deductions of the items before the one that is sold out.",
-		change: onStatement(1, "ROLLBACK TO SAVEPOINT", func(
-			context.Context, string, []driver.NamedValue, execute,
-		) (driver.Result, error) {
-			return written{}, nil
-		}),
+		change:  onStatement(1, "ROLLBACK TO SAVEPOINT", unsent(0)),
 	},
 	{
 		Name: "ledger-order-forgets-a-line", Strategy: "ledger",
 		Planted: "The last line of an order is not recorded.",
-		change: onStatement(1, records, func(
-			ctx context.Context, statement string, args []driver.NamedValue, next execute,
-		) (driver.Result, error) {
-			return withoutLastRow(ctx, statement, args, next)
-		}),
+		change:  onStatement(1, records, withoutLastRow),
 	},
 	{
 		Name: "ledger-order-again", Strategy: "ledger",
@@ -184,8 +176,8 @@ func onReplayedOrder(
 	}
 }
 
-// lockFirstOnly makes the second replica take only the first of several locks. The others are taken under the context of
-// the first one.
+// lockFirstOnly makes the second replica take only the first of several locks. The others are taken under the context
+// of the first one.
 func lockFirstOnly(c *changes) {
 	type held struct{}
 	c.lock = func(next lock) lock {
