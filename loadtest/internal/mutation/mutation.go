@@ -3,6 +3,7 @@
 package mutation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,6 +69,7 @@ type Trial struct {
 	Verdict  verify.Result
 	Workload string // that the verdict is from
 	Evidence string // its first line; empty if there is none
+	Runs     int    // until the verdict
 	Strikes  int64  // how often the mutant behaved differently from its original
 	Took     time.Duration
 }
@@ -85,30 +87,45 @@ type Lab struct {
 // errDecided ends a trial early.
 var errDecided = errors.New("the verdict is decided")
 
+// passes is how often a bug is tried under all workloads. A lab runs the measured ones in as many rounds or more.
+const passes = 3
+
 // Try plants a mutant and runs its strategy under one workload after another. A bug is tried until it is found; an
-// oddity under every workload.
+// oddity once under every workload.
 func (l Lab) Try(ctx context.Context, m Mutant) (Trial, error) {
 	began := time.Now()
 	t := Trial{Mutant: m, Verdict: verify.Correct}
 	if err := l.Topology.RestartReplicas(ctx, "--mutant="+m.Name); err != nil {
 		return t, err
 	}
-	err := l.run(ctx, []string{m.Strategy}, m.Store, func(run scenario.Measured) error {
-		if run.Verdict.Result == verify.Correct || t.Verdict == verify.Inconclusive && run.Verdict.Result != verify.Wrong {
-			return nil
+	for range passes {
+		err := l.run(ctx, []string{m.Strategy}, m.Store, t.add)
+		if err != nil && !errors.Is(err, errDecided) {
+			return t, err
 		}
-		t.Verdict, t.Workload, t.Evidence = run.Verdict.Result, run.History.Run.Workload.Name, first(run.Verdict.Evidence)
-		if t.Verdict == verify.Wrong {
-			return errDecided
+		if t.Verdict == verify.Wrong || m.Harmless {
+			break
 		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, errDecided) {
-		return t, err
+		l.Config.Seed++
 	}
+	var err error
 	t.Strikes, err = l.strikes(ctx)
 	t.Took = time.Since(began)
 	return t, err
+}
+
+// add adds the verdict on a run. The worst one counts.
+func (t *Trial) add(run scenario.Measured) error {
+	t.Runs++
+	found := run.Verdict.Result
+	if found == verify.Correct || found == verify.Inconclusive && t.Verdict == verify.Inconclusive {
+		return nil
+	}
+	t.Verdict, t.Workload, t.Evidence = found, run.History.Run.Workload.Name, first(run.Verdict.Evidence)
+	if found == verify.Wrong {
+		return errDecided
+	}
+	return nil
 }
 
 // run runs strategies that claim to be correct, each under every workload, without and then with restocks. It passes
@@ -136,7 +153,7 @@ func (l Lab) run(ctx context.Context, names []string, store string, done func(sc
 			err = runner.Run(ctx, done)
 		}
 		if err != nil {
-			return errors.Join(err, l.Topology.Check())
+			return cmp.Or(l.Topology.Check(), err) // a server that died is the cause of any other error
 		}
 	}
 	return nil

@@ -1,9 +1,12 @@
 package mutation
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
+	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
 )
 
@@ -28,6 +31,38 @@ func TestATrialPassesIfTheJudgeWasRightAboutAMutantThatStruck(t *testing.T) {
 		if got := trial.Passed(); got != test.want {
 			t.Errorf("harmless %v, %s, %d strikes: passed %v, want %v",
 				test.harmless, test.verdict, test.strikes, got, test.want)
+		}
+	}
+}
+
+func TestTheWorstVerdictCountsAndWrongEndsTheTrial(t *testing.T) {
+	t.Parallel()
+	const correct, inconclusive, wrong = verify.Correct, verify.Inconclusive, verify.Wrong
+	for _, test := range []struct {
+		runs []verify.Result
+		want verify.Result
+		from int // the run that the verdict is from
+	}{
+		{[]verify.Result{correct, correct}, correct, 0},
+		{[]verify.Result{correct, inconclusive, correct, inconclusive}, inconclusive, 2},
+		{[]verify.Result{inconclusive, correct, wrong}, wrong, 3},
+	} {
+		trial := Trial{Verdict: correct}
+		for i, result := range test.runs {
+			var run scenario.Measured
+			run.Verdict.Result = result
+			run.History.Run.Workload.Name = fmt.Sprint("workload ", i+1)
+			run.Verdict.Evidence = []string{fmt.Sprint("evidence ", i+1), "more"}
+			if err := trial.add(run); errors.Is(err, errDecided) != (result == wrong) {
+				t.Errorf("%v: run %d: %v", test.runs, i+1, err)
+			}
+		}
+		want := Trial{Verdict: test.want, Runs: len(test.runs)}
+		if test.from > 0 {
+			want.Workload, want.Evidence = fmt.Sprint("workload ", test.from), fmt.Sprint("evidence ", test.from)
+		}
+		if trial != want {
+			t.Errorf("%v: got %+v, want %+v", test.runs, trial, want)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (t Trial) Line() string {
 func (t Trial) outcome() string {
 	text := strings.ToUpper(string(t.Verdict))
 	if t.Workload != "" {
-		text += fmt.Sprintf(" by %s: %s", t.Workload, cmp.Or(t.Evidence, "no evidence"))
+		text += fmt.Sprintf(" by %s, run %d: %s", t.Workload, t.Runs, cmp.Or(t.Evidence, "no evidence"))
 	}
 	if t.Strikes == 0 {
 		text += " (the mutant never came into effect)"
@@ -55,11 +55,11 @@ func Summary(trials []Trial) string {
 // WriteMarkdown writes a table of the trials.
 func WriteMarkdown(w io.Writer, trials []Trial) error {
 	var text strings.Builder
-	text.WriteString("| mutant | family | what is planted | verdict | workload | evidence |\n" +
-		"| --- | --- | --- | --- | --- | --- |\n")
+	text.WriteString("| mutant | family | what is planted | verdict | runs | workload | evidence |\n" +
+		"| --- | --- | --- | --- | ---: | --- | --- |\n")
 	for _, t := range trials {
-		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s |\n", t.Name, t.Family, t.Planted,
-			strings.ToUpper(string(t.Verdict)), t.Workload, strings.ReplaceAll(t.Evidence, "|", "\\|"))
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %d | %s | %s |\n", t.Name, t.Family, t.Planted,
+			strings.ToUpper(string(t.Verdict)), t.Runs, t.Workload, strings.ReplaceAll(t.Evidence, "|", "\\|"))
 	}
 	fmt.Fprintf(&text, "\n%s\n", Summary(trials))
 	_, err := io.WriteString(w, text.String())
