@@ -229,6 +229,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
+	// The whole catalogue; only a program built with the tag mutants can change it.
 	served, err := o.plant(o, &deps, &opened, registry)
 	if err != nil {
 		return err
