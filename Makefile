@@ -4,7 +4,7 @@
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-servers: ## install the servers that are missing: MySQL or MariaDB, Redis, nginx, etcd, ZooKeeper (Debian, Ubuntu)
+servers: ## install what is missing: MySQL or MariaDB, Redis, nginx, etcd, ZooKeeper, wrk (Debian, Ubuntu)
 	@sh internal/servers/install.sh
 
 # The lab gets Ctrl-C and SIGTERM through make. With setpriv (Linux), it also ends when make is killed.
@@ -16,7 +16,7 @@ lab: servers build ## run and judge every strategy on private servers, and compa
 up: servers build ## start two replicas behind nginx, with their servers, until Ctrl-C
 	@$(WITH_MAKE) bin/loadtest up
 
-bench: servers build ## compare the fastest strategies with the limits of this machine (4 minutes; BENCH=--help)
+bench: servers build ## compare the fastest strategies with the limits of this machine (5 minutes; BENCH=--help)
 	@$(WITH_MAKE) bin/loadtest bench $(BENCH)
 
 judge: servers build ## test the judge: plant bugs into the service, each of which it must find (4 minutes; JUDGE=--help)

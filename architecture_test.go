@@ -138,8 +138,8 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/scenario",
-		imports: []string{"internal/monotonic", "loadtest/internal/{history,oracle,traffic,verify}"},
-		because: "A run sends the load, records it and has it judged.",
+		imports: []string{"internal/{monotonic,stats}", "loadtest/internal/{history,oracle,traffic,verify}"},
+		because: "A run sends the load, records it and has it judged, and repeats what is not precise enough.",
 	},
 	{
 		name:    "loadtest/internal/report",

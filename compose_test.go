@@ -15,6 +15,7 @@ import (
 
 type composeService struct {
 	Image       string
+	Command     []string
 	Build       any
 	Restart     string
 	ReadOnly    bool     `yaml:"read_only"`
@@ -94,6 +95,17 @@ func TestImagesArePinned(t *testing.T) {
 		// distroless has no tags for versions.
 		if !pinned.MatchString(image) && !strings.HasPrefix(image, "gcr.io/distroless/") {
 			t.Errorf("Dockerfile: the image %s has no exact version", image)
+		}
+	}
+}
+
+// Otherwise the history of the locks would fill etcd's space quota.
+func TestEtcdCompactsItsHistory(t *testing.T) {
+	t.Parallel()
+	command := composeServices(t)["etcd"].Command
+	for _, flag := range []string{"--auto-compaction-mode=periodic", "--auto-compaction-retention=1m"} {
+		if !slices.Contains(command, flag) {
+			t.Errorf("etcd is started with %v, want %s among them", command, flag)
 		}
 	}
 }

@@ -28,10 +28,12 @@ type measurement struct {
 	Replicas int         `json:"replicas"`
 	Workload string      `json:"workload"`
 	Verdict  string      `json:"verdict"`
-	Goodput  float64     `json:"goodput"`            // units sold correctly per second, median of the rounds
+	Goodput  float64     `json:"goodput"`            // units sold correctly per second
 	Interval *[2]float64 `json:"interval,omitempty"` // 95 %
 	Answered float64     `json:"answered,omitempty"` // requests per second
 	Noop     *float64    `json:"noop,omitempty"`     // share of noop's goodput
+	Share    *[2]float64 `json:"share,omitempty"`    // 95 % interval of Noop
+	Rounds   int         `json:"rounds,omitempty"`
 	P50      float64     `json:"p50,omitempty"`      // ms
 	P99      float64     `json:"p99,omitempty"`      // ms
 	Sold     int64       `json:"sold,omitempty"`     // units confirmed, of a strategy that is wrong
@@ -57,6 +59,7 @@ type report struct {
 		Interval                    *struct{ Low, High float64 } `json:"goodput_interval"`
 		Answered                    float64                      `json:"throughput_per_s"`
 		Noop                        *float64                     `json:"share_of_noop"`
+		Share                       *struct{ Low, High float64 } `json:"share_interval"`
 		Latency                     struct{ P50, P99 float64 }   `json:"latency_ms"`
 		Sold, Oversold              int64
 		Lost                        int64 `json:"lost_updates"`
@@ -89,9 +92,19 @@ func (r *report) conditions() string {
 			servers = append(servers, s.String())
 		}
 	}
-	return fmt.Sprintf("Medians of %d rounds, %d users, two replicas behind nginx, "+
+	fewest, most := math.MaxInt, 0
+	for _, row := range r.Rows {
+		if !row.Baseline {
+			fewest, most = min(fewest, len(row.Rounds)), max(most, len(row.Rounds))
+		}
+	}
+	rounds := fmt.Sprintf("%d rounds", most)
+	if fewest < most {
+		rounds = fmt.Sprintf("%d to %s", fewest, rounds)
+	}
+	return fmt.Sprintf("Means of %s, %d users, two replicas behind nginx, "+
 		"%d cores (%s) for load and servers; %s; %s; seed %d.",
-		len(r.Rows[0].Rounds), r.Rows[0].Users, e.Cores, strings.ReplaceAll(e.CPU, "(R)", ""),
+		rounds, r.Rows[0].Users, e.Cores, strings.ReplaceAll(e.CPU, "(R)", ""),
 		strings.Join(servers, ", "), e.Go, e.Seed)
 }
 
@@ -121,7 +134,10 @@ func newFigures(t *testing.T, path string) *figures {
 		row := measurement{
 			Strategy: r.Strategy, Replicas: r.Replicas, Workload: r.Workload, Verdict: r.Verdict,
 			Goodput: math.Round(r.Goodput), Answered: math.Round(r.Answered), Noop: &noop,
-			P50: short(r.Latency.P50), P99: short(r.Latency.P99),
+			P50: short(r.Latency.P50), P99: short(r.Latency.P99), Rounds: len(r.Rounds),
+		}
+		if r.Share != nil {
+			row.Share = &[2]float64{short(r.Share.Low), short(r.Share.High)}
 		}
 		if r.Interval != nil {
 			row.Interval = &[2]float64{math.Round(r.Interval.Low), math.Round(r.Interval.High)}
@@ -242,11 +258,7 @@ func (f *figures) table() string {
 		if s := f.row(r.Strategy, r.Replicas, "flash-sale"); s != nil {
 			sale, found = s.rate(), s.found()
 		}
-		noop := ""
-		if r.Noop != nil {
-			noop = fmt.Sprint(*r.Noop)
-		}
-		row(&b, r.label(), r.rate(), noop, number(r.P50), number(r.P99), r.found(), sale, found)
+		row(&b, r.label(), r.rate(), r.share(), number(r.P50), number(r.P99), r.found(), sale, found)
 	}
 	for _, s := range strategies {
 		if s.Claim.TwoReplicas != stock.SellsNothing && f.row(s.Name, 2, "plenty") == nil {
@@ -293,12 +305,22 @@ func (r *measurement) label() string {
 	return label(*strategy(r.Strategy))
 }
 
-// rate returns the goodput, and how far the farther end of its interval is from it, in per cent.
-func (r *measurement) rate() string {
-	if r.Interval == nil || r.Goodput == 0 {
-		return number(r.Goodput)
+func (r *measurement) rate() string { return withInterval(r.Goodput, r.Interval) }
+
+// share returns the share of noop's goodput.
+func (r *measurement) share() string {
+	if r.Noop == nil {
+		return ""
 	}
-	return fmt.Sprintf("%s ±%.0f%%", number(r.Goodput), 100*max(r.Interval[1]/r.Goodput-1, 1-r.Interval[0]/r.Goodput))
+	return withInterval(*r.Noop, r.Share)
+}
+
+// withInterval returns a number, and how far the farther end of its interval is from it, in per cent.
+func withInterval(v float64, interval *[2]float64) string {
+	if interval == nil || v == 0 {
+		return number(v)
+	}
+	return fmt.Sprintf("%s ±%.0f%%", number(v), 100*max(interval[1]/v-1, 1-interval[0]/v))
 }
 
 func number(v float64) string {

@@ -39,7 +39,8 @@ func benchCommand() *cobra.Command {
 		Short: "Compare the fastest strategies with what the machine allows",
 		Long: `bench measures the strategies that have a target, interleaved with two references: raw, a loop of update's
 statement on as many connections as users, straight to MySQL, and bare, a handler that only decodes and encodes the
-same JSON behind the same nginx. Every cell is judged. Targets are judged by ratios within a round:
+same JSON behind the same nginx. If wrk is installed, it measures some of the strategies as well. Every cell of a
+strategy is judged, except for those by wrk. Targets are judged by ratios within a round:
 
 ` + bench.Wanted(benchUsers) + `
 A target is "met" or "not met" by the whole 95 % interval, else "open". A target that is not met is a

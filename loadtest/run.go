@@ -25,7 +25,8 @@ func runCommand(getenv func(string) string) *cobra.Command {
 		Use:   "run",
 		Short: "Run strategies under load, judge each, and report",
 		Long: `run starts private servers and replicas behind nginx, runs every strategy, judges what each did to the
-stock, and compares them. Without flags it runs two workloads for three rounds, in less than five minutes:
+stock, and compares them. Without flags it runs two workloads in less than five minutes. It gives every strategy at
+least three rounds, and more to those whose speed is not yet known within 10 %:
 
   plenty      as many units as requested      (6 000 requests, 6 000 units)
   flash-sale  a sixth of the units requested  (6 000 requests, 1 000 units)

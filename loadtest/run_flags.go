@@ -19,7 +19,7 @@ import (
 // Defaults of a full run, and of a quick one.
 const (
 	fullRequests, quickRequests = 6000, 600
-	fullRounds, quickRounds     = 3, 1
+	fixedRounds, quickRounds    = 3, 1
 	fullBudget, quickBudget     = 4*time.Minute + 30*time.Second, 40 * time.Second
 	fullWarmUp, quickWarmUp     = 400 * time.Millisecond, 150 * time.Millisecond
 )
@@ -59,7 +59,9 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.requests, "requests", fullRequests, "requests of each run")
 	flags.DurationVar(&f.duration, "duration", 0, "time of each run, instead of --requests")
 	flags.Float64Var(&f.rate, "rate", 0, "open loop: requests per second, however slow the service is")
-	flags.IntVar(&f.rounds, "rounds", fullRounds, "how often everything is run")
+	flags.IntVar(&f.rounds, "rounds", 0,
+		"how often everything is run (default: each row at least three times, until its interval is narrow; "+
+			"with --sweep, --rate, --duration, --restock, --budget 0, or --target without --admin: 3)")
 	flags.Int64Var(&f.stock, "stock", 0, "units of all items together, instead of the two workloads")
 	flags.Int64Var(&f.restock, "restock", 0,
 		"units to put back every 20 ms of a run, into each item in turn; a lock without a fence loses some")
@@ -85,7 +87,7 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 	switch {
 	case flags.Changed("strategies") && len(f.strategies) == 0:
 		return errors.New("--strategies is empty: leave it out for every strategy, or name some")
-	case f.rounds < 1:
+	case f.rounds < 0 || flags.Changed("rounds") && f.rounds == 0:
 		return fmt.Errorf("--rounds %d: must be at least 1", f.rounds)
 	case f.stock < 0 || flags.Changed("stock") && f.stock == 0:
 		return fmt.Errorf("--stock %d: must be at least 1", f.stock)
@@ -181,6 +183,11 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 		if !flags.Changed("budget") {
 			f.budget = 0
 		}
+	}
+	cannotAdapt := f.sweep.Axis != "" || f.rate > 0 || f.duration > 0 || f.restock > 0 || f.budget == 0 ||
+		f.attach.target != "" && f.attach.admin == ""
+	if cannotAdapt {
+		f.rounds = cmp.Or(f.rounds, fixedRounds)
 	}
 	f.request.seed = cmp.Or(f.request.seed, newSeed())
 }

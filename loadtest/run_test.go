@@ -150,3 +150,34 @@ func TestReportShowsOptionsFromTheEnvironment(t *testing.T) {
 		t.Errorf("options %q, want %q", got, want)
 	}
 }
+
+func TestRoundsAreAsNeededOnlyInAClosedLoopOfRequests(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]int{
+		"":                            0,
+		"--users 8 --stock 100":       0,
+		"--rounds 5":                  5,
+		"--quick":                     quickRounds,
+		"--quick --rounds 2":          2,
+		"--rate 100":                  fixedRounds,
+		"--duration 1s":               fixedRounds,
+		"--restock 5":                 fixedRounds,
+		"--budget 0":                  fixedRounds,
+		"--sweep users=1,8":           fixedRounds,
+		"--target http://a":           fixedRounds,
+		"--target http://a --admin b": 0,
+	} {
+		var f runFlags
+		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		f.register(flags)
+		if err := flags.Parse(strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.check(flags); err != nil {
+			t.Fatalf("%s: %v", args, err)
+		}
+		if f.setDefaults(flags); f.rounds != want {
+			t.Errorf("%q: %d rounds, want %d (0: as needed)", args, f.rounds, want)
+		}
+	}
+}

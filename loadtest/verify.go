@@ -104,7 +104,8 @@ func compareCommand() *cobra.Command {
 		Use:   "compare A.json B.json",
 		Short: "Compare two reports",
 		Long: `compare shows, for every row of both reports, whether it became faster or slower, and with what
-confidence.`,
+confidence. It compares figures as multiples of noop's in the same round, because the machine may be busier in one
+of the runs, and corrects for the number of rows.`,
 		Example: `  loadtest compare out/before/report.json out/after/report.json`,
 		Args:    exactArgs(2, "compare needs two reports, such as out/before out/after"),
 		RunE: func(cmd *cobra.Command, args []string) error {

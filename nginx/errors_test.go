@@ -61,8 +61,11 @@ func write(t *testing.T, conn net.Conn, request string) {
 	}
 }
 
-func read(t *testing.T, conn net.Conn) rawReply {
+// ask sends a request on a new connection and returns the reply.
+func ask(t *testing.T, address, request string) rawReply {
 	t.Helper()
+	conn := dial(t, address)
+	write(t, conn, request)
 	reply, err := parse(conn)
 	if err != nil {
 		t.Fatal(err)
@@ -110,9 +113,7 @@ func TestARequestThatNginxRefusesIsAnsweredWithAProblem(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			conn := dial(t, address)
-			write(t, conn, test.request)
-			read(t, conn).wantProblem(t, test.status, test.kind)
+			ask(t, address, test.request).wantProblem(t, test.status, test.kind)
 		})
 	}
 	t.Cleanup(func() {
@@ -128,9 +129,7 @@ func TestARequestThatReachesNoReplicaIsRefused(t *testing.T) {
 	t.Parallel()
 	address, other := freeAddress(t), freeAddress(t)
 	_, balancer := start(t, nginx.Main(), address, other)
-	conn := dial(t, balancer)
-	write(t, conn, post)
-	got := read(t, conn)
+	got := ask(t, balancer, post)
 	got.wantProblem(t, http.StatusServiceUnavailable, "unavailable")
 	if got.problem.RequestID != "order-1" || got.Header.Get("Retry-After") != "1" {
 		t.Errorf("the request id is %q, and Retry-After is %q", got.problem.RequestID, got.Header.Get("Retry-After"))
@@ -140,9 +139,7 @@ func TestARequestThatReachesNoReplicaIsRefused(t *testing.T) {
 func TestTheOutcomeIsUnknownIfAReplicaDiesAfterReadingTheRequest(t *testing.T) {
 	t.Parallel()
 	_, balancer := start(t, nginx.Main(), startReplica(t, die).address())
-	conn := dial(t, balancer)
-	write(t, conn, post)
-	got := read(t, conn)
+	got := ask(t, balancer, post)
 	got.wantProblem(t, http.StatusBadGateway, "outcome-unknown")
 	if got.problem.RequestID != "order-1" || got.Header.Get("Retry-After") != "" {
 		t.Errorf("the request id is %q, and Retry-After is %q", got.problem.RequestID, got.Header.Get("Retry-After"))
@@ -154,9 +151,7 @@ func TestTheOutcomeIsUnknownIfOneReplicaRefusesAndTheNextDiesAfterReadingTheRequ
 	t.Parallel()
 	dying := startReplica(t, die)
 	_, balancer := start(t, nginx.Main(), freeAddress(t), dying.address())
-	conn := dial(t, balancer)
-	write(t, conn, post)
-	read(t, conn).wantProblem(t, http.StatusBadGateway, "outcome-unknown")
+	ask(t, balancer, post).wantProblem(t, http.StatusBadGateway, "outcome-unknown")
 	if n := dying.read.Load(); n != 1 {
 		t.Errorf("the second replica read %d requests, want 1", n)
 	}
@@ -170,9 +165,7 @@ func TestARequestIDWithAQuoteIsReplacedByOneThatTheReplicaAndTheClientGet(t *tes
 		received <- r.Header.Get("X-Request-Id")
 		die(w, r)
 	}).address())
-	conn := dial(t, balancer)
-	write(t, conn, strings.Replace(post, "order-1", `order"1`, 1))
-	got := read(t, conn)
+	got := ask(t, balancer, strings.Replace(post, "order-1", `order"1`, 1))
 	got.wantProblem(t, http.StatusBadGateway, "outcome-unknown")
 	if id := <-received; len(id) != 32 || got.problem.RequestID != id {
 		t.Errorf("the replica got the request id %q and the client %q, want the same new one", id, got.problem.RequestID)
@@ -185,10 +178,8 @@ func TestABodyAsLargeAsTheServiceAllowsIsNotWrittenToAFile(t *testing.T) {
 	const limit = 16 << 10
 	server, balancer := start(t, nginx.Main(), startReplica(t, ok).address())
 	for size, want := range map[int]int{limit: http.StatusOK, limit + 1: http.StatusRequestEntityTooLarge} {
-		conn := dial(t, balancer)
-		write(t, conn, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size))
-		write(t, conn, strings.Repeat(" ", size))
-		if got := read(t, conn); got.StatusCode != want {
+		header := fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size)
+		if got := ask(t, balancer, header+strings.Repeat(" ", size)); got.StatusCode != want {
 			t.Errorf("a body of %d bytes is answered with %d %s, want %d", size, got.StatusCode, got.body, want)
 		}
 	}
@@ -251,9 +242,8 @@ func TestRepliesOfAReplicaAreLeftAlone(t *testing.T) {
 	})
 	_, address := start(t, nginx.Main(), replica.address())
 	for _, status := range []int{400, 404, 405, 413, 414, 431, 500, 501, 502, 503, 504, 505} {
-		conn := dial(t, address)
-		write(t, conn, fmt.Sprintf("GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", status))
-		if got := read(t, conn); got.StatusCode != status || got.body != "of the replica" {
+		got := ask(t, address, fmt.Sprintf("GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", status))
+		if got.StatusCode != status || got.body != "of the replica" {
 			t.Errorf("the reply is %d %s, want %d of the replica", got.StatusCode, got.body, status)
 		}
 	}

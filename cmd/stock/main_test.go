@@ -50,11 +50,19 @@ func command(t *testing.T, env environment, args ...string) (stdout string, err 
 	return out.String(), err
 }
 
-// printed returns everything that a command prints, including its error.
-func printed(t *testing.T, env environment, args ...string) (text string, err error) {
+// refused returns everything that a command prints that is to fail before it starts anything. The context has ended, so
+// that a service which starts nevertheless stops at once.
+func refused(t *testing.T, env environment, args ...string) (text string, err error) {
 	t.Helper()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	return printed(ended, env, args...)
+}
+
+// printed returns everything that a command prints, including its error.
+func printed(ctx context.Context, env environment, args ...string) (text string, err error) {
 	var out bytes.Buffer
-	err = run(t.Context(), args, env.get, &out, &out)
+	err = run(ctx, args, env.get, &out, &out)
 	return fmt.Sprint(out.String(), err), err
 }
 
@@ -240,6 +248,10 @@ var wrongConfigurations = []struct {
 	},
 	{name: "healthcheck with a bad URL", args: []string{"healthcheck", "--url=localhost"}, want: []string{"--url"}},
 	{
+		name: "healthcheck without a host", args: []string{"healthcheck", "--url=http://"},
+		want: []string{"--url", "http://127.0.0.1:8080"},
+	},
+	{
 		name: "healthcheck with a password", args: []string{"healthcheck", "--url=http://root:secret@127.0.0.1:1"},
 		want: []string{"--url", "without a user or a password"},
 	},
@@ -267,7 +279,7 @@ func TestAServerAddressThatCannotConnectIsRefused(t *testing.T) {
 		} {
 			t.Run(flag+" with "+name, func(t *testing.T) {
 				t.Parallel()
-				_, err := command(t, nil, "serve", "--"+flag+"=a:1,"+bad+",c:1")
+				_, err := refused(t, nil, "serve", "--"+flag+"=a:1,"+bad+",c:1")
 				if quoted := fmt.Sprintf("--%s is %q", flag, bad); exitCode(err) != 2 || !strings.Contains(err.Error(), quoted) {
 					t.Errorf("%v, want exit code 2 and %s", err, quoted)
 				}
@@ -279,7 +291,7 @@ func TestAServerAddressThatCannotConnectIsRefused(t *testing.T) {
 func TestAListenerWithABlankInItsAddressIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []string{"listen", "admin-listen"} {
-		_, err := command(t, nil, "serve", "--"+flag, " 127.0.0.1:0")
+		_, err := refused(t, nil, "serve", "--"+flag, " 127.0.0.1:0")
 		if exitCode(err) != 2 || !strings.Contains(err.Error(), "--"+flag+` is " 127.0.0.1:0"`) {
 			t.Errorf("--%s: %v, want exit code 2", flag, err)
 		}
@@ -291,7 +303,7 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 	for _, test := range wrongConfigurations {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			text, err := printed(t, test.env, test.args...)
+			text, err := refused(t, test.env, test.args...)
 			if exitCode(err) != 2 {
 				t.Fatalf("exit code %d: %v", exitCode(err), err)
 			}
@@ -324,7 +336,7 @@ func TestNoPasswordIsPrintedWhenAConnectionIsRefused(t *testing.T) {
 				"STOCK_MYSQL_DSN": "root:secret@" + config.Net + "(" + address + ")/stock",
 				"STOCK_LOG_LEVEL": "debug",
 			}
-			if text, err := printed(t, env, "migrate"); exitCode(err) != 1 || strings.Contains(text, "secret") {
+			if text, err := printed(t.Context(), env, "migrate"); exitCode(err) != 1 || strings.Contains(text, "secret") {
 				t.Errorf("migrate prints %q", text)
 			}
 			p := launch(t, env, "serve")

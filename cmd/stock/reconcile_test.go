@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"database/sql"
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -102,14 +100,9 @@ func TestReconcileContinuesAfterAnItemThatCannotBeCompared(t *testing.T) {
 // backlog returns the metric of the sales that are not yet in MySQL.
 func (p *program) backlog(t *testing.T) (sales string) {
 	t.Helper()
-	response, err := http.Get(p.admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), "stock_stream_backlog_sales "); ok {
-			sales = value
+	for line := range strings.Lines(p.read(t, "/metrics")) {
+		if value, ok := strings.CutPrefix(line, "stock_stream_backlog_sales "); ok {
+			sales = strings.TrimSpace(value)
 		}
 	}
 	return sales

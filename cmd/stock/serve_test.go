@@ -49,19 +49,10 @@ func park(t *testing.T, p *program, strategy string, at stock.Point) <-chan answ
 			"X-Request-Id", "parked", "X-Pause", string(at))
 		done <- answer{status, body}
 	}()
-	eventually(t, "the request is parked", func() bool { return p.parked() })
+	eventually(t, "the request is parked", func() bool {
+		return strings.Contains(p.read(t, "/metrics"), "stock_parked_requests 1\n")
+	})
 	return done
-}
-
-func (p *program) parked() bool {
-	response, err := http.Get(p.admin + "/metrics")
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	var text strings.Builder
-	_ = response.Write(&text)
-	return strings.Contains(text.String(), "stock_parked_requests 1\n")
 }
 
 func (p *program) draining() bool {
@@ -385,15 +376,7 @@ func TestPoolMetricsAreExported(t *testing.T) {
 	env["STOCK_REDLOCK"] = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3" // a server may serve both
 	p := launch(t, env, "serve")
 	p.expect(t, "POST", p.url+"/stock/deduct?goods_id=1&count=1", 200)
-	response, err := http.Get(p.admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	var text strings.Builder
-	if err := response.Write(&text); err != nil {
-		t.Fatal(err)
-	}
+	metrics := p.read(t, "/metrics")
 	for _, metric := range []string{
 		`go_sql_max_open_connections{db_name="mysql"} 32`, `go_sql_max_open_connections{db_name="mysql_locks"} 32`,
 		"go_goroutines", "process_cpu_seconds_total",
@@ -401,7 +384,7 @@ func TestPoolMetricsAreExported(t *testing.T) {
 		`stock_redis_pool_connections{server="127.0.0.1:1",state="used",use="redlock"} 0`,
 		`stock_redis_pool_connections{server="127.0.0.1:3",state="used",use="redlock"} 0`,
 	} {
-		if !strings.Contains(text.String(), metric) {
+		if !strings.Contains(metrics, metric) {
 			t.Errorf("/metrics lacks %s", metric)
 		}
 	}

@@ -14,6 +14,9 @@ var errTooManyAbandoned = errors.New("too many nodes of earlier waiters wait for
 
 // zkAbandoned deletes nodes whose waiters or holders could not. It does not give up before Close: the session
 // may outlast the outage, and the nodes with it. While there are any, one goroutine deletes them.
+//
+// It is not an undoer, which limits the time of each attempt with a context: ZooKeeper's client takes none, so an
+// attempt lasts until its requests are answered or the connection ends.
 type zkAbandoned struct {
 	mu      sync.Mutex
 	nodes   []*zkNode

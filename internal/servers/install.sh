@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs the servers that the tests and the lab run: MySQL or MariaDB, Redis or Valkey, nginx, etcd and ZooKeeper.
-# Servers that are installed already stay as they are. The script leaves no new service running or enabled, and does not
-# touch services that existed before. etcd and ZooKeeper are optional for the lab: if one of them cannot be installed,
-# the script says so and succeeds, unless it is called with --all.
+# Installs the servers that the tests and the lab run: MySQL or MariaDB, Redis or Valkey, nginx, etcd and ZooKeeper; and
+# wrk, a load driver with which make bench compares the lab's. What is installed already stays as it is. The script
+# leaves no new service running or enabled, and does not touch services that existed before. etcd, ZooKeeper and wrk are
+# optional: if one of them cannot be installed, the script says so and succeeds, unless it is called with --all.
 #
 # On Debian and Ubuntu, mariadb-server-core, redis-tools and libzookeeper-java contain the servers without their
 # services: redis-check-rdb is redis-server under another name, and the package zookeeper would add a user and a Java
@@ -24,6 +24,7 @@ find_mysql() { first mysqld mariadbd; }
 find_redis() { first redis-server valkey-server redis-check-rdb valkey-check-rdb; }
 find_nginx() { first nginx; }
 find_etcd() { first etcd; }
+find_wrk() { first wrk; }
 
 # ZooKeeper consists of jars and needs Java. zookeeper.go looks in the same places.
 find_zookeeper() {
@@ -62,6 +63,7 @@ packages() {
 		redis) names="redis-tools valkey-tools" ;;
 		nginx) names=nginx ;;
 		etcd) names="etcd-server etcd" ;;
+		wrk) names=wrk ;;
 		zookeeper)
 			names=libzookeeper-java
 			first java >/dev/null || names=$names,default-jre-headless
@@ -162,17 +164,18 @@ by_hand() {
 	cat >&2 <<-END
 		  Fedora, RHEL   sudo dnf install mariadb-server valkey nginx      (or redis)
 		  openSUSE       sudo zypper install mariadb redis nginx
-		  Arch           sudo pacman -S mariadb valkey nginx etcd
-		  Alpine         sudo apk add mariadb redis nginx
-		  macOS          brew install mysql redis nginx etcd zookeeper
+		  Arch           sudo pacman -S mariadb valkey nginx etcd wrk
+		  Alpine         sudo apk add mariadb redis nginx wrk
+		  macOS          brew install mysql redis nginx etcd zookeeper wrk
 	END
 	say "only the programs are needed: do not start or enable any service"
 	say "optional: etcd from https://etcd.io/docs/latest/install; Java and ZooKeeper, unpacked from" \
-		"https://zookeeper.apache.org/releases.html, with its directory in ZOOKEEPER_HOME"
+		"https://zookeeper.apache.org/releases.html, with its directory in ZOOKEEPER_HOME; wrk from" \
+		"https://github.com/wg/wrk"
 }
 
 needed='mysql redis nginx'
-optional='etcd zookeeper'
+optional='etcd zookeeper wrk'
 if [ "${1:-}" = --all ]; then
 	needed="$needed $optional" optional=
 fi

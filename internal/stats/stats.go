@@ -1,5 +1,5 @@
-// Package stats holds the statistics of repeated measurements: what a round's measurements have in common, and how much
-// of a difference may be chance.
+// Package stats holds the statistics of repeated measurements: what a round's measurements have in common, and how
+// much of a difference may be chance.
 package stats
 
 import (
@@ -36,8 +36,8 @@ func NearestRank[T any](sorted []T, part float64) T {
 	return sorted[max(rank, 1)-1]
 }
 
-// Ratios divides a by b, round by round: what slows down a whole round affects both alike. Rounds that are missing from
-// b, or in which b is not positive, are left out. The sequences yield the number of a round and its value.
+// Ratios divides a by b, round by round: what slows down a whole round affects both alike. Rounds that are missing
+// from b, or in which b is not positive, are left out. The sequences yield the number of a round and its value.
 func Ratios(a, b iter.Seq2[int, float64]) []float64 {
 	divisors := maps.Collect(b)
 	var ratios []float64
@@ -55,21 +55,77 @@ type Interval struct {
 	High float64 `json:"high"`
 }
 
-// GeometricMean returns the geometric mean and its interval by Student's t-distribution over the logarithms: speeds are
-// compared as ratios, and the error of a ratio is symmetric only as a logarithm. The mean is 0 if there are no values
-// or one is not positive. The interval is nil for fewer than two values.
-func GeometricMean(values []float64) (mean float64, interval *Interval) {
-	logs := logarithms(values)
-	if len(logs) == 0 {
-		return 0, nil
+// Mean returns the trimmed geometric mean and its interval: speeds are compared as ratios, and the error of a ratio
+// is symmetric only as a logarithm. If a value is not positive, the mean is the median, without an interval. The
+// interval is nil for fewer than two values.
+//
+// From six values on, the lowest and the highest sixth do not count towards the mean: a machine that does something
+// else for a moment spoils single rounds. The interval is that of J. W. Tukey and D. H. McLaughlin (Less Vulnerable
+// Confidence and Significance Procedures for Location Based on a Single Sample, 1963). It is Student's as long as
+// nothing is trimmed. In simulations with spoilt rounds, it is narrower than Student's and than that of Hodges and
+// Lehmann, and covers the truth as often; the bootstrap of the median covers it too seldom.
+func Mean(values []float64) (mean float64, interval *Interval) {
+	if len(values) == 0 || slices.Min(values) <= 0 {
+		return Median(values), nil
 	}
-	center := moremath.Mean(logs)
-	if len(logs) < 2 {
-		return math.Exp(center), nil
+	l := locate(logarithms(values))
+	return math.Exp(l.mean), l.interval()
+}
+
+// location is the trimmed mean of a sample.
+type location struct {
+	mean     float64
+	variance float64 // of the mean: its squared standard error
+	freedom  float64 // degrees of freedom; 0 for fewer than two values, whose variance is unknown
+}
+
+func locate(values []float64) location {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	cut := n / 6
+	kept := sorted[cut : n-cut]
+	l := location{mean: moremath.Mean(kept)}
+	if n < 2 {
+		return l
 	}
-	t := moremath.InvCDF(moremath.TDist{V: float64(len(logs) - 1)})((1 + confidence) / 2)
-	half := t * moremath.StdDev(logs) / math.Sqrt(float64(len(logs)))
-	return math.Exp(center), &Interval{Low: math.Exp(center - half), High: math.Exp(center + half)}
+	// The variance is that of the winsorized sample, in which the nearest values kept replace those cut.
+	winsorized := slices.Concat(slices.Repeat(kept[:1], cut), kept, slices.Repeat(kept[len(kept)-1:], cut))
+	h := float64(len(kept))
+	l.variance = moremath.Variance(winsorized) * float64(n-1) / (h * (h - 1))
+	l.freedom = h - 1
+	return l
+}
+
+// less returns the difference of two locations. Its variance and degrees of freedom are those of K.K. Yuen (The
+// Two-Sample Trimmed t for Unequal Population Variances, 1974), which are Welch's as long as nothing is trimmed.
+func (l location) less(other location) location {
+	d := location{mean: l.mean - other.mean, variance: l.variance + other.variance}
+	switch {
+	case l.freedom == 0 || other.freedom == 0:
+	case d.variance == 0:
+		d.freedom = l.freedom + other.freedom
+	default:
+		d.freedom = d.variance * d.variance /
+			(l.variance*l.variance/l.freedom + other.variance*other.variance/other.freedom)
+	}
+	return d
+}
+
+// interval returns the interval of the ratio whose logarithm is l.
+func (l location) interval() *Interval {
+	if l.freedom == 0 {
+		return nil
+	}
+	half := moremath.InvCDF(moremath.TDist{V: l.freedom})((1+confidence)/2) * math.Sqrt(l.variance)
+	return &Interval{Low: math.Exp(l.mean - half), High: math.Exp(l.mean + half)}
+}
+
+// p returns the probability that values around 0 have a mean at least as far from 0 as l.
+func (l location) p() float64 {
+	if l.freedom == 0 || l.mean == 0 {
+		return 1
+	}
+	return 2 * (1 - moremath.TDist{V: l.freedom}.CDF(math.Abs(l.mean)/math.Sqrt(l.variance)))
 }
 
 // logarithms returns nil if a value is not positive.
@@ -83,33 +139,62 @@ func logarithms(values []float64) (logs []float64) {
 	return logs
 }
 
-// PValue returns the probability that equal speeds show ratios at least as far from 1 as these, by the two-sided t-test
-// over their logarithms, and whether their mean is above 1. It is 1 for fewer than two ratios, or if one is not
-// positive.
+// PValue returns the probability that equal speeds show ratios at least as far from 1 as these, and whether their mean
+// is above 1. It belongs to the interval of Mean. It is 1 for fewer than two ratios, or if one is not positive.
 func PValue(ratios []float64) (p float64, above bool) {
 	logs := logarithms(ratios)
-	if len(logs) < 2 {
+	if len(logs) == 0 {
 		return 1, false
 	}
-	center := moremath.Mean(logs)
-	if center == 0 {
-		return 1, false
+	l := locate(logs)
+	return l.p(), l.mean > 0
+}
+
+// Difference is how two samples differ.
+type Difference struct {
+	Ratio    float64   // of their means; 0 if a value is not positive
+	Interval *Interval // of the ratio; nil if a sample has fewer than two values
+	P        float64   // probability that equal speeds show a ratio at least as far from 1
+}
+
+// Compare returns how many times as large as those of b the values of a are. The samples may differ in size.
+func Compare(a, b []float64) Difference {
+	x, y := logarithms(a), logarithms(b)
+	if len(x) == 0 || len(y) == 0 {
+		return Difference{P: 1}
 	}
-	t := math.Abs(center) / (moremath.StdDev(logs) / math.Sqrt(float64(len(logs))))
-	return 2 * (1 - moremath.TDist{V: float64(len(logs) - 1)}.CDF(t)), center > 0
+	d := locate(x).less(locate(y))
+	return Difference{Ratio: math.Exp(d.mean), Interval: d.interval(), P: d.p()}
+}
+
+// FalseDiscoveryRate adjusts the p-values of many comparisons, in place: of those with an adjusted p-value of at most
+// 0.05, at most 5 % are expected to be chance (Y. Benjamini and Y. Hochberg, Controlling the False Discovery Rate,
+// 1995). If nothing differs, the probability of any false positive is at most 5 %.
+func FalseDiscoveryRate(p []float64) {
+	adjusted := 1.0
+	order := ascending(p)
+	for k, i := range slices.Backward(order) {
+		adjusted = min(adjusted, p[i]*float64(len(p))/float64(k+1))
+		p[i] = adjusted
+	}
+}
+
+// ascending returns the indices of the values in ascending order of the values.
+func ascending(values []float64) []int {
+	order := make([]int, len(values))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(values[i], values[j]) })
+	return order
 }
 
 // Holm reports which of many comparisons are significant by their p-values, so that the probability of any false
 // positive among them is at most alpha (S. Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979). The
 // comparisons need not be independent.
 func Holm(p []float64, alpha float64) []bool {
-	order := make([]int, len(p))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(p[i], p[j]) })
 	significant := make([]bool, len(p))
-	for k, i := range order {
+	for k, i := range ascending(p) {
 		if p[i] > alpha/float64(len(p)-k) {
 			break
 		}

@@ -2,6 +2,7 @@ package stats_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -11,18 +12,117 @@ import (
 
 func round3(v float64) float64 { return math.Round(v*1000) / 1000 }
 
-func TestGeometricMeanHasStudentsIntervalOverLogarithms(t *testing.T) {
+func TestMeanOfAFewHasStudentsIntervalOverLogarithms(t *testing.T) {
 	t.Parallel()
-	mean, interval := stats.GeometricMean([]float64{1, 2, 4})
+	mean, interval := stats.Mean([]float64{1, 2, 4})
 	// ln: 0, 0.693, 1.386; s = 0.6931, t(2) = 4.3027, half width 1.7218
 	if round3(mean) != 2 || interval == nil || round3(interval.Low) != 0.357 || round3(interval.High) != 11.19 {
 		t.Errorf("got %v %+v", mean, interval)
 	}
-	if _, interval := stats.GeometricMean([]float64{3}); interval != nil {
-		t.Errorf("one value has interval %+v", interval)
+	for _, values := range [][]float64{{3}, {3, 0, 5}} {
+		if mean, interval := stats.Mean(values); round3(mean) != 3 || interval != nil {
+			t.Errorf("%v: got %v %+v, want the median without an interval", values, mean, interval)
+		}
 	}
-	if _, interval := stats.GeometricMean([]float64{3, 0}); interval != nil {
-		t.Errorf("a zero has interval %+v", interval)
+}
+
+func TestMeanTrimsOutliers(t *testing.T) {
+	t.Parallel()
+	// ln: 1 to 7 and an outlier. Of the six kept the mean is 4.5. The winsorized sample is 2 2 3 4 5 6 7 7, whose
+	// variance is 4.286; of the mean, that is 4.286·7/(6·5) = 1.0, and t(5) = 2.571.
+	values := []float64{math.E, math.Exp(2), math.Exp(3), math.Exp(4), math.Exp(5), math.Exp(6), math.Exp(7), 1e9}
+	mean, interval := stats.Mean(values)
+	if round3(math.Log(mean)) != 4.5 || interval == nil ||
+		round3(math.Log(interval.Low)) != 1.929 || round3(math.Log(interval.High)) != 7.071 {
+		t.Errorf("got e^%v %+v", math.Log(mean), interval)
+	}
+}
+
+// slowRounds returns ratios to 1 of a row and a baseline, of which some rounds are slowed down by another process.
+func slowRounds(r *rand.Rand, n int) []float64 {
+	speed := func() float64 {
+		log := 0.07 * r.NormFloat64()
+		if r.Float64() < 0.15 {
+			log -= 0.5 * r.ExpFloat64()
+		}
+		return math.Exp(log)
+	}
+	ratios := make([]float64, n)
+	for i := range ratios {
+		ratios[i] = speed() / speed()
+	}
+	return ratios
+}
+
+func TestIntervalsOfNoisyRoundsCoverTheTruth(t *testing.T) {
+	t.Parallel()
+	const samples = 4000
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{3, 4, 5, 6, 8, 12} {
+		covered, differ := 0, 0
+		for range samples {
+			a, b := slowRounds(r, n), slowRounds(r, n)
+			if _, interval := stats.Mean(a); interval.Low <= 1 && 1 <= interval.High {
+				covered++
+			}
+			if stats.Compare(a, b).P <= 0.05 {
+				differ++
+			}
+		}
+		if covered < 0.94*samples || differ > 0.05*samples {
+			t.Errorf("%d rounds: %d of %d intervals cover the truth, %d equal pairs differ", n, covered, samples, differ)
+		}
+	}
+}
+
+func TestSpoiltRoundsWidenTheIntervalLessThanStudents(t *testing.T) {
+	t.Parallel()
+	students := map[int]float64{8: 2.365, 12: 2.201} // 97.5 % quantiles for n-1 degrees of freedom
+	for n, quantile := range students {
+		r := rand.New(rand.NewPCG(3, 4))
+		var ours, theirs []float64
+		for range 1000 {
+			ratios := slowRounds(r, n)
+			_, interval := stats.Mean(ratios)
+			ours = append(ours, math.Log(interval.High/interval.Low))
+			sum, squares := 0.0, 0.0
+			for _, ratio := range ratios {
+				sum += math.Log(ratio)
+				squares += math.Log(ratio) * math.Log(ratio)
+			}
+			variance := (squares - sum*sum/float64(n)) / float64(n-1)
+			theirs = append(theirs, 2*quantile*math.Sqrt(variance/float64(n)))
+		}
+		if narrower := stats.Median(ours) / stats.Median(theirs); narrower > 0.75 {
+			t.Errorf("%d rounds: the median interval is %.2f times as wide as Student's, want at most 0.75", n, narrower)
+		}
+	}
+}
+
+func TestCompareIsWelchsTestForAFew(t *testing.T) {
+	t.Parallel()
+	// ln 2 apart; s² = 0.000400 both, standard error 0.01633, t(4) = 2.776: the half width is 0.04534.
+	got := stats.Compare([]float64{200, 204, 196}, []float64{100, 102, 98})
+	if round3(got.Ratio) != 2 || got.P > 1e-5 || round3(got.Interval.Low) != 1.911 || round3(got.Interval.High) != 2.093 {
+		t.Errorf("got %+v %+v", got, got.Interval)
+	}
+	for _, values := range [][]float64{{200}, {200, 0, 196}, nil} {
+		if got := stats.Compare(values, []float64{100, 102, 98}); got.P != 1 || got.Interval != nil {
+			t.Errorf("%v: got %+v, want no difference", values, got)
+		}
+	}
+}
+
+func TestFalseDiscoveryRateAdjustsPValues(t *testing.T) {
+	t.Parallel()
+	// Sorted: 0.005·4/1, 0.01·4/2, 0.03·4/3 and 0.04·4/4, each at most the next.
+	p := []float64{0.01, 0.04, 0.03, 0.005}
+	stats.FalseDiscoveryRate(p)
+	for i := range p {
+		p[i] = round3(p[i])
+	}
+	if want := []float64{0.02, 0.04, 0.04, 0.02}; !slices.Equal(p, want) {
+		t.Errorf("got %v, want %v", p, want)
 	}
 }
 
@@ -37,7 +137,7 @@ func TestPValueIsStudentsOverLogarithms(t *testing.T) {
 		{ratios: []float64{0.25, 0.5, 1}, want: 0.225, above: false},
 		{ratios: []float64{2, 2, 2}, want: 0, above: true},
 		{ratios: []float64{1, 1}, want: 1, above: false},
-		{ratios: []float64{3}, want: 1, above: false},
+		{ratios: []float64{3}, want: 1, above: true},
 		{ratios: []float64{3, 0}, want: 1, above: false},
 	} {
 		p, above := stats.PValue(test.ratios)

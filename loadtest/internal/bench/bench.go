@@ -1,11 +1,13 @@
 // Package bench measures how close the strategies come to what the machine allows. Their cells are interleaved with
-// those of two references that do not use the service:
+// those of two references that do not use the service, and of one that does not use the lab's load:
 //
 //   - raw is a loop of update's statement, on as many connections as there are users, straight to MySQL: what the
 //     database allows. It runs in this process, like the users of the other cells, so that the load costs as much.
 //   - bare is a handler that only decodes a deduction and encodes a receipt, behind the same nginx: what HTTP allows.
 //     It runs in as many processes as there are replicas: in this process, it would share the scheduler and the garbage
 //     collector with the load.
+//   - wrk is a load driver in C. It sends some of the strategies the same deduction through the same nginx, which shows
+//     how much of the machine the lab's own load takes.
 package bench
 
 import (
@@ -72,7 +74,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	b := newBench(o)
-	subjects := append(b.strategies(catalogue), subject{name: Raw, run: b.raw}, subject{name: Bare, run: b.bare})
+	subjects := append(b.addWrk(b.strategies(catalogue)), subject{name: Raw, run: b.raw}, subject{name: Bare, run: b.bare})
 	if err := b.measure(ctx, subjects); err != nil {
 		return nil, err
 	}
@@ -124,6 +126,9 @@ func (b *bench) measure(ctx context.Context, subjects []subject) error {
 	return nil
 }
 
+// noop is the strategy that the others are compared with: it deducts nothing.
+const noop = "noop"
+
 // The strategy whose rate under contention is measured, and by how many users.
 const (
 	optimistic                  = "optimistic-version"
@@ -135,7 +140,7 @@ func at(strategy string, users int) string { return fmt.Sprintf("%s, %d users", 
 // strategies lists the strategies to measure. A note in the result names those that are not available.
 func (b *bench) strategies(catalogue []scenario.Strategy) []subject {
 	var all []subject
-	for _, name := range []string{"noop", "update", "batch", "batch-ledger", "redis-script"} {
+	for _, name := range []string{noop, "update", "batch", "batch-ledger", "redis-script"} {
 		if choice, ok := b.choose(catalogue, name); ok {
 			all = append(all, b.strategy(name, choice, b.Users))
 		}
@@ -190,6 +195,9 @@ func (b *bench) strategy(name string, choice scenario.Choice, users int) subject
 func (b *bench) record(name string, m scenario.Measured) (rate float64) {
 	round := b.report.Add(&m.History, m.Verdict)
 	b.judged += round.Requests
+	if name == noop {
+		b.result.LabCPU = append(b.result.LabCPU, perRequest(time.Duration(round.DriverCPUNS), round.Requests))
+	}
 	found := fmt.Sprintf("%s was found %s: %s", name, m.Verdict.Result, strings.Join(m.Verdict.Evidence, "; "))
 	switch m.Verdict.Result {
 	case verify.Wrong:

@@ -24,6 +24,8 @@ type Result struct {
 	Notes []string             // what was not measured, or for too short a time to be judged
 	Wrong []string             // strategies that the judge found wrong: their figures mean nothing
 
+	LabCPU, WrkCPU []float64 // CPU time per request of noop in µs, by round: of the lab's load driver, and of wrk
+
 	ReplicaPeak                   int64  // peak memory of a replica in bytes; 0 if unknown
 	HeapAfterFirst, HeapAfterLast uint64 // heap of this process after the first and the last round, in bytes
 	JudgedLater                   int    // requests judged between the two
@@ -54,17 +56,18 @@ func goals() []goal {
 	contention.subject = optimistic
 	contention.wanted = fmt.Sprintf("%d users at least 0.5 × %d users", manyOptimists, fewOptimists)
 	return []goal{
-		times(0.7, "batch", "noop"),
+		times(0.7, "batch", noop),
 		times(3, "batch", "update"),
-		times(0.4, "batch-ledger", "noop"),
-		times(0.7, "redis-script", "noop"),
+		times(0.4, "batch-ledger", noop),
+		times(0.7, "redis-script", noop),
 		{
 			subject: "update", wanted: "0.9 × 1/(1/noop + 1/raw)", least: 0.9,
-			needs: []string{"update", "noop", Raw},
-			ratio: func(rates map[string]float64) float64 { return rates["update"] * (1/rates["noop"] + 1/rates[Raw]) },
+			needs: []string{"update", noop, Raw},
+			ratio: func(rates map[string]float64) float64 { return rates["update"] * (1/rates[noop] + 1/rates[Raw]) },
 		},
 		contention,
-		times(0.9, "noop", Bare),
+		times(0.9, noop, Bare),
+		times(0.85, noop, byWrk(noop)),
 	}
 }
 
@@ -182,10 +185,14 @@ func (r *Result) WriteText(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(w, `
-noop and bare sell nothing: their rate is of answered requests
+×noop: as a share of noop by the same load driver
+noop and bare sell nothing: their rate is of answered requests, as are all rates by wrk
 raw: the statement of update on %d connections, straight to MySQL
 bare: a handler that only decodes and encodes the same JSON, in two processes behind the same nginx
 `, r.Users)
+	if text := r.cpu(); text != "" {
+		fmt.Fprintln(w, text)
+	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, note)
 	}
@@ -205,6 +212,9 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 	for _, v := range r.Verdicts() {
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", v.What, v.Wanted, v.Measured, v.Outcome)
 	}
+	if text := r.cpu(); text != "" {
+		fmt.Fprintf(w, "\n%s\n", text)
+	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(w, "\n%s\n", note)
 	}
@@ -215,9 +225,22 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
-// share is the median ratio to noop within a round.
+// cpu compares what the load drivers take of the CPU; empty if it was not measured.
+func (r *Result) cpu() string {
+	if len(r.LabCPU) == 0 || len(r.WrkCPU) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the lab spends %s µs of CPU per request, wrk %s µs",
+		stats.Summarize(r.LabCPU).Span(), stats.Summarize(r.WrkCPU).Span())
+}
+
+// share is the median ratio within a round to noop by the same load driver.
 func (r *Result) share(name string) string {
-	ratios := stats.Ratios(slices.All(r.Rates[name]), slices.All(r.Rates["noop"]))
+	base := noop
+	if slices.ContainsFunc(wrkMeasured, func(strategy string) bool { return name == byWrk(strategy) }) {
+		base = byWrk(noop)
+	}
+	ratios := stats.Ratios(slices.All(r.Rates[name]), slices.All(r.Rates[base]))
 	if len(ratios) == 0 {
 		return ""
 	}

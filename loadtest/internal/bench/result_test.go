@@ -34,7 +34,8 @@ func verdict(t *testing.T, r *Result, what, wanted string) Verdict {
 func TestTargetsAreJudgedByTheWholeInterval(t *testing.T) {
 	t.Parallel()
 	r := &Result{Rates: map[string][]float64{
-		"noop": steady(10_000), "batch": steady(8000), "update": steady(3000), Raw: steady(4500),
+		noop: steady(10_000), byWrk(noop): steady(12_000),
+		"batch": steady(8000), "update": steady(3000), Raw: steady(4500),
 		Bare: {12_000, 9000, 12_000, 9000, 12_000, 9000},
 	}, ReplicaPeak: 61_000_000, HeapAfterFirst: 5_000_000, HeapAfterLast: 6_000_000, JudgedLater: 1000}
 	for _, test := range []struct{ what, wanted, outcome string }{
@@ -42,6 +43,7 @@ func TestTargetsAreJudgedByTheWholeInterval(t *testing.T) {
 		{"batch", "update", "not met"}, // 2.67 times as fast
 		{"update", "raw", "met"},       // 3000 × (1/10000 + 1/4500) = 0.97
 		{"noop", "bare", "open"},       // from 0.83 to 1.11
+		{"noop", "wrk", "not met"},     // 0.83
 		{"redis-script", "noop", "open"},
 		{"a replica", "60 MB", "not met"},
 		{"the lab", "grow", "not met"}, // a kilobyte per request

@@ -89,6 +89,8 @@ type End struct {
 	Dropped    int             `json:"dropped,omitempty"`     // open loop: not sent, because no client was free
 	MeanLagNS  int64           `json:"mean_lag_ns,omitempty"` // open loop: how much later than intended requests were sent
 	MaxLagNS   int64           `json:"max_lag_ns,omitempty"`
+	// DriverCPUNS is what the lab used of the CPU during the load, in user and system mode.
+	DriverCPUNS int64 `json:"driver_cpu_ns,omitempty"`
 	// The servers' own counts for the time of the load. They include restocks.
 	MySQLStatements int64 `json:"mysql_statements,omitempty"`
 	RedisCommands   int64 `json:"redis_commands,omitempty"`

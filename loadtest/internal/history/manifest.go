@@ -13,7 +13,7 @@ const ManifestName = "run.json"
 // complete one when its histories are judged.
 type Manifest struct {
 	Environment json.RawMessage `json:"environment"` // as in the report, which is written only at the end
-	Cells       []Cell          `json:"cells"`
+	Cells       []Cell          `json:"cells"`       // which a complete run has at least
 }
 
 // WriteManifest writes a manifest to path, and replaces an existing file.

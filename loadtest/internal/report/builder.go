@@ -18,9 +18,8 @@ type Builder struct {
 	environment Environment
 	rows        []*collected // in the order of their first runs
 	bySubject   map[history.Subject]*collected
-	plan        []history.Cell        // the cells to run
-	ran         map[history.Cell]bool // those added, see history.Cell.InPlan
-	problems    []string              // added by the caller
+	plan        []history.Cell // the cells to run at least
+	problems    []string       // added by the caller
 }
 
 // collected is what a row is computed from.
@@ -44,13 +43,13 @@ func NewBuilder(environment Environment) *Builder {
 		options[i] = password.ReplaceAllString(option, "$1:***@")
 	}
 	environment.Options = options
-	return &Builder{environment: environment, bySubject: map[history.Subject]*collected{}, ran: map[history.Cell]bool{}}
+	return &Builder{environment: environment, bySubject: map[history.Subject]*collected{}}
 }
 
 // Environment returns the report's environment.
 func (b *Builder) Environment() Environment { return b.environment }
 
-// Expect sets the cells to run (see history.Manifest). A report that lacks one of them has a problem.
+// Expect sets the cells to run (see history.Manifest). A report in which a row has fewer has a problem.
 func (b *Builder) Expect(plan []history.Cell) { b.plan = slices.Clone(plan) }
 
 // Problem adds a problem that the figures do not show, such as why the run was aborted. It precedes the problems that
@@ -60,7 +59,6 @@ func (b *Builder) Problem(text string) { b.problems = append(b.problems, text) }
 // Add adds a run and its verdict, and returns the figures of this round.
 func (b *Builder) Add(h *history.History, v verify.Verdict) Cell {
 	run := h.Run
-	b.ran[run.InPlan()] = true
 	if run.Goods == 0 { // an older history
 		run.Goods = len(run.Initial)
 	}
@@ -108,6 +106,7 @@ func newCell(h *history.History, v verify.Verdict) Cell {
 	}
 	if h.End != nil {
 		round.Dropped = h.End.Dropped
+		round.DriverCPUNS = h.End.DriverCPUNS
 		round.MySQLStatements = h.End.MySQLStatements
 		round.RedisCommands = h.End.RedisCommands
 		if h.Run.Rate > 0 {
@@ -159,15 +158,31 @@ func (b *Builder) Report() *Report {
 	return r
 }
 
-// missing counts the planned cells that were not added.
+// missing counts the planned runs that were not added. The number of a round does not matter: a row that is not in
+// every round may run in any.
 func (b *Builder) missing() int {
+	left := map[history.Cell]int{}
+	for _, c := range b.rows {
+		for range c.rounds {
+			left[inPlan(c.run.Cell)]++
+		}
+	}
 	missing := 0
 	for _, cell := range b.plan {
-		if !b.ran[cell.InPlan()] {
+		if row := inPlan(cell); left[row] > 0 {
+			left[row]--
+		} else {
 			missing++
 		}
 	}
 	return missing
+}
+
+// inPlan returns what identifies the row of a cell within a plan.
+func inPlan(cell history.Cell) history.Cell {
+	cell = cell.InPlan()
+	cell.Round = 0
+	return cell
 }
 
 func (c *collected) row() *Row {
@@ -194,6 +209,7 @@ func (c *collected) row() *Row {
 	}
 	row.addRates()
 	row.addCosts(c)
+	row.addDriverCPU()
 	row.LatencyMS = latency(c.latencies)
 	row.WaitedUS, row.HeldUS = wait(c.waited), wait(c.held)
 	return row
@@ -210,10 +226,25 @@ func (r *Row) addRates() {
 		r.Bounded = cmp.Or(r.Bounded, round.Bounded)
 	}
 	r.SendLagMS = lag(r.Rounds)
-	r.GoodputPerS = round3(stats.Median(goodput))
-	r.ThroughputPerS = round3(stats.Median(throughput))
-	_, interval := stats.GeometricMean(goodput)
-	r.GoodputInterval = rounded3(interval)
+	mean, interval := stats.Mean(goodput)
+	r.GoodputPerS, r.GoodputInterval = round3(mean), rounded3(interval)
+	mean, _ = stats.Mean(throughput)
+	r.ThroughputPerS = round3(mean)
+}
+
+// addDriverCPU divides what the load driver used of the CPU by the requests that it sent meanwhile.
+func (r *Row) addDriverCPU() {
+	var used int64
+	requests := 0
+	for _, round := range r.Rounds {
+		if round.DriverCPUNS > 0 { // otherwise the round was interrupted
+			used += round.DriverCPUNS
+			requests += round.Requests
+		}
+	}
+	if requests > 0 {
+		r.DriverCPUUSPerRequest = round3(float64(used) / 1e3 / float64(requests))
+	}
 }
 
 // addCosts divides what the servers counted by the sales, and by the requests that were answered.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,10 +23,11 @@ type column struct {
 	markdown display
 	terminal display
 
-	round    func(Cell) float64 // of a single round, for the two below
+	round    func(Cell) float64 // of a single round, for those below
 	unit     string             // in benchmark lines; empty: not there
 	better   string             // higher or lower, where benchstat does not know it from the unit
 	compared string             // heading in a comparison of two reports; empty: not there
+	ofNoop   func(Cell) float64 // of noop's round, where a comparison divides by another figure than round
 }
 
 const higher = "higher"
@@ -84,7 +86,10 @@ var columns = []column{
 		terminal: display{head: "held", show: (*Row).held, style: (*Row).heldStyle},
 	},
 	{csv: "untested", value: func(r *Row) any { return r.Untested }},
-	{csv: "rounds", value: func(r *Row) any { return len(r.Rounds) }},
+	{
+		csv: "rounds", value: func(r *Row) any { return len(r.Rounds) },
+		markdown: display{head: "rounds"}, terminal: display{head: "n"},
+	},
 	{csv: "bounded", value: func(r *Row) any { return r.Bounded }},
 	{csv: "stock", value: func(r *Row) any { return r.Stock }},
 	{csv: "requests_planned", value: func(r *Row) any { return r.RequestsPlanned }},
@@ -96,14 +101,14 @@ var columns = []column{
 			head: "goodput/s", show: func(r *Row) string { return stats.Grouped(r.ratePerS()) }, style: (*Row).rateStyle,
 		},
 		round: func(r Cell) float64 { return r.GoodputPerS },
-		unit:  "goodput/s", better: higher, compared: "goodput/s",
+		unit:  "goodput/s", better: higher, compared: "goodput/s", ofNoop: Cell.possible,
 	},
 	{
-		csv: "goodput_low", value: func(r *Row) any { return positive(r.goodputInterval().Low) },
+		csv: "goodput_low", value: func(r *Row) any { return end(r.GoodputInterval, lowEnd) },
 		markdown: display{head: "95 %", show: (*Row).span},
 		terminal: display{head: "±", show: (*Row).spread},
 	},
-	{csv: "goodput_high", value: func(r *Row) any { return positive(r.goodputInterval().High) }},
+	{csv: "goodput_high", value: func(r *Row) any { return end(r.GoodputInterval, highEnd) }},
 	{
 		csv: "throughput_per_s", value: func(r *Row) any { return r.ThroughputPerS },
 		markdown: display{head: "throughput/s", show: func(r *Row) string { return stats.Grouped(r.ThroughputPerS) }},
@@ -115,6 +120,12 @@ var columns = []column{
 		markdown: display{head: "share of noop", show: func(r *Row) string { return share(r.ShareOfNoop) }},
 		terminal: display{head: "×noop", show: func(r *Row) string { return share(r.ShareOfNoop) }},
 	},
+	{
+		csv: "share_of_noop_low", value: func(r *Row) any { return end(r.ShareInterval, lowEnd) },
+		markdown: display{head: "95 %", show: (*Row).shareSpan},
+		terminal: display{head: "±", show: func(r *Row) string { return spread(r.share(), r.ShareInterval) }},
+	},
+	{csv: "share_of_noop_high", value: func(r *Row) any { return end(r.ShareInterval, highEnd) }},
 	{
 		csv: "slower_than_fastest_correct", value: func(r *Row) any {
 			if r.Relative == nil {
@@ -133,7 +144,7 @@ var columns = []column{
 	}},
 
 	latencyColumn(func(l Latency) float64 { return l.Mean }, column{
-		csv: "latency_ms_mean", markdown: display{head: "average ms"}, terminal: display{head: "mean"}, unit: "mean-ms",
+		csv: "latency_ms_mean", markdown: display{head: "average ms"}, unit: "mean-ms",
 	}),
 	latencyColumn(func(l Latency) float64 { return l.P50 }, column{
 		csv: "latency_ms_p50", markdown: display{head: "median"}, terminal: display{head: "p50"},
@@ -210,6 +221,7 @@ var columns = []column{
 	{csv: "held_us_mean", value: func(r *Row) any { return r.HeldUS.Mean }},
 	{csv: "held_us_p99", value: func(r *Row) any { return r.HeldUS.P99 }},
 	{csv: "held_us_max", value: func(r *Row) any { return r.HeldUS.Max }},
+	{csv: "driver_cpu_us_per_request", value: func(r *Row) any { return positive(r.DriverCPUUSPerRequest) }},
 	{csv: "replica_shares", value: func(r *Row) any { return r.shares() }, markdown: display{head: "replicas' shares"}},
 	{csv: "evidence", value: func(r *Row) any { return strings.Join(r.Evidence, "; ") }},
 	{terminal: display{head: "found", show: (*Row).remark, style: (*Row).remarkStyle, left: true}},
@@ -291,12 +303,15 @@ func (r *Row) rateStyle() style {
 	return plain
 }
 
-// goodputInterval is zero if there is none.
-func (r *Row) goodputInterval() stats.Interval {
-	if r.GoodputInterval == nil {
-		return stats.Interval{}
+func lowEnd(i *stats.Interval) float64  { return i.Low }
+func highEnd(i *stats.Interval) float64 { return i.High }
+
+// end returns an end of the interval, or an empty string if there is no interval.
+func end(interval *stats.Interval, of func(*stats.Interval) float64) any {
+	if interval == nil {
+		return ""
 	}
-	return *r.GoodputInterval
+	return of(interval)
 }
 
 // span is the interval of the goodput.
@@ -305,6 +320,14 @@ func (r *Row) span() string {
 		return ""
 	}
 	return stats.Grouped(r.GoodputInterval.Low) + " – " + stats.Grouped(r.GoodputInterval.High)
+}
+
+// shareSpan is the interval of the share of noop.
+func (r *Row) shareSpan() string {
+	if r.ShareInterval == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.3g – %.3g", r.ShareInterval.Low, r.ShareInterval.High)
 }
 
 // spread is half the width of the goodput's interval in percent of the goodput.
@@ -319,7 +342,15 @@ func spread(center float64, interval *stats.Interval) string {
 	if interval == nil || center == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%.0f%%", 100*(interval.High-interval.Low)/2/center)
+	return fmt.Sprintf("%.0f%%", 100*halfWidth(center, interval))
+}
+
+// halfWidth is half the width of an interval as a part of its center, or infinite if there is no interval.
+func halfWidth(center float64, interval *stats.Interval) float64 {
+	if interval == nil || center == 0 {
+		return math.Inf(1)
+	}
+	return (interval.High - interval.Low) / 2 / center
 }
 
 func (r *Row) linearizable() string {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/perf/benchmath"
-
 	"stock/internal/stats"
 	"stock/loadtest/internal/history"
 )
@@ -29,26 +27,35 @@ type VerdictChange struct {
 	New string
 }
 
-// FigureChange compares one figure of one row over the rounds of each report. With enough rounds, it has their medians
-// and the p-value of the Mann-Whitney U test, which assumes nothing about the distribution. With fewer, for which that
-// test cannot find any difference, it has their geometric means and the p-value of Welch's t-test over the logarithms,
-// which assumes that ratios are distributed normally.
+// FigureChange compares one figure of one row over the rounds of each report, and the same figure as a multiple of
+// noop's in the same round. The multiple is more precise, because a machine that is busy for a moment slows down noop
+// as well. But if the machine is busier in one of the reports, the multiple changes where the row and noop need
+// different parts of the machine. So a difference counts only if the figure itself has changed in the same direction.
 type FigureChange struct {
 	Row    string
 	Figure string
-	Old    benchmath.Summary
-	New    benchmath.Summary
+	Old    Measured
+	New    Measured
+	// P is the p-value of the multiples (stats.Compare), or 1 if the figure itself does not differ significantly in the
+	// same direction. It is adjusted for the number of rows in both reports (stats.FalseDiscoveryRate), which is right
+	// although rows share noop's rounds: that makes them err in the same direction (Y. Benjamini and D. Yekutieli, 2001).
+	// Holm's method, which bounds the probability of a single false find, would miss more differences.
 	P      float64
-	Delta  string // "+12.34%", or "~" if the difference may be chance
+	Delta  string // "+12.3%", or "~" if the difference may be chance
+	OfNoop string // the same for the multiple of noop's; empty if there is none
 	Rounds string
 }
 
-const (
-	// enoughForU rounds in each report let the U test find a difference: with three, p is at least 0.1.
-	enoughForU = 4
-	// enoughForT rounds let the t-test estimate the variance.
-	enoughForT = 2
-)
+// Measured is a mean over the rounds, with its interval if there is one.
+type Measured struct {
+	Mean     float64
+	Interval *stats.Interval
+}
+
+func measured(values []float64) Measured {
+	mean, interval := stats.Mean(values)
+	return Measured{Mean: mean, Interval: interval}
+}
 
 // Compare compares the rows that two reports have in common, as benchstat compares benchmarks.
 func Compare(before, after *Report) *Comparison {
@@ -65,8 +72,9 @@ func Compare(before, after *Report) *Comparison {
 			continue
 		}
 		both[was.Key()] = true
-		c.compareRows(was, is)
+		c.compareRows(was, is, before.baseline(was), after.baseline(is))
 	}
+	c.markSignificant()
 	for _, row := range after.Rows {
 		if !both[row.Key()] {
 			c.OnlyNew = append(c.OnlyNew, row.Label())
@@ -84,12 +92,17 @@ func (c *Comparison) notef(format string, args ...any) {
 	}
 }
 
-func (c *Comparison) compareRows(was, is *Row) {
+// compareRows compares two rows, each of which may have a baseline.
+func (c *Comparison) compareRows(was, is, noopWas, noopIs *Row) {
 	if was.Result != is.Result {
 		c.Changed = append(c.Changed, VerdictChange{Row: is.Label(), Old: string(was.Result), New: string(is.Result)})
 	}
-	if was.Stock != is.Stock || was.RequestsPlanned*len(is.Rounds) != is.RequestsPlanned*len(was.Rounds) {
+	bounded := was.Bounded != "" || is.Bounded != "" // by how fast the row was
+	if was.RequestsPlanned*len(is.Rounds) != is.RequestsPlanned*len(was.Rounds) || was.Stock != is.Stock && !bounded {
 		c.notef("%s: the reports differ in stock or number of requests", is.Label())
+	}
+	if min(len(was.Rounds), len(is.Rounds)) == 1 {
+		c.notef("a single round tells nothing about chance: at least two in each report are needed to find a difference")
 	}
 	for _, col := range columns {
 		if col.compared == "" {
@@ -99,24 +112,13 @@ func (c *Comparison) compareRows(was, is *Row) {
 		if len(x) == 0 || len(y) == 0 || slices.Max(x) == 0 && slices.Max(y) == 0 {
 			continue // such as the baseline's goodput
 		}
-		compare := compareMedians
-		if rounds := min(len(x), len(y)); rounds < enoughForU && slices.Min(x) > 0 && slices.Min(y) > 0 {
-			compare = compareMeans
-			if rounds < enoughForT {
-				c.notef("a single round tells nothing about chance: at least two in each report are needed to find a difference")
-			} else {
-				c.notef("fewer than %d rounds in a report: geometric means and Welch's t-test over the logarithms, "+
-					"which assumes that ratios are distributed normally, in place of medians and the U test, "+
-					"which assumes nothing", enoughForU)
-			}
-		}
-		change := compare(x, y)
+		change := compare(x, y, col.multiples(was, noopWas), col.multiples(is, noopIs))
 		change.Row, change.Figure, change.Rounds = is.Label(), col.compared, fmt.Sprintf("n=%d+%d", len(x), len(y))
 		c.Figures = append(c.Figures, change)
 	}
 }
 
-// rounds returns the figures of each round.
+// rounds returns the figure of each round.
 func (c column) rounds(row *Row) []float64 {
 	var values []float64
 	for _, round := range row.Rounds {
@@ -125,40 +127,58 @@ func (c column) rounds(row *Row) []float64 {
 	return values
 }
 
-func compareMedians(was, is []float64) FigureChange {
-	x := benchmath.NewSample(was, &benchmath.DefaultThresholds)
-	y := benchmath.NewSample(is, &benchmath.DefaultThresholds)
-	result := benchmath.AssumeNothing.Compare(x, y)
-	change := FigureChange{
-		P:   result.P,
-		Old: benchmath.AssumeNothing.Summary(x, 0.95),
-		New: benchmath.AssumeNothing.Summary(y, 0.95),
+// multiples returns the figure of each round as a multiple of noop's in the same round.
+func (c column) multiples(row, noop *Row) []float64 {
+	if noop == nil || noop == row || row.Restock > 0 {
+		return nil
 	}
-	change.Delta = result.FormatDelta(change.Old.Center, change.New.Center)
+	of := c.round
+	if c.ofNoop != nil {
+		of = c.ofNoop
+	}
+	return stats.Ratios(row.figures(c.round), noop.figures(of))
+}
+
+// compare compares a figure, and its multiples of noop's if there are any. P is not adjusted yet.
+func compare(was, is, multiplesWas, multiplesIs []float64) FigureChange {
+	figure := stats.Compare(is, was)
+	change := FigureChange{Old: measured(was), New: measured(is), P: figure.P, Delta: delta(figure)}
+	if len(multiplesWas) == 0 || len(multiplesIs) == 0 {
+		return change
+	}
+	multiple := stats.Compare(multiplesIs, multiplesWas)
+	change.P, change.OfNoop = multiple.P, delta(multiple)
+	if figure.P > significance || (figure.Ratio > 1) != (multiple.Ratio > 1) {
+		change.P = 1
+	}
 	return change
 }
 
-func compareMeans(was, is []float64) FigureChange {
-	logs := func(values []float64) *benchmath.Sample {
-		var logs []float64
-		for _, v := range values {
-			logs = append(logs, math.Log(v))
-		}
-		return benchmath.NewSample(logs, &benchmath.DefaultThresholds)
+// delta formats a change in percent.
+func delta(d stats.Difference) string { return fmt.Sprintf("%+.1f%%", 100*(d.Ratio-1)) }
+
+// markSignificant adjusts the p-values of each figure, and hides the differences that may be chance.
+func (c *Comparison) markSignificant() {
+	of := map[string][]*FigureChange{}
+	for i := range c.Figures {
+		change := &c.Figures[i]
+		of[change.Figure] = append(of[change.Figure], change)
 	}
-	result := benchmath.AssumeNormal.Compare(logs(was), logs(is))
-	result.Alpha = benchmath.DefaultThresholds.CompareAlpha // which AssumeNormal does not set
-	summary := func(values []float64) benchmath.Summary {
-		center, interval := stats.GeometricMean(values)
-		s := benchmath.Summary{Center: center, Lo: math.Inf(-1), Hi: math.Inf(1), Confidence: 0.95}
-		if interval != nil {
-			s.Lo, s.Hi = interval.Low, interval.High
+	for _, changes := range of {
+		p := make([]float64, len(changes))
+		for i, change := range changes {
+			p[i] = change.P
 		}
-		return s
+		stats.FalseDiscoveryRate(p)
+		for i, change := range changes {
+			if change.P = p[i]; change.P > significance {
+				change.Delta = "~"
+				if change.OfNoop != "" {
+					change.OfNoop = "~"
+				}
+			}
+		}
 	}
-	change := FigureChange{P: result.P, Old: summary(was), New: summary(is)}
-	change.Delta = result.FormatDelta(change.Old.Center, change.New.Center)
-	return change
 }
 
 // machine describes what must be the same in two reports for a comparison.
@@ -171,6 +191,11 @@ func (e Environment) machine() string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// comparisonNote explains the tables.
+const comparisonNote = "A delta is shown if the figure as a multiple of noop's in the same round (× noop) differs, " +
+	"and the figure itself in the same direction.\n" +
+	"p is adjusted for the number of rows: of the deltas shown, one in twenty is expected to be chance."
 
 // WriteText writes the comparison for a terminal.
 func (c *Comparison) WriteText(w io.Writer, colour bool) error {
@@ -198,6 +223,9 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 			out.line(faint, fmt.Sprintf("geometric mean of all %d: %+.2f%%", n, 100*(mean-1)))
 		}
 	}
+	if len(c.Figures) > 0 {
+		fmt.Fprintf(out, "\n%s\n", comparisonNote)
+	}
 	list := func(heading string, lines []string) {
 		if len(lines) > 0 {
 			fmt.Fprintf(out, "\n%s\n", heading)
@@ -215,22 +243,23 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 // table lists the changes of one figure.
 func (c *Comparison) table(figure string) table {
 	t := table{columns: []tableColumn{
-		{head: figure, left: true}, {head: "old"}, {head: "±"}, {head: "new"}, {head: "±"}, {head: "delta"}, {head: "p"},
-		{head: "rounds", left: true},
+		{head: figure, left: true}, {head: "old"}, {head: "±"}, {head: "new"}, {head: "±"}, {head: "delta"},
+		{head: "× noop"}, {head: "p"}, {head: "rounds", left: true},
 	}}
 	for _, m := range c.Figures {
 		if m.Figure != figure {
 			continue
 		}
-		delta := tableCell{text: m.Delta}
+		style := plain
 		if m.Delta == "~" {
-			delta.style = faint
+			style = faint
 		}
 		t.rows = append(t.rows, []tableCell{
 			{text: m.Row},
-			{text: digits(m.Old.Center)}, {text: m.Old.PctRangeString()},
-			{text: digits(m.New.Center)}, {text: m.New.PctRangeString()},
-			delta, {text: fmt.Sprintf("%.3f", m.P)}, {text: m.Rounds},
+			{text: digits(m.Old.Mean)}, {text: spread(m.Old.Mean, m.Old.Interval)},
+			{text: digits(m.New.Mean)}, {text: spread(m.New.Mean, m.New.Interval)},
+			{text: m.Delta, style: style}, {text: m.OfNoop, style: style},
+			{text: fmt.Sprintf("%.3f", m.P)}, {text: m.Rounds},
 		})
 	}
 	return t
@@ -240,8 +269,8 @@ func (c *Comparison) table(figure string) table {
 func (c *Comparison) geomean(figure string) (mean float64, n int) {
 	sum := 0.0
 	for _, m := range c.Figures {
-		if m.Figure == figure && m.Old.Center > 0 && m.New.Center > 0 {
-			sum += math.Log(m.New.Center / m.Old.Center)
+		if m.Figure == figure && m.Old.Mean > 0 && m.New.Mean > 0 {
+			sum += math.Log(m.New.Mean / m.Old.Mean)
 			n++
 		}
 	}

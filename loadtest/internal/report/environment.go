@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"stock/internal/stats"
 )
 
 // Environment is what figures depend on besides the code. Reports of different environments cannot be compared.
@@ -158,6 +160,22 @@ func (e Environment) lines() []string {
 	lines = append(lines, e.Notes...)
 	if e.SharedHost {
 		lines = append(lines, "Load and servers share this host and compete for it: every rate is a lower bound.")
+	}
+	return lines
+}
+
+// conditions describes the environment, and what the load driver took of the CPU.
+func (r *Report) conditions() []string {
+	lines := r.Environment.lines()
+	var used []float64
+	for _, row := range r.Rows {
+		if row.DriverCPUUSPerRequest > 0 {
+			used = append(used, row.DriverCPUUSPerRequest)
+		}
+	}
+	if len(used) > 0 {
+		lines = append(lines, fmt.Sprintf("The load driver used %s µs of CPU per request, median of the rows (%s to %s).",
+			digits(stats.Median(used)), digits(slices.Min(used)), digits(slices.Max(used))))
 	}
 	return lines
 }

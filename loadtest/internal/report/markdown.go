@@ -23,11 +23,11 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	for _, rows := range r.groups() {
 		writeMarkdownTable(out, rows)
 	}
-	fmt.Fprint(out, "\nCounts are sums over the rounds, rates are medians of the rounds, "+
+	fmt.Fprint(out, "\nCounts are sums over the rounds, rates are trimmed means of the rounds, "+
 		"and latencies (in ms) are of all requests together.\n")
 	r.writeMarkdownEvidence(out)
 	fmt.Fprint(out, "\n## Environment\n\n")
-	for _, line := range r.Environment.lines() {
+	for _, line := range r.conditions() {
 		fmt.Fprintf(out, "- %s\n", escape(line))
 	}
 	return out.Flush()

@@ -9,7 +9,8 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// compareToBaseline computes each row's share of noop.
+// compareToBaseline computes each row's share of noop, round by round: noop runs seconds before or after the row, so
+// that a machine which is busy with something else slows both.
 func (r *Report) compareToBaseline() {
 	for _, row := range r.Rows {
 		base := r.baseline(row)
@@ -21,14 +22,51 @@ func (r *Report) compareToBaseline() {
 			row.ShareOfNoop = &one
 			continue
 		}
-		// noop would have sold what it confirmed, as far as there was stock.
-		sold := row.perSecond(func(round Cell) int64 { return round.Good })
-		possible := base.perSecond(func(round Cell) int64 { return round.Covered })
-		if shares := stats.Ratios(sold, possible); len(shares) > 0 {
-			share := round3(stats.Median(shares))
-			row.ShareOfNoop = &share
+		row.addShares(base)
+	}
+}
+
+func (r *Row) addShares(base *Row) {
+	of := base.byRound()
+	for i := range r.Rounds {
+		round := &r.Rounds[i]
+		if possible := of[round.Round].possible(); possible > 0 {
+			share := significant(round.GoodputPerS / possible)
+			round.ShareOfNoop = &share
 		}
 	}
+	if shares := r.sharesOfNoop(); len(shares) > 0 {
+		share, interval := stats.Mean(shares)
+		share = significant(share)
+		r.ShareOfNoop, r.ShareInterval = &share, significantEnds(interval)
+	}
+}
+
+// sharesOfNoop returns the share of each round that has one.
+func (r *Row) sharesOfNoop() (shares []float64) {
+	for _, round := range r.Rounds {
+		if round.ShareOfNoop != nil {
+			shares = append(shares, *round.ShareOfNoop)
+		}
+	}
+	return shares
+}
+
+// possible returns the goodput that noop would have had: it sells what it confirmed, as far as there was stock.
+func (c Cell) possible() float64 {
+	if c.ElapsedS == 0 {
+		return 0
+	}
+	return float64(c.Covered) / c.ElapsedS
+}
+
+// byRound returns the rounds by their numbers.
+func (r *Row) byRound() map[int]Cell {
+	rounds := map[int]Cell{}
+	for _, round := range r.Rounds {
+		rounds[round.Round] = round
+	}
+	return rounds
 }
 
 // baseline finds the baseline under the row's load, preferably with as many replicas.
@@ -55,7 +93,7 @@ func (r *Report) rank() {
 			cmp.Compare(a.Items(), b.Items()),
 			cmp.Compare(stock[b.load()], stock[a.load()]), cmp.Compare(a.Workload.Name, b.Workload.Name),
 			cmp.Compare(a.class(), b.class()),
-			cmp.Compare(b.GoodputPerS, a.GoodputPerS),
+			cmp.Compare(b.share(), a.share()), cmp.Compare(b.GoodputPerS, a.GoodputPerS),
 			cmp.Compare(a.Strategy, b.Strategy), cmp.Compare(a.Store, b.Store), cmp.Compare(a.Replicas, b.Replicas))
 	})
 
@@ -91,21 +129,44 @@ func (r *Row) class() int {
 	return 3
 }
 
+// share is the row's share of noop, or 0 if there is none.
+func (r *Row) share() float64 {
+	if r.ShareOfNoop == nil {
+		return 0
+	}
+	return *r.ShareOfNoop
+}
+
+// relative compares shares of noop, because the two rows may have run in different rounds.
 func relative(row, fastest *Row) *Relative {
 	if row == fastest {
 		return &Relative{SlowerThanFastestCorrect: 1}
 	}
-	ratios := stats.Ratios(fastest.rates(), row.rates())
-	ratios = slices.DeleteFunc(ratios, func(ratio float64) bool { return ratio == 0 })
-	if len(ratios) == 0 {
+	d := stats.Compare(fastest.sharesOfNoop(), row.sharesOfNoop())
+	if d.Ratio == 0 {
 		return nil
 	}
-	mean, interval := stats.GeometricMean(ratios)
-	rel := &Relative{SlowerThanFastestCorrect: round3(mean), Interval: rounded3(interval)}
-	if interval != nil {
-		half := round3((interval.High - interval.Low) / 2)
+	rel := &Relative{SlowerThanFastestCorrect: round3(d.Ratio), Interval: rounded3(d.Interval)}
+	if d.Interval != nil {
+		half := round3((d.Interval.High - d.Interval.Low) / 2)
 		rel.PlusMinus = &half
-		rel.Tied = interval.Low <= 1 && interval.High >= 1
+		rel.Tied = d.Interval.Low <= 1 && d.Interval.High >= 1
 	}
 	return rel
+}
+
+// mostRanked is how many of the fastest rows say how precise a report is.
+const mostRanked = 10
+
+// precision returns half the width of the interval of × noop, in percent of it: the median of the fastest ranked rows
+// of a load, and how many they are. Rows without an interval have an infinite one.
+func precision(rows []*Row) (percent float64, of int) {
+	var halves []float64
+	for _, row := range rows {
+		if !row.Ranked() || row.ShareOfNoop == nil || len(halves) == mostRanked {
+			continue
+		}
+		halves = append(halves, 100*halfWidth(*row.ShareOfNoop, row.ShareInterval))
+	}
+	return stats.Median(halves), len(halves)
 }

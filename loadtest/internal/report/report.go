@@ -1,4 +1,5 @@
-// Package report compares strategies by their judged runs, and writes the comparison for people and for other programs.
+// Package report compares strategies by their judged runs, and writes the comparison for people and for other
+// programs.
 //
 //	b := report.NewBuilder(environment)      // facts about the machine: LocalEnvironment, and the caller's own
 //	b.Add(h, verify.Judge(h))                // every run, as soon as it ends; the history is not kept
@@ -17,8 +18,9 @@
 //
 // # Units
 //
-// Counts (requests, units, outcomes, statements) are sums over the rounds of a row. Rates are medians over its rounds.
-// Latencies are of the requests of all its rounds together. Row.Rounds has the figures of each round.
+// Counts (requests, units, outcomes, statements) are sums over the rounds of a row. Rates are trimmed geometric means
+// of its rounds (see stats.Mean). Intervals are 95 % confidence intervals. Latencies are of the requests of all its
+// rounds together. Row.Rounds has the figures of each round.
 package report
 
 import (
@@ -72,9 +74,10 @@ type Row struct {
 	// GoodputInterval is nil for a single round, or if a round has no goodput.
 	GoodputInterval *stats.Interval `json:"goodput_interval,omitempty"`
 	ThroughputPerS  float64         `json:"throughput_per_s"` // requests answered as sold or sold out
-	// ShareOfNoop is the goodput divided by what the baseline would have sold with the same demand and stock: the median
-	// over the rounds. It is nil without a baseline.
-	ShareOfNoop *float64 `json:"share_of_noop"`
+	// ShareOfNoop is the goodput divided by what the baseline would have sold in the same round with the same demand and
+	// stock. It is nil without a baseline.
+	ShareOfNoop   *float64        `json:"share_of_noop"`
+	ShareInterval *stats.Interval `json:"share_interval,omitempty"` // nil as GoodputInterval is
 	// Relative is nil for rows that are not ranked: wrong ones, controls, the baseline, and those with restocks.
 	Relative *Relative `json:"relative"`
 
@@ -84,11 +87,13 @@ type Row struct {
 	MySQLStatementsPerRequest float64 `json:"mysql_statements_per_request"`
 	RedisCommandsPerRequest   float64 `json:"redis_commands_per_request"`
 	// The same statements per sale. They include the cost of the refusals.
-	MySQLStatementsPerSale float64            `json:"mysql_statements_per_sale"`
-	RedisCommandsPerSale   float64            `json:"redis_commands_per_sale"`
-	WaitedUS               Wait               `json:"waited_us"`      // waiting for the lock, of sold requests
-	HeldUS                 Wait               `json:"held_us"`        // in the critical section, of sold requests
-	ReplicaShares          map[string]float64 `json:"replica_shares"` // of the sales
+	MySQLStatementsPerSale float64 `json:"mysql_statements_per_sale"`
+	RedisCommandsPerSale   float64 `json:"redis_commands_per_sale"`
+	WaitedUS               Wait    `json:"waited_us"` // waiting for the lock, of sold requests
+	HeldUS                 Wait    `json:"held_us"`   // in the critical section, of sold requests
+	// DriverCPUUSPerRequest is what the load driver used of the CPU in µs. It is 0 if that is not known.
+	DriverCPUUSPerRequest float64            `json:"driver_cpu_us_per_request"`
+	ReplicaShares         map[string]float64 `json:"replica_shares"` // of the sales
 
 	Rounds []Cell `json:"rounds"`
 }
@@ -109,7 +114,10 @@ type Cell struct {
 	SendLagMS       *Lag    `json:"send_lag_ms,omitempty"`
 	MySQLStatements int64   `json:"mysql_statements"`
 	RedisCommands   int64   `json:"redis_commands"`
+	DriverCPUNS     int64   `json:"driver_cpu_ns"`
 	Bounded         string  `json:"bounded,omitempty"`
+	// ShareOfNoop is nil without a baseline in the same round.
+	ShareOfNoop *float64 `json:"share_of_noop,omitempty"`
 }
 
 // Latency is a distribution in milliseconds. Percentiles are nearest ranks with an error of at most 0.05 % (see
@@ -138,12 +146,12 @@ type Wait struct {
 	Max  float64 `json:"max"`
 }
 
-// Relative compares a row with the fastest correct strategy under the same workload on as many replicas. Rounds are
-// interleaved across strategies, so rounds of the same number are compared.
+// Relative compares the shares of noop of a row and of the fastest correct strategy under the same workload on as many
+// replicas. The two may have run in different rounds.
 type Relative struct {
-	// SlowerThanFastestCorrect is how many times slower the row is: the geometric mean over the rounds.
+	// SlowerThanFastestCorrect is how many times slower the row is.
 	SlowerThanFastestCorrect float64 `json:"slower_than_fastest_correct"`
-	// PlusMinus is half the width of its 95 % interval; nil if fewer than two rounds can be compared.
+	// PlusMinus is half the width of its 95 % interval; nil if one of the two has fewer than two rounds.
 	PlusMinus *float64        `json:"plus_minus"`
 	Interval  *stats.Interval `json:"interval"`
 	// Tied is set if the interval includes 1: the rounds cannot tell the two apart.

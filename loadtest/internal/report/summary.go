@@ -9,24 +9,17 @@ import (
 
 // rates yields the speed of each round: the goodput, or the throughput of the baseline, which sells nothing.
 func (r *Row) rates() iter.Seq2[int, float64] {
-	return func(yield func(int, float64) bool) {
-		for _, round := range r.Rounds {
-			rate := round.GoodputPerS
-			if r.Baseline {
-				rate = round.ThroughputPerS
-			}
-			if !yield(round.Round, rate) {
-				return
-			}
-		}
+	if r.Baseline {
+		return r.figures(func(round Cell) float64 { return round.ThroughputPerS })
 	}
+	return r.figures(func(round Cell) float64 { return round.GoodputPerS })
 }
 
-// perSecond yields the units per second of each round.
-func (r *Row) perSecond(units func(Cell) int64) iter.Seq2[int, float64] {
+// figures yields a figure of each round.
+func (r *Row) figures(of func(Cell) float64) iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {
 		for _, round := range r.Rounds {
-			if round.ElapsedS > 0 && !yield(round.Round, float64(units(round))/round.ElapsedS) {
+			if !yield(round.Round, of(round)) {
 				return
 			}
 		}
@@ -73,6 +66,23 @@ func rounded3(interval *stats.Interval) *stats.Interval {
 		return nil
 	}
 	return &stats.Interval{Low: round3(interval.Low), High: round3(interval.High)}
+}
+
+// significant keeps four significant digits: a share of noop may be far below 1.
+func significant(v float64) float64 {
+	if v == 0 {
+		return 0
+	}
+	scale := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(v))))
+	return math.Round(v*scale) / scale
+}
+
+// significantEnds rounds both ends of an interval.
+func significantEnds(interval *stats.Interval) *stats.Interval {
+	if interval == nil {
+		return nil
+	}
+	return &stats.Interval{Low: significant(interval.Low), High: significant(interval.High)}
 }
 
 // round3 keeps three decimals: more would be noise and hard to read.

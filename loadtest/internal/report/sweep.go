@@ -34,10 +34,10 @@ type Curve struct {
 type Point struct {
 	Value    string          `json:"value"`
 	At       int64           `json:"at"`         // the value as a number: users, milliseconds of hold, items, replicas
-	RatePerS float64         `json:"rate_per_s"` // goodput, or the baseline's throughput; the median over the rounds
+	RatePerS float64         `json:"rate_per_s"` // goodput, or the baseline's throughput; the mean over the rounds
 	Interval *stats.Interval `json:"interval,omitempty"`
-	// RatioToFirst compares the rounds with those of the same number at the first value by their geometric mean. It is
-	// nil at the first value, and if nothing can be compared.
+	// RatioToFirst is the mean of the ratios to the rounds of the same number at the first value. It is nil at the first
+	// value, and if nothing can be compared.
 	RatioToFirst  *float64        `json:"ratio_to_first,omitempty"`
 	RatioInterval *stats.Interval `json:"ratio_interval,omitempty"`
 	Result        verify.Result   `json:"verdict"`
@@ -117,7 +117,7 @@ func (r *Row) point() Point {
 		for _, rate := range r.rates() {
 			rates = append(rates, rate)
 		}
-		if _, interval := stats.GeometricMean(rates); interval != nil {
+		if _, interval := stats.Mean(rates); interval != nil {
 			p.Interval = rounded3(interval)
 		}
 	}
@@ -167,7 +167,7 @@ func (c *Curve) point(value string) *Point {
 	return nil
 }
 
-// meanRatio is a geometric mean over the rounds, with its interval if there is one.
+// meanRatio is a mean over the rounds (see stats.Mean), with its interval if there is one.
 type meanRatio struct {
 	mean     float64
 	interval *stats.Interval
@@ -175,7 +175,7 @@ type meanRatio struct {
 
 // speedRatio returns how many times as fast one row is as another, by the rounds of the same number.
 func speedRatio(of, as *Row) meanRatio {
-	mean, interval := stats.GeometricMean(stats.Ratios(of.rates(), as.rates()))
+	mean, interval := stats.Mean(stats.Ratios(of.rates(), as.rates()))
 	return meanRatio{mean: mean, interval: rounded3(interval)}
 }
 

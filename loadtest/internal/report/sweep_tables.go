@@ -84,7 +84,7 @@ func (s *Sweep) writeMarkdown(out *bufio.Writer) {
 			fmt.Fprintf(out, "- %s\n", escape(text))
 		}
 	}
-	fmt.Fprint(out, "\nMedians over the rounds with their 95 % intervals, and the ratio to the first value; "+
+	fmt.Fprint(out, "\nTrimmed means over the rounds with their 95 % intervals, and the ratio to the first value; "+
 		"~ if its interval includes 1. A crossover is listed if the differences on both sides of it are significant: "+
 		"by chance alone, at most one sweep in twenty would list any (Holm's method, over all comparisons of the sweep). "+
 		"untested: too few requests raced with each other.\n")

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"stock/internal/stats"
@@ -23,7 +24,7 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	r.writeList(out, "Open loop", (*Row).late)
 
 	fmt.Fprintln(out)
-	for _, line := range r.Environment.lines() {
+	for _, line := range r.conditions() {
 		out.line(faint, line)
 	}
 	fmt.Fprintln(out)
@@ -44,6 +45,9 @@ func (r *Report) writeTables(out printer) {
 		out.line(bold, title(rows))
 		t := r.textTable(rows)
 		t.write(out)
+		if percent, n := precision(rows); n > 1 && !math.IsInf(percent, 1) {
+			out.line(faint, fmt.Sprintf("median half-width of × noop of the %d fastest: %.0f %%", n, percent))
+		}
 	}
 }
 
@@ -145,13 +149,15 @@ func title(rows []*Row) string {
 	}
 	// Bounded rows have fewer requests and less stock: the title states the largest.
 	var planned, stock int64
-	rounds := 0
+	fewest, most := math.MaxInt, 0
 	for _, row := range rows {
 		for _, round := range row.Rounds {
 			planned = max(planned, int64(round.RequestsPlanned))
 			stock = max(stock, round.Initial)
 		}
-		rounds = max(rounds, len(row.Rounds))
+		if !row.Baseline || len(rows) == 1 { // noop runs in every round
+			fewest, most = min(fewest, len(row.Rounds)), max(most, len(row.Rounds))
+		}
 	}
 	add(planned > 0, "%s requests on %s units", stats.Grouped(float64(planned)), stats.Grouped(float64(stock)))
 	add(first.Users > 0, "%s", plural(first.Users, "user"))
@@ -161,7 +167,11 @@ func title(rows []*Row) string {
 	add(first.Skew != "", "requested by %s", first.Skew)
 	add(first.Counts != "", "%s units per request", first.Counts)
 	add(first.Restock > 0, "%s units put back each time", stats.Grouped(float64(first.Restock)))
-	return strings.Join(append(parts, plural(rounds, "round")), " · ")
+	rounds := plural(most, "round")
+	if fewest < most {
+		rounds = fmt.Sprintf("%d to %s", fewest, rounds)
+	}
+	return strings.Join(append(parts, rounds), " · ")
 }
 
 // shownEvidence is the evidence to show: that the baseline sells nothing is not worth mentioning.
@@ -200,7 +210,7 @@ func share(v *float64) string {
 	if v == nil {
 		return ""
 	}
-	return fmt.Sprintf("%.2f", *v)
+	return stats.Format(*v)
 }
 
 // digits writes three significant digits, and every digit before the decimal point in groups of three.

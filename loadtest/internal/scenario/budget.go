@@ -8,50 +8,72 @@ import (
 )
 
 // minRequests is the least that a cell sends when it is bounded: with fewer, existing races do not show.
-const minRequests = 300
+const minRequests = 200
 
 // minCellTime is what a cell gets even if the budget is used up.
 const minCellTime = 200 * time.Millisecond
 
-// limit returns the time for the first of the rows ahead; 0: no limit. It is computed again before each cell from the
-// rates as last measured, so that a cell that takes longer than expected costs all later cells a little.
-func (r *Runner) limit(ahead []row) time.Duration {
+// outlook is what runs from now on, the current row first: in any case, and if all goes as expected.
+type outlook struct{ certain, expected []row }
+
+// budgetLeft returns the time until the budget is used up.
+func (r *Runner) budgetLeft() time.Duration { return time.Until(r.began.Add(r.config.Budget)) }
+
+// limit returns the time for the current row, so that all rows that certainly run fit into the budget; 0: no limit. It
+// is computed again before each cell from the rates as measured so far, so that a cell that takes longer than expected
+// costs all later cells a little.
+func (r *Runner) limit(ahead outlook) time.Duration {
 	if r.config.Budget == 0 {
 		return 0
 	}
-	wanted := make([]time.Duration, len(ahead))
-	for i, row := range ahead {
+	wanted := make([]time.Duration, len(ahead.certain))
+	for i, row := range ahead.certain {
 		wanted[i] = r.wanted(row)
 	}
-	budget := time.Until(r.began.Add(r.config.Budget)) - time.Duration(len(ahead))*r.overhead
-	return max(share(budget, wanted), minCellTime)
+	return max(share(r.budgetLeft()-time.Duration(len(wanted))*r.overhead, wanted), minCellTime)
 }
 
 // left estimates the time until the end.
-func (r *Runner) left(ahead []row) time.Duration {
+func (r *Runner) left(ahead outlook) time.Duration {
 	sum := time.Duration(0)
-	for _, row := range ahead {
-		sum += r.wanted(row) + r.overhead
+	for _, row := range ahead.expected {
+		sum += r.cost(row)
 	}
 	if r.config.Budget > 0 {
-		sum = min(sum, time.Until(r.began.Add(r.config.Budget)))
+		sum = min(sum, r.budgetLeft())
 	}
 	return max(sum, 0)
 }
 
-// wanted estimates how long a row takes without a limit.
+// cost estimates how long a row takes from one cell to the next.
+func (r *Runner) cost(w row) time.Duration { return r.wanted(w) + r.overhead }
+
+// expect estimates the speed and the cost of a row that has not been measured yet.
+func (r *Runner) expect(w row) (speed float64, cost time.Duration) {
+	return r.rates[w.Subject], r.cost(w)
+}
+
+// wanted estimates how long the traffic of a row takes if the budget does not limit it.
 func (r *Runner) wanted(w row) time.Duration {
 	if r.config.Requests == 0 {
 		return r.config.Duration
+	}
+	longest := r.config.Budget
+	if r.longest > 0 {
+		longest = r.longest
 	}
 	rate := r.rates[w.Subject]
 	if r.config.Rate > 0 && (rate == 0 || rate > r.config.Rate) {
 		rate = r.config.Rate
 	}
 	if rate == 0 {
-		return r.config.Budget // unknown: let it have its whole share
+		return longest // unknown: let it have its whole share
 	}
-	return time.Duration(float64(r.config.Requests) / rate * float64(time.Second))
+	takes := time.Duration(float64(r.config.Requests) / rate * float64(time.Second))
+	if r.longest > 0 {
+		takes = min(takes, r.longest)
+	}
+	return takes
 }
 
 // share returns how long one run may take at most if all together are to keep to the budget. Runs that want less than
@@ -85,6 +107,15 @@ func fit(wanted int, rate float64, limit time.Duration) (requests int, bounded s
 		return wanted, ""
 	}
 	return requests, limited(requests, wanted, limit)
+}
+
+// learnRate remembers the rate of the row. If the number of requests of its next run depends on it, that is the
+// geometric mean with the rate before, so that one slow run does not make the next one too short.
+func (c *cellRun) learnRate(rate float64) {
+	if before := c.rates[c.row.Subject]; before > 0 && c.config.Requests > 0 {
+		rate = math.Sqrt(before * rate)
+	}
+	c.rates[c.row.Subject] = rate
 }
 
 // limited says that a run sent fewer requests than planned because of a time limit.

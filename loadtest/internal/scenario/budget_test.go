@@ -3,6 +3,8 @@ package scenario
 import (
 	"testing"
 	"time"
+
+	"stock/loadtest/internal/history"
 )
 
 func TestShareGivesFastCellsWhatTheyNeedAndSlowCellsTheRest(t *testing.T) {
@@ -52,7 +54,7 @@ func TestFitScalesRequestsAndSaysSo(t *testing.T) {
 		{3000, 3 * time.Second, 6000, ""},
 		{1990, 3 * time.Second, 6000, ""}, // not worth changing the sample size
 		{342.86, 3500 * time.Millisecond, 1200, "1 200 of 6 000 requests: 3.5 s limit"},
-		{10, time.Second, minRequests, "300 of 6 000 requests: 1.0 s limit"},
+		{10, time.Second, minRequests, "200 of 6 000 requests: 1.0 s limit"},
 	} {
 		got, bounded := fit(6000, test.rate, test.limit)
 		if got != test.want || bounded != test.bounded {
@@ -61,5 +63,17 @@ func TestFitScalesRequestsAndSaysSo(t *testing.T) {
 	}
 	if got, bounded := fit(100, 1, time.Second); got != 100 || bounded != "" {
 		t.Errorf("%d of 100 requests, bounded %q: want all, because fewer than minRequests are never cut", got, bounded)
+	}
+}
+
+func TestOneSlowRunChangesTheRateOnlyInPart(t *testing.T) {
+	t.Parallel()
+	for requests, want := range map[int]float64{6000: 200, 0: 100} { // 0: runs by duration
+		run := &cellRun{Runner: &Runner{config: Config{Requests: requests}, rates: map[history.Subject]float64{}}}
+		run.learnRate(400)
+		run.learnRate(100)
+		if got := run.rates[run.row.Subject]; got != want {
+			t.Errorf("runs of %d requests at 400 and 100 per second: the rate is %v, want %v", requests, got, want)
+		}
 	}
 }

@@ -17,7 +17,12 @@ const (
 	FoundStock = "found-stock" // as many units as the service has: the lab cannot set its stock
 )
 
-// row is a strategy under a workload. Each round runs it once.
+// judgedWorkloads are those whose rows are judged and not measured: they run once, before the first round.
+var judgedWorkloads []string
+
+func judgedOnly(workload string) bool { return slices.Contains(judgedWorkloads, workload) }
+
+// row is a strategy under a workload. A round runs it once or not at all.
 type row struct {
 	strategy     Strategy
 	history.Cell // without a round
@@ -53,11 +58,26 @@ func rows(choices []Choice, workloads []string, settings []history.Cell, oneRepl
 	return rows
 }
 
+// split separates the rows that are only judged from those that are measured.
+func split(rows []row) (judged, measured []row) {
+	for _, row := range rows {
+		if judgedOnly(row.Workload.Name) {
+			judged = append(judged, row)
+		} else {
+			measured = append(measured, row)
+		}
+	}
+	return judged, measured
+}
+
 // shuffled returns the rows in the order in which a round runs them. It differs from round to round, so that what
 // changes during a run (a growing log, temperature, other load) does not always affect the same strategy.
 func shuffled(rows []row, seed uint64, round int) []row {
 	rows = slices.Clone(rows)
-	generator := rand.New(rand.NewPCG(seed, uint64(round)))
-	generator.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	shuffle(rand.New(rand.NewPCG(seed, uint64(round))), rows)
 	return rows
+}
+
+func shuffle[T any](generator *rand.Rand, values []T) {
+	generator.Shuffle(len(values), func(i, j int) { values[i], values[j] = values[j], values[i] })
 }

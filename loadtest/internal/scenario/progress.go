@@ -7,20 +7,24 @@ import (
 
 // Progress is how far a Runner is.
 type Progress struct {
-	Phase    string // what the runner is doing, for display
-	Done     int    // cells
-	Cells    int
+	Phase    string        // what the runner is doing, for display
+	Done     int           // cells
+	Cells    int           // in all; 0: unknown
 	Answered int64         // requests of the current cell
 	Requests int           // of the current cell; 0: unknown
 	Left     time.Duration // estimated
 	at       time.Time     // of the estimate
 }
 
-// Heading returns the progress without the requests: [ 3/72, 4:10 left] update, plenty, 2 replicas.
+// Heading returns the progress without the requests: [ 3/72, 4:10 left] update, plenty, 2 replicas. If it is not known
+// how many cells there will be: [3 runs, 4:10 left].
 func (p Progress) Heading() string {
 	left := p.Left.Round(time.Second)
-	return fmt.Sprintf("[%*d/%d, %d:%02d left] %s", len(fmt.Sprint(p.Cells)), p.Done, p.Cells, int(left.Minutes()),
-		int(left.Seconds())%60, p.Phase)
+	done := fmt.Sprintf("%d runs", p.Done)
+	if p.Cells > 0 {
+		done = fmt.Sprintf("%*d/%d", len(fmt.Sprint(p.Cells)), p.Done, p.Cells)
+	}
+	return fmt.Sprintf("[%s, %d:%02d left] %s", done, int(left.Minutes()), int(left.Seconds())%60, p.Phase)
 }
 
 // String returns the heading and the number of answered requests.
@@ -31,11 +35,19 @@ func (p Progress) String() string {
 	return fmt.Sprintf("%s  %s of %s", p.Heading(), thousands(int(p.Answered)), thousands(p.Requests))
 }
 
+// cells returns how many cells there will be, or 0 if that depends on what is measured.
+func (r *Runner) cells() int {
+	if r.config.Rounds == 0 {
+		return 0
+	}
+	return len(r.judged) + len(r.rows)*r.config.Rounds
+}
+
 // Progress may be called at any time.
 func (r *Runner) Progress() Progress {
 	p := r.progress.Load()
 	if p == nil {
-		return Progress{Phase: "starting", Cells: len(r.rows) * r.config.Rounds}
+		return Progress{Phase: "starting", Cells: r.cells()}
 	}
 	now := *p
 	now.Answered = r.answered.Load()
@@ -49,7 +61,7 @@ func (r *Runner) showProgress(phase string, done, requests int, left time.Durati
 	r.progress.Store(&Progress{
 		Phase:    phase,
 		Done:     done,
-		Cells:    len(r.rows) * r.config.Rounds,
+		Cells:    r.cells(),
 		Requests: requests,
 		Left:     left,
 		at:       time.Now(),

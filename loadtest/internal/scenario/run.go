@@ -32,17 +32,19 @@ type cellRun struct {
 	counters oracle.Counters // what the servers did meanwhile
 }
 
-// run runs the first of the rows ahead.
-func (r *Runner) run(ctx context.Context, round int, ahead []row) (Measured, error) {
+// run runs the current row.
+func (r *Runner) run(ctx context.Context, round int, current row, ahead outlook) (Measured, error) {
 	r.number++
-	current := ahead[0]
 	began := time.Now()
 	left := r.left(ahead)
 	run, err := r.prepare(ctx, current, round, r.limit(ahead))
 	if err != nil {
 		return Measured{}, err
 	}
-	phase := fmt.Sprintf("round %d of %d: %s", round, r.config.Rounds, current.Label())
+	phase := fmt.Sprintf("round %d: %s", round, current.Label())
+	if r.config.Rounds > 0 {
+		phase = fmt.Sprintf("round %d of %d: %s", round, r.config.Rounds, current.Label())
+	}
 	r.showProgress(phase, r.number-1, run.load.Requests, left)
 
 	before, err := r.target.Oracle.Counters(ctx)
@@ -172,7 +174,7 @@ func (c *cellRun) send(ctx context.Context) (err error) {
 // requests and answers without an end, and returns the error.
 func (c *cellRun) record(ctx context.Context, runErr error) (history.History, error) {
 	if c.result.Sent > 0 {
-		c.rates[c.row.Subject] = answerRate(c.result)
+		c.learnRate(answerRate(c.result))
 	}
 	c.recordBound()
 	h := history.History{Run: c.header, Ops: c.result.Ops}
@@ -225,6 +227,7 @@ func (c *cellRun) end(ctx context.Context) (*history.End, error) {
 		Dropped:         c.result.Dropped,
 		MeanLagNS:       int64(c.result.MeanLag),
 		MaxLagNS:        int64(c.result.MaxLag),
+		DriverCPUNS:     int64(c.result.CPU),
 		MySQLStatements: c.counters.MySQLStatements,
 		RedisCommands:   c.counters.RedisCommands,
 	}

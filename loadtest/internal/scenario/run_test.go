@@ -42,6 +42,8 @@ func TestRunnerRunsItsPlanAndWritesEveryHistory(t *testing.T) {
 		kept = append(kept, h.Run.Cell)
 		if h.End == nil || len(h.Ops) != 400 {
 			t.Errorf("%v: %d requests on disk, end %v, want 400 and an end", h.Run.Cell, len(h.Ops), h.End)
+		} else if h.End.DriverCPUNS <= 0 {
+			t.Errorf("%v: the load driver used %d ns of the CPU, want more", h.Run.Cell, h.End.DriverCPUNS)
 		}
 	}
 	if plan := runner.Plan(); !slices.Equal(plan, kept) {

@@ -32,7 +32,7 @@ type Config struct {
 	Choices  []Choice
 	Replicas int // behind the target's URL
 	Sweep    Sweep
-	Rounds   int
+	Rounds   int // of all rows; 0: as many of each row as it needs for a narrow interval, within the budget
 	Seed     uint64
 
 	Users    int
@@ -71,13 +71,16 @@ type Measured struct {
 type Runner struct {
 	target   Target
 	config   Config
-	rows     []row // of each round
+	rows     []row // that are measured
+	judged   []row // that run once, before the first round
+	schedule schedule
+	longest  time.Duration // time limit of a cell; 0: none but the budget
 	patience patience
 	drivers  map[int]*traffic.Driver // by number of replicas
 
 	id       string // in the name of every request, so that a service with idempotency keys never saw it before
 	began    time.Time
-	rates    map[history.Subject]float64 // answered requests per second, as last measured
+	rates    map[history.Subject]float64 // answered requests per second, as measured so far
 	overhead time.Duration               // of a cell, in addition to its traffic
 	number   int                         // of the current cell, from 1
 	answered atomic.Int64                // requests of the current cell
@@ -89,18 +92,22 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 	switch {
 	case config.Requests < 1 && config.Duration <= 0:
 		return nil, errors.New("neither a number of requests nor a duration is given")
-	case config.Rounds < 1:
-		return nil, fmt.Errorf("%d rounds: must be at least 1", config.Rounds)
+	case config.Rounds < 0:
+		return nil, fmt.Errorf("%d rounds: must not be negative", config.Rounds)
+	case config.Rounds == 0 && (config.Budget == 0 || config.Requests == 0 || target.Admin == ""):
+		return nil, errors.New("rounds as needed: a budget, a number of requests and an admin listener must be given")
 	case config.Users < 1:
 		return nil, fmt.Errorf("%d users: must be at least 1", config.Users)
 	case config.Stock < 0:
 		return nil, fmt.Errorf("stock %d: must not be negative", config.Stock)
 	}
 	oneReplica := target.Alone != "" && config.Sweep.Axis != history.AxisReplicas
+	judged, measured := split(rows(config.Choices, workloads(target, config), config.settings(), oneReplica))
 	r := &Runner{
 		target:   target,
 		config:   config,
-		rows:     rows(config.Choices, workloads(target, config), config.settings(), oneReplica),
+		rows:     measured,
+		judged:   judged,
 		patience: usualPatience,
 		drivers:  map[int]*traffic.Driver{},
 		id:       strings.ToLower(rand.Text()[:10]),
@@ -110,6 +117,12 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 	}
 	if config.Patience > 0 {
 		r.patience.limit = config.Patience
+	}
+	if config.Rounds > 0 {
+		r.schedule = &fixedRounds{rows: measured, rounds: config.Rounds, seed: config.Seed}
+	} else {
+		r.schedule = newNeededRounds(measured, config.Seed, r.expect)
+		r.longest = longestCell
 	}
 	return r, r.openDrivers()
 }
@@ -132,7 +145,7 @@ func (r *Runner) openDrivers() error {
 		addresses[1] = r.target.Alone
 	}
 	users := 0
-	for _, row := range r.rows {
+	for _, row := range r.all() {
 		if addresses[row.Replicas] == "" {
 			return fmt.Errorf("%s: the target has no URL that reaches exactly this number of replicas", row.Label())
 		}
@@ -148,19 +161,20 @@ func (r *Runner) openDrivers() error {
 	return nil
 }
 
-// Plan returns all runs in the order in which Run makes them.
+// all returns the rows that are judged only and those that are measured.
+func (r *Runner) all() []row { return slices.Concat(r.judged, r.rows) }
+
+// Plan returns the runs that Run makes at least.
 func (r *Runner) Plan() []history.Cell {
 	var plan []history.Cell
-	for round := 1; round <= r.config.Rounds; round++ {
-		for _, row := range shuffled(r.rows, r.config.Seed, round) {
-			row.Round = round
-			plan = append(plan, row.Cell)
-		}
+	for _, row := range r.judged {
+		row.Round = 1
+		plan = append(plan, row.Cell)
 	}
-	return plan
+	return append(plan, r.schedule.plan()...)
 }
 
-// Run runs all cells and passes each to done as soon as it is judged. It stops at the first error, and soon after ctx
+// Run runs the cells and passes each to done as soon as it is judged. It stops at the first error, and soon after ctx
 // ends. The history of the interrupted cell then has neither an end nor a verdict.
 func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 	defer func() {
@@ -171,17 +185,33 @@ func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 	if err := r.warmUp(ctx); err != nil {
 		return err
 	}
-	for round := 1; round <= r.config.Rounds; round++ {
-		ordered := shuffled(r.rows, r.config.Seed, round)
-		for i, row := range ordered {
-			ahead := slices.Concat(ordered[i:], slices.Repeat(r.rows, r.config.Rounds-round))
-			measured, err := r.run(ctx, round, ahead)
-			if err != nil {
-				return fmt.Errorf("%s, round %d: %w", row.Label(), round, err)
-			}
-			if err := done(measured); err != nil {
-				return err
-			}
+	if err := r.runRound(ctx, 1, r.judged, done); err != nil {
+		return err
+	}
+	for round := 1; ; round++ {
+		rows := r.schedule.next(round, r.budgetLeft())
+		if len(rows) == 0 {
+			return nil
+		}
+		if err := r.runRound(ctx, round, rows, done); err != nil {
+			return err
+		}
+	}
+}
+
+// runRound runs each of the rows once.
+func (r *Runner) runRound(ctx context.Context, round int, rows []row, done func(Measured) error) error {
+	certain, expected := r.schedule.after()
+	for i, row := range rows {
+		began := time.Now()
+		ahead := outlook{certain: slices.Concat(rows[i:], certain), expected: slices.Concat(rows[i:], expected)}
+		measured, err := r.run(ctx, round, row, ahead)
+		if err != nil {
+			return fmt.Errorf("%s, round %d: %w", row.Label(), round, err)
+		}
+		r.schedule.learn(row, newSample(measured, time.Since(began)))
+		if err := done(measured); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -38,7 +38,7 @@ func unitsFor(workload string, mix *traffic.Mix, n int, given int64) map[int64]i
 
 // affordableShare returns how many of the wanted requests the current run may send if all runs share the stock found.
 func (c *cellRun) affordableShare(ctx context.Context, found map[int64]int64, wanted int) (int, error) {
-	runs := int64(len(c.rows)*c.config.Rounds - c.number + 1)
+	runs := int64(c.cells() - c.number + 1)
 	affords := make(map[int64]int64, len(found))
 	for id, units := range found {
 		affords[id] = units / runs

@@ -61,6 +61,7 @@ type Result struct {
 	Dropped            int           // open loop: not sent, because every client was busy
 	MeanLag, MaxLag    time.Duration // open loop: how much later than intended requests were sent
 	OutOfTime          bool          // Duration ended the load before Requests
+	CPU                time.Duration // that this process used during the load, in user and system mode
 }
 
 // Driver holds the connections to one service. It is kept from load to load, so that a measurement does not include

@@ -62,6 +62,7 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 		return Result{}, err
 	}
 
+	cpuBefore := cpuTime()
 	result := Result{StartedNS: monotonic.Now()}
 	r.startedNS = result.StartedNS
 	if load.Rate > 0 {
@@ -70,6 +71,7 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 		r.closedLoop(ctx)
 	}
 	result.EndedNS = monotonic.Now()
+	result.CPU = cpuTime() - cpuBefore
 	restocks := stopRestocking()
 
 	result.Sent = r.recorded()

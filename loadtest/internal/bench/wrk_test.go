@@ -1,0 +1,123 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"stock/loadtest/internal/scenario"
+)
+
+// wrkOn returns a bench of a service, for two users and as short cells as wrk can have.
+func wrkOn(t *testing.T, service http.HandlerFunc) (b *bench, wrk string) {
+	t.Helper()
+	wrk, err := exec.LookPath("wrk")
+	if err != nil {
+		t.Skip("wrk is not installed")
+	}
+	server := httptest.NewServer(service)
+	t.Cleanup(server.Close)
+	return newBench(Options{
+		Target: scenario.Target{Service: scenario.Service{URL: server.URL, Admin: server.URL, Client: server.Client()}},
+		Users:  2, Time: time.Millisecond, Dir: t.TempDir(),
+	}), wrk
+}
+
+func TestWrkSendsOneDeductionAndCountsTheAnswers(t *testing.T) {
+	t.Parallel()
+	var answers atomic.Int64
+	b, wrk := wrkOn(t, func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got := fmt.Sprint(r.Method, r.URL.Path, r.Header.Get("Content-Type"), string(body))
+		switch got {
+		case `POST/stock/deductapplication/json{"strategy":"noop","goods_id":1,"count":1}`:
+			answers.Add(1)
+		case fmt.Sprintf(`PUT/admin/stock/1application/json{"stock":%d}`, plenty):
+		default:
+			t.Errorf("the service got %s", got)
+		}
+	})
+	rate, err := b.wrk(t.Context(), wrk, noop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// wrk ran for at least a second, and did not wait for its last requests.
+	if most := float64(answers.Load()); rate <= 0 || rate > most {
+		t.Errorf("wrk had %v answers per second, want some, and at most %v", rate, most)
+	}
+	if len(b.result.WrkCPU) != 1 || b.result.WrkCPU[0] <= 0 {
+		t.Errorf("wrk used %v µs of CPU per request, want one figure above 0", b.result.WrkCPU)
+	}
+}
+
+func TestARefusalByWrkIsAnError(t *testing.T) {
+	t.Parallel()
+	b, wrk := wrkOn(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	if rate, err := b.wrk(t.Context(), wrk, noop); err == nil || !strings.Contains(err.Error(), "with an error status") {
+		t.Errorf("%v per second, %v, want an error", rate, err)
+	}
+}
+
+func TestCountsOfWrk(t *testing.T) {
+	t.Parallel()
+	const text = "Running 2s test @ http://127.0.0.1:8000\nRequests/sec: 1.00\n"
+	count, err := readWrk([]byte(text + `{"requests":3000,"microseconds":1500000,"refused":0,"broken":0}` + "\n"))
+	if err != nil || count.rate() != 2000 {
+		t.Errorf("%v per second, %v, want 2000", count.rate(), err)
+	}
+	for _, bad := range []string{
+		"", text, text + `{"requests":0,"microseconds":1500000}`,
+		text + `{"requests":3000,"microseconds":1500000,"refused":1}`,
+		text + `{"requests":3000,"microseconds":1500000,"broken":1}`,
+	} {
+		if count, err := readWrk([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %+v, want an error", bad, count)
+		}
+	}
+}
+
+// It is not parallel because it changes where programs are searched.
+func TestWithoutWrkANoteSaysHowToInstallIt(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	b := newBench(Options{})
+	if got := b.addWrk([]subject{{name: noop}}); len(got) != 1 {
+		t.Errorf("%d subjects, want that of noop alone", len(got))
+	}
+	if notes := strings.Join(b.result.Notes, "\n"); !strings.Contains(notes, `"apt-get install wrk"`) {
+		t.Errorf("the notes are %q", notes)
+	}
+}
+
+func TestSharesAreOfNoopByTheSameDriver(t *testing.T) {
+	t.Parallel()
+	r := &Result{
+		Rates: map[string][]float64{
+			noop: steady(10_000), "batch": steady(6000), byWrk(noop): steady(20_000), byWrk("batch"): steady(14_000),
+		},
+		LabCPU: steady(40), WrkCPU: steady(10),
+	}
+	if lab, wrk := r.share("batch"), r.share(byWrk("batch")); lab != "0.60" || wrk != "0.70" {
+		t.Errorf("the shares of batch are %s, and %s by wrk, want 0.60 and 0.70", lab, wrk)
+	}
+	for name, write := range map[string]func(io.Writer) error{"text": r.WriteText, "Markdown": r.WriteMarkdown} {
+		var out bytes.Buffer
+		if err := write(&out); err != nil {
+			t.Fatal(err)
+		}
+		const want = "the lab spends 40.0 (39.8 to 40.2) µs of CPU per request, wrk 10.0 (9.95 to 10.1) µs"
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the %s lacks %q:\n%s", name, want, out.String())
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package traffic
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+// The service runs in the process of the test, so what it uses of the CPU counts, too.
+func TestTheResultHasTheCPUTimeOfTheLoadAlone(t *testing.T) {
+	t.Parallel()
+	const least = 20 * time.Millisecond
+	driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
+		for began := cpuTime(); cpuTime() < began+least; {
+		}
+		sell(w, r)
+	})
+	before := cpuTime()
+	result, err := driver.Run(t.Context(), Load{
+		Strategy: "update", Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute, RequestPrefix: "t",
+	})
+	most := cpuTime() - before
+	if err != nil || result.CPU < least || result.CPU > most {
+		t.Errorf("the load used %v of the CPU, %v, want %v to %v", result.CPU, err, least, most)
+	}
+}
