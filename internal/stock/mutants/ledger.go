@@ -87,6 +87,19 @@ var ledgerBugs = []Mutant{
 		change:  onReplay(func(req stock.Request, _ *stock.Receipt) error { return soldOut(req) }),
 	},
 	{
+		Name: "ledger-hides-a-replay", Strategy: "ledger",
+		Planted: "A replay is not marked as one.",
+		change: onReplay(func(_ stock.Request, receipt *stock.Receipt) error {
+			receipt.Replayed = false
+			return nil
+		}),
+	},
+	{
+		Name: "ledger-feigns-a-replay", Strategy: "ledger",
+		Planted: "1 first answer in 50 is marked as a replay.",
+		change:  onReceipt(50, func(_ stock.Request, receipt *stock.Receipt) { receipt.Replayed = true }),
+	},
+	{
 		Name: "batch-ledger-replays-less", Strategy: "batch-ledger",
 		Planted: "A replay tells one unit less than the first answer.",
 		change: onReplay(func(_ stock.Request, receipt *stock.Receipt) error {

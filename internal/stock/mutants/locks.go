@@ -138,7 +138,7 @@ var lockBugs = []Mutant{
 	},
 }
 
-// A fence has nothing to do as long as its lock works. So these locks fail, and the fence too.
+// A fence has nothing to do as long as its lock works. So most of these locks fail, and the fence too.
 var fenceBugs = []Mutant{
 	{
 		Name: "lock-redis-fenced-unfenced", Strategy: "lock-redis-fenced",
@@ -159,6 +159,11 @@ var fenceBugs = []Mutant{
 		Name: "lock-zookeeper-unfenced", Strategy: "lock-zookeeper",
 		Planted: "Each replica has a lock of its own, and the fence accepts any token.",
 		change:  both(onKey(ofReplica), rewrite(1, fences, "AND (fence_issuer = ? OR TRUE) AND (fence = ? OR TRUE)")),
+	},
+	{
+		Name: "lock-redis-fenced-two-keys", Strategy: "lock-redis-fenced",
+		Planted: "Half of the requests take a lock of another name; the fence works.",
+		change:  onKey(alternate),
 	},
 	{
 		Name: "lock-redis-fenced-falling", Strategy: "lock-redis-fenced",

@@ -4,6 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"slices"
+	"strings"
+	"sync"
 
 	"stock/internal/stock"
 )
@@ -109,6 +112,11 @@ var mysqlBugs = []Mutant{
 		change:  tellNothingLeft,
 	},
 	{
+		Name: "update-takes-from-the-next", Strategy: "update",
+		Planted: "1 sale in 50 is not deducted, and the next sale of the item is deducted for both.",
+		change:  takeFromTheNext,
+	},
+	{
 		Name: "for-update-unlocked", Strategy: "for-update",
 		Planted: "The SELECT does not lock the row.",
 		change:  rewrite(1, locksRow, ""),
@@ -125,6 +133,13 @@ var mysqlBugs = []Mutant{
 				return tx.Commit()
 			}
 		},
+	},
+	{
+		Name: "for-update-enters-early", Strategy: "for-update",
+		Planted: "The critical section is said to begin when the request arrives.",
+		change: onReceipt(1, func(_ stock.Request, receipt *stock.Receipt) {
+			receipt.Entered -= receipt.Waited.Nanoseconds()
+		}),
 	},
 	{
 		Name: "serializable-read-committed", Strategy: "serializable",
@@ -162,6 +177,38 @@ var mysqlBugs = []Mutant{
 		Planted: "The UPDATE also passes if the stock has fallen.",
 		change:  rewrite(1, "AND stock = ?", "AND stock <= ?"),
 	},
+}
+
+// takeFromTheNext moves units from one UPDATE to the next one of the same item, so that the sum is right again.
+func takeFromTheNext(c *changes) {
+	var mu sync.Mutex
+	owed := map[any]int64{} // by item
+	strikes := c.every(50)
+	c.execute = func(next execute) execute {
+		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
+			if !strings.Contains(statement, deducts) {
+				return next(ctx, statement, args)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			item, count := args[1].Value, args[0].Value.(int64)
+			args = slices.Clone(args)
+			due := owed[item]
+			switch {
+			case due > 0:
+				args[0].Value, args[2].Value = count+due, count+due
+			case strikes():
+				args[0].Value = int64(0)
+			}
+			result, err := next(ctx, statement, args)
+			if err == nil {
+				if rows, _ := result.RowsAffected(); rows == 1 {
+					owed[item] = count - args[0].Value.(int64) + due
+				}
+			}
+			return result, err
+		}
+	}
 }
 
 // keepFirstStock makes the retries of a request decide by the stock that its first try read.

@@ -28,6 +28,28 @@ var orderBugs = []Mutant{
 		}),
 	},
 	{
+		Name: "update-order-receipt-misses-a-line", Strategy: "update",
+		Planted: "The receipt of 1 order in 40 lacks the last line.",
+		change: onOrder(40, func(ctx context.Context, req stock.OrderRequest, next order) (stock.OrderReceipt, error) {
+			receipt, err := next(ctx, req)
+			if err == nil {
+				receipt.Lines = receipt.Lines[:len(receipt.Lines)-1]
+			}
+			return receipt, err
+		}),
+	},
+	{
+		Name: "update-order-receipt-wrong-count", Strategy: "update",
+		Planted: "The receipt of 1 order in 40 has one unit more than was asked for.",
+		change: onOrder(40, func(ctx context.Context, req stock.OrderRequest, next order) (stock.OrderReceipt, error) {
+			receipt, err := next(ctx, req)
+			if err == nil {
+				receipt.Lines[0].Count++
+			}
+			return receipt, err
+		}),
+	},
+	{
 		Name: "for-update-order-swaps", Strategy: "for-update",
 		Planted: "1 order in 10 is told the remaining stock of its lines in the wrong order.",
 		change:  onOrder(10, swapRemaining),

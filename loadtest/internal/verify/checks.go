@@ -46,6 +46,8 @@ var checks = []check{
 	{name: "unchanged", applies: sellsNothing, means: Wrong, look: eachItem((*item).stockUnchanged)},
 	{name: "confirmed", applies: sellsNothing, means: Wrong, look: (*books).confirmsSales},
 	{name: "undersold", applies: sells, means: Wrong, look: eachItem((*item).undersold)},
+	{name: "receipts", means: Wrong, look: (*books).receiptsMatch},
+	{name: "marked replays", means: Wrong, look: (*books).replaysFollow},
 	{name: "refusals", applies: sells, means: Wrong, look: eachItem((*item).refusedTruly)},
 	{name: "tokens", applies: sells, means: Wrong, look: eachItem((*item).risingTokens)},
 	{name: "duplicates", applies: sells, means: Wrong, look: eachItem((*item).duplicates)},
