@@ -55,6 +55,7 @@ type report struct {
 		Strategy, Workload, Verdict string
 		Replicas, Users             int
 		Baseline                    bool
+		JudgedOnly                  bool                         `json:"judged_only"`
 		Goodput                     float64                      `json:"goodput_per_s"`
 		Interval                    *struct{ Low, High float64 } `json:"goodput_interval"`
 		Answered                    float64                      `json:"throughput_per_s"`
@@ -124,7 +125,7 @@ func newFigures(t *testing.T, path string) *figures {
 	}
 	f := &figures{Conditions: from.conditions()}
 	for _, r := range from.Rows {
-		if r.Baseline {
+		if r.Baseline || r.JudgedOnly {
 			continue
 		}
 		if r.Noop == nil || r.Answered == 0 || r.Latency.P50 == 0 || r.Latency.P99 == 0 {

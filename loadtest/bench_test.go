@@ -41,7 +41,8 @@ func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
 			kept = max(kept, len(histories))
 		}
 	}
-	if err != nil {
+	// On a busy machine, a cell of 100 ms may be too short to be judged.
+	if code := cmd.ProcessState.ExitCode(); code != exitHeld && code != exitInconclusive {
 		t.Fatalf("%v\n%s\n%s", err, &stdout, &stderr)
 	}
 	if kept != 1 {

@@ -69,16 +69,18 @@ func TestKilledRunLeavesNoServerAndNoVerdict(t *testing.T) {
 	r.cmd.Wait()
 	serverstest.Gone(t, r.pids, r.addresses)
 	got := finish(t, "verify", r.dir)
-	if got.code != exitNotHeld || !strings.Contains(got.stdout, "planned runs are missing") ||
+	if got.code != exitInconclusive || !strings.Contains(got.stdout, "planned runs are missing") ||
 		!strings.Contains(got.stdout, "interrupted") {
-		t.Errorf("verify: exit status %d, want %d and what is missing\n%s\n%s", got.code, exitNotHeld, got.stdout, got.stderr)
+		t.Errorf("verify: exit status %d, want %d and what is missing\n%s\n%s",
+			got.code, exitInconclusive, got.stdout, got.stderr)
 	}
 	// The same for a run that was killed before its first history.
 	if err := os.RemoveAll(filepath.Join(r.dir, "history")); err != nil {
 		t.Fatal(err)
 	}
-	if got := finish(t, "verify", r.dir); got.code != exitNotHeld {
-		t.Errorf("verify without histories: exit status %d, want %d\n%s\n%s", got.code, exitNotHeld, got.stdout, got.stderr)
+	if got := finish(t, "verify", r.dir); got.code != exitInconclusive {
+		t.Errorf("verify without histories: exit status %d, want %d\n%s\n%s",
+			got.code, exitInconclusive, got.stdout, got.stderr)
 	}
 }
 

@@ -22,18 +22,35 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"stock/loadtest/internal/report"
 )
 
 // Exit statuses.
 const (
-	exitHeld        = 0
-	exitNotHeld     = 1 // a claim failed or could not be judged
-	exitUnusable    = 2 // wrong usage, or something that the command needs is missing
-	exitInterrupted = 130
+	exitHeld         = 0
+	exitNotHeld      = 1 // a claim failed
+	exitUnusable     = 2 // wrong usage, or something that the command needs is missing
+	exitInconclusive = 3 // no claim failed, but not every one could be judged
+	exitInterrupted  = 130
 )
 
-// errNotHeld is returned by a command whose report already says which claims failed.
-var errNotHeld = errors.New("not every claim held")
+// Errors of a command whose report already says which claims failed, or could not be judged.
+var (
+	errNotHeld      = errors.New("not every claim held")
+	errInconclusive = errors.New("not every claim could be judged")
+)
+
+// conclusion is the error that a command with a report ends with.
+func conclusion(r *report.Report) error {
+	switch {
+	case r.Err() == nil:
+		return nil
+	case r.ClaimFailed:
+		return errNotHeld
+	}
+	return errInconclusive
+}
 
 // revision is set by the Dockerfile, because an image is built without the repository.
 var revision string
@@ -54,8 +71,8 @@ strategies.
 
 Every flag can also be set in the environment, for example --mysql-dsn as LOADTEST_MYSQL_DSN.
 
-Exit status: 0 every claim held; 1 a claim failed or could not be judged; 2 wrong usage, or something that
-the command needs is missing; 130 interrupted.`,
+Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something that the command needs is missing;
+3 no claim failed, but not every one could be judged; 130 interrupted.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -74,11 +91,14 @@ the command needs is missing; 130 interrupted.`,
 	switch {
 	case err == nil:
 		return exitHeld
-	case err == errNotHeld: //nolint:errorlint // alone it adds nothing to the report; a wrapped one is printed below
-		return exitNotHeld
-	case errors.Is(err, errNotHeld):
-		fmt.Fprintln(stderr, "loadtest:", err)
-		return exitNotHeld
+	case errors.Is(err, errNotHeld), errors.Is(err, errInconclusive):
+		if err != errNotHeld && err != errInconclusive { //nolint:errorlint // a wrapped one adds something to the report
+			fmt.Fprintln(stderr, "loadtest:", err)
+		}
+		if errors.Is(err, errNotHeld) {
+			return exitNotHeld
+		}
+		return exitInconclusive
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "loadtest: interrupted")
 		if err != context.Canceled { //nolint:errorlint // a wrapped one says more than "interrupted"

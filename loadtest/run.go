@@ -31,6 +31,15 @@ least three rounds, and more to those whose speed is not yet known within 10 %:
   plenty      as many units as requested      (6 000 requests, 6 000 units)
   flash-sale  a sixth of the units requested  (6 000 requests, 1 000 units)
 
+Before them it runs three small workloads once. They are judged and not measured, and only strategies that claim to
+be correct run them:
+
+  orders      up to five items per order, of strategies that take orders
+  retries     requests are sent again while stock is left, to strategies that honour an Idempotency-Key
+  tail        up to eight units per request of items with little stock
+
+They are left out with --stock, --sweep, --rate, --restock and --duration, and if the lab cannot set the stock.
+
 With --target it uses a service that is already running. It then needs --admin to set the stock, and --mysql-dsn
 and --redis to read the stock directly instead of through the service.`,
 		Example: `  loadtest run
@@ -237,10 +246,8 @@ func (f *runFlags) report(
 		return interrupted
 	case failure != nil:
 		return failure
-	case result.Err() != nil:
-		return errNotHeld
 	}
-	return nil
+	return conclusion(result)
 }
 
 // withoutLog returns the first line of an error, without the log of the server that it comes from.

@@ -72,7 +72,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.timeout, "timeout", 20*time.Second, "timeout of a request; should exceed the service's own")
 	flags.DurationVar(&f.budget, "budget", fullBudget,
 		"time for everything: slow strategies get fewer requests; 0 for no limit")
-	flags.BoolVar(&f.quick, "quick", false, "a smoke test: one round of 600 requests, in less than a minute")
+	flags.BoolVar(&f.quick, "quick", false, "a smoke test: one round of 600 requests, in about a minute")
 	flags.StringVar(&f.out, "out", "", "directory for the report and the histories (default: out/ and the time)")
 	f.local.register(flags)
 	f.attach.register(flags)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/verify"
 )
 
 func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
@@ -23,10 +24,17 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 	}
 	r := mustReadReport(t, dir)
 	verdicts := map[string]string{"none": "wrong", "update": "correct", "noop": "correct"}
-	if len(r.Rows) != 2*len(verdicts) {
-		t.Errorf("%d rows, want each of %d strategies under two workloads", len(r.Rows), len(verdicts))
+	if len(r.Rows) != 2*len(verdicts)+2 {
+		t.Errorf("%d rows, want each of %d strategies under two workloads, and update under orders and tail",
+			len(r.Rows), len(verdicts))
 	}
 	for _, row := range r.Rows {
+		if row.JudgedOnly {
+			if row.Strategy != "update" || row.Result != verify.Correct || !row.ClaimHeld {
+				t.Errorf("%s: %s, claim held %v: %q", row.Label(), row.Result, row.ClaimHeld, row.Evidence)
+			}
+			continue
+		}
 		if string(row.Result) != verdicts[row.Strategy] || !row.ClaimHeld {
 			t.Errorf("%s: %s, claim held %v, want %s, true", row.Label(), row.Result, row.ClaimHeld, verdicts[row.Strategy])
 		}
@@ -95,8 +103,12 @@ func TestLedgerIsAuditedByRunAndByVerify(t *testing.T) {
 	}
 	r := mustReadReport(t, dir)
 	for _, row := range r.Rows {
-		if row.Strategy == "ledger" && (row.Replays == 0 || row.LedgerGaps > 0 || row.Requests != 300) {
+		if row.Strategy == "ledger" && (row.Replays == 0 || row.LedgerGaps > 0 || row.Requests != 300 && !row.JudgedOnly) {
 			t.Errorf("%s: %d requests, %d replays, %d gaps", row.Label(), row.Requests, row.Replays, row.LedgerGaps)
+		}
+		if row.Workload.Name == "retries" && (row.AgainInStock < 50 || row.AgainElsewhere < 50) {
+			t.Errorf("%s: of %d requests sent again, %d were sent while stock was left and %d to the other replica",
+				row.Label(), row.SentAgain, row.AgainInStock, row.AgainElsewhere)
 		}
 	}
 	if again := finish(t, "verify", dir); again.code != exitHeld {

@@ -74,8 +74,8 @@ func (d target) withDSN(t *testing.T) {
 	if got.code != exitHeld {
 		t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
 	}
-	if name, rows := witness(t, dir), mustReadReport(t, dir).Rows; name != "oracle" || len(rows) != 4 {
-		t.Errorf("the %s read the stock, %d rows: want the oracle, and 4", name, len(rows))
+	if name, rows := witness(t, dir), mustReadReport(t, dir).Rows; name != "oracle" || len(rows) != 6 {
+		t.Errorf("the %s read the stock, %d rows: want the oracle, and 6", name, len(rows))
 	}
 }
 
@@ -94,7 +94,7 @@ func (d target) failingAdmin(t *testing.T) {
 	}))
 	defer failing.Close()
 	dir := t.TempDir()
-	got := finish(t, d.args(dir, "--admin", failing.URL, "--mysql-dsn", d.MySQLDSN)...)
+	got := finish(t, d.args(dir, "--admin", failing.URL, "--mysql-dsn", d.MySQLDSN, "--stock", "1000")...)
 	if got.code != exitUnusable || !strings.Contains(got.stderr, "set the stock of item 1") {
 		t.Errorf("exit status %d, %s: want %d and what failed", got.code, got.stderr, exitUnusable)
 	}
@@ -139,7 +139,8 @@ func (d target) openLoop(t *testing.T) {
 
 func (d target) interrupted(t *testing.T) {
 	dir := t.TempDir()
-	cmd := command(t, d.args(dir, "--admin", d.Replicas[0].AdminURL, "--requests", "100000", "--budget", "0")...)
+	cmd := command(t, d.args(dir, "--admin", d.Replicas[0].AdminURL, "--requests", "100000", "--stock", "100000",
+		"--budget", "0")...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Start(); err != nil {

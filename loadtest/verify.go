@@ -31,10 +31,7 @@ needs no server and writes nothing. A history that was cut off is inconclusive, 
 			if err := result.WriteText(cmd.OutOrStdout(), report.Colour(cmd.OutOrStdout())); err != nil {
 				return err
 			}
-			if result.Err() != nil {
-				return errNotHeld
-			}
-			return nil
+			return conclusion(result)
 		},
 	}
 }

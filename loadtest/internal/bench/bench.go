@@ -203,7 +203,7 @@ func (b *bench) record(name string, m scenario.Measured) (rate float64) {
 	case verify.Wrong:
 		b.result.Wrong = append(b.result.Wrong, found)
 	case verify.Inconclusive:
-		b.result.Notes = append(b.result.Notes, found)
+		b.result.Inconclusive = append(b.result.Inconclusive, found)
 	}
 	if m.History.Run.Claim == verify.ClaimSellsNothing {
 		return round.ThroughputPerS

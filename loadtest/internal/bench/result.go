@@ -21,8 +21,10 @@ type Result struct {
 	Seed       uint64
 
 	Rates map[string][]float64 // requests per second of each subject, by round
-	Notes []string             // what was not measured, or for too short a time to be judged
+	Notes []string             // what was not measured
 	Wrong []string             // strategies that the judge found wrong: their figures mean nothing
+
+	Inconclusive []string // cells that proved too little to be judged
 
 	LabCPU, WrkCPU []float64 // CPU time per request of noop in µs, by round: of the lab's load driver, and of wrk
 
@@ -193,7 +195,7 @@ bare: a handler that only decodes and encodes the same JSON, in two processes be
 	if text := r.cpu(); text != "" {
 		fmt.Fprintln(w, text)
 	}
-	for _, note := range r.Notes {
+	for _, note := range slices.Concat(r.Notes, r.Inconclusive) {
 		fmt.Fprintln(w, note)
 	}
 	for _, wrong := range r.Wrong {
@@ -215,7 +217,7 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 	if text := r.cpu(); text != "" {
 		fmt.Fprintf(w, "\n%s\n", text)
 	}
-	for _, note := range r.Notes {
+	for _, note := range slices.Concat(r.Notes, r.Inconclusive) {
 		fmt.Fprintf(w, "\n%s\n", note)
 	}
 	for _, wrong := range r.Wrong {

@@ -19,10 +19,18 @@ var (
 			},
 			Round: 1,
 		},
-		Planned: 2, Claim: "correct", Exclusive: true, Witness: "oracle", Scarce: true, Initial: map[int64]int64{1: 6000},
+		Planned: 2, Claim: "correct", Exclusive: true, Witness: "oracle", Scarce: true, JudgedOnly: true, Retries: true,
+		Set: map[int64]int64{1: 6000}, Initial: map[int64]int64{1: 6000}, InitialSeller: map[int64]int64{1: 6000},
 	}
 	sold = history.Op{Kind: history.Deduct, Name: "o1", GoodsID: 1, Count: 2, SentNS: 10, ReceivedNS: 20, Status: 200,
 		Outcome: history.Sold, Remaining: 5998, Replica: "a", RequestID: "r1", Token: 1 << 60, EnteredNS: 12, LeftNS: 18}
+	refused = history.Op{
+		Kind: history.Order, Name: "o2", SentNS: 30, ReceivedNS: 40, Status: 409, Outcome: history.SoldOut,
+		Lines: []history.Line{
+			{GoodsID: 1, Count: 2}, {GoodsID: 2, Count: 1, Remaining: 3, OmitsRemaining: true, Short: true, Token: 4},
+		},
+		Again: true, How: history.Later, Replayed: true,
+	}
 	entry = history.Entry{Key: "o1", GoodsID: 1, Count: 2, Remaining: 5998}
 	end   = history.End{
 		StartedNS: 5, EndedNS: 30, Final: map[int64]int64{1: 5998}, MySQLStatements: 3, MeanLagNS: 4, MaxLagNS: 5,
@@ -37,6 +45,7 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Op(sold)
+	w.Op(refused)
 	w.Entry(entry)
 	if err := w.Close(end); err != nil {
 		t.Fatal(err)
@@ -46,7 +55,7 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &history.History{
-		Run: run, Ops: []history.Op{sold}, Ledger: []history.Entry{entry}, End: &end,
+		Run: run, Ops: []history.Op{sold, refused}, Ledger: []history.Entry{entry}, End: &end,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)

@@ -27,24 +27,38 @@ const (
 // Kinds of Op.
 const (
 	Deduct  = "deduct"
+	Order   = "order" // of several lines: it has Lines instead of an item and a count
 	Restock = "restock"
+)
+
+// How an Op with Again was sent. Empty: after the load.
+const (
+	AtOnce   = "at once"   // right after the answer
+	InFlight = "in flight" // by another client, together with the first request
+	Later    = "later"     // after some other requests
 )
 
 // Run describes what was run. It is the first line of a file.
 type Run struct {
 	Cell
-	Seed           uint64          `json:"seed"`
-	Planned        int             `json:"planned"`           // requests that the workload asks for
-	Bounded        string          `json:"bounded,omitempty"` // why fewer were sent than planned
-	Claim          string          `json:"promise"`           // the strategy's claim for this number of replicas
-	Exclusive      bool            `json:"exclusive"`         // claims that critical sections never overlap
-	OmitsRemaining bool            `json:"untold,omitempty"`  // declares that its receipts do not report what remains
-	Control        bool            `json:"control"`           // wrong on purpose
-	Witness        string          `json:"witness"`           // who read the stock: WitnessOracle or WitnessService
-	Scarce         bool            `json:"scarce,omitempty"`  // the workload is to ask for more units than there are
-	Keys           bool            `json:"keys,omitempty"`    // each request's name is its idempotency key
-	Ledger         bool            `json:"ledger,omitempty"`  // the strategy keeps a ledger that the oracle can read
-	Initial        map[int64]int64 `json:"initial"`           // units by item
+	Seed           uint64 `json:"seed"`
+	Planned        int    `json:"planned"`               // requests that the workload asks for
+	Bounded        string `json:"bounded,omitempty"`     // why fewer were sent than planned
+	Claim          string `json:"promise"`               // the strategy's claim for this number of replicas
+	Exclusive      bool   `json:"exclusive"`             // claims that critical sections never overlap
+	OmitsRemaining bool   `json:"untold,omitempty"`      // declares that its receipts do not report what remains
+	Control        bool   `json:"control"`               // wrong on purpose
+	Witness        string `json:"witness"`               // who read the stock: WitnessOracle or WitnessService
+	Scarce         bool   `json:"scarce,omitempty"`      // the workload is to ask for more units than there are
+	Keys           bool   `json:"keys,omitempty"`        // each request's name is its idempotency key
+	Ledger         bool   `json:"ledger,omitempty"`      // the strategy keeps a ledger that the oracle can read
+	JudgedOnly     bool   `json:"judged_only,omitempty"` // the run is too small to measure anything
+	Retries        bool   `json:"retries,omitempty"`     // requests are sent again during the load
+	// Set holds the units by item that the lab set before the run; it is nil if the lab found the stock.
+	Set     map[int64]int64 `json:"set,omitempty"`
+	Initial map[int64]int64 `json:"initial"` // units by item, as read before the run
+	// InitialSeller is the same for the store that sells, if Initial is of a store that is updated afterwards.
+	InitialSeller map[int64]int64 `json:"initial_seller,omitempty"`
 }
 
 // Op is one request and its reply. Times are CLOCK_MONOTONIC nanoseconds of the lab's host.
@@ -54,6 +68,7 @@ type Op struct {
 	Name           string  `json:"order"` // names the request; the same for every attempt to send it
 	GoodsID        int64   `json:"goods_id"`
 	Count          int64   `json:"count"`
+	Lines          []Line  `json:"lines,omitempty"`       // of an order
 	IntendedNS     int64   `json:"intended_ns,omitempty"` // open loop: when it should have been sent
 	SentNS         int64   `json:"sent_ns"`
 	ReceivedNS     int64   `json:"received_ns"`
@@ -70,8 +85,19 @@ type Op struct {
 	EnteredNS      int64   `json:"entered_ns,omitempty"`
 	LeftNS         int64   `json:"left_ns,omitempty"`
 	Error          string  `json:"error,omitempty"`    // problem type, or the error of the connection
-	Again          bool    `json:"again,omitempty"`    // sent again after the load, to get the first answer again
+	Again          bool    `json:"again,omitempty"`    // sent again, to get the first answer again
+	How            string  `json:"how,omitempty"`      // AtOnce, InFlight or Later, if it was sent again during the load
 	Replayed       bool    `json:"replayed,omitempty"` // the service marked the answer as the first one, repeated
+}
+
+// Line is one item of an order.
+type Line struct {
+	GoodsID        int64  `json:"goods_id"`
+	Count          int64  `json:"count"`
+	Remaining      int64  `json:"remaining"`        // as replied with Sold, and with SoldOut for a line that is short
+	OmitsRemaining bool   `json:"untold,omitempty"` // the reply with Sold had no remaining stock
+	Short          bool   `json:"short,omitempty"`  // the reply with SoldOut names this item as the one that is sold out
+	Token          uint64 `json:"token,omitempty"`
 }
 
 // Entry is a row of the service's ledger, as the oracle read it after the run.

@@ -9,6 +9,7 @@ type Workload struct {
 	Goods   int     `json:"goods,omitempty"`   // number of items; older files do not record it
 	Skew    string  `json:"skew,omitempty"`    // distribution of the requests over the items; empty: uniform
 	Counts  string  `json:"counts,omitempty"`  // units per request, such as 1-3; empty: 1
+	Lines   int     `json:"lines,omitempty"`   // most lines of an order; 0: the requests are deductions
 	Restock int64   `json:"restock,omitempty"` // units put back at each interval
 }
 

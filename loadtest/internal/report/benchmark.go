@@ -29,6 +29,9 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	for _, row := range r.Rows {
+		if row.JudgedOnly {
+			continue
+		}
 		for _, round := range row.Rounds {
 			if round.Requests == 0 || round.ElapsedS == 0 {
 				continue

@@ -80,7 +80,7 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Cell {
 // addOps adds the deductions of a round, and returns their latencies.
 func (c *collected) addOps(ops []history.Op) (latencies histogram) {
 	for _, op := range ops {
-		if op.Again || op.Kind != history.Deduct {
+		if op.Again || op.Kind == history.Restock {
 			continue
 		}
 		from := op.SentNS
@@ -151,6 +151,7 @@ func (b *Builder) Report() *Report {
 	r.Sweep = r.sweep()
 	r.Problems = append(r.Problems, b.problems...)
 	if missing := b.missing(); missing > 0 {
+		r.Inconclusive = true
 		r.Problems = append(r.Problems,
 			fmt.Sprintf("%d of %d planned runs are missing: the run ended early", missing, len(b.plan)))
 	}
@@ -195,9 +196,10 @@ func (c *collected) row() *Row {
 	row := &Row{
 		Subject: c.run.Subject,
 		Claim:   c.run.Claim, Exclusive: c.run.Exclusive, Control: c.run.Control,
-		Baseline: c.run.Claim == verify.ClaimSellsNothing,
-		Verdict:  verify.Merge(verdicts...),
-		Rounds:   rounds,
+		Baseline:   c.run.Claim == verify.ClaimSellsNothing,
+		JudgedOnly: c.run.JudgedOnly,
+		Verdict:    verify.Merge(verdicts...),
+		Rounds:     rounds,
 	}
 	row.ClaimHeld = verify.Held(c.run, row.Verdict)
 	row.RequestsSent = row.Requests

@@ -66,6 +66,7 @@ var columns = []column{
 	{csv: "goods", value: func(r *Row) any { return r.Goods }},
 	{csv: "skew", value: func(r *Row) any { return r.Skew }},
 	{csv: "counts", value: func(r *Row) any { return r.Counts }},
+	{csv: "lines", value: func(r *Row) any { return r.Lines }},
 	{csv: "restock", value: func(r *Row) any { return r.Restock }},
 	{csv: "sweep", value: func(r *Row) any { return r.Sweep }},
 
@@ -79,6 +80,7 @@ var columns = []column{
 	{csv: "exclusive", value: func(r *Row) any { return r.Exclusive }},
 	{csv: "control", value: func(r *Row) any { return r.Control }},
 	{csv: "baseline", value: func(r *Row) any { return r.Baseline }},
+	{csv: "judged_only", value: func(r *Row) any { return r.JudgedOnly }},
 
 	{
 		csv: "claim_held", value: func(r *Row) any { return r.ClaimHeld },
@@ -189,11 +191,16 @@ var columns = []column{
 	{csv: "lost_updates", value: func(r *Row) any { return r.LostUpdates }, markdown: display{head: "lost"}},
 	{csv: "oversold", value: func(r *Row) any { return r.Oversold }, markdown: display{head: "oversold"}},
 	{csv: "leaked", value: func(r *Row) any { return r.Leaked }, markdown: display{head: "leaked"}},
+	{csv: "set_wrong", value: func(r *Row) any { return r.SetWrong }},
 	{csv: "undersold", value: func(r *Row) any { return r.Undersold }, markdown: display{head: "undersold"}},
 	{csv: "turned_away", value: func(r *Row) any { return r.TurnedAway }},
 	{csv: "contended", value: func(r *Row) any { return r.Contended }},
 	{csv: "duplicates", value: func(r *Row) any { return r.Duplicates }, markdown: display{head: "duplicates"}},
 	{csv: "ledger_gaps", value: func(r *Row) any { return r.LedgerGaps }, markdown: display{head: "ledger gaps"}},
+	{csv: "partial_orders", value: func(r *Row) any { return r.PartialOrders }},
+	{csv: "sent_again", value: func(r *Row) any { return r.SentAgain }},
+	{csv: "again_in_stock", value: func(r *Row) any { return r.AgainInStock }},
+	{csv: "again_elsewhere", value: func(r *Row) any { return r.AgainElsewhere }},
 	{csv: "replays", value: func(r *Row) any { return r.Replays }, markdown: display{head: "replays"}},
 	{csv: "unlike_first", value: func(r *Row) any { return r.DifferentAnswers }, markdown: display{head: "unlike first"}},
 	{csv: "overlaps", value: func(r *Row) any { return r.Overlaps }, markdown: display{head: "overlaps"}},
@@ -260,12 +267,17 @@ func (r *Row) verdict() string {
 }
 
 func (r *Row) verdictStyle() style {
-	switch {
-	case r.Baseline && r.ClaimHeld:
+	if r.Baseline && r.ClaimHeld {
 		return faint
-	case r.Result == verify.Correct:
+	}
+	return resultStyle(r.Result)
+}
+
+func resultStyle(result verify.Result) style {
+	switch result {
+	case verify.Correct:
 		return green
-	case r.Result == verify.Wrong:
+	case verify.Wrong:
 		return red
 	}
 	return yellow
@@ -403,9 +415,11 @@ func (r *Row) damage() string {
 	add("lost", r.LostUpdates)
 	add("oversold", r.Oversold)
 	add("leaked", r.Leaked)
+	add("set wrong", r.SetWrong)
 	add("undersold", r.Undersold)
 	add("duplicates", r.Duplicates)
 	add("ledger gaps", r.LedgerGaps)
+	add("partial orders", r.PartialOrders)
 	add("unlike first answers", r.DifferentAnswers)
 	if len(parts) == 0 { // otherwise, overlaps are merely the cause of the above
 		add("overlaps", r.Overlaps)

@@ -67,8 +67,10 @@ func Compare(before, after *Report) *Comparison {
 	both := map[history.Subject]bool{}
 	for _, was := range before.Rows {
 		is := bySubject[was.Key()]
-		if is == nil {
+		if is == nil && !was.JudgedOnly {
 			c.OnlyOld = append(c.OnlyOld, was.Label())
+		}
+		if is == nil {
 			continue
 		}
 		both[was.Key()] = true
@@ -76,7 +78,7 @@ func Compare(before, after *Report) *Comparison {
 	}
 	c.markSignificant()
 	for _, row := range after.Rows {
-		if !both[row.Key()] {
+		if !both[row.Key()] && !row.JudgedOnly {
 			c.OnlyNew = append(c.OnlyNew, row.Label())
 		}
 	}
@@ -96,6 +98,9 @@ func (c *Comparison) notef(format string, args ...any) {
 func (c *Comparison) compareRows(was, is, noopWas, noopIs *Row) {
 	if was.Result != is.Result {
 		c.Changed = append(c.Changed, VerdictChange{Row: is.Label(), Old: string(was.Result), New: string(is.Result)})
+	}
+	if is.JudgedOnly {
+		return // it has no speed
 	}
 	bounded := was.Bounded != "" || is.Bounded != "" // by how fast the row was
 	if was.RequestsPlanned*len(is.Rounds) != is.RequestsPlanned*len(was.Rounds) || was.Stock != is.Stock && !bounded {

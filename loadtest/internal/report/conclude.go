@@ -11,6 +11,7 @@ import (
 func (r *Report) conclude() {
 	r.ClaimsHeld = len(r.Rows) > 0 && len(r.Problems) == 0 // those known before
 	if len(r.Rows) == 0 {
+		r.Inconclusive = true
 		r.Problems = append(r.Problems, "nothing was run")
 	}
 	for _, row := range r.Rows {
@@ -18,8 +19,14 @@ func (r *Report) conclude() {
 			continue
 		}
 		r.ClaimsHeld = false
+		what := "claim not held"
+		if row.proves() {
+			r.ClaimFailed = true
+		} else {
+			r.Inconclusive, what = true, "inconclusive"
+		}
 		r.Problems = append(r.Problems,
-			fmt.Sprintf("claim not held: %s: claims %s, found %s", row.Label(), row.Claim, row.verdictWithEvidence()))
+			fmt.Sprintf("%s: %s: claims %s, found %s", what, row.Label(), row.Claim, row.verdictWithEvidence()))
 	}
 
 	for _, control := range r.controls() {
@@ -33,6 +40,12 @@ func (r *Report) conclude() {
 		}
 		r.Problems = append(r.Problems, fmt.Sprintf("inconclusive: control %s came out clean: %s", control.strategy, why))
 	}
+}
+
+// proves reports whether the row proves anything about the claim of its strategy. A control that came out clean says
+// more about the load than about the strategy.
+func (r *Row) proves() bool {
+	return r.Result != verify.Inconclusive && (!r.Control || r.Result == verify.Wrong)
 }
 
 // control sums up all rows of a strategy that is wrong on purpose.

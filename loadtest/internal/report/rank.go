@@ -89,6 +89,7 @@ func (r *Report) rank() {
 	}
 	slices.SortStableFunc(r.Rows, func(a, b *Row) int {
 		return cmp.Or(
+			cmp.Compare(a.kind(), b.kind()),
 			cmp.Compare(a.Users, b.Users), cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.HoldMS, b.HoldMS),
 			cmp.Compare(a.Items(), b.Items()),
 			cmp.Compare(stock[b.load()], stock[a.load()]), cmp.Compare(a.Workload.Name, b.Workload.Name),
@@ -112,6 +113,14 @@ func (r *Report) rank() {
 		}
 		row.Relative = relative(row, fastest[g])
 	}
+}
+
+// kind is 0 for rows that are measured, which come first, and 1 for those that are judged only.
+func (r *Row) kind() int {
+	if r.JudgedOnly {
+		return 1
+	}
+	return 0
 }
 
 // class is the row's place among those of the same load: ranked rows first, the baseline last.

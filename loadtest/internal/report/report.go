@@ -43,9 +43,12 @@ type Report struct {
 	Schema      string      `json:"schema"`
 	Environment Environment `json:"environment"`
 	ClaimsHeld  bool        `json:"claims_held"` // every strategy does what it claims, right or wrong
-	// Inconclusive is set if a control came out clean: a run that misses a known bug proves nothing.
+	// ClaimFailed is set if a strategy is not what it claims, right or wrong.
+	ClaimFailed bool `json:"claim_failed"`
+	// Inconclusive is set if something could not be judged: a run proves too little or is missing, or a control came out
+	// clean, since a run that misses a known bug proves nothing.
 	Inconclusive bool     `json:"inconclusive"`
-	Problems     []string `json:"problems"` // each claim that did not hold, each control that came out clean
+	Problems     []string `json:"problems"` // each claim that did not hold, and whatever could not be judged
 	Rows         []*Row   `json:"rows"`     // by workload; of each, the ranked rows come first, by speed
 	Sweep        *Sweep   `json:"sweep,omitempty"`
 }
@@ -58,9 +61,11 @@ type Row struct {
 	Exclusive bool   `json:"exclusive"` // also claims that critical sections never overlap
 	Control   bool   `json:"control"`   // wrong on purpose
 	Baseline  bool   `json:"baseline"`  // deducts nothing: the cost of a request without a store
-	ClaimHeld bool   `json:"claim_held"`
-	Untested  bool   `json:"untested,omitempty"` // too few requests raced at this value of a sweep to check the claim
-	Bounded   string `json:"bounded,omitempty"`  // why fewer requests were sent than planned
+	// JudgedOnly is set if the workload is too small to measure anything: the row's rates mean nothing.
+	JudgedOnly bool   `json:"judged_only,omitempty"`
+	ClaimHeld  bool   `json:"claim_held"`
+	Untested   bool   `json:"untested,omitempty"` // too few requests raced at this value of a sweep to check the claim
+	Bounded    string `json:"bounded,omitempty"`  // why fewer requests were sent than planned
 
 	verify.Verdict // sums over the rounds
 
@@ -159,9 +164,9 @@ type Relative struct {
 }
 
 // Ranked reports whether the row takes part in the comparison of speed. Rows with restocks do not: units are put back
-// at fixed intervals, so a slower strategy gets more units to sell.
+// at fixed intervals, so a slower strategy gets more units to sell. Nor do rows that are judged only.
 func (r *Row) Ranked() bool {
-	return r.Result == verify.Correct && r.Claim == verify.ClaimCorrect && r.Restock == 0
+	return r.Result == verify.Correct && r.Claim == verify.ClaimCorrect && r.Restock == 0 && !r.JudgedOnly
 }
 
 // load is the workload as rows are grouped by it.

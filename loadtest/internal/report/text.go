@@ -19,6 +19,7 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	} else {
 		r.writeTables(out)
 	}
+	r.writeJudged(out)
 	r.writeEvidence(out)
 	r.writeList(out, "Bounded", func(row *Row) string { return row.Bounded })
 	r.writeList(out, "Open loop", (*Row).late)
@@ -125,10 +126,13 @@ func (r *Report) writeList(out printer, heading string, of func(*Row) string) {
 	}
 }
 
-// groups returns the rows of each load.
+// groups returns the measured rows of each load.
 func (r *Report) groups() [][]*Row {
 	var groups [][]*Row
 	for i, row := range r.Rows {
+		if row.JudgedOnly {
+			break // the others are, too
+		}
 		if i == 0 || row.load() != r.Rows[i-1].load() {
 			groups = append(groups, nil)
 		}
@@ -146,6 +150,10 @@ func title(rows []*Row) string {
 		if there {
 			parts = append(parts, fmt.Sprintf(format, values...))
 		}
+	}
+	line := "request"
+	if first.Lines > 0 {
+		line = "line"
 	}
 	// Bounded rows have fewer requests and less stock: the title states the largest.
 	var planned, stock int64
@@ -165,7 +173,8 @@ func title(rows []*Row) string {
 	add(first.HoldMS > 0, "%d ms of work inside the critical section", first.HoldMS)
 	add(first.Items() > 1 || first.Sweep == history.AxisGoods, "%s", plural(first.Items(), "item"))
 	add(first.Skew != "", "requested by %s", first.Skew)
-	add(first.Counts != "", "%s units per request", first.Counts)
+	add(first.Counts != "", "%s units per %s", first.Counts, line)
+	add(first.Lines > 0, "up to %s per order", plural(first.Lines, "line"))
 	add(first.Restock > 0, "%s units put back each time", stats.Grouped(float64(first.Restock)))
 	rounds := plural(most, "round")
 	if fewest < most {

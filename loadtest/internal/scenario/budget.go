@@ -55,6 +55,9 @@ func (r *Runner) expect(w row) (speed float64, cost time.Duration) {
 
 // wanted estimates how long the traffic of a row takes if the budget does not limit it.
 func (r *Runner) wanted(w row) time.Duration {
+	if judgedOnly(w.Workload.Name) {
+		return judgedUsually
+	}
 	if r.config.Requests == 0 {
 		return r.config.Duration
 	}
@@ -125,6 +128,9 @@ func limited(requests, wanted int, limit time.Duration) string {
 
 // bound makes the load fit into the limit (0: none). It returns how many requests to expect, which decides the stock.
 func (c *cellRun) bound(limit time.Duration) (expected int) {
+	if judgedOnly(c.row.Workload.Name) {
+		return c.load.Requests
+	}
 	load, byTime := &c.load, c.load.Requests == 0
 	rate := max(c.rates[c.row.Subject], 1)
 	if load.Rate > 0 {

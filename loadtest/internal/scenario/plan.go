@@ -17,11 +17,6 @@ const (
 	FoundStock = "found-stock" // as many units as the service has: the lab cannot set its stock
 )
 
-// judgedWorkloads are those whose rows are judged and not measured: they run once, before the first round.
-var judgedWorkloads []string
-
-func judgedOnly(workload string) bool { return slices.Contains(judgedWorkloads, workload) }
-
 // row is a strategy under a workload. A round runs it once or not at all.
 type row struct {
 	strategy     Strategy
@@ -35,6 +30,8 @@ func (r row) durable() string {
 	}
 	return r.Store
 }
+
+func (r row) choice() Choice { return Choice{Strategy: r.strategy, Store: r.Store} }
 
 func (r row) hold() time.Duration { return time.Duration(r.HoldMS) * time.Millisecond }
 
@@ -56,18 +53,6 @@ func rows(choices []Choice, workloads []string, settings []history.Cell, oneRepl
 		}
 	}
 	return rows
-}
-
-// split separates the rows that are only judged from those that are measured.
-func split(rows []row) (judged, measured []row) {
-	for _, row := range rows {
-		if judgedOnly(row.Workload.Name) {
-			judged = append(judged, row)
-		} else {
-			measured = append(measured, row)
-		}
-	}
-	return judged, measured
 }
 
 // shuffled returns the rows in the order in which a round runs them. It differs from round to round, so that what

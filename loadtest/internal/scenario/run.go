@@ -74,7 +74,7 @@ func (r *Runner) run(ctx context.Context, round int, current row, ahead outlook)
 // is killed from then on, a history without an end shows it.
 func (r *Runner) prepare(ctx context.Context, current row, round int, limit time.Duration) (*cellRun, error) {
 	// All strategies get the same requests within a round.
-	mix, err := r.newMix(current.Goods, r.config.Seed+uint64(round))
+	mix, err := r.newMix(current, r.config.Seed+uint64(round))
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (r *Runner) prepare(ctx context.Context, current row, round int, limit time
 	if err != nil {
 		return nil, err
 	}
-	if run.header.Initial, err = run.stock.read(ctx, mix.Goods()); err != nil {
+	if err := run.readInitial(ctx); err != nil {
 		return nil, err
 	}
 	run.path = filepath.Join(r.config.Dir, "history", fileName(r.number, run.header))
@@ -113,7 +113,7 @@ func (c *cellRun) describe(round int) history.Run {
 	return history.Run{
 		Cell:    cell,
 		Seed:    c.config.Seed,
-		Planned: c.config.Requests,
+		Planned: c.load.Requests,
 		Claim:   strategy.ClaimFor(cell.Replicas, cell.Restock > 0),
 		// A mutex is exclusive only where it is correct, which is on one replica. Restocking does not matter for this.
 		Exclusive:      strategy.Claim.Exclusive && strategy.ClaimFor(cell.Replicas, false) == verify.ClaimCorrect,
@@ -121,9 +121,11 @@ func (c *cellRun) describe(round int) history.Run {
 		Control:        strategy.Control,
 		Witness:        c.stock.witness,
 		// With restocks, a flash sale may not sell out.
-		Scarce: cell.Workload.Name == FlashSale && cell.Restock == 0,
-		Keys:   c.load.Keys,
-		Ledger: c.load.Keys && c.stock.store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
+		Scarce:     cell.Workload.Name == FlashSale && cell.Restock == 0 || judgedOnly(cell.Workload.Name),
+		Keys:       c.load.Keys,
+		Ledger:     c.load.Keys && c.stock.store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
+		JudgedOnly: judgedOnly(cell.Workload.Name),
+		Retries:    c.load.Retries,
 	}
 }
 
@@ -134,7 +136,17 @@ func (c *cellRun) setStock(ctx context.Context, limit time.Duration) error {
 	if c.header.Planned > 0 && c.load.Requests > 0 {
 		given = max(1, given*int64(c.load.Requests)/int64(c.header.Planned))
 	}
-	return c.target.SetStock(ctx, unitsFor(c.row.Workload.Name, c.mix, expected, given))
+	c.header.Set = unitsFor(c.row.Workload.Name, c.mix, expected, given)
+	return c.target.SetStock(ctx, c.header.Set)
+}
+
+// readInitial reads the stock before the run, as the judge compares it with what was set.
+func (c *cellRun) readInitial(ctx context.Context) (err error) {
+	if c.header.Initial, err = c.stock.read(ctx, c.mix.Goods()); err != nil || !c.row.strategy.WriteBehind {
+		return err
+	}
+	c.header.InitialSeller, err = c.reader(c.row.Store).read(ctx, c.mix.Goods())
+	return err
 }
 
 // rationReason says why a rationed run is shorter than planned.

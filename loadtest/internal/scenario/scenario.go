@@ -102,12 +102,11 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 		return nil, fmt.Errorf("stock %d: must not be negative", config.Stock)
 	}
 	oneReplica := target.Alone != "" && config.Sweep.Axis != history.AxisReplicas
-	judged, measured := split(rows(config.Choices, workloads(target, config), config.settings(), oneReplica))
+	measured := rows(config.Choices, workloads(target, config), config.settings(), oneReplica)
 	r := &Runner{
 		target:   target,
 		config:   config,
 		rows:     measured,
-		judged:   judged,
 		patience: usualPatience,
 		drivers:  map[int]*traffic.Driver{},
 		id:       strings.ToLower(rand.Text()[:10]),
@@ -124,6 +123,9 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 		r.schedule = newNeededRounds(measured, config.Seed, r.expect)
 		r.longest = longestCell
 	}
+	if config.standard(target) {
+		r.judged = judgedRows(config.Choices, config.Replicas, oneReplica)
+	}
 	return r, r.openDrivers()
 }
 
@@ -136,6 +138,11 @@ func workloads(target Target, config Config) []string {
 		return []string{GivenStock}
 	}
 	return []string{Plenty, FlashSale}
+}
+
+// standard reports whether the lab runs the two standard workloads, and nothing else is asked of them.
+func (c Config) standard(target Target) bool {
+	return target.Admin != "" && c.Stock == 0 && c.Sweep.Axis == "" && c.Rate == 0 && c.Restock == 0 && c.Duration == 0
 }
 
 // openDrivers makes a driver for each number of replicas that the rows need.
@@ -185,7 +192,7 @@ func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 	if err := r.warmUp(ctx); err != nil {
 		return err
 	}
-	if err := r.runRound(ctx, 1, r.judged, done); err != nil {
+	if err := r.runRound(ctx, 1, shuffled(r.judged, r.config.Seed, 0), done); err != nil {
 		return err
 	}
 	for round := 1; ; round++ {
@@ -225,10 +232,15 @@ func (r *Runner) users(row row) int {
 	return row.Users
 }
 
-func (r *Runner) newMix(goods int, seed uint64) (*traffic.Mix, error) {
+func (r *Runner) newMix(row row, seed uint64) (*traffic.Mix, error) {
+	if w := judgedWorkloadOf(row.Workload.Name); w != nil {
+		config := w.mixFor(row.choice())
+		config.Seed = seed
+		return traffic.NewMix(config)
+	}
 	return traffic.NewMix(traffic.MixConfig{
 		Seed:     seed,
-		Goods:    goods,
+		Goods:    row.Goods,
 		Skew:     r.config.Skew,
 		MinCount: r.config.MinCount,
 		MaxCount: r.config.MaxCount,
@@ -236,7 +248,7 @@ func (r *Runner) newMix(goods int, seed uint64) (*traffic.Mix, error) {
 }
 
 func (r *Runner) newLoad(row row, mix *traffic.Mix, prefix string) traffic.Load {
-	return traffic.Load{
+	load := traffic.Load{
 		Strategy:      row.Strategy,
 		Store:         row.Store,
 		Hold:          row.hold(),
@@ -250,4 +262,8 @@ func (r *Runner) newLoad(row row, mix *traffic.Mix, prefix string) traffic.Load 
 		RequestPrefix: prefix,
 		Answered:      &r.answered,
 	}
+	if w := judgedWorkloadOf(row.Workload.Name); w != nil {
+		load.Requests, load.Duration, load.Retries = w.requests, judgedTime, w.retries
+	}
+	return load
 }

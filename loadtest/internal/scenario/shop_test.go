@@ -30,6 +30,12 @@ type shop struct {
 	// failure.
 	onRead func(n int) int
 
+	setWrong map[string]int64 // units that a store sets too few, by store
+
+	judged      bool // run the workloads that are judged only, too; remember answers by key, and take orders
+	deductAgain bool // deduct again for a key that is known
+	answers     map[string]answer
+
 	loseRestock int // the number of the restock that is confirmed and lost, from 1; 0: none
 
 	writesBehind bool            // sells in redis; every reading of mysql finds one more sale there
@@ -42,6 +48,12 @@ type shop struct {
 
 // ample is more stock than any run of these tests gets, and less than that of the warm-up.
 const ample = 1_000_000
+
+// answer is a reply that is remembered.
+type answer struct {
+	status int
+	body   []byte
+}
 
 func (s *shop) deduct(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
@@ -68,14 +80,71 @@ func (s *shop) deduct(w http.ResponseWriter, r *http.Request) {
 	if warmUp {
 		time.Sleep(s.warmUpTakes)
 	}
-	left := s.stock[asked.GoodsID]
-	if left < asked.Count {
-		w.WriteHeader(http.StatusConflict)
-		fmt.Fprintf(w, `{"type":"/problems/sold-out","remaining":%d}`, left)
+	a := s.answer(w, r, []history.Line{{GoodsID: asked.GoodsID, Count: asked.Count}}, func(lines []history.Line) any {
+		return lines[0]
+	})
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body)
+}
+
+// order deducts every line or none.
+func (s *shop) order(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Lines []history.Line `json:"lines"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	s.stock[asked.GoodsID] = left - asked.Count
-	fmt.Fprintf(w, `{"goods_id":%d,"count":%d,"remaining":%d}`, asked.GoodsID, asked.Count, left-asked.Count)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deductions++
+	a := s.answer(w, r, asked.Lines, func(lines []history.Line) any { return map[string]any{"lines": lines} })
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body)
+}
+
+// answer returns the first answer to the request's key if there is one, and otherwise carries the request out.
+func (s *shop) answer(
+	w http.ResponseWriter, r *http.Request, lines []history.Line, receipt func([]history.Line) any,
+) answer {
+	key := r.Header.Get("Idempotency-Key")
+	first, known := s.answers[key]
+	if known && !s.deductAgain {
+		w.Header().Set("Idempotency-Replayed", "true")
+		return first
+	}
+	a := s.sell(lines, receipt)
+	if known {
+		return first
+	}
+	if key != "" {
+		s.answers[key] = a
+	}
+	return a
+}
+
+func (s *shop) sell(lines []history.Line, receipt func([]history.Line) any) answer {
+	for _, line := range lines {
+		if left := s.stock[line.GoodsID]; left < line.Count {
+			return newAnswer(http.StatusConflict, map[string]any{
+				"type": "/problems/sold-out", "goods_id": line.GoodsID, "remaining": left,
+			})
+		}
+	}
+	for i := range lines {
+		s.stock[lines[i].GoodsID] -= lines[i].Count
+		lines[i].Remaining = s.stock[lines[i].GoodsID]
+	}
+	return newAnswer(http.StatusOK, receipt(lines))
+}
+
+func newAnswer(status int, body any) answer {
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	return answer{status, text}
 }
 
 // take deducts a unit without a request.
@@ -93,7 +162,8 @@ func (s *shop) set(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stock[goodsID(r)], s.mysql[goodsID(r)] = body.Stock, body.Stock
+	id := goodsID(r)
+	s.stock[id], s.mysql[id] = body.Stock-s.setWrong[s.store()], body.Stock-s.setWrong["mysql"]
 }
 
 // restock puts units back, unless it is the restock to lose.
@@ -139,19 +209,27 @@ func goodsID(r *http.Request) (id int64) {
 	return id
 }
 
+// store is the store that sells.
+func (s *shop) store() string {
+	if s.writesBehind {
+		return "redis"
+	}
+	return "mysql"
+}
+
 // open serves the shop, and returns a runner for its only strategy, which is correct on one replica only.
 func (s *shop) open(t *testing.T, config Config) *Runner {
 	t.Helper()
-	s.stock, s.mysql = map[int64]int64{1: 0}, map[int64]int64{1: 0}
-	store := "mysql"
-	if s.writesBehind {
-		store = "redis"
-	}
+	s.stock, s.mysql, s.answers = map[int64]int64{1: 0}, map[int64]int64{1: 0}, map[string]answer{}
+	store := s.store()
 	strategy := Strategy{
 		Name:        "any",
 		Stores:      []string{store},
 		Claim:       Claim{OneReplica: "correct", TwoReplicas: "loses-updates", Exclusive: true},
 		WriteBehind: s.writesBehind,
+	}
+	if s.judged {
+		strategy.Claim.TwoReplicas, strategy.Idempotent, strategy.Orders = "correct", true, []string{store}
 	}
 	config.Choices = []Choice{{strategy, store}}
 	if config.Replicas == 0 {
@@ -160,7 +238,8 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 	if config.Timeout == 0 {
 		config.Timeout = time.Minute
 	}
-	config.Rounds, config.Users, config.Goods, config.MinCount, config.MaxCount = 1, 8, 1, 1, 1
+	config.Rounds = max(config.Rounds, 1)
+	config.Users, config.Goods, config.MinCount, config.MaxCount = 8, 1, 1, 1
 	config.WarmUp, config.Dir = 50*time.Millisecond, t.TempDir()
 
 	server := s.serve(t, int64(config.Replicas))
@@ -171,6 +250,9 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 	runner, err := New(target, config, time.Now())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !s.judged {
+		runner.judged = nil
 	}
 	runner.patience = patience{
 		quietKnown: 5 * time.Millisecond,
@@ -186,6 +268,7 @@ func (s *shop) serve(t *testing.T, replicas int64) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /stock/deduct", s.deduct)
+	mux.HandleFunc("POST /stock/orders", s.order)
 	mux.HandleFunc("GET /stock/{id}", s.read)
 	mux.HandleFunc("PUT /admin/stock/{id}", s.set)
 	mux.HandleFunc("POST /admin/stock/{id}/restock", s.restock)

@@ -19,6 +19,12 @@ const generousRate = 100_000
 // gave, of all items together.
 func unitsFor(workload string, mix *traffic.Mix, n int, given int64) map[int64]int64 {
 	units := mix.Demand(n)
+	if w := judgedWorkloadOf(workload); w != nil {
+		for id, demand := range units {
+			units[id] = max(1, demand*w.stock/100)
+		}
+		return units
+	}
 	switch workload {
 	case FlashSale:
 		for id, demand := range units {

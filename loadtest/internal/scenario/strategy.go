@@ -16,6 +16,7 @@ type Strategy struct {
 	WriteBehind bool              `json:"write_behind"` // sells in its store, and updates MySQL afterwards
 	Claim       Claim             `json:"claim"`
 	Stores      []string          `json:"stores"` // the first is the default
+	Orders      []string          `json:"orders"` // the stores on which it takes orders
 	Needs       []string          `json:"needs"`
 	Idempotent  bool              `json:"idempotent"`  // honours Idempotency-Key, and keeps a ledger
 	Unavailable map[string]string `json:"unavailable"` // store -> why it cannot be used here

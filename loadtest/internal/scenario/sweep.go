@@ -87,12 +87,19 @@ func (c Config) workload() history.Workload {
 	if c.Skew != traffic.Uniform {
 		w.Skew = c.Skew
 	}
-	if low, high := c.MinCount, c.MaxCount; low != high {
-		w.Counts = fmt.Sprintf("%d-%d", low, high)
-	} else if low != 1 {
-		w.Counts = fmt.Sprint(low)
-	}
+	w.Counts = counts(c.MinCount, c.MaxCount)
 	return w
+}
+
+// counts describes the units per request; empty: 1.
+func counts(low, high int64) string {
+	switch {
+	case low != high:
+		return fmt.Sprintf("%d-%d", low, high)
+	case low != 1:
+		return fmt.Sprint(low)
+	}
+	return ""
 }
 
 // settings returns a cell for each value of the sweep, or the only one if there is no sweep. Their strategies and the

@@ -45,7 +45,7 @@ func (r *Runner) warmUp(ctx context.Context) error {
 
 // warmUpRow returns the rate of a row, in answered requests per second.
 func (r *Runner) warmUpRow(ctx context.Context, row row, i int) (float64, error) {
-	mix, err := r.newMix(row.Goods, r.config.Seed)
+	mix, err := r.newMix(row, r.config.Seed)
 	if err != nil {
 		return 0, err
 	}

@@ -25,14 +25,7 @@ func (d *Driver) SendAgain(ctx context.Context, load Load, result *Result) {
 				if ctx.Err() != nil {
 					return
 				}
-				r.users[i].deduct(ctx, history.Op{
-					Kind:    op.Kind,
-					Client:  op.Client,
-					Name:    op.Name,
-					GoodsID: op.GoodsID,
-					Count:   op.Count,
-					Again:   true,
-				})
+				r.users[i].sendAgain(ctx, op, "")
 			}
 		})
 	}
@@ -41,13 +34,13 @@ func (d *Driver) SendAgain(ctx context.Context, load Load, result *Result) {
 	result.sort()
 }
 
-// chooseAgain chooses the latest deductions of each user.
+// chooseAgain chooses the latest deductions and orders of each user.
 func chooseAgain(ops []history.Op, users int) (chosen [][]history.Op) {
 	chosen = make([][]history.Op, min(users, maxAgain)) // by user
 	answered, unknown := make([]int, users), make([]int, users)
 	limit := max(1, maxAgain/users)
 	for _, op := range slices.Backward(ops) {
-		if op.Kind != history.Deduct || op.Client >= len(chosen) {
+		if op.Kind == history.Restock || op.Client >= len(chosen) {
 			continue
 		}
 		var n *int

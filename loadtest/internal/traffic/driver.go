@@ -31,7 +31,8 @@ type Load struct {
 	Duration time.Duration // no request starts later; 0: until Requests
 	Timeout  time.Duration // of each request
 
-	Keys bool // send the name of each request as its Idempotency-Key
+	Keys    bool // send the name of each request as its Idempotency-Key
+	Retries bool // send some requests again meanwhile; needs Keys, a closed loop and an even number of Users
 
 	Restock *Restock // what is put back meanwhile; may be nil
 
@@ -47,6 +48,8 @@ func (l Load) validate() error {
 		return errors.New("a load needs a number of requests or a duration")
 	case l.Rate < 0:
 		return fmt.Errorf("rate %g: must not be negative", l.Rate)
+	case l.Retries && (!l.Keys || l.Rate > 0 || l.Users%2 != 0):
+		return errors.New("requests are sent again only with keys, in a closed loop, by pairs of users")
 	case l.Timeout <= 0:
 		return errors.New("a load needs a timeout, because requests without one could keep it from ending")
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -140,7 +141,7 @@ func TestEveryMemberOfAReceiptIsRecorded(t *testing.T) {
 		Status: 200, Outcome: history.Sold, Remaining: 41, Replica: "one", RequestID: "p-0", Attempts: 2, Token: 9,
 		WaitedUS: 30, HeldUS: 40, EnteredNS: 50, LeftNS: 60,
 	}
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("recorded %+v\nwant     %+v", got, want)
 	}
 }

@@ -5,7 +5,10 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"sort"
+
+	"stock/loadtest/internal/history"
 )
 
 // Skews of a Mix.
@@ -19,8 +22,10 @@ type MixConfig struct {
 	Seed     uint64
 	Goods    int    // number of items, with the ids from 1
 	Skew     string // Uniform or Zipf
-	MinCount int64  // units of a request
+	MinCount int64  // units of a deduction, or of a line of an order
 	MaxCount int64
+	Orders   int // every n-th request is an order; 0: none
+	MaxLines int // an order has 1 to MaxLines lines, each of another item
 }
 
 // Mix is an endless sequence of requests. The i-th depends on the seed and i alone, not on who sends it or when, so
@@ -37,6 +42,10 @@ func NewMix(config MixConfig) (*Mix, error) {
 	}
 	if config.MinCount < 1 || config.MaxCount < config.MinCount {
 		return nil, fmt.Errorf("counts %d-%d: must be a range from at least 1", config.MinCount, config.MaxCount)
+	}
+	if config.Orders < 0 || config.Orders > 0 && (config.MaxLines < 1 || config.MaxLines > config.Goods) {
+		return nil, fmt.Errorf("orders of up to %d lines: must be from 1 to the number of items, %d",
+			config.MaxLines, config.Goods)
 	}
 	exponent := 0.0
 	switch config.Skew {
@@ -58,22 +67,52 @@ func NewMix(config MixConfig) (*Mix, error) {
 	return mix, nil
 }
 
-// At returns what the i-th request asks for.
+// At returns what the i-th request asks for, unless it is an order.
 func (m *Mix) At(i int) (goodsID, count int64) {
 	// Each request has a generator of its own: seeding a PCG costs no more than drawing from it.
 	var generator rand.PCG
 	generator.Seed(m.config.Seed, uint64(i))
-	goodsID = 1
-	if m.config.Goods > 1 {
-		probability := float64(generator.Uint64()>>11) / (1 << 53)
-		goodsID = int64(1 + min(sort.SearchFloat64s(m.cumulative, probability), m.config.Goods-1))
+	goodsID = m.drawItem(&generator)
+	return goodsID, m.drawCount(&generator)
+}
+
+// Order returns the lines of the i-th request if it is an order, else nil.
+func (m *Mix) Order(i int) []history.Line {
+	if m.config.Orders == 0 || (i+1)%m.config.Orders != 0 {
+		return nil
 	}
-	count = m.config.MinCount
-	if span := m.config.MaxCount - m.config.MinCount; span > 0 {
-		draw, _ := bits.Mul64(generator.Uint64(), uint64(span)+1)
-		count += int64(draw)
+	var generator rand.PCG
+	generator.Seed(m.config.Seed, uint64(i))
+	lines := make([]history.Line, 1+draw(&generator, m.config.MaxLines))
+	for k := range lines {
+		goodsID := m.drawItem(&generator)
+		for slices.ContainsFunc(lines[:k], func(l history.Line) bool { return l.GoodsID == goodsID }) {
+			goodsID = m.drawItem(&generator)
+		}
+		lines[k] = history.Line{GoodsID: goodsID, Count: m.drawCount(&generator)}
 	}
-	return goodsID, count
+	return lines
+}
+
+func (m *Mix) drawItem(generator *rand.PCG) (goodsID int64) {
+	if m.config.Goods == 1 {
+		return 1
+	}
+	probability := float64(generator.Uint64()>>11) / (1 << 53)
+	return int64(1 + min(sort.SearchFloat64s(m.cumulative, probability), m.config.Goods-1))
+}
+
+func (m *Mix) drawCount(generator *rand.PCG) int64 {
+	if m.config.MinCount == m.config.MaxCount {
+		return m.config.MinCount
+	}
+	return m.config.MinCount + int64(draw(generator, int(m.config.MaxCount-m.config.MinCount+1)))
+}
+
+// draw returns a number from 0 to n-1.
+func draw(generator *rand.PCG, n int) uint64 {
+	high, _ := bits.Mul64(generator.Uint64(), uint64(n))
+	return high
 }
 
 // Demand returns the units that the first n requests ask for, by item. Every item of the mix has an entry.
@@ -83,8 +122,14 @@ func (m *Mix) Demand(n int) map[int64]int64 {
 		demand[int64(k+1)] = 0
 	}
 	for i := range n {
-		goodsID, count := m.At(i)
-		demand[goodsID] += count
+		lines := m.Order(i)
+		for _, line := range lines {
+			demand[line.GoodsID] += line.Count
+		}
+		if lines == nil {
+			goodsID, count := m.At(i)
+			demand[goodsID] += count
+		}
 	}
 	return demand
 }

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -81,6 +82,51 @@ func TestMixFollowsItsSkew(t *testing.T) {
 	}
 }
 
+func TestMixOfOrders(t *testing.T) {
+	t.Parallel()
+	config := MixConfig{Seed: 9, Goods: 20, Skew: Zipf, MinCount: 1, MaxCount: 3, Orders: 2, MaxLines: 5}
+	mix, same := newMix(t, config), newMix(t, config)
+	var lengths, asked [21]int
+	demand := mix.Demand(1000)
+	for i := range 1000 {
+		lines := mix.Order(i)
+		if !slices.Equal(lines, same.Order(i)) {
+			t.Fatalf("order %d differs between two mixes of one seed", i)
+		}
+		if (lines != nil) != (i%2 == 1) {
+			t.Fatalf("request %d has lines %v, want every second request to be an order", i, lines)
+		}
+		if lines == nil {
+			goodsID, count := mix.At(i)
+			demand[goodsID] -= count
+			continue
+		}
+		lengths[len(lines)]++
+		items := map[int64]bool{}
+		for _, line := range lines {
+			if items[line.GoodsID] || line.Count < 1 || line.Count > 3 {
+				t.Fatalf("order %d is %v, want different items and 1 to 3 units of each", i, lines)
+			}
+			items[line.GoodsID] = true
+			asked[line.GoodsID]++
+			demand[line.GoodsID] -= line.Count
+		}
+	}
+	for n, orders := range lengths {
+		if (orders > 0) != (n >= 1 && n <= 5) {
+			t.Errorf("%d orders have %d lines, want 1 to 5", orders, n)
+		}
+	}
+	if asked[1] < 3*asked[20] {
+		t.Errorf("item 1 is in %d orders and item 20 in %d, want it to follow the skew", asked[1], asked[20])
+	}
+	for goodsID, units := range demand {
+		if units != 0 {
+			t.Errorf("item %d: the demand differs from the requests by %d", goodsID, units)
+		}
+	}
+}
+
 func TestNewMixChecksItsConfig(t *testing.T) {
 	t.Parallel()
 	for _, config := range []MixConfig{
@@ -88,6 +134,9 @@ func TestNewMixChecksItsConfig(t *testing.T) {
 		{Goods: 1, MinCount: 0, MaxCount: 1},
 		{Goods: 1, MinCount: 3, MaxCount: 1},
 		{Goods: 1, MinCount: 1, MaxCount: 1, Skew: "pareto"},
+		{Goods: 1, MinCount: 1, MaxCount: 1, Orders: -1},
+		{Goods: 3, MinCount: 1, MaxCount: 1, Orders: 1},
+		{Goods: 3, MinCount: 1, MaxCount: 1, Orders: 1, MaxLines: 4},
 	} {
 		if _, err := NewMix(config); err == nil {
 			t.Errorf("%+v was accepted", config)

@@ -15,7 +15,8 @@ import (
 // run is a Load that is being sent.
 type run struct {
 	load      Load
-	header    []byte // of each request, up to its id
+	header    []byte // of each deduction, up to its id
+	orders    []byte // the same of each order
 	body      []byte // of each request, up to its item
 	startedNS int64
 	next      atomic.Int64 // the number of the next request
@@ -25,7 +26,8 @@ type run struct {
 func newRun(d *Driver, load Load) *run {
 	d.reserve(load.Users)
 	r := &run{
-		load: load, header: d.server.header("/stock/deduct"), body: bodyPrefix(load), users: make([]user, load.Users),
+		load: load, header: d.server.header("/stock/deduct"), orders: d.server.header("/stock/orders"),
+		body: bodyPrefix(load), users: make([]user, load.Users),
 	}
 	for i := range r.users {
 		r.users[i] = user{run: r, number: i, connection: d.connections[i]}
@@ -65,9 +67,12 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	cpuBefore := cpuTime()
 	result := Result{StartedNS: monotonic.Now()}
 	r.startedNS = result.StartedNS
-	if load.Rate > 0 {
+	switch {
+	case load.Rate > 0:
 		result.Dropped = r.openLoop(ctx)
-	} else {
+	case load.Retries:
+		r.closedLoopWithRetries(ctx)
+	default:
 		r.closedLoop(ctx)
 	}
 	result.EndedNS = monotonic.Now()
@@ -105,9 +110,10 @@ func (r *run) connect(ctx context.Context) {
 	wg.Wait()
 }
 
+// recorded returns how many requests were sent, without those that were sent again.
 func (r *run) recorded() (n int) {
 	for i := range r.users {
-		n += len(r.users[i].records)
+		n += len(r.users[i].records) - r.users[i].again
 	}
 	return n
 }

@@ -14,6 +14,7 @@ type user struct {
 	number     int
 	connection *connection
 	records    []record
+	again      int // of records: requests that were sent again
 	reader     replyReader
 
 	// Reused from request to request.
@@ -30,22 +31,34 @@ type record struct {
 
 // send sends the n-th request of the load. In an open loop, intendedNS is when it should have been sent.
 func (u *user) send(ctx context.Context, n int, intendedNS int64) {
-	load := &u.run.load
-	goodsID, count := load.Mix.At(n)
-	u.id = strconv.AppendInt(append(append(u.id[:0], load.RequestPrefix...), '-'), int64(n), 10)
-	u.exchange(ctx, n, u.id, history.Op{
-		Kind:       history.Deduct,
-		Client:     u.number,
-		GoodsID:    goodsID,
-		Count:      count,
-		IntendedNS: intendedNS,
-	})
-	if load.Answered != nil {
-		load.Answered.Add(1)
+	op := u.op(n)
+	op.IntendedNS = intendedNS
+	u.id = strconv.AppendInt(append(append(u.id[:0], u.run.load.RequestPrefix...), '-'), int64(n), 10)
+	u.exchange(ctx, n, u.id, op)
+	u.run.load.countAnswered()
+}
+
+// op describes the n-th request of the load, without its name.
+func (u *user) op(n int) history.Op {
+	op := history.Op{Kind: history.Deduct, Client: u.number}
+	if op.Lines = u.run.load.Mix.Order(n); op.Lines != nil {
+		op.Kind = history.Order
+	} else {
+		op.GoodsID, op.Count = u.run.load.Mix.At(n)
+	}
+	return op
+}
+
+// name is the name of the n-th request.
+func (l *Load) name(n int) string { return l.RequestPrefix + "-" + strconv.Itoa(n) }
+
+func (l *Load) countAnswered() {
+	if l.Answered != nil {
+		l.Answered.Add(1)
 	}
 }
 
-// deduct sends the deduction that op describes, and records it with its answer.
+// deduct sends the deduction or order that op describes, and records it with its answer.
 func (u *user) deduct(ctx context.Context, op history.Op) {
 	u.id = append(u.id[:0], op.Name...)
 	key := u.id
@@ -56,14 +69,19 @@ func (u *user) deduct(ctx context.Context, op history.Op) {
 	u.exchange(ctx, -1, key, op)
 }
 
-// exchange sends the deduction that op describes with the id u.id, and records it with its answer.
+// exchange sends the deduction or order that op describes with the id u.id, and records it with its answer.
 func (u *user) exchange(ctx context.Context, number int, key []byte, op history.Op) {
 	r := u.run
 	if !r.load.Keys {
 		key = nil
 	}
-	u.body = appendBody(u.body[:0], r.body, op.GoodsID, op.Count)
-	u.request = appendRequest(u.request[:0], r.header, u.id, key, u.body)
+	header := r.header
+	if op.Kind == history.Order {
+		header, u.body = r.orders, appendOrder(u.body[:0], r.body, op.Lines)
+	} else {
+		u.body = appendBody(u.body[:0], r.body, op.GoodsID, op.Count)
+	}
+	u.request = appendRequest(u.request[:0], header, u.id, key, u.body)
 	u.records = append(u.records, record{op: op, number: number})
 	rec := &u.records[len(u.records)-1]
 	if !u.connection.exchange(ctx, u.request, r.load.Timeout, &rec.op) {
@@ -78,7 +96,11 @@ func (u *user) exchange(ctx context.Context, number int, key []byte, op history.
 	if rec.echoed = bytes.Equal(id, u.id); !rec.echoed {
 		rec.op.RequestID = string(id)
 	}
-	u.reader.readReceipt(&rec.op, reply)
+	if op.Kind == history.Order {
+		readOrder(&rec.op, reply)
+	} else {
+		u.reader.readReceipt(&rec.op, reply)
+	}
 }
 
 // appendOps appends what the user recorded, and frees its memory.
@@ -87,7 +109,7 @@ func (u *user) appendOps(ops []history.Op) []history.Op {
 		rec := &u.records[i]
 		op := rec.op
 		if rec.number >= 0 {
-			op.Name = u.run.load.RequestPrefix + "-" + strconv.Itoa(rec.number)
+			op.Name = u.run.load.name(rec.number)
 		}
 		if rec.echoed {
 			op.RequestID = op.Name

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"maps"
 	"slices"
 
 	"stock/loadtest/internal/history"
@@ -71,6 +72,22 @@ func (b *books) untouched() bool {
 		}
 	}
 	return true
+}
+
+// setAsAsked checks that the stock before the run was what the lab had set, also in the store that sells.
+func (b *books) setAsAsked() (r result) {
+	for _, id := range slices.Sorted(maps.Keys(b.run.Set)) {
+		set := b.run.Set[id]
+		check := func(read map[int64]int64, where string) {
+			if found, known := read[id]; known && found != set {
+				r.findf("item %d: the stock was set to %d, but before the run there were %d%s", id, set, found, where)
+				r.figures.SetWrong += max(found-set, set-found)
+			}
+		}
+		check(b.run.Initial, "")
+		check(b.run.InitialSeller, " in the store that sells")
+	}
+	return r
 }
 
 // sums counts what every verdict shows. It finds nothing.

@@ -14,8 +14,10 @@ type books struct {
 	run      history.Run
 	end      *history.End // nil if the run was interrupted
 	ops      []history.Op
+	ledger   []history.Entry
 	items    []*item // by id
-	requests int     // deductions of the load
+	byID     map[int64]*item
+	requests int // deductions and orders of the load
 	outcomes map[history.Outcome]int
 }
 
@@ -33,12 +35,11 @@ type item struct {
 	told     []effect     // those that report the remaining stock
 	omitting []effect     // the others
 	refused  []effect     // sold out
-	busy     []effect     // gave up waiting: nothing was deducted
 	unknown  []history.Op // deductions that may have happened
 	restocks []history.Op // confirmed
 	maybe    []history.Op // restocks that may have happened
 	load     []history.Op // all deductions of the load, whatever their outcome
-	again    []history.Op // deductions that were sent again after the load
+	again    []history.Op // deductions that were sent again
 
 	// asked holds the units of each deduction with an unknown outcome, even if the outcome became known later.
 	asked map[string]int64
@@ -60,9 +61,12 @@ type effect struct {
 	since, until int64
 }
 
-// openBooks sorts a history by item.
+// openBooks sorts a history by item. An order is entered line by line, as a deduction from each of its items.
 func openBooks(h *history.History) *books {
-	b := &books{run: h.Run, end: h.End, ops: h.Ops, outcomes: map[history.Outcome]int{}}
+	b := &books{
+		run: h.Run, end: h.End, ops: h.Ops, ledger: h.Ledger,
+		byID: map[int64]*item{}, outcomes: map[history.Outcome]int{},
+	}
 	for op := range b.deductions() {
 		b.requests++
 		b.outcomes[op.Outcome]++
@@ -74,10 +78,11 @@ func openBooks(h *history.History) *books {
 	}
 	ops, entries := map[int64][]*history.Op{}, map[int64][]history.Entry{}
 	for i := range h.Ops {
-		op := &h.Ops[i]
-		ops[op.GoodsID] = append(ops[op.GoodsID], op)
-		if !isRejected(op) {
-			known[op.GoodsID] = true
+		for _, op := range lineByLine(&h.Ops[i]) {
+			ops[op.GoodsID] = append(ops[op.GoodsID], op)
+			if !isRejected(op) {
+				known[op.GoodsID] = true
+			}
 		}
 	}
 	for _, entry := range h.Ledger {
@@ -89,15 +94,21 @@ func openBooks(h *history.History) *books {
 		it.ledger = entries[id]
 		it.enter(ops[id])
 		b.items = append(b.items, it)
+		b.byID[id] = it
 	}
 	return b
 }
 
-// deductions yields the deductions of the load, without those that were sent again after it.
-func (b *books) deductions() iter.Seq[history.Op] {
+// deductions yields the deductions and orders of the load, without those that were sent again.
+func (b *books) deductions() iter.Seq[history.Op] { return b.sent(false) }
+
+// again yields the deductions and orders that were sent again.
+func (b *books) again() iter.Seq[history.Op] { return b.sent(true) }
+
+func (b *books) sent(again bool) iter.Seq[history.Op] {
 	return func(yield func(history.Op) bool) {
 		for _, op := range b.ops {
-			if op.Kind == history.Deduct && !op.Again && !yield(op) {
+			if op.Kind != history.Restock && op.Again == again && !yield(op) {
 				return
 			}
 		}
@@ -154,8 +165,6 @@ func (it *item) enter(ops []*history.Op) {
 			it.sold = append(it.sold, e)
 		case history.SoldOut:
 			it.refused = append(it.refused, e)
-		case history.Busy:
-			it.busy = append(it.busy, e)
 		case history.Unknown:
 			it.unknown = append(it.unknown, *op)
 			it.asked[op.Name] = op.Count
@@ -224,15 +233,16 @@ func firstAnswered(ops []*history.Op) map[string]bool {
 	return answered
 }
 
-// isRepeated reports whether an answer repeats one that is on record, or repeats that nothing was deducted.
+// isRepeated reports whether an answer repeats one that is on record, or repeats that nothing was deducted. The answer
+// to a request that was sent again may be the first one.
 func isRepeated(op *history.Op, answered map[string]bool) bool {
 	switch op.Outcome {
 	case history.Sold:
 		return op.Replayed && answered[op.Name]
-	case history.Unknown:
-		return false
+	case history.SoldOut:
+		return op.Replayed
 	}
-	return op.Again || op.Replayed
+	return false
 }
 
 // sale identifies a sale: equal answers for one deduction report the same sale.
@@ -254,7 +264,7 @@ func saleOf(op *history.Op) sale {
 func stillUnknown(unknown, again []history.Op) []history.Op {
 	known := map[string]bool{}
 	for _, op := range again {
-		if op.Replayed && (op.Outcome == history.Sold || op.Outcome == history.SoldOut) {
+		if op.Replayed && (decided(op) || op.Outcome == undeducted) {
 			known[op.Name] = true
 		}
 	}

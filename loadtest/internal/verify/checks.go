@@ -42,6 +42,8 @@ var checks = []check{
 	{name: "sums", look: eachItem((*item).sums)},
 	{name: "overlap count", applies: sells, look: (*books).countOverlaps},
 	{name: "contention count", look: (*books).countContended},
+	{name: "again count", look: (*books).countAgain},
+	{name: "set", applies: sells, means: Wrong, look: (*books).setAsAsked},
 	{name: "balance", applies: sells, means: Wrong, look: eachItem((*item).balance)},
 	{name: "unchanged", applies: sellsNothing, means: Wrong, look: eachItem((*item).stockUnchanged)},
 	{name: "confirmed", applies: sellsNothing, means: Wrong, look: (*books).confirmsSales},
@@ -52,8 +54,10 @@ var checks = []check{
 	{name: "tokens", applies: sells, means: Wrong, look: eachItem((*item).risingTokens)},
 	{name: "duplicates", applies: sells, means: Wrong, look: eachItem((*item).duplicates)},
 	{name: "overlaps", applies: sellsExclusively, means: Wrong, look: (*books).overlaps},
-	{name: "replays", applies: sells, means: Wrong, look: eachItem((*item).replays)},
+	{name: "replays", applies: sells, means: Wrong, look: (*books).replays},
+	{name: "refused orders", applies: sells, means: Wrong, look: (*books).refusalsNameItems},
 	{name: "ledger", applies: sellsWithLedger, means: Wrong, look: eachItem((*item).audit)},
+	{name: "whole orders", applies: sellsWithLedger, means: Wrong, look: (*books).wholeOrders},
 	{name: "linearizability", applies: sells, means: Wrong, look: (*books).linearizability},
 
 	{name: "complete", means: Inconclusive, look: (*books).complete},
@@ -65,6 +69,7 @@ var checks = []check{
 	{name: "remaining", applies: reportsRemaining, means: Inconclusive, look: (*books).allReportRemaining},
 	{name: "clocks", means: Inconclusive, look: (*books).clocks},
 	{name: "contention", applies: sells, means: Inconclusive, look: (*books).contention},
+	{name: "again", applies: retries, means: Inconclusive, look: (*books).againTested},
 
 	{name: "witness", look: (*books).witness},
 }
@@ -74,6 +79,7 @@ func sells(run history.Run) bool            { return run.Claim != ClaimSellsNoth
 func sellsExclusively(run history.Run) bool { return sells(run) && run.Exclusive }
 func sellsWithLedger(run history.Run) bool  { return sells(run) && run.Ledger }
 func isScarce(run history.Run) bool         { return run.Scarce }
+func retries(run history.Run) bool          { return run.Retries }
 func reportsRemaining(run history.Run) bool { return !run.OmitsRemaining }
 
 // eachItem makes a check of all items out of a check of one.

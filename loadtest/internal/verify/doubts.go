@@ -60,9 +60,7 @@ func (b *books) fewUnknown() (r result) {
 
 // fewTurnedAway allows one more for each restock: a fence refuses the holder who read the stock before it.
 func (b *books) fewTurnedAway() (r result) {
-	for _, it := range b.items {
-		r.figures.TurnedAway += it.turnedAway()
-	}
+	r.figures.TurnedAway = b.turnedAway()
 	restocks := int64(0)
 	for _, op := range b.ops {
 		if op.Kind == history.Restock {

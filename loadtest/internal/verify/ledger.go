@@ -2,43 +2,6 @@ package verify
 
 import "stock/loadtest/internal/history"
 
-// replays compares the answers to deductions that were sent again with the first answers.
-func (it *item) replays() (r result) {
-	first := map[string]history.Op{}
-	for _, op := range it.load {
-		if _, known := first[op.Name]; !known && decided(op) {
-			first[op.Name] = op
-		}
-	}
-	var different examples
-	for _, op := range it.again {
-		if op.Outcome == history.Rejected {
-			different.addf("item %d: deduction %s was refused when it was sent again (%d %s)",
-				it.id, op.Name, op.Status, op.Error)
-			continue
-		}
-		if !decided(op) {
-			continue // no answer, or the first request is still in progress: that is no contradiction
-		}
-		switch was, known := first[op.Name]; {
-		case !known:
-			first[op.Name] = op
-		case op.Outcome != was.Outcome || op.Remaining != was.Remaining:
-			different.addf("item %d: deduction %s was told %s, %d remaining, but when it was sent again %s, %d remaining",
-				it.id, op.Name, was.Outcome, was.Remaining, op.Outcome, op.Remaining)
-		default:
-			r.figures.Replays++
-		}
-	}
-	r.findings = different.findings("item %d: %d deductions got a different answer when they were sent again",
-		it.id, different.count)
-	r.figures.DifferentAnswers = different.count
-	return r
-}
-
-// decided reports whether a request was answered sold or sold out.
-func decided(op history.Op) bool { return op.Outcome == history.Sold || op.Outcome == history.SoldOut }
-
 // audit compares the ledger with what the buyers were told, one by one, and with the stock. The sums follow from
 // the deductions: confirmed ≤ ledger ≤ confirmed + unknown.
 func (it *item) audit() (r result) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"sort"
+
+	"stock/loadtest/internal/history"
 )
 
 // undersold finds the buyers who were refused although, in any sequence of the requests, stock was left for them.
@@ -26,17 +28,30 @@ func (it *item) undersold() (r result) {
 
 // turnedAway counts the requests that were answered busy although stock was left for them. Their buyers were told the
 // truth, but could have been served.
-func (it *item) turnedAway() (n int64) {
-	served := map[string]bool{} // deductions that were sold in the end
-	for _, e := range it.sold {
-		served[e.Name] = e.Name != ""
+func (b *books) turnedAway() (n int64) {
+	served := map[string]bool{} // requests that were sold in the end
+	for _, op := range b.ops {
+		if op.Outcome == history.Sold {
+			served[op.Name] = op.Name != ""
+		}
 	}
-	for _, e := range it.busy {
-		if !served[e.Name] && it.least(e) >= e.Count {
+	for op := range b.deductions() {
+		if op.Outcome == history.Busy && !served[op.Name] && b.foundEnough(op) {
 			n++
 		}
 	}
 	return n
+}
+
+// foundEnough reports whether there was certainly enough stock for a request, for every line of an order.
+func (b *books) foundEnough(op history.Op) bool {
+	for _, line := range lineByLine(&op) {
+		e := effect{Op: *line, since: line.SentNS, until: line.ReceivedNS}
+		if b.byID[line.GoodsID].least(e) < line.Count {
+			return false
+		}
+	}
+	return true
 }
 
 // least returns the least stock that there can have been during a request.

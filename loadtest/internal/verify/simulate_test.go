@@ -24,6 +24,8 @@ type shop struct {
 	replay    float64 // share of requests with a lost reply that are tried again, at a service that remembers
 	exclusive bool
 	omitting  float64 // share of sales that do not report what remains
+	lines     int     // a request is an order of 1 to lines items; 0: a deduction
+	retries   float64 // share of requests that are sent again, at a service that remembers and keeps a ledger
 }
 
 // simulation is a correct service in virtual time: every request takes effect at one moment between being sent and
@@ -35,6 +37,7 @@ type simulation struct {
 	stocks   map[int64]int64       // by item
 	left     map[int64]int64       // by item: when its last critical section ended
 	answered map[string]history.Op // by name: its latest answer
+	inFlight map[string]bool       // names sent twice at the same time
 	events   []event
 	sent     int
 }
@@ -62,9 +65,13 @@ func simulate(s shop) *history.History {
 			Exclusive:      s.exclusive,
 			OmitsRemaining: s.omitting > 0,
 			Witness:        "oracle",
+			Retries:        s.retries > 0,
+			Keys:           s.retries > 0,
+			Ledger:         s.retries > 0,
+			Set:            map[int64]int64{},
 			Initial:        map[int64]int64{},
 		},
-		End: &history.End{StartedNS: 1000, Final: map[int64]int64{}},
+		End: &history.End{StartedNS: 1000, Final: map[int64]int64{}, LedgerRead: s.retries > 0},
 	}
 	sim := &simulation{
 		shop:     s,
@@ -73,9 +80,10 @@ func simulate(s shop) *history.History {
 		stocks:   map[int64]int64{},
 		left:     map[int64]int64{},
 		answered: map[string]history.Op{},
+		inFlight: map[string]bool{},
 	}
 	for id := int64(1); id <= s.goods; id++ {
-		sim.stocks[id], h.Run.Initial[id] = s.stock, s.stock
+		sim.stocks[id], h.Run.Set[id], h.Run.Initial[id] = s.stock, s.stock, s.stock
 	}
 	for client := range s.users {
 		sim.ask(client, 1000+sim.random.Int64N(1000), nil)
@@ -111,24 +119,20 @@ func (s *simulation) ask(client int, at int64, again *history.Op) {
 	if again == nil && s.sent == s.requests {
 		return
 	}
-	op := history.Op{
-		Kind:    history.Deduct,
-		Client:  client,
-		SentNS:  at,
-		Status:  200,
-		Outcome: history.Sold,
-		GoodsID: 1 + s.random.Int64N(s.goods),
-		Count:   1 + s.random.Int64N(s.counts),
-		Replica: fmt.Sprint("replica-", 1+s.random.IntN(2)),
-	}
+	var op history.Op
 	if again != nil {
-		op.Name, op.GoodsID, op.Count = again.Name, again.GoodsID, again.Count
+		op = history.Op{
+			Kind: again.Kind, Name: again.Name, GoodsID: again.GoodsID, Count: again.Count, Lines: unanswered(again.Lines),
+			Again: again.Again, How: again.How, Replica: s.replica(),
+		}
 	} else {
 		s.sent++
-		op.Name = fmt.Sprint("deduction-", s.sent)
-		if s.random.Float64() < s.restocks {
-			op.Kind = history.Restock
-		}
+		op = s.newRequest()
+	}
+	op.Client, op.SentNS, op.Status, op.Outcome = client, at, 200, history.Sold
+	if again == nil && s.retries > 0 && s.random.Float64() < s.retries/3 {
+		s.inFlight[op.Name] = true
+		s.sendAgain(op, at+s.random.Int64N(1000), history.InFlight)
 	}
 	op.RequestID = fmt.Sprintf("%s-at-%d", op.Name, at)
 	lost := s.random.Float64() < s.unknown
@@ -146,6 +150,59 @@ func (s *simulation) ask(client int, at int64, again *history.Op) {
 	s.schedule(at+delay, func(now int64) { s.takeEffect(op, now, lost) })
 }
 
+// newRequest asks for one item or, in an order, for several.
+func (s *simulation) newRequest() history.Op {
+	op := history.Op{
+		Kind:    history.Deduct,
+		Name:    fmt.Sprint("deduction-", s.sent),
+		GoodsID: 1 + s.random.Int64N(s.goods),
+		Count:   1 + s.random.Int64N(s.counts),
+		Replica: s.replica(),
+	}
+	if s.lines > 0 {
+		op.Kind, op.GoodsID, op.Count = history.Order, 0, 0
+		for _, i := range s.random.Perm(int(s.goods))[:1+s.random.IntN(s.lines)] {
+			op.Lines = append(op.Lines, history.Line{GoodsID: int64(1 + i), Count: 1 + s.random.Int64N(s.counts)})
+		}
+	}
+	if s.random.Float64() < s.restocks {
+		op.Kind = history.Restock
+	}
+	return op
+}
+
+func (s *simulation) replica() string { return fmt.Sprint("replica-", 1+s.random.IntN(2)) }
+
+// unanswered returns the lines as they are sent.
+func unanswered(lines []history.Line) []history.Line {
+	lines = slices.Clone(lines)
+	for i, line := range lines {
+		lines[i] = history.Line{GoodsID: line.GoodsID, Count: line.Count}
+	}
+	return lines
+}
+
+// sendAgain lets a client send a request again.
+func (s *simulation) sendAgain(op history.Op, at int64, how string) {
+	op.Again, op.How = true, how
+	s.schedule(at, func(now int64) { s.ask(op.Client, now, &op) })
+}
+
+// goOn lets a client, whose request has ended, send the same or the next one.
+func (s *simulation) goOn(op history.Op, now int64) {
+	if op.Again && op.How != history.AtOnce {
+		return // its client has gone on meanwhile
+	}
+	if s.retries > 0 && !op.Again && s.random.Float64() < s.retries {
+		if s.random.IntN(2) == 0 {
+			s.sendAgain(op, now+10, history.AtOnce)
+			return
+		}
+		s.sendAgain(op, now+s.random.Int64N(5_000_000), history.Later)
+	}
+	s.ask(op.Client, now+10, nil)
+}
+
 // giveUp lets the client of a request time out, and try it again or go on with the next one.
 func (s *simulation) giveUp(op history.Op) {
 	op.ReceivedNS, op.Status, op.Outcome, op.Replica = op.SentNS+1_000_000, 0, history.Unknown, ""
@@ -155,16 +212,24 @@ func (s *simulation) giveUp(op history.Op) {
 			s.ask(op.Client, now+10, &op)
 			return
 		}
-		s.ask(op.Client, now+10, nil)
+		s.goOn(op, now)
 	})
 }
 
 // takeEffect decides a request, and answers it unless its reply is lost.
 func (s *simulation) takeEffect(op history.Op, now int64, lost bool) {
-	now = max(now, s.left[op.GoodsID]+10)
+	now = s.enter(op, now)
 	first, known := s.answered[op.Name]
 	stock := s.stocks[op.GoodsID]
 	switch {
+	case known && s.retries > 0:
+		op.Outcome, op.Status, op.Remaining, op.Lines = first.Outcome, first.Status, first.Remaining, first.Lines
+		op.OmitsRemaining, op.Replayed = first.OmitsRemaining, true
+	case s.inFlight[op.Name] && s.random.IntN(2) == 0:
+		op.Outcome, op.Status, op.Error = history.Busy, 409, "/problems/in-progress"
+		delete(s.inFlight, op.Name) // the other one is in progress
+	case op.Kind == history.Order:
+		s.order(&op, now)
 	case op.Kind == history.Restock:
 		s.stocks[op.GoodsID] += op.Count
 	case known && s.replay > 0:
@@ -182,15 +247,62 @@ func (s *simulation) takeEffect(op history.Op, now int64, lost bool) {
 			op.Remaining, op.OmitsRemaining = 0, true
 		}
 	}
-	s.answered[op.Name] = op
+	if op.Outcome != history.Busy {
+		s.answered[op.Name] = op
+		s.record(op)
+	}
 	if lost {
 		return
 	}
 	op.ReceivedNS = now + 10 + s.random.Int64N(200_000)
 	s.schedule(op.ReceivedNS, func(now int64) {
 		s.history.Ops = append(s.history.Ops, op)
-		s.ask(op.Client, now+10, nil)
+		s.goOn(op, now)
 	})
+}
+
+// enter returns when a request can enter its critical section.
+func (s *simulation) enter(op history.Op, now int64) int64 {
+	if op.Kind != history.Order {
+		return max(now, s.left[op.GoodsID]+10)
+	}
+	for _, line := range op.Lines {
+		now = max(now, s.left[line.GoodsID]+10)
+	}
+	return now
+}
+
+// order deducts every line, or none if one of them is short.
+func (s *simulation) order(op *history.Op, now int64) {
+	op.Lines = slices.Clone(op.Lines)
+	for i := range op.Lines {
+		line := &op.Lines[i]
+		if left := s.stocks[line.GoodsID]; left < line.Count {
+			op.Outcome, op.Status, line.Short, line.Remaining = history.SoldOut, 409, true, left
+			return
+		}
+	}
+	op.EnteredNS, op.LeftNS = now-3, now+3
+	for i := range op.Lines {
+		line := &op.Lines[i]
+		s.stocks[line.GoodsID] -= line.Count
+		s.left[line.GoodsID] = now + 3
+		line.Remaining = s.stocks[line.GoodsID]
+	}
+}
+
+// record writes a request that is carried out into the ledger.
+func (s *simulation) record(op history.Op) {
+	if s.retries == 0 || op.Replayed || op.Outcome != history.Sold {
+		return
+	}
+	if op.Kind == history.Deduct {
+		op.Lines = []history.Line{{GoodsID: op.GoodsID, Count: op.Count, Remaining: op.Remaining}}
+	}
+	for _, line := range op.Lines {
+		row := history.Entry{Key: op.Name, GoodsID: line.GoodsID, Count: line.Count, Remaining: line.Remaining}
+		s.history.Ledger = append(s.history.Ledger, row)
+	}
 }
 
 // plenty and flashSale are small versions of the two workloads of the lab.

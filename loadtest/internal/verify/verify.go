@@ -52,7 +52,7 @@ const (
 // Verdict is the result with the figures that it rests on.
 type Verdict struct {
 	Result   Result                  `json:"verdict"`
-	Requests int                     `json:"requests"` // deductions, without those sent again after the load
+	Requests int                     `json:"requests"` // deductions and orders, without those sent again
 	Outcomes map[history.Outcome]int `json:"outcomes"` // the same by outcome
 
 	Figures
@@ -86,14 +86,20 @@ type Figures struct {
 	Oversold     int64 `json:"oversold"`      // confirmed beyond the stock at that time, even if more was put back later
 	Leaked       int64 `json:"leaked"`        // gone beyond all that was sold or may have been
 
-	Undersold        int64 `json:"undersold"`              // requests refused although stock was certainly left for them
-	TurnedAway       int64 `json:"turned_away"`            // requests answered busy although stock was certainly left
-	Contended        int64 `json:"contended"`              // requests sent while another for the same item was in flight
-	Duplicates       int64 `json:"duplicates"`             // a lower bound on the deductions that were made more than once
-	Replays          int64 `json:"replays,omitempty"`      // deductions sent again that got their first answer again
-	LedgerGaps       int64 `json:"ledger_gaps,omitempty"`  // ledger rows that differ from the answers, and units missing
-	DifferentAnswers int64 `json:"unlike_first,omitempty"` // deductions that were sent again and got a different answer
-	Overlaps         int64 `json:"overlaps"`               // pairs of critical sections of one item that overlap in time
+	SetWrong   int64 `json:"set_wrong,omitempty"`   // units in stock before the run more or less than were set
+	Undersold  int64 `json:"undersold"`             // requests refused although stock was certainly left for them
+	TurnedAway int64 `json:"turned_away"`           // requests answered busy although stock was certainly left
+	Contended  int64 `json:"contended"`             // requests sent while another for the same item was in flight
+	Duplicates int64 `json:"duplicates"`            // a lower bound on the deductions that were made more than once
+	LedgerGaps int64 `json:"ledger_gaps,omitempty"` // ledger rows that differ from the answers, and units missing
+	Overlaps   int64 `json:"overlaps"`              // pairs of critical sections of one item that overlap in time
+
+	PartialOrders    int64 `json:"partial_orders,omitempty"`  // orders of which the ledger has some lines only
+	SentAgain        int64 `json:"sent_again,omitempty"`      // requests that were sent again
+	AgainInStock     int64 `json:"again_in_stock,omitempty"`  // of these, while stock was certainly left
+	AgainElsewhere   int64 `json:"again_elsewhere,omitempty"` // of these, answered by another replica than before
+	Replays          int64 `json:"replays,omitempty"`         // of these, those that got their first answer again
+	DifferentAnswers int64 `json:"unlike_first,omitempty"`    // of these, those that got a different answer
 }
 
 func (f *Figures) add(g Figures) {
@@ -107,12 +113,17 @@ func (f *Figures) add(g Figures) {
 	f.LostUpdates += g.LostUpdates
 	f.Oversold += g.Oversold
 	f.Leaked += g.Leaked
+	f.SetWrong += g.SetWrong
 	f.Undersold += g.Undersold
 	f.TurnedAway += g.TurnedAway
 	f.Contended += g.Contended
 	f.Duplicates += g.Duplicates
-	f.Replays += g.Replays
 	f.LedgerGaps += g.LedgerGaps
+	f.PartialOrders += g.PartialOrders
+	f.SentAgain += g.SentAgain
+	f.AgainInStock += g.AgainInStock
+	f.AgainElsewhere += g.AgainElsewhere
+	f.Replays += g.Replays
 	f.DifferentAnswers += g.DifferentAnswers
 	f.Overlaps += g.Overlaps
 }

@@ -403,6 +403,22 @@ func TestCorrectServiceIsNeverWrong(t *testing.T) {
 				users: 4, requests: 300, goods: 2, stock: 50, counts: 3,
 				omitting: 0.3, restocks: 0.3, unknown: 0.03, late: true,
 			},
+
+			"orders": {users: 10, requests: 300, goods: 8, stock: 120, counts: 3, lines: 5},
+			"orders, lost replies": {
+				users: 10, requests: 300, goods: 8, stock: 120, counts: 3, lines: 5,
+				unknown: 0.04, late: true,
+			},
+			"retries": {users: 10, requests: 300, goods: 2, stock: 250, counts: 2, retries: 0.3},
+			"retries, lost replies": {
+				users: 10, requests: 300, goods: 2, stock: 250, counts: 2,
+				retries: 0.5, unknown: 0.04, late: true,
+			},
+			"retries of orders": {users: 10, requests: 300, goods: 8, stock: 150, counts: 2, lines: 3, retries: 0.5},
+			"retries of orders, lost replies": {
+				users: 10, requests: 300, goods: 8, stock: 150, counts: 2,
+				lines: 3, retries: 0.5, unknown: 0.04, late: true,
+			},
 		} {
 			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
 				t.Parallel()

@@ -1,0 +1,163 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/verify"
+)
+
+// withJudged reports a measured row, and two that are judged only. none is wrong, as it claims if it is measured.
+func withJudged(claimOfNone string) *Report {
+	b := NewBuilder(Environment{})
+	orders := func(strategy, claim string) history.Run {
+		run := plenty(strategy, claim)
+		run.Workload.Name, run.Workload.Lines, run.JudgedOnly = "orders", 5, true
+		return run
+	}
+	for _, run := range []history.Run{
+		orders("none", claimOfNone), orders("update", "correct"),
+		plenty("noop", "sells-nothing"), plenty("update", "correct"),
+	} {
+		h := play(run, 600, time.Millisecond)
+		if run.JudgedOnly {
+			for i := range h.Ops {
+				asOrder(&h.Ops[i])
+			}
+		}
+		b.Add(h, verify.Judge(h))
+	}
+	return b.Report()
+}
+
+// asOrder makes an order of a deduction.
+func asOrder(op *history.Op) {
+	op.Kind = history.Order
+	op.Lines = []history.Line{{GoodsID: op.GoodsID, Count: op.Count, Remaining: op.Remaining}}
+	op.GoodsID, op.Count, op.Remaining = 0, 0, 0
+}
+
+func TestRowsThatAreJudgedOnlyCountAndAreNotMeasured(t *testing.T) {
+	t.Parallel()
+	r := withJudged("correct")
+	if r.ClaimsHeld || !r.ClaimFailed || r.Err() == nil || !strings.Contains(r.Err().Error(), "none, orders") {
+		t.Errorf("claims held %v, problems %q: want that none is wrong", r.ClaimsHeld, r.Problems)
+	}
+	last := r.Rows[len(r.Rows)-2:]
+	for _, row := range last {
+		if !row.JudgedOnly || row.Relative != nil || row.ShareOfNoop != nil || row.Requests != 600 {
+			t.Errorf("%s: %+v, want it judged, unranked, and after the measured rows", row.Label(), row)
+		}
+	}
+	var text, markdown, csv, benchmark bytes.Buffer
+	for _, err := range []error{
+		r.WriteText(&text, false), r.WriteMarkdown(&markdown), r.WriteCSV(&csv), r.WriteBenchmark(&benchmark),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const load = "orders · 600 requests on 600 units · 100 users · up to 5 lines per order · 1 round"
+	want := "Judged, not measured\n  " + load + "\n" +
+		"    correct: update\n    wrong: none\n"
+	if !strings.Contains(text.String(), want) || strings.Count(text.String(), "goodput/s") != 1 {
+		t.Errorf("want one table, and\n%s\ngot\n%s", want, &text)
+	}
+	want = "## Judged, not measured\n\n- " + load + "; **correct**: `update`; **wrong**: `none`\n"
+	if !strings.Contains(markdown.String(), want) || strings.Count(markdown.String(), "goodput/s") != 1 {
+		t.Errorf("want one table, and\n%s\ngot\n%s", want, &markdown)
+	}
+	for name, out := range map[string]string{"text": text.String(), "Markdown": markdown.String()} {
+		if !strings.Contains(out, "units sold but still in stock: 60") {
+			t.Errorf("the %s lacks the evidence:\n%s", name, out)
+		}
+	}
+	if lines := strings.Count(csv.String(), "\n"); lines != 1+len(r.Rows) {
+		t.Errorf("the CSV has %d lines for %d rows", lines, len(r.Rows))
+	}
+	if strings.Contains(benchmark.String(), "orders") {
+		t.Errorf("the benchmark lines have what was not measured:\n%s", &benchmark)
+	}
+}
+
+func TestJudgedRowsHaveNoSpeedToCompare(t *testing.T) {
+	t.Parallel()
+	before, after := withJudged("correct"), withJudged("correct")
+	after.Rows[len(after.Rows)-1].Result = verify.Inconclusive
+	c := Compare(before, after)
+	for _, change := range c.Figures {
+		if strings.Contains(change.Row, "orders") {
+			t.Errorf("compared %+v", change)
+		}
+	}
+	if len(c.Changed) != 1 || len(c.Figures) == 0 {
+		t.Errorf("changed %v and %d figures compared, want the verdict, and figures of measured rows",
+			c.Changed, len(c.Figures))
+	}
+	for _, c := range []*Comparison{Compare(before, sample()), Compare(sample(), before)} {
+		for _, only := range append(c.OnlyOld, c.OnlyNew...) {
+			if strings.Contains(only, "orders") {
+				t.Errorf("only one of the reports has %s, which is no change of the measurements", only)
+			}
+		}
+	}
+}
+
+func TestRequestsSentAgainAreShown(t *testing.T) {
+	t.Parallel()
+	var figures verify.Figures
+	rows := []*Row{{Verdict: verify.Verdict{Figures: figures}}, {Verdict: verify.Verdict{Figures: figures}}}
+	if got := sentAgain(rows); got != "" {
+		t.Errorf("%q, although none was sent again", got)
+	}
+	rows[0].AgainInStock, rows[0].AgainElsewhere = 900, 3
+	rows[1].AgainInStock, rows[1].AgainElsewhere = 101, 4
+	const want = " · sent again: 1 001 while stock was left, 7 to another replica than before"
+	if got := sentAgain(rows); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestLongListsOfStrategiesAreBroken(t *testing.T) {
+	t.Parallel()
+	f := judgedFound{result: verify.Correct, strategies: []string{"one", "two", "three", "four"}}
+	got := strings.Join(f.lines(20), "\n")
+	if want := "correct: one, two,\n  three, four"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestAFailedClaimIsToldFromWhatCouldNotBeJudged(t *testing.T) {
+	t.Parallel()
+	short := play(plenty("update", "correct"), 50, time.Millisecond)
+	wrong := play(plenty("none", "correct"), 600, time.Millisecond)
+	clean := play(plenty("was-none", "loses-updates"), 600, time.Millisecond)
+	clean.Run.Control = true
+	healed := play(plenty("was-mutex", "loses-updates"), 600, time.Millisecond)
+	for name, c := range map[string]struct {
+		histories            []*history.History
+		plan                 []history.Cell
+		failed, inconclusive bool
+	}{
+		"wrong":                  {[]*history.History{wrong}, nil, true, false},
+		"too little load":        {[]*history.History{short}, nil, false, true},
+		"both":                   {[]*history.History{short, wrong}, nil, true, true},
+		"a clean control":        {[]*history.History{clean}, nil, false, true},
+		"correct unlike claimed": {[]*history.History{healed}, nil, true, false},
+		"missing":                {nil, []history.Cell{short.Run.Cell}, false, true},
+	} {
+		b := NewBuilder(Environment{})
+		b.Expect(c.plan)
+		for _, h := range c.histories {
+			b.Add(h, verify.Judge(h))
+		}
+		r := b.Report()
+		if r.ClaimFailed != c.failed || r.Inconclusive != c.inconclusive || r.ClaimsHeld || r.Err() == nil {
+			t.Errorf("%s: failed %v, inconclusive %v, want %v, %v: %q",
+				name, r.ClaimFailed, r.Inconclusive, c.failed, c.inconclusive, r.Problems)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package scenario
+
+import (
+	"slices"
+	"time"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/traffic"
+	"stock/loadtest/internal/verify"
+)
+
+// Names of workloads that are judged and not measured. A lab runs each once.
+const (
+	Orders  = "orders"  // orders of several items
+	Retries = "retries" // requests are sent again while stock is left
+	Tail    = "tail"    // the stock of an item is soon less than a request for each of its rows
+)
+
+// judgedWorkload is a workload that shows mistakes that the measured ones hardly provoke. It is small, and does not
+// depend on the user's options.
+type judgedWorkload struct {
+	name     string
+	users    int
+	requests int
+	mix      traffic.MixConfig // without a seed
+	// stock is the share of the demand that is in stock, per cent. Some buyers of each are refused.
+	stock   int64
+	retries bool
+	suits   func(Choice) bool
+}
+
+var judgedWorkloads = []judgedWorkload{
+	{
+		name: Orders, users: 32, requests: 150, stock: 70,
+		mix: traffic.MixConfig{
+			Goods: 20, Skew: traffic.Zipf, MinCount: 1, MaxCount: 3, Orders: 1, MaxLines: 5,
+		},
+		suits: takesOrders,
+	},
+	{
+		name: Retries, users: 32, requests: 500, stock: 80, retries: true,
+		mix:   traffic.MixConfig{Goods: 3, MinCount: 1, MaxCount: 3},
+		suits: func(c Choice) bool { return c.Strategy.Idempotent },
+	},
+	{
+		name: Tail, users: 32, requests: 300, stock: 50,
+		mix:   traffic.MixConfig{Goods: 10, MinCount: 1, MaxCount: 8},
+		suits: func(Choice) bool { return true },
+	},
+}
+
+// judgedTime is the longest that a run of a judged workload may take.
+const judgedTime = 20 * time.Second
+
+// judgedUsually is how long most of them take.
+const judgedUsually = 300 * time.Millisecond
+
+func takesOrders(c Choice) bool { return slices.Contains(c.Strategy.Orders, c.Store) }
+
+// judgedWorkloadOf returns the judged workload with a name, or nil.
+func judgedWorkloadOf(name string) *judgedWorkload {
+	i := slices.IndexFunc(judgedWorkloads, func(w judgedWorkload) bool { return w.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &judgedWorkloads[i]
+}
+
+// judgedOnly reports whether a workload is judged and not measured.
+func judgedOnly(workload string) bool { return judgedWorkloadOf(workload) != nil }
+
+// mixFor returns the mix of a strategy. If it takes orders and requests are sent again, every second one is an order.
+func (w judgedWorkload) mixFor(choice Choice) traffic.MixConfig {
+	mix := w.mix
+	if w.retries && takesOrders(choice) {
+		mix.Orders, mix.MaxLines = 2, mix.Goods
+	}
+	return mix
+}
+
+// judgedRows returns the judged workloads of each strategy that claims to be correct. A strategy that claims so on one
+// replica only runs there, if oneReplica is set.
+func judgedRows(choices []Choice, replicas int, oneReplica bool) []row {
+	var rows []row
+	for _, choice := range choices {
+		on := replicas
+		if oneReplica && choice.Strategy.ClaimFor(on, false) != verify.ClaimCorrect {
+			on = 1
+		}
+		if choice.Strategy.ClaimFor(on, false) != verify.ClaimCorrect {
+			continue
+		}
+		for _, w := range judgedWorkloads {
+			if !w.suits(choice) {
+				continue
+			}
+			mix := w.mixFor(choice)
+			subject := history.Subject{
+				Strategy: choice.Strategy.Name, Store: choice.Store, Replicas: on,
+				Workload: history.Workload{
+					Name: w.name, Users: w.users, Goods: mix.Goods, Skew: mix.Skew,
+					Counts: counts(mix.MinCount, mix.MaxCount), Lines: mix.MaxLines,
+				},
+			}
+			rows = append(rows, row{strategy: choice.Strategy, Cell: history.Cell{Subject: subject}})
+		}
+	}
+	return rows
+}

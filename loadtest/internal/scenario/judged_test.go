@@ -1,0 +1,123 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/verify"
+)
+
+func TestJudgedWorkloadsOfEachStrategy(t *testing.T) {
+	t.Parallel()
+	claims := func(one, two string) Claim { return Claim{OneReplica: one, TwoReplicas: two} }
+	correct := claims("correct", "correct")
+	choices := []Choice{
+		{Strategy{Name: "noop", Claim: claims("sells-nothing", "sells-nothing")}, "none"},
+		{Strategy{Name: "none", Claim: claims("loses-updates", "loses-updates"), Orders: []string{"mysql"}}, "mysql"},
+		{Strategy{Name: "mutex", Claim: claims("correct", "loses-updates")}, "mysql"},
+		{Strategy{Name: "update", Claim: correct, Orders: []string{"mysql"}}, "mysql"},
+		{Strategy{Name: "lock", Claim: correct, Orders: []string{"mysql"}}, "redis"},
+		{Strategy{Name: "ledger", Claim: correct, Orders: []string{"mysql"}, Idempotent: true}, "mysql"},
+		{Strategy{Name: "keys", Claim: correct, Idempotent: true}, "mysql"},
+	}
+	got := func(replicas int, oneReplica bool) (found []string) {
+		for _, row := range judgedRows(choices, replicas, oneReplica) {
+			found = append(found, fmt.Sprintf("%s %s %d", row.Strategy, row.Workload.Name, row.Replicas))
+			if row.Strategy == "ledger" && row.Lines == 0 && row.Workload.Name != Tail {
+				t.Errorf("%s has no orders", row.Label())
+			}
+		}
+		return found
+	}
+	onTwo := []string{
+		"update orders 2", "update tail 2", "lock tail 2", "ledger orders 2", "ledger retries 2", "ledger tail 2",
+		"keys retries 2", "keys tail 2",
+	}
+	if rows := got(2, false); !slices.Equal(rows, onTwo) {
+		t.Errorf("on two replicas: %q", rows)
+	}
+	if rows := got(2, true); !slices.Equal(rows, append([]string{"mutex tail 1"}, onTwo...)) {
+		t.Errorf("on two replicas or one: %q", rows)
+	}
+	if rows := got(1, false); len(rows) != 1+len(onTwo) || rows[0] != "mutex tail 1" {
+		t.Errorf("on one replica: %q", rows)
+	}
+}
+
+func TestJudgedWorkloadsRunOnlyWithTheStandardOnes(t *testing.T) {
+	t.Parallel()
+	target := Target{Service: Service{Admin: "http://admin"}}
+	if !(Config{Hold: time.Second, Goods: 3, Rounds: 5}).standard(target) {
+		t.Error("not run with the standard workloads")
+	}
+	if (Config{}).standard(Target{}) {
+		t.Error("run although the lab cannot set the stock")
+	}
+	for _, config := range []Config{
+		{Stock: 1}, {Sweep: Sweep{Axis: history.AxisUsers}}, {Rate: 1}, {Restock: 1}, {Duration: time.Second},
+	} {
+		if config.standard(target) {
+			t.Errorf("run with %+v", config)
+		}
+	}
+}
+
+func TestJudgedWorkloadsRunOnceAndFindWhatTheyAreFor(t *testing.T) {
+	t.Parallel()
+	s := &shop{judged: true}
+	runner := s.open(t, Config{Requests: 300, Replicas: 2, Rounds: 2})
+	ran := map[string]int{} // by workload
+	err := runner.Run(t.Context(), func(m Measured) error {
+		run, v := m.History.Run, m.Verdict
+		ran[run.Workload.Name]++
+		if run.JudgedOnly != judgedOnly(run.Workload.Name) || v.Result != verify.Correct {
+			t.Errorf("%s, judged only %v: %s: %q", run.Label(), run.JudgedOnly, v.Result, v.Evidence)
+		}
+		if run.JudgedOnly && (!v.DemandExceeded || run.Planned != v.Requests) {
+			t.Errorf("%s: %d of %d requests, demand exceeded %v", run.Label(), v.Requests, run.Planned, v.DemandExceeded)
+		}
+		again := run.Workload.Name == Retries
+		if run.Retries != again || again && (v.AgainInStock < 100 || v.AgainElsewhere < 100) {
+			t.Errorf("%s: %d were sent again, %d while stock was left, %d to the other replica",
+				run.Label(), v.SentAgain, v.AgainInStock, v.AgainElsewhere)
+		}
+		return nil
+	})
+	want := map[string]int{Plenty: 2, FlashSale: 2, Orders: 1, Retries: 1, Tail: 1}
+	if err != nil || !maps.Equal(ran, want) {
+		t.Errorf("ran %v, %v, want %v", ran, err, want)
+	}
+	planned := map[string]int{}
+	for _, cell := range runner.Plan() {
+		planned[cell.Workload.Name]++
+	}
+	if !maps.Equal(planned, want) || runner.Progress().Cells != 7 {
+		t.Errorf("planned %v, %d shown, want %v", planned, runner.Progress().Cells, want)
+	}
+
+	s = &shop{judged: true, deductAgain: true}
+	m := runAll(t, s.open(t, Config{Requests: 300, Replicas: 2}))["retries on 2"]
+	if m.Verdict.Result != verify.Wrong || m.Verdict.Leaked < 100 {
+		t.Errorf("a service that deducts again: %s, %d leaked: %q", m.Verdict.Result, m.Verdict.Leaked, m.Verdict.Evidence)
+	}
+}
+
+func TestAStoreThatSetsOneUnitTooFewIsFound(t *testing.T) {
+	t.Parallel()
+	for _, s := range []*shop{
+		{setWrong: map[string]int64{"mysql": 1}},
+		{writesBehind: true, setWrong: map[string]int64{"redis": 1}},
+		{writesBehind: true, setWrong: map[string]int64{"mysql": 1}},
+	} {
+		runner := s.open(t, Config{Requests: 100, Stock: 1000})
+		runner.patience.limit = 50 * time.Millisecond
+		m := runOne(t, runner)
+		if m.Verdict.Result != verify.Wrong || m.Verdict.SetWrong == 0 {
+			t.Errorf("%v: %s, %d units set wrong: %q", s.setWrong, m.Verdict.Result, m.Verdict.SetWrong, m.Verdict.Evidence)
+		}
+	}
+}

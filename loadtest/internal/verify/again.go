@@ -1,0 +1,106 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"stock/loadtest/internal/history"
+)
+
+// countAgain counts the requests that were sent again. It finds nothing.
+func (b *books) countAgain() (r result) {
+	answeredBy := map[string]string{} // replica by request
+	for op := range b.deductions() {
+		if op.Replica != "" {
+			answeredBy[op.Name] = op.Replica
+		}
+	}
+	for op := range b.again() {
+		r.figures.SentAgain++
+		if b.foundEnough(op) {
+			r.figures.AgainInStock++
+		}
+		if first := answeredBy[op.Name]; first != "" && op.Replica != "" && op.Replica != first {
+			r.figures.AgainElsewhere++
+		}
+	}
+	return r
+}
+
+// againTested checks that a strategy that deducts twice could have done so.
+func (b *books) againTested() (r result) {
+	counted := b.countAgain().figures
+	if counted.AgainInStock == 0 {
+		r.findf("none of the %d requests that were sent again was sent while stock was certainly left: "+
+			"deducting twice was not tested", counted.SentAgain)
+	}
+	if b.run.Replicas > 1 && counted.AgainElsewhere == 0 {
+		r.findf("none of the %d requests that were sent again reached another replica than before: "+
+			"what replicas know of each other's answers was not tested", counted.SentAgain)
+	}
+	return r
+}
+
+// replays compares the answers to requests that were sent again with the first answers.
+func (b *books) replays() (r result) {
+	first := map[string]history.Op{}
+	for op := range b.deductions() {
+		if _, known := first[op.Name]; !known && decided(op) {
+			first[op.Name] = op
+		}
+	}
+	var different examples
+	for op := range b.again() {
+		if op.Outcome == history.Rejected {
+			different.addf("%s was refused when it was sent again (%d %s)", noun(op), op.Status, op.Error)
+			continue
+		}
+		if !decided(op) {
+			continue // no answer, or the first request is still in progress: that is no contradiction
+		}
+		switch was, known := first[op.Name]; {
+		case !known:
+			first[op.Name] = op
+		case !sameAnswer(op, was):
+			different.addf("%s was told %s, but when it was sent again %s", noun(op), answerTo(was), answerTo(op))
+		default:
+			r.figures.Replays++
+		}
+	}
+	r.findings = different.findings("%d requests got a different answer when they were sent again", different.count)
+	r.figures.DifferentAnswers = different.count
+	return r
+}
+
+// decided reports whether a request was answered sold or sold out.
+func decided(op history.Op) bool { return op.Outcome == history.Sold || op.Outcome == history.SoldOut }
+
+func sameAnswer(a, b history.Op) bool {
+	return a.Outcome == b.Outcome && a.Remaining == b.Remaining &&
+		slices.EqualFunc(a.Lines, b.Lines, func(x, y history.Line) bool {
+			return x.GoodsID == y.GoodsID && x.Remaining == y.Remaining && x.Short == y.Short
+		})
+}
+
+// noun names a request at the beginning of a finding.
+func noun(op history.Op) string {
+	if op.Kind == history.Order {
+		return "order " + op.Name
+	}
+	return fmt.Sprintf("item %d: deduction %s", op.GoodsID, op.Name)
+}
+
+// answerTo describes the answer to a request: sold, 3 remaining; or sold, 3 of item 1 and 5 of item 2 remaining.
+func answerTo(op history.Op) string {
+	if op.Kind != history.Order {
+		return fmt.Sprintf("%s, %d remaining", op.Outcome, op.Remaining)
+	}
+	var remaining []string
+	for _, line := range op.Lines {
+		if op.Outcome == history.Sold || line.Short {
+			remaining = append(remaining, fmt.Sprintf("%d of item %d", line.Remaining, line.GoodsID))
+		}
+	}
+	return fmt.Sprintf("%s, %s remaining", op.Outcome, strings.Join(remaining, " and "))
+}
