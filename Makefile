@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help servers lab up bench bench-locks test lint build
+.PHONY: help servers lab up bench judge bench-locks test lint build
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -19,6 +19,10 @@ up: servers build ## start two replicas behind nginx, with their servers, until 
 bench: servers build ## compare the fastest strategies with the limits of this machine (5 minutes; BENCH=--help)
 	@$(WITH_MAKE) bin/loadtest bench $(BENCH)
 
+judge: servers build ## test the judge: plant bugs into the service, each of which it must find (4 minutes; JUDGE=--help)
+	CGO_ENABLED=0 go build -trimpath -tags mutants -o bin/stock-mutants ./cmd/stock
+	@$(WITH_MAKE) bin/loadtest judge $(JUDGE)
+
 # The benchmark of the locks is a module of its own, which ./... does not include.
 BENCH_MODULE := internal/locks/bench
 
@@ -37,6 +41,7 @@ GOLANGCI_LINT := "$$(go -C $(CURDIR)/tools tool -n golangci-lint)"
 
 lint: ## check both modules with golangci-lint, as configured in .golangci.yml
 	$(GOLANGCI_LINT) run ./...
+	$(GOLANGCI_LINT) run --build-tags mutants ./cmd/stock
 	cd $(BENCH_MODULE) && $(GOLANGCI_LINT) run ./...
 
 build: ## build bin/stock and bin/loadtest

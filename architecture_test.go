@@ -85,6 +85,11 @@ var importTable = []struct {
 		because: "It is the only package that knows every strategy.",
 	},
 	{
+		name:    "internal/stock/mutants",
+		imports: []string{"internal/locks", "internal/stock"},
+		because: "It changes any strategy from outside. Only programs built with the tag mutants contain it.",
+	},
+	{
 		name:    "internal/stock/httpapi",
 		imports: []string{"internal/stock", "internal/stock/{catalogue,health,inventory,stream}"},
 		because: "It translates between HTTP and the domain.",
@@ -94,8 +99,10 @@ var importTable = []struct {
 		because: "It embeds the SQL files of the schema and applies them.",
 	},
 	{
-		name:    "cmd/stock",
-		imports: []string{"internal/stock", "internal/stock/{catalogue,httpapi,mysql,share,stream}", "migrations"},
+		name: "cmd/stock",
+		imports: []string{
+			"internal/stock", "internal/stock/{catalogue,httpapi,mutants,mysql,share,stream}", "migrations",
+		},
 		because: "It connects to the servers and puts the service together.",
 	},
 	{
@@ -150,10 +157,15 @@ var importTable = []struct {
 		because: "It compares strategies with what the servers of this machine can do.",
 	},
 	{
+		name:    "loadtest/internal/mutation",
+		imports: []string{"internal/servers", "loadtest/internal/{scenario,topology,verify}"},
+		because: "It has the lab run services with planted bugs, to test the judge.",
+	},
+	{
 		name: "loadtest",
 		imports: []string{
 			"internal/servers",
-			"loadtest/internal/{bench,history,oracle,report,scenario,topology,traffic,verify}",
+			"loadtest/internal/{bench,history,mutation,oracle,report,scenario,topology,traffic,verify}",
 		},
 		because: "The lab's command puts its parts together.",
 	},

@@ -10,18 +10,21 @@ import (
 
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
+	"stock/internal/stock/mutants"
 )
 
 // The tables of the documents are made from the catalogue and from the results of the lab and the two benches. These
 // commands rewrite them, after a change of the catalogue and after new measurements:
 //
 //	go test . -update
-//	go test . -update -lab out/lab/report.json -bench-table out/bench.md -locks-table out/bench-locks.md
+//	go test . -update -lab out/lab/report.json -bench-table out/bench.md -locks-table out/bench-locks.md \
+//		-judge-table out/judge.md
 var (
 	update     = flag.Bool("update", false, "rewrite the generated parts of the documents")
 	labReport  = flag.String("lab", "", "with -update: take the figures from this report.json of loadtest run")
 	benchTable = flag.String("bench-table", "", "with -update: show this file of make bench BENCH='--markdown FILE'")
 	locksTable = flag.String("locks-table", "", "with -update: show this file of make bench-locks BENCH='-markdown FILE'")
+	judgeTable = flag.String("judge-table", "", "with -update: show this file of make judge JUDGE='--markdown FILE'")
 )
 
 // strategies is the catalogue, from which the tables of strategies are made.
@@ -63,7 +66,7 @@ func TestTablesAreUpToDate(t *testing.T) {
 			writeFile(t, d.path, []byte(text))
 		}
 	}
-	for _, kind := range []string{"summary", "catalogue", "conditions", "figures", "source", "bench", "locks"} {
+	for _, kind := range []string{"summary", "catalogue", "conditions", "figures", "source", "bench", "locks", "mutants"} {
 		if !kinds[kind] {
 			t.Errorf("no document has the table %s", kind)
 		}
@@ -111,6 +114,10 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 		header := regexp.MustCompile(`(?m)^\| case \|.*$`).FindString(current)
 		checkNames(t, kind, regexp.MustCompile("`([a-z-]+)`"), header, "redsync", "redislock", "rueidislock")
 		return current
+	case "mutants":
+		current = replaced(t, *judgeTable, current)
+		checkMutants(t, current)
+		return current
 	}
 	t.Fatalf("no table is of the kind %q", kind)
 	return ""
@@ -140,6 +147,21 @@ func checkNames(t *testing.T, kind string, name *regexp.Regexp, table string, ot
 		if strategy(match[1]) == nil && strategy("lock-"+match[1]) == nil && !slices.Contains(others, match[1]) {
 			t.Errorf("the table %s names %s, which is not in the catalogue", kind, match[1])
 		}
+	}
+}
+
+// checkMutants requires a table to have a row for each mutant, with what it plants, and no other row.
+func checkMutants(t *testing.T, table string) {
+	t.Helper()
+	all := mutants.All()
+	for _, m := range all {
+		if !strings.Contains(table, "\n| "+m.Name+" | "+m.Family+" | "+m.Planted+" |") {
+			t.Errorf("the table of mutants lacks %s, or describes it differently: run make judge "+
+				"JUDGE='--markdown out/judge.md', and go test . -update -judge-table out/judge.md", m.Name)
+		}
+	}
+	if rows := strings.Count(table, "\n| ") - 2; rows != len(all) {
+		t.Errorf("the table of mutants has %d rows, want %d", rows, len(all))
 	}
 }
 

@@ -28,9 +28,14 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	output, err := exec.Command("go", "build", "-o", dir+"/", "stock/loadtest", "stock/cmd/stock").CombinedOutput()
-	if err != nil {
-		return dir, fmt.Errorf("%w: %s", err, output)
+	for _, build := range [][]string{
+		{"-o", dir + "/", "stock/loadtest", "stock/cmd/stock"},
+		{"-o", dir + "/stock-mutants", "-tags", "mutants", "stock/cmd/stock"},
+	} {
+		output, err := exec.Command("go", append([]string{"build"}, build...)...).CombinedOutput()
+		if err != nil {
+			return dir, fmt.Errorf("%w: %s", err, output)
+		}
 	}
 	return dir, nil
 })

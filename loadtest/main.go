@@ -7,6 +7,7 @@
 //	loadtest compare    show what changed between two reports
 //	loadtest targets    write targets for vegeta
 //	loadtest bench      compare the fastest strategies with what the machine allows
+//	loadtest judge      test the judge with planted bugs
 package main
 
 import (
@@ -85,7 +86,7 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(runCommand(getenv), upCommand(), verifyCommand(), compareCommand(), targetsCommand(),
-		benchCommand(), bareCommand())
+		benchCommand(), bareCommand(), judgeCommand())
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:

@@ -71,6 +71,7 @@ The exit status is 0 for success, 2 for a mistake in the configuration and 1 for
 	})
 	root.AddCommand(newServe(getenv), newMigrate(getenv), newPrune(getenv), newReconcile(getenv),
 		newHealthcheck(getenv), newVersion())
+	root.AddCommand(mutantCommands()...)
 	return root.ExecuteContext(ctx)
 }
 

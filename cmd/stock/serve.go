@@ -26,6 +26,7 @@ import (
 type serveOptions struct {
 	storeOptions
 	logOptions
+	mutation
 	listen, adminListen, replica           string
 	strategy                               string
 	lockWait, lease, poll                  time.Duration
@@ -113,6 +114,7 @@ func (o *serveOptions) flagGroups() []flagGroup {
 			f.DurationVar(&o.maxHold, "max-hold", 0,
 				"largest hold_ms to accept: lets clients hold locks and connections; 0 accepts none")
 			f.BoolVar(&o.pausePoints, "pause-points", false, "let clients pause requests with the header X-Pause")
+			o.register(f)
 		}),
 		o.logOptions.group(),
 	}
@@ -227,7 +229,12 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
-	strategies, err := catalogue.Build(deps, catalogue.Strategies)
+	// The whole catalogue; only a program built with the tag mutants can change it.
+	served, err := o.plant(o, &deps, &opened, registry)
+	if err != nil {
+		return err
+	}
+	strategies, err := catalogue.Build(deps, served)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,10 @@ const (
 	Unknown  Outcome = "unknown"  // timeout, 5xx, broken connection: the request may have taken effect
 )
 
+// Mismatch is the Error of an Op that was answered 200 with a receipt that is unreadable, or for something else. It
+// confirms nothing, so the outcome is Unknown.
+const Mismatch = "the receipt does not match the request"
+
 // Witnesses of a Run.
 const (
 	WitnessOracle  = "oracle"

@@ -52,7 +52,9 @@ type Config struct {
 	// requests and proportionally fewer units.
 	Budget time.Duration
 	WarmUp time.Duration // of each strategy
-	Dir    string        // histories are written to its subdirectory "history"
+	// Patience is how long stores that differ are watched until their difference is taken as final; 0: 20 s.
+	Patience time.Duration
+	Dir      string // histories are written to its subdirectory "history"
 }
 
 // restockInterval is short compared with the shortest run.
@@ -111,6 +113,9 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 		began:    began,
 		rates:    map[history.Subject]float64{},
 		overhead: 150 * time.Millisecond,
+	}
+	if config.Patience > 0 {
+		r.patience.limit = config.Patience
 	}
 	if config.Rounds > 0 {
 		r.schedule = &fixedRounds{rows: measured, rounds: config.Rounds, seed: config.Seed}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -75,6 +76,18 @@ func (r *Replica) Restart(ctx context.Context) error {
 	if r.process != nil {
 		r.PID = r.process.PID
 	}
+	return err
+}
+
+// restartWith stops the replica, so that it releases what it holds, and starts it with more arguments.
+func (r *Replica) restartWith(ctx context.Context, args []string) error {
+	if err := r.Stop(ctx); err != nil {
+		return err
+	}
+	command := r.command
+	command.Args = slices.Concat(command.Args, args)
+	err := servers.Restart(ctx, &r.process, command, r.ready)
+	r.PID = r.process.PID
 	return err
 }
 

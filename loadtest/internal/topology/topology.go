@@ -142,6 +142,16 @@ func (t *Topology) start(ctx context.Context, o Options) error {
 	return t.startNginx(ctx, o)
 }
 
+// RestartReplicas stops all replicas, and starts them on the same ports. The arguments of "stock serve" are those of
+// Options and the given ones.
+func (t *Topology) RestartReplicas(ctx context.Context, args ...string) error {
+	group, restarting := errgroup.WithContext(ctx)
+	for _, replica := range t.Replicas {
+		group.Go(func() error { return replica.restartWith(restarting, args) })
+	}
+	return group.Wait()
+}
+
 // Stop stops everything that Start started, nginx first, and removes its files. A process that does not end in time, or
 // before ctx ends, is killed, and the error says so. Stopping again does nothing.
 func (t *Topology) Stop(ctx context.Context) error {

@@ -155,6 +155,26 @@ func TestRestartedReplicaKeepsItsAddress(t *testing.T) {
 	}
 }
 
+func TestRestartReplicasAddsArgumentsUntilTheNextRestart(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--default-strategy=ledger"}, "ledger"},
+		{nil, "update"},
+	} {
+		if err := lab.RestartReplicas(t.Context(), c.args...); err != nil {
+			t.Fatal(err)
+		}
+		for _, replica := range lab.Replicas {
+			listing := do(t, http.MethodGet, replica.URL+"/strategies", nil, "").body
+			if !strings.Contains(listing, `"default":"`+c.want+`"`) {
+				t.Errorf("%s with %v: the default strategy is not %s", replica.Name, c.args, c.want)
+			}
+		}
+	}
+}
+
 func TestPausedReplicaAnswersAfterContinue(t *testing.T) {
 	replica := lab.Replicas[1]
 	if err := replica.Pause(); err != nil {

@@ -79,7 +79,7 @@ func readOrder(op *history.Op, response *fasthttp.Response) {
 // readOrderReceipt records a receipt. One that is unreadable or for something else confirms nothing.
 func readOrderReceipt(op *history.Op, body []byte) {
 	var receipt orderReceipt
-	op.Outcome, op.Error = history.Unknown, "the receipt does not match the request"
+	op.Outcome, op.Error = history.Unknown, history.Mismatch
 	if json.Unmarshal(body, &receipt) != nil || len(receipt.Lines) != len(op.Lines) {
 		return
 	}

@@ -143,7 +143,7 @@ func (r *replyReader) readReceipt(op *history.Op, response *fasthttp.Response) {
 	case op.Status == http.StatusOK:
 		// A receipt that is unreadable or for something else confirms nothing.
 		if answer.malformed || answer.goodsID != op.GoodsID || answer.count != op.Count {
-			op.Outcome, op.Error = history.Unknown, "the receipt does not match the request"
+			op.Outcome, op.Error = history.Unknown, history.Mismatch
 			return
 		}
 		op.Outcome = history.Sold

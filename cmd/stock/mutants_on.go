@@ -1,0 +1,90 @@
+//go:build mutants
+
+package main
+
+import (
+	"database/sql"
+	"encoding/json"
+	"slices"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"stock/internal/stock"
+	"stock/internal/stock/catalogue"
+	"stock/internal/stock/mutants"
+)
+
+// mutation is the mutant of this process. This file is only in programs built with the tag mutants, with which the
+// judge is tested. See mutants_off.go for all others.
+type mutation struct{ name string }
+
+func (m *mutation) register(f *pflag.FlagSet) {
+	f.StringVar(&m.name, "mutant", "", "`name` of the mutant to plant; stock mutants lists them")
+}
+
+// plant puts the mutant between the strategies and the servers. It returns the strategies to serve.
+func (m *mutation) plant(
+	o *serveOptions, deps *stock.Deps, opened *closers, registry *prometheus.Registry,
+) ([]stock.Strategy, error) {
+	if m.name == "" {
+		return catalogue.Strategies, nil
+	}
+	all := mutants.All()
+	i := slices.IndexFunc(all, func(mutant mutants.Mutant) bool { return mutant.Name == m.name })
+	if i < 0 {
+		return nil, usagef("--mutant is %q: stock mutants lists the names", m.name)
+	}
+	if deps.MySQL == nil || deps.Redis == nil {
+		return nil, usagef("--mutant needs --mysql-dsn and --redis")
+	}
+	planted := all[i].Plant(o.replica)
+	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "stock_mutant_strikes_total",
+		Help: "How often the mutant behaved differently from its original.",
+	}, func() float64 { return float64(planted.Strikes()) }))
+	for pool, conns := range map[**sqlx.DB]int{&deps.MySQL: o.mysqlConns, &deps.MySQLLocks: o.mysqlLockConns} {
+		db, err := o.openMutant(planted, conns)
+		if err != nil {
+			return nil, err
+		}
+		opened.add(db.Close)
+		*pool = db
+	}
+	for _, client := range append([]redis.UniversalClient{deps.Redis}, deps.Redlock...) {
+		client.AddHook(planted.Redis())
+	}
+	return planted.Strategies(catalogue.Strategies), nil
+}
+
+// openMutant opens a pool whose connections carry the mutant's statements.
+func (o *serveOptions) openMutant(planted mutants.Planted, conns int) (*sqlx.DB, error) {
+	config, err := parseDSN(o.mysqlDSN)
+	if err != nil {
+		return nil, err
+	}
+	limitWaits(config, o.lockWait, o.requestTimeout)
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(planted.MySQL(connector))
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return sqlx.NewDb(db, "mysql"), nil
+}
+
+func mutantCommands() []*cobra.Command {
+	return []*cobra.Command{{
+		Use:   "mutants",
+		Short: "List the mutants in JSON",
+		Args:  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(mutants.All())
+		},
+	}}
+}

@@ -1,0 +1,191 @@
+package mutants
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"sync/atomic"
+
+	"stock/internal/stock"
+)
+
+// records is the end of the statement with which the ledger records the outcome of a request that has a key. Its
+// arguments are those of the columns.
+const records = "ON DUPLICATE KEY UPDATE goods_id"
+
+// The columns of the ledger that mutants change.
+const (
+	ledgerItem      = 2
+	ledgerCount     = 3
+	ledgerRemaining = 4
+	ledgerColumns   = 7
+)
+
+var ledgerBugs = []Mutant{
+	{
+		Name: "ledger-forgets", Strategy: "ledger",
+		Planted: "1 row in 200 is not recorded.",
+		change:  onStatement(200, records, unsent(1)),
+	},
+	{
+		Name: "ledger-wrong-count", Strategy: "ledger",
+		Planted: "1 row in 100 has one unit more than was sold.",
+		change:  onArgs(100, records, add(ledgerCount, 1)),
+	},
+	{
+		Name: "ledger-wrong-remaining", Strategy: "ledger",
+		Planted: "1 row in 100 has another remaining stock than the buyer was told.",
+		change:  onArgs(100, records, add(ledgerRemaining, 1)),
+	},
+	{
+		Name: "ledger-wrong-item", Strategy: "ledger",
+		Planted: "1 row in 100 is of the item with the next id.",
+		change:  onArgs(100, records, add(ledgerItem, 1)),
+	},
+	{
+		Name: "ledger-no-deduction", Strategy: "ledger",
+		Planted: "1 row in 200 is recorded without the deduction.",
+		change:  rewrite(200, deducts, unchanged),
+	},
+	{
+		Name: "ledger-again-at-once", Strategy: "ledger",
+		Planted: "A request that is sent again to the same replica gets its answer and is deducted again.",
+		change:  deductAgain(func(sent resent) bool { return sent.own }),
+	},
+	{
+		Name: "ledger-again-later", Strategy: "ledger",
+		Planted: "A request that is sent again after ten others gets its answer and is deducted again.",
+		change:  deductAgain(func(sent resent) bool { return sent.own && sent.others >= 10 }),
+	},
+	{
+		Name: "ledger-again-elsewhere", Strategy: "ledger",
+		Planted: "A request that is sent again to the other replica gets its answer and is deducted again.",
+		change:  deductAgain(func(sent resent) bool { return sent.replayed && !sent.own }),
+	},
+	{
+		Name: "ledger-again-in-flight", Strategy: "ledger",
+		Planted: "A request that is sent again while the first one is in flight is refused and deducted nevertheless.",
+		change:  deductAgain(func(sent resent) bool { return sent.inFlight }),
+	},
+	{
+		Name: "batch-ledger-again", Strategy: "batch-ledger",
+		Planted: "A request that is sent again gets its answer and is deducted again.",
+		change:  deductAgain(func(sent resent) bool { return sent.replayed }),
+	},
+	{
+		Name: "ledger-replays-less", Strategy: "ledger",
+		Planted: "A replay tells one unit less than the first answer.",
+		change: onReplay(func(_ stock.Request, receipt *stock.Receipt) error {
+			receipt.Remaining--
+			return nil
+		}),
+	},
+	{
+		Name: "ledger-replays-sold-out", Strategy: "ledger",
+		Planted: "A replay of a sale says sold out.",
+		change:  onReplay(func(req stock.Request, _ *stock.Receipt) error { return soldOut(req) }),
+	},
+	{
+		Name: "ledger-hides-a-replay", Strategy: "ledger",
+		Planted: "A replay is not marked as one.",
+		change: onReplay(func(_ stock.Request, receipt *stock.Receipt) error {
+			receipt.Replayed = false
+			return nil
+		}),
+	},
+	{
+		Name: "ledger-feigns-a-replay", Strategy: "ledger",
+		Planted: "1 first answer in 50 is marked as a replay.",
+		change:  onReceipt(50, func(_ stock.Request, receipt *stock.Receipt) { receipt.Replayed = true }),
+	},
+	{
+		Name: "batch-ledger-replays-less", Strategy: "batch-ledger",
+		Planted: "A replay tells one unit less than the first answer.",
+		change: onReplay(func(_ stock.Request, receipt *stock.Receipt) error {
+			receipt.Remaining--
+			return nil
+		}),
+	},
+	{
+		Name: "batch-ledger-forgets", Strategy: "batch-ledger",
+		Planted: "A batch of several does not record its last row.",
+		change:  onStatement(1, "INSERT INTO ledger", withoutLastRow),
+	},
+	{
+		Name: "batch-ledger-wrong-remaining", Strategy: "batch-ledger",
+		Planted: "1 batch in 50 records another remaining stock than its first buyer was told.",
+		change:  onArgs(50, "INSERT INTO ledger", add(ledgerRemaining, 1)),
+	},
+}
+
+// withoutLastRow sends a statement that inserts rows into the ledger, without the last of several.
+func withoutLastRow(
+	ctx context.Context, statement string, args []driver.NamedValue, next execute,
+) (driver.Result, error) {
+	const row = ", (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))"
+	if strings.Contains(statement, row) {
+		statement = strings.Replace(statement, row, "", 1)
+		args = args[:len(args)-ledgerColumns]
+	}
+	return next(ctx, statement, args)
+}
+
+// resent is a request that was sent again.
+type resent struct {
+	replayed bool  // it got the first answer
+	inFlight bool  // the first one had no answer yet
+	own      bool  // this replica gave the first answer
+	others   int64 // requests that this replica has answered since
+}
+
+// deductAgain deducts once more, without a key and without telling anybody, when a request is sent again in a certain
+// way.
+func deductAgain(when func(resent) bool) change {
+	return func(c *changes) {
+		var answered memory[string, int64] // the number of the answer
+		var answers atomic.Int64
+		c.deduct = func(next deduct) deduct {
+			return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+				receipt, err := next(ctx, req)
+				if req.Key == "" {
+					return receipt, err
+				}
+				number := answers.Add(1)
+				var again resent
+				switch {
+				case errors.Is(err, stock.ErrInProgress):
+					again.inFlight = true
+				case err == nil && receipt.Replayed:
+					at, own := answered.get(req.Key)
+					again = resent{replayed: true, own: own, others: number - at}
+				case err == nil:
+					answered.swap(req.Key, number)
+				}
+				if when(again) {
+					c.strikes.Add(1)
+					keyless := req
+					keyless.Key = ""
+					_, _ = next(ctx, keyless)
+				}
+				return receipt, err
+			}
+		}
+	}
+}
+
+// onReplay changes what the replay of a sale tells.
+func onReplay(edit func(stock.Request, *stock.Receipt) error) change {
+	return func(c *changes) {
+		c.deduct = func(next deduct) deduct {
+			return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+				receipt, err := next(ctx, req)
+				if err == nil && receipt.Replayed {
+					c.strikes.Add(1)
+					err = edit(req, &receipt)
+				}
+				return receipt, err
+			}
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package mutants
+
+import (
+	"context"
+	"database/sql/driver"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/locks"
+	"stock/internal/stock"
+)
+
+var lockBugs = []Mutant{
+	{
+		Name: "lock-redis-lua-sometimes", Strategy: "lock-redis-lua",
+		Planted: "1 request in 20 does not take the lock.",
+		change:  onLock(20, func(ctx context.Context, key string, _ lock) (*locks.Lease, error) { return grant(ctx, key) }),
+	},
+	{
+		Name: "lock-redis-owner-one-replica", Strategy: "lock-redis-owner",
+		Planted: "The second replica does not take the lock.",
+		change: func(c *changes) {
+			c.lock = func(next lock) lock {
+				return func(ctx context.Context, key string) (*locks.Lease, error) {
+					if !c.isSecond() {
+						return next(ctx, key)
+					}
+					c.strikes.Add(1)
+					return grant(ctx, key)
+				}
+			}
+		},
+	},
+	{
+		Name: "lock-redis-pubsub-early", Strategy: "lock-redis-pubsub",
+		Planted: "The lock is released before the stock is read.",
+		change: onLock(1, func(ctx context.Context, key string, next lock) (*locks.Lease, error) {
+			lease, err := next(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			_ = lease.Unlock()
+			return grant(ctx, key)
+		}),
+	},
+	{
+		Name: "lock-redis-expiry-short", Strategy: "lock-redis-expiry",
+		Planted: "The lease ends after a millisecond, which its holder does not notice.",
+		change: both(
+			func(c *changes) {
+				c.deps = func(d *stock.Deps) { d.Lease, d.Poll = time.Millisecond, time.Millisecond }
+			},
+			onLock(1, func(ctx context.Context, key string, next lock) (*locks.Lease, error) {
+				if _, err := next(ctx, key); err != nil {
+					return nil, err
+				}
+				return grant(ctx, key)
+			})),
+	},
+	{
+		Name: "lock-redis-setnx-always", Strategy: "lock-redis-setnx",
+		Planted: "SET lacks NX: every request is granted the lock.",
+		change: onCommand("set", func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			args := cmd.Args()
+			if args[len(args)-1] != "NX" {
+				return next(ctx, cmd)
+			}
+			set := redis.NewStatusCmd(ctx, args[:len(args)-1]...)
+			err := next(ctx, set)
+			cmd.(*redis.StatusCmd).SetVal(set.Val())
+			cmd.SetErr(err)
+			return err
+		}),
+	},
+	{
+		Name: "lock-redis-watchdog-late-write", Strategy: "lock-redis-watchdog", Store: stock.Redis,
+		Planted: "The stock is written 2 ms after the lock was released.",
+		change: onCommand("set", func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			args := cmd.Args()
+			if args[len(args)-1] != "XX" {
+				return next(ctx, cmd)
+			}
+			late := redis.NewStatusCmd(ctx, args...)
+			time.AfterFunc(2*time.Millisecond, func() { _ = next(ctx, late) })
+			cmd.(*redis.StatusCmd).SetVal("OK")
+			return nil
+		}),
+	},
+	{
+		Name: "lock-redis-fair-two-keys", Strategy: "lock-redis-fair",
+		Planted: "Half of the requests take a lock of another name.",
+		change:  onKey(alternate),
+	},
+	{
+		Name: "lock-redlock-own-key", Strategy: "lock-redlock",
+		Planted: "Each replica has a lock of its own.",
+		change:  onKey(ofReplica),
+	},
+	{
+		Name: "lock-mysql-getlock-unasked", Strategy: "lock-mysql-getlock",
+		Planted: "GET_LOCK is never called.",
+		change:  rewrite(1, "SELECT GET_LOCK(?, ?)", "SELECT ? <> ?"),
+	},
+	{
+		Name: "lock-multi-own-key", Strategy: "lock-multi",
+		Planted: "Each replica has locks of its own.",
+		change: func(c *changes) {
+			c.lock = func(next lock) lock {
+				return func(ctx context.Context, key string) (*locks.Lease, error) {
+					c.strikes.Add(1)
+					return next(ctx, key+c.replica)
+				}
+			}
+		},
+	},
+	{
+		Name: "lock-redis-reentrant-stale-read", Strategy: "lock-redis-reentrant",
+		Planted: "1 read in 20 returns the stock of the read before.",
+		change: func(c *changes) {
+			var last memory[int64, driver.Value]
+			strikes := c.every(20)
+			onRow("SELECT stock FROM good_stock", func(_ context.Context, args []driver.NamedValue, row []driver.Value) {
+				id, _ := args[0].Value.(int64)
+				if before, known := last.swap(id, row[0]); known && strikes() {
+					row[0] = before
+				}
+			})(c)
+		},
+	},
+	{
+		Name: "lock-redis-owner-loses-a-write", Strategy: "lock-redis-owner",
+		Planted: "1 write in 100 is confirmed and not made.",
+		change:  onStatement(100, overwrites, unsent(1)),
+	},
+}
+
+// A fence has nothing to do as long as its lock works. So most of these locks fail, and the fence too.
+var fenceBugs = []Mutant{
+	{
+		Name: "lock-redis-fenced-unfenced", Strategy: "lock-redis-fenced",
+		Planted: "Half of the requests take a lock of another name, and the fence accepts any token.",
+		change:  both(onKey(alternate), rewrite(1, fences, "AND (fence_issuer = ? OR TRUE) AND (fence = ? OR TRUE)")),
+	},
+	{
+		Name: "lock-redis-queue-at-least", Strategy: "lock-redis-queue",
+		Planted: "Half of the requests take a lock of another name, and the fence accepts older tokens.",
+		change:  both(onKey(alternate), rewrite(1, fences, "AND fence_issuer = ? AND fence >= ?")),
+	},
+	{
+		Name: "lock-etcd-unfenced", Strategy: "lock-etcd",
+		Planted: "Each replica has a lock of its own, and the fence accepts older tokens.",
+		change:  both(onKey(ofReplica), rewrite(1, fences, "AND fence_issuer = ? AND fence >= ?")),
+	},
+	{
+		Name: "lock-zookeeper-unfenced", Strategy: "lock-zookeeper",
+		Planted: "Each replica has a lock of its own, and the fence accepts any token.",
+		change:  both(onKey(ofReplica), rewrite(1, fences, "AND (fence_issuer = ? OR TRUE) AND (fence = ? OR TRUE)")),
+	},
+	{
+		Name: "lock-redis-fenced-two-keys", Strategy: "lock-redis-fenced",
+		Planted: "Half of the requests take a lock of another name; the fence works.",
+		change:  onKey(alternate),
+	},
+	{
+		Name: "lock-redis-fenced-falling", Strategy: "lock-redis-fenced",
+		Planted: "Tokens do not rise with each grant, and the fence registers any holder.",
+		change: both(
+			rewriteLua("math.max(last + 1, now)", "now - 1000000 * (now % 3)"),
+			rewrite(1, "fence < ?", "fence < ? OR TRUE")),
+	},
+	{
+		Name: "lock-redis-fenced-in-redis", Strategy: "lock-redis-fenced", Store: stock.Redis,
+		Planted: "Half of the requests take a lock of another name, and the script that writes does not look at the fence.",
+		change:  both(onKey(alternate), rewriteLua("fence ~= ARGV[2] .. ' ' .. ARGV[1]", "false")),
+	},
+}
+
+// fences is in the statement that writes through a fence.
+const fences = "AND fence_issuer = ? AND fence = ?"
+
+// grant returns a lock that excludes nobody.
+func grant(ctx context.Context, key string) (*locks.Lease, error) { return locks.None{}.Lock(ctx, key) }
+
+// onLock takes the place of every n-th lock.
+func onLock(n int64, instead func(ctx context.Context, key string, next lock) (*locks.Lease, error)) change {
+	return func(c *changes) {
+		strikes := c.every(n)
+		c.lock = func(next lock) lock {
+			return func(ctx context.Context, key string) (*locks.Lease, error) {
+				if strikes() {
+					return instead(ctx, key, next)
+				}
+				return next(ctx, key)
+			}
+		}
+	}
+}
+
+// onKey changes the name of the lock.
+func onKey(edit func(c *changes, number int64, key string) string) change {
+	return func(c *changes) {
+		var number atomic.Int64
+		c.lock = func(next lock) lock {
+			return func(ctx context.Context, key string) (*locks.Lease, error) {
+				c.strikes.Add(1)
+				return next(ctx, edit(c, number.Add(1), key))
+			}
+		}
+	}
+}
+
+func alternate(_ *changes, number int64, key string) string {
+	return strings.Replace(key, ":", strconv.FormatInt(number%2, 10)+":", 1)
+}
+
+func ofReplica(c *changes, _ int64, key string) string {
+	return strings.Replace(key, ":", c.replica+":", 1)
+}

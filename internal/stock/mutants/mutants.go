@@ -1,0 +1,94 @@
+// Package mutants plants bugs into the service, so that the judge can be tested: it must find every one of them. It
+// also plants oddities, which are unusual and correct: the judge must not condemn them.
+//
+// A mutant is a real strategy with one small change: to the answers, to the statements and scripts on their way to the
+// servers, or to the lock. So the judge sees the same claims, workloads and histories as for the real strategy. One
+// process plants one mutant, and only a program built with the tag mutants can.
+//
+// To add a mutant, add a row to the list of its family.
+package mutants
+
+import (
+	"cmp"
+	"database/sql/driver"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/stock"
+)
+
+// Mutant is a bug or an oddity.
+type Mutant struct {
+	Name     string      `json:"name"`
+	Family   string      `json:"family"`
+	Strategy string      `json:"strategy"` // that it changes
+	Store    stock.Store `json:"store"`    // on which the strategy is run; empty: its default
+	Harmless bool        `json:"harmless"` // an oddity: the strategy keeps its claims
+	Planted  string      `json:"planted"`  // one sentence: what it does
+
+	change change
+}
+
+// change makes a mutant out of changes that are empty.
+type change func(*changes)
+
+// All lists every mutant, by family.
+func All() []Mutant {
+	return slices.Concat(
+		family("mysql", mysqlBugs), family("redis", redisBugs), family("stream", streamBugs),
+		family("ledger", ledgerBugs), family("batching", batchingBugs), family("slots", slotsBugs),
+		family("locks", lockBugs), family("fences", fenceBugs), family("orders", orderBugs), family("stores", storeBugs),
+		family("restocks", restockBugs),
+		harmless(family("oddity", oddities)),
+	)
+}
+
+func family(name string, mutants []Mutant) []Mutant {
+	for i := range mutants {
+		mutants[i].Family = cmp.Or(mutants[i].Family, name)
+	}
+	return mutants
+}
+
+func harmless(mutants []Mutant) []Mutant {
+	for i := range mutants {
+		mutants[i].Harmless = true
+	}
+	return mutants
+}
+
+// Planted is a mutant in one process of the service.
+type Planted struct {
+	mutant  Mutant
+	changes *changes
+}
+
+// Plant plants a mutant into the replica of the given name.
+func (m Mutant) Plant(replica string) Planted {
+	c := &changes{replica: replica}
+	m.change(c)
+	return Planted{m, c}
+}
+
+// Strikes counts how often the mutant has behaved differently from its original.
+func (p Planted) Strikes() int64 { return p.changes.strikes.Load() }
+
+// MySQL returns a connector whose connections carry the mutant's statements.
+func (p Planted) MySQL(original driver.Connector) driver.Connector {
+	return connector{original, p.changes}
+}
+
+// Redis returns a hook that carries the mutant's commands.
+func (p Planted) Redis() redis.Hook { return hook{p.changes} }
+
+// Strategies returns the catalogue with the mutant in the place of its original.
+func (p Planted) Strategies(catalogue []stock.Strategy) []stock.Strategy {
+	catalogue = slices.Clone(catalogue)
+	for i := range catalogue {
+		if catalogue[i].Name == p.mutant.Strategy {
+			catalogue[i] = p.changes.strategy(catalogue[i])
+		}
+	}
+	return catalogue
+}

@@ -1,0 +1,72 @@
+package mutants
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"stock/internal/stock"
+	"stock/internal/stock/catalogue"
+)
+
+func TestEveryMutantChangesAStepOfAKnownStrategy(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for _, m := range All() {
+		if !regexp.MustCompile(`^[a-z-]+$`).MatchString(m.Name) || names[m.Name] {
+			t.Errorf("%q: the name is malformed or used twice", m.Name)
+		}
+		names[m.Name] = true
+		if !regexp.MustCompile(`^[A-Z0-9].*[^.]\.$`).MatchString(m.Planted) || strings.Contains(m.Planted, "|") {
+			t.Errorf("%s: %q is no sentence for a table", m.Name, m.Planted)
+		}
+		i := slices.IndexFunc(catalogue.Strategies, func(s stock.Strategy) bool { return s.Name == m.Strategy })
+		if i < 0 {
+			t.Errorf("%s: no strategy is named %q", m.Name, m.Strategy)
+			continue
+		}
+		original := catalogue.Strategies[i]
+		if m.Store != "" && !slices.Contains(original.Stores, m.Store) {
+			t.Errorf("%s: strategy %s does not work on store %s", m.Name, m.Strategy, m.Store)
+		}
+		if original.Claim.TwoReplicas != stock.Correct {
+			t.Errorf("%s: strategy %s is not correct without the mutant either", m.Name, m.Strategy)
+		}
+		c := m.Plant("replica-2").changes
+		inDeducter, inLock := c.deduct != nil || c.order != nil, c.lock != nil
+		if inDeducter && original.New == nil || inLock && original.Lock == nil {
+			t.Errorf("%s: strategy %s does not take the step that the mutant changes", m.Name, m.Strategy)
+		}
+		onTheWay := c.execute != nil || c.query != nil || c.begin != nil || c.commit != nil ||
+			c.script != nil || c.command != nil
+		if !inDeducter && !inLock && !onTheWay {
+			t.Errorf("%s changes nothing", m.Name)
+		}
+	}
+}
+
+func TestThereAreBugsInEveryFamilyAndOddities(t *testing.T) {
+	t.Parallel()
+	bugs, oddities := map[string]int{}, 0
+	sum := 0
+	for _, m := range All() {
+		if m.Harmless {
+			oddities++
+			continue
+		}
+		bugs[m.Family]++
+		sum++
+	}
+	for _, family := range []string{
+		"mysql", "redis", "stream", "ledger", "batching", "slots", "locks", "fences", "orders", "stores",
+		"restocks",
+	} {
+		if bugs[family] < 5 {
+			t.Errorf("family %s has %d bugs, want at least 5", family, bugs[family])
+		}
+	}
+	if sum < 40 || oddities < 10 {
+		t.Errorf("%d bugs and %d oddities, want at least 40 and 10", sum, oddities)
+	}
+}

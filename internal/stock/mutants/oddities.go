@@ -1,0 +1,218 @@
+package mutants
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"stock/internal/locks"
+	"stock/internal/stock"
+)
+
+var oddities = []Mutant{
+	{
+		Name: "slow", Strategy: "update",
+		Planted: "Each deduction and each order takes 5 ms longer.",
+		change:  both(waitBefore(1, 5*time.Millisecond), slowOrders(5*time.Millisecond)),
+	},
+	{
+		Name: "long-tail", Strategy: "redis-script",
+		Planted: "1 deduction in 50 takes 100 ms longer.",
+		change:  waitBefore(50, 100*time.Millisecond),
+	},
+	{
+		Name: "late-answers", Strategy: "redis-script",
+		Planted: "1 buyer in 5 is answered 50 ms after the deduction.",
+		change:  waitAfter(5, func() time.Duration { return 50 * time.Millisecond }),
+	},
+	{
+		Name: "unordered-answers", Strategy: "batch",
+		Planted: "Buyers are answered up to 20 ms after the deduction, in any order.",
+		change:  waitAfter(1, func() time.Duration { return rand.N(20 * time.Millisecond) }),
+	},
+	{
+		Name: "late-effect", Strategy: "for-update",
+		Planted: "1 deduction in 3 begins 20 ms after its request arrived.",
+		change:  waitBefore(3, 20*time.Millisecond),
+	},
+	{
+		Name: "slow-replica", Strategy: "optimistic-version",
+		Planted: "The second replica takes 10 ms longer.",
+		change: func(c *changes) {
+			c.deduct = func(next deduct) deduct {
+				return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+					if c.isSecond() {
+						c.strikes.Add(1)
+						time.Sleep(10 * time.Millisecond)
+					}
+					return next(ctx, req)
+				}
+			}
+		},
+	},
+	{
+		Name: "busy", Strategy: "update",
+		Planted: "1 buyer in 50 is told busy, and nothing is deducted.",
+		change: onDeduction(50, func(context.Context, stock.Request, deduct) (stock.Receipt, error) {
+			return stock.Receipt{}, fmt.Errorf("%w: planted", stock.ErrBusy)
+		}),
+	},
+	{
+		Name: "lock-busy", Strategy: "lock-redis-lua",
+		Planted: "1 request in 50 does not get the lock, and is refused.",
+		change: onLock(50, func(_ context.Context, key string, _ lock) (*locks.Lease, error) {
+			return nil, fmt.Errorf("%w: key %s: %w", locks.ErrNotAcquired, key, locks.ErrLeaseLost)
+		}),
+	},
+	{
+		Name: "unknown-sold", Strategy: "update",
+		Planted: "1 buyer in 100 gets an error after the deduction.",
+		change: onDeduction(100, func(ctx context.Context, req stock.Request, next deduct) (stock.Receipt, error) {
+			_, err := next(ctx, req)
+			return stock.Receipt{}, errors.Join(stock.ErrUnknown, err)
+		}),
+	},
+	{
+		Name: "unknown-not-sold", Strategy: "update",
+		Planted: "1 buyer in 100 gets an error, and nothing is deducted.",
+		change: onDeduction(100, func(context.Context, stock.Request, deduct) (stock.Receipt, error) {
+			return stock.Receipt{}, stock.ErrUnknown
+		}),
+	},
+	{
+		Name: "unknown-with-key", Strategy: "ledger",
+		Planted: "1 buyer in 50 gets an error after the deduction, and the receipt when the request is sent again.",
+		change: onDeduction(50, func(ctx context.Context, req stock.Request, next deduct) (stock.Receipt, error) {
+			receipt, err := next(ctx, req)
+			if receipt.Replayed {
+				return receipt, err
+			}
+			return stock.Receipt{}, errors.Join(stock.ErrUnknown, err)
+		}),
+	},
+	{
+		Name: "in-progress-once", Strategy: "ledger",
+		Planted: "A request that is sent again is refused once as in progress.",
+		change:  refuseReplayOnce,
+	},
+	{
+		Name: "many-attempts", Strategy: "optimistic-stock",
+		Planted: "1 write in 3 fails as if another had been faster.",
+		change:  onStatement(3, overwrites, unsent(0)),
+	},
+	{
+		Name: "deadlocks", Strategy: "batch-ledger",
+		Planted: "1 deduction in 10 is the victim of a deadlock, and tries again.",
+		change: onStatement(10, deducts, func(
+			context.Context, string, []driver.NamedValue, execute,
+		) (driver.Result, error) {
+			return nil, &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}
+		}),
+	},
+	{
+		Name: "token-gaps", Strategy: "lock-redis-fenced",
+		Planted: "1 request in 5 takes the lock twice, so that tokens are left out.",
+		change: onLock(5, func(ctx context.Context, key string, next lock) (*locks.Lease, error) {
+			first, err := next(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			if err := first.Unlock(); err != nil {
+				return nil, err
+			}
+			return next(ctx, key)
+		}),
+	},
+	{
+		Name: "one-full-slot", Strategy: "slots",
+		Planted: "All units are in the first slot.",
+		change:  fillFirstSlot,
+	},
+	{
+		Name: "slow-stream", Strategy: "redis-stream",
+		Planted: "Each write to MySQL takes 20 ms longer.",
+		change: onStatement(1, "INSERT INTO stream_sale", func(
+			ctx context.Context, statement string, args []driver.NamedValue, next execute,
+		) (driver.Result, error) {
+			time.Sleep(20 * time.Millisecond)
+			return next(ctx, statement, args)
+		}),
+	},
+	{
+		Name: "undeleted-entries", Strategy: "redis-stream",
+		Planted: "1 deletion of written entries in 4 does nothing, so that they are delivered again.",
+		change:  rewriteLua("local deleted = 0", "if "+everyNthInLua("4")+" then return 0 end\nlocal deleted = 0"),
+	},
+}
+
+// waitBefore delays every n-th deduction.
+func waitBefore(n int64, delay time.Duration) change {
+	return onDeduction(n, func(ctx context.Context, req stock.Request, next deduct) (stock.Receipt, error) {
+		time.Sleep(delay)
+		return next(ctx, req)
+	})
+}
+
+// waitAfter delays the answer of every n-th deduction.
+func waitAfter(n int64, delay func() time.Duration) change {
+	return onDeduction(n, func(ctx context.Context, req stock.Request, next deduct) (stock.Receipt, error) {
+		receipt, err := next(ctx, req)
+		time.Sleep(delay())
+		return receipt, err
+	})
+}
+
+// slowOrders delays every order.
+func slowOrders(delay time.Duration) change {
+	return func(c *changes) {
+		c.order = func(next order) order {
+			return func(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
+				time.Sleep(delay)
+				return next(ctx, req)
+			}
+		}
+	}
+}
+
+// refuseReplayOnce refuses the first replay of each key.
+func refuseReplayOnce(c *changes) {
+	var refused memory[string, bool]
+	c.deduct = func(next deduct) deduct {
+		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+			receipt, err := next(ctx, req)
+			if !receipt.Replayed {
+				return receipt, err
+			}
+			if _, known := refused.swap(req.Key, true); known {
+				return receipt, err
+			}
+			c.strikes.Add(1)
+			return stock.Receipt{}, stock.ErrInProgress
+		}
+	}
+}
+
+// fillFirstSlot writes the sum of all slots into the first one.
+func fillFirstSlot(c *changes) {
+	c.execute = func(next execute) execute {
+		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
+			if strings.HasPrefix(statement, spreads) {
+				c.strikes.Add(1)
+				args = slices.Clone(args)
+				for i := 5; i < len(args); i += 3 {
+					units, _ := args[i].Value.(int64)
+					add(2, units)(args)
+					args[i].Value = int64(0)
+				}
+			}
+			return next(ctx, statement, args)
+		}
+	}
+}

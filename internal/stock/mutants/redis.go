@@ -1,0 +1,137 @@
+package mutants
+
+import (
+	"context"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/stock"
+)
+
+var redisBugs = []Mutant{
+	{
+		Name: "redis-script-unchecked", Strategy: "redis-script",
+		Planted: "The script does not check that there is enough.",
+		change:  rewriteLua("wanted <= units", "true"),
+	},
+	{
+		Name: "redis-script-one-too-many", Strategy: "redis-script",
+		Planted: "The script grants one unit more than there is.",
+		change:  rewriteLua("wanted <= units", "wanted <= units + 1"),
+	},
+	{
+		Name: "redis-script-keeps-the-last", Strategy: "redis-script",
+		Planted: "The script never sells the last unit.",
+		change:  rewriteLua("wanted <= units", "wanted < units"),
+	},
+	{
+		Name: "redis-script-loses-a-sale", Strategy: "redis-script",
+		Planted: "1 call in 100 grants without deducting.",
+		change:  rewriteLua("if taken > 0 then", "if taken > 0 and not ("+everyNthInLua("100")+") then"),
+	},
+	{
+		Name: "redis-script-refuses", Strategy: "redis-script",
+		Planted: "1 call in 200 refuses its requests although there is enough.",
+		change: rewriteLua("local reply, taken = {}, 0", "local reply, taken, never = {}, 0, "+everyNthInLua("200"),
+			"wanted <= units", "wanted <= units and not never"),
+	},
+	{
+		Name: "redis-watch-unwatched", Strategy: "redis-watch",
+		Planted: "The key is not watched.",
+		change: onCommand("watch", func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
+			cmd.(*redis.StatusCmd).SetVal("OK")
+			return nil
+		}),
+	},
+	{
+		Name: "redis-watch-rounds", Strategy: "redis-watch",
+		Planted: "1 buyer in 100 is told a number of units that is rounded down to tens.",
+		change: onReceipt(100, func(_ stock.Request, receipt *stock.Receipt) {
+			receipt.Remaining -= receipt.Remaining % 10
+		}),
+	},
+}
+
+var streamBugs = []Mutant{
+	{
+		Name: "redis-stream-check-first", Strategy: "redis-stream",
+		Planted: "The check that there is enough comes before the script, not in it.",
+		change:  both(rewriteLua("tonumber(units) < tonumber(ARGV[1])", "false"), checkFirst),
+	},
+	{
+		Name: "redis-stream-loses-an-entry", Strategy: "redis-stream",
+		Planted: "1 sale in 100 is not added to the stream.",
+		change: rewriteLua("local entry = redis.call(",
+			"local entry = "+everyNthInLua("100")+" and 'lost' or redis.call("),
+	},
+	{
+		Name: "redis-stream-no-deduction", Strategy: "redis-stream",
+		Planted: "1 sale in 100 is added to the stream and not deducted in Redis.",
+		change: rewriteLua("return {1, redis.call('DECRBY', KEYS[1], ARGV[1])}",
+			"if "+everyNthInLua("100")+" then return {1, units - ARGV[1]} end\n"+
+				"return {1, redis.call('DECRBY', KEYS[1], ARGV[1])}"),
+	},
+	{
+		Name: "redis-stream-one-unit-each", Strategy: "redis-stream",
+		Planted: "The stream has one unit for each sale, whatever was asked for.",
+		change:  rewriteLua("'units', ARGV[1]", "'units', 1"),
+	},
+	{
+		Name: "redis-stream-loses-a-unit", Strategy: "redis-stream",
+		Planted: "1 write to MySQL in 10 deducts one unit less than its entries have.",
+		change:  onArgs(10, writesBehind, add(0, -1)),
+	},
+	{
+		Name: "redis-stream-twice", Strategy: "redis-stream",
+		Planted: "1 write to MySQL in 10 is carried out twice.",
+		change:  rewrite(10, "SET stock = stock - ?, version = version + 1 WHERE", "SET stock = stock - 2 * ? WHERE"),
+	},
+	{
+		Name: "redis-stream-no-epoch", Strategy: "redis-stream",
+		Planted: "Sales do not carry the epoch of their stock, so MySQL takes them for sales of an older stock.",
+		change:  rewriteLua("redis.call('GET', KEYS[2]) or '0'", "'0'"),
+	},
+}
+
+// writesBehind is in the UPDATE of good_stock that follows the sales in Redis.
+const writesBehind = "UPDATE good_stock SET stock = stock - ?"
+
+// onCommand takes the place of a command.
+func onCommand(name string, instead func(context.Context, redis.Cmder, redis.ProcessHook) error) change {
+	return func(c *changes) {
+		c.command = func(next redis.ProcessHook) redis.ProcessHook {
+			return func(ctx context.Context, cmd redis.Cmder) error {
+				if cmd.Name() != name {
+					return next(ctx, cmd)
+				}
+				c.strikes.Add(1)
+				return instead(ctx, cmd, next)
+			}
+		}
+	}
+}
+
+// checkFirst reads the stock before the script that sells, and refuses by what it has read.
+func checkFirst(c *changes) {
+	c.command = func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			args := cmd.Args()
+			script, isScript := cmd.(*redis.Cmd)
+			if !isScript || cmd.Name() != "eval" || !strings.Contains(args[1].(string), "'XADD', KEYS[3]") {
+				return next(ctx, cmd)
+			}
+			get := redis.NewStringCmd(ctx, "get", args[3])
+			if err := next(ctx, get); err != nil {
+				cmd.SetErr(err)
+				return err
+			}
+			units, err := get.Int64()
+			if wanted, ok := args[6].(int); err == nil && ok && units < int64(wanted) {
+				script.SetVal([]any{int64(0), units})
+				return nil
+			}
+			return next(ctx, cmd)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package mutants
+
+import (
+	"context"
+	"database/sql/driver"
+	"slices"
+	"strings"
+
+	"stock/internal/stock"
+)
+
+var slotsBugs = []Mutant{
+	{
+		Name: "slots-unchecked", Strategy: "slots",
+		Planted: "The UPDATE of a slot has no condition that there is enough.",
+		change:  rewrite(1, "AND slot = ? AND stock >= ?", "AND slot = ? AND (stock >= ? OR TRUE)"),
+	},
+	{
+		Name: "slots-tail-unlocked", Strategy: "slots",
+		Planted: "The last units are gathered without locking the slots.",
+		change:  rewrite(1, "ORDER BY slot FOR UPDATE", "ORDER BY slot"),
+	},
+	{
+		Name: "slots-no-tail", Strategy: "slots",
+		Planted: "A request is refused if no single slot has enough, although all together do.",
+		change: rewrite(1, "SELECT slot, stock FROM good_slot WHERE goods_id = ? ORDER BY slot FOR UPDATE",
+			"SELECT slot, 0 AS stock FROM good_slot WHERE goods_id = ? ORDER BY slot FOR UPDATE"),
+	},
+	{
+		Name: "slots-blind", Strategy: "slots",
+		Planted: "The last slot is overlooked when the slots are added up.",
+		change:  rewrite(1, "ORDER BY slot", "AND slot < 15 ORDER BY slot"),
+	},
+	{
+		Name: "slots-tail-loses-a-unit", Strategy: "slots",
+		Planted: "A unit disappears whenever the last units are spread anew.",
+		change:  loseWhenSpread,
+	},
+	{
+		Name: "slots-loses-a-sale", Strategy: "slots",
+		Planted: "1 sale in 200 is confirmed and not deducted.",
+		change: rewrite(200, "SET stock = stock - ? WHERE goods_id = ? AND slot",
+			"SET stock = stock - 0 * ? WHERE goods_id = ? AND slot"),
+	},
+}
+
+// inRequest marks the context of a deduction, to tell its statements from those that set the stock.
+type inRequest struct{}
+
+// loseWhenSpread makes a deduction that spreads the last units anew put one unit less into the first slot.
+func loseWhenSpread(c *changes) {
+	c.deduct = func(next deduct) deduct {
+		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+			return next(context.WithValue(ctx, inRequest{}, true), req)
+		}
+	}
+	c.execute = func(next execute) execute {
+		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
+			if ctx.Value(inRequest{}) != nil && strings.HasPrefix(statement, spreads) && args[2].Value != int64(0) {
+				c.strikes.Add(1)
+				args = slices.Clone(args)
+				add(2, -1)(args)
+			}
+			return next(ctx, statement, args)
+		}
+	}
+}
+
+// spreads is the beginning of the statement that writes all slots of an item. Its arguments are, for each slot, the
+// item, the slot and the units.
+const spreads = "INSERT INTO good_slot"

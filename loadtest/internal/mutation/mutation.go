@@ -1,0 +1,170 @@
+// Package mutation tests the judge: it has the lab run services with a planted mutant, and compares the verdict with
+// what it should be.
+package mutation
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"stock/internal/servers"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
+	"stock/loadtest/internal/verify"
+)
+
+// Mutant is a bug or an oddity that the service can plant, as `stock mutants` lists it.
+type Mutant struct {
+	Name     string `json:"name"`
+	Family   string `json:"family"`
+	Strategy string `json:"strategy"`
+	Store    string `json:"store"`    // empty: the strategy's default
+	Harmless bool   `json:"harmless"` // an oddity: the strategy keeps its claims
+	Planted  string `json:"planted"`
+}
+
+// wanted is the verdict that the judge should reach.
+func (m Mutant) wanted() verify.Result {
+	if m.Harmless {
+		return verify.Correct
+	}
+	return verify.Wrong
+}
+
+// List asks a service that was built with the tag mutants for its mutants.
+func List(ctx context.Context, stock string) (mutants []Mutant, err error) {
+	output, err := servers.Run(ctx, servers.Command{Name: "stock mutants", Path: stock, Args: []string{"mutants"}})
+	if err == nil {
+		err = json.Unmarshal(output, &mutants)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s lists no mutants: it must be built with -tags mutants: %w", stock, err)
+	}
+	return mutants, nil
+}
+
+// Choose returns the mutants with the given names, or all if there are none.
+func Choose(all []Mutant, names []string) ([]Mutant, error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	chosen := make([]Mutant, 0, len(names))
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(m Mutant) bool { return m.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no mutant is named %q", name)
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+// Trial is what the judge made of a mutant.
+type Trial struct {
+	Mutant
+	Verdict  verify.Result
+	Workload string // that the verdict is from
+	Evidence string // its first line; empty if there is none
+	Runs     int    // until the verdict
+	Strikes  int64  // how often the mutant behaved differently from its original
+	Took     time.Duration
+}
+
+// Passed reports whether the judge found what it should.
+func (t Trial) Passed() bool { return t.Verdict == t.wanted() && t.Strikes > 0 }
+
+// Lab is what trials run on.
+type Lab struct {
+	Topology *topology.Topology
+	Target   scenario.Target
+	Config   scenario.Config // of each trial, except for its choices
+}
+
+// errDecided ends a trial early.
+var errDecided = errors.New("the verdict is decided")
+
+// passes is how often a bug is tried under all workloads. A lab runs the measured ones in as many rounds or more.
+const passes = 3
+
+// Try plants a mutant and runs its strategy under one workload after another. A bug is tried until it is found; an
+// oddity once under every workload.
+func (l Lab) Try(ctx context.Context, m Mutant) (Trial, error) {
+	began := time.Now()
+	t := Trial{Mutant: m, Verdict: verify.Correct}
+	if err := l.Topology.RestartReplicas(ctx, "--mutant="+m.Name); err != nil {
+		return t, err
+	}
+	for range passes {
+		err := l.run(ctx, []string{m.Strategy}, m.Store, t.add)
+		if err != nil && !errors.Is(err, errDecided) {
+			return t, err
+		}
+		if t.Verdict == verify.Wrong || m.Harmless {
+			break
+		}
+		l.Config.Seed++
+	}
+	var err error
+	t.Strikes, err = l.strikes(ctx)
+	t.Took = time.Since(began)
+	return t, err
+}
+
+// add adds the verdict on a run. The worst one counts.
+func (t *Trial) add(run scenario.Measured) error {
+	t.Runs++
+	found := run.Verdict.Result
+	if found == verify.Correct || found == verify.Inconclusive && t.Verdict == verify.Inconclusive {
+		return nil
+	}
+	t.Verdict, t.Workload, t.Evidence = found, run.History.Run.Workload.Name, first(run.Verdict.Evidence)
+	if found == verify.Wrong {
+		return errDecided
+	}
+	return nil
+}
+
+// run runs strategies that claim to be correct, each under every workload, without and then with restocks. It passes
+// each run to done, and stops at its first error.
+func (l Lab) run(ctx context.Context, names []string, store string, done func(scenario.Measured) error) error {
+	catalogue, err := l.Target.Strategies(ctx)
+	if err != nil {
+		return err
+	}
+	choices, _, err := scenario.Choose(catalogue, names, store)
+	if err != nil {
+		return err
+	}
+	for _, restock := range []int64{0, restockUnits} {
+		config := l.Config
+		config.Restock = restock
+		config.Choices = slices.DeleteFunc(slices.Clone(choices), func(c scenario.Choice) bool {
+			return c.Strategy.ClaimFor(config.Replicas, restock > 0) != verify.ClaimCorrect
+		})
+		if len(config.Choices) == 0 {
+			continue
+		}
+		runner, err := scenario.New(l.Target, config, time.Now())
+		if err == nil {
+			err = runner.Run(ctx, done)
+		}
+		if err != nil {
+			return cmp.Or(l.Topology.Check(), err) // a server that died is the cause of any other error
+		}
+	}
+	return nil
+}
+
+// restockUnits is how many units are put back at a time, in the runs with restocks.
+const restockUnits = 5
+
+func first(evidence []string) string {
+	if len(evidence) == 0 {
+		return ""
+	}
+	return evidence[0]
+}

@@ -1,0 +1,67 @@
+package mutation
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Line describes a trial in one line for the terminal.
+func (t Trial) Line() string {
+	mark := "ok  "
+	if !t.Passed() {
+		mark = "FAIL"
+	}
+	return fmt.Sprintf("%s %4.1f s  %-9s %-36s %s", mark, t.Took.Seconds(), t.Family, t.Name, t.outcome())
+}
+
+// outcome is the verdict with its evidence.
+func (t Trial) outcome() string {
+	text := strings.ToUpper(string(t.Verdict))
+	if t.Workload != "" {
+		text += fmt.Sprintf(" by %s, run %d: %s", t.Workload, t.Runs, cmp.Or(t.Evidence, "no evidence"))
+	}
+	if t.Strikes == 0 {
+		text += " (the mutant never came into effect)"
+	}
+	return text
+}
+
+// Summary says how many of the trials passed.
+func Summary(trials []Trial) string {
+	var bugs, found, oddities, cleared int
+	var took time.Duration
+	for _, t := range trials {
+		took += t.Took
+		switch {
+		case t.Harmless && t.Passed():
+			cleared++
+			fallthrough
+		case t.Harmless:
+			oddities++
+		case t.Passed():
+			found++
+			fallthrough
+		default:
+			bugs++
+		}
+	}
+	return fmt.Sprintf("%d of %d bugs were found WRONG, %d of %d oddities CORRECT (%v)",
+		found, bugs, cleared, oddities, took.Round(time.Second))
+}
+
+// WriteMarkdown writes a table of the trials.
+func WriteMarkdown(w io.Writer, trials []Trial) error {
+	var text strings.Builder
+	text.WriteString("| mutant | family | what is planted | verdict | runs | workload | evidence |\n" +
+		"| --- | --- | --- | --- | ---: | --- | --- |\n")
+	for _, t := range trials {
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %d | %s | %s |\n", t.Name, t.Family, t.Planted,
+			strings.ToUpper(string(t.Verdict)), t.Runs, t.Workload, strings.ReplaceAll(t.Evidence, "|", "\\|"))
+	}
+	fmt.Fprintf(&text, "\n%s\n", Summary(trials))
+	_, err := io.WriteString(w, text.String())
+	return err
+}

@@ -1,0 +1,84 @@
+package verify_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/verify"
+)
+
+// tail is a shop whose buyers want up to 8 units, so that some are refused while a few are left.
+func tail(seed uint64) shop {
+	return shop{seed: seed, users: 10, requests: 300, goods: 2, stock: 400, counts: 8, exclusive: true}
+}
+
+func TestARefusalThatTellsAStockThatTheItemNeverHadIsWrong(t *testing.T) {
+	t.Parallel()
+	h := simulate(tail(1))
+	i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut && op.Remaining > 1 })
+	if i < 0 {
+		t.Fatal("nobody was refused while two units were left")
+	}
+	told := map[int64]bool{}
+	for _, op := range h.Ops {
+		told[op.Remaining] = told[op.Remaining] || op.GoodsID == h.Ops[i].GoodsID && op.Outcome == history.Sold
+	}
+	for h.Ops[i].Remaining--; told[h.Ops[i].Remaining]; h.Ops[i].Remaining-- {
+	}
+	expectWrong(t, h, "which was not so during the request")
+}
+
+func TestARefusalThatTellsTheStockOfAnotherTimeIsWrong(t *testing.T) {
+	t.Parallel()
+	h := simulate(tail(2))
+	var refused *history.Op // the last buyer who was refused
+	var left int64          // by the first one
+	for i := range h.Ops {
+		op := &h.Ops[i]
+		if op.Outcome != history.SoldOut || op.GoodsID != 1 {
+			continue
+		}
+		if refused == nil {
+			left = op.Remaining
+		}
+		refused = op
+	}
+	if refused == nil || refused.Remaining == left {
+		t.Fatal("the first and the last buyer who were refused were told the same")
+	}
+	refused.Remaining, refused.Count = left, left+1
+	expectWrong(t, h, "which was not so during the request")
+}
+
+func TestTokensThatDoNotRiseAreWrong(t *testing.T) {
+	t.Parallel()
+	h := simulate(plenty(3))
+	at := sales(h)
+	for token, i := range at {
+		h.Ops[i].Token = uint64(token + 1)
+	}
+	if v := verify.Judge(h); v.Result != verify.Correct {
+		t.Fatalf("rising tokens: %s: %q", v.Result, v.Evidence)
+	}
+	h.Ops[at[7]].Token = h.Ops[at[6]].Token
+	expectWrong(t, h, "which is not greater")
+}
+
+func expectWrong(t *testing.T, h *history.History, says string) {
+	t.Helper()
+	v := verify.Judge(h)
+	if evidence := strings.Join(v.Evidence, "\n"); v.Result != verify.Wrong || !strings.Contains(evidence, says) {
+		t.Errorf("got %s, want wrong and %q:\n%s", v.Result, says, evidence)
+	}
+}
+
+func TestAServiceThatTellsRefusedBuyersTheTruthIsCorrect(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		if v := verify.Judge(simulate(tail(seed))); v.Result != verify.Correct {
+			t.Errorf("seed %d: %s: %q", seed, v.Result, v.Evidence)
+		}
+	}
+}

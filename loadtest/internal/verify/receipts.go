@@ -1,0 +1,40 @@
+package verify
+
+import "stock/loadtest/internal/history"
+
+// receiptsMatch checks that every receipt is for what its buyer asked for.
+func (b *books) receiptsMatch() (r result) {
+	var found examples
+	for _, op := range b.ops {
+		if op.Error == history.Mismatch {
+			found.addf("request %s was confirmed by a receipt that does not match it", name(op))
+		}
+	}
+	r.findings = found.findings("%d requests were confirmed by a receipt that does not match them", found.count)
+	return r
+}
+
+// replaysFollow checks that an answer is marked as a replay only if the request was also sent at another time before.
+func (b *books) replaysFollow() (r result) {
+	sent := map[string][]int64{} // when each was sent, by name
+	for _, op := range b.ops {
+		sent[op.Name] = append(sent[op.Name], op.SentNS)
+	}
+	var found examples
+	for _, op := range b.ops {
+		if !op.Replayed {
+			continue
+		}
+		before := 0 // this one and others
+		for _, at := range sent[op.Name] {
+			if at < op.ReceivedNS {
+				before++
+			}
+		}
+		if before < 2 {
+			found.addf("request %s was sent once, but its answer is marked as a replay", name(op))
+		}
+	}
+	r.findings = found.findings("%d requests were sent once, but their answers are marked as replays", found.count)
+	return r
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"stock/loadtest/internal/mutation"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
+	"stock/loadtest/internal/traffic"
+)
+
+type judgeFlags struct {
+	stockBinary string
+	mutants     []string
+	clean       int
+	users       int
+	requests    int
+	seed        uint64
+	markdown    string
+	out         string
+}
+
+func judgeCommand() *cobra.Command {
+	var f judgeFlags
+	cmd := &cobra.Command{
+		Use:   "judge",
+		Short: "Test the judge with planted bugs",
+		Long: `judge tests the judge. It plants one bug after another into the service, runs the strategy that has the bug
+under one workload after another, and expects that the judge finds it WRONG. It also plants oddities, such as slow
+answers, which the judge must find CORRECT.
+
+With --clean it plants nothing, runs the strategies that claim to be correct, and expects that none is found WRONG.
+
+Exit status: 0 the judge was right each time; 1 it was not; 2 wrong usage, or something is missing; 130 interrupted.`,
+		Example: `  loadtest judge
+  loadtest judge --mutants update-loses-a-sale,slow
+  loadtest judge --clean 100`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *judgeFlags) register(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.StringSliceVar(&f.mutants, "mutants", nil, "names of the mutants to plant (default: all)")
+	flags.IntVar(&f.clean, "clean", 0, "plant nothing, and judge this many runs of correct strategies")
+	flags.IntVar(&f.users, "users", 24, "number of concurrent users")
+	flags.IntVar(&f.requests, "requests", 1200, "requests of a run, except under the workloads that have their own number")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the requests")
+	flags.StringVar(&f.markdown, "markdown", "", "write the table in Markdown to this file, - for stdout")
+	flags.StringVar(&f.out, "out", "", "keep the histories in this directory (default: keep none)")
+	flags.StringVar(&f.stockBinary, "stock-binary", "",
+		"path of a service that was built with -tags mutants (default: stock-mutants beside this program)")
+}
+
+func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	screen := newScreen(stderr)
+	defer screen.clear()
+	binary, err := f.findBinary()
+	if err != nil {
+		return err
+	}
+	all, err := mutation.List(ctx, binary)
+	if err != nil {
+		return err
+	}
+	chosen, err := mutation.Choose(all, f.mutants)
+	if err != nil {
+		return err
+	}
+	dir, remove, err := f.dir()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	screen.status("starting")
+	lab, err := startLab(ctx, topology.Options{StockBinary: binary})
+	if err != nil {
+		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
+	}
+	defer func() { err = errors.Join(err, lab.close()) }()
+	trials := mutation.Lab{Topology: lab.topology, Target: lab.target, Config: f.config(dir)}
+	if f.clean > 0 {
+		return f.judgeClean(ctx, trials, stdout, screen)
+	}
+	return f.judgeMutants(ctx, trials, chosen, stdout, screen)
+}
+
+// findBinary returns the service that can plant mutants.
+func (f *judgeFlags) findBinary() (string, error) {
+	if f.stockBinary != "" {
+		return f.stockBinary, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(filepath.Dir(self), "stock-mutants")
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("there is no %s: run \"make judge\", which builds it, or give --stock-binary", path)
+	}
+	return path, nil
+}
+
+// dir returns a directory for the histories, and what removes it if they are not to be kept.
+func (f *judgeFlags) dir() (path string, remove func() error, err error) {
+	if f.out != "" {
+		return f.out, func() error { return nil }, os.MkdirAll(f.out, 0o755)
+	}
+	path, err = os.MkdirTemp("", "judge")
+	return path, func() error { return os.RemoveAll(path) }, err
+}
+
+func (f *judgeFlags) config(dir string) scenario.Config {
+	return scenario.Config{
+		Replicas: 2,
+		Rounds:   1,
+		Seed:     f.seed,
+		Users:    f.users,
+		Requests: f.requests,
+		Timeout:  10 * time.Second,
+		Goods:    4,
+		Skew:     traffic.Zipf,
+		MinCount: 1,
+		MaxCount: 3,
+		WarmUp:   30 * time.Millisecond,
+		Patience: 2 * time.Second,
+		Dir:      dir,
+	}
+}
+
+func (f *judgeFlags) judgeMutants(
+	ctx context.Context, lab mutation.Lab, chosen []mutation.Mutant, stdout io.Writer, screen *screen,
+) error {
+	var trials []mutation.Trial
+	failed := 0
+	for i, mutant := range chosen {
+		screen.status(fmt.Sprintf("[%d/%d] %s", i+1, len(chosen), mutant.Name))
+		trial, err := lab.Try(ctx, mutant)
+		if err != nil {
+			return fmt.Errorf("mutant %s: %w", mutant.Name, err)
+		}
+		screen.clear()
+		fmt.Fprintln(stdout, trial.Line())
+		if !trial.Passed() {
+			failed++
+		}
+		trials = append(trials, trial)
+	}
+	fmt.Fprintf(stdout, "\n%s, seed %d\n", mutation.Summary(trials), f.seed)
+	err := writeTo(f.markdown, stdout, func(w io.Writer) error { return mutation.WriteMarkdown(w, trials) })
+	if err == nil && failed > 0 {
+		return errNotHeld
+	}
+	return err
+}
+
+func (f *judgeFlags) judgeClean(ctx context.Context, lab mutation.Lab, stdout io.Writer, screen *screen) error {
+	clean, err := lab.Clean(ctx, f.clean, func(c mutation.Clean) {
+		screen.status(fmt.Sprintf("[%d/%d] %d false alarms", c.Runs, f.clean, len(c.Alarms)))
+	})
+	if err != nil {
+		return err
+	}
+	screen.clear()
+	for _, alarm := range clean.Alarms {
+		fmt.Fprintln(stdout, "false alarm:", alarm)
+	}
+	fmt.Fprintf(stdout, "%d runs of correct strategies: %d found WRONG, %d INCONCLUSIVE, seed %d\n",
+		clean.Runs, len(clean.Alarms), clean.Inconclusive, f.seed)
+	if len(clean.Alarms) > 0 {
+		return errNotHeld
+	}
+	return nil
+}

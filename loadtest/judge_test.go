@@ -1,0 +1,47 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestJudgeFindsPlantedBugsAndClearsOddities(t *testing.T) {
+	t.Parallel()
+	found := []string{ // one for each place in which a mutant can be
+		"update-refuses-two", "update-unchecked", "for-update-rolls-back", "redis-script-unchecked",
+		"lock-redis-owner-one-replica", "lock-mysql-getlock-unasked",
+	}
+	cleared := []string{"busy", "token-gaps"}
+	got := finish(t, "judge", "--requests", "300", "--mutants", strings.Join(append(found, cleared...), ","))
+	if got.code != exitHeld || !strings.Contains(got.stdout, "6 of 6 bugs were found WRONG, 2 of 2 oddities CORRECT") {
+		t.Errorf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
+	}
+}
+
+func TestJudgeClearsCorrectStrategies(t *testing.T) {
+	t.Parallel()
+	got := finish(t, "judge", "--requests", "300", "--clean", "8")
+	if got.code != exitHeld || !strings.Contains(got.stdout, "8 runs of correct strategies: 0 found WRONG") {
+		t.Errorf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
+	}
+}
+
+func TestJudgeNamesTheMutantThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	got := finish(t, "judge", "--mutants", "none-such")
+	if got.code != exitUnusable || !strings.Contains(got.stderr, `no mutant is named "none-such"`) {
+		t.Errorf("exit status %d\n%s", got.code, got.stderr)
+	}
+}
+
+func TestJudgeNeedsAServiceThatCanPlantMutants(t *testing.T) {
+	t.Parallel()
+	dir, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := finish(t, "judge", "--stock-binary", dir+"/stock")
+	if got.code != exitUnusable || !strings.Contains(got.stderr, "it must be built with -tags mutants") {
+		t.Errorf("exit status %d\n%s", got.code, got.stderr)
+	}
+}
