@@ -39,7 +39,7 @@ func judgeCommand() *cobra.Command {
 under one workload after another, and expects that the judge finds it WRONG. It also plants oddities, such as slow
 answers, which the judge must find CORRECT.
 
-With --clean it plants nothing, runs the strategies that claim to be correct, and expects that none is found WRONG.
+With --clean, it plants nothing, runs the strategies that claim to be correct, and expects that none is found WRONG.
 
 Exit status: 0 the judge was right each time; 1 it was not; 2 wrong usage, or something is missing; 130 interrupted.`,
 		Example: `  loadtest judge
@@ -47,6 +47,9 @@ Exit status: 0 the judge was right each time; 1 it was not; 2 wrong usage, or so
   loadtest judge --clean 100`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd.Flags()); err != nil {
+				return err
+			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -67,6 +70,20 @@ func (f *judgeFlags) register(flags *pflag.FlagSet) {
 		"path of a service that was built with -tags mutants (default: stock-mutants beside this program)")
 }
 
+// check returns an error for flags that cannot work, before any server is started.
+func (f *judgeFlags) check(flags *pflag.FlagSet) error {
+	clean := flags.Changed("clean")
+	switch {
+	case clean && f.clean < 1:
+		return fmt.Errorf("--clean %d: must be at least 1", f.clean)
+	case clean && len(f.mutants) > 0:
+		return errors.New("--clean and --mutants exclude each other: --clean plants nothing")
+	case clean && f.markdown != "":
+		return errors.New("--clean and --markdown exclude each other: the table is of mutants")
+	}
+	return checkWritable("--markdown", f.markdown)
+}
+
 func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	screen := newScreen(stderr)
 	defer screen.clear()
@@ -80,7 +97,7 @@ func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	}
 	chosen, err := mutation.Choose(all, f.mutants)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: \"%s mutants\" lists all", err, binary)
 	}
 	dir, remove, err := f.dir()
 	if err != nil {

@@ -29,8 +29,24 @@ func TestJudgeClearsCorrectStrategies(t *testing.T) {
 func TestJudgeNamesTheMutantThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	got := finish(t, "judge", "--mutants", "none-such")
-	if got.code != exitUnusable || !strings.Contains(got.stderr, `no mutant is named "none-such"`) {
+	if got.code != exitUnusable || !strings.Contains(got.stderr, `no mutant is named "none-such": `) ||
+		!strings.Contains(got.stderr, `stock-mutants mutants" lists all`) {
 		t.Errorf("exit status %d\n%s", got.code, got.stderr)
+	}
+}
+
+func TestJudgeRefusesFlagsThatItWouldIgnore(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ args, want string }{
+		{"--clean -1", "--clean -1: must be at least 1"},
+		{"--clean 0", "--clean 0: must be at least 1"},
+		{"--clean 8 --mutants slow", "--clean and --mutants exclude each other"},
+		{"--clean 8 --markdown -", "--clean and --markdown exclude each other"},
+	} {
+		got := finish(t, append([]string{"judge"}, strings.Fields(test.args)...)...)
+		if got.code != exitUnusable || !strings.Contains(got.stderr, test.want) {
+			t.Errorf("%s: exit status %d\n%s", test.args, got.code, got.stderr)
+		}
 	}
 }
 

@@ -45,11 +45,11 @@ var oddities = []Mutant{
 	{
 		Name: "slow-replica", Strategy: "optimistic-version",
 		Planted: "The second replica takes 10 ms longer.",
-		change: func(c *changes) {
-			c.deduct = func(next deduct) deduct {
+		change: func(p *plan) {
+			p.deduct = func(next deductFunc) deductFunc {
 				return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-					if c.isSecond() {
-						c.strikes.Add(1)
+					if p.isSecond() {
+						p.strikes.Add(1)
 						time.Sleep(10 * time.Millisecond)
 					}
 					return next(ctx, req)
@@ -60,21 +60,21 @@ var oddities = []Mutant{
 	{
 		Name: "busy", Strategy: "update",
 		Planted: "1 buyer in 50 is told busy, and nothing is deducted.",
-		change: onDeduction(50, func(context.Context, stock.Request, deduct) (stock.Receipt, error) {
+		change: onDeduction(50, func(context.Context, stock.Request, deductFunc) (stock.Receipt, error) {
 			return stock.Receipt{}, fmt.Errorf("%w: planted", stock.ErrBusy)
 		}),
 	},
 	{
 		Name: "lock-busy", Strategy: "lock-redis-lua",
 		Planted: "1 request in 50 does not get the lock, and is refused.",
-		change: onLock(50, func(_ context.Context, key string, _ lock) (*locks.Lease, error) {
+		change: onLock(50, func(_ context.Context, key string, _ lockFunc) (*locks.Lease, error) {
 			return nil, fmt.Errorf("%w: key %s: %w", locks.ErrNotAcquired, key, locks.ErrLeaseLost)
 		}),
 	},
 	{
 		Name: "unknown-sold", Strategy: "update",
 		Planted: "1 buyer in 100 gets an error after the deduction.",
-		change: onDeduction(100, func(ctx context.Context, req stock.Request, next deduct) (stock.Receipt, error) {
+		change: onDeduction(100, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 			_, err := next(ctx, req)
 			return stock.Receipt{}, errors.Join(stock.ErrUnknown, err)
 		}),
@@ -82,14 +82,14 @@ var oddities = []Mutant{
 	{
 		Name: "unknown-not-sold", Strategy: "update",
 		Planted: "1 buyer in 100 gets an error, and nothing is deducted.",
-		change: onDeduction(100, func(context.Context, stock.Request, deduct) (stock.Receipt, error) {
+		change: onDeduction(100, func(context.Context, stock.Request, deductFunc) (stock.Receipt, error) {
 			return stock.Receipt{}, stock.ErrUnknown
 		}),
 	},
 	{
 		Name: "unknown-with-key", Strategy: "ledger",
 		Planted: "1 buyer in 50 gets an error after the deduction, and the receipt when the request is sent again.",
-		change: onDeduction(50, func(ctx context.Context, req stock.Request, next deduct) (stock.Receipt, error) {
+		change: onDeduction(50, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 			receipt, err := next(ctx, req)
 			if receipt.Replayed {
 				return receipt, err
@@ -111,7 +111,7 @@ var oddities = []Mutant{
 		Name: "deadlocks", Strategy: "batch-ledger",
 		Planted: "1 deduction in 10 is the victim of a deadlock, and tries again.",
 		change: onStatement(10, deducts, func(
-			context.Context, string, []driver.NamedValue, execute,
+			context.Context, string, []driver.NamedValue, executeFunc,
 		) (driver.Result, error) {
 			return nil, &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}
 		}),
@@ -119,7 +119,7 @@ var oddities = []Mutant{
 	{
 		Name: "token-gaps", Strategy: "lock-redis-fenced",
 		Planted: "1 request in 5 takes the lock twice, so that tokens are left out.",
-		change: onLock(5, func(ctx context.Context, key string, next lock) (*locks.Lease, error) {
+		change: onLock(5, func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error) {
 			first, err := next(ctx, key)
 			if err != nil {
 				return nil, err
@@ -139,7 +139,7 @@ var oddities = []Mutant{
 		Name: "slow-stream", Strategy: "redis-stream",
 		Planted: "Each write to MySQL takes 20 ms longer.",
 		change: onStatement(1, "INSERT INTO stream_sale", func(
-			ctx context.Context, statement string, args []driver.NamedValue, next execute,
+			ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
 		) (driver.Result, error) {
 			time.Sleep(20 * time.Millisecond)
 			return next(ctx, statement, args)
@@ -148,13 +148,13 @@ var oddities = []Mutant{
 	{
 		Name: "undeleted-entries", Strategy: "redis-stream",
 		Planted: "1 deletion of written entries in 4 does nothing, so that they are delivered again.",
-		change:  rewriteLua("local deleted = 0", "if "+everyNthInLua("4")+" then return 0 end\nlocal deleted = 0"),
+		change:  rewriteLua(4, "local deleted = 0", "do return 0 end\nlocal deleted = 0"),
 	},
 }
 
 // waitBefore delays every n-th deduction.
 func waitBefore(n int64, delay time.Duration) change {
-	return onDeduction(n, func(ctx context.Context, req stock.Request, next deduct) (stock.Receipt, error) {
+	return onDeduction(n, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 		time.Sleep(delay)
 		return next(ctx, req)
 	})
@@ -162,7 +162,7 @@ func waitBefore(n int64, delay time.Duration) change {
 
 // waitAfter delays the answer of every n-th deduction.
 func waitAfter(n int64, delay func() time.Duration) change {
-	return onDeduction(n, func(ctx context.Context, req stock.Request, next deduct) (stock.Receipt, error) {
+	return onDeduction(n, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 		receipt, err := next(ctx, req)
 		time.Sleep(delay())
 		return receipt, err
@@ -171,8 +171,8 @@ func waitAfter(n int64, delay func() time.Duration) change {
 
 // slowOrders delays every order.
 func slowOrders(delay time.Duration) change {
-	return func(c *changes) {
-		c.order = func(next order) order {
+	return func(p *plan) {
+		p.order = func(next orderFunc) orderFunc {
 			return func(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 				time.Sleep(delay)
 				return next(ctx, req)
@@ -182,9 +182,9 @@ func slowOrders(delay time.Duration) change {
 }
 
 // refuseReplayOnce refuses the first replay of each key.
-func refuseReplayOnce(c *changes) {
+func refuseReplayOnce(p *plan) {
 	var refused memory[string, bool]
-	c.deduct = func(next deduct) deduct {
+	p.deduct = func(next deductFunc) deductFunc {
 		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 			receipt, err := next(ctx, req)
 			if !receipt.Replayed {
@@ -193,18 +193,18 @@ func refuseReplayOnce(c *changes) {
 			if _, known := refused.swap(req.Key, true); known {
 				return receipt, err
 			}
-			c.strikes.Add(1)
+			p.strikes.Add(1)
 			return stock.Receipt{}, stock.ErrInProgress
 		}
 	}
 }
 
 // fillFirstSlot writes the sum of all slots into the first one.
-func fillFirstSlot(c *changes) {
-	c.execute = func(next execute) execute {
+func fillFirstSlot(p *plan) {
+	p.execute = func(next executeFunc) executeFunc {
 		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
 			if strings.HasPrefix(statement, spreads) {
-				c.strikes.Add(1)
+				p.strikes.Add(1)
 				args = slices.Clone(args)
 				for i := 5; i < len(args); i += 3 {
 					units, _ := args[i].Value.(int64)

@@ -22,14 +22,14 @@ type Mutant struct {
 	Name     string `json:"name"`
 	Family   string `json:"family"`
 	Strategy string `json:"strategy"`
-	Store    string `json:"store"`    // empty: the strategy's default
-	Harmless bool   `json:"harmless"` // an oddity: the strategy keeps its claims
+	Store    string `json:"store"`  // empty: the strategy's default
+	Oddity   bool   `json:"oddity"` // the strategy keeps its claims
 	Planted  string `json:"planted"`
 }
 
 // wanted is the verdict that the judge should reach.
 func (m Mutant) wanted() verify.Result {
-	if m.Harmless {
+	if m.Oddity {
 		return verify.Correct
 	}
 	return verify.Wrong
@@ -70,7 +70,7 @@ type Trial struct {
 	Workload string // that the verdict is from
 	Evidence string // its first line; empty if there is none
 	Runs     int    // until the verdict
-	Strikes  int64  // how often the mutant behaved differently from its original
+	Strikes  int64  // how often the change of the mutant was applied
 	Took     time.Duration
 }
 
@@ -103,7 +103,7 @@ func (l Lab) Try(ctx context.Context, m Mutant) (Trial, error) {
 		if err != nil && !errors.Is(err, errDecided) {
 			return t, err
 		}
-		if t.Verdict == verify.Wrong || m.Harmless {
+		if t.Verdict == verify.Wrong || m.Oddity {
 			break
 		}
 		l.Config.Seed++

@@ -13,10 +13,10 @@ import (
 func TestATrialPassesIfTheJudgeWasRightAboutAMutantThatStruck(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		harmless bool
-		verdict  verify.Result
-		strikes  int64
-		want     bool
+		oddity  bool
+		verdict verify.Result
+		strikes int64
+		want    bool
 	}{
 		{false, verify.Wrong, 1, true},
 		{false, verify.Correct, 1, false},
@@ -27,10 +27,10 @@ func TestATrialPassesIfTheJudgeWasRightAboutAMutantThatStruck(t *testing.T) {
 		{false, verify.Wrong, 0, false},
 		{true, verify.Correct, 0, false},
 	} {
-		trial := Trial{Mutant: Mutant{Harmless: test.harmless}, Verdict: test.verdict, Strikes: test.strikes}
+		trial := Trial{Mutant: Mutant{Oddity: test.oddity}, Verdict: test.verdict, Strikes: test.strikes}
 		if got := trial.Passed(); got != test.want {
-			t.Errorf("harmless %v, %s, %d strikes: passed %v, want %v",
-				test.harmless, test.verdict, test.strikes, got, test.want)
+			t.Errorf("oddity %v, %s, %d strikes: passed %v, want %v",
+				test.oddity, test.verdict, test.strikes, got, test.want)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func TestTheWorstVerdictCountsAndWrongEndsTheTrial(t *testing.T) {
 
 func TestTheSummaryCountsBugsAndOddities(t *testing.T) {
 	t.Parallel()
-	bug, oddity := Mutant{}, Mutant{Harmless: true}
+	bug, oddity := Mutant{}, Mutant{Oddity: true}
 	got := Summary([]Trial{
 		{Mutant: bug, Verdict: verify.Wrong, Strikes: 1},
 		{Mutant: bug, Verdict: verify.Wrong, Strikes: 1},

@@ -36,10 +36,10 @@ func Summary(trials []Trial) string {
 	for _, t := range trials {
 		took += t.Took
 		switch {
-		case t.Harmless && t.Passed():
+		case t.Oddity && t.Passed():
 			cleared++
 			fallthrough
-		case t.Harmless:
+		case t.Oddity:
 			oddities++
 		case t.Passed():
 			found++
