@@ -94,7 +94,7 @@ type Figures struct {
 	LedgerGaps int64 `json:"ledger_gaps,omitempty"` // ledger rows that differ from the answers, and units missing
 	Overlaps   int64 `json:"overlaps"`              // pairs of critical sections of one item that overlap in time
 
-	PartialOrders    int64 `json:"partial_orders,omitempty"`  // orders of which the ledger has some lines only
+	PartialOrders    int64 `json:"partial_orders,omitempty"`  // orders that were deducted in part
 	SentAgain        int64 `json:"sent_again,omitempty"`      // requests that were sent again
 	AgainInStock     int64 `json:"again_in_stock,omitempty"`  // of these, while stock was certainly left
 	AgainElsewhere   int64 `json:"again_elsewhere,omitempty"` // of these, answered by another replica than before
