@@ -138,22 +138,22 @@ var fenceBugs = []Mutant{
 	{
 		Name: "lock-redis-fenced-unfenced", Strategy: "lock-redis-fenced",
 		Planted: "Half of the requests take a lock of another name, and the fence accepts any token.",
-		change:  both(onKey(alternate), rewrite(1, fences, "AND (fence_issuer = ? OR TRUE) AND (fence = ? OR TRUE)")),
+		change:  both(onKey(alternate), rewrite(1, fences, fencesAny)),
 	},
 	{
 		Name: "lock-redis-queue-at-least", Strategy: "lock-redis-queue",
 		Planted: "Half of the requests take a lock of another name, and the fence accepts older tokens.",
-		change:  both(onKey(alternate), rewrite(1, fences, "AND fence_issuer = ? AND fence >= ?")),
+		change:  both(onKey(alternate), rewrite(1, fences, fencesOlder)),
 	},
 	{
 		Name: "lock-etcd-unfenced", Strategy: "lock-etcd",
 		Planted: "Each replica has a lock of its own, and the fence accepts older tokens.",
-		change:  both(onKey(ofReplica), rewrite(1, fences, "AND fence_issuer = ? AND fence >= ?")),
+		change:  both(onKey(ofReplica), rewrite(1, fences, fencesOlder)),
 	},
 	{
 		Name: "lock-zookeeper-unfenced", Strategy: "lock-zookeeper",
 		Planted: "Each replica has a lock of its own, and the fence accepts any token.",
-		change:  both(onKey(ofReplica), rewrite(1, fences, "AND (fence_issuer = ? OR TRUE) AND (fence = ? OR TRUE)")),
+		change:  both(onKey(ofReplica), rewrite(1, fences, fencesAny)),
 	},
 	{
 		Name: "lock-redis-fenced-two-keys", Strategy: "lock-redis-fenced",
@@ -174,8 +174,14 @@ var fenceBugs = []Mutant{
 	},
 }
 
-// fences is in the statement that writes through a fence.
-const fences = "AND fence_issuer = ? AND fence = ?"
+const (
+	// fences is in the statement that writes through a fence.
+	fences = "AND fence_issuer = ? AND fence = ?"
+	// fencesAny accepts any token.
+	fencesAny = "AND (fence_issuer = ? OR TRUE) AND (fence = ? OR TRUE)"
+	// fencesOlder also accepts older tokens.
+	fencesOlder = "AND fence_issuer = ? AND fence >= ?"
+)
 
 // grant returns a lock that excludes nobody.
 func grant(ctx context.Context, key string) (*locks.Lease, error) { return locks.None{}.Lock(ctx, key) }

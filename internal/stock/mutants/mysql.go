@@ -179,36 +179,59 @@ var mysqlBugs = []Mutant{
 	},
 }
 
-// takeFromTheNext moves units from one UPDATE to the next one of the same item, so that the sum is right again.
+// takeFromTheNext moves units from one deduction to the next one of the same item, so that the sum is right again. It
+// leaves orders alone: they can be rolled back after the UPDATE.
 func takeFromTheNext(p *plan) {
-	var mu sync.Mutex
-	owed := map[any]int64{} // by item
+	markRequests(p)
+	var owed debts
 	strikes := p.every(50)
 	p.execute = func(next executeFunc) executeFunc {
 		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
-			if !strings.Contains(statement, deducts) {
+			if ctx.Value(inRequest{}) == nil || !strings.Contains(statement, deducts) {
 				return next(ctx, statement, args)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			item, count := args[1].Value, args[0].Value.(int64)
-			args = slices.Clone(args)
-			due := owed[item]
-			switch {
-			case due > 0:
-				args[0].Value, args[2].Value = count+due, count+due
-			case strikes():
-				args[0].Value = int64(0)
+			item, count := args[1].Value.(int64), args[0].Value.(int64)
+			due := owed.collect(item)
+			deducted := count + due
+			if due == 0 && strikes() {
+				deducted = 0
 			}
+			args = slices.Clone(args)
+			args[0].Value, args[2].Value = deducted, max(deducted, count)
 			result, err := next(ctx, statement, args)
 			if err == nil {
 				if rows, _ := result.RowsAffected(); rows == 1 {
-					owed[item] = count - args[0].Value.(int64) + due
+					due += count - deducted
 				}
 			}
+			owed.add(item, due)
 			return result, err
 		}
 	}
+}
+
+// debts are units by item that are still to be deducted.
+type debts struct {
+	mu    sync.Mutex
+	units map[int64]int64
+}
+
+func (d *debts) add(item, units int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.units == nil {
+		d.units = map[int64]int64{}
+	}
+	d.units[item] += units
+}
+
+// collect returns what is owed of an item, which is nothing from then on.
+func (d *debts) collect(item int64) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	units := d.units[item]
+	delete(d.units, item)
+	return units
 }
 
 // keepFirstStock makes the retries of a request decide by the stock that its first try read.

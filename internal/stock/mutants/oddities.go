@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -20,12 +21,7 @@ var oddities = []Mutant{
 	{
 		Name: "slow", Strategy: "update",
 		Planted: "Each deduction and each order takes 5 ms longer.",
-		change:  both(waitBefore(1, 5*time.Millisecond), slowOrders(5*time.Millisecond)),
-	},
-	{
-		Name: "long-tail", Strategy: "redis-script",
-		Planted: "1 deduction in 50 takes 100 ms longer.",
-		change:  waitBefore(50, 100*time.Millisecond),
+		change:  both(slowDeductions(5*time.Millisecond), slowOrders(5*time.Millisecond)),
 	},
 	{
 		Name: "late-answers", Strategy: "redis-script",
@@ -36,11 +32,6 @@ var oddities = []Mutant{
 		Name: "unordered-answers", Strategy: "batch",
 		Planted: "Buyers are answered up to 20 ms after the deduction, in any order.",
 		change:  waitAfter(1, func() time.Duration { return rand.N(20 * time.Millisecond) }),
-	},
-	{
-		Name: "late-effect", Strategy: "for-update",
-		Planted: "1 deduction in 3 begins 20 ms after its request arrived.",
-		change:  waitBefore(3, 20*time.Millisecond),
 	},
 	{
 		Name: "slow-replica", Strategy: "optimistic-version",
@@ -98,6 +89,28 @@ var oddities = []Mutant{
 		}),
 	},
 	{
+		Name: "unknown-order", Strategy: "for-update",
+		Planted: "1 order in 30 gets an error, every second of them after all its lines were deducted.",
+		change:  loseOrders(30),
+	},
+	{
+		Name: "lost-connection", Strategy: "update",
+		Planted: "1 UPDATE in 100 is carried out, but its reply does not arrive: the connection to MySQL seems lost.",
+		change: onStatement(100, deducts, func(
+			ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
+		) (driver.Result, error) {
+			if _, err := next(ctx, statement, args); err != nil {
+				return nil, err
+			}
+			return nil, mysql.ErrInvalidConn
+		}),
+	},
+	{
+		Name: "busy-in-flight", Strategy: "ledger",
+		Planted: "A request that is sent again while the first one is in flight is told busy.",
+		change:  tellRetriesBusy,
+	},
+	{
 		Name: "in-progress-once", Strategy: "ledger",
 		Planted: "A request that is sent again is refused once as in progress.",
 		change:  refuseReplayOnce,
@@ -136,14 +149,17 @@ var oddities = []Mutant{
 		change:  fillFirstSlot,
 	},
 	{
-		Name: "slow-stream", Strategy: "redis-stream",
-		Planted: "Each write to MySQL takes 20 ms longer.",
-		change: onStatement(1, "INSERT INTO stream_sale", func(
-			ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
-		) (driver.Result, error) {
-			time.Sleep(20 * time.Millisecond)
-			return next(ctx, statement, args)
-		}),
+		Name: "uneven-stream", Strategy: "redis-stream",
+		Planted: "The second replica writes its sales to MySQL 50 ms late, after later sales of the first.",
+		change: func(p *plan) {
+			p.begin = func(options driver.TxOptions) driver.TxOptions {
+				if p.isSecond() {
+					p.strikes.Add(1)
+					time.Sleep(50 * time.Millisecond)
+				}
+				return options
+			}
+		},
 	},
 	{
 		Name: "undeleted-entries", Strategy: "redis-stream",
@@ -152,9 +168,9 @@ var oddities = []Mutant{
 	},
 }
 
-// waitBefore delays every n-th deduction.
-func waitBefore(n int64, delay time.Duration) change {
-	return onDeduction(n, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
+// slowDeductions delays every deduction.
+func slowDeductions(delay time.Duration) change {
+	return onDeduction(1, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 		time.Sleep(delay)
 		return next(ctx, req)
 	})
@@ -177,6 +193,32 @@ func slowOrders(delay time.Duration) change {
 				time.Sleep(delay)
 				return next(ctx, req)
 			}
+		}
+	}
+}
+
+// loseOrders answers every n-th order with an error. It carries out every second of them.
+func loseOrders(n int64) change {
+	var lost atomic.Int64
+	return onOrder(n, func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
+		if lost.Add(1)%2 == 0 {
+			return stock.OrderReceipt{}, stock.ErrUnknown
+		}
+		_, err := next(ctx, req)
+		return stock.OrderReceipt{}, errors.Join(stock.ErrUnknown, err)
+	})
+}
+
+// tellRetriesBusy tells those busy whose first request is still in progress.
+func tellRetriesBusy(p *plan) {
+	p.deduct = func(next deductFunc) deductFunc {
+		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+			receipt, err := next(ctx, req)
+			if errors.Is(err, stock.ErrInProgress) {
+				p.strikes.Add(1)
+				err = fmt.Errorf("%w: planted", stock.ErrBusy)
+			}
+			return receipt, err
 		}
 	}
 }

@@ -18,6 +18,14 @@ var orderBugs = []Mutant{
 		change:  onOrder(20, missLastLine),
 	},
 	{
+		Name: "update-order-breaks-off", Strategy: "update",
+		Planted: "1 order in 50 is deducted from its first item only, and is answered with an error.",
+		change: onOrder(50, func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
+			_, err := next(ctx, withLines(req, req.Lines()[0]))
+			return stock.OrderReceipt{}, errors.Join(stock.ErrUnknown, err)
+		}),
+	},
+	{
 		Name: "update-order-twice", Strategy: "update",
 		Planted: "1 order in 20 is deducted twice.",
 		change: onOrder(20, func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {

@@ -47,13 +47,18 @@ var slotsBugs = []Mutant{
 // inRequest marks the context of the requests whose statements a mutant changes, to tell them from all others.
 type inRequest struct{}
 
-// loseWhenSpread makes a deduction that spreads the last units anew put one unit less into the first slot.
-func loseWhenSpread(p *plan) {
+// markRequests marks the contexts of deductions.
+func markRequests(p *plan) {
 	p.deduct = func(next deductFunc) deductFunc {
 		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 			return next(context.WithValue(ctx, inRequest{}, true), req)
 		}
 	}
+}
+
+// loseWhenSpread makes a deduction that spreads the last units anew put one unit less into the first slot.
+func loseWhenSpread(p *plan) {
+	markRequests(p)
 	p.execute = func(next executeFunc) executeFunc {
 		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
 			if ctx.Value(inRequest{}) != nil && strings.HasPrefix(statement, spreads) && args[2].Value != int64(0) {
