@@ -33,7 +33,7 @@ var judgedWorkloads = []judgedWorkload{
 	{
 		name: Orders, users: 32, requests: 150, stock: 70,
 		mix: traffic.MixConfig{
-			Goods: 20, Skew: traffic.Zipf, MinCount: 1, MaxCount: 3, Orders: 1, MaxLines: 5,
+			Goods: 20, Skew: traffic.Zipf, MinCount: 1, MaxCount: 3, OrderEvery: 1, MaxLines: 5,
 		},
 		suits: takesOrders,
 	},
@@ -73,7 +73,7 @@ func judgedOnly(workload string) bool { return judgedWorkloadOf(workload) != nil
 func (w judgedWorkload) mixFor(choice Choice) traffic.MixConfig {
 	mix := w.mix
 	if w.retries && takesOrders(choice) {
-		mix.Orders, mix.MaxLines = 2, mix.Goods
+		mix.OrderEvery, mix.MaxLines = 2, mix.Goods
 	}
 	return mix
 }
