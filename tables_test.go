@@ -216,7 +216,7 @@ func catalogueTable() string {
 	row(&b, "strategy", "how it works", "store", "1 replica", "2 replicas", "restocked meanwhile", "holder dies",
 		"holder is stopped", "client sends again")
 	row(&b, slices.Repeat([]string{"---"}, 9)...)
-	promises := map[stock.Promise]string{
+	behaviours := map[stock.Behaviour]string{
 		stock.Correct:      "correct",
 		stock.LosesUpdates: "**loses updates**",
 		stock.Oversells:    "**oversells**",
@@ -228,8 +228,8 @@ func catalogueTable() string {
 			stores = append(stores, string(on))
 		}
 		c := s.Claim
-		row(&b, label(s), s.Summary, strings.Join(stores, ", "), promises[c.OneReplica], promises[c.TwoReplicas],
-			promises[c.Restocked], string(c.HolderCrash), string(c.HolderPause), string(c.ClientRetry))
+		row(&b, label(s), s.Summary, strings.Join(stores, ", "), behaviours[c.OneReplica], behaviours[c.TwoReplicas],
+			behaviours[c.Restocked], string(c.HolderCrash), string(c.HolderPause), string(c.ClientRetry))
 	}
 	return b.String()
 }
