@@ -87,7 +87,7 @@ type Lab struct {
 // errDecided ends a trial early.
 var errDecided = errors.New("the verdict is decided")
 
-// passes is how often a bug is tried under all workloads. A lab runs the measured ones in as many rounds or more.
+// passes is how often a bug is tried under all workloads. A full lab runs each measured workload at least this often.
 const passes = 3
 
 // Try plants a mutant and runs its strategy under one workload after another. A bug is tried until it is found; an
@@ -129,7 +129,7 @@ func (t *Trial) add(run scenario.Measured) error {
 }
 
 // run runs strategies that claim to be correct, each under every workload, without and then with restocks. It passes
-// each run to done, and stops at its first error.
+// each run to done, and stops at the first error that done returns.
 func (l Lab) run(ctx context.Context, names []string, store string, done func(scenario.Measured) error) error {
 	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {
