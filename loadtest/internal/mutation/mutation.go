@@ -87,7 +87,7 @@ type Lab struct {
 // errDecided ends a trial early.
 var errDecided = errors.New("the verdict is decided")
 
-// passes is how often a bug is tried under all workloads. A lab runs the measured ones in as many rounds or more.
+// passes is how often a bug is tried under all workloads. A full lab runs each measured workload at least this often.
 const passes = 3
 
 // Try plants a mutant and runs its strategy under one workload after another. A bug is tried until it is found; an
