@@ -19,7 +19,7 @@ func (r *Runner) warmUp(ctx context.Context) error {
 		return nil
 	}
 	units := map[int64]int64{}
-	for _, row := range r.all() {
+	for _, row := range r.rows {
 		for i := range row.Goods {
 			units[int64(i+1)] = abundance
 		}
@@ -28,7 +28,7 @@ func (r *Runner) warmUp(ctx context.Context) error {
 		return err
 	}
 	measured := map[history.Subject]float64{}
-	for i, row := range r.all() {
+	for i, row := range r.rows {
 		// Rows that differ only in the name of the workload differ only in their stock, which is abundant here.
 		unnamed := row.Subject
 		unnamed.Workload.Name = ""

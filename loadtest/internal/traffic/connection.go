@@ -29,7 +29,8 @@ const (
 	dialTimeout = 5 * time.Second
 
 	// checkedAfter is how long a connection must have been idle to be checked before it is used. In a closed loop it is
-	// not idle between requests, and the check costs a system call.
+	// not idle between requests, and the check costs a system call. A request on a connection that the server closes
+	// sooner than that has an unknown outcome.
 	checkedAfter = 10 * time.Millisecond
 	// maxIdle is shorter than the idle timeouts of nginx and the replicas, so that they do not close while a request is
 	// on its way.
@@ -103,14 +104,15 @@ func (c *connection) Read(p []byte) (n int, err error) {
 // exchange sends a request and reads the whole reply into c.reply. It records the times and the status. If there is no
 // whole reply, it records how the request failed and returns false.
 func (c *connection) exchange(ctx context.Context, request []byte, timeout time.Duration, op *history.Op) bool {
+	deadline := time.Now().Add(timeout)
 	op.SentNS = monotonic.Now()
-	if err := c.open(ctx, timeout); err != nil {
+	if err := c.open(ctx, deadline); err != nil {
 		op.ReceivedNS = monotonic.Now()
-		op.Outcome, op.Error = history.Unknown, describe(ctx, err)
+		op.Outcome, op.Error = history.Unknown, "not sent: "+describe(ctx, err)
 		return false
 	}
 	op.SentNS = monotonic.Now() // without the time of connecting
-	err := c.send(ctx, request, timeout)
+	err := c.send(ctx, request, deadline)
 	op.ReceivedNS = monotonic.Now()
 	c.usedNS = op.ReceivedNS
 	if err != nil {
@@ -118,15 +120,15 @@ func (c *connection) exchange(ctx context.Context, request []byte, timeout time.
 		op.Outcome, op.Error = history.Unknown, describe(ctx, err)
 		return false
 	}
-	if c.reply.ConnectionClose() {
+	if c.reply.ConnectionClose() || c.reader.Buffered() > 0 { // what follows a reply answers no request
 		c.close()
 	}
 	op.Status = c.reply.StatusCode()
 	return true
 }
 
-func (c *connection) send(ctx context.Context, request []byte, timeout time.Duration) error {
-	if err := c.conn.SetDeadline(time.Now().Add(timeout)); err != nil {
+func (c *connection) send(ctx context.Context, request []byte, deadline time.Time) error {
+	if err := c.conn.SetDeadline(deadline); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil { // cut may have come before the deadline was set
@@ -144,14 +146,14 @@ func (c *connection) send(ctx context.Context, request []byte, timeout time.Dura
 }
 
 // open opens the connection, unless it is open and the server has not closed it.
-func (c *connection) open(ctx context.Context, timeout time.Duration) error {
+func (c *connection) open(ctx context.Context, deadline time.Time) error {
 	if c.conn != nil {
 		if idle := time.Duration(monotonic.Now() - c.usedNS); idle < checkedAfter || idle < maxIdle && c.alive() {
 			return nil
 		}
 		c.close()
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	conn, err := c.server.dial(ctx)
 	if err != nil {

@@ -147,3 +147,47 @@ func TestReplyTooLargeIsUnknown(t *testing.T) {
 		}
 	}
 }
+
+// An answer that nobody asked for must not become that of the next request.
+func TestWhatFollowsAReplyIsDropped(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	const sold = `{"goods_id":1,"count":1,"remaining":7}`
+	reply := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(sold), sold)
+	unasked := "HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\n\r\n{}"
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			request := make([]byte, 4096)
+			if _, err := conn.Read(request); err == nil {
+				_, _ = io.WriteString(conn, reply+unasked) // the client then closes the connection
+				_, _ = conn.Read(request)
+			}
+			conn.Close()
+		}
+	}()
+	mustSell(t, drive(t, "http://"+listener.Addr().String(), 1), 3)
+}
+
+func TestConnectingAndTheReplyShareOneTimeout(t *testing.T) {
+	t.Parallel()
+	driver := serve(t, 1, func(http.ResponseWriter, *http.Request) {
+		t.Error("the request was sent although its time was over")
+	})
+	connection := newConnection(driver.server)
+	defer connection.close()
+	var op history.Op
+	if connection.exchange(t.Context(), []byte("POST / HTTP/1.1\r\n\r\n"), -time.Second, &op) {
+		t.Error("the request was answered")
+	}
+	if op.Outcome != history.Unknown || op.Error != "not sent: "+TimedOut {
+		t.Errorf("outcome %s, error %q", op.Outcome, op.Error)
+	}
+}

@@ -166,6 +166,11 @@ func TestOutcomeFollowsStatusAndProblemType(t *testing.T) {
 		{503, `<html>`, history.Unknown, "Service Unavailable"},
 		{500, `{"type":"/problems/outcome-unknown"}`, history.Unknown, "/problems/outcome-unknown"},
 		{502, `<html>`, history.Unknown, "Bad Gateway"},
+		// What a malformed reply begins with promises nothing.
+		{503, `{"type":"/problems/busy"} and more`, history.Unknown, "Service Unavailable"},
+		{503, `{"type":"/problems/busy"`, history.Unknown, "Service Unavailable"},
+		{409, `{"type":"/problems/sold-out","remaining":0,`, history.Rejected, "Conflict"},
+		{503, `{"type":"/problems/busy","type":"/problems/busy"}`, history.Unknown, "Service Unavailable"},
 		{307, ``, history.Unknown, "Temporary Redirect"},
 	} {
 		t.Run(fmt.Sprintf("%d %s", test.status, test.body), func(t *testing.T) {

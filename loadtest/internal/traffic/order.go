@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -12,9 +11,9 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// appendOrder appends the body of an order. The prefix is that of a deduction, up to its item.
+// appendOrder appends the body of an order.
 func appendOrder(body, prefix []byte, lines []history.Line) []byte {
-	body = append(body, bytes.TrimSuffix(prefix, []byte(`"goods_id":`))...)
+	body = append(body, prefix...)
 	body = append(body, `"lines":[`...)
 	for i, line := range lines {
 		if i > 0 {

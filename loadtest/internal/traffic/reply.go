@@ -47,26 +47,34 @@ type replyReader struct {
 	problem string // of the last reply that had one
 }
 
-// parse parses the body of a reply. It converts no values by reflection, because it runs once per request.
-func (r *replyReader) parse(body []byte) (answer reply) {
-	answer.remaining, answer.stock = noRemaining, noRemaining
+// parse parses the body of a reply. A malformed one says nothing, not even what it begins with. It converts no values by
+// reflection, because it runs once per request.
+func (r *replyReader) parse(body []byte) reply {
 	r.body.Reset()
 	r.body.Write(body)
 	r.decoder.Reset(&r.body)
+	answer := reply{remaining: noRemaining, stock: noRemaining}
+	if !r.object(&answer) {
+		return reply{remaining: noRemaining, stock: noRemaining, malformed: true}
+	}
+	return answer
+}
+
+// object parses an object that nothing follows. It returns false if the text is anything else.
+func (r *replyReader) object(answer *reply) bool {
 	if token, err := r.decoder.ReadToken(); err != nil || token.Kind() != '{' {
-		answer.malformed = true
-		return answer
+		return false
 	}
 	for r.decoder.PeekKind() == '"' {
-		if !r.member(&answer) {
-			answer.malformed = true
-			return answer
+		if !r.member(answer) {
+			return false
 		}
 	}
+	if _, err := r.decoder.ReadToken(); err != nil {
+		return false
+	}
 	_, err := r.decoder.ReadToken()
-	_, end := r.decoder.ReadToken()                // nothing may follow
-	answer.malformed = err != nil || end != io.EOF //nolint:errorlint // never wrapped
-	return answer
+	return err == io.EOF //nolint:errorlint // never wrapped
 }
 
 // member parses one member of an object. It returns false if the member is malformed.

@@ -30,7 +30,7 @@ func appendRequest(request, header, id, key, body []byte) []byte {
 	return append(request, body...)
 }
 
-// bodyPrefix is the body of a deduction up to its item, which all requests of a load share.
+// bodyPrefix is the body of a deduction or an order up to its items, which all requests of a load share.
 func bodyPrefix(load Load) []byte {
 	var b strings.Builder
 	b.WriteString(`{`)
@@ -43,13 +43,13 @@ func bodyPrefix(load Load) []byte {
 	if load.Hold > 0 {
 		fmt.Fprintf(&b, `"hold_ms":%d,`, load.Hold.Milliseconds())
 	}
-	b.WriteString(`"goods_id":`)
 	return []byte(b.String())
 }
 
 // appendBody appends the body of a deduction.
 func appendBody(body, prefix []byte, goodsID, count int64) []byte {
 	body = append(body, prefix...)
+	body = append(body, `"goods_id":`...)
 	body = strconv.AppendInt(body, goodsID, 10)
 	body = append(body, `,"count":`...)
 	body = strconv.AppendInt(body, count, 10)

@@ -17,7 +17,7 @@ type run struct {
 	load      Load
 	header    []byte // of each deduction, up to its id
 	orders    []byte // the same of each order
-	body      []byte // of each request, up to its item
+	body      []byte // of each request, up to its items
 	startedNS int64
 	next      atomic.Int64 // the number of the next request
 	users     []user
@@ -103,9 +103,10 @@ func (r *run) reserve() {
 
 // connect opens the connections that are not open. A failure shows when the first request is sent.
 func (r *run) connect(ctx context.Context) {
+	deadline := time.Now().Add(r.load.Timeout)
 	var wg sync.WaitGroup
 	for i := range r.users {
-		wg.Go(func() { _ = r.users[i].connection.open(ctx, r.load.Timeout) })
+		wg.Go(func() { _ = r.users[i].connection.open(ctx, deadline) })
 	}
 	wg.Wait()
 }
