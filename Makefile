@@ -19,7 +19,7 @@ up: servers build ## start two replicas behind nginx, with their servers, until 
 bench: servers build ## compare the fastest strategies with the limits of this machine (5 minutes; BENCH=--help)
 	@$(WITH_MAKE) bin/loadtest bench $(BENCH)
 
-judge: servers build ## test the judge: plant bugs into the service, each of which it must find (4 minutes; JUDGE=--help)
+judge: servers build ## test the judge: plant bugs into the service, each of which it must find (6 minutes; JUDGE=--help)
 	CGO_ENABLED=0 go build -trimpath -tags mutants -o bin/stock-mutants ./cmd/stock
 	@$(WITH_MAKE) bin/loadtest judge $(JUDGE)
 
