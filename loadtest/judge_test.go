@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,9 +22,16 @@ func TestJudgeFindsPlantedBugsAndClearsOddities(t *testing.T) {
 
 func TestJudgeClearsCorrectStrategies(t *testing.T) {
 	t.Parallel()
-	got := finish(t, "judge", "--requests", "300", "--clean", "8")
+	out := t.TempDir()
+	got := finish(t, "judge", "--requests", "300", "--clean", "8", "--out", out)
 	if got.code != exitHeld || !regexp.MustCompile(`8 runs of \d+ correct strategies: 0 found WRONG`).MatchString(got.stdout) {
 		t.Errorf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
+	}
+	// A strategy runs at most five times before the next one begins.
+	for _, workload := range []string{"tail", "plenty", "flash-sale"} {
+		if runs, err := filepath.Glob(filepath.Join(out, "history", "*-"+workload+"-*")); err != nil || len(runs) == 0 {
+			t.Errorf("there is no run of %s: %v", workload, err)
+		}
 	}
 }
 

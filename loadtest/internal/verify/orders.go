@@ -87,16 +87,19 @@ func (b *books) linesInLedger() map[string]int {
 // takenInPart returns an item from which an order with an unknown outcome must have taken its units, and one from which
 // it cannot have; nil if there is none.
 func (b *books) takenInPart(op history.Op) (taken, left *item) {
-	if op.Outcome != history.Unknown {
+	if op.Outcome != history.Unknown || op.Name == "" {
 		return nil, nil
 	}
 	for _, line := range op.Lines {
 		it := b.byID[line.GoodsID]
+		asked := it.unknownUnitsOf(op.Name)
 		least, most := it.takenByUnknown()
 		switch {
+		case asked == 0: // its outcome became known when it was sent again
+			return nil, nil
 		case most < line.Count:
 			left = it
-		case least > it.unknownUnits-it.unknownUnitsOf(op.Name):
+		case least > it.unknownUnits-asked:
 			taken = it // even if all others took effect
 		}
 	}
