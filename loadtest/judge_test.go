@@ -24,7 +24,8 @@ func TestJudgeClearsCorrectStrategies(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
 	got := finish(t, "judge", "--requests", "300", "--clean", "8", "--out", out)
-	if got.code != exitHeld || !regexp.MustCompile(`8 runs of \d+ correct strategies: 0 found WRONG`).MatchString(got.stdout) {
+	cleared := regexp.MustCompile(`8 runs of \d+ correct strategies: 0 found WRONG`)
+	if got.code != exitHeld || !cleared.MatchString(got.stdout) {
 		t.Errorf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
 	}
 	// A strategy runs at most five times before the next one begins.

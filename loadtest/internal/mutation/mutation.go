@@ -92,9 +92,10 @@ const passes = 3
 
 // Try plants a mutant and runs its strategy under one workload after another. A bug is tried until it is found; an
 // oddity once under every workload.
-func (l Lab) Try(ctx context.Context, m Mutant) (Trial, error) {
+func (l Lab) Try(ctx context.Context, m Mutant) (t Trial, err error) {
 	began := time.Now()
-	t := Trial{Mutant: m, Verdict: verify.Correct}
+	defer func() { t.Took = time.Since(began) }()
+	t = Trial{Mutant: m, Verdict: verify.Correct}
 	if err := l.Topology.RestartReplicas(ctx, "--mutant="+m.Name); err != nil {
 		return t, err
 	}
@@ -104,9 +105,7 @@ func (l Lab) Try(ctx context.Context, m Mutant) (Trial, error) {
 	}
 	for range passes {
 		for _, config := range settings {
-			err := l.try(ctx, &t, config)
-			if err != nil || t.Verdict == verify.Wrong {
-				t.Took = time.Since(began)
+			if err := l.try(ctx, &t, config); err != nil || t.Verdict == verify.Wrong {
 				return t, err
 			}
 		}
@@ -115,7 +114,6 @@ func (l Lab) Try(ctx context.Context, m Mutant) (Trial, error) {
 		}
 		l.Config.Seed++
 	}
-	t.Took = time.Since(began)
 	return t, nil
 }
 
@@ -149,7 +147,7 @@ func (t *Trial) add(run scenario.Measured) error {
 	return nil
 }
 
-// settings returns what to run: each strategy that claims to be correct, without and with restocks, under all workloads.
+// settings returns what to run: each strategy that claims to be correct, without and with restocks.
 func (l Lab) settings(ctx context.Context, names []string, store string) (settings []scenario.Config, err error) {
 	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {
