@@ -67,7 +67,7 @@ func (f *judgeFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.requests, "requests", 1200, "requests of a run, except under the workloads that have their own number")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the requests")
 	flags.StringVar(&f.markdown, "markdown", "", "write the table in Markdown to this file, - for stdout")
-	flags.StringVar(&f.out, "out", "", "keep the histories in this directory (default: keep none)")
+	flags.StringVar(&f.out, "out", "", "keep the histories below this directory (default: keep none)")
 	flags.StringVar(&f.stockBinary, "stock-binary", "",
 		"path of a service that was built with -tags mutants (default: stock-mutants beside this program)")
 }

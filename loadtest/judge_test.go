@@ -30,7 +30,7 @@ func TestJudgeClearsCorrectStrategies(t *testing.T) {
 	}
 	// A strategy runs at most five times before the next one begins.
 	for _, workload := range []string{"tail", "plenty", "flash-sale"} {
-		if runs, err := filepath.Glob(filepath.Join(out, "history", "*-"+workload+"-*")); err != nil || len(runs) == 0 {
+		if runs, err := filepath.Glob(filepath.Join(out, "*", "history", "*-"+workload+"-*")); err != nil || len(runs) == 0 {
 			t.Errorf("there is no run of %s: %v", workload, err)
 		}
 	}

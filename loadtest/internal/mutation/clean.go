@@ -28,10 +28,6 @@ func (l Lab) Clean(ctx context.Context, n int, progress func(Clean)) (c Clean, e
 	if err := l.Topology.RestartReplicas(ctx); err != nil {
 		return c, err
 	}
-	settings, err := l.settings(ctx, nil, "")
-	if err != nil {
-		return c, err
-	}
 	count := func(run scenario.Measured) error {
 		c.add(run)
 		progress(c)
@@ -41,6 +37,10 @@ func (l Lab) Clean(ctx context.Context, n int, progress func(Clean)) (c Clean, e
 		return nil
 	}
 	for c.Runs < n {
+		settings, err := l.settings(ctx, nil, "")
+		if err != nil {
+			return c, err
+		}
 		for _, i := range rand.New(rand.NewPCG(l.Config.Seed, 0)).Perm(len(settings)) {
 			err := l.run(ctx, settings[i], count)
 			if errors.Is(err, errDecided) {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -99,11 +100,12 @@ func (l Lab) Try(ctx context.Context, m Mutant) (t Trial, err error) {
 	if err := l.Topology.RestartReplicas(ctx, "--mutant="+m.Name); err != nil {
 		return t, err
 	}
-	settings, err := l.settings(ctx, []string{m.Strategy}, m.Store)
-	if err != nil {
-		return t, err
-	}
+	l.Config.Dir = filepath.Join(l.Config.Dir, m.Name)
 	for range passes {
+		settings, err := l.settings(ctx, []string{m.Strategy}, m.Store)
+		if err != nil {
+			return t, err
+		}
 		for _, config := range settings {
 			if err := l.try(ctx, &t, config); err != nil || t.Verdict == verify.Wrong {
 				return t, err
@@ -147,7 +149,8 @@ func (t *Trial) add(run scenario.Measured) error {
 	return nil
 }
 
-// settings returns what to run: each strategy that claims to be correct, without and with restocks.
+// settings returns what to run: each strategy that claims to be correct, without and with restocks. Each setting has a
+// directory of its own.
 func (l Lab) settings(ctx context.Context, names []string, store string) (settings []scenario.Config, err error) {
 	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {
@@ -162,6 +165,8 @@ func (l Lab) settings(ctx context.Context, names []string, store string) (settin
 			if choice.Strategy.ClaimFor(l.Config.Replicas, restock > 0) == verify.ClaimCorrect {
 				config := l.Config
 				config.Choices, config.Restock = []scenario.Choice{choice}, restock
+				dir := fmt.Sprintf("%s-seed%d-restock%d", choice.Strategy.Name, config.Seed, restock)
+				config.Dir = filepath.Join(config.Dir, dir)
 				settings = append(settings, config)
 			}
 		}
@@ -171,7 +176,6 @@ func (l Lab) settings(ctx context.Context, names []string, store string) (settin
 
 // run runs a setting. It passes each run to done, and stops at its first error.
 func (l Lab) run(ctx context.Context, config scenario.Config, done func(scenario.Measured) error) error {
-	config.Seed = l.Config.Seed
 	runner, err := scenario.New(l.Target, config, time.Now())
 	if err == nil {
 		err = runner.Run(ctx, done)
