@@ -61,10 +61,11 @@ func TestWhatADeductionLeavesOutTheNextOneTakes(t *testing.T) {
 func TestOrdersAreNeitherLeftOutNorTakeForOthers(t *testing.T) {
 	t.Parallel()
 	p, deduction := atTheStrike(t)
-	for range 2 {
+	for strikes := range int64(2) {
 		if got := sentUnits(t.Context(), t, p, 4, oneRow); got != 4 {
 			t.Errorf("an order deducts %d units, want 4", got)
 		}
+		wantStrikes(t, p, strikes)
 		sentUnits(deduction, t, p, 1, oneRow)
 	}
 }
