@@ -19,7 +19,7 @@ up: servers build ## start two replicas behind nginx, with their servers, until 
 bench: servers build ## compare the fastest strategies with the limits of this machine (5 minutes; BENCH=--help)
 	@$(WITH_MAKE) bin/loadtest bench $(BENCH)
 
-judge: servers build ## test the judge: plant bugs into the service, each of which it must find (6 minutes; JUDGE=--help)
+judge: servers build ## test the judge: it must find each planted bug, and no other (6 minutes; JUDGE=--help)
 	CGO_ENABLED=0 go build -trimpath -tags mutants -o bin/stock-mutants ./cmd/stock
 	@$(WITH_MAKE) bin/loadtest judge $(JUDGE)
 
@@ -32,7 +32,8 @@ bench-locks: servers ## compare the Redis locks with other libraries (6 minutes;
 
 test: servers ## run all tests on real servers, with the race detector
 	go test -race ./...
-	@# The client library of ZooKeeper has data races, so its tests run without the detector: internal/locks/race_test.go.
+	@# Tests that cut the connections of ZooKeeper are skipped with the detector (internal/locks/race_test.go), so all
+	@# ZooKeeper tests run once more without it.
 	go test -run 'ZooKeeper|/zookeeper' ./internal/locks
 	cd $(BENCH_MODULE) && go test -race ./...
 

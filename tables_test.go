@@ -1,6 +1,7 @@
 package stock_test
 
 import (
+	"encoding/json"
 	"flag"
 	"os"
 	"regexp"
@@ -81,6 +82,39 @@ func TestTablesAreUpToDate(t *testing.T) {
 	}
 	if string(drawn) != string(picture) {
 		t.Errorf("%s differs from %s: run go test . -update", pictureFile, figuresFile)
+	}
+}
+
+func TestTheSummaryShowsNoFaultsOfWrongStrategies(t *testing.T) {
+	t.Parallel()
+	f := &figures{Rows: []measurement{
+		{Strategy: "mutex", Replicas: 2, Workload: "plenty", Verdict: "wrong", Sold: 3, Lost: 2},
+		{Strategy: "update", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 5},
+	}}
+	got := summary(t, f, []string{"mutex", "update"})
+	for _, want := range []string{
+		"| **wrong**: 2 of 3 units lost |  |  |  |  |\n", "| correct | 5 | safe | safe | deducts again |\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the summary lacks %q:\n%s", want, got)
+		}
+	}
+}
+
+func TestConditionsAreThoseOfMeasuredRows(t *testing.T) {
+	t.Parallel()
+	var r report
+	err := json.Unmarshal([]byte(`{"rows": [
+		{"users": 32, "judged_only": true, "rounds": [{}]},
+		{"users": 100, "baseline": true, "rounds": [{}, {}, {}, {}, {}]},
+		{"users": 100, "rounds": [{}, {}, {}]},
+		{"users": 100, "rounds": [{}, {}, {}, {}]}
+	]}`), &r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := r.conditions(), "Means of 3 to 4 rounds, 100 users, "; !strings.HasPrefix(got, want) {
+		t.Errorf("the conditions are %q, want %q first", got, want)
 	}
 }
 
@@ -173,7 +207,7 @@ func strategy(name string) *stock.Strategy {
 	return &strategies[i]
 }
 
-// summary shows a few strategies on one screen.
+// summary shows a few strategies on one screen. What faults do to a strategy that is wrong without any does not matter.
 func summary(t *testing.T, f *figures, names []string) string {
 	t.Helper()
 	var b strings.Builder
@@ -186,14 +220,17 @@ func summary(t *testing.T, f *figures, names []string) string {
 			t.Fatalf("a summary names %s, which is not in the catalogue", name)
 		}
 		found, goodput := "not measured", ""
+		onFaults := []string{string(s.Claim.HolderCrash), string(s.Claim.HolderPause), string(s.Claim.ClientRetry)}
 		if r := f.row(name, 2, "plenty"); r != nil {
 			found = r.found()
-			if r.correct() {
+			switch {
+			case r.correct():
 				goodput = number(r.Goodput)
+			case r.Verdict == "wrong":
+				onFaults = []string{"", "", ""}
 			}
 		}
-		row(&b, label(*s), s.Summary, found, goodput,
-			string(s.Claim.HolderCrash), string(s.Claim.HolderPause), string(s.Claim.ClientRetry))
+		row(&b, append([]string{label(*s), s.Summary, found, goodput}, onFaults...)...)
 	}
 	return b.String()
 }
@@ -216,7 +253,7 @@ func catalogueTable() string {
 	row(&b, "strategy", "how it works", "store", "1 replica", "2 replicas", "restocked meanwhile", "holder dies",
 		"holder is stopped", "client sends again")
 	row(&b, slices.Repeat([]string{"---"}, 9)...)
-	promises := map[stock.Promise]string{
+	behaviours := map[stock.Behaviour]string{
 		stock.Correct:      "correct",
 		stock.LosesUpdates: "**loses updates**",
 		stock.Oversells:    "**oversells**",
@@ -228,8 +265,8 @@ func catalogueTable() string {
 			stores = append(stores, string(on))
 		}
 		c := s.Claim
-		row(&b, label(s), s.Summary, strings.Join(stores, ", "), promises[c.OneReplica], promises[c.TwoReplicas],
-			promises[c.Restocked], string(c.HolderCrash), string(c.HolderPause), string(c.ClientRetry))
+		row(&b, label(s), s.Summary, strings.Join(stores, ", "), behaviours[c.OneReplica], behaviours[c.TwoReplicas],
+			behaviours[c.Restocked], string(c.HolderCrash), string(c.HolderPause), string(c.ClientRetry))
 	}
 	return b.String()
 }

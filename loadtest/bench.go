@@ -92,7 +92,7 @@ func (f *benchFlags) check() error {
 	case f.rounds < 1:
 		return fmt.Errorf("--rounds %d: at least 1 is needed", f.rounds)
 	}
-	return nil
+	return checkWritable("--markdown", f.markdown)
 }
 
 // bareCommand runs the bare handler, which bench starts as a process of its own.
@@ -220,6 +220,25 @@ func conditions(e topology.Environment) string {
 	}
 	return fmt.Sprintf("%s, %d cores for load and servers, %s (%s), %s (%s), %s, %s", machine.CPU, machine.Cores,
 		e.MySQL, strings.Join(durable, ", "), e.Redis, e.RedisPersistence, e.Nginx, machine.Go)
+}
+
+// checkWritable makes sure, before a long run, that the file which a flag names can be written after it. It creates the
+// file and its directory if there are none.
+func checkWritable(flag, name string) error {
+	if name == "" || name == "-" {
+		return nil
+	}
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
+	if err == nil {
+		var file *os.File
+		if file, err = os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
+			err = file.Close()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", flag, name, err)
+	}
+	return nil
 }
 
 // writeTo writes to the named file, to stdout if the name is "-", and nothing if it is empty.

@@ -22,7 +22,7 @@ func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	var stdout, stderr bytes.Buffer
-	path := filepath.Join(dir, "bench.md")
+	path := filepath.Join(dir, "new", "bench.md")
 	cmd := command(t, "bench", "--users", "8", "--time", "100ms", "--rounds", "2", "--markdown", path)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -108,6 +108,35 @@ func TestBenchSaysHowManyUsersArePossible(t *testing.T) {
 		if got := finish(t, "bench", "--users", users); got.code != exitUnusable || !strings.Contains(got.stderr, want) {
 			t.Errorf("--users %s: exit status %d\n%s", users, got.code, got.stderr)
 		}
+	}
+}
+
+// The table is written after minutes of measuring.
+func TestATableThatCannotBeWrittenIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"bench", "judge"} {
+		got := finish(t, name, "--markdown", dir)
+		if want := "--markdown " + dir + ": "; got.code != exitUnusable || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: exit status %d\n%s", name, got.code, got.stderr)
+		}
+	}
+}
+
+func TestTheDirectoryOfATableIsMadeAndAnOldTableKept(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "new", "table.md")
+	if err := checkWritable("--markdown", path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkWritable("--markdown", path); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := os.ReadFile(path); err != nil || string(kept) != "old" {
+		t.Errorf("the file contains %q, %v", kept, err)
 	}
 }
 

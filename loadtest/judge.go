@@ -39,14 +39,19 @@ func judgeCommand() *cobra.Command {
 under one workload after another, and expects that the judge finds it WRONG. It also plants oddities, such as slow
 answers, which the judge must find CORRECT.
 
-With --clean it plants nothing, runs the strategies that claim to be correct, and expects that none is found WRONG.
+With --clean, it plants nothing and expects that no strategy that claims to be correct is found WRONG. It runs them in
+random order, each under all workloads without or with restocks, until there are as many runs.
 
-Exit status: 0 the judge was right each time; 1 it was not; 2 wrong usage, or something is missing; 130 interrupted.`,
+Exit status: 0 the judge was right each time; 1 it was not, or a mutant never came into effect; 2 wrong usage, or
+something is missing; 3 more than 5 % of the runs of --clean, and more than one, were INCONCLUSIVE; 130 interrupted.`,
 		Example: `  loadtest judge
   loadtest judge --mutants update-loses-a-sale,slow
   loadtest judge --clean 100`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd.Flags()); err != nil {
+				return err
+			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -62,9 +67,23 @@ func (f *judgeFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.requests, "requests", 1200, "requests of a run, except under the workloads that have their own number")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the requests")
 	flags.StringVar(&f.markdown, "markdown", "", "write the table in Markdown to this file, - for stdout")
-	flags.StringVar(&f.out, "out", "", "keep the histories in this directory (default: keep none)")
+	flags.StringVar(&f.out, "out", "", "keep the histories below this directory (default: keep none)")
 	flags.StringVar(&f.stockBinary, "stock-binary", "",
 		"path of a service that was built with -tags mutants (default: stock-mutants beside this program)")
+}
+
+// check returns an error for flags that cannot work, before any server is started.
+func (f *judgeFlags) check(flags *pflag.FlagSet) error {
+	clean := flags.Changed("clean")
+	switch {
+	case clean && f.clean < 1:
+		return fmt.Errorf("--clean %d: must be at least 1", f.clean)
+	case clean && len(f.mutants) > 0:
+		return errors.New("--clean and --mutants exclude each other: --clean plants nothing")
+	case clean && f.markdown != "":
+		return errors.New("--clean and --markdown exclude each other: the table is of mutants")
+	}
+	return checkWritable("--markdown", f.markdown)
 }
 
 func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
@@ -80,7 +99,7 @@ func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	}
 	chosen, err := mutation.Choose(all, f.mutants)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: \"%s mutants\" lists all", err, binary)
 	}
 	dir, remove, err := f.dir()
 	if err != nil {
@@ -180,10 +199,16 @@ func (f *judgeFlags) judgeClean(ctx context.Context, lab mutation.Lab, stdout io
 	for _, alarm := range clean.Alarms {
 		fmt.Fprintln(stdout, "false alarm:", alarm)
 	}
-	fmt.Fprintf(stdout, "%d runs of correct strategies: %d found WRONG, %d INCONCLUSIVE, seed %d\n",
-		clean.Runs, len(clean.Alarms), clean.Inconclusive, f.seed)
-	if len(clean.Alarms) > 0 {
+	for _, run := range clean.Inconclusive {
+		fmt.Fprintln(stdout, "inconclusive:", run)
+	}
+	fmt.Fprintf(stdout, "%d runs of %d correct strategies: %d found WRONG, %d INCONCLUSIVE, seed %d\n",
+		clean.Runs, len(clean.Strategies), len(clean.Alarms), len(clean.Inconclusive), f.seed)
+	switch {
+	case len(clean.Alarms) > 0:
 		return errNotHeld
+	case !clean.Convincing():
+		return errInconclusive
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -20,17 +22,41 @@ func TestJudgeFindsPlantedBugsAndClearsOddities(t *testing.T) {
 
 func TestJudgeClearsCorrectStrategies(t *testing.T) {
 	t.Parallel()
-	got := finish(t, "judge", "--requests", "300", "--clean", "8")
-	if got.code != exitHeld || !strings.Contains(got.stdout, "8 runs of correct strategies: 0 found WRONG") {
+	out := t.TempDir()
+	got := finish(t, "judge", "--requests", "300", "--clean", "8", "--out", out)
+	cleared := regexp.MustCompile(`8 runs of \d+ correct strategies: 0 found WRONG`)
+	if got.code != exitHeld || !cleared.MatchString(got.stdout) {
 		t.Errorf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
+	}
+	// A strategy runs at most five times before the next one begins.
+	for _, workload := range []string{"tail", "plenty", "flash-sale"} {
+		if runs, err := filepath.Glob(filepath.Join(out, "*", "history", "*-"+workload+"-*")); err != nil || len(runs) == 0 {
+			t.Errorf("there is no run of %s: %v", workload, err)
+		}
 	}
 }
 
 func TestJudgeNamesTheMutantThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	got := finish(t, "judge", "--mutants", "none-such")
-	if got.code != exitUnusable || !strings.Contains(got.stderr, `no mutant is named "none-such"`) {
+	if got.code != exitUnusable || !strings.Contains(got.stderr, `no mutant is named "none-such": `) ||
+		!strings.Contains(got.stderr, `stock-mutants mutants" lists all`) {
 		t.Errorf("exit status %d\n%s", got.code, got.stderr)
+	}
+}
+
+func TestJudgeRefusesFlagsThatItWouldIgnore(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ args, want string }{
+		{"--clean -1", "--clean -1: must be at least 1"},
+		{"--clean 0", "--clean 0: must be at least 1"},
+		{"--clean 8 --mutants slow", "--clean and --mutants exclude each other"},
+		{"--clean 8 --markdown -", "--clean and --markdown exclude each other"},
+	} {
+		got := finish(t, append([]string{"judge"}, strings.Fields(test.args)...)...)
+		if got.code != exitUnusable || !strings.Contains(got.stderr, test.want) {
+			t.Errorf("%s: exit status %d\n%s", test.args, got.code, got.stderr)
+		}
 	}
 }
 

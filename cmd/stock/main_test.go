@@ -50,8 +50,8 @@ func command(t *testing.T, env environment, args ...string) (stdout string, err 
 	return out.String(), err
 }
 
-// refused returns everything that a command prints that is to fail before it starts anything. The context has ended, so
-// that a service which starts nevertheless stops at once.
+// refused runs a command that must fail at once, and returns what it prints. The context has ended, so that a service
+// that starts nevertheless stops at once.
 func refused(t *testing.T, env environment, args ...string) (text string, err error) {
 	t.Helper()
 	ended, end := context.WithCancel(t.Context())

@@ -45,7 +45,7 @@ func (m *mutation) plant(
 	planted := all[i].Plant(o.replica)
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "stock_mutant_strikes_total",
-		Help: "How often the mutant behaved differently from its original.",
+		Help: "How often the change of the mutant was applied; it may have made no difference.",
 	}, func() float64 { return float64(planted.Strikes()) }))
 	for pool, conns := range map[**sqlx.DB]int{&deps.MySQL: o.mysqlConns, &deps.MySQLLocks: o.mysqlLockConns} {
 		db, err := o.openMutant(planted, conns)

@@ -28,7 +28,7 @@ func onMasters(masters int, create newOnRedis, s lockstest.Subject) lockstest.Su
 	return s
 }
 
-type lacks = map[lockstest.Guarantee]string
+type missing = map[lockstest.Guarantee]string
 
 const noOwner = "without an owner nobody knows whose lock it is"
 
@@ -37,9 +37,9 @@ const notRenewed = "it is not renewed, so it does not notice"
 var subjects = map[string]lockstest.Subject{
 	"mutex": {
 		Shared: func(testing.TB) lockstest.Deployment { return inProcess{new(locks.Mutex)} },
-		Lacks:  lacks{lockstest.Expiry: "it has no lease"},
+		Lacks:  missing{lockstest.Expiry: "it has no lease"},
 	},
-	"redis-setnx": onOneRedis(locks.NewRedisSetNX, lockstest.Subject{Lacks: lacks{
+	"redis-setnx": onOneRedis(locks.NewRedisSetNX, lockstest.Subject{Lacks: missing{
 		lockstest.Expiry:       "it has no lease",
 		lockstest.Ownership:    "it has no owner",
 		lockstest.TakesBack:    noOwner,
@@ -47,22 +47,22 @@ var subjects = map[string]lockstest.Subject{
 		lockstest.NoticesLoss:  notRenewed,
 		lockstest.Linearizable: "it is held for ever after a lost reply",
 	}}),
-	"redis-expiry": onOneRedis(locks.NewRedisExpiry, lockstest.Subject{Lacks: lacks{
+	"redis-expiry": onOneRedis(locks.NewRedisExpiry, lockstest.Subject{Lacks: missing{
 		lockstest.Ownership:    "it has no owner",
 		lockstest.TakesBack:    noOwner,
 		lockstest.Released:     noOwner,
 		lockstest.NoticesLoss:  notRenewed,
 		lockstest.Linearizable: "a late holder deletes the next one's lock: see TestCheckFindsALockDeletedByALateHolder",
 	}}),
-	"redis-owner": onOneRedis(locks.NewRedisOwner, lockstest.Subject{Lacks: lacks{
+	"redis-owner": onOneRedis(locks.NewRedisOwner, lockstest.Subject{Lacks: missing{
 		lockstest.Released:     "between GET and DEL another client can be granted the lock",
 		lockstest.NoticesLoss:  notRenewed,
 		lockstest.Linearizable: "between GET and DEL another client can be granted the lock",
 	}}),
-	"redis-lua": onOneRedis(locks.NewRedisLua, lockstest.Subject{Lacks: lacks{lockstest.NoticesLoss: notRenewed}}),
+	"redis-lua": onOneRedis(locks.NewRedisLua, lockstest.Subject{Lacks: missing{lockstest.NoticesLoss: notRenewed}}),
 	"redis-reentrant": onOneRedis(locks.NewRedisReentrant, lockstest.Subject{
 		Reentrant: true,
-		Lacks:     lacks{lockstest.NoticesLoss: notRenewed},
+		Lacks:     missing{lockstest.NoticesLoss: notRenewed},
 	}),
 	"redis-watchdog": onOneRedis(locks.NewRedisWatchdog, lockstest.Subject{Renews: true}),
 	"redis-pubsub":   onOneRedis(locks.NewRedisPubSub, lockstest.Subject{Renews: true}),
@@ -75,7 +75,7 @@ var subjects = map[string]lockstest.Subject{
 	}),
 	"redlock": onMasters(3, newRedlockOn, lockstest.Subject{
 		Lease: time.Second, // a command to a master may take half of it
-		Lacks: lacks{lockstest.NoticesLoss: notRenewed},
+		Lacks: missing{lockstest.NoticesLoss: notRenewed},
 	}),
 	"multi": onMasters(2, newMultiOn, lockstest.Subject{
 		Lease:  time.Second, // the first lock must outlast the wait for the second
@@ -84,12 +84,12 @@ var subjects = map[string]lockstest.Subject{
 	"etcd": {Shared: sharedEtcd, Own: ownEtcd, Lease: 2 * time.Second, Renews: true, Tokens: true},
 	"zookeeper": {
 		Shared: sharedZooKeeper, Own: ownZooKeeper, Lease: time.Second, Renews: true, Tokens: true, Uncut: zooKeeperUncut,
-		Lacks: lacks{lockstest.FewGoroutines: "its client has no contexts: a request ends only with its connection"},
+		Lacks: missing{lockstest.FewGoroutines: "its client has no contexts: a request ends only with its connection"},
 	},
 	"mysql-getlock": {
 		Shared: sharedMySQL,
 		Own:    ownMySQL,
-		Lacks: lacks{
+		Lacks: missing{
 			lockstest.Expiry:      "it has no lease: it ends with its connection",
 			lockstest.Persistence: "it belongs to its connection",
 			lockstest.Linearizable: "its connection may end while the work goes on: see " +
@@ -137,7 +137,8 @@ func TestRedisLocksLeaveNoKeyForEver(t *testing.T) {
 						case ttl == -1:
 							t.Errorf("%s: %s has no expiry", when, key)
 						case strings.HasSuffix(key, ":token") && ttl < 23*time.Hour:
-							t.Errorf("%s: %s expires in %v, want a day: the clock may be set back", when, key, ttl)
+							t.Errorf("%s: %s expires in %v, want about a day, so that tokens still rise after the clock was set back",
+								when, key, ttl)
 						}
 					}
 				}

@@ -195,8 +195,8 @@ func (d onEtcd) New(t testing.TB, addresses []string, o locks.Options) locks.Loc
 func (d onEtcd) Addresses() []string { return []string{d.addr} }
 
 func (d onEtcd) Left(t testing.TB, key string) []string {
-	waiters, _ := etcdQueue(t, d.observer, locks.NodeName(key))
-	return waiters
+	keys, _ := etcdQueue(t, d.observer, locks.NodeName(key))
+	return keys
 }
 
 func (d onEtcd) Held(t testing.TB, key string) bool { return len(d.Left(t, key)) > 0 }

@@ -46,7 +46,7 @@ func newEtcd(t testing.TB, addr string, o locks.Options) *locks.Etcd {
 }
 
 // etcdQueue lists the keys of the holder and the waiters of a lock, oldest first.
-func etcdQueue(t testing.TB, observer *clientv3.Client, key string) (waiters []string, sessions []clientv3.LeaseID) {
+func etcdQueue(t testing.TB, observer *clientv3.Client, key string) (keys []string, sessions []clientv3.LeaseID) {
 	t.Helper()
 	found, err := observer.Get(context.WithoutCancel(t.Context()), "locks/"+key+"/",
 		clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
@@ -54,16 +54,16 @@ func etcdQueue(t testing.TB, observer *clientv3.Client, key string) (waiters []s
 		t.Fatal(err)
 	}
 	for _, kv := range found.Kvs {
-		waiters, sessions = append(waiters, string(kv.Key)), append(sessions, clientv3.LeaseID(kv.Lease))
+		keys, sessions = append(keys, string(kv.Key)), append(sessions, clientv3.LeaseID(kv.Lease))
 	}
-	return waiters, sessions
+	return keys, sessions
 }
 
 func awaitEtcdQueue(t testing.TB, observer *clientv3.Client, key string, length int) {
 	t.Helper()
 	serverstest.Eventually(t, fmt.Sprintf("%d clients hold or wait for %s", length, key), func() bool {
-		waiters, _ := etcdQueue(t, observer, key)
-		return len(waiters) == length
+		keys, _ := etcdQueue(t, observer, key)
+		return len(keys) == length
 	})
 }
 
@@ -132,8 +132,8 @@ func TestADeletedEtcdKeyIsNoticed(t *testing.T) {
 	observer := connectEtcd(t, addr)
 	lock := newEtcd(t, addr, locks.Options{Renew: 50 * time.Millisecond})
 	lost, other := mustLock(t, lock, key), mustLock(t, lock, key+" not")
-	waiters, _ := etcdQueue(t, observer, key)
-	if _, err := observer.Delete(t.Context(), waiters[0]); err != nil {
+	keys, _ := etcdQueue(t, observer, key)
+	if _, err := observer.Delete(t.Context(), keys[0]); err != nil {
 		t.Fatal(err)
 	}
 	awaitLoss(t, lost)
@@ -154,8 +154,8 @@ func TestAnEtcdWaiterThatGaveUpLeavesNoKey(t *testing.T) {
 	awaitEtcdQueue(t, observer, key, 2)
 	cancel()
 	wantNotAcquired(t, <-failed, context.Canceled)
-	if waiters, _ := etcdQueue(t, observer, key); len(waiters) != 1 {
-		t.Errorf("the queue is %v, want only the holder", waiters)
+	if keys, _ := etcdQueue(t, observer, key); len(keys) != 1 {
+		t.Errorf("the queue is %v, want only the holder", keys)
 	}
 	mustUnlock(t, held)
 }
@@ -183,7 +183,7 @@ func TestACutEtcdConnectionLeavesNoKey(t *testing.T) {
 	}
 }
 
-// Otherwise its key would block the queue for as long as the session lasts.
+// A waiter's key that is created late would block the queue until its session ends.
 func TestAnEtcdWaiterThatGaveUpIsNotQueuedByALateRequest(t *testing.T) {
 	t.Parallel()
 	addr, key := shared.Etcd(t), "late"
@@ -192,8 +192,8 @@ func TestAnEtcdWaiterThatGaveUpIsNotQueuedByALateRequest(t *testing.T) {
 	if err := lock.EnqueueLate(t.Context(), key); err == nil {
 		t.Error("a waiter that had given up was queued")
 	}
-	if waiters, _ := etcdQueue(t, observer, key); len(waiters) != 0 {
-		t.Errorf("the queue is %v, want it empty", waiters)
+	if keys, _ := etcdQueue(t, observer, key); len(keys) != 0 {
+		t.Errorf("the queue is %v, want it empty", keys)
 	}
 	serverstest.Eventually(t, "the mark is removed after the lease", func() bool {
 		marks, err := observer.Get(t.Context(), "withdrawn/locks/"+locks.NodeName(key)+"/", clientv3.WithPrefix())
@@ -226,8 +226,8 @@ func TestAFullEtcdRefusesLocksAndReleasesThoseHeld(t *testing.T) {
 	}
 	mustUnlock(t, held)
 	for _, key := range []string{"held", "refused"} {
-		if waiters, _ := etcdQueue(t, observer, key); len(waiters) != 0 {
-			t.Errorf("the queue of %s is %v, want it empty", key, waiters)
+		if keys, _ := etcdQueue(t, observer, key); len(keys) != 0 {
+			t.Errorf("the queue of %s is %v, want it empty", key, keys)
 		}
 	}
 }
@@ -258,7 +258,7 @@ func TestAnEtcdWaiterOutlivesACompaction(t *testing.T) {
 	mustUnlock(t, receive(t, granted, failed))
 }
 
-// Each waiter that may have been created must be taken back for as long as a lease.
+// After a failed Lock, the client must keep trying to delete any waiter that may exist, for as long as a lease.
 func TestALockThatFindsNoEtcdCreatesNoWaiter(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true})

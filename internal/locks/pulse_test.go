@@ -59,8 +59,8 @@ func TestEtcdWaitersFailWhenTheServerStopsAnswering(t *testing.T) {
 			observer, o := connectEtcd(t, server.Addr), locks.Options{Renew: 100 * time.Millisecond}
 			here, there := newEtcd(t, server.Addr, o), newEtcd(t, server.Addr, o)
 			waitersFail(t, here, there, func() bool {
-				waiters, _ := etcdQueue(t, observer, "held") // one per process
-				return len(waiters) == 2
+				keys, _ := etcdQueue(t, observer, "held") // one per process
+				return len(keys) == 2
 			}, func() { outage(t, server.Process) })
 			if err := here.Close(); err != nil {
 				t.Errorf("Close: %v, want no error: the session ends by itself", err)

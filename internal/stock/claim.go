@@ -1,23 +1,24 @@
 package stock
 
-// Promise is what a strategy's arithmetic is worth.
-type Promise string
+// Behaviour is how a strategy sells.
+type Behaviour string
 
-// The promises.
+// The behaviours.
 const (
-	Correct      Promise = "correct"       // sells no unit twice, loses none, refuses nobody while stock is left
-	LosesUpdates Promise = "loses-updates" // two buyers are sold the same unit
-	Oversells    Promise = "oversells"     // sells more than there is, as soon as demand exceeds the stock
-	SellsNothing Promise = "sells-nothing" // the baseline: confirms everything and deducts nothing
+	Correct      Behaviour = "correct"       // sells no unit twice, loses none, refuses nobody while stock is left
+	LosesUpdates Behaviour = "loses-updates" // two buyers are sold the same unit
+	Oversells    Behaviour = "oversells"     // sells more than there is, as soon as demand exceeds the stock
+	SellsNothing Behaviour = "sells-nothing" // the baseline: confirms everything and deducts nothing
 )
 
-// Claim is what a strategy promises. The lab measures the promises and fails where measurement and claim differ.
+// Claim is what the catalogue promises about a strategy. The lab measures how the strategy behaves, and fails if that
+// differs from the claim.
 type Claim struct {
-	OneReplica  Promise `json:"one_replica"`
-	TwoReplicas Promise `json:"two_replicas"`
+	OneReplica  Behaviour `json:"one_replica"`
+	TwoReplicas Behaviour `json:"two_replicas"`
 	// Restocked replaces Correct while Restock adds units at the same time. Under a lock without a fence, a holder that
 	// read the stock before the restock overwrites it.
-	Restocked Promise `json:"restocked"`
+	Restocked Behaviour `json:"restocked"`
 	// Exclusive reports that, where the strategy is Correct, no two critical sections of one item overlap as long as no
 	// lease runs out.
 	Exclusive bool `json:"exclusive"`

@@ -61,6 +61,6 @@ var rules = []struct {
 }
 
 func (c Claim) complete() bool {
-	return !slices.Contains([]Promise{c.OneReplica, c.TwoReplicas, c.Restocked}, "") &&
+	return !slices.Contains([]Behaviour{c.OneReplica, c.TwoReplicas, c.Restocked}, "") &&
 		!slices.Contains([]Effect{c.HolderCrash, c.HolderPause, c.ClientRetry}, "")
 }

@@ -15,11 +15,11 @@ type benchCase struct {
 	Contenders int           // of all processes together
 	Hold       time.Duration // time in the critical section
 	times      float64       // duration of a cell, as a multiple of -time
-	alternate  bool          // one cell has all locks, operation by operation in turn
+	alternate  bool          // one cell measures all locks, which take turns after each operation
 }
 
-// The cases. Those of the targets take longer: no wait longer than the cell and patience together can be observed, so
-// the longest wait of a lock that starves contenders grows with the duration of the cell.
+// The cases. Those of the targets take longer. A wait can only be measured up to the cell's duration plus patience, so
+// the longest waits are comparable only between cells of equal duration.
 var cases = []benchCase{
 	{Name: uncontended, Processes: 1, Contenders: 1, times: 5, alternate: true},
 	{Name: "1 contender, 2 ms", Processes: 1, Contenders: 1, Hold: 2 * time.Millisecond, times: 0.5},

@@ -29,6 +29,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -201,7 +202,7 @@ func progress(w io.Writer, text string) {
 	}
 }
 
-// write writes to the named file, to stdout if the name is "-", and nothing if it is empty.
+// write writes to the named file, whose directory it makes, to stdout if the name is "-", and nothing if it is empty.
 func write(name string, stdout io.Writer, do func(io.Writer) error) error {
 	switch name {
 	case "":
@@ -209,6 +210,9 @@ func write(name string, stdout io.Writer, do func(io.Writer) error) error {
 	case "-":
 		fmt.Fprintln(stdout)
 		return do(stdout)
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
 	}
 	file, err := os.Create(name)
 	if err != nil {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 func TestARunMeasuresEveryLock(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "bench.json")
+	file := filepath.Join(t.TempDir(), "new", "bench.json")
 	var stdout, stderr bytes.Buffer
 	status := run(t.Context(), []string{
 		"-quick", "-seed", "7", "-locks", "^r",

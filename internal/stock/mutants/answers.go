@@ -10,11 +10,11 @@ import (
 
 // onDeduction takes the place of every n-th deduction.
 func onDeduction(
-	n int64, instead func(ctx context.Context, req stock.Request, next deduct) (stock.Receipt, error),
+	n int64, instead func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error),
 ) change {
-	return func(c *changes) {
-		strikes := c.every(n)
-		c.deduct = func(next deduct) deduct {
+	return func(p *plan) {
+		strikes := p.every(n)
+		p.deduct = func(next deductFunc) deductFunc {
 			return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 				if strikes() {
 					return instead(ctx, req, next)
@@ -27,13 +27,24 @@ func onDeduction(
 
 // onReceipt changes the receipt of every n-th sale.
 func onReceipt(n int64, edit func(stock.Request, *stock.Receipt)) change {
-	return func(c *changes) {
-		strikes := c.every(n)
-		c.deduct = func(next deduct) deduct {
+	return func(p *plan) {
+		strikes := p.every(n)
+		afterSale(func(req stock.Request, receipt *stock.Receipt) {
+			if strikes() {
+				edit(req, receipt)
+			}
+		})(p)
+	}
+}
+
+// afterSale calls a function with the receipt of every sale. It counts no strikes.
+func afterSale(then func(stock.Request, *stock.Receipt)) change {
+	return func(p *plan) {
+		p.deduct = func(next deductFunc) deductFunc {
 			return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 				receipt, err := next(ctx, req)
-				if err == nil && strikes() {
-					edit(req, &receipt)
+				if err == nil {
+					then(req, &receipt)
 				}
 				return receipt, err
 			}
@@ -43,11 +54,11 @@ func onReceipt(n int64, edit func(stock.Request, *stock.Receipt)) change {
 
 // onOrder takes the place of every n-th order of at least two lines.
 func onOrder(
-	n int64, instead func(ctx context.Context, req stock.OrderRequest, next order) (stock.OrderReceipt, error),
+	n int64, instead func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error),
 ) change {
-	return func(c *changes) {
-		strikes := c.every(n)
-		c.order = func(next order) order {
+	return func(p *plan) {
+		strikes := p.every(n)
+		p.order = func(next orderFunc) orderFunc {
 			return func(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 				if len(req.Lines()) > 1 && strikes() {
 					return instead(ctx, req, next)
@@ -74,7 +85,7 @@ func soldOut(req stock.Request) error {
 }
 
 // tellSoldOut carries out the deduction and tells the buyer that the item is sold out.
-func tellSoldOut(ctx context.Context, req stock.Request, next deduct) (stock.Receipt, error) {
+func tellSoldOut(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 	if _, err := next(ctx, req); err != nil {
 		return stock.Receipt{}, err
 	}
@@ -82,7 +93,7 @@ func tellSoldOut(ctx context.Context, req stock.Request, next deduct) (stock.Rec
 }
 
 // tellBusy carries out the deduction and tells the buyer that the service was busy.
-func tellBusy(ctx context.Context, req stock.Request, next deduct) (stock.Receipt, error) {
+func tellBusy(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 	if _, err := next(ctx, req); err != nil {
 		return stock.Receipt{}, err
 	}
@@ -90,40 +101,41 @@ func tellBusy(ctx context.Context, req stock.Request, next deduct) (stock.Receip
 }
 
 // refuse deducts nothing.
-func refuse(_ context.Context, req stock.Request, _ deduct) (stock.Receipt, error) {
+func refuse(_ context.Context, req stock.Request, _ deductFunc) (stock.Receipt, error) {
 	return stock.Receipt{}, soldOut(req)
 }
 
 // tellPrevious tells each buyer what remained after the sale before, of the same item.
-func tellPrevious(c *changes) {
+func tellPrevious(p *plan) {
 	var told memory[int64, int64]
-	onReceipt(1, func(req stock.Request, receipt *stock.Receipt) {
+	afterSale(func(req stock.Request, receipt *stock.Receipt) {
 		if last, known := told.swap(req.GoodsID, receipt.Remaining); known {
+			p.strikes.Add(1)
 			receipt.Remaining = last
 		}
-	})(c)
+	})(p)
 }
 
 // tellOfAnother tells every tenth buyer what remains of another item.
-func tellOfAnother(c *changes) {
+func tellOfAnother(p *plan) {
 	var sold memory[int64, int64]
-	tenth := c.every(10)
-	onReceipt(1, func(req stock.Request, receipt *stock.Receipt) {
+	tenth := p.every(10)
+	afterSale(func(req stock.Request, receipt *stock.Receipt) {
 		own := receipt.Remaining
 		if other, known := sold.get(req.GoodsID + 1); known && tenth() {
 			receipt.Remaining = other
 		}
 		sold.swap(req.GoodsID, own)
-	})(c)
+	})(p)
 }
 
 // tellNothingLeft replaces what is left in each refusal.
-func tellNothingLeft(c *changes) {
-	c.deduct = func(next deduct) deduct {
+func tellNothingLeft(p *plan) {
+	p.deduct = func(next deductFunc) deductFunc {
 		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 			receipt, err := next(ctx, req)
 			if refused, ok := errors.AsType[*stock.SoldOutError](err); ok && refused.Remaining > 0 {
-				c.strikes.Add(1)
+				p.strikes.Add(1)
 				err = soldOut(req)
 			}
 			return receipt, err
@@ -132,7 +144,7 @@ func tellNothingLeft(c *changes) {
 }
 
 // swapRemaining swaps what the first and the last line of an order are told.
-func swapRemaining(ctx context.Context, req stock.OrderRequest, next order) (stock.OrderReceipt, error) {
+func swapRemaining(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
 	receipt, err := next(ctx, req)
 	if err == nil {
 		first, last := &receipt.Lines[0], &receipt.Lines[len(receipt.Lines)-1]
@@ -142,7 +154,7 @@ func swapRemaining(ctx context.Context, req stock.OrderRequest, next order) (sto
 }
 
 // missLastLine carries out an order without its last line and confirms it nevertheless.
-func missLastLine(ctx context.Context, req stock.OrderRequest, next order) (stock.OrderReceipt, error) {
+func missLastLine(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
 	lines := req.Lines()
 	last := len(lines) - 1
 	receipt, err := next(ctx, withLines(req, lines[:last]...))

@@ -18,18 +18,20 @@ var lockBugs = []Mutant{
 	{
 		Name: "lock-redis-lua-sometimes", Strategy: "lock-redis-lua",
 		Planted: "1 request in 20 does not take the lock.",
-		change:  onLock(20, func(ctx context.Context, key string, _ lock) (*locks.Lease, error) { return grant(ctx, key) }),
+		change: onLock(20, func(ctx context.Context, key string, _ lockFunc) (*locks.Lease, error) {
+			return grant(ctx, key)
+		}),
 	},
 	{
 		Name: "lock-redis-owner-one-replica", Strategy: "lock-redis-owner",
 		Planted: "The second replica does not take the lock.",
-		change: func(c *changes) {
-			c.lock = func(next lock) lock {
+		change: func(p *plan) {
+			p.lock = func(next lockFunc) lockFunc {
 				return func(ctx context.Context, key string) (*locks.Lease, error) {
-					if !c.isSecond() {
+					if !p.isSecond() {
 						return next(ctx, key)
 					}
-					c.strikes.Add(1)
+					p.strikes.Add(1)
 					return grant(ctx, key)
 				}
 			}
@@ -38,7 +40,7 @@ var lockBugs = []Mutant{
 	{
 		Name: "lock-redis-pubsub-early", Strategy: "lock-redis-pubsub",
 		Planted: "The lock is released before the stock is read.",
-		change: onLock(1, func(ctx context.Context, key string, next lock) (*locks.Lease, error) {
+		change: onLock(1, func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error) {
 			lease, err := next(ctx, key)
 			if err != nil {
 				return nil, err
@@ -51,10 +53,10 @@ var lockBugs = []Mutant{
 		Name: "lock-redis-expiry-short", Strategy: "lock-redis-expiry",
 		Planted: "The lease ends after a millisecond, which its holder does not notice.",
 		change: both(
-			func(c *changes) {
-				c.deps = func(d *stock.Deps) { d.Lease, d.Poll = time.Millisecond, time.Millisecond }
+			func(p *plan) {
+				p.deps = func(d *stock.Deps) { d.Lease, d.Poll = time.Millisecond, time.Millisecond }
 			},
-			onLock(1, func(ctx context.Context, key string, next lock) (*locks.Lease, error) {
+			onLock(1, func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error) {
 				if _, err := next(ctx, key); err != nil {
 					return nil, err
 				}
@@ -64,11 +66,8 @@ var lockBugs = []Mutant{
 	{
 		Name: "lock-redis-setnx-always", Strategy: "lock-redis-setnx",
 		Planted: "SET lacks NX: every request is granted the lock.",
-		change: onCommand("set", func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		change: onCommand("set", "NX", func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			args := cmd.Args()
-			if args[len(args)-1] != "NX" {
-				return next(ctx, cmd)
-			}
 			set := redis.NewStatusCmd(ctx, args[:len(args)-1]...)
 			err := next(ctx, set)
 			cmd.(*redis.StatusCmd).SetVal(set.Val())
@@ -79,12 +78,8 @@ var lockBugs = []Mutant{
 	{
 		Name: "lock-redis-watchdog-late-write", Strategy: "lock-redis-watchdog", Store: stock.Redis,
 		Planted: "The stock is written 2 ms after the lock was released.",
-		change: onCommand("set", func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			args := cmd.Args()
-			if args[len(args)-1] != "XX" {
-				return next(ctx, cmd)
-			}
-			late := redis.NewStatusCmd(ctx, args...)
+		change: onCommand("set", "XX", func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			late := redis.NewStatusCmd(ctx, cmd.Args()...)
 			time.AfterFunc(2*time.Millisecond, func() { _ = next(ctx, late) })
 			cmd.(*redis.StatusCmd).SetVal("OK")
 			return nil
@@ -108,11 +103,11 @@ var lockBugs = []Mutant{
 	{
 		Name: "lock-multi-own-key", Strategy: "lock-multi",
 		Planted: "Each replica has locks of its own.",
-		change: func(c *changes) {
-			c.lock = func(next lock) lock {
+		change: func(p *plan) {
+			p.lock = func(next lockFunc) lockFunc {
 				return func(ctx context.Context, key string) (*locks.Lease, error) {
-					c.strikes.Add(1)
-					return next(ctx, key+c.replica)
+					p.strikes.Add(1)
+					return next(ctx, key+p.replica)
 				}
 			}
 		},
@@ -120,15 +115,15 @@ var lockBugs = []Mutant{
 	{
 		Name: "lock-redis-reentrant-stale-read", Strategy: "lock-redis-reentrant",
 		Planted: "1 read in 20 returns the stock of the read before.",
-		change: func(c *changes) {
+		change: func(p *plan) {
 			var last memory[int64, driver.Value]
-			strikes := c.every(20)
+			strikes := p.every(20)
 			onRow("SELECT stock FROM good_stock", func(_ context.Context, args []driver.NamedValue, row []driver.Value) {
 				id, _ := args[0].Value.(int64)
 				if before, known := last.swap(id, row[0]); known && strikes() {
 					row[0] = before
 				}
-			})(c)
+			})(p)
 		},
 	},
 	{
@@ -143,22 +138,22 @@ var fenceBugs = []Mutant{
 	{
 		Name: "lock-redis-fenced-unfenced", Strategy: "lock-redis-fenced",
 		Planted: "Half of the requests take a lock of another name, and the fence accepts any token.",
-		change:  both(onKey(alternate), rewrite(1, fences, "AND (fence_issuer = ? OR TRUE) AND (fence = ? OR TRUE)")),
+		change:  both(onKey(alternate), rewrite(1, fences, fencesAny)),
 	},
 	{
 		Name: "lock-redis-queue-at-least", Strategy: "lock-redis-queue",
 		Planted: "Half of the requests take a lock of another name, and the fence accepts older tokens.",
-		change:  both(onKey(alternate), rewrite(1, fences, "AND fence_issuer = ? AND fence >= ?")),
+		change:  both(onKey(alternate), rewrite(1, fences, fencesOlder)),
 	},
 	{
 		Name: "lock-etcd-unfenced", Strategy: "lock-etcd",
 		Planted: "Each replica has a lock of its own, and the fence accepts older tokens.",
-		change:  both(onKey(ofReplica), rewrite(1, fences, "AND fence_issuer = ? AND fence >= ?")),
+		change:  both(onKey(ofReplica), rewrite(1, fences, fencesOlder)),
 	},
 	{
 		Name: "lock-zookeeper-unfenced", Strategy: "lock-zookeeper",
 		Planted: "Each replica has a lock of its own, and the fence accepts any token.",
-		change:  both(onKey(ofReplica), rewrite(1, fences, "AND (fence_issuer = ? OR TRUE) AND (fence = ? OR TRUE)")),
+		change:  both(onKey(ofReplica), rewrite(1, fences, fencesAny)),
 	},
 	{
 		Name: "lock-redis-fenced-two-keys", Strategy: "lock-redis-fenced",
@@ -169,27 +164,33 @@ var fenceBugs = []Mutant{
 		Name: "lock-redis-fenced-falling", Strategy: "lock-redis-fenced",
 		Planted: "Tokens do not rise with each grant, and the fence registers any holder.",
 		change: both(
-			rewriteLua("math.max(last + 1, now)", "now - 1000000 * (now % 3)"),
+			rewriteLua(1, "math.max(last + 1, now)", "now - 1000000 * (now % 3)"),
 			rewrite(1, "fence < ?", "fence < ? OR TRUE")),
 	},
 	{
 		Name: "lock-redis-fenced-in-redis", Strategy: "lock-redis-fenced", Store: stock.Redis,
 		Planted: "Half of the requests take a lock of another name, and the script that writes does not look at the fence.",
-		change:  both(onKey(alternate), rewriteLua("fence ~= ARGV[2] .. ' ' .. ARGV[1]", "false")),
+		change:  both(onKey(alternate), rewriteLua(1, "fence ~= ARGV[2] .. ' ' .. ARGV[1]", "false")),
 	},
 }
 
-// fences is in the statement that writes through a fence.
-const fences = "AND fence_issuer = ? AND fence = ?"
+const (
+	// fences is in the statement that writes through a fence.
+	fences = "AND fence_issuer = ? AND fence = ?"
+	// fencesAny accepts any token.
+	fencesAny = "AND (fence_issuer = ? OR TRUE) AND (fence = ? OR TRUE)"
+	// fencesOlder also accepts older tokens.
+	fencesOlder = "AND fence_issuer = ? AND fence >= ?"
+)
 
 // grant returns a lock that excludes nobody.
 func grant(ctx context.Context, key string) (*locks.Lease, error) { return locks.None{}.Lock(ctx, key) }
 
 // onLock takes the place of every n-th lock.
-func onLock(n int64, instead func(ctx context.Context, key string, next lock) (*locks.Lease, error)) change {
-	return func(c *changes) {
-		strikes := c.every(n)
-		c.lock = func(next lock) lock {
+func onLock(n int64, instead func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error)) change {
+	return func(p *plan) {
+		strikes := p.every(n)
+		p.lock = func(next lockFunc) lockFunc {
 			return func(ctx context.Context, key string) (*locks.Lease, error) {
 				if strikes() {
 					return instead(ctx, key, next)
@@ -201,22 +202,22 @@ func onLock(n int64, instead func(ctx context.Context, key string, next lock) (*
 }
 
 // onKey changes the name of the lock.
-func onKey(edit func(c *changes, number int64, key string) string) change {
-	return func(c *changes) {
+func onKey(edit func(p *plan, number int64, key string) string) change {
+	return func(p *plan) {
 		var number atomic.Int64
-		c.lock = func(next lock) lock {
+		p.lock = func(next lockFunc) lockFunc {
 			return func(ctx context.Context, key string) (*locks.Lease, error) {
-				c.strikes.Add(1)
-				return next(ctx, edit(c, number.Add(1), key))
+				p.strikes.Add(1)
+				return next(ctx, edit(p, number.Add(1), key))
 			}
 		}
 	}
 }
 
-func alternate(_ *changes, number int64, key string) string {
+func alternate(_ *plan, number int64, key string) string {
 	return strings.Replace(key, ":", strconv.FormatInt(number%2, 10)+":", 1)
 }
 
-func ofReplica(c *changes, _ int64, key string) string {
-	return strings.Replace(key, ":", c.replica+":", 1)
+func ofReplica(p *plan, _ int64, key string) string {
+	return strings.Replace(key, ":", p.replica+":", 1)
 }

@@ -24,14 +24,14 @@ type Mutant struct {
 	Family   string      `json:"family"`
 	Strategy string      `json:"strategy"` // that it changes
 	Store    stock.Store `json:"store"`    // on which the strategy is run; empty: its default
-	Harmless bool        `json:"harmless"` // an oddity: the strategy keeps its claims
+	Oddity   bool        `json:"oddity"`   // the strategy keeps its claims
 	Planted  string      `json:"planted"`  // one sentence: what it does
 
 	change change
 }
 
-// change makes a mutant out of changes that are empty.
-type change func(*changes)
+// change puts what a mutant does differently into its plan.
+type change func(*plan)
 
 // All lists every mutant, by family.
 func All() []Mutant {
@@ -40,7 +40,7 @@ func All() []Mutant {
 		family("ledger", ledgerBugs), family("batching", batchingBugs), family("slots", slotsBugs),
 		family("locks", lockBugs), family("fences", fenceBugs), family("orders", orderBugs), family("stores", storeBugs),
 		family("restocks", restockBugs),
-		harmless(family("oddity", oddities)),
+		unusual(family("oddity", oddities)),
 	)
 }
 
@@ -51,43 +51,44 @@ func family(name string, mutants []Mutant) []Mutant {
 	return mutants
 }
 
-func harmless(mutants []Mutant) []Mutant {
+func unusual(mutants []Mutant) []Mutant {
 	for i := range mutants {
-		mutants[i].Harmless = true
+		mutants[i].Oddity = true
 	}
 	return mutants
 }
 
 // Planted is a mutant in one process of the service.
 type Planted struct {
-	mutant  Mutant
-	changes *changes
+	mutant Mutant
+	plan   *plan
 }
 
 // Plant plants a mutant into the replica of the given name.
 func (m Mutant) Plant(replica string) Planted {
-	c := &changes{replica: replica}
-	m.change(c)
-	return Planted{m, c}
+	p := &plan{replica: replica}
+	m.change(p)
+	return Planted{m, p}
 }
 
-// Strikes counts how often the mutant has behaved differently from its original.
-func (p Planted) Strikes() int64 { return p.changes.strikes.Load() }
+// Strikes counts how often the mutant has struck: how often its change was applied. Sometimes that makes no difference,
+// such as where a request is refused anyway.
+func (p Planted) Strikes() int64 { return p.plan.strikes.Load() }
 
 // MySQL returns a connector whose connections carry the mutant's statements.
 func (p Planted) MySQL(original driver.Connector) driver.Connector {
-	return connector{original, p.changes}
+	return connector{original, p.plan}
 }
 
 // Redis returns a hook that carries the mutant's commands.
-func (p Planted) Redis() redis.Hook { return hook{p.changes} }
+func (p Planted) Redis() redis.Hook { return hook{p.plan} }
 
 // Strategies returns the catalogue with the mutant in the place of its original.
 func (p Planted) Strategies(catalogue []stock.Strategy) []stock.Strategy {
 	catalogue = slices.Clone(catalogue)
 	for i := range catalogue {
 		if catalogue[i].Name == p.mutant.Strategy {
-			catalogue[i] = p.changes.strategy(catalogue[i])
+			catalogue[i] = p.plan.strategy(catalogue[i])
 		}
 	}
 	return catalogue

@@ -33,13 +33,13 @@ func TestEveryMutantChangesAStepOfAKnownStrategy(t *testing.T) {
 		if original.Claim.TwoReplicas != stock.Correct {
 			t.Errorf("%s: strategy %s is not correct without the mutant either", m.Name, m.Strategy)
 		}
-		c := m.Plant("replica-2").changes
-		inDeducter, inLock := c.deduct != nil || c.order != nil, c.lock != nil
+		p := m.Plant("replica-2").plan
+		inDeducter, inLock := p.deduct != nil || p.order != nil, p.lock != nil
 		if inDeducter && original.New == nil || inLock && original.Lock == nil {
 			t.Errorf("%s: strategy %s does not take the step that the mutant changes", m.Name, m.Strategy)
 		}
-		onTheWay := c.execute != nil || c.query != nil || c.begin != nil || c.commit != nil ||
-			c.script != nil || c.command != nil
+		onTheWay := p.execute != nil || p.query != nil || p.begin != nil || p.commit != nil ||
+			p.script != nil || p.command != nil
 		if !inDeducter && !inLock && !onTheWay {
 			t.Errorf("%s changes nothing", m.Name)
 		}
@@ -51,7 +51,7 @@ func TestThereAreBugsInEveryFamilyAndOddities(t *testing.T) {
 	bugs, oddities := map[string]int{}, 0
 	sum := 0
 	for _, m := range All() {
-		if m.Harmless {
+		if m.Oddity {
 			oddities++
 			continue
 		}

@@ -58,7 +58,7 @@ var mysqlBugs = []Mutant{
 		Name: "update-twice", Strategy: "update",
 		Planted: "1 sale in 100 is deducted twice.",
 		change: onStatement(100, deducts, func(
-			ctx context.Context, statement string, args []driver.NamedValue, next execute,
+			ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
 		) (driver.Result, error) {
 			if _, err := next(ctx, statement, args); err != nil {
 				return nil, err
@@ -84,7 +84,7 @@ var mysqlBugs = []Mutant{
 	{
 		Name: "update-refuses-two", Strategy: "update",
 		Planted: "Buyers of more than one unit are told sold out.",
-		change: onDeduction(1, func(ctx context.Context, req stock.Request, next deduct) (stock.Receipt, error) {
+		change: onDeduction(1, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 			if req.Count > 1 {
 				return refuse(ctx, req, next)
 			}
@@ -124,9 +124,9 @@ var mysqlBugs = []Mutant{
 	{
 		Name: "for-update-rolls-back", Strategy: "for-update",
 		Planted: "1 transaction in 300 is rolled back instead of committed.",
-		change: func(c *changes) {
-			strikes := c.every(300)
-			c.commit = func(tx driver.Tx) error {
+		change: func(p *plan) {
+			strikes := p.every(300)
+			p.commit = func(tx driver.Tx) error {
 				if strikes() {
 					return tx.Rollback()
 				}
@@ -144,9 +144,9 @@ var mysqlBugs = []Mutant{
 	{
 		Name: "serializable-read-committed", Strategy: "serializable",
 		Planted: "The transactions run at READ COMMITTED.",
-		change: func(c *changes) {
-			c.begin = func(options driver.TxOptions) driver.TxOptions {
-				c.strikes.Add(1)
+		change: func(p *plan) {
+			p.begin = func(options driver.TxOptions) driver.TxOptions {
+				p.strikes.Add(1)
 				options.Isolation = driver.IsolationLevel(sql.LevelReadCommitted)
 				return options
 			}
@@ -179,42 +179,65 @@ var mysqlBugs = []Mutant{
 	},
 }
 
-// takeFromTheNext moves units from one UPDATE to the next one of the same item, so that the sum is right again.
-func takeFromTheNext(c *changes) {
-	var mu sync.Mutex
-	owed := map[any]int64{} // by item
-	strikes := c.every(50)
-	c.execute = func(next execute) execute {
+// takeFromTheNext moves units from one deduction to the next one of the same item, so that the sum is right again. It
+// leaves orders alone: they can be rolled back after the UPDATE.
+func takeFromTheNext(p *plan) {
+	markRequests(p)
+	var owed debts
+	strikes := p.every(50)
+	p.execute = func(next executeFunc) executeFunc {
 		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
-			if !strings.Contains(statement, deducts) {
+			if ctx.Value(inRequest{}) == nil || !strings.Contains(statement, deducts) {
 				return next(ctx, statement, args)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			item, count := args[1].Value, args[0].Value.(int64)
-			args = slices.Clone(args)
-			due := owed[item]
-			switch {
-			case due > 0:
-				args[0].Value, args[2].Value = count+due, count+due
-			case strikes():
-				args[0].Value = int64(0)
+			item, count := args[1].Value.(int64), args[0].Value.(int64)
+			due := owed.collect(item)
+			deducted := count + due
+			if due == 0 && strikes() {
+				deducted = 0
 			}
+			args = slices.Clone(args)
+			args[0].Value, args[2].Value = deducted, max(deducted, count)
 			result, err := next(ctx, statement, args)
 			if err == nil {
 				if rows, _ := result.RowsAffected(); rows == 1 {
-					owed[item] = count - args[0].Value.(int64) + due
+					due += count - deducted
 				}
 			}
+			owed.add(item, due)
 			return result, err
 		}
 	}
 }
 
+// debts are units by item that are still to be deducted.
+type debts struct {
+	mu    sync.Mutex
+	units map[int64]int64
+}
+
+func (d *debts) add(item, units int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.units == nil {
+		d.units = map[int64]int64{}
+	}
+	d.units[item] += units
+}
+
+// collect returns what is owed of an item, which is nothing from then on.
+func (d *debts) collect(item int64) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	units := d.units[item]
+	delete(d.units, item)
+	return units
+}
+
 // keepFirstStock makes the retries of a request decide by the stock that its first try read.
-func keepFirstStock(c *changes) {
+func keepFirstStock(p *plan) {
 	type firstStock struct{}
-	c.deduct = func(next deduct) deduct {
+	p.deduct = func(next deductFunc) deductFunc {
 		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 			return next(context.WithValue(ctx, firstStock{}, new(driver.Value)), req)
 		}
@@ -226,8 +249,8 @@ func keepFirstStock(c *changes) {
 		case *first == nil:
 			*first = row[0]
 		default:
-			c.strikes.Add(1)
+			p.strikes.Add(1)
 			row[0] = *first
 		}
-	})(c)
+	})(p)
 }

@@ -18,9 +18,17 @@ var orderBugs = []Mutant{
 		change:  onOrder(20, missLastLine),
 	},
 	{
+		Name: "update-order-breaks-off", Strategy: "update",
+		Planted: "1 order in 50 is deducted from its first item only, and is answered with an error.",
+		change: onOrder(50, func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
+			_, err := next(ctx, withLines(req, req.Lines()[0]))
+			return stock.OrderReceipt{}, errors.Join(stock.ErrUnknown, err)
+		}),
+	},
+	{
 		Name: "update-order-twice", Strategy: "update",
 		Planted: "1 order in 20 is deducted twice.",
-		change: onOrder(20, func(ctx context.Context, req stock.OrderRequest, next order) (stock.OrderReceipt, error) {
+		change: onOrder(20, func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
 			if _, err := next(ctx, req); err != nil {
 				return stock.OrderReceipt{}, err
 			}
@@ -30,7 +38,7 @@ var orderBugs = []Mutant{
 	{
 		Name: "update-order-receipt-misses-a-line", Strategy: "update",
 		Planted: "The receipt of 1 order in 40 lacks the last line.",
-		change: onOrder(40, func(ctx context.Context, req stock.OrderRequest, next order) (stock.OrderReceipt, error) {
+		change: onOrder(40, func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
 			receipt, err := next(ctx, req)
 			if err == nil {
 				receipt.Lines = receipt.Lines[:len(receipt.Lines)-1]
@@ -41,7 +49,7 @@ var orderBugs = []Mutant{
 	{
 		Name: "update-order-receipt-wrong-count", Strategy: "update",
 		Planted: "The receipt of 1 order in 40 has one unit more than was asked for.",
-		change: onOrder(40, func(ctx context.Context, req stock.OrderRequest, next order) (stock.OrderReceipt, error) {
+		change: onOrder(40, func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
 			receipt, err := next(ctx, req)
 			if err == nil {
 				receipt.Lines[0].Count++
@@ -57,16 +65,16 @@ var orderBugs = []Mutant{
 	{
 		Name: "for-update-order-unlocked", Strategy: "for-update",
 		Planted: "Orders do not lock their rows; deductions do.",
-		change: func(c *changes) {
-			c.order = func(next order) order {
+		change: func(p *plan) {
+			p.order = func(next orderFunc) orderFunc {
 				return func(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 					return next(context.WithValue(ctx, inRequest{}, true), req)
 				}
 			}
-			c.query = func(next query) query {
+			p.query = func(next queryFunc) queryFunc {
 				return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Rows, error) {
 					if ctx.Value(inRequest{}) != nil && strings.Contains(statement, locksRow) {
-						c.strikes.Add(1)
+						p.strikes.Add(1)
 						statement = strings.Replace(statement, locksRow, "", 1)
 					}
 					return next(ctx, statement, args)
@@ -92,7 +100,7 @@ var orderBugs = []Mutant{
 	{
 		Name: "for-update-order-sold-as-busy", Strategy: "for-update",
 		Planted: "1 order in 20 is told busy after the deduction.",
-		change: onOrder(20, func(ctx context.Context, req stock.OrderRequest, next order) (stock.OrderReceipt, error) {
+		change: onOrder(20, func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
 			if _, err := next(ctx, req); err != nil {
 				return stock.OrderReceipt{}, err
 			}
@@ -107,13 +115,13 @@ var orderBugs = []Mutant{
 	{
 		Name: "ledger-order-forgets-a-line", Strategy: "ledger",
 		Planted: "The last line of an order is not recorded.",
-		change:  onStatement(1, records, withoutLastRow),
+		change:  onStatement(1, anotherRow, withoutLastRow),
 	},
 	{
 		Name: "ledger-order-again", Strategy: "ledger",
 		Planted: "An order that is sent again gets its answer and is deducted again.",
 		change: onReplayedOrder(func(
-			ctx context.Context, req stock.OrderRequest, receipt stock.OrderReceipt, next order,
+			ctx context.Context, req stock.OrderRequest, receipt stock.OrderReceipt, next orderFunc,
 		) stock.OrderReceipt {
 			keyless := req
 			keyless.Key = ""
@@ -125,7 +133,7 @@ var orderBugs = []Mutant{
 		Name: "ledger-order-replays-less", Strategy: "ledger",
 		Planted: "The replay of an order tells one unit less for its last line than the first answer.",
 		change: onReplayedOrder(func(
-			_ context.Context, _ stock.OrderRequest, receipt stock.OrderReceipt, _ order,
+			_ context.Context, _ stock.OrderRequest, receipt stock.OrderReceipt, _ orderFunc,
 		) stock.OrderReceipt {
 			receipt.Lines[len(receipt.Lines)-1].Remaining--
 			return receipt
@@ -134,7 +142,7 @@ var orderBugs = []Mutant{
 	{
 		Name: "lock-redis-lua-order-misses-a-line", Strategy: "lock-redis-lua", Store: stock.Redis,
 		Planted: "The script that writes an order leaves out its last item.",
-		change: rewriteLua("for i = 1, #KEYS, 2 do\n  redis.call('SET'",
+		change: rewriteLua(1, "for i = 1, #KEYS, 2 do\n  redis.call('SET'",
 			"for i = 1, math.max(2, #KEYS - 2), 2 do\n  redis.call('SET'"),
 	},
 	{
@@ -146,15 +154,15 @@ var orderBugs = []Mutant{
 
 // onRefusedOrder changes what happens to an order that is refused as sold out.
 func onRefusedOrder(
-	then func(ctx context.Context, req stock.OrderRequest, refused *stock.LineError, next order) error,
+	then func(ctx context.Context, req stock.OrderRequest, refused *stock.LineError, next orderFunc) error,
 ) change {
-	return func(c *changes) {
-		c.order = func(next order) order {
+	return func(p *plan) {
+		p.order = func(next orderFunc) orderFunc {
 			return func(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 				receipt, err := next(ctx, req)
 				refused, ok := errors.AsType[*stock.LineError](err)
 				if ok && errors.Is(err, stock.ErrSoldOut) && len(req.Lines()) > 1 {
-					c.strikes.Add(1)
+					p.strikes.Add(1)
 					err = then(ctx, req, refused, next)
 				}
 				return receipt, err
@@ -170,26 +178,26 @@ func other(req stock.OrderRequest, refused *stock.LineError) stock.Line {
 	return lines[i]
 }
 
-func takeAnotherLine(ctx context.Context, req stock.OrderRequest, refused *stock.LineError, next order) error {
+func takeAnotherLine(ctx context.Context, req stock.OrderRequest, refused *stock.LineError, next orderFunc) error {
 	_, _ = next(ctx, withLines(req, other(req, refused)))
 	return refused
 }
 
-func blameAnother(_ context.Context, req stock.OrderRequest, refused *stock.LineError, _ order) error {
+func blameAnother(_ context.Context, req stock.OrderRequest, refused *stock.LineError, _ orderFunc) error {
 	line := other(req, refused)
 	return line.Refused(&stock.SoldOutError{GoodsID: line.GoodsID, Asked: line.Count})
 }
 
 // onReplayedOrder changes what happens to an order that is sent again.
 func onReplayedOrder(
-	then func(context.Context, stock.OrderRequest, stock.OrderReceipt, order) stock.OrderReceipt,
+	then func(context.Context, stock.OrderRequest, stock.OrderReceipt, orderFunc) stock.OrderReceipt,
 ) change {
-	return func(c *changes) {
-		c.order = func(next order) order {
+	return func(p *plan) {
+		p.order = func(next orderFunc) orderFunc {
 			return func(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 				receipt, err := next(ctx, req)
 				if err == nil && receipt.Replayed {
-					c.strikes.Add(1)
+					p.strikes.Add(1)
 					receipt = then(ctx, req, receipt, next)
 				}
 				return receipt, err
@@ -198,14 +206,14 @@ func onReplayedOrder(
 	}
 }
 
-// lockFirstOnly makes the second replica take only the first of several locks. The others are taken under the context
-// of the first one.
-func lockFirstOnly(c *changes) {
+// lockFirstOnly makes the second replica take only the first of several locks. A lock is not the first if its context
+// derives from that of another lock.
+func lockFirstOnly(p *plan) {
 	type held struct{}
-	c.lock = func(next lock) lock {
+	p.lock = func(next lockFunc) lockFunc {
 		return func(ctx context.Context, key string) (*locks.Lease, error) {
-			if c.isSecond() && ctx.Value(held{}) != nil {
-				c.strikes.Add(1)
+			if p.isSecond() && ctx.Value(held{}) != nil {
+				p.strikes.Add(1)
 				return grant(ctx, key)
 			}
 			return next(context.WithValue(ctx, held{}, true), key)

@@ -13,33 +13,32 @@ var redisBugs = []Mutant{
 	{
 		Name: "redis-script-unchecked", Strategy: "redis-script",
 		Planted: "The script does not check that there is enough.",
-		change:  rewriteLua("wanted <= units", "true"),
+		change:  rewriteLua(1, "wanted <= units", "true"),
 	},
 	{
 		Name: "redis-script-one-too-many", Strategy: "redis-script",
 		Planted: "The script grants one unit more than there is.",
-		change:  rewriteLua("wanted <= units", "wanted <= units + 1"),
+		change:  rewriteLua(1, "wanted <= units", "wanted <= units + 1"),
 	},
 	{
 		Name: "redis-script-keeps-the-last", Strategy: "redis-script",
 		Planted: "The script never sells the last unit.",
-		change:  rewriteLua("wanted <= units", "wanted < units"),
+		change:  rewriteLua(1, "wanted <= units", "wanted < units"),
 	},
 	{
 		Name: "redis-script-loses-a-sale", Strategy: "redis-script",
 		Planted: "1 call in 100 grants without deducting.",
-		change:  rewriteLua("if taken > 0 then", "if taken > 0 and not ("+everyNthInLua("100")+") then"),
+		change:  rewriteLua(100, "if taken > 0 then", "if false then"),
 	},
 	{
 		Name: "redis-script-refuses", Strategy: "redis-script",
 		Planted: "1 call in 200 refuses its requests although there is enough.",
-		change: rewriteLua("local reply, taken = {}, 0", "local reply, taken, never = {}, 0, "+everyNthInLua("200"),
-			"wanted <= units", "wanted <= units and not never"),
+		change:  rewriteLua(200, "wanted <= units", "false"),
 	},
 	{
 		Name: "redis-watch-unwatched", Strategy: "redis-watch",
 		Planted: "The key is not watched.",
-		change: onCommand("watch", func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
+		change: onCommand("watch", "", func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
 			cmd.(*redis.StatusCmd).SetVal("OK")
 			return nil
 		}),
@@ -57,25 +56,23 @@ var streamBugs = []Mutant{
 	{
 		Name: "redis-stream-check-first", Strategy: "redis-stream",
 		Planted: "The check that there is enough comes before the script, not in it.",
-		change:  both(rewriteLua("tonumber(units) < tonumber(ARGV[1])", "false"), checkFirst),
+		change:  both(rewriteLua(1, "tonumber(units) < tonumber(ARGV[1])", "false"), checkFirst),
 	},
 	{
 		Name: "redis-stream-loses-an-entry", Strategy: "redis-stream",
 		Planted: "1 sale in 100 is not added to the stream.",
-		change: rewriteLua("local entry = redis.call(",
-			"local entry = "+everyNthInLua("100")+" and 'lost' or redis.call("),
+		change:  rewriteLua(100, "redis.call('XADD', KEYS[3]", "'lost' or redis.call('XADD', KEYS[3]"),
 	},
 	{
 		Name: "redis-stream-no-deduction", Strategy: "redis-stream",
 		Planted: "1 sale in 100 is added to the stream and not deducted in Redis.",
-		change: rewriteLua("return {1, redis.call('DECRBY', KEYS[1], ARGV[1])}",
-			"if "+everyNthInLua("100")+" then return {1, units - ARGV[1]} end\n"+
-				"return {1, redis.call('DECRBY', KEYS[1], ARGV[1])}"),
+		change: rewriteLua(100, "return {1, redis.call('DECRBY', KEYS[1], ARGV[1])}",
+			"return {1, units - ARGV[1]}"),
 	},
 	{
 		Name: "redis-stream-one-unit-each", Strategy: "redis-stream",
 		Planted: "The stream has one unit for each sale, whatever was asked for.",
-		change:  rewriteLua("'units', ARGV[1]", "'units', 1"),
+		change:  rewriteLua(1, "'units', ARGV[1]", "'units', 1"),
 	},
 	{
 		Name: "redis-stream-loses-a-unit", Strategy: "redis-stream",
@@ -90,22 +87,25 @@ var streamBugs = []Mutant{
 	{
 		Name: "redis-stream-no-epoch", Strategy: "redis-stream",
 		Planted: "Sales do not carry the epoch of their stock, so MySQL takes them for sales of an older stock.",
-		change:  rewriteLua("redis.call('GET', KEYS[2]) or '0'", "'0'"),
+		change:  rewriteLua(1, "redis.call('GET', KEYS[2]) or '0'", "'0'"),
 	},
 }
 
 // writesBehind is in the UPDATE of good_stock that follows the sales in Redis.
 const writesBehind = "UPDATE good_stock SET stock = stock - ?"
 
-// onCommand takes the place of a command.
-func onCommand(name string, instead func(context.Context, redis.Cmder, redis.ProcessHook) error) change {
-	return func(c *changes) {
-		c.command = func(next redis.ProcessHook) redis.ProcessHook {
+// onCommand takes the place of a command whose last argument is the option. An empty option stands for any.
+func onCommand(
+	name, option string, instead func(context.Context, redis.Cmder, redis.ProcessHook) error,
+) change {
+	return func(p *plan) {
+		p.command = func(next redis.ProcessHook) redis.ProcessHook {
 			return func(ctx context.Context, cmd redis.Cmder) error {
-				if cmd.Name() != name {
+				args := cmd.Args()
+				if cmd.Name() != name || option != "" && args[len(args)-1] != option {
 					return next(ctx, cmd)
 				}
-				c.strikes.Add(1)
+				p.strikes.Add(1)
 				return instead(ctx, cmd, next)
 			}
 		}
@@ -113,8 +113,8 @@ func onCommand(name string, instead func(context.Context, redis.Cmder, redis.Pro
 }
 
 // checkFirst reads the stock before the script that sells, and refuses by what it has read.
-func checkFirst(c *changes) {
-	c.command = func(next redis.ProcessHook) redis.ProcessHook {
+func checkFirst(p *plan) {
+	p.command = func(next redis.ProcessHook) redis.ProcessHook {
 		return func(ctx context.Context, cmd redis.Cmder) error {
 			args := cmd.Args()
 			script, isScript := cmd.(*redis.Cmd)

@@ -20,13 +20,12 @@ var restockBugs = []Mutant{
 	{
 		Name: "redis-restock-nothing", Strategy: "redis-script",
 		Planted: "1 restock in 2 is confirmed and not made.",
-		change: rewriteLua("return redis.call('INCRBY', KEYS[1], ARGV[1])",
-			"if "+everyNthInLua("2")+" then return units + ARGV[1] end\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])"),
+		change:  rewriteLua(2, "return redis.call('INCRBY', KEYS[1], ARGV[1])", "return units + ARGV[1]"),
 	},
 	{
 		Name: "redis-stream-restock-without-units", Strategy: "redis-stream",
 		Planted: "The entry of a restock has no units, so MySQL does not get them.",
-		change:  rewriteLua("'units', '-' .. ARGV[1]", "'units', '0'"),
+		change:  rewriteLua(1, "'units', '-' .. ARGV[1]", "'units', '0'"),
 	},
 }
 

@@ -44,20 +44,25 @@ var slotsBugs = []Mutant{
 	},
 }
 
-// inRequest marks the context of a deduction, to tell its statements from those that set the stock.
+// inRequest marks the context of the requests whose statements a mutant changes, to tell them from all others.
 type inRequest struct{}
 
-// loseWhenSpread makes a deduction that spreads the last units anew put one unit less into the first slot.
-func loseWhenSpread(c *changes) {
-	c.deduct = func(next deduct) deduct {
+// markRequests marks the contexts of deductions.
+func markRequests(p *plan) {
+	p.deduct = func(next deductFunc) deductFunc {
 		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 			return next(context.WithValue(ctx, inRequest{}, true), req)
 		}
 	}
-	c.execute = func(next execute) execute {
+}
+
+// loseWhenSpread makes a deduction that spreads the last units anew put one unit less into the first slot.
+func loseWhenSpread(p *plan) {
+	markRequests(p)
+	p.execute = func(next executeFunc) executeFunc {
 		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
 			if ctx.Value(inRequest{}) != nil && strings.HasPrefix(statement, spreads) && args[2].Value != int64(0) {
-				c.strikes.Add(1)
+				p.strikes.Add(1)
 				args = slices.Clone(args)
 				add(2, -1)(args)
 			}

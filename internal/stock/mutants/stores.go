@@ -9,7 +9,7 @@ var storeBugs = []Mutant{
 	{
 		Name: "redis-one-too-few", Strategy: "redis-script",
 		Planted: "The stock in Redis is set to one unit too few.",
-		change:  rewriteLua("redis.call('SET', KEYS[1], ARGV[1])", "redis.call('SET', KEYS[1], ARGV[1] - 1)"),
+		change:  rewriteLua(1, "redis.call('SET', KEYS[1], ARGV[1])", "redis.call('SET', KEYS[1], ARGV[1] - 1)"),
 	},
 	{
 		Name: "slots-one-too-few", Strategy: "slots",
@@ -19,7 +19,7 @@ var storeBugs = []Mutant{
 	{
 		Name: "redis-keeps-the-old", Strategy: "redis-script",
 		Planted: "The stock in Redis is set only if there is none.",
-		change:  rewriteLua("redis.call('SET', KEYS[1], ARGV[1])", "redis.call('SET', KEYS[1], ARGV[1], 'NX')"),
+		change:  rewriteLua(1, "redis.call('SET', KEYS[1], ARGV[1])", "redis.call('SET', KEYS[1], ARGV[1], 'NX')"),
 	},
 	{
 		Name: "mysql-one-too-few-behind", Strategy: "redis-stream",

@@ -12,7 +12,7 @@ import (
 // connector opens connections to MySQL that carry a mutant's statements.
 type connector struct {
 	driver.Connector
-	changes *changes
+	plan *plan
 }
 
 // mysqlConn is what database/sql expects of a connection of go-sql-driver/mysql.
@@ -37,20 +37,20 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, errors.New("the driver of MySQL has changed: its connections lack a method of mysqlConn")
 	}
-	return mutantConn{inner, c.changes}, nil
+	return mutantConn{inner, c.plan}, nil
 }
 
 type mutantConn struct {
 	mysqlConn
-	changes *changes
+	plan *plan
 }
 
 func (c mutantConn) ExecContext(
 	ctx context.Context, statement string, args []driver.NamedValue,
 ) (driver.Result, error) {
-	send := execute(c.mysqlConn.ExecContext)
-	if c.changes.execute != nil {
-		send = c.changes.execute(send)
+	send := executeFunc(c.mysqlConn.ExecContext)
+	if c.plan.execute != nil {
+		send = c.plan.execute(send)
 	}
 	return send(ctx, statement, args)
 }
@@ -58,48 +58,48 @@ func (c mutantConn) ExecContext(
 func (c mutantConn) QueryContext(
 	ctx context.Context, statement string, args []driver.NamedValue,
 ) (driver.Rows, error) {
-	send := query(c.mysqlConn.QueryContext)
-	if c.changes.query != nil {
-		send = c.changes.query(send)
+	send := queryFunc(c.mysqlConn.QueryContext)
+	if c.plan.query != nil {
+		send = c.plan.query(send)
 	}
 	return send(ctx, statement, args)
 }
 
 func (c mutantConn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
-	if c.changes.begin != nil {
-		options = c.changes.begin(options)
+	if c.plan.begin != nil {
+		options = c.plan.begin(options)
 	}
 	tx, err := c.mysqlConn.BeginTx(ctx, options)
-	if err == nil && c.changes.commit != nil {
-		tx = mutantTx{tx, c.changes}
+	if err == nil && c.plan.commit != nil {
+		tx = mutantTx{tx, c.plan}
 	}
 	return tx, err
 }
 
 type mutantTx struct {
 	driver.Tx
-	changes *changes
+	plan *plan
 }
 
-func (t mutantTx) Commit() error { return t.changes.commit(t.Tx) }
+func (t mutantTx) Commit() error { return t.plan.commit(t.Tx) }
 
 // rewrite edits every n-th statement that contains the first text: it replaces the first text by the second, the third
 // by the fourth, and so on.
 func rewrite(n int64, pairs ...string) change {
-	return func(c *changes) {
-		strikes := c.every(n)
+	return func(p *plan) {
+		strikes := p.every(n)
 		edit := func(statement string) string {
 			if strings.Contains(statement, pairs[0]) && strikes() {
 				return strings.NewReplacer(pairs...).Replace(statement)
 			}
 			return statement
 		}
-		c.execute = func(next execute) execute {
+		p.execute = func(next executeFunc) executeFunc {
 			return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
 				return next(ctx, edit(statement), args)
 			}
 		}
-		c.query = func(next query) query {
+		p.query = func(next queryFunc) queryFunc {
 			return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Rows, error) {
 				return next(ctx, edit(statement), args)
 			}
@@ -110,11 +110,11 @@ func rewrite(n int64, pairs ...string) change {
 // onStatement takes the place of every n-th statement that writes and contains the text.
 func onStatement(
 	n int64, text string,
-	instead func(ctx context.Context, statement string, args []driver.NamedValue, next execute) (driver.Result, error),
+	instead func(ctx context.Context, statement string, args []driver.NamedValue, next executeFunc) (driver.Result, error),
 ) change {
-	return func(c *changes) {
-		strikes := c.every(n)
-		c.execute = func(next execute) execute {
+	return func(p *plan) {
+		strikes := p.every(n)
+		p.execute = func(next executeFunc) executeFunc {
 			return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
 				if strings.Contains(statement, text) && strikes() {
 					return instead(ctx, statement, args, next)
@@ -128,7 +128,7 @@ func onStatement(
 // onArgs changes the arguments of every n-th statement that writes and contains the text.
 func onArgs(n int64, text string, edit func([]driver.NamedValue)) change {
 	return onStatement(n, text, func(
-		ctx context.Context, statement string, args []driver.NamedValue, next execute,
+		ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
 	) (driver.Result, error) {
 		args = slices.Clone(args) // database/sql sends them again if the connection turns out to be broken
 		edit(args)
@@ -147,8 +147,8 @@ func add(at int, units int64) func([]driver.NamedValue) {
 
 // onRow changes the row that a query reads, if the query contains the text.
 func onRow(text string, edit func(ctx context.Context, args []driver.NamedValue, row []driver.Value)) change {
-	return func(c *changes) {
-		c.query = func(next query) query {
+	return func(p *plan) {
+		p.query = func(next queryFunc) queryFunc {
 			return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Rows, error) {
 				rows, err := next(ctx, statement, args)
 				if err != nil || !strings.Contains(statement, text) {
@@ -181,8 +181,8 @@ func (r editedRow) Next(row []driver.Value) error {
 // unsent leaves a statement out, and answers that it has changed some rows.
 func unsent(
 	rows int64,
-) func(context.Context, string, []driver.NamedValue, execute) (driver.Result, error) {
-	return func(context.Context, string, []driver.NamedValue, execute) (driver.Result, error) {
+) func(context.Context, string, []driver.NamedValue, executeFunc) (driver.Result, error) {
+	return func(context.Context, string, []driver.NamedValue, executeFunc) (driver.Result, error) {
 		return driver.RowsAffected(rows), nil
 	}
 }

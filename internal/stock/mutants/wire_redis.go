@@ -8,7 +8,7 @@ import (
 )
 
 // hook carries a mutant's scripts and commands to Redis.
-type hook struct{ changes *changes }
+type hook struct{ plan *plan }
 
 // DialHook implements redis.Hook.
 func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -20,10 +20,10 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 
 // ProcessHook implements redis.Hook.
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	if h.changes.command != nil {
-		next = h.changes.command(next)
+	if h.plan.command != nil {
+		next = h.plan.command(next)
 	}
-	if h.changes.script == nil {
+	if h.plan.script == nil {
 		return next
 	}
 	return func(ctx context.Context, cmd redis.Cmder) error {
@@ -32,7 +32,7 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			cmd.SetErr(errNoScript)
 			return errNoScript
 		case "eval":
-			args[1] = h.changes.script(args[1].(string))
+			args[1] = h.plan.script(args[1].(string))
 		}
 		return next(ctx, cmd)
 	}
@@ -48,22 +48,16 @@ func (e noScriptError) Error() string { return string(e) }
 // RedisError implements redis.Error.
 func (noScriptError) RedisError() {}
 
-// rewriteLua edits each script that contains the first text: it replaces the first text by the second, the third by the
-// fourth, and so on.
-func rewriteLua(pairs ...string) change {
-	return func(c *changes) {
-		c.script = func(lua string) string {
-			if !strings.Contains(lua, pairs[0]) {
-				return lua
+// rewriteLua edits every n-th script that contains the first text: it replaces the first text by the second, the third
+// by the fourth, and so on.
+func rewriteLua(n int64, pairs ...string) change {
+	return func(p *plan) {
+		strikes := p.every(n)
+		p.script = func(lua string) string {
+			if strings.Contains(lua, pairs[0]) && strikes() {
+				return strings.NewReplacer(pairs...).Replace(lua)
 			}
-			c.strikes.Add(1)
-			return strings.NewReplacer(pairs...).Replace(lua)
+			return lua
 		}
 	}
-}
-
-// everyNthInLua is a condition in Lua that is true for every n-th call, on all replicas together. The counter's name
-// has the hash tag of the item.
-func everyNthInLua(n string) string {
-	return "redis.call('INCR', KEYS[1] .. ':strikes') % " + n + " == 0"
 }

@@ -58,9 +58,10 @@ func (s subject) run(t *testing.T) {
 		t.Run("confirms and deducts nothing", s.sellsNothing)
 		return
 	}
-	for replicas, promise := range map[int]stock.Promise{1: s.strategy.Claim.OneReplica, 2: s.strategy.Claim.TwoReplicas} {
+	claim := s.strategy.Claim
+	for replicas, behaviour := range map[int]stock.Behaviour{1: claim.OneReplica, 2: claim.TwoReplicas} {
 		onReplicas := map[int]string{1: " on one replica", 2: " on two replicas"}[replicas]
-		switch promise {
+		switch behaviour {
 		case stock.Correct:
 			t.Run("conserves every unit"+onReplicas, func(t *testing.T) { s.conserves(t, replicas) })
 		case stock.LosesUpdates:
@@ -68,7 +69,7 @@ func (s subject) run(t *testing.T) {
 		case stock.Oversells:
 			t.Run("sells below zero"+onReplicas, func(t *testing.T) { s.oversells(t, replicas) })
 		default:
-			t.Errorf("the suite has no test for the promise %q", promise)
+			t.Errorf("the suite has no test of a strategy that claims %q", behaviour)
 		}
 	}
 	if s.strategy.Claim.OneReplica != stock.Oversells {

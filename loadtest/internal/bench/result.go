@@ -105,7 +105,7 @@ func (r *Result) Verdicts() (verdicts []Verdict) {
 		replica.Measured = fmt.Sprintf("%.1f MB at most", float64(r.ReplicaPeak)/1e6)
 		replica.Outcome = met(r.ReplicaPeak < maxReplica)
 	}
-	lab := unmeasured("the lab", "does not grow with the requests")
+	lab := unmeasured("the lab's memory", "does not grow with the requests")
 	if r.JudgedLater > 0 {
 		kept := (float64(r.HeapAfterLast) - float64(r.HeapAfterFirst)) / float64(r.JudgedLater)
 		lab.Measured = fmt.Sprintf("%.1f MB after the first round, %.1f MB %d requests later",

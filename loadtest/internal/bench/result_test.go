@@ -46,7 +46,7 @@ func TestTargetsAreJudgedByTheWholeInterval(t *testing.T) {
 		{"noop", "wrk", "not met"},     // 0.83
 		{"redis-script", "noop", "open"},
 		{"a replica", "60 MB", "not met"},
-		{"the lab", "grow", "not met"}, // a kilobyte per request
+		{"the lab's memory", "grow", "not met"}, // a kilobyte per request
 	} {
 		if v := verdict(t, r, test.what, test.wanted); v.Outcome != test.outcome {
 			t.Errorf("%s, wanted %s: measured %s, %s, want %s", v.What, v.Wanted, v.Measured, v.Outcome, test.outcome)

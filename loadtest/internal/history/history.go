@@ -1,15 +1,18 @@
 // Package history defines the record of a run: what each client requested, when, and how it was answered, in one file
 // of JSON lines per run. A verdict can be reached again from these files alone.
+//
+// Some JSON names are those of older versions, whose files must stay readable: "order" is the name or key of any
+// request, "promise" is a claim, and "untold" says that a receipt omits what remains.
 package history
 
 // Outcome is how a request ended, as its client saw it.
 type Outcome string
 
-// The outcomes. All except Sold and Unknown guarantee that nothing was deducted.
+// The outcomes. All except Sold and Unknown guarantee that this request deducted nothing.
 const (
 	Sold     Outcome = "sold"     // 200
 	SoldOut  Outcome = "sold_out" // 409
-	Busy     Outcome = "busy"     // 503: the service gave up waiting
+	Busy     Outcome = "busy"     // the service gave up, was not reachable, or still works on an earlier try
 	Rejected Outcome = "rejected" // any other 4xx: the lab sent an invalid request
 	Unknown  Outcome = "unknown"  // timeout, 5xx, broken connection: the request may have taken effect
 )

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -22,14 +23,14 @@ type Mutant struct {
 	Name     string `json:"name"`
 	Family   string `json:"family"`
 	Strategy string `json:"strategy"`
-	Store    string `json:"store"`    // empty: the strategy's default
-	Harmless bool   `json:"harmless"` // an oddity: the strategy keeps its claims
+	Store    string `json:"store"`  // empty: the strategy's default
+	Oddity   bool   `json:"oddity"` // the strategy keeps its claims
 	Planted  string `json:"planted"`
 }
 
 // wanted is the verdict that the judge should reach.
 func (m Mutant) wanted() verify.Result {
-	if m.Harmless {
+	if m.Oddity {
 		return verify.Correct
 	}
 	return verify.Wrong
@@ -70,7 +71,7 @@ type Trial struct {
 	Workload string // that the verdict is from
 	Evidence string // its first line; empty if there is none
 	Runs     int    // until the verdict
-	Strikes  int64  // how often the mutant behaved differently from its original
+	Strikes  int64  // how often the change of the mutant was applied in these runs
 	Took     time.Duration
 }
 
@@ -87,31 +88,51 @@ type Lab struct {
 // errDecided ends a trial early.
 var errDecided = errors.New("the verdict is decided")
 
-// passes is how often a bug is tried under all workloads. A lab runs the measured ones in as many rounds or more.
+// passes is how often a bug is tried under all workloads. A full lab runs each measured workload at least this often.
 const passes = 3
 
 // Try plants a mutant and runs its strategy under one workload after another. A bug is tried until it is found; an
 // oddity once under every workload.
-func (l Lab) Try(ctx context.Context, m Mutant) (Trial, error) {
+func (l Lab) Try(ctx context.Context, m Mutant) (t Trial, err error) {
 	began := time.Now()
-	t := Trial{Mutant: m, Verdict: verify.Correct}
+	defer func() { t.Took = time.Since(began) }()
+	t = Trial{Mutant: m, Verdict: verify.Correct}
 	if err := l.Topology.RestartReplicas(ctx, "--mutant="+m.Name); err != nil {
 		return t, err
 	}
+	l.Config.Dir = filepath.Join(l.Config.Dir, m.Name)
 	for range passes {
-		err := l.run(ctx, []string{m.Strategy}, m.Store, t.add)
-		if err != nil && !errors.Is(err, errDecided) {
+		settings, err := l.settings(ctx, []string{m.Strategy}, m.Store)
+		if err != nil {
 			return t, err
 		}
-		if t.Verdict == verify.Wrong || m.Harmless {
+		for _, config := range settings {
+			if err := l.try(ctx, &t, config); err != nil || t.Verdict == verify.Wrong {
+				return t, err
+			}
+		}
+		if m.Oddity {
 			break
 		}
 		l.Config.Seed++
 	}
-	var err error
-	t.Strikes, err = l.strikes(ctx)
-	t.Took = time.Since(began)
-	return t, err
+	return t, nil
+}
+
+// try runs a setting, and adds to a trial what was found and how often the mutant struck meanwhile. That it struck
+// during the warm-up proves nothing.
+func (l Lab) try(ctx context.Context, t *Trial, config scenario.Config) error {
+	var before int64
+	config.Warm = func(ctx context.Context) (err error) {
+		before, err = l.strikes(ctx)
+		return err
+	}
+	if err := l.run(ctx, config, t.add); err != nil && !errors.Is(err, errDecided) {
+		return err
+	}
+	after, err := l.strikes(ctx)
+	t.Strikes += after - before
+	return err
 }
 
 // add adds the verdict on a run. The worst one counts.
@@ -128,33 +149,39 @@ func (t *Trial) add(run scenario.Measured) error {
 	return nil
 }
 
-// run runs strategies that claim to be correct, each under every workload, without and then with restocks. It passes
-// each run to done, and stops at its first error.
-func (l Lab) run(ctx context.Context, names []string, store string, done func(scenario.Measured) error) error {
+// settings returns what to run: each strategy that claims to be correct, without and with restocks. Each setting has a
+// directory of its own.
+func (l Lab) settings(ctx context.Context, names []string, store string) (settings []scenario.Config, err error) {
 	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	choices, _, err := scenario.Choose(catalogue, names, store)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, restock := range []int64{0, restockUnits} {
-		config := l.Config
-		config.Restock = restock
-		config.Choices = slices.DeleteFunc(slices.Clone(choices), func(c scenario.Choice) bool {
-			return c.Strategy.ClaimFor(config.Replicas, restock > 0) != verify.ClaimCorrect
-		})
-		if len(config.Choices) == 0 {
-			continue
+	for _, choice := range choices {
+		for _, restock := range []int64{0, restockUnits} {
+			if choice.Strategy.ClaimFor(l.Config.Replicas, restock > 0) == verify.ClaimCorrect {
+				config := l.Config
+				config.Choices, config.Restock = []scenario.Choice{choice}, restock
+				dir := fmt.Sprintf("%s-seed%d-restock%d", choice.Strategy.Name, config.Seed, restock)
+				config.Dir = filepath.Join(config.Dir, dir)
+				settings = append(settings, config)
+			}
 		}
-		runner, err := scenario.New(l.Target, config, time.Now())
-		if err == nil {
-			err = runner.Run(ctx, done)
-		}
-		if err != nil {
-			return cmp.Or(l.Topology.Check(), err) // a server that died is the cause of any other error
-		}
+	}
+	return settings, nil
+}
+
+// run runs a setting. It passes each run to done, and stops at its first error.
+func (l Lab) run(ctx context.Context, config scenario.Config, done func(scenario.Measured) error) error {
+	runner, err := scenario.New(l.Target, config, time.Now())
+	if err == nil {
+		err = runner.Run(ctx, done)
+	}
+	if err != nil {
+		return cmp.Or(l.Topology.Check(), err) // a server that died is the cause of any other error
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"stock/loadtest/internal/scenario"
@@ -13,10 +14,10 @@ import (
 func TestATrialPassesIfTheJudgeWasRightAboutAMutantThatStruck(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		harmless bool
-		verdict  verify.Result
-		strikes  int64
-		want     bool
+		oddity  bool
+		verdict verify.Result
+		strikes int64
+		want    bool
 	}{
 		{false, verify.Wrong, 1, true},
 		{false, verify.Correct, 1, false},
@@ -27,10 +28,10 @@ func TestATrialPassesIfTheJudgeWasRightAboutAMutantThatStruck(t *testing.T) {
 		{false, verify.Wrong, 0, false},
 		{true, verify.Correct, 0, false},
 	} {
-		trial := Trial{Mutant: Mutant{Harmless: test.harmless}, Verdict: test.verdict, Strikes: test.strikes}
+		trial := Trial{Mutant: Mutant{Oddity: test.oddity}, Verdict: test.verdict, Strikes: test.strikes}
 		if got := trial.Passed(); got != test.want {
-			t.Errorf("harmless %v, %s, %d strikes: passed %v, want %v",
-				test.harmless, test.verdict, test.strikes, got, test.want)
+			t.Errorf("oddity %v, %s, %d strikes: passed %v, want %v",
+				test.oddity, test.verdict, test.strikes, got, test.want)
 		}
 	}
 }
@@ -69,7 +70,7 @@ func TestTheWorstVerdictCountsAndWrongEndsTheTrial(t *testing.T) {
 
 func TestTheSummaryCountsBugsAndOddities(t *testing.T) {
 	t.Parallel()
-	bug, oddity := Mutant{}, Mutant{Harmless: true}
+	bug, oddity := Mutant{}, Mutant{Oddity: true}
 	got := Summary([]Trial{
 		{Mutant: bug, Verdict: verify.Wrong, Strikes: 1},
 		{Mutant: bug, Verdict: verify.Wrong, Strikes: 1},
@@ -94,5 +95,37 @@ func TestChooseFindsMutantsByName(t *testing.T) {
 	}
 	if _, err := Choose(all, []string{"d"}); err == nil {
 		t.Error("an unknown name is accepted")
+	}
+}
+
+func TestFalseAlarmsAndInconclusiveRunsAreListed(t *testing.T) {
+	t.Parallel()
+	clean := Clean{Strategies: map[string]bool{}}
+	for _, result := range []verify.Result{verify.Correct, verify.Wrong, verify.Inconclusive} {
+		var run scenario.Measured
+		run.History.Run.Strategy, run.Verdict.Result = "strategy", result
+		run.Verdict.Evidence = []string{"evidence of " + string(result), "more"}
+		clean.add(run)
+	}
+	if clean.Runs != 3 || len(clean.Strategies) != 1 {
+		t.Errorf("%d runs of %d strategies, want 3 of 1", clean.Runs, len(clean.Strategies))
+	}
+	for result, lines := range map[string][]string{"wrong": clean.Alarms, "inconclusive": clean.Inconclusive} {
+		if len(lines) != 1 || !strings.HasSuffix(lines[0], ": evidence of "+result) {
+			t.Errorf("%s: got %q, want one line with the evidence", result, lines)
+		}
+	}
+}
+
+func TestManyInconclusiveRunsProveNothing(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		runs, inconclusive int
+		want               bool
+	}{{8, 1, true}, {8, 2, false}, {100, 5, true}, {100, 6, false}, {100, 100, false}} {
+		clean := Clean{Runs: test.runs, Inconclusive: make([]string, test.inconclusive)}
+		if got := clean.Convincing(); got != test.want {
+			t.Errorf("%d of %d runs are inconclusive: convincing %v, want %v", test.inconclusive, test.runs, got, test.want)
+		}
 	}
 }

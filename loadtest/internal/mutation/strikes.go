@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// strikes asks every replica how often the mutant behaved differently from its original.
+// strikes asks every replica how often the change of the mutant was applied.
 func (l Lab) strikes(ctx context.Context) (sum int64, err error) {
 	for _, replica := range l.Topology.Replicas {
 		n, err := l.strikesOf(ctx, replica.AdminURL+"/metrics")

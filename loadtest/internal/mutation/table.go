@@ -24,7 +24,7 @@ func (t Trial) outcome() string {
 		text += fmt.Sprintf(" by %s, run %d: %s", t.Workload, t.Runs, cmp.Or(t.Evidence, "no evidence"))
 	}
 	if t.Strikes == 0 {
-		text += " (the mutant never came into effect)"
+		text += " (its change was never applied)"
 	}
 	return text
 }
@@ -36,10 +36,10 @@ func Summary(trials []Trial) string {
 	for _, t := range trials {
 		took += t.Took
 		switch {
-		case t.Harmless && t.Passed():
+		case t.Oddity && t.Passed():
 			cleared++
 			fallthrough
-		case t.Harmless:
+		case t.Oddity:
 			oddities++
 		case t.Passed():
 			found++

@@ -132,7 +132,7 @@ func span(h *history.History) (startedNS, endedNS int64) {
 	}
 	startedNS, endedNS = math.MaxInt64, math.MinInt64
 	for _, op := range h.Ops {
-		if !op.Again { // those are sent after the load
+		if !op.Again { // what is sent again is not part of the load
 			startedNS, endedNS = min(startedNS, op.SentNS), max(endedNS, op.ReceivedNS)
 		}
 	}

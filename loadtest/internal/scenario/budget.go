@@ -56,7 +56,7 @@ func (r *Runner) expect(w row) (speed float64, cost time.Duration) {
 // wanted estimates how long the traffic of a row takes if the budget does not limit it.
 func (r *Runner) wanted(w row) time.Duration {
 	if judgedOnly(w.Workload.Name) {
-		return judgedUsually
+		return typicalJudgedTime
 	}
 	if r.config.Requests == 0 {
 		return r.config.Duration

@@ -13,7 +13,7 @@ import (
 const (
 	Orders  = "orders"  // orders of several items
 	Retries = "retries" // requests are sent again while stock is left
-	Tail    = "tail"    // the stock of an item is soon less than a request for each of its rows
+	Tail    = "tail"    // soon no single row of slots has enough for a request
 )
 
 // judgedWorkload is a workload that shows mistakes that the measured ones hardly provoke. It is small, and does not
@@ -23,17 +23,16 @@ type judgedWorkload struct {
 	users    int
 	requests int
 	mix      traffic.MixConfig // without a seed
-	// stock is the share of the demand that is in stock, per cent. Some buyers of each are refused.
-	stock   int64
-	retries bool
-	suits   func(Choice) bool
+	stock    int64             // units, in per cent of those asked for; so low that every item sells out
+	retries  bool
+	suits    func(Choice) bool
 }
 
 var judgedWorkloads = []judgedWorkload{
 	{
 		name: Orders, users: 32, requests: 150, stock: 70,
 		mix: traffic.MixConfig{
-			Goods: 20, Skew: traffic.Zipf, MinCount: 1, MaxCount: 3, Orders: 1, MaxLines: 5,
+			Goods: 20, Skew: traffic.Zipf, MinCount: 1, MaxCount: 3, OrderEvery: 1, MaxLines: 5,
 		},
 		suits: takesOrders,
 	},
@@ -52,8 +51,8 @@ var judgedWorkloads = []judgedWorkload{
 // judgedTime is the longest that a run of a judged workload may take.
 const judgedTime = 20 * time.Second
 
-// judgedUsually is how long most of them take.
-const judgedUsually = 300 * time.Millisecond
+// typicalJudgedTime is how long most such runs take.
+const typicalJudgedTime = 300 * time.Millisecond
 
 func takesOrders(c Choice) bool { return slices.Contains(c.Strategy.Orders, c.Store) }
 
@@ -73,7 +72,7 @@ func judgedOnly(workload string) bool { return judgedWorkloadOf(workload) != nil
 func (w judgedWorkload) mixFor(choice Choice) traffic.MixConfig {
 	mix := w.mix
 	if w.retries && takesOrders(choice) {
-		mix.Orders, mix.MaxLines = 2, mix.Goods
+		mix.OrderEvery, mix.MaxLines = 2, mix.Goods
 	}
 	return mix
 }

@@ -16,10 +16,11 @@ const (
 	leastRounds = 3
 	// mostRounds is how many rounds a row gets if its interval does not become narrow.
 	mostRounds = 14
-	// tellingRounds is how many rounds tell how wide an interval is. With fewer, it may be narrow by chance.
-	tellingRounds = 8
-	// narrow is half the width of an interval that needs no more rounds, as a part of its center.
-	narrow = 0.1
+	// minRoundsForWidth is how many rounds it takes to tell how wide an interval is. With fewer, it may be narrow by
+	// chance.
+	minRoundsForWidth = 8
+	// maxHalfWidth is half the width of the widest interval that is narrow enough, as a part of its center.
+	maxHalfWidth = 0.1
 	// rowsPerRound keeps a round so short that the machine is as busy during its baseline as during its other rows.
 	rowsPerRound = 8
 	// longestCell is the time limit of a cell in such a round.
@@ -186,7 +187,7 @@ func (n *neededRounds) cellTime(row *neededRow) time.Duration {
 
 // estimateNeeds returns how many rounds the row needs in all until its interval is narrow.
 func (r *neededRow) estimateNeeds() int {
-	if r.rounds < tellingRounds {
+	if r.rounds < minRoundsForWidth {
 		return mostRounds
 	}
 	mean, interval := stats.Mean(r.shares)
@@ -194,7 +195,7 @@ func (r *neededRow) estimateNeeds() int {
 		return leastRounds // it sold nothing in a round
 	}
 	// The width is inversely proportional to the square root of the number of rounds.
-	times := (interval.High - interval.Low) / 2 / mean / narrow
+	times := (interval.High - interval.Low) / 2 / mean / maxHalfWidth
 	return min(int(math.Ceil(float64(r.rounds)*times*times)), mostRounds)
 }
 

@@ -129,9 +129,9 @@ func TestNarrowRowsGetNoMoreTime(t *testing.T) {
 	s := newSimulation(0.005, 0)
 	s.run(7)
 	for _, r := range s.created.rows {
-		if r.rounds > tellingRounds {
+		if r.rounds > minRoundsForWidth {
 			t.Errorf("%s: %d rounds, want at most %d, because its interval is ±%.1f %%",
-				r.Label(), r.rounds, tellingRounds, 100*halfWidth(t, r))
+				r.Label(), r.rounds, minRoundsForWidth, 100*halfWidth(t, r))
 		}
 	}
 }

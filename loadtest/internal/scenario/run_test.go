@@ -234,3 +234,30 @@ func TestRejectedStrategyIsAnError(t *testing.T) {
 		t.Errorf("there is no history: %v", err)
 	}
 }
+
+func TestWarmIsCalledAfterTheWarmUpAndBeforeTheFirstCell(t *testing.T) {
+	t.Parallel()
+	s := &shop{}
+	var calls, warmUps, deductions int
+	runner := s.open(t, Config{Requests: 100, Warm: func(context.Context) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		calls, warmUps, deductions = calls+1, s.warmUps, s.deductions
+		return nil
+	}})
+	runAll(t, runner)
+	if calls != 1 || warmUps == 0 || deductions != 0 {
+		t.Errorf("called %d times, after %d deductions of the warm-up and %d of cells, want once, some and none",
+			calls, warmUps, deductions)
+	}
+}
+
+func TestTheErrorOfWarmEndsTheRun(t *testing.T) {
+	t.Parallel()
+	s, failed := &shop{}, errors.New("failed")
+	runner := s.open(t, Config{Requests: 100, Warm: func(context.Context) error { return failed }})
+	err := runner.Run(t.Context(), func(Measured) error { return nil })
+	if !errors.Is(err, failed) || s.deductions != 0 {
+		t.Errorf("got %v after %d deductions, want %v before the first", err, s.deductions, failed)
+	}
+}

@@ -52,6 +52,8 @@ type Config struct {
 	// requests and proportionally fewer units.
 	Budget time.Duration
 	WarmUp time.Duration // of each strategy
+	// Warm is called between the warm-up and the first cell; nil: nothing is. Run stops at its error.
+	Warm func(context.Context) error
 	// Patience is how long stores that differ are watched until their difference is taken as final; 0: 20 s.
 	Patience time.Duration
 	Dir      string // histories are written to its subdirectory "history"
@@ -191,6 +193,11 @@ func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 	}()
 	if err := r.warmUp(ctx); err != nil {
 		return err
+	}
+	if r.config.Warm != nil {
+		if err := r.config.Warm(ctx); err != nil {
+			return err
+		}
 	}
 	if err := r.runRound(ctx, 1, shuffled(r.judged, r.config.Seed, 0), done); err != nil {
 		return err

@@ -16,10 +16,10 @@ type schedule interface {
 	// next returns the rows of a round in the order in which they run, or none at the end. left is what is left of the
 	// budget.
 	next(round int, left time.Duration) []row
-	// learn tells what was measured in the current round.
+	// learn takes what was measured in the current round.
 	learn(row, sample)
-	// after returns the rows that run after the current round: those that run in any case, and those that do if they
-	// take as long as expected.
+	// after returns the rows that run after the current round. Certain are those that run even if time runs out; expected
+	// are those that run if each takes as long as it did so far.
 	after() (certain, expected []row)
 }
 

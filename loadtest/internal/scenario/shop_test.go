@@ -43,7 +43,7 @@ type shop struct {
 	neverWritten int64           // units of sales that never reach mysql
 	writtenNS    int64           // when a sale last reached mysql
 
-	deductions, reads, restocks int
+	warmUps, deductions, reads, restocks int
 }
 
 // ample is more stock than any run of these tests gets, and less than that of the warm-up.
@@ -66,7 +66,9 @@ func (s *shop) deduct(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	warmUp := s.stock[asked.GoodsID] > ample
-	if !warmUp {
+	if warmUp {
+		s.warmUps++
+	} else {
 		s.deductions++
 	}
 	n := s.deductions

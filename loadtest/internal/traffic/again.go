@@ -8,7 +8,8 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// maxAgain is how many requests of a load are sent again: this many with an answer, and this many without.
+// maxAgain is how many requests of a load are sent again: at most this many whose outcome is known, and as many whose
+// outcome is unknown.
 const maxAgain = 100
 
 // SendAgain sends some requests of a load with Keys once more, and adds them to its result. The answers should be the

@@ -5,8 +5,8 @@
 // sent, so that a stalled service cannot hide its stall (coordinated omission).
 //
 // The load shares its host with the service, so it must be cheap: each user has a connection of its own, requests are
-// encoded and replies are parsed without an allocation, and what a record can do without during the load is added after
-// it.
+// encoded and replies are parsed without an allocation, and whatever can wait, such as the names of requests, is added
+// to the records after the load.
 package traffic
 
 import (
@@ -28,7 +28,7 @@ type Load struct {
 	Users    int           // concurrent clients; in an open loop, the most requests in flight
 	Rate     float64       // requests per second of an open loop; 0: closed loop
 	Requests int           // the number of requests; 0: until Duration
-	Duration time.Duration // no request starts later; 0: until Requests
+	Duration time.Duration // no request of the load starts later, but pending retries follow; 0: until Requests
 	Timeout  time.Duration // of each request
 
 	Keys    bool // send the name of each request as its Idempotency-Key
@@ -59,7 +59,7 @@ func (l Load) validate() error {
 // Result is what came of a Load.
 type Result struct {
 	Ops                []history.Op  // by the time of sending
-	Sent               int           // deductions of the load itself, without restocks and what SendAgain sent
+	Sent               int           // requests of the load, without restocks and what was sent again
 	StartedNS, EndedNS int64         // CLOCK_MONOTONIC
 	Dropped            int           // open loop: not sent, because every client was busy
 	MeanLag, MaxLag    time.Duration // open loop: how much later than intended requests were sent
@@ -74,7 +74,7 @@ type Driver struct {
 	connections []*connection // by user; they stay open from load to load
 }
 
-// NewDriver prepares up to users connections to the service at base, an http URL. It does not connect yet.
+// NewDriver prepares a connection for each user to the service at base, an http or https URL. It connects later.
 func NewDriver(base string, users int) (*Driver, error) {
 	s, err := newServer(base)
 	if err != nil {

@@ -19,13 +19,13 @@ const (
 
 // MixConfig describes what customers ask for.
 type MixConfig struct {
-	Seed     uint64
-	Goods    int    // number of items, with the ids from 1
-	Skew     string // Uniform or Zipf
-	MinCount int64  // units of a deduction, or of a line of an order
-	MaxCount int64
-	Orders   int // every n-th request is an order; 0: none
-	MaxLines int // an order has 1 to MaxLines lines, each of another item
+	Seed       uint64
+	Goods      int    // number of items, with the ids from 1
+	Skew       string // Uniform or Zipf
+	MinCount   int64  // units of a deduction, or of a line of an order
+	MaxCount   int64
+	OrderEvery int // n: every n-th request is an order; 0: none
+	MaxLines   int // an order has 1 to MaxLines lines, each of another item
 }
 
 // Mix is an endless sequence of requests. The i-th depends on the seed and i alone, not on who sends it or when, so
@@ -43,7 +43,7 @@ func NewMix(config MixConfig) (*Mix, error) {
 	if config.MinCount < 1 || config.MaxCount < config.MinCount {
 		return nil, fmt.Errorf("counts %d-%d: must be a range from at least 1", config.MinCount, config.MaxCount)
 	}
-	if config.Orders < 0 || config.Orders > 0 && (config.MaxLines < 1 || config.MaxLines > config.Goods) {
+	if config.OrderEvery < 0 || config.OrderEvery > 0 && (config.MaxLines < 1 || config.MaxLines > config.Goods) {
 		return nil, fmt.Errorf("orders of up to %d lines: must be from 1 to the number of items, %d",
 			config.MaxLines, config.Goods)
 	}
@@ -67,7 +67,7 @@ func NewMix(config MixConfig) (*Mix, error) {
 	return mix, nil
 }
 
-// At returns what the i-th request asks for, unless it is an order.
+// At returns what the i-th request asks for, which must not be an order: call it only if Order(i) is nil.
 func (m *Mix) At(i int) (goodsID, count int64) {
 	// Each request has a generator of its own: seeding a PCG costs no more than drawing from it.
 	var generator rand.PCG
@@ -78,7 +78,7 @@ func (m *Mix) At(i int) (goodsID, count int64) {
 
 // Order returns the lines of the i-th request if it is an order, else nil.
 func (m *Mix) Order(i int) []history.Line {
-	if m.config.Orders == 0 || (i+1)%m.config.Orders != 0 {
+	if m.config.OrderEvery == 0 || (i+1)%m.config.OrderEvery != 0 {
 		return nil
 	}
 	var generator rand.PCG

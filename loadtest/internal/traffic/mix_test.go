@@ -84,7 +84,7 @@ func TestMixFollowsItsSkew(t *testing.T) {
 
 func TestMixOfOrders(t *testing.T) {
 	t.Parallel()
-	config := MixConfig{Seed: 9, Goods: 20, Skew: Zipf, MinCount: 1, MaxCount: 3, Orders: 2, MaxLines: 5}
+	config := MixConfig{Seed: 9, Goods: 20, Skew: Zipf, MinCount: 1, MaxCount: 3, OrderEvery: 2, MaxLines: 5}
 	mix, same := newMix(t, config), newMix(t, config)
 	var lengths, asked [21]int
 	demand := mix.Demand(1000)
@@ -134,9 +134,9 @@ func TestNewMixChecksItsConfig(t *testing.T) {
 		{Goods: 1, MinCount: 0, MaxCount: 1},
 		{Goods: 1, MinCount: 3, MaxCount: 1},
 		{Goods: 1, MinCount: 1, MaxCount: 1, Skew: "pareto"},
-		{Goods: 1, MinCount: 1, MaxCount: 1, Orders: -1},
-		{Goods: 3, MinCount: 1, MaxCount: 1, Orders: 1},
-		{Goods: 3, MinCount: 1, MaxCount: 1, Orders: 1, MaxLines: 4},
+		{Goods: 1, MinCount: 1, MaxCount: 1, OrderEvery: -1},
+		{Goods: 3, MinCount: 1, MaxCount: 1, OrderEvery: 1},
+		{Goods: 3, MinCount: 1, MaxCount: 1, OrderEvery: 1, MaxLines: 4},
 	} {
 		if _, err := NewMix(config); err == nil {
 			t.Errorf("%+v was accepted", config)

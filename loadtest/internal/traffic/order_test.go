@@ -16,7 +16,7 @@ import (
 // orderLoad is a load of orders of 1 to 3 of 4 items.
 func orderLoad(t *testing.T, users, requests int) Load {
 	t.Helper()
-	mix := newMix(t, MixConfig{Seed: 3, Goods: 4, MinCount: 1, MaxCount: 2, Orders: 1, MaxLines: 3})
+	mix := newMix(t, MixConfig{Seed: 3, Goods: 4, MinCount: 1, MaxCount: 2, OrderEvery: 1, MaxLines: 3})
 	return Load{
 		Strategy: "update", Mix: mix, Users: users, Requests: requests, Timeout: time.Minute, RequestPrefix: "t",
 	}

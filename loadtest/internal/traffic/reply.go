@@ -141,8 +141,8 @@ func (r *replyReader) readProblem(answer *reply) bool {
 	return true
 }
 
-// readReceipt records the answer to a deduction.
-func (r *replyReader) readReceipt(op *history.Op, response *fasthttp.Response) {
+// readDeduction records the answer to a deduction.
+func (r *replyReader) readDeduction(op *history.Op, response *fasthttp.Response) {
 	op.Replayed = string(response.Header.Peek("Idempotency-Replayed")) == "true"
 	answer := r.parse(response.Body())
 	op.Error = answer.problem

@@ -17,8 +17,8 @@ func howAgain(n int) string {
 	return [...]string{history.AtOnce, history.InFlight, history.Later, ""}[n/2%4]
 }
 
-// closedLoopWithRetries is a closed loop of pairs of clients. The first of each sends the load, and what is sent again
-// while its first request is in flight comes from the second one.
+// closedLoopWithRetries is a closed loop of pairs of clients. In each, one client sends the load and the retries that
+// follow an answer. The other sends the retries while the first try is in flight. So only half of Users send the load.
 func (r *run) closedLoopWithRetries(ctx context.Context) {
 	pairs := len(r.users) / 2
 	var wg sync.WaitGroup

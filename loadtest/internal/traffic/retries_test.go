@@ -33,7 +33,7 @@ func TestRequestsAreSentAgainDuringTheLoad(t *testing.T) {
 		}
 		sell(w, r)
 	})
-	mix := newMix(t, MixConfig{Seed: 1, Goods: 3, MinCount: 1, MaxCount: 3, Orders: 2, MaxLines: 2})
+	mix := newMix(t, MixConfig{Seed: 1, Goods: 3, MinCount: 1, MaxCount: 3, OrderEvery: 2, MaxLines: 2})
 	load := Load{
 		Mix: mix, Users: 8, Requests: 400, Timeout: time.Minute, RequestPrefix: "t", Keys: true, Retries: true,
 	}

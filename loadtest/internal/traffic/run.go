@@ -14,20 +14,23 @@ import (
 
 // run is a Load that is being sent.
 type run struct {
-	load      Load
-	header    []byte // of each deduction, up to its id
-	orders    []byte // the same of each order
-	body      []byte // of each request, up to its items
-	startedNS int64
-	next      atomic.Int64 // the number of the next request
-	users     []user
+	load         Load
+	deductHeader []byte // of each deduction, up to its id
+	orderHeader  []byte // of each order, up to its id
+	body         []byte // of each request, up to its items
+	startedNS    int64
+	next         atomic.Int64 // the number of the next request
+	users        []user
 }
 
 func newRun(d *Driver, load Load) *run {
 	d.reserve(load.Users)
 	r := &run{
-		load: load, header: d.server.header("/stock/deduct"), orders: d.server.header("/stock/orders"),
-		body: bodyPrefix(load), users: make([]user, load.Users),
+		load:         load,
+		deductHeader: d.server.header("/stock/deduct"),
+		orderHeader:  d.server.header("/stock/orders"),
+		body:         bodyPrefix(load),
+		users:        make([]user, load.Users),
 	}
 	for i := range r.users {
 		r.users[i] = user{run: r, number: i, connection: d.connections[i]}

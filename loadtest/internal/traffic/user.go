@@ -34,7 +34,7 @@ func (u *user) send(ctx context.Context, n int, intendedNS int64) {
 	op := u.op(n)
 	op.IntendedNS = intendedNS
 	u.id = strconv.AppendInt(append(append(u.id[:0], u.run.load.RequestPrefix...), '-'), int64(n), 10)
-	u.exchange(ctx, n, u.id, op)
+	u.post(ctx, n, u.id, op)
 	u.run.load.countAnswered()
 }
 
@@ -66,18 +66,18 @@ func (u *user) deduct(ctx context.Context, op history.Op) {
 		u.id = append(u.id, "-again"...)
 		key = u.id[:len(op.Name)]
 	}
-	u.exchange(ctx, -1, key, op)
+	u.post(ctx, -1, key, op)
 }
 
-// exchange sends the deduction or order that op describes with the id u.id, and records it with its answer.
-func (u *user) exchange(ctx context.Context, number int, key []byte, op history.Op) {
+// post sends the deduction or order that op describes with the id u.id, and records it with its answer.
+func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) {
 	r := u.run
 	if !r.load.Keys {
 		key = nil
 	}
-	header := r.header
+	header := r.deductHeader
 	if op.Kind == history.Order {
-		header, u.body = r.orders, appendOrder(u.body[:0], r.body, op.Lines)
+		header, u.body = r.orderHeader, appendOrder(u.body[:0], r.body, op.Lines)
 	} else {
 		u.body = appendBody(u.body[:0], r.body, op.GoodsID, op.Count)
 	}
@@ -99,7 +99,7 @@ func (u *user) exchange(ctx context.Context, number int, key []byte, op history.
 	if op.Kind == history.Order {
 		readOrder(&rec.op, reply)
 	} else {
-		u.reader.readReceipt(&rec.op, reply)
+		u.reader.readDeduction(&rec.op, reply)
 	}
 }
 

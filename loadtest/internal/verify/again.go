@@ -8,7 +8,7 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// countAgain counts the requests that were sent again. It finds nothing.
+// countAgain counts the requests that were sent again. It only counts: it has no findings.
 func (b *books) countAgain() (r result) {
 	answeredBy := map[string]string{} // replica by request
 	for op := range b.deductions() {
@@ -28,7 +28,7 @@ func (b *books) countAgain() (r result) {
 	return r
 }
 
-// againTested checks that a strategy that deducts twice could have done so.
+// againTested checks that a strategy that deducts a retry again would have been caught.
 func (b *books) againTested() (r result) {
 	counted := b.countAgain().figures
 	if counted.AgainInStock == 0 {
@@ -53,7 +53,7 @@ func (b *books) replays() (r result) {
 	var different examples
 	for op := range b.again() {
 		if op.Outcome == history.Rejected {
-			different.addf("%s was refused when it was sent again (%d %s)", noun(op), op.Status, op.Error)
+			different.addf("%s was refused when it was sent again (%d %s)", inWords(op), op.Status, op.Error)
 			continue
 		}
 		if !decided(op) {
@@ -63,7 +63,7 @@ func (b *books) replays() (r result) {
 		case !known:
 			first[op.Name] = op
 		case !sameAnswer(op, was):
-			different.addf("%s was told %s, but when it was sent again %s", noun(op), answerTo(was), answerTo(op))
+			different.addf("%s was first told %s, and on the retry %s", inWords(op), answerTo(was), answerTo(op))
 		default:
 			r.figures.Replays++
 		}
@@ -83,8 +83,8 @@ func sameAnswer(a, b history.Op) bool {
 		})
 }
 
-// noun names a request at the beginning of a finding.
-func noun(op history.Op) string {
+// inWords names a request at the beginning of a finding.
+func inWords(op history.Op) string {
 	if op.Kind == history.Order {
 		return "order " + op.Name
 	}

@@ -51,7 +51,7 @@ func TestPlantedBugsOfRetriesAreFound(t *testing.T) {
 		{"a retry that is told another stock", single, func(t *testing.T, h *history.History) {
 			again, _ := findRetry(t, h, history.Sold)
 			again.Remaining++
-		}, verify.Wrong, "remaining, but when it was sent again sold"},
+		}, verify.Wrong, "remaining, and on the retry sold"},
 		{"a retry that is refused while stock is left", single, func(t *testing.T, h *history.History) {
 			again, first := findRetry(t, h, history.Sold)
 			again.Outcome, again.Replayed, again.Remaining = history.SoldOut, false, 0
@@ -61,12 +61,12 @@ func TestPlantedBugsOfRetriesAreFound(t *testing.T) {
 			again, _ := findRetry(t, h, history.Sold)
 			again.Lines = slices.Clone(again.Lines)
 			again.Lines[0].Remaining++
-		}, verify.Wrong, "but when it was sent again sold"},
+		}, verify.Wrong, "and on the retry sold"},
 		{"a retry of a refused order that names another item", several, func(t *testing.T, h *history.History) {
 			again, _ := findRetry(t, h, history.SoldOut)
 			again.Lines = unanswered(again.Lines)
 			again.Lines = append(again.Lines, history.Line{GoodsID: 1, Count: 1, Short: true})
-		}, verify.Wrong, "but when it was sent again sold_out"},
+		}, verify.Wrong, "and on the retry sold_out"},
 		{"a retry that finds the first request in progress", single, func(t *testing.T, h *history.History) {
 			again, _ := findRetry(t, h, history.Sold)
 			again.Outcome, again.Status, again.Replayed = history.Busy, 409, false

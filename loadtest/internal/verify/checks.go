@@ -57,7 +57,7 @@ var checks = []check{
 	{name: "replays", applies: sells, means: Wrong, look: (*books).replays},
 	{name: "refused orders", applies: sells, means: Wrong, look: (*books).refusalsNameItems},
 	{name: "ledger", applies: sellsWithLedger, means: Wrong, look: eachItem((*item).audit)},
-	{name: "whole orders", applies: sellsWithLedger, means: Wrong, look: (*books).wholeOrders},
+	{name: "whole orders", applies: sells, means: Wrong, look: (*books).wholeOrders},
 	{name: "linearizability", applies: sells, means: Wrong, look: (*books).linearizability},
 
 	{name: "complete", means: Inconclusive, look: (*books).complete},

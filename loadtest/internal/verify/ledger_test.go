@@ -108,14 +108,14 @@ func TestPlantedBugsOfTheLedgerAreFound(t *testing.T) {
 			strike(h, h.Ops[at[41]].Name)
 		}, 1, 0, "whose outcome is unknown and which asked for 1"},
 		{"another sale in the second answer", plenty(12), func(h *history.History) { again(h, history.Sold).Remaining-- },
-			0, 1, "but when it was sent again sold"},
+			0, 1, "and on the retry sold"},
 		{"a sale that is answered sold out the second time", plenty(13), func(h *history.History) {
 			again(h, history.Sold).Outcome = history.SoldOut
-		}, 0, 1, "but when it was sent again sold_out"},
+		}, 0, 1, "and on the retry sold_out"},
 		{"a refusal that is answered sold the second time", flashSale(14), func(h *history.History) {
 			op := again(h, history.SoldOut)
 			op.Outcome, op.Status = history.Sold, 200
-		}, 1, 1, "was told sold_out"},
+		}, 1, 1, "was first told sold_out"},
 		{"a deduction that is rejected when it is sent again", plenty(15), func(h *history.History) {
 			op := again(h, history.Sold)
 			op.Outcome, op.Status, op.Error, op.Replayed = history.Rejected, 422, "/problems/idempotency-key-reused", false

@@ -25,10 +25,12 @@ func (it *item) levels() []level {
 		}
 		levels = append(levels, level{units: e.Remaining, since: max(before.since, e.since), until: e.until})
 	}
-	// A level ends with its sale to the next, and no later than all levels after it.
+	// A level ends when the sale that leads to the next one was answered, and not after any later level ends.
 	until := int64(math.MaxInt64)
 	for i := range slices.Backward(levels) {
-		levels[i].until, until = until, min(until, levels[i].until)
+		answered := levels[i].until // the sale that led to this level
+		levels[i].until = until
+		until = min(until, answered)
 	}
 	return levels
 }

@@ -46,24 +46,81 @@ func namesItem(op history.Op) bool {
 	return false
 }
 
-// wholeOrders checks that the ledger has every line of an order or none.
+// wholeOrders checks that every order was deducted as a whole or not at all. Where there is a ledger, it has every line
+// of an order or none. Without one, an order with an unknown outcome can still be found to be deducted in part, by the
+// stock of its items.
 func (b *books) wholeOrders() (r result) {
-	if b.end == nil || !b.end.LedgerRead {
-		return r
+	written := b.linesInLedger()
+	var found examples
+	for op := range b.deductions() {
+		if op.Kind != history.Order {
+			continue
+		}
+		if n := written[op.Name]; n > 0 && n < len(op.Lines) {
+			found.addf("order %s: %d of its %d lines are in the ledger, want all or none", op.Name, n, len(op.Lines))
+			continue
+		}
+		if taken, left := b.takenInPart(op); taken != nil && left != nil {
+			found.addf("order %s, whose outcome is unknown: units of item %d are gone that only it can have taken, "+
+				"but it did not take its units of item %d", op.Name, taken.id, left.id)
+		}
 	}
-	written := map[string]int{} // lines in the ledger, by order
+	r.findings = found.findings("%d orders were deducted in part", found.count)
+	r.figures.PartialOrders = found.count
+	return r
+}
+
+// linesInLedger counts the lines of each request that are in the ledger.
+func (b *books) linesInLedger() map[string]int {
+	written := map[string]int{}
+	if b.end == nil || !b.end.LedgerRead || !b.run.Ledger {
+		return written
+	}
 	for _, row := range b.ledger {
 		if row.Count > 0 {
 			written[row.Key]++
 		}
 	}
-	var found examples
-	for op := range b.deductions() {
-		if n := written[op.Name]; op.Kind == history.Order && n > 0 && n < len(op.Lines) {
-			found.addf("order %s: %d of its %d lines are in the ledger, want all or none", op.Name, n, len(op.Lines))
+	return written
+}
+
+// takenInPart returns an item from which an order with an unknown outcome must have taken its units, and one from which
+// it cannot have; nil if there is none.
+func (b *books) takenInPart(op history.Op) (taken, left *item) {
+	if op.Outcome != history.Unknown || op.Name == "" {
+		return nil, nil
+	}
+	for _, line := range op.Lines {
+		it := b.byID[line.GoodsID]
+		asked := it.unknownUnitsOf(op.Name)
+		least, most := it.takenByUnknown()
+		switch {
+		case asked == 0: // its outcome became known when it was sent again
+			return nil, nil
+		case most < line.Count:
+			left = it
+		case least > it.unknownUnits-asked:
+			taken = it // even if all others took effect
 		}
 	}
-	r.findings = found.findings("%d orders are in the ledger with some of their lines", found.count)
-	r.figures.PartialOrders = found.count
-	return r
+	return taken, left
+}
+
+// takenByUnknown returns the least and the most units that requests with an unknown outcome can have taken.
+func (it *item) takenByUnknown() (least, most int64) {
+	if !it.finalRead {
+		return 0, it.unknownUnits
+	}
+	least = it.available() - it.final - it.soldUnits
+	return least, least + it.maybeRestocked
+}
+
+// unknownUnitsOf returns the units that a request asked for, once for each try with an unknown outcome.
+func (it *item) unknownUnitsOf(name string) (sum int64) {
+	for _, op := range it.unknown {
+		if op.Name == name {
+			sum += op.Count
+		}
+	}
+	return sum
 }

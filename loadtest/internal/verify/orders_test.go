@@ -53,6 +53,18 @@ func short(op *history.Op) int {
 	return slices.IndexFunc(op.Lines, func(l history.Line) bool { return l.Short })
 }
 
+// undoLine undoes a line of an order: every later buyer of the item, and the oracle, see more units.
+func undoLine(h *history.History, undone history.Line) {
+	for _, op := range h.Ops {
+		for i := range op.Lines {
+			if l := &op.Lines[i]; l.GoodsID == undone.GoodsID && op.Outcome == history.Sold && l.Remaining < undone.Remaining {
+				l.Remaining += undone.Count
+			}
+		}
+	}
+	h.End.Final[undone.GoodsID] += undone.Count
+}
+
 // strikeLine removes the first line of an order from the ledger.
 func strikeLine(h *history.History, op *history.Op) {
 	h.Ledger = slices.DeleteFunc(h.Ledger, func(e history.Entry) bool {
@@ -111,6 +123,13 @@ func TestPlantedBugsOfOrdersAreFound(t *testing.T) {
 				lose(op)
 			}, "2 of its 3 lines are in the ledger"},
 		{"an order with an unknown outcome that took effect", withRetries(orders(12)),
+			func(t *testing.T, h *history.History) { lose(findOrder(t, h, history.Sold, 3)) }, ""},
+		{"an order with an unknown outcome that was deducted in part", orders(14), func(t *testing.T, h *history.History) {
+			op := findOrder(t, h, history.Sold, 3)
+			undoLine(h, op.Lines[1])
+			lose(op)
+		}, "but it did not take its units of item"},
+		{"an order with an unknown outcome that took effect, without a ledger", orders(16),
 			func(t *testing.T, h *history.History) { lose(findOrder(t, h, history.Sold, 3)) }, ""},
 		{"a line of a refused order that is in the ledger", withRetries(orders(13)),
 			func(t *testing.T, h *history.History) {

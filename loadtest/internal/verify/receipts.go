@@ -14,7 +14,7 @@ func (b *books) receiptsMatch() (r result) {
 	return r
 }
 
-// replaysFollow checks that an answer is marked as a replay only if the request was also sent at another time before.
+// replaysFollow checks that an answer is marked as a replay only if the same request had been sent earlier.
 func (b *books) replaysFollow() (r result) {
 	sent := map[string][]int64{} // when each was sent, by name
 	for _, op := range b.ops {
@@ -25,16 +25,16 @@ func (b *books) replaysFollow() (r result) {
 		if !op.Replayed {
 			continue
 		}
-		before := 0 // this one and others
+		sends := 0 // up to this answer, its own included
 		for _, at := range sent[op.Name] {
 			if at < op.ReceivedNS {
-				before++
+				sends++
 			}
 		}
-		if before < 2 {
+		if sends < 2 {
 			found.addf("request %s was sent once, but its answer is marked as a replay", name(op))
 		}
 	}
-	r.findings = found.findings("%d requests were sent once, but their answers are marked as replays", found.count)
+	r.findings = found.findings("%d answers are marked as replays, but their requests were sent only once", found.count)
 	return r
 }

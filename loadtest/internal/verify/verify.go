@@ -1,5 +1,5 @@
-// Package verify is the judge. From the stock before a run, the stock after it, and what every client was told, it
-// decides whether the service sold correctly.
+// Package verify is the judge. From what was set, what was in stock before and after a run, what every client was told,
+// and the ledger if there is one, it decides whether the service sold correctly.
 //
 // The judge knows neither the service nor the load. Its first proof is arithmetic: the initial stock less the units
 // sold must be the final stock. Where the arithmetic proves nothing, porcupine decides whether some sequence of the
@@ -94,12 +94,13 @@ type Figures struct {
 	LedgerGaps int64 `json:"ledger_gaps,omitempty"` // ledger rows that differ from the answers, and units missing
 	Overlaps   int64 `json:"overlaps"`              // pairs of critical sections of one item that overlap in time
 
-	PartialOrders    int64 `json:"partial_orders,omitempty"`  // orders of which the ledger has some lines only
-	SentAgain        int64 `json:"sent_again,omitempty"`      // requests that were sent again
-	AgainInStock     int64 `json:"again_in_stock,omitempty"`  // of these, while stock was certainly left
-	AgainElsewhere   int64 `json:"again_elsewhere,omitempty"` // of these, answered by another replica than before
-	Replays          int64 `json:"replays,omitempty"`         // of these, those that got their first answer again
-	DifferentAnswers int64 `json:"unlike_first,omitempty"`    // of these, those that got a different answer
+	PartialOrders  int64 `json:"partial_orders,omitempty"`  // orders that were deducted in part
+	SentAgain      int64 `json:"sent_again,omitempty"`      // requests that were sent again
+	AgainInStock   int64 `json:"again_in_stock,omitempty"`  // of these, while stock was certainly left
+	AgainElsewhere int64 `json:"again_elsewhere,omitempty"` // of these, answered by another replica than before
+	Replays        int64 `json:"replays,omitempty"`         // of these, those that got their first answer again
+	// Of these, those that got another answer. The JSON name is that of older versions, whose reports must stay readable.
+	DifferentAnswers int64 `json:"unlike_first,omitempty"`
 }
 
 func (f *Figures) add(g Figures) {

@@ -409,6 +409,10 @@ func TestCorrectServiceIsNeverWrong(t *testing.T) {
 				users: 10, requests: 300, goods: 8, stock: 120, counts: 3, lines: 5,
 				unknown: 0.04, late: true,
 			},
+			"few orders, lost replies": {
+				users: 10, requests: 100, goods: 20, stock: 40, counts: 3, lines: 5,
+				unknown: 0.04, late: true,
+			},
 			"retries": {users: 10, requests: 300, goods: 2, stock: 250, counts: 2, retries: 0.3},
 			"retries, lost replies": {
 				users: 10, requests: 300, goods: 2, stock: 250, counts: 2,

@@ -15,27 +15,27 @@ import (
 
 // The steps that a mutant can take the place of.
 type (
-	deduct  func(context.Context, stock.Request) (stock.Receipt, error)
-	order   func(context.Context, stock.OrderRequest) (stock.OrderReceipt, error)
-	lock    func(ctx context.Context, key string) (*locks.Lease, error)
-	execute func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error)
-	query   func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Rows, error)
+	deductFunc  func(context.Context, stock.Request) (stock.Receipt, error)
+	orderFunc   func(context.Context, stock.OrderRequest) (stock.OrderReceipt, error)
+	lockFunc    func(ctx context.Context, key string) (*locks.Lease, error)
+	executeFunc func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error)
+	queryFunc   func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Rows, error)
 )
 
-// changes are what a mutant does differently. A function that is nil leaves its step alone.
-type changes struct {
-	replica string // name
-	strikes atomic.Int64
+// plan is what a mutant does differently. A function that is nil leaves its step alone.
+type plan struct {
+	replica string       // name
+	strikes atomic.Int64 // how often the change was applied
 
 	// In the strategy.
 	deps   func(*stock.Deps)
-	deduct func(deduct) deduct
-	order  func(order) order
-	lock   func(lock) lock
+	deduct func(deductFunc) deductFunc
+	order  func(orderFunc) orderFunc
+	lock   func(lockFunc) lockFunc
 
 	// On the way to MySQL, for the whole process.
-	execute func(execute) execute
-	query   func(query) query
+	execute func(executeFunc) executeFunc
+	query   func(queryFunc) queryFunc
 	begin   func(driver.TxOptions) driver.TxOptions
 	commit  func(driver.Tx) error
 
@@ -44,73 +44,73 @@ type changes struct {
 	command func(redis.ProcessHook) redis.ProcessHook
 }
 
-// every returns a function that is true for every n-th call.
-func (c *changes) every(n int64) func() bool {
+// every returns a function that is true for every n-th call in this replica, and counts these calls as strikes.
+func (p *plan) every(n int64) func() bool {
 	var calls atomic.Int64
 	return func() bool {
 		if calls.Add(1)%n != 0 {
 			return false
 		}
-		c.strikes.Add(1)
+		p.strikes.Add(1)
 		return true
 	}
 }
 
 // isSecond reports whether this is the second of several replicas.
-func (c *changes) isSecond() bool { return c.replica != "" && c.replica[len(c.replica)-1] == '2' }
+func (p *plan) isSecond() bool { return p.replica != "" && p.replica[len(p.replica)-1] == '2' }
 
 // both makes one change out of two that concern different steps.
 func both(first, second change) change {
-	return func(c *changes) {
-		first(c)
-		second(c)
+	return func(p *plan) {
+		first(p)
+		second(p)
 	}
 }
 
-// strategy returns the strategy with the changes.
-func (c *changes) strategy(original stock.Strategy) stock.Strategy {
+// strategy returns the strategy with the change.
+func (p *plan) strategy(original stock.Strategy) stock.Strategy {
 	s := original
 	if original.New != nil {
-		s.New = func(d stock.Deps) stock.Deducter { return c.deducter(original.New(c.change(d))) }
+		s.New = func(d stock.Deps) stock.Deducter { return p.deducter(original.New(p.edited(d))) }
 	}
 	if original.Lock != nil {
 		s.Lock = func(d stock.Deps) (locks.Locker, error) {
-			inner, err := original.Lock(c.change(d))
-			if err != nil || c.lock == nil {
+			inner, err := original.Lock(p.edited(d))
+			if err != nil || p.lock == nil {
 				return inner, err
 			}
-			return &locker{closer{inner}, c.lock(inner.Lock)}, nil
+			return &locker{closer{inner}, p.lock(inner.Lock)}, nil
 		}
 	}
 	return s
 }
 
-func (c *changes) change(d stock.Deps) stock.Deps {
-	if c.deps != nil {
-		c.deps(&d)
+func (p *plan) edited(d stock.Deps) stock.Deps {
+	if p.deps != nil {
+		p.deps(&d)
 	}
 	return d
 }
 
-func (c *changes) deducter(inner stock.Deducter) stock.Deducter {
+func (p *plan) deducter(inner stock.Deducter) stock.Deducter {
 	d := deducter{closer{inner}, inner.Deduct}
-	if c.deduct != nil {
-		d.deduct = c.deduct(d.deduct)
+	if p.deduct != nil {
+		d.deduct = p.deduct(d.deduct)
 	}
 	whole, takesOrders := inner.(stock.Orderer)
 	if !takesOrders {
 		return d
 	}
 	o := orderer{d, whole.Order}
-	if c.order != nil {
-		o.order = c.order(o.order)
+	if p.order != nil {
+		o.order = p.order(o.order)
 	}
 	return o
 }
 
 type deducter struct {
 	closer
-	deduct deduct
+	deduct deductFunc
 }
 
 func (d deducter) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
@@ -119,7 +119,7 @@ func (d deducter) Deduct(ctx context.Context, req stock.Request) (stock.Receipt,
 
 type orderer struct {
 	deducter
-	order order
+	order orderFunc
 }
 
 func (o orderer) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
@@ -128,7 +128,7 @@ func (o orderer) Order(ctx context.Context, req stock.OrderRequest) (stock.Order
 
 type locker struct {
 	closer
-	lock lock
+	lock lockFunc
 }
 
 func (l *locker) Lock(ctx context.Context, key string) (*locks.Lease, error) { return l.lock(ctx, key) }

@@ -1,0 +1,89 @@
+package mutants
+
+import (
+	"context"
+	"database/sql/driver"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestEveryNthScriptThatContainsTheTextStrikes(t *testing.T) {
+	t.Parallel()
+	p := &plan{}
+	rewriteLua(2, "x", "y")(p)
+	for i, test := range []struct{ script, want string }{{"x", "x"}, {"a", "a"}, {"x", "y"}, {"a", "a"}, {"x", "x"}} {
+		if got := p.script(test.script); got != test.want {
+			t.Errorf("script %d: %q is sent as %q, want %q", i+1, test.script, got, test.want)
+		}
+	}
+	wantStrikes(t, p, 1)
+}
+
+func TestACommandWithAnotherOptionIsNoStrike(t *testing.T) {
+	t.Parallel()
+	p := &plan{}
+	replaced := 0
+	onCommand("set", "NX", func(context.Context, redis.Cmder, redis.ProcessHook) error {
+		replaced++
+		return nil
+	})(p)
+	send := p.command(func(context.Context, redis.Cmder) error { return nil })
+	for _, args := range [][]any{{"set", "key", "1"}, {"set", "key", "1", "NX"}, {"get", "NX"}} {
+		if err := send(t.Context(), redis.NewCmd(t.Context(), args...)); err != nil {
+			t.Error(err)
+		}
+	}
+	if replaced != 1 {
+		t.Errorf("%d commands were replaced, want 1", replaced)
+	}
+	wantStrikes(t, p, 1)
+}
+
+func TestABatchOfOneUnitIsNoStrike(t *testing.T) {
+	t.Parallel()
+	p := &plan{}
+	onBatch(1, -1)(p)
+	var sent []driver.Value
+	send := p.execute(func(_ context.Context, _ string, args []driver.NamedValue) (driver.Result, error) {
+		sent = append(sent, args[0].Value)
+		return driver.RowsAffected(1), nil
+	})
+	for _, units := range []int64{1, 3} {
+		if _, err := send(t.Context(), deducts, []driver.NamedValue{{Value: units}}); err != nil {
+			t.Error(err)
+		}
+	}
+	if sent[0] != int64(1) || sent[1] != int64(2) {
+		t.Errorf("got %v, want 1 and 3-1 units", sent)
+	}
+	wantStrikes(t, p, 1)
+}
+
+func TestASingleRowOfTheLedgerIsNoStrike(t *testing.T) {
+	t.Parallel()
+	p := &plan{}
+	onStatement(1, anotherRow, withoutLastRow)(p)
+	var sent []int
+	send := p.execute(func(_ context.Context, _ string, args []driver.NamedValue) (driver.Result, error) {
+		sent = append(sent, len(args))
+		return driver.RowsAffected(1), nil
+	})
+	const single = "INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))"
+	for rows, statement := range []string{single, single + anotherRow} {
+		if _, err := send(t.Context(), statement, make([]driver.NamedValue, (rows+1)*ledgerColumns)); err != nil {
+			t.Error(err)
+		}
+	}
+	if sent[0] != ledgerColumns || sent[1] != ledgerColumns {
+		t.Errorf("statements with %v values were sent, want one row each", sent)
+	}
+	wantStrikes(t, p, 1)
+}
+
+func wantStrikes(t *testing.T, p *plan, want int64) {
+	t.Helper()
+	if got := p.strikes.Load(); got != want {
+		t.Errorf("%d strikes, want %d", got, want)
+	}
+}
