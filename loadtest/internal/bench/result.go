@@ -24,7 +24,7 @@ type Result struct {
 	Notes []string             // what was not measured
 	Wrong []string             // strategies that the judge found wrong: their figures mean nothing
 
-	Inconclusive []string // cells that proved too little to be judged
+	Inconclusive []string // cells that could not be judged
 
 	LabCPU, WrkCPU []float64 // CPU time per request of noop in µs, by round: of the lab's load driver, and of wrk
 
@@ -195,11 +195,11 @@ bare: a handler that only decodes and encodes the same JSON, in two processes be
 	if text := r.cpu(); text != "" {
 		fmt.Fprintln(w, text)
 	}
-	for _, note := range slices.Concat(r.Notes, r.Inconclusive) {
+	for _, note := range r.Notes {
 		fmt.Fprintln(w, note)
 	}
-	for _, wrong := range r.Wrong {
-		fmt.Fprintf(w, "✗ %s\n", wrong)
+	for _, problem := range slices.Concat(r.Wrong, r.Inconclusive) {
+		fmt.Fprintf(w, "✗ %s\n", problem)
 	}
 	return nil
 }
@@ -217,11 +217,11 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 	if text := r.cpu(); text != "" {
 		fmt.Fprintf(w, "\n%s\n", text)
 	}
-	for _, note := range slices.Concat(r.Notes, r.Inconclusive) {
+	for _, note := range r.Notes {
 		fmt.Fprintf(w, "\n%s\n", note)
 	}
-	for _, wrong := range r.Wrong {
-		fmt.Fprintf(w, "\n**%s**\n", wrong)
+	for _, problem := range slices.Concat(r.Wrong, r.Inconclusive) {
+		fmt.Fprintf(w, "\n**%s**\n", problem)
 	}
 	_, err := fmt.Fprintln(w)
 	return err

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -76,22 +79,29 @@ func TestMemoryGrowthIsDividedByTheRequestsJudgedLater(t *testing.T) {
 	}
 }
 
-func TestResultNamesWrongAndMissingStrategies(t *testing.T) {
+func TestResultNamesWrongInconclusiveAndMissingStrategies(t *testing.T) {
 	t.Parallel()
 	r := &Result{
 		Rates: map[string][]float64{"noop": steady(100)},
 		Notes: []string{"not measured: the service has no strategy batch"},
-		Wrong: []string{"update was found wrong"},
+		Wrong: []string{"update was found wrong"}, Inconclusive: []string{"raw was found inconclusive"},
 	}
-	for name, write := range map[string]func(*bytes.Buffer) error{
-		"text":     func(w *bytes.Buffer) error { return r.WriteText(w) },
-		"Markdown": func(w *bytes.Buffer) error { return r.WriteMarkdown(w) },
+	for name, c := range map[string]struct {
+		write  func(io.Writer) error
+		marked string
+	}{
+		"text":     {r.WriteText, "✗ %s\n"},
+		"Markdown": {r.WriteMarkdown, "**%s**\n"},
 	} {
+		wanted := []string{"no strategy batch", "not measured", "100"}
+		for _, problem := range slices.Concat(r.Wrong, r.Inconclusive) {
+			wanted = append(wanted, fmt.Sprintf(c.marked, problem))
+		}
 		var out bytes.Buffer
-		if err := write(&out); err != nil {
+		if err := c.write(&out); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"no strategy batch", "update was found wrong", "not measured", "100"} {
+		for _, want := range wanted {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("the %s lacks %q:\n%s", name, want, out.String())
 			}

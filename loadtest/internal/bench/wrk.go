@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"time"
 )
 
@@ -53,9 +54,8 @@ func (b *bench) addWrk(all []subject) []subject {
 	return all
 }
 
-// wrk measures a strategy with one thread of wrk and as many connections as there are users. The answers are not
-// judged. Requests that are in flight when wrk ends may still sell units. They do not disturb the next cell, which sets
-// the stock after its warm-up.
+// wrk measures a strategy after a warm-up, as the lab does. The answers are not judged. Requests that are in flight
+// when wrk ends may still sell units. They do not disturb the next cell, which sets the stock after its warm-up.
 func (b *bench) wrk(ctx context.Context, path, strategy string) (rate float64, err error) {
 	if err := b.Target.SetStock(ctx, map[int64]int64{1: plenty}); err != nil {
 		return 0, err
@@ -64,23 +64,35 @@ func (b *bench) wrk(ctx context.Context, path, strategy string) (rate float64, e
 	if err := os.WriteFile(script, wrkScript, 0o600); err != nil {
 		return 0, err
 	}
-	seconds := int(math.Ceil(b.Time.Seconds())) // wrk knows no fractions
-	cmd := exec.CommandContext(ctx, path, "-t1", fmt.Sprintf("-c%d", b.Users), fmt.Sprintf("-d%ds", seconds),
-		"--timeout", fmt.Sprintf("%ds", int(timeout.Seconds())), "-s", script, b.Target.URL+"/stock/deduct", "--",
-		fmt.Sprintf(`{"strategy":%q,"goods_id":1,"count":1}`, strategy))
-	output, err := cmd.CombinedOutput()
-	if err != nil {
-		return 0, fmt.Errorf("wrk: %w: %s", err, output)
-	}
-	count, err := readWrk(output)
-	if err != nil {
-		return 0, err
+	var count wrkCount
+	var used time.Duration
+	for _, duration := range []time.Duration{warmUp, b.Time} {
+		cmd := exec.CommandContext(ctx, path, b.wrkArguments(script, strategy, duration)...)
+		output, err := cmd.CombinedOutput()
+		if err != nil {
+			return 0, fmt.Errorf("wrk: %w: %s", err, output)
+		}
+		if count, err = readWrk(output); err != nil {
+			return 0, err
+		}
+		used = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 	if strategy == noop {
-		used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 		b.result.WrkCPU = append(b.result.WrkCPU, perRequest(used, count.Requests))
 	}
 	return count.rate(), nil
+}
+
+// wrkArguments give wrk as many connections as there are users, and a thread for each processor, as the lab's own load
+// has. A thread without a connection is an error.
+func (b *bench) wrkArguments(script, strategy string, duration time.Duration) []string {
+	seconds := int(math.Ceil(duration.Seconds())) // wrk knows no fractions
+	return []string{
+		fmt.Sprintf("-t%d", min(runtime.GOMAXPROCS(0), b.Users)), fmt.Sprintf("-c%d", b.Users),
+		fmt.Sprintf("-d%ds", seconds), "--timeout", fmt.Sprintf("%ds", int(timeout.Seconds())),
+		"-s", script, b.Target.URL + "/stock/deduct",
+		"--", fmt.Sprintf(`{"strategy":%q,"goods_id":1,"count":1}`, strategy),
+	}
 }
 
 // readWrk reads the last line of wrk's output. Requests that failed are an error: a refusal is cheaper than a sale.

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,12 +36,14 @@ func wrkOn(t *testing.T, service http.HandlerFunc) (b *bench, wrk string) {
 func TestWrkSendsOneDeductionAndCountsTheAnswers(t *testing.T) {
 	t.Parallel()
 	var answers atomic.Int64
+	var connections sync.Map
 	b, wrk := wrkOn(t, func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		got := fmt.Sprint(r.Method, r.URL.Path, r.Header.Get("Content-Type"), string(body))
 		switch got {
 		case `POST/stock/deductapplication/json{"strategy":"noop","goods_id":1,"count":1}`:
 			answers.Add(1)
+			connections.Store(r.RemoteAddr, nil)
 		case fmt.Sprintf(`PUT/admin/stock/1application/json{"stock":%d}`, plenty):
 		default:
 			t.Errorf("the service got %s", got)
@@ -48,12 +53,26 @@ func TestWrkSendsOneDeductionAndCountsTheAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Each of two users has a connection in the warm-up, and another one afterwards.
+	if n := len(maps.Collect(connections.Range)); n != 4 {
+		t.Errorf("wrk had %d connections, want 4", n)
+	}
 	// wrk ran for at least a second, and did not wait for its last requests.
 	if most := float64(answers.Load()); rate <= 0 || rate > most {
 		t.Errorf("wrk had %v answers per second, want some, and at most %v", rate, most)
 	}
 	if len(b.result.WrkCPU) != 1 || b.result.WrkCPU[0] <= 0 {
 		t.Errorf("wrk used %v µs of CPU per request, want one figure above 0", b.result.WrkCPU)
+	}
+}
+
+func TestWrkHasAThreadPerProcessorAndNoMoreThanUsers(t *testing.T) {
+	t.Parallel()
+	for users, want := range map[int]int{1: 1, 1000: runtime.GOMAXPROCS(0)} {
+		b := newBench(Options{Users: users})
+		if got := b.wrkArguments("wrk.lua", noop, time.Second); got[0] != fmt.Sprintf("-t%d", want) {
+			t.Errorf("wrk is run with %q for %d users, want %d threads", got, users, want)
+		}
 	}
 }
 

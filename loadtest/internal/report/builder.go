@@ -234,8 +234,12 @@ func (r *Row) addRates() {
 	r.ThroughputPerS = round3(mean)
 }
 
-// addDriverCPU divides what the load driver used of the CPU by the requests that it sent meanwhile.
+// addDriverCPU divides what the load driver used of the CPU by the requests that it sent meanwhile. Of a row that is
+// judged only, some requests are sent several times, and there are too few.
 func (r *Row) addDriverCPU() {
+	if r.JudgedOnly {
+		return
+	}
 	var used int64
 	requests := 0
 	for _, round := range r.Rounds {

@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
@@ -37,9 +36,10 @@ type FigureChange struct {
 	Old    Measured
 	New    Measured
 	// P is the p-value of the multiples (stats.Compare), or 1 if the figure itself does not differ significantly in the
-	// same direction. It is adjusted for the number of rows in both reports (stats.FalseDiscoveryRate), which is right
-	// although rows share noop's rounds: that makes them err in the same direction (Y. Benjamini and D. Yekutieli, 2001).
-	// Holm's method, which bounds the probability of a single false find, would miss more differences.
+	// same direction. It is adjusted for the number of rows in both reports, for each figure separately
+	// (stats.FalseDiscoveryRate). That this is right for rows that share noop's rounds is not proved, but simulations
+	// show it (compare_test.go). Holm's method, which bounds the probability of a single false find, would miss more
+	// differences.
 	P      float64
 	Delta  string // "+12.3%", or "~" if the difference may be chance
 	OfNoop string // the same for the multiple of noop's; empty if there is none
@@ -65,6 +65,7 @@ func Compare(before, after *Report) *Comparison {
 		bySubject[row.Key()] = row
 	}
 	both := map[history.Subject]bool{}
+	c.noteJudged(before.judgedWorkloads(), after.judgedWorkloads())
 	for _, was := range before.Rows {
 		is := bySubject[was.Key()]
 		if is == nil && !was.JudgedOnly {
@@ -86,6 +87,19 @@ func Compare(before, after *Report) *Comparison {
 		c.notef("not the same environment: %s, then %s", was, is)
 	}
 	return c
+}
+
+// noteJudged notes the workloads that only one of the reports judged and did not measure.
+func (c *Comparison) noteJudged(old, current []string) {
+	only := func(report string, names, others []string) {
+		for _, name := range names {
+			if !slices.Contains(others, name) {
+				c.notef("only the %s report has the workload %s, which is judged and not measured", report, name)
+			}
+		}
+	}
+	only("old", old, current)
+	only("new", current, old)
 }
 
 func (c *Comparison) notef(format string, args ...any) {
@@ -200,7 +214,8 @@ func (e Environment) machine() string {
 // comparisonNote explains the tables.
 const comparisonNote = "A delta is shown if the figure as a multiple of noop's in the same round (× noop) differs, " +
 	"and the figure itself in the same direction.\n" +
-	"p is adjusted for the number of rows: of the deltas shown, one in twenty is expected to be chance."
+	"For each figure, p is adjusted for the number of rows: " +
+	"of the deltas shown, at most one in twenty is expected to be chance."
 
 // WriteText writes the comparison for a terminal.
 func (c *Comparison) WriteText(w io.Writer, colour bool) error {
@@ -224,9 +239,6 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 		}
 		first = false
 		t.write(out)
-		if mean, n := c.geomean(col.compared); n > 1 {
-			out.line(faint, fmt.Sprintf("geometric mean of all %d: %+.2f%%", n, 100*(mean-1)))
-		}
 	}
 	if len(c.Figures) > 0 {
 		fmt.Fprintf(out, "\n%s\n", comparisonNote)
@@ -268,19 +280,4 @@ func (c *Comparison) table(figure string) table {
 		})
 	}
 	return t
-}
-
-// geomean is the geometric mean of the ratios of new to old, and the number of rows it covers.
-func (c *Comparison) geomean(figure string) (mean float64, n int) {
-	sum := 0.0
-	for _, m := range c.Figures {
-		if m.Figure == figure && m.Old.Mean > 0 && m.New.Mean > 0 {
-			sum += math.Log(m.New.Mean / m.Old.Mean)
-			n++
-		}
-	}
-	if n == 0 {
-		return 0, 0
-	}
-	return math.Exp(sum / float64(n)), n
 }

@@ -9,10 +9,10 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// significance is the probability that a sweep without any difference reports a crossover, and that two reports
-// without any difference differ in some figure. It applies to all comparisons of a sweep together (see stats.Holm):
-// twenty strategies at four values are compared 760 times, and at 5 % each, chance alone would produce a crossover in
-// every other sweep. The more is compared, the more rounds it takes.
+// significance is the probability that a sweep without any difference reports a crossover. It applies to all
+// comparisons of a sweep together (see stats.Holm): twenty strategies at four values are compared 760 times, and at 5 %
+// each, chance alone would produce a crossover in every other sweep. The more is compared, the more rounds it takes. It
+// is also the probability that two reports without any difference differ in a given figure (see FigureChange).
 const significance = 0.05
 
 // Crossover is a strategy that is faster than another at one value, and slower at a later one.

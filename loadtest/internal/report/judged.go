@@ -2,12 +2,12 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"stock/internal/stats"
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
 
@@ -23,37 +23,80 @@ type judgedGroup struct {
 	found []judgedFound // those with a result, from the best to the worst
 }
 
-// judgedFound names the strategies with a result.
+// judgedFound lists the rows with a result.
 type judgedFound struct {
-	result     verify.Result
-	strategies []string
+	result verify.Result
+	rows   []judgedRow
 }
 
-// judged returns the workloads that are judged only, by name.
+// judgedRow names a row within its workload.
+type judgedRow struct {
+	strategy string // with its store, if there are several in the report
+	on       string // on how many replicas, if others ran on more; begins with a blank
+}
+
+// judged returns the workloads that are judged only, by name. What differs in more than the name is several workloads.
 func (r *Report) judged() (groups []judgedGroup) {
-	byName := map[string][]*Row{}
+	rows := map[history.Workload][]*Row{}
+	var loads []history.Workload
 	for _, row := range r.Rows {
-		if row.JudgedOnly {
-			byName[row.Workload.Name] = append(byName[row.Workload.Name], row)
+		if !row.JudgedOnly {
+			continue
 		}
+		load := row.load()
+		if rows[load] == nil {
+			loads = append(loads, load)
+		}
+		rows[load] = append(rows[load], row)
 	}
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		rows := byName[name]
-		group := judgedGroup{title: title(rows) + sentAgain(rows)}
-		for _, result := range []verify.Result{verify.Correct, verify.Inconclusive, verify.Wrong} {
-			found := judgedFound{result: result}
-			for _, row := range rows {
-				if row.Result == result {
-					found.strategies = append(found.strategies, row.Strategy)
-				}
-			}
-			if slices.Sort(found.strategies); len(found.strategies) > 0 {
-				group.found = append(group.found, found)
-			}
-		}
-		groups = append(groups, group)
+	slices.SortStableFunc(loads, func(a, b history.Workload) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Lines, b.Lines))
+	})
+	for _, load := range loads {
+		groups = append(groups, r.judgedGroup(rows[load]))
 	}
 	return groups
+}
+
+// judgedWorkloads returns the names of the workloads that are judged only.
+func (r *Report) judgedWorkloads() (names []string) {
+	for _, row := range r.Rows {
+		if row.JudgedOnly && !slices.Contains(names, row.Workload.Name) {
+			names = append(names, row.Workload.Name)
+		}
+	}
+	return names
+}
+
+// judgedGroup sorts rows of one workload by their results.
+func (r *Report) judgedGroup(rows []*Row) judgedGroup {
+	group := judgedGroup{title: title(rows) + sentAgain(rows)}
+	for _, result := range []verify.Result{verify.Correct, verify.Inconclusive, verify.Wrong} {
+		found := judgedFound{result: result}
+		for _, row := range rows {
+			if row.Result == result {
+				found.rows = append(found.rows, r.judgedRow(row))
+			}
+		}
+		slices.SortFunc(found.rows, func(a, b judgedRow) int {
+			return cmp.Or(cmp.Compare(a.strategy, b.strategy), cmp.Compare(a.on, b.on))
+		})
+		if len(found.rows) > 0 {
+			group.found = append(group.found, found)
+		}
+	}
+	return group
+}
+
+func (r *Report) judgedRow(row *Row) judgedRow {
+	named := judgedRow{strategy: row.Strategy}
+	if r.severalStores() {
+		named.strategy += "@" + row.Store
+	}
+	if slices.ContainsFunc(r.Rows, func(other *Row) bool { return other.Replicas > row.Replicas }) {
+		named.on = " on " + plural(row.Replicas, "replica")
+	}
+	return named
 }
 
 // sentAgain says how many requests were sent again when that could do harm; empty: none.
@@ -92,8 +135,9 @@ func (r *Report) writeJudged(out printer) {
 // lines breaks the list of strategies into lines of at most width characters, if the names permit.
 func (f judgedFound) lines(width int) (lines []string) {
 	line := string(f.result) + ":"
-	for i, name := range f.strategies {
-		if i < len(f.strategies)-1 {
+	for i, row := range f.rows {
+		name := row.strategy + row.on
+		if i < len(f.rows)-1 {
 			name += ","
 		}
 		if len(line)+1+len(name) > width {
@@ -114,7 +158,12 @@ func (r *Report) writeMarkdownJudged(out *bufio.Writer) {
 	for _, group := range groups {
 		fmt.Fprintf(out, "- %s", group.title)
 		for _, found := range group.found {
-			fmt.Fprintf(out, "; **%s**: `%s`", found.result, strings.Join(found.strategies, "`, `"))
+			separator := ": "
+			fmt.Fprintf(out, "; **%s**", found.result)
+			for _, row := range found.rows {
+				fmt.Fprintf(out, "%s`%s`%s", separator, row.strategy, row.on)
+				separator = ", "
+			}
 		}
 		fmt.Fprintln(out)
 	}

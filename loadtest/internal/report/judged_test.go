@@ -48,8 +48,10 @@ func TestRowsThatAreJudgedOnlyCountAndAreNotMeasured(t *testing.T) {
 	}
 	last := r.Rows[len(r.Rows)-2:]
 	for _, row := range last {
-		if !row.JudgedOnly || row.Relative != nil || row.ShareOfNoop != nil || row.Requests != 600 {
-			t.Errorf("%s: %+v, want it judged, unranked, and after the measured rows", row.Label(), row)
+		if !row.JudgedOnly || row.Relative != nil || row.ShareOfNoop != nil || row.DriverCPUUSPerRequest != 0 ||
+			row.Requests != 600 {
+			t.Errorf("%s: %+v, want it judged, unranked, without figures of speed, and after the measured rows",
+				row.Label(), row)
 		}
 	}
 	var text, markdown, csv, benchmark bytes.Buffer
@@ -83,6 +85,45 @@ func TestRowsThatAreJudgedOnlyCountAndAreNotMeasured(t *testing.T) {
 	}
 }
 
+func TestJudgedRowsAreNamedByTheirStoreAndReplicas(t *testing.T) {
+	t.Parallel()
+	row := func(strategy, store string, replicas, lines int) *Row {
+		return &Row{
+			Subject: history.Subject{
+				Strategy: strategy, Store: store, Replicas: replicas, Workload: history.Workload{Name: "retries", Lines: lines},
+			},
+			Verdict: verify.Verdict{Result: verify.Correct}, JudgedOnly: true,
+		}
+	}
+	r := &Report{Rows: []*Row{
+		row("update", "mysql", 2, 3), row("mutex", "mysql", 1, 0), row("lock", "mysql", 2, 0), row("lock", "mysql", 1, 0),
+		row("update-one", "mysql", 2, 0),
+	}}
+	for _, test := range []struct{ store, deductions, orders string }{
+		{"mysql", "lock, lock on 1 replica, mutex on 1 replica, update-one", "update"},
+		{"redis", "lock@mysql, lock@redis on 1 replica, mutex@mysql on 1 replica, update-one@mysql", "update@mysql"},
+	} {
+		r.Rows[3].Store = test.store
+		var out bytes.Buffer
+		if err := r.WriteText(&out, false); err != nil {
+			t.Fatal(err)
+		}
+		want := "  retries · 0 rounds\n    correct: " + test.deductions + "\n" +
+			"  retries · up to 3 lines per order · 0 rounds\n    correct: " + test.orders + "\n"
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("want\n%s\ngot\n%s", want, &out)
+		}
+	}
+	var markdown bytes.Buffer
+	if err := r.WriteMarkdown(&markdown); err != nil {
+		t.Fatal(err)
+	}
+	const want = "; **correct**: `lock@mysql`, `lock@redis` on 1 replica, `mutex@mysql` on 1 replica, "
+	if !strings.Contains(markdown.String(), want) {
+		t.Errorf("the Markdown lacks %s:\n%s", want, &markdown)
+	}
+}
+
 func TestJudgedRowsHaveNoSpeedToCompare(t *testing.T) {
 	t.Parallel()
 	before, after := withJudged("correct"), withJudged("correct")
@@ -97,7 +138,11 @@ func TestJudgedRowsHaveNoSpeedToCompare(t *testing.T) {
 		t.Errorf("changed %v and %d figures compared, want the verdict, and figures of measured rows",
 			c.Changed, len(c.Figures))
 	}
-	for _, c := range []*Comparison{Compare(before, sample()), Compare(sample(), before)} {
+	for report, c := range map[string]*Comparison{"old": Compare(before, sample()), "new": Compare(sample(), before)} {
+		want := "only the " + report + " report has the workload orders, which is judged and not measured"
+		if got := strings.Join(c.Notes, "\n"); strings.Count(got, want) != 1 {
+			t.Errorf("the notes %q lack %q", got, want)
+		}
 		for _, only := range append(c.OnlyOld, c.OnlyNew...) {
 			if strings.Contains(only, "orders") {
 				t.Errorf("only one of the reports has %s, which is no change of the measurements", only)
@@ -123,9 +168,11 @@ func TestRequestsSentAgainAreShown(t *testing.T) {
 
 func TestLongListsOfStrategiesAreBroken(t *testing.T) {
 	t.Parallel()
-	f := judgedFound{result: verify.Correct, strategies: []string{"one", "two", "three", "four"}}
+	f := judgedFound{result: verify.Correct, rows: []judgedRow{
+		{strategy: "one"}, {strategy: "two"}, {strategy: "three"}, {strategy: "four", on: " on 1 replica"},
+	}}
 	got := strings.Join(f.lines(20), "\n")
-	if want := "correct: one, two,\n  three, four"; got != want {
+	if want := "correct: one, two,\n  three,\n  four on 1 replica"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

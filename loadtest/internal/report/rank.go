@@ -146,7 +146,12 @@ func (r *Row) share() float64 {
 	return *r.ShareOfNoop
 }
 
-// relative compares shares of noop, because the two rows may have run in different rounds.
+// enoughPairs is how many rounds two rows must have in common to be compared by these alone. With fewer, the interval
+// of all their shares is narrower.
+const enoughPairs = 4
+
+// relative compares the speeds in the rounds that the two rows have in common, if these are enough and at least half of
+// the rounds of each: then the error of noop does not count. Otherwise it compares all shares of noop.
 func relative(row, fastest *Row) *Relative {
 	if row == fastest {
 		return &Relative{SlowerThanFastestCorrect: 1}
@@ -154,6 +159,10 @@ func relative(row, fastest *Row) *Relative {
 	d := stats.Compare(fastest.sharesOfNoop(), row.sharesOfNoop())
 	if d.Ratio == 0 {
 		return nil
+	}
+	pairs := stats.Ratios(fastest.rates(), row.rates())
+	if len(pairs) >= max(enoughPairs, (len(row.Rounds)+1)/2, (len(fastest.Rounds)+1)/2) {
+		d.Ratio, d.Interval = stats.Mean(pairs)
 	}
 	rel := &Relative{SlowerThanFastestCorrect: round3(d.Ratio), Interval: rounded3(d.Interval)}
 	if d.Interval != nil {

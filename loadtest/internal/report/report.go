@@ -35,7 +35,9 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// Schema identifies the layout of the JSON. New fields may be added to it, but none changes its meaning.
+// Schema identifies the layout of the JSON. New fields may be added to it, and none changes its meaning, with one
+// exception: a row's rates and shares of noop are means, but medians in older reports. Compare does not read them: it
+// computes its means from the rounds.
 const Schema = "stock-lab/1"
 
 // Report is one run of the lab.
@@ -96,7 +98,8 @@ type Row struct {
 	RedisCommandsPerSale   float64 `json:"redis_commands_per_sale"`
 	WaitedUS               Wait    `json:"waited_us"` // waiting for the lock, of sold requests
 	HeldUS                 Wait    `json:"held_us"`   // in the critical section, of sold requests
-	// DriverCPUUSPerRequest is what the load driver used of the CPU in µs. It is 0 if that is not known.
+	// DriverCPUUSPerRequest is what the load driver used of the CPU in µs. It is 0 if that is not known, or if the row is
+	// judged only.
 	DriverCPUUSPerRequest float64            `json:"driver_cpu_us_per_request"`
 	ReplicaShares         map[string]float64 `json:"replica_shares"` // of the sales
 
@@ -151,8 +154,8 @@ type Wait struct {
 	Max  float64 `json:"max"`
 }
 
-// Relative compares the shares of noop of a row and of the fastest correct strategy under the same workload on as many
-// replicas. The two may have run in different rounds.
+// Relative compares a row with the fastest correct strategy under the same workload on as many replicas, in the rounds
+// that both have, or by their shares of noop if these are too few.
 type Relative struct {
 	// SlowerThanFastestCorrect is how many times slower the row is.
 	SlowerThanFastestCorrect float64 `json:"slower_than_fastest_correct"`

@@ -338,6 +338,22 @@ func TestRowsOfDifferentRoundsAreCompared(t *testing.T) {
 	}
 }
 
+func TestRowsWithEnoughRoundsInCommonAreComparedWithinThem(t *testing.T) {
+	t.Parallel()
+	// The speed of noop differs from round to round, which makes the shares of both rows differ.
+	fast, slow := rowWith("fast", 0.4, 0.6, 0.5, 0.7, 0.3), rowWith("slow", 0.362, 0.545, 0.456, 0.637, 0.272)
+	if got := relative(slow, fast); got == nil || got.Tied || math.Abs(got.SlowerThanFastestCorrect-1.1) > 0.005 ||
+		got.PlusMinus == nil || *got.PlusMinus > 0.01 {
+		t.Errorf("got %+v, want 1.1 times as slow, in each round alike", got)
+	}
+	for i := range 2 { // the slower row's first rounds were others
+		slow.Rounds[i].Round += 100
+	}
+	if got := relative(slow, fast); got == nil || !got.Tied || got.PlusMinus == nil || *got.PlusMinus < 0.1 {
+		t.Errorf("got %+v from three rounds in common, want a comparison of all shares", got)
+	}
+}
+
 func TestTextSaysHowPreciseTheFastestAre(t *testing.T) {
 	t.Parallel()
 	rows := []*Row{rowWith("a", 0.5, 0.5, 0.5), rowWith("b", 0.02, 0.0202, 0.0198), rowWith("c", 0.01, 0.02, 0.03)}

@@ -59,12 +59,7 @@ func (r *Report) textTable(rows []*Row) table {
 			t.columns = append(t.columns, tableColumn{head: col.terminal.head, left: col.terminal.left})
 		}
 	}
-	stores := map[string]bool{}
-	for _, row := range r.Rows {
-		if !row.Baseline {
-			stores[row.Store] = true
-		}
-	}
+	severalStores := r.severalStores()
 	for _, row := range rows {
 		var cells []tableCell
 		for _, col := range columns {
@@ -77,12 +72,23 @@ func (r *Report) textTable(rows []*Row) table {
 			}
 			cells = append(cells, c)
 		}
-		if len(stores) > 1 && !row.Baseline {
+		if severalStores && !row.Baseline {
 			cells[0].text += "@" + row.Store // there is no column for it
 		}
 		t.rows = append(t.rows, cells)
 	}
 	return t
+}
+
+// severalStores reports whether the strategies sell from several stores.
+func (r *Report) severalStores() bool {
+	stores := map[string]bool{}
+	for _, row := range r.Rows {
+		if !row.Baseline {
+			stores[row.Store] = true
+		}
+	}
+	return len(stores) > 1
 }
 
 // writeEvidence writes the first findings of each row.

@@ -35,7 +35,7 @@ const (
 type neededRounds struct {
 	seed   uint64
 	expect func(row) (speed float64, cost time.Duration) // of a cell, before the row was measured
-	rows   []*neededRow                                  // without baselines
+	rows   []*neededRow                                  // without baselines, unless there is nothing else
 	noops  map[history.Workload]*neededRow
 
 	current []*neededRow // the rows of the current round, with its baseline
@@ -55,8 +55,9 @@ func newNeededRounds(
 	rows []row, seed uint64, expect func(row) (speed float64, cost time.Duration),
 ) *neededRounds {
 	n := &neededRounds{seed: seed, expect: expect, noops: map[history.Workload]*neededRow{}}
+	compared := slices.ContainsFunc(rows, func(row row) bool { return !row.strategy.Baseline() })
 	for _, row := range rows {
-		if row.strategy.Baseline() {
+		if compared && row.strategy.Baseline() {
 			n.noops[row.Workload] = &neededRow{row: row}
 		} else {
 			n.rows = append(n.rows, &neededRow{row: row})
@@ -192,7 +193,7 @@ func (r *neededRow) estimateNeeds() int {
 	}
 	mean, interval := stats.Mean(r.shares)
 	if interval == nil {
-		return leastRounds // it sold nothing in a round
+		return leastRounds // it sold nothing in a round, or has no baseline
 	}
 	// The width is inversely proportional to the square root of the number of rounds.
 	times := (interval.High - interval.Low) / 2 / mean / maxHalfWidth
@@ -222,19 +223,28 @@ func (n *neededRounds) learn(of row, s sample) {
 	}
 }
 
-func (n *neededRounds) after() (certain, expected []row) {
-	for _, r := range n.rows {
-		one := []row{r.row}
-		certain = append(certain, slices.Repeat(one, max(leastRounds-r.rounds, 0))...)
-		expected = append(expected, slices.Repeat(one, max(r.goal-r.rounds, 0))...)
+func (n *neededRounds) after(left time.Duration) (certain, expected []row) {
+	if len(n.current) == 0 { // before the first round
+		n.setGoals(left)
 	}
-	return n.withBaselines(certain), n.withBaselines(expected)
+	certain = n.until(func(*neededRow) int { return leastRounds })
+	expected = n.until(func(row *neededRow) int { return row.goal })
+	return certain, expected
 }
 
-// withBaselines adds as many baselines as it takes rounds to run the rows.
-func (n *neededRounds) withBaselines(rows []row) []row {
-	for _, noop := range n.noops {
-		rows = append(rows, slices.Repeat([]row{noop.row}, len(rows)/rowsPerRound/len(n.noops))...)
+// until returns the rows that run until each has had as many rounds as goal says, and the baselines of these rounds.
+func (n *neededRounds) until(goal func(*neededRow) int) (rows []row) {
+	all, most := map[history.Workload]int{}, map[history.Workload]int{}
+	for _, r := range n.rows {
+		times := max(goal(r)-r.rounds, 0)
+		rows = append(rows, slices.Repeat([]row{r.row}, times)...)
+		all[r.Workload] += times
+		most[r.Workload] = max(most[r.Workload], times)
+	}
+	for workload, noop := range n.noops {
+		// No row runs twice in a round.
+		rounds := max(most[workload], (all[workload]+rowsPerRound-1)/rowsPerRound)
+		rows = append(rows, slices.Repeat([]row{noop.row}, rounds)...)
 	}
 	return rows
 }

@@ -215,7 +215,7 @@ func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 
 // runRound runs each of the rows once.
 func (r *Runner) runRound(ctx context.Context, round int, rows []row, done func(Measured) error) error {
-	certain, expected := r.schedule.after()
+	certain, expected := r.schedule.after(r.budgetLeft())
 	for i, row := range rows {
 		began := time.Now()
 		ahead := outlook{certain: slices.Concat(rows[i:], certain), expected: slices.Concat(rows[i:], expected)}

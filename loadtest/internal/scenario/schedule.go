@@ -18,9 +18,10 @@ type schedule interface {
 	next(round int, left time.Duration) []row
 	// learn takes what was measured in the current round.
 	learn(row, sample)
-	// after returns the rows that run after the current round. Certain are those that run even if time runs out; expected
-	// are those that run if each takes as long as it did so far.
-	after() (certain, expected []row)
+	// after returns the rows that run after the current round; before the first one, all. Certain are those that run even
+	// if time runs out; expected are those that run if each takes as long as it did so far. left is what is left of the
+	// budget.
+	after(left time.Duration) (certain, expected []row)
 }
 
 // sample is what a schedule learns from a cell.
@@ -65,7 +66,7 @@ func (f *fixedRounds) next(round int, _ time.Duration) []row {
 
 func (f *fixedRounds) learn(row, sample) {}
 
-func (f *fixedRounds) after() (certain, expected []row) {
+func (f *fixedRounds) after(time.Duration) (certain, expected []row) {
 	rows := slices.Repeat(f.rows, f.rounds-f.round)
 	return rows, rows
 }
