@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help servers lab up bench judge bench-locks test lint build
+.PHONY: help servers lab faults up bench judge bench-locks test lint build
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -12,6 +12,9 @@ WITH_MAKE := exec $(shell setpriv --pdeathsig TERM true 2>/dev/null && echo setp
 
 lab: servers build ## run and judge every strategy on private servers, and compare them (5 minutes; LAB=--help)
 	@$(WITH_MAKE) bin/loadtest run $(LAB)
+
+faults: servers build ## play crashes, late writes and retries for every strategy (half a minute; FAULTS=--help)
+	@$(WITH_MAKE) bin/loadtest faults $(FAULTS)
 
 up: servers build ## start two replicas behind nginx, with their servers, until Ctrl-C
 	@$(WITH_MAKE) bin/loadtest up

@@ -114,6 +114,10 @@ var importTable = []struct {
 		because: "Servers are started in the same way for every user.",
 	},
 	{
+		name:    "internal/tcpproxy",
+		because: "Tests and the lab cut and hold connections in the same way.",
+	},
+	{
 		name:    "internal/stats",
 		because: "The reports and both benches estimate in the same way.",
 	},
@@ -148,8 +152,16 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/topology",
-		imports: []string{"internal/servers", "nginx"},
+		imports: []string{"internal/{servers,tcpproxy}", "nginx"},
 		because: "It starts the servers, the replicas and nginx.",
+	},
+	{
+		name: "loadtest/internal/fault",
+		imports: []string{
+			"internal/{monotonic,tcpproxy}",
+			"loadtest/internal/{history,oracle,report,scenario,topology,traffic,verify}",
+		},
+		because: "A story strikes real processes, and the lab's judge decides what came of it.",
 	},
 	{
 		name:    "loadtest/internal/bench",
@@ -165,7 +177,7 @@ var importTable = []struct {
 		name: "loadtest",
 		imports: []string{
 			"internal/servers",
-			"loadtest/internal/{bench,history,mutation,oracle,report,scenario,topology,traffic,verify}",
+			"loadtest/internal/{bench,fault,history,mutation,oracle,report,scenario,topology,traffic,verify}",
 		},
 		because: "The lab's command puts its parts together.",
 	},
@@ -173,11 +185,6 @@ var importTable = []struct {
 		name:    "internal/locks/bench",
 		imports: []string{"internal/{locks,servers,stats}"},
 		because: "It compares the locks with other libraries, in a module of its own.",
-	},
-	{
-		name:    "internal/tcpproxy",
-		because: "Tests cut connections to any server in the same way.",
-		tests:   true,
 	},
 	{
 		name:    "internal/locks/lockstest",

@@ -39,6 +39,8 @@ type measurement struct {
 	Sold     int64       `json:"sold,omitempty"`     // units confirmed, of a strategy that is wrong
 	Lost     int64       `json:"lost,omitempty"`     // units
 	Oversold int64       `json:"oversold,omitempty"` // units
+	// Faults says what came of each fault scenario, such as "blocked 2.0 s".
+	Faults map[string]string `json:"faults,omitempty"`
 }
 
 // report is what the documents show of a report.json of loadtest run.
@@ -65,6 +67,7 @@ type report struct {
 		Sold, Oversold              int64
 		Lost                        int64 `json:"lost_updates"`
 		Rounds                      []struct{}
+		Faults                      map[string]string
 	}
 }
 
@@ -136,6 +139,7 @@ func newFigures(t *testing.T, path string) *figures {
 			Strategy: r.Strategy, Replicas: r.Replicas, Workload: r.Workload, Verdict: r.Verdict,
 			Goodput: math.Round(r.Goodput), Answered: math.Round(r.Answered), Noop: &noop,
 			P50: short(r.Latency.P50), P99: short(r.Latency.P99), Rounds: len(r.Rounds),
+			Faults: r.Faults,
 		}
 		if r.Share != nil {
 			row.Share = &[2]float64{short(r.Share.Low), short(r.Share.High)}
@@ -225,8 +229,20 @@ func (r *measurement) found() string {
 		return "**wrong**"
 	case r.Verdict == "correct" && !r.correct():
 		return "correct while stock lasts"
+	case r.Verdict == "correct" && r.losesLateWrite():
+		return "correct, but **loses a late write**"
 	}
 	return r.Verdict
+}
+
+func (r *measurement) losesLateWrite() bool { return r.Faults["late-write"] == "unsafe" }
+
+// fault says what came of a fault scenario, or what the strategy claims if it was not played.
+func (r *measurement) fault(scenario, unsafe, claim string) string {
+	if r == nil || r.Faults[scenario] == "" {
+		return claim + " (not measured)"
+	}
+	return strings.Replace(r.Faults[scenario], "unsafe", "**"+unsafe+"**", 1)
 }
 
 // ranked lists the rows of the workload plenty: correct ones first, the fastest on top.
@@ -267,6 +283,30 @@ func (f *figures) table() string {
 		}
 	}
 	return b.String()
+}
+
+// faultsTable shows what came of each fault scenario.
+func (f *figures) faultsTable() string {
+	var b strings.Builder
+	row(&b, "strategy", "holder dies", "its write comes late", "client sends again")
+	row(&b, slices.Repeat([]string{"---"}, 4)...)
+	for _, s := range strategies {
+		if s.Claim.TwoReplicas == stock.SellsNothing {
+			continue
+		}
+		row(&b, slices.Concat([]string{label(s)}, f.faults(s))...)
+	}
+	return b.String()
+}
+
+// faults says what came of each fault scenario for a strategy.
+func (f *figures) faults(s stock.Strategy) []string {
+	r := f.row(s.Name, 2, "plenty")
+	return []string{
+		r.fault("holder-dies", "loses a sale", onCrash(s.Claim)),
+		r.fault("late-write", "loses a sale", withCaveat(s.Claim.LateWrite, s.Claim.LateCaveat)),
+		r.fault("client-retries", "deducts twice", s.Claim.ClientRetry.String()),
+	}
 }
 
 // beside compares the figures with those of the tutorials, which are of one replica and 6,000 requests. Ours are of two

@@ -11,7 +11,7 @@ const svgBegins = `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height=
 <style>
 text{font:13px system-ui,sans-serif;fill:#1a202c}
 .h{font-size:17px;font-weight:600}.b{font-weight:600}.s{font-size:12px;fill:#4a5568}
-.ok{fill:#2f855a}.bad{fill:#c53030}
+.ok{fill:#2f855a}.late{fill:#b7791f}.bad{fill:#c53030}
 </style>
 <rect width="%[1]d" height="%[2]d" fill="#fff"/>
 `
@@ -54,6 +54,9 @@ func (f *figures) picture() []byte {
 			class := "bad"
 			if r.correct() {
 				class = "ok"
+				if r.losesLateWrite() {
+					class = "late"
+				}
 			}
 			length := max(1, int(bar*r.Goodput/most))
 			fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"15\" class=\"%s\"/>\n", x, y, length, class)

@@ -3,6 +3,7 @@ package stock_test
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -67,7 +68,9 @@ func TestTablesAreUpToDate(t *testing.T) {
 			writeFile(t, d.path, []byte(text))
 		}
 	}
-	for _, kind := range []string{"summary", "catalogue", "conditions", "figures", "source", "bench", "locks", "mutants"} {
+	for _, kind := range []string{
+		"summary", "catalogue", "conditions", "faults", "figures", "source", "bench", "locks", "mutants",
+	} {
 		if !kinds[kind] {
 			t.Errorf("no document has the table %s", kind)
 		}
@@ -89,11 +92,14 @@ func TestTheSummaryShowsNoFaultsOfWrongStrategies(t *testing.T) {
 	t.Parallel()
 	f := &figures{Rows: []measurement{
 		{Strategy: "mutex", Replicas: 2, Workload: "plenty", Verdict: "wrong", Sold: 3, Lost: 2},
-		{Strategy: "update", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 5},
+		{
+			Strategy: "update", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 5,
+			Faults: map[string]string{"holder-dies": "safe", "late-write": "unsafe"},
+		},
 	}}
 	got := summary(t, f, []string{"mutex", "update"})
 	for _, want := range []string{
-		"| **wrong**: 2 of 3 units lost |  |  |  |  |\n", "| correct | 5 | safe | safe | deducts again |\n",
+		"| **wrong**: 2 of 3 units lost |  |  |  |  |\n", "| correct, but **loses a late write** | 5 | safe | **loses a sale** | deducts again (not measured) |\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the summary lacks %q:\n%s", want, got)
@@ -137,6 +143,8 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 		return wrap(f.Conditions, maxColumns)
 	case "figures":
 		return f.table()
+	case "faults":
+		return f.faultsTable()
 	case "source":
 		return f.beside()
 	case "bench":
@@ -211,7 +219,7 @@ func strategy(name string) *stock.Strategy {
 func summary(t *testing.T, f *figures, names []string) string {
 	t.Helper()
 	var b strings.Builder
-	row(&b, "strategy", "how it works", "on two replicas", "goodput/s", "holder dies", "holder is stopped",
+	row(&b, "strategy", "how it works", "on two replicas", "goodput/s", "holder dies", "its write comes late",
 		"client sends again")
 	row(&b, "---", "---", "---", "---:", "---", "---", "---")
 	for _, name := range names {
@@ -220,14 +228,14 @@ func summary(t *testing.T, f *figures, names []string) string {
 			t.Fatalf("a summary names %s, which is not in the catalogue", name)
 		}
 		found, goodput := "not measured", ""
-		onFaults := []string{string(s.Claim.HolderCrash), string(s.Claim.HolderPause), string(s.Claim.ClientRetry)}
+		onFaults := f.faults(*s)
 		if r := f.row(name, 2, "plenty"); r != nil {
 			found = r.found()
 			switch {
 			case r.correct():
 				goodput = number(r.Goodput)
 			case r.Verdict == "wrong":
-				onFaults = []string{"", "", ""}
+				onFaults = []string{"", "", ""} // a fault does no further harm that matters
 			}
 		}
 		row(&b, append([]string{label(*s), s.Summary, found, goodput}, onFaults...)...)
@@ -245,6 +253,16 @@ func label(s stock.Strategy) string {
 		return "`" + s.Name + "` *"
 	}
 	return "`" + s.Name + "`"
+}
+
+func onCrash(c stock.Claim) string { return withCaveat(c.HolderCrash, c.CrashCaveat) }
+func onPause(c stock.Claim) string { return withCaveat(c.HolderPause, c.LateCaveat) }
+
+func withCaveat(effect fmt.Stringer, caveat string) string {
+	if caveat == "" {
+		return effect.String()
+	}
+	return effect.String() + ", " + caveat
 }
 
 // catalogueTable shows every strategy with its whole claim.
@@ -266,7 +284,7 @@ func catalogueTable() string {
 		}
 		c := s.Claim
 		row(&b, label(s), s.Summary, strings.Join(stores, ", "), behaviours[c.OneReplica], behaviours[c.TwoReplicas],
-			behaviours[c.Restocked], string(c.HolderCrash), string(c.HolderPause), string(c.ClientRetry))
+			behaviours[c.Restocked], onCrash(c), onPause(c), c.ClientRetry.String())
 	}
 	return b.String()
 }

@@ -92,7 +92,7 @@ func (f *benchFlags) check() error {
 	case f.rounds < 1:
 		return fmt.Errorf("--rounds %d: at least 1 is needed", f.rounds)
 	}
-	return checkWritable("--markdown", f.markdown)
+	return checkWritable(f.markdown)
 }
 
 // bareCommand runs the bare handler, which bench starts as a process of its own.
@@ -222,9 +222,9 @@ func conditions(e topology.Environment) string {
 		e.MySQL, strings.Join(durable, ", "), e.Redis, e.RedisPersistence, e.Nginx, machine.Go)
 }
 
-// checkWritable makes sure, before a long run, that the file which a flag names can be written after it. It creates the
+// checkWritable makes sure, before a long run, that the file of --markdown can be written after it. It creates the
 // file and its directory if there are none.
-func checkWritable(flag, name string) error {
+func checkWritable(name string) error {
 	if name == "" || name == "-" {
 		return nil
 	}
@@ -236,7 +236,7 @@ func checkWritable(flag, name string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", flag, name, err)
+		return fmt.Errorf("--markdown %s: %w", name, err)
 	}
 	return nil
 }

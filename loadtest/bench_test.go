@@ -126,13 +126,13 @@ func TestATableThatCannotBeWrittenIsRefusedAtOnce(t *testing.T) {
 func TestTheDirectoryOfATableIsMadeAndAnOldTableKept(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "new", "table.md")
-	if err := checkWritable("--markdown", path); err != nil {
+	if err := checkWritable(path); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkWritable("--markdown", path); err != nil {
+	if err := checkWritable(path); err != nil {
 		t.Fatal(err)
 	}
 	if kept, err := os.ReadFile(path); err != nil || string(kept) != "old" {

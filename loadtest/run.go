@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -92,7 +93,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		}
 	}()
 
-	runner, leftOut, err := f.newRunner(ctx, lab, mix, began)
+	runner, choices, leftOut, err := f.newRunner(ctx, lab, mix, began)
 	if err != nil {
 		return err
 	}
@@ -106,6 +107,10 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		return err
 	}
 	failure := measure(ctx, lab, runner, builder, screen)
+	if failure == nil && f.faults {
+		options := fault.Options{Scenarios: fault.InLab(), Choices: choices, Repeat: 1}
+		failure = playFaults(ctx, lab, options, builder, f.out, screen)
+	}
 	return f.report(ctx, stdout, builder, failure, began)
 }
 
@@ -119,15 +124,15 @@ func (f *runFlags) openLab(ctx context.Context) (*lab, error) {
 
 // newRunner chooses strategies from the service's catalogue. It also returns why it left out any of them.
 func (f *runFlags) newRunner(ctx context.Context, lab *lab, mix traffic.MixConfig, began time.Time) (
-	runner *scenario.Runner, leftOut []string, err error,
+	runner *scenario.Runner, choices []scenario.Choice, leftOut []string, err error,
 ) {
 	catalogue, err := lab.target.Strategies(ctx)
 	if err != nil {
-		return nil, nil, cmp.Or(ctx.Err(), err)
+		return nil, nil, nil, cmp.Or(ctx.Err(), err)
 	}
-	choices, leftOut, err := scenario.Choose(catalogue, f.strategies, f.request.store)
+	choices, leftOut, err = scenario.Choose(catalogue, f.strategies, f.request.store)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	runner, err = scenario.New(lab.target, scenario.Config{
 		Choices:  choices,
@@ -147,11 +152,11 @@ func (f *runFlags) newRunner(ctx context.Context, lab *lab, mix traffic.MixConfi
 		Skew:     mix.Skew,
 		MinCount: mix.MinCount,
 		MaxCount: mix.MaxCount,
-		Budget:   f.budget,
+		Budget:   f.loadBudget(),
 		WarmUp:   f.warmUp(),
 		Dir:      f.out,
 	}, began)
-	return runner, leftOut, err
+	return runner, choices, leftOut, err
 }
 
 // announceDuration says how long runs of a given duration take. It returns an error if that exceeds the budget.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
@@ -47,6 +48,7 @@ type runFlags struct {
 	sweep      scenario.Sweep // parsed from sweepText by check
 	out        string
 	quick      bool
+	faults     bool
 
 	options []string // see givenOptions
 }
@@ -73,6 +75,9 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.budget, "budget", fullBudget,
 		"time for everything: slow strategies get fewer requests; 0 for no limit")
 	flags.BoolVar(&f.quick, "quick", false, "a smoke test: one round of 600 requests, in about a minute")
+	flags.BoolVar(&f.faults, "faults", true,
+		"after the load, play the fault scenarios about which strategies make claims; never with "+
+			"--quick, --target, --replicas 1, or a load other than the standard one")
 	flags.StringVar(&f.out, "out", "", "directory for the report and the histories (default: out/ and the time)")
 	f.local.register(flags)
 	f.attach.register(flags)
@@ -189,7 +194,17 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 	if cannotAdapt {
 		f.rounds = cmp.Or(f.rounds, fixedRounds)
 	}
+	standard := !cannotAdapt && f.stock == 0 && f.request.hold == 0
+	f.faults = f.faults && standard && !f.quick && f.attach.target == "" && f.replicas == 2
 	f.request.seed = cmp.Or(f.request.seed, newSeed())
+}
+
+// loadBudget is the part of the budget that is not kept for the fault scenarios.
+func (f *runFlags) loadBudget() time.Duration {
+	if !f.faults {
+		return f.budget
+	}
+	return max(f.budget-fault.LabTime, f.budget/2)
 }
 
 // givenOptions returns the flags that were given, on the command line or in the environment.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/spf13/cobra"
@@ -32,6 +33,7 @@ type upFlags struct {
 	adminListen string
 	asJSON      bool
 	pausePoints bool
+	lease       time.Duration
 }
 
 func upCommand() *cobra.Command {
@@ -57,6 +59,8 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 		"use the ports after it (default: "+usualAdminListen+" if it is free, else any free ports)")
 	flags.IntVar(&f.replicas, "replicas", 2, "replicas of the service")
 	flags.BoolVar(&f.pausePoints, "pause-points", false, "allow requests to pause halfway (header X-Pause)")
+	flags.DurationVar(&f.lease, "lease", 30*time.Second,
+		"time after which the lock of a dead holder expires; 2s shortens the stories of docs/faults.md")
 	f.local.register(flags)
 }
 
@@ -75,6 +79,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		MaxHold:     scenario.MaxHold,
 		StockBinary: f.local.stockBinary,
 		PausePoints: f.pausePoints,
+		ReplicaArgs: []string{"--lease=" + f.lease.String()},
 		Listen:      cmp.Or(f.listen, ifFree(usualListen, 1)),
 		AdminListen: cmp.Or(f.adminListen, ifFree(usualAdminListen, f.replicas)),
 	})

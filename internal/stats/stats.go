@@ -33,8 +33,7 @@ func Median(values []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// NearestRank returns the nearest-rank quantile of sorted values: the smallest value v such that at least the given part
-// of the values is at most v.
+// NearestRank returns the smallest of the sorted values that at least the given part of them does not exceed.
 func NearestRank[T any](sorted []T, part float64) T {
 	// The product may exceed a whole number by a rounding error.
 	rank := int(math.Ceil(part*float64(len(sorted)) - 1e-9))
@@ -77,11 +76,11 @@ func Mean(values []float64) (mean float64, interval *Interval) {
 	return math.Exp(l.mean), l.interval()
 }
 
-// location is the trimmed mean of a sample, and how certain it is.
+// location is the trimmed mean of a sample.
 type location struct {
 	mean     float64
 	variance float64 // of the mean: its squared standard error
-	degrees  float64 // of freedom; 0 for fewer than two values, whose variance is unknown
+	freedom  float64 // degrees of freedom; 0 for fewer than two values, whose variance is unknown
 }
 
 func locate(values []float64) location {
@@ -97,40 +96,40 @@ func locate(values []float64) location {
 	winsorized := slices.Concat(slices.Repeat(kept[:1], cut), kept, slices.Repeat(kept[len(kept)-1:], cut))
 	h := float64(len(kept))
 	l.variance = moremath.Variance(winsorized) * float64(n-1) / (h * (h - 1))
-	l.degrees = h - 1
+	l.freedom = h - 1
 	return l
 }
 
-// minus returns the difference of two locations. Its variance and degrees of freedom are those of K.K. Yuen (The
+// less returns the difference of two locations. Its variance and degrees of freedom are those of K.K. Yuen (The
 // Two-Sample Trimmed t for Unequal Population Variances, 1974), which are Welch's as long as nothing is trimmed.
-func (l location) minus(other location) location {
+func (l location) less(other location) location {
 	d := location{mean: l.mean - other.mean, variance: l.variance + other.variance}
 	switch {
-	case l.degrees == 0 || other.degrees == 0:
+	case l.freedom == 0 || other.freedom == 0:
 	case d.variance == 0:
-		d.degrees = l.degrees + other.degrees
+		d.freedom = l.freedom + other.freedom
 	default:
-		d.degrees = d.variance * d.variance /
-			(l.variance*l.variance/l.degrees + other.variance*other.variance/other.degrees)
+		d.freedom = d.variance * d.variance /
+			(l.variance*l.variance/l.freedom + other.variance*other.variance/other.freedom)
 	}
 	return d
 }
 
 // interval returns the interval of the ratio whose logarithm is l.
 func (l location) interval() *Interval {
-	if l.degrees == 0 {
+	if l.freedom == 0 {
 		return nil
 	}
-	half := moremath.InvCDF(moremath.TDist{V: l.degrees})((1+confidence)/2) * math.Sqrt(l.variance)
+	half := moremath.InvCDF(moremath.TDist{V: l.freedom})((1+confidence)/2) * math.Sqrt(l.variance)
 	return &Interval{Low: math.Exp(l.mean - half), High: math.Exp(l.mean + half)}
 }
 
-// p returns the two-sided p-value of the hypothesis that the true mean is 0.
+// p returns the probability that values around 0 have a mean at least as far from 0 as l.
 func (l location) p() float64 {
-	if l.degrees == 0 || l.mean == 0 {
+	if l.freedom == 0 || l.mean == 0 {
 		return 1
 	}
-	return 2 * (1 - moremath.TDist{V: l.degrees}.CDF(math.Abs(l.mean)/math.Sqrt(l.variance)))
+	return 2 * (1 - moremath.TDist{V: l.freedom}.CDF(math.Abs(l.mean)/math.Sqrt(l.variance)))
 }
 
 // logarithms returns nil if a value is not positive.
@@ -145,8 +144,7 @@ func logarithms(values []float64) (logs []float64) {
 }
 
 // PValue returns the probability that equal speeds show ratios at least as far from 1 as these, and whether their mean
-// is above 1. It is below 0.05 exactly if the interval of Mean excludes 1. It is 1 for fewer than two ratios, or if one is not
-// positive.
+// is above 1. It belongs to the interval of Mean. It is 1 for fewer than two ratios, or if one is not positive.
 func PValue(ratios []float64) (p float64, above bool) {
 	logs := logarithms(ratios)
 	if len(logs) == 0 {
@@ -163,13 +161,13 @@ type Difference struct {
 	P        float64   // probability that equal speeds show a ratio at least as far from 1
 }
 
-// Compare returns the ratio of the means, a to b. The samples may differ in size.
+// Compare returns how many times as large as those of b the values of a are. The samples may differ in size.
 func Compare(a, b []float64) Difference {
 	x, y := logarithms(a), logarithms(b)
 	if len(x) == 0 || len(y) == 0 {
 		return Difference{P: 1}
 	}
-	d := locate(x).minus(locate(y))
+	d := locate(x).less(locate(y))
 	return Difference{Ratio: math.Exp(d.mean), Interval: d.interval(), P: d.p()}
 }
 

@@ -22,25 +22,80 @@ type Claim struct {
 	// Exclusive reports that, where the strategy is Correct, no two critical sections of one item overlap as long as no
 	// lease runs out.
 	Exclusive bool `json:"exclusive"`
-	// HolderCrash, HolderPause and ClientRetry describe what happens when a replica dies inside the critical section,
-	// when it is stopped there for longer than the lease, and when a client sends a request again after a timeout.
-	HolderCrash Effect `json:"holder_crash"`
-	HolderPause Effect `json:"holder_pause"`
-	ClientRetry Effect `json:"client_retry"`
+	// HolderCrash is what follows when a replica dies inside the critical section.
+	HolderCrash Crash `json:"holder_crash"`
+	// HolderPause is what follows when a replica is stopped inside the critical section until all leases have ended, and
+	// then goes on.
+	HolderPause LateWrite `json:"holder_pause"`
+	// LateWrite is what follows when the holder's write has left the replica, and arrives after all leases have ended.
+	LateWrite LateWrite `json:"late_write"`
+	// ClientRetry is what follows when a client sends a request again after a timeout.
+	ClientRetry Retry `json:"client_retry"`
+	// CrashCaveat and LateCaveat are exceptions to HolderCrash, and to HolderPause and LateWrite. They continue a
+	// sentence; most claims have none.
+	CrashCaveat string `json:"crash_caveat,omitempty"`
+	LateCaveat  string `json:"late_caveat,omitempty"`
 }
 
-// Effect is what a fault or a retry leads to, in the words of the tables.
-type Effect string
+// Crash is what a holder's death leads to.
+type Crash string
 
-// The effects that many strategies share.
+// The effects of a crash.
 const (
-	Safe            Effect = "safe"
-	LosesUpdate     Effect = "loses an update"
-	WriteRefused    Effect = "safe: its write is refused"
-	BlocksMeanwhile Effect = "safe: blocks the item meanwhile"
-	BlockedForLease Effect = "safe: blocked until the lease ends"
-	RollsBack       Effect = "safe: the server rolls back"
-	LostWithRedis   Effect = "safe; if Redis dies, sales that its AOF has not flushed are lost"
-	DeductsAgain    Effect = "deducts again"
-	RepliesAgain    Effect = "with an idempotency key: the first answer again"
+	CrashIsHarmless    Crash = "harmless"
+	CrashRollsBack     Crash = "rolls-back"
+	CrashUnlocks       Crash = "unlocks"
+	CrashBlocksLease   Crash = "blocks-until-lease-ends"
+	CrashBlocksForever Crash = "blocks-forever"
 )
+
+var crashWords = map[Crash]string{
+	CrashIsHarmless:    "safe",
+	CrashRollsBack:     "safe: the server rolls back",
+	CrashUnlocks:       "safe: the server frees the lock at once",
+	CrashBlocksLease:   "safe: blocked until the lease ends",
+	CrashBlocksForever: "blocked for ever",
+}
+
+// String returns the words of the tables; none for a value that is not a constant.
+func (c Crash) String() string { return crashWords[c] }
+
+// LateWrite is what a write leads to that comes after the holder's turn.
+type LateWrite string
+
+// The effects of a late write.
+const (
+	LateIsHarmless   LateWrite = "harmless" // it depends on nothing that was read before
+	LateIsRefused    LateWrite = "refused"
+	LateBlocks       LateWrite = "blocks" // it is never late, because nobody else can write to the item meanwhile
+	LateLosesUpdates LateWrite = "loses-updates"
+)
+
+var lateWords = map[LateWrite]string{
+	LateIsHarmless:   "safe",
+	LateIsRefused:    "safe: its write is refused",
+	LateBlocks:       "safe: blocks the item meanwhile",
+	LateLosesUpdates: "loses an update",
+}
+
+// String returns the words of the tables; none for a value that is not a constant.
+func (l LateWrite) String() string { return lateWords[l] }
+
+// Retry is what a request leads to that is sent again.
+type Retry string
+
+// The effects of a retry.
+const (
+	RetryIsHarmless    Retry = "harmless" // there is nothing to deduct
+	RetryDeductsAgain  Retry = "deducts-again"
+	RetryRepeatsAnswer Retry = "repeats-answer"
+)
+
+var retryWords = map[Retry]string{
+	RetryIsHarmless:    "nothing is deducted",
+	RetryDeductsAgain:  "deducts again",
+	RetryRepeatsAnswer: "with an idempotency key: the first answer again",
+}
+
+// String returns the words of the tables; none for a value that is not a constant.
+func (r Retry) String() string { return retryWords[r] }

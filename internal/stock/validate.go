@@ -44,7 +44,7 @@ var rules = []struct {
 	{"its claim is incomplete", func(s Strategy) bool { return !s.Claim.complete() }},
 	{"only a lock can be fenced", func(s Strategy) bool { return s.Fenced && s.Lock == nil }},
 	{"a lock must claim to refuse late holders if and only if it is fenced", func(s Strategy) bool {
-		return s.Lock != nil && s.Fenced != (s.Claim.HolderPause == WriteRefused)
+		return s.Lock != nil && s.Fenced != (s.Claim.LateWrite == LateIsRefused)
 	}},
 	{"a lock must claim to be correct beside restocks if and only if it is fenced", func(s Strategy) bool {
 		return s.Lock != nil && s.Fenced != (s.Claim.Restocked == Correct)
@@ -56,11 +56,12 @@ var rules = []struct {
 		return s.Fenced && len(s.Name) > maxIssuer
 	}},
 	{"must claim to answer a client's retry if and only if it is idempotent", func(s Strategy) bool {
-		return s.Idempotent != (s.Claim.ClientRetry == RepliesAgain)
+		return s.Idempotent != (s.Claim.ClientRetry == RetryRepeatsAnswer)
 	}},
 }
 
 func (c Claim) complete() bool {
+	effects := []fmt.Stringer{c.HolderCrash, c.HolderPause, c.LateWrite, c.ClientRetry}
 	return !slices.Contains([]Behaviour{c.OneReplica, c.TwoReplicas, c.Restocked}, "") &&
-		!slices.Contains([]Effect{c.HolderCrash, c.HolderPause, c.ClientRetry}, "")
+		!slices.ContainsFunc(effects, func(e fmt.Stringer) bool { return e.String() == "" })
 }

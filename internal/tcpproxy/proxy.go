@@ -1,14 +1,14 @@
-// Package tcpproxy provides a TCP proxy that simulates network failures in tests.
+// Package tcpproxy provides a TCP proxy that simulates network failures, for tests and for the lab.
 //
 // It knows no protocol: a message is whatever one read returns, up to 64 KiB. If a client waits for the reply before it
 // sends more, that is one request. Cut, Hold and Delay act on the messages of clients; Select restricts Cut and Hold to
-// some of them. BlackHole and Break act on all connections, in both directions.
+// some of them. Catch holds one message. BlackHole and Break act on all connections, in both directions.
 package tcpproxy
 
 import (
 	"net"
+	"slices"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -16,6 +16,8 @@ import (
 // time, also while connections are open.
 type Proxy struct {
 	addresses []string
+	listeners []net.Listener
+	serving   sync.WaitGroup
 
 	mu       sync.Mutex
 	links    map[*link]struct{}
@@ -25,6 +27,7 @@ type Proxy struct {
 	cut      int                // cut the cut-th selected message from now on; 0: none
 	cutPoint CutPoint           // to cut it
 	held     chan struct{}      // closed to let held messages pass; nil while none are held
+	catches  []*Caught          // that wait for their message
 	delay    time.Duration      // of each message of a client
 	hole     bool               // nothing passes
 	closed   bool
@@ -52,37 +55,65 @@ type link struct {
 	closed         chan struct{}
 
 	// Guarded by Proxy.mu.
-	mute   bool // cut the connection at the next reply
-	spoilt bool // a black hole swallowed some of its messages: nothing sensible can follow
+	mute   bool    // cut the connection at the next reply
+	caught *Caught // that the next reply answers; nil if there is none
+	spoilt bool    // a black hole swallowed some of its messages: nothing sensible can follow
+}
+
+// Test is the part of testing.TB that New needs: the lab does not link the package testing.
+type Test interface {
+	Helper()
+	Fatal(args ...any)
+	Cleanup(func())
 }
 
 // New starts a proxy in front of servers (host:port). It ends with the test.
-func New(t testing.TB, servers ...string) *Proxy {
+func New(t Test, servers ...string) *Proxy {
 	t.Helper()
+	p, err := Start(servers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Start starts a proxy in front of servers (host:port).
+func Start(servers ...string) (*Proxy, error) {
 	p := &Proxy{links: map[*link]struct{}{}}
 	for _, server := range servers {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			t.Fatal(err)
+			p.Close()
+			return nil, err
 		}
+		p.listeners = append(p.listeners, listener)
 		p.addresses = append(p.addresses, listener.Addr().String())
-		var serving sync.WaitGroup
-		serving.Go(func() {
-			for {
-				client, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				serving.Go(func() { p.serve(client, server) })
-			}
-		})
-		t.Cleanup(func() {
-			listener.Close()
-			p.close()
-			serving.Wait()
-		})
+		p.serving.Go(func() { p.accept(listener, server) })
 	}
-	return p
+	return p, nil
+}
+
+func (p *Proxy) accept(listener net.Listener, server string) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		p.serving.Go(func() { p.serve(client, server) })
+	}
+}
+
+// Close ends the proxy, cuts its connections, and drops what it holds back.
+func (p *Proxy) Close() {
+	for _, listener := range p.listeners {
+		listener.Close()
+	}
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.Break()
+	p.serving.Wait()
 }
 
 // Addr returns the address of a proxy with one server.
@@ -144,6 +175,69 @@ func (p *Proxy) Hold() (release func()) {
 	})
 }
 
+// Caught is a message that Catch waits for, and then holds.
+type Caught struct {
+	proxy    *Proxy
+	match    func(Message) bool
+	arrived  chan struct{}
+	released chan struct{}
+	answered chan struct{}
+	release  sync.Once
+	answer   sync.Once
+	bytes    int // set before arrived is closed
+}
+
+// Catch holds back the next message for which match reports true, and all that follow on its connection, until it is
+// released. The message then reaches the server even if its client has closed the connection meanwhile. match is called
+// as that of Select.
+func (p *Proxy) Catch(match func(Message) bool) *Caught {
+	c := &Caught{
+		proxy:    p,
+		match:    match,
+		arrived:  make(chan struct{}),
+		released: make(chan struct{}),
+		answered: make(chan struct{}),
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.catches = append(p.catches, c)
+	return c
+}
+
+// Arrived is closed when the message has arrived and is held.
+func (c *Caught) Arrived() <-chan struct{} { return c.arrived }
+
+// Bytes returns the length of the message. It must not be called before it has arrived.
+func (c *Caught) Bytes() int { return c.bytes }
+
+// Answered is closed when the server has answered the message after its release, or its connection has ended.
+func (c *Caught) Answered() <-chan struct{} { return c.answered }
+
+// Release lets the message pass. If it has not arrived, it passes when it does. Releasing again does nothing.
+func (c *Caught) Release() {
+	c.release.Do(func() {
+		c.proxy.mu.Lock()
+		defer c.proxy.mu.Unlock()
+		c.proxy.catches = slices.DeleteFunc(c.proxy.catches, func(other *Caught) bool { return other == c })
+		close(c.released)
+	})
+}
+
+func (c *Caught) settle() { c.answer.Do(func() { close(c.answered) }) }
+
+// caught returns the Caught that a message is held for, or nil.
+func (p *Proxy) caught(m Message) *Caught {
+	for i, c := range p.catches {
+		if c.match(m) {
+			p.catches = slices.Delete(p.catches, i, i+1)
+			c.bytes = len(m.Data)
+			close(c.arrived)
+			return c
+		}
+	}
+	return nil
+}
+
 // Delay delays each message of a client by d.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
@@ -181,13 +275,6 @@ func (p *Proxy) Pass() {
 	}
 }
 
-func (p *Proxy) close() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.Break()
-}
-
 func (p *Proxy) serve(client net.Conn, address string) {
 	server, err := net.Dial("tcp", address)
 	if err != nil {
@@ -201,11 +288,30 @@ func (p *Proxy) serve(client net.Conn, address string) {
 		l.close()
 	})
 	pump(client, server, func(data []byte) bool { return p.request(l, data) })
+	p.awaitAnswer(l)
 	l.close()
 	replies.Wait()
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	delete(p.links, l)
+	if l.caught != nil {
+		l.caught.settle()
+	}
+}
+
+// awaitAnswer keeps the connection to the server open until the server has answered a caught message. Its client may
+// have gone, and if the server saw that at once, it might drop the message.
+func (p *Proxy) awaitAnswer(l *link) {
+	p.mu.Lock()
+	caught := l.caught
 	p.mu.Unlock()
+	if caught == nil {
+		return
+	}
+	select {
+	case <-caught.answered:
+	case <-l.closed:
+	}
 }
 
 func (p *Proxy) open(client, server net.Conn) *link {
@@ -249,6 +355,13 @@ func (p *Proxy) request(l *link, data []byte) (pass bool) {
 	if p.swallow(l) {
 		return false
 	}
+	if c := p.caught(Message{Conn: l.number, Data: data}); c != nil {
+		if !p.wait(l, c.released) {
+			c.settle()
+			return false
+		}
+		l.caught = c
+	}
 	if p.selected != nil && !p.selected(Message{Conn: l.number, Data: data}) {
 		return true
 	}
@@ -261,21 +374,25 @@ func (p *Proxy) request(l *link, data []byte) (pass bool) {
 		l.close()
 		return false
 	}
-	if held := p.held; held != nil {
-		p.mu.Unlock()
-		select {
-		case <-held:
-		case <-l.closed:
-		}
-		p.mu.Lock()
-		if p.swallow(l) {
-			return false
-		}
+	if held := p.held; held != nil && !p.wait(l, held) {
+		return false
 	}
 	if cut {
 		l.mute = true
 	}
 	return true
+}
+
+// wait holds a message until it is released or its connection is closed, and reports whether it may pass. p.mu is held
+// before and after.
+func (p *Proxy) wait(l *link, released <-chan struct{}) (pass bool) {
+	p.mu.Unlock()
+	select {
+	case <-released:
+	case <-l.closed:
+	}
+	p.mu.Lock()
+	return !p.swallow(l)
 }
 
 // reply decides about a message of the server.
@@ -288,6 +405,10 @@ func (p *Proxy) reply(l *link) (pass bool) {
 	if l.mute {
 		l.close()
 		return false
+	}
+	if l.caught != nil {
+		l.caught.settle()
+		l.caught = nil
 	}
 	return true
 }

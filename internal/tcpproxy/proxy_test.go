@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -267,5 +268,59 @@ func TestDelayDelaysMessages(t *testing.T) {
 	exchange(t, conn, "late")
 	if took := time.Since(sent); took < delay {
 		t.Errorf("the answer came after %v, want at least %v", took, delay)
+	}
+}
+
+func TestACaughtMessageReachesTheServerAfterItsClientHasGone(t *testing.T) {
+	t.Parallel()
+	address, received := echo(t)
+	proxy := tcpproxy.New(t, address)
+	caught := proxy.Catch(func(m tcpproxy.Message) bool { return strings.HasPrefix(string(m.Data), "late") })
+
+	exchange(t, dial(t, proxy), "first")
+	client := dial(t, proxy)
+	send(t, client, "late write")
+	<-caught.Arrived()
+	if caught.Bytes() != len("late write") {
+		t.Errorf("%d bytes are held, want %d", caught.Bytes(), len("late write"))
+	}
+	client.Close()
+	exchange(t, dial(t, proxy), "later, and not caught")
+	exchange(t, dial(t, proxy), "late, but the second such message")
+	select {
+	case <-caught.Answered():
+		t.Error("the message is answered while it is held")
+	default:
+	}
+	caught.Release()
+	caught.Release()
+	<-caught.Answered()
+
+	var got []string
+	for range 4 {
+		got = append(got, <-received)
+	}
+	want := []string{"first", "later, and not caught", "late, but the second such message", "late write"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the server received %q, want %q", got, want)
+	}
+}
+
+func TestAProxyThatIsClosedDropsWhatItHolds(t *testing.T) {
+	t.Parallel()
+	address, received := echo(t)
+	proxy, err := tcpproxy.Start(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caught := proxy.Catch(func(tcpproxy.Message) bool { return true })
+	send(t, dial(t, proxy), "held")
+	<-caught.Arrived()
+	proxy.Close()
+	caught.Release()
+	select {
+	case message := <-received:
+		t.Errorf("the server received %q", message)
+	default:
 	}
 }

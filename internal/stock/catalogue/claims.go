@@ -8,9 +8,10 @@ var (
 		OneReplica:  stock.LosesUpdates,
 		TwoReplicas: stock.LosesUpdates,
 		Restocked:   stock.LosesUpdates,
-		HolderCrash: stock.Safe,
-		HolderPause: stock.LosesUpdate,
-		ClientRetry: stock.DeductsAgain,
+		HolderCrash: stock.CrashIsHarmless,
+		HolderPause: stock.LateLosesUpdates,
+		LateWrite:   stock.LateLosesUpdates,
+		ClientRetry: stock.RetryDeductsAgain,
 	}
 	// oneStatement is the claim of a single atomic write.
 	oneStatement = stock.Claim{
@@ -18,9 +19,10 @@ var (
 		TwoReplicas: stock.Correct,
 		Restocked:   stock.Correct,
 		Exclusive:   true,
-		HolderCrash: stock.Safe,
-		HolderPause: stock.Safe,
-		ClientRetry: stock.DeductsAgain,
+		HolderCrash: stock.CrashIsHarmless,
+		HolderPause: stock.LateIsHarmless,
+		LateWrite:   stock.LateIsHarmless,
+		ClientRetry: stock.RetryDeductsAgain,
 	}
 	// rowLock is the claim of a transaction that locks the item's row.
 	rowLock = stock.Claim{
@@ -28,9 +30,10 @@ var (
 		TwoReplicas: stock.Correct,
 		Restocked:   stock.Correct,
 		Exclusive:   true,
-		HolderCrash: stock.RollsBack,
-		HolderPause: stock.BlocksMeanwhile,
-		ClientRetry: stock.DeductsAgain,
+		HolderCrash: stock.CrashRollsBack,
+		HolderPause: stock.LateBlocks,
+		LateWrite:   stock.LateBlocks,
+		ClientRetry: stock.RetryDeductsAgain,
 	}
 	// optimisticLocking is the claim of a write that is refused if the row has changed.
 	optimisticLocking = stock.Claim{
@@ -38,9 +41,10 @@ var (
 		TwoReplicas: stock.Correct,
 		Restocked:   stock.Correct,
 		Exclusive:   true,
-		HolderCrash: stock.Safe,
-		HolderPause: stock.WriteRefused,
-		ClientRetry: stock.DeductsAgain,
+		HolderCrash: stock.CrashIsHarmless,
+		HolderPause: stock.LateIsRefused,
+		LateWrite:   stock.LateIsRefused,
+		ClientRetry: stock.RetryDeductsAgain,
 	}
 	// leasedLock is the claim of a lock with a lease and without a fence.
 	leasedLock = stock.Claim{
@@ -48,9 +52,10 @@ var (
 		TwoReplicas: stock.Correct,
 		Restocked:   stock.LosesUpdates,
 		Exclusive:   true,
-		HolderCrash: stock.BlockedForLease,
-		HolderPause: stock.LosesUpdate,
-		ClientRetry: stock.DeductsAgain,
+		HolderCrash: stock.CrashBlocksLease,
+		HolderPause: stock.LateLosesUpdates,
+		LateWrite:   stock.LateLosesUpdates,
+		ClientRetry: stock.RetryDeductsAgain,
 	}
 	// fencedLock is the claim of a lock whose token the store checks.
 	fencedLock = stock.Claim{
@@ -58,26 +63,39 @@ var (
 		TwoReplicas: stock.Correct,
 		Restocked:   stock.Correct,
 		Exclusive:   true,
-		HolderCrash: stock.BlockedForLease,
-		HolderPause: stock.WriteRefused,
-		ClientRetry: stock.DeductsAgain,
+		HolderCrash: stock.CrashBlocksLease,
+		HolderPause: stock.LateIsRefused,
+		LateWrite:   stock.LateIsRefused,
+		ClientRetry: stock.RetryDeductsAgain,
 	}
 )
 
 // idempotent is a claim of a strategy that answers a request that is sent again as before.
 func idempotent(c stock.Claim) stock.Claim {
-	c.ClientRetry = stock.RepliesAgain
+	c.ClientRetry = stock.RetryRepeatsAnswer
 	return c
 }
 
-// onPause and onCrash are a claim with another answer to one of the two faults.
-func onPause(c stock.Claim, effect stock.Effect) stock.Claim {
+// onCrash and onPause are a claim with another answer to a holder's death, or to a pause of it.
+func onCrash(c stock.Claim, effect stock.Crash) stock.Claim {
+	c.HolderCrash = effect
+	return c
+}
+
+func onPause(c stock.Claim, effect stock.LateWrite) stock.Claim {
 	c.HolderPause = effect
 	return c
 }
 
-func onCrash(c stock.Claim, effect stock.Effect) stock.Claim {
-	c.HolderCrash = effect
+// exceptLate is a claim with an exception to what follows from a late write.
+func exceptLate(c stock.Claim, caveat string) stock.Claim {
+	c.LateCaveat = caveat
+	return c
+}
+
+// asDurableAsRedis is a claim of a strategy whose sales only Redis knows.
+func asDurableAsRedis(c stock.Claim) stock.Claim {
+	c.CrashCaveat = "but if Redis dies, sales that its AOF has not flushed are lost"
 	return c
 }
 

@@ -10,7 +10,7 @@ import (
 
 // lockStrategies are read-modify-write under a lock. They differ only in the lock.
 var lockStrategies = []stock.Strategy{
-	redisLock("setnx", locks.NewRedisSetNX, onPause(onCrash(leasedLock, "blocked for ever"), stock.BlocksMeanwhile),
+	redisLock("setnx", locks.NewRedisSetNX, onPause(onCrash(leasedLock, stock.CrashBlocksForever), stock.LateBlocks),
 		"SET NX, polled, and DEL: a lock that never ends by itself."),
 	redisLock("expiry", locks.NewRedisExpiry, leasedLock,
 		"SET NX PX, polled, and DEL: a lease, which a late holder deletes for the next holder."),
@@ -41,7 +41,7 @@ var lockStrategies = []stock.Strategy{
 	{
 		Name:    "lock-mysql-getlock",
 		Summary: "GET_LOCK of MySQL, on a connection that is kept while the lock is held.",
-		Claim:   onPause(onCrash(leasedLock, "safe: the server frees the lock at once"), stock.BlocksMeanwhile),
+		Claim:   onPause(onCrash(leasedLock, stock.CrashUnlocks), stock.LateBlocks),
 		Stores:  bothStores,
 		Needs:   []stock.Need{stock.NeedMySQL},
 		Lock:    func(d stock.Deps) (locks.Locker, error) { return locks.NewMySQLGetLock(d.MySQLLocks, lease(d)), nil },
@@ -68,7 +68,7 @@ var lockStrategies = []stock.Strategy{
 		Name: "lock-multi",
 		Summary: "The locks of lock-redis-watchdog and lock-mysql-getlock, both or neither: " +
 			"how to move from one to the other.",
-		Claim:  onPause(leasedLock, stock.BlocksMeanwhile),
+		Claim:  onPause(leasedLock, stock.LateBlocks),
 		Stores: bothStores,
 		Needs:  []stock.Need{stock.NeedRedis, stock.NeedMySQL},
 		Lock: func(d stock.Deps) (locks.Locker, error) {

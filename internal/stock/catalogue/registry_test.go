@@ -45,13 +45,17 @@ func TestValidateFindsUnusableAndContradictoryRows(t *testing.T) {
 			func(s *stock.Strategy) { s.Claim.ClientRetry = "" }, "claim is incomplete",
 		},
 		{
+			"an effect that does not exist", good,
+			func(s *stock.Strategy) { s.Claim.HolderCrash = "explodes" }, "claim is incomplete",
+		},
+		{
 			"correct beside restocks without a fence", unfenced,
 			func(s *stock.Strategy) { s.Claim.Restocked = stock.Correct },
 			"correct beside restocks if and only if it is fenced",
 		},
 		{
 			"fenced without the claim", fenced,
-			func(s *stock.Strategy) { s.Claim.HolderPause = unfenced.Claim.HolderPause },
+			func(s *stock.Strategy) { s.Claim.LateWrite = unfenced.Claim.LateWrite },
 			"late holders if and only if it is fenced",
 		},
 		{
@@ -61,9 +65,8 @@ func TestValidateFindsUnusableAndContradictoryRows(t *testing.T) {
 		{"a fence without a lock", good, func(s *stock.Strategy) { s.Fenced = true }, "only a lock can be fenced"},
 		{
 			"claims to replay, but is not idempotent", good,
-			func(s *stock.Strategy) {
-				s.Claim.ClientRetry = "with an idempotency key: the first answer again"
-			}, "if and only if it is idempotent",
+			func(s *stock.Strategy) { s.Claim.ClientRetry = stock.RetryRepeatsAnswer },
+			"if and only if it is idempotent",
 		},
 		{
 			"idempotent, but claims to deduct again", good,

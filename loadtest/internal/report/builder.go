@@ -20,6 +20,7 @@ type Builder struct {
 	bySubject   map[history.Subject]*collected
 	plan        []history.Cell // the cells to run at least
 	problems    []string       // added by the caller
+	faults      []Fault
 }
 
 // collected is what a row is computed from.
@@ -149,6 +150,14 @@ func (b *Builder) Report() *Report {
 	r.rank()
 	r.markUntested()
 	r.Sweep = r.sweep()
+	r.Faults = slices.Clone(b.faults)
+	for _, row := range r.Rows {
+		row.Faults = r.faultsOf(row)
+	}
+	r.Faults = slices.Clone(b.faults)
+	for _, row := range r.Rows {
+		row.Faults = r.faultsOf(row)
+	}
 	r.Problems = append(r.Problems, b.problems...)
 	if missing := b.missing(); missing > 0 {
 		r.Inconclusive = true

@@ -230,8 +230,19 @@ var columns = []column{
 	{csv: "held_us_max", value: func(r *Row) any { return r.HeldUS.Max }},
 	{csv: "driver_cpu_us_per_request", value: func(r *Row) any { return positive(r.DriverCPUUSPerRequest) }},
 	{csv: "replica_shares", value: func(r *Row) any { return r.shares() }, markdown: display{head: "replicas' shares"}},
+	faultColumn("holder-dies"),
+	faultColumn(lateWrite),
+	faultColumn("client-retries"),
 	{csv: "evidence", value: func(r *Row) any { return strings.Join(r.Evidence, "; ") }},
 	{terminal: display{head: "found", show: (*Row).remark, style: (*Row).remarkStyle, left: true}},
+}
+
+// faultColumn is the outcome of a fault scenario.
+func faultColumn(scenario string) column {
+	return column{
+		csv: strings.ReplaceAll(scenario, "-", "_"), value: func(r *Row) any { return r.Faults[scenario] },
+		markdown: display{head: strings.ReplaceAll(scenario, "-", " ")},
+	}
 }
 
 func outcomeCount(outcome history.Outcome, head string) column {
@@ -393,6 +404,8 @@ func (r *Row) remark() string {
 		return "unranked: restocked"
 	case r.Result == verify.Correct && !r.Ranked():
 		return "unranked: " + r.Claim
+	case r.Faults[lateWrite] == string(Unsafe):
+		return "loses a late write"
 	}
 	return ""
 }

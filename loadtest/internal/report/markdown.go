@@ -26,6 +26,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	fmt.Fprint(out, "\nCounts are sums over the rounds, rates are trimmed means of the rounds, "+
 		"and latencies (in ms) are of all requests together.\n")
 	r.writeMarkdownJudged(out)
+	r.writeFaultsMarkdown(out)
 	r.writeMarkdownEvidence(out)
 	fmt.Fprint(out, "\n## Environment\n\n")
 	for _, line := range r.conditions() {

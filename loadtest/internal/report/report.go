@@ -53,6 +53,7 @@ type Report struct {
 	Problems     []string `json:"problems"` // each claim that did not hold, and whatever could not be judged
 	Rows         []*Row   `json:"rows"`     // by workload; of each, the ranked rows come first, by speed
 	Sweep        *Sweep   `json:"sweep,omitempty"`
+	Faults       []Fault  `json:"faults,omitempty"`
 }
 
 // Row is one strategy under one workload.
@@ -102,6 +103,8 @@ type Row struct {
 	// judged only.
 	DriverCPUUSPerRequest float64            `json:"driver_cpu_us_per_request"`
 	ReplicaShares         map[string]float64 `json:"replica_shares"` // of the sales
+	// Faults says what came of each fault scenario that was played, in words.
+	Faults map[string]string `json:"faults,omitempty"`
 
 	Rounds []Cell `json:"rounds"`
 }

@@ -20,6 +20,7 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 		r.writeTables(out)
 	}
 	r.writeJudged(out)
+	r.writeFaults(out)
 	r.writeEvidence(out)
 	r.writeList(out, "Bounded", func(row *Row) string { return row.Bounded })
 	r.writeList(out, "Open loop", (*Row).late)

@@ -103,7 +103,7 @@ func (r *Runner) prepare(ctx context.Context, current row, round int, limit time
 		return nil, err
 	}
 	run.path = filepath.Join(r.config.Dir, "history", fileName(r.number, run.header))
-	return run, write(run.path, history.History{Run: run.header})
+	return run, WriteHistory(run.path, history.History{Run: run.header})
 }
 
 // describe returns what is known about the run before it begins.
@@ -193,7 +193,7 @@ func (c *cellRun) record(ctx context.Context, runErr error) (history.History, er
 	if runErr == nil {
 		runErr = c.readEnd(ctx, &h)
 	}
-	return h, errors.Join(runErr, write(c.path, h), checkNotAllRejected(c.result))
+	return h, errors.Join(runErr, WriteHistory(c.path, h), checkNotAllRejected(c.result))
 }
 
 // readEnd completes a history with the final stock and the ledger.
@@ -260,8 +260,8 @@ func fileName(number int, run history.Run) string {
 		number, run.Strategy, run.Workload.Name, run.Replicas, sweep, run.Round)
 }
 
-// write writes a history to a file.
-func write(path string, h history.History) error {
+// WriteHistory writes a history to a file, and creates its directory.
+func WriteHistory(path string, h history.History) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}

@@ -30,6 +30,12 @@ type Claim struct {
 	TwoReplicas string `json:"two_replicas"`
 	Restocked   string `json:"restocked"` // instead of correct, if units are put back; empty in an older service: correct
 	Exclusive   bool   `json:"exclusive"`
+
+	HolderCrash string `json:"holder_crash"`
+	HolderPause string `json:"holder_pause"`
+	LateWrite   string `json:"late_write"`
+	ClientRetry string `json:"client_retry"`
+	LateCaveat  string `json:"late_caveat"` // an exception to LateWrite; usually empty
 }
 
 // ClaimFor returns the claim for a number of replicas, with or without restocking.

@@ -28,20 +28,31 @@ type Replica struct {
 // errForeign is returned for a replica that was started elsewhere.
 var errForeign = errors.New("this process did not start it and cannot control it")
 
-// newReplica returns the replica with index i, which is not started yet.
+// newReplica returns the replica with index i behind nginx, which is not started yet.
 func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
-	name := "replica-" + strconv.Itoa(i+1)
-	listen, err := freeAddr()
+	admin, err := listenAddr(o.AdminListen, i)
 	if err != nil {
 		return nil, err
 	}
-	admin, err := listenAddr(o.AdminListen, i)
+	direct := stores{mysqlDSN: t.MySQLDSN, redis: t.Redis, redlock: t.Redlock}
+	return t.describeReplica("replica-"+strconv.Itoa(i+1), admin, direct, o)
+}
+
+// stores is where a replica finds its stores.
+type stores struct {
+	mysqlDSN       string
+	redis, redlock []string
+}
+
+// describeReplica returns a replica that is not started yet.
+func (t *Topology) describeReplica(name, admin string, at stores, o Options) (*Replica, error) {
+	listen, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
 	args := []string{
 		"serve", "--replica=" + name, "--listen=" + listen, "--admin-listen=" + admin,
-		"--redis=" + strings.Join(t.Redis, ","), "--redlock=" + strings.Join(t.Redlock, ","),
+		"--redis=" + strings.Join(at.redis, ","), "--redlock=" + strings.Join(at.redlock, ","),
 		"--drain-timeout=5s", "--max-hold=" + o.MaxHold.String(),
 	}
 	if len(t.Etcd) > 0 {
@@ -61,7 +72,7 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 			Name: name,
 			Path: t.StockBinary,
 			Args: append(args, o.ReplicaArgs...),
-			Env:  stockEnv(t.MySQLDSN),
+			Env:  stockEnv(at.mysqlDSN),
 			Log:  t.dir.File(name + ".log"),
 		},
 	}, nil
@@ -72,7 +83,7 @@ func (r *Replica) Restart(ctx context.Context) error {
 	if r.command.Path == "" {
 		return fmt.Errorf("restart %s: %w", r.Name, errForeign)
 	}
-	err := servers.Restart(ctx, &r.process, r.command, r.ready)
+	err := servers.Restart(ctx, &r.process, r.command, r.Ready)
 	if r.process != nil {
 		r.PID = r.process.PID
 	}
@@ -86,7 +97,7 @@ func (r *Replica) restartWith(ctx context.Context, args []string) error {
 	}
 	command := r.command
 	command.Args = slices.Concat(command.Args, args)
-	err := servers.Restart(ctx, &r.process, command, r.ready)
+	err := servers.Restart(ctx, &r.process, command, r.Ready)
 	r.PID = r.process.PID
 	return err
 }
@@ -94,8 +105,8 @@ func (r *Replica) restartWith(ctx context.Context, args []string) error {
 // client opens a connection per request and uses no proxy.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// ready returns an error until the replica answers /readyz with 200.
-func (r *Replica) ready(ctx context.Context) error {
+// Ready returns an error until the replica answers /readyz with 200.
+func (r *Replica) Ready(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL+"/readyz", nil)
 	if err != nil {
 		return err

@@ -47,8 +47,8 @@ type replyReader struct {
 	problem string // of the last reply that had one
 }
 
-// parse parses the body of a reply. A malformed one says nothing, not even what it begins with. It converts no values by
-// reflection, because it runs once per request.
+// parse parses the body of a reply. A malformed one says nothing, not even what it begins with. It converts no values
+// by reflection, because it runs once per request.
 func (r *replyReader) parse(body []byte) reply {
 	r.body.Reset()
 	r.body.Write(body)

@@ -9,10 +9,13 @@ import (
 // contentType is the media type of every request and, as far as it is accepted, of every reply.
 const contentType = "application/json"
 
+// requestID is the beginning of the last header of a request's header.
+var requestID = []byte("X-Request-Id: ")
+
 // header returns the beginning of a POST request, up to the value of X-Request-Id.
 func (s server) header(path string) []byte {
 	return fmt.Appendf(nil, "POST %s%s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nAccept: %s\r\n"+
-		"User-Agent: stock-loadtest\r\nX-Request-Id: ", s.path, path, s.host, contentType, contentType)
+		"User-Agent: stock-loadtest\r\n%s", s.path, path, s.host, contentType, contentType, requestID)
 }
 
 // appendRequest appends a request that begins with the given header. key may be empty. Neither id nor key may contain

@@ -58,7 +58,6 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 		return Result{}, err
 	}
 	r := newRun(d, load)
-	r.reserve()
 	r.connect(ctx)
 	stopCutting := r.cutWith(ctx)
 	defer stopCutting()
@@ -91,19 +90,6 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	return result, nil
 }
 
-// reserve makes room for what each user will record, so that recording does not allocate during the load.
-func (r *run) reserve() {
-	if r.load.Requests == 0 {
-		return
-	}
-	// A quarter more than an equal share, because users are not served equally. Room for more than a million would
-	// waste memory.
-	expected := min(r.load.Requests, 1<<20)*5/4/len(r.users) + 8
-	for i := range r.users {
-		r.users[i].records = make([]record, 0, expected)
-	}
-}
-
 // connect opens the connections that are not open. A failure shows when the first request is sent.
 func (r *run) connect(ctx context.Context) {
 	deadline := time.Now().Add(r.load.Timeout)
@@ -117,7 +103,7 @@ func (r *run) connect(ctx context.Context) {
 // recorded returns how many requests were sent, without those that were sent again.
 func (r *run) recorded() (n int) {
 	for i := range r.users {
-		n += len(r.users[i].records) - r.users[i].again
+		n += r.users[i].recorded - r.users[i].again
 	}
 	return n
 }

@@ -13,8 +13,9 @@ type user struct {
 	run        *run
 	number     int
 	connection *connection
-	records    []record
-	again      int // of records: requests that were sent again
+	records    []*[chunk]record // full but for the last
+	recorded   int
+	again      int // of those: requests that were sent again
 	reader     replyReader
 
 	// Reused from request to request.
@@ -27,6 +28,18 @@ type record struct {
 	op     history.Op
 	number int  // of the request in its load; -1: op has its name already
 	echoed bool // the reply had the request's own id
+}
+
+// chunk is how many records are allocated at once: a slice that grows would copy them in the middle of the load.
+const chunk = 64
+
+// newRecord returns room for a record. It stays where it is.
+func (u *user) newRecord() *record {
+	if u.recorded%chunk == 0 {
+		u.records = append(u.records, new([chunk]record))
+	}
+	u.recorded++
+	return &u.records[(u.recorded-1)/chunk][(u.recorded-1)%chunk]
 }
 
 // send sends the n-th request of the load. In an open loop, intendedNS is when it should have been sent.
@@ -82,8 +95,8 @@ func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) 
 		u.body = appendBody(u.body[:0], r.body, op.GoodsID, op.Count)
 	}
 	u.request = appendRequest(u.request[:0], header, u.id, key, u.body)
-	u.records = append(u.records, record{op: op, number: number})
-	rec := &u.records[len(u.records)-1]
+	rec := u.newRecord()
+	*rec = record{op: op, number: number}
 	if !u.connection.exchange(ctx, u.request, r.load.Timeout, &rec.op) {
 		return
 	}
@@ -105,8 +118,8 @@ func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) 
 
 // appendOps appends what the user recorded, and frees its memory.
 func (u *user) appendOps(ops []history.Op) []history.Op {
-	for i := range u.records {
-		rec := &u.records[i]
+	for i := range u.recorded {
+		rec := &u.records[i/chunk][i%chunk]
 		op := rec.op
 		if rec.number >= 0 {
 			op.Name = u.run.load.name(rec.number)
@@ -119,6 +132,6 @@ func (u *user) appendOps(ops []history.Op) []history.Op {
 		}
 		ops = append(ops, op)
 	}
-	u.records = nil
+	u.records, u.recorded = nil, 0
 	return ops
 }

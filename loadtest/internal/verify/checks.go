@@ -61,14 +61,14 @@ var checks = []check{
 	{name: "linearizability", applies: sells, means: Wrong, look: (*books).linearizability},
 
 	{name: "complete", means: Inconclusive, look: (*books).complete},
-	{name: "load", means: Inconclusive, look: (*books).enoughLoad},
+	{name: "load", applies: isLoad, means: Inconclusive, look: (*books).enoughLoad},
 	{name: "scarcity", applies: isScarce, means: Inconclusive, look: (*books).scarcity},
-	{name: "unknown", means: Inconclusive, look: (*books).fewUnknown},
-	{name: "busy", applies: sells, means: Inconclusive, look: (*books).fewTurnedAway},
+	{name: "unknown", applies: isLoad, means: Inconclusive, look: (*books).fewUnknown},
+	{name: "busy", applies: sellsUnderLoad, means: Inconclusive, look: (*books).fewTurnedAway},
 	{name: "rejected", means: Inconclusive, look: (*books).noneRejected},
 	{name: "remaining", applies: reportsRemaining, means: Inconclusive, look: (*books).allReportRemaining},
 	{name: "clocks", means: Inconclusive, look: (*books).clocks},
-	{name: "contention", applies: sells, means: Inconclusive, look: (*books).contention},
+	{name: "contention", applies: sellsUnderLoad, means: Inconclusive, look: (*books).contention},
 	{name: "again", applies: retries, means: Inconclusive, look: (*books).againTested},
 
 	{name: "witness", look: (*books).witness},
@@ -78,6 +78,8 @@ func sellsNothing(run history.Run) bool     { return run.Claim == ClaimSellsNoth
 func sells(run history.Run) bool            { return run.Claim != ClaimSellsNothing }
 func sellsExclusively(run history.Run) bool { return sells(run) && run.Exclusive }
 func sellsWithLedger(run history.Run) bool  { return sells(run) && run.Ledger }
+func isLoad(run history.Run) bool           { return run.Story == "" }
+func sellsUnderLoad(run history.Run) bool   { return sells(run) && isLoad(run) }
 func isScarce(run history.Run) bool         { return run.Scarce }
 func retries(run history.Run) bool          { return run.Retries }
 func reportsRemaining(run history.Run) bool { return !run.OmitsRemaining }

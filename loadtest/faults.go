@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"stock/loadtest/internal/fault"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
+)
+
+type faultsFlags struct {
+	local      localFlags
+	scenarios  []string
+	strategies []string
+	repeat     int
+	step       bool
+	verbose    bool
+	list       bool
+	out        string
+}
+
+func faultsCommand() *cobra.Command {
+	var f faultsFlags
+	cmd := &cobra.Command{
+		Use:   "faults",
+		Short: "Replay crashes, late writes and retries for every strategy",
+		Long: `faults plays short stories of what can go wrong on two replicas of its own, for every strategy, and compares
+what came of each with what the strategy claims. Each cell proves that its fault struck, and is judged as a load is.
+
+Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something is missing; 3 a fault did not strike as
+it should; 130 interrupted.`,
+		Example: `  loadtest faults --list
+  loadtest faults --scenarios late-write --strategies lock-redis-lua,lock-redis-fenced --step
+  loadtest faults --repeat 20`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *faultsFlags) register(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.StringSliceVar(&f.scenarios, "scenarios", nil, "play only these scenarios, a comma-separated list")
+	flags.StringSliceVar(&f.strategies, "strategies", nil, "play them only for these strategies")
+	flags.IntVar(&f.repeat, "repeat", 1, "how often each scenario is played")
+	flags.BoolVar(&f.step, "step", false, "play one cell after the other, and wait for Enter after each step")
+	flags.BoolVar(&f.verbose, "verbose", false, "play one cell after the other, and print each step")
+	flags.BoolVar(&f.list, "list", false, "list the scenarios, and play none")
+	flags.StringVar(&f.out, "out", "", "directory for the report and the histories (default: out/ and the time)")
+	f.local.register(flags)
+}
+
+func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	scenarios, err := fault.Find(f.scenarios)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.list:
+		for _, s := range scenarios {
+			fmt.Fprintf(stdout, "%-16s %s\n", s.Name, s.Title)
+		}
+		return nil
+	case f.repeat < 1:
+		return fmt.Errorf("--repeat %d: it must be at least 1", f.repeat)
+	}
+	began := time.Now()
+	var removeIfEmpty func()
+	if f.out, removeIfEmpty, err = createRunDir(f.out); err != nil {
+		return err
+	}
+	defer removeIfEmpty()
+	screen := newScreen(stderr)
+	defer screen.clear()
+	screen.status("starting")
+	lab, err := startLab(ctx, topology.Options{Replicas: 1, StockBinary: f.local.stockBinary})
+	if err != nil {
+		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
+	}
+	defer func() { err = errors.Join(err, lab.close()) }()
+	catalogue, err := lab.target.Strategies(ctx)
+	if err != nil {
+		return cmp.Or(ctx.Err(), err)
+	}
+	choices, leftOut, err := scenario.Choose(catalogue, f.strategies, "")
+	if err != nil {
+		return err
+	}
+	environment := report.LocalEnvironment()
+	environment.SharedHost, environment.Servers, environment.Notes = lab.sharedHost, lab.servers, lab.notes
+	for _, reason := range leftOut {
+		environment.Notes = append(environment.Notes, "not played: "+reason)
+	}
+	builder := report.NewBuilder(environment)
+	options := fault.Options{Scenarios: scenarios, Choices: choices, Repeat: f.repeat}
+	if f.step || f.verbose {
+		options.Step = f.stepper(stdin, stdout)
+	}
+	failure := playFaults(ctx, lab, options, builder, f.out, screen)
+	return f.report(ctx, stdout, builder, failure, began)
+}
+
+// playFaults starts two more replicas beside those of the lab and plays the scenarios on them.
+func playFaults(
+	ctx context.Context, lab *lab, o fault.Options, builder *report.Builder, dir string, screen *screen,
+) (err error) {
+	stage, err := fault.StartLab(ctx, lab.topology, lab.target.Oracle)
+	if err != nil {
+		return cmp.Or(ctx.Err(), err)
+	}
+	defer func() {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		defer cancel()
+		err = errors.Join(err, stage.Stop(stopping))
+	}()
+	done, cells := 0, o.Cells()
+	screen.status(fmt.Sprintf("faults: %s (1 of %d)", o.Scenarios[0].Name, cells))
+	o.Done = func(played report.Fault, h history.History) error {
+		builder.AddFault(played)
+		done++
+		screen.status(fmt.Sprintf("faults: %s (%d of %d)", played.Scenario, done, cells))
+		name := fmt.Sprintf("%s-%s-%d.jsonl", played.Scenario, played.Strategy, played.Repeat)
+		return scenario.WriteHistory(filepath.Join(dir, "faults", name), h)
+	}
+	err = stage.Run(ctx, o)
+	screen.clear()
+	return err
+}
+
+// stepper prints each step, and waits for Enter if the user wants to look at the stores in between.
+func (f *faultsFlags) stepper(
+	stdin io.Reader, stdout io.Writer,
+) func(scenario, strategy string, step report.FaultStep) {
+	lines := bufio.NewReader(stdin)
+	playing := ""
+	return func(scenario, strategy string, step report.FaultStep) {
+		if now := scenario + " " + strategy; now != playing {
+			fmt.Fprintf(stdout, "\n%s, %s\n", scenario, strategy)
+			playing = now
+		}
+		fmt.Fprintf(stdout, "%7.2f s  %s\n", step.After.Seconds(), step.Text)
+		if f.step {
+			_, _ = lines.ReadString('\n') // at the end of the input, the rest is played without waiting
+		}
+	}
+}
+
+// report writes what was played, even if that was interrupted, and returns the error that the command ends with.
+func (f *faultsFlags) report(
+	ctx context.Context, stdout io.Writer, builder *report.Builder, failure error, began time.Time,
+) error {
+	if failure != nil {
+		builder.Problem(withoutLog(failure))
+	}
+	result := builder.Report()
+	if err := writeReport(f.out, result); err != nil {
+		return errors.Join(failure, err)
+	}
+	if err := result.WriteText(stdout, report.Colour(stdout)); err != nil {
+		return errors.Join(failure, err)
+	}
+	fmt.Fprintf(stdout, "\nreport: %s  (%v)\n", filepath.Join(f.out, "report.md"), time.Since(began).Round(time.Second))
+	return cmp.Or(ctx.Err(), failure, conclusion(result))
+}

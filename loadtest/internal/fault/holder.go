@@ -1,0 +1,157 @@
+package fault
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+)
+
+// holderDies is the story of a replica that is killed inside the critical section.
+var holderDies = Scenario{
+	Name:    "holder-dies",
+	Title:   "The replica that is deducting is killed inside its critical section (SIGKILL).",
+	Applies: everyStrategy,
+	Claimed: func(c scenario.Claim) string { return c.HolderCrash },
+	Expected: func(c scenario.Claim) []report.Outcome {
+		switch c.HolderCrash {
+		case "blocks-until-lease-ends":
+			return []report.Outcome{report.Blocked}
+		case "blocks-forever":
+			return []report.Outcome{report.Unavailable}
+		}
+		return []report.Outcome{report.Safe}
+	},
+	Play: func(ctx context.Context, s *Stage) error {
+		holder, point, err := s.park(ctx, order{client: "A", at: s.Victim})
+		if err != nil {
+			return err
+		}
+		s.Prove("A is parked at %s on the victim", point)
+		var killed time.Time
+		err = s.Together(ctx, "the victim is killed", func(context.Context) error { return s.Victim.Kill() })
+		if err != nil {
+			return err
+		}
+		killed = time.Now()
+		if _, err := holder.wait(); err != nil {
+			return err
+		}
+		return s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, killed, patience)
+	},
+}
+
+// patience is how long the next buyer tries. It exceeds every lease, of which ZooKeeper's is the longest (4 s), and the
+// time in which the victim gives up a request that MySQL does not answer.
+const patience = 14 * time.Second
+
+// lateWrite is the story of a write that leaves the replica in time and reaches the store too late.
+var lateWrite = Scenario{
+	Name:    "late-write",
+	Title:   "The holder's write is delayed on the wire until the next buyer has bought.",
+	Applies: everyStrategy,
+	Claimed: func(c scenario.Claim) string { return c.LateWrite },
+	Expected: func(c scenario.Claim) []report.Outcome {
+		switch c.LateWrite {
+		case "loses-updates":
+			if c.LateCaveat != "" {
+				return []report.Outcome{report.Safe, report.Unsafe}
+			}
+			return []report.Outcome{report.Unsafe}
+		case "blocks":
+			return []report.Outcome{report.Safe, report.Blocked, report.Unavailable}
+		case "refused":
+			return []report.Outcome{report.Safe, report.Blocked} // the holder may keep its lock until it gives up
+		}
+		return []report.Outcome{report.Safe}
+	},
+	Play: func(ctx context.Context, s *Stage) error {
+		write := s.proxy().Catch(s.writesStock)
+		defer write.Release()
+		began := time.Now()
+		holder := s.start(ctx, order{client: "A", at: s.Victim})
+		select {
+		case <-write.Arrived():
+		case <-holder.done:
+			return fmt.Errorf("A was answered before its write was seen on the wire: %s", holder.op.Outcome)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		s.Prove("the proxy between the victim and %s holds A's write of %d bytes", s.Store, write.Bytes())
+		// B buys another count than A: if both left the same stock, nobody could tell that one was lost.
+		if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, began, patience); err != nil {
+			return err
+		}
+		write.Release()
+		select {
+		case <-write.Answered():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		s.Step("A's write has reached %s", s.Store)
+		if _, err := holder.wait(); err != nil {
+			return err
+		}
+		_, err := s.send(ctx, order{client: "C", at: s.Survivor})
+		return err
+	},
+}
+
+// proxy is the one between the victim and the store.
+func (s *Stage) proxy() *tcpproxy.Proxy {
+	if s.Store == "redis" {
+		return s.Victim.Redis
+	}
+	return s.Victim.MySQL
+}
+
+// writesStock matches the message that changes the item's stock.
+func (s *Stage) writesStock(m tcpproxy.Message) bool {
+	item := strconv.FormatInt(s.Item, 10)
+	if !bytes.Contains(m.Data, []byte(item)) {
+		return false
+	}
+	if s.Store != "redis" {
+		return bytes.Contains(m.Data, []byte("SET stock = "))
+	}
+	command := bytes.ToLower(m.Data)
+	return bytes.Contains(m.Data, []byte("stock:{"+item+"}")) &&
+		(bytes.Contains(command, []byte("\r\nset\r\n")) || bytes.Contains(command, []byte("\r\nevalsha\r\n")))
+}
+
+// clientRetries is the story of a client whose answer is lost, and that sends again.
+var clientRetries = Scenario{
+	Name:    "client-retries",
+	Title:   "The answer is lost on its way to the client, which sends its request again to the other replica.",
+	Applies: everyStrategy,
+	Claimed: func(c scenario.Claim) string { return c.ClientRetry },
+	Expected: func(c scenario.Claim) []report.Outcome {
+		if c.ClientRetry == "deducts-again" {
+			return []report.Outcome{report.Unsafe}
+		}
+		return []report.Outcome{report.Safe}
+	},
+	Play: func(ctx context.Context, s *Stage) error {
+		front, err := tcpproxy.Start(s.Victim.Address())
+		if err != nil {
+			return err
+		}
+		defer front.Close()
+		front.Cut(1, tcpproxy.BeforeReply)
+		first, err := s.send(ctx, order{client: "A", at: s.Victim, through: "http://" + front.Addr()})
+		if err != nil {
+			return err
+		}
+		if first.Outcome == history.Unknown && !front.Armed() {
+			s.Prove("the proxy in front of the victim cut the connection when the answer came")
+		}
+		_, err = s.send(ctx, order{client: "A, again,", name: "A", at: s.Survivor, again: s.Strategy.Idempotent})
+		return err
+	},
+}

@@ -1,0 +1,209 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Outcome is what came of a fault scenario.
+type Outcome string
+
+// The outcomes.
+const (
+	Safe         Outcome = "safe"
+	Unsafe       Outcome = "unsafe"       // a sale was lost, made twice, or refused without reason
+	Blocked      Outcome = "blocked"      // nobody could buy the item for a while
+	Unavailable  Outcome = "unavailable"  // nobody could buy the item as long as the story went on
+	Inconclusive Outcome = "inconclusive" // the fault did not strike as it should
+	Skipped      Outcome = "skipped"      // something that the scenario needs is missing
+)
+
+// lateWrite is the scenario that a correct strategy may fail: a table must not call it correct and nothing else.
+const lateWrite = "late-write"
+
+// Fault is what came of a fault scenario for one strategy.
+type Fault struct {
+	Scenario string  `json:"scenario"`
+	Strategy string  `json:"strategy"`
+	Store    string  `json:"store"`
+	Repeat   int     `json:"repeat"` // from 1
+	Outcome  Outcome `json:"outcome"`
+	Seconds  float64 `json:"seconds"` // how long the item was blocked, until the next sale
+	// Proof shows that the fault struck. Without one, the outcome is Inconclusive.
+	Proof     string      `json:"proof"`
+	Evidence  []string    `json:"evidence"` // of the judge, or why there is no other outcome
+	Claimed   string      `json:"claimed"`  // what the strategy claims about this fault
+	ClaimHeld bool        `json:"claim_held"`
+	Replay    string      `json:"replay"` // the command that plays this again, step by step
+	Steps     []FaultStep `json:"steps"`
+}
+
+// FaultStep is one thing that happened.
+type FaultStep struct {
+	After time.Duration `json:"after_ns"` // since the story began
+	Text  string        `json:"text"`
+}
+
+// String returns the outcome, and for how long the item was blocked.
+func (f Fault) String() string {
+	switch f.Outcome {
+	case Blocked:
+		return fmt.Sprintf("blocked %.1f s", f.Seconds)
+	case Unavailable:
+		return fmt.Sprintf("unavailable (%.0f s)", f.Seconds)
+	}
+	return string(f.Outcome)
+}
+
+// AddFault adds what came of a fault scenario.
+func (b *Builder) AddFault(f Fault) { b.faults = append(b.faults, f) }
+
+// faultsOf returns the outcomes of a row's strategy by scenario. If a scenario was repeated, the worst counts.
+func (r *Report) faultsOf(row *Row) map[string]string {
+	if row.Replicas < 2 {
+		return nil // scenarios are played on two replicas
+	}
+	worst := map[string]Fault{}
+	for _, f := range r.Faults {
+		if f.Strategy != row.Strategy || f.Store != row.Store {
+			continue
+		}
+		if was, known := worst[f.Scenario]; !known || f.severity() > was.severity() {
+			worst[f.Scenario] = f
+		}
+	}
+	if len(worst) == 0 {
+		return nil
+	}
+	words := map[string]string{}
+	for scenario, f := range worst {
+		words[scenario] = f.String()
+	}
+	return words
+}
+
+// severity orders outcomes from the best to the worst.
+func (f Fault) severity() int {
+	return slices.Index([]Outcome{Skipped, Safe, Blocked, Unavailable, Inconclusive, Unsafe}, f.Outcome)
+}
+
+// scenarios returns the names of the fault scenarios, in the order in which they were played.
+func (r *Report) scenarios() (names []string) {
+	for _, f := range r.Faults {
+		if !slices.Contains(names, f.Scenario) {
+			names = append(names, f.Scenario)
+		}
+	}
+	return names
+}
+
+// faultProblems appends a problem for each claim about a fault that did not hold.
+func (r *Report) faultProblems() {
+	for _, f := range r.Faults {
+		if f.ClaimHeld || f.Outcome == Skipped {
+			continue
+		}
+		r.ClaimsHeld = false
+		what := "claim not held"
+		if f.Outcome == Inconclusive {
+			r.Inconclusive, what = true, "inconclusive"
+		} else {
+			r.ClaimFailed = true
+		}
+		text := fmt.Sprintf("%s: %s, %s: claims %s, found %s", what, f.Scenario, f.Strategy, f.Claimed, f)
+		if len(f.Evidence) > 0 {
+			text += " (" + f.Evidence[0] + ")"
+		}
+		r.Problems = append(r.Problems, text)
+	}
+}
+
+// faultTable has a line for each strategy and a column for each scenario.
+func (r *Report) faultTable() table {
+	scenarios := r.scenarios()
+	t := table{columns: []tableColumn{{head: "strategy", left: true}}}
+	for _, name := range scenarios {
+		t.columns = append(t.columns, tableColumn{head: name, left: true})
+	}
+	type subject struct{ strategy, store string }
+	var subjects []subject
+	cells := map[subject]map[string][]Fault{}
+	for _, f := range r.Faults {
+		s := subject{f.Strategy, f.Store}
+		if cells[s] == nil {
+			subjects = append(subjects, s)
+			cells[s] = map[string][]Fault{}
+		}
+		cells[s][f.Scenario] = append(cells[s][f.Scenario], f)
+	}
+	for _, s := range subjects {
+		line := []tableCell{{text: s.strategy}}
+		for _, name := range scenarios {
+			line = append(line, faultCell(cells[s][name]))
+		}
+		t.rows = append(t.rows, line)
+	}
+	return t
+}
+
+// faultCell shows the repeats of a scenario for a strategy.
+func faultCell(repeats []Fault) tableCell {
+	if len(repeats) == 0 {
+		return tableCell{text: "-", style: faint}
+	}
+	counts := map[Outcome]int{}
+	held, worst := true, repeats[0]
+	for _, f := range repeats {
+		counts[f.Outcome]++
+		held = held && f.ClaimHeld
+		if f.severity() > worst.severity() {
+			worst = f
+		}
+	}
+	cell := tableCell{text: worst.String()}
+	if len(repeats) > 1 {
+		cell.text += fmt.Sprintf(" %d/%d", counts[worst.Outcome], len(repeats))
+	}
+	switch {
+	case !held:
+		cell.text, cell.style = cell.text+" ✗", red
+	case worst.Outcome == Unsafe:
+		cell.style = red
+	}
+	return cell
+}
+
+// writeFaults writes the fault scenarios for a terminal.
+func (r *Report) writeFaults(out printer) {
+	if len(r.Faults) == 0 {
+		return
+	}
+	fmt.Fprintln(out)
+	out.line(bold, "Faults")
+	t := r.faultTable()
+	t.write(out)
+}
+
+// writeFaultsMarkdown writes the same in Markdown.
+func (r *Report) writeFaultsMarkdown(w io.Writer) {
+	if len(r.Faults) == 0 {
+		return
+	}
+	t := r.faultTable()
+	fmt.Fprint(w, "\n## Faults\n\n")
+	var heads, rules []string
+	for _, col := range t.columns {
+		heads, rules = append(heads, col.head), append(rules, "---")
+	}
+	fmt.Fprintf(w, "| %s |\n| %s |\n", strings.Join(heads, " | "), strings.Join(rules, " | "))
+	for _, line := range t.rows {
+		var cells []string
+		for _, cell := range line {
+			cells = append(cells, cell.text)
+		}
+		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
+	}
+}

@@ -1,0 +1,68 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func faultReport(faults ...Fault) *Report {
+	b := NewBuilder(Environment{})
+	for _, f := range faults {
+		b.AddFault(f)
+	}
+	return b.Report()
+}
+
+func TestAFaultWhoseClaimFailedIsAProblem(t *testing.T) {
+	t.Parallel()
+	held := Fault{Scenario: "late-write", Strategy: "a", Outcome: Unsafe, Claimed: "loses-updates", ClaimHeld: true}
+	failed := Fault{
+		Scenario: "late-write", Strategy: "b", Outcome: Unsafe, Claimed: "refused", Evidence: []string{"1 unit is lost"},
+	}
+	unproved := Fault{Scenario: "late-write", Strategy: "c", Outcome: Inconclusive, Claimed: "refused"}
+	skipped := Fault{Scenario: "late-write", Strategy: "d", Outcome: Skipped}
+	for _, test := range []struct {
+		name                 string
+		fault                Fault
+		failed, inconclusive bool
+		problem              string
+	}{
+		{"held", held, false, false, ""},
+		{"failed", failed, true, false, "claim not held: late-write, b: claims refused, found unsafe (1 unit is lost)"},
+		{"unproved", unproved, false, true, "inconclusive: late-write, c: claims refused, found inconclusive"},
+		{"skipped", skipped, false, false, ""},
+	} {
+		r := faultReport(test.fault)
+		problem := strings.Join(r.Problems, "; ")
+		if r.ClaimFailed != test.failed || r.Inconclusive != test.inconclusive || problem != test.problem {
+			t.Errorf("%s: claim failed %t, inconclusive %t, problems %q", test.name, r.ClaimFailed, r.Inconclusive, r.Problems)
+		}
+	}
+}
+
+func TestTheFaultTableShowsTheWorstOfTheRepeats(t *testing.T) {
+	t.Parallel()
+	r := faultReport(
+		Fault{Scenario: "holder-dies", Strategy: "a", Outcome: Blocked, Seconds: 1.96, ClaimHeld: true},
+		Fault{Scenario: "late-write", Strategy: "a", Outcome: Safe, ClaimHeld: true},
+		Fault{Scenario: "late-write", Strategy: "a", Outcome: Unsafe, ClaimHeld: true},
+		Fault{Scenario: "late-write", Strategy: "b", Outcome: Unsafe},
+	)
+	var text, markdown bytes.Buffer
+	if err := r.WriteText(&text, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WriteMarkdown(&markdown); err != nil {
+		t.Fatal(err)
+	}
+	if line := "| a | blocked 2.0 s | unsafe 1/2 |"; !strings.Contains(markdown.String(), line) {
+		t.Errorf("the Markdown lacks %q:\n%s", line, &markdown)
+	}
+	if line := "| b | - | unsafe ✗ |"; !strings.Contains(markdown.String(), line) {
+		t.Errorf("the Markdown lacks %q:\n%s", line, &markdown)
+	}
+	if !strings.Contains(text.String(), "unsafe 1/2") {
+		t.Errorf("the text lacks the repeats:\n%s", &text)
+	}
+}
