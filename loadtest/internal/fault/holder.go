@@ -33,14 +33,14 @@ var holderDies = Scenario{
 		if err != nil {
 			return err
 		}
-		s.Prove("A is parked at %s on the victim", point)
+		s.Provef("A is parked at %s on the victim", point)
 		var killed time.Time
 		err = s.Together(ctx, "the victim is killed", func(context.Context) error { return s.Victim.Kill() })
 		if err != nil {
 			return err
 		}
 		killed = time.Now()
-		if _, err := holder.wait(); err != nil {
+		if err := holder.wait(); err != nil {
 			return err
 		}
 		return s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, killed, patience)
@@ -79,11 +79,11 @@ var lateWrite = Scenario{
 		select {
 		case <-write.Arrived():
 		case <-holder.done:
-			return fmt.Errorf("A was answered before its write was seen on the wire: %s", holder.op.Outcome)
+			return fmt.Errorf("client A was answered before its write was seen on the wire: %s", holder.op.Outcome)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		s.Prove("the proxy between the victim and %s holds A's write of %d bytes", s.Store, write.Bytes())
+		s.Provef("the proxy between the victim and %s holds A's write of %d bytes", s.Store, write.Bytes())
 		// B buys another count than A: if both left the same stock, nobody could tell that one was lost.
 		if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, began, patience); err != nil {
 			return err
@@ -94,8 +94,8 @@ var lateWrite = Scenario{
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		s.Step("A's write has reached %s", s.Store)
-		if _, err := holder.wait(); err != nil {
+		s.Stepf("A's write has reached %s", s.Store)
+		if err := holder.wait(); err != nil {
 			return err
 		}
 		_, err := s.send(ctx, order{client: "C", at: s.Survivor})
@@ -149,7 +149,7 @@ var clientRetries = Scenario{
 			return err
 		}
 		if first.Outcome == history.Unknown && !front.Armed() {
-			s.Prove("the proxy in front of the victim cut the connection when the answer came")
+			s.Provef("the proxy in front of the victim cut the connection when the answer came")
 		}
 		_, err = s.send(ctx, order{client: "A, again,", name: "A", at: s.Survivor, again: s.Strategy.Idempotent})
 		return err

@@ -94,11 +94,6 @@ func (l *Lab) parked(ctx context.Context, r *topology.Isolated, request string) 
 	return "", nil
 }
 
-// release lets a parked request go on.
-func (l *Lab) release(ctx context.Context, r *topology.Isolated, request string) error {
-	return l.admin(ctx, http.MethodDelete, r, "/admin/pauses/"+request, nil)
-}
-
 // admin sends a request to a replica's admin listener and decodes the reply, unless reply is nil.
 func (l *Lab) admin(ctx context.Context, method string, r *topology.Isolated, path string, reply any) error {
 	request, err := http.NewRequestWithContext(ctx, method, r.AdminURL+path, nil)

@@ -41,8 +41,8 @@ type Stage struct {
 	never   bool // nobody could buy again
 }
 
-// Step records what happens.
-func (s *Stage) Step(format string, args ...any) {
+// Stepf records what happens.
+func (s *Stage) Stepf(format string, args ...any) {
 	step := report.FaultStep{After: time.Since(s.began), Text: fmt.Sprintf(format, args...)}
 	s.mu.Lock()
 	s.steps = append(s.steps, step)
@@ -50,13 +50,13 @@ func (s *Stage) Step(format string, args ...any) {
 	s.note(step)
 }
 
-// Prove records what shows that the fault struck. Without a proof, a cell is inconclusive.
-func (s *Stage) Prove(format string, args ...any) {
+// Provef records what shows that the fault struck. Without a proof, a cell is inconclusive.
+func (s *Stage) Provef(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.mu.Lock()
 	s.proof = text
 	s.mu.Unlock()
-	s.Step("proof: %s", text)
+	s.Stepf("proof: %s", text)
 }
 
 // Together lets a fault strike once for all cells that are played side by side.
@@ -64,7 +64,7 @@ func (s *Stage) Together(ctx context.Context, what string, strike func(context.C
 	if err := s.company.together(ctx, strike); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	s.Step("%s", what)
+	s.Stepf("%s", what)
 	return nil
 }
 
@@ -105,11 +105,11 @@ func (s *Stage) send(ctx context.Context, o order) (history.Op, error) {
 	s.mu.Unlock()
 	switch op.Outcome {
 	case history.Sold:
-		s.Step("%s has bought %d of the item, and is told that %d remain", o.client, op.Count, op.Remaining)
+		s.Stepf("%s has bought %d of the item, and is told that %d remain", o.client, op.Count, op.Remaining)
 	case history.Unknown:
-		s.Step("%s gets no answer: %s", o.client, op.Error)
+		s.Stepf("%s gets no answer: %s", o.client, op.Error)
 	default:
-		s.Step("%s is refused: %s", o.client, op.Error)
+		s.Stepf("%s is refused: %s", o.client, op.Error)
 	}
 	return op, nil
 }
@@ -136,9 +136,9 @@ func (s *Stage) start(ctx context.Context, o order) *pending {
 }
 
 // wait waits for the answer.
-func (p *pending) wait() (history.Op, error) {
+func (p *pending) wait() error {
 	<-p.done
-	return p.op, p.err
+	return p.err
 }
 
 // pausePoints lists the points at which a request can be parked, from the last to the first.
@@ -197,7 +197,7 @@ func (s *Stage) buy(ctx context.Context, o order, since time.Time, limit time.Du
 			return nil
 		case waited > limit:
 			s.blocked, s.never = waited, true
-			s.Step("nobody could buy for %.1f s", waited.Seconds())
+			s.Stepf("nobody could buy for %.1f s", waited.Seconds())
 			return nil
 		}
 		o.client = fmt.Sprintf("%s%d", client, i)
