@@ -45,6 +45,7 @@ func All() []Mutant {
 }
 
 func family(name string, mutants []Mutant) []Mutant {
+	mutants = slices.Clone(mutants) // All may be called concurrently
 	for i := range mutants {
 		mutants[i].Family = cmp.Or(mutants[i].Family, name)
 	}
