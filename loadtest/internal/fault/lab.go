@@ -18,6 +18,7 @@ import (
 const (
 	lease          = 2 * time.Second
 	requestTimeout = 3 * time.Second // the least that the service accepts
+	clientTimeout  = 2 * requestTimeout
 )
 
 // Lab is where stories are played: the victim, which the faults strike, and the survivor, which goes on selling. Both

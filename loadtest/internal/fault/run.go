@@ -16,11 +16,8 @@ import (
 // Scenarios lists every story. To add one, write it in a file and add it here.
 var Scenarios = []Scenario{holderDies, lateWrite, clientRetries}
 
-// InLab returns the scenarios that the lab plays after its load.
-func InLab() []Scenario { return []Scenario{holderDies, lateWrite, clientRetries} }
-
-// LabTime is how long they take at most.
-const LabTime = 2*patience + 7*time.Second
+// Time is how long they take at most, if each is played once.
+const Time = 2*patience + 7*time.Second
 
 // Options configures Run.
 type Options struct {

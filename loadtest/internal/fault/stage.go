@@ -68,16 +68,15 @@ func (s *Stage) Together(ctx context.Context, what string, strike func(context.C
 	return nil
 }
 
-// order is a request for one unit.
+// order is a request of a client.
 type order struct {
 	client  string             // its name in the steps
 	at      *topology.Isolated // the replica that it is sent to
 	through string             // URL to send it to instead; empty: the replica's
 	name    string             // empty: the client's
 	again   bool
-	count   int64         // units; 0: one
-	pause   string        // pause point; empty: none
-	timeout time.Duration // of the client; 0: longer than the replica's
+	count   int64  // units; 0: one
+	pause   string // pause point; empty: none
 }
 
 // send sends a request and records it with its answer.
@@ -86,14 +85,13 @@ func (s *Stage) send(ctx context.Context, o order) (history.Op, error) {
 	if name == "" {
 		name = o.client
 	}
-	url, timeout := o.through, o.timeout
+	url := o.through
 	if url == "" {
 		url = o.at.URL
 	}
-	if timeout == 0 {
-		timeout = 2 * requestTimeout
+	load := traffic.Load{
+		Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent, Timeout: clientTimeout,
 	}
-	load := traffic.Load{Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent, Timeout: timeout}
 	op, err := traffic.SendOne(ctx, url, load, o.pause, history.Op{
 		Kind: history.Deduct, Name: s.requestName(name), GoodsID: s.Item, Count: max(o.count, 1), Again: o.again,
 	})
