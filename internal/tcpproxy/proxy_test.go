@@ -324,3 +324,42 @@ func TestAProxyThatIsClosedDropsWhatItHolds(t *testing.T) {
 	default:
 	}
 }
+
+// A server that sees its client go drops a message that it has not read yet.
+func TestTheConnectionOfACaughtMessageStaysOpenUntilItIsAnswered(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	beforeAnswer := make(chan error, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			beforeAnswer <- err
+			return
+		}
+		defer conn.Close()
+		buffer := make([]byte, 64)
+		if _, err := conn.Read(buffer); err != nil {
+			beforeAnswer <- err
+			return
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		_, err = conn.Read(buffer) // must find the connection open, and nothing to read
+		beforeAnswer <- err
+		_, _ = io.WriteString(conn, "done")
+	}()
+	proxy := tcpproxy.New(t, listener.Addr().String())
+	caught := proxy.Catch(func(tcpproxy.Message) bool { return true })
+	client := dial(t, proxy)
+	send(t, client, "late write")
+	<-caught.Arrived()
+	client.Close()
+	caught.Release()
+	if err := <-beforeAnswer; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("before it answered, the server read %v, want an open connection", err)
+	}
+	<-caught.Answered()
+}
