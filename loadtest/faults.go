@@ -92,7 +92,11 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
 	}
-	defer func() { err = errors.Join(err, lab.close()) }()
+	defer func() {
+		if closeErr := lab.close(); closeErr != nil {
+			err = errors.Join(err, closeErr)
+		}
+	}()
 	catalogue, err := lab.target.Strategies(ctx)
 	if err != nil {
 		return cmp.Or(ctx.Err(), err)
@@ -164,7 +168,10 @@ func (f *faultsFlags) stepper(
 func (f *faultsFlags) report(
 	ctx context.Context, stdout io.Writer, builder *report.Builder, failure error, began time.Time,
 ) error {
-	if failure != nil {
+	switch {
+	case ctx.Err() != nil:
+		builder.Problem("interrupted: the results are incomplete")
+	case failure != nil:
 		builder.Problem(withoutLog(failure))
 	}
 	result := builder.Report()
