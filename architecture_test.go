@@ -158,7 +158,7 @@ var importTable = []struct {
 	{
 		name: "loadtest/internal/fault",
 		imports: []string{
-			"internal/{monotonic,tcpproxy}",
+			"internal/{monotonic,servers,tcpproxy}",
 			"loadtest/internal/{history,oracle,report,scenario,topology,traffic,verify}",
 		},
 		because: "A story strikes real processes, and the lab's judge decides what came of it.",

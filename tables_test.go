@@ -20,12 +20,13 @@ import (
 //
 //	go test . -update
 //	go test . -update -lab out/lab/report.json -bench-table out/bench.md -locks-table out/bench-locks.md \
-//		-judge-table out/judge.md
+//		-judge-table out/judge.md -faults-table out/faults.md
 var (
 	update     = flag.Bool("update", false, "rewrite the generated parts of the documents")
 	labReport  = flag.String("lab", "", "with -update: take the figures from this report.json of loadtest run")
 	benchTable = flag.String("bench-table", "", "with -update: show this file of make bench BENCH='--markdown FILE'")
 	locksTable = flag.String("locks-table", "", "with -update: show this file of make bench-locks BENCH='-markdown FILE'")
+	faultTable = flag.String("faults-table", "", "with -update: show this file of make faults FAULTS='--markdown FILE'")
 	judgeTable = flag.String("judge-table", "", "with -update: show this file of make judge JUDGE='--markdown FILE'")
 )
 
@@ -69,7 +70,7 @@ func TestTablesAreUpToDate(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{
-		"summary", "catalogue", "conditions", "faults", "figures", "source", "bench", "locks", "mutants",
+		"summary", "catalogue", "conditions", "faults", "matrix", "figures", "source", "bench", "locks", "mutants",
 	} {
 		if !kinds[kind] {
 			t.Errorf("no document has the table %s", kind)
@@ -157,6 +158,8 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 		header := regexp.MustCompile(`(?m)^\| case \|.*$`).FindString(current)
 		checkNames(t, kind, regexp.MustCompile("`([a-z-]+)`"), header, "redsync", "redislock", "rueidislock")
 		return current
+	case "matrix":
+		return replaced(t, *faultTable, current)
 	case "mutants":
 		current = replaced(t, *judgeTable, current)
 		checkMutants(t, current)

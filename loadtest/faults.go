@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,10 +27,12 @@ type faultsFlags struct {
 	scenarios  []string
 	strategies []string
 	repeat     int
+	parallel   int
 	step       bool
 	verbose    bool
 	list       bool
 	out        string
+	markdown   string
 }
 
 func faultsCommand() *cobra.Command {
@@ -58,10 +62,12 @@ func (f *faultsFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.scenarios, "scenarios", nil, "play only these scenarios, a comma-separated list")
 	flags.StringSliceVar(&f.strategies, "strategies", nil, "play them only for these strategies")
 	flags.IntVar(&f.repeat, "repeat", 1, "how often each scenario is played")
+	flags.IntVar(&f.parallel, "parallel", 6, "how many scenarios are played at the same time, each on replicas of its own")
 	flags.BoolVar(&f.step, "step", false, "play one cell after the other, and wait for Enter after each step")
 	flags.BoolVar(&f.verbose, "verbose", false, "play one cell after the other, and print each step")
 	flags.BoolVar(&f.list, "list", false, "list the scenarios, and play none")
 	flags.StringVar(&f.out, "out", "", "directory for the report and the histories (default: out/ and the time)")
+	flags.StringVar(&f.markdown, "markdown", "", "write the tables in Markdown to this file, - for stdout")
 	f.local.register(flags)
 }
 
@@ -73,11 +79,16 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	switch {
 	case f.list:
 		for _, s := range scenarios {
-			fmt.Fprintf(stdout, "%-16s %s\n", s.Name, s.Title)
+			fmt.Fprintf(stdout, "%-26s %s\n", s.Name, s.Title)
 		}
 		return nil
 	case f.repeat < 1:
 		return fmt.Errorf("--repeat %d: it must be at least 1", f.repeat)
+	case f.parallel < 1:
+		return fmt.Errorf("--parallel %d: it must be at least 1", f.parallel)
+	}
+	if err := checkWritable(f.markdown); err != nil {
+		return err
 	}
 	began := time.Now()
 	var removeIfEmpty func()
@@ -101,47 +112,65 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	if err != nil {
 		return cmp.Or(ctx.Err(), err)
 	}
-	choices, leftOut, err := scenario.Choose(catalogue, f.strategies, "")
-	if err != nil {
+	options := fault.Options{Scenarios: scenarios, Repeat: f.repeat, Parallel: f.parallel}
+	if options.Choices, err = f.choose(catalogue, scenarios); err != nil {
 		return err
+	}
+	if f.strategies != nil {
+		options.Practices = f.strategies
+	}
+	if f.step || f.verbose {
+		options.Step, options.Parallel = f.stepper(stdin, stdout), 1
 	}
 	environment := report.LocalEnvironment()
 	environment.SharedHost, environment.Servers, environment.Notes = lab.sharedHost, lab.servers, lab.notes
-	for _, reason := range leftOut {
-		environment.Notes = append(environment.Notes, "not played: "+reason)
-	}
 	builder := report.NewBuilder(environment)
-	options := fault.Options{Scenarios: scenarios, Choices: choices, Repeat: f.repeat}
-	if f.step || f.verbose {
-		options.Step = f.stepper(stdin, stdout)
-	}
 	failure := playFaults(ctx, lab, options, builder, f.out, screen)
 	return f.report(ctx, stdout, builder, failure, began)
 }
 
-// playFaults starts two more replicas beside those of the lab and plays the scenarios on them.
+// choose returns the strategies that are named, or all if none is. A name may also be that of a practice.
+func (f *faultsFlags) choose(catalogue []scenario.Strategy, scenarios []fault.Scenario) ([]scenario.Choice, error) {
+	var choices []scenario.Choice
+	var known []string
+	for _, s := range catalogue {
+		known = append(known, s.Name)
+		if f.strategies == nil || slices.Contains(f.strategies, s.Name) {
+			choices = append(choices, scenario.Choice{Strategy: s, Store: s.Stores[0]})
+		}
+	}
+	for _, s := range scenarios {
+		for _, p := range s.Practices {
+			known = append(known, p.Name)
+		}
+	}
+	for _, name := range f.strategies {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("no strategy is named %q; the names are %s", name, strings.Join(known, ", "))
+		}
+	}
+	return choices, nil
+}
+
+// playFaults plays the scenarios on replicas of their own beside those of the lab.
 func playFaults(
 	ctx context.Context, lab *lab, o fault.Options, builder *report.Builder, dir string, screen *screen,
-) (err error) {
-	stage, err := fault.StartLab(ctx, lab.topology, lab.target.Oracle)
-	if err != nil {
-		return cmp.Or(ctx.Err(), err)
-	}
-	defer func() {
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-		defer cancel()
-		err = errors.Join(err, stage.Stop(stopping))
-	}()
-	done, cells := 0, o.Cells()
-	screen.status(fmt.Sprintf("faults: %s (1 of %d)", o.Scenarios[0].Name, cells))
+) error {
+	stage := &fault.Lab{Topology: lab.topology, Oracle: lab.target.Oracle}
+	done, cells := 0, stage.Cells(o)
+	screen.status(fmt.Sprintf("faults: %s (%d cells)", o.Scenarios[0].Name, cells))
 	o.Done = func(played report.Fault, h history.History) error {
 		builder.AddFault(played)
 		done++
 		screen.status(fmt.Sprintf("faults: %s (%d of %d)", played.Scenario, done, cells))
+		if played.Outcome == report.Skipped {
+			return nil
+		}
 		name := fmt.Sprintf("%s-%s-%d.jsonl", played.Scenario, played.Strategy, played.Repeat)
+		name = strings.NewReplacer("/", "-", " ", "-").Replace(name)
 		return scenario.WriteHistory(filepath.Join(dir, "faults", name), h)
 	}
-	err = stage.Run(ctx, o)
+	err := stage.Run(ctx, o)
 	screen.clear()
 	return err
 }
@@ -176,6 +205,9 @@ func (f *faultsFlags) report(
 	}
 	result := builder.Report()
 	if err := writeReport(f.out, result); err != nil {
+		return errors.Join(failure, err)
+	}
+	if err := writeTo(f.markdown, stdout, result.WriteFaults); err != nil {
 		return errors.Join(failure, err)
 	}
 	if err := result.WriteText(stdout, report.Colour(stdout)); err != nil {

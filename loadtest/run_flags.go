@@ -204,7 +204,7 @@ func (f *runFlags) loadBudget() time.Duration {
 	if !f.faults {
 		return f.budget
 	}
-	return max(f.budget-fault.Time, f.budget/2)
+	return max(f.budget-fault.BasicTime, f.budget/2)
 }
 
 // givenOptions returns the flags that were given, on the command line or in the environment.

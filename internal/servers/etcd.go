@@ -23,12 +23,14 @@ type EtcdOptions struct {
 	Args    []string      // additional arguments, such as "--heartbeat-interval=50"
 }
 
-// Etcd is a private cluster of one etcd server. It has no password, but listens on loopback only.
+// Etcd is a private etcd server: a cluster of its own, or a member of an EtcdCluster. It has no password, but listens
+// on loopback only.
 type Etcd struct {
 	Addr    string // host:port for clients
 	Version string // "etcd 3.4.23"
 	*Process
 
+	peer    string // host:port for other members
 	command Command
 	dir     *Dir
 }
@@ -38,6 +40,19 @@ func StartEtcd(ctx context.Context, o EtcdOptions) (*Etcd, error) {
 	if o.Name == "" {
 		o.Name = "etcd"
 	}
+	e, err := newEtcd(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	e.join(e.peer, o.Name+"=http://"+e.peer)
+	if err := e.Restart(ctx); err != nil {
+		return nil, errors.Join(err, e.Stop(ctx))
+	}
+	return e, nil
+}
+
+// newEtcd prepares a server that has not joined a cluster.
+func newEtcd(ctx context.Context, o EtcdOptions) (*Etcd, error) {
 	path, version, err := findEtcd(ctx)
 	if err != nil {
 		return nil, err
@@ -50,40 +65,40 @@ func StartEtcd(ctx context.Context, o EtcdOptions) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.History == 0 {
-		o.History = time.Minute
-	}
-	// Without compaction the history would fill the space quota. The mode revision compacts only every five minutes.
-	o.Args = append([]string{"--auto-compaction-mode=periodic", "--auto-compaction-retention=" + o.History.String()},
-		o.Args...)
-	if o.Relaxed && knowsUnsafeNoFsync(ctx, path) {
-		o.Args = append([]string{"--unsafe-no-fsync"}, o.Args...)
-	}
 	dir, err := NewDir("etcd")
 	if err != nil {
 		return nil, err
 	}
-	e := &Etcd{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(client)), Version: version, dir: dir}
+	e := &Etcd{
+		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(client)), Version: version,
+		peer: net.JoinHostPort("127.0.0.1", strconv.Itoa(peer)), dir: dir,
+	}
 	e.command = Command{
-		Name: o.Name,
-		Path: path,
-		Args: append(etcdArgs(dir.File("data"), e.Addr, net.JoinHostPort("127.0.0.1", strconv.Itoa(peer))), o.Args...),
-		Env:  etcdEnv(),
-		Log:  dir.File("etcd.log"),
+		Name: o.Name, Path: path, Args: e.args(o), Env: etcdEnv(), Log: dir.File("etcd.log"),
 	}
-	if err := e.Restart(ctx); err != nil {
-		return nil, errors.Join(err, dir.Remove())
+	if o.Relaxed && knowsUnsafeNoFsync(ctx, path) {
+		e.command.Args = append(e.command.Args, "--unsafe-no-fsync")
 	}
+	e.command.Args = append(e.command.Args, o.Args...)
 	return e, nil
 }
 
-func etcdArgs(data, client, peer string) []string {
-	client, peer = "http://"+client, "http://"+peer
-	return []string{
-		"--name=stock", "--data-dir=" + data,
-		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=stock=" + peer,
+func (e *Etcd) args(o EtcdOptions) []string {
+	if o.History == 0 {
+		o.History = time.Minute
 	}
+	return []string{
+		"--name=" + o.Name, "--data-dir=" + e.dir.File("data"),
+		"--listen-client-urls=http://" + e.Addr, "--advertise-client-urls=http://" + e.Addr,
+		"--listen-peer-urls=http://" + e.peer,
+		// Without compaction the history would fill the space quota. The mode revision compacts only every five minutes.
+		"--auto-compaction-mode=periodic", "--auto-compaction-retention=" + o.History.String(),
+	}
+}
+
+// join makes the server a member of the cluster, which the others reach at the address.
+func (e *Etcd) join(addr, cluster string) {
+	e.command.Args = append(e.command.Args, "--initial-advertise-peer-urls=http://"+addr, "--initial-cluster="+cluster)
 }
 
 // etcdEnv drops the ETCD_* variables: each sets a flag, for some other server.
@@ -119,6 +134,9 @@ func (e *Etcd) healthy(ctx context.Context) error {
 
 // Stop ends the server and removes its directory.
 func (e *Etcd) Stop(ctx context.Context) error {
+	if e.Process == nil {
+		return e.dir.Remove()
+	}
 	return errors.Join(e.Process.Stop(ctx), e.dir.Remove())
 }
 

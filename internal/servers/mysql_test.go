@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -105,6 +107,75 @@ func TestEachTestGetsItsOwnDatabase(t *testing.T) {
 	first, second := shared.Database(t), shared.Database(t)
 	exec(t, first, "CREATE TABLE good (id INT PRIMARY KEY)")
 	exec(t, second, "CREATE TABLE good (id INT PRIMARY KEY)")
+}
+
+func TestMySQLOnASmallDiskRefusesRowsUntilThereIsRoom(t *testing.T) {
+	t.Parallel()
+	server, err := servers.StartMySQL(t.Context(), servers.MySQLOptions{Relaxed: true, Disk: smallDisk})
+	if cannotMount(err) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		server.Kill()
+		if err := server.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		gone(t, server.Process, server.Addr)
+	})
+	dsn, err := server.CreateDatabase(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, dsn, "CREATE TABLE good (id INT AUTO_INCREMENT PRIMARY KEY, filler CHAR(250))")
+	ballast := filepath.Join(server.Data, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, smallDisk), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("filling the disk ends with %v, want %v", err, syscall.ENOSPC)
+	}
+	db := open(t, dsn)
+	insert := func() error {
+		_, err := db.ExecContext(t.Context(), "INSERT INTO good (filler) VALUES (REPEAT('x', 250))")
+		return err
+	}
+	for range 1000 {
+		if err = insert(); err != nil {
+			break
+		}
+	}
+	const tableIsFull = 1114
+	var refused *mysql.MySQLError
+	if !errors.As(err, &refused) || refused.Number != tableIsFull {
+		t.Errorf("after many rows, INSERT gives %v, want error %d", err, tableIsFull)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if err := insert(); err != nil {
+		t.Errorf("INSERT fails although there is room: %v", err)
+	}
+}
+
+const smallDisk = 64 << 20 // bytes
+
+// cannotMount reports whether a server did not start because this process may not mount its disk.
+func cannotMount(err error) bool {
+	return errors.Is(err, syscall.EPERM) || errors.Is(err, errors.ErrUnsupported)
+}
+
+func TestArgumentsOfMySQLOverrideTheDefaults(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{Args: []string{
+		"--innodb-flush-log-at-trx-commit=2", "--transaction-isolation=SERIALIZABLE",
+	}})
+	if got := server.Settings["innodb_flush_log_at_trx_commit"]; got != "2" {
+		t.Errorf("innodb_flush_log_at_trx_commit is %q, want 2", got)
+	}
+	isolation := server.Settings["transaction_isolation"] + server.Settings["tx_isolation"] // MySQL, MariaDB
+	if isolation != "SERIALIZABLE" {
+		t.Errorf("the isolation level is %q, want SERIALIZABLE", isolation)
+	}
 }
 
 // gone checks that a stopped server has left no process, no open port and no directory.

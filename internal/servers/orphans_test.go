@@ -45,7 +45,10 @@ type child struct {
 
 // startServers starts one server of each kind, prints them as JSON, and waits until stdin is closed.
 func startServers(ctx context.Context) error {
-	mysql, err := servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
+	mysql, err := servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true, Disk: smallDisk})
+	if cannotMount(err) {
+		mysql, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
+	}
 	if err != nil {
 		return err
 	}

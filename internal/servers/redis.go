@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // RedisOptions configures StartRedis. The zero value keeps nothing on disk.
@@ -22,7 +24,9 @@ type RedisOptions struct {
 	Fsync     string   // when to flush the append-only file: "everysec" (if empty), "always" or "no"
 	Databases int      // number of logical databases; the default of Redis, 16, if 0
 	Config    string   // content of a configuration file, which a Sentinel rewrites; no file if empty
+	ReplicaOf string   // host:port of the master, or of a proxy in front of it; not a Redis replica if empty
 	Args      []string // additional arguments, such as "--maxmemory", "10mb"
+	Env       []string // additional environment, such as "LD_PRELOAD=/path/to/library.so"
 }
 
 // Redis is a private Redis or Valkey server. It has no password, but listens on loopback only.
@@ -32,10 +36,11 @@ type Redis struct {
 	*Process
 
 	command Command
+	data    string // directory of its append-only file
 	dir     *Dir
 }
 
-// StartRedis starts a Redis server and waits until it answers.
+// StartRedis starts a Redis server and waits until it answers, and if it is a Redis replica, until it is in sync.
 func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	if o.Name == "" {
 		o.Name = "redis"
@@ -52,14 +57,17 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Version: version, dir: dir}
+	r := &Redis{
+		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Version: version, data: dir.File("data"), dir: dir,
+	}
 	r.command = Command{
 		Name: o.Name,
 		Path: path,
 		// Debian's redis-tools has redis-check-rdb only: the same program, which is a server when it runs under this
 		// name.
 		Argv0: "redis-server",
-		Args:  o.args(port, dir.Path),
+		Args:  o.args(port, r.data),
+		Env:   append(os.Environ(), o.Env...),
 		Log:   dir.File("redis.log"),
 	}
 	if o.Config != "" {
@@ -69,16 +77,45 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 		}
 		r.command.Args = append([]string{conf}, r.command.Args...) // the file must be the first argument
 	}
-	if err := r.Restart(ctx); err != nil {
-		return nil, errors.Join(err, dir.Remove())
+	if err := r.start(ctx, o); err != nil {
+		return nil, errors.Join(err, r.Stop(ctx))
 	}
 	return r, nil
+}
+
+// start starts the server for the first time.
+func (r *Redis) start(ctx context.Context, o RedisOptions) error {
+	if err := r.RestartEmpty(ctx); err != nil {
+		return err
+	}
+	if o.ReplicaOf == "" {
+		return nil
+	}
+	return r.AwaitSync(ctx)
+}
+
+// StartRedisMasters starts n independent Redis servers with the same options. Their names end in their numbers, from 1.
+func StartRedisMasters(ctx context.Context, n int, o RedisOptions) ([]*Redis, error) {
+	if o.Name == "" {
+		o.Name = "redis"
+	}
+	masters := make([]*Redis, n)
+	for i := range masters {
+		options := o
+		options.Name = fmt.Sprintf("%s-%d", o.Name, i+1)
+		var err error
+		if masters[i], err = StartRedis(ctx, options); err != nil {
+			return nil, errors.Join(err, stopRedis(ctx, masters[:i]...))
+		}
+	}
+	return masters, nil
 }
 
 func (o RedisOptions) args(port int, dir string) []string {
 	args := []string{
 		"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--protected-mode", "yes",
 		"--daemonize", "no", "--dir", dir, "--save", "",
+		"--repl-diskless-sync-delay", "0", // by default, a master lets its first Redis replica wait for 5 s
 	}
 	if o.AOF {
 		if o.Fsync == "" {
@@ -91,6 +128,9 @@ func (o RedisOptions) args(port int, dir string) []string {
 	if o.Databases > 0 {
 		args = append(args, "--databases", strconv.Itoa(o.Databases))
 	}
+	if host, port, err := net.SplitHostPort(o.ReplicaOf); err == nil {
+		args = append(args, "--replicaof", host, port)
+	}
 	return append(args, o.Args...)
 }
 
@@ -98,6 +138,17 @@ func (o RedisOptions) args(port int, dir string) []string {
 // append-only file, the data is lost.
 func (r *Redis) Restart(ctx context.Context) error {
 	return Restart(ctx, &r.Process, r.command, r.ping)
+}
+
+// RestartEmpty kills the server if it is running (SIGKILL), removes its data, and starts it on the same port.
+func (r *Redis) RestartEmpty(ctx context.Context) error {
+	if r.Process != nil {
+		r.Kill()
+	}
+	if err := errors.Join(os.RemoveAll(r.data), os.Mkdir(r.data, 0o700)); err != nil {
+		return fmt.Errorf("remove the data of %s: %w", r.command.Name, err)
+	}
+	return r.Restart(ctx)
 }
 
 // ping does not use go-redis, which would retry at its own pace and write to stderr whenever it cannot connect.
@@ -120,9 +171,36 @@ func (r *Redis) ping(ctx context.Context) error {
 	return err
 }
 
-// Stop ends the server and removes its directory.
-func (r *Redis) Stop(ctx context.Context) error {
-	return errors.Join(r.Process.Stop(ctx), r.dir.Remove())
+// await calls ready with a client of the server until it returns nil. See Process.Await.
+func (r *Redis) await(ctx context.Context, ready func(context.Context, *redis.Client) error) error {
+	client := r.client()
+	defer client.Close()
+	return r.Await(ctx, func(ctx context.Context) error { return ready(ctx, client) })
+}
+
+// client returns a client that tries each command once.
+func (r *Redis) client() *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: r.Addr, MaxRetries: -1})
+}
+
+// Stop kills the server and removes its directory. It does not ask the server to end: a master would wait for its Redis
+// replicas, and the data is removed anyway.
+func (r *Redis) Stop(context.Context) error {
+	if r.Process != nil {
+		r.Kill()
+	}
+	return r.dir.Remove()
+}
+
+// stopRedis stops those of the servers that were started.
+func stopRedis(ctx context.Context, servers ...*Redis) error {
+	var errs []error
+	for _, r := range servers {
+		if r != nil {
+			errs = append(errs, r.Stop(ctx))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 var redisVersion = regexp.MustCompile(`(?i)^(redis|valkey).* v=([0-9.]+)`)

@@ -2,6 +2,10 @@ package servers_test
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -36,6 +40,53 @@ func TestRedisKeepsAcknowledgedWritesOnlyWithAnAppendOnlyFile(t *testing.T) {
 	}
 }
 
+func TestRedisRestartsEmptyOnItsPort(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartRedis(t, servers.RedisOptions{AOF: true, Fsync: "always"})
+	client := connect(t, &redis.Options{Addr: server.Addr})
+	if err := client.Set(t.Context(), "stock:{1}", 6000, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	if err := server.RestartEmpty(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Get(t.Context(), "stock:{1}").Err(); !errors.Is(err, redis.Nil) {
+		t.Errorf("after the restart, GET gives %v, want %v", err, redis.Nil)
+	}
+}
+
+func TestRedisLoadsTheLibraryThatItsEnvironmentNames(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux knows LD_PRELOAD")
+	}
+	t.Parallel()
+	const missing = "/no/such/library.so"
+	server := serverstest.StartRedis(t, servers.RedisOptions{Env: []string{"LD_PRELOAD=" + missing}})
+	if log := server.Tail(100); !strings.Contains(log, missing) {
+		t.Errorf("the log does not complain that %s is missing:\n%s", missing, log)
+	}
+}
+
+func TestStopDoesNotWaitForARedisReplicaThatLagsBehind(t *testing.T) {
+	t.Parallel()
+	master, err := servers.StartRedis(t.Context(), servers.RedisOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: master.Addr})
+	if err := replica.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := connect(t, &redis.Options{Addr: master.Addr}).Set(t.Context(), "key", "value", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := master.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	gone(t, master.Process, master.Addr)
+}
+
 func TestRedisStopFreesThePortAndTheDirectory(t *testing.T) {
 	t.Parallel()
 	server, err := servers.StartRedis(t.Context(), servers.RedisOptions{AOF: true})
@@ -52,6 +103,22 @@ func TestFailedStartOfRedisShowsItsLog(t *testing.T) {
 	t.Parallel()
 	_, err := servers.StartRedis(t.Context(), servers.RedisOptions{Args: []string{"--no-such-option", "1"}})
 	contains(t, err, "ended before it was ready", "no-such-option")
+}
+
+func TestRedisMastersAreNumbered(t *testing.T) {
+	t.Parallel()
+	masters, err := servers.StartRedisMasters(t.Context(), 2, servers.RedisOptions{Name: "redlock"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, master := range masters {
+		if want := fmt.Sprintf("redlock-%d", i+1); master.Name != want {
+			t.Errorf("the name of master %d is %s, want %s", i+1, master.Name, want)
+		}
+		if err := master.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestRedlockMastersAreIndependent(t *testing.T) {

@@ -12,6 +12,9 @@ import (
 // longestBase leaves room for "/<name>-<random>/mysql.sock": the path of a Unix socket is limited to 104 bytes.
 const longestBase = 60
 
+// mounted is the name of the entry of a Dir that may be a file system of its own.
+const mounted = "data"
+
 // Dir is a temporary directory of this process. If the process is killed, the next NewDir of any process removes it.
 type Dir struct {
 	Path string
@@ -57,7 +60,12 @@ func (d *Dir) File(name string) string { return filepath.Join(d.Path, name) }
 // Remove deletes the directory and its content.
 func (d *Dir) Remove() error {
 	defer d.lock.Close()
-	return os.RemoveAll(d.Path)
+	return remove(d.Path)
+}
+
+func remove(path string) error {
+	_ = unmount(filepath.Join(path, mounted)) // fails if nothing is mounted
+	return os.RemoveAll(path)
 }
 
 // ownDir returns a directory of this user in the system's directory for temporary files, or in /tmp if that path would
@@ -97,7 +105,7 @@ func sweep(base string) {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		os.RemoveAll(path)
+		_ = remove(path)
 		if lock != nil {
 			lock.Close()
 		}

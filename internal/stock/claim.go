@@ -67,13 +67,15 @@ type LateWrite string
 const (
 	LateIsHarmless   LateWrite = "harmless" // it depends on nothing that was read before
 	LateIsRefused    LateWrite = "refused"
-	LateBlocks       LateWrite = "blocks" // it is never late, because nobody else can write to the item meanwhile
+	LateIsNotSent    LateWrite = "not-sent" // the holder finds that its lease has ended, unless its write has left already
+	LateBlocks       LateWrite = "blocks"   // it is never late, because nobody else can write to the item meanwhile
 	LateLosesUpdates LateWrite = "loses-updates"
 )
 
 var lateWords = map[LateWrite]string{
 	LateIsHarmless:   "safe",
 	LateIsRefused:    "safe: its write is refused",
+	LateIsNotSent:    "gives up, unless its write has left",
 	LateBlocks:       "safe: blocks the item meanwhile",
 	LateLosesUpdates: "loses an update",
 }

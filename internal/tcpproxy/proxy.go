@@ -2,7 +2,8 @@
 //
 // It knows no protocol: a message is whatever one read returns, up to 64 KiB. If a client waits for the reply before it
 // sends more, that is one request. Cut, Hold and Delay act on the messages of clients; Select restricts Cut and Hold to
-// some of them. Catch holds one message. BlackHole and Break act on all connections, in both directions.
+// some of them. Catch holds one message, and may cut its connection. BlackHole and Break act on all connections, in both
+// directions.
 package tcpproxy
 
 import (
@@ -184,7 +185,12 @@ type Caught struct {
 	answered chan struct{}
 	release  sync.Once
 	answer   sync.Once
-	bytes    int // set before arrived is closed
+
+	// Set before arrived is closed.
+	bytes int
+	link  *link
+
+	dropped bool // guarded by Proxy.mu: it does not reach the server
 }
 
 // Catch holds back the next message for which match reports true, and all that follow on its connection, until it is
@@ -223,14 +229,27 @@ func (c *Caught) Release() {
 	})
 }
 
+// Cut cuts the connection of the message instead of releasing it, either at once or when the server has answered. It must
+// not be called before the message has arrived.
+func (c *Caught) Cut(at CutPoint) {
+	c.proxy.mu.Lock()
+	if at == BeforeRequest {
+		c.dropped = true
+	} else {
+		c.link.mute = true
+	}
+	c.proxy.mu.Unlock()
+	c.Release()
+}
+
 func (c *Caught) settle() { c.answer.Do(func() { close(c.answered) }) }
 
 // caught returns the Caught that a message is held for, or nil.
-func (p *Proxy) caught(m Message) *Caught {
+func (p *Proxy) caught(l *link, m Message) *Caught {
 	for i, c := range p.catches {
 		if c.match(m) {
 			p.catches = slices.Delete(p.catches, i, i+1)
-			c.bytes = len(m.Data)
+			c.bytes, c.link = len(m.Data), l
 			close(c.arrived)
 			return c
 		}
@@ -355,8 +374,12 @@ func (p *Proxy) request(l *link, data []byte) (pass bool) {
 	if p.swallow(l) {
 		return false
 	}
-	if c := p.caught(Message{Conn: l.number, Data: data}); c != nil {
-		if !p.wait(l, c.released) {
+	if c := p.caught(l, Message{Conn: l.number, Data: data}); c != nil {
+		pass := p.wait(l, c.released)
+		if c.dropped {
+			l.close()
+		}
+		if !pass || c.dropped {
 			c.settle()
 			return false
 		}

@@ -306,6 +306,31 @@ func TestACaughtMessageReachesTheServerAfterItsClientHasGone(t *testing.T) {
 	}
 }
 
+func TestACaughtMessageIsCutBeforeOrAfterItReachesTheServer(t *testing.T) {
+	t.Parallel()
+	address, received := echo(t)
+	for point, want := range map[tcpproxy.CutPoint]string{
+		tcpproxy.BeforeRequest: "later",
+		tcpproxy.BeforeReply:   "caught",
+	} {
+		proxy := tcpproxy.New(t, address)
+		caught := proxy.Catch(func(tcpproxy.Message) bool { return true })
+		client := dial(t, proxy)
+		send(t, client, "caught")
+		<-caught.Arrived()
+		caught.Cut(point)
+		wantEnd(t, client)
+		<-caught.Answered()
+		exchange(t, dial(t, proxy), "later")
+		if got := <-received; got != want {
+			t.Errorf("cut %s: the server first received %q, want %q", point, got, want)
+		}
+		for len(received) > 0 {
+			<-received
+		}
+	}
+}
+
 func TestAProxyThatIsClosedDropsWhatItHolds(t *testing.T) {
 	t.Parallel()
 	address, received := echo(t)

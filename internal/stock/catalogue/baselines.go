@@ -51,18 +51,9 @@ var baselines = []stock.Strategy{
 	{
 		Name:    "mutex",
 		Summary: "One mutex per item in the process.",
-		Claim: stock.Claim{
-			OneReplica:  stock.Correct,
-			TwoReplicas: stock.LosesUpdates,
-			Restocked:   stock.LosesUpdates,
-			Exclusive:   true,
-			HolderCrash: stock.CrashIsHarmless,
-			HolderPause: stock.LateLosesUpdates,
-			LateWrite:   stock.LateLosesUpdates,
-			ClientRetry: stock.RetryDeductsAgain,
-		},
-		Stores: []stock.Store{stock.MySQL},
-		Lock:   func(stock.Deps) (locks.Locker, error) { return new(locks.Mutex), nil },
+		Claim:   mutexOfOneReplica,
+		Stores:  []stock.Store{stock.MySQL},
+		Lock:    func(stock.Deps) (locks.Locker, error) { return new(locks.Mutex), nil },
 	},
 	{
 		Name:    "mutex-per-request",
@@ -79,6 +70,13 @@ var baselines = []stock.Strategy{
 		Control: true,
 		Stores:  []stock.Store{stock.MySQL},
 		New:     guard.NewMutexInTx,
+	},
+	{
+		Name:    "mutex-around-tx",
+		Summary: "As mutex-in-tx, with the mutex around the transaction: it is unlocked after COMMIT.",
+		Claim:   onCrash(mutexOfOneReplica, stock.CrashRollsBack),
+		Stores:  []stock.Store{stock.MySQL},
+		New:     guard.NewMutexAroundTx,
 	},
 }
 

@@ -13,6 +13,17 @@ var (
 		LateWrite:   stock.LateLosesUpdates,
 		ClientRetry: stock.RetryDeductsAgain,
 	}
+	// mutexOfOneReplica is the claim of a mutex, which other replicas do not see.
+	mutexOfOneReplica = stock.Claim{
+		OneReplica:  stock.Correct,
+		TwoReplicas: stock.LosesUpdates,
+		Restocked:   stock.LosesUpdates,
+		Exclusive:   true,
+		HolderCrash: stock.CrashIsHarmless,
+		HolderPause: stock.LateLosesUpdates,
+		LateWrite:   stock.LateLosesUpdates,
+		ClientRetry: stock.RetryDeductsAgain,
+	}
 	// oneStatement is the claim of a single atomic write.
 	oneStatement = stock.Claim{
 		OneReplica:  stock.Correct,
@@ -53,7 +64,7 @@ var (
 		Restocked:   stock.LosesUpdates,
 		Exclusive:   true,
 		HolderCrash: stock.CrashBlocksLease,
-		HolderPause: stock.LateLosesUpdates,
+		HolderPause: stock.LateIsNotSent,
 		LateWrite:   stock.LateLosesUpdates,
 		ClientRetry: stock.RetryDeductsAgain,
 	}

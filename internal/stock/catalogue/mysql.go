@@ -29,6 +29,13 @@ var mysqlStrategies = []stock.Strategy{
 		New:     mysql.NewOptimisticVersion,
 	},
 	{
+		Name:    "optimistic-spin",
+		Summary: "As optimistic-version, but retries at once: without a queue, and without a pause.",
+		Claim:   optimisticLocking,
+		Stores:  []stock.Store{stock.MySQL},
+		New:     mysql.NewOptimisticSpin,
+	},
+	{
 		Name:    "optimistic-timestamp",
 		Summary: "As optimistic-version, with a timestamp of whole seconds instead of the version.",
 		Claim:   exceptLate(losesUpdates, "but only within a second"),

@@ -55,6 +55,35 @@ func TestRetriesRunOneAtATime(t *testing.T) {
 	}
 }
 
+// The first request has lost a try and stops in its second. Where retries queue, the other one would wait for it.
+func TestOptimisticSpinDoesNotQueueItsRetries(t *testing.T) {
+	t.Parallel()
+	service := stocktest.NewService(t, stocktest.NewAddresses(t, stock.NeedMySQL).Connect(t))
+	d, id := service.Deducter(t, "optimistic-spin", stock.MySQL), service.NewItem(t, 10)
+	sell := func(ctx context.Context) error {
+		_, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
+		return err
+	}
+	tries := 0
+	stopped := stocktest.ParkWhen(t, d, stock.Request{GoodsID: id, Count: 1}, func(point stock.Point) bool {
+		if point != stock.BeforeWrite {
+			return false
+		}
+		if tries++; tries == 1 && sell(t.Context()) != nil {
+			t.Error("the faster request failed")
+		}
+		return tries == 2
+	})
+	req := stock.Request{GoodsID: id, Count: 1, Pause: stocktest.Once(stock.BeforeWrite, sell)}
+	receipt, err := d.Deduct(t.Context(), req)
+	if err != nil || receipt.Attempts != 2 || receipt.Remaining != 7 {
+		t.Errorf("the other request: %+v, %v, want 7 remaining after 2 attempts", receipt, err)
+	}
+	if err := stopped.Resume(); err != nil || stopped.Receipt.Attempts != 3 {
+		t.Errorf("the stopped request: %+v, %v, want 3 attempts", stopped.Receipt, err)
+	}
+}
+
 func TestAnOptimisticRequestThatStopsBeforeItsWriteDelaysNobody(t *testing.T) {
 	t.Parallel()
 	service := stocktest.NewService(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis).Connect(t))
@@ -78,7 +107,9 @@ func TestARequestThatLosesEveryAttemptIsBusyWhenItsLockWaitEnds(t *testing.T) {
 	rival := stocktest.NewService(t, deps)
 	deps.LockWait = 100 * time.Millisecond
 	service := stocktest.NewService(t, deps)
-	for name, on := range map[string]stock.Store{"optimistic-version": stock.MySQL, "redis-watch": stock.Redis} {
+	for name, on := range map[string]stock.Store{
+		"optimistic-version": stock.MySQL, "optimistic-spin": stock.MySQL, "redis-watch": stock.Redis,
+	} {
 		d, id := service.Deducter(t, name, on), service.NewItem(t, 1_000_000)
 		faster := rival.Deducter(t, name, on)
 		sellBeforeWrite := func(ctx context.Context, at stock.Point) error {

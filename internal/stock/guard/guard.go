@@ -51,6 +51,19 @@ func (g guarded) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, 
 }
 
 func (g guarded) lockAndDeduct(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
+	return g.underLock(ctx, req, func(lease *locks.Lease) (stock.Receipt, error) {
+		section.Enter()
+		in := g.as(stock.Holder{Token: lease.Token(), Issuer: g.name}, req.Count)
+		receipt, err := stock.ReadModifyWrite(lease.Context(), in, req, section)
+		receipt.Token = lease.Token()
+		return receipt, err
+	})
+}
+
+// underLock takes the lock of the item, deducts, and releases it.
+func (g guarded) underLock(
+	ctx context.Context, req stock.Request, deduct func(*locks.Lease) (stock.Receipt, error),
+) (receipt stock.Receipt, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// A deadline on ctx would bound the work too: only the wait is limited here.
@@ -60,18 +73,8 @@ func (g guarded) lockAndDeduct(ctx context.Context, req stock.Request, section s
 	if err != nil {
 		return stock.Receipt{}, classifyLock(ctx, err)
 	}
-	section.Enter()
-	return g.deductAndUnlock(lease, req, section)
-}
-
-func (g guarded) deductAndUnlock(
-	lease *locks.Lease, req stock.Request, section stock.Section,
-) (receipt stock.Receipt, err error) {
 	defer func() { g.unlock(lease, req.GoodsID, err) }()
-	in := g.as(stock.Holder{Token: lease.Token(), Issuer: g.name}, req.Count)
-	receipt, err = stock.ReadModifyWrite(lease.Context(), in, req, section)
-	receipt.Token = lease.Token()
-	return receipt, err
+	return deduct(lease)
 }
 
 // classifyLock classifies the error of a lock that was not granted.

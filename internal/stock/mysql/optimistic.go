@@ -11,17 +11,20 @@ import (
 // the same. The strategies differ in what that is; T is its type.
 type optimistic[T int64 | string] struct {
 	Store
-	retries     *retry.Retries
+	retry       func(context.Context, stock.Request, retry.Try) (stock.Receipt, error)
 	read, write string // SQL
 }
 
 func newOptimistic[T int64 | string](d stock.Deps, read, write string) optimistic[T] {
-	return optimistic[T]{Store: New(d), retries: &retry.Retries{Wait: d.LockWait}, read: read, write: write}
+	retries := &retry.Retries{Wait: d.LockWait}
+	return optimistic[T]{Store: New(d), retry: retries.Deduct, read: read, write: write}
 }
 
 // NewOptimisticVersion makes the strategy `optimistic-version`. Every strategy that writes to the row increments the
 // version.
-func NewOptimisticVersion(d stock.Deps) stock.Deducter {
+func NewOptimisticVersion(d stock.Deps) stock.Deducter { return newOptimisticVersion(d) }
+
+func newOptimisticVersion(d stock.Deps) optimistic[int64] {
 	return newOptimistic[int64](d,
 		"SELECT stock, version AS seen FROM good_stock WHERE goods_id = ?",
 		"UPDATE good_stock SET stock = ?, version = version + 1 WHERE goods_id = ? AND version = ?")
@@ -57,7 +60,7 @@ func NewOptimisticStock(d stock.Deps) stock.Deducter {
 }
 
 func (o optimistic[T]) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	return o.retries.Deduct(ctx, req, func(section *stock.Section) (stock.Receipt, error) {
+	return o.retry(ctx, req, func(section *stock.Section) (stock.Receipt, error) {
 		return o.try(ctx, req, section)
 	})
 }

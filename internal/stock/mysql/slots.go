@@ -68,7 +68,7 @@ func (s slots) try(
 		return receipt, err == nil, err
 	}
 	receipt, rows, err := s.MySQL.execDeduct(ctx, req, section, takeSlotSQL, req.Count, req.GoodsID, slot, req.Count)
-	return receipt, rows == 1, err
+	return receipt, err == nil && rows == 1, err
 }
 
 // findSlot picks one of the slots that have enough, at random, or allSlots if none has. If it fails, it returns the

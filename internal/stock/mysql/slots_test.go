@@ -316,3 +316,23 @@ func TestACrashOfMySQLLosesNoSaleOfSlots(t *testing.T) {
 			left, most-unknown.Load(), most, sold.Load(), unknown.Load())
 	}
 }
+
+func TestSlotsConfirmNothingThatWasNotCommitted(t *testing.T) {
+	t.Parallel()
+	r := newSlotsReplica(t, stocktest.NewAddresses(t))
+	id := r.fill(t, slices.Repeat([]int64{10}, 16)...)
+	cancelled := errors.New("the time of the request is over")
+	_, err := r.Deduct(t.Context(), stock.Request{
+		GoodsID: id, Count: 1,
+		Pause: func(_ context.Context, at stock.Point) error {
+			if at == stock.BeforeCommit {
+				return cancelled
+			}
+			return nil
+		},
+	})
+	if !errors.Is(err, cancelled) {
+		t.Errorf("%v, want %v", err, cancelled)
+	}
+	r.wantLeft(t, id, 160)
+}

@@ -36,11 +36,12 @@ const longestBackOff = 64 * time.Millisecond
 
 var errWaited = errors.New("the longest wait for a retry has passed")
 
+// Try deducts once, and fails with ErrConflict if a retry may succeed.
+type Try func(*stock.Section) (stock.Receipt, error)
+
 // Deduct tries until the outcome is not ErrConflict, or gives up with ErrBusy. It never gives up a try that is under
 // way.
-func (r *Retries) Deduct(
-	ctx context.Context, req stock.Request, try func(*stock.Section) (stock.Receipt, error),
-) (stock.Receipt, error) {
+func (r *Retries) Deduct(ctx context.Context, req stock.Request, try Try) (stock.Receipt, error) {
 	section := stock.Arrive()
 	receipt, err := try(&section)
 	if !errors.Is(err, ErrConflict) {

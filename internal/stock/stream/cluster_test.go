@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
@@ -30,7 +31,7 @@ func connectCluster(t testing.TB, dsn string, options redis.ClusterOptions) stoc
 }
 
 // allowPartialCoverage lets the other masters answer while one is down.
-func allowPartialCoverage(t testing.TB, cluster *serverstest.Cluster) {
+func allowPartialCoverage(t testing.TB, cluster *servers.RedisCluster) {
 	t.Helper()
 	for _, addr := range cluster.Addrs {
 		master := stocktest.Redis(t, &redis.Options{Addr: addr})

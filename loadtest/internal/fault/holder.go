@@ -3,7 +3,6 @@ package fault
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -18,15 +17,15 @@ var holderDies = Scenario{
 	Name:    "holder-dies",
 	Title:   "The replica that is deducting is killed inside its critical section (SIGKILL).",
 	Applies: everyStrategy,
-	Claimed: func(c scenario.Claim) string { return c.HolderCrash },
-	Expected: func(c scenario.Claim) []report.Outcome {
-		switch c.HolderCrash {
+	Claim: func(s scenario.Strategy) Claim {
+		words := s.Claim.HolderCrash
+		switch words {
 		case "blocks-until-lease-ends":
-			return []report.Outcome{report.Blocked}
+			return claim(words, report.Blocked)
 		case "blocks-forever":
-			return []report.Outcome{report.Unavailable}
+			return claim(words, report.Unavailable)
 		}
-		return []report.Outcome{report.Safe}
+		return claim(words, report.Safe)
 	},
 	Play: func(ctx context.Context, s *Stage) error {
 		holder, point, err := s.park(ctx, order{client: "A", at: s.Victim})
@@ -56,36 +55,32 @@ var lateWrite = Scenario{
 	Name:    "late-write",
 	Title:   "The holder's write is delayed on the wire until the next buyer has bought.",
 	Applies: everyStrategy,
-	Claimed: func(c scenario.Claim) string { return c.LateWrite },
-	Expected: func(c scenario.Claim) []report.Outcome {
-		switch c.LateWrite {
+	Claim: func(s scenario.Strategy) Claim {
+		words := s.Claim.LateWrite
+		switch words {
 		case "loses-updates":
-			if c.LateCaveat != "" {
-				return []report.Outcome{report.Safe, report.Unsafe}
+			if s.Claim.LateCaveat != "" {
+				return claim(words, report.Safe, report.Unsafe)
 			}
-			return []report.Outcome{report.Unsafe}
+			return claim(words, report.Unsafe)
 		case "blocks":
-			return []report.Outcome{report.Safe, report.Blocked, report.Unavailable}
+			return claim(words, report.Safe, report.Blocked, report.Unavailable)
 		case "refused":
-			return []report.Outcome{report.Safe, report.Blocked} // the holder may keep its lock until it gives up
+			return claim(words, report.Safe, report.Blocked) // the holder may keep its lock until it gives up
 		}
-		return []report.Outcome{report.Safe}
+		return claim(words, report.Safe)
 	},
 	Play: func(ctx context.Context, s *Stage) error {
-		write := s.proxy().Catch(s.writesStock)
+		write := s.storeProxy(s.Victim).Catch(s.writesStock)
 		defer write.Release()
-		began := time.Now()
 		holder := s.start(ctx, order{client: "A", at: s.Victim})
-		select {
-		case <-write.Arrived():
-		case <-holder.done:
-			return fmt.Errorf("client A was answered before its write was seen on the wire: %s", holder.op.Outcome)
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := holder.caught(ctx, write); err != nil {
+			return err
 		}
 		s.Provef("the proxy between the victim and %s holds A's write of %d bytes", s.Store, write.Bytes())
+		caught := time.Now()
 		// B buys another count than A: if both left the same stock, nobody could tell that one was lost.
-		if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, began, patience); err != nil {
+		if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, caught, patience); err != nil {
 			return err
 		}
 		write.Release()
@@ -101,14 +96,6 @@ var lateWrite = Scenario{
 		_, err := s.send(ctx, order{client: "C", at: s.Survivor})
 		return err
 	},
-}
-
-// proxy is the one between the victim and the store.
-func (s *Stage) proxy() *tcpproxy.Proxy {
-	if s.Store == "redis" {
-		return s.Victim.Redis
-	}
-	return s.Victim.MySQL
 }
 
 // writesStock matches the message that changes the item's stock.
@@ -130,13 +117,7 @@ var clientRetries = Scenario{
 	Name:    "client-retries",
 	Title:   "The answer is lost on its way to the client, which sends its request again to the other replica.",
 	Applies: everyStrategy,
-	Claimed: func(c scenario.Claim) string { return c.ClientRetry },
-	Expected: func(c scenario.Claim) []report.Outcome {
-		if c.ClientRetry == "deducts-again" {
-			return []report.Outcome{report.Unsafe}
-		}
-		return []report.Outcome{report.Safe}
-	},
+	Claim:   retryClaim,
 	Play: func(ctx context.Context, s *Stage) error {
 		front, err := tcpproxy.Start(s.Victim.Address())
 		if err != nil {
@@ -151,7 +132,7 @@ var clientRetries = Scenario{
 		if first.Outcome == history.Unknown && !front.Armed() {
 			s.Provef("the proxy in front of the victim cut the connection when the answer came")
 		}
-		_, err = s.send(ctx, order{client: "A, again,", name: "A", at: s.Survivor, again: s.Strategy.Idempotent})
+		_, err = s.send(ctx, s.again("A"))
 		return err
 	},
 }

@@ -1,119 +1,112 @@
 package fault
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"net/http"
-	"time"
+	"slices"
+	"sync"
+	"sync/atomic"
 
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
 
-// Times of the replicas that play the stories. They are short, because stories wait for them.
-const (
-	lease          = 2 * time.Second
-	requestTimeout = 3 * time.Second // the least that the service accepts
-	clientTimeout  = 2 * requestTimeout
-)
-
-// Lab is where stories are played: the victim, which the faults strike, and the survivor, which goes on selling. Both
-// use the same stores.
+// Lab plays scenarios on the servers of a topology, and on others that it starts for them.
 type Lab struct {
-	Victim, Survivor *topology.Isolated
-	Oracle           *oracle.Oracle
-	Service          scenario.Service // of the survivor
+	Topology *topology.Topology
+	Oracle   *oracle.Oracle // reads the stores of the topology
 
-	items int64 // used so far: each cell has one of its own
+	items atomic.Int64 // used so far: each cell has one of its own
+	waits sync.Map     // the rowWaits of each server of MySQL, by host:port
 }
 
-// StartLab starts the two replicas beside those of a topology.
-func StartLab(ctx context.Context, t *topology.Topology, o *oracle.Oracle) (l *Lab, err error) {
-	l = &Lab{Oracle: o}
-	options := topology.Options{PausePoints: true, ReplicaArgs: []string{
-		"--lease=" + lease.String(), "--request-timeout=" + requestTimeout.String(), "--lock-wait=" + lease.String(),
-	}}
-	if l.Victim, err = t.StartIsolated(ctx, "victim", options); err != nil {
-		return nil, err
-	}
-	if l.Survivor, err = t.StartIsolated(ctx, "survivor", options); err != nil {
-		return nil, errors.Join(err, l.Stop(ctx))
-	}
-	l.Service = scenario.Service{
-		URL: l.Survivor.URL, Admin: l.Survivor.AdminURL, Client: &http.Client{Timeout: 10 * time.Second},
-	}
-	return l, nil
+// Options configures Run.
+type Options struct {
+	Scenarios []Scenario
+	Choices   []scenario.Choice
+	Practices []string // names of the practices to play; all if nil
+	Repeat    int      // how often each scenario is played
+	Parallel  int      // the largest number of scenarios that are played at the same time; 0: 1
+	// Step is called before each step is played. If it is set, one cell is played after the other.
+	Step func(scenario, strategy string, step report.FaultStep)
+	// Done is called for each cell when its scenario has ended, in the order of Scenarios.
+	Done func(report.Fault, history.History) error
 }
 
-// Stop stops the two replicas.
-func (l *Lab) Stop(ctx context.Context) error {
-	var errs []error
-	for _, r := range []*topology.Isolated{l.Victim, l.Survivor} {
-		if r != nil {
-			errs = append(errs, r.Stop(ctx))
+// Run plays each scenario for every choice to which it applies, and for its practices. It returns early, with an error,
+// if ctx ends or Done fails.
+func (l *Lab) Run(ctx context.Context, o Options) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	rounds := l.rounds(o)
+	turns := make(chan struct{}, max(o.Parallel, 1))
+	go func() {
+		for _, r := range rounds {
+			turns <- struct{}{}
+			go func() {
+				r.play(ctx)
+				close(r.over)
+				<-turns
+			}()
+		}
+	}()
+	var failure error
+	for _, r := range rounds {
+		<-r.over // no round may go on after Run has returned
+		if failure == nil {
+			failure = cmp.Or(ctx.Err(), r.report(o.Done))
+		}
+		if failure != nil {
+			cancel()
 		}
 	}
-	return errors.Join(errs...)
+	return failure
 }
 
-// repair leaves both replicas as a story should find them: running, reachable, with nothing parked.
-func (l *Lab) repair(ctx context.Context) error {
-	for _, r := range []*topology.Isolated{l.Victim, l.Survivor} {
-		r.MySQL.Pass()
-		r.Redis.Pass()
-		r.Redlock.Pass()
-		if err := r.Continue(); err != nil || r.Ready(ctx) != nil {
-			if err := r.Restart(ctx); err != nil {
-				return fmt.Errorf("restart the %s after a story: %w", r.Name, err)
+// rounds lists what is to be played, in this order.
+func (l *Lab) rounds(o Options) (rounds []*round) {
+	for repeat := 1; repeat <= o.Repeat; repeat++ {
+		for _, sc := range o.Scenarios {
+			cells := l.cells(sc, o, repeat)
+			perRound := max(len(cells), 1)
+			if o.Step != nil {
+				perRound = 1
+			}
+			for group := range slices.Chunk(cells, perRound) {
+				rounds = append(rounds, &round{lab: l, scenario: sc, cells: group, over: make(chan struct{})})
 			}
 		}
-		if err := l.admin(ctx, http.MethodDelete, r, "/admin/pauses", nil); err != nil {
-			return err
-		}
 	}
-	return nil
+	return rounds
 }
 
-// parked reports whether a request is parked at a pause point of a replica.
-func (l *Lab) parked(ctx context.Context, r *topology.Isolated, request string) (point string, err error) {
-	var parked []struct {
-		RequestID string `json:"request_id"`
-		Point     string `json:"point"`
-	}
-	if err := l.admin(ctx, http.MethodGet, r, "/admin/pauses", &parked); err != nil {
-		return "", err
-	}
-	for _, p := range parked {
-		if p.RequestID == request {
-			return p.Point, nil
+// cells lists the cells of a scenario.
+func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
+	for _, choice := range o.Choices {
+		if sc.Applies(choice.Strategy) == "" {
+			c := l.newCell(sc, choice, o, repeat)
+			c.claim, c.play = sc.Claim(choice.Strategy), sc.Play
+			c.missing = choice.Strategy.Unavailable[choice.Store]
+			cells = append(cells, c)
 		}
 	}
-	return "", nil
+	for _, p := range sc.Practices {
+		if o.Practices == nil || slices.Contains(o.Practices, p.Name) {
+			c := l.newCell(sc, scenario.Choice{Strategy: p.asStrategy(), Store: oracle.MySQL}, o, repeat)
+			c.claim, c.play = p.Claim, p.Play
+			cells = append(cells, c)
+		}
+	}
+	return cells
 }
 
-// admin sends a request to a replica's admin listener and decodes the reply, unless reply is nil.
-func (l *Lab) admin(ctx context.Context, method string, r *topology.Isolated, path string, reply any) error {
-	request, err := http.NewRequestWithContext(ctx, method, r.AdminURL+path, nil)
-	if err != nil {
-		return err
+// Cells counts the cells that Run plays.
+func (l *Lab) Cells(o Options) (n int) {
+	for _, sc := range o.Scenarios {
+		n += o.Repeat * len(l.cells(sc, o, 1))
 	}
-	response, err := l.Service.Client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	switch {
-	case err != nil:
-		return err
-	case response.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s %s: %s: %s", method, request.URL, response.Status, body)
-	case reply == nil:
-		return nil
-	}
-	return json.Unmarshal(body, reply)
+	return n
 }

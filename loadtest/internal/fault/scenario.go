@@ -12,18 +12,49 @@ import (
 
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/verify"
 )
 
 // Scenario is one story. Every strategy to which it applies plays it as a cell of its own.
 type Scenario struct {
+	// Name is that of the story. Variants of a story have a common part before a slash.
 	Name  string
 	Title string // what happens, in one sentence
 	// Applies returns why the story means nothing for a strategy; empty if it does.
 	Applies func(scenario.Strategy) string
-	// Claimed is what a strategy claims about this story, and Expected the outcomes that its claim allows.
-	Claimed  func(scenario.Claim) string
-	Expected func(scenario.Claim) []report.Outcome
-	Play     func(context.Context, *Stage) error
+	// Claim is what follows from the catalogue's claims about a strategy to which the story applies.
+	Claim func(scenario.Strategy) Claim
+	// Practices play the story too. They are ways to deduct that the catalogue does not offer, such as common mistakes.
+	Practices []Practice
+	// Missing returns what the story needs and this machine does not have; empty if it has everything. Nil means that
+	// it needs nothing else than the lab itself.
+	Missing func(context.Context) string
+	// Deploy starts what the story is played on. Nil means two replicas on the servers of the lab.
+	Deploy func(context.Context, *Lab) (*Deployment, error)
+	// Play plays the story for a strategy.
+	Play func(context.Context, *Stage) error
+}
+
+// Claim is what is expected of a story: in words, and the outcomes that agree with them.
+type Claim struct {
+	Words   string
+	Allowed []report.Outcome
+}
+
+// claim returns a Claim.
+func claim(words string, allowed ...report.Outcome) Claim { return Claim{words, allowed} }
+
+// Practice is a way to deduct that is not in the catalogue. The story itself sends its statements and commands.
+type Practice struct {
+	Name  string
+	Claim Claim
+	Play  func(context.Context, *Stage) error
+}
+
+// asStrategy is the practice as the judge sees it: it should sell correctly.
+func (p Practice) asStrategy() scenario.Strategy {
+	correct := scenario.Claim{OneReplica: verify.ClaimCorrect, TwoReplicas: verify.ClaimCorrect}
+	return scenario.Strategy{Name: p.Name, Claim: correct}
 }
 
 // everyStrategy applies to each strategy that deducts something.
@@ -34,21 +65,39 @@ func everyStrategy(s scenario.Strategy) string {
 	return ""
 }
 
-// Find returns the scenarios with the given names, or all if there are no names.
+// noStrategy applies to none: only practices play the story.
+func noStrategy(scenario.Strategy) string { return "the story is about other ways to deduct" }
+
+// only applies to the named strategies.
+func only(names ...string) func(scenario.Strategy) string {
+	return func(s scenario.Strategy) string {
+		if !slices.Contains(names, s.Name) {
+			return "the story is about " + strings.Join(names, ", ")
+		}
+		return ""
+	}
+}
+
+// Find returns the scenarios with the given names, in that order, or all if there are no names. The part of a name
+// before the slash finds all variants.
 func Find(names []string) (found []Scenario, err error) {
 	if len(names) == 0 {
 		return Scenarios, nil
 	}
 	for _, name := range names {
-		i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == name })
-		if i < 0 {
+		before := len(found)
+		for _, s := range Scenarios {
+			if s.Name == name || strings.HasPrefix(s.Name, name+"/") {
+				found = append(found, s)
+			}
+		}
+		if len(found) == before {
 			var known []string
 			for _, s := range Scenarios {
 				known = append(known, s.Name)
 			}
 			return nil, fmt.Errorf("no scenario is named %q; the names are %s", name, strings.Join(known, ", "))
 		}
-		found = append(found, Scenarios[i])
 	}
 	return found, nil
 }

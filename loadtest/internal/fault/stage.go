@@ -1,11 +1,15 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"stock/internal/monotonic"
@@ -23,11 +27,12 @@ const units = 10
 
 // Stage is where one cell is played: an item of its own, the clients that ask for it, and the record of what happens.
 type Stage struct {
-	*Lab
-	Strategy scenario.Strategy
+	*Deployment
+	Strategy scenario.Strategy // or the practice
 	Store    string
 	Item     int64
 
+	items   *atomic.Int64 // used so far
 	company *company
 	note    func(report.FaultStep) // called for each step; see Options.Step
 	began   time.Time
@@ -75,12 +80,24 @@ type order struct {
 	through string             // URL to send it to instead; empty: the replica's
 	name    string             // empty: the client's
 	again   bool
-	count   int64  // units; 0: one
-	pause   string // pause point; empty: none
+	count   int64          // units; 0: one
+	pause   string         // pause point; empty: none
+	lines   []history.Line // of an order of several items; it has no count
+	timeout time.Duration  // how long the client waits for the answer; 0: clientTimeout
 }
 
 // send sends a request and records it with its answer.
 func (s *Stage) send(ctx context.Context, o order) (history.Op, error) {
+	op, err := s.exchange(ctx, o)
+	if err != nil {
+		return history.Op{}, err
+	}
+	s.record(o.client, op)
+	return op, nil
+}
+
+// exchange is send without the record.
+func (s *Stage) exchange(ctx context.Context, o order) (history.Op, error) {
 	name := o.name
 	if name == "" {
 		name = o.client
@@ -90,26 +107,41 @@ func (s *Stage) send(ctx context.Context, o order) (history.Op, error) {
 		url = o.at.URL
 	}
 	load := traffic.Load{
-		Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent, Timeout: clientTimeout,
+		Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent,
+		Timeout: cmp.Or(o.timeout, clientTimeout),
 	}
-	op, err := traffic.SendOne(ctx, url, load, o.pause, history.Op{
-		Kind: history.Deduct, Name: s.requestName(name), GoodsID: s.Item, Count: max(o.count, 1), Again: o.again,
-	})
-	if err != nil {
-		return history.Op{}, err
+	request := history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: max(o.count, 1)}
+	if o.lines != nil {
+		request = history.Op{Kind: history.Order, Lines: o.lines}
 	}
+	request.Name, request.Again = s.requestName(name), o.again
+	return traffic.SendOne(ctx, url, load, o.pause, request)
+}
+
+// record adds a request with its answer to the history.
+func (s *Stage) record(client string, op history.Op) {
 	s.mu.Lock()
 	s.ops = append(s.ops, op)
 	s.mu.Unlock()
-	switch op.Outcome {
-	case history.Sold:
-		s.Stepf("%s has bought %d of the item, and is told that %d remain", o.client, op.Count, op.Remaining)
-	case history.Unknown:
-		s.Stepf("%s gets no answer: %s", o.client, op.Error)
+	switch {
+	case op.Outcome == history.Sold && op.Kind == history.Order:
+		s.Stepf("%s has bought what it ordered: %s", client, describeLines(op.Lines))
+	case op.Outcome == history.Sold:
+		s.Stepf("%s has bought %d of the item, and is told that %d remain", client, op.Count, op.Remaining)
+	case op.Outcome == history.Unknown:
+		s.Stepf("%s gets no answer: %s", client, op.Error)
 	default:
-		s.Stepf("%s is refused: %s", o.client, op.Error)
+		s.Stepf("%s is refused: %s", client, op.Error)
 	}
-	return op, nil
+}
+
+// describeLines says what an order bought, and what remains.
+func describeLines(lines []history.Line) string {
+	parts := make([]string, len(lines))
+	for i, line := range lines {
+		parts[i] = fmt.Sprintf("%d of item %d, of which %d remain", line.Count, line.GoodsID, line.Remaining)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // requestName names a client's request. The item makes it unique.
@@ -117,7 +149,8 @@ func (s *Stage) requestName(client string) string { return fmt.Sprintf("story-%d
 
 // pending is a request that was sent and is not answered yet.
 type pending struct {
-	request string
+	request string             // its name
+	at      *topology.Isolated // where it is parked
 	done    chan struct{}
 	op      history.Op
 	err     error
@@ -139,75 +172,76 @@ func (p *pending) wait() error {
 	return p.err
 }
 
-// pausePoints lists the points at which a request can be parked, from the last to the first.
-var pausePoints = []string{"before-commit", "before-write", "after-read", "after-lock"}
-
-// park starts a request that stops at the last of the pause points that the strategy passes, and waits until it is
-// there.
-func (s *Stage) park(ctx context.Context, o order) (*pending, string, error) {
-	for i, point := range pausePoints {
-		attempt := o
-		attempt.pause = point
-		if i > 0 {
-			attempt.client = fmt.Sprintf("%s%d", o.client, i)
-		}
-		p := s.start(ctx, attempt)
-		parked, err := s.awaitParked(ctx, o.at, p)
-		if err != nil {
-			return nil, "", err
-		}
-		if parked {
-			return p, point, nil
-		}
+// giveUp waits until the replica answers, which it does without being told if it finds its lease ended.
+func (p *pending) giveUp(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return p.err
+	case <-time.After(patience):
+		return fmt.Errorf("%s is still parked after %v: its replica has not given up", p.request, patience)
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return nil, "", errors.New("the strategy passes no pause point")
 }
 
-// awaitParked waits until a request is parked, or was answered instead.
-func (s *Stage) awaitParked(ctx context.Context, at *topology.Isolated, p *pending) (bool, error) {
-	for {
-		point, err := s.parked(ctx, at, p.request)
-		if err != nil || point != "" {
-			return point != "", err
-		}
-		select {
-		case <-p.done:
-			return false, p.err
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(5 * time.Millisecond):
-		}
+// answered reports whether the answer has come.
+func (p *pending) answered() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
 	}
 }
 
 // buy sends requests of a client until one is sold, and records how long the item was blocked since then. After limit,
 // it gives up.
 func (s *Stage) buy(ctx context.Context, o order, since time.Time, limit time.Duration) error {
-	client := o.client
+	sold, err := s.tryToBuy(ctx, o, since, limit)
+	if err == nil && !sold {
+		s.giveUp(since)
+	}
+	return err
+}
+
+// tryToBuy is buy for a story that goes on if nothing is sold within limit.
+func (s *Stage) tryToBuy(ctx context.Context, o order, since time.Time, limit time.Duration) (sold bool, err error) {
+	return s.untilSold(o.client, since, limit, func(client string) (history.Op, error) {
+		o.client = client
+		return s.send(ctx, o)
+	})
+}
+
+// untilSold asks until something is sold, each time with another client's name, and records how long the item was
+// blocked since then. It reports whether something was sold within limit.
+func (s *Stage) untilSold(
+	client string, since time.Time, limit time.Duration, ask func(client string) (history.Op, error),
+) (sold bool, err error) {
+	name := client
 	for i := 1; ; i++ {
-		op, err := s.send(ctx, o)
+		op, err := ask(name)
 		if err != nil {
-			return err
+			return false, err
 		}
 		switch waited := time.Since(since); {
 		case op.Outcome == history.Sold:
 			s.blocked = waited
-			return nil
+			return true, nil
 		case waited > limit:
-			s.blocked, s.never = waited, true
-			s.Stepf("nobody could buy for %.1f s", waited.Seconds())
-			return nil
+			return false, nil
 		}
-		o.client = fmt.Sprintf("%s%d", client, i)
+		name = fmt.Sprintf("%s%d", client, i)
 	}
+}
+
+// giveUp records that nobody could buy the item since then.
+func (s *Stage) giveUp(since time.Time) {
+	s.blocked, s.never = time.Since(since), true
+	s.Stepf("nobody could buy for %.1f s", s.blocked.Seconds())
 }
 
 // open prepares the item.
 func (s *Stage) open(ctx context.Context, story string) error {
-	stock := map[int64]int64{s.Item: units}
-	if err := s.Service.SetStock(ctx, stock); err != nil {
-		return err
-	}
 	s.began = time.Now()
 	claim := s.Strategy.ClaimFor(2, false)
 	s.run = history.Run{
@@ -220,11 +254,28 @@ func (s *Stage) open(ctx context.Context, story string) error {
 		Story: story, Claim: claim, Control: s.Strategy.Control, Witness: history.WitnessOracle,
 		OmitsRemaining: s.Strategy.OmitsRemaining(), Keys: s.Strategy.Idempotent,
 		Ledger: s.Strategy.Idempotent && s.durable() == oracle.MySQL,
-		Set:    stock,
+		Set:    map[int64]int64{}, Initial: map[int64]int64{},
 	}
-	initial, err := s.Oracle.Stock(ctx, s.durable(), []int64{s.Item})
-	s.run.Initial = initial
-	return err
+	return s.addStock(ctx, s.Item)
+}
+
+// newItem puts one more item on sale.
+func (s *Stage) newItem(ctx context.Context) (int64, error) {
+	item := firstItem + s.items.Add(1)
+	if err := s.setStock(ctx, item); err != nil {
+		return 0, err
+	}
+	return item, s.addStock(ctx, item)
+}
+
+// addStock adds the units of an item, which were put on sale, to the history.
+func (s *Stage) addStock(ctx context.Context, item int64) error {
+	initial, err := s.Oracle.Stock(ctx, s.durable(), []int64{item})
+	if err != nil {
+		return err
+	}
+	s.run.Set[item], s.run.Initial[item] = units, initial[item]
+	return nil
 }
 
 // durable is the store in which a sale is durable.
@@ -240,6 +291,9 @@ func (s *Stage) judge(ctx context.Context) (history.History, verify.Verdict, err
 	h := history.History{Run: s.run, Ops: slices.SortedFunc(slices.Values(s.ops), func(a, b history.Op) int {
 		return int(a.SentNS - b.SentNS)
 	})}
+	if len(h.Ops) == 0 {
+		return h, verify.Verdict{}, errors.New("nobody asked for anything")
+	}
 	final, err := s.settled(ctx)
 	if err != nil {
 		return h, verify.Verdict{}, err
@@ -256,18 +310,20 @@ func (s *Stage) judge(ctx context.Context) (history.History, verify.Verdict, err
 
 // settled reads the stock when it has stopped changing. A strategy that writes behind may still be at it.
 func (s *Stage) settled(ctx context.Context) (map[int64]int64, error) {
-	quiet := 50 * time.Millisecond
-	if s.Strategy.WriteBehind {
-		quiet = time.Second
-	}
-	last, since := int64(-1), time.Now()
+	items := slices.Collect(maps.Keys(s.run.Set))
+	var last map[int64]int64
+	since := time.Now()
 	for {
-		stock, err := s.Oracle.Stock(ctx, s.durable(), []int64{s.Item})
+		stock, err := s.Oracle.Stock(ctx, s.durable(), items)
 		if err != nil {
 			return nil, err
 		}
-		if stock[s.Item] != last {
-			last, since = stock[s.Item], time.Now()
+		if !maps.Equal(stock, last) {
+			last, since = stock, time.Now()
+		}
+		quiet := 50 * time.Millisecond
+		if s.Strategy.WriteBehind && !s.written(ctx, stock) {
+			quiet = takeOver
 		}
 		if time.Since(since) >= quiet {
 			return stock, nil
@@ -278,4 +334,13 @@ func (s *Stage) settled(ctx context.Context) (map[int64]int64, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// takeOver is how long it takes at most until a replica writes the sales to MySQL that another one has left behind.
+const takeOver = 10 * time.Second
+
+// written reports whether the store that sells has the same stock as MySQL, which is updated afterwards.
+func (s *Stage) written(ctx context.Context, stock map[int64]int64) bool {
+	sold, err := s.Oracle.Stock(ctx, s.Store, slices.Collect(maps.Keys(stock)))
+	return err == nil && maps.Equal(sold, stock)
 }

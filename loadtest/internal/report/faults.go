@@ -27,7 +27,8 @@ const lateWrite = "late-write"
 // Fault is what came of a fault scenario for one strategy.
 type Fault struct {
 	Scenario string  `json:"scenario"`
-	Strategy string  `json:"strategy"`
+	Title    string  `json:"title"`    // what happens, in one sentence
+	Strategy string  `json:"strategy"` // or the practice
 	Store    string  `json:"store"`
 	Repeat   int     `json:"repeat"` // from 1
 	Outcome  Outcome `json:"outcome"`
@@ -183,6 +184,10 @@ func (r *Report) writeFaults(out printer) {
 	}
 	fmt.Fprintln(out)
 	out.line(bold, "Faults")
+	if len(r.scenarios()) >= wide {
+		r.writeStories(out)
+		return
+	}
 	t := r.faultTable()
 	t.write(out)
 }
@@ -192,8 +197,12 @@ func (r *Report) writeFaultsMarkdown(w io.Writer) {
 	if len(r.Faults) == 0 {
 		return
 	}
-	t := r.faultTable()
 	fmt.Fprint(w, "\n## Faults\n\n")
+	if len(r.scenarios()) >= wide {
+		r.writeStoriesMarkdown(w)
+		return
+	}
+	t := r.faultTable()
 	var heads, rules []string
 	for _, col := range t.columns {
 		heads, rules = append(heads, col.head), append(rules, "---")

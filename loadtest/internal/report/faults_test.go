@@ -66,3 +66,48 @@ func TestTheFaultTableShowsTheWorstOfTheRepeats(t *testing.T) {
 		t.Errorf("the text lacks the repeats:\n%s", &text)
 	}
 }
+
+func TestManyScenariosAreShownOneBelowTheOther(t *testing.T) {
+	t.Parallel()
+	var faults []Fault
+	add := func(scenario, strategy string, outcome Outcome, seconds float64) {
+		faults = append(faults, Fault{
+			Scenario: scenario, Title: "It breaks.", Strategy: strategy, Outcome: outcome, Seconds: seconds,
+			Proof: "the port is closed", ClaimHeld: outcome != Inconclusive, Evidence: []string{"no compiler"},
+		})
+	}
+	for _, strategy := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		add("one", strategy, Safe, 0)
+	}
+	add("one", "h", Unsafe, 0)
+	add("two", "a", Blocked, 1.51)
+	add("two", "b", Blocked, 2.04)
+	add("three", "a", Safe, 0)
+	add("three", "a", Inconclusive, 0)
+	add("four", "a", Skipped, 0)
+	add("five", "a", Safe, 0)
+	r := faultReport(faults...)
+	var text, markdown bytes.Buffer
+	if err := r.WriteText(&text, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WriteMarkdown(&markdown); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| `one` | It breaks. | **unsafe**: `h`; safe: the other 7 |\n",
+		"| `two` | It breaks. | blocked 1.5–2.0 s: `a`, `b` |\n",
+		"| `three` | It breaks. | safe: `a` 1/2; inconclusive: `a` 1/2 ✗ |\n",
+		"| `four` | It breaks. | skipped (no compiler): `a` |\n",
+		"| `five` | the port is closed |\n",
+	} {
+		if !strings.Contains(markdown.String(), want) {
+			t.Errorf("the Markdown lacks %q:\n%s", want, &markdown)
+		}
+	}
+	for _, want := range []string{"one: It breaks.\n  unsafe: h\n  safe: the other 7\n  proof: the port is closed\n"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the text lacks %q:\n%s", want, &text)
+		}
+	}
+}

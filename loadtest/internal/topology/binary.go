@@ -53,13 +53,13 @@ func builtWith(self string) (path string, found bool) {
 	return path, ownErr == nil && err == nil && own.ModTime().Sub(info.ModTime()) <= sameBuild
 }
 
-// migrate creates the tables of the service's database.
-func (t *Topology) migrate(ctx context.Context) error {
+// Migrate creates the tables of the service in a database.
+func (t *Topology) Migrate(ctx context.Context, dsn string) error {
 	output, err := servers.Run(ctx, servers.Command{
 		Name: "stock migrate",
 		Path: t.StockBinary,
 		Args: []string{"migrate", "--redis=" + strings.Join(t.Redis, ",")},
-		Env:  stockEnv(t.MySQLDSN),
+		Env:  stockEnv(dsn),
 	})
 	if err != nil {
 		return fmt.Errorf("%w:\n%s", err, strings.TrimSpace(string(output)))

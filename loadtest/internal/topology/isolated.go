@@ -2,7 +2,6 @@ package topology
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -10,60 +9,80 @@ import (
 	"stock/internal/tcpproxy"
 )
 
-// Isolated is a replica without nginx, which reaches the stores through proxies only, so that a fault can strike it
-// alone.
+// Isolated is a replica without nginx, which reaches its servers through proxies only, so that a fault can strike it
+// alone. A Sentinel or a cluster tells its clients addresses of its own: there, only the first contact passes the proxy.
 type Isolated struct {
 	*Replica
-	MySQL   *tcpproxy.Proxy
-	Redis   *tcpproxy.Proxy
-	Redlock *tcpproxy.Proxy
+	MySQL     *tcpproxy.Proxy
+	Redis     *tcpproxy.Proxy
+	Redlock   *tcpproxy.Proxy
+	Etcd      *tcpproxy.Proxy
+	ZooKeeper *tcpproxy.Proxy
 }
 
-// StartIsolated starts one more replica. Stop it before the topology.
-func (t *Topology) StartIsolated(ctx context.Context, name string, o Options) (i *Isolated, err error) {
-	config, err := mysql.ParseDSN(t.MySQLDSN)
-	if err != nil {
-		return nil, err
-	}
+// StartIsolated starts one more replica on the given servers. Close it before they stop.
+func (t *Topology) StartIsolated(ctx context.Context, name string, at Addresses, o Options) (i *Isolated, err error) {
 	i = &Isolated{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, i.Stop(ctx))
+			i.Close()
 		}
 	}()
-	if i.MySQL, err = tcpproxy.Start(config.Addr); err != nil {
+	if at, err = i.startProxies(at); err != nil {
 		return nil, err
 	}
-	if i.Redis, err = tcpproxy.Start(t.Redis...); err != nil {
-		return nil, err
-	}
-	if i.Redlock, err = tcpproxy.Start(t.Redlock...); err != nil {
-		return nil, err
-	}
-	config.Addr = i.MySQL.Addr()
 	admin, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
-	proxied := stores{mysqlDSN: config.FormatDSN(), redis: i.Redis.Addresses(), redlock: i.Redlock.Addresses()}
-	if i.Replica, err = t.describeReplica(name, admin, proxied, o); err != nil {
+	if i.Replica, err = t.describeReplica(name, admin, at, o); err != nil {
 		return nil, err
 	}
 	return i, i.Restart(ctx)
 }
 
-// Stop stops the replica and its proxies.
-func (i *Isolated) Stop(ctx context.Context) error {
-	var err error
-	if i.Replica != nil && i.process != nil {
-		err = i.Replica.Stop(ctx)
+// startProxies starts a proxy in front of each server, and returns the addresses of the proxies.
+func (i *Isolated) startProxies(at Addresses) (Addresses, error) {
+	config, err := mysql.ParseDSN(at.MySQLDSN)
+	if err != nil {
+		return at, err
 	}
-	for _, proxy := range []*tcpproxy.Proxy{i.MySQL, i.Redis, i.Redlock} {
+	mysqlAddress := []string{config.Addr}
+	for _, to := range []struct {
+		proxy   **tcpproxy.Proxy
+		servers *[]string
+	}{
+		{&i.MySQL, &mysqlAddress},
+		{&i.Redis, &at.Redis},
+		{&i.Redlock, &at.Redlock},
+		{&i.Etcd, &at.Etcd},
+		{&i.ZooKeeper, &at.ZooKeeper},
+	} {
+		if *to.proxy, err = tcpproxy.Start(*to.servers...); err != nil {
+			return at, err
+		}
+		*to.servers = (*to.proxy).Addresses()
+	}
+	config.Addr = mysqlAddress[0]
+	at.MySQLDSN = config.FormatDSN()
+	return at, nil
+}
+
+// Proxies lists the proxies.
+func (i *Isolated) Proxies() []*tcpproxy.Proxy {
+	return []*tcpproxy.Proxy{i.MySQL, i.Redis, i.Redlock, i.Etcd, i.ZooKeeper}
+}
+
+// Close kills the replica and closes its proxies.
+func (i *Isolated) Close() {
+	if i.Replica != nil && i.process != nil {
+		i.process.Kill()
+	}
+	for _, proxy := range i.Proxies() {
 		if proxy != nil {
 			proxy.Close()
 		}
 	}
-	return err
 }
 
 // Address is the host:port of the public listener.

@@ -11,9 +11,9 @@ import (
 	"stock/nginx"
 )
 
-// startNginx starts one nginx that balances all replicas on one port, passes everything to the first replica on
+// balance starts one nginx that balances all replicas on one port, passes everything to the first replica on
 // another, and balances the bare servers, if there are any, on a third.
-func (t *Topology) startNginx(ctx context.Context, o Options) error {
+func (t *Topology) balance(ctx context.Context, o Options) error {
 	all, err := listenAddr(o.Listen, 0)
 	if err != nil {
 		return err
@@ -38,17 +38,22 @@ func (t *Topology) startNginx(ctx context.Context, o Options) error {
 		sites += nginx.Render("bare", bare, o.Bare)
 	}
 
-	t.Servers.Nginx, err = servers.StartNginx(ctx, servers.NginxOptions{
-		Main:  nginx.Main(),
-		Sites: sites,
-		Ready: []string{t.URL + "/livez", t.SingleURL + "/livez"},
-	})
+	t.Servers.Nginx, err = startNginx(ctx, sites, t.URL, t.SingleURL)
 	if err != nil {
 		return err
 	}
 	t.Nginx = Nginx{PID: t.Servers.Nginx.PID, Conf: t.Servers.Nginx.Conf}
 	t.Environment.Nginx = t.Servers.Nginx.Version
 	return nil
+}
+
+// startNginx starts an nginx with the given sites, and waits until it answers at each of the URLs.
+func startNginx(ctx context.Context, sites string, urls ...string) (*servers.Nginx, error) {
+	var ready []string
+	for _, url := range urls {
+		ready = append(ready, url+"/livez")
+	}
+	return servers.StartNginx(ctx, servers.NginxOptions{Main: nginx.Main(), Sites: sites, Ready: ready})
 }
 
 // listenAddr returns the given address with offset added to its port. If the address is empty or its port is 0, it

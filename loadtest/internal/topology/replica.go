@@ -34,32 +34,38 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	direct := stores{mysqlDSN: t.MySQLDSN, redis: t.Redis, redlock: t.Redlock}
-	return t.describeReplica("replica-"+strconv.Itoa(i+1), admin, direct, o)
+	return t.describeReplica("replica-"+strconv.Itoa(i+1), admin, t.Addresses(), o)
 }
 
-// stores is where a replica finds its stores.
-type stores struct {
-	mysqlDSN       string
-	redis, redlock []string
+// Addresses is where a replica finds its servers. Lists are of host:port.
+type Addresses struct {
+	MySQLDSN    string
+	Redis       []string
+	RedisMaster string // name of the master that the Sentinels of Redis watch; empty if there are none
+	Redlock     []string
+	Etcd        []string // empty if there is none
+	ZooKeeper   []string // empty if there is none
+}
+
+// Addresses returns where the replicas find the topology's servers.
+func (t *Topology) Addresses() Addresses {
+	return Addresses{
+		MySQLDSN: t.MySQLDSN, Redis: t.Redis, Redlock: t.Redlock, Etcd: t.Etcd, ZooKeeper: t.ZooKeeper,
+	}
 }
 
 // describeReplica returns a replica that is not started yet.
-func (t *Topology) describeReplica(name, admin string, at stores, o Options) (*Replica, error) {
+func (t *Topology) describeReplica(name, admin string, at Addresses, o Options) (*Replica, error) {
 	listen, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
 	args := []string{
 		"serve", "--replica=" + name, "--listen=" + listen, "--admin-listen=" + admin,
-		"--redis=" + strings.Join(at.redis, ","), "--redlock=" + strings.Join(at.redlock, ","),
+		"--redis=" + strings.Join(at.Redis, ","), "--redis-master=" + at.RedisMaster,
+		"--redlock=" + strings.Join(at.Redlock, ","),
+		"--etcd=" + strings.Join(at.Etcd, ","), "--zookeeper=" + strings.Join(at.ZooKeeper, ","),
 		"--drain-timeout=5s", "--max-hold=" + o.MaxHold.String(),
-	}
-	if len(t.Etcd) > 0 {
-		args = append(args, "--etcd="+strings.Join(t.Etcd, ","))
-	}
-	if len(t.ZooKeeper) > 0 {
-		args = append(args, "--zookeeper="+strings.Join(t.ZooKeeper, ","))
 	}
 	if o.PausePoints {
 		args = append(args, "--pause-points")
@@ -72,7 +78,7 @@ func (t *Topology) describeReplica(name, admin string, at stores, o Options) (*R
 			Name: name,
 			Path: t.StockBinary,
 			Args: append(args, o.ReplicaArgs...),
-			Env:  stockEnv(at.mysqlDSN),
+			Env:  stockEnv(at.MySQLDSN),
 			Log:  t.dir.File(name + ".log"),
 		},
 	}, nil
@@ -107,20 +113,26 @@ var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Ready returns an error until the replica answers /readyz with 200.
 func (r *Replica) Ready(ctx context.Context) error {
+	status, body, err := r.Readiness(ctx)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("/readyz answers %d: %s", status, body)
+	}
+	return err
+}
+
+// Readiness asks /readyz, and returns the status and the body of the answer.
+func (r *Replica) Readiness(ctx context.Context) (status int, body string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL+"/readyz", nil)
 	if err != nil {
-		return err
+		return 0, "", err
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return 0, "", err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 4096))
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("/readyz answers %s: %s", response.Status, strings.TrimSpace(string(body)))
-	}
-	return err
+	text, err := io.ReadAll(io.LimitReader(response.Body, 4096))
+	return response.StatusCode, strings.TrimSpace(string(text)), err
 }
 
 // Kill kills the replica (SIGKILL).
@@ -137,6 +149,9 @@ func (r *Replica) Pause() error { return r.signal(syscall.SIGSTOP) }
 
 // Continue resumes a paused replica (SIGCONT).
 func (r *Replica) Continue() error { return r.signal(syscall.SIGCONT) }
+
+// Terminate tells the replica to finish its requests and exit (SIGTERM), and does not wait for it.
+func (r *Replica) Terminate() error { return r.signal(syscall.SIGTERM) }
 
 func (r *Replica) signal(signal syscall.Signal) error {
 	if r.process == nil {

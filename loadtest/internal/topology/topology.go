@@ -120,7 +120,7 @@ func (t *Topology) start(ctx context.Context, o Options) error {
 	if err := t.startServers(ctx, o); err != nil {
 		return err
 	}
-	if err := t.migrate(ctx); err != nil {
+	if err := t.Migrate(ctx, t.MySQLDSN); err != nil {
 		return err
 	}
 	for i := range o.Replicas {
@@ -139,7 +139,7 @@ func (t *Topology) start(ctx context.Context, o Options) error {
 	}
 	// nginx leaves a replica out for a second after a failure. If it had asked a replica that did not listen yet, the
 	// other one would get the first requests of a run, and a short run would test one replica only.
-	return t.startNginx(ctx, o)
+	return t.balance(ctx, o)
 }
 
 // RestartReplicas stops all replicas, and starts them on the same ports. The arguments of "stock serve" are those of

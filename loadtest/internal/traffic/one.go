@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	"stock/loadtest/internal/history"
 )
 
-// SendOne sends the deduction that op describes to the service at base, on a connection of its own, and returns it with
+// SendOne sends the deduction or order that op describes to the service at base, on a connection of its own, and returns it with
 // its answer. The load says everything but what is deducted. If pause is not empty, the request is parked at that pause
 // point.
 func SendOne(ctx context.Context, base string, load Load, pause string, op history.Op) (history.Op, error) {
@@ -20,11 +21,28 @@ func SendOne(ctx context.Context, base string, load Load, pause string, op histo
 	load.Users = 1
 	r := newRun(driver, load)
 	if pause != "" {
-		header := bytes.TrimSuffix(r.deductHeader, requestID)
-		r.deductHeader = fmt.Appendf(header, "X-Pause: %s\r\n%s", pause, requestID)
+		for _, header := range []*[]byte{&r.deductHeader, &r.orderHeader} {
+			*header = fmt.Appendf(bytes.TrimSuffix(*header, requestID), "X-Pause: %s\r\n%s", pause, requestID)
+		}
 	}
 	stopCutting := r.cutWith(ctx)
 	defer stopCutting()
 	r.users[0].deduct(ctx, op)
 	return r.collect(nil)[0], nil
+}
+
+// RestockOne puts the units back that op describes, in a store, through the admin listener of a replica, and returns op
+// with its answer.
+func RestockOne(ctx context.Context, admin, store string, timeout time.Duration, op history.Op) (history.Op, error) {
+	server, err := newServer(admin)
+	if err != nil {
+		return history.Op{}, err
+	}
+	r := &restocker{
+		load:   Load{Restock: &Restock{Store: store}, Timeout: timeout},
+		server: server, connection: newConnection(server),
+	}
+	defer r.connection.close()
+	r.putBack(ctx, &op)
+	return op, nil
 }

@@ -57,10 +57,11 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &cell{scenario: lateWrite, verdict: test.verdict, err: test.err, stage: &Stage{
-				proof: test.proof, blocked: test.blocked, never: test.never,
-				Strategy: scenario.Strategy{Name: "s", Claim: scenario.Claim{LateWrite: test.claimed}},
-			}}
+			strategy := scenario.Strategy{Name: "s", Claim: scenario.Claim{LateWrite: test.claimed}}
+			c := &cell{
+				scenario: lateWrite, claim: lateWrite.Claim(strategy), verdict: test.verdict, err: test.err,
+				stage: &Stage{proof: test.proof, blocked: test.blocked, never: test.never, Strategy: strategy},
+			}
 			got := c.result()
 			if got.Outcome != test.want || got.ClaimHeld != test.held {
 				t.Errorf("%s, claim held %t, want %s, %t", got.Outcome, got.ClaimHeld, test.want, test.held)

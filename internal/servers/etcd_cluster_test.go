@@ -1,0 +1,112 @@
+package servers_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+	"stock/internal/tcpproxy"
+)
+
+func TestEtcdClusterElectsAnotherLeaderWhenItsLeaderIsKilled(t *testing.T) {
+	t.Parallel()
+	cluster := startEtcdCluster(t, nil)
+	first := leader(t, cluster)
+	first.Kill()
+	second := anotherLeads(t, cluster, first)
+	if _, err := connectEtcd(t, second.Addr).Put(t.Context(), "stock/1", "6000"); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := connectEtcd(t, first.Addr).Get(t.Context(), "stock/1")
+	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "6000" {
+		t.Errorf("the restarted member reads %v, %v, want 6000", got, err)
+	}
+}
+
+func TestEtcdClusterElectsAnotherLeaderWhenItsLeaderIsCutOff(t *testing.T) {
+	t.Parallel()
+	var links []*tcpproxy.Proxy
+	cluster := startEtcdCluster(t, func(addr string) (string, error) {
+		links = append(links, tcpproxy.New(t, addr))
+		return links[len(links)-1].Addr(), nil
+	})
+	first := leader(t, cluster)
+	status, err := first.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, link := range links {
+		if cluster.Members[i] == first {
+			link.BlackHole()
+			continue
+		}
+		link.Select(from(status.ID))
+		t.Cleanup(link.Hold())
+		link.Break()
+	}
+	anotherLeads(t, cluster, first)
+	if err := first.Err(); err != nil {
+		t.Errorf("the former leader has ended: %v", err)
+	}
+}
+
+// from selects the messages of the connections that an etcd member makes to others.
+func from(member uint64) func(tcpproxy.Message) bool {
+	header := fmt.Appendf(nil, "X-Server-From: %x\r\n", member)
+	var mu sync.Mutex
+	conns := map[int]bool{}
+	return func(m tcpproxy.Message) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if bytes.Contains(m.Data, header) {
+			conns[m.Conn] = true
+		}
+		return conns[m.Conn]
+	}
+}
+
+func startEtcdCluster(t *testing.T, link func(string) (string, error)) *servers.EtcdCluster {
+	t.Helper()
+	cluster, err := servers.StartEtcdCluster(t.Context(), servers.EtcdClusterOptions{
+		Member: servers.EtcdOptions{Relaxed: true}, Link: link,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		for _, member := range cluster.Members {
+			gone(t, member.Process, member.Addr)
+		}
+	})
+	return cluster
+}
+
+func leader(t *testing.T, cluster *servers.EtcdCluster) *servers.Etcd {
+	t.Helper()
+	leader, err := cluster.Leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leader
+}
+
+// anotherLeads waits until another member than the first leads the cluster.
+func anotherLeads(t *testing.T, cluster *servers.EtcdCluster, first *servers.Etcd) (leader *servers.Etcd) {
+	t.Helper()
+	serverstest.Eventually(t, "another member leads", func() bool {
+		var err error
+		leader, err = cluster.Leader(t.Context())
+		return err == nil && leader != first
+	})
+	return leader
+}

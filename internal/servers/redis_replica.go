@@ -1,0 +1,46 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// AwaitSync waits until the Redis replica has the data of its master and receives its writes.
+func (r *Redis) AwaitSync(ctx context.Context) error {
+	return r.awaitReplication(ctx, "role:slave", "master_link_status:up")
+}
+
+// Promote makes the Redis replica a master (REPLICAOF NO ONE). It keeps the writes that it has received. After a
+// Restart, it is a Redis replica again.
+func (r *Redis) Promote(ctx context.Context) error {
+	client := r.client()
+	defer client.Close()
+	if err := client.Do(ctx, "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		return fmt.Errorf("promote %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// awaitReplication waits until the server's INFO replication has all lines.
+func (r *Redis) awaitReplication(ctx context.Context, lines ...string) error {
+	return r.await(ctx, func(ctx context.Context, client *redis.Client) error {
+		info, err := client.Info(ctx, "replication").Result()
+		if err != nil {
+			return err
+		}
+		return hasLines(info, lines...)
+	})
+}
+
+// hasLines returns an error unless the text has all lines.
+func hasLines(text string, lines ...string) error {
+	for _, line := range lines {
+		if !strings.Contains(text, line+"\r\n") {
+			return fmt.Errorf("%s is not in %s", line, text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package fault
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
+)
+
+// nginxScenarios are stories of a load balancer that does not know what became of a request.
+var nginxScenarios = []Scenario{
+	{
+		Name:    "proxy-resends/post",
+		Title:   "A replica's answer does not reach nginx, which never sends a POST again unless it is told to.",
+		Applies: everyStrategy,
+		Claim:   func(scenario.Strategy) Claim { return claim("sent-once", report.Safe) },
+		Deploy:  behindNginx(false),
+		Play: func(ctx context.Context, s *Stage) error {
+			op, sent, err := s.loseAnswerToNginx(ctx)
+			switch {
+			case err != nil:
+				return err
+			case op.Outcome != history.Unknown || sent != 1:
+				return fmt.Errorf("nginx sent the request %d times, and A was told %q", sent, op.Outcome)
+			}
+			s.Provef("the proxy cut nginx's connection when the replica's answer came; nginx did not send the request again")
+			return nil
+		},
+	},
+	{
+		Name:    "proxy-resends/non-idempotent",
+		Title:   "The same, and nginx is told to send a POST again (proxy_next_upstream non_idempotent).",
+		Applies: everyStrategy,
+		Claim:   retryClaim,
+		Deploy:  behindNginx(true),
+		Play: func(ctx context.Context, s *Stage) error {
+			op, sent, err := s.loseAnswerToNginx(ctx)
+			switch {
+			case err != nil:
+				return err
+			case op.Outcome != history.Sold || sent != 2:
+				return fmt.Errorf("nginx sent the request %d times, and A was told %q", sent, op.Outcome)
+			}
+			s.Provef("the proxy cut nginx's connection when the replica's answer came; nginx sent the request to the %s too",
+				op.Replica)
+			return nil
+		},
+	},
+	zombieReplica,
+}
+
+// loseAnswerToNginx sends a request of client A through nginx, and loses the first answer of a replica on its way to
+// nginx. It returns how A's request ended, and how often nginx sent it.
+func (s *Stage) loseAnswerToNginx(ctx context.Context) (history.Op, int64, error) {
+	var sent atomic.Int64
+	count := func(m tcpproxy.Message) bool {
+		if s.isRequest(m) {
+			sent.Add(1)
+		}
+		return false
+	}
+	first := func(m tcpproxy.Message) bool { return s.isRequest(m) && sent.Load() == 1 }
+	defer s.Nginx.victim.Catch(count).Release()
+	defer s.Nginx.survivor.Catch(count).Release()
+	victim, survivor := s.Nginx.victim.Catch(first), s.Nginx.survivor.Catch(first)
+	defer victim.Release()
+	defer survivor.Release()
+	p := s.start(ctx, order{client: "A", through: s.Nginx.URL})
+	select {
+	case <-victim.Arrived():
+		victim.Cut(tcpproxy.BeforeReply)
+	case <-survivor.Arrived():
+		survivor.Cut(tcpproxy.BeforeReply)
+	case <-p.done:
+		return p.op, 0, errors.Join(p.err, errors.New("A was answered before nginx had sent its request"))
+	case <-ctx.Done():
+		return p.op, 0, ctx.Err()
+	}
+	if err := p.wait(); err != nil {
+		return p.op, 0, err
+	}
+	if sent.Load() > 1 {
+		// To the judge, nginx is a client that was not answered and sent the request again.
+		first := p.op
+		first.Outcome, first.Replica, first.Error = history.Unknown, "", "the connection was cut"
+		first.Remaining, first.Token, first.EnteredNS, first.LeftNS, first.Replayed = 0, 0, 0, 0, false
+		s.record("nginx", first)
+	}
+	return p.op, sent.Load(), nil
+}
+
+// isRequest matches a request for the item on its way from nginx to a replica.
+func (s *Stage) isRequest(m tcpproxy.Message) bool {
+	return bytes.HasPrefix(m.Data, []byte("POST ")) && s.mentionsItem(m)
+}
+
+// zombieReplica is the story of a replica that everybody has given up, and that goes on.
+var zombieReplica = Scenario{
+	Name:    "zombie-replica",
+	Title:   "nginx sends a request to a replica that is stopped, the client sends it again, and the replica goes on.",
+	Applies: everyStrategy,
+	Claim:   retryClaim,
+	Missing: processStates,
+	Deploy:  behindNginx(false, "--lease=20s"), // longer than the replica is stopped
+	Play: func(ctx context.Context, s *Stage) error {
+		err := s.Together(ctx, "the victim is stopped", func(ctx context.Context) error { return stop(ctx, s.Victim) })
+		if err != nil {
+			return err
+		}
+		client, waiting, err := s.sendToZombie(ctx)
+		if err != nil {
+			return err
+		}
+		s.Provef("/proc says that the victim is stopped, and the proxy has handed it the request of client %s", client)
+		again := s.again(client)
+		again.timeout = zombieTimeout
+		sent, err := s.sendUntilSold(ctx, again)
+		if err != nil {
+			return err
+		}
+		waiting = append(waiting, sent...)
+		err = s.Together(ctx, "the victim goes on", func(context.Context) error { return s.Victim.Continue() })
+		if err != nil {
+			return err
+		}
+		for _, p := range waiting {
+			if err := p.wait(); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+// zombieTimeout is how long a client waits for a replica that is stopped meanwhile.
+const zombieTimeout = 20 * time.Second
+
+// sendToZombie sends requests through nginx until one reaches the victim, which is stopped. It returns the name of its
+// client.
+func (s *Stage) sendToZombie(ctx context.Context) (client string, waiting []*pending, err error) {
+	for i := 1; ; i++ {
+		client = fmt.Sprintf("A%d", i)
+		p, stuck, err := s.sendThroughNginx(ctx, order{client: client, timeout: zombieTimeout})
+		if stuck || err != nil {
+			return client, []*pending{p}, err
+		}
+	}
+}
+
+// sendUntilSold sends a request through nginx until it is sold. It returns the attempts that were not answered, because
+// they reached the victim, which is stopped.
+func (s *Stage) sendUntilSold(ctx context.Context, o order) (waiting []*pending, err error) {
+	for {
+		p, stuck, err := s.sendThroughNginx(ctx, o)
+		switch {
+		case err != nil:
+			return waiting, err
+		case stuck:
+			waiting = append(waiting, p)
+		case p.op.Outcome == history.Sold:
+			return waiting, nil
+		}
+	}
+}
+
+// sendThroughNginx sends a request through nginx. It returns when the request is answered or stuck at the victim, which
+// is stopped.
+func (s *Stage) sendThroughNginx(ctx context.Context, o order) (p *pending, stuck bool, err error) {
+	reached := s.Nginx.victim.Catch(s.isRequest)
+	defer reached.Release()
+	o.through = s.Nginx.URL
+	p = s.start(ctx, o)
+	select {
+	case <-reached.Arrived():
+		s.Stepf("nginx sends the request of %s to the victim", o.client)
+		return p, true, nil
+	case <-p.done:
+		return p, false, p.err
+	case <-ctx.Done():
+		return p, false, ctx.Err()
+	}
+}
+
+// front is an nginx in front of both replicas.
+type front struct {
+	*topology.Balancer
+	victim, survivor *tcpproxy.Proxy // between nginx and the replicas
+}
+
+// behindNginx starts the replicas on the servers of the lab, and an nginx in front of them. If resend is set, nginx
+// sends a POST again whose connection broke.
+func behindNginx(resend bool, args ...string) func(context.Context, *Lab) (*Deployment, error) {
+	return func(ctx context.Context, l *Lab) (*Deployment, error) {
+		d, err := l.Deploy(ctx, l.Topology.Addresses(), args...)
+		if err != nil {
+			return nil, err
+		}
+		if err := d.startNginx(ctx, resend); err != nil {
+			return nil, errors.Join(err, d.stop(ctx))
+		}
+		return d, nil
+	}
+}
+
+func (d *Deployment) startNginx(ctx context.Context, resend bool) (err error) {
+	d.Nginx = &front{}
+	if d.Nginx.victim, err = d.startProxy(d.Victim); err != nil {
+		return err
+	}
+	if d.Nginx.survivor, err = d.startProxy(d.Survivor); err != nil {
+		return err
+	}
+	d.Nginx.Balancer, err = topology.StartBalancer(ctx, resend, d.Nginx.victim.Addr(), d.Nginx.survivor.Addr())
+	if err == nil {
+		d.OnStop(d.Nginx.Stop)
+	}
+	return err
+}
+
+// startProxy starts a proxy in front of a replica.
+func (d *Deployment) startProxy(r *topology.Isolated) (*tcpproxy.Proxy, error) {
+	p, err := tcpproxy.Start(r.Address())
+	if err == nil {
+		d.OnStop(func(context.Context) error { p.Close(); return nil })
+	}
+	return p, err
+}

@@ -1,0 +1,144 @@
+package fault
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+
+	"github.com/go-sql-driver/mysql"
+
+	"stock/internal/monotonic"
+	"stock/loadtest/internal/history"
+)
+
+// errUnknown is an error after which nobody knows whether the deduction has taken effect.
+var errUnknown = errors.New("outcome unknown")
+
+// perform makes a deduction of a practice, and records it. deduct returns the units that remain. Its error means that
+// nothing was deducted, unless it is errUnknown.
+func (s *Stage) perform(client string, count int64, deduct func() (remaining int64, err error)) history.Op {
+	op := history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: count}
+	return s.carryOut(client, op, func(op *history.Op) (err error) {
+		op.Remaining, err = deduct()
+		return err
+	})
+}
+
+// performOrder is perform for an order of several items. deduct sets in each line what remains.
+func (s *Stage) performOrder(client string, lines []history.Line, deduct func() error) history.Op {
+	op := history.Op{Kind: history.Order, Lines: lines}
+	return s.carryOut(client, op, func(*history.Op) error { return deduct() })
+}
+
+func (s *Stage) carryOut(client string, op history.Op, deduct func(*history.Op) error) history.Op {
+	a := s.begin(client, op)
+	return a.end(deduct(&a.op))
+}
+
+// asked is a deduction of a practice that is under way.
+type asked struct {
+	stage  *Stage
+	client string
+	op     history.Op
+}
+
+// ask begins a deduction of a practice, for a story in which several are under way at the same time.
+func (s *Stage) ask(client string, count int64) *asked {
+	return s.begin(client, history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: count})
+}
+
+// answer ends the deduction and records it, with the results of perform's deduct.
+func (a *asked) answer(remaining int64, err error) history.Op {
+	a.op.Remaining = remaining
+	return a.end(err)
+}
+
+func (s *Stage) begin(client string, op history.Op) *asked {
+	op.Name, op.Attempts, op.SentNS = s.requestName(client), 1, monotonic.Now()
+	return &asked{s, client, op}
+}
+
+func (a *asked) end(err error) history.Op {
+	a.op.ReceivedNS = monotonic.Now()
+	switch {
+	case err == nil:
+		a.op.Outcome, a.op.Status = history.Sold, 200
+	case errors.Is(err, errUnknown):
+		a.op.Outcome, a.op.Error = history.Unknown, err.Error()
+	default:
+		a.op.Outcome, a.op.Status, a.op.Error = history.Busy, 503, err.Error()
+	}
+	a.stage.record(a.client, a.op)
+	return a.op
+}
+
+// openMySQL opens connections of the story's own to the database. The variables are system variables of each session,
+// such as innodb_lock_wait_timeout. The caller closes the pool.
+func (d *Deployment) openMySQL(ctx context.Context, variables map[string]string) (*sql.DB, error) {
+	config, err := mysql.ParseDSN(d.Addresses.MySQLDSN)
+	if err != nil {
+		return nil, err
+	}
+	config.InterpolateParams = true
+	config.Logger = &mysql.NopLogger{} // stories break connections
+	if config.Params == nil {
+		config.Params = map[string]string{}
+	}
+	maps.Copy(config.Params, variables)
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// transaction is one that a practice uses to deduct from its item.
+type transaction struct {
+	*sql.Tx
+	item int64
+}
+
+// inTransaction does work between BEGIN and COMMIT. If work fails, it rolls back.
+func (s *Stage) inTransaction(
+	ctx context.Context, db *sql.DB, level sql.IsolationLevel, work func(transaction) error,
+) error {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after COMMIT, there is nothing to roll back
+	// MariaDB 11.6.2 and later refuse to lock a row that has changed since the transaction's first read (1020), unless
+	// told not to. Other servers ignore the comment.
+	const asOthers = "SET @ignored = 0 /*M!110602 , SESSION innodb_snapshot_isolation = OFF */"
+	if _, err := tx.ExecContext(ctx, asOthers); err != nil {
+		return err
+	}
+	if err := work(transaction{tx, s.Item}); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// read reads the stock without locking the row.
+func (t transaction) read(ctx context.Context) (units int64, err error) {
+	err = t.QueryRowContext(ctx, "SELECT stock FROM good_stock WHERE goods_id = ?", t.item).Scan(&units)
+	return units, err
+}
+
+// readForUpdate locks the row and reads its stock.
+func (t transaction) readForUpdate(ctx context.Context) (units int64, err error) {
+	err = t.QueryRowContext(ctx, "SELECT stock FROM good_stock WHERE goods_id = ? FOR UPDATE", t.item).Scan(&units)
+	return units, err
+}
+
+// write overwrites the stock.
+func (t transaction) write(ctx context.Context, units int64) error {
+	const query = "UPDATE good_stock SET stock = ?, version = version + 1 WHERE goods_id = ?"
+	_, err := t.ExecContext(ctx, query, units, t.item)
+	return err
+}

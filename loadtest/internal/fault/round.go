@@ -1,0 +1,165 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/verify"
+)
+
+// blockedAfter is how long the next buyer may wait without being called blocked: a sale takes milliseconds, but many
+// cells are played side by side.
+const blockedAfter = time.Second
+
+// roundTime is the longest that a round may take.
+const roundTime = 90 * time.Second
+
+// firstItem is below the ids of the stories' items: no load uses them.
+const firstItem = 1_000_000
+
+// round is a scenario that is played once, with its cells side by side.
+type round struct {
+	lab      *Lab
+	scenario Scenario
+	cells    []*cell
+	over     chan struct{} // closed when it has been played
+}
+
+// cell is a scenario for one strategy or practice.
+type cell struct {
+	scenario Scenario
+	claim    Claim
+	play     func(context.Context, *Stage) error
+	repeat   int
+	stage    *Stage
+	missing  string // why it cannot be played here; empty if it can
+	history  history.History
+	verdict  verify.Verdict
+	err      error // why the story could not be played to its end
+}
+
+func (l *Lab) newCell(sc Scenario, choice scenario.Choice, o Options, repeat int) *cell {
+	s := &Stage{
+		Strategy: choice.Strategy, Store: choice.Store, Item: firstItem + l.items.Add(1),
+		items: &l.items, note: func(report.FaultStep) {},
+	}
+	if o.Step != nil {
+		s.note = func(st report.FaultStep) { o.Step(sc.Name, choice.Strategy.Name, st) }
+	}
+	return &cell{scenario: sc, repeat: repeat, stage: s}
+}
+
+// play plays the round's cells that can be played here.
+func (r *round) play(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, roundTime)
+	defer cancel()
+	var missing string
+	if r.scenario.Missing != nil {
+		missing = r.scenario.Missing(ctx)
+	}
+	var playable []*cell
+	for _, c := range r.cells {
+		if missing != "" {
+			c.missing = missing
+		}
+		if c.missing == "" {
+			playable = append(playable, c)
+		}
+	}
+	if len(playable) == 0 {
+		return
+	}
+	if err := r.playOn(ctx, playable); err != nil {
+		for _, c := range playable {
+			c.err = errors.Join(c.err, err)
+		}
+	}
+}
+
+// playOn plays cells side by side on a deployment of their own.
+func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
+	deploy := r.scenario.Deploy
+	if deploy == nil {
+		deploy = func(ctx context.Context, l *Lab) (*Deployment, error) { return l.Deploy(ctx, l.Topology.Addresses()) }
+	}
+	d, err := deploy(ctx, r.lab)
+	if err != nil {
+		return fmt.Errorf("start the servers of the scenario: %w", err)
+	}
+	defer func() { err = errors.Join(err, d.stop(ctx)) }()
+	var items []int64
+	for _, c := range cells {
+		items = append(items, c.stage.Item)
+	}
+	if err := d.setStock(ctx, items...); err != nil {
+		return err
+	}
+	together := newCompany(len(cells))
+	var all sync.WaitGroup
+	for _, c := range cells {
+		c.stage.Deployment, c.stage.company = d, together
+		all.Go(func() {
+			defer together.leave(ctx)
+			c.perform(ctx)
+		})
+	}
+	all.Wait()
+	return nil
+}
+
+// perform plays a cell and has it judged.
+func (c *cell) perform(ctx context.Context) {
+	if c.err = c.stage.open(ctx, c.scenario.Name); c.err != nil {
+		return
+	}
+	if c.err = c.play(ctx, c.stage); c.err != nil {
+		return
+	}
+	c.history, c.verdict, c.err = c.stage.judge(ctx)
+}
+
+// report calls done for each cell.
+func (r *round) report(done func(report.Fault, history.History) error) error {
+	for _, c := range r.cells {
+		if err := done(c.result(), c.history); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// result decides what came of the story.
+func (c *cell) result() report.Fault {
+	s := c.stage
+	r := report.Fault{
+		Scenario: c.scenario.Name, Title: c.scenario.Title, Strategy: s.Strategy.Name, Store: s.Store, Repeat: c.repeat,
+		Claimed: c.claim.Words, Proof: s.proof, Evidence: c.verdict.Evidence, Steps: s.steps,
+		Replay: fmt.Sprintf("loadtest faults --scenarios %s --strategies %s --step", c.scenario.Name, s.Strategy.Name),
+	}
+	switch {
+	case c.missing != "":
+		r.Outcome, r.Evidence = report.Skipped, []string{c.missing}
+		return r
+	case c.err != nil:
+		r.Outcome, r.Evidence = report.Inconclusive, []string{c.err.Error()}
+	case c.verdict.Result == verify.Wrong:
+		r.Outcome = report.Unsafe
+	case s.proof == "" || c.verdict.Result != verify.Correct:
+		r.Outcome = report.Inconclusive
+	case s.never:
+		r.Outcome, r.Seconds = report.Unavailable, s.blocked.Seconds()
+	case s.blocked > blockedAfter:
+		r.Outcome, r.Seconds = report.Blocked, s.blocked.Seconds()
+	default:
+		r.Outcome = report.Safe
+	}
+	r.ClaimHeld = slices.Contains(c.claim.Allowed, r.Outcome)
+	return r
+}

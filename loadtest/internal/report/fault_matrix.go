@@ -1,0 +1,165 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// wide is the number of scenarios from which on they are shown one below the other: as columns they would not fit.
+const wide = 5
+
+// story is what came of one scenario, for all that played it.
+type story struct {
+	scenario, title string
+	proof           string // of its first cell that has one
+	groups          []outcomeGroup
+}
+
+// outcomeGroup is the strategies for which a scenario ended in the same way.
+type outcomeGroup struct {
+	outcome        Outcome
+	least, longest float64 // seconds that an item was blocked
+	names          []string
+	reason         string // why it was skipped
+}
+
+// shownOutcomes lists the outcomes in the order in which they are shown.
+var shownOutcomes = []Outcome{Unsafe, Unavailable, Blocked, Safe, Inconclusive, Skipped}
+
+// stories groups the results by scenario and outcome.
+func (r *Report) stories() (stories []story) {
+	for _, scenario := range r.scenarios() {
+		s := story{scenario: scenario}
+		played := map[string]int{} // by strategy
+		for _, f := range r.Faults {
+			if f.Scenario == scenario {
+				played[f.Strategy]++
+				s.title = f.Title
+				if s.proof == "" {
+					s.proof = f.Proof
+				}
+			}
+		}
+		for _, outcome := range shownOutcomes {
+			if group := r.group(scenario, outcome, played); len(group.names) > 0 {
+				s.groups = append(s.groups, group)
+			}
+		}
+		stories = append(stories, s)
+	}
+	return stories
+}
+
+// group collects the strategies for which a scenario ended in an outcome at least once. played tells how often each
+// has played it.
+func (r *Report) group(scenario string, outcome Outcome, played map[string]int) outcomeGroup {
+	g := outcomeGroup{outcome: outcome}
+	times := map[string]int{}
+	failed := map[string]bool{}
+	for _, f := range r.Faults {
+		if f.Scenario != scenario || f.Outcome != outcome {
+			continue
+		}
+		if len(times) == 0 || f.Seconds < g.least {
+			g.least = f.Seconds
+		}
+		g.longest = max(g.longest, f.Seconds)
+		if times[f.Strategy]++; times[f.Strategy] == 1 {
+			g.names = append(g.names, f.Strategy)
+		}
+		failed[f.Strategy] = failed[f.Strategy] || !f.ClaimHeld && outcome != Skipped
+		if outcome == Skipped && len(f.Evidence) > 0 {
+			g.reason = f.Evidence[0]
+		}
+	}
+	for i, name := range g.names {
+		if times[name] < played[name] {
+			g.names[i] += fmt.Sprintf(" %d/%d", times[name], played[name])
+		}
+		if failed[name] {
+			g.names[i] += " ✗"
+		}
+	}
+	return g
+}
+
+// String returns the outcome with its time or reason.
+func (g outcomeGroup) String() string {
+	switch {
+	case g.outcome == Blocked || g.outcome == Unavailable:
+		least, longest := fmt.Sprintf("%.1f", g.least), fmt.Sprintf("%.1f", g.longest)
+		if least == longest {
+			return fmt.Sprintf("%s %s s", g.outcome, least)
+		}
+		return fmt.Sprintf("%s %s–%s s", g.outcome, least, longest)
+	case g.reason != "":
+		return fmt.Sprintf("%s (%s)", g.outcome, g.reason)
+	}
+	return string(g.outcome)
+}
+
+// many is the number of names from which on the largest group of a story is shown as "the others".
+const many = 7
+
+// members lists the strategies of a group, each in quotes. If they are the largest group of several, and many, they are
+// counted.
+func (s story) members(g outcomeGroup, quote string) string {
+	largest := slices.MaxFunc(s.groups, func(a, b outcomeGroup) int { return len(a.names) - len(b.names) })
+	plain := !slices.ContainsFunc(g.names, func(name string) bool { return strings.ContainsAny(name, " ✗") })
+	if len(s.groups) > 1 && plain && len(g.names) >= many && len(g.names) == len(largest.names) {
+		return fmt.Sprintf("the other %d", len(g.names))
+	}
+	var names []string
+	for _, name := range g.names {
+		word, rest, _ := strings.Cut(name, " ")
+		names = append(names, strings.TrimSpace(quote+word+quote+" "+rest))
+	}
+	return strings.Join(names, ", ")
+}
+
+// writeStories writes the scenarios one below the other for a terminal.
+func (r *Report) writeStories(out printer) {
+	for _, s := range r.stories() {
+		fmt.Fprintln(out)
+		out.line(bold, s.scenario+": "+s.title)
+		for _, g := range s.groups {
+			style := plain
+			if g.outcome == Unsafe {
+				style = red
+			}
+			out.line(style, fmt.Sprintf("  %s: %s", g, s.members(g, "")))
+		}
+		if s.proof != "" {
+			out.line(faint, "  proof: "+s.proof)
+		}
+	}
+}
+
+// WriteFaults writes a Markdown table of the fault scenarios, and one of what shows that their faults struck.
+func (r *Report) WriteFaults(w io.Writer) error {
+	out := newPrinter(w, false)
+	r.writeStoriesMarkdown(out)
+	return out.Flush()
+}
+
+func (r *Report) writeStoriesMarkdown(w io.Writer) {
+	stories := r.stories()
+	fmt.Fprint(w, "| scenario | what happens | outcome |\n| --- | --- | --- |\n")
+	for _, s := range stories {
+		var parts []string
+		for _, g := range s.groups {
+			word := g.String()
+			if g.outcome == Unsafe {
+				word = "**" + word + "**"
+			}
+			parts = append(parts, word+": "+s.members(g, "`"))
+		}
+		fmt.Fprintf(w, "| `%s` | %s | %s |\n", s.scenario, s.title, strings.Join(parts, "; "))
+	}
+	fmt.Fprint(w, "\n| scenario | what shows that the fault struck, for one strategy |\n| --- | --- |\n")
+	for _, s := range stories {
+		fmt.Fprintf(w, "| `%s` | %s |\n", s.scenario, s.proof)
+	}
+}
