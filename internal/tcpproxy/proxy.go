@@ -2,8 +2,8 @@
 //
 // It knows no protocol: a message is whatever one read returns, up to 64 KiB. If a client waits for the reply before it
 // sends more, that is one request. Cut, Hold and Delay act on the messages of clients; Select restricts Cut and Hold to
-// some of them. Catch holds one message, and may cut its connection. BlackHole and Break act on all connections, in both
-// directions.
+// some of them. Catch holds one message, and may cut its connection. BlackHole and Break act on all connections, in
+// both directions.
 package tcpproxy
 
 import (
@@ -229,8 +229,8 @@ func (c *Caught) Release() {
 	})
 }
 
-// Cut cuts the connection of the message instead of releasing it, either at once or when the server has answered. It must
-// not be called before the message has arrived.
+// Cut cuts the connection of the message instead of releasing it, either at once or when the server has answered. It
+// must not be called before the message has arrived.
 func (c *Caught) Cut(at CutPoint) {
 	c.proxy.mu.Lock()
 	if at == BeforeRequest {

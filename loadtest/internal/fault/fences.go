@@ -33,7 +33,7 @@ var fenceCounterLost = Scenario{
 			return err
 		}
 		lost := time.Now()
-		if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, lost, patience); err != nil {
+		if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, lost); err != nil {
 			return err
 		}
 		s.Stepf("A's token was %d, and B's is %d", before.Token, s.last().Token)

@@ -42,7 +42,7 @@ var holderDies = Scenario{
 		if err := holder.wait(); err != nil {
 			return err
 		}
-		return s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, killed, patience)
+		return s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, killed)
 	},
 }
 
@@ -80,7 +80,7 @@ var lateWrite = Scenario{
 		s.Provef("the proxy between the victim and %s holds A's write of %d bytes", s.Store, write.Bytes())
 		caught := time.Now()
 		// B buys another count than A: if both left the same stock, nobody could tell that one was lost.
-		if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, caught, patience); err != nil {
+		if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, caught); err != nil {
 			return err
 		}
 		write.Release()

@@ -295,16 +295,9 @@ func playTwoReads(useLockingRead bool) func(context.Context, *Stage) error {
 				if err := s.buyUnderLock(ctx, db); err != nil {
 					return err
 				}
-				locked, err := tx.readForUpdate(ctx)
+				locked, plain, err := s.readTwice(ctx, tx)
 				if err != nil {
 					return err
-				}
-				plain, err := tx.read(ctx)
-				if err != nil {
-					return err
-				}
-				if locked != plain {
-					s.Provef("in one transaction, SELECT FOR UPDATE returns %d and a plain SELECT after it %d", locked, plain)
 				}
 				remaining = plain - 1
 				if useLockingRead {
@@ -316,4 +309,18 @@ func playTwoReads(useLockingRead bool) func(context.Context, *Stage) error {
 		})
 		return nil
 	}
+}
+
+// readTwice reads the stock with FOR UPDATE and without.
+func (s *Stage) readTwice(ctx context.Context, tx transaction) (locked, plain int64, err error) {
+	if locked, err = tx.readForUpdate(ctx); err != nil {
+		return 0, 0, err
+	}
+	if plain, err = tx.read(ctx); err != nil {
+		return 0, 0, err
+	}
+	if locked != plain {
+		s.Provef("in one transaction, SELECT FOR UPDATE returns %d and a plain SELECT after it %d", locked, plain)
+	}
+	return locked, plain, nil
 }

@@ -267,7 +267,7 @@ var lockConnectionKilled = Scenario{
 			return err
 		}
 		killed := time.Now()
-		if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, killed, patience); err != nil {
+		if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, killed); err != nil {
 			return err
 		}
 		if err := s.resume(ctx, holder); err != nil {

@@ -80,7 +80,7 @@ func (s *Stage) loseAnswerToNginx(ctx context.Context) (history.Op, int64, error
 	case <-survivor.Arrived():
 		survivor.Cut(tcpproxy.BeforeReply)
 	case <-p.done:
-		return p.op, 0, errors.Join(p.err, errors.New("A was answered before nginx had sent its request"))
+		return p.op, 0, errors.Join(p.err, errors.New("client A was answered before nginx had sent its request"))
 	case <-ctx.Done():
 		return p.op, 0, ctx.Err()
 	}

@@ -80,7 +80,7 @@ func playOppositeOrders(ctx context.Context, s *Stage) error {
 	case <-locking:
 		s.Provef("A is parked at %s, and B's request for the item that A has locked was seen on the wire", point)
 	case <-b.done:
-		return errors.New("B was answered before it asked for the item that A has locked")
+		return errors.New("client B was answered before it asked for the item that A has locked")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -88,7 +88,7 @@ func playOppositeOrders(ctx context.Context, s *Stage) error {
 	if err := errors.Join(s.release(ctx, a), b.wait()); err != nil {
 		return err
 	}
-	return s.buy(ctx, order{client: "C", at: s.Survivor, lines: ascending}, released, patience)
+	return s.buy(ctx, order{client: "C", at: s.Survivor, lines: ascending}, released)
 }
 
 // locksItem matches the message that locks the story's item.
@@ -231,7 +231,7 @@ func playTwoRedisLocks(ctx context.Context, s *Stage, ascending bool) error {
 			s.blocked = time.Since(began)
 		}
 		if i > 5 {
-			return errors.New("C could not buy")
+			return errors.New("client C could not buy")
 		}
 	}
 	return nil

@@ -121,7 +121,7 @@ func (s *Stage) pauseAt(ctx context.Context, points ...string) error {
 	}
 	if !sold {
 		buyer.client = "B-again"
-		if err := s.buy(ctx, buyer, blocked, patience); err != nil {
+		if err := s.buy(ctx, buyer, blocked); err != nil {
 			return err
 		}
 	}

@@ -49,9 +49,9 @@ func (s *Stage) ask(client string, count int64) *asked {
 }
 
 // answer ends the deduction and records it, with the results of perform's deduct.
-func (a *asked) answer(remaining int64, err error) history.Op {
+func (a *asked) answer(remaining int64, err error) {
 	a.op.Remaining = remaining
-	return a.end(err)
+	a.end(err)
 }
 
 func (s *Stage) begin(client string, op history.Op) *asked {
@@ -111,7 +111,7 @@ func (s *Stage) inTransaction(
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() //nolint:errcheck // after COMMIT, there is nothing to roll back
+	defer tx.Rollback() // after COMMIT, there is nothing to roll back
 	// MariaDB 11.6.2 and later refuse to lock a row that has changed since the transaction's first read (1020), unless
 	// told not to. Other servers ignore the comment.
 	const asOthers = "SET @ignored = 0 /*M!110602 , SESSION innodb_snapshot_isolation = OFF */"

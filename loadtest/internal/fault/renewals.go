@@ -54,7 +54,7 @@ var blackHole = Scenario{
 		}
 		s.Provef("A was inside at before-write when the proxies began to swallow; nobody could release its lock")
 		bought := make(chan error, 1)
-		go func() { bought <- s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, cut, patience) }()
+		go func() { bought <- s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, cut) }()
 		gaveUp, err := s.awaitGivenUp(ctx, holder, bought)
 		if err != nil {
 			return err
@@ -118,8 +118,8 @@ func (s *Stage) awaitGivenUp(ctx context.Context, holder *pending, bought <-chan
 	}
 }
 
-// renewUntilError renews its lock, and relies on it until a renewal fails. Its client waits for an answer for as long as
-// the usual time limit of clients, which is longer than its lease.
+// renewUntilError renews its lock, and relies on it until a renewal fails. Its client waits for an answer for as long
+// as the usual time limit of clients, which is longer than its lease.
 var renewUntilError = Practice{
 	Name:  "renew-until-error",
 	Claim: claim("relies on its lock until a renewal fails", report.Unsafe),

@@ -56,12 +56,12 @@ var shutdown = Scenario{
 		}
 		answered := time.Now()
 		if holder.op.Outcome != history.Sold {
-			return fmt.Errorf("A was answered %d (%s)", holder.op.Status, holder.op.Error)
+			return fmt.Errorf("client A was answered %d (%s)", holder.op.Status, holder.op.Error)
 		}
 		s.Provef("A was parked at %s when the victim got SIGTERM, and was answered %d after /readyz had answered 503",
 			point, holder.op.Status)
 		// If A had left its lock behind, B would have to wait for the lease to end.
-		return s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, answered, patience)
+		return s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, answered)
 	},
 }
 

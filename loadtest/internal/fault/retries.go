@@ -43,8 +43,8 @@ func commitLost(s scenario.Strategy) Claim {
 func commitUnknown(variant string, at tcpproxy.CutPoint, left int64, claimed func(scenario.Strategy) Claim) Scenario {
 	return Scenario{
 		Name: "commit-unknown/" + variant,
-		Title: fmt.Sprintf("The connection to MySQL is cut %s MySQL has committed the sale, and the client sends its request again.",
-			variant),
+		Title: "The connection to MySQL is cut " + variant +
+			" MySQL has committed the sale, and the client sends its request again.",
 		Applies: func(s scenario.Strategy) string {
 			if s.Baseline() || s.Stores[0] == oracle.Redis {
 				return "it commits nothing in MySQL"
@@ -69,11 +69,11 @@ func commitUnknown(variant string, at tcpproxy.CutPoint, left int64, claimed fun
 			case err != nil:
 				return err
 			case first.op.Outcome != history.Unknown || stock[s.Item] != left:
-				return fmt.Errorf("A was told %q, and MySQL has %d units", first.op.Outcome, stock[s.Item])
+				return fmt.Errorf("client A was told %q, and MySQL has %d units", first.op.Outcome, stock[s.Item])
 			}
 			s.Provef("the proxy cut the connection %s the sale's %d bytes reached MySQL, which now has %d units",
 				variant, commit.Bytes(), left)
-			return s.buy(ctx, s.again("A"), time.Now(), patience)
+			return s.buy(ctx, s.again("A"), time.Now())
 		},
 	}
 }
@@ -119,11 +119,11 @@ var clientTimesOut = Scenario{
 		second := s.storeProxy(s.Survivor).Catch(s.mentionsItem)
 		defer second.Release()
 		bought := make(chan error, 1)
-		go func() { bought <- s.buy(ctx, s.again("A"), time.Now(), patience) }()
+		go func() { bought <- s.buy(ctx, s.again("A"), time.Now()) }()
 		select {
 		case <-second.Arrived():
 		case err := <-bought:
-			return fmt.Errorf("A's second request was answered before it was seen on the wire (%v)", err)
+			return fmt.Errorf("the second request of A was answered before it was seen on the wire (%v)", err)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -194,10 +194,10 @@ func (p *pending) answered() bool {
 	}
 }
 
-// buy sends requests of a client until one is sold, and records how long the item was blocked since then. After limit,
-// it gives up.
-func (s *Stage) buy(ctx context.Context, o order, since time.Time, limit time.Duration) error {
-	sold, err := s.tryToBuy(ctx, o, since, limit)
+// buy sends requests of a client until one is sold, and records how long the item was blocked since then. After
+// patience, it gives up.
+func (s *Stage) buy(ctx context.Context, o order, since time.Time) error {
+	sold, err := s.tryToBuy(ctx, o, since, patience)
 	if err == nil && !sold {
 		s.giveUp(since)
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // Isolated is a replica without nginx, which reaches its servers through proxies only, so that a fault can strike it
-// alone. A Sentinel or a cluster tells its clients addresses of its own: there, only the first contact passes the proxy.
+// alone. A Sentinel or a cluster tells its clients addresses of its own: there, only the first contact passes the
+// proxy.
 type Isolated struct {
 	*Replica
 	MySQL     *tcpproxy.Proxy

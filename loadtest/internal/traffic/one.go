@@ -9,9 +9,9 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// SendOne sends the deduction or order that op describes to the service at base, on a connection of its own, and returns it with
-// its answer. The load says everything but what is deducted. If pause is not empty, the request is parked at that pause
-// point.
+// SendOne sends the deduction or order that op describes to the service at base, on a connection of its own, and
+// returns it with its answer. The load says everything but what is deducted. If pause is not empty, the request is
+// parked at that pause point.
 func SendOne(ctx context.Context, base string, load Load, pause string, op history.Op) (history.Op, error) {
 	driver, err := NewDriver(base, 1)
 	if err != nil {
