@@ -17,6 +17,8 @@ var Scenarios = slices.Concat(
 	retryScenarios,
 	nginxScenarios,
 	replicaScenarios,
+	staleWriteScenarios,
+	mutexScenarios,
 )
 
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.
