@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"stock/internal/servers"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -32,6 +33,10 @@ type Deployment struct {
 	Service          scenario.Service // of the survivor
 	Addresses        topology.Addresses
 	Nginx            *front // in front of both replicas; nil: there is none
+
+	// Servers of the round's own; nil: there are none.
+	masters []*servers.Redis // of Redlock
+	clocked []*clockedRedis
 
 	pauses map[*topology.Isolated]*pauses
 	waits  *rowWaits

@@ -54,6 +54,6 @@ var unlockBeforeCommit = Scenario{
 		if err := b.wait(); err != nil {
 			return err
 		}
-		return s.buy(ctx, order{client: "C", at: s.Victim, count: 3}, committed, patience)
+		return s.buy(ctx, order{client: "C", at: s.Victim, count: 3}, committed)
 	},
 }

@@ -19,6 +19,8 @@ var Scenarios = slices.Concat(
 	replicaScenarios,
 	staleWriteScenarios,
 	mutexScenarios,
+	clockScenarios,
+	masterScenarios,
 )
 
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.
