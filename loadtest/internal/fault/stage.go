@@ -22,8 +22,9 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// units is the stock of a story's item. More than one client asks for one unit each, and none is refused.
-const units = 10
+// units is the stock of a story's item. It is enough for all clients. The strategy slots has one unit in each of its 16
+// rows: a client that buys one unit finds it in any row, and one that buys two has to lock them all.
+const units = 16
 
 // Stage is where one cell is played: an item of its own, the clients that ask for it, and the record of what happens.
 type Stage struct {

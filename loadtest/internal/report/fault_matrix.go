@@ -100,15 +100,17 @@ func (g outcomeGroup) String() string {
 	return string(g.outcome)
 }
 
-// many is the number of names from which on the largest group of a story is shown as "the others".
+// many is the number of names from which on the largest group of a story is counted instead of listed.
 const many = 7
 
-// members lists the strategies of a group, each in quotes. If they are the largest group of several, and many, they are
-// counted.
+// members lists the strategies of a group, each in quotes, or counts them: "all 37", "the other 12".
 func (s story) members(g outcomeGroup, quote string) string {
 	largest := slices.MaxFunc(s.groups, func(a, b outcomeGroup) int { return len(a.names) - len(b.names) })
 	plain := !slices.ContainsFunc(g.names, func(name string) bool { return strings.ContainsAny(name, " ✗") })
-	if len(s.groups) > 1 && plain && len(g.names) >= many && len(g.names) == len(largest.names) {
+	if plain && len(g.names) >= many && len(g.names) == len(largest.names) {
+		if len(s.groups) == 1 {
+			return fmt.Sprintf("all %d", len(g.names))
+		}
 		return fmt.Sprintf("the other %d", len(g.names))
 	}
 	var names []string
