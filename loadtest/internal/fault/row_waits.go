@@ -33,16 +33,21 @@ func (l *Lab) rowWaits(dsn string) *rowWaits {
 	return waits.(*rowWaits) //nolint:forcetypeassert // nothing else is stored
 }
 
-// of reports whether a statement that names an item waits.
-func (w *rowWaits) of(ctx context.Context, db *sql.DB, item int64) (bool, error) {
+// of reports whether a statement that names an item waits, as far as that was looked up since the given time: earlier,
+// another statement of the same item may have waited, such as the one that put it on sale.
+func (w *rowWaits) of(ctx context.Context, db *sql.DB, item int64, since time.Time) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if time.Since(w.asked) >= rowWaitsInterval {
+		asked := time.Now()
 		var err error
 		if w.statements, err = waitingStatements(ctx, db); err != nil {
 			return false, err
 		}
-		w.asked = time.Now()
+		w.asked = asked
+	}
+	if w.asked.Before(since) {
+		return false, nil
 	}
 	for _, statement := range w.statements {
 		if strings.Contains(statement, strconv.FormatInt(item, 10)) {
@@ -74,8 +79,9 @@ func waitingStatements(ctx context.Context, db *sql.DB) (statements []string, er
 func (d *Deployment) awaitRowWait(
 	ctx context.Context, db *sql.DB, item int64, done <-chan struct{},
 ) (waits bool, err error) {
+	began := time.Now()
 	for {
-		if waits, err = d.waits.of(ctx, db, item); waits || err != nil {
+		if waits, err = d.waits.of(ctx, db, item, began); waits || err != nil {
 			return waits, err
 		}
 		select {
