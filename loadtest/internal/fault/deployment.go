@@ -32,7 +32,8 @@ type Deployment struct {
 	Oracle           *oracle.Oracle
 	Service          scenario.Service // of the survivor
 	Addresses        topology.Addresses
-	Nginx            *front // in front of both replicas; nil: there is none
+	MySQL            *servers.MySQL // of the round's own; nil: the lab's
+	Nginx            *front         // in front of both replicas; nil: there is none
 
 	// Servers of the round's own; nil: there are none.
 	masters []*servers.Redis // of Redlock

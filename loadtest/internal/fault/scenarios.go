@@ -21,6 +21,8 @@ var Scenarios = slices.Concat(
 	mutexScenarios,
 	clockScenarios,
 	masterScenarios,
+	noIndexScenarios,
+	databaseCrashScenarios,
 )
 
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.

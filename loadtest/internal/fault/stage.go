@@ -74,6 +74,16 @@ func (s *Stage) Together(ctx context.Context, what string, strike func(context.C
 	return nil
 }
 
+// InTurn plays a part of the story that must not meet the same part of other cells.
+func (s *Stage) InTurn(ctx context.Context, play func() error) error {
+	s.company.turn.Lock()
+	defer s.company.turn.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return play()
+}
+
 // order is a request of a client.
 type order struct {
 	client  string             // its name in the steps

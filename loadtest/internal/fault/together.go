@@ -14,6 +14,8 @@ type company struct {
 	strike  func(context.Context) error // the fault that they wait for
 	over    chan struct{}               // closed when it has struck
 	err     error                       // of the last fault
+
+	turn sync.Mutex // held by the member whose turn it is
 }
 
 func newCompany(members int) *company {

@@ -66,6 +66,7 @@ func (o *Oracle) openMySQL(ctx context.Context, config Config) error {
 	}
 	parsed.InterpolateParams = true // one statement for each query, so that its own are easy to subtract
 	parsed.Timeout = 5 * time.Second
+	parsed.Logger = &mysql.NopLogger{} // the driver also returns what it logs as errors
 	connector, err := mysql.NewConnector(parsed)
 	if err != nil {
 		return fmt.Errorf("MySQL DSN: %w", err)

@@ -1,0 +1,106 @@
+package fault
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"stock/internal/servers"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+)
+
+// databaseCrashScenarios are about sales that were confirmed before MySQL was killed.
+var databaseCrashScenarios = []Scenario{databaseCrash(0), databaseCrash(1), databaseCrash(2)}
+
+// databaseCrash returns the story of a MySQL that is killed, with a value of innodb_flush_log_at_trx_commit.
+func databaseCrash(flush int) Scenario {
+	return Scenario{
+		Name:    fmt.Sprintf("database-crash/flush-%d", flush),
+		Title:   fmt.Sprintf("MySQL is killed after it has sold, with innodb_flush_log_at_trx_commit=%d (SIGKILL).", flush),
+		Applies: only("update", "for-update", "optimistic-version", "ledger", "slots", "batch", "batch-ledger"),
+		Claim: func(scenario.Strategy) Claim {
+			switch flush {
+			case 0:
+				return claim("loses what was confirmed since the log was last flushed", report.Unsafe)
+			case 1:
+				return claim("a confirmed sale is on disk", report.Safe)
+			}
+			return claim("a confirmed sale is with the operating system, which goes on", report.Safe)
+		},
+		Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) {
+			// The items are put on sale with the server's default, 1, so that they are on disk.
+			return onOwnMySQL(ctx, l, servers.MySQLOptions{Args: []string{
+				// Otherwise the log is flushed once a second, and nobody knows how much is lost.
+				"--skip-log-bin", "--innodb-flush-log-at-timeout=2700",
+			}})
+		},
+		Play: func(ctx context.Context, s *Stage) error { return playDatabaseCrash(ctx, s, flush) },
+	}
+}
+
+func playDatabaseCrash(ctx context.Context, s *Stage, flush int) error {
+	db, err := s.openMySQL(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	set := fmt.Sprintf("SET GLOBAL innodb_flush_log_at_trx_commit = %d", flush)
+	err = s.Together(ctx, set, func(ctx context.Context) error {
+		_, err := db.ExecContext(ctx, set)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	before, err := readRedoLog(ctx, db)
+	if err != nil {
+		return err
+	}
+	for _, o := range []order{
+		{client: "A", at: s.Victim}, {client: "B", at: s.Survivor, count: 2}, {client: "C", at: s.Victim},
+	} {
+		op, err := s.send(ctx, o)
+		if err == nil && op.Outcome != history.Sold {
+			err = fmt.Errorf("client %s was not sold anything: %s", o.client, op.Error)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	after, err := readRedoLog(ctx, db)
+	if err != nil {
+		return err
+	}
+	if err := s.Together(ctx, "MySQL is killed and started again", s.MySQL.Restart); err != nil {
+		return err
+	}
+	s.Provef("the log was flushed up to %d before the sales, and MySQL was killed when it was flushed up to %d of %d",
+		before.flushed, after.flushed, after.written)
+	_, err = s.send(ctx, order{client: "D", at: s.Survivor})
+	return err
+}
+
+// redoLog is how far InnoDB's log has come, in bytes since the database was created.
+type redoLog struct{ written, flushed int64 }
+
+var redoLogStatus = regexp.MustCompile(`Log sequence number\s+(\d+)(?s:.*)Log flushed up to\s+(\d+)`)
+
+func readRedoLog(ctx context.Context, db *sql.DB) (log redoLog, err error) {
+	var engine, name, status string
+	if err := db.QueryRowContext(ctx, "SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &status); err != nil {
+		return log, err
+	}
+	match := redoLogStatus.FindStringSubmatch(status)
+	if match == nil {
+		return log, fmt.Errorf("SHOW ENGINE INNODB STATUS does not say how far the log has come")
+	}
+	if log.written, err = strconv.ParseInt(match[1], 10, 64); err != nil {
+		return log, err
+	}
+	log.flushed, err = strconv.ParseInt(match[2], 10, 64)
+	return log, err
+}

@@ -1,0 +1,30 @@
+package fault
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The page explains each story, all of its variants together, and its table shows what the lab has measured.
+func TestEachScenarioIsDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/faults.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stories, found := strings.Cut(string(text), "\n## The scenarios\n")
+	if !found {
+		t.Fatal("docs/faults.md has no section The scenarios")
+	}
+	for _, s := range Scenarios {
+		story, _, _ := strings.Cut(s.Name, "/")
+		if !strings.Contains(stories, "`"+story+"`") {
+			t.Errorf("docs/faults.md does not explain %s", story)
+		}
+		if !strings.Contains(string(text), "\n| `"+s.Name+"` |") {
+			t.Errorf("docs/faults.md has no row for %s: make faults FAULTS='--markdown out/faults.md', "+
+				"and go test . -update -faults-table out/faults.md", s.Name)
+		}
+	}
+}

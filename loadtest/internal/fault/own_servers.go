@@ -1,0 +1,74 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"stock/internal/servers"
+)
+
+// stopper is what a deployment has to stop after its replicas.
+type stopper = func(context.Context) error
+
+// onOwnDatabase deploys on a database of the round's own, on the MySQL of the lab, at an isolation level.
+func onOwnDatabase(ctx context.Context, l *Lab, level string, args ...string) (*Deployment, error) {
+	server := l.Topology.Servers.MySQL
+	name := fmt.Sprintf("round_%d", l.items.Add(1))
+	dsn, err := server.CreateDatabase(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	drop := func(ctx context.Context) error { return server.DropDatabase(ctx, name) }
+	withLevel, err := atIsolation(dsn, level, l.Topology.Environment.MySQLSettings)
+	if err == nil {
+		err = l.Topology.Migrate(ctx, dsn)
+	}
+	if err != nil {
+		return nil, errors.Join(err, drop(context.WithoutCancel(ctx)))
+	}
+	return l.deployOnOwn(ctx, withLevel, drop, args...)
+}
+
+// onOwnMySQL deploys on a MySQL of the round's own.
+func onOwnMySQL(ctx context.Context, l *Lab, o servers.MySQLOptions, args ...string) (*Deployment, error) {
+	server, err := servers.StartMySQL(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	stop := func(ctx context.Context) error {
+		server.Kill() // its data are not needed any more
+		return server.Stop(ctx)
+	}
+	dsn, err := server.CreateDatabase(ctx, "stock")
+	if err == nil {
+		err = l.Topology.Migrate(ctx, dsn)
+	}
+	if err != nil {
+		return nil, errors.Join(err, stop(context.WithoutCancel(ctx)))
+	}
+	d, err := l.deployOnOwn(ctx, dsn, stop, args...)
+	if err == nil {
+		d.MySQL = server
+	}
+	return d, err
+}
+
+// deployOnOwn deploys on a database that no other round uses. Redis is not shared either: a replica writes to its
+// database what other replicas have sold there and have not written yet.
+func (l *Lab) deployOnOwn(ctx context.Context, dsn string, stop stopper, args ...string) (*Deployment, error) {
+	redis, err := servers.StartRedis(ctx, servers.RedisOptions{Name: "redis of the round"})
+	if err != nil {
+		return nil, errors.Join(err, stop(context.WithoutCancel(ctx)))
+	}
+	at := l.Topology.Addresses()
+	at.MySQLDSN, at.Redis = dsn, []string{redis.Addr}
+	d, err := l.Deploy(ctx, at, args...)
+	if err != nil {
+		ctx := context.WithoutCancel(ctx)
+		return nil, errors.Join(err, redis.Stop(ctx), stop(ctx))
+	}
+	d.stops = slices.Concat([]stopper{stop, redis.Stop}, d.stops) // the replicas stop first
+	return d, nil
+}
