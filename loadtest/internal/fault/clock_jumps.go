@@ -190,7 +190,7 @@ func (s *Stage) proveStuck(ctx context.Context, side *redis.Client, point string
 var redlockClockJumps = Scenario{
 	Name:    "redlock-clock-jumps",
 	Title:   "The clocks of two of three masters jump ahead by an hour while a holder's write is on its way.",
-	Applies: onMasters,
+	Applies: only("lock-redlock"),
 	Claim:   secondHolderClaim,
 	Missing: noClocks,
 	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) {

@@ -38,6 +38,7 @@ type Deployment struct {
 	// Servers of the round's own; nil: there are none.
 	masters []*servers.Redis // of Redlock
 	clocked []*clockedRedis
+	etcd    *etcdMembers
 
 	pauses map[*topology.Isolated]*pauses
 	waits  *rowWaits
@@ -45,7 +46,14 @@ type Deployment struct {
 }
 
 // Deploy starts the two replicas on the given servers. More arguments of "stock serve" override the usual ones.
-func (l *Lab) Deploy(ctx context.Context, at topology.Addresses, args ...string) (d *Deployment, err error) {
+func (l *Lab) Deploy(ctx context.Context, at topology.Addresses, args ...string) (*Deployment, error) {
+	return l.deployApart(ctx, at, at, args...)
+}
+
+// deployApart is Deploy for a victim that reaches other servers of its locks than the survivor.
+func (l *Lab) deployApart(
+	ctx context.Context, victimAt, at topology.Addresses, args ...string,
+) (d *Deployment, err error) {
 	d = &Deployment{Oracle: l.Oracle, Addresses: at, waits: l.rowWaits(at.MySQLDSN)}
 	defer func() {
 		if err != nil {
@@ -61,7 +69,7 @@ func (l *Lab) Deploy(ctx context.Context, at topology.Addresses, args ...string)
 	}, args...)}
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		d.Victim, err = l.Topology.StartIsolated(starting, "victim", at, options)
+		d.Victim, err = l.Topology.StartIsolated(starting, "victim", victimAt, options)
 		return err
 	})
 	group.Go(func() (err error) {

@@ -22,14 +22,6 @@ var masterScenarios = []Scenario{
 	mastersLost("one-of-three", 1, 3), mastersLost("two-of-five", 2, 5), mastersLost("three-of-five", 3, 5),
 }
 
-// onMasters applies to locks that several independent masters of Redis grant.
-func onMasters(s scenario.Strategy) string {
-	if !slices.Contains(s.Needs, "redlock") {
-		return "the story is about a lock on several masters"
-	}
-	return ""
-}
-
 // deployOn deploys on servers of the round's own, which stop stops after the replicas. It takes the error of their
 // start, so that those that were started before are stopped.
 func (l *Lab) deployOn(
@@ -137,7 +129,7 @@ var redlockRestartsEmpty = Scenario{
 	Name: "redlock-restarts-empty",
 	Title: "A is granted the lock by masters 1 and 2 of three. Master 2 restarts without its data, and master 3, which " +
 		"was down, starts.",
-	Applies: onMasters,
+	Applies: only("lock-redlock"),
 	Claim:   secondHolderClaim,
 	Deploy:  deployOnMasters(3, servers.RedisOptions{}, longLease),
 	Play: func(ctx context.Context, s *Stage) error {
@@ -170,7 +162,7 @@ var redlockRestartsLate = Scenario{
 	Name: "redlock-restarts-late",
 	Title: "As redlock-restarts-empty, but master 2 starts only when every lease to which it may have agreed has " +
 		"ended.",
-	Applies: onMasters,
+	Applies: only("lock-redlock"),
 	Claim:   leaseEndsClaim,
 	Deploy:  deployOnMasters(3, servers.RedisOptions{}, pauseLease),
 	Play: func(ctx context.Context, s *Stage) error {
@@ -196,7 +188,7 @@ var redlockRestartsLate = Scenario{
 var redlockRestartsWithAOF = Scenario{
 	Name:    "redlock-restarts-with-aof",
 	Title:   "As redlock-restarts-empty, but each master flushes its append-only file before it answers.",
-	Applies: onMasters,
+	Applies: only("lock-redlock"),
 	Claim:   leaseEndsClaim,
 	Deploy:  deployOnMasters(3, servers.RedisOptions{AOF: true, Fsync: "always"}, pauseLease),
 	Play: func(ctx context.Context, s *Stage) error {
@@ -256,7 +248,7 @@ func mastersLost(name string, lost, of int) Scenario {
 	return Scenario{
 		Name:    "redlock-masters-lost/" + name,
 		Title:   fmt.Sprintf("%d of %d masters are killed while a holder is inside.", lost, of),
-		Applies: onMasters,
+		Applies: only("lock-redlock"),
 		Claim:   func(scenario.Strategy) Claim { return claim(words, outcome) },
 		Deploy:  deployOnMasters(of, servers.RedisOptions{}, longLease),
 		Play:    func(ctx context.Context, s *Stage) error { return s.loseMasters(ctx, lost) },

@@ -102,7 +102,7 @@ func (s *Stage) buyNeighbour(ctx context.Context, db *sql.DB, other int64) error
 		return err
 	}
 	buyer.client = "B-again"
-	return s.buy(ctx, buyer, asked, patience)
+	return s.buy(ctx, buyer, asked)
 }
 
 // goodsIndex says whether the row of an item is found by an index.

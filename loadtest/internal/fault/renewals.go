@@ -3,6 +3,7 @@ package fault
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -53,25 +54,44 @@ var blackHole = Scenario{
 			return fmt.Errorf("client A was answered before its connections were cut off: %s", holder.op.Error)
 		}
 		s.Provef("A was inside at before-write when the proxies began to swallow; nobody could release its lock")
-		bought := make(chan error, 1)
-		go func() { bought <- s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, cut) }()
-		gaveUp, err := s.awaitGivenUp(ctx, holder, bought)
-		if err != nil {
-			return err
-		}
-		if gaveUp {
-			s.Stepf("A's replica has given up")
-			err = <-bought
-		}
-		if err != nil {
-			return err
-		}
-		if err := holder.giveUp(ctx); err != nil {
-			return err
-		}
-		_, err = s.send(ctx, order{client: "C", at: s.Survivor})
-		return err
+		return s.sellAfter(ctx, holder, cut)
 	},
+}
+
+// sellAfter has B buy while A, which is cut off since then, is at a pause point. It fails if A is still there when B has
+// bought.
+func (s *Stage) sellAfter(ctx context.Context, holder *pending, cut time.Time) error {
+	bought := make(chan error, 1)
+	go func() { bought <- s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, cut) }()
+	inside := true
+	for waiting := true; waiting; {
+		select {
+		case err := <-bought:
+			if err != nil {
+				return err
+			}
+			waiting = false
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollInterval):
+		}
+		parked, err := s.pauses[s.Victim].has(ctx, s.Deployment, s.Victim, holder.request)
+		if err != nil {
+			return err
+		}
+		if inside && !parked {
+			s.Stepf("A's replica has given up")
+		}
+		inside = inside && parked
+	}
+	if inside && !s.never {
+		return errors.New("client B has bought while client A was inside")
+	}
+	if err := holder.giveUp(ctx); err != nil {
+		return err
+	}
+	_, err := s.send(ctx, order{client: "C", at: s.Survivor})
+	return err
 }
 
 // swallowLocks cuts the victim off from the servers of its locks, but not from MySQL.
@@ -101,25 +121,8 @@ func (s *Stage) awaitRenewal(ctx context.Context) error {
 	})
 }
 
-// awaitGivenUp waits until A is no longer parked. It returns false if B's purchase ends before.
-func (s *Stage) awaitGivenUp(ctx context.Context, holder *pending, bought <-chan error) (gaveUp bool, err error) {
-	for {
-		select {
-		case err := <-bought:
-			return false, err
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(pollInterval):
-		}
-		parked, err := s.pauses[s.Victim].has(ctx, s.Deployment, s.Victim, holder.request)
-		if !parked || err != nil {
-			return true, err
-		}
-	}
-}
-
-// renewUntilError renews its lock, and relies on it until a renewal fails. Its client waits for an answer for as long
-// as the usual time limit of clients, which is longer than its lease.
+// renewUntilError renews its lock, and relies on it until a renewal fails. Its client waits for an answer for as long as
+// the usual time limit of clients, which is longer than its lease.
 var renewUntilError = Practice{
 	Name:  "renew-until-error",
 	Claim: claim("relies on its lock until a renewal fails", report.Unsafe),

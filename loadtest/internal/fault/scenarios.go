@@ -23,6 +23,7 @@ var Scenarios = slices.Concat(
 	masterScenarios,
 	noIndexScenarios,
 	databaseCrashScenarios,
+	partitionScenarios,
 )
 
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.
