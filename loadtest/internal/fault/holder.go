@@ -59,9 +59,6 @@ var lateWrite = Scenario{
 		words := s.Claim.LateWrite
 		switch words {
 		case "loses-updates":
-			if s.Claim.LateCaveat != "" {
-				return claim(words, report.Safe, report.Unsafe)
-			}
 			return claim(words, report.Unsafe)
 		case "blocks":
 			return claim(words, report.Safe, report.Blocked, report.Unavailable)
@@ -71,6 +68,11 @@ var lateWrite = Scenario{
 		return claim(words, report.Safe)
 	},
 	Play: func(ctx context.Context, s *Stage) error {
+		if s.Strategy.Claim.LateCaveat != "" {
+			if err := s.sellAtStartOfSecond(ctx); err != nil {
+				return err
+			}
+		}
 		write := s.storeProxy(s.Victim).Catch(s.writesStock)
 		defer write.Release()
 		holder := s.start(ctx, order{client: "A", at: s.Victim})
@@ -96,6 +98,19 @@ var lateWrite = Scenario{
 		_, err := s.send(ctx, order{client: "C", at: s.Survivor})
 		return err
 	},
+}
+
+// sellAtStartOfSecond sells a unit in a second that has just begun. A timestamp of whole seconds does not tell the next
+// sales from this one.
+func (s *Stage) sellAtStartOfSecond(ctx context.Context) error {
+	now := time.Now()
+	select {
+	case <-time.After(now.Truncate(time.Second).Add(time.Second).Sub(now)):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	_, err := s.send(ctx, order{client: "Z", at: s.Survivor})
+	return err
 }
 
 // writesStock matches the message that changes the item's stock.
