@@ -23,6 +23,10 @@ const (
 	erUserLimit       = 1226 // the account's MAX_USER_CONNECTIONS
 	erLockNowait      = 3572
 
+	// The disk of the server is full: the statement was rolled back.
+	erDiskFull       = 1021
+	erRecordFileFull = 1114
+
 	// The server takes no writes: it is a replica, or was the primary until now.
 	erOptionPrevents = 1290 // --read-only
 	erReadOnlyTx     = 1792 // transaction_read_only
@@ -101,7 +105,7 @@ func Refusal(err error) error {
 		return err
 	case !answered && isContextError(err):
 		return fmt.Errorf("%w: MySQL did not finish in time, nothing was written: %w", stock.ErrBusy, err)
-	case !answered, isRejected(err), hasNumber(err, erServerShutdown):
+	case !answered, isRejected(err), hasNumber(err, erServerShutdown, erDiskFull, erRecordFileFull):
 		return fmt.Errorf("%w: MySQL: %w", stock.ErrUnavailable, err)
 	case IsBusy(err):
 		return fmt.Errorf("%w: MySQL: %w", stock.ErrBusy, err)

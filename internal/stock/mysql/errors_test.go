@@ -28,3 +28,14 @@ func TestACommitThatFailsOtherwiseHasAnUnknownOutcome(t *testing.T) {
 		}
 	}
 }
+
+// The server rolls the statement back, and takes it again when there is room.
+func TestAFullDiskMakesTheServerUnavailable(t *testing.T) {
+	t.Parallel()
+	for _, number := range []uint16{1021, 1114} {
+		err := classifyWrite(&mysql.MySQLError{Number: number})
+		if !errors.Is(err, stock.ErrUnavailable) || errors.Is(err, stock.ErrUnknown) {
+			t.Errorf("error %d: %v, want unavailable", number, err)
+		}
+	}
+}
