@@ -24,6 +24,9 @@ var Scenarios = slices.Concat(
 	noIndexScenarios,
 	databaseCrashScenarios,
 	partitionScenarios,
+	poolScenarios,
+	starvationScenarios,
+	outOfSpaceScenarios,
 )
 
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.

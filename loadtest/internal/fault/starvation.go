@@ -1,0 +1,216 @@
+package fault
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+)
+
+var starvationScenarios = []Scenario{overtaken, pollsInVain}
+
+// overtaken is the story of a buyer whose every write finds that somebody else was faster. Only A is blocked by that:
+// the others buy all the time.
+var overtaken = Scenario{
+	Name:  "starvation/overtaken",
+	Title: "Each time A's write is on its way to the store, somebody else buys first.",
+	Applies: only("optimistic-version", "optimistic-spin", "optimistic-stock", "optimistic-timestamp-us", "redis-watch",
+		"update", "ledger", "batch", "batch-ledger", "redis-script"),
+	Claim: func(s scenario.Strategy) Claim {
+		if s.Claim.LateWrite == "refused" {
+			return claim("A tries again until it gives up", report.Unavailable)
+		}
+		return claim("A buys at its first try", report.Safe)
+	},
+	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) { return deployPatient(ctx, l) },
+	Play: func(ctx context.Context, s *Stage) error {
+		if err := s.setUnits(ctx, crowdUnits); err != nil {
+			return err
+		}
+		proxy := s.storeProxy(s.Victim)
+		write := proxy.Catch(s.writesStock)
+		began := time.Now()
+		a := s.start(ctx, order{client: "A", at: s.Victim, timeout: patientTimeout})
+		overtaken := 0
+		for !a.answeredBefore(write.Arrived()) {
+			next := proxy.Catch(s.writesStock)
+			overtaken++
+			b, err := s.send(ctx, order{client: fmt.Sprintf("B%d", overtaken), at: s.Survivor})
+			if err == nil && b.Outcome != history.Sold {
+				err = fmt.Errorf("client B%d was not sold anything: %s", overtaken, b.Error)
+			}
+			write.Release()
+			if err != nil {
+				next.Release()
+				return err
+			}
+			write = next
+		}
+		write.Release()
+		if err := a.wait(); err != nil {
+			return err
+		}
+		if overtaken > 0 {
+			s.Provef("the proxy has held every write of A until another had bought: %d in %.1f s", overtaken,
+				time.Since(began).Seconds())
+		}
+		if a.op.Outcome != history.Sold {
+			s.starved(began, overtaken)
+		}
+		return nil
+	},
+}
+
+// answeredBefore waits until the request is answered or the event has happened, and reports whether it is answered.
+func (p *pending) answeredBefore(event <-chan struct{}) bool {
+	select {
+	case <-event:
+		return false
+	case <-p.done:
+		return true
+	}
+}
+
+// pollsInVain is the story of a buyer who polls a lock that others take in turn. A queue lets nobody pass again and
+// again, however soon the others return.
+var pollsInVain = Scenario{
+	Name:    "starvation/polling",
+	Title:   "Others take the lock in turn, and each time A asks for it, another one is inside.",
+	Applies: only("lock-redis-expiry", "lock-redis-lua", "lock-redis-fenced", "lock-redis-fair", "lock-redis-queue"),
+	Claim: func(s scenario.Strategy) Claim {
+		if hasQueue(s) {
+			return claim("A is served in its turn", report.Safe)
+		}
+		return claim("A asks again until it gives up", report.Unavailable)
+	},
+	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) {
+		return deployPatient(ctx, l, "--lease="+patientTimeout.String())
+	},
+	Play: func(ctx context.Context, s *Stage) error {
+		if err := s.setUnits(ctx, crowdUnits); err != nil {
+			return err
+		}
+		// The scripts must be known to Redis: each question is one command.
+		if _, err := s.send(ctx, order{client: "Z", at: s.Victim}); err != nil {
+			return err
+		}
+		if hasQueue(s.Strategy) {
+			return s.askAmongMany(ctx)
+		}
+		return s.askInVain(ctx)
+	},
+}
+
+// hasQueue reports whether those who wait for the lock are served in the order of arrival.
+func hasQueue(s scenario.Strategy) bool {
+	return s.Name == "lock-redis-fair" || s.Name == "lock-redis-queue"
+}
+
+// asksForLock matches a command of the victim about the item's lock. A does not get it, so each one asks for it.
+func (s *Stage) asksForLock(m tcpproxy.Message) bool {
+	return bytes.Contains(m.Data, []byte(s.lockKey()))
+}
+
+// askInVain holds each question of A on the wire until the lock has passed from one holder to the next.
+func (s *Stage) askInVain(ctx context.Context) error {
+	holder, err := s.enter(ctx, "B1")
+	if err != nil {
+		return err
+	}
+	question := s.Victim.Redis.Catch(s.asksForLock)
+	began := time.Now()
+	a := s.start(ctx, order{client: "A", at: s.Victim, timeout: patientTimeout})
+	asked := 0
+	for !a.answeredBefore(question.Arrived()) {
+		asked++
+		next := s.Victim.Redis.Catch(s.asksForLock)
+		err := s.release(ctx, holder)
+		if err == nil {
+			holder, err = s.enter(ctx, fmt.Sprintf("B%d", asked+1))
+		}
+		question.Release()
+		question = next
+		if err != nil {
+			question.Release()
+			return err
+		}
+	}
+	question.Release()
+	if err := errors.Join(a.wait(), s.release(ctx, holder)); err != nil {
+		return err
+	}
+	if asked > 1 {
+		s.Provef("A asked for the lock %d times in %.1f s; each time it was free meanwhile, and another had it again",
+			asked, time.Since(began).Seconds())
+	}
+	if a.op.Outcome != history.Sold {
+		s.starved(began, asked)
+	}
+	return nil
+}
+
+// enter has a client buy at the survivor, and waits until it is parked with the lock.
+func (s *Stage) enter(ctx context.Context, client string) (*pending, error) {
+	p, parked, err := s.parkAt(ctx, order{client: client, at: s.Survivor, timeout: patientTimeout}, "after-lock")
+	if err == nil && !parked {
+		err = fmt.Errorf("client %s was answered before it was inside: %s", client, p.op.Error)
+	}
+	return p, err
+}
+
+// askAmongMany has many clients buy at the survivor one time after the other, from when A has asked until A is answered.
+func (s *Stage) askAmongMany(ctx context.Context) error {
+	holder, err := s.enter(ctx, "B1")
+	if err != nil {
+		return err
+	}
+	question := s.Victim.Redis.Catch(s.asksForLock)
+	a := s.start(ctx, order{client: "A", at: s.Victim, timeout: patientTimeout})
+	if err := a.caught(ctx, question); err != nil {
+		return err
+	}
+	question.Release()
+	if err := answer(ctx, question); err != nil {
+		return err
+	}
+	s.Stepf("B1 has the lock, and A has asked for it")
+	var others sync.WaitGroup
+	var sales atomic.Int64
+	for user := range crowdUsers {
+		others.Go(func() {
+			for i := 1; !a.answered() && ctx.Err() == nil; i++ {
+				op, err := s.send(ctx, order{client: fmt.Sprintf("B%d-%d", user+2, i), at: s.Survivor})
+				if err == nil && op.Outcome == history.Sold && !a.answered() {
+					sales.Add(1)
+				}
+			}
+		})
+	}
+	began := time.Now()
+	err = errors.Join(s.release(ctx, holder), a.wait())
+	waited := time.Since(began)
+	others.Wait()
+	if err != nil {
+		return err
+	}
+	s.Provef("A has asked while B1 had the lock, and %d others wanted it all the time: A was answered after %d of their sales",
+		crowdUsers, sales.Load())
+	if s.blocked = waited; a.op.Outcome != history.Sold {
+		s.starved(began, int(sales.Load()))
+	}
+	return nil
+}
+
+// starved records that A could not buy since then, while others bought.
+func (s *Stage) starved(since time.Time, others int) {
+	s.blocked, s.never = time.Since(since), true
+	s.Stepf("A could not buy for %.1f s, in which others bought %d times", s.blocked.Seconds(), others)
+}
