@@ -129,7 +129,8 @@ func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 	o.redisFlag(f)
 	f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
 	f.StringSliceVar(&o.redlock, "redlock", nil,
-		"independent Redis masters for Redlock, a comma-separated list of `host:port`: an odd number, at least three")
+		"independent Redis masters for Redlock and MultiLock, a comma-separated list of `host:port`: "+
+			"an odd number, at least three")
 	f.StringSliceVar(&o.etcd, "etcd", nil, "members of an etcd cluster, a comma-separated list of `host:port`")
 	f.StringSliceVar(&o.zookeeper, "zookeeper", nil,
 		"members of a ZooKeeper ensemble, a comma-separated list of `host:port`")

@@ -73,6 +73,10 @@ var subjects = map[string]lockstest.Subject{
 	"redis-queue": onOneRedis(locks.NewRedisQueue, lockstest.Subject{
 		Renews: true, Tokens: true, Resends: true, Leaves: []string{":memory"},
 	}),
+	"redis-multi": onMasters(3, newRedisMultiOn, lockstest.Subject{
+		Lease:  time.Second, // several masters have to answer a renewal in time
+		Renews: true,
+	}),
 	"redlock": onMasters(3, newRedlockOn, lockstest.Subject{
 		Lease: time.Second, // a command to a master may take half of it
 		Lacks: missing{lockstest.NoticesLoss: notRenewed},
@@ -100,6 +104,14 @@ var subjects = map[string]lockstest.Subject{
 
 func newRedlockOn(t testing.TB, masters []redis.UniversalClient, o locks.Options) locks.Locker {
 	lock, err := locks.NewPatientRedlock(masters, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func newRedisMultiOn(t testing.TB, masters []redis.UniversalClient, o locks.Options) locks.Locker {
+	lock, err := locks.NewRedisMulti(masters, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,15 +93,18 @@ func jitter(d time.Duration) time.Duration { return d/2 + mathrand.N(d) }
 
 // keepAlive renews the lease of owner in the background.
 func (l *redisLock) keepAlive(lease *Lease, key, owner string) {
-	lease.keepAlive(l.options, func(ctx context.Context) error {
-		switch renewed, err := renewScript.Run(ctx, l.client, []string{key}, owner, l.options.Lease.Milliseconds()).Int(); {
-		case err != nil:
-			return fmt.Errorf("renew %s: %w", key, err)
-		case renewed == 0:
-			return fmt.Errorf("renew %s: %w", key, ErrLeaseLost)
-		}
-		return nil
-	})
+	lease.keepAlive(l.options, func(ctx context.Context) error { return l.renew(ctx, key, owner) })
+}
+
+// renew starts the lease of owner anew.
+func (l *redisLock) renew(ctx context.Context, key, owner string) error {
+	switch renewed, err := renewScript.Run(ctx, l.client, []string{key}, owner, l.options.Lease.Milliseconds()).Int(); {
+	case err != nil:
+		return fmt.Errorf("renew %s: %w", key, err)
+	case renewed == 0:
+		return fmt.Errorf("renew %s: %w", key, ErrLeaseLost)
+	}
+	return nil
 }
 
 // deleteAny deletes key, whoever holds it.

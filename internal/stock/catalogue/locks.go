@@ -39,6 +39,14 @@ var lockStrategies = []stock.Strategy{
 		Lock:    func(d stock.Deps) (locks.Locker, error) { return locks.NewRedlock(d.Redlock, lease(d)) },
 	},
 	{
+		Name:    "lock-redis-multi",
+		Summary: "As lock-redis-watchdog on several independent Redis masters at once, all of which must grant the lock.",
+		Claim:   leasedLock,
+		Stores:  bothStores,
+		Needs:   []stock.Need{stock.NeedRedlock},
+		Lock:    func(d stock.Deps) (locks.Locker, error) { return locks.NewRedisMulti(d.Redlock, lease(d)) },
+	},
+	{
 		Name:    "lock-mysql-getlock",
 		Summary: "GET_LOCK of MySQL, on a connection that is kept while the lock is held.",
 		Claim:   onPause(onCrash(leasedLock, stock.CrashUnlocks), stock.LateBlocks),
