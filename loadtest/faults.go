@@ -99,7 +99,9 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	screen := newScreen(stderr)
 	defer screen.clear()
 	screen.status("starting")
-	lab, err := startLab(ctx, topology.Options{Replicas: 1, StockBinary: f.local.stockBinary})
+	lab, err := startLab(ctx, topology.Options{
+		Replicas: 1, RedisReplica: true, StockBinary: f.local.stockBinary,
+	})
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
 	}

@@ -71,6 +71,12 @@ func (f *localFlags) register(flags *pflag.FlagSet) {
 		"path of the service (default: the stock program built together with this one, else built from source)")
 }
 
+// registerRedisReplica registers the flag --redis-replica.
+func registerRedisReplica(flags *pflag.FlagSet, copied *bool) {
+	flags.BoolVar(copied, "redis-replica", true,
+		"give Redis a Redis replica, which lock-redis-wait needs; strategies on Redis are a little slower with it")
+}
+
 // attachFlags describe a service that is already running.
 type attachFlags struct {
 	target, single, admin string

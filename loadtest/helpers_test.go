@@ -187,9 +187,10 @@ func startRun(t *testing.T) runningRun {
 	}
 	r.pids = children(t, r.cmd.Process.Pid)
 	r.addresses = listening(t, r.pids)
-	// MySQL, Redis, three masters of Redlock, nginx and two replicas; nginx and each replica have two ports.
-	if len(r.pids) < 8 || len(r.addresses) < 11 {
-		t.Fatalf("the run has %d processes and %d ports, want at least 8 and 11", len(r.pids), len(r.addresses))
+	// MySQL, Redis and its replica, three masters of Redlock, nginx and two replicas; nginx and each replica have two
+	// ports.
+	if len(r.pids) < 9 || len(r.addresses) < 12 {
+		t.Fatalf("the run has %d processes and %d ports, want at least 9 and 12", len(r.pids), len(r.addresses))
 	}
 	return r
 }

@@ -119,7 +119,9 @@ func (f *runFlags) openLab(ctx context.Context) (*lab, error) {
 	if f.attach.target != "" {
 		return attach(ctx, f.attach)
 	}
-	return startLab(ctx, topology.Options{Replicas: f.replicas, StockBinary: f.local.stockBinary})
+	return startLab(ctx, topology.Options{
+		Replicas: f.replicas, RedisReplica: f.copied, StockBinary: f.local.stockBinary,
+	})
 }
 
 // newRunner chooses strategies from the service's catalogue. It also returns why it left out any of them.

@@ -42,6 +42,7 @@ type runFlags struct {
 	stock      int64
 	restock    int64
 	replicas   int
+	copied     bool // by a Redis replica
 	timeout    time.Duration
 	budget     time.Duration
 	sweepText  string
@@ -69,6 +70,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 		"units to put back every 20 ms of a run, into each item in turn; a lock without a fence loses some")
 	f.request.register(flags)
 	flags.IntVar(&f.replicas, "replicas", 2, "replicas of the service: 1 or 2")
+	registerRedisReplica(flags, &f.copied)
 	flags.StringVar(&f.sweepText, "sweep", "",
 		"vary users, hold, goods or replicas, such as users=1,8,32,128, to see how the cost grows")
 	flags.DurationVar(&f.timeout, "timeout", 20*time.Second, "timeout of a request; should exceed the service's own")

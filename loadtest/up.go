@@ -34,6 +34,7 @@ type upFlags struct {
 	asJSON      bool
 	pausePoints bool
 	lease       time.Duration
+	copied      bool
 }
 
 func upCommand() *cobra.Command {
@@ -61,6 +62,7 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.pausePoints, "pause-points", false, "allow requests to pause halfway (header X-Pause)")
 	flags.DurationVar(&f.lease, "lease", 30*time.Second,
 		"time after which the lock of a dead holder expires; 2s shortens the stories of docs/faults.md")
+	registerRedisReplica(flags, &f.copied)
 	f.local.register(flags)
 }
 
@@ -75,13 +77,14 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		return fmt.Errorf("--admin-listen: %w", err)
 	}
 	t, err := topology.Start(ctx, topology.Options{
-		Replicas:    f.replicas,
-		MaxHold:     scenario.MaxHold,
-		StockBinary: f.local.stockBinary,
-		PausePoints: f.pausePoints,
-		ReplicaArgs: []string{"--lease=" + f.lease.String()},
-		Listen:      cmp.Or(f.listen, ifFree(usualListen, 1)),
-		AdminListen: cmp.Or(f.adminListen, ifFree(usualAdminListen, f.replicas)),
+		Replicas:     f.replicas,
+		RedisReplica: f.copied,
+		MaxHold:      scenario.MaxHold,
+		StockBinary:  f.local.stockBinary,
+		PausePoints:  f.pausePoints,
+		ReplicaArgs:  []string{"--lease=" + f.lease.String()},
+		Listen:       cmp.Or(f.listen, ifFree(usualListen, 1)),
+		AdminListen:  cmp.Or(f.adminListen, ifFree(usualAdminListen, f.replicas)),
 	})
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways

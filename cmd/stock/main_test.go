@@ -163,6 +163,10 @@ var wrongConfigurations = []struct {
 		want: []string{"--redis-master", "Sentinels"},
 	},
 	{
+		name: "a Redis replica without Redis", args: []string{"serve", "--redis-replica"},
+		want: []string{"--redis-replica", "--redis"},
+	},
+	{
 		name: "bad etcd address", args: []string{"serve", "--etcd=http://127.0.0.1:2379"},
 		want: []string{"--etcd", "host:port"},
 	},

@@ -32,6 +32,7 @@ type storeOptions struct {
 	redis          []string
 	master         string // name of the master that the Sentinels at redis watch
 	redisConns     int
+	redisReplica   bool
 	redlock        []string
 	password       string // of every Redis server
 	etcd           []string
@@ -211,6 +212,9 @@ func (l zookeeperLog) Printf(format string, v ...any) {
 func (o *storeOptions) checkRedis() error {
 	if o.master != "" && len(o.redis) == 0 {
 		return usagef("--redis-master needs --redis, the addresses of the Sentinels")
+	}
+	if o.redisReplica && len(o.redis) == 0 {
+		return usagef("--redis-replica needs --redis, the masters that have Redis replicas")
 	}
 	return checkServers("redis", o.redis)
 }

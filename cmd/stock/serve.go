@@ -128,6 +128,8 @@ func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 			"an order may have half as many items, less one")
 	o.redisFlag(f)
 	f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
+	f.BoolVar(&o.redisReplica, "redis-replica", false,
+		"each master of --redis has a Redis replica, which lock-redis-wait needs")
 	f.StringSliceVar(&o.redlock, "redlock", nil,
 		"independent Redis masters for Redlock and MultiLock, a comma-separated list of `host:port`: "+
 			"an odd number, at least three")
@@ -289,7 +291,7 @@ func (o *serveOptions) openServers(
 		}
 	}
 	if len(o.redis) > 0 {
-		deps.Redis = o.openRedis(o.master, o.redis...)
+		deps.Redis, deps.RedisReplica = o.openRedis(o.master, o.redis...), o.redisReplica
 		opened.add(deps.Redis.Close)
 		exportPool(registry, "redis", strings.Join(o.redis, ","), deps.Redis)
 	}

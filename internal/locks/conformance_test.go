@@ -12,6 +12,8 @@ import (
 
 	"stock/internal/locks"
 	"stock/internal/locks/lockstest"
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 )
 
 // onOneRedis makes the Subject of a lock on one Redis from its guarantees.
@@ -25,6 +27,21 @@ func onOneRedis[L locks.Locker](
 
 func onMasters(masters int, create newOnRedis, s lockstest.Subject) lockstest.Subject {
 	s.Shared, s.Own = sharedRedis(masters, create), ownRedis(masters, create)
+	return s
+}
+
+// withReplica gives each Redis of the subject a Redis replica.
+func withReplica(s lockstest.Subject) lockstest.Subject {
+	sharedMaster, ownMaster := s.Shared, s.Own
+	s.Shared = func(t testing.TB) lockstest.Deployment {
+		shared.AddRedisReplica(t)
+		return sharedMaster(t)
+	}
+	s.Own = func(t testing.TB) lockstest.Private {
+		d := ownMaster(t)
+		serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: d.Addresses()[0]})
+		return d
+	}
 	return s
 }
 
@@ -77,6 +94,10 @@ var subjects = map[string]lockstest.Subject{
 		Lease:  time.Second, // several masters have to answer a renewal in time
 		Renews: true,
 	}),
+	"redis-wait": withReplica(onOneRedis(locks.NewRedisWait, lockstest.Subject{
+		Lease: 2 * time.Second, // on a busy machine, a Redis replica may take a while to confirm
+		Lacks: missing{lockstest.NoticesLoss: notRenewed},
+	})),
 	"redlock": onMasters(3, newRedlockOn, lockstest.Subject{
 		Lease: time.Second, // a command to a master may take half of it
 		Lacks: missing{lockstest.NoticesLoss: notRenewed},

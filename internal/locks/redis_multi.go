@@ -80,7 +80,7 @@ func (l *RedisMulti) try(ctx context.Context, key, owner string) (granted bool, 
 		}
 	}
 	for i, master := range l.masters {
-		if granted, err = master.setNX(ctx, key, owner, l.options.Lease); granted {
+		if granted, err = setNX(ctx, master.client, key, owner, l.options.Lease); granted {
 			continue
 		}
 		mine := l.masters[:i]

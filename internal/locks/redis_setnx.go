@@ -27,7 +27,7 @@ func NewRedisSetNX(client redis.UniversalClient, options Options) *RedisSetNX {
 
 // Lock implements Locker. The lease has no deadline.
 func (l *RedisSetNX) Lock(ctx context.Context, key string) (*Lease, error) {
-	ask := func() (bool, error) { return l.setNX(ctx, key, "held", 0) }
+	ask := func() (bool, error) { return setNX(ctx, l.client, key, "held", 0) }
 	if _, err := l.poll(ctx, key, ask, nil); err != nil {
 		return nil, err
 	}

@@ -44,8 +44,10 @@ func (l *redisLock) Close() error {
 }
 
 // setNX sets key to value unless the key exists. The key expires after lease, or never if lease is 0.
-func (l *redisLock) setNX(ctx context.Context, key, value string, lease time.Duration) (granted bool, err error) {
-	err = l.client.SetArgs(ctx, key, value, redis.SetArgs{Mode: "NX", TTL: lease}).Err()
+func setNX(
+	ctx context.Context, client redis.Cmdable, key, value string, lease time.Duration,
+) (granted bool, err error) {
+	err = client.SetArgs(ctx, key, value, redis.SetArgs{Mode: "NX", TTL: lease}).Err()
 	if errors.Is(err, redis.Nil) {
 		return false, nil
 	}
@@ -56,7 +58,7 @@ func (l *redisLock) setNX(ctx context.Context, key, value string, lease time.Dur
 func (l *redisLock) pollAs(
 	ctx context.Context, key, owner string, undo func(context.Context) error,
 ) (sent time.Time, err error) {
-	ask := func() (bool, error) { return l.setNX(ctx, key, owner, l.options.Lease) }
+	ask := func() (bool, error) { return setNX(ctx, l.client, key, owner, l.options.Lease) }
 	return l.poll(ctx, key, ask, undo)
 }
 

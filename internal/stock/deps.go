@@ -22,11 +22,12 @@ type Deps struct {
 	MySQLHealth *sqlx.DB // set if MySQL is
 	// MySQLLocks is a second pool to the same server, for its named locks. A holder keeps a connection of this pool and
 	// works on one of the other. With a single pool, as many holders as it has connections would wait for each other.
-	MySQLLocks *sqlx.DB                // set if MySQL is
-	Redis      redis.UniversalClient   // one server, a Sentinel group or a Cluster; nil if not configured
-	Redlock    []redis.UniversalClient // independent masters; empty if not configured
-	Etcd       *clientv3.Client        // nil if not configured
-	ZooKeeper  *zk.Conn                // nil if not configured
+	MySQLLocks   *sqlx.DB                // set if MySQL is
+	Redis        redis.UniversalClient   // one server, a Sentinel group or a Cluster; nil if not configured
+	RedisReplica bool                    // each master of Redis has a Redis replica
+	Redlock      []redis.UniversalClient // independent masters; empty if not configured
+	Etcd         *clientv3.Client        // nil if not configured
+	ZooKeeper    *zk.Conn                // nil if not configured
 
 	LockWait time.Duration // longest wait for a lock, a connection, or a retry to succeed, before ErrBusy
 	Lease    time.Duration // how long a lock outlives a holder that died
@@ -42,6 +43,8 @@ func (d Deps) Has(need Need) bool {
 		return d.MySQL != nil
 	case NeedRedis:
 		return d.Redis != nil
+	case NeedRedisReplica:
+		return d.Redis != nil && d.RedisReplica
 	case NeedRedlock:
 		return len(d.Redlock) > 0
 	case NeedEtcd:

@@ -32,11 +32,12 @@ type Need string
 
 // The needs.
 const (
-	NeedMySQL     Need = "mysql"
-	NeedRedis     Need = "redis"
-	NeedRedlock   Need = "redlock"
-	NeedEtcd      Need = "etcd"
-	NeedZooKeeper Need = "zookeeper"
+	NeedMySQL        Need = "mysql"
+	NeedRedis        Need = "redis"
+	NeedRedisReplica Need = "redis-replica" // beside the server of NeedRedis
+	NeedRedlock      Need = "redlock"
+	NeedEtcd         Need = "etcd"
+	NeedZooKeeper    Need = "zookeeper"
 )
 
 // need is the server that holds the store.

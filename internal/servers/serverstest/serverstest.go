@@ -45,6 +45,7 @@ type Servers struct {
 	mu        sync.Mutex
 	mysql     *servers.MySQL
 	masters   []*servers.Redis // Redis uses the first, Redlock all
+	replica   *servers.Redis   // of the first master
 	etcd      *servers.Etcd
 	zookeeper *servers.ZooKeeper
 	used      atomic.Int64 // number of databases handed out
@@ -57,6 +58,9 @@ func (s *Servers) Run(m *testing.M) int {
 	if s.mysql != nil {
 		s.mysql.Kill() // a clean shutdown would take longer
 		stops = append(stops, s.mysql.Stop)
+	}
+	if s.replica != nil {
+		stops = append(stops, s.replica.Stop)
 	}
 	for _, master := range s.masters {
 		stops = append(stops, master.Stop)
@@ -142,6 +146,24 @@ func (s *Servers) Redlock(t testing.TB, n int) []*redis.Options {
 		options = append(options, &redis.Options{Addr: master.Addr, DB: db})
 	}
 	return options
+}
+
+// AddRedisReplica gives the shared Redis server a Redis replica, unless it has one.
+func (s *Servers) AddRedisReplica(t testing.TB) {
+	t.Helper()
+	master := s.Redis(t).Addr
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.replica == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		o := servers.RedisOptions{Name: "redis-replica", Databases: databases, ReplicaOf: master}
+		replica, err := servers.StartRedis(ctx, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.replica = replica
+	}
 }
 
 // Etcd returns the host:port of the shared etcd server. Its durability is relaxed.

@@ -31,6 +31,14 @@ var lockStrategies = []stock.Strategy{
 	fenced(redisLock("queue", locks.NewRedisQueue, fencedLock,
 		"Processes queue in Redis, callers in their process; the token fences the store.")),
 	{
+		Name:    "lock-redis-wait",
+		Summary: "As lock-redis-lua, granted only after a Redis replica has confirmed that it has the lock (WAIT).",
+		Claim:   leasedLock,
+		Stores:  bothStores,
+		Needs:   []stock.Need{stock.NeedRedis, stock.NeedRedisReplica},
+		Lock:    func(d stock.Deps) (locks.Locker, error) { return locks.NewRedisWait(d.Redis, lease(d)), nil },
+	},
+	{
 		Name:    "lock-redlock",
 		Summary: "Redlock by go-redsync: a majority of independent Redis masters grants the lock.",
 		Claim:   leasedLock,

@@ -22,7 +22,7 @@ import (
 // outage is servers that only one test uses, and may kill.
 type outage struct {
 	mysql     *servers.MySQL
-	redis     *servers.Redis
+	redis     *servers.Redis   // with a Redis replica
 	masters   []*servers.Redis // of Redlock
 	etcd      *servers.Etcd
 	zookeeper *servers.ZooKeeper
@@ -36,13 +36,14 @@ func newOutage(t *testing.T) (outage, *stocktest.Service) {
 		etcd:      serverstest.StartEtcd(t, servers.EtcdOptions{}),
 		zookeeper: serverstest.StartZooKeeper(t, servers.ZooKeeperOptions{}),
 	}
+	serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: o.redis.Addr})
 	dsn, err := o.mysql.CreateDatabase(t.Context(), "stock")
 	if err != nil {
 		t.Fatal(err)
 	}
 	stocktest.Migrate(t, dsn)
 	a := stocktest.Addresses{
-		MySQL: dsn, Redis: &redis.Options{Addr: o.redis.Addr}, Etcd: o.etcd.Addr, ZooKeeper: o.zookeeper.Addr,
+		MySQL: dsn, Redis: &redis.Options{Addr: o.redis.Addr}, RedisReplica: true, Etcd: o.etcd.Addr, ZooKeeper: o.zookeeper.Addr,
 	}
 	for range 3 {
 		master := serverstest.StartRedis(t, servers.RedisOptions{})

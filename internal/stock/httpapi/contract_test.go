@@ -753,7 +753,10 @@ func TestAReceiptHasEveryMember(t *testing.T) {
 
 func TestEveryAvailableStrategySellsOnEveryStore(t *testing.T) {
 	t.Parallel()
-	deps := stock.Deps{MySQL: database(t), Redis: redisClient(t), Etcd: etcdClient(t), ZooKeeper: zooKeeperClient(t)}
+	shared.AddRedisReplica(t)
+	deps := stock.Deps{
+		MySQL: database(t), Redis: redisClient(t), RedisReplica: true, Etcd: etcdClient(t), ZooKeeper: zooKeeperClient(t),
+	}
 	for _, o := range shared.Redlock(t, 3) {
 		deps.Redlock = append(deps.Redlock, openRedis(t, o))
 	}

@@ -42,11 +42,12 @@ func (quietZooKeeper) Printf(string, ...any) {}
 
 // Addresses are the servers that the replicas of one test share. A server that the test does not need is empty.
 type Addresses struct {
-	MySQL     string // DSN of a database that no other test uses
-	Redis     *redis.Options
-	Redlock   []*redis.Options
-	Etcd      string
-	ZooKeeper string
+	MySQL        string // DSN of a database that no other test uses
+	Redis        *redis.Options
+	RedisReplica bool // Redis has a Redis replica
+	Redlock      []*redis.Options
+	Etcd         string
+	ZooKeeper    string
 }
 
 // NewAddresses starts the servers that the test needs, all if it names none, and migrates a new database.
@@ -59,6 +60,10 @@ func NewAddresses(t testing.TB, needs ...stock.Need) Addresses {
 	}
 	if needed(stock.NeedRedis) {
 		a.Redis = Servers.Redis(t)
+	}
+	if needed(stock.NeedRedisReplica) {
+		Servers.AddRedisReplica(t)
+		a.RedisReplica = true
 	}
 	if needed(stock.NeedRedlock) {
 		a.Redlock = Servers.Redlock(t, 3)
@@ -100,7 +105,7 @@ func (a Addresses) Connect(t testing.TB) stock.Deps {
 		deps.MySQLShares = share.New(deps.MySQL.Stats().MaxOpenConnections)
 	}
 	if a.Redis != nil {
-		deps.Redis = Redis(t, a.Redis)
+		deps.Redis, deps.RedisReplica = Redis(t, a.Redis), a.RedisReplica
 	}
 	for _, master := range a.Redlock {
 		deps.Redlock = append(deps.Redlock, Redis(t, master))

@@ -77,7 +77,7 @@ func onOwnRedis(ctx context.Context, l *Lab) (*Deployment, error) {
 		return nil, err
 	}
 	at := l.Topology.Addresses()
-	at.Redis = []string{server.Addr}
+	at.Redis, at.RedisReplica = []string{server.Addr}, false
 	d, err := l.Deploy(ctx, at)
 	if err != nil {
 		return nil, errors.Join(err, server.Stop(context.WithoutCancel(ctx)))

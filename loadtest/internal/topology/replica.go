@@ -39,18 +39,20 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 
 // Addresses is where a replica finds its servers. Lists are of host:port.
 type Addresses struct {
-	MySQLDSN    string
-	Redis       []string
-	RedisMaster string // name of the master that the Sentinels of Redis watch; empty if there are none
-	Redlock     []string
-	Etcd        []string // empty if there is none
-	ZooKeeper   []string // empty if there is none
+	MySQLDSN     string
+	Redis        []string
+	RedisMaster  string // name of the master that the Sentinels of Redis watch; empty if there are none
+	RedisReplica bool   // each master of Redis has a Redis replica
+	Redlock      []string
+	Etcd         []string // empty if there is none
+	ZooKeeper    []string // empty if there is none
 }
 
 // Addresses returns where the replicas find the topology's servers.
 func (t *Topology) Addresses() Addresses {
 	return Addresses{
-		MySQLDSN: t.MySQLDSN, Redis: t.Redis, Redlock: t.Redlock, Etcd: t.Etcd, ZooKeeper: t.ZooKeeper,
+		MySQLDSN: t.MySQLDSN, Redis: t.Redis, RedisReplica: t.Servers.Replica != nil,
+		Redlock: t.Redlock, Etcd: t.Etcd, ZooKeeper: t.ZooKeeper,
 	}
 }
 
@@ -63,6 +65,7 @@ func (t *Topology) describeReplica(name, admin string, at Addresses, o Options) 
 	args := []string{
 		"serve", "--replica=" + name, "--listen=" + listen, "--admin-listen=" + admin,
 		"--redis=" + strings.Join(at.Redis, ","), "--redis-master=" + at.RedisMaster,
+		"--redis-replica=" + strconv.FormatBool(at.RedisReplica),
 		"--redlock=" + strings.Join(at.Redlock, ","),
 		"--etcd=" + strings.Join(at.Etcd, ","), "--zookeeper=" + strings.Join(at.ZooKeeper, ","),
 		"--drain-timeout=5s", "--max-hold=" + o.MaxHold.String(),

@@ -24,10 +24,7 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 		return err
 	})
 	group.Go(func() error { return t.startMySQL(ctx, o.Relaxed) })
-	group.Go(func() (err error) {
-		t.Servers.Redis, err = servers.StartRedis(ctx, servers.RedisOptions{AOF: true})
-		return err
-	})
+	group.Go(func() error { return t.startRedis(ctx, o.RedisReplica) })
 	for i := range t.Servers.Redlock {
 		group.Go(func() (err error) {
 			name := "redlock-" + strconv.Itoa(i+1)
@@ -72,6 +69,15 @@ func (t *Topology) startMySQL(ctx context.Context, relaxed bool) (err error) {
 		return err
 	}
 	t.MySQLDSN, err = t.Servers.MySQL.CreateDatabase(ctx, database)
+	return err
+}
+
+func (t *Topology) startRedis(ctx context.Context, withReplica bool) (err error) {
+	if t.Servers.Redis, err = servers.StartRedis(ctx, servers.RedisOptions{AOF: true}); err != nil || !withReplica {
+		return err
+	}
+	o := servers.RedisOptions{Name: "redis-replica", ReplicaOf: t.Servers.Redis.Addr}
+	t.Servers.Replica, err = servers.StartRedis(ctx, o)
 	return err
 }
 

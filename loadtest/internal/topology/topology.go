@@ -3,8 +3,8 @@
 //
 // Start works in four steps, and runs the parts of each step in parallel:
 //
-//  1. the servers: MySQL or MariaDB, Redis, the independent masters of Redlock, and etcd and ZooKeeper where they are
-//     installed; meanwhile, the service's binary is found or built
+//  1. the servers: MySQL or MariaDB, Redis, a replica of it if asked for, the independent masters of Redlock, and etcd
+//     and ZooKeeper where they are installed; meanwhile, the service's binary is found or built
 //  2. the tables of the database
 //  3. the replicas
 //  4. nginx
@@ -41,6 +41,8 @@ type Options struct {
 	MaxHold     time.Duration // the longest time that a request may spend inside the critical section
 	PausePoints bool          // allow the X-Pause header, which pauses a request in the middle
 
+	RedisReplica bool // give Redis a Redis replica, which gets every write
+
 	Bare    []string // host:port of servers to compare with the service: nginx balances them on a separate port
 	Relaxed bool     // trade the durability of MySQL, etcd and ZooKeeper for speed: for tests, never for measurements
 }
@@ -69,6 +71,7 @@ type Topology struct {
 	Servers struct {
 		MySQL     *servers.MySQL
 		Redis     *servers.Redis
+		Replica   *servers.Redis // of Redis; nil without Options.RedisReplica
 		Redlock   []*servers.Redis
 		Etcd      *servers.Etcd      // nil if not installed
 		ZooKeeper *servers.ZooKeeper // nil if not installed
@@ -229,7 +232,7 @@ func (t *Topology) layers() [][]part {
 			replicas = append(replicas, part{process: r.process, stop: r.Stop})
 		}
 	}
-	for _, redis := range append([]*servers.Redis{t.Servers.Redis}, t.Servers.Redlock...) {
+	for _, redis := range append([]*servers.Redis{t.Servers.Redis, t.Servers.Replica}, t.Servers.Redlock...) {
 		if redis != nil {
 			stores = append(stores, part{process: redis.Process, stop: redis.Stop})
 		}
