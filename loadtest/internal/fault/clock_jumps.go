@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -55,8 +56,11 @@ const clockBusy = longLease / 2
 
 // leaseInRedis applies to locks that are one key of one Redis, and that expire.
 func leaseInRedis(s scenario.Strategy) string {
-	if s.Claim.HolderCrash == "blocks-forever" {
+	switch {
+	case s.Claim.HolderCrash == "blocks-forever":
 		return "its lock does not expire"
+	case slices.Contains(s.Needs, "redis-replica"):
+		return "the Redis of the story has no Redis replica"
 	}
 	return keyInRedis(s)
 }
@@ -114,7 +118,7 @@ func deployClocked(ctx context.Context, l *Lab, lease time.Duration) (*Deploymen
 	started, stop, err := startClocked(ctx, 1)
 	at := l.Topology.Addresses()
 	if err == nil {
-		at.Redis = []string{started[0].Addr}
+		at.Redis, at.RedisReplica = []string{started[0].Addr}, false
 	}
 	d, err := l.deployOn(ctx, at, stop, err, withLease(lease)...)
 	if err == nil {
