@@ -2,8 +2,8 @@
 //
 // It knows no protocol: a message is whatever one read returns, up to 64 KiB. If a client waits for the reply before it
 // sends more, that is one request. Cut, Hold and Delay act on the messages of clients; Select restricts Cut and Hold to
-// some of them. Catch holds one message, and may cut its connection. BlackHole and Break act on all connections, in
-// both directions.
+// some of them. Catch holds one message, and may cut its connection. BlackHole, Break and Redirect act on all
+// connections, in both directions.
 package tcpproxy
 
 import (
@@ -21,6 +21,7 @@ type Proxy struct {
 	serving   sync.WaitGroup
 
 	mu       sync.Mutex
+	servers  []string // where the connections of each listener lead
 	links    map[*link]struct{}
 	accepted int                // connections so far
 	selected func(Message) bool // nil selects every message
@@ -81,8 +82,8 @@ func New(t Test, servers ...string) *Proxy {
 
 // Start starts a proxy in front of servers (host:port).
 func Start(servers ...string) (*Proxy, error) {
-	p := &Proxy{links: map[*link]struct{}{}}
-	for _, server := range servers {
+	p := &Proxy{servers: slices.Clone(servers), links: map[*link]struct{}{}}
+	for i := range servers {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			p.Close()
@@ -90,18 +91,18 @@ func Start(servers ...string) (*Proxy, error) {
 		}
 		p.listeners = append(p.listeners, listener)
 		p.addresses = append(p.addresses, listener.Addr().String())
-		p.serving.Go(func() { p.accept(listener, server) })
+		p.serving.Go(func() { p.accept(listener, i) })
 	}
 	return p, nil
 }
 
-func (p *Proxy) accept(listener net.Listener, server string) {
+func (p *Proxy) accept(listener net.Listener, i int) {
 	for {
 		client, err := listener.Accept()
 		if err != nil {
 			return
 		}
-		p.serving.Go(func() { p.serve(client, server) })
+		p.serving.Go(func() { p.serve(client, i) })
 	}
 }
 
@@ -280,6 +281,15 @@ func (p *Proxy) Break() {
 	}
 }
 
+// Redirect leads the connections of a proxy with one server to another server (host:port) from now on. It cuts those
+// that are open.
+func (p *Proxy) Redirect(server string) {
+	p.mu.Lock()
+	p.servers[0] = server
+	p.mu.Unlock()
+	p.Break()
+}
+
 // Pass ends Cut, Delay and BlackHole: messages pass again. It cuts the connections of which a black hole has swallowed
 // messages. Messages that Hold holds back stay there until they are released.
 func (p *Proxy) Pass() {
@@ -294,13 +304,22 @@ func (p *Proxy) Pass() {
 	}
 }
 
-func (p *Proxy) serve(client net.Conn, address string) {
+// serve serves a connection to listener i.
+func (p *Proxy) serve(client net.Conn, i int) {
+	p.mu.Lock()
+	address := p.servers[i]
+	p.mu.Unlock()
 	server, err := net.Dial("tcp", address)
 	if err != nil {
 		client.Close()
 		return
 	}
 	l := p.open(client, server)
+	p.mu.Lock()
+	if p.servers[i] != address { // redirected meanwhile
+		l.close()
+	}
+	p.mu.Unlock()
 	var replies sync.WaitGroup
 	replies.Go(func() {
 		pump(server, client, func([]byte) bool { return p.reply(l) })

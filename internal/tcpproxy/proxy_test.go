@@ -187,6 +187,21 @@ func TestOpenForgetsConnectionsThatEnd(t *testing.T) {
 	serverstest.Eventually(t, "no connection is open after Break", func() bool { return p.Open() == 0 })
 }
 
+func TestRedirectLeadsConnectionsToAnotherServer(t *testing.T) {
+	t.Parallel()
+	oldAddress, atOld := echo(t)
+	newAddress, atNew := echo(t)
+	p := tcpproxy.New(t, oldAddress)
+	old := dial(t, p)
+	exchange(t, old, "before")
+	p.Redirect(newAddress)
+	wantEnd(t, old)
+	exchange(t, dial(t, p), "after")
+	if before, after := <-atOld, <-atNew; before != "before" || after != "after" {
+		t.Errorf("the old server received %q and the new one %q, want before and after", before, after)
+	}
+}
+
 func TestSelectRestrictsCountAndCut(t *testing.T) {
 	t.Parallel()
 	address, _ := echo(t)
