@@ -36,6 +36,7 @@ type Deployment struct {
 	Nginx            *front         // in front of both replicas; nil: there is none
 
 	// Servers of the round's own; nil: there are none.
+	redis   *redisServers    // a master, and perhaps a Redis replica
 	masters []*servers.Redis // of Redlock
 	clocked []*clockedRedis
 	etcd    *etcdMembers

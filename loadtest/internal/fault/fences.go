@@ -23,7 +23,7 @@ var fenceCounterLost = Scenario{
 	Claim: func(scenario.Strategy) Claim {
 		return claim("makes the token from the time, so that it rises all the same", report.Safe)
 	},
-	Deploy: onOwnRedis,
+	Deploy: onRedis(oneRedis(servers.RedisOptions{})),
 	Play: func(ctx context.Context, s *Stage) error {
 		before, err := s.send(ctx, order{client: "A", at: s.Victim})
 		if err != nil {
@@ -68,22 +68,6 @@ var fenceCounterLost = Scenario{
 			return err
 		},
 	}},
-}
-
-// onOwnRedis deploys on a Redis of the round's own.
-func onOwnRedis(ctx context.Context, l *Lab) (*Deployment, error) {
-	server, err := servers.StartRedis(ctx, servers.RedisOptions{Name: "redis of the round"})
-	if err != nil {
-		return nil, err
-	}
-	at := l.Topology.Addresses()
-	at.Redis, at.RedisReplica = []string{server.Addr}, false
-	d, err := l.Deploy(ctx, at)
-	if err != nil {
-		return nil, errors.Join(err, server.Stop(context.WithoutCancel(ctx)))
-	}
-	d.stops = append([]func(context.Context) error{server.Stop}, d.stops...) // after the replicas
-	return d, nil
 }
 
 // flushRedis makes the Redis of the round forget everything.
