@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"stock/internal/servers"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
@@ -23,7 +22,7 @@ var fenceCounterLost = Scenario{
 	Claim: func(scenario.Strategy) Claim {
 		return claim("makes the token from the time, so that it rises all the same", report.Safe)
 	},
-	Deploy: onRedis(oneRedis(servers.RedisOptions{})),
+	Deploy: onOwnRedis,
 	Play: func(ctx context.Context, s *Stage) error {
 		before, err := s.send(ctx, order{client: "A", at: s.Victim})
 		if err != nil {

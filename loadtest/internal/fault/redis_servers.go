@@ -39,6 +39,9 @@ func onRedis(start startRedis, args ...string) func(context.Context, *Lab) (*Dep
 	}
 }
 
+// onOwnRedis deploys on a Redis of the round's own, which keeps nothing on disk.
+var onOwnRedis = onRedis(oneRedis(servers.RedisOptions{}))
+
 // oneRedis starts a master alone.
 func oneRedis(o servers.RedisOptions) startRedis {
 	return func(ctx context.Context) (*redisServers, error) {
