@@ -22,7 +22,7 @@ import (
 var ghostLocks = []Scenario{{
 	Name:    "ghost-lock/stall",
 	Title:   "Redis stalls (SIGSTOP), and grants a lock when its client has given up.",
-	Applies: keyInRedis,
+	Applies: keyInOneRedis,
 	Claim: func(s scenario.Strategy) Claim {
 		switch s.Name {
 		case "lock-redis-setnx":
@@ -63,8 +63,8 @@ var ghostLocks = []Scenario{{
 	},
 }, {
 	Name:    "ghost-lock/late-request",
-	Title:   "A request for a lock is delayed on the wire until its client has given up, and undone what it may have done.",
-	Applies: keyInRedis,
+	Title:   "A request for a lock is delayed on the wire until its client has given up, and has tried to undo it.",
+	Applies: keyInOneRedis,
 	Claim: func(s scenario.Strategy) Claim {
 		switch s.Name {
 		case "lock-redis-setnx":
@@ -91,7 +91,7 @@ var ghostLocks = []Scenario{{
 }, {
 	Name:    "ghost-lock/lost-reply",
 	Title:   "The connection is cut when Redis grants a lock, so that its client does not learn of it.",
-	Applies: keyInRedis,
+	Applies: keyInOneRedis,
 	Claim: func(s scenario.Strategy) Claim {
 		switch s.Name {
 		case "lock-redis-setnx":
@@ -157,7 +157,7 @@ func (s *Stage) buyAfterGhost(ctx context.Context, asks *tcpproxy.Caught) error 
 		return err
 	}
 	s.Stepf("Redis has answered A's request; the PTTL of the lock is %s", pttl(rest))
-	return s.buyWithin(ctx, since, func(client string) (history.Op, error) {
+	return s.buyAfter(since, func(client string) (history.Op, error) {
 		return s.send(ctx, order{client: client, at: s.Survivor, count: 2})
 	})
 }
@@ -201,8 +201,8 @@ func (s *Stage) endStall(ctx context.Context) error {
 // ghostPatience is how long the next buyer tries: long enough to see that a lock does not end with a lease.
 const ghostPatience = 2*lease + time.Second
 
-// buyWithin has the next buyer try until something is sold.
-func (s *Stage) buyWithin(ctx context.Context, since time.Time, ask func(client string) (history.Op, error)) error {
+// buyAfter has the next buyer try until something is sold.
+func (s *Stage) buyAfter(since time.Time, ask func(client string) (history.Op, error)) error {
 	sold, err := s.untilSold("B", since, ghostPatience, ask)
 	if err == nil && !sold {
 		s.giveUp(since)
@@ -246,7 +246,7 @@ func (s *Stage) playRetriedLock(
 	if err := s.sellIfGranted(ctx, shop, a, err); err != nil {
 		return err
 	}
-	return s.buyWithin(ctx, since, func(client string) (history.Op, error) {
+	return s.buyAfter(since, func(client string) (history.Op, error) {
 		return s.perform(client, 2, func() (int64, error) { return shop.sellWithin(ctx, client, 2, lease/4) }), nil
 	})
 }

@@ -93,7 +93,7 @@ func (s *Stage) forget(
 	case rest > 0 && time.Since(asked) >= rest:
 		return fmt.Errorf("the lease of client A may have ended by itself, after %v", time.Since(asked))
 	}
-	s.Provef("A was inside when %s; the PTTL of its lock was %s before, and is %s after that", what, pttl(rest), pttl(left))
+	s.Provef("A was inside when %s; the PTTL of its lock was %s before, and is %s now", what, pttl(rest), pttl(left))
 	return nil
 }
 
@@ -130,7 +130,7 @@ func redisRestarts(
 	return Scenario{
 		Name:    "redis-restarts/" + variant,
 		Title:   "Redis is killed and restarted while a holder's write is on its way (SIGKILL). " + disk,
-		Applies: keyInRedis,
+		Applies: keyInOneRedis,
 		Claim:   claimed,
 		Deploy:  onEndlessLeases(oneRedis(o)),
 		Play: func(ctx context.Context, s *Stage) error {
@@ -154,7 +154,7 @@ func lockEvicted(policy string) Scenario {
 		Name: "lock-evicted/" + policy,
 		Title: "Redis runs out of memory while a holder's write is on its way. Its policy is " + policy +
 			" (maxmemory-policy).",
-		Applies: keyInRedis,
+		Applies: keyInOneRedis,
 		Claim: func(s scenario.Strategy) Claim {
 			switch {
 			case policy == "noeviction":

@@ -142,8 +142,13 @@ func stop(ctx context.Context, r *topology.Isolated) error {
 	if err := r.Pause(); err != nil {
 		return err
 	}
-	return eventually(ctx, r.Name+" is stopped", func() (bool, error) {
-		state, err := processState(r.PID)
+	return awaitStopped(ctx, r.Name, r.PID)
+}
+
+// awaitStopped waits until a process that was sent SIGSTOP has stopped.
+func awaitStopped(ctx context.Context, name string, pid int) error {
+	return eventually(ctx, name+" is stopped", func() (bool, error) {
+		state, err := processState(pid)
 		return state == 'T', err
 	})
 }

@@ -33,7 +33,7 @@ var failover = Scenario{
 	Name: "failover",
 	Title: "The master of Redis is killed while a holder's write is on its way (SIGKILL). The Redis replica, which has " +
 		"not received the lock, is promoted.",
-	Applies: keyInRedis,
+	Applies: keyInOneRedis,
 	Claim:   lockLost,
 	Deploy:  onEndlessLeases(redisPair),
 	Play: func(ctx context.Context, s *Stage) error {
@@ -46,8 +46,11 @@ var failover = Scenario{
 			return err
 		}
 		defer a.write.Release()
-		if rest, err := s.lockPTTL(ctx, replica); err != nil || rest != noKey {
-			return errors.Join(err, fmt.Errorf("the PTTL of A's lock is %s on the Redis replica already", pttl(rest)))
+		switch rest, err := s.lockPTTL(ctx, replica); {
+		case err != nil:
+			return err
+		case rest != noKey:
+			return errors.New("the Redis replica has received the lock of client A")
 		}
 		if err := s.forget(ctx, a, master, replica, replicaPromoted, s.redis.failOver); err != nil {
 			return err
@@ -61,7 +64,7 @@ var plannedFailover = Scenario{
 	Name: "failover-planned",
 	Title: "The master of Redis is told to stop while a holder's write is on its way (SIGTERM). The Redis replica, " +
 		"which has received the lock, is promoted.",
-	Applies: keyInRedis,
+	Applies: keyInOneRedis,
 	Claim:   lockKept,
 	Deploy:  onEndlessLeases(redisPair),
 	Play: func(ctx context.Context, s *Stage) error {
@@ -93,12 +96,12 @@ var plannedFailover = Scenario{
 }
 
 // splitBrain is the story of a master that was taken for dead, and returns. Until a Sentinel tells it that it is a
-// Redis replica now, ten seconds later, it accepts what clients send that have not learnt of the promotion.
+// Redis replica now, several seconds later, it accepts what clients send that have not learnt of the promotion.
 var splitBrain = Scenario{
 	Name: "sentinel-split-brain",
 	Title: "The master of Redis is stopped (SIGSTOP), and goes on when Sentinel has promoted its Redis replica. " +
 		"One replica of the service has not learnt of that.",
-	Applies: keyInRedis,
+	Applies: keyInOneRedis,
 	Claim:   lockLost,
 	Missing: processStates,
 	Deploy:  onEndlessLeases(redisWithSentinels),
@@ -126,7 +129,7 @@ var splitBrain = Scenario{
 			return err
 		}
 		if old != noKey {
-			s.Provef("both servers say that they are the master; the PTTL of A's lock is %s on the old one and %s on the new one",
+			s.Provef("both servers say that they are the master; the PTTL of A's lock is %s on the old one, and %s on the new",
 				pttl(old), pttl(promoted))
 		}
 		return s.arriveLate(ctx, a)

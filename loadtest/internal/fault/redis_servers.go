@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"slices"
 	"syscall"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/scenario"
 )
 
 // redisServers is the Redis of a round that breaks it.
@@ -136,10 +138,15 @@ func stopServer(ctx context.Context, r *servers.Redis) error {
 	if err := r.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return eventually(ctx, r.Name+" is stopped", func() (bool, error) {
-		state, err := processState(r.PID)
-		return state == 'T', err
-	})
+	return awaitStopped(ctx, r.Name, r.PID)
+}
+
+// keyInOneRedis applies to locks that are one key of Redis, and that need no Redis replica.
+func keyInOneRedis(s scenario.Strategy) string {
+	if slices.Contains(s.Needs, "redis-replica") {
+		return "it is not granted without a Redis replica"
+	}
+	return keyInRedis(s)
 }
 
 // noKey is the PTTL of a key that does not exist.

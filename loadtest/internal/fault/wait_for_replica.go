@@ -15,8 +15,8 @@ import (
 // waitScenarios are the failover of Redis, for a client that asks whether the Redis replica has its lock (WAIT).
 var waitScenarios = []Scenario{{
 	Name: "wait-for-replica/healthy",
-	Title: "The master of Redis is killed while a holder is inside, who has waited for the Redis replica (WAIT). That is " +
-		"promoted.",
+	Title: "The master of Redis is killed while a holder is inside, and the Redis replica is promoted, which has confirmed " +
+		"the lock (WAIT).",
 	Applies: noStrategy,
 	Deploy:  onEndlessLeases(redisPair),
 	Practices: []Practice{{
@@ -28,8 +28,8 @@ var waitScenarios = []Scenario{{
 	}},
 }, {
 	Name: "wait-for-replica/cut",
-	Title: "The Redis replica receives nothing. The master of Redis is killed while a holder is inside, and the Redis " +
-		"replica is promoted.",
+	Title: "The Redis replica receives nothing more. If the lock is granted all the same, the master of Redis is killed, " +
+		"and the Redis replica is promoted.",
 	Applies: noStrategy,
 	Deploy:  onEndlessLeases(redisPair),
 	Practices: []Practice{{
