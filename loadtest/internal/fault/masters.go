@@ -16,10 +16,11 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-// masterScenarios are stories of a lock that a majority of independent masters of Redis grants.
+// masterScenarios are stories of a lock that several independent masters of Redis grant.
 var masterScenarios = []Scenario{
 	redlockRestartsEmpty, redlockRestartsLate, redlockRestartsWithAOF,
 	mastersLost("one-of-three", 1, 3), mastersLost("two-of-five", 2, 5), mastersLost("three-of-five", 3, 5),
+	multiMasterDown, multiRestartsEmpty, multiRestartsAllEmpty,
 }
 
 // deployOn deploys on servers of the round's own, which stop stops after the replicas. It takes the error of their
@@ -71,8 +72,8 @@ func deployOnMasters(
 	}
 }
 
-// votes returns what is left of each vote for the item's lock, by the number of the master from 1. Masters that are down
-// are left out.
+// votes returns what is left of each vote for the item's lock, by the number of the master from 1. Masters that are
+// down are left out.
 func (s *Stage) votes(ctx context.Context) (map[int]time.Duration, error) {
 	votes := map[int]time.Duration{}
 	for i, address := range s.Addresses.Redlock {
@@ -251,53 +252,133 @@ func mastersLost(name string, lost, of int) Scenario {
 		Applies: only("lock-redlock"),
 		Claim:   func(scenario.Strategy) Claim { return claim(words, outcome) },
 		Deploy:  deployOnMasters(of, servers.RedisOptions{}, longLease),
-		Play:    func(ctx context.Context, s *Stage) error { return s.loseMasters(ctx, lost) },
+		Play: func(ctx context.Context, s *Stage) error {
+			what, numbers := fmt.Sprintf("%d of %d masters are killed", lost, of), []int{1, 2, 3}[:lost]
+			free, err := s.refuseInside(ctx, of-lost, func(ctx context.Context) error {
+				return s.killMasters(ctx, what, numbers...)
+			})
+			if err != nil {
+				return err
+			}
+			if lost > of/2 {
+				return s.untilStarted(ctx, free, numbers...)
+			}
+			return s.buy(ctx, order{client: "C", at: s.Survivor, count: 3}, free)
+		},
 	}
 }
 
-func (s *Stage) loseMasters(ctx context.Context, lost int) error {
+// refuseInside has masters break while A is inside, and B ask in vain. left is how many votes for A remain. It returns
+// when A has left.
+func (s *Stage) refuseInside(
+	ctx context.Context, left int, strike func(context.Context) error,
+) (free time.Time, err error) {
 	holder, point, err := s.parkAtFirst(ctx, order{client: "A", at: s.Victim, timeout: patientTimeout}, "before-write")
 	if err != nil {
-		return err
+		return free, err
 	}
 	before, err := s.votes(ctx)
 	if err != nil {
-		return err
+		return free, err
 	}
-	numbers := []int{1, 2, 3}[:lost]
-	what := fmt.Sprintf("%d of %d masters are killed", lost, len(s.masters))
-	if err := s.killMasters(ctx, what, numbers...); err != nil {
-		return err
-	}
-	// It is refused when it has waited as long as a request may: --lock-wait.
-	b, err := s.send(ctx, order{client: "B", at: s.Survivor, count: 2})
-	if err != nil {
-		return err
+	if err := strike(ctx); err != nil {
+		return free, err
 	}
 	after, err := s.votes(ctx)
 	if err != nil {
-		return err
+		return free, err
 	}
-	if len(before) == len(s.masters) && len(after) == len(s.masters)-lost && b.Outcome != history.Sold {
-		s.Provef("A was at %s with the votes of all masters when %d of %d were killed; B was refused while A was inside",
-			point, lost, len(s.masters))
+	// B is refused when it has waited for as long as a request may wait for a lock (--lock-wait).
+	b, err := s.send(ctx, order{client: "B", at: s.Survivor, count: 2})
+	if err != nil {
+		return free, err
 	}
-	if err := s.release(ctx, holder); err != nil {
-		return err
+	if len(before) == len(s.masters) && len(after) == left && b.Outcome != history.Sold {
+		s.Provef("A was at %s with the votes of all masters, and then with those of %s; B was refused while A was inside",
+			point, voters(after))
 	}
-	free := time.Now()
-	next := order{client: "C", at: s.Survivor, count: 3}
-	if lost <= len(s.masters)/2 {
-		return s.buy(ctx, next, free)
-	}
-	sold, err := s.tryToBuy(ctx, next, free, lease)
+	err = s.release(ctx, holder)
+	return time.Now(), err
+}
+
+// untilStarted has C ask in vain until masters have been started again.
+func (s *Stage) untilStarted(ctx context.Context, since time.Time, numbers ...int) error {
+	sold, err := s.untilSold("C", since, lease, func(client string) (history.Op, error) {
+		time.Sleep(200 * time.Millisecond) // a few tries are enough
+		return s.send(ctx, order{client: client, at: s.Survivor, count: 3})
+	})
 	if err != nil || sold {
 		return err
 	}
-	s.giveUp(free)
-	if err := s.startMasters(ctx, "the masters start again", numbers...); err != nil {
+	s.giveUp(since)
+	if err := s.startMasters(ctx, "what was killed starts again, without its data", numbers...); err != nil {
 		return err
 	}
 	_, err = s.send(ctx, order{client: "D", at: s.Survivor})
 	return err
+}
+
+// multiMasterDown is the story of a lock that every master must grant.
+var multiMasterDown = Scenario{
+	Name:    "multi-master-down",
+	Title:   "One of the three masters that must all grant a lock is killed while a holder is inside.",
+	Applies: only("lock-redis-multi"),
+	Claim: func(scenario.Strategy) Claim {
+		return claim("nobody is granted the lock", report.Unavailable)
+	},
+	Deploy: deployOnMasters(3, servers.RedisOptions{}, longLease),
+	Play: func(ctx context.Context, s *Stage) error {
+		free, err := s.refuseInside(ctx, 2, func(ctx context.Context) error {
+			return s.killMasters(ctx, "master 3 is killed", 3)
+		})
+		if err != nil {
+			return err
+		}
+		return s.untilStarted(ctx, free, 3)
+	},
+}
+
+// multiRestartsEmpty is the story of a lock that is forgotten by one of the masters that must all grant it.
+var multiRestartsEmpty = Scenario{
+	Name:    "multi-restarts-empty/one",
+	Title:   "One of the three masters that must all grant a lock restarts without its data while a holder is inside.",
+	Applies: only("lock-redis-multi"),
+	Claim: func(scenario.Strategy) Claim {
+		return claim("the other masters remember the holder", report.Safe)
+	},
+	Deploy: deployOnMasters(3, servers.RedisOptions{}, longLease),
+	Play: func(ctx context.Context, s *Stage) error {
+		free, err := s.refuseInside(ctx, 2, func(ctx context.Context) error {
+			return s.startMasters(ctx, "master 3 restarts without its data", 3)
+		})
+		if err != nil {
+			return err
+		}
+		return s.buy(ctx, order{client: "C", at: s.Survivor, count: 3}, free)
+	},
+}
+
+// multiRestartsAllEmpty is the same story of all masters.
+var multiRestartsAllEmpty = Scenario{
+	Name:    "multi-restarts-empty/all",
+	Title:   "All three masters of a lock restart without their data while a holder's write is on its way.",
+	Applies: only("lock-redis-multi"),
+	Claim:   secondHolderClaim,
+	Deploy:  deployOnMasters(3, servers.RedisOptions{}, longLease),
+	Play: func(ctx context.Context, s *Stage) error {
+		return s.overtake(ctx, func(ctx context.Context) error {
+			before, err := s.votes(ctx)
+			if err != nil {
+				return err
+			}
+			if err := s.startMasters(ctx, "all masters restart without their data", 1, 2, 3); err != nil {
+				return err
+			}
+			after, err := s.votes(ctx)
+			if err == nil && len(before) == 3 && len(after) == 0 {
+				s.Provef("A had the votes of all masters, and none remembers it")
+			}
+			return err
+		})
+	},
 }

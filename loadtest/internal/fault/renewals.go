@@ -58,8 +58,8 @@ var blackHole = Scenario{
 	},
 }
 
-// sellAfter has B buy while A, which is cut off since then, is at a pause point. It fails if A is still there when B has
-// bought.
+// sellAfter has B buy while A, which is cut off since then, is at a pause point. It fails if A is still there when B
+// has bought.
 func (s *Stage) sellAfter(ctx context.Context, holder *pending, cut time.Time) error {
 	bought := make(chan error, 1)
 	go func() { bought <- s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, cut) }()
@@ -121,8 +121,8 @@ func (s *Stage) awaitRenewal(ctx context.Context) error {
 	})
 }
 
-// renewUntilError renews its lock, and relies on it until a renewal fails. Its client waits for an answer for as long as
-// the usual time limit of clients, which is longer than its lease.
+// renewUntilError renews its lock, and relies on it until a renewal fails. Its client waits for an answer for as long
+// as the usual time limit of clients, which is longer than its lease.
 var renewUntilError = Practice{
 	Name:  "renew-until-error",
 	Claim: claim("relies on its lock until a renewal fails", report.Unsafe),
