@@ -36,10 +36,11 @@ type Deployment struct {
 	Nginx            *front         // in front of both replicas; nil: there is none
 
 	// Servers of the round's own; nil: there are none.
-	redis   *redisServers    // a master, and perhaps a Redis replica
-	masters []*servers.Redis // of Redlock
-	clocked []*clockedRedis
-	etcd    *etcdMembers
+	redis     *redisServers    // a master, and perhaps a Redis replica
+	masters   []*servers.Redis // of Redlock
+	clocked   []*clockedRedis
+	etcd      *etcdMembers
+	zookeeper *wrapped
 
 	pauses map[*topology.Isolated]*pauses
 	waits  *rowWaits

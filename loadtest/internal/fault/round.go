@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"stock/internal/servers"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
@@ -76,10 +77,12 @@ func (r *round) play(ctx context.Context) {
 	if len(playable) == 0 {
 		return
 	}
-	if err := r.playOn(ctx, playable); err != nil {
-		for _, c := range playable {
-			c.err = errors.Join(c.err, err)
+	err := r.playOn(ctx, playable)
+	for _, c := range playable {
+		if errors.Is(err, servers.ErrNotInstalled) {
+			c.missing = err.Error()
 		}
+		c.err = errors.Join(c.err, err)
 	}
 }
 

@@ -31,6 +31,7 @@ var Scenarios = slices.Concat(
 	poolScenarios,
 	starvationScenarios,
 	outOfSpaceScenarios,
+	sequenceScenarios,
 )
 
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.
