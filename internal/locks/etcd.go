@@ -85,7 +85,10 @@ func (e *Etcd) Lock(ctx context.Context, key string) (*Lease, error) {
 	waiting, stop := e.pulse.watch(ctx)
 	defer stop()
 	local, err := e.local.Lock(waiting, key)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrHeld):
+		return nil, err
+	case err != nil:
 		return nil, notAcquired(key, waitError(ctx, waiting, nil))
 	}
 	for {
@@ -115,6 +118,9 @@ func (e *Etcd) lock(ctx context.Context, key string) (*etcdWaiter, error) {
 	}
 	w := e.newWaiter(s, key)
 	holds, err := w.enqueue(ctx)
+	if errors.Is(err, ErrHeld) {
+		return nil, err // nothing was created
+	}
 	for err == nil && !holds {
 		holds, err = w.wait(ctx)
 	}

@@ -25,7 +25,7 @@ type etcdSession struct {
 
 // open returns the session. It opens one if there is none, or the last one has ended.
 func (e *Etcd) open(ctx context.Context) (*etcdSession, error) {
-	opening, err := e.opening.Lock(ctx, "")
+	opening, err := e.opening.Lock(mayWait(ctx), "")
 	if err != nil {
 		return nil, err
 	}

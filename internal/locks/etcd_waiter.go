@@ -26,10 +26,15 @@ func (e *Etcd) newWaiter(s *etcdSession, key string) *etcdWaiter {
 	return w
 }
 
-// enqueue creates the key and returns whether it is the first. It fails if the waiter has withdrawn before, since the
-// request was late then.
+// enqueue creates the key and returns whether it is the first. Under TryOnce it creates the key only if it would be the
+// first, and fails with ErrHeld otherwise. It also fails if the waiter has withdrawn before, since the request was late
+// then.
 func (w *etcdWaiter) enqueue(ctx context.Context) (holds bool, err error) {
-	both, err := w.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(w.withdrawn()), "=", 0)},
+	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(w.withdrawn()), "=", 0)}
+	if triesOnce(ctx) { // the queue has no key whose create revision is not 0
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(w.prefix), "=", 0).WithPrefix())
+	}
+	both, err := w.txn(ctx, conditions,
 		clientv3.OpPut(w.key, "", clientv3.WithLease(w.session.id)),
 		clientv3.OpGet(w.prefix, append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...))
 	switch {
@@ -39,6 +44,8 @@ func (w *etcdWaiter) enqueue(ctx context.Context) (holds bool, err error) {
 	case err != nil:
 		w.settled = errors.Is(err, rpctypes.ErrNoSpace) // even so, the key may have been created
 		return false, fmt.Errorf("create a waiter in etcd: %w", explain(err))
+	case !both.Succeeded && triesOnce(ctx):
+		return false, ErrHeld
 	case !both.Succeeded:
 		return false, errors.New("create a waiter in etcd: it was withdrawn before")
 	}

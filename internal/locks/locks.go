@@ -13,7 +13,7 @@ import (
 
 var (
 	// ErrNotAcquired means that a lock was not granted. It is joined with its cause: errors.Is also finds
-	// context.DeadlineExceeded, context.Canceled or the lock service's error.
+	// context.DeadlineExceeded, context.Canceled, ErrHeld or the lock service's error.
 	ErrNotAcquired = errors.New("lock not acquired")
 	// ErrLeaseLost means that a lock can no longer be guaranteed: its lease ended, or another client holds the lock.
 	// It is the cause of a lease's context that ended for that reason.
@@ -27,7 +27,8 @@ var (
 type Locker interface {
 	// Lock waits until the caller holds key, ctx ends, or the lock service fails. The lease's context descends from ctx,
 	// so that ending ctx ends the wait as well as the work. If Lock fails, it undoes what the service may have granted
-	// without a reply, in the background if need be, and returns ErrNotAcquired joined with its cause.
+	// without a reply, in the background if need be, and returns ErrNotAcquired joined with its cause. Under TryOnce, Lock
+	// does not wait for other clients.
 	Lock(ctx context.Context, key string) (*Lease, error)
 }
 

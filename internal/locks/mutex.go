@@ -28,17 +28,30 @@ func (m *Mutex) Lock(ctx context.Context, key string) (*Lease, error) {
 		return nil, notAcquired(key, err)
 	}
 	k := m.join(key)
+	if triesOnce(ctx) {
+		select {
+		case k.held <- struct{}{}:
+			return m.lease(ctx, key, k), nil
+		default:
+			m.leave(key, k)
+			return nil, notAcquired(key, ErrHeld)
+		}
+	}
 	select {
 	case k.held <- struct{}{}:
 	case <-ctx.Done():
 		m.leave(key, k)
 		return nil, notAcquired(key, ctx.Err())
 	}
+	return m.lease(ctx, key, k), nil
+}
+
+func (m *Mutex) lease(ctx context.Context, key string, k *keyMutex) *Lease {
 	return newLease(ctx, time.Time{}, 0, func(context.Context) error {
 		<-k.held
 		m.leave(key, k)
 		return nil
-	}), nil
+	})
 }
 
 func (m *Mutex) join(key string) *keyMutex {

@@ -106,6 +106,9 @@ func (c *lockConn) wait(ctx context.Context) (held bool, err error) {
 		if held || err != nil || ctx.Err() != nil {
 			return held, err
 		}
+		if triesOnce(ctx) {
+			return false, ErrHeld
+		}
 		// The place in the server's queue is lost with the slice, so another connection will do.
 		_ = c.conn.Close()
 		conn, err := c.db.Connx(ctx)
@@ -119,7 +122,11 @@ func (c *lockConn) wait(ctx context.Context) (held bool, err error) {
 func (c *lockConn) waitOnce(ctx context.Context) (held bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, getLockSlice+releaseLimit)
 	defer cancel()
-	answer, err := c.ask(ctx, "SELECT GET_LOCK(?, ?)", c.name, int(getLockSlice/time.Second))
+	slice := getLockSlice
+	if triesOnce(ctx) {
+		slice = 0
+	}
+	answer, err := c.ask(ctx, "SELECT GET_LOCK(?, ?)", c.name, int(slice/time.Second))
 	if err == nil && !answer.Valid {
 		err = errors.New("GET_LOCK returned NULL: the query was killed, or the server is out of memory")
 	}
@@ -205,7 +212,7 @@ func (c *lockConn) ask(ctx context.Context, query string, args ...any) (answer s
 
 // close returns the connection to its pool, or closes it if it failed: the server then frees the lock that it may hold.
 func (c *lockConn) close(failed error) {
-	if failed != nil {
+	if failed != nil && !errors.Is(failed, ErrHeld) {
 		_ = c.conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
 	_ = c.conn.Close()

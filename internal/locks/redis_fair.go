@@ -77,6 +77,9 @@ func (l *RedisFair) Lock(ctx context.Context, key string) (*Lease, error) {
 			l.keepAlive(lease, key, id)
 			return lease, nil
 		}
+		if err == nil && triesOnce(ctx) {
+			return nil, notAcquired(key, ErrHeld)
+		}
 		if err == nil {
 			queued = true
 			err = l.waiters.wait(ctx, woken, min(pause, l.heartbeat/3))
@@ -90,10 +93,10 @@ func (l *RedisFair) Lock(ctx context.Context, key string) (*Lease, error) {
 	}
 }
 
-// acquire returns when to ask again if no message comes, or 0 if the lock was granted.
+// acquire returns when to ask again if no message comes, or 0 if the lock was granted. Under TryOnce it does not queue.
 func (l *RedisFair) acquire(ctx context.Context, key, id string) (pause time.Duration, err error) {
 	ms, err := fairAcquireScript.Run(ctx, l.client, fairKeys(key), id, fairChannel,
-		l.options.Lease.Milliseconds(), l.heartbeat.Milliseconds()).Int64()
+		l.options.Lease.Milliseconds(), l.heartbeat.Milliseconds(), triesOnce(ctx)).Int64()
 	return time.Duration(ms) * time.Millisecond, err
 }
 

@@ -74,6 +74,8 @@ func (l *RedisPubSub) Lock(ctx context.Context, key string) (*Lease, error) {
 			lease := newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release))
 			l.keepAlive(lease, key, owner)
 			return lease, nil
+		case triesOnce(ctx):
+			return nil, notAcquired(key, ErrHeld)
 		}
 		if err := l.waiters.wait(ctx, woken, min(ttl, recheck)); err != nil {
 			return nil, notAcquired(key, err)

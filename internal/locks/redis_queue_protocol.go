@@ -109,9 +109,13 @@ func closedByPeer(err error) bool {
 
 // acquire asks for a turn. If a grant arrives so late that it has ended already, it asks again, which starts it anew.
 func (q *RedisQueue) acquire(ctx context.Context, t *turn) (reply queueReply, err error) {
+	var once []any
+	if t.once {
+		once = []any{"once"}
+	}
 	for late := false; ; late = true {
 		sent := time.Now()
-		answer, err := q.run(ctx, queueAcquireScript, t.owner())
+		answer, err := q.run(ctx, queueAcquireScript, t.owner(), once...)
 		switch {
 		case err != nil && late: // err must not prove that nothing was granted
 			return queueReply{}, fmt.Errorf("the grant came too late, and after it: %v", err)

@@ -10,6 +10,7 @@ import (
 type turn struct {
 	cohort *cohort
 	number uint64 // the owner in Redis is "process/number"
+	once   bool   // it takes no place in the queue: it is granted by the first request, or ends
 	state  turnState
 
 	// While it is asked for.

@@ -82,6 +82,8 @@ func (l *redisLock) poll(
 			return sent, notAcquired(key, errors.Join(ended(ctx), err))
 		case granted:
 			return sent, nil
+		case triesOnce(ctx):
+			return sent, notAcquired(key, ErrHeld)
 		}
 		if err := sleep(ctx, jitter(l.options.Poll)); err != nil {
 			return sent, notAcquired(key, err)

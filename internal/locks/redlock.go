@@ -85,6 +85,13 @@ func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 		if cause == nil && down > len(l.masters)/2 {
 			cause = fmt.Errorf("%d of %d masters cannot be reached: %w", down, len(l.masters), err)
 		}
+		switch {
+		case cause != nil || !triesOnce(ctx):
+		case len(masterErrors(err)) > len(l.masters)/2: // did not answer
+			cause = err
+		default:
+			cause = ErrHeld
+		}
 		if cause == nil {
 			cause = sleep(ctx, jitter(l.options.Poll))
 		}

@@ -30,17 +30,26 @@ type zkNode struct {
 
 func (n *zkNode) path() string { return n.parent + "/" + n.name }
 
-// lock creates the node and waits until it is the first.
+// lock creates the node and waits until it is the first. Under TryOnce it creates none if there are others, and does not
+// wait if another was created at the same time.
 func (n *zkNode) lock(ctx context.Context) error {
+	once := triesOnce(ctx)
+	if once {
+		if others, err := n.queue(ctx); err != nil || len(others) > 0 {
+			return cmp.Or(err, ErrHeld)
+		}
+	}
 	if err := n.create(ctx); err != nil {
 		return fmt.Errorf("create a waiter in ZooKeeper: %w", err)
 	}
 	for {
 		before, err := n.before(ctx)
-		if err == nil && before == "" {
+		switch {
+		case err == nil && before == "":
 			return nil
-		}
-		if err == nil {
+		case err == nil && once:
+			return ErrHeld
+		case err == nil:
 			err = n.awaitDeletion(ctx, before)
 		}
 		if err != nil {

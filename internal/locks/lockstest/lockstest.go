@@ -130,7 +130,7 @@ func (s Subject) forFailing(t *testing.T) locks.Options {
 // Run runs the suite, except for Stress.
 func Run(t *testing.T, s Subject) {
 	d := s.Shared(t)
-	for _, group := range [][]conformance{basics, leases, faults} {
+	for _, group := range [][]conformance{basics, leases, tries, faults} {
 		for _, test := range group {
 			t.Run(test.name, func(t *testing.T) {
 				t.Parallel()

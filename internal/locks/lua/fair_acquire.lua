@@ -1,6 +1,6 @@
 -- Grants the lock to the first in the queue, or to any caller if nobody waits. Otherwise it adds the caller to the
 -- queue, or keeps it there. It may be carried out twice.
--- ARGV[3] the lease in ms  ARGV[4] how long the caller counts as alive, in ms
+-- ARGV[3] the lease in ms  ARGV[4] how long the caller counts as alive, in ms  ARGV[5] 1 if the caller does not wait
 -- Returns 0 if the lock was granted, otherwise the ms (1 or more) after which to ask again if no message comes.
 if redis.call('GET', KEYS[1]) == ARGV[1] then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
@@ -19,6 +19,10 @@ if lease == -2 and (not first or first == ARGV[1]) then
   leave()
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
   return 0
+end
+
+if ARGV[5] == '1' then
+  return 1
 end
 
 if redis.call('HEXISTS', KEYS[3], ARGV[1]) == 0 then

@@ -78,11 +78,11 @@ local function pass()
   end
 end
 
--- acquire grants the lock to an owner of the process, or adds it to the queue. Asking again changes nothing but the
--- times: an owner that holds the lock gets the same token, one that waits keeps its place.
+-- acquire grants the lock to an owner of the process, or adds it to the queue unless once is set. Asking again changes
+-- nothing but the times: an owner that holds the lock gets the same token, one that waits keeps its place.
 -- Returns the token if the owner holds the lock, 0 if it has left, and if it waits {ms until the holder's lease ends,
 -- the last token that was given out}.
-local function acquire(number)
+local function acquire(number, once)
   local owner = process .. '/' .. number
   local token = held(owner)
   if token then
@@ -93,9 +93,16 @@ local function acquire(number)
     return 0
   end
   local free = redis.call('EXISTS', lock) == 0
+  if free and once then
+    pass() -- passes over waiters that died
+    free = redis.call('EXISTS', lock) == 0
+  end
   if free and redis.call('EXISTS', queue) == 0 then
     redis.call('HDEL', memory, 'waits')
     return grant(owner, lease)
+  end
+  if once then
+    return {0, 0}
   end
   if not redis.call('ZSCORE', queue, owner) then
     -- By time, but never before the last in the queue: the clock may have been set back.

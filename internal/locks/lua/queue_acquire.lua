@@ -1,4 +1,6 @@
 -- Grants the lock, or adds the owner to the queue. Returns what acquire in queue.lua does.
+-- ARGV[6] is set if the owner does not wait: instead of joining the queue, it leaves, so that a late repetition of this
+-- command is refused.
 
 -- The fast path of acquire and grant, in three calls: the lock is free, nobody waits, the token rises, and the owner
 -- has not left. It does not store the token: the release does, or else the clock has passed it when the lease ends.
@@ -10,4 +12,8 @@ if not remembered[2] and tonumber(remembered[1] or 0) < token and tonumber(remem
 end
 
 -- include queue.lua
-return acquire(ARGV[5])
+local reply = acquire(ARGV[5], ARGV[6])
+if ARGV[6] and type(reply) == 'table' then
+  leave(ARGV[5])
+end
+return reply

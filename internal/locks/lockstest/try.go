@@ -1,0 +1,176 @@
+package lockstest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"stock/internal/locks"
+)
+
+// tries tests Lock under locks.TryOnce.
+var tries = []conformance{
+	{"refuses a try at once while it is held, and leaves nothing behind", false, tryHeld},
+	{"refuses a try while others wait", false, tryBehindWaiters},
+	{"grants a try if it is free", false, tryFree},
+	{"grants tries and waits one at a time", false, tryAmongWaiters},
+	{"tries once or fails cleanly when its connection is cut at any step", true, tryIsCut},
+}
+
+// wantHeld expects a try to be refused because the lock is not free. The refusal must not come from a context that
+// ended: a try does not wait.
+func wantHeld(t testing.TB, l locks.Locker, key string) {
+	t.Helper()
+	lease, err := l.Lock(locks.TryOnce(patient(t)), key)
+	if err == nil {
+		_ = lease.Unlock()
+		t.Fatal("a lock that is held was granted")
+	}
+	if !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, locks.ErrHeld) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a try while the lock is held: %v, want ErrNotAcquired joined with ErrHeld", err)
+	}
+}
+
+func tryHeld(t *testing.T, s Subject, d Deployment) {
+	l, other, key := client(t, d, long), client(t, d, long), freshKey()
+	holder := lock(t, patient(t), l, key)
+	before := d.Left(t, key)
+	for _, contender := range []locks.Locker{l, other} {
+		wantHeld(t, contender, key)
+		added := slices.DeleteFunc(d.Left(t, key), func(name string) bool {
+			return slices.Contains(before, name) ||
+				slices.ContainsFunc(s.Leaves, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
+		})
+		if len(added) > 0 {
+			t.Errorf("a try that was refused left %v", added)
+		}
+	}
+	unlock(t, holder)
+	if d.Held(t, key) {
+		t.Error("the lock is held although its holder has unlocked it and the tries were refused")
+	}
+	// Nobody is in the way of the next try.
+	for _, contender := range []locks.Locker{other, l} {
+		unlock(t, lock(t, locks.TryOnce(patient(t)), contender, key))
+	}
+}
+
+func tryBehindWaiters(t *testing.T, _ Subject, d Deployment) {
+	l, other, third, key := client(t, d, long), client(t, d, long), client(t, d, long), freshKey()
+	holder := lock(t, patient(t), l, key)
+	var waiters sync.WaitGroup
+	for _, waiter := range []locks.Locker{l, other} {
+		waiters.Go(func() {
+			lease, err := waiter.Lock(patient(t), key)
+			if err != nil {
+				t.Errorf("Lock: %v", err)
+				return
+			}
+			unlock(t, lease)
+		})
+	}
+	for _, contender := range []locks.Locker{l, other, third} {
+		wantHeld(t, contender, key)
+	}
+	unlock(t, holder)
+	waiters.Wait()
+	unlock(t, lock(t, locks.TryOnce(patient(t)), third, key))
+}
+
+func tryFree(t *testing.T, s Subject, d Deployment) {
+	l, key := client(t, d, long), freshKey()
+	first := lock(t, locks.TryOnce(patient(t)), l, key)
+	wantHeld(t, client(t, d, long), key)
+	if s.Tokens && first.Token() == 0 {
+		t.Error("a try was granted without a token")
+	}
+	unlock(t, first)
+	awaitFree(t, d, key)
+	// The next one waits again.
+	unlock(t, lock(t, patient(t), l, key))
+}
+
+func tryAmongWaiters(t *testing.T, s Subject, d Deployment) {
+	const contenders, rounds = 8, 8
+	clients := []locks.Locker{client(t, d, long), client(t, d, long)}
+	key := freshKey()
+	// Guarded by the lock under test, which the race detector checks too.
+	granted := 0
+	var token uint64
+	var wg sync.WaitGroup
+	for i := range contenders {
+		wg.Go(func() {
+			for range rounds {
+				lease, err := tryOrWait(t, clients[i%2], key, i < contenders/2)
+				if err != nil {
+					t.Errorf("Lock: %v", err)
+					return
+				}
+				if s.Tokens && lease.Token() <= token {
+					t.Errorf("token %d after %d, want a greater one", lease.Token(), token)
+				}
+				token = lease.Token()
+				granted++
+				unlock(t, lease)
+			}
+		})
+	}
+	wg.Wait()
+	if granted != contenders*rounds {
+		t.Errorf("%d grants, want %d", granted, contenders*rounds)
+	}
+	awaitFree(t, d, key)
+}
+
+// tryOrWait locks with tries until one is granted, or by waiting.
+func tryOrWait(t testing.TB, l locks.Locker, key string, try bool) (*locks.Lease, error) {
+	ctx := patient(t)
+	if !try {
+		return l.Lock(ctx, key)
+	}
+	for {
+		lease, err := l.Lock(locks.TryOnce(ctx), key)
+		if err == nil || !errors.Is(err, locks.ErrHeld) || ctx.Err() != nil {
+			return lease, err
+		}
+		pause(ctx, time.Millisecond)
+	}
+}
+
+// tryIsCut cuts the connection of a client that tries a free lock, and one that is held.
+func tryIsCut(t *testing.T, s Subject, d Deployment) {
+	s.cuts(t)
+	o := s.forFailing(t)
+	other := client(t, d, o)
+	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *cutAt) {
+		free, held := freshKey(), freshKey()
+		holder := lock(t, patient(t), other, held)
+		cut.arm()
+		second, refused := l.Lock(locks.TryOnce(patient(t)), held)
+		lease, err := l.Lock(locks.TryOnce(patient(t)), free)
+		cut.disarm()
+		switch {
+		case refused == nil:
+			if o == long || time.Now().Before(holder.Deadline()) {
+				t.Errorf("%v: a lock that is held was granted", cut)
+			}
+			_ = second.Unlock()
+		case !errors.Is(refused, locks.ErrNotAcquired) || errors.Is(refused, context.DeadlineExceeded):
+			t.Errorf("%v: a try while the lock is held: %v, want ErrNotAcquired", cut, refused)
+		}
+		switch {
+		case err == nil:
+			_ = lease.Unlock() // fails if the lock ended with its connection
+		case !errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, locks.ErrHeld):
+			t.Errorf("%v: a try of a free lock: %v, want ErrNotAcquired joined with the server's error", cut, err)
+		}
+		_ = holder.Unlock() // it may have ended
+		for _, key := range []string{held, free} {
+			_ = lock(t, patient(t), other, key).Unlock()
+		}
+	})
+}
