@@ -29,7 +29,9 @@ type Deps struct {
 	Etcd         *clientv3.Client        // nil if not configured
 	ZooKeeper    *zk.Conn                // nil if not configured
 
-	LockWait time.Duration // longest wait for a lock, a connection, or a retry to succeed, before ErrBusy
+	// LockWait is the longest wait for a lock, a connection, or a retry to succeed, before ErrBusy. LimitWait shortens it
+	// for one request.
+	LockWait time.Duration
 	Lease    time.Duration // how long a lock outlives a holder that died
 	Poll     time.Duration // pause between two tries of a polling lock
 

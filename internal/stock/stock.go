@@ -29,7 +29,8 @@ type Deducter interface {
 	//
 	// Deduct times itself with a Section: Arrive first, Enter when exclusion is certain, Leave before it is given up.
 	// It passes the pause points that apply to it, at least BeforeWrite, and spends req.Hold in the critical section:
-	// see Work and Request.Decide. In MySQL, every write increments the row's version.
+	// see Work and Request.Decide. It waits no longer than LongestWait. In MySQL, every write increments the row's
+	// version.
 	Deduct(ctx context.Context, req Request) (Receipt, error)
 }
 

@@ -67,7 +67,7 @@ func (g guarded) underLock(
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// A deadline on ctx would bound the work too: only the wait is limited here.
-	limit := time.AfterFunc(g.wait, func() { cancel(errWaited) })
+	limit := g.limit(ctx, cancel)
 	lease, err := g.locker.Lock(ctx, g.key(req.GoodsID))
 	limit.Stop()
 	if err != nil {
@@ -77,12 +77,22 @@ func (g guarded) underLock(
 	return deduct(lease)
 }
 
+// limit ends a request if a wait of it takes too long. A request that is tried once waits only for the answer of the lock
+// service, for which it has as much time as others.
+func (g guarded) limit(ctx context.Context, cancel context.CancelCauseFunc) *time.Timer {
+	wait := stock.LongestWait(ctx, g.wait)
+	if stock.TriesOnce(ctx) {
+		wait = g.wait
+	}
+	return time.AfterFunc(wait, func() { cancel(errWaited) })
+}
+
 // classifyLock classifies the error of a lock that was not granted.
 func classifyLock(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w: %w", stock.ErrBusy, context.Cause(ctx), err)
-	case mysql.IsBusy(err), redis.IsPoolFull(err), errors.Is(err, locks.ErrLeaseLost):
+	case mysql.IsBusy(err), redis.IsPoolFull(err), errors.Is(err, locks.ErrLeaseLost), errors.Is(err, locks.ErrHeld):
 		return fmt.Errorf("%w: %w", stock.ErrBusy, err)
 	}
 	return fmt.Errorf("%w: %w", stock.ErrUnavailable, err)

@@ -2,12 +2,14 @@ package guard
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/jmoiron/sqlx"
 	"golang.org/x/sync/semaphore"
 
 	"stock/internal/locks"
+	"stock/internal/stock"
 )
 
 // OrderConnections bounds what orders take out of the pool for MySQL's named locks, which keep a connection for each
@@ -59,7 +61,7 @@ func (c *OrderConnections) reserve(ctx context.Context, items []int64) (release 
 		return nil, err
 	}
 	count := int64(len(items))
-	if err := c.free.Acquire(ctx, count); err != nil {
+	if err := c.acquire(ctx, count); err != nil {
 		_ = turns.Unlock() // a Mutex always unlocks
 		return nil, err
 	}
@@ -67,4 +69,15 @@ func (c *OrderConnections) reserve(ctx context.Context, items []int64) (release 
 		c.free.Release(count)
 		_ = turns.Unlock()
 	}, nil
+}
+
+// acquire reserves connections. An order that is tried once does not wait for them.
+func (c *OrderConnections) acquire(ctx context.Context, count int64) error {
+	if !stock.TriesOnce(ctx) {
+		return c.free.Acquire(ctx, count)
+	}
+	if !c.free.TryAcquire(count) {
+		return fmt.Errorf("%w: too few connections for named locks are free", locks.ErrHeld)
+	}
+	return nil
 }

@@ -3,7 +3,6 @@ package guard
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"stock/internal/locks"
 	"stock/internal/stock"
@@ -38,7 +37,7 @@ func (g guardedOrders) Order(
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	l := orderLocker{g.guarded, req.Pause, cancel}
-	limit := l.limit()
+	limit := g.limit(ctx, cancel)
 	release, err := g.connections.reserve(ctx, ids)
 	limit.Stop()
 	if err != nil {
@@ -88,7 +87,7 @@ type orderLocker struct {
 
 // Lock implements locks.Locker.
 func (l orderLocker) Lock(ctx context.Context, key string) (*locks.Lease, error) {
-	limit := l.limit()
+	limit := l.limit(ctx, l.cancel)
 	lease, err := l.locker.Lock(ctx, key)
 	limit.Stop()
 	if err != nil {
@@ -100,9 +99,4 @@ func (l orderLocker) Lock(ctx context.Context, key string) (*locks.Lease, error)
 		return nil, err
 	}
 	return lease, nil
-}
-
-// limit ends the order if a wait takes too long.
-func (l orderLocker) limit() *time.Timer {
-	return time.AfterFunc(l.wait, func() { l.cancel(errWaited) })
 }

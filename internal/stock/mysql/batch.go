@@ -19,11 +19,12 @@ import (
 // behind it.
 //
 // A request with work to do inside the critical section does not join a batch, because all others would wait for it.
-// It is a transaction by itself, as with update.
+// Nor does one that waits less than the others (stock.LimitWait), because a batch waits for the row as long as it may.
+// Such a request is a transaction by itself, as with update.
 type batch struct {
 	batching.Queue
 	store Store
-	alone single // for requests with work to do, and for orders
+	alone single // for requests that do not join a batch, and for orders
 	// try decides on a batch in one transaction. An error is the outcome of all undecided members.
 	try func(ctx context.Context, conn *conn, b *batching.Batch) error
 }
@@ -46,7 +47,7 @@ func newBatch(
 }
 
 func (s *batch) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	if req.Hold > 0 || req.Pause != nil {
+	if _, limited := stock.WaitLimit(ctx); limited || req.Hold > 0 || req.Pause != nil {
 		return s.alone.Deduct(ctx, req)
 	}
 	return s.Queue.Deduct(ctx, req)

@@ -61,9 +61,10 @@ type conn struct {
 	store  Store
 	shares []int64 // what it counts against
 
-	// How long its server waits for a row, in seconds: usually, and now. Both are 0 until the wait is first shortened.
-	usualRowWait, rowWait int
-	broken                bool // not to be used again
+	// How long its server waits for a row, in seconds: usually, now, and at least. All are 0 until the wait is first
+	// shortened.
+	usualRowWait, rowWait, minRowWait int
+	broken                            bool // not to be used again
 }
 
 // session is a connection, or a transaction on it.
@@ -121,7 +122,7 @@ func (s Store) acquire(ctx context.Context, shares []int64) error {
 	began := time.Now()
 	if s.wait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.wait)
+		ctx, cancel = context.WithTimeout(ctx, stock.LongestWait(ctx, s.wait))
 		defer cancel()
 	}
 	if err := s.shares.Acquire(ctx, shares...); err != nil {
@@ -176,36 +177,55 @@ const (
 	minTimeLeft = rowWaitUnit + rowWaitMargin
 )
 
-// endBefore makes the server give up waiting for a row before ctx ends. If time is short, it costs up to two round
-// trips now, and one when the connection is given back. If less than minTimeLeft is left, it fails with ErrBusy. Its
-// errors are for Refusal.
+// endBefore makes the server give up waiting for a row before ctx ends, and after the limit of stock.LimitWait. If that
+// is shorter than usual, it costs up to two round trips now, and one when the connection is given back. If less than
+// minTimeLeft is left, it fails with ErrBusy. Its errors are for Refusal.
 func (c *conn) endBefore(ctx context.Context, in session) error {
+	left := time.Duration(math.MaxInt64)
 	if deadline, ok := ctx.Deadline(); ok {
-		return c.limitRowWait(ctx, in, time.Until(deadline))
+		left = time.Until(deadline)
 	}
-	return nil
+	return c.limitRowWait(ctx, in, left)
 }
 
 // limitRowWait makes the server answer within the time left, even if it waits for a row. A new connection waits for a
 // row for at most Store.wait, or less if the DSN says so.
 func (c *conn) limitRowWait(ctx context.Context, in session, left time.Duration) error {
-	longest := time.Duration(math.Ceil(c.store.wait.Seconds())) * time.Second
-	if longest == 0 || left >= longest+rowWaitMargin {
+	longest := rowWaitUnits(c.store.wait)
+	if longest == 0 {
 		return nil
 	}
-	if left < minTimeLeft {
+	wait := rowWaitUnits(stock.LongestWait(ctx, c.store.wait))
+	switch {
+	case left < minTimeLeft:
 		return fmt.Errorf("%w: too little time is left to wait for a row of MySQL; nothing was written", stock.ErrBusy)
+	case left < time.Duration(longest)*rowWaitUnit+rowWaitMargin:
+		wait = min(wait, int((left-rowWaitMargin)/rowWaitUnit))
+	}
+	if wait >= longest {
+		return nil
 	}
 	if c.usualRowWait == 0 {
-		if err := in.GetContext(ctx, &c.usualRowWait, "SELECT @@innodb_lock_wait_timeout"); err != nil {
+		if err := c.readRowWait(ctx, in); err != nil {
 			return err
 		}
-		c.rowWait = c.usualRowWait
 	}
-	if wait := int((left - rowWaitMargin) / rowWaitUnit); wait < c.rowWait {
+	if wait = max(wait, c.minRowWait); wait < c.rowWait {
 		return c.setRowWait(ctx, in, wait)
 	}
 	return nil
+}
+
+// rowWaitUnits rounds up: a request that may wait for less than a second would otherwise not wait at all.
+func rowWaitUnits(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
+
+// readRowWait reads how long the server waits for a row. The shortest wait is 0 in MariaDB, and 1 in MySQL and TiDB.
+func (c *conn) readRowWait(ctx context.Context, in session) error {
+	var row struct{ Usual, Least int }
+	err := in.GetContext(ctx, &row,
+		"SELECT @@innodb_lock_wait_timeout AS usual, IF(VERSION() LIKE '%MariaDB%', 0, 1) AS least")
+	c.usualRowWait, c.rowWait, c.minRowWait = row.Usual, row.Usual, row.Least
+	return err
 }
 
 // setRowWait uses a literal: MySQL refuses arithmetic with the variable, which is unsigned.

@@ -136,7 +136,7 @@ func (l ledgerTx) run(
 ) (first *ledgerRow, attempts int, err error) {
 	for attempts = 1; ; attempts++ {
 		first, err = l.try(ctx, carryOut)
-		if !isRolledBack(err) || l.section.Elapsed() > l.wait || retry.BackOff(ctx, attempts) != nil {
+		if !isRolledBack(err) || l.section.Elapsed() > stock.LongestWait(ctx, l.wait) || retry.BackOff(ctx, attempts) != nil {
 			return first, attempts, err
 		}
 	}

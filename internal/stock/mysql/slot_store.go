@@ -94,7 +94,7 @@ func (s SlotStore) rearrange(
 	ctx context.Context, req stock.Request, change func(units int64) (int64, error),
 ) error {
 	return s.MySQL.InTx(ctx, []int64{ShareOf(req)}, ReadCommitted, req.Pause, func(tx Tx) error {
-		slots, units, err := readSlots(ctx, tx, req.GoodsID, " FOR UPDATE")
+		slots, units, err := readSlots(ctx, tx, req.GoodsID, forUpdateSQL(ctx))
 		if err != nil {
 			return err
 		}

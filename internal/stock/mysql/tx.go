@@ -109,8 +109,17 @@ func (tx Tx) Write(ctx context.Context, goodsID, units int64) error {
 
 // readForUpdate reads the current stock and locks the row.
 func (tx Tx) readForUpdate(ctx context.Context, goodsID int64) (units int64, err error) {
-	err = tx.GetContext(ctx, &units, selectSQL+" FOR UPDATE", goodsID)
+	err = tx.GetContext(ctx, &units, selectSQL+forUpdateSQL(ctx), goodsID)
 	return units, classifyRead(goodsID, err)
+}
+
+// forUpdateSQL is the end of a SELECT that locks its rows. A server that cannot be told to wait for less than a second
+// knows at least NOWAIT, though not for an UPDATE.
+func forUpdateSQL(ctx context.Context) string {
+	if stock.TriesOnce(ctx) {
+		return " FOR UPDATE NOWAIT"
+	}
+	return " FOR UPDATE"
 }
 
 // writeAll overwrites the stock of several items. Stocks with a holder are written through the fence.

@@ -27,7 +27,7 @@ var ErrConflict = errors.New("another request was faster")
 // adapts to the store's round trip and to the work inside the critical section; and with full jitter, which spreads
 // contenders best (Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
 type Retries struct {
-	Wait  time.Duration // how long a request may try in all
+	Wait  time.Duration // how long a request may try in all, unless stock.LimitWait says less
 	queue locks.Mutex   // of this process, by item
 }
 
@@ -47,7 +47,7 @@ func (r *Retries) Deduct(ctx context.Context, req stock.Request, try Try) (stock
 	if !errors.Is(err, ErrConflict) {
 		return receipt, err
 	}
-	waiting, cancel := context.WithTimeoutCause(ctx, r.Wait-section.Elapsed(), errWaited)
+	waiting, cancel := context.WithTimeoutCause(ctx, stock.LongestWait(ctx, r.Wait)-section.Elapsed(), errWaited)
 	defer cancel()
 	place, err := r.queue.Lock(waiting, strconv.FormatInt(req.GoodsID, 10))
 	if err != nil {

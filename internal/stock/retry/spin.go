@@ -11,13 +11,13 @@ import (
 // Spin tries again at once: Retries without its queue and its pauses. The more buyers want an item, the more tries each
 // sale takes.
 type Spin struct {
-	Wait time.Duration // how long a request may try in all
+	Wait time.Duration // how long a request may try in all, unless stock.LimitWait says less
 }
 
 // Deduct is as Retries.Deduct.
 func (s Spin) Deduct(ctx context.Context, req stock.Request, try Try) (stock.Receipt, error) {
 	section := stock.Arrive()
-	waiting, cancel := context.WithTimeoutCause(ctx, s.Wait, errWaited)
+	waiting, cancel := context.WithTimeoutCause(ctx, stock.LongestWait(ctx, s.Wait), errWaited)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
 		receipt, err := try(&section)

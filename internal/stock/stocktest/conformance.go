@@ -80,6 +80,10 @@ func (s subject) run(t *testing.T) {
 	t.Run("deducts nothing for a request that is cancelled before it is sent", s.cancelledBefore)
 	t.Run("deducts nothing for a request that is cancelled in the critical section", s.cancelledInside)
 	t.Run("spends the requested time inside the critical section", s.holds)
+	t.Run("sells to a request that does not wait, if the item is free", s.triesFree)
+	if s.strategy.Lock != nil && claim.OneReplica == stock.Correct {
+		t.Run("refuses a request that does not wait while the lock is held", s.triesLocked)
+	}
 	if s.strategy.Idempotent {
 		s.runKeys(t)
 	}

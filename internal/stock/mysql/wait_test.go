@@ -1,0 +1,146 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"stock/internal/stock"
+	"stock/internal/stock/stocktest"
+)
+
+// wantBusySoon expects a request that waits less than others to be refused long before their 20 s have passed.
+func wantBusySoon(t *testing.T, d stock.Deducter, goodsID int64, limit time.Duration) (took time.Duration) {
+	t.Helper()
+	began := time.Now()
+	_, err := d.Deduct(stock.LimitWait(t.Context(), limit), stock.Request{GoodsID: goodsID, Count: 1})
+	took = time.Since(began)
+	if !errors.Is(err, stock.ErrBusy) || took > 10*time.Second {
+		t.Errorf("Deduct that may wait for %v: %v after %v, want busy soon", limit, err, took)
+	}
+	return took
+}
+
+// A limit below a second is rounded up, because MySQL counts in seconds. A limit of 0 is exact in MariaDB.
+func TestARequestWaitsForARowNoLongerThanItsLimit(t *testing.T) {
+	onMySQL(t, func(t *testing.T, strategy stock.Strategy) {
+		a := stocktest.NewAddresses(t, stock.NeedMySQL)
+		outside, deps := stocktest.MySQL(t, a.MySQL), impatient(t, a)
+		service := stocktest.NewService(t, deps)
+		id, d := service.NewItem(t, 10), service.Deducter(t, strategy.Name, "")
+		before := session(t, deps)
+		unlock := stocktest.LockRow(t, outside, id)
+		wantBusySoon(t, d, id, 0)
+		if took := wantBusySoon(t, d, id, 300*time.Millisecond); took < 300*time.Millisecond {
+			t.Errorf("a request that may wait for 300 ms was refused after %v", took)
+		}
+		unlock()
+		sold := stock.LimitWait(t.Context(), 0)
+		if _, err := d.Deduct(sold, stock.Request{GoodsID: id, Count: 1}); err != nil {
+			t.Errorf("a try after the row was unlocked: %v", err)
+		}
+		if after := session(t, deps); after != before || after.Wait != rowWait {
+			t.Errorf("the connection was %v and is %v", before, after)
+		}
+		stocktest.WantIdle(t, deps)
+	})
+}
+
+func TestARequestWithALimitIsGrantedTheRowWithinIt(t *testing.T) {
+	onMySQL(t, func(t *testing.T, strategy stock.Strategy) {
+		a := stocktest.NewAddresses(t, stock.NeedMySQL)
+		outside, deps := stocktest.MySQL(t, a.MySQL), a.Connect(t)
+		service := stocktest.NewService(t, deps)
+		id, d := service.NewItem(t, 10), service.Deducter(t, strategy.Name, "")
+		unlock := stocktest.LockRow(t, outside, id)
+		sold := make(chan error, 1)
+		go func() {
+			ctx := stock.LimitWait(t.Context(), 15*time.Second)
+			_, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
+			sold <- err
+		}()
+		stocktest.WaitForRowLock(t, outside)
+		unlock()
+		if err := <-sold; err != nil {
+			t.Errorf("Deduct: %v", err)
+		}
+	})
+}
+
+func TestATryDoesNotWaitForItsShareOfTheConnections(t *testing.T) {
+	t.Parallel()
+	deps, service := newReplica(t)
+	id := service.NewItem(t, 10)
+	for deps.MySQLShares.TryAcquire(id) {
+		continue
+	}
+	ctx := stock.LimitWait(t.Context(), 0)
+	_, err := service.Deducter(t, "update", stock.MySQL).Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
+	if !errors.Is(err, stock.ErrBusy) || !strings.Contains(err.Error(), "its share") {
+		t.Errorf("Deduct: %v, want busy", err)
+	}
+	if n := deps.MySQLShares.Waiting(); n != 0 {
+		t.Errorf("%d requests still wait", n)
+	}
+}
+
+// Another request is faster while a try is between its read and its write.
+func TestATryOfAnOptimisticStrategyIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	_, service := newReplica(t)
+	for _, name := range []string{"optimistic-version", "optimistic-spin", "optimistic-timestamp-us", "optimistic-stock"} {
+		id := service.NewItem(t, 10)
+		d := service.Deducter(t, name, stock.MySQL)
+		overtake := stocktest.Once(stock.BeforeWrite, func(ctx context.Context) error {
+			_, err := d.Deduct(context.WithoutCancel(ctx), stock.Request{GoodsID: id, Count: 1})
+			return err
+		})
+		ctx := stock.LimitWait(t.Context(), 0)
+		_, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: 1, Pause: overtake})
+		if !errors.Is(err, stock.ErrBusy) || !strings.Contains(err.Error(), "each of 1 tries") {
+			t.Errorf("%s: %v, want busy after one try", name, err)
+		}
+		service.WantLeft(t, stock.MySQL, id, 9)
+	}
+}
+
+// A request that finds too little in the slot that it picked looks for another one: that is no wait.
+func TestATryFindsTheOnlySlotThatHasEnough(t *testing.T) {
+	t.Parallel()
+	_, service := newReplica(t)
+	d, ctx := service.Deducter(t, "slots", stock.Slots), stock.LimitWait(t.Context(), 0)
+	for range 10 {
+		id := service.NewItem(t, 1)
+		if _, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: 1}); err != nil {
+			t.Errorf("Deduct: %v", err)
+		}
+	}
+}
+
+// The requests of a batch wait as long as usual. One that waits less must not join them.
+func TestATryDoesNotWaitForABatch(t *testing.T) {
+	for _, name := range []string{"batch", "batch-ledger"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := stocktest.NewAddresses(t, stock.NeedMySQL)
+			outside, deps := stocktest.MySQL(t, a.MySQL), a.Connect(t)
+			service := stocktest.NewService(t, deps)
+			id, d := service.NewItem(t, 10), service.Deducter(t, name, stock.MySQL)
+			unlock := stocktest.LockRow(t, outside, id)
+			sold := make(chan error, 1)
+			go func() {
+				_, err := d.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
+				sold <- err
+			}()
+			stocktest.WaitForRowLock(t, outside)
+			wantBusySoon(t, d, id, 0)
+			unlock()
+			if err := <-sold; err != nil {
+				t.Errorf("the batch: %v", err)
+			}
+			service.WantLeft(t, stock.MySQL, id, 9)
+		})
+	}
+}

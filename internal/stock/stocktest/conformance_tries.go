@@ -1,0 +1,81 @@
+package stocktest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"stock/internal/stock"
+)
+
+// triesFree sends requests that do not wait (stock.LimitWait) for items that nobody else wants.
+func (s subject) triesFree(t *testing.T) {
+	a, b := s.newItem(t, 4), s.newItem(t, 4)
+	ctx := stock.LimitWait(patient(t), 0)
+	for replica := range s.replicas {
+		if sold := <-s.start(ctx, replica, stock.Request{GoodsID: a, Count: 1}); sold.Err != nil {
+			t.Errorf("a try of a free item on replica %d: %v", replica, sold.Err)
+		}
+	}
+	s.wantLeft(t, a, 2)
+	if !s.takesOrders() {
+		return
+	}
+	if _, err := s.order(ctx, 0, nil, stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1}); err != nil {
+		t.Errorf("a try of an order of free items: %v", err)
+	}
+	s.wantLeft(t, a, 1)
+	s.wantLeft(t, b, 3)
+}
+
+// triesLocked sends requests that do not wait while another one holds the lock.
+func (s subject) triesLocked(t *testing.T) {
+	a, b := s.newItem(t, 4), s.newItem(t, 4)
+	replicas := []int{0}
+	if s.strategy.Claim.TwoReplicas == stock.Correct {
+		replicas = []int{0, 1}
+	}
+	parked := newGate(stock.BeforeWrite)
+	holder := s.start(patient(t), 0, stock.Request{GoodsID: b, Count: 1, Pause: parked.pause})
+	parked.await(t, holder)
+	ctx := stock.LimitWait(patient(t), 0)
+	for _, replica := range replicas {
+		s.wantBusyAtOnce(t, "a deduction", func() error {
+			return (<-s.start(ctx, replica, stock.Request{GoodsID: b, Count: 1})).Err
+		})
+		if s.takesOrders() {
+			s.wantBusyAtOnce(t, "an order", func() error {
+				_, err := s.order(ctx, replica, nil, stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1})
+				return err
+			})
+		}
+	}
+	s.wantBusyAtOnce(t, "a deduction that may wait for 20 ms", func() error {
+		brief := stock.LimitWait(patient(t), 20*time.Millisecond)
+		return (<-s.start(brief, replicas[len(replicas)-1], stock.Request{GoodsID: b, Count: 1})).Err
+	})
+	close(parked.open)
+	if ended := <-holder; ended.Err != nil {
+		t.Errorf("the holder: %v", ended.Err)
+	}
+	// Those that were refused left nothing behind.
+	for _, replica := range replicas {
+		if sold := <-s.start(ctx, replica, stock.Request{GoodsID: b, Count: 1}); sold.Err != nil {
+			t.Errorf("a try after the holder, on replica %d: %v", replica, sold.Err)
+		}
+	}
+	s.wantLeft(t, a, 4)
+	s.wantLeft(t, b, int64(3-len(replicas)))
+}
+
+// wantBusyAtOnce expects a refusal long before the usual limit of a wait has passed.
+func (s subject) wantBusyAtOnce(t *testing.T, what string, send func() error) {
+	t.Helper()
+	began, usual := time.Now(), s.replicas[0].service.deps.LockWait
+	err := send()
+	if took := time.Since(began); !errors.Is(err, stock.ErrBusy) || errors.Is(err, context.DeadlineExceeded) ||
+		took > usual/2 {
+		t.Errorf("%s while the lock is held: %v after %v, want busy at once", what, err, took)
+	}
+}
