@@ -35,7 +35,7 @@ func (s *sale) deduct() (any, error) {
 	if err := checkLine(d.GoodsID, d.Count); err != nil {
 		return nil, err
 	}
-	if err := s.options(d.HoldMS, d.GoodsID); err != nil {
+	if err := s.options(d.terms, d.GoodsID); err != nil {
 		return nil, err
 	}
 	deducter, on, err := s.api.Strategies.Resolve(s.offer.Name, d.Store)
@@ -108,6 +108,9 @@ func (d *deduction) readQuery(query string) error {
 			d.Count, err = strconv.ParseInt(given[0], 10, 64)
 		case "hold_ms":
 			d.HoldMS, err = strconv.ParseInt(given[0], 10, 64)
+		case "wait_ms":
+			d.WaitMS = new(int64)
+			*d.WaitMS, err = strconv.ParseInt(given[0], 10, 64)
 		case "strategy":
 			d.Strategy = given[0]
 		case "store":

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 
@@ -94,10 +95,15 @@ func describeJSON(err error) error {
 		return describe(errMalformed, "the body is not the JSON object expected")
 	case errors.Is(err, jsonv2.ErrUnknownName):
 		return describe(errMalformed, "unknown member %q", member(e.JSONPointer))
-	case len(e.JSONValue) > 0:
-		return describe(errMalformed, "%s must not be a JSON %s %s", member(e.JSONPointer), kindName(e.JSONKind), e.JSONValue)
 	}
-	return describe(errMalformed, "%s must not be a JSON %s", member(e.JSONPointer), kindName(e.JSONKind))
+	given, wanted := kindName(e.JSONKind), ""
+	if len(e.JSONValue) > 0 {
+		given += " " + string(e.JSONValue)
+	}
+	if e.GoType != nil && e.GoType.Kind() == reflect.Int64 {
+		wanted = ": it must be a whole number of at most 18 digits"
+	}
+	return describe(errMalformed, "%s must not be a JSON %s%s", member(e.JSONPointer), given, wanted)
 }
 
 // member writes a JSON pointer as a path, such as lines.0.count.

@@ -10,10 +10,13 @@ import (
 
 func TestATypeErrorNamesTheMemberAndNoGoType(t *testing.T) {
 	t.Parallel()
+	const wantNumber = ": it must be a whole number of at most 18 digits"
 	for body, want := range map[string]string{
-		`{"goods_id":"1","count":1}`: "goods_id must not be a JSON string",
-		`{"goods_id":1,"count":1.5}`: "count must not be a JSON number 1.5",
-		`[1]`:                        "the body must not be a JSON array",
+		`{"goods_id":"1","count":1}`:   "goods_id must not be a JSON string" + wantNumber,
+		`{"goods_id":1,"count":1.5}`:   "count must not be a JSON number 1.5" + wantNumber,
+		`{"goods_id":1,"wait_ms":0.5}`: "wait_ms must not be a JSON number 0.5" + wantNumber,
+		`{"goods_id":1,"strategy":1}`:  "strategy must not be a JSON number",
+		`[1]`:                          "the body must not be a JSON array",
 	} {
 		request := httptest.NewRequest(http.MethodPost, "/stock/deduct", strings.NewReader(body))
 		request.Header.Set("Content-Type", "application/json")

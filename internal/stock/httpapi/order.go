@@ -53,7 +53,7 @@ func (s *sale) order() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.options(o.HoldMS, request.Lines()[0].GoodsID); err != nil {
+	if err := s.options(o.terms, request.Lines()[0].GoodsID); err != nil {
 		return nil, err
 	}
 	request.Hold, request.Pause, request.Key = s.hold, s.pause, s.key

@@ -15,6 +15,7 @@ type terms struct {
 	Strategy string      `json:"strategy"`
 	Store    stock.Store `json:"store"`
 	HoldMS   int64       `json:"hold_ms"`
+	WaitMS   *int64      `json:"wait_ms"` // nil if not given: 0 is a limit
 }
 
 // sale is a deduction or an order that is being answered.
@@ -27,6 +28,7 @@ type sale struct {
 
 	// Set by options.
 	hold  time.Duration
+	wait  *time.Duration // nil for the usual limit
 	pause stock.PauseFunc
 	key   string
 }
@@ -80,9 +82,13 @@ func (s *sale) choose(requested string) error {
 	return nil
 }
 
-// options reads hold_ms and the headers X-Pause and Idempotency-Key. The first item is the one that is locked first.
-func (s *sale) options(holdMS, firstItem int64) (err error) {
-	if s.hold, err = s.api.hold(holdMS); err != nil {
+// options reads hold_ms, wait_ms and the headers X-Pause and Idempotency-Key. The first item is the one that is locked
+// first.
+func (s *sale) options(t terms, firstItem int64) (err error) {
+	if s.hold, err = s.api.hold(t.HoldMS); err != nil {
+		return err
+	}
+	if s.wait, err = s.api.waitLimit(t.WaitMS); err != nil {
 		return err
 	}
 	if s.api.pauses != nil {
@@ -112,10 +118,27 @@ func (a *API) hold(ms int64) (time.Duration, error) {
 	return hold, nil
 }
 
+// waitLimit checks wait_ms against --lock-wait. A longer wait is refused, not shortened: a client that is refused as busy
+// should know how long it has waited.
+func (a *API) waitLimit(ms *int64) (*time.Duration, error) {
+	if ms == nil {
+		return nil, nil
+	}
+	if longest := a.Deps.LockWait.Milliseconds(); *ms < 0 || *ms > longest {
+		return nil, describe(errMalformed, "wait_ms is %d: it must be 0 to %d on this replica, see --lock-wait; "+
+			"0 tries once, and without wait_ms the request waits as long as the replica allows", *ms, longest)
+	}
+	limit := time.Duration(*ms) * time.Millisecond
+	return &limit, nil
+}
+
 // carryOut runs a deduction or an order within the request timeout and counts it.
 func (s *sale) carryOut(on stock.Store, do func(context.Context) (stock.Receipt, error)) error {
 	ctx, cancel := s.api.timeout(s.r)
 	defer cancel()
+	if s.wait != nil {
+		ctx = stock.LimitWait(ctx, *s.wait)
+	}
 	done, err := do(ctx)
 	s.offer.series[on].observe(done, err, time.Since(s.started), s.r.Context().Err() != nil)
 	if done.Replayed {

@@ -1,0 +1,106 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"stock/internal/stock"
+)
+
+// waiting returns a deduction as a query, one as JSON, and an order, each with the given wait_ms.
+func waiting(r *replica, strategy, waitMS string) []request {
+	return []request{
+		{method: "POST", url: r.public + "/stock/deduct/" + strategy + "?goods_id=1&count=1&wait_ms=" + waitMS},
+		{
+			method: "POST", url: r.public + "/stock/deduct/" + strategy,
+			body: `{"goods_id":1,"count":1,"wait_ms":` + waitMS + `}`,
+		},
+		{
+			method: "POST", url: r.public + "/stock/orders/" + strategy,
+			body: `{"lines":[{"goods_id":1,"count":1}],"wait_ms":` + waitMS + `}`,
+		},
+	}
+}
+
+func TestWaitIsAWholeNumberUpToTheLockWait(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), LockWait: 1500 * time.Millisecond}})
+	for _, test := range []struct {
+		waitMS string
+		detail string // of a refusal; empty if it is accepted
+	}{
+		{waitMS: "0"},
+		{waitMS: "1"},
+		{waitMS: "1500"},
+		{waitMS: "1501", detail: "wait_ms is 1501: it must be 0 to 1500 on this replica, see --lock-wait"},
+		{waitMS: "9223372036854775807", detail: "it must be 0 to 1500 on this replica"},
+		{waitMS: "-1", detail: "wait_ms is -1: it must be 0 to 1500 on this replica"},
+		{waitMS: "0.5", detail: "whole number"},
+		{waitMS: "9223372036854775808", detail: "whole number"},
+		{waitMS: `"5"`, detail: "whole number"},
+		{waitMS: "true", detail: "whole number"},
+	} {
+		t.Run(test.waitMS, func(t *testing.T) {
+			t.Parallel()
+			for _, req := range waiting(r, "for-update", test.waitMS) {
+				if test.detail == "" {
+					do(t, req).want(t, 200, "")
+					continue
+				}
+				detail, _ := do(t, req).want(t, 400, "malformed").json["detail"].(string)
+				if !strings.Contains(detail, test.detail) || !strings.Contains(detail, "wait_ms") {
+					t.Errorf("%s %s: got %q, want %q in it", req.url, req.body, detail, test.detail)
+				}
+			}
+		})
+	}
+}
+
+// The usual wait is longer than any test: only a try is refused before the holder is released.
+func TestATryIsRefusedAsBusyWhileTheLockIsHeld(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{
+		deps: stock.Deps{MySQL: database(t), Redis: redisClient(t), LockWait: time.Hour}, timeout: 2 * time.Hour, pauses: true,
+	})
+	for i, strategy := range []string{"for-update", "lock-redis-lua", "lock-redis-fair", "lock-redis-queue"} {
+		id := fmt.Sprintf("holder-%d", i)
+		holder := park(t, r, request{
+			method: "POST", url: r.public + "/stock/deduct/" + strategy + "?goods_id=1&count=1",
+			header: map[string]string{"X-Request-Id": id, "X-Pause": "after-lock"},
+		})
+		for _, req := range waiting(r, strategy, "0") {
+			if got := do(t, req).want(t, 503, "busy"); got.header.Get("Retry-After") != "1" {
+				t.Errorf("%s: Retry-After is %q, want 1", req.url, got.header.Get("Retry-After"))
+			}
+		}
+		do(t, request{method: "DELETE", url: r.admin + "/admin/pauses/" + id}).want(t, 200, "")
+		(<-holder).want(t, 200, "")
+		// Only the holder has deducted. Now the item is free.
+		do(t, waiting(r, strategy, "0")[0]).want(t, 200, "")
+		want := fmt.Sprint(6000 - 2*(i+1))
+		if got := get(t, r.public+"/stock/1"); got.text(t, "stock") != want {
+			t.Errorf("%s: %s units are left, want %s", strategy, got.text(t, "stock"), want)
+		}
+		sample := `stock_deductions_total{outcome="busy",store="mysql",strategy="` + strategy + `"}`
+		if busy := metric(t, r, sample); busy != "3" {
+			t.Errorf("%s is %q, want 3", sample, busy)
+		}
+	}
+}
+
+func TestARequestMayWaitLessThanTheOthers(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{
+		deps: stock.Deps{MySQL: database(t), LockWait: time.Hour}, timeout: 2 * time.Hour, pauses: true,
+	})
+	holder := parkHolder(t, r)
+	began := time.Now()
+	do(t, waiting(r, "mutex", "50")[0]).want(t, 503, "busy")
+	if took := time.Since(began); took < 50*time.Millisecond {
+		t.Errorf("a request that may wait for 50 ms was refused after %v", took)
+	}
+	do(t, deleteAllPauses(r)).want(t, 200, "")
+	(<-holder).want(t, 200, "")
+}
