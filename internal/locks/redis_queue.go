@@ -49,7 +49,8 @@ const queueOutage = 5 * time.Second
 //   - A lock that nobody else wants is slower than RedisLua: tokens and marks cost calls inside the scripts.
 //
 // redis_queue_waiters.go holds the callers that wait in this process, redis_queue_turns.go the hand-over inside the
-// process, redis_queue_try.go a Lock that does not wait, redis_queue_protocol.go the requests to Redis, and redis_queue_renewals.go the renewal scheduler.
+// process, redis_queue_try.go a Lock that does not wait, redis_queue_protocol.go the requests to Redis, and
+// redis_queue_renewals.go the renewal scheduler.
 type RedisQueue struct {
 	client    redis.UniversalClient
 	options   Options

@@ -10,9 +10,9 @@ var ErrHeld = errors.New("another client holds the lock or waits for it")
 
 type tryOnceKey struct{}
 
-// TryOnce returns a context under which Lock does not wait for other clients. It asks once, and fails with
-// ErrNotAcquired joined with ErrHeld if the lock is not granted at once. It takes no place in a queue. It still waits for
-// the lock service's answer, which a deadline in the past or a very near one would not allow.
+// TryOnce returns a context under which Lock does not wait for other clients. If the lock is not granted at once, Lock
+// fails with ErrNotAcquired joined with ErrHeld, and leaves no waiter behind. It still waits for the answer of the lock
+// service. A very short deadline would not do: it would also end that wait.
 //
 // A lease's context descends from the one given to Lock, so further locks taken under it are tried once too, as LockAll
 // and Multi do.

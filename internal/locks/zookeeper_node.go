@@ -30,8 +30,8 @@ type zkNode struct {
 
 func (n *zkNode) path() string { return n.parent + "/" + n.name }
 
-// lock creates the node and waits until it is the first. Under TryOnce it creates none if there are others, and does not
-// wait if another was created at the same time.
+// lock creates the node and waits until it is the first. Under TryOnce it creates none if there are others, and does
+// not wait if another was created at the same time.
 func (n *zkNode) lock(ctx context.Context) error {
 	once := triesOnce(ctx)
 	if once {

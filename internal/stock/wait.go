@@ -10,8 +10,8 @@ import (
 type waitLimitKey struct{}
 
 // LimitWait returns a context for one deduction or order that waits less than others do: each of its waits, for a lock,
-// a row, a connection to MySQL or a retry, lasts at most limit instead of Deps.LockWait. A longer limit than that has no
-// effect. With a limit of 0, the request is tried once: it waits only for answers of the servers.
+// a row, a connection to MySQL or a retry, lasts at most limit instead of Deps.LockWait. A limit longer than that has
+// no effect. With a limit of 0, the request is tried once: it waits only for answers of the servers.
 func LimitWait(ctx context.Context, limit time.Duration) context.Context {
 	if limit <= 0 {
 		ctx, limit = locks.TryOnce(ctx), 0

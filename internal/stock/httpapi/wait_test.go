@@ -61,9 +61,8 @@ func TestWaitIsAWholeNumberUpToTheLockWait(t *testing.T) {
 // The usual wait is longer than any test: only a try is refused before the holder is released.
 func TestATryIsRefusedAsBusyWhileTheLockIsHeld(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, options{
-		deps: stock.Deps{MySQL: database(t), Redis: redisClient(t), LockWait: time.Hour}, timeout: 2 * time.Hour, pauses: true,
-	})
+	deps := stock.Deps{MySQL: database(t), Redis: redisClient(t), LockWait: time.Hour}
+	r := newReplica(t, options{deps: deps, timeout: 2 * time.Hour, pauses: true})
 	for i, strategy := range []string{"for-update", "lock-redis-lua", "lock-redis-fair", "lock-redis-queue"} {
 		id := fmt.Sprintf("holder-%d", i)
 		holder := park(t, r, request{
