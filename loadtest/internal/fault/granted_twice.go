@@ -97,29 +97,38 @@ func (s *Stage) forget(
 	return nil
 }
 
-// arriveLate has B ask for the lock. When B has sold, or was not granted the lock, A's write goes on.
+// arriveLate has B ask for the lock before A's write arrives, and others buy after that.
 func (s *Stage) arriveLate(ctx context.Context, a lateHolder) error {
-	// B buys another count than A: if both left the same stock, nobody could tell that one was lost.
-	b := order{client: "B", at: s.Survivor, count: 2}
-	sold, err := s.tryToBuy(ctx, b, time.Now(), 2*shortWait)
+	sold, err := s.askMeanwhile(ctx, a)
 	if err != nil {
 		return err
 	}
+	return s.buyOn(ctx, sold)
+}
+
+// askMeanwhile has B ask for the lock. When B has sold, or was not granted the lock, A's write goes on.
+func (s *Stage) askMeanwhile(ctx context.Context, a lateHolder) (sold bool, err error) {
+	// B buys another count than A: if both left the same stock, nobody could tell that one was lost.
+	sold, err = s.tryToBuy(ctx, order{client: "B", at: s.Survivor, count: 2}, time.Now(), 2*shortWait)
+	if err != nil {
+		return sold, err
+	}
 	a.write.Release()
 	if err := answer(ctx, a.write); err != nil {
-		return err
+		return sold, err
 	}
 	s.Stepf("A's write has reached %s", s.Store)
-	if err := a.wait(); err != nil {
-		return err
-	}
+	return sold, a.wait()
+}
+
+// buyOn has B buy, if it was not granted the lock before, and C after that.
+func (s *Stage) buyOn(ctx context.Context, sold bool) error {
 	if !sold {
-		b.client = "B-again"
-		if err := s.buy(ctx, b, time.Now()); err != nil {
+		if err := s.buy(ctx, order{client: "B-again", at: s.Survivor, count: 2}, time.Now()); err != nil {
 			return err
 		}
 	}
-	_, err = s.send(ctx, order{client: "C", at: s.Survivor})
+	_, err := s.send(ctx, order{client: "C", at: s.Survivor})
 	return err
 }
 

@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"syscall"
 	"time"
@@ -147,6 +148,23 @@ func keyInOneRedis(s scenario.Strategy) string {
 		return "it is not granted without a Redis replica"
 	}
 	return keyInRedis(s)
+}
+
+// rejoin starts the old master again, as a Redis replica of the one that was promoted.
+func (r *redisServers) rejoin(ctx context.Context) error {
+	if err := r.master.Restart(ctx); err != nil {
+		return err
+	}
+	host, port, err := net.SplitHostPort(r.replica.Addr)
+	if err != nil {
+		return err
+	}
+	client := redis.NewClient(&redis.Options{Addr: r.master.Addr, MaxRetries: -1, DisableIdentity: true})
+	defer client.Close()
+	if err := client.Do(ctx, "REPLICAOF", host, port).Err(); err != nil {
+		return err
+	}
+	return r.master.AwaitSync(ctx)
 }
 
 // noKey is the PTTL of a key that does not exist.

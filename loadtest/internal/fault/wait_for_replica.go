@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,16 +9,19 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
 )
 
 // waitScenarios are the failover of Redis, for a client that asks whether the Redis replica has its lock (WAIT).
 var waitScenarios = []Scenario{{
 	Name: "wait-for-replica/healthy",
-	Title: "The master of Redis is killed while a holder is inside, and the Redis replica is promoted, which has confirmed " +
-		"the lock (WAIT).",
-	Applies: noStrategy,
+	Title: "The master of Redis is killed while a holder is inside, and the Redis replica, which has confirmed the lock " +
+		"(WAIT), is promoted.",
+	Applies: only("lock-redis-wait"),
+	Claim:   lockKept,
 	Deploy:  onEndlessLeases(redisPair),
 	Practices: []Practice{{
 		Name:  "set-then-wait",
@@ -26,12 +30,36 @@ var waitScenarios = []Scenario{{
 			return s.playFailoverAfterWait(ctx, false, false)
 		},
 	}},
+	Play: func(ctx context.Context, s *Stage) error {
+		a, err := s.holdWrite(ctx)
+		if err != nil {
+			return err
+		}
+		defer a.write.Release()
+		err = s.forget(ctx, a, s.redis.master, s.redis.replica, replicaPromoted, s.redis.failOver)
+		if err != nil {
+			return err
+		}
+		sold, err := s.askMeanwhile(ctx, a)
+		if err != nil {
+			return err
+		}
+		// Until the promoted one has a Redis replica, it grants nothing.
+		err = s.Together(ctx, "the old master is back, as a Redis replica of the promoted one", s.redis.rejoin)
+		if err != nil {
+			return err
+		}
+		return s.buyOn(ctx, sold)
+	},
 }, {
 	Name: "wait-for-replica/cut",
-	Title: "The Redis replica receives nothing more. If the lock is granted all the same, the master of Redis is killed, " +
-		"and the Redis replica is promoted.",
-	Applies: noStrategy,
-	Deploy:  onEndlessLeases(redisPair),
+	Title: "The Redis replica receives nothing more. If the lock is granted all the same, the master is killed, and the " +
+		"Redis replica is promoted.",
+	Applies: only("lock-redis-wait"),
+	Claim: func(scenario.Strategy) Claim {
+		return claim("is not granted the lock without the Redis replica", report.Unavailable)
+	},
+	Deploy: onEndlessLeases(redisPair),
 	Practices: []Practice{{
 		Name:  "set-then-wait",
 		Claim: claim("is not granted the lock without the Redis replica", report.Unavailable),
@@ -45,6 +73,34 @@ var waitScenarios = []Scenario{{
 			return s.playFailoverAfterWait(ctx, true, true)
 		},
 	}},
+	Play: func(ctx context.Context, s *Stage) error {
+		if err := s.cutReplication(ctx); err != nil {
+			return err
+		}
+		waits := s.Victim.Redis.Catch(func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, argument("wait")) })
+		defer waits.Release()
+		a := s.start(ctx, order{client: "A", at: s.Victim})
+		if err := a.caught(ctx, waits); err != nil {
+			return err
+		}
+		waits.Release()
+		asked := time.Now()
+		if err := a.wait(); err != nil {
+			return err
+		}
+		switch rest, err := s.lockPTTL(ctx, s.redis.replica); {
+		case err != nil:
+			return err
+		case rest != noKey:
+			return errors.New("the Redis replica has received the lock of client A")
+		}
+		s.Provef("A had set the lock and sent WAIT, and the Redis replica has not received the lock")
+		sold, err := s.tryToBuy(ctx, order{client: "B", at: s.Survivor, count: 2}, asked, shortWait)
+		if err == nil && !sold {
+			s.giveUp(asked)
+		}
+		return err
+	},
 }}
 
 // waitLimit is how long a client waits for the Redis replica.
