@@ -20,7 +20,7 @@ import (
 //     (TestRedisWatchdogLosesItsLeaseWhenItIsPaused). See RedisFenced.
 //   - Waiters poll: they notice a release late (TestRedisWatchdogSleepsThroughARelease), and polling more often loads
 //     Redis. See RedisPubSub.
-//   - It is not re-entrant, nor are the locks above it on the ladder. What RedisReentrant does could be added to each.
+//   - It is not re-entrant. Reentrant makes it so, as every lock.
 type RedisWatchdog struct{ redisLock }
 
 // NewRedisWatchdog makes the lock on one Redis. The client should not retry (MaxRetries -1): see NewRedisOwner.

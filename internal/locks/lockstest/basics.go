@@ -27,6 +27,7 @@ var basics = []conformance{
 	{"unlocks after the request was cancelled", false, unlockAfterCancel},
 	{"ends the lease's context with the request and with Unlock", false, leaseContext},
 	{"is re-entrant if and only if it says so", false, lockAgainWhileHeld},
+	{"is re-entrant inside a Reentrant", false, wrapReentrant},
 	{"has no token unless it says so", false, noToken},
 	{"cleans up on the server", true, cleansUp},
 	{"keeps few connections and closes them", true, connections},
@@ -220,6 +221,50 @@ func noToken(t *testing.T, s Subject, d Deployment) {
 		t.Errorf("token %d, want 0", token)
 	}
 	unlock(t, lease)
+}
+
+func wrapReentrant(t *testing.T, s Subject, d Deployment) {
+	p := tcpproxy.New(t, d.Addresses()...)
+	l := locks.NewReentrant(d.New(t, p.Addresses(), long))
+	t.Cleanup(func() { l.Close() })
+	key := freshKey()
+	outer := lock(t, patient(t), l, key)
+
+	before := p.Count()
+	inner := lock(t, outer.Context(), l, key)
+	innermost := lock(t, context.WithoutCancel(inner.Context()), l, key)
+	if inner.Token() != outer.Token() || !inner.Deadline().Equal(outer.Deadline()) {
+		t.Error("the inner lease has another token or deadline than the outer one")
+	}
+	unlock(t, inner)
+	if sent := p.Count() - before; sent > 0 {
+		t.Errorf("locking and unlocking again sent %d messages, want none", sent)
+	}
+	if !d.Held(t, key) || outer.Context().Err() != nil || innermost.Context().Err() != nil {
+		t.Error("the inner Unlock released the lock of the outer holder")
+	}
+
+	wantRefused := func(base context.Context, l locks.Locker, how string) {
+		ctx, cancel := context.WithTimeout(base, 50*time.Millisecond)
+		defer cancel()
+		if _, err := l.Lock(ctx, key); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock %s: %v, want context.DeadlineExceeded", how, err)
+		}
+	}
+	wantRefused(t.Context(), l, "without the lease's context")
+	if !s.Reentrant {
+		wantRefused(outer.Context(), locks.NewReentrant(client(t, d, long)), "by another Reentrant")
+	}
+	unlock(t, lock(t, outer.Context(), l, freshKey())) // another key is another lock
+
+	unlock(t, outer)
+	if d.Held(t, key) {
+		t.Error("the lock is still held after the outer Unlock")
+	}
+	serverstest.Eventually(t, "the inner lease ends with the outer one", func() bool {
+		return innermost.Context().Err() != nil
+	})
+	unlock(t, lock(t, context.WithoutCancel(outer.Context()), l, key)) // the lease that it carries has ended
 }
 
 // waitInVain waits for a key that another client holds, and gives up.
