@@ -39,6 +39,17 @@ func (u *undoer) Full() error { return u.full() }
 // Undos returns the undoer of the lock.
 func (l *redisLock) Undos() *undoer { return l.undos }
 
+// InTurn returns how many callers of this process hold key or wait for it.
+func (l *RedisRLock) InTurn(key string) int {
+	turns := &l.locker.(*oneWaiter).turns
+	turns.mu.Lock()
+	defer turns.mu.Unlock()
+	if turns.keys[key] == nil {
+		return 0
+	}
+	return turns.keys[key].refs
+}
+
 // Undos returns the undoer of the lock.
 func (q *RedisQueue) Undos() *undoer { return q.undos }
 

@@ -44,6 +44,7 @@ var rungs = map[string]newRung{
 	"redis-reentrant": rung(locks.NewRedisReentrant),
 	"redis-watchdog":  rung(locks.NewRedisWatchdog),
 	"redis-pubsub":    rung(locks.NewRedisPubSub),
+	"redis-rlock":     rung(locks.NewRedisRLock),
 	"redis-fair":      rung(locks.NewRedisFair),
 	"redis-fenced":    rung(locks.NewRedisFenced),
 }

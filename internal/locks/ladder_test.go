@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
+	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
 )
@@ -394,6 +395,69 @@ func TestRedisPubSubLetsALatecomerOvertake(t *testing.T) {
 	first.resume()
 	mustUnlock(t, latecomer)
 	mustUnlock(t, l.awaitGrant(granted))
+}
+
+// redis-rlock
+
+// lockInTurn calls Lock n times in the background, one after the other.
+func (l *ladder) lockInTurn(c *client, n int) (granted []<-chan *locks.Lease) {
+	l.t.Helper()
+	for i := range n {
+		granted = append(granted, l.lockLater(c))
+		serverstest.Eventually(l.t, fmt.Sprintf("%d callers wait in the process", i+1), func() bool {
+			return c.Locker.(*locks.RedisRLock).InTurn(rungKey) == i+1
+		})
+	}
+	return granted
+}
+
+func TestRedisRLockWakesOneWaiterPerProcess(t *testing.T) {
+	const waiters = 5
+	t.Parallel()
+	server := serverstest.StartRedis(t, servers.RedisOptions{}) // other tests publish the same key
+	options := &redis.Options{Addr: server.Addr}
+	l := &ladder{t: t, options: options, observer: connect(t, options)}
+	holder := mustLock(t, l.client("redis-rlock", lasting), rungKey)
+	process := l.client("redis-rlock", lasting)
+	granted := l.lockInTurn(process, waiters)
+	l.awaitSent(process, 2) // by the first waiter: at first, and after it subscribed
+
+	mustUnlock(t, holder)
+	for i, next := range granted {
+		lease := l.awaitGrant(next)
+		if sent, want := process.sent.Load(), int64(3+2*i); sent != want {
+			t.Errorf("after %d grants, the process had sent %d commands, want %d", i+1, sent, want)
+		}
+		mustUnlock(t, lease)
+	}
+}
+
+func TestRedisRLockGrantsInOrderWithinAProcess(t *testing.T) {
+	const waiters = 5
+	l := newLadder(t)
+	process := l.client("redis-rlock", lasting)
+	for _, next := range l.lockInTurn(process, waiters) {
+		mustUnlock(t, l.awaitGrant(next)) // would time out if a later waiter had been granted the lock first
+	}
+}
+
+// The next caller does not wait until the holder notices.
+func TestRedisRLockPassesItsTurnOnWhenTheLockIsLost(t *testing.T) {
+	l := newLadder(t)
+	process := l.client("redis-rlock", locks.Options{Lease: lasting.Lease, Renew: inVain})
+	lost := mustLock(t, process, rungKey)
+	next := l.lockLater(process)
+	del(t, l.observer, rungKey)
+	abandoned := l.awaitGrant(next)
+	wantLeaseLost(t, lost.Unlock())
+
+	last := l.lockLater(process)
+	abandoned.Abandon()
+	del(t, l.observer, rungKey) // instead of waiting for the end of its lease
+	if err := l.observer.Publish(t.Context(), "locks:redis-pubsub:released", rungKey).Err(); err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, l.awaitGrant(last))
 }
 
 // redis-fair

@@ -35,8 +35,9 @@ const recheck = 2 * time.Second
 // every two seconds, and after the subscription was broken.
 //
 // What still breaks: every waiter of the key wakes up, and only one is granted the lock: n waiters ask n times for
-// each release (TestRedisPubSubWakesACrowd). They are granted it in no order: a latecomer may overtake a client that
-// has waited long (TestRedisPubSubLetsALatecomerOvertake). RedisFair makes them queue.
+// each release (TestRedisPubSubWakesACrowd). That is not the fault of publication: see RedisRLock. They are granted it
+// in no order: a latecomer may overtake a client that has waited long (TestRedisPubSubLetsALatecomerOvertake).
+// RedisFair makes them queue.
 type RedisPubSub struct {
 	redisLock
 	waiters *wakeups // by key

@@ -50,7 +50,7 @@ func TestARunMeasuresEveryLock(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	if want := 3 * 6; len(got.Samples) != want || len(got.Rows) != want {
+	if want := 3 * 7; len(got.Samples) != want || len(got.Rows) != want {
 		t.Errorf("%d samples in %d rows, want %d", len(got.Samples), len(got.Rows), want)
 	}
 	for _, s := range got.Samples {

@@ -63,6 +63,10 @@ var subjects = []subject{
 		open: ours(func(c redis.UniversalClient) locks.Locker { return locks.NewRedisPubSub(c, locks.Options{}) }),
 	},
 	{
+		Name: "redis-rlock",
+		open: ours(func(c redis.UniversalClient) locks.Locker { return locks.NewRedisRLock(c, locks.Options{}) }),
+	},
+	{
 		Name: "redis-lua", Settings: "poll 50 ms",
 		open: ours(func(c redis.UniversalClient) locks.Locker { return locks.NewRedisLua(c, locks.Options{}) }),
 	},

@@ -1,0 +1,51 @@
+package locks
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisRLock is RedisPubSub as Redisson's RLock uses publication: of all that wait for a key in one process, only one
+// waits in Redis. It is re-entrant: see Reentrant.
+//
+// What it adds: a release wakes one waiter of each process, not all of them (TestRedisRLockWakesOneWaiterPerProcess),
+// and those of one process are granted the lock in their order (TestRedisRLockGrantsInOrderWithinAProcess).
+//
+// What still breaks: processes are granted it in no order. One that has released the lock may be granted it again and
+// again while others wait. RedisFair makes them queue. As with RedisWatchdog, a holder that was stopped past its lease can still write.
+type RedisRLock struct{ Reentrant }
+
+// NewRedisRLock makes the lock on one Redis. It does not use Options.Poll. The client should not retry (MaxRetries
+// -1): see NewRedisOwner.
+func NewRedisRLock(client redis.UniversalClient, options Options) *RedisRLock {
+	return &RedisRLock{Reentrant{&oneWaiter{RedisPubSub: NewRedisPubSub(client, options)}}}
+}
+
+// oneWaiter is a RedisPubSub in which the callers of a process take turns: only the one whose turn it is asks Redis.
+type oneWaiter struct {
+	*RedisPubSub
+	turns Mutex
+}
+
+// Lock implements Locker.
+func (l *oneWaiter) Lock(ctx context.Context, key string) (*Lease, error) {
+	turn, err := l.turns.Lock(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	lease, err := l.RedisPubSub.Lock(ctx, key)
+	if err != nil {
+		_ = turn.Unlock() // a Mutex is always released
+		return nil, err
+	}
+	// The turn ends with the release. It also ends with the lease's context: if the lock was lost or abandoned, the next
+	// caller should wait for it in Redis.
+	release := lease.release
+	lease.release = func(ctx context.Context) error {
+		defer turn.Unlock()
+		return release(ctx)
+	}
+	context.AfterFunc(lease.ctx, func() { _ = turn.Unlock() })
+	return lease, nil
+}
