@@ -128,6 +128,9 @@ func (s *Stage) buyOn(ctx context.Context, sold bool) error {
 			return err
 		}
 	}
+	if !s.never {
+		s.blocked = 0 // no lease has ended: if B waited, it was for a busy machine
+	}
 	_, err := s.send(ctx, order{client: "C", at: s.Survivor})
 	return err
 }

@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"syscall"
@@ -75,16 +76,16 @@ func redisPair(ctx context.Context) (*redisServers, error) {
 	if r.replica, err = servers.StartRedis(ctx, o); err != nil {
 		return r, err
 	}
-	return r, r.awaitOnline(ctx)
+	return r, awaitReplica(ctx, r.master)
 }
 
-// awaitOnline waits until the master knows that its Redis replica is in sync, which the latter tells it once a second.
-func (r *redisServers) awaitOnline(ctx context.Context) error {
-	client := redis.NewClient(&redis.Options{Addr: r.master.Addr, MaxRetries: -1, DisableIdentity: true})
+// awaitReplica waits until a master knows that its Redis replica is in sync, which the latter tells it once a second.
+func awaitReplica(ctx context.Context, master *servers.Redis) error {
+	client := redis.NewClient(&redis.Options{Addr: master.Addr, MaxRetries: -1, DisableIdentity: true})
 	defer client.Close()
-	online, err := client.Wait(ctx, 1, 20*time.Second).Result()
-	if err == nil && online == 0 {
-		err = errors.New("the master does not know of its Redis replica")
+	replicas, err := client.Wait(ctx, 1, 20*time.Second).Result()
+	if err == nil && replicas == 0 {
+		err = fmt.Errorf("%s does not know of its Redis replica", master.Name)
 	}
 	return err
 }
@@ -164,7 +165,7 @@ func (r *redisServers) rejoin(ctx context.Context) error {
 	if err := client.Do(ctx, "REPLICAOF", host, port).Err(); err != nil {
 		return err
 	}
-	return r.master.AwaitSync(ctx)
+	return awaitReplica(ctx, r.replica)
 }
 
 // noKey is the PTTL of a key that does not exist.
