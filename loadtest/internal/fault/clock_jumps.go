@@ -3,7 +3,6 @@ package fault
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -56,13 +55,10 @@ const clockBusy = longLease / 2
 
 // leaseInRedis applies to locks that are one key of one Redis, and that expire.
 func leaseInRedis(s scenario.Strategy) string {
-	switch {
-	case s.Claim.HolderCrash == "blocks-forever":
+	if s.Claim.HolderCrash == "blocks-forever" {
 		return "its lock does not expire"
-	case slices.Contains(s.Needs, "redis-replica"):
-		return "the Redis of the story has no Redis replica"
 	}
-	return keyInRedis(s)
+	return keyInOneRedis(s)
 }
 
 // secondHolderClaim is what follows if a lock is granted twice: only the store can tell the two holders apart.

@@ -138,8 +138,11 @@ var redisOutOfMemory = Scenario{
 	Name:  "out-of-space/redis",
 	Title: "Redis is out of memory (maxmemory, noeviction) while A is inside, and later there is room again.",
 	Applies: func(s scenario.Strategy) string {
-		if !slices.Contains(s.Needs, "redis") {
+		switch {
+		case !slices.Contains(s.Needs, "redis"):
 			return "it does not use Redis"
+		case slices.Contains(s.Needs, "redis-replica"):
+			return "it is not granted without a Redis replica"
 		}
 		return ""
 	},

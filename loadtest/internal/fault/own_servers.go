@@ -63,7 +63,7 @@ func (l *Lab) deployOnOwn(ctx context.Context, dsn string, stop stopper, args ..
 		return nil, errors.Join(err, stop(context.WithoutCancel(ctx)))
 	}
 	at := l.Topology.Addresses()
-	at.MySQLDSN, at.Redis = dsn, []string{redis.Addr}
+	at.MySQLDSN, at.Redis, at.RedisReplica = dsn, []string{redis.Addr}, false
 	d, err := l.Deploy(ctx, at, args...)
 	if err != nil {
 		ctx := context.WithoutCancel(ctx)
