@@ -50,7 +50,7 @@ func playDatabaseCrash(ctx context.Context, s *Stage, flush int) error {
 		return err
 	}
 	defer db.Close()
-	if err := s.setUnits(ctx, crowdUnits); err != nil {
+	if err := s.setManyUnits(ctx); err != nil {
 		return err
 	}
 	set := fmt.Sprintf("SET GLOBAL innodb_flush_log_at_trx_commit = %d", flush)
@@ -74,7 +74,7 @@ func playDatabaseCrash(ctx context.Context, s *Stage, flush int) error {
 	if err := s.Together(ctx, "MySQL is killed and started again", s.MySQL.Restart); err != nil {
 		return err
 	}
-	s.Provef("the log was flushed up to %d before the sales, and MySQL was killed when it was flushed up to %d of %d",
+	s.Provef("the log was flushed up to %d before the sales, and up to %d of %d after them; then MySQL was killed",
 		before.flushed, after.flushed, after.written)
 	return s.buy(ctx, order{client: "D", at: s.Survivor}, time.Now())
 }

@@ -12,8 +12,8 @@ import (
 
 var mutexScenarios = []Scenario{unlockBeforeCommit}
 
-// unlockBeforeCommit is the story of a mutex that is unlocked inside the transaction. Both clients use the same replica,
-// because a mutex excludes nobody else.
+// unlockBeforeCommit is the story of a mutex that is unlocked inside the transaction. Both clients use the same
+// replica, because a mutex excludes nobody else.
 var unlockBeforeCommit = Scenario{
 	Name:    "unlock-before-commit",
 	Title:   "B sends its request to the replica where A has written and has not committed yet.",

@@ -56,7 +56,7 @@ const (
 )
 
 func playMySQLOutOfSpace(ctx context.Context, s *Stage) error {
-	if err := s.setUnits(ctx, crowdUnits); err != nil {
+	if err := s.setManyUnits(ctx); err != nil {
 		return err
 	}
 	ballast := filepath.Join(s.MySQL.Data, "ballast")
@@ -126,7 +126,8 @@ func (s *Stage) buyOnFullDisk(ctx context.Context) (sales int, refused bool, err
 		case history.Busy:
 			return sales, true, nil
 		default:
-			return sales, false, fmt.Errorf("the answer to client A%d is %d %s: it is no clear refusal", sales, op.Status, op.Error)
+			err := fmt.Errorf("the answer to client A%d is %d %s: it is no clear refusal", sales, op.Status, op.Error)
+			return sales, false, err
 		}
 	}
 	return sales, false, nil

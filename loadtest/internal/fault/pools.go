@@ -50,7 +50,7 @@ var poolDeadlock = Scenario{
 			"--lease="+patientTimeout.String())
 	},
 	Play: func(ctx context.Context, s *Stage) error {
-		if err := s.setUnits(ctx, crowdUnits); err != nil {
+		if err := s.setManyUnits(ctx); err != nil {
 			return err
 		}
 		front, err := tcpproxy.Start(s.Victim.Address())

@@ -94,7 +94,7 @@ var replicaKilled = Scenario{
 		return d, nil
 	},
 	Play: func(ctx context.Context, s *Stage) error {
-		if err := s.setUnits(ctx, crowdUnits); err != nil {
+		if err := s.setManyUnits(ctx); err != nil {
 			return err
 		}
 		c := &crowd{stage: s, sales: map[string]int{}}
@@ -223,14 +223,14 @@ func (c *crowd) report(point string) error {
 	return nil
 }
 
-// setUnits puts another number of units of the item on sale.
-func (s *Stage) setUnits(ctx context.Context, units int64) error {
-	if err := s.Service.SetStock(ctx, map[int64]int64{s.Item: units}); err != nil {
+// setManyUnits puts so many units of the item on sale that it never sells out.
+func (s *Stage) setManyUnits(ctx context.Context) error {
+	if err := s.Service.SetStock(ctx, map[int64]int64{s.Item: crowdUnits}); err != nil {
 		return err
 	}
 	if err := s.addStock(ctx, s.Item); err != nil {
 		return err
 	}
-	s.run.Set[s.Item] = units
+	s.run.Set[s.Item] = crowdUnits
 	return nil
 }

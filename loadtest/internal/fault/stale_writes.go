@@ -217,7 +217,7 @@ var coarseTimestamp = Scenario{
 			return err
 		}
 		defer db.Close()
-		if err := s.setUnits(ctx, crowdUnits); err != nil {
+		if err := s.setManyUnits(ctx); err != nil {
 			return err
 		}
 		const tries = 20 // a new second may begin in between

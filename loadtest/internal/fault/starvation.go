@@ -32,20 +32,20 @@ var overtaken = Scenario{
 	},
 	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) { return deployPatient(ctx, l) },
 	Play: func(ctx context.Context, s *Stage) error {
-		if err := s.setUnits(ctx, crowdUnits); err != nil {
+		if err := s.setManyUnits(ctx); err != nil {
 			return err
 		}
 		proxy := s.storeProxy(s.Victim)
 		write := proxy.Catch(s.writesStock)
 		began := time.Now()
 		a := s.start(ctx, order{client: "A", at: s.Victim, timeout: patientTimeout})
-		overtaken := 0
+		others := 0
 		for !a.answeredBefore(write.Arrived()) {
 			next := proxy.Catch(s.writesStock)
-			overtaken++
-			b, err := s.send(ctx, order{client: fmt.Sprintf("B%d", overtaken), at: s.Survivor})
+			others++
+			b, err := s.send(ctx, order{client: fmt.Sprintf("B%d", others), at: s.Survivor})
 			if err == nil && b.Outcome != history.Sold {
-				err = fmt.Errorf("client B%d was not sold anything: %s", overtaken, b.Error)
+				err = fmt.Errorf("client B%d was not sold anything: %s", others, b.Error)
 			}
 			write.Release()
 			if err != nil {
@@ -58,12 +58,12 @@ var overtaken = Scenario{
 		if err := a.wait(); err != nil {
 			return err
 		}
-		if overtaken > 0 {
-			s.Provef("the proxy has held every write of A until another had bought: %d in %.1f s", overtaken,
+		if others > 1 || others == 1 && a.op.Outcome == history.Sold {
+			s.Provef("the proxy has held every write of A until another had bought: %d in %.1f s", others,
 				time.Since(began).Seconds())
 		}
 		if a.op.Outcome != history.Sold {
-			s.starved(began, overtaken)
+			s.starved(began, others)
 		}
 		return nil
 	},
@@ -95,7 +95,7 @@ var pollsInVain = Scenario{
 		return deployPatient(ctx, l, "--lease="+patientTimeout.String())
 	},
 	Play: func(ctx context.Context, s *Stage) error {
-		if err := s.setUnits(ctx, crowdUnits); err != nil {
+		if err := s.setManyUnits(ctx); err != nil {
 			return err
 		}
 		// The scripts must be known to Redis: each question is one command.
@@ -166,7 +166,8 @@ func (s *Stage) enter(ctx context.Context, client string) (*pending, error) {
 	return p, err
 }
 
-// askAmongMany has many clients buy at the survivor one time after the other, from when A has asked until A is answered.
+// askAmongMany has many clients buy at the survivor one time after the other, from when A has asked until it is
+// answered.
 func (s *Stage) askAmongMany(ctx context.Context) error {
 	holder, err := s.enter(ctx, "B1")
 	if err != nil {
@@ -201,8 +202,8 @@ func (s *Stage) askAmongMany(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Provef("A has asked while B1 had the lock, and %d others wanted it all the time: A was answered after %d of their sales",
-		crowdUsers, sales.Load())
+	s.Provef("A has asked while B1 had the lock, and was answered after %d sales of %d others who wanted it all the time",
+		sales.Load(), crowdUsers)
 	if s.blocked = waited; a.op.Outcome != history.Sold {
 		s.starved(began, int(sales.Load()))
 	}
