@@ -143,7 +143,7 @@ var redisOutOfMemory = Scenario{
 		case !slices.Contains(s.Needs, "redis"):
 			return "it does not use Redis"
 		case slices.Contains(s.Needs, "redis-replica"):
-			return "it is not granted without a Redis replica"
+			return "the Redis of the story has no Redis replica"
 		}
 		return ""
 	},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"stock/internal/servers"
 )
@@ -64,11 +63,6 @@ func (l *Lab) deployOnOwn(ctx context.Context, dsn string, stop stopper, args ..
 	}
 	at := l.Topology.Addresses()
 	at.MySQLDSN, at.Redis, at.RedisReplica = dsn, []string{redis.Addr}, false
-	d, err := l.Deploy(ctx, at, args...)
-	if err != nil {
-		ctx := context.WithoutCancel(ctx)
-		return nil, errors.Join(err, redis.Stop(ctx), stop(ctx))
-	}
-	d.stops = slices.Concat([]stopper{stop, redis.Stop}, d.stops) // the replicas stop first
-	return d, nil
+	stopBoth := func(ctx context.Context) error { return errors.Join(redis.Stop(ctx), stop(ctx)) }
+	return l.deployOn(ctx, at, stopBoth, nil, args...)
 }
