@@ -77,8 +77,8 @@ func (g guarded) underLock(
 	return deduct(lease)
 }
 
-// limit ends a request if one of its waits takes too long. A request that is tried once waits only for the answer of the
-// lock service, for which it has as much time as others.
+// limit ends a request if one of its waits takes too long. A request that is tried once waits only for the answer of
+// the lock service, for which it has as much time as others.
 func (g guarded) limit(ctx context.Context, cancel context.CancelCauseFunc) *time.Timer {
 	wait := stock.LongestWait(ctx, g.wait)
 	if stock.TriesOnce(ctx) {

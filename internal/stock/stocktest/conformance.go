@@ -83,6 +83,7 @@ func (s subject) run(t *testing.T) {
 	t.Run("sells to a request that does not wait, if the item is free", s.triesFree)
 	if s.strategy.Lock != nil && claim.OneReplica == stock.Correct {
 		t.Run("refuses a request that does not wait while the lock is held", s.triesLocked)
+		t.Run("refuses a request that waits briefly while the lock is held", s.waitsBriefly)
 	}
 	if s.strategy.Idempotent {
 		s.runKeys(t)

@@ -51,10 +51,6 @@ func (s subject) triesLocked(t *testing.T) {
 			})
 		}
 	}
-	s.wantBusyAtOnce(t, "a deduction that may wait for 20 ms", func() error {
-		brief := stock.LimitWait(patient(t), 20*time.Millisecond)
-		return (<-s.start(brief, replicas[len(replicas)-1], stock.Request{GoodsID: b, Count: 1})).Err
-	})
 	close(parked.open)
 	if ended := <-holder; ended.Err != nil {
 		t.Errorf("the holder: %v", ended.Err)
@@ -67,6 +63,22 @@ func (s subject) triesLocked(t *testing.T) {
 	}
 	s.wantLeft(t, a, 4)
 	s.wantLeft(t, b, int64(3-len(replicas)))
+}
+
+// waitsBriefly sends a request that waits less than others while another one holds the lock.
+func (s subject) waitsBriefly(t *testing.T) {
+	id, ctx := s.newItem(t, 4), stock.LimitWait(patient(t), 20*time.Millisecond)
+	parked := newGate(stock.BeforeWrite)
+	holder := s.start(patient(t), 0, stock.Request{GoodsID: id, Count: 1, Pause: parked.pause})
+	parked.await(t, holder)
+	s.wantBusyAtOnce(t, "a deduction that may wait for 20 ms", func() error {
+		return (<-s.start(ctx, 0, stock.Request{GoodsID: id, Count: 1})).Err
+	})
+	close(parked.open)
+	if ended := <-holder; ended.Err != nil {
+		t.Errorf("the holder: %v", ended.Err)
+	}
+	s.wantLeft(t, id, 3)
 }
 
 // wantBusyAtOnce expects a refusal long before the usual limit of a wait has passed.
