@@ -19,7 +19,8 @@ type Lease struct {
 	release func(context.Context) error
 	// Called when the lease is abandoned, and when its deadline passes. They may be nil.
 	abandoned, expired func()
-	// members are the leases that this one stands for, if it stands for others (see Multi and Reentrant). They have the deadlines.
+	// members are the leases that this one stands for, if it stands for others (see Multi and Reentrant). They have the
+	// deadlines.
 	members []*Lease
 
 	mu       sync.Mutex

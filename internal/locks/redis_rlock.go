@@ -13,7 +13,8 @@ import (
 // and those of one process are granted the lock in their order (TestRedisRLockGrantsInOrderWithinAProcess).
 //
 // What still breaks: processes are granted it in no order. One that has released the lock may be granted it again and
-// again while others wait. RedisFair makes them queue. As with RedisWatchdog, a holder that was stopped past its lease can still write.
+// again while others wait. RedisFair makes them queue. As with RedisWatchdog, a holder that was stopped past its lease
+// can still write.
 type RedisRLock struct{ Reentrant }
 
 // NewRedisRLock makes the lock on one Redis. It does not use Options.Poll. The client should not retry (MaxRetries
@@ -36,15 +37,16 @@ func (l *oneWaiter) Lock(ctx context.Context, key string) (*Lease, error) {
 	}
 	lease, err := l.RedisPubSub.Lock(ctx, key)
 	if err != nil {
-		_ = turn.Unlock() // a Mutex is always released
+		_ = turn.Unlock()
 		return nil, err
 	}
 	// The turn ends with the release. It also ends with the lease's context: if the lock was lost or abandoned, the next
 	// caller should wait for it in Redis.
 	release := lease.release
 	lease.release = func(ctx context.Context) error {
-		defer turn.Unlock()
-		return release(ctx)
+		err := release(ctx)
+		_ = turn.Unlock() // a Mutex is always released
+		return err
 	}
 	context.AfterFunc(lease.ctx, func() { _ = turn.Unlock() })
 	return lease, nil

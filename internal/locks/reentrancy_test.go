@@ -9,7 +9,8 @@ import (
 func TestAnInnerLeaseIsLostWithTheLock(t *testing.T) {
 	t.Parallel()
 	options := shared.Redis(t)
-	lock := locks.NewReentrant(locks.NewRedisWatchdog(connect(t, options), locks.Options{Lease: lasting.Lease, Renew: inVain}))
+	watchdog := locks.NewRedisWatchdog(connect(t, options), locks.Options{Lease: lasting.Lease, Renew: inVain})
+	lock := locks.NewReentrant(watchdog)
 	t.Cleanup(func() { lock.Close() })
 	outer := mustLock(t, lock, rungKey)
 	inner, err := lock.Lock(outer.Context(), rungKey)

@@ -43,7 +43,8 @@ func newOutage(t *testing.T) (outage, *stocktest.Service) {
 	}
 	stocktest.Migrate(t, dsn)
 	a := stocktest.Addresses{
-		MySQL: dsn, Redis: &redis.Options{Addr: o.redis.Addr}, RedisReplica: true, Etcd: o.etcd.Addr, ZooKeeper: o.zookeeper.Addr,
+		MySQL: dsn, Redis: &redis.Options{Addr: o.redis.Addr}, RedisReplica: true,
+		Etcd: o.etcd.Addr, ZooKeeper: o.zookeeper.Addr,
 	}
 	for range 3 {
 		master := serverstest.StartRedis(t, servers.RedisOptions{})
