@@ -230,16 +230,17 @@ func wrapReentrant(t *testing.T, s Subject, d Deployment) {
 	key := freshKey()
 	outer := lock(t, patient(t), l, key)
 
-	before := p.Count()
-	inner := lock(t, outer.Context(), l, key)
+	// The client's own messages, such as the answer to a ping, may be sent at any time, so they are not counted.
+	release := p.Hold()
+	nested, cancel := context.WithTimeout(outer.Context(), patience)
+	defer cancel()
+	inner := lock(t, nested, l, key)
 	innermost := lock(t, context.WithoutCancel(inner.Context()), l, key)
 	if inner.Token() != outer.Token() || !inner.Deadline().Equal(outer.Deadline()) {
 		t.Error("the inner lease has another token or deadline than the outer one")
 	}
 	unlock(t, inner)
-	if sent := p.Count() - before; sent > 0 {
-		t.Errorf("locking and unlocking again sent %d messages, want none", sent)
-	}
+	release()
 	if !d.Held(t, key) || outer.Context().Err() != nil || innermost.Context().Err() != nil {
 		t.Error("the inner Unlock released the lock of the outer holder")
 	}
@@ -258,9 +259,7 @@ func wrapReentrant(t *testing.T, s Subject, d Deployment) {
 	unlock(t, lock(t, outer.Context(), l, freshKey())) // another key is another lock
 
 	unlock(t, outer)
-	if d.Held(t, key) {
-		t.Error("the lock is still held after the outer Unlock")
-	}
+	awaitFree(t, d, key) // a refused Lock may be granted it late, and gives it back
 	serverstest.Eventually(t, "the inner lease ends with the outer one", func() bool {
 		return innermost.Context().Err() != nil
 	})
