@@ -248,7 +248,7 @@ func mastersLost(name string, lost, of int) Scenario {
 	}
 	return Scenario{
 		Name:    "redlock-masters-lost/" + name,
-		Title:   fmt.Sprintf("%d of %d masters are killed while a holder is inside.", lost, of),
+		Title:   fmt.Sprintf("Masters are killed while a holder is inside: %d of %d.", lost, of),
 		Applies: only("lock-redlock"),
 		Claim:   func(scenario.Strategy) Claim { return claim(words, outcome) },
 		Deploy:  deployOnMasters(of, servers.RedisOptions{}, longLease),

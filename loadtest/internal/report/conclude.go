@@ -87,7 +87,10 @@ func (r *Row) verdictWithEvidence() string {
 
 // success is the conclusion of a report without problems.
 func (r *Report) success() string {
-	if len(r.controls()) == 0 {
+	switch {
+	case len(r.Rows) == 0:
+		return "Every claim held."
+	case len(r.controls()) == 0:
 		return "Every claim held; no control was run."
 	}
 	return "Every claim held, and every control was caught."
