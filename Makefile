@@ -13,7 +13,7 @@ WITH_MAKE := exec $(shell setpriv --pdeathsig TERM true 2>/dev/null && echo setp
 lab: servers build ## run and judge every strategy on private servers, and compare them (5 minutes; LAB=--help)
 	@$(WITH_MAKE) bin/loadtest run $(LAB)
 
-faults: servers build ## play crashes, late writes and retries for every strategy (1 minute; FAULTS=--help)
+faults: servers build ## play every fault scenario for every strategy (1 minute; FAULTS=--help)
 	@$(WITH_MAKE) bin/loadtest faults $(FAULTS)
 
 up: servers build ## start two replicas behind nginx, with their servers, until Ctrl-C

@@ -71,8 +71,8 @@ func (p *pulse) Watch(ctx context.Context) (waiting context.Context, stop func()
 	return p.watch(ctx)
 }
 
-// NewPatientRedlock makes a Redlock that gives a master half of a lease to answer, not a quarter of a second: on a
-// busy machine all of them may be slower than that at once, and Unlock would fail.
+// NewPatientRedlock makes a Redlock that gives a master half of a lease to answer, at most 2 s: on a busy machine all of
+// them may be slower than a Redlock allows, and Unlock would fail.
 func NewPatientRedlock(masters []redis.UniversalClient, options Options) (*Redlock, error) {
 	l, err := NewRedlock(masters, options)
 	if err == nil {
@@ -90,7 +90,7 @@ func LeaseOfGetLock(ctx context.Context, conn *sqlx.Conn, key string, o Options)
 	return (&lockConn{conn: conn, name: userLockName(key), local: local}).lease(ctx, key, o.withDefaults()), nil
 }
 
-// EnqueueLate adds a waiter for key after it has given up, as a request does that the server carries out late.
+// EnqueueLate asks for a waiter that has given up, as a request does that the server carries out late. It must fail.
 func (e *Etcd) EnqueueLate(ctx context.Context, key string) error {
 	session, err := e.open(ctx)
 	if err != nil {

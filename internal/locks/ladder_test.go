@@ -107,7 +107,7 @@ func takesBack(t *testing.T, rung string) {
 func TestEveryRungAfterOwnerTakesBackWhatALostReplyGranted(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
-		"redis-lua", "redis-reentrant", "redis-watchdog", "redis-pubsub", "redis-fair", "redis-fenced",
+		"redis-lua", "redis-reentrant", "redis-watchdog", "redis-pubsub", "redis-rlock", "redis-fair", "redis-fenced",
 	} {
 		t.Run(name, func(t *testing.T) { takesBack(t, name) })
 	}
@@ -262,7 +262,7 @@ func TestRedisWatchdogOutlastsItsLease(t *testing.T) { outlasts(t, "redis-watchd
 
 func TestEveryRungAfterWatchdogOutlastsItsLease(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"redis-pubsub", "redis-fair", "redis-fenced"} {
+	for _, name := range []string{"redis-pubsub", "redis-rlock", "redis-fair", "redis-fenced"} {
 		t.Run(name, func(t *testing.T) { outlasts(t, name) })
 	}
 }
@@ -274,7 +274,7 @@ func outlasts(t *testing.T, rung string) {
 	options := locks.Options{Lease: 20 * time.Second, Renew: 100 * time.Millisecond, Poll: time.Millisecond}
 	working := mustLock(t, l.client(rung, options), rungKey)
 	const left = 10 * time.Second
-	for range 4 { // more than two leases
+	for range 4 { // two leases in all
 		guaranteed := working.Deadline()
 		if err := l.observer.PExpire(t.Context(), rungKey, left).Err(); err != nil {
 			t.Fatal(err)
@@ -441,18 +441,18 @@ func TestRedisRLockGrantsInOrderWithinAProcess(t *testing.T) {
 	}
 }
 
-// The next caller does not wait until the holder notices.
+// The next caller does not wait for the holder to call Unlock: the turn ends when a renewal finds that the lock is lost.
 func TestRedisRLockPassesItsTurnOnWhenTheLockIsLost(t *testing.T) {
 	l := newLadder(t)
 	process := l.client("redis-rlock", locks.Options{Lease: lasting.Lease, Renew: inVain})
 	lost := mustLock(t, process, rungKey)
 	next := l.lockLater(process)
 	del(t, l.observer, rungKey)
-	abandoned := l.awaitGrant(next)
+	second := l.awaitGrant(next)
 	wantLeaseLost(t, lost.Unlock())
 
 	last := l.lockLater(process)
-	abandoned.Abandon()
+	second.Abandon()
 	del(t, l.observer, rungKey) // instead of waiting for the end of its lease
 	if err := l.observer.Publish(t.Context(), "locks:redis-pubsub:released", rungKey).Err(); err != nil {
 		t.Fatal(err)

@@ -19,8 +19,8 @@ type Lease struct {
 	release func(context.Context) error
 	// Called when the lease is abandoned, and when its deadline passes. They may be nil.
 	abandoned, expired func()
-	// members are the leases that this one stands for, if it stands for others (see Multi and Reentrant). They have the
-	// deadlines.
+	// members are the leases that this one stands for, if it stands for others (see Multi and Reentrant). Its
+	// deadline is then the earliest of theirs.
 	members []*Lease
 
 	mu       sync.Mutex
@@ -48,7 +48,7 @@ func (l *Lease) begin(ctx context.Context, deadline time.Time) {
 	case deadline.IsZero():
 	case time.Now().Before(deadline):
 		l.timer = time.AfterFunc(time.Until(deadline), l.expire)
-	default: // at once: with the timer alone the holder could start to work
+	default: // until the timer fires, the holder could start to work
 		l.timer = time.AfterFunc(0, l.expire)
 		l.lose()
 	}
@@ -140,8 +140,8 @@ func (l *Lease) lose() { l.cancel(ErrLeaseLost) }
 
 // keepAlive renews the lease in the background until it is unlocked, abandoned or lost. It goes on after the context
 // given to Lock has ended, since the holder may still be working. renew asks the server to start the lease anew; it
-// returns ErrLeaseLost if the lock is no longer ours. After any other error the lease stands until its deadline, and
-// is tried again.
+// returns ErrLeaseLost if the lock is no longer ours. After any other error it is called again; the lease stands until
+// its deadline.
 func (l *Lease) keepAlive(o Options, renew func(context.Context) error) {
 	go func() {
 		timer := time.NewTimer(o.Renew)

@@ -33,7 +33,8 @@ func Median(values []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// NearestRank returns the smallest of the sorted values that at least the given part of them does not exceed.
+// NearestRank returns a quantile by the nearest-rank method: the smallest of the sorted values that is not exceeded by
+// at least the given part of them, from 0 to 1.
 func NearestRank[T any](sorted []T, part float64) T {
 	// The product may exceed a whole number by a rounding error.
 	rank := int(math.Ceil(part*float64(len(sorted)) - 1e-9))
@@ -144,7 +145,7 @@ func logarithms(values []float64) (logs []float64) {
 }
 
 // PValue returns the probability that equal speeds show ratios at least as far from 1 as these, and whether their mean
-// is above 1. It belongs to the interval of Mean. It is 1 for fewer than two ratios, or if one is not positive.
+// is above 1. It is below 0.05 exactly if the interval of Mean excludes 1. It is 1 for fewer than two ratios, or if one is not positive.
 func PValue(ratios []float64) (p float64, above bool) {
 	logs := logarithms(ratios)
 	if len(logs) == 0 {
@@ -161,7 +162,7 @@ type Difference struct {
 	P        float64   // probability that equal speeds show a ratio at least as far from 1
 }
 
-// Compare returns how many times as large as those of b the values of a are. The samples may differ in size.
+// Compare returns the ratio of the mean of a to that of b. The samples may differ in size.
 func Compare(a, b []float64) Difference {
 	x, y := logarithms(a), logarithms(b)
 	if len(x) == 0 || len(y) == 0 {
@@ -242,7 +243,7 @@ func (s Summary) Span() string {
 	return fmt.Sprintf("%s (%s to %s)", Format(s.Median), Format(s.Interval.Low), Format(s.Interval.High))
 }
 
-// Format writes three significant digits, and every digit before the decimal point.
+// Format writes about three significant digits, at most three decimals, and every digit before the decimal point.
 func Format(v float64) string {
 	switch {
 	case v >= 99.95 || v == 0:

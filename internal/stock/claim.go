@@ -53,7 +53,7 @@ var crashWords = map[Crash]string{
 	CrashIsHarmless:    "safe",
 	CrashRollsBack:     "safe: the server rolls back",
 	CrashUnlocks:       "safe: the server frees the lock at once",
-	CrashBlocksLease:   "safe: blocked until the lease ends",
+	CrashBlocksLease:   "blocked until the lease ends",
 	CrashBlocksForever: "blocked for ever",
 }
 
@@ -76,7 +76,7 @@ var lateWords = map[LateWrite]string{
 	LateIsHarmless:   "safe",
 	LateIsRefused:    "safe: its write is refused",
 	LateIsNotSent:    "gives up, unless its write has left",
-	LateBlocks:       "safe: blocks the item meanwhile",
+	LateBlocks:       "blocks the item meanwhile",
 	LateLosesUpdates: "loses an update",
 }
 

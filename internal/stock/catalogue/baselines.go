@@ -26,7 +26,7 @@ var baselines = []stock.Strategy{
 	},
 	{
 		Name:    "none",
-		Summary: "SELECT the stock, then UPDATE it to what was read less the count, without a lock.",
+		Summary: "SELECT the stock, subtract the count, and UPDATE it, without a lock.",
 		Claim:   losesUpdates,
 		Control: true,
 		Stores:  []stock.Store{stock.MySQL},

@@ -31,7 +31,7 @@ var lockStrategies = []stock.Strategy{
 	fenced(redisLock("fenced", locks.NewRedisFenced, fencedLock,
 		"As lock-redis-watchdog, with a token for every grant, by which the store refuses a late holder.")),
 	fenced(redisLock("queue", locks.NewRedisQueue, fencedLock,
-		"Processes queue in Redis, callers in their process; the token fences the store.")),
+		"Processes queue in Redis, and callers queue in their process; the token fences the store.")),
 	{
 		Name:    "lock-redis-wait",
 		Summary: "As lock-redis-lua, granted only after a Redis replica has confirmed that it has the lock (WAIT).",

@@ -68,7 +68,7 @@ var mysqlStrategies = []stock.Strategy{
 	},
 	{
 		Name:       mysql.LedgerName,
-		Summary:    "One transaction: a row in the ledger, the conditional UPDATE, the answer. Each key sells once.",
+		Summary:    "One transaction: insert the key into the ledger, deduct, and store the answer. Each key sells once.",
 		Claim:      idempotent(rowLock),
 		Stores:     []stock.Store{stock.MySQL},
 		New:        mysql.NewLedger,

@@ -10,7 +10,7 @@ import (
 var redisStrategies = []stock.Strategy{
 	{
 		Name:    "redis-none",
-		Summary: "GET the stock, then SET it to what was read less the count, without a lock.",
+		Summary: "GET the stock, subtract the count, and SET it, without a lock.",
 		Claim:   losesUpdates,
 		Control: true,
 		Stores:  []stock.Store{stock.Redis},

@@ -46,8 +46,8 @@ var holderDies = Scenario{
 	},
 }
 
-// patience is how long the next buyer tries. It exceeds every lease, of which ZooKeeper's is the longest (4 s), and the
-// time in which the victim gives up a request that MySQL does not answer.
+// patience is how long the next buyer tries. It exceeds every lease, and the time in which the victim gives up a request
+// that MySQL does not answer.
 const patience = 14 * time.Second
 
 // lateWrite is the story of a write that leaves the replica in time and reaches the store too late.

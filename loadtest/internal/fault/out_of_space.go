@@ -180,11 +180,11 @@ var redisOutOfMemory = Scenario{
 		case err != nil:
 			return err
 		case b.Outcome == history.Sold && s.Strategy.Name == writesWithoutMemory:
-			s.Provef("Redis uses %s bytes of 1 that it may use, and grants B the lock all the same", memory)
+			s.Provef("Redis uses %s bytes and may use 1 (maxmemory), and still grants B the lock", memory)
 		case b.Outcome != history.Busy:
 			return fmt.Errorf("client B was answered %d %s, which is no clear refusal", b.Status, b.Error)
 		default:
-			s.Provef("Redis uses %s bytes of 1 that it may use, and B is refused: %s", memory, b.Error)
+			s.Provef("Redis uses %s bytes and may use 1 (maxmemory), and B is refused: %s", memory, b.Error)
 		}
 		err = s.Together(ctx, "there is room again", func(ctx context.Context) error {
 			return client.ConfigSet(ctx, "maxmemory", "0").Err()

@@ -152,6 +152,8 @@ func (c *cell) result() report.Fault {
 		return r
 	case c.err != nil:
 		r.Outcome, r.Evidence = report.Inconclusive, []string{c.err.Error()}
+	case s.broken != "":
+		r.Outcome, r.Evidence = report.Unsafe, append([]string{s.broken}, r.Evidence...)
 	case c.verdict.Result == verify.Wrong:
 		r.Outcome = report.Unsafe
 	case s.proof == "" || c.verdict.Result != verify.Correct:

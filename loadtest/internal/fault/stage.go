@@ -41,6 +41,7 @@ type Stage struct {
 	mu      sync.Mutex // guards what follows
 	steps   []report.FaultStep
 	proof   string
+	broken  string // how the strategy broke its claim, if the stock does not show it
 	run     history.Run
 	ops     []history.Op
 	blocked time.Duration
@@ -63,6 +64,15 @@ func (s *Stage) Provef(format string, args ...any) {
 	s.proof = text
 	s.mu.Unlock()
 	s.Stepf("proof: %s", text)
+}
+
+// Failf records that the strategy did what it must not do, and that the stock does not show it. The cell is then unsafe.
+func (s *Stage) Failf(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	s.mu.Lock()
+	s.broken = cmp.Or(s.broken, text)
+	s.mu.Unlock()
+	s.Stepf("%s", text)
 }
 
 // Together lets a fault strike once for all cells that are played side by side.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -13,7 +14,7 @@ const wide = 5
 // story is what came of one scenario, for all that played it.
 type story struct {
 	scenario, title string
-	proof           string // of its first cell that has one
+	proof, provedBy string // of the first cell that has one, and that cell's strategy
 	groups          []outcomeGroup
 }
 
@@ -38,7 +39,7 @@ func (r *Report) stories() (stories []story) {
 				played[f.Strategy]++
 				s.title = f.Title
 				if s.proof == "" {
-					s.proof = f.Proof
+					s.proof, s.provedBy = f.Proof, f.Strategy
 				}
 			}
 		}
@@ -47,6 +48,9 @@ func (r *Report) stories() (stories []story) {
 				s.groups = append(s.groups, group)
 			}
 		}
+		slices.SortStableFunc(s.groups, func(a, b outcomeGroup) int { // "the other 12" comes after those that it excludes
+			return cmp.Compare(s.counted(a), s.counted(b))
+		})
 		stories = append(stories, s)
 	}
 	return stories
@@ -103,15 +107,23 @@ func (g outcomeGroup) String() string {
 // many is the number of names from which on the largest group of a story is counted instead of listed.
 const many = 7
 
+// counted returns how many strategies a group has, if it is the largest and they are counted; else 0.
+func (s story) counted(g outcomeGroup) int {
+	largest := slices.MaxFunc(s.groups, func(a, b outcomeGroup) int { return len(a.names) - len(b.names) })
+	remarkable := slices.ContainsFunc(g.names, func(name string) bool { return strings.ContainsAny(name, " ✗") })
+	if remarkable || len(g.names) < many || g.outcome != largest.outcome {
+		return 0
+	}
+	return len(g.names)
+}
+
 // members lists the strategies of a group, each in quotes, or counts them: "all 37", "the other 12".
 func (s story) members(g outcomeGroup, quote string) string {
-	largest := slices.MaxFunc(s.groups, func(a, b outcomeGroup) int { return len(a.names) - len(b.names) })
-	plain := !slices.ContainsFunc(g.names, func(name string) bool { return strings.ContainsAny(name, " ✗") })
-	if plain && len(g.names) >= many && len(g.names) == len(largest.names) {
-		if len(s.groups) == 1 {
-			return fmt.Sprintf("all %d", len(g.names))
-		}
-		return fmt.Sprintf("the other %d", len(g.names))
+	switch counted := s.counted(g); {
+	case counted > 0 && len(s.groups) == 1:
+		return fmt.Sprintf("all %d", counted)
+	case counted > 0:
+		return fmt.Sprintf("the other %d", counted)
 	}
 	var names []string
 	for _, name := range g.names {
@@ -134,7 +146,7 @@ func (r *Report) writeStories(out printer) {
 			out.line(style, fmt.Sprintf("  %s: %s", g, s.members(g, "")))
 		}
 		if s.proof != "" {
-			out.line(faint, "  proof: "+s.proof)
+			out.line(faint, fmt.Sprintf("  proof (%s): %s", s.provedBy, s.proof))
 		}
 	}
 }
@@ -160,8 +172,8 @@ func (r *Report) writeStoriesMarkdown(w io.Writer) {
 		}
 		fmt.Fprintf(w, "| `%s` | %s | %s |\n", s.scenario, s.title, strings.Join(parts, "; "))
 	}
-	fmt.Fprint(w, "\n| scenario | what shows that the fault struck, for one strategy |\n| --- | --- |\n")
+	fmt.Fprint(w, "\n| scenario | strategy | what shows that the fault struck |\n| --- | --- | --- |\n")
 	for _, s := range stories {
-		fmt.Fprintf(w, "| `%s` | %s |\n", s.scenario, s.proof)
+		fmt.Fprintf(w, "| `%s` | `%s` | %s |\n", s.scenario, s.provedBy, s.proof)
 	}
 }
