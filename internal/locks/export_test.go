@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Held reports whether anybody holds key or waits for it.
-func (m *Mutex) Held(key string) bool {
+// InUse reports whether anybody holds key or waits for it.
+func (m *Mutex) InUse(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.keys[key] != nil
@@ -41,7 +41,7 @@ func (l *redisLock) Undos() *undoer { return l.undos }
 
 // InTurn returns how many callers of this process hold key or wait for it.
 func (l *RedisRLock) InTurn(key string) int {
-	turns := &l.locker.(*oneWaiter).turns
+	turns := &l.reentrant.locker.(*oneWaiter).turns
 	turns.mu.Lock()
 	defer turns.mu.Unlock()
 	if turns.keys[key] == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisRLock is RedisPubSub as Redisson's RLock uses publication: of all that wait for a key in one process, only one
-// waits in Redis. It is re-entrant: see Reentrant.
+// RedisRLock is RedisPubSub with a queue in each process, after Redisson's RLock: of the callers of a process that want
+// a key, only the first asks Redis and waits there. It is re-entrant: see Reentrant.
 //
 // What it adds: a release wakes one waiter of each process, not all of them (TestRedisRLockWakesOneWaiterPerProcess),
 // and those of one process are granted the lock in their order (TestRedisRLockGrantsInOrderWithinAProcess).
@@ -15,12 +15,21 @@ import (
 // What still breaks: processes are granted it in no order. One that has released the lock may be granted it again and
 // again while others wait. RedisFair makes them queue. As with RedisWatchdog, a holder that was stopped past its lease
 // can still write.
-type RedisRLock struct{ Reentrant }
+type RedisRLock struct{ reentrant *Reentrant }
 
 // NewRedisRLock makes the lock on one Redis. It does not use Options.Poll. The client should not retry (MaxRetries
 // -1): see NewRedisOwner.
 func NewRedisRLock(client redis.UniversalClient, options Options) *RedisRLock {
-	return &RedisRLock{Reentrant{&oneWaiter{RedisPubSub: NewRedisPubSub(client, options)}}}
+	return &RedisRLock{NewReentrant(&oneWaiter{RedisPubSub: NewRedisPubSub(client, options)})}
+}
+
+// Close ends the subscription, and stops the background retries of failed Locks and Unlocks. A lock that is not
+// released by then lasts until its lease ends.
+func (l *RedisRLock) Close() error { return l.reentrant.Close() }
+
+// Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost, even after ctx has ended.
+func (l *RedisRLock) Lock(ctx context.Context, key string) (*Lease, error) {
+	return l.reentrant.Lock(ctx, key)
 }
 
 // oneWaiter is a RedisPubSub in which the callers of a process take turns: only the one whose turn it is asks Redis.

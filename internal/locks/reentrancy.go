@@ -11,7 +11,8 @@ import (
 // Reentrant makes a lock re-entrant, for code that takes a lock which its caller may hold already. The context tells
 // who holds it: a Lock under a context that descends from a lease's Context, for the same key of the same Reentrant, is
 // granted at once and sends nothing to the lock service. The inner lease has the token and the deadline of the outer
-// one, and ends with it. Its Unlock gives nothing back; its Abandon abandons the lock.
+// one, and ends with it. Its Unlock gives nothing back. Its Abandon abandons the lock, or only ends the inner lease if
+// the lock does not end by itself.
 //
 // RedisReentrant does the same in Redis: there, a lock is held until its last hold is released, in any order.
 //
@@ -46,6 +47,11 @@ func (r *Reentrant) Lock(ctx context.Context, key string) (*Lease, error) {
 	}
 	outer := &Lease{}
 	outer.standFor(context.WithValue(lease.Context(), outerKey{r, key}, outer), []*Lease{lease}, lease.token)
+	release := outer.release
+	outer.release = func(ctx context.Context) error {
+		outer.cancel(nil) // before the lock is free: no inner lease may outlive it
+		return release(ctx)
+	}
 	return outer, nil
 }
 

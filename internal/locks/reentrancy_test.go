@@ -1,6 +1,7 @@
 package locks_test
 
 import (
+	"context"
 	"testing"
 
 	"stock/internal/locks"
@@ -42,4 +43,29 @@ func TestAnInnerLeaseAbandonsTheLock(t *testing.T) {
 	if !exists(t, connect(t, options), rungKey) {
 		t.Error("the outer Unlock released the lock that the inner holder had abandoned")
 	}
+}
+
+// Another client is granted the lock before the holder hears that its Unlock was carried out.
+func TestALeaseEndsBeforeItsLockIsFree(t *testing.T) {
+	l := newLadder(t)
+	process, another := l.client("redis-lua", lasting), l.client("redis-lua", lasting)
+	lock := locks.NewReentrant(process)
+	outer := mustLock(t, lock, rungKey)
+	inner, err := lock.Lock(outer.Context(), rungKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	process.afterNext(func() error {
+		mustLock(t, another, rungKey)
+		for name, lease := range map[string]*locks.Lease{"outer": outer, "inner": inner} {
+			if lease.Context().Err() == nil {
+				t.Errorf("the %s lease goes on while another client holds the lock", name)
+			}
+		}
+		nested := locks.TryOnce(context.WithoutCancel(outer.Context()))
+		_, err := lock.Lock(nested, rungKey)
+		wantNotAcquired(t, err, locks.ErrHeld)
+		return nil
+	})
+	mustUnlock(t, outer)
 }
