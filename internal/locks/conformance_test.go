@@ -109,7 +109,8 @@ var subjects = map[string]lockstest.Subject{
 	}),
 	"etcd": {Shared: sharedEtcd, Own: ownEtcd, Lease: 2 * time.Second, Renews: true, Tokens: true},
 	"zookeeper": {
-		Shared: sharedZooKeeper, Own: ownZooKeeper, Lease: time.Second, Renews: true, Tokens: true, Uncut: zooKeeperUncut,
+		Shared: sharedZooKeeper, Own: ownZooKeeper, Lease: time.Second, Renews: true, Tokens: true,
+		Uncut: whyZooKeeperIsNotCut,
 		Lacks: missing{lockstest.FewGoroutines: "its client has no contexts: a request ends only with its connection"},
 	},
 	"mysql-getlock": {

@@ -51,7 +51,7 @@ type inProcess struct{ *locks.Mutex }
 
 func (d inProcess) New(testing.TB, []string, locks.Options) locks.Locker { return d.Mutex }
 func (inProcess) Addresses() []string                                    { return nil }
-func (d inProcess) Held(_ testing.TB, key string) bool                   { return d.Mutex.Held(key) }
+func (d inProcess) Held(_ testing.TB, key string) bool                   { return d.Mutex.InUse(key) }
 func (inProcess) Left(testing.TB, string) []string                       { return nil }
 
 func (inProcess) Steal(t testing.TB, _ string) { t.Fatal("a Mutex cannot be taken from its holder") }

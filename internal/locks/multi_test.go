@@ -159,8 +159,8 @@ func TestMultiTakesAllOrNone(t *testing.T) {
 	if !errors.Is(err, locks.ErrNotAcquired) {
 		t.Errorf("Lock: %v, want ErrNotAcquired", err)
 	}
-	if before.Held("key") || after.Held("key") {
-		t.Error("a member is still held")
+	if before.InUse("key") || after.InUse("key") {
+		t.Error("a member is still in use")
 	}
 	if _, err := (locks.Multi{}).Lock(t.Context(), "key"); !errors.Is(err, locks.ErrNotAcquired) {
 		t.Errorf("Lock of no members: %v, want ErrNotAcquired", err)
@@ -197,8 +197,8 @@ func TestMultiEndsWithTheFirstMemberThatIsLost(t *testing.T) {
 	del(t, connect(t, options), "key")
 	awaitLoss(t, lease)
 	wantLeaseLost(t, lease.Unlock())
-	if mutex.Held("key") {
-		t.Error("the other member is still held")
+	if mutex.InUse("key") {
+		t.Error("the other member is still in use")
 	}
 }
 
@@ -247,8 +247,8 @@ func TestMultiAbandonsItsMembers(t *testing.T) {
 	var mutex locks.Mutex
 	lease := mustLock(t, locks.Multi{&mutex, locks.NewRedisLua(connect(t, options), locks.Options{})}, "key")
 	lease.Abandon()
-	if mutex.Held("key") {
-		t.Error("the member without a deadline is still held: nothing would ever end it")
+	if mutex.InUse("key") {
+		t.Error("the member without a deadline is still in use: nothing would ever end it")
 	}
 	if !exists(t, connect(t, options), "key") {
 		t.Error("the member with a deadline was released")

@@ -2,4 +2,4 @@
 
 package locks_test
 
-const zooKeeperUncut = ""
+const whyZooKeeperIsNotCut = ""

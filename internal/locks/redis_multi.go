@@ -14,8 +14,9 @@ import (
 // RedisMulti is RedisWatchdog on several independent Redis masters at once: the caller holds a key when every master
 // has granted it. Redisson does this with a MultiLock.
 //
-// It asks one master after the other. If one does not grant the key, it gives back what it has, and tries again after a
-// pause: so no two callers wait for each other, in whatever order they list the masters.
+// It asks the masters one after the other. If one refuses, it gives back what the others granted, and tries again after
+// a pause. So callers do not deadlock, whatever their order of masters. Multi combines any locks; this one needs one
+// owner and one renewal.
 //
 // What it adds: a second holder needs a grant of every master, so it is not enough that one of them loses its data, as
 // it is with a lock on one Redis (TestRedisMultiOutlivesTheDataOfOneMaster).

@@ -43,8 +43,8 @@ func newZooKeeper(t testing.TB, addr string, o locks.Options) *locks.ZooKeeper {
 
 // skipUncut skips a test that breaks connections if the race detector would report a race of the client.
 func skipUncut(t testing.TB) {
-	if zooKeeperUncut != "" {
-		t.Skip(zooKeeperUncut)
+	if whyZooKeeperIsNotCut != "" {
+		t.Skip(whyZooKeeperIsNotCut)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestFiguresOfALockThatTookTurns(t *testing.T) {
 	}
 }
 
-func TestACellWithoutALockIsAnError(t *testing.T) {
+func TestACellWithoutAGrantIsAnError(t *testing.T) {
 	t.Parallel()
 	failed := result{Grants: []int{0}, Failures: 1, Failure: "why"}
 	if _, err := evaluate(&outcome{results: []result{failed}}, time.Second); err == nil {
@@ -103,6 +103,6 @@ func TestDetectorFindsASecondHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !a.enter(1) || b.enter(2) || b.leave(2) || !a.leave(1) || !b.enter(2) {
-		t.Error("two contenders were inside, or one was refused while nobody was")
+		t.Error("two contenders were inside, or one was refused while nobody was inside")
 	}
 }
