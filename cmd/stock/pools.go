@@ -140,7 +140,8 @@ func (o *storeOptions) openRedis(master string, addresses ...string) redis.Unive
 		WriteTimeout:          3 * time.Second,
 		DisableIdentity:       true,
 		MaintNotificationsConfig: &maintnotifications.Config{
-			Mode: maintnotifications.ModeDisabled, // a feature of Redis Enterprise
+			// A feature of Redis Enterprise. With go-redis 9.23, Conns of one client (locks.RedisWait) otherwise race.
+			Mode: maintnotifications.ModeDisabled,
 		},
 	}
 	if master != "" || len(addresses) == 1 {

@@ -95,7 +95,7 @@ var subjects = map[string]lockstest.Subject{
 		Lease:  time.Second, // several masters have to answer a renewal in time
 		Renews: true,
 	}),
-	"redis-wait": withReplica(onOneRedis(locks.NewRedisWait, lockstest.Subject{
+	"redis-wait": withReplica(onMasters(1, newRedisWaitOn, lockstest.Subject{
 		Lease: 2 * time.Second, // on a busy machine, a Redis replica may take a while to confirm
 		Lacks: missing{lockstest.NoticesLoss: notRenewed},
 	})),
@@ -139,6 +139,10 @@ func newRedisMultiOn(t testing.TB, masters []redis.UniversalClient, o locks.Opti
 		t.Fatal(err)
 	}
 	return lock
+}
+
+func newRedisWaitOn(t testing.TB, masters []redis.UniversalClient, o locks.Options) locks.Locker {
+	return newRedisWait(t, masters[0], o)
 }
 
 // newMultiOn makes a Multi of two different locks, each on its own Redis.

@@ -2,12 +2,15 @@ package locks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"stock/internal/locks"
 	"stock/internal/servers"
@@ -32,9 +35,28 @@ func newReplicated(t *testing.T) replicated {
 	return r
 }
 
+func newRedisWait(t testing.TB, client redis.UniversalClient, o locks.Options) *locks.RedisWait {
+	t.Helper()
+	lock, err := locks.NewRedisWait(client, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lock.Close() })
+	return lock
+}
+
+func clusterClient(t testing.TB, addrs ...string) *redis.ClusterClient {
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: addrs, ContextTimeoutEnabled: true, MaxRedirects: -1, DialerRetries: 1,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // see NewRedisWait
+	})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
 func TestRedisWaitIsGrantedOnlyIfCopied(t *testing.T) {
 	r := newReplicated(t)
-	lock := locks.NewRedisWait(r.onMaster, lasting)
+	lock := newRedisWait(t, r.onMaster, lasting)
 	lease := mustLock(t, lock, rungKey)
 	if !exists(t, r.onReplica, rungKey) {
 		t.Error("the lock is granted, but the Redis replica does not have it")
@@ -52,7 +74,7 @@ func TestRedisWaitIsGrantedOnlyIfCopied(t *testing.T) {
 	}
 }
 
-// The last write of another connection may be confirmed although the grant is not.
+// Why RedisWait sends WAIT on the connection of the grant: Redis answers for the last write of the connection that asks.
 func TestWaitOnAnotherConnectionDoesNotWaitForTheGrant(t *testing.T) {
 	r := newReplicated(t)
 	other := connect(t, &redis.Options{Addr: r.master.Addr}).(*redis.Client).Conn()
@@ -84,6 +106,160 @@ func TestWaitOnAnotherConnectionDoesNotWaitForTheGrant(t *testing.T) {
 	}
 }
 
+// isCommand selects the messages that begin with a command of Redis.
+func isCommand(name string) func(tcpproxy.Message) bool {
+	return func(m tcpproxy.Message) bool {
+		words := strings.SplitN(string(m.Data), "\r\n", 4)
+		return len(words) == 4 && strings.EqualFold(words[2], name)
+	}
+}
+
+// throughProxy returns a client of the master, and the proxy that it goes through.
+func (r replicated) throughProxy(t *testing.T) (redis.UniversalClient, *tcpproxy.Proxy) {
+	proxy := tcpproxy.New(t, r.master.Addr)
+	return connect(t, &redis.Options{Addr: proxy.Addr()}), proxy
+}
+
+func TestRedisWaitAsksOnTheConnectionOfTheGrant(t *testing.T) {
+	r := newReplicated(t)
+	client, proxy := r.throughProxy(t)
+	isSet, isWait := isCommand("set"), isCommand("wait")
+	var mu sync.Mutex
+	var grants, waits []int // the connections
+	proxy.Select(func(m tcpproxy.Message) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if isSet(m) {
+			grants = append(grants, m.Conn)
+		}
+		if isWait(m) {
+			waits = append(waits, m.Conn)
+		}
+		return false
+	})
+	mustUnlock(t, mustLock(t, newRedisWait(t, client, lasting), rungKey))
+	mu.Lock()
+	defer mu.Unlock()
+	if len(grants) == 0 || len(waits) == 0 || grants[len(grants)-1] != waits[len(waits)-1] {
+		t.Errorf("SET was sent on the connections %v and WAIT on %v, want the same last one", grants, waits)
+	}
+}
+
+func TestRedisWaitGivesUpOnAMasterThatStopsAnsweringAfterTheGrant(t *testing.T) {
+	const limit = 8 * time.Second // without a limit of its own, WAIT would take 10 s more
+	r := newReplicated(t)
+	client, proxy := r.throughProxy(t)
+	lock := newRedisWait(t, client, lasting)
+	proxy.Select(isCommand("wait"))
+	t.Cleanup(proxy.Hold())
+	began := time.Now()
+	_, err := lock.Lock(t.Context(), rungKey)
+	if took := time.Since(began); took > limit {
+		t.Errorf("Lock failed after %v, want less than %v", took, limit)
+	}
+	if !errors.Is(err, locks.ErrNotAcquired) || proxy.Count() == 0 {
+		t.Errorf("Lock: %v after %d WAITs, want ErrNotAcquired after some", err, proxy.Count())
+	}
+	serverstest.Eventually(t, "the grant is given back", func() bool { return !exists(t, r.onMaster, rungKey) })
+}
+
+func TestRedisWaitStopsAskingTheReplicaWhenItsCallerGivesUp(t *testing.T) {
+	r := newReplicated(t)
+	client, proxy := r.throughProxy(t)
+	lock := newRedisWait(t, client, lasting)
+	isWait := isCommand("wait")
+	proxy.Select(isWait)
+	sent := 0
+	second := proxy.Catch(func(m tcpproxy.Message) bool {
+		if isWait(m) {
+			sent++
+		}
+		return sent == 2
+	})
+	r.link.BlackHole()
+	ctx, cancel := context.WithCancel(patient(t))
+	defer cancel()
+	_, failed := startLock(ctx, lock, rungKey)
+	receive(t, second.Arrived(), failed)
+	cancel()
+	second.Release()
+	wantNotAcquired(t, receive(t, failed, nil), context.Canceled)
+	if sent := proxy.Count(); sent != 2 {
+		t.Errorf("WAIT was sent %d times, want twice: the caller had gone before the second was answered", sent)
+	}
+}
+
+// waitCounter is a hook that notes how many WAITs are under way.
+type waitCounter struct {
+	mu        sync.Mutex
+	now, most int
+}
+
+func (w *waitCounter) add(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now += n
+	w.most = max(w.most, w.now)
+}
+
+func (w *waitCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w *waitCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "wait" {
+			w.add(1)
+			defer w.add(-1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (w *waitCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestRedisWaitLeavesHalfOfTheConnectionsToOthers(t *testing.T) {
+	const conns, callers = 4, 8
+	r := newReplicated(t)
+	client := connect(t, &redis.Options{Addr: r.master.Addr, PoolSize: conns})
+	var waits waitCounter
+	client.AddHook(&waits)
+	lock := newRedisWait(t, client, locks.Options{Lease: time.Second})
+	r.link.BlackHole()
+	ctx := patient(t)
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			_, err := lock.Lock(ctx, fmt.Sprint(i))
+			wantServiceError(t, err)
+		})
+	}
+	all.Wait()
+	if waits.most == 0 || waits.most > conns/2 {
+		t.Errorf("%d WAITs were under way at once, want 1 to %d", waits.most, conns/2)
+	}
+}
+
+// There is nothing to take back. The attempts would fill the queue of what is to be taken back.
+func TestRedisWaitTakesNothingBackIfItHasNotAsked(t *testing.T) {
+	t.Parallel()
+	lock := newRedisWait(t, clusterClient(t, nobody.Addr), lasting)
+	_, err := lock.Lock(patient(t), rungKey)
+	wantServiceError(t, err)
+	if n := lock.Undos().Pending(); n != 0 {
+		t.Errorf("%d keys wait to be taken back, want none", n)
+	}
+}
+
+func TestRedisWaitNeedsAClientThatGivesOutConnections(t *testing.T) {
+	t.Parallel()
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer ring.Close()
+	if _, err := locks.NewRedisWait(ring, lasting); err == nil {
+		t.Error("no error for a Ring")
+	}
+}
+
 func TestRedisWaitOutlivesAFailover(t *testing.T) {
 	for name, granted := range map[string]bool{"redis-wait": false, "redis-lua": true} { // again, after the failover
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +271,7 @@ func TestRedisWaitOutlivesAFailover(t *testing.T) {
 				if name == "redis-lua" {
 					return locks.NewRedisLua(client, lasting)
 				}
-				return locks.NewRedisWait(client, lasting)
+				return newRedisWait(t, client, lasting)
 			}
 			mustLock(t, newLock(r.onMaster), rungKey)
 			r.master.Kill()
@@ -103,6 +279,9 @@ func TestRedisWaitOutlivesAFailover(t *testing.T) {
 				t.Fatal(err)
 			}
 			serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: r.replica.Addr}) // so that WAIT has one to ask
+			if held := exists(t, r.onReplica, rungKey); held == granted {
+				t.Fatalf("the promoted Redis replica has the lock: %v, want %v", held, !granted)
+			}
 			if granted {
 				mustUnlock(t, mustLock(t, newLock(r.onReplica), rungKey))
 				return
@@ -121,10 +300,8 @@ func TestRedisWaitWorksOnACluster(t *testing.T) {
 	for _, master := range cluster.Addrs {
 		serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: master})
 	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs, ContextTimeoutEnabled: true})
-	defer client.Close()
-	lock := locks.NewRedisWait(client, lasting)
-	defer lock.Close()
+	client := clusterClient(t, cluster.Addrs...)
+	lock := newRedisWait(t, client, lasting)
 	for i := range 6 { // in different hash slots
 		mustUnlock(t, mustLock(t, lock, fmt.Sprintf("lock:{%d}", i)))
 	}

@@ -38,7 +38,7 @@ var lockStrategies = []stock.Strategy{
 		Claim:   leasedLock,
 		Stores:  bothStores,
 		Needs:   []stock.Need{stock.NeedRedis, stock.NeedRedisReplica},
-		Lock:    func(d stock.Deps) (locks.Locker, error) { return locks.NewRedisWait(d.Redis, lease(d)), nil },
+		Lock:    func(d stock.Deps) (locks.Locker, error) { return locks.NewRedisWait(d.Redis, lease(d)) },
 	},
 	{
 		Name:    "lock-redlock",
