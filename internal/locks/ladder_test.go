@@ -423,12 +423,14 @@ func TestRedisRLockWakesOneWaiterPerProcess(t *testing.T) {
 	l.awaitSent(process, 2) // by the first waiter: at first, and after it subscribed
 
 	mustUnlock(t, holder)
-	for i, next := range granted {
-		lease := l.awaitGrant(next)
-		if sent, want := process.sent.Load(), int64(3+2*i); sent != want {
-			t.Errorf("after %d grants, the process had sent %d commands, want %d", i+1, sent, want)
-		}
-		mustUnlock(t, lease)
+	for _, next := range granted {
+		mustUnlock(t, l.awaitGrant(next))
+	}
+	// In a crowd, each waiter would ask when it comes, all that are left would ask after each release, and each would
+	// release the lock. The number is not exact here either, because a waiter asks again every two seconds.
+	const crowd = waiters + waiters*(waiters+1)/2 + waiters
+	if sent := process.sent.Load(); sent >= crowd {
+		t.Errorf("the process has sent %d commands, as many as a crowd: %d", sent, crowd)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"stock/internal/servers/serverstest"
 )
 
-// contend makes processes contend for keys, each with more callers than a turn has grants. It checks that nobody
+// contend makes processes contend for keys, each with more callers (20) than a turn grants (16). It checks that nobody
 // holds a key at the same time as another caller, and that the tokens of each key rise.
 func contend(t *testing.T, processes []*locks.RedisQueue, keys []string) {
 	t.Helper()
@@ -65,8 +65,8 @@ func TestRedisQueueWorksOnACluster(t *testing.T) {
 	contend(t, processes, keys)
 }
 
-// After a failover the waiters are granted the lock by the new master. The holder learns that its lock is lost if the
-// new master does not know it.
+// After a failover, the next waiter is granted the lock by the new master, with a greater token. The old holder may
+// have lost its lock.
 func TestRedisQueueFollowsTheMasterOfASentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := serverstest.StartSentinel(t)
