@@ -96,7 +96,7 @@ func (e *Etcd) args(o EtcdOptions) []string {
 	}
 }
 
-// join makes the server a member of the cluster, which the others reach at the address.
+// join adds the arguments with which the server joins the cluster; the others reach it at addr.
 func (e *Etcd) join(addr, cluster string) {
 	e.command.Args = append(e.command.Args, "--initial-advertise-peer-urls=http://"+addr, "--initial-cluster="+cluster)
 }

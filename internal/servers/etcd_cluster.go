@@ -116,6 +116,9 @@ func (e *Etcd) status(ctx context.Context) (s EtcdStatus, err error) {
 		return s, err
 	}
 	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return s, fmt.Errorf("it answers %s", response.Status)
+	}
 	var answer struct {
 		Header struct {
 			ID   uint64 `json:"member_id,string"`
@@ -127,7 +130,7 @@ func (e *Etcd) status(ctx context.Context) (s EtcdStatus, err error) {
 		return s, err
 	}
 	s = EtcdStatus{ID: answer.Header.ID, Term: answer.Header.Term}
-	s.Leads = answer.Leader == s.ID
+	s.Leads = s.ID != 0 && answer.Leader == s.ID
 	return s, nil
 }
 
@@ -136,7 +139,7 @@ func (c *EtcdCluster) Stop(ctx context.Context) error {
 	var errs []error
 	for _, member := range c.Members {
 		if member.Process != nil {
-			member.Kill() // a member that ends first waits for another to lead
+			member.Kill() // not asked to end: a leader first hands over to another member
 		}
 		errs = append(errs, member.Stop(ctx))
 	}

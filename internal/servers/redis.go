@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,7 +37,6 @@ type Redis struct {
 	*Process
 
 	command Command
-	data    string // directory of its append-only file
 	dir     *Dir
 }
 
@@ -44,6 +44,10 @@ type Redis struct {
 func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	if o.Name == "" {
 		o.Name = "redis"
+	}
+	replicaOf, err := o.replicaOf()
+	if err != nil {
+		return nil, err
 	}
 	path, version, err := findRedis(ctx)
 	if err != nil {
@@ -58,7 +62,11 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 		return nil, err
 	}
 	r := &Redis{
-		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Version: version, data: dir.File("data"), dir: dir,
+		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Version: version, dir: dir,
+	}
+	data := dir.File("data")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return nil, errors.Join(fmt.Errorf("make a directory for the data of %s: %w", o.Name, err), dir.Remove())
 	}
 	r.command = Command{
 		Name: o.Name,
@@ -66,7 +74,7 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 		// Debian's redis-tools has redis-check-rdb only: the same program, which is a server when it runs under this
 		// name.
 		Argv0: "redis-server",
-		Args:  o.args(port, r.data),
+		Args:  slices.Concat(o.args(port, data), replicaOf, o.Args),
 		Env:   append(os.Environ(), o.Env...),
 		Log:   dir.File("redis.log"),
 	}
@@ -85,7 +93,7 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 
 // start starts the server for the first time.
 func (r *Redis) start(ctx context.Context, o RedisOptions) error {
-	if err := r.RestartEmpty(ctx); err != nil {
+	if err := r.Restart(ctx); err != nil {
 		return err
 	}
 	if o.ReplicaOf == "" {
@@ -128,27 +136,25 @@ func (o RedisOptions) args(port int, dir string) []string {
 	if o.Databases > 0 {
 		args = append(args, "--databases", strconv.Itoa(o.Databases))
 	}
-	if host, port, err := net.SplitHostPort(o.ReplicaOf); err == nil {
-		args = append(args, "--replicaof", host, port)
+	return args
+}
+
+// replicaOf returns the arguments that name the master, if there is one.
+func (o RedisOptions) replicaOf() ([]string, error) {
+	if o.ReplicaOf == "" {
+		return nil, nil
 	}
-	return append(args, o.Args...)
+	host, port, err := net.SplitHostPort(o.ReplicaOf)
+	if err != nil {
+		return nil, fmt.Errorf("the master of %s: %w", o.Name, err)
+	}
+	return []string{"--replicaof", host, port}, nil
 }
 
 // Restart kills the server if it is running (SIGKILL), and starts it on the same port in the same directory. Without an
 // append-only file, the data is lost.
 func (r *Redis) Restart(ctx context.Context) error {
 	return Restart(ctx, &r.Process, r.command, r.ping)
-}
-
-// RestartEmpty kills the server if it is running (SIGKILL), removes its data, and starts it on the same port.
-func (r *Redis) RestartEmpty(ctx context.Context) error {
-	if r.Process != nil {
-		r.Kill()
-	}
-	if err := errors.Join(os.RemoveAll(r.data), os.Mkdir(r.data, 0o700)); err != nil {
-		return fmt.Errorf("remove the data of %s: %w", r.command.Name, err)
-	}
-	return r.Restart(ctx)
 }
 
 // ping does not use go-redis, which would retry at its own pace and write to stderr whenever it cannot connect.

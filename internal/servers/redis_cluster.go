@@ -15,9 +15,7 @@ import (
 
 // RedisClusterOptions configures StartRedisCluster.
 type RedisClusterOptions struct {
-	Redis       RedisOptions  // of every server
-	Replicas    bool          // whether each master has a Redis replica, which takes its place when it is down
-	NodeTimeout time.Duration // how long a server may be silent until it counts as down; 2 s if 0
+	Replicas bool // whether each master has a Redis replica, which takes its place when it is down
 }
 
 // RedisCluster is a Redis Cluster of three masters. While a master is down, its hash slots are too, unless a Redis
@@ -32,7 +30,8 @@ type RedisCluster struct {
 
 const (
 	clusterMasters = 3
-	hashSlots      = 16384 // of any Redis Cluster
+	hashSlots      = 16384           // of any Redis Cluster
+	nodeTimeout    = 2 * time.Second // how long a server may be silent until it counts as down
 )
 
 // StartRedisCluster starts a cluster. It waits until every server knows who serves each hash slot, and each Redis
@@ -47,7 +46,7 @@ func StartRedisCluster(ctx context.Context, o RedisClusterOptions) (*RedisCluste
 
 func (c *RedisCluster) start(ctx context.Context, o RedisClusterOptions) error {
 	for i := range clusterMasters {
-		master, err := c.startServer(ctx, "master-"+strconv.Itoa(i+1), o)
+		master, err := c.startServer(ctx, "master-"+strconv.Itoa(i+1))
 		if err != nil {
 			return err
 		}
@@ -60,7 +59,7 @@ func (c *RedisCluster) start(ctx context.Context, o RedisClusterOptions) error {
 		if !o.Replicas {
 			break
 		}
-		replica, err := c.startServer(ctx, "replica-"+strconv.Itoa(i+1), o)
+		replica, err := c.startServer(ctx, "replica-"+strconv.Itoa(i+1))
 		if err != nil {
 			return err
 		}
@@ -80,21 +79,16 @@ func (c *RedisCluster) start(ctx context.Context, o RedisClusterOptions) error {
 func (c *RedisCluster) servers() []*Redis { return slices.Concat(c.Masters, c.Replicas) }
 
 // startServer starts a server that knows no other.
-func (c *RedisCluster) startServer(ctx context.Context, name string, o RedisClusterOptions) (*Redis, error) {
-	if o.NodeTimeout == 0 {
-		o.NodeTimeout = 2 * time.Second
-	}
+func (c *RedisCluster) startServer(ctx context.Context, name string) (*Redis, error) {
 	bus, err := FreePort() // the default, 10000 above the other port, may be out of range
 	if err != nil {
 		return nil, err
 	}
 	c.buses = append(c.buses, strconv.Itoa(bus))
-	o.Redis.Name = name
-	o.Redis.Args = slices.Concat(o.Redis.Args, []string{
+	return StartRedis(ctx, RedisOptions{Name: name, Args: []string{
 		"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
-		"--cluster-node-timeout", strconv.FormatInt(o.NodeTimeout.Milliseconds(), 10),
-	})
-	return StartRedis(ctx, o.Redis)
+		"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
+	}})
 }
 
 // serve gives master i its hash slots and introduces it to the masters before it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,9 +30,7 @@ func TestClusterServesEveryHashSlot(t *testing.T) {
 
 func TestReplicasOfAClusterTakeTheirMastersPlaces(t *testing.T) {
 	t.Parallel()
-	cluster, err := servers.StartRedisCluster(t.Context(), servers.RedisClusterOptions{
-		Replicas: true, NodeTimeout: time.Second,
-	})
+	cluster, err := servers.StartRedisCluster(t.Context(), servers.RedisClusterOptions{Replicas: true})
 	if err != nil {
 		t.Fatal(err)
 	}

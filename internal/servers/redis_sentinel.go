@@ -15,15 +15,17 @@ import (
 
 // RedisSentinelOptions configures StartRedisSentinel.
 type RedisSentinelOptions struct {
-	Redis           RedisOptions  // of the master and the Redis replica
-	Sentinels       int           // how many watch the master; a majority must find that it is down; 3 if 0
-	DownAfter       time.Duration // without an answer, after which a Sentinel takes the master for down; 1 s if 0
-	FailoverTimeout time.Duration // half the time until a failed failover is tried again; 5 s if 0
+	Sentinels int // how many watch the master; a majority must find that it is down; 3 if 0
 }
+
+const (
+	downAfter       = time.Second     // without an answer, after which a Sentinel takes the master for down
+	failoverTimeout = 5 * time.Second // half the time until a failed failover is tried again
+)
 
 // RedisSentinel is a Redis master with one Redis replica, which Sentinels promote when the master is down.
 //
-// Promotion takes a few seconds longer than DownAfter: Sentinels agree, elect one of them, and ask the Redis replica
+// Promotion takes a few seconds longer than the second after which a Sentinel takes the master for down: they agree, elect one of them, and ask the Redis replica
 // once a second for its role.
 type RedisSentinel struct {
 	MasterName    string   // name of the group
@@ -39,12 +41,6 @@ func StartRedisSentinel(ctx context.Context, o RedisSentinelOptions) (*RedisSent
 	if o.Sentinels == 0 {
 		o.Sentinels = 3
 	}
-	if o.DownAfter == 0 {
-		o.DownAfter = time.Second
-	}
-	if o.FailoverTimeout == 0 {
-		o.FailoverTimeout = 5 * time.Second
-	}
 	s := &RedisSentinel{MasterName: "stock"}
 	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(err, s.Stop(ctx))
@@ -53,12 +49,10 @@ func StartRedisSentinel(ctx context.Context, o RedisSentinelOptions) (*RedisSent
 }
 
 func (s *RedisSentinel) start(ctx context.Context, o RedisSentinelOptions) (err error) {
-	o.Redis.Name = "master"
-	if s.Master, err = StartRedis(ctx, o.Redis); err != nil {
+	if s.Master, err = StartRedis(ctx, RedisOptions{Name: "master"}); err != nil {
 		return err
 	}
-	o.Redis.Name, o.Redis.ReplicaOf = "replica", s.Master.Addr
-	if s.Replica, err = StartRedis(ctx, o.Redis); err != nil {
+	if s.Replica, err = StartRedis(ctx, RedisOptions{Name: "replica", ReplicaOf: s.Master.Addr}); err != nil {
 		return err
 	}
 	host, port, err := net.SplitHostPort(s.Master.Addr)
@@ -70,7 +64,7 @@ func (s *RedisSentinel) start(ctx context.Context, o RedisSentinelOptions) (err 
 		Config: fmt.Sprintf("sentinel monitor %[1]s %[2]s %[3]s %[4]d\n"+
 			"sentinel down-after-milliseconds %[1]s %[5]d\n"+
 			"sentinel failover-timeout %[1]s %[6]d\n",
-			s.MasterName, host, port, o.Sentinels/2+1, o.DownAfter.Milliseconds(), o.FailoverTimeout.Milliseconds()),
+			s.MasterName, host, port, o.Sentinels/2+1, downAfter.Milliseconds(), failoverTimeout.Milliseconds()),
 		Args: []string{"--sentinel"},
 	})
 	if err != nil {
