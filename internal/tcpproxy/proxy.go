@@ -96,13 +96,13 @@ func Start(servers ...string) (*Proxy, error) {
 	return p, nil
 }
 
-func (p *Proxy) accept(listener net.Listener, i int) {
+func (p *Proxy) accept(l net.Listener, listener int) {
 	for {
-		client, err := listener.Accept()
+		client, err := l.Accept()
 		if err != nil {
 			return
 		}
-		p.serving.Go(func() { p.serve(client, i) })
+		p.serving.Go(func() { p.serve(client, listener) })
 	}
 }
 
@@ -230,8 +230,8 @@ func (c *Caught) Release() {
 	})
 }
 
-// Cut cuts the connection of the message instead of releasing it, either at once or when the server has answered. It
-// must not be called before the message has arrived.
+// Cut cuts the connection of the message: at BeforeRequest instead of passing it on, at BeforeReply once the server has
+// answered. It must not be called before the message has arrived.
 func (c *Caught) Cut(at CutPoint) {
 	c.proxy.mu.Lock()
 	if at == BeforeRequest {
@@ -282,9 +282,13 @@ func (p *Proxy) Break() {
 }
 
 // Redirect leads the connections of a proxy with one server to another server (host:port) from now on. It cuts those
-// that are open.
+// that are open. It panics if the proxy has several servers.
 func (p *Proxy) Redirect(server string) {
 	p.mu.Lock()
+	if len(p.servers) != 1 {
+		p.mu.Unlock()
+		panic("tcpproxy: Redirect of a proxy with several servers")
+	}
 	p.servers[0] = server
 	p.mu.Unlock()
 	p.Break()
@@ -304,10 +308,10 @@ func (p *Proxy) Pass() {
 	}
 }
 
-// serve serves a connection to listener i.
-func (p *Proxy) serve(client net.Conn, i int) {
+// serve serves a connection to the listener of this number.
+func (p *Proxy) serve(client net.Conn, listener int) {
 	p.mu.Lock()
-	address := p.servers[i]
+	address := p.servers[listener]
 	p.mu.Unlock()
 	server, err := net.Dial("tcp", address)
 	if err != nil {
@@ -316,7 +320,7 @@ func (p *Proxy) serve(client net.Conn, i int) {
 	}
 	l := p.open(client, server)
 	p.mu.Lock()
-	if p.servers[i] != address { // redirected meanwhile
+	if p.servers[listener] != address { // redirected meanwhile
 		l.close()
 	}
 	p.mu.Unlock()
