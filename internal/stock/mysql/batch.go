@@ -47,7 +47,8 @@ func newBatch(
 }
 
 func (s *batch) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	if _, limited := stock.WaitLimit(ctx); limited || req.Hold > 0 || req.Pause != nil {
+	limit, limited := stock.WaitLimit(ctx)
+	if limited && limit < s.store.wait || req.Hold > 0 || req.Pause != nil {
 		return s.alone.Deduct(ctx, req)
 	}
 	return s.Queue.Deduct(ctx, req)

@@ -177,9 +177,9 @@ const (
 	minTimeLeft = rowWaitUnit + rowWaitMargin
 )
 
-// endBefore makes the server give up waiting for a row before ctx ends, and after the limit of stock.LimitWait. If that
-// is shorter than usual, it costs up to two round trips now, and one when the connection is given back. If less than
-// minTimeLeft is left, it fails with ErrBusy. Its errors are for Refusal.
+// endBefore makes the server give up a wait for a row before ctx ends, and when the limit of stock.LimitWait has passed,
+// rounded up to seconds. Where the wait must be shortened, this costs up to two round trips now and one when the
+// connection is given back. If less than minTimeLeft is left, it fails with ErrBusy. Its errors are for Refusal.
 func (c *conn) endBefore(ctx context.Context, in session) error {
 	left := time.Duration(math.MaxInt64)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -188,18 +188,18 @@ func (c *conn) endBefore(ctx context.Context, in session) error {
 	return c.limitRowWait(ctx, in, left)
 }
 
-// limitRowWait makes the server answer within the time left, even if it waits for a row. A new connection waits for a
-// row for at most Store.wait, or less if the DSN says so.
+// limitRowWait makes the server wait for a row no longer than LongestWait allows, and answer within the time left. A new
+// connection waits for a row for at most Store.wait, or less if the DSN says so.
 func (c *conn) limitRowWait(ctx context.Context, in session, left time.Duration) error {
 	longest := rowWaitUnits(c.store.wait)
 	if longest == 0 {
 		return nil
 	}
-	wait := rowWaitUnits(stock.LongestWait(ctx, c.store.wait))
-	switch {
-	case left < minTimeLeft:
+	if left < minTimeLeft {
 		return fmt.Errorf("%w: too little time is left to wait for a row of MySQL; nothing was written", stock.ErrBusy)
-	case left < time.Duration(longest)*rowWaitUnit+rowWaitMargin:
+	}
+	wait := rowWaitUnits(stock.LongestWait(ctx, c.store.wait))
+	if left < time.Duration(longest)*rowWaitUnit+rowWaitMargin {
 		wait = min(wait, int((left-rowWaitMargin)/rowWaitUnit))
 	}
 	if wait >= longest {
