@@ -77,10 +77,13 @@ func (g guarded) underLock(
 	return deduct(lease)
 }
 
+// answerTime is how long a request with a short limit may wait for the answer of the lock service.
+const answerTime = 100 * time.Millisecond
+
 // limit ends a request if one of its waits takes too long. A request that is tried once waits only for the answer of
 // the lock service, for which it has as much time as others.
 func (g guarded) limit(ctx context.Context, cancel context.CancelCauseFunc) *time.Timer {
-	wait := stock.LongestWait(ctx, g.wait)
+	wait := max(stock.LongestWait(ctx, g.wait), min(answerTime, g.wait))
 	if stock.TriesOnce(ctx) {
 		wait = g.wait
 	}
@@ -90,6 +93,8 @@ func (g guarded) limit(ctx context.Context, cancel context.CancelCauseFunc) *tim
 // classifyLock classifies the error of a lock that was not granted.
 func classifyLock(ctx context.Context, err error) error {
 	switch {
+	case errors.Is(err, stock.ErrBusy):
+		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w: %w", stock.ErrBusy, context.Cause(ctx), err)
 	case mysql.IsBusy(err), redis.IsPoolFull(err), errors.Is(err, locks.ErrLeaseLost), errors.Is(err, locks.ErrHeld):

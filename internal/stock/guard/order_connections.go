@@ -77,7 +77,7 @@ func (c *OrderConnections) acquire(ctx context.Context, count int64) error {
 		return c.free.Acquire(ctx, count)
 	}
 	if !c.free.TryAcquire(count) {
-		return fmt.Errorf("%w: too few connections for named locks are free", locks.ErrHeld)
+		return fmt.Errorf("%w: too few connections for named locks are free", stock.ErrBusy)
 	}
 	return nil
 }
