@@ -118,8 +118,8 @@ func (a *API) hold(ms int64) (time.Duration, error) {
 	return hold, nil
 }
 
-// waitLimit checks wait_ms against --lock-wait. A longer wait is refused, not shortened: a client should not believe
-// that it has waited longer than it has.
+// waitLimit checks wait_ms against --lock-wait. A longer wait is refused, not shortened: the client would believe that
+// the request may wait that long.
 func (a *API) waitLimit(ms *int64) (*time.Duration, error) {
 	if ms == nil {
 		return nil, nil

@@ -43,7 +43,6 @@ func TestWaitIsAWholeNumberUpToTheLockWait(t *testing.T) {
 		{waitMS: "true", detail: "whole number"},
 	} {
 		t.Run(test.waitMS, func(t *testing.T) {
-			t.Parallel()
 			for _, req := range waiting(r, "for-update", test.waitMS) {
 				if test.detail == "" {
 					do(t, req).want(t, 200, "")
