@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"stock/internal/locks"
 	"stock/internal/servers"
@@ -32,15 +31,7 @@ func patient(t testing.TB) context.Context {
 }
 
 func connect(t testing.TB, options *redis.Options) redis.UniversalClient {
-	o := *options
-	o.ContextTimeoutEnabled = true
-	o.MaxRetries = -1
-	o.DialerRetries = 1
-	// Otherwise go-redis has a data race between Conns of one client whose server refuses these notifications.
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	client := redis.NewClient(&o)
-	t.Cleanup(func() { client.Close() })
-	return client
+	return serverstest.RedisClient(t, options)
 }
 
 func connectAll(t testing.TB, options []*redis.Options) []redis.UniversalClient {

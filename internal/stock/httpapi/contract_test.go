@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/nginx"
@@ -758,7 +759,7 @@ func TestEveryAvailableStrategySellsOnEveryStore(t *testing.T) {
 		MySQL: database(t), Redis: redisClient(t), RedisReplica: true, Etcd: etcdClient(t), ZooKeeper: zooKeeperClient(t),
 	}
 	for _, o := range shared.Redlock(t, 3) {
-		deps.Redlock = append(deps.Redlock, openRedis(t, o))
+		deps.Redlock = append(deps.Redlock, serverstest.RedisClient(t, o))
 	}
 	r := newReplica(t, options{deps: deps})
 	for _, s := range catalogue.Strategies {

@@ -177,15 +177,7 @@ func openMySQL(t testing.TB, dsn string) *sqlx.DB {
 // redisClient returns a client of a new Redis database.
 func redisClient(t testing.TB) redis.UniversalClient {
 	t.Helper()
-	return openRedis(t, shared.Redis(t))
-}
-
-func openRedis(t testing.TB, o *redis.Options) redis.UniversalClient {
-	t.Helper()
-	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
-	client := redis.NewClient(o)
-	t.Cleanup(func() { client.Close() })
-	return client
+	return serverstest.RedisClient(t, shared.Redis(t))
 }
 
 func etcdClient(t testing.TB) *clientv3.Client {

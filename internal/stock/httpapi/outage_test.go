@@ -141,7 +141,7 @@ func TestARedisThatTakesNoWritesIsUnavailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := serverstest.StartRedis(t, servers.RedisOptions{})
-			client := openRedis(t, &redis.Options{Addr: server.Addr})
+			client := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr})
 			r := newReplica(t, options{deps: stock.Deps{Redis: client}})
 			do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
 			sell := func(status int, problem string) {

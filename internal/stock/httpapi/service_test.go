@@ -132,7 +132,7 @@ func TestReadyzAnswers503DuringTheDrainWhileRequestsAreServed(t *testing.T) {
 func TestAServerThatGoesDownAndUpAgain(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, servers.RedisOptions{})
-	client := openRedis(t, &redis.Options{Addr: server.Addr})
+	client := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr})
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: client}})
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
 	const locked = "/stock/deduct/lock-redis-lua?goods_id=1&count=1"

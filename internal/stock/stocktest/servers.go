@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -149,15 +148,7 @@ func MySQL(t testing.TB, dsn string) *sqlx.DB {
 
 // Redis returns a client that never retries and is closed when the test ends.
 func Redis(t testing.TB, options *redis.Options) redis.UniversalClient {
-	o := *options
-	o.ContextTimeoutEnabled = true
-	o.MaxRetries = -1
-	o.DialerRetries = 1
-	// Otherwise go-redis has a data race between Conns of one client whose server refuses these notifications.
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	c := redis.NewClient(&o)
-	t.Cleanup(func() { c.Close() })
-	return c
+	return serverstest.RedisClient(t, options)
 }
 
 func etcdClient(t testing.TB, address string) *clientv3.Client {
