@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 
@@ -54,6 +56,20 @@ func TestEtcdClusterElectsAnotherLeaderWhenItsLeaderIsCutOff(t *testing.T) {
 	anotherLeads(t, cluster, first)
 	if err := first.Err(); err != nil {
 		t.Errorf("the former leader has ended: %v", err)
+	}
+}
+
+// The body of the error has none of the fields of a status.
+func TestAMemberThatAnswersWithAnErrorDoesNotLead(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write([]byte(`{"error":"etcdserver: no leader","code":14}`)) // the client sees if it fails
+	}))
+	t.Cleanup(server.Close)
+	member := &servers.Etcd{Addr: server.Listener.Addr().String()}
+	if status, err := member.Status(t.Context()); err == nil {
+		t.Errorf("%+v, want the error of the member", status)
 	}
 }
 

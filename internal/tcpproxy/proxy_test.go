@@ -202,6 +202,17 @@ func TestRedirectLeadsConnectionsToAnotherServer(t *testing.T) {
 	}
 }
 
+func TestRedirectRefusesAProxyWithSeveralServers(t *testing.T) {
+	t.Parallel()
+	p := tcpproxy.New(t, "127.0.0.1:1", "127.0.0.1:2")
+	defer func() {
+		if recover() == nil {
+			t.Error("Redirect does not say which of two servers it redirects, but did not panic")
+		}
+	}()
+	p.Redirect("127.0.0.1:3")
+}
+
 func TestSelectRestrictsCountAndCut(t *testing.T) {
 	t.Parallel()
 	address, _ := echo(t)

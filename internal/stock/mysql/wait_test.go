@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
@@ -143,4 +144,15 @@ func TestATryDoesNotWaitForABatch(t *testing.T) {
 			service.WantLeft(t, stock.MySQL, id, 9)
 		})
 	}
+}
+
+// It would only cost a transaction of its own.
+func TestARequestThatMayWaitAsLongAsTheOthersJoinsTheirBatch(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 10)
+	first, _, release := r.Gather(t)
+	other := r.Ask(stock.LimitWait(t.Context(), r.Deps.LockWait), r.Item, 2)
+	serverstest.Eventually(t, "the request waits for the batch under way", func() bool { return r.Waiting() == 1 })
+	release()
+	stocktest.WantAnswers(t, stocktest.Answers(first, other), "9 remain", "7 remain")
 }
