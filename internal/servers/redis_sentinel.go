@@ -25,7 +25,7 @@ const (
 
 // RedisSentinel is a Redis master with one Redis replica, which Sentinels promote when the master is down.
 //
-// Promotion takes a few seconds longer than the second after which a Sentinel takes the master for down: they agree, elect one of them, and ask the Redis replica
+// Promotion takes a few seconds longer than downAfter: Sentinels agree, elect one of them, and ask the Redis replica
 // once a second for its role.
 type RedisSentinel struct {
 	MasterName    string   // name of the group
