@@ -92,6 +92,9 @@ func (g guarded) limit(ctx context.Context, cancel context.CancelCauseFunc) *tim
 
 // classifyLock classifies the error of a lock that was not granted.
 func classifyLock(ctx context.Context, err error) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done() // a connection that takes its deadline from ctx may time out a moment before the timer of ctx fires
+	}
 	switch {
 	case errors.Is(err, stock.ErrBusy):
 		return err
