@@ -47,7 +47,7 @@ func newRedisWait(t testing.TB, client redis.UniversalClient, o locks.Options) *
 
 func clusterClient(t testing.TB, addrs ...string) *redis.ClusterClient {
 	client := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: addrs, ContextTimeoutEnabled: true, MaxRedirects: -1, DialerRetries: 1,
+		Addrs: addrs, ContextTimeoutEnabled: true, DialerRetries: 1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // see NewRedisWait
 	})
 	t.Cleanup(func() { client.Close() })
@@ -74,7 +74,8 @@ func TestRedisWaitIsGrantedOnlyIfCopied(t *testing.T) {
 	}
 }
 
-// Why RedisWait sends WAIT on the connection of the grant: Redis answers for the last write of the connection that asks.
+// Why RedisWait sends WAIT on the connection of the grant: Redis answers for the last write of the connection that
+// asks.
 func TestWaitOnAnotherConnectionDoesNotWaitForTheGrant(t *testing.T) {
 	r := newReplicated(t)
 	other := connect(t, &redis.Options{Addr: r.master.Addr}).(*redis.Client).Conn()

@@ -177,9 +177,9 @@ const (
 	minTimeLeft = rowWaitUnit + rowWaitMargin
 )
 
-// endBefore makes the server give up a wait for a row before ctx ends, and when the limit of stock.LimitWait has passed,
-// rounded up to seconds. Where the wait must be shortened, this costs up to two round trips now and one when the
-// connection is given back. If less than minTimeLeft is left, it fails with ErrBusy. Its errors are for Refusal.
+// endBefore makes the server give up a wait for a row before ctx ends, and when the limit of stock.LimitWait has
+// passed, rounded up to seconds. Where the wait must be shortened, this costs up to two round trips now and one when
+// the connection is given back. If less than minTimeLeft is left, it fails with ErrBusy. Its errors are for Refusal.
 func (c *conn) endBefore(ctx context.Context, in session) error {
 	left := time.Duration(math.MaxInt64)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -188,8 +188,8 @@ func (c *conn) endBefore(ctx context.Context, in session) error {
 	return c.limitRowWait(ctx, in, left)
 }
 
-// limitRowWait makes the server wait for a row no longer than LongestWait allows, and answer within the time left. A new
-// connection waits for a row for at most Store.wait, or less if the DSN says so.
+// limitRowWait makes the server wait for a row no longer than LongestWait allows, and answer within the time left. A
+// new connection waits for a row for at most Store.wait, or less if the DSN says so.
 func (c *conn) limitRowWait(ctx context.Context, in session, left time.Duration) error {
 	longest := rowWaitUnits(c.store.wait)
 	if longest == 0 {
