@@ -206,11 +206,16 @@ func TestATryOfAnOrderThatFindsTooFewConnectionsDoesNotBlameAnotherHolder(t *tes
 	o.Service = stocktest.NewService(t, o.Deps)
 	locked, release := make(chan struct{}, 2), make(chan struct{})
 	pause := func(ctx context.Context, at stock.Point) error {
-		if at == stock.BeforeWrite {
-			locked <- struct{}{}
-			<-release
+		if at != stock.BeforeWrite {
+			return nil
 		}
-		return nil
+		locked <- struct{}{}
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	ended := make(chan error, 2)
 	for range 2 {
