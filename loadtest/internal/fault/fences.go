@@ -57,7 +57,7 @@ var fenceCounterLost = Scenario{
 				return err
 			}
 			lost := time.Now()
-			sold, err := s.untilSold("B", lost, time.Second, func(client string) (history.Op, error) {
+			sold, err := s.untilSold(ctx, "B", lost, time.Second, func(client string) (history.Op, error) {
 				time.Sleep(100 * time.Millisecond) // a few tries are enough
 				return s.perform(client, 1, sell), nil
 			})

@@ -157,7 +157,7 @@ func (s *Stage) buyAfterGhost(ctx context.Context, asks *tcpproxy.Caught) error 
 		return err
 	}
 	s.Stepf("Redis has answered A's request; the PTTL of the lock is %s", pttl(rest))
-	return s.buyAfter(since, func(client string) (history.Op, error) {
+	return s.buyAfter(ctx, since, func(client string) (history.Op, error) {
 		return s.send(ctx, order{client: client, at: s.Survivor, count: 2})
 	})
 }
@@ -202,8 +202,8 @@ func (s *Stage) endStall(ctx context.Context) error {
 const ghostPatience = 2*lease + time.Second
 
 // buyAfter has the next buyer try until something is sold.
-func (s *Stage) buyAfter(since time.Time, ask func(client string) (history.Op, error)) error {
-	sold, err := s.untilSold("B", since, ghostPatience, ask)
+func (s *Stage) buyAfter(ctx context.Context, since time.Time, ask func(client string) (history.Op, error)) error {
+	sold, err := s.untilSold(ctx, "B", since, ghostPatience, ask)
 	if err == nil && !sold {
 		s.giveUp(since)
 	}
@@ -246,7 +246,7 @@ func (s *Stage) playRetriedLock(
 	if err := s.sellIfGranted(ctx, shop, a, err); err != nil {
 		return err
 	}
-	return s.buyAfter(since, func(client string) (history.Op, error) {
+	return s.buyAfter(ctx, since, func(client string) (history.Op, error) {
 		return s.perform(client, 2, func() (int64, error) { return shop.sellWithin(ctx, client, 2, lease/4) }), nil
 	})
 }

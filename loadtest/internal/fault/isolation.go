@@ -139,10 +139,10 @@ func playReadModifyWrite(ctx context.Context, s *Stage) error {
 	b := make(chan struct{})
 	var failure error
 	s.perform("A", 1, buy(1, func() error {
-		go func() {
+		s.inBackground(func() {
 			defer close(b)
 			s.perform("B", 2, buy(2, func() error { return nil }))
-		}()
+		})
 		waits, err := s.awaitRowWait(ctx, db, s.Item, b)
 		failure = errors.Join(err, s.proveLevel(ctx, db, "A has read the stock", waits))
 		return failure

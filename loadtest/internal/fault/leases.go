@@ -64,7 +64,7 @@ func playLateRelease(ctx context.Context, s *Stage) error {
 	late := s.Victim.Redis.Catch(s.releasesLock)
 	defer late.Release()
 	released := make(chan error, 1)
-	go func() { released <- s.release(ctx, holder) }()
+	s.inBackground(func() { released <- s.release(ctx, holder) })
 	if err := arrive(ctx, late); err != nil {
 		return fmt.Errorf("the release of A is not on the wire: %w", err)
 	}
@@ -230,7 +230,7 @@ func (s *Stage) playCrashAfterSet(
 	if !proxy.Armed() {
 		s.Provef("the connection was cut between A's first command and its second; the PTTL of the lock is %s", pttl(rest))
 	}
-	sold, err := s.untilSold("B", cut, lease+time.Second, func(client string) (history.Op, error) {
+	sold, err := s.untilSold(ctx, "B", cut, lease+time.Second, func(client string) (history.Op, error) {
 		op := s.perform(client, 2, func() (int64, error) { return shop.sellWithin(ctx, client, 2, lease/4) })
 		return op, nil
 	})

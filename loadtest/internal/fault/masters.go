@@ -228,7 +228,7 @@ func (s *Stage) restartAround(ctx context.Context, held, waited func(context.Con
 		s.Provef("masters {1, 2} have voted for A; the votes after the restarts: %s", voters(after))
 	}
 	bought := make(chan error, 1)
-	go func() { bought <- s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, granted) }()
+	s.inBackground(func() { bought <- s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, granted) })
 	if err := errors.Join(waited(ctx), <-bought); err != nil {
 		return err
 	}
@@ -303,7 +303,7 @@ func (s *Stage) refuseInside(
 
 // untilStarted has C ask in vain until masters have been started again.
 func (s *Stage) untilStarted(ctx context.Context, since time.Time, numbers ...int) error {
-	sold, err := s.untilSold("C", since, lease, func(client string) (history.Op, error) {
+	sold, err := s.untilSold(ctx, "C", since, lease, func(client string) (history.Op, error) {
 		time.Sleep(200 * time.Millisecond) // a few tries are enough
 		return s.send(ctx, order{client: client, at: s.Survivor, count: 3})
 	})

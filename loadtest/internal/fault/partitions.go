@@ -59,7 +59,7 @@ var etcdPartition = Scenario{
 			return fmt.Errorf("client A was answered before the leader was cut off: %s", holder.op.Error)
 		}
 		after := make(chan error, 1)
-		go func() { after <- s.proveElection(ctx, point, before.Term) }()
+		s.inBackground(func() { after <- s.proveElection(ctx, point, before.Term) })
 		return errors.Join(s.sellAfter(ctx, holder, cut), <-after)
 	},
 }

@@ -133,7 +133,7 @@ func playPool(ctx context.Context, s *Stage, ownPool bool) error {
 	if s.sold() > 0 {
 		return nil
 	}
-	sold, err := s.untilSold("C", began, patience, func(client string) (history.Op, error) {
+	sold, err := s.untilSold(ctx, "C", began, patience, func(client string) (history.Op, error) {
 		return s.perform(client, 1, func() (int64, error) { return user.buy(ctx, nil) }), nil
 	})
 	if err == nil && !sold {

@@ -62,7 +62,7 @@ var blackHole = Scenario{
 // has bought.
 func (s *Stage) sellAfter(ctx context.Context, holder *pending, cut time.Time) error {
 	bought := make(chan error, 1)
-	go func() { bought <- s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, cut) }()
+	s.inBackground(func() { bought <- s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, cut) })
 	inside := true
 	for waiting := true; waiting; {
 		select {
@@ -155,7 +155,7 @@ var renewUntilError = Practice{
 		s.Stepf("A has read %d, and has renewed its lock", units)
 		proxy.BlackHole()
 		renewal := make(chan error, 1)
-		go func() { renewal <- client.PExpire(ctx, shop.key, lease).Err() }()
+		s.inBackground(func() { renewal <- client.PExpire(ctx, shop.key, lease).Err() })
 		if err := shop.awaitFree(ctx); err != nil {
 			return err
 		}
@@ -232,7 +232,7 @@ func (s *Stage) arriveAfterRelease(
 	if held == 0 {
 		s.Provef("A's renewal has arrived after its release; the PTTL of the lock is now %s", pttl(rest))
 	}
-	sold, err := s.untilSold("B", arrived, patience, buy)
+	sold, err := s.untilSold(ctx, "B", arrived, patience, buy)
 	if err == nil && !sold {
 		s.giveUp(arrived)
 	}
@@ -263,7 +263,7 @@ var renewBySet = Practice{
 			if err := shop.lock(ctx, "A"); err != nil {
 				return 0, err
 			}
-			go func() { renewed <- renewing.Set(ctx, shop.key, "A", lease).Err() }()
+			s.inBackground(func() { renewed <- renewing.Set(ctx, shop.key, "A", lease).Err() })
 			if err := arrive(ctx, late); err != nil {
 				return 0, err
 			}

@@ -112,7 +112,7 @@ var replicaKilled = Scenario{
 		}
 		earlier := c.asked.Load()
 		over := make(chan error, 1)
-		go func() { over <- c.buy(ctx, c.survivorSells) }()
+		s.inBackground(func() { over <- c.buy(ctx, c.survivorSells) })
 		err = eventually(ctx, "all users buy", func() (bool, error) { return c.asked.Load() >= earlier+crowdUsers, nil })
 		if err != nil {
 			return err

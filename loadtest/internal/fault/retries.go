@@ -119,7 +119,7 @@ var clientTimesOut = Scenario{
 		second := s.storeProxy(s.Survivor).Catch(s.mentionsItem)
 		defer second.Release()
 		bought := make(chan error, 1)
-		go func() { bought <- s.buy(ctx, s.again("A"), time.Now()) }()
+		s.inBackground(func() { bought <- s.buy(ctx, s.again("A"), time.Now()) })
 		select {
 		case <-second.Arrived():
 		case err := <-bought:

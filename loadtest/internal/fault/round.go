@@ -122,10 +122,19 @@ func (c *cell) perform(ctx context.Context) {
 	if c.err = c.stage.open(ctx, c.scenario.Name); c.err != nil {
 		return
 	}
-	if c.err = c.play(ctx, c.stage); c.err != nil {
+	if c.err = c.playStory(ctx); c.err != nil {
+		c.history = history.History{Run: c.stage.run, Ops: c.stage.ops}
 		return
 	}
 	c.history, c.verdict, c.err = c.stage.judge(ctx)
+}
+
+// playStory plays the story, and ends what it has left in the background.
+func (c *cell) playStory(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer c.stage.background.Wait()
+	defer cancel()
+	return c.play(ctx, c.stage)
 }
 
 // report calls done for each cell.

@@ -179,7 +179,7 @@ var smallestNumber = Practice{
 			return err
 		}
 		s.Stepf("A holds the lock with the number %d, and has read %d", number(holder), units)
-		_, err = s.untilSold("B", time.Now(), patience, func(client string) (history.Op, error) {
+		_, err = s.untilSold(ctx, "B", time.Now(), patience, func(client string) (history.Op, error) {
 			return s.perform(client, 2, func() (int64, error) {
 				name, err := queue.join()
 				if err != nil {

@@ -38,14 +38,18 @@ type Stage struct {
 	note    func(report.FaultStep) // called for each step; see Options.Step
 	began   time.Time
 
-	mu      sync.Mutex // guards what follows
-	steps   []report.FaultStep
-	proof   string
-	broken  string // how the strategy broke its claim, if the stock does not show it
+	background sync.WaitGroup // of what a story does while it goes on
+
+	// Written by one goroutine at a time.
 	run     history.Run
-	ops     []history.Op
 	blocked time.Duration
 	never   bool // nobody could buy again
+
+	mu     sync.Mutex // guards what follows
+	steps  []report.FaultStep
+	proof  string
+	broken string // how the strategy broke its claim, if the stock does not show it
+	ops    []history.Op
 }
 
 // Stepf records what happens.
@@ -180,12 +184,15 @@ type pending struct {
 // start sends a request in the background.
 func (s *Stage) start(ctx context.Context, o order) *pending {
 	p := &pending{request: s.requestName(o.client), done: make(chan struct{})}
-	go func() {
+	s.inBackground(func() {
 		defer close(p.done)
 		p.op, p.err = s.send(ctx, o)
-	}()
+	})
 	return p
 }
+
+// inBackground does a part of the story while the story goes on. It must end soon after its context.
+func (s *Stage) inBackground(do func()) { s.background.Go(do) }
 
 // wait waits for the answer.
 func (p *pending) wait() error {
@@ -218,7 +225,14 @@ func (p *pending) answered() bool {
 // buy sends requests of a client until one is sold, and records how long the item was blocked since then. After
 // patience, it gives up.
 func (s *Stage) buy(ctx context.Context, o order, since time.Time) error {
-	sold, err := s.tryToBuy(ctx, o, since, patience)
+	return s.buyWithin(ctx, o.client, since, patience, s.sends(ctx, o))
+}
+
+// buyWithin asks as untilSold does, and records that nobody could buy the item if nothing is sold within limit.
+func (s *Stage) buyWithin(
+	ctx context.Context, client string, since time.Time, limit time.Duration, ask func(client string) (history.Op, error),
+) error {
+	sold, err := s.untilSold(ctx, client, since, limit, ask)
 	if err == nil && !sold {
 		s.giveUp(since)
 	}
@@ -227,19 +241,27 @@ func (s *Stage) buy(ctx context.Context, o order, since time.Time) error {
 
 // tryToBuy is buy for a story that goes on if nothing is sold within limit.
 func (s *Stage) tryToBuy(ctx context.Context, o order, since time.Time, limit time.Duration) (sold bool, err error) {
-	return s.untilSold(o.client, since, limit, func(client string) (history.Op, error) {
+	return s.untilSold(ctx, o.client, since, limit, s.sends(ctx, o))
+}
+
+// sends returns a function that sends a request for a client of another name.
+func (s *Stage) sends(ctx context.Context, o order) func(client string) (history.Op, error) {
+	return func(client string) (history.Op, error) {
 		o.client = client
 		return s.send(ctx, o)
-	})
+	}
 }
 
 // untilSold asks until something is sold, each time with another client's name, and records how long the item was
 // blocked since then. It reports whether something was sold within limit.
 func (s *Stage) untilSold(
-	client string, since time.Time, limit time.Duration, ask func(client string) (history.Op, error),
+	ctx context.Context, client string, since time.Time, limit time.Duration, ask func(client string) (history.Op, error),
 ) (sold bool, err error) {
 	name := client
 	for i := 1; ; i++ {
+		if ctx.Err() != nil {
+			return false, ctx.Err() // a request whose context has ended has an unknown outcome, and no error
+		}
 		op, err := ask(name)
 		if err != nil {
 			return false, err

@@ -217,7 +217,7 @@ func (s *Stage) waitInVain(ctx context.Context, shop *confirmedLock, refusal err
 	}
 	s.Provef("A has set the lock, and WAIT says that no Redis replica has it")
 	refused := time.Now()
-	sold, err := s.untilSold("B", refused, waitLimit, func(client string) (history.Op, error) {
+	sold, err := s.untilSold(ctx, "B", refused, waitLimit, func(client string) (history.Op, error) {
 		return s.perform(client, 2, func() (int64, error) { return 0, shop.lock(ctx, client) }), nil
 	})
 	if err == nil && !sold {
