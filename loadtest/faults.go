@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,6 +35,8 @@ type faultsFlags struct {
 	list       bool
 	out        string
 	markdown   string
+
+	parallelGiven bool // on the command line or in the environment
 }
 
 func faultsCommand() *cobra.Command {
@@ -40,8 +44,14 @@ func faultsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "faults",
 		Short: "Replay crashes, late writes and retries for every strategy",
-		Long: `faults plays short stories of what can go wrong on two replicas of its own, for every strategy, and compares
-what came of each with what the strategy claims. Each cell proves that its fault struck, and is judged as a load is.
+		Long: `faults plays short stories of what can go wrong, each on two replicas of its own, for every strategy, and
+compares what came of each with what the strategy claims. Each cell proves that its fault struck, and is judged as a
+load is.
+
+With --step, the replicas, the servers and the clients go on while you read. Requests that wait for the story have an
+hour. Leases end as always, and so do requests in stories that are about time-outs. So the claims about how long an item
+is blocked are not checked, and a story whose fault must strike within a lease may be inconclusive: --verbose plays the
+same without waiting.
 
 Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something is missing; 3 a fault did not strike as
 it should; 130 interrupted.`,
@@ -50,6 +60,7 @@ it should; 130 interrupted.`,
   loadtest faults --repeat 20`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.parallelGiven = cmd.Flags().Changed("parallel")
 			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -60,7 +71,7 @@ it should; 130 interrupted.`,
 func (f *faultsFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringSliceVar(&f.scenarios, "scenarios", nil, "play only these scenarios, a comma-separated list")
-	flags.StringSliceVar(&f.strategies, "strategies", nil, "play them only for these strategies")
+	flags.StringSliceVar(&f.strategies, "strategies", nil, "play only these strategies or practices, a comma-separated list")
 	flags.IntVar(&f.repeat, "repeat", 1, "how often each scenario is played")
 	flags.IntVar(&f.parallel, "parallel", 6, "how many scenarios are played at the same time, each on replicas of its own")
 	flags.BoolVar(&f.step, "step", false, "play one cell after the other, and wait for Enter after each step")
@@ -76,18 +87,10 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	if err != nil {
 		return err
 	}
-	switch {
-	case f.list:
-		for _, s := range scenarios {
-			fmt.Fprintf(stdout, "%-26s %s\n", s.Name, s.Title)
-		}
-		return nil
-	case f.repeat < 1:
-		return fmt.Errorf("--repeat %d: it must be at least 1", f.repeat)
-	case f.parallel < 1:
-		return fmt.Errorf("--parallel %d: it must be at least 1", f.parallel)
+	if f.list {
+		return writeScenarios(stdout, scenarios)
 	}
-	if err := checkWritable(f.markdown); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -110,25 +113,80 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 			err = errors.Join(err, closeErr)
 		}
 	}()
-	catalogue, err := lab.target.Strategies(ctx)
+	options, err := f.plan(ctx, lab, scenarios)
 	if err != nil {
-		return cmp.Or(ctx.Err(), err)
-	}
-	options := fault.Options{Scenarios: scenarios, Repeat: f.repeat, Parallel: f.parallel}
-	if options.Choices, err = f.choose(catalogue, scenarios); err != nil {
 		return err
 	}
-	if f.strategies != nil {
-		options.Practices = f.strategies
-	}
 	if f.step || f.verbose {
-		options.Step, options.Parallel = f.stepper(stdin, stdout), 1
+		options.Step, options.Parallel = f.stepper(ctx, stdin, stdout), 1
 	}
 	environment := report.LocalEnvironment()
 	environment.SharedHost, environment.Servers, environment.Notes = lab.sharedHost, lab.servers, lab.notes
 	builder := report.NewBuilder(environment)
-	failure := playFaults(ctx, lab, options, builder, f.out, screen)
+	failure := playFaults(ctx, lab.stage(f.step), options, builder, f.out, screen)
 	return f.report(ctx, stdout, builder, failure, began)
+}
+
+// check returns what is wrong with the flags.
+func (f *faultsFlags) check() error {
+	switch {
+	case f.repeat < 1:
+		return fmt.Errorf("--repeat %d: must be at least 1", f.repeat)
+	case f.parallel < 1:
+		return fmt.Errorf("--parallel %d: must be at least 1", f.parallel)
+	case f.parallelGiven && (f.step || f.verbose):
+		return errors.New("--parallel cannot be used with --step or --verbose: they play one cell after the other")
+	}
+	return checkWritable(f.markdown)
+}
+
+// writeScenarios lists scenarios, and the practices that play them beside the strategies of the catalogue.
+func writeScenarios(w io.Writer, scenarios []fault.Scenario) error {
+	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, s := range scenarios {
+		fmt.Fprintf(lines, "%s\t%s\n", s.Name, s.Title)
+		var practices []string
+		for _, p := range s.Practices {
+			practices = append(practices, p.Name)
+		}
+		if len(practices) > 0 {
+			fmt.Fprintf(lines, "\talso: %s\n", strings.Join(practices, ", "))
+		}
+	}
+	return lines.Flush()
+}
+
+// plan says what is played.
+func (f *faultsFlags) plan(ctx context.Context, lab *lab, scenarios []fault.Scenario) (fault.Options, error) {
+	catalogue, err := lab.target.Strategies(ctx)
+	if err != nil {
+		return fault.Options{}, cmp.Or(ctx.Err(), err)
+	}
+	o := fault.Options{
+		Scenarios: scenarios, Practices: f.strategies, Repeat: f.repeat, Parallel: f.parallel,
+		Command: replayCommand(f.local.stockBinary),
+	}
+	if o.Choices, err = f.choose(catalogue, scenarios); err != nil {
+		return o, err
+	}
+	if lab.stage(f.step).Cells(o) == 0 {
+		return o, errors.New("none of these strategies plays any of these scenarios: see --list")
+	}
+	return o, nil
+}
+
+// replayCommand is the command that plays scenarios again, on the same binary of the service.
+func replayCommand(stockBinary string) string {
+	const command = "go run ./loadtest faults"
+	if stockBinary == "" {
+		return command
+	}
+	return command + " --stock-binary " + stockBinary
+}
+
+// stage returns the lab as scenarios need it. If reading is set, somebody reads each step.
+func (l *lab) stage(reading bool) *fault.Lab {
+	return &fault.Lab{Topology: l.topology, Oracle: l.target.Oracle, Reading: reading}
 }
 
 // choose returns the strategies that are named, or all if none is. A name may also be that of a practice.
@@ -156,9 +214,8 @@ func (f *faultsFlags) choose(catalogue []scenario.Strategy, scenarios []fault.Sc
 
 // playFaults plays the scenarios on replicas of their own beside those of the lab.
 func playFaults(
-	ctx context.Context, lab *lab, o fault.Options, builder *report.Builder, dir string, screen *screen,
+	ctx context.Context, stage *fault.Lab, o fault.Options, builder *report.Builder, dir string, screen *screen,
 ) error {
-	stage := &fault.Lab{Topology: lab.topology, Oracle: lab.target.Oracle}
 	done, cells := 0, stage.Cells(o)
 	screen.status(fmt.Sprintf("faults: %s (%d cells)", o.Scenarios[0].Name, cells))
 	o.Done = func(played report.Fault, h history.History) error {
@@ -177,20 +234,42 @@ func playFaults(
 	return err
 }
 
-// stepper prints each step, and waits for Enter if the user wants to look at the stores in between.
+// stepper prints each step, and waits for Enter if the user wants to look at the stores in between. At the end of the
+// input, or of ctx, the rest is played without waiting.
 func (f *faultsFlags) stepper(
-	stdin io.Reader, stdout io.Writer,
+	ctx context.Context, stdin io.Reader, stdout io.Writer,
 ) func(scenario, strategy string, step report.FaultStep) {
-	lines := bufio.NewReader(stdin)
+	enter := make(chan struct{})
+	if f.step {
+		go readLines(ctx, stdin, enter)
+	} else {
+		close(enter)
+	}
+	var mu sync.Mutex
 	playing := ""
 	return func(scenario, strategy string, step report.FaultStep) {
+		mu.Lock()
+		defer mu.Unlock()
 		if now := scenario + " " + strategy; now != playing {
 			fmt.Fprintf(stdout, "\n%s, %s\n", scenario, strategy)
 			playing = now
 		}
 		fmt.Fprintf(stdout, "%7.2f s  %s\n", step.After.Seconds(), step.Text)
-		if f.step {
-			_, _ = lines.ReadString('\n') // at the end of the input, the rest is played without waiting
+		select {
+		case <-enter:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// readLines sends to enter for each line, and closes it at the end.
+func readLines(ctx context.Context, r io.Reader, enter chan<- struct{}) {
+	defer close(enter)
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		select {
+		case enter <- struct{}{}:
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -108,8 +108,11 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	}
 	failure := measure(ctx, lab, runner, builder, screen)
 	if failure == nil && f.faults {
-		options := fault.Options{Scenarios: fault.Basic, Choices: choices, Repeat: 1, Parallel: len(fault.Basic)}
-		failure = playFaults(ctx, lab, options, builder, f.out, screen)
+		options := fault.Options{
+			Scenarios: fault.Basic, Choices: choices, Repeat: 1, Parallel: len(fault.Basic),
+			Command: replayCommand(f.local.stockBinary),
+		}
+		failure = playFaults(ctx, lab.stage(false), options, builder, f.out, screen)
 	}
 	return f.report(ctx, stdout, builder, failure, began)
 }

@@ -24,7 +24,9 @@ func createRunDir(dir string) (path string, removeIfEmpty func(), err error) {
 		}
 		return dir, func() { os.Remove(dir) }, nil // fails if it is not empty
 	}
-	for _, pattern := range []string{filepath.Join("history", "*.jsonl"), history.ManifestName} {
+	for _, pattern := range []string{
+		filepath.Join("history", "*.jsonl"), filepath.Join("faults", "*.jsonl"), history.ManifestName,
+	} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			return "", nil, fmt.Errorf("--out: %w", err)

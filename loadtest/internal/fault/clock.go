@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/binary"
@@ -49,7 +50,8 @@ func compileClock(ctx context.Context, dir *servers.Dir) (library string, err er
 	}
 	output, err := exec.CommandContext(ctx, "cc", "-shared", "-fPIC", "-o", library, source).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("cc: %w: %s", err, output)
+		first, _, _ := bytes.Cut(output, []byte("\n"))
+		return "", fmt.Errorf("cc: %w: %s", err, first)
 	}
 	return library, nil
 }

@@ -33,9 +33,9 @@ type Deployment struct {
 	Service          scenario.Service // of the survivor
 	Addresses        topology.Addresses
 	MySQL            *servers.MySQL // of the round's own; nil: the lab's
-	Nginx            *front         // in front of both replicas; nil: there is none
 
 	// Servers of the round's own; nil: there are none.
+	nginx     *front           // in front of both replicas
 	redis     *redisServers    // a master, and perhaps a Redis replica
 	masters   []*servers.Redis // of Redlock
 	clocked   []*clockedRedis
@@ -47,12 +47,12 @@ type Deployment struct {
 	stops  []func(context.Context) error // in the order in which the parts were started
 }
 
-// Deploy starts the two replicas on the given servers. More arguments of "stock serve" override the usual ones.
-func (l *Lab) Deploy(ctx context.Context, at topology.Addresses, args ...string) (*Deployment, error) {
+// deploy starts the two replicas on the given servers. More arguments of "stock serve" override the usual ones.
+func (l *Lab) deploy(ctx context.Context, at topology.Addresses, args ...string) (*Deployment, error) {
 	return l.deployApart(ctx, at, at, args...)
 }
 
-// deployApart is Deploy for a victim that reaches other servers of its locks than the survivor.
+// deployApart is deploy for a victim that reaches other servers of its locks than the survivor.
 func (l *Lab) deployApart(
 	ctx context.Context, victimAt, at topology.Addresses, args ...string,
 ) (d *Deployment, err error) {
@@ -68,7 +68,7 @@ func (l *Lab) deployApart(
 	}
 	options := topology.Options{PausePoints: true, ReplicaArgs: append([]string{
 		"--lease=" + lease.String(), "--request-timeout=" + requestTimeout.String(), "--lock-wait=" + lease.String(),
-	}, args...)}
+	}, l.forReaders(args)...)}
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		d.Victim, err = l.Topology.StartIsolated(starting, "victim", victimAt, options)
@@ -81,7 +81,7 @@ func (l *Lab) deployApart(
 	err = group.Wait()
 	for _, r := range []*topology.Isolated{d.Victim, d.Survivor} {
 		if r != nil {
-			d.OnStop(func(context.Context) error { r.Close(); return nil })
+			d.onStop(func(context.Context) error { r.Close(); return nil })
 		}
 	}
 	if err != nil {
@@ -94,13 +94,26 @@ func (l *Lab) deployApart(
 	return d, nil
 }
 
-// patientTimeout is longer than any story.
-const patientTimeout = 30 * time.Second
+// patientTimeout is longer than any story, and readersTimeout longer than any that somebody reads step by step.
+const (
+	patientTimeout = 30 * time.Second
+	readersTimeout = time.Hour
+)
+
+// forReaders gives requests that should not end before the story tells them to the time to read its steps.
+func (l *Lab) forReaders(args []string) []string {
+	const flag = "--request-timeout="
+	args = slices.Clone(args)
+	if at := slices.Index(args, flag+patientTimeout.String()); l.Reading && at >= 0 {
+		args[at] = flag + readersTimeout.String()
+	}
+	return args
+}
 
 // deployPatient starts replicas on the servers of the lab whose requests do not end because their time is over.
 func deployPatient(ctx context.Context, l *Lab, args ...string) (*Deployment, error) {
 	args = append([]string{"--request-timeout=" + patientTimeout.String()}, args...)
-	return l.Deploy(ctx, l.Topology.Addresses(), args...)
+	return l.deploy(ctx, l.Topology.Addresses(), args...)
 }
 
 // openOracle opens an oracle for the servers, unless they are those of the lab.
@@ -109,18 +122,15 @@ func (d *Deployment) openOracle(ctx context.Context, t *topology.Topology) (err 
 		return nil
 	}
 	config := oracle.Config{MySQLDSN: d.Addresses.MySQLDSN, Redis: d.Addresses.Redis}
-	if d.Addresses.RedisMaster != "" {
-		config.Redis = nil // the addresses are of Sentinels
-	}
 	if d.Oracle, err = oracle.Open(ctx, config); err != nil {
 		return err
 	}
-	d.OnStop(func(context.Context) error { return d.Oracle.Close() })
+	d.onStop(func(context.Context) error { return d.Oracle.Close() })
 	return nil
 }
 
-// OnStop has a part stopped when the round has ended. The part that was started last is stopped first.
-func (d *Deployment) OnStop(stop func(context.Context) error) { d.stops = append(d.stops, stop) }
+// onStop has a part stopped when the round has ended. The part that was started last is stopped first.
+func (d *Deployment) onStop(stop func(context.Context) error) { d.stops = append(d.stops, stop) }
 
 // stop stops what the deployment has started, even if ctx has ended.
 func (d *Deployment) stop(ctx context.Context) error {

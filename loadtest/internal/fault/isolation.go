@@ -44,7 +44,7 @@ func isolation(level string) Scenario {
 			if err != nil {
 				return nil, err
 			}
-			return l.Deploy(ctx, at)
+			return l.deploy(ctx, at)
 		},
 		Play: playBetweenReadAndWrite,
 	}

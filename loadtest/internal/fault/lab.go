@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -19,6 +18,10 @@ type Lab struct {
 	Topology *topology.Topology
 	Oracle   *oracle.Oracle // reads the stores of the topology
 
+	// Reading means that Options.Step waits until somebody has read the step. Rounds, and requests that should not end
+	// before the story tells them to, have time for that. Claims about how long an item is blocked are not checked.
+	Reading bool
+
 	items atomic.Int64 // used so far: each cell has one of its own
 	waits sync.Map     // the rowWaits of each server of MySQL, by host:port
 }
@@ -30,14 +33,16 @@ type Options struct {
 	Practices []string // names of the practices to play; all if nil
 	Repeat    int      // how often each scenario is played
 	Parallel  int      // the largest number of scenarios that are played at the same time; 0: 1
-	// Step is called before each step is played. If it is set, one cell is played after the other.
+	Command   string   // that plays scenarios, for Fault.Replay
+	// Step is called when a step has been played, and may wait. If it is set, one cell of a scenario is played after the
+	// other. It must be safe for concurrent use: a story does several things at once.
 	Step func(scenario, strategy string, step report.FaultStep)
 	// Done is called for each cell when its scenario has ended, in the order of Scenarios.
 	Done func(report.Fault, history.History) error
 }
 
 // Run plays each scenario for every choice to which it applies, and for its practices. It returns early, with an error,
-// if ctx ends or Done fails.
+// if ctx ends or Done fails. Done is not called for a scenario during which ctx ended.
 func (l *Lab) Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -57,7 +62,10 @@ func (l *Lab) Run(ctx context.Context, o Options) error {
 	for _, r := range rounds {
 		<-r.over // no round may go on after Run has returned
 		if failure == nil {
-			failure = cmp.Or(ctx.Err(), r.report(o.Done))
+			failure = ctx.Err()
+		}
+		if failure == nil {
+			failure = r.report(o.Done)
 		}
 		if failure != nil {
 			cancel()

@@ -30,7 +30,7 @@ func (l *Lab) deployOn(
 ) (*Deployment, error) {
 	d, err := (*Deployment)(nil), startErr
 	if err == nil {
-		d, err = l.Deploy(ctx, at, args...)
+		d, err = l.deploy(ctx, at, args...)
 	}
 	if err != nil {
 		return nil, errors.Join(err, stop(context.WithoutCancel(ctx)))

@@ -68,12 +68,12 @@ func (s *Stage) loseAnswerToNginx(ctx context.Context) (history.Op, int64, error
 		return false
 	}
 	first := func(m tcpproxy.Message) bool { return s.isRequest(m) && sent.Load() == 1 }
-	defer s.Nginx.victim.Catch(count).Release()
-	defer s.Nginx.survivor.Catch(count).Release()
-	victim, survivor := s.Nginx.victim.Catch(first), s.Nginx.survivor.Catch(first)
+	defer s.nginx.victim.Catch(count).Release()
+	defer s.nginx.survivor.Catch(count).Release()
+	victim, survivor := s.nginx.victim.Catch(first), s.nginx.survivor.Catch(first)
 	defer victim.Release()
 	defer survivor.Release()
-	p := s.start(ctx, order{client: "A", through: s.Nginx.URL})
+	p := s.start(ctx, order{client: "A", through: s.nginx.URL})
 	select {
 	case <-victim.Arrived():
 		victim.Cut(tcpproxy.BeforeReply)
@@ -174,9 +174,9 @@ func (s *Stage) sendUntilSold(ctx context.Context, o order) (waiting []*pending,
 // sendThroughNginx sends a request through nginx. It returns when the request is answered or stuck at the victim, which
 // is stopped.
 func (s *Stage) sendThroughNginx(ctx context.Context, o order) (p *pending, stuck bool, err error) {
-	reached := s.Nginx.victim.Catch(s.isRequest)
+	reached := s.nginx.victim.Catch(s.isRequest)
 	defer reached.Release()
-	o.through = s.Nginx.URL
+	o.through = s.nginx.URL
 	p = s.start(ctx, o)
 	select {
 	case <-reached.Arrived():
@@ -199,7 +199,7 @@ type front struct {
 // sends a POST again whose connection broke.
 func behindNginx(resend bool, args ...string) func(context.Context, *Lab) (*Deployment, error) {
 	return func(ctx context.Context, l *Lab) (*Deployment, error) {
-		d, err := l.Deploy(ctx, l.Topology.Addresses(), args...)
+		d, err := l.deploy(ctx, l.Topology.Addresses(), args...)
 		if err != nil {
 			return nil, err
 		}
@@ -211,16 +211,16 @@ func behindNginx(resend bool, args ...string) func(context.Context, *Lab) (*Depl
 }
 
 func (d *Deployment) startNginx(ctx context.Context, resend bool) (err error) {
-	d.Nginx = &front{}
-	if d.Nginx.victim, err = d.startProxy(d.Victim); err != nil {
+	d.nginx = &front{}
+	if d.nginx.victim, err = d.startProxy(d.Victim); err != nil {
 		return err
 	}
-	if d.Nginx.survivor, err = d.startProxy(d.Survivor); err != nil {
+	if d.nginx.survivor, err = d.startProxy(d.Survivor); err != nil {
 		return err
 	}
-	d.Nginx.Balancer, err = topology.StartBalancer(ctx, resend, d.Nginx.victim.Addr(), d.Nginx.survivor.Addr())
+	d.nginx.Balancer, err = topology.StartBalancer(ctx, resend, d.nginx.victim.Addr(), d.nginx.survivor.Addr())
 	if err == nil {
-		d.OnStop(d.Nginx.Stop)
+		d.onStop(d.nginx.Stop)
 	}
 	return err
 }
@@ -229,7 +229,7 @@ func (d *Deployment) startNginx(ctx context.Context, resend bool) (err error) {
 func (d *Deployment) startProxy(r *topology.Isolated) (*tcpproxy.Proxy, error) {
 	p, err := tcpproxy.Start(r.Address())
 	if err == nil {
-		d.OnStop(func(context.Context) error { p.Close(); return nil })
+		d.onStop(func(context.Context) error { p.Close(); return nil })
 	}
 	return p, err
 }

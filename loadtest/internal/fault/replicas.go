@@ -80,7 +80,7 @@ var replicaKilled = Scenario{
 	},
 	Claim: holderDies.Claim,
 	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) {
-		d, err := l.Deploy(ctx, l.Topology.Addresses(), "--lease="+lostLease.String())
+		d, err := l.deploy(ctx, l.Topology.Addresses(), "--lease="+lostLease.String())
 		if err != nil {
 			return nil, err
 		}
@@ -89,8 +89,8 @@ var replicaKilled = Scenario{
 		if err != nil {
 			return nil, errors.Join(err, d.stop(ctx))
 		}
-		d.OnStop(balancer.Stop)
-		d.Nginx = &front{Balancer: balancer}
+		d.onStop(balancer.Stop)
+		d.nginx = &front{Balancer: balancer}
 		return d, nil
 	},
 	Play: func(ctx context.Context, s *Stage) error {
@@ -179,7 +179,7 @@ func (c *crowd) survivorSells() bool {
 
 func (c *crowd) buyOnce(ctx context.Context) error {
 	client := fmt.Sprintf("user-%d", c.asked.Add(1))
-	op, err := c.stage.exchange(ctx, order{client: client, through: c.stage.Nginx.URL})
+	op, err := c.stage.exchange(ctx, order{client: client, through: c.stage.nginx.URL})
 	if err != nil {
 		return err
 	}

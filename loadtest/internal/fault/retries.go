@@ -84,7 +84,7 @@ const lostLease = 2 * lease
 // deployWith starts the replicas on the servers of the lab, with more arguments.
 func deployWith(args ...string) func(context.Context, *Lab) (*Deployment, error) {
 	return func(ctx context.Context, l *Lab) (*Deployment, error) {
-		return l.Deploy(ctx, l.Topology.Addresses(), args...)
+		return l.deploy(ctx, l.Topology.Addresses(), args...)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // cells are played side by side.
 const blockedAfter = time.Second
 
-// roundTime is the longest that a round may take.
+// roundTime is the longest that a round may take, unless somebody reads each step.
 const roundTime = 90 * time.Second
 
 // firstItem is below the ids of the stories' items: no load uses them.
@@ -39,6 +39,8 @@ type cell struct {
 	claim    Claim
 	play     func(context.Context, *Stage) error
 	repeat   int
+	command  string // Options.Command
+	reading  bool   // Lab.Reading
 	stage    *Stage
 	missing  string // why it cannot be played here; empty if it can
 	history  history.History
@@ -48,19 +50,25 @@ type cell struct {
 
 func (l *Lab) newCell(sc Scenario, choice scenario.Choice, o Options, repeat int) *cell {
 	s := &Stage{
-		Strategy: choice.Strategy, Store: choice.Store, Item: firstItem + l.items.Add(1),
+		reading: l.Reading, Strategy: choice.Strategy, Store: choice.Store, Item: firstItem + l.items.Add(1),
 		items: &l.items, note: func(report.FaultStep) {},
 	}
 	if o.Step != nil {
 		s.note = func(st report.FaultStep) { o.Step(sc.Name, choice.Strategy.Name, st) }
 	}
-	return &cell{scenario: sc, repeat: repeat, stage: s}
+	return &cell{scenario: sc, repeat: repeat, command: o.Command, reading: l.Reading, stage: s}
 }
 
-// play plays the round's cells that can be played here.
+// play plays the round's cells that can be played here, unless ctx has ended.
 func (r *round) play(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, roundTime)
-	defer cancel()
+	if ctx.Err() != nil {
+		return
+	}
+	if !r.lab.Reading {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, roundTime)
+		defer cancel()
+	}
 	var missing string
 	if r.scenario.Missing != nil {
 		missing = r.scenario.Missing(ctx)
@@ -90,7 +98,7 @@ func (r *round) play(ctx context.Context) {
 func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
 	deploy := r.scenario.Deploy
 	if deploy == nil {
-		deploy = func(ctx context.Context, l *Lab) (*Deployment, error) { return l.Deploy(ctx, l.Topology.Addresses()) }
+		deploy = func(ctx context.Context, l *Lab) (*Deployment, error) { return l.deploy(ctx, l.Topology.Addresses()) }
 	}
 	d, err := deploy(ctx, r.lab)
 	if err != nil {
@@ -152,20 +160,25 @@ func (c *cell) result() report.Fault {
 	s := c.stage
 	r := report.Fault{
 		Scenario: c.scenario.Name, Title: c.scenario.Title, Strategy: s.Strategy.Name, Store: s.Store, Repeat: c.repeat,
-		Claimed: c.claim.Words, Proof: s.proof, Evidence: c.verdict.Evidence, Steps: s.steps,
-		Replay: fmt.Sprintf("loadtest faults --scenarios %s --strategies %s --step", c.scenario.Name, s.Strategy.Name),
+		Claimed: c.claim.Words, Proof: s.proof, Evidence: slices.Concat([]string{}, c.verdict.Evidence),
+		Steps:  slices.Concat([]report.FaultStep{}, s.steps),
+		Replay: fmt.Sprintf("%s --scenarios %s --strategies %s --step", c.command, c.scenario.Name, s.Strategy.Name),
 	}
+	if s.broken != "" {
+		r.Evidence = slices.Insert(r.Evidence, 0, s.broken)
+	}
+	wrong := s.broken != "" || c.verdict.Result == verify.Wrong
 	switch {
 	case c.missing != "":
 		r.Outcome, r.Evidence = report.Skipped, []string{c.missing}
 		return r
 	case c.err != nil:
 		r.Outcome, r.Evidence = report.Inconclusive, []string{c.err.Error()}
-	case s.broken != "":
-		r.Outcome, r.Evidence = report.Unsafe, append([]string{s.broken}, r.Evidence...)
-	case c.verdict.Result == verify.Wrong:
+	case wrong && (s.proof != "" || !c.allows(report.Unsafe)):
 		r.Outcome = report.Unsafe
-	case s.proof == "" || c.verdict.Result != verify.Correct:
+	case s.proof == "":
+		r.Outcome, r.Evidence = report.Inconclusive, slices.Insert(r.Evidence, 0, unproved)
+	case c.verdict.Result != verify.Correct:
 		r.Outcome = report.Inconclusive
 	case s.never:
 		r.Outcome, r.Seconds = report.Unavailable, s.blocked.Seconds()
@@ -174,6 +187,21 @@ func (c *cell) result() report.Fault {
 	default:
 		r.Outcome = report.Safe
 	}
-	r.ClaimHeld = slices.Contains(c.claim.Allowed, r.Outcome)
+	r.ClaimHeld = c.held(r.Outcome)
 	return r
+}
+
+// unproved is the evidence of a cell without a proof.
+const unproved = "nothing shows that the fault struck"
+
+func (c *cell) allows(outcome report.Outcome) bool { return slices.Contains(c.claim.Allowed, outcome) }
+
+// held reports whether the claim agrees with the outcome. How long the item was blocked says nothing if somebody read
+// meanwhile: leases have ended while nobody asked.
+func (c *cell) held(outcome report.Outcome) bool {
+	served := []report.Outcome{report.Safe, report.Blocked, report.Unavailable}
+	if c.reading && slices.Contains(served, outcome) {
+		return slices.ContainsFunc(served, c.allows)
+	}
+	return c.allows(outcome)
 }

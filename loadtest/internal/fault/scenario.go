@@ -78,25 +78,29 @@ func only(names ...string) func(scenario.Strategy) string {
 	}
 }
 
-// Find returns the scenarios with the given names, in that order, or all if there are no names. The part of a name
-// before the slash finds all variants.
+// Find returns the scenarios with the given names, in that order and each once, or all if there are no names. The part
+// of a name before the slash finds all variants.
 func Find(names []string) (found []Scenario, err error) {
 	if len(names) == 0 {
 		return Scenarios, nil
 	}
 	for _, name := range names {
-		before := len(found)
+		known := false
 		for _, s := range Scenarios {
-			if s.Name == name || strings.HasPrefix(s.Name, name+"/") {
+			if s.Name != name && !strings.HasPrefix(s.Name, name+"/") {
+				continue
+			}
+			known = true
+			if !slices.ContainsFunc(found, func(f Scenario) bool { return f.Name == s.Name }) {
 				found = append(found, s)
 			}
 		}
-		if len(found) == before {
-			var known []string
+		if !known {
+			var all []string
 			for _, s := range Scenarios {
-				known = append(known, s.Name)
+				all = append(all, s.Name)
 			}
-			return nil, fmt.Errorf("no scenario is named %q; the names are %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("no scenario is named %q; the names are %s", name, strings.Join(all, ", "))
 		}
 	}
 	return found, nil

@@ -36,6 +36,7 @@ type Stage struct {
 	items   *atomic.Int64 // used so far
 	company *company
 	note    func(report.FaultStep) // called for each step; see Options.Step
+	reading bool                   // Lab.Reading
 	began   time.Time
 
 	background sync.WaitGroup // of what a story does while it goes on
@@ -50,7 +51,11 @@ type Stage struct {
 	proof  string
 	broken string // how the strategy broke its claim, if the stock does not show it
 	ops    []history.Op
+	reads  []period // of those who read the steps, one after the other
 }
+
+// period is a time in which somebody has read a step.
+type period struct{ from, to time.Time }
 
 // Stepf records what happens.
 func (s *Stage) Stepf(format string, args ...any) {
@@ -58,7 +63,33 @@ func (s *Stage) Stepf(format string, args ...any) {
 	s.mu.Lock()
 	s.steps = append(s.steps, step)
 	s.mu.Unlock()
+	read := period{from: time.Now()}
 	s.note(step)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.reads); n > 0 && s.reads[n-1].to.After(read.from) {
+		read.from = s.reads[n-1].to // it has waited for the reader of another step
+	}
+	read.to = time.Now()
+	s.reads = append(s.reads, read)
+}
+
+// between returns the time between two moments in which nobody has read a step.
+func (s *Stage) between(since, until time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waited := until.Sub(since)
+	for _, read := range s.reads {
+		from, to := read.from, read.to
+		if from.Before(since) {
+			from = since
+		}
+		if to.After(until) {
+			to = until
+		}
+		waited -= max(to.Sub(from), 0)
+	}
+	return waited
 }
 
 // Provef records what shows that the fault struck. Without a proof, a cell is inconclusive.
@@ -132,8 +163,7 @@ func (s *Stage) exchange(ctx context.Context, o order) (history.Op, error) {
 		url = o.at.URL
 	}
 	load := traffic.Load{
-		Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent,
-		Timeout: cmp.Or(o.timeout, clientTimeout),
+		Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent, Timeout: s.timeout(o),
 	}
 	request := history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: max(o.count, 1)}
 	if o.lines != nil {
@@ -141,6 +171,14 @@ func (s *Stage) exchange(ctx context.Context, o order) (history.Op, error) {
 	}
 	request.Name, request.Again = s.requestName(name), o.again
 	return traffic.SendOne(ctx, url, load, o.pause, request)
+}
+
+// timeout is how long the client waits for the answer: longer than anybody reads, unless the story says when it ends.
+func (s *Stage) timeout(o order) time.Duration {
+	if s.reading && (o.timeout == 0 || o.timeout == patientTimeout) {
+		return readersTimeout
+	}
+	return cmp.Or(o.timeout, clientTimeout)
 }
 
 // record adds a request with its answer to the history.
@@ -266,7 +304,8 @@ func (s *Stage) untilSold(
 		if err != nil {
 			return false, err
 		}
-		switch waited := time.Since(since); {
+		answered := time.Now().Add(time.Duration(op.ReceivedNS - monotonic.Now()))
+		switch waited := s.between(since, answered); {
 		case op.Outcome == history.Sold:
 			s.blocked = waited
 			return true, nil
@@ -279,7 +318,7 @@ func (s *Stage) untilSold(
 
 // giveUp records that nobody could buy the item since then.
 func (s *Stage) giveUp(since time.Time) {
-	s.blocked, s.never = time.Since(since), true
+	s.blocked, s.never = s.between(since, time.Now()), true
 	s.Stepf("nobody could buy for %.1f s", s.blocked.Seconds())
 }
 

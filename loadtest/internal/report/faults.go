@@ -35,10 +35,10 @@ type Fault struct {
 	Seconds  float64 `json:"seconds"` // how long the item was blocked, until the next sale
 	// Proof shows that the fault struck. Without one, the outcome is Inconclusive.
 	Proof     string      `json:"proof"`
-	Evidence  []string    `json:"evidence"` // of the judge, or why there is no other outcome
-	Claimed   string      `json:"claimed"`  // what the strategy claims about this fault
-	ClaimHeld bool        `json:"claim_held"`
-	Replay    string      `json:"replay"` // the command that plays this again, step by step
+	Evidence  []string    `json:"evidence"`   // of the judge, or why there is no other outcome
+	Claimed   string      `json:"claimed"`    // what the strategy claims about this fault
+	ClaimHeld bool        `json:"claim_held"` // false if it was skipped, which does not count as failed
+	Replay    string      `json:"replay"`     // the command that plays this again, step by step
 	Steps     []FaultStep `json:"steps"`
 }
 

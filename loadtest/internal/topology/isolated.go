@@ -10,8 +10,7 @@ import (
 )
 
 // Isolated is a replica without nginx, which reaches its servers through proxies only, so that a fault can strike it
-// alone. A Sentinel or a cluster tells its clients addresses of its own: there, only the first contact passes the
-// proxy.
+// alone.
 type Isolated struct {
 	*Replica
 	MySQL     *tcpproxy.Proxy
@@ -27,17 +26,18 @@ func (t *Topology) StartIsolated(ctx context.Context, name string, at Addresses,
 	defer func() {
 		if err != nil {
 			i.Close()
+			i = nil
 		}
 	}()
 	if at, err = i.startProxies(at); err != nil {
-		return nil, err
+		return i, err
 	}
 	admin, err := freeAddr()
 	if err != nil {
-		return nil, err
+		return i, err
 	}
 	if i.Replica, err = t.describeReplica(name, admin, at, o); err != nil {
-		return nil, err
+		return i, err
 	}
 	return i, i.Restart(ctx)
 }

@@ -41,8 +41,7 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 type Addresses struct {
 	MySQLDSN     string
 	Redis        []string
-	RedisMaster  string // name of the master that the Sentinels of Redis watch; empty if there are none
-	RedisReplica bool   // each master of Redis has a Redis replica
+	RedisReplica bool // each master of Redis has a Redis replica
 	Redlock      []string
 	Etcd         []string // empty if there is none
 	ZooKeeper    []string // empty if there is none
@@ -64,7 +63,7 @@ func (t *Topology) describeReplica(name, admin string, at Addresses, o Options) 
 	}
 	args := []string{
 		"serve", "--replica=" + name, "--listen=" + listen, "--admin-listen=" + admin,
-		"--redis=" + strings.Join(at.Redis, ","), "--redis-master=" + at.RedisMaster,
+		"--redis=" + strings.Join(at.Redis, ","),
 		"--redis-replica=" + strconv.FormatBool(at.RedisReplica),
 		"--redlock=" + strings.Join(at.Redlock, ","),
 		"--etcd=" + strings.Join(at.Etcd, ","), "--zookeeper=" + strings.Join(at.ZooKeeper, ","),
