@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -24,6 +23,7 @@ type outcomeGroup struct {
 	least, longest float64 // seconds that an item was blocked
 	names          []string
 	reason         string // why it was skipped
+	counted        bool   // instead of listed
 }
 
 // shownOutcomes lists the outcomes in the order in which they are shown.
@@ -44,26 +44,43 @@ func (r *Report) stories() (stories []story) {
 			}
 		}
 		for _, outcome := range shownOutcomes {
-			if group := r.group(scenario, outcome, played); len(group.names) > 0 {
-				s.groups = append(s.groups, group)
+			for _, reason := range r.reasons(scenario, outcome) {
+				s.groups = append(s.groups, r.group(scenario, outcome, reason, played))
 			}
 		}
-		slices.SortStableFunc(s.groups, func(a, b outcomeGroup) int { // "the other 12" comes after those that it excludes
-			return cmp.Compare(s.counted(a), s.counted(b))
-		})
+		s.countLargest()
 		stories = append(stories, s)
 	}
 	return stories
 }
 
-// group collects the strategies for which a scenario ended in an outcome at least once. played tells how often each
-// has played it.
-func (r *Report) group(scenario string, outcome Outcome, played map[string]int) outcomeGroup {
-	g := outcomeGroup{outcome: outcome}
+// reasons lists why cells of a scenario ended in an outcome: only a cell that was skipped has a reason, and the others
+// have an empty one.
+func (r *Report) reasons(scenario string, outcome Outcome) (reasons []string) {
+	for _, f := range r.Faults {
+		if f.Scenario == scenario && f.Outcome == outcome && !slices.Contains(reasons, f.reason()) {
+			reasons = append(reasons, f.reason())
+		}
+	}
+	return reasons
+}
+
+// reason is why a scenario was skipped; empty if it was not.
+func (f Fault) reason() string {
+	if f.Outcome != Skipped || len(f.Evidence) == 0 {
+		return ""
+	}
+	return f.Evidence[0]
+}
+
+// group collects the strategies for which a scenario ended in an outcome at least once, for a reason. played tells how
+// often each has played it.
+func (r *Report) group(scenario string, outcome Outcome, reason string, played map[string]int) outcomeGroup {
+	g := outcomeGroup{outcome: outcome, reason: reason}
 	times := map[string]int{}
 	failed := map[string]bool{}
 	for _, f := range r.Faults {
-		if f.Scenario != scenario || f.Outcome != outcome {
+		if f.Scenario != scenario || f.Outcome != outcome || f.reason() != reason {
 			continue
 		}
 		if len(times) == 0 || f.Seconds < g.least {
@@ -74,9 +91,6 @@ func (r *Report) group(scenario string, outcome Outcome, played map[string]int) 
 			g.names = append(g.names, f.Strategy)
 		}
 		failed[f.Strategy] = failed[f.Strategy] || !f.ClaimHeld && outcome != Skipped
-		if outcome == Skipped && len(f.Evidence) > 0 {
-			g.reason = f.Evidence[0]
-		}
 	}
 	for i, name := range g.names {
 		if times[name] < played[name] {
@@ -107,23 +121,30 @@ func (g outcomeGroup) String() string {
 // many is the number of names from which on the largest group of a story is counted instead of listed.
 const many = 7
 
-// counted returns how many strategies a group has, if it is the largest and they are counted; else 0.
-func (s story) counted(g outcomeGroup) int {
-	largest := slices.MaxFunc(s.groups, func(a, b outcomeGroup) int { return len(a.names) - len(b.names) })
-	remarkable := slices.ContainsFunc(g.names, func(name string) bool { return strings.ContainsAny(name, " ✗") })
-	if remarkable || len(g.names) < many || g.outcome != largest.outcome {
-		return 0
+// countLargest has the largest group counted if it is large, and puts it after those that "the other 12" excludes.
+func (s *story) countLargest() {
+	largest := 0
+	for i, g := range s.groups {
+		if len(g.names) > len(s.groups[largest].names) {
+			largest = i
+		}
 	}
-	return len(g.names)
+	g := s.groups[largest]
+	remarkable := slices.ContainsFunc(g.names, func(name string) bool { return strings.ContainsAny(name, " ✗") })
+	if remarkable || len(g.names) < many {
+		return
+	}
+	g.counted = true
+	s.groups = append(slices.Delete(s.groups, largest, largest+1), g)
 }
 
 // members lists the strategies of a group, each in quotes, or counts them: "all 37", "the other 12".
 func (s story) members(g outcomeGroup, quote string) string {
-	switch counted := s.counted(g); {
-	case counted > 0 && len(s.groups) == 1:
-		return fmt.Sprintf("all %d", counted)
-	case counted > 0:
-		return fmt.Sprintf("the other %d", counted)
+	switch {
+	case g.counted && len(s.groups) == 1:
+		return fmt.Sprintf("all %d", len(g.names))
+	case g.counted:
+		return fmt.Sprintf("the other %d", len(g.names))
 	}
 	var names []string
 	for _, name := range g.names {

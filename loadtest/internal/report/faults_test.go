@@ -99,15 +99,50 @@ func TestManyScenariosAreShownOneBelowTheOther(t *testing.T) {
 		"| `two` | It breaks. | blocked 1.5–2.0 s: `a`, `b` |\n",
 		"| `three` | It breaks. | safe: `a` 1/2; inconclusive: `a` 1/2 ✗ |\n",
 		"| `four` | It breaks. | skipped (no compiler): `a` |\n",
-		"| `five` | the port is closed |\n",
+		"| `five` | `a` | the port is closed |\n",
 	} {
 		if !strings.Contains(markdown.String(), want) {
 			t.Errorf("the Markdown lacks %q:\n%s", want, &markdown)
 		}
 	}
-	for _, want := range []string{"one: It breaks.\n  unsafe: h\n  safe: the other 7\n  proof: the port is closed\n"} {
+	for _, want := range []string{"one: It breaks.\n  unsafe: h\n  safe: the other 7\n  proof (a): the port is closed\n"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, &text)
 		}
+	}
+}
+
+func TestOneOfTwoLargeGroupsIsCounted(t *testing.T) {
+	t.Parallel()
+	var faults []Fault
+	for i, strategy := range strings.Split("abcdefghijklmn", "") {
+		outcome := Unsafe
+		if i >= many {
+			outcome = Safe
+		}
+		faults = append(faults, Fault{Scenario: "one", Strategy: strategy, Outcome: outcome, ClaimHeld: true})
+	}
+	var text bytes.Buffer
+	if err := faultReport(faults...).WriteFaults(&text); err != nil {
+		t.Fatal(err)
+	}
+	const want = "| safe: `h`, `i`, `j`, `k`, `l`, `m`, `n`; **unsafe**: the other 7 |"
+	if !strings.Contains(text.String(), want) {
+		t.Errorf("the table lacks %q:\n%s", want, &text)
+	}
+}
+
+func TestEachReasonForSkippingIsShownOnce(t *testing.T) {
+	t.Parallel()
+	skipped := func(strategy, reason string) Fault {
+		return Fault{Scenario: "one", Strategy: strategy, Outcome: Skipped, Evidence: []string{reason}}
+	}
+	var text bytes.Buffer
+	r := faultReport(skipped("a", "no etcd"), skipped("b", "no ZooKeeper"), skipped("c", "no etcd"))
+	if err := r.WriteFaults(&text); err != nil {
+		t.Fatal(err)
+	}
+	if want := "| skipped (no etcd): `a`, `c`; skipped (no ZooKeeper): `b` |"; !strings.Contains(text.String(), want) {
+		t.Errorf("the table lacks %q:\n%s", want, &text)
 	}
 }
