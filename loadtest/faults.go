@@ -35,8 +35,6 @@ type faultsFlags struct {
 	list       bool
 	out        string
 	markdown   string
-
-	parallelGiven bool // on the command line or in the environment
 }
 
 func faultsCommand() *cobra.Command {
@@ -60,7 +58,9 @@ it should; 130 interrupted.`,
   loadtest faults --repeat 20`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.parallelGiven = cmd.Flags().Changed("parallel")
+			if err := f.check(cmd.Flags()); err != nil {
+				return err
+			}
 			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -89,9 +89,6 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	}
 	if f.list {
 		return writeScenarios(stdout, scenarios)
-	}
-	if err := f.check(); err != nil {
-		return err
 	}
 	began := time.Now()
 	var removeIfEmpty func()
@@ -128,13 +125,13 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 }
 
 // check returns what is wrong with the flags.
-func (f *faultsFlags) check() error {
+func (f *faultsFlags) check(flags *pflag.FlagSet) error {
 	switch {
 	case f.repeat < 1:
 		return fmt.Errorf("--repeat %d: must be at least 1", f.repeat)
 	case f.parallel < 1:
 		return fmt.Errorf("--parallel %d: must be at least 1", f.parallel)
-	case f.parallelGiven && (f.step || f.verbose):
+	case flags.Changed("parallel") && (f.step || f.verbose):
 		return errors.New("--parallel cannot be used with --step or --verbose: they play one cell after the other")
 	}
 	return checkWritable(f.markdown)

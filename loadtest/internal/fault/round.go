@@ -160,8 +160,8 @@ func (c *cell) result() report.Fault {
 	s := c.stage
 	r := report.Fault{
 		Scenario: c.scenario.Name, Title: c.scenario.Title, Strategy: s.Strategy.Name, Store: s.Store, Repeat: c.repeat,
-		Claimed: c.claim.Words, Proof: s.proof, Evidence: slices.Concat([]string{}, c.verdict.Evidence),
-		Steps:  slices.Concat([]report.FaultStep{}, s.steps),
+		Claimed: c.claim.Words, Proof: s.proof, Evidence: append([]string{}, c.verdict.Evidence...),
+		Steps:  append([]report.FaultStep{}, s.steps...),
 		Replay: fmt.Sprintf("%s --scenarios %s --strategies %s --step", c.command, c.scenario.Name, s.Strategy.Name),
 	}
 	if s.broken != "" {

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -22,6 +23,8 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 		proof   string
 		blocked time.Duration
 		never   bool
+		broken  string
+		reading bool
 		claimed string
 		want    report.Outcome
 		held    bool
@@ -51,6 +54,25 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 		"no proof": {
 			verdict: correct, claimed: "refused", want: report.Inconclusive,
 		},
+		"unsafe as claimed, but without a proof": {
+			verdict: wrong, claimed: "loses-updates", want: report.Inconclusive,
+		},
+		"unsafe without a proof, but claims to be safe": {
+			verdict: wrong, claimed: "refused", want: report.Unsafe,
+		},
+		"breaks its claim, which the stock does not show": {
+			verdict: correct, proof: struck, broken: "no refusal", claimed: "refused", want: report.Unsafe,
+		},
+		"unavailable, but claims to be blocked": {
+			verdict: correct, proof: struck, blocked: time.Minute, never: true, claimed: "refused", want: report.Unavailable,
+		},
+		"unavailable while somebody read": {
+			verdict: correct, proof: struck, blocked: time.Minute, never: true, reading: true, claimed: "refused",
+			want: report.Unavailable, held: true,
+		},
+		"unsafe while somebody read": {
+			verdict: wrong, proof: struck, reading: true, claimed: "refused", want: report.Unsafe,
+		},
 		"a story that failed": {
 			verdict: correct, proof: struck, err: errors.New("no server"), claimed: "refused", want: report.Inconclusive,
 		},
@@ -60,16 +82,47 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 			strategy := scenario.Strategy{Name: "s", Claim: scenario.Claim{LateWrite: test.claimed}}
 			c := &cell{
 				scenario: lateWrite, claim: lateWrite.Claim(strategy), verdict: test.verdict, err: test.err,
-				stage: &Stage{proof: test.proof, blocked: test.blocked, never: test.never, Strategy: strategy},
+				command: "loadtest faults", reading: test.reading, stage: &Stage{
+					proof: test.proof, blocked: test.blocked, never: test.never, broken: test.broken, Strategy: strategy,
+				},
 			}
 			got := c.result()
 			if got.Outcome != test.want || got.ClaimHeld != test.held {
 				t.Errorf("%s, claim held %t, want %s, %t", got.Outcome, got.ClaimHeld, test.want, test.held)
 			}
-			if !strings.Contains(got.Replay, "--scenarios late-write --strategies s") {
-				t.Errorf("replay with %q", got.Replay)
-			}
 		})
+	}
+}
+
+func TestTheReportSaysWhyACellIsInconclusiveAndHowToPlayItAgain(t *testing.T) {
+	t.Parallel()
+	c := &cell{
+		scenario: lateWrite, claim: claim("refused", report.Safe), command: "go run ./loadtest faults",
+		verdict: verify.Verdict{Result: verify.Correct}, stage: &Stage{Strategy: scenario.Strategy{Name: "s"}},
+	}
+	got := c.result()
+	if len(got.Evidence) != 1 || got.Evidence[0] != unproved || got.Steps == nil {
+		t.Errorf("evidence %q, steps %v: want %q and no steps", got.Evidence, got.Steps, unproved)
+	}
+	const replay = "go run ./loadtest faults --scenarios late-write --strategies s --step"
+	if got.Replay != replay {
+		t.Errorf("replay with %q, want %q", got.Replay, replay)
+	}
+}
+
+func TestWhatAStoryLeavesInTheBackgroundEndsWithIt(t *testing.T) {
+	t.Parallel()
+	ended := false
+	failed := errors.New("no server")
+	c := &cell{stage: &Stage{}, play: func(ctx context.Context, s *Stage) error {
+		s.inBackground(func() {
+			<-ctx.Done()
+			ended = true
+		})
+		return failed
+	}}
+	if err := c.playStory(t.Context()); !errors.Is(err, failed) || !ended {
+		t.Errorf("the story ended with %v, and its background was over: %t", err, ended)
 	}
 }
 
@@ -78,6 +131,10 @@ func TestFindNamesTheScenariosThatExist(t *testing.T) {
 	found, err := Find([]string{"late-write", "holder-dies"})
 	if err != nil || len(found) != 2 || found[0].Name != "late-write" {
 		t.Errorf("found %v, %v", found, err)
+	}
+	found, err = Find([]string{"ghost-lock", "ghost-lock/stall"})
+	if err != nil || len(found) != len(ghostLocks) {
+		t.Errorf("found %d variants of ghost-lock, %v, want each of %d once", len(found), err, len(ghostLocks))
 	}
 	if _, err := Find([]string{"late-right"}); err == nil || !strings.Contains(err.Error(), "late-write") {
 		t.Errorf("error %v, want it to name late-write", err)

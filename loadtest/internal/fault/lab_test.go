@@ -1,0 +1,84 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+)
+
+// skipped returns scenarios that one practice would play, if something were not missing. missing is called instead.
+func skipped(missing func(name string), names ...string) (scenarios []Scenario) {
+	for _, name := range names {
+		scenarios = append(scenarios, Scenario{
+			Name: name, Applies: noStrategy, Practices: []Practice{{Name: "practice"}},
+			Missing: func(context.Context) string {
+				missing(name)
+				return "a server"
+			},
+		})
+	}
+	return scenarios
+}
+
+func TestResultsComeInTheOrderOfTheScenarios(t *testing.T) {
+	t.Parallel()
+	second := make(chan struct{})
+	scenarios := skipped(func(name string) {
+		if name == "first" {
+			<-second // it ends before the first
+		} else {
+			close(second)
+		}
+	}, "first", "second")
+	var done []string
+	err := new(Lab).Run(t.Context(), Options{
+		Scenarios: scenarios, Repeat: 1, Parallel: 2,
+		Done: func(f report.Fault, _ history.History) error {
+			done = append(done, f.Scenario+" "+string(f.Outcome))
+			return nil
+		},
+	})
+	if want := []string{"first skipped", "second skipped"}; err != nil || !slices.Equal(done, want) {
+		t.Errorf("done: %q, %v, want %q", done, err, want)
+	}
+}
+
+func TestNothingElseIsReportedAfterDoneHasFailed(t *testing.T) {
+	t.Parallel()
+	full := errors.New("the disk is full")
+	var done []string
+	err := new(Lab).Run(t.Context(), Options{
+		Scenarios: skipped(func(string) {}, "first", "second", "third"), Repeat: 1,
+		Done: func(f report.Fault, _ history.History) error {
+			done = append(done, f.Scenario)
+			return full
+		},
+	})
+	if !errors.Is(err, full) || !slices.Equal(done, []string{"first"}) {
+		t.Errorf("Run ended with %v after %q, want %v after the first", err, done, full)
+	}
+}
+
+func TestAnInterruptedScenarioIsNotReported(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	var begun []string
+	scenarios := skipped(func(name string) {
+		begun = append(begun, name)
+		cancel()
+	}, "first", "second")
+	err := new(Lab).Run(ctx, Options{
+		Scenarios: scenarios, Repeat: 1,
+		Done: func(f report.Fault, _ history.History) error {
+			t.Errorf("%s was reported as %s", f.Scenario, f.Outcome)
+			return nil
+		},
+	})
+	if !errors.Is(err, context.Canceled) || !slices.Equal(begun, []string{"first"}) {
+		t.Errorf("Run ended with %v after it had begun %q, want %v after the first", err, begun, context.Canceled)
+	}
+}
