@@ -2,13 +2,20 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
 )
 
 // The claims of these four differ for each of the first three scenarios.
@@ -48,5 +55,156 @@ func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
 		if got := outcomes[strategy]; !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", strategy, got, want)
 		}
+	}
+}
+
+func TestWrongUsageOfFaultsSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"--repeat 0":             "--repeat 0: must be at least 1",
+		"--parallel 0":           "--parallel 0: must be at least 1",
+		"--parallel 2 --step":    "--parallel cannot be used with --step or --verbose",
+		"--parallel 2 --verbose": "--parallel cannot be used with --step or --verbose",
+		"--scenarios late-right": `no scenario is named "late-right"`,
+	} {
+		var stdout, stderr bytes.Buffer
+		arguments := append([]string{"faults", "--out", filepath.Join(t.TempDir(), "out")}, strings.Fields(args)...)
+		code := run(t.Context(), arguments, func(string) string { return "" }, &stdout, &stderr)
+		if code != exitUnusable || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: exit status %d, want %d and %q\n%s", args, code, exitUnusable, want, &stderr)
+		}
+	}
+}
+
+func TestAFaultsDirectoryIsNotUsedTwice(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "faults"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "faults", "late-write-update-1.jsonl"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := createRunDir(dir); err == nil || !strings.Contains(err.Error(), "of another run") {
+		t.Errorf("error %v, want that another run is there", err)
+	}
+}
+
+func TestTheListNamesScenariosAndPractices(t *testing.T) {
+	t.Parallel()
+	var list bytes.Buffer
+	if err := writeScenarios(&list, []fault.Scenario{
+		{Name: "short", Title: "It breaks."},
+		{Name: "a-long-name", Title: "It breaks, too.", Practices: []fault.Practice{{Name: "a"}, {Name: "b"}}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	const want = `short        It breaks.
+a-long-name  It breaks, too.
+             also: a, b
+`
+	if list.String() != want {
+		t.Errorf("the list is\n%s\nwant\n%s", &list, want)
+	}
+}
+
+func TestAPracticeIsChosenByItsName(t *testing.T) {
+	t.Parallel()
+	catalogue := []scenario.Strategy{{Name: "update", Stores: []string{"mysql"}}, {Name: "none", Stores: []string{"mysql"}}}
+	scenarios := []fault.Scenario{{Practices: []fault.Practice{{Name: "set-nx-px"}}}}
+	f := faultsFlags{strategies: []string{"set-nx-px", "none"}}
+	choices, err := f.choose(catalogue, scenarios)
+	if err != nil || len(choices) != 1 || choices[0].Strategy.Name != "none" {
+		t.Errorf("chose %v, %v, want none", choices, err)
+	}
+	f.strategies = []string{"set-nx"}
+	if _, err := f.choose(catalogue, scenarios); err == nil || !strings.Contains(err.Error(), "set-nx-px") {
+		t.Errorf("error %v, want it to name set-nx-px", err)
+	}
+}
+
+func TestEachStepWaitsForEnter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		input, enter := io.Pipe()
+		f := faultsFlags{step: true}
+		step := f.stepper(t.Context(), input, io.Discard)
+		steps := make(chan int, 3)
+		go func() {
+			for i := range 3 {
+				step("late-write", "update", report.FaultStep{})
+				steps <- i
+			}
+		}()
+		for played := range 3 {
+			synctest.Wait()
+			if len(steps) != played {
+				t.Errorf("%d steps were played after Enter was pressed %d times", len(steps), played)
+			}
+			if played == 2 {
+				enter.Close() // the rest is played without waiting
+			} else if _, err := enter.Write([]byte("\n")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			<-steps
+		}
+	})
+}
+
+func TestCtrlCEndsAStepThatWaitsForEnter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		input, enter := io.Pipe()
+		defer enter.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		f := faultsFlags{step: true}
+		step := f.stepper(ctx, input, io.Discard)
+		time.AfterFunc(time.Second, cancel)
+		began := time.Now()
+		if step("late-write", "update", report.FaultStep{}); time.Since(began) != time.Second {
+			t.Errorf("the step ended after %v, want it to end with the context", time.Since(began))
+		}
+	})
+}
+
+// slowReader presses Enter after longer than a request of the story may take, twice, and then closes its input.
+type slowReader struct{ lines int }
+
+func (r *slowReader) Read(p []byte) (int, error) {
+	if r.lines++; r.lines > 2 {
+		return 0, io.EOF
+	}
+	time.Sleep(7 * time.Second)
+	return copy(p, "\n"), nil
+}
+
+func TestAStoryEndsAsClaimedHoweverSlowlyItIsRead(t *testing.T) {
+	t.Parallel()
+	for scenarios, strategy := range map[string]string{"late-write": "lock-redis-lua", "holder-pauses": "none"} {
+		f := faultsFlags{
+			scenarios: []string{scenarios}, strategies: []string{strategy}, repeat: 1, parallel: 1, step: true,
+			out: filepath.Join(t.TempDir(), "out"),
+		}
+		var stdout, stderr bytes.Buffer
+		if err := f.run(t.Context(), &slowReader{}, &stdout, &stderr); err != nil {
+			t.Errorf("%s: %v\n%s\n%s", scenarios, err, &stdout, &stderr)
+		}
+		if got := mustReadReport(t, f.out).Faults; len(got) != 1 || got[0].Outcome != report.Unsafe {
+			t.Errorf("%s, %s: %+v, want one that is unsafe", scenarios, strategy, got)
+		}
+	}
+}
+
+func TestStrategiesThatPlayNoScenarioAreWrongUsage(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "out")
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"faults", "--scenarios", "late-renewal", "--strategies", "update", "--out", dir},
+		func(string) string { return "" }, &stdout, &stderr)
+	const want = "loadtest: none of these strategies plays any of these scenarios: see --list\n"
+	if code != exitUnusable || stderr.String() != want {
+		t.Errorf("exit status %d, want %d and %q\n%s", code, exitUnusable, want, &stderr)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -40,12 +42,13 @@ func TestInterruptedStartSaysOnlyThat(t *testing.T) {
 	for _, command := range [][]string{
 		{"run", "--quick"},
 		{"up", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"},
+		{"faults", "--scenarios", "late-write"},
 	} {
 		for _, after := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(after, func() { cancel(errors.New("interrupt signal received")) })
 			args, dir := command, filepath.Join(t.TempDir(), "new")
-			if command[0] == "run" {
+			if command[0] != "up" {
 				args = append(args, "--out", dir)
 			}
 			var stdout, stderr bytes.Buffer
@@ -114,4 +117,78 @@ func TestDeadReplicaEndsTheRunAndIsInTheReport(t *testing.T) {
 		}
 	}
 	serverstest.Gone(t, r.pids, r.addresses)
+}
+
+func TestCtrlCInTheMiddleOfAFaultLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r := startFault(t)
+	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	r.cmd.Wait()
+	code := r.cmd.ProcessState.ExitCode()
+	if code != exitInterrupted || !strings.HasSuffix(r.stderr.String(), "loadtest: interrupted\n") {
+		t.Errorf("exit status %d, want %d\n%s", code, exitInterrupted, r.stderr)
+	}
+	partial := mustReadReport(t, r.dir)
+	if len(partial.Faults) > 0 || len(partial.Problems) == 0 || !strings.Contains(partial.Problems[0], "interrupted") {
+		t.Errorf("faults %v, problems %q: want that it was interrupted", partial.Faults, partial.Problems)
+	}
+	serverstest.Gone(t, r.pids, r.addresses)
+}
+
+func TestKillInTheMiddleOfAFaultLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r := startFault(t)
+	if err := r.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.cmd.Wait()
+	serverstest.Gone(t, r.pids, r.addresses)
+}
+
+// startFault plays a fault, and returns when a replica is stopped (SIGSTOP). The story goes no further.
+func startFault(t *testing.T) runningRun {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux shows the processes and ports of a run in /proc")
+	}
+	r := runningRun{dir: filepath.Join(t.TempDir(), "out"), stderr: &bytes.Buffer{}}
+	r.cmd = command(t, "faults", "--scenarios", "holder-pauses", "--strategies", "update", "--step", "--out", r.dir)
+	r.cmd.Stderr = r.stderr
+	input, err := r.cmd.StdinPipe() // nobody presses Enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		input.Close()
+		r.cmd.Process.Kill()
+		r.cmd.Wait()
+	})
+	lines := bufio.NewScanner(stdout)
+	for stopped := false; !stopped; stopped = strings.HasSuffix(lines.Text(), "the victim is stopped") {
+		if !lines.Scan() {
+			r.cmd.Wait()
+			t.Fatalf("the replica was not stopped: %s", r.stderr)
+		}
+	}
+	r.pids = children(t, r.cmd.Process.Pid)
+	if !slices.ContainsFunc(r.pids, isStopped) {
+		t.Fatalf("none of %v is stopped", r.pids)
+	}
+	r.addresses = listening(t, append(slices.Clone(r.pids), r.cmd.Process.Pid)) // also those of its proxies
+	return r
+}
+
+// isStopped reports whether Linux says that a process is stopped (proc_pid_stat(5)).
+func isStopped(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" T"))
 }
