@@ -105,11 +105,11 @@ func (r *clockedRedis) setOffset(seconds int64) error {
 }
 
 // setClock lets the clock jump, and checks that the server sees it.
-func (r *clockedRedis) setClock(ctx context.Context, d *Deployment, ahead time.Duration) error {
+func (r *clockedRedis) setClock(ctx context.Context, ahead time.Duration) error {
 	if err := r.setOffset(int64(ahead.Seconds())); err != nil {
 		return err
 	}
-	client := d.openRedis(r.Addr)
+	client := openRedis(r.Addr)
 	defer client.Close()
 	says, err := client.Time(ctx).Result()
 	if err != nil {

@@ -28,7 +28,7 @@ var clockJumpsAhead = Scenario{
 	Missing: noClocks,
 	Deploy:  func(ctx context.Context, l *Lab) (*Deployment, error) { return deployClocked(ctx, l, longLease) },
 	Play: func(ctx context.Context, s *Stage) error {
-		side := s.openRedis(s.Addresses.Redis[0])
+		side := openRedis(s.Addresses.Redis[0])
 		defer side.Close()
 		return s.overtake(ctx, func(ctx context.Context) error {
 			rest, err := side.PTTL(ctx, s.lockKey()).Result()
@@ -101,7 +101,7 @@ func (s *Stage) overtake(ctx context.Context, strike func(context.Context) error
 func (s *Stage) jump(ctx context.Context, what string, ahead time.Duration, of ...*clockedRedis) error {
 	return s.Together(ctx, what, func(ctx context.Context) error {
 		for _, r := range of {
-			if err := r.setClock(ctx, s.Deployment, ahead); err != nil {
+			if err := r.setClock(ctx, ahead); err != nil {
 				return err
 			}
 		}
@@ -134,7 +134,7 @@ var clockJumpsBack = Scenario{
 	Missing: noClocks,
 	Deploy:  func(ctx context.Context, l *Lab) (*Deployment, error) { return deployClocked(ctx, l, pauseLease) },
 	Play: func(ctx context.Context, s *Stage) error {
-		side := s.openRedis(s.Addresses.Redis[0])
+		side := openRedis(s.Addresses.Redis[0])
 		defer side.Close()
 		holder, point, err := s.park(ctx, order{client: "A", at: s.Victim})
 		if err != nil {
@@ -146,7 +146,7 @@ var clockJumpsBack = Scenario{
 				if err := s.Victim.Kill(); err != nil {
 					return err
 				}
-				return s.clocked[0].setClock(ctx, s.Deployment, -clockJump)
+				return s.clocked[0].setClock(ctx, -clockJump)
 			})
 		if err != nil {
 			return err

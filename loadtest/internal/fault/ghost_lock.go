@@ -203,11 +203,7 @@ const ghostPatience = 2*lease + time.Second
 
 // buyAfter has the next buyer try until something is sold.
 func (s *Stage) buyAfter(ctx context.Context, since time.Time, ask func(client string) (history.Op, error)) error {
-	sold, err := s.untilSold(ctx, "B", since, ghostPatience, ask)
-	if err == nil && !sold {
-		s.giveUp(since)
-	}
-	return err
+	return s.buyWithin(ctx, "B", since, ghostPatience, ask)
 }
 
 // lockAsOwner sets the lock unless another owner holds it. It may be carried out twice.

@@ -205,7 +205,7 @@ const (
 // fillRedis writes until Redis has evicted every lock, or refuses to write more. It then lifts the limit again, so that
 // nothing else is refused for want of memory.
 func (s *Stage) fillRedis(ctx context.Context) error {
-	client := s.openRedis(s.redis.master.Addr)
+	client := openRedis(s.redis.master.Addr)
 	defer client.Close()
 	used, err := strconv.ParseInt(client.InfoMap(ctx, "memory").Item("Memory", "used_memory"), 10, 64)
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *Stage) fillRedis(ctx context.Context) error {
 
 // ranOutOfMemory returns an error unless Redis has evicted keys, or refused commands.
 func (s *Stage) ranOutOfMemory(ctx context.Context) error {
-	client := s.openRedis(s.redis.master.Addr)
+	client := openRedis(s.redis.master.Addr)
 	defer client.Close()
 	info, err := client.InfoMap(ctx, "stats", "errorstats").Result()
 	if err != nil {

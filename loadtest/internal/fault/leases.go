@@ -51,7 +51,7 @@ func keyInRedis(s scenario.Strategy) string {
 func (s *Stage) lockKey() string { return fmt.Sprintf("%s:{%d}", s.Strategy.Name, s.Item) }
 
 func playLateRelease(ctx context.Context, s *Stage) error {
-	side := s.openRedis(s.Addresses.Redis[0])
+	side := openRedis(s.Addresses.Redis[0])
 	defer side.Close()
 	// The scripts must be known to Redis, or it would ask for the text of the one that comes late.
 	if _, err := s.send(ctx, order{client: "Z", at: s.Victim}); err != nil {
@@ -219,7 +219,7 @@ func (s *Stage) playCrashAfterSet(
 	defer proxy.Close()
 	proxy.Select(func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, argument(shop.key)) })
 	proxy.Cut(2, tcpproxy.BeforeRequest)
-	client := s.openRedis(proxy.Addr())
+	client := openRedis(proxy.Addr())
 	defer client.Close()
 	s.perform("A", 1, func() (int64, error) { return 0, lock(ctx, client, shop.key) })
 	cut := time.Now()
@@ -230,14 +230,9 @@ func (s *Stage) playCrashAfterSet(
 	if !proxy.Armed() {
 		s.Provef("the connection was cut between A's first command and its second; the PTTL of the lock is %s", pttl(rest))
 	}
-	sold, err := s.untilSold(ctx, "B", cut, lease+time.Second, func(client string) (history.Op, error) {
-		op := s.perform(client, 2, func() (int64, error) { return shop.sellWithin(ctx, client, 2, lease/4) })
-		return op, nil
+	return s.buyWithin(ctx, "B", cut, lease+time.Second, func(client string) (history.Op, error) {
+		return s.perform(client, 2, func() (int64, error) { return shop.sellWithin(ctx, client, 2, lease/4) }), nil
 	})
-	if err == nil && !sold {
-		s.giveUp(cut)
-	}
-	return err
 }
 
 // lockConnectionKilled is the story of GET_LOCK's connection, which is not the one on which the holder works.

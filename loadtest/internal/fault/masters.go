@@ -80,7 +80,7 @@ func (s *Stage) votes(ctx context.Context) (map[int]time.Duration, error) {
 		if i < len(s.masters) && s.masters[i].Err() != nil {
 			continue
 		}
-		client := s.openRedis(address)
+		client := openRedis(address)
 		rest, err := client.PTTL(ctx, s.lockKey()).Result()
 		client.Close()
 		if err != nil {

@@ -190,7 +190,7 @@ func playTwoRedisLocks(ctx context.Context, s *Stage, ascending bool) error {
 		return err
 	}
 	defer db.Close()
-	client := redis.NewClient(&redis.Options{Addr: s.Addresses.Redis[0]})
+	client := openRedis(s.Addresses.Redis[0])
 	defer client.Close()
 	second, err := s.newItem(ctx)
 	if err != nil {

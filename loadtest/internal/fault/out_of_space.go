@@ -155,7 +155,7 @@ var redisOutOfMemory = Scenario{
 	},
 	Deploy: onOwnRedis,
 	Play: func(ctx context.Context, s *Stage) error {
-		client := s.openRedis(s.Addresses.Redis[0])
+		client := openRedis(s.Addresses.Redis[0])
 		defer client.Close()
 		a, point, err := s.park(ctx, order{client: "A", at: s.Victim})
 		if err != nil {

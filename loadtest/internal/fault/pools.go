@@ -133,13 +133,9 @@ func playPool(ctx context.Context, s *Stage, ownPool bool) error {
 	if s.sold() > 0 {
 		return nil
 	}
-	sold, err := s.untilSold(ctx, "C", began, patience, func(client string) (history.Op, error) {
+	return s.buyWithin(ctx, "C", began, patience, func(client string) (history.Op, error) {
 		return s.perform(client, 1, func() (int64, error) { return user.buy(ctx, nil) }), nil
 	})
-	if err == nil && !sold {
-		s.giveUp(began)
-	}
-	return err
 }
 
 // openPool opens a pool of few connections.

@@ -151,7 +151,7 @@ func (s *Stage) split(ctx context.Context) error {
 
 // isMaster returns an error unless a server of Redis says that it is a master.
 func (s *Stage) isMaster(ctx context.Context, r *servers.Redis) error {
-	client := s.openRedis(r.Addr)
+	client := openRedis(r.Addr)
 	defer client.Close()
 	role, err := client.Do(ctx, "ROLE").Slice()
 	if err == nil && (len(role) == 0 || role[0] != "master") {
@@ -215,7 +215,7 @@ var failoverOfSales = Scenario{
 
 // stockAt is the stock of the item on a server of Redis; 0 if it has none.
 func (s *Stage) stockAt(ctx context.Context, at *servers.Redis) (int64, error) {
-	client := s.openRedis(at.Addr)
+	client := openRedis(at.Addr)
 	defer client.Close()
 	stock, err := client.Get(ctx, fmt.Sprintf("stock:{%d}", s.Item)).Int64()
 	if errors.Is(err, redis.Nil) {

@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/scenario"
@@ -81,7 +79,7 @@ func redisPair(ctx context.Context) (*redisServers, error) {
 
 // awaitReplica waits until a master knows that its Redis replica is in sync, which the latter tells it once a second.
 func awaitReplica(ctx context.Context, master *servers.Redis) error {
-	client := redis.NewClient(&redis.Options{Addr: master.Addr, MaxRetries: -1, DisableIdentity: true})
+	client := openRedis(master.Addr)
 	defer client.Close()
 	replicas, err := client.Wait(ctx, 1, 20*time.Second).Result()
 	if err == nil && replicas == 0 {
@@ -160,7 +158,7 @@ func (r *redisServers) rejoin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client := redis.NewClient(&redis.Options{Addr: r.master.Addr, MaxRetries: -1, DisableIdentity: true})
+	client := openRedis(r.master.Addr)
 	defer client.Close()
 	if err := client.Do(ctx, "REPLICAOF", host, port).Err(); err != nil {
 		return err
@@ -173,7 +171,7 @@ const noKey = time.Duration(-2)
 
 // lockPTTL is how long the item's lock lasts on a server of Redis, as PTTL tells it.
 func (s *Stage) lockPTTL(ctx context.Context, at *servers.Redis) (time.Duration, error) {
-	client := s.openRedis(at.Addr)
+	client := openRedis(at.Addr)
 	defer client.Close()
 	return client.PTTL(ctx, s.lockKey()).Result()
 }

@@ -104,7 +104,7 @@ func (s *Stage) swallowLocks(context.Context) error {
 
 // awaitRenewal waits until the lease of the item's lock starts anew.
 func (s *Stage) awaitRenewal(ctx context.Context) error {
-	side := s.openRedis(s.Addresses.Redis[0])
+	side := openRedis(s.Addresses.Redis[0])
 	defer side.Close()
 	last := time.Duration(-1)
 	return eventually(ctx, "the lock is renewed", func() (bool, error) {
@@ -184,7 +184,7 @@ var lateRenewal = Scenario{
 	},
 	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) { return deployPatient(ctx, l) },
 	Play: func(ctx context.Context, s *Stage) error {
-		side := s.openRedis(s.Addresses.Redis[0])
+		side := openRedis(s.Addresses.Redis[0])
 		defer side.Close()
 		holder, _, err := s.parkAtFirst(ctx, order{client: "A", at: s.Victim}, "before-write")
 		if err != nil {
@@ -232,11 +232,7 @@ func (s *Stage) arriveAfterRelease(
 	if held == 0 {
 		s.Provef("A's renewal has arrived after its release; the PTTL of the lock is now %s", pttl(rest))
 	}
-	sold, err := s.untilSold(ctx, "B", arrived, patience, buy)
-	if err == nil && !sold {
-		s.giveUp(arrived)
-	}
-	return err
+	return s.buyWithin(ctx, "B", arrived, patience, buy)
 }
 
 // renewBySet renews its lock by setting the key anew, whether or not it exists.
@@ -254,7 +250,7 @@ var renewBySet = Practice{
 			return err
 		}
 		defer proxy.Close()
-		renewing := s.openRedis(proxy.Addr())
+		renewing := openRedis(proxy.Addr())
 		defer renewing.Close()
 		late := proxy.Catch(func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, argument(shop.key)) })
 		defer late.Release()

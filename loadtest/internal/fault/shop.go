@@ -36,14 +36,14 @@ func (s *Stage) openShop(ctx context.Context) (*shop, error) {
 	}
 	return &shop{
 		db:    db,
-		redis: s.openRedis(s.Addresses.Redis[0]),
+		redis: openRedis(s.Addresses.Redis[0]),
 		key:   fmt.Sprintf("%s:{%d}", s.Strategy.Name, s.Item),
 		item:  s.Item,
 	}, nil
 }
 
 // openRedis opens connections of the story's own. A command is sent once. The caller closes them.
-func (d *Deployment) openRedis(address string) *redis.Client {
+func openRedis(address string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1, DisableIdentity: true})
 }
 

@@ -191,7 +191,7 @@ func (s *Stage) playFailoverAfterWait(ctx context.Context, cut, askAnother bool)
 		return err
 	}
 	promoted := *shop.shop
-	promoted.redis = s.openRedis(s.redis.replica.Addr)
+	promoted.redis = openRedis(s.redis.replica.Addr)
 	defer promoted.redis.Close()
 	owner, err := promoted.holder(ctx)
 	if err != nil {
@@ -217,11 +217,7 @@ func (s *Stage) waitInVain(ctx context.Context, shop *confirmedLock, refusal err
 	}
 	s.Provef("A has set the lock, and WAIT says that no Redis replica has it")
 	refused := time.Now()
-	sold, err := s.untilSold(ctx, "B", refused, waitLimit, func(client string) (history.Op, error) {
+	return s.buyWithin(ctx, "B", refused, 2*waitLimit, func(client string) (history.Op, error) {
 		return s.perform(client, 2, func() (int64, error) { return 0, shop.lock(ctx, client) }), nil
 	})
-	if err == nil && !sold {
-		s.giveUp(refused)
-	}
-	return err
 }
