@@ -71,30 +71,15 @@ func secondHolderClaim(s scenario.Strategy) Claim {
 
 // overtake has a fault strike while the proxy holds A's write, and B buy before that write arrives.
 func (s *Stage) overtake(ctx context.Context, strike func(context.Context) error) error {
-	write := s.storeProxy(s.Victim).Catch(s.writesStock)
-	defer write.Release()
-	holder := s.start(ctx, order{client: "A", at: s.Victim, timeout: patientTimeout})
-	if err := holder.caught(ctx, write); err != nil {
+	a, err := s.holdWrite(ctx, patientTimeout)
+	if err != nil {
 		return err
 	}
-	s.Stepf("A holds the lock, and the proxy holds A's write of %d bytes", write.Bytes())
+	defer a.write.Release()
 	if err := strike(ctx); err != nil {
 		return err
 	}
-	// B buys another count than A: if both left the same stock, nobody could tell that one was lost.
-	if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, time.Now()); err != nil {
-		return err
-	}
-	write.Release()
-	if err := answer(ctx, write); err != nil {
-		return err
-	}
-	s.Stepf("A's write has reached %s", s.Store)
-	if err := holder.wait(); err != nil {
-		return err
-	}
-	_, err := s.send(ctx, order{client: "C", at: s.Survivor})
-	return err
+	return s.buyBeforeWrite(ctx, a)
 }
 
 // jump lets the clocks of servers jump, once for all cells.

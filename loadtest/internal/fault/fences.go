@@ -24,45 +24,61 @@ var fenceCounterLost = Scenario{
 	},
 	Deploy: onOwnRedis,
 	Play: func(ctx context.Context, s *Stage) error {
-		before, err := s.send(ctx, order{client: "A", at: s.Victim})
-		if err != nil {
+		if err := s.mustBuy(ctx, order{client: "A", at: s.Victim}); err != nil {
 			return err
 		}
+		before := s.last()
 		if err := s.flushRedis(ctx); err != nil {
 			return err
 		}
-		lost := time.Now()
-		if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, lost); err != nil {
+		if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, time.Now()); err != nil || s.never {
 			return err
 		}
-		s.Stepf("A's token was %d, and B's is %d", before.Token, s.last().Token)
+		after := s.last()
+		if after.Token <= before.Token {
+			s.Failf("A's token was %d, and B's is %d, which is not greater", before.Token, after.Token)
+			return nil
+		}
+		s.Stepf("A's token was %d, and B's is %d", before.Token, after.Token)
 		return nil
 	},
 	Practices: []Practice{{
 		Name:  "incr-token",
 		Claim: claim("refuses everybody: its tokens begin again from 1", report.Unavailable),
-		Play: func(ctx context.Context, s *Stage) error {
-			shop, err := s.openShop(ctx)
-			if err != nil {
-				return err
-			}
-			defer shop.close()
-			// The item has been sold for a while: a counter that begins again does not catch up soon.
-			if err := shop.redis.Set(ctx, shop.key+":token", 1_000_000, 0).Err(); err != nil {
-				return err
-			}
-			sell := func() (int64, error) { return shop.sellFenced(ctx, "holder", 1) }
-			s.perform("A", 1, sell)
-			if err := s.flushRedis(ctx); err != nil {
-				return err
-			}
-			lost := time.Now()
-			return s.buyWithin(ctx, "B", lost, time.Second, func(client string) (history.Op, error) {
-				time.Sleep(100 * time.Millisecond) // a few tries are enough
-				return s.perform(client, 1, sell), nil
-			})
-		},
+		Play:  playCounterLost,
 	}},
+}
+
+// playCounterLost has A buy before Redis forgets the counter, and B in vain after that.
+func playCounterLost(ctx context.Context, s *Stage) error {
+	shop, err := s.openShop(ctx)
+	if err != nil {
+		return err
+	}
+	defer shop.close()
+	// The item has been sold for a while: a counter that begins again does not catch up soon.
+	if err := shop.redis.Set(ctx, shop.key+":token", 1_000_000, 0).Err(); err != nil {
+		return err
+	}
+	var answer error
+	sell := func() (remaining int64, err error) {
+		remaining, answer = shop.sellFenced(ctx, "holder", 1)
+		return remaining, answer
+	}
+	if s.perform("A", 1, sell); answer != nil {
+		return fmt.Errorf("client A was not sold anything: %w", answer)
+	}
+	if err := s.flushRedis(ctx); err != nil {
+		return err
+	}
+	return s.buyWithin(ctx, "B", time.Now(), time.Second, func(client string) (history.Op, error) {
+		time.Sleep(100 * time.Millisecond) // a few tries are enough
+		op := s.perform(client, 1, sell)
+		if answer != nil && !errors.Is(answer, errStale) {
+			return op, fmt.Errorf("client %s was refused for another reason than its token: %w", client, answer)
+		}
+		return op, nil
+	})
 }
 
 // flushRedis makes the Redis of the round forget everything.

@@ -56,17 +56,41 @@ type lateHolder struct {
 	write *tcpproxy.Caught
 }
 
-// holdWrite has A take the lock and read the stock, and holds A's write on the wire. The caller releases it.
-func (s *Stage) holdWrite(ctx context.Context) (lateHolder, error) {
+// holdWrite has A take the lock and read the stock, and holds A's write on the wire. The caller releases it. A waits no
+// longer than timeout for its answer.
+func (s *Stage) holdWrite(ctx context.Context, timeout time.Duration) (lateHolder, error) {
 	write := s.storeProxy(s.Victim).Catch(s.writesStock)
-	a := lateHolder{s.start(ctx, order{client: "A", at: s.Victim, timeout: patientTimeout}), write}
+	a := lateHolder{s.start(ctx, order{client: "A", at: s.Victim, timeout: timeout}), write}
 	if err := a.caught(ctx, write); err != nil {
 		write.Release()
 		return a, err
 	}
-	s.Stepf("A has the lock and has read the stock; the proxy between the victim and %s holds its write of %d bytes",
-		s.Store, write.Bytes())
+	s.Stepf("A has read the stock, and the proxy between the victim and %s holds its write of %d bytes", s.Store,
+		write.Bytes())
 	return a, nil
+}
+
+// land lets A's write go on, and waits until A is answered.
+func (s *Stage) land(ctx context.Context, a lateHolder) error {
+	a.write.Release()
+	if err := answer(ctx, a.write); err != nil {
+		return err
+	}
+	s.Stepf("A's write has reached %s", s.Store)
+	return a.wait()
+}
+
+// buyBeforeWrite has B buy before A's write goes on, and C after that.
+func (s *Stage) buyBeforeWrite(ctx context.Context, a lateHolder) error {
+	// B buys another count than A: if both left the same stock, nobody could tell that one was lost.
+	if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, time.Now()); err != nil {
+		return err
+	}
+	if err := s.land(ctx, a); err != nil {
+		return err
+	}
+	_, err := s.send(ctx, order{client: "C", at: s.Survivor})
+	return err
 }
 
 // forget has a fault strike while A is inside. The lock is on the server before, and should be on the server after.
@@ -113,12 +137,8 @@ func (s *Stage) askMeanwhile(ctx context.Context, a lateHolder) (sold bool, err 
 	if err != nil {
 		return sold, err
 	}
-	a.write.Release()
-	if err := answer(ctx, a.write); err != nil {
-		return sold, err
-	}
-	s.Stepf("A's write has reached %s", s.Store)
-	return sold, a.wait()
+	s.blocked = 0 // nobody should buy while A is inside
+	return sold, s.land(ctx, a)
 }
 
 // buyOn has B buy, if it was not granted the lock before, and C after that.
@@ -127,9 +147,6 @@ func (s *Stage) buyOn(ctx context.Context, sold bool) error {
 		if err := s.buy(ctx, order{client: "B-again", at: s.Survivor, count: 2}, time.Now()); err != nil {
 			return err
 		}
-	}
-	if !s.never {
-		s.blocked = 0 // no lease has ended: if B waited, it was for a busy machine
 	}
 	_, err := s.send(ctx, order{client: "C", at: s.Survivor})
 	return err
@@ -146,7 +163,7 @@ func redisRestarts(
 		Claim:   claimed,
 		Deploy:  onEndlessLeases(oneRedis(o)),
 		Play: func(ctx context.Context, s *Stage) error {
-			a, err := s.holdWrite(ctx)
+			a, err := s.holdWrite(ctx, patientTimeout)
 			if err != nil {
 				return err
 			}
@@ -178,7 +195,7 @@ func lockEvicted(policy string) Scenario {
 		},
 		Deploy: onEndlessLeases(oneRedis(servers.RedisOptions{Args: []string{"--maxmemory-policy", policy}})),
 		Play: func(ctx context.Context, s *Stage) error {
-			a, err := s.holdWrite(ctx)
+			a, err := s.holdWrite(ctx, patientTimeout)
 			if err != nil {
 				return err
 			}
@@ -207,9 +224,9 @@ const (
 func (s *Stage) fillRedis(ctx context.Context) error {
 	client := openRedis(s.redis.master.Addr)
 	defer client.Close()
-	used, err := strconv.ParseInt(client.InfoMap(ctx, "memory").Item("Memory", "used_memory"), 10, 64)
+	used, err := usedMemory(ctx, client)
 	if err != nil {
-		return fmt.Errorf("used_memory of Redis: %w", err)
+		return err
 	}
 	if err := client.ConfigSet(ctx, "maxmemory", strconv.FormatInt(used+fillMemory, 10)).Err(); err != nil {
 		return err
@@ -233,6 +250,15 @@ func (s *Stage) fillRedis(ctx context.Context) error {
 			return client.ConfigSet(ctx, "maxmemory", "0").Err()
 		}
 	}
+}
+
+// usedMemory returns how many bytes Redis uses.
+func usedMemory(ctx context.Context, client *redis.Client) (int64, error) {
+	info := client.InfoMap(ctx, "memory")
+	if info.Err() != nil {
+		return 0, info.Err()
+	}
+	return strconv.ParseInt(info.Item("Memory", "used_memory"), 10, 64)
 }
 
 // ranOutOfMemory returns an error unless Redis has evicted keys, or refused commands.

@@ -3,6 +3,7 @@ package fault
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -27,23 +28,37 @@ var holderDies = Scenario{
 		}
 		return claim(words, report.Safe)
 	},
+	Deploy: deployPaused,
 	Play: func(ctx context.Context, s *Stage) error {
-		holder, point, err := s.park(ctx, order{client: "A", at: s.Victim})
+		holder, point, err := s.park(ctx, order{client: "A", at: s.Victim, timeout: patientTimeout})
 		if err != nil {
 			return err
 		}
-		s.Provef("A is parked at %s on the victim", point)
-		var killed time.Time
+		blocked := time.Now() // since then, if the lock is a lease
 		err = s.Together(ctx, "the victim is killed", func(context.Context) error { return s.Victim.Kill() })
 		if err != nil {
 			return err
 		}
-		killed = time.Now()
-		if err := holder.wait(); err != nil {
+		if s.Strategy.Claim.HolderCrash != "blocks-until-lease-ends" {
+			blocked = time.Now() // the other cells may have taken a while to get ready
+		}
+		if err := s.diedUnanswered(holder); err != nil {
 			return err
 		}
-		return s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, killed)
+		s.Provef("A was parked at %s on the victim, which never answered it", point)
+		return s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, blocked)
 	},
+}
+
+// diedUnanswered waits until the request has ended with its replica. It fails if the replica had answered before.
+func (s *Stage) diedUnanswered(p *pending) error {
+	if err := p.wait(); err != nil {
+		return err
+	}
+	if p.op.Status != 0 {
+		return fmt.Errorf("%s was answered before the victim was killed: %d %s", p.request, p.op.Status, p.op.Error)
+	}
+	return nil
 }
 
 // patience is how long the next buyer tries. It exceeds every lease, and the time in which the victim gives up a request
@@ -73,30 +88,13 @@ var lateWrite = Scenario{
 				return err
 			}
 		}
-		write := s.storeProxy(s.Victim).Catch(s.writesStock)
-		defer write.Release()
-		holder := s.start(ctx, order{client: "A", at: s.Victim})
-		if err := holder.caught(ctx, write); err != nil {
+		a, err := s.holdWrite(ctx, clientTimeout)
+		if err != nil {
 			return err
 		}
-		s.Provef("the proxy between the victim and %s holds A's write of %d bytes", s.Store, write.Bytes())
-		caught := time.Now()
-		// B buys another count than A: if both left the same stock, nobody could tell that one was lost.
-		if err := s.buy(ctx, order{client: "B", at: s.Survivor, count: 2}, caught); err != nil {
-			return err
-		}
-		write.Release()
-		select {
-		case <-write.Answered():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		s.Stepf("A's write has reached %s", s.Store)
-		if err := holder.wait(); err != nil {
-			return err
-		}
-		_, err := s.send(ctx, order{client: "C", at: s.Survivor})
-		return err
+		defer a.write.Release()
+		s.Provef("the proxy between the victim and %s holds A's write of %d bytes", s.Store, a.write.Bytes())
+		return s.buyBeforeWrite(ctx, a)
 	},
 }
 
@@ -144,9 +142,15 @@ var clientRetries = Scenario{
 		if err != nil {
 			return err
 		}
-		if first.Outcome == history.Unknown && !front.Armed() {
-			s.Provef("the proxy in front of the victim cut the connection when the answer came")
+		stock, err := s.Oracle.Stock(ctx, s.Store, []int64{s.Item})
+		switch {
+		case err != nil:
+			return err
+		case first.Outcome != history.Unknown || front.Armed() || stock[s.Item] != units-1:
+			return fmt.Errorf("client A was told %q, and %s has %d units", first.Outcome, s.Store, stock[s.Item])
 		}
+		s.Provef("the proxy in front of the victim cut the connection when the answer came; %s has %d units", s.Store,
+			stock[s.Item])
 		_, err = s.send(ctx, s.again("A"))
 		return err
 	},

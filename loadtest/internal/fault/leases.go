@@ -69,36 +69,16 @@ func playLateRelease(ctx context.Context, s *Stage) error {
 		return fmt.Errorf("the release of A is not on the wire: %w", err)
 	}
 	s.Stepf("A has written; the proxy holds its release of %d bytes", late.Bytes())
-	if s.Strategy.Claim.HolderCrash == "blocks-forever" {
-		if err := side.Del(ctx, s.lockKey()).Err(); err != nil {
-			return err
-		}
-		s.Stepf("the lock does not end by itself: an operator takes A for dead, and deletes it")
-	}
-	next, err := s.parkNext(ctx, order{client: "B", at: s.Survivor, count: 2}, "after-read")
+	next, err := s.enterAfterLease(ctx, side)
 	if err != nil {
 		return err
 	}
-	rest, err := side.PTTL(ctx, s.lockKey()).Result()
-	if err != nil {
-		return err
-	}
-	s.Stepf("B has been granted the lock and has read the stock; the PTTL of the lock is %s", pttl(rest))
 	late.Release()
 	if err := answer(ctx, late); err != nil {
 		return err
 	}
-	held, err := side.Exists(ctx, s.lockKey()).Result()
-	if err != nil {
+	if err := s.enterIfFree(ctx, side); err != nil {
 		return err
-	}
-	if held == 0 {
-		s.Provef("A's release arrived while B was inside, and deleted B's lock")
-		if _, err := s.send(ctx, order{client: "C", at: s.Survivor, count: 3}); err != nil {
-			return err
-		}
-	} else {
-		s.Provef("A's release arrived while B was inside; B's lock is still there")
 	}
 	if err := s.release(ctx, next); err != nil {
 		return err
@@ -107,6 +87,41 @@ func playLateRelease(ctx context.Context, s *Stage) error {
 		return err
 	}
 	_, err = s.send(ctx, order{client: "D", at: s.Survivor})
+	return err
+}
+
+// enterAfterLease has B wait until A's lease has ended, and stops it inside.
+func (s *Stage) enterAfterLease(ctx context.Context, side *redis.Client) (*pending, error) {
+	if s.Strategy.Claim.HolderCrash == "blocks-forever" {
+		if err := side.Del(ctx, s.lockKey()).Err(); err != nil {
+			return nil, err
+		}
+		s.Stepf("the lock does not end by itself: an operator takes A for dead, and deletes it")
+	}
+	next, err := s.parkNext(ctx, order{client: "B", at: s.Survivor, count: 2}, "after-read")
+	if err != nil {
+		return nil, err
+	}
+	rest, err := side.PTTL(ctx, s.lockKey()).Result()
+	if err != nil {
+		return nil, err
+	}
+	s.Stepf("B has been granted the lock and has read the stock; the PTTL of the lock is %s", pttl(rest))
+	return next, nil
+}
+
+// enterIfFree has C buy if A's release has deleted the lock of B, which is inside.
+func (s *Stage) enterIfFree(ctx context.Context, side *redis.Client) error {
+	held, err := side.Exists(ctx, s.lockKey()).Result()
+	switch {
+	case err != nil:
+		return err
+	case held > 0:
+		s.Provef("A's release arrived while B was inside; B's lock is still there")
+		return nil
+	}
+	s.Provef("A's release arrived while B was inside, and deleted B's lock")
+	_, err = s.send(ctx, order{client: "C", at: s.Survivor, count: 3})
 	return err
 }
 
@@ -312,7 +327,7 @@ var getLockSameConnection = Practice{
 		if err := s.killHolder(ctx, db, holder.name); err != nil {
 			return err
 		}
-		s.perform("B", 2, func() (int64, error) {
+		b := s.perform("B", 2, func() (int64, error) {
 			next, err := s.lockAndRead(ctx, db)
 			if err != nil {
 				return 0, err
@@ -320,6 +335,9 @@ var getLockSameConnection = Practice{
 			defer next.close()
 			return next.write(ctx, 2)
 		})
+		if b.Outcome != history.Sold {
+			return fmt.Errorf("client B was not sold anything: %s", b.Error)
+		}
 		a.answer(holder.write(ctx, 1)) // the server has ended the connection: nothing was written
 		return nil
 	},

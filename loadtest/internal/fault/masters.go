@@ -26,16 +26,21 @@ var masterScenarios = []Scenario{
 // deployOn deploys on servers of the round's own, which stop stops after the replicas. It takes the error of their
 // start, so that those that were started before are stopped.
 func (l *Lab) deployOn(
-	ctx context.Context, at topology.Addresses, stop func(context.Context) error, startErr error, args ...string,
+	ctx context.Context, at topology.Addresses, stop stopper, startErr error, args ...string,
 ) (*Deployment, error) {
 	d, err := (*Deployment)(nil), startErr
 	if err == nil {
 		d, err = l.deploy(ctx, at, args...)
 	}
-	if err != nil {
-		return nil, errors.Join(err, stop(context.WithoutCancel(ctx)))
+	return stopAfter(ctx, d, err, stop)
+}
+
+// stopAfter has the servers of a deployment stopped after its replicas, or at once if it could not be started.
+func stopAfter(ctx context.Context, d *Deployment, startErr error, stop stopper) (*Deployment, error) {
+	if startErr != nil {
+		return nil, errors.Join(startErr, stop(context.WithoutCancel(ctx)))
 	}
-	d.stops = append([]func(context.Context) error{stop}, d.stops...)
+	d.stops = append([]stopper{stop}, d.stops...)
 	return d, nil
 }
 

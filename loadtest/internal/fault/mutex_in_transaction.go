@@ -44,8 +44,10 @@ var unlockBeforeCommit = Scenario{
 			s.Provef("A is parked before COMMIT, and B's UPDATE waits for A's row (innodb_trx): B has the mutex")
 		case b.op.Outcome == history.Busy:
 			s.Provef("A is parked before COMMIT, and B was refused because it did not get the mutex within %v", lease)
+		case b.op.Outcome == history.Sold:
+			s.Failf("B was sold the item while A had not committed")
 		default:
-			return fmt.Errorf("client B was answered %s while A had not committed", b.op.Outcome)
+			return fmt.Errorf("client B was answered while A had not committed: %s", b.op.Error)
 		}
 		if err := s.release(ctx, a); err != nil {
 			return err

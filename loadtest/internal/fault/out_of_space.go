@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -75,10 +74,12 @@ func playMySQLOutOfSpace(ctx context.Context, s *Stage) error {
 	switch {
 	case disk.Bavail > 0:
 		return fmt.Errorf("the disk has %d free blocks", disk.Bavail)
-	case refused:
+	case refused && s.Strategy.Idempotent:
 		s.Provef("the disk has no free block; after %d more sales, the next is refused: %s", sales, s.last().Error)
+	case refused:
+		s.Failf("the disk has no free block; after %d more sales, the next is refused: %s", sales, s.last().Error)
 	case s.Strategy.Idempotent:
-		return fmt.Errorf("%d sales were recorded on a full disk", sales)
+		s.Failf("the disk has no free block, and the ledger has grown by %d sales", sales)
 	default:
 		s.Provef("the disk has no free block, and %d more sales are made", sales)
 	}
@@ -107,7 +108,8 @@ func fillDisk(path string) error {
 	return nil
 }
 
-// buyOnFullDisk counts the sales until one is refused, or until there were enough.
+// buyOnFullDisk counts the sales until one is refused, or until there were enough. It fails the claim if an answer leaves
+// open whether something was sold.
 func (s *Stage) buyOnFullDisk(ctx context.Context) (sales int, refused bool, err error) {
 	enough := fullDiskSales
 	if s.Strategy.Idempotent {
@@ -126,8 +128,8 @@ func (s *Stage) buyOnFullDisk(ctx context.Context) (sales int, refused bool, err
 		case history.Busy:
 			return sales, true, nil
 		default:
-			err := fmt.Errorf("the answer to client A%d is %d %s: it is no clear refusal", sales, op.Status, op.Error)
-			return sales, false, err
+			s.Failf("with a full disk, A%d was answered %d %s, which is no clear refusal", sales, op.Status, op.Error)
+			return sales, true, nil
 		}
 	}
 	return sales, false, nil
@@ -154,59 +156,63 @@ var redisOutOfMemory = Scenario{
 		return claim("refuses, and sells again afterwards", report.Safe)
 	},
 	Deploy: onOwnRedis,
-	Play: func(ctx context.Context, s *Stage) error {
-		client := openRedis(s.Addresses.Redis[0])
-		defer client.Close()
-		a, point, err := s.park(ctx, order{client: "A", at: s.Victim})
-		if err != nil {
-			return err
-		}
-		s.Stepf("A is parked at %s", point)
-		err = s.Together(ctx, "Redis is out of memory", func(ctx context.Context) error {
-			return client.ConfigSet(ctx, "maxmemory", "1").Err()
-		})
-		if err != nil {
-			return err
-		}
-		if err := s.release(ctx, a); err != nil {
-			return err
-		}
-		b, err := s.send(ctx, order{client: "B", at: s.Survivor, count: 2})
-		if err != nil {
-			return err
-		}
-		memory, err := usedMemory(ctx, client)
-		switch {
-		case err != nil:
-			return err
-		case b.Outcome == history.Sold && s.Strategy.Name == writesWithoutMemory:
-			s.Provef("Redis uses %s bytes and may use 1 (maxmemory), and still grants B the lock", memory)
-		case b.Outcome != history.Busy:
-			return fmt.Errorf("client B was answered %d %s, which is no clear refusal", b.Status, b.Error)
-		default:
-			s.Provef("Redis uses %s bytes and may use 1 (maxmemory), and B is refused: %s", memory, b.Error)
-		}
-		err = s.Together(ctx, "there is room again", func(ctx context.Context) error {
-			return client.ConfigSet(ctx, "maxmemory", "0").Err()
-		})
-		if err != nil {
-			return err
-		}
-		return s.buy(ctx, order{client: "C", at: s.Survivor, count: 3}, time.Now())
-	},
+	Play:   playRedisOutOfMemory,
+}
+
+func playRedisOutOfMemory(ctx context.Context, s *Stage) error {
+	client := openRedis(s.Addresses.Redis[0])
+	defer client.Close()
+	a, point, err := s.park(ctx, order{client: "A", at: s.Victim})
+	if err != nil {
+		return err
+	}
+	s.Stepf("A is parked at %s", point)
+	err = s.Together(ctx, "Redis is out of memory", func(ctx context.Context) error {
+		return client.ConfigSet(ctx, "maxmemory", "1").Err()
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.release(ctx, a); err != nil {
+		return err
+	}
+	if err := s.buyWithoutMemory(ctx, client); err != nil {
+		return err
+	}
+	err = s.Together(ctx, "there is room again", func(ctx context.Context) error {
+		return client.ConfigSet(ctx, "maxmemory", "0").Err()
+	})
+	if err != nil {
+		return err
+	}
+	return s.buy(ctx, order{client: "C", at: s.Survivor, count: 3}, time.Now())
+}
+
+// buyWithoutMemory has B ask while Redis is out of memory.
+func (s *Stage) buyWithoutMemory(ctx context.Context, client *redis.Client) error {
+	b, err := s.send(ctx, order{client: "B", at: s.Survivor, count: 2})
+	if err != nil {
+		return err
+	}
+	memory, err := usedMemory(ctx, client)
+	if err != nil {
+		return err
+	}
+	want := history.Busy
+	if s.Strategy.Name == writesWithoutMemory {
+		want = history.Sold
+	}
+	switch {
+	case b.Outcome != want:
+		s.Failf("Redis uses %d bytes and may use 1 (maxmemory), and B is answered %d %s", memory, b.Status, b.Error)
+	case want == history.Sold:
+		s.Provef("Redis uses %d bytes and may use 1 (maxmemory), and still grants B the lock", memory)
+	default:
+		s.Provef("Redis uses %d bytes and may use 1 (maxmemory), and B is refused: %s", memory, b.Error)
+	}
+	return nil
 }
 
 // writesWithoutMemory is the strategy whose lock is granted by a script that removes its caller from the queue first. A
 // script that has written may go on writing when memory is short, because Redis does not roll back.
 const writesWithoutMemory = "lock-redis-fair"
-
-// usedMemory returns how many bytes Redis uses.
-func usedMemory(ctx context.Context, client *redis.Client) (string, error) {
-	info, err := client.Info(ctx, "memory").Result()
-	if err != nil {
-		return "", err
-	}
-	_, after, _ := strings.Cut(info, "used_memory:")
-	used, _, _ := strings.Cut(after, "\r\n")
-	return used, nil
-}

@@ -33,12 +33,10 @@ var etcdPartition = Scenario{
 		leaders, others := l.Topology.Addresses(), l.Topology.Addresses()
 		leaders.Etcd, others.Etcd = []string{members.leader.Addr}, members.followers()
 		d, err := l.deployApart(ctx, leaders, others, "--request-timeout="+patientTimeout.String())
-		if err != nil {
-			return nil, errors.Join(err, members.stop(context.WithoutCancel(ctx)))
+		if err == nil {
+			d.etcd = members
 		}
-		d.etcd = members
-		d.stops = append([]func(context.Context) error{members.stop}, d.stops...) // after the replicas
-		return d, nil
+		return stopAfter(ctx, d, err, members.stop)
 	},
 	Play: func(ctx context.Context, s *Stage) error {
 		a := order{client: "A", at: s.Victim, timeout: patientTimeout}

@@ -41,7 +41,7 @@ var failover = Scenario{
 		if err := s.cutReplication(ctx); err != nil {
 			return err
 		}
-		a, err := s.holdWrite(ctx)
+		a, err := s.holdWrite(ctx, patientTimeout)
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ var plannedFailover = Scenario{
 	Deploy:  onEndlessLeases(redisPair),
 	Play: func(ctx context.Context, s *Stage) error {
 		master, replica := s.redis.master, s.redis.replica
-		a, err := s.holdWrite(ctx)
+		a, err := s.holdWrite(ctx, patientTimeout)
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ var splitBrain = Scenario{
 		if err != nil {
 			return err
 		}
-		a, err := s.holdWrite(ctx)
+		a, err := s.holdWrite(ctx, patientTimeout)
 		if err != nil {
 			return err
 		}

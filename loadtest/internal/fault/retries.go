@@ -130,7 +130,9 @@ var clientTimesOut = Scenario{
 		s.Provef("the victim's sale of %d bytes is held on its way to %s while the survivor works on A's second request",
 			sale.Bytes(), s.Store)
 		sale.Release()
-		<-sale.Answered()
+		if err := answer(ctx, sale); err != nil {
+			return err
+		}
 		s.Stepf("A's first sale has reached %s", s.Store)
 		second.Release()
 		return <-bought

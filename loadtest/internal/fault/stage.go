@@ -282,6 +282,15 @@ func (s *Stage) tryToBuy(ctx context.Context, o order, since time.Time, limit ti
 	return s.untilSold(ctx, o.client, since, limit, s.sends(ctx, o))
 }
 
+// mustBuy sends a request that nothing keeps from being sold.
+func (s *Stage) mustBuy(ctx context.Context, o order) error {
+	op, err := s.send(ctx, o)
+	if err == nil && op.Outcome != history.Sold {
+		err = fmt.Errorf("client %s was not sold anything: %s", o.client, op.Error)
+	}
+	return err
+}
+
 // sends returns a function that sends a request for a client of another name.
 func (s *Stage) sends(ctx context.Context, o order) func(client string) (history.Op, error) {
 	return func(client string) (history.Op, error) {

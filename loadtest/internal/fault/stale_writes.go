@@ -53,7 +53,7 @@ func playABA(ctx context.Context, s *Stage) error {
 		return err
 	}
 	s.Stepf("A has read %d", units)
-	if _, err := s.send(ctx, order{client: "B", at: s.Survivor}); err != nil {
+	if err := s.mustBuy(ctx, order{client: "B", at: s.Survivor}); err != nil {
 		return err
 	}
 	if err := s.restock(ctx, s.Item, 1); err != nil {
@@ -66,14 +66,13 @@ func playABA(ctx context.Context, s *Stage) error {
 	if err := s.release(ctx, a); err != nil {
 		return err
 	}
-	accepted := a.op.Attempts == 1
-	switch {
+	switch accepted := a.op.Attempts == 1; {
 	case a.op.Outcome != history.Sold:
 		return fmt.Errorf("client A was not sold anything: %s", a.op.Error)
 	case stock[s.Item] != units:
 		return fmt.Errorf("the stock is %d, and not %d again", stock[s.Item], units)
 	case accepted != (s.Strategy.Name == acceptsABA):
-		return fmt.Errorf("client A sold at attempt %d", a.op.Attempts)
+		s.Failf("the stock was %d again before A wrote, and A sold at attempt %d", stock[s.Item], a.op.Attempts)
 	case accepted:
 		s.Provef("the stock was %d again before A wrote, and A's stale write was accepted", stock[s.Item])
 	default:

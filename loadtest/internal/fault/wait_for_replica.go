@@ -31,7 +31,7 @@ var waitScenarios = []Scenario{{
 		},
 	}},
 	Play: func(ctx context.Context, s *Stage) error {
-		a, err := s.holdWrite(ctx)
+		a, err := s.holdWrite(ctx, patientTimeout)
 		if err != nil {
 			return err
 		}
