@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/go-sql-driver/mysql"
 
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 )
@@ -36,7 +38,7 @@ func isolation(level string) Scenario {
 			}
 			return claim("correct at any level", report.Safe)
 		},
-		Practices: []Practice{{Name: "read-modify-write", Claim: inTransaction, Play: playReadModifyWrite}},
+		Practices: []Practice{{Name: "read-modify-write", Claim: inTransaction, Play: playReadModifyWrite(level)}},
 		Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) {
 			at := l.Topology.Addresses()
 			var err error
@@ -46,7 +48,7 @@ func isolation(level string) Scenario {
 			}
 			return l.deploy(ctx, at)
 		},
-		Play: playBetweenReadAndWrite,
+		Play: func(ctx context.Context, s *Stage) error { return playBetweenReadAndWrite(ctx, s, level) },
 	}
 }
 
@@ -73,7 +75,7 @@ func isolationVariable(settings map[string]string) string {
 
 // playBetweenReadAndWrite has B buy while A is parked after its read, or after its write if it reads and writes in one
 // statement.
-func playBetweenReadAndWrite(ctx context.Context, s *Stage) error {
+func playBetweenReadAndWrite(ctx context.Context, s *Stage, level string) error {
 	db, err := s.openMySQL(ctx, nil)
 	if err != nil {
 		return err
@@ -85,11 +87,16 @@ func playBetweenReadAndWrite(ctx context.Context, s *Stage) error {
 	}
 	s.Stepf("A is parked at %s", point)
 	b := s.start(ctx, order{client: "B", at: s.Survivor, count: 2})
-	waits, err := s.awaitRowWait(ctx, db, s.Item, b.done)
+	waits, err := s.awaitTransaction(ctx, db, b.done, waitsFor(s.Item))
 	if err != nil {
 		return err
 	}
-	if err := s.proveLevel(ctx, db, "A is parked at "+point, waits); err != nil {
+	if waits != nil {
+		err = s.proveLevel(point, waits.level, level)
+	} else {
+		err = s.proveDefault(ctx, db, point, b.op)
+	}
+	if err != nil {
 		return err
 	}
 	if err := s.release(ctx, a); err != nil {
@@ -98,57 +105,107 @@ func playBetweenReadAndWrite(ctx context.Context, s *Stage) error {
 	return b.wait()
 }
 
-// proveLevel proves that B came in between, and at which isolation level.
-func (s *Stage) proveLevel(ctx context.Context, db *sql.DB, where string, waits bool) error {
+// proveLevel proves that B's transaction waits for A's, and that it has the isolation level that it should have.
+func (s *Stage) proveLevel(point, level, usual string) error {
+	want := usual
+	switch s.Strategy.Name { // these choose one themselves
+	case "ledger":
+		want = "READ COMMITTED"
+	case "serializable":
+		want = "SERIALIZABLE"
+	}
+	if level != want {
+		return fmt.Errorf("the transaction of client B is at %s, and not at %s", level, want)
+	}
+	s.Provef("A is parked at %s, and B's statement waits for the row, in a transaction at %s (innodb_trx)", point, level)
+	return nil
+}
+
+// proveDefault proves that B has bought, and says at which isolation level transactions are that choose none.
+func (s *Stage) proveDefault(ctx context.Context, db *sql.DB, point string, b history.Op) error {
+	if b.Outcome != history.Sold {
+		return fmt.Errorf("client B was not sold anything: %s", b.Error)
+	}
 	const query = "SHOW VARIABLES WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')"
 	var name, level string
 	if err := db.QueryRowContext(ctx, query).Scan(&name, &level); err != nil {
 		return err
 	}
-	if waits {
-		s.Provef("%s is %s; %s, and B's statement waits for the row (innodb_trx)", name, level, where)
-	} else {
-		s.Provef("%s is %s; %s, and B is answered meanwhile", name, level, where)
-	}
+	s.Provef("A is parked at %s, and B has bought meanwhile; the default of their sessions is %s (%s)", point, level, name)
 	return nil
 }
 
 // playReadModifyWrite does the same with two transactions that read the stock by a plain SELECT, and write it.
-func playReadModifyWrite(ctx context.Context, s *Stage) error {
-	db, err := s.openMySQL(ctx, nil)
-	if err != nil {
+func playReadModifyWrite(level string) func(context.Context, *Stage) error {
+	return func(ctx context.Context, s *Stage) error {
+		db, err := s.openMySQL(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		var b sync.WaitGroup
+		var failure error
+		s.perform("A", 1, s.readModifyWrite(ctx, db, 1, func(tx transaction) error {
+			failure = s.buyBetween(ctx, db, tx, level, &b)
+			return failure
+		}))
+		b.Wait()
+		return failure
+	}
+}
+
+// readModifyWrite returns a deduction. It calls meanwhile, if it is not nil, between its read and its write.
+func (s *Stage) readModifyWrite(
+	ctx context.Context, db *sql.DB, count int64, meanwhile func(transaction) error,
+) func() (int64, error) {
+	return func() (remaining int64, err error) {
+		err = s.inTransaction(ctx, db, sql.LevelDefault, func(tx transaction) error {
+			units, err := tx.read(ctx)
+			if err == nil && meanwhile != nil {
+				err = meanwhile(tx)
+			}
+			if err != nil {
+				return err
+			}
+			remaining = units - count
+			return tx.write(ctx, remaining)
+		})
+		return remaining, err
+	}
+}
+
+// buyBetween has B buy while A's transaction is between its read and its write. It returns when B waits for a row, or
+// has bought.
+func (s *Stage) buyBetween(ctx context.Context, db *sql.DB, a transaction, level string, b *sync.WaitGroup) error {
+	var thread int64
+	if err := a.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&thread); err != nil {
 		return err
 	}
-	defer db.Close()
-	buy := func(count int64, betweenReadAndWrite func() error) func() (int64, error) {
-		return func() (remaining int64, err error) {
-			err = s.inTransaction(ctx, db, sql.LevelDefault, func(tx transaction) error {
-				units, err := tx.read(ctx)
-				if err != nil {
-					return err
-				}
-				if err := betweenReadAndWrite(); err != nil {
-					return err
-				}
-				remaining = units - count
-				return tx.write(ctx, remaining)
-			})
-			return remaining, err
-		}
+	trx, err := s.awaitTransaction(ctx, db, nil, func(t innodbTrx) bool { return t.thread == thread })
+	switch {
+	case err != nil:
+		return err
+	case trx.level != level:
+		return fmt.Errorf("the transaction of client A is at %s, and not at %s", trx.level, level)
 	}
-	b := make(chan struct{})
-	var failure error
-	s.perform("A", 1, buy(1, func() error {
-		s.inBackground(func() {
-			defer close(b)
-			s.perform("B", 2, buy(2, func() error { return nil }))
-		})
-		waits, err := s.awaitRowWait(ctx, db, s.Item, b)
-		failure = errors.Join(err, s.proveLevel(ctx, db, "A has read the stock", waits))
-		return failure
-	}))
-	<-b
-	return failure
+	done := make(chan struct{})
+	var op history.Op
+	b.Go(func() {
+		defer close(done)
+		op = s.perform("B", 2, s.readModifyWrite(ctx, db, 2, nil))
+	})
+	waits, err := s.awaitRowWait(ctx, db, s.Item, done)
+	switch {
+	case err != nil:
+		return err
+	case waits:
+		s.Provef("A has read the stock in a transaction at %s (innodb_trx), and B's statement waits for the row", level)
+	case op.Outcome == history.Sold:
+		s.Provef("A has read the stock in a transaction at %s (innodb_trx), and B has bought meanwhile", level)
+	default:
+		return fmt.Errorf("client B was not sold anything: %s", op.Error)
+	}
+	return nil
 }
 
 // readBeforeLock is the story of a transaction that reads for the first time before it takes the lock. At REPEATABLE
@@ -226,7 +283,7 @@ func (s *Stage) buyUnderLock(ctx context.Context, db *sql.DB) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.release(ctx)) }()
-	s.perform("B", 2, func() (remaining int64, err error) {
+	b := s.perform("B", 2, func() (remaining int64, err error) {
 		err = s.inTransaction(ctx, db, sql.LevelDefault, func(tx transaction) error {
 			units, err := tx.readForUpdate(ctx)
 			if err != nil {
@@ -237,6 +294,9 @@ func (s *Stage) buyUnderLock(ctx context.Context, db *sql.DB) (err error) {
 		})
 		return remaining, err
 	})
+	if b.Outcome != history.Sold {
+		return fmt.Errorf("client B was not sold anything: %s", b.Error)
+	}
 	return nil
 }
 

@@ -11,16 +11,24 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// rowWaits knows which statements of a server wait for rows that other transactions have locked. All stories on a
-// server share one, because InnoDB refreshes its tables of transactions only if nobody has read them for 100 ms
-// ("InnoDB INFORMATION_SCHEMA Transaction and Locking Information" in the MySQL manual).
+// rowWaits knows the transactions of a server, and which of their statements wait for rows that others have locked. All
+// stories on a server share one, because InnoDB refreshes its tables of transactions only if nobody has read them for
+// 100 ms ("InnoDB INFORMATION_SCHEMA Transaction and Locking Information" in the MySQL manual).
 type rowWaits struct {
-	mu         sync.Mutex
-	asked      time.Time
-	statements []string
+	mu           sync.Mutex
+	asked        time.Time
+	transactions []innodbTrx
 }
 
-// rowWaitsInterval is the time between two looks at the waiting statements.
+// innodbTrx is a transaction as information_schema.innodb_trx shows it.
+type innodbTrx struct {
+	thread    int64 // CONNECTION_ID() of its session
+	level     string
+	statement string // that is carried out; empty: none
+	waits     bool   // for a row
+}
+
+// rowWaitsInterval is the time between two looks at the transactions.
 const rowWaitsInterval = 120 * time.Millisecond
 
 // rowWaits returns the rowWaits of a server.
@@ -33,45 +41,72 @@ func (l *Lab) rowWaits(dsn string) *rowWaits {
 	return waits.(*rowWaits) //nolint:forcetypeassert // nothing else is stored
 }
 
-// of reports whether a statement that names an item waits, as far as that was looked up since the given time: earlier,
-// another statement of the same item may have waited, such as the one that put it on sale.
-func (w *rowWaits) of(ctx context.Context, db *sql.DB, item int64, since time.Time) (bool, error) {
+// find returns a transaction that matches, as far as that was looked up since the given time, or nil: earlier, another
+// statement of the same item may have waited, such as the one that put it on sale.
+func (w *rowWaits) find(
+	ctx context.Context, db *sql.DB, since time.Time, match func(innodbTrx) bool,
+) (*innodbTrx, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if time.Since(w.asked) >= rowWaitsInterval {
 		asked := time.Now()
 		var err error
-		if w.statements, err = waitingStatements(ctx, db); err != nil {
-			return false, err
+		if w.transactions, err = readTransactions(ctx, db); err != nil {
+			return nil, err
 		}
 		w.asked = asked
 	}
 	if w.asked.Before(since) {
-		return false, nil
+		return nil, nil
 	}
-	for _, statement := range w.statements {
-		if strings.Contains(statement, strconv.FormatInt(item, 10)) {
-			return true, nil
+	for _, t := range w.transactions {
+		if match(t) {
+			return &t, nil
 		}
 	}
-	return false, nil
+	return nil, nil
 }
 
-func waitingStatements(ctx context.Context, db *sql.DB) (statements []string, err error) {
-	const query = "SELECT COALESCE(trx_query, '') FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+func readTransactions(ctx context.Context, db *sql.DB) (transactions []innodbTrx, err error) {
+	const query = `SELECT trx_mysql_thread_id, trx_isolation_level, COALESCE(trx_query, ''), trx_state = 'LOCK WAIT'
+		FROM information_schema.innodb_trx`
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var statement string
-		if err := rows.Scan(&statement); err != nil {
+		var t innodbTrx
+		if err := rows.Scan(&t.thread, &t.level, &t.statement, &t.waits); err != nil {
 			return nil, err
 		}
-		statements = append(statements, statement)
+		transactions = append(transactions, t)
 	}
-	return statements, rows.Err()
+	return transactions, rows.Err()
+}
+
+// awaitTransaction waits until a transaction matches, and returns it. It returns nil if done is closed first.
+func (d *Deployment) awaitTransaction(
+	ctx context.Context, db *sql.DB, done <-chan struct{}, match func(innodbTrx) bool,
+) (*innodbTrx, error) {
+	began := time.Now()
+	for {
+		if t, err := d.waits.find(ctx, db, began, match); t != nil || err != nil {
+			return t, err
+		}
+		select {
+		case <-done:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// waitsFor matches a transaction whose statement names an item and waits for a row.
+func waitsFor(item int64) func(innodbTrx) bool {
+	return func(t innodbTrx) bool { return t.waits && strings.Contains(t.statement, strconv.FormatInt(item, 10)) }
 }
 
 // awaitRowWait waits until a statement that names the item waits for a locked row, and reports whether one does. It
@@ -79,17 +114,6 @@ func waitingStatements(ctx context.Context, db *sql.DB) (statements []string, er
 func (d *Deployment) awaitRowWait(
 	ctx context.Context, db *sql.DB, item int64, done <-chan struct{},
 ) (waits bool, err error) {
-	began := time.Now()
-	for {
-		if waits, err = d.waits.of(ctx, db, item, began); waits || err != nil {
-			return waits, err
-		}
-		select {
-		case <-done:
-			return false, nil
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(pollInterval):
-		}
-	}
+	t, err := d.awaitTransaction(ctx, db, done, waitsFor(item))
+	return t != nil, err
 }
