@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,40 +145,72 @@ func playOppositeTransactions(ctx context.Context, s *Stage) error {
 	if err != nil {
 		return err
 	}
-	hasOne, done := make(chan struct{}), make(chan struct{})
-	var b history.Op
-	buyAsB := func() {
-		defer close(done)
-		lines := []history.Line{{GoodsID: second, Count: 2}, {GoodsID: s.Item, Count: 2}}
-		b = s.performOrder("B", lines, func() error {
-			return s.inTransaction(ctx, db, sql.LevelDefault, func(tx transaction) error {
-				err := tx.take(ctx, &lines[0])
-				close(hasOne)
-				return errors.Join(err, tx.take(ctx, &lines[1]))
-			})
-		})
-	}
 	lines := []history.Line{{GoodsID: s.Item, Count: 1}, {GoodsID: second, Count: 1}}
+	linesOfB := []history.Line{{GoodsID: second, Count: 2}, {GoodsID: s.Item, Count: 2}}
+	var b history.Op
+	var all sync.WaitGroup
+	hasOne, done := newEvent(), newEvent()
+	buyAsB := func() {
+		defer done.happen()
+		b = s.takeBoth(ctx, db, "B", linesOfB, func() error { hasOne.happen(); return nil })
+	}
 	waits := false
-	a := s.performOrder("A", lines, func() error {
-		return s.inTransaction(ctx, db, sql.LevelDefault, func(tx transaction) error {
-			if err := tx.take(ctx, &lines[0]); err != nil {
-				return err
-			}
-			go buyAsB()
-			<-hasOne
-			if waits, err = s.awaitRowWait(ctx, db, s.Item, done); err != nil {
-				return err
-			}
+	a := s.takeBoth(ctx, db, "A", lines, func() (err error) {
+		all.Go(buyAsB)
+		select {
+		case <-hasOne.happened:
+		case <-done.happened: // without it
+		}
+		waits, err = s.awaitRowWait(ctx, db, s.Item, done.happened)
+		if waits {
 			s.Stepf("each has updated its first item, and B waits for A's (innodb_trx)")
-			return tx.take(ctx, &lines[1])
-		})
+		}
+		return err
 	})
-	<-done
+	all.Wait()
 	if waits && (a.Outcome == history.Sold) != (b.Outcome == history.Sold) && strings.Contains(a.Error+b.Error, "1213") {
 		s.Provef("each waited for the row that the other had updated, and one of them got error 1213 (deadlock)")
 	}
 	return nil
+}
+
+// takeBoth orders two items in one transaction. It calls between when it has deducted the first.
+func (s *Stage) takeBoth(
+	ctx context.Context, db *sql.DB, client string, lines []history.Line, between func() error,
+) history.Op {
+	return s.performOrder(client, lines, func() error {
+		return s.inTransaction(ctx, db, sql.LevelDefault, func(tx transaction) error {
+			err := tx.take(ctx, &lines[0])
+			if err == nil {
+				err = between()
+			}
+			if err == nil {
+				err = tx.take(ctx, &lines[1])
+			}
+			return err
+		})
+	})
+}
+
+// event is something that happens once. Telling so again does nothing.
+type event struct {
+	happened <-chan struct{} // closed when it has happened
+	happen   func()
+}
+
+func newEvent() event {
+	c := make(chan struct{})
+	return event{c, sync.OnceFunc(func() { close(c) })}
+}
+
+// await waits for the event.
+func (e event) await(ctx context.Context) error {
+	select {
+	case <-e.happened:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // redisLockWait is how long a practice waits for a lock in Redis.
@@ -196,86 +229,117 @@ func playTwoRedisLocks(ctx context.Context, s *Stage, ascending bool) error {
 	if err != nil {
 		return err
 	}
-	one := func(client string, count int64, items ...int64) twoLocks {
-		lines := []history.Line{{GoodsID: items[0], Count: count}, {GoodsID: items[1], Count: count}}
-		return twoLocks{client: client, lines: lines, hasFirst: make(chan struct{})}
-	}
-	a, b := one("A", 1, s.Item, second), one("B", 2, second, s.Item)
-	if ascending {
-		b = one("B", 2, s.Item, second)
-	}
-	a.goOn = b.hasFirst
-	b.goOn = a.hasFirst
-	if ascending {
-		a.goOn = a.hasFirst // B cannot have its first lock yet
-	}
 	began := time.Now()
+	a, b := newTwoLocks("A", 1, s.Item, second), newTwoLocks("B", 2, second, s.Item)
+	prove := s.proveCrossed
+	if ascending {
+		b = newTwoLocks("B", 2, s.Item, second)
+		prove = s.proveBehind
+	}
+	proven := newEvent() // until then, nobody has both locks
+	a.goOn, b.goOn = proven, proven
+	if !ascending {
+		a.goOn, b.goOn = b.hasFirst, a.hasFirst
+	}
 	var both sync.WaitGroup
 	both.Go(func() { a.buy(ctx, s, db, client) })
-	<-a.hasFirst
-	both.Go(func() { b.buy(ctx, s, db, client) })
-	if !ascending {
-		<-b.hasFirst
-		holders, err := client.MGet(ctx, lockKey(s.Item), lockKey(second)).Result()
-		if err == nil {
-			s.Provef("each has one lock and asks for the other's: Redis has %v and %v as their holders", holders[0], holders[1])
-		}
-	} else {
-		s.Provef("A has the lock that B asks for first")
+	if err = a.hasFirst.await(ctx); err == nil {
+		both.Go(func() { b.buy(ctx, s, db, client) })
+		err = prove(ctx, client, a, b)
 	}
+	proven.happen()
 	both.Wait()
-	for i := 1; s.blocked == 0; i++ {
-		c := one("C"+strconv.Itoa(i), 1, s.Item, second)
-		c.goOn = c.hasFirst
-		if c.buy(ctx, s, db, client) == history.Sold {
-			s.blocked = time.Since(began)
-		}
-		if i > 5 {
-			return errors.New("client C could not buy")
-		}
+	if err != nil {
+		return err
 	}
+	return s.buyWithin(ctx, "C", began, patience, func(name string) (history.Op, error) {
+		return newTwoLocks(name, 1, s.Item, second).buy(ctx, s, db, client), nil
+	})
+}
+
+// proveCrossed proves that A and B each have one lock, and were refused the other's.
+func (s *Stage) proveCrossed(ctx context.Context, client *redis.Client, a, b *twoLocks) error {
+	if err := errors.Join(a.refused.await(ctx), b.refused.await(ctx)); err != nil {
+		return err
+	}
+	owners, err := client.MGet(ctx, lockKey(a.lines[0].GoodsID), lockKey(b.lines[0].GoodsID)).Result()
+	switch {
+	case err != nil:
+		return err
+	case owners[0] != a.client || owners[1] != b.client:
+		return fmt.Errorf("the locks of the two items are held by %v and %v", owners[0], owners[1])
+	}
+	s.Provef("each has one lock and was refused the other's: Redis has %v and %v as their holders", owners[0], owners[1])
+	return nil
+}
+
+// proveBehind proves that A has the lock that B asks for first.
+func (s *Stage) proveBehind(ctx context.Context, client *redis.Client, a, b *twoLocks) error {
+	if err := b.refused.await(ctx); err != nil {
+		return err
+	}
+	owner, err := client.Get(ctx, lockKey(b.lines[0].GoodsID)).Result()
+	switch {
+	case err != nil:
+		return err
+	case owner != a.client:
+		return fmt.Errorf("the lock of the first item is held by %q", owner)
+	}
+	s.Provef("B was refused the lock of its first item, which A has: Redis has %s as its holder", owner)
 	return nil
 }
 
 // twoLocks is an order that locks its items one after the other, in the given order.
 type twoLocks struct {
-	client   string
-	lines    []history.Line
-	hasFirst chan struct{}   // closed when it has its first lock
-	goOn     <-chan struct{} // closed when it may ask for the other
+	client            string
+	lines             []history.Line
+	hasFirst, refused event // a lock; or the order has ended
+	goOn              event // it may ask for its second lock
+}
+
+// newTwoLocks returns an order of two items that does not wait for anybody before its second lock.
+func newTwoLocks(client string, count int64, items ...int64) *twoLocks {
+	o := &twoLocks{client: client, hasFirst: newEvent(), refused: newEvent()}
+	for _, item := range items {
+		o.lines = append(o.lines, history.Line{GoodsID: item, Count: count})
+	}
+	o.goOn = o.hasFirst
+	return o
 }
 
 func lockKey(item int64) string { return "practice:{" + strconv.FormatInt(item, 10) + "}" }
 
-func (o twoLocks) buy(ctx context.Context, s *Stage, db *sql.DB, client *redis.Client) history.Outcome {
-	op := s.performOrder(o.client, o.lines, func() error {
+func (o *twoLocks) buy(ctx context.Context, s *Stage, db *sql.DB, client *redis.Client) history.Op {
+	defer o.hasFirst.happen()
+	defer o.refused.happen()
+	return s.performOrder(o.client, o.lines, func() error {
 		var held []string
 		defer func() { client.Del(ctx, held...) }()
-		for i, line := range o.lines {
+		for _, line := range o.lines {
 			if err := o.lock(ctx, client, lockKey(line.GoodsID)); err != nil {
 				return err
 			}
 			held = append(held, lockKey(line.GoodsID))
-			if i == 0 {
-				close(o.hasFirst)
-				<-o.goOn
+			o.hasFirst.happen()
+			if err := o.goOn.await(ctx); err != nil {
+				return err
 			}
 		}
 		return s.inTransaction(ctx, db, sql.LevelDefault, func(tx transaction) error {
 			return errors.Join(tx.take(ctx, &o.lines[0]), tx.take(ctx, &o.lines[1]))
 		})
 	})
-	return op.Outcome
 }
 
 // lock tries to set the key until it is granted or the longest wait has passed.
-func (o twoLocks) lock(ctx context.Context, client *redis.Client, key string) error {
+func (o *twoLocks) lock(ctx context.Context, client *redis.Client, key string) error {
 	for deadline := time.Now().Add(redisLockWait); ; time.Sleep(pollInterval) {
 		err := client.SetArgs(ctx, key, o.client, redis.SetArgs{Mode: "NX", TTL: time.Minute}).Err()
-		switch {
-		case !errors.Is(err, redis.Nil):
+		if !errors.Is(err, redis.Nil) {
 			return err
-		case time.Now().After(deadline):
+		}
+		o.refused.happen()
+		if time.Now().After(deadline) {
 			return errors.New("the lock of another is in the way: gave up after " + redisLockWait.String())
 		}
 	}
@@ -329,7 +393,7 @@ var commitAfterTimeout = Scenario{
 }
 
 // whileSecondRowIsLocked calls do while another transaction has locked the row of a second item, which comes after the
-// story's own. Then a client buys one unit of the story's item.
+// story's own.
 func (s *Stage) whileSecondRowIsLocked(ctx context.Context, db *sql.DB, do func(second int64) error) error {
 	second, err := s.newItem(ctx)
 	if err != nil {

@@ -1,10 +1,14 @@
 package fault
 
 import (
+	"bufio"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -79,6 +83,14 @@ func (s *Stage) buyAtOnce(ctx context.Context, front *tcpproxy.Proxy) error {
 	if err != nil {
 		return err
 	}
+	err = eventually(ctx, "the others wait for A", func() (bool, error) {
+		waiting, err := s.poolUse(ctx)
+		s.Stepf("DEBUG %v", waiting)
+		return true, err
+	})
+	if err != nil {
+		return err
+	}
 	s.Provef("A is parked at %s, and %d more requests have reached the replica, which may open %d connections to MySQL",
 		point, len(others), poolConns)
 	released := time.Now()
@@ -90,11 +102,35 @@ func (s *Stage) buyAtOnce(ctx context.Context, front *tcpproxy.Proxy) error {
 			return err
 		}
 		if p.op.Outcome != history.Sold {
-			return fmt.Errorf("%s was not sold anything: %s", p.request, p.op.Error)
+			s.Stepf("%s was not sold anything: %s", p.request, p.op.Error)
+			s.never = true
 		}
 	}
 	s.blocked = time.Since(released)
 	return nil
+}
+
+// poolUse reads from the victim's metrics how its pools are used.
+func (s *Stage) poolUse(ctx context.Context) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Victim.AdminURL+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := s.Service.Client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	use := map[string]float64{}
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if strings.HasPrefix(name, "go_sql_in_use_connections") || name == "stock_mysql_share_waiting" {
+			if use[name], err = strconv.ParseFloat(value, 64); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return use, nil
 }
 
 // playPool has users take a lock of MySQL on one connection, and read and write on a second one.

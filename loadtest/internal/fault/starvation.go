@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,10 +44,7 @@ var overtaken = Scenario{
 		for !a.answeredBefore(write.Arrived()) {
 			next := proxy.Catch(s.writesStock)
 			others++
-			b, err := s.send(ctx, order{client: fmt.Sprintf("B%d", others), at: s.Survivor})
-			if err == nil && b.Outcome != history.Sold {
-				err = fmt.Errorf("client B%d was not sold anything: %s", others, b.Error)
-			}
+			err := s.mustBuy(ctx, order{client: fmt.Sprintf("B%d", others), at: s.Survivor})
 			write.Release()
 			if err != nil {
 				next.Release()
@@ -183,31 +181,75 @@ func (s *Stage) askAmongMany(ctx context.Context) error {
 		return err
 	}
 	s.Stepf("B1 has the lock, and A has asked for it")
-	var others sync.WaitGroup
-	var sales atomic.Int64
-	for user := range crowdUsers {
-		others.Go(func() {
-			for i := 1; !a.answered() && ctx.Err() == nil; i++ {
-				op, err := s.send(ctx, order{client: fmt.Sprintf("B%d-%d", user+2, i), at: s.Survivor})
-				if err == nil && op.Outcome == history.Sold && !a.answered() {
-					sales.Add(1)
-				}
-			}
-		})
-	}
-	began := time.Now()
-	err = errors.Join(s.release(ctx, holder), a.wait())
-	waited := time.Since(began)
-	others.Wait()
+	asked, forget := s.countQuestions()
+	defer forget()
+	others := s.buyAllTheTime(ctx, a)
+	err = eventually(ctx, "the others have asked", func() (bool, error) { return asked.Load() >= crowdUsers, nil })
 	if err != nil {
 		return err
 	}
-	s.Provef("A has asked while B1 had the lock, and was answered after %d sales of %d others who wanted it all the time",
-		sales.Load(), crowdUsers)
-	if s.blocked = waited; a.op.Outcome != history.Sold {
-		s.starved(began, int(sales.Load()))
+	s.Stepf("%d others have asked for it too", crowdUsers)
+	began := time.Now()
+	if err := errors.Join(s.release(ctx, holder), a.wait()); err != nil {
+		return err
 	}
+	s.blocked = time.Since(began)
+	sales, err := others()
+	if err != nil {
+		return err
+	}
+	if a.op.Outcome != history.Sold {
+		s.starved(began, len(sales))
+		return nil
+	}
+	sales = slices.DeleteFunc(sales, func(b history.Op) bool { return b.EnteredNS > a.op.EnteredNS })
+	if len(sales) > crowdUsers {
+		s.Failf("A was overtaken %d times by %d others, who had asked after it", len(sales), crowdUsers)
+		return nil
+	}
+	s.Provef("A had asked while B1 had the lock, and %d others after that; %d of them were inside before A", crowdUsers,
+		len(sales))
 	return nil
+}
+
+// countQuestions counts how often the survivor asks for the item's lock from now on, until forget is called.
+func (s *Stage) countQuestions() (asked *atomic.Int64, forget func()) {
+	asked = &atomic.Int64{}
+	questions := s.Survivor.Redis.Catch(func(m tcpproxy.Message) bool {
+		asked.Add(int64(bytes.Count(m.Data, argument(s.lockKey()))))
+		return false
+	})
+	return asked, questions.Release
+}
+
+// buyAllTheTime has many clients buy at the survivor one time after the other, until A is answered. wait waits until
+// they have ended, and returns what they have bought.
+func (s *Stage) buyAllTheTime(ctx context.Context, a *pending) (wait func() ([]history.Op, error)) {
+	var users sync.WaitGroup
+	var mu sync.Mutex
+	var sales []history.Op
+	var failure error
+	buy := func(client string) {
+		op, err := s.send(ctx, order{client: client, at: s.Survivor})
+		mu.Lock()
+		defer mu.Unlock()
+		if op.Outcome == history.Sold {
+			sales = append(sales, op)
+		}
+		failure = errors.Join(failure, err)
+	}
+	for user := range crowdUsers {
+		users.Go(func() {
+			for i := 1; !a.answered() && ctx.Err() == nil; i++ {
+				buy(fmt.Sprintf("B%d-%d", user+2, i))
+			}
+		})
+	}
+	s.inBackground(users.Wait)
+	return func() ([]history.Op, error) {
+		users.Wait()
+		return sales, failure
+	}
 }
 
 // starved records that A could not buy since then, while others bought.
