@@ -88,7 +88,7 @@ var lateWrite = Scenario{
 				return err
 			}
 		}
-		a, err := s.holdWrite(ctx, clientTimeout)
+		a, err := s.holdWrite(ctx, 0)
 		if err != nil {
 			return err
 		}

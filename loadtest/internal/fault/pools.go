@@ -1,12 +1,13 @@
 package fault
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -83,16 +84,9 @@ func (s *Stage) buyAtOnce(ctx context.Context, front *tcpproxy.Proxy) error {
 	if err != nil {
 		return err
 	}
-	err = eventually(ctx, "the others wait for A", func() (bool, error) {
-		waiting, err := s.poolUse(ctx)
-		s.Stepf("DEBUG %v", waiting)
-		return true, err
-	})
-	if err != nil {
+	if err := s.proveCrowded(ctx, point, len(others)); err != nil {
 		return err
 	}
-	s.Provef("A is parked at %s, and %d more requests have reached the replica, which may open %d connections to MySQL",
-		point, len(others), poolConns)
 	released := time.Now()
 	if err := s.release(ctx, a); err != nil {
 		return err
@@ -106,28 +100,58 @@ func (s *Stage) buyAtOnce(ctx context.Context, front *tcpproxy.Proxy) error {
 			s.never = true
 		}
 	}
-	s.blocked = time.Since(released)
+	s.blocked = s.between(released, time.Now())
 	return nil
 }
 
-// poolUse reads from the victim's metrics how its pools are used.
-func (s *Stage) poolUse(ctx context.Context) (map[string]float64, error) {
+// waitsInMySQL lists the strategies whose requests each need a connection to MySQL to wait for A. Those of the others
+// wait inside the replica, or in Redis.
+var waitsInMySQL = []string{"update", "for-update", "serializable", "ledger"}
+
+// proveCrowded proves that the others want what A has. If they wait in MySQL, each of them must have a connection or
+// wait for one.
+func (s *Stage) proveCrowded(ctx context.Context, point string, others int) error {
+	var use poolUse
+	err := eventually(ctx, "the others wait for A", func() (crowded bool, err error) {
+		use, err = s.poolUse(ctx)
+		return use.conns+use.waiting == others+1 || !slices.Contains(waitsInMySQL, s.Strategy.Name), err
+	})
+	if err != nil {
+		return err
+	}
+	s.Provef("A is parked at %s, and %d more requests have reached the replica, of whose %d connections to MySQL %d are in "+
+		"use; %d requests wait for one", point, others, poolConns, use.conns, use.waiting)
+	return nil
+}
+
+// poolUse is how a replica uses its connections to MySQL, without those that hold locks.
+type poolUse struct {
+	conns   int // in use
+	waiting int // requests that wait for a connection
+}
+
+// poolUse reads it from the victim's metrics.
+func (s *Stage) poolUse(ctx context.Context) (use poolUse, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Victim.AdminURL+"/metrics", nil)
 	if err != nil {
-		return nil, err
+		return use, err
 	}
 	response, err := s.Service.Client.Do(request)
 	if err != nil {
-		return nil, err
+		return use, err
 	}
 	defer response.Body.Close()
-	use := map[string]float64{}
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		if strings.HasPrefix(name, "go_sql_in_use_connections") || name == "stock_mysql_share_waiting" {
-			if use[name], err = strconv.ParseFloat(value, 64); err != nil {
-				return nil, err
-			}
+	metrics, err := io.ReadAll(response.Body)
+	if err != nil {
+		return use, err
+	}
+	for name, value := range map[string]*int{
+		`go_sql_in_use_connections{db_name="mysql"}`: &use.conns, "stock_mysql_share_waiting": &use.waiting,
+	} {
+		_, after, _ := strings.Cut(string(metrics), "\n"+name+" ")
+		text, _, _ := strings.Cut(after, "\n")
+		if *value, err = strconv.Atoi(text); err != nil {
+			return use, fmt.Errorf("the metric %s: %w", name, err)
 		}
 	}
 	return use, nil

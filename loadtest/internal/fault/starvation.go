@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"stock/internal/tcpproxy"
@@ -181,56 +179,62 @@ func (s *Stage) askAmongMany(ctx context.Context) error {
 		return err
 	}
 	s.Stepf("B1 has the lock, and A has asked for it")
-	asked, forget := s.countQuestions()
-	defer forget()
-	others := s.buyAllTheTime(ctx, a)
-	err = eventually(ctx, "the others have asked", func() (bool, error) { return asked.Load() >= crowdUsers, nil })
+	front, err := tcpproxy.Start(s.Survivor.Address())
 	if err != nil {
 		return err
 	}
-	s.Stepf("%d others have asked for it too", crowdUsers)
+	defer front.Close()
+	others := s.buyAllTheTime(ctx, front, a)
+	err = eventually(ctx, "the others have asked", func() (bool, error) { return front.Count() >= crowdUsers, nil })
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	if err := errors.Join(s.release(ctx, holder), a.wait()); err != nil {
 		return err
 	}
-	s.blocked = time.Since(began)
+	s.blocked = s.between(began, time.Now())
 	sales, err := others()
 	if err != nil {
 		return err
 	}
+	wanted, before := compareTurns(holder.op, a.op, sales)
+	if wanted == 0 {
+		return errors.New("nobody but A wanted the lock while B1 had it")
+	}
+	s.Provef("A had asked while B1 had the lock; %d of %d others wanted it too before B1 left, and sold %d times before A",
+		wanted, crowdUsers, before)
 	if a.op.Outcome != history.Sold {
 		s.starved(began, len(sales))
-		return nil
 	}
-	sales = slices.DeleteFunc(sales, func(b history.Op) bool { return b.EnteredNS > a.op.EnteredNS })
-	if len(sales) > crowdUsers {
-		s.Failf("A was overtaken %d times by %d others, who had asked after it", len(sales), crowdUsers)
-		return nil
-	}
-	s.Provef("A had asked while B1 had the lock, and %d others after that; %d of them were inside before A", crowdUsers,
-		len(sales))
 	return nil
 }
 
-// countQuestions counts how often the survivor asks for the item's lock from now on, until forget is called.
-func (s *Stage) countQuestions() (asked *atomic.Int64, forget func()) {
-	asked = &atomic.Int64{}
-	questions := s.Survivor.Redis.Catch(func(m tcpproxy.Message) bool {
-		asked.Add(int64(bytes.Count(m.Data, argument(s.lockKey()))))
-		return false
-	})
-	return asked, questions.Release
+// compareTurns counts the sales whose clients wanted the lock before the holder left, and those that were made before
+// A's. The times are the replicas'.
+func compareTurns(holder, a history.Op, sales []history.Op) (wanted, before int) {
+	for _, sale := range sales {
+		if sale.EnteredNS-sale.WaitedUS*int64(time.Microsecond) < holder.LeftNS {
+			wanted++
+		}
+		if a.Outcome != history.Sold || sale.EnteredNS < a.EnteredNS {
+			before++
+		}
+	}
+	return wanted, before
 }
 
-// buyAllTheTime has many clients buy at the survivor one time after the other, until A is answered. wait waits until
+// buyAllTheTime has many clients buy through a proxy, one time after the other, until A is answered. wait waits until
 // they have ended, and returns what they have bought.
-func (s *Stage) buyAllTheTime(ctx context.Context, a *pending) (wait func() ([]history.Op, error)) {
+func (s *Stage) buyAllTheTime(
+	ctx context.Context, front *tcpproxy.Proxy, a *pending,
+) (wait func() ([]history.Op, error)) {
 	var users sync.WaitGroup
 	var mu sync.Mutex
 	var sales []history.Op
 	var failure error
 	buy := func(client string) {
-		op, err := s.send(ctx, order{client: client, at: s.Survivor})
+		op, err := s.send(ctx, order{client: client, through: "http://" + front.Addr()})
 		mu.Lock()
 		defer mu.Unlock()
 		if op.Outcome == history.Sold {
@@ -254,6 +258,6 @@ func (s *Stage) buyAllTheTime(ctx context.Context, a *pending) (wait func() ([]h
 
 // starved records that A could not buy since then, while others bought.
 func (s *Stage) starved(since time.Time, others int) {
-	s.blocked, s.never = time.Since(since), true
+	s.blocked, s.never = s.between(since, time.Now()), true
 	s.Stepf("A could not buy for %.1f s, in which others bought %d times", s.blocked.Seconds(), others)
 }
