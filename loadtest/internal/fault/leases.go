@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -69,7 +70,7 @@ func playLateRelease(ctx context.Context, s *Stage) error {
 		return fmt.Errorf("the release of A is not on the wire: %w", err)
 	}
 	s.Stepf("A has written; the proxy holds its release of %d bytes", late.Bytes())
-	next, err := s.enterAfterLease(ctx, side)
+	next, ends, err := s.enterAfterLease(ctx, side)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func playLateRelease(ctx context.Context, s *Stage) error {
 	if err := answer(ctx, late); err != nil {
 		return err
 	}
-	if err := s.enterIfFree(ctx, side); err != nil {
+	if err := s.enterIfFree(ctx, side, ends); err != nil {
 		return err
 	}
 	if err := s.release(ctx, next); err != nil {
@@ -90,28 +91,34 @@ func playLateRelease(ctx context.Context, s *Stage) error {
 	return err
 }
 
-// enterAfterLease has B wait until A's lease has ended, and stops it inside.
-func (s *Stage) enterAfterLease(ctx context.Context, side *redis.Client) (*pending, error) {
+// enterAfterLease has B wait until A's lease has ended, and stops it inside. It returns when B's own lease ends, unless
+// it is renewed, or the zero time if it never does.
+func (s *Stage) enterAfterLease(ctx context.Context, side *redis.Client) (next *pending, ends time.Time, err error) {
 	if s.Strategy.Claim.HolderCrash == "blocks-forever" {
 		if err := side.Del(ctx, s.lockKey()).Err(); err != nil {
-			return nil, err
+			return nil, ends, err
 		}
 		s.Stepf("the lock does not end by itself: an operator takes A for dead, and deletes it")
 	}
-	next, err := s.parkNext(ctx, order{client: "B", at: s.Survivor, count: 2}, "after-read")
+	next, err = s.parkNext(ctx, order{client: "B", at: s.Survivor, count: 2}, "after-read")
 	if err != nil {
-		return nil, err
+		return nil, ends, err
 	}
+	asked := time.Now()
 	rest, err := side.PTTL(ctx, s.lockKey()).Result()
 	if err != nil {
-		return nil, err
+		return nil, ends, err
+	}
+	if rest > 0 {
+		ends = asked.Add(rest)
 	}
 	s.Stepf("B has been granted the lock and has read the stock; the PTTL of the lock is %s", pttl(rest))
-	return next, nil
+	return next, ends, nil
 }
 
-// enterIfFree has C buy if A's release has deleted the lock of B, which is inside.
-func (s *Stage) enterIfFree(ctx context.Context, side *redis.Client) error {
+// enterIfFree has C buy if A's release has deleted the lock of B, which is inside. It would end by itself at a time that
+// may be zero.
+func (s *Stage) enterIfFree(ctx context.Context, side *redis.Client, ends time.Time) error {
 	held, err := side.Exists(ctx, s.lockKey()).Result()
 	switch {
 	case err != nil:
@@ -119,6 +126,8 @@ func (s *Stage) enterIfFree(ctx context.Context, side *redis.Client) error {
 	case held > 0:
 		s.Provef("A's release arrived while B was inside; B's lock is still there")
 		return nil
+	case !ends.IsZero() && time.Now().After(ends):
+		return errors.New("the lease of client B may have ended by itself")
 	}
 	s.Provef("A's release arrived while B was inside, and deleted B's lock")
 	_, err = s.send(ctx, order{client: "C", at: s.Survivor, count: 3})
