@@ -90,7 +90,7 @@ var replicaKilled = Scenario{
 	},
 	Claim: holderDies.Claim,
 	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) {
-		d, err := l.deploy(ctx, l.Topology.Addresses(), "--lease="+lostLease.String())
+		d, err := l.deploy(ctx, l.Topology.Addresses(), withLease(lostLease)...)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +119,7 @@ func playReplicaKilled(ctx context.Context, s *Stage) error {
 	if err != nil {
 		return err
 	}
-	holder, point, err := s.park(ctx, order{client: "A", at: s.Victim})
+	holder, point, err := s.park(ctx, order{client: "A", at: s.Victim, timeout: patientTimeout})
 	if err != nil {
 		return err
 	}
