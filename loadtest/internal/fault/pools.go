@@ -91,6 +91,7 @@ func (s *Stage) buyAtOnce(ctx context.Context, front *tcpproxy.Proxy) error {
 	if err := s.release(ctx, a); err != nil {
 		return err
 	}
+	next := released.Add(patientTimeout) // the first sale of another one
 	for _, p := range append(others, a) {
 		if err := p.wait(); err != nil {
 			return err
@@ -98,9 +99,11 @@ func (s *Stage) buyAtOnce(ctx context.Context, front *tcpproxy.Proxy) error {
 		if p.op.Outcome != history.Sold {
 			s.Stepf("%s was not sold anything: %s", p.request, p.op.Error)
 			s.never = true
+		} else if answered := answeredAt(p.op); p != a && answered.Before(next) {
+			next = answered
 		}
 	}
-	s.blocked = s.between(released, time.Now())
+	s.blocked = s.between(released, next)
 	return nil
 }
 

@@ -313,8 +313,7 @@ func (s *Stage) untilSold(
 		if err != nil {
 			return false, err
 		}
-		answered := time.Now().Add(time.Duration(op.ReceivedNS - monotonic.Now()))
-		switch waited := s.between(since, answered); {
+		switch waited := s.between(since, answeredAt(op)); {
 		case op.Outcome == history.Sold:
 			s.blocked = waited
 			return true, nil
@@ -323,6 +322,11 @@ func (s *Stage) untilSold(
 		}
 		name = fmt.Sprintf("%s%d", client, i)
 	}
+}
+
+// answeredAt returns when a request was answered.
+func answeredAt(op history.Op) time.Time {
+	return time.Now().Add(time.Duration(op.ReceivedNS - monotonic.Now()))
 }
 
 // giveUp records that nobody could buy the item since then.
