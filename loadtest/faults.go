@@ -71,7 +71,8 @@ it should; 130 interrupted.`,
 func (f *faultsFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringSliceVar(&f.scenarios, "scenarios", nil, "play only these scenarios, a comma-separated list")
-	flags.StringSliceVar(&f.strategies, "strategies", nil, "play only these strategies or practices, a comma-separated list")
+	flags.StringSliceVar(&f.strategies, "strategies", nil,
+		"play only these strategies or practices, a comma-separated list")
 	flags.IntVar(&f.repeat, "repeat", 1, "how often each scenario is played")
 	flags.IntVar(&f.parallel, "parallel", 6, "how many scenarios are played at the same time, each on replicas of its own")
 	flags.BoolVar(&f.step, "step", false, "play one cell after the other, and wait for Enter after each step")

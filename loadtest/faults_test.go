@@ -110,7 +110,8 @@ a-long-name  It breaks, too.
 
 func TestAPracticeIsChosenByItsName(t *testing.T) {
 	t.Parallel()
-	catalogue := []scenario.Strategy{{Name: "update", Stores: []string{"mysql"}}, {Name: "none", Stores: []string{"mysql"}}}
+	stores := []string{"mysql"}
+	catalogue := []scenario.Strategy{{Name: "update", Stores: stores}, {Name: "none", Stores: stores}}
 	scenarios := []fault.Scenario{{Practices: []fault.Practice{{Name: "set-nx-px"}}}}
 	f := faultsFlags{strategies: []string{"set-nx-px", "none"}}
 	choices, err := f.choose(catalogue, scenarios)

@@ -101,7 +101,8 @@ func (s *Stage) Provef(format string, args ...any) {
 	s.Stepf("proof: %s", text)
 }
 
-// Failf records that the strategy did what it must not do, and that the stock does not show it. The cell is then unsafe.
+// Failf records that the strategy did what it must not do, and that the stock does not show it. The cell is then
+// unsafe.
 func (s *Stage) Failf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.mu.Lock()
