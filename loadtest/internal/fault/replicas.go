@@ -52,10 +52,8 @@ var shutdown = Scenario{
 			return err
 		}
 		s.Provef("A was at %s when the victim got SIGTERM, and /readyz has answered 503 since", point)
-		if !holder.answered() {
-			if err := s.release(ctx, holder); err != nil {
-				return err
-			}
+		if err := s.resume(ctx, holder); err != nil {
+			return err
 		}
 		answered := time.Now()
 		if holder.op.Outcome != history.Sold {
