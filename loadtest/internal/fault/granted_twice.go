@@ -56,8 +56,8 @@ type lateHolder struct {
 	write *tcpproxy.Caught
 }
 
-// holdWrite has A read the stock, and holds A's write on the wire. The caller releases it. A waits no longer than timeout
-// for its answer; 0 means clientTimeout.
+// holdWrite has A read the stock, and holds A's write on the wire. The caller releases it. A waits no longer than
+// timeout for its answer; 0 means clientTimeout.
 func (s *Stage) holdWrite(ctx context.Context, timeout time.Duration) (lateHolder, error) {
 	write := s.storeProxy(s.Victim).Catch(s.writesStock)
 	a := lateHolder{s.start(ctx, order{client: "A", at: s.Victim, timeout: timeout}), write}

@@ -61,8 +61,8 @@ func (s *Stage) diedUnanswered(p *pending) error {
 	return nil
 }
 
-// patience is how long the next buyer tries. It exceeds every lease, and the time in which the victim gives up a request
-// that MySQL does not answer.
+// patience is how long the next buyer tries. It exceeds every lease, and the time in which the victim gives up a
+// request that MySQL does not answer.
 const patience = 14 * time.Second
 
 // lateWrite is the story of a write that leaves the replica in time and reaches the store too late.

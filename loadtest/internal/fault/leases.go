@@ -116,8 +116,8 @@ func (s *Stage) enterAfterLease(ctx context.Context, side *redis.Client) (next *
 	return next, ends, nil
 }
 
-// enterIfFree has C buy if A's release has deleted the lock of B, which is inside. It would end by itself at a time that
-// may be zero.
+// enterIfFree has C buy if A's release has deleted the lock of B, which is inside. ends is when the lock would end by
+// itself, or zero.
 func (s *Stage) enterIfFree(ctx context.Context, side *redis.Client, ends time.Time) error {
 	held, err := side.Exists(ctx, s.lockKey()).Result()
 	switch {

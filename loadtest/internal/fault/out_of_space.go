@@ -108,8 +108,8 @@ func fillDisk(path string) error {
 	return nil
 }
 
-// buyOnFullDisk counts the sales until one is refused, or until there were enough. It fails the claim if an answer leaves
-// open whether something was sold.
+// buyOnFullDisk counts the sales until one is refused, or until there were enough. It fails the claim if an answer
+// leaves open whether something was sold.
 func (s *Stage) buyOnFullDisk(ctx context.Context) (sales int, refused bool, err error) {
 	enough := fullDiskSales
 	if s.Strategy.Idempotent {

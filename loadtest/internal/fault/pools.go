@@ -122,8 +122,8 @@ func (s *Stage) proveCrowded(ctx context.Context, point string, others int) erro
 	if err != nil {
 		return err
 	}
-	s.Provef("A is parked at %s, and %d more requests have reached the replica, of whose %d connections to MySQL %d are in "+
-		"use; %d requests wait for one", point, others, poolConns, use.conns, use.waiting)
+	s.Provef("A is parked at %s, and %d more requests have reached the replica, of whose %d connections to MySQL %d are "+
+		"in use; %d requests wait for one", point, others, poolConns, use.conns, use.waiting)
 	return nil
 }
 
