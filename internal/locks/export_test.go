@@ -71,8 +71,8 @@ func (p *pulse) Watch(ctx context.Context) (waiting context.Context, stop func()
 	return p.watch(ctx)
 }
 
-// NewPatientRedlock makes a Redlock that gives a master half of a lease to answer, at most 2 s: on a busy machine all of
-// them may be slower than a Redlock allows, and Unlock would fail.
+// NewPatientRedlock makes a Redlock that gives a master half of a lease to answer, at most 2 s: on a busy machine all
+// of them may be slower than a Redlock allows, and Unlock would fail.
 func NewPatientRedlock(masters []redis.UniversalClient, options Options) (*Redlock, error) {
 	l, err := NewRedlock(masters, options)
 	if err == nil {

@@ -443,7 +443,8 @@ func TestRedisRLockGrantsInOrderWithinAProcess(t *testing.T) {
 	}
 }
 
-// The next caller does not wait for the holder to call Unlock: the turn ends when a renewal finds that the lock is lost.
+// The next caller does not wait for the holder to call Unlock: the turn ends when a renewal finds that the lock is
+// lost.
 func TestRedisRLockPassesItsTurnOnWhenTheLockIsLost(t *testing.T) {
 	l := newLadder(t)
 	process := l.client("redis-rlock", locks.Options{Lease: lasting.Lease, Renew: inVain})

@@ -145,7 +145,8 @@ func logarithms(values []float64) (logs []float64) {
 }
 
 // PValue returns the probability that equal speeds show ratios at least as far from 1 as these, and whether their mean
-// is above 1. It is below 0.05 exactly if the interval of Mean excludes 1. It is 1 for fewer than two ratios, or if one is not positive.
+// is above 1. It is below 0.05 exactly if the interval of Mean excludes 1. It is 1 for fewer than two ratios, or if one
+// is not positive.
 func PValue(ratios []float64) (p float64, above bool) {
 	logs := logarithms(ratios)
 	if len(logs) == 0 {
