@@ -30,14 +30,18 @@ type column struct {
 	ofNoop   func(Cell) float64 // of noop's round, where a comparison divides by another figure than round
 }
 
-const higher = "higher"
+const (
+	higher       = "higher"
+	strategyHead = "strategy" // of the first column of every table
+)
 
 // display is how a table for people shows a column. Without a heading, it does not.
 type display struct {
-	head  string
-	show  func(*Row) string // nil: as in the CSV
-	style func(*Row) style  // on a terminal; nil: plain
-	left  bool              // aligned left on a terminal, as words are
+	head   string
+	show   func(*Row) string // nil: as in the CSV
+	style  func(*Row) style  // on a terminal; nil: plain
+	left   bool              // aligned left on a terminal, as words are
+	number bool              // aligned right in Markdown
 }
 
 func (c column) text(d display, row *Row) string {
@@ -47,18 +51,18 @@ func (c column) text(d display, row *Row) string {
 	return fmt.Sprint(c.value(row))
 }
 
-// columns are all columns, in the order of the tables.
+// columns are all columns, in the order of the tables. The Markdown has the ten that people read, the CSV every figure.
 var columns = []column{
 	{
 		csv: "strategy", value: func(r *Row) any { return r.Strategy },
-		markdown: display{head: "strategy", show: func(r *Row) string { return "`" + r.Strategy + "`" }},
-		terminal: display{head: "strategy", left: true},
+		markdown: display{head: strategyHead, show: func(r *Row) string { return "`" + r.Strategy + "`" }},
+		terminal: display{head: strategyHead, left: true},
 	},
 	{csv: "workload", value: func(r *Row) any { return r.Workload.Name }},
-	{csv: "store", value: func(r *Row) any { return r.Store }, markdown: display{head: "store"}},
+	{csv: "store", value: func(r *Row) any { return r.Store }},
 	{
 		csv: "replicas", value: func(r *Row) any { return r.Replicas },
-		markdown: display{head: "replicas"}, terminal: display{head: "repl"},
+		terminal: display{head: "repl"},
 	},
 	{csv: "users", value: func(r *Row) any { return r.Users }},
 	{csv: "rate", value: func(r *Row) any { return r.Rate }},
@@ -72,11 +76,11 @@ var columns = []column{
 
 	{
 		csv: "verdict", value: func(r *Row) any { return r.Result },
-		markdown: display{head: "verdict", show: (*Row).verdict},
+		markdown: display{head: "verdict", show: (*Row).markdownVerdict},
 		terminal: display{head: "verdict", show: (*Row).verdict, style: (*Row).verdictStyle, left: true},
 	},
 
-	{csv: "claim", value: func(r *Row) any { return r.Claim }, markdown: display{head: "claim"}},
+	{csv: "claim", value: func(r *Row) any { return r.Claim }},
 	{csv: "exclusive", value: func(r *Row) any { return r.Exclusive }},
 	{csv: "control", value: func(r *Row) any { return r.Control }},
 	{csv: "baseline", value: func(r *Row) any { return r.Baseline }},
@@ -84,13 +88,12 @@ var columns = []column{
 
 	{
 		csv: "claim_held", value: func(r *Row) any { return r.ClaimHeld },
-		markdown: display{head: "held", show: (*Row).held},
 		terminal: display{head: "held", show: (*Row).held, style: (*Row).heldStyle},
 	},
 	{csv: "untested", value: func(r *Row) any { return r.Untested }},
 	{
 		csv: "rounds", value: func(r *Row) any { return len(r.Rounds) },
-		markdown: display{head: "rounds"}, terminal: display{head: "n"},
+		terminal: display{head: "n"},
 	},
 	{csv: "bounded", value: func(r *Row) any { return r.Bounded }},
 	{csv: "stock", value: func(r *Row) any { return r.Stock }},
@@ -98,7 +101,9 @@ var columns = []column{
 
 	{
 		csv: "goodput_per_s", value: func(r *Row) any { return r.GoodputPerS },
-		markdown: display{head: "goodput/s", show: func(r *Row) string { return stats.Grouped(r.GoodputPerS) }},
+		markdown: display{head: "goodput/s", number: true, show: func(r *Row) string {
+			return plusMinus(stats.Grouped(r.ratePerS()), r.spread())
+		}},
 		terminal: display{
 			head: "goodput/s", show: func(r *Row) string { return stats.Grouped(r.ratePerS()) }, style: (*Row).rateStyle,
 		},
@@ -107,24 +112,23 @@ var columns = []column{
 	},
 	{
 		csv: "goodput_low", value: func(r *Row) any { return end(r.GoodputInterval, lowEnd) },
-		markdown: display{head: "95 %", show: (*Row).span},
 		terminal: display{head: "±", show: (*Row).spread},
 	},
 	{csv: "goodput_high", value: func(r *Row) any { return end(r.GoodputInterval, highEnd) }},
 	{
 		csv: "throughput_per_s", value: func(r *Row) any { return r.ThroughputPerS },
-		markdown: display{head: "throughput/s", show: func(r *Row) string { return stats.Grouped(r.ThroughputPerS) }},
-		round:    func(r Cell) float64 { return r.ThroughputPerS },
-		unit:     "req/s", better: higher, compared: "throughput/s",
+		round: func(r Cell) float64 { return r.ThroughputPerS },
+		unit:  "req/s", better: higher, compared: "throughput/s",
 	},
 	{
 		csv: "share_of_noop", value: func(r *Row) any { return optional(r.ShareOfNoop) },
-		markdown: display{head: "share of noop", show: func(r *Row) string { return share(r.ShareOfNoop) }},
+		markdown: display{head: "× noop", number: true, show: func(r *Row) string {
+			return plusMinus(share(r.ShareOfNoop), spread(r.share(), r.ShareInterval))
+		}},
 		terminal: display{head: "×noop", show: func(r *Row) string { return share(r.ShareOfNoop) }},
 	},
 	{
 		csv: "share_of_noop_low", value: func(r *Row) any { return end(r.ShareInterval, lowEnd) },
-		markdown: display{head: "95 %", show: (*Row).shareSpan},
 		terminal: display{head: "±", show: func(r *Row) string { return spread(r.share(), r.ShareInterval) }},
 	},
 	{csv: "share_of_noop_high", value: func(r *Row) any { return end(r.ShareInterval, highEnd) }},
@@ -135,7 +139,6 @@ var columns = []column{
 			}
 			return r.Relative.SlowerThanFastestCorrect
 		},
-		markdown: display{head: "vs fastest correct", show: func(r *Row) string { return r.Relative.String() }},
 		terminal: display{head: "vs fastest", show: func(r *Row) string { return r.Relative.String() }},
 	},
 	{csv: "plus_minus", value: func(r *Row) any {
@@ -146,65 +149,61 @@ var columns = []column{
 	}},
 
 	latencyColumn(func(l Latency) float64 { return l.Mean }, column{
-		csv: "latency_ms_mean", markdown: display{head: "average ms"}, unit: "mean-ms",
+		csv: "latency_ms_mean", unit: "mean-ms",
 	}),
 	latencyColumn(func(l Latency) float64 { return l.P50 }, column{
-		csv: "latency_ms_p50", markdown: display{head: "median"}, terminal: display{head: "p50"},
+		csv: "latency_ms_p50", markdown: display{head: "median ms"}, terminal: display{head: "p50"},
 		unit: "p50-ms", compared: "p50 ms",
 	}),
 	latencyColumn(func(l Latency) float64 { return l.P90 }, column{
-		csv: "latency_ms_p90", markdown: display{head: "90 %"}, terminal: display{head: "p90"},
+		csv: "latency_ms_p90", terminal: display{head: "p90"},
 	}),
 	latencyColumn(func(l Latency) float64 { return l.P95 }, column{
-		csv: "latency_ms_p95", markdown: display{head: "95 %"}, terminal: display{head: "p95"},
+		csv: "latency_ms_p95", terminal: display{head: "p95"},
 	}),
 	latencyColumn(func(l Latency) float64 { return l.P99 }, column{
-		csv: "latency_ms_p99", markdown: display{head: "99 %"}, terminal: display{head: "p99"},
+		csv: "latency_ms_p99", markdown: display{head: "99 % ms"}, terminal: display{head: "p99"},
 		unit: "p99-ms", compared: "p99 ms",
 	}),
-	latencyColumn(func(l Latency) float64 { return l.P999 }, column{
-		csv: "latency_ms_p999", markdown: display{head: "99.9 %"},
-	}),
-	latencyColumn(func(l Latency) float64 { return l.Min }, column{
-		csv: "latency_ms_min", markdown: display{head: "min"},
-	}),
+	latencyColumn(func(l Latency) float64 { return l.P999 }, column{csv: "latency_ms_p999"}),
+	latencyColumn(func(l Latency) float64 { return l.Min }, column{csv: "latency_ms_min"}),
 	latencyColumn(func(l Latency) float64 { return l.Max }, column{
-		csv: "latency_ms_max", markdown: display{head: "max"}, terminal: display{head: "max ms"}, unit: "max-ms",
+		csv: "latency_ms_max", terminal: display{head: "max ms"}, unit: "max-ms",
 	}),
 
-	{csv: "requests_sent", value: func(r *Row) any { return r.RequestsSent }, markdown: display{head: "requests"}},
+	{csv: "requests_sent", value: func(r *Row) any { return r.RequestsSent }},
 	{csv: "dropped", value: func(r *Row) any { return r.Dropped }},
 
-	outcomeCount(history.Sold, "sold"),
-	outcomeCount(history.SoldOut, "sold out"),
-	outcomeCount(history.Busy, "busy"),
-	outcomeCount(history.Rejected, "rejected"),
-	outcomeCount(history.Unknown, "unknown"),
+	outcomeCount(history.Sold),
+	outcomeCount(history.SoldOut),
+	outcomeCount(history.Busy),
+	outcomeCount(history.Rejected),
+	outcomeCount(history.Unknown),
 
-	{csv: "initial", value: func(r *Row) any { return r.Initial }, markdown: display{head: "initial"}},
-	{csv: "final", value: func(r *Row) any { return r.Final }, markdown: display{head: "final"}},
-	{csv: "sold", value: func(r *Row) any { return r.Sold }, markdown: display{head: "units sold"}},
+	{csv: "initial", value: func(r *Row) any { return r.Initial }},
+	{csv: "final", value: func(r *Row) any { return r.Final }},
+	{csv: "sold", value: func(r *Row) any { return r.Sold }},
 	{csv: "unknown_units", value: func(r *Row) any { return r.UnknownUnits }},
 	{csv: "restocked", value: func(r *Row) any { return r.Restocked }},
 	{csv: "covered", value: func(r *Row) any { return r.Covered }},
 	{csv: "good", value: func(r *Row) any { return r.Good }},
-	{csv: "lost_updates", value: func(r *Row) any { return r.LostUpdates }, markdown: display{head: "lost"}},
-	{csv: "oversold", value: func(r *Row) any { return r.Oversold }, markdown: display{head: "oversold"}},
-	{csv: "leaked", value: func(r *Row) any { return r.Leaked }, markdown: display{head: "leaked"}},
+	{csv: "lost_updates", value: func(r *Row) any { return r.LostUpdates }},
+	{csv: "oversold", value: func(r *Row) any { return r.Oversold }},
+	{csv: "leaked", value: func(r *Row) any { return r.Leaked }},
 	{csv: "set_wrong", value: func(r *Row) any { return r.SetWrong }},
-	{csv: "undersold", value: func(r *Row) any { return r.Undersold }, markdown: display{head: "undersold"}},
+	{csv: "undersold", value: func(r *Row) any { return r.Undersold }},
 	{csv: "turned_away", value: func(r *Row) any { return r.TurnedAway }},
 	{csv: "contended", value: func(r *Row) any { return r.Contended }},
-	{csv: "duplicates", value: func(r *Row) any { return r.Duplicates }, markdown: display{head: "duplicates"}},
-	{csv: "ledger_gaps", value: func(r *Row) any { return r.LedgerGaps }, markdown: display{head: "ledger gaps"}},
+	{csv: "duplicates", value: func(r *Row) any { return r.Duplicates }},
+	{csv: "ledger_gaps", value: func(r *Row) any { return r.LedgerGaps }},
 	{csv: "partial_orders", value: func(r *Row) any { return r.PartialOrders }},
 	{csv: "sent_again", value: func(r *Row) any { return r.SentAgain }},
 	{csv: "again_in_stock", value: func(r *Row) any { return r.AgainInStock }},
 	{csv: "again_elsewhere", value: func(r *Row) any { return r.AgainElsewhere }},
-	{csv: "replays", value: func(r *Row) any { return r.Replays }, markdown: display{head: "replays"}},
-	{csv: "unlike_first", value: func(r *Row) any { return r.DifferentAnswers }, markdown: display{head: "unlike first"}},
-	{csv: "overlaps", value: func(r *Row) any { return r.Overlaps }, markdown: display{head: "overlaps"}},
-	{csv: "linearizable", value: func(r *Row) any { return r.linearizable() }, markdown: display{head: "linearizable"}},
+	{csv: "replays", value: func(r *Row) any { return r.Replays }},
+	{csv: "unlike_first", value: func(r *Row) any { return r.DifferentAnswers }},
+	{csv: "overlaps", value: func(r *Row) any { return r.Overlaps }},
+	{csv: "linearizable", value: func(r *Row) any { return r.linearizable() }},
 	{csv: "demand_exceeded", value: func(r *Row) any { return r.DemandExceeded }},
 
 	{csv: "send_lag_ms_mean", value: func(r *Row) any {
@@ -219,54 +218,49 @@ var columns = []column{
 		}
 		return r.SendLagMS.Max
 	}},
-	number("attempts_per_sale", "attempts/sale", func(r *Row) float64 { return r.AttemptsPerSale }),
-	number("mysql_statements_per_request", "SQL/request", func(r *Row) float64 { return r.MySQLStatementsPerRequest }),
-	number("redis_commands_per_request", "Redis/request", func(r *Row) float64 { return r.RedisCommandsPerRequest }),
-	number("waited_us_mean", "lock wait µs", func(r *Row) float64 { return r.WaitedUS.Mean }),
-	number("waited_us_p99", "99 %", func(r *Row) float64 { return r.WaitedUS.P99 }),
-	number("waited_us_max", "longest", func(r *Row) float64 { return r.WaitedUS.Max }),
+	{csv: "attempts_per_sale", value: func(r *Row) any { return r.AttemptsPerSale }},
+	{csv: "mysql_statements_per_request", value: func(r *Row) any { return r.MySQLStatementsPerRequest }},
+	{csv: "redis_commands_per_request", value: func(r *Row) any { return r.RedisCommandsPerRequest }},
+	{csv: "mysql_statements_per_sale", value: func(r *Row) any { return r.MySQLStatementsPerSale }},
+	{csv: "redis_commands_per_sale", value: func(r *Row) any { return r.RedisCommandsPerSale }},
+	{markdown: display{head: "commands/sale", number: true, show: (*Row).commandsPerSale}},
+	{csv: "waited_us_mean", value: func(r *Row) any { return r.WaitedUS.Mean }},
+	{csv: "waited_us_p99", value: func(r *Row) any { return r.WaitedUS.P99 }},
+	{csv: "waited_us_max", value: func(r *Row) any { return r.WaitedUS.Max }},
 	{csv: "held_us_mean", value: func(r *Row) any { return r.HeldUS.Mean }},
 	{csv: "held_us_p99", value: func(r *Row) any { return r.HeldUS.P99 }},
 	{csv: "held_us_max", value: func(r *Row) any { return r.HeldUS.Max }},
 	{csv: "driver_cpu_us_per_request", value: func(r *Row) any { return positive(r.DriverCPUUSPerRequest) }},
-	{csv: "replica_shares", value: func(r *Row) any { return r.shares() }, markdown: display{head: "replicas' shares"}},
-	faultColumn("holder-dies"),
-	faultColumn(lateWrite),
-	faultColumn("client-retries"),
+	{csv: "replica_shares", value: func(r *Row) any { return r.shares() }},
+	faultColumn("holder-dies", "holder dies", "loses a sale"),
+	faultColumn(lateWrite, "its write comes late", "loses a sale"),
+	faultColumn("client-retries", "client sends again", "deducts twice"),
 	{csv: "evidence", value: func(r *Row) any { return strings.Join(r.Evidence, "; ") }},
 	{terminal: display{head: "found", show: (*Row).remark, style: (*Row).remarkStyle, left: true}},
 }
 
-// faultColumn is the outcome of a fault scenario.
-func faultColumn(scenario string) column {
+// faultColumn is the outcome of a fault scenario. The Markdown has the text unsafe where it is unsafe.
+func faultColumn(scenario, head, unsafe string) column {
 	return column{
 		csv: strings.ReplaceAll(scenario, "-", "_"), value: func(r *Row) any { return r.Faults[scenario] },
-		markdown: display{head: strings.ReplaceAll(scenario, "-", " ")},
+		markdown: display{head: head, show: func(r *Row) string {
+			return strings.Replace(r.Faults[scenario], string(Unsafe), "**"+unsafe+"**", 1)
+		}},
 	}
 }
 
-func outcomeCount(outcome history.Outcome, head string) column {
-	return column{
-		csv: "outcome_" + string(outcome), value: func(r *Row) any { return r.Outcomes[outcome] },
-		markdown: display{head: head},
-	}
+func outcomeCount(outcome history.Outcome) column {
+	return column{csv: "outcome_" + string(outcome), value: func(r *Row) any { return r.Outcomes[outcome] }}
 }
 
 // latencyColumn completes a column that is read from a Latency.
 func latencyColumn(of func(Latency) float64, c column) column {
 	c.value = func(r *Row) any { return of(r.LatencyMS) }
+	c.markdown.number = true
 	c.markdown.show = func(r *Row) string { return digits(of(r.LatencyMS)) }
 	c.terminal.show = c.markdown.show
 	c.round = func(r Cell) float64 { return of(r.LatencyMS) }
 	return c
-}
-
-// number is a column that Markdown shows with three digits.
-func number(csv, head string, of func(*Row) float64) column {
-	return column{
-		csv: csv, value: func(r *Row) any { return of(r) },
-		markdown: display{head: head, show: func(r *Row) string { return digits(of(r)) }},
-	}
 }
 
 // verdict is the verdict in a table. The baseline is not judged as long as its claim holds.
@@ -335,22 +329,6 @@ func end(interval *stats.Interval, of func(*stats.Interval) float64) any {
 		return ""
 	}
 	return of(interval)
-}
-
-// span is the interval of the goodput.
-func (r *Row) span() string {
-	if r.GoodputInterval == nil {
-		return ""
-	}
-	return stats.Grouped(r.GoodputInterval.Low) + " – " + stats.Grouped(r.GoodputInterval.High)
-}
-
-// shareSpan is the interval of the share of noop.
-func (r *Row) shareSpan() string {
-	if r.ShareInterval == nil {
-		return ""
-	}
-	return fmt.Sprintf("%.3g – %.3g", r.ShareInterval.Low, r.ShareInterval.High)
 }
 
 // spread is half the width of the goodput's interval in percent of the goodput.

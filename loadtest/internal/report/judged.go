@@ -93,10 +93,15 @@ func (r *Report) judgedRow(row *Row) judgedRow {
 	if r.severalStores() {
 		named.strategy += "@" + row.Store
 	}
-	if slices.ContainsFunc(r.Rows, func(other *Row) bool { return other.Replicas > row.Replicas }) {
+	if r.othersHaveMore(row) {
 		named.on = " on " + plural(row.Replicas, "replica")
 	}
 	return named
+}
+
+// othersHaveMore reports whether a row of the report has more replicas.
+func (r *Report) othersHaveMore(row *Row) bool {
+	return slices.ContainsFunc(r.Rows, func(other *Row) bool { return other.Replicas > row.Replicas })
 }
 
 // sentAgain says how many requests were sent again when that could do harm; empty: none.

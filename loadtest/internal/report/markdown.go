@@ -4,10 +4,22 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+
+	"stock/loadtest/internal/verify"
 )
 
-// WriteMarkdown writes the wide tables, the evidence and the environment.
+const markdownLegend = `
+\* A control is wrong on purpose.
+
+Goodput is units sold correctly per second, ± half the width of its 95 % interval; of the baseline, it is requests
+answered per second. Rates are trimmed means of the rounds, latencies are of all requests together, and counts are sums
+over the rounds. Commands per sale are what the servers of MySQL and Redis counted. report.csv and report.json have
+every figure.
+`
+
+// WriteMarkdown writes the columns that people read, the evidence and the environment.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprint(out, "# Strategies compared\n\n")
@@ -21,10 +33,11 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		r.Sweep.writeMarkdown(out)
 	}
 	for _, rows := range r.groups() {
-		writeMarkdownTable(out, rows)
+		r.writeMarkdownTable(out, rows)
 	}
-	fmt.Fprint(out, "\nCounts are sums over the rounds, rates are trimmed means of the rounds, "+
-		"and latencies (in ms) are of all requests together.\n")
+	if len(r.Rows) > 0 {
+		fmt.Fprint(out, markdownLegend)
+	}
 	r.writeMarkdownJudged(out)
 	r.writeFaultsMarkdown(out)
 	r.writeMarkdownEvidence(out)
@@ -35,26 +48,93 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	return out.Flush()
 }
 
-// writeMarkdownTable writes the rows of one load.
-func writeMarkdownTable(out *bufio.Writer, rows []*Row) {
-	fmt.Fprintf(out, "\n## %s\n\n|", title(rows))
-	shown := 0
+// writeMarkdownTable writes the rows of one load. It leaves out a column in which no row has a text.
+func (r *Report) writeMarkdownTable(out *bufio.Writer, rows []*Row) {
+	lines := make([]string, 2+len(rows)) // the heads, the rule below them, and the rows
+	add := func(head, rule string, texts []string) {
+		for i, text := range slices.Concat([]string{head, rule}, texts) {
+			lines[i] += " " + escape(text) + " |"
+		}
+	}
 	for _, col := range columns {
-		if col.markdown.head != "" {
-			shown++
-			fmt.Fprintf(out, " %s |", col.markdown.head)
+		shown := col.markdown
+		if shown.head == "" {
+			continue
 		}
-	}
-	fmt.Fprintf(out, "\n|%s\n", strings.Repeat(" --- |", shown))
-	for _, row := range rows {
-		out.WriteString("|")
-		for _, col := range columns {
-			if col.markdown.head != "" {
-				fmt.Fprintf(out, " %s |", escape(col.text(col.markdown, row)))
+		var texts []string
+		for _, row := range rows {
+			texts = append(texts, col.text(shown, row))
+		}
+		switch {
+		case shown.head == strategyHead:
+			for i, row := range rows {
+				texts[i] += r.distinction(row)
 			}
+			add(shown.head, "---", texts)
+		case shown.number:
+			add(shown.head, "---:", texts)
+		case strings.Join(texts, "") != "":
+			add(shown.head, "---", texts)
 		}
-		out.WriteString("\n")
 	}
+	fmt.Fprintf(out, "\n## %s\n\n", title(rows))
+	for _, line := range lines {
+		fmt.Fprintf(out, "|%s\n", line)
+	}
+}
+
+// distinction is what the row's name needs, because the table has no column for it: a mark for a control, the store if
+// there are several, and the replicas if other rows have more.
+func (r *Report) distinction(row *Row) string {
+	text := ""
+	if row.Control {
+		text = " *"
+	}
+	if r.severalStores() && !row.Baseline {
+		text += ", " + row.Store
+	}
+	if r.othersHaveMore(row) {
+		text += ", " + plural(row.Replicas, "replica")
+	}
+	return text
+}
+
+// markdownVerdict is the verdict, the claim if it did not hold, and what was found.
+func (r *Row) markdownVerdict() string {
+	text := r.verdict()
+	if r.Result == verify.Wrong {
+		text = "**" + text + "**"
+	}
+	switch {
+	case r.Untested:
+		text += " (claim not tested)"
+	case !r.ClaimHeld:
+		text += " ✗ (claims " + r.Claim + ")"
+	}
+	if remark := r.remark(); remark != "" {
+		text += ", " + remark
+	}
+	return text
+}
+
+// commandsPerSale is what the servers of the stores and of most locks did for a sale. Empty: nothing.
+func (r *Row) commandsPerSale() string {
+	var parts []string
+	if r.MySQLStatementsPerSale > 0 {
+		parts = append(parts, digits(r.MySQLStatementsPerSale)+" SQL")
+	}
+	if r.RedisCommandsPerSale > 0 {
+		parts = append(parts, digits(r.RedisCommandsPerSale)+" Redis")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// plusMinus appends half the width of the interval, if there is one.
+func plusMinus(center, spread string) string {
+	if spread == "" {
+		return center
+	}
+	return center + " ±" + spread
 }
 
 func (r *Report) writeMarkdownEvidence(out *bufio.Writer) {

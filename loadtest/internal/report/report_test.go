@@ -320,7 +320,7 @@ func TestShareOfNoopHasAnInterval(t *testing.T) {
 		row.ShareInterval.High != 0.0205 {
 		t.Errorf("got %v %+v", row.share(), row.ShareInterval)
 	}
-	if got := row.shareSpan(); got != "0.0195 – 0.0205" {
+	if got := plusMinus(share(row.ShareOfNoop), spread(row.share(), row.ShareInterval)); got != "0.020 ±2%" {
 		t.Errorf("shown as %q", got)
 	}
 }
