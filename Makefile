@@ -23,7 +23,7 @@ bench: servers build ## compare the fastest strategies with the limits of this m
 	@$(WITH_MAKE) bin/loadtest bench $(BENCH)
 
 judge: servers build ## test the judge: it must find each planted bug, and no other (6 minutes; JUDGE=--help)
-	CGO_ENABLED=0 go build -trimpath -tags mutants -o bin/stock-mutants ./cmd/stock
+	$(GO_BUILD) -tags mutants -o bin/stock-mutants ./cmd/stock
 	@$(WITH_MAKE) bin/loadtest judge $(JUDGE)
 
 # The benchmark of the locks is a module of its own, which ./... does not include.
@@ -48,5 +48,10 @@ lint: ## check both modules with golangci-lint, as configured in .golangci.yml
 	$(GOLANGCI_LINT) run --build-tags mutants ./cmd/stock
 	cd $(BENCH_MODULE) && $(GOLANGCI_LINT) run ./...
 
+# The commit, with +dirty if files were changed. The Go command does not record it with -buildvcs=false in GOFLAGS, nor
+# in a worktree. It is empty without git, and set once a build needs it.
+REVISION = $(shell git describe --always --abbrev=40 --dirty=+dirty --exclude '*' 2>/dev/null)
+GO_BUILD = CGO_ENABLED=0 go build -trimpath -ldflags='-X main.revision=$(REVISION)'
+
 build: ## build bin/stock and bin/loadtest
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/stock ./loadtest
+	$(GO_BUILD) -o bin/ ./cmd/stock ./loadtest

@@ -193,6 +193,16 @@ func serviceVersion(ctx context.Context, service scenario.Service) (v version, e
 	return v, err
 }
 
+// shortRevision returns what the report shows of a revision that the linker has set.
+func shortRevision(stamped string) string {
+	hash, changed := strings.CutSuffix(stamped, "+dirty")
+	hash = hash[:min(len(hash), 12)]
+	if changed {
+		hash += "+changes"
+	}
+	return hash
+}
+
 // revisionNote returns a note for the report if the service may be built from other source than the lab.
 func revisionNote(service, lab string) string {
 	short := func(revision string) string {
@@ -201,8 +211,7 @@ func revisionNote(service, lab string) string {
 	}
 	switch service, lab := short(service), short(lab); {
 	case service == "" || service == "unknown":
-		return "the service does not report the revision that it was built from: rebuild it in a git checkout, without " +
-			"-buildvcs=false in GOFLAGS"
+		return "the service does not report the revision that it was built from: build it with make build, in a git checkout"
 	case lab == "":
 		return "the lab does not know its own revision: the service may be built from another one"
 	case service != lab:

@@ -54,7 +54,7 @@ func conclusion(r *report.Report) error {
 	return errInconclusive
 }
 
-// revision is set by the Dockerfile, because an image is built without the repository.
+// revision is set by the Makefile and the Dockerfile. It ends in +dirty if files were changed.
 var revision string
 
 func main() {

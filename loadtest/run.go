@@ -181,7 +181,7 @@ func (f *runFlags) announceDuration(runs int, screen *screen) error {
 // environment returns what the report says about the lab.
 func (f *runFlags) environment(lab *lab, leftOut []string) report.Environment {
 	environment := report.LocalEnvironment()
-	environment.Revision = cmp.Or(environment.Revision, revision[:min(len(revision), 12)])
+	environment.Revision = cmp.Or(shortRevision(revision), environment.Revision)
 	environment.Options = f.options
 	environment.Seed = f.request.seed
 	environment.SharedHost = lab.sharedHost

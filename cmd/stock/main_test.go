@@ -407,14 +407,31 @@ func TestVersionHasTheRevisionThatTheDockerfilePasses(t *testing.T) {
 	}
 	flag := regexp.MustCompile(`-X \S+=\$\{REVISION\}`).FindString(string(dockerfile))
 	binary := filepath.Join(t.TempDir(), "stock")
-	flag = strings.ReplaceAll(flag, "${REVISION}", "0123abc")
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags="+flag, "-o", binary, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	for revision, want := range map[string]string{"0123abc": "0123abc", "0123abc+dirty": "0123abc with changes"} {
+		stamp := "-ldflags=" + strings.ReplaceAll(flag, "${REVISION}", revision)
+		build := exec.Command("go", "build", "-buildvcs=false", stamp, "-o", binary, ".")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		out, err := exec.Command(binary, "version").Output()
+		if err != nil || !strings.Contains(string(out), ", revision "+want+", ") {
+			t.Errorf("%q, %v", out, err)
+		}
 	}
-	out, err := exec.Command(binary, "version").Output()
-	if err != nil || !strings.Contains(string(out), ", revision 0123abc, ") {
-		t.Errorf("%q, %v", out, err)
+}
+
+// The environment may forbid the Go command to record the revision.
+func TestMakeBuildsWithTheRevision(t *testing.T) {
+	t.Parallel()
+	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Skipf("this is not a git checkout: %v", err)
+	}
+	dry := exec.Command("make", "--dry-run", "build")
+	dry.Dir = "../.."
+	out, err := dry.CombinedOutput()
+	if want := "-X main.revision=" + strings.TrimSpace(string(head)); err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("make build runs %s, %v, want %s", out, err, want)
 	}
 }
 

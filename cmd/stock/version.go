@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,12 +29,14 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// revision is set by the linker (-X main.revision=...) when an image is built, where Go cannot see the repository.
+// revision is set by the linker (-X main.revision=...), because Go cannot see the repository when an image is built, nor
+// with -buildvcs=false. It ends in +dirty if files were changed.
 var revision string
 
 // buildVersion returns what the Go command or the linker recorded in the binary.
 func buildVersion() httpapi.Version {
-	v := httpapi.Version{Version: "unknown", Revision: revision, Go: runtime.Version()}
+	v := httpapi.Version{Version: "unknown", Go: runtime.Version()}
+	v.Revision, v.Modified = strings.CutSuffix(revision, "+dirty")
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v

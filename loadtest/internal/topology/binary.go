@@ -24,17 +24,29 @@ func (t *Topology) findStock(ctx context.Context, asked string) (path string, er
 		}
 	}
 	path = t.dir.File("stock")
-	output, err := servers.Run(ctx, servers.Command{
-		Name: "go build",
-		Path: "go",
-		Args: []string{"build", "-trimpath", "-o", path, "stock/cmd/stock"},
-		Env:  append(os.Environ(), "CGO_ENABLED=0"), // as `make build` does
-	})
-	if err != nil {
+	if output, err := buildStock(ctx, path); err != nil {
 		return "", fmt.Errorf("there is no stock program from the same build beside this one, and building it failed: "+
 			"run \"make build\" or give --stock-binary: %w:\n%s", err, strings.TrimSpace(string(output)))
 	}
 	return path, nil
+}
+
+// buildStock builds the service as `make build` does, with the revision of the working directory if that is known.
+func buildStock(ctx context.Context, path string) (output []byte, err error) {
+	revision, err := exec.CommandContext(ctx,
+		"git", "describe", "--always", "--abbrev=40", "--dirty=+dirty", "--exclude", "*").Output()
+	if err != nil {
+		revision = nil
+	}
+	return servers.Run(ctx, servers.Command{
+		Name: "go build",
+		Path: "go",
+		Args: []string{
+			"build", "-trimpath", "-ldflags=-X main.revision=" + strings.TrimSpace(string(revision)), "-o", path,
+			"stock/cmd/stock",
+		},
+		Env: append(os.Environ(), "CGO_ENABLED=0"),
+	})
 }
 
 // sameBuild is how much older than loadtest a stock program of the same `go build` may be: go build does not rewrite a

@@ -2,7 +2,9 @@ package topology
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -30,6 +32,23 @@ func TestStockBesideThisProgramIsUsedOnlyIfBuiltTogether(t *testing.T) {
 				t.Errorf("found %v at %q, want %v", found, path, test.want)
 			}
 		})
+	}
+}
+
+// It is not parallel because it changes the environment.
+func TestTheServiceIsBuiltWithItsRevision(t *testing.T) {
+	t.Setenv("GOFLAGS", "-buildvcs=false")
+	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Skipf("this is not a git checkout: %v", err)
+	}
+	stock := filepath.Join(t.TempDir(), "stock")
+	if output, err := buildStock(t.Context(), stock); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	out, err := exec.Command(stock, "version").Output()
+	if want := "revision " + strings.TrimSpace(string(head)); err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("%q, %v, want %q", out, err, want)
 	}
 }
 
