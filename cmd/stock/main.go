@@ -34,13 +34,22 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitCode returns 0 for success, 2 for a mistake in the configuration and 1 for any other failure.
+// undecidedError is why reconcile cannot tell whether an item differs.
+type undecidedError struct{ error }
+
+func (e undecidedError) Unwrap() error { return e.error }
+
+// exitCode returns 0 for success, 2 for a mistake in the configuration, 3 if reconcile found no difference but could not
+// compare everything, and 1 for any other failure.
 func exitCode(err error) int {
 	if err == nil {
 		return 0
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		return 2
+	}
+	if _, ok := errors.AsType[undecidedError](err); ok {
+		return 3
 	}
 	return 1
 }
@@ -54,7 +63,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 transactions, conditional updates, and some that are wrong on purpose.
 
 Every flag can also be set in the environment, for example --mysql-dsn as STOCK_MYSQL_DSN. Flags take precedence.
-The exit status is 0 for success, 2 for a mistake in the configuration and 1 for any other failure.`,
+The exit status is 0 for success, 2 for a mistake in the configuration and 1 for any other failure. Only reconcile has
+one more.`,
 		Example: `  stock migrate --mysql-dsn 'root:secret@tcp(127.0.0.1:3306)/stock'
   stock serve   --mysql-dsn 'root:secret@tcp(127.0.0.1:3306)/stock' --redis 127.0.0.1:6379
   curl -X POST  'http://127.0.0.1:8080/stock/deduct?goods_id=1&count=1'`,

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -26,8 +27,10 @@ func newReconcile(getenv func(string) string) *cobra.Command {
 		Use:   "reconcile",
 		Short: "Compare the stock in Redis with MySQL, and mend Redis where possible",
 		Long: `Compare the stock of each item in Redis with MySQL. Redis must have the stock of MySQL less the sales of
-redis-stream that have not reached MySQL yet (pending). Replicas may keep selling. The exit status is 0 if all items
-agree or were mended, and 1 if an item differs or could not be compared.
+redis-stream that have not reached MySQL yet (pending). Replicas may keep selling.
+
+Exit status: 0 all items agree or were mended; 1 an item differs, and was not mended; 2 a mistake in the configuration;
+3 no difference was found, but not every item could be compared, for example because a server did not answer.
 
 With --mend, Redis gets the value that MySQL proves:
   Redis has too many         it lost writes, or units were sold in MySQL only: they are taken from Redis too
@@ -56,7 +59,20 @@ password of Redis is read from STOCK_REDIS_PASSWORD.`,
 	}))
 }
 
-func (o *reconcileOptions) reconcile(ctx context.Context, stdout, stderr io.Writer) (err error) {
+// errDiffer is returned if an item differs in the end.
+var errDiffer = errors.New("items differ")
+
+// reconcile wraps what kept it from comparing in an undecidedError.
+func (o *reconcileOptions) reconcile(ctx context.Context, stdout, stderr io.Writer) error {
+	err := o.compareItems(ctx, stdout, stderr)
+	_, wrongUsage := errors.AsType[usageError](err)
+	if err == nil || wrongUsage || errors.Is(err, errDiffer) {
+		return err
+	}
+	return undecidedError{err}
+}
+
+func (o *reconcileOptions) compareItems(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	if o.mysqlDSN == "" || len(o.redis) == 0 {
 		return usagef("--mysql-dsn and --redis are both required")
 	}
@@ -104,14 +120,15 @@ func (o *reconcileOptions) compareAll(
 		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\n", id, units(b.Redis, b.Finding == stream.NotInRedis),
 			units(b.MySQL, b.Finding == stream.NotInMySQL), b.Pending, finding(b))
 	}
-	switch {
-	case failed > 0:
-		return fmt.Errorf("%d of %d items differ, and %d could not be compared; the first error: %w",
-			differ, len(ids), failed, first)
-	case differ > 0:
-		return fmt.Errorf("%d of %d items differ", differ, len(ids))
+	var differing error
+	if differ > 0 {
+		differing = fmt.Errorf("%d of %d %w", differ, len(ids), errDiffer)
 	}
-	return nil
+	if failed > 0 {
+		return errors.Join(differing,
+			fmt.Errorf("%d of %d items could not be compared; the first error: %w", failed, len(ids), first))
+	}
+	return differing
 }
 
 // compare compares one item, and once more if it differs. Only the second time may mend it.

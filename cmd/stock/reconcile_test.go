@@ -52,9 +52,29 @@ func TestReconcileReportsAndMends(t *testing.T) {
 		t.Fatal(err)
 	}
 	reconcile(0, "1      -      6000   0        Redis has none; mended: Redis now has 6000", "--mend")
-	reconcile(1, "item 404 is not in MySQL or Redis", "--goods=404")
+	reconcile(3, "item 404 is not in MySQL or Redis", "--goods=404")
+	if err := client.Set(t.Context(), "stock:{1}", 6010, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	reconcile(1, "item 404 is not in MySQL or Redis", "--goods=404,1") // item 1 differs all the same
 	delete(env, "STOCK_REDIS")
 	reconcile(2, "")
+}
+
+func TestReconcileTellsAServerThatDoesNotAnswerFromADifference(t *testing.T) {
+	t.Parallel()
+	env, _ := streamed(t, servers.RedisOptions{})
+	dsn, address := env["STOCK_MYSQL_DSN"], env["STOCK_REDIS"]
+	for server, unreachable := range map[string]environment{
+		"Redis": {"STOCK_MYSQL_DSN": dsn, "STOCK_REDIS": closedAddress(t)},
+		"MySQL": {"STOCK_MYSQL_DSN": "root@tcp(" + closedAddress(t) + ")/stock", "STOCK_REDIS": address},
+	} {
+		for _, args := range [][]string{{"reconcile"}, {"reconcile", "--goods=1"}} {
+			if _, err := command(t, unreachable, args...); exitCode(err) != 3 {
+				t.Errorf("%v without %s: %v, want exit status 3", args, server, err)
+			}
+		}
+	}
 }
 
 // An item that does not exist and one whose row is locked come first.
@@ -86,9 +106,9 @@ func TestReconcileContinuesAfterAnItemThatCannotBeCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := command(t, env, "reconcile", "--mend")
-	if exitCode(err) != 1 || !errors.Is(err, stock.ErrUnknownItem) ||
-		!strings.Contains(err.Error(), "0 of 4 items differ, and 2 could not be compared") {
-		t.Errorf("reconcile: %v, want exit status 1 for the first that could not be compared", err)
+	if exitCode(err) != 3 || !errors.Is(err, stock.ErrUnknownItem) ||
+		!strings.Contains(err.Error(), "2 of 4 items could not be compared") {
+		t.Errorf("reconcile: %v, want exit status 3 for the first that could not be compared", err)
 	}
 	for _, want := range []string{"could not be compared: ", "20     20     0        agree", "mended: Redis now has 30"} {
 		if !strings.Contains(out, want) {
@@ -125,7 +145,7 @@ func TestReconcileDoesNotWaitLongForALockedRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if _, err := command(t, env, "reconcile"); exitCode(err) != 1 || !errors.Is(err, stock.ErrBusy) {
+	if _, err := command(t, env, "reconcile"); exitCode(err) != 3 || !errors.Is(err, stock.ErrBusy) {
 		t.Errorf("reconcile: %v, want busy", err)
 	}
 	if took := time.Since(began); took > 20*time.Second {
