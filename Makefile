@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help servers lab faults up bench judge bench-locks test lint build
+.PHONY: help servers lab faults up bench judge bench-locks pictures test lint build
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -32,6 +32,14 @@ BENCH_MODULE := internal/locks/bench
 bench-locks: servers ## compare the Redis locks with other libraries (6 minutes; BENCH=-help)
 	cd $(BENCH_MODULE) && go build -trimpath -o $(CURDIR)/bin/bench-locks .
 	@$(WITH_MAKE) bin/bench-locks $(BENCH)
+
+# The newest report of a run. That of make faults has no rows.
+REPORT = $(shell ls -t out/*/report.json 2>/dev/null | xargs grep -l share_of_noop 2>/dev/null | head -n 1)
+
+pictures: ## draw the pictures of the documents and update their tables from a run (REPORT=FILE; default: the newest)
+	@report='$(REPORT)'; test -f "$$report" || { echo "no report $$report: run make lab, or give REPORT=FILE" >&2; exit 1; }
+	go test . -count=1 -run '^TestTablesAreUpToDate$$' -update -lab '$(REPORT)'
+	@ls docs/*.svg
 
 test: servers ## run all tests on real servers, with the race detector
 	go test -race ./...

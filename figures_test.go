@@ -235,12 +235,15 @@ func (r *measurement) found() string {
 	return r.Verdict
 }
 
+// notMeasured ends what a strategy claims, if that was not measured.
+const notMeasured = " (not measured)"
+
 func (r *measurement) losesLateWrite() bool { return r.Faults["late-write"] == "unsafe" }
 
 // fault says what came of a fault scenario, or what the strategy claims if it was not played.
 func (r *measurement) fault(scenario, unsafe, claim string) string {
 	if r == nil || r.Faults[scenario] == "" {
-		return claim + " (not measured)"
+		return claim + notMeasured
 	}
 	return strings.Replace(r.Faults[scenario], "unsafe", "**"+unsafe+"**", 1)
 }
@@ -301,7 +304,10 @@ func (f *figures) faultsTable() string {
 
 // faults says what came of each fault scenario for a strategy.
 func (f *figures) faults(s stock.Strategy) []string {
-	r := f.row(s.Name, 2, "plenty")
+	return f.row(s.Name, 2, "plenty").faults(s)
+}
+
+func (r *measurement) faults(s stock.Strategy) []string {
 	return []string{
 		r.fault("holder-dies", "loses a sale", onCrash(s.Claim)),
 		r.fault("late-write", "loses a sale", withCaveat(s.Claim.LateWrite, s.Claim.LateCaveat)),

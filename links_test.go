@@ -66,6 +66,7 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 
 var (
 	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	image    = regexp.MustCompile(`\bsrc(?:set)?="([^"]+)"`)
 	namedIn  = regexp.MustCompile("`((?:cmd|docs|internal|loadtest|migrations|nginx|\\.ci)/[\\w./-]*)`")
 	makeRule = regexp.MustCompile(`\bmake ([a-z][a-z-]*)`)
 	makeCode = regexp.MustCompile("`[^`\n]+`")
@@ -79,6 +80,9 @@ func TestWhatTheDocumentsNameExists(t *testing.T) {
 	}
 	for _, d := range readDocuments(t) {
 		for _, match := range link.FindAllStringSubmatch(d.text, -1) {
+			checkLink(t, d, match[1])
+		}
+		for _, match := range image.FindAllStringSubmatch(d.text, -1) {
 			checkLink(t, d, match[1])
 		}
 		for _, match := range namedIn.FindAllStringSubmatch(d.text, -1) {

@@ -1,69 +1,311 @@
 package stock_test
 
 import (
+	"encoding/xml"
+	"errors"
 	"fmt"
 	"html"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
+	"testing"
+	"time"
 )
 
-const svgBegins = `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d"
-  role="img" aria-label="Goodput and verdict of every strategy">
+// theme has the colours of a picture: those of GitHub's own pages, so that the picture looks like a part of them.
+type theme struct {
+	suffix                                 string // of the file
+	background, border, text, muted, empty string
+	correct, late, wrong                   string
+}
+
+var themes = []theme{
+	{
+		background: "#ffffff", border: "#d1d9e0", text: "#1f2328", muted: "#59636e", empty: "#eff2f5",
+		correct: "#1a7f37", late: "#9a6700", wrong: "#cf222e",
+	},
+	{
+		suffix: "-dark", background: "#0d1117", border: "#3d444d", text: "#f0f6fc", muted: "#9198a1", empty: "#151b23",
+		correct: "#3fb950", late: "#d29922", wrong: "#f85149",
+	},
+}
+
+// pictures draws the figures for each theme, by file: every strategy, and those of the README's summary.
+func (f *figures) pictures(inREADME []string) map[string][]byte {
+	var summary []*measurement
+	for _, r := range f.ranked() {
+		if r.Replicas == 2 && slices.Contains(inREADME, r.Strategy) {
+			summary = append(summary, r)
+		}
+	}
+	files := map[string][]byte{}
+	for _, t := range themes {
+		files["docs/lab"+t.suffix+".svg"] = f.picture(t, f.ranked())
+		files["docs/summary"+t.suffix+".svg"] = f.picture(t, summary)
+	}
+	return files
+}
+
+// A README on GitHub is about as wide as a picture, so its texts are not scaled.
+const (
+	pictureWidth = 830
+	pictureEdge  = 16
+	rowHeight    = 23
+	headHeight   = 118
+	barsLeft     = 184
+	barsWidth    = 150
+	groupGap     = 8 // between correct strategies and the others
+)
+
+// faultsLeft is where the columns of the fault scenarios begin.
+var faultsLeft = [...]int{396, 548, 700}
+
+const pictureBegins = `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" role="img">
+<title>Goodput of each strategy, its verdict, and what faults do to it</title>
 <style>
-text{font:13px system-ui,sans-serif;fill:#1a202c}
-.h{font-size:17px;font-weight:600}.b{font-weight:600}.s{font-size:12px;fill:#4a5568}
-.ok{fill:#2f855a}.late{fill:#b7791f}.bad{fill:#c53030}
+text{font:13px -apple-system,BlinkMacSystemFont,"Segoe UI","Noto Sans",Helvetica,Arial,sans-serif;fill:%[3]s}
+.h{font-size:17px;font-weight:600}.b{font-weight:600}.s{font-size:12px;fill:%[4]s}
+.ok{fill:%[5]s}.late{fill:%[6]s}.bad{fill:%[7]s}.empty{fill:%[8]s}
+.whisker{stroke:%[3]s;stroke-width:1.5}
+use{stroke-width:2;stroke-linecap:round;stroke-linejoin:round}
+use.ok{fill:none;stroke:%[5]s}use.wait,use.only{fill:none;stroke:%[6]s}use.bad{fill:none;stroke:%[7]s}
 </style>
-<rect width="%[1]d" height="%[2]d" fill="#fff"/>
+<defs>
+<path id="ok" d="M1 6.5 4.5 10 11 2.5"/>
+<path id="wait" d="M6 1a5 5 0 1 0 .01 0M6 3.5V6.3L8 7.5" stroke-width="1.5"/>
+<path id="only" d="M6 1V7M6 10.9V11"/>
+<path id="bad" d="M2 2 10 10M10 2 2 10"/>
+</defs>
+<rect x=".5" y=".5" width="%[9]d" height="%[10]d" rx="6" fill="%[11]s" stroke="%[12]s"/>
 `
 
-// picture draws the table's two rates as bars.
-func (f *figures) picture() []byte {
-	const width, left, bar, next, line, small = 1100, 205, 150, 440, 22, 16
-	conditions := strings.Split(strings.TrimSpace(wrap(f.Conditions, 170)), "\n")
-	rows := f.ranked()
-	top := 80 + small*len(conditions)
-	height := top + line*len(rows) + 24
-	var b strings.Builder
-	text := func(x, y int, attributes, s string) {
-		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\"%s>%s</text>\n", x, y, attributes, html.EscapeString(s))
-	}
-	fmt.Fprintf(&b, svgBegins, width, height)
-	text(20, 34, ` class="h"`, "Units sold correctly per second, and what the judge found")
-	for i, s := range conditions {
-		text(20, 52+small*i, ` class="s"`, s)
-	}
-	text(left, top-16, ` class="b"`, "plenty: as much stock as demand")
-	text(left+next, top-16, ` class="b"`, "flash sale: a sixth of the demand in stock")
-	for column, workload := range []string{"plenty", "flash-sale"} {
-		x := left + column*next
-		most := 1.0
-		for _, r := range rows {
-			if r := f.row(r.Strategy, r.Replicas, workload); r != nil {
-				most = max(most, r.Goodput)
-			}
+// drawing is a picture that is being drawn.
+type drawing struct{ strings.Builder }
+
+func (d *drawing) text(x, y int, class, s string) {
+	fmt.Fprintf(d, "<text x=\"%d\" y=\"%d\" class=\"%s\">%s</text>\n", x, y, class, html.EscapeString(s))
+}
+
+// bar draws a rectangle. Class is its colour.
+func (d *drawing) bar(x, y, width, height int, class string) {
+	fmt.Fprintf(d, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"2\" class=\"%s\"/>\n",
+		x, y, width, height, class)
+}
+
+// sign draws a symbol and a text beside it.
+func (d *drawing) sign(x, y int, symbol, s string) {
+	fmt.Fprintf(d, "<use href=\"#%s\" x=\"%d\" y=\"%d\" class=\"%[1]s\"/>\n", symbol, x, y-11)
+	d.text(x+18, y, "", s)
+}
+
+// picture draws a bar with its interval for each strategy, and what came of the faults.
+func (f *figures) picture(t theme, rows []*measurement) []byte {
+	var d drawing
+	height := headHeight + rowHeight*len(rows) + groupGap + 40
+	fmt.Fprintf(&d, pictureBegins, pictureWidth, height, t.text, t.muted, t.correct, t.late, t.wrong, t.empty,
+		pictureWidth-1, height-1, t.background, t.border)
+	d.head(f.Conditions)
+	most := 1.0
+	for _, r := range rows {
+		most = max(most, r.Goodput)
+		if r.Interval != nil {
+			most = max(most, r.Interval[1])
 		}
-		for i, r := range rows {
-			y := top + line*i
-			if column == 0 {
-				text(left-10, y+12, ` text-anchor="end"`, strings.NewReplacer("`", "", " *", "").Replace(r.label()))
-			}
-			r := f.row(r.Strategy, r.Replicas, workload)
-			if r == nil {
+	}
+	y := headHeight
+	for i, r := range rows {
+		if i > 0 && rows[i-1].correct() && !r.correct() {
+			y += groupGap
+		}
+		if i%2 == 0 {
+			fmt.Fprintf(&d, "<rect x=\"1\" y=\"%d\" width=\"%d\" height=\"%d\" class=\"empty\"/>\n",
+				y, pictureWidth-2, rowHeight)
+		}
+		d.row(r, y, most)
+		y += rowHeight
+	}
+	d.legend(y + 25)
+	d.WriteString("</svg>\n")
+	return []byte(d.String())
+}
+
+// head names the columns. Of the conditions, it shows those that matter most.
+func (d *drawing) head(conditions string) {
+	measured, _, _ := strings.Cut(conditions, ";")
+	d.text(pictureEdge, 32, "h", "How fast is each strategy, and does it stay correct?")
+	d.text(pictureEdge, 52, "s", measured+". Whiskers: 95 %.")
+	d.text(barsLeft, 86, "b", "goodput")
+	d.text(barsLeft, 103, "s", "units sold correctly per second")
+	for i, lines := range [...][2]string{
+		{"holder dies", "killed in its section"}, {"write comes late", "after the next sale"},
+		{"client retries", "it got no answer"},
+	} {
+		d.text(faultsLeft[i], 86, "b", lines[0])
+		d.text(faultsLeft[i], 103, "s", lines[1])
+	}
+}
+
+// row draws what is known about a strategy.
+func (d *drawing) row(r *measurement, y int, most float64) {
+	baseline, class := y+16, r.colour()
+	plain := strings.NewReplacer("`", "", "*", "")
+	d.text(pictureEdge, baseline, "", strings.TrimSpace(plain.Replace(r.label())))
+	scale := func(v float64) int { return max(1, int(barsWidth*v/most)) }
+	end := scale(r.Goodput)
+	d.bar(barsLeft, y+5, end, rowHeight-10, class)
+	if whisker := r.Interval; whisker != nil && scale(whisker[1])-scale(whisker[0]) > 2 {
+		from, to := scale(whisker[0]), scale(whisker[1])
+		end = max(end, to)
+		middle := y + rowHeight/2
+		fmt.Fprintf(d, "<path d=\"M%d %dH%dM%[1]d %[4]dv6M%[3]d %[4]dv6\" class=\"whisker\"/>\n",
+			barsLeft+from, middle, barsLeft+to, middle-3)
+	}
+	d.text(barsLeft+end+8, baseline, "", number(r.Goodput))
+	switch {
+	case !r.correct():
+		symbol := "bad"
+		if r.Verdict == "correct" {
+			symbol = "only"
+		}
+		d.sign(faultsLeft[0], baseline, symbol, plain.Replace(r.found()))
+	case r.Replicas == 1:
+		d.text(faultsLeft[0]+18, baseline, "s", "faults are played on two replicas")
+	default:
+		for i, outcome := range r.faults(*strategy(r.Strategy)) {
+			if strings.HasSuffix(outcome, notMeasured) {
+				d.text(faultsLeft[i]+18, baseline, "s", "not measured")
 				continue
 			}
-			class := "bad"
-			if r.correct() {
-				class = "ok"
-				if r.losesLateWrite() {
-					class = "late"
-				}
-			}
-			length := max(1, int(bar*r.Goodput/most))
-			fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"15\" class=\"%s\"/>\n", x, y, length, class)
-			text(x+length+6, y+12, "", number(r.Goodput))
-			text(x+bar+65, y+12, ` class="`+class+`"`, strings.ReplaceAll(r.found(), "*", ""))
+			d.sign(faultsLeft[i], baseline, symbol(outcome), plain.Replace(outcome))
 		}
 	}
-	b.WriteString("</svg>\n")
-	return []byte(b.String())
+}
+
+// colour returns the class of the bar.
+func (r *measurement) colour() string {
+	switch {
+	case !r.correct() && r.Verdict == "correct":
+		return "late"
+	case !r.correct():
+		return "bad"
+	case r.losesLateWrite():
+		return "late"
+	}
+	return "ok"
+}
+
+// symbol returns the symbol of what came of a fault, in the words of the documents.
+func symbol(outcome string) string {
+	switch {
+	case outcome == "safe":
+		return "ok"
+	case strings.HasPrefix(outcome, "**"):
+		return "bad"
+	}
+	return "wait"
+}
+
+// legend explains the colours of the bars.
+func (d *drawing) legend(y int) {
+	x := pictureEdge
+	for _, entry := range []struct {
+		class, text string
+		width       int
+	}{
+		{"ok", "correct", 90},
+		{"late", "correct, but not if a write comes late or stock runs out", 370},
+		{"bad", "wrong: sales are lost without any fault", 0},
+	} {
+		d.bar(x, y-10, 12, 12, entry.class)
+		d.text(x+20, y, "s", entry.text)
+		x += entry.width
+	}
+}
+
+func TestMakePicturesTakesTheNewestRun(t *testing.T) {
+	t.Parallel()
+	makefile, err := filepath.Abs("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for i, of := range []struct{ dir, text string }{
+		{"faults", `{"rows": null}`}, {"new", `{"rows": [{"share_of_noop": 1}]}`}, {"old", `{"rows": [{"share_of_noop": 1}]}`},
+	} {
+		path := filepath.Join(dir, "out", of.dir, "report.json")
+		at := time.Now().Add(-time.Duration(i) * time.Hour)
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(of.text), 0o600),
+			os.Chtimes(path, at, at))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pictures := func(args ...string) string {
+		cmd := exec.Command("make", append([]string{"--dry-run", "-f", makefile, "pictures"}, args...)...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	if got := pictures(); !strings.Contains(got, "-lab 'out/new/report.json'") {
+		t.Errorf("make pictures runs %s, want the newest report with rows", got)
+	}
+	if got := pictures("REPORT=mine.json"); !strings.Contains(got, "-lab 'mine.json'") {
+		t.Errorf("make pictures REPORT=mine.json runs %s", got)
+	}
+}
+
+func TestPicturesAreWellFormedAndShowTheSameInEachTheme(t *testing.T) {
+	t.Parallel()
+	faults := map[string]string{"holder-dies": "blocked 2.0 s", "late-write": "unsafe", "client-retries": "safe"}
+	f := &figures{Conditions: "100 users, 2 cores; seed 7.", Rows: []measurement{
+		{Strategy: "none", Replicas: 2, Workload: "plenty", Verdict: "wrong", Goodput: 22, Sold: 3, Lost: 2, Faults: faults},
+		{Strategy: "mutex", Replicas: 1, Workload: "plenty", Verdict: "correct", Goodput: 1248},
+		{Strategy: "update", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 1869},
+		{Strategy: "lock-redis-lua", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 534, Faults: faults},
+	}}
+	texts := map[string]string{}
+	for path, picture := range f.pictures([]string{"none", "update", "lock-redis-lua"}) {
+		var text strings.Builder
+		for decoder := xml.NewDecoder(strings.NewReader(string(picture))); ; {
+			token, err := decoder.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			if words, ok := token.(xml.CharData); ok && !strings.Contains(string(words), "{") { // } of a style
+				text.Write(words)
+			}
+		}
+		name := strings.Replace(path, "-dark", "", 1)
+		if other, known := texts[name]; known && other != text.String() {
+			t.Errorf("the themes of %s have different texts", name)
+		}
+		texts[name] = text.String()
+	}
+	const (
+		lock  = "lock-redis-lua\n\n534\n\nblocked 2.0 s\n\nloses a sale\n\nsafe\n"
+		none  = "none\n\n22\n\nwrong: 2 of 3 units lost\n" // and no faults
+		alone = "mutex, 1 replica\n"
+	)
+	for path, wanted := range map[string][]string{
+		"docs/summary.svg": {"100 users, 2 cores. ", lock, none, "not measured\n"},
+		"docs/lab.svg":     {lock, none, alone},
+	} {
+		for _, want := range wanted {
+			if !strings.Contains(texts[path], want) {
+				t.Errorf("%s lacks %q:\n%s", path, want, texts[path])
+			}
+		}
+	}
+	if strings.Contains(texts["docs/summary.svg"], alone) {
+		t.Error("the summary has a strategy that it does not name")
+	}
 }

@@ -35,7 +35,6 @@ var strategies = catalogue.Strategies
 
 const (
 	figuresFile = "docs/lab.json"
-	pictureFile = "docs/lab.svg"
 	sectionEnds = "<!-- end of table -->\n"
 )
 
@@ -48,11 +47,15 @@ func TestTablesAreUpToDate(t *testing.T) {
 	}
 	f := readFigures(t)
 	kinds := map[string]bool{}
+	var inREADME []string // the strategies of the summary
 	for _, d := range readDocuments(t) {
 		text := d.text
 		for _, at := range sectionBegins.FindAllStringSubmatchIndex(d.text, -1) {
 			kind, names := d.text[at[2]:at[3]], strings.Fields(d.text[at[4]:at[5]])
 			kinds[kind] = true
+			if kind == "summary" && d.path == "README.md" {
+				inREADME = names
+			}
 			begin := d.text[at[0]:at[1]] + "\n"
 			table, _, ended := strings.Cut(d.text[at[0]+len(begin):], sectionEnds)
 			if !ended {
@@ -76,16 +79,16 @@ func TestTablesAreUpToDate(t *testing.T) {
 			t.Errorf("no document has the table %s", kind)
 		}
 	}
-	picture := f.picture()
-	if *update {
-		writeFile(t, pictureFile, picture)
-	}
-	drawn, err := os.ReadFile(pictureFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(drawn) != string(picture) {
-		t.Errorf("%s differs from %s: run go test . -update", pictureFile, figuresFile)
+	for path, picture := range f.pictures(inREADME) {
+		if *update {
+			writeFile(t, path, picture)
+		}
+		drawn, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+		} else if string(drawn) != string(picture) {
+			t.Errorf("%s differs from %s: run go test . -update", path, figuresFile)
+		}
 	}
 }
 
