@@ -182,15 +182,21 @@ func (f *figures) json(t *testing.T) []byte {
 		encode(f.Conditions), strings.Join(rows, ",\n"))
 }
 
-func readFigures(t *testing.T) *figures {
-	t.Helper()
+// keptFigures reads figuresFile.
+func keptFigures() (*figures, error) {
 	text, err := os.ReadFile(figuresFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("%v: run go test . -update -lab out/lab/report.json", err)
+	if err != nil {
+		return &figures{}, err
 	}
 	var f figures
-	if err == nil {
-		err = json.Unmarshal(text, &f)
+	return &f, json.Unmarshal(text, &f)
+}
+
+func readFigures(t *testing.T) *figures {
+	t.Helper()
+	f, err := keptFigures()
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("%v: run go test . -update -lab out/lab/report.json", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +206,18 @@ func readFigures(t *testing.T) *figures {
 			t.Errorf("%s has figures of %s, which is not in the catalogue: run the lab again", figuresFile, r.Strategy)
 		}
 	}
-	return &f
+	return f
+}
+
+// notIn returns the strategies of the catalogue that f has figures of, and other has not.
+func (f *figures) notIn(other *figures) (names []string) {
+	for _, s := range strategies {
+		of := func(r measurement) bool { return r.Strategy == s.Name }
+		if slices.ContainsFunc(f.Rows, of) && !slices.ContainsFunc(other.Rows, of) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 func (f *figures) row(name string, replicas int, workload string) *measurement {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -132,9 +133,12 @@ func (f *figures) picture(t theme, rows []*measurement) []byte {
 	return []byte(d.String())
 }
 
+// inBrackets is what has no room in a picture, such as the name of a processor.
+var inBrackets = regexp.MustCompile(` \([^)]*\)`)
+
 // head names the columns. Of the conditions, it shows those that matter most.
 func (d *drawing) head(conditions string) {
-	measured, _, _ := strings.Cut(conditions, ";")
+	measured, _, _ := strings.Cut(inBrackets.ReplaceAllString(conditions, ""), ";")
 	d.text(pictureEdge, 32, "h", "How fast is each strategy, and does it stay correct?")
 	d.text(pictureEdge, 52, "s", measured+". Whiskers: 95 %.")
 	d.text(barsLeft, 86, "b", "goodput")
@@ -263,7 +267,7 @@ func TestMakePicturesTakesTheNewestRun(t *testing.T) {
 func TestPicturesAreWellFormedAndShowTheSameInEachTheme(t *testing.T) {
 	t.Parallel()
 	faults := map[string]string{"holder-dies": "blocked 2.0 s", "late-write": "unsafe", "client-retries": "safe"}
-	f := &figures{Conditions: "100 users, 2 cores; seed 7.", Rows: []measurement{
+	f := &figures{Conditions: "100 users, 2 cores (Example CPU) for all; seed 7.", Rows: []measurement{
 		{Strategy: "none", Replicas: 2, Workload: "plenty", Verdict: "wrong", Goodput: 22, Sold: 3, Lost: 2, Faults: faults},
 		{Strategy: "mutex", Replicas: 1, Workload: "plenty", Verdict: "correct", Goodput: 1248},
 		{Strategy: "update", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 1869},
@@ -296,7 +300,7 @@ func TestPicturesAreWellFormedAndShowTheSameInEachTheme(t *testing.T) {
 		alone = "mutex, 1 replica\n"
 	)
 	for path, wanted := range map[string][]string{
-		"docs/summary.svg": {"100 users, 2 cores. ", lock, none, "not measured\n"},
+		"docs/summary.svg": {"100 users, 2 cores for all. ", lock, none, "not measured\n"},
 		"docs/lab.svg":     {lock, none, alone},
 	} {
 		for _, want := range wanted {

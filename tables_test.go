@@ -2,8 +2,10 @@ package stock_test
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"regexp"
 	"slices"
@@ -43,7 +45,15 @@ var sectionBegins = regexp.MustCompile(`(?m)^<!-- table: (\w+)(| [\w -]+) -->\n?
 
 func TestTablesAreUpToDate(t *testing.T) {
 	if *labReport != "" {
-		writeFile(t, figuresFile, newFigures(t, *labReport).json(t))
+		f := newFigures(t, *labReport)
+		kept, err := keptFigures()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if lost := kept.notIn(f); len(lost) > 0 {
+			t.Fatalf("%s lacks strategies that %s has: run the whole lab\n%s", *labReport, figuresFile, strings.Join(lost, ", "))
+		}
+		writeFile(t, figuresFile, f.json(t))
 	}
 	f := readFigures(t)
 	kinds := map[string]bool{}
