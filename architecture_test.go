@@ -31,6 +31,10 @@ var importTable = []struct {
 		because: "The service and the lab read the same clock.",
 	},
 	{
+		name:    "internal/suggest",
+		because: "The service and the lab answer a mistyped name in the same way.",
+	},
+	{
 		name:    "internal/stock/share",
 		because: "It divides connections and does not know what they are used for.",
 	},
@@ -91,7 +95,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "internal/stock/httpapi",
-		imports: []string{"internal/stock", "internal/stock/{catalogue,health,inventory,stream}"},
+		imports: []string{"internal/stock", "internal/stock/{catalogue,health,inventory,stream}", "internal/suggest"},
 		because: "It translates between HTTP and the domain.",
 	},
 	{
@@ -142,7 +146,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/scenario",
-		imports: []string{"internal/{monotonic,stats}", "loadtest/internal/{history,oracle,traffic,verify}"},
+		imports: []string{"internal/{monotonic,stats,suggest}", "loadtest/internal/{history,oracle,traffic,verify}"},
 		because: "A run sends the load, records it and has it judged, and repeats what is not precise enough.",
 	},
 	{
@@ -158,7 +162,7 @@ var importTable = []struct {
 	{
 		name: "loadtest/internal/fault",
 		imports: []string{
-			"internal/{monotonic,servers,tcpproxy}",
+			"internal/{monotonic,servers,suggest,tcpproxy}",
 			"loadtest/internal/{history,oracle,report,scenario,topology,traffic,verify}",
 		},
 		because: "A story strikes real processes, and the lab's judge decides what came of it.",
@@ -170,7 +174,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/mutation",
-		imports: []string{"internal/servers", "loadtest/internal/{scenario,topology,verify}"},
+		imports: []string{"internal/{servers,suggest}", "loadtest/internal/{scenario,topology,verify}"},
 		because: "It has the lab run services with planted bugs, to test the judge.",
 	},
 	{

@@ -204,7 +204,7 @@ func (f *faultsFlags) choose(catalogue []scenario.Strategy, scenarios []fault.Sc
 	}
 	for _, name := range f.strategies {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("no strategy is named %q; the names are %s", name, strings.Join(known, ", "))
+			return nil, scenario.UnknownStrategy(name, known)
 		}
 	}
 	return choices, nil

@@ -4,6 +4,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"stock/internal/stock/health"
 	"stock/internal/stock/inventory"
 	"stock/internal/stock/stream"
+	"stock/internal/suggest"
 )
 
 // Config configures an API. All fields but MaxHold and PausePoints are required.
@@ -98,7 +100,8 @@ func New(config Config) (*API, error) {
 		a.names = append(a.names, status.Name)
 	}
 	if a.offers[config.DefaultStrategy] == nil {
-		return nil, fmt.Errorf("there is no strategy %q, only %s", config.DefaultStrategy, strings.Join(a.names, ", "))
+		return nil, fmt.Errorf("there is no strategy %q%s", config.DefaultStrategy,
+			cmp.Or(suggest.DidYouMean(config.DefaultStrategy, a.names), ", only "+strings.Join(a.names, ", ")))
 	}
 	var err error
 	a.listing, err = listStrategies(config)

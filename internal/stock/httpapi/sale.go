@@ -8,6 +8,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"stock/internal/stock"
+	"stock/internal/suggest"
 )
 
 // terms are the members that deductions and orders have in common. All are optional.
@@ -76,7 +77,7 @@ func (s *sale) choose(requested string) error {
 		name = requested
 	}
 	if s.offer = s.api.offers[name]; s.offer == nil {
-		return describe(stock.ErrUnknownStrategy, "there is no strategy %q", name)
+		return describe(stock.ErrUnknownStrategy, "there is no strategy %q%s", name, suggest.DidYouMean(name, s.api.names))
 	}
 	s.api.nameStrategy(s.w, name)
 	return nil

@@ -5,11 +5,13 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 
+	"stock/internal/suggest"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
@@ -100,7 +102,8 @@ func Find(names []string) (found []Scenario, err error) {
 			for _, s := range Scenarios {
 				all = append(all, s.Name)
 			}
-			return nil, fmt.Errorf("no scenario is named %q; the names are %s", name, strings.Join(all, ", "))
+			return nil, fmt.Errorf("no scenario is named %q%s", name,
+				cmp.Or(suggest.DidYouMean(name, all), "; the names are "+strings.Join(all, ", ")))
 		}
 	}
 	return found, nil

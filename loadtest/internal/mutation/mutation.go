@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stock/internal/servers"
+	"stock/internal/suggest"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/verify"
@@ -57,7 +58,11 @@ func Choose(all []Mutant, names []string) ([]Mutant, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(m Mutant) bool { return m.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no mutant is named %q", name)
+			var known []string
+			for _, m := range all {
+				known = append(known, m.Name)
+			}
+			return nil, fmt.Errorf("no mutant is named %q%s", name, suggest.DidYouMean(name, known))
 		}
 		chosen = append(chosen, all[i])
 	}

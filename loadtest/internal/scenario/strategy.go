@@ -1,10 +1,12 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"stock/internal/suggest"
 	"stock/loadtest/internal/verify"
 )
 
@@ -62,6 +64,12 @@ type Choice struct {
 	Store    string
 }
 
+// UnknownStrategy is the error for a name that is not known. It suggests one that is close, or lists all.
+func UnknownStrategy(name string, known []string) error {
+	return fmt.Errorf("no strategy is named %q%s", name,
+		cmp.Or(suggest.DidYouMean(name, known), "; the names are "+strings.Join(known, ", ")))
+}
+
 // Choose picks the strategies to run from the catalogue: those with the given names, or all if names is empty; on the
 // given store, or each on its default store if store is empty. It always includes the baseline, for comparison. It
 // leaves out strategies that cannot run here and returns the reasons. If such a strategy was named, Choose returns an
@@ -73,7 +81,7 @@ func Choose(catalogue []Strategy, names []string, store string) (choices []Choic
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, nil, fmt.Errorf("no strategy is named %q; the names are %s", name, strings.Join(known, ", "))
+			return nil, nil, UnknownStrategy(name, known)
 		}
 	}
 	for _, s := range catalogue {

@@ -30,8 +30,12 @@ func TestChoose(t *testing.T) {
 		{name: "by name, with the baseline", names: []string{"update"}, want: "noop:none update:mysql"},
 		{name: "on Redis", store: "redis", want: "noop:none lock:redis", leftOut: 3},
 		{
-			name: "unknown", names: []string{"updaet"},
-			err: `no strategy is named "updaet"; the names are noop, mutex, update, lock, redlock`,
+			name: "mistyped", names: []string{"updaet"},
+			err: `no strategy is named "updaet": did you mean "update"?`,
+		},
+		{
+			name: "unknown", names: []string{"hope"},
+			err: `no strategy is named "hope"; the names are noop, mutex, update, lock, redlock`,
 		},
 		{
 			name: "named, not available", names: []string{"redlock"},

@@ -1,0 +1,49 @@
+package suggest
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDidYouMeanNamesOnlyWhatIsClose(t *testing.T) {
+	t.Parallel()
+	known := []string{
+		"noop", "none", "mutex", "update", "for-update", "optimistic-version", "optimistic-stock", "optimistic-spin",
+		"optimistic-timestamp", "lock-redis-lua", "lock-redis-fenced", "lock-redlock", "batch",
+	}
+	for name, want := range map[string]string{
+		"updaet":             `: did you mean "update"?`,
+		"Update":             `: did you mean "update"?`,
+		"for_update":         `: did you mean "for-update"?`,
+		"optimistic-versoin": `: did you mean "optimistic-version"?`,
+		"lock-redis-fence":   `: did you mean "lock-redis-fenced"?`,
+		"nonp":               `: did you mean "noop" or "none"?`,
+		"redlock":            `: did you mean "lock-redlock"?`,
+		"optimistic":         `: did you mean "optimistic-version", "optimistic-stock" or "optimistic-spin"?`,
+		"hope":               "",
+		"no":                 "",
+		"":                   "",
+		"überhaupt":          "",
+
+		strings.Repeat("update", 20): "",
+	} {
+		if got := DidYouMean(name, known); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestDistanceCountsMistakes(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "ac", 1}, {"abc", "axc", 1},
+		{"abc", "acb", 1}, {"abcd", "badc", 2}, {"kitten", "sitting", 3}, {"ähre", "ehre", 1},
+	} {
+		if got := distance(test.a, test.b); got != test.want {
+			t.Errorf("from %q to %q: %d, want %d", test.a, test.b, got, test.want)
+		}
+	}
+}
