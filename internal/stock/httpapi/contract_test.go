@@ -828,11 +828,11 @@ func TestUnknownStrategyListsTheNames(t *testing.T) {
 	if len(names) != len(catalogue.Strategies) || names[0] != catalogue.Strategies[0].Name {
 		t.Errorf("strategies is %v", names)
 	}
-	if detail := got.text(t, "detail"); detail != `there is no strategy "hope"` {
+	if detail := got.json["detail"]; detail != `there is no strategy "hope"` {
 		t.Errorf("the detail is %q", detail)
 	}
 	mistyped := post(t, r.public+"/stock/deduct/updaet", `{"goods_id":1,"count":1}`).want(t, 404, "unknown-strategy")
-	if detail := mistyped.text(t, "detail"); detail != `there is no strategy "updaet": did you mean "update"?` {
+	if detail := mistyped.json["detail"]; detail != `there is no strategy "updaet": did you mean "update"?` {
 		t.Errorf("the detail is %q", detail)
 	}
 	if name := got.header.Get("X-Strategy"); name != catalogue.Strategies[0].Name {
