@@ -64,7 +64,8 @@ const (
 // faultsLeft is where the columns of the fault scenarios begin.
 var faultsLeft = [...]int{396, 548, 700}
 
-const pictureBegins = `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" role="img">
+const pictureBegins = `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d"
+  role="img">
 <title>Goodput of each strategy, its verdict, and what faults do to it</title>
 <style>
 text{font:13px -apple-system,BlinkMacSystemFont,"Segoe UI","Noto Sans",Helvetica,Arial,sans-serif;fill:%[3]s}
@@ -237,7 +238,9 @@ func TestMakePicturesTakesTheNewestRun(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for i, of := range []struct{ dir, text string }{
-		{"faults", `{"rows": null}`}, {"new", `{"rows": [{"share_of_noop": 1}]}`}, {"old", `{"rows": [{"share_of_noop": 1}]}`},
+		{"faults", `{"rows": null}`},
+		{"new", `{"rows": [{"share_of_noop": 1}]}`},
+		{"old", `{"rows": [{"share_of_noop": 1}]}`},
 	} {
 		path := filepath.Join(dir, "out", of.dir, "report.json")
 		at := time.Now().Add(-time.Duration(i) * time.Hour)

@@ -39,8 +39,8 @@ type undecidedError struct{ error }
 
 func (e undecidedError) Unwrap() error { return e.error }
 
-// exitCode returns 0 for success, 2 for a mistake in the configuration, 3 if reconcile found no difference but could not
-// compare everything, and 1 for any other failure.
+// exitCode returns 0 for success, 2 for a mistake in the configuration, 3 if reconcile found no difference but could
+// not compare everything, and 1 for any other failure.
 func exitCode(err error) int {
 	if err == nil {
 		return 0

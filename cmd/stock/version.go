@@ -29,8 +29,8 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// revision is set by the linker (-X main.revision=...), because Go cannot see the repository when an image is built, nor
-// with -buildvcs=false. It ends in +dirty if files were changed.
+// revision is set by the linker (-X main.revision=...), because Go cannot see the repository when an image is built,
+// nor with -buildvcs=false. It ends in +dirty if files were changed.
 var revision string
 
 // buildVersion returns what the Go command or the linker recorded in the binary.

@@ -15,7 +15,7 @@ func TestDidYouMeanNamesOnlyWhatIsClose(t *testing.T) {
 		"updaet":             `: did you mean "update"?`,
 		"Update":             `: did you mean "update"?`,
 		"for_update":         `: did you mean "for-update"?`,
-		"optimistic-versoin": `: did you mean "optimistic-version"?`,
+		"optimistic-vresion": `: did you mean "optimistic-version"?`,
 		"lock-redis-fence":   `: did you mean "lock-redis-fenced"?`,
 		"nonp":               `: did you mean "noop" or "none"?`,
 		"redlock":            `: did you mean "lock-redlock"?`,
