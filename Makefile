@@ -36,7 +36,7 @@ bench-locks: servers ## compare the Redis locks with other libraries (6 minutes;
 # The newest report of a run. That of make faults has no rows.
 REPORT = $(shell ls -t out/*/report.json 2>/dev/null | xargs grep -l share_of_noop 2>/dev/null | head -n 1)
 
-pictures: ## draw the pictures of the documents and update their tables from a run (REPORT=FILE; default: the newest)
+pictures: ## update the tables and pictures of the documents from a run (REPORT=FILE; default: the newest)
 	@report='$(REPORT)'; test -f "$$report" || { echo "no report $$report: run make lab, or give REPORT=FILE" >&2; exit 1; }
 	go test . -count=1 -run '^TestTablesAreUpToDate$$' -update -lab '$(REPORT)'
 	@ls docs/*.svg

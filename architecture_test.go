@@ -105,7 +105,8 @@ var importTable = []struct {
 	{
 		name: "cmd/stock",
 		imports: []string{
-			"internal/stock", "internal/stock/{catalogue,httpapi,mutants,mysql,share,stream}", "migrations",
+			"internal/stock", "internal/stock/{catalogue,httpapi,mutants,mysql,share,stream}", "internal/suggest",
+			"migrations",
 		},
 		because: "It connects to the servers and puts the service together.",
 	},
@@ -180,7 +181,7 @@ var importTable = []struct {
 	{
 		name: "loadtest",
 		imports: []string{
-			"internal/servers",
+			"internal/{servers,suggest}",
 			"loadtest/internal/{bench,fault,history,mutation,oracle,report,scenario,topology,traffic,verify}",
 		},
 		because: "The lab's command puts its parts together.",

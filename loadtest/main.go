@@ -25,6 +25,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"stock/internal/suggest"
 	"stock/loadtest/internal/report"
 )
 
@@ -92,7 +93,7 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
+		return fmt.Errorf("%w%s; see %s --help", err, flagMeant(cmd, err), cmd.CommandPath())
 	})
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -120,6 +121,17 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	}
 	fmt.Fprintln(stderr, "loadtest:", err)
 	return exitUnusable
+}
+
+// flagMeant suggests a flag in place of one that does not exist.
+func flagMeant(cmd *cobra.Command, err error) string {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return ""
+	}
+	var flags []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, "--"+f.Name) })
+	return suggest.DidYouMean("--"+unknown.GetSpecifiedName(), flags)
 }
 
 // fromEnvironment sets the flags that are given in the environment and not on the command line.

@@ -24,7 +24,7 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slo
 	public.BaseContext = func(net.Listener) context.Context { return base }
 	url, err := public.start(o.listen, failed)
 	if err != nil {
-		return fmt.Errorf("listen for requests: %w", err)
+		return fmt.Errorf("listen for requests (--listen): %w", err)
 	}
 	defer public.Close()
 	attrs := []any{slog.String("url", url)}
@@ -33,7 +33,7 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slo
 	if o.adminListen != "" {
 		url, err := admin.start(o.adminListen, failed)
 		if err != nil {
-			return fmt.Errorf("listen for administration: %w", err)
+			return fmt.Errorf("listen for administration (--admin-listen): %w", err)
 		}
 		defer admin.Close()
 		attrs = append(attrs, slog.String("admin_url", url))

@@ -12,6 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"stock/internal/suggest"
 )
 
 func main() {
@@ -77,7 +80,7 @@ one more.`,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w; see %s --help", err, cmd.CommandPath())
+		return usagef("%w%s; see %s --help", err, flagMeant(cmd, err), cmd.CommandPath())
 	})
 	root.AddCommand(newServe(getenv), newMigrate(getenv), newPrune(getenv), newReconcile(getenv),
 		newHealthcheck(getenv), newVersion())
@@ -87,7 +90,23 @@ one more.`,
 
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("unknown command or argument %q; see %s --help", args[0], cmd.CommandPath())
+		var commands []string
+		for _, c := range cmd.Commands() {
+			commands = append(commands, c.Name())
+		}
+		return usagef("unknown command or argument %q%s; see %s --help", args[0],
+			suggest.DidYouMean(args[0], commands), cmd.CommandPath())
 	}
 	return nil
+}
+
+// flagMeant suggests a flag in place of one that does not exist.
+func flagMeant(cmd *cobra.Command, err error) string {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return ""
+	}
+	var flags []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, "--"+f.Name) })
+	return suggest.DidYouMean("--"+unknown.GetSpecifiedName(), flags)
 }

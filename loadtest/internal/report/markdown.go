@@ -119,11 +119,12 @@ func (r *Row) markdownVerdict() string {
 
 // commandsPerSale is what the servers of the stores and of most locks did for a sale. Empty: nothing.
 func (r *Row) commandsPerSale() string {
+	const few = 0.05 // the servers also count what others send, such as pings
 	var parts []string
-	if r.MySQLStatementsPerSale > 0 {
+	if r.MySQLStatementsPerSale > few {
 		parts = append(parts, digits(r.MySQLStatementsPerSale)+" SQL")
 	}
-	if r.RedisCommandsPerSale > 0 {
+	if r.RedisCommandsPerSale > few {
 		parts = append(parts, digits(r.RedisCommandsPerSale)+" Redis")
 	}
 	return strings.Join(parts, ", ")

@@ -26,7 +26,7 @@ func markdownRows() []*Row {
 			Faults: map[string]string{"holder-dies": "blocked 2.0 s", "late-write": "unsafe", "client-retries": "unsafe"},
 		},
 		{
-			Subject: subject("mutex", "redis", 1), Claim: verify.ClaimCorrect,
+			Subject: subject("mutex", "redis", 1), Claim: verify.ClaimCorrect, MySQLStatementsPerSale: 0.005,
 			Verdict: verify.Verdict{Result: verify.Wrong, Figures: verify.Figures{LostUpdates: 7}},
 		},
 		{
