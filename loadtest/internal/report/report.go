@@ -6,7 +6,7 @@
 //	r := b.Report()                          // at any time, also after an interruption
 //
 //	r.WriteText(os.Stdout, colour)           // for a terminal
-//	r.WriteMarkdown(w)                       // a wider table
+//	r.WriteMarkdown(w)                       // what people read, with the evidence
 //	r.WriteCSV(w)                            // every figure, a line per row
 //	r.WriteBenchmark(w)                      // Go benchmark lines, a line per round, for benchstat
 //	r.WriteJSON(w); r, err = ReadJSON(rd)    // everything

@@ -11,7 +11,7 @@ import (
 )
 
 // WriteText writes the report for a terminal of 150 columns: a table for each load, the evidence, and whether every
-// claim held. The Markdown has more columns.
+// claim held.
 func (r *Report) WriteText(w io.Writer, colour bool) error {
 	out := newPrinter(w, colour)
 	if r.Sweep != nil {
