@@ -138,7 +138,9 @@ func plusMinus(center, spread string) string {
 	return center + " ±" + spread
 }
 
+// writeMarkdownEvidence writes why rows have fewer requests than others, and the first findings of each row.
 func (r *Report) writeMarkdownEvidence(out *bufio.Writer) {
+	const shown = 3
 	var evidence strings.Builder
 	for _, row := range r.Rows {
 		if row.Bounded != "" {
@@ -147,8 +149,12 @@ func (r *Report) writeMarkdownEvidence(out *bufio.Writer) {
 		if late := row.late(); late != "" {
 			fmt.Fprintf(&evidence, "- %s: %s\n", row.Label(), late)
 		}
-		for _, e := range row.shownEvidence() {
+		found := row.shownEvidence()
+		for _, e := range found[:min(len(found), shown)] {
 			fmt.Fprintf(&evidence, "- %s: %s\n", row.Label(), escape(e))
+		}
+		if more := len(found) - shown; more > 0 {
+			fmt.Fprintf(&evidence, "- %s: and %s in report.json\n", row.Label(), plural(more, "more finding"))
 		}
 	}
 	if evidence.Len() > 0 {
