@@ -156,6 +156,10 @@ var importTable = []struct {
 		because: "A report is made from histories and verdicts alone.",
 	},
 	{
+		name:    "loadtest/internal/page",
+		because: "A page draws a report, and measures and judges nothing.",
+	},
+	{
 		name:    "loadtest/internal/topology",
 		imports: []string{"internal/{servers,tcpproxy}", "nginx"},
 		because: "It starts the servers, the replicas and nginx.",
@@ -201,6 +205,11 @@ var importTable = []struct {
 		name:    "internal/servers/serverstest",
 		imports: []string{"internal/servers"},
 		because: "It shares servers between tests.",
+		tests:   true,
+	},
+	{
+		name:    "loadtest/internal/browsertest",
+		because: "It opens any page, in tests of the report and of the lab in the browser.",
 		tests:   true,
 	},
 	{
