@@ -73,6 +73,9 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Cell {
 	latencies := c.addOps(h.Ops)
 	round := newCell(h, v)
 	round.LatencyMS = latency(latencies)
+	if !run.JudgedOnly {
+		round.SoldPerS = soldBySlice(h)
+	}
 	c.latencies.merge(latencies)
 	c.rounds = append(c.rounds, round)
 	return round
@@ -154,10 +157,6 @@ func (b *Builder) Report() *Report {
 	for _, row := range r.Rows {
 		row.Faults = r.faultsOf(row)
 	}
-	r.Faults = slices.Clone(b.faults)
-	for _, row := range r.Rows {
-		row.Faults = r.faultsOf(row)
-	}
 	r.Problems = append(r.Problems, b.problems...)
 	if missing := b.missing(); missing > 0 {
 		r.Inconclusive = true
@@ -222,6 +221,9 @@ func (c *collected) row() *Row {
 	row.addCosts(c)
 	row.addDriverCPU()
 	row.LatencyMS = latency(c.latencies)
+	if !row.JudgedOnly {
+		row.LatencyBuckets = c.latencies.buckets()
+	}
 	row.WaitedUS, row.HeldUS = wait(c.waited), wait(c.held)
 	return row
 }

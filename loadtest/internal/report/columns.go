@@ -105,7 +105,7 @@ var columns = []column{
 			return plusMinus(stats.Grouped(r.ratePerS()), r.spread())
 		}},
 		terminal: display{
-			head: "goodput/s", show: func(r *Row) string { return stats.Grouped(r.ratePerS()) }, style: (*Row).rateStyle,
+			head: "goodput/s", show: func(r *Row) string { return stats.Grouped(r.RatePerS()) }, style: (*Row).rateStyle,
 		},
 		round: func(r Cell) float64 { return r.GoodputPerS },
 		unit:  "goodput/s", better: higher, compared: "goodput/s", ofNoop: Cell.possible,
@@ -305,8 +305,8 @@ func (r *Row) heldStyle() style {
 	return red
 }
 
-// ratePerS is the row's speed: the goodput, or the throughput of the baseline, which sells nothing.
-func (r *Row) ratePerS() float64 {
+// RatePerS is the row's speed: the goodput, or the throughput of the baseline, which sells nothing.
+func (r *Row) RatePerS() float64 {
 	if r.Baseline {
 		return r.ThroughputPerS
 	}
@@ -372,7 +372,7 @@ func (r *Row) shares() string {
 
 // remark is the damage that the judge found, or why the row is not ranked.
 func (r *Row) remark() string {
-	damage := r.damage()
+	damage := r.Damage()
 	switch {
 	case damage != "":
 		return damage
@@ -389,14 +389,14 @@ func (r *Row) remark() string {
 }
 
 func (r *Row) remarkStyle() style {
-	if r.damage() == "" {
+	if r.Damage() == "" {
 		return faint
 	}
 	return plain
 }
 
-// damage lists what the judge found, and the requests that were neither sold nor sold out.
-func (r *Row) damage() string {
+// Damage lists what the judge found, and the requests that were neither sold nor sold out.
+func (r *Row) Damage() string {
 	var parts []string
 	add := func(what string, n int64) {
 		if n > 0 {

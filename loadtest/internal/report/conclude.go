@@ -85,8 +85,8 @@ func (r *Row) verdictWithEvidence() string {
 	return fmt.Sprintf("%s (%s)", r.Result, r.Evidence[0])
 }
 
-// success is the conclusion of a report without problems.
-func (r *Report) success() string {
+// Success is the conclusion of a report without problems.
+func (r *Report) Success() string {
 	switch {
 	case len(r.Rows) == 0:
 		return "Every claim held."

@@ -164,8 +164,8 @@ func (e Environment) lines() []string {
 	return lines
 }
 
-// conditions describes the environment, and what the load driver took of the CPU.
-func (r *Report) conditions() []string {
+// Conditions describes the environment, and what the load driver took of the CPU.
+func (r *Report) Conditions() []string {
 	lines := r.Environment.lines()
 	var used []float64
 	for _, row := range r.Rows {

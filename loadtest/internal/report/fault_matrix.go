@@ -31,7 +31,7 @@ var shownOutcomes = []Outcome{Unsafe, Unavailable, Blocked, Safe, Inconclusive, 
 
 // stories groups the results by scenario and outcome.
 func (r *Report) stories() (stories []story) {
-	for _, scenario := range r.scenarios() {
+	for _, scenario := range r.Scenarios() {
 		s := story{scenario: scenario}
 		played := map[string]int{} // by strategy
 		for _, f := range r.Faults {

@@ -72,7 +72,7 @@ func (r *Report) faultsOf(row *Row) map[string]string {
 		if f.Strategy != row.Strategy || f.Store != row.Store {
 			continue
 		}
-		if was, known := worst[f.Scenario]; !known || f.severity() > was.severity() {
+		if was, known := worst[f.Scenario]; !known || f.Severity() > was.Severity() {
 			worst[f.Scenario] = f
 		}
 	}
@@ -86,13 +86,13 @@ func (r *Report) faultsOf(row *Row) map[string]string {
 	return words
 }
 
-// severity orders outcomes from the best to the worst.
-func (f Fault) severity() int {
+// Severity orders outcomes from the best to the worst.
+func (f Fault) Severity() int {
 	return slices.Index([]Outcome{Skipped, Safe, Blocked, Unavailable, Inconclusive, Unsafe}, f.Outcome)
 }
 
-// scenarios returns the names of the fault scenarios, in the order in which they were played.
-func (r *Report) scenarios() (names []string) {
+// Scenarios returns the names of the fault scenarios, in the order in which they were played.
+func (r *Report) Scenarios() (names []string) {
 	for _, f := range r.Faults {
 		if !slices.Contains(names, f.Scenario) {
 			names = append(names, f.Scenario)
@@ -124,7 +124,7 @@ func (r *Report) faultProblems() {
 
 // faultTable has a line for each strategy and a column for each scenario.
 func (r *Report) faultTable() table {
-	scenarios := r.scenarios()
+	scenarios := r.Scenarios()
 	t := table{columns: []tableColumn{{head: "strategy", left: true}}}
 	for _, name := range scenarios {
 		t.columns = append(t.columns, tableColumn{head: name, left: true})
@@ -160,7 +160,7 @@ func faultCell(repeats []Fault) tableCell {
 	for _, f := range repeats {
 		counts[f.Outcome]++
 		held = held && f.ClaimHeld
-		if f.severity() > worst.severity() {
+		if f.Severity() > worst.Severity() {
 			worst = f
 		}
 	}
@@ -184,7 +184,7 @@ func (r *Report) writeFaults(out printer) {
 	}
 	fmt.Fprintln(out)
 	out.line(bold, "Faults")
-	if len(r.scenarios()) >= wide {
+	if len(r.Scenarios()) >= wide {
 		r.writeStories(out)
 		return
 	}
@@ -198,7 +198,7 @@ func (r *Report) writeFaultsMarkdown(w io.Writer) {
 		return
 	}
 	fmt.Fprint(w, "\n## Faults\n\n")
-	if len(r.scenarios()) >= wide {
+	if len(r.Scenarios()) >= wide {
 		r.writeStoriesMarkdown(w)
 		return
 	}

@@ -35,8 +35,17 @@ type judgedRow struct {
 	on       string // on how many replicas, if others ran on more; begins with a blank
 }
 
-// judged returns the workloads that are judged only, by name. What differs in more than the name is several workloads.
+// judged returns the workloads that are judged only.
 func (r *Report) judged() (groups []judgedGroup) {
+	for _, rows := range r.judgedRows() {
+		groups = append(groups, r.judgedGroup(rows))
+	}
+	return groups
+}
+
+// judgedRows returns the rows of each workload that is judged only, by the name of the workload. What differs in more
+// than the name is several workloads.
+func (r *Report) judgedRows() (groups [][]*Row) {
 	rows := map[history.Workload][]*Row{}
 	var loads []history.Workload
 	for _, row := range r.Rows {
@@ -53,7 +62,7 @@ func (r *Report) judged() (groups []judgedGroup) {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Lines, b.Lines))
 	})
 	for _, load := range loads {
-		groups = append(groups, r.judgedGroup(rows[load]))
+		groups = append(groups, rows[load])
 	}
 	return groups
 }

@@ -24,7 +24,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprint(out, "# Strategies compared\n\n")
 	if len(r.Problems) == 0 {
-		fmt.Fprintf(out, "%s\n", r.success())
+		fmt.Fprintf(out, "%s\n", r.Success())
 	}
 	for _, problem := range r.Problems {
 		fmt.Fprintf(out, "- **%s**\n", escape(problem))
@@ -42,7 +42,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	r.writeFaultsMarkdown(out)
 	r.writeMarkdownEvidence(out)
 	fmt.Fprint(out, "\n## Environment\n\n")
-	for _, line := range r.conditions() {
+	for _, line := range r.Conditions() {
 		fmt.Fprintf(out, "- %s\n", escape(line))
 	}
 	return out.Flush()
@@ -146,10 +146,10 @@ func (r *Report) writeMarkdownEvidence(out *bufio.Writer) {
 		if row.Bounded != "" {
 			fmt.Fprintf(&evidence, "- %s: bounded, %s\n", row.Label(), escape(row.Bounded))
 		}
-		if late := row.late(); late != "" {
+		if late := row.Late(); late != "" {
 			fmt.Fprintf(&evidence, "- %s: %s\n", row.Label(), late)
 		}
-		found := row.shownEvidence()
+		found := row.ShownEvidence()
 		for _, e := range found[:min(len(found), shown)] {
 			fmt.Fprintf(&evidence, "- %s: %s\n", row.Label(), escape(e))
 		}

@@ -89,8 +89,10 @@ type Row struct {
 	// Relative is nil for rows that are not ranked: wrong ones, controls, the baseline, and those with restocks.
 	Relative *Relative `json:"relative"`
 
-	LatencyMS       Latency `json:"latency_ms"` // from the (intended) sending to the answer, whatever its outcome
-	AttemptsPerSale float64 `json:"attempts_per_sale"`
+	LatencyMS Latency `json:"latency_ms"` // from the (intended) sending to the answer, whatever its outcome
+	// LatencyBuckets is the distribution of these latencies. Older reports have none, nor do rows that are judged only.
+	LatencyBuckets  *Buckets `json:"latency_buckets,omitempty"`
+	AttemptsPerSale float64  `json:"attempts_per_sale"`
 	// All statements, as the servers count them, per request that was answered as sold or sold out.
 	MySQLStatementsPerRequest float64 `json:"mysql_statements_per_request"`
 	RedisCommandsPerRequest   float64 `json:"redis_commands_per_request"`
@@ -129,6 +131,9 @@ type Cell struct {
 	Bounded         string  `json:"bounded,omitempty"`
 	// ShareOfNoop is nil without a baseline in the same round.
 	ShareOfNoop *float64 `json:"share_of_noop,omitempty"`
+	// SoldPerS is how many units were confirmed per second in each twentieth of the round. Older reports have none, nor
+	// do rows that are judged only.
+	SoldPerS []float64 `json:"sold_per_s,omitempty"`
 }
 
 // Latency is a distribution in milliseconds. Percentiles are nearest ranks with an error of at most 0.05 % (see

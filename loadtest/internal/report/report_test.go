@@ -154,7 +154,7 @@ func TestWritersMatchTheirGoldenFiles(t *testing.T) {
 		"report.bench":   func(w *bytes.Buffer) error { return r.WriteBenchmark(w) },
 		"comparison.txt": func(w *bytes.Buffer) error { return Compare(r, slower).WriteText(w, false) },
 		"environment.txt": func(w *bytes.Buffer) error {
-			_, err := w.WriteString(strings.Join(r.conditions(), "\n"))
+			_, err := w.WriteString(strings.Join(r.Conditions(), "\n"))
 			return err
 		},
 	} {
@@ -539,7 +539,7 @@ func TestOpenLoopReportsItsSendLag(t *testing.T) {
 		!strings.Contains(out.String(), ",2,30,") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
-	if closed := find(t, sample(), "update", "plenty"); closed.SendLagMS != nil || closed.late() != "" {
+	if closed := find(t, sample(), "update", "plenty"); closed.SendLagMS != nil || closed.Late() != "" {
 		t.Errorf("a closed loop has a send lag of %+v", closed.SendLagMS)
 	}
 }

@@ -109,7 +109,7 @@ func (r *Report) sweep() *Sweep {
 
 func (r *Row) point() Point {
 	p := Point{
-		Value: history.Value(r.Sweep, r.At()), At: r.At(), RatePerS: r.ratePerS(), Interval: r.GoodputInterval,
+		Value: history.Value(r.Sweep, r.At()), At: r.At(), RatePerS: r.RatePerS(), Interval: r.GoodputInterval,
 		Result: r.Result, ClaimHeld: r.ClaimHeld, Untested: r.Untested, row: r,
 	}
 	if r.Baseline {

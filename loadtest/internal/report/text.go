@@ -23,15 +23,15 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	r.writeFaults(out)
 	r.writeEvidence(out)
 	r.writeList(out, "Bounded", func(row *Row) string { return row.Bounded })
-	r.writeList(out, "Open loop", (*Row).late)
+	r.writeList(out, "Open loop", (*Row).Late)
 
 	fmt.Fprintln(out)
-	for _, line := range r.conditions() {
+	for _, line := range r.Conditions() {
 		out.line(faint, line)
 	}
 	fmt.Fprintln(out)
 	if len(r.Problems) == 0 {
-		out.line(green, "✓ "+r.success())
+		out.line(green, "✓ "+r.Success())
 	}
 	for _, problem := range r.Problems {
 		out.line(red, "✗ "+problem)
@@ -97,7 +97,7 @@ func (r *Report) writeEvidence(out printer) {
 	const shown = 2
 	heading := false
 	for _, row := range r.Rows {
-		evidence := row.shownEvidence()
+		evidence := row.ShownEvidence()
 		if len(evidence) == 0 {
 			continue
 		}
@@ -131,6 +131,24 @@ func (r *Report) writeList(out printer, heading string, of func(*Row) string) {
 		}
 		fmt.Fprintf(out, "  %s: %s\n", row.Label(), text)
 	}
+}
+
+// Load is a workload, with the rows that can be compared with each other.
+type Load struct {
+	Title      string // describes the workload
+	JudgedOnly bool   // the workload is too small to measure anything
+	Rows       []*Row // as they are in the report
+}
+
+// Loads returns the rows by workload: first those that are measured, then those that are judged only.
+func (r *Report) Loads() (loads []Load) {
+	for _, rows := range r.groups() {
+		loads = append(loads, Load{Title: title(rows), Rows: rows})
+	}
+	for _, rows := range r.judgedRows() {
+		loads = append(loads, Load{Title: title(rows) + sentAgain(rows), JudgedOnly: true, Rows: rows})
+	}
+	return loads
 }
 
 // groups returns the measured rows of each load.
@@ -190,16 +208,16 @@ func title(rows []*Row) string {
 	return strings.Join(append(parts, rounds), " · ")
 }
 
-// shownEvidence is the evidence to show: that the baseline sells nothing is not worth mentioning.
-func (r *Row) shownEvidence() []string {
+// ShownEvidence is the evidence to show: that the baseline sells nothing is not worth mentioning.
+func (r *Row) ShownEvidence() []string {
 	if r.Baseline && r.ClaimHeld || r.Untested {
 		return nil
 	}
 	return r.Evidence
 }
 
-// late describes how late an open loop sent its requests; empty for a closed loop.
-func (r *Row) late() string {
+// Late describes how late an open loop sent its requests; empty for a closed loop.
+func (r *Row) Late() string {
 	if r.SendLagMS == nil {
 		return ""
 	}
