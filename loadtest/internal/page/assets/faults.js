@@ -1,0 +1,122 @@
+"use strict";
+// The matrix of faults: move with the arrow keys, open a story.
+(() => {
+  const stories = JSON.parse(document.getElementById("stories").textContent);
+  const dialog = document.getElementById("story");
+
+  function element(tag, properties, ...children) {
+    const e = document.createElement(tag);
+    for (const [name, value] of Object.entries(properties || {})) {
+      if (name in e) e[name] = value;
+      else e.setAttribute(name, value);
+    }
+    e.append(...children.filter(child => child !== null));
+    return e;
+  }
+
+  const seconds = ms => (ms / 1000).toFixed(2) + " s";
+
+  function steps(story) {
+    const list = element("ol", {className: "steps"});
+    for (const [ms, text] of story.steps || []) {
+      const proof = text.startsWith("proof: ");
+      list.append(element("li", {className: proof ? "proof" : ""},
+        element("time", {}, seconds(ms)), element("span", {}, proof ? text.slice("proof: ".length) : text)));
+    }
+    return list;
+  }
+
+  function copyButton(text) {
+    const button = element("button", {type: "button", className: "button"}, "Copy");
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(text);
+      } catch {
+        // Some browsers permit this only to pages that were not opened from a file.
+        const area = element("textarea", {value: text, className: "unseen"});
+        dialog.append(area);
+        area.select();
+        document.execCommand("copy");
+        area.remove();
+        button.focus();
+      }
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+    button.setAttribute("aria-live", "polite");
+    return button;
+  }
+
+  function evidence(story) {
+    const found = story.evidence || [];
+    if (found.length === 0) return null;
+    return element("div", {}, element("h3", {}, "Evidence"),
+      element("ul", {className: "evidence"}, ...found.map(text => element("li", {}, text))));
+  }
+
+  function open(number) {
+    const story = stories[number];
+    const close = element("button", {type: "button", className: "button close", autofocus: true}, "Close");
+    close.addEventListener("click", () => dialog.close());
+    dialog.replaceChildren(
+      element("div", {className: "story-head"},
+        element("div", {},
+          element("p", {className: "faint"}, element("code", {}, story.scenario)),
+          element("h2", {id: "story-title"}, element("code", {}, story.subject), " ",
+            element("span", {className: "word " + story.class}, story.outcome))),
+        close),
+      element("p", {className: "big"}, story.title),
+      element("p", {}, (story.claimed ? "It claims: " + story.claimed + ". " : "") +
+        (story.held ? "That held." : "That did not hold.") + (story.repeats ? " " + story.repeats : "")),
+      element("h3", {}, "Step by step"), steps(story),
+      element("div", {className: "timeline", hidden: true, "data-story": number}),
+      element("div", {className: "injection"}, element("h3", {}, "What shows that the fault struck"),
+        element("p", {}, story.proof || "Nothing: the outcome is inconclusive.")),
+      evidence(story),
+      element("h3", {}, "Play it again, step by step"),
+      element("div", {className: "replay"}, element("code", {tabIndex: 0}, story.replay), copyButton(story.replay)));
+    dialog.showModal();
+    dialog.scrollTop = 0;
+    history.replaceState(null, "", "#" + story.scenario + "/" + story.subject);
+    dialog.dispatchEvent(new CustomEvent("opened", {bubbles: true, detail: dialog}));
+  }
+
+  dialog.addEventListener("close", () => history.replaceState(null, "", "#"));
+  dialog.addEventListener("click", event => {
+    if (event.target === dialog) dialog.close(); // beside the story
+  });
+
+  const find = name => stories.findIndex(s => s.scenario + "/" + s.subject === name);
+  document.addEventListener("click", event => {
+    const button = event.target.closest("[data-story], [data-cell]");
+    if (!button || dialog.contains(button)) return;
+    const number = button.dataset.cell ? find(button.dataset.cell) : Number(button.dataset.story);
+    if (number >= 0) open(number);
+  });
+
+  // Of the whole grid, only one cell is reached with Tab.
+  const grid = document.querySelector(".matrix");
+  if (grid) {
+    const first = grid.querySelector(".cell");
+    if (first) first.tabIndex = 0;
+    const move = {ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0]};
+    grid.addEventListener("keydown", event => {
+      const by = move[event.key];
+      const from = event.target.closest("td");
+      if (!by || !from) return;
+      event.preventDefault();
+      let [y, x] = [from.parentElement.rowIndex + by[0], from.cellIndex + by[1]];
+      for (; grid.rows[y] && grid.rows[y].cells[x]; y += by[0], x += by[1]) {
+        const button = grid.rows[y].cells[x].querySelector(".cell");
+        if (!button) continue;
+        event.target.tabIndex = -1;
+        button.tabIndex = 0;
+        button.focus();
+        return;
+      }
+    });
+  }
+
+  const named = find(decodeURIComponent(location.hash.slice(1)));
+  if (named >= 0) open(named);
+})();

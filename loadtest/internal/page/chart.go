@@ -1,0 +1,199 @@
+package page
+
+import (
+	"fmt"
+	"html"
+	"html/template"
+	"math"
+	"strings"
+
+	"stock/internal/stats"
+	"stock/loadtest/internal/report"
+)
+
+// chart collects the elements of an SVG of a fixed size, which the style sheet scales.
+type chart struct {
+	strings.Builder
+	width, height            float64
+	left, right, top, bottom float64 // margins around the plot
+}
+
+func newChart(width, height float64) *chart {
+	return &chart{width: width, height: height, left: 46, right: 10, top: 14, bottom: 26}
+}
+
+// x and y place a part of the plot, from 0 to 1, on the picture.
+func (c *chart) x(part float64) float64 { return c.left + part*(c.width-c.left-c.right) }
+func (c *chart) y(part float64) float64 { return c.height - c.bottom - part*(c.height-c.top-c.bottom) }
+
+func (c *chart) text(x, y float64, class, text string) {
+	fmt.Fprintf(c, `<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, class, html.EscapeString(text))
+}
+
+func (c *chart) line(x1, y1, x2, y2 float64, class string) {
+	fmt.Fprintf(c, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`, x1, y1, x2, y2, class)
+}
+
+func (c *chart) path(class string, points [][2]float64) {
+	fmt.Fprintf(c, `<path class="%s" d="`, class)
+	for i, p := range points {
+		command := "L"
+		if i == 0 {
+			command = "M"
+		}
+		fmt.Fprintf(c, "%s%.1f %.1f", command, p[0], p[1])
+	}
+	c.WriteString(`"/>`)
+}
+
+// finish returns the picture. The label replaces it for those who cannot see it.
+func (c *chart) finish(label string) template.HTML {
+	return safe(fmt.Sprintf(`<svg class="chart" viewBox="0 0 %g %g" role="img" aria-label="%s">%s</svg>`,
+		c.width, c.height, html.EscapeString(label), c.String()))
+}
+
+// yAxis draws horizontal lines from 0 to most, and returns the end of the axis.
+func (c *chart) yAxis(most float64) float64 {
+	step := niceStep(most / 3)
+	end := step * math.Ceil(most/step)
+	for v := 0.0; v <= end*1.001; v += step {
+		y := c.y(v / end)
+		c.line(c.x(0), y, c.x(1), y, "grid")
+		c.text(c.left-6, y+4, "tick end", short(v))
+	}
+	return end
+}
+
+// niceStep rounds up to 1, 2 or 5 times a power of ten.
+func niceStep(v float64) float64 {
+	if v <= 0 {
+		return 1
+	}
+	power := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, n := range []float64{1, 2, 5} {
+		if n*power >= v {
+			return n * power
+		}
+	}
+	return 10 * power
+}
+
+// short writes a number for an axis.
+func short(v float64) string {
+	switch {
+	case v >= 1e4:
+		return fmt.Sprintf("%gk", math.Round(v/100)/10)
+	case v >= 1:
+		return grouped(v)
+	case v == 0:
+		return "0"
+	}
+	return fmt.Sprintf("%g", v)
+}
+
+// latencyChart draws the distribution of the latencies on a logarithmic axis; empty if it was not recorded.
+func latencyChart(row *report.Row) template.HTML {
+	b := row.LatencyBuckets
+	if b == nil {
+		return ""
+	}
+	first, last := math.Log(b.Start(0)), math.Log(b.Start(len(b.Counts)))
+	at := func(ms float64) float64 { return (math.Log(ms) - first) / (last - first) }
+	most, sum := int64(0), int64(0)
+	for _, n := range b.Counts {
+		most, sum = max(most, n), sum+n
+	}
+	c := newChart(460, 190)
+	c.top = 34
+	c.yAxis(100 * float64(most) / float64(sum))
+	end := niceEnd(100 * float64(most) / float64(sum))
+	for i, n := range b.Counts {
+		x, next := c.x(at(b.Start(i))), c.x(at(b.Start(i+1)))
+		y := c.y(100 * float64(n) / float64(sum) / end)
+		fmt.Fprintf(c, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="column"/>`,
+			x+.5, y, max(next-x-1, 1), c.y(0)-y)
+	}
+	c.latencyTicks(b.Start(0), b.Start(len(b.Counts)), at)
+	l := row.LatencyMS
+	c.mark(at(l.P50), "median "+milliseconds(l.P50)+" ms", false)
+	c.mark(at(l.P99), "99 % "+milliseconds(l.P99)+" ms", true)
+	return c.finish(fmt.Sprintf("Latencies in milliseconds: median %s, 90 %% %s, 99 %% %s, longest %s.",
+		milliseconds(l.P50), milliseconds(l.P90), milliseconds(l.P99), milliseconds(l.Max)))
+}
+
+// niceEnd is the end of an axis that yAxis draws.
+func niceEnd(most float64) float64 {
+	step := niceStep(most / 3)
+	return step * math.Ceil(most/step)
+}
+
+// latencyTicks labels a logarithmic axis: each power of ten, and more if there are few of these.
+func (c *chart) latencyTicks(from, to float64, at func(float64) float64) {
+	digits := []float64{1}
+	if to/from < 100 {
+		digits = []float64{1, 2, 5}
+	}
+	for power := math.Pow(10, math.Floor(math.Log10(from))); power < to; power *= 10 {
+		for _, n := range digits {
+			if ms := n * power; ms >= from && ms <= to && at(ms) < .97 {
+				c.line(c.x(at(ms)), c.y(0), c.x(at(ms)), c.y(0)+4, "axis")
+				c.text(c.x(at(ms)), c.height-9, "tick middle", fmt.Sprintf("%g", ms))
+			}
+		}
+	}
+	c.text(c.x(1), c.height-9, "tick end", "ms")
+}
+
+// mark draws a vertical line with a text above the plot. A second one is written below the first.
+func (c *chart) mark(part float64, text string, second bool) {
+	y, class := 12.0, "note"
+	if second {
+		y = 26
+	}
+	x := c.x(min(max(part, 0), 1))
+	c.line(x, y+3, x, c.y(0), "mark")
+	if part > .6 {
+		class += " end"
+	}
+	c.text(x, y, class, text)
+}
+
+// salesChart draws the units that were confirmed per second over the time of each round; empty if that was not
+// recorded.
+func salesChart(row *report.Row) template.HTML {
+	most, longest := 0.0, 0.0
+	for _, round := range row.Rounds {
+		for _, rate := range round.SoldPerS {
+			most = max(most, rate)
+		}
+		if len(round.SoldPerS) > 0 {
+			longest = max(longest, round.ElapsedS)
+		}
+	}
+	if most == 0 || longest == 0 {
+		return ""
+	}
+	c := newChart(460, 190)
+	end := c.yAxis(most)
+	for i, round := range row.Rounds {
+		var points [][2]float64
+		for slice, rate := range round.SoldPerS {
+			middle := (float64(slice) + .5) / float64(len(round.SoldPerS)) * round.ElapsedS
+			points = append(points, [2]float64{c.x(middle / longest), c.y(rate / end)})
+		}
+		class := "round"
+		if i == 0 {
+			class = "round first"
+		}
+		c.path(class, points)
+	}
+	step := niceStep(longest / 4)
+	for s := 0.0; s <= longest; s += step {
+		if s/longest < .95 {
+			c.text(c.x(s/longest), c.height-9, "tick middle", fmt.Sprintf("%g", math.Round(s*1000)/1000))
+		}
+	}
+	c.text(c.x(1), c.height-9, "tick end", "s")
+	return c.finish(fmt.Sprintf("Units confirmed per second during %s of at most %s seconds; at most %s.",
+		count(len(row.Rounds), "round"), stats.Format(longest), grouped(most)))
+}

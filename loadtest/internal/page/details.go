@@ -1,0 +1,154 @@
+package page
+
+import (
+	"fmt"
+	"html/template"
+	"maps"
+	"slices"
+	"strings"
+
+	"stock/internal/stats"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/verify"
+)
+
+// detailsView is what an opened row shows.
+type detailsView struct {
+	Row       rowView
+	Sentences []string
+	Evidence  []string
+	More      int // findings that are only in the JSON
+	Latency   template.HTML
+	Sales     template.HTML
+	SalesNote string
+	Shares    []shareView
+	Costs     []fact
+	Outcomes  []fact
+	Faults    []faultWord
+}
+
+// shareView is the part of the sales that a replica made.
+type shareView struct {
+	Replica string
+	Percent string
+	Width   float64 // percent
+}
+
+// shownEvidence is how many findings an opened row shows.
+const shownEvidence = 12
+
+func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (template.HTML, error) {
+	v := detailsView{Row: view, Sentences: sentences(row), Evidence: row.ShownEvidence()}
+	if more := len(v.Evidence) - shownEvidence; more > 0 {
+		v.Evidence, v.More = v.Evidence[:shownEvidence], more
+	}
+	v.Latency = latencyChart(row)
+	v.Sales = salesChart(row)
+	v.SalesNote = "Units confirmed per second, a line for each round."
+	for _, replica := range slices.Sorted(maps.Keys(row.ReplicaShares)) {
+		part := row.ReplicaShares[replica]
+		name := replica
+		if name == "" {
+			name = "unknown"
+		}
+		v.Shares = append(v.Shares, shareView{name, percent(part), 100 * part})
+	}
+	v.Costs = costs(row)
+	for _, outcome := range []history.Outcome{
+		history.Sold, history.SoldOut, history.Busy, history.Rejected, history.Unknown,
+	} {
+		if n := row.Outcomes[outcome]; n > 0 {
+			v.Outcomes = append(v.Outcomes, fact{strings.ReplaceAll(string(outcome), "_", " "), grouped(float64(n))})
+		}
+	}
+	for _, scenario := range r.Scenarios() {
+		if word := newFaultWord(scenario, row.Faults[scenario]); word.Word != "" {
+			v.Faults = append(v.Faults, word)
+		}
+	}
+	return render("details", v)
+}
+
+// sentences says what the row claims, what the judge found, and how fast it is.
+func sentences(row *report.Row) (sentences []string) {
+	add := func(format string, args ...any) { sentences = append(sentences, fmt.Sprintf(format, args...)) }
+	claim := map[string]string{
+		verify.ClaimCorrect: "is correct", verify.ClaimLosesUpdates: "loses updates", verify.ClaimOversells: "oversells",
+		verify.ClaimSellsNothing: "deducts nothing",
+	}[row.Claim]
+	if row.Exclusive {
+		claim += ", and that its critical sections never overlap"
+	}
+	add("It claims that it %s on %s. %s", claim, count(row.Replicas, "replica"), held(row))
+	if row.Result == verify.Correct && !row.Baseline {
+		add("%s units were sold to %s, and each was deducted once.",
+			grouped(float64(row.Sold)), count(row.Outcomes[history.Sold], "buyer"))
+	}
+	switch rel := row.Relative; {
+	case rel == nil && row.Result == verify.Wrong:
+		add("Wrong strategies are not ranked: their speed means nothing.")
+	case rel == nil:
+	case rel.PlusMinus == nil && rel.SlowerThanFastestCorrect == 1:
+		add("No correct strategy is faster under this workload.")
+	case rel.Tied:
+		add("The rounds cannot tell it from the fastest correct strategy.")
+	default:
+		add("The fastest correct strategy sells %s times as much.", stats.Format(rel.SlowerThanFastestCorrect))
+	}
+	if i := row.GoodputInterval; i != nil && row.Ranked() {
+		add("It sells %s units per second correctly; with 95 %% confidence, between %s and %s (%s).",
+			grouped(row.GoodputPerS), grouped(i.Low), grouped(i.High), count(len(row.Rounds), "round"))
+	}
+	if row.Bounded != "" {
+		add("Bounded: %s.", row.Bounded)
+	}
+	if late := row.Late(); late != "" {
+		add("Open loop: %s.", late)
+	}
+	return sentences
+}
+
+// held says whether the claim held.
+func held(row *report.Row) string {
+	switch {
+	case row.ClaimHeld:
+		return "That held."
+	case row.Untested:
+		return "Too few requests raced to test that."
+	case row.Result == verify.Inconclusive:
+		return "That could not be judged."
+	}
+	return "That did not hold."
+}
+
+// costs lists what a sale costs, and how long it waits.
+func costs(row *report.Row) (facts []fact) {
+	add := func(there bool, name, value string) {
+		if there {
+			facts = append(facts, fact{name, value})
+		}
+	}
+	trips := row.MySQLStatementsPerSale + row.RedisCommandsPerSale
+	add(row.MySQLStatementsPerSale > 0, "SQL statements per sale", stats.Format(row.MySQLStatementsPerSale))
+	add(row.RedisCommandsPerSale > 0, "Redis commands per sale", stats.Format(row.RedisCommandsPerSale))
+	add(trips > 0 && row.MySQLStatementsPerSale > 0 && row.RedisCommandsPerSale > 0, "Together", stats.Format(trips))
+	add(row.AttemptsPerSale > 0, "Attempts per sale", stats.Format(row.AttemptsPerSale))
+	add(row.WaitedUS.Max > 0, "Wait for the lock, mean", microseconds(row.WaitedUS.Mean))
+	add(row.WaitedUS.Max > 0, "Wait for the lock, 99 %", microseconds(row.WaitedUS.P99))
+	add(row.WaitedUS.Max > 0, "Longest wait", microseconds(row.WaitedUS.Max))
+	add(row.HeldUS.Max > 0, "In the critical section, mean", microseconds(row.HeldUS.Mean))
+	add(row.DriverCPUUSPerRequest > 0, "CPU of the load driver per request", microseconds(row.DriverCPUUSPerRequest))
+	return facts
+}
+
+// microseconds writes a duration in µs or ms.
+func microseconds(us float64) string {
+	switch {
+	case us >= 1e6:
+		return stats.Format(us/1e6) + " s"
+	case us >= 1e3:
+		return stats.Format(us/1e3) + " ms"
+	}
+	return stats.Format(us) + " µs"
+}

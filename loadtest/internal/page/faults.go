@@ -1,0 +1,196 @@
+package page
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"stock/loadtest/internal/report"
+)
+
+// matrixView is the table of strategies and fault scenarios.
+type matrixView struct {
+	Scenarios  []scenarioView
+	Strategies []string // those that played more than one scenario
+	Practices  []practiceView
+	Legend     []faultWord
+
+	stories []storyData
+}
+
+// scenarioView is a row of the matrix.
+type scenarioView struct {
+	Name, Title string
+	Cells       []*matrixCell // by strategy; nil where it was not played
+}
+
+// matrixCell is what came of a scenario for a strategy.
+type matrixCell struct {
+	Story   int // its place in the stories
+	Class   string
+	Text    string // shown in the cell; empty: the symbol of its class
+	Label   string // the whole outcome, in words
+	Broken  bool   // the claim did not hold
+	Subject string
+}
+
+// practiceView lists the ways to do something that only one scenario plays.
+type practiceView struct {
+	Scenario, Title string
+	Cells           []*matrixCell
+}
+
+// storyData is a story, as the script of the page reads it. Repeats that ended in the same way are one story.
+type storyData struct {
+	Scenario string   `json:"scenario"`
+	Title    string   `json:"title"`
+	Subject  string   `json:"subject"`
+	Store    string   `json:"store"`
+	Class    string   `json:"class"`
+	Outcome  string   `json:"outcome"`
+	Repeats  string   `json:"repeats,omitempty"` // how often it was played, and with which outcomes
+	Proof    string   `json:"proof"`
+	Evidence []string `json:"evidence"`
+	Claimed  string   `json:"claimed"`
+	Held     bool     `json:"held"`
+	Replay   string   `json:"replay"`
+	Steps    [][2]any `json:"steps"` // milliseconds since the story began, and what happened
+}
+
+// cellKey identifies a cell of the matrix.
+type cellKey struct{ scenario, strategy string }
+
+// newMatrix makes the matrix; nil if no fault was played.
+func newMatrix(r *report.Report) *matrixView {
+	if len(r.Faults) == 0 {
+		return nil
+	}
+	m := &matrixView{}
+	played := map[cellKey][]report.Fault{}
+	scenariosOf := map[string][]string{}
+	var strategies []string
+	for _, f := range r.Faults {
+		key := cellKey{f.Scenario, f.Strategy}
+		played[key] = append(played[key], f)
+		if !slices.Contains(strategies, f.Strategy) {
+			strategies = append(strategies, f.Strategy)
+		}
+		if !slices.Contains(scenariosOf[f.Strategy], f.Scenario) {
+			scenariosOf[f.Strategy] = append(scenariosOf[f.Strategy], f.Scenario)
+		}
+	}
+	one := len(r.Scenarios()) == 1
+	for _, name := range strategies {
+		if one || len(scenariosOf[name]) > 1 {
+			m.Strategies = append(m.Strategies, name)
+		}
+	}
+	for _, scenario := range r.Scenarios() {
+		m.addScenario(scenario, strategies, played)
+	}
+	m.Legend = legend(r)
+	return m
+}
+
+// addScenario adds the row of a scenario, and a list of the practices that only it plays.
+func (m *matrixView) addScenario(scenario string, strategies []string, played map[cellKey][]report.Fault) {
+	row := scenarioView{Name: scenario}
+	practices := practiceView{Scenario: scenario}
+	for _, name := range m.Strategies {
+		row.Cells = append(row.Cells, m.newCell(played[cellKey{scenario, name}]))
+	}
+	for _, name := range strategies {
+		faults := played[cellKey{scenario, name}]
+		if len(faults) == 0 {
+			continue
+		}
+		row.Title, practices.Title = faults[0].Title, faults[0].Title
+		if !slices.Contains(m.Strategies, name) {
+			practices.Cells = append(practices.Cells, m.newCell(faults))
+		}
+	}
+	if slices.ContainsFunc(row.Cells, func(c *matrixCell) bool { return c != nil }) {
+		m.Scenarios = append(m.Scenarios, row)
+	}
+	if len(practices.Cells) > 0 {
+		m.Practices = append(m.Practices, practices)
+	}
+}
+
+// newCell adds the story of the worst repeat; nil if there is none.
+func (m *matrixView) newCell(repeats []report.Fault) *matrixCell {
+	if len(repeats) == 0 {
+		return nil
+	}
+	worst := slices.MaxFunc(repeats, func(a, b report.Fault) int { return a.Severity() - b.Severity() })
+	held := !slices.ContainsFunc(repeats, func(f report.Fault) bool { return !f.ClaimHeld && f.Outcome != report.Skipped })
+	class, _ := outcomeClass(worst.Outcome)
+	c := &matrixCell{Story: len(m.stories), Class: class, Broken: !held, Subject: worst.Strategy}
+	outcome := string(worst.Outcome)
+	if worst.Outcome == report.Blocked || worst.Outcome == report.Unavailable {
+		c.Text = fmt.Sprintf("%.1f", worst.Seconds)
+		if worst.Seconds >= 9.95 {
+			c.Text = fmt.Sprintf("%.0f", worst.Seconds)
+		}
+		outcome += " " + c.Text + " s"
+	}
+	c.Label = fmt.Sprintf("%s, %s: %s", worst.Scenario, worst.Strategy, outcome)
+	if !held {
+		c.Label += ", the claim did not hold"
+	}
+	m.stories = append(m.stories, newStory(worst, held, repeats))
+	return c
+}
+
+func newStory(f report.Fault, held bool, repeats []report.Fault) storyData {
+	class, _ := outcomeClass(f.Outcome)
+	s := storyData{
+		Scenario: f.Scenario, Title: f.Title, Subject: f.Strategy, Store: f.Store, Class: class, Outcome: f.String(),
+		Proof: f.Proof, Evidence: f.Evidence, Claimed: strings.ReplaceAll(f.Claimed, "-", " "), Held: held,
+		Replay: "go run ./" + f.Replay,
+	}
+	for _, step := range f.Steps {
+		s.Steps = append(s.Steps, [2]any{step.After.Milliseconds(), step.Text})
+	}
+	if len(repeats) > 1 {
+		s.Repeats = repeated(repeats)
+	}
+	return s
+}
+
+// repeated counts the outcomes of the repeats.
+func repeated(repeats []report.Fault) string {
+	counts := map[report.Outcome]int{}
+	var outcomes []report.Outcome
+	for _, f := range repeats {
+		if counts[f.Outcome]++; counts[f.Outcome] == 1 {
+			outcomes = append(outcomes, f.Outcome)
+		}
+	}
+	var parts []string
+	for _, outcome := range outcomes {
+		parts = append(parts, fmt.Sprintf("%d × %s", counts[outcome], outcome))
+	}
+	return fmt.Sprintf("Played %d times: %s.", len(repeats), strings.Join(parts, ", "))
+}
+
+// legend explains the outcomes that there are.
+func legend(r *report.Report) (words []faultWord) {
+	for _, l := range []struct {
+		outcome report.Outcome
+		text    string
+	}{
+		{report.Safe, "safe"},
+		{report.Blocked, "blocked: nobody could buy the item for so many seconds"},
+		{report.Unavailable, "unavailable: nobody could buy it as long as the story went on"},
+		{report.Unsafe, "unsafe: a sale was lost, made twice, or refused without reason"},
+		{report.Inconclusive, "inconclusive: the fault did not strike as it should"},
+		{report.Skipped, "skipped: something that it needs is missing"},
+	} {
+		if slices.ContainsFunc(r.Faults, func(f report.Fault) bool { return f.Outcome == l.outcome }) {
+			class, place := outcomeClass(l.outcome)
+			words = append(words, faultWord{Class: class, Word: l.text, Place: place})
+		}
+	}
+	return words
+}

@@ -1,0 +1,328 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/verify"
+)
+
+// WriteReport writes a report as a page.
+func WriteReport(w io.Writer, r *report.Report) error {
+	view, err := newReportView(r)
+	if err != nil {
+		return err
+	}
+	main, err := render("report", view)
+	if err != nil {
+		return err
+	}
+	f := Frame{Title: "Stock lab", Lead: lead(r), Main: main, Scripts: []string{"report.js"}}
+	if view.Matrix != nil {
+		f.Data = append(f.Data, Data{ID: "stories", Value: view.Matrix.stories})
+		f.Scripts = append(f.Scripts, "faults.js")
+	}
+	return f.Write(w)
+}
+
+// lead says what was done, and when.
+func lead(r *report.Report) string {
+	var parts []string
+	if len(r.Rows) > 0 {
+		parts = append(parts, "strategies under load")
+	}
+	if len(r.Faults) > 0 {
+		parts = append(parts, "crashes, pauses and retries")
+	}
+	if !r.Environment.StartedAt.IsZero() {
+		parts = append(parts, r.Environment.StartedAt.UTC().Format("2 January 2006, 15:04 UTC"))
+	}
+	return strings.Join(parts, " · ")
+}
+
+// reportView is what the template of a report shows.
+type reportView struct {
+	Verdict    verdictView
+	Facts      []fact
+	Conditions []string
+	Problems   []string
+	Table      *tableView // nil if nothing was measured
+	Judged     []judgedView
+	Sweeps     []sweepView
+	Matrix     *matrixView // nil if no fault was played
+}
+
+// verdictView is what the report says first.
+type verdictView struct {
+	Class   string // ok, bad or open
+	Text    string // one sentence
+	Details []string
+	Tally   []tally
+}
+
+// tally counts the strategies of one kind.
+type tally struct {
+	Class, Word string
+	Count       int
+}
+
+// fact is one thing about the run.
+type fact struct{ Name, Value string }
+
+func newReportView(r *report.Report) (*reportView, error) {
+	v := &reportView{
+		Verdict:    newVerdict(r),
+		Facts:      facts(r),
+		Conditions: r.Conditions(),
+		Problems:   r.Problems,
+		Matrix:     newMatrix(r),
+	}
+	var err error
+	if v.Table, err = newTable(r); err != nil {
+		return nil, err
+	}
+	for _, load := range r.Loads() {
+		if load.JudgedOnly {
+			v.Judged = append(v.Judged, newJudged(load))
+		}
+	}
+	if r.Sweep != nil {
+		v.Sweeps = newSweeps(r.Sweep)
+	}
+	return v, nil
+}
+
+// newVerdict sums up the report.
+func newVerdict(r *report.Report) verdictView {
+	v := verdictView{Class: "ok", Text: r.Success()}
+	switch {
+	case r.ClaimFailed:
+		v.Class, v.Text = "bad", count(len(r.Problems), "thing")+" did not hold."
+	case len(r.Problems) > 0:
+		v.Class, v.Text = "open", "No claim failed, but not everything could be judged."
+	}
+	v.Tally = tallies(r)
+	v.Details = append(v.Details, v.sentences()...)
+	if text := faultSentence(r); text != "" {
+		v.Details = append(v.Details, text)
+	}
+	return v
+}
+
+// tallies counts the strategies by their verdicts, on as many replicas as there were. A strategy is wrong if it is wrong
+// under any workload.
+func tallies(r *report.Report) []tally {
+	kinds := []tally{
+		{Class: "ok", Word: "correct"}, {Class: "late", Word: "correct, but loses a late write"},
+		{Class: "open", Word: "not decided"}, {Class: "bad", Word: "wrong"},
+	}
+	most := 0
+	for _, row := range r.Rows {
+		most = max(most, row.Replicas)
+	}
+	worst := map[string]int{}
+	for _, row := range r.Rows {
+		if row.Baseline || row.Untested || row.Replicas < most {
+			continue
+		}
+		kind := slices.IndexFunc(kinds, func(k tally) bool { return k.Class == verdictClass(row) })
+		name := row.Strategy + "@" + row.Store
+		worst[name] = max(worst[name], kind)
+	}
+	for _, kind := range worst {
+		kinds[kind].Count++
+	}
+	return slices.DeleteFunc(kinds, func(k tally) bool { return k.Count == 0 })
+}
+
+// sentences says how many strategies are correct, and how many wrong.
+func (v verdictView) sentences() []string {
+	number := map[string]int{}
+	all := 0
+	for _, k := range v.Tally {
+		number[k.Class] = k.Count
+		all += k.Count
+	}
+	if all == 0 {
+		return nil
+	}
+	correct, late := number["ok"]+number["late"], number["late"]
+	text := fmt.Sprintf("%d of %s %s correct under load", correct, count(all, "strategy"), are(correct))
+	if correct == all {
+		text = capital(every(all, "strategy")) + " correct under load"
+	}
+	if late > 0 {
+		text += fmt.Sprintf(", but %s a sale if the holder's write comes late", partOf(late, correct, "lose"))
+	}
+	text += "."
+	if wrong := number["bad"]; wrong > 0 {
+		text += fmt.Sprintf(" %d %s wrong.", wrong, are(wrong))
+	}
+	return []string{text}
+}
+
+// faultSentence counts what came of the faults; empty if none was played.
+func faultSentence(r *report.Report) string {
+	unsafe, played, held := 0, 0, true
+	for _, f := range r.Faults {
+		if f.Outcome == report.Skipped {
+			continue
+		}
+		played++
+		held = held && f.ClaimHeld
+		if f.Outcome == report.Unsafe {
+			unsafe++
+		}
+	}
+	if played == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%s of %s played: in %d, a sale was lost, made twice, or refused without reason",
+		count(played, "story"), count(len(r.Scenarios()), "fault scenario")+" "+were(played), unsafe)
+	if held && unsafe > 0 {
+		text += ", as claimed"
+	}
+	return text + "."
+}
+
+// facts lists what was measured, and on what.
+func facts(r *report.Report) (facts []fact) {
+	add := func(name, value string) {
+		if value != "" {
+			facts = append(facts, fact{name, value})
+		}
+	}
+	var workloads, strategies []string
+	replicas, fewest, most := 0, 0, 0
+	for _, row := range r.Rows {
+		if !slices.Contains(workloads, row.Workload.Name) {
+			workloads = append(workloads, row.Workload.Name)
+		}
+		if row.Baseline {
+			continue
+		}
+		if !slices.Contains(strategies, row.Strategy) {
+			strategies = append(strategies, row.Strategy)
+		}
+		replicas = max(replicas, row.Replicas)
+		if !row.JudgedOnly {
+			fewest, most = min(cmp.Or(fewest, len(row.Rounds)), len(row.Rounds)), max(most, len(row.Rounds))
+		}
+	}
+	if len(r.Rows) > 0 {
+		add("Strategies", fmt.Sprint(len(strategies)))
+		add("Workloads", strings.Join(workloads, ", "))
+		add("Replicas", fmt.Sprintf("%d behind nginx", replicas))
+		add("Rounds", rounds(fewest, most))
+	}
+	if len(r.Faults) > 0 {
+		add("Fault scenarios", fmt.Sprint(len(r.Scenarios())))
+	}
+	e := r.Environment
+	if e.Cores > 0 {
+		add("Machine", fmt.Sprintf("%s, %s", count(e.Cores, "core"), strings.ReplaceAll(e.CPU, "(R)", "")))
+	}
+	for _, s := range e.Servers {
+		if s.Name == "mysql" || s.Name == "redis" {
+			add(map[string]string{"mysql": "MySQL", "redis": "Redis"}[s.Name], s.Version)
+		}
+	}
+	add("Revision", e.Revision)
+	return facts
+}
+
+func rounds(fewest, most int) string {
+	if fewest == most {
+		return fmt.Sprint(most)
+	}
+	return fmt.Sprintf("%d to %d", fewest, most)
+}
+
+// judgedView is a workload that is judged only.
+type judgedView struct {
+	Title string
+	Found []judgedRow
+}
+
+// judgedRow is a strategy under such a workload.
+type judgedRow struct {
+	Strategy, Class, Word string
+	Evidence              []string
+}
+
+// newJudged lists the strategies of a load, the wrong ones first.
+func newJudged(load report.Load) judgedView {
+	v := judgedView{Title: load.Title}
+	for _, row := range load.Rows {
+		found := judgedRow{Strategy: row.Strategy, Class: resultClass(row.Result), Word: string(row.Result)}
+		if row.Result != verify.Correct {
+			found.Evidence = row.ShownEvidence()
+		}
+		v.Found = append(v.Found, found)
+	}
+	order := []string{"bad", "open", "ok"}
+	slices.SortStableFunc(v.Found, func(a, b judgedRow) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Class), slices.Index(order, b.Class)),
+			cmp.Compare(a.Strategy, b.Strategy))
+	})
+	return v
+}
+
+// count writes a number with its noun: 1 row, 2 rows, 3 strategies.
+func count(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case strings.HasSuffix(noun, "y") && !strings.HasSuffix(noun, "ay"):
+		noun = strings.TrimSuffix(noun, "y") + "ie"
+	}
+	return fmt.Sprintf("%s %ss", grouped(float64(n)), noun)
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+func were(n int) string {
+	if n == 1 {
+		return "was"
+	}
+	return "were"
+}
+
+// every writes that all of something are: the strategy is, both strategies are, all 3 strategies are.
+func every(n int, noun string) string {
+	switch n {
+	case 1:
+		return "the " + noun + " is"
+	case 2:
+		return "both " + strings.TrimPrefix(count(n, noun), "2 ") + " are"
+	}
+	return "all " + count(n, noun) + " are"
+}
+
+// partOf writes how many of several do something: it loses, all of these lose, 2 of these lose.
+func partOf(n, of int, verb string) string {
+	switch {
+	case of == 1:
+		return "it " + verb + "s"
+	case n == of:
+		return "all of these " + verb
+	case n == 1:
+		return "1 of these " + verb + "s"
+	}
+	return fmt.Sprintf("%d of these %s", n, verb)
+}
+
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// safe marks markup that this package made, and in which every text is escaped.
+func safe(markup string) template.HTML { return template.HTML(markup) }

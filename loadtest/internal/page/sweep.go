@@ -1,0 +1,7 @@
+package page
+
+import "stock/loadtest/internal/report"
+
+type sweepView struct{}
+
+func newSweeps(*report.Sweep) []sweepView { return nil }

@@ -1,0 +1,308 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strings"
+
+	"stock/internal/stats"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/verify"
+)
+
+// tableView is the table of strategies.
+type tableView struct {
+	Loads    []loadView
+	Faults   []faultHead // the columns of measured faults
+	Stores   []string    // what can be filtered by
+	Families []string
+	Rows     int
+	Width    int  // columns
+	Known    bool // some of the strategies that most people compare are there
+}
+
+// loadView is the rows of a workload.
+type loadView struct {
+	Title string
+	Name  string
+	Most  float64 // the end of the longest bar
+	Rows  []rowView
+}
+
+// faultHead is a column of the table: what came of a fault scenario.
+type faultHead struct{ Scenario, Head string }
+
+// rowView is a row of the table.
+type rowView struct {
+	ID               string
+	Strategy, On     string // its name, and its store and replicas if they vary
+	Store, Family    string
+	Known            bool
+	Class, Word      string // verdict
+	Note             string // about the verdict
+	Place            int    // of the verdict among others, when rows are sorted by it
+	Ranked           bool
+	Rate             float64
+	Bar              *barView
+	RateText, Damage string
+	Share            float64
+	ShareText        string
+	Median, Slowest  cell
+	Faults           []faultWord
+	Details          template.HTML
+}
+
+// cell is a number in the table, as a text and as a value to sort by.
+type cell struct {
+	Text  string
+	Value float64
+}
+
+// barView is a rate with its interval, which may be missing.
+type barView struct {
+	Low, High float64
+	Interval  bool
+}
+
+// faultWord is what came of a fault scenario.
+type faultWord struct {
+	Scenario, Class, Word string
+	Place                 int // when rows are sorted by it
+}
+
+// shownFaults are the scenarios that have a column.
+var shownFaults = []faultHead{
+	{"holder-dies", "holder dies"}, {"late-write", "late write"}, {"client-retries", "sent again"},
+	{"holder-pauses", "holder stopped"},
+}
+
+// unsafeWords says what unsafe means in a scenario.
+var unsafeWords = map[string]string{
+	"holder-dies": "loses a sale", "late-write": "loses a sale", "client-retries": "deducts twice",
+	"holder-pauses": "loses a sale",
+}
+
+// known are the strategies that most people compare.
+var known = []string{"mutex", "update", "for-update", "optimistic-version", "lock-redis-lua", "lock-redlock"}
+
+// newTable makes the table of all measured rows; nil if there is none.
+func newTable(r *report.Report) (*tableView, error) {
+	t := &tableView{}
+	for _, head := range shownFaults {
+		if slices.ContainsFunc(r.Rows, func(row *report.Row) bool { return row.Faults[head.Scenario] != "" }) {
+			t.Faults = append(t.Faults, head)
+		}
+	}
+	t.Width = 6 + len(t.Faults)
+	stores, replicas := vary(r)
+	for _, load := range r.Loads() {
+		if load.JudgedOnly {
+			continue
+		}
+		v := loadView{Title: load.Title, Name: load.Rows[0].Workload.Name}
+		for _, row := range load.Rows {
+			t.Rows++
+			view := t.newRow(row)
+			view.ID = fmt.Sprintf("row-%d", t.Rows)
+			view.On = on(row, stores, replicas)
+			var err error
+			if view.Details, err = t.details(r, row, view); err != nil {
+				return nil, err
+			}
+			t.collect(view)
+			v.Rows = append(v.Rows, view)
+			if view.Bar != nil {
+				v.Most = max(v.Most, view.Rate, view.Bar.High)
+			}
+		}
+		t.Loads = append(t.Loads, v)
+	}
+	if t.Rows == 0 {
+		return nil, nil
+	}
+	slices.Sort(t.Stores)
+	slices.Sort(t.Families)
+	return t, nil
+}
+
+// vary reports whether the rows differ in their stores, and in their numbers of replicas.
+func vary(r *report.Report) (stores, replicas bool) {
+	var first *report.Row
+	for _, row := range r.Rows {
+		if row.Baseline {
+			continue
+		}
+		if first == nil {
+			first = row
+		}
+		stores = stores || row.Store != first.Store
+		replicas = replicas || row.Replicas != first.Replicas
+	}
+	return stores, replicas
+}
+
+// on names the row's store and replicas, as far as they vary.
+func on(row *report.Row, stores, replicas bool) string {
+	var parts []string
+	if stores && !row.Baseline {
+		parts = append(parts, row.Store)
+	}
+	if replicas {
+		parts = append(parts, count(row.Replicas, "replica"))
+	}
+	return strings.Join(parts, " · ")
+}
+
+// collect adds what rows can be filtered by.
+func (t *tableView) collect(v rowView) {
+	if v.Store != "" && !slices.Contains(t.Stores, v.Store) {
+		t.Stores = append(t.Stores, v.Store)
+	}
+	if !slices.Contains(t.Families, v.Family) {
+		t.Families = append(t.Families, v.Family)
+	}
+	t.Known = t.Known || v.Known
+}
+
+func (t *tableView) newRow(row *report.Row) rowView {
+	v := rowView{
+		Strategy: row.Strategy, Store: row.Store, Family: family(row.Strategy),
+		Known: slices.Contains(known, row.Strategy),
+		Class: verdictClass(row), Ranked: row.Ranked(), Rate: row.RatePerS(),
+		Median: cell{milliseconds(row.LatencyMS.P50), row.LatencyMS.P50},
+		Slowest: cell{
+			milliseconds(row.LatencyMS.P99), row.LatencyMS.P99,
+		},
+	}
+	v.Word, v.Place = verdictWord(row)
+	v.Note = verdictNote(row)
+	if row.Result == verify.Correct {
+		v.RateText = grouped(row.RatePerS())
+		if !row.Baseline { // which is so fast that the other bars would be hard to tell apart
+			v.Bar = &barView{}
+		}
+		if i := row.GoodputInterval; i != nil && v.Bar != nil {
+			v.Bar.Low, v.Bar.High, v.Bar.Interval = i.Low, i.High, true
+		}
+	} else {
+		v.Damage = damage(row)
+	}
+	if row.ShareOfNoop != nil && row.Result == verify.Correct {
+		v.Share, v.ShareText = *row.ShareOfNoop, stats.Format(*row.ShareOfNoop)
+	}
+	for _, head := range t.Faults {
+		v.Faults = append(v.Faults, newFaultWord(head.Scenario, row.Faults[head.Scenario]))
+	}
+	return v
+}
+
+// verdictClass is the colour of a row's verdict. A correct strategy that loses a late write is not simply correct.
+func verdictClass(row *report.Row) string {
+	if row.Result == verify.Correct && row.Faults["late-write"] == string(report.Unsafe) {
+		return "late"
+	}
+	return resultClass(row.Result)
+}
+
+func resultClass(result verify.Result) string {
+	switch result {
+	case verify.Correct:
+		return "ok"
+	case verify.Wrong:
+		return "bad"
+	}
+	return "open"
+}
+
+// verdictWord is the verdict, and its place when rows are sorted by it.
+func verdictWord(row *report.Row) (word string, place int) {
+	switch {
+	case row.Baseline && row.ClaimHeld:
+		return "baseline", 4
+	case verdictClass(row) == "late":
+		return "loses a late write", 1
+	case row.Result == verify.Correct:
+		return "correct", 0
+	case row.Result == verify.Wrong:
+		return "wrong", 3
+	}
+	return string(row.Result), 2
+}
+
+// verdictNote says whether the verdict is what the strategy claims.
+func verdictNote(row *report.Row) string {
+	switch {
+	case row.Untested:
+		return "too few requests raced to tell"
+	case !row.ClaimHeld:
+		return "it claims: " + strings.ReplaceAll(row.Claim, "-", " ")
+	case row.Baseline:
+		return "deducts nothing"
+	case row.Control:
+		return "on purpose: a control"
+	case row.Result == verify.Wrong:
+		return "as it claims"
+	case verdictClass(row) == "late":
+		return "correct under load"
+	}
+	return ""
+}
+
+// damage says what a row that is not correct did to the stock.
+func damage(row *report.Row) string {
+	switch {
+	case row.LostUpdates > 0:
+		return fmt.Sprintf("%s of %s units lost", grouped(float64(row.LostUpdates)), grouped(float64(row.Sold)))
+	case row.Oversold > 0:
+		return fmt.Sprintf("%s units sold that were not there", grouped(float64(row.Oversold)))
+	}
+	return cmp.Or(row.Damage(), string(row.Result))
+}
+
+// newFaultWord shows an outcome, such as "blocked 2.0 s".
+func newFaultWord(scenario, outcome string) faultWord {
+	w := faultWord{Scenario: scenario, Word: outcome, Place: 9}
+	if outcome == "" {
+		return w
+	}
+	first, _, _ := strings.Cut(outcome, " ")
+	w.Class, w.Place = outcomeClass(report.Outcome(first))
+	if first == string(report.Unsafe) {
+		w.Word = cmp.Or(unsafeWords[scenario], outcome)
+	}
+	return w
+}
+
+// outcomeClass is the colour of an outcome, and its place among others.
+func outcomeClass(outcome report.Outcome) (class string, place int) {
+	switch outcome {
+	case report.Safe:
+		return "ok", 0
+	case report.Blocked:
+		return "wait", 1
+	case report.Unavailable:
+		return "halt", 2
+	case report.Unsafe:
+		return "bad", 3
+	case report.Skipped:
+		return "skip", 5
+	}
+	return "open", 4
+}
+
+// grouped writes a whole number with narrow spaces between the thousands, at which no line is broken.
+func grouped(v float64) string { return strings.ReplaceAll(stats.Grouped(v), " ", "\u202f") }
+
+// milliseconds writes a latency with two or three digits.
+func milliseconds(v float64) string {
+	if v >= 99.95 {
+		return grouped(v)
+	}
+	return stats.Format(v)
+}
+
+// percent writes a part in percent.
+func percent(part float64) string { return fmt.Sprintf("%.0f %%", math.Round(100*part)) }
