@@ -59,6 +59,7 @@ type item struct {
 type effect struct {
 	history.Op
 	since, until int64
+	index        int // of a sale: in item.sold
 }
 
 // openBooks sorts a history by item. An order is entered line by line, as a deduction from each of its items.
@@ -161,7 +162,8 @@ func (it *item) enter(ops []*history.Op) {
 				it.sold[i].until = min(it.sold[i].until, op.ReceivedNS)
 				continue
 			}
-			entered[s] = len(it.sold)
+			e.index = len(it.sold)
+			entered[s] = e.index
 			it.sold = append(it.sold, e)
 		case history.SoldOut:
 			it.refused = append(it.refused, e)

@@ -3,17 +3,7 @@ package verify
 // duplicates finds deductions that were made more than once: those whose buyer was told of two different sales, and
 // those that must exist because more units are gone than all deductions together asked for.
 func (it *item) duplicates() (r result) {
-	sales := map[string][]effect{}
-	var deductions []string // in the order of their first sale
-	for _, e := range it.sold {
-		if e.Name == "" {
-			continue
-		}
-		if sales[e.Name] == nil {
-			deductions = append(deductions, e.Name)
-		}
-		sales[e.Name] = append(sales[e.Name], e)
-	}
+	deductions, sales := it.byDeduction()
 	var found examples
 	for _, deduction := range deductions {
 		if s := sales[deduction]; len(s) > 1 {
@@ -36,6 +26,21 @@ func (it *item) duplicates() (r result) {
 			it.id, extra, again)
 	}
 	return r
+}
+
+// byDeduction returns the sales by deduction, and the deductions in the order of their first sale.
+func (it *item) byDeduction() (deductions []string, sales map[string][]effect) {
+	sales = map[string][]effect{}
+	for _, e := range it.sold {
+		if e.Name == "" {
+			continue
+		}
+		if sales[e.Name] == nil {
+			deductions = append(deductions, e.Name)
+		}
+		sales[e.Name] = append(sales[e.Name], e)
+	}
+	return deductions, sales
 }
 
 // accounted sums the units that all deductions may have taken, each once however often it was tried. It also returns

@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -79,19 +80,29 @@ func (b *books) linearizability() (r result) {
 	return r
 }
 
-// sameRemaining finds sales that left the same stock behind, which is impossible if the stock can only have fallen.
-func (it *item) sameRemaining() (r result) {
-	if !it.neverRestocked() {
-		return r
-	}
-	first := map[int64]effect{} // by remaining stock
-	var found examples
-	for _, e := range it.told {
-		if other, taken := first[e.Remaining]; taken {
-			found.addf("item %d: requests %s and %s were both told %d remaining", it.id, name(other.Op), name(e.Op), e.Remaining)
-		} else {
-			first[e.Remaining] = e
+// sameStock yields the sales that left the same stock behind as an earlier one, each after that one. This is impossible
+// if the stock can only have fallen, and means nothing otherwise.
+func (it *item) sameStock() iter.Seq2[effect, effect] {
+	return func(yield func(effect, effect) bool) {
+		if !it.neverRestocked() {
+			return
 		}
+		first := map[int64]effect{} // by remaining stock
+		for _, e := range it.told {
+			if other, taken := first[e.Remaining]; !taken {
+				first[e.Remaining] = e
+			} else if !yield(other, e) {
+				return
+			}
+		}
+	}
+}
+
+// sameRemaining finds sales that left the same stock behind.
+func (it *item) sameRemaining() (r result) {
+	var found examples
+	for other, e := range it.sameStock() {
+		found.addf("item %d: requests %s and %s were both told %d remaining", it.id, name(other.Op), name(e.Op), e.Remaining)
 	}
 	r.findings = found.findings("item %d: %d sales left the same stock as an earlier one", it.id, found.count)
 	return r

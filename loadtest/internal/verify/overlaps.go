@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -15,8 +16,8 @@ import (
 // after the other.
 const clockSlack = int64(time.Millisecond)
 
-// entered reports whether a critical section is on record.
-func (e effect) entered() bool { return e.EnteredNS > 0 && e.LeftNS > e.EnteredNS }
+// Entered reports whether the time of a request in its critical section is on record.
+func Entered(op history.Op) bool { return op.EnteredNS > 0 && op.LeftNS > op.EnteredNS }
 
 // countOverlaps counts the pairs of critical sections that overlap in time, item by item. It finds nothing: overlaps
 // convict only a strategy that claims exclusion.
@@ -49,7 +50,7 @@ func (b *books) foreignReplicas() map[string]bool {
 	foreign := map[string]bool{}
 	for _, it := range b.items {
 		for _, e := range it.sold {
-			if e.entered() && (e.EnteredNS < e.since-clockSlack || e.LeftNS > e.until+clockSlack) {
+			if Entered(e.Op) && (e.EnteredNS < e.since-clockSlack || e.LeftNS > e.until+clockSlack) {
 				foreign[e.Replica] = true
 			}
 		}
@@ -64,27 +65,43 @@ type bound struct {
 	of      effect
 }
 
-// overlaps sweeps over the bounds of the critical sections. Sections that touch do not overlap, and a section of no
-// length overlaps nothing.
+// overlap is a critical section that began before others had ended.
+type overlap struct {
+	first  effect // of the others, the one that ended last
+	second effect
+	others int64
+}
+
+// overlapping yields the overlaps of the critical sections by time. Sections that touch do not overlap, and a section
+// of no length overlaps nothing.
+func (it *item) overlapping(foreign map[string]bool) iter.Seq[overlap] {
+	return func(yield func(overlap) bool) {
+		var inside int64
+		var last effect // the one that leaves last of all that have entered
+		for _, bound := range it.bounds(foreign) {
+			if !bound.entered {
+				inside--
+				continue
+			}
+			if inside > 0 && !yield(overlap{first: last, second: bound.of, others: inside}) {
+				return
+			}
+			inside++
+			if bound.of.LeftNS > last.LeftNS {
+				last = bound.of
+			}
+		}
+	}
+}
+
+// overlaps counts the overlaps, and describes the first ones.
 func (it *item) overlaps(foreign map[string]bool) (pairs int64, findings []string) {
 	var found examples
-	var inside int64
-	var last effect // the one that leaves last of all that have entered
-	for _, bound := range it.bounds(foreign) {
-		if !bound.entered {
-			inside--
-			continue
-		}
-		if inside > 0 {
-			together := time.Duration(min(last.LeftNS, bound.of.LeftNS) - bound.at)
-			found.addf("item %d: the critical sections of requests %s (%s) and %s (%s) overlap by %v",
-				it.id, name(last.Op), last.Replica, name(bound.of.Op), bound.of.Replica, together)
-		}
-		pairs += inside
-		inside++
-		if bound.of.LeftNS > last.LeftNS {
-			last = bound.of
-		}
+	for o := range it.overlapping(foreign) {
+		together := time.Duration(min(o.first.LeftNS, o.second.LeftNS) - o.second.EnteredNS)
+		found.addf("item %d: the critical sections of requests %s (%s) and %s (%s) overlap by %v",
+			it.id, name(o.first.Op), o.first.Replica, name(o.second.Op), o.second.Replica, together)
+		pairs += o.others
 	}
 	findings = found.first
 	if pairs > int64(len(findings)) {
@@ -97,7 +114,7 @@ func (it *item) overlaps(foreign map[string]bool) (pairs int64, findings []strin
 func (it *item) bounds(foreign map[string]bool) []bound {
 	var bounds []bound
 	for _, e := range it.sold {
-		if e.entered() && !foreign[e.Replica] {
+		if Entered(e.Op) && !foreign[e.Replica] {
 			bounds = append(bounds, bound{at: e.EnteredNS, entered: true, of: e}, bound{at: e.LeftNS, of: e})
 		}
 	}
