@@ -1,7 +1,8 @@
 package verify
 
 import (
-	"math"
+	"cmp"
+	"slices"
 
 	"stock/loadtest/internal/history"
 )
@@ -14,57 +15,52 @@ type Sales struct {
 	// Foreign holds the replicas whose clocks are not the lab's. Their critical sections cannot be compared with others.
 	Foreign map[string]bool
 
-	// Each of these is the first of its kind, as indexes in Ops; nil if there is none.
-	Overlap   *Pair // two critical sections that overlap. It convicts only a strategy that claims exclusion
-	SameStock *Pair // two sales that left the same stock behind: one of them was overwritten
-	Twice     *Pair // one deduction that was made twice
+	// Overlaps has, for each critical section that began while others had not ended, the one of these that ended last. The
+	// pairs are in the sequence in which the sections began. They convict only a strategy that claims exclusion.
+	Overlaps []Pair
+	// SameStock has the sales that left the same stock behind as an earlier one, in the sequence of the answers. One sale
+	// of each pair was overwritten.
+	SameStock []Pair
+	// Twice has, for each deduction that was made more than once, its first two sales.
+	Twice []Pair
 }
 
-// Pair is two sales by their indexes, the one that came first before the other.
+// Pair is two sales as indexes in Sales.Ops. The first one began, or was answered, before the other.
 type Pair [2]int
 
-// SalesByItem returns the sales of each item that was sold, by item.
+// SalesByItem returns the sales of each item, by item.
 func SalesByItem(h *history.History) (all []Sales) {
 	b := openBooks(h)
 	foreign := b.foreignReplicas()
 	for _, it := range b.items {
-		if len(it.sold) == 0 {
-			continue
-		}
-		s := Sales{Item: it.id, Foreign: foreign, SameStock: it.firstSameStock(), Twice: it.firstTwice()}
+		s := Sales{Item: it.id, Foreign: foreign, SameStock: it.sameStockPairs()}
 		for _, e := range it.sold {
 			s.Ops = append(s.Ops, e.Op)
 		}
 		for o := range it.overlapping(foreign) {
-			s.Overlap = &Pair{o.first.index, o.second.index}
-			break
+			s.Overlaps = append(s.Overlaps, Pair{o.first.index, o.second.index})
+		}
+		deductions, sales := it.byDeduction()
+		for _, deduction := range deductions {
+			if made := sales[deduction]; len(made) > 1 {
+				s.Twice = append(s.Twice, Pair{made[0].index, made[1].index})
+			}
 		}
 		all = append(all, s)
 	}
 	return all
 }
 
-// firstSameStock returns the first two sales, by the time of the later answer, that left the same stock behind.
-func (it *item) firstSameStock() (first *Pair) {
-	found := int64(math.MaxInt64)
+// sameStockPairs returns the sales that left the same stock behind, sorted by the time of the later answer.
+func (it *item) sameStockPairs() (pairs []Pair) {
 	for e, other := range it.sameStock() {
 		if other.ReceivedNS < e.ReceivedNS {
 			e, other = other, e
 		}
-		if other.ReceivedNS < found {
-			found, first = other.ReceivedNS, &Pair{e.index, other.index}
-		}
+		pairs = append(pairs, Pair{e.index, other.index})
 	}
-	return first
-}
-
-// firstTwice returns the first two sales of one deduction.
-func (it *item) firstTwice() *Pair {
-	deductions, sales := it.byDeduction()
-	for _, deduction := range deductions {
-		if s := sales[deduction]; len(s) > 1 {
-			return &Pair{s[0].index, s[1].index}
-		}
-	}
-	return nil
+	slices.SortStableFunc(pairs, func(a, b Pair) int {
+		return cmp.Compare(it.sold[a[1]].ReceivedNS, it.sold[b[1]].ReceivedNS)
+	})
+	return pairs
 }

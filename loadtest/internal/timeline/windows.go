@@ -1,0 +1,204 @@
+package timeline
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"stock/loadtest/internal/history"
+)
+
+// Limits of a window.
+const (
+	// perWindow is how many sections are drawn around a finding, if there are no more at that time.
+	perWindow = 24
+	// MaxSections is the largest number of sections in a window, except in those of Whole.
+	MaxSections = 60
+	// maxGrowth is how much longer than its finding a window may be. Otherwise its sections would be too thin to see.
+	maxGrowth = 12
+)
+
+// Around returns the windows around the first finding of each kind. A history without a finding has one window from its
+// middle.
+func Around(h *history.History) (windows []Window) {
+	items := open(h, false)
+	shown := map[string]bool{} // kinds of findings
+	for _, it := range items {
+		for _, f := range it.findings {
+			if shown[f.kind] {
+				continue
+			}
+			w := it.around(f)
+			for _, found := range w.Findings {
+				shown[found.Kind] = true
+			}
+			windows = append(windows, w)
+		}
+	}
+	if windows == nil && len(items) > 0 {
+		busiest := slices.MaxFunc(items, func(a, b *item) int { return len(a.spans) - len(b.spans) })
+		windows = []Window{busiest.middle()}
+	}
+	return windows
+}
+
+// Whole returns a window for each item with all of its sections.
+func Whole(h *history.History) (windows []Window) {
+	for _, it := range open(h, h.Run.Story != "") {
+		windows = append(windows, it.whole())
+	}
+	return windows
+}
+
+// around returns a window around a finding. It grows to both sides, section by section, until it is full.
+func (it *item) around(f finding) Window {
+	from, to := f.spans[0].start, f.spans[0].end
+	for _, s := range f.spans {
+		from, to = min(from, s.start), max(to, s.end)
+	}
+	longest := maxGrowth * (to - from)
+	grow := func(left, right int64) bool {
+		if right-left > longest || len(it.during(left, right)) > perWindow {
+			return false
+		}
+		from, to = left, right
+		return true
+	}
+	for more := true; more; {
+		before, after := it.beside(from, to)
+		more = before < from && grow(before, to)
+		more = after > to && grow(from, after) || more
+	}
+	w := it.cut(from, to, f.spans)
+	w.Title = fmt.Sprintf("Around the first %s of item %d", titles[f.kind], it.id)
+	return w
+}
+
+var titles = map[string]string{
+	Overlap: "overlap", string(Lost): "lost update", string(Twice): "deduction that was made twice",
+	string(Oversold): "sale without stock",
+}
+
+// beside returns when the last section before a time began, and when the first one after it ended.
+func (it *item) beside(from, to int64) (before, after int64) {
+	before, after = math.MinInt64, math.MaxInt64
+	for _, s := range it.spans {
+		if s.start < from {
+			before = max(before, s.start)
+		}
+		if s.end > to {
+			after = min(after, s.end)
+		}
+	}
+	if before == math.MinInt64 {
+		before = from
+	}
+	if after == math.MaxInt64 {
+		after = to
+	}
+	return before, after
+}
+
+// during returns the sections that are open at some time between from and to.
+func (it *item) during(from, to int64) (found []*span) {
+	for _, s := range it.spans {
+		if s.start <= to && s.end >= from {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// middle returns a window of consecutive sections from the middle of the run.
+func (it *item) middle() Window {
+	first := max(0, (len(it.spans)-perWindow)/2)
+	last := first
+	from, to := it.spans[first].start, it.spans[first].end
+	for last+1 < len(it.spans) && len(it.during(from, max(to, it.spans[last+1].end))) <= perWindow {
+		last++
+		to = max(to, it.spans[last].end)
+	}
+	w := it.cut(from, to, nil)
+	w.Title = fmt.Sprintf("From the middle of the run, item %d", it.id)
+	return w
+}
+
+// whole returns a window with everything.
+func (it *item) whole() Window {
+	from, to := it.spans[0].start, it.spans[0].end
+	for _, s := range it.spans {
+		to = max(to, s.end)
+	}
+	w := it.window(from, to, it.spans)
+	w.Title = fmt.Sprintf("Item %d", it.id)
+	return w
+}
+
+// cut returns a window of the sections between from and to. If there are too many, it keeps those that must be in it,
+// and the ones that begin first.
+func (it *item) cut(from, to int64, must []*span) Window {
+	found := it.during(from, to)
+	omitted := len(found) - MaxSections
+	if omitted > 0 {
+		kept := 0
+		found = slices.DeleteFunc(found, func(s *span) bool {
+			if slices.Contains(must, s) {
+				return false
+			}
+			kept++
+			return kept > MaxSections-len(must)
+		})
+	}
+	w := it.window(from, to, found)
+	w.Omitted = max(0, omitted)
+	return w
+}
+
+// window returns a window of the given sections.
+func (it *item) window(from, to int64, spans []*span) Window {
+	w := Window{
+		Item: it.id, Round: it.round, Origin: from, Span: max(to-from, 1), Of: len(it.spans), Requests: it.requests,
+		Allowed: it.allowed, Lanes: arrange(spans), Sections: make([]Section, len(spans)),
+	}
+	at := map[*span]int{}
+	for i, s := range spans {
+		w.Sections[i] = s.section(from)
+		at[s] = i
+	}
+	for _, f := range it.findings {
+		found := Finding{Kind: f.kind, Text: f.text, Start: f.spans[0].start - from, End: f.spans[0].end - from}
+		for _, s := range f.spans {
+			if i, inside := at[s]; inside {
+				found.Sections = append(found.Sections, i)
+			}
+		}
+		if len(found.Sections) < len(f.spans) {
+			continue // it is in another window
+		}
+		if f.kind == Overlap {
+			a, b := f.spans[0], f.spans[1]
+			found.Start, found.End = max(a.start, b.start)-from, min(a.end, b.end)-from
+		}
+		w.Findings = append(w.Findings, found)
+	}
+	return w
+}
+
+// section returns what a window says about a span.
+func (s *span) section(origin int64) Section {
+	sec := Section{
+		Start: s.start - origin, End: s.end - origin, Lane: s.lane, Kind: s.kind, Request: requestName(s.op),
+		Client: s.op.Client, Count: s.op.Count, Token: s.op.Token, Overlap: s.overlap, Flaw: s.flaw,
+	}
+	switch told := !s.op.OmitsRemaining; {
+	case s.op.Outcome != history.Sold:
+		sec.Outcome = string(s.op.Outcome)
+	case told && s.kind == PutBack && s.op.Remaining > 0:
+		before, after := s.op.Remaining-s.op.Count, s.op.Remaining
+		sec.Before, sec.After = &before, &after
+	case told && s.kind != PutBack:
+		before, after := s.op.Remaining+s.op.Count, s.op.Remaining
+		sec.Before, sec.After = &before, &after
+	}
+	return sec
+}
