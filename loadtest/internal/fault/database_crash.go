@@ -53,7 +53,7 @@ func playDatabaseCrash(ctx context.Context, s *Stage, flush int) error {
 		return err
 	}
 	set := fmt.Sprintf("SET GLOBAL innodb_flush_log_at_trx_commit = %d", flush)
-	err = s.Together(ctx, set, func(ctx context.Context) error {
+	err = s.together(ctx, report.Event, set, func(ctx context.Context) error {
 		_, err := db.ExecContext(ctx, set)
 		return err
 	})

@@ -193,7 +193,7 @@ func (s *Stage) stall(ctx context.Context) error {
 
 // endStall lets it go on, when no client waits for it any more.
 func (s *Stage) endStall(ctx context.Context) error {
-	return s.Together(ctx, "Redis goes on", func(context.Context) error {
+	return s.Mend(ctx, "Redis goes on", func(context.Context) error {
 		return s.redis.master.Signal(syscall.SIGCONT)
 	})
 }

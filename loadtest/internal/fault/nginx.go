@@ -131,7 +131,7 @@ var zombieReplica = Scenario{
 			return err
 		}
 		waiting = append(waiting, sent...)
-		err = s.Together(ctx, "the victim goes on", func(context.Context) error { return s.Victim.Continue() })
+		err = s.Mend(ctx, "the victim goes on", func(context.Context) error { return s.Victim.Continue() })
 		if err != nil {
 			return err
 		}

@@ -83,7 +83,7 @@ func playMySQLOutOfSpace(ctx context.Context, s *Stage) error {
 	default:
 		s.Provef("the disk has no free block, and %d more sales are made", sales)
 	}
-	err = s.Together(ctx, "there is room again", func(context.Context) error { return os.Remove(ballast) })
+	err = s.Mend(ctx, "there is room again", func(context.Context) error { return os.Remove(ballast) })
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func playRedisOutOfMemory(ctx context.Context, s *Stage) error {
 	if err := s.buyWithoutMemory(ctx, client); err != nil {
 		return err
 	}
-	err = s.Together(ctx, "there is room again", func(ctx context.Context) error {
+	err = s.Mend(ctx, "there is room again", func(ctx context.Context) error {
 		return client.ConfigSet(ctx, "maxmemory", "0").Err()
 	})
 	if err != nil {

@@ -112,7 +112,7 @@ func (s *Stage) pauseAt(ctx context.Context, points ...string) error {
 	if err != nil {
 		return err
 	}
-	err = s.Together(ctx, "the victim goes on", func(context.Context) error { return s.Victim.Continue() })
+	err = s.Mend(ctx, "the victim goes on", func(context.Context) error { return s.Victim.Continue() })
 	if err != nil {
 		return err
 	}

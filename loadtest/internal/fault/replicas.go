@@ -113,7 +113,7 @@ func playReplicaKilled(ctx context.Context, s *Stage) error {
 		return err
 	}
 	// All are parked at the same time, or some leases would end before the victim is killed.
-	err := s.Together(ctx, "both replicas have sold", func(context.Context) error { return nil })
+	err := s.together(ctx, report.Event, "both replicas have sold", func(context.Context) error { return nil })
 	if err != nil {
 		return err
 	}

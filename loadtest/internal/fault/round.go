@@ -187,6 +187,7 @@ func (c *cell) result() report.Fault {
 	default:
 		r.Outcome = report.Safe
 	}
+	r.Windows = s.windows(&c.history)
 	r.ClaimHeld = c.held(r.Outcome)
 	return r
 }

@@ -17,6 +17,7 @@ import (
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/timeline"
 	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/traffic"
 	"stock/loadtest/internal/verify"
@@ -38,6 +39,7 @@ type Stage struct {
 	note    func(report.FaultStep) // called for each step; see Options.Step
 	reading bool                   // Lab.Reading
 	began   time.Time
+	beganNS int64 // on the clock of the history
 
 	background sync.WaitGroup // of what a story does while it goes on
 
@@ -58,8 +60,10 @@ type Stage struct {
 type period struct{ from, to time.Time }
 
 // Stepf records what happens.
-func (s *Stage) Stepf(format string, args ...any) {
-	step := report.FaultStep{After: time.Since(s.began), Text: fmt.Sprintf(format, args...)}
+func (s *Stage) Stepf(format string, args ...any) { s.step(report.Event, fmt.Sprintf(format, args...)) }
+
+func (s *Stage) step(kind report.StepKind, text string) {
+	step := report.FaultStep{After: time.Since(s.began), Kind: kind, Text: text}
 	s.mu.Lock()
 	s.steps = append(s.steps, step)
 	s.mu.Unlock()
@@ -98,7 +102,7 @@ func (s *Stage) Provef(format string, args ...any) {
 	s.mu.Lock()
 	s.proof = text
 	s.mu.Unlock()
-	s.Stepf("proof: %s", text)
+	s.step(report.Proof, "proof: "+text)
 }
 
 // Failf records that the strategy did what it must not do, and that the stock does not show it. The cell is then
@@ -113,10 +117,22 @@ func (s *Stage) Failf(format string, args ...any) {
 
 // Together lets a fault strike once for all cells that are played side by side.
 func (s *Stage) Together(ctx context.Context, what string, strike func(context.Context) error) error {
-	if err := s.company.together(ctx, strike); err != nil {
+	return s.together(ctx, report.Strike, what, strike)
+}
+
+// Mend ends a fault once for all cells that are played side by side.
+func (s *Stage) Mend(ctx context.Context, what string, mend func(context.Context) error) error {
+	return s.together(ctx, report.Mending, what, mend)
+}
+
+// together does something once for all cells that are played side by side.
+func (s *Stage) together(
+	ctx context.Context, kind report.StepKind, what string, do func(context.Context) error,
+) error {
+	if err := s.company.together(ctx, do); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	s.Stepf("%s", what)
+	s.step(kind, what)
 	return nil
 }
 
@@ -338,7 +354,7 @@ func (s *Stage) giveUp(since time.Time) {
 
 // open prepares the item.
 func (s *Stage) open(ctx context.Context, story string) error {
-	s.began = time.Now()
+	s.began, s.beganNS = time.Now(), monotonic.Now()
 	claim := s.Strategy.ClaimFor(2, false)
 	s.run = history.Run{
 		Cell: history.Cell{
@@ -402,6 +418,21 @@ func (s *Stage) judge(ctx context.Context) (history.History, verify.Verdict, err
 		h.End.LedgerRead = true
 	}
 	return h, verify.Judge(&h), nil
+}
+
+// windows shows the story on a time axis. If no step says that the fault struck, it struck when it was proved.
+func (s *Stage) windows(h *history.History) []timeline.Window {
+	if len(h.Ops) == 0 {
+		return nil
+	}
+	var struck *timeline.Fault
+	for _, kind := range []report.StepKind{report.Proof, report.Strike} {
+		at := slices.IndexFunc(s.steps, func(step report.FaultStep) bool { return step.Kind == kind })
+		if at >= 0 {
+			struck = &timeline.Fault{After: s.steps[at].After, Text: s.steps[at].Text}
+		}
+	}
+	return timeline.Story(h, s.beganNS, struck)
 }
 
 // settled reads the stock when it has stopped changing. A strategy that writes behind may still be at it.

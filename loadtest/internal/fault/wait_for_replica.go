@@ -45,7 +45,7 @@ var waitScenarios = []Scenario{{
 			return err
 		}
 		// Until the promoted one has a Redis replica, it grants nothing.
-		err = s.Together(ctx, "the old master is back, as a Redis replica of the promoted one", s.redis.rejoin)
+		err = s.Mend(ctx, "the old master is back, as a Redis replica of the promoted one", s.redis.rejoin)
 		if err != nil {
 			return err
 		}

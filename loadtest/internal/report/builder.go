@@ -9,6 +9,7 @@ import (
 
 	"stock/internal/stats"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/timeline"
 	"stock/loadtest/internal/verify"
 )
 
@@ -32,6 +33,7 @@ type collected struct {
 	held      histogram // µs
 	attempts  int64
 	replicas  map[string]int // sales by replica
+	windows   []timeline.Window
 }
 
 // password matches the password of a DSN or URL: reports are shared, so passwords must not be in them.
@@ -78,7 +80,19 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Cell {
 	}
 	c.latencies.merge(latencies)
 	c.rounds = append(c.rounds, round)
+	c.addWindows(h, v)
 	return round
+}
+
+// addWindows keeps the windows of the first round, or of the first one with a finding.
+func (c *collected) addWindows(h *history.History, v verify.Verdict) {
+	found := slices.ContainsFunc(c.windows, func(w timeline.Window) bool { return len(w.Findings) > 0 })
+	if found || len(c.windows) > 0 && v.Result != verify.Wrong || h.Run.Claim == verify.ClaimSellsNothing {
+		return
+	}
+	if windows := timeline.Around(h); c.windows == nil || len(windows) > 0 && len(windows[0].Findings) > 0 {
+		c.windows = windows
+	}
 }
 
 // addOps adds the deductions of a round, and returns their latencies.
@@ -207,6 +221,7 @@ func (c *collected) row() *Row {
 		Baseline:   c.run.Claim == verify.ClaimSellsNothing,
 		JudgedOnly: c.run.JudgedOnly,
 		Verdict:    verify.Merge(verdicts...),
+		Windows:    c.windows,
 		Rounds:     rounds,
 	}
 	row.ClaimHeld = verify.Held(c.run, row.Verdict)

@@ -102,7 +102,7 @@ var columns = []column{
 	{
 		csv: "goodput_per_s", value: func(r *Row) any { return r.GoodputPerS },
 		markdown: display{head: "goodput/s", number: true, show: func(r *Row) string {
-			return plusMinus(stats.Grouped(r.ratePerS()), r.spread())
+			return plusMinus(stats.Grouped(r.RatePerS()), r.spread())
 		}},
 		terminal: display{
 			head: "goodput/s", show: func(r *Row) string { return stats.Grouped(r.RatePerS()) }, style: (*Row).rateStyle,

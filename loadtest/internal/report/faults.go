@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"stock/loadtest/internal/timeline"
 )
 
 // Outcome is what came of a fault scenario.
@@ -40,13 +42,27 @@ type Fault struct {
 	ClaimHeld bool        `json:"claim_held"` // false if it was skipped, which does not count as failed
 	Replay    string      `json:"replay"`     // the command that plays this again, step by step
 	Steps     []FaultStep `json:"steps"`
+	// Windows shows the requests and critical sections, on a time axis that begins with the story.
+	Windows []timeline.Window `json:"windows,omitempty"`
 }
 
 // FaultStep is one thing that happened.
 type FaultStep struct {
 	After time.Duration `json:"after_ns"` // since the story began
+	Kind  StepKind      `json:"kind,omitempty"`
 	Text  string        `json:"text"`
 }
+
+// StepKind says what a step means to the story.
+type StepKind string
+
+// The kinds of steps.
+const (
+	Event   StepKind = ""
+	Strike  StepKind = "strike" // the fault strikes
+	Proof   StepKind = "proof"  // shows that the fault struck
+	Mending StepKind = "mended" // the fault is over
+)
 
 // String returns the outcome, and for how long the item was blocked.
 func (f Fault) String() string {

@@ -32,6 +32,7 @@ import (
 
 	"stock/internal/stats"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/timeline"
 	"stock/loadtest/internal/verify"
 )
 
@@ -107,6 +108,9 @@ type Row struct {
 	ReplicaShares         map[string]float64 `json:"replica_shares"` // of the sales
 	// Faults says what came of each fault scenario that was played, in words.
 	Faults map[string]string `json:"faults,omitempty"`
+	// Windows shows critical sections around the first findings, of the first round that has any, or else from the middle
+	// of the first round.
+	Windows []timeline.Window `json:"windows,omitempty"`
 
 	Rounds []Cell `json:"rounds"`
 }

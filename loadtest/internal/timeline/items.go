@@ -57,14 +57,18 @@ func open(h *history.History, everything bool) (items []*item) {
 		if everything {
 			it.addOthers(h)
 		}
-		slices.SortStableFunc(it.spans, func(a, b *span) int {
-			return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
-		})
+		sortByStart(it.spans)
 		if len(it.spans) > 0 {
 			items = append(items, it)
 		}
 	}
 	return items
+}
+
+func sortByStart(spans []*span) {
+	slices.SortStableFunc(spans, func(a, b *span) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	})
 }
 
 func newSpan(op history.Op) *span {
@@ -114,7 +118,7 @@ func (it *item) find(run history.Run, sales verify.Sales, of []*span) {
 			}
 		}
 	}
-	it.allowed = !run.Exclusive && len(sales.SameStock) == 0
+	it.allowed = !run.Exclusive && len(sales.SameStock) == 0 && !it.requests
 	mark(Overlap, sales.Overlaps, func(s *span) { s.overlap = true })
 	if it.allowed {
 		it.findings = nil

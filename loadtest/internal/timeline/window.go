@@ -8,8 +8,10 @@ type Window struct {
 	Title  string `json:"title"`
 	Item   int64  `json:"item"`
 	Round  int    `json:"round,omitempty"`
-	Origin int64  `json:"origin_ns"` // on the clock of the history
-	Span   int64  `json:"span_ns"`   // the window ends at this time
+	Origin int64  `json:"origin_ns"` // on the clock of the history; of a story, when it began
+	// The window is from From to To. Sections that are open then may begin earlier or end later.
+	From int64 `json:"from,omitempty"`
+	To   int64 `json:"to"`
 	// Of is the number of sections in the whole history, and Omitted the number of those that belong into this window
 	// and are left out because there are too many.
 	Of      int `json:"of"`

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -12,7 +13,9 @@ import (
 const (
 	// perWindow is how many sections are drawn around a finding, if there are no more at that time.
 	perWindow = 24
-	// MaxSections is the largest number of sections in a window, except in those of Whole.
+	// perCrowd is how many are drawn if there are more than that: they are open at the same time, in a lane each.
+	perCrowd = 16
+	// MaxSections is the largest number of sections in the window of a story.
 	MaxSections = 60
 	// maxGrowth is how much longer than its finding a window may be. Otherwise its sections would be too thin to see.
 	maxGrowth = 12
@@ -118,68 +121,66 @@ func (it *item) middle() Window {
 		last++
 		to = max(to, it.spans[last].end)
 	}
-	w := it.cut(from, to, nil)
+	w := it.cut(from, to, it.spans[first:first+1])
 	w.Title = fmt.Sprintf("From the middle of the run, item %d", it.id)
 	return w
 }
 
 // whole returns a window with everything.
 func (it *item) whole() Window {
-	from, to := it.spans[0].start, it.spans[0].end
-	for _, s := range it.spans {
-		to = max(to, s.end)
-	}
-	w := it.window(from, to, it.spans)
+	from := it.spans[0].start
+	w := it.window(from, from, it.end(), it.spans)
 	w.Title = fmt.Sprintf("Item %d", it.id)
 	return w
 }
 
 // cut returns a window of the sections between from and to. If there are too many, it keeps those that must be in it,
-// and the ones that begin first.
+// and the ones that begin nearest to the first of them.
 func (it *item) cut(from, to int64, must []*span) Window {
 	found := it.during(from, to)
-	omitted := len(found) - MaxSections
-	if omitted > 0 {
-		kept := 0
-		found = slices.DeleteFunc(found, func(s *span) bool {
+	omitted := 0
+	if len(found) > perWindow {
+		distance := func(s *span) int64 {
 			if slices.Contains(must, s) {
-				return false
+				return -1
 			}
-			kept++
-			return kept > MaxSections-len(must)
-		})
+			return max(s.start-must[0].start, must[0].start-s.start)
+		}
+		slices.SortStableFunc(found, func(a, b *span) int { return cmp.Compare(distance(a), distance(b)) })
+		omitted = len(found) - perCrowd
+		found = found[:perCrowd]
+		sortByStart(found)
 	}
-	w := it.window(from, to, found)
-	w.Omitted = max(0, omitted)
+	w := it.window(from, from, to, found)
+	w.Omitted = omitted
 	return w
 }
 
 // window returns a window of the given sections.
-func (it *item) window(from, to int64, spans []*span) Window {
+func (it *item) window(origin, from, to int64, spans []*span) Window {
 	w := Window{
-		Item: it.id, Round: it.round, Origin: from, Span: max(to-from, 1), Of: len(it.spans), Requests: it.requests,
-		Allowed: it.allowed, Lanes: arrange(spans), Sections: make([]Section, len(spans)),
+		Item: it.id, Round: it.round, Origin: origin, From: from - origin, To: max(to, from+1) - origin, Of: len(it.spans),
+		Requests: it.requests, Allowed: it.allowed, Lanes: arrange(spans), Sections: make([]Section, len(spans)),
 	}
 	at := map[*span]int{}
 	for i, s := range spans {
-		w.Sections[i] = s.section(from)
+		w.Sections[i] = s.section(origin)
 		at[s] = i
 	}
 	for _, f := range it.findings {
-		found := Finding{Kind: f.kind, Text: f.text, Start: f.spans[0].start - from, End: f.spans[0].end - from}
+		found := Finding{Kind: f.kind, Text: f.text, Start: f.spans[0].start - origin, End: f.spans[0].end - origin}
 		for _, s := range f.spans {
 			if i, inside := at[s]; inside {
 				found.Sections = append(found.Sections, i)
 			}
 		}
-		if len(found.Sections) < len(f.spans) {
-			continue // it is in another window
-		}
 		if f.kind == Overlap {
 			a, b := f.spans[0], f.spans[1]
-			found.Start, found.End = max(a.start, b.start)-from, min(a.end, b.end)-from
+			found.Start, found.End = max(a.start, b.start)-origin, min(a.end, b.end)-origin
 		}
-		w.Findings = append(w.Findings, found)
+		if len(found.Sections) == len(f.spans) && found.Start >= w.From { // otherwise it is in another window
+			w.Findings = append(w.Findings, found)
+		}
 	}
 	return w
 }

@@ -1,0 +1,80 @@
+package timeline
+
+import (
+	"fmt"
+	"time"
+
+	"stock/loadtest/internal/history"
+)
+
+// Fault is the moment at which the fault of a story struck.
+type Fault struct {
+	After time.Duration // since the story began
+	Text  string
+}
+
+// maxItems is the largest number of items of a story that get a window.
+const maxItems = 3
+
+// Story returns a window for each item of a fault scenario, which began at a time on the clock of the history. It has
+// every request, and the time from the fault until the next sale is shaded. The fault is nil if it did not strike.
+func Story(h *history.History, began int64, fault *Fault) (windows []Window) {
+	for _, it := range open(h, true) {
+		if len(windows) == maxItems {
+			break
+		}
+		from, to := began, it.end()
+		shown := it.nearest(began, fault)
+		if len(shown) < len(it.spans) {
+			from, to = shown[0].start, shown[len(shown)-1].end
+		}
+		w := it.window(began, from, to, shown)
+		w.Omitted = len(it.spans) - len(shown)
+		w.Title = fmt.Sprintf("Item %d", it.id)
+		if fault != nil {
+			w.Shaded = []Shade{{
+				Start: int64(fault.After), End: max(it.nextSale(began+int64(fault.After))-began, int64(fault.After)),
+				Text: fault.Text,
+			}}
+		}
+		windows = append(windows, w)
+	}
+	return windows
+}
+
+// end returns when the last section ends.
+func (it *item) end() int64 {
+	last := it.spans[0].end
+	for _, s := range it.spans {
+		last = max(last, s.end)
+	}
+	return last
+}
+
+// nearest returns up to MaxSections sections, of which most follow the fault.
+func (it *item) nearest(began int64, fault *Fault) []*span {
+	first := 0
+	if fault != nil {
+		for first < len(it.spans) && it.spans[first].end < began+int64(fault.After) {
+			first++
+		}
+	}
+	const earlier = MaxSections / 6
+	first = max(0, min(first-earlier, len(it.spans)-MaxSections))
+	return it.spans[first:min(first+MaxSections, len(it.spans))]
+}
+
+// nextSale returns when the first sale after a time was confirmed, or the end if there was none.
+func (it *item) nextSale(after int64) int64 {
+	next := int64(0)
+	for _, s := range it.spans {
+		sold := s.op.Outcome == history.Sold && s.kind != PutBack
+		if at := s.op.ReceivedNS; sold && at > after && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	if next == 0 {
+		return it.end()
+	}
+	return next
+}
