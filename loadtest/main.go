@@ -5,6 +5,7 @@
 //	loadtest up         start the servers and keep them running
 //	loadtest verify     judge a recorded run again
 //	loadtest compare    show what changed between two reports
+//	loadtest timeline   show the critical sections of a recorded history
 //	loadtest targets    write targets for vegeta
 //	loadtest faults     play crashes, late writes and retries for every strategy
 //	loadtest bench      compare the fastest strategies with what the machine allows
@@ -99,7 +100,7 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(runCommand(getenv), upCommand(), verifyCommand(), compareCommand(), targetsCommand(),
-		benchCommand(), bareCommand(), judgeCommand(), faultsCommand())
+		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(), timelineCommand())
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:

@@ -23,7 +23,9 @@ var templates = template.Must(template.New("").Funcs(functions).ParseFS(assets, 
 
 // functions are those that the templates call.
 var functions = template.FuncMap{
-	"style":  func() template.CSS { return template.CSS(asset("page.css") + asset("report.css")) },
+	"style": func() template.CSS {
+		return template.CSS(asset("page.css") + asset("report.css") + asset("timeline.css"))
+	},
 	"script": func(name string) template.JS { return template.JS(asset(name)) },
 }
 
