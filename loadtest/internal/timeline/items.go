@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"stock/loadtest/internal/history"
@@ -166,5 +167,7 @@ func length(ns int64) string {
 	for ns/int64(unit) >= 1000 {
 		unit *= 10
 	}
-	return time.Duration(ns).Round(unit).String()
+	text := time.Duration(ns).Round(unit).String()
+	number := strings.TrimRight(text, "nµms")
+	return number + " " + text[len(number):]
 }

@@ -3,12 +3,12 @@
 // steps of a story.
 function drawTimeline(element, w) {
   "use strict";
-  const top = 34, pad = 10, head = 18;
   const lanes = w.lanes, sections = w.sections, findings = w.findings || [], marks = w.marks || [];
+  const top = marks.length ? 54 : 34, pad = 10, head = 18;
   const pitch = Math.max(7, Math.min(28, Math.floor(720 / lanes.length)));
   const id = "tl" + Math.random().toString(36).slice(2);
   const least = 100; // the shortest view, in nanoseconds
-  let width = 800, active = -1, drawn = false;
+  let width = 800, active = -1, chosen = [], drawn = false;
   let view = { from: w.from || 0, to: w.to };
   const edge = { from: view.from, to: view.to };
 
@@ -76,16 +76,17 @@ function drawTimeline(element, w) {
     class: "tl-view", tabindex: "0", role: "application", "aria-roledescription": "timeline", "aria-label":
       `${w.title}: ${sections.length} ${noun}. Up and down select one, left and right move, plus and minus zoom.`,
   });
-  const detail = html("p", { class: "tl-detail", "aria-live": "polite" }, overview());
-  element.replaceChildren(html("div", { class: "tl" }, tools, plot, detail, legend(), keys(), table()));
+  const facts = html("p", { class: "tl-facts" }, overview());
+  const detail = html("p", { class: "tl-detail", "aria-live": "polite" }, findings.length ? findings[0].text : "");
+  element.replaceChildren(html("div", { class: "tl" }, facts, tools, plot, detail, legend(), keys(), table()));
 
   function overview() {
-    let text = `${sections.length} of ${count(w.of)} ${noun} of item ${w.item}` + (w.round ? `, round ${w.round}` : "") + ". ";
-    if (w.omitted) text += `${count(w.omitted)} more of this time are not drawn. `;
-    if (w.requests) return text + "This strategy records no critical sections: a bar is a request, from sending it to the answer.";
+    let text = w.title + (w.round ? `, round ${w.round}` : "") + `: ${sections.length} of ${count(w.of)} ${noun}`;
+    if (w.omitted) text += `; ${count(w.omitted)} more of this time are not drawn`;
+    text += ". ";
+    if (w.requests) return text + "No critical sections are on record: a bar is a request, from sending it to the answer.";
     if (w.allowed) return text + "Sections may overlap: the store, or a check before the write, finds conflicts.";
-    if (findings.length) return text + findings[0].text;
-    return text + (sections.some(s => s.overlap) ? "" : "No two of them overlap.");
+    return text + (sections.some(s => s.overlap || s.flaw) ? "" : "No two of them overlap.");
   }
 
   function count(n) { return n.toLocaleString("en-US"); }
@@ -139,6 +140,7 @@ function drawTimeline(element, w) {
       if (to - from > most) [room, middle] = [most * 0.45, [f.start, f.end]];
     }
     active = f.sections[f.sections.length - 1];
+    chosen = f.sections;
     show(middle[0] - room, middle[1] + room);
     detail.textContent = f.text;
     plot.focus({ preventScroll: true });
@@ -146,6 +148,7 @@ function drawTimeline(element, w) {
   }
   function select(i) {
     const s = sections[active = i];
+    chosen = [i];
     const length = view.to - view.from;
     if (x(s.end) - x(s.start) < 6) show(s.start - 4 * (s.end - s.start), s.end + 4 * (s.end - s.start));
     else if (s.start > view.to || s.end < view.from) show(s.start - length * 0.1, s.start + length * 0.9);
@@ -176,7 +179,7 @@ function drawTimeline(element, w) {
     if (s.outcome) return outcome(s);
     return s.before === undefined ? "−" + s.count : `${s.before} → ${s.after}`;
   }
-  const red = s => (s.overlap && !w.allowed && !w.requests) || Boolean(s.flaw);
+  function red(s) { return (s.overlap && !w.allowed) || Boolean(s.flaw); }
   function classes(s, many) {
     let c = many ? "tl-many" : "tl-section";
     if (s.kind === "request") c += " tl-request";
@@ -228,15 +231,27 @@ function drawTimeline(element, w) {
       const edge = { start: 2, end: width - 2 }[shift];
       svg(root, "text", { class: "tl-tick", x: edge === undefined ? at : edge, y: 13, "text-anchor": shift }, text);
     }
+    drawMarks(root);
+  }
+  // drawMarks numbers the marks. Those that would hide each other share a number.
+  function drawMarks(root) {
+    const groups = [];
     marks.forEach((m, i) => {
-      const at = x(m.at);
-      if (at < 0 || at > width) return;
-      const group = svg(root, "g", {});
-      svg(group, "title", {}, m.text);
-      svg(group, "line", { class: "tl-markline", x1: at, x2: at, y1: 26, y2: height });
-      svg(group, "circle", { class: "tl-dot", cx: at, cy: 25, r: 8 });
-      svg(group, "text", { class: "tl-mark", x: at, y: 29, "text-anchor": "middle" }, i + 1);
+      const at = x(m.at), last = groups[groups.length - 1];
+      if (at < -1 || at > width + 1) return;
+      if (last && at - last.at < 26) last.to = i;
+      else groups.push({ at, from: i, to: i });
     });
+    for (const g of groups) {
+      const text = g.from === g.to ? String(g.from + 1) : `${g.from + 1}–${g.to + 1}`;
+      const half = Math.max(8, text.length * 3.5 + 5), at = Math.min(Math.max(g.at, half + 1), width - half - 1);
+      const group = svg(root, "g", {});
+      svg(group, "title", {}, marks.slice(g.from, g.to + 1).map((m, i) => `${g.from + i + 1}: ${m.text}`).join("\n"));
+      for (const m of marks.slice(g.from, g.to + 1))
+        svg(group, "line", { class: "tl-markline", x1: x(m.at), x2: x(m.at), y1: 34, y2: height });
+      svg(group, "rect", { class: "tl-dot", x: at - half, y: 18, width: 2 * half, height: 16, rx: 8 });
+      svg(group, "text", { class: "tl-mark", x: at, y: 30, "text-anchor": "middle" }, text);
+    }
   }
   function drawShades(root) {
     for (const s of w.shaded || []) {
@@ -247,16 +262,18 @@ function drawTimeline(element, w) {
       svg(root, "rect", { fill: `url(#${id}s)`, ...box });
     }
   }
-  // firstIn returns the index in a lane of the first section that ends after a time.
-  function firstIn(lane, at) {
-    let low = 0, high = lane.length;
+  // first returns the index of the first element for which a test is true, if it is true for all that follow.
+  function first(list, test) {
+    let low = 0, high = list.length;
     while (low < high) {
-      const mid = (low + high) >> 1;
-      if (sections[lane[mid]].end > at) high = mid;
-      else low = mid + 1;
+      const middle = (low + high) >> 1;
+      if (test(list[middle])) high = middle;
+      else low = middle + 1;
     }
     return low;
   }
+  // firstIn returns the index in a lane of the first section that ends after a time.
+  function firstIn(lane, at) { return first(lane, i => sections[i].end > at); }
   function drawBars(root) {
     const single = [], runs = [];
     inLane.forEach((lane, n) => {
@@ -286,8 +303,8 @@ function drawTimeline(element, w) {
     if (single.length > 700) for (const r of single) add(r, false); // too many elements would be slow
     for (const c in paths) svg(root, "path", { class: c, d: paths[c] });
     if (single.length <= 700) for (const r of single) drawBar(root, r, box);
-    if (active >= 0) {
-      const s = sections[active], from = Math.max(-20, x(s.start)), to = Math.min(width + 20, x(s.end));
+    for (const i of chosen) {
+      const s = sections[i], from = Math.max(-20, x(s.start)), to = Math.min(width + 20, x(s.end));
       if (to >= 0 && from <= width)
         svg(root, "rect", {
           class: "tl-active", x: from - 2, y: ys[s.lane] - 2, width: Math.max(6, to - from + 4), height: box + 4, rx: 5,
@@ -299,46 +316,36 @@ function drawTimeline(element, w) {
     const place = { x: from, y, width: to - from, height: box, rx: 3 };
     svg(root, "rect", { class: classes(s), "data-section": i, ...place });
     if (s.overlap && red(s)) {
-      for (const o of shared) {
-        if (o.to <= s.start || o.from >= s.end) continue;
+      for (let k = first(shared, o => o.to > s.start); k < shared.length && shared[k].from < s.end; k++) {
+        const o = shared[k];
         const a = Math.max(from, x(o.from)), b = Math.min(to, x(o.to));
         if (b > a) svg(root, "rect", { fill: `url(#${id}h)`, x: a, y: y + 1, width: b - a, height: box - 2 });
       }
     }
     if (pitch < 18) return;
-    const bare = label(s), flaw = { lost: "✗ lost", twice: "✗ twice", oversold: "✗ no stock" }[s.flaw];
-    const parts = flaw ? [bare, flaw] : [bare];
-    const wide = parts.join(" ").length * 7.3 + 10;
-    const left = Math.max(from, 0), right = Math.min(to, width);
-    let at;
-    if (right - left >= wide) {
-      at = left + 5;
-      if (s.overlap && red(s)) // text on a hatched ground needs one of its own
-        svg(root, "rect", { class: classes(s), style: "stroke:none", x: at - 3, y: y + 3, width: wide - 4, height: box - 6, rx: 2 });
-    } else if (Math.min(r.next, width) - to >= wide) {
-      at = to + 4;
-    } else {
+    const left = Math.max(from, 0), inside = Math.min(to, width) - left, beside = Math.min(r.next, width) - to;
+    const flaw = { lost: " ✗ lost", twice: " ✗ twice", oversold: " ✗ no stock" }[s.flaw];
+    for (const text of flaw ? [label(s) + flaw, label(s) + " ✗", "✗"] : [label(s)]) {
+      const wide = text.length * 7.3 + 10;
+      if (inside < wide && beside < wide) continue;
+      const at = inside >= wide ? left + 5 : to + 4;
+      if (inside >= wide && s.overlap && red(s)) // text on a hatched ground needs one of its own
+        svg(root, "rect", { class: classes(s) + " tl-ground", x: at - 3, y: y + 3, width: wide - 4, height: box - 6, rx: 2 });
+      svg(root, "text", { x: at, y: y + box / 2 + 4 }, text);
       return;
     }
-    const text = svg(root, "text", { x: at, y: y + box / 2 + 4 }, bare);
-    if (flaw) svg(text, "tspan", { class: "tl-flawtext" }, " " + flaw);
   }
   function drawFindings(root) {
     for (const f of findings) {
       if (f.kind === "overlap") {
         const from = x(f.start), to = x(f.end);
         if (to < 0 || from > width) continue;
-        svg(root, "rect", { class: "tl-found", x: from, y: 20, width: Math.max(1, to - from), height: height - 22 });
+        svg(root, "rect", { class: "tl-found", x: from, y: top - 15, width: Math.max(1, to - from), height: height - top + 13 });
         const text = "overlap " + span(f.end - f.start), middle = (Math.max(0, from) + Math.min(width, to)) / 2;
         const half = text.length * 3.9;
         svg(root, "text", {
-          class: "tl-band", "text-anchor": "middle", y: 30, x: Math.min(Math.max(middle, half), width - half),
+          class: "tl-band", "text-anchor": "middle", y: top - 4, x: Math.min(Math.max(middle, half), width - half),
         }, text);
-      } else if (f.sections.length === 2) {
-        const [a, b] = f.sections.map(i => sections[i]), middle = Math.max(4, pitch - 5) / 2;
-        svg(root, "line", {
-          class: "tl-link", x1: x(a.end), y1: ys[a.lane] + middle, x2: x(b.end), y2: ys[b.lane] + middle,
-        });
       }
     }
   }
@@ -406,6 +413,7 @@ function drawTimeline(element, w) {
       const i = sectionAt(e);
       if (i >= 0 && i !== active) {
         active = i;
+        chosen = [i];
         redraw();
         detail.textContent = describe(sections[i]);
       }
