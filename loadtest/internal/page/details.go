@@ -10,6 +10,7 @@ import (
 	"stock/internal/stats"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/timeline"
 	"stock/loadtest/internal/verify"
 )
 
@@ -26,6 +27,7 @@ type detailsView struct {
 	Costs     []fact
 	Outcomes  []fact
 	Faults    []faultWord
+	Windows   []timeline.Window
 }
 
 // shareView is the part of the sales that a replica made.
@@ -39,7 +41,7 @@ type shareView struct {
 const shownEvidence = 12
 
 func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (template.HTML, error) {
-	v := detailsView{Row: view, Sentences: sentences(row), Evidence: row.ShownEvidence()}
+	v := detailsView{Row: view, Sentences: sentences(row), Evidence: row.ShownEvidence(), Windows: row.Windows}
 	if more := len(v.Evidence) - shownEvidence; more > 0 {
 		v.Evidence, v.More = v.Evidence[:shownEvidence], more
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/timeline"
 )
 
 // matrixView is the table of strategies and fault scenarios.
@@ -42,19 +43,20 @@ type practiceView struct {
 
 // storyData is a story, as the script of the page reads it. Repeats that ended in the same way are one story.
 type storyData struct {
-	Scenario string   `json:"scenario"`
-	Title    string   `json:"title"`
-	Subject  string   `json:"subject"`
-	Store    string   `json:"store"`
-	Class    string   `json:"class"`
-	Outcome  string   `json:"outcome"`
-	Repeats  string   `json:"repeats,omitempty"` // how often it was played, and with which outcomes
-	Proof    string   `json:"proof"`
-	Evidence []string `json:"evidence"`
-	Claimed  string   `json:"claimed"`
-	Held     bool     `json:"held"`
-	Replay   string   `json:"replay"`
-	Steps    [][2]any `json:"steps"` // milliseconds since the story began, and what happened
+	Scenario string            `json:"scenario"`
+	Title    string            `json:"title"`
+	Subject  string            `json:"subject"`
+	Store    string            `json:"store"`
+	Class    string            `json:"class"`
+	Outcome  string            `json:"outcome"`
+	Repeats  string            `json:"repeats,omitempty"` // how often it was played, and with which outcomes
+	Proof    string            `json:"proof"`
+	Evidence []string          `json:"evidence"`
+	Claimed  string            `json:"claimed"`
+	Held     bool              `json:"held"`
+	Replay   string            `json:"replay"`
+	Steps    [][2]any          `json:"steps"` // milliseconds since the story began, and what happened
+	Windows  []timeline.Window `json:"windows,omitempty"`
 }
 
 // cellKey identifies a cell of the matrix.
@@ -147,10 +149,10 @@ func newStory(f report.Fault, held bool, repeats []report.Fault) storyData {
 	s := storyData{
 		Scenario: f.Scenario, Title: f.Title, Subject: f.Strategy, Store: f.Store, Class: class, Outcome: f.String(),
 		Proof: f.Proof, Evidence: f.Evidence, Claimed: strings.ReplaceAll(f.Claimed, "-", " "), Held: held,
-		Replay: "go run ./" + f.Replay,
+		Replay: "go run ./" + f.Replay, Windows: f.Windows,
 	}
 	for _, step := range f.Steps {
-		s.Steps = append(s.Steps, [2]any{step.After.Milliseconds(), step.Text})
+		s.Steps = append(s.Steps, [2]any{float64(step.After.Microseconds()) / 1000, step.Text})
 	}
 	if len(repeats) > 1 {
 		s.Repeats = repeated(repeats)

@@ -22,7 +22,7 @@ func WriteReport(w io.Writer, r *report.Report) error {
 	if err != nil {
 		return err
 	}
-	f := Frame{Title: "Stock lab", Lead: lead(r), Main: main, Scripts: []string{"report.js"}}
+	f := Frame{Title: "Stock lab", Lead: lead(r), Main: main, Scripts: []string{"timeline.js", "timelines.js", "report.js"}}
 	if view.Matrix != nil {
 		f.Data = append(f.Data, Data{ID: "stories", Value: view.Matrix.stories})
 		f.Scripts = append(f.Scripts, "faults.js")
