@@ -23,7 +23,7 @@ func Story(h *history.History, began int64, fault *Fault) (windows []Window) {
 		if len(windows) == maxItems {
 			break
 		}
-		from, to := began, it.end()
+		from, to := began, it.answered()
 		shown := it.nearest(began, fault)
 		if len(shown) < len(it.spans) {
 			from, to = shown[0].start, shown[len(shown)-1].end
@@ -31,11 +31,9 @@ func Story(h *history.History, began int64, fault *Fault) (windows []Window) {
 		w := it.window(began, from, to, shown)
 		w.Omitted = len(it.spans) - len(shown)
 		w.Title = fmt.Sprintf("Item %d", it.id)
-		if fault != nil {
-			w.Shaded = []Shade{{
-				Start: int64(fault.After), End: max(it.nextSale(began+int64(fault.After))-began, int64(fault.After)),
-				Text: fault.Text,
-			}}
+		if fault != nil && int64(fault.After) < w.To {
+			sold := it.nextSale(began + int64(fault.After))
+			w.Shaded = []Shade{{Start: int64(fault.After), End: sold - began, Text: fault.Text}}
 		}
 		windows = append(windows, w)
 	}
@@ -47,6 +45,15 @@ func (it *item) end() int64 {
 	last := it.spans[0].end
 	for _, s := range it.spans {
 		last = max(last, s.end)
+	}
+	return last
+}
+
+// answered returns when the last request was answered.
+func (it *item) answered() int64 {
+	last := it.end()
+	for _, s := range it.spans {
+		last = max(last, s.op.ReceivedNS)
 	}
 	return last
 }
@@ -74,7 +81,7 @@ func (it *item) nextSale(after int64) int64 {
 		}
 	}
 	if next == 0 {
-		return it.end()
+		return it.answered()
 	}
 	return next
 }

@@ -139,7 +139,7 @@ func (s Section) label() string {
 	case s.Outcome != "":
 		return s.Outcome
 	}
-	return fmt.Sprintf("%d sold", s.Count)
+	return fmt.Sprintf("%d units", s.Count)
 }
 
 func (s Section) category() string {

@@ -47,10 +47,10 @@ type Section struct {
 	Lane    int    `json:"lane"` // index in Lanes
 	Kind    Kind   `json:"kind,omitempty"`
 	Request string `json:"request,omitempty"`
-	Client  int    `json:"client"`
-	Count   int64  `json:"count"`            // units bought, asked for, or put back
+	Client  int    `json:"client,omitempty"`
 	Before  *int64 `json:"before,omitempty"` // units read; nil if not known
-	After   *int64 `json:"after,omitempty"`  // units written
+	After   *int64 `json:"after,omitempty"`  // units written; nil if not known
+	Count   int64  `json:"count,omitempty"`  // units asked for; 0 if it is what Before and After differ by
 	Token   uint64 `json:"token,omitempty"`
 	Outcome string `json:"outcome,omitempty"` // unless it was sold
 	Overlap bool   `json:"overlap,omitempty"` // with another section of the item

@@ -16,7 +16,7 @@ const (
 	// perCrowd is how many are drawn if there are more than that: they are open at the same time, in a lane each.
 	perCrowd = 16
 	// MaxSections is the largest number of sections in the window of a story.
-	MaxSections = 60
+	MaxSections = 40
 	// maxGrowth is how much longer than its finding a window may be. Otherwise its sections would be too thin to see.
 	maxGrowth = 12
 )
@@ -189,17 +189,20 @@ func (it *item) window(origin, from, to int64, spans []*span) Window {
 func (s *span) section(origin int64) Section {
 	sec := Section{
 		Start: s.start - origin, End: s.end - origin, Lane: s.lane, Kind: s.kind, Request: requestName(s.op),
-		Client: s.op.Client, Count: s.op.Count, Token: s.op.Token, Overlap: s.overlap, Flaw: s.flaw,
+		Client: s.op.Client, Token: s.op.Token, Overlap: s.overlap, Flaw: s.flaw,
 	}
-	switch told := !s.op.OmitsRemaining; {
+	before, after := s.op.Remaining+s.op.Count, s.op.Remaining
+	if s.kind == PutBack {
+		before = s.op.Remaining - s.op.Count
+	}
+	known := !s.op.OmitsRemaining && (s.kind != PutBack || s.op.Remaining > 0)
+	switch {
 	case s.op.Outcome != history.Sold:
-		sec.Outcome = string(s.op.Outcome)
-	case told && s.kind == PutBack && s.op.Remaining > 0:
-		before, after := s.op.Remaining-s.op.Count, s.op.Remaining
+		sec.Outcome, sec.Count = string(s.op.Outcome), s.op.Count
+	case known:
 		sec.Before, sec.After = &before, &after
-	case told && s.kind != PutBack:
-		before, after := s.op.Remaining+s.op.Count, s.op.Remaining
-		sec.Before, sec.After = &before, &after
+	default:
+		sec.Count = s.op.Count
 	}
 	return sec
 }

@@ -157,12 +157,12 @@ function drawTimeline(element, w) {
   }
 
   function describe(s) {
-    const parts = [`${s.request || "client " + s.client} on ${lanes[s.lane].replica}: `];
+    const parts = [`${s.request} on ${lanes[s.lane].replica}: `];
     const doing = { request: "from sending to the answer ", restock: "a restock that took " }[s.kind] || "inside for ";
     parts.push(`${doing}${span(s.end - s.start)}, from ${span(s.start)}. `);
-    if (s.kind === "restock") parts.push(`Put back ${s.count}. `);
+    if (s.kind === "restock") parts.push(`Put back ${units(s)}. `);
     else if (s.before !== undefined) parts.push(`Read ${s.before}, wrote ${s.after}. `);
-    else parts.push(s.outcome ? `Asked for ${s.count}: ${outcome(s)}. ` : `Sold ${s.count}; the answer does not say how many are left. `);
+    else parts.push(s.outcome ? `Asked for ${units(s)}: ${outcome(s)}. ` : `Sold ${units(s)}; the answer does not say how many are left. `);
     if (s.token) parts.push(`Token ${s.token}. `);
     if (s.overlap && !w.allowed) parts.push("It overlaps another one. ");
     parts.push({
@@ -174,10 +174,11 @@ function drawTimeline(element, w) {
   function outcome(s) {
     return { sold_out: "sold out", unknown: "outcome unknown" }[s.outcome] || s.outcome || "sold";
   }
+  function units(s) { return s.count || Math.abs(s.before - s.after); }
   function label(s) {
-    if (s.kind === "restock") return "+" + s.count;
+    if (s.kind === "restock") return "+" + units(s);
     if (s.outcome) return outcome(s);
-    return s.before === undefined ? "−" + s.count : `${s.before} → ${s.after}`;
+    return s.before === undefined ? "−" + units(s) : `${s.before} → ${s.after}`;
   }
   function red(s) { return (s.overlap && !w.allowed) || Boolean(s.flaw); }
   function classes(s, many) {
