@@ -156,10 +156,6 @@ var importTable = []struct {
 		because: "A report is made from histories and verdicts alone.",
 	},
 	{
-		name:    "loadtest/internal/page",
-		because: "A page draws a report, and measures and judges nothing.",
-	},
-	{
 		name:    "loadtest/internal/topology",
 		imports: []string{"internal/{servers,tcpproxy}", "nginx"},
 		because: "It starts the servers, the replicas and nginx.",
@@ -178,6 +174,11 @@ var importTable = []struct {
 		because: "It compares strategies with what the servers of this machine can do.",
 	},
 	{
+		name:    "loadtest/internal/page",
+		imports: []string{"internal/stats", "loadtest/internal/{bench,history,report,verify}"},
+		because: "A page draws what was measured, and measures and judges nothing.",
+	},
+	{
 		name:    "loadtest/internal/mutation",
 		imports: []string{"internal/{servers,suggest}", "loadtest/internal/{scenario,topology,verify}"},
 		because: "It has the lab run services with planted bugs, to test the judge.",
@@ -186,7 +187,7 @@ var importTable = []struct {
 		name: "loadtest",
 		imports: []string{
 			"internal/{servers,suggest}",
-			"loadtest/internal/{bench,fault,history,mutation,oracle,report,scenario,topology,traffic,verify}",
+			"loadtest/internal/{bench,fault,history,mutation,oracle,page,report,scenario,topology,traffic,verify}",
 		},
 		because: "The lab's command puts its parts together.",
 	},

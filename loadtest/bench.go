@@ -16,6 +16,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/loadtest/internal/bench"
+	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/topology"
 )
@@ -27,6 +28,7 @@ type benchFlags struct {
 	rounds   int
 	seed     uint64
 	quick    bool
+	out      string
 	markdown string
 }
 
@@ -67,6 +69,7 @@ func (f *benchFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.rounds, "rounds", 6, "number of rounds; a 95 % interval needs at least six")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the order of cells (default: a random one, which is printed)")
 	flags.BoolVar(&f.quick, "quick", false, "a short trial: one round of cells of 300 ms; its figures are not reliable")
+	flags.StringVar(&f.out, "out", "", "directory for the page (default: out/ and the time)")
 	flags.StringVar(&f.markdown, "markdown", "", "write the tables in Markdown to this file, - for stdout")
 	f.local.register(flags)
 }
@@ -92,7 +95,7 @@ func (f *benchFlags) check() error {
 	case f.rounds < 1:
 		return fmt.Errorf("--rounds %d: at least 1 is needed", f.rounds)
 	}
-	return checkWritable(f.markdown)
+	return checkWritable("--markdown", f.markdown)
 }
 
 // bareCommand runs the bare handler, which bench starts as a process of its own.
@@ -110,6 +113,11 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	screen := newScreen(stderr)
 	defer screen.clear()
 	screen.status("starting")
+	var removeIfEmpty func()
+	if f.out, removeIfEmpty, err = createRunDir(f.out); err != nil {
+		return err
+	}
+	defer removeIfEmpty()
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return err
@@ -150,12 +158,22 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		return err
 	}
 	result.Conditions = conditions(lab.topology.Environment)
+	return f.report(stdout, result)
+}
+
+// report writes what was measured, and returns the error that the command ends with.
+func (f *benchFlags) report(stdout io.Writer, result *bench.Result) error {
 	if err := result.WriteText(stdout); err != nil {
 		return err
 	}
 	if err := writeTo(f.markdown, stdout, result.WriteMarkdown); err != nil {
 		return err
 	}
+	write := func(w io.Writer) error { return page.WriteBench(w, result) }
+	if err := writeFile(filepath.Join(f.out, reportPage), write); err != nil {
+		return err
+	}
+	announcePage(stdout, f.out)
 	switch {
 	case len(result.Wrong) > 0:
 		return errNotHeld
@@ -222,9 +240,9 @@ func conditions(e topology.Environment) string {
 		e.MySQL, strings.Join(durable, ", "), e.Redis, e.RedisPersistence, e.Nginx, machine.Go)
 }
 
-// checkWritable makes sure, before a long run, that the file of --markdown can be written after it. It creates the
+// checkWritable makes sure, before a long run, that the file of a flag can be written after it. It creates the
 // file and its directory if there are none.
-func checkWritable(name string) error {
+func checkWritable(flag, name string) error {
 	if name == "" || name == "-" {
 		return nil
 	}
@@ -236,7 +254,7 @@ func checkWritable(name string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("--markdown %s: %w", name, err)
+		return fmt.Errorf("%s %s: %w", flag, name, err)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	var stdout, stderr bytes.Buffer
 	path := filepath.Join(dir, "new", "bench.md")
-	cmd := command(t, "bench", "--users", "8", "--time", "100ms", "--rounds", "2", "--markdown", path)
+	cmd := command(t, "bench", "--users", "8", "--time", "100ms", "--rounds", "2", "--markdown", path, "--out", dir)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Start(); err != nil {
@@ -126,13 +126,13 @@ func TestATableThatCannotBeWrittenIsRefusedAtOnce(t *testing.T) {
 func TestTheDirectoryOfATableIsMadeAndAnOldTableKept(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "new", "table.md")
-	if err := checkWritable(path); err != nil {
+	if err := checkWritable("--markdown", path); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkWritable(path); err != nil {
+	if err := checkWritable("--markdown", path); err != nil {
 		t.Fatal(err)
 	}
 	if kept, err := os.ReadFile(path); err != nil || string(kept) != "old" {

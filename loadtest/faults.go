@@ -135,7 +135,7 @@ func (f *faultsFlags) check(flags *pflag.FlagSet) error {
 	case flags.Changed("parallel") && (f.step || f.verbose):
 		return errors.New("--parallel cannot be used with --step or --verbose: they play one cell after the other")
 	}
-	return checkWritable(f.markdown)
+	return checkWritable("--markdown", f.markdown)
 }
 
 // writeScenarios lists scenarios, and the practices that play them beside the strategies of the catalogue.
@@ -293,5 +293,6 @@ func (f *faultsFlags) report(
 		return errors.Join(failure, err)
 	}
 	fmt.Fprintf(stdout, "\nreport: %s  (%v)\n", filepath.Join(f.out, "report.md"), time.Since(began).Round(time.Second))
+	announcePage(stdout, f.out)
 	return cmp.Or(ctx.Err(), failure, conclusion(result))
 }

@@ -83,7 +83,7 @@ func (f *judgeFlags) check(flags *pflag.FlagSet) error {
 	case clean && f.markdown != "":
 		return errors.New("--clean and --markdown exclude each other: the table is of mutants")
 	}
-	return checkWritable(f.markdown)
+	return checkWritable("--markdown", f.markdown)
 }
 
 func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {

@@ -251,6 +251,7 @@ func (f *runFlags) report(
 	}
 	path, took := filepath.Join(f.out, "report.md"), time.Since(began).Round(time.Second)
 	fmt.Fprintf(stdout, "\nreport: %s  (%v, seed %d)\n", path, took, f.request.seed)
+	announcePage(stdout, f.out)
 	switch {
 	case interrupted != nil:
 		return interrupted

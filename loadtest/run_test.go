@@ -52,7 +52,7 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 			t.Errorf("%s: %.2f statements per sale, want at least 1", row.Label(), row.MySQLStatementsPerSale)
 		}
 	}
-	for _, name := range []string{"report.md", "report.csv", "bench.txt"} {
+	for _, name := range []string{"report.md", "report.csv", "bench.txt", reportPage} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s is missing or empty: %v", name, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
 )
 
@@ -80,14 +81,31 @@ func writeReport(dir string, r *report.Report) error {
 		"report.md":   r.WriteMarkdown,
 		"report.csv":  r.WriteCSV,
 		"bench.txt":   r.WriteBenchmark,
+		reportPage:    func(w io.Writer) error { return page.WriteReport(w, r) },
 	} {
-		file, err := os.Create(filepath.Join(dir, name))
-		if err != nil {
-			return fmt.Errorf("write the report: %w", err)
+		if err := writeFile(filepath.Join(dir, name), write); err != nil {
+			return err
 		}
-		if err := errors.Join(write(file), file.Close()); err != nil {
-			return fmt.Errorf("write %s: %w", file.Name(), err)
-		}
+	}
+	return nil
+}
+
+// reportPage is the name of a report that is opened in a browser.
+const reportPage = "report.html"
+
+// announcePage prints where the page of a run is.
+func announcePage(stdout io.Writer, dir string) {
+	fmt.Fprintf(stdout, "page for the browser: %s\n", filepath.Join(dir, reportPage))
+}
+
+// writeFile creates a file, or replaces it.
+func writeFile(path string, write func(io.Writer) error) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	if err := errors.Join(write(file), file.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }

@@ -153,8 +153,8 @@ func met(yes bool) string {
 	return "not met"
 }
 
-// names lists the subjects, the fastest first.
-func (r *Result) names() (names []string) {
+// Subjects lists what was measured, the fastest first.
+func (r *Result) Subjects() (names []string) {
 	for name := range r.Rates {
 		names = append(names, name)
 	}
@@ -164,20 +164,21 @@ func (r *Result) names() (names []string) {
 	return names
 }
 
-func (r *Result) conditions() string {
+// Heading says on what, and how, everything was measured.
+func (r *Result) Heading() string {
 	return fmt.Sprintf("%s; %d users, %d rounds of %v per cell, interleaved, seed %d",
 		r.Conditions, r.Users, r.Rounds, r.Time, r.Seed)
 }
 
 // WriteText writes the rates and the targets for a terminal.
 func (r *Result) WriteText(w io.Writer) error {
-	fmt.Fprintln(w, r.conditions())
+	fmt.Fprintln(w, r.Heading())
 	fmt.Fprint(w, "medians over the rounds, and the farther end of their 95 % interval, "+
 		"which needs at least six rounds\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\tgoodput/s\t×noop")
-	for _, name := range r.names() {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", name, stats.Summarize(r.Rates[name]), r.share(name))
+	for _, name := range r.Subjects() {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", name, stats.Summarize(r.Rates[name]), r.Share(name))
 	}
 	fmt.Fprintf(table, "\n\twanted\tmeasured\t\n")
 	for _, v := range r.Verdicts() {
@@ -192,7 +193,7 @@ noop and bare sell nothing: their rate is of answered requests, as are all rates
 raw: the statement of update on %d connections, straight to MySQL
 bare: a handler that only decodes and encodes the same JSON, in two processes behind the same nginx
 `, r.Users)
-	if text := r.cpu(); text != "" {
+	if text := r.CPU(); text != "" {
 		fmt.Fprintln(w, text)
 	}
 	for _, note := range r.Notes {
@@ -206,15 +207,15 @@ bare: a handler that only decodes and encodes the same JSON, in two processes be
 
 // WriteMarkdown writes the same tables in Markdown.
 func (r *Result) WriteMarkdown(w io.Writer) error {
-	fmt.Fprintf(w, "%s.\n\n| | goodput/s | × noop |\n| --- | ---: | ---: |\n", r.conditions())
-	for _, name := range r.names() {
-		fmt.Fprintf(w, "| %s | %s | %s |\n", name, stats.Summarize(r.Rates[name]).Span(), r.share(name))
+	fmt.Fprintf(w, "%s.\n\n| | goodput/s | × noop |\n| --- | ---: | ---: |\n", r.Heading())
+	for _, name := range r.Subjects() {
+		fmt.Fprintf(w, "| %s | %s | %s |\n", name, stats.Summarize(r.Rates[name]).Span(), r.Share(name))
 	}
 	fmt.Fprintf(w, "\n| | wanted | measured | |\n| --- | --- | --- | --- |\n")
 	for _, v := range r.Verdicts() {
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", v.What, v.Wanted, v.Measured, v.Outcome)
 	}
-	if text := r.cpu(); text != "" {
+	if text := r.CPU(); text != "" {
 		fmt.Fprintf(w, "\n%s\n", text)
 	}
 	for _, note := range r.Notes {
@@ -227,8 +228,8 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
-// cpu compares what the load drivers take of the CPU; empty if it was not measured.
-func (r *Result) cpu() string {
+// CPU compares what the load drivers take of the CPU; empty if it was not measured.
+func (r *Result) CPU() string {
 	if len(r.LabCPU) == 0 || len(r.WrkCPU) == 0 {
 		return ""
 	}
@@ -236,8 +237,8 @@ func (r *Result) cpu() string {
 		stats.Summarize(r.LabCPU).Span(), stats.Summarize(r.WrkCPU).Span())
 }
 
-// share is the median ratio within a round to noop by the same load driver.
-func (r *Result) share(name string) string {
+// Share is the median ratio within a round to noop by the same load driver.
+func (r *Result) Share(name string) string {
 	base := noop
 	if slices.ContainsFunc(wrkMeasured, func(strategy string) bool { return name == byWrk(strategy) }) {
 		base = byWrk(noop)

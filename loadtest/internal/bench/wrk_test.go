@@ -126,7 +126,7 @@ func TestSharesAreOfNoopByTheSameDriver(t *testing.T) {
 		},
 		LabCPU: steady(40), WrkCPU: steady(10),
 	}
-	if lab, wrk := r.share("batch"), r.share(byWrk("batch")); lab != "0.60" || wrk != "0.70" {
+	if lab, wrk := r.Share("batch"), r.Share(byWrk("batch")); lab != "0.60" || wrk != "0.70" {
 		t.Errorf("the shares of batch are %s, and %s by wrk, want 0.60 and 0.70", lab, wrk)
 	}
 	for name, write := range map[string]func(io.Writer) error{"text": r.WriteText, "Markdown": r.WriteMarkdown} {

@@ -26,7 +26,14 @@ var functions = template.FuncMap{
 	"style": func() template.CSS {
 		return template.CSS(asset("page.css") + asset("report.css") + asset("timeline.css"))
 	},
+	"titled": func(title string, lines []string) titled { return titled{title, lines} },
 	"script": func(name string) template.JS { return template.JS(asset(name)) },
+}
+
+// titled is a list with a heading.
+type titled struct {
+	Title string
+	Lines []string
 }
 
 // asset returns a file of the assets.

@@ -23,6 +23,9 @@ func WriteReport(w io.Writer, r *report.Report) error {
 		return err
 	}
 	f := Frame{Title: "Stock lab", Lead: lead(r), Main: main, Scripts: []string{"timeline.js", "timelines.js", "report.js"}}
+	if len(view.Sweeps) > 0 {
+		f.Scripts = append(f.Scripts, "sweep.js")
+	}
 	if view.Matrix != nil {
 		f.Data = append(f.Data, Data{ID: "stories", Value: view.Matrix.stories})
 		f.Scripts = append(f.Scripts, "faults.js")

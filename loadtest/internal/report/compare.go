@@ -12,11 +12,30 @@ import (
 
 // Comparison holds the differences between two reports.
 type Comparison struct {
-	Changed []VerdictChange // rows with another verdict
-	Figures []FigureChange
-	OnlyOld []string // labels of rows that only one of the reports has
-	OnlyNew []string
-	Notes   []string // limits of the comparison
+	Before, After Environment
+	Broken        []BrokenClaim   // in either report, or both
+	Changed       []VerdictChange // rows with another verdict
+	Figures       []FigureChange
+	OnlyOld       []string // labels of rows that only one of the reports has
+	OnlyNew       []string
+	Notes         []string // limits of the comparison
+}
+
+// State tells in which of two reports a claim is broken.
+type State string
+
+// The states. A claim that only one of the reports has put to the test has none.
+const (
+	NewlyBroken State = "new"
+	Resolved    State = "resolved"
+	Ongoing     State = "ongoing"
+)
+
+// BrokenClaim is a claim that does not hold.
+type BrokenClaim struct {
+	State State
+	What  string // the row, or the fault scenario and the strategy
+	Found string // what the judge found, in the later report in which it is broken
 }
 
 // VerdictChange is a row with another verdict.
@@ -59,7 +78,7 @@ func measured(values []float64) Measured {
 
 // Compare compares the rows that two reports have in common, as benchstat compares benchmarks.
 func Compare(before, after *Report) *Comparison {
-	c := &Comparison{}
+	c := &Comparison{Before: before.Environment, After: after.Environment, Broken: brokenClaims(before, after)}
 	bySubject := map[history.Subject]*Row{}
 	for _, row := range after.Rows {
 		bySubject[row.Key()] = row
@@ -87,6 +106,50 @@ func Compare(before, after *Report) *Comparison {
 		c.notef("not the same environment: %s, then %s", was, is)
 	}
 	return c
+}
+
+// tested tells what was found about each claim that a report has put to the test; empty if the claim held.
+func (r *Report) tested() (names []string, found map[string]string) {
+	found = map[string]string{}
+	add := func(name string, held bool, what string) {
+		if _, known := found[name]; !known {
+			names = append(names, name)
+			found[name] = ""
+		}
+		if !held {
+			found[name] = what
+		}
+	}
+	for _, row := range r.Rows {
+		if !row.Untested {
+			add(row.Label(), row.ClaimHeld, row.verdictWithEvidence())
+		}
+	}
+	for _, f := range r.Faults {
+		if f.Outcome != Skipped {
+			add(f.Scenario+", "+f.Strategy, f.ClaimHeld, fmt.Sprintf("claims %s, found %s", f.Claimed, f))
+		}
+	}
+	return names, found
+}
+
+// brokenClaims compares the claims that both reports have put to the test.
+func brokenClaims(before, after *Report) (broken []BrokenClaim) {
+	_, was := before.tested()
+	names, is := after.tested()
+	for _, name := range names {
+		found, tested := was[name]
+		switch {
+		case !tested:
+		case found == "" && is[name] != "":
+			broken = append(broken, BrokenClaim{NewlyBroken, name, is[name]})
+		case found != "" && is[name] == "":
+			broken = append(broken, BrokenClaim{Resolved, name, found})
+		case found != "":
+			broken = append(broken, BrokenClaim{Ongoing, name, is[name]})
+		}
+	}
+	return broken
 }
 
 // noteJudged notes the workloads that only one of the reports judged and did not measure.
@@ -224,11 +287,18 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 		out.line(red+bold, fmt.Sprintf("VERDICT CHANGED: %s: %s -> %s",
 			change.Row, strings.ToUpper(change.Old), strings.ToUpper(change.New)))
 	}
+	for _, claim := range c.Broken {
+		style := red
+		if claim.State == Resolved {
+			style = green
+		}
+		out.line(style, fmt.Sprintf("%s: claim not held: %s: %s", strings.ToUpper(string(claim.State)), claim.What, claim.Found))
+	}
 	if len(c.Figures) == 0 {
 		fmt.Fprintln(out, "Nothing to compare: the reports have no strategy with the same load in common "+
 			"(users, rate, hold, goods, counts, restocks).")
 	}
-	first := len(c.Changed) == 0
+	first := len(c.Changed)+len(c.Broken) == 0
 	for _, col := range columns {
 		t := c.table(col.compared)
 		if len(t.rows) == 0 {

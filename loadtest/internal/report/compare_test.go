@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,44 @@ func TestCompareNeedsTwoRounds(t *testing.T) {
 				t.Errorf("got the note %q, want %q", notes, c.note)
 			}
 		})
+	}
+}
+
+func TestCompareTellsNewBrokenClaimsFromOldOnes(t *testing.T) {
+	t.Parallel()
+	reported := func(held map[string]bool) *Report {
+		r := &Report{}
+		for _, strategy := range []string{"a", "b", "c", "d", "e"} {
+			claimHeld, there := held[strategy]
+			if !there {
+				continue
+			}
+			row := &Row{Subject: history.Subject{Strategy: strategy}, ClaimHeld: claimHeld}
+			row.Result, row.Evidence = verify.Wrong, []string{"why"}
+			r.Rows = append(r.Rows, row)
+			r.Faults = append(r.Faults, Fault{Scenario: "late-write", Strategy: strategy, Outcome: Safe, ClaimHeld: true})
+		}
+		return r
+	}
+	before := reported(map[string]bool{"a": true, "b": false, "c": false, "d": true, "e": false})
+	after := reported(map[string]bool{"a": false, "b": true, "c": false, "d": true})
+	after.Faults[3].ClaimHeld, after.Faults[3].Outcome = false, Unsafe
+
+	var got []string
+	c := Compare(before, after)
+	for _, claim := range c.Broken {
+		got = append(got, fmt.Sprintf("%s %s", claim.State, claim.What))
+	}
+	want := []string{
+		"new " + after.Rows[0].Label(), "resolved " + before.Rows[1].Label(), "ongoing " + before.Rows[2].Label(),
+		"new late-write, d",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	var out bytes.Buffer
+	if err := c.WriteText(&out, false); err != nil || !strings.Contains(out.String(), "NEW: claim not held: late-write, d") {
+		t.Errorf("%v\n%s", err, &out)
 	}
 }
 

@@ -125,7 +125,7 @@ func (s *Sweep) crossover(two pair, before, after difference, stays bool) Crosso
 		return Ratio{Mean: round3(r.mean), Interval: *r.interval} // a significant difference has one
 	}
 	c := Crossover{
-		Workload: falls.Workload, Replicas: falls.Replicas, Falls: s.label(falls), Below: s.label(below),
+		Workload: falls.Workload, Replicas: falls.Replicas, Falls: s.Label(falls), Below: s.Label(below),
 		From: history.Value(s.Axis, before.at), To: history.Value(s.Axis, after.at),
 	}
 	c.Before, c.After = ratio(c.From), ratio(c.To)
@@ -138,8 +138,8 @@ func (s *Sweep) crossover(two pair, before, after difference, stays bool) Crosso
 	return c
 }
 
-// crossed lists the crossovers of a group of curves.
-func (s *Sweep) crossed(group []*Curve) (texts []string) {
+// Crossed lists the crossovers of a group of curves.
+func (s *Sweep) Crossed(group []*Curve) (texts []string) {
 	for _, c := range s.Crossovers {
 		if c.Workload == group[0].Workload && c.Replicas == group[0].Replicas {
 			texts = append(texts, c.Text)

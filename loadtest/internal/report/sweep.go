@@ -179,8 +179,8 @@ func speedRatio(of, as *Row) meanRatio {
 	return meanRatio{mean: mean, interval: rounded3(interval)}
 }
 
-// label names a curve, with its store only if another curve has the same strategy.
-func (s *Sweep) label(c *Curve) string {
+// Label names a curve, with its store only if another curve has the same strategy.
+func (s *Sweep) Label(c *Curve) string {
 	for _, other := range s.Curves {
 		if other.Strategy == c.Strategy && other.Store != c.Store {
 			return c.Strategy + "@" + c.Store
@@ -189,8 +189,8 @@ func (s *Sweep) label(c *Curve) string {
 	return c.Strategy
 }
 
-// groups are the curves that share a table.
-func (s *Sweep) groups() (groups [][]*Curve) {
+// Groups are the curves that share a table.
+func (s *Sweep) Groups() (groups [][]*Curve) {
 	for i, c := range s.Curves {
 		if i == 0 || c.Workload != s.Curves[i-1].Workload || c.Replicas != s.Curves[i-1].Replicas {
 			groups = append(groups, nil)
@@ -200,8 +200,8 @@ func (s *Sweep) groups() (groups [][]*Curve) {
 	return groups
 }
 
-// title is the heading of a table of curves.
-func (s *Sweep) title(group []*Curve) string {
+// Title is the heading of a table of curves.
+func (s *Sweep) Title(group []*Curve) string {
 	parts := []string{group[0].Workload, "goodput/s by " + s.Axis}
 	if n := group[0].Replicas; n > 0 {
 		parts = append(parts, plural(n, "replica"))

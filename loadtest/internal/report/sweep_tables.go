@@ -12,14 +12,14 @@ const shownCrossovers = 12 // on a terminal
 
 // writeText writes a table of strategies and values for each workload, and lists the crossovers.
 func (s *Sweep) writeText(out printer) {
-	for i, group := range s.groups() {
+	for i, group := range s.Groups() {
 		if i > 0 {
 			out.WriteByte('\n')
 		}
-		out.line(bold, s.title(group))
+		out.line(bold, s.Title(group))
 		t := s.textTable(group)
 		t.write(out)
-		texts := s.crossed(group)
+		texts := s.Crossed(group)
 		for _, text := range texts[:min(len(texts), shownCrossovers)] {
 			fmt.Fprintf(out, "  %s\n", text)
 		}
@@ -40,7 +40,7 @@ func (s *Sweep) textTable(group []*Curve) table {
 		t.columns = append(t.columns, tableColumn{left: true})
 	}
 	for _, c := range group {
-		line := []tableCell{{text: s.label(c)}}
+		line := []tableCell{{text: s.Label(c)}}
 		for i, value := range s.Values {
 			var rate, spread, ratio, mark tableCell
 			if p := c.point(value); p != nil {
@@ -64,20 +64,20 @@ func (s *Sweep) textTable(group []*Curve) table {
 
 // writeMarkdown writes the same tables.
 func (s *Sweep) writeMarkdown(out *bufio.Writer) {
-	for _, group := range s.groups() {
-		fmt.Fprintf(out, "\n## %s\n\n| strategy |", s.title(group))
+	for _, group := range s.Groups() {
+		fmt.Fprintf(out, "\n## %s\n\n| strategy |", s.Title(group))
 		for _, value := range s.Values {
 			fmt.Fprintf(out, " %s |", value)
 		}
 		fmt.Fprintf(out, "\n| --- |%s\n", strings.Repeat(" --- |", len(s.Values)))
 		for _, c := range group {
-			fmt.Fprintf(out, "| `%s` |", s.label(c))
+			fmt.Fprintf(out, "| `%s` |", s.Label(c))
 			for _, value := range s.Values {
 				fmt.Fprintf(out, " %s |", c.point(value).markdown(c.Baseline))
 			}
 			out.WriteByte('\n')
 		}
-		for i, text := range s.crossed(group) {
+		for i, text := range s.Crossed(group) {
 			if i == 0 {
 				out.WriteByte('\n')
 			}

@@ -1,0 +1,87 @@
+package page
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"stock/internal/stats"
+	"stock/loadtest/internal/bench"
+	"stock/loadtest/internal/report"
+)
+
+// WriteBench writes the measurements of the bench as a page.
+func WriteBench(w io.Writer, r *bench.Result) error {
+	main, err := render("bench", newBench(r))
+	if err != nil {
+		return err
+	}
+	f := Frame{Title: "Stock bench", Lead: "the fastest strategies, and what the machine allows", Main: main}
+	return f.Write(w)
+}
+
+// benchView is what the template of a bench shows.
+type benchView struct {
+	Verdict  verdictView
+	Heading  string
+	Problems []string
+	Goals    []goalView
+	Rates    []rateView
+	CPU      string
+	Notes    []string
+	Users    int
+}
+
+// goalView is a target, and whether it is met.
+type goalView struct {
+	bench.Verdict
+
+	Class string
+}
+
+// rateView is the rate of a subject.
+type rateView struct {
+	Name, Share string
+	Bar         measuredView
+}
+
+func newBench(r *bench.Result) benchView {
+	v := benchView{
+		Heading: r.Heading(), Problems: slices.Concat(r.Wrong, r.Inconclusive), CPU: r.CPU(), Notes: r.Notes, Users: r.Users,
+	}
+	outcomes := map[string]int{}
+	for _, verdict := range r.Verdicts() {
+		class := map[string]string{"met": "ok", "not met": "bad"}[verdict.Outcome]
+		if class == "" {
+			class = "open"
+		}
+		v.Goals = append(v.Goals, goalView{verdict, class})
+		outcomes[verdict.Outcome]++
+	}
+	met := outcomes["met"]
+	v.Verdict = verdictView{Class: "ok", Text: fmt.Sprintf("%d of %s %s met.", met, count(len(v.Goals), "target"), are(met))}
+	switch {
+	case len(r.Wrong) > 0:
+		v.Verdict.Class, v.Verdict.Text = "bad", "The judge found a strategy wrong."
+	case met < len(v.Goals):
+		v.Verdict.Class = "open"
+	}
+	if n := outcomes["open"]; n > 0 {
+		v.Verdict.Details = append(v.Verdict.Details, fmt.Sprintf("%d %s open: the interval includes the limit, "+
+			"or there are fewer than six rounds.", n, are(n)))
+	}
+	most := 0.0
+	for _, name := range r.Subjects() {
+		most = max(most, end(summary(r.Rates[name])))
+	}
+	for _, name := range r.Subjects() {
+		v.Rates = append(v.Rates, rateView{name, r.Share(name), newMeasured(summary(r.Rates[name]), most)})
+	}
+	return v
+}
+
+// summary is the median over the rounds with its interval.
+func summary(rates []float64) report.Measured {
+	s := stats.Summarize(rates)
+	return report.Measured{Mean: s.Median, Interval: s.Interval}
+}
