@@ -84,7 +84,7 @@ func writeReport(dir string, r *report.Report) error {
 		reportPage:    func(w io.Writer) error { return page.WriteReport(w, r) },
 	} {
 		if err := writeFile(filepath.Join(dir, name), write); err != nil {
-			return err
+			return fmt.Errorf("write the report: %w", err)
 		}
 	}
 	return nil
@@ -96,18 +96,6 @@ const reportPage = "report.html"
 // announcePage prints where the page of a run is.
 func announcePage(stdout io.Writer, dir string) {
 	fmt.Fprintf(stdout, "page for the browser: %s\n", filepath.Join(dir, reportPage))
-}
-
-// writeFile creates a file, or replaces it.
-func writeFile(path string, write func(io.Writer) error) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	if err := errors.Join(write(file), file.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
 }
 
 // readReport reads a report, given the path of its JSON file or of its directory.

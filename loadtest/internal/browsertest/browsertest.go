@@ -247,10 +247,21 @@ func (p *Page) MustFit() {
 	}
 }
 
-// Screenshot writes a picture of the whole page to a file.
+// Screenshot writes a picture of the whole page to a file, as PNG.
 func (p *Page) Screenshot(path string) {
 	p.t.Helper()
-	picture, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
+	p.picture(chromedp.FullScreenshot(100), path)
+}
+
+// View writes a picture of what the window shows to a file, as PNG.
+func (p *Page) View(path string) {
+	p.t.Helper()
+	p.picture(chromedp.CaptureScreenshot(), path)
+}
+
+func (p *Page) picture(take chromedp.Action[[]byte], path string) {
+	p.t.Helper()
+	picture, err := chromedp.Run(p.ctx, take)
 	if err == nil {
 		err = os.WriteFile(path, picture, 0o644)
 	}

@@ -79,10 +79,11 @@ func sentences(row *report.Row) (sentences []string) {
 		verify.ClaimCorrect: "is correct", verify.ClaimLosesUpdates: "loses updates", verify.ClaimOversells: "oversells",
 		verify.ClaimSellsNothing: "deducts nothing",
 	}[row.Claim]
+	claim += " on " + count(row.Replicas, "replica")
 	if row.Exclusive {
 		claim += ", and that its critical sections never overlap"
 	}
-	add("It claims that it %s on %s. %s", claim, count(row.Replicas, "replica"), held(row))
+	add("It claims that it %s. %s", claim, held(row))
 	if row.Result == verify.Correct && !row.Baseline {
 		add("%s units were sold to %s, and each was deducted once.",
 			grouped(float64(row.Sold)), count(row.Outcomes[history.Sold], "buyer"))

@@ -55,7 +55,7 @@ type storyData struct {
 	Claimed  string            `json:"claimed"`
 	Held     bool              `json:"held"`
 	Replay   string            `json:"replay"`
-	Steps    [][2]any          `json:"steps"` // milliseconds since the story began, and what happened
+	Steps    [][3]any          `json:"steps"` // milliseconds since the story began, what happened, and the kind of step
 	Windows  []timeline.Window `json:"windows,omitempty"`
 }
 
@@ -152,7 +152,11 @@ func newStory(f report.Fault, held bool, repeats []report.Fault) storyData {
 		Replay: "go run ./" + f.Replay, Windows: f.Windows,
 	}
 	for _, step := range f.Steps {
-		s.Steps = append(s.Steps, [2]any{float64(step.After.Microseconds()) / 1000, step.Text})
+		text, kind := step.Text, step.Kind
+		if rest, ok := strings.CutPrefix(text, "proof: "); ok { // as older reports mark it
+			text, kind = rest, report.Proof
+		}
+		s.Steps = append(s.Steps, [3]any{float64(step.After.Microseconds()) / 1000, text, kind})
 	}
 	if len(repeats) > 1 {
 		s.Repeats = repeated(repeats)

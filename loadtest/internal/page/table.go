@@ -38,7 +38,7 @@ type faultHead struct{ Scenario, Head string }
 // rowView is a row of the table.
 type rowView struct {
 	ID               string
-	Strategy, On     string // its name, and its store and replicas if they vary
+	Strategy, On     string // its name, and its store and replicas if these are unusual
 	Store, Family    string
 	Known            bool
 	Class, Word      string // verdict
@@ -97,7 +97,14 @@ func newTable(r *report.Report) (*tableView, error) {
 		}
 	}
 	t.Width = 6 + len(t.Faults)
-	stores, replicas := vary(r)
+	most := 0
+	stores := map[string][]string{}
+	for _, row := range r.Rows {
+		most = max(most, row.Replicas)
+		if !slices.Contains(stores[row.Strategy], row.Store) {
+			stores[row.Strategy] = append(stores[row.Strategy], row.Store)
+		}
+	}
 	for _, load := range r.Loads() {
 		if load.JudgedOnly {
 			continue
@@ -107,7 +114,7 @@ func newTable(r *report.Report) (*tableView, error) {
 			t.Rows++
 			view := t.newRow(row)
 			view.ID = fmt.Sprintf("row-%d", t.Rows)
-			view.On = on(row, stores, replicas)
+			view.On = on(row, len(stores[row.Strategy]) > 1, row.Replicas < most)
 			var err error
 			if view.Details, err = t.details(r, row, view); err != nil {
 				return nil, err
@@ -128,26 +135,10 @@ func newTable(r *report.Report) (*tableView, error) {
 	return t, nil
 }
 
-// vary reports whether the rows differ in their stores, and in their numbers of replicas.
-func vary(r *report.Report) (stores, replicas bool) {
-	var first *report.Row
-	for _, row := range r.Rows {
-		if row.Baseline {
-			continue
-		}
-		if first == nil {
-			first = row
-		}
-		stores = stores || row.Store != first.Store
-		replicas = replicas || row.Replicas != first.Replicas
-	}
-	return stores, replicas
-}
-
-// on names the row's store and replicas, as far as they vary.
-func on(row *report.Row, stores, replicas bool) string {
+// on names the row's store and number of replicas, if a reader could not know them.
+func on(row *report.Row, store, replicas bool) string {
 	var parts []string
-	if stores && !row.Baseline {
+	if store {
 		parts = append(parts, row.Store)
 	}
 	if replicas {

@@ -10,7 +10,7 @@
       if (name in e) e[name] = value;
       else e.setAttribute(name, value);
     }
-    e.append(...children.filter(child => child !== null));
+    e.append(...children.filter(child => child));
     return e;
   }
 
@@ -18,10 +18,10 @@
 
   function steps(story) {
     const list = element("ol", {className: "steps"});
-    for (const [ms, text] of story.steps || []) {
-      const proof = text.startsWith("proof: ");
-      list.append(element("li", {className: proof ? "proof" : ""},
-        element("time", {}, seconds(ms)), element("span", {}, proof ? text.slice("proof: ".length) : text)));
+    const words = {proof: "Proof: ", strike: "Fault: "};
+    for (const [ms, text, kind] of story.steps || []) {
+      list.append(element("li", {className: kind}, element("time", {}, seconds(ms)),
+        element("span", {}, words[kind] ? element("b", {}, words[kind]) : "", text)));
     }
     return list;
   }
@@ -58,7 +58,7 @@
     const story = stories[number];
     const close = element("button", {type: "button", className: "button close", autofocus: true}, "Close");
     close.addEventListener("click", () => dialog.close());
-    dialog.replaceChildren(
+    dialog.replaceChildren(...[
       element("div", {className: "story-head"},
         element("div", {},
           element("p", {className: "faint"}, element("code", {}, story.scenario)),
@@ -74,7 +74,8 @@
         element("p", {}, story.proof || "Nothing: the outcome is inconclusive.")),
       evidence(story),
       element("h3", {}, "Play it again, step by step"),
-      element("div", {className: "replay"}, element("code", {tabIndex: 0}, story.replay), copyButton(story.replay)));
+      element("div", {className: "replay"}, element("code", {tabIndex: 0}, story.replay), copyButton(story.replay)),
+    ].filter(child => child));
     dialog.showModal();
     dialog.scrollTop = 0;
     history.replaceState(null, "", "#" + story.scenario + "/" + story.subject);
