@@ -102,7 +102,7 @@ func (s *Stage) Provef(format string, args ...any) {
 	s.mu.Lock()
 	s.proof = text
 	s.mu.Unlock()
-	s.step(report.Proof, "proof: "+text)
+	s.step(report.Proof, proofPrefix+text)
 }
 
 // Failf records that the strategy did what it must not do, and that the stock does not show it. The cell is then
@@ -114,6 +114,9 @@ func (s *Stage) Failf(format string, args ...any) {
 	s.mu.Unlock()
 	s.Stepf("%s", text)
 }
+
+// proofPrefix is how the step with the proof begins.
+const proofPrefix = "proof: "
 
 // Together lets a fault strike once for all cells that are played side by side.
 func (s *Stage) Together(ctx context.Context, what string, strike func(context.Context) error) error {
@@ -429,10 +432,11 @@ func (s *Stage) windows(h *history.History) []timeline.Window {
 	for _, kind := range []report.StepKind{report.Proof, report.Strike} {
 		at := slices.IndexFunc(s.steps, func(step report.FaultStep) bool { return step.Kind == kind })
 		if at >= 0 {
-			struck = &timeline.Fault{After: s.steps[at].After, Text: s.steps[at].Text}
+			text := strings.TrimPrefix(s.steps[at].Text, proofPrefix)
+			struck = &timeline.Fault{After: s.steps[at].After, Text: text}
 		}
 	}
-	return timeline.Story(h, s.beganNS, struck)
+	return timeline.Story(h, s.beganNS, s.requestName(""), struck)
 }
 
 // settled reads the stock when it has stopped changing. A strategy that writes behind may still be at it.

@@ -24,6 +24,7 @@ type item struct {
 // span is a section on the clock of the history.
 type span struct {
 	op         history.Op
+	name       string
 	kind       Kind
 	start, end int64
 	replica    string
@@ -39,13 +40,14 @@ type finding struct {
 	spans []*span
 }
 
-// open sorts a history by item. It draws only sales, unless everything is asked for.
-func open(h *history.History, everything bool) (items []*item) {
+// open sorts a history by item. It draws only sales, unless everything is asked for. Requests are named without the
+// prefix.
+func open(h *history.History, everything bool, prefix string) (items []*item) {
 	for _, sales := range verify.SalesByItem(h) {
 		it := &item{id: sales.Item, round: h.Run.Round, requests: !slices.ContainsFunc(sales.Ops, verify.Entered)}
 		of := make([]*span, len(sales.Ops))
 		for i, op := range sales.Ops {
-			s := newSpan(op)
+			s := newSpan(op, prefix)
 			if sales.Foreign[op.Replica] {
 				s.asRequest()
 			}
@@ -56,7 +58,7 @@ func open(h *history.History, everything bool) (items []*item) {
 		}
 		it.find(h.Run, sales, of)
 		if everything {
-			it.addOthers(h)
+			it.addOthers(h, prefix)
 		}
 		sortByStart(it.spans)
 		if len(it.spans) > 0 {
@@ -72,8 +74,13 @@ func sortByStart(spans []*span) {
 	})
 }
 
-func newSpan(op history.Op) *span {
-	s := &span{op: op, replica: op.Replica, start: op.EnteredNS, end: op.LeftNS}
+func newSpan(op history.Op, prefix string) *span {
+	name := cmp.Or(op.RequestID, op.Name)
+	if name == "" {
+		name = fmt.Sprintf("client %d", op.Client)
+	}
+	name = strings.TrimPrefix(name, prefix)
+	s := &span{op: op, name: name, replica: op.Replica, start: op.EnteredNS, end: op.LeftNS}
 	if !verify.Entered(op) {
 		s.asRequest()
 	}
@@ -90,7 +97,7 @@ func (s *span) asRequest() {
 }
 
 // addOthers adds the requests that sold nothing, and the restocks.
-func (it *item) addOthers(h *history.History) {
+func (it *item) addOthers(h *history.History, prefix string) {
 	for _, op := range h.Ops {
 		if op.Kind != history.Restock && op.Outcome == history.Sold {
 			continue
@@ -102,7 +109,7 @@ func (it *item) addOthers(h *history.History) {
 		}
 		if op.GoodsID == it.id {
 			op.EnteredNS = 0
-			it.spans = append(it.spans, newSpan(op))
+			it.spans = append(it.spans, newSpan(op, prefix))
 		}
 	}
 }
@@ -131,7 +138,7 @@ func (it *item) find(run history.Run, sales verify.Sales, of []*span) {
 			continue
 		}
 		if s.flaw = Oversold; !it.found(string(Oversold)) {
-			text := fmt.Sprintf("%s took %d and was told that %d remain.", requestName(s.op), s.op.Count, s.op.Remaining)
+			text := fmt.Sprintf("%s took %d and was told that %d remain.", s.name, s.op.Count, s.op.Remaining)
 			it.findings = append(it.findings, finding{string(Oversold), text, []*span{s}})
 		}
 	}
@@ -143,7 +150,7 @@ func (it *item) found(kind string) bool {
 
 // describe says what two sales have done.
 func describe(kind string, a, b *span) string {
-	x, y := requestName(a.op), requestName(b.op)
+	x, y := a.name, b.name
 	switch kind {
 	case Overlap:
 		return fmt.Sprintf("%s (%s) and %s (%s) were inside at the same time for %s.", x, a.replica, y, b.replica,
@@ -151,14 +158,7 @@ func describe(kind string, a, b *span) string {
 	case string(Lost):
 		return fmt.Sprintf("%s and %s both left %d: one of the two sales is lost.", x, y, b.op.Remaining)
 	}
-	return fmt.Sprintf("%s was deducted twice.", cmp.Or(a.op.Name, x))
-}
-
-func requestName(op history.Op) string {
-	if name := cmp.Or(op.RequestID, op.Name); name != "" {
-		return name
-	}
-	return fmt.Sprintf("the request of client %d", op.Client)
+	return fmt.Sprintf("The deduction of %s was made twice.", x)
 }
 
 // length formats nanoseconds with three digits.

@@ -214,7 +214,7 @@ func TestAStoryShadesTheTimeFromTheFaultToTheNextSale(t *testing.T) {
 	}
 	h := recorded(16, false, lost, restock, refused, sale("c", "survivor", 40, 41, 15))
 	h.Run.Story = "holder-dies"
-	windows := timeline.Story(h, 10*ms, &timeline.Fault{After: 5 * time.Millisecond, Text: "the victim is killed"})
+	windows := timeline.Story(h, 10*ms, "", &timeline.Fault{After: 5 * time.Millisecond, Text: "the victim is killed"})
 	if len(windows) != 1 {
 		t.Fatalf("got %d windows", len(windows))
 	}
@@ -247,7 +247,7 @@ func TestALongStoryShowsWhatIsNearItsFault(t *testing.T) {
 	t.Parallel()
 	h := recorded(400, false, inTurn(400)...)
 	h.Run.Story = "starvation"
-	w := timeline.Story(h, 0, &timeline.Fault{After: 500 * time.Millisecond})[0]
+	w := timeline.Story(h, 0, "r", &timeline.Fault{After: 500 * time.Millisecond})[0]
 	mustBeDrawn(t, w)
 	if len(w.Sections) != timeline.MaxSections || w.Omitted != 400-timeline.MaxSections {
 		t.Errorf("%d sections, %d omitted", len(w.Sections), w.Omitted)

@@ -24,7 +24,7 @@ const (
 // Around returns the windows around the first finding of each kind. A history without a finding has one window from its
 // middle.
 func Around(h *history.History) (windows []Window) {
-	items := open(h, false)
+	items := open(h, false, "")
 	shown := map[string]bool{} // kinds of findings
 	for _, it := range items {
 		for _, f := range it.findings {
@@ -47,7 +47,7 @@ func Around(h *history.History) (windows []Window) {
 
 // Whole returns a window for each item with all of its sections.
 func Whole(h *history.History) (windows []Window) {
-	for _, it := range open(h, h.Run.Story != "") {
+	for _, it := range open(h, h.Run.Story != "", "") {
 		windows = append(windows, it.whole())
 	}
 	return windows
@@ -188,7 +188,7 @@ func (it *item) window(origin, from, to int64, spans []*span) Window {
 // section returns what a window says about a span.
 func (s *span) section(origin int64) Section {
 	sec := Section{
-		Start: s.start - origin, End: s.end - origin, Lane: s.lane, Kind: s.kind, Request: requestName(s.op),
+		Start: s.start - origin, End: s.end - origin, Lane: s.lane, Kind: s.kind, Request: s.name,
 		Client: s.op.Client, Token: s.op.Token, Overlap: s.overlap, Flaw: s.flaw,
 	}
 	before, after := s.op.Remaining+s.op.Count, s.op.Remaining

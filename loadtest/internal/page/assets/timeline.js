@@ -17,12 +17,11 @@ function drawTimeline(element, w) {
   let bottom = top;
   lanes.forEach((lane, i) => {
     if (i === 0 || lane.replica !== lanes[i - 1].replica) {
-      headings.push({ replica: lane.replica, y: bottom, until: 0 });
+      headings.push({ replica: lane.replica, y: bottom });
       bottom += head;
     }
     ys.push(bottom);
     bottom += pitch;
-    headings[headings.length - 1].until = bottom;
   });
   const height = bottom + 8;
   const inLane = lanes.map(() => []);
@@ -61,7 +60,7 @@ function drawTimeline(element, w) {
     b.addEventListener("click", act);
     return b;
   };
-  const noun = w.requests ? "requests" : "critical sections";
+  const noun = w.requests || sections.some(s => s.kind) ? "requests" : "critical sections";
   const tools = html("div", { class: "tl-tools no-print" });
   const names = { overlap: "overlap", lost: "lost update", twice: "repeated deduction", oversold: "sale without stock" };
   findings.forEach((f, i) => {
@@ -81,7 +80,8 @@ function drawTimeline(element, w) {
   element.replaceChildren(html("div", { class: "tl" }, facts, tools, plot, detail, legend(), keys(), table()));
 
   function overview() {
-    let text = w.title + (w.round ? `, round ${w.round}` : "") + `: ${sections.length} of ${count(w.of)} ${noun}`;
+    const all = sections.length === w.of ? "" : count(sections.length) + " of ";
+    let text = w.title + (w.round ? `, round ${w.round}` : "") + `: ${all}${count(w.of)} ${noun}`;
     if (w.omitted) text += `; ${count(w.omitted)} more of this time are not drawn`;
     text += ". ";
     if (w.requests) return text + "No critical sections are on record: a bar is a request, from sending it to the answer.";
@@ -144,7 +144,14 @@ function drawTimeline(element, w) {
     show(middle[0] - room, middle[1] + room);
     detail.textContent = f.text;
     plot.focus({ preventScroll: true });
+    reveal();
+  }
+  // reveal scrolls up or down, never sideways.
+  function reveal() {
+    const left = [];
+    for (let e = plot; e; e = e.parentElement) left.push([e, e.scrollLeft]);
     plot.scrollIntoView({ block: "nearest" });
+    for (const [e, at] of left) e.scrollLeft = at;
   }
   function select(i) {
     const s = sections[active = i];
@@ -175,7 +182,8 @@ function drawTimeline(element, w) {
     return { sold_out: "sold out", unknown: "outcome unknown" }[s.outcome] || s.outcome || "sold";
   }
   function units(s) { return s.count || Math.abs(s.before - s.after); }
-  function label(s) {
+  function label(s) { return (marks.length ? s.request + ": " : "") + change(s); }
+  function change(s) {
     if (s.kind === "restock") return "+" + units(s);
     if (s.outcome) return outcome(s);
     return s.before === undefined ? "−" + units(s) : `${s.before} → ${s.after}`;
@@ -205,11 +213,9 @@ function drawTimeline(element, w) {
     const defs = svg(root, "defs", {});
     hatch(defs, id + "h", "tl-hatch", 7);
     hatch(defs, id + "s", "tl-shadehatch", 9);
-    for (const h of headings) {
-      svg(root, "rect", { class: "tl-group", x: 0, y: h.y, width, height: head });
-      svg(root, "text", { class: "tl-replica", x: pad, y: h.y + 13 }, h.replica);
-    }
+    for (const h of headings) svg(root, "rect", { class: "tl-group", x: 0, y: h.y, width, height: head });
     drawShades(root);
+    for (const h of headings) svg(root, "text", { class: "tl-replica", x: pad, y: h.y + 13 }, h.replica);
     drawAxis(root);
     drawBars(root);
     drawFindings(root);
@@ -314,8 +320,8 @@ function drawTimeline(element, w) {
   }
   function drawBar(root, r, box) {
     const { s, i, from, to } = r, y = ys[r.n];
-    const place = { x: from, y, width: to - from, height: box, rx: 3 };
-    svg(root, "rect", { class: classes(s), "data-section": i, ...place });
+    const place = { x: from, y, width: to - from, height: box, rx: Math.min(3, box / 3, (to - from) / 4) };
+    svg(root, "rect", { class: classes(s) + (pitch < 18 ? " tl-thin" : ""), "data-section": i, ...place });
     if (s.overlap && red(s)) {
       for (let k = first(shared, o => o.to > s.start); k < shared.length && shared[k].from < s.end; k++) {
         const o = shared[k];
@@ -383,7 +389,7 @@ function drawTimeline(element, w) {
       const rows = [["request", "replica", "from", "for", "units", "token", "remarks"]];
       for (const s of sections.slice(0, 500)) {
         const remarks = [s.kind === "request" ? outcome(s) : "", s.overlap && red(s) ? "overlaps" : "", s.flaw || ""];
-        rows.push([s.request || "", lanes[s.lane].replica, span(s.start), span(s.end - s.start), label(s),
+        rows.push([s.request || "", lanes[s.lane].replica, span(s.start), span(s.end - s.start), change(s),
           s.token || "", remarks.filter(Boolean).join(", ")]);
       }
       const t = html("table", {});
