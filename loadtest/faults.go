@@ -217,18 +217,30 @@ func playFaults(
 	done, cells := 0, stage.Cells(o)
 	screen.status(fmt.Sprintf("faults: %s (%d cells)", o.Scenarios[0].Name, cells))
 	o.Done = func(played report.Fault, h history.History) error {
-		builder.AddFault(played)
 		done++
 		screen.status(fmt.Sprintf("faults: %s (%d of %d)", played.Scenario, done, cells))
-		if played.Outcome == report.Skipped {
-			return nil
+		if played.Outcome != report.Skipped {
+			if err := keepStory(dir, &played, h); err != nil {
+				return err
+			}
 		}
-		name := fmt.Sprintf("%s-%s-%d.jsonl", played.Scenario, played.Strategy, played.Repeat)
-		name = strings.NewReplacer("/", "-", " ", "-").Replace(name)
-		return scenario.WriteHistory(filepath.Join(dir, "faults", name), h)
+		builder.AddFault(played)
+		return nil
 	}
 	err := stage.Run(ctx, o)
 	screen.clear()
+	return err
+}
+
+// keepStory writes the history of a story, and pictures of what its answers contradict.
+func keepStory(dir string, played *report.Fault, h history.History) (err error) {
+	name := fmt.Sprintf("%s-%s-%d.jsonl", played.Scenario, played.Strategy, played.Repeat)
+	path := filepath.Join(dir, "faults", strings.NewReplacer("/", "-", " ", "-").Replace(name))
+	if err := scenario.WriteHistory(path, h); err != nil {
+		return err
+	}
+	played.Pictures, err = scenario.WritePictures(&h, played.Unexplained, path)
+	played.Evidence = append(played.Evidence, scenario.PictureEvidence(played.Pictures)...)
 	return err
 }
 

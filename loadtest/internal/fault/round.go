@@ -161,8 +161,9 @@ func (c *cell) result() report.Fault {
 	r := report.Fault{
 		Scenario: c.scenario.Name, Title: c.scenario.Title, Strategy: s.Strategy.Name, Store: s.Store, Repeat: c.repeat,
 		Claimed: c.claim.Words, Proof: s.proof, Evidence: append([]string{}, c.verdict.Evidence...),
-		Steps:  append([]report.FaultStep{}, s.steps...),
-		Replay: fmt.Sprintf("%s --scenarios %s --strategies %s --step", c.command, c.scenario.Name, s.Strategy.Name),
+		Unexplained: c.verdict.Unexplained,
+		Steps:       append([]report.FaultStep{}, s.steps...),
+		Replay:      fmt.Sprintf("%s --scenarios %s --strategies %s --step", c.command, c.scenario.Name, s.Strategy.Name),
 	}
 	if s.broken != "" {
 		r.Evidence = slices.Insert(r.Evidence, 0, s.broken)

@@ -44,6 +44,9 @@ type Fault struct {
 	Steps     []FaultStep `json:"steps"`
 	// Windows shows the requests and critical sections, on a time axis that begins with the story.
 	Windows []timeline.Window `json:"windows,omitempty"`
+	// Unexplained and Pictures are those of the verdict.
+	Unexplained []int64  `json:"unexplained,omitempty"`
+	Pictures    []string `json:"pictures,omitempty"`
 }
 
 // FaultStep is one thing that happened.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"stock/loadtest/internal/history"
@@ -66,6 +67,11 @@ func (r *Runner) run(ctx context.Context, round int, current row, ahead outlook)
 		return Measured{}, err
 	}
 	measured := Measured{History: h, Verdict: verify.Judge(&h), Path: run.path}
+	v := &measured.Verdict
+	if v.Pictures, err = WritePictures(&h, v.Unexplained, run.path); err != nil {
+		return Measured{}, err
+	}
+	v.Evidence = append(v.Evidence, PictureEvidence(v.Pictures)...)
 	r.overhead = (3*r.overhead + time.Since(began) - run.took) / 4 // moving average
 	return measured, nil
 }
@@ -258,6 +264,30 @@ func fileName(number int, run history.Run) string {
 	}
 	return fmt.Sprintf("%03d-%s-%s-%dr%s-round%d.jsonl",
 		number, run.Strategy, run.Workload.Name, run.Replicas, sweep, run.Round)
+}
+
+// WritePictures draws the items whose answers no sequence of the requests explains, beside the file of the history. It
+// returns the paths of the pictures, relative to the directory of the run.
+func WritePictures(h *history.History, items []int64, path string) (pictures []string, err error) {
+	for _, item := range items {
+		picture := fmt.Sprintf("%s-item%d.html", strings.TrimSuffix(path, ".jsonl"), item)
+		drawn, err := verify.DrawUnexplained(h, item, picture)
+		if err != nil {
+			return nil, err
+		}
+		if drawn {
+			pictures = append(pictures, filepath.Join(filepath.Base(filepath.Dir(picture)), filepath.Base(picture)))
+		}
+	}
+	return pictures, nil
+}
+
+// PictureEvidence says where the pictures are.
+func PictureEvidence(pictures []string) (evidence []string) {
+	for _, picture := range pictures {
+		evidence = append(evidence, "how far porcupine came is in "+picture)
+	}
+	return evidence
 }
 
 // WriteHistory writes a history to a file, and creates its directory.

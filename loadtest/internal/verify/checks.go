@@ -20,6 +20,7 @@ type result struct {
 	findings     []string
 	remarks      []string // for the reader; they weigh nothing
 	linearizable *answer  // set by one check alone
+	unexplained  []int64  // set by the same check
 }
 
 func (r *result) add(other result) {

@@ -70,6 +70,7 @@ func (b *books) linearizability() (r result) {
 			switch found {
 			case no:
 				r.findf("item %d: no sequence of the requests explains their answers%s", it.id, it.contradiction())
+				r.unexplained = append(r.unexplained, it.id)
 			case undecided:
 				r.remarkf("item %d: whether the answers are linearizable is undecided: %s", it.id, reason)
 			}
@@ -115,13 +116,11 @@ func (it *item) linearizable(deadline time.Time) (a answer, reason string) {
 	if left <= 0 {
 		return undecided, outOfTime
 	}
-	counts := it.unknownCounts()
-	if len(counts) > checkCounts {
+	ops := it.operations()
+	m := it.model(ops)
+	if len(m.counts) > checkCounts {
 		return undecided, fmt.Sprintf("the unknown outcomes have more than %d different counts", checkCounts)
 	}
-	ops := it.operations()
-	// For each step that it takes, the checker remembers which operations it has placed, a bit each, and the state.
-	m := model{counts: counts, steps: checkMemory / (len(ops)/8 + 256)}
 	if m.steps < len(ops) {
 		return undecided, fmt.Sprintf("%d operations need more than the checker's memory", len(ops))
 	}
@@ -135,6 +134,12 @@ func (it *item) linearizable(deadline time.Time) (a answer, reason string) {
 		return no, ""
 	}
 	return undecided, outOfTime
+}
+
+// model returns a correct service, for the check of these operations. For each step that it takes, the checker remembers
+// which operations it has placed, a bit each, and the state.
+func (it *item) model(ops []porcupine.Operation) *model {
+	return &model{counts: it.unknownCounts(), steps: checkMemory / (len(ops)/8 + 256)}
 }
 
 // unknownCounts returns the different counts among the unknown outcomes. Those of restocks are negative.

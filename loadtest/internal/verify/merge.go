@@ -28,6 +28,7 @@ func Merge(rounds ...Verdict) Verdict {
 			m.Outcomes[outcome] += n
 		}
 		m.Figures.add(v.Figures)
+		m.Pictures = append(m.Pictures, v.Pictures...)
 		m.DemandExceeded = m.DemandExceeded || v.DemandExceeded
 		m.Untouched = m.Untouched && v.Untouched
 		linearizable = max(linearizable, answerOf(v.Linearizable))

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -63,6 +64,8 @@ func (m *model) porcupine(initial int64) porcupine.Model {
 			}
 			return states
 		},
+		DescribeOperation: func(input, _ any) string { return input.(step).describe() },
+		DescribeState:     func(of any) string { return fmt.Sprintf("%d in stock", of.(state).stock) },
 	}
 	return nondeterministic.ToModel()
 }
