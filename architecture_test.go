@@ -141,6 +141,11 @@ var importTable = []struct {
 		because: "The judge sees only what was recorded.",
 	},
 	{
+		name:    "loadtest/internal/timeline",
+		imports: []string{"loadtest/internal/{history,verify}"},
+		because: "It shows what was recorded and what the judge found in it.",
+	},
+	{
 		name:    "loadtest/internal/traffic",
 		imports: []string{"internal/monotonic", "loadtest/internal/history"},
 		because: "The load records what it sends and receives, and judges nothing.",
@@ -152,7 +157,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/report",
-		imports: []string{"internal/stats", "loadtest/internal/{history,verify}"},
+		imports: []string{"internal/stats", "loadtest/internal/{history,timeline,verify}"},
 		because: "A report is made from histories and verdicts alone.",
 	},
 	{
@@ -164,7 +169,7 @@ var importTable = []struct {
 		name: "loadtest/internal/fault",
 		imports: []string{
 			"internal/{monotonic,servers,suggest,tcpproxy}",
-			"loadtest/internal/{history,oracle,report,scenario,topology,traffic,verify}",
+			"loadtest/internal/{history,oracle,report,scenario,timeline,topology,traffic,verify}",
 		},
 		because: "A story strikes real processes, and the lab's judge decides what came of it.",
 	},
@@ -175,7 +180,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/page",
-		imports: []string{"internal/stats", "loadtest/internal/{bench,history,report,verify}"},
+		imports: []string{"internal/stats", "loadtest/internal/{bench,history,report,timeline,verify}"},
 		because: "A page draws what was measured, and measures and judges nothing.",
 	},
 	{
@@ -187,7 +192,7 @@ var importTable = []struct {
 		name: "loadtest",
 		imports: []string{
 			"internal/{servers,suggest}",
-			"loadtest/internal/{bench,fault,history,mutation,oracle,page,report,scenario,topology,traffic,verify}",
+			"loadtest/internal/{bench,fault,history,mutation,oracle,page,report,scenario,timeline,topology,traffic,verify}",
 		},
 		because: "The lab's command puts its parts together.",
 	},

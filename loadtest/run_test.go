@@ -58,6 +58,8 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 		}
 	}
 
+	checkTimeline(t, dir)
+
 	again := finish(t, "verify", dir)
 	if again.code != exitHeld || !strings.Contains(again.stdout, "none") {
 		t.Errorf("verify: exit status %d\n%s\n%s", again.code, again.stdout, again.stderr)

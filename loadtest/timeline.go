@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -62,16 +60,4 @@ func writeTimeline(path, out, trace string, stdout io.Writer) error {
 	}
 	fmt.Fprintln(stdout, "trace:", trace)
 	return writeFile(trace, func(w io.Writer) error { return timeline.WriteTrace(w, windows) })
-}
-
-// writeFile writes a file.
-func writeFile(path string, write func(io.Writer) error) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(write(file), file.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
 }

@@ -28,6 +28,7 @@ type detailsView struct {
 	Outcomes  []fact
 	Faults    []faultWord
 	Windows   []timeline.Window
+	Pictures  []string // of porcupine
 }
 
 // shareView is the part of the sales that a replica made.
@@ -41,7 +42,8 @@ type shareView struct {
 const shownEvidence = 12
 
 func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (template.HTML, error) {
-	v := detailsView{Row: view, Sentences: sentences(row), Evidence: row.ShownEvidence(), Windows: row.Windows}
+	v := detailsView{Row: view, Sentences: sentences(row), Evidence: row.ShownEvidence(), Windows: row.Windows,
+		Pictures: row.Pictures}
 	if more := len(v.Evidence) - shownEvidence; more > 0 {
 		v.Evidence, v.More = v.Evidence[:shownEvidence], more
 	}

@@ -57,6 +57,7 @@ type storyData struct {
 	Replay   string            `json:"replay"`
 	Steps    [][3]any          `json:"steps"` // milliseconds since the story began, what happened, and the kind of step
 	Windows  []timeline.Window `json:"windows,omitempty"`
+	Pictures []string          `json:"pictures,omitempty"` // of porcupine
 }
 
 // cellKey identifies a cell of the matrix.
@@ -149,7 +150,7 @@ func newStory(f report.Fault, held bool, repeats []report.Fault) storyData {
 	s := storyData{
 		Scenario: f.Scenario, Title: f.Title, Subject: f.Strategy, Store: f.Store, Class: class, Outcome: f.String(),
 		Proof: f.Proof, Evidence: f.Evidence, Claimed: strings.ReplaceAll(f.Claimed, "-", " "), Held: held,
-		Replay: "go run ./" + f.Replay, Windows: f.Windows,
+		Replay: "go run ./" + f.Replay, Windows: f.Windows, Pictures: f.Pictures,
 	}
 	for _, step := range f.Steps {
 		text, kind := step.Text, step.Kind

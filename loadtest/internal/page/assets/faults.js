@@ -51,7 +51,8 @@
     const found = story.evidence || [];
     if (found.length === 0) return null;
     return element("div", {}, element("h3", {}, "Evidence"),
-      element("ul", {className: "evidence"}, ...found.map(text => element("li", {}, text))));
+      element("ul", {className: "evidence"}, ...found.map(text => element("li", {}, text)),
+        ...(story.pictures || []).map(path => element("li", {}, element("a", {href: path}, path)))));
   }
 
   function open(number) {
