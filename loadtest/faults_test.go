@@ -16,6 +16,7 @@ import (
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/timeline"
 )
 
 // The claims of these four differ for each of the first three scenarios.
@@ -39,6 +40,7 @@ func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
 	}
 	outcomes := map[string][]report.Outcome{}
 	for _, f := range found.Faults {
+		checkFaultWindows(t, f)
 		outcomes[f.Strategy] = append(outcomes[f.Strategy], f.Outcome)
 		if f.Proof == "" || len(f.Steps) == 0 || f.Outcome == report.Unsafe && len(f.Evidence) == 0 {
 			t.Errorf("%s, %s: %s without proof, steps or evidence: %+v", f.Scenario, f.Strategy, f.Outcome, f)
@@ -207,5 +209,33 @@ func TestStrategiesThatPlayNoScenarioAreWrongUsage(t *testing.T) {
 	const want = "loadtest: none of these strategies plays any of these scenarios: see --list\n"
 	if code != exitUnusable || stderr.String() != want {
 		t.Errorf("exit status %d, want %d and %q\n%s", code, exitUnusable, want, &stderr)
+
+// checkFaultWindows checks that a story is shown on a time axis, with its fault shaded.
+func checkFaultWindows(t *testing.T, f report.Fault) {
+	t.Helper()
+	name := f.Scenario + ", " + f.Strategy
+	if len(f.Windows) == 0 || len(f.Windows[0].Shaded) != 1 {
+		t.Errorf("%s: windows %+v", name, f.Windows)
+		return
+	}
+	w := f.Windows[0]
+	struck := func(step report.FaultStep) bool {
+		return int64(step.After) == w.Shaded[0].Start && (step.Kind == report.Strike || step.Kind == report.Proof)
+	}
+	if !slices.ContainsFunc(f.Steps, struck) || w.Shaded[0].End <= w.Shaded[0].Start || w.From != 0 {
+		t.Errorf("%s: shaded %+v, steps %+v", name, w.Shaded, f.Steps)
+	}
+	if last := f.Steps[len(f.Steps)-1].After; w.To > int64(last) || w.To < int64(last)/2 {
+		t.Errorf("%s: it is shown up to %d ns, but the last step was after %v", name, w.To, last)
+	}
+	if name != "late-write, lock-redis-lua" {
+		return
+	}
+	if len(w.Findings) == 0 || w.Findings[0].Kind != timeline.Overlap {
+		t.Fatalf("%s: findings %+v", name, w.Findings)
+	}
+	if a, b := w.Sections[w.Findings[0].Sections[0]], w.Sections[w.Findings[0].Sections[1]]; a.Request != "A" ||
+		b.Request[0] != 'B' || w.Lanes[a.Lane].Replica != "victim" || w.Lanes[b.Lane].Replica != "survivor" {
+		t.Errorf("%s: %+v and %+v overlap", name, a, b)
 	}
 }

@@ -1,0 +1,81 @@
+package report_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/timeline"
+	"stock/loadtest/internal/verify"
+)
+
+// inTurn is a run in which ten buyers are in the critical section one after the other.
+func inTurn(round int) *history.History {
+	h := &history.History{
+		Run: history.Run{
+			Cell:    history.Cell{Subject: history.Subject{Strategy: "some", Store: "mysql", Replicas: 2}, Round: round},
+			Initial: map[int64]int64{1: 10}, Claim: verify.ClaimCorrect, Exclusive: true,
+		},
+		End: &history.End{StartedNS: 1, EndedNS: 1e9, Final: map[int64]int64{1: 0}},
+	}
+	for i := range int64(10) {
+		at := (1 + i) * 1e6
+		h.Ops = append(h.Ops, history.Op{
+			Kind: history.Deduct, Name: fmt.Sprintf("r%d", i), GoodsID: 1, Count: 1, Outcome: history.Sold, Remaining: 9 - i,
+			Replica: "a", SentNS: at - 10, EnteredNS: at, LeftNS: at + 1000, ReceivedNS: at + 1010,
+		})
+	}
+	return h
+}
+
+func TestARowKeepsTheWindowsOfTheFirstRoundWithAFinding(t *testing.T) {
+	t.Parallel()
+	b := report.NewBuilder(report.Environment{})
+	for round := 1; round <= 4; round++ {
+		h := inTurn(round)
+		if round == 2 || round == 3 {
+			h.Ops[5].LeftNS, h.Ops[5].ReceivedNS = h.Ops[6].EnteredNS+500, h.Ops[6].EnteredNS+600
+		}
+		b.Add(h, verify.Judge(h))
+	}
+	var text bytes.Buffer
+	if err := b.Report().WriteJSON(&text); err != nil {
+		t.Fatal(err)
+	}
+	r, err := report.ReadJSON(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	windows := r.Rows[0].Windows
+	if len(windows) != 1 || windows[0].Round != 2 {
+		t.Fatalf("got %+v", windows)
+	}
+	if f := windows[0].Findings; len(f) != 1 || f[0].Kind != timeline.Overlap || f[0].End-f[0].Start != 500 {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func TestARowWithoutAFindingKeepsTheWindowOfItsFirstRound(t *testing.T) {
+	t.Parallel()
+	b := report.NewBuilder(report.Environment{})
+	for round := 1; round <= 2; round++ {
+		h := inTurn(round)
+		b.Add(h, verify.Judge(h))
+	}
+	baseline := inTurn(1)
+	baseline.Run.Strategy, baseline.Run.Claim = "noop", verify.ClaimSellsNothing
+	b.Add(baseline, verify.Judge(baseline))
+	for _, row := range b.Report().Rows {
+		if row.Baseline {
+			if row.Windows != nil {
+				t.Errorf("the baseline, which has no critical section, has %+v", row.Windows)
+			}
+			continue
+		}
+		if len(row.Windows) != 1 || row.Windows[0].Round != 1 || len(row.Windows[0].Findings) > 0 {
+			t.Errorf("got %+v", row.Windows)
+		}
+	}
+}
