@@ -43,7 +43,8 @@ func checkTimeline(t *testing.T, dir string) {
 	})
 	t.Run("page of the report", func(t *testing.T) {
 		p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, reportPage)))
-		browsertest.Eval[bool](p, `[...document.querySelectorAll(".opener")].find(o => o.textContent === "none").click() || true`)
+		browsertest.Eval[bool](p,
+			`[...document.querySelectorAll(".opener")].find(o => o.textContent === "none").click() || true`)
 		mustJumpToAnOverlap(t, p)
 		for _, width := range []int64{1400, 375} {
 			p.Size(width, 800)
@@ -121,8 +122,9 @@ func mustObeyKeys(t *testing.T, p *browsertest.Page) {
 	if after := p.Text(".tl-detail"); after == before {
 		t.Errorf("the details of the next section are not shown: %q", after)
 	}
-	const axis = `[...document.querySelector(".tl-view").querySelectorAll(".tl-tick")].map(e => e.textContent).join()`
-	for _, key := range []string{"+", kb.ArrowRight, "-", "0"} {
+	const axis = `[...document.querySelector(".tl-view").querySelectorAll(".tl-grid")]
+		.map(e => e.getAttribute("x1")).join()`
+	for _, key := range []string{"+", "+", kb.ArrowRight, "-", "0"} {
 		ticks := browsertest.Eval[string](p, axis)
 		p.Press(key)
 		p.WaitFor(axis + " !== " + string(must(json.Marshal(ticks))))

@@ -44,7 +44,10 @@ type finding struct {
 // prefix.
 func open(h *history.History, everything bool, prefix string) (items []*item) {
 	for _, sales := range verify.SalesByItem(h) {
-		it := &item{id: sales.Item, round: h.Run.Round, requests: !slices.ContainsFunc(sales.Ops, verify.Entered)}
+		it := &item{id: sales.Item, requests: !slices.ContainsFunc(sales.Ops, verify.Entered)}
+		if h.Run.Story == "" {
+			it.round = h.Run.Round
+		}
 		of := make([]*span, len(sales.Ops))
 		for i, op := range sales.Ops {
 			s := newSpan(op, prefix)

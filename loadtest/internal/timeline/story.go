@@ -17,8 +17,8 @@ type Fault struct {
 const maxItems = 3
 
 // Story returns a window for each item of a fault scenario, which began at a time on the clock of the history. It has
-// every request, without the prefix of its name, and the time from the fault until the next sale is shaded. The fault is
-// nil if it did not strike.
+// every request, without the prefix of its name, and the time from the fault until the next sale is shaded. The fault
+// is nil if it did not strike.
 func Story(h *history.History, began int64, prefix string, fault *Fault) (windows []Window) {
 	for _, it := range open(h, true, prefix) {
 		if len(windows) == maxItems {
@@ -31,7 +31,7 @@ func Story(h *history.History, began int64, prefix string, fault *Fault) (window
 		}
 		w := it.window(began, from, to, shown)
 		w.Omitted = len(it.spans) - len(shown)
-		w.Title, w.Round = fmt.Sprintf("Item %d", it.id), 0
+		w.Title = fmt.Sprintf("Item %d", it.id)
 		if fault != nil && int64(fault.After) < w.To {
 			sold := it.nextSale(began + int64(fault.After))
 			w.Shaded = []Shade{{Start: int64(fault.After), End: sold - began, Text: fault.Text}}

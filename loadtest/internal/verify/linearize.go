@@ -136,8 +136,8 @@ func (it *item) linearizable(deadline time.Time) (a answer, reason string) {
 	return undecided, outOfTime
 }
 
-// model returns a correct service, for the check of these operations. For each step that it takes, the checker remembers
-// which operations it has placed, a bit each, and the state.
+// model returns a correct service, for the check of these operations. For each step that it takes, the checker
+// remembers which operations it has placed, a bit each, and the state.
 func (it *item) model(ops []porcupine.Operation) *model {
 	return &model{counts: it.unknownCounts(), steps: checkMemory / (len(ops)/8 + 256)}
 }
