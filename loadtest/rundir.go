@@ -98,6 +98,18 @@ func announcePage(stdout io.Writer, dir string) {
 	fmt.Fprintf(stdout, "page for the browser: %s\n", filepath.Join(dir, reportPage))
 }
 
+// writeFile creates a file, or replaces it.
+func writeFile(path string, write func(io.Writer) error) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(write(file), file.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
 // readReport reads a report, given the path of its JSON file or of its directory.
 func readReport(path string) (*report.Report, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {

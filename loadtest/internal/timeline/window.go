@@ -8,7 +8,7 @@ type Window struct {
 	Title  string `json:"title"`
 	Item   int64  `json:"item"`
 	Round  int    `json:"round,omitempty"` // 0 in a story
-	Origin int64  `json:"origin_ns"` // on the clock of the history; of a story, when it began
+	Origin int64  `json:"origin_ns"`       // on the clock of the history; of a story, when it began
 	// The window is from From to To. Sections that are open then may begin earlier or end later.
 	From int64 `json:"from,omitempty"`
 	To   int64 `json:"to"`
