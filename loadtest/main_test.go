@@ -59,6 +59,8 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"run --frobnicate", "unknown flag: --frobnicate; see loadtest run --help"},
 		{"up --listen " + busy, "--listen: listen tcp " + busy},
 		{"verify", "verify needs one DIR, such as out/before"},
+		{"timeline", "timeline needs one FILE, such as out/before/history/"},
+		{"timeline " + filepath.Join(empty, "none.jsonl"), "no such file or directory"},
 		{"verify main.go", "main.go is no directory: DIR must be the directory of a run"},
 		{"compare " + empty, "compare needs two reports, such as out/before out/after"},
 		{"compare main.go " + empty, "main.go is no report: give a run's directory or its report.json"},
