@@ -74,6 +74,7 @@ func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
 			t.Errorf("something was not measured: the report lacks %q\n%s", want, &stdout)
 		}
 	}
+	t.Run("page", func(t *testing.T) { lookAtBench(t, dir) })
 }
 
 func TestBenchQuickKeepsExplicitFlags(t *testing.T) {

@@ -58,6 +58,7 @@ func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
 			t.Errorf("%s: %v, want %v", strategy, got, want)
 		}
 	}
+	t.Run("page", func(t *testing.T) { lookAtFaults(t, dir, found.Faults) })
 }
 
 func TestWrongUsageOfFaultsSaysWhatIsWrong(t *testing.T) {

@@ -72,6 +72,8 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 	if compared.code != exitHeld || !strings.Contains(compared.stdout, "update") {
 		t.Errorf("compare: exit status %d\n%s\n%s", compared.code, compared.stdout, compared.stderr)
 	}
+	t.Run("page", func(t *testing.T) { lookAtRun(t, dir, r) })
+	t.Run("page of the comparison", func(t *testing.T) { lookAtComparison(t, dir, dir) })
 }
 
 func TestSweepIsJudgedVerifiedAndCompared(t *testing.T) {
@@ -94,6 +96,7 @@ func TestSweepIsJudgedVerifiedAndCompared(t *testing.T) {
 	if compared.code != exitHeld || strings.Contains(compared.stdout, "Only in") {
 		t.Errorf("compare: exit status %d\n%s\n%s", compared.code, compared.stdout, compared.stderr)
 	}
+	t.Run("page", func(t *testing.T) { lookAtSweep(t, dir) })
 }
 
 func TestLedgerIsAuditedByRunAndByVerify(t *testing.T) {
