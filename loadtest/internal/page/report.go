@@ -156,8 +156,11 @@ func (v verdictView) sentences() []string {
 	}
 	correct, late := number["ok"]+number["late"], number["late"]
 	text := fmt.Sprintf("%d of %s %s correct under load", correct, count(all, "strategy"), are(correct))
-	if correct == all {
+	switch correct {
+	case all:
 		text = capital(every(all, "strategy")) + " correct under load"
+	case 0:
+		text = "No strategy is correct under load"
 	}
 	if late > 0 {
 		text += fmt.Sprintf(", but %s a sale if the holder's write comes late", partOf(late, correct, "lose"))

@@ -1,0 +1,217 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"stock/internal/stats"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/verify"
+)
+
+// newRow returns a row on two replicas.
+func newRow(strategy string, result verify.Result) *report.Row {
+	claims := map[verify.Result]string{verify.Correct: verify.ClaimCorrect, verify.Wrong: verify.ClaimLosesUpdates}
+	row := &report.Row{
+		Subject: history.Subject{
+			Strategy: strategy, Store: "mysql", Replicas: 2, Workload: history.Workload{Name: "plenty", Users: 100},
+		},
+		Claim: claims[result], ClaimHeld: true, GoodputPerS: 1000, LatencyMS: report.Latency{P50: 12.5, P99: 80},
+		GoodputInterval: &stats.Interval{Low: 900, High: 1100},
+		LatencyBuckets:  &report.Buckets{First: 40, Counts: []int64{1, 20, 3}},
+	}
+	row.Result = result
+	for i := range 3 {
+		row.Rounds = append(row.Rounds, report.Cell{Round: 1 + i, ElapsedS: 1.5, SoldPerS: []float64{900, 1100}})
+	}
+	return row
+}
+
+// written returns the page of a report.
+func written(t *testing.T, r *report.Report) string {
+	t.Helper()
+	var b strings.Builder
+	if err := WriteReport(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestTheVerdictIsASentence(t *testing.T) {
+	t.Parallel()
+	late := newRow("lock-redis-lua", verify.Correct)
+	late.Faults = map[string]string{"late-write": "unsafe"}
+	one := newRow("mutex", verify.Wrong)
+	one.Replicas = 1
+	for name, test := range map[string]struct {
+		rows []*report.Row
+		want string
+	}{
+		"one":       {[]*report.Row{newRow("update", verify.Correct)}, "The strategy is correct under load."},
+		"late":      {[]*report.Row{late}, "The strategy is correct under load, but it loses a sale if the holder's write comes late."},
+		"two":       {[]*report.Row{newRow("a", verify.Correct), newRow("b", verify.Correct)}, "Both strategies are correct under load."},
+		"one wrong": {[]*report.Row{newRow("a", verify.Correct), newRow("b", verify.Wrong)}, "1 of 2 strategies is correct under load. 1 is wrong."},
+		"mixed": {
+			[]*report.Row{newRow("a", verify.Correct), late, newRow("b", verify.Correct), newRow("c", verify.Wrong), one},
+			"3 of 4 strategies are correct under load, but 1 of these loses a sale if the holder's write comes late. 1 is wrong.",
+		},
+		// A strategy that is wrong under one workload is wrong.
+		"twice": {[]*report.Row{newRow("a", verify.Correct), newRow("a", verify.Wrong)}, "No strategy is correct under load. 1 is wrong."},
+	} {
+		v := newVerdict(&report.Report{Rows: test.rows})
+		if got := strings.Join(v.Details, " "); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestAStrategyThatLosesALateWriteIsNotSimplyCorrect(t *testing.T) {
+	t.Parallel()
+	row := newRow("lock-redis-lua", verify.Correct)
+	row.Faults = map[string]string{"late-write": "unsafe", "holder-dies": "blocked 2.0 s", "client-retries": "unsafe"}
+	text := written(t, &report.Report{Rows: []*report.Row{row}})
+	for _, want := range []string{
+		`<span class="word late">loses a late write</span>`, `<span class="word bad">loses a sale</span>`,
+		`<span class="word wait">blocked 2.0 s</span>`, `<span class="word bad">deducts twice</span>`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if strings.Contains(text, `<span class="word ok">correct</span>`) {
+		t.Error("the page calls it correct and nothing else")
+	}
+}
+
+func TestAWrongStrategyHasNoBar(t *testing.T) {
+	t.Parallel()
+	wrong := newRow("none", verify.Wrong)
+	wrong.LostUpdates, wrong.Sold = 1321, 1344
+	text := written(t, &report.Report{Rows: []*report.Row{wrong}})
+	if !strings.Contains(text, "1\u202f321 of 1\u202f344 units lost") {
+		t.Error("the page does not say what was lost")
+	}
+	if strings.Contains(text, `<span class="bar"`) || strings.Contains(text, "data-ranked") {
+		t.Error("a wrong strategy has a bar, or is ranked")
+	}
+}
+
+func TestNamesAreEscaped(t *testing.T) {
+	t.Parallel()
+	row := newRow(`<img src=x>`, verify.Wrong)
+	row.Evidence = []string{`</script><img src=y>`}
+	r := &report.Report{
+		Rows: []*report.Row{row}, Problems: []string{"<img src=z>"},
+		Faults: []report.Fault{{Scenario: "late-write", Strategy: "</script><img>", Outcome: report.Unsafe}},
+	}
+	if text := written(t, r); strings.Contains(text, "<img") {
+		t.Errorf("the page has an image: %s", text[strings.Index(text, "<img"):][:80])
+	}
+}
+
+func TestEveryReportHasAPage(t *testing.T) {
+	t.Parallel()
+	bare := newRow("update", verify.Correct) // as in reports of older versions
+	bare.LatencyBuckets, bare.GoodputInterval = nil, nil
+	bare.Rounds = nil
+	for name, r := range map[string]*report.Report{
+		"empty":          {},
+		"older":          {Rows: []*report.Row{bare}},
+		"a single value": {Rows: []*report.Row{newRow("update", verify.Correct)}, Sweep: sweep("8")},
+		"nothing drawn":  {Sweep: &report.Sweep{Axis: "users", Values: []string{"8"}}},
+		"skipped":        {Faults: []report.Fault{{Scenario: "a", Strategy: "b", Outcome: report.Skipped}}},
+	} {
+		if text := written(t, r); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+			t.Errorf("%s: the page has figures that are no numbers", name)
+		}
+	}
+}
+
+// sweep returns a sweep of two strategies, whose lines end at the same place, and a wrong one.
+func sweep(values ...string) *report.Sweep {
+	s := &report.Sweep{Axis: "users", Values: values}
+	for _, name := range []string{"update", "for-update", "none"} {
+		c := &report.Curve{Strategy: name, Store: "mysql", Workload: "plenty", Replicas: 2}
+		for i, value := range values {
+			p := report.Point{Value: value, RatePerS: float64(100 * (1 + i)), Result: verify.Correct, ClaimHeld: true}
+			p.Interval = &stats.Interval{Low: p.RatePerS - 10, High: p.RatePerS + 10}
+			if name == "none" {
+				p.Result = verify.Wrong
+			}
+			c.Points = append(c.Points, p)
+		}
+		s.Curves = append(s.Curves, c)
+	}
+	return s
+}
+
+func TestASweepDrawsNoWrongStrategy(t *testing.T) {
+	t.Parallel()
+	v := newSweeps(sweep("1", "8", "32"))
+	if len(v) != 1 || len(v[0].Legend) != 2 || len(v[0].Table) != 3 {
+		t.Fatalf("got %+v, want one chart of two lines, and a table of three rows", v)
+	}
+	if want := "Not drawn, because they are wrong: none."; v[0].NotDrawn != want {
+		t.Errorf("got %q, want %q", v[0].NotDrawn, want)
+	}
+	if n := strings.Count(string(v[0].Chart), `class="label `); n != 2 {
+		t.Errorf("the chart has %d names, want 2", n)
+	}
+}
+
+func TestRepeatsAreOneCell(t *testing.T) {
+	t.Parallel()
+	var faults []report.Fault
+	for i, outcome := range []report.Outcome{report.Safe, report.Unsafe, report.Safe} {
+		faults = append(faults, report.Fault{
+			Scenario: "late-write", Strategy: "update", Outcome: outcome, Repeat: 1 + i, ClaimHeld: outcome == report.Safe,
+			Steps: []report.FaultStep{{After: 1500 * time.Microsecond, Text: "proof: it struck"}},
+		})
+	}
+	m := newMatrix(&report.Report{Faults: faults})
+	if len(m.stories) != 1 || m.stories[0].Repeats != "Played 3 times: 2 × safe, 1 × unsafe." || m.stories[0].Class != "bad" {
+		t.Fatalf("got %+v, want the worst as one story", m.stories)
+	}
+	if cell := m.Scenarios[0].Cells[0]; !cell.Broken || !strings.HasSuffix(cell.Label, "the claim did not hold") {
+		t.Errorf("got the cell %+v, want a broken claim", cell)
+	}
+	if got, want := m.stories[0].Steps[0], [3]any{1.5, "it struck", report.Proof}; got != want {
+		t.Errorf("got the step %v, want %v", got, want)
+	}
+}
+
+// The whole catalogue has about 40 strategies under two workloads, and plays 860 stories. The timelines come on top.
+func TestThePageOfTheWholeCatalogueIsSmall(t *testing.T) {
+	t.Parallel()
+	r := &report.Report{}
+	for i := range 80 {
+		row := newRow(fmt.Sprintf("strategy-%d", i), verify.Correct)
+		row.Evidence = []string{strings.Repeat("evidence ", 20)}
+		row.LatencyBuckets.Counts = make([]int64, 40)
+		row.LatencyBuckets.Counts[7] = 1
+		row.Rounds = nil
+		for round := range 14 {
+			row.Rounds = append(row.Rounds, report.Cell{Round: 1 + round, ElapsedS: 2, SoldPerS: make([]float64, 20)})
+			row.Rounds[round].SoldPerS[round] = 12345
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	for i := range 860 {
+		f := report.Fault{
+			Scenario: fmt.Sprintf("scenario-%d", i%70), Strategy: fmt.Sprintf("strategy-%d", i/70), Outcome: report.Unsafe,
+			Title: strings.Repeat("title ", 20), Proof: strings.Repeat("proof ", 10), Replay: strings.Repeat("replay ", 12),
+			Evidence: []string{strings.Repeat("evidence ", 10)},
+		}
+		for range 6 {
+			f.Steps = append(f.Steps, report.FaultStep{After: time.Second, Text: strings.Repeat("step ", 15)})
+		}
+		r.Faults = append(r.Faults, f)
+	}
+	const most = 2_000_000
+	if size := len(written(t, r)); size > most {
+		t.Errorf("the page has %d bytes, want at most %d", size, most)
+	}
+}
