@@ -121,6 +121,7 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	environment := report.LocalEnvironment()
 	environment.SharedHost, environment.Servers, environment.Notes = lab.sharedHost, lab.servers, lab.notes
 	builder := report.NewBuilder(environment)
+	describe(builder, options.Choices)
 	failure := playFaults(ctx, lab.stage(f.step), options, builder, f.out, screen)
 	return f.report(ctx, stdout, builder, failure, began)
 }

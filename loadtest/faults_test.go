@@ -210,6 +210,8 @@ func TestStrategiesThatPlayNoScenarioAreWrongUsage(t *testing.T) {
 	const want = "loadtest: none of these strategies plays any of these scenarios: see --list\n"
 	if code != exitUnusable || stderr.String() != want {
 		t.Errorf("exit status %d, want %d and %q\n%s", code, exitUnusable, want, &stderr)
+	}
+}
 
 // checkFaultWindows checks that a story is shown on a time axis, with its fault shaded.
 func checkFaultWindows(t *testing.T, f report.Fault) {

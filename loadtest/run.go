@@ -102,6 +102,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		return err
 	}
 	builder := report.NewBuilder(f.environment(lab, leftOut))
+	describe(builder, choices)
 	builder.Expect(plan)
 	if err := writeManifest(f.out, builder.Environment(), plan); err != nil {
 		return err
@@ -162,6 +163,13 @@ func (f *runFlags) newRunner(ctx context.Context, lab *lab, mix traffic.MixConfi
 		Dir:      f.out,
 	}, began)
 	return runner, choices, leftOut, err
+}
+
+// describe adds what the catalogue says about the strategies.
+func describe(builder *report.Builder, choices []scenario.Choice) {
+	for _, choice := range choices {
+		builder.Describe(choice.Strategy.Name, choice.Strategy.Summary)
+	}
 }
 
 // announceDuration says how long runs of a given duration take. It returns an error if that exceeds the budget.

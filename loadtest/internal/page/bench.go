@@ -59,7 +59,8 @@ func newBench(r *bench.Result) benchView {
 		outcomes[verdict.Outcome]++
 	}
 	met := outcomes["met"]
-	v.Verdict = verdictView{Class: "ok", Text: fmt.Sprintf("%d of %s %s met.", met, count(len(v.Goals), "target"), are(met))}
+	text := fmt.Sprintf("%d of %s %s met.", met, count(len(v.Goals), "target"), are(met))
+	v.Verdict = verdictView{Class: "ok", Text: text}
 	switch {
 	case len(r.Wrong) > 0:
 		v.Verdict.Class, v.Verdict.Text = "bad", "The judge found a strategy wrong."

@@ -17,6 +17,7 @@ import (
 // detailsView is what an opened row shows.
 type detailsView struct {
 	Row       rowView
+	Summary   string // how the strategy works
 	Sentences []string
 	Evidence  []string
 	More      int // findings that are only in the JSON
@@ -42,8 +43,10 @@ type shareView struct {
 const shownEvidence = 12
 
 func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (template.HTML, error) {
-	v := detailsView{Row: view, Sentences: sentences(row), Evidence: row.ShownEvidence(), Windows: row.Windows,
-		Pictures: row.Pictures}
+	v := detailsView{
+		Row: view, Summary: r.Summaries[row.Strategy], Sentences: sentences(row), Evidence: row.ShownEvidence(),
+		Windows: row.Windows, Pictures: row.Pictures,
+	}
 	if more := len(v.Evidence) - shownEvidence; more > 0 {
 		v.Evidence, v.More = v.Evidence[:shownEvidence], more
 	}

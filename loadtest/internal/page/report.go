@@ -22,7 +22,8 @@ func WriteReport(w io.Writer, r *report.Report) error {
 	if err != nil {
 		return err
 	}
-	f := Frame{Title: "Stock lab", Lead: lead(r), Main: main, Scripts: []string{"timeline.js", "timelines.js", "report.js"}}
+	f := Frame{Title: "Stock lab", Lead: lead(r), Main: main}
+	f.Scripts = []string{"timeline.js", "timelines.js", "report.js"}
 	if len(view.Sweeps) > 0 {
 		f.Scripts = append(f.Scripts, "sweep.js")
 	}
@@ -117,8 +118,8 @@ func newVerdict(r *report.Report) verdictView {
 	return v
 }
 
-// tallies counts the strategies by their verdicts, on as many replicas as there were. A strategy is wrong if it is wrong
-// under any workload.
+// tallies counts the strategies by their verdicts, on as many replicas as there were. A strategy that is wrong under
+// one workload is wrong.
 func tallies(r *report.Report) []tally {
 	kinds := []tally{
 		{Class: "ok", Word: "correct"}, {Class: "late", Word: "correct, but loses a late write"},

@@ -46,20 +46,25 @@ func TestTheVerdictIsASentence(t *testing.T) {
 	late.Faults = map[string]string{"late-write": "unsafe"}
 	one := newRow("mutex", verify.Wrong)
 	one.Replicas = 1
+	a, b, c := newRow("a", verify.Correct), newRow("b", verify.Correct), newRow("c", verify.Wrong)
 	for name, test := range map[string]struct {
 		rows []*report.Row
 		want string
 	}{
-		"one":       {[]*report.Row{newRow("update", verify.Correct)}, "The strategy is correct under load."},
-		"late":      {[]*report.Row{late}, "The strategy is correct under load, but it loses a sale if the holder's write comes late."},
-		"two":       {[]*report.Row{newRow("a", verify.Correct), newRow("b", verify.Correct)}, "Both strategies are correct under load."},
-		"one wrong": {[]*report.Row{newRow("a", verify.Correct), newRow("b", verify.Wrong)}, "1 of 2 strategies is correct under load. 1 is wrong."},
+		"one": {[]*report.Row{a}, "The strategy is correct under load."},
+		"late": {
+			[]*report.Row{late},
+			"The strategy is correct under load, but it loses a sale if the holder's write comes late.",
+		},
+		"two":       {[]*report.Row{a, b}, "Both strategies are correct under load."},
+		"one wrong": {[]*report.Row{a, c}, "1 of 2 strategies is correct under load. 1 is wrong."},
 		"mixed": {
-			[]*report.Row{newRow("a", verify.Correct), late, newRow("b", verify.Correct), newRow("c", verify.Wrong), one},
-			"3 of 4 strategies are correct under load, but 1 of these loses a sale if the holder's write comes late. 1 is wrong.",
+			[]*report.Row{a, late, b, c, one},
+			"3 of 4 strategies are correct under load, " +
+				"but 1 of these loses a sale if the holder's write comes late. 1 is wrong.",
 		},
 		// A strategy that is wrong under one workload is wrong.
-		"twice": {[]*report.Row{newRow("a", verify.Correct), newRow("a", verify.Wrong)}, "No strategy is correct under load. 1 is wrong."},
+		"twice": {[]*report.Row{a, newRow("a", verify.Wrong)}, "No strategy is correct under load. 1 is wrong."},
 	} {
 		v := newVerdict(&report.Report{Rows: test.rows})
 		if got := strings.Join(v.Details, " "); got != test.want {
@@ -94,7 +99,7 @@ func TestAWrongStrategyHasNoBar(t *testing.T) {
 	if !strings.Contains(text, "1\u202f321 of 1\u202f344 units lost") {
 		t.Error("the page does not say what was lost")
 	}
-	if strings.Contains(text, `<span class="bar"`) || strings.Contains(text, "data-ranked") {
+	if strings.Contains(text, `<span class="bar"`) || strings.Contains(text, "data-ranked>") {
 		t.Error("a wrong strategy has a bar, or is ranked")
 	}
 }
@@ -172,7 +177,8 @@ func TestRepeatsAreOneCell(t *testing.T) {
 		})
 	}
 	m := newMatrix(&report.Report{Faults: faults})
-	if len(m.stories) != 1 || m.stories[0].Repeats != "Played 3 times: 2 × safe, 1 × unsafe." || m.stories[0].Class != "bad" {
+	const repeats = "Played 3 times: 2 × safe, 1 × unsafe."
+	if len(m.stories) != 1 || m.stories[0].Repeats != repeats || m.stories[0].Class != "bad" {
 		t.Fatalf("got %+v, want the worst as one story", m.stories)
 	}
 	if cell := m.Scenarios[0].Cells[0]; !cell.Broken || !strings.HasSuffix(cell.Label, "the claim did not hold") {

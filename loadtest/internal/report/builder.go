@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -22,6 +23,7 @@ type Builder struct {
 	plan        []history.Cell // the cells to run at least
 	problems    []string       // added by the caller
 	faults      []Fault
+	summaries   map[string]string
 }
 
 // collected is what a row is computed from.
@@ -46,7 +48,7 @@ func NewBuilder(environment Environment) *Builder {
 		options[i] = password.ReplaceAllString(option, "$1:***@")
 	}
 	environment.Options = options
-	return &Builder{environment: environment, bySubject: map[history.Subject]*collected{}}
+	return &Builder{environment: environment, bySubject: map[history.Subject]*collected{}, summaries: map[string]string{}}
 }
 
 // Environment returns the report's environment.
@@ -54,6 +56,9 @@ func (b *Builder) Environment() Environment { return b.environment }
 
 // Expect sets the cells to run (see history.Manifest). A report in which a row has fewer has a problem.
 func (b *Builder) Expect(plan []history.Cell) { b.plan = slices.Clone(plan) }
+
+// Describe says how a strategy works, in one sentence.
+func (b *Builder) Describe(strategy, summary string) { b.summaries[strategy] = summary }
 
 // Problem adds a problem that the figures do not show, such as why the run was aborted. It precedes the problems that
 // the report finds.
@@ -168,6 +173,9 @@ func (b *Builder) Report() *Report {
 	r.markUntested()
 	r.Sweep = r.sweep()
 	r.Faults = slices.Clone(b.faults)
+	if len(b.summaries) > 0 {
+		r.Summaries = maps.Clone(b.summaries)
+	}
 	for _, row := range r.Rows {
 		row.Faults = r.faultsOf(row)
 	}

@@ -292,7 +292,8 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 		if claim.State == Resolved {
 			style = green
 		}
-		out.line(style, fmt.Sprintf("%s: claim not held: %s: %s", strings.ToUpper(string(claim.State)), claim.What, claim.Found))
+		state := strings.ToUpper(string(claim.State))
+		out.line(style, fmt.Sprintf("%s: claim not held: %s: %s", state, claim.What, claim.Found))
 	}
 	if len(c.Figures) == 0 {
 		fmt.Fprintln(out, "Nothing to compare: the reports have no strategy with the same load in common "+

@@ -94,7 +94,8 @@ func TestCompareTellsNewBrokenClaimsFromOldOnes(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	var out bytes.Buffer
-	if err := c.WriteText(&out, false); err != nil || !strings.Contains(out.String(), "NEW: claim not held: late-write, d") {
+	const line = "NEW: claim not held: late-write, d"
+	if err := c.WriteText(&out, false); err != nil || !strings.Contains(out.String(), line) {
 		t.Errorf("%v\n%s", err, &out)
 	}
 }

@@ -55,6 +55,8 @@ type Report struct {
 	Rows         []*Row   `json:"rows"`     // by workload; of each, the ranked rows come first, by speed
 	Sweep        *Sweep   `json:"sweep,omitempty"`
 	Faults       []Fault  `json:"faults,omitempty"`
+	// Summaries says how each strategy works, in one sentence, by its name.
+	Summaries map[string]string `json:"summaries,omitempty"`
 }
 
 // Row is one strategy under one workload.
