@@ -41,7 +41,7 @@ func (c *chart) path(class string, points [][2]float64) {
 		if i == 0 {
 			command = "M"
 		}
-		fmt.Fprintf(c, "%s%.1f %.1f", command, p[0], p[1])
+		fmt.Fprintf(c, "%s%.0f %.1f", command, p[0], p[1])
 	}
 	c.WriteString(`"/>`)
 }
@@ -107,12 +107,14 @@ func latencyChart(row *report.Row) template.HTML {
 	c.top = 34
 	c.yAxis(100 * float64(most) / float64(sum))
 	end := niceEnd(100 * float64(most) / float64(sum))
+	c.WriteString(`<path class="column" d="`)
 	for i, n := range b.Counts {
-		x, next := c.x(at(b.Start(i))), c.x(at(b.Start(i+1)))
-		y := c.y(100 * float64(n) / float64(sum) / end)
-		fmt.Fprintf(c, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="column"/>`,
-			x+.5, y, max(next-x-1, 1), c.y(0)-y)
+		if n > 0 {
+			x, next := c.x(at(b.Start(i)))+.5, c.x(at(b.Start(i+1)))-.5
+			fmt.Fprintf(c, "M%.1f %.1fV%.1fH%.1fV%.1fz", x, c.y(0), c.y(100*float64(n)/float64(sum)/end), next, c.y(0))
+		}
 	}
+	c.WriteString(`"/>`)
 	c.latencyTicks(b.Start(0), b.Start(len(b.Counts)), at)
 	l := row.LatencyMS
 	c.mark(at(l.P50), "median "+milliseconds(l.P50)+" ms", false)
@@ -158,11 +160,16 @@ func (c *chart) mark(part float64, text string, second bool) {
 	c.text(x, y, class, text)
 }
 
+// shownRounds is how many rounds a chart shows. A whole run of the lab has up to fifty, of which the lines would hide
+// each other.
+const shownRounds = 8
+
 // salesChart draws the units that were confirmed per second over the time of each round; empty if that was not
 // recorded.
 func salesChart(row *report.Row) template.HTML {
 	most, longest := 0.0, 0.0
-	for _, round := range row.Rounds {
+	rounds := row.Rounds[:min(len(row.Rounds), shownRounds)]
+	for _, round := range rounds {
 		for _, rate := range round.SoldPerS {
 			most = max(most, rate)
 		}
@@ -175,7 +182,7 @@ func salesChart(row *report.Row) template.HTML {
 	}
 	c := newChart(460, 190)
 	end := c.yAxis(most)
-	for i, round := range row.Rounds {
+	for i, round := range rounds {
 		var points [][2]float64
 		for slice, rate := range round.SoldPerS {
 			middle := (float64(slice) + .5) / float64(len(round.SoldPerS)) * round.ElapsedS
@@ -195,5 +202,5 @@ func salesChart(row *report.Row) template.HTML {
 	}
 	c.text(c.x(1), c.height-9, "tick end", "s")
 	return c.finish(fmt.Sprintf("Units confirmed per second during %s of at most %s seconds; at most %s.",
-		count(len(row.Rounds), "round"), stats.Format(longest), grouped(most)))
+		count(len(rounds), "round"), stats.Format(longest), grouped(most)))
 }

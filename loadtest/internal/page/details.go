@@ -27,7 +27,7 @@ type detailsView struct {
 	Shares    []shareView
 	Costs     []fact
 	Outcomes  []fact
-	Faults    []faultWord
+	Faults    bool // some were played, and a script lists them
 	Windows   []timeline.Window
 	Pictures  []string // of porcupine
 }
@@ -52,7 +52,10 @@ func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (te
 	}
 	v.Latency = latencyChart(row)
 	v.Sales = salesChart(row)
-	v.SalesNote = "Units confirmed per second, a line for each round."
+	v.SalesNote = "Units confirmed per second, a line for each round"
+	if len(row.Rounds) > shownRounds {
+		v.SalesNote = fmt.Sprintf("Units confirmed per second, a line for each of the first %d rounds", shownRounds)
+	}
 	for _, replica := range slices.Sorted(maps.Keys(row.ReplicaShares)) {
 		part := row.ReplicaShares[replica]
 		name := replica
@@ -69,11 +72,7 @@ func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (te
 			v.Outcomes = append(v.Outcomes, fact{strings.ReplaceAll(string(outcome), "_", " "), grouped(float64(n))})
 		}
 	}
-	for _, scenario := range r.Scenarios() {
-		if word := newFaultWord(scenario, row.Faults[scenario]); word.Word != "" {
-			v.Faults = append(v.Faults, word)
-		}
-	}
+	v.Faults = len(row.Faults) > 0
 	return render("details", v)
 }
 

@@ -17,6 +17,7 @@ type matrixView struct {
 	Legend     []faultWord
 
 	stories []storyData
+	titles  map[string]string // by scenario
 }
 
 // scenarioView is a row of the matrix.
@@ -44,14 +45,12 @@ type practiceView struct {
 // storyData is a story, as the script of the page reads it. Repeats that ended in the same way are one story.
 type storyData struct {
 	Scenario string            `json:"scenario"`
-	Title    string            `json:"title"`
 	Subject  string            `json:"subject"`
-	Store    string            `json:"store"`
 	Class    string            `json:"class"`
 	Outcome  string            `json:"outcome"`
 	Repeats  string            `json:"repeats,omitempty"` // how often it was played, and with which outcomes
 	Proof    string            `json:"proof"`
-	Evidence []string          `json:"evidence"`
+	Evidence []string          `json:"evidence,omitempty"`
 	Claimed  string            `json:"claimed"`
 	Held     bool              `json:"held"`
 	Replay   string            `json:"replay"`
@@ -68,7 +67,7 @@ func newMatrix(r *report.Report) *matrixView {
 	if len(r.Faults) == 0 {
 		return nil
 	}
-	m := &matrixView{}
+	m := &matrixView{titles: map[string]string{}}
 	played := map[cellKey][]report.Fault{}
 	scenariosOf := map[string][]string{}
 	var strategies []string
@@ -107,7 +106,7 @@ func (m *matrixView) addScenario(scenario string, strategies []string, played ma
 		if len(faults) == 0 {
 			continue
 		}
-		row.Title, practices.Title = faults[0].Title, faults[0].Title
+		row.Title, practices.Title, m.titles[scenario] = faults[0].Title, faults[0].Title, faults[0].Title
 		if !slices.Contains(m.Strategies, name) {
 			practices.Cells = append(practices.Cells, m.newCell(faults))
 		}
@@ -148,7 +147,7 @@ func (m *matrixView) newCell(repeats []report.Fault) *matrixCell {
 func newStory(f report.Fault, held bool, repeats []report.Fault) storyData {
 	class, _ := outcomeClass(f.Outcome)
 	s := storyData{
-		Scenario: f.Scenario, Title: f.Title, Subject: f.Strategy, Store: f.Store, Class: class, Outcome: f.String(),
+		Scenario: f.Scenario, Subject: f.Strategy, Class: class, Outcome: f.String(),
 		Proof: f.Proof, Evidence: f.Evidence, Claimed: strings.ReplaceAll(f.Claimed, "-", " "), Held: held,
 		Replay: "go run ./" + f.Replay, Windows: f.Windows, Pictures: f.Pictures,
 	}

@@ -28,7 +28,7 @@ func WriteReport(w io.Writer, r *report.Report) error {
 		f.Scripts = append(f.Scripts, "sweep.js")
 	}
 	if view.Matrix != nil {
-		f.Data = append(f.Data, Data{ID: "stories", Value: view.Matrix.stories})
+		f.Data = append(f.Data, Data{"stories", view.Matrix.stories}, Data{"titles", view.Matrix.titles})
 		f.Scripts = append(f.Scripts, "faults.js")
 	}
 	return f.Write(w)

@@ -2,6 +2,7 @@
 // The matrix of faults: move with the arrow keys, open a story.
 (() => {
   const stories = JSON.parse(document.getElementById("stories").textContent);
+  const titles = JSON.parse(document.getElementById("titles").textContent);
   const dialog = document.getElementById("story");
 
   function element(tag, properties, ...children) {
@@ -66,7 +67,7 @@
           element("h2", {id: "story-title"}, element("code", {}, story.subject), " ",
             element("span", {className: "word " + story.class}, story.outcome))),
         close),
-      element("p", {className: "big"}, story.title),
+      element("p", {className: "big"}, titles[story.scenario]),
       element("p", {}, (story.claimed ? "It claims: " + story.claimed + ". " : "") +
         (story.held ? "That held." : "That did not hold.") + (story.repeats ? " " + story.repeats : "")),
       element("h3", {}, "Step by step"), steps(story),
@@ -88,12 +89,21 @@
     if (event.target === dialog) dialog.close(); // beside the story
   });
 
+  // An opened row lists the stories of its strategy.
+  document.addEventListener("opened", event => {
+    for (const list of event.detail.querySelectorAll("[data-faults]")) {
+      stories.forEach((story, number) => {
+        if (story.subject !== list.dataset.faults) return;
+        list.append(element("li", {}, element("span", {className: "word " + story.class}, story.outcome), " ",
+          element("button", {type: "button", className: "link", "data-story": number}, story.scenario)));
+      });
+    }
+  });
+
   const find = name => stories.findIndex(s => s.scenario + "/" + s.subject === name);
   document.addEventListener("click", event => {
-    const button = event.target.closest("[data-story], [data-cell]");
-    if (!button || dialog.contains(button)) return;
-    const number = button.dataset.cell ? find(button.dataset.cell) : Number(button.dataset.story);
-    if (number >= 0) open(number);
+    const button = event.target.closest("button[data-story]");
+    if (button) open(Number(button.dataset.story));
   });
 
   // Of the whole grid, only one cell is reached with Tab.
