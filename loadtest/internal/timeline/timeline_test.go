@@ -279,9 +279,9 @@ func TestNoSectionIsDrawnOverAnother(t *testing.T) {
 		for _, w := range timeline.Whole(h) {
 			mustBeDrawn(t, w)
 			total += len(w.Sections)
-			open, most := 0, 0 // sections of a replica that are open at the same time
+			most := 0
 			for _, replica := range []string{"a", "b"} {
-				open = 0
+				open := 0 // at the same time
 				for _, s := range w.Sections {
 					if w.Lanes[s.Lane].Replica == replica {
 						open = max(open, together(w, replica, s.Start))
@@ -317,7 +317,7 @@ type traceEvent struct {
 	Name string          `json:"name"`
 	Cat  string          `json:"cat"`
 	Ph   string          `json:"ph"`
-	Ts   *float64        `json:"ts"`
+	TS   *float64        `json:"ts"`
 	Dur  *float64        `json:"dur"`
 	Pid  int             `json:"pid"`
 	Tid  int             `json:"tid"`
@@ -355,10 +355,10 @@ func TestSlicesOfATrackDoNotOverlap(t *testing.T) {
 			if !named[on] {
 				t.Errorf("slice %q is on a track without a name", e.Name)
 			}
-			if *e.Ts < until[on]-1e-6 {
-				t.Errorf("slice %q begins at %f, before the one before it ends at %f", e.Name, *e.Ts, until[on])
+			if *e.TS < until[on]-1e-6 {
+				t.Errorf("slice %q begins at %f, before the one before it ends at %f", e.Name, *e.TS, until[on])
 			}
-			until[on] = *e.Ts + *e.Dur
+			until[on] = *e.TS + *e.Dur
 		case "i":
 			if e.Name == timeline.Overlap {
 				overlaps++

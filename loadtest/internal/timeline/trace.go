@@ -80,7 +80,7 @@ func (t *tracer) write(e event) {
 		t.out.WriteByte(',')
 	}
 	t.out.WriteByte('\n')
-	t.out.Write(text)
+	t.out.WriteString(string(text))
 }
 
 // at returns a time of a window as one of the trace.

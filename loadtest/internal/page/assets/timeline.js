@@ -147,11 +147,13 @@ const drawTimeline = (() => {
 
     facts(noun) {
       const w = this.w;
-      const part = this.sections.length === w.of ? "" : count(this.sections.length) + " of ";
-      const parts = [w.title + (w.round ? `, round ${w.round}` : "") + `: ${part}${count(w.of)} ${noun}` +
-        (w.omitted ? `; ${count(w.omitted)} more of this time are not drawn.` : ".")];
+      const drawn = this.sections.length, omitted = w.omitted || 0;
+      const parts = [w.title + (w.round ? `, round ${w.round}` : "") + ": " +
+        (drawn === w.of ? "" : count(drawn) + " of ") + count(w.of) + " " + noun +
+        (omitted && drawn + omitted < w.of ? `; ${count(omitted)} more of this time are not drawn.` : ".")];
+      if (!w.round) return parts[0]; // a story says the rest
       if (w.requests) parts.push("No critical sections are on record: a bar is a request, from sending to the answer.");
-      else if (w.allowed && w.round) parts.push("Sections may overlap: the store, or a check before the write, finds conflicts.");
+      else if (w.allowed) parts.push("Sections may overlap: the store, or a check before the write, finds conflicts.");
       else if (!this.sections.some(s => s.overlap || s.flaw)) parts.push("No two of them overlap.");
       return parts.join(" ");
     }
