@@ -141,7 +141,7 @@ var inBrackets = regexp.MustCompile(` \([^)]*\)`)
 func (d *drawing) head(conditions string) {
 	measured, _, _ := strings.Cut(inBrackets.ReplaceAllString(conditions, ""), ";")
 	d.text(pictureEdge, 32, "h", "How fast is each strategy, and does it stay correct?")
-	d.text(pictureEdge, 52, "s", measured+". Whiskers: 95 %.")
+	d.text(pictureEdge, 52, "s", measured+". Whiskers: 95 % intervals.")
 	d.text(barsLeft, 86, "b", "goodput")
 	d.text(barsLeft, 103, "s", "units sold correctly per second")
 	for i, lines := range [...][2]string{
