@@ -11,7 +11,7 @@ import (
 )
 
 const markdownLegend = `
-\* A control is wrong on purpose.
+\* A control is wrong on purpose. Strategies sell from MySQL, unless another store is named.
 
 Goodput is units sold correctly per second, ± half the width of its 95 % interval; of the baseline, it is requests
 answered per second. Rates are trimmed means of the rounds, latencies are of all requests together, and counts are sums
@@ -83,14 +83,17 @@ func (r *Report) writeMarkdownTable(out *bufio.Writer, rows []*Row) {
 	}
 }
 
+// usualStore is where strategies sell from if nothing else is said.
+const usualStore = "mysql"
+
 // distinction is what the row's name needs, because the table has no column for it: a mark for a control, the store if
-// there are several, and the replicas if other rows have more.
+// it is not the usual one, and the replicas if other rows have more.
 func (r *Report) distinction(row *Row) string {
 	text := ""
 	if row.Control {
 		text = " *"
 	}
-	if r.severalStores() && !row.Baseline {
+	if row.Store != usualStore && !row.Baseline {
 		text += ", " + row.Store
 	}
 	if r.othersHaveMore(row) {
