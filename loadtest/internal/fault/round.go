@@ -17,7 +17,7 @@ import (
 
 // blockedAfter is how long the next buyer may wait without being called blocked: a sale takes milliseconds, but many
 // cells are played side by side.
-const blockedAfter = time.Second
+const blockedAfter = 1300 * time.Millisecond
 
 // roundTime is the longest that a round may take, unless somebody reads each step.
 const roundTime = 90 * time.Second

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -138,7 +140,33 @@ func (s *Stage) openConfirmed(ctx context.Context, askAnother bool) (*confirmedL
 			return nil, err
 		}
 	}
+	if err := awaitAcks(ctx, shop.redis); err != nil {
+		l.close()
+		return nil, err
+	}
 	return l, nil
+}
+
+// awaitAcks waits until the Redis replica has confirmed all that the master has written so far. WAIT asks for what was
+// written before its connection's last command, also by others.
+func awaitAcks(ctx context.Context, master *redis.Client) error {
+	written := int64(-1)
+	return eventually(ctx, "the Redis replica confirms what was written", func() (bool, error) {
+		info, err := master.InfoMap(ctx, "replication").Result()
+		if err != nil {
+			return false, err
+		}
+		replication := info["Replication"]
+		if written < 0 {
+			if written, err = strconv.ParseInt(replication["master_repl_offset"], 10, 64); err != nil {
+				return false, err
+			}
+		}
+		_, acked, _ := strings.Cut(replication["slave0"], ",offset=")
+		acked, _, _ = strings.Cut(acked, ",")
+		offset, err := strconv.ParseInt(acked, 10, 64)
+		return offset >= written, err
+	})
 }
 
 func (l *confirmedLock) close() {
