@@ -88,9 +88,9 @@ func mustJumpToAnOverlap(t *testing.T, p *browsertest.Page) {
 	}
 	bars := browsertest.Eval[[]bar](p, `(() => {
 		const view = document.querySelector(".tl-view");
-		const marks = [...view.querySelectorAll(".tl-active")].map(e => e.getBoundingClientRect());
-		return [...view.querySelectorAll("rect.tl-overlap[data-section]")].map(e => e.getBoundingClientRect())
-			.filter(b => marks.some(m => Math.abs(m.top - b.top) < 4 && m.left < b.right && b.left < m.right))
+		return [...view.querySelectorAll(".tl-active")]
+			.map(e => view.querySelector('rect.tl-overlap[data-section="' + e.dataset.of + '"]')).filter(Boolean)
+			.map(e => e.getBoundingClientRect())
 			.map(b => ({Left: b.left, Right: b.right, Top: b.top, Bottom: b.bottom}));
 	})()`)
 	if len(bars) != 2 {

@@ -417,7 +417,7 @@ const drawTimeline = (() => {
         const {from, to, y} = this.place(this.sections[i]);
         if (to < 0 || from > this.width) continue;
         const box = {x: from - 2, y: y - 2, width: Math.max(6, to - from + 4), height: this.box + 4, rx: 5};
-        svg(root, "rect", {class: "tl-active", ...box});
+        svg(root, "rect", {class: "tl-active", "data-of": i, ...box});
       }
     }
 
@@ -450,8 +450,9 @@ const drawTimeline = (() => {
     // labels returns what to write on a section, from the longest to the shortest.
     labels(s) {
       const who = this.marks.length ? s.request + ": " : "", full = who + change(s);
-      if (s.flaw) return [`${full} ${flaws[s.flaw][0]}`, full + " ✗", "✗"];
-      return s.after === undefined ? [full] : [full, "→" + s.after];
+      const short = s.after === undefined ? [] : ["→" + s.after];
+      if (s.flaw) return [`${full} ${flaws[s.flaw][0]}`, full + " ✗", ...short.map(text => text + " ✗"), "✗"];
+      return [full, ...short];
     }
 
     // drawLabel writes into a bar, or beside it, as much as there is room for.
