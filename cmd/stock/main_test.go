@@ -74,7 +74,10 @@ var wrongConfigurations = []struct {
 }{
 	{name: "unknown command", args: []string{"sevre"}, want: []string{"sevre", "stock --help"}},
 	{name: "argument", args: []string{"serve", "now"}, want: []string{"now", "serve --help"}},
-	{name: "unknown flag", args: []string{"serve", "--lissen=:1"}, want: []string{"--lissen", "serve --help", `"--listen"?`}},
+	{
+		name: "unknown flag", args: []string{"serve", "--lissen=:1"},
+		want: []string{"--lissen", "serve --help", `"--listen"?`},
+	},
 	{name: "mistyped command", args: []string{"serv"}, want: []string{`"serv": did you mean "serve"?; see stock --help`}},
 	{name: "flag of another type", args: []string{"serve", "--lease=long"}, want: []string{"--lease", "long"}},
 	{
