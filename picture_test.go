@@ -209,8 +209,10 @@ func symbol(outcome string) string {
 		return "ok"
 	case strings.HasPrefix(outcome, "**"):
 		return "bad"
+	case strings.HasPrefix(outcome, "blocked"), strings.HasPrefix(outcome, "unavailable"):
+		return "wait"
 	}
-	return "wait"
+	return "only" // skipped or inconclusive
 }
 
 // legend explains the colours of the bars.
