@@ -16,6 +16,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/loadtest/internal/bench"
+	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/topology"
@@ -114,7 +115,7 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	defer screen.clear()
 	screen.status("starting")
 	var removeIfEmpty func()
-	if f.out, removeIfEmpty, err = createRunDir(f.out); err != nil {
+	if f.out, removeIfEmpty, err = lab.CreateDir(f.out); err != nil {
 		return err
 	}
 	defer removeIfEmpty()
@@ -128,11 +129,11 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	if err != nil {
 		return err
 	}
-	lab, err := startLab(ctx, topology.Options{Replicas: replicas, StockBinary: f.local.stockBinary, Bare: bare})
+	l, err := lab.Start(ctx, topology.Options{Replicas: replicas, StockBinary: f.local.stockBinary, Bare: bare})
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
 	}
-	defer func() { err = errors.Join(err, lab.close()) }()
+	defer func() { err = errors.Join(err, l.Close()) }()
 	stopBare, err := startBare(ctx, bare, dir)
 	defer func() { err = errors.Join(err, stopBare()) }()
 	if err != nil {
@@ -140,24 +141,24 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	}
 
 	o := bench.Options{
-		Target: lab.target, BareURL: lab.topology.BareURL, MySQLDSN: lab.topology.MySQLDSN,
+		Target: l.Target, BareURL: l.Topology.BareURL, MySQLDSN: l.Topology.MySQLDSN,
 		Users: f.users, Time: f.time, Rounds: f.rounds, Seed: f.seed, Dir: dir,
 		Progress: func(done, cells int, subject string) {
 			screen.status(fmt.Sprintf("[%d/%d] %s", done+1, cells, subject))
 		},
 	}
-	for _, replica := range lab.topology.Replicas {
+	for _, replica := range l.Topology.Replicas {
 		o.Replicas = append(o.Replicas, replica.PID)
 	}
 	result, err := bench.Run(ctx, o)
 	screen.clear()
-	if death := lab.check(); death != nil && ctx.Err() == nil {
+	if death := l.Check(); death != nil && ctx.Err() == nil {
 		return death // the cause of any other error
 	}
 	if err != nil {
 		return err
 	}
-	result.Conditions = conditions(lab.topology.Environment)
+	result.Conditions = conditions(l.Topology.Environment)
 	return f.report(stdout, result)
 }
 
@@ -170,7 +171,7 @@ func (f *benchFlags) report(stdout io.Writer, result *bench.Result) error {
 		return err
 	}
 	write := func(w io.Writer) error { return page.WriteBench(w, result) }
-	if err := writeFile(filepath.Join(f.out, reportPage), write); err != nil {
+	if err := lab.WriteFile(filepath.Join(f.out, lab.ReportPage), write); err != nil {
 		return err
 	}
 	announcePage(stdout, f.out)
@@ -200,7 +201,7 @@ func freeAddresses(n int) (addresses []string, err error) {
 func startBare(ctx context.Context, addresses []string, logs string) (stop func() error, err error) {
 	var processes []*servers.Process
 	stop = func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lab.StopTime)
 		defer cancel()
 		var errs []error
 		for _, process := range processes {

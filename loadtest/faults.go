@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/fault"
-	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -93,36 +93,34 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	}
 	began := time.Now()
 	var removeIfEmpty func()
-	if f.out, removeIfEmpty, err = createRunDir(f.out); err != nil {
+	if f.out, removeIfEmpty, err = lab.CreateDir(f.out); err != nil {
 		return err
 	}
 	defer removeIfEmpty()
 	screen := newScreen(stderr)
 	defer screen.clear()
 	screen.status("starting")
-	lab, err := startLab(ctx, topology.Options{
+	l, err := lab.Start(ctx, topology.Options{
 		Replicas: 1, RedisReplica: true, StockBinary: f.local.stockBinary,
 	})
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
 	}
 	defer func() {
-		if closeErr := lab.close(); closeErr != nil {
+		if closeErr := l.Close(); closeErr != nil {
 			err = errors.Join(err, closeErr)
 		}
 	}()
-	options, err := f.plan(ctx, lab, scenarios)
+	options, err := f.plan(ctx, l, scenarios)
 	if err != nil {
 		return err
 	}
 	if f.step || f.verbose {
 		options.Step, options.Parallel = f.stepper(ctx, stdin, stdout), 1
 	}
-	environment := report.LocalEnvironment()
-	environment.SharedHost, environment.Servers, environment.Notes = lab.sharedHost, lab.servers, lab.notes
-	builder := report.NewBuilder(environment)
-	describe(builder, options.Choices)
-	failure := playFaults(ctx, lab.stage(f.step), options, builder, f.out, screen)
+	builder := report.NewBuilder(l.Environment())
+	lab.Describe(builder, options.Choices)
+	failure := playFaults(ctx, stage(l, f.step), options, builder, f.out, screen)
 	return f.report(ctx, stdout, builder, failure, began)
 }
 
@@ -156,8 +154,8 @@ func writeScenarios(w io.Writer, scenarios []fault.Scenario) error {
 }
 
 // plan says what is played.
-func (f *faultsFlags) plan(ctx context.Context, lab *lab, scenarios []fault.Scenario) (fault.Options, error) {
-	catalogue, err := lab.target.Strategies(ctx)
+func (f *faultsFlags) plan(ctx context.Context, l *lab.Lab, scenarios []fault.Scenario) (fault.Options, error) {
+	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {
 		return fault.Options{}, cmp.Or(ctx.Err(), err)
 	}
@@ -168,7 +166,7 @@ func (f *faultsFlags) plan(ctx context.Context, lab *lab, scenarios []fault.Scen
 	if o.Choices, err = f.choose(catalogue, scenarios); err != nil {
 		return o, err
 	}
-	if lab.stage(f.step).Cells(o) == 0 {
+	if stage(l, f.step).Cells(o) == 0 {
 		return o, errors.New("none of these strategies plays any of these scenarios: see --list")
 	}
 	return o, nil
@@ -184,8 +182,8 @@ func replayCommand(stockBinary string) string {
 }
 
 // stage returns the lab as scenarios need it. If reading is set, somebody reads each step.
-func (l *lab) stage(reading bool) *fault.Lab {
-	return &fault.Lab{Topology: l.topology, Oracle: l.target.Oracle, Reading: reading}
+func stage(l *lab.Lab, reading bool) *fault.Lab {
+	return &fault.Lab{Topology: l.Topology, Oracle: l.Target.Oracle, Reading: reading}
 }
 
 // choose returns the strategies that are named, or all if none is. A name may also be that of a practice.
@@ -211,37 +209,17 @@ func (f *faultsFlags) choose(catalogue []scenario.Strategy, scenarios []fault.Sc
 	return choices, nil
 }
 
-// playFaults plays the scenarios on replicas of their own beside those of the lab.
+// playFaults plays the scenarios on replicas of their own beside those of the lab, and shows how far it is.
 func playFaults(
 	ctx context.Context, stage *fault.Lab, o fault.Options, builder *report.Builder, dir string, screen *screen,
 ) error {
 	done, cells := 0, stage.Cells(o)
 	screen.status(fmt.Sprintf("faults: %s (%d cells)", o.Scenarios[0].Name, cells))
-	o.Done = func(played report.Fault, h history.History) error {
+	err := lab.PlayFaults(ctx, stage, o, builder, dir, func(played report.Fault) {
 		done++
 		screen.status(fmt.Sprintf("faults: %s (%d of %d)", played.Scenario, done, cells))
-		if played.Outcome != report.Skipped {
-			if err := keepStory(dir, &played, h); err != nil {
-				return err
-			}
-		}
-		builder.AddFault(played)
-		return nil
-	}
-	err := stage.Run(ctx, o)
+	})
 	screen.clear()
-	return err
-}
-
-// keepStory writes the history of a story, and pictures of what its answers contradict.
-func keepStory(dir string, played *report.Fault, h history.History) (err error) {
-	name := fmt.Sprintf("%s-%s-%d.jsonl", played.Scenario, played.Strategy, played.Repeat)
-	path := filepath.Join(dir, "faults", strings.NewReplacer("/", "-", " ", "-").Replace(name))
-	if err := scenario.WriteHistory(path, h); err != nil {
-		return err
-	}
-	played.Pictures, err = scenario.WritePictures(&h, played.Unexplained, path)
-	played.Evidence = append(played.Evidence, scenario.PictureEvidence(played.Pictures)...)
 	return err
 }
 
@@ -289,14 +267,8 @@ func readLines(ctx context.Context, r io.Reader, enter chan<- struct{}) {
 func (f *faultsFlags) report(
 	ctx context.Context, stdout io.Writer, builder *report.Builder, failure error, began time.Time,
 ) error {
-	switch {
-	case ctx.Err() != nil:
-		builder.Problem("interrupted: the results are incomplete")
-	case failure != nil:
-		builder.Problem(withoutLog(failure))
-	}
-	result := builder.Report()
-	if err := writeReport(f.out, result); err != nil {
+	result, err := lab.Finish(ctx, builder, f.out, failure)
+	if err != nil {
 		return errors.Join(failure, err)
 	}
 	if err := writeTo(f.markdown, stdout, result.WriteFaults); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"stock/loadtest/internal/fault"
+	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/timeline"
@@ -88,7 +89,7 @@ func TestAFaultsDirectoryIsNotUsedTwice(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "faults", "late-write-update-1.jsonl"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := createRunDir(dir); err == nil || !strings.Contains(err.Error(), "of another run") {
+	if _, _, err := lab.CreateDir(dir); err == nil || !strings.Contains(err.Error(), "of another run") {
 		t.Errorf("error %v, want that another run is there", err)
 	}
 }

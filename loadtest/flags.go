@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/traffic"
 )
 
@@ -100,4 +101,11 @@ func (f *attachFlags) register(flags *pflag.FlagSet) {
 // given reports whether any flag but --target was given.
 func (f *attachFlags) given() bool {
 	return f.single != "" || f.admin != "" || f.mysqlDSN != "" || len(f.redis)+len(f.redlock) > 0
+}
+
+func (f *attachFlags) place() lab.Place {
+	return lab.Place{
+		URL: f.target, Alone: f.single, Admin: f.admin,
+		MySQLDSN: f.mysqlDSN, Redis: f.redis, Redlock: f.redlock, RedisPassword: f.redisPassword,
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
 )
 
@@ -79,7 +80,7 @@ func finish(t *testing.T, args ...string) result {
 
 func mustReadReport(t *testing.T, dir string) *report.Report {
 	t.Helper()
-	r, err := readReport(dir)
+	r, err := lab.ReadReport(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

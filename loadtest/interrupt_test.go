@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/lab"
 )
 
 func TestCtrlCStopsRunAndServersAndLeavesAPartialReport(t *testing.T) {
@@ -111,7 +112,7 @@ func TestDeadReplicaEndsTheRunAndIsInTheReport(t *testing.T) {
 	if partial.ClaimsHeld || len(partial.Problems) == 0 || partial.Problems[0] != death {
 		t.Errorf("claims held %v, problems %q: want the dead replica first", partial.ClaimsHeld, partial.Problems)
 	}
-	for _, name := range []string{"report.md", "report.csv", "bench.txt", reportPage} {
+	for _, name := range []string{"report.md", "report.csv", "bench.txt", lab.ReportPage} {
 		if _, err := os.Stat(filepath.Join(r.dir, name)); err != nil {
 			t.Error(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/mutation"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -107,12 +108,12 @@ func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	screen.status("starting")
-	lab, err := startLab(ctx, topology.Options{StockBinary: binary})
+	l, err := lab.Start(ctx, topology.Options{StockBinary: binary})
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
 	}
-	defer func() { err = errors.Join(err, lab.close()) }()
-	trials := mutation.Lab{Topology: lab.topology, Target: lab.target, Config: f.config(dir)}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	trials := mutation.Lab{Topology: l.Topology, Target: l.Target, Config: f.config(dir)}
 	if f.clean > 0 {
 		return f.judgeClean(ctx, trials, stdout, screen)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"stock/loadtest/internal/browsertest"
+	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
 )
 
@@ -38,7 +39,7 @@ func column(p *browsertest.Page, of string) [][]string {
 
 // lookAtRun uses the page of a run of update and none.
 func lookAtRun(t *testing.T, dir string, r *report.Report) {
-	p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, reportPage)))
+	p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, lab.ReportPage)))
 	measured := 0
 	for _, row := range r.Rows {
 		if !row.JudgedOnly {
@@ -139,7 +140,7 @@ func openRow(t *testing.T, p *browsertest.Page) {
 
 // lookAtSweep uses the page of a sweep of update and none.
 func lookAtSweep(t *testing.T, dir string) {
-	p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, reportPage)))
+	p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, lab.ReportPage)))
 	if got := p.Count(".sweep svg.chart"); got != 2 {
 		t.Errorf("the page has %d charts, want one for each workload", got)
 	}
@@ -155,7 +156,7 @@ func lookAtSweep(t *testing.T, dir string) {
 
 // lookAtFaults uses the page of faults.
 func lookAtFaults(t *testing.T, dir string, r []report.Fault) {
-	p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, reportPage)))
+	p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, lab.ReportPage)))
 	if got := p.Count("[data-story]"); got != len(r) {
 		t.Errorf("%d stories can be opened, want %d", got, len(r))
 	}
@@ -226,7 +227,7 @@ func lookAtComparison(t *testing.T, before, after string) {
 
 // lookAtBench uses the page of a bench.
 func lookAtBench(t *testing.T, dir string) {
-	p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, reportPage)))
+	p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, lab.ReportPage)))
 	if got := p.Text("main"); !strings.Contains(got, "optimistic-version, 64 users") || !strings.Contains(got, "targets") {
 		t.Errorf("the page lacks rates or targets: %s", got)
 	}

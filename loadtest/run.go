@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"stock/loadtest/internal/fault"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -74,7 +75,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		return err
 	}
 	var removeIfEmpty func()
-	f.out, removeIfEmpty, err = createRunDir(f.out)
+	f.out, removeIfEmpty, err = lab.CreateDir(f.out)
 	if err != nil {
 		return err
 	}
@@ -83,92 +84,73 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	defer screen.clear()
 
 	screen.status("starting")
-	lab, err := f.openLab(ctx)
+	l, err := f.openLab(ctx)
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
 	}
 	defer func() {
-		if closeErr := lab.close(); closeErr != nil {
+		if closeErr := l.Close(); closeErr != nil {
 			err = errors.Join(err, closeErr)
 		}
 	}()
 
-	runner, choices, leftOut, err := f.newRunner(ctx, lab, mix, began)
+	run, err := l.NewRun(ctx, f.runOptions(mix, began))
 	if err != nil {
 		return err
 	}
-	plan := runner.Plan()
-	if err := f.announceDuration(len(plan), screen); err != nil {
+	if err := f.announceDuration(len(run.Runner.Plan()), screen); err != nil {
 		return err
 	}
-	builder := report.NewBuilder(f.environment(lab, leftOut))
-	describe(builder, choices)
-	builder.Expect(plan)
-	if err := writeManifest(f.out, builder.Environment(), plan); err != nil {
-		return err
-	}
-	failure := measure(ctx, lab, runner, builder, screen)
+	failure := measure(ctx, run, screen)
 	if failure == nil && f.faults {
 		options := fault.Options{
-			Scenarios: fault.Basic, Choices: choices, Repeat: 1, Parallel: len(fault.Basic),
+			Scenarios: fault.Basic, Choices: run.Choices, Repeat: 1, Parallel: len(fault.Basic),
 			Command: replayCommand(f.local.stockBinary),
 		}
-		failure = playFaults(ctx, lab.stage(false), options, builder, f.out, screen)
+		failure = playFaults(ctx, stage(l, false), options, run.Builder, f.out, screen)
 	}
-	return f.report(ctx, stdout, builder, failure, began)
+	return f.report(ctx, stdout, run.Builder, failure, began)
 }
 
 // openLab starts the servers, or connects to those of --target.
-func (f *runFlags) openLab(ctx context.Context) (*lab, error) {
+func (f *runFlags) openLab(ctx context.Context) (*lab.Lab, error) {
 	if f.attach.target != "" {
-		return attach(ctx, f.attach)
+		return lab.Attach(ctx, f.attach.place())
 	}
-	return startLab(ctx, topology.Options{
+	return lab.Start(ctx, topology.Options{
 		Replicas: f.replicas, RedisReplica: f.copied, StockBinary: f.local.stockBinary,
 	})
 }
 
-// newRunner chooses strategies from the service's catalogue. It also returns why it left out any of them.
-func (f *runFlags) newRunner(ctx context.Context, lab *lab, mix traffic.MixConfig, began time.Time) (
-	runner *scenario.Runner, choices []scenario.Choice, leftOut []string, err error,
-) {
-	catalogue, err := lab.target.Strategies(ctx)
-	if err != nil {
-		return nil, nil, nil, cmp.Or(ctx.Err(), err)
-	}
-	choices, leftOut, err = scenario.Choose(catalogue, f.strategies, f.request.store)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	runner, err = scenario.New(lab.target, scenario.Config{
-		Choices:  choices,
-		Replicas: f.replicas,
-		Sweep:    f.sweep,
-		Rounds:   f.rounds,
-		Seed:     mix.Seed,
-		Users:    f.users,
-		Rate:     f.rate,
-		Requests: f.requests,
-		Duration: f.duration,
-		Hold:     f.request.hold,
-		Timeout:  f.timeout,
-		Stock:    f.stock,
-		Restock:  f.restock,
-		Goods:    mix.Goods,
-		Skew:     mix.Skew,
-		MinCount: mix.MinCount,
-		MaxCount: mix.MaxCount,
-		Budget:   f.loadBudget(),
-		WarmUp:   f.warmUp(),
-		Dir:      f.out,
-	}, began)
-	return runner, choices, leftOut, err
-}
-
-// describe adds what the catalogue says about the strategies.
-func describe(builder *report.Builder, choices []scenario.Choice) {
-	for _, choice := range choices {
-		builder.Describe(choice.Strategy.Name, choice.Strategy.Summary)
+// runOptions returns what the flags ask for.
+func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOptions {
+	return lab.RunOptions{
+		Strategies: f.strategies,
+		Store:      f.request.store,
+		Config: scenario.Config{
+			Replicas: f.replicas,
+			Sweep:    f.sweep,
+			Rounds:   f.rounds,
+			Seed:     mix.Seed,
+			Users:    f.users,
+			Rate:     f.rate,
+			Requests: f.requests,
+			Duration: f.duration,
+			Hold:     f.request.hold,
+			Timeout:  f.timeout,
+			Stock:    f.stock,
+			Restock:  f.restock,
+			Goods:    mix.Goods,
+			Skew:     mix.Skew,
+			MinCount: mix.MinCount,
+			MaxCount: mix.MaxCount,
+			Budget:   f.loadBudget(),
+			WarmUp:   f.warmUp(),
+			Dir:      f.out,
+		},
+		Began:       began,
+		CommandLine: f.options,
+		Revision:    revision,
 	}
 }
 
@@ -186,55 +168,20 @@ func (f *runFlags) announceDuration(runs int, screen *screen) error {
 	return nil
 }
 
-// environment returns what the report says about the lab.
-func (f *runFlags) environment(lab *lab, leftOut []string) report.Environment {
-	environment := report.LocalEnvironment()
-	environment.Revision = cmp.Or(shortRevision(revision), environment.Revision)
-	environment.Options = f.options
-	environment.Seed = f.request.seed
-	environment.SharedHost = lab.sharedHost
-	environment.Servers = lab.servers
-	environment.Notes = lab.notes
-	if note := revisionNote(lab.revision, environment.Revision); note != "" {
-		environment.Notes = append(environment.Notes, note)
-	}
-	for _, reason := range leftOut {
-		environment.Notes = append(environment.Notes, "not run: "+reason)
-	}
-	return environment
-}
-
-// measure runs everything and adds each run to the report. It stops when a server dies, and returns that as the error.
-func measure(
-	ctx context.Context, lab *lab, runner *scenario.Runner, builder *report.Builder, screen *screen,
-) error {
-	measuring, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	died := lab.died()
-	go func() {
-		select {
-		case death := <-died:
-			cancel(death)
-		case <-measuring.Done():
-		}
-	}()
-	stop := screen.follow(runner.Progress)
-	err := runner.Run(measuring, func(m scenario.Measured) error {
-		round := builder.Add(&m.History, m.Verdict)
-		progress := runner.Progress()
+// measure runs everything, and shows how far it is.
+func measure(ctx context.Context, run *lab.Run, screen *screen) error {
+	stop := screen.follow(run.Runner.Progress)
+	err := run.Measure(ctx, func(h *history.History, round report.Cell) {
+		progress := run.Runner.Progress()
 		progress.Done++
 		result := string(round.Result)
-		if m.History.Run.Claim == verify.ClaimSellsNothing {
+		if h.Run.Claim == verify.ClaimSellsNothing {
 			result = "baseline"
 		}
 		screen.logLine(fmt.Sprintf("%s: %s, %.0f requests/s", progress.Heading(), result, round.ThroughputPerS))
-		return nil
 	})
 	stop()
 	screen.clear()
-	if death := lab.check(); death != nil {
-		return death // the cause of any other error
-	}
 	return err
 }
 
@@ -243,15 +190,8 @@ func measure(
 func (f *runFlags) report(
 	ctx context.Context, stdout io.Writer, builder *report.Builder, failure error, began time.Time,
 ) error {
-	interrupted := ctx.Err()
-	switch {
-	case interrupted != nil:
-		builder.Problem("interrupted: the results are incomplete")
-	case failure != nil:
-		builder.Problem(withoutLog(failure))
-	}
-	result := builder.Report()
-	if err := writeReport(f.out, result); err != nil {
+	result, err := lab.Finish(ctx, builder, f.out, failure)
+	if err != nil {
 		return errors.Join(failure, err)
 	}
 	if err := result.WriteText(stdout, report.Colour(stdout)); err != nil {
@@ -260,17 +200,10 @@ func (f *runFlags) report(
 	path, took := filepath.Join(f.out, "report.md"), time.Since(began).Round(time.Second)
 	fmt.Fprintf(stdout, "\nreport: %s  (%v, seed %d)\n", path, took, f.request.seed)
 	announcePage(stdout, f.out)
-	switch {
-	case interrupted != nil:
-		return interrupted
-	case failure != nil:
-		return failure
-	}
-	return conclusion(result)
+	return cmp.Or(ctx.Err(), failure, conclusion(result))
 }
 
-// withoutLog returns the first line of an error, without the log of the server that it comes from.
-func withoutLog(err error) string {
-	first, _, _ := strings.Cut(err.Error(), "\n")
-	return strings.TrimSuffix(first, "; its log ends with:")
+// announcePage prints where the page of a run is.
+func announcePage(stdout io.Writer, dir string) {
+	fmt.Fprintf(stdout, "page for the browser: %s\n", filepath.Join(dir, lab.ReportPage))
 }

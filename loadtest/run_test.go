@@ -7,10 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/traffic"
 	"stock/loadtest/internal/verify"
 )
 
@@ -52,7 +55,7 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 			t.Errorf("%s: %.2f statements per sale, want at least 1", row.Label(), row.MySQLStatementsPerSale)
 		}
 	}
-	for _, name := range []string{"report.md", "report.csv", "bench.txt", reportPage} {
+	for _, name := range []string{"report.md", "report.csv", "bench.txt", lab.ReportPage} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s is missing or empty: %v", name, err)
 		}
@@ -160,7 +163,8 @@ func TestReportShowsOptionsFromTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.options = givenOptions(flags)
-	got := report.NewBuilder(f.environment(&lab{}, nil)).Environment().Options
+	got := report.NewBuilder(report.Environment{Options: f.runOptions(traffic.MixConfig{}, time.Now()).CommandLine}).
+		Environment().Options
 	slices.Sort(got)
 	want := []string{"--mysql-dsn=stock:***@tcp(mysql:3306)/stock", "--quick=true", "--strategies=none,update", "run"}
 	if !slices.Equal(got, want) {

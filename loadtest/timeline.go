@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/timeline"
 	"stock/loadtest/internal/verify"
@@ -50,7 +51,7 @@ func writeTimeline(path, out, trace string, stdout io.Writer) error {
 		Title: "Timeline of " + h.Run.Label(), Windows: windows, Evidence: v.Evidence,
 		Lead: fmt.Sprintf("Round %d: %s. %d requests.", h.Run.Round, v.Result, v.Requests),
 	}
-	err = writeFile(out, func(w io.Writer) error { return page.WriteTimeline(w, t) })
+	err = lab.WriteFile(out, func(w io.Writer) error { return page.WriteTimeline(w, t) })
 	if err != nil {
 		return err
 	}
@@ -59,5 +60,5 @@ func writeTimeline(path, out, trace string, stdout io.Writer) error {
 		return nil
 	}
 	fmt.Fprintln(stdout, "trace:", trace)
-	return writeFile(trace, func(w io.Writer) error { return timeline.WriteTrace(w, windows) })
+	return lab.WriteFile(trace, func(w io.Writer) error { return timeline.WriteTrace(w, windows) })
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"stock/loadtest/internal/browsertest"
+	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/timeline"
 )
@@ -42,7 +43,7 @@ func checkTimeline(t *testing.T, dir string) {
 		mustJumpToAnOverlap(t, p)
 	})
 	t.Run("page of the report", func(t *testing.T) {
-		p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, reportPage)))
+		p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, lab.ReportPage)))
 		browsertest.Eval[bool](p,
 			`[...document.querySelectorAll(".opener")].find(o => o.textContent === "none").click() || true`)
 		mustJumpToAnOverlap(t, p)

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/topology"
 )
 
@@ -76,10 +76,9 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	if err := checkFree(f.adminListen, f.replicas); err != nil {
 		return fmt.Errorf("--admin-listen: %w", err)
 	}
-	t, err := topology.Start(ctx, topology.Options{
+	l, err := lab.Start(ctx, topology.Options{
 		Replicas:     f.replicas,
 		RedisReplica: f.copied,
-		MaxHold:      scenario.MaxHold,
 		StockBinary:  f.local.stockBinary,
 		PausePoints:  f.pausePoints,
 		ReplicaArgs:  []string{"--lease=" + f.lease.String()},
@@ -90,11 +89,12 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
 	}
 	defer func() {
-		if err = errors.Join(err, stopTopology(t)); err == nil {
+		if err = errors.Join(err, l.Close()); err == nil {
 			fmt.Fprintln(stderr, "stopped")
 		}
 	}()
 
+	t := l.Topology
 	if f.asJSON {
 		err = json.NewEncoder(stdout).Encode(t)
 	} else {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/verify"
@@ -83,7 +84,7 @@ func verifyAgain(dir string) (*report.Report, error) {
 // recordedEnvironment returns the environment of a run. A run that was killed left no report, but it wrote its
 // manifest before it began.
 func recordedEnvironment(dir string, manifest history.Manifest) (environment report.Environment, err error) {
-	recorded, err := readReport(dir)
+	recorded, err := lab.ReadReport(dir)
 	switch {
 	case err == nil:
 		return recorded.Environment, nil
@@ -113,11 +114,11 @@ of the runs, and corrects for the number of rows.`,
 			if err := checkWritable("--html", html); err != nil {
 				return err
 			}
-			before, err := readReport(args[0])
+			before, err := lab.ReadReport(args[0])
 			if err != nil {
 				return err
 			}
-			after, err := readReport(args[1])
+			after, err := lab.ReadReport(args[1])
 			if err != nil {
 				return err
 			}
@@ -133,7 +134,7 @@ func writeComparison(stdout io.Writer, c *report.Comparison, html string) error 
 	if err := c.WriteText(stdout, report.Colour(stdout)); err != nil || html == "" {
 		return err
 	}
-	if err := writeFile(html, func(w io.Writer) error { return page.WriteComparison(w, c) }); err != nil {
+	if err := lab.WriteFile(html, func(w io.Writer) error { return page.WriteComparison(w, c) }); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(stdout, "\npage for the browser: %s\n", html)

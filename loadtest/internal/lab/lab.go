@@ -1,4 +1,6 @@
-package main
+// Package lab is what the commands of the lab and its console share: a service under test, the directory of what is
+// measured, and a run from its first request to its report.
+package lab
 
 import (
 	"context"
@@ -17,39 +19,51 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-// stopTime is how long the servers may take to stop before they are killed.
-const stopTime = 10 * time.Second
+// StopTime is how long the servers may take to stop before they are killed.
+const StopTime = 10 * time.Second
 
-// lab is a service under test and what is known about it.
-type lab struct {
-	target     scenario.Target
+// Lab is a service under test and what is known about it.
+type Lab struct {
+	Target   scenario.Target
+	Topology *topology.Topology // nil if the service was started elsewhere
+
 	servers    []report.Server
 	revision   string   // of the source that the service was built from; empty if unknown
 	notes      []string // for the report
 	sharedHost bool
-
-	topology *topology.Topology // nil if the service was started elsewhere
 }
 
-// startLab starts the servers, the replicas and nginx.
-func startLab(ctx context.Context, o topology.Options) (*lab, error) {
+// Place says where a service is that was started elsewhere. Empty fields are unknown.
+type Place struct {
+	URL      string   // of the service
+	Alone    string   // URL that reaches only one replica
+	Admin    string   // URL of an admin listener
+	MySQLDSN string   // of the service's database
+	Redis    []string // host:port
+	Redlock  []string // host:port of the independent masters
+
+	RedisPassword string
+}
+
+// Start starts the servers, the replicas and nginx.
+func Start(ctx context.Context, o topology.Options) (*Lab, error) {
 	o.MaxHold = scenario.MaxHold
 	t, err := topology.Start(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	l, err := attach(ctx, attachFlags{
-		target:   t.URL,
-		single:   t.SingleURL,
-		admin:    t.Replicas[0].AdminURL,
-		mysqlDSN: t.MySQLDSN,
-		redis:    t.Redis,
-		redlock:  t.Redlock,
+	l, err := Attach(ctx, Place{
+		URL:      t.URL,
+		Alone:    t.SingleURL,
+		Admin:    t.Replicas[0].AdminURL,
+		MySQLDSN: t.MySQLDSN,
+		Redis:    t.Redis,
+		Redlock:  t.Redlock,
 	})
 	if err != nil {
 		return nil, errors.Join(err, stopTopology(t))
 	}
-	l.topology = t
+	l.Topology = t
 	for _, version := range []string{t.Environment.Nginx, t.Environment.Etcd, t.Environment.ZooKeeper} {
 		if name, number, ok := strings.Cut(version, " "); ok {
 			l.servers = append(l.servers, report.Server{Name: name, Version: number})
@@ -60,63 +74,63 @@ func startLab(ctx context.Context, o topology.Options) (*lab, error) {
 
 // stopTopology takes no context: it also runs after the command was interrupted.
 func stopTopology(t *topology.Topology) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	ctx, cancel := context.WithTimeout(context.Background(), StopTime)
 	defer cancel()
 	return t.Stop(ctx)
 }
 
-// attach connects to a service that is already running.
-func attach(ctx context.Context, f attachFlags) (*lab, error) {
-	l := &lab{target: scenario.Target{
+// Attach connects to a service that is already running.
+func Attach(ctx context.Context, at Place) (*Lab, error) {
+	l := &Lab{Target: scenario.Target{
 		Service: scenario.Service{
-			URL:   strings.TrimSuffix(f.target, "/"),
-			Admin: strings.TrimSuffix(f.admin, "/"),
+			URL:   strings.TrimSuffix(at.URL, "/"),
+			Admin: strings.TrimSuffix(at.Admin, "/"),
 			Client: &http.Client{
 				Timeout:   10 * time.Second,
 				Transport: &http.Transport{MaxIdleConnsPerHost: scenario.MaxConcurrent, IdleConnTimeout: 5 * time.Second},
 			},
 		},
-		Alone: strings.TrimSuffix(f.single, "/"),
+		Alone: strings.TrimSuffix(at.Alone, "/"),
 	}}
-	if f.mysqlDSN != "" || len(f.redis) > 0 {
+	if at.MySQLDSN != "" || len(at.Redis) > 0 {
 		o, err := oracle.Open(ctx, oracle.Config{
-			MySQLDSN: f.mysqlDSN, Redis: f.redis, Redlock: f.redlock, RedisPassword: f.redisPassword,
+			MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock, RedisPassword: at.RedisPassword,
 		})
 		if err != nil {
 			return nil, err
 		}
-		l.target.Oracle = o
+		l.Target.Oracle = o
 	}
-	if err := l.describe(ctx, f); err != nil {
-		return nil, errors.Join(err, l.close())
+	if err := l.describe(ctx, at); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
 // describe collects what the report says about the service and its servers.
-func (l *lab) describe(ctx context.Context, f attachFlags) error {
+func (l *Lab) describe(ctx context.Context, at Place) error {
 	var note string
-	if l.sharedHost, note = sharesHost(ctx, f.target); note != "" {
+	if l.sharedHost, note = sharesHost(ctx, at.URL); note != "" {
 		l.notes = append(l.notes, note)
 	}
-	servers, err := l.target.Oracle.Servers(ctx)
+	servers, err := l.Target.Oracle.Servers(ctx)
 	if err != nil {
 		return err
 	}
 	for _, server := range servers {
 		l.servers = append(l.servers, report.Server(server))
 	}
-	if f.mysqlDSN == "" {
+	if at.MySQLDSN == "" {
 		l.notes = append(l.notes, "stock in MySQL was read through the service, because --mysql-dsn was not given")
 	}
-	if len(f.redis) == 0 {
+	if len(at.Redis) == 0 {
 		l.notes = append(l.notes, "stock in Redis was read through the service, because --redis was not given")
 	}
-	if f.admin == "" {
+	if at.Admin == "" {
 		l.notes = append(l.notes, "the lab could not set the stock, because --admin was not given: "+
 			"each run sold a share of the stock that it found")
 	}
-	version, err := serviceVersion(ctx, l.target.Service)
+	version, err := serviceVersion(ctx, l.Target.Service)
 	if err != nil {
 		l.notes = append(l.notes, fmt.Sprintf("the version of the service is unknown: %v", err))
 		return nil
@@ -127,30 +141,30 @@ func (l *lab) describe(ctx context.Context, f attachFlags) error {
 	return nil
 }
 
-// check returns an error if a server that the lab started has died.
-func (l *lab) check() error {
-	if l.topology == nil {
+// Check returns an error if a server that the lab started has died.
+func (l *Lab) Check() error {
+	if l.Topology == nil {
 		return nil
 	}
-	return l.topology.Check()
+	return l.Topology.Check()
 }
 
-// died returns a channel that receives an error for each server that dies; nil if the lab started none.
-func (l *lab) died() <-chan error {
-	if l.topology == nil {
+// Died returns a channel that receives an error for each server that dies; nil if the lab started none.
+func (l *Lab) Died() <-chan error {
+	if l.Topology == nil {
 		return nil
 	}
-	return l.topology.Died()
+	return l.Topology.Died()
 }
 
-// close disconnects from the service, and stops the servers that the lab started.
-func (l *lab) close() error {
+// Close disconnects from the service, and stops the servers that the lab started.
+func (l *Lab) Close() error {
 	var errs []error
-	if l.target.Oracle != nil {
-		errs = append(errs, l.target.Oracle.Close())
+	if l.Target.Oracle != nil {
+		errs = append(errs, l.Target.Oracle.Close())
 	}
-	if l.topology != nil {
-		errs = append(errs, stopTopology(l.topology))
+	if l.Topology != nil {
+		errs = append(errs, stopTopology(l.Topology))
 	}
 	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"encoding/json"
@@ -15,10 +15,10 @@ import (
 	"stock/loadtest/internal/report"
 )
 
-// createRunDir creates the directory of a run, unless it holds another run: the histories of both would later be judged
+// CreateDir creates the directory of a run, unless it holds another run: the histories of both would later be judged
 // together. If dir is empty, it creates a new one, named after the time. The returned function removes the directory if
 // it is new and still empty.
-func createRunDir(dir string) (path string, removeIfEmpty func(), err error) {
+func CreateDir(dir string) (path string, removeIfEmpty func(), err error) {
 	if dir == "" {
 		if dir, err = createNamedAfterTime("out"); err != nil {
 			return "", nil, err
@@ -64,8 +64,8 @@ func createNamedAfterTime(parent string) (dir string, err error) {
 	}
 }
 
-// writeManifest records the plan before the first run, so that verify can tell what is missing if the lab is killed.
-func writeManifest(dir string, environment report.Environment, plan []history.Cell) error {
+// WriteManifest records the plan before the first run, so that verify can tell what is missing if the lab is killed.
+func WriteManifest(dir string, environment report.Environment, plan []history.Cell) error {
 	text, err := json.Marshal(environment)
 	if err != nil {
 		return err
@@ -74,32 +74,27 @@ func writeManifest(dir string, environment report.Environment, plan []history.Ce
 	return history.WriteManifest(filepath.Join(dir, history.ManifestName), manifest)
 }
 
-// writeReport writes a report in every format.
-func writeReport(dir string, r *report.Report) error {
+// WriteReport writes a report in every format.
+func WriteReport(dir string, r *report.Report) error {
 	for name, write := range map[string]func(io.Writer) error{
 		"report.json": r.WriteJSON,
 		"report.md":   r.WriteMarkdown,
 		"report.csv":  r.WriteCSV,
 		"bench.txt":   r.WriteBenchmark,
-		reportPage:    func(w io.Writer) error { return page.WriteReport(w, r) },
+		ReportPage:    func(w io.Writer) error { return page.WriteReport(w, r) },
 	} {
-		if err := writeFile(filepath.Join(dir, name), write); err != nil {
+		if err := WriteFile(filepath.Join(dir, name), write); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 	}
 	return nil
 }
 
-// reportPage is the name of a report that is opened in a browser.
-const reportPage = "report.html"
+// ReportPage is the name of a report that is opened in a browser.
+const ReportPage = "report.html"
 
-// announcePage prints where the page of a run is.
-func announcePage(stdout io.Writer, dir string) {
-	fmt.Fprintf(stdout, "page for the browser: %s\n", filepath.Join(dir, reportPage))
-}
-
-// writeFile creates a file, or replaces it.
-func writeFile(path string, write func(io.Writer) error) error {
+// WriteFile creates a file, or replaces it.
+func WriteFile(path string, write func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
@@ -110,8 +105,8 @@ func writeFile(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// readReport reads a report, given the path of its JSON file or of its directory.
-func readReport(path string) (*report.Report, error) {
+// ReadReport reads a report, given the path of its JSON file or of its directory.
+func ReadReport(path string) (*report.Report, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "report.json")
 	}
