@@ -200,6 +200,19 @@ func (p *Process) Stop(ctx context.Context) error {
 	}
 }
 
+// ProcessState returns the state of a process as Linux shows it (proc_pid_stat(5)): 'T' if it is stopped.
+func ProcessState(pid int) (state byte, err error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	end := bytes.LastIndexByte(stat, ')') // of the name of the program, which may contain anything
+	if end < 0 || end+2 >= len(stat) {
+		return 0, fmt.Errorf("/proc/%d/stat has no state: %q", pid, stat)
+	}
+	return stat[end+2], nil
+}
+
 // Kill kills the process and its descendants (SIGKILL) and waits until the process has ended.
 func (p *Process) Kill() {
 	if p.Err() == nil {

@@ -1,14 +1,13 @@
 package fault
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"time"
 
+	"stock/internal/servers"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -148,22 +147,9 @@ func stop(ctx context.Context, r *topology.Isolated) error {
 // awaitStopped waits until a process that was sent SIGSTOP has stopped.
 func awaitStopped(ctx context.Context, name string, pid int) error {
 	return eventually(ctx, name+" is stopped", func() (bool, error) {
-		state, err := processState(pid)
+		state, err := servers.ProcessState(pid)
 		return state == 'T', err
 	})
-}
-
-// processState returns the state of a process as Linux shows it (proc_pid_stat(5)): 'T' if it is stopped.
-func processState(pid int) (state byte, err error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	end := bytes.LastIndexByte(stat, ')') // of the name of the program, which may contain anything
-	if end < 0 || end+2 >= len(stat) {
-		return 0, fmt.Errorf("/proc/%d/stat has no state: %q", pid, stat)
-	}
-	return stat[end+2], nil
 }
 
 // checkThenWrite checks that the lock is still its own before it writes. Nothing keeps the lease from ending between

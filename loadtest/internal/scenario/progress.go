@@ -3,6 +3,8 @@ package scenario
 import (
 	"fmt"
 	"time"
+
+	"stock/loadtest/internal/history"
 )
 
 // Progress is how far a Runner is.
@@ -14,6 +16,10 @@ type Progress struct {
 	Requests int           // of the current cell; 0: unknown
 	Left     time.Duration // estimated
 	at       time.Time     // of the estimate
+
+	// Cell is what is running, with Stock units before the first request of it. Both are zero during the warm-up.
+	Cell  history.Cell
+	Stock int64
 }
 
 // Heading returns the progress without the requests: [ 3/72, 4:10 left] update, plenty, 2 replicas. If it is not known
@@ -55,17 +61,11 @@ func (r *Runner) Progress() Progress {
 	return now
 }
 
-// showProgress starts a new phase, which sends the given number of requests (0: unknown).
-func (r *Runner) showProgress(phase string, done, requests int, left time.Duration) {
+// showProgress starts a new phase, of which the caller gives what is known.
+func (r *Runner) showProgress(p Progress) {
+	p.Cells, p.at = r.cells(), time.Now()
 	r.answered.Store(0)
-	r.progress.Store(&Progress{
-		Phase:    phase,
-		Done:     done,
-		Cells:    r.cells(),
-		Requests: requests,
-		Left:     left,
-		at:       time.Now(),
-	})
+	r.progress.Store(&p)
 }
 
 // thousands writes 12345 as 12 345.

@@ -76,8 +76,8 @@ func (i *Isolated) Proxies() []*tcpproxy.Proxy {
 
 // Close kills the replica and closes its proxies.
 func (i *Isolated) Close() {
-	if i.Replica != nil && i.process != nil {
-		i.process.Kill()
+	if i.Replica != nil && i.Process() != nil {
+		i.Process().Kill()
 	}
 	for _, proxy := range i.Proxies() {
 		if proxy != nil {

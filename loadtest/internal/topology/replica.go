@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"stock/internal/servers"
 )
 
-// Replica is one process of the service. It is not safe for concurrent use.
+// Replica is one process of the service. Its methods may be called concurrently, but its fields must not be read while
+// it is restarted.
 type Replica struct {
 	Name     string `json:"name"`
 	URL      string `json:"url"`       // without nginx
@@ -22,8 +24,30 @@ type Replica struct {
 	PID      int    `json:"pid"`       // 0 if unknown
 
 	command servers.Command
-	process *servers.Process // nil before the first start
+	started atomic.Pointer[servers.Process] // nil before the first start
 }
+
+// The states of a replica.
+const (
+	Running = "running"
+	Stopped = "stopped" // by SIGSTOP
+	Dead    = "dead"
+)
+
+// State returns what the replica's process does now.
+func (r *Replica) State() string {
+	process := r.started.Load()
+	if process == nil || process.Err() != nil {
+		return Dead
+	}
+	if state, err := servers.ProcessState(process.PID); err == nil && state == 'T' {
+		return Stopped
+	}
+	return Running
+}
+
+// Process returns the replica's process; nil before the first start.
+func (r *Replica) Process() *servers.Process { return r.started.Load() }
 
 // errForeign is returned for a replica that was started elsewhere.
 var errForeign = errors.New("this process did not start it and cannot control it")
@@ -91,9 +115,15 @@ func (r *Replica) Restart(ctx context.Context) error {
 	if r.command.Path == "" {
 		return fmt.Errorf("restart %s: %w", r.Name, errForeign)
 	}
-	err := servers.Restart(ctx, &r.process, r.command, r.Ready)
-	if r.process != nil {
-		r.PID = r.process.PID
+	return r.restart(ctx, r.command)
+}
+
+func (r *Replica) restart(ctx context.Context, command servers.Command) error {
+	process := r.started.Load()
+	err := servers.Restart(ctx, &process, command, r.Ready)
+	if process != nil {
+		r.started.Store(process)
+		r.PID = process.PID
 	}
 	return err
 }
@@ -105,9 +135,7 @@ func (r *Replica) restartWith(ctx context.Context, args []string) error {
 	}
 	command := r.command
 	command.Args = slices.Concat(command.Args, args)
-	err := servers.Restart(ctx, &r.process, command, r.Ready)
-	r.PID = r.process.PID
-	return err
+	return r.restart(ctx, command)
 }
 
 // client opens a connection per request and uses no proxy.
@@ -139,10 +167,11 @@ func (r *Replica) Readiness(ctx context.Context) (status int, body string, err e
 
 // Kill kills the replica (SIGKILL).
 func (r *Replica) Kill() error {
-	if r.process == nil {
+	process := r.started.Load()
+	if process == nil {
 		return fmt.Errorf("kill %s: %w", r.Name, errForeign)
 	}
-	r.process.Kill()
+	process.Kill()
 	return nil
 }
 
@@ -156,16 +185,18 @@ func (r *Replica) Continue() error { return r.signal(syscall.SIGCONT) }
 func (r *Replica) Terminate() error { return r.signal(syscall.SIGTERM) }
 
 func (r *Replica) signal(signal syscall.Signal) error {
-	if r.process == nil {
+	process := r.started.Load()
+	if process == nil {
 		return fmt.Errorf("signal %s: %w", r.Name, errForeign)
 	}
-	return r.process.Signal(signal)
+	return process.Signal(signal)
 }
 
 // Stop tells the replica to finish its requests and exit (SIGTERM), and waits for it.
 func (r *Replica) Stop(ctx context.Context) error {
-	if r.process == nil {
+	process := r.started.Load()
+	if process == nil {
 		return fmt.Errorf("stop %s: %w", r.Name, errForeign)
 	}
-	return r.process.Stop(ctx)
+	return process.Stop(ctx)
 }

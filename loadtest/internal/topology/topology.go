@@ -228,8 +228,8 @@ func (t *Topology) layers() [][]part {
 		front = append(front, part{process: nginx.Process, stop: nginx.Stop})
 	}
 	for _, r := range t.Replicas {
-		if r.process != nil {
-			replicas = append(replicas, part{process: r.process, stop: r.Stop})
+		if process := r.Process(); process != nil {
+			replicas = append(replicas, part{process: process, stop: r.Stop})
 		}
 	}
 	for _, redis := range append([]*servers.Redis{t.Servers.Redis, t.Servers.Replica}, t.Servers.Redlock...) {

@@ -38,6 +38,10 @@ type Load struct {
 
 	RequestPrefix string        // requests are named PREFIX-0, PREFIX-1, …
 	Answered      *atomic.Int64 // counts finished requests, to show progress; may be nil
+
+	// Watch is called with each request of the load and its answer, in the goroutine of the client that sent it: it must
+	// be fast, and may be called concurrently for different clients. The Op has no name. Nil: nobody watches.
+	Watch func(*history.Op)
 }
 
 func (l Load) validate() error {

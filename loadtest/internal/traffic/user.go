@@ -47,8 +47,11 @@ func (u *user) send(ctx context.Context, n int, intendedNS int64) {
 	op := u.op(n)
 	op.IntendedNS = intendedNS
 	u.id = strconv.AppendInt(append(append(u.id[:0], u.run.load.RequestPrefix...), '-'), int64(n), 10)
-	u.post(ctx, n, u.id, op)
+	answered := u.post(ctx, n, u.id, op)
 	u.run.load.countAnswered()
+	if u.run.load.Watch != nil {
+		u.run.load.Watch(answered)
+	}
 }
 
 // op describes the n-th request of the load, without its name.
@@ -82,8 +85,9 @@ func (u *user) deduct(ctx context.Context, op history.Op) {
 	u.post(ctx, -1, key, op)
 }
 
-// post sends the deduction or order that op describes with the id u.id, and records it with its answer.
-func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) {
+// post sends the deduction or order that op describes with the id u.id, and records it with its answer. It returns the
+// record.
+func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) *history.Op {
 	r := u.run
 	if !r.load.Keys {
 		key = nil
@@ -98,7 +102,7 @@ func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) 
 	rec := u.newRecord()
 	*rec = record{op: op, number: number}
 	if !u.connection.exchange(ctx, u.request, r.load.Timeout, &rec.op) {
-		return
+		return &rec.op
 	}
 	reply := &u.connection.reply
 	if replica := reply.Header.Peek("X-Replica"); string(replica) != u.replica {
@@ -114,6 +118,7 @@ func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) 
 	} else {
 		u.reader.readDeduction(&rec.op, reply)
 	}
+	return &rec.op
 }
 
 // appendOps appends what the user recorded, and frees its memory.
