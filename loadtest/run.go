@@ -40,7 +40,8 @@ be correct run them:
   retries     requests are sent again while stock is left, to strategies that honour an Idempotency-Key
   tail        up to eight units per request of items with little stock
 
-They are left out with --stock, --sweep, --rate, --restock and --duration, and if the lab cannot set the stock.
+They are left out with --stock, --workload, --sweep, --rate, --restock and --duration, and if the lab cannot set the
+stock.
 
 With --target it uses a service that is already running. It then needs --admin to set the stock, and --mysql-dsn
 and --redis to read the stock directly instead of through the service.`,
@@ -139,6 +140,7 @@ func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOpt
 			Hold:     f.request.hold,
 			Timeout:  f.timeout,
 			Stock:    f.stock,
+			Workload: f.workload,
 			Restock:  f.restock,
 			Goods:    mix.Goods,
 			Skew:     mix.Skew,

@@ -40,6 +40,7 @@ type runFlags struct {
 	rate       float64
 	rounds     int
 	stock      int64
+	workload   string
 	restock    int64
 	replicas   int
 	copied     bool // by a Redis replica
@@ -66,6 +67,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 		"how often everything is run (default: each row at least three times, until its interval is narrow; "+
 			"with --sweep, --rate, --duration, --restock, --budget 0, or --target without --admin: 3)")
 	flags.Int64Var(&f.stock, "stock", 0, "units of all items together, instead of the two workloads")
+	flags.StringVar(&f.workload, "workload", "", "run only this workload: plenty or flash-sale (default: both)")
 	flags.Int64Var(&f.restock, "restock", 0,
 		"units to put back every 20 ms of a run, into each item in turn; a lock without a fence loses some")
 	f.request.register(flags)
@@ -96,8 +98,6 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 		return errors.New("--strategies is empty: leave it out for every strategy, or name some")
 	case f.rounds < 0 || flags.Changed("rounds") && f.rounds == 0:
 		return fmt.Errorf("--rounds %d: must be at least 1", f.rounds)
-	case f.stock < 0 || flags.Changed("stock") && f.stock == 0:
-		return fmt.Errorf("--stock %d: must be at least 1", f.stock)
 	case f.restock < 0 || f.restock > maxUnits:
 		return fmt.Errorf("--restock %d: must be a number of units, at most %d", f.restock, maxUnits)
 	case f.replicas != 1 && f.replicas != 2:
@@ -111,7 +111,20 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 	case f.budget < 0:
 		return fmt.Errorf("--budget %v: must not be negative; 0 is no limit", f.budget)
 	}
-	return cmp.Or(f.parseSweep(flags), f.checkTarget())
+	return cmp.Or(f.checkStock(flags), f.parseSweep(flags), f.checkTarget())
+}
+
+// checkStock returns an error for flags of the stock that cannot work.
+func (f *runFlags) checkStock(flags *pflag.FlagSet) error {
+	switch {
+	case f.stock < 0 || flags.Changed("stock") && f.stock == 0:
+		return fmt.Errorf("--stock %d: must be at least 1", f.stock)
+	case f.workload != "" && f.workload != scenario.Plenty && f.workload != scenario.FlashSale:
+		return fmt.Errorf("--workload %q: must be plenty or flash-sale", f.workload)
+	case f.workload != "" && f.stock > 0:
+		return errors.New("--workload and --stock exclude each other: with --stock, there are no other workloads")
+	}
+	return nil
 }
 
 // checkLoad returns an error for flags of the load that cannot work.
@@ -167,6 +180,8 @@ func (f *runFlags) checkTarget() error {
 		return errors.New("--restock needs --admin: units are put back through the admin listener")
 	case a.target != "" && a.admin == "" && f.stock > 0:
 		return errors.New("--stock needs --admin: the stock is set through the admin listener")
+	case a.target != "" && a.admin == "" && f.workload != "":
+		return errors.New("--workload needs --admin: the stock is set through the admin listener")
 	}
 	return nil
 }
@@ -196,7 +211,7 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 	if cannotAdapt {
 		f.rounds = cmp.Or(f.rounds, fixedRounds)
 	}
-	standard := !cannotAdapt && f.stock == 0 && f.request.hold == 0
+	standard := !cannotAdapt && f.stock == 0 && f.workload == "" && f.request.hold == 0
 	f.faults = f.faults && standard && !f.quick && f.attach.target == "" && f.replicas == 2
 	f.request.seed = cmp.Or(f.request.seed, newSeed())
 }

@@ -42,9 +42,10 @@ type Config struct {
 	Hold     time.Duration
 	Timeout  time.Duration // of a request
 
-	Restock            int64 // units put back every restockInterval; 0: none
-	Stock              int64 // units of all items together; 0: the two standard workloads
-	Goods              int   // number of items
+	Restock            int64  // units put back every restockInterval; 0: none
+	Stock              int64  // units of all items together; 0: the two standard workloads
+	Workload           string // the only one of the standard workloads to run; empty: both
+	Goods              int    // number of items
 	Skew               string
 	MinCount, MaxCount int64
 
@@ -140,13 +141,16 @@ func workloads(target Target, config Config) []string {
 		return []string{FoundStock}
 	case config.Stock > 0:
 		return []string{GivenStock}
+	case config.Workload != "":
+		return []string{config.Workload}
 	}
 	return []string{Plenty, FlashSale}
 }
 
 // standard reports whether the lab runs the two standard workloads, and nothing else is asked of them.
 func (c Config) standard(target Target) bool {
-	return target.Admin != "" && c.Stock == 0 && c.Sweep.Axis == "" && c.Rate == 0 && c.Restock == 0 && c.Duration == 0
+	return target.Admin != "" && c.Stock == 0 && c.Workload == "" && c.Sweep.Axis == "" && c.Rate == 0 &&
+		c.Restock == 0 && c.Duration == 0
 }
 
 // openDrivers makes a driver for each number of replicas that the rows need.
