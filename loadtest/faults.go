@@ -227,7 +227,7 @@ func playFaults(
 // input, or of ctx, the rest is played without waiting.
 func (f *faultsFlags) stepper(
 	ctx context.Context, stdin io.Reader, stdout io.Writer,
-) func(scenario, strategy string, step report.FaultStep) {
+) func(*fault.Stage, report.FaultStep) {
 	enter := make(chan struct{})
 	if f.step {
 		go readLines(ctx, stdin, enter)
@@ -236,11 +236,12 @@ func (f *faultsFlags) stepper(
 	}
 	var mu sync.Mutex
 	playing := ""
-	return func(scenario, strategy string, step report.FaultStep) {
+	return func(stage *fault.Stage, step report.FaultStep) {
 		mu.Lock()
 		defer mu.Unlock()
-		if now := scenario + " " + strategy; now != playing {
-			fmt.Fprintf(stdout, "\n%s, %s\n", scenario, strategy)
+		story, strategy := stage.Story, stage.Strategy.Name
+		if now := story + " " + strategy; now != playing {
+			fmt.Fprintf(stdout, "\n%s, %s\n", story, strategy)
 			playing = now
 		}
 		fmt.Fprintf(stdout, "%7.2f s  %s\n", step.After.Seconds(), step.Text)

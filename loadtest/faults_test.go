@@ -137,7 +137,7 @@ func TestEachStepWaitsForEnter(t *testing.T) {
 		steps := make(chan int, 3)
 		go func() {
 			for i := range 3 {
-				step("late-write", "update", report.FaultStep{})
+				step(&fault.Stage{}, report.FaultStep{})
 				steps <- i
 			}
 		}()
@@ -168,7 +168,7 @@ func TestCtrlCEndsAStepThatWaitsForEnter(t *testing.T) {
 		step := f.stepper(ctx, input, io.Discard)
 		time.AfterFunc(time.Second, cancel)
 		began := time.Now()
-		if step("late-write", "update", report.FaultStep{}); time.Since(began) != time.Second {
+		if step(&fault.Stage{}, report.FaultStep{}); time.Since(began) != time.Second {
 			t.Errorf("the step ended after %v, want it to end with the context", time.Since(began))
 		}
 	})

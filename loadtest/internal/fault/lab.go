@@ -36,7 +36,7 @@ type Options struct {
 	Command   string   // that plays scenarios, for Fault.Replay
 	// Step is called when a step has been played, and may wait. If it is set, one cell of a scenario is played after the
 	// other. It must be safe for concurrent use: a story does several things at once.
-	Step func(scenario, strategy string, step report.FaultStep)
+	Step func(*Stage, report.FaultStep)
 	// Done is called for each cell when its scenario has ended, in the order of Scenarios.
 	Done func(report.Fault, history.History) error
 }
@@ -84,7 +84,11 @@ func (l *Lab) rounds(o Options) (rounds []*round) {
 				perRound = 1
 			}
 			for group := range slices.Chunk(cells, perRound) {
-				rounds = append(rounds, &round{lab: l, scenario: sc, cells: group, over: make(chan struct{})})
+				r := &round{lab: l, scenario: sc, cells: group, over: make(chan struct{}), limit: roundTime}
+				if o.Step != nil {
+					r.limit = stepTime
+				}
+				rounds = append(rounds, r)
 			}
 		}
 	}

@@ -38,9 +38,10 @@ func (s *Stage) carryOut(client string, op history.Op, deduct func(*history.Op) 
 
 // asked is a deduction of a practice that is under way.
 type asked struct {
-	stage  *Stage
-	client string
-	op     history.Op
+	stage    *Stage
+	client   string
+	op       history.Op
+	answered func()
 }
 
 // ask begins a deduction of a practice, for a story in which several are under way at the same time.
@@ -56,10 +57,11 @@ func (a *asked) answer(remaining int64, err error) {
 
 func (s *Stage) begin(client string, op history.Op) *asked {
 	op.Name, op.Attempts, op.SentNS = s.requestName(client), 1, monotonic.Now()
-	return &asked{s, client, op}
+	return &asked{s, client, op, s.asks(client, "", op.Name)}
 }
 
 func (a *asked) end(err error) history.Op {
+	a.answered()
 	a.op.ReceivedNS = monotonic.Now()
 	switch {
 	case err == nil:

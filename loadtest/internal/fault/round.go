@@ -22,6 +22,9 @@ const blockedAfter = 1300 * time.Millisecond
 // roundTime is the longest that a round may take, unless somebody reads each step.
 const roundTime = 90 * time.Second
 
+// stepTime is the same if somebody looks at each step.
+const stepTime = time.Hour
+
 // firstItem is below the ids of the stories' items: no load uses them.
 const firstItem = 1_000_000
 
@@ -30,6 +33,7 @@ type round struct {
 	lab      *Lab
 	scenario Scenario
 	cells    []*cell
+	limit    time.Duration
 	over     chan struct{} // closed when it has been played
 }
 
@@ -51,10 +55,10 @@ type cell struct {
 func (l *Lab) newCell(sc Scenario, choice scenario.Choice, o Options, repeat int) *cell {
 	s := &Stage{
 		reading: l.Reading, Strategy: choice.Strategy, Store: choice.Store, Item: firstItem + l.items.Add(1),
-		items: &l.items, note: func(report.FaultStep) {},
+		Story: sc.Name, items: &l.items, note: func(report.FaultStep) {}, owners: map[string]string{},
 	}
 	if o.Step != nil {
-		s.note = func(st report.FaultStep) { o.Step(sc.Name, choice.Strategy.Name, st) }
+		s.note = func(st report.FaultStep) { o.Step(s, st) }
 	}
 	return &cell{scenario: sc, repeat: repeat, command: o.Command, reading: l.Reading, stage: s}
 }

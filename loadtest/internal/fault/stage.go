@@ -33,6 +33,7 @@ type Stage struct {
 	Strategy scenario.Strategy // or the practice
 	Store    string
 	Item     int64
+	Story    string // the name of the scenario
 
 	items   *atomic.Int64 // used so far
 	company *company
@@ -53,7 +54,9 @@ type Stage struct {
 	proof  string
 	broken string // how the strategy broke its claim, if the stock does not show it
 	ops    []history.Op
-	reads  []period // of those who read the steps, one after the other
+	reads  []period          // of those who read the steps, one after the other
+	asking []*Asking         // in the order of asking
+	owners map[string]string // the client that was seen to be the owner of a lock; empty: one that nobody knows
 }
 
 // period is a time in which somebody has read a step.
@@ -190,6 +193,11 @@ func (s *Stage) exchange(ctx context.Context, o order) (history.Op, error) {
 		request = history.Op{Kind: history.Order, Lines: o.lines}
 	}
 	request.Name, request.Again = s.requestName(name), o.again
+	replica := ""
+	if o.at != nil {
+		replica = o.at.Name
+	}
+	defer s.asks(o.client, replica, request.Name)()
 	return traffic.SendOne(ctx, url, load, o.pause, request)
 }
 

@@ -1,0 +1,126 @@
+package fault
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/topology"
+)
+
+// Scene is what somebody sees who looks at a story between two steps.
+type Scene struct {
+	oracle.Contents
+	// Holders names the client that holds each lock of Contents.Locks; empty: it is not known, or nobody does.
+	Holders  []string `json:"holders"`
+	Asking   []Asking `json:"asking"`   // requests without an answer, the first one first
+	Victim   string   `json:"victim"`   // the state of the replica
+	Survivor string   `json:"survivor"` // the state of the replica
+}
+
+// Asking is a request without an answer.
+type Asking struct {
+	Client  string `json:"client"`
+	Replica string `json:"replica"` // empty: a practice asks the servers itself
+	Parked  string `json:"parked"`  // the pause point where it waits; empty: at none
+	ForMS   int64  `json:"for_ms"`
+	request string // its name
+	since   time.Time
+}
+
+// asks notes that a client waits for an answer. answered must be called when it has come.
+func (s *Stage) asks(client, replica, request string) (answered func()) {
+	a := &Asking{Client: client, Replica: replica, request: request, since: time.Now()}
+	s.mu.Lock()
+	s.asking = append(s.asking, a)
+	s.mu.Unlock()
+	return func() {
+		s.mu.Lock()
+		s.asking = slices.DeleteFunc(s.asking, func(b *Asking) bool { return a == b })
+		s.mu.Unlock()
+	}
+}
+
+// OpenViewer opens a Viewer of the servers on which the story is played. The caller closes it.
+func (s *Stage) OpenViewer() (*oracle.Viewer, error) {
+	at := s.Addresses
+	return oracle.NewViewer(oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock})
+}
+
+// Look returns what is to be seen now. It may be called as long as the story is played.
+func (s *Stage) Look(ctx context.Context, viewer *oracle.Viewer) Scene {
+	names := []string{s.Strategy.Name}
+	if s.Strategy.Name == "lock-multi" {
+		names = []string{"lock-redis-watchdog", "lock-mysql-getlock"}
+	}
+	parked := s.parkedAt(ctx, s.Victim)
+	for request, point := range s.parkedAt(ctx, s.Survivor) {
+		parked[request] = point
+	}
+	scene := Scene{
+		Holders: []string{}, Contents: viewer.Look(ctx, s.Item, names), Asking: []Asking{},
+		Victim: s.Victim.State(), Survivor: s.Survivor.State(),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.asking {
+		now := *a
+		now.Parked, now.ForMS = parked[a.request], time.Since(a.since).Milliseconds()
+		scene.Asking = append(scene.Asking, now)
+	}
+	for _, lock := range scene.Locks {
+		scene.Holders = append(scene.Holders, s.holderOf(lock.Owner, scene.Asking))
+	}
+	return scene
+}
+
+// parkedAt returns the pause points of the requests that are parked at a replica.
+func (s *Stage) parkedAt(ctx context.Context, r *topology.Isolated) map[string]string {
+	points := map[string]string{}
+	if r.State() != topology.Running {
+		return points
+	}
+	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	var list []struct {
+		RequestID string `json:"request_id"`
+		Point     string `json:"point"`
+	}
+	// A story may have cut the replica off: then nothing is known about its requests.
+	_ = s.admin(ctx, http.MethodGet, r, "/admin/pauses", &list)
+	for _, p := range list {
+		points[p.RequestID] = p.Point
+	}
+	return points
+}
+
+// randomOwner is the least length of an owner that is a random value. A shorter one, such as "held", names nobody.
+const randomOwner = 16
+
+// holderOf returns the client that holds a lock, as far as that follows from what was seen: a client takes a lock once,
+// so a new owner is the client that asks and was not seen as an owner before. The caller holds s.mu.
+func (s *Stage) holderOf(owner string, asking []Asking) string {
+	known := slices.Collect(maps.Values(s.owners))
+	var candidates []string
+	for _, a := range asking {
+		if a.Client == owner {
+			return owner // a practice, which uses the name of its client
+		}
+		if !slices.Contains(known, a.Client) {
+			candidates = append(candidates, a.Client)
+		}
+	}
+	if len(owner) < randomOwner {
+		return ""
+	}
+	if _, seen := s.owners[owner]; !seen {
+		s.owners[owner] = ""
+		if len(candidates) == 1 {
+			s.owners[owner] = candidates[0]
+		}
+	}
+	return s.owners[owner]
+}
