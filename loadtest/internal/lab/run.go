@@ -32,9 +32,9 @@ type Run struct {
 	Runner  *scenario.Runner
 	Builder *report.Builder
 	Choices []scenario.Choice
+	Dir     string // of the histories and the report
 
 	lab *Lab
-	dir string
 }
 
 // NewRun chooses the strategies from the service's catalogue.
@@ -56,7 +56,7 @@ func (l *Lab) NewRun(ctx context.Context, o RunOptions) (*Run, error) {
 	builder := report.NewBuilder(l.environment(o, leftOut))
 	Describe(builder, choices)
 	builder.Expect(runner.Plan())
-	return &Run{Runner: runner, Builder: builder, Choices: choices, lab: l, dir: config.Dir}, nil
+	return &Run{Runner: runner, Builder: builder, Choices: choices, Dir: config.Dir, lab: l}, nil
 }
 
 // environment returns what the report of a run says about the lab.
@@ -87,7 +87,7 @@ func (l *Lab) Environment() report.Environment {
 // Measure runs everything, adds each cell to the report, and calls done with it. It stops when a server dies, and
 // returns that as the error.
 func (r *Run) Measure(ctx context.Context, done func(*history.History, report.Cell)) error {
-	if err := WriteManifest(r.dir, r.Builder.Environment(), r.Runner.Plan()); err != nil {
+	if err := WriteManifest(r.Dir, r.Builder.Environment(), r.Runner.Plan()); err != nil {
 		return err
 	}
 	measuring, cancel := context.WithCancelCause(ctx)

@@ -3,8 +3,6 @@ package scenario
 import (
 	"fmt"
 	"time"
-
-	"stock/loadtest/internal/history"
 )
 
 // Progress is how far a Runner is.
@@ -16,10 +14,6 @@ type Progress struct {
 	Requests int           // of the current cell; 0: unknown
 	Left     time.Duration // estimated
 	at       time.Time     // of the estimate
-
-	// Cell is what is running, with Stock units before the first request of it. Both are zero during the warm-up.
-	Cell  history.Cell
-	Stock int64
 }
 
 // Heading returns the progress without the requests: [ 3/72, 4:10 left] update, plenty, 2 replicas. If it is not known

@@ -46,10 +46,10 @@ func (r *Runner) run(ctx context.Context, round int, current row, ahead outlook)
 	if r.config.Rounds > 0 {
 		phase = fmt.Sprintf("round %d of %d: %s", round, r.config.Rounds, current.Label())
 	}
-	r.showProgress(Progress{
-		Phase: phase, Done: r.number - 1, Requests: run.load.Requests, Left: left,
-		Cell: run.header.Cell, Stock: run.stockBefore(),
-	})
+	r.showProgress(Progress{Phase: phase, Done: r.number - 1, Requests: run.load.Requests, Left: left})
+	if r.config.Watch != nil {
+		run.load.Watch = r.config.Watch(run.header)
+	}
 
 	before, err := r.target.Oracle.Counters(ctx)
 	if err != nil {
@@ -147,14 +147,6 @@ func (c *cellRun) setStock(ctx context.Context, limit time.Duration) error {
 	}
 	c.header.Set = unitsFor(c.row.Workload.Name, c.mix, expected, given)
 	return c.target.SetStock(ctx, c.header.Set)
-}
-
-// stockBefore returns the units of all items together.
-func (c *cellRun) stockBefore() (units int64) {
-	for _, n := range c.header.Initial {
-		units += n
-	}
-	return units
 }
 
 // readInitial reads the stock before the run, as the judge compares it with what was set.

@@ -58,8 +58,8 @@ type Config struct {
 	// Patience is how long stores that differ are watched until their difference is taken as final; 0: 20 s.
 	Patience time.Duration
 	Dir      string // histories are written to its subdirectory "history"
-	// Watch is called with each answer of a cell, as Load.Watch is; nil: nobody watches.
-	Watch func(*history.Op)
+	// Watch is called before the first request of each cell, and returns the Load.Watch of the cell; nil: nobody watches.
+	Watch func(history.Run) func(*history.Op)
 }
 
 // restockInterval is short compared with the shortest run.
@@ -274,7 +274,6 @@ func (r *Runner) newLoad(row row, mix *traffic.Mix, prefix string) traffic.Load 
 		Keys:          row.strategy.Idempotent,
 		RequestPrefix: prefix,
 		Answered:      &r.answered,
-		Watch:         r.config.Watch,
 	}
 	if w := judgedWorkloadOf(row.Workload.Name); w != nil {
 		load.Requests, load.Duration, load.Retries = w.requests, judgedTime, w.retries

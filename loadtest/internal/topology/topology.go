@@ -206,6 +206,17 @@ func (t *Topology) Died() <-chan error {
 	return died
 }
 
+// Died returns a channel that receives an error as soon as the process of the replica that runs now has ended.
+func (r *Replica) Died() <-chan error {
+	died := make(chan error, 1)
+	p := part{process: r.Process(), stop: r.Stop}
+	go func() {
+		<-p.process.Done()
+		died <- p.death()
+	}()
+	return died
+}
+
 // part is a process of the topology.
 type part struct {
 	process *servers.Process
