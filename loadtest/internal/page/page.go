@@ -52,6 +52,9 @@ type Frame struct {
 	Main    template.HTML // the main part
 	Data    []Data        // read by the scripts
 	Scripts []string      // names of assets, run in this order at the end of the page
+	// Style and Code are of the package that writes the page, if it has more than the assets: they come last.
+	Style template.CSS
+	Code  template.JS
 	// Served permits requests to the origin of the page. Other pages send none, wherever they are opened from.
 	Served bool
 }

@@ -1,0 +1,447 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
+	"stock/loadtest/internal/traffic"
+)
+
+// shownItem is the item that the page sells and shows.
+const shownItem = 1
+
+// keepLooking keeps the state of the lab up to date while somebody watches.
+func (c *Console) keepLooking() {
+	for {
+		select {
+		case <-time.After(time.Second):
+		case <-c.ctx.Done():
+			return
+		}
+		if c.board.watched() {
+			c.look(c.ctx)
+		}
+	}
+}
+
+// look reads the state of the lab. During a run, it asks no server: that would be measured too.
+func (c *Console) look(ctx context.Context) {
+	replicas := make([]ReplicaState, 0, len(c.lab.Topology.Replicas))
+	for _, r := range c.lab.Topology.Replicas {
+		replica := ReplicaState{Name: r.Name, URL: r.URL, State: r.State()}
+		if process := r.Process(); process != nil {
+			replica.PID = process.PID
+		}
+		replicas = append(replicas, replica)
+	}
+	if a, err := c.going("run"); err == nil && a != nil {
+		c.board.update(func(s *State) { s.Lab.Replicas = replicas })
+		return
+	}
+	contents := c.viewer.Look(ctx, shownItem, c.lockNames())
+	pauses := []Pause{}
+	if c.options.PausePoints {
+		pauses = c.pauses(ctx)
+	}
+	if ctx.Err() == nil {
+		c.board.update(func(s *State) { s.Lab.Replicas, s.Lab.Contents, s.Lab.Pauses = replicas, &contents, pauses })
+	}
+}
+
+// lockNames returns the strategies that lock.
+func (c *Console) lockNames() (names []string) {
+	for _, s := range c.catalogue {
+		if strings.HasPrefix(s.Name, "lock-") {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// pauses lists the requests that are parked at the replicas.
+func (c *Console) pauses(ctx context.Context) []Pause {
+	pauses := []Pause{}
+	for _, r := range c.lab.Topology.Replicas {
+		if r.State() != topology.Running {
+			continue
+		}
+		var parked []Pause
+		if err := c.admin(ctx, http.MethodGet, r, "/admin/pauses", &parked); err != nil {
+			continue // it has just died
+		}
+		for i := range parked {
+			parked[i].Replica = r.Name
+		}
+		pauses = append(pauses, parked...)
+	}
+	return pauses
+}
+
+// adminTime is how long a replica may take to answer the console.
+const adminTime = 2 * time.Second
+
+// admin sends a request to the admin listener of a replica.
+func (c *Console) admin(ctx context.Context, method string, r *topology.Replica, path string, reply any) error {
+	ctx, cancel := context.WithTimeout(ctx, adminTime)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, r.AdminURL+path, nil)
+	if err != nil {
+		return err
+	}
+	response, err := c.lab.Target.Client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s: %s", r.Name, response.Status, body)
+	}
+	return json.Unmarshal(body, reply)
+}
+
+// logf notes what was done.
+func (c *Console) logf(format string, args ...any) {
+	const kept = 12
+	entry := time.Now().Format(time.TimeOnly) + "  " + fmt.Sprintf(format, args...)
+	c.board.update(func(s *State) {
+		s.Lab.Log = append(slices.Clip(s.Lab.Log), entry)
+		s.Lab.Log = s.Lab.Log[max(0, len(s.Lab.Log)-kept):]
+	})
+}
+
+func (c *Console) replica(name string) (*topology.Replica, error) {
+	for _, r := range c.lab.Topology.Replicas {
+		if r.Name == name {
+			return r, nil
+		}
+	}
+	return nil, refused{http.StatusNotFound, fmt.Sprintf("no replica is named %q", name)}
+}
+
+// running returns the first replica that can be asked for something.
+func (c *Console) running() (*topology.Replica, error) {
+	for _, r := range c.lab.Topology.Replicas {
+		if r.State() == topology.Running {
+			return r, nil
+		}
+	}
+	return nil, conflict("no replica is running: continue or start one first")
+}
+
+// postReplica breaks or mends a replica.
+func (c *Console) postReplica(action string) func(*http.Request) error {
+	return func(request *http.Request) error {
+		r, err := c.replica(request.PathValue("name"))
+		if err != nil {
+			return err
+		}
+		c.breaking.Lock()
+		defer c.breaking.Unlock()
+		if c.ctx.Err() != nil {
+			return conflict("the lab is being stopped")
+		}
+		state := r.State()
+		switch action {
+		case "stop":
+			err = c.signal(r, state, topology.Running, "stopped (SIGSTOP)", r.Pause)
+		case "continue":
+			err = c.signal(r, state, topology.Stopped, "goes on (SIGCONT)", r.Continue)
+		case "kill":
+			if state == topology.Dead {
+				return conflict("%s is dead already", r.Name)
+			}
+			if err = r.Kill(); err == nil {
+				c.logf("%s is killed (SIGKILL)", r.Name)
+			}
+		case "start":
+			err = c.start(r, state)
+		}
+		c.look(c.ctx)
+		return err
+	}
+}
+
+// signal sends a signal to a replica in the right state, and waits until the state has changed.
+func (c *Console) signal(r *topology.Replica, state, want, done string, send func() error) error {
+	if state != want {
+		return conflict("%s is %s", r.Name, state)
+	}
+	if err := send(); err != nil {
+		return err
+	}
+	for began := time.Now(); r.State() == state && time.Since(began) < time.Second; {
+		time.Sleep(5 * time.Millisecond)
+	}
+	c.logf("%s is %s", r.Name, strings.TrimPrefix(done, "is "))
+	return nil
+}
+
+// start starts a replica that is dead.
+func (c *Console) start(r *topology.Replica, state string) error {
+	if state != topology.Dead {
+		return conflict("%s is %s: only a dead replica can be started", r.Name, state)
+	}
+	if err := r.Restart(c.ctx); err != nil {
+		return err
+	}
+	c.logf("%s is started again, pid %d", r.Name, r.Process().PID)
+	c.options.Started(r)
+	return nil
+}
+
+// notDuringRun refuses what would be missing from the books of a run.
+func (c *Console) notDuringRun() error {
+	if _, err := c.going("run"); err == nil {
+		return conflict("a run is going on, and it must be the only one that sells: wait for its end, or cancel it")
+	}
+	return nil
+}
+
+// maxUnits is the largest stock or count that the page may ask for.
+const maxUnits = 1_000_000
+
+func (c *Console) postStock(r *http.Request) error {
+	body, err := read[struct {
+		Stock int64 `json:"stock"`
+	}](r)
+	if err != nil {
+		return err
+	}
+	if body.Stock < 0 || body.Stock > maxUnits {
+		return malformed("%d units: a number from 0 to %d is needed", body.Stock, maxUnits)
+	}
+	if err := c.notDuringRun(); err != nil {
+		return err
+	}
+	replica, err := c.running()
+	if err != nil {
+		return err
+	}
+	service := c.lab.Target.Service
+	service.Admin = replica.AdminURL
+	if err := service.SetStock(r.Context(), map[int64]int64{shownItem: body.Stock}); err != nil {
+		return err
+	}
+	c.logf("the stock of item %d is set to %d, in every store", shownItem, body.Stock)
+	c.look(c.ctx)
+	return nil
+}
+
+func (c *Console) postRestock(r *http.Request) error {
+	body, err := read[struct {
+		Store string `json:"store"`
+		Count int64  `json:"count"`
+	}](r)
+	if err != nil {
+		return err
+	}
+	switch {
+	case body.Count < 1 || body.Count > maxUnits:
+		return malformed("%d units: a number from 1 to %d is needed", body.Count, maxUnits)
+	case !slices.Contains([]string{oracle.MySQL, oracle.Redis, oracle.Slots}, body.Store):
+		return malformed("no store is named %q: they are mysql, redis and slots", body.Store)
+	}
+	if err := c.notDuringRun(); err != nil {
+		return err
+	}
+	replica, err := c.running()
+	if err != nil {
+		return err
+	}
+	op := history.Op{Kind: history.Restock, Name: c.nextSale(), GoodsID: shownItem, Count: body.Count}
+	op, err = traffic.RestockOne(r.Context(), replica.AdminURL, body.Store, adminTime, op)
+	if err != nil {
+		return err
+	}
+	if op.Outcome != history.Sold {
+		return conflict("nothing was put back: %s", op.Error)
+	}
+	c.logf("%d units of item %d are put back in %s", body.Count, shownItem, body.Store)
+	c.look(c.ctx)
+	return nil
+}
+
+// postDeleteLock deletes the key of a lock that the page shows.
+func (c *Console) postDeleteLock(r *http.Request) error {
+	body, err := read[struct {
+		Server string `json:"server"`
+		Key    string `json:"key"`
+	}](r)
+	if err != nil {
+		return err
+	}
+	name := strings.TrimSuffix(body.Key, fmt.Sprintf(":{%d}", shownItem))
+	if name == body.Key || !slices.Contains(c.lockNames(), name) {
+		return malformed("%q is not the key of a lock on item %d", body.Key, shownItem)
+	}
+	t := c.lab.Topology
+	servers := map[string]string{"redis": t.Redis[0]}
+	for i, address := range t.Redlock {
+		servers[fmt.Sprintf("redlock-%d", i+1)] = address
+	}
+	address, known := servers[body.Server]
+	if !known {
+		return malformed("no Redis is named %q", body.Server)
+	}
+	client := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1, DisableIdentity: true})
+	defer client.Close()
+	deleted, err := client.Del(r.Context(), body.Key).Result()
+	if err != nil {
+		return err
+	}
+	if deleted == 0 {
+		return conflict("%s is not locked any more", body.Key)
+	}
+	c.logf("%s is deleted from %s: whoever holds the lock does not know", body.Key, body.Server)
+	c.look(c.ctx)
+	return nil
+}
+
+func (c *Console) postRelease(r *http.Request) error {
+	body, err := read[struct {
+		Replica   string `json:"replica"`
+		RequestID string `json:"request_id"`
+	}](r)
+	if err != nil {
+		return err
+	}
+	replica, err := c.replica(body.Replica)
+	if err != nil {
+		return err
+	}
+	if replica.State() != topology.Running {
+		return conflict("%s is %s", replica.Name, replica.State())
+	}
+	var released struct{ Released int }
+	path := "/admin/pauses/" + url.PathEscape(body.RequestID)
+	if err := c.admin(r.Context(), http.MethodDelete, replica, path, &released); err != nil {
+		return conflict("%s was not released: %v", body.RequestID, err)
+	}
+	c.logf("%s goes on", body.RequestID)
+	c.look(c.ctx)
+	return nil
+}
+
+// saleRequest is a deduction that the page asks for.
+type saleRequest struct {
+	Strategy string `json:"strategy"`
+	Replica  string `json:"replica"` // empty: nginx chooses one
+	Count    int64  `json:"count"`
+	Pause    string `json:"pause"` // the pause point at which to park; empty: none
+}
+
+// points are the pause points.
+var points = []string{"after-lock", "after-read", "before-write", "before-commit", "before-unlock"}
+
+func (c *Console) postSale(r *http.Request) error {
+	body, err := read[saleRequest](r)
+	if err != nil {
+		return err
+	}
+	strategy, known := c.strategy(body.Strategy)
+	switch {
+	case !known:
+		return malformed("no strategy is named %q", body.Strategy)
+	case body.Count < 1 || body.Count > maxUnits:
+		return malformed("%d units: a number from 1 to %d is needed", body.Count, maxUnits)
+	case body.Pause != "" && !slices.Contains(points, body.Pause):
+		return malformed("no pause point is named %q", body.Pause)
+	case body.Pause != "" && !c.options.PausePoints:
+		return conflict("requests cannot be parked: start the lab with --pause-points")
+	}
+	if err := c.notDuringRun(); err != nil {
+		return err
+	}
+	base := c.lab.Topology.URL
+	if body.Replica != "" {
+		replica, err := c.replica(body.Replica)
+		if err != nil {
+			return err
+		}
+		base = replica.URL
+	}
+	c.sell(base, strategy, body)
+	return nil
+}
+
+const (
+	// saleTime is how long the page waits for the answer to a sale. It is longer than the service may take.
+	saleTime = 30 * time.Second
+	// shownSales is how many of them the page shows.
+	shownSales = 12
+)
+
+// sell sends a request in the background. Many may wait at the same time.
+func (c *Console) sell(base string, strategy scenario.Strategy, body saleRequest) {
+	name := c.nextSale()
+	asked := fmt.Sprintf("%s, %d", strategy.Name, body.Count)
+	if body.Replica != "" {
+		asked += ", " + body.Replica
+	}
+	if body.Pause != "" {
+		asked += ", parks at " + body.Pause
+	}
+	c.board.update(func(s *State) {
+		s.Lab.Sales = append(slices.Clip(s.Lab.Sales), Sale{Name: name, Asked: asked})
+		s.Lab.Sales = s.Lab.Sales[max(0, len(s.Lab.Sales)-shownSales):]
+	})
+	c.tasks.Go(func() {
+		load := traffic.Load{
+			Strategy: strategy.Name, Store: strategy.Stores[0], Keys: strategy.Idempotent, Timeout: saleTime,
+		}
+		op := history.Op{Kind: history.Deduct, Name: name, GoodsID: shownItem, Count: body.Count}
+		op, err := traffic.SendOne(c.ctx, base, load, body.Pause, op)
+		answer := describe(op, err)
+		c.board.update(func(s *State) {
+			s.Lab.Sales = slices.Clone(s.Lab.Sales)
+			for i := range s.Lab.Sales {
+				if s.Lab.Sales[i].Name == name {
+					s.Lab.Sales[i].Answer, s.Lab.Sales[i].Sold = answer, op.Outcome == history.Sold
+				}
+			}
+		})
+		c.look(c.ctx)
+	})
+}
+
+// describe says what came of a sale.
+func describe(op history.Op, err error) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case op.Outcome == history.Sold && op.OmitsRemaining:
+		return "sold by " + op.Replica
+	case op.Outcome == history.Sold:
+		return fmt.Sprintf("sold by %s, %d remain", op.Replica, op.Remaining)
+	case op.Outcome == history.SoldOut:
+		return fmt.Sprintf("sold out, %d remain", op.Remaining)
+	case op.Outcome == history.Unknown:
+		return "no answer: " + op.Error
+	}
+	return "refused: " + op.Error
+}
+
+// nextSale returns a name that no request had before.
+func (c *Console) nextSale() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sales++
+	return fmt.Sprintf("console-%.6s-%d", strings.ToLower(c.id), c.sales)
+}

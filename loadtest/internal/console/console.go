@@ -1,0 +1,195 @@
+// Package console serves the lab in the browser: a page on which a person runs strategies, steps through fault
+// scenarios, and breaks replicas, without flags.
+//
+// It uses the runner, the judge, the scenarios and the reports of the commands. It only keeps a State, which every tab
+// gets by server-sent events, and at most one activity: a run or a story. Closing a tab ends nothing. Stop ends
+// everything.
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"stock/loadtest/internal/fault"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
+)
+
+// Options configure Start.
+type Options struct {
+	Lab *lab.Lab // with a topology
+	// PausePoints is set if the replicas accept the header X-Pause.
+	PausePoints bool
+	// NewRun prepares what "loadtest run" does with the given flags, on Lab. watch is the Config.Watch of the run.
+	NewRun func(ctx context.Context, flags []string, watch func(history.Run) func(*history.Op)) (*lab.Run, error)
+	// Started is called when a replica was started again.
+	Started func(*topology.Replica)
+}
+
+// Console serves the page.
+type Console struct {
+	id        string
+	options   Options
+	lab       *lab.Lab
+	stories   *fault.Lab
+	catalogue []scenario.Strategy
+	viewer    *oracle.Viewer
+	server    *http.Server
+	page      []byte
+	policy    string   // the Content-Security-Policy of the page
+	hosts     []string // the values of the Host header that mean this server
+
+	ctx   context.Context // ends with the console
+	stop  context.CancelFunc
+	tasks sync.WaitGroup // what goes on in the background
+	board *board
+
+	mu      sync.Mutex // guards what follows
+	current *activity
+	reports map[string]string // directory of each report, by its name
+	sales   int               // how many were sent from the page
+
+	breaking sync.Mutex // held while a replica is broken or mended
+}
+
+// Listen opens a port for the console. Only a loopback address is permitted: whoever can reach the console controls the
+// lab.
+func Listen(address string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, fmt.Errorf("%s is not a loopback address: whoever reaches the console controls the lab", address)
+	}
+	return net.Listen("tcp", address)
+}
+
+// Start serves the console on a listener until Stop, which also closes the listener.
+func Start(ctx context.Context, listener net.Listener, o Options) (*Console, error) {
+	catalogue, err := o.Lab.Target.Strategies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := o.Lab.Topology
+	viewer, err := oracle.NewViewer(oracle.Config{MySQLDSN: t.MySQLDSN, Redis: t.Redis, Redlock: t.Redlock}, "")
+	if err != nil {
+		return nil, err
+	}
+	c := &Console{
+		options:   o,
+		lab:       o.Lab,
+		stories:   &fault.Lab{Topology: t, Oracle: o.Lab.Target.Oracle},
+		catalogue: catalogue,
+		viewer:    viewer,
+		hosts:     hosts(listener.Addr()),
+		board:     newBoard(State{ID: rand.Text(), Lab: LabState{PausePoints: o.PausePoints}}),
+		reports:   map[string]string{},
+	}
+	c.id = c.board.state.ID
+	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if err := c.render(); err != nil {
+		return nil, errors.Join(err, viewer.Close())
+	}
+	c.look(ctx)
+	c.server = &http.Server{
+		Handler:           c.handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return c.ctx },
+	}
+	c.tasks.Go(func() { _ = c.server.Serve(listener) }) // returns ErrServerClosed after Stop
+	c.tasks.Go(c.keepLooking)
+	return c, nil
+}
+
+// hosts returns the values of the Host header of requests to an address. A request with another one comes from a page
+// whose name was made to lead here (DNS rebinding).
+func hosts(address net.Addr) []string {
+	_, port, _ := net.SplitHostPort(address.String())
+	return []string{address.String(), net.JoinHostPort("localhost", port)}
+}
+
+// URL is the address of the page.
+func (c *Console) URL() string { return "http://" + c.hosts[0] + "/" }
+
+// Stop ends what goes on, and waits until it has ended.
+func (c *Console) Stop(ctx context.Context) error {
+	c.stop()
+	err := c.server.Shutdown(ctx)
+	ended := make(chan struct{})
+	go func() { c.tasks.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		err = errors.Join(err, fmt.Errorf("the console has not ended: %w", ctx.Err()))
+	}
+	return errors.Join(err, c.server.Close(), c.viewer.Close())
+}
+
+// activity is a run or a story.
+type activity struct {
+	kind   string // "run" or "story"
+	ctx    context.Context
+	cancel context.CancelFunc
+	gate   *gate // of a story
+}
+
+// begin begins an activity, unless one is going on. The caller calls end when it has ended.
+func (c *Console) begin(kind string) (*activity, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.current != nil:
+		return nil, conflict("a %s is going on: wait for its end, or cancel it", c.current.kind)
+	case c.ctx.Err() != nil:
+		return nil, conflict("the lab is being stopped")
+	}
+	a := &activity{kind: kind, gate: newGate()}
+	a.ctx, a.cancel = context.WithCancel(c.ctx)
+	c.current = a
+	return a, nil
+}
+
+func (c *Console) end(a *activity) {
+	a.cancel()
+	c.mu.Lock()
+	c.current = nil
+	c.mu.Unlock()
+	c.board.update(func(s *State) { s.Busy = "" })
+}
+
+// going returns the activity that goes on.
+func (c *Console) going(kind string) (*activity, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == nil || kind != "" && c.current.kind != kind {
+		return nil, conflict("no %s is going on", orElse(kind, "run and no story"))
+	}
+	return c.current, nil
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+// strategy returns a row of the catalogue.
+func (c *Console) strategy(name string) (scenario.Strategy, bool) {
+	i := slices.IndexFunc(c.catalogue, func(s scenario.Strategy) bool { return s.Name == name })
+	if i < 0 {
+		return scenario.Strategy{}, false
+	}
+	return c.catalogue[i], true
+}

@@ -1,0 +1,233 @@
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"stock/loadtest/internal/fault"
+)
+
+// handler routes requests. Whatever changes something is a POST with a JSON body, which no other page can send: its
+// browser would ask for permission first, and is refused.
+func (c *Console) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", c.getPage)
+	mux.HandleFunc("GET /state", c.getState)
+	mux.HandleFunc("GET /events", c.getEvents)
+	mux.HandleFunc("GET /runs/{id}/{file}", c.getReport)
+	for path, action := range map[string]func(*http.Request) error{
+		"/run":                      c.postRun,
+		"/story":                    c.postStory,
+		"/story/next":               c.postNext,
+		"/story/finish":             c.postFinish,
+		"/cancel":                   c.postCancel,
+		"/replicas/{name}/stop":     c.postReplica("stop"),
+		"/replicas/{name}/continue": c.postReplica("continue"),
+		"/replicas/{name}/kill":     c.postReplica("kill"),
+		"/replicas/{name}/start":    c.postReplica("start"),
+		"/stock":                    c.postStock,
+		"/restock":                  c.postRestock,
+		"/locks/delete":             c.postDeleteLock,
+		"/pauses/release":           c.postRelease,
+		"/sales":                    c.postSale,
+	} {
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+			if err := action(r); err != nil {
+				fail(w, err)
+				return
+			}
+			w.WriteHeader(http.StatusNoContent)
+		})
+	}
+	return c.protect(mux)
+}
+
+// protect refuses requests from other pages, and from names that were made to lead here.
+func (c *Console) protect(next http.Handler) http.Handler {
+	origin := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		switch {
+		case !slices.Contains(c.hosts, r.Host):
+			fail(w, refused{http.StatusMisdirectedRequest, fmt.Sprintf("%q is not the address of this lab", r.Host)})
+		case origin.Check(r) != nil || fromElsewhere(r):
+			fail(w, refused{http.StatusForbidden, "the lab takes requests from its own page only"})
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// fromElsewhere reports whether another page makes a browser send a GET. It may link to a page of the lab, but not
+// embed or read it.
+func fromElsewhere(r *http.Request) bool {
+	site, mode := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Sec-Fetch-Mode")
+	if site == "" || site == "same-origin" || site == "none" {
+		own := r.Header.Get("Origin")
+		return own != "" && own != "http://"+r.Host
+	}
+	return mode != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
+}
+
+// refused is an error with the status of its answer.
+type refused struct {
+	status int
+	words  string
+}
+
+func (r refused) Error() string { return r.words }
+
+// conflict refuses what does not fit the state of the lab.
+func conflict(format string, args ...any) error {
+	return refused{http.StatusConflict, fmt.Sprintf(format, args...)}
+}
+
+// malformed refuses a request that asks for something that does not exist.
+func malformed(format string, args ...any) error {
+	return refused{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+// fail answers with an error.
+func fail(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	if r := (refused{}); errors.As(err, &r) {
+		status = r.status
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
+}
+
+// maxBody is more than any request of the page has.
+const maxBody = 64 << 10
+
+// read decodes the body of a request.
+func read[T any](r *http.Request) (body T, err error) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return body, refused{http.StatusUnsupportedMediaType, "the body must be JSON, with Content-Type: application/json"}
+	}
+	decoder := json.NewDecoder(io.LimitReader(r.Body, maxBody))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&body); err != nil {
+		return body, malformed("the body cannot be understood: %v", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return body, malformed("the body must be one JSON object")
+	}
+	return body, nil
+}
+
+func (c *Console) getPage(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", c.policy)
+	_, _ = w.Write(c.page)
+}
+
+func (c *Console) getState(w http.ResponseWriter, _ *http.Request) {
+	text, _, err := c.board.encoded()
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text)
+}
+
+const (
+	// eventInterval is the least time between two events.
+	eventInterval = 150 * time.Millisecond
+	// heartbeat is the time after which something is sent in any case, so that a tab that has gone is noticed.
+	heartbeat = 10 * time.Second
+)
+
+// getEvents sends the state whenever it has changed.
+func (c *Console) getEvents(w http.ResponseWriter, r *http.Request) {
+	defer c.board.watch()()
+	w.Header().Set("Content-Type", "text/event-stream")
+	stream := http.NewResponseController(w)
+	for {
+		text, changed, err := c.board.encoded()
+		if err != nil {
+			return
+		}
+		_ = stream.SetWriteDeadline(time.Now().Add(heartbeat))
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil || stream.Flush() != nil {
+			return
+		}
+		select {
+		case <-time.After(eventInterval):
+		case <-r.Context().Done():
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(heartbeat):
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// reportFiles are the files that a report consists of.
+var reportFiles = []string{"report.html", "report.md", "report.json", "report.csv", "bench.txt"}
+
+// addReport makes a directory's report available, and returns its address.
+func (c *Console) addReport(dir string) string {
+	id := filepath.Base(dir)
+	c.mu.Lock()
+	c.reports[id] = dir
+	c.mu.Unlock()
+	return "/runs/" + id + "/report.html"
+}
+
+func (c *Console) getReport(w http.ResponseWriter, r *http.Request) {
+	id, name := r.PathValue("id"), r.PathValue("file")
+	c.mu.Lock()
+	dir, known := c.reports[id]
+	c.mu.Unlock()
+	if !known || !slices.Contains(reportFiles, name) {
+		fail(w, refused{http.StatusNotFound, "this lab has no such report"})
+		return
+	}
+	file, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		fail(w, refused{http.StatusNotFound, fmt.Sprintf("%s is not there any more", name)})
+		return
+	}
+	defer file.Close()
+	// A report consists of one file, with its styles and scripts. It may not send anything anywhere.
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; "+
+		"script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	http.ServeContent(w, r, name, time.Time{}, file)
+}
+
+func (c *Console) postCancel(*http.Request) error {
+	a, err := c.going("")
+	if err == nil {
+		a.cancel()
+	}
+	return err
+}
+
+// find returns the scenario with exactly this name.
+func find(name string) (fault.Scenario, bool) {
+	i := slices.IndexFunc(fault.Scenarios, func(s fault.Scenario) bool { return s.Name == name })
+	if i < 0 {
+		return fault.Scenario{}, false
+	}
+	return fault.Scenarios[i], true
+}

@@ -1,0 +1,109 @@
+package console
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"stock/loadtest/internal/history"
+)
+
+// watcher notes the answers of a cell. Each client has a place of its own, so that clients do not wait for each other:
+// watching must not change what is measured.
+type watcher struct {
+	header  history.Run
+	began   time.Time
+	clients []watched
+}
+
+// watched is what is known of one client.
+type watched struct {
+	mu       sync.Mutex
+	answered int64
+	sold     int64 // units
+	sections [recent]span
+	next     int // number of the next section
+}
+
+// recent is how many sections of a client are kept. A client that has more of them between two samples is fast enough
+// to be seen all the same.
+const recent = 8
+
+// span is a critical section.
+type span struct {
+	replica          string
+	enteredNS, endNS int64
+}
+
+func newWatcher(header history.Run, users int) *watcher {
+	return &watcher{header: header, began: time.Now(), clients: make([]watched, users)}
+}
+
+// watch is called with each answer.
+func (w *watcher) watch(op *history.Op) {
+	if op.Client < 0 || op.Client >= len(w.clients) {
+		return
+	}
+	c := &w.clients[op.Client]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answered++
+	if op.Outcome != history.Sold {
+		return
+	}
+	c.sold += op.Count
+	for _, line := range op.Lines {
+		c.sold += line.Count
+	}
+	if op.LeftNS > op.EnteredNS {
+		c.sections[c.next%recent] = span{op.Replica, op.EnteredNS, op.LeftNS}
+		c.next++
+	}
+}
+
+// sums returns what all clients have been answered, and their sections that ended after a time.
+func (w *watcher) sums(afterNS int64) (answered, sold int64, sections []span) {
+	for i := range w.clients {
+		c := &w.clients[i]
+		c.mu.Lock()
+		answered += c.answered
+		sold += c.sold
+		for _, s := range c.sections[:min(c.next, recent)] {
+			if s.endNS > afterNS {
+				sections = append(sections, s)
+			}
+		}
+		c.mu.Unlock()
+	}
+	slices.SortFunc(sections, func(a, b span) int { return int(a.enteredNS - b.enteredNS) })
+	return answered, sold, sections
+}
+
+// together returns the most sections that overlap at any time. They are sorted by their beginning.
+func together(sections []span) (most int) {
+	var open []int64 // ends
+	for _, s := range sections {
+		open = slices.DeleteFunc(open, func(end int64) bool { return end <= s.enteredNS })
+		open = append(open, s.endNS)
+		most = max(most, len(open))
+	}
+	return most
+}
+
+// shownSections is how many sections the page draws.
+const shownSections = 40
+
+// forPage returns the sections that entered last, with times relative to the last end.
+func forPage(sections []span) []Section {
+	sections = sections[max(0, len(sections)-shownSections):]
+	last := int64(0)
+	for _, s := range sections {
+		last = max(last, s.endNS)
+	}
+	shown := []Section{}
+	for _, s := range sections {
+		ms := func(ns int64) float64 { return float64(ns-last) / 1e6 }
+		shown = append(shown, Section{s.replica, ms(s.enteredNS), ms(s.endNS)})
+	}
+	return shown
+}

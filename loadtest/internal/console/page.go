@@ -1,0 +1,149 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"regexp"
+	"strings"
+
+	"stock/loadtest/internal/fault"
+	"stock/loadtest/internal/page"
+	"stock/loadtest/internal/scenario"
+)
+
+//go:embed assets
+var assets embed.FS
+
+var templates = template.Must(template.ParseFS(assets, "assets/*.tmpl"))
+
+// chosen is what the page shows before anybody has chosen anything.
+type chosen struct {
+	Strategies  []choice
+	Replicas    []string
+	Points      []string
+	PausePoints bool
+	Service     string
+	MaxUsers    int
+	MaxHoldMS   int64
+}
+
+// choice is a strategy that can be chosen.
+type choice struct {
+	Name, Summary string
+	Control       bool   // wrong on purpose
+	Missing       string // why it cannot run here
+	Checked       bool
+}
+
+// told is a story as the script of the page knows it.
+type told struct {
+	Name       string   `json:"name"`
+	Title      string   `json:"title"`
+	Strategies []string `json:"strategies"` // and practices
+}
+
+// stop is a story of the tour.
+type stop struct {
+	Scenario string `json:"scenario"`
+	Strategy string `json:"strategy"`
+	Why      string `json:"why"`
+}
+
+// tour goes up the ladder of locks, from flaw to flaw, and ends with what has none.
+var tour = []stop{
+	{"holder-dies", "lock-redis-setnx", "Without a lease, the lock of a dead holder stays for ever"},
+	{"crash-before-expire", "setnx-then-expire", "SETNX, then EXPIRE: whoever dies between the two locks for ever"},
+	{"deletes-anothers-lock", "lock-redis-expiry", "A late release deletes the lock of the next holder"},
+	{"deletes-anothers-lock", "lock-redis-owner", "To check the owner and delete in two commands is not enough"},
+	{"late-write", "lock-redis-lua", "The lease ends, the holder writes all the same: a sale is lost"},
+	{"holder-pauses", "lock-redis-watchdog", "A holder that is stopped renews nothing, and then goes on"},
+	{"late-write", "lock-redis-fenced", "With a fencing token, the store refuses the late write"},
+	{"late-write", "update", "One statement needs no lock"},
+	{"client-retries", "update", "A client that sends again buys twice"},
+	{"client-retries", "ledger", "A ledger sells once for each key"},
+}
+
+// render writes the page, and decides its Content-Security-Policy.
+func (c *Console) render() error {
+	var first bytes.Buffer
+	if err := templates.ExecuteTemplate(&first, "console.tmpl", c.chosen()); err != nil {
+		return err
+	}
+	style, err := assets.ReadFile("assets/console.css")
+	if err != nil {
+		return err
+	}
+	code, err := assets.ReadFile("assets/console.js")
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	err = page.Frame{
+		Title: "The lab",
+		Lead: fmt.Sprintf("%d replicas of the service behind nginx, at %s, and the servers that they need. "+
+			"Ctrl-C in the terminal ends them.", len(c.lab.Topology.Replicas), c.lab.Topology.URL),
+		Main:   template.HTML(first.String()),
+		Data:   []page.Data{{ID: "stories", Value: tell(c.catalogue)}, {ID: "tour", Value: tour}},
+		Served: true,
+		Style:  template.CSS(style),
+		Code:   template.JS(code),
+	}.Write(&text)
+	c.page = text.Bytes()
+	c.policy = policy(c.page)
+	return err
+}
+
+// script matches a script of the page, and not the data for it.
+var script = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
+
+// policy allows the page its own scripts and styles, and requests to its own origin.
+func policy(text []byte) string {
+	var hashes []string
+	for _, match := range script.FindAllSubmatch(text, -1) {
+		sum := sha256.Sum256(match[1])
+		hashes = append(hashes, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
+	}
+	return "default-src 'none'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; form-action 'none'; " +
+		"base-uri 'none'; frame-ancestors 'none'; script-src " + strings.Join(hashes, " ")
+}
+
+func (c *Console) chosen() chosen {
+	view := chosen{
+		Points: points, PausePoints: c.options.PausePoints, Service: c.lab.Topology.URL,
+		MaxUsers: scenario.MaxUsers, MaxHoldMS: scenario.MaxHold.Milliseconds(),
+	}
+	for _, s := range c.catalogue {
+		if s.Baseline() || len(s.Stores) == 0 {
+			continue // every run has the baseline
+		}
+		view.Strategies = append(view.Strategies, choice{
+			Name: s.Name, Summary: s.Summary, Control: s.Control, Missing: s.Unavailable[s.Stores[0]],
+			Checked: s.Name == "none",
+		})
+	}
+	for _, r := range c.lab.Topology.Replicas {
+		view.Replicas = append(view.Replicas, r.Name)
+	}
+	return view
+}
+
+// tell lists the stories, each with who plays it.
+func tell(catalogue []scenario.Strategy) (stories []told) {
+	for _, s := range fault.Scenarios {
+		story := told{Name: s.Name, Title: s.Title, Strategies: []string{}}
+		for _, p := range s.Practices {
+			story.Strategies = append(story.Strategies, p.Name)
+		}
+		for _, row := range catalogue {
+			if len(row.Stores) > 0 && s.Applies(row) == "" {
+				story.Strategies = append(story.Strategies, row.Name)
+			}
+		}
+		stories = append(stories, story)
+	}
+	return stories
+}

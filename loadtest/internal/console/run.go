@@ -1,0 +1,273 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"stock/internal/monotonic"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/topology"
+	"stock/loadtest/internal/verify"
+)
+
+// runRequest is what the page asks to run. Its fields are flags of "loadtest run", which checks them.
+type runRequest struct {
+	Strategies []string `json:"strategies"`
+	Users      int      `json:"users"`
+	HoldMS     int64    `json:"hold_ms"`
+	Workload   string   `json:"workload"` // empty: both
+	Requests   int      `json:"requests"`
+	Rounds     int      `json:"rounds"`
+	Items      int      `json:"items"`
+	Counts     string   `json:"counts"`
+}
+
+// maxItems is so small that the stock of all items can be read several times a second.
+const maxItems = 100
+
+// flags returns what the command takes for the same.
+func (r runRequest) flags() ([]string, error) {
+	switch {
+	case len(r.Strategies) == 0:
+		return nil, malformed("choose at least one strategy")
+	case slices.ContainsFunc(r.Strategies, func(name string) bool { return strings.ContainsAny(name, ", \t\n\"") }):
+		return nil, malformed("the name of a strategy has neither spaces nor commas")
+	case r.Items > maxItems:
+		return nil, malformed("%d items: the page can show at most %d", r.Items, maxItems)
+	case r.Workload != "" && strings.ContainsAny(r.Workload+r.Counts, " \t\n\""):
+		return nil, malformed("the workload has no spaces")
+	}
+	flags := []string{
+		"--strategies=" + strings.Join(r.Strategies, ","),
+		fmt.Sprintf("--users=%d", r.Users),
+		fmt.Sprintf("--requests=%d", r.Requests),
+		fmt.Sprintf("--rounds=%d", r.Rounds),
+	}
+	if r.HoldMS != 0 {
+		flags = append(flags, fmt.Sprintf("--hold=%dms", r.HoldMS))
+	}
+	if r.Workload != "" {
+		flags = append(flags, "--workload="+r.Workload)
+	}
+	if r.Items != 1 {
+		flags = append(flags, fmt.Sprintf("--goods=%d", r.Items))
+	}
+	if r.Counts != "1" {
+		flags = append(flags, "--counts="+r.Counts)
+	}
+	return append(flags, "--faults=false"), nil
+}
+
+func (c *Console) postRun(r *http.Request) error {
+	body, err := read[runRequest](r)
+	if err != nil {
+		return err
+	}
+	flags, err := body.flags()
+	if err != nil {
+		return err
+	}
+	for _, replica := range c.lab.Topology.Replicas {
+		if state := replica.State(); state != topology.Running {
+			return conflict("%s is %s: a run needs every replica; mend it first", replica.Name, state)
+		}
+	}
+	a, err := c.begin("run")
+	if err != nil {
+		return err
+	}
+	m := &measuring{console: c, users: body.Users}
+	run, err := c.options.NewRun(a.ctx, flags, m.next)
+	if err != nil {
+		c.end(a)
+		return malformed("%v", err)
+	}
+	c.board.update(func(s *State) {
+		s.Busy = a.kind
+		s.Run = &RunState{
+			Command: "loadtest run " + strings.Join(flags, " "), Phase: "starting", Rows: []CellRow{}, Problems: []string{},
+		}
+	})
+	c.tasks.Go(func() {
+		defer c.end(a)
+		m.measure(a.ctx, run)
+	})
+	return nil
+}
+
+// measuring is a run that goes on.
+type measuring struct {
+	console *Console
+	users   int
+	cell    atomic.Pointer[watcher] // of the current cell; nil before the first
+}
+
+// next begins to watch a cell.
+func (m *measuring) next(header history.Run) func(*history.Op) {
+	// Some workloads bring their own number of users.
+	w := newWatcher(header, max(m.users, 256))
+	m.cell.Store(w)
+	return w.watch
+}
+
+// measure runs everything, and writes the report.
+func (m *measuring) measure(ctx context.Context, run *lab.Run) {
+	c := m.console
+	sampling, stop := context.WithCancel(ctx)
+	sampled := make(chan struct{})
+	go func() { m.sample(sampling, run); close(sampled) }()
+	failure := run.Measure(ctx, func(h *history.History, round report.Cell) {
+		row := cellRow(h, round)
+		c.board.update(func(s *State) { s.Run.Rows = append(slices.Clip(s.Run.Rows), row) })
+	})
+	stop()
+	<-sampled
+	result, err := lab.Finish(ctx, run.Builder, run.Dir, failure)
+	failure = errors.Join(failure, err)
+	address := ""
+	if err == nil {
+		address = c.addReport(run.Dir)
+	}
+	c.board.update(func(s *State) {
+		s.Run.Ended, s.Run.Report, s.Run.Problems = true, address, result.Problems
+		switch {
+		case ctx.Err() != nil:
+			s.Run.Result = "canceled"
+		case failure != nil:
+			s.Run.Result, s.Run.Problems = "failed", append([]string{lab.WithoutLog(failure)}, result.Problems...)
+		case result.Err() == nil:
+			s.Run.Result = "held"
+		case result.ClaimFailed:
+			s.Run.Result = "failed"
+		default:
+			s.Run.Result = "inconclusive"
+		}
+	})
+}
+
+// cellRow describes a cell that was judged.
+func cellRow(h *history.History, round report.Cell) CellRow {
+	row := CellRow{Name: cellName(h.Run), Result: string(round.Result), Goodput: round.GoodputPerS}
+	if h.Run.Claim == verify.ClaimSellsNothing {
+		row.Result = "BASELINE"
+	}
+	if len(round.Evidence) > 0 {
+		row.Evidence = round.Evidence[0]
+	}
+	return row
+}
+
+func cellName(run history.Run) string {
+	name := fmt.Sprintf("%s, %s", run.Strategy, run.Workload.Name)
+	if run.Replicas == 1 {
+		name += ", 1 replica"
+	}
+	if run.Round > 1 {
+		name += fmt.Sprintf(", round %d", run.Round)
+	}
+	return name
+}
+
+const (
+	sampleInterval = 250 * time.Millisecond
+	// maxSamples is how many samples a cell keeps. A cell that takes longer loses every second one.
+	maxSamples = 240
+)
+
+// sample shows how far the run is, until ctx ends.
+func (m *measuring) sample(ctx context.Context, run *lab.Run) {
+	tick := time.NewTicker(sampleInterval)
+	defer tick.Stop()
+	var live *CellLive
+	var of *watcher
+	var lastNS int64
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		progress := run.Runner.Progress()
+		if now := m.cell.Load(); now != of {
+			of, live, lastNS = now, &CellLive{Name: cellName(now.header), Samples: []Sample{}, Sections: []Section{}}, 0
+			for _, units := range now.header.Initial {
+				live.Before += units
+			}
+		}
+		if of != nil {
+			live.Requests = progress.Requests
+			lastNS = m.addSample(ctx, live, of, lastNS)
+		}
+		m.console.board.update(func(s *State) {
+			s.Run.Phase, s.Run.Done, s.Run.Cells = progress.Phase, progress.Done, progress.Cells
+			s.Run.LeftS, s.Run.Cell = seconds(progress.Left), live.copied()
+		})
+	}
+}
+
+// copied returns a copy that does not change.
+func (l *CellLive) copied() *CellLive {
+	if l == nil {
+		return nil
+	}
+	live := *l
+	live.Samples = slices.Clone(l.Samples)
+	return &live
+}
+
+// addSample looks at a cell, and returns the time until which sections were looked at.
+func (m *measuring) addSample(ctx context.Context, live *CellLive, w *watcher, lastNS int64) int64 {
+	nowNS := monotonic.Now()
+	s := Sample{AtS: seconds(time.Since(w.began)), Gone: -1}
+	var sections []span
+	s.Answered, s.Sold, sections = w.sums(lastNS)
+	s.Inside = together(sections)
+	if n := len(live.Samples); n > 0 {
+		if last := live.Samples[n-1]; s.AtS > last.AtS {
+			s.PerS = float64(s.Sold-last.Sold) / (s.AtS - last.AtS)
+		}
+	}
+	if units, err := m.stock(ctx, w.header); err == nil {
+		s.Gone = live.Before - units
+	}
+	if len(live.Samples) >= maxSamples {
+		for i := range live.Samples[:maxSamples/2] {
+			live.Samples[i] = live.Samples[2*i]
+		}
+		live.Samples = live.Samples[:maxSamples/2]
+	}
+	live.Samples = append(live.Samples, s)
+	if len(sections) > 0 {
+		live.Sections = forPage(sections)
+	}
+	return nowNS
+}
+
+// stock reads the units of all items from the store that decides the verdict.
+func (m *measuring) stock(ctx context.Context, header history.Run) (units int64, err error) {
+	store := header.Store
+	if strategy, _ := m.console.strategy(header.Strategy); strategy.WriteBehind {
+		store = oracle.MySQL
+	}
+	if header.Claim == verify.ClaimSellsNothing {
+		return 0, errors.New("the baseline has no stock")
+	}
+	var items []int64
+	for item := range header.Initial {
+		items = append(items, item)
+	}
+	stock, err := m.console.lab.Target.Oracle.Stock(ctx, store, items)
+	for _, n := range stock {
+		units += n
+	}
+	return units, err
+}

@@ -1,0 +1,178 @@
+package console
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"stock/loadtest/internal/fault"
+	"stock/loadtest/internal/oracle"
+)
+
+// State is everything that the page shows. Every tab gets all of it, so all tabs show the same.
+type State struct {
+	ID    string      `json:"id"`   // of this console: a tab that was open before it reloads
+	Busy  string      `json:"busy"` // "run", "story", or empty
+	Run   *RunState   `json:"run"`  // the last one; nil before the first
+	Story *StoryState `json:"story"`
+	Lab   LabState    `json:"lab"`
+}
+
+// RunState is a run and how far it is.
+type RunState struct {
+	Command  string    `json:"command"` // that does the same in a terminal
+	Phase    string    `json:"phase"`
+	Done     int       `json:"done"`  // cells
+	Cells    int       `json:"cells"` // 0: unknown
+	LeftS    float64   `json:"left_s"`
+	Cell     *CellLive `json:"cell"` // nil during the warm-up
+	Rows     []CellRow `json:"rows"` // the cells that were judged
+	Ended    bool      `json:"ended"`
+	Result   string    `json:"result"`   // "held", "failed", "inconclusive" or "canceled"
+	Problems []string  `json:"problems"` // what did not hold
+	Report   string    `json:"report"`   // address; empty: there is none
+}
+
+// CellLive is the cell whose load is being sent.
+type CellLive struct {
+	Name     string    `json:"name"`
+	Before   int64     `json:"before"`   // units before the first request
+	Requests int       `json:"requests"` // that will be sent; 0: unknown
+	Samples  []Sample  `json:"samples"`
+	Sections []Section `json:"sections"` // of the last moment
+}
+
+// Sample is what is known at one time of a cell.
+type Sample struct {
+	AtS      float64 `json:"at_s"`     // since the beginning of the cell
+	Answered int64   `json:"answered"` // requests
+	Sold     int64   `json:"sold"`     // units, as clients were told
+	Gone     int64   `json:"gone"`     // units that have left the stock; -1: unknown
+	PerS     float64 `json:"per_s"`    // units sold in a second, since the sample before
+	Inside   int     `json:"inside"`   // the most requests that were in the critical section together since then
+}
+
+// Section is a critical section, in ms before the newest one ended.
+type Section struct {
+	Replica string  `json:"replica"`
+	Entered float64 `json:"entered"`
+	Left    float64 `json:"left"`
+}
+
+// CellRow is a cell that was judged.
+type CellRow struct {
+	Name     string  `json:"name"`
+	Result   string  `json:"result"` // CORRECT, WRONG, INCONCLUSIVE or BASELINE
+	Evidence string  `json:"evidence"`
+	Goodput  float64 `json:"goodput"` // units a second
+}
+
+// StoryState is a story and how far it is.
+type StoryState struct {
+	Scenario  string       `json:"scenario"`
+	Title     string       `json:"title"`
+	Strategy  string       `json:"strategy"`
+	Steps     []StoryStep  `json:"steps"`
+	Now       *fault.Scene `json:"now"`     // nil before the first step and after the last
+	Waiting   bool         `json:"waiting"` // for Next
+	Free      bool         `json:"free"`    // it runs to its end
+	Ended     bool         `json:"ended"`
+	Outcome   string       `json:"outcome"` // in words; "canceled" if it was
+	Proof     string       `json:"proof"`
+	Evidence  []string     `json:"evidence"`
+	Claimed   string       `json:"claimed"`
+	ClaimHeld bool         `json:"claim_held"`
+	ReadS     float64      `json:"read_s"` // how long the story waited for Next
+	Replay    string       `json:"replay"` // the command that plays it in a terminal
+	Report    string       `json:"report"` // address; empty: there is none
+}
+
+// StoryStep is a step that was played, and what was to be seen then.
+type StoryStep struct {
+	AfterS float64     `json:"after_s"`
+	Text   string      `json:"text"`
+	Scene  fault.Scene `json:"scene"`
+}
+
+// LabState is what can be broken.
+type LabState struct {
+	PausePoints bool             `json:"pause_points"`
+	Replicas    []ReplicaState   `json:"replicas"`
+	Contents    *oracle.Contents `json:"contents"` // of item 1
+	Pauses      []Pause          `json:"pauses"`
+	Sales       []Sale           `json:"sales"`
+	Log         []string         `json:"log"`
+}
+
+// ReplicaState is what a replica does now.
+type ReplicaState struct {
+	Name  string `json:"name"`
+	URL   string `json:"url"`
+	PID   int    `json:"pid"`
+	State string `json:"state"`
+}
+
+// Pause is a request that is parked at a pause point.
+type Pause struct {
+	Replica   string `json:"replica"`
+	RequestID string `json:"request_id"`
+	Point     string `json:"point"`
+	GoodsID   int64  `json:"goods_id"`
+}
+
+// Sale is a request that was sent from the page.
+type Sale struct {
+	Name   string `json:"name"`
+	Asked  string `json:"asked"`
+	Answer string `json:"answer"` // empty: there is none yet
+	Sold   bool   `json:"sold"`
+}
+
+// board holds the State and tells those who watch it when it changes.
+type board struct {
+	mu       sync.Mutex
+	state    State
+	changed  chan struct{} // closed at the next change
+	watchers int
+}
+
+func newBoard(s State) *board { return &board{state: s, changed: make(chan struct{})} }
+
+// update changes the state.
+func (b *board) update(change func(*State)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.state)
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// encoded returns the state as JSON, and a channel that is closed when it has changed.
+func (b *board) encoded() (text []byte, changed <-chan struct{}, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	text, err = json.Marshal(b.state)
+	return text, b.changed, err
+}
+
+// watch counts those who watch, until done is called.
+func (b *board) watch() (done func()) {
+	b.add(1)
+	return func() { b.add(-1) }
+}
+
+func (b *board) add(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.watchers += n
+}
+
+// watched reports whether anybody watches.
+func (b *board) watched() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.watchers > 0
+}
+
+// seconds rounds a duration for the page.
+func seconds(d time.Duration) float64 { return d.Round(10 * time.Millisecond).Seconds() }

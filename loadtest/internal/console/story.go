@@ -1,0 +1,263 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"stock/loadtest/internal/fault"
+	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+)
+
+// storyRequest is what the page asks to play.
+type storyRequest struct {
+	Scenario string `json:"scenario"`
+	Strategy string `json:"strategy"` // or the practice
+}
+
+// options returns what "loadtest faults" plays for the same.
+func (r storyRequest) options(catalogue []scenario.Strategy) (o fault.Options, title string, err error) {
+	sc, known := find(r.Scenario)
+	if !known {
+		return o, "", malformed("no scenario is named %q", r.Scenario)
+	}
+	o = fault.Options{Scenarios: []fault.Scenario{sc}, Practices: []string{r.Strategy}, Repeat: 1, Parallel: 1}
+	for _, s := range catalogue {
+		if s.Name == r.Strategy {
+			if why := sc.Applies(s); why != "" {
+				return o, "", malformed("%s means nothing for %s: %s", sc.Name, s.Name, why)
+			}
+			o.Choices = []scenario.Choice{{Strategy: s, Store: s.Stores[0]}}
+		}
+	}
+	isPractice := slices.ContainsFunc(sc.Practices, func(p fault.Practice) bool { return p.Name == r.Strategy })
+	if len(o.Choices) == 0 && !isPractice {
+		return o, "", malformed("no strategy and no practice of %s is named %q", sc.Name, r.Strategy)
+	}
+	return o, sc.Title, nil
+}
+
+func (c *Console) postStory(r *http.Request) error {
+	body, err := read[storyRequest](r)
+	if err != nil {
+		return err
+	}
+	options, title, err := body.options(c.catalogue)
+	if err != nil {
+		return err
+	}
+	a, err := c.begin("story")
+	if err != nil {
+		return err
+	}
+	c.board.update(func(s *State) {
+		s.Busy = a.kind
+		s.Story = &StoryState{
+			Scenario: body.Scenario, Title: title, Strategy: body.Strategy, Steps: []StoryStep{}, Evidence: []string{},
+		}
+	})
+	c.tasks.Go(func() {
+		defer c.end(a)
+		t := &telling{console: c, activity: a}
+		t.tell(options)
+	})
+	return nil
+}
+
+func (c *Console) postNext(*http.Request) error {
+	a, err := c.going("story")
+	if err == nil && !a.gate.next() {
+		err = conflict("the story is not waiting: its next step is being played")
+	}
+	return err
+}
+
+func (c *Console) postFinish(*http.Request) error {
+	a, err := c.going("story")
+	if err == nil {
+		a.gate.open()
+		c.board.update(func(s *State) { s.Story.Free = true })
+	}
+	return err
+}
+
+// gate holds a story after each step until somebody lets it go on.
+type gate struct {
+	mu      sync.Mutex
+	isOpen  bool
+	waiting []chan struct{} // clients of a story may take their steps at the same time
+}
+
+func newGate() *gate { return &gate{} }
+
+// wait waits until it is let go on, or ctx ends.
+func (g *gate) wait(ctx context.Context) {
+	g.mu.Lock()
+	if g.isOpen {
+		g.mu.Unlock()
+		return
+	}
+	turn := make(chan struct{})
+	g.waiting = append(g.waiting, turn)
+	g.mu.Unlock()
+	select {
+	case <-turn:
+	case <-ctx.Done():
+	}
+}
+
+// next lets the one that has waited longest go on. It reports whether there was one.
+func (g *gate) next() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 {
+		return false
+	}
+	close(g.waiting[0])
+	g.waiting = g.waiting[1:]
+	return true
+}
+
+// open lets everybody go on, from now on.
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.isOpen = true
+	for _, turn := range g.waiting {
+		close(turn)
+	}
+	g.waiting = nil
+}
+
+// held reports whether somebody waits.
+func (g *gate) held() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waiting) > 0
+}
+
+// telling is a story that is played.
+type telling struct {
+	console  *Console
+	activity *activity
+
+	mu     sync.Mutex // guards what follows: several clients may take a step at the same time
+	viewer *oracle.Viewer
+	eyes   sync.WaitGroup // look at the story between its steps
+	close  context.CancelFunc
+	read   time.Duration
+}
+
+// tell plays the story, and writes the report.
+func (t *telling) tell(o fault.Options) {
+	ctx, c := t.activity.ctx, t.console
+	dir, removeIfEmpty, err := lab.CreateDir("")
+	if err != nil {
+		t.ended(report.Fault{}, err, "")
+		return
+	}
+	defer removeIfEmpty()
+	o.Step = t.step
+	var played report.Fault
+	builder := report.NewBuilder(c.lab.Environment())
+	failure := lab.PlayFaults(ctx, c.stories, o, builder, dir, func(f report.Fault) { played = f })
+	t.stopLooking()
+	address := ""
+	if ctx.Err() == nil {
+		if _, err := lab.Finish(ctx, builder, dir, failure); err == nil {
+			address = c.addReport(dir)
+		}
+	}
+	t.ended(played, failure, address)
+}
+
+// step is called with each step, and returns when the story shall go on.
+func (t *telling) step(stage *fault.Stage, step report.FaultStep) {
+	ctx, c := t.activity.ctx, t.console
+	viewer := t.startLooking(stage)
+	var scene fault.Scene
+	if viewer != nil {
+		scene = stage.Look(ctx, viewer)
+	}
+	c.board.update(func(s *State) {
+		s.Story.Steps = append(slices.Clip(s.Story.Steps), StoryStep{seconds(step.After), step.Text, scene})
+		s.Story.Now, s.Story.Waiting = &scene, !s.Story.Free
+	})
+	began := time.Now()
+	t.activity.gate.wait(ctx)
+	t.mu.Lock()
+	t.read += time.Since(began)
+	read := t.read
+	t.mu.Unlock()
+	c.board.update(func(s *State) { s.Story.Waiting, s.Story.ReadS = t.activity.gate.held(), seconds(read) })
+}
+
+// lookInterval is the time between two looks at a story.
+const lookInterval = 500 * time.Millisecond
+
+// startLooking opens a viewer at the first step of a story. Nil: nothing can be shown.
+func (t *telling) startLooking(stage *fault.Stage) *oracle.Viewer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.viewer != nil || t.close != nil {
+		return t.viewer
+	}
+	viewer, err := stage.OpenViewer()
+	var ctx context.Context
+	ctx, t.close = context.WithCancel(t.activity.ctx)
+	if err != nil {
+		return nil
+	}
+	t.viewer = viewer
+	t.eyes.Go(func() {
+		for {
+			select {
+			case <-time.After(lookInterval):
+			case <-ctx.Done():
+				return
+			}
+			scene := stage.Look(ctx, viewer)
+			if ctx.Err() == nil {
+				t.console.board.update(func(s *State) { s.Story.Now = &scene })
+			}
+		}
+	})
+	return viewer
+}
+
+func (t *telling) stopLooking() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.close == nil {
+		return
+	}
+	t.close()
+	t.eyes.Wait()
+	if t.viewer != nil {
+		_ = t.viewer.Close()
+	}
+}
+
+// ended shows what came of the story.
+func (t *telling) ended(played report.Fault, failure error, address string) {
+	t.console.board.update(func(s *State) {
+		story := s.Story
+		story.Ended, story.Waiting, story.Now, story.Report = true, false, nil, address
+		switch {
+		case t.activity.ctx.Err() != nil:
+			story.Outcome = "canceled"
+			return
+		case failure != nil:
+			story.Outcome, story.Evidence = string(report.Inconclusive), []string{lab.WithoutLog(failure)}
+			return
+		}
+		story.Outcome, story.Proof, story.Claimed = played.String(), played.Proof, played.Claimed
+		story.ClaimHeld, story.Replay = played.ClaimHeld, played.Replay
+		story.Evidence = append(story.Evidence, played.Evidence...)
+	})
+}
