@@ -16,14 +16,18 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"stock/loadtest/internal/console"
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/topology"
+	"stock/loadtest/internal/traffic"
 )
 
-// The addresses that the README's commands use, and docker compose publishes.
+// The addresses that the README uses, and of which docker compose publishes the first two.
 const (
 	usualListen      = "127.0.0.1:8000"
 	usualAdminListen = "127.0.0.1:9001"
+	usualConsole     = "127.0.0.1:8001"
 )
 
 type upFlags struct {
@@ -35,15 +39,19 @@ type upFlags struct {
 	pausePoints bool
 	lease       time.Duration
 	copied      bool
+
+	console      string // host:port; empty: none
+	consoleGiven bool
 }
 
 func upCommand() *cobra.Command {
 	var f upFlags
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start the servers, two replicas and nginx, and keep them running until Ctrl-C",
+		Short: "Start the servers, two replicas, nginx and a page for the browser, and keep them running until Ctrl-C",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.consoleGiven = cmd.Flags().Changed("console")
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -54,6 +62,8 @@ func upCommand() *cobra.Command {
 func (f *upFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object instead of the banner")
+	flags.StringVar(&f.console, "console", usualConsole,
+		"host:port of the lab in the browser, on a loopback address; any free port if the usual one is taken; '' for none")
 	flags.StringVar(&f.listen, "listen", "",
 		"host:port of the service (default: "+usualListen+" if it is free, else any free port)")
 	flags.StringVar(&f.adminListen, "admin-listen", "", "host:port of the first replica's admin listener, the others "+
@@ -76,6 +86,13 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	if err := checkFree(f.adminListen, f.replicas); err != nil {
 		return fmt.Errorf("--admin-listen: %w", err)
 	}
+	listener, err := f.listenForConsole()
+	if err != nil {
+		return fmt.Errorf("--console: %w", err)
+	}
+	if listener != nil {
+		defer listener.Close()
+	}
 	l, err := lab.Start(ctx, topology.Options{
 		Replicas:     f.replicas,
 		RedisReplica: f.copied,
@@ -93,26 +110,135 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 			fmt.Fprintln(stderr, "stopped")
 		}
 	}()
+	deaths := &deathWatch{dead: make(chan error)}
+	deaths.follow(ctx, l.Topology.Died())
+	address, stop, err := f.startConsole(ctx, l, listener, deaths)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 
-	t := l.Topology
 	if f.asJSON {
-		err = json.NewEncoder(stdout).Encode(t)
+		err = json.NewEncoder(stdout).Encode(upDescription{l.Topology, address})
 	} else {
-		err = writeBanner(stdout, t)
+		err = writeBanner(stdout, l.Topology, address)
 	}
 	if err != nil {
 		return err
 	}
-	died := t.Died()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case death := <-died:
+		case death := <-deaths.dead:
 			// Keep the other parts running: the user may have killed this one to see what happens.
 			fmt.Fprintf(stderr, "%v\n\nThe other parts keep running; Ctrl-C stops them.\n", death)
 		}
 	}
+}
+
+// upDescription is what --json prints.
+type upDescription struct {
+	*topology.Topology
+	Console string `json:"console,omitempty"` // address of the console
+}
+
+// deathWatch collects the deaths of the lab's processes.
+type deathWatch struct{ dead chan error }
+
+// follow passes on what died says, until ctx ends.
+func (d *deathWatch) follow(ctx context.Context, died <-chan error) {
+	go func() {
+		for {
+			select {
+			case death := <-died:
+				select {
+				case d.dead <- death:
+				case <-ctx.Done():
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+}
+
+// listenForConsole opens the console's port before anything else uses it. The usual one may be in use by another lab;
+// one that was asked for may not.
+func (f *upFlags) listenForConsole() (net.Listener, error) {
+	if f.console == "" {
+		return nil, nil
+	}
+	listener, err := console.Listen(f.console)
+	if err != nil && f.console == usualConsole && !f.consoleGiven {
+		return console.Listen("127.0.0.1:0")
+	}
+	return listener, err
+}
+
+// startConsole serves the console, if there is a listener for it, and returns its address. stop ends it.
+func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Listener, deaths *deathWatch) (
+	address string, stop func() error, err error,
+) {
+	if listener == nil {
+		return "", func() error { return nil }, nil
+	}
+	c, err := console.Start(ctx, listener, console.Options{
+		Lab:         l,
+		PausePoints: f.pausePoints,
+		NewRun: func(
+			ctx context.Context, args []string, watch func(history.Run) func(*history.Op),
+		) (*lab.Run, error) {
+			return newConsoleRun(ctx, l, args, watch)
+		},
+		Started: func(r *topology.Replica) { deaths.follow(ctx, r.Died()) },
+	})
+	if err != nil {
+		return "", nil, cmp.Or(ctx.Err(), err)
+	}
+	return c.URL(), func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*lab.StopTime)
+		defer cancel()
+		return c.Stop(ctx)
+	}, nil
+}
+
+// newConsoleRun prepares what "loadtest run" does with the given flags, on a lab that is up.
+func newConsoleRun(
+	ctx context.Context, l *lab.Lab, args []string, watch func(history.Run) func(*history.Op),
+) (*lab.Run, error) {
+	var f runFlags
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	f.register(flags)
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if err := f.check(flags); err != nil {
+		return nil, err
+	}
+	f.setDefaults(flags)
+	f.options = givenOptions(flags)
+	f.replicas = len(l.Topology.Replicas) // the lab has them already
+	mix, err := f.request.mix()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := traffic.NewMix(mix); err != nil {
+		return nil, err
+	}
+	var removeIfEmpty func()
+	if f.out, removeIfEmpty, err = lab.CreateDir(""); err != nil {
+		return nil, err
+	}
+	options := f.runOptions(mix, time.Now())
+	options.Config.Watch = watch
+	options.Notes = []string{"Run from the console: a browser that shows the run takes time of the processors from it."}
+	run, err := l.NewRun(ctx, options)
+	if err != nil {
+		removeIfEmpty()
+	}
+	return run, err
 }
 
 // ifFree returns the address if it and the ports after it are free, else "". Several labs can then be up at the same
@@ -149,9 +275,12 @@ func checkFree(address string, ports int) error {
 }
 
 // writeBanner shows where everything listens, and commands to look at it.
-func writeBanner(w io.Writer, t *topology.Topology) error {
+func writeBanner(w io.Writer, t *topology.Topology, address string) error {
 	var b strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&b, "%-16s %s\n", name+":", value) }
+	if address != "" {
+		line("In the browser", address)
+	}
 	line("Service", t.URL)
 	line("Replica 1 only", t.SingleURL+"  (through nginx)")
 	line("API docs", t.URL+"/docs")

@@ -79,10 +79,11 @@ func TestBannerSaysWhereEtcdAndZooKeeperAreOrHowToInstallThem(t *testing.T) {
 		Etcd:     []string{"127.0.0.1:2379"},
 		Missing:  map[string]string{"zookeeper": "ZooKeeper is not installed: get it"},
 		Replicas: []*topology.Replica{{Name: "replica-1"}},
-	}); err != nil {
+	}, "http://127.0.0.1:8001/"); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
+		"In the browser:  http://127.0.0.1:8001/\n",
 		"\netcd:            127.0.0.1:2379\n", "\nZooKeeper:       ZooKeeper is not installed: get it\n",
 	} {
 		if !strings.Contains(got.String(), want) {

@@ -160,7 +160,7 @@ func (c *Console) postReplica(action string) func(*http.Request) error {
 		state := r.State()
 		switch action {
 		case "stop":
-			err = c.signal(r, state, topology.Running, "stopped (SIGSTOP)", r.Pause)
+			err = c.signal(r, state, topology.Running, "is stopped (SIGSTOP)", r.Pause)
 		case "continue":
 			err = c.signal(r, state, topology.Stopped, "goes on (SIGCONT)", r.Continue)
 		case "kill":
@@ -189,7 +189,7 @@ func (c *Console) signal(r *topology.Replica, state, want, done string, send fun
 	for began := time.Now(); r.State() == state && time.Since(began) < time.Second; {
 		time.Sleep(5 * time.Millisecond)
 	}
-	c.logf("%s is %s", r.Name, strings.TrimPrefix(done, "is "))
+	c.logf("%s %s", r.Name, done)
 	return nil
 }
 

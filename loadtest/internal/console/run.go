@@ -158,7 +158,7 @@ func (m *measuring) measure(ctx context.Context, run *lab.Run) {
 func cellRow(h *history.History, round report.Cell) CellRow {
 	row := CellRow{Name: cellName(h.Run), Result: string(round.Result), Goodput: round.GoodputPerS}
 	if h.Run.Claim == verify.ClaimSellsNothing {
-		row.Result = "BASELINE"
+		row.Result, row.Goodput = "baseline", round.ThroughputPerS
 	}
 	if len(round.Evidence) > 0 {
 		row.Evidence = round.Evidence[0]

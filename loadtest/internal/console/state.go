@@ -62,7 +62,7 @@ type Section struct {
 // CellRow is a cell that was judged.
 type CellRow struct {
 	Name     string  `json:"name"`
-	Result   string  `json:"result"` // CORRECT, WRONG, INCONCLUSIVE or BASELINE
+	Result   string  `json:"result"` // that of the verdict, or "baseline"
 	Evidence string  `json:"evidence"`
 	Goodput  float64 `json:"goodput"` // units a second
 }

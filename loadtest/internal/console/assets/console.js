@@ -149,7 +149,7 @@
   });
   byId("run-cancel").addEventListener("click", () => ask("/cancel"));
 
-  const verdicts = { CORRECT: "ok", WRONG: "bad", INCONCLUSIVE: "open", BASELINE: "open" };
+  const verdicts = { correct: "ok", wrong: "bad", inconclusive: "open", baseline: "open" };
   const results = {
     held: ["ok", "Every strategy did what it claims."],
     failed: ["bad", "Something did not hold."],
@@ -204,13 +204,13 @@
     setHidden("run-rows", run.rows.length === 0);
     show("rows", run.rows, (rows) => rows.map((row) => h("tr", null,
       h("th", { scope: "row" }, row.name),
-      h("td", null, word(verdicts[row.result] || "open", row.result.toLowerCase())),
+      h("td", null, word(verdicts[row.result] || "open", row.result)),
       h("td", { class: "number" }, whole(row.goodput)),
       h("td", null, row.evidence))));
     setHidden("run-verdict", !run.ended);
     if (run.ended) show("run-verdict", [run.result, run.problems, run.report, run.rows], () => {
       const [kind, text] = results[run.result];
-      const wrong = run.rows.filter((row) => row.result === "WRONG").map((row) => `${row.name}: wrong. ${row.evidence}.`);
+      const wrong = run.rows.filter((row) => row.result === "wrong").map((row) => `${row.name}: wrong. ${row.evidence}.`);
       return [
         h("p", { class: "verdict-line" }, word(kind, text)),
         wrong.length ? h("ul", { class: "evidence" }, wrong.map((line) => h("li", null, line))) : null,
