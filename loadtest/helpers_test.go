@@ -87,10 +87,12 @@ func mustReadReport(t *testing.T, dir string) *report.Report {
 	return r
 }
 
-// up runs `loadtest up` until the end of the test.
-func up(t *testing.T) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
+// up runs `loadtest up` with more flags until the end of the test.
+func up(t *testing.T, flags ...string) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
 	t.Helper()
-	cmd = command(t, "up", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	usual := []string{"up", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
+	cmd = command(t, append(usual, flags...)...)
+	cmd.Dir = t.TempDir() // for the reports of the console
 	stderrPipe, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +119,7 @@ func up(t *testing.T) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
 // described is what `loadtest up --json` prints.
 type described struct {
 	URL       string `json:"url"`
+	Console   string `json:"console"`
 	SingleURL string `json:"single_url"`
 	Replicas  []struct {
 		Name     string `json:"name"`

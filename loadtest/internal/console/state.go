@@ -72,6 +72,7 @@ type StoryState struct {
 	Scenario  string       `json:"scenario"`
 	Title     string       `json:"title"`
 	Strategy  string       `json:"strategy"`
+	Store     string       `json:"store"` // in which the strategy sells
 	Steps     []StoryStep  `json:"steps"`
 	Now       *fault.Scene `json:"now"`     // nil before the first step and after the last
 	Waiting   bool         `json:"waiting"` // for Next
@@ -90,6 +91,7 @@ type StoryState struct {
 // StoryStep is a step that was played, and what was to be seen then.
 type StoryStep struct {
 	AfterS float64     `json:"after_s"`
+	Kind   string      `json:"kind"` // see report.StepKind
 	Text   string      `json:"text"`
 	Scene  fault.Scene `json:"scene"`
 }

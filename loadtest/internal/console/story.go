@@ -185,8 +185,8 @@ func (t *telling) step(stage *fault.Stage, step report.FaultStep) {
 		scene = stage.Look(ctx, viewer)
 	}
 	c.board.update(func(s *State) {
-		s.Story.Steps = append(slices.Clip(s.Story.Steps), StoryStep{seconds(step.After), step.Text, scene})
-		s.Story.Now, s.Story.Waiting = &scene, !s.Story.Free
+		s.Story.Steps = append(slices.Clip(s.Story.Steps), StoryStep{seconds(step.After), string(step.Kind), step.Text, scene})
+		s.Story.Now, s.Story.Waiting, s.Story.Store = &scene, !s.Story.Free, stage.Store
 	})
 	began := time.Now()
 	t.activity.gate.wait(ctx)

@@ -300,7 +300,8 @@
     if (lock.token) rows.push(["last token", lock.token]);
     return rows;
   }
-  function sceneOf(scene, before) {
+  const sells = (kind, sold) => kind === sold ? " – the strategy sells here" : "";
+  function sceneOf(scene, before, sold) {
     const asking = scene.asking.map((a) => {
       const where = a.replica ? `asks the ${a.replica}` : "asks the servers itself";
       const since = `${(a.for_ms / 1000).toFixed(1)} s without an answer`;
@@ -308,8 +309,8 @@
     });
     const states = { running: "ok", stopped: "halt", dead: "bad" };
     return [
-      store("MySQL", mysqlRows(scene), before && mysqlRows(before)),
-      store("Redis", redisRows(scene), before && redisRows(before)),
+      store("MySQL" + sells("mysql", sold), mysqlRows(scene), before && mysqlRows(before)),
+      store("Redis" + sells("redis", sold), redisRows(scene), before && redisRows(before)),
       scene.locks.length ? scene.locks.map((lock, i) => store("Lock in " + lock.server, lockRows(lock, scene.holders[i])))
         : h("div", { class: "store" }, h("h3", null, "Lock"), h("p", null, "Nobody holds one in Redis or by GET_LOCK.")),
       h("div", { class: "store" }, h("h3", null, "Requests without an answer"),
@@ -339,6 +340,7 @@
     ];
   }
 
+  const kinds = { strike: "Fault:", proof: "Proof:", mended: "Mended:" };
   function showSteps(story) {
     const list = byId("steps"), started = story.scenario + " " + story.strategy;
     if (list.dataset.story !== started || list.children.length > story.steps.length) {
@@ -348,7 +350,8 @@
     for (const [i, step] of story.steps.entries()) {
       if (i < list.children.length) continue;
       list.append(h("li", null, h("button", { type: "button", click: () => { looked = i; showStory(state.story, state.busy); } },
-        h("time", null, `${step.after_s.toFixed(2)} s`), h("span", null, step.text))));
+        h("time", null, `${step.after_s.toFixed(2)} s`),
+        h("span", null, kinds[step.kind] ? h("b", null, kinds[step.kind] + " ") : null, step.text))));
     }
     const current = looked >= 0 ? looked : story.steps.length - 1;
     for (const [i, item] of [...list.children].entries()) {
@@ -378,7 +381,7 @@
     setHidden("scene-card", !scene);
     setHidden("scene-back", looked < 0 || story.ended);
     setText("scene-title", past && at >= 0 ? `In the servers at ${story.steps[at].after_s.toFixed(2)} s` : "In the servers now");
-    if (scene) show("scene", [scene, at], () => sceneOf(scene, story.steps[at - 1]?.scene));
+    if (scene) show("scene", [scene, at], () => sceneOf(scene, story.steps[at - 1]?.scene, story.store));
   }
 
   // Break it

@@ -1,0 +1,425 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"stock/internal/servers/serverstest"
+)
+
+// watching is a tab of the console, as far as the server can see it.
+type watching struct {
+	t      *testing.T
+	url    string
+	events *bufio.Reader
+	body   io.Closer
+}
+
+// consoleState is the part of the state that the tests look at.
+type consoleState struct {
+	Busy string `json:"busy"`
+	Run  *struct {
+		Ended    bool     `json:"ended"`
+		Result   string   `json:"result"`
+		Report   string   `json:"report"`
+		Problems []string `json:"problems"`
+		Rows     []struct{ Name, Result, Evidence string }
+		Cell     *struct {
+			Name    string `json:"name"`
+			Samples []struct{ Sold, Gone, Inside int64 }
+		} `json:"cell"`
+	} `json:"run"`
+	Story *struct {
+		Steps []struct {
+			Text  string
+			Scene struct {
+				MySQL   *struct{ Stock int64 }
+				Locks   []struct{ Owner string }
+				Holders []string
+			}
+		}
+		Waiting   bool   `json:"waiting"`
+		Ended     bool   `json:"ended"`
+		Outcome   string `json:"outcome"`
+		ClaimHeld bool   `json:"claim_held"`
+		Report    string `json:"report"`
+	} `json:"story"`
+	Lab struct {
+		Replicas []struct {
+			Name, State string
+			PID         int
+		}
+		Contents *struct {
+			MySQL *struct{ Stock int64 }
+			Locks []struct{ Server, Key string }
+		}
+		Pauses []struct {
+			Replica   string
+			RequestID string `json:"request_id"`
+			Point     string
+		}
+		Sales []struct{ Answer string }
+	} `json:"lab"`
+}
+
+// watch opens a tab.
+func watch(t *testing.T, url string) *watching {
+	t.Helper()
+	response, err := http.Get(url + "events") //nolint:bodyclose // closed at the end of the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { response.Body.Close() })
+	return &watching{t, url, bufio.NewReaderSize(response.Body, 1<<20), response.Body}
+}
+
+// next waits for the next state. It returns false when the server has ended the stream.
+func (w *watching) next() (s consoleState, more bool) {
+	w.t.Helper()
+	for {
+		line, err := w.events.ReadString('\n')
+		if err != nil {
+			return s, false
+		}
+		if text, found := strings.CutPrefix(line, "data: "); found {
+			if err := json.Unmarshal([]byte(text), &s); err != nil {
+				w.t.Fatal(err)
+			}
+			return s, true
+		}
+	}
+}
+
+// until waits for a state.
+func (w *watching) until(what string, is func(consoleState) bool) consoleState {
+	w.t.Helper()
+	var s consoleState
+	for began := time.Now(); time.Since(began) < time.Minute; {
+		var more bool
+		if s, more = w.next(); !more {
+			w.t.Fatalf("the stream ended before %s", what)
+		}
+		if is(s) {
+			return s
+		}
+	}
+	w.t.Fatalf("a minute went by without %s; the state is %+v", what, s)
+	return s
+}
+
+// post asks the console for something, and wants a status. It returns the reply.
+func (w *watching) post(want int, path, body string) string {
+	w.t.Helper()
+	response, err := http.Post(w.url+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	reply, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != want {
+		w.t.Errorf("%s %s: status %d, %v, %s; want %d", path, body, response.StatusCode, err, reply, want)
+	}
+	return string(reply)
+}
+
+// runOf asks for a run of a strategy.
+func runOf(strategy string, requests int) string {
+	return fmt.Sprintf(`{"strategies":[%q],"users":20,"hold_ms":0,"workload":"plenty","requests":%d,"rounds":1,`+
+		`"items":1,"counts":"1"}`, strategy, requests)
+}
+
+func TestConsoleRunsAStrategyAndShowsTheSameToEachTab(t *testing.T) {
+	t.Parallel()
+	d, cmd, _ := up(t)
+	first := watch(t, d.Console)
+	first.post(http.StatusNoContent, "run", runOf("none", 2000))
+	if reply := first.post(http.StatusConflict, "run", runOf("none", 10)); !strings.Contains(reply, "a run is going on") {
+		t.Errorf("a second run: %s", reply)
+	}
+	first.post(http.StatusConflict, "story", `{"scenario":"late-write","strategy":"update"}`)
+	first.post(http.StatusConflict, "stock", `{"stock":5}`)
+	live := first.until("a sale of none that is not gone from the stock", func(s consoleState) bool {
+		if s.Run == nil || s.Run.Cell == nil || s.Run.Cell.Name != "none, plenty" || len(s.Run.Cell.Samples) == 0 {
+			return false
+		}
+		last := s.Run.Cell.Samples[len(s.Run.Cell.Samples)-1]
+		return last.Sold > last.Gone && last.Inside > 1
+	})
+	if second, _ := watch(t, d.Console).next(); second.Busy != "run" || second.Run == nil ||
+		second.Run.Cell == nil || len(second.Run.Cell.Samples) < len(live.Run.Cell.Samples) {
+		t.Errorf("a second tab sees %+v", second)
+	}
+	ended := first.until("the end of the run", func(s consoleState) bool { return s.Busy == "" && s.Run.Ended })
+	wrong := slices.ContainsFunc(ended.Run.Rows, func(row struct{ Name, Result, Evidence string }) bool {
+		return row.Name == "none, plenty" && row.Result == "wrong" && row.Evidence != ""
+	})
+	if ended.Run.Result != "held" || !wrong {
+		t.Errorf("the run ended with %+v, want that none was found wrong, as it claims", ended.Run)
+	}
+	for path, want := range map[string]int{
+		ended.Run.Report: http.StatusOK, strings.Replace(ended.Run.Report, "report.html", "report.json", 1): http.StatusOK,
+		"/runs/nothing/report.html":                                         http.StatusNotFound,
+		strings.Replace(ended.Run.Report, "report.html", "manifest.json", 1): http.StatusNotFound,
+	} {
+		response, err := http.Get(strings.TrimSuffix(d.Console, "/") + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: status %d, want %d", path, response.StatusCode, want)
+		}
+	}
+	interrupt(t, cmd)
+	if s, more := first.next(); more {
+		// The states before the end may still be on their way.
+		for ; more; _, more = first.next() {
+			_ = s
+		}
+	}
+	d.gone(t)
+}
+
+func TestConsoleCancelsARun(t *testing.T) {
+	t.Parallel()
+	d, cmd, _ := up(t)
+	tab := watch(t, d.Console)
+	tab.post(http.StatusConflict, "cancel", "{}")
+	tab.post(http.StatusNoContent, "run", runOf("update", 1_000_000))
+	tab.until("a sample", func(s consoleState) bool { return s.Run != nil && s.Run.Cell != nil })
+	tab.post(http.StatusNoContent, "cancel", "{}")
+	ended := tab.until("the end of the run", func(s consoleState) bool { return s.Busy == "" })
+	if ended.Run.Result != "canceled" || ended.Run.Report == "" || len(ended.Run.Problems) == 0 {
+		t.Errorf("the run ended with %+v, want a report that says that it was canceled", ended.Run)
+	}
+	tab.post(http.StatusNoContent, "run", runOf("update", 1_000_000))
+	tab.until("a sample", func(s consoleState) bool { return s.Busy == "run" && s.Run.Cell != nil })
+	interrupt(t, cmd) // during a run
+	d.gone(t)
+}
+
+func TestConsoleStepsThroughAStory(t *testing.T) {
+	t.Parallel()
+	d, cmd, _ := up(t)
+	tab := watch(t, d.Console)
+	tab.post(http.StatusConflict, "story/next", "{}")
+	tab.post(http.StatusNoContent, "story", `{"scenario":"late-write","strategy":"lock-redis-lua"}`)
+	s := tab.until("the first step", func(s consoleState) bool { return s.Story != nil && s.Story.Waiting })
+	first := s.Story.Steps[0]
+	if len(s.Story.Steps) != 1 || first.Scene.MySQL == nil || first.Scene.MySQL.Stock != 16 ||
+		len(first.Scene.Locks) != 1 || first.Scene.Holders[0] != "A" {
+		t.Errorf("the first step is %+v, want that A holds the lock and 16 units are in MySQL", first)
+	}
+	tab.post(http.StatusConflict, "run", runOf("none", 10))
+	tab.post(http.StatusNoContent, "story/next", "{}")
+	s = tab.until("the second step", func(s consoleState) bool { return len(s.Story.Steps) == 2 && s.Story.Waiting })
+	if second := s.Story.Steps[1]; !strings.Contains(second.Text, "B has bought 2") || second.Scene.MySQL.Stock != 14 {
+		t.Errorf("the second step is %+v, want that B has bought 2 and 14 are left", second)
+	}
+	tab.post(http.StatusNoContent, "story/finish", "{}")
+	s = tab.until("the end of the story", func(s consoleState) bool { return s.Busy == "" && s.Story.Ended })
+	if s.Story.Outcome != "unsafe" || !s.Story.ClaimHeld || s.Story.Report == "" {
+		t.Errorf("the story ended with %+v, want unsafe, as claimed, with a report", s.Story)
+	}
+
+	tab.post(http.StatusNoContent, "story", `{"scenario":"holder-pauses","strategy":"lock-redis-watchdog"}`)
+	tab.until("a step", func(s consoleState) bool { return s.Busy == "story" && s.Story.Waiting })
+	tab.post(http.StatusNoContent, "cancel", "{}")
+	s = tab.until("the end of the story", func(s consoleState) bool { return s.Busy == "" })
+	if s.Story.Outcome != "canceled" {
+		t.Errorf("the story ended with %q, want canceled", s.Story.Outcome)
+	}
+	tab.post(http.StatusNoContent, "story", `{"scenario":"holder-dies","strategy":"update"}`)
+	tab.until("a step", func(s consoleState) bool { return s.Busy == "story" && s.Story.Waiting })
+	pids := children(t, cmd.Process.Pid)
+	interrupt(t, cmd) // during a story
+	d.gone(t)
+	serverstest.Gone(t, pids, nil)
+}
+
+func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
+	t.Parallel()
+	d, cmd, stderr := up(t, "--pause-points")
+	tab := watch(t, d.Console)
+	state := func(want string) {
+		t.Helper()
+		tab.until("replica-2 is "+want, func(s consoleState) bool { return s.Lab.Replicas[1].State == want })
+	}
+	tab.post(http.StatusNoContent, "replicas/replica-2/stop", "{}")
+	state("stopped")
+	tab.post(http.StatusConflict, "replicas/replica-2/stop", "{}")
+	tab.post(http.StatusConflict, "run", runOf("update", 10))
+	tab.post(http.StatusNoContent, "replicas/replica-2/continue", "{}")
+	state("running")
+	tab.post(http.StatusConflict, "replicas/replica-2/start", "{}")
+	tab.post(http.StatusNoContent, "replicas/replica-2/kill", "{}")
+	state("dead")
+	tab.post(http.StatusNoContent, "replicas/replica-2/start", "{}")
+	state("running")
+	if _, err := stderr.ReadString('\n'); err != nil { // of the first death
+		t.Fatal(err)
+	}
+	deduct(t, d.Replicas[1].URL)
+
+	// A sale is parked while it holds the lock, which is deleted, and is released.
+	tab.post(http.StatusNoContent, "stock", `{"stock":10}`)
+	tab.post(http.StatusNoContent, "sales",
+		`{"strategy":"lock-redis-lua","replica":"replica-1","count":1,"pause":"before-write"}`)
+	s := tab.until("the sale is parked", func(s consoleState) bool {
+		return len(s.Lab.Pauses) == 1 && len(s.Lab.Contents.Locks) == 1
+	})
+	lock, pause := s.Lab.Contents.Locks[0], s.Lab.Pauses[0]
+	body := fmt.Sprintf(`{"server":%q,"key":%q}`, lock.Server, lock.Key)
+	tab.post(http.StatusNoContent, "locks/delete", body)
+	tab.post(http.StatusConflict, "locks/delete", body)
+	tab.post(http.StatusNoContent, "sales", `{"strategy":"lock-redis-lua","replica":"","count":2,"pause":""}`)
+	tab.until("B has bought", func(s consoleState) bool { return strings.Contains(s.Lab.Sales[1].Answer, "8 remain") })
+	body = fmt.Sprintf(`{"replica":%q,"request_id":%q}`, pause.Replica, pause.RequestID)
+	tab.post(http.StatusNoContent, "pauses/release", body)
+	tab.until("A has bought", func(s consoleState) bool { return strings.Contains(s.Lab.Sales[0].Answer, "9 remain") })
+	tab.post(http.StatusConflict, "pauses/release", body)
+	tab.post(http.StatusNoContent, "restock", `{"store":"mysql","count":3}`)
+	tab.until("12 units", func(s consoleState) bool { return s.Lab.Contents.MySQL.Stock == 12 })
+
+	// The new process is also stopped at the end, though SIGSTOP holds it.
+	tab.post(http.StatusNoContent, "replicas/replica-2/stop", "{}")
+	state("stopped")
+	s = tab.until("its pid", func(s consoleState) bool { return s.Lab.Replicas[1].PID != d.Replicas[1].PID })
+	interrupt(t, cmd)
+	d.gone(t)
+	serverstest.Gone(t, []int{s.Lab.Replicas[1].PID}, nil)
+}
+
+func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
+	t.Parallel()
+	d, _, _ := up(t)
+	for _, test := range []struct {
+		method, path, body string
+		header             map[string]string
+		status             int
+		words              string
+	}{
+		{"POST", "cancel", "{}", map[string]string{"Origin": "http://example.com"}, 403, "its own page only"},
+		{"POST", "cancel", "{}", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403, "its own page only"},
+		{"POST", "cancel", "{}", map[string]string{"Sec-Fetch-Site": "same-site"}, 403, "its own page only"},
+		{"GET", "events", "", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}, 403, "own page"},
+		{"GET", "state", "", map[string]string{"Origin": "http://localhost:1"}, 403, "its own page only"},
+		{"GET", "", "", map[string]string{
+			"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe",
+		}, 403, "its own page only"},
+		{"GET", "", "", map[string]string{
+			"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document",
+		}, 200, "The lab"},
+		{"GET", "", "", map[string]string{"Host": "rebound.example:8001"}, 421, "is not the address of this lab"},
+		{"POST", "run", "{}", map[string]string{"Content-Type": "text/plain"}, 415, "must be JSON"},
+		{"POST", "run", "strategies", nil, 400, "cannot be understood"},
+		{"POST", "run", `{"strategies":["none"]} {}`, nil, 400, "one JSON object"},
+		{"POST", "run", `{"color":"red"}`, nil, 400, "unknown field"},
+		{"POST", "run", `{}`, nil, 400, "at least one strategy"},
+		{"POST", "run", strings.Replace(runOf("none", 10), `"users":20`, `"users":0`, 1), nil, 400, "--users 0"},
+		{"POST", "run", strings.Replace(runOf("none", 10), "plenty", "calm", 1), nil, 400, "--workload"},
+		{"POST", "run", runOf("nothing", 10), nil, 400, `no strategy is named \"nothing\"`},
+		{"POST", "run", runOf("none --out=/etc", 10), nil, 400, "neither spaces nor commas"},
+		{"POST", "run", runOf("none", -1), nil, 400, "--requests -1"},
+		{"POST", "story", `{"scenario":"late","strategy":"update"}`, nil, 400, "no scenario"},
+		{"POST", "story", `{"scenario":"late-write","strategy":"up"}`, nil, 400, "no strategy"},
+		{"POST", "story", `{"scenario":"aba","strategy":"update"}`, nil, 400, "means nothing for update"},
+		{"POST", "replicas/replica-3/kill", "{}", nil, 404, "no replica"},
+		{"POST", "replicas/replica-1/paint", "{}", nil, 404, ""},
+		{"POST", "stock", `{"stock":-1}`, nil, 400, "from 0 to"},
+		{"POST", "restock", `{"store":"etcd","count":1}`, nil, 400, "no store"},
+		{"POST", "locks/delete", `{"server":"redis","key":"stock:{1}"}`, nil, 400, "is not the key of a lock"},
+		{"POST", "locks/delete", `{"server":"mysql","key":"lock-redis-lua:{1}"}`, nil, 400, "no Redis"},
+		{"POST", "sales", `{"strategy":"update","count":1,"pause":"before-write"}`, nil, 409, "--pause-points"},
+		{"POST", "sales", `{"strategy":"update","count":0}`, nil, 400, "from 1 to"},
+	} {
+		request, err := http.NewRequest(test.method, d.Console+test.path, strings.NewReader(test.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		for name, value := range test.header {
+			request.Header.Set(name, value)
+		}
+		request.Host = test.header["Host"]
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+		response.Body.Close()
+		if response.StatusCode != test.status || !bytes.Contains(reply, []byte(test.words)) {
+			t.Errorf("%s /%s %s %v: status %d, want %d and %q\n%.300s",
+				test.method, test.path, test.body, test.header, response.StatusCode, test.status, test.words, reply)
+		}
+		if policy := response.Header.Get("Content-Security-Policy"); test.path != "replicas/replica-1/paint" &&
+			!strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "http") {
+			t.Errorf("%s /%s: the policy is %q", test.method, test.path, policy)
+		}
+	}
+}
+
+func TestConsoleListensOnLoopbackOnly(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for address, want := range map[string]string{
+		"0.0.0.0:0":            "is not a loopback address",
+		":0":                   "is not a loopback address",
+		"example.com:80":       "is not a loopback address",
+		"8001":                 "missing port",
+		taken.Addr().String():  "address already in use",
+		"192.0.2.1:8001":       "is not a loopback address",
+		"[2001:db8::1]:8001":   "is not a loopback address",
+		"127.0.0.1.nip.io:800": "is not a loopback address",
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), []string{"up", "--console", address}, func(string) string { return "" }, &stdout, &stderr)
+		if code != exitUnusable || !strings.Contains(stderr.String(), want) {
+			t.Errorf("--console %s: exit status %d, %s; want %q", address, code, &stderr, want)
+		}
+	}
+}
+
+func TestConsoleCanBeTurnedOffAndGetsAnotherPortIfItsUsualOneIsTaken(t *testing.T) {
+	t.Parallel()
+	off, cmd, _ := up(t, "--console", "")
+	if off.Console != "" {
+		t.Errorf("the console is at %s, want none", off.Console)
+	}
+	interrupt(t, cmd)
+	// Whether or not the usual port is free, two labs have two addresses.
+	first, _, _ := up(t)
+	second, cmd, _ := up(t)
+	if first.Console == second.Console || second.Console == "" {
+		t.Errorf("two labs have their consoles at %q and %q", first.Console, second.Console)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, second.Console, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := http.DefaultClient.Do(request); err == nil {
+		response.Body.Close()
+		t.Error("the console answers after its lab was stopped")
+	}
+}
