@@ -169,7 +169,7 @@ func TestConsoleRunsAStrategyAndShowsTheSameToEachTab(t *testing.T) {
 	}
 	for path, want := range map[string]int{
 		ended.Run.Report: http.StatusOK, strings.Replace(ended.Run.Report, "report.html", "report.json", 1): http.StatusOK,
-		"/runs/nothing/report.html":                                         http.StatusNotFound,
+		"/runs/nothing/report.html": http.StatusNotFound,
 		strings.Replace(ended.Run.Report, "report.html", "manifest.json", 1): http.StatusNotFound,
 	} {
 		response, err := http.Get(strings.TrimSuffix(d.Console, "/") + path)

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"stock/loadtest/internal/browsertest"
+)
+
+func TestConsoleInABrowser(t *testing.T) {
+	t.Parallel()
+	d, _, _ := up(t, "--pause-points")
+	page := browsertest.Open(t, d.Console)
+	page.WaitFor(`document.querySelectorAll(".replica").length === 2`)
+
+	// Run: none loses sales.
+	page.Click("#run")
+	page.WaitFor(`!document.querySelector("#tiles").hidden && document.querySelectorAll(".inside.overlap").length > 1`)
+	page.WaitFor(`document.querySelector("#gone .lost") !== null`)
+	page.MustFit()
+	page.WaitFor(`!document.querySelector("#run-verdict").hidden`)
+	const wrong = `[...document.querySelectorAll("#rows tr")].some(row =>
+		row.textContent.startsWith("none") && row.querySelector(".word.bad")?.textContent === "wrong")`
+	if !browsertest.Eval[bool](page, wrong) {
+		t.Errorf("the verdicts are %q, want that none is wrong", page.Text("#rows"))
+	}
+
+	// Step through a story, with the keyboard alone: the tabs, the form, and the button that has the focus then.
+	page.Do(chromedp.Focus(chromedp.CSS("#tab-run")))
+	page.Press(kb.ArrowRight)
+	page.WaitFor(`!document.querySelector("#panel-story").hidden && document.activeElement.id === "tab-story"`)
+	choose := func(id, value string) {
+		browsertest.Eval[bool](page, `(() => { const e = document.querySelector("`+id+`"); e.value = "`+value+
+			`"; e.dispatchEvent(new Event("change")); return true })()`)
+	}
+	choose("#scenario", "late-write")
+	choose("#strategy", "lock-redis-lua")
+	page.Do(chromedp.Focus(chromedp.CSS("#story-start")))
+	page.Press(kb.Enter)
+	page.WaitFor(`document.activeElement.id === "next"`)
+	for steps := 1; steps <= 2; steps++ {
+		page.WaitFor(`document.querySelector("#next").getAttribute("aria-disabled") === "false"`)
+		page.MustFit()
+		page.Press(kb.Enter)
+	}
+	page.WaitFor(`document.querySelectorAll("#steps li").length >= 3`)
+	page.Click("#steps li:first-child button")
+	page.WaitFor(`document.querySelector("#scene-title").textContent.startsWith("In the servers at")`)
+	page.Click("#finish")
+	page.WaitFor(`document.querySelector("#story-outcome .word.bad")?.textContent === "unsafe"`)
+
+	// A tab that is opened later shows the same.
+	other := browsertest.Open(t, d.Console+"#story")
+	other.WaitFor(`document.querySelector("#story-outcome .word.bad")?.textContent === "unsafe"`)
+
+	// Break a replica and mend it.
+	page.Click("#tab-break")
+	const state = `document.querySelectorAll(".replica")[1].querySelector(".word").textContent`
+	page.Click(`[data-key="replica-2kill"]`)
+	page.WaitFor(state + ` === "dead"`)
+	other.WaitFor(state + ` === "dead"`)
+	page.Click(`[data-key="replica-2start"]`)
+	page.WaitFor(state + ` === "running"`)
+	page.Click(`#stock-form button`)
+	page.WaitFor(`document.querySelector("#contents dd.big").textContent === "100"`)
+	page.Click(`#sale-form button`)
+	page.WaitFor(`document.querySelector("#sales li")?.textContent.includes("99 remain")`)
+	page.Size(375, 800)
+	for _, tab := range []string{"#tab-run", "#tab-story", "#tab-break"} {
+		page.Click(tab)
+		page.MustFit()
+	}
+	// The page says why something was refused. A real refusal would be an error in the console of the browser.
+	browsertest.Eval[bool](page, `(() => {
+		window.fetch = async () => new Response('{"error":"replica-2 is stopped"}', {status: 409});
+		return true;
+	})()`)
+	page.Click(`[data-key="replica-2stop"]`)
+	page.WaitFor(`document.querySelector("#problem").textContent === "Replica-2 is stopped."`)
+
+	t.Run("is accessible", func(t *testing.T) {
+		page := browsertest.Open(t, d.Console)
+		page.WaitFor(`document.querySelectorAll(".replica").length === 2`)
+		for _, dark := range []bool{false, true} {
+			page.Dark(dark)
+			for _, tab := range []string{"#tab-run", "#tab-story", "#tab-break"} {
+				page.Click(tab)
+				page.MustBeAccessible()
+			}
+		}
+	})
+}
