@@ -189,10 +189,26 @@ var importTable = []struct {
 		because: "It has the lab run services with planted bugs, to test the judge.",
 	},
 	{
+		name: "loadtest/internal/lab",
+		imports: []string{
+			"loadtest/internal/{fault,history,oracle,page,report,scenario,topology}",
+		},
+		because: "The commands and the console start, run and report in the same way.",
+	},
+	{
+		name: "loadtest/internal/console",
+		imports: []string{
+			"internal/monotonic",
+			"loadtest/internal/{fault,history,lab,oracle,page,report,scenario,topology,traffic,verify}",
+		},
+		because: "It shows the lab in a browser, and runs and judges as the commands do.",
+	},
+	{
 		name: "loadtest",
 		imports: []string{
 			"internal/{servers,suggest}",
-			"loadtest/internal/{bench,fault,history,mutation,oracle,page,report,scenario,timeline,topology,traffic,verify}",
+			"loadtest/internal/{bench,console,fault,history,lab,mutation,oracle,page,report,scenario,timeline,topology}",
+			"loadtest/internal/{traffic,verify}",
 		},
 		because: "The lab's command puts its parts together.",
 	},

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
@@ -22,7 +23,7 @@ func (c *Console) handler() http.Handler {
 	mux.HandleFunc("GET /{$}", c.getPage)
 	mux.HandleFunc("GET /state", c.getState)
 	mux.HandleFunc("GET /events", c.getEvents)
-	mux.HandleFunc("GET /runs/{id}/{file}", c.getReport)
+	mux.HandleFunc("GET /runs/{id}/{file...}", c.getReport)
 	for path, action := range map[string]func(*http.Request) error{
 		"/run":                      c.postRun,
 		"/story":                    c.postStory,
@@ -182,8 +183,8 @@ func (c *Console) getEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reportFiles are the files that a report consists of.
-var reportFiles = []string{"report.html", "report.md", "report.json", "report.csv", "bench.txt"}
+// reportFile matches the files of a report: its forms, and the pictures to which its page links.
+var reportFile = regexp.MustCompile(`^(report\.(html|md|json|csv)|bench\.txt|(history|faults)/[^/]+\.html)$`)
 
 // addReport makes a directory's report available, and returns its address.
 func (c *Console) addReport(dir string) string {
@@ -199,13 +200,13 @@ func (c *Console) getReport(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	dir, known := c.reports[id]
 	c.mu.Unlock()
-	if !known || !slices.Contains(reportFiles, name) {
+	if !known || !reportFile.MatchString(name) {
 		fail(w, refused{http.StatusNotFound, "this lab has no such report"})
 		return
 	}
-	file, err := os.Open(filepath.Join(dir, name))
+	file, err := os.OpenInRoot(dir, name)
 	if err != nil {
-		fail(w, refused{http.StatusNotFound, fmt.Sprintf("%s is not there any more", name)})
+		fail(w, refused{http.StatusNotFound, fmt.Sprintf("%s is not there", name)})
 		return
 	}
 	defer file.Close()
