@@ -87,7 +87,7 @@ func (c *Console) render() error {
 		Lead: fmt.Sprintf("%d replicas of the service behind nginx, at %s, and the servers that they need. "+
 			"Ctrl-C in the terminal ends them.", len(c.lab.Topology.Replicas), c.lab.Topology.URL),
 		Main:   template.HTML(first.String()),
-		Data:   []page.Data{{ID: "stories", Value: tell(c.catalogue)}, {ID: "tour", Value: tour}},
+		Data:   []page.Data{{ID: "stories-data", Value: tell(c.catalogue)}, {ID: "tour-data", Value: tour}},
 		Served: true,
 		Style:  template.CSS(style),
 		Code:   template.JS(code),

@@ -225,7 +225,7 @@
 
   // Step through
 
-  const stories = data("stories"), tour = data("tour");
+  const stories = data("stories-data"), tour = data("tour-data");
   const scenario = byId("scenario"), strategy = byId("strategy"), stops = byId("tour");
   scenario.append(...stories.map((s) => h("option", { value: s.name }, s.name)));
   stops.append(...tour.map((t, i) => h("option", { value: i }, `${i + 1}. ${t.why}`)), h("option", { value: "" }, "(none)"));
