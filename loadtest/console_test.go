@@ -76,7 +76,7 @@ type consoleState struct {
 // watch opens a tab.
 func watch(t *testing.T, url string) *watching {
 	t.Helper()
-	response, err := http.Get(url + "events") //nolint:bodyclose // closed at the end of the test
+	response, err := http.Get(url + "events")
 	if err != nil {
 		t.Fatal(err)
 	}

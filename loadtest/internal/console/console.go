@@ -82,14 +82,14 @@ func Start(ctx context.Context, listener net.Listener, o Options) (*Console, err
 		return nil, err
 	}
 	t := o.Lab.Topology
-	viewer, err := oracle.NewViewer(oracle.Config{MySQLDSN: t.MySQLDSN, Redis: t.Redis, Redlock: t.Redlock}, "")
+	viewer, err := oracle.NewViewer(oracle.Config{MySQLDSN: t.MySQLDSN, Redis: t.Redis, Redlock: t.Redlock})
 	if err != nil {
 		return nil, err
 	}
 	c := &Console{
 		options:   o,
 		lab:       o.Lab,
-		stories:   &fault.Lab{Topology: t, Oracle: o.Lab.Target.Oracle},
+		stories:   &fault.Lab{Topology: t, Oracle: o.Lab.Target.Oracle, Reading: true},
 		catalogue: catalogue,
 		viewer:    viewer,
 		hosts:     hosts(listener.Addr()),

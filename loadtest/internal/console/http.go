@@ -110,7 +110,8 @@ func fail(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
+	text, _ := json.Marshal(map[string]string{"error": err.Error()}) // of strings: it cannot fail
+	_, _ = w.Write(text)
 }
 
 // maxBody is more than any request of the page has.
@@ -157,7 +158,8 @@ const (
 
 // getEvents sends the state whenever it has changed.
 func (c *Console) getEvents(w http.ResponseWriter, r *http.Request) {
-	defer c.board.watch()()
+	leave := c.board.watch()
+	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	stream := http.NewResponseController(w)
 	for {

@@ -74,6 +74,7 @@ type StoryState struct {
 	Strategy  string       `json:"strategy"`
 	Store     string       `json:"store"` // in which the strategy sells
 	Steps     []StoryStep  `json:"steps"`
+	More      int          `json:"more"`    // steps that are not shown any more
 	Now       *fault.Scene `json:"now"`     // nil before the first step and after the last
 	Waiting   bool         `json:"waiting"` // for Next
 	Free      bool         `json:"free"`    // it runs to its end

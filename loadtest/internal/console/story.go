@@ -151,6 +151,7 @@ type telling struct {
 	eyes   sync.WaitGroup // look at the story between its steps
 	close  context.CancelFunc
 	read   time.Duration
+	steps  int
 }
 
 // tell plays the story, and writes the report.
@@ -176,18 +177,13 @@ func (t *telling) tell(o fault.Options) {
 	t.ended(played, failure, address)
 }
 
+// maxSteps is how many steps the page shows. Stories with a crowd have more.
+const maxSteps = 150
+
 // step is called with each step, and returns when the story shall go on.
 func (t *telling) step(stage *fault.Stage, step report.FaultStep) {
 	ctx, c := t.activity.ctx, t.console
-	viewer := t.startLooking(stage)
-	var scene fault.Scene
-	if viewer != nil {
-		scene = stage.Look(ctx, viewer)
-	}
-	c.board.update(func(s *State) {
-		s.Story.Steps = append(slices.Clip(s.Story.Steps), StoryStep{seconds(step.After), string(step.Kind), step.Text, scene})
-		s.Story.Now, s.Story.Waiting, s.Story.Store = &scene, !s.Story.Free, stage.Store
-	})
+	t.show(stage, step)
 	began := time.Now()
 	t.activity.gate.wait(ctx)
 	t.mu.Lock()
@@ -195,6 +191,31 @@ func (t *telling) step(stage *fault.Stage, step report.FaultStep) {
 	read := t.read
 	t.mu.Unlock()
 	c.board.update(func(s *State) { s.Story.Waiting, s.Story.ReadS = t.activity.gate.held(), seconds(read) })
+}
+
+// show adds a step, with what is to be seen now.
+func (t *telling) show(stage *fault.Stage, step report.FaultStep) {
+	if t.activity.ctx.Err() != nil {
+		return // what the story says now comes of its cancellation
+	}
+	t.mu.Lock()
+	t.steps++
+	full := t.steps > maxSteps
+	t.mu.Unlock()
+	var scene fault.Scene
+	if viewer := t.startLooking(stage); viewer != nil && !full {
+		scene = stage.Look(t.activity.ctx, viewer)
+	}
+	t.console.board.update(func(s *State) {
+		story := s.Story
+		story.Waiting, story.Store = !story.Free, stage.Store
+		if full {
+			story.More++
+			return
+		}
+		shown := StoryStep{seconds(step.After), string(step.Kind), step.Text, scene}
+		story.Steps, story.Now = append(slices.Clip(story.Steps), shown), &scene
+	})
 }
 
 // lookInterval is the time between two looks at a story.

@@ -57,9 +57,7 @@ func (s *Stage) Look(ctx context.Context, viewer *oracle.Viewer) Scene {
 		names = []string{"lock-redis-watchdog", "lock-mysql-getlock"}
 	}
 	parked := s.parkedAt(ctx, s.Victim)
-	for request, point := range s.parkedAt(ctx, s.Survivor) {
-		parked[request] = point
-	}
+	maps.Copy(parked, s.parkedAt(ctx, s.Survivor))
 	scene := Scene{
 		Holders: []string{}, Contents: viewer.Look(ctx, s.Item, names), Asking: []Asking{},
 		Victim: s.Victim.State(), Survivor: s.Survivor.State(),

@@ -353,6 +353,8 @@
         h("time", null, `${step.after_s.toFixed(2)} s`),
         h("span", null, kinds[step.kind] ? h("b", null, kinds[step.kind] + " ") : null, step.text))));
     }
+    setHidden("more", story.more === 0);
+    setText("more", `${plural(story.more, "more step")}, in the report`);
     const current = looked >= 0 ? looked : story.steps.length - 1;
     for (const [i, item] of [...list.children].entries()) {
       if (i === current) item.firstChild.setAttribute("aria-current", "step");
