@@ -141,6 +141,9 @@ func tallies(r *report.Report) []tally {
 	for _, kind := range worst {
 		kinds[kind].Count++
 	}
+	if kinds[1].Count > 1 {
+		kinds[1].Word = "correct, but lose a late write"
+	}
 	return slices.DeleteFunc(kinds, func(k tally) bool { return k.Count == 0 })
 }
 
@@ -253,30 +256,41 @@ func rounds(fewest, most int) string {
 // judgedView is a workload that is judged only.
 type judgedView struct {
 	Title string
-	Found []judgedRow
+	Found []judgedGroup // the wrong ones first
 }
 
-// judgedRow is a strategy under such a workload.
+// judgedGroup is the strategies with one verdict under such a workload.
+type judgedGroup struct {
+	Class, Word string
+	Rows        []judgedRow // by name
+}
+
+// judgedRow is one of these strategies.
 type judgedRow struct {
-	Strategy, Class, Word string
-	Evidence              []string
+	Strategy string
+	Evidence []string
 }
 
-// newJudged lists the strategies of a load, the wrong ones first.
+// newJudged sorts the strategies of a load by their verdicts.
 func newJudged(load report.Load) judgedView {
 	v := judgedView{Title: load.Title}
-	for _, row := range load.Rows {
-		found := judgedRow{Strategy: row.Strategy, Class: resultClass(row.Result), Word: string(row.Result)}
-		if row.Result != verify.Correct {
-			found.Evidence = row.ShownEvidence()
+	for _, result := range []verify.Result{verify.Wrong, verify.Inconclusive, verify.Correct} {
+		group := judgedGroup{Class: resultClass(result), Word: string(result)}
+		for _, row := range load.Rows {
+			if row.Result != result {
+				continue
+			}
+			found := judgedRow{Strategy: row.Strategy}
+			if result != verify.Correct {
+				found.Evidence = row.ShownEvidence()
+			}
+			group.Rows = append(group.Rows, found)
 		}
-		v.Found = append(v.Found, found)
+		slices.SortFunc(group.Rows, func(a, b judgedRow) int { return cmp.Compare(a.Strategy, b.Strategy) })
+		if len(group.Rows) > 0 {
+			v.Found = append(v.Found, group)
+		}
 	}
-	order := []string{"bad", "open", "ok"}
-	slices.SortStableFunc(v.Found, func(a, b judgedRow) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.Class), slices.Index(order, b.Class)),
-			cmp.Compare(a.Strategy, b.Strategy))
-	})
 	return v
 }
 

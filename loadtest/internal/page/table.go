@@ -261,8 +261,11 @@ func newFaultWord(scenario, outcome string) faultWord {
 	}
 	first, _, _ := strings.Cut(outcome, " ")
 	w.Class, w.Place = outcomeClass(report.Outcome(first))
-	if first == string(report.Unsafe) {
+	switch report.Outcome(first) {
+	case report.Unsafe:
 		w.Word = cmp.Or(unsafeWords[scenario], outcome)
+	case report.Unavailable:
+		w.Word = first // its time is that of the story
 	}
 	return w
 }
