@@ -69,8 +69,8 @@ type barView struct {
 
 // faultWord is what came of a fault scenario.
 type faultWord struct {
-	Scenario, Class, Word string
-	Place                 int // when rows are sorted by it
+	Head, Class, Word string
+	Place             int // when rows are sorted by it
 }
 
 // shownFaults are the scenarios that have a column.
@@ -185,7 +185,7 @@ func (t *tableView) newRow(row *report.Row) rowView {
 		v.Share, v.ShareText = *row.ShareOfNoop, stats.Format(*row.ShareOfNoop)
 	}
 	for _, head := range t.Faults {
-		v.Faults = append(v.Faults, newFaultWord(head.Scenario, row.Faults[head.Scenario]))
+		v.Faults = append(v.Faults, newFaultWord(head, row.Faults[head.Scenario]))
 	}
 	return v
 }
@@ -254,8 +254,8 @@ func damage(row *report.Row) string {
 }
 
 // newFaultWord shows an outcome, such as "blocked 2.0 s".
-func newFaultWord(scenario, outcome string) faultWord {
-	w := faultWord{Scenario: scenario, Word: outcome, Place: 9}
+func newFaultWord(of faultHead, outcome string) faultWord {
+	w := faultWord{Head: of.Head, Word: outcome, Place: 9}
 	if outcome == "" {
 		return w
 	}
@@ -263,7 +263,7 @@ func newFaultWord(scenario, outcome string) faultWord {
 	w.Class, w.Place = outcomeClass(report.Outcome(first))
 	switch report.Outcome(first) {
 	case report.Unsafe:
-		w.Word = cmp.Or(unsafeWords[scenario], outcome)
+		w.Word = cmp.Or(unsafeWords[of.Scenario], outcome)
 	case report.Unavailable:
 		w.Word = first // its time is that of the story
 	}
