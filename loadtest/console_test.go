@@ -213,7 +213,7 @@ func TestConsoleStepsThroughAStory(t *testing.T) {
 	t.Parallel()
 	d, cmd, _ := up(t)
 	tab := watch(t, d.Console)
-	tab.post(http.StatusConflict, "story/next", "{}")
+	tab.post(http.StatusConflict, "story/next", `{"steps":1}`)
 	tab.post(http.StatusNoContent, "story", `{"scenario":"late-write","strategy":"lock-redis-lua"}`)
 	s := tab.until("the first step", func(s consoleState) bool { return s.Story != nil && s.Story.Waiting })
 	first := s.Story.Steps[0]
@@ -223,7 +223,9 @@ func TestConsoleStepsThroughAStory(t *testing.T) {
 	}
 	tab.post(http.StatusConflict, "run", runOf("none", 10))
 	for steps := 2; ; steps++ { // B may be refused until the lease has ended
-		tab.post(http.StatusNoContent, "story/next", "{}")
+		body := fmt.Sprintf(`{"steps":%d}`, steps-1)
+		tab.post(http.StatusNoContent, "story/next", body)
+		tab.post(http.StatusNoContent, "story/next", body) // does not play another one
 		s = tab.until("the next step", func(s consoleState) bool { return len(s.Story.Steps) == steps && s.Story.Waiting })
 		last := s.Story.Steps[steps-1]
 		if !strings.HasPrefix(last.Text, "B") {
@@ -344,6 +346,7 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 		{"POST", "story", `{"scenario":"late","strategy":"update"}`, nil, 400, "no scenario"},
 		{"POST", "story", `{"scenario":"late-write","strategy":"up"}`, nil, 400, "no strategy"},
 		{"POST", "story", `{"scenario":"aba","strategy":"update"}`, nil, 400, "means nothing for update"},
+		{"POST", "story/next", `{}`, nil, 400, "0 steps"},
 		{"POST", "replicas/replica-3/kill", "{}", nil, 404, "no replica"},
 		{"POST", "replicas/replica-1/paint", "{}", nil, 404, ""},
 		{"POST", "stock", `{"stock":-1}`, nil, 400, "from 0 to"},

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -69,10 +70,19 @@ func (c *Console) postStory(r *http.Request) error {
 	return nil
 }
 
-func (c *Console) postNext(*http.Request) error {
+func (c *Console) postNext(r *http.Request) error {
+	body, err := read[struct {
+		Steps int `json:"steps"` // that were shown: to press twice for one of them plays one step
+	}](r)
+	if err != nil {
+		return err
+	}
+	if body.Steps < 1 {
+		return malformed("%d steps: say from which step the story shall go on", body.Steps)
+	}
 	a, err := c.going("story")
-	if err == nil && !a.gate.next() {
-		err = conflict("the story is not waiting: its next step is being played")
+	if err == nil {
+		a.gate.pass(body.Steps)
 	}
 	return err
 }
@@ -86,24 +96,25 @@ func (c *Console) postFinish(*http.Request) error {
 	return err
 }
 
-// gate holds a story after each step until somebody lets it go on.
+// gate holds a story after each step until somebody lets it go on. Steps are numbered from 1. Several clients of a story
+// may take their steps at the same time.
 type gate struct {
 	mu      sync.Mutex
-	isOpen  bool
-	waiting []chan struct{} // clients of a story may take their steps at the same time
+	passed  int                   // all steps up to this one have passed
+	waiting map[int]chan struct{} // by step
 }
 
-func newGate() *gate { return &gate{} }
+func newGate() *gate { return &gate{waiting: map[int]chan struct{}{}} }
 
-// wait waits until it is let go on, or ctx ends.
-func (g *gate) wait(ctx context.Context) {
+// wait waits until a step may pass, or ctx ends.
+func (g *gate) wait(ctx context.Context, step int) {
 	g.mu.Lock()
-	if g.isOpen {
+	if step <= g.passed {
 		g.mu.Unlock()
 		return
 	}
 	turn := make(chan struct{})
-	g.waiting = append(g.waiting, turn)
+	g.waiting[step] = turn
 	g.mu.Unlock()
 	select {
 	case <-turn:
@@ -111,30 +122,23 @@ func (g *gate) wait(ctx context.Context) {
 	}
 }
 
-// next lets the one that has waited longest go on. It reports whether there was one.
-func (g *gate) next() bool {
+// pass lets all steps up to this one pass.
+func (g *gate) pass(last int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.waiting) == 0 {
-		return false
+	g.passed = max(g.passed, last)
+	for step, turn := range g.waiting {
+		if step <= last {
+			close(turn)
+			delete(g.waiting, step)
+		}
 	}
-	close(g.waiting[0])
-	g.waiting = g.waiting[1:]
-	return true
 }
 
-// open lets everybody go on, from now on.
-func (g *gate) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.isOpen = true
-	for _, turn := range g.waiting {
-		close(turn)
-	}
-	g.waiting = nil
-}
+// open lets every step pass, from now on.
+func (g *gate) open() { g.pass(math.MaxInt) }
 
-// held reports whether somebody waits.
+// held reports whether a step waits.
 func (g *gate) held() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -183,9 +187,9 @@ const maxSteps = 150
 // step is called with each step, and returns when the story shall go on.
 func (t *telling) step(stage *fault.Stage, step report.FaultStep) {
 	ctx, c := t.activity.ctx, t.console
-	t.show(stage, step)
+	number := t.show(stage, step)
 	began := time.Now()
-	t.activity.gate.wait(ctx)
+	t.activity.gate.wait(ctx, number)
 	t.mu.Lock()
 	t.read += time.Since(began)
 	read := t.read
@@ -193,15 +197,16 @@ func (t *telling) step(stage *fault.Stage, step report.FaultStep) {
 	c.board.update(func(s *State) { s.Story.Waiting, s.Story.ReadS = t.activity.gate.held(), seconds(read) })
 }
 
-// show adds a step, with what is to be seen now.
-func (t *telling) show(stage *fault.Stage, step report.FaultStep) {
+// show adds a step, with what is to be seen now, and returns its number.
+func (t *telling) show(stage *fault.Stage, step report.FaultStep) (number int) {
 	if t.activity.ctx.Err() != nil {
-		return // what the story says now comes of its cancellation
+		return 0 // what the story says now comes of its cancellation
 	}
 	t.mu.Lock()
 	t.steps++
-	full := t.steps > maxSteps
+	number = t.steps
 	t.mu.Unlock()
+	full := number > maxSteps
 	var scene fault.Scene
 	if viewer := t.startLooking(stage); viewer != nil && !full {
 		scene = stage.Look(t.activity.ctx, viewer)
@@ -216,6 +221,7 @@ func (t *telling) show(stage *fault.Stage, step report.FaultStep) {
 		shown := StoryStep{seconds(step.After), string(step.Kind), step.Text, scene}
 		story.Steps, story.Now = append(slices.Clip(story.Steps), shown), &scene
 	})
+	return number
 }
 
 // lookInterval is the time between two looks at a story.

@@ -151,10 +151,10 @@
 
   const verdicts = { correct: "ok", wrong: "bad", inconclusive: "open", baseline: "open" };
   const results = {
-    held: ["ok", "Every strategy did what it claims."],
-    failed: ["bad", "Something did not hold."],
-    inconclusive: ["open", "Not everything could be judged."],
-    canceled: ["open", "Canceled: what was measured until then is incomplete."],
+    held: "Every strategy did what it claims, right or wrong.",
+    failed: "Not everything was as claimed:",
+    inconclusive: "Not everything could be judged:",
+    canceled: "Canceled: what was measured is incomplete.",
   };
 
   function showCell(cell) {
@@ -209,11 +209,13 @@
       h("td", null, row.evidence))));
     setHidden("run-verdict", !run.ended);
     if (run.ended) show("run-verdict", [run.result, run.problems, run.report, run.rows], () => {
-      const [kind, text] = results[run.result];
-      const wrong = run.rows.filter((row) => row.result === "wrong").map((row) => `${row.name}: wrong. ${row.evidence}.`);
+      const judged = run.rows.filter((row) => row.result !== "baseline" && row.result !== "correct");
+      const right = run.rows.filter((row) => row.result === "correct");
       return [
-        h("p", { class: "verdict-line" }, word(kind, text)),
-        wrong.length ? h("ul", { class: "evidence" }, wrong.map((line) => h("li", null, line))) : null,
+        judged.map((row) => h("div", null, h("p", { class: "verdict-line" }, word(verdicts[row.result], row.result), " ", row.name),
+          h("p", null, row.evidence))),
+        right.length ? h("p", { class: "verdict-line" }, word("ok", "correct"), " ", right.map((row) => row.name).join("; ")) : null,
+        h("p", null, results[run.result]),
         run.problems.length ? h("ul", { class: "evidence" }, run.problems.map((line) => h("li", null, line))) : null,
         run.report ? h("p", null, h("a", { href: run.report, target: "_blank", class: "button", "data-key": "report" },
           "Open the report")) : null,
@@ -245,6 +247,7 @@
   strategy.addEventListener("change", () => chooseScenario(scenario.value, strategy.value));
   chooseScenario(tour[0].scenario, tour[0].strategy);
 
+  let followed = false; // whether the form shows the story that goes on
   let looked = -1; // at this step; -1: at what is now
   byId("story-form").addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -253,7 +256,9 @@
   });
   byId("next").addEventListener("click", () => {
     looked = -1;
-    if (byId("next").getAttribute("aria-disabled") === "false") ask("/story/next");
+    if (byId("next").getAttribute("aria-disabled") === "true") return;
+    byId("next").setAttribute("aria-disabled", true);
+    ask("/story/next", { steps: state.story.steps.length + state.story.more });
   });
   byId("finish").addEventListener("click", () => ask("/story/finish"));
   byId("story-cancel").addEventListener("click", () => ask("/cancel"));
@@ -271,10 +276,10 @@
   }
   const store = (title, rows, before) => h("div", { class: "store" }, h("h3", null, title), h("dl", null, shownOf(rows, before)));
 
-  function mysqlRows(c) {
+  function mysqlRows(c, sold) {
     if (!c.mysql) return [["", c.silent.includes("mysql") ? "MySQL does not answer" : "has no such item"]];
     const rows = [["stock", c.mysql.stock, true]];
-    if (c.mysql.slots !== null && c.mysql.slots !== c.mysql.stock) rows.push(["stock in slots", c.mysql.slots]);
+    if (c.mysql.slots !== null && sold !== "mysql" && sold !== "redis") rows.push(["stock in slots", c.mysql.slots]);
     rows.push(["version", c.mysql.version]);
     if (c.mysql.fence > 0) rows.push(["fence", `token ${c.mysql.fence} of ${c.mysql.issuer}`]);
     if (c.mysql.ledger > 0) rows.push(["sold by the ledger", c.mysql.ledger]);
@@ -300,7 +305,7 @@
     if (lock.token) rows.push(["last token", lock.token]);
     return rows;
   }
-  const sells = (kind, sold) => kind === sold ? " – the strategy sells here" : "";
+  const sells = (kind, sold) => kind === sold || kind === "mysql" && sold === "slots" ? " – the strategy sells here" : "";
   function sceneOf(scene, before, sold) {
     const asking = scene.asking.map((a) => {
       const where = a.replica ? `asks the ${a.replica}` : "asks the servers itself";
@@ -309,10 +314,10 @@
     });
     const states = { running: "ok", stopped: "halt", dead: "bad" };
     return [
-      store("MySQL" + sells("mysql", sold), mysqlRows(scene), before && mysqlRows(before)),
+      store("MySQL" + sells("mysql", sold), mysqlRows(scene, sold), before && mysqlRows(before, sold)),
       store("Redis" + sells("redis", sold), redisRows(scene), before && redisRows(before)),
       scene.locks.length ? scene.locks.map((lock, i) => store("Lock in " + lock.server, lockRows(lock, scene.holders[i])))
-        : h("div", { class: "store" }, h("h3", null, "Lock"), h("p", null, "Nobody holds one in Redis or by GET_LOCK.")),
+        : h("div", { class: "store" }, h("h3", null, "Lock"), h("p", null, "Nobody holds one in Redis or MySQL.")),
       h("div", { class: "store" }, h("h3", null, "Requests without an answer"),
         asking.length ? h("ul", { class: "evidence" }, asking) : h("p", null, "none")),
       h("div", { class: "store" }, h("h3", null, "Replicas of the story"), h("p", null,
@@ -351,7 +356,7 @@
       if (i < list.children.length) continue;
       list.append(h("li", null, h("button", { type: "button", click: () => { looked = i; showStory(state.story, state.busy); } },
         h("time", null, `${step.after_s.toFixed(2)} s`),
-        h("span", null, kinds[step.kind] ? h("b", null, kinds[step.kind] + " ") : null, step.text))));
+        h("span", null, kinds[step.kind] ? h("b", null, kinds[step.kind] + " ") : null, step.text.replace(/^proof: /, "")))));
     }
     setHidden("more", story.more === 0);
     setText("more", `${plural(story.more, "more step")}, in the report`);
@@ -373,6 +378,8 @@
     setText("story-name", `${story.scenario}, ${story.strategy}`);
     setText("story-about", story.title);
     if (looked >= story.steps.length) looked = -1;
+    if (going && !followed) chooseScenario(story.scenario, story.strategy); // it was begun in another tab, or before a reload
+    followed = going;
     showSteps(story);
     setText("story-phase", story.ended ? "" : story.waiting ? "Waiting for “Next step”."
       : story.steps.length ? "Playing the next step…" : "Starting two replicas for this story…");
