@@ -1,6 +1,6 @@
 "use strict";
-// The page shows the state that the server sends, and sends what a person asks for. It keeps nothing of its own but what
-// is being filled in, the tab that is open, and the step that is looked at.
+// The page shows the state that the server sends, and sends what a person asks for. It keeps nothing of its own but
+// what is being filled in, the tab that is open, and the step that is looked at.
 (() => {
   const byId = (id) => document.getElementById(id);
   const data = (id) => JSON.parse(byId(id).textContent);
@@ -36,6 +36,9 @@
   const whole = (n) => Math.round(n).toLocaleString("en").replaceAll(",", "\u202f");
   const plural = (n, word) => `${whole(n)} ${word}${n === 1 ? "" : "s"}`;
   const word = (kind, text) => h("span", { class: "word " + kind }, text);
+
+  const reportLink = (address) => address === "" ? null
+    : h("p", null, h("a", { href: address, target: "_blank", class: "button" }, "Open the report"));
 
   // ask sends a request, and shows why it was refused.
   async function ask(path, body) {
@@ -95,10 +98,10 @@
     const end = Math.max(...times, 1), top = Math.max(...all.flatMap(([, values]) => values), 1);
     const picture = svg("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none", "aria-hidden": "true" });
     for (const [i, [name, values]] of all.entries()) {
-      const at = values.map((v, n) => `${(100 * times[n] / end).toFixed(2)},${(39 - 37 * Math.max(v, 0) / top).toFixed(2)}`);
-      if (at.length < 2) continue;
-      const first = (100 * times[0] / end).toFixed(2), last = (100 * times[times.length - 1] / end).toFixed(2);
-      if (i === 0) picture.append(svg("path", { class: "area", d: `M${first},40 L${at.join(" L")} L${last},40 Z` }));
+      if (values.length < 2) continue;
+      const x = times.map((t) => (100 * t / end).toFixed(2));
+      const at = values.map((v, n) => `${x[n]},${(39 - 37 * Math.max(v, 0) / top).toFixed(2)}`);
+      if (i === 0) picture.append(svg("path", { class: "area", d: `M${x[0]},40 L${at.join(" L")} L${x.at(-1)},40 Z` }));
       picture.append(svg("path", { class: "stroke " + name, d: "M" + at.join(" L") }));
     }
     return picture;
@@ -115,9 +118,7 @@
     });
     const from = Math.min(...sections.map((s) => s.entered)), span = Math.max(-from, 0.001);
     const height = Math.min(76 / Math.max(lanes.length, 1), 14);
-    const picture = svg("svg", {
-      viewBox: `0 0 1000 ${Math.max(76, 0)}`, preserveAspectRatio: "none", "aria-hidden": "true",
-    });
+    const picture = svg("svg", { viewBox: "0 0 1000 76", preserveAspectRatio: "none", "aria-hidden": "true" });
     for (const p of placed) {
       picture.append(svg("rect", {
         class: "inside" + (p.overlap ? " overlap" : ""),
@@ -179,7 +180,8 @@
     show("chart-sections", cell.sections, (sections) => {
       if (sections.length === 0) return null;
       const { picture, span } = bars(sections);
-      setText("sections-key", `The last ${sections.length} sections, ${span.toFixed(1)} ms. Most together so far: ${most}.`);
+      setText("sections-key",
+        `The last ${sections.length} sections, ${span.toFixed(1)} ms. Most together so far: ${most}.`);
       return picture;
     });
     if (cell.sections.length === 0) setText("sections-key", "The strategy reports no critical section.");
@@ -193,7 +195,7 @@
     const cell = run.cell && run.cell.samples.length > 0 ? run.cell : null;
     setText("run-title", cell ? cell.name : going ? "Starting" : "The last run");
     const left = run.left_s > 0 ? `, about ${Math.ceil(run.left_s)} s left` : "";
-    const answered = cell ? `${whole(cell.samples[cell.samples.length - 1].answered)} of ${plural(cell.requests, "request")}` : "";
+    const answered = cell && `${whole(cell.samples.at(-1).answered)} of ${plural(cell.requests, "request")}`;
     setText("run-phase", run.ended ? "" : [run.phase + left, answered].filter(Boolean).join(". "));
     const progress = byId("run-progress");
     progress.hidden = run.ended || run.cells === 0;
@@ -212,13 +214,14 @@
       const judged = run.rows.filter((row) => row.result !== "baseline" && row.result !== "correct");
       const right = run.rows.filter((row) => row.result === "correct");
       return [
-        judged.map((row) => h("div", null, h("p", { class: "verdict-line" }, word(verdicts[row.result], row.result), " ", row.name),
+        judged.map((row) => h("div", null,
+          h("p", { class: "verdict-line" }, word(verdicts[row.result], row.result), " ", row.name),
           h("p", null, row.evidence))),
-        right.length ? h("p", { class: "verdict-line" }, word("ok", "correct"), " ", right.map((row) => row.name).join("; ")) : null,
+        right.length === 0 ? null
+          : h("p", { class: "verdict-line" }, word("ok", "correct"), " ", right.map((row) => row.name).join("; ")),
         h("p", null, results[run.result]),
         run.problems.length ? h("ul", { class: "evidence" }, run.problems.map((line) => h("li", null, line))) : null,
-        run.report ? h("p", null, h("a", { href: run.report, target: "_blank", class: "button", "data-key": "report" },
-          "Open the report")) : null,
+        reportLink(run.report),
       ];
     });
     setHidden("run-command", false);
@@ -230,7 +233,8 @@
   const stories = data("stories-data"), tour = data("tour-data");
   const scenario = byId("scenario"), strategy = byId("strategy"), stops = byId("tour");
   scenario.append(...stories.map((s) => h("option", { value: s.name }, s.name)));
-  stops.append(...tour.map((t, i) => h("option", { value: i }, `${i + 1}. ${t.why}`)), h("option", { value: "" }, "(none)"));
+  stops.append(...tour.map((t, i) => h("option", { value: i }, `${i + 1}. ${t.why}`)));
+  stops.append(h("option", { value: "" }, "(none)"));
   function chooseScenario(name, who) {
     const story = stories.find((s) => s.name === name);
     scenario.value = name;
@@ -262,7 +266,11 @@
   });
   byId("finish").addEventListener("click", () => ask("/story/finish"));
   byId("story-cancel").addEventListener("click", () => ask("/cancel"));
-  byId("now").addEventListener("click", () => { looked = -1; showStory(state.story, state.busy); byId("next").focus(); });
+  function lookAt(step) {
+    looked = step;
+    showStory(state.story, state.busy);
+  }
+  byId("now").addEventListener("click", () => { lookAt(-1); byId("next").focus(); });
 
   // shownOf makes rows of a definition list. A value that differs from the one before is marked.
   function shownOf(now, before) {
@@ -274,7 +282,8 @@
         changed && !(value instanceof Node) ? h("span", { class: "changed" }, text) : value)];
     });
   }
-  const store = (title, rows, before) => h("div", { class: "store" }, h("h3", null, title), h("dl", null, shownOf(rows, before)));
+  const store = (title, rows, before) =>
+    h("div", { class: "store" }, h("h3", null, title), h("dl", null, shownOf(rows, before)));
 
   function mysqlRows(c, sold) {
     if (!c.mysql) return [["", c.silent.includes("mysql") ? "MySQL does not answer" : "has no such item"]];
@@ -305,7 +314,8 @@
     if (lock.token) rows.push(["last token", lock.token]);
     return rows;
   }
-  const sells = (kind, sold) => kind === sold || kind === "mysql" && sold === "slots" ? " – the strategy sells here" : "";
+  const sells = (kind, sold) =>
+    kind === sold || kind === "mysql" && sold === "slots" ? " – the strategy sells here" : "";
   function sceneOf(scene, before, sold) {
     const asking = scene.asking.map((a) => {
       const where = a.replica ? `asks the ${a.replica}` : "asks the servers itself";
@@ -316,12 +326,14 @@
     return [
       store("MySQL" + sells("mysql", sold), mysqlRows(scene, sold), before && mysqlRows(before, sold)),
       store("Redis" + sells("redis", sold), redisRows(scene), before && redisRows(before)),
-      scene.locks.length ? scene.locks.map((lock, i) => store("Lock in " + lock.server, lockRows(lock, scene.holders[i])))
+      scene.locks.length
+        ? scene.locks.map((lock, i) => store("Lock in " + lock.server, lockRows(lock, scene.holders[i])))
         : h("div", { class: "store" }, h("h3", null, "Lock"), h("p", null, "Nobody holds one in Redis or MySQL.")),
       h("div", { class: "store" }, h("h3", null, "Requests without an answer"),
         asking.length ? h("ul", { class: "evidence" }, asking) : h("p", null, "none")),
       h("div", { class: "store" }, h("h3", null, "Replicas of the story"), h("p", null,
-        "victim ", word(states[scene.victim], scene.victim), " survivor ", word(states[scene.survivor], scene.survivor))),
+        "victim ", word(states[scene.victim], scene.victim),
+        " survivor ", word(states[scene.survivor], scene.survivor))),
       scene.silent.length ? h("p", { class: "faint" }, "No answer from " + scene.silent.join(", ")) : null,
     ];
   }
@@ -337,10 +349,9 @@
       story.evidence.length ? h("ul", { class: "evidence" }, story.evidence.map((line) => h("li", null, line))) : null,
       story.claimed ? h("p", null, `Claimed: ${story.claimed}. `,
         story.claim_held ? word("ok", "the claim holds") : late ? null : word("bad", "the claim does not hold")) : null,
-      late ? h("p", null, `The claim cannot be checked: the story waited for you for ${story.read_s.toFixed(0)} s, and leases ` +
-        "and timeouts ended meanwhile. Start it again and run it to the end.") : null,
-      story.report ? h("p", null, h("a", { href: story.report, target: "_blank", class: "button", "data-key": "report" },
-        "Open the report")) : null,
+      late ? h("p", null, `The claim cannot be checked: the story waited for you for ${story.read_s.toFixed(0)} s, ` +
+        "and leases and timeouts ended meanwhile. Start it again and run it to the end.") : null,
+      reportLink(story.report),
       story.replay ? h("p", { class: "faint" }, "In a terminal: ", h("code", null, story.replay)) : null,
     ];
   }
@@ -354,9 +365,9 @@
     }
     for (const [i, step] of story.steps.entries()) {
       if (i < list.children.length) continue;
-      list.append(h("li", null, h("button", { type: "button", click: () => { looked = i; showStory(state.story, state.busy); } },
-        h("time", null, `${step.after_s.toFixed(2)} s`),
-        h("span", null, kinds[step.kind] ? h("b", null, kinds[step.kind] + " ") : null, step.text.replace(/^proof: /, "")))));
+      const kind = kinds[step.kind] ? h("b", null, kinds[step.kind] + " ") : null;
+      list.append(h("li", null, h("button", { type: "button", click: () => lookAt(i) },
+        h("time", null, `${step.after_s.toFixed(2)} s`), h("span", null, kind, step.text.replace(/^proof: /, "")))));
     }
     setHidden("more", story.more === 0);
     setText("more", `${plural(story.more, "more step")}, in the report`);
@@ -378,7 +389,8 @@
     setText("story-name", `${story.scenario}, ${story.strategy}`);
     setText("story-about", story.title);
     if (looked >= story.steps.length) looked = -1;
-    if (going && !followed) chooseScenario(story.scenario, story.strategy); // it was begun in another tab, or before a reload
+    // The story may have been begun in another tab, or before a reload.
+    if (going && !followed) chooseScenario(story.scenario, story.strategy);
     followed = going;
     showSteps(story);
     setText("story-phase", story.ended ? "" : story.waiting ? "Waiting for “Next step”."
@@ -389,7 +401,8 @@
     const scene = past ? story.steps[at]?.scene : story.now;
     setHidden("scene-card", !scene);
     setHidden("scene-back", looked < 0 || story.ended);
-    setText("scene-title", past && at >= 0 ? `In the servers at ${story.steps[at].after_s.toFixed(2)} s` : "In the servers now");
+    const when = past && at >= 0 ? `at ${story.steps[at].after_s.toFixed(2)} s` : "now";
+    setText("scene-title", "In the servers " + when);
     if (scene) show("scene", [scene, at], () => sceneOf(scene, story.steps[at - 1]?.scene, story.store));
   }
 
@@ -426,8 +439,10 @@
     strategy: f.get("strategy"), count: Number(f.get("count")), replica: f.get("replica"), pause: f.get("pause") || "",
   }));
 
-  const row = (text, key, button, action, label) => h("div", { class: "row" }, h("div", null, text),
-    h("button", { type: "button", class: "button danger", "data-key": key, "aria-label": label, click: action }, button));
+  function row(text, key, button, action, label) {
+    const attributes = { type: "button", class: "button danger", "data-key": key, "aria-label": label, click: action };
+    return h("div", { class: "row" }, h("div", null, text), h("button", attributes, button));
+  }
 
   function showLab(lab) {
     show("replicas", lab.replicas, (all) => all.map(replicaCard));
