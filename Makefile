@@ -16,7 +16,7 @@ lab: servers build ## run and judge every strategy on private servers, and compa
 faults: servers build ## play every fault scenario for every strategy (1 minute; FAULTS=--help)
 	@$(WITH_MAKE) bin/loadtest faults $(FAULTS)
 
-up: servers build ## start two replicas behind nginx, with their servers, until Ctrl-C
+up: servers build ## start two replicas behind nginx, their servers and a page for the browser, until Ctrl-C
 	@$(WITH_MAKE) bin/loadtest up
 
 bench: servers build ## compare the fastest strategies with the limits of this machine (5 minutes; BENCH=--help)

@@ -72,6 +72,9 @@ func TestConsoleInABrowser(t *testing.T) {
 		page.Click(tab)
 		page.MustFit()
 	}
+	if browsertest.Eval[bool](page, `document.body.textContent.includes("[object")`) {
+		t.Error("the page shows a value that is no text")
+	}
 	// The page says why something was refused. A real refusal would be an error in the console of the browser.
 	browsertest.Eval[bool](page, `(() => {
 		window.fetch = async () => new Response('{"error":"replica-2 is stopped"}', {status: 409});

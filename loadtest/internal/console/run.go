@@ -197,13 +197,14 @@ func (m *measuring) sample(ctx context.Context, run *lab.Run) {
 			return
 		}
 		progress := run.Runner.Progress()
-		if now := m.cell.Load(); now != of {
+		// The baseline has no stock and no sections: the cell before it stays on the page.
+		if now := m.cell.Load(); now != of && now.header.Claim != verify.ClaimSellsNothing {
 			of, live, lastNS = now, &CellLive{Name: cellName(now.header), Samples: []Sample{}, Sections: []Section{}}, 0
 			for _, units := range now.header.Initial {
 				live.Before += units
 			}
 		}
-		if of != nil {
+		if of != nil && of == m.cell.Load() {
 			live.Requests = progress.Requests
 			lastNS = m.addSample(ctx, live, of, lastNS)
 		}
@@ -257,9 +258,6 @@ func (m *measuring) stock(ctx context.Context, header history.Run) (units int64,
 	store := header.Store
 	if strategy, _ := m.console.strategy(header.Strategy); strategy.WriteBehind {
 		store = oracle.MySQL
-	}
-	if header.Claim == verify.ClaimSellsNothing {
-		return 0, errors.New("the baseline has no stock")
 	}
 	var items []int64
 	for item := range header.Initial {

@@ -12,7 +12,7 @@
       if (typeof value === "function") element.addEventListener(key, value);
       else if (value !== null && value !== false) element.setAttribute(key, value === true ? "" : value);
     }
-    element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+    element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
     return element;
   }
 
@@ -23,7 +23,7 @@
     if (shown.get(id) === text) return;
     shown.set(id, text);
     const element = byId(id), focused = element.contains(document.activeElement) && document.activeElement.dataset.key;
-    element.replaceChildren(...[make(value)].flat().filter((child) => child !== null));
+    element.replaceChildren(...[make(value)].flat(Infinity).filter((child) => child !== null));
     if (focused) element.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
   }
 
@@ -165,7 +165,7 @@
     show("chart-per-s", [times, rates], () => lines(times, ["", rates]));
     setText("sold", whole(last.sold));
     const missing = last.sold - last.gone;
-    show("gone", [last.gone, missing], () => last.gone < 0 ? h("span", null, "has no stock") : [
+    show("gone", [last.gone, missing], () => last.gone < 0 ? null : [
       h("span", null, `sold, ${whole(last.gone)} gone`),
       missing > 0 ? h("span", { class: "lost" }, ` (${whole(missing)} too few)`) : null,
     ]);
