@@ -349,8 +349,8 @@
       story.evidence.length ? h("ul", { class: "evidence" }, story.evidence.map((line) => h("li", null, line))) : null,
       story.claimed ? h("p", null, `Claimed: ${story.claimed}. `,
         story.claim_held ? word("ok", "the claim holds") : late ? null : word("bad", "the claim does not hold")) : null,
-      late ? h("p", null, `The claim cannot be checked: the story waited for you for ${story.read_s.toFixed(0)} s, ` +
-        "and leases and timeouts ended meanwhile. Start it again and run it to the end.") : null,
+      late ? h("p", null, `This proves little: the story waited for you for ${story.read_s.toFixed(0)} s, ` +
+        "and leases ended meanwhile. Start it again, and run it to the end.") : null,
       reportLink(story.report),
       story.replay ? h("p", { class: "faint" }, "In a terminal: ", h("code", null, story.replay)) : null,
     ];
