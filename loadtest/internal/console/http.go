@@ -110,8 +110,12 @@ func fail(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	text, _ := json.Marshal(map[string]string{"error": err.Error()}) // of strings: it cannot fail
-	_, _ = w.Write(text)
+	answer := struct {
+		Error string `json:"error"`
+	}{err.Error()}
+	if text, err := json.Marshal(answer); err == nil {
+		_, _ = w.Write(text)
+	}
 }
 
 // maxBody is more than any request of the page has.

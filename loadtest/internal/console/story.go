@@ -96,8 +96,8 @@ func (c *Console) postFinish(*http.Request) error {
 	return err
 }
 
-// gate holds a story after each step until somebody lets it go on. Steps are numbered from 1. Several clients of a story
-// may take their steps at the same time.
+// gate holds a story after each step until somebody lets it go on. Steps are numbered from 1. Several clients of a
+// story may take their steps at the same time.
 type gate struct {
 	mu      sync.Mutex
 	passed  int                   // all steps up to this one have passed

@@ -197,7 +197,8 @@ func (s *Stage) exchange(ctx context.Context, o order) (history.Op, error) {
 	if o.at != nil {
 		replica = o.at.Name
 	}
-	defer s.asks(o.client, replica, request.Name)()
+	answered := s.asks(o.client, replica, request.Name)
+	defer answered()
 	return traffic.SendOne(ctx, url, load, o.pause, request)
 }
 
