@@ -68,7 +68,7 @@ func Open(t testing.TB, address string) *Page {
 				return // the browser is closed
 			}
 			if m.Type == chromedp.ConsoleError || m.IsException() {
-				p.problem("console: %s", m)
+				p.problemf("console: %s", m)
 			}
 		}
 	}()
@@ -109,7 +109,7 @@ func required() bool { return os.Getenv("STOCK_REQUIRE_BROWSER") != "" }
 // watchRequests is called for each event of the page.
 func (p *Page) watchRequests(event any) {
 	if sent, ok := event.(*network.EventRequestWillBeSent); ok && !local(sent.Request.URL) {
-		p.problem("a request left this host: %s", sent.Request.URL)
+		p.problemf("a request left this host: %s", sent.Request.URL)
 	}
 }
 
@@ -127,7 +127,7 @@ func local(address string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-func (p *Page) problem(format string, args ...any) {
+func (p *Page) problemf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.problems = append(p.problems, fmt.Sprintf(format, args...))
@@ -267,13 +267,13 @@ func (p *Page) picture(take chromedp.Action[[]byte], path string) {
 	}
 }
 
-// MustBeAccessible fails the test for each serious or critical finding of axe-core. Without STOCK_AXE it checks nothing,
-// unless the environment sets STOCK_REQUIRE_BROWSER: then the test fails.
+// MustBeAccessible fails the test for each serious or critical finding of axe-core. Without STOCK_AXE it checks
+// nothing, unless the environment sets STOCK_REQUIRE_BROWSER: then the test fails.
 func (p *Page) MustBeAccessible() {
 	p.t.Helper()
 	path := os.Getenv("STOCK_AXE")
 	if path == "" {
-		const missing = "STOCK_AXE does not name the file of axe-core, which checks accessibility: see axe.sh beside browsertest.go"
+		const missing = "STOCK_AXE does not name the file of axe-core, which checks accessibility: see axe.sh"
 		if required() {
 			p.t.Fatal(missing)
 		}
