@@ -103,7 +103,7 @@ func latencyChart(row *report.Row) template.HTML {
 	for _, n := range b.Counts {
 		most, sum = max(most, n), sum+n
 	}
-	c := newChart(460, 190)
+	c := newChart(360, 180)
 	c.top = 34
 	c.yAxis(100 * float64(most) / float64(sum))
 	end := niceEnd(100 * float64(most) / float64(sum))
@@ -180,7 +180,7 @@ func salesChart(row *report.Row) template.HTML {
 	if most == 0 || longest == 0 {
 		return ""
 	}
-	c := newChart(460, 190)
+	c := newChart(360, 180)
 	end := c.yAxis(most)
 	for i, round := range rounds {
 		var points [][2]float64

@@ -174,9 +174,14 @@ func comparisonVerdict(v comparisonView) verdictView {
 		verdict.Class, verdict.Text = "open", "The two reports have no strategy with the same load in common."
 		return verdict
 	}
-	text := fmt.Sprintf("%s better and %s worse than before.", count(better, "figure"), count(worse, "figure"))
-	if better+worse == 0 {
-		text = "No figure has changed by more than chance."
+	text := "No figure has changed by more than chance."
+	switch {
+	case better > 0 && worse > 0:
+		text = fmt.Sprintf("%s better than before, and %d worse.", count(better, "figure")+" "+are(better), worse)
+	case better > 0:
+		text = fmt.Sprintf("%s %s better than before.", count(better, "figure"), are(better))
+	case worse > 0:
+		text = fmt.Sprintf("%s %s worse than before.", count(worse, "figure"), are(worse))
 	}
 	verdict.Details = []string{text}
 	if n := states[string(report.Resolved)]; n > 0 {

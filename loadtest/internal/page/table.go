@@ -170,7 +170,12 @@ func (t *tableView) newRow(row *report.Row) rowView {
 	}
 	v.Word, v.Place = verdictWord(row)
 	v.Note = verdictNote(row)
-	if row.Result == verify.Correct {
+	switch {
+	case row.Result == verify.Inconclusive:
+		v.RateText = grouped(row.RatePerS())
+	case row.Result == verify.Wrong:
+		v.Damage = damage(row)
+	default:
 		v.RateText = grouped(row.RatePerS())
 		if !row.Baseline { // which is so fast that the other bars would be hard to tell apart
 			v.Bar = &barView{}
@@ -178,8 +183,6 @@ func (t *tableView) newRow(row *report.Row) rowView {
 		if i := row.GoodputInterval; i != nil && v.Bar != nil {
 			v.Bar.Low, v.Bar.High, v.Bar.Interval = i.Low, i.High, true
 		}
-	} else {
-		v.Damage = damage(row)
 	}
 	if row.ShareOfNoop != nil && row.Result == verify.Correct {
 		v.Share, v.ShareText = *row.ShareOfNoop, stats.Format(*row.ShareOfNoop)
@@ -242,7 +245,7 @@ func verdictNote(row *report.Row) string {
 	return ""
 }
 
-// damage says what a row that is not correct did to the stock.
+// damage says what a wrong row did to the stock.
 func damage(row *report.Row) string {
 	switch {
 	case row.LostUpdates > 0:
