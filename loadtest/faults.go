@@ -174,11 +174,10 @@ func (f *faultsFlags) plan(ctx context.Context, l *lab.Lab, scenarios []fault.Sc
 
 // replayCommand is the command that plays scenarios again, on the same binary of the service.
 func replayCommand(stockBinary string) string {
-	const command = "go run ./loadtest faults"
 	if stockBinary == "" {
-		return command
+		return fault.Command
 	}
-	return command + " --stock-binary " + stockBinary
+	return fault.Command + " --stock-binary " + stockBinary
 }
 
 // stage returns the lab as scenarios need it. If reading is set, somebody reads each step.

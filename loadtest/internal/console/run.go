@@ -94,7 +94,7 @@ func (c *Console) postRun(r *http.Request) error {
 	c.board.update(func(s *State) {
 		s.Busy = a.kind
 		s.Run = &RunState{
-			Command: "loadtest run " + strings.Join(flags, " "), Phase: "starting", Rows: []CellRow{}, Problems: []string{},
+			Command: "go run ./loadtest run " + strings.Join(flags, " "), Phase: "starting", Rows: []CellRow{}, Problems: []string{},
 		}
 	})
 	c.tasks.Go(func() {

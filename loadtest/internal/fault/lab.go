@@ -26,6 +26,9 @@ type Lab struct {
 	waits sync.Map     // the rowWaits of each server of MySQL, by host:port
 }
 
+// Command plays scenarios, in a checkout of the repository.
+const Command = "go run ./loadtest faults"
+
 // Options configures Run.
 type Options struct {
 	Scenarios []Scenario
@@ -33,7 +36,7 @@ type Options struct {
 	Practices []string // names of the practices to play; all if nil
 	Repeat    int      // how often each scenario is played
 	Parallel  int      // the largest number of scenarios that are played at the same time; 0: 1
-	Command   string   // that plays scenarios, for Fault.Replay
+	Command   string   // that plays scenarios, for Fault.Replay; empty: Command
 	// Step is called when a step has been played, and may wait. If it is set, one cell of a scenario is played after the
 	// other. It must be safe for concurrent use: a story does several things at once.
 	Step func(*Stage, report.FaultStep)

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func (l *Lab) newCell(sc Scenario, choice scenario.Choice, o Options, repeat int
 	if o.Step != nil {
 		s.note = func(st report.FaultStep) { o.Step(s, st) }
 	}
-	return &cell{scenario: sc, repeat: repeat, command: o.Command, reading: l.Reading, stage: s}
+	return &cell{scenario: sc, repeat: repeat, command: cmp.Or(o.Command, Command), reading: l.Reading, stage: s}
 }
 
 // play plays the round's cells that can be played here, unless ctx has ended.
