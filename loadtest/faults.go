@@ -41,7 +41,7 @@ func faultsCommand() *cobra.Command {
 	var f faultsFlags
 	cmd := &cobra.Command{
 		Use:   "faults",
-		Short: "Replay crashes, late writes and retries for every strategy",
+		Short: "Play crashes, late writes and retries for every strategy",
 		Long: `faults plays short stories of what can go wrong, each on two replicas of its own, for every strategy, and
 compares what came of each with what the strategy claims. Each cell proves that its fault struck, and is judged as a
 load is.

@@ -102,11 +102,11 @@ func recordedEnvironment(dir string, manifest history.Manifest) (environment rep
 func compareCommand() *cobra.Command {
 	var html string
 	cmd := &cobra.Command{
-		Use:   "compare A.json B.json",
+		Use:   "compare BEFORE AFTER",
 		Short: "Compare two reports",
 		Long: `compare shows, for every row of both reports, whether it became faster or slower, and with what
 confidence. It compares figures as multiples of noop's in the same round, because the machine may be busier in one
-of the runs, and corrects for the number of rows.`,
+of the runs, and corrects for the number of rows. BEFORE and AFTER are reports, or directories that hold one.`,
 		Example: `  loadtest compare out/before/report.json out/after/report.json
   loadtest compare out/before out/after --html out/compare.html`,
 		Args: exactArgs(2, "compare needs two reports, such as out/before out/after"),

@@ -311,14 +311,14 @@
     const rows = [["held by", lock.owner ? holder || "a client that is not known" : "nobody", true], ["key", lock.key]];
     if (lock.owner) rows.push(["its value", lock.owner], ["expires in", expiry(lock.ttl_ms)]);
     if (lock.waiting && lock.waiting.length > 0) rows.push(["queue", lock.waiting.join(", ")]);
-    if (lock.token) rows.push(["last token", lock.token]);
+    if (lock.token) rows.push(["last fencing token", lock.token]);
     return rows;
   }
   const sells = (kind, sold) =>
     kind === sold || kind === "mysql" && sold === "slots" ? " – the strategy sells here" : "";
   function sceneOf(scene, before, sold) {
     const asking = scene.asking.map((a) => {
-      const where = a.replica ? `asks the ${a.replica}` : "asks the servers itself";
+      const where = a.replica ? `asks the ${a.replica}` : "asks the stores directly";
       const since = `${(a.for_ms / 1000).toFixed(1)} s without an answer`;
       return h("li", null, h("b", null, a.client), ` ${where}: `, a.parked ? `parked at ${a.parked}, ` : "", since);
     });
