@@ -201,6 +201,9 @@ func readStory(t *testing.T, p *browsertest.Page, f report.Fault) {
 			t.Errorf("the story lacks %q", want)
 		}
 	}
+	if got := p.Text("#story .replay code"); got != f.Replay {
+		t.Errorf("the story is played again by %q, want %q", got, f.Replay)
+	}
 	if got := p.Count("#story .timeline svg"); got == 0 {
 		t.Error("the story has no timeline")
 	}

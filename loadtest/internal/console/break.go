@@ -206,12 +206,32 @@ func (c *Console) start(r *topology.Replica, state string) error {
 	return nil
 }
 
-// notDuringRun refuses what would be missing from the books of a run.
+// errRunGoesOn refuses what would be missing from the books of a run.
+var errRunGoesOn = conflict("a run is going on, and it must be the only one that sells: wait for its end, or cancel it")
+
+// notDuringRun returns errRunGoesOn during a run.
 func (c *Console) notDuringRun() error {
 	if _, err := c.going("run"); err == nil {
-		return conflict("a run is going on, and it must be the only one that sells: wait for its end, or cancel it")
+		return errRunGoesOn
 	}
 	return nil
+}
+
+// admitSale counts a sale as waiting, unless a run is going on.
+func (c *Console) admitSale() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != nil && c.current.kind == "run" {
+		return errRunGoesOn
+	}
+	c.waiting++
+	return nil
+}
+
+func (c *Console) saleAnswered() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting--
 }
 
 // maxUnits is the largest stock or count that the page may ask for.
@@ -285,6 +305,9 @@ func (c *Console) postDeleteLock(r *http.Request) error {
 		Key    string `json:"key"`
 	}](r)
 	if err != nil {
+		return err
+	}
+	if err := c.notDuringRun(); err != nil {
 		return err
 	}
 	name := strings.TrimSuffix(body.Key, fmt.Sprintf(":{%d}", shownItem))
@@ -366,9 +389,6 @@ func (c *Console) postSale(r *http.Request) error {
 	case body.Pause != "" && !c.options.PausePoints:
 		return conflict("requests cannot be parked: start the lab with --pause-points")
 	}
-	if err := c.notDuringRun(); err != nil {
-		return err
-	}
 	base := c.lab.Topology.URL
 	if body.Replica != "" {
 		replica, err := c.replica(body.Replica)
@@ -376,6 +396,9 @@ func (c *Console) postSale(r *http.Request) error {
 			return err
 		}
 		base = replica.URL
+	}
+	if err := c.admitSale(); err != nil {
+		return err
 	}
 	c.sell(base, strategy, body)
 	return nil
@@ -408,6 +431,7 @@ func (c *Console) sell(base string, strategy scenario.Strategy, body saleRequest
 		}
 		op := history.Op{Kind: history.Deduct, Name: name, GoodsID: shownItem, Count: body.Count}
 		op, err := traffic.SendOne(c.ctx, base, load, body.Pause, op)
+		c.saleAnswered()
 		answer := describe(op, err)
 		c.board.update(func(s *State) {
 			s.Lab.Sales = slices.Clone(s.Lab.Sales)

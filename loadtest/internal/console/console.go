@@ -7,6 +7,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -58,6 +59,7 @@ type Console struct {
 	current *activity
 	reports map[string]string // directory of each report, by its name
 	sales   int               // how many were sent from the page
+	waiting int               // how many of them have no answer yet
 
 	breaking sync.Mutex // held while a replica is broken or mended
 }
@@ -72,7 +74,14 @@ func Listen(address string) (net.Listener, error) {
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return nil, fmt.Errorf("%s is not a loopback address: whoever reaches the console controls the lab", address)
 	}
-	return net.Listen("tcp", address)
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if at, ok := listener.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() { // the name may stand for another address
+		return nil, errors.Join(fmt.Errorf("%s is not a loopback address", address), listener.Close())
+	}
+	return listener, nil
 }
 
 // Start serves the console on a listener until Stop, which also closes the listener.
@@ -153,19 +162,22 @@ func (c *Console) begin(kind string) (*activity, error) {
 		return nil, conflict("a %s is going on: wait for its end, or cancel it", c.current.kind)
 	case c.ctx.Err() != nil:
 		return nil, conflict("the lab is being stopped")
+	case kind == "run" && c.waiting > 0:
+		return nil, conflict("%d sales from this page have no answer yet: release them, or wait", c.waiting)
 	}
 	a := &activity{kind: kind, gate: newGate()}
 	a.ctx, a.cancel = context.WithCancel(c.ctx)
 	c.current = a
+	c.board.update(func(s *State) { s.Busy = kind })
 	return a, nil
 }
 
 func (c *Console) end(a *activity) {
 	a.cancel()
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.current = nil
-	c.mu.Unlock()
-	c.board.update(func(s *State) { s.Busy = "" })
+	c.board.update(func(s *State) { s.Busy = "" }) // before another one begins
 }
 
 // going returns the activity that goes on.
@@ -173,16 +185,9 @@ func (c *Console) going(kind string) (*activity, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current == nil || kind != "" && c.current.kind != kind {
-		return nil, conflict("no %s is going on", orElse(kind, "run and no story"))
+		return nil, conflict("no %s is going on", cmp.Or(kind, "run and no story"))
 	}
 	return c.current, nil
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 // strategy returns a row of the catalogue.

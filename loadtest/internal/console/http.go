@@ -41,7 +41,11 @@ func (c *Console) handler() http.Handler {
 		"/sales":                    c.postSale,
 	} {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
-			if err := action(r); err != nil {
+			err := asJSON(r)
+			if err == nil {
+				err = action(r)
+			}
+			if err != nil {
 				fail(w, err)
 				return
 			}
@@ -118,14 +122,19 @@ func fail(w http.ResponseWriter, err error) {
 	}
 }
 
+// asJSON refuses a request whose body is not JSON.
+func asJSON(r *http.Request) error {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return refused{http.StatusUnsupportedMediaType, "the body must be JSON, with Content-Type: application/json"}
+	}
+	return nil
+}
+
 // maxBody is more than any request of the page has.
 const maxBody = 64 << 10
 
 // read decodes the body of a request.
 func read[T any](r *http.Request) (body T, err error) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return body, refused{http.StatusUnsupportedMediaType, "the body must be JSON, with Content-Type: application/json"}
-	}
 	decoder := json.NewDecoder(io.LimitReader(r.Body, maxBody))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&body); err != nil {

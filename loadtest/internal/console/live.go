@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -25,14 +26,15 @@ type watched struct {
 	next     int // number of the next section
 }
 
-// recent is how many sections of a client are kept. A client that has more of them between two samples is fast enough
-// to be seen all the same.
+// recent is how many sections of a client are kept. A client that has more of them between two samples overwrites the
+// older ones; enough remain to draw.
 const recent = 8
 
 // span is a critical section.
 type span struct {
-	replica          string
-	enteredNS, endNS int64
+	replica           string
+	item              int64
+	enteredNS, leftNS int64
 }
 
 func newWatcher(header history.Run, users int) *watcher {
@@ -56,7 +58,7 @@ func (w *watcher) watch(op *history.Op) {
 		c.sold += line.Count
 	}
 	if op.LeftNS > op.EnteredNS {
-		c.sections[c.next%recent] = span{op.Replica, op.EnteredNS, op.LeftNS}
+		c.sections[c.next%recent] = span{op.Replica, op.GoodsID, op.EnteredNS, op.LeftNS}
 		c.next++
 	}
 }
@@ -69,23 +71,23 @@ func (w *watcher) sums(afterNS int64) (answered, sold int64, sections []span) {
 		answered += c.answered
 		sold += c.sold
 		for _, s := range c.sections[:min(c.next, recent)] {
-			if s.endNS > afterNS {
+			if s.leftNS > afterNS {
 				sections = append(sections, s)
 			}
 		}
 		c.mu.Unlock()
 	}
-	slices.SortFunc(sections, func(a, b span) int { return int(a.enteredNS - b.enteredNS) })
+	slices.SortFunc(sections, func(a, b span) int { return cmp.Compare(a.enteredNS, b.enteredNS) })
 	return answered, sold, sections
 }
 
-// together returns the most sections that overlap at any time. They are sorted by their beginning.
+// together returns the most sections of one item that are open at any time. sections must be sorted by enteredNS.
 func together(sections []span) (most int) {
-	var open []int64 // ends
+	open := map[int64][]int64{} // when those of an item end
 	for _, s := range sections {
-		open = slices.DeleteFunc(open, func(end int64) bool { return end <= s.enteredNS })
-		open = append(open, s.endNS)
-		most = max(most, len(open))
+		still := slices.DeleteFunc(open[s.item], func(end int64) bool { return end <= s.enteredNS })
+		open[s.item] = append(still, s.leftNS)
+		most = max(most, len(open[s.item]))
 	}
 	return most
 }
@@ -93,17 +95,17 @@ func together(sections []span) (most int) {
 // shownSections is how many sections the page draws.
 const shownSections = 40
 
-// forPage returns the sections that entered last, with times relative to the last end.
+// forPage returns the sections that were entered last, with times relative to the last end.
 func forPage(sections []span) []Section {
 	sections = sections[max(0, len(sections)-shownSections):]
 	last := int64(0)
 	for _, s := range sections {
-		last = max(last, s.endNS)
+		last = max(last, s.leftNS)
 	}
 	shown := []Section{}
 	for _, s := range sections {
 		ms := func(ns int64) float64 { return float64(ns-last) / 1e6 }
-		shown = append(shown, Section{s.replica, ms(s.enteredNS), ms(s.endNS)})
+		shown = append(shown, Section{s.replica, s.item, ms(s.enteredNS), ms(s.leftNS)})
 	}
 	return shown
 }

@@ -92,9 +92,9 @@ func (c *Console) postRun(r *http.Request) error {
 		return malformed("%v", err)
 	}
 	c.board.update(func(s *State) {
-		s.Busy = a.kind
 		s.Run = &RunState{
-			Command: "go run ./loadtest run " + strings.Join(flags, " "), Phase: "starting", Rows: []CellRow{}, Problems: []string{},
+			Command: "go run ./loadtest run " + strings.Join(flags, " "), Phase: "starting",
+			Rows: []CellRow{}, Problems: []string{},
 		}
 	})
 	c.tasks.Go(func() {
@@ -143,7 +143,7 @@ func (m *measuring) measure(ctx context.Context, run *lab.Run) {
 		case ctx.Err() != nil:
 			s.Run.Result = "canceled"
 		case failure != nil:
-			s.Run.Result, s.Run.Problems = "failed", append([]string{lab.WithoutLog(failure)}, result.Problems...)
+			s.Run.Result, s.Run.Problems = "ended early", append([]string{lab.WithoutLog(failure)}, result.Problems...)
 		case result.Err() == nil:
 			s.Run.Result = "held"
 		case result.ClaimFailed:
@@ -199,7 +199,7 @@ func (m *measuring) sample(ctx context.Context, run *lab.Run) {
 		progress := run.Runner.Progress()
 		// The baseline has no stock and no sections: the cell before it stays on the page.
 		if now := m.cell.Load(); now != of && now.header.Claim != verify.ClaimSellsNothing {
-			of, live, lastNS = now, &CellLive{Name: cellName(now.header), Samples: []Sample{}, Sections: []Section{}}, 0
+			of, live, lastNS = now, m.newCell(now.header), 0
 			for _, units := range now.header.Initial {
 				live.Before += units
 			}
@@ -212,6 +212,15 @@ func (m *measuring) sample(ctx context.Context, run *lab.Run) {
 			s.Run.Phase, s.Run.Done, s.Run.Cells = progress.Phase, progress.Done, progress.Cells
 			s.Run.LeftS, s.Run.Cell = seconds(progress.Left), live.copied()
 		})
+	}
+}
+
+// newCell describes a cell that begins.
+func (m *measuring) newCell(header history.Run) *CellLive {
+	strategy, _ := m.console.strategy(header.Strategy)
+	return &CellLive{
+		Name: cellName(header), Samples: []Sample{}, Sections: []Section{}, Behind: strategy.WriteBehind,
+		Allowed: !header.Exclusive && header.Claim == verify.ClaimCorrect,
 	}
 }
 

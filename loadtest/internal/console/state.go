@@ -28,7 +28,7 @@ type RunState struct {
 	Cell     *CellLive `json:"cell"` // nil during the warm-up
 	Rows     []CellRow `json:"rows"` // the cells that were judged
 	Ended    bool      `json:"ended"`
-	Result   string    `json:"result"`   // "held", "failed", "inconclusive" or "canceled"
+	Result   string    `json:"result"`   // "held", "failed", "inconclusive", "canceled" or "ended early"
 	Problems []string  `json:"problems"` // what did not hold
 	Report   string    `json:"report"`   // address; empty: there is none
 }
@@ -40,6 +40,10 @@ type CellLive struct {
 	Requests int       `json:"requests"` // that will be sent; 0: unknown
 	Samples  []Sample  `json:"samples"`
 	Sections []Section `json:"sections"` // of the last moment
+	// Allowed is set if sections may overlap: the store, or a check before the write, finds conflicts.
+	Allowed bool `json:"allowed"`
+	// Behind is set if MySQL, from which the stock is read, gets the sales later.
+	Behind bool `json:"behind"`
 }
 
 // Sample is what is known at one time of a cell.
@@ -49,12 +53,13 @@ type Sample struct {
 	Sold     int64   `json:"sold"`     // units, as clients were told
 	Gone     int64   `json:"gone"`     // units that have left the stock; -1: unknown
 	PerS     float64 `json:"per_s"`    // units sold in a second, since the sample before
-	Inside   int     `json:"inside"`   // the most requests that were in the critical section together since then
+	Inside   int     `json:"inside"`   // the most requests together in the critical section of an item, since then
 }
 
 // Section is a critical section, in ms before the newest one ended.
 type Section struct {
 	Replica string  `json:"replica"`
+	Item    int64   `json:"item"`
 	Entered float64 `json:"entered"`
 	Left    float64 `json:"left"`
 }

@@ -170,7 +170,7 @@ func comparisonVerdict(v comparisonView) verdictView {
 		verdict.Class = "bad"
 		verdict.Text = fmt.Sprintf("%s that held %s broken now.", count(n, "claim"), are(n))
 	}
-	if !v.Compared {
+	if !v.Compared && verdict.Class != "bad" {
 		verdict.Class, verdict.Text = "open", "The two reports have no strategy with the same load in common."
 		return verdict
 	}

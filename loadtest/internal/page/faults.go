@@ -125,7 +125,9 @@ func (m *matrixView) newCell(repeats []report.Fault) *matrixCell {
 		return nil
 	}
 	worst := slices.MaxFunc(repeats, func(a, b report.Fault) int { return a.Severity() - b.Severity() })
-	held := !slices.ContainsFunc(repeats, func(f report.Fault) bool { return !f.ClaimHeld && f.Outcome != report.Skipped })
+	held := !slices.ContainsFunc(repeats, func(f report.Fault) bool {
+		return !f.ClaimHeld && f.Outcome != report.Skipped && f.Outcome != report.Inconclusive
+	})
 	class, _ := outcomeClass(worst.Outcome)
 	c := &matrixCell{Story: len(m.stories), Class: class, Broken: !held, Subject: worst.Strategy}
 	outcome := string(worst.Outcome)
@@ -149,7 +151,7 @@ func newStory(f report.Fault, held bool, repeats []report.Fault) storyData {
 	s := storyData{
 		Scenario: f.Scenario, Subject: f.Strategy, Class: class, Outcome: f.String(),
 		Proof: f.Proof, Evidence: f.Evidence, Claimed: strings.ReplaceAll(f.Claimed, "-", " "), Held: held,
-		Replay: "go run ./" + f.Replay, Windows: f.Windows, Pictures: f.Pictures,
+		Replay: f.Replay, Windows: f.Windows, Pictures: f.Pictures,
 	}
 	for _, step := range f.Steps {
 		text, kind := step.Text, step.Kind
@@ -189,7 +191,8 @@ func legend(r *report.Report) (words []faultWord) {
 		{report.Safe, "safe"},
 		{report.Blocked, "blocked: nobody could buy the item for so many seconds"},
 		{report.Unavailable, "unavailable: nobody could buy it as long as the story went on"},
-		{report.Unsafe, "unsafe: a sale was lost or made twice, more was sold than there was, or a sale was refused without reason"},
+		{report.Unsafe, "unsafe: a sale was lost or made twice, more was sold than there was, or a sale was refused without " +
+			"reason"},
 		{report.Inconclusive, "inconclusive: the fault did not strike as it should"},
 		{report.Skipped, "skipped: something that it needs is missing"},
 	} {

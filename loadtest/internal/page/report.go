@@ -106,7 +106,7 @@ func newVerdict(r *report.Report) verdictView {
 	v := verdictView{Class: "ok", Text: r.Success()}
 	switch {
 	case r.ClaimFailed:
-		v.Class, v.Text = "bad", count(len(r.Problems), "thing")+" did not hold."
+		v.Class, v.Text = "bad", "A claim did not hold."
 	case len(r.Problems) > 0:
 		v.Class, v.Text = "open", "No claim failed, but not everything could be judged."
 	}
@@ -164,7 +164,7 @@ func (v verdictView) sentences() []string {
 	case all:
 		text = capital(every(all, "strategy")) + " correct under load"
 	case 0:
-		text = "No strategy is correct under load"
+		text = "No strategy was found correct under load"
 	}
 	if late > 0 {
 		text += fmt.Sprintf(", but %s a sale if the holder's write comes late", partOf(late, correct, "lose"))
@@ -172,6 +172,9 @@ func (v verdictView) sentences() []string {
 	text += "."
 	if wrong := number["bad"]; wrong > 0 {
 		text += fmt.Sprintf(" %d %s wrong.", wrong, are(wrong))
+	}
+	if open := number["open"]; open > 0 {
+		text += fmt.Sprintf(" %d could not be judged.", open)
 	}
 	return []string{text}
 }
@@ -192,7 +195,7 @@ func faultSentence(r *report.Report) string {
 	if played == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%s of %s played: in %d, a sale was lost, made twice, or refused without reason",
+	text := fmt.Sprintf("%s of %s played: in %d, a sale was lost or made twice, or refused without reason",
 		count(played, "story"), count(len(r.Scenarios()), "fault scenario")+" "+were(played), unsafe)
 	if held && unsafe > 0 {
 		text += ", as claimed"

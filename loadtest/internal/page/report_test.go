@@ -64,7 +64,7 @@ func TestTheVerdictIsASentence(t *testing.T) {
 				"but 1 of these loses a sale if the holder's write comes late. 1 is wrong.",
 		},
 		// A strategy that is wrong under one workload is wrong.
-		"twice": {[]*report.Row{a, newRow("a", verify.Wrong)}, "No strategy is correct under load. 1 is wrong."},
+		"twice": {[]*report.Row{a, newRow("a", verify.Wrong)}, "No strategy was found correct under load. 1 is wrong."},
 	} {
 		v := newVerdict(&report.Report{Rows: test.rows})
 		if got := strings.Join(v.Details, " "); got != test.want {

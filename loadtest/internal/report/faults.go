@@ -15,8 +15,9 @@ type Outcome string
 
 // The outcomes.
 const (
-	Safe         Outcome = "safe"
-	Unsafe       Outcome = "unsafe"       // a sale is lost or made twice, more is sold than there is, or a sale is refused without reason
+	Safe Outcome = "safe"
+	// Unsafe: a sale is lost or made twice, more is sold than there is, or a sale is refused without reason.
+	Unsafe       Outcome = "unsafe"
 	Blocked      Outcome = "blocked"      // nobody could buy the item for a while
 	Unavailable  Outcome = "unavailable"  // nobody could buy the item as long as the story went on
 	Inconclusive Outcome = "inconclusive" // the fault did not strike as it should

@@ -103,6 +103,7 @@ func (t *tracer) window(w Window) {
 		t.name("thread_name", processes[lane], tracks[i], fmt.Sprintf("%s, lane %d", lane.Replica, tracks[i]))
 	}
 	for _, s := range w.Sections {
+		s.Overlap = s.Overlap && !w.Allowed
 		at, length := t.at(w, s.Start), micros(s.End-s.Start)
 		slice := event{
 			Name: s.label(), Category: s.category(), Phase: complete, At: at, Duration: &length,

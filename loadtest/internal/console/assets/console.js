@@ -108,13 +108,14 @@
   }
 
   // bars draws critical sections in as many lanes as are needed to draw none over another.
-  function bars(sections) {
+  function bars(sections, allowed) {
     const lanes = []; // the end of the last section of each
     const placed = sections.map((s) => {
       let lane = lanes.findIndex((end) => end <= s.entered);
       if (lane < 0) lane = lanes.length;
       lanes[lane] = s.left;
-      return { ...s, lane, overlap: sections.some((o) => o !== s && o.entered < s.left && s.entered < o.left) };
+      return { ...s, lane, overlap: !allowed &&
+        sections.some((o) => o !== s && o.item === s.item && o.entered < s.left && s.entered < o.left) };
     });
     const from = Math.min(...sections.map((s) => s.entered)), span = Math.max(-from, 0.001);
     const height = Math.min(76 / Math.max(lanes.length, 1), 14);
@@ -156,6 +157,7 @@
     failed: "Not everything was as claimed:",
     inconclusive: "Not everything could be judged:",
     canceled: "Canceled: what was measured is incomplete.",
+    "ended early": "The run could not be finished:",
   };
 
   function showCell(cell) {
@@ -167,7 +169,8 @@
     const missing = last.sold - last.gone;
     show("gone", [last.gone, missing], () => last.gone < 0 ? null : [
       h("span", null, `sold, ${whole(last.gone)} gone`),
-      missing > 0 ? h("span", { class: "lost" }, ` (${whole(missing)} too few)`) : null,
+      missing <= 0 ? null : cell.behind ? h("span", null, ` (${whole(missing)} not in MySQL yet)`)
+        : h("span", { class: "lost" }, ` (${whole(missing)} too few)`),
     ]);
     const sold = cell.samples.map((s) => s.sold), gone = cell.samples.map((s) => s.gone);
     show("chart-stock", [times, sold, gone], () => lines(times, ["", sold], ["b", gone]));
@@ -179,9 +182,10 @@
     setText("inside", cell.sections.length > 0 ? `${whole(last.inside)}` : "–");
     show("chart-sections", cell.sections, (sections) => {
       if (sections.length === 0) return null;
-      const { picture, span } = bars(sections);
+      const { picture, span } = bars(sections, cell.allowed);
       setText("sections-key",
-        `The last ${sections.length} sections, ${span.toFixed(1)} ms. Most together so far: ${most}.`);
+        `${sections.length} of the last sections, over ${span.toFixed(1)} ms. At most ${most} were open together. ` +
+        (cell.allowed ? "They may overlap: the store, or a check before the write, finds conflicts." : ""));
       return picture;
     });
     if (cell.sections.length === 0) setText("sections-key", "The strategy reports no critical section.");
@@ -207,7 +211,7 @@
     show("rows", run.rows, (rows) => rows.map((row) => h("tr", null,
       h("th", { scope: "row" }, row.name),
       h("td", null, word(verdicts[row.result] || "open", row.result)),
-      h("td", { class: "number" }, whole(row.goodput)),
+      h("td", { class: "number" }, row.result === "wrong" ? "–" : whole(row.goodput)),
       h("td", null, row.evidence))));
     setHidden("run-verdict", !run.ended);
     if (run.ended) show("run-verdict", [run.result, run.problems, run.report, run.rows], () => {
@@ -347,8 +351,8 @@
     return [
       h("p", { class: "verdict-line" }, "Outcome: ", word(kind, story.outcome)),
       story.evidence.length ? h("ul", { class: "evidence" }, story.evidence.map((line) => h("li", null, line))) : null,
-      story.claimed ? h("p", null, `Claimed: ${story.claimed}. `,
-        story.claim_held ? word("ok", "the claim holds") : late ? null : word("bad", "the claim does not hold")) : null,
+      story.claimed ? h("p", null, `Claimed: ${story.claimed.replaceAll("-", " ")}. `,
+        story.outcome === "inconclusive" ? null : story.claim_held ? word("ok", "the claim holds") : late ? null : word("bad", "the claim does not hold")) : null,
       late ? h("p", null, `This proves little: the story waited for you for ${story.read_s.toFixed(0)} s, ` +
         "and leases ended meanwhile. Start it again, and run it to the end.") : null,
       reportLink(story.report),

@@ -2,6 +2,7 @@
 // The matrix of faults: move with the arrow keys, open a story.
 (() => {
   const stories = JSON.parse(document.getElementById("stories").textContent);
+  const judgements = { skip: "It was not played.", open: "That could not be judged." }; // by the class of the outcome
   const titles = JSON.parse(document.getElementById("titles").textContent);
   const dialog = document.getElementById("story");
 
@@ -69,11 +70,11 @@
         close),
       element("p", {className: "big"}, titles[story.scenario]),
       element("p", {}, (story.claimed ? "It claims: " + story.claimed + ". " : "") +
-        (story.held ? "That held." : "That did not hold.") + (story.repeats ? " " + story.repeats : "")),
+        (judgements[story.class] || (story.held ? "That held." : "That did not hold.")) + (story.repeats ? " " + story.repeats : "")),
       element("h3", {}, "Step by step"), steps(story),
       element("div", {className: "timeline", hidden: true, "data-story": number}),
       element("div", {className: "injection"}, element("h3", {}, "What shows that the fault struck"),
-        element("p", {}, story.proof || "Nothing: the outcome is inconclusive.")),
+        element("p", {}, story.proof || "Nothing.")),
       evidence(story),
       element("h3", {}, "Play it again, step by step"),
       element("div", {className: "replay"}, element("code", {tabIndex: 0}, story.replay), copyButton(story.replay)),
