@@ -170,10 +170,10 @@ func (t *tableView) newRow(row *report.Row) rowView {
 	}
 	v.Word, v.Place = verdictWord(row)
 	v.Note = verdictNote(row)
-	switch {
-	case row.Result == verify.Inconclusive:
+	switch row.Result {
+	case verify.Inconclusive:
 		v.RateText = grouped(row.RatePerS())
-	case row.Result == verify.Wrong:
+	case verify.Wrong:
 		v.Damage = damage(row)
 	default:
 		v.RateText = grouped(row.RatePerS())
