@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -99,7 +100,8 @@ func (c *Console) postRun(r *http.Request) error {
 	})
 	c.tasks.Go(func() {
 		defer c.end(a)
-		m.measure(a.ctx, run)
+		m.run = run
+		m.measure(a.ctx)
 	})
 	return nil
 }
@@ -108,7 +110,13 @@ func (c *Console) postRun(r *http.Request) error {
 type measuring struct {
 	console *Console
 	users   int
+	run     *lab.Run
 	cell    atomic.Pointer[watcher] // of the current cell; nil before the first
+
+	mu     sync.Mutex // guards what follows
+	shown  *watcher   // the cell that the page shows; nil before the first
+	live   *CellLive
+	lastNS int64 // until then, sections were looked at
 }
 
 // next begins to watch a cell.
@@ -120,13 +128,14 @@ func (m *measuring) next(header history.Run) func(*history.Op) {
 }
 
 // measure runs everything, and writes the report.
-func (m *measuring) measure(ctx context.Context, run *lab.Run) {
-	c := m.console
+func (m *measuring) measure(ctx context.Context) {
+	c, run := m.console, m.run
 	sampling, stop := context.WithCancel(ctx)
 	sampled := make(chan struct{})
-	go func() { m.sample(sampling, run); close(sampled) }()
+	go func() { m.sample(sampling); close(sampled) }()
 	failure := run.Measure(ctx, func(h *history.History, round report.Cell) {
 		row := cellRow(h, round)
+		m.look(ctx, h.End)
 		c.board.update(func(s *State) { s.Run.Rows = append(slices.Clip(s.Run.Rows), row) })
 	})
 	stop()
@@ -184,35 +193,44 @@ const (
 )
 
 // sample shows how far the run is, until ctx ends.
-func (m *measuring) sample(ctx context.Context, run *lab.Run) {
+func (m *measuring) sample(ctx context.Context) {
 	tick := time.NewTicker(sampleInterval)
 	defer tick.Stop()
-	var live *CellLive
-	var of *watcher
-	var lastNS int64
 	for {
 		select {
 		case <-tick.C:
+			m.look(ctx, nil)
 		case <-ctx.Done():
 			return
 		}
-		progress := run.Runner.Progress()
-		// The baseline has no stock and no sections: the cell before it stays on the page.
-		if now := m.cell.Load(); now != of && now.header.Claim != verify.ClaimSellsNothing {
-			of, live, lastNS = now, m.newCell(now.header), 0
-			for _, units := range now.header.Initial {
-				live.Before += units
-			}
-		}
-		if of != nil && of == m.cell.Load() {
-			live.Requests = progress.Requests
-			lastNS = m.addSample(ctx, live, of, lastNS)
-		}
-		m.console.board.update(func(s *State) {
-			s.Run.Phase, s.Run.Done, s.Run.Cells = progress.Phase, progress.Done, progress.Cells
-			s.Run.LeftS, s.Run.Cell = seconds(progress.Left), live.copied()
-		})
 	}
+}
+
+// look shows how far the run is. At the end of a cell, end says when its last answer came.
+func (m *measuring) look(ctx context.Context, end *history.End) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	progress := m.run.Runner.Progress()
+	// The baseline has no stock and no sections: the cell before it stays on the page.
+	now := m.cell.Load()
+	if now != m.shown && now.header.Claim != verify.ClaimSellsNothing {
+		m.shown, m.live, m.lastNS = now, m.newCell(now.header), 0
+		for _, units := range now.header.Initial {
+			m.live.Before += units
+		}
+	}
+	if m.shown != nil && m.shown == now {
+		m.live.Requests = progress.Requests
+		took := time.Since(now.began)
+		if end != nil {
+			took = time.Duration(end.EndedNS - end.StartedNS)
+		}
+		m.addSample(ctx, took)
+	}
+	m.console.board.update(func(s *State) {
+		s.Run.Phase, s.Run.Done, s.Run.Cells = progress.Phase, progress.Done, progress.Cells
+		s.Run.LeftS, s.Run.Cell = seconds(progress.Left), m.live.copied()
+	})
 }
 
 // newCell describes a cell that begins.
@@ -234,32 +252,37 @@ func (l *CellLive) copied() *CellLive {
 	return &live
 }
 
-// addSample looks at a cell, and returns the time until which sections were looked at.
-func (m *measuring) addSample(ctx context.Context, live *CellLive, w *watcher, lastNS int64) int64 {
-	nowNS := monotonic.Now()
-	s := Sample{AtS: seconds(time.Since(w.began)), Gone: -1}
+// addSample looks at the cell that is shown. took is the time since its load began.
+func (m *measuring) addSample(ctx context.Context, took time.Duration) {
+	live, w, nowNS := m.live, m.shown, monotonic.Now()
+	s := Sample{AtS: seconds(took), Gone: -1}
 	var sections []span
-	s.Answered, s.Sold, sections = w.sums(lastNS)
+	s.Answered, s.Sold, sections = w.sums(m.lastNS)
 	s.Inside = together(sections)
-	if n := len(live.Samples); n > 0 {
-		if last := live.Samples[n-1]; s.AtS > last.AtS {
-			s.PerS = float64(s.Sold-last.Sold) / (s.AtS - last.AtS)
-		}
-	}
 	if units, err := m.stock(ctx, w.header); err == nil {
 		s.Gone = live.Before - units
 	}
-	if len(live.Samples) >= maxSamples {
-		for i := range live.Samples[:maxSamples/2] {
-			live.Samples[i] = live.Samples[2*i]
-		}
-		live.Samples = live.Samples[:maxSamples/2]
-	}
-	live.Samples = append(live.Samples, s)
+	m.lastNS = nowNS
 	if len(sections) > 0 {
 		live.Sections = forPage(sections)
 	}
-	return nowNS
+	n := len(live.Samples)
+	if n > 0 {
+		last := live.Samples[n-1]
+		if s.AtS-last.AtS < sampleInterval.Seconds()/2 { // the cell has ended since: too short a time for a rate
+			s.AtS, s.PerS, s.Inside = last.AtS, last.PerS, max(s.Inside, last.Inside)
+			live.Samples[n-1] = s
+			return
+		}
+		s.PerS = float64(s.Sold-last.Sold) / (s.AtS - last.AtS)
+	}
+	if n >= maxSamples {
+		for i := range n / 2 {
+			live.Samples[i] = live.Samples[2*i]
+		}
+		live.Samples = live.Samples[:n/2]
+	}
+	live.Samples = append(live.Samples, s)
 }
 
 // stock reads the units of all items from the store that decides the verdict.
