@@ -191,8 +191,8 @@ func legend(r *report.Report) (words []faultWord) {
 		{report.Safe, "safe"},
 		{report.Blocked, "blocked: nobody could buy the item for so many seconds"},
 		{report.Unavailable, "unavailable: nobody could buy it as long as the story went on"},
-		{report.Unsafe, "unsafe: a sale was lost or made twice, more was sold than there was, or a sale was refused without " +
-			"reason"},
+		{report.Unsafe, "unsafe: a sale was lost or made twice, more was sold than there was, or a sale was " +
+			"refused without reason"},
 		{report.Inconclusive, "inconclusive: the fault did not strike as it should"},
 		{report.Skipped, "skipped: something that it needs is missing"},
 	} {
