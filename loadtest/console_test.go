@@ -154,10 +154,10 @@ func TestConsoleRunsAStrategyAndShowsTheSameToEachTab(t *testing.T) {
 			return false
 		}
 		last := s.Run.Cell.Samples[len(s.Run.Cell.Samples)-1]
-		return last.Sold > last.Gone && last.Inside > 1
+		return last.Gone >= 0 && last.Sold > last.Gone && last.Inside > 1
 	})
-	if second, _ := watch(t, d.Console).next(); second.Busy != "run" || second.Run == nil ||
-		second.Run.Cell == nil || len(second.Run.Cell.Samples) < len(live.Run.Cell.Samples) {
+	if second, _ := watch(t, d.Console).next(); second.Run == nil || second.Run.Cell == nil ||
+		second.Run.Cell.Name != live.Run.Cell.Name || len(second.Run.Cell.Samples) < len(live.Run.Cell.Samples) {
 		t.Errorf("a second tab sees %+v", second)
 	}
 	ended := first.until("the end of the run", func(s consoleState) bool { return s.Busy == "" && s.Run.Ended })
@@ -413,8 +413,8 @@ func TestConsoleCanBeTurnedOffAndGetsAnotherPortIfItsUsualOneIsTaken(t *testing.
 	}
 	interrupt(t, cmd)
 	// Whether or not the usual port is free, two labs have two addresses.
-	first, _, _ := up(t)
-	second, cmd, _ := up(t)
+	first, _, _ := upWithConsole(t)
+	second, cmd, _ := upWithConsole(t)
 	if first.Console == second.Console || second.Console == "" {
 		t.Errorf("two labs have their consoles at %q and %q", first.Console, second.Console)
 	}

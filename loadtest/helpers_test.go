@@ -87,8 +87,14 @@ func mustReadReport(t *testing.T, dir string) *report.Report {
 	return r
 }
 
-// up runs `loadtest up` with more flags until the end of the test.
+// up runs `loadtest up` with more flags until the end of the test. It leaves the usual port of the console free.
 func up(t *testing.T, flags ...string) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
+	t.Helper()
+	return upWithConsole(t, append([]string{"--console", "127.0.0.1:0"}, flags...)...)
+}
+
+// upWithConsole does the same with the console at its usual port, if that is free.
+func upWithConsole(t *testing.T, flags ...string) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
 	t.Helper()
 	usual := []string{"up", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
 	cmd = command(t, append(usual, flags...)...)

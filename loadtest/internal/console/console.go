@@ -168,7 +168,6 @@ func (c *Console) begin(kind string) (*activity, error) {
 	a := &activity{kind: kind, gate: newGate()}
 	a.ctx, a.cancel = context.WithCancel(c.ctx)
 	c.current = a
-	c.board.update(func(s *State) { s.Busy = kind })
 	return a, nil
 }
 

@@ -93,6 +93,7 @@ func (c *Console) postRun(r *http.Request) error {
 		return malformed("%v", err)
 	}
 	c.board.update(func(s *State) {
+		s.Busy = a.kind
 		s.Run = &RunState{
 			Command: "go run ./loadtest run " + strings.Join(flags, " "), Phase: "starting",
 			Rows: []CellRow{}, Problems: []string{},

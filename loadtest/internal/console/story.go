@@ -57,6 +57,7 @@ func (c *Console) postStory(r *http.Request) error {
 		return err
 	}
 	c.board.update(func(s *State) {
+		s.Busy = a.kind
 		s.Story = &StoryState{
 			Scenario: body.Scenario, Title: title, Strategy: body.Strategy, Steps: []StoryStep{}, Evidence: []string{},
 		}
