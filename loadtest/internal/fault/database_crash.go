@@ -60,21 +60,9 @@ func playDatabaseCrash(ctx context.Context, s *Stage, flush int) error {
 	if err != nil {
 		return err
 	}
-	before, after, err := s.sellAndFlush(ctx, db, flush)
+	before, after, err := s.sellUntilAllHaveSold(ctx, db, flush)
 	if err != nil {
 		return err
-	}
-	err = s.Together(ctx, "all have sold", func(context.Context) error { return nil })
-	if err != nil {
-		return err
-	}
-	// From here on, nobody sells until MySQL is killed.
-	last, err := readRedoLog(ctx, db)
-	switch {
-	case err != nil:
-		return err
-	case flush != 1 && last.flushed != before.flushed:
-		return fmt.Errorf("the log was flushed after the sales, up to %d", last.flushed)
 	}
 	if err := s.Together(ctx, "MySQL is killed and started again", s.MySQL.Restart); err != nil {
 		return err
@@ -84,12 +72,39 @@ func playDatabaseCrash(ctx context.Context, s *Stage, flush int) error {
 	return s.buy(ctx, order{client: "D", at: s.Survivor}, time.Now())
 }
 
+// sellUntilAllHaveSold sells for all cells, and again for those whose sales the server flushed for other reasons while
+// others still sold. When it returns, nobody sells until MySQL is killed.
+func (s *Stage) sellUntilAllHaveSold(ctx context.Context, db *sql.DB, flush int) (before, after redoLog, err error) {
+	const times = 3 // the same for all cells, because each time they wait for each other
+	for i := range times {
+		if i == 0 || flush != 1 && after.flushed != before.flushed {
+			if before, after, err = s.sellAndFlush(ctx, db, flush, i); err != nil {
+				return before, after, err
+			}
+		}
+		err = s.together(ctx, report.Event, "all have sold", func(context.Context) error { return nil })
+		if err != nil {
+			return before, after, err
+		}
+		var now redoLog
+		if now, err = readRedoLog(ctx, db); err != nil {
+			return before, after, err
+		}
+		after.flushed = now.flushed
+	}
+	if flush != 1 && after.flushed != before.flushed {
+		err = fmt.Errorf("the log was flushed after the sales, up to %d", after.flushed)
+	}
+	return before, after, err
+}
+
 // sellAndFlush has clients buy until the log is as it should be after their sales: flushed to its end if each COMMIT
-// flushes it, and not flushed at all otherwise. The server also writes and flushes for other reasons.
-func (s *Stage) sellAndFlush(ctx context.Context, db *sql.DB, flush int) (before, after redoLog, err error) {
+// flushes it, and not flushed at all otherwise. The server also writes and flushes for other reasons. again is how often
+// the same cell has done this before.
+func (s *Stage) sellAndFlush(ctx context.Context, db *sql.DB, flush, again int) (before, after redoLog, err error) {
 	const tries = 20
 	for try := range tries {
-		before, after, err = s.sellAndReadLog(ctx, db, strconv.Itoa(try+1))
+		before, after, err = s.sellAndReadLog(ctx, db, strconv.Itoa(again*tries+try+1))
 		if err != nil {
 			return before, after, err
 		}
