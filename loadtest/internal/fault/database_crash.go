@@ -99,8 +99,8 @@ func (s *Stage) sellUntilAllHaveSold(ctx context.Context, db *sql.DB, flush int)
 }
 
 // sellAndFlush has clients buy until the log is as it should be after their sales: flushed to its end if each COMMIT
-// flushes it, and not flushed at all otherwise. The server also writes and flushes for other reasons. again is how often
-// the same cell has done this before.
+// flushes it, and not flushed at all otherwise. The server also writes and flushes for other reasons. again is how
+// often the same cell has done this before.
 func (s *Stage) sellAndFlush(ctx context.Context, db *sql.DB, flush, again int) (before, after redoLog, err error) {
 	const tries = 20
 	for try := range tries {
