@@ -110,10 +110,12 @@ func (l *Lab) forReaders(args []string) []string {
 	return args
 }
 
-// deployPatient starts replicas on the servers of the lab whose requests do not end because their time is over.
-func deployPatient(ctx context.Context, l *Lab, args ...string) (*Deployment, error) {
+// patient deploys replicas on the servers of the lab whose requests do not end because their time is over.
+func patient(args ...string) func(context.Context, *Lab) (*Deployment, error) {
 	args = append([]string{"--request-timeout=" + patientTimeout.String()}, args...)
-	return l.deploy(ctx, l.Topology.Addresses(), args...)
+	return func(ctx context.Context, l *Lab) (*Deployment, error) {
+		return l.deploy(ctx, l.Topology.Addresses(), args...)
+	}
 }
 
 // openOracle opens an oracle for the servers, unless they are those of the lab.

@@ -36,7 +36,7 @@ var deletesAnothersLock = Scenario{
 		}
 		return claim("deletes its own lock alone", report.Safe)
 	},
-	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) { return deployPatient(ctx, l) },
+	Deploy: patient(),
 	Play:   playLateRelease,
 }
 
@@ -231,15 +231,11 @@ var crashBeforeExpire = Scenario{
 func (s *Stage) playCrashAfterSet(
 	ctx context.Context, lock func(ctx context.Context, client *redis.Client, key string) error,
 ) error {
-	shop, err := s.openShop(ctx)
+	shop, proxy, err := s.openShopAndProxy(ctx)
 	if err != nil {
 		return err
 	}
 	defer shop.close()
-	proxy, err := tcpproxy.Start(s.Addresses.Redis[0])
-	if err != nil {
-		return err
-	}
 	defer proxy.Close()
 	proxy.Select(func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, argument(shop.key)) })
 	proxy.Cut(2, tcpproxy.BeforeRequest)
@@ -268,9 +264,7 @@ var lockConnectionKilled = Scenario{
 		return claim("works on another connection, and notices too late", report.Unsafe)
 	},
 	// The holder asks once in a third of a lease whether it still has the lock.
-	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) {
-		return deployPatient(ctx, l, "--lease=30s")
-	},
+	Deploy: patient("--lease=30s"),
 	Play: func(ctx context.Context, s *Stage) error {
 		side, err := s.openMySQL(ctx, nil)
 		if err != nil {

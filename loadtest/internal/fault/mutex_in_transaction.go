@@ -24,7 +24,7 @@ var unlockBeforeCommit = Scenario{
 		}
 		return claim("B waits for the mutex until A has committed", report.Safe)
 	},
-	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) { return deployPatient(ctx, l) },
+	Deploy: patient(),
 	Play: func(ctx context.Context, s *Stage) error {
 		db, err := s.openMySQL(ctx, nil)
 		if err != nil {

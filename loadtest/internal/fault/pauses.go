@@ -79,9 +79,7 @@ func processStates(context.Context) string {
 // pauseLease is long enough that every holder is inside before the first lease ends, also on a busy machine.
 const pauseLease = 2 * lease
 
-func deployPaused(ctx context.Context, l *Lab) (*Deployment, error) {
-	return deployPatient(ctx, l, "--lease="+pauseLease.String())
-}
+var deployPaused = patient("--lease=" + pauseLease.String())
 
 // pauseAt stops the victim while A is parked at the first of the points that the strategy passes.
 func (s *Stage) pauseAt(ctx context.Context, points ...string) error {

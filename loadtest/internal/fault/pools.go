@@ -49,11 +49,8 @@ var poolDeadlock = Scenario{
 			Play:  func(ctx context.Context, s *Stage) error { return playPool(ctx, s, true) },
 		},
 	},
-	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) {
-		conns := fmt.Sprint(poolConns)
-		return deployPatient(ctx, l, "--mysql-conns="+conns, "--mysql-lock-conns="+conns, "--lock-wait=10s",
-			"--lease="+patientTimeout.String())
-	},
+	Deploy: patient(fmt.Sprint("--mysql-conns=", poolConns), fmt.Sprint("--mysql-lock-conns=", poolConns),
+		"--lock-wait=10s", "--lease="+patientTimeout.String()),
 	Play: func(ctx context.Context, s *Stage) error {
 		if err := s.setManyUnits(ctx); err != nil {
 			return err

@@ -31,7 +31,7 @@ var blackHole = Scenario{
 	Claim: func(scenario.Strategy) Claim {
 		return claim("gives up before its lease ends on the server", report.Blocked)
 	},
-	Deploy:    func(ctx context.Context, l *Lab) (*Deployment, error) { return deployPatient(ctx, l) },
+	Deploy:    patient(),
 	Practices: []Practice{renewUntilError},
 	Play: func(ctx context.Context, s *Stage) error {
 		a := order{client: "A", at: s.Victim, timeout: patientTimeout}
@@ -128,15 +128,11 @@ var renewUntilError = Practice{
 	Name:  "renew-until-error",
 	Claim: claim("relies on its lock until a renewal fails", report.Unsafe),
 	Play: func(ctx context.Context, s *Stage) error {
-		shop, err := s.openShop(ctx)
+		shop, proxy, err := s.openShopAndProxy(ctx)
 		if err != nil {
 			return err
 		}
 		defer shop.close()
-		proxy, err := tcpproxy.Start(s.Addresses.Redis[0])
-		if err != nil {
-			return err
-		}
 		defer proxy.Close()
 		const answerLimit = 3 * time.Second // the default of go-redis
 		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1, ReadTimeout: answerLimit})
@@ -183,7 +179,7 @@ var lateRenewal = Scenario{
 	Claim: func(scenario.Strategy) Claim {
 		return claim("renews a lock only if it is its own", report.Safe)
 	},
-	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) { return deployPatient(ctx, l) },
+	Deploy: patient(),
 	Play: func(ctx context.Context, s *Stage) error {
 		side := openRedis(s.Addresses.Redis[0])
 		defer side.Close()
@@ -241,15 +237,11 @@ var renewBySet = Practice{
 	Name:  "renew-by-set",
 	Claim: claim("leaves a lock without a holder", report.Blocked),
 	Play: func(ctx context.Context, s *Stage) error {
-		shop, err := s.openShop(ctx)
+		shop, proxy, err := s.openShopAndProxy(ctx)
 		if err != nil {
 			return err
 		}
 		defer shop.close()
-		proxy, err := tcpproxy.Start(s.Addresses.Redis[0])
-		if err != nil {
-			return err
-		}
 		defer proxy.Close()
 		renewing := openRedis(proxy.Addr())
 		defer renewing.Close()

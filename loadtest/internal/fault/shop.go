@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"stock/internal/tcpproxy"
 )
 
 // shop is what practices with a lock share: a lock in Redis, and read-modify-write in MySQL, on connections of their
@@ -40,6 +42,20 @@ func (s *Stage) openShop(ctx context.Context) (*shop, error) {
 		key:   fmt.Sprintf("%s:{%d}", s.Strategy.Name, s.Item),
 		item:  s.Item,
 	}, nil
+}
+
+// openShopAndProxy opens the shop of a practice, and a proxy in front of Redis. The caller closes both.
+func (s *Stage) openShopAndProxy(ctx context.Context) (*shop, *tcpproxy.Proxy, error) {
+	shop, err := s.openShop(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	proxy, err := tcpproxy.Start(s.Addresses.Redis[0])
+	if err != nil {
+		shop.close()
+		return nil, nil, err
+	}
+	return shop, proxy, nil
 }
 
 // openRedis opens connections of the story's own. A command is sent once. The caller closes them.

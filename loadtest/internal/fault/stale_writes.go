@@ -40,7 +40,7 @@ var aba = Scenario{
 			Play:  func(ctx context.Context, s *Stage) error { return playTwoItems(ctx, s, "version") },
 		},
 	},
-	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) { return deployPatient(ctx, l) },
+	Deploy: patient(),
 	Play:   playABA,
 }
 
@@ -209,7 +209,7 @@ var coarseTimestamp = Scenario{
 		}
 		return claim("refuses the stale write", report.Safe)
 	},
-	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) { return deployPatient(ctx, l) },
+	Deploy: patient(),
 	Play: func(ctx context.Context, s *Stage) error {
 		db, err := s.openMySQL(ctx, nil)
 		if err != nil {

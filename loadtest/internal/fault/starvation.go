@@ -29,7 +29,7 @@ var overtaken = Scenario{
 		}
 		return claim("A buys at its first try", report.Safe)
 	},
-	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) { return deployPatient(ctx, l) },
+	Deploy: patient(),
 	Play: func(ctx context.Context, s *Stage) error {
 		if err := s.setManyUnits(ctx); err != nil {
 			return err
@@ -87,9 +87,7 @@ var pollsInVain = Scenario{
 		}
 		return claim("A asks again until it gives up", report.Unavailable)
 	},
-	Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) {
-		return deployPatient(ctx, l, "--lease="+patientTimeout.String())
-	},
+	Deploy: patient("--lease=" + patientTimeout.String()),
 	Play: func(ctx context.Context, s *Stage) error {
 		if err := s.setManyUnits(ctx); err != nil {
 			return err
