@@ -58,10 +58,10 @@ func TestConsoleInABrowser(t *testing.T) {
 	// Break a replica and mend it.
 	page.Click("#tab-break")
 	const state = `document.querySelectorAll(".replica")[1].querySelector(".word").textContent`
-	page.Click(`[data-key="replica-2kill"]`)
+	page.Click(`[aria-label="Kill replica-2"]`)
 	page.WaitFor(state + ` === "dead"`)
 	other.WaitFor(state + ` === "dead"`)
-	page.Click(`[data-key="replica-2start"]`)
+	page.Click(`[aria-label="Start again replica-2"]`)
 	page.WaitFor(state + ` === "running"`)
 	page.Click(`#stock-form button`)
 	page.WaitFor(`document.querySelector("#contents dd.big").textContent === "100"`)
@@ -80,7 +80,7 @@ func TestConsoleInABrowser(t *testing.T) {
 		window.fetch = async () => new Response('{"error":"replica-2 is stopped"}', {status: 409});
 		return true;
 	})()`)
-	page.Click(`[data-key="replica-2stop"]`)
+	page.Click(`[aria-label="Stop replica-2"]`)
 	page.WaitFor(`document.querySelector("#problem").textContent === "Replica-2 is stopped."`)
 
 	t.Run("is accessible", func(t *testing.T) {

@@ -37,7 +37,10 @@ type consoleState struct {
 		Rows     []struct{ Name, Result, Evidence string }
 		Cell     *struct {
 			Name    string `json:"name"`
-			Samples []struct{ Sold, Gone, Inside int64 }
+			Samples []struct {
+				Sold, Inside int64
+				Gone         *int64
+			}
 		} `json:"cell"`
 	} `json:"run"`
 	Story *struct {
@@ -136,7 +139,7 @@ func (w *watching) post(want int, path, body string) string {
 // runOf asks for a run of a strategy.
 func runOf(strategy string, requests int) string {
 	return fmt.Sprintf(`{"strategies":[%q],"users":20,"hold_ms":0,"workload":"plenty","requests":%d,"rounds":1,`+
-		`"items":1,"counts":"1"}`, strategy, requests)
+		`"items":1}`, strategy, requests)
 }
 
 func TestConsoleRunsAStrategyAndShowsTheSameToEachTab(t *testing.T) {
@@ -154,7 +157,7 @@ func TestConsoleRunsAStrategyAndShowsTheSameToEachTab(t *testing.T) {
 			return false
 		}
 		last := s.Run.Cell.Samples[len(s.Run.Cell.Samples)-1]
-		return last.Gone >= 0 && last.Sold > last.Gone && last.Inside > 1
+		return last.Gone != nil && last.Sold > *last.Gone && last.Inside > 1
 	})
 	if second, _ := watch(t, d.Console).next(); second.Run == nil || second.Run.Cell == nil ||
 		second.Run.Cell.Name != live.Run.Cell.Name || len(second.Run.Cell.Samples) < len(live.Run.Cell.Samples) {
@@ -276,8 +279,11 @@ func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
 	state("dead")
 	tab.post(http.StatusNoContent, "replicas/replica-2/start", "{}")
 	state("running")
-	if _, err := stderr.ReadString('\n'); err != nil { // of the first death
-		t.Fatal(err)
+	for line := ""; !strings.Contains(line, "replica-2 ended (signal: killed)"); {
+		var err error
+		if line, err = stderr.ReadString('\n'); err != nil {
+			t.Fatalf("up did not report that replica-2 was killed: %v", err)
+		}
 	}
 	deduct(t, d.Replicas[1].URL)
 
@@ -334,6 +340,7 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 		{"POST", "run", "{}", map[string]string{"Content-Type": "text/plain"}, 415, "must be JSON"},
 		{"POST", "run", "strategies", nil, 400, "cannot be understood"},
 		{"POST", "run", `{"strategies":["none"]} {}`, nil, 400, "one JSON object"},
+		{"POST", "run", strings.Replace(runOf("none", 10), "plenty", "pl enty", 1), nil, 400, "--workload"},
 		{"POST", "run", `{"color":"red"}`, nil, 400, "unknown field"},
 		{"POST", "run", `{}`, nil, 400, "at least one strategy"},
 		{"POST", "run", strings.Replace(runOf("none", 10), `"users":20`, `"users":0`, 1), nil, 400, "--users 0"},

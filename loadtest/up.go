@@ -30,6 +30,9 @@ const (
 	usualConsole     = "127.0.0.1:8001"
 )
 
+// usualLease is the lease of the service without --lease.
+const usualLease = 30 * time.Second
+
 type upFlags struct {
 	local       localFlags
 	replicas    int
@@ -69,8 +72,8 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.adminListen, "admin-listen", "", "host:port of the first replica's admin listener, the others "+
 		"use the ports after it (default: "+usualAdminListen+" if it is free, else any free ports)")
 	flags.IntVar(&f.replicas, "replicas", 2, "replicas of the service")
-	flags.BoolVar(&f.pausePoints, "pause-points", false, "allow requests to pause halfway (header X-Pause)")
-	flags.DurationVar(&f.lease, "lease", 30*time.Second,
+	flags.BoolVar(&f.pausePoints, "pause-points", false, "allow requests to be parked halfway (header X-Pause)")
+	flags.DurationVar(&f.lease, "lease", usualLease,
 		"time after which the lock of a dead holder expires; 2s shortens the stories of docs/faults.md")
 	registerRedisReplica(flags, &f.copied)
 	f.local.register(flags)
@@ -93,6 +96,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	if listener != nil {
 		defer listener.Close()
 	}
+	fmt.Fprintf(stderr, "starting the servers, nginx and the service (replicas: %d) …\n", f.replicas)
 	l, err := lab.Start(ctx, topology.Options{
 		Replicas:     f.replicas,
 		RedisReplica: f.copied,
@@ -111,7 +115,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		}
 	}()
 	deaths := &deathWatch{dead: make(chan error)}
-	deaths.follow(ctx, l.Topology.Died())
+	deaths.follow(ctx, l.Topology.Died(ctx))
 	address, stop, err := f.startConsole(ctx, l, listener, deaths)
 	if err != nil {
 		return err
@@ -146,17 +150,12 @@ type upDescription struct {
 // deathWatch collects the deaths of the lab's processes.
 type deathWatch struct{ dead chan error }
 
-// follow passes on what died says, until ctx ends.
+// follow passes on what died says, until it is closed or ctx ends.
 func (d *deathWatch) follow(ctx context.Context, died <-chan error) {
 	go func() {
-		for {
+		for death := range died {
 			select {
-			case death := <-died:
-				select {
-				case d.dead <- death:
-				case <-ctx.Done():
-					return
-				}
+			case d.dead <- death:
 			case <-ctx.Done():
 				return
 			}
@@ -192,7 +191,8 @@ func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Lis
 		) (*lab.Run, error) {
 			return newConsoleRun(ctx, l, args, watch)
 		},
-		Started: func(r *topology.Replica) { deaths.follow(ctx, r.Died()) },
+		Started: func(r *topology.Replica) { deaths.follow(ctx, r.Died(ctx)) },
+		Command: f.runCommand(l.Topology),
 	})
 	if err != nil {
 		return "", nil, cmp.Or(ctx.Err(), err)
@@ -202,6 +202,28 @@ func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Lis
 		defer cancel()
 		return c.Stop(ctx)
 	}, nil
+}
+
+// runCommand returns the beginning of a command that runs strategies on a lab like this one. What "loadtest run" cannot
+// start, it uses: this lab itself.
+func (f *upFlags) runCommand(t *topology.Topology) string {
+	command := "go run ./loadtest run"
+	if f.replicas > 2 || f.lease != usualLease {
+		command += fmt.Sprintf(" --target=%s --single=%s --admin=%s --mysql-dsn='%s' --redis=%s --redlock=%s",
+			t.URL, t.SingleURL, t.Replicas[0].AdminURL, t.MySQLDSN,
+			strings.Join(t.Redis, ","), strings.Join(t.Redlock, ","))
+	} else {
+		if f.local.stockBinary != "" {
+			command += " --stock-binary=" + f.local.stockBinary
+		}
+		if !f.copied {
+			command += " --redis-replica=false"
+		}
+	}
+	if f.replicas == 1 {
+		command += " --replicas=1"
+	}
+	return command
 }
 
 // newConsoleRun prepares what "loadtest run" does with the given flags, on a lab that is up.

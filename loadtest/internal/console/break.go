@@ -42,7 +42,7 @@ func (c *Console) look(ctx context.Context) {
 	replicas := make([]ReplicaState, 0, len(c.lab.Topology.Replicas))
 	for _, r := range c.lab.Topology.Replicas {
 		replica := ReplicaState{Name: r.Name, URL: r.URL, State: r.State()}
-		if process := r.Process(); process != nil {
+		if process := r.Process(); process != nil && replica.State != topology.Dead {
 			replica.PID = process.PID
 		}
 		replicas = append(replicas, replica)

@@ -33,6 +33,8 @@ type Options struct {
 	PausePoints bool
 	// NewRun prepares what "loadtest run" does with the given flags, on Lab. watch is the Config.Watch of the run.
 	NewRun func(ctx context.Context, flags []string, watch func(history.Run) func(*history.Op)) (*lab.Run, error)
+	// Command is the beginning of a command that runs strategies on such a lab.
+	Command string
 	// Started is called when a replica was started again.
 	Started func(*topology.Replica)
 }

@@ -198,6 +198,12 @@ func (c *Console) getEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// reportPolicy lets a report be one file, with its styles and scripts, that sends nothing anywhere. The sandbox gives
+// it an origin of its own, so its scripts can neither read the lab's page nor control it.
+const reportPolicy = "sandbox allow-scripts allow-popups allow-modals; default-src 'none'; " +
+	"style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; " +
+	"frame-ancestors 'none'"
+
 // reportFile matches the files of a report: its forms, and the pictures to which its page links.
 var reportFile = regexp.MustCompile(`^(report\.(html|md|json|csv)|bench\.txt|(history|faults)/[^/]+\.html)$`)
 
@@ -225,9 +231,9 @@ func (c *Console) getReport(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer file.Close()
-	// A report consists of one file, with its styles and scripts. It may not send anything anywhere.
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; "+
-		"script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	w.Header().Set("Content-Security-Policy", reportPolicy)
+	// A page that a sandboxed one opens inherits the sandbox, and may not have this header then.
+	w.Header().Del("Cross-Origin-Opener-Policy")
 	http.ServeContent(w, r, name, time.Time{}, file)
 }
 

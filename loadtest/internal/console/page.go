@@ -46,25 +46,36 @@ type told struct {
 	Strategies []string `json:"strategies"` // and practices
 }
 
-// stop is a story of the tour.
-type stop struct {
+// tourStory is a story of the tour.
+type tourStory struct {
+	Name     string `json:"name"` // short: a phone shows all of it
 	Scenario string `json:"scenario"`
 	Strategy string `json:"strategy"`
 	Why      string `json:"why"`
 }
 
 // tour goes up the ladder of locks, from flaw to flaw, and ends with what has none.
-var tour = []stop{
-	{"holder-dies", "lock-redis-setnx", "Without a lease, the lock of a dead holder stays for ever"},
-	{"crash-before-expire", "setnx-then-expire", "SETNX, then EXPIRE: whoever dies between the two locks for ever"},
-	{"deletes-anothers-lock", "lock-redis-expiry", "A late release deletes the lock of the next holder"},
-	{"deletes-anothers-lock", "lock-redis-owner", "To check the owner and delete in two commands is not enough"},
-	{"late-write", "lock-redis-lua", "The lease ends, the holder writes all the same: a sale is lost"},
-	{"holder-pauses", "lock-redis-watchdog", "A holder that is stopped renews nothing, and then goes on"},
-	{"late-write", "lock-redis-fenced", "With a fencing token, the store refuses the late write"},
-	{"late-write", "update", "One statement needs no lock"},
-	{"client-retries", "update", "A client that sends again buys twice"},
-	{"client-retries", "ledger", "A ledger sells once for each key"},
+var tour = []tourStory{
+	{"No lease", "holder-dies", "lock-redis-setnx",
+		"Without a lease, the lock of a dead holder stays for ever."},
+	{"SETNX, then EXPIRE", "crash-before-expire", "setnx-then-expire",
+		"If the holder dies between the two commands, the item stays locked for ever."},
+	{"No owner", "deletes-anothers-lock", "lock-redis-expiry",
+		"A late release deletes the lock of the next holder."},
+	{"Check, then delete", "deletes-anothers-lock", "lock-redis-owner",
+		"The lock can change hands between the check of the owner and the deletion."},
+	{"No fencing token", "late-write", "lock-redis-lua",
+		"The lease ends before the holder's write arrives, and a sale is lost."},
+	{"Renewals", "holder-pauses", "lock-redis-watchdog",
+		"A holder that is stopped renews nothing, and writes when it goes on."},
+	{"A fencing token", "late-write", "lock-redis-fenced",
+		"With a fencing token, the store refuses the late write."},
+	{"No lock", "late-write", "update",
+		"One statement needs no lock."},
+	{"A retry", "client-retries", "update",
+		"A client that sends its request again buys twice."},
+	{"A ledger", "client-retries", "ledger",
+		"A ledger sells once for each key."},
 }
 
 // render writes the page, and decides its Content-Security-Policy.

@@ -29,7 +29,6 @@ type runRequest struct {
 	Requests   int      `json:"requests"`
 	Rounds     int      `json:"rounds"`
 	Items      int      `json:"items"`
-	Counts     string   `json:"counts"`
 }
 
 // maxItems is so small that the stock of all items can be read several times a second.
@@ -44,8 +43,6 @@ func (r runRequest) flags() ([]string, error) {
 		return nil, malformed("the name of a strategy has neither spaces nor commas")
 	case r.Items > maxItems:
 		return nil, malformed("%d items: the page can show at most %d", r.Items, maxItems)
-	case r.Workload != "" && strings.ContainsAny(r.Workload+r.Counts, " \t\n\""):
-		return nil, malformed("the workload has no spaces")
 	}
 	flags := []string{
 		"--strategies=" + strings.Join(r.Strategies, ","),
@@ -61,9 +58,6 @@ func (r runRequest) flags() ([]string, error) {
 	}
 	if r.Items != 1 {
 		flags = append(flags, fmt.Sprintf("--goods=%d", r.Items))
-	}
-	if r.Counts != "1" {
-		flags = append(flags, "--counts="+r.Counts)
 	}
 	return append(flags, "--faults=false"), nil
 }
@@ -95,7 +89,7 @@ func (c *Console) postRun(r *http.Request) error {
 	c.board.update(func(s *State) {
 		s.Busy = a.kind
 		s.Run = &RunState{
-			Command: "go run ./loadtest run " + strings.Join(flags, " "), Phase: "starting",
+			Command: c.options.Command + " " + strings.Join(flags, " "), Phase: "starting",
 			Rows: []CellRow{}, Problems: []string{},
 		}
 	})
@@ -256,12 +250,13 @@ func (l *CellLive) copied() *CellLive {
 // addSample looks at the cell that is shown. took is the time since its load began.
 func (m *measuring) addSample(ctx context.Context, took time.Duration) {
 	live, w, nowNS := m.live, m.shown, monotonic.Now()
-	s := Sample{AtS: seconds(took), Gone: -1}
+	s := Sample{AtS: seconds(took)}
 	var sections []span
 	s.Answered, s.Sold, sections = w.sums(m.lastNS)
 	s.Inside = together(sections)
 	if units, err := m.stock(ctx, w.header); err == nil {
-		s.Gone = live.Before - units
+		gone := live.Before - units
+		s.Gone = &gone
 	}
 	m.lastNS = nowNS
 	if len(sections) > 0 {

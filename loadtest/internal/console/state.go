@@ -51,7 +51,7 @@ type Sample struct {
 	AtS      float64 `json:"at_s"`     // since the beginning of the cell
 	Answered int64   `json:"answered"` // requests
 	Sold     int64   `json:"sold"`     // units, as clients were told
-	Gone     int64   `json:"gone"`     // units that have left the stock; -1: unknown
+	Gone     *int64  `json:"gone"`     // units that have left the stock; nil: it could not be read
 	PerS     float64 `json:"per_s"`    // units sold in a second, since the sample before
 	Inside   int     `json:"inside"`   // the most requests together in the critical section of an item, since then
 }
@@ -116,7 +116,7 @@ type LabState struct {
 type ReplicaState struct {
 	Name  string `json:"name"`
 	URL   string `json:"url"`
-	PID   int    `json:"pid"`
+	PID   int    `json:"pid"` // 0: it is dead
 	State string `json:"state"`
 }
 

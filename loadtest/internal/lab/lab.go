@@ -149,12 +149,12 @@ func (l *Lab) Check() error {
 	return l.Topology.Check()
 }
 
-// Died returns a channel that receives an error for each server that dies; nil if the lab started none.
-func (l *Lab) Died() <-chan error {
+// Died returns a channel that receives an error for each server that dies, until ctx ends; nil if the lab started none.
+func (l *Lab) Died(ctx context.Context) <-chan error {
 	if l.Topology == nil {
 		return nil
 	}
-	return l.Topology.Died()
+	return l.Topology.Died(ctx)
 }
 
 // Close disconnects from the service, and stops the servers that the lab started.
@@ -225,7 +225,8 @@ func revisionNote(service, lab string) string {
 	}
 	switch service, lab := short(service), short(lab); {
 	case service == "" || service == "unknown":
-		return "the service does not report the revision that it was built from: build it with make build, in a git checkout"
+		return "the service does not report the revision that it was built from: build it with make build, in a git " +
+			"checkout; for docker compose, set REVISION as docker-compose.yml says"
 	case lab == "":
 		return "the lab does not know its own revision: the service may be built from another one"
 	case service != lab:

@@ -92,7 +92,7 @@ func (r *Run) Measure(ctx context.Context, done func(*history.History, report.Ce
 	}
 	measuring, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	died := r.lab.Died()
+	died := r.lab.Died(measuring)
 	go func() {
 		select {
 		case death := <-died:

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -190,29 +191,32 @@ func (t *Topology) Check() error {
 }
 
 // Died returns a channel that receives an error for each process that runs now, as soon as it has ended, whether by
-// itself or by Stop.
-func (t *Topology) Died() <-chan error {
-	var running []part
-	for _, layer := range t.layers() {
-		running = append(running, layer...)
-	}
-	died := make(chan error, len(running))
-	for _, p := range running {
-		go func() {
-			<-p.process.Done()
-			died <- p.death()
-		}()
-	}
-	return died
+// itself or by Stop. The channel is closed when all have ended, or ctx has.
+func (t *Topology) Died(ctx context.Context) <-chan error {
+	return deaths(ctx, slices.Concat(t.layers()...))
 }
 
-// Died returns a channel that receives an error as soon as the process of the replica that runs now has ended.
-func (r *Replica) Died() <-chan error {
-	died := make(chan error, 1)
-	p := part{process: r.Process(), stop: r.Stop}
+// Died returns a channel that receives an error as soon as the process of the replica that runs now has ended. The
+// channel is closed then, or when ctx ends.
+func (r *Replica) Died(ctx context.Context) <-chan error {
+	return deaths(ctx, []part{{process: r.Process(), stop: r.Stop}})
+}
+
+func deaths(ctx context.Context, running []part) <-chan error {
+	died := make(chan error, len(running))
+	var watching sync.WaitGroup
+	for _, p := range running {
+		watching.Go(func() {
+			select {
+			case <-p.process.Done():
+				died <- p.death()
+			case <-ctx.Done():
+			}
+		})
+	}
 	go func() {
-		<-p.process.Done()
-		died <- p.death()
+		watching.Wait()
+		close(died)
 	}()
 	return died
 }

@@ -220,7 +220,7 @@ func TestStoppedReplicaExitsWithStatus0(t *testing.T) {
 
 func TestDiedReportsAKilledReplica(t *testing.T) {
 	replica := lab.Replicas[0]
-	died := lab.Died()
+	died := lab.Died(t.Context())
 	select {
 	case err := <-died:
 		t.Fatalf("Died() reports %v while everything runs", err)
@@ -322,7 +322,7 @@ func TestDiedReportsKilledEtcdAndZooKeeper(t *testing.T) {
 		Kill()
 		Restart(context.Context) error
 	}{"etcd": lab.Servers.Etcd, "zookeeper": lab.Servers.ZooKeeper} {
-		died := lab.Died()
+		died := lab.Died(t.Context())
 		server.Kill()
 		wantDeath(t, died, name+" ended (signal: killed)")
 		if err := server.Restart(t.Context()); err != nil {

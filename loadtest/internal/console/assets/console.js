@@ -16,15 +16,13 @@
     return element;
   }
 
-  // show fills an element, unless it shows the same already. What had the focus keeps it.
+  // show fills an element, unless it shows the same already.
   const shown = new Map();
   function show(id, value, make) {
     const text = JSON.stringify(value);
     if (shown.get(id) === text) return;
     shown.set(id, text);
-    const element = byId(id), focused = element.contains(document.activeElement) && document.activeElement.dataset.key;
-    element.replaceChildren(...[make(value)].flat(Infinity).filter((child) => child !== null));
-    if (focused) element.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+    byId(id).replaceChildren(...[make(value)].flat(Infinity).filter((child) => child !== null));
   }
 
   function setText(id, text) {
@@ -32,6 +30,35 @@
   }
 
   function setHidden(id, hidden) { byId(id).hidden = hidden; }
+
+  // A button that can do nothing now keeps the focus: a browser takes it from one that is disabled.
+  function setEnabled(button, enabled) { button.setAttribute("aria-disabled", !enabled); }
+  const isEnabled = (button) => button.getAttribute("aria-disabled") !== "true";
+  function onPress(button, action) {
+    button.addEventListener("click", () => { if (isEnabled(button)) action(); });
+  }
+
+  // showRows shows one element for each value, and keeps those that are there already: what has the focus, or is being
+  // clicked, stays. make returns the element and a function that shows a value in it. The element with the id and
+  // "-title" gets the focus of a row that has gone.
+  const rowsOf = new Map();
+  function showRows(id, values, keyOf, make) {
+    const list = byId(id), old = rowsOf.get(id) || new Map(), rows = new Map();
+    for (const value of values) {
+      const key = keyOf(value), row = old.get(key) || make(value);
+      old.delete(key);
+      rows.set(key, row);
+      row.update(value);
+    }
+    for (const { element } of old.values()) {
+      if (element.contains(document.activeElement)) byId(id + "-title").focus();
+      element.remove();
+    }
+    for (const [i, { element }] of [...rows.values()].entries()) {
+      if (list.children[i] !== element) list.insertBefore(element, list.children[i] || null);
+    }
+    rowsOf.set(id, rows);
+  }
 
   const whole = (n) => Math.round(n).toLocaleString("en").replaceAll(",", "\u202f");
   const plural = (n, word) => `${whole(n)} ${word}${n === 1 ? "" : "s"}`;
@@ -93,14 +120,16 @@
     return element;
   }
 
-  // lines draws values over time. Each line is [class, values]; the first one has an area below it.
+  // lines draws values over time. Each line is [class, values]; the first one has an area below it. A value that is
+  // null is not known.
   function lines(times, ...all) {
     const end = Math.max(...times, 1), top = Math.max(...all.flatMap(([, values]) => values), 1);
     const picture = svg("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none", "aria-hidden": "true" });
     for (const [i, [name, values]] of all.entries()) {
-      if (values.length < 2) continue;
-      const x = times.map((t) => (100 * t / end).toFixed(2));
-      const at = values.map((v, n) => `${x[n]},${(39 - 37 * Math.max(v, 0) / top).toFixed(2)}`);
+      const known = [...values.keys()].filter((n) => values[n] !== null);
+      if (known.length < 2) continue;
+      const x = known.map((n) => (100 * times[n] / end).toFixed(2));
+      const at = known.map((n, k) => `${x[k]},${(39 - 37 * Math.max(values[n], 0) / top).toFixed(2)}`);
       if (i === 0) picture.append(svg("path", { class: "area", d: `M${x[0]},40 L${at.join(" L")} L${x.at(-1)},40 Z` }));
       picture.append(svg("path", { class: "stroke " + name, d: "M" + at.join(" L") }));
     }
@@ -140,16 +169,28 @@
     }
   });
 
+  const workloads = {
+    "plenty": "Plenty: stock for every request.",
+    "flash-sale": "Flash sale: stock for a sixth of the requests.",
+    "": "Both: plenty (stock for every request) and flash sale (stock for a sixth). Strategies that claim to be " +
+      "correct also run small workloads that are judged and not measured: orders, retries and the last units.",
+  };
+  const workload = byId("run-form").elements.workload;
+  const showWorkload = () => setText("workload-about", workloads[workload.value]);
+  workload.addEventListener("change", showWorkload);
+  showWorkload();
+
   byId("run-form").addEventListener("submit", (event) => {
     event.preventDefault();
+    if (!isEnabled(byId("run"))) return;
     const fields = new FormData(event.target), number = (name) => Number(fields.get(name));
     ask("/run", {
       strategies: fields.getAll("strategy"), users: number("users"), hold_ms: number("hold_ms"),
       workload: fields.get("workload"), requests: number("requests"), rounds: number("rounds"),
-      items: number("items"), counts: "1",
+      items: number("items"),
     });
   });
-  byId("run-cancel").addEventListener("click", () => ask("/cancel"));
+  onPress(byId("run-cancel"), () => ask("/cancel"));
 
   const verdicts = { correct: "ok", wrong: "bad", inconclusive: "open", baseline: "open" };
   const results = {
@@ -167,7 +208,7 @@
     show("chart-per-s", [times, rates], () => lines(times, ["", rates]));
     setText("sold", whole(last.sold));
     const missing = last.sold - last.gone;
-    show("gone", [last.gone, missing], () => last.gone < 0 ? null : [
+    show("gone", [last.gone, missing], () => last.gone === null ? "sold; the stock cannot be read" : [
       h("span", null, `sold, ${whole(last.gone)} gone`),
       missing <= 0 ? null : cell.behind ? h("span", null, ` (${whole(missing)} not in MySQL yet)`)
         : h("span", { class: "lost" }, ` (${whole(missing)} too few)`),
@@ -193,8 +234,8 @@
 
   function showRun(run, busy) {
     const going = busy === "run";
-    byId("run").disabled = busy !== "";
-    byId("run-cancel").disabled = !going;
+    setEnabled(byId("run"), busy === "");
+    setEnabled(byId("run-cancel"), going);
     if (!run) return;
     const cell = run.cell && run.cell.samples.length > 0 ? run.cell : null;
     setText("run-title", cell ? cell.name : going ? "Starting" : "The last run");
@@ -237,7 +278,7 @@
   const stories = data("stories-data"), tour = data("tour-data");
   const scenario = byId("scenario"), strategy = byId("strategy"), stops = byId("tour");
   scenario.append(...stories.map((s) => h("option", { value: s.name }, s.name)));
-  stops.append(...tour.map((t, i) => h("option", { value: i }, `${i + 1}. ${t.why}`)));
+  stops.append(...tour.map((t, i) => h("option", { value: i }, `${i + 1}. ${t.name}`)));
   stops.append(h("option", { value: "" }, "(none)"));
   function chooseScenario(name, who) {
     const story = stories.find((s) => s.name === name);
@@ -247,6 +288,7 @@
     setText("story-title", story.title);
     const i = tour.findIndex((t) => t.scenario === name && t.strategy === strategy.value);
     stops.value = i < 0 ? "" : i;
+    setText("story-why", i < 0 ? "" : tour[i].why);
   }
   stops.addEventListener("change", () => {
     if (stops.value !== "") chooseScenario(tour[stops.value].scenario, tour[stops.value].strategy);
@@ -259,17 +301,17 @@
   let looked = -1; // at this step; -1: at what is now
   byId("story-form").addEventListener("submit", async (event) => {
     event.preventDefault();
+    if (!isEnabled(byId("story-start"))) return;
     looked = -1;
     if (await ask("/story", { scenario: scenario.value, strategy: strategy.value })) byId("next").focus();
   });
-  byId("next").addEventListener("click", () => {
+  onPress(byId("next"), () => {
     looked = -1;
-    if (byId("next").getAttribute("aria-disabled") === "true") return;
-    byId("next").setAttribute("aria-disabled", true);
+    setEnabled(byId("next"), false);
     ask("/story/next", { steps: state.story.steps.length + state.story.more });
   });
-  byId("finish").addEventListener("click", () => ask("/story/finish"));
-  byId("story-cancel").addEventListener("click", () => ask("/cancel"));
+  onPress(byId("finish"), () => ask("/story/finish"));
+  onPress(byId("story-cancel"), () => ask("/cancel"));
   function lookAt(step) {
     looked = step;
     showStory(state.story, state.busy);
@@ -305,33 +347,45 @@
     if (c.redis.stream > 0) rows.push(["sales not yet in MySQL", c.redis.stream]);
     return rows;
   }
-  function expiry(ms) {
-    if (ms < 0) return h("span", null, "never");
+  // A full bar is a full lease.
+  function leaseLeft(ms, lease) {
     const bar = h("i", null);
-    bar.style.width = Math.min(100, ms / 20) + "%";
+    bar.style.width = Math.min(100, 100 * ms / Math.max(lease, 1)) + "%";
     return h("span", null, `${(ms / 1000).toFixed(1)} s`, h("span", { class: "ttl", "aria-hidden": "true" }, bar));
   }
-  function lockRows(lock, holder) {
+  // withoutLease says how long a lock lasts that does not expire.
+  const withoutLease = (lock) => lock.server === "mysql" ? "as long as the connection" : "none: it does not expire";
+  function lockRows(lock, holder, lease) {
     const rows = [["held by", lock.owner ? holder || "a client that is not known" : "nobody", true], ["key", lock.key]];
-    if (lock.owner) rows.push(["its value", lock.owner], ["expires in", expiry(lock.ttl_ms)]);
+    if (lock.owner) {
+      rows.push(["its value", lock.owner]);
+      rows.push(lock.ttl_ms < 0 ? ["lease", withoutLease(lock)] : ["lease ends in", leaseLeft(lock.ttl_ms, lease)]);
+    }
     if (lock.waiting && lock.waiting.length > 0) rows.push(["queue", lock.waiting.join(", ")]);
     if (lock.token) rows.push(["last fencing token", lock.token]);
     return rows;
   }
   const sells = (kind, sold) =>
     kind === sold || kind === "mysql" && sold === "slots" ? " – the strategy sells here" : "";
-  function sceneOf(scene, before, sold) {
+  // leaseOf returns the longest time to expiry of a lock that was seen in a story: about its lease, in ms.
+  function leaseOf(lock, story) {
+    const scenes = [...story.steps.map((step) => step.scene), story.now].filter(Boolean);
+    return Math.max(...scenes.flatMap((scene) => scene.locks || [])
+      .filter((seen) => seen.server === lock.server && seen.key === lock.key).map((seen) => seen.ttl_ms));
+  }
+  function sceneOf(scene, before, story) {
+    const sold = story.store;
     const asking = scene.asking.map((a) => {
       const where = a.replica ? `asks the ${a.replica}` : "asks the stores directly";
       const since = `${(a.for_ms / 1000).toFixed(1)} s without an answer`;
       return h("li", null, h("b", null, a.client), ` ${where}: `, a.parked ? `parked at ${a.parked}, ` : "", since);
     });
-    const states = { running: "ok", stopped: "halt", dead: "bad" };
     return [
       store("MySQL" + sells("mysql", sold), mysqlRows(scene, sold), before && mysqlRows(before, sold)),
       store("Redis" + sells("redis", sold), redisRows(scene), before && redisRows(before)),
       scene.locks.length
-        ? scene.locks.map((lock, i) => store("Lock in " + lock.server, lockRows(lock, scene.holders[i])))
+        ? scene.locks.map((lock, i) =>
+          store("Lock in " + lock.server, lockRows(lock, scene.holders[i], leaseOf(lock, story))))
         : h("div", { class: "store" }, h("h3", null, "Lock"), h("p", null, "Nobody holds one in Redis or MySQL.")),
       h("div", { class: "store" }, h("h3", null, "Requests without an answer"),
         asking.length ? h("ul", { class: "evidence" }, asking) : h("p", null, "none")),
@@ -342,6 +396,11 @@
     ];
   }
 
+  function claimKept(story, late) {
+    if (story.outcome === "inconclusive") return null;
+    if (story.claim_held) return word("ok", "the claim holds");
+    return late ? null : word("bad", "the claim does not hold");
+  }
   const outcomes = { safe: "ok", unsafe: "bad", blocked: "late", unavailable: "halt" };
   function showOutcome(story) {
     if (!story.ended) return null;
@@ -351,8 +410,7 @@
     return [
       h("p", { class: "verdict-line" }, "Outcome: ", word(kind, story.outcome)),
       story.evidence.length ? h("ul", { class: "evidence" }, story.evidence.map((line) => h("li", null, line))) : null,
-      story.claimed ? h("p", null, `Claimed: ${story.claimed.replaceAll("-", " ")}. `,
-        story.outcome === "inconclusive" ? null : story.claim_held ? word("ok", "the claim holds") : late ? null : word("bad", "the claim does not hold")) : null,
+      story.claimed ? h("p", null, `Claimed: ${story.claimed}. `, claimKept(story, late)) : null,
       late ? h("p", null, `This proves little: the story waited for you for ${story.read_s.toFixed(0)} s, ` +
         "and leases ended meanwhile. Start it again, and run it to the end.") : null,
       reportLink(story.report),
@@ -384,10 +442,10 @@
 
   function showStory(story, busy) {
     const going = busy === "story";
-    byId("story-start").disabled = busy !== "";
-    byId("finish").disabled = !going || story.free;
-    byId("story-cancel").disabled = !going;
-    byId("next").setAttribute("aria-disabled", !(going && story.waiting));
+    setEnabled(byId("story-start"), busy === "");
+    setEnabled(byId("finish"), going && !story.free);
+    setEnabled(byId("story-cancel"), going);
+    setEnabled(byId("next"), going && story.waiting);
     if (!story) return;
     setHidden("story", false);
     setText("story-name", `${story.scenario}, ${story.strategy}`);
@@ -407,29 +465,47 @@
     setHidden("scene-back", looked < 0 || story.ended);
     const when = past && at >= 0 ? `at ${story.steps[at].after_s.toFixed(2)} s` : "now";
     setText("scene-title", "In the servers " + when);
-    if (scene) show("scene", [scene, at], () => sceneOf(scene, story.steps[at - 1]?.scene, story.store));
+    if (scene) show("scene", [scene, at], () => sceneOf(scene, story.steps[at - 1]?.scene, story));
   }
 
   // Break it
 
-  const states = { running: ["ok", "running"], stopped: ["halt", "stopped"], dead: ["bad", "dead"] };
-  function replicaCard(r) {
-    const act = (action, text, enabled, kind) => h("button", {
-      type: "button", class: "button " + (kind || ""), "data-key": r.name + action, disabled: !enabled,
-      "aria-label": `${text} ${r.name}`, click: () => ask(`/replicas/${r.name}/${action}`),
-    }, text);
-    return h("div", { class: "replica" },
-      h("h3", null, r.name, word(...states[r.state])),
-      h("p", { class: "faint" }, `pid ${r.pid}, `, h("code", null, r.url)),
-      h("p", { class: "actions" },
-        r.state === "stopped" ? act("continue", "Continue", true) : act("stop", "Stop", r.state === "running"),
-        act("kill", "Kill", r.state !== "dead", "danger"),
-        act("start", "Start again", r.state === "dead")));
+  const states = { running: "ok", stopped: "halt", dead: "bad" };
+  function replicaCard({ name, url }) {
+    const button = (kind) => h("button", { type: "button", class: "button " + kind });
+    // One button stops the replica and lets it continue, so that it can be pressed twice.
+    const halt = button("halt-or-go"), kill = button("danger kill"), start = button("start");
+    const label = (b, text) => {
+      if (b.textContent === text) return;
+      b.textContent = text;
+      b.setAttribute("aria-label", `${text} ${name}`);
+    };
+    const act = (action) => ask(`/replicas/${name}/${action}`);
+    let state = "";
+    onPress(halt, () => act(state === "stopped" ? "continue" : "stop"));
+    onPress(kill, () => act("kill"));
+    onPress(start, async () => {
+      label(start, "Starting…");
+      await act("start");
+      label(start, "Start again");
+    });
+    label(kill, "Kill");
+    label(start, "Start again");
+    const mark = h("span", null), pid = h("span", null);
+    const element = h("div", { class: "replica" }, h("h3", null, name, mark),
+      h("p", { class: "faint" }, pid, h("code", null, url)), h("p", { class: "actions" }, halt, kill, start));
+    const update = (r) => {
+      state = r.state;
+      mark.className = "word " + states[state];
+      mark.textContent = state;
+      pid.textContent = r.pid ? `pid ${r.pid}, ` : "";
+      label(halt, state === "stopped" ? "Continue" : "Stop");
+      setEnabled(halt, state !== "dead");
+      setEnabled(kill, state !== "dead");
+      setEnabled(start, state === "dead");
+    };
+    return { element, update };
   }
-  byId("replicas").addEventListener("click", (event) => {
-    const key = event.target.dataset?.key || "";
-    if (key.endsWith("start")) event.target.textContent = "Starting…";
-  });
 
   function submits(id, path, body) {
     byId(id).addEventListener("submit", (event) => {
@@ -443,25 +519,42 @@
     strategy: f.get("strategy"), count: Number(f.get("count")), replica: f.get("replica"), pause: f.get("pause") || "",
   }));
 
-  function row(text, key, button, action, label) {
-    const attributes = { type: "button", class: "button danger", "data-key": key, "aria-label": label, click: action };
-    return h("div", { class: "row" }, h("div", null, text), h("button", attributes, button));
+  // row is a line of text with a button. textOf returns the text for a value.
+  function row(button, label, action, textOf) {
+    const text = h("div", null);
+    const element = h("div", { class: "row" }, text, button === null ? null
+      : h("button", { type: "button", class: "button danger", "aria-label": label, click: action }, button));
+    return { element, update: (value) => text.replaceChildren(...textOf(value)) };
+  }
+  function lockRow(lock) {
+    const { server, key } = lock;
+    const left = (l) => {
+      if (l.owner === "") return "free";
+      if (l.ttl_ms >= 0) return `held, lease ends in ${(l.ttl_ms / 1000).toFixed(0)} s`;
+      return server === "mysql" ? "held by " + l.owner : "held, without a lease";
+    };
+    const textOf = (l) => [h("code", null, key), ` in ${server}: ${left(l)}`,
+      l.waiting && l.waiting.length ? `, ${l.waiting.length} wait` : ""];
+    const button = server === "mysql" ? null : "Delete"; // only its own connection can release a named lock of MySQL
+    return row(button, `Delete ${key} in ${server}`, () => ask("/locks/delete", { server, key }), textOf);
+  }
+  function pauseRow({ replica, request_id }) {
+    return row("Release", `Release ${request_id}`, () => ask("/pauses/release", { replica, request_id }),
+      (p) => [h("code", null, request_id), ` at ${p.point}, ${replica}`]);
   }
 
   function showLab(lab) {
-    show("replicas", lab.replicas, (all) => all.map(replicaCard));
+    showRows("replicas", lab.replicas, (r) => r.name, replicaCard);
     if (lab.contents) {
       show("contents", lab.contents, (c) => [store("MySQL", mysqlRows(c)), store("Redis", redisRows(c))]);
-      show("locks", lab.contents.locks, (locks) => locks.length === 0 ? h("p", { class: "faint" }, "Nobody holds one.")
-        : locks.map((l) => row([h("code", null, l.key), ` in ${l.server}, `, l.owner ? "held" : "free", ", expires in ",
-          l.ttl_ms < 0 ? "never" : `${(l.ttl_ms / 1000).toFixed(0)} s`,
-          l.waiting && l.waiting.length ? `, ${l.waiting.length} wait` : ""],
-        l.server + l.key, "Delete", () => ask("/locks/delete", { server: l.server, key: l.key }), `Delete ${l.key}`)));
+      showRows("locks", lab.contents.locks, (l) => l.server + " " + l.key, lockRow);
+      setHidden("no-locks", lab.contents.locks.length > 0);
     }
-    if (byId("pauses")) show("pauses", lab.pauses, (pauses) => !pauses || pauses.length === 0
-      ? h("p", { class: "faint" }, "None is parked.")
-      : pauses.map((p) => row([h("code", null, p.request_id), ` at ${p.point}, ${p.replica}`], p.request_id, "Release",
-        () => ask("/pauses/release", { replica: p.replica, request_id: p.request_id }), `Release ${p.request_id}`)));
+    if (byId("pauses")) {
+      const pauses = lab.pauses || [];
+      showRows("pauses", pauses, (p) => p.request_id, pauseRow);
+      setHidden("no-pauses", pauses.length > 0);
+    }
     show("sales", lab.sales, (sales) => (sales || []).toReversed().map((s) => h("li", null, s.asked + ": ",
       s.answer ? word(s.sold ? "ok" : "late", s.answer) : h("span", { class: "faint" }, "no answer yet"))));
     show("log", lab.log, (log) => (log || []).toReversed().map((line) => h("li", null, line)));
