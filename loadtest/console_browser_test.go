@@ -27,6 +27,8 @@ func TestConsoleInABrowser(t *testing.T) {
 		t.Errorf("the verdicts are %q, want that none is wrong", page.Text("#rows"))
 	}
 
+	lookAtSandboxedRun(t, browsertest.Eval[string](page, `document.querySelector("#run-verdict a").href`))
+
 	// Step through a story, with the keyboard alone: the tabs, the form, and the button that has the focus then.
 	page.Do(chromedp.Focus(chromedp.CSS("#tab-run")))
 	page.Press(kb.ArrowRight)
@@ -51,15 +53,28 @@ func TestConsoleInABrowser(t *testing.T) {
 	page.Click("#finish")
 	page.WaitFor(`document.querySelector("#story-outcome .word.bad")?.textContent === "unsafe"`)
 
+	lookAtSandboxedStory(t, browsertest.Eval[string](page, `document.querySelector("#story-outcome a").href`))
+
 	// A tab that is opened later shows the same.
 	other := browsertest.Open(t, d.Console+"#story")
 	other.WaitFor(`document.querySelector("#story-outcome .word.bad")?.textContent === "unsafe"`)
 
 	// Break a replica and mend it.
 	page.Click("#tab-break")
+	// What has the focus, or is about to be clicked, stays, whatever the server sends meanwhile.
+	browsertest.Eval[bool](page, `(() => {
+		window.halt = document.querySelector('[aria-label="Stop replica-2"]');
+		halt.focus();
+		return true;
+	})()`)
+	for _, want := range []string{"Continue", "Stop"} {
+		page.Press(kb.Enter)
+		page.WaitFor(`document.activeElement === halt && halt.textContent === "` + want + `"`)
+	}
 	const state = `document.querySelectorAll(".replica")[1].querySelector(".word").textContent`
 	page.Click(`[aria-label="Kill replica-2"]`)
 	page.WaitFor(state + ` === "dead"`)
+	page.WaitFor(`document.activeElement.textContent === "Kill"`)
 	other.WaitFor(state + ` === "dead"`)
 	page.Click(`[aria-label="Start again replica-2"]`)
 	page.WaitFor(state + ` === "running"`)
@@ -82,6 +97,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	})()`)
 	page.Click(`[aria-label="Stop replica-2"]`)
 	page.WaitFor(`document.querySelector("#problem").textContent === "Replica-2 is stopped."`)
+	page.Click(`[aria-label="Kill replica-2"]`)
 
 	t.Run("is accessible", func(t *testing.T) {
 		page := browsertest.Open(t, d.Console)
@@ -94,4 +110,46 @@ func TestConsoleInABrowser(t *testing.T) {
 			}
 		}
 	})
+}
+
+// lookAtSandboxedRun uses the report of a run of none, as the console serves it.
+func lookAtSandboxedRun(t *testing.T, address string) {
+	t.Helper()
+	page := browsertest.Open(t, address)
+	mustBeSandboxed(t, page)
+	const first = `document.querySelector("tr.strategy code").textContent`
+	page.WaitFor(first)
+	page.Click("thead button")
+	page.WaitFor(`document.querySelector("thead th").ariaSort === "ascending"`)
+	page.Click(`[data-verdict="bad"] .opener`)
+	page.WaitFor(`document.querySelector(".opened .timeline svg")`)
+}
+
+// lookAtSandboxedStory uses the report of a story, as the console serves it.
+func lookAtSandboxedStory(t *testing.T, address string) {
+	t.Helper()
+	page := browsertest.Open(t, address+"#late-write/lock-redis-lua")
+	mustBeSandboxed(t, page)
+	page.WaitFor(`document.getElementById("story").open && document.querySelector("#story .timeline svg")`)
+	// The page uses the clipboard, or where that is not permitted, a selection.
+	browsertest.Eval[bool](page, `(() => {
+		document.addEventListener("copy", () => { window.copied = getSelection().toString(); });
+		const write = Clipboard.prototype.writeText;
+		Clipboard.prototype.writeText = async function(text) { await write.call(this, text); window.copied = text; };
+		return true;
+	})()`)
+	page.Click("#story .replay button")
+	page.WaitFor(`window.copied === document.querySelector("#story .replay code").textContent`)
+	page.Press(kb.Escape)
+	page.WaitFor(`!document.getElementById("story").open`)
+	page.Click("[data-story]")
+	page.WaitFor(`location.hash === "#late-write/lock-redis-lua"`)
+}
+
+// mustBeSandboxed fails the test unless the page has an origin of its own.
+func mustBeSandboxed(t *testing.T, page *browsertest.Page) {
+	t.Helper()
+	if origin := browsertest.Eval[string](page, "self.origin"); origin != "null" {
+		t.Errorf("the origin of a report is %q, want one of its own", origin)
+	}
 }

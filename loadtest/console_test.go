@@ -15,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/topology"
 )
 
 // watching is a tab of the console, as far as the server can see it.
@@ -438,5 +441,73 @@ func TestConsoleCanBeTurnedOffAndGetsAnotherPortIfItsUsualOneIsTaken(t *testing.
 	if response, err := http.DefaultClient.Do(request); err == nil {
 		response.Body.Close()
 		t.Error("the console answers after its lab was stopped")
+	}
+}
+
+func TestConsoleLeavesNoGoroutinesOfWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	d, cmd, stderr := up(t)
+	tab := watch(t, d.Console)
+	idle := func(s consoleState) bool { return s.Busy == "" }
+	for range 2 {
+		tab.post(http.StatusNoContent, "run", runOf("update", 100))
+		tab.until("the end of the run", func(s consoleState) bool { return idle(s) && s.Run != nil && s.Run.Ended })
+		tab.post(http.StatusNoContent, "story", `{"scenario":"holder-dies","strategy":"update"}`)
+		tab.post(http.StatusNoContent, "story/finish", "{}")
+		tab.until("the end of the story", func(s consoleState) bool { return idle(s) && s.Story != nil && s.Story.Ended })
+		tab.post(http.StatusNoContent, "replicas/replica-2/kill", "{}")
+		tab.until("its death", func(s consoleState) bool { return s.Lab.Replicas[1].State == "dead" })
+		tab.post(http.StatusNoContent, "replicas/replica-2/start", "{}")
+	}
+	processes := len(children(t, cmd.Process.Pid))
+	if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil { // prints what every goroutine does
+		t.Fatal(err)
+	}
+	dump, err := io.ReadAll(stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	watching := 0
+	for routine := range strings.SplitSeq(string(dump), "\n\n") {
+		for _, ended := range []string{"internal/fault.", "internal/scenario.", "internal/traffic.", "console.(*measuring)"} {
+			if strings.Contains(routine, ended) {
+				t.Errorf("a goroutine goes on after the end of what it was for:\n%s", routine)
+			}
+		}
+		if strings.Contains(routine, "topology.deaths") {
+			watching++
+		}
+	}
+	// One watches each process. Two wait for those: of the topology, and of the replica that was started again.
+	if most := processes + 2; watching == 0 || watching > most {
+		t.Errorf("%d goroutines watch %d processes, want at most %d\n%s", watching, processes, most, dump)
+	}
+}
+
+func TestConsoleShowsACommandThatRunsTheSameInATerminal(t *testing.T) {
+	var described topology.Topology
+	described.URL, described.SingleURL, described.MySQLDSN = "http://a", "http://b", "root@tcp(c)/stock"
+	described.Redis, described.Redlock = []string{"d"}, []string{"e", "f"}
+	described.Replicas = []*topology.Replica{{AdminURL: "http://g"}}
+	const attached = "go run ./loadtest run --target=http://a --single=http://b --admin=http://g " +
+		"--mysql-dsn='root@tcp(c)/stock' --redis=d --redlock=e,f"
+	for want, args := range map[string][]string{
+		"go run ./loadtest run":                       nil,
+		"go run ./loadtest run --replicas=1":          {"--replicas=1"},
+		"go run ./loadtest run --redis-replica=false": {"--redis-replica=false"},
+		"go run ./loadtest run --stock-binary=/stock": {"--stock-binary=/stock"},
+		attached:                   {"--replicas=3"},
+		attached + " --replicas=1": {"--replicas=1", "--lease=2s"},
+	} {
+		var f upFlags
+		flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
+		f.register(flags)
+		if err := flags.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.runCommand(&described); got != want {
+			t.Errorf("up %v: %q, want %q", args, got, want)
+		}
 	}
 }

@@ -390,8 +390,8 @@
       h("div", { class: "store" }, h("h3", null, "Requests without an answer"),
         asking.length ? h("ul", { class: "evidence" }, asking) : h("p", null, "none")),
       h("div", { class: "store" }, h("h3", null, "Replicas of the story"), h("p", null,
-        "victim ", word(states[scene.victim], scene.victim),
-        " survivor ", word(states[scene.survivor], scene.survivor))),
+        h("span", { class: "named" }, "victim ", word(states[scene.victim], scene.victim)), " ",
+        h("span", { class: "named" }, "survivor ", word(states[scene.survivor], scene.survivor)))),
       scene.silent.length ? h("p", { class: "faint" }, "No answer from " + scene.silent.join(", ")) : null,
     ];
   }
@@ -530,7 +530,7 @@
     const { server, key } = lock;
     const left = (l) => {
       if (l.owner === "") return "free";
-      if (l.ttl_ms >= 0) return `held, lease ends in ${(l.ttl_ms / 1000).toFixed(0)} s`;
+      if (l.ttl_ms >= 0) return `held, lease ends in ${(l.ttl_ms / 1000).toFixed(0)}\u00a0s`;
       return server === "mysql" ? "held by " + l.owner : "held, without a lease";
     };
     const textOf = (l) => [h("code", null, key), ` in ${server}: ${left(l)}`,
