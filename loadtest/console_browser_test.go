@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
+	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -99,6 +103,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	page.WaitFor(`document.querySelector("#problem").textContent === "Replica-2 is stopped."`)
 	page.Click(`[aria-label="Kill replica-2"]`)
 
+	t.Run("leaves out what is not known, and shows a refusal", func(t *testing.T) { lookAtGivenStates(t, d.Console) })
 	t.Run("is accessible", func(t *testing.T) {
 		page := browsertest.Open(t, d.Console)
 		page.WaitFor(`document.querySelectorAll(".replica").length === 2`)
@@ -110,6 +115,62 @@ func TestConsoleInABrowser(t *testing.T) {
 			}
 		}
 	})
+}
+
+// lookAtGivenStates has the page show states that are hard to bring about.
+func lookAtGivenStates(t *testing.T, address string) {
+	t.Helper()
+	p := browsertest.Open(t, address)
+	p.WaitFor(`document.querySelectorAll(".replica").length === 2`)
+	p.Do(func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+			Source: `window.EventSource = class { constructor() { window.events = this; } }`,
+		})
+		return chromedp.Void{}, err
+	}, chromedp.Reload())
+	p.WaitFor(`window.events?.onmessage`)
+	browsertest.Eval[bool](p, `fetch("/state").then((r) => r.json()).then((state) => {
+		window.show = (change) => { change(state); events.onmessage({ data: JSON.stringify(state) }); return true; };
+		return true;
+	})`)
+
+	// The stock could not be read in the second sample, nor in the last one.
+	browsertest.Eval[bool](p, `show((state) => { state.run.cell.samples = [[0, 0], [1, null], [2, 20], [3, 30], [4, null]]
+		.map(([at_s, gone]) => ({ at_s, gone, answered: 10 * at_s, sold: 10 * at_s, per_s: 10, inside: 1 })); })`)
+	if got := p.Text("#gone"); got != "sold; the stock cannot be read" {
+		t.Errorf("beside the units sold, the page says %q", got)
+	}
+	curve := browsertest.Eval[string](p, `document.querySelector("#chart-stock .stroke.b").getAttribute("d")`)
+	if got := strings.Count(curve, ","); got != 3 {
+		t.Errorf("the curve of what has gone is %s, with %d points; want the 3 that are known", curve, got)
+	}
+
+	// A replica that could not be started can be started again.
+	browsertest.Eval[bool](p, `show((state) => {
+		Object.assign(state.lab.replicas[1], { state: "dead", pid: 0 });
+		window.fetch = () => new Promise((answer) => { window.answer = answer; });
+	})`)
+	if card := p.Text(".replica:nth-child(2)"); strings.Contains(card, "pid") {
+		t.Errorf("a dead replica has a pid: %s", card)
+	}
+	p.Click("#tab-break")
+	p.Click(`[aria-label="Start again replica-2"]`)
+	p.WaitFor(`document.activeElement.textContent === "Starting…"`)
+	browsertest.Eval[bool](p, `answer(new Response('{"error":"the port is taken"}', { status: 500 })) || true`)
+	p.WaitFor(`document.activeElement.textContent === "Start again"`)
+
+	// A row keeps its button while its text changes. When it goes, the heading gets the focus.
+	const locks = `(locks) => show((state) => { state.lab.contents.locks = locks.map((ttl_ms) =>
+		({ server: "redis", key: "lock-redis-lua:{1}", owner: "x", ttl_ms, waiting: [] })); })`
+	browsertest.Eval[bool](p, `(window.locks = `+locks+`)([9000])`)
+	browsertest.Eval[bool](p, `(window.kept = document.querySelector("#locks button")).focus() || locks([8000])`)
+	p.WaitFor(`document.activeElement === kept && document.querySelector("#locks").textContent.includes("8\u00a0s")`)
+	browsertest.Eval[bool](p, `locks([-1])`)
+	if got := p.Text("#locks .row div"); got != "lock-redis-lua:{1} in redis: held, without a lease" {
+		t.Errorf("a lock without a lease is shown as %q", got)
+	}
+	browsertest.Eval[bool](p, `locks([])`)
+	p.WaitFor(`document.activeElement.id === "locks-title" && !document.querySelector("#no-locks").hidden`)
 }
 
 // lookAtSandboxedRun uses the report of a run of none, as the console serves it.

@@ -449,16 +449,14 @@ func TestConsoleLeavesNoGoroutinesOfWhatHasEnded(t *testing.T) {
 	d, cmd, stderr := up(t)
 	tab := watch(t, d.Console)
 	idle := func(s consoleState) bool { return s.Busy == "" }
-	for range 2 {
-		tab.post(http.StatusNoContent, "run", runOf("update", 100))
-		tab.until("the end of the run", func(s consoleState) bool { return idle(s) && s.Run != nil && s.Run.Ended })
-		tab.post(http.StatusNoContent, "story", `{"scenario":"holder-dies","strategy":"update"}`)
-		tab.post(http.StatusNoContent, "story/finish", "{}")
-		tab.until("the end of the story", func(s consoleState) bool { return idle(s) && s.Story != nil && s.Story.Ended })
-		tab.post(http.StatusNoContent, "replicas/replica-2/kill", "{}")
-		tab.until("its death", func(s consoleState) bool { return s.Lab.Replicas[1].State == "dead" })
-		tab.post(http.StatusNoContent, "replicas/replica-2/start", "{}")
-	}
+	tab.post(http.StatusNoContent, "run", runOf("update", 100))
+	tab.until("the end of the run", func(s consoleState) bool { return idle(s) && s.Run != nil && s.Run.Ended })
+	tab.post(http.StatusNoContent, "story", `{"scenario":"holder-dies","strategy":"update"}`)
+	tab.post(http.StatusNoContent, "story/finish", "{}")
+	tab.until("the end of the story", func(s consoleState) bool { return idle(s) && s.Story != nil && s.Story.Ended })
+	tab.post(http.StatusNoContent, "replicas/replica-2/kill", "{}")
+	tab.until("its death", func(s consoleState) bool { return s.Lab.Replicas[1].State == "dead" })
+	tab.post(http.StatusNoContent, "replicas/replica-2/start", "{}")
 	processes := len(children(t, cmd.Process.Pid))
 	if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil { // prints what every goroutine does
 		t.Fatal(err)
