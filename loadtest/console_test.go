@@ -186,6 +186,10 @@ func TestConsoleRunsAStrategyAndShowsTheSameToEachTab(t *testing.T) {
 		if response.StatusCode != want {
 			t.Errorf("%s: status %d, want %d", path, response.StatusCode, want)
 		}
+		const sandbox = "sandbox allow-scripts allow-popups allow-modals; default-src 'none'; "
+		if got := response.Header.Get("Content-Security-Policy"); want == http.StatusOK && !strings.HasPrefix(got, sandbox) {
+			t.Errorf("%s: the policy is %q, want %q first", path, got, sandbox)
+		}
 	}
 	interrupt(t, cmd)
 	if s, more := first.next(); more {
@@ -195,6 +199,23 @@ func TestConsoleRunsAStrategyAndShowsTheSameToEachTab(t *testing.T) {
 		}
 	}
 	d.gone(t)
+}
+
+func TestConsoleSaysWhyARunEndedEarly(t *testing.T) {
+	t.Parallel()
+	d, _, _ := up(t)
+	tab := watch(t, d.Console)
+	tab.post(http.StatusNoContent, "run", runOf("update", 100_000))
+	tab.until("a sample", func(s consoleState) bool { return s.Run != nil && s.Run.Cell != nil })
+	tab.post(http.StatusNoContent, "replicas/replica-2/kill", "{}")
+	run := tab.until("the end of the run", func(s consoleState) bool { return s.Busy == "" }).Run
+	killed := 0
+	for _, problem := range run.Problems {
+		killed += strings.Count(problem, "replica-2 ended (signal: killed)")
+	}
+	if run.Result != "ended early" || killed != 1 || run.Report == "" {
+		t.Errorf("the run ended with %+v, want a report that says once that replica-2 was killed", run)
+	}
 }
 
 func TestConsoleCancelsARun(t *testing.T) {

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -136,7 +135,6 @@ func (m *measuring) measure(ctx context.Context) {
 	stop()
 	<-sampled
 	result, err := lab.Finish(ctx, run.Builder, run.Dir, failure)
-	failure = errors.Join(failure, err)
 	address := ""
 	if err == nil {
 		address = c.addReport(run.Dir)
@@ -146,8 +144,10 @@ func (m *measuring) measure(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			s.Run.Result = "canceled"
+		case err != nil:
+			s.Run.Result, s.Run.Problems = "ended early", append([]string{err.Error()}, result.Problems...)
 		case failure != nil:
-			s.Run.Result, s.Run.Problems = "ended early", append([]string{lab.WithoutLog(failure)}, result.Problems...)
+			s.Run.Result = "ended early" // the problems say why
 		case result.Err() == nil:
 			s.Run.Result = "held"
 		case result.ClaimFailed:

@@ -233,6 +233,21 @@ func TestDiedReportsAKilledReplica(t *testing.T) {
 	wantDeath(t, died, "replica-1 ended (signal: killed)")
 }
 
+func TestDiedEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, died := range []<-chan error{lab.Died(ctx), lab.Replicas[0].Died(ctx)} {
+		cancel()
+		select {
+		case death, more := <-died:
+			if more {
+				t.Errorf("Died() reports %v while everything runs", death)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("Died() goes on after the end of its context")
+		}
+	}
+}
+
 func wantDeath(t *testing.T, died <-chan error, want string) {
 	t.Helper()
 	var reported error
