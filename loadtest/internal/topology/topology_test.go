@@ -235,8 +235,9 @@ func TestDiedReportsAKilledReplica(t *testing.T) {
 
 func TestDiedEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	for _, died := range []<-chan error{lab.Died(ctx), lab.Replicas[0].Died(ctx)} {
-		cancel()
+	watching := []<-chan error{lab.Died(ctx), lab.Replicas[0].Died(ctx)}
+	cancel()
+	for _, died := range watching {
 		select {
 		case death, more := <-died:
 			if more {
