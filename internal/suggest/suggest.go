@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	longest = 64 // characters: a longer name is not a slip of the finger, and comparing it would take long
-	shown   = 3  // names
+	longest  = 64 // characters: a longer name is not a slip of the finger, and comparing it would take long
+	shortest = 4  // characters: too many names contain a shorter one
+	shown    = 3  // names
 )
 
 // DidYouMean returns a question to append to an error, such as `: did you mean "update"?`, if known has names close to
@@ -43,7 +44,7 @@ func closest(name string, known []string) (names []string) {
 			names = append(names, k)
 		}
 	}
-	if len(names) == 0 && len(name) > shown {
+	if len(names) == 0 && len(name) >= shortest {
 		names = slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.Contains(normal(k), name) })
 	}
 	return names[:min(len(names), shown)]

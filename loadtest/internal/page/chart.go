@@ -105,8 +105,7 @@ func latencyChart(row *report.Row) template.HTML {
 	}
 	c := newChart(360, 180)
 	c.top = 34
-	c.yAxis(100 * float64(most) / float64(sum))
-	end := niceEnd(100 * float64(most) / float64(sum))
+	end := c.yAxis(100 * float64(most) / float64(sum))
 	c.WriteString(`<path class="column" d="`)
 	for i, n := range b.Counts {
 		if n > 0 {
@@ -121,12 +120,6 @@ func latencyChart(row *report.Row) template.HTML {
 	c.mark(at(l.P99), "99 % "+milliseconds(l.P99)+" ms", true)
 	return c.finish(fmt.Sprintf("Latencies in milliseconds: median %s, 90 %% %s, 99 %% %s, longest %s.",
 		milliseconds(l.P50), milliseconds(l.P90), milliseconds(l.P99), milliseconds(l.Max)))
-}
-
-// niceEnd is the end of an axis that yAxis draws.
-func niceEnd(most float64) float64 {
-	step := niceStep(most / 3)
-	return step * math.Ceil(most/step)
 }
 
 // latencyTicks labels a logarithmic axis: each power of ten, and more if there are few of these.

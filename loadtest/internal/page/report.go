@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/verify"
 )
 
 // WriteReport writes a report as a page.
@@ -90,10 +89,8 @@ func newReportView(r *report.Report) (*reportView, error) {
 	if v.Table, err = newTable(r); err != nil {
 		return nil, err
 	}
-	for _, load := range r.Loads() {
-		if load.JudgedOnly {
-			v.Judged = append(v.Judged, newJudged(load))
-		}
+	for _, judged := range r.Judged() {
+		v.Judged = append(v.Judged, newJudged(judged))
 	}
 	if r.Sweep != nil {
 		v.Sweeps = newSweeps(r.Sweep)
@@ -258,41 +255,21 @@ func rounds(fewest, most int) string {
 
 // judgedView is a workload that is judged only.
 type judgedView struct {
-	Title string
-	Found []judgedGroup // the wrong ones first
+	report.Judged
+
+	Groups []judgedGroup // the wrong ones first
 }
 
-// judgedGroup is the strategies with one verdict under such a workload.
+// judgedGroup is the rows with one verdict under such a workload.
 type judgedGroup struct {
-	Class, Word string
-	Rows        []judgedRow // by name
+	Class string
+	report.JudgedFound
 }
 
-// judgedRow is one of these strategies.
-type judgedRow struct {
-	Strategy string
-	Evidence []string
-}
-
-// newJudged sorts the strategies of a load by their verdicts.
-func newJudged(load report.Load) judgedView {
-	v := judgedView{Title: load.Title}
-	for _, result := range []verify.Result{verify.Wrong, verify.Inconclusive, verify.Correct} {
-		group := judgedGroup{Class: resultClass(result), Word: string(result)}
-		for _, row := range load.Rows {
-			if row.Result != result {
-				continue
-			}
-			found := judgedRow{Strategy: row.Strategy}
-			if result != verify.Correct {
-				found.Evidence = row.ShownEvidence()
-			}
-			group.Rows = append(group.Rows, found)
-		}
-		slices.SortFunc(group.Rows, func(a, b judgedRow) int { return cmp.Compare(a.Strategy, b.Strategy) })
-		if len(group.Rows) > 0 {
-			v.Found = append(v.Found, group)
-		}
+func newJudged(j report.Judged) judgedView {
+	v := judgedView{Judged: j}
+	for _, found := range slices.Backward(j.Found) {
+		v.Groups = append(v.Groups, judgedGroup{resultClass(found.Result), found})
 	}
 	return v
 }

@@ -221,3 +221,29 @@ func TestThePageOfTheWholeCatalogueIsSmall(t *testing.T) {
 		t.Errorf("the page has %d bytes, want at most %d", size, most)
 	}
 }
+
+func TestJudgedRowsAreNamedAsInTheOtherReports(t *testing.T) {
+	t.Parallel()
+	judged := func(strategy, store string, replicas int, result verify.Result) *report.Row {
+		row := newRow(strategy, result)
+		row.Store, row.Replicas, row.JudgedOnly, row.Workload.Name = store, replicas, true, "retries"
+		row.SentAgain, row.AgainInStock, row.AgainElsewhere = 20, 10, 5
+		return row
+	}
+	text := written(t, &report.Report{Rows: []*report.Row{
+		judged("ledger", "mysql", 2, verify.Wrong), judged("lock", "redis", 1, verify.Correct),
+	}})
+	for _, want := range []string{
+		"<li><code>ledger@mysql</code></li>", "<li><code>lock@redis</code> on 1 replica</li>",
+		"<p>Of 40 requests that were sent again, 20 were sent while stock was left, " +
+			"and 10 were answered by another replica than before.</p>",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	wrong, correct := strings.Index(text, ">1 "+string(verify.Wrong)), strings.Index(text, ">1 "+string(verify.Correct))
+	if wrong < 0 || correct < wrong {
+		t.Errorf("the wrong ones are at %d and the correct ones at %d, want the wrong ones first", wrong, correct)
+	}
+}

@@ -106,9 +106,6 @@ func newTable(r *report.Report) (*tableView, error) {
 		}
 	}
 	for _, load := range r.Loads() {
-		if load.JudgedOnly {
-			continue
-		}
 		v := loadView{Title: load.Title, Name: load.Rows[0].Workload.Name}
 		for _, row := range load.Rows {
 			t.Rows++

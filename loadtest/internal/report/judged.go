@@ -17,30 +17,33 @@ const judgedHeading = "Judged, not measured"
 // judgedWidth is how many characters of a line of a terminal the strategies take.
 const judgedWidth = 140
 
-// judgedGroup is a workload that is judged only.
-type judgedGroup struct {
-	title string
-	found []judgedFound // those with a result, from the best to the worst
+// Judged is a workload that is judged only, because it is too small to measure anything.
+type Judged struct {
+	Title     string
+	SentAgain string        // how many requests were sent again when that could do harm; empty: none
+	Found     []JudgedFound // those with a result, from the best to the worst
 }
 
-// judgedFound lists the rows with a result.
-type judgedFound struct {
-	result verify.Result
-	rows   []judgedRow
+// JudgedFound lists the rows with a result, by name.
+type JudgedFound struct {
+	Result verify.Result
+	Rows   []JudgedRow
 }
 
-// judgedRow names a row within its workload.
-type judgedRow struct {
-	strategy string // with its store, if there are several in the report
-	on       string // on how many replicas, if others ran on more; begins with a blank
+// JudgedRow names a row within its workload.
+type JudgedRow struct {
+	*Row
+
+	Name string // the strategy, with its store if there are several in the report
+	On   string // on how many replicas, if others ran on more; begins with a blank
 }
 
-// judged returns the workloads that are judged only.
-func (r *Report) judged() (groups []judgedGroup) {
+// Judged returns the workloads that are judged only.
+func (r *Report) Judged() (all []Judged) {
 	for _, rows := range r.judgedRows() {
-		groups = append(groups, r.judgedGroup(rows))
+		all = append(all, r.newJudged(rows))
 	}
-	return groups
+	return all
 }
 
 // judgedRows returns the rows of each workload that is judged only, by the name of the workload. What differs in more
@@ -77,33 +80,33 @@ func (r *Report) judgedWorkloads() (names []string) {
 	return names
 }
 
-// judgedGroup sorts rows of one workload by their results.
-func (r *Report) judgedGroup(rows []*Row) judgedGroup {
-	group := judgedGroup{title: title(rows) + sentAgain(rows)}
+// newJudged sorts rows of one workload by their results.
+func (r *Report) newJudged(rows []*Row) Judged {
+	j := Judged{Title: title(rows), SentAgain: sentAgain(rows)}
 	for _, result := range []verify.Result{verify.Correct, verify.Inconclusive, verify.Wrong} {
-		found := judgedFound{result: result}
+		found := JudgedFound{Result: result}
 		for _, row := range rows {
 			if row.Result == result {
-				found.rows = append(found.rows, r.judgedRow(row))
+				found.Rows = append(found.Rows, r.judgedRow(row))
 			}
 		}
-		slices.SortFunc(found.rows, func(a, b judgedRow) int {
-			return cmp.Or(cmp.Compare(a.strategy, b.strategy), cmp.Compare(a.on, b.on))
+		slices.SortFunc(found.Rows, func(a, b JudgedRow) int {
+			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.On, b.On))
 		})
-		if len(found.rows) > 0 {
-			group.found = append(group.found, found)
+		if len(found.Rows) > 0 {
+			j.Found = append(j.Found, found)
 		}
 	}
-	return group
+	return j
 }
 
-func (r *Report) judgedRow(row *Row) judgedRow {
-	named := judgedRow{strategy: row.Strategy}
+func (r *Report) judgedRow(row *Row) JudgedRow {
+	named := JudgedRow{Row: row, Name: row.Strategy}
 	if r.severalStores() {
-		named.strategy += "@" + row.Store
+		named.Name += "@" + row.Store
 	}
 	if r.othersHaveMore(row) {
-		named.on = " on " + plural(row.Replicas, "replica")
+		named.On = " on " + plural(row.Replicas, "replica")
 	}
 	return named
 }
@@ -115,43 +118,48 @@ func (r *Report) othersHaveMore(row *Row) bool {
 
 // sentAgain says how many requests were sent again when that could do harm; empty: none.
 func sentAgain(rows []*Row) string {
-	var figures verify.Figures
+	var all, inStock, elsewhere int64
 	for _, row := range rows {
-		figures.AgainInStock += row.AgainInStock
-		figures.AgainElsewhere += row.AgainElsewhere
+		all += row.SentAgain
+		inStock += row.AgainInStock
+		elsewhere += row.AgainElsewhere
 	}
-	if figures.AgainInStock == 0 {
+	if inStock == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" · sent again: %s while stock was left, %s to another replica than before",
-		stats.Grouped(float64(figures.AgainInStock)), stats.Grouped(float64(figures.AgainElsewhere)))
+	return fmt.Sprintf("Of %s requests that were sent again, %s were sent while stock was left, "+
+		"and %s were answered by another replica than before",
+		stats.Grouped(float64(all)), stats.Grouped(float64(inStock)), stats.Grouped(float64(elsewhere)))
 }
 
 // writeJudged writes, for each workload that is judged only, the strategies by verdict. Their evidence follows with
 // that of the other rows.
 func (r *Report) writeJudged(out printer) {
-	groups := r.judged()
-	if len(groups) == 0 {
+	judged := r.Judged()
+	if len(judged) == 0 {
 		return
 	}
 	fmt.Fprintln(out)
 	out.line(bold, judgedHeading)
-	for _, group := range groups {
-		fmt.Fprintf(out, "  %s\n", group.title)
-		for _, found := range group.found {
+	for _, load := range judged {
+		fmt.Fprintf(out, "  %s\n", load.Title)
+		if load.SentAgain != "" {
+			fmt.Fprintf(out, "    %s\n", load.SentAgain)
+		}
+		for _, found := range load.Found {
 			for _, line := range found.lines(judgedWidth) {
-				out.line(resultStyle(found.result), "    "+line)
+				out.line(resultStyle(found.Result), "    "+line)
 			}
 		}
 	}
 }
 
 // lines breaks the list of strategies into lines of at most width characters, if the names permit.
-func (f judgedFound) lines(width int) (lines []string) {
-	line := string(f.result) + ":"
-	for i, row := range f.rows {
-		name := row.strategy + row.on
-		if i < len(f.rows)-1 {
+func (f JudgedFound) lines(width int) (lines []string) {
+	line := string(f.Result) + ":"
+	for i, row := range f.Rows {
+		name := row.Name + row.On
+		if i < len(f.Rows)-1 {
 			name += ","
 		}
 		if len(line)+1+len(name) > width {
@@ -164,20 +172,23 @@ func (f judgedFound) lines(width int) (lines []string) {
 }
 
 func (r *Report) writeMarkdownJudged(out *bufio.Writer) {
-	groups := r.judged()
-	if len(groups) == 0 {
+	judged := r.Judged()
+	if len(judged) == 0 {
 		return
 	}
 	fmt.Fprintf(out, "\n## %s\n\n", judgedHeading)
-	for _, group := range groups {
-		fmt.Fprintf(out, "- %s", group.title)
-		for _, found := range group.found {
+	for _, load := range judged {
+		fmt.Fprintf(out, "- %s", load.Title)
+		for _, found := range load.Found {
 			separator := ": "
-			fmt.Fprintf(out, "; **%s**", found.result)
-			for _, row := range found.rows {
-				fmt.Fprintf(out, "%s`%s`%s", separator, row.strategy, row.on)
+			fmt.Fprintf(out, "; **%s**", found.Result)
+			for _, row := range found.Rows {
+				fmt.Fprintf(out, "%s`%s`%s", separator, row.Name, row.On)
 				separator = ", "
 			}
+		}
+		if load.SentAgain != "" {
+			fmt.Fprintf(out, ". %s.", load.SentAgain)
 		}
 		fmt.Fprintln(out)
 	}

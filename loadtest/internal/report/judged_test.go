@@ -158,9 +158,10 @@ func TestRequestsSentAgainAreShown(t *testing.T) {
 	if got := sentAgain(rows); got != "" {
 		t.Errorf("%q, although none was sent again", got)
 	}
-	rows[0].AgainInStock, rows[0].AgainElsewhere = 900, 3
-	rows[1].AgainInStock, rows[1].AgainElsewhere = 101, 4
-	const want = " · sent again: 1 001 while stock was left, 7 to another replica than before"
+	rows[0].SentAgain, rows[0].AgainInStock, rows[0].AgainElsewhere = 950, 900, 3
+	rows[1].SentAgain, rows[1].AgainInStock, rows[1].AgainElsewhere = 150, 101, 4
+	const want = "Of 1 100 requests that were sent again, 1 001 were sent while stock was left, " +
+		"and 7 were answered by another replica than before"
 	if got := sentAgain(rows); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -168,8 +169,8 @@ func TestRequestsSentAgainAreShown(t *testing.T) {
 
 func TestLongListsOfStrategiesAreBroken(t *testing.T) {
 	t.Parallel()
-	f := judgedFound{result: verify.Correct, rows: []judgedRow{
-		{strategy: "one"}, {strategy: "two"}, {strategy: "three"}, {strategy: "four", on: " on 1 replica"},
+	f := JudgedFound{Result: verify.Correct, Rows: []JudgedRow{
+		{Name: "one"}, {Name: "two"}, {Name: "three"}, {Name: "four", On: " on 1 replica"},
 	}}
 	got := strings.Join(f.lines(20), "\n")
 	if want := "correct: one, two,\n  three,\n  four on 1 replica"; got != want {

@@ -133,20 +133,16 @@ func (r *Report) writeList(out printer, heading string, of func(*Row) string) {
 	}
 }
 
-// Load is a workload, with the rows that can be compared with each other.
+// Load is a workload that is measured, with the rows that can be compared with each other.
 type Load struct {
-	Title      string // describes the workload
-	JudgedOnly bool   // the workload is too small to measure anything
-	Rows       []*Row // as they are in the report
+	Title string // describes the workload
+	Rows  []*Row // as they are in the report
 }
 
-// Loads returns the rows by workload: first those that are measured, then those that are judged only.
+// Loads returns the measured rows by workload. Judged returns the others.
 func (r *Report) Loads() (loads []Load) {
 	for _, rows := range r.groups() {
 		loads = append(loads, Load{Title: title(rows), Rows: rows})
-	}
-	for _, rows := range r.judgedRows() {
-		loads = append(loads, Load{Title: title(rows) + sentAgain(rows), JudgedOnly: true, Rows: rows})
 	}
 	return loads
 }

@@ -40,9 +40,9 @@ type finding struct {
 	spans []*span
 }
 
-// open sorts a history by item. It draws only sales, unless everything is asked for. Requests are named without the
+// byItem sorts a history by item. It draws only sales, unless everything is asked for. Requests are named without the
 // prefix.
-func open(h *history.History, everything bool, prefix string) (items []*item) {
+func byItem(h *history.History, everything bool, prefix string) (items []*item) {
 	for _, sales := range verify.SalesByItem(h) {
 		it := &item{id: sales.Item, requests: !slices.ContainsFunc(sales.Ops, verify.Entered)}
 		if h.Run.Story == "" {

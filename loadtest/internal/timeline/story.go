@@ -17,10 +17,10 @@ type Fault struct {
 const maxItems = 3
 
 // Story returns a window for each item of a fault scenario, which began at a time on the clock of the history. It has
-// every request, without the prefix of its name, and the time from the fault until the next sale is shaded. The fault
-// is nil if it did not strike.
+// every request, without the prefix of its name, and the time from the fault until the next sale, or until the end, is
+// shaded. The fault is nil if it did not strike.
 func Story(h *history.History, began int64, prefix string, fault *Fault) (windows []Window) {
-	for _, it := range open(h, true, prefix) {
+	for _, it := range byItem(h, true, prefix) {
 		if len(windows) == maxItems {
 			break
 		}
@@ -33,8 +33,8 @@ func Story(h *history.History, began int64, prefix string, fault *Fault) (window
 		w.Omitted = len(it.spans) - len(shown)
 		w.Title = fmt.Sprintf("Item %d", it.id)
 		if fault != nil && int64(fault.After) < w.To {
-			sold := it.nextSale(began + int64(fault.After))
-			w.Shaded = []Shade{{Start: int64(fault.After), End: sold - began, Text: fault.Text}}
+			end, sold := it.nextSale(began + int64(fault.After))
+			w.Shaded = []Shade{{Start: int64(fault.After), End: end - began, Text: fault.Text, Sold: sold}}
 		}
 		windows = append(windows, w)
 	}
@@ -72,17 +72,18 @@ func (it *item) nearest(began int64, fault *Fault) []*span {
 	return it.spans[first:min(first+MaxSections, len(it.spans))]
 }
 
-// nextSale returns when the first sale after a time was confirmed, or the end if there was none.
-func (it *item) nextSale(after int64) int64 {
-	next := int64(0)
+// nextSale returns when the first sale after a time was confirmed, or the end if nothing was sold any more.
+func (it *item) nextSale(after int64) (next int64, sold bool) {
 	for _, s := range it.spans {
-		sold := s.op.Outcome == history.Sold && s.kind != PutBack
-		if at := s.op.ReceivedNS; sold && at > after && (next == 0 || at < next) {
-			next = at
+		if s.op.Outcome != history.Sold || s.kind == PutBack {
+			continue
+		}
+		if at := s.op.ReceivedNS; at > after && (!sold || at < next) {
+			next, sold = at, true
 		}
 	}
-	if next == 0 {
-		return it.answered()
+	if !sold {
+		return it.answered(), false
 	}
-	return next
+	return next, true
 }

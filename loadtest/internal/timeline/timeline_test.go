@@ -41,8 +41,8 @@ func inTurn(n int) (ops []history.Op) {
 	return ops
 }
 
-// mustBeDrawn checks what holds for every window: the sections of a lane are of one replica and do not overlap.
-func mustBeDrawn(t *testing.T, w timeline.Window) {
+// checkLayout checks what holds for every window: the sections of a lane are of one replica and do not overlap.
+func checkLayout(t *testing.T, w timeline.Window) {
 	t.Helper()
 	until := map[int]int64{}
 	last := int64(-1 << 62)
@@ -92,7 +92,7 @@ func TestTheFirstOverlapAndTheFirstLostUpdateAreShown(t *testing.T) {
 		t.Fatalf("got %d windows, want one with both findings", len(windows))
 	}
 	w := windows[0]
-	mustBeDrawn(t, w)
+	checkLayout(t, w)
 	if len(w.Findings) != 2 || w.Findings[0].Kind != timeline.Overlap || w.Findings[1].Kind != string(timeline.Lost) {
 		t.Fatalf("got %+v", w.Findings)
 	}
@@ -137,7 +137,7 @@ func TestACorrectRunHasOneWindowFromItsMiddle(t *testing.T) {
 		t.Fatalf("got %d windows", len(windows))
 	}
 	w := windows[0]
-	mustBeDrawn(t, w)
+	checkLayout(t, w)
 	if len(w.Findings) > 0 || len(w.Sections) != 24 || w.Sections[0].Request != "r88" {
 		t.Errorf("%d sections from %s, findings %v", len(w.Sections), w.Sections[0].Request, w.Findings)
 	}
@@ -167,7 +167,7 @@ func TestACrowdIsThinnedAndSaysSo(t *testing.T) {
 		ops = append(ops, sale(fmt.Sprintf("r%d", i), "a", 10+i/10, 50+i, 99))
 	}
 	for _, w := range timeline.Around(recorded(100, false, ops...)) {
-		mustBeDrawn(t, w)
+		checkLayout(t, w)
 		if len(w.Sections) != 16 || w.Omitted != 84 || len(w.Lanes) != 16 || len(w.Findings) == 0 {
 			t.Errorf("%d sections, %d omitted, %d lanes, findings %v", len(w.Sections), w.Omitted, len(w.Lanes), w.Findings)
 		}
@@ -219,8 +219,8 @@ func TestAStoryShadesTheTimeFromTheFaultToTheNextSale(t *testing.T) {
 		t.Fatalf("got %d windows", len(windows))
 	}
 	w := windows[0]
-	mustBeDrawn(t, w)
-	want := timeline.Shade{Start: 5 * ms, End: 31*ms + ms/2, Text: "the victim is killed"}
+	checkLayout(t, w)
+	want := timeline.Shade{Start: 5 * ms, End: 31*ms + ms/2, Text: "the victim is killed", Sold: true}
 	if len(w.Shaded) != 1 || w.Shaded[0] != want || w.Origin != 10*ms || w.From != 0 {
 		t.Errorf("got %+v from %d, want %+v", w.Shaded, w.Origin, want)
 	}
@@ -243,12 +243,26 @@ func TestAStoryShadesTheTimeFromTheFaultToTheNextSale(t *testing.T) {
 	}
 }
 
+func TestAStoryWithoutALaterSaleSaysSo(t *testing.T) {
+	t.Parallel()
+	refused := history.Op{
+		Kind: history.Deduct, Name: "b", GoodsID: 1, Count: 2, SentNS: 20 * ms, ReceivedNS: 30 * ms, Outcome: history.Busy,
+	}
+	h := recorded(16, false, sale("a", "victim", 2, 3, 15), refused)
+	h.Run.Story = "holder-dies"
+	windows := timeline.Story(h, 0, "", &timeline.Fault{After: 10 * time.Millisecond, Text: "the victim is killed"})
+	want := timeline.Shade{Start: 10 * ms, End: 30 * ms, Text: "the victim is killed"}
+	if got := windows[0].Shaded; len(got) != 1 || got[0] != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestALongStoryShowsWhatIsNearItsFault(t *testing.T) {
 	t.Parallel()
 	h := recorded(400, false, inTurn(400)...)
 	h.Run.Story = "starvation"
 	w := timeline.Story(h, 0, "r", &timeline.Fault{After: 500 * time.Millisecond})[0]
-	mustBeDrawn(t, w)
+	checkLayout(t, w)
 	if len(w.Sections) != timeline.MaxSections || w.Omitted != 400-timeline.MaxSections {
 		t.Errorf("%d sections, %d omitted", len(w.Sections), w.Omitted)
 	}
@@ -295,7 +309,7 @@ func TestNoSectionIsDrawnOverAnother(t *testing.T) {
 		h := random(seed, 120)
 		total := 0
 		for _, w := range timeline.Whole(h) {
-			mustBeDrawn(t, w)
+			checkLayout(t, w)
 			total += len(w.Sections)
 			most := 0
 			for _, replica := range []string{"a", "b"} {
@@ -315,7 +329,7 @@ func TestNoSectionIsDrawnOverAnother(t *testing.T) {
 			t.Errorf("seed %d: %d of %d sections are drawn", seed, total, len(h.Ops))
 		}
 		for _, w := range timeline.Around(h) {
-			mustBeDrawn(t, w)
+			checkLayout(t, w)
 		}
 	}
 }

@@ -1,19 +1,18 @@
 // Package timeline puts the critical sections of a history on a time axis: who was inside, when, and what was read and
-// written there. A Window is plain data, which the page of a report draws and which Trace turns into a trace for
-// Perfetto.
+// written there. A Window is plain data: the page of a report draws it, and WriteTrace writes it as a trace for Perfetto.
 package timeline
 
 // Window is a part of the history of one item. Times are nanoseconds since Origin.
 type Window struct {
 	Title  string `json:"title"`
 	Item   int64  `json:"item"`
-	Round  int    `json:"round,omitempty"` // 0 in a story
-	Origin int64  `json:"origin_ns"`       // on the clock of the history; of a story, when it began
+	Round  int    `json:"round,omitempty"` // 0 in a fault scenario
+	Origin int64  `json:"origin_ns"`       // on the clock of the history; in a fault scenario, when it began
 	// The window is from From to To. Sections that are open then may begin earlier or end later.
 	From int64 `json:"from,omitempty"`
 	To   int64 `json:"to"`
-	// Of is the number of sections in the whole history, and Omitted the number of those that belong into this window
-	// and are left out because there are too many.
+	// Of is the number of sections in the whole history. Omitted is the number of sections that belong into this window
+	// and are left out, because there are too many.
 	Of      int `json:"of"`
 	Omitted int `json:"omitted,omitempty"`
 	// Requests reports that the strategy records no critical sections: the sections are the times from sending a request
@@ -82,7 +81,7 @@ type Finding struct {
 	Kind     string `json:"kind"`     // overlap, or a Flaw
 	Text     string `json:"text"`     // what it is, in one sentence
 	Start    int64  `json:"start"`    // of the overlap, or of the first section
-	End      int64  `json:"end"`      //
+	End      int64  `json:"end"`      // of the overlap, or of the first section
 	Sections []int  `json:"sections"` // indexes in Window.Sections
 }
 
@@ -93,5 +92,6 @@ const Overlap = "overlap"
 type Shade struct {
 	Start int64  `json:"start"`
 	End   int64  `json:"end"`
-	Text  string `json:"text"`
+	Text  string `json:"text"` // what happened at its start
+	Sold  bool   `json:"sold"` // it ends with a sale; otherwise nothing was sold any more
 }

@@ -24,7 +24,7 @@ const (
 // Around returns the windows around the first finding of each kind. A history without a finding has one window from its
 // middle.
 func Around(h *history.History) (windows []Window) {
-	items := open(h, false, "")
+	items := byItem(h, false, "")
 	shown := map[string]bool{} // kinds of findings
 	for _, it := range items {
 		for _, f := range it.findings {
@@ -47,7 +47,7 @@ func Around(h *history.History) (windows []Window) {
 
 // Whole returns a window for each item with all of its sections.
 func Whole(h *history.History) (windows []Window) {
-	for _, it := range open(h, h.Run.Story != "", "") {
+	for _, it := range byItem(h, h.Run.Story != "", "") {
 		windows = append(windows, it.whole())
 	}
 	return windows

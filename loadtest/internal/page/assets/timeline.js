@@ -1,7 +1,7 @@
 "use strict";
 // drawTimeline draws a window of critical sections (timeline.Window) into an element: on a true time axis, with a lane
 // for each section that is open at the same time as another one of its replica. A window may also have marks, which are
-// the steps of a story: [{at, text}].
+// the steps of a fault scenario: [{at, text}].
 const drawTimeline = (() => {
   const pad = 10, heading = 18; // pixels
   const shortest = 100; // the shortest view, in nanoseconds
@@ -82,7 +82,7 @@ const drawTimeline = (() => {
   }
   function wasSold(s) {
     if (s.kind === "restock") return `Put back ${quantity(s)}.`;
-    if (s.before !== undefined) return `Read ${s.before}, wrote ${s.after}.`;
+    if (s.before !== undefined) return `Took ${quantity(s)}: ${s.before} before, ${s.after} after.`;
     if (s.outcome) return `Asked for ${quantity(s)}: ${outcome(s)}.`;
     return `Sold ${quantity(s)}; the answer does not say how many are left.`;
   }
@@ -140,7 +140,7 @@ const drawTimeline = (() => {
       this.detail = html("p", {class: "tl-detail", "aria-live": "polite"},
         this.findings.length ? this.findings[0].text : "");
       const keys = html("p", {class: "tl-keys no-print"},
-        "Keys: ↑ ↓ select, ← → move, + − zoom, 0 whole. Ctrl and the wheel zoom, dragging moves.");
+        "Keys: ↑ and ↓ select, ← and → move, + and − zoom, 0 shows all. Drag to move; turn the wheel with Ctrl to zoom.");
       element.replaceChildren(html("div", {class: "tl"}, html("p", {class: "tl-facts"}, this.facts(noun)),
         this.tools(), this.plot, this.detail, this.legend(), keys, this.table()));
     }
@@ -151,7 +151,7 @@ const drawTimeline = (() => {
       const parts = [w.title + (w.round ? `, round ${w.round}` : "") + ": " +
         (drawn === w.of ? "" : count(drawn) + " of ") + count(w.of) + " " + noun +
         (omitted && drawn + omitted < w.of ? `; ${count(omitted)} more of this time are not drawn.` : ".")];
-      if (!w.round) return parts[0]; // a story says the rest
+      if (!w.round) return parts[0]; // the page of a fault scenario says the rest
       if (w.requests) parts.push("No critical sections are on record: a bar is a request, from sending to the answer.");
       else if (w.allowed) parts.push("Sections may overlap: the store, or a check before the write, finds conflicts.");
       else if (!this.sections.some(s => s.overlap || s.flaw)) parts.push("No two of them overlap.");
@@ -172,7 +172,7 @@ const drawTimeline = (() => {
         html("div", {class: "tl-zoom", role: "group", "aria-label": "Zoom and move"},
           button("−", "Zoom out", () => this.zoom(2), ""), button("+", "Zoom in", () => this.zoom(0.5), ""),
           button("◂", "Earlier", () => this.pan(-0.4), ""), button("▸", "Later", () => this.pan(0.4), ""),
-          button("Whole", "Show the whole window", () => this.whole(), "")));
+          button("Show all", "Show all of this timeline", () => this.whole(), "")));
     }
 
     legend() {
@@ -196,7 +196,11 @@ const drawTimeline = (() => {
         if (any(s => s.flaw === flaw)) add("tl-section tl-flawed", flaws[flaw].join(": "));
       if (any(s => s.kind === "request")) add("tl-section tl-request", "request, from sending to the answer");
       if (any(s => s.kind === "restock")) add("tl-section tl-putback", "units put back");
-      for (const s of this.shades) add("tl-shaded", `from “${s.text}” until the next sale`, "tl-shadehatch");
+      for (const s of this.shades) {
+        const until = s.sold ? "until the next sale" : "to the end: nothing was sold any more";
+        add("tl-shaded", `from “${s.text}” ${until}`, "tl-shadehatch");
+      }
+      add("tl-active", "selected");
       return list;
     }
 
