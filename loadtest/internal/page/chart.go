@@ -34,7 +34,11 @@ func (c *chart) line(x1, y1, x2, y2 float64, class string) {
 	fmt.Fprintf(c, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`, x1, y1, x2, y2, class)
 }
 
+// path draws a line through points; nothing if there are none.
 func (c *chart) path(class string, points [][2]float64) {
+	if len(points) == 0 {
+		return
+	}
 	fmt.Fprintf(c, `<path class="%s" d="`, class)
 	for i, p := range points {
 		command := "L"

@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,42 @@ func TestASweepDrawsNoWrongStrategy(t *testing.T) {
 	}
 	if n := strings.Count(string(v[0].Chart), `class="label `); n != 2 {
 		t.Errorf("the chart has %d names, want 2", n)
+	}
+}
+
+func TestASweepShowsWhichRatesAreNotCertain(t *testing.T) {
+	t.Parallel()
+	s := sweep("1", "8", "32")
+	if v := newSweeps(s)[0]; v.Points != nil {
+		t.Errorf("the legend %+v explains points although all are as usual", v.Points)
+	}
+	points := s.Curves[0].Points
+	points[0].Interval = nil
+	points[1].Result = verify.Inconclusive
+	v := newSweeps(s)[0]
+	for kind, want := range map[string]int{
+		`class="solid"/>`: 5, `class="hollow"/>`: 1, "<circle": 5, `z" class="solid"`: 1,
+	} {
+		if n := strings.Count(string(v.Chart), kind); n != want {
+			t.Errorf("the chart has %d of %s, want %d", n, kind, want)
+		}
+	}
+	var texts []string
+	for _, p := range v.Points {
+		texts = append(texts, p.Text)
+	}
+	want := []string{
+		"correct, with an interval", "correct, but without an interval, which needs two rounds",
+		"inconclusive: the judge could not decide",
+	}
+	if !slices.Equal(texts, want) {
+		t.Errorf("the legend is %q, want %q", texts, want)
+	}
+	points[1].Interval = nil
+	chart := string(newSweeps(s)[0].Chart)
+	first, _, _ := strings.Cut(chart, "</g>")
+	if band := strings.Count(first, "L"); band != 3 { // of the line to two more points, and of a band of one point
+		t.Errorf("the first curve has %d segments: %s", band, first)
 	}
 }
 

@@ -17,6 +17,7 @@ type sweepView struct {
 	Title    string
 	Chart    template.HTML
 	Legend   []sweepLine
+	Points   []sweepPoint // what the points look like, if some are not as usual
 	NotDrawn string // which strategies are not drawn, and why
 	Crossed  []string
 	Values   []string
@@ -27,6 +28,12 @@ type sweepView struct {
 type sweepLine struct {
 	Number, Colour int
 	Name           string
+}
+
+// sweepPoint explains a kind of points.
+type sweepPoint struct {
+	Picture template.HTML
+	Text    string
 }
 
 // sweepRow is a row of the table.
@@ -59,6 +66,7 @@ func newSweeps(s *report.Sweep) (views []sweepView) {
 			v.NotDrawn = "Not drawn, because they are wrong: " + strings.Join(wrong, ", ") + "."
 		}
 		v.Chart = sweepChart(s, drawn)
+		v.Points = pointLegend(drawn)
 		views = append(views, v)
 	}
 	return views
@@ -136,25 +144,78 @@ func sweepChart(s *report.Sweep, curves []*report.Curve) template.HTML {
 // lineColours is how many colours the style sheet has for lines.
 const lineColours = 8
 
-// curve draws the band, the line and the points of a curve.
+// curve draws the line and the points of a curve, and bands between points with intervals.
 func (c *chart) curve(curve *report.Curve, at func(string) float64, end float64) {
 	var line, above, below [][2]float64
+	band := func() {
+		slices.Reverse(below)
+		c.path("band", append(above, below...))
+		above, below = nil, nil
+	}
 	for _, p := range curve.Points {
 		x := at(p.Value)
 		line = append(line, [2]float64{x, c.y(p.RatePerS / end)})
-		low, high := p.RatePerS, p.RatePerS
-		if p.Interval != nil {
-			low, high = p.Interval.Low, min(p.Interval.High, end)
+		if p.Interval == nil {
+			band()
+			continue
 		}
-		above = append(above, [2]float64{x, c.y(high / end)})
-		below = append(below, [2]float64{x, c.y(low / end)})
+		above = append(above, [2]float64{x, c.y(min(p.Interval.High, end) / end)})
+		below = append(below, [2]float64{x, c.y(p.Interval.Low / end)})
 	}
-	slices.Reverse(below)
-	c.path("band", append(above, below...))
+	band()
 	c.path("line", line)
-	for _, p := range line {
-		fmt.Fprintf(c, `<circle cx="%.1f" cy="%.1f" r="3"/>`, p[0], p[1])
+	for i, p := range curve.Points {
+		c.WriteString(pointMark(kindOf(p), line[i][0], line[i][1]))
 	}
+}
+
+// pointKind is how a point of a curve looks.
+type pointKind struct{ decided, interval bool }
+
+func kindOf(p report.Point) pointKind {
+	return pointKind{decided: p.Result == verify.Correct, interval: p.Interval != nil}
+}
+
+// pointMark is a circle, or a diamond without an interval. It is hollow if the verdict is not known.
+func pointMark(kind pointKind, x, y float64) string {
+	class := "hollow"
+	if kind.decided {
+		class = "solid"
+	}
+	if kind.interval {
+		return fmt.Sprintf(`<circle cx="%.1f" cy="%.1f" r="3" class="%s"/>`, x, y, class)
+	}
+	return fmt.Sprintf(`<path d="M%.1f %.1fl4.5 4.5 -4.5 4.5 -4.5 -4.5z" class="%s"/>`, x, y-4.5, class)
+}
+
+// pointLegend explains the kinds of points that there are; nil if all have an interval and a verdict.
+func pointLegend(curves []*report.Curve) (legend []sweepPoint) {
+	usual := pointKind{decided: true, interval: true}
+	there := map[pointKind]bool{}
+	for _, c := range curves {
+		for _, p := range c.Points {
+			there[kindOf(p)] = true
+		}
+	}
+	for _, kind := range []struct {
+		pointKind
+
+		text string
+	}{
+		{usual, "correct, with an interval"},
+		{pointKind{decided: true}, "correct, but without an interval, which needs two rounds"},
+		{pointKind{interval: true}, "inconclusive: the judge could not decide"},
+		{pointKind{}, "inconclusive, and without an interval"},
+	} {
+		if there[kind.pointKind] {
+			picture := `<svg width="14" height="14" aria-hidden="true">` + pointMark(kind.pointKind, 7, 7) + `</svg>`
+			legend = append(legend, sweepPoint{safe(picture), kind.text})
+		}
+	}
+	if len(there) == 1 && there[usual] {
+		return nil
+	}
+	return legend
 }
 
 // labels writes the names at the ends of the lines, none upon another.
