@@ -233,7 +233,7 @@ func (r *Result) CPU() string {
 	if len(r.LabCPU) == 0 || len(r.WrkCPU) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the lab spends %s µs of CPU per request, wrk %s µs",
+	return fmt.Sprintf("CPU time per request: the load driver of the lab takes %s µs, wrk %s µs",
 		stats.Summarize(r.LabCPU).Span(), stats.Summarize(r.WrkCPU).Span())
 }
 

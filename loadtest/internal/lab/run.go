@@ -117,7 +117,7 @@ func PlayFaults(
 ) error {
 	o.Done = func(played report.Fault, h history.History) error {
 		if played.Outcome != report.Skipped {
-			if err := keepStory(dir, &played, h); err != nil {
+			if err := keepStory(ctx, dir, &played, h); err != nil {
 				return err
 			}
 		}
@@ -129,15 +129,16 @@ func PlayFaults(
 }
 
 // keepStory writes the history of a story, and pictures of what its answers contradict.
-func keepStory(dir string, played *report.Fault, h history.History) (err error) {
+func keepStory(ctx context.Context, dir string, played *report.Fault, h history.History) error {
 	name := fmt.Sprintf("%s-%s-%d.jsonl", played.Scenario, played.Strategy, played.Repeat)
 	path := filepath.Join(dir, "faults", strings.NewReplacer("/", "-", " ", "-").Replace(name))
 	if err := scenario.WriteHistory(path, h); err != nil {
 		return err
 	}
-	played.Pictures, err = scenario.WritePictures(&h, played.Unexplained, path)
-	played.Evidence = append(played.Evidence, scenario.PictureEvidence(played.Pictures)...)
-	return err
+	var remarks []string
+	played.Pictures, remarks = scenario.WritePictures(ctx, &h, played.Unexplained, path)
+	played.Evidence = append(played.Evidence, remarks...)
+	return nil
 }
 
 // Describe adds what the catalogue says about strategies to a report.

@@ -71,10 +71,9 @@ func (r *Runner) run(ctx context.Context, round int, current row, ahead outlook)
 	}
 	measured := Measured{History: h, Verdict: verify.Judge(&h), Path: run.path}
 	v := &measured.Verdict
-	if v.Pictures, err = WritePictures(&h, v.Unexplained, run.path); err != nil {
-		return Measured{}, err
-	}
-	v.Evidence = append(v.Evidence, PictureEvidence(v.Pictures)...)
+	var remarks []string
+	v.Pictures, remarks = WritePictures(ctx, &h, v.Unexplained, run.path)
+	v.Evidence = append(v.Evidence, remarks...)
 	r.overhead = (3*r.overhead + time.Since(began) - run.took) / 4 // moving average
 	return measured, nil
 }
@@ -269,28 +268,31 @@ func fileName(number int, run history.Run) string {
 		number, run.Strategy, run.Workload.Name, run.Replicas, sweep, run.Round)
 }
 
-// WritePictures draws the items whose answers no sequence of the requests explains, beside the file of the history. It
-// returns the paths of the pictures, relative to the directory of the run.
-func WritePictures(h *history.History, items []int64, path string) (pictures []string, err error) {
-	for _, item := range items {
-		picture := fmt.Sprintf("%s-item%d.html", strings.TrimSuffix(path, ".jsonl"), item)
-		drawn, err := verify.DrawUnexplained(h, item, picture)
-		if err != nil {
-			return nil, err
-		}
-		if drawn {
-			pictures = append(pictures, filepath.Join(filepath.Base(filepath.Dir(picture)), filepath.Base(picture)))
-		}
-	}
-	return pictures, nil
-}
+// maxPictures is how many items of a history are drawn: each takes seconds, and none shows more than the first.
+const maxPictures = 3
 
-// PictureEvidence says where the pictures are.
-func PictureEvidence(pictures []string) (evidence []string) {
-	for _, picture := range pictures {
-		evidence = append(evidence, "how far porcupine came is in "+picture)
+// WritePictures draws items whose answers no sequence of the requests explains, beside the file of the history. It
+// returns the paths of the pictures, relative to the directory of the run, and what to say about them. A picture that
+// fails is no reason to end a run.
+func WritePictures(
+	ctx context.Context, h *history.History, items []int64, path string,
+) (pictures, remarks []string) {
+	for _, item := range items[:min(len(items), maxPictures)] {
+		picture := fmt.Sprintf("%s-item%d.html", strings.TrimSuffix(path, ".jsonl"), item)
+		drawn, err := verify.DrawUnexplained(ctx, h, item, picture)
+		switch {
+		case err != nil:
+			remarks = append(remarks, fmt.Sprintf("there is no picture: %v", err))
+		case drawn:
+			picture = filepath.Join(filepath.Base(filepath.Dir(picture)), filepath.Base(picture))
+			pictures = append(pictures, picture)
+			remarks = append(remarks, "where the search for a sequence failed is drawn in "+picture)
+		}
 	}
-	return evidence
+	if more := len(items) - maxPictures; more > 0 {
+		remarks = append(remarks, fmt.Sprintf("%d more items are not drawn", more))
+	}
+	return pictures, remarks
 }
 
 // WriteHistory writes a history to a file, and creates its directory.

@@ -2,6 +2,8 @@ package verify
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -10,9 +12,13 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// DrawUnexplained writes a page by porcupine for an item whose answers no sequence of the requests explains: how far it
-// came with placing the requests, and at which it failed. It returns false if it finds a sequence, or runs out of time.
-func DrawUnexplained(h *history.History, item int64, path string) (bool, error) {
+// DrawUnexplained writes a page by porcupine for an item whose answers no sequence of the requests explains: which
+// requests it could put into an order, and at which it failed. It returns false if it finds a sequence, or runs out of
+// time.
+func DrawUnexplained(ctx context.Context, h *history.History, item int64, path string) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("draw item %d: %w", item, err)
+	}
 	it := openBooks(h).byID[item]
 	if it == nil {
 		return false, fmt.Errorf("draw item %d: the history has no such item", item)
@@ -22,15 +28,30 @@ func DrawUnexplained(h *history.History, item int64, path string) (bool, error) 
 	if len(it.unknownCounts()) > checkCounts {
 		return false, nil // Judge does not check it either
 	}
+	drawn := make(chan error, 1) // nil, errNothingToDraw or what went wrong
+	go func() { drawn <- it.draw(ops, path) }()
+	select {
+	case <-ctx.Done(): // porcupine has no context: it ends by itself within checkTime
+		return false, fmt.Errorf("draw item %d: %w", item, ctx.Err())
+	case err := <-drawn:
+		if errors.Is(err, errNothingToDraw) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("draw item %d: %w", item, err)
+		}
+		return true, nil
+	}
+}
+
+var errNothingToDraw = errors.New("a sequence explains the answers, or none was found in time")
+
+func (it *item) draw(ops []porcupine.Operation, path string) error {
 	found, info := porcupine.CheckOperationsVerbose(it.model(ops).porcupine(it.initial), ops, checkTime)
 	if found != porcupine.Illegal {
-		return false, nil
+		return errNothingToDraw
 	}
-	// The picture takes the steps again.
-	if err := porcupine.VisualizePath(it.model(ops).porcupine(it.initial), info, path); err != nil {
-		return false, fmt.Errorf("draw item %d: %w", item, err)
-	}
-	return true, nil
+	return porcupine.VisualizePath(it.model(ops).porcupine(it.initial), info, path) // which takes the steps again
 }
 
 // putOnLines gives each operation a line of the picture on which no other one is under way. The lines are not those of

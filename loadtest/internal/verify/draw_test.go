@@ -1,6 +1,8 @@
 package verify_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +25,7 @@ func TestWhatIsUnexplainedIsDrawn(t *testing.T) {
 		t.Fatalf("got %v: %v", v.Unexplained, v.Evidence)
 	}
 	path := filepath.Join(t.TempDir(), "picture.html")
-	drawn, err := verify.DrawUnexplained(h, 1, path)
+	drawn, err := verify.DrawUnexplained(t.Context(), h, 1, path)
 	if !drawn || err != nil {
 		t.Fatalf("got %v, %v", drawn, err)
 	}
@@ -41,11 +43,23 @@ func TestWhatIsUnexplainedIsDrawn(t *testing.T) {
 func TestNothingIsDrawnOfWhatIsExplained(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "picture.html")
-	drawn, err := verify.DrawUnexplained(simulate(plenty(20)), 1, path)
+	drawn, err := verify.DrawUnexplained(t.Context(), simulate(plenty(20)), 1, path)
 	if drawn || err != nil {
 		t.Errorf("got %v, %v", drawn, err)
 	}
 	if _, err := os.Stat(path); err == nil {
 		t.Error("there is a picture")
+	}
+}
+
+func TestNobodyWaitsForAPictureThatIsNotWantedAnyMore(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	h := simulate(plenty(21))
+	lose(&h.Ops[sales(h)[50]])
+	drawn, err := verify.DrawUnexplained(ctx, h, 1, filepath.Join(t.TempDir(), "missing", "picture.html"))
+	if drawn || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, %v, want the error of the context", drawn, err)
 	}
 }

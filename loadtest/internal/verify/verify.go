@@ -61,7 +61,7 @@ type Verdict struct {
 	Linearizable *bool `json:"linearizable"`
 
 	// Unexplained holds the items for which the checker found that no sequence of the requests explains their answers.
-	// DrawUnexplained shows how far it came.
+	// DrawUnexplained shows where the search for one failed.
 	Unexplained []int64 `json:"unexplained,omitempty"`
 	// Pictures are the paths of what DrawUnexplained has drawn, relative to the directory of the run.
 	Pictures []string `json:"pictures,omitempty"`
