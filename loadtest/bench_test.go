@@ -64,7 +64,7 @@ func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
 	measured := []string{"under 60 MB resident, 8 users", "requests later"}
 	if _, err := exec.LookPath("wrk"); err == nil {
 		measured = append(measured, "\nnoop by wrk ", "\nredis-script by wrk ", "\nbatch by wrk ", "\nupdate by wrk ",
-			"the lab spends ")
+			"The load driver of the lab takes ")
 	}
 	if runtime.GOOS == "linux" { // the only system that shows it
 		measured = append(measured, " MB at most")

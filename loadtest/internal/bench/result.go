@@ -84,11 +84,18 @@ func Wanted(users int) string {
 	return b.String()
 }
 
-// Verdict states whether a target is met by the whole interval. It is open if the interval includes the limit, or if
-// there is none.
+// Verdict states whether a target is met by the whole interval. It is Undecided if the interval includes the limit, or
+// if there is none.
 type Verdict struct {
 	What, Wanted, Measured, Outcome string
 }
+
+// The outcomes of a target.
+const (
+	Met       = "met"
+	NotMet    = "not met"
+	Undecided = "undecided"
+)
 
 const (
 	maxReplica = 60_000_000 // bytes
@@ -116,7 +123,7 @@ func (r *Result) Verdicts() (verdicts []Verdict) {
 }
 
 func unmeasured(what, wanted string) Verdict {
-	return Verdict{What: what, Wanted: wanted, Measured: "not measured", Outcome: "open"}
+	return Verdict{What: what, Wanted: wanted, Measured: "not measured", Outcome: Undecided}
 }
 
 // judge compares the ratios of each round with the target: what slows down a whole round affects all subjects alike.
@@ -141,16 +148,16 @@ func (r *Result) judge(g goal) Verdict {
 // reaches compares the whole interval with a lower limit. A median without an interval proves nothing.
 func reaches(s stats.Summary, least float64) string {
 	if s.Interval == nil || s.Interval.Low < least && s.Interval.High >= least {
-		return "open"
+		return Undecided
 	}
 	return met(s.Interval.Low >= least)
 }
 
 func met(yes bool) string {
 	if yes {
-		return "met"
+		return Met
 	}
-	return "not met"
+	return NotMet
 }
 
 // Subjects lists what was measured, the fastest first.
@@ -233,7 +240,7 @@ func (r *Result) CPU() string {
 	if len(r.LabCPU) == 0 || len(r.WrkCPU) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("CPU time per request: the load driver of the lab takes %s µs, wrk %s µs",
+	return fmt.Sprintf("The load driver of the lab takes %s µs of CPU per request, and wrk %s µs",
 		stats.Summarize(r.LabCPU).Span(), stats.Summarize(r.WrkCPU).Span())
 }
 

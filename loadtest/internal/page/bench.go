@@ -25,15 +25,15 @@ type benchView struct {
 	Verdict  verdictView
 	Heading  string
 	Problems []string
-	Goals    []goalView
+	Targets  []targetView
 	Rates    []rateView
 	CPU      string
 	Notes    []string
 	Users    int
 }
 
-// goalView is a target, and whether it is met.
-type goalView struct {
+// targetView is a target, and whether it is met.
+type targetView struct {
 	bench.Verdict
 
 	Class string
@@ -51,25 +51,22 @@ func newBench(r *bench.Result) benchView {
 	}
 	outcomes := map[string]int{}
 	for _, verdict := range r.Verdicts() {
-		class := map[string]string{"met": "ok", "not met": "bad"}[verdict.Outcome]
-		if class == "" {
-			class = "open"
-		}
-		v.Goals = append(v.Goals, goalView{verdict, class})
+		class := map[string]string{bench.Met: "ok", bench.NotMet: "bad", bench.Undecided: "open"}[verdict.Outcome]
+		v.Targets = append(v.Targets, targetView{verdict, class})
 		outcomes[verdict.Outcome]++
 	}
-	met := outcomes["met"]
-	text := fmt.Sprintf("%d of %s %s met.", met, count(len(v.Goals), "target"), are(met))
+	met := outcomes[bench.Met]
+	text := fmt.Sprintf("%d of %s %s met.", met, count(len(v.Targets), "target"), are(met))
 	v.Verdict = verdictView{Class: "ok", Text: text}
 	switch {
 	case len(r.Wrong) > 0:
 		v.Verdict.Class, v.Verdict.Text = "bad", "The judge found a strategy wrong."
-	case met < len(v.Goals):
+	case met < len(v.Targets):
 		v.Verdict.Class = "open"
 	}
-	if n := outcomes["open"]; n > 0 {
-		v.Verdict.Details = append(v.Verdict.Details, fmt.Sprintf("%d %s open: the interval includes the limit, "+
-			"or there are fewer than six rounds.", n, are(n)))
+	if n := outcomes[bench.Undecided]; n > 0 {
+		v.Verdict.Details = append(v.Verdict.Details, fmt.Sprintf("%d %s undecided: the interval includes the limit, "+
+			"there are fewer than six rounds, or nothing was measured.", n, are(n)))
 	}
 	most := 0.0
 	for _, name := range r.Subjects() {

@@ -108,7 +108,7 @@ func sentences(row *report.Row) (sentences []string) {
 			grouped(row.GoodputPerS), grouped(i.Low), grouped(i.High), count(len(row.Rounds), "round"))
 	}
 	if row.Bounded != "" {
-		add("Bounded: %s.", row.Bounded)
+		add("It got less load than planned: %s.", row.Bounded)
 	}
 	if late := row.Late(); late != "" {
 		add("Open loop: %s.", late)

@@ -150,7 +150,7 @@ func newStory(f report.Fault, held bool, repeats []report.Fault) storyData {
 	class, _ := outcomeClass(f.Outcome)
 	s := storyData{
 		Scenario: f.Scenario, Subject: f.Strategy, Class: class, Outcome: f.String(),
-		Proof: f.Proof, Evidence: f.Evidence, Claimed: strings.ReplaceAll(f.Claimed, "-", " "), Held: held,
+		Proof: f.Proof, Evidence: f.Evidence, Claimed: f.ClaimWords(), Held: held,
 		Replay: f.Replay, Windows: f.Windows, Pictures: f.Pictures,
 	}
 	for _, step := range f.Steps {
@@ -190,7 +190,7 @@ func legend(r *report.Report) (words []faultWord) {
 	}{
 		{report.Safe, "safe"},
 		{report.Blocked, "blocked: nobody could buy the item for so many seconds"},
-		{report.Unavailable, "unavailable: nobody could buy it as long as the story went on"},
+		{report.Unavailable, "unavailable: nobody could buy it until the scenario ended"},
 		{report.Unsafe, "unsafe: a sale was lost or made twice, more was sold than there was, or a sale was " +
 			"refused without reason"},
 		{report.Inconclusive, "inconclusive: the fault did not strike as it should"},

@@ -108,7 +108,7 @@ func newVerdict(r *report.Report) verdictView {
 		v.Class, v.Text = "open", "No claim failed, but not everything could be judged."
 	}
 	v.Tally = tallies(r)
-	v.Details = append(v.Details, v.sentences()...)
+	v.Details = append(v.Details, v.counted()...)
 	if text := faultSentence(r); text != "" {
 		v.Details = append(v.Details, text)
 	}
@@ -144,8 +144,8 @@ func tallies(r *report.Report) []tally {
 	return slices.DeleteFunc(kinds, func(k tally) bool { return k.Count == 0 })
 }
 
-// sentences says how many strategies are correct, and how many wrong.
-func (v verdictView) sentences() []string {
+// counted says how many strategies are correct, and how many wrong.
+func (v verdictView) counted() []string {
 	number := map[string]int{}
 	all := 0
 	for _, k := range v.Tally {
@@ -193,7 +193,7 @@ func faultSentence(r *report.Report) string {
 		return ""
 	}
 	text := fmt.Sprintf("%s of %s played: in %d, a sale was lost or made twice, or refused without reason",
-		count(played, "story"), count(len(r.Scenarios()), "fault scenario")+" "+were(played), unsafe)
+		count(played, "cell"), count(len(r.Scenarios()), "fault scenario")+" "+were(played), unsafe)
 	if held && unsafe > 0 {
 		text += ", as claimed"
 	}

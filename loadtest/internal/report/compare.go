@@ -127,7 +127,7 @@ func (r *Report) tested() (names []string, found map[string]string) {
 	}
 	for _, f := range r.Faults {
 		if f.Outcome != Skipped {
-			add(f.Scenario+", "+f.Strategy, f.ClaimHeld, fmt.Sprintf("claims %s, found %s", f.Claimed, f))
+			add(f.Scenario+", "+f.Strategy, f.ClaimHeld, fmt.Sprintf("claims %q, found %s", f.ClaimWords(), f))
 		}
 	}
 	return names, found

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -79,6 +80,29 @@ func (f Fault) String() string {
 	return string(f.Outcome)
 }
 
+// claimWords are the words of the tables of strategies for what the catalogue claims about faults.
+var claimWords = map[string]string{
+	"harmless":                "safe",
+	"rolls-back":              "safe: the server rolls back",
+	"unlocks":                 "safe: the server frees the lock at once",
+	"blocks-until-lease-ends": "blocked until the lease ends",
+	"blocks-forever":          "blocked for ever",
+	"refused":                 "safe: its write is refused",
+	"not-sent":                "gives up, unless its write has left",
+	"blocks":                  "blocks the item meanwhile",
+	"loses-updates":           "loses an update",
+	"deducts-again":           "deducts again",
+	"repeats-answer":          "with an idempotency key: the first answer again",
+}
+
+// ClaimWords says what the strategy claims about this fault. A claim is a value of the catalogue, which something may
+// follow, or a text of the scenario.
+func (f Fault) ClaimWords() string {
+	end := strings.IndexAny(f.Claimed+" ", " :")
+	value, rest := f.Claimed[:end], f.Claimed[end:]
+	return cmp.Or(claimWords[value], strings.ReplaceAll(value, "-", " ")) + rest
+}
+
 // AddFault adds what came of a fault scenario.
 func (b *Builder) AddFault(f Fault) { b.faults = append(b.faults, f) }
 
@@ -134,7 +158,7 @@ func (r *Report) faultProblems() {
 		} else {
 			r.ClaimFailed = true
 		}
-		text := fmt.Sprintf("%s: %s, %s: claims %s, found %s", what, f.Scenario, f.Strategy, f.Claimed, f)
+		text := fmt.Sprintf("%s: %s, %s: claims %q, found %s", what, f.Scenario, f.Strategy, f.ClaimWords(), f)
 		if len(f.Evidence) > 0 {
 			text += " (" + f.Evidence[0] + ")"
 		}

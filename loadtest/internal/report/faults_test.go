@@ -29,8 +29,8 @@ func TestAFaultWhoseClaimFailedIsAProblem(t *testing.T) {
 		problem              string
 	}{
 		{"held", held, false, false, ""},
-		{"failed", failed, true, false, "claim not held: late-write, b: claims refused, found unsafe (1 unit is lost)"},
-		{"unproved", unproved, false, true, "inconclusive: late-write, c: claims refused, found inconclusive"},
+		{"failed", failed, true, false, `claim not held: late-write, b: claims "safe: its write is refused", found unsafe (1 unit is lost)`},
+		{"unproved", unproved, false, true, `inconclusive: late-write, c: claims "safe: its write is refused", found inconclusive`},
 		{"skipped", skipped, false, false, ""},
 	} {
 		r := faultReport(test.fault)
@@ -144,5 +144,22 @@ func TestEachReasonForSkippingIsShownOnce(t *testing.T) {
 	}
 	if want := "| skipped (no etcd): `a`, `c`; skipped (no ZooKeeper): `b` |"; !strings.Contains(text.String(), want) {
 		t.Errorf("the table lacks %q:\n%s", want, &text)
+	}
+}
+
+func TestClaimsAboutFaultsAreInTheWordsOfTheTables(t *testing.T) {
+	t.Parallel()
+	for claimed, want := range map[string]string{
+		"":              "",
+		"not-sent":      "gives up, unless its write has left",
+		"deducts-again": "deducts again",
+		"sent-once":     "sent once",
+		"correct: items are locked in ascending order": "correct: items are locked in ascending order",
+		"loses-updates at any level: no transaction":   "loses an update at any level: no transaction",
+		"loses-updates: B reads too early":             "loses an update: B reads too early",
+	} {
+		if got := (Fault{Claimed: claimed}).ClaimWords(); got != want {
+			t.Errorf("%q: got %q, want %q", claimed, got, want)
+		}
 	}
 }
