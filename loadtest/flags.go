@@ -105,7 +105,7 @@ func (f *attachFlags) given() bool {
 
 func (f *attachFlags) place() lab.Place {
 	return lab.Place{
-		URL: f.target, Alone: f.single, Admin: f.admin,
+		URL: f.target, Single: f.single, Admin: f.admin,
 		MySQLDSN: f.mysqlDSN, Redis: f.redis, Redlock: f.redlock, RedisPassword: f.redisPassword,
 	}
 }

@@ -173,7 +173,7 @@ func (b *bench) strategy(name string, choice scenario.Choice, users int) subject
 		dir := filepath.Join(b.Dir, fmt.Sprint(cell))
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		target := b.Target
-		target.Alone = "" // a single replica is not measured
+		target.Single = "" // a single replica is not measured
 		runner, err := scenario.New(target, scenario.Config{
 			Choices: []scenario.Choice{choice}, Replicas: len(b.Replicas), Rounds: 1, Seed: b.Seed + uint64(cell),
 			Users: users, Duration: b.Time, Timeout: timeout, WarmUp: warmUp,

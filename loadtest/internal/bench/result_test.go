@@ -45,7 +45,7 @@ func TestTargetsAreJudgedByTheWholeInterval(t *testing.T) {
 		{"batch", "noop", "met"},
 		{"batch", "update", "not met"}, // 2.67 times as fast
 		{"update", "raw", "met"},       // 3000 × (1/10000 + 1/4500) = 0.97
-		{"noop", "bare", "undecided"},       // from 0.83 to 1.11
+		{"noop", "bare", "undecided"},  // from 0.83 to 1.11
 		{"noop", "wrk", "not met"},     // 0.83
 		{"redis-script", "noop", "undecided"},
 		{"a replica", "60 MB", "not met"},

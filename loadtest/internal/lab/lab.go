@@ -36,7 +36,7 @@ type Lab struct {
 // Place says where a service is that was started elsewhere. Empty fields are unknown.
 type Place struct {
 	URL      string   // of the service
-	Alone    string   // URL that reaches only one replica
+	Single   string   // URL that reaches only one replica
 	Admin    string   // URL of an admin listener
 	MySQLDSN string   // of the service's database
 	Redis    []string // host:port
@@ -54,7 +54,7 @@ func Start(ctx context.Context, o topology.Options) (*Lab, error) {
 	}
 	l, err := Attach(ctx, Place{
 		URL:      t.URL,
-		Alone:    t.SingleURL,
+		Single:   t.SingleURL,
 		Admin:    t.Replicas[0].AdminURL,
 		MySQLDSN: t.MySQLDSN,
 		Redis:    t.Redis,
@@ -90,7 +90,7 @@ func Attach(ctx context.Context, at Place) (*Lab, error) {
 				Transport: &http.Transport{MaxIdleConnsPerHost: scenario.MaxConcurrent, IdleConnTimeout: 5 * time.Second},
 			},
 		},
-		Alone: strings.TrimSuffix(at.Alone, "/"),
+		Single: strings.TrimSuffix(at.Single, "/"),
 	}}
 	if at.MySQLDSN != "" || len(at.Redis) > 0 {
 		o, err := oracle.Open(ctx, oracle.Config{

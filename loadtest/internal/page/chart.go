@@ -120,8 +120,8 @@ func latencyChart(row *report.Row) template.HTML {
 	c.WriteString(`"/>`)
 	c.latencyTicks(b.Start(0), b.Start(len(b.Counts)), at)
 	l := row.LatencyMS
-	c.mark(at(l.P50), "median "+milliseconds(l.P50)+" ms", false)
-	c.mark(at(l.P99), "99 % "+milliseconds(l.P99)+" ms", true)
+	c.mark(at(l.P50), "median "+milliseconds(l.P50)+" ms", 26, true)
+	c.mark(at(l.P99), "99 % "+milliseconds(l.P99)+" ms", 12, at(l.P99) > .6)
 	return c.finish(fmt.Sprintf("Latencies in milliseconds: median %s, 90 %% %s, 99 %% %s, longest %s.",
 		milliseconds(l.P50), milliseconds(l.P90), milliseconds(l.P99), milliseconds(l.Max)))
 }
@@ -143,18 +143,17 @@ func (c *chart) latencyTicks(from, to float64, at func(float64) float64) {
 	c.text(c.x(1), c.height-9, "tick end", "ms")
 }
 
-// mark draws a vertical line with a text above the plot. A second one is written below the first.
-func (c *chart) mark(part float64, text string, second bool) {
-	y, class := 12.0, "note"
-	if second {
-		y = 26
-	}
+// mark draws a vertical line up to a text that stands above the plot, and to the left of the line or to its right. A
+// text to the left of the median is crossed by no mark of a longer latency.
+func (c *chart) mark(part float64, text string, y float64, left bool) {
 	x := c.x(min(max(part, 0), 1))
 	c.line(x, y+3, x, c.y(0), "mark")
-	if part > .6 {
-		class += " end"
+	if left {
+		const letter = 6.5 // the width of one, about
+		c.text(max(x, letter*float64(len(text))), y, "note end", text)
+		return
 	}
-	c.text(x, y, class, text)
+	c.text(x, y, "note", text)
 }
 
 // shownRounds is how many rounds a chart shows. A whole run of the lab has up to fifty, of which the lines would hide

@@ -52,10 +52,7 @@ func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (te
 	}
 	v.Latency = latencyChart(row)
 	v.Sales = salesChart(row)
-	v.SalesNote = "Units confirmed per second, a line for each round"
-	if len(row.Rounds) > shownRounds {
-		v.SalesNote = fmt.Sprintf("Units confirmed per second, a line for each of the first %d rounds", shownRounds)
-	}
+	v.SalesNote = salesNote(len(row.Rounds))
 	for _, replica := range slices.Sorted(maps.Keys(row.ReplicaShares)) {
 		part := row.ReplicaShares[replica]
 		name := replica
@@ -74,6 +71,18 @@ func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (te
 	}
 	v.Faults = len(row.Faults) > 0
 	return render("details", v)
+}
+
+// salesNote says what the chart of the sales shows.
+func salesNote(rounds int) string {
+	note := "Units sold per second, from the start of a round to its end"
+	switch {
+	case rounds > shownRounds:
+		note += fmt.Sprintf("; the first %d rounds, round 1 in bold", shownRounds)
+	case rounds > 1:
+		note += "; a line for each round, round 1 in bold"
+	}
+	return note
 }
 
 // sentences says what the row claims, what the judge found, and how fast it is.

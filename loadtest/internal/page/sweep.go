@@ -18,7 +18,7 @@ type sweepView struct {
 	Chart    template.HTML
 	Legend   []sweepLine
 	Points   []sweepPoint // what the points look like, if some are not as usual
-	NotDrawn string // which strategies are not drawn, and why
+	NotDrawn string       // which strategies are not drawn, and why
 	Crossed  []string
 	Values   []string
 	Table    []sweepRow

@@ -23,7 +23,7 @@ import (
 // Target is the service under test.
 type Target struct {
 	Service
-	Alone  string         // URL that reaches only replica 1; empty if there is none
+	Single string         // URL that reaches only replica 1; empty if there is none
 	Oracle *oracle.Oracle // nil: the lab has no access to the stores, and reads the stock through the service
 }
 
@@ -106,7 +106,7 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 	case config.Stock < 0:
 		return nil, fmt.Errorf("stock %d: must not be negative", config.Stock)
 	}
-	oneReplica := target.Alone != "" && config.Sweep.Axis != history.AxisReplicas
+	oneReplica := target.Single != "" && config.Sweep.Axis != history.AxisReplicas
 	measured := rows(config.Choices, workloads(target, config), config.settings(), oneReplica)
 	r := &Runner{
 		target:   target,
@@ -156,8 +156,8 @@ func (c Config) standard(target Target) bool {
 // openDrivers makes a driver for each number of replicas that the rows need.
 func (r *Runner) openDrivers() error {
 	addresses := map[int]string{r.config.Replicas: r.target.URL}
-	if r.config.Replicas > 1 && r.target.Alone != "" {
-		addresses[1] = r.target.Alone
+	if r.config.Replicas > 1 && r.target.Single != "" {
+		addresses[1] = r.target.Single
 	}
 	users := 0
 	for _, row := range r.all() {
