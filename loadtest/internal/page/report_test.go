@@ -191,7 +191,7 @@ func TestASweepShowsWhichRatesAreNotCertain(t *testing.T) {
 	}
 	want := []string{
 		"correct, with an interval", "correct, but without an interval, which needs two rounds",
-		"inconclusive: the judge could not decide",
+		"inconclusive: too little was tested to decide",
 	}
 	if !slices.Equal(texts, want) {
 		t.Errorf("the legend is %q, want %q", texts, want)
@@ -272,8 +272,8 @@ func TestJudgedRowsAreNamedAsInTheOtherReports(t *testing.T) {
 	}})
 	for _, want := range []string{
 		"<li><code>ledger@mysql</code></li>", "<li><code>lock@redis</code> on 1 replica</li>",
-		"<p>Of 40 requests that were sent again, 20 were sent while stock was left, " +
-			"and 10 were answered by another replica than before.</p>",
+		"<p>Of 40 requests that were sent again, 20 came while stock was left, " +
+			"and 10 got their answer from another replica than before.</p>",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %s", want)

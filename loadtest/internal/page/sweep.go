@@ -204,7 +204,7 @@ func pointLegend(curves []*report.Curve) (legend []sweepPoint) {
 	}{
 		{usual, "correct, with an interval"},
 		{pointKind{decided: true}, "correct, but without an interval, which needs two rounds"},
-		{pointKind{interval: true}, "inconclusive: the judge could not decide"},
+		{pointKind{interval: true}, "inconclusive: too little was tested to decide"},
 		{pointKind{}, "inconclusive, and without an interval"},
 	} {
 		if there[kind.pointKind] {

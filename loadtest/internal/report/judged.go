@@ -127,8 +127,8 @@ func sentAgain(rows []*Row) string {
 	if inStock == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Of %s requests that were sent again, %s were sent while stock was left, "+
-		"and %s were answered by another replica than before",
+	return fmt.Sprintf("Of %s requests that were sent again, %s came while stock was left, "+
+		"and %s got their answer from another replica than before",
 		stats.Grouped(float64(all)), stats.Grouped(float64(inStock)), stats.Grouped(float64(elsewhere)))
 }
 

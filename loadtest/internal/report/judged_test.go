@@ -160,8 +160,8 @@ func TestRequestsSentAgainAreShown(t *testing.T) {
 	}
 	rows[0].SentAgain, rows[0].AgainInStock, rows[0].AgainElsewhere = 950, 900, 3
 	rows[1].SentAgain, rows[1].AgainInStock, rows[1].AgainElsewhere = 150, 101, 4
-	const want = "Of 1 100 requests that were sent again, 1 001 were sent while stock was left, " +
-		"and 7 were answered by another replica than before"
+	const want = "Of 1 100 requests that were sent again, 1 001 came while stock was left, " +
+		"and 7 got their answer from another replica than before"
 	if got := sentAgain(rows); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
