@@ -191,7 +191,7 @@ var importTable = []struct {
 	{
 		name: "loadtest/internal/lab",
 		imports: []string{
-			"loadtest/internal/{fault,history,oracle,page,report,scenario,topology}",
+			"loadtest/internal/{fault,history,oracle,page,report,scenario,timeline,topology}",
 		},
 		because: "The commands and the console start, run and report in the same way.",
 	},

@@ -110,6 +110,10 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		}
 		failure = playFaults(ctx, stage(l, false), options, run.Builder, f.out, screen)
 	}
+	if failure == nil && f.traces {
+		screen.status("writing traces")
+		failure = lab.WriteTraces(f.out)
+	}
 	return f.report(ctx, stdout, run.Builder, failure, began)
 }
 

@@ -51,6 +51,7 @@ type runFlags struct {
 	out        string
 	quick      bool
 	faults     bool
+	traces     bool
 
 	options []string // see givenOptions
 }
@@ -83,6 +84,8 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 		"after the load, play the fault scenarios about which strategies make claims; never with "+
 			"--quick, --target, --replicas 1, or a load other than the standard one")
 	flags.StringVar(&f.out, "out", "", "directory for the report and the histories (default: out/ and the time)")
+	flags.BoolVar(&f.traces, "trace", false,
+		"after the run, write a trace for https://ui.perfetto.dev of each history, to the directory traces below --out")
 	f.local.register(flags)
 	f.attach.register(flags)
 }

@@ -21,7 +21,7 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ran := finish(t, "run", "--quick", "--strategies", "none,update", "--seed", "7", "--goods", "3", "--skew", "zipf",
-		"--counts", "1-3", "--out", dir)
+		"--counts", "1-3", "--trace", "--out", dir)
 	if ran.code != exitHeld {
 		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
 	}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
@@ -26,18 +28,7 @@ func checkTimeline(t *testing.T, dir string) {
 	if got.code != exitHeld {
 		t.Fatalf("timeline: exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
 	}
-	text, err := os.ReadFile(trace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var events struct {
-		TraceEvents []struct {
-			Phase string `json:"ph"`
-		} `json:"traceEvents"`
-	}
-	if err := json.Unmarshal(text, &events); err != nil || len(events.TraceEvents) < quickRequests {
-		t.Errorf("the trace has %d events: %v", len(events.TraceEvents), err)
-	}
+	checkTrace(t, trace, filepath.Join(dir, "traces", strings.TrimSuffix(filepath.Base(found[0]), ".jsonl")+".json"))
 	t.Run("page of a history", func(t *testing.T) {
 		p := browsertest.Open(t, browsertest.File(t, page))
 		mustJumpToAnOverlap(t, p)
@@ -54,6 +45,26 @@ func checkTimeline(t *testing.T, dir string) {
 		p.MustBeAccessible()
 	})
 	checkWindows(t, mustReadReport(t, dir))
+}
+
+// checkTrace checks the trace that timeline wrote, and that run --trace wrote the same.
+func checkTrace(t *testing.T, path, ofRun string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events struct {
+		TraceEvents []struct {
+			Phase string `json:"ph"`
+		} `json:"traceEvents"`
+	}
+	if err := json.Unmarshal(text, &events); err != nil || len(events.TraceEvents) < quickRequests {
+		t.Errorf("the trace has %d events: %v", len(events.TraceEvents), err)
+	}
+	if same, err := os.ReadFile(ofRun); err != nil || !bytes.Equal(same, text) {
+		t.Errorf("run --trace wrote %d bytes, timeline --trace %d: %v", len(same), len(text), err)
+	}
 }
 
 // checkWindows checks that each row of a report has windows, and those of none a finding.

@@ -8,11 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/timeline"
 )
 
 // CreateDir creates the directory of a run, unless it holds another run: the histories of both would later be judged
@@ -101,6 +103,39 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	}
 	if err := errors.Join(write(file), file.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// WriteTraces writes a trace for Perfetto of each history in the directory of a run, if anything was sold in it.
+func WriteTraces(dir string) error {
+	var paths []string
+	for _, below := range []string{"history", "faults"} {
+		found, err := filepath.Glob(filepath.Join(dir, below, "*.jsonl"))
+		if err != nil {
+			return fmt.Errorf("write traces: %w", err)
+		}
+		paths = append(paths, found...)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "traces"), 0o755); err != nil {
+		return fmt.Errorf("write traces: %w", err)
+	}
+	for _, path := range paths {
+		h, err := history.Read(path)
+		if err != nil {
+			return fmt.Errorf("write traces: %w", err)
+		}
+		windows := timeline.Whole(h)
+		if len(windows) == 0 {
+			continue
+		}
+		name := strings.TrimSuffix(filepath.Base(path), ".jsonl") + ".json"
+		err = WriteFile(filepath.Join(dir, "traces", name), func(w io.Writer) error {
+			return timeline.WriteTrace(w, windows)
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

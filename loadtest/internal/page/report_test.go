@@ -226,8 +226,8 @@ func TestRepeatsAreOneCell(t *testing.T) {
 	}
 }
 
-// The whole catalogue has about 40 strategies under two workloads, and plays 860 stories. The timelines come on top.
-func TestThePageOfTheWholeCatalogueIsSmall(t *testing.T) {
+// The whole catalogue has about 40 strategies under two workloads, and 860 cells of faults. The timelines come on top.
+func TestManyRowsAndCellsMakeASmallPage(t *testing.T) {
 	t.Parallel()
 	r := &report.Report{}
 	for i := range 80 {

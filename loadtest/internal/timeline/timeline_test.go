@@ -357,12 +357,11 @@ type traceEvent struct {
 	Args json.RawMessage `json:"args"`
 }
 
-func TestSlicesOfATrackDoNotOverlap(t *testing.T) {
-	t.Parallel()
-	h := random(7, 500)
-	windows := timeline.Whole(h)
+// written returns the events of the trace of a history.
+func written(t *testing.T, h *history.History) (events []traceEvent) {
+	t.Helper()
 	var out bytes.Buffer
-	if err := timeline.WriteTrace(&out, windows); err != nil {
+	if err := timeline.WriteTrace(&out, timeline.Whole(h)); err != nil {
 		t.Fatal(err)
 	}
 	var trace struct {
@@ -371,38 +370,73 @@ func TestSlicesOfATrackDoNotOverlap(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &trace); err != nil {
 		t.Fatal(err)
 	}
+	return trace.TraceEvents
+}
+
+// What viewers need is in "Trace Event Format", by the authors of chrome://tracing. Perfetto drops events that lack it.
+func TestTheEventsOfATraceAreComplete(t *testing.T) {
+	t.Parallel()
 	type track struct{ process, thread int }
-	until, named := map[track]float64{}, map[track]bool{}
-	slices, overlaps, processes := 0, 0, map[string]int{}
-	for _, e := range trace.TraceEvents {
-		on := track{e.Pid, e.Tid}
+	named := map[track]string{}
+	phases := map[string]int{}
+	for _, e := range written(t, random(7, 500)) {
+		phases[e.Ph]++
+		if e.Name == "" || e.Pid <= 0 {
+			t.Fatalf("%+v lacks a name or a process", e)
+		}
+		process, thread := named[track{e.Pid, 0}], named[track{e.Pid, e.Tid}]
 		switch e.Ph {
 		case "M":
-			named[on] = true
-			if e.Name == "process_name" {
-				processes[string(e.Args)] = e.Pid
+			var args struct{ Name string }
+			if err := json.Unmarshal(e.Args, &args); err != nil || args.Name == "" {
+				t.Errorf("%s names nothing: %s", e.Name, e.Args)
 			}
+			if want := map[bool]string{true: "process_name", false: "thread_name"}[e.Tid == 0]; e.Name != want {
+				t.Errorf("%s of thread %d, want %s", e.Name, e.Tid, want)
+			}
+			named[track{e.Pid, e.Tid}] = args.Name
 		case "X":
-			slices++
-			if !named[on] {
-				t.Errorf("slice %q is on a track without a name", e.Name)
+			if process == "" || thread == "" || e.Tid <= 0 || e.TS == nil || *e.TS < 0 || e.Dur == nil || *e.Dur <= 0 {
+				t.Fatalf("the slice %+v lacks a time or a track with a name", e)
 			}
+		case "i":
+			if process == "" || thread == "" || e.TS == nil || *e.TS < 0 || e.S != "t" && e.S != "g" {
+				t.Fatalf("the instant event %+v lacks a time, a scope or a track with a name", e)
+			}
+		default:
+			t.Errorf("the phase %q is not known", e.Ph)
+		}
+	}
+	if phases["M"] == 0 || phases["X"] == 0 || phases["i"] == 0 {
+		t.Errorf("the trace has %v, want names, slices and instant events", phases)
+	}
+}
+
+func TestSlicesOfATrackDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	h := random(7, 500)
+	type track struct{ process, thread int }
+	until := map[track]float64{}
+	slices, overlaps, first, processes := 0, 0, false, map[int]bool{}
+	for _, e := range written(t, h) {
+		on := track{e.Pid, e.Tid}
+		processes[e.Pid] = true
+		first = first || strings.HasPrefix(e.Name, "first overlap: ")
+		switch {
+		case e.Ph == "X":
+			slices++
 			if *e.TS < until[on]-1e-6 {
 				t.Errorf("slice %q begins at %f, before the one before it ends at %f", e.Name, *e.TS, until[on])
 			}
 			until[on] = *e.TS + *e.Dur
-		case "i":
-			if e.Name == timeline.Overlap {
-				overlaps++
-			}
-		default:
-			t.Errorf("unknown phase %q", e.Ph)
+		case e.Name == timeline.Overlap:
+			overlaps++
 		}
 	}
 	if slices != len(h.Ops) || overlaps == 0 || len(processes) != 4 {
 		t.Errorf("%d slices of %d, %d overlaps, processes %v", slices, len(h.Ops), overlaps, processes)
 	}
-	if !strings.Contains(out.String(), `"first overlap: `) {
+	if !first {
 		t.Error("the trace does not show the first overlap")
 	}
 }
