@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,6 +49,10 @@ func lookAtRun(t *testing.T, dir string, r *report.Report) {
 	}
 	if got := p.Count("tr.strategy"); got != measured {
 		t.Errorf("the table has %d rows, want %d", got, measured)
+	}
+	const frame, row = 100_000, 12_000 // bytes: with 80 rows and 860 cells of faults, a page has at most 3 MB
+	if info, err := os.Stat(filepath.Join(dir, lab.ReportPage)); err != nil || info.Size() > frame+int64(row*len(r.Rows)) {
+		t.Errorf("the page of %d rows is too large: %+v, %v", len(r.Rows), info, err)
 	}
 	if got := p.Text("#verdict"); got != r.Success() {
 		t.Errorf("the page begins with %q, want %q", got, r.Success())

@@ -2,15 +2,18 @@ package page
 
 import (
 	"html/template"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"stock/loadtest/internal/browsertest"
+	"stock/loadtest/internal/timeline"
 )
 
-// openFrame opens a page in a browser.
-func openFrame(t *testing.T, f Frame) *browsertest.Page {
+// open opens a page in a browser.
+func open(t *testing.T, write func(io.Writer) error) *browsertest.Page {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "page.html")
 	file, err := os.Create(path)
@@ -18,7 +21,7 @@ func openFrame(t *testing.T, f Frame) *browsertest.Page {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if err := f.Write(file); err != nil {
+	if err := write(file); err != nil {
 		t.Fatal(err)
 	}
 	return browsertest.Open(t, browsertest.File(t, path))
@@ -28,10 +31,29 @@ func TestScriptsReadTheDataOfTheirPage(t *testing.T) {
 	t.Parallel()
 	text := "</script><b>&"
 	f := Frame{Title: "A page", Main: template.HTML("<h2>Main</h2>"), Data: []Data{{ID: "numbers", Value: []any{1, text}}}}
-	p := openFrame(t, f)
+	p := open(t, f.Write)
 	got := browsertest.Eval[[]any](p, `JSON.parse(document.getElementById("numbers").textContent)`)
 	if len(got) != 2 || got[0] != 1.0 || got[1] != text {
 		t.Errorf("the data is %v", got)
 	}
 	p.MustFit()
+}
+
+func TestALegendSaysWhetherAnythingWasSoldAfterTheFault(t *testing.T) {
+	t.Parallel()
+	for sold, want := range map[bool]string{
+		true: "from “the victim is killed” until the next sale", false: "to the end: nothing was sold any more",
+	} {
+		w := timeline.Window{
+			Title: "Item 1", To: 100, Of: 1, Lanes: []timeline.Lane{{Replica: "survivor"}},
+			Sections: []timeline.Section{{Start: 10, End: 90, Request: "B", Kind: timeline.Request, Outcome: "busy", Count: 1}},
+			Shaded:   []timeline.Shade{{Start: 50, End: 100, Text: "the victim is killed", Sold: sold}},
+		}
+		p := open(t, func(out io.Writer) error {
+			return WriteTimeline(out, Timeline{Title: "A timeline", Windows: []timeline.Window{w}})
+		})
+		if got := p.Text(".tl-legend"); !strings.Contains(got, want) || !strings.Contains(got, "selected") {
+			t.Errorf("the legend is %q, want %q in it", got, want)
+		}
+	}
 }
