@@ -134,7 +134,8 @@ func TestSharesAreOfNoopByTheSameDriver(t *testing.T) {
 		if err := write(&out); err != nil {
 			t.Fatal(err)
 		}
-		const want = "The load driver of the lab takes 40.0 (39.8 to 40.2) µs of CPU per request, and wrk 10.0 (9.95 to 10.1) µs"
+		const want = "The load driver of the lab takes 40.0 (39.8 to 40.2) µs of CPU per request, " +
+			"and wrk 10.0 (9.95 to 10.1) µs"
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the %s lacks %q:\n%s", name, want, out.String())
 		}

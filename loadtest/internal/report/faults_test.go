@@ -29,8 +29,14 @@ func TestAFaultWhoseClaimFailedIsAProblem(t *testing.T) {
 		problem              string
 	}{
 		{"held", held, false, false, ""},
-		{"failed", failed, true, false, `claim not held: late-write, b: claims "safe: its write is refused", found unsafe (1 unit is lost)`},
-		{"unproved", unproved, false, true, `inconclusive: late-write, c: claims "safe: its write is refused", found inconclusive`},
+		{
+			"failed", failed, true, false,
+			`claim not held: late-write, b: claims "safe: its write is refused", found unsafe (1 unit is lost)`,
+		},
+		{
+			"unproved", unproved, false, true,
+			`inconclusive: late-write, c: claims "safe: its write is refused", found inconclusive`,
+		},
 		{"skipped", skipped, false, false, ""},
 	} {
 		r := faultReport(test.fault)
