@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -271,37 +270,6 @@ func (t *telling) stopLooking() {
 	}
 }
 
-// claimWords are the words for the claims that the catalogue makes with constants. They are those of the tables.
-var claimWords = map[string]string{
-	"harmless":                "the fault is harmless",
-	"rolls-back":              "the server rolls back",
-	"unlocks":                 "the server frees the lock at once",
-	"blocks-until-lease-ends": "the item is blocked until the lease ends",
-	"blocks-forever":          "the item is blocked for ever",
-	"refused":                 "the late write is refused",
-	"not-sent":                "the holder gives up, unless its write has left",
-	"blocks":                  "the item is blocked meanwhile",
-	"loses-updates":           "an update is lost",
-	"deducts-again":           "the retry deducts again",
-	"repeats-answer":          "with an idempotency key, the retry gets the first answer again",
-	"sent-once":               "the request is sent once",
-	"sells-once":              "the request sells once",
-	"correct":                 "every sale is deducted once",
-}
-
-// inWords replaces the constant with which a claim may begin.
-func inWords(claim string) string {
-	end := strings.IndexAny(claim, ":, ")
-	if end < 0 {
-		end = len(claim)
-	}
-	words, known := claimWords[claim[:end]]
-	if !known {
-		return claim
-	}
-	return words + claim[end:]
-}
-
 // ended shows what came of the story.
 func (t *telling) ended(played report.Fault, failure error, address string) {
 	t.console.board.update(func(s *State) {
@@ -315,7 +283,7 @@ func (t *telling) ended(played report.Fault, failure error, address string) {
 			story.Outcome, story.Evidence = string(report.Inconclusive), []string{lab.WithoutLog(failure)}
 			return
 		}
-		story.Outcome, story.Proof, story.Claimed = played.String(), played.Proof, inWords(played.Claimed)
+		story.Outcome, story.Proof, story.Claimed = played.String(), played.Proof, played.ClaimWords()
 		story.ClaimHeld, story.Replay = played.ClaimHeld, played.Replay
 		story.Evidence = append(story.Evidence, played.Evidence...)
 	})

@@ -2,8 +2,11 @@ package fault
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
+
+	"stock/loadtest/internal/report"
 )
 
 // The page explains each story, all of its variants together, and its table shows what the lab has measured.
@@ -27,6 +30,19 @@ func TestEachScenarioIsDocumented(t *testing.T) {
 		if !strings.Contains(string(text), "\n| `"+s.Name+"` |") {
 			t.Errorf("docs/faults.md has no row for %s: make faults FAULTS='--markdown out/faults.md', "+
 				"and go test . -update -faults-table out/faults.md", s.Name)
+		}
+	}
+}
+
+// TestEachClaimOfAPracticeIsShownInWords finds claims that begin with a constant for which reports have no words.
+func TestEachClaimOfAPracticeIsShownInWords(t *testing.T) {
+	t.Parallel()
+	constant := regexp.MustCompile(`^[a-z]+-[a-z-]+\b`)
+	for _, s := range Scenarios {
+		for _, p := range s.Practices {
+			if words := (report.Fault{Claimed: p.Claim.Words}).ClaimWords(); constant.MatchString(words) {
+				t.Errorf("the claim of %s in %s is shown as %q", p.Name, s.Name, words)
+			}
 		}
 	}
 }

@@ -93,6 +93,8 @@ var claimWords = map[string]string{
 	"loses-updates":           "loses an update",
 	"deducts-again":           "deducts again",
 	"repeats-answer":          "with an idempotency key: the first answer again",
+	"sent-once":               "the request is sent once",
+	"sells-once":              "the request sells once",
 }
 
 // ClaimWords says what the strategy claims about this fault. A claim is a value of the catalogue, which something may
@@ -100,7 +102,7 @@ var claimWords = map[string]string{
 func (f Fault) ClaimWords() string {
 	end := strings.IndexAny(f.Claimed+" ", " :")
 	value, rest := f.Claimed[:end], f.Claimed[end:]
-	return cmp.Or(claimWords[value], strings.ReplaceAll(value, "-", " ")) + rest
+	return cmp.Or(claimWords[value], value) + rest
 }
 
 // AddFault adds what came of a fault scenario.

@@ -159,7 +159,7 @@ func TestClaimsAboutFaultsAreInTheWordsOfTheTables(t *testing.T) {
 		"":              "",
 		"not-sent":      "gives up, unless its write has left",
 		"deducts-again": "deducts again",
-		"sent-once":     "sent once",
+		"sent-once":     "the request is sent once",
 		"correct: items are locked in ascending order": "correct: items are locked in ascending order",
 		"loses-updates at any level: no transaction":   "loses an update at any level: no transaction",
 		"loses-updates: B reads too early":             "loses an update: B reads too early",
