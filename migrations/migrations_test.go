@@ -26,6 +26,7 @@ var allMigrations = []string{
 	"00006_slots.sql",
 	"00007_optimistic.sql",
 	"00008_ledger_outcome.sql",
+	"00010_escrow.sql",
 }
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }

@@ -83,6 +83,14 @@ var mysqlStrategies = []stock.Strategy{
 		New:    mysql.NewSlots,
 	},
 	{
+		Name:    "escrow",
+		Summary: "As batch, from one of 16 rows for each replica, which draws units from the others when it runs low.",
+		Claim: exceptLate(overlapping(rowLock),
+			"but only while it sells the last units"),
+		Stores: []stock.Store{stock.Slots},
+		New:    mysql.NewEscrow,
+	},
+	{
 		Name:    "batch",
 		Summary: "Group commit: requests that wait in a replica during a commit share the next one.",
 		Claim:   oneStatement,

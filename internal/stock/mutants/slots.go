@@ -23,8 +23,8 @@ var slotsBugs = []Mutant{
 	{
 		Name: "slots-no-tail", Strategy: "slots",
 		Planted: "A request is refused if no single slot has enough, although all together do.",
-		change: rewrite(1, "SELECT slot, stock FROM good_slot WHERE goods_id = ? ORDER BY slot FOR UPDATE",
-			"SELECT slot, 0 AS stock FROM good_slot WHERE goods_id = ? ORDER BY slot FOR UPDATE"),
+		change: rewrite(1, "SELECT slot, stock, sold FROM good_slot WHERE goods_id = ? ORDER BY slot FOR UPDATE",
+			"SELECT slot, 0 AS stock, sold FROM good_slot WHERE goods_id = ? ORDER BY slot FOR UPDATE"),
 	},
 	{
 		Name: "slots-blind", Strategy: "slots",

@@ -24,22 +24,25 @@ import (
 type batch struct {
 	batching.Queue
 	store Store
-	alone single // for requests that do not join a batch, and for orders
+	alone stock.Deducter // for requests that do not join a batch
 	// try decides on a batch in one transaction. An error is the outcome of all undecided members.
 	try func(ctx context.Context, conn *conn, b *batching.Batch) error
 }
 
-// single is a strategy that makes each request a transaction by itself.
-type single interface {
-	stock.Deducter
-	stock.Orderer
+// batchWithOrders is a batch of a strategy that takes orders, too.
+type batchWithOrders struct {
+	*batch
+	orders stock.Orderer
 }
 
 // NewBatch makes the strategy `batch`.
-func NewBatch(d stock.Deps) stock.Deducter { return newBatch(d, update{New(d)}, tryBatch) }
+func NewBatch(d stock.Deps) stock.Deducter {
+	alone := update{New(d)}
+	return batchWithOrders{newBatch(d, alone, tryBatch), alone}
+}
 
 func newBatch(
-	d stock.Deps, alone single, try func(context.Context, *conn, *batching.Batch) error,
+	d stock.Deps, alone stock.Deducter, try func(context.Context, *conn, *batching.Batch) error,
 ) *batch {
 	s := &batch{store: New(d), alone: alone, try: try}
 	s.Run = s.run
@@ -56,9 +59,9 @@ func (s *batch) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 
 // Order does not join a batch: while it waited in one item's queue, it would keep the rows of earlier items locked.
 // If the order has no work to do, its critical section is the time of the reply, as that of a batch is.
-func (s *batch) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
+func (s batchWithOrders) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	section := stock.Arrive()
-	receipt, err := s.alone.Order(ctx, req)
+	receipt, err := s.orders.Order(ctx, req)
 	if err == nil && !receipt.Replayed && req.Hold == 0 && req.Pause == nil {
 		section.Enter()
 		receipt.Receipt = section.Receipt(0, 1)

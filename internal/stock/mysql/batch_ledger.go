@@ -21,7 +21,8 @@ const BatchLedgerName = "batch-ledger"
 // back and retried too. At worst, if a client uses one key for two items and one of the two requests has a Hold, a
 // batch of the other item waits until that request ends.
 func NewBatchLedger(d stock.Deps) stock.Deducter {
-	return newBatch(d, ledger{New(d), BatchLedgerName, d.LockWait}, tryBatchLedger)
+	alone := ledger{New(d), BatchLedgerName, d.LockWait}
+	return batchWithOrders{newBatch(d, alone, tryBatchLedger), alone}
 }
 
 // keyed is a member of a batch with its row of the ledger.

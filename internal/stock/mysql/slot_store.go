@@ -24,10 +24,11 @@ type SlotStore struct{ MySQL Store }
 type slot struct {
 	Slot  int
 	Stock int64
+	Sold  int64 // units sold in batches since the item's units were last spread: see escrow
 }
 
 const (
-	slotsSQL    = "SELECT slot, stock FROM good_slot WHERE goods_id = ? ORDER BY slot"
+	slotsSQL    = "SELECT slot, stock, sold FROM good_slot WHERE goods_id = ? ORDER BY slot"
 	takeSlotSQL = "UPDATE good_slot SET stock = stock - ? WHERE goods_id = ? AND slot = ? AND stock >= ?"
 )
 
@@ -120,7 +121,7 @@ func spread(slots []slot, units, count int64) []slot {
 	return slots
 }
 
-// writeSlots inserts or overwrites rows in one statement.
+// writeSlots inserts or overwrites rows in one statement. Nothing was sold from them since.
 func writeSlots(ctx context.Context, tx Tx, goodsID int64, slots []slot) error {
 	var args []any
 	for _, s := range slots {
@@ -128,6 +129,6 @@ func writeSlots(ctx context.Context, tx Tx, goodsID int64, slots []slot) error {
 	}
 	rows := "(?, ?, ?)" + strings.Repeat(", (?, ?, ?)", len(slots)-1)
 	_, err := tx.ExecContext(ctx, "INSERT INTO good_slot (goods_id, slot, stock) VALUES "+rows+
-		" ON DUPLICATE KEY UPDATE stock = VALUES(stock)", args...)
+		" ON DUPLICATE KEY UPDATE stock = VALUES(stock), sold = 0", args...)
 	return Refusal(err)
 }

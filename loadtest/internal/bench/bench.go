@@ -140,7 +140,7 @@ func at(strategy string, users int) string { return fmt.Sprintf("%s, %d users", 
 // strategies lists the strategies to measure. A note in the result names those that are not available.
 func (b *bench) strategies(catalogue []scenario.Strategy) []subject {
 	var all []subject
-	for _, name := range []string{noop, "update", "batch", "batch-ledger", "redis-script"} {
+	for _, name := range []string{noop, "update", "batch", "escrow", "batch-ledger", "redis-script"} {
 		if choice, ok := b.choose(catalogue, name); ok {
 			all = append(all, b.strategy(name, choice, b.Users))
 		}

@@ -60,6 +60,8 @@ func goals() []goal {
 	return []goal{
 		times(0.7, "batch", noop),
 		times(3, "batch", "update"),
+		times(0.75, "escrow", noop),
+		times(1.1, "escrow", "batch"),
 		times(0.4, "batch-ledger", noop),
 		times(0.7, "redis-script", noop),
 		{

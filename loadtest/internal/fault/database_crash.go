@@ -19,9 +19,10 @@ var databaseCrashScenarios = []Scenario{databaseCrash(0), databaseCrash(1), data
 // databaseCrash returns the story of a MySQL that is killed, with a value of innodb_flush_log_at_trx_commit.
 func databaseCrash(flush int) Scenario {
 	return Scenario{
-		Name:    fmt.Sprintf("database-crash/flush-%d", flush),
-		Title:   fmt.Sprintf("MySQL is killed after it has sold, with innodb_flush_log_at_trx_commit=%d (SIGKILL).", flush),
-		Applies: only("update", "for-update", "optimistic-version", "ledger", "slots", "batch", "batch-ledger"),
+		Name:  fmt.Sprintf("database-crash/flush-%d", flush),
+		Title: fmt.Sprintf("MySQL is killed after it has sold, with innodb_flush_log_at_trx_commit=%d (SIGKILL).", flush),
+		Applies: only(
+			"update", "for-update", "optimistic-version", "ledger", "slots", "escrow", "batch", "batch-ledger"),
 		Claim: func(scenario.Strategy) Claim {
 			switch flush {
 			case 0:

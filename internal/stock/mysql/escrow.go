@@ -1,0 +1,138 @@
+package mysql
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"stock/internal/stock"
+	"stock/internal/stock/batching"
+)
+
+// escrow is a batch in which each replica sells from a row of its own, its home, so that the commits of two replicas
+// wait for no common row and can share a flush of the log. When the home cannot cover a batch, the replica locks all
+// rows of the item and moves units home (O'Neil, "The Escrow Transactional Method", TODS 1986).
+//
+// A home is a preference and no right: the units of every row are for sale to every replica. So a replica that died
+// keeps no units from the others, there is no lease to wait for, and a late write is a conditional UPDATE like any
+// other. Nobody is refused before one statement has read all rows and their sum is too small.
+//
+// Units are moved in proportion to what was sold from each row since they were moved before: rows without a seller
+// become empty, and the rows of all sellers run out at about the same time. So they seldom move, however many replicas
+// sell.
+//
+// Requests that do not join a batch are sold by slots. It takes no orders, as slots does not.
+type escrow struct {
+	home atomic.Pointer[int] // slot; nil: not chosen yet
+}
+
+// NewEscrow makes the strategy `escrow`.
+func NewEscrow(d stock.Deps) stock.Deducter {
+	return newBatch(d, NewSlots(d), new(escrow).try)
+}
+
+const (
+	sellHomeSQL = "UPDATE good_slot SET stock = stock - ?, sold = sold + ? WHERE goods_id = ? AND slot = ? AND stock >= ?"
+	numberSQL   = "UPDATE slot_replica SET last = LAST_INSERT_ID(last + 1)"
+)
+
+// try needs one statement while the home has enough, and a second one to refuse a batch in which nothing fits.
+func (e *escrow) try(ctx context.Context, conn *conn, b *batching.Batch) error {
+	if len(b.Undecided) == 0 {
+		return nil
+	}
+	home, err := e.findHome(ctx, conn)
+	if err != nil {
+		return err
+	}
+	sold, err := sellHome(ctx, conn, b, home)
+	if sold || err != nil {
+		return err
+	}
+	_, units, err := readSlots(ctx, conn, b.GoodsID, "")
+	if err != nil || batching.Allot(b.Undecided, units) == units {
+		return err
+	}
+	return draw(ctx, conn, b, home)
+}
+
+// findHome chooses the slot that this replica sells from. Replicas that start one after the other have different ones,
+// as long as there are no more than slots. Of two calls at the same time, the later one prevails.
+func (e *escrow) findHome(ctx context.Context, conn *conn) (int, error) {
+	if home := e.home.Load(); home != nil {
+		return *home, nil
+	}
+	result, err := conn.ExecContext(ctx, numberSQL)
+	if err != nil {
+		return 0, Refusal(err)
+	}
+	number, err := result.LastInsertId()
+	if err != nil {
+		return 0, err
+	}
+	home := int(number % slotCount)
+	e.home.Store(&home)
+	return home, nil
+}
+
+// sellHome grants a whole batch from the home, or nothing.
+func sellHome(ctx context.Context, conn *conn, b *batching.Batch, home int) (sold bool, err error) {
+	asked := batching.Total(b.Undecided)
+	result, err := conn.ExecContext(ctx, sellHomeSQL, asked, asked, b.GoodsID, home, asked)
+	if err != nil {
+		return false, classifyWrite(err)
+	}
+	rows, err := result.RowsAffected()
+	if err != nil || rows == 0 {
+		return false, err
+	}
+	for _, m := range b.Undecided {
+		m.Grant(0)
+	}
+	return true, nil
+}
+
+// draw grants what fits of a batch from all rows together, under their locks, and shares out the units that are left.
+func draw(ctx context.Context, conn *conn, b *batching.Batch, home int) error {
+	tx, err := conn.begin(ctx, ReadCommitted)
+	if err != nil {
+		return err
+	}
+	defer tx.tx.Rollback()
+	slots, units, err := readSlots(ctx, tx, b.GoodsID, forUpdateSQL(ctx))
+	if err != nil {
+		return err
+	}
+	left := batching.Allot(b.Undecided, units)
+	if left == units {
+		return nil // they were sold since they were counted
+	}
+	if err := writeSlots(ctx, tx, b.GoodsID, shareOut(slots, home, left, units-left)); err != nil {
+		return err
+	}
+	return classifyCommit(tx.tx.Commit())
+}
+
+// shareOut shares units out to the slots in proportion to what was sold from each of them. The home, for which some
+// were sold just now, also gets the rest of the division.
+func shareOut(slots []slot, home int, units, soldNow int64) []slot {
+	at := slices.IndexFunc(slots, func(s slot) bool { return s.Slot == home })
+	if at < 0 {
+		at, slots = len(slots), append(slots, slot{Slot: home})
+	}
+	slots[at].Sold += soldNow
+	var sold int64
+	for _, s := range slots {
+		sold += s.Sold
+	}
+	rest := units
+	for i := range slots {
+		if i != at {
+			// In floating point, because the product may be too large for an int64; the home makes up for the rounding.
+			slots[i].Stock = min(rest, int64(float64(units)*(float64(slots[i].Sold)/float64(sold))))
+			rest -= slots[i].Stock
+		}
+	}
+	slots[at].Stock = rest
+	return slots
+}
