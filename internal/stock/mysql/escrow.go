@@ -107,6 +107,9 @@ func draw(ctx context.Context, conn *conn, b *batching.Batch, home int) error {
 	if left == units {
 		return nil // they were sold since they were counted
 	}
+	for _, m := range b.Undecided {
+		m.Remaining = 0 // like slots, a sale does not tell what remains
+	}
 	if err := writeSlots(ctx, tx, b.GoodsID, shareOut(slots, home, left, units-left)); err != nil {
 		return err
 	}
