@@ -122,13 +122,15 @@ func TestATryFindsTheOnlySlotThatHasEnough(t *testing.T) {
 
 // The requests of a batch wait as long as usual. One that waits less must not join them.
 func TestATryDoesNotWaitForABatch(t *testing.T) {
-	for _, name := range []string{"batch", "batch-ledger"} {
+	for name, on := range map[string]stock.Store{
+		"batch": stock.MySQL, "batch-ledger": stock.MySQL, "escrow": stock.Slots,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := stocktest.NewAddresses(t, stock.NeedMySQL)
 			outside, deps := stocktest.MySQL(t, a.MySQL), a.Connect(t)
 			service := stocktest.NewService(t, deps)
-			id, d := service.NewItem(t, 10), service.Deducter(t, name, stock.MySQL)
+			id, d := service.NewItem(t, 10), service.Deducter(t, name, on)
 			unlock := stocktest.LockRow(t, outside, id)
 			sold := make(chan error, 1)
 			go func() {
@@ -141,7 +143,7 @@ func TestATryDoesNotWaitForABatch(t *testing.T) {
 			if err := <-sold; err != nil {
 				t.Errorf("the batch: %v", err)
 			}
-			service.WantLeft(t, stock.MySQL, id, 9)
+			service.WantLeft(t, on, id, 9)
 		})
 	}
 }

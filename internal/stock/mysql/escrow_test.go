@@ -1,0 +1,295 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"stock/internal/stock"
+	"stock/internal/stock/stocktest"
+	"stock/internal/tcpproxy"
+)
+
+// newEscrowReplica makes a replica. The first one of a database sells from slot 1, the next one from slot 2.
+func newEscrowReplica(t *testing.T, a stocktest.Addresses) slotsReplica {
+	t.Helper()
+	deps := a.Connect(t)
+	service := stocktest.NewService(t, deps)
+	r := slotsReplica{service, service.Deducter(t, "escrow", stock.Slots), deps}
+	stocktest.Sell(t, r, stock.Request{GoodsID: r.fill(t, 1), Count: 1})
+	return r
+}
+
+// ask starts a deduction.
+func (r slotsReplica) ask(t *testing.T, goodsID int64, count int) <-chan stocktest.Answer {
+	t.Helper()
+	done := make(chan stocktest.Answer, 1)
+	go func() {
+		receipt, err := r.Deduct(t.Context(), stock.Request{GoodsID: goodsID, Count: count})
+		done <- stocktest.Answer{Receipt: receipt, Err: err}
+	}()
+	return done
+}
+
+// slots returns sixteen slots, of which the first ones have these units.
+func slots(units ...int64) []int64 { return append(units, make([]int64, 16-len(units))...) }
+
+func TestReplicasSellFromDifferentSlots(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	r, other := newEscrowReplica(t, a), newEscrowReplica(t, a)
+	id := r.fill(t, slices.Repeat([]int64{10}, 16)...)
+	for range 3 {
+		stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 2})
+		stocktest.Sell(t, other, stock.Request{GoodsID: id, Count: 1})
+	}
+	want := slices.Repeat([]int64{10}, 16)
+	want[1], want[2] = 4, 7
+	r.wantSlots(t, id, want...)
+}
+
+// Slots that nobody sells from are emptied, and the others are filled so that they run out at the same time.
+func TestUnitsAreDrawnInProportionToWhatTheReplicasSell(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	r, other := newEscrowReplica(t, a), newEscrowReplica(t, a)
+	id := r.fill(t, slices.Repeat([]int64{10}, 16)...)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 9})
+	stocktest.Sell(t, other, stock.Request{GoodsID: id, Count: 3})
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 2}) // 146 are left, after sales of 11 and 3
+	r.wantSlots(t, id, slots(0, 115, 31)...)
+	// The next time, only what was sold since then counts.
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 100})
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 20})
+	r.wantSlots(t, id, slots(0, 26)...)
+}
+
+func TestADrawOfTheLargestStockLosesNoUnit(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	r, other := newEscrowReplica(t, a), newEscrowReplica(t, a)
+	id := r.NewItem(t, stock.MaxStock)
+	stocktest.Sell(t, other, stock.Request{GoodsID: id, Count: stock.MaxStock / 17})
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: stock.MaxStock / 3})
+	r.wantLeft(t, id, stock.MaxStock-stock.MaxStock/17-stock.MaxStock/3)
+}
+
+// A replica that died leaves units in its slot. They can be sold at once.
+func TestTheSurvivorSellsTheUnitsOfADeadReplica(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	dead, r := newEscrowReplica(t, a), newEscrowReplica(t, a)
+	id := r.fill(t, oneFull(1, 10)...)
+	stocktest.Sell(t, dead, stock.Request{GoodsID: id, Count: 1})
+	for range 9 {
+		stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1})
+	}
+	r.wantSlots(t, id, slots()...)
+}
+
+func TestTheLastUnitsOfAllSlotsAreGrantedInTheOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	r := newEscrowBatchReplica(t, 11)
+	_, others, release := r.Gather(t, 4, 7, 5, 2, 1, 1)
+	release()
+	stocktest.WantAnswers(t, stocktest.Answers(others...),
+		"0 remain", "sold out at 6", "0 remain", "sold out at 1", "0 remain", "sold out at 0")
+	r.WantLeft(t, 0)
+}
+
+func TestASoldOutItemIsRefusedWithoutLocks(t *testing.T) {
+	t.Parallel()
+	r := newEscrowBatchReplica(t, 3)
+	before := r.Proxy.Count()
+	_, others, release := r.Gather(t, 5, 3, 4)
+	release()
+	stocktest.WantAnswers(t, stocktest.Answers(others...), "sold out at 2", "sold out at 2", "sold out at 2")
+	if sent := r.Proxy.Count() - before; sent != 4 {
+		t.Errorf("%d round trips, want 4: two for the first request, of which one numbers the replica, and for the batch "+
+			"an UPDATE that finds too little and a SELECT of all slots", sent)
+	}
+}
+
+// newEscrowBatchReplica makes a replica that sells from slot 1. Its proxy counts queries.
+func newEscrowBatchReplica(t *testing.T, units int64) *stocktest.BatchReplica {
+	t.Helper()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
+	proxy.Select(stocktest.Matching(anyQuery))
+	a.MySQL = dsn
+	return stocktest.NewBatchReplica(t, "escrow", stock.Slots, a.Connect(t), proxy, units)
+}
+
+// Another replica draws the units of this one's slot while this one waits for it.
+func TestAReplicaWhoseUnitsWereDrawnSellsFromOtherSlots(t *testing.T) {
+	t.Parallel()
+	r := newEscrowReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	id := r.fill(t, oneFull(1, 5)...)
+	other := stocktest.Begin(t, r.deps.MySQL)
+	other.MustExec("UPDATE good_slot SET stock = IF(slot = 9, 5, 0) WHERE goods_id = ?", id)
+	request := r.ask(t, id, 2)
+	stocktest.WaitForRowLock(t, r.deps.MySQL)
+	if err := other.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	stocktest.WantAnswers(t, stocktest.Answers(request), "0 remain")
+	r.wantSlots(t, id, slots(0, 3)...)
+}
+
+// The last unit is sold after the request has counted it and before it has locked it.
+func TestADrawDecidesByTheStockThatItHasLocked(t *testing.T) {
+	t.Parallel()
+	r := newEscrowReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	id := r.fill(t, oneFull(15, 1)...)
+	other := stocktest.Begin(t, r.deps.MySQL)
+	other.MustExec("UPDATE good_slot SET stock = 0 WHERE goods_id = ? AND slot = 15", id)
+	request := r.ask(t, id, 1)
+	stocktest.WaitForRowLock(t, r.deps.MySQL) // a plain read does not wait
+	if err := other.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	stocktest.WantAnswers(t, stocktest.Answers(request), "sold out at 0")
+	r.wantLeft(t, id, 0)
+}
+
+func TestADrawIsRetriedAfterADeadlock(t *testing.T) {
+	t.Parallel()
+	r := newEscrowReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	id, large := r.fill(t, slices.Repeat([]int64{1}, 16)...), r.fill(t, make([]int64, 64)...)
+	other := stocktest.Begin(t, r.deps.MySQL)
+	// The server rolls back the transaction that has changed less. It must not be this one.
+	other.MustExec("UPDATE good_slot SET stock = 1 WHERE goods_id = ?", large)
+	other.MustExec("UPDATE good_slot SET stock = 2 WHERE goods_id = ? AND slot = 15", id)
+	request := r.ask(t, id, 16)
+	stocktest.WaitForRowLock(t, r.deps.MySQL) // the draw has locked all slots but the last
+	other.MustExec("UPDATE good_slot SET stock = 1 WHERE goods_id = ? AND slot = 0", id)
+	if err := other.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-request; a.Err != nil || a.Receipt.Attempts != 2 {
+		t.Errorf("%+v, %v, want a receipt after 2 attempts: a deadlock and a success", a.Receipt, a.Err)
+	}
+	r.wantLeft(t, id, 1)
+}
+
+var sellHome = regexp.MustCompile(`UPDATE good_slot SET`)
+
+// Cut before the request, the statement was not carried out; cut before the reply, it was.
+func TestALostReplyOfEscrowLeavesTheOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
+	direct := newSlotsReplica(t, a)
+	a.MySQL = dsn
+	r := newEscrowReplica(t, a)
+	for _, test := range []struct {
+		count     int
+		statement *regexp.Regexp
+		where     tcpproxy.CutPoint
+		left      int64
+	}{
+		{1, sellHome, tcpproxy.BeforeRequest, 16}, {1, sellHome, tcpproxy.BeforeReply, 15},
+		{3, commit, tcpproxy.BeforeRequest, 16}, {3, commit, tcpproxy.BeforeReply, 13},
+	} {
+		id := direct.fill(t, slices.Repeat([]int64{1}, 16)...)
+		proxy.Select(stocktest.Matching(test.statement))
+		proxy.Cut(1, test.where)
+		stocktest.WantAnswers(t, stocktest.Answers(r.ask(t, id, test.count)), "outcome unknown")
+		direct.wantLeft(t, id, test.left)
+	}
+}
+
+// Three replicas sell out an item. None refuses a buyer while there are units, and units are not passed back and forth:
+// without a rule for their shares, every second batch would be a draw.
+func TestReplicasSellTheLastUnitWithFewDraws(t *testing.T) {
+	t.Parallel()
+	const initial, buyers, mostDraws = 3000, 8, 60
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
+	a.MySQL = dsn
+	replicas := []slotsReplica{newEscrowReplica(t, a), newEscrowReplica(t, a), newEscrowReplica(t, a)}
+	id := replicas[0].NewItem(t, initial)
+	proxy.Select(stocktest.Matching(commit))
+	before := proxy.Count()
+	var sold atomic.Int64
+	var wg sync.WaitGroup
+	for _, r := range replicas {
+		for range buyers {
+			wg.Go(func() {
+				for {
+					_, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
+					if err != nil {
+						if !errors.Is(err, stock.ErrSoldOut) {
+							t.Errorf("Deduct: %v", err)
+						}
+						return
+					}
+					sold.Add(1)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if sold.Load() != initial {
+		t.Errorf("%d units were sold, want %d", sold.Load(), initial)
+	}
+	replicas[0].wantLeft(t, id, 0)
+	if draws := proxy.Count() - before; draws > mostDraws {
+		t.Errorf("units were drawn %d times, want at most %d times", draws, mostDraws)
+	} else {
+		t.Logf("units were drawn %d times", draws)
+	}
+}
+
+// Buyers of single units, of several units, and with work to do, while units are put back and stock is counted.
+func TestEscrowBesideSlotsAndRestocksConservesEveryUnit(t *testing.T) {
+	t.Parallel()
+	const initial, restocks = 600, 20
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	replicas := []slotsReplica{newEscrowReplica(t, a), newEscrowReplica(t, a), newSlotsReplica(t, a)}
+	id := replicas[0].NewItem(t, initial)
+	work := func(context.Context, stock.Point) error { return nil }
+	var sold atomic.Int64
+	var wg sync.WaitGroup
+	for buyer := range 12 {
+		wg.Go(func() {
+			for i := range 30 {
+				req := stock.Request{GoodsID: id, Count: 1 + (buyer+i)%5}
+				if (buyer+i)%7 == 0 {
+					req.Pause = work
+				}
+				switch _, err := replicas[buyer%len(replicas)].Deduct(t.Context(), req); {
+				case err == nil:
+					sold.Add(int64(req.Count))
+				case !errors.Is(err, stock.ErrSoldOut):
+					t.Errorf("Deduct: %v", err)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range restocks {
+			if _, err := replicas[0].Restock(t.Context(), stock.Slots, id, 3); err != nil {
+				t.Errorf("Restock: %v", err)
+			}
+		}
+	})
+	wg.Wait()
+	replicas[0].wantLeft(t, id, initial+3*restocks-sold.Load())
+}
+
+func TestAReplicaIsNumberedOnce(t *testing.T) {
+	t.Parallel()
+	r := newEscrowReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	for range 3 {
+		stocktest.Sell(t, r, stock.Request{GoodsID: r.NewItem(t, 16), Count: 1})
+	}
+	var last int
+	if err := r.deps.MySQL.Get(&last, "SELECT last FROM slot_replica"); err != nil || last != 1 {
+		t.Errorf("%d replicas were numbered, %v, want 1", last, err)
+	}
+}
