@@ -18,7 +18,7 @@ import (
 )
 
 // replicaScenarios are stories of a replica that ends while the other one goes on.
-var replicaScenarios = []Scenario{shutdown, replicaKilled}
+var replicaScenarios = []Scenario{shutdown, replicaKilled, bothKilled}
 
 // Times of the replicas of these stories. A request may be parked for long on a busy machine.
 const (
@@ -92,16 +92,20 @@ var replicaKilled = Scenario{
 		if err != nil {
 			return nil, err
 		}
-		// No proxies: nginx must see that the victim refuses connections.
-		balancer, err := topology.StartBalancer(ctx, false, d.Victim.Address(), d.Survivor.Address())
-		if err != nil {
-			return nil, errors.Join(err, d.stop(ctx))
-		}
-		d.onStop(balancer.Stop)
-		d.nginx = &front{Balancer: balancer}
-		return d, nil
+		return d.behindNginx(ctx)
 	},
 	Play: playReplicaKilled,
+}
+
+// behindNginx starts nginx in front of both replicas, without proxies: it must see that the victim refuses connections.
+func (d *Deployment) behindNginx(ctx context.Context) (*Deployment, error) {
+	balancer, err := topology.StartBalancer(ctx, false, d.Victim.Address(), d.Survivor.Address())
+	if err != nil {
+		return nil, errors.Join(err, d.stop(ctx))
+	}
+	d.onStop(balancer.Stop)
+	d.nginx = &front{Balancer: balancer}
+	return d, nil
 }
 
 func playReplicaKilled(ctx context.Context, s *Stage) error {
@@ -194,6 +198,9 @@ func (c *crowd) buyOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if op.Outcome != history.Sold {
+		time.Sleep(pollInterval) // a server is down
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ops = append(c.ops, op)
@@ -206,7 +213,7 @@ func (c *crowd) buyOnce(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// report adds what the crowd did to the history.
+// report adds what the crowd did to the history, and says how long nobody could buy.
 func (c *crowd) report(point string) {
 	s, killed := c.stage, c.killedNS.Load()
 	unknown, next := 0, int64(0)
@@ -218,9 +225,7 @@ func (c *crowd) report(point string) {
 			next = op.ReceivedNS
 		}
 	}
-	s.mu.Lock()
-	s.ops = append(s.ops, c.ops...)
-	s.mu.Unlock()
+	c.record()
 	if unknown > crowdUsers {
 		s.Failf("%d outcomes are unknown, but only %d users were buying", unknown, crowdUsers)
 	}
@@ -231,6 +236,13 @@ func (c *crowd) report(point string) {
 		next = monotonic.Now()
 	}
 	s.blocked = time.Duration(next - killed)
+}
+
+// record adds the requests of the crowd to the history.
+func (c *crowd) record() {
+	c.stage.mu.Lock()
+	defer c.stage.mu.Unlock()
+	c.stage.ops = append(c.stage.ops, c.ops...)
 }
 
 // setManyUnits puts so many units of the item on sale that it never sells out.
