@@ -10,8 +10,8 @@ import (
 )
 
 // escrow is a batch in which each replica sells from a row of its own, its home, so that the commits of two replicas
-// wait for no common row and can share a flush of the log. When the home cannot cover a batch, the replica locks all
-// rows of the item and moves units home (O'Neil, "The Escrow Transactional Method", TODS 1986).
+// wait for no common row. When the home cannot cover a batch, the replica locks all rows of the item and moves units
+// home (O'Neil, "The Escrow Transactional Method", TODS 1986).
 //
 // A home is a preference and no right: the units of every row are for sale to every replica. So a replica that died
 // keeps no units from the others, there is no lease to wait for, and a late write is a conditional UPDATE like any
