@@ -134,7 +134,7 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	stopBare, err := startBare(ctx, bare, dir)
+	pids, stopBare, err := startBare(ctx, bare, dir)
 	defer func() { err = errors.Join(err, stopBare()) }()
 	if err != nil {
 		return err
@@ -150,6 +150,7 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	for _, replica := range l.Topology.Replicas {
 		o.Replicas = append(o.Replicas, replica.PID)
 	}
+	o.Parts = partsOf(l.Topology, append(pids, o.Replicas...))
 	result, err := bench.Run(ctx, o)
 	screen.clear()
 	if death := l.Check(); death != nil && ctx.Err() == nil {
@@ -196,9 +197,20 @@ func freeAddresses(n int) (addresses []string, err error) {
 	return addresses, nil
 }
 
+// partsOf lists the parts of the lab whose CPU time is measured. The service is the replicas, and the bare handlers in
+// their place.
+func partsOf(t *topology.Topology, service []int) []bench.Part {
+	return []bench.Part{
+		{Name: "nginx", PIDs: []int{t.Nginx.PID}},
+		{Name: "service", PIDs: service},
+		{Name: "MySQL", PIDs: []int{t.Servers.MySQL.PID}},
+		{Name: "Redis", PIDs: []int{t.Servers.Redis.PID}},
+	}
+}
+
 // startBare starts a bare handler at each address, in a process of its own, and waits until all answer. stop also stops
 // those that were started before an error.
-func startBare(ctx context.Context, addresses []string, logs string) (stop func() error, err error) {
+func startBare(ctx context.Context, addresses []string, logs string) (pids []int, stop func() error, err error) {
 	var processes []*servers.Process
 	stop = func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lab.StopTime)
@@ -211,7 +223,7 @@ func startBare(ctx context.Context, addresses []string, logs string) (stop func(
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return stop, err
+		return pids, stop, err
 	}
 	for i, address := range addresses {
 		process, err := servers.Start(servers.Command{
@@ -219,15 +231,16 @@ func startBare(ctx context.Context, addresses []string, logs string) (stop func(
 			Log: filepath.Join(logs, fmt.Sprintf("bare-%d.log", i)),
 		})
 		if err != nil {
-			return stop, err
+			return pids, stop, err
 		}
 		processes = append(processes, process)
+		pids = append(pids, process.PID)
 		probe := func(ctx context.Context) error { return servers.ProbeHTTP(ctx, "http://"+address) }
 		if err := process.Await(ctx, probe); err != nil {
-			return stop, err
+			return pids, stop, err
 		}
 	}
-	return stop, nil
+	return pids, stop, nil
 }
 
 // conditions describes the machine, the versions and the durability of a bench.

@@ -76,30 +76,32 @@ func ServeBare(ctx context.Context, address string) error {
 }
 
 // bare measures the bare handler with the requests that the strategies get.
-func (b *bench) bare(ctx context.Context, _ int) (rate float64, err error) {
+func (b *bench) bare(ctx context.Context, _ int) (c cell, err error) {
 	driver, err := traffic.NewDriver(b.BareURL, b.Users)
 	if err != nil {
-		return 0, err
+		return cell{}, err
 	}
 	defer driver.Close()
 	mix, err := traffic.NewMix(traffic.MixConfig{Goods: 1, MinCount: 1, MaxCount: 1})
 	if err != nil {
-		return 0, err
+		return cell{}, err
 	}
 	load := traffic.Load{
 		Strategy: Bare, Store: "none", Mix: mix, Users: b.Users, Timeout: timeout, RequestPrefix: Bare,
 	}
 	for _, load.Duration = range []time.Duration{warmUp, b.Time} {
+		b.warm()
 		result, err := driver.Run(ctx, load)
 		if err != nil {
-			return 0, err
+			return cell{}, err
 		}
 		for _, op := range result.Ops {
 			if op.Status != http.StatusOK {
-				return 0, errors.Join(ctx.Err(), fmt.Errorf("a request was answered %d %s", op.Status, op.Error))
+				return cell{}, errors.Join(ctx.Err(), fmt.Errorf("a request was answered %d %s", op.Status, op.Error))
 			}
 		}
-		rate = float64(result.Sent) / time.Duration(result.EndedNS-result.StartedNS).Seconds()
+		took := time.Duration(result.EndedNS - result.StartedNS)
+		c = cell{rate: float64(result.Sent) / took.Seconds(), requests: int(result.Sent), load: result.CPU}
 	}
-	return rate, nil
+	return c, nil
 }

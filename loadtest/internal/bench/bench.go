@@ -40,7 +40,8 @@ type Options struct {
 	Target   scenario.Target
 	BareURL  string // nginx in front of the bare handlers
 	MySQLDSN string
-	Replicas []int // process ids, to measure their memory
+	Replicas []int  // process ids, to measure their memory
+	Parts    []Part // whose CPU time is measured, beside that of the load
 	Users    int
 	Time     time.Duration // of a cell
 	Rounds   int
@@ -64,7 +65,8 @@ const (
 // subject is what a cell measures.
 type subject struct {
 	name string
-	run  func(ctx context.Context, cell int) (rate float64, err error)
+	// run measures one cell. It calls bench.warm after its warm-up.
+	run func(ctx context.Context, number int) (cell, error)
 }
 
 // Run measures the strategies of the service and the references.
@@ -89,16 +91,24 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 type bench struct {
 	Options
 	result *Result
-	report *report.Builder // kept to measure the lab's memory with it
-	judged int             // requests judged so far; the references have no history
+	before map[string]time.Duration // CPU time of each part at the end of the last warm-up
+	report *report.Builder          // kept to measure the lab's memory with it
+	judged int                      // requests judged so far; the references have no history
 }
 
 func newBench(o Options) *bench {
-	return &bench{
+	b := &bench{
 		Options: o,
-		result:  &Result{Rates: map[string][]float64{}, Users: o.Users, Time: o.Time, Seed: o.Seed, Rounds: o.Rounds},
-		report:  report.NewBuilder(report.Environment{}),
+		result: &Result{
+			Rates: map[string][]float64{}, Parts: []string{Load}, CPU: map[string]map[string][]float64{},
+			Users: o.Users, Time: o.Time, Seed: o.Seed, Rounds: o.Rounds,
+		},
+		report: report.NewBuilder(report.Environment{}),
 	}
+	for _, part := range o.Parts {
+		b.result.Parts = append(b.result.Parts, part.Name)
+	}
+	return b
 }
 
 // measure runs every subject in each round, in random order.
@@ -109,13 +119,14 @@ func (b *bench) measure(ctx context.Context, subjects []subject) error {
 		random := rand.New(rand.NewPCG(b.Seed, uint64(round)))
 		random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for i, s := range order {
-			cell := round*len(subjects) + i
-			b.Progress(cell, b.Rounds*len(subjects), s.name)
-			rate, err := s.run(ctx, cell)
+			number := round*len(subjects) + i
+			b.Progress(number, b.Rounds*len(subjects), s.name)
+			c, err := s.run(ctx, number)
 			if err != nil {
 				return cmp.Or(ctx.Err(), fmt.Errorf("%s, round %d: %w", s.name, round+1, err))
 			}
-			b.result.Rates[s.name] = append(b.result.Rates[s.name], rate)
+			b.addCPU(s.name, c)
+			b.result.Rates[s.name] = append(b.result.Rates[s.name], c.rate)
 		}
 		if round == 0 {
 			b.result.HeapAfterFirst, judgedInFirst = heap(), b.judged
@@ -129,25 +140,39 @@ func (b *bench) measure(ctx context.Context, subjects []subject) error {
 // noop is the strategy that the others are compared with: it deducts nothing.
 const noop = "noop"
 
-// The strategy whose rate under contention is measured, and by how many users.
+// The strategies whose rates are also measured with other numbers of users.
 const (
 	optimistic                  = "optimistic-version"
 	fewOptimists, manyOptimists = 8, 64
+	manyUsers                   = 256
 )
+
+// moreUsers are the strategies that are also measured with manyUsers.
+var moreUsers = []string{noop, "batch", "escrow"}
 
 func at(strategy string, users int) string { return fmt.Sprintf("%s, %d users", strategy, users) }
 
 // strategies lists the strategies to measure. A note in the result names those that are not available.
 func (b *bench) strategies(catalogue []scenario.Strategy) []subject {
 	var all []subject
-	for _, name := range []string{noop, "update", "batch", "escrow", "batch-ledger", "redis-script"} {
+	add := func(name string, choice scenario.Choice, users int) {
+		all = append(all, subject{name: name, run: func(ctx context.Context, number int) (cell, error) {
+			return b.strategy(ctx, number, name, choice, users)
+		}})
+	}
+	for _, name := range []string{
+		noop, "update", "batch", "escrow", "batch-ledger", "redis-script", "redis-stream",
+	} {
 		if choice, ok := b.choose(catalogue, name); ok {
-			all = append(all, b.strategy(name, choice, b.Users))
+			add(name, choice, b.Users)
+			if slices.Contains(moreUsers, name) {
+				add(at(name, manyUsers), choice, manyUsers)
+			}
 		}
 	}
 	if choice, ok := b.choose(catalogue, optimistic); ok {
 		for _, users := range []int{fewOptimists, manyOptimists} {
-			all = append(all, b.strategy(at(optimistic, users), choice, users))
+			add(at(optimistic, users), choice, users)
 		}
 	}
 	return all
@@ -168,36 +193,34 @@ func (b *bench) choose(catalogue []scenario.Strategy, name string) (scenario.Cho
 }
 
 // strategy measures a strategy as the lab always does: its rate is its goodput, and every cell is judged.
-func (b *bench) strategy(name string, choice scenario.Choice, users int) subject {
-	return subject{name: name, run: func(ctx context.Context, cell int) (rate float64, err error) {
-		dir := filepath.Join(b.Dir, fmt.Sprint(cell))
-		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-		target := b.Target
-		target.Single = "" // a single replica is not measured
-		runner, err := scenario.New(target, scenario.Config{
-			Choices: []scenario.Choice{choice}, Replicas: len(b.Replicas), Rounds: 1, Seed: b.Seed + uint64(cell),
-			Users: users, Duration: b.Time, Timeout: timeout, WarmUp: warmUp,
-			Stock: plenty, Goods: 1, MinCount: 1, MaxCount: 1,
-			Dir: dir,
-		}, time.Now())
-		if err != nil {
-			return 0, err
-		}
-		err = runner.Run(ctx, func(m scenario.Measured) error {
-			rate = b.record(name, m)
-			return nil
-		})
-		return rate, err
-	}}
+func (b *bench) strategy(
+	ctx context.Context, number int, name string, choice scenario.Choice, users int,
+) (c cell, err error) {
+	dir := filepath.Join(b.Dir, fmt.Sprint(number))
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	target := b.Target
+	target.Single = "" // a single replica is not measured
+	runner, err := scenario.New(target, scenario.Config{
+		Choices: []scenario.Choice{choice}, Replicas: len(b.Replicas), Rounds: 1, Seed: b.Seed + uint64(number),
+		Users: users, Duration: b.Time, Timeout: timeout, WarmUp: warmUp,
+		Stock: plenty, Goods: 1, MinCount: 1, MaxCount: 1,
+		Dir:  dir,
+		Warm: func(context.Context) error { b.warm(); return nil },
+	}, time.Now())
+	if err != nil {
+		return cell{}, err
+	}
+	err = runner.Run(ctx, func(m scenario.Measured) error {
+		c = b.record(name, m)
+		return nil
+	})
+	return c, err
 }
 
-// record adds a judged cell to the result, and returns its rate.
-func (b *bench) record(name string, m scenario.Measured) (rate float64) {
+// record adds a judged cell to the result.
+func (b *bench) record(name string, m scenario.Measured) cell {
 	round := b.report.Add(&m.History, m.Verdict)
 	b.judged += round.Requests
-	if name == noop {
-		b.result.LabCPU = append(b.result.LabCPU, perRequest(time.Duration(round.DriverCPUNS), round.Requests))
-	}
 	found := fmt.Sprintf("%s was found %s: %s", name, m.Verdict.Result, strings.Join(m.Verdict.Evidence, "; "))
 	switch m.Verdict.Result {
 	case verify.Wrong:
@@ -205,8 +228,9 @@ func (b *bench) record(name string, m scenario.Measured) (rate float64) {
 	case verify.Inconclusive:
 		b.result.Inconclusive = append(b.result.Inconclusive, found)
 	}
+	c := cell{rate: round.GoodputPerS, requests: round.Requests, load: time.Duration(round.DriverCPUNS)}
 	if m.History.Run.Claim == verify.ClaimSellsNothing {
-		return round.ThroughputPerS
+		c.rate = round.ThroughputPerS
 	}
-	return round.GoodputPerS
+	return c
 }

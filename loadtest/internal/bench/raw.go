@@ -16,18 +16,18 @@ const statement = "UPDATE good_stock SET stock = LAST_INSERT_ID(stock - ?), vers
 	"WHERE goods_id = ? AND stock >= ?"
 
 // raw sends the statement as fast as MySQL answers it, on one connection per user.
-func (b *bench) raw(ctx context.Context, _ int) (rate float64, err error) {
+func (b *bench) raw(ctx context.Context, _ int) (c cell, err error) {
 	if err := b.Target.SetStock(ctx, map[int64]int64{1: plenty}); err != nil {
-		return 0, err
+		return cell{}, err
 	}
 	config, err := mysql.ParseDSN(b.MySQLDSN)
 	if err != nil {
-		return 0, err
+		return cell{}, err
 	}
 	config.InterpolateParams = true // one round trip, as in the service
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return 0, err
+		return cell{}, err
 	}
 	db := sql.OpenDB(connector)
 	defer db.Close()
@@ -42,20 +42,21 @@ func (b *bench) raw(ctx context.Context, _ int) (rate float64, err error) {
 	for range b.Users {
 		conn, err := db.Conn(ctx)
 		if err != nil {
-			return 0, err
+			return cell{}, err
 		}
 		conns = append(conns, conn)
 	}
 	for _, duration := range []time.Duration{warmUp, b.Time} {
-		if rate, err = loop(ctx, conns, duration); err != nil {
-			return 0, err
+		b.warm()
+		if c, err = loop(ctx, conns, duration); err != nil {
+			return cell{}, err
 		}
 	}
-	return rate, nil
+	return c, nil
 }
 
-// loop returns the rate of statements. No connection starts one after the duration, and each ends its last one.
-func loop(ctx context.Context, conns []*sql.Conn, duration time.Duration) (rate float64, err error) {
+// loop measures the statement. No connection starts one after the duration, and each ends its last one.
+func loop(ctx context.Context, conns []*sql.Conn, duration time.Duration) (cell, error) {
 	var all sync.WaitGroup
 	var n atomic.Int64
 	errs := make(chan error, len(conns))
@@ -81,8 +82,8 @@ func loop(ctx context.Context, conns []*sql.Conn, duration time.Duration) (rate 
 	took := time.Since(began)
 	select {
 	case err := <-errs:
-		return 0, err
+		return cell{}, err
 	default:
-		return float64(n.Load()) / took.Seconds(), ctx.Err()
+		return cell{rate: float64(n.Load()) / took.Seconds(), requests: int(n.Load())}, ctx.Err()
 	}
 }

@@ -26,7 +26,8 @@ type Result struct {
 
 	Inconclusive []string // cells that could not be judged
 
-	LabCPU, WrkCPU []float64 // CPU time per request of noop in µs, by round: of the lab's load driver, and of wrk
+	Parts []string                        // whose CPU time was measured
+	CPU   map[string]map[string][]float64 // CPU time per request in µs, by subject, part and round
 
 	ReplicaPeak                   int64  // peak memory of a replica in bytes; 0 if unknown
 	HeapAfterFirst, HeapAfterLast uint64 // heap of this process after the first and the last round, in bytes
@@ -58,12 +59,15 @@ func goals() []goal {
 	contention.subject = optimistic
 	contention.wanted = fmt.Sprintf("%d users at least 0.5 × %d users", manyOptimists, fewOptimists)
 	return []goal{
-		times(0.7, "batch", noop),
+		times(0.72, "batch", noop),
+		times(0.8, at("batch", manyUsers), at(noop, manyUsers)),
 		times(3, "batch", "update"),
 		times(0.75, "escrow", noop),
 		times(1.1, "escrow", "batch"),
-		times(0.4, "batch-ledger", noop),
-		times(0.7, "redis-script", noop),
+		times(0.85, at("escrow", manyUsers), at(noop, manyUsers)),
+		times(0.5, "batch-ledger", noop),
+		times(0.85, "redis-script", noop),
+		times(0.65, "redis-stream", noop),
 		{
 			subject: "update", wanted: "0.9 × 1/(1/noop + 1/raw)", least: 0.9,
 			needs: []string{"update", noop, Raw},
@@ -185,9 +189,10 @@ func (r *Result) WriteText(w io.Writer) error {
 	fmt.Fprint(w, "medians over the rounds, and the farther end of their 95 % interval, "+
 		"which needs at least six rounds\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\tgoodput/s\t×noop")
+	fmt.Fprintf(table, "\tgoodput/s\t×noop\t%s\n", strings.Join(r.cpuHeads(), "\t"))
 	for _, name := range r.Subjects() {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", name, stats.Summarize(r.Rates[name]), r.Share(name))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", name, stats.Summarize(r.Rates[name]), r.Share(name),
+			strings.Join(r.cpu(name), "\t"))
 	}
 	fmt.Fprintf(table, "\n\twanted\tmeasured\t\n")
 	for _, v := range r.Verdicts() {
@@ -197,14 +202,12 @@ func (r *Result) WriteText(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(w, `
-×noop: as a share of noop by the same load driver
+×noop: as a share of noop by the same load driver and as many users
+µs: CPU time per request, of the load and of the processes that serve it
 noop and bare sell nothing: their rate is of answered requests, as are all rates by wrk
 raw: the statement of update on %d connections, straight to MySQL
 bare: a handler that only decodes and encodes the same JSON, in two processes behind the same nginx
 `, r.Users)
-	if text := r.CPU(); text != "" {
-		fmt.Fprintln(w, text)
-	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, note)
 	}
@@ -216,16 +219,16 @@ bare: a handler that only decodes and encodes the same JSON, in two processes be
 
 // WriteMarkdown writes the same tables in Markdown.
 func (r *Result) WriteMarkdown(w io.Writer) error {
-	fmt.Fprintf(w, "%s.\n\n| | goodput/s | × noop |\n| --- | ---: | ---: |\n", r.Heading())
+	heads := r.cpuHeads()
+	fmt.Fprintf(w, "%s.\n\n| | goodput/s | × noop | %s |\n| --- | ---: | ---: |%s\n", r.Heading(),
+		strings.Join(heads, " | "), strings.Repeat(" ---: |", len(heads)))
 	for _, name := range r.Subjects() {
-		fmt.Fprintf(w, "| %s | %s | %s |\n", name, stats.Summarize(r.Rates[name]).Span(), r.Share(name))
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", name, stats.Summarize(r.Rates[name]).Span(), r.Share(name),
+			strings.Join(r.cpu(name), " | "))
 	}
 	fmt.Fprintf(w, "\n| | wanted | measured | |\n| --- | --- | --- | --- |\n")
 	for _, v := range r.Verdicts() {
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", v.What, v.Wanted, v.Measured, v.Outcome)
-	}
-	if text := r.CPU(); text != "" {
-		fmt.Fprintf(w, "\n%s\n", text)
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(w, "\n%s\n", note)
@@ -237,20 +240,39 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
-// CPU compares what the load drivers take of the CPU; empty if it was not measured.
-func (r *Result) CPU() string {
-	if len(r.LabCPU) == 0 || len(r.WrkCPU) == 0 {
-		return ""
+// cpuHeads are the headings of the columns with CPU times.
+func (r *Result) cpuHeads() (heads []string) {
+	for _, part := range r.Parts {
+		heads = append(heads, part+" µs")
 	}
-	return fmt.Sprintf("The load driver of the lab takes %s µs of CPU per request, and wrk %s µs",
-		stats.Summarize(r.LabCPU).Span(), stats.Summarize(r.WrkCPU).Span())
+	return heads
 }
 
-// Share is the median ratio within a round to noop by the same load driver.
+// cpu lists the median CPU time per request of each part in µs.
+func (r *Result) cpu(subject string) (cells []string) {
+	for _, part := range r.Parts {
+		cells = append(cells, r.CPUOf(subject, part))
+	}
+	return cells
+}
+
+// CPUOf is the median CPU time per request of a part in µs; empty if it was not measured.
+func (r *Result) CPUOf(subject, part string) string {
+	rounds := r.CPU[subject][part]
+	if len(rounds) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f", stats.Median(rounds))
+}
+
+// Share is the median ratio within a round to noop by the same load driver and as many users.
 func (r *Result) Share(name string) string {
 	base := noop
-	if slices.ContainsFunc(wrkMeasured, func(strategy string) bool { return name == byWrk(strategy) }) {
+	switch {
+	case slices.ContainsFunc(wrkMeasured, func(strategy string) bool { return name == byWrk(strategy) }):
 		base = byWrk(noop)
+	case strings.HasSuffix(name, at("", manyUsers)):
+		base = at(noop, manyUsers)
 	}
 	ratios := stats.Ratios(slices.All(r.Rates[name]), slices.All(r.Rates[base]))
 	if len(ratios) == 0 {

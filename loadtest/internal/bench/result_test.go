@@ -64,11 +64,13 @@ func TestTargetsAreJudgedByTheWholeInterval(t *testing.T) {
 func TestMemoryGrowthIsDividedByTheRequestsJudgedLater(t *testing.T) {
 	t.Parallel()
 	b := newBench(Options{Rounds: 3, Progress: func(int, int, string) {}})
-	judged := subject{name: "update", run: func(context.Context, int) (float64, error) {
+	judged := subject{name: "update", run: func(context.Context, int) (cell, error) {
 		b.judged += 1000
-		return 100, nil
+		return cell{rate: 100, requests: 1000}, nil
 	}}
-	reference := subject{name: Raw, run: func(context.Context, int) (float64, error) { return 5000, nil }}
+	reference := subject{name: Raw, run: func(context.Context, int) (cell, error) {
+		return cell{rate: 5000, requests: 1000}, nil
+	}}
 	if err := b.measure(t.Context(), []subject{judged, reference}); err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func (b *bench) addWrk(all []subject) []subject {
 	}
 	for _, name := range wrkMeasured {
 		if measured[name] {
-			all = append(all, subject{name: byWrk(name), run: func(ctx context.Context, _ int) (float64, error) {
+			all = append(all, subject{name: byWrk(name), run: func(ctx context.Context, _ int) (cell, error) {
 				return b.wrk(ctx, path, name)
 			}})
 		}
@@ -56,31 +56,31 @@ func (b *bench) addWrk(all []subject) []subject {
 
 // wrk measures a strategy after a warm-up, as the lab does. The answers are not judged. Requests that are in flight
 // when wrk ends may still sell units. They do not disturb the next cell, which sets the stock after its warm-up.
-func (b *bench) wrk(ctx context.Context, path, strategy string) (rate float64, err error) {
+func (b *bench) wrk(ctx context.Context, path, strategy string) (c cell, err error) {
 	if err := b.Target.SetStock(ctx, map[int64]int64{1: plenty}); err != nil {
-		return 0, err
+		return cell{}, err
 	}
 	script := filepath.Join(b.Dir, "wrk.lua")
 	if err := os.WriteFile(script, wrkScript, 0o600); err != nil {
-		return 0, err
+		return cell{}, err
 	}
-	var count wrkCount
-	var used time.Duration
 	for _, duration := range []time.Duration{warmUp, b.Time} {
+		b.warm()
 		cmd := exec.CommandContext(ctx, path, b.wrkArguments(script, strategy, duration)...)
 		output, err := cmd.CombinedOutput()
 		if err != nil {
-			return 0, fmt.Errorf("wrk: %w: %s", err, output)
+			return cell{}, fmt.Errorf("wrk: %w: %s", err, output)
 		}
-		if count, err = readWrk(output); err != nil {
-			return 0, err
+		count, err := readWrk(output)
+		if err != nil {
+			return cell{}, err
 		}
-		used = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		c = cell{
+			rate: count.rate(), requests: count.Requests,
+			load: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(),
+		}
 	}
-	if strategy == noop {
-		b.result.WrkCPU = append(b.result.WrkCPU, perRequest(used, count.Requests))
-	}
-	return count.rate(), nil
+	return c, nil
 }
 
 // wrkArguments give wrk as many connections as there are users, and a thread for each processor, as the lab's own load
@@ -109,8 +109,3 @@ func readWrk(output []byte) (count wrkCount, err error) {
 }
 
 func (c wrkCount) rate() float64 { return float64(c.Requests) / float64(c.Microseconds) * 1e6 }
-
-// perRequest divides CPU time by requests, in µs.
-func perRequest(used time.Duration, requests int) float64 {
-	return float64(used) / float64(time.Microsecond) / float64(requests)
-}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -49,7 +50,7 @@ func TestWrkSendsOneDeductionAndCountsTheAnswers(t *testing.T) {
 			t.Errorf("the service got %s", got)
 		}
 	})
-	rate, err := b.wrk(t.Context(), wrk, noop)
+	c, err := b.wrk(t.Context(), wrk, noop)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,11 +59,11 @@ func TestWrkSendsOneDeductionAndCountsTheAnswers(t *testing.T) {
 		t.Errorf("wrk had %d connections, want 4", n)
 	}
 	// wrk ran for at least a second, and did not wait for its last requests.
-	if most := float64(answers.Load()); rate <= 0 || rate > most {
-		t.Errorf("wrk had %v answers per second, want some, and at most %v", rate, most)
+	if most := float64(answers.Load()); c.rate <= 0 || c.rate > most {
+		t.Errorf("wrk had %v answers per second, want some, and at most %v", c.rate, most)
 	}
-	if len(b.result.WrkCPU) != 1 || b.result.WrkCPU[0] <= 0 {
-		t.Errorf("wrk used %v µs of CPU per request, want one figure above 0", b.result.WrkCPU)
+	if c.load <= 0 {
+		t.Errorf("wrk used %v of CPU, want some", c.load)
 	}
 }
 
@@ -83,8 +84,8 @@ func TestARefusalByWrkIsAnError(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	if rate, err := b.wrk(t.Context(), wrk, noop); err == nil || !strings.Contains(err.Error(), "with an error status") {
-		t.Errorf("%v per second, %v, want an error", rate, err)
+	if c, err := b.wrk(t.Context(), wrk, noop); err == nil || !strings.Contains(err.Error(), "with an error status") {
+		t.Errorf("%v per second, %v, want an error", c.rate, err)
 	}
 }
 
@@ -118,26 +119,42 @@ func TestWithoutWrkANoteSaysHowToInstallIt(t *testing.T) {
 	}
 }
 
-func TestSharesAreOfNoopByTheSameDriver(t *testing.T) {
+func TestSharesAreOfNoopByTheSameDriverAndAsManyUsers(t *testing.T) {
+	t.Parallel()
+	r := &Result{Rates: map[string][]float64{
+		noop: steady(10_000), "batch": steady(6000),
+		byWrk(noop): steady(20_000), byWrk("batch"): steady(14_000),
+		at(noop, manyUsers): steady(5000), at("batch", manyUsers): steady(4000),
+	}}
+	for subject, want := range map[string]string{
+		"batch": "0.60", byWrk("batch"): "0.70", at("batch", manyUsers): "0.80", at(noop, manyUsers): "1.00",
+	} {
+		if got := r.Share(subject); got != want {
+			t.Errorf("the share of %s is %s, want %s", subject, got, want)
+		}
+	}
+}
+
+func TestTablesShowTheCPUTimeOfEachPart(t *testing.T) {
 	t.Parallel()
 	r := &Result{
-		Rates: map[string][]float64{
-			noop: steady(10_000), "batch": steady(6000), byWrk(noop): steady(20_000), byWrk("batch"): steady(14_000),
-		},
-		LabCPU: steady(40), WrkCPU: steady(10),
+		Rates: map[string][]float64{noop: steady(10_000)},
+		Parts: []string{Load, "service", "MySQL"},
+		CPU:   map[string]map[string][]float64{noop: {Load: steady(40), "service": steady(30)}},
 	}
-	if lab, wrk := r.Share("batch"), r.Share(byWrk("batch")); lab != "0.60" || wrk != "0.70" {
-		t.Errorf("the shares of batch are %s, and %s by wrk, want 0.60 and 0.70", lab, wrk)
-	}
-	for name, write := range map[string]func(io.Writer) error{"text": r.WriteText, "Markdown": r.WriteMarkdown} {
+	for name, c := range map[string]struct {
+		write func(io.Writer) error
+		want  *regexp.Regexp
+	}{
+		"text":     {r.WriteText, regexp.MustCompile(`load µs +service µs +MySQL µs *\n.*noop .* 40 +30 *\n`)},
+		"Markdown": {r.WriteMarkdown, regexp.MustCompile(`\| load µs \| service µs \| MySQL µs \|\n.*\n\| noop .*\| 40 \| 30 \|  \|\n`)},
+	} {
 		var out bytes.Buffer
-		if err := write(&out); err != nil {
+		if err := c.write(&out); err != nil {
 			t.Fatal(err)
 		}
-		const want = "The load driver of the lab takes 40.0 (39.8 to 40.2) µs of CPU per request, " +
-			"and wrk 10.0 (9.95 to 10.1) µs"
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the %s lacks %q:\n%s", name, want, out.String())
+		if !c.want.Match(out.Bytes()) {
+			t.Errorf("the %s does not match %v:\n%s", name, c.want, &out)
 		}
 	}
 }

@@ -27,7 +27,7 @@ type benchView struct {
 	Problems []string
 	Targets  []targetView
 	Rates    []rateView
-	CPU      string
+	Parts    []string // whose CPU time was measured
 	Notes    []string
 	Users    int
 }
@@ -43,11 +43,12 @@ type targetView struct {
 type rateView struct {
 	Name, Share string
 	Bar         measuredView
+	CPU         []string // per request in µs, of each part
 }
 
 func newBench(r *bench.Result) benchView {
 	v := benchView{
-		Heading: r.Heading(), Problems: slices.Concat(r.Wrong, r.Inconclusive), CPU: r.CPU(), Notes: r.Notes, Users: r.Users,
+		Heading: r.Heading(), Problems: slices.Concat(r.Wrong, r.Inconclusive), Parts: r.Parts, Notes: r.Notes, Users: r.Users,
 	}
 	outcomes := map[string]int{}
 	for _, verdict := range r.Verdicts() {
@@ -73,7 +74,11 @@ func newBench(r *bench.Result) benchView {
 		most = max(most, end(summary(r.Rates[name])))
 	}
 	for _, name := range r.Subjects() {
-		v.Rates = append(v.Rates, rateView{name, r.Share(name), newMeasured(summary(r.Rates[name]), most)})
+		rate := rateView{Name: name, Share: r.Share(name), Bar: newMeasured(summary(r.Rates[name]), most)}
+		for _, part := range r.Parts {
+			rate.CPU = append(rate.CPU, r.CPUOf(name, part))
+		}
+		v.Rates = append(v.Rates, rate)
 	}
 	return v
 }
