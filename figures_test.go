@@ -308,7 +308,7 @@ func (f *figures) table() string {
 // faultsTable shows what came of each fault scenario.
 func (f *figures) faultsTable() string {
 	var b strings.Builder
-	row(&b, "strategy", "holder dies", "its write comes late", "client sends again")
+	row(&b, "strategy", "holder dies", "late write", "client sends again")
 	row(&b, slices.Repeat([]string{"---"}, 4)...)
 	for _, s := range strategies {
 		if s.Claim.TwoReplicas == stock.SellsNothing {

@@ -236,7 +236,7 @@ func strategy(name string) *stock.Strategy {
 func summary(t *testing.T, f *figures, names []string) string {
 	t.Helper()
 	var b strings.Builder
-	row(&b, "strategy", "how it works", "on two replicas", "goodput/s", "holder dies", "its write comes late",
+	row(&b, "strategy", "how it works", "on two replicas", "goodput/s", "holder dies", "late write",
 		"client sends again")
 	row(&b, "---", "---", "---", "---:", "---", "---", "---")
 	for _, name := range names {

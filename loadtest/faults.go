@@ -42,14 +42,13 @@ func faultsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "faults",
 		Short: "Play crashes, late writes and retries for every strategy",
-		Long: `faults plays short stories of what can go wrong, each on two replicas of its own, for every strategy, and
-compares what came of each with what the strategy claims. Each cell proves that its fault struck, and is judged as a
-load is.
+		Long: `faults plays fault scenarios, each on two replicas of its own, for every strategy, and compares the outcome
+with what the strategy claims. Each cell proves that its fault struck, and is judged as a load is.
 
-With --step, the replicas, the servers and the clients go on while you read. Requests that wait for the story have an
-hour. Leases end as always, and so do requests in stories that are about time-outs. So the claims about how long an item
-is blocked are not checked, and a story whose fault must strike within a lease may be inconclusive: --verbose plays the
-same without waiting.
+With --step, the replicas, the servers and the clients go on while you read. Requests that wait for the scenario time
+out after an hour. Leases end as always, and so do requests in scenarios about time-outs. So the claims about how long
+an item is blocked are not checked, and a scenario whose fault must strike within a lease may be inconclusive: --verbose
+plays the same without waiting.
 
 Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something is missing; 3 a fault did not strike as
 it should; 130 interrupted.`,
@@ -101,7 +100,8 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	defer screen.clear()
 	screen.status("starting")
 	l, err := lab.Start(ctx, topology.Options{
-		Replicas: 1, RedisReplica: true, StockBinary: f.local.stockBinary,
+		Replicas:     1, // it tells the strategies; scenarios have replicas of their own
+		RedisReplica: true, StockBinary: f.local.stockBinary,
 	})
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
@@ -120,7 +120,7 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	}
 	builder := report.NewBuilder(l.Environment())
 	lab.Describe(builder, options.Choices)
-	failure := playFaults(ctx, stage(l, f.step), options, builder, f.out, screen)
+	failure := playFaults(ctx, faultLab(l, f.step), options, builder, f.out, screen)
 	return f.report(ctx, stdout, builder, failure, began)
 }
 
@@ -137,7 +137,7 @@ func (f *faultsFlags) check(flags *pflag.FlagSet) error {
 	return checkWritable("--markdown", f.markdown)
 }
 
-// writeScenarios lists scenarios, and the practices that play them beside the strategies of the catalogue.
+// writeScenarios lists scenarios, and the practices that each one also plays.
 func writeScenarios(w io.Writer, scenarios []fault.Scenario) error {
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range scenarios {
@@ -166,8 +166,8 @@ func (f *faultsFlags) plan(ctx context.Context, l *lab.Lab, scenarios []fault.Sc
 	if o.Choices, err = f.choose(catalogue, scenarios); err != nil {
 		return o, err
 	}
-	if stage(l, f.step).Cells(o) == 0 {
-		return o, errors.New("none of these strategies plays any of these scenarios: see --list")
+	if faultLab(l, f.step).Cells(o) == 0 {
+		return o, fmt.Errorf("no scenario that was chosen applies to %s", strings.Join(f.strategies, ", "))
 	}
 	return o, nil
 }
@@ -180,8 +180,8 @@ func replayCommand(stockBinary string) string {
 	return fault.Command + " --stock-binary " + stockBinary
 }
 
-// stage returns the lab as scenarios need it. If reading is set, somebody reads each step.
-func stage(l *lab.Lab, reading bool) *fault.Lab {
+// faultLab returns the lab as scenarios need it. If reading is set, requests have time for a person to read each step.
+func faultLab(l *lab.Lab, reading bool) *fault.Lab {
 	return &fault.Lab{Topology: l.Topology, Oracle: l.Target.Oracle, Reading: reading}
 }
 
@@ -208,13 +208,13 @@ func (f *faultsFlags) choose(catalogue []scenario.Strategy, scenarios []fault.Sc
 	return choices, nil
 }
 
-// playFaults plays the scenarios on replicas of their own beside those of the lab, and shows how far it is.
+// playFaults plays the scenarios on replicas of their own beside those of the lab, and shows progress.
 func playFaults(
-	ctx context.Context, stage *fault.Lab, o fault.Options, builder *report.Builder, dir string, screen *screen,
+	ctx context.Context, l *fault.Lab, o fault.Options, builder *report.Builder, dir string, screen *screen,
 ) error {
-	done, cells := 0, stage.Cells(o)
+	done, cells := 0, l.Cells(o)
 	screen.status(fmt.Sprintf("faults: %s (%d cells)", o.Scenarios[0].Name, cells))
-	err := lab.PlayFaults(ctx, stage, o, builder, dir, func(played report.Fault) {
+	err := lab.PlayFaults(ctx, l, o, builder, dir, func(played report.Fault) {
 		done++
 		screen.status(fmt.Sprintf("faults: %s (%d of %d)", played.Scenario, done, cells))
 	})
@@ -222,8 +222,8 @@ func playFaults(
 	return err
 }
 
-// stepper prints each step, and waits for Enter if the user wants to look at the stores in between. At the end of the
-// input, or of ctx, the rest is played without waiting.
+// stepper prints each step, and waits for Enter if --step is set. At the end of the input, or of ctx, the rest is played
+// without waiting.
 func (f *faultsFlags) stepper(
 	ctx context.Context, stdin io.Reader, stdout io.Writer,
 ) func(*fault.Stage, report.FaultStep) {

@@ -108,7 +108,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 			Scenarios: fault.Basic, Choices: run.Choices, Repeat: 1, Parallel: len(fault.Basic),
 			Command: replayCommand(f.local.stockBinary),
 		}
-		failure = playFaults(ctx, stage(l, false), options, run.Builder, f.out, screen)
+		failure = playFaults(ctx, faultLab(l, false), options, run.Builder, f.out, screen)
 	}
 	if failure == nil && f.traces {
 		screen.status("writing traces")

@@ -1,8 +1,8 @@
-// Package bench measures how close the strategies come to what the machine allows. Their cells are interleaved with
-// those of two references that do not use the service, and of one that does not use the lab's load:
+// Package bench measures how close the strategies come to what the machine allows. A cell is one run of one subject.
+// The cells of the strategies are interleaved with those of three references:
 //
 //   - raw is a loop of update's statement, on as many connections as there are users, straight to MySQL: what the
-//     database allows. It runs in this process, like the users of the other cells, so that the load costs as much.
+//     database allows. It runs in this process, like the users of the other cells, so that sending costs the same.
 //   - bare is a handler that only decodes a deduction and encodes a receipt, behind the same nginx: what HTTP allows.
 //     It runs in as many processes as there are replicas: in this process, it would share the scheduler and the garbage
 //     collector with the load.
@@ -29,7 +29,7 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// The references.
+// The references that do not use the service.
 const (
 	Raw  = "raw"
 	Bare = "bare"
@@ -58,7 +58,7 @@ const MaxUsers = servers.MySQLConnections - 2*64
 // Constants of a cell.
 const (
 	warmUp  = 200 * time.Millisecond
-	plenty  = 1_000_000_000 // units: more than any cell sells
+	ample   = 1_000_000_000 // units: more than any cell sells
 	timeout = 20 * time.Second
 )
 
@@ -92,7 +92,7 @@ type bench struct {
 	Options
 	result *Result
 	before map[string]time.Duration // CPU time of each part at the end of the last warm-up
-	report *report.Builder          // kept to measure the lab's memory with it
+	report *report.Builder          // kept so that its size counts in the heap
 	judged int                      // requests judged so far; the references have no history
 }
 
@@ -203,7 +203,7 @@ func (b *bench) strategy(
 	runner, err := scenario.New(target, scenario.Config{
 		Choices: []scenario.Choice{choice}, Replicas: len(b.Replicas), Rounds: 1, Seed: b.Seed + uint64(number),
 		Users: users, Duration: b.Time, Timeout: timeout, WarmUp: warmUp,
-		Stock: plenty, Goods: 1, MinCount: 1, MaxCount: 1,
+		Stock: ample, Goods: 1, MinCount: 1, MaxCount: 1,
 		Dir:  dir,
 		Warm: func(context.Context) error { b.warm(); return nil },
 	}, time.Now())

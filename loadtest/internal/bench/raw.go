@@ -17,7 +17,7 @@ const statement = "UPDATE good_stock SET stock = LAST_INSERT_ID(stock - ?), vers
 
 // raw sends the statement as fast as MySQL answers it, on one connection per user.
 func (b *bench) raw(ctx context.Context, _ int) (c cell, err error) {
-	if err := b.Target.SetStock(ctx, map[int64]int64{1: plenty}); err != nil {
+	if err := b.Target.SetStock(ctx, map[int64]int64{1: ample}); err != nil {
 		return cell{}, err
 	}
 	config, err := mysql.ParseDSN(b.MySQLDSN)

@@ -34,7 +34,7 @@ type Result struct {
 	JudgedLater                   int    // requests judged between the two
 }
 
-// goal is a value that a ratio of rates should reach.
+// goal is a ratio of rates that a target asks for.
 type goal struct {
 	subject string
 	wanted  string
@@ -43,7 +43,7 @@ type goal struct {
 	least   float64
 }
 
-// times is the goal of being at least so many times as fast as another subject.
+// times is the goal of being at least `least` times as fast as another subject.
 func times(least float64, subject, other string) goal {
 	return goal{
 		subject: subject, wanted: fmt.Sprintf("%v × %s", least, other), least: least,
@@ -132,7 +132,8 @@ func unmeasured(what, wanted string) Verdict {
 	return Verdict{What: what, Wanted: wanted, Measured: "not measured", Outcome: Undecided}
 }
 
-// judge compares the ratios of each round with the target: what slows down a whole round affects all subjects alike.
+// judge compares the ratios of each round with the target: because what slows down a
+// whole round slows down all subjects.
 func (r *Result) judge(g goal) Verdict {
 	v := unmeasured(g.subject, g.wanted)
 	if slices.ContainsFunc(g.needs, func(name string) bool { return len(r.Rates[name]) == 0 }) {
@@ -189,7 +190,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	fmt.Fprint(w, "medians over the rounds, and the farther end of their 95 % interval, "+
 		"which needs at least six rounds\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "\tgoodput/s\t×noop\t%s\n", strings.Join(r.cpuHeads(), "\t"))
+	fmt.Fprintf(table, "\trate/s\t×noop\t%s\n", strings.Join(r.cpuHeads(), "\t"))
 	for _, name := range r.Subjects() {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", name, stats.Summarize(r.Rates[name]), r.Share(name),
 			strings.Join(r.cpu(name), "\t"))
@@ -220,7 +221,7 @@ bare: a handler that only decodes and encodes the same JSON, in two processes be
 // WriteMarkdown writes the same tables in Markdown.
 func (r *Result) WriteMarkdown(w io.Writer) error {
 	heads := r.cpuHeads()
-	fmt.Fprintf(w, "%s.\n\n| | goodput/s | × noop | %s |\n| --- | ---: | ---: |%s\n", r.Heading(),
+	fmt.Fprintf(w, "%s.\n\n| | rate/s | × noop | %s |\n| --- | ---: | ---: |%s\n", r.Heading(),
 		strings.Join(heads, " | "), strings.Repeat(" ---: |", len(heads)))
 	for _, name := range r.Subjects() {
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", name, stats.Summarize(r.Rates[name]).Span(), r.Share(name),

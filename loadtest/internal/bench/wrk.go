@@ -57,7 +57,7 @@ func (b *bench) addWrk(all []subject) []subject {
 // wrk measures a strategy after a warm-up, as the lab does. The answers are not judged. Requests that are in flight
 // when wrk ends may still sell units. They do not disturb the next cell, which sets the stock after its warm-up.
 func (b *bench) wrk(ctx context.Context, path, strategy string) (c cell, err error) {
-	if err := b.Target.SetStock(ctx, map[int64]int64{1: plenty}); err != nil {
+	if err := b.Target.SetStock(ctx, map[int64]int64{1: ample}); err != nil {
 		return cell{}, err
 	}
 	script := filepath.Join(b.Dir, "wrk.lua")

@@ -45,7 +45,7 @@ func TestWrkSendsOneDeductionAndCountsTheAnswers(t *testing.T) {
 		case `POST/stock/deductapplication/json{"strategy":"noop","goods_id":1,"count":1}`:
 			answers.Add(1)
 			connections.Store(r.RemoteAddr, nil)
-		case fmt.Sprintf(`PUT/admin/stock/1application/json{"stock":%d}`, plenty):
+		case fmt.Sprintf(`PUT/admin/stock/1application/json{"stock":%d}`, ample):
 		default:
 			t.Errorf("the service got %s", got)
 		}
@@ -147,7 +147,10 @@ func TestTablesShowTheCPUTimeOfEachPart(t *testing.T) {
 		want  *regexp.Regexp
 	}{
 		"text":     {r.WriteText, regexp.MustCompile(`load µs +service µs +MySQL µs *\n.*noop .* 40 +30 *\n`)},
-		"Markdown": {r.WriteMarkdown, regexp.MustCompile(`\| load µs \| service µs \| MySQL µs \|\n.*\n\| noop .*\| 40 \| 30 \|  \|\n`)},
+		"Markdown": {
+			r.WriteMarkdown,
+			regexp.MustCompile(`\| load µs \| service µs \| MySQL µs \|\n.*\n\| noop .*\| 40 \| 30 \|  \|\n`),
+		},
 	} {
 		var out bytes.Buffer
 		if err := c.write(&out); err != nil {

@@ -233,7 +233,7 @@ var columns = []column{
 	{csv: "driver_cpu_us_per_request", value: func(r *Row) any { return positive(r.DriverCPUUSPerRequest) }},
 	{csv: "replica_shares", value: func(r *Row) any { return r.shares() }},
 	faultColumn("holder-dies", "holder dies", "loses a sale"),
-	faultColumn(lateWrite, "its write comes late", "loses a sale"),
+	faultColumn(lateWrite, "late write", "loses a sale"),
 	faultColumn("client-retries", "client sends again", "deducts twice"),
 	{csv: "evidence", value: func(r *Row) any { return strings.Join(r.Evidence, "; ") }},
 	{terminal: display{head: "found", show: (*Row).remark, style: (*Row).remarkStyle, left: true}},

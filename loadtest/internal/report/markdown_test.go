@@ -48,7 +48,7 @@ func TestTheMarkdownHasTheTenColumnsThatPeopleRead(t *testing.T) {
 	}
 	want := `
 | strategy | verdict | goodput/s | × noop | median ms | 99 % ms | commands/sale` +
-		` | holder dies | its write comes late | client sends again |
+		` | holder dies | late write | client sends again |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |
 | ` + "`late`" + ` | CORRECT, loses a late write | 1 234 ±10% | 0.50 | 1.50 | 123 | 2.00 SQL, 3.04 Redis` +
 		` | blocked 2.0 s | **loses a sale** | **deducts twice** |

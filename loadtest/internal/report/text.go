@@ -22,7 +22,7 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	r.writeJudged(out)
 	r.writeFaults(out)
 	r.writeEvidence(out)
-	r.writeList(out, "Bounded", func(row *Row) string { return row.Bounded })
+	r.writeBounded(out)
 	r.writeList(out, "Open loop", (*Row).Late)
 
 	fmt.Fprintln(out)
@@ -130,6 +130,21 @@ func (r *Report) writeList(out printer, heading string, of func(*Row) string) {
 			written = true
 		}
 		fmt.Fprintf(out, "  %s: %s\n", row.Label(), text)
+	}
+}
+
+// writeBounded says how many rows a time limit has made shorter. With a small budget, that is most of them: report.md
+// lists each.
+func (r *Report) writeBounded(out printer) {
+	bounded := 0
+	for _, row := range r.Rows {
+		if row.Bounded != "" {
+			bounded++
+		}
+	}
+	if bounded > 0 {
+		fmt.Fprintf(out, "\n%d of %d rows sent fewer requests than planned, because of a time limit: see report.md\n",
+			bounded, len(r.Rows))
 	}
 }
 

@@ -40,7 +40,8 @@ func (r *Runner) left(ahead outlook) time.Duration {
 		sum += r.cost(row)
 	}
 	if r.config.Budget > 0 {
-		sum = min(sum, r.budgetLeft())
+		least := time.Duration(len(ahead.certain)) * (minCellTime + r.overhead)
+		sum = min(sum, max(least, r.budgetLeft()))
 	}
 	return max(sum, 0)
 }
@@ -123,7 +124,8 @@ func (c *cellRun) learnRate(rate float64) {
 
 // limited says that a run sent fewer requests than planned because of a time limit.
 func limited(requests, wanted int, limit time.Duration) string {
-	return fmt.Sprintf("%s of %s requests: %.1f s limit", thousands(requests), thousands(wanted), limit.Seconds())
+	return fmt.Sprintf("%s of %s requests: its time limit was %.1f s", thousands(requests), thousands(wanted),
+		limit.Seconds())
 }
 
 // bound makes the load fit into the limit (0: none). It returns how many requests to expect, which decides the stock.

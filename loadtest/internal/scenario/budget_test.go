@@ -53,8 +53,8 @@ func TestFitScalesRequestsAndSaysSo(t *testing.T) {
 	}{
 		{3000, 3 * time.Second, 6000, ""},
 		{1990, 3 * time.Second, 6000, ""}, // not worth changing the sample size
-		{342.86, 3500 * time.Millisecond, 1200, "1 200 of 6 000 requests: 3.5 s limit"},
-		{10, time.Second, minRequests, "200 of 6 000 requests: 1.0 s limit"},
+		{342.86, 3500 * time.Millisecond, 1200, "1 200 of 6 000 requests: its time limit was 3.5 s"},
+		{10, time.Second, minRequests, "200 of 6 000 requests: its time limit was 1.0 s"},
 	} {
 		got, bounded := fit(6000, test.rate, test.limit)
 		if got != test.want || bounded != test.bounded {

@@ -112,7 +112,7 @@ func (it *item) balance() (r result) {
 		r.figures.Good = max(0, min(it.soldUnits-oversold, had-max(it.final, 0)))
 	}
 	if oversold > 0 {
-		r.findf("item %d: units sold beyond the stock: %d (%d were sold out of %d)", it.id, oversold, it.soldUnits, most)
+		r.findf("item %d: units sold beyond the stock: %d (%d were sold, and there were %d)", it.id, oversold, it.soldUnits, most)
 	}
 	if below, lowest := it.soldBelowZero(); below > 0 {
 		r.findf("item %d: request %s was told %d remaining", it.id, name(lowest.Op), lowest.Remaining)
@@ -122,7 +122,7 @@ func (it *item) balance() (r result) {
 			it.id, it.seller, it.final)
 	}
 	if lost > 0 {
-		r.findf("item %d: units sold but still in stock: %d (%d - %d should have left %d, but %d are there)",
+		r.findf("item %d: units sold but still in stock: %d (%d - %d = %d should be left, and %d are)",
 			it.id, lost, most, it.soldUnits, most-it.soldUnits, it.final)
 	}
 	if leaked > 0 {
