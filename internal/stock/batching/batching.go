@@ -38,7 +38,12 @@ type Queue struct {
 
 // Deduct waits for the request's turn in its item's queue and returns what became of it.
 func (q *Queue) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	m := &Member{Request: req, ctx: ctx, section: stock.Arrive()}
+	return q.Do(ctx, req, nil)
+}
+
+// Do is Deduct for a request that asks for more than a stock.Request can say, which is its detail.
+func (q *Queue) Do(ctx context.Context, req stock.Request, detail any) (stock.Receipt, error) {
+	m := &Member{Request: req, Detail: detail, ctx: ctx, section: stock.Arrive()}
 	shard := q.shard(m.GoodsID)
 	first, err := shard.join(m)
 	if err != nil {
@@ -106,6 +111,7 @@ type Batch struct {
 // Member is a request in a batch.
 type Member struct {
 	stock.Request
+	Detail    any   // what else the request asks for, and what else is answered; nil for a deduction
 	Remaining int64 // units left, for a member whose Err is nil
 	Err       error // nil for a member that was granted
 

@@ -110,6 +110,12 @@ func asDurableAsRedis(c stock.Claim) stock.Claim {
 	return c
 }
 
+// returningLater is a claim of a strategy that holds units before it sells them.
+func returningLater(c stock.Claim) stock.Claim {
+	c.CrashCaveat = "but the units that the dead replica held are back only half a minute later"
+	return c
+}
+
 // overlapping is a claim of a strategy whose critical sections may overlap.
 func overlapping(c stock.Claim) stock.Claim {
 	c.Exclusive = false

@@ -105,4 +105,12 @@ var mysqlStrategies = []stock.Strategy{
 		New:        mysql.NewBatchLedger,
 		Idempotent: true,
 	},
+	{
+		Name: "reserve",
+		Summary: "Holds the units in a table, then confirms: batches of both. Clients may hold, confirm or cancel by " +
+			"themselves.",
+		Claim:  returningLater(oneStatement),
+		Stores: []stock.Store{stock.MySQL},
+		New:    mysql.NewReserve,
+	},
 }

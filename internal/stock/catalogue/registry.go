@@ -33,6 +33,8 @@ type Status struct {
 	stock.Strategy
 	Unavailable map[stock.Store]string // the reason, for each store on which it cannot be used
 	Orders      []stock.Store          // the stores on which it takes orders
+
+	Reservations []stock.Store // the stores on which it takes reservations
 }
 
 // Build builds every strategy on each of its stores. A strategy that lacks a server is kept, with the reason.
@@ -78,6 +80,9 @@ func (r *Registry) add(strategy stock.Strategy) error {
 		e.deducters[on] = deducter
 		if _, ok := deducter.(stock.Orderer); ok {
 			status.Orders = append(status.Orders, on)
+		}
+		if _, ok := deducter.(stock.Reserver); ok {
+			status.Reservations = append(status.Reservations, on)
 		}
 	}
 	r.entries[strategy.Name] = e
@@ -161,6 +166,19 @@ func (r *Registry) ResolveOrders(name string, on stock.Store) (stock.Orderer, st
 		err = fmt.Errorf("strategy %s on store %s %w", name, on, stock.ErrNoOrders)
 	}
 	return orderer, on, err
+}
+
+// ResolveReservations finds the reserver of a strategy. Its errors are those of Resolve, and ErrNoReservations.
+func (r *Registry) ResolveReservations(name string, on stock.Store) (stock.Reserver, stock.Store, error) {
+	deducter, on, err := r.Resolve(name, on)
+	if err != nil {
+		return nil, on, err
+	}
+	reserver, ok := deducter.(stock.Reserver)
+	if !ok {
+		err = fmt.Errorf("strategy %s on store %s %w", name, on, stock.ErrNoReservations)
+	}
+	return reserver, on, err
 }
 
 // missing lists those of the needed servers that are not configured.

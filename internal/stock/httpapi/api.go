@@ -53,17 +53,20 @@ type Version struct {
 // API holds what the handlers of both listeners share.
 type API struct {
 	Config
-	replica    []string // value of X-Replica
-	inventory  *inventory.Inventory
-	health     *health.Checker
-	offers     map[string]*offer
-	names      []string                      // of all strategies
-	listing    []byte                        // reply of GET /strategies
-	problems   map[string]prometheus.Counter // by slug
-	pauses     *pauses                       // nil without pause points
-	draining   atomic.Bool
-	wasReady   atomic.Bool
-	nextWarned atomic.Int64 // earliest time of the next warning, Unix seconds
+	replica   []string // value of X-Replica
+	inventory *inventory.Inventory
+	health    *health.Checker
+	offers    map[string]*offer
+	names     []string                      // of all strategies
+	reserver  string                        // the first strategy that takes reservations; empty if there is none
+	listing   []byte                        // reply of GET /strategies
+	problems  map[string]prometheus.Counter // by slug
+
+	reservations reservationMetrics
+	pauses       *pauses // nil without pause points
+	draining     atomic.Bool
+	wasReady     atomic.Bool
+	nextWarned   atomic.Int64 // earliest time of the next warning, Unix seconds
 }
 
 // offer is a strategy, with what all of its requests share.
@@ -96,6 +99,9 @@ func New(config Config) (*API, error) {
 		if status.WriteBehind && len(status.Unavailable) == 0 {
 			config.Registry.MustRegister(backlog{stream.Admin{MySQL: config.Deps.MySQL, Redis: config.Deps.Redis}})
 		}
+		if a.reserver == "" && len(status.Reservations) > 0 {
+			a.reserver = status.Name
+		}
 		a.offers[status.Name] = o
 		a.names = append(a.names, status.Name)
 	}
@@ -104,6 +110,9 @@ func New(config Config) (*API, error) {
 			cmp.Or(suggest.DidYouMean(config.DefaultStrategy, a.names), ", only "+strings.Join(a.names, ", ")))
 	}
 	var err error
+	if a.reservations, err = a.newReservationMetrics(); err != nil {
+		return nil, err
+	}
 	a.listing, err = listStrategies(config)
 	return a, err
 }
@@ -116,6 +125,10 @@ func (a *API) Public() http.Handler {
 	r.Post("/stock/deduct/{strategy}", a.sell((*sale).deduct))
 	r.Post("/stock/orders", a.sell((*sale).order))
 	r.Post("/stock/orders/{strategy}", a.sell((*sale).order))
+	r.Post("/stock/reservations", a.reserve)
+	r.Get("/stock/reservations/{id}", a.onReservation(operationRead, stock.Reserver.Reservation))
+	r.Delete("/stock/reservations/{id}", a.onReservation(operationCancel, stock.Reserver.Cancel))
+	r.Post("/stock/reservations/{id}/confirm", a.onReservation(operationConfirm, stock.Reserver.Confirm))
 	// The pattern does not match /stock/deduct, so that GET on that is answered 405.
 	r.Get("/stock/{goods_id:-?[0-9]+}", a.getStock)
 	r.Get("/strategies", a.getStrategies)

@@ -23,7 +23,8 @@ func listStrategies(config Config) ([]byte, error) {
 		Idempotent  bool                   `json:"idempotent"`
 		Unavailable map[stock.Store]string `json:"unavailable"`
 
-		TellsRemaining bool `json:"tells_remaining"`
+		TellsRemaining bool          `json:"tells_remaining"`
+		Reservations   []stock.Store `json:"reservations"`
 	}
 	list := struct {
 		Default    string `json:"default"`
@@ -33,6 +34,7 @@ func listStrategies(config Config) ([]byte, error) {
 		// Never nil, which would be null in JSON.
 		needs := append([]stock.Need{}, s.NeedsOn(s.Stores[0])...)
 		orders := append([]stock.Store{}, s.Orders...)
+		reservations := append([]stock.Store{}, s.Reservations...)
 		list.Strategies = append(list.Strategies, row{
 			Name:           s.Name,
 			Summary:        s.Summary,
@@ -45,6 +47,7 @@ func listStrategies(config Config) ([]byte, error) {
 			Idempotent:     s.Idempotent,
 			Unavailable:    s.Unavailable,
 			TellsRemaining: s.TellsRemaining(),
+			Reservations:   reservations,
 		})
 	}
 	return json.Marshal(list)

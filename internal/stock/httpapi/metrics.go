@@ -153,3 +153,70 @@ func (b backlog) Collect(samples chan<- prometheus.Metric) {
 	samples <- prometheus.MustNewConstMetric(backlogSales, prometheus.GaugeValue, float64(behind.Sales))
 	samples <- prometheus.MustNewConstMetric(backlogAge, prometheus.GaugeValue, behind.Age.Seconds())
 }
+
+// reservationMetrics counts what was done with reservations in this replica.
+type reservationMetrics struct{ requests *prometheus.CounterVec }
+
+func (a *API) newReservationMetrics() (reservationMetrics, error) {
+	m := reservationMetrics{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "stock_reservation_requests_total",
+		Help: "Requests for reservations by operation (hold, confirm, cancel, read) and outcome: done, or the type of " +
+			"the problem.",
+	}, []string{"operation", "outcome"})}
+	a.Registry.MustRegister(m.requests)
+	if a.reserver == "" {
+		return m, nil
+	}
+	reserver, _, err := a.Strategies.ResolveReservations(a.reserver, "")
+	if err == nil {
+		a.Registry.MustRegister(reservationStats{reserver})
+	}
+	return m, err
+}
+
+func (m reservationMetrics) observe(operation string, err error) {
+	outcome := outcomeDone
+	if err != nil {
+		outcome = kindOf(err).slug
+	}
+	m.requests.WithLabelValues(operation, outcome).Inc()
+}
+
+// reservationStats exports what is held. The gauges are of all replicas together, so every replica exports the same
+// ones; the others are of this replica.
+type reservationStats struct{ stock.Reserver }
+
+var (
+	reservedUnits = prometheus.NewDesc("stock_reservations_held_units",
+		"Units held by reservations, of all replicas together; absent while MySQL does not answer.", nil, nil)
+	reservationsOverdue = prometheus.NewDesc("stock_reservations_overdue_seconds",
+		"How long units of an expired reservation have not been back in the stock, at most; 0 if there are none.",
+		nil, nil)
+	reservationsEnded = prometheus.NewDesc("stock_reservations_ended_total",
+		"Reservations that this replica ended: confirmed, cancelled or expired.", []string{"outcome"}, nil)
+	reservationLag = prometheus.NewDesc("stock_reservation_expiry_lag_seconds",
+		"Time from the expiry of reservations until this replica put their units back.", nil, nil)
+)
+
+func (r reservationStats) Describe(descs chan<- *prometheus.Desc) {
+	descs <- reservedUnits
+	descs <- reservationsOverdue
+	descs <- reservationsEnded
+	descs <- reservationLag
+}
+
+func (r reservationStats) Collect(samples chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), health.Limit)
+	defer cancel()
+	stats, err := r.ReservationStats(ctx)
+	for state, n := range stats.Ended {
+		samples <- prometheus.MustNewConstMetric(reservationsEnded, prometheus.CounterValue, float64(n), string(state))
+	}
+	samples <- prometheus.MustNewConstSummary(reservationLag,
+		uint64(stats.Ended[stock.Expired]), stats.Lag.Seconds(), nil)
+	if err != nil {
+		return // reporting the error would fail the whole scrape
+	}
+	samples <- prometheus.MustNewConstMetric(reservedUnits, prometheus.GaugeValue, float64(stats.HeldUnits))
+	samples <- prometheus.MustNewConstMetric(reservationsOverdue, prometheus.GaugeValue, stats.Overdue.Seconds())
+}

@@ -34,6 +34,7 @@ const (
 	slugUnavailable      = "unavailable"
 	slugUnknownStrategy  = "unknown-strategy"
 	slugUnsupportedStore = "unsupported-store"
+	slugNoReservations   = "no-reservations"
 	slugInternal         = "internal"
 )
 
@@ -94,6 +95,25 @@ var kinds = []kind{{
 	err: stock.ErrNoOrders, slug: "no-orders", status: http.StatusBadRequest, title: "No orders",
 	detail: "The strategy takes no orders at all, none on this store, or none of this many items; " +
 		"GET /strategies lists the stores on which it does.",
+}, {
+	err: stock.ErrUnknownReservation, slug: "unknown-reservation", status: http.StatusNotFound,
+	title:  "Unknown reservation",
+	detail: "There is no reservation with this id; an old one may have been pruned.",
+}, {
+	err: stock.ErrReservationExpired, slug: "reservation-expired", status: http.StatusConflict,
+	title:  "Reservation expired",
+	detail: "The time of the reservation has passed, and it was not confirmed: its units are sold to others.",
+}, {
+	err: stock.ErrReservationCancelled, slug: "reservation-cancelled", status: http.StatusConflict,
+	title:  "Reservation cancelled",
+	detail: "The reservation was cancelled, and its units are sold to others.",
+}, {
+	err: stock.ErrReservationConfirmed, slug: "reservation-confirmed", status: http.StatusConflict,
+	title:  "Reservation confirmed",
+	detail: "The reservation was confirmed: its units are sold, and it can't be cancelled.",
+}, {
+	err: stock.ErrNoReservations, slug: slugNoReservations, status: http.StatusBadRequest, title: "No reservations",
+	detail: "The strategy takes no reservations; GET /strategies lists those that do.",
 }, {
 	err: errMalformed, slug: "malformed", status: http.StatusBadRequest, title: "Malformed request",
 	detail: "The request cannot be understood or exceeds a limit.",

@@ -27,6 +27,8 @@ type sale struct {
 	started time.Time
 	offer   *offer // the strategy; set by choose
 
+	reserves bool // it is a hold, which always takes a key
+
 	// Set by options.
 	hold  time.Duration
 	wait  *time.Duration // nil for the usual limit
@@ -100,6 +102,9 @@ func (s *sale) options(t terms, firstItem int64) (err error) {
 	}
 	if s.key, err = idempotencyKey(s.r); err != nil {
 		return err
+	}
+	if s.reserves {
+		return nil
 	}
 	return s.offer.checkKey(s.key)
 }

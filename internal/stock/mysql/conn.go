@@ -20,6 +20,8 @@ const (
 	HeldWork int64 = 0
 	// Upkeep stands for administration and for work in the background.
 	Upkeep int64 = -1
+	// Reservations stands for all requests that read or end a reservation, whose item is not known at first.
+	Reservations int64 = -2
 )
 
 // ShareOf returns the key that a request's connection counts against.
@@ -140,6 +142,8 @@ func describeShares(shares []int64) string {
 		return "work inside critical sections (hold_ms, X-Pause) already uses"
 	case shares[0] == Upkeep:
 		return "upkeep (administration and work in the background) already uses"
+	case shares[0] == Reservations:
+		return "the end of reservations already uses"
 	}
 	return fmt.Sprintf("item %d already uses", shares[0])
 }

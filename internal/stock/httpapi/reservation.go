@@ -1,0 +1,219 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"stock/internal/stock"
+)
+
+// hold is a request to hold units of one item, as JSON.
+type hold struct {
+	GoodsID int64 `json:"goods_id"`
+	Count   int64 `json:"count"`
+	TTLMS   int64 `json:"ttl_ms"`
+	terms
+}
+
+// reservation is the part of every reply that describes a reservation.
+type reservation struct {
+	ID        string                 `json:"id"`
+	State     stock.ReservationState `json:"state"`
+	GoodsID   int64                  `json:"goods_id"`
+	Count     int64                  `json:"count"`
+	CreatedAt string                 `json:"created_at"`
+	ExpiresAt string                 `json:"expires_at"`
+	EndedAt   string                 `json:"ended_at,omitempty"`
+}
+
+type holdReply struct {
+	reservation
+	Remaining *int64 `json:"remaining,omitempty"` // nil for a replay
+	receipt
+}
+
+type reservationReply struct {
+	reservation
+	Strategy  string      `json:"strategy"`
+	Store     stock.Store `json:"store"`
+	Replica   string      `json:"replica"`
+	RequestID string      `json:"request_id"`
+}
+
+// What is done with reservations, in the metrics.
+const (
+	operationHold    = "hold"
+	operationConfirm = "confirm"
+	operationCancel  = "cancel"
+	operationRead    = "read"
+)
+
+// reserve answers POST /stock/reservations.
+func (a *API) reserve(w http.ResponseWriter, r *http.Request) {
+	s := &sale{api: a, w: w, r: r, started: time.Now()}
+	reply, err := s.holdUnits()
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusCreated, typeJSON, reply)
+}
+
+func (s *sale) holdUnits() (*holdReply, error) {
+	var h hold
+	if s.r.URL.RawQuery != "" {
+		return nil, describe(errMalformed, "the request has a query: a reservation must be asked for in JSON")
+	}
+	if err := readJSON(s.r, maxBody, &h); err != nil {
+		return nil, err
+	}
+	reserver, on, err := s.reserver(h.terms)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLine(h.GoodsID, h.Count); err != nil {
+		return nil, err
+	}
+	if h.TTLMS < stock.MinTTL.Milliseconds() || h.TTLMS > stock.MaxTTL.Milliseconds() {
+		return nil, describe(errMalformed, "ttl_ms is %d or missing: it must be %d to %d",
+			h.TTLMS, stock.MinTTL.Milliseconds(), stock.MaxTTL.Milliseconds())
+	}
+	if err := s.options(h.terms, h.GoodsID); err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.api.timeout(s.r)
+	defer cancel()
+	if s.wait != nil {
+		ctx = stock.LimitWait(ctx, *s.wait)
+	}
+	held, done, err := reserver.Hold(ctx, stock.HoldRequest{
+		Request: stock.Request{GoodsID: h.GoodsID, Count: int(h.Count), Key: s.key, Hold: s.hold, Pause: s.pause},
+		TTL:     time.Duration(h.TTLMS) * time.Millisecond,
+	})
+	s.api.reservations.observe(operationHold, err)
+	if err != nil {
+		return nil, s.describe(describeReservation(operationHold, err), h.GoodsID, on)
+	}
+	reply := &holdReply{reservation: newReservation(held), receipt: s.receipt(on, done)}
+	if done.Replayed {
+		s.w.Header()["Idempotency-Replayed"] = replayed
+	} else {
+		reply.Remaining = &done.Remaining
+	}
+	return reply, nil
+}
+
+// reserver finds the strategy that a request names, or else the first of the catalogue that takes reservations.
+func (s *sale) reserver(t terms) (stock.Reserver, stock.Store, error) {
+	name := t.Strategy
+	if name == "" {
+		name = s.api.reserver
+	}
+	if name == "" {
+		return nil, "", describe(stock.ErrUnavailable,
+			"no strategy that takes reservations is available here; GET /strategies tells what each needs")
+	}
+	if err := s.choose(name); err != nil {
+		return nil, "", err
+	}
+	reserver, on, err := s.api.Strategies.ResolveReservations(s.offer.Name, t.Store)
+	if err != nil {
+		return nil, on, s.describe(err, 0, on)
+	}
+	s.reserves = true
+	return reserver, on, nil
+}
+
+// onReservation makes a handler of a method that reads or ends a reservation.
+func (a *API) onReservation(
+	operation string, method func(stock.Reserver, context.Context, stock.ReservationID) (stock.Reservation, error),
+) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s := &sale{api: a, w: w, r: r, started: time.Now()}
+		reply, err := s.onReservation(operation, method)
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		writeJSON(w, http.StatusOK, typeJSON, reply)
+	}
+}
+
+func (s *sale) onReservation(
+	operation string, method func(stock.Reserver, context.Context, stock.ReservationID) (stock.Reservation, error),
+) (*reservationReply, error) {
+	if has, err := hasBody(s.r); err != nil {
+		return nil, err
+	} else if has {
+		return nil, describe(errMalformed, "the request has a body: only the path and ?strategy= are read")
+	}
+	var d deduction
+	if err := d.readQuery(s.r.URL.RawQuery); err != nil {
+		return nil, err
+	}
+	if d != (deduction{terms: terms{Strategy: d.Strategy, Store: d.Store}}) {
+		return nil, describe(errMalformed, "the only parameters here are ?strategy= and ?store=")
+	}
+	reserver, on, err := s.reserver(d.terms)
+	if err != nil {
+		return nil, err
+	}
+	id, err := stock.ParseReservationID(chi.URLParam(s.r, "id"))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.api.timeout(s.r)
+	defer cancel()
+	found, err := method(reserver, ctx, id)
+	s.api.reservations.observe(operation, err)
+	if err != nil {
+		return nil, describeReservation(operation, err)
+	}
+	return &reservationReply{
+		reservation: newReservation(found),
+		Strategy:    s.offer.Name,
+		Store:       on,
+		Replica:     s.api.Replica,
+		RequestID:   requestID(s.w),
+	}, nil
+}
+
+// describeReservation tells what an error means for a reservation.
+func describeReservation(operation string, err error) error {
+	switch slug := kindOf(err).slug; {
+	case slug == slugUnknown && operation == operationHold:
+		return describe(err, "The hold was sent, but no result arrived: units may or may not be held. Send the request "+
+			"again with its Idempotency-Key; without a key, the units come back when the time of the hold has passed.")
+	case slug == slugUnknown:
+		return describe(err, "The request was sent, but no result arrived: the reservation may or may not have ended. "+
+			"Send the request again, which tells what happened, or read the reservation.")
+	case slug == slugBusy && operation != operationHold:
+		return describe(err, "The service gave up waiting; the reservation is as it was. Try again, "+
+			"before it expires.")
+	case slug == slugUnavailable && operation != operationHold:
+		return describe(err, "A server that the strategy needs does not answer; the reservation is as it was. "+
+			"Try again, before it expires.")
+	}
+	return err
+}
+
+func newReservation(r stock.Reservation) reservation {
+	reply := reservation{
+		ID:        r.ID.String(),
+		State:     r.State,
+		GoodsID:   r.GoodsID,
+		Count:     int64(r.Count),
+		CreatedAt: microseconds(r.Created),
+		ExpiresAt: microseconds(r.Expires),
+	}
+	if !r.Ended.IsZero() {
+		reply.EndedAt = microseconds(r.Ended)
+	}
+	return reply
+}
+
+// microseconds writes a time as in RFC 3339, always with six digits.
+func microseconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }

@@ -1,0 +1,365 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"stock/internal/stock"
+	"stock/internal/stock/batching"
+	"stock/internal/stock/retry"
+)
+
+// reserve holds units in the table reservation until the buyer confirms, cancels, or lets the time pass (TCC: Pardon
+// and Pautasso, "Atomic Distributed Transactions: a RESTful Design", WWW 2014). Deduct holds and confirms at once.
+//
+// Holds of one item that wait in a replica share a transaction, as in batch: one UPDATE of the stock and one INSERT of
+// all reservations. Confirmations of all items share one UPDATE, which touches no stock.
+//
+// The clock of MySQL alone decides whether the time of a reservation has passed. Every replica has a sweeper that puts
+// expired units back. It needs not be fast: a hold that finds too few units takes back what has expired itself.
+//
+// Locks are taken in one order: the rows of the items, ascending, then those of the reservations, by id. So a hold and
+// a sweeper never wait for each other, and a hold that has the item's row sees all of its expired reservations.
+type reserve struct {
+	store    Store
+	holds    *batch
+	confirms *batch
+	sweeper  *sweeper
+
+	ended map[stock.ReservationState]*atomic.Int64
+	lag   atomic.Int64 // microseconds
+}
+
+const (
+	// deductTTL is how long Deduct holds units that it is about to confirm, and so how long the units are gone if the
+	// replica dies in between. A batch that is about to confirm may wait for a connection, and then for rows.
+	deductTTL = 30 * time.Second
+	// abandonWait is how long Deduct tries to cancel a hold that it could not confirm. A request with less than
+	// minTimeLeft would be refused.
+	abandonWait = minTimeLeft + time.Second
+)
+
+// NewReserve makes the strategy `reserve`.
+func NewReserve(d stock.Deps) stock.Deducter {
+	s := &reserve{store: New(d), ended: map[stock.ReservationState]*atomic.Int64{}}
+	for _, state := range stock.EndStates {
+		s.ended[state] = new(atomic.Int64)
+	}
+	s.holds = newBatch(d, nil, s.tryHolds)
+	s.confirms = newBatch(d, nil, s.tryConfirms)
+	s.sweeper = startSweeper(s, d.Log)
+	return s
+}
+
+// Close ends the sweeper.
+func (s *reserve) Close() error { return s.sweeper.close() }
+
+// Deduct implements stock.Deducter. The receipt and its critical section are those of the hold.
+func (s *reserve) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+	held, receipt, err := s.Hold(ctx, stock.HoldRequest{Request: req, TTL: deductTTL})
+	if err != nil {
+		return stock.Receipt{}, err
+	}
+	if _, err := s.confirm(ctx, held.ID, false); err != nil {
+		if err := s.abandon(ctx, held.ID, err); err != nil {
+			return stock.Receipt{}, err
+		}
+	}
+	return receipt, nil
+}
+
+// abandon cancels a hold that Deduct could not confirm. If that succeeds, nothing is deducted. If the hold turns out to
+// be confirmed after all, there is no error. If nobody knows, the outcome is unknown.
+func (s *reserve) abandon(ctx context.Context, id stock.ReservationID, failure error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonWait)
+	defer cancel()
+	switch _, err := s.Cancel(ctx, id); {
+	case err == nil && errors.Is(failure, stock.ErrBusy):
+		return failure
+	case err == nil:
+		return fmt.Errorf("%w: the units were held and not confirmed, and are back: %v", stock.ErrUnavailable, failure)
+	case errors.Is(err, stock.ErrReservationConfirmed):
+		return nil
+	default:
+		return fmt.Errorf("%w: the units are held, and neither confirmed nor cancelled: %v; %w",
+			stock.ErrUnknown, failure, err)
+	}
+}
+
+// hold is what a hold asks for beside a stock.Request, and what becomes of it.
+type hold struct {
+	ttl      time.Duration
+	row      *reservationRow
+	replayed bool
+}
+
+// Hold implements stock.Reserver. A request with work to do, or that waits less than others, does not join a batch.
+func (s *reserve) Hold(
+	ctx context.Context, req stock.HoldRequest,
+) (_ stock.Reservation, receipt stock.Receipt, err error) {
+	h := &hold{ttl: req.TTL}
+	limit, limited := stock.WaitLimit(ctx)
+	if limited && limit < s.store.wait || req.Hold > 0 || req.Pause != nil {
+		receipt, err = s.holdAlone(ctx, req.Request, h)
+	} else {
+		receipt, err = s.holds.Queue.Do(ctx, req.Request, h)
+	}
+	if err != nil {
+		return stock.Reservation{}, stock.Receipt{}, err
+	}
+	if h.replayed {
+		receipt = stock.Receipt{Attempts: 1, Replayed: true}
+	}
+	return h.row.reservation(), receipt, nil
+}
+
+// holdAlone is a hold in a transaction by itself. It tries again if the server rolled it back because of a conflict.
+func (s *reserve) holdAlone(ctx context.Context, req stock.Request, h *hold) (stock.Receipt, error) {
+	section := stock.Arrive()
+	member := &batching.Member{Request: req, Detail: h}
+	for attempt := 1; ; attempt++ {
+		var taken []reservationRow
+		err := s.store.InTx(ctx, []int64{ShareOf(req)}, ReadCommitted, req.Pause, func(tx Tx) error {
+			fresh, _, err := findHolds(ctx, tx, []*batching.Member{member})
+			if err != nil || len(fresh) == 0 {
+				return cmp.Or(err, member.Err)
+			}
+			if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
+				return err
+			}
+			if taken, err = holdWhatFits(ctx, tx, req.GoodsID, fresh, &section); err != nil {
+				return err
+			}
+			if err := cmp.Or(member.Err, stock.Work(ctx, req.Hold)); err != nil {
+				return err
+			}
+			section.Leave()
+			return nil
+		})
+		if err == nil {
+			s.count(stock.Expired, taken)
+			return section.Receipt(member.Remaining, attempt), nil
+		}
+		again := isRolledBack(err) || errors.Is(err, errKeyTaken)
+		if !again || section.Elapsed() > stock.LongestWait(ctx, s.store.wait) || retry.BackOff(ctx, attempt) != nil {
+			return stock.Receipt{}, err
+		}
+	}
+}
+
+// tryHolds decides on a batch of holds of one item.
+func (s *reserve) tryHolds(ctx context.Context, conn *conn, b *batching.Batch) error {
+	fresh, repeats, err := findHolds(ctx, conn, b.Undecided)
+	if err != nil {
+		return err
+	}
+	b.Undecided = slices.Concat(fresh, slices.Collect(maps.Keys(repeats)))
+	if len(fresh) == 0 {
+		return nil
+	}
+	if err := s.decideHolds(ctx, conn, b.GoodsID, fresh); err != nil {
+		if errors.Is(err, stock.ErrUnknown) { // but nothing was held for those that are sold out
+			b.Undecided = slices.DeleteFunc(b.Undecided, func(m *batching.Member) bool {
+				return errors.Is(m.Err, stock.ErrSoldOut)
+			})
+		}
+		return err
+	}
+	for m, first := range repeats {
+		if first.Err != nil {
+			m.Refuse(first.Err)
+			continue
+		}
+		replay(m, first.Detail.(*hold).row)
+	}
+	return nil
+}
+
+// findHolds looks up the keys of holds. A hold whose key is taken is answered with the reservation. It returns the
+// others: the first of each key and those without one as fresh, and each repeat of a key with the first.
+func findHolds(
+	ctx context.Context, in session, members []*batching.Member,
+) (fresh []*batching.Member, repeats map[*batching.Member]*batching.Member, err error) {
+	var keys []any
+	for _, m := range members {
+		if m.Key != "" {
+			keys = append(keys, []byte(m.Key))
+		}
+	}
+	known, err := findKeys(ctx, in, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	firsts := map[string]*batching.Member{}
+	repeats = map[*batching.Member]*batching.Member{}
+	for _, m := range members {
+		switch row, first := known[m.Key], firsts[m.Key]; {
+		case m.Key != "" && row != nil:
+			replay(m, row)
+		case m.Key != "" && first != nil:
+			repeats[m] = first
+		default:
+			firsts[m.Key] = m
+			fresh = append(fresh, m)
+		}
+	}
+	return fresh, repeats, nil
+}
+
+// replay answers a hold with the reservation of an earlier one with the same key, if that asked for the same.
+func replay(m *batching.Member, row *reservationRow) {
+	h := m.Detail.(*hold)
+	if row.GoodsID != m.GoodsID || row.Count != m.Count || row.TTL != h.ttl.Milliseconds() {
+		m.Refuse(fmt.Errorf("%w: %q", stock.ErrKeyReused, m.Key))
+		return
+	}
+	h.row, h.replayed = row, true
+	m.Grant(0)
+}
+
+// decideHolds needs one UPDATE and one INSERT if there is enough for all, as there is until the item runs out. If there
+// is too little for any, and nothing has expired, it writes nothing. Otherwise it takes back what has expired and grants
+// what fits, under the lock of the item's row.
+func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, members []*batching.Member) error {
+	if decided, err := holdTogether(ctx, conn, goodsID, members); err != nil || decided {
+		return err
+	}
+	tx, err := conn.begin(ctx, ReadCommitted)
+	if err != nil {
+		return err
+	}
+	defer tx.tx.Rollback()
+	taken, err := holdWhatFits(ctx, tx, goodsID, members, new(stock.Section))
+	if err != nil {
+		return err
+	}
+	if err := classifyCommit(tx.tx.Commit()); err != nil {
+		return err
+	}
+	s.count(stock.Expired, taken)
+	return nil
+}
+
+func holdTogether(
+	ctx context.Context, conn *conn, goodsID int64, members []*batching.Member,
+) (decided bool, err error) {
+	tx, err := conn.begin(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer tx.tx.Rollback()
+	asked := batching.Total(members)
+	result, err := tx.ExecContext(ctx, deductSQL, asked, goodsID, asked)
+	if err != nil {
+		return false, Refusal(err)
+	}
+	if rows, err := result.RowsAffected(); err != nil {
+		return false, err
+	} else if rows == 0 {
+		return refuseHolds(ctx, tx, goodsID, members)
+	}
+	remaining, err := result.LastInsertId()
+	if err != nil {
+		return false, err
+	}
+	batching.Allot(members, remaining+asked)
+	if err := recordHolds(ctx, tx, goodsID, members); err != nil {
+		return false, err
+	}
+	return true, classifyCommit(tx.tx.Commit())
+}
+
+// refuseHolds refuses all members if the stock covers none of them and no reservation of the item has expired. One
+// statement reads both, so there was a moment at which that was so.
+func refuseHolds(
+	ctx context.Context, in session, goodsID int64, members []*batching.Member,
+) (refused bool, err error) {
+	var present struct {
+		Units  int64
+		Lapsed bool
+	}
+	err = in.GetContext(ctx, &present, "SELECT stock AS units, EXISTS (SELECT 1 FROM reservation "+
+		"FORCE INDEX (reservation_state) WHERE state = 'held' AND "+hasLapsed+" AND goods_id = ?) AS lapsed "+
+		"FROM good_stock WHERE goods_id = ?", goodsID, goodsID)
+	if err != nil {
+		return false, classifyRead(goodsID, err)
+	}
+	return !present.Lapsed && batching.Allot(members, present.Units) == present.Units, nil
+}
+
+// holdWhatFits grants some of the members under the lock of the item's row, so that it decides by the current stock. If
+// that is too little for all, it takes back the reservations that have expired, and returns them.
+func holdWhatFits(
+	ctx context.Context, tx Tx, goodsID int64, members []*batching.Member, section *stock.Section,
+) (taken []reservationRow, err error) {
+	var present struct{ Units, Epoch int64 }
+	err = tx.GetContext(ctx, &present,
+		"SELECT stock AS units, epoch FROM good_stock WHERE goods_id = ?"+forUpdateSQL(ctx), goodsID)
+	if err != nil {
+		return nil, classifyRead(goodsID, err)
+	}
+	section.Enter()
+	units := present.Units
+	for asked := batching.Total(members); units < asked; {
+		more, err := takeBack(ctx, tx, []int64{goodsID})
+		if err != nil {
+			return nil, err
+		}
+		if len(more) == 0 {
+			break
+		}
+		for _, r := range more {
+			if r.Epoch == present.Epoch {
+				units += int64(r.Count)
+			}
+		}
+		taken = append(taken, more...)
+	}
+	if left := batching.Allot(members, units); left != present.Units {
+		if err := tx.Write(ctx, goodsID, left); err != nil {
+			return nil, err
+		}
+	}
+	return taken, recordHolds(ctx, tx, goodsID, members)
+}
+
+// recordHolds adds the reservations of the members that were granted. Their time begins now.
+func recordHolds(ctx context.Context, tx Tx, goodsID int64, members []*batching.Member) error {
+	var present struct{ Epoch, Now int64 }
+	err := tx.GetContext(ctx, &present, "SELECT epoch, "+sinceEpoch+"UTC_TIMESTAMP(6)) AS now "+
+		"FROM good_stock WHERE goods_id = ?", goodsID)
+	if err != nil {
+		return classifyRead(goodsID, err)
+	}
+	rows := make([]*reservationRow, 0, len(members))
+	for _, m := range members {
+		if m.Err != nil {
+			continue
+		}
+		h, id := m.Detail.(*hold), stock.NewReservationID()
+		h.row = &reservationRow{
+			ID:      id[:],
+			GoodsID: goodsID,
+			Count:   m.Count,
+			TTL:     h.ttl.Milliseconds(),
+			Epoch:   present.Epoch,
+			State:   stock.Held,
+			Created: present.Now,
+			Expires: present.Now + h.ttl.Microseconds(),
+		}
+		if m.Key != "" {
+			h.row.Key = []byte(m.Key)
+		}
+		rows = append(rows, h.row)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return insertReservations(ctx, tx, rows)
+}

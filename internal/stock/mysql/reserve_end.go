@@ -1,0 +1,206 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"stock/internal/stock"
+	"stock/internal/stock/batching"
+	"stock/internal/stock/retry"
+)
+
+// confirmation is what a confirmation asks for beside a stock.Request, and what becomes of it.
+type confirmation struct {
+	id   stock.ReservationID
+	read bool // return the row, too
+	row  *reservationRow
+}
+
+// Confirm implements stock.Reserver.
+func (s *reserve) Confirm(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
+	row, err := s.confirm(ctx, id, true)
+	if err != nil {
+		return stock.Reservation{}, err
+	}
+	return row.reservation(), nil
+}
+
+// confirm joins the batch of confirmations. Without read, the row is nil.
+func (s *reserve) confirm(ctx context.Context, id stock.ReservationID, read bool) (*reservationRow, error) {
+	c := &confirmation{id: id, read: read}
+	_, err := s.confirms.Queue.Do(ctx, stock.Request{GoodsID: Reservations}, c)
+	return c.row, err
+}
+
+// tryConfirms confirms all reservations of a batch that are held, in one statement. If that is not all of them, or if
+// somebody asks for the rows, a second statement tells what became of each.
+func (s *reserve) tryConfirms(ctx context.Context, conn *conn, b *batching.Batch) error {
+	read := false
+	seen := make(map[stock.ReservationID]bool, len(b.Undecided))
+	ids := make([]stock.ReservationID, 0, len(b.Undecided))
+	for _, m := range b.Undecided {
+		c := m.Detail.(*confirmation)
+		read = read || c.read
+		if !seen[c.id] {
+			seen[c.id] = true
+			ids = append(ids, c.id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	result, err := conn.ExecContext(ctx, "UPDATE reservation FORCE INDEX (PRIMARY) "+
+		"SET state = 'confirmed', ended_at = UTC_TIMESTAMP(6) WHERE id IN "+list(len(ids))+
+		" AND state = 'held' AND NOT "+hasLapsed, idArgs(ids)...)
+	if err != nil {
+		return classifyWrite(err)
+	}
+	confirmed, err := result.RowsAffected()
+	if err != nil {
+		return err
+	}
+	s.ended[stock.Confirmed].Add(confirmed)
+	if confirmed == int64(len(ids)) && !read {
+		return nil
+	}
+	found, err := findReservations(ctx, conn, ids...)
+	if err != nil {
+		return fmt.Errorf("%w: some reservations were confirmed, but reading them failed: %v", stock.ErrUnknown, err)
+	}
+	for _, m := range b.Undecided {
+		c := m.Detail.(*confirmation)
+		c.row = found[c.id]
+		if err := c.row.refuseConfirm(c.id); err != nil {
+			m.Refuse(err)
+		}
+	}
+	return nil
+}
+
+// refuseConfirm tells why a reservation, nil if there is none, was not confirmed, unless it is confirmed.
+func (r *reservationRow) refuseConfirm(id stock.ReservationID) error {
+	if r == nil {
+		return unknownReservation(id)
+	}
+	switch held := r.reservation(); held.State {
+	case stock.Confirmed:
+		return nil
+	case stock.Cancelled:
+		return fmt.Errorf("%w: %v, at %v", stock.ErrReservationCancelled, id, held.Ended)
+	case stock.Expired:
+		return fmt.Errorf("%w: %v, at %v", stock.ErrReservationExpired, id, held.Expires)
+	}
+	return fmt.Errorf("%w: the clock of MySQL was set back: confirm reservation %v again", stock.ErrBusy, id)
+}
+
+func unknownReservation(id stock.ReservationID) error {
+	return fmt.Errorf("%w: %v", stock.ErrUnknownReservation, id)
+}
+
+// Cancel implements stock.Reserver. It leaves an expired reservation to the sweeper.
+func (s *reserve) Cancel(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
+	row, err := s.find(ctx, id)
+	if err != nil {
+		return stock.Reservation{}, err
+	}
+	began := time.Now()
+	for attempt := 1; row.reservation().State == stock.Held; attempt++ {
+		ended, err := s.end(ctx, []int64{Reservations}, []int64{row.GoodsID},
+			func(tx Tx) ([]reservationRow, error) {
+				return endHeld(ctx, tx, []stock.ReservationID{id}, stock.Cancelled, "NOT "+hasLapsed)
+			})
+		switch {
+		case isRolledBack(err) && time.Since(began) < stock.LongestWait(ctx, s.store.wait) && retry.BackOff(ctx, attempt) == nil:
+			continue
+		case err != nil:
+			return stock.Reservation{}, err
+		case len(ended) > 0:
+			s.count(stock.Cancelled, ended)
+			row.State, row.Ended = stock.Cancelled, ended[0].Ended
+			return row.reservation(), nil
+		}
+		// It has ended meanwhile.
+		if row, err = s.find(ctx, id); err != nil {
+			return stock.Reservation{}, err
+		}
+	}
+	held := row.reservation()
+	if held.State == stock.Confirmed {
+		return stock.Reservation{}, fmt.Errorf("%w: %v, at %v", stock.ErrReservationConfirmed, id, held.Ended)
+	}
+	return held, nil
+}
+
+// Reservation implements stock.Reserver.
+func (s *reserve) Reservation(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
+	row, err := s.find(ctx, id)
+	if err != nil {
+		return stock.Reservation{}, err
+	}
+	return row.reservation(), nil
+}
+
+func (s *reserve) find(ctx context.Context, id stock.ReservationID) (row *reservationRow, err error) {
+	err = s.store.use(ctx, []int64{Reservations}, func(conn *conn) error {
+		found, err := findReservations(ctx, conn, id)
+		if err != nil {
+			return err
+		}
+		if row = found[id]; row == nil {
+			return unknownReservation(id)
+		}
+		return nil
+	})
+	return row, err
+}
+
+// end locks the rows of items, ends reservations of these items, and puts their units back, in one transaction. It
+// returns what choose has ended.
+func (s *reserve) end(
+	ctx context.Context, shares, items []int64, choose func(Tx) ([]reservationRow, error),
+) (ended []reservationRow, err error) {
+	err = s.store.InTx(ctx, shares, ReadCommitted, nil, func(tx Tx) error {
+		epochs, err := lockItems(ctx, tx, items)
+		if err != nil {
+			return err
+		}
+		if ended, err = choose(tx); err != nil {
+			return err
+		}
+		return giveBack(ctx, tx, ended, epochs)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ended, nil
+}
+
+// count counts reservations that have ended, and how late the expired ones were.
+func (s *reserve) count(state stock.ReservationState, ended []reservationRow) {
+	s.ended[state].Add(int64(len(ended)))
+	if state != stock.Expired {
+		return
+	}
+	for _, r := range ended {
+		s.lag.Add(r.Ended.Int64 - r.Expires)
+	}
+}
+
+// ReservationStats implements stock.Reserver.
+func (s *reserve) ReservationStats(ctx context.Context) (stock.ReservationStats, error) {
+	stats := stock.ReservationStats{Ended: map[stock.ReservationState]int64{}}
+	for state, n := range s.ended {
+		stats.Ended[state] = n.Load()
+	}
+	stats.Lag = time.Duration(s.lag.Load()) * time.Microsecond
+	var present struct{ Units, Overdue int64 }
+	err := s.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
+		return Refusal(conn.GetContext(ctx, &present, "SELECT COALESCE(SUM(count), 0) AS units, "+
+			"COALESCE(TIMESTAMPDIFF(MICROSECOND, MIN(expires_at), UTC_TIMESTAMP(6)), 0) AS overdue "+
+			"FROM reservation FORCE INDEX (reservation_state) WHERE state = 'held'"))
+	})
+	stats.HeldUnits = present.Units
+	stats.Overdue = time.Duration(max(present.Overdue, 0)) * time.Microsecond
+	return stats, err
+}

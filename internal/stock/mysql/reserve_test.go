@@ -1,0 +1,117 @@
+package mysql_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+	"stock/internal/stock/stocktest"
+)
+
+// shop is a replica that takes reservations.
+type shop struct {
+	stock.Reserver
+	deps    stock.Deps
+	service *stocktest.Service
+	item    int64
+}
+
+// newShop makes a replica, and an item with this stock.
+func newShop(t testing.TB, units int64) shop {
+	t.Helper()
+	deps, service := newReplica(t)
+	return shop{reserver(t, service), deps, service, service.NewItem(t, units)}
+}
+
+func reserver(t testing.TB, service *stocktest.Service) stock.Reserver {
+	t.Helper()
+	r, _, err := service.ResolveReservations("reserve", stock.MySQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (s shop) request(count int, ttl time.Duration) stock.HoldRequest {
+	return stock.HoldRequest{Request: stock.Request{GoodsID: s.item, Count: count}, TTL: ttl}
+}
+
+// hold holds units for an hour.
+func (s shop) hold(t testing.TB, count int) stock.ReservationID {
+	t.Helper()
+	held, _, err := s.Hold(t.Context(), s.request(count, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held.ID
+}
+
+// lapse lets the time of reservations pass.
+func lapse(t testing.TB, db *sqlx.DB, ids ...stock.ReservationID) {
+	t.Helper()
+	for _, id := range ids {
+		_, err := db.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6) WHERE id = ?", id[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (s shop) wantState(t testing.TB, id stock.ReservationID, want stock.ReservationState) {
+	t.Helper()
+	found, err := s.Reservation(t.Context(), id)
+	if err != nil || found.State != want || found.ID != id {
+		t.Errorf("the reservation is %+v, %v, want %s", found, err, want)
+	}
+}
+
+func (s shop) wantLeft(t testing.TB, want int64) {
+	t.Helper()
+	s.service.WantLeft(t, stock.MySQL, s.item, want)
+}
+
+// awaitLeft waits until the sweeper has put units back.
+func (s shop) awaitLeft(t testing.TB, want int64) {
+	t.Helper()
+	serverstest.Eventually(t, "the units are back", func() bool {
+		return s.service.Left(t, stock.MySQL, s.item) == want
+	})
+}
+
+func TestAReservationIsConfirmedOrCancelledOnce(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, 10)
+	held, receipt, err := s.Hold(t.Context(), s.request(3, time.Minute))
+	if err != nil || receipt.Remaining != 7 || receipt.Replayed || held.State != stock.Held || held.Count != 3 ||
+		held.GoodsID != s.item || held.Expires.Sub(held.Created) != time.Minute || !held.Ended.IsZero() {
+		t.Fatalf("%+v, %+v, %v, want 3 units held for a minute and 7 remaining", held, receipt, err)
+	}
+	s.wantState(t, held.ID, stock.Held)
+	for range 2 {
+		confirmed, err := s.Confirm(t.Context(), held.ID)
+		if err != nil || confirmed.State != stock.Confirmed || confirmed.Ended.IsZero() || confirmed.Count != 3 {
+			t.Errorf("confirmed: %+v, %v", confirmed, err)
+		}
+	}
+	if _, err := s.Cancel(t.Context(), held.ID); !errors.Is(err, stock.ErrReservationConfirmed) {
+		t.Errorf("cancelled after it was confirmed: %v", err)
+	}
+	s.wantLeft(t, 7)
+
+	id := s.hold(t, 2)
+	s.wantLeft(t, 5)
+	for range 2 {
+		cancelled, err := s.Cancel(t.Context(), id)
+		if err != nil || cancelled.State != stock.Cancelled || cancelled.Ended.IsZero() {
+			t.Errorf("cancelled: %+v, %v", cancelled, err)
+		}
+	}
+	if _, err := s.Confirm(t.Context(), id); !errors.Is(err, stock.ErrReservationCancelled) {
+		t.Errorf("confirmed after it was cancelled: %v", err)
+	}
+	s.wantLeft(t, 7)
+}
