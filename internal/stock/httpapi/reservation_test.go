@@ -1,0 +1,181 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/stock"
+)
+
+const reservations = "/stock/reservations"
+
+// newShop makes a replica with ten units of item 1.
+func newShop(t *testing.T) (*replica, *sqlx.DB) {
+	t.Helper()
+	db := database(t)
+	r := newReplica(t, options{deps: stock.Deps{MySQL: db}})
+	do(t, request{method: http.MethodPut, url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
+	return r, db
+}
+
+// hold holds two units for a minute and returns the URL of the reservation.
+func (r *replica) hold(t *testing.T) (url string) {
+	t.Helper()
+	held := post(t, r.public+reservations, `{"goods_id":1,"count":2,"ttl_ms":60000}`).want(t, 201, "")
+	return r.public + reservations + "/" + held.json["id"].(string)
+}
+
+func (r *replica) wantStock(t *testing.T, units string) {
+	t.Helper()
+	if got := get(t, r.public+"/stock/1").text(t, "stock"); got != units {
+		t.Errorf("%s units are left, want %s", got, units)
+	}
+}
+
+func TestAReservationOverHTTP(t *testing.T) {
+	t.Parallel()
+	r, _ := newShop(t)
+	held := post(t, r.public+reservations, `{"goods_id":1,"count":2,"ttl_ms":60000}`).want(t, 201, "")
+	if held.text(t, "state") != `"held"` || held.text(t, "remaining") != "8" || held.header.Get("X-Strategy") != "reserve" {
+		t.Errorf("held: %s", held.raw)
+	}
+	var times [2]time.Time
+	for i, member := range []string{"created_at", "expires_at"} {
+		var err error
+		if times[i], err = time.Parse(time.RFC3339, held.json[member].(string)); err != nil {
+			t.Error(err)
+		}
+	}
+	if ttl := times[1].Sub(times[0]); ttl != time.Minute {
+		t.Errorf("it is held for %v", ttl)
+	}
+
+	url := r.public + reservations + "/" + held.json["id"].(string)
+	for range 2 {
+		confirmed := post(t, url+"/confirm", "").want(t, 200, "")
+		if confirmed.text(t, "state") != `"confirmed"` || confirmed.json["ended_at"] == nil {
+			t.Errorf("confirmed: %s", confirmed.raw)
+		}
+	}
+	do(t, request{method: http.MethodDelete, url: url}).want(t, 409, "reservation-confirmed")
+	r.wantStock(t, "8")
+
+	url = r.hold(t)
+	r.wantStock(t, "6")
+	for range 2 {
+		cancelled := do(t, request{method: http.MethodDelete, url: url + "?strategy=reserve"}).want(t, 200, "")
+		if cancelled.text(t, "state") != `"cancelled"` {
+			t.Errorf("cancelled: %s", cancelled.raw)
+		}
+	}
+	post(t, url+"/confirm", "").want(t, 409, "reservation-cancelled")
+	r.wantStock(t, "8")
+}
+
+func TestAnExpiredReservationOverHTTP(t *testing.T) {
+	t.Parallel()
+	r, db := newShop(t)
+	url := r.hold(t)
+	if _, err := db.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6)"); err != nil {
+		t.Fatal(err)
+	}
+	if state := get(t, url).want(t, 200, "").text(t, "state"); state != `"expired"` {
+		t.Errorf("the state is %s", state)
+	}
+	post(t, url+"/confirm", "").want(t, 409, "reservation-expired")
+	for range 2 {
+		if late := do(t, request{method: http.MethodDelete, url: url}).want(t, 200, ""); late.text(t, "state") != `"expired"` {
+			t.Errorf("cancelled late: %s", late.raw)
+		}
+	}
+	eventually(t, "the units are back", func() bool { return get(t, r.public+"/stock/1").text(t, "stock") == "10" })
+	for name, want := range map[string]string{
+		`stock_reservations_ended_total{outcome="expired"}`:                                   "1",
+		"stock_reservation_expiry_lag_seconds_count":                                          "1",
+		"stock_reservations_held_units":                                                       "0",
+		"stock_reservations_overdue_seconds":                                                  "0",
+		`stock_reservation_requests_total{operation="confirm",outcome="reservation-expired"}`: "1",
+	} {
+		eventually(t, name+" is "+want, func() bool { return metric(t, r, name) == want })
+	}
+}
+
+func TestAHoldThatIsSentAgainReturnsTheReservation(t *testing.T) {
+	t.Parallel()
+	r, _ := newShop(t)
+	send := func(body string) reply {
+		return do(t, request{method: "POST", url: r.public + reservations, body: body, header: key("a")})
+	}
+	const body = `{"goods_id":1,"count":2,"ttl_ms":60000}`
+	first := send(body).want(t, 201, "")
+	post(t, r.public+reservations+"/"+first.json["id"].(string)+"/confirm", "").want(t, 200, "")
+	again := send(body).want(t, 201, "")
+	if again.json["id"] != first.json["id"] || again.text(t, "state") != `"confirmed"` || again.json["remaining"] != nil ||
+		first.header.Get("Idempotency-Replayed") != "" || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("first %s, again %s", first.raw, again.raw)
+	}
+	for _, other := range []string{
+		`{"goods_id":1,"count":1,"ttl_ms":60000}`, `{"goods_id":2,"count":2,"ttl_ms":60000}`,
+		`{"goods_id":1,"count":2,"ttl_ms":60001}`,
+	} {
+		send(other).want(t, 422, "idempotency-key-reused")
+	}
+	r.wantStock(t, "8")
+}
+
+func TestTheContractOfReservations(t *testing.T) {
+	t.Parallel()
+	r, _ := newShop(t)
+	const nobody = "/stock/reservations/01936b8a-0000-7000-8000-000000000000"
+	for _, c := range []contractCase{
+		{name: "sold out", path: reservations, body: `{"goods_id":1,"count":11,"ttl_ms":60000}`, status: 409, slug: "sold-out"},
+		{name: "unknown item", path: reservations, body: `{"goods_id":7,"count":1,"ttl_ms":60000}`, status: 404,
+			slug: "unknown-goods"},
+		{name: "no ttl_ms", path: reservations, body: `{"goods_id":1,"count":1}`, status: 400, slug: "malformed",
+			detail: "ttl_ms is 0 or missing: it must be 100 to 86400000"},
+		{name: "ttl_ms too short", path: reservations, body: `{"goods_id":1,"count":1,"ttl_ms":99}`, status: 400,
+			slug: "malformed"},
+		{name: "shortest ttl_ms", path: reservations, body: `{"goods_id":1,"count":1,"ttl_ms":100}`, status: 201},
+		{name: "longest ttl_ms", path: reservations, body: `{"goods_id":1,"count":1,"ttl_ms":86400000}`, status: 201},
+		{name: "ttl_ms too long", path: reservations, body: `{"goods_id":1,"count":1,"ttl_ms":86400001}`, status: 400,
+			slug: "malformed"},
+		{name: "no count", path: reservations, body: `{"goods_id":1,"ttl_ms":60000}`, status: 400, slug: "malformed"},
+		{name: "hold by query", path: reservations + "?goods_id=1&count=1", status: 400, slug: "malformed", detail: "JSON"},
+		{name: "a strategy without reservations", path: reservations,
+			body: `{"goods_id":1,"count":1,"ttl_ms":60000,"strategy":"update"}`, status: 400, slug: "no-reservations"},
+		{name: "an unknown strategy", path: reservations,
+			body: `{"goods_id":1,"count":1,"ttl_ms":60000,"strategy":"reserv"}`, status: 404, slug: "unknown-strategy"},
+		{name: "a store without reservations", path: reservations,
+			body: `{"goods_id":1,"count":1,"ttl_ms":60000,"store":"redis"}`, status: 400, slug: "unsupported-store"},
+		{name: "wait_ms and hold_ms", path: reservations,
+			body: `{"goods_id":1,"count":1,"ttl_ms":60000,"wait_ms":0,"hold_ms":1}`, status: 201},
+		{name: "unknown id", method: "GET", path: nobody, status: 404, slug: "unknown-reservation"},
+		{name: "unknown id, confirm", path: nobody + "/confirm", status: 404, slug: "unknown-reservation"},
+		{name: "unknown id, cancel", method: "DELETE", path: nobody, status: 404, slug: "unknown-reservation"},
+		{name: "rubbish id", method: "GET", path: reservations + "/1", status: 404, slug: "unknown-reservation"},
+		{name: "almost an id", method: "GET", path: nobody[:len(nobody)-1] + "x", status: 404, slug: "unknown-reservation"},
+		{name: "quote in the id", method: "DELETE", path: reservations + "/'%20OR%201=1", status: 404,
+			slug: "unknown-reservation"},
+		{name: "confirm with a body", path: nobody + "/confirm", body: "{}", status: 400, slug: "malformed"},
+		{name: "read with another parameter", method: "GET", path: nobody + "?goods_id=1", status: 400, slug: "malformed"},
+		{name: "read by a strategy without reservations", method: "GET", path: nobody + "?strategy=update", status: 400,
+			slug: "no-reservations"},
+		{name: "PUT", method: "PUT", path: nobody, status: 405, slug: "method-not-allowed", detail: "GET, HEAD, DELETE"},
+		{name: "strategies", method: "GET", path: "/strategies", status: 200, reply: `"reservations":["mysql"]`},
+	} {
+		if c.method == "" {
+			c.method = "POST"
+		}
+		t.Run(c.name, func(t *testing.T) { c.check(t, r) })
+	}
+}
+
+func TestReservationsWithoutMySQLAreUnavailable(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{})
+	post(t, r.public+reservations, `{"goods_id":1,"count":1,"ttl_ms":60000}`).want(t, 503, "unavailable")
+	get(t, r.public+reservations+"/01936b8a-0000-7000-8000-000000000000").want(t, 503, "unavailable")
+}
