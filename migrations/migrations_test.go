@@ -27,6 +27,7 @@ var allMigrations = []string{
 	"00007_optimistic.sql",
 	"00008_ledger_outcome.sql",
 	"00010_escrow.sql",
+	"00011_reservation.sql",
 }
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }

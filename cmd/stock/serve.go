@@ -242,6 +242,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 		return err
 	}
 	opened.add(strategies.Close)
+	strategies.Sweep()
 	if deps.MySQL != nil {
 		opened.add(mysql.ExpireSoldOut(deps, o.soldOutRetention).Close)
 	}

@@ -37,6 +37,8 @@ type Reserver interface {
 	Cancel(ctx context.Context, id ReservationID) (Reservation, error)
 	// Reservation returns a reservation as it is now, or fails with ErrUnknownReservation.
 	Reservation(ctx context.Context, id ReservationID) (Reservation, error)
+	// Sweep puts back the units of expired reservations until ctx ends. Every replica does so in the background.
+	Sweep(ctx context.Context)
 	// ReservationStats returns what there is to monitor.
 	ReservationStats(ctx context.Context) (ReservationStats, error)
 }

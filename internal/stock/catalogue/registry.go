@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -166,6 +167,38 @@ func (r *Registry) ResolveOrders(name string, on stock.Store) (stock.Orderer, st
 		err = fmt.Errorf("strategy %s on store %s %w", name, on, stock.ErrNoOrders)
 	}
 	return orderer, on, err
+}
+
+// Sweep begins to put back the units of expired reservations, of all strategies that take any, until Close.
+func (r *Registry) Sweep() {
+	for _, status := range r.statuses {
+		for _, on := range status.Reservations {
+			r.closers = append(r.closers, sweep(r.entries[status.Name].deducters[on].(stock.Reserver)))
+		}
+	}
+}
+
+// sweeper is a Sweep in the background.
+type sweeper struct {
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+func sweep(reserver stock.Reserver) sweeper {
+	ctx, stop := context.WithCancel(context.Background())
+	s := sweeper{stop, make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		reserver.Sweep(ctx)
+	}()
+	return s
+}
+
+// Close ends it. A transaction under way is rolled back, or committed if it has come that far.
+func (s sweeper) Close() error {
+	s.stop()
+	<-s.done
+	return nil
 }
 
 // ResolveReservations finds the reserver of a strategy. Its errors are those of Resolve, and ErrNoReservations.

@@ -71,6 +71,7 @@ type options struct {
 	timeout   time.Duration
 	pauses    bool
 	maxHold   time.Duration // 10 s if 0; below 0, hold_ms is not accepted
+	sweeps    bool          // put back the units of expired reservations
 }
 
 func newReplica(t testing.TB, o options) *replica {
@@ -101,6 +102,9 @@ func newReplica(t testing.TB, o options) *replica {
 			t.Error(err)
 		}
 	})
+	if o.sweeps {
+		strategies.Sweep()
+	}
 	r := &replica{log: &buffer{}}
 	r.API, err = httpapi.New(httpapi.Config{
 		Strategies:      strategies,

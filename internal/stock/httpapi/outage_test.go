@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +11,6 @@ import (
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
-	"stock/internal/stock/catalogue"
 )
 
 // account is an ordinary account of a MySQL server that belongs to one test: root is exempt from read_only.
@@ -119,16 +117,11 @@ func TestAPasswordThatNoLongerWorksIsUnavailable(t *testing.T) {
 	wantReady(t, r, stock.NeedMySQL, true)
 }
 
-// withoutBackground is the catalogue without the strategies that use a connection when there is no request.
-func withoutBackground() []stock.Strategy {
-	return slices.DeleteFunc(slices.Clone(catalogue.Strategies), func(s stock.Strategy) bool { return s.Name == "reserve" })
-}
-
 // Taking a busy replica out of service would move its load to the others.
 func TestReadyzStaysReadyWhileMySQLHasNoConnectionLeft(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t, "WITH MAX_USER_CONNECTIONS 1")
-	r := newReplica(t, options{deps: a.deps, catalogue: withoutBackground()})
+	r := newReplica(t, options{deps: a.deps})
 	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "") // keeps its connection
 	got := get(t, r.public+"/readyz").want(t, 200, "")
 	if got.text(t, "checks") != `{"mysql":{"status":"busy"}}` || got.text(t, "status") != `"ready"` {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -30,7 +31,7 @@ type reserve struct {
 	store    Store
 	holds    *batch
 	confirms *batch
-	sweeper  *sweeper
+	log      *slog.Logger
 
 	ended map[stock.ReservationState]*atomic.Int64
 	lag   atomic.Int64 // microseconds
@@ -47,18 +48,14 @@ const (
 
 // NewReserve makes the strategy `reserve`.
 func NewReserve(d stock.Deps) stock.Deducter {
-	s := &reserve{store: New(d), ended: map[stock.ReservationState]*atomic.Int64{}}
+	s := &reserve{store: New(d), log: d.Log, ended: map[stock.ReservationState]*atomic.Int64{}}
 	for _, state := range stock.EndStates {
 		s.ended[state] = new(atomic.Int64)
 	}
 	s.holds = newBatch(d, nil, s.tryHolds)
 	s.confirms = newBatch(d, nil, s.tryConfirms)
-	s.sweeper = startSweeper(s, d.Log)
 	return s
 }
-
-// Close ends the sweeper.
-func (s *reserve) Close() error { return s.sweeper.close() }
 
 // Deduct implements stock.Deducter. The receipt and its critical section are those of the hold.
 func (s *reserve) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {

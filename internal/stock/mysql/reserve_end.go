@@ -26,8 +26,12 @@ func (s *reserve) Confirm(ctx context.Context, id stock.ReservationID) (stock.Re
 	return row.reservation(), nil
 }
 
-// confirm joins the batch of confirmations. Without read, the row is nil.
+// confirm joins the batch of confirmations, also for a request that waits less than others: it has the units already,
+// and waits for no item. Without read, the row is nil.
 func (s *reserve) confirm(ctx context.Context, id stock.ReservationID, read bool) (*reservationRow, error) {
+	if _, limited := stock.WaitLimit(ctx); limited {
+		ctx = stock.LimitWait(ctx, s.store.wait) // the limit of the first request would be that of its batch
+	}
 	c := &confirmation{id: id, read: read}
 	_, err := s.confirms.Queue.Do(ctx, stock.Request{GoodsID: Reservations}, c)
 	return c.row, err

@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"stock/internal/stock"
@@ -20,61 +19,34 @@ const (
 	sweepItems = 100
 )
 
-// sweeper puts the units of expired reservations back into the stock. One runs in each replica, so that it does not
-// matter which of them is alive. Two that find the same reservations wait for the rows of the same items, and the second
-// finds that nothing is left to do.
-type sweeper struct {
-	of   *reserve
-	log  *slog.Logger
-	stop context.CancelFunc
-	done chan struct{}
-}
-
-func startSweeper(of *reserve, log *slog.Logger) *sweeper {
-	ctx, stop := context.WithCancel(context.Background())
-	w := &sweeper{of: of, log: log, stop: stop, done: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		w.run(ctx)
-	}()
-	return w
-}
-
-// close ends the sweeper. A transaction under way is rolled back, or committed if it has come that far.
-func (w *sweeper) close() error {
-	w.stop()
-	<-w.done
-	return nil
-}
-
-// run sweeps whenever a reservation expires, until ctx ends. It looks once a second for reservations that others have
-// made meanwhile. It logs the first of several failures.
-func (w *sweeper) run(ctx context.Context) {
+// Sweep implements stock.Reserver: it sweeps whenever a reservation expires, until ctx ends. It looks once a second for
+// reservations that others have made meanwhile. It logs the first of several failures.
+//
+// Every replica sweeps, so that it does not matter which of them is alive. Two that find the same reservations wait for
+// the rows of the same items, and the second finds that nothing is left to do.
+func (s *reserve) Sweep(ctx context.Context) {
 	failed := false
-	for {
-		next, err := w.next(ctx)
+	for ctx.Err() == nil {
+		next, err := s.nextExpiry(ctx)
 		if err == nil && next <= 0 {
-			err = w.sweep(ctx)
+			err = s.sweep(ctx)
 			next = sweepPause
 		}
 		if err != nil {
 			next = sweepInterval
 			if !failed && ctx.Err() == nil {
-				w.log.Warn("units of expired reservations are not put back: trying again", "error", err)
+				s.log.Warn("units of expired reservations are not put back: trying again", "error", err)
 			}
 		}
 		failed = err != nil
 		rest(ctx, min(next, sweepInterval))
-		if ctx.Err() != nil {
-			return
-		}
 	}
 }
 
-// next returns the time until the next reservation expires; if there is none, a time longer than sweepInterval.
-func (w *sweeper) next(ctx context.Context) (time.Duration, error) {
+// nextExpiry returns the time until the next reservation expires; if there is none, a time longer than sweepInterval.
+func (s *reserve) nextExpiry(ctx context.Context) (time.Duration, error) {
 	var micros int64
-	err := w.of.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
+	err := s.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
 		return Refusal(conn.GetContext(ctx, &micros, "SELECT COALESCE("+
 			"TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), MIN(expires_at)), ?) "+
 			"FROM reservation FORCE INDEX (reservation_state) WHERE state = 'held'", (2 * sweepInterval).Microseconds()))
@@ -84,12 +56,12 @@ func (w *sweeper) next(ctx context.Context) (time.Duration, error) {
 
 // sweep puts back what has expired, item by item in ascending order. If the row of an item is locked, it waits for it
 // for a second, and leaves the item for the next search: the others must not wait for long.
-func (w *sweeper) sweep(ctx context.Context) error {
+func (s *reserve) sweep(ctx context.Context) error {
 	ctx = stock.LimitWait(ctx, rowWaitUnit)
 	last := int64(0)
 	for {
 		var items []int64
-		err := w.of.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
+		err := s.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
 			return Refusal(conn.SelectContext(ctx, &items, "SELECT goods_id FROM reservation "+
 				"FORCE INDEX (reservation_state) WHERE state = 'held' AND "+hasLapsed+" AND goods_id > ? "+
 				"GROUP BY goods_id ORDER BY goods_id LIMIT ?", last, sweepItems))
@@ -97,7 +69,7 @@ func (w *sweeper) sweep(ctx context.Context) error {
 		if err != nil || len(items) == 0 {
 			return err
 		}
-		if err := w.sweepItems(ctx, items); err != nil {
+		if err := s.sweepItems(ctx, items); err != nil {
 			return err
 		}
 		last = items[len(items)-1]
@@ -105,9 +77,9 @@ func (w *sweeper) sweep(ctx context.Context) error {
 }
 
 // sweepItems puts back what has expired of some items, together, or of each by itself if one is locked.
-func (w *sweeper) sweepItems(ctx context.Context, items []int64) error {
+func (s *reserve) sweepItems(ctx context.Context, items []int64) error {
 	for attempt := 1; ; attempt++ {
-		ended, err := w.of.end(ctx, []int64{Upkeep}, items, func(tx Tx) ([]reservationRow, error) {
+		ended, err := s.end(ctx, []int64{Upkeep}, items, func(tx Tx) ([]reservationRow, error) {
 			return takeBack(ctx, tx, items)
 		})
 		switch {
@@ -115,7 +87,7 @@ func (w *sweeper) sweepItems(ctx context.Context, items []int64) error {
 			continue
 		case errors.Is(err, stock.ErrBusy) && len(items) > 1:
 			for _, item := range items {
-				if err := w.sweepItems(ctx, []int64{item}); err != nil {
+				if err := s.sweepItems(ctx, []int64{item}); err != nil {
 					return err
 				}
 			}
@@ -125,7 +97,7 @@ func (w *sweeper) sweepItems(ctx context.Context, items []int64) error {
 		case err != nil:
 			return err
 		}
-		w.of.count(stock.Expired, ended)
+		s.count(stock.Expired, ended)
 		if len(ended) < lapsedLimit {
 			return nil
 		}
