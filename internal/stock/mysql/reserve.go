@@ -41,6 +41,8 @@ const (
 	// deductTTL is how long Deduct holds units that it is about to confirm, and so how long the units are gone if the
 	// replica dies in between. A batch that is about to confirm may wait for a connection, and then for rows.
 	deductTTL = 30 * time.Second
+	// holdSlack is how much shorter than asked a hold may be.
+	holdSlack = 100 * time.Millisecond
 	// abandonWait is how long Deduct tries to cancel a hold that it could not confirm. A request with less than
 	// minTimeLeft would be refused.
 	abandonWait = minTimeLeft + time.Second
@@ -220,7 +222,7 @@ func replay(m *batching.Member, row *reservationRow) {
 	m.Grant(0)
 }
 
-// decideHolds needs one UPDATE and one INSERT if there is enough for all, as there is until the item runs out. If there
+// decideHolds needs one INSERT and one UPDATE if there is enough for all, as there is until the item runs out. If there
 // is too little for any, and nothing has expired, it writes nothing. Otherwise it takes back what has expired and grants
 // what fits, under the lock of the item's row.
 func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, members []*batching.Member) error {
@@ -243,33 +245,79 @@ func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, me
 	return nil
 }
 
+// holdTogether grants all members, or refuses all. It adds the reservations before it takes the units, so that the
+// item's row is locked for one statement and the commit only; the lock of new rows keeps nobody waiting. If somebody
+// else was faster, or the row was locked for so long that the reservations lost some of their time, it writes nothing
+// and decides nothing.
 func holdTogether(
 	ctx context.Context, conn *conn, goodsID int64, members []*batching.Member,
 ) (decided bool, err error) {
+	present, err := readForHold(ctx, conn, goodsID)
+	if err != nil {
+		return false, err
+	}
+	began, asked := time.Now(), batching.Total(members)
+	if present.Units < asked {
+		return refuseHolds(ctx, conn, goodsID, members)
+	}
 	tx, err := conn.begin(ctx, nil)
 	if err != nil {
 		return false, err
 	}
 	defer tx.tx.Rollback()
-	asked := batching.Total(members)
-	result, err := tx.ExecContext(ctx, deductSQL, asked, goodsID, asked)
+	if err := insertReservations(ctx, tx, present.rows(members)); err != nil {
+		return false, err
+	}
+	result, err := tx.ExecContext(ctx, deductSQL+" AND epoch = ?", asked, goodsID, asked, present.Epoch)
 	if err != nil {
 		return false, Refusal(err)
 	}
-	if rows, err := result.RowsAffected(); err != nil {
+	if rows, err := result.RowsAffected(); err != nil || rows == 0 || time.Since(began) > holdSlack {
 		return false, err
-	} else if rows == 0 {
-		return refuseHolds(ctx, tx, goodsID, members)
 	}
 	remaining, err := result.LastInsertId()
 	if err != nil {
 		return false, err
 	}
 	batching.Allot(members, remaining+asked)
-	if err := recordHolds(ctx, tx, goodsID, members); err != nil {
-		return false, err
-	}
 	return true, classifyCommit(tx.tx.Commit())
+}
+
+// stockForHold is the stock of an item, and the time at which reservations of it begin.
+type stockForHold struct {
+	GoodsID int64 `db:"goods_id"`
+	Units   int64
+	Epoch   int64
+	Now     int64 // microseconds since 1970
+}
+
+func readForHold(ctx context.Context, in session, goodsID int64) (present stockForHold, err error) {
+	err = in.GetContext(ctx, &present, "SELECT goods_id, stock AS units, epoch, "+
+		sinceEpoch+"UTC_TIMESTAMP(6)) AS now FROM good_stock WHERE goods_id = ?", goodsID)
+	return present, classifyRead(goodsID, err)
+}
+
+// rows makes the reservations of members.
+func (p stockForHold) rows(members []*batching.Member) []*reservationRow {
+	rows := make([]*reservationRow, len(members))
+	for i, m := range members {
+		h, id := m.Detail.(*hold), stock.NewReservationID()
+		h.row = &reservationRow{
+			ID:      id[:],
+			GoodsID: p.GoodsID,
+			Count:   m.Count,
+			TTL:     h.ttl.Milliseconds(),
+			Epoch:   p.Epoch,
+			State:   stock.Held,
+			Created: p.Now,
+			Expires: p.Now + h.ttl.Microseconds(),
+		}
+		if m.Key != "" {
+			h.row.Key = []byte(m.Key)
+		}
+		rows[i] = h.row
+	}
+	return rows
 }
 
 // refuseHolds refuses all members if the stock covers none of them and no reservation of the item has expired. One
@@ -295,14 +343,15 @@ func refuseHolds(
 func holdWhatFits(
 	ctx context.Context, tx Tx, goodsID int64, members []*batching.Member, section *stock.Section,
 ) (taken []reservationRow, err error) {
-	var present struct{ Units, Epoch int64 }
-	err = tx.GetContext(ctx, &present,
-		"SELECT stock AS units, epoch FROM good_stock WHERE goods_id = ?"+forUpdateSQL(ctx), goodsID)
+	units, err := tx.readForUpdate(ctx, goodsID)
 	if err != nil {
-		return nil, classifyRead(goodsID, err)
+		return nil, err
 	}
 	section.Enter()
-	units := present.Units
+	present, err := readForHold(ctx, tx, goodsID) // the time after the wait for the lock
+	if err != nil {
+		return nil, err
+	}
 	for asked := batching.Total(members); units < asked; {
 		more, err := takeBack(ctx, tx, []int64{goodsID})
 		if err != nil {
@@ -323,40 +372,9 @@ func holdWhatFits(
 			return nil, err
 		}
 	}
-	return taken, recordHolds(ctx, tx, goodsID, members)
-}
-
-// recordHolds adds the reservations of the members that were granted. Their time begins now.
-func recordHolds(ctx context.Context, tx Tx, goodsID int64, members []*batching.Member) error {
-	var present struct{ Epoch, Now int64 }
-	err := tx.GetContext(ctx, &present, "SELECT epoch, "+sinceEpoch+"UTC_TIMESTAMP(6)) AS now "+
-		"FROM good_stock WHERE goods_id = ?", goodsID)
-	if err != nil {
-		return classifyRead(goodsID, err)
+	granted := slices.DeleteFunc(slices.Clone(members), func(m *batching.Member) bool { return m.Err != nil })
+	if len(granted) == 0 {
+		return taken, nil
 	}
-	rows := make([]*reservationRow, 0, len(members))
-	for _, m := range members {
-		if m.Err != nil {
-			continue
-		}
-		h, id := m.Detail.(*hold), stock.NewReservationID()
-		h.row = &reservationRow{
-			ID:      id[:],
-			GoodsID: goodsID,
-			Count:   m.Count,
-			TTL:     h.ttl.Milliseconds(),
-			Epoch:   present.Epoch,
-			State:   stock.Held,
-			Created: present.Now,
-			Expires: present.Now + h.ttl.Microseconds(),
-		}
-		if m.Key != "" {
-			h.row.Key = []byte(m.Key)
-		}
-		rows = append(rows, h.row)
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	return insertReservations(ctx, tx, rows)
+	return taken, insertReservations(ctx, tx, present.rows(granted))
 }
