@@ -21,10 +21,13 @@ func newPrune(getenv func(string) string) *cobra.Command {
 	o := pruneOptions{maintenance: maintenance{storeOptions: storeOptions{mysqlConns: 1, redisConns: 1}}}
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Delete old rows of the ledger and old sales of redis-stream",
+		Short: "Delete old rows of the ledger, old reservations and old sales of redis-stream",
 		Long: `Delete the rows of the ledger that are older than --older-than, a thousand at a time, while the service keeps
 running. Every sale of a strategy with a ledger adds a row per item, so run this regularly. A request that is sent again
 with a deleted key is carried out again.
+
+Also delete the reservations that were confirmed, cancelled or taken back and that expired, or would have expired,
+before that time. Units that are held stay held.
 
 With --redis, also delete the sales of redis-stream from the table stream_sale that reached MySQL before that time, and
 at least one hour before the oldest entry in any stream. An entry whose sale was deleted would be deducted again, so do
@@ -58,6 +61,12 @@ func (o *pruneOptions) prune(ctx context.Context, stdout, stderr io.Writer) (err
 	fmt.Fprintf(stdout, "deleted %d rows of the ledger\n", deleted)
 	if err != nil {
 		return fmt.Errorf("prune the ledger of database %s at %s: %w", servers.config.DBName, servers.config.Addr, err)
+	}
+	deleted, err = mysql.PruneReservations(ctx, servers.mysql, o.olderThan)
+	fmt.Fprintf(stdout, "deleted %d reservations\n", deleted)
+	if err != nil {
+		return fmt.Errorf("prune the reservations of database %s at %s: %w",
+			servers.config.DBName, servers.config.Addr, err)
 	}
 	if servers.redis == nil {
 		return nil

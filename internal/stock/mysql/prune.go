@@ -6,6 +6,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"stock/internal/stock"
 	"stock/internal/stock/retry"
 )
 
@@ -28,6 +29,46 @@ func PruneLedger(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted i
 		}
 	}
 	return deleted, nil
+}
+
+// PruneReservations deletes the reservations that have ended and whose time has passed longer than age ago, with their
+// keys, and returns how many it deleted, even if it fails. Units that are held are never touched.
+func PruneReservations(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
+	for _, state := range stock.EndStates {
+		rows, err := Prune(ctx, func() (int, int64, error) { return pruneReservations(ctx, db, state, age) })
+		deleted += rows
+		if err != nil {
+			return deleted, err
+		}
+	}
+	return deleted, nil
+}
+
+// pruneReservations reads without locks, since a reservation that has ended does not change.
+func pruneReservations(
+	ctx context.Context, db *sqlx.DB, state stock.ReservationState, age time.Duration,
+) (found int, rows int64, err error) {
+	// At READ COMMITTED, since locked gaps would keep new reservations out.
+	err = Store{DB: db}.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx Tx) error {
+		var ids []any
+		err := tx.SelectContext(ctx, &ids, "SELECT id FROM reservation FORCE INDEX (reservation_state) WHERE state = ? "+
+			"AND expires_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY expires_at LIMIT ?",
+			state, age.Microseconds(), PruneLimit)
+		if err != nil || len(ids) == 0 {
+			return Refusal(err)
+		}
+		result, err := tx.ExecContext(ctx, "DELETE reservation FROM reservation "+byID+list(len(ids)), ids...)
+		if err != nil {
+			return Refusal(err)
+		}
+		found = len(ids)
+		rows, err = result.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return found, rows, nil
 }
 
 // Prune calls once until it finds fewer than PruneLimit things to delete, and returns the number of deleted rows. If

@@ -28,9 +28,10 @@ import (
 // Locks are taken in one order: the rows of the items, ascending, then those of the reservations, by id. So a hold and
 // a sweeper never wait for each other, and a hold that has the item's row sees all of its expired reservations.
 type reserve struct {
+	*batching.Queue // of holds
+
 	store    Store
-	holds    *batch
-	confirms *batch
+	confirms *batching.Queue
 	log      *slog.Logger
 
 	ended map[stock.ReservationState]*atomic.Int64
@@ -54,8 +55,8 @@ func NewReserve(d stock.Deps) stock.Deducter {
 	for _, state := range stock.EndStates {
 		s.ended[state] = new(atomic.Int64)
 	}
-	s.holds = newBatch(d, nil, s.tryHolds)
-	s.confirms = newBatch(d, nil, s.tryConfirms)
+	s.Queue = &newBatch(d, nil, s.tryHolds).Queue
+	s.confirms = &newBatch(d, nil, s.tryConfirms).Queue
 	return s
 }
 
@@ -107,7 +108,7 @@ func (s *reserve) Hold(
 	if limited && limit < s.store.wait || req.Hold > 0 || req.Pause != nil {
 		receipt, err = s.holdAlone(ctx, req.Request, h)
 	} else {
-		receipt, err = s.holds.Queue.Do(ctx, req.Request, h)
+		receipt, err = s.Do(ctx, req.Request, h)
 	}
 	if err != nil {
 		return stock.Reservation{}, stock.Receipt{}, err

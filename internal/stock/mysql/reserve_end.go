@@ -33,7 +33,7 @@ func (s *reserve) confirm(ctx context.Context, id stock.ReservationID, read bool
 		ctx = stock.LimitWait(ctx, s.store.wait) // the limit of the first request would be that of its batch
 	}
 	c := &confirmation{id: id, read: read}
-	_, err := s.confirms.Queue.Do(ctx, stock.Request{GoodsID: Reservations}, c)
+	_, err := s.confirms.Do(ctx, stock.Request{GoodsID: Reservations}, c)
 	return c.row, err
 }
 

@@ -1,6 +1,7 @@
 package mysql_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -114,4 +115,51 @@ func TestAReservationIsConfirmedOrCancelledOnce(t *testing.T) {
 		t.Errorf("confirmed after it was cancelled: %v", err)
 	}
 	s.wantLeft(t, 7)
+}
+
+// A buyer is not told that an item is sold out while units of expired reservations are not back in the stock. There is
+// no sweeper here.
+func TestAHoldTakesBackWhatHasExpired(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, 10)
+	other := s.service.NewItem(t, 1)
+	elsewhere, _, err := s.Hold(t.Context(),
+		stock.HoldRequest{Request: stock.Request{GoodsID: other, Count: 1}, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second, third := s.hold(t, 3), s.hold(t, 4), s.hold(t, 2)
+	_, _, err = s.Hold(t.Context(), s.request(2, time.Hour))
+	if soldOut, ok := errors.AsType[*stock.SoldOutError](err); !ok || soldOut.Remaining != 1 {
+		t.Errorf("while all are held: %v, want sold out with 1 remaining", err)
+	}
+	lapse(t, s.deps.MySQL, first, second, elsewhere.ID)
+	_, _, err = s.Hold(t.Context(), s.request(9, time.Hour))
+	if soldOut, ok := errors.AsType[*stock.SoldOutError](err); !ok || soldOut.Remaining != 8 {
+		t.Errorf("9 units when 8 are free: %v, want sold out with 8 remaining", err)
+	}
+	if _, receipt, err := s.Hold(t.Context(), s.request(8, time.Hour)); err != nil || receipt.Remaining != 0 {
+		t.Errorf("8 units when 8 are free: %+v, %v", receipt, err)
+	}
+	s.wantState(t, third, stock.Held)
+	s.wantLeft(t, 0)
+	stats, err := s.ReservationStats(t.Context())
+	if err != nil || stats.HeldUnits != 10+1 || stats.Ended[stock.Expired] != 2 || stats.Overdue <= 0 || stats.Lag <= 0 {
+		t.Errorf("%+v, %v, want 11 units held, 2 reservations expired, and 1 overdue", stats, err)
+	}
+}
+
+// sweep runs the sweeper of a replica until the test ends.
+func sweep(t testing.TB, r stock.Reserver) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Sweep(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
 }

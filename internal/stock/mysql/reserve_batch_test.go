@@ -1,0 +1,266 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+	"stock/internal/stock/mysql"
+	"stock/internal/stock/stocktest"
+	"stock/internal/tcpproxy"
+)
+
+var confirming = regexp.MustCompile(`UPDATE reservation .*'confirmed'`)
+
+func TestHoldsThatWaitShareATransactionAndConfirmationsAStatement(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "reserve", 100)
+	first, others, release := r.Gather(t, 2, 5, 1, 30)
+	before := r.Proxy.Count()
+	release()
+	stocktest.WantAnswers(t, stocktest.Answers(append([]<-chan stocktest.Answer{first}, others...)...),
+		"99 remain", "97 remain", "92 remain", "91 remain", "61 remain")
+	// A batch of holds: SELECT, BEGIN, INSERT, UPDATE, COMMIT. The first SELECT was held back. The second batch is
+	// confirmed in one or two statements, since the first of it may lead before the others have arrived.
+	if sent := r.Proxy.Count() - before; sent > 4+1+5+2 {
+		t.Errorf("%d round trips for 5 requests, want at most 12", sent)
+	}
+	r.WantLeft(t, 61)
+	var confirmed, units int
+	row := r.Deps.MySQL.QueryRow("SELECT COUNT(*), SUM(count) FROM reservation WHERE state = 'confirmed'")
+	if err := row.Scan(&confirmed, &units); err != nil || confirmed != 5 || units != 39 {
+		t.Errorf("%d reservations of %d units are confirmed, %v, want 5 of 39", confirmed, units, err)
+	}
+}
+
+// What fits is granted in the order of arrival.
+func TestABatchOfHoldsGrantsWhatFits(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "reserve", 10)
+	_, others, release := r.Gather(t, 4, 8, 5, 1)
+	release()
+	stocktest.WantAnswers(t, stocktest.Answers(others...), "5 remain", "sold out at 5", "0 remain", "sold out at 0")
+	r.WantLeft(t, 0)
+}
+
+func keyed(req stock.HoldRequest, key string) stock.HoldRequest {
+	req.Key = key
+	return req
+}
+
+func TestAHoldWithAKeyIsCarriedOutOnce(t *testing.T) {
+	t.Parallel()
+	shops, outside := newShops(t, 10)
+	req := keyed(shops[0].request(3, time.Hour), "a")
+	_, _, err := shops[0].Hold(t.Context(), keyed(shops[0].request(11, time.Hour), "a"))
+	if !errors.Is(err, stock.ErrSoldOut) { // it is not kept
+		t.Errorf("11 of 10 units: %v", err)
+	}
+	first, receipt, err := shops[0].Hold(t.Context(), req)
+	if err != nil || receipt.Replayed {
+		t.Fatalf("%+v, %v", receipt, err)
+	}
+	if _, err := shops[0].Confirm(t.Context(), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	working := req
+	working.Hold = time.Millisecond // it does not join a batch
+	for _, req := range []stock.HoldRequest{req, working} {
+		again, receipt, err := shops[1].Hold(t.Context(), req)
+		if err != nil || again.ID != first.ID || again.State != stock.Confirmed ||
+			receipt != (stock.Receipt{Attempts: 1, Replayed: true}) {
+			t.Errorf("again: %+v, %+v, %v, want the confirmed reservation", again, receipt, err)
+		}
+		for _, other := range []stock.HoldRequest{
+			keyed(shops[0].request(2, time.Hour), "a"), keyed(shops[0].request(3, time.Minute), "a"),
+		} {
+			other.Hold = req.Hold
+			if _, _, err := shops[1].Hold(t.Context(), other); !errors.Is(err, stock.ErrKeyReused) {
+				t.Errorf("%+v: %v, want key reused", other, err)
+			}
+		}
+	}
+	shops[0].wantLeft(t, 7)
+	if _, err := mysql.PruneReservations(t.Context(), outside, time.Hour); err != nil {
+		t.Error(err)
+	}
+	if again, _, err := shops[1].Hold(t.Context(), req); err != nil || again.ID != first.ID {
+		t.Errorf("after pruning what is older: %+v, %v", again, err)
+	}
+}
+
+// Two replicas and two requests of one batch.
+func TestHoldsWithOneKeyAtTheSameTimeAreCarriedOutOnce(t *testing.T) {
+	t.Parallel()
+	shops, outside := newShops(t, 10)
+	unlock := stocktest.LockRow(t, outside, shops[0].item)
+	answers := make(chan stock.Reservation)
+	for i := range 6 {
+		go func() {
+			held, _, err := shops[i%2].Hold(t.Context(), keyed(shops[0].request(3, time.Hour), "a"))
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- held
+		}()
+	}
+	stocktest.WaitForRowLock(t, outside)
+	unlock()
+	ids := map[stock.ReservationID]bool{}
+	for range 6 {
+		ids[(<-answers).ID] = true
+	}
+	if len(ids) != 1 {
+		t.Errorf("one key made the reservations %v", ids)
+	}
+	shops[0].wantLeft(t, 7)
+}
+
+// proxied makes a replica behind a proxy, and one beside it.
+func proxied(t testing.TB, units int64) (direct, behind shop, proxy *tcpproxy.Proxy) {
+	t.Helper()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	deps := a.Connect(t)
+	service := stocktest.NewService(t, deps)
+	direct = shop{reserver(t, service), deps, service, service.NewItem(t, units)}
+	proxy, a.MySQL = stocktest.ProxyMySQL(t, a.MySQL)
+	behind = direct
+	behind.deps = a.Connect(t)
+	behind.Reserver = reserver(t, stocktest.NewService(t, behind.deps))
+	return direct, behind, proxy
+}
+
+// The connection is cut before the COMMIT is sent, or before its reply arrives.
+func TestAHoldWhoseCommitIsLostIsFoundByItsKey(t *testing.T) {
+	t.Parallel()
+	for where, replayed := range map[tcpproxy.CutPoint]bool{tcpproxy.BeforeRequest: false, tcpproxy.BeforeReply: true} {
+		direct, behind, proxy := proxied(t, 10)
+		proxy.Select(stocktest.Matching(commit))
+		proxy.Cut(1, where)
+		req := keyed(behind.request(3, time.Hour), "a")
+		if _, _, err := behind.Hold(t.Context(), req); !errors.Is(err, stock.ErrUnknown) {
+			t.Errorf("cut %s: %v, want outcome unknown", where, err)
+		}
+		_, receipt, err := direct.Hold(t.Context(), req)
+		if err != nil || receipt.Replayed != replayed {
+			t.Errorf("cut %s, sent again: %+v, %v, want replayed %v", where, receipt, err, replayed)
+		}
+		direct.wantLeft(t, 7)
+	}
+}
+
+func TestAConfirmationThatIsLostIsToldWhenItIsSentAgain(t *testing.T) {
+	t.Parallel()
+	for where, state := range map[tcpproxy.CutPoint]stock.ReservationState{
+		tcpproxy.BeforeRequest: stock.Held, tcpproxy.BeforeReply: stock.Confirmed,
+	} {
+		direct, behind, proxy := proxied(t, 10)
+		id := behind.hold(t, 3)
+		proxy.Select(stocktest.Matching(confirming))
+		proxy.Cut(1, where)
+		if _, err := behind.Confirm(t.Context(), id); !errors.Is(err, stock.ErrUnknown) {
+			t.Errorf("cut %s: %v, want outcome unknown", where, err)
+		}
+		serverstest.Eventually(t, "the statement has ended", func() bool {
+			found, err := direct.Reservation(t.Context(), id)
+			return err == nil && found.State == state
+		})
+		if confirmed, err := direct.Confirm(t.Context(), id); err != nil || confirmed.State != stock.Confirmed {
+			t.Errorf("cut %s, sent again: %+v, %v", where, confirmed, err)
+		}
+	}
+}
+
+// Deduct finds out what became of its confirmation.
+func TestADeductionWhoseConfirmationIsLostIsCertain(t *testing.T) {
+	t.Parallel()
+	for where, left := range map[tcpproxy.CutPoint]int64{tcpproxy.BeforeRequest: 10, tcpproxy.BeforeReply: 7} {
+		direct, behind, proxy := proxied(t, 10)
+		proxy.Select(stocktest.Matching(confirming))
+		proxy.Cut(1, where)
+		_, err := behind.Reserver.(stock.Deducter).Deduct(t.Context(), stock.Request{GoodsID: direct.item, Count: 3})
+		if sold := left == 7; sold != (err == nil) || !sold && !errors.Is(err, stock.ErrUnavailable) {
+			t.Errorf("cut %s: %v", where, err)
+		}
+		direct.wantLeft(t, left)
+	}
+}
+
+// The row is locked for so long that the hold would be shorter than asked.
+func TestAHoldThatWaitedForItsItemIsAsLongAsAsked(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, 10)
+	unlock := stocktest.LockRow(t, s.deps.MySQL, s.item)
+	type answer struct {
+		held stock.Reservation
+		err  error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		held, _, err := s.Hold(t.Context(), s.request(1, time.Minute))
+		done <- answer{held, err}
+	}()
+	stocktest.WaitForRowLock(t, s.deps.MySQL)
+	var granted int64
+	const now = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+	if err := s.deps.MySQL.Get(&granted, now); err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if a := <-done; a.err != nil || a.held.Created.UnixMicro() < granted {
+		t.Errorf("%+v, %v: the hold began %v before it was granted",
+			a.held, a.err, time.UnixMicro(granted).Sub(a.held.Created))
+	}
+}
+
+func TestPruneDeletesReservationsThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, 10)
+	held, confirmed, cancelled, young := s.hold(t, 1), s.hold(t, 1), s.hold(t, 1), s.hold(t, 1)
+	_, err := s.Confirm(t.Context(), confirmed)
+	_, err2 := s.Cancel(t.Context(), cancelled)
+	_, err3 := s.Confirm(t.Context(), young)
+	_, err4 := s.deps.MySQL.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR WHERE id <> ?",
+		young[:])
+	if err := errors.Join(err, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	deleted, err := mysql.PruneReservations(t.Context(), s.deps.MySQL, time.Hour)
+	if err != nil || deleted != 2 {
+		t.Errorf("deleted %d, %v, want the confirmed and the cancelled one", deleted, err)
+	}
+	left := func(id stock.ReservationID) bool {
+		_, err := s.Reservation(t.Context(), id)
+		return !errors.Is(err, stock.ErrUnknownReservation)
+	}
+	if got := []bool{left(held), left(confirmed), left(cancelled), left(young)}; !slices.Equal(
+		got, []bool{true, false, false, true}) {
+		t.Errorf("left are held, confirmed, cancelled, young: %v", got)
+	}
+}
+
+// A hold that may not wait takes the row only if it is free.
+func TestAHoldThatDoesNotWaitIsRefusedWhileTheItemIsLocked(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, 10)
+	unlock := stocktest.LockRow(t, s.deps.MySQL, s.item)
+	ctx := stock.LimitWait(t.Context(), 0)
+	if _, _, err := s.Hold(ctx, s.request(1, time.Hour)); !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("%v, want busy", err)
+	}
+	unlock()
+	if _, _, err := s.Hold(ctx, s.request(1, time.Hour)); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Confirm(ctx, stock.NewReservationID()); !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("a confirmation whose client is gone: %v, want busy", err)
+	}
+	s.wantLeft(t, 9)
+}

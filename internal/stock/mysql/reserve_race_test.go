@@ -1,0 +1,293 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
+	"stock/internal/stock/stocktest"
+	"stock/internal/tcpproxy"
+)
+
+// newShops makes two replicas that share an item with this stock, and a pool of the test.
+func newShops(t testing.TB, units int64) (shops [2]shop, outside *sqlx.DB) {
+	t.Helper()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	for i := range shops {
+		deps := a.Connect(t)
+		service := stocktest.NewService(t, deps)
+		shops[i] = shop{Reserver: reserver(t, service), deps: deps, service: service}
+	}
+	shops[0].item = shops[0].service.NewItem(t, units)
+	shops[1].item = shops[0].item
+	return shops, stocktest.MySQL(t, a.MySQL)
+}
+
+// lockReservation locks a reservation until unlock is called.
+func lockReservation(t testing.TB, db *sqlx.DB, id stock.ReservationID) (unlock func()) {
+	t.Helper()
+	tx := stocktest.Begin(t, db)
+	if _, err := tx.Exec("SELECT * FROM reservation FORCE INDEX (PRIMARY) WHERE id = ? FOR UPDATE", id[:]); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// start calls a method in the background.
+func start(
+	t testing.TB, method func(context.Context, stock.ReservationID) (stock.Reservation, error), id stock.ReservationID,
+) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := method(t.Context(), id)
+		done <- err
+	}()
+	return done
+}
+
+// endedBy returns how many reservations a replica has ended in this way.
+func (s shop) endedBy(t testing.TB, state stock.ReservationState) int64 {
+	t.Helper()
+	stats, err := s.ReservationStats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats.Ended[state]
+}
+
+func TestTwoSweepersPutUnitsBackOnce(t *testing.T) {
+	t.Parallel()
+	const items, each = 5, 20
+	shops, outside := newShops(t, 0)
+	var ids []int64
+	for range items {
+		shops[0].item = shops[0].service.NewItem(t, each+1)
+		ids = append(ids, shops[0].item)
+		for range each {
+			shops[0].hold(t, 1)
+		}
+	}
+	if _, err := outside.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6)"); err != nil {
+		t.Fatal(err)
+	}
+	// Both wait for the first item.
+	unlock := stocktest.LockRow(t, outside, ids[0])
+	for _, s := range shops {
+		sweep(t, s)
+	}
+	stocktest.WaitForRowLocks(t, outside, 2)
+	unlock()
+	serverstest.Eventually(t, "all reservations have ended", func() bool {
+		return shops[0].endedBy(t, stock.Expired)+shops[1].endedBy(t, stock.Expired) == items*each
+	})
+	for _, id := range ids {
+		shops[0].service.WantLeft(t, stock.MySQL, id, each+1)
+	}
+}
+
+// The item that is locked must not keep the others from being put back.
+func TestASweeperPassesOverALockedItem(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, 10)
+	locked := s.item
+	first := s.hold(t, 1)
+	s.item = s.service.NewItem(t, 10)
+	second := s.hold(t, 2)
+	unlock := stocktest.LockRow(t, s.deps.MySQL, locked)
+	lapse(t, s.deps.MySQL, first, second)
+	sweep(t, s)
+	s.awaitLeft(t, 10)
+	s.service.WantLeft(t, stock.MySQL, locked, 9)
+	unlock()
+	s.item = locked
+	s.awaitLeft(t, 10)
+}
+
+// The buyer's hold and the sweeper want the same units. Both wait for the item's row.
+func TestASweeperAndAHoldTakeBackUnitsOnce(t *testing.T) {
+	t.Parallel()
+	shops, outside := newShops(t, 10)
+	expired := shops[0].hold(t, 10)
+	lapse(t, outside, expired)
+	unlock := stocktest.LockRow(t, outside, shops[0].item)
+	sweep(t, shops[0])
+	stocktest.WaitForRowLocks(t, outside, 1)
+	held := make(chan error, 1)
+	go func() {
+		_, _, err := shops[1].Hold(t.Context(), shops[1].request(7, time.Hour))
+		held <- err
+	}()
+	stocktest.WaitForRowLocks(t, outside, 2)
+	unlock()
+	if err := <-held; err != nil {
+		t.Errorf("hold 7 of 10 units that had expired: %v", err)
+	}
+	shops[0].awaitLeft(t, 3)
+	shops[0].wantState(t, expired, stock.Expired)
+	if n := shops[0].endedBy(t, stock.Expired) + shops[1].endedBy(t, stock.Expired); n != 1 {
+		t.Errorf("the reservation was taken back %d times", n)
+	}
+}
+
+// The confirmation reached MySQL in time, and waits there until the time has passed. The sweeper comes later.
+func TestAConfirmationThatWasSentInTimeWinsOverTheSweeper(t *testing.T) {
+	t.Parallel()
+	shops, outside := newShops(t, 10)
+	held, _, err := shops[0].Hold(t.Context(), shops[0].request(3, time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock := lockReservation(t, outside, held.ID)
+	confirmed := start(t, shops[0].Confirm, held.ID)
+	stocktest.WaitForRowLocks(t, outside, 1)
+	serverstest.Eventually(t, "the time has passed", func() bool {
+		found, err := shops[0].Reservation(t.Context(), held.ID)
+		return err == nil && found.State == stock.Expired
+	})
+	sweep(t, shops[1])
+	stocktest.WaitForRowLocks(t, outside, 2)
+	unlock()
+	if err := <-confirmed; err != nil {
+		t.Errorf("the confirmation: %v", err)
+	}
+	serverstest.Eventually(t, "nothing is overdue", func() bool {
+		stats, err := shops[1].ReservationStats(t.Context())
+		return err == nil && stats.HeldUnits == 0
+	})
+	shops[0].wantState(t, held.ID, stock.Confirmed)
+	shops[0].wantLeft(t, 7)
+	if n := shops[1].endedBy(t, stock.Expired); n != 0 {
+		t.Errorf("the sweeper ended %d reservations", n)
+	}
+}
+
+func TestAConfirmationAfterTheExpiryIsRefusedBeforeAndAfterTheSweep(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, 10)
+	id := s.hold(t, 3)
+	lapse(t, s.deps.MySQL, id)
+	wantExpired := func() {
+		t.Helper()
+		s.wantState(t, id, stock.Expired)
+		if _, err := s.Confirm(t.Context(), id); !errors.Is(err, stock.ErrReservationExpired) {
+			t.Errorf("confirmed: %v, want expired", err)
+		}
+		if cancelled, err := s.Cancel(t.Context(), id); err != nil || cancelled.State != stock.Expired {
+			t.Errorf("cancelled: %+v, %v, want an expired reservation", cancelled, err)
+		}
+	}
+	wantExpired()
+	s.wantLeft(t, 7)
+	sweep(t, s)
+	s.awaitLeft(t, 10)
+	wantExpired()
+	s.wantLeft(t, 10)
+}
+
+// Both wait for the reservation. Whichever comes first, the other is told the truth.
+func TestOfAConfirmationAndACancellationOneWins(t *testing.T) {
+	t.Parallel()
+	for _, confirmFirst := range []bool{true, false} {
+		shops, outside := newShops(t, 10)
+		id := shops[0].hold(t, 3)
+		unlock := lockReservation(t, outside, id)
+		var confirmed, cancelled <-chan error
+		if confirmFirst {
+			confirmed = start(t, shops[0].Confirm, id)
+			stocktest.WaitForRowLocks(t, outside, 1)
+		}
+		cancelled = start(t, shops[1].Cancel, id)
+		if !confirmFirst {
+			stocktest.WaitForRowLocks(t, outside, 1)
+			confirmed = start(t, shops[0].Confirm, id)
+		}
+		stocktest.WaitForRowLocks(t, outside, 2)
+		unlock()
+		confirm, cancel := <-confirmed, <-cancelled
+		switch {
+		case confirm == nil && errors.Is(cancel, stock.ErrReservationConfirmed):
+			shops[0].wantState(t, id, stock.Confirmed)
+			shops[0].wantLeft(t, 7)
+		case cancel == nil && errors.Is(confirm, stock.ErrReservationCancelled):
+			shops[0].wantState(t, id, stock.Cancelled)
+			shops[0].wantLeft(t, 10)
+		default:
+			t.Errorf("confirm first %v: confirm: %v, cancel: %v", confirmFirst, confirm, cancel)
+		}
+	}
+}
+
+// Units that were taken from a stock that has been replaced are not in the new one.
+func TestUnitsOfAnOlderStockAreNotPutBack(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, 10)
+	cancelled, expired, taken, confirmed := s.hold(t, 1), s.hold(t, 2), s.hold(t, 3), s.hold(t, 4)
+	s.service.Set(t, s.item, 5)
+	if _, err := s.Cancel(t.Context(), cancelled); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Confirm(t.Context(), confirmed); err != nil { // a sale of the older stock
+		t.Error(err)
+	}
+	lapse(t, s.deps.MySQL, taken)
+	_, _, err := s.Hold(t.Context(), s.request(6, time.Hour))
+	if soldOut, ok := errors.AsType[*stock.SoldOutError](err); !ok || soldOut.Remaining != 5 {
+		t.Errorf("6 of 5 units: %v, want sold out with 5 remaining", err)
+	}
+	lapse(t, s.deps.MySQL, expired)
+	sweep(t, s)
+	serverstest.Eventually(t, "all have expired", func() bool { return s.endedBy(t, stock.Expired) == 2 })
+	s.wantLeft(t, 5)
+}
+
+func TestTheHoldsOfADeadReplicaExpireOnTheOther(t *testing.T) {
+	t.Parallel()
+	shops, _ := newShops(t, 10)
+	if _, _, err := shops[0].Hold(t.Context(), shops[0].request(4, stock.MinTTL)); err != nil {
+		t.Fatal(err)
+	}
+	shops[0].deps.MySQL.Close()
+	sweep(t, shops[1])
+	shops[1].awaitLeft(t, 10)
+}
+
+// failures receives a line for each warning.
+type failures chan string
+
+func (f failures) Write(line []byte) (int, error) {
+	f <- string(line)
+	return len(line), nil
+}
+
+func TestASweeperOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	direct := a.Connect(t)
+	proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
+	a.MySQL = dsn
+	deps, failed := a.Connect(t), make(failures, 10)
+	deps.Log = slog.New(slog.NewTextHandler(failed, nil))
+	s := shop{reserver(t, stocktest.NewService(t, deps)), direct, stocktest.NewService(t, direct), 0}
+	s.item = s.service.NewItem(t, 10)
+	id := s.hold(t, 3)
+	sweep(t, s)
+	proxy.Select(stocktest.Matching(anyQuery))
+	proxy.Cut(1, tcpproxy.BeforeReply)
+	select {
+	case <-failed:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the sweeper does not report that it failed")
+	}
+	lapse(t, direct.MySQL, id)
+	s.awaitLeft(t, 10)
+}
