@@ -613,9 +613,17 @@ func launch(t *testing.T, env environment, args ...string) *program {
 
 // call returns status 0 if there is no reply.
 func (p *program) call(method, url string, header ...string) (status int, body map[string]any) {
-	request, err := http.NewRequestWithContext(context.Background(), method, url, nil)
+	return p.send(method, url, "", header...)
+}
+
+// send is call with a body in JSON, or without one if it is empty.
+func (p *program) send(method, url, content string, header ...string) (status int, body map[string]any) {
+	request, err := http.NewRequestWithContext(context.Background(), method, url, strings.NewReader(content))
 	if err != nil {
 		return 0, nil
+	}
+	if content != "" {
+		request.Header.Set("Content-Type", "application/json")
 	}
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
