@@ -107,8 +107,8 @@ var mysqlStrategies = []stock.Strategy{
 	},
 	{
 		Name: "reserve",
-		Summary: "Holds the units in a table, then confirms: batches of both. Clients may hold, confirm or cancel by " +
-			"themselves.",
+		Summary: "Holds units as rows of a table, which buyers confirm, cancel, or let expire; holds and confirmations in " +
+			"batches.",
 		Claim:  returningLater(oneStatement),
 		Stores: []stock.Store{stock.MySQL},
 		New:    mysql.NewReserve,

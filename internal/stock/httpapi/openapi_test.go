@@ -268,6 +268,13 @@ func TestOpenAPIAgreesWithTheLimitsOfTheDomain(t *testing.T) {
 	if got := limit("hold_ms", "maximum"); got != json.Number(strconv.FormatInt(stock.MaxHold.Milliseconds(), 10)) {
 		t.Errorf("hold_ms goes up to %v", got)
 	}
+	ttl := func(bound string) any {
+		return openapi().at("components", "schemas", "Hold", "properties", "ttl_ms", bound)
+	}
+	if ttl("minimum") != json.Number(strconv.FormatInt(stock.MinTTL.Milliseconds(), 10)) ||
+		ttl("maximum") != json.Number(strconv.FormatInt(stock.MaxTTL.Milliseconds(), 10)) {
+		t.Errorf("ttl_ms goes from %v to %v", ttl("minimum"), ttl("maximum"))
+	}
 	description := openapi().at("components", "parameters", "Idempotency-Key", "description").(string)
 	if !strings.Contains(description, fmt.Sprintf("1 to %d characters", stock.MaxKey)) {
 		t.Errorf("Idempotency-Key: %s", description)
