@@ -91,11 +91,11 @@ type ReservationStats struct {
 var (
 	// ErrUnknownReservation reports that there is no reservation with this id.
 	ErrUnknownReservation = errors.New("unknown reservation")
-	// ErrReservationExpired reports that a reservation can't be confirmed because its time has passed.
+	// ErrReservationExpired reports that a reservation cannot be confirmed because its time has passed.
 	ErrReservationExpired = errors.New("the reservation has expired")
-	// ErrReservationCancelled reports that a reservation can't be confirmed because it was cancelled.
+	// ErrReservationCancelled reports that a reservation cannot be confirmed because it was cancelled.
 	ErrReservationCancelled = errors.New("the reservation was cancelled")
-	// ErrReservationConfirmed reports that a reservation can't be cancelled because its units are sold.
+	// ErrReservationConfirmed reports that a reservation cannot be cancelled because its units are sold.
 	ErrReservationConfirmed = errors.New("the reservation was confirmed")
 	// ErrNoReservations reports that a strategy takes no reservations on this store.
 	ErrNoReservations = errors.New("takes no reservations")

@@ -102,15 +102,15 @@ var kinds = []kind{{
 }, {
 	err: stock.ErrReservationExpired, slug: "reservation-expired", status: http.StatusConflict,
 	title:  "Reservation expired",
-	detail: "The time of the reservation has passed, and it was not confirmed: its units are sold to others.",
+	detail: "The time of the reservation passed before it was confirmed; its units go back into the stock.",
 }, {
 	err: stock.ErrReservationCancelled, slug: "reservation-cancelled", status: http.StatusConflict,
 	title:  "Reservation cancelled",
-	detail: "The reservation was cancelled, and its units are sold to others.",
+	detail: "The reservation was cancelled; its units are back in the stock.",
 }, {
 	err: stock.ErrReservationConfirmed, slug: "reservation-confirmed", status: http.StatusConflict,
 	title:  "Reservation confirmed",
-	detail: "The reservation was confirmed: its units are sold, and it can't be cancelled.",
+	detail: "The reservation was confirmed: its units are sold, and it cannot be cancelled.",
 }, {
 	err: stock.ErrNoReservations, slug: slugNoReservations, status: http.StatusBadRequest, title: "No reservations",
 	detail: "The strategy takes no reservations; GET /strategies lists those that do.",

@@ -19,14 +19,16 @@ import (
 // reserve holds units in the table reservation until the buyer confirms, cancels, or lets the time pass (TCC: Pardon
 // and Pautasso, "Atomic Distributed Transactions: a RESTful Design", WWW 2014). Deduct holds and confirms at once.
 //
-// Holds of one item that wait in a replica share a transaction, as in batch: one UPDATE of the stock and one INSERT of
-// all reservations. Confirmations of all items share one UPDATE, which touches no stock.
+// Holds of one item that wait in a replica share a transaction, as in batch: one INSERT of all reservations and one
+// UPDATE of the stock. Confirmations of all items share one UPDATE, which touches no stock.
 //
 // The clock of MySQL alone decides whether the time of a reservation has passed. Every replica has a sweeper that puts
 // expired units back. It needs not be fast: a hold that finds too few units takes back what has expired itself.
 //
-// Locks are taken in one order: the rows of the items, ascending, then those of the reservations, by id. So a hold and
-// a sweeper never wait for each other, and a hold that has the item's row sees all of its expired reservations.
+// Who ends a reservation and puts its units back locks the rows of the items, ascending, and then the reservations, by
+// id. So there are no deadlocks, and a hold that has the item's row sees all of its expired reservations. A batch of
+// holds adds its reservations before it locks the item. Only a hold with the same key can wait for these; if the two
+// deadlock, the server rolls one of them back, and that one tries again.
 type reserve struct {
 	*batching.Queue // of holds
 
