@@ -39,7 +39,8 @@ func TestAReservationOverHTTP(t *testing.T) {
 	t.Parallel()
 	r, _ := newShop(t)
 	held := post(t, r.public+reservations, `{"goods_id":1,"count":2,"ttl_ms":60000}`).want(t, 201, "")
-	if held.text(t, "state") != `"held"` || held.text(t, "remaining") != "8" || held.header.Get("X-Strategy") != "reserve" {
+	strategy := held.header.Get("X-Strategy")
+	if held.text(t, "state") != `"held"` || held.text(t, "remaining") != "8" || strategy != "reserve" {
 		t.Errorf("held: %s", held.raw)
 	}
 	var times [2]time.Time
@@ -87,7 +88,8 @@ func TestAnExpiredReservationOverHTTP(t *testing.T) {
 	}
 	post(t, url+"/confirm", "").want(t, 409, "reservation-expired")
 	for range 2 {
-		if late := do(t, request{method: http.MethodDelete, url: url}).want(t, 200, ""); late.text(t, "state") != `"expired"` {
+		late := do(t, request{method: http.MethodDelete, url: url}).want(t, 200, "")
+		if late.text(t, "state") != `"expired"` {
 			t.Errorf("cancelled late: %s", late.raw)
 		}
 	}
@@ -131,7 +133,8 @@ func TestTheContractOfReservations(t *testing.T) {
 	r, _ := newShop(t)
 	const nobody = "/stock/reservations/01936b8a-0000-7000-8000-000000000000"
 	for _, c := range []contractCase{
-		{name: "sold out", path: reservations, body: `{"goods_id":1,"count":11,"ttl_ms":60000}`, status: 409, slug: "sold-out"},
+		{name: "sold out", path: reservations, body: `{"goods_id":1,"count":11,"ttl_ms":60000}`, status: 409,
+			slug: "sold-out"},
 		{name: "unknown item", path: reservations, body: `{"goods_id":7,"count":1,"ttl_ms":60000}`, status: 404,
 			slug: "unknown-goods"},
 		{name: "no ttl_ms", path: reservations, body: `{"goods_id":1,"count":1}`, status: 400, slug: "malformed",

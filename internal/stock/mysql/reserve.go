@@ -226,8 +226,8 @@ func replay(m *batching.Member, row *reservationRow) {
 }
 
 // decideHolds needs one INSERT and one UPDATE if there is enough for all, as there is until the item runs out. If there
-// is too little for any, and nothing has expired, it writes nothing. Otherwise it takes back what has expired and grants
-// what fits, under the lock of the item's row.
+// is too little for any, and nothing has expired, it writes nothing. Otherwise it takes back what has expired and
+// grants what fits, under the lock of the item's row.
 func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, members []*batching.Member) error {
 	if decided, err := holdTogether(ctx, conn, goodsID, members); err != nil || decided {
 		return err

@@ -48,16 +48,17 @@ func TestABatchOfHoldsGrantsWhatFits(t *testing.T) {
 	r.WantLeft(t, 0)
 }
 
-func keyed(req stock.HoldRequest, key string) stock.HoldRequest {
-	req.Key = key
+// keyed gives every request the same key.
+func keyed(req stock.HoldRequest) stock.HoldRequest {
+	req.Key = "a"
 	return req
 }
 
 func TestAHoldWithAKeyIsCarriedOutOnce(t *testing.T) {
 	t.Parallel()
 	shops, outside := newShops(t, 10)
-	req := keyed(shops[0].request(3, time.Hour), "a")
-	_, _, err := shops[0].Hold(t.Context(), keyed(shops[0].request(11, time.Hour), "a"))
+	req := keyed(shops[0].request(3, time.Hour))
+	_, _, err := shops[0].Hold(t.Context(), keyed(shops[0].request(11, time.Hour)))
 	if !errors.Is(err, stock.ErrSoldOut) { // it is not kept
 		t.Errorf("11 of 10 units: %v", err)
 	}
@@ -77,7 +78,7 @@ func TestAHoldWithAKeyIsCarriedOutOnce(t *testing.T) {
 			t.Errorf("again: %+v, %+v, %v, want the confirmed reservation", again, receipt, err)
 		}
 		for _, other := range []stock.HoldRequest{
-			keyed(shops[0].request(2, time.Hour), "a"), keyed(shops[0].request(3, time.Minute), "a"),
+			keyed(shops[0].request(2, time.Hour)), keyed(shops[0].request(3, time.Minute)),
 		} {
 			other.Hold = req.Hold
 			if _, _, err := shops[1].Hold(t.Context(), other); !errors.Is(err, stock.ErrKeyReused) {
@@ -102,7 +103,7 @@ func TestHoldsWithOneKeyAtTheSameTimeAreCarriedOutOnce(t *testing.T) {
 	answers := make(chan stock.Reservation)
 	for i := range 6 {
 		go func() {
-			held, _, err := shops[i%2].Hold(t.Context(), keyed(shops[0].request(3, time.Hour), "a"))
+			held, _, err := shops[i%2].Hold(t.Context(), keyed(shops[0].request(3, time.Hour)))
 			if err != nil {
 				t.Error(err)
 			}
@@ -142,7 +143,7 @@ func TestAHoldWhoseCommitIsLostIsFoundByItsKey(t *testing.T) {
 		direct, behind, proxy := proxied(t, 10)
 		proxy.Select(stocktest.Matching(commit))
 		proxy.Cut(1, where)
-		req := keyed(behind.request(3, time.Hour), "a")
+		req := keyed(behind.request(3, time.Hour))
 		if _, _, err := behind.Hold(t.Context(), req); !errors.Is(err, stock.ErrUnknown) {
 			t.Errorf("cut %s: %v, want outcome unknown", where, err)
 		}
@@ -194,7 +195,7 @@ func TestADeductionWhoseConfirmationIsLostIsCertain(t *testing.T) {
 // The row is locked for so long that the hold would be shorter than asked.
 func TestAHoldThatWaitedForItsItemIsAsLongAsAsked(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, 10)
+	s := newShop(t)
 	unlock := stocktest.LockRow(t, s.deps.MySQL, s.item)
 	type answer struct {
 		held stock.Reservation
@@ -220,7 +221,7 @@ func TestAHoldThatWaitedForItsItemIsAsLongAsAsked(t *testing.T) {
 
 func TestPruneDeletesReservationsThatHaveEnded(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, 10)
+	s := newShop(t)
 	held, confirmed, cancelled, young := s.hold(t, 1), s.hold(t, 1), s.hold(t, 1), s.hold(t, 1)
 	_, err := s.Confirm(t.Context(), confirmed)
 	_, err2 := s.Cancel(t.Context(), cancelled)
@@ -247,7 +248,7 @@ func TestPruneDeletesReservationsThatHaveEnded(t *testing.T) {
 // A hold that may not wait takes the row only if it is free.
 func TestAHoldThatDoesNotWaitIsRefusedWhileTheItemIsLocked(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, 10)
+	s := newShop(t)
 	unlock := stocktest.LockRow(t, s.deps.MySQL, s.item)
 	ctx := stock.LimitWait(t.Context(), 0)
 	if _, _, err := s.Hold(ctx, s.request(1, time.Hour)); !errors.Is(err, stock.ErrBusy) {

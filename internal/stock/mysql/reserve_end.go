@@ -114,8 +114,9 @@ func (s *reserve) Cancel(ctx context.Context, id stock.ReservationID) (stock.Res
 			func(tx Tx) ([]reservationRow, error) {
 				return endHeld(ctx, tx, []stock.ReservationID{id}, stock.Cancelled, "NOT "+hasLapsed)
 			})
+		again := isRolledBack(err) && time.Since(began) < s.store.wait
 		switch {
-		case isRolledBack(err) && time.Since(began) < stock.LongestWait(ctx, s.store.wait) && retry.BackOff(ctx, attempt) == nil:
+		case again && retry.BackOff(ctx, attempt) == nil:
 			continue
 		case err != nil:
 			return stock.Reservation{}, err

@@ -55,14 +55,14 @@ func start(
 	return done
 }
 
-// endedBy returns how many reservations a replica has ended in this way.
-func (s shop) endedBy(t testing.TB, state stock.ReservationState) int64 {
+// tookBack returns how many expired reservations a replica has ended.
+func (s shop) tookBack(t testing.TB) int64 {
 	t.Helper()
 	stats, err := s.ReservationStats(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return stats.Ended[state]
+	return stats.Ended[stock.Expired]
 }
 
 func TestTwoSweepersPutUnitsBackOnce(t *testing.T) {
@@ -88,7 +88,7 @@ func TestTwoSweepersPutUnitsBackOnce(t *testing.T) {
 	stocktest.WaitForRowLocks(t, outside, 2)
 	unlock()
 	serverstest.Eventually(t, "all reservations have ended", func() bool {
-		return shops[0].endedBy(t, stock.Expired)+shops[1].endedBy(t, stock.Expired) == items*each
+		return shops[0].tookBack(t)+shops[1].tookBack(t) == items*each
 	})
 	for _, id := range ids {
 		shops[0].service.WantLeft(t, stock.MySQL, id, each+1)
@@ -98,7 +98,7 @@ func TestTwoSweepersPutUnitsBackOnce(t *testing.T) {
 // The item that is locked must not keep the others from being put back.
 func TestASweeperPassesOverALockedItem(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, 10)
+	s := newShop(t)
 	locked := s.item
 	first := s.hold(t, 1)
 	s.item = s.service.NewItem(t, 10)
@@ -134,7 +134,7 @@ func TestASweeperAndAHoldTakeBackUnitsOnce(t *testing.T) {
 	}
 	shops[0].awaitLeft(t, 3)
 	shops[0].wantState(t, expired, stock.Expired)
-	if n := shops[0].endedBy(t, stock.Expired) + shops[1].endedBy(t, stock.Expired); n != 1 {
+	if n := shops[0].tookBack(t) + shops[1].tookBack(t); n != 1 {
 		t.Errorf("the reservation was taken back %d times", n)
 	}
 }
@@ -166,14 +166,14 @@ func TestAConfirmationThatWasSentInTimeWinsOverTheSweeper(t *testing.T) {
 	})
 	shops[0].wantState(t, held.ID, stock.Confirmed)
 	shops[0].wantLeft(t, 7)
-	if n := shops[1].endedBy(t, stock.Expired); n != 0 {
+	if n := shops[1].tookBack(t); n != 0 {
 		t.Errorf("the sweeper ended %d reservations", n)
 	}
 }
 
 func TestAConfirmationAfterTheExpiryIsRefusedBeforeAndAfterTheSweep(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, 10)
+	s := newShop(t)
 	id := s.hold(t, 3)
 	lapse(t, s.deps.MySQL, id)
 	wantExpired := func() {
@@ -230,7 +230,7 @@ func TestOfAConfirmationAndACancellationOneWins(t *testing.T) {
 // Units that were taken from a stock that has been replaced are not in the new one.
 func TestUnitsOfAnOlderStockAreNotPutBack(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, 10)
+	s := newShop(t)
 	cancelled, expired, taken, confirmed := s.hold(t, 1), s.hold(t, 2), s.hold(t, 3), s.hold(t, 4)
 	s.service.Set(t, s.item, 5)
 	if _, err := s.Cancel(t.Context(), cancelled); err != nil {
@@ -246,7 +246,7 @@ func TestUnitsOfAnOlderStockAreNotPutBack(t *testing.T) {
 	}
 	lapse(t, s.deps.MySQL, expired)
 	sweep(t, s)
-	serverstest.Eventually(t, "all have expired", func() bool { return s.endedBy(t, stock.Expired) == 2 })
+	serverstest.Eventually(t, "all have expired", func() bool { return s.tookBack(t) == 2 })
 	s.wantLeft(t, 5)
 }
 

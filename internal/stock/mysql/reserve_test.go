@@ -21,11 +21,11 @@ type shop struct {
 	item    int64
 }
 
-// newShop makes a replica, and an item with this stock.
-func newShop(t testing.TB, units int64) shop {
+// newShop makes a replica, and an item with ten units.
+func newShop(t testing.TB) shop {
 	t.Helper()
 	deps, service := newReplica(t)
-	return shop{reserver(t, service), deps, service, service.NewItem(t, units)}
+	return shop{reserver(t, service), deps, service, service.NewItem(t, 10)}
 }
 
 func reserver(t testing.TB, service *stocktest.Service) stock.Reserver {
@@ -85,7 +85,7 @@ func (s shop) awaitLeft(t testing.TB, want int64) {
 
 func TestAReservationIsConfirmedOrCancelledOnce(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, 10)
+	s := newShop(t)
 	held, receipt, err := s.Hold(t.Context(), s.request(3, time.Minute))
 	if err != nil || receipt.Remaining != 7 || receipt.Replayed || held.State != stock.Held || held.Count != 3 ||
 		held.GoodsID != s.item || held.Expires.Sub(held.Created) != time.Minute || !held.Ended.IsZero() {
@@ -121,7 +121,7 @@ func TestAReservationIsConfirmedOrCancelledOnce(t *testing.T) {
 // no sweeper here.
 func TestAHoldTakesBackWhatHasExpired(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, 10)
+	s := newShop(t)
 	other := s.service.NewItem(t, 1)
 	elsewhere, _, err := s.Hold(t.Context(),
 		stock.HoldRequest{Request: stock.Request{GoodsID: other, Count: 1}, TTL: time.Hour})
