@@ -112,7 +112,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	}
 	if failure == nil && f.traces {
 		screen.status("writing traces")
-		failure = lab.WriteTraces(f.out)
+		failure = lab.WriteTraces(ctx, f.out)
 	}
 	return f.report(ctx, stdout, run.Builder, failure, began)
 }

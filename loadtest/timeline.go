@@ -49,7 +49,7 @@ func writeTimeline(path, out, trace string, stdout io.Writer) error {
 	v := verify.Judge(h)
 	t := page.Timeline{
 		Title: "Timeline of " + h.Run.Label(), Windows: windows, Evidence: v.Evidence,
-		Lead: fmt.Sprintf("Round %d: %s. %d requests.", h.Run.Round, v.Result, v.Requests),
+		Lead: fmt.Sprintf("%s: %s. %d requests.", played(h.Run), v.Result, v.Requests),
 	}
 	err = lab.WriteFile(out, func(w io.Writer) error { return page.WriteTimeline(w, t) })
 	if err != nil {
@@ -61,4 +61,12 @@ func writeTimeline(path, out, trace string, stdout io.Writer) error {
 	}
 	fmt.Fprintln(stdout, "trace:", trace)
 	return lab.WriteFile(trace, func(w io.Writer) error { return timeline.WriteTrace(w, windows) })
+}
+
+// played says what a history is of: a round under load, or a fault scenario.
+func played(run history.Run) string {
+	if run.Story != "" {
+		return "Fault scenario " + run.Story
+	}
+	return fmt.Sprintf("Round %d", run.Round)
 }

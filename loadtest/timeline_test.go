@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +12,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"stock/loadtest/internal/browsertest"
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/timeline"
 )
 
@@ -45,6 +48,32 @@ func checkTimeline(t *testing.T, dir string) {
 		p.MustBeAccessible()
 	})
 	checkWindows(t, mustReadReport(t, dir))
+}
+
+func TestAHistoryOfAFaultHasNoRound(t *testing.T) {
+	t.Parallel()
+	for story, want := range map[string]string{"late-write": "Fault scenario late-write: ", "": "Round 2: "} {
+		h := history.History{Run: history.Run{Cell: history.Cell{Round: 2}, Story: story}, Ops: []history.Op{{
+			Kind: history.Deduct, GoodsID: 1, Count: 1, SentNS: 1, ReceivedNS: 9, Outcome: history.Sold, Replica: "a",
+		}}}
+		path, page := filepath.Join(t.TempDir(), "one.jsonl"), filepath.Join(t.TempDir(), "timeline.html")
+		if err := scenario.WriteHistory(path, h); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeTimeline(path, page, "", io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+		if strings.Contains(string(text), "Round ") != (story == "") {
+			t.Errorf("the page of the story %q has a round, or that of a load has none", story)
+		}
+	}
 }
 
 // checkTrace checks the trace that timeline wrote, and that run --trace wrote the same.

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,8 +108,9 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// WriteTraces writes a trace for Perfetto of each history in the directory of a run, if anything was sold in it.
-func WriteTraces(dir string) error {
+// WriteTraces writes a trace for Perfetto of each history in the directory of a run, if anything was sold in it. It
+// stops before the next one when the context ends.
+func WriteTraces(ctx context.Context, dir string) error {
 	var paths []string
 	for _, below := range []string{"history", "faults"} {
 		found, err := filepath.Glob(filepath.Join(dir, below, "*.jsonl"))
@@ -121,6 +123,9 @@ func WriteTraces(dir string) error {
 		return fmt.Errorf("write traces: %w", err)
 	}
 	for _, path := range paths {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("write traces: %w", err)
+		}
 		h, err := history.Read(path)
 		if err != nil {
 			return fmt.Errorf("write traces: %w", err)

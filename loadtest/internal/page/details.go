@@ -17,6 +17,7 @@ import (
 // detailsView is what an opened row shows.
 type detailsView struct {
 	Row       rowView
+	Baseline  bool   // nothing is sold
 	Summary   string // how the strategy works
 	Sentences []string
 	Evidence  []string
@@ -44,8 +45,8 @@ const shownEvidence = 12
 
 func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (template.HTML, error) {
 	v := detailsView{
-		Row: view, Summary: r.Summaries[row.Strategy], Sentences: sentences(row), Evidence: row.ShownEvidence(),
-		Windows: row.Windows, Pictures: row.Pictures,
+		Row: view, Baseline: row.Baseline, Summary: r.Summaries[row.Strategy], Sentences: sentences(row),
+		Evidence: row.ShownEvidence(), Windows: row.Windows, Pictures: row.Pictures,
 	}
 	if more := len(v.Evidence) - shownEvidence; more > 0 {
 		v.Evidence, v.More = v.Evidence[:shownEvidence], more
@@ -66,16 +67,24 @@ func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (te
 		history.Sold, history.SoldOut, history.Busy, history.Rejected, history.Unknown,
 	} {
 		if n := row.Outcomes[outcome]; n > 0 {
-			v.Outcomes = append(v.Outcomes, fact{strings.ReplaceAll(string(outcome), "_", " "), grouped(float64(n))})
+			v.Outcomes = append(v.Outcomes, fact{outcomeWord(row, outcome), grouped(float64(n))})
 		}
 	}
 	v.Faults = len(row.Faults) > 0
 	return render("details", v)
 }
 
+// outcomeWord names an outcome of the row. The baseline confirms requests, but sells nothing.
+func outcomeWord(row *report.Row, outcome history.Outcome) string {
+	if row.Baseline && outcome == history.Sold {
+		return "confirmed"
+	}
+	return strings.ReplaceAll(string(outcome), "_", " ")
+}
+
 // salesNote says what the chart of the sales shows.
 func salesNote(rounds int) string {
-	note := "Units sold per second, from the start of a round to its end"
+	note := "Units confirmed per second, from the start of a round to its end"
 	switch {
 	case rounds > shownRounds:
 		note += fmt.Sprintf("; the first %d rounds, round 1 in bold", shownRounds)
@@ -93,24 +102,19 @@ func sentences(row *report.Row) (sentences []string) {
 		verify.ClaimSellsNothing: "deducts nothing",
 	}[row.Claim]
 	claim += " on " + count(row.Replicas, "replica")
-	if row.Exclusive {
+	if row.Exclusive && hasSections(row) {
 		claim += ", and that its critical sections never overlap"
 	}
 	add("It claims that it %s. %s", claim, held(row))
+	if row.Exclusive && !hasSections(row) {
+		add("It also claims that its critical sections never overlap, but none are on record.")
+	}
 	if row.Result == verify.Correct && !row.Baseline {
 		add("%s units were sold to %s, and each was deducted once.",
 			grouped(float64(row.Sold)), count(row.Outcomes[history.Sold], "buyer"))
 	}
-	switch rel := row.Relative; {
-	case rel == nil && row.Result == verify.Wrong:
-		add("Wrong strategies are not ranked: their speed means nothing.")
-	case rel == nil:
-	case rel.PlusMinus == nil && rel.SlowerThanFastestCorrect == 1:
-		add("No correct strategy is faster under this workload.")
-	case rel.Tied:
-		add("The rounds cannot tell it from the fastest correct strategy.")
-	default:
-		add("The fastest correct strategy sells %s times as much.", stats.Format(rel.SlowerThanFastestCorrect))
+	if text := speed(row); text != "" {
+		add("%s", text)
 	}
 	if i := row.GoodputInterval; i != nil && row.Ranked() {
 		add("It sells %s units per second correctly; with 95 %% confidence, between %s and %s (%s).",
@@ -123,6 +127,30 @@ func sentences(row *report.Row) (sentences []string) {
 		add("Open loop: %s.", late)
 	}
 	return sentences
+}
+
+// hasSections reports whether critical sections are on record. The times in µs of very short ones are 0.
+func hasSections(row *report.Row) bool {
+	return row.HeldUS.Max > 0 ||
+		slices.ContainsFunc(row.Windows, func(w timeline.Window) bool { return !w.Requests })
+}
+
+// speed compares the row with the fastest correct strategy; empty if there is nothing to say.
+func speed(row *report.Row) string {
+	switch rel := row.Relative; {
+	case rel == nil && row.Result == verify.Wrong:
+		return "Wrong strategies are not ranked: their speed means nothing."
+	case rel == nil:
+		return ""
+	case rel.PlusMinus == nil && (rel.SlowerThanFastestCorrect != 1 || row.GoodputInterval == nil):
+		return "There are too few rounds to compare its speed with that of other strategies."
+	case rel.PlusMinus == nil:
+		return "No correct strategy is faster under this workload."
+	case rel.Tied:
+		return "The rounds cannot tell it from the fastest correct strategy."
+	}
+	return fmt.Sprintf("The fastest correct strategy sells %s times as much.",
+		stats.Format(row.Relative.SlowerThanFastestCorrect))
 }
 
 // held says whether the claim held.
@@ -138,7 +166,7 @@ func held(row *report.Row) string {
 	return "That did not hold."
 }
 
-// costs lists what a sale costs, and how long it waits.
+// costs lists what a sale costs, and how long it takes within the service.
 func costs(row *report.Row) (facts []fact) {
 	add := func(there bool, name, value string) {
 		if there {
@@ -149,10 +177,14 @@ func costs(row *report.Row) (facts []fact) {
 	add(row.MySQLStatementsPerSale > 0, "SQL statements per sale", stats.Format(row.MySQLStatementsPerSale))
 	add(row.RedisCommandsPerSale > 0, "Redis commands per sale", stats.Format(row.RedisCommandsPerSale))
 	add(trips > 0 && row.MySQLStatementsPerSale > 0 && row.RedisCommandsPerSale > 0, "Together", stats.Format(trips))
-	add(row.AttemptsPerSale > 0, "Attempts per sale", stats.Format(row.AttemptsPerSale))
-	add(row.WaitedUS.Max > 0, "Wait for the lock, mean", microseconds(row.WaitedUS.Mean))
-	add(row.WaitedUS.Max > 0, "Wait for the lock, 99 %", microseconds(row.WaitedUS.P99))
-	add(row.WaitedUS.Max > 0, "Longest wait", microseconds(row.WaitedUS.Max))
+	add(row.AttemptsPerSale > 0 && !row.Baseline, "Attempts per sale", stats.Format(row.AttemptsPerSale))
+	until := "Until the store's reply"
+	if hasSections(row) {
+		until = "Until the critical section"
+	}
+	add(row.WaitedUS.Max > 0, until+", mean", microseconds(row.WaitedUS.Mean))
+	add(row.WaitedUS.Max > 0, until+", 99 %", microseconds(row.WaitedUS.P99))
+	add(row.WaitedUS.Max > 0, until+", longest", microseconds(row.WaitedUS.Max))
 	add(row.HeldUS.Max > 0, "In the critical section, mean", microseconds(row.HeldUS.Mean))
 	add(row.DriverCPUUSPerRequest > 0, "CPU of the load driver per request", microseconds(row.DriverCPUUSPerRequest))
 	return facts

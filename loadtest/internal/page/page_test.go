@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"stock/loadtest/internal/browsertest"
+	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/timeline"
 )
 
@@ -56,4 +57,42 @@ func TestALegendSaysWhetherAnythingWasSoldAfterTheFault(t *testing.T) {
 			t.Errorf("the legend is %q, want %q in it", got, want)
 		}
 	}
+}
+
+// openFaults opens the page of a report with two cells.
+func openFaults(t *testing.T) *browsertest.Page {
+	t.Helper()
+	r := &report.Report{Faults: []report.Fault{
+		{Scenario: "late-write", Strategy: "update", Outcome: report.Safe, Replay: "play update"},
+		{Scenario: "late-write", Strategy: "none", Outcome: report.Unsafe, Replay: "play none"},
+	}}
+	return open(t, func(out io.Writer) error { return WriteReport(out, r) })
+}
+
+func TestALinkToACellOpensItInTheSamePage(t *testing.T) {
+	t.Parallel()
+	p := openFaults(t)
+	for _, strategy := range []string{"none", "update"} { // the second while the first is open
+		browsertest.Eval[bool](p, `(location.hash = "late-write/`+strategy+`") !== ""`)
+		p.WaitFor(`document.querySelector("#story[open] .replay code")?.textContent === "play ` + strategy + `"`)
+	}
+	browsertest.Eval[bool](p, `document.getElementById("story").close() || true`)
+	// No escape sequence: it opens nothing, and the page reports no error. The listener of the page was called before.
+	browsertest.Eval[bool](p, `addEventListener("hashchange", () => { window.changed = true; }) || true`)
+	browsertest.Eval[bool](p, `(location.hash = "%") !== ""`)
+	p.WaitFor("window.changed && !document.getElementById('story').open")
+}
+
+func TestAFailedCopyIsNotCalledCopied(t *testing.T) {
+	t.Parallel()
+	p := openFaults(t)
+	p.Click("[data-story]")
+	p.WaitFor(`document.querySelector("#story[open] .replay button")`)
+	browsertest.Eval[bool](p, `(() => {
+		Clipboard.prototype.writeText = async () => { throw new Error("not permitted"); };
+		document.execCommand = () => false;
+		return true;
+	})()`)
+	p.Click("#story .replay button")
+	p.WaitFor(`document.querySelector("#story .replay button").textContent === "Not copied"`)
 }

@@ -192,7 +192,8 @@ func faultSentence(r *report.Report) string {
 	if played == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%s of %s played: in %d, a sale was lost or made twice, or refused without reason",
+	text := fmt.Sprintf("%s of %s played: in %d, a sale was lost or made twice, more was sold than there was, "+
+		"or a sale was refused without reason",
 		count(played, "cell"), count(len(r.Scenarios()), "fault scenario")+" "+were(played), unsafe)
 	if held && unsafe > 0 {
 		text += ", as claimed"

@@ -10,6 +10,7 @@ import (
 	"stock/internal/stats"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/timeline"
 	"stock/loadtest/internal/verify"
 )
 
@@ -95,14 +96,107 @@ func TestAStrategyThatLosesALateWriteIsNotSimplyCorrect(t *testing.T) {
 func TestAWrongStrategyHasNoBar(t *testing.T) {
 	t.Parallel()
 	wrong := newRow("none", verify.Wrong)
-	wrong.LostUpdates, wrong.Sold = 1321, 1344
+	wrong.LostUpdates, wrong.Oversold, wrong.Sold = 1321, 500, 1344
 	text := written(t, &report.Report{Rows: []*report.Row{wrong}})
-	if !strings.Contains(text, "1\u202f321 of 1\u202f344 units lost") {
-		t.Error("the page does not say what was lost")
+	if want := `"damage">lost 1 321, oversold 500<`; !strings.Contains(text, want) {
+		t.Errorf("the page lacks %s", want)
 	}
 	if strings.Contains(text, `<span class="bar"`) || strings.Contains(text, "data-ranked>") {
 		t.Error("a wrong strategy has a bar, or is ranked")
 	}
+}
+
+// details returns what the opened row shows.
+func details(t *testing.T, row *report.Row) string {
+	t.Helper()
+	_, text, found := strings.Cut(written(t, &report.Report{Rows: []*report.Row{row}}), `<template id="details-row-1">`)
+	if !found {
+		t.Fatal("the page has no details")
+	}
+	text, _, _ = strings.Cut(text, "</template>")
+	return text
+}
+
+// mustSay fails the test unless a text has all of some parts, and none of others.
+func mustSay(t *testing.T, text string, all, none []string) {
+	t.Helper()
+	for _, want := range all {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, not := range none {
+		if strings.Contains(text, not) {
+			t.Errorf("the page says %q", not)
+		}
+	}
+}
+
+func TestOnlyRecordedSectionsCanBeFoundApart(t *testing.T) {
+	t.Parallel()
+	const (
+		apart = "on 2 replicas, and that its critical sections never overlap. That held."
+		none  = "It also claims that its critical sections never overlap, but none are on record."
+		until = "Until the critical section, mean"
+		reply = "Until the store&#39;s reply, mean"
+	)
+	update := newRow("update", verify.Correct)
+	update.Exclusive, update.WaitedUS = true, report.Wait{Mean: 5, P99: 6, Max: 7}
+	update.Windows = []timeline.Window{{Requests: true}}
+	mustSay(t, details(t, update), []string{none, reply}, []string{apart, until})
+
+	short := *update // its sections take less than a microsecond
+	short.Windows = []timeline.Window{{}}
+	mustSay(t, details(t, &short), []string{apart, until}, []string{none, reply})
+
+	older := *update // its report has no windows
+	older.Windows, older.HeldUS = nil, report.Wait{Mean: 5, P99: 6, Max: 7}
+	mustSay(t, details(t, &older), []string{apart, until}, []string{none, reply})
+}
+
+func TestTheBaselineConfirmsAndSellsNothing(t *testing.T) {
+	t.Parallel()
+	row := newRow("noop", verify.Correct)
+	row.Baseline, row.Claim, row.AttemptsPerSale = true, verify.ClaimSellsNothing, 1
+	row.Outcomes = map[history.Outcome]int{history.Sold: 600}
+	row.ReplicaShares = map[string]float64{"a": 1}
+	confirmed := []string{
+		"<dt>confirmed</dt><dd>600</dd>", "Who confirmed", "What a request costs", "Units confirmed per second",
+	}
+	sold := []string{"<dt>sold</dt>", "Who sold", "What a sale costs", "Attempts per sale", "sold per second"}
+	mustSay(t, details(t, row), confirmed, sold)
+	row.Baseline, row.Claim = false, verify.ClaimCorrect
+	mustSay(t, details(t, row), append(sold[:4:4], confirmed[3]), confirmed[:3])
+}
+
+func TestOneRoundComparesNothing(t *testing.T) {
+	t.Parallel()
+	const (
+		few     = "There are too few rounds to compare its speed with that of other strategies."
+		fastest = "No correct strategy is faster under this workload."
+		slower  = "The fastest correct strategy sells 1.04 times as much."
+	)
+	row := newRow("update", verify.Correct)
+	row.Relative = &report.Relative{SlowerThanFastestCorrect: 1}
+	mustSay(t, details(t, row), []string{fastest}, []string{few})
+	half := .01
+	row.Relative = &report.Relative{SlowerThanFastestCorrect: 1.04, PlusMinus: &half}
+	mustSay(t, details(t, row), []string{slower}, []string{few})
+
+	row.Relative.PlusMinus = nil
+	mustSay(t, details(t, row), []string{few}, []string{slower})
+	row.GoodputInterval, row.Relative.SlowerThanFastestCorrect = nil, 1
+	mustSay(t, details(t, row), []string{few}, []string{fastest})
+}
+
+func TestOnlyIntervalsThatThereAreArePromised(t *testing.T) {
+	t.Parallel()
+	const with, without = "per second, with its 95 % interval", "There are too few rounds for 95 % intervals"
+	row := newRow("update", verify.Correct)
+	r := &report.Report{Rows: []*report.Row{row}}
+	mustSay(t, written(t, r), []string{with}, []string{without})
+	row.GoodputInterval = nil
+	mustSay(t, written(t, r), []string{without}, []string{with})
 }
 
 func TestNamesAreEscaped(t *testing.T) {
@@ -279,6 +373,7 @@ func TestJudgedRowsAreNamedAsInTheOtherReports(t *testing.T) {
 			t.Errorf("the page lacks %s", want)
 		}
 	}
+	_, text, _ = strings.Cut(text, `id="judged"`) // the verdict counts them, too
 	wrong, correct := strings.Index(text, ">1 "+string(verify.Wrong)), strings.Index(text, ">1 "+string(verify.Correct))
 	if wrong < 0 || correct < wrong {
 		t.Errorf("the wrong ones are at %d and the correct ones at %d, want the wrong ones first", wrong, correct)

@@ -22,6 +22,7 @@ type tableView struct {
 	Rows     int
 	Width    int  // columns
 	Known    bool // some of the strategies that most people compare are there
+	Interval bool // some rates have an interval
 }
 
 // loadView is the rows of a workload.
@@ -120,6 +121,7 @@ func newTable(r *report.Report) (*tableView, error) {
 			v.Rows = append(v.Rows, view)
 			if view.Bar != nil {
 				v.Most = max(v.Most, view.Rate, view.Bar.High)
+				t.Interval = t.Interval || view.Bar.Interval
 			}
 		}
 		t.Loads = append(t.Loads, v)
@@ -242,15 +244,10 @@ func verdictNote(row *report.Row) string {
 	return ""
 }
 
-// damage says what a wrong row did to the stock.
+// damage says what a wrong row did, as the other reports do. A line breaks only between two findings.
 func damage(row *report.Row) string {
-	switch {
-	case row.LostUpdates > 0:
-		return fmt.Sprintf("%s of %s units lost", grouped(float64(row.LostUpdates)), grouped(float64(row.Sold)))
-	case row.Oversold > 0:
-		return fmt.Sprintf("%s units sold that were not there", grouped(float64(row.Oversold)))
-	}
-	return cmp.Or(row.Damage(), string(row.Result))
+	text := cmp.Or(row.Damage(), string(row.Result))
+	return strings.ReplaceAll(strings.ReplaceAll(text, " ", "\u00a0"), ",\u00a0", ", ")
 }
 
 // newFaultWord shows an outcome, such as "blocked 2.0 s".

@@ -102,8 +102,10 @@ type Row struct {
 	// The same statements per sale. They include the cost of the refusals.
 	MySQLStatementsPerSale float64 `json:"mysql_statements_per_sale"`
 	RedisCommandsPerSale   float64 `json:"redis_commands_per_sale"`
-	WaitedUS               Wait    `json:"waited_us"` // waiting for the lock, of sold requests
-	HeldUS                 Wait    `json:"held_us"`   // in the critical section, of sold requests
+	// WaitedUS is the time of sold requests in the service before the critical section, or if none is on record, before
+	// the reply of the store.
+	WaitedUS Wait `json:"waited_us"`
+	HeldUS   Wait `json:"held_us"` // in the critical section, of sold requests
 	// DriverCPUUSPerRequest is what the load driver used of the CPU in µs. It is 0 if that is not known, or if the row is
 	// judged only.
 	DriverCPUUSPerRequest float64            `json:"driver_cpu_us_per_request"`

@@ -3,7 +3,6 @@ package verify
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -28,30 +27,31 @@ func DrawUnexplained(ctx context.Context, h *history.History, item int64, path s
 	if len(it.unknownCounts()) > checkCounts {
 		return false, nil // Judge does not check it either
 	}
-	drawn := make(chan error, 1) // nil, errNothingToDraw or what went wrong
-	go func() { drawn <- it.draw(ops, path) }()
+	type answer struct {
+		found porcupine.CheckResult
+		info  porcupine.LinearizationInfo
+	}
+	checked := make(chan answer, 1)
+	go func() {
+		found, info := porcupine.CheckOperationsVerbose(it.model(ops).porcupine(it.initial), ops, checkTime)
+		checked <- answer{found, info}
+	}()
+	var a answer
 	select {
-	case <-ctx.Done(): // porcupine has no context: it ends by itself within checkTime
-		return false, fmt.Errorf("draw item %d: %w", item, ctx.Err())
-	case err := <-drawn:
-		if errors.Is(err, errNothingToDraw) {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("draw item %d: %w", item, err)
-		}
-		return true, nil
+	case <-ctx.Done(): // porcupine has no context: it ends by itself within checkTime, and nothing is drawn then
+	case a = <-checked:
 	}
-}
-
-var errNothingToDraw = errors.New("a sequence explains the answers, or none was found in time")
-
-func (it *item) draw(ops []porcupine.Operation, path string) error {
-	found, info := porcupine.CheckOperationsVerbose(it.model(ops).porcupine(it.initial), ops, checkTime)
-	if found != porcupine.Illegal {
-		return errNothingToDraw
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("draw item %d: %w", item, err)
 	}
-	return porcupine.VisualizePath(it.model(ops).porcupine(it.initial), info, path) // which takes the steps again
+	if a.found != porcupine.Illegal {
+		return false, nil
+	}
+	m := it.model(ops) // a new one, because drawing takes the steps again
+	if err := porcupine.VisualizePath(m.porcupine(it.initial), a.info, path); err != nil {
+		return false, fmt.Errorf("draw item %d: %w", item, err)
+	}
+	return true, nil
 }
 
 // putOnLines gives each operation a line of the picture on which no other one is under way. The lines are not those of

@@ -9,17 +9,23 @@ import (
 	"strings"
 	"testing"
 
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
 
-func TestWhatIsUnexplainedIsDrawn(t *testing.T) {
-	t.Parallel()
+// unexplained returns a history that no sequence of its requests explains.
+func unexplained() *history.History {
 	h := simulate(plenty(19))
 	at := sales(h)
 	early, late := &h.Ops[at[50]], &h.Ops[at[350]]
 	lose(early)
 	early.SentNS, early.ReceivedNS = late.SentNS, late.ReceivedNS // after its unit was gone
+	return h
+}
 
+func TestWhatIsUnexplainedIsDrawn(t *testing.T) {
+	t.Parallel()
+	h := unexplained()
 	v := verify.Judge(h)
 	if !slices.Equal(v.Unexplained, []int64{1}) {
 		t.Fatalf("got %v: %v", v.Unexplained, v.Evidence)
@@ -55,11 +61,24 @@ func TestNothingIsDrawnOfWhatIsExplained(t *testing.T) {
 func TestNobodyWaitsForAPictureThatIsNotWantedAnyMore(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	h := simulate(plenty(21))
-	lose(&h.Ops[sales(h)[50]])
-	drawn, err := verify.DrawUnexplained(ctx, h, 1, filepath.Join(t.TempDir(), "missing", "picture.html"))
+	path := filepath.Join(t.TempDir(), "picture.html")
+	drawn, err := verify.DrawUnexplained(endsWhileAwaited{ctx, cancel}, unexplained(), 1, path)
 	if drawn || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, %v, want the error of the context", drawn, err)
 	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("there is a picture")
+	}
+}
+
+// endsWhileAwaited is a context that ends as soon as somebody waits for that.
+type endsWhileAwaited struct {
+	context.Context
+
+	cancel context.CancelFunc
+}
+
+func (c endsWhileAwaited) Done() <-chan struct{} {
+	c.cancel()
+	return c.Context.Done()
 }

@@ -31,6 +31,7 @@
   function copyButton(text) {
     const button = element("button", {type: "button", className: "button"}, "Copy");
     button.addEventListener("click", async () => {
+      let copied = true;
       try {
         await navigator.clipboard.writeText(text);
       } catch {
@@ -38,11 +39,11 @@
         const area = element("textarea", {value: text, className: "unseen"});
         dialog.append(area);
         area.select();
-        document.execCommand("copy");
+        copied = document.execCommand("copy");
         area.remove();
         button.focus();
       }
-      button.textContent = "Copied";
+      button.textContent = copied ? "Copied" : "Not copied";
       setTimeout(() => { button.textContent = "Copy"; }, 2000);
     });
     button.setAttribute("aria-live", "polite");
@@ -79,7 +80,7 @@
       element("h3", {}, "Play it again, step by step"),
       element("div", {className: "replay"}, element("code", {tabIndex: 0}, story.replay), copyButton(story.replay)),
     ].filter(child => child));
-    dialog.showModal();
+    if (!dialog.open) dialog.showModal();
     dialog.scrollTop = 0;
     history.replaceState(null, "", "#" + story.scenario + "/" + story.subject);
     dialog.dispatchEvent(new CustomEvent("opened", {bubbles: true, detail: dialog}));
@@ -130,6 +131,18 @@
     });
   }
 
-  const named = find(decodeURIComponent(location.hash.slice(1)));
-  if (named >= 0) open(named);
+  // The address of the page may name a cell.
+  function openNamed() {
+    let name;
+    try {
+      name = decodeURIComponent(location.hash.slice(1));
+    } catch {
+      return; // a mistyped address
+    }
+    const number = find(name);
+    if (number >= 0) open(number);
+  }
+
+  window.addEventListener("hashchange", openNamed);
+  openNamed();
 })();
