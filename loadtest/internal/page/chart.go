@@ -95,7 +95,7 @@ func short(v float64) string {
 	return fmt.Sprintf("%g", v)
 }
 
-// latencyChart draws the distribution of the latencies on a logarithmic axis; empty if it was not recorded.
+// latencyChart draws the distribution of the latencies on a logarithmic axis. It is empty if it was not recorded.
 func latencyChart(row *report.Row) template.HTML {
 	b := row.LatencyBuckets
 	if b == nil {
@@ -126,7 +126,7 @@ func latencyChart(row *report.Row) template.HTML {
 		milliseconds(l.P50), milliseconds(l.P90), milliseconds(l.P99), milliseconds(l.Max)))
 }
 
-// latencyTicks labels a logarithmic axis: each power of ten, and more if there are few of these.
+// latencyTicks labels a logarithmic axis: each power of ten, and 2 and 5 times these on a short axis.
 func (c *chart) latencyTicks(from, to float64, at func(float64) float64) {
 	digits := []float64{1}
 	if to/from < 100 {
@@ -134,7 +134,7 @@ func (c *chart) latencyTicks(from, to float64, at func(float64) float64) {
 	}
 	for power := math.Pow(10, math.Floor(math.Log10(from))); power < to; power *= 10 {
 		for _, n := range digits {
-			if ms := n * power; ms >= from && ms <= to && at(ms) < .97 {
+			if ms := n * power; ms >= from && ms <= to && at(ms) < .93 {
 				c.line(c.x(at(ms)), c.y(0), c.x(at(ms)), c.y(0)+4, "axis")
 				c.text(c.x(at(ms)), c.height-9, "tick middle", fmt.Sprintf("%g", ms))
 			}

@@ -121,7 +121,7 @@ func sentences(row *report.Row) (sentences []string) {
 			grouped(row.GoodputPerS), grouped(i.Low), grouped(i.High), count(len(row.Rounds), "round"))
 	}
 	if row.Bounded != "" {
-		add("It got less load than planned: %s.", row.Bounded)
+		add("It got %s.", row.Bounded)
 	}
 	if late := row.Late(); late != "" {
 		add("Open loop: %s.", late)
@@ -135,21 +135,25 @@ func hasSections(row *report.Row) bool {
 		slices.ContainsFunc(row.Windows, func(w timeline.Window) bool { return !w.Requests })
 }
 
-// speed compares the row with the fastest correct strategy; empty if there is nothing to say.
+// speed compares the row with the fastest correct strategy on as many replicas. It is empty if there is nothing to say.
 func speed(row *report.Row) string {
+	onReplicas := ""
+	if row.Replicas == 1 {
+		onReplicas = " on 1 replica"
+	}
 	switch rel := row.Relative; {
 	case rel == nil && row.Result == verify.Wrong:
-		return "Wrong strategies are not ranked: their speed means nothing."
+		return "Wrong strategies are not ranked."
 	case rel == nil:
 		return ""
 	case rel.PlusMinus == nil && (rel.SlowerThanFastestCorrect != 1 || row.GoodputInterval == nil):
 		return "There are too few rounds to compare its speed with that of other strategies."
 	case rel.PlusMinus == nil:
-		return "No correct strategy is faster under this workload."
+		return "No correct strategy is faster under this workload" + onReplicas + "."
 	case rel.Tied:
 		return "The rounds cannot tell it from the fastest correct strategy."
 	}
-	return fmt.Sprintf("The fastest correct strategy sells %s times as much.",
+	return fmt.Sprintf("The fastest correct strategy%s sells %s times as much.", onReplicas,
 		stats.Format(row.Relative.SlowerThanFastestCorrect))
 }
 

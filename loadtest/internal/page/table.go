@@ -234,6 +234,8 @@ func verdictNote(row *report.Row) string {
 		return "it claims: " + strings.ReplaceAll(row.Claim, "-", " ")
 	case row.Baseline:
 		return "deducts nothing"
+	case row.Control && row.Result == verify.Correct:
+		return "while stock lasts: a control"
 	case row.Control:
 		return "on purpose: a control"
 	case row.Result == verify.Wrong:
