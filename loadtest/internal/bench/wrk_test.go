@@ -146,7 +146,7 @@ func TestTablesShowTheCPUTimeOfEachPart(t *testing.T) {
 		write func(io.Writer) error
 		want  *regexp.Regexp
 	}{
-		"text":     {r.WriteText, regexp.MustCompile(`load µs +service µs +MySQL µs *\n.*noop .* 40 +30 *\n`)},
+		"text": {r.WriteText, regexp.MustCompile(`load µs +service µs +MySQL µs *\n.*noop .* 40 +30 *\n`)},
 		"Markdown": {
 			r.WriteMarkdown,
 			regexp.MustCompile(`\| load µs \| service µs \| MySQL µs \|\n.*\n\| noop .*\| 40 \| 30 \|  \|\n`),

@@ -48,7 +48,8 @@ type rateView struct {
 
 func newBench(r *bench.Result) benchView {
 	v := benchView{
-		Heading: r.Heading(), Problems: slices.Concat(r.Wrong, r.Inconclusive), Parts: r.Parts, Notes: r.Notes, Users: r.Users,
+		Heading: r.Heading(), Problems: slices.Concat(r.Wrong, r.Inconclusive), Parts: r.Parts, Notes: r.Notes,
+		Users: r.Users,
 	}
 	outcomes := map[string]int{}
 	for _, verdict := range r.Verdicts() {
