@@ -134,6 +134,14 @@ func lookAtGivenStates(t *testing.T, address string) {
 		return true;
 	})`)
 
+	if got := p.Text("#rows-title"); got != "Judged" {
+		t.Errorf("after the run, the table is called %q", got)
+	}
+	if got := p.Text("#rows .word.base"); got != "baseline" {
+		t.Errorf("the baseline is called %q", got)
+	}
+	mustChangeOnce(t, p)
+
 	// The stock could not be read in the second sample, nor in the last one.
 	browsertest.Eval[bool](p, `show((state) => { state.run.cell.samples = [[0, 0], [1, null], [2, 20], [3, 30], [4, null]]
 		.map(([at_s, gone]) => ({ at_s, gone, answered: 10 * at_s, sold: 10 * at_s, per_s: 10, inside: 1 })); })`)
@@ -171,6 +179,21 @@ func lookAtGivenStates(t *testing.T, address string) {
 	}
 	browsertest.Eval[bool](p, `locks([])`)
 	p.WaitFor(`document.activeElement.id === "locks-title" && !document.querySelector("#no-locks").hidden`)
+}
+
+// mustChangeOnce fails the test if the page replaces an empty log by another one, or keeps the steps of another story.
+func mustChangeOnce(t *testing.T, p *browsertest.Page) {
+	t.Helper()
+	browsertest.Eval[bool](p, `show((state) => { state.lab.log = null; })`)
+	browsertest.Eval[bool](p, `(() => { window.empty = document.querySelector("#log li"); return true; })()`)
+	browsertest.Eval[bool](p, `show((state) => { state.lab.log = []; })`)
+	if !browsertest.Eval[bool](p, `document.querySelector("#log li") === empty`) {
+		t.Error("the empty log was replaced")
+	}
+	browsertest.Eval[bool](p, `show((state) => { state.story.id++; state.story.steps[0].text = "another"; })`)
+	if got := p.Text("#steps li:first-child"); !strings.Contains(got, "another") {
+		t.Errorf("the first step of another story is shown as %q", got)
+	}
 }
 
 // lookAtSandboxedRun uses the report of a run of none, as the console serves it.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -33,6 +34,7 @@ type watching struct {
 type consoleState struct {
 	Busy string `json:"busy"`
 	Run  *struct {
+		ID       int      `json:"id"`
 		Ended    bool     `json:"ended"`
 		Result   string   `json:"result"`
 		Report   string   `json:"report"`
@@ -43,10 +45,13 @@ type consoleState struct {
 			Samples []struct {
 				Sold, Inside int64
 				Gone         *int64
+				AtS          float64 `json:"at_s"`
+				PerS         float64 `json:"per_s"`
 			}
 		} `json:"cell"`
 	} `json:"run"`
 	Story *struct {
+		ID    int `json:"id"`
 		Steps []struct {
 			Text  string
 			Scene struct {
@@ -139,6 +144,9 @@ func (w *watching) post(want int, path, body string) string {
 	return string(reply)
 }
 
+// about is a request about a run or a story.
+func about(id int) string { return fmt.Sprintf(`{"id":%d}`, id) }
+
 // runOf asks for a run of a strategy.
 func runOf(strategy string, requests int) string {
 	return fmt.Sprintf(`{"strategies":[%q],"users":20,"hold_ms":0,"workload":"plenty","requests":%d,"rounds":1,`+
@@ -172,6 +180,14 @@ func TestConsoleRunsAStrategyAndShowsTheSameToEachTab(t *testing.T) {
 	})
 	if ended.Run.Result != "held" || !wrong {
 		t.Errorf("the run ended with %+v, want that none was found wrong, as it claims", ended.Run)
+	}
+	atS, sold := 0.0, int64(0)
+	for _, s := range ended.Run.Cell.Samples {
+		if rate := float64(s.Sold-sold) / (s.AtS - atS); math.Abs(s.PerS-rate) > 0.01 {
+			t.Errorf("%d units were sold in %v s, and %d in %v s: the rate is %v, want %v",
+				sold, atS, s.Sold, s.AtS, s.PerS, rate)
+		}
+		atS, sold = s.AtS, s.Sold
 	}
 	for path, want := range map[string]int{
 		ended.Run.Report: http.StatusOK, strings.Replace(ended.Run.Report, "report.html", "report.json", 1): http.StatusOK,
@@ -224,14 +240,19 @@ func TestConsoleCancelsARun(t *testing.T) {
 	tab := watch(t, d.Console)
 	tab.post(http.StatusConflict, "cancel", "{}")
 	tab.post(http.StatusNoContent, "run", runOf("update", 100_000))
-	tab.until("a sample", func(s consoleState) bool { return s.Run != nil && s.Run.Cell != nil })
-	tab.post(http.StatusNoContent, "cancel", "{}")
+	first := tab.until("a sample", func(s consoleState) bool { return s.Run != nil && s.Run.Cell != nil }).Run.ID
+	tab.post(http.StatusConflict, "cancel", "{}")
+	tab.post(http.StatusNoContent, "cancel", about(first))
 	ended := tab.until("the end of the run", func(s consoleState) bool { return s.Busy == "" })
 	if ended.Run.Result != "canceled" || ended.Run.Report == "" || len(ended.Run.Problems) == 0 {
 		t.Errorf("the run ended with %+v, want a report that says that it was canceled", ended.Run)
 	}
 	tab.post(http.StatusNoContent, "run", runOf("update", 100_000))
-	tab.until("a sample", func(s consoleState) bool { return s.Busy == "run" && s.Run.Cell != nil })
+	s := tab.until("a sample", func(s consoleState) bool { return s.Busy == "run" && s.Run.Cell != nil })
+	if reply := tab.post(http.StatusConflict, "cancel", about(first)); s.Run.ID == first ||
+		!strings.Contains(reply, fmt.Sprintf("number %d is not going on: number %d is, a run", first, s.Run.ID)) {
+		t.Errorf("a late press cancels run %d: %s", s.Run.ID, reply)
+	}
 	interrupt(t, cmd) // during a run
 	d.gone(t)
 }
@@ -240,10 +261,10 @@ func TestConsoleStepsThroughAStory(t *testing.T) {
 	t.Parallel()
 	d, cmd, _ := up(t)
 	tab := watch(t, d.Console)
-	tab.post(http.StatusConflict, "story/next", `{"steps":1}`)
+	tab.post(http.StatusConflict, "story/next", `{"id":1,"steps":1}`)
 	tab.post(http.StatusNoContent, "story", `{"scenario":"late-write","strategy":"lock-redis-lua"}`)
 	s := tab.until("the first step", func(s consoleState) bool { return s.Story != nil && s.Story.Waiting })
-	first := s.Story.Steps[0]
+	first, id := s.Story.Steps[0], s.Story.ID
 	if len(s.Story.Steps) != 1 || first.Scene.MySQL == nil || first.Scene.MySQL.Stock != 16 ||
 		len(first.Scene.Locks) != 1 || first.Scene.Holders[0] != "A" {
 		t.Errorf("the first step is %+v, want that A holds the lock and 16 units are in MySQL", first)
@@ -251,7 +272,7 @@ func TestConsoleStepsThroughAStory(t *testing.T) {
 	tab.post(http.StatusConflict, "run", runOf("none", 10))
 	for { // B may be refused until the lease has ended
 		seen := len(s.Story.Steps)
-		body := fmt.Sprintf(`{"steps":%d}`, seen)
+		body := fmt.Sprintf(`{"id":%d,"steps":%d}`, id, seen)
 		tab.post(http.StatusNoContent, "story/next", body)
 		tab.post(http.StatusNoContent, "story/next", body) // does not play another one
 		s = tab.until("the next step", func(s consoleState) bool { return len(s.Story.Steps) > seen && s.Story.Waiting })
@@ -263,15 +284,17 @@ func TestConsoleStepsThroughAStory(t *testing.T) {
 			break
 		}
 	}
-	tab.post(http.StatusNoContent, "story/finish", "{}")
+	tab.post(http.StatusNoContent, "story/finish", about(id))
 	s = tab.until("the end of the story", func(s consoleState) bool { return s.Busy == "" && s.Story.Ended })
 	if s.Story.Outcome != "unsafe" || !s.Story.ClaimHeld || s.Story.Report == "" {
 		t.Errorf("the story ended with %+v, want unsafe, as claimed, with a report", s.Story)
 	}
 
 	tab.post(http.StatusNoContent, "story", `{"scenario":"holder-pauses","strategy":"lock-redis-watchdog"}`)
-	tab.until("a step", func(s consoleState) bool { return s.Busy == "story" && s.Story.Waiting })
-	tab.post(http.StatusNoContent, "cancel", "{}")
+	s = tab.until("a step", func(s consoleState) bool { return s.Busy == "story" && s.Story.Waiting })
+	tab.post(http.StatusConflict, "story/next", fmt.Sprintf(`{"id":%d,"steps":9}`, id)) // it has ended
+	tab.post(http.StatusConflict, "story/finish", about(id))
+	tab.post(http.StatusNoContent, "cancel", about(s.Story.ID))
 	s = tab.until("the end of the story", func(s consoleState) bool { return s.Busy == "" })
 	if s.Story.Outcome != "canceled" {
 		t.Errorf("the story ended with %q, want canceled", s.Story.Outcome)
@@ -379,6 +402,8 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 		{"POST", "replicas/replica-3/kill", "{}", nil, 404, "no replica"},
 		{"POST", "replicas/replica-1/paint", "{}", nil, 404, ""},
 		{"POST", "stock", `{"stock":-1}`, nil, 400, "from 0 to"},
+		{"POST", "stock", `{}`, nil, 400, "stock is missing"},
+		{"POST", "stock", `null`, nil, 400, "stock is missing"},
 		{"POST", "restock", `{"store":"etcd","count":1}`, nil, 400, "no store"},
 		{"POST", "locks/delete", `{"server":"redis","key":"stock:{1}"}`, nil, 400, "is not the key of a lock"},
 		{"POST", "locks/delete", `{"server":"mysql","key":"lock-redis-lua:{1}"}`, nil, 400, "no Redis"},
@@ -473,7 +498,8 @@ func TestConsoleLeavesNoGoroutinesOfWhatHasEnded(t *testing.T) {
 	tab.post(http.StatusNoContent, "run", runOf("update", 100))
 	tab.until("the end of the run", func(s consoleState) bool { return idle(s) && s.Run != nil && s.Run.Ended })
 	tab.post(http.StatusNoContent, "story", `{"scenario":"holder-dies","strategy":"update"}`)
-	tab.post(http.StatusNoContent, "story/finish", "{}")
+	s := tab.until("the story", func(s consoleState) bool { return s.Busy == "story" })
+	tab.post(http.StatusNoContent, "story/finish", about(s.Story.ID))
 	tab.until("the end of the story", func(s consoleState) bool { return idle(s) && s.Story != nil && s.Story.Ended })
 	tab.post(http.StatusNoContent, "replicas/replica-2/kill", "{}")
 	tab.until("its death", func(s consoleState) bool { return s.Lab.Replicas[1].State == "dead" })
@@ -506,17 +532,18 @@ func TestConsoleLeavesNoGoroutinesOfWhatHasEnded(t *testing.T) {
 
 func TestConsoleShowsACommandThatRunsTheSameInATerminal(t *testing.T) {
 	var described topology.Topology
-	described.URL, described.SingleURL, described.MySQLDSN = "http://a", "http://b", "root@tcp(c)/stock"
+	described.URL, described.SingleURL, described.MySQLDSN = "http://a", "http://b", "root:secret@tcp(c)/stock"
 	described.Redis, described.Redlock = []string{"d"}, []string{"e", "f"}
 	described.Replicas = []*topology.Replica{{AdminURL: "http://g"}}
 	const attached = "go run ./loadtest run --target=http://a --single=http://b --admin=http://g " +
-		"--mysql-dsn='root@tcp(c)/stock' --redis=d --redlock=e,f"
+		"--redis=d --redlock=e,f"
 	for want, args := range map[string][]string{
 		"go run ./loadtest run":                       nil,
 		"go run ./loadtest run --replicas=1":          {"--replicas=1"},
 		"go run ./loadtest run --redis-replica=false": {"--redis-replica=false"},
 		"go run ./loadtest run --stock-binary=/stock": {"--stock-binary=/stock"},
-		attached:                   {"--replicas=3"},
+		attached:                   {"--lease=2s"},
+		attached + " --replicas=3": {"--replicas=3"},
 		attached + " --replicas=1": {"--replicas=1", "--lease=2s"},
 	} {
 		var f upFlags
@@ -525,8 +552,28 @@ func TestConsoleShowsACommandThatRunsTheSameInATerminal(t *testing.T) {
 		if err := flags.Parse(args); err != nil {
 			t.Fatal(err)
 		}
-		if got := f.runCommand(&described); got != want {
+		got, note := f.runCommand(&described)
+		if got != want {
 			t.Errorf("up %v: %q, want %q", args, got, want)
 		}
+		if attaches := strings.Contains(want, "--target"); strings.Contains(note, "LOADTEST_MYSQL_DSN") != attaches {
+			t.Errorf("up %v: before the command, %q", args, note)
+		}
+		mustRun(t, got, f.replicas)
+	}
+}
+
+// mustRun fails the test unless "loadtest run" accepts a command, and says that there are so many replicas.
+func mustRun(t *testing.T, command string, replicas int) {
+	t.Helper()
+	var f runFlags
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	f.register(flags)
+	err := flags.Parse(strings.Fields(strings.TrimPrefix(command, "go run ./loadtest run")))
+	if err == nil {
+		err = f.check(flags)
+	}
+	if err != nil || f.replicas != replicas {
+		t.Errorf("%s: %v, and it reports %d replicas; want %d", command, err, f.replicas, replicas)
 	}
 }

@@ -72,7 +72,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.restock, "restock", 0,
 		"units to put back every 20 ms of a run, into each item in turn; a lock without a fence loses some")
 	f.request.register(flags)
-	flags.IntVar(&f.replicas, "replicas", 2, "replicas of the service: 1 or 2")
+	flags.IntVar(&f.replicas, "replicas", 2, "replicas of the service: 1 or 2; with --target: how many it has")
 	registerRedisReplica(flags, &f.copied)
 	flags.StringVar(&f.sweepText, "sweep", "",
 		"vary users, hold, goods or replicas, such as users=1,8,32,128, to see how the cost grows")
@@ -103,8 +103,10 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--rounds %d: must be at least 1", f.rounds)
 	case f.restock < 0 || f.restock > maxUnits:
 		return fmt.Errorf("--restock %d: must be a number of units, at most %d", f.restock, maxUnits)
-	case f.replicas != 1 && f.replicas != 2:
+	case f.attach.target == "" && f.replicas != 1 && f.replicas != 2:
 		return fmt.Errorf("--replicas %d: must be 1 or 2", f.replicas)
+	case f.replicas < 1:
+		return fmt.Errorf("--replicas %d: must be at least 1", f.replicas)
 	case store != "" && !slices.Contains([]string{oracle.MySQL, oracle.Redis, oracle.Slots}, store):
 		return fmt.Errorf("--store %q: must be mysql, redis or slots", store)
 	case hold < 0 || hold > scenario.MaxHold || hold%time.Millisecond != 0:

@@ -183,6 +183,7 @@ func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Lis
 	if listener == nil {
 		return "", func() error { return nil }, nil
 	}
+	command, note := f.runCommand(l.Topology)
 	c, err := console.Start(ctx, listener, console.Options{
 		Lab:         l,
 		PausePoints: f.pausePoints,
@@ -192,7 +193,7 @@ func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Lis
 			return newConsoleRun(ctx, l, args, watch)
 		},
 		Started: func(r *topology.Replica) { deaths.follow(ctx, r.Died(ctx)) },
-		Command: f.runCommand(l.Topology),
+		Command: command, CommandNote: note,
 	})
 	if err != nil {
 		return "", nil, cmp.Or(ctx.Err(), err)
@@ -204,14 +205,15 @@ func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Lis
 	}, nil
 }
 
-// runCommand returns the beginning of a command that runs strategies on a lab like this one. What "loadtest run" cannot
-// start, it uses: this lab itself.
-func (f *upFlags) runCommand(t *topology.Topology) string {
-	command := "go run ./loadtest run"
+// runCommand returns the beginning of a command that runs strategies on a lab like this one, and what to do before it.
+// What "loadtest run" cannot start, the command uses: this lab itself. It lacks the password of MySQL, because other
+// users of the host can read a command line, and what the console serves.
+func (f *upFlags) runCommand(t *topology.Topology) (command, note string) {
+	command = "go run ./loadtest run"
 	if f.replicas > 2 || f.lease != usualLease {
-		command += fmt.Sprintf(" --target=%s --single=%s --admin=%s --mysql-dsn='%s' --redis=%s --redlock=%s",
-			t.URL, t.SingleURL, t.Replicas[0].AdminURL, t.MySQLDSN,
-			strings.Join(t.Redis, ","), strings.Join(t.Redlock, ","))
+		command += fmt.Sprintf(" --target=%s --single=%s --admin=%s --redis=%s --redlock=%s",
+			t.URL, t.SingleURL, t.Replicas[0].AdminURL, strings.Join(t.Redis, ","), strings.Join(t.Redlock, ","))
+		note = "Set LOADTEST_MYSQL_DSN first, to the MySQL DSN that loadtest up has printed: it contains a password."
 	} else {
 		if f.local.stockBinary != "" {
 			command += " --stock-binary=" + f.local.stockBinary
@@ -220,10 +222,10 @@ func (f *upFlags) runCommand(t *topology.Topology) string {
 			command += " --redis-replica=false"
 		}
 	}
-	if f.replicas == 1 {
-		command += " --replicas=1"
+	if f.replicas != 2 {
+		command += fmt.Sprintf(" --replicas=%d", f.replicas)
 	}
-	return command
+	return command, note
 }
 
 // newConsoleRun prepares what "loadtest run" does with the given flags, on a lab that is up.

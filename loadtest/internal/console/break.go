@@ -47,7 +47,7 @@ func (c *Console) look(ctx context.Context) {
 		}
 		replicas = append(replicas, replica)
 	}
-	if a, err := c.going("run"); err == nil && a != nil {
+	if c.runGoesOn() {
 		c.board.update(func(s *State) { s.Lab.Replicas = replicas })
 		return
 	}
@@ -209,29 +209,19 @@ func (c *Console) start(r *topology.Replica, state string) error {
 // errRunGoesOn refuses what would be missing from the books of a run.
 var errRunGoesOn = conflict("a run is going on, and it must be the only one that sells: wait for its end, or cancel it")
 
-// notDuringRun returns errRunGoesOn during a run.
-func (c *Console) notDuringRun() error {
-	if _, err := c.going("run"); err == nil {
-		return errRunGoesOn
-	}
-	return nil
-}
-
-// admitSale counts a sale as waiting, unless a run is going on.
-func (c *Console) admitSale() error {
+// admit admits a request that a run's books would lack, unless a run is going on. None begins until answered is called.
+func (c *Console) admit() (answered func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current != nil && c.current.kind == "run" {
-		return errRunGoesOn
+	if c.runs() {
+		return nil, errRunGoesOn
 	}
 	c.waiting++
-	return nil
-}
-
-func (c *Console) saleAnswered() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiting--
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.waiting--
+	}, nil
 }
 
 // maxUnits is the largest stock or count that the page may ask for.
@@ -239,27 +229,33 @@ const maxUnits = 1_000_000
 
 func (c *Console) postStock(r *http.Request) error {
 	body, err := read[struct {
-		Stock int64 `json:"stock"`
+		Stock *int64 `json:"stock"`
 	}](r)
 	if err != nil {
 		return err
 	}
-	if body.Stock < 0 || body.Stock > maxUnits {
-		return malformed("%d units: a number from 0 to %d is needed", body.Stock, maxUnits)
+	if body.Stock == nil {
+		return malformed("stock is missing: a number from 0 to %d is needed", maxUnits)
 	}
-	if err := c.notDuringRun(); err != nil {
+	stock := *body.Stock
+	if stock < 0 || stock > maxUnits {
+		return malformed("%d units: a number from 0 to %d is needed", stock, maxUnits)
+	}
+	answered, err := c.admit()
+	if err != nil {
 		return err
 	}
+	defer answered()
 	replica, err := c.running()
 	if err != nil {
 		return err
 	}
 	service := c.lab.Target.Service
 	service.Admin = replica.AdminURL
-	if err := service.SetStock(r.Context(), map[int64]int64{shownItem: body.Stock}); err != nil {
+	if err := service.SetStock(r.Context(), map[int64]int64{shownItem: stock}); err != nil {
 		return err
 	}
-	c.logf("the stock of item %d is set to %d, in every store", shownItem, body.Stock)
+	c.logf("the stock of item %d is set to %d, in every store", shownItem, stock)
 	c.look(c.ctx)
 	return nil
 }
@@ -278,9 +274,11 @@ func (c *Console) postRestock(r *http.Request) error {
 	case !slices.Contains([]string{oracle.MySQL, oracle.Redis, oracle.Slots}, body.Store):
 		return malformed("no store is named %q: they are mysql, redis and slots", body.Store)
 	}
-	if err := c.notDuringRun(); err != nil {
+	answered, err := c.admit()
+	if err != nil {
 		return err
 	}
+	defer answered()
 	replica, err := c.running()
 	if err != nil {
 		return err
@@ -307,9 +305,11 @@ func (c *Console) postDeleteLock(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := c.notDuringRun(); err != nil {
+	answered, err := c.admit()
+	if err != nil {
 		return err
 	}
+	defer answered()
 	name := strings.TrimSuffix(body.Key, fmt.Sprintf(":{%d}", shownItem))
 	if name == body.Key || !slices.Contains(c.lockNames(), name) {
 		return malformed("%q is not the key of a lock on item %d", body.Key, shownItem)
@@ -397,10 +397,11 @@ func (c *Console) postSale(r *http.Request) error {
 		}
 		base = replica.URL
 	}
-	if err := c.admitSale(); err != nil {
+	answered, err := c.admit()
+	if err != nil {
 		return err
 	}
-	c.sell(base, strategy, body)
+	c.sell(base, strategy, body, answered)
 	return nil
 }
 
@@ -411,8 +412,8 @@ const (
 	shownSales = 12
 )
 
-// sell sends a request in the background. Many may wait at the same time.
-func (c *Console) sell(base string, strategy scenario.Strategy, body saleRequest) {
+// sell sends a request in the background, and calls answered after it. Many may wait at the same time.
+func (c *Console) sell(base string, strategy scenario.Strategy, body saleRequest, answered func()) {
 	name := c.nextSale()
 	asked := fmt.Sprintf("%s, %d", strategy.Name, body.Count)
 	if body.Replica != "" {
@@ -431,7 +432,7 @@ func (c *Console) sell(base string, strategy scenario.Strategy, body saleRequest
 		}
 		op := history.Op{Kind: history.Deduct, Name: name, GoodsID: shownItem, Count: body.Count}
 		op, err := traffic.SendOne(c.ctx, base, load, body.Pause, op)
-		c.saleAnswered()
+		answered()
 		answer := describe(op, err)
 		c.board.update(func(s *State) {
 			s.Lab.Sales = slices.Clone(s.Lab.Sales)

@@ -35,6 +35,8 @@ type Options struct {
 	NewRun func(ctx context.Context, flags []string, watch func(history.Run) func(*history.Op)) (*lab.Run, error)
 	// Command is the beginning of a command that runs strategies on such a lab.
 	Command string
+	// CommandNote is what a person must do before the command; empty: nothing.
+	CommandNote string
 	// Started is called when a replica was started again.
 	Started func(*topology.Replica)
 }
@@ -60,8 +62,9 @@ type Console struct {
 	mu      sync.Mutex // guards what follows
 	current *activity
 	reports map[string]string // directory of each report, by its name
+	begun   int               // activities
 	sales   int               // how many were sent from the page
-	waiting int               // how many of them have no answer yet
+	waiting int               // requests of the page that have no answer yet, and that the books of a run would lack
 
 	breaking sync.Mutex // held while a replica is broken or mended
 }
@@ -149,6 +152,7 @@ func (c *Console) Stop(ctx context.Context) error {
 
 // activity is a run or a story.
 type activity struct {
+	id     int    // numbered from 1
 	kind   string // "run" or "story"
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -165,9 +169,10 @@ func (c *Console) begin(kind string) (*activity, error) {
 	case c.ctx.Err() != nil:
 		return nil, conflict("the lab is being stopped")
 	case kind == "run" && c.waiting > 0:
-		return nil, conflict("%d sales from this page have no answer yet: release them, or wait", c.waiting)
+		return nil, conflict("requests of this page have no answer yet (%d): release them, or wait", c.waiting)
 	}
-	a := &activity{kind: kind, gate: newGate()}
+	c.begun++
+	a := &activity{id: c.begun, kind: kind, gate: newGate()}
 	a.ctx, a.cancel = context.WithCancel(c.ctx)
 	c.current = a
 	return a, nil
@@ -181,15 +186,29 @@ func (c *Console) end(a *activity) {
 	c.board.update(func(s *State) { s.Busy = "" }) // before another one begins
 }
 
-// going returns the activity that goes on.
-func (c *Console) going(kind string) (*activity, error) {
+// going returns the activity that goes on. It must be of this kind, if one is given, and the one that the page shows:
+// a press in another tab may come too late.
+func (c *Console) going(kind string, id int) (*activity, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current == nil || kind != "" && c.current.kind != kind {
+	switch {
+	case c.current == nil || kind != "" && c.current.kind != kind:
 		return nil, conflict("no %s is going on", cmp.Or(kind, "run and no story"))
+	case c.current.id != id:
+		return nil, conflict("number %d is not going on: number %d is, a %s", id, c.current.id, c.current.kind)
 	}
 	return c.current, nil
 }
+
+// runGoesOn reports whether a run is going on.
+func (c *Console) runGoesOn() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runs()
+}
+
+// runs does the same while c.mu is held.
+func (c *Console) runs() bool { return c.current != nil && c.current.kind == "run" }
 
 // strategy returns a row of the catalogue.
 func (c *Console) strategy(name string) (scenario.Strategy, bool) {

@@ -237,8 +237,17 @@ func (c *Console) getReport(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, name, time.Time{}, file)
 }
 
-func (c *Console) postCancel(*http.Request) error {
-	a, err := c.going("")
+// activityRequest is about the run or the story that the page shows.
+type activityRequest struct {
+	ID int `json:"id"`
+}
+
+func (c *Console) postCancel(r *http.Request) error {
+	body, err := read[activityRequest](r)
+	if err != nil {
+		return err
+	}
+	a, err := c.going("", body.ID)
 	if err == nil {
 		a.cancel()
 	}

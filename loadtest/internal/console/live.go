@@ -92,6 +92,52 @@ func together(sections []span) (most int) {
 	return most
 }
 
+// minInterval is the least time between two samples, s. A rate over less time would say little.
+const minInterval = float64(sampleInterval) / 2 / float64(time.Second)
+
+// add adds a sample, computes its rate, and returns its Inside. It replaces samples that were taken too shortly before
+// it, and at the end of a cell, those that were taken after the last answer. Inside is then the most of them all.
+func (l *CellLive) add(s Sample) (inside int) {
+	kept := len(l.Samples)
+	for ; kept > 0; kept-- {
+		last := l.Samples[kept-1]
+		if s.AtS-last.AtS >= minInterval && last.AtS >= minInterval {
+			break
+		}
+		s.Inside = max(s.Inside, last.Inside)
+	}
+	l.Samples = l.Samples[:kept]
+	if kept >= maxSamples {
+		l.halve()
+	}
+	s.PerS = s.rate(l.Samples)
+	l.Samples, l.Most = append(l.Samples, s), max(l.Most, s.Inside)
+	return s.Inside
+}
+
+// halve drops every second sample, but not the last one.
+func (l *CellLive) halve() {
+	kept := l.Samples[:0]
+	for i := 1 - len(l.Samples)%2; i < len(l.Samples); i += 2 {
+		s := l.Samples[i]
+		s.PerS = s.rate(kept)
+		kept = append(kept, s)
+	}
+	l.Samples = kept
+}
+
+// rate returns the units sold in a second since the last of the samples before, or since the beginning of the cell.
+func (s Sample) rate(before []Sample) float64 {
+	var last Sample
+	if len(before) > 0 {
+		last = before[len(before)-1]
+	}
+	if s.AtS <= last.AtS {
+		return 0
+	}
+	return float64(s.Sold-last.Sold) / (s.AtS - last.AtS)
+}
+
 // shownSections is how many sections the page draws.
 const shownSections = 40
 

@@ -26,6 +26,7 @@ type chosen struct {
 	Replicas    []string
 	Points      []string
 	PausePoints bool
+	CommandNote string
 	Service     string
 	MaxUsers    int
 	MaxHoldMS   int64
@@ -125,7 +126,7 @@ func policy(text []byte) string {
 func (c *Console) chosen() chosen {
 	view := chosen{
 		Points: points, PausePoints: c.options.PausePoints, Service: c.lab.Topology.URL,
-		MaxUsers: scenario.MaxUsers, MaxHoldMS: scenario.MaxHold.Milliseconds(),
+		CommandNote: c.options.CommandNote, MaxUsers: scenario.MaxUsers, MaxHoldMS: scenario.MaxHold.Milliseconds(),
 	}
 	for _, s := range c.catalogue {
 		if s.Baseline() || len(s.Stores) == 0 {

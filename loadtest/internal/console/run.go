@@ -88,7 +88,7 @@ func (c *Console) postRun(r *http.Request) error {
 	c.board.update(func(s *State) {
 		s.Busy = a.kind
 		s.Run = &RunState{
-			Command: c.options.Command + " " + strings.Join(flags, " "), Phase: "starting",
+			ID: a.id, Command: c.options.Command + " " + strings.Join(flags, " "), Phase: "starting",
 			Rows: []CellRow{}, Problems: []string{},
 		}
 	})
@@ -250,7 +250,7 @@ func (l *CellLive) copied() *CellLive {
 // addSample looks at the cell that is shown. took is the time since its load began.
 func (m *measuring) addSample(ctx context.Context, took time.Duration) {
 	live, w, nowNS := m.live, m.shown, monotonic.Now()
-	s := Sample{AtS: seconds(took)}
+	s := Sample{AtS: took.Round(time.Millisecond).Seconds()} // for a rate, more exact than seconds
 	var sections []span
 	s.Answered, s.Sold, sections = w.sums(m.lastNS)
 	s.Inside = together(sections)
@@ -259,26 +259,10 @@ func (m *measuring) addSample(ctx context.Context, took time.Duration) {
 		s.Gone = &gone
 	}
 	m.lastNS = nowNS
-	if len(sections) > 0 {
+	inside := s.Inside
+	if shown := live.add(s); len(sections) > 0 && inside == shown {
 		live.Sections = forPage(sections)
 	}
-	n := len(live.Samples)
-	if n > 0 {
-		last := live.Samples[n-1]
-		if s.AtS-last.AtS < sampleInterval.Seconds()/2 { // the cell has ended since: too short a time for a rate
-			s.AtS, s.PerS, s.Inside = last.AtS, last.PerS, max(s.Inside, last.Inside)
-			live.Samples[n-1] = s
-			return
-		}
-		s.PerS = float64(s.Sold-last.Sold) / (s.AtS - last.AtS)
-	}
-	if n >= maxSamples {
-		for i := range n / 2 {
-			live.Samples[i] = live.Samples[2*i]
-		}
-		live.Samples = live.Samples[:n/2]
-	}
-	live.Samples = append(live.Samples, s)
 }
 
 // stock reads the units of all items from the store that decides the verdict.

@@ -20,6 +20,7 @@ type State struct {
 
 // RunState is a run and how far it is.
 type RunState struct {
+	ID       int       `json:"id"`      // of the activity
 	Command  string    `json:"command"` // that does the same in a terminal
 	Phase    string    `json:"phase"`
 	Done     int       `json:"done"`  // cells
@@ -40,6 +41,7 @@ type CellLive struct {
 	Requests int       `json:"requests"` // that will be sent; 0: unknown
 	Samples  []Sample  `json:"samples"`
 	Sections []Section `json:"sections"` // of the last moment
+	Most     int       `json:"most"`     // the most requests that were seen together in the critical section of an item
 	// Allowed is set if sections may overlap: the store, or a check before the write, finds conflicts.
 	Allowed bool `json:"allowed"`
 	// Behind is set if MySQL, from which the stock is read, gets the sales later.
@@ -52,8 +54,8 @@ type Sample struct {
 	Answered int64   `json:"answered"` // requests
 	Sold     int64   `json:"sold"`     // units, as clients were told
 	Gone     *int64  `json:"gone"`     // units that have left the stock; nil: it could not be read
-	PerS     float64 `json:"per_s"`    // units sold in a second, since the sample before
-	Inside   int     `json:"inside"`   // the most requests together in the critical section of an item, since then
+	PerS     float64 `json:"per_s"`    // units sold in a second, since the sample before or the beginning of the cell
+	Inside   int     `json:"inside"`   // the most requests seen together in the critical section of an item, since then
 }
 
 // Section is a critical section, in ms before the newest one ended.
@@ -74,6 +76,7 @@ type CellRow struct {
 
 // StoryState is a story and how far it is.
 type StoryState struct {
+	ID        int          `json:"id"` // of the activity
 	Scenario  string       `json:"scenario"`
 	Title     string       `json:"title"`
 	Strategy  string       `json:"strategy"`

@@ -59,7 +59,7 @@ func (c *Console) postStory(r *http.Request) error {
 	c.board.update(func(s *State) {
 		s.Busy = a.kind
 		s.Story = &StoryState{
-			Scenario: body.Scenario, Title: title, Strategy: body.Strategy, Steps: []StoryStep{}, Evidence: []string{},
+			ID: a.id, Scenario: body.Scenario, Title: title, Strategy: body.Strategy, Steps: []StoryStep{}, Evidence: []string{},
 		}
 	})
 	c.tasks.Go(func() {
@@ -72,6 +72,7 @@ func (c *Console) postStory(r *http.Request) error {
 
 func (c *Console) postNext(r *http.Request) error {
 	body, err := read[struct {
+		activityRequest
 		Steps int `json:"steps"` // that were shown: to press twice for one of them plays one step
 	}](r)
 	if err != nil {
@@ -80,20 +81,29 @@ func (c *Console) postNext(r *http.Request) error {
 	if body.Steps < 1 {
 		return malformed("%d steps: say from which step the story shall go on", body.Steps)
 	}
-	a, err := c.going("story")
+	a, err := c.going("story", body.ID)
 	if err == nil {
 		a.gate.pass(body.Steps)
 	}
 	return err
 }
 
-func (c *Console) postFinish(*http.Request) error {
-	a, err := c.going("story")
-	if err == nil {
-		a.gate.open()
-		c.board.update(func(s *State) { s.Story.Free = true })
+func (c *Console) postFinish(r *http.Request) error {
+	body, err := read[activityRequest](r)
+	if err != nil {
+		return err
 	}
-	return err
+	a, err := c.going("story", body.ID)
+	if err != nil {
+		return err
+	}
+	a.gate.open()
+	c.board.update(func(s *State) {
+		if s.Story != nil && s.Story.ID == a.id { // it is not there yet, or another one has begun since
+			s.Story.Free = true
+		}
+	})
+	return nil
 }
 
 // gate holds a story after each step until somebody lets it go on. Steps are numbered from 1. Several clients of a

@@ -190,9 +190,9 @@
       items: number("items"),
     });
   });
-  onPress(byId("run-cancel"), () => ask("/cancel"));
+  onPress(byId("run-cancel"), () => ask("/cancel", { id: state.run.id }));
 
-  const verdicts = { correct: "ok", wrong: "bad", inconclusive: "open", baseline: "open" };
+  const verdicts = { correct: "ok", wrong: "bad", inconclusive: "open", baseline: "base" };
   const results = {
     held: "Every strategy did what it claims, right or wrong.",
     failed: "Not everything was as claimed:",
@@ -219,14 +219,13 @@
       h("b", { class: "a" }, "— as clients were told"), " ", h("b", { class: "b" }, "- - gone from the stock"),
       ` of ${plural(cell.before, "unit")}`,
     ]);
-    const most = Math.max(...cell.samples.map((s) => s.inside));
     setText("inside", cell.sections.length > 0 ? `${whole(last.inside)}` : "–");
-    show("chart-sections", cell.sections, (sections) => {
+    show("chart-sections", [cell.sections, cell.most, cell.allowed], ([sections, most, allowed]) => {
       if (sections.length === 0) return null;
-      const { picture, span } = bars(sections, cell.allowed);
+      const { picture, span } = bars(sections, allowed);
       setText("sections-key",
-        `${sections.length} of the last sections, over ${span.toFixed(1)} ms. At most ${most} were open together. ` +
-        (cell.allowed ? "They may overlap: the store, or a check before the write, finds conflicts." : ""));
+        `${sections.length} of the last sections, over ${span.toFixed(1)} ms. Up to ${most} were seen together. ` +
+        (allowed ? "They may overlap: the store, or a check before the write, finds conflicts." : ""));
       return picture;
     });
     if (cell.sections.length === 0) setText("sections-key", "The strategy reports no critical section.");
@@ -249,6 +248,7 @@
     setHidden("tiles", !cell);
     if (cell) showCell(cell);
     setHidden("run-rows", run.rows.length === 0);
+    setText("rows-title", run.ended ? "Judged" : "Judged so far");
     show("rows", run.rows, (rows) => rows.map((row) => h("tr", null,
       h("th", { scope: "row" }, row.name),
       h("td", null, word(verdicts[row.result] || "open", row.result)),
@@ -299,6 +299,7 @@
 
   let followed = false; // whether the form shows the story that goes on
   let looked = -1; // at this step; -1: at what is now
+  let told = 0; // id of the story that is shown
   byId("story-form").addEventListener("submit", async (event) => {
     event.preventDefault();
     if (!isEnabled(byId("story-start"))) return;
@@ -308,10 +309,10 @@
   onPress(byId("next"), () => {
     looked = -1;
     setEnabled(byId("next"), false);
-    ask("/story/next", { steps: state.story.steps.length + state.story.more });
+    ask("/story/next", { id: state.story.id, steps: state.story.steps.length + state.story.more });
   });
-  onPress(byId("finish"), () => ask("/story/finish"));
-  onPress(byId("story-cancel"), () => ask("/cancel"));
+  onPress(byId("finish"), () => ask("/story/finish", { id: state.story.id }));
+  onPress(byId("story-cancel"), () => ask("/cancel", { id: state.story.id }));
   function lookAt(step) {
     looked = step;
     showStory(state.story, state.busy);
@@ -407,12 +408,13 @@
     if (story.outcome === "canceled") return h("p", { class: "verdict-line" }, word("open", "canceled"));
     const kind = outcomes[story.outcome.split(" ")[0]] || "open";
     const late = !story.claim_held && story.read_s > 1;
+    const leased = story.steps.some((step) => step.scene.locks?.some((lock) => lock.ttl_ms >= 0));
     return [
       h("p", { class: "verdict-line" }, "Outcome: ", word(kind, story.outcome)),
       story.evidence.length ? h("ul", { class: "evidence" }, story.evidence.map((line) => h("li", null, line))) : null,
       story.claimed ? h("p", null, `Claimed: ${story.claimed}. `, claimKept(story, late)) : null,
-      late ? h("p", null, `This proves little: the story waited for you for ${story.read_s.toFixed(0)} s, ` +
-        "and leases ended meanwhile. Start it again, and run it to the end.") : null,
+      late ? h("p", null, `This proves little: the story waited for you for ${story.read_s.toFixed(0)} s` +
+        (leased ? ", and a lease can end meanwhile" : "") + ". Start it again, and run it to the end.") : null,
       reportLink(story.report),
       story.replay ? h("p", { class: "faint" }, "In a terminal: ", h("code", null, story.replay)) : null,
     ];
@@ -420,11 +422,7 @@
 
   const kinds = { strike: "Fault:", proof: "Proof:", mended: "Mended:" };
   function showSteps(story) {
-    const list = byId("steps"), started = story.scenario + " " + story.strategy;
-    if (list.dataset.story !== started || list.children.length > story.steps.length) {
-      list.replaceChildren();
-      list.dataset.story = started;
-    }
+    const list = byId("steps");
     for (const [i, step] of story.steps.entries()) {
       if (i < list.children.length) continue;
       const kind = kinds[step.kind] ? h("b", null, kinds[step.kind] + " ") : null;
@@ -450,7 +448,11 @@
     setHidden("story", false);
     setText("story-name", `${story.scenario}, ${story.strategy}`);
     setText("story-about", story.title);
-    if (looked >= story.steps.length) looked = -1;
+    if (told !== story.id) {
+      told = story.id;
+      looked = -1;
+      byId("steps").replaceChildren();
+    }
     // The story may have been begun in another tab, or before a reload.
     if (going && !followed) chooseScenario(story.scenario, story.strategy);
     followed = going;
@@ -557,8 +559,8 @@
     }
     show("sales", lab.sales, (sales) => (sales || []).toReversed().map((s) => h("li", null, s.asked + ": ",
       s.answer ? word(s.sold ? "ok" : "late", s.answer) : h("span", { class: "faint" }, "no answer yet"))));
-    show("log", lab.log, (log) => (log || []).toReversed().map((line) => h("li", null, line)));
-    if (!lab.log || lab.log.length === 0) show("log", 0, () => h("li", { class: "faint" }, "Nothing yet."));
+    show("log", lab.log || [], (log) => log.length === 0 ? h("li", { class: "faint" }, "Nothing yet.")
+      : log.toReversed().map((line) => h("li", null, line)));
   }
 
   // The state
@@ -583,11 +585,11 @@
 
   const events = new EventSource("/events");
   events.onmessage = (event) => {
-    setHidden("link", true);
+    setHidden("offline", true);
     render(JSON.parse(event.data));
   };
   events.onerror = () => {
-    setText("link", "The lab does not answer. This page goes on when it does.");
-    setHidden("link", false);
+    setText("offline", "The lab does not answer. This page goes on when it does.");
+    setHidden("offline", false);
   };
 })();

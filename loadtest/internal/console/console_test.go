@@ -1,0 +1,106 @@
+package console
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// add adds samples to a cell and returns it.
+func add(samples ...Sample) *CellLive {
+	var live CellLive
+	for _, s := range samples {
+		live.add(s)
+	}
+	return &live
+}
+
+func TestTheRateOfASampleIsThatSinceTheOneBefore(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		given []Sample
+		want  []float64
+	}{
+		"a cell shorter than an interval": {[]Sample{{AtS: 0.2, Sold: 3000}}, []float64{15_000}},
+		"the first sample comes at once":  {[]Sample{{AtS: 0.01}, {AtS: 0.25, Sold: 500}}, []float64{2000}},
+		"several samples": {
+			[]Sample{{AtS: 0.25, Sold: 500}, {AtS: 0.5, Sold: 500}, {AtS: 1, Sold: 1000}}, []float64{2000, 0, 1000},
+		},
+		"the cell ends shortly after a sample": {
+			[]Sample{{AtS: 0.25, Sold: 500}, {AtS: 0.5, Sold: 700}, {AtS: 0.55, Sold: 1100}}, []float64{2000, 2000},
+		},
+		"the cell ended before the last samples": {
+			[]Sample{{AtS: 0.25, Sold: 500}, {AtS: 0.5, Sold: 600}, {AtS: 0.75, Sold: 600}, {AtS: 0.45, Sold: 600}},
+			[]float64{2000, 500},
+		},
+		"no time has passed": {[]Sample{{Sold: 5}}, []float64{0}},
+	} {
+		live := add(test.given...)
+		var got []float64
+		for _, s := range live.Samples {
+			got = append(got, math.Round(s.PerS))
+		}
+		if len(got) != len(test.want) {
+			t.Errorf("%s: the rates are %v, want %v", name, got, test.want)
+			continue
+		}
+		for i := range got {
+			if got[i] != test.want[i] {
+				t.Errorf("%s: the rates are %v, want %v", name, got, test.want)
+			}
+		}
+	}
+}
+
+func TestALongCellKeepsItsRatesAndItsMaximum(t *testing.T) {
+	t.Parallel()
+	var live CellLive
+	for i := 1; i <= 3*maxSamples; i++ {
+		s := Sample{AtS: float64(i) / 4, Sold: int64(100 * i), Inside: 1}
+		if i == 2 {
+			s.Inside = 20
+		}
+		live.add(s)
+	}
+	if n := len(live.Samples); n > maxSamples || live.Most != 20 {
+		t.Errorf("%d samples and at most %d together, want at most %d samples and 20 together", n, live.Most, maxSamples)
+	}
+	for _, s := range live.Samples {
+		if math.Round(s.PerS) != 400 {
+			t.Fatalf("the rate at %v s is %v, want 400", s.AtS, s.PerS)
+		}
+	}
+}
+
+func TestASampleKeepsTheMostTogetherOfThoseItReplaces(t *testing.T) {
+	t.Parallel()
+	live := add(Sample{AtS: 0.5, Inside: 20})
+	if inside := live.add(Sample{AtS: 0.55, Inside: 6}); inside != 20 || live.Samples[0].Inside != 20 {
+		t.Errorf("%d were together, and the samples are %+v; want 20", inside, live.Samples)
+	}
+}
+
+func TestNoRunBeginsDuringAChangeThatItsBooksWouldLack(t *testing.T) {
+	t.Parallel()
+	c := &Console{ctx: t.Context(), board: newBoard(State{})}
+	answered, err := c.admit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.begin("run"); err == nil || !strings.Contains(err.Error(), "have no answer yet (1)") {
+		t.Errorf("a run during a change: %v, want a refusal", err)
+	}
+	answered()
+	run, err := c.begin("run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.admit(); err == nil || !strings.Contains(err.Error(), "a run is going on") {
+		t.Errorf("a change during a run: %v, want a refusal", err)
+	}
+	c.end(run)
+	if answered, err = c.admit(); err != nil {
+		t.Errorf("a change after the run: %v", err)
+	}
+	answered()
+}
