@@ -134,13 +134,13 @@ func lookAtGivenStates(t *testing.T, address string) {
 		return true;
 	})`)
 
+	mustChangeOnce(t, p)
 	if got := p.Text("#rows-title"); got != "Judged" {
 		t.Errorf("after the run, the table is called %q", got)
 	}
 	if got := p.Text("#rows .word.base"); got != "baseline" {
 		t.Errorf("the baseline is called %q", got)
 	}
-	mustChangeOnce(t, p)
 
 	// The stock could not be read in the second sample, nor in the last one.
 	browsertest.Eval[bool](p, `show((state) => { state.run.cell.samples = [[0, 0], [1, null], [2, 20], [3, 30], [4, null]]
