@@ -292,6 +292,7 @@ func catalogueTable() string {
 		stock.Correct:      "correct",
 		stock.LosesUpdates: "**loses updates**",
 		stock.Oversells:    "**oversells**",
+		stock.Undersells:   "**undersells**",
 		stock.SellsNothing: "sells nothing",
 	}
 	for _, s := range strategies {

@@ -33,12 +33,13 @@ least three rounds, and more to those whose speed is not yet known within 10 %:
   plenty      as many units as requested      (6 000 requests, 6 000 units)
   flash-sale  a sixth of the units requested  (6 000 requests, 1 000 units)
 
-Before them it runs three small workloads once. They are judged and not measured, and only strategies that claim to
-be correct run them:
+Before them it runs small workloads once. They are judged and not measured. Strategies that claim to be correct run
+the first three, and those that claim to undersell the last one:
 
   orders      up to five items per order, of strategies that take orders
   retries     requests are sent again while stock is left, to strategies that honour an Idempotency-Key
   tail        up to eight units per request of items with little stock
+  rest        the same, with five times the demand, for few items
 
 They are left out with --stock, --workload, --sweep, --rate, --restock and --duration, and if the lab cannot set the
 stock.

@@ -8,6 +8,7 @@ const (
 	Correct      Behaviour = "correct"       // sells no unit twice, loses none, refuses nobody while stock is left
 	LosesUpdates Behaviour = "loses-updates" // two buyers are sold the same unit
 	Oversells    Behaviour = "oversells"     // sells more than there is, as soon as demand exceeds the stock
+	Undersells   Behaviour = "undersells"    // refuses buyers while stock is left
 	SellsNothing Behaviour = "sells-nothing" // the baseline: confirms everything and deducts nothing
 )
 
@@ -47,6 +48,7 @@ const (
 	CrashUnlocks       Crash = "unlocks"
 	CrashBlocksLease   Crash = "blocks-until-lease-ends"
 	CrashBlocksForever Crash = "blocks-forever"
+	CrashLosesUnits    Crash = "loses-units" // nobody bought them, and they are no longer for sale
 )
 
 var crashWords = map[Crash]string{
@@ -55,6 +57,7 @@ var crashWords = map[Crash]string{
 	CrashUnlocks:       "safe: the server frees the lock at once",
 	CrashBlocksLease:   "blocked until the lease ends",
 	CrashBlocksForever: "blocked for ever",
+	CrashLosesUnits:    "**loses units**",
 }
 
 // String returns the words of the tables; none for a value that is not a constant.

@@ -65,6 +65,8 @@ type Strategy struct {
 	// WriteBehind reports that the strategy sells in its store and writes to MySQL later: it goes on while MySQL is
 	// down.
 	WriteBehind bool
+	// WriteThrough reports that the strategy sells in its store and writes to MySQL in the same request.
+	WriteThrough bool
 }
 
 // CheckKey refuses an idempotency key with ErrKeyUnsupported if the strategy would ignore it.

@@ -24,6 +24,17 @@ var (
 		LateWrite:   stock.LateLosesUpdates,
 		ClientRetry: stock.RetryDeductsAgain,
 	}
+	// undersells is the claim of a deduction that is undone if there was too little.
+	undersells = stock.Claim{
+		OneReplica:  stock.Undersells,
+		TwoReplicas: stock.Undersells,
+		Restocked:   stock.Undersells,
+		HolderCrash: stock.CrashIsHarmless,
+		HolderPause: stock.LateIsHarmless,
+		LateWrite:   stock.LateIsHarmless,
+		ClientRetry: stock.RetryDeductsAgain,
+		CrashCaveat: "but the units that it is giving back are lost",
+	}
 	// oneStatement is the claim of a single atomic write.
 	oneStatement = stock.Claim{
 		OneReplica:  stock.Correct,

@@ -49,7 +49,7 @@ func TestALostReplyLeavesTheOutcomeUnknown(t *testing.T) {
 	network, proxied := newProxies(t, a)
 	// A registration is an UPDATE or a script, too. It sets the fence first, and is not selected.
 	network.mysql.Select(stocktest.Committing(regexp.MustCompile(`UPDATE good_(stock|slot) SET stock|COMMIT$`)))
-	write := regexp.MustCompile(`(?i)\r\nset\r\n\$\d+\r\nstock:|` +
+	write := regexp.MustCompile(`(?i)\r\n(?:set|decrby)\r\n\$\d+\r\nstock:|` +
 		evalsha(t, a, "../redis/lua/write.lua", "../redis/lua/deduct.lua", "../stream/lua/sell.lua"))
 	network.redis.Select(stocktest.Matching(write))
 	service := stocktest.NewService(t, proxied.Connect(t))

@@ -17,6 +17,22 @@ var redisStrategies = []stock.Strategy{
 		Lock:    newNone,
 	},
 	{
+		Name:    "redis-prededuct",
+		Summary: "DECRBY, and INCRBY if that fell below zero: meanwhile, others are refused.",
+		Claim:   undersells,
+		Control: true,
+		Stores:  []stock.Store{stock.Redis},
+		New:     redis.NewPrededuct,
+	},
+	{
+		Name:    "local-sold-out",
+		Summary: "As redis-prededuct, with a flag in the process once an item was sold out, which nothing resets.",
+		Claim:   undersells,
+		Control: true,
+		Stores:  []stock.Store{stock.Redis},
+		New:     redis.NewLocalSoldOut,
+	},
+	{
 		Name:    "redis-watch",
 		Summary: "WATCH, GET, MULTI, SET, EXEC, else back off and retry. As durable as Redis is.",
 		Claim:   asDurableAsRedis(optimisticLocking),
@@ -29,6 +45,15 @@ var redisStrategies = []stock.Strategy{
 		Claim:   asDurableAsRedis(overlapping(oneStatement)),
 		Stores:  []stock.Store{stock.Redis},
 		New:     redis.NewScript,
+	},
+	{
+		Name:         "redis-then-mysql",
+		Summary:      "The script deducts in Redis, and an UPDATE in MySQL follows in the same request.",
+		Claim:        onCrash(overlapping(oneStatement), stock.CrashLosesUnits),
+		Stores:       []stock.Store{stock.Redis},
+		Needs:        []stock.Need{stock.NeedMySQL},
+		New:          stream.NewThenMySQL,
+		WriteThrough: true,
 	},
 	{
 		Name:        "redis-stream",

@@ -12,16 +12,17 @@ import (
 // listStrategies renders the reply to GET /strategies, which never changes.
 func listStrategies(config Config) ([]byte, error) {
 	type row struct {
-		Name        string                 `json:"name"`
-		Summary     string                 `json:"summary"`
-		Control     bool                   `json:"control"`
-		WriteBehind bool                   `json:"write_behind"`
-		Claim       stock.Claim            `json:"claim"`
-		Stores      []stock.Store          `json:"stores"`
-		Orders      []stock.Store          `json:"orders"`
-		Needs       []stock.Need           `json:"needs"`
-		Idempotent  bool                   `json:"idempotent"`
-		Unavailable map[stock.Store]string `json:"unavailable"`
+		Name         string                 `json:"name"`
+		Summary      string                 `json:"summary"`
+		Control      bool                   `json:"control"`
+		WriteBehind  bool                   `json:"write_behind"`
+		WriteThrough bool                   `json:"write_through"`
+		Claim        stock.Claim            `json:"claim"`
+		Stores       []stock.Store          `json:"stores"`
+		Orders       []stock.Store          `json:"orders"`
+		Needs        []stock.Need           `json:"needs"`
+		Idempotent   bool                   `json:"idempotent"`
+		Unavailable  map[stock.Store]string `json:"unavailable"`
 
 		TellsRemaining bool          `json:"tells_remaining"`
 		Reservations   []stock.Store `json:"reservations"`
@@ -40,6 +41,7 @@ func listStrategies(config Config) ([]byte, error) {
 			Summary:        s.Summary,
 			Control:        s.Control,
 			WriteBehind:    s.WriteBehind,
+			WriteThrough:   s.WriteThrough,
 			Claim:          s.Claim,
 			Stores:         s.Stores,
 			Orders:         orders,

@@ -79,6 +79,14 @@ func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error)
 	return present, ClassifyItemWrite(goodsID, err)
 }
 
+// Add gives units back that were deducted and not sold. If it fails, the outcome is unknown: they may be gone.
+func (s Store) Add(ctx context.Context, goodsID int64, units int) error {
+	if err := s.Client.IncrBy(context.WithoutCancel(ctx), Key(goodsID), int64(units)).Err(); err != nil {
+		return fmt.Errorf("%w: %d units of item %d were not given back to Redis: %w", stock.ErrUnknown, units, goodsID, err)
+	}
+	return nil
+}
+
 // Atomic implements stock.Lockable. In a Cluster, no command reaches items in different hash slots.
 func (s Store) Atomic() bool {
 	_, cluster := s.Client.(*redis.ClusterClient)

@@ -68,6 +68,8 @@ func (s subject) run(t *testing.T) {
 			t.Run("loses an update"+onReplicas, func(t *testing.T) { s.losesUpdate(t, replicas) })
 		case stock.Oversells:
 			t.Run("sells below zero"+onReplicas, func(t *testing.T) { s.oversells(t, replicas) })
+		case stock.Undersells:
+			t.Run("refuses the last unit"+onReplicas, func(t *testing.T) { s.undersells(t, replicas) })
 		default:
 			t.Errorf("the suite has no test of a strategy that claims %q", behaviour)
 		}
@@ -301,6 +303,20 @@ func (s subject) oversells(t *testing.T, replicas int) {
 		}
 	}
 	s.wantLeft(t, id, -2)
+}
+
+// undersells lets a request that asks for too much take units, and another one ask for a unit before they are back.
+func (s subject) undersells(t *testing.T, replicas int) {
+	id, ctx := s.newItem(t, 2), patient(t)
+	greedy := newGate(stock.BeforeCommit)
+	first := s.start(ctx, 0, stock.Request{GoodsID: id, Count: 3, Pause: greedy.pause})
+	greedy.await(t, first)
+	second := <-s.start(ctx, replicas-1, stock.Request{GoodsID: id, Count: 1})
+	close(greedy.open)
+	if ended := <-first; !errors.Is(ended.Err, stock.ErrSoldOut) || !errors.Is(second.Err, stock.ErrSoldOut) {
+		t.Errorf("requests for 3 and 1 of 2 units: %v, %v, want both refused as sold out", ended.Err, second.Err)
+	}
+	s.wantLeft(t, id, 2)
 }
 
 func (s subject) refusesMoreThanIsLeft(t *testing.T) {

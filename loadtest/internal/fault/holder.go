@@ -25,6 +25,8 @@ var holderDies = Scenario{
 			return claim(words, report.Blocked)
 		case "blocks-forever":
 			return claim(words, report.Unavailable)
+		case "loses-units":
+			return claim(words, report.Unsafe)
 		}
 		return claim(words, report.Safe)
 	},

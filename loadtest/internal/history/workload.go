@@ -1,5 +1,7 @@
 package history
 
+import "strings"
+
 // Workload is what is asked of a strategy. Only runs with equal workloads can be compared.
 type Workload struct {
 	Name    string  `json:"workload"`
@@ -15,6 +17,12 @@ type Workload struct {
 
 // Items returns the number of items. Older files do not record it: nearly all of them have one.
 func (w Workload) Items() int { return max(w.Goods, 1) }
+
+// UnequalCounts reports whether some requests want more units than others.
+func (w Workload) UnequalCounts() bool {
+	low, high, isRange := strings.Cut(w.Counts, "-")
+	return isRange && low != high
+}
 
 // Subject is what is measured: a strategy on a store, served by a number of replicas, under a workload.
 type Subject struct {

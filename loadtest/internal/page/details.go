@@ -99,7 +99,7 @@ func sentences(row *report.Row) (sentences []string) {
 	add := func(format string, args ...any) { sentences = append(sentences, fmt.Sprintf(format, args...)) }
 	claim := map[string]string{
 		verify.ClaimCorrect: "is correct", verify.ClaimLosesUpdates: "loses updates", verify.ClaimOversells: "oversells",
-		verify.ClaimSellsNothing: "deducts nothing",
+		verify.ClaimUndersells: "undersells", verify.ClaimSellsNothing: "deducts nothing",
 	}[row.Claim]
 	claim += " on " + count(row.Replicas, "replica")
 	if row.Exclusive && hasSections(row) {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -37,7 +38,7 @@ func (r *Report) conclude() {
 		r.Inconclusive = true
 		why := "a run that misses a known bug proves nothing"
 		if !control.provoked {
-			why = "demand never exceeded the stock, so it could do nothing wrong"
+			why = control.unprovoked + ", so it could do nothing wrong"
 		}
 		r.Problems = append(r.Problems, fmt.Sprintf("inconclusive: control %s came out clean: %s", control.strategy, why))
 	}
@@ -54,6 +55,8 @@ type control struct {
 	strategy string
 	provoked bool // a load could bring out what it does wrong
 	caught   bool
+
+	unprovoked string // why one of its loads could not
 }
 
 func (r *Report) controls() []control {
@@ -67,15 +70,13 @@ func (r *Report) controls() []control {
 			i = len(controls)
 			controls = append(controls, control{strategy: row.Strategy})
 		}
-		controls[i].provoked = controls[i].provoked || row.provoked()
+		why := verify.Unprovoked(row.Claim, row.Workload, row.Verdict)
+		controls[i].unprovoked = cmp.Or(why, controls[i].unprovoked)
+		controls[i].provoked = controls[i].provoked || why == ""
 		controls[i].caught = controls[i].caught || row.Result == verify.Wrong
 	}
 	return controls
 }
-
-// provoked reports whether the row's load could bring out what its strategy does wrong. One that oversells is right for
-// as long as demand does not exceed the stock.
-func (r *Row) provoked() bool { return r.Claim != verify.ClaimOversells || r.DemandExceeded }
 
 // verdictWithEvidence is the verdict with the first piece of evidence.
 func (r *Row) verdictWithEvidence() string {

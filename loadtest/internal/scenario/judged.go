@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ const (
 	Orders  = "orders"  // orders of several items
 	Retries = "retries" // requests are sent again while stock is left
 	Tail    = "tail"    // soon no single row of slots has enough for a request
+	Rest    = "rest"    // a crowd wants the last units, most of them more than are left
 )
 
 // judgedWorkload is a workload that shows mistakes that the measured ones hardly provoke. It is small, and does not
@@ -25,6 +27,7 @@ type judgedWorkload struct {
 	mix      traffic.MixConfig // without a seed
 	stock    int64             // units, in per cent of those asked for; so low that every item sells out
 	retries  bool
+	claim    string // of the strategies that run it; empty: correct
 	suits    func(Choice) bool
 }
 
@@ -44,6 +47,11 @@ var judgedWorkloads = []judgedWorkload{
 	{
 		name: Tail, users: 32, requests: 300, stock: 50,
 		mix:   traffic.MixConfig{Goods: 10, MinCount: 1, MaxCount: 8},
+		suits: func(Choice) bool { return true },
+	},
+	{
+		name: Rest, users: 32, requests: 500, stock: 20, claim: verify.ClaimUndersells,
+		mix:   traffic.MixConfig{Goods: 3, MinCount: 1, MaxCount: 8},
 		suits: func(Choice) bool { return true },
 	},
 }
@@ -77,20 +85,19 @@ func (w judgedWorkload) mixFor(choice Choice) traffic.MixConfig {
 	return mix
 }
 
-// judgedRows returns the judged workloads of each strategy that claims to be correct. A strategy that claims so on one
+// judgedRows returns the judged workloads of each strategy, by its claim. A strategy that claims to be correct on one
 // replica only runs there, if oneReplica is set.
 func judgedRows(choices []Choice, replicas int, oneReplica bool) []row {
 	var rows []row
 	for _, choice := range choices {
 		on := replicas
-		if oneReplica && choice.Strategy.ClaimFor(on, false) != verify.ClaimCorrect {
+		if oneReplica && choice.Strategy.Claim.OneReplica == verify.ClaimCorrect &&
+			choice.Strategy.ClaimFor(on, false) != verify.ClaimCorrect {
 			on = 1
 		}
-		if choice.Strategy.ClaimFor(on, false) != verify.ClaimCorrect {
-			continue
-		}
+		claim := choice.Strategy.ClaimFor(on, false)
 		for _, w := range judgedWorkloads {
-			if !w.suits(choice) {
+			if claim != cmp.Or(w.claim, verify.ClaimCorrect) || !w.suits(choice) {
 				continue
 			}
 			mix := w.mixFor(choice)

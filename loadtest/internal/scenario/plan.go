@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/oracle"
 )
 
 // Names of workloads.
@@ -24,12 +23,10 @@ type row struct {
 }
 
 // durable returns the store in which a sale is durable.
-func (r row) durable() string {
-	if r.strategy.WriteBehind {
-		return oracle.MySQL
-	}
-	return r.Store
-}
+func (r row) durable() string { return r.strategy.Durable(r.Store) }
+
+// updates reports whether the strategy sells in one store, and another one is updated.
+func (r row) updates() bool { return r.durable() != r.Store }
 
 func (r row) choice() Choice { return Choice{Strategy: r.strategy, Store: r.Store} }
 

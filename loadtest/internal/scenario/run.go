@@ -150,7 +150,7 @@ func (c *cellRun) setStock(ctx context.Context, limit time.Duration) error {
 
 // readInitial reads the stock before the run, as the judge compares it with what was set.
 func (c *cellRun) readInitial(ctx context.Context) (err error) {
-	if c.header.Initial, err = c.stock.read(ctx, c.mix.Goods()); err != nil || !c.row.strategy.WriteBehind {
+	if c.header.Initial, err = c.stock.read(ctx, c.mix.Goods()); err != nil || !c.row.updates() {
 		return err
 	}
 	c.header.InitialSeller, err = c.reader(c.row.Store).read(ctx, c.mix.Goods())
@@ -251,7 +251,7 @@ func (c *cellRun) end(ctx context.Context) (*history.End, error) {
 		MySQLStatements: c.counters.MySQLStatements,
 		RedisCommands:   c.counters.RedisCommands,
 	}
-	if c.row.strategy.WriteBehind && final != nil {
+	if c.row.updates() && final != nil {
 		if end.Seller, err = c.reader(c.row.Store).read(ctx, c.mix.Goods()); err != nil {
 			return nil, err
 		}

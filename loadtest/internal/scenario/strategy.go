@@ -7,21 +7,23 @@ import (
 	"strings"
 
 	"stock/internal/suggest"
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/verify"
 )
 
 // Strategy is a row of the service's catalogue, as returned by GET /strategies.
 type Strategy struct {
-	Name        string            `json:"name"`
-	Summary     string            `json:"summary"`
-	Control     bool              `json:"control"`      // wrong on purpose
-	WriteBehind bool              `json:"write_behind"` // sells in its store, and updates MySQL afterwards
-	Claim       Claim             `json:"claim"`
-	Stores      []string          `json:"stores"` // the first is the default
-	Orders      []string          `json:"orders"` // the stores on which it takes orders
-	Needs       []string          `json:"needs"`
-	Idempotent  bool              `json:"idempotent"`  // honours Idempotency-Key, and keeps a ledger
-	Unavailable map[string]string `json:"unavailable"` // store -> why it cannot be used here
+	Name         string            `json:"name"`
+	Summary      string            `json:"summary"`
+	Control      bool              `json:"control"`       // wrong on purpose
+	WriteBehind  bool              `json:"write_behind"`  // sells in its store, and updates MySQL afterwards
+	WriteThrough bool              `json:"write_through"` // sells in its store, and updates MySQL in the same request
+	Claim        Claim             `json:"claim"`
+	Stores       []string          `json:"stores"` // the first is the default
+	Orders       []string          `json:"orders"` // the stores on which it takes orders
+	Needs        []string          `json:"needs"`
+	Idempotent   bool              `json:"idempotent"`  // honours Idempotency-Key, and keeps a ledger
+	Unavailable  map[string]string `json:"unavailable"` // store -> why it cannot be used here
 
 	ReportsRemaining *bool `json:"tells_remaining"` // its receipts report what remains; nil in an older service: they do
 }
@@ -54,6 +56,14 @@ func (s Strategy) ClaimFor(replicas int, restocked bool) string {
 
 // Baseline reports whether the strategy deducts nothing: it measures everything but the store.
 func (s Strategy) Baseline() bool { return s.Claim.OneReplica == verify.ClaimSellsNothing }
+
+// Durable returns the store in which a sale is durable, if the strategy runs on the given one.
+func (s Strategy) Durable(store string) string {
+	if s.WriteBehind || s.WriteThrough {
+		return oracle.MySQL
+	}
+	return store
+}
 
 // OmitsRemaining reports whether the strategy's receipts do not say what remains.
 func (s Strategy) OmitsRemaining() bool { return s.ReportsRemaining != nil && !*s.ReportsRemaining }
