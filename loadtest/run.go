@@ -39,7 +39,7 @@ the first three, and those that claim to undersell the last one:
   orders      up to five items per order, of strategies that take orders
   retries     requests are sent again while stock is left, to strategies that honour an Idempotency-Key
   tail        up to eight units per request of items with little stock
-  rest        the same, with five times the demand, for few items
+  rest        the same, with five times the demand
 
 They are left out with --stock, --workload, --sweep, --rate, --restock and --duration, and if the lab cannot set the
 stock.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -122,10 +123,11 @@ func (s *Stage) writesStock(m tcpproxy.Message) bool {
 	if s.Store != "redis" {
 		return bytes.Contains(m.Data, []byte("SET stock = "))
 	}
-	command := bytes.ToLower(m.Data)
-	return bytes.Contains(m.Data, []byte("stock:{"+item+"}")) &&
-		(bytes.Contains(command, []byte("\r\nset\r\n")) || bytes.Contains(command, []byte("\r\nevalsha\r\n")))
+	return bytes.Contains(m.Data, []byte("stock:{"+item+"}")) && redisWrite.Match(m.Data)
 }
+
+// redisWrite matches the commands by which strategies change a stock.
+var redisWrite = regexp.MustCompile(`(?i)\r\n(?:set|decrby|evalsha)\r\n`)
 
 // clientRetries is the story of a client whose answer is lost, and that sends again.
 var clientRetries = Scenario{

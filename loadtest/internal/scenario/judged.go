@@ -50,8 +50,8 @@ var judgedWorkloads = []judgedWorkload{
 		suits: func(Choice) bool { return true },
 	},
 	{
-		name: Rest, users: 32, requests: 500, stock: 20, claim: verify.ClaimUndersells,
-		mix:   traffic.MixConfig{Goods: 3, MinCount: 1, MaxCount: 8},
+		name: Rest, users: 100, requests: 1500, stock: 20, claim: verify.ClaimUndersells,
+		mix:   traffic.MixConfig{Goods: 10, MinCount: 1, MaxCount: 8},
 		suits: func(Choice) bool { return true },
 	},
 }
