@@ -35,7 +35,7 @@ func (f *requestFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.counts, "counts", "1", "units per request: a number, or a range such as 1-3")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of all randomness (default: a random one)")
 	flags.DurationVar(&f.hold, "hold", 0, "work inside the critical section, such as 2ms")
-	flags.StringVar(&f.store, "store", "", "mysql, redis or slots (default: the strategy's own)")
+	flags.StringVar(&f.store, "store", "", "mysql, redis, slots or units (default: the strategy's own)")
 }
 
 // newSeed returns a random seed that is not 0. It has 32 bits, so that it is short enough to retype.

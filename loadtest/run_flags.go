@@ -107,8 +107,8 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--replicas %d: must be 1 or 2", f.replicas)
 	case f.replicas < 1:
 		return fmt.Errorf("--replicas %d: must be at least 1", f.replicas)
-	case store != "" && !slices.Contains([]string{oracle.MySQL, oracle.Redis, oracle.Slots}, store):
-		return fmt.Errorf("--store %q: must be mysql, redis or slots", store)
+	case store != "" && !slices.Contains(oracle.Stores, store):
+		return fmt.Errorf("--store %q: must be one of %s", store, strings.Join(oracle.Stores, ", "))
 	case hold < 0 || hold > scenario.MaxHold || hold%time.Millisecond != 0:
 		return fmt.Errorf("--hold %v: must be whole milliseconds, at most %v", hold, scenario.MaxHold)
 	case f.timeout <= 0:

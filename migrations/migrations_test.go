@@ -26,6 +26,7 @@ var allMigrations = []string{
 	"00006_slots.sql",
 	"00007_optimistic.sql",
 	"00008_ledger_outcome.sql",
+	"00009_units.sql",
 	"00010_escrow.sql",
 	"00011_reservation.sql",
 }
@@ -92,6 +93,10 @@ func TestNewDatabaseHasTheFirstItem(t *testing.T) {
 	row = db.QueryRowContext(t.Context(), "SELECT SUM(stock) FROM good_slot WHERE goods_id = ?", migrations.FirstGoods)
 	if err := row.Scan(&units); err != nil || units != migrations.FirstStock {
 		t.Errorf("the slots have %d units, %v, want %d", units, err, migrations.FirstStock)
+	}
+	row = db.QueryRowContext(t.Context(), "SELECT unmade FROM unit_stock WHERE goods_id = ?", migrations.FirstGoods)
+	if err := row.Scan(&units); err != nil || units != migrations.FirstStock {
+		t.Errorf("%d units have no row, %v, want %d", units, err, migrations.FirstStock)
 	}
 }
 

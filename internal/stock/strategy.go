@@ -16,16 +16,18 @@ const (
 	Redis Store = "redis"
 	// Slots is a second stock in MySQL, with each item split over several rows.
 	Slots Store = "slots"
+	// Units is a third stock in MySQL, with a row for each unit.
+	Units Store = "units"
 	// NoStore is the store of the baseline, which keeps no stock.
 	NoStore Store = "none"
 )
 
 // Stores lists the stores that keep stock. The first is the default.
-var Stores = []Store{MySQL, Redis, Slots}
+var Stores = []Store{MySQL, Redis, Slots, Units}
 
-// TellsRemaining reports whether a deduction from this store knows what remains. For slots, that would require reading
-// all rows of the item.
-func (s Store) TellsRemaining() bool { return s != Slots }
+// TellsRemaining reports whether a deduction from this store knows what remains. For slots and units, that would require
+// reading all rows of the item.
+func (s Store) TellsRemaining() bool { return s != Slots && s != Units }
 
 // Need names a server that a strategy cannot do without.
 type Need string
@@ -42,7 +44,7 @@ const (
 
 // need is the server that holds the store.
 func (s Store) need() Need {
-	if s == Slots {
+	if s == Slots || s == Units {
 		return NeedMySQL
 	}
 	return Need(s)

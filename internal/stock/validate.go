@@ -49,8 +49,8 @@ var rules = []struct {
 	{"a lock must claim to be correct beside restocks if and only if it is fenced", func(s Strategy) bool {
 		return s.Lock != nil && s.Fenced != (s.Claim.Restocked == Correct)
 	}},
-	{"a lock guards one number for each item, which slots do not have", func(s Strategy) bool {
-		return s.Lock != nil && slices.Contains(s.Stores, Slots)
+	{"a lock guards one number for each item, which slots and units do not have", func(s Strategy) bool {
+		return s.Lock != nil && (slices.Contains(s.Stores, Slots) || slices.Contains(s.Stores, Units))
 	}},
 	{fmt.Sprintf("the name of a fenced strategy must have at most %d characters", maxIssuer), func(s Strategy) bool {
 		return s.Fenced && len(s.Name) > maxIssuer

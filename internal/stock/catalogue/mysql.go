@@ -91,6 +91,14 @@ var mysqlStrategies = []stock.Strategy{
 		New:    mysql.NewEscrow,
 	},
 	{
+		Name:    "units",
+		Summary: "One row a unit, locked with SKIP LOCKED; if too few are free, asked again without it.",
+		Claim: exceptLate(overlapping(rowLock),
+			"but only while it sells the last units"),
+		Stores: []stock.Store{stock.Units},
+		New:    mysql.NewUnits,
+	},
+	{
 		Name:    "batch",
 		Summary: "Group commit: requests that wait in a replica during a commit share the next one.",
 		Claim:   oneStatement,

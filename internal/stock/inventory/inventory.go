@@ -24,6 +24,7 @@ func New(d stock.Deps) *Inventory {
 	if d.MySQL != nil {
 		i.stores[stock.MySQL] = i.mysql
 		i.stores[stock.Slots] = mysql.SlotStore{MySQL: i.mysql}
+		i.stores[stock.Units] = mysql.UnitStore{MySQL: i.mysql}
 	}
 	if d.Redis != nil {
 		i.stores[stock.Redis] = redis.Store{Client: d.Redis}
@@ -56,7 +57,7 @@ func (i *Inventory) SetStock(ctx context.Context, goodsID, units int64) (err err
 	epoch := int64(0)
 	for {
 		issued := int64(0)
-		for _, on := range []stock.Store{stock.MySQL, stock.Slots, stock.Redis} {
+		for _, on := range []stock.Store{stock.MySQL, stock.Slots, stock.Units, stock.Redis} {
 			if store, ok := i.stores[on]; ok {
 				if epoch, err = store.Set(ctx, goodsID, units, epoch); err != nil {
 					return err

@@ -133,7 +133,9 @@ func WantIdle(t testing.TB, deps stock.Deps) {
 	serverstest.Eventually(t, "no row is locked", func() bool {
 		_, err := deps.MySQL.ExecContext(ctx, "SELECT goods_id FROM good_stock FOR UPDATE NOWAIT")
 		_, err2 := deps.MySQL.ExecContext(ctx, "SELECT goods_id FROM good_slot FOR UPDATE NOWAIT")
-		return errors.Join(err, err2) == nil
+		_, err3 := deps.MySQL.ExecContext(ctx, "SELECT goods_id FROM unit_stock FOR UPDATE NOWAIT")
+		_, err4 := deps.MySQL.ExecContext(ctx, "SELECT goods_id FROM good_unit FOR UPDATE NOWAIT")
+		return errors.Join(err, err2, err3, err4) == nil
 	})
 	masters := deps.Redlock
 	if deps.Redis != nil {

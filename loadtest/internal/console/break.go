@@ -271,8 +271,8 @@ func (c *Console) postRestock(r *http.Request) error {
 	switch {
 	case body.Count < 1 || body.Count > maxUnits:
 		return malformed("%d units: a number from 1 to %d is needed", body.Count, maxUnits)
-	case !slices.Contains([]string{oracle.MySQL, oracle.Redis, oracle.Slots}, body.Store):
-		return malformed("no store is named %q: they are mysql, redis and slots", body.Store)
+	case !slices.Contains(oracle.Stores, body.Store):
+		return malformed("no store is named %q: they are %s", body.Store, strings.Join(oracle.Stores, ", "))
 	}
 	answered, err := c.admit()
 	if err != nil {

@@ -21,7 +21,11 @@ const (
 	MySQL = "mysql"
 	Redis = "redis"
 	Slots = "slots" // MySQL, too: the stock of an item is the sum of several rows
+	Units = "units" // MySQL, too: an item has a row for each unit, except for those that have none yet
 )
+
+// Stores lists the stores.
+var Stores = []string{MySQL, Redis, Slots, Units}
 
 // Config says where the servers are. Those whose field is empty are not used.
 type Config struct {
@@ -117,7 +121,7 @@ func (o *Oracle) Sees(store string) bool {
 		return false
 	}
 	switch store {
-	case MySQL, Slots:
+	case MySQL, Slots, Units:
 		return o.db != nil
 	case Redis:
 		return o.redis != nil

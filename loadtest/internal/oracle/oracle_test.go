@@ -60,6 +60,8 @@ func startBackend(t *testing.T) backend {
 	b := backend{Oracle: o, db: db, redis: client}
 	b.exec(t, "REPLACE INTO good_stock (goods_id, stock) VALUES (1, 41), (2, -3)")
 	b.exec(t, "INSERT INTO good_slot (goods_id, slot, stock) VALUES (2, 0, 4), (2, 1, 0), (2, 2, 3)")
+	b.exec(t, "INSERT INTO unit_stock (goods_id, unmade, made) VALUES (2, 9, 3)")
+	b.exec(t, "INSERT INTO good_unit (goods_id, unit) VALUES (2, 1), (2, 3)")
 	if err := client.MSet(t.Context(), "stock:{1}", 51, "stock:{2}", -4).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +89,7 @@ func (b backend) testStock(t *testing.T) {
 		MySQL: {1: 41, 2: -3},
 		Redis: {1: 51, 2: -4},
 		Slots: {1: migrations.FirstStock, 2: 7},
+		Units: {1: migrations.FirstStock, 2: 11},
 	} {
 		got, err := b.Stock(t.Context(), store, []int64{1, 2})
 		if err != nil || !maps.Equal(got, want) {
@@ -127,7 +130,7 @@ func (b backend) testCounters(t *testing.T) {
 		}
 	}
 	// The oracle's own statements do not count as work of the service.
-	for _, store := range []string{MySQL, Redis, Slots} {
+	for _, store := range Stores {
 		if _, err := b.Stock(t.Context(), store, []int64{1, 2}); err != nil {
 			t.Fatal(err)
 		}

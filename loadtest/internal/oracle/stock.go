@@ -27,6 +27,10 @@ func (o *Oracle) Stock(ctx context.Context, store string, goods []int64) (map[in
 	case Slots:
 		const query = "SELECT goods_id, SUM(stock) FROM good_slot WHERE goods_id IN (%s) GROUP BY goods_id"
 		units, err = o.mysqlStock(ctx, query, goods)
+	case Units:
+		const query = `SELECT goods_id, unmade + (SELECT COUNT(*) FROM good_unit u WHERE u.goods_id = s.goods_id)
+			FROM unit_stock s WHERE goods_id IN (%s)`
+		units, err = o.mysqlStock(ctx, query, goods)
 	case Redis:
 		units, err = o.redisStock(ctx, goods)
 	}

@@ -38,6 +38,7 @@ type Contents struct {
 type Row struct {
 	Stock   int64  `json:"stock"`
 	Slots   *int64 `json:"slots"` // the stock of the store slots; nil: the item is not there
+	Units   *int64 `json:"units"` // the same of the store units
 	Version int64  `json:"version"`
 	Fence   uint64 `json:"fence"` // the token of the registered holder; 0: none
 	Issuer  string `json:"issuer"`
@@ -144,9 +145,10 @@ func (v *Viewer) lookAtMySQL(ctx context.Context, item int64, keys []string) (ro
 	row = &Row{}
 	err = v.db.QueryRowContext(ctx, `SELECT stock, version, fence, fence_issuer,
 		(SELECT SUM(stock) FROM good_slot WHERE goods_id = ?),
+		(SELECT unmade + (SELECT COUNT(*) FROM good_unit WHERE goods_id = ?) FROM unit_stock WHERE goods_id = ?),
 		(SELECT COALESCE(SUM(count), 0) FROM ledger WHERE goods_id = ?)
-		FROM good_stock WHERE goods_id = ?`, item, item, item).
-		Scan(&row.Stock, &row.Version, &row.Fence, &row.Issuer, &row.Slots, &row.Ledger)
+		FROM good_stock WHERE goods_id = ?`, item, item, item, item, item).
+		Scan(&row.Stock, &row.Version, &row.Fence, &row.Issuer, &row.Slots, &row.Units, &row.Ledger)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"stock/internal/monotonic"
@@ -28,7 +29,7 @@ func (s stockReader) read(ctx context.Context, goods []int64) (map[int64]int64, 
 // reader returns a reader of a store. It is the oracle's if the oracle can see the store, else the service's. For the
 // baseline, which has no store, it reads the store of another strategy.
 func (r *Runner) reader(store string) stockReader {
-	if store != oracle.MySQL && store != oracle.Redis && store != oracle.Slots {
+	if !slices.Contains(oracle.Stores, store) {
 		store = oracle.MySQL
 		for _, choice := range r.config.Choices {
 			if !choice.Strategy.Baseline() {

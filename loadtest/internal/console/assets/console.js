@@ -335,7 +335,8 @@
   function mysqlRows(c, sold) {
     if (!c.mysql) return [["", c.silent.includes("mysql") ? "MySQL does not answer" : "has no such item"]];
     const rows = [["stock", c.mysql.stock, true]];
-    if (c.mysql.slots !== null && sold !== "mysql" && sold !== "redis") rows.push(["stock in slots", c.mysql.slots]);
+    if (c.mysql.units !== null && sold === "units") rows.push(["stock in units", c.mysql.units]);
+    if (c.mysql.slots !== null && !["mysql", "redis", "units"].includes(sold)) rows.push(["stock in slots", c.mysql.slots]);
     rows.push(["version", c.mysql.version]);
     if (c.mysql.fence > 0) rows.push(["fence", `token ${c.mysql.fence} of ${c.mysql.issuer}`]);
     if (c.mysql.ledger > 0) rows.push(["sold by the ledger", c.mysql.ledger]);
@@ -367,7 +368,7 @@
     return rows;
   }
   const sells = (kind, sold) =>
-    kind === sold || kind === "mysql" && sold === "slots" ? " – the strategy sells here" : "";
+    kind === sold || kind === "mysql" && (sold === "slots" || sold === "units") ? " – the strategy sells here" : "";
   // leaseOf returns the longest time to expiry of a lock that was seen in a story: about its lease, in ms.
   function leaseOf(lock, story) {
     const scenes = [...story.steps.map((step) => step.scene), story.now].filter(Boolean);

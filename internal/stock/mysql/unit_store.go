@@ -1,0 +1,121 @@
+package mysql
+
+import (
+	"context"
+	"strings"
+
+	"stock/internal/stock"
+)
+
+// unitChunk is how many rows are made at a time. The buyers who find no row wait for it, once for as many units.
+const unitChunk = 1000
+
+// UnitStore keeps the stock of an item in the table good_unit, with one row for each unit. Setting a stock of millions
+// would take minutes, so rows are made when buyers need them: the table unit_stock has the units that have no row yet.
+// The stock of an item is the sum of both, which only a statement that reads all rows knows.
+//
+// Rows are added under the lock of the item's row in unit_stock alone. Whoever locks that and rows of good_unit locks it
+// first, so that no two wait for each other.
+type UnitStore struct{ MySQL Store }
+
+// unitItem is an item's row in unit_stock.
+type unitItem struct{ Unmade, Made int64 }
+
+const (
+	unitItemSQL    = "SELECT unmade, made FROM unit_stock WHERE goods_id = ?"
+	setUnitItemSQL = "UPDATE unit_stock SET unmade = ?, made = ? WHERE goods_id = ?"
+	// With few rows in the table, the server might scan and lock those of other items.
+	findUnitsSQL = "SELECT unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ? LIMIT ?"
+)
+
+// Read implements stock.AdminStore. It reads both tables in one statement, so that they are of one moment.
+func (s UnitStore) Read(ctx context.Context, goodsID int64) (units int64, err error) {
+	err = s.MySQL.use(ctx, []int64{goodsID}, func(conn *conn) error {
+		return classifyRead(goodsID, conn.GetContext(ctx, &units, `SELECT unmade +
+			(SELECT COUNT(*) FROM good_unit WHERE goods_id = ?) FROM unit_stock WHERE goods_id = ?`, goodsID, goodsID))
+	})
+	return units, err
+}
+
+// Set implements stock.AdminStore. The store has no epochs of its own.
+func (s UnitStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
+	return epoch, s.MySQL.InTx(ctx, []int64{goodsID}, ReadCommitted, nil, func(tx Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO unit_stock (goods_id, unmade) VALUES (?, ?)
+			ON DUPLICATE KEY UPDATE unmade = VALUES(unmade)`, goodsID, units)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, "DELETE FROM good_unit WHERE goods_id = ?", goodsID)
+		}
+		return Refusal(err)
+	})
+}
+
+// Restock implements stock.AdminStore.
+func (s UnitStore) Restock(ctx context.Context, goodsID, units int64) (left int64, err error) {
+	err = s.MySQL.InTx(ctx, []int64{goodsID}, ReadCommitted, nil, func(tx Tx) error {
+		item, err := lockUnitItem(ctx, tx, goodsID)
+		if err != nil {
+			return err
+		}
+		var rows int64
+		if err := tx.GetContext(ctx, &rows, "SELECT COUNT(*) FROM good_unit WHERE goods_id = ?", goodsID); err != nil {
+			return Refusal(err)
+		}
+		if present := item.Unmade + rows; present > stock.MaxStock-units {
+			return stock.Overstocked(goodsID, present, units)
+		}
+		item.Unmade += units
+		left = item.Unmade + rows
+		return item.write(ctx, tx, goodsID)
+	})
+	return left, err
+}
+
+// lockUnitItem locks an item's row in unit_stock. Nobody else can then add units, with or without a row.
+func lockUnitItem(ctx context.Context, tx Tx, goodsID int64) (item unitItem, err error) {
+	err = tx.GetContext(ctx, &item, unitItemSQL+forUpdateSQL(ctx), goodsID)
+	return item, classifyRead(goodsID, err)
+}
+
+func (i unitItem) write(ctx context.Context, tx Tx, goodsID int64) error {
+	_, err := tx.ExecContext(ctx, setUnitItemSQL, i.Unmade, i.Made, goodsID)
+	return Refusal(err)
+}
+
+// makeRows makes rows for some of the unmade units.
+func (i *unitItem) makeRows(ctx context.Context, tx Tx, goodsID int64) error {
+	n := min(i.Unmade, unitChunk)
+	args := make([]any, 0, 2*n)
+	for unit := i.Made + 1; unit <= i.Made+n; unit++ {
+		args = append(args, goodsID, unit)
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO good_unit (goods_id, unit) VALUES (?, ?)"+
+		strings.Repeat(", (?, ?)", int(n)-1), args...)
+	if err != nil {
+		return Refusal(err)
+	}
+	i.Unmade, i.Made = i.Unmade-n, i.Made+n
+	return i.write(ctx, tx, goodsID)
+}
+
+// lockUnits locks up to n rows of an item. It waits for rows that others have locked, or passes over them.
+func lockUnits(ctx context.Context, tx Tx, goodsID int64, n int, locking string) (units []int64, err error) {
+	if n == 0 {
+		return nil, nil
+	}
+	err = tx.SelectContext(ctx, &units, findUnitsSQL+locking, goodsID, n)
+	return units, Refusal(err)
+}
+
+// deleteUnits deletes rows that are locked.
+func deleteUnits(ctx context.Context, tx Tx, goodsID int64, units []int64) error {
+	if len(units) == 0 {
+		return nil
+	}
+	args := []any{goodsID}
+	for _, unit := range units {
+		args = append(args, unit)
+	}
+	_, err := tx.ExecContext(ctx, "DELETE FROM good_unit WHERE goods_id = ? AND unit IN (?"+
+		strings.Repeat(", ?", len(units)-1)+")", args...)
+	return Refusal(err)
+}

@@ -1,0 +1,166 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"stock/internal/stock"
+	"stock/internal/stock/retry"
+)
+
+// unitRows locks as many rows as are wanted, passes over those that others have locked (SKIP LOCKED), and deletes them. So
+// buyers of one item do not wait for each other, as the workers of a queue in a database do not.
+//
+// A row that is locked may still be left: its buyer may give up, or die. If too few rows are free, that does not prove
+// that the item is sold out. So the request makes rows of unmade units, and if there are none, it asks again and waits
+// for the locks of others. Without this second question, buyers are refused while stock is left.
+//
+// MariaDB has SKIP LOCKED from 10.6, MySQL from 8.0. TiDB does not have it.
+type unitRows struct {
+	UnitStore
+	wait time.Duration
+}
+
+// NewUnits makes the strategy `units`.
+func NewUnits(d stock.Deps) stock.Deducter { return unitRows{UnitStore{New(d)}, d.LockWait} }
+
+// skipLocked is the end of a SELECT that locks the rows that nobody else has locked.
+const skipLocked = " FOR UPDATE SKIP LOCKED"
+
+func (u unitRows) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+	section := stock.Arrive()
+	for attempt := 1; ; attempt++ {
+		receipt, done, err := u.try(ctx, req, section)
+		switch {
+		case done:
+			receipt.Attempts = attempt
+			return receipt, nil
+		case err != nil && !isRolledBack(err):
+			return stock.Receipt{}, err
+		case attempt > 1 && section.Elapsed() > stock.LongestWait(ctx, u.wait):
+			return stock.Receipt{}, fmt.Errorf("%w: others took the units of item %d during each of %d tries",
+				stock.ErrBusy, req.GoodsID, attempt)
+		case err != nil:
+			if err := retry.BackOff(ctx, attempt); err != nil {
+				return stock.Receipt{}, stock.Interrupted(err)
+			}
+		}
+	}
+}
+
+// try sells units that are free. If too few are, it makes rows for another try, or sells what is left.
+func (u unitRows) try(
+	ctx context.Context, req stock.Request, section stock.Section,
+) (receipt stock.Receipt, done bool, err error) {
+	if req.Count <= unitChunk {
+		receipt, done, err = u.takeFree(ctx, req, section)
+		if done || err != nil {
+			return receipt, done, err
+		}
+		if made, err := u.makeFree(ctx, req); made || err != nil {
+			return stock.Receipt{}, false, err
+		}
+	}
+	receipt, err = u.takeAny(ctx, req, section)
+	return receipt, err == nil, err
+}
+
+// takeFree sells units that nobody else has locked, if there are enough.
+func (u unitRows) takeFree(
+	ctx context.Context, req stock.Request, section stock.Section,
+) (receipt stock.Receipt, enough bool, err error) {
+	err = u.inTx(ctx, req, func(tx Tx) error {
+		free, err := lockUnits(ctx, tx, req.GoodsID, req.Count, skipLocked)
+		if err != nil {
+			return err
+		}
+		if len(free) < req.Count {
+			return errFewFree
+		}
+		receipt, err = u.sell(ctx, req, section, func() error { return deleteUnits(ctx, tx, req.GoodsID, free) })
+		return err
+	})
+	if errors.Is(err, errFewFree) {
+		return stock.Receipt{}, false, nil
+	}
+	return receipt, err == nil, err
+}
+
+// errFewFree ends a transaction that found too few free rows.
+var errFewFree = errors.New("too few rows are free")
+
+// makeFree makes rows if too few are free and units are unmade. It reports whether enough may be free now. Its
+// transaction does nothing else, so that those who wait for the same rows wait briefly.
+func (u unitRows) makeFree(ctx context.Context, req stock.Request) (made bool, err error) {
+	err = u.inTx(ctx, stock.Request{GoodsID: req.GoodsID, Count: req.Count}, func(tx Tx) error {
+		item, err := lockUnitItem(ctx, tx, req.GoodsID)
+		if err != nil {
+			return err
+		}
+		free, err := lockUnits(ctx, tx, req.GoodsID, req.Count, skipLocked)
+		if err != nil {
+			return err
+		}
+		if made = len(free) == req.Count; made || item.Unmade == 0 {
+			return nil // somebody else has made them, or nobody can
+		}
+		made = true
+		return item.makeRows(ctx, tx, req.GoodsID)
+	})
+	return made && err == nil, err
+}
+
+// takeAny sells unmade units, and rows for which it waits. It holds the lock of the item, so what it finds is all there
+// is.
+func (u unitRows) takeAny(
+	ctx context.Context, req stock.Request, section stock.Section,
+) (receipt stock.Receipt, err error) {
+	err = u.inTx(ctx, req, func(tx Tx) error {
+		item, err := lockUnitItem(ctx, tx, req.GoodsID)
+		if err != nil {
+			return err
+		}
+		unmade := min(item.Unmade, int64(req.Count))
+		rows, err := lockUnits(ctx, tx, req.GoodsID, req.Count-int(unmade), forUpdateSQL(ctx))
+		if err != nil {
+			return err
+		}
+		if found := unmade + int64(len(rows)); found < int64(req.Count) {
+			return soldOut(req, found)
+		}
+		receipt, err = u.sell(ctx, req, section, func() error {
+			item.Unmade -= unmade
+			if err := item.write(ctx, tx, req.GoodsID); err != nil {
+				return err
+			}
+			return deleteUnits(ctx, tx, req.GoodsID, rows)
+		})
+		return err
+	})
+	return receipt, err
+}
+
+// sell takes units that are locked. Their locks are the critical section.
+func (u unitRows) sell(
+	ctx context.Context, req stock.Request, section stock.Section, take func() error,
+) (stock.Receipt, error) {
+	section.Enter()
+	if err := req.Pause.At(ctx, stock.AfterLock); err != nil {
+		return stock.Receipt{}, err
+	}
+	if err := stock.Work(ctx, req.Hold); err != nil {
+		return stock.Receipt{}, err
+	}
+	if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
+		return stock.Receipt{}, err
+	}
+	err := take()
+	section.Leave()
+	return section.Receipt(0, 1), err
+}
+
+func (u unitRows) inTx(ctx context.Context, req stock.Request, work func(Tx) error) error {
+	return u.MySQL.InTx(ctx, []int64{ShareOf(req)}, ReadCommitted, req.Pause, work)
+}
