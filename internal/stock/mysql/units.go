@@ -14,8 +14,9 @@ import (
 // buyers of one item do not wait for each other, as the workers of a queue in a database do not.
 //
 // A row that is locked may still be left: its buyer may give up, or die. If too few rows are free, that does not prove
-// that the item is sold out. So the request makes rows of unmade units, and if there are none, it asks again and waits
-// for the locks of others. Without this second question, buyers are refused while stock is left.
+// that the item is sold out. So the request asks a second time, without SKIP LOCKED: it reads the stock, in which locked
+// rows count, and refuses only if that is too small. Otherwise it makes rows of unmade units, or waits for the locks of
+// others. Without the second question, buyers are refused while stock is left.
 //
 // MariaDB has SKIP LOCKED from 10.6, MySQL from 8.0. TiDB does not have it.
 type unitRows struct {
@@ -50,7 +51,8 @@ func (u unitRows) Deduct(ctx context.Context, req stock.Request) (stock.Receipt,
 	}
 }
 
-// try sells units that are free. If too few are, it makes rows for another try, or sells what is left.
+// try sells units that are free. If too few are, and the item is not sold out, it makes rows for another try, or sells
+// what is left.
 func (u unitRows) try(
 	ctx context.Context, req stock.Request, section stock.Section,
 ) (receipt stock.Receipt, done bool, err error) {
@@ -58,6 +60,11 @@ func (u unitRows) try(
 		receipt, done, err = u.takeFree(ctx, req, section)
 		if done || err != nil {
 			return receipt, done, err
+		}
+		if left, err := u.Read(ctx, req.GoodsID); err != nil {
+			return stock.Receipt{}, false, err
+		} else if left < int64(req.Count) {
+			return stock.Receipt{}, false, soldOut(req, left)
 		}
 		if made, err := u.makeFree(ctx, req); made || err != nil {
 			return stock.Receipt{}, false, err

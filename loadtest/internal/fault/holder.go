@@ -10,6 +10,7 @@ import (
 
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 )
@@ -120,7 +121,10 @@ func (s *Stage) writesStock(m tcpproxy.Message) bool {
 	if !bytes.Contains(m.Data, []byte(item)) {
 		return false
 	}
-	if s.Store != "redis" {
+	switch s.Store {
+	case oracle.Units:
+		return bytes.Contains(m.Data, []byte("DELETE FROM good_unit "))
+	case oracle.MySQL, oracle.Slots:
 		return bytes.Contains(m.Data, []byte("SET stock = "))
 	}
 	return bytes.Contains(m.Data, []byte("stock:{"+item+"}")) && redisWrite.Match(m.Data)

@@ -1,0 +1,108 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"stock/internal/stock"
+	"stock/internal/stock/stocktest"
+)
+
+// unitsReplica is a replica whose rows of units a test can count.
+type unitsReplica struct {
+	*stocktest.Service
+	stock.Deducter
+	deps stock.Deps
+}
+
+func newUnitsReplica(t *testing.T, a stocktest.Addresses) unitsReplica {
+	t.Helper()
+	deps := a.Connect(t)
+	service := stocktest.NewService(t, deps)
+	return unitsReplica{service, service.Deducter(t, "units", stock.Units), deps}
+}
+
+func (r unitsReplica) wantRows(t *testing.T, goodsID, want int64) {
+	t.Helper()
+	var rows int64
+	err := r.deps.MySQL.GetContext(t.Context(), &rows, "SELECT COUNT(*) FROM good_unit WHERE goods_id = ?", goodsID)
+	if err != nil || rows != want {
+		t.Errorf("item %d has %d rows, %v, want %d", goodsID, rows, err, want)
+	}
+}
+
+func TestUnitsGetTheirRowsAThousandAtATime(t *testing.T) {
+	t.Parallel()
+	r := newUnitsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	id := r.NewItem(t, stock.MaxStock)
+	r.wantRows(t, id, 0)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1})
+	r.wantRows(t, id, 999)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1000})
+	r.wantRows(t, id, 999)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: stock.MaxCount}) // without rows
+	r.wantRows(t, id, 999)
+	r.WantLeft(t, stock.Units, id, stock.MaxStock-1001-stock.MaxCount)
+	r.Set(t, id, 1500)
+	r.wantRows(t, id, 0)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1})
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1400}) // from both
+	r.WantLeft(t, stock.Units, id, 99)
+	r.wantRows(t, id, 99)
+}
+
+func TestBuyersWhoRunOutOfRowsTogetherMakeThemOnce(t *testing.T) {
+	t.Parallel()
+	r := newUnitsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	const buyers = 8
+	id := r.NewItem(t, 1_000_000)
+	var wg sync.WaitGroup
+	for range buyers {
+		wg.Go(func() {
+			if _, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1}); err != nil {
+				t.Errorf("Deduct: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	r.wantRows(t, id, 1000-buyers)
+}
+
+// A buyer who has locked all units gives up. Those who wait for them are sold some.
+func TestUnitsAreNotSoldOutWhileOneRequestHasLockedAllOfThem(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	r, other := newUnitsReplica(t, a), newUnitsReplica(t, a)
+	id := r.NewItem(t, 3)
+	gaveUp := errors.New("the buyer gives up")
+	locked, goOn := make(chan struct{}), make(chan struct{})
+	first := make(chan error, 1)
+	go func() {
+		_, err := r.Deduct(t.Context(), stock.Request{
+			GoodsID: id, Count: 3,
+			Pause: stocktest.Once(stock.BeforeCommit, func(context.Context) error {
+				close(locked)
+				<-goOn
+				return gaveUp
+			}),
+		})
+		first <- err
+	}()
+	<-locked
+	second := make(chan error, 1)
+	go func() {
+		_, err := other.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 2})
+		second <- err
+	}()
+	stocktest.WaitForRowLock(t, other.deps.MySQL)
+	close(goOn)
+	if err := <-first; !errors.Is(err, gaveUp) {
+		t.Errorf("first: %v", err)
+	}
+	if err := <-second; err != nil {
+		t.Errorf("second: %v, want a receipt: the units were only locked", err)
+	}
+	r.WantLeft(t, stock.Units, id, 1)
+}
