@@ -29,6 +29,7 @@ var allMigrations = []string{
 	"00009_units.sql",
 	"00010_escrow.sql",
 	"00011_reservation.sql",
+	"00012_lock_row.sql",
 }
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }

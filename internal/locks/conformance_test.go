@@ -113,6 +113,11 @@ var subjects = map[string]lockstest.Subject{
 		Uncut: whyZooKeeperIsNotCut,
 		Lacks: missing{lockstest.FewGoroutines: "its client has no contexts: a request ends only with its connection"},
 	},
+	"mysql-row": {
+		Shared: sharedMySQLRow,
+		Own:    ownMySQLRow,
+		Lacks:  missing{lockstest.NoticesLoss: notRenewed},
+	},
 	"mysql-getlock": {
 		Shared: sharedMySQL,
 		Own:    ownMySQL,

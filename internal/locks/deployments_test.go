@@ -1,9 +1,11 @@
 package locks_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log"
+	"os"
 	"slices"
 	"syscall"
 	"testing"
@@ -169,6 +171,70 @@ func (d onMySQL) Left(t testing.TB, key string) []string {
 		return []string{key}
 	}
 	return nil
+}
+
+// onMySQLRow is MySQLRow on one server.
+type onMySQLRow struct {
+	processes
+	config   *mysql.Config
+	observer *sqlx.DB
+}
+
+// newOnMySQLRow makes the table as the migration does.
+func newOnMySQLRow(t testing.TB, p processes, dsn string) onMySQLRow {
+	text, err := os.ReadFile("../../migrations/00012_lock_row.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ = bytes.Cut(text, []byte("-- +goose Up"))
+	text, _, _ = bytes.Cut(text, []byte("-- +goose Down"))
+	observer := connectMySQL(t, dsn)
+	if _, err := observer.ExecContext(t.Context(), string(text)); err != nil {
+		t.Fatal(err)
+	}
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return onMySQLRow{p, config, observer}
+}
+
+func sharedMySQLRow(t testing.TB) lockstest.Deployment {
+	return newOnMySQLRow(t, nil, shared.Database(t))
+}
+
+func ownMySQLRow(t testing.TB) lockstest.Private {
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
+	dsn, err := server.CreateDatabase(t.Context(), "locks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newOnMySQLRow(t, processes{server}, dsn)
+}
+
+func (d onMySQLRow) New(t testing.TB, addresses []string, o locks.Options) locks.Locker {
+	config := d.config.Clone()
+	config.Addr = addresses[0]
+	return locks.NewMySQLRow(connectMySQL(t, config.FormatDSN()), o)
+}
+
+func (d onMySQLRow) Addresses() []string { return []string{d.config.Addr} }
+
+func (d onMySQLRow) Held(t testing.TB, key string) bool { return len(d.Left(t, key)) > 0 }
+
+func (d onMySQLRow) Steal(t testing.TB, key string) {
+	if _, err := d.observer.ExecContext(t.Context(), "DELETE FROM lock_row WHERE name = ?", key); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d onMySQLRow) Left(t testing.TB, key string) (names []string) {
+	err := d.observer.SelectContext(context.WithoutCancel(t.Context()), &names,
+		"SELECT name FROM lock_row WHERE name = ?", key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
 
 // onEtcd is Etcd on one server.

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -62,38 +61,14 @@ func (l *redisLock) pollAs(
 	return l.poll(ctx, key, ask, undo)
 }
 
-// poll asks until the lock is granted, and returns when the request that was granted was sent. If a request fails and
-// may have taken effect nevertheless, because only its reply was lost, poll calls undo. undo is nil for a lock without
-// owners, which cannot tell its own grant from another's.
+// poll is Options.poll for Redis.
 func (l *redisLock) poll(
 	ctx context.Context, key string, ask func() (granted bool, err error), undo func(context.Context) error,
 ) (sent time.Time, err error) {
-	if err := l.undos.full(); err != nil {
-		return sent, notAcquired(key, err)
-	}
-	for {
-		sent = time.Now()
-		granted, err := ask()
-		switch {
-		case err != nil:
-			if undo != nil && !notDone(l.client, err) {
-				l.undos.takeBack(ctx, undo)
-			}
-			return sent, notAcquired(key, errors.Join(ended(ctx), err))
-		case granted:
-			return sent, nil
-		case triesOnce(ctx):
-			return sent, notAcquired(key, ErrHeld)
-		}
-		if err := sleep(ctx, jitter(l.options.Poll)); err != nil {
-			return sent, notAcquired(key, err)
-		}
-	}
+	return l.options.poll(ctx, key, l.undos, pollOnce{
+		ask: ask, undo: undo, notDone: func(err error) bool { return notDone(l.client, err) },
+	})
 }
-
-// jitter returns a random duration between half of d and one and a half of d, so that waiters that arrived together do
-// not keep asking together.
-func jitter(d time.Duration) time.Duration { return d/2 + mathrand.N(d) }
 
 // keepAlive renews the lease of owner in the background.
 func (l *redisLock) keepAlive(lease *Lease, key, owner string) {
@@ -127,39 +102,9 @@ func (l *redisLock) deleteOwned(key, owner string) releaseFunc {
 	}
 }
 
-// unlock adapts a release that may be repeated to newLease. If Redis does not answer, the release is repeated in the
-// background until the lease has ended, so that an outage that is shorter does not block the lock for a whole lease.
+// unlock is releaseFunc.unlock for Redis.
 func (l *redisLock) unlock(key string, release releaseFunc) func(context.Context) error {
-	once := release.unlockOnce(key)
-	return func(ctx context.Context) error {
-		err := once(ctx)
-		if err != nil && !errors.Is(err, ErrLeaseLost) {
-			l.undos.takeBackLater(release.undo)
-		}
-		return err
-	}
-}
-
-// releaseFunc releases a lock on the server and returns whether it was still the caller's.
-type releaseFunc func(context.Context) (ours bool, err error)
-
-// unlockOnce adapts a releaseFunc to newLease.
-func (release releaseFunc) unlockOnce(key string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		switch ours, err := release(ctx); {
-		case err != nil:
-			return fmt.Errorf("unlock %s: %w", key, err)
-		case !ours:
-			return fmt.Errorf("unlock %s: %w", key, ErrLeaseLost)
-		}
-		return nil
-	}
-}
-
-// undo adapts a releaseFunc to an undoer: it is no error if there was nothing to release.
-func (release releaseFunc) undo(ctx context.Context) error {
-	_, err := release(ctx)
-	return err
+	return release.unlock(key, l.undos)
 }
 
 // notDone reports whether err, the error of a command or script, proves that Redis did not carry it out.

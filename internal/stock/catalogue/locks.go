@@ -64,6 +64,14 @@ var lockStrategies = []stock.Strategy{
 		Needs:   []stock.Need{stock.NeedMySQL},
 		Lock:    func(d stock.Deps) (locks.Locker, error) { return locks.NewMySQLGetLock(d.MySQLLocks, lease(d)), nil },
 	},
+	{
+		Name:    "lock-mysql-row",
+		Summary: "A row in MySQL with a unique key, an owner and an expiry: inserted, polled, taken over when it has expired.",
+		Claim:   leasedLock,
+		Stores:  bothStores,
+		Needs:   []stock.Need{stock.NeedMySQL},
+		Lock:    func(d stock.Deps) (locks.Locker, error) { return locks.NewMySQLRow(d.MySQLLocks, lease(d)), nil },
+	},
 	fenced(stock.Strategy{
 		Name:    "lock-etcd",
 		Summary: "A key in etcd that lives as long as a session: the oldest holds, and its revision fences the store.",
