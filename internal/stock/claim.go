@@ -57,7 +57,7 @@ var crashWords = map[Crash]string{
 	CrashUnlocks:       "safe: the server frees the lock at once",
 	CrashBlocksLease:   "blocked until the lease ends",
 	CrashBlocksForever: "blocked for ever",
-	CrashLosesUnits:    "**loses units**",
+	CrashLosesUnits:    "loses units",
 }
 
 // String returns the words of the tables; none for a value that is not a constant.

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -110,7 +111,7 @@ func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 	}
 	for _, p := range sc.Practices {
 		if o.Practices == nil || slices.Contains(o.Practices, p.Name) {
-			c := l.newCell(sc, scenario.Choice{Strategy: p.asStrategy(), Store: oracle.MySQL}, o, repeat)
+			c := l.newCell(sc, scenario.Choice{Strategy: p.asStrategy(), Store: cmp.Or(p.Store, oracle.MySQL)}, o, repeat)
 			c.claim, c.play = p.Claim, p.Play
 			cells = append(cells, c)
 		}

@@ -15,6 +15,9 @@ import (
 // errUnknown is an error after which nobody knows whether the deduction has taken effect.
 var errUnknown = errors.New("outcome unknown")
 
+// errSoldOut is a refusal for lack of stock.
+var errSoldOut = errors.New("sold out")
+
 // perform makes a deduction of a practice, and records it. deduct returns the units that remain. Its error means that
 // nothing was deducted, unless it is errUnknown.
 func (s *Stage) perform(client string, count int64, deduct func() (remaining int64, err error)) history.Op {
@@ -66,6 +69,8 @@ func (a *asked) end(err error) history.Op {
 	switch {
 	case err == nil:
 		a.op.Outcome, a.op.Status = history.Sold, 200
+	case errors.Is(err, errSoldOut):
+		a.op.Outcome, a.op.Status, a.op.Error = history.SoldOut, 409, err.Error()
 	case errors.Is(err, errUnknown):
 		a.op.Outcome, a.op.Error = history.Unknown, err.Error()
 	default:

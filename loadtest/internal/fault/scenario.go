@@ -49,6 +49,7 @@ func claim(words string, allowed ...report.Outcome) Claim { return Claim{words, 
 // Practice is a way to deduct that is not in the catalogue. The story itself sends its statements and commands.
 type Practice struct {
 	Name  string
+	Store string // that it sells from; empty: MySQL
 	Claim Claim
 	Play  func(context.Context, *Stage) error
 }

@@ -32,6 +32,7 @@ var Scenarios = slices.Concat(
 	starvationScenarios,
 	outOfSpaceScenarios,
 	sequenceScenarios,
+	falseSoldOutScenarios,
 )
 
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.
