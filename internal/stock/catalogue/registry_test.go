@@ -74,7 +74,7 @@ func TestValidateFindsUnusableAndContradictoryRows(t *testing.T) {
 		},
 		{
 			"a lock around slots", fenced,
-			func(s *stock.Strategy) { s.Stores = []stock.Store{stock.Slots} }, "which slots do not have",
+			func(s *stock.Strategy) { s.Stores = []stock.Store{stock.Slots} }, "which slots and units do not have",
 		},
 		{
 			"a fence with a long name", fenced,

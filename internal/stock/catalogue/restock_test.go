@@ -81,6 +81,7 @@ func TestRestocksAndDeductionsLoseNothingOfEachOther(t *testing.T) {
 		{"lock-redis-queue", stock.MySQL}, // fenced
 		{"lock-redis-queue", stock.Redis},
 		{"slots", stock.Slots},
+		{"units", stock.Units},
 	} {
 		t.Run(test.strategy+"/"+string(test.on), func(t *testing.T) {
 			t.Parallel()

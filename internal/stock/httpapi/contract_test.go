@@ -124,6 +124,7 @@ var contract = []contractCase{
 		status: 200,
 	},
 
+	{name: "store units", method: "POST", path: deduct + "/units?goods_id=1&count=1&store=units", status: 200},
 	{name: "store slots", method: "POST", path: deduct + "/slots?goods_id=1&count=1&store=slots", status: 200},
 	{
 		name: "sold out in slots", method: "POST", path: deduct + "/slots?goods_id=2&count=4", status: 409,
@@ -424,6 +425,7 @@ var contract = []contractCase{
 	{name: "stock", method: "GET", path: "/stock/2", status: 200},
 	{name: "stock in Redis", method: "GET", path: "/stock/2?store=redis", status: 200},
 	{name: "stock in slots", method: "GET", path: "/stock/2?store=slots", status: 200},
+	{name: "stock in units", method: "GET", path: "/stock/2?store=units", status: 200},
 	{
 		name: "stock of unknown item in slots", method: "GET", path: "/stock/77?store=slots", status: 404,
 		slug: "unknown-goods", detail: "store slots",

@@ -60,6 +60,8 @@ func pauseClaim(s scenario.Strategy) Claim {
 	switch {
 	case words == "loses-updates":
 		return claim(words, report.Unsafe)
+	case words == "blocks" && s.Claim.LateCaveat != "":
+		return claim(words+", "+s.Claim.LateCaveat, report.Safe, report.Blocked)
 	case words == "blocks":
 		return claim(words, report.Blocked)
 	case s.Claim.HolderCrash == "blocks-until-lease-ends":

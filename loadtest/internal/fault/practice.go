@@ -68,7 +68,7 @@ func (a *asked) end(err error) history.Op {
 	a.op.ReceivedNS = monotonic.Now()
 	switch {
 	case err == nil:
-		a.op.Outcome, a.op.Status = history.Sold, 200
+		a.op.Outcome, a.op.Status, a.op.OmitsRemaining = history.Sold, 200, a.stage.Strategy.OmitsRemaining()
 	case errors.Is(err, errSoldOut):
 		a.op.Outcome, a.op.Status, a.op.Error = history.SoldOut, 409, err.Error()
 	case errors.Is(err, errUnknown):

@@ -57,7 +57,8 @@ type Practice struct {
 // asStrategy is the practice as the judge sees it: it should sell correctly.
 func (p Practice) asStrategy() scenario.Strategy {
 	correct := scenario.Claim{OneReplica: verify.ClaimCorrect, TwoReplicas: verify.ClaimCorrect}
-	return scenario.Strategy{Name: p.Name, Claim: correct}
+	tellsRemaining := p.Store == "" // the rows of other stores would have to be counted
+	return scenario.Strategy{Name: p.Name, Claim: correct, ReportsRemaining: &tellsRemaining}
 }
 
 // everyStrategy applies to each strategy that deducts something.

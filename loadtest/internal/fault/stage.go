@@ -218,6 +218,8 @@ func (s *Stage) record(client string, op history.Op) {
 	switch {
 	case op.Outcome == history.Sold && op.Kind == history.Order:
 		s.Stepf("%s has bought what it ordered: %s", client, describeLines(op.Lines))
+	case op.Outcome == history.Sold && op.OmitsRemaining:
+		s.Stepf("%s has bought %d of the item", client, op.Count)
 	case op.Outcome == history.Sold:
 		s.Stepf("%s has bought %d of the item, and is told that %d remain", client, op.Count, op.Remaining)
 	case op.Outcome == history.Unknown:

@@ -192,24 +192,22 @@ func Held(run history.Run, v Verdict) bool {
 		// The units of an overwritten sale stay in stock, those of an overwritten restock leak.
 		return v.Result == Wrong && (v.LostUpdates > 0 || v.Leaked > 0 && v.Restocked > 0)
 	case ClaimOversells:
-		return v.Result == Wrong && v.Oversold > 0 || v.Result == Correct && Unprovoked(run.Claim, run.Workload, v) != ""
+		return v.Result == Wrong && v.Oversold > 0 || v.Result == Correct && !Provoked(run.Claim, run.Workload, v)
 	case ClaimUndersells:
-		return v.Result == Wrong && v.Undersold > 0 || v.Result == Correct && Unprovoked(run.Claim, run.Workload, v) != ""
+		return v.Result == Wrong && v.Undersold > 0 || v.Result == Correct && !Provoked(run.Claim, run.Workload, v)
 	}
 	return false
 }
 
-// Unprovoked returns why a load could not bring out what a strategy with a claim does wrong; empty if it could. Without
-// a check, sales are right until somebody asks for more than there is. Where the units of a refused request are given
-// back, one that asks for fewer must come meanwhile.
-func Unprovoked(claim string, w history.Workload, v Verdict) string {
-	switch {
-	case claim != ClaimOversells && claim != ClaimUndersells:
-		return ""
-	case !v.DemandExceeded:
-		return "demand never exceeded the stock"
-	case claim == ClaimUndersells && !w.UnequalCounts():
-		return "all requests asked for the same number of units"
+// Provoked reports whether a load could bring out what a strategy with a claim does wrong. Without a check, sales are
+// right until somebody asks for more than there is. Where the units of a refused request are given back, one that asks
+// for fewer must come meanwhile.
+func Provoked(claim string, w history.Workload, v Verdict) bool {
+	switch claim {
+	case ClaimOversells:
+		return v.DemandExceeded
+	case ClaimUndersells:
+		return v.DemandExceeded && w.UnequalCounts()
 	}
-	return ""
+	return true
 }

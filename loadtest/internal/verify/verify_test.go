@@ -847,10 +847,11 @@ func TestHeld(t *testing.T) {
 	lost := verify.Verdict{Result: verify.Wrong, Figures: verify.Figures{LostUpdates: 1}}
 	oversold := verify.Verdict{Result: verify.Wrong, Figures: verify.Figures{Oversold: 1}, DemandExceeded: true}
 	refused := verify.Verdict{Result: verify.Correct, DemandExceeded: true}
+	undersold := verify.Verdict{Result: verify.Wrong, Figures: verify.Figures{Undersold: 1}, DemandExceeded: true}
 	untouched := verify.Verdict{Result: verify.Correct, Untouched: true}
 	nothing := verify.Verdict{Result: verify.Inconclusive, Figures: verify.Figures{LostUpdates: 1}, Untouched: true}
 	for _, c := range []struct {
-		claim   string
+		claim   string // and the counts, after a space
 		verdict verify.Verdict
 		want    bool
 	}{
@@ -865,12 +866,22 @@ func TestHeld(t *testing.T) {
 		{"oversells", correct, true}, // the demand did not exceed the stock
 		{"oversells", refused, false},
 		{"oversells", lost, false},
+		{"undersells", undersold, true},
+		{"undersells 1-8", undersold, true},
+		{"undersells 1-8", correct, true}, // the demand did not exceed the stock
+		{"undersells", refused, true},     // all wanted the same number of units
+		{"undersells 8-8", refused, true},
+		{"undersells 1-8", refused, false},
+		{"undersells", oversold, false},
+		{"undersells", nothing, false},
 		{"sells-nothing", untouched, true},
 		{"sells-nothing", lost, false},
 		{"sells-nothing", nothing, false},
-		{"no such claim", correct, false},
+		{"no-such-claim", correct, false},
 	} {
-		if got := verify.Held(history.Run{Claim: c.claim}, c.verdict); got != c.want {
+		var run history.Run
+		run.Claim, run.Counts, _ = strings.Cut(c.claim, " ")
+		if got := verify.Held(run, c.verdict); got != c.want {
 			t.Errorf("claim %q, verdict %+v: held is %t, want %t", c.claim, c.verdict, got, c.want)
 		}
 	}
