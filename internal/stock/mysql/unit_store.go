@@ -24,8 +24,9 @@ type unitItem struct{ Unmade, Made int64 }
 const (
 	unitItemSQL    = "SELECT unmade, made FROM unit_stock WHERE goods_id = ?"
 	setUnitItemSQL = "UPDATE unit_stock SET unmade = ?, made = ? WHERE goods_id = ?"
-	// With few rows in the table, the server might scan and lock those of other items.
-	findUnitsSQL = "SELECT unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ? LIMIT ?"
+	// With few rows in the table, the server might otherwise scan it, and lock the rows of other items.
+	findUnitsSQL   = "SELECT unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ? LIMIT ?"
+	deleteUnitsSQL = "DELETE good_unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ?"
 )
 
 // Read implements stock.AdminStore. It reads both tables in one statement, so that they are of one moment.
@@ -43,7 +44,7 @@ func (s UnitStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64,
 		_, err := tx.ExecContext(ctx, `INSERT INTO unit_stock (goods_id, unmade) VALUES (?, ?)
 			ON DUPLICATE KEY UPDATE unmade = VALUES(unmade)`, goodsID, units)
 		if err == nil {
-			_, err = tx.ExecContext(ctx, "DELETE FROM good_unit WHERE goods_id = ?", goodsID)
+			_, err = tx.ExecContext(ctx, deleteUnitsSQL, goodsID)
 		}
 		return Refusal(err)
 	})
@@ -115,7 +116,7 @@ func deleteUnits(ctx context.Context, tx Tx, goodsID int64, units []int64) error
 	for _, unit := range units {
 		args = append(args, unit)
 	}
-	_, err := tx.ExecContext(ctx, "DELETE FROM good_unit WHERE goods_id = ? AND unit IN (?"+
+	_, err := tx.ExecContext(ctx, deleteUnitsSQL+" AND unit IN (?"+
 		strings.Repeat(", ?", len(units)-1)+")", args...)
 	return Refusal(err)
 }

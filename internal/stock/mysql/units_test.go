@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
@@ -105,4 +106,23 @@ func TestUnitsAreNotSoldOutWhileOneRequestHasLockedAllOfThem(t *testing.T) {
 		t.Errorf("second: %v, want a receipt: the units were only locked", err)
 	}
 	r.WantLeft(t, stock.Units, id, 1)
+}
+
+// With few rows, a server that scans the table would wait for the rows of the other item.
+func TestUnitsOfAnItemDoNotWaitForThoseOfAnother(t *testing.T) {
+	t.Parallel()
+	r := newUnitsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	held, free := r.NewItem(t, 16), r.NewItem(t, 16)
+	parked := stocktest.Park(t, r, stock.Request{GoodsID: held, Count: 16}, stock.BeforeWrite)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := r.Deduct(ctx, stock.Request{GoodsID: free, Count: 15}); err != nil {
+		t.Errorf("Deduct: %v", err)
+	}
+	if err := r.SetStock(ctx, free, 3); err != nil {
+		t.Errorf("SetStock: %v", err)
+	}
+	if err := parked.Resume(); err != nil {
+		t.Errorf("the parked request: %v", err)
+	}
 }

@@ -96,7 +96,7 @@ var lockedUnits = Scenario{
 // Statements of a buyer of rows.
 const (
 	unitSQL       = "SELECT unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ? LIMIT 1 FOR UPDATE"
-	deleteUnitSQL = "DELETE FROM good_unit WHERE goods_id = ? AND unit = ?"
+	deleteUnitSQL = "DELETE good_unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ?"
 )
 
 // playLockedUnits has B ask once more and wait, or not.
@@ -113,7 +113,7 @@ func playLockedUnits(asksAgain bool) func(context.Context, *Stage) error {
 		gaveUp := errors.New("A has given up")
 		answered := make(chan struct{})
 		err = s.inTransaction(ctx, db, sql.LevelReadCommitted, func(a transaction) error {
-			deleted, err := a.ExecContext(ctx, "DELETE FROM good_unit WHERE goods_id = ?", s.Item)
+			deleted, err := a.ExecContext(ctx, deleteUnitSQL, s.Item)
 			if err != nil {
 				return err
 			}
@@ -165,7 +165,7 @@ func (s *Stage) buyUnit(ctx context.Context, db *sql.DB, asksAgain bool) error {
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, deleteUnitSQL, s.Item, unit)
+		_, err = tx.ExecContext(ctx, deleteUnitSQL+" AND unit = ?", s.Item, unit)
 		return err
 	})
 }

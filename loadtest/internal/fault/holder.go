@@ -123,7 +123,7 @@ func (s *Stage) writesStock(m tcpproxy.Message) bool {
 	}
 	switch s.Store {
 	case oracle.Units:
-		return bytes.Contains(m.Data, []byte("DELETE FROM good_unit "))
+		return bytes.Contains(m.Data, []byte("DELETE good_unit "))
 	case oracle.MySQL, oracle.Slots:
 		return bytes.Contains(m.Data, []byte("SET stock = "))
 	}
