@@ -65,7 +65,7 @@ func (release releaseFunc) unlockOnce(key string) func(context.Context) error {
 }
 
 // unlock adapts a release that may be repeated to newLease. If the server does not answer, the release is repeated in
-// the background until the lease has ended, so that an outage that is shorter does not block the lock for a whole lease.
+// the background until the lease has ended, so that a shorter outage does not block the lock for a whole lease.
 func (release releaseFunc) unlock(key string, undos *undoer) func(context.Context) error {
 	once := release.unlockOnce(key)
 	return func(ctx context.Context) error {

@@ -25,8 +25,8 @@ const (
 // Stores lists the stores that keep stock. The first is the default.
 var Stores = []Store{MySQL, Redis, Slots, Units}
 
-// TellsRemaining reports whether a deduction from this store knows what remains. For slots and units, that would require
-// reading all rows of the item.
+// TellsRemaining reports whether a deduction from this store knows what remains. For slots and units, that would
+// require reading all rows of the item.
 func (s Store) TellsRemaining() bool { return s != Slots && s != Units }
 
 // Need names a server that a strategy cannot do without.

@@ -66,7 +66,7 @@ var lockStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "lock-mysql-row",
-		Summary: "A row in MySQL with a unique key, an owner and an expiry: inserted, polled, taken over when it has expired.",
+		Summary: "A row in MySQL with a unique key, an owner and an expiry: inserted, polled, taken over once expired.",
 		Claim:   leasedLock,
 		Stores:  bothStores,
 		Needs:   []stock.Need{stock.NeedMySQL},

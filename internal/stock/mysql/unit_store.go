@@ -14,8 +14,8 @@ const unitChunk = 1000
 // would take minutes, so rows are made when buyers need them: the table unit_stock has the units that have no row yet.
 // The stock of an item is the sum of both, which only a statement that reads all rows knows.
 //
-// Rows are added under the lock of the item's row in unit_stock alone. Whoever locks that and rows of good_unit locks it
-// first, so that no two wait for each other.
+// Rows are added under the lock of the item's row in unit_stock alone. Whoever also locks rows of good_unit locks that
+// row first, so that no two wait for each other.
 type UnitStore struct{ MySQL Store }
 
 // unitItem is an item's row in unit_stock.

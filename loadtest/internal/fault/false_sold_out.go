@@ -110,7 +110,7 @@ func playLockedUnits(asksAgain bool) func(context.Context, *Stage) error {
 		if err := s.makeUnits(ctx, db); err != nil {
 			return err
 		}
-		gaveUp := errors.New("A has given up")
+		gaveUp := errors.New("the buyer of all units has given up")
 		answered := make(chan struct{})
 		err = s.inTransaction(ctx, db, sql.LevelReadCommitted, func(a transaction) error {
 			deleted, err := a.ExecContext(ctx, deleteUnitSQL, s.Item)

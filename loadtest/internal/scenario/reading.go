@@ -99,7 +99,7 @@ func (c *cellRun) finalStock(ctx context.Context) (map[int64]int64, error) {
 	}
 }
 
-// drain waits until every sale of a strategy that also writes to MySQL is there, so that both stores have the same stock.
+// drain waits until every sale of a strategy that also writes to MySQL is there: both stores then have the same stock.
 // A sale is not durable before that, so the time counts as part of the run: it ends when a store last changed. If the
 // stores stop changing without agreeing, drain returns, and the judge finds the difference.
 func (c *cellRun) drain(ctx context.Context) error {
