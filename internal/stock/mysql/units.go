@@ -15,8 +15,8 @@ import (
 //
 // A row that is locked may still be left: its buyer may give up, or die. If too few rows are free, that does not prove
 // that the item is sold out. So the request asks a second time, without SKIP LOCKED: it reads the stock, which includes
-// locked rows, and is refused only if that is too small. Otherwise it makes rows of unmade units, or waits for the locks
-// of others. Without the second question, buyers are refused while stock is left.
+// locked rows, and is refused only if that is too small. Otherwise it makes rows of unmade units, or waits for others.
+// Without the second question, buyers are refused while stock is left.
 //
 // MariaDB has SKIP LOCKED from 10.6, MySQL from 8.0. TiDB does not have it.
 type unitRows struct {
