@@ -46,7 +46,7 @@ const queueOutage = 5 * time.Second
 //   - It depends on a single Redis, or on the replica that Sentinel or Cluster promotes, which may have missed the
 //     last grants. Two clients then hold the lock until the earlier one's next renewal. The later one has the greater
 //     token as long as the servers' clocks agree.
-//   - A lock that nobody else wants is slower than RedisLua: tokens and marks cost calls inside the scripts.
+//   - A lock that nobody else wants is slower than RedisLua: tokens and marks cost three calls inside the scripts.
 //
 // redis_queue_waiters.go holds the callers that wait in this process, redis_queue_turns.go the hand-over inside the
 // process, redis_queue_try.go a Lock that does not wait, redis_queue_protocol.go the requests to Redis, and
@@ -101,16 +101,14 @@ func (q *RedisQueue) Lock(ctx context.Context, key string) (*Lease, error) {
 	if triesOnce(ctx) {
 		return q.tryOnce(ctx, key)
 	}
-	w := &waiter{ctx: ctx, answer: make(chan waiterAnswer, 1)}
 	q.mu.Lock()
 	c, shared := q.cohorts[key]
 	if !shared {
-		c = &cohort{key: key}
-		q.cohorts[key] = c
-		t := q.newTurn(c)
+		t := q.newTurn(q.newCohort(key))
 		q.mu.Unlock()
-		return q.askFirst(t, w)
+		return q.askFirst(ctx, t)
 	}
+	w := newWaiter(ctx)
 	w.place = c.waiting.PushBack(w)
 	if c.turn.lost {
 		q.startAsking(q.newTurn(c), time.Time{}, queueReply{})

@@ -33,7 +33,8 @@ var (
 )
 
 func queueScript(text string) *redis.Script {
-	return redis.NewScript(strings.Replace(text, "-- include queue.lua\n", queueLua, 1))
+	constants := fmt.Sprintf("local block, patience = %d, %d\n", turnGrants, queueHeartbeat.Milliseconds())
+	return redis.NewScript(constants + strings.Replace(text, "-- include queue.lua\n", queueLua, 1))
 }
 
 // queueKeys returns the keys of the scripts: see lua/queue.lua.
@@ -47,7 +48,7 @@ type queueReply struct {
 	deadline time.Time // of the turn
 
 	wait time.Duration // until the holder's lease ends
-	last uint64        // the last token that was given out
+	last uint64        // the first token of the last turn
 }
 
 func (r queueReply) granted() bool { return r.token != 0 }
@@ -76,22 +77,19 @@ func errUnknownReply(reply any) error {
 // queueOwner names a turn in the scripts. What is left to the background keeps this, and not the turn, whose lease
 // keeps the request.
 type queueOwner struct {
-	key    string
+	keys   []string // of the scripts
 	number uint64
 }
 
-func (t *turn) owner() queueOwner { return queueOwner{t.cohort.key, t.number} }
+func (t *turn) owner() queueOwner { return queueOwner{t.cohort.keys, t.number} }
 
 // run runs a script for an owner. If the connection broke, it runs it once more: every script may be run twice. Its
 // error proves that Redis did not carry out the script (see notDone) only if that is true of both attempts.
 func (q *RedisQueue) run(ctx context.Context, script *redis.Script, o queueOwner, more ...any) (any, error) {
-	keys := queueKeys(o.key)
-	args := append([]any{
-		q.options.Lease.Milliseconds(), q.heartbeat.Milliseconds(), turnGrants, q.process, o.number,
-	}, more...)
-	reply, err := script.Run(ctx, q.client, keys, args...).Result()
+	args := append([]any{q.options.Lease.Milliseconds(), q.process, o.number}, more...)
+	reply, err := script.Run(ctx, q.client, o.keys, args...).Result()
 	if closedByPeer(err) && ctx.Err() == nil {
-		again, errAgain := script.Run(ctx, q.client, keys, args...).Result()
+		again, errAgain := script.Run(ctx, q.client, o.keys, args...).Result()
 		if notDone(q.client, errAgain) {
 			// Only the first error counts: errAgain must not prove that nothing was done.
 			return nil, fmt.Errorf("%w, and after it: %v", err, errAgain)
@@ -133,7 +131,7 @@ func (q *RedisQueue) acquire(ctx context.Context, t *turn) (reply queueReply, er
 func (q *RedisQueue) release(ctx context.Context, t, following *turn) (released bool, reply queueReply, err error) {
 	sent := time.Now()
 	if following == nil {
-		answer, err := q.run(ctx, queueReleaseScript, t.owner(), t.first, "")
+		answer, err := q.run(ctx, queueReleaseScript, t.owner(), t.first)
 		return answer == int64(1), queueReply{}, err
 	}
 	answer, err := q.run(ctx, queueReleaseScript, t.owner(), t.first, following.number)

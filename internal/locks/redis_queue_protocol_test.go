@@ -177,6 +177,10 @@ func TestRedisQueueLeavesNothingInRedisForEver(t *testing.T) {
 		mustUnlock(t, mustLock(t, holding, queueKey))
 	}
 	expires(queueKey + ":memory")
+	// The last lock was an hour ago, and the memory would expire soon.
+	if err := observer.HIncrBy(t.Context(), queueKey+":memory", "token", -time.Hour.Microseconds()).Err(); err != nil {
+		t.Fatal(err)
+	}
 	if err := observer.PExpire(t.Context(), queueKey+":memory", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,7 @@ func (q *RedisQueue) tryOnce(ctx context.Context, key string) (*Lease, error) {
 		return nil, notAcquired(key, ErrHeld)
 	}
 	if !shared {
-		c = &cohort{key: key}
-		q.cohorts[key] = c
+		c = q.newCohort(key)
 	}
 	t := q.newTurn(c)
 	t.once = true

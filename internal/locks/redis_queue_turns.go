@@ -107,7 +107,7 @@ func (q *RedisQueue) unlock(ctx context.Context, t *turn) error {
 	if err != nil {
 		owner, first := t.owner(), t.first
 		q.undos.takeBackLater(func(ctx context.Context) error {
-			_, err := q.run(ctx, queueReleaseScript, owner, first, "")
+			_, err := q.run(ctx, queueReleaseScript, owner, first)
 			return err
 		})
 	}

@@ -10,11 +10,19 @@ import (
 // cohort is the callers of this process that want one key.
 type cohort struct {
 	key     string
+	keys    []string  // of the scripts
 	waiting list.List // of *waiter, in order of arrival
 	turn    *turn     // the last one started
 }
 
-// waiter is a caller of Lock.
+// newCohort makes the cohort of a key that nobody in this process holds or wants so far.
+func (q *RedisQueue) newCohort(key string) *cohort {
+	c := &cohort{key: key, keys: queueKeys(key)}
+	q.cohorts[key] = c
+	return c
+}
+
+// waiter is a caller of Lock that has to wait.
 type waiter struct {
 	ctx    context.Context
 	answer chan waiterAnswer // has room for the one answer
@@ -25,6 +33,8 @@ type waiterAnswer struct {
 	lease *Lease
 	err   error
 }
+
+func newWaiter(ctx context.Context) *waiter { return &waiter{ctx: ctx, answer: make(chan waiterAnswer, 1)} }
 
 func (c *cohort) answer(place *list.Element, lease *Lease, err error) {
 	w := c.waiting.Remove(place).(*waiter)
@@ -64,24 +74,25 @@ func (q *RedisQueue) wait(c *cohort, w *waiter) (*Lease, error) {
 }
 
 // askFirst sends the first request for a turn from the goroutine of the caller, which is alone so far.
-func (q *RedisQueue) askFirst(t *turn, w *waiter) (*Lease, error) {
+func (q *RedisQueue) askFirst(ctx context.Context, t *turn) (*Lease, error) {
 	sent := time.Now()
-	reply, err := q.acquire(w.ctx, t)
+	reply, err := q.acquire(ctx, t)
 	q.mu.Lock()
 	c := t.cohort
 	switch {
 	case err == nil && reply.granted():
 		q.hold(t, reply.token, reply.deadline)
-		lease := q.newLease(w.ctx, t)
+		lease := q.newLease(ctx, t)
 		q.mu.Unlock()
 		return lease, nil
 	case err == nil:
+		w := newWaiter(ctx)
 		w.place = c.waiting.PushFront(w)
 		q.startAsking(t, sent, reply)
 		q.mu.Unlock()
 		return q.wait(c, w)
 	}
-	cause := ended(w.ctx)
+	cause := ended(ctx)
 	if cause != nil && c.waiting.Len() > 0 {
 		// This caller gave up. Those that arrived after it still want the turn.
 		q.startAsking(t, time.Time{}, queueReply{})
@@ -91,7 +102,7 @@ func (q *RedisQueue) askFirst(t *turn, w *waiter) (*Lease, error) {
 	q.refuse(t, err)
 	q.mu.Unlock()
 	if !notDone(q.client, err) {
-		q.leave(w.ctx, t)
+		q.leave(ctx, t)
 	}
 	return nil, notAcquired(c.key, errors.Join(cause, err))
 }
