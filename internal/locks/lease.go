@@ -11,6 +11,35 @@ import (
 // release its lock.
 const releaseLimit = 2 * time.Second
 
+// releaseTimeouts are the limits of releases that are under way. Releases that begin within a twentieth of the limit
+// share one timer. A timer for each would cost more than the rest of the release: it would be the first to fire in a
+// process that is idle otherwise, and the runtime wakes a thread whenever that changes.
+var releaseTimeouts struct {
+	mu     sync.Mutex
+	shared context.Context
+	until  time.Time // it serves releases that begin before then
+}
+
+// releaseContext has the values of a lease's context, and ends with one of releaseTimeouts.
+type releaseContext struct {
+	context.Context
+	values context.Context
+}
+
+func (c releaseContext) Value(key any) any { return c.values.Value(key) }
+
+func newReleaseContext(lease context.Context) context.Context {
+	r := &releaseTimeouts
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); !now.Before(r.until) {
+		shared, cancel := context.WithTimeout(context.Background(), releaseLimit)
+		context.AfterFunc(shared, cancel)
+		r.shared, r.until = shared, now.Add(releaseLimit/20)
+	}
+	return releaseContext{r.shared, context.WithoutCancel(lease)}
+}
+
 // Lease is a granted lock.
 type Lease struct {
 	ctx     context.Context
@@ -19,6 +48,8 @@ type Lease struct {
 	release func(context.Context) error
 	// Called when the lease is abandoned, and when its deadline passes. They may be nil.
 	abandoned, expired func()
+	// stopWatching stops what context.AfterFunc would do at the end of ctx. It may be nil.
+	stopWatching func() bool
 	// members are the leases that this one stands for, if it stands for others (see Multi and Reentrant). Its
 	// deadline is then the earliest of theirs.
 	members []*Lease
@@ -26,7 +57,8 @@ type Lease struct {
 	mu       sync.Mutex
 	deadline time.Time     // zero if the lock does not end by itself
 	timer    *time.Timer   // ends ctx at the deadline
-	over     chan struct{} // closed to stop the renewals
+	renewals *time.Timer   // makes the next renewal; nil unless keepAlive renews the lease
+	over     chan struct{} // closed to stop what others do in the background while the lock is held
 	ended    bool          // over is closed
 
 	once sync.Once // of Unlock or Abandon
@@ -87,9 +119,7 @@ func (l *Lease) Deadline() time.Time {
 func (l *Lease) Unlock() error {
 	l.once.Do(func() {
 		l.end()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), releaseLimit)
-		defer cancel()
-		l.err = l.release(ctx)
+		l.err = l.release(newReleaseContext(l.ctx))
 		l.cancel(nil)
 	})
 	return l.err
@@ -111,8 +141,11 @@ func (l *Lease) Abandon() {
 	})
 }
 
-// end stops the renewals and the timer.
+// end stops the renewals, the timer and what waits for the end of ctx.
 func (l *Lease) end() {
+	if l.stopWatching != nil {
+		l.stopWatching()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.ended {
@@ -121,6 +154,9 @@ func (l *Lease) end() {
 	}
 	if l.timer != nil {
 		l.timer.Stop()
+	}
+	if l.renewals != nil {
+		l.renewals.Stop()
 	}
 }
 
@@ -143,32 +179,33 @@ func (l *Lease) lose() { l.cancel(ErrLeaseLost) }
 // returns ErrLeaseLost if the lock is no longer ours. After any other error it is called again; the lease stands until
 // its deadline.
 func (l *Lease) keepAlive(o Options, renew func(context.Context) error) {
-	go func() {
-		timer := time.NewTimer(o.Renew)
-		defer timer.Stop()
-		for {
-			select {
-			case <-l.over:
-				return
-			case <-timer.C:
-			}
-			sent := time.Now()
-			if !sent.Before(l.Deadline()) {
-				return // lost: another client may hold the lock
-			}
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), o.Renew)
-			err := renew(ctx)
-			cancel()
-			switch {
-			case err == nil:
-				l.extend(o.guaranteed(sent))
-				timer.Reset(o.Renew)
-			case errors.Is(err, ErrLeaseLost):
-				l.lose()
-				return
-			default:
-				timer.Reset(o.Renew / 4)
-			}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewals = time.AfterFunc(o.Renew, func() {
+		pause, goOn := l.renew(o, renew)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if goOn && !l.ended {
+			l.renewals.Reset(pause)
 		}
-	}()
+	})
+}
+
+// renew renews the lease once, and returns whether and after which pause to do that again.
+func (l *Lease) renew(o Options, renew func(context.Context) error) (pause time.Duration, goOn bool) {
+	sent := time.Now()
+	if !sent.Before(l.Deadline()) {
+		return 0, false // lost: another client may hold the lock
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), o.Renew)
+	defer cancel()
+	switch err := renew(ctx); {
+	case err == nil:
+		l.extend(o.guaranteed(sent))
+		return o.Renew, true
+	case errors.Is(err, ErrLeaseLost):
+		l.lose()
+		return 0, false
+	}
+	return o.Renew / 4, true
 }

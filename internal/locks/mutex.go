@@ -24,6 +24,18 @@ type keyMutex struct {
 
 // Lock implements Locker. The lease has no deadline and no token.
 func (m *Mutex) Lock(ctx context.Context, key string) (*Lease, error) {
+	k, err := m.enter(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return newLease(ctx, time.Time{}, 0, func(context.Context) error {
+		m.exit(key, k)
+		return nil
+	}), nil
+}
+
+// enter is Lock without a lease.
+func (m *Mutex) enter(ctx context.Context, key string) (*keyMutex, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notAcquired(key, err)
 	}
@@ -31,7 +43,7 @@ func (m *Mutex) Lock(ctx context.Context, key string) (*Lease, error) {
 	if triesOnce(ctx) {
 		select {
 		case k.held <- struct{}{}:
-			return m.lease(ctx, key, k), nil
+			return k, nil
 		default:
 			m.leave(key, k)
 			return nil, notAcquired(key, ErrHeld)
@@ -39,19 +51,16 @@ func (m *Mutex) Lock(ctx context.Context, key string) (*Lease, error) {
 	}
 	select {
 	case k.held <- struct{}{}:
+		return k, nil
 	case <-ctx.Done():
 		m.leave(key, k)
 		return nil, notAcquired(key, ctx.Err())
 	}
-	return m.lease(ctx, key, k), nil
 }
 
-func (m *Mutex) lease(ctx context.Context, key string, k *keyMutex) *Lease {
-	return newLease(ctx, time.Time{}, 0, func(context.Context) error {
-		<-k.held
-		m.leave(key, k)
-		return nil
-	})
+func (m *Mutex) exit(key string, k *keyMutex) {
+	<-k.held
+	m.leave(key, k)
 }
 
 func (m *Mutex) join(key string) *keyMutex {

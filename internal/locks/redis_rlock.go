@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -40,23 +41,24 @@ type oneWaiter struct {
 
 // Lock implements Locker.
 func (l *oneWaiter) Lock(ctx context.Context, key string) (*Lease, error) {
-	turn, err := l.turns.Lock(ctx, key)
+	turn, err := l.turns.enter(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	lease, err := l.RedisPubSub.Lock(ctx, key)
 	if err != nil {
-		_ = turn.Unlock()
+		l.turns.exit(key, turn)
 		return nil, err
 	}
-	// The turn ends with the release. It also ends with the lease's context: if the lock was lost or abandoned, the next
-	// caller should wait for it in Redis.
+	// The turn ends with the release. If the lock is lost or abandoned, it ends at once: the next caller should wait for
+	// it in Redis.
+	endTurn := sync.OnceFunc(func() { l.turns.exit(key, turn) })
+	lease.stopWatching = context.AfterFunc(lease.ctx, endTurn)
+	lease.abandoned = endTurn
 	release := lease.release
 	lease.release = func(ctx context.Context) error {
-		err := release(ctx)
-		_ = turn.Unlock() // a Mutex is always released
-		return err
+		defer endTurn()
+		return release(ctx)
 	}
-	context.AfterFunc(lease.ctx, func() { _ = turn.Unlock() })
 	return lease, nil
 }

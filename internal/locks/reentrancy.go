@@ -30,29 +30,32 @@ func (r *Reentrant) Close() error {
 	return nil
 }
 
-// outerKey is the key under which a lease's context carries the lease.
+// outerKey is the key under which a lease's context carries its outerLease.
 type outerKey struct {
 	lock *Reentrant
 	key  string
 }
 
+// outerLease is a lease that other leases can be entered under; nil until the lock is granted.
+type outerLease struct{ *Lease }
+
 // Lock implements Locker.
 func (r *Reentrant) Lock(ctx context.Context, key string) (*Lease, error) {
-	if outer, ok := ctx.Value(outerKey{r, key}).(*Lease); ok && outer.Context().Err() == nil {
-		return enter(ctx, key, outer), nil
+	if outer, ok := ctx.Value(outerKey{r, key}).(*outerLease); ok && outer.Context().Err() == nil {
+		return enter(ctx, key, outer.Lease), nil
 	}
-	lease, err := r.locker.Lock(ctx, key)
+	outer := &outerLease{}
+	lease, err := r.locker.Lock(context.WithValue(ctx, outerKey{r, key}, outer), key)
 	if err != nil {
 		return nil, err
 	}
-	outer := &Lease{}
-	outer.standFor(context.WithValue(lease.Context(), outerKey{r, key}, outer), []*Lease{lease}, lease.token)
-	release := outer.release
-	outer.release = func(ctx context.Context) error {
-		outer.cancel(nil) // before the lock is free: no inner lease may outlive it
+	outer.Lease = lease
+	release := lease.release
+	lease.release = func(ctx context.Context) error {
+		lease.cancel(nil) // before the lock is free: no inner lease may outlive it
 		return release(ctx)
 	}
-	return outer, nil
+	return lease, nil
 }
 
 // enter makes a lease of a lock that is held already.
