@@ -49,7 +49,7 @@ type Lease struct {
 	// Called when the lease is abandoned, and when its deadline passes. They may be nil.
 	abandoned, expired func()
 	// stopWatching stops what context.AfterFunc would do at the end of ctx. It may be nil.
-	stopWatching func() bool
+	stopWatching func()
 	// members are the leases that this one stands for, if it stands for others (see Multi and Reentrant). Its
 	// deadline is then the earliest of theirs.
 	members []*Lease

@@ -18,8 +18,9 @@ type Mutex struct {
 
 // keyMutex is the mutex of one key: a channel with room for one value, which is full while the key is held.
 type keyMutex struct {
-	held chan struct{}
-	refs int // the holder and the waiters
+	held   chan struct{}
+	refs   int     // the holder and the waiters
+	passed *passed // what the last holder left to the next one; nil if that is nothing
 }
 
 // Lock implements Locker. The lease has no deadline and no token.
@@ -80,8 +81,20 @@ func (m *Mutex) join(key string) *keyMutex {
 
 func (m *Mutex) leave(key string, k *keyMutex) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if k.refs--; k.refs == 0 {
+	k.refs--
+	last := k.refs == 0
+	if last {
 		delete(m.keys, key)
 	}
+	m.mu.Unlock()
+	if last && k.passed != nil {
+		k.passed.undo()
+	}
+}
+
+// wanted reports whether anybody waits for the holder of k.
+func (m *Mutex) wanted(k *keyMutex) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return k.refs > 1
 }

@@ -55,33 +55,46 @@ func (l *RedisPubSub) Close() error { return errors.Join(l.redisLock.Close(), l.
 
 // Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost, even after ctx has ended.
 func (l *RedisPubSub) Lock(ctx context.Context, key string) (*Lease, error) {
-	if err := l.undos.full(); err != nil {
-		return nil, notAcquired(key, err)
-	}
 	owner := rand.Text()
-	release := l.deleteAndPublish(key, owner)
+	sent, err := l.lockAs(ctx, key, owner)
+	if err != nil {
+		return nil, err
+	}
+	return l.lease(ctx, key, owner, sent), nil
+}
+
+// lockAs waits until owner holds key, and returns when the request that was granted was sent.
+func (l *RedisPubSub) lockAs(ctx context.Context, key, owner string) (sent time.Time, err error) {
+	if err := l.undos.full(); err != nil {
+		return sent, notAcquired(key, err)
+	}
 	woken, leave := l.waiters.join(key)
 	defer leave()
 	for {
-		sent := time.Now()
+		sent = time.Now()
 		ttl, err := l.acquire(ctx, key, owner)
 		switch {
 		case err != nil:
 			if !notDone(l.client, err) {
-				l.undos.takeBack(ctx, release.undo)
+				l.undos.takeBack(ctx, l.deleteAndPublish(key, owner).undo)
 			}
-			return nil, notAcquired(key, errors.Join(ended(ctx), err))
+			return sent, notAcquired(key, errors.Join(ended(ctx), err))
 		case ttl == 0:
-			lease := newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release))
-			l.keepAlive(lease, key, owner)
-			return lease, nil
+			return sent, nil
 		case triesOnce(ctx):
-			return nil, notAcquired(key, ErrHeld)
+			return sent, notAcquired(key, ErrHeld)
 		}
 		if err := l.waiters.wait(ctx, woken, min(ttl, recheck)); err != nil {
-			return nil, notAcquired(key, err)
+			return sent, notAcquired(key, err)
 		}
 	}
+}
+
+// lease makes the lease of what owner was granted by a request that was sent at the given time.
+func (l *RedisPubSub) lease(ctx context.Context, key, owner string, sent time.Time) *Lease {
+	lease := newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, l.deleteAndPublish(key, owner)))
+	l.keepAlive(lease, key, owner)
+	return lease
 }
 
 // acquire returns the time until the holder's lease ends, or 0 if the lock was granted.

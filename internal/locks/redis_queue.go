@@ -57,9 +57,11 @@ type RedisQueue struct {
 	heartbeat time.Duration
 	turnTime  time.Duration
 	process   string // names this process in the queues in Redis
-	messages  *subscription
-	renewals  *renewals
-	undos     *undoer
+	// The arguments that all scripts have in common.
+	leaseArg, processArg any
+	messages             *subscription
+	renewals             *renewals
+	undos                *undoer
 
 	mu      sync.Mutex
 	cohorts map[string]*cohort // by key, while somebody in this process holds or wants it
@@ -75,6 +77,7 @@ func NewRedisQueue(client redis.UniversalClient, options Options) *RedisQueue {
 		process:  rand.Text(),
 		cohorts:  map[string]*cohort{},
 	}
+	q.leaseArg, q.processArg = q.options.Lease.Milliseconds(), q.process
 	q.heartbeat = min(queueHeartbeat, q.options.Lease)
 	q.messages = newSubscription(client, "locks:"+q.process, q.onMessage, q.askAll)
 	q.renewals = newRenewals(q.options, q.renew)

@@ -29,18 +29,27 @@ var (
 	queueAcquireScript = queueScript(queueAcquireLua)
 	queueReleaseScript = queueScript(queueReleaseLua)
 	queueLeaveScript   = queueScript(queueLeaveLua)
-	queueRenewScript   = queueScript(queueRenewLua)
+	queueRenewScript   = redis.NewScript(queueRenewLua)
 )
 
-func queueScript(text string) *redis.Script {
+// queueLuaScript is a script with its hash.
+type queueLuaScript struct {
+	text, hash any // strings
+}
+
+func queueScript(text string) queueLuaScript {
 	constants := fmt.Sprintf("local block, patience = %d, %d\n", turnGrants, queueHeartbeat.Milliseconds())
-	return redis.NewScript(constants + strings.Replace(text, "-- include queue.lua\n", queueLua, 1))
+	text = constants + strings.Replace(text, "-- include queue.lua\n", queueLua, 1)
+	return queueLuaScript{text, redis.NewScript(text).Hash()}
 }
 
 // queueKeys returns the keys of the scripts: see lua/queue.lua.
-func queueKeys(key string) []string {
-	return []string{key, sibling(key, ":queue"), sibling(key, ":heard"), sibling(key, ":memory")}
+func queueKeys(key string) queueKeyNames {
+	return queueKeyNames{key, sibling(key, ":queue"), sibling(key, ":heard"), sibling(key, ":memory")}
 }
+
+// queueKeyNames are strings. As values of any, they are made once for all commands of a turn.
+type queueKeyNames [4]any
 
 // queueReply is what acquire in lua/queue.lua returns.
 type queueReply struct {
@@ -77,7 +86,7 @@ func errUnknownReply(reply any) error {
 // queueOwner names a turn in the scripts. What is left to the background keeps this, and not the turn, whose lease
 // keeps the request.
 type queueOwner struct {
-	keys   []string // of the scripts
+	keys   queueKeyNames
 	number uint64
 }
 
@@ -85,11 +94,10 @@ func (t *turn) owner() queueOwner { return queueOwner{t.cohort.keys, t.number} }
 
 // run runs a script for an owner. If the connection broke, it runs it once more: every script may be run twice. Its
 // error proves that Redis did not carry out the script (see notDone) only if that is true of both attempts.
-func (q *RedisQueue) run(ctx context.Context, script *redis.Script, o queueOwner, more ...any) (any, error) {
-	args := append([]any{q.options.Lease.Milliseconds(), q.process, o.number}, more...)
-	reply, err := script.Run(ctx, q.client, o.keys, args...).Result()
+func (q *RedisQueue) run(ctx context.Context, script queueLuaScript, o queueOwner, more ...any) (any, error) {
+	reply, err := q.runOnce(ctx, script, o, more)
 	if closedByPeer(err) && ctx.Err() == nil {
-		again, errAgain := script.Run(ctx, q.client, o.keys, args...).Result()
+		again, errAgain := q.runOnce(ctx, script, o, more)
 		if notDone(q.client, errAgain) {
 			// Only the first error counts: errAgain must not prove that nothing was done.
 			return nil, fmt.Errorf("%w, and after it: %v", err, errAgain)
@@ -97,6 +105,28 @@ func (q *RedisQueue) run(ctx context.Context, script *redis.Script, o queueOwner
 		reply, err = again, errAgain
 	}
 	return reply, err
+}
+
+// runOnce does what redis.Script.Run does with half of the allocations.
+func (q *RedisQueue) runOnce(ctx context.Context, script queueLuaScript, o queueOwner, more []any) (any, error) {
+	args := make([]any, 0, 3+len(o.keys)+5)
+	args = append(args, "evalsha", script.hash, len(o.keys))
+	args = append(args, o.keys[:]...)
+	args = append(args, q.leaseArg, q.processArg, o.number)
+	args = append(args, more...)
+	reply, err := q.do(ctx, args)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		args[0], args[1] = "eval", script.text
+		return q.do(ctx, args)
+	}
+	return reply, err
+}
+
+func (q *RedisQueue) do(ctx context.Context, args []any) (any, error) {
+	cmd := redis.NewCmd(ctx, args...)
+	cmd.SetFirstKeyPos(3) // for Redis Cluster
+	_ = q.client.Process(ctx, cmd)
+	return cmd.Result()
 }
 
 // closedByPeer reports whether the other end has closed the connection, perhaps long ago.
@@ -163,7 +193,7 @@ func (q *RedisQueue) renew(ctx context.Context, turns []*turn) []error {
 	_, _ = q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, t := range turns {
 			// EVAL, not EVALSHA: a pipeline cannot send the script after a restarted server reports that it is unknown.
-			replies[i] = queueRenewScript.Eval(ctx, pipe, []string{t.cohort.key}, q.options.Lease.Milliseconds(),
+			replies[i] = queueRenewScript.Eval(ctx, pipe, []string{t.cohort.key}, q.leaseArg,
 				fmt.Sprintf("%s/%d %d", q.process, t.number, t.first))
 		}
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
+	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
 
@@ -24,16 +25,68 @@ func TestRedisQueueGrantsARepeatedRequestTheSameToken(t *testing.T) {
 	var armed atomic.Bool
 	p.client.AddHook(loseReply(&armed))
 
-	armed.Store(true)
-	lease := mustLock(t, p, queueKey)
-	if armed.Load() {
-		t.Fatal("no reply was lost")
+	for range 3 { // the last ones take the fast path
+		armed.Store(true)
+		lease := mustLock(t, p, queueKey)
+		if armed.Load() {
+			t.Fatal("no reply was lost")
+		}
+		value := observer.Get(t.Context(), queueKey).Val()
+		if _, token, _ := strings.Cut(value, " "); token != strconv.FormatUint(lease.Token(), 10) {
+			t.Errorf("the lease has token %d, Redis has %q, want the token of the first grant", lease.Token(), value)
+		}
+		mustUnlock(t, lease)
 	}
-	value := observer.Get(t.Context(), queueKey).Val()
-	if _, token, _ := strings.Cut(value, " "); token != strconv.FormatUint(lease.Token(), 10) {
-		t.Errorf("the lease has token %d, Redis has %q, want the token of the first grant", lease.Token(), value)
+}
+
+// The first attempt of a request that was repeated arrives after the lock was released.
+func TestRedisQueueRefusesALateRequestOfATurnThatHasEnded(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	var requests []redis.Cmder
+	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+		requests = append(requests, cmd)
+		return next(ctx, cmd)
+	}})
+	for range 3 { // the last ones take the fast path
+		lease := mustLock(t, p, queueKey)
+		late := requests[len(requests)-1]
+		mustUnlock(t, lease)
+		if reply, err := observer.Do(t.Context(), late.Args()...).Int(); err != nil || reply != 0 {
+			t.Errorf("the late request is answered %d, %v, want 0: its owner has left", reply, err)
+		}
+		if exists(t, observer, queueKey) {
+			t.Error("the late request took the lock, and nobody will release it")
+		}
 	}
-	mustUnlock(t, lease)
+}
+
+func TestRedisQueueServesAnUncontendedLockInThreeCallsEach(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartRedis(t, servers.RedisOptions{}) // other tests send commands too
+	options := &redis.Options{Addr: server.Addr}
+	p, observer := newQueueProcess(t, options, locks.Options{}), connect(t, options)
+	mustUnlock(t, mustLock(t, p, queueKey)) // the memory knows the process now
+	mustUnlock(t, mustLock(t, p, queueKey)) // perhaps the first of an hour
+	if err := observer.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	const times = 10
+	for range times {
+		mustUnlock(t, mustLock(t, p, queueKey))
+	}
+	info := observer.Info(t.Context(), "commandstats").Val()
+	for _, command := range []string{"hmget", "time", "set", "get", "hset", "del"} {
+		if want := fmt.Sprintf("cmdstat_%s:calls=%d,", command, times); !strings.Contains(info, want) {
+			t.Errorf("want %s once for each lock and unlock", command)
+		}
+	}
+	for _, command := range []string{"exists", "pexpire", "zrange", "publish"} {
+		if strings.Contains(info, "cmdstat_"+command+":") {
+			t.Errorf("%s was called, want only the fast path:\n%s", command, info)
+		}
+	}
 }
 
 func TestRedisQueueReportsARepeatedReleaseAsReleased(t *testing.T) {
@@ -43,6 +96,15 @@ func TestRedisQueueReportsARepeatedReleaseAsReleased(t *testing.T) {
 	observer := connect(t, server)
 	var armed atomic.Bool
 	first.client.AddHook(loseReply(&armed))
+
+	for range 3 { // the last ones take the fast path
+		lease := mustLock(t, first, queueKey)
+		armed.Store(true)
+		mustUnlock(t, lease)
+		if armed.Load() {
+			t.Fatal("no reply was lost")
+		}
+	}
 
 	lease := mustLock(t, first, queueKey)
 	granted := lockLater(t, second, queueKey)

@@ -10,7 +10,7 @@ import (
 // cohort is the callers of this process that want one key.
 type cohort struct {
 	key     string
-	keys    []string  // of the scripts
+	keys    queueKeyNames
 	waiting list.List // of *waiter, in order of arrival
 	turn    *turn     // the last one started
 }
@@ -34,7 +34,9 @@ type waiterAnswer struct {
 	err   error
 }
 
-func newWaiter(ctx context.Context) *waiter { return &waiter{ctx: ctx, answer: make(chan waiterAnswer, 1)} }
+func newWaiter(ctx context.Context) *waiter {
+	return &waiter{ctx: ctx, answer: make(chan waiterAnswer, 1)}
+}
 
 func (c *cohort) answer(place *list.Element, lease *Lease, err error) {
 	w := c.waiting.Remove(place).(*waiter)

@@ -8,7 +8,8 @@
 local remembered, time = redis.call('HMGET', KEYS[4], 'token', ARGV[2]), redis.call('TIME')
 local last, token = remembered[1], time[1] * 1000000 + time[2]
 if last and last + block <= token and token - last <= token % 3600000000 and (remembered[2] or 0) - ARGV[3] < 0
-  and redis.call('SET', KEYS[1], string.format('%s/%s %.0f', ARGV[2], ARGV[3], token), 'NX', 'PX', ARGV[1]) then
+  and redis.call('SET', KEYS[1], ARGV[2] .. '/' .. ARGV[3] .. ' ' .. time[1] .. string.sub('00000' .. time[2], -6),
+    'NX', 'PX', ARGV[1]) then
   return token
 end
 
