@@ -39,6 +39,9 @@ func (u *undoer) Full() error { return u.full() }
 // Undos returns the undoer of the lock.
 func (l *redisLock) Undos() *undoer { return l.undos }
 
+// PassesInARow is how often a process passes redis-rlock on before other processes have a chance.
+const PassesInARow = passesInARow
+
 // InTurn returns how many callers of this process hold key or wait for it.
 func (l *RedisRLock) InTurn(key string) int {
 	turns := &l.reentrant.locker.(*oneWaiter).turns

@@ -399,13 +399,13 @@ func TestRedisPubSubLetsALatecomerOvertake(t *testing.T) {
 
 // redis-rlock
 
-// lockInTurn calls Lock n times in the background, one after the other.
-func (l *ladder) lockInTurn(c *client, n int) (granted []<-chan *locks.Lease) {
+// lockInTurn calls Lock n times in the background, one after the other, when earlier callers hold it or wait.
+func (l *ladder) lockInTurn(c *client, n, earlier int) (granted []<-chan *locks.Lease) {
 	l.t.Helper()
 	for i := range n {
 		granted = append(granted, l.lockLater(c))
 		serverstest.Eventually(l.t, fmt.Sprintf("%d callers wait in the process", i+1), func() bool {
-			return c.Locker.(*locks.RedisRLock).InTurn(rungKey) == i+1
+			return c.Locker.(*locks.RedisRLock).InTurn(rungKey) == earlier+i+1
 		})
 	}
 	return granted
@@ -419,7 +419,7 @@ func TestRedisRLockWakesOneWaiterPerProcess(t *testing.T) {
 	l := &ladder{t: t, options: options, observer: connect(t, options)}
 	holder := mustLock(t, l.client("redis-rlock", lasting), rungKey)
 	process := l.client("redis-rlock", lasting)
-	granted := l.lockInTurn(process, waiters)
+	granted := l.lockInTurn(process, waiters, 0)
 	l.awaitSent(process, 2) // by the first waiter: at first, and after it subscribed
 
 	mustUnlock(t, holder)
@@ -438,7 +438,7 @@ func TestRedisRLockGrantsInOrderWithinAProcess(t *testing.T) {
 	const waiters = 5
 	l := newLadder(t)
 	process := l.client("redis-rlock", lasting)
-	for _, next := range l.lockInTurn(process, waiters) {
+	for _, next := range l.lockInTurn(process, waiters, 0) {
 		mustUnlock(t, l.awaitGrant(next)) // would time out if a later waiter had been granted the lock first
 	}
 }
@@ -461,6 +461,68 @@ func TestRedisRLockPassesItsTurnOnWhenTheLockIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustUnlock(t, l.awaitGrant(last))
+}
+
+func TestRedisRLockPassesTheLockOnInsideItsProcess(t *testing.T) {
+	l := newLadder(t)
+	process, other := l.client("redis-rlock", lasting), l.client("redis-pubsub", lasting)
+	holder := mustLock(t, process, rungKey)
+	granted := l.lockInTurn(process, locks.PassesInARow+1, 1)
+	others := l.lockLater(other)
+	l.awaitSent(other, 2) // at first, and after it subscribed
+
+	before := process.sent.Load()
+	for _, next := range granted[:locks.PassesInARow] {
+		mustUnlock(t, holder)
+		holder = l.awaitGrant(next)
+	}
+	if sent := process.sent.Load() - before; sent != locks.PassesInARow {
+		t.Errorf("%d commands for %d hand-overs, want one each", sent, locks.PassesInARow)
+	}
+	if sent := other.sent.Load(); sent > 2 {
+		t.Errorf("the other process has sent %d commands, want 2: no hand-over concerns it", sent)
+	}
+	process.afterNext(func() error { // after the release that is not a hand-over
+		process.pause()
+		return nil
+	})
+	mustUnlock(t, holder)
+	mustUnlock(t, l.awaitGrant(others))
+	process.resume()
+	mustUnlock(t, l.awaitGrant(granted[locks.PassesInARow]))
+}
+
+func TestRedisRLockReleasesWhatNobodyIsLeftToTake(t *testing.T) {
+	l := newLadder(t)
+	process := l.client("redis-rlock", lasting)
+	holder := mustLock(t, process, rungKey)
+	ctx, giveUp := context.WithCancel(t.Context())
+	gaveUp := make(chan error)
+	go func() {
+		_, err := process.Lock(ctx, rungKey)
+		gaveUp <- err
+	}()
+	rlock := process.Locker.(*locks.RedisRLock)
+	serverstest.Eventually(t, "a caller waits", func() bool { return rlock.InTurn(rungKey) == 2 })
+	process.afterNext(func() error { // when Redis has passed the lock to the caller
+		giveUp()
+		wantNotAcquired(t, <-gaveUp, context.Canceled)
+		return nil
+	})
+	mustUnlock(t, holder)
+	l.wantHeld(false)
+}
+
+func TestRedisRLockReleasesWhatItMayHavePassedOn(t *testing.T) {
+	l := newLadder(t)
+	process := l.client("redis-rlock", lasting)
+	holder := mustLock(t, process, rungKey)
+	granted := l.lockInTurn(process, 1, 1)
+	process.loseNextReply()
+	if err := holder.Unlock(); !errors.Is(err, errLostReply) {
+		t.Errorf("Unlock: %v, want %v", err, errLostReply)
+	}
+	mustUnlock(t, l.awaitGrant(granted[0])) // would time out if the lock had stayed with an owner whom nobody knows
 }
 
 // redis-fair
