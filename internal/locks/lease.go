@@ -48,7 +48,7 @@ type Lease struct {
 	release func(context.Context) error
 	// Called when the lease is abandoned, and when its deadline passes. They may be nil.
 	abandoned, expired func()
-	// stopWatching stops what context.AfterFunc would do at the end of ctx. It may be nil.
+	// stopWatching is called first when the lease is unlocked or abandoned: see context.AfterFunc. It may be nil.
 	stopWatching func()
 	// members are the leases that this one stands for, if it stands for others (see Multi and Reentrant). Its
 	// deadline is then the earliest of theirs.

@@ -25,8 +25,8 @@ const passesInARow = 7
 //
 // What it adds: a release wakes one waiter of each process, not all of them (TestRedisRLockWakesOneWaiterPerProcess),
 // and those of one process are granted the lock in their order (TestRedisRLockGrantsInOrderWithinAProcess). Unlike
-// Redisson, a process passes the lock on to its next caller in one command, which wakes nobody else, up to seven times in
-// a row (TestRedisRLockPassesTheLockOnInsideItsProcess).
+// Redisson, a process passes the lock on to its next caller in one command, which wakes nobody else, up to seven times
+// in a row (TestRedisRLockPassesTheLockOnInsideItsProcess).
 //
 // What still breaks: processes are granted it in no order. One that has released the lock may be granted it again and
 // again while others wait. RedisFair makes them queue. As with RedisWatchdog, a holder that was stopped past its lease

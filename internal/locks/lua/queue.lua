@@ -18,7 +18,7 @@
 --
 -- All times are the server's. Every Redis call, and every function defined here, costs a microsecond or two, during
 -- which the server does nothing else. The scripts therefore serve a lock without contention before they reach this, in
--- three calls each. They need not look at the queue: they find or add the field "token".
+-- three calls each. They need not look at the queue, because the field "token" exists only while nobody waits.
 local lock, queue, heard, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, process = tonumber(ARGV[1]), ARGV[2]
 local heartbeat = math.min(patience, lease)

@@ -4,8 +4,9 @@
 -- Returns 1 if the lock was the caller's, or was released by it before, otherwise 0. With a next owner, it returns
 -- that and what acquire returns.
 
--- The fast path of leave: the lock is the caller's, nobody waits, and the memory knows the process. If HSET adds a
--- field, one of these is not so, and the rest of the script goes on from there.
+-- The fast path of leave: the lock is the caller's, nobody waits, and the memory knows the process. HSET returns how
+-- many fields it has added. If it has added "token", somebody may wait; if it has added the process, the memory may
+-- have to forget others. Then the rest of the script does that, and releases the lock.
 if not ARGV[5] and redis.call('GET', KEYS[1]) == ARGV[2] .. '/' .. ARGV[3] .. ' ' .. ARGV[4]
   and redis.call('HSET', KEYS[4], ARGV[2], ARGV[3], 'token', ARGV[4]) == 0 then
   redis.call('DEL', KEYS[1])
