@@ -222,8 +222,8 @@ func playFaults(
 	return err
 }
 
-// stepper prints each step, and waits for Enter if --step is set. At the end of the input, or of ctx, the rest is played
-// without waiting.
+// stepper prints each step, and waits for Enter if --step is set. At the end of the input, or of ctx, the rest is
+// played without waiting.
 func (f *faultsFlags) stepper(
 	ctx context.Context, stdin io.Reader, stdout io.Writer,
 ) func(*fault.Stage, report.FaultStep) {
