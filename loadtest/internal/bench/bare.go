@@ -101,7 +101,7 @@ func (b *bench) bare(ctx context.Context, _ int) (c cell, err error) {
 			}
 		}
 		took := time.Duration(result.EndedNS - result.StartedNS)
-		c = cell{rate: float64(result.Sent) / took.Seconds(), requests: int(result.Sent), load: result.CPU}
+		c = cell{rate: float64(result.Sent) / took.Seconds(), requests: result.Sent, load: result.CPU}
 	}
 	return c, nil
 }

@@ -112,7 +112,8 @@ func (it *item) balance() (r result) {
 		r.figures.Good = max(0, min(it.soldUnits-oversold, had-max(it.final, 0)))
 	}
 	if oversold > 0 {
-		r.findf("item %d: units sold beyond the stock: %d (%d were sold, and there were %d)", it.id, oversold, it.soldUnits, most)
+		r.findf("item %d: units sold beyond the stock: %d (%d were sold, and there were %d)",
+			it.id, oversold, it.soldUnits, most)
 	}
 	if below, lowest := it.soldBelowZero(); below > 0 {
 		r.findf("item %d: request %s was told %d remaining", it.id, name(lowest.Op), lowest.Remaining)
