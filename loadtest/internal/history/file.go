@@ -15,6 +15,7 @@ import (
 type History struct {
 	Run    Run
 	Ops    []Op    // in the sequence in which they were recorded
+	Calls  []Call  // the same; of a run of reservations, which has no Ops
 	Ledger []Entry // sorted by key
 	End    *End    // nil if the run was interrupted
 }
@@ -23,6 +24,7 @@ type History struct {
 type line struct {
 	Run   *Run   `json:"run,omitempty"`
 	Op    *Op    `json:"op,omitempty"`
+	Call  *Call  `json:"call,omitempty"`
 	Entry *Entry `json:"entry,omitempty"`
 	End   *End   `json:"end,omitempty"`
 }
@@ -54,6 +56,9 @@ func Create(path string, run Run) (*Writer, error) {
 
 // Op records a request and its reply.
 func (w *Writer) Op(op Op) { w.append(line{Op: &op}) }
+
+// Call records a request about a reservation and its reply.
+func (w *Writer) Call(call Call) { w.append(line{Call: &call}) }
 
 // Entry records a row of the ledger.
 func (w *Writer) Entry(entry Entry) { w.append(line{Entry: &entry}) }
@@ -133,10 +138,15 @@ func (h *History) add(text []byte, first bool) error {
 		return errors.New("a file must hold one run, on its first line")
 	case h.End != nil:
 		return errors.New("nothing may follow the end")
+	case l.Run != nil && l.Run.CallsVersion > CallsVersion:
+		return fmt.Errorf("its reservations are recorded in version %d, and this program knows up to %d: use a newer one",
+			l.Run.CallsVersion, CallsVersion)
 	case l.Run != nil:
 		h.Run = *l.Run
 	case l.Op != nil:
 		h.Ops = append(h.Ops, *l.Op)
+	case l.Call != nil:
+		h.Calls = append(h.Calls, *l.Call)
 	case l.Entry != nil:
 		h.Ledger = append(h.Ledger, *l.Entry)
 	case l.End != nil:
@@ -153,13 +163,13 @@ func parse(text []byte) (line, error) {
 		return line{}, err
 	}
 	kinds := 0
-	for _, set := range []bool{l.Run != nil, l.Op != nil, l.Entry != nil, l.End != nil} {
+	for _, set := range []bool{l.Run != nil, l.Op != nil, l.Call != nil, l.Entry != nil, l.End != nil} {
 		if set {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		return line{}, errors.New("a line must hold exactly one of run, op, entry and end")
+		return line{}, errors.New("a line must hold exactly one of run, op, call, entry and end")
 	}
 	return l, nil
 }

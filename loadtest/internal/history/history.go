@@ -57,6 +57,7 @@ type Run struct {
 	Ledger         bool   `json:"ledger,omitempty"`      // the strategy keeps a ledger that the oracle can read
 	JudgedOnly     bool   `json:"judged_only,omitempty"` // the run is too small to measure anything
 	Retries        bool   `json:"retries,omitempty"`     // requests are sent again during the load
+	CallsVersion   int    `json:"calls,omitempty"`       // of the Calls of a run of reservations; 0: it is none
 	Story          string `json:"story,omitempty"`       // the fault scenario that was played; empty: a load was run
 	// Set holds the units by item that the lab set before the run; it is nil if the lab found the stock.
 	Set     map[int64]int64 `json:"set,omitempty"`

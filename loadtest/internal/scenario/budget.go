@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -56,8 +57,8 @@ func (r *Runner) expect(w row) (speed float64, cost time.Duration) {
 
 // wanted estimates how long the traffic of a row takes if the budget does not limit it.
 func (r *Runner) wanted(w row) time.Duration {
-	if judgedOnly(w.Workload.Name) {
-		return typicalJudgedTime
+	if judged := judgedWorkloadOf(w.Workload.Name); judged != nil {
+		return cmp.Or(judged.typical, typicalJudgedTime)
 	}
 	if r.config.Requests == 0 {
 		return r.config.Duration

@@ -16,6 +16,8 @@ const (
 	Retries = "retries" // requests are sent again while stock is left
 	Tail    = "tail"    // soon no single row of slots has enough for a request
 	Rest    = "rest"    // a crowd wants the last units, most of them more than are left
+
+	Reservations = "reservations" // units are held, and confirmed, cancelled or left to expire
 )
 
 // judgedWorkload is a workload that shows mistakes that the measured ones hardly provoke. It is small, and does not
@@ -29,6 +31,9 @@ type judgedWorkload struct {
 	retries  bool
 	claim    string // of the strategies that run it; empty: correct
 	suits    func(Choice) bool
+
+	reservations *traffic.Reservations // nil: the requests are deductions or orders
+	typical      time.Duration         // how long most runs take; 0: typicalJudgedTime
 }
 
 var judgedWorkloads = []judgedWorkload{
@@ -53,6 +58,13 @@ var judgedWorkloads = []judgedWorkload{
 		name: Rest, users: 100, requests: 1500, stock: 20, claim: verify.ClaimUndersells,
 		mix:   traffic.MixConfig{Goods: 10, MinCount: 1, MaxCount: 8},
 		suits: func(Choice) bool { return true },
+	},
+	{
+		name: Reservations, users: 64, requests: 280, stock: 35,
+		mix:          traffic.MixConfig{Goods: 3, MinCount: 1, MaxCount: 2},
+		reservations: &traffic.Reservations{TTL: 300 * time.Millisecond},
+		typical:      5 * time.Second,
+		suits:        func(c Choice) bool { return slices.Contains(c.Strategy.Reservations, c.Store) },
 	},
 }
 

@@ -58,7 +58,7 @@ func (r *Runner) run(ctx context.Context, round int, current row, ahead outlook)
 	if err := run.send(ctx); err != nil {
 		return Measured{}, err
 	}
-	drainErr := run.drain(ctx)
+	drainErr := errors.Join(run.drain(ctx), run.awaitLapse(ctx))
 	after, countErr := r.target.Oracle.Counters(ctx)
 	run.counters = after.Since(before)
 	if run.load.Keys {
@@ -118,6 +118,10 @@ func (r *Runner) prepare(ctx context.Context, current row, round int, limit time
 func (c *cellRun) describe(round int) history.Run {
 	strategy, cell := c.row.strategy, c.row.Cell
 	cell.Round = round
+	calls := 0
+	if c.load.Reservations != nil {
+		calls = history.CallsVersion
+	}
 	return history.Run{
 		Cell:    cell,
 		Seed:    c.config.Seed,
@@ -134,6 +138,8 @@ func (c *cellRun) describe(round int) history.Run {
 		Ledger:     c.load.Keys && c.stock.store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
 		JudgedOnly: judgedOnly(cell.Workload.Name),
 		Retries:    c.load.Retries,
+
+		CallsVersion: calls,
 	}
 }
 
@@ -197,7 +203,7 @@ func (c *cellRun) record(ctx context.Context, runErr error) (history.History, er
 		c.learnRate(answerRate(c.result))
 	}
 	c.recordBound()
-	h := history.History{Run: c.header, Ops: c.result.Ops}
+	h := history.History{Run: c.header, Ops: c.result.Ops, Calls: c.result.Calls}
 	if runErr == nil {
 		runErr = c.readEnd(ctx, &h)
 	}
@@ -306,6 +312,9 @@ func WriteHistory(path string, h history.History) error {
 	}
 	for _, op := range h.Ops {
 		w.Op(op)
+	}
+	for _, call := range h.Calls {
+		w.Call(call)
 	}
 	for _, entry := range h.Ledger {
 		w.Entry(entry)

@@ -276,7 +276,8 @@ func (r *Runner) newLoad(row row, mix *traffic.Mix, prefix string) traffic.Load 
 		Answered:      &r.answered,
 	}
 	if w := judgedWorkloadOf(row.Workload.Name); w != nil {
-		load.Requests, load.Duration, load.Retries = w.requests, judgedTime, w.retries
+		load.Requests, load.Duration, load.Retries, load.Reservations = w.requests, judgedTime, w.retries, w.reservations
+		load.Keys = load.Keys && w.reservations == nil
 	}
 	return load
 }

@@ -19,8 +19,9 @@ type Strategy struct {
 	WriteBehind  bool              `json:"write_behind"`  // sells in its store, and updates MySQL afterwards
 	WriteThrough bool              `json:"write_through"` // sells in its store, and updates MySQL in the same request
 	Claim        Claim             `json:"claim"`
-	Stores       []string          `json:"stores"` // the first is the default
-	Orders       []string          `json:"orders"` // the stores on which it takes orders
+	Stores       []string          `json:"stores"`       // the first is the default
+	Orders       []string          `json:"orders"`       // the stores on which it takes orders
+	Reservations []string          `json:"reservations"` // the stores on which it takes reservations
 	Needs        []string          `json:"needs"`
 	Idempotent   bool              `json:"idempotent"`  // honours Idempotency-Key, and keeps a ledger
 	Unavailable  map[string]string `json:"unavailable"` // store -> why it cannot be used here

@@ -35,6 +35,9 @@ type Load struct {
 	Retries bool // send some requests again meanwhile; needs Keys, a closed loop and an even number of Users
 
 	Restock *Restock // what is put back meanwhile; may be nil
+	// Reservations has buyers hold the units that they ask for; nil: the load deducts them. It needs a closed loop and an
+	// even number of Users. Nothing is restocked then.
+	Reservations *Reservations
 
 	RequestPrefix string        // requests are named PREFIX-0, PREFIX-1, …
 	Answered      *atomic.Int64 // counts finished requests, to show progress; may be nil
@@ -54,6 +57,8 @@ func (l Load) validate() error {
 		return fmt.Errorf("rate %g: must not be negative", l.Rate)
 	case l.Retries && (!l.Keys || l.Rate > 0 || l.Users%2 != 0):
 		return errors.New("requests are sent again only with keys, in a closed loop, by pairs of users")
+	case l.Reservations != nil && (l.Rate > 0 || l.Users%2 != 0 || l.Retries || l.Restock != nil):
+		return errors.New("reservations are made only in a closed loop without restocks, by pairs of users")
 	case l.Timeout <= 0:
 		return errors.New("a load needs a timeout, because requests without one could keep it from ending")
 	}
@@ -62,13 +67,14 @@ func (l Load) validate() error {
 
 // Result is what came of a Load.
 type Result struct {
-	Ops                []history.Op  // by the time of sending
-	Sent               int           // requests of the load, without restocks and what was sent again
-	StartedNS, EndedNS int64         // CLOCK_MONOTONIC
-	Dropped            int           // open loop: not sent, because every client was busy
-	MeanLag, MaxLag    time.Duration // open loop: how much later than intended requests were sent
-	OutOfTime          bool          // Duration ended the load before Requests
-	CPU                time.Duration // that this process used during the load, in user and system mode
+	Ops                []history.Op   // by the time of sending
+	Calls              []history.Call // the same, of a load of reservations, which has no Ops
+	Sent               int            // requests of the load (buyers, if they hold), without restocks and what was sent again
+	StartedNS, EndedNS int64          // CLOCK_MONOTONIC
+	Dropped            int            // open loop: not sent, because every client was busy
+	MeanLag, MaxLag    time.Duration  // open loop: how much later than intended requests were sent
+	OutOfTime          bool           // Duration ended the load before Requests
+	CPU                time.Duration  // that this process used during the load, in user and system mode
 }
 
 // Driver holds the connections to one service. It is kept from load to load, so that a measurement does not include

@@ -12,10 +12,10 @@ const contentType = "application/json"
 // requestID is the beginning of the last header of a request's header.
 var requestID = []byte("X-Request-Id: ")
 
-// header returns the beginning of a POST request, up to the value of X-Request-Id.
-func (s server) header(path string) []byte {
-	return fmt.Appendf(nil, "POST %s%s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nAccept: %s\r\n"+
-		"User-Agent: stock-loadtest\r\n%s", s.path, path, s.host, contentType, contentType, requestID)
+// header returns the beginning of a request, up to the value of X-Request-Id.
+func (s server) header(method, path string) []byte {
+	return fmt.Appendf(nil, "%s %s%s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nAccept: %s\r\n"+
+		"User-Agent: stock-loadtest\r\n%s", method, s.path, path, s.host, contentType, contentType, requestID)
 }
 
 // appendRequest appends a request that begins with the given header. key may be empty. Neither id nor key may contain

@@ -3,6 +3,7 @@ package traffic
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 	"sync"
 	"time"
@@ -79,7 +80,7 @@ func (r *restocker) run(ctx context.Context, over <-chan struct{}) {
 func (r *restocker) putBack(ctx context.Context, op *history.Op) {
 	path := fmt.Sprintf("/admin/stock/%d/restock?store=%s", op.GoodsID, url.QueryEscape(r.load.Restock.Store))
 	body := fmt.Appendf(nil, `{"count":%d}`, op.Count)
-	request := appendRequest(nil, r.server.header(path), []byte(op.Name), nil, body)
+	request := appendRequest(nil, r.server.header(http.MethodPost, path), []byte(op.Name), nil, body)
 	if r.connection.exchange(ctx, request, r.load.Timeout, op) {
 		r.reader.readRestocked(op, &r.connection.reply)
 	}

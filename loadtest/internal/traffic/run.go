@@ -3,6 +3,7 @@ package traffic
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,8 +28,8 @@ func newRun(d *Driver, load Load) *run {
 	d.reserve(load.Users)
 	r := &run{
 		load:         load,
-		deductHeader: d.server.header("/stock/deduct"),
-		orderHeader:  d.server.header("/stock/orders"),
+		deductHeader: d.server.header(http.MethodPost, "/stock/deduct"),
+		orderHeader:  d.server.header(http.MethodPost, "/stock/orders"),
 		body:         bodyPrefix(load),
 		users:        make([]user, load.Users),
 	}
@@ -72,6 +73,8 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	switch {
 	case load.Rate > 0:
 		result.Dropped = r.openLoop(ctx)
+	case load.Reservations != nil:
+		r.sellReservations(ctx)
 	case load.Retries:
 		r.closedLoopWithRetries(ctx)
 	default:
@@ -81,6 +84,9 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	result.CPU = cpuTime() - cpuBefore
 	restocks := stopRestocking()
 
+	if load.Reservations != nil {
+		return r.reservationsResult(ctx, result), nil
+	}
 	result.Sent = r.recorded()
 	result.Ops = slices.Grow(result.Ops, result.Sent+len(restocks))
 	result.Ops = append(r.collect(result.Ops), restocks...)

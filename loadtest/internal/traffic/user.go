@@ -16,6 +16,7 @@ type user struct {
 	records    []*[chunk]record // full but for the last
 	recorded   int
 	again      int // of those: requests that were sent again
+	calls      []history.Call
 	reader     replyReader
 
 	// Reused from request to request.

@@ -17,8 +17,14 @@ type books struct {
 	ledger   []history.Entry
 	items    []*item // by id
 	byID     map[int64]*item
-	requests int // deductions and orders of the load
+	requests int // deductions, orders and holds of the load
 	outcomes map[history.Outcome]int
+
+	// Of a run of reservations.
+	calls        []history.Call
+	reservations []*reservation
+	clock        serviceClock
+	clockKnown   bool
 }
 
 // item is what is known of one item.
@@ -73,6 +79,8 @@ func openBooks(h *history.History) *books {
 		b.outcomes[op.Outcome]++
 	}
 
+	b.enterCalls(h)
+
 	known := map[int64]bool{}
 	for id := range h.Run.Initial {
 		known[id] = true
@@ -85,6 +93,10 @@ func openBooks(h *history.History) *books {
 				known[op.GoodsID] = true
 			}
 		}
+	}
+	for _, op := range b.asOps() {
+		ops[op.GoodsID] = append(ops[op.GoodsID], op)
+		known[op.GoodsID] = true
 	}
 	for _, entry := range h.Ledger {
 		entries[entry.GoodsID] = append(entries[entry.GoodsID], entry)

@@ -75,6 +75,14 @@ var checks = []check{
 	{name: "witness", look: (*books).witness},
 }
 
+// checksOf returns what a run is judged by.
+func checksOf(run history.Run) []check {
+	if run.CallsVersion > 0 {
+		return reservationChecks
+	}
+	return checks
+}
+
 func sellsNothing(run history.Run) bool     { return run.Claim == ClaimSellsNothing }
 func sells(run history.Run) bool            { return run.Claim != ClaimSellsNothing }
 func sellsExclusively(run history.Run) bool { return sells(run) && run.Exclusive }

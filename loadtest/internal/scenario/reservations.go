@@ -1,0 +1,66 @@
+package scenario
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"stock/internal/monotonic"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/traffic"
+)
+
+// lapseTime is how long the units of expired reservations may be missing from the stock when nobody asks for them. It
+// is generous: how soon they are sold again if somebody asks is measured.
+const lapseTime = 5 * time.Second
+
+// awaitLapse waits until every reservation has expired and its units are back in the stock, or should be. Then it reads
+// all reservations. A request whose client gave up may still take effect in the service.
+func (c *cellRun) awaitLapse(ctx context.Context) error {
+	if c.load.Reservations == nil {
+		return nil
+	}
+	expired := monotonic.Now()
+	for _, call := range c.result.Calls {
+		if call.Kind != history.Hold || call.Outcome != history.Done && call.Outcome != history.Unknown {
+			continue
+		}
+		last := call.ReceivedNS + call.TTLMS*int64(time.Millisecond)
+		if call.Error == traffic.TimedOut {
+			last += int64(c.patience.service)
+		}
+		expired = max(expired, last)
+	}
+	confirmed := ConfirmedUnits(c.result.Calls)
+	for deadline := expired + int64(min(lapseTime, c.patience.limit)); ; {
+		stock, err := c.stock.read(ctx, c.mix.Goods())
+		if err != nil {
+			return err
+		}
+		back := true
+		for id, units := range stock {
+			back = back && units == c.header.Initial[id]-confirmed[id]
+		}
+		if now := monotonic.Now(); now >= deadline || back && now >= expired {
+			break
+		}
+		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	c.drivers[c.row.Replicas].ReadReservations(ctx, c.load, &c.result)
+	return nil
+}
+
+// ConfirmedUnits sums the units of confirmed reservations, by item.
+func ConfirmedUnits(calls []history.Call) map[int64]int64 {
+	units, known := map[int64]int64{}, map[string]bool{}
+	for _, call := range calls {
+		state := cmp.Or(call.State, call.Error)
+		if id := call.Reservation; !known[id] && (state == history.Confirmed || state == history.ProblemConfirmed) {
+			known[id] = true
+			units[call.GoodsID] += call.Count
+		}
+	}
+	return units
+}

@@ -1,0 +1,195 @@
+package verify
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"stock/loadtest/internal/history"
+)
+
+// reservation is units that were held, with everything that clients were told about them.
+type reservation struct {
+	history.Call // the first answer that told its id; without one, the hold whose outcome is unknown
+	known        bool
+	sentNS       int64 // when the first hold with its name was sent
+	calls        []*history.Call
+	told         []ending // in the sequence of the answers
+}
+
+// ending is an answer that told how a reservation has ended.
+type ending struct {
+	*history.Call
+	state string
+}
+
+// gone is the state of a reservation that the service does not know.
+const gone = "unknown to the service"
+
+// endTold returns the end that an answer tells; empty: none.
+func endTold(c *history.Call) string {
+	switch {
+	case c.Outcome == history.Done && c.State != history.Held:
+		return c.State
+	case c.Outcome != history.Refused:
+		return ""
+	}
+	return map[string]string{
+		history.ProblemExpired:     history.Expired,
+		history.ProblemCancelled:   history.Cancelled,
+		history.ProblemConfirmed:   history.Confirmed,
+		history.ProblemUnknownHold: gone,
+	}[c.Error]
+}
+
+// wasTold reports whether a client was told that the reservation ended so.
+func (r *reservation) wasTold(state string) bool {
+	return slices.ContainsFunc(r.told, func(e ending) bool { return e.state == state })
+}
+
+// ended reports whether a client was told how the reservation ended.
+func (r *reservation) ended() bool {
+	return r.wasTold(history.Confirmed) || r.wasTold(history.Cancelled) || r.wasTold(history.Expired)
+}
+
+// maybeConfirmed reports whether the reservation may be confirmed without anybody having been told how it ended.
+func (r *reservation) maybeConfirmed() bool {
+	return !r.ended() && r.first(history.Confirm) != math.MaxInt64
+}
+
+// first returns when the first request of a kind was sent that may have taken effect; math.MaxInt64: none was.
+func (r *reservation) first(kind string) int64 {
+	first := int64(math.MaxInt64)
+	for _, c := range r.calls {
+		if c.Kind == kind && (c.Outcome == history.Done || c.Outcome == history.Unknown) {
+			first = min(first, c.SentNS)
+		}
+	}
+	return first
+}
+
+// collectReservations sorts the calls of a run by reservation. A hold without a key is asked for once, so if its outcome
+// is unknown, it may be a reservation that nobody knows.
+func collectReservations(calls []history.Call) (all []*reservation) {
+	byID, byName, first := map[string]*reservation{}, map[string]bool{}, map[string]int64{}
+	for i := range calls {
+		c := &calls[i]
+		if c.Kind != history.Hold {
+			continue
+		}
+		if sent, ok := first[c.Name]; !ok || c.SentNS < sent {
+			first[c.Name] = c.SentNS
+		}
+		if c.Outcome == history.Done && byID[c.Reservation] == nil {
+			byName[c.Name] = true
+			r := &reservation{Call: *c, known: true}
+			byID[c.Reservation] = r
+			all = append(all, r)
+		}
+	}
+	for i := range calls {
+		c := &calls[i]
+		if c.Kind == history.Hold && c.Outcome == history.Unknown && !byName[c.Name] {
+			byName[c.Name] = true
+			all = append(all, &reservation{Call: *c})
+		}
+		if r := byID[c.Reservation]; r != nil {
+			r.calls = append(r.calls, c)
+		}
+	}
+	for _, r := range all {
+		r.sentNS = first[r.Name]
+		slices.SortStableFunc(r.calls, func(a, b *history.Call) int { return cmp.Compare(a.ReceivedNS, b.ReceivedNS) })
+		for _, c := range r.calls {
+			if state := endTold(c); state != "" {
+				r.told = append(r.told, ending{c, state})
+			}
+		}
+	}
+	return all
+}
+
+// asOps returns what the calls of a run mean for the stock at its end, when every reservation has ended: a confirmed one
+// is a sale. It also returns the refused holds.
+func (b *books) asOps() (ops []*history.Op) {
+	for _, r := range b.reservations {
+		op := &history.Op{
+			Kind: history.Deduct, Name: r.Reservation, GoodsID: r.GoodsID, Count: r.Count, SentNS: r.sentNS,
+			ReceivedNS: r.ReceivedNS, OmitsRemaining: true, Outcome: history.Sold,
+		}
+		if r.wasTold(history.Confirmed) {
+			ops = append(ops, op)
+		} else if r.maybeConfirmed() {
+			op.Outcome = history.Unknown
+			ops = append(ops, op)
+		}
+	}
+	for _, c := range b.calls {
+		if c.Kind == history.Hold && c.Outcome == history.SoldOut {
+			op := &history.Op{
+				Kind: history.Deduct, Name: c.Name, GoodsID: c.GoodsID, Count: c.Count, SentNS: c.SentNS,
+				ReceivedNS: c.ReceivedNS, Outcome: history.SoldOut, RequestID: c.RequestID,
+			}
+			if c.Remaining != nil {
+				op.Remaining = *c.Remaining
+			}
+			ops = append(ops, op)
+		}
+	}
+	return ops
+}
+
+// serviceClock is how much the clock of the service is ahead of that of the lab, in nanoseconds. No host needs to be
+// the same: every hold was created between its sending and its answer (Cristian, "Probabilistic Clock Synchronization",
+// 1989).
+type serviceClock struct{ low, high int64 }
+
+const (
+	// clockReading is how imprecisely both clocks may be read, and how much they may drift apart during a run.
+	clockReading = 2_000_000
+	// clockJump is by how much more the bounds may contradict each other.
+	clockJump = 10_000_000
+)
+
+// readClock bounds the difference between the clocks. ok is false if no answer tells.
+func readClock(reservations []*reservation) (clock serviceClock, ok bool) {
+	clock = serviceClock{low: math.MinInt64, high: math.MaxInt64}
+	for _, r := range reservations {
+		if r.known && !r.Replayed {
+			created := r.CreatedUS * 1000
+			clock.low, clock.high = max(clock.low, created-r.ReceivedNS), min(clock.high, created-r.sentNS)
+			ok = true
+		}
+	}
+	return clock, ok
+}
+
+// jumped reports whether no difference explains all answers.
+func (c serviceClock) jumped() bool { return c.low > c.high+clockJump }
+
+// inLab returns the interval, on the lab's clock, that contains a time of the service.
+func (c serviceClock) inLab(us int64) (since, until int64) {
+	low, high := min(c.low, c.high), max(c.low, c.high)
+	return us*1000 - high - clockReading, us*1000 - low + clockReading
+}
+
+// expiry returns the interval in which the time of a reservation ends. If it is not known, nobody can tell.
+func (b *books) expiry(r *reservation) (since, until int64) {
+	if !r.known || !b.clockKnown || b.clock.jumped() {
+		return math.MinInt64, math.MaxInt64
+	}
+	return b.clock.inLab(r.ExpiresUS)
+}
+
+// enterCalls sorts the calls of a run of reservations.
+func (b *books) enterCalls(h *history.History) {
+	b.calls = h.Calls
+	b.reservations = collectReservations(h.Calls)
+	b.clock, b.clockKnown = readClock(b.reservations)
+	for _, c := range h.Calls {
+		if c.Kind == history.Hold && !c.Again {
+			b.requests++
+			b.outcomes[c.Outcome]++
+		}
+	}
+}
