@@ -39,7 +39,7 @@ func All() []Mutant {
 		family("mysql", mysqlBugs), family("redis", redisBugs), family("stream", streamBugs),
 		family("ledger", ledgerBugs), family("batching", batchingBugs), family("slots", slotsBugs),
 		family("locks", lockBugs), family("fences", fenceBugs), family("orders", orderBugs), family("stores", storeBugs),
-		family("restocks", restockBugs),
+		family("restocks", restockBugs), family("reservations", reservationBugs),
 		unusual(family("oddity", oddities)),
 	)
 }

@@ -17,6 +17,7 @@ import (
 type (
 	deductFunc  func(context.Context, stock.Request) (stock.Receipt, error)
 	orderFunc   func(context.Context, stock.OrderRequest) (stock.OrderReceipt, error)
+	cancelFunc  func(context.Context, stock.ReservationID) (stock.Reservation, error)
 	lockFunc    func(ctx context.Context, key string) (*locks.Lease, error)
 	executeFunc func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error)
 	queryFunc   func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Rows, error)
@@ -31,6 +32,7 @@ type plan struct {
 	deps   func(*stock.Deps)
 	deduct func(deductFunc) deductFunc
 	order  func(orderFunc) orderFunc
+	cancel func(stock.Reserver) cancelFunc
 	lock   func(lockFunc) lockFunc
 
 	// On the way to MySQL, for the whole process.
@@ -97,6 +99,13 @@ func (p *plan) deducter(inner stock.Deducter) stock.Deducter {
 	if p.deduct != nil {
 		d.deduct = p.deduct(d.deduct)
 	}
+	if holds, takesReservations := inner.(stock.Reserver); takesReservations {
+		r := reserver{d, holds, holds.Cancel}
+		if p.cancel != nil {
+			r.cancel = p.cancel(holds)
+		}
+		return r
+	}
 	whole, takesOrders := inner.(stock.Orderer)
 	if !takesOrders {
 		return d
@@ -124,6 +133,17 @@ type orderer struct {
 
 func (o orderer) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	return o.order(ctx, req)
+}
+
+// reserver is a strategy that takes reservations. None of them takes orders.
+type reserver struct {
+	deducter
+	stock.Reserver
+	cancel cancelFunc
+}
+
+func (r reserver) Cancel(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
+	return r.cancel(ctx, id)
 }
 
 type locker struct {

@@ -1,0 +1,79 @@
+package mutants
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"stock/internal/stock"
+)
+
+// Texts of the statements of reserve.
+const (
+	isHeld     = "AND state = 'held' "
+	hasLapsed  = "expires_at <= UTC_TIMESTAMP(6)"
+	confirms   = "SET state = 'confirmed'"
+	expires    = isHeld + "AND " + hasLapsed + " FOR UPDATE"
+	givesBack  = "stock = stock + CASE goods_id"
+	recordHold = "INSERT INTO reservation "
+	// holdColumns is how many values a row of recordHold has. The second one is the key.
+	holdColumns = 8
+)
+
+var reservationBugs = []Mutant{
+	{
+		Name: "reserve-confirms-expired", Strategy: "reserve",
+		Planted: "The units of an expired reservation are given back, but it can still be confirmed.",
+		change:  rewrite(1, confirms, confirms, isHeld+"AND NOT "+hasLapsed, "AND state IN ('held', 'expired')"),
+	},
+	{
+		Name: "reserve-cancels-twice", Strategy: "reserve",
+		Planted: "A reservation that is cancelled a second time gives its units back again.",
+		change:  cancelTwice,
+	},
+	{
+		Name: "reserve-keeps-expired", Strategy: "reserve",
+		Planted: "The units of expired reservations are never given back.",
+		change:  rewrite(1, expires, "AND FALSE FOR UPDATE"),
+	},
+	{
+		Name: "reserve-gives-back-more", Strategy: "reserve",
+		Planted: "1 time in 10 that units are given back, there is one more.",
+		change:  onArgs(10, givesBack, add(1, 1)),
+	},
+	{
+		Name: "reserve-expires-early", Strategy: "reserve",
+		Planted: "Reservations expire 100 ms too early.",
+		change: rewrite(1, "state = 'held' AND "+hasLapsed,
+			"state = 'held' AND expires_at <= UTC_TIMESTAMP(6) + INTERVAL 100000 MICROSECOND"),
+	},
+	{
+		Name: "reserve-forgets-keys", Strategy: "reserve",
+		Planted: "The keys of holds are not recorded.",
+		change: onArgs(1, recordHold, func(args []driver.NamedValue) {
+			for i := 1; i < len(args); i += holdColumns {
+				args[i].Value = nil
+			}
+		}),
+	},
+}
+
+// cancelTwice gives the units back once more when a reservation that is cancelled already is to be cancelled.
+func cancelTwice(p *plan) {
+	var deps stock.Deps
+	p.deps = func(d *stock.Deps) { deps = *d }
+	p.cancel = func(inner stock.Reserver) cancelFunc {
+		return func(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
+			before, err := inner.Reservation(ctx, id)
+			if err == nil && before.State == stock.Cancelled {
+				p.strikes.Add(1)
+				_, err = deps.MySQL.ExecContext(ctx,
+					"UPDATE good_stock SET stock = stock + ?, version = version + 1 WHERE goods_id = ?",
+					before.Count, before.GoodsID)
+			}
+			if err != nil {
+				return stock.Reservation{}, err
+			}
+			return inner.Cancel(ctx, id)
+		}
+	}
+}
