@@ -98,6 +98,7 @@ var replicaKilled = Scenario{
 }
 
 // behindNginx starts nginx in front of both replicas, without proxies: it must see that the victim refuses connections.
+// If that fails, it stops the deployment.
 func (d *Deployment) behindNginx(ctx context.Context) (*Deployment, error) {
 	balancer, err := topology.StartBalancer(ctx, false, d.Victim.Address(), d.Survivor.Address())
 	if err != nil {

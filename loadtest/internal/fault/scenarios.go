@@ -33,6 +33,7 @@ var Scenarios = slices.Concat(
 	outOfSpaceScenarios,
 	sequenceScenarios,
 	falseSoldOutScenarios,
+	holdScenarios,
 )
 
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.

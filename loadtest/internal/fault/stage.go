@@ -54,6 +54,7 @@ type Stage struct {
 	proof  string
 	broken string // how the strategy broke its claim, if the stock does not show it
 	ops    []history.Op
+	calls  []history.Call
 	reads  []period          // of those who read the steps, one after the other
 	asking []*Asking         // in the order of asking
 	owners map[string]string // the client that was seen to be the owner of a lock; empty: one that nobody knows
@@ -411,15 +412,15 @@ func (s *Stage) durable() string { return s.Strategy.Durable(s.Store) }
 func (s *Stage) judge(ctx context.Context) (history.History, verify.Verdict, error) {
 	h := history.History{Run: s.run, Ops: slices.SortedFunc(slices.Values(s.ops), func(a, b history.Op) int {
 		return int(a.SentNS - b.SentNS)
-	})}
-	if len(h.Ops) == 0 {
+	}), Calls: s.calls}
+	if len(h.Ops)+len(h.Calls) == 0 {
 		return h, verify.Verdict{}, errors.New("nobody asked for anything")
 	}
 	final, err := s.settled(ctx)
 	if err != nil {
 		return h, verify.Verdict{}, err
 	}
-	h.End = &history.End{StartedNS: h.Ops[0].SentNS, EndedNS: monotonic.Now(), Final: final}
+	h.End = &history.End{StartedNS: s.beganNS, EndedNS: monotonic.Now(), Final: final}
 	if s.Strategy.WriteThrough {
 		// One that writes behind makes up for a difference later: see settled.
 		if h.End.Seller, err = s.Oracle.Stock(ctx, s.Store, slices.Collect(maps.Keys(final))); err != nil {

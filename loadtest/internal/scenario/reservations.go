@@ -3,6 +3,7 @@ package scenario
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"time"
 
 	"stock/internal/monotonic"
@@ -15,22 +16,12 @@ import (
 const lapseTime = 5 * time.Second
 
 // awaitLapse waits until every reservation has expired and its units are back in the stock, or should be. Then it reads
-// all reservations. A request whose client gave up may still take effect in the service.
+// all reservations.
 func (c *cellRun) awaitLapse(ctx context.Context) error {
 	if c.load.Reservations == nil {
 		return nil
 	}
-	expired := monotonic.Now()
-	for _, call := range c.result.Calls {
-		if call.Kind != history.Hold || call.Outcome != history.Done && call.Outcome != history.Unknown {
-			continue
-		}
-		last := call.ReceivedNS + call.TTLMS*int64(time.Millisecond)
-		if call.Error == traffic.TimedOut {
-			last += int64(c.patience.service)
-		}
-		expired = max(expired, last)
-	}
+	expired := LastExpiry(c.result.Calls)
 	confirmed := ConfirmedUnits(c.result.Calls)
 	for deadline := expired + int64(min(lapseTime, c.patience.limit)); ; {
 		stock, err := c.stock.read(ctx, c.mix.Goods())
@@ -50,6 +41,22 @@ func (c *cellRun) awaitLapse(ctx context.Context) error {
 	}
 	c.drivers[c.row.Replicas].ReadReservations(ctx, c.load, &c.result)
 	return nil
+}
+
+// LastExpiry is when every reservation has expired, in CLOCK_MONOTONIC nanoseconds. A request whose client gave up may
+// still take effect in the service.
+func LastExpiry(calls []history.Call) (expired int64) {
+	for _, call := range calls {
+		if call.Kind != history.Hold || call.Outcome != history.Done && call.Outcome != history.Unknown {
+			continue
+		}
+		last := call.ReceivedNS + call.TTLMS*int64(time.Millisecond)
+		if call.Error == traffic.TimedOut || call.Status == http.StatusGatewayTimeout {
+			last += int64(usualPatience.service)
+		}
+		expired = max(expired, last)
+	}
+	return expired
 }
 
 // ConfirmedUnits sums the units of confirmed reservations, by item.

@@ -25,11 +25,12 @@ type Load struct {
 	Hold     time.Duration // work inside the critical section, in whole milliseconds
 	Mix      *Mix
 
-	Users    int           // concurrent clients; in an open loop, the most requests in flight
-	Rate     float64       // requests per second of an open loop; 0: closed loop
-	Requests int           // the number of requests; 0: until Duration
-	Duration time.Duration // no request of the load starts later, but pending retries follow; 0: until Requests
-	Timeout  time.Duration // of each request
+	Users    int             // concurrent clients; in an open loop, the most requests in flight
+	Rate     float64         // requests per second of an open loop; 0: closed loop
+	Requests int             // the number of requests; 0: until Duration
+	Duration time.Duration   // no request of the load starts later, but pending retries follow; 0: until Requests
+	Until    <-chan struct{} // when it is closed, no request of the load starts any more; nil: never
+	Timeout  time.Duration   // of each request
 
 	Keys    bool // send the name of each request as its Idempotency-Key
 	Retries bool // send some requests again meanwhile; needs Keys, a closed loop and an even number of Users

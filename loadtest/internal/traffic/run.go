@@ -163,6 +163,11 @@ func (r *run) take(ctx context.Context) (n int, ok bool) {
 	if ctx.Err() != nil || r.load.Duration > 0 && monotonic.Now()-r.startedNS >= int64(r.load.Duration) {
 		return 0, false
 	}
+	select {
+	case <-r.load.Until:
+		return 0, false
+	default:
+	}
 	n = int(r.next.Add(1) - 1)
 	return n, r.load.Requests == 0 || n < r.load.Requests
 }
