@@ -202,6 +202,11 @@ var columns = []column{
 	{csv: "again_elsewhere", value: func(r *Row) any { return r.AgainElsewhere }},
 	{csv: "replays", value: func(r *Row) any { return r.Replays }},
 	{csv: "unlike_first", value: func(r *Row) any { return r.DifferentAnswers }},
+	{csv: "ghost_units", value: func(r *Row) any { return r.Reservations.GhostUnits }},
+	{csv: "late_confirmations", value: func(r *Row) any { return r.Reservations.LateConfirmations }},
+	{csv: "resold_median_ms", value: func(r *Row) any { return positive(r.Reservations.ResoldMedianMS) }},
+	{csv: "resold_p95_ms", value: func(r *Row) any { return positive(r.Reservations.Resold95MS) }},
+	{csv: "resold_max_ms", value: func(r *Row) any { return positive(r.Reservations.ResoldLongestMS) }},
 	{csv: "overlaps", value: func(r *Row) any { return r.Overlaps }},
 	{csv: "linearizable", value: func(r *Row) any { return r.linearizable() }},
 	{csv: "demand_exceeded", value: func(r *Row) any { return r.DemandExceeded }},
@@ -412,6 +417,10 @@ func (r *Row) Damage() string {
 	add("ledger gaps", r.LedgerGaps)
 	add("partial orders", r.PartialOrders)
 	add("unlike first answers", r.DifferentAnswers)
+	add("late confirmations", r.Reservations.LateConfirmations)
+	add("reservations that ended twice", r.Reservations.EndedTwice)
+	add("reservations that ended early", r.Reservations.EndedEarly)
+	add("impossible states", r.Reservations.WrongStates)
 	if len(parts) == 0 { // otherwise, overlaps are merely the cause of the above
 		add("overlaps", r.Overlaps)
 	}

@@ -19,9 +19,9 @@ const judgedWidth = 140
 
 // Judged is a workload that is judged only, because it is too small to measure anything.
 type Judged struct {
-	Title     string
-	SentAgain string        // how many requests were sent again when that could do harm; empty: none
-	Found     []JudgedFound // those with a result, from the best to the worst
+	Title  string
+	Remark string        // what else was counted, in one sentence without its stop; empty: nothing
+	Found  []JudgedFound // those with a result, from the best to the worst
 }
 
 // JudgedFound lists the rows with a result, by name.
@@ -82,7 +82,7 @@ func (r *Report) judgedWorkloads() (names []string) {
 
 // newJudged sorts rows of one workload by their results.
 func (r *Report) newJudged(rows []*Row) Judged {
-	j := Judged{Title: title(rows), SentAgain: sentAgain(rows)}
+	j := Judged{Title: title(rows), Remark: cmp.Or(sentAgain(rows), resold(rows))}
 	for _, result := range []verify.Result{verify.Correct, verify.Inconclusive, verify.Wrong} {
 		found := JudgedFound{Result: result}
 		for _, row := range rows {
@@ -132,6 +132,27 @@ func sentAgain(rows []*Row) string {
 		stats.Grouped(float64(all)), stats.Grouped(float64(inStock)), stats.Grouped(float64(elsewhere)))
 }
 
+// resold says how many reservations there were, and how soon expired units were sold again; empty: there were none. Of
+// several strategies, it is the slowest.
+func resold(rows []*Row) string {
+	var all verify.Figures
+	for _, row := range rows {
+		all.Add(row.Figures)
+	}
+	figures := all.Reservations
+	if figures.Held == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("Of %s reservations, %s were confirmed, %s cancelled, and %s left to expire",
+		stats.Grouped(float64(figures.Held)), stats.Grouped(float64(figures.Confirmed)),
+		stats.Grouped(float64(figures.Cancelled)), stats.Grouped(float64(figures.Expired)))
+	if figures.Resold == 0 {
+		return text
+	}
+	return text + fmt.Sprintf("; units that expired while none was free were held again after %.0f ms (median), "+
+		"%.0f ms (95 %%), %.0f ms (longest)", figures.ResoldMedianMS, figures.Resold95MS, figures.ResoldLongestMS)
+}
+
 // writeJudged writes, for each workload that is judged only, the strategies by verdict. Their evidence follows with
 // that of the other rows.
 func (r *Report) writeJudged(out printer) {
@@ -143,8 +164,8 @@ func (r *Report) writeJudged(out printer) {
 	out.line(bold, judgedHeading)
 	for _, load := range judged {
 		fmt.Fprintf(out, "  %s\n", load.Title)
-		if load.SentAgain != "" {
-			fmt.Fprintf(out, "    %s\n", load.SentAgain)
+		if load.Remark != "" {
+			fmt.Fprintf(out, "    %s\n", load.Remark)
 		}
 		for _, found := range load.Found {
 			for _, line := range found.lines(judgedWidth) {
@@ -187,8 +208,8 @@ func (r *Report) writeMarkdownJudged(out *bufio.Writer) {
 				separator = ", "
 			}
 		}
-		if load.SentAgain != "" {
-			fmt.Fprintf(out, ". %s.", load.SentAgain)
+		if load.Remark != "" {
+			fmt.Fprintf(out, ". %s.", load.Remark)
 		}
 		fmt.Fprintln(out)
 	}

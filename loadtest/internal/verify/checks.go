@@ -24,7 +24,7 @@ type result struct {
 }
 
 func (r *result) add(other result) {
-	r.figures.add(other.figures)
+	r.figures.Add(other.figures)
 	r.findings = append(r.findings, other.findings...)
 	r.remarks = append(r.remarks, other.remarks...)
 }

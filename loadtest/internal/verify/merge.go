@@ -27,7 +27,7 @@ func Merge(rounds ...Verdict) Verdict {
 		for outcome, n := range v.Outcomes {
 			m.Outcomes[outcome] += n
 		}
-		m.Figures.add(v.Figures)
+		m.Figures.Add(v.Figures)
 		m.Pictures = append(m.Pictures, v.Pictures...)
 		m.DemandExceeded = m.DemandExceeded || v.DemandExceeded
 		m.Untouched = m.Untouched && v.Untouched

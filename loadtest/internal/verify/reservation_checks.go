@@ -14,8 +14,6 @@ var reservationChecks = []check{
 	{name: "reservation count", look: (*books).countReservations},
 	{name: "resold", look: (*books).resold},
 	{name: "set", means: Wrong, look: (*books).setAsAsked},
-	{name: "conservation", means: Wrong, look: eachItem((*item).conserved)},
-	{name: "held at once", means: Wrong, look: (*books).heldAtOnce},
 	{name: "one end", means: Wrong, look: (*books).endedOnce},
 	{name: "late confirmations", means: Wrong, look: (*books).lateConfirmations},
 	{name: "early ends", means: Wrong, look: (*books).endedEarly},
@@ -23,6 +21,8 @@ var reservationChecks = []check{
 	{name: "one hold per key", means: Wrong, look: (*books).oneHoldPerKey},
 	{name: "same answers", means: Wrong, look: (*books).sameAnswers},
 	{name: "call replies", means: Wrong, look: (*books).repliesMatch},
+	{name: "conservation", means: Wrong, look: eachItem((*item).conserved)},
+	{name: "held at once", means: Wrong, look: (*books).heldAtOnce},
 	{name: "undersold", means: Wrong, look: (*books).refusedWhileFree},
 
 	{name: "complete", means: Inconclusive, look: (*books).complete},

@@ -149,7 +149,8 @@ func (r *Reservations) add(s Reservations) {
 	r.ResoldLongestMS = max(r.ResoldLongestMS, s.ResoldLongestMS)
 }
 
-func (f *Figures) add(g Figures) {
+// Add adds the figures of another round, or of another strategy.
+func (f *Figures) Add(g Figures) {
 	f.Initial += g.Initial
 	f.Final += g.Final
 	f.Sold += g.Sold
@@ -193,7 +194,7 @@ func Judge(h *history.History) Verdict {
 			continue
 		}
 		r := c.look(b)
-		v.Figures.add(r.figures)
+		v.Figures.Add(r.figures)
 		if r.linearizable != nil {
 			v.Linearizable = r.linearizable.pointer()
 			v.Unexplained = r.unexplained
