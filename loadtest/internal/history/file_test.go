@@ -31,6 +31,11 @@ var (
 		},
 		Again: true, How: history.Later, Replayed: true,
 	}
+	held = history.Call{
+		Kind: history.Hold, Client: 3, Name: "o3", Reservation: "id", GoodsID: 1, Count: 2, TTLMS: 300, SentNS: 50,
+		ReceivedNS: 60, Status: 201, Outcome: history.Done, State: history.Held, CreatedUS: 7, ExpiresUS: 8, EndedUS: 9,
+		Remaining: new(int64(4)), Replica: "a", RequestID: "r3", Error: "e", Keyed: true, Again: true, Replayed: true,
+	}
 	entry = history.Entry{Key: "o1", GoodsID: 1, Count: 2, Remaining: 5998}
 	end   = history.End{
 		StartedNS: 5, EndedNS: 30, Final: map[int64]int64{1: 5998}, MySQLStatements: 3, MeanLagNS: 4, MaxLagNS: 5,
@@ -46,6 +51,7 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 	}
 	w.Op(sold)
 	w.Op(refused)
+	w.Call(held)
 	w.Entry(entry)
 	if err := w.Close(end); err != nil {
 		t.Fatal(err)
@@ -55,7 +61,7 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &history.History{
-		Run: run, Ops: []history.Op{sold, refused}, Ledger: []history.Entry{entry}, End: &end,
+		Run: run, Ops: []history.Op{sold, refused}, Calls: []history.Call{held}, Ledger: []history.Entry{entry}, End: &end,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
@@ -173,5 +179,22 @@ func TestSalesOfAnOlderFileReportWhatRemains(t *testing.T) {
 	h, err := history.Read(path)
 	if err != nil || len(h.Ops) != 1 || h.Run.OmitsRemaining || h.Ops[0].OmitsRemaining {
 		t.Errorf("read %+v, %v", h, err)
+	}
+}
+
+func TestCallsOfANewerVersionAreNotRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.jsonl")
+	newer := run
+	newer.CallsVersion = history.CallsVersion + 1
+	w, err := history.Create(path, newer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(end); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := history.Read(path); err == nil || !strings.Contains(err.Error(), "use a newer one") {
+		t.Errorf("got %v", err)
 	}
 }

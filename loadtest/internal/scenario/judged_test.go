@@ -24,6 +24,8 @@ func TestJudgedWorkloadsOfEachStrategy(t *testing.T) {
 		{Strategy{Name: "ledger", Claim: correct, Orders: []string{"mysql"}, Idempotent: true}, "mysql"},
 		{Strategy{Name: "keys", Claim: correct, Idempotent: true}, "mysql"},
 		{Strategy{Name: "gives-back", Claim: claims("undersells", "undersells")}, "redis"},
+		{Strategy{Name: "holds", Claim: correct, Reservations: []string{"mysql"}}, "mysql"},
+		{Strategy{Name: "holds", Claim: correct, Reservations: []string{"mysql"}}, "redis"},
 	}
 	got := func(replicas int, oneReplica bool) (found []string) {
 		for _, row := range judgedRows(choices, replicas, oneReplica) {
@@ -36,7 +38,7 @@ func TestJudgedWorkloadsOfEachStrategy(t *testing.T) {
 	}
 	onTwo := []string{
 		"update orders 2", "update tail 2", "lock tail 2", "ledger orders 2", "ledger retries 2", "ledger tail 2",
-		"keys retries 2", "keys tail 2", "gives-back rest 2",
+		"keys retries 2", "keys tail 2", "gives-back rest 2", "holds tail 2", "holds reservations 2", "holds tail 2",
 	}
 	if rows := got(2, false); !slices.Equal(rows, onTwo) {
 		t.Errorf("on two replicas: %q", rows)

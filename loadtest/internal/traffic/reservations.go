@@ -116,7 +116,7 @@ func (b *buyer) hold(asked history.Call, twice bool) (held history.Call) {
 	held = b.customer.call(b.ctx, asked)
 	wg.Wait()
 	asked.Again = true
-	for try := 1; asked.Keyed && open(held.Outcome) && try < mostAsked && pause(b.ctx, askAgainAfter); try++ {
+	for try := 1; asked.Keyed && open(held) && try < mostAsked && pause(b.ctx, askAgainAfter); try++ {
 		held = b.customer.call(b.ctx, asked)
 	}
 	return held
@@ -136,14 +136,16 @@ func (b *buyer) holdAgain() {
 func (b *buyer) insist(kind string) {
 	for try := range mostAsked {
 		answer := b.customer.call(b.ctx, about(b.request, kind, try > 0))
-		if !open(answer.Outcome) || !pause(b.ctx, askAgainAfter) {
+		if !open(answer) || !pause(b.ctx, askAgainAfter) {
 			return
 		}
 	}
 }
 
-// open reports whether a client does not know what became of its request, or was told to try again.
-func open(outcome history.Outcome) bool { return outcome == history.Unknown || outcome == history.Busy }
+// open reports whether a client got no answer to its request, or was told to try again.
+func open(answer history.Call) bool {
+	return answer.Outcome == history.Busy || answer.Outcome == history.Unknown && answer.Error != history.Mismatch
+}
 
 // about is a request about a reservation.
 func about(held history.Call, kind string, again bool) history.Call {
