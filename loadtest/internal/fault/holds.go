@@ -21,9 +21,7 @@ var holdScenarios = []Scenario{
 		Name:    "holds-after-crash/replica",
 		Title:   "One of two replicas is killed while it holds units for its clients (SIGKILL).",
 		Applies: takesReservations,
-		Claim: func(scenario.Strategy) Claim {
-			return claim("keeps what was granted or confirmed, and puts back what expires", report.Safe)
-		},
+		Claim:   keepsHolds,
 		Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) {
 			d, err := l.deploy(ctx, l.Topology.Addresses())
 			if err != nil {
@@ -39,9 +37,7 @@ var holdScenarios = []Scenario{
 		Name:    "holds-after-crash/mysql",
 		Title:   "MySQL is killed while units are held, and started again (SIGKILL).",
 		Applies: takesReservations,
-		Claim: func(scenario.Strategy) Claim {
-			return claim("keeps what was granted or confirmed, and puts back what expires", report.Safe)
-		},
+		Claim:   keepsHolds,
 		Deploy: func(ctx context.Context, l *Lab) (*Deployment, error) {
 			d, err := onOwnMySQL(ctx, l, servers.MySQLOptions{})
 			if err != nil {
@@ -61,6 +57,10 @@ func takesReservations(s scenario.Strategy) string {
 		return "it takes no reservations"
 	}
 	return ""
+}
+
+func keepsHolds(scenario.Strategy) Claim {
+	return claim("keeps what was granted or confirmed, and puts back what expires", report.Safe)
 }
 
 // Times and sizes of a load of reservations.
@@ -87,17 +87,13 @@ func (s *Stage) strikeHolds(ctx context.Context, what string, strike func(contex
 	err = eventually(ctx, "buyers have ended reservations", func() (bool, error) {
 		return buyers.gone.Load() >= holdsBefore, nil
 	})
-	var killed int64
+	before := monotonic.Now()
 	if err == nil {
-		err = s.Together(ctx, what, func(ctx context.Context) error {
-			killed = monotonic.Now()
-			return strike(ctx)
-		})
+		err = s.Together(ctx, what, strike)
 	}
-	mended := monotonic.Now()
-	monotonic.SleepUntil(ctx, mended+int64(holdsGoOn))
-	err = errors.Join(err, buyers.stop())
-	if err != nil {
+	after := monotonic.Now()
+	monotonic.SleepUntil(ctx, after+int64(holdsGoOn))
+	if err := errors.Join(err, buyers.stop()); err != nil {
 		return err
 	}
 	if err := s.awaitHolds(ctx, buyers.result.Calls); err != nil {
@@ -105,7 +101,7 @@ func (s *Stage) strikeHolds(ctx context.Context, what string, strike func(contex
 	}
 	buyers.driver.ReadReservations(ctx, buyers.load, &buyers.result)
 	s.calls = buyers.result.Calls
-	s.reportHolds(killed, mended)
+	s.reportHolds(before, after)
 	return ctx.Err()
 }
 
@@ -169,37 +165,48 @@ func (s *Stage) awaitHolds(ctx context.Context, calls []history.Call) error {
 	return nil
 }
 
-// reportHolds proves that units were held when the process was killed, and says when somebody could hold some again.
-func (s *Stage) reportHolds(killed, mended int64) {
+// reportHolds proves that units were held while the process was killed, which was between two moments, and says when
+// somebody could hold some again.
+func (s *Stage) reportHolds(before, after int64) {
 	held, units, unknown, next := 0, int64(0), 0, int64(0)
 	for _, c := range s.calls {
+		granted := c.Kind == history.Hold && c.Outcome == history.Done
 		switch {
 		case c.Outcome == history.Unknown:
 			unknown++
-		case c.Kind == history.Hold && c.Outcome == history.Done && c.ReceivedNS > mended && (next == 0 || c.ReceivedNS < next):
+		case granted && c.ReceivedNS > after && (next == 0 || c.ReceivedNS < next):
 			next = c.ReceivedNS
-		case c.Kind == history.Hold && c.State == history.Held && !c.Again && c.ReceivedNS < killed &&
-			!s.endedBy(c.Reservation, killed) && (s.MySQL != nil || c.Replica == s.Victim.Name):
+		case granted && !c.Again && c.ReceivedNS < before && s.heldUntil(c, after) && s.struck(c.Replica):
 			held, units = held+1, units+c.Count
 		}
 	}
-	who := "both replicas"
-	if s.MySQL == nil {
-		who = "the victim"
-	}
 	if held > 0 {
-		s.Provef("%s had granted %d reservations of %d units that were held when it happened", who, held, units)
+		s.Provef("%d reservations of %d units had been granted before and were held after it, by %s", held, units,
+			s.whoStruck())
 	}
 	s.Stepf("%d clients have sent %d requests, %d of them with an unknown outcome", holdUsers, len(s.calls), unknown)
 	if s.never = next == 0; s.never {
 		next = monotonic.Now()
 	}
-	s.blocked = time.Duration(next - mended)
+	s.blocked = time.Duration(next - after)
 }
 
-// endedBy reports whether a reservation may have ended before a time: somebody had asked for that.
-func (s *Stage) endedBy(id string, before int64) bool {
-	return slices.ContainsFunc(s.calls, func(c history.Call) bool {
-		return c.Reservation == id && (c.Kind == history.Confirm || c.Kind == history.Cancel) && c.SentNS < before
+// struck reports whether the story strikes what a replica has granted: if MySQL is killed, that of both.
+func (s *Stage) struck(replica string) bool { return s.MySQL != nil || replica == s.Victim.Name }
+
+func (s *Stage) whoStruck() string {
+	if s.MySQL != nil {
+		return "both replicas"
+	}
+	return "the victim"
+}
+
+// heldUntil reports whether a reservation was still held at a time: its own time was not over, and nobody had asked to
+// end it.
+func (s *Stage) heldUntil(held history.Call, until int64) bool {
+	expires := held.SentNS + held.TTLMS*int64(time.Millisecond)
+	return until < expires && !slices.ContainsFunc(s.calls, func(c history.Call) bool {
+		return c.Reservation == held.Reservation && (c.Kind == history.Confirm || c.Kind == history.Cancel) &&
+			c.SentNS < until
 	})
 }

@@ -37,8 +37,11 @@ func (b *books) resales() (waited []int64) {
 		for _, m := range b.movements(it.id) {
 			for range max(m.units, -m.units) {
 				switch {
-				case m.units > 0 && m.expired && free <= 0:
+				case m.units > 0 && m.expired && free == 0:
 					waiting = append(waiting, m.at)
+				case m.units > 0 && m.expired && free < 0: // a hold was waiting for it
+					waited = append(waited, 0)
+					free++
 				case m.units > 0:
 					free++
 				case len(waiting) > 0:
