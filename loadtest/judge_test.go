@@ -11,11 +11,11 @@ func TestJudgeFindsPlantedBugsAndClearsOddities(t *testing.T) {
 	t.Parallel()
 	found := []string{ // one for each place in which a mutant can be
 		"update-refuses-two", "update-unchecked", "for-update-rolls-back", "redis-script-unchecked",
-		"lock-redis-owner-one-replica", "lock-mysql-getlock-unasked",
+		"lock-redis-owner-one-replica", "lock-mysql-getlock-unasked", "reserve-cancels-twice",
 	}
 	cleared := []string{"busy", "token-gaps"}
 	got := finish(t, "judge", "--requests", "300", "--mutants", strings.Join(append(found, cleared...), ","))
-	if got.code != exitHeld || !strings.Contains(got.stdout, "6 of 6 bugs were found WRONG, 2 of 2 oddities CORRECT") {
+	if got.code != exitHeld || !strings.Contains(got.stdout, "7 of 7 bugs were found WRONG, 2 of 2 oddities CORRECT") {
 		t.Errorf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
 	}
 }

@@ -42,6 +42,9 @@ func writeTimeline(path, out, trace string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if h.Run.CallsVersion > 0 {
+		return fmt.Errorf("%s is of reservations, which have no critical sections to show", path)
+	}
 	windows := timeline.Whole(h)
 	if len(windows) == 0 {
 		return fmt.Errorf("%s: nothing was sold, so there is nothing to show", path)
