@@ -147,6 +147,12 @@ const (
 	manyUsers                   = 256
 )
 
+// reserve is measured in pairs of two requests: one that holds a unit, and one that confirms.
+const (
+	reserve = "reserve"
+	pairs   = "reserve, pairs"
+)
+
 // moreUsers are the strategies that are also measured with manyUsers.
 var moreUsers = []string{noop, "batch", "escrow"}
 
@@ -169,6 +175,11 @@ func (b *bench) strategies(catalogue []scenario.Strategy) []subject {
 				add(at(name, manyUsers), choice, manyUsers)
 			}
 		}
+	}
+	if choice, ok := b.choose(catalogue, reserve); ok {
+		all = append(all, subject{name: pairs, run: func(ctx context.Context, number int) (cell, error) {
+			return b.strategy(ctx, number, pairs, choice, b.Users)
+		}})
 	}
 	if choice, ok := b.choose(catalogue, optimistic); ok {
 		for _, users := range []int{fewOptimists, manyOptimists} {
@@ -203,7 +214,7 @@ func (b *bench) strategy(
 	runner, err := scenario.New(target, scenario.Config{
 		Choices: []scenario.Choice{choice}, Replicas: len(b.Replicas), Rounds: 1, Seed: b.Seed + uint64(number),
 		Users: users, Duration: b.Time, Timeout: timeout, WarmUp: warmUp,
-		Stock: ample, Goods: 1, MinCount: 1, MaxCount: 1,
+		Stock: ample, Goods: 1, MinCount: 1, MaxCount: 1, Pairs: name == pairs,
 		Dir:  dir,
 		Warm: func(context.Context) error { b.warm(); return nil },
 	}, time.Now())

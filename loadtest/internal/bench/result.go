@@ -66,6 +66,7 @@ func goals() []goal {
 		times(1.1, "escrow", "batch"),
 		times(0.85, at("escrow", manyUsers), at(noop, manyUsers)),
 		times(0.5, "batch-ledger", noop),
+		times(0.25, pairs, noop),
 		times(0.85, "redis-script", noop),
 		times(0.65, "redis-stream", noop),
 		{
@@ -206,6 +207,7 @@ func (r *Result) WriteText(w io.Writer) error {
 ×noop: as a share of noop by the same load driver and as many users
 µs: CPU time per request, of the load and of the processes that serve it
 noop and bare sell nothing: their rate is of answered requests, as are all rates by wrk
+reserve, pairs: a unit is held and confirmed, in two requests
 raw: the statement of update on %d connections, straight to MySQL
 bare: a handler that only decodes and encodes the same JSON, in two processes behind the same nginx
 `, r.Users)

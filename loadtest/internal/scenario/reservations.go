@@ -15,6 +15,9 @@ import (
 // is generous: how soon they are sold again if somebody asks is measured.
 const lapseTime = 5 * time.Second
 
+// pairTTL is for how long units are held that are about to be confirmed: longer than a confirmation takes.
+const pairTTL = 30 * time.Second
+
 // awaitLapse waits until every reservation has expired and its units are back in the stock, or should be. Then it reads
 // all reservations.
 func (c *cellRun) awaitLapse(ctx context.Context) error {
@@ -43,11 +46,18 @@ func (c *cellRun) awaitLapse(ctx context.Context) error {
 	return nil
 }
 
-// LastExpiry is when every reservation has expired, in CLOCK_MONOTONIC nanoseconds. A request whose client gave up may
-// still take effect in the service.
+// LastExpiry is when every reservation has expired that is not known to be confirmed, in CLOCK_MONOTONIC nanoseconds. A
+// request whose client gave up may still take effect in the service.
 func LastExpiry(calls []history.Call) (expired int64) {
+	confirmed := map[string]bool{}
 	for _, call := range calls {
-		if call.Kind != history.Hold || call.Outcome != history.Done && call.Outcome != history.Unknown {
+		if call.State == history.Confirmed {
+			confirmed[call.Reservation] = true
+		}
+	}
+	for _, call := range calls {
+		if call.Kind != history.Hold || call.Outcome != history.Done && call.Outcome != history.Unknown ||
+			confirmed[call.Reservation] {
 			continue
 		}
 		last := call.ReceivedNS + call.TTLMS*int64(time.Millisecond)

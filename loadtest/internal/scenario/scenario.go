@@ -49,6 +49,10 @@ type Config struct {
 	Skew               string
 	MinCount, MaxCount int64
 
+	// Pairs has the users hold units and confirm, instead of deducting them. It is for strategies that take reservations,
+	// in a closed loop without restocks.
+	Pairs bool
+
 	// Budget is the time for everything; 0: no limit. Strategies that are too slow for their share of it get fewer
 	// requests and proportionally fewer units.
 	Budget time.Duration
@@ -274,6 +278,9 @@ func (r *Runner) newLoad(row row, mix *traffic.Mix, prefix string) traffic.Load 
 		Keys:          row.strategy.Idempotent,
 		RequestPrefix: prefix,
 		Answered:      &r.answered,
+	}
+	if r.config.Pairs {
+		load.Reservations = &traffic.Reservations{TTL: pairTTL, Pairs: true}
 	}
 	if w := judgedWorkloadOf(row.Workload.Name); w != nil {
 		load.Requests, load.Duration, load.Retries, load.Reservations = w.requests, judgedTime, w.retries, w.reservations

@@ -36,8 +36,8 @@ type Load struct {
 	Retries bool // send some requests again meanwhile; needs Keys, a closed loop and an even number of Users
 
 	Restock *Restock // what is put back meanwhile; may be nil
-	// Reservations has buyers hold the units that they ask for; nil: the load deducts them. It needs a closed loop and an
-	// even number of Users. Nothing is restocked then.
+	// Reservations has buyers hold the units that they ask for; nil: the load deducts them. It needs a closed loop and,
+	// but for Pairs, an even number of Users. Nothing is restocked then.
 	Reservations *Reservations
 
 	RequestPrefix string        // requests are named PREFIX-0, PREFIX-1, …
@@ -58,7 +58,7 @@ func (l Load) validate() error {
 		return fmt.Errorf("rate %g: must not be negative", l.Rate)
 	case l.Retries && (!l.Keys || l.Rate > 0 || l.Users%2 != 0):
 		return errors.New("requests are sent again only with keys, in a closed loop, by pairs of users")
-	case l.Reservations != nil && (l.Rate > 0 || l.Users%2 != 0 || l.Retries || l.Restock != nil):
+	case l.Reservations != nil && (l.Rate > 0 || l.Users%2 != 0 && !l.Reservations.Pairs || l.Retries || l.Restock != nil):
 		return errors.New("reservations are made only in a closed loop without restocks, by pairs of users")
 	case l.Timeout <= 0:
 		return errors.New("a load needs a timeout, because requests without one could keep it from ending")

@@ -18,6 +18,8 @@ import (
 // units, and then ends the reservation or leaves it. Buyers differ in what they do, and in how long they ask for.
 type Reservations struct {
 	TTL time.Duration // the shortest, in whole milliseconds; the longest is twice as long
+	// Pairs makes every user a buyer who confirms at once, to measure how many do so in a second.
+	Pairs bool
 }
 
 const (
@@ -60,24 +62,41 @@ var habits = []func(*buyer){
 	(*buyer).cancelLate,
 }
 
-// sellReservations sends a load of reservations by pairs of clients, so that only half of Users are buyers.
+// sellReservations sends a load of reservations by pairs of clients, so that only half of Users are buyers, unless all
+// of them only confirm.
 func (r *run) sellReservations(ctx context.Context) {
-	pairs := len(r.users) / 2
+	buyers, buy := len(r.users)/2, (*buyer).buy
+	if r.load.Reservations.Pairs {
+		buyers, buy = len(r.users), (*buyer).holdAndConfirm
+	}
 	var wg sync.WaitGroup
-	for i := range pairs {
+	for i := range buyers {
+		b := &buyer{ctx: ctx, customer: &r.users[i], other: &r.users[len(r.users)-buyers+i]}
 		wg.Go(func() {
 			for {
 				n, ok := r.take(ctx)
 				if !ok {
 					return
 				}
-				b := &buyer{ctx: ctx, customer: &r.users[i], other: &r.users[pairs+i]}
-				b.buy(n)
+				buy(b, n)
 				r.load.countAnswered()
 			}
 		})
 	}
 	wg.Wait()
+}
+
+// holdAndConfirm holds the units of the n-th request, and confirms.
+func (b *buyer) holdAndConfirm(n int) {
+	load := b.customer.run.load
+	goodsID, count := load.Mix.At(n)
+	held := b.customer.call(b.ctx, history.Call{
+		Kind: history.Hold, Name: load.name(n), GoodsID: goodsID, Count: count,
+		TTLMS: load.Reservations.TTL.Milliseconds(),
+	})
+	if held.Outcome == history.Done {
+		b.customer.call(b.ctx, about(held, history.Confirm, false))
+	}
 }
 
 // buy holds the units of the n-th request, and does with them what the n-th buyer does.

@@ -89,6 +89,7 @@ func sellsExclusively(run history.Run) bool { return sells(run) && run.Exclusive
 func sellsWithLedger(run history.Run) bool  { return sells(run) && run.Ledger }
 func isLoad(run history.Run) bool           { return run.Story == "" }
 func sellsUnderLoad(run history.Run) bool   { return sells(run) && isLoad(run) }
+func isJudgedOnly(run history.Run) bool     { return run.JudgedOnly }
 func isScarce(run history.Run) bool         { return run.Scarce }
 func retries(run history.Run) bool          { return run.Retries }
 func reportsRemaining(run history.Run) bool { return !run.OmitsRemaining }

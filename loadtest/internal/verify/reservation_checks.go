@@ -32,7 +32,7 @@ var reservationChecks = []check{
 	{name: "busy", applies: isLoad, means: Inconclusive, look: (*books).fewBusyCalls},
 	{name: "rejected", means: Inconclusive, look: (*books).noCallRejected},
 	{name: "clocks", means: Inconclusive, look: (*books).callClocks},
-	{name: "situations", applies: isLoad, means: Inconclusive, look: (*books).situations},
+	{name: "situations", applies: isJudgedOnly, means: Inconclusive, look: (*books).situations},
 
 	{name: "witness", look: (*books).witness},
 }

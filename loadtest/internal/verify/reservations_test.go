@@ -79,7 +79,7 @@ func reservations(seed uint64, lost float64, b bugs) *history.History {
 			Cell: history.Cell{Subject: history.Subject{
 				Strategy: "simulated", Replicas: 2, Workload: history.Workload{Name: "reservations"},
 			}},
-			CallsVersion: history.CallsVersion, Claim: verify.ClaimCorrect, Scarce: true,
+			CallsVersion: history.CallsVersion, Claim: verify.ClaimCorrect, Scarce: true, JudgedOnly: true,
 			Set: map[int64]int64{1: units}, Initial: map[int64]int64{1: units},
 		}},
 	}
