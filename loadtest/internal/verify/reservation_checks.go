@@ -110,7 +110,9 @@ func (b *books) heldAtOnce() (r result) {
 
 // most returns the most units that there are at any time. What comes back comes before what is taken at the same time.
 func (t *tally) most() (most int64) {
-	slices.SortFunc(t.entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.units, b.units)) })
+	slices.SortFunc(t.entries, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.units, b.units))
+	})
 	units := int64(0)
 	for _, e := range t.entries {
 		units += e.units

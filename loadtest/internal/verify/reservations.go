@@ -139,9 +139,9 @@ func (b *books) asOps() (ops []*history.Op) {
 	return ops
 }
 
-// serviceClock is how much the clock of the service is ahead of that of the lab, in nanoseconds. No host needs to be
-// the same: every hold was created between its sending and its answer (Cristian, "Probabilistic Clock Synchronization",
-// 1989).
+// serviceClock is how much the clock of the service is ahead of that of the lab, in nanoseconds. They need not run on
+// the same host: every reservation was created between the sending of its hold and the answer (Cristian, "Probabilistic
+// Clock Synchronization", 1989).
 type serviceClock struct{ low, high int64 }
 
 const (
@@ -155,7 +155,7 @@ const (
 func readClock(reservations []*reservation) (clock serviceClock, ok bool) {
 	clock = serviceClock{low: math.MinInt64, high: math.MaxInt64}
 	for _, r := range reservations {
-		if r.known && !r.Replayed {
+		if r.known {
 			created := r.CreatedUS * 1000
 			clock.low, clock.high = max(clock.low, created-r.ReceivedNS), min(clock.high, created-r.sentNS)
 			ok = true

@@ -53,7 +53,7 @@ const (
 // Verdict is the result with the figures that it rests on.
 type Verdict struct {
 	Result   Result                  `json:"verdict"`
-	Requests int                     `json:"requests"` // deductions and orders, without those sent again
+	Requests int                     `json:"requests"` // deductions, orders and holds, without those sent again
 	Outcomes map[history.Outcome]int `json:"outcomes"` // the same by outcome
 
 	Figures
