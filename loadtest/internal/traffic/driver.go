@@ -70,7 +70,7 @@ func (l Load) validate() error {
 type Result struct {
 	Ops                []history.Op   // by the time of sending
 	Calls              []history.Call // the same, of a load of reservations, which has no Ops
-	Sent               int            // requests of the load (buyers, if they hold), without restocks and what was sent again
+	Sent               int            // requests, or buyers who hold; without restocks and what was sent again
 	StartedNS, EndedNS int64          // CLOCK_MONOTONIC
 	Dropped            int            // open loop: not sent, because every client was busy
 	MeanLag, MaxLag    time.Duration  // open loop: how much later than intended requests were sent

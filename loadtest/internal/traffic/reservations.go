@@ -40,7 +40,6 @@ const (
 type buyer struct {
 	ctx             context.Context
 	customer, other *user
-	name            string
 	request         history.Call // the hold that was granted, or the last one
 }
 

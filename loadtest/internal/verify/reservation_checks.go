@@ -82,8 +82,8 @@ func (it *item) conserved() (r result) {
 	return r
 }
 
-// heldAtOnce checks that no more units are held or sold at the same time than there were: otherwise some were given back
-// twice. A reservation certainly has its units from its answer until somebody asks to cancel it or its time ends.
+// heldAtOnce checks that no more units are held or sold at the same time than there were: otherwise some were given
+// back twice. A reservation certainly has its units from its answer until somebody asks to cancel it or its time ends.
 func (b *books) heldAtOnce() (r result) {
 	for _, it := range b.items {
 		var changes tally
@@ -297,8 +297,8 @@ func (b *books) repliesMatch() (r result) {
 	return r
 }
 
-// refusedWhileFree finds the buyers who were refused although units were free, in any sequence of the requests. Units of
-// a reservation that is not confirmed are free when its time has ended, whether the service has put them back or not.
+// refusedWhileFree finds the buyers who were refused although units were free, in any sequence of the requests. Units
+// of a reservation that is not confirmed are free when its time has ended, whether the service has put them back or not.
 func (b *books) refusedWhileFree() (r result) {
 	for _, it := range b.items {
 		var found examples

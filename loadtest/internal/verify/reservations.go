@@ -68,8 +68,8 @@ func (r *reservation) first(kind string) int64 {
 	return first
 }
 
-// collectReservations sorts the calls of a run by reservation. A hold without a key is asked for once, so if its outcome
-// is unknown, it may be a reservation that nobody knows.
+// collectReservations sorts the calls of a run by reservation. A hold without a key is asked for once, so if its
+// outcome is unknown, it may be a reservation that nobody knows.
 func collectReservations(calls []history.Call) (all []*reservation) {
 	byID, byName, first := map[string]*reservation{}, map[string]bool{}, map[string]int64{}
 	for i := range calls {
@@ -109,8 +109,8 @@ func collectReservations(calls []history.Call) (all []*reservation) {
 	return all
 }
 
-// asOps returns what the calls of a run mean for the stock at its end, when every reservation has ended: a confirmed one
-// is a sale. It also returns the refused holds.
+// asOps returns what the calls of a run mean for the stock at its end, when every reservation has ended: a confirmed
+// one is a sale. It also returns the refused holds.
 func (b *books) asOps() (ops []*history.Op) {
 	for _, r := range b.reservations {
 		op := &history.Op{

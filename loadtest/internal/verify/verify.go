@@ -177,9 +177,9 @@ func (f *Figures) Add(g Figures) {
 	f.Reservations.add(g.Reservations)
 }
 
-// Judge judges one recorded run by every check of the table in checks.go, or in reservation_checks.go. It is Wrong if a check found what convicts,
-// otherwise Inconclusive if a check found what prevents clearing, otherwise Correct. The evidence is in the order of
-// the table, then by item.
+// Judge judges one recorded run by every check of the table in checks.go, or in reservation_checks.go. It is Wrong if a
+// check found what convicts, otherwise Inconclusive if a check found what prevents clearing, otherwise Correct. The
+// evidence is in the order of the table, then by item.
 func Judge(h *history.History) Verdict {
 	b := openBooks(h)
 	v := Verdict{
