@@ -298,7 +298,7 @@ func (b *books) repliesMatch() (r result) {
 }
 
 // refusedWhileFree finds the buyers who were refused although units were free, in any sequence of the requests. Units
-// of a reservation that is not confirmed are free when its time has ended, whether the service has put them back or not.
+// of a reservation that is not confirmed are free once its time has ended, even if the service has not put them back.
 func (b *books) refusedWhileFree() (r result) {
 	for _, it := range b.items {
 		var found examples
