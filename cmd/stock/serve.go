@@ -244,7 +244,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	opened.add(strategies.Close)
 	strategies.Sweep()
 	if deps.MySQL != nil {
-		opened.add(mysql.ExpireSoldOut(deps, o.soldOutRetention).Close)
+		opened.add(mysql.ExpireRefusals(deps, o.soldOutRetention).Close)
 	}
 	api, err := httpapi.New(httpapi.Config{
 		Strategies:      strategies,

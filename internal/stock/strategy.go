@@ -79,6 +79,14 @@ func (s Strategy) CheckKey(key string) error {
 	return fmt.Errorf("%w by strategy %s", ErrKeyUnsupported, s.Name)
 }
 
+// CheckBuyer refuses a limit per buyer with ErrBuyerUnsupported if the strategy would ignore it.
+func (s Strategy) CheckBuyer(buyer Buyer) error {
+	if buyer.Name == "" || s.Claim.BuyerLimit != "" {
+		return nil
+	}
+	return fmt.Errorf("%w by strategy %s", ErrBuyerUnsupported, s.Name)
+}
+
 // NeedsOn lists the servers that the strategy needs on a store.
 func (s Strategy) NeedsOn(on Store) []Need {
 	needs := slices.Clone(s.Needs)

@@ -98,6 +98,12 @@ func idempotent(c stock.Claim) stock.Claim {
 	return c
 }
 
+// onBuyerLimit is a claim of a strategy that counts what buyers have bought.
+func onBuyerLimit(c stock.Claim, effect stock.BuyerLimit) stock.Claim {
+	c.BuyerLimit = effect
+	return c
+}
+
 // onCrash and onPause are a claim with another answer to a holder's death, or to a pause of it.
 func onCrash(c stock.Claim, effect stock.Crash) stock.Claim {
 	c.HolderCrash = effect

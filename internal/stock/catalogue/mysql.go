@@ -69,9 +69,18 @@ var mysqlStrategies = []stock.Strategy{
 	{
 		Name:       mysql.LedgerName,
 		Summary:    "One transaction: insert the key into the ledger, deduct, and store the answer. Each key sells once.",
-		Claim:      idempotent(rowLock),
+		Claim:      onBuyerLimit(idempotent(rowLock), stock.BuyerLimitIsKept),
 		Stores:     []stock.Store{stock.MySQL},
 		New:        mysql.NewLedger,
+		Idempotent: true,
+	},
+	{
+		Name:       mysql.LedgerCheckFirstName,
+		Summary:    "As ledger, but checks a buyer's limit before it locks the item.",
+		Claim:      onBuyerLimit(idempotent(rowLock), stock.BuyerLimitIsExceeded),
+		Control:    true,
+		Stores:     []stock.Store{stock.MySQL},
+		New:        mysql.NewLedgerCheckFirst,
 		Idempotent: true,
 	},
 	{
@@ -108,7 +117,7 @@ var mysqlStrategies = []stock.Strategy{
 	{
 		Name:       mysql.BatchLedgerName,
 		Summary:    "As batch, with each request's row of the ledger in the same transaction. Each key sells once.",
-		Claim:      idempotent(rowLock),
+		Claim:      onBuyerLimit(idempotent(rowLock), stock.BuyerLimitIsKept),
 		Stores:     []stock.Store{stock.MySQL},
 		New:        mysql.NewBatchLedger,
 		Idempotent: true,

@@ -48,6 +48,7 @@ func (s *sale) deduct() (any, error) {
 			GoodsID: d.GoodsID,
 			Count:   int(d.Count),
 			Key:     s.key,
+			Buyer:   s.buyer,
 			Hold:    s.hold,
 			Pause:   s.pause,
 		})
@@ -111,6 +112,11 @@ func (d *deduction) readQuery(query string) error {
 		case "wait_ms":
 			d.WaitMS = new(int64)
 			*d.WaitMS, err = strconv.ParseInt(given[0], 10, 64)
+		case "buyer":
+			d.Buyer = &given[0]
+		case "buyer_limit":
+			d.BuyerLimit = new(int64)
+			*d.BuyerLimit, err = strconv.ParseInt(given[0], 10, 64)
 		case "strategy":
 			d.Strategy = given[0]
 		case "store":

@@ -57,6 +57,7 @@ func (s *sale) order() (any, error) {
 		return nil, err
 	}
 	request.Hold, request.Pause, request.Key = s.hold, s.pause, s.key
+	request.Buyer = s.buyer
 	orderer, on, err := s.api.Strategies.ResolveOrders(s.offer.Name, o.Store)
 	if err != nil {
 		return nil, s.describeOrder(err, o, on)

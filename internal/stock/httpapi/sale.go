@@ -17,6 +17,9 @@ type terms struct {
 	Store    stock.Store `json:"store"`
 	HoldMS   int64       `json:"hold_ms"`
 	WaitMS   *int64      `json:"wait_ms"` // nil if not given: 0 is a limit
+
+	Buyer      *string `json:"buyer"`
+	BuyerLimit *int64  `json:"buyer_limit"`
 }
 
 // sale is a deduction or an order that is being answered.
@@ -34,6 +37,7 @@ type sale struct {
 	wait  *time.Duration // nil for the usual limit
 	pause stock.PauseFunc
 	key   string
+	buyer stock.Buyer
 }
 
 // receipt is the part of the reply that is the same for deductions and orders.
@@ -85,8 +89,8 @@ func (s *sale) choose(requested string) error {
 	return nil
 }
 
-// options reads hold_ms, wait_ms and the headers X-Pause and Idempotency-Key. The first item is the one that is locked
-// first.
+// options reads hold_ms, wait_ms, the buyer and the headers X-Pause and Idempotency-Key. The first item is the one that
+// is locked first.
 func (s *sale) options(t terms, firstItem int64) (err error) {
 	if s.hold, err = s.api.hold(t.HoldMS); err != nil {
 		return err
@@ -103,10 +107,49 @@ func (s *sale) options(t terms, firstItem int64) (err error) {
 	if s.key, err = idempotencyKey(s.r); err != nil {
 		return err
 	}
-	if s.reserves {
-		return nil
+	if !s.reserves {
+		if err := s.offer.checkKey(s.key); err != nil {
+			return err
+		}
 	}
-	return s.offer.checkKey(s.key)
+	if s.buyer, err = t.buyer(); err != nil {
+		return err
+	}
+	return s.offer.checkBuyer(s.buyer)
+}
+
+// buyer checks buyer and buyer_limit.
+func (t *terms) buyer() (stock.Buyer, error) {
+	switch {
+	case t.Buyer == nil && t.BuyerLimit == nil:
+		return stock.Buyer{}, nil
+	case t.Buyer == nil || t.BuyerLimit == nil:
+		return stock.Buyer{}, describe(errMalformed, "buyer and buyer_limit must be given together")
+	case len(*t.Buyer) < 1 || len(*t.Buyer) > stock.MaxBuyer || !isPrintable(*t.Buyer):
+		return stock.Buyer{}, describe(errMalformed, "buyer must have 1 to %d printable ASCII characters", stock.MaxBuyer)
+	case *t.BuyerLimit < 1 || *t.BuyerLimit > stock.MaxCount:
+		return stock.Buyer{}, describe(errMalformed, "buyer_limit is %d: it must be 1 to %d", *t.BuyerLimit, stock.MaxCount)
+	}
+	return stock.Buyer{Name: *t.Buyer, Limit: int(*t.BuyerLimit)}, nil
+}
+
+// isPrintable reports whether a text is printable ASCII. Such a text may contain blanks.
+func isPrintable(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// checkBuyer refuses a limit that the strategy would ignore, because the client relies on it.
+func (o *offer) checkBuyer(buyer stock.Buyer) error {
+	if err := o.CheckBuyer(buyer); err != nil {
+		return describe(err, "strategy %s does not count what buyers have bought and takes no buyer; nothing was deducted; "+
+			"GET /strategies lists those that do", o.Name)
+	}
+	return nil
 }
 
 // hold checks hold_ms against --max-hold.

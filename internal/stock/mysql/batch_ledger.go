@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 
 	"stock/internal/stock"
@@ -21,7 +22,7 @@ const BatchLedgerName = "batch-ledger"
 // back and retried too. At worst, if a client uses one key for two items and one of the two requests has a Hold, a
 // batch of the other item waits until that request ends.
 func NewBatchLedger(d stock.Deps) stock.Deducter {
-	alone := ledger{New(d), BatchLedgerName, d.LockWait}
+	alone := newLedger(d, BatchLedgerName)
 	return batchWithOrders{newBatch(d, alone, tryBatchLedger), alone}
 }
 
@@ -59,7 +60,7 @@ func tryBatchLedger(ctx context.Context, conn *conn, b *batching.Batch) error {
 		b.Undecided = append(b.Undecided, membersOf(repeats)...)
 		return err
 	case errors.Is(err, stock.ErrUnknown):
-		b.Undecided = refuseSoldOut(fresh, err)
+		b.Undecided = keepRefusals(fresh, err)
 	}
 	for _, m := range repeats {
 		var first *ledgerRow // nil unless the first one's answer was recorded
@@ -93,22 +94,23 @@ func membersOf(members []keyed) []*batching.Member {
 	return list
 }
 
-// sellAndRecord deducts for the undecided members and records the answers: "done", and "sold out" if the client gave
-// a key. It fails with errKeyTaken if another batch has recorded one of the keys since they were looked up.
+// sellAndRecord deducts for the undecided members and records the answers: "done", and refusals if the client gave a
+// key. It fails with errKeyTaken if another batch has recorded one of the keys since they were looked up.
 func sellAndRecord(ctx context.Context, conn *conn, b *batching.Batch, fresh []keyed) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	tx, err := conn.begin(ctx, nil)
+	named := buyersOf(b.Undecided)
+	var options *sql.TxOptions
+	if len(named) > 0 {
+		options = ReadCommitted // see selectBuyersSQL
+	}
+	tx, err := conn.begin(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer tx.tx.Rollback()
-	decided, err := deductTogether(ctx, tx, b.GoodsID, b.Undecided, Refusal)
-	if err == nil && !decided {
-		err = tx.deductWhatFits(ctx, b.GoodsID, b.Undecided)
-	}
-	if err != nil {
+	if err := tx.sellBatch(ctx, b, named); err != nil {
 		return err
 	}
 	rows := recordedRows(fresh)
@@ -121,32 +123,79 @@ func sellAndRecord(ctx context.Context, conn *conn, b *batching.Batch, fresh []k
 	return classifyCommit(tx.tx.Commit())
 }
 
+// sellBatch deducts for the undecided members, some of which may have the named buyers.
+func (tx Tx) sellBatch(ctx context.Context, b *batching.Batch, named []string) error {
+	if len(named) > 0 {
+		return tx.deductWithinLimits(ctx, b, named)
+	}
+	decided, err := deductTogether(ctx, tx, b.GoodsID, b.Undecided, Refusal)
+	if err == nil && !decided {
+		err = tx.deductWhatFits(ctx, b.GoodsID, b.Undecided)
+	}
+	return err
+}
+
+// deductWithinLimits decides on one member after the other, in the order of arrival.
+func (tx Tx) deductWithinLimits(ctx context.Context, b *batching.Batch, named []string) error {
+	buyers, err := tx.lockBuyers(ctx, b.GoodsID, named...)
+	if err != nil {
+		return err
+	}
+	units := buyers.units
+	for _, m := range b.Undecided {
+		if err := m.Buyer.Check(stock.Line{GoodsID: m.GoodsID, Count: m.Count}, buyers.bought[m.Buyer.Name]); err != nil {
+			m.Refuse(err)
+			continue
+		}
+		units = batching.Allot([]*batching.Member{m}, units)
+		if m.Err == nil && m.Buyer.Name != "" {
+			buyers.add(m.Buyer.Name, m.Count)
+		}
+	}
+	if units == buyers.units {
+		return nil
+	}
+	if err := tx.Write(ctx, b.GoodsID, units); err != nil {
+		return err
+	}
+	return tx.writeBuyers(ctx, buyers)
+}
+
+// buyersOf names the buyers of a batch, each once.
+func buyersOf(members []*batching.Member) (names []string) {
+	known := map[string]bool{"": true}
+	for _, m := range members {
+		if !known[m.Buyer.Name] {
+			known[m.Buyer.Name] = true
+			names = append(names, m.Buyer.Name)
+		}
+	}
+	return names
+}
+
 // recordedRows completes the rows of the members whose outcome is recorded.
 func recordedRows(members []keyed) []ledgerRow {
 	rows := make([]ledgerRow, 0, len(members))
 	for _, m := range members {
-		if soldOut, ok := errors.AsType[*stock.SoldOutError](m.Err); ok {
-			if m.Key == "" {
-				continue
-			}
-			m.row.soldOut(m.GoodsID, soldOut.Remaining)
-		} else {
+		if m.Err == nil {
 			m.row.done(m.Count, m.Remaining)
+		} else if m.Key == "" || !m.row.refuse(m.Err) {
+			continue
 		}
 		rows = append(rows, *m.row)
 	}
 	return rows
 }
 
-// refuseSoldOut is called when the reply to COMMIT was lost. It gives the sold-out members their refusal, since
-// nothing was deducted for them, and returns the others.
-func refuseSoldOut(members []keyed, lost error) (others []*batching.Member) {
+// keepRefusals is called when the reply to COMMIT was lost. It leaves refused members their refusal, since nothing was
+// deducted for them, and returns the others.
+func keepRefusals(members []keyed, lost error) (others []*batching.Member) {
 	for _, m := range members {
 		switch {
-		case !errors.Is(m.Err, stock.ErrSoldOut):
+		case !isAnswer(m.Err):
 			others = append(others, m.Member)
 		case m.Key != "":
-			m.Refuse(soldOutUnrecorded(lost))
+			m.Refuse(unrecorded(m.Err, lost))
 		}
 	}
 	return others

@@ -17,8 +17,8 @@ const (
 	expiryInterval = 10 * time.Second
 )
 
-// Expiry deletes the answers "sold out" from the ledger some time after they were given. Otherwise everybody who sends
-// new keys for an item that is sold out would fill the ledger. An answer must only outlive copies of its request that
+// Expiry deletes refusals from the ledger some time after they were given. Otherwise everybody who sends new keys for
+// an item that is sold out, or beyond the limit of a buyer, would fill the ledger. An answer must only outlive copies of its request that
 // are still under way, and clients that try again; after that, its key is new. Answers "done" stay until PruneLedger.
 //
 // All replicas delete, a batch at a time. No batch waits for a row, and no request for a row of a batch: a batch with a
@@ -33,8 +33,8 @@ type Expiry struct {
 	done  chan struct{}
 }
 
-// ExpireSoldOut begins to delete answers "sold out" that are older than age.
-func ExpireSoldOut(d stock.Deps, age time.Duration) *Expiry {
+// ExpireRefusals begins to delete refusals that are older than age.
+func ExpireRefusals(d stock.Deps, age time.Duration) *Expiry {
 	ctx, stop := context.WithCancel(context.Background())
 	e := &Expiry{store: New(d), age: age, log: d.Log, stop: stop, done: make(chan struct{})}
 	go func() {
@@ -55,17 +55,17 @@ func (e *Expiry) Close() error {
 func (e *Expiry) run(ctx context.Context) {
 	failed := false
 	for ctx.Err() == nil {
-		err := e.deleteExpired(ctx)
+		err := errors.Join(e.deleteExpired(ctx, ledgerSoldOut), e.deleteExpired(ctx, ledgerBuyerLimit))
 		if err != nil && !failed && ctx.Err() == nil {
-			e.log.Warn("sold-out answers are not deleted from the ledger: trying again", "error", err)
+			e.log.Warn("refusals are not deleted from the ledger: trying again", "error", err)
 		}
 		failed = err != nil
 		rest(ctx, min(e.age, expiryInterval))
 	}
 }
 
-// deleteExpired deletes the expired answers, the oldest first.
-func (e *Expiry) deleteExpired(ctx context.Context) error {
+// deleteExpired deletes the expired refusals of one kind, the oldest first.
+func (e *Expiry) deleteExpired(ctx context.Context, outcome ledgerOutcome) error {
 	after := "created_at >= ?"
 	from := "1970-01-01"
 	for {
@@ -74,13 +74,13 @@ func (e *Expiry) deleteExpired(ctx context.Context) error {
 		err := e.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
 			return Refusal(conn.SelectContext(ctx, &batch, `SELECT order_key, CAST(created_at AS CHAR) AS created
 				FROM ledger FORCE INDEX (ledger_outcome) WHERE outcome = ? AND `+after+` AND `+olderThan+`
-				ORDER BY created_at LIMIT ?`, ledgerSoldOut, from, e.age.Microseconds(), expiryBatch))
+				ORDER BY created_at LIMIT ?`, outcome, from, e.age.Microseconds(), expiryBatch))
 		})
 		if err != nil || len(batch) == 0 {
 			return err
 		}
 		from, after = batch[len(batch)-1].Created, "created_at >= ?"
-		switch err := e.deleteBatch(ctx, batch); {
+		switch err := e.deleteBatch(ctx, outcome, batch); {
 		case errors.Is(err, stock.ErrBusy):
 			after = "created_at > ?" // skip this batch until the next search
 		case err != nil:
@@ -99,13 +99,13 @@ type expired struct {
 // deleteBatch deletes a batch, or nothing and fails with ErrBusy if one of its rows is locked. A key that another
 // replica has deleted is kept if it was used again meanwhile.
 //
-// It finds rows by the whole primary key, so that it locks no other row. An answer "sold out" has line 0 only.
-func (e *Expiry) deleteBatch(ctx context.Context, batch []expired) error {
+// It finds rows by the whole primary key, so that it locks no other row. A refusal has line 0 only.
+func (e *Expiry) deleteBatch(ctx context.Context, outcome ledgerOutcome, batch []expired) error {
 	args := make([]any, len(batch), len(batch)+2)
 	for i, row := range batch {
 		args[i] = row.Key
 	}
-	args = append(args, ledgerSoldOut, e.age.Microseconds())
+	args = append(args, outcome, e.age.Microseconds())
 	// At READ COMMITTED, since locked gaps would keep new requests out. NOWAIT, because TiDB has no SKIP LOCKED.
 	return e.store.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx Tx) error {
 		var keys []any

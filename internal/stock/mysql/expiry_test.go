@@ -48,7 +48,7 @@ func TestOnlySoldOutAnswersExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // replicas
-		expiry := mysql.ExpireSoldOut(deps, 50*time.Millisecond)
+		expiry := mysql.ExpireRefusals(deps, 50*time.Millisecond)
 		t.Cleanup(func() { _ = expiry.Close() })
 	}
 	serverstest.Eventually(t, "the batches without the locked row are deleted", func() bool {
@@ -66,7 +66,7 @@ func TestOnlySoldOutAnswersExpire(t *testing.T) {
 func TestAClosedExpiryDeletesNothing(t *testing.T) {
 	t.Parallel()
 	deps, _ := newReplica(t)
-	expiry := mysql.ExpireSoldOut(deps, time.Millisecond)
+	expiry := mysql.ExpireRefusals(deps, time.Millisecond)
 	if err := expiry.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestAKeyWhoseSoldOutAnswerExpiredIsNew(t *testing.T) {
 			}
 			service.Set(t, id, 10)
 		}
-		expiry := mysql.ExpireSoldOut(deps, time.Millisecond)
+		expiry := mysql.ExpireRefusals(deps, time.Millisecond)
 		defer expiry.Close()
 		serverstest.Eventually(t, "the answer has expired", func() bool { return countAnswers(t, deps.MySQL, "k") == 0 })
 		stocktest.Sell(t, d, req)

@@ -13,10 +13,12 @@ import (
 
 // ledger records the outcome of a request in the transaction that carries it out (Helland, "Idempotence Is Not a
 // Medical Condition", ACM Queue, 2012). The answer to a key is kept if and only if the request was carried out,
-// whatever crashes meanwhile, and a request that is sent again finds it. Only "done" and "sold out" are answers.
-// After any other outcome nothing is kept, and the request may be tried again. Answers "sold out" expire: see Expiry.
+// whatever crashes meanwhile, and a request that is sent again finds it. Only "done" and the refusals "sold out" and
+// "buyer limit" are answers. After any other outcome nothing is kept, and the request may be tried again. Refusals
+// expire: see Expiry.
 //
-// Locks are taken in one order: the row of the key, then the rows of the items, ascending. The key comes first
+// Locks are taken in one order: the row of the key, then the rows of the items, ascending, each followed by that of
+// the buyer (see buyers). The key comes first
 // because requests wait for popular items, and meanwhile another request with the same key must be able to see it.
 // Batches take them the other way round (see NewBatchLedger): if a request and a batch deadlock, the server rolls one
 // of them back, and that one tries again.
@@ -24,6 +26,8 @@ type ledger struct {
 	Store
 	name string        // of the strategy: the same key with another strategy is another request
 	wait time.Duration // how long to retry a request that the server has rolled back
+	// sell deducts for a request, within the limit of its buyer, and returns the units left.
+	sell func(ctx context.Context, tx Tx, req stock.Request) (remaining int64, err error)
 }
 
 // LedgerName is the name of the strategy `ledger`.
@@ -35,7 +39,18 @@ var errKeyTaken = errors.New("the idempotency key is taken")
 
 // NewLedger makes the strategy `ledger`.
 func NewLedger(d stock.Deps) stock.Deducter {
-	return ledger{New(d), LedgerName, d.LockWait}
+	return newLedger(d, LedgerName)
+}
+
+func newLedger(d stock.Deps, name string) ledger {
+	return ledger{Store: New(d), name: name, wait: d.LockWait, sell: sellWithinLimit}
+}
+
+func sellWithinLimit(ctx context.Context, tx Tx, req stock.Request) (remaining int64, err error) {
+	if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
+		return 0, err
+	}
+	return tx.sell(ctx, stock.Line{GoodsID: req.GoodsID, Count: req.Count}, req.Buyer, tx.Read)
 }
 
 func (l ledger) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
@@ -45,10 +60,7 @@ func (l ledger) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 		ledger: l, key: req.Key, shares: []int64{ShareOf(req)}, pause: req.Pause, entry: entry, section: &section,
 	}
 	first, attempts, err := once.run(ctx, func(in Tx) ([]ledgerRow, error) {
-		if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
-			return nil, err
-		}
-		remaining, err := in.deduct(ctx, stock.Line{GoodsID: req.GoodsID, Count: req.Count}, in.Read)
+		remaining, err := l.sell(ctx, in, req)
 		if err != nil {
 			return nil, err
 		}
@@ -97,11 +109,10 @@ func (l ledger) answerOrder(
 	ctx context.Context, req stock.OrderRequest, first *ledgerRow,
 ) (stock.OrderReceipt, error) {
 	receipt := stock.OrderReceipt{Receipt: stock.Receipt{Attempts: 1, Replayed: true}}
-	if first.Outcome == ledgerSoldOut {
+	if first.Outcome != ledgerDone {
 		lines := req.Lines()
 		line := lines[slices.IndexFunc(lines, func(l stock.Line) bool { return l.GoodsID == first.GoodsID })]
-		soldOut := &stock.SoldOutError{GoodsID: line.GoodsID, Asked: line.Count, Remaining: first.Remaining}
-		return receipt, line.Refused(soldOut)
+		return receipt, line.Refused(first.refusal(line, req.Buyer))
 	}
 	var rows []ledgerRow
 	err := l.use(ctx, []int64{first.GoodsID}, func(conn *conn) (err error) {
@@ -128,7 +139,7 @@ type ledgerTx struct {
 	section *stock.Section
 }
 
-// run records the rows that carryOut returns, or that an item was sold out. If the key is taken, it returns the first
+// run records the rows that carryOut returns, or its refusal if that is an answer. If the key is taken, it returns the first
 // row of the earlier request, which has an answer. It tries again if the server rolled everything back because of a
 // conflict.
 func (l ledgerTx) run(
@@ -143,15 +154,14 @@ func (l ledgerTx) run(
 }
 
 func (l ledgerTx) try(ctx context.Context, carryOut func(Tx) ([]ledgerRow, error)) (first *ledgerRow, err error) {
-	var soldOut error // an answer too: it is committed
+	var refusal error // an answer too: it is committed
 	err = l.InTx(ctx, l.shares, ReadCommitted, l.pause, func(tx Tx) (err error) {
 		if first, err = l.takeKey(ctx, tx); err != nil {
 			return err
 		}
 		rows, err := carryOut(tx)
-		if short, ok := errors.AsType[*stock.SoldOutError](err); ok && l.key != "" {
-			soldOut = err
-			l.entry.soldOut(short.GoodsID, short.Remaining)
+		if l.key != "" && l.entry.refuse(err) {
+			refusal = err
 			return recordRows(ctx, tx, l.entry)
 		}
 		if err != nil {
@@ -164,19 +174,20 @@ func (l ledgerTx) try(ctx context.Context, carryOut func(Tx) ([]ledgerRow, error
 	switch {
 	case errors.Is(err, errKeyTaken):
 		return first, first.check(l.entry)
-	case soldOut != nil && errors.Is(err, stock.ErrUnknown):
-		return nil, soldOutUnrecorded(err)
+	case refusal != nil && errors.Is(err, stock.ErrUnknown):
+		return nil, unrecorded(refusal, err)
 	case err != nil:
 		return nil, err
 	}
-	return nil, soldOut
+	return nil, refusal
 }
 
-// soldOutUnrecorded is the error of a request with a key if its item was sold out and the reply to the COMMIT of that
-// answer was lost. It is not an ErrUnknown, since nothing was deducted, nor an ErrSoldOut, since the request may get
-// another answer when it is sent again.
-func soldOutUnrecorded(cause error) error {
-	return fmt.Errorf("%w: sold out, but it is unknown whether that answer was recorded: %v", stock.ErrUnavailable, cause)
+// unrecorded is the error of a request with a key if the reply to the COMMIT of its refusal was lost. It is not an
+// ErrUnknown, since nothing was deducted, nor the refusal, since the request may get another answer when it is sent
+// again.
+func unrecorded(refusal, cause error) error {
+	return fmt.Errorf("%w: refused (%v), but it is unknown whether that answer was recorded: %v",
+		stock.ErrUnavailable, refusal, cause)
 }
 
 // takeKey takes the client's key, if there is one. If another request has it, takeKey fails with errKeyTaken and
@@ -195,7 +206,7 @@ func (l ledgerTx) takeKey(ctx context.Context, tx Tx) (first *ledgerRow, err err
 	return nil, nil
 }
 
-// deductAllOrNone is deductAll for a transaction that is committed even if an item is sold out: it undoes the
+// deductAllOrNone is deductAll for a transaction that is committed even if an item is refused: it undoes the
 // deductions of the items before that one.
 func (tx Tx) deductAllOrNone(
 	ctx context.Context, req stock.OrderRequest, section *stock.Section,
@@ -204,7 +215,7 @@ func (tx Tx) deductAllOrNone(
 		return nil, Refusal(err)
 	}
 	receipts, err := tx.deductAll(ctx, req, section, tx.Read)
-	if errors.Is(err, stock.ErrSoldOut) {
+	if isAnswer(err) {
 		if _, undo := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT undeducted"); undo != nil {
 			return nil, Refusal(undo)
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,8 +20,8 @@ type ledgerRow struct {
 	Key         []byte `db:"order_key"`
 	Line        int
 	GoodsID     int64 `db:"goods_id"`
-	Count       int   // units deducted, 0 if sold out
-	Remaining   int64 // units, as answered
+	Count       int   // units deducted, 0 if refused
+	Remaining   int64 // units left, as answered; with ledgerBuyerLimit, the units that the buyer had bought
 	Outcome     ledgerOutcome
 	Fingerprint []byte // identifies what was asked for: 32 bytes
 }
@@ -28,13 +29,20 @@ type ledgerRow struct {
 type ledgerOutcome string
 
 const (
-	ledgerDone    ledgerOutcome = "done"
-	ledgerSoldOut ledgerOutcome = "sold-out"
+	ledgerDone       ledgerOutcome = "done"
+	ledgerSoldOut    ledgerOutcome = "sold-out"
+	ledgerBuyerLimit ledgerOutcome = "buyer-limit"
 )
+
+// isAnswer reports whether an error is a refusal that a ledger keeps.
+func isAnswer(err error) bool {
+	return errors.Is(err, stock.ErrSoldOut) || errors.Is(err, stock.ErrBuyerLimit)
+}
 
 // newDeductionRow is the row of a deduction that a strategy is about to carry out.
 func newDeductionRow(strategy string, req stock.Request) ledgerRow {
-	return newLedgerRow(req.Key, req.GoodsID, "deduct", strategy, stock.MySQL, req.GoodsID, req.Count)
+	asked := append([]any{"deduct", strategy, stock.MySQL, req.GoodsID, req.Count}, buyerTerms(req.Buyer)...)
+	return newLedgerRow(req.Key, req.GoodsID, asked...)
 }
 
 // newOrderRow is the first row of an order that a strategy is about to carry out.
@@ -44,7 +52,15 @@ func newOrderRow(strategy string, req stock.OrderRequest) ledgerRow {
 	for _, line := range lines {
 		asked = append(asked, line.GoodsID, line.Count)
 	}
-	return newLedgerRow(req.Key, lines[0].GoodsID, asked...)
+	return newLedgerRow(req.Key, lines[0].GoodsID, append(asked, buyerTerms(req.Buyer)...)...)
+}
+
+// buyerTerms is what a fingerprint has of the buyer. The name comes last, because it may contain spaces.
+func buyerTerms(buyer stock.Buyer) []any {
+	if buyer.Name == "" {
+		return nil
+	}
+	return []any{"buyer", buyer.Limit, buyer.Name}
 }
 
 func newLedgerRow(clientKey string, goodsID int64, asked ...any) ledgerRow {
@@ -65,7 +81,8 @@ func generateKey() []byte {
 	return key
 }
 
-// fingerprint differs for any two requests that ask for different things. Strings must not contain spaces.
+// fingerprint differs for any two requests that ask for different things. Strings other than the last must
+// not contain spaces.
 func fingerprint(asked ...any) []byte {
 	hash := sha256.Sum256(fmt.Appendln(nil, asked...))
 	return hash[:]
@@ -75,8 +92,27 @@ func (r *ledgerRow) done(count int, remaining int64) {
 	r.Outcome, r.Count, r.Remaining = ledgerDone, count, remaining
 }
 
-func (r *ledgerRow) soldOut(goodsID, remaining int64) {
-	r.GoodsID, r.Outcome, r.Count, r.Remaining = goodsID, ledgerSoldOut, 0, remaining
+// refuse completes the row of a request that ended with err, and reports whether err is a refusal to keep.
+func (r *ledgerRow) refuse(err error) bool {
+	if e, ok := errors.AsType[*stock.SoldOutError](err); ok {
+		r.GoodsID, r.Outcome, r.Count, r.Remaining = e.GoodsID, ledgerSoldOut, 0, e.Remaining
+	} else if e, ok := errors.AsType[*stock.BuyerLimitError](err); ok {
+		r.GoodsID, r.Outcome, r.Count, r.Remaining = e.GoodsID, ledgerBuyerLimit, 0, e.Bought
+	} else {
+		return false
+	}
+	return true
+}
+
+// refusal is the refusal that the row keeps; nil if the request was carried out. line is that of the row's item.
+func (r *ledgerRow) refusal(line stock.Line, buyer stock.Buyer) error {
+	switch r.Outcome {
+	case ledgerSoldOut:
+		return &stock.SoldOutError{GoodsID: line.GoodsID, Asked: line.Count, Remaining: r.Remaining}
+	case ledgerBuyerLimit:
+		return &stock.BuyerLimitError{GoodsID: line.GoodsID, Asked: line.Count, Bought: r.Remaining, Limit: buyer.Limit}
+	}
+	return nil
 }
 
 // rows makes the rows of the order whose first row this is.
@@ -104,8 +140,8 @@ func (r *ledgerRow) check(entry ledgerRow) error {
 
 // answer gives the first answer to a deduction that is sent again.
 func (r *ledgerRow) answer(req stock.Request) (stock.Receipt, error) {
-	if r.Outcome == ledgerSoldOut {
-		return stock.Receipt{Replayed: true}, soldOut(req, r.Remaining)
+	if err := r.refusal(stock.Line{GoodsID: req.GoodsID, Count: req.Count}, req.Buyer); err != nil {
+		return stock.Receipt{Replayed: true}, err
 	}
 	return stock.Receipt{Remaining: r.Remaining, Attempts: 1, Replayed: true}, nil
 }

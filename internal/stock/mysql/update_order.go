@@ -34,7 +34,7 @@ func (tx Tx) deductAll(
 	}
 	var receipts []stock.LineReceipt
 	for _, line := range req.Lines() {
-		remaining, err := tx.deduct(ctx, line, reread)
+		remaining, err := tx.sell(ctx, line, req.Buyer, reread)
 		if err != nil {
 			return nil, line.Refused(err)
 		}
