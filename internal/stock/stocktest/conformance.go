@@ -90,6 +90,9 @@ func (s subject) run(t *testing.T) {
 	if s.strategy.Idempotent {
 		s.runKeys(t)
 	}
+	if claim.BuyerLimit != "" {
+		s.runBuyers(t)
+	}
 	if s.takesOrders() {
 		s.runOrders(t)
 	}
