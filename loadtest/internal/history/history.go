@@ -10,11 +10,12 @@ type Outcome string
 
 // The outcomes. All except Sold and Unknown guarantee that this request deducted nothing.
 const (
-	Sold     Outcome = "sold"     // 200
-	SoldOut  Outcome = "sold_out" // 409
-	Busy     Outcome = "busy"     // the service gave up, was not reachable, or still works on an earlier try
-	Rejected Outcome = "rejected" // any other 4xx: the lab sent an invalid request
-	Unknown  Outcome = "unknown"  // timeout, 5xx, broken connection: the request may have taken effect
+	Sold       Outcome = "sold"        // 200
+	SoldOut    Outcome = "sold_out"    // 409
+	BuyerLimit Outcome = "buyer_limit" // 409: the buyer would have more units than the limit
+	Busy       Outcome = "busy"        // the service gave up, was not reachable, or still works on an earlier try
+	Rejected   Outcome = "rejected"    // any other 4xx: the lab sent an invalid request
+	Unknown    Outcome = "unknown"     // timeout, 5xx, broken connection: the request may have taken effect
 )
 
 // Mismatch is the Error of an Op that was answered 200 with a receipt that is unreadable, or for something else. It
@@ -58,6 +59,7 @@ type Run struct {
 	JudgedOnly     bool   `json:"judged_only,omitempty"` // the run is too small to measure anything
 	Retries        bool   `json:"retries,omitempty"`     // requests are sent again during the load
 	CallsVersion   int    `json:"calls,omitempty"`       // of the Calls of a run of reservations; 0: it is none
+	Buyers         bool   `json:"buyers,omitempty"`      // the units of each buyer are limited, so low that all are refused
 	Story          string `json:"story,omitempty"`       // the fault scenario that was played; empty: a load was run
 	// Set holds the units by item that the lab set before the run; it is nil if the lab found the stock.
 	Set     map[int64]int64 `json:"set,omitempty"`
@@ -73,6 +75,9 @@ type Op struct {
 	Name           string  `json:"order"` // names the request; the same for every attempt to send it
 	GoodsID        int64   `json:"goods_id"`
 	Count          int64   `json:"count"`
+	Buyer          string  `json:"buyer,omitempty"`       // of a deduction, if units are limited for each buyer
+	BuyerLimit     int64   `json:"buyer_limit,omitempty"` // units
+	Bought         int64   `json:"bought,omitempty"`      // units that the buyer had, as replied with BuyerLimit
 	Lines          []Line  `json:"lines,omitempty"`       // of an order
 	IntendedNS     int64   `json:"intended_ns,omitempty"` // open loop: when it should have been sent
 	SentNS         int64   `json:"sent_ns"`

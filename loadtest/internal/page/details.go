@@ -64,7 +64,7 @@ func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (te
 	}
 	v.Costs = costs(row)
 	for _, outcome := range []history.Outcome{
-		history.Sold, history.SoldOut, history.Busy, history.Rejected, history.Unknown,
+		history.Sold, history.SoldOut, history.BuyerLimit, history.Busy, history.Rejected, history.Unknown,
 	} {
 		if n := row.Outcomes[outcome]; n > 0 {
 			v.Outcomes = append(v.Outcomes, fact{outcomeWord(row, outcome), grouped(float64(n))})
@@ -100,6 +100,7 @@ func sentences(row *report.Row) (sentences []string) {
 	claim := map[string]string{
 		verify.ClaimCorrect: "is correct", verify.ClaimLosesUpdates: "loses updates", verify.ClaimOversells: "oversells",
 		verify.ClaimUndersells: "undersells", verify.ClaimSellsNothing: "deducts nothing",
+		verify.ClaimExceedsLimits: "exceeds the limits of buyers",
 	}[row.Claim]
 	claim += " on " + count(row.Replicas, "replica")
 	if row.Exclusive && hasSections(row) {

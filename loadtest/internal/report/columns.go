@@ -176,6 +176,7 @@ var columns = []column{
 
 	outcomeCount(history.Sold),
 	outcomeCount(history.SoldOut),
+	outcomeCount(history.BuyerLimit),
 	outcomeCount(history.Busy),
 	outcomeCount(history.Rejected),
 	outcomeCount(history.Unknown),
@@ -196,6 +197,8 @@ var columns = []column{
 	{csv: "contended", value: func(r *Row) any { return r.Contended }},
 	{csv: "duplicates", value: func(r *Row) any { return r.Duplicates }},
 	{csv: "ledger_gaps", value: func(r *Row) any { return r.LedgerGaps }},
+	{csv: "beyond_limit", value: func(r *Row) any { return r.BeyondLimit }},
+	{csv: "refused_within_limit", value: func(r *Row) any { return r.RefusedWithinLimit }},
 	{csv: "partial_orders", value: func(r *Row) any { return r.PartialOrders }},
 	{csv: "sent_again", value: func(r *Row) any { return r.SentAgain }},
 	{csv: "again_in_stock", value: func(r *Row) any { return r.AgainInStock }},
@@ -415,6 +418,8 @@ func (r *Row) Damage() string {
 	add("undersold", r.Undersold)
 	add("duplicates", r.Duplicates)
 	add("ledger gaps", r.LedgerGaps)
+	add("units beyond buyers' limits", r.BeyondLimit)
+	add("refused within the limit", r.RefusedWithinLimit)
 	add("partial orders", r.PartialOrders)
 	add("unlike first answers", r.DifferentAnswers)
 	add("late confirmations", r.Reservations.LateConfirmations)

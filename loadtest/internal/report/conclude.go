@@ -49,8 +49,8 @@ func (r *Row) proves() bool {
 	return r.Result != verify.Inconclusive && (!r.Control || r.Result == verify.Wrong)
 }
 
-// control sums up all rows of a strategy that is wrong on purpose, except those with a load that it serves correctly:
-// one that undersells needs unequal counts.
+// control sums up the rows of a strategy that is wrong on purpose, except those in which it claims to be correct, and
+// those with a load that it serves correctly: one that undersells needs unequal counts.
 type control struct {
 	strategy string
 	provoked bool // a load could bring out what it does wrong
@@ -60,7 +60,8 @@ type control struct {
 func (r *Report) controls() []control {
 	var controls []control
 	for _, row := range r.Rows {
-		if !row.Control || row.Claim == verify.ClaimUndersells && !row.UnequalCounts() {
+		if !row.Control || row.Claim == verify.ClaimCorrect ||
+			row.Claim == verify.ClaimUndersells && !row.UnequalCounts() {
 			continue
 		}
 		i := slices.IndexFunc(controls, func(c control) bool { return c.strategy == row.Strategy })

@@ -223,4 +223,6 @@ func ReadJSON(in io.Reader) (*Report, error) {
 }
 
 // outcomes lists all outcomes.
-var outcomes = []history.Outcome{history.Sold, history.SoldOut, history.Busy, history.Rejected, history.Unknown}
+var outcomes = []history.Outcome{
+	history.Sold, history.SoldOut, history.BuyerLimit, history.Busy, history.Rejected, history.Unknown,
+}

@@ -18,6 +18,7 @@ const (
 	Rest    = "rest"    // a crowd wants the last units, most of them more than are left
 
 	Reservations = "reservations" // units are held, and confirmed, cancelled or left to expire
+	Buyers       = "buyers"       // few buyers send many requests at once, and each may have some units of an item
 )
 
 // judgedWorkload is a workload that shows mistakes that the measured ones hardly provoke. It is small, and does not
@@ -27,7 +28,7 @@ type judgedWorkload struct {
 	users    int
 	requests int
 	mix      traffic.MixConfig // without a seed
-	stock    int64             // units, in per cent of those asked for; so low that every item sells out
+	stock    int64             // units, in per cent of those asked for; usually so low that every item sells out
 	retries  bool
 	claim    string // of the strategies that run it; empty: correct
 	suits    func(Choice) bool
@@ -66,6 +67,11 @@ var judgedWorkloads = []judgedWorkload{
 		typical:      5 * time.Second,
 		suits:        func(c Choice) bool { return slices.Contains(c.Strategy.Reservations, c.Store) },
 	},
+	{
+		name: Buyers, users: 48, requests: 600, stock: 100, retries: true,
+		mix:   traffic.MixConfig{Goods: 2, MinCount: 1, MaxCount: 2, Buyers: 6, BuyerLimit: 20},
+		suits: func(c Choice) bool { return c.Strategy.Claim.BuyerLimit != "" },
+	},
 }
 
 // judgedTime is the longest that a run of a judged workload may take.
@@ -88,10 +94,10 @@ func judgedWorkloadOf(name string) *judgedWorkload {
 // judgedOnly reports whether a workload is judged and not measured.
 func judgedOnly(workload string) bool { return judgedWorkloadOf(workload) != nil }
 
-// mixFor returns the mix of a strategy. If it takes orders and requests are sent again, every second one is an order.
+// mixFor returns the mix of a strategy. If it takes orders, every second request of Retries is one.
 func (w judgedWorkload) mixFor(choice Choice) traffic.MixConfig {
 	mix := w.mix
-	if w.retries && takesOrders(choice) {
+	if w.name == Retries && takesOrders(choice) {
 		mix.OrderEvery, mix.MaxLines = 2, mix.Goods
 	}
 	return mix
@@ -118,6 +124,7 @@ func judgedRows(choices []Choice, replicas int, oneReplica bool) []row {
 				Workload: history.Workload{
 					Name: w.name, Users: w.users, Goods: mix.Goods, Skew: mix.Skew,
 					Counts: counts(mix.MinCount, mix.MaxCount), Lines: mix.MaxLines,
+					Buyers: mix.Buyers,
 				},
 			}
 			rows = append(rows, row{strategy: choice.Strategy, Cell: history.Cell{Subject: subject}})

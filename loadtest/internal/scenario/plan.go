@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/verify"
 )
 
 // Names of workloads.
@@ -27,6 +28,15 @@ func (r row) durable() string { return r.strategy.Durable(r.Store) }
 
 // updates reports whether the strategy sells in one store, and another one is updated.
 func (r row) updates() bool { return r.durable() != r.Store }
+
+// claim returns what the strategy claims for the row.
+func (r row) claim() string {
+	claim := r.strategy.ClaimFor(r.Replicas, r.Restock > 0)
+	if r.Workload.Buyers > 0 && claim == verify.ClaimCorrect && r.strategy.Claim.BuyerLimit == limitExceeded {
+		return verify.ClaimExceedsLimits
+	}
+	return claim
+}
 
 func (r row) choice() Choice { return Choice{Strategy: r.strategy, Store: r.Store} }
 

@@ -126,20 +126,22 @@ func (c *cellRun) describe(round int) history.Run {
 		Cell:    cell,
 		Seed:    c.config.Seed,
 		Planned: c.load.Requests,
-		Claim:   strategy.ClaimFor(cell.Replicas, cell.Restock > 0),
+		Claim:   c.row.claim(),
 		// A mutex is exclusive only where it is correct, which is on one replica. Restocking does not matter for this.
 		Exclusive:      strategy.Claim.Exclusive && strategy.ClaimFor(cell.Replicas, false) == verify.ClaimCorrect,
 		OmitsRemaining: strategy.OmitsRemaining(),
 		Control:        strategy.Control,
 		Witness:        c.stock.witness,
 		// With restocks, a flash sale may not sell out.
-		Scarce:     cell.Workload.Name == FlashSale && cell.Restock == 0 || judgedOnly(cell.Workload.Name),
+		Scarce: cell.Workload.Name == FlashSale && cell.Restock == 0 ||
+			judgedOnly(cell.Workload.Name) && cell.Workload.Buyers == 0,
 		Keys:       c.load.Keys,
 		Ledger:     c.load.Keys && c.stock.store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
 		JudgedOnly: judgedOnly(cell.Workload.Name),
 		Retries:    c.load.Retries,
 
 		CallsVersion: calls,
+		Buyers:       cell.Workload.Buyers > 0,
 	}
 }
 

@@ -46,7 +46,7 @@ func chooseAgain(ops []history.Op, users int) (chosen [][]history.Op) {
 		}
 		var n *int
 		switch op.Outcome {
-		case history.Sold, history.SoldOut:
+		case history.Sold, history.SoldOut, history.BuyerLimit:
 			n = &answered[op.Client]
 		case history.Unknown:
 			n = &unknown[op.Client]

@@ -16,12 +16,13 @@ import (
 // up on a replica that went on, so it promises nothing.
 const (
 	problemSoldOut     = "/problems/sold-out"
+	problemBuyerLimit  = "/problems/buyer-limit"
 	problemBusy        = "/problems/busy"
 	problemUnavailable = "/problems/unavailable"
 	problemInProgress  = "/problems/in-progress" // the first request with the key may still deduct, this one has not
 )
 
-// noRemaining stands for a reply without `remaining`, which the judge distinguishes from zero.
+// noRemaining stands for a reply without `remaining` or `bought`, which the judge distinguishes from zero.
 const noRemaining = math.MinInt64
 
 // reply has the members of a receipt and of a problem, so that a body is parsed only once.
@@ -30,6 +31,7 @@ type reply struct {
 	goodsID   int64
 	count     int64
 	remaining int64
+	bought    int64
 	attempts  int64
 	token     uint64
 	waitedUS  int64
@@ -53,9 +55,9 @@ func (r *replyReader) parse(body []byte) reply {
 	r.body.Reset()
 	r.body.Write(body)
 	r.decoder.Reset(&r.body)
-	answer := reply{remaining: noRemaining, stock: noRemaining}
+	answer := reply{remaining: noRemaining, bought: noRemaining, stock: noRemaining}
 	if !r.object(&answer) {
-		return reply{remaining: noRemaining, stock: noRemaining, malformed: true}
+		return reply{remaining: noRemaining, bought: noRemaining, stock: noRemaining, malformed: true}
 	}
 	return answer
 }
@@ -91,6 +93,8 @@ func (r *replyReader) member(answer *reply) bool {
 		number = &answer.count
 	case `"remaining"`:
 		number = &answer.remaining
+	case `"bought"`:
+		number = &answer.bought
 	case `"attempts"`:
 		number = &answer.attempts
 	case `"waited_us"`:
@@ -164,6 +168,8 @@ func (r *replyReader) readDeduction(op *history.Op, response *fasthttp.Response)
 		op.EnteredNS, op.LeftNS = answer.enteredNS, answer.leftNS
 	case op.Status == http.StatusConflict && answer.problem == problemSoldOut && answer.remaining != noRemaining:
 		op.Outcome, op.Remaining = history.SoldOut, answer.remaining
+	case op.Status == http.StatusConflict && answer.problem == problemBuyerLimit && answer.bought != noRemaining:
+		op.Outcome, op.Bought = history.BuyerLimit, answer.bought
 	default:
 		op.Outcome = classifyFailure(op.Status, answer.problem)
 	}

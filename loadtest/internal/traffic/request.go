@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"stock/loadtest/internal/history"
 )
 
 // contentType is the media type of every request and, as far as it is accepted, of every reply.
@@ -49,12 +51,18 @@ func bodyPrefix(load Load) []byte {
 	return []byte(b.String())
 }
 
-// appendBody appends the body of a deduction.
-func appendBody(body, prefix []byte, goodsID, count int64) []byte {
+// appendBody appends the body of a deduction. The name of a buyer must not contain what is special in JSON.
+func appendBody(body, prefix []byte, op *history.Op) []byte {
 	body = append(body, prefix...)
 	body = append(body, `"goods_id":`...)
-	body = strconv.AppendInt(body, goodsID, 10)
+	body = strconv.AppendInt(body, op.GoodsID, 10)
 	body = append(body, `,"count":`...)
-	body = strconv.AppendInt(body, count, 10)
+	body = strconv.AppendInt(body, op.Count, 10)
+	if op.Buyer != "" {
+		body = append(body, `,"buyer":"`...)
+		body = append(body, op.Buyer...)
+		body = append(body, `","buyer_limit":`...)
+		body = strconv.AppendInt(body, op.BuyerLimit, 10)
+	}
 	return append(body, '}')
 }

@@ -81,14 +81,16 @@ func (p *pair) sendLater(ctx context.Context) {
 func (u *user) sendAgain(ctx context.Context, op history.Op, how string) {
 	u.again++
 	u.deduct(ctx, history.Op{
-		Kind:    op.Kind,
-		Client:  u.number,
-		Name:    op.Name,
-		GoodsID: op.GoodsID,
-		Count:   op.Count,
-		Lines:   asked(op.Lines),
-		Again:   true,
-		How:     how,
+		Kind:       op.Kind,
+		Client:     u.number,
+		Name:       op.Name,
+		GoodsID:    op.GoodsID,
+		Count:      op.Count,
+		Buyer:      op.Buyer,
+		BuyerLimit: op.BuyerLimit,
+		Lines:      asked(op.Lines),
+		Again:      true,
+		How:        how,
 	})
 }
 

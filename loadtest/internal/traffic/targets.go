@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"stock/loadtest/internal/history"
 )
 
 // target is a line of vegeta's JSON target format (`vegeta attack -format=json`).
@@ -35,8 +37,9 @@ func WriteTargets(ctx context.Context, w io.Writer, base string, load Load) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		goodsID, count := load.Mix.At(i)
-		line.Body = appendBody(line.Body[:0], prefix, goodsID, count)
+		var op history.Op
+		op.GoodsID, op.Count = load.Mix.At(i)
+		line.Body = appendBody(line.Body[:0], prefix, &op)
 		line.Header["X-Request-Id"] = []string{load.RequestPrefix + "-" + strconv.Itoa(i)}
 		if err := encoder.Encode(line); err != nil {
 			return fmt.Errorf("write target %d: %w", i, err)

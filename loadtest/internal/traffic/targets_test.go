@@ -30,7 +30,7 @@ func TestVegetaReadsTheTargets(t *testing.T) {
 			t.Fatal(err)
 		}
 		goodsID, count := mix.At(read)
-		want := string(appendBody(nil, bodyPrefix(load), goodsID, count))
+		want := string(appendBody(nil, bodyPrefix(load), &history.Op{GoodsID: goodsID, Count: count}))
 		const address = "http://127.0.0.1:8000/stock/deduct"
 		if target.Method != http.MethodPost || target.URL != address || string(target.Body) != want {
 			t.Fatalf("target %d: %s %s %s, want POST %s %s", read, target.Method, target.URL, target.Body, address, want)

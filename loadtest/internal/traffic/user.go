@@ -62,6 +62,7 @@ func (u *user) op(n int) history.Op {
 		op.Kind = history.Order
 	} else {
 		op.GoodsID, op.Count = u.run.load.Mix.At(n)
+		op.Buyer, op.BuyerLimit = u.run.load.Mix.Buyer(n)
 	}
 	return op
 }
@@ -97,7 +98,7 @@ func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) 
 	if op.Kind == history.Order {
 		header, u.body = r.orderHeader, appendOrder(u.body[:0], r.body, op.Lines)
 	} else {
-		u.body = appendBody(u.body[:0], r.body, op.GoodsID, op.Count)
+		u.body = appendBody(u.body[:0], r.body, &op)
 	}
 	u.request = appendRequest(u.request[:0], header, u.id, key, u.body)
 	rec := u.newRecord()

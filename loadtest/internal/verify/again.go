@@ -73,11 +73,13 @@ func (b *books) replays() (r result) {
 	return r
 }
 
-// decided reports whether a request was answered sold or sold out.
-func decided(op history.Op) bool { return op.Outcome == history.Sold || op.Outcome == history.SoldOut }
+// decided reports whether a request was sold or refused for good.
+func decided(op history.Op) bool {
+	return op.Outcome == history.Sold || op.Outcome == history.SoldOut || op.Outcome == history.BuyerLimit
+}
 
 func sameAnswer(a, b history.Op) bool {
-	return a.Outcome == b.Outcome && a.Remaining == b.Remaining &&
+	return a.Outcome == b.Outcome && a.Remaining == b.Remaining && a.Bought == b.Bought &&
 		slices.EqualFunc(a.Lines, b.Lines, func(x, y history.Line) bool {
 			return x.GoodsID == y.GoodsID && x.Remaining == y.Remaining && x.Short == y.Short
 		})
@@ -93,6 +95,9 @@ func inWords(op history.Op) string {
 
 // answerTo describes the answer to a request: sold, 3 remaining; or sold, 3 of item 1 and 5 of item 2 remaining.
 func answerTo(op history.Op) string {
+	if op.Outcome == history.BuyerLimit {
+		return fmt.Sprintf("%s, %d bought", op.Outcome, op.Bought)
+	}
 	if op.Kind != history.Order {
 		return fmt.Sprintf("%s, %d remaining", op.Outcome, op.Remaining)
 	}

@@ -253,7 +253,7 @@ func isRepeated(op *history.Op, answered map[string]bool) bool {
 	switch op.Outcome {
 	case history.Sold:
 		return op.Replayed && answered[op.Name]
-	case history.SoldOut:
+	case history.SoldOut, history.BuyerLimit:
 		return op.Replayed
 	}
 	return false

@@ -55,6 +55,7 @@ var checks = []check{
 	{name: "tokens", applies: sells, means: Wrong, look: eachItem((*item).risingTokens)},
 	{name: "duplicates", applies: sells, means: Wrong, look: eachItem((*item).duplicates)},
 	{name: "overlaps", applies: sellsExclusively, means: Wrong, look: (*books).overlaps},
+	{name: "buyer limits", applies: sells, means: Wrong, look: eachItem((*item).buyerLimits)},
 	{name: "replays", applies: sells, means: Wrong, look: (*books).replays},
 	{name: "refused orders", applies: sells, means: Wrong, look: (*books).refusalsNameItems},
 	{name: "ledger", applies: sellsWithLedger, means: Wrong, look: eachItem((*item).audit)},
@@ -70,6 +71,7 @@ var checks = []check{
 	{name: "remaining", applies: reportsRemaining, means: Inconclusive, look: (*books).allReportRemaining},
 	{name: "clocks", means: Inconclusive, look: (*books).clocks},
 	{name: "contention", applies: sellsUnderLoad, means: Inconclusive, look: (*books).contention},
+	{name: "buyers", applies: limitsBuyers, means: Inconclusive, look: (*books).buyersTested},
 	{name: "again", applies: retries, means: Inconclusive, look: (*books).againTested},
 
 	{name: "witness", look: (*books).witness},
@@ -92,6 +94,7 @@ func sellsUnderLoad(run history.Run) bool   { return sells(run) && isLoad(run) }
 func isJudgedOnly(run history.Run) bool     { return run.JudgedOnly }
 func isScarce(run history.Run) bool         { return run.Scarce }
 func retries(run history.Run) bool          { return run.Retries }
+func limitsBuyers(run history.Run) bool     { return run.Buyers }
 func reportsRemaining(run history.Run) bool { return !run.OmitsRemaining }
 
 // eachItem makes a check of all items out of a check of one.

@@ -2,8 +2,10 @@ package verify
 
 import "stock/loadtest/internal/history"
 
-// answered is the number of requests that were answered sold or sold out.
-func (b *books) answered() int { return b.outcomes[history.Sold] + b.outcomes[history.SoldOut] }
+// answered is the number of requests that were sold or refused for good.
+func (b *books) answered() int {
+	return b.outcomes[history.Sold] + b.outcomes[history.SoldOut] + b.outcomes[history.BuyerLimit]
+}
 
 // exceeds reports whether n is more than a share of all requests.
 func (b *books) exceeds(n int64, share float64) bool { return float64(n) > share*float64(b.requests) }

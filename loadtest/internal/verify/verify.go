@@ -48,6 +48,9 @@ const (
 	ClaimOversells    = "oversells"
 	ClaimUndersells   = "undersells"
 	ClaimSellsNothing = "sells-nothing"
+
+	// ClaimExceedsLimits is the claim of a strategy that is correct but for the limits of buyers.
+	ClaimExceedsLimits = "exceeds-buyer-limits"
 )
 
 // Verdict is the result with the figures that it rests on.
@@ -100,6 +103,9 @@ type Figures struct {
 	Duplicates int64 `json:"duplicates"`            // a lower bound on the deductions that were made more than once
 	LedgerGaps int64 `json:"ledger_gaps,omitempty"` // ledger rows that differ from the answers, and units missing
 	Overlaps   int64 `json:"overlaps"`              // pairs of critical sections of one item that overlap in time
+
+	BeyondLimit        int64 `json:"beyond_limit,omitempty"`         // units sold to buyers beyond their limit
+	RefusedWithinLimit int64 `json:"refused_within_limit,omitempty"` // requests refused although they kept the limit
 
 	PartialOrders  int64 `json:"partial_orders,omitempty"`  // orders that were deducted in part
 	SentAgain      int64 `json:"sent_again,omitempty"`      // requests that were sent again
@@ -167,6 +173,8 @@ func (f *Figures) Add(g Figures) {
 	f.Contended += g.Contended
 	f.Duplicates += g.Duplicates
 	f.LedgerGaps += g.LedgerGaps
+	f.BeyondLimit += g.BeyondLimit
+	f.RefusedWithinLimit += g.RefusedWithinLimit
 	f.PartialOrders += g.PartialOrders
 	f.SentAgain += g.SentAgain
 	f.AgainInStock += g.AgainInStock
@@ -232,6 +240,8 @@ func Held(run history.Run, v Verdict) bool {
 	case ClaimLosesUpdates:
 		// The units of an overwritten sale stay in stock, those of an overwritten restock leak.
 		return v.Result == Wrong && (v.LostUpdates > 0 || v.Leaked > 0 && v.Restocked > 0)
+	case ClaimExceedsLimits:
+		return v.Result == Wrong && v.BeyondLimit > 0
 	case ClaimOversells:
 		return v.Result == Wrong && v.Oversold > 0 || v.Result == Correct && !Provoked(run.Claim, run.Workload, v)
 	case ClaimUndersells:
