@@ -33,13 +33,14 @@ least three rounds, and more to those whose speed is not yet known within 10 %:
   plenty      as many units as requested      (6 000 requests, 6 000 units)
   flash-sale  a sixth of the units requested  (6 000 requests, 1 000 units)
 
-Before them it runs small workloads once. They are judged and not measured. Strategies that claim to be correct run
-the first three, and those that claim to undersell the last one:
+Before them it runs small workloads once. They are judged and not measured. Strategies that claim to undersell run
+"rest", and those that claim to be correct run the others:
 
   orders      up to five items per order, of strategies that take orders
   retries     requests are sent again while stock is left, to strategies that honour an Idempotency-Key
   tail        up to eight units per request of items with little stock
   rest        the same, with five times the demand
+  buyers      few buyers with a limit each send many requests, to strategies that take one
 
 They are left out with --stock, --workload, --sweep, --rate, --restock and --duration, and if the lab cannot set the
 stock.

@@ -173,8 +173,8 @@ type problem struct {
 	Status     int      `json:"status"`
 	Detail     string   `json:"detail"`
 	RequestID  string   `json:"request_id"`
-	Remaining  *int64   `json:"remaining,omitempty"`  // sold-out: units left
-	Bought     *int64   `json:"bought,omitempty"`     // buyer-limit: units of the item that the buyer has
+	Remaining  *int64   `json:"remaining,omitempty"` // sold-out: units left
+	Bought     *int64   `json:"bought,omitempty"`    // buyer-limit: units of the item that the buyer has
 	BuyerLimit int      `json:"buyer_limit,omitempty"`
 	GoodsID    int64    `json:"goods_id,omitempty"`   // orders: the item that caused the refusal
 	Lines      []int    `json:"lines,omitempty"`      // orders: its lines, counted from 0
