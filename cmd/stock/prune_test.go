@@ -128,3 +128,32 @@ func TestPruneDeletesSalesOfRedisStreamThatCannotBeDeliveredAgain(t *testing.T) 
 	}
 	prune("deleted 1 sales", "1-0", "9-0")
 }
+
+func TestPruneForgetsBuyersWhoseLastSaleIsOld(t *testing.T) {
+	t.Parallel()
+	dsn := shared.Database(t)
+	env := environment{"STOCK_MYSQL_DSN": dsn}
+	if _, err := command(t, env, "migrate"); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), `INSERT INTO buyer_units (goods_id, buyer, epoch, units, created_at)
+		SELECT item, age, 1, 1, UTC_TIMESTAMP(6) - INTERVAL age HOUR
+		FROM (SELECT 1 AS item UNION SELECT 2) items, (SELECT 23 AS age UNION SELECT 25 UNION SELECT 26) ages`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := command(t, env, "prune", "--older-than", "24h")
+	if err != nil || !strings.Contains(out, "deleted 4 buyers") {
+		t.Errorf("prune says %q, %v", out, err)
+	}
+	var left, young int
+	row := db.QueryRowContext(t.Context(), "SELECT COUNT(*), SUM(buyer = '23') FROM buyer_units")
+	if err := row.Scan(&left, &young); err != nil || left != 2 || young != 2 {
+		t.Errorf("%d rows are left, %d of them young, %v, want the 2 that are", left, young, err)
+	}
+}

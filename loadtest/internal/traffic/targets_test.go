@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	vegeta "github.com/tsenart/vegeta/v12/lib"
+
+	"stock/loadtest/internal/history"
 )
 
 // vegeta's own parser reads the targets back.
