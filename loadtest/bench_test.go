@@ -145,7 +145,7 @@ func TestBenchHelpShowsTargetsAndExitStatus(t *testing.T) {
 	t.Parallel()
 	got := finish(t, "bench", "--help")
 	for _, want := range []string{
-		"0.7 × noop", "3 × update", "under 60 MB resident, 100 users",
+		"0.72 × noop", "3 × update", "under 60 MB resident, 100 users",
 		"A target that is not met is a\nmeasurement, and no failure",
 	} {
 		if !strings.Contains(got.stdout, want) {

@@ -208,7 +208,7 @@ func TestStrategiesThatPlayNoScenarioAreWrongUsage(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"faults", "--scenarios", "late-renewal", "--strategies", "update", "--out", dir},
 		func(string) string { return "" }, &stdout, &stderr)
-	const want = "loadtest: none of these strategies plays any of these scenarios: see --list\n"
+	const want = "loadtest: no scenario that was chosen applies to update\n"
 	if code != exitUnusable || stderr.String() != want {
 		t.Errorf("exit status %d, want %d and %q\n%s", code, exitUnusable, want, &stderr)
 	}

@@ -33,8 +33,8 @@ func LockRow(t testing.TB, db *sqlx.DB, goodsID int64) (unlock func()) {
 	t.Helper()
 	// At READ COMMITTED it locks no gaps: other items can be created meanwhile.
 	tx := begin(t, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	for _, table := range []string{"good_stock", "good_slot"} {
-		if _, err := tx.Exec("SELECT stock FROM "+table+" WHERE goods_id = ? FOR UPDATE", goodsID); err != nil {
+	for _, table := range []string{"good_stock", "good_slot", "unit_stock", "good_unit"} {
+		if _, err := tx.Exec("SELECT goods_id FROM "+table+" WHERE goods_id = ? FOR UPDATE", goodsID); err != nil {
 			t.Fatal(err)
 		}
 	}
