@@ -139,9 +139,9 @@ type ledgerTx struct {
 	section *stock.Section
 }
 
-// run records the rows that carryOut returns, or its refusal if that is an answer. If the key is taken, it returns the first
-// row of the earlier request, which has an answer. It tries again if the server rolled everything back because of a
-// conflict.
+// run records the rows that carryOut returns, or its refusal if that is an answer. If the key is taken, it returns the
+// first row of the earlier request, which has an answer. It tries again if the server rolled everything back because of
+// a conflict.
 func (l ledgerTx) run(
 	ctx context.Context, carryOut func(Tx) ([]ledgerRow, error),
 ) (first *ledgerRow, attempts int, err error) {

@@ -9,8 +9,8 @@ import (
 )
 
 // PruneBuyers forgets buyers whose last sale of an item is older than age, and returns how many rows it deleted, even
-// if it fails. A buyer who is forgotten may buy up to the limit again: the age must exceed the time for which an item is
-// on sale. Sales go on meanwhile.
+// if it fails. A buyer who is forgotten may buy up to the limit again: the age must exceed the time for which an item
+// is on sale. Sales go on meanwhile.
 func PruneBuyers(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
 	return Prune(ctx, func() (int, int64, error) { return pruneBuyers(ctx, db, age) })
 }

@@ -31,7 +31,7 @@ func onOwnDatabase(ctx context.Context, l *Lab, level string, args ...string) (*
 }
 
 // onOwnMySQL deploys on a MySQL of the round's own.
-func onOwnMySQL(ctx context.Context, l *Lab, o servers.MySQLOptions, args ...string) (*Deployment, error) {
+func onOwnMySQL(ctx context.Context, l *Lab, o servers.MySQLOptions) (*Deployment, error) {
 	server, err := servers.StartMySQL(ctx, o)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func onOwnMySQL(ctx context.Context, l *Lab, o servers.MySQLOptions, args ...str
 	if err != nil {
 		return nil, errors.Join(err, stop(context.WithoutCancel(ctx)))
 	}
-	d, err := l.deployOnOwn(ctx, dsn, stop, args...)
+	d, err := l.deployOnOwn(ctx, dsn, stop)
 	if err == nil {
 		d.MySQL = server
 	}

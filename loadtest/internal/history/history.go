@@ -59,7 +59,7 @@ type Run struct {
 	JudgedOnly     bool   `json:"judged_only,omitempty"` // the run is too small to measure anything
 	Retries        bool   `json:"retries,omitempty"`     // requests are sent again during the load
 	CallsVersion   int    `json:"calls,omitempty"`       // of the Calls of a run of reservations; 0: it is none
-	Buyers         bool   `json:"buyers,omitempty"`      // the units of each buyer are limited, so low that all are refused
+	Buyers         bool   `json:"buyers,omitempty"`      // each buyer has a limit, so low that all are refused
 	Story          string `json:"story,omitempty"`       // the fault scenario that was played; empty: a load was run
 	// Set holds the units by item that the lab set before the run; it is nil if the lab found the stock.
 	Set     map[int64]int64 `json:"set,omitempty"`
