@@ -35,11 +35,12 @@ func countAnswers(t *testing.T, db *sqlx.DB, prefix string) (n int) {
 }
 
 // A locked row keeps its batch, and only that, until it is unlocked.
-func TestOnlySoldOutAnswersExpire(t *testing.T) {
+func TestOnlyRefusalsExpire(t *testing.T) {
 	t.Parallel()
 	deps, _ := newReplica(t)
 	db := deps.MySQL
 	addAnswers(t, db, "old", "sold-out", 900, time.Hour) // two batches
+	addAnswers(t, db, "limit", "buyer-limit", 600, time.Hour)
 	addAnswers(t, db, "young", "sold-out", 3, -time.Hour)
 	addAnswers(t, db, "done", "done", 3, time.Hour)
 	reader := stocktest.Begin(t, db)
@@ -57,7 +58,9 @@ func TestOnlySoldOutAnswersExpire(t *testing.T) {
 	if err := reader.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	serverstest.Eventually(t, "all expired answers are deleted", func() bool { return countAnswers(t, db, "old") == 0 })
+	serverstest.Eventually(t, "all expired refusals are deleted", func() bool {
+		return countAnswers(t, db, "old")+countAnswers(t, db, "limit") == 0
+	})
 	if young, done := countAnswers(t, db, "young"), countAnswers(t, db, "done"); young != 3 || done != 3 {
 		t.Errorf("%d young answers and %d answers \"done\" are left, want all 3 of each", young, done)
 	}
