@@ -99,8 +99,8 @@ func (o *serveOptions) flagGroups() []flagGroup {
 					"which by default allows 4 s to 40 s")
 			f.DurationVar(&o.poll, "poll", 50*time.Millisecond, "time between two attempts to take a lock that polls")
 			f.DurationVar(&o.soldOutRetention, "sold-out-retention", time.Minute,
-				"time for which the ledger keeps a refusal, such as \"sold out\"; after that, a request with the same "+
-					"key is a new one: longer than clients and load balancers send a request again")
+				"time for which the ledger keeps a refusal, such as \"sold out\"; after that, a request with the same key "+
+					"is a new one: longer than clients and load balancers send a request again")
 		}),
 		group("Limits", func(f *pflag.FlagSet) {
 			f.DurationVar(&o.requestTimeout, "request-timeout", 15*time.Second, "longest time for one request")

@@ -18,8 +18,8 @@ const (
 )
 
 // Expiry deletes refusals from the ledger some time after they were given. Otherwise everybody who sends new keys for
-// an item that is sold out, or beyond the limit of a buyer, would fill the ledger. An answer must only outlive copies of
-// its request that are still under way, and clients that try again; after that, its key is new. Answers "done" stay
+// an item that is sold out, or beyond the limit of a buyer, would fill the ledger. An answer must only outlive copies
+// of its request that are still under way, and clients that try again; after that, its key is new. Answers "done" stay
 // until PruneLedger.
 //
 // All replicas delete, a batch at a time. No batch waits for a row, and no request for a row of a batch: a batch with a

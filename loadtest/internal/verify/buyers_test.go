@@ -68,10 +68,8 @@ func TestPlantedBugsOfLimitsAreFound(t *testing.T) {
 			h.End.Final[1]++
 			h.Ops[2].Bought = 3
 		}, 0, 2, "wanted 1 and was refused, but with at most 2 units bought it kept the limit of 3"},
-		{
-			"a refusal that contradicts itself", func(h *history.History) { h.Ops[2].Bought = 2 },
-			0, 1, "at most 2 units bought",
-		},
+		{"a refusal that contradicts itself", func(h *history.History) { h.Ops[2].Bought = 2 }, 0, 1,
+			"at most 2 units bought"},
 		{"a refusal that tells too many units", func(h *history.History) { h.Ops[2].Bought = 4 }, 0, 0,
 			"was told that buyer-0 had bought 4 units, but it was from 2 to 3"},
 		{"a refusal that is sent again and replayed", func(h *history.History) {
