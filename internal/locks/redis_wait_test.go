@@ -86,14 +86,14 @@ func TestWaitOnAnotherConnectionDoesNotWaitForTheGrant(t *testing.T) {
 	type waiter interface {
 		Wait(ctx context.Context, copies int, limit time.Duration) *redis.IntCmd
 	}
-	wait := func(client waiter) int64 {
-		copies, err := client.Wait(t.Context(), 1, 500*time.Millisecond).Result()
+	wait := func(client waiter, limit time.Duration) int64 {
+		copies, err := client.Wait(t.Context(), 1, limit).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return copies
 	}
-	if wait(other) != 1 {
+	if wait(other, 10*time.Second) != 1 {
 		t.Fatal("the Redis replica does not confirm")
 	}
 	r.link.BlackHole()
@@ -102,7 +102,7 @@ func TestWaitOnAnotherConnectionDoesNotWaitForTheGrant(t *testing.T) {
 	if err := grant.Set(t.Context(), rungKey, "owner", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if elsewhere, here := wait(other), wait(grant); elsewhere != 1 || here != 0 {
+	if elsewhere, here := wait(other, 10*time.Second), wait(grant, 500*time.Millisecond); elsewhere != 1 || here != 0 {
 		t.Errorf("WAIT says %d on another connection and %d on that of the grant, want 1 and 0", elsewhere, here)
 	}
 }
