@@ -134,3 +134,22 @@ func TestLimitsThatWereNotTestedMakeARunInconclusive(t *testing.T) {
 		}
 	}
 }
+
+// Of two tries that are in flight at the same time, the second may be carried out, and the first is told so. The answer
+// to the second is the answer to both.
+func TestABuyerWhoIsToldTheLimitIsNotTurnedAway(t *testing.T) {
+	t.Parallel()
+	h := limited()
+	for i := range h.Ops {
+		if first := &h.Ops[i]; first.Outcome == history.BuyerLimit {
+			second := *first
+			second.Again = true
+			h.Ops = append(h.Ops, second)
+			first = &h.Ops[i] // append may have moved it
+			first.Outcome, first.Bought, first.Error = history.Busy, 0, "/problems/in-progress"
+		}
+	}
+	if v := verify.Judge(h); v.TurnedAway != 0 {
+		t.Errorf("%d were turned away, want none: %q", v.TurnedAway, v.Evidence)
+	}
+}

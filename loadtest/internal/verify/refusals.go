@@ -29,14 +29,14 @@ func (it *item) undersold() (r result) {
 // turnedAway counts the requests that were answered busy although stock was left for them. Their buyers were told the
 // truth, but could have been served.
 func (b *books) turnedAway() (n int64) {
-	served := map[string]bool{} // requests that were sold in the end
+	answered := map[string]bool{} // requests that were sold in the end, or refused because of their buyer's limit
 	for _, op := range b.ops {
-		if op.Outcome == history.Sold {
-			served[op.Name] = op.Name != ""
+		if op.Outcome == history.Sold || op.Outcome == history.BuyerLimit {
+			answered[op.Name] = op.Name != ""
 		}
 	}
 	for op := range b.deductions() {
-		if op.Outcome == history.Busy && !served[op.Name] && b.foundEnough(op) {
+		if op.Outcome == history.Busy && !answered[op.Name] && b.foundEnough(op) {
 			n++
 		}
 	}
