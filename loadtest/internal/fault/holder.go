@@ -121,11 +121,11 @@ func (s *Stage) writesStock(m tcpproxy.Message) bool {
 	if !bytes.Contains(m.Data, []byte(item)) {
 		return false
 	}
-	switch s.Store {
-	case oracle.Units:
+	switch inMySQL := bytes.Contains(m.Data, []byte("SET stock = ")); {
+	case s.Store == oracle.Units:
 		return bytes.Contains(m.Data, []byte("DELETE good_unit "))
-	case oracle.MySQL, oracle.Slots:
-		return bytes.Contains(m.Data, []byte("SET stock = "))
+	case s.Store == oracle.MySQL, s.Store == oracle.Slots, inMySQL && s.Strategy.WriteThrough:
+		return inMySQL
 	}
 	return bytes.Contains(m.Data, []byte("stock:{"+item+"}")) && redisWrite.Match(m.Data)
 }

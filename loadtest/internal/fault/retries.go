@@ -107,7 +107,11 @@ var clientTimesOut = Scenario{
 				return err
 			}
 		}
-		sale := s.storeProxy(s.Victim).Catch(s.decides())
+		to, at := s.Store, s.storeProxy(s.Victim)
+		if s.Strategy.WriteThrough { // the sale is made when the second store has it
+			to, at = oracle.MySQL, s.Victim.MySQL
+		}
+		sale := at.Catch(s.decides())
 		defer sale.Release()
 		impatient, giveUp := context.WithCancel(ctx)
 		defer giveUp()
@@ -131,7 +135,7 @@ var clientTimesOut = Scenario{
 			return ctx.Err()
 		}
 		s.Provef("the victim's sale of %d bytes is held on its way to %s while the survivor works on A's second request",
-			sale.Bytes(), s.Store)
+			sale.Bytes(), to)
 		sale.Release()
 		if err := answer(ctx, sale); err != nil {
 			return err
