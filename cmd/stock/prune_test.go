@@ -15,12 +15,8 @@ import (
 
 func TestPruneDeletesOnlyOldRows(t *testing.T) {
 	t.Parallel()
-	dsn := shared.Database(t)
-	env := environment{"STOCK_MYSQL_DSN": dsn}
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("mysql", dsn)
+	env := migrated(t)
+	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,12 +43,8 @@ func TestPruneDeletesOnlyOldRows(t *testing.T) {
 
 func TestPruneTriesAgainIfRowsAreLocked(t *testing.T) {
 	t.Parallel()
-	dsn := shared.Database(t)
-	env := environment{"STOCK_MYSQL_DSN": dsn}
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("mysql", dsn)
+	env := migrated(t)
+	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +66,7 @@ func TestPruneTriesAgainIfRowsAreLocked(t *testing.T) {
 	// A wait ends after 1 s; the lock outlasts one, and not all of them.
 	release := time.AfterFunc(1500*time.Millisecond, func() { _ = row.Rollback() })
 	defer release.Stop()
-	config, err := mysql.ParseDSN(dsn)
+	config, err := mysql.ParseDSN(env["STOCK_MYSQL_DSN"])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,12 +123,8 @@ func TestPruneDeletesSalesOfRedisStreamThatCannotBeDeliveredAgain(t *testing.T) 
 
 func TestPruneForgetsBuyersWhoseLastSaleIsOld(t *testing.T) {
 	t.Parallel()
-	dsn := shared.Database(t)
-	env := environment{"STOCK_MYSQL_DSN": dsn}
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("mysql", dsn)
+	env := migrated(t)
+	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
 	if err != nil {
 		t.Fatal(err)
 	}
