@@ -326,7 +326,7 @@ func (f *figures) faults(s stock.Strategy) []string {
 
 func (r *measurement) faults(s stock.Strategy) []string {
 	return []string{
-		r.fault("holder-dies", "loses a sale", onCrash(s.Claim)),
+		r.fault("holder-dies", "loses units", onCrash(s.Claim)),
 		r.fault("late-write", "loses a sale", withCaveat(s.Claim.LateWrite, s.Claim.LateCaveat)),
 		r.fault("client-retries", "deducts twice", s.Claim.ClientRetry.String()),
 	}

@@ -82,7 +82,7 @@ var shownFaults = []faultHead{
 
 // unsafeWords says what unsafe means in a scenario.
 var unsafeWords = map[string]string{
-	"holder-dies": "loses a sale", "late-write": "loses a sale", "client-retries": "deducts twice",
+	"holder-dies": "loses units", "late-write": "loses a sale", "client-retries": "deducts twice",
 	"holder-pauses": "loses a sale",
 }
 

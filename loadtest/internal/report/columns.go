@@ -240,7 +240,7 @@ var columns = []column{
 	{csv: "held_us_max", value: func(r *Row) any { return r.HeldUS.Max }},
 	{csv: "driver_cpu_us_per_request", value: func(r *Row) any { return positive(r.DriverCPUUSPerRequest) }},
 	{csv: "replica_shares", value: func(r *Row) any { return r.shares() }},
-	faultColumn("holder-dies", "holder dies", "loses a sale"),
+	faultColumn("holder-dies", "holder dies", "loses units"),
 	faultColumn(lateWrite, "late write", "loses a sale"),
 	faultColumn("client-retries", "client sends again", "deducts twice"),
 	{csv: "evidence", value: func(r *Row) any { return strings.Join(r.Evidence, "; ") }},
