@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
+	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
 
@@ -58,7 +59,17 @@ type ladder struct {
 
 func newLadder(t *testing.T) *ladder {
 	t.Parallel()
-	options := shared.Redis(t)
+	return newLadderOn(t, shared.Redis(t))
+}
+
+// newLadderAlone starts a server for this test: on the shared one, the clients of every database get the messages that
+// other tests publish.
+func newLadderAlone(t *testing.T) *ladder {
+	t.Parallel()
+	return newLadderOn(t, &redis.Options{Addr: serverstest.StartRedis(t, servers.RedisOptions{}).Addr})
+}
+
+func newLadderOn(t *testing.T, options *redis.Options) *ladder {
 	return &ladder{t: t, options: options, observer: connect(t, options)}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
-	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
 )
@@ -356,7 +355,7 @@ func TestRedisPubSubWakesAtARelease(t *testing.T) {
 
 func TestRedisPubSubWakesACrowd(t *testing.T) {
 	const waiters = 5
-	l := newLadder(t)
+	l := newLadderAlone(t)
 	holder := mustLock(t, l.client("redis-pubsub", lasting), rungKey)
 	process := l.client("redis-pubsub", lasting)
 	granted := []<-chan *locks.Lease{l.lockLater(process)}
@@ -413,10 +412,7 @@ func (l *ladder) lockInTurn(c *client, n, earlier int) (granted []<-chan *locks.
 
 func TestRedisRLockWakesOneWaiterPerProcess(t *testing.T) {
 	const waiters = 5
-	t.Parallel()
-	server := serverstest.StartRedis(t, servers.RedisOptions{}) // other tests publish the same key
-	options := &redis.Options{Addr: server.Addr}
-	l := &ladder{t: t, options: options, observer: connect(t, options)}
+	l := newLadderAlone(t)
 	holder := mustLock(t, l.client("redis-rlock", lasting), rungKey)
 	process := l.client("redis-rlock", lasting)
 	granted := l.lockInTurn(process, waiters, 0)
@@ -464,7 +460,7 @@ func TestRedisRLockPassesItsTurnOnWhenTheLockIsLost(t *testing.T) {
 }
 
 func TestRedisRLockPassesTheLockOnInsideItsProcess(t *testing.T) {
-	l := newLadder(t)
+	l := newLadderAlone(t)
 	process, other := l.client("redis-rlock", lasting), l.client("redis-pubsub", lasting)
 	holder := mustLock(t, process, rungKey)
 	granted := l.lockInTurn(process, locks.PassesInARow+1, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
@@ -18,6 +19,9 @@ const (
 	deleteRowSQL = "DELETE FROM lock_row WHERE name = ? AND owner = ?"
 )
 
+// lateReplyLimit is how long MySQLRow waits for the reply to a statement after its caller has given up.
+const lateReplyLimit = time.Second
+
 // MySQLRow is a row of a table whose unique key is the name of the lock. Whoever inserts it holds the lock, and deletes
 // it, which the owner in the row allows to nobody else. When the lease has ended, another client takes the row over.
 //
@@ -29,6 +33,7 @@ const (
 //   - The lease can end during the work (TestMySQLRowLosesItsLeaseDuringWork). It is not renewed, and there is no token
 //     by which a late write could be refused.
 //   - Waiters poll, in no order. Each lock costs two commits.
+//   - A grant that reaches the server later than a second after its caller gave up lasts until its lease ends.
 //   - If the server's clock jumps ahead, leases end early.
 //   - The lock depends on one server. A failover to a replica that lags behind grants locks twice.
 type MySQLRow struct {
@@ -69,6 +74,11 @@ func (l *MySQLRow) Lock(ctx context.Context, key string) (*Lease, error) {
 // ask inserts the row, or takes it over if its lease has ended. The victim of a deadlock asks again later: several
 // waiters that insert the row when it is deleted may have to wait for each other.
 func (l *MySQLRow) ask(ctx context.Context, key, owner string) (granted bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	ctx, cancel := outlast(ctx, lateReplyLimit)
+	defer cancel()
 	lease := l.options.Lease.Microseconds()
 	granted, err = l.exec(ctx, insertRowSQL, key, owner, lease)
 	if !granted && err == nil {
@@ -78,6 +88,21 @@ func (l *MySQLRow) ask(ctx context.Context, key, owner string) (granted bool, er
 		return false, nil
 	}
 	return granted, err
+}
+
+// outlast returns a context that ends when ctx has ended and d has passed since. The server carries out a statement
+// that it has received even if its client hangs up, and perhaps only after a statement by which another connection
+// undoes it. So the client had better wait for the reply.
+func outlast(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		_ = sleep(longer, d)
+		cancel()
+	})
+	return longer, func() {
+		stop()
+		cancel()
+	}
 }
 
 func (l *MySQLRow) deleteOwned(key, owner string) releaseFunc {
