@@ -38,7 +38,7 @@ func All() []Mutant {
 	return slices.Concat(
 		family("mysql", mysqlBugs), family("redis", redisBugs), family("stream", streamBugs),
 		family("ledger", ledgerBugs), family("buyers", buyerBugs), family("batching", batchingBugs),
-		family("slots", slotsBugs),
+		family("slots", slotsBugs), family("escrow", escrowBugs), family("units", unitBugs),
 		family("locks", lockBugs), family("fences", fenceBugs), family("orders", orderBugs), family("stores", storeBugs),
 		family("restocks", restockBugs), family("reservations", reservationBugs),
 		unusual(family("oddity", oddities)),

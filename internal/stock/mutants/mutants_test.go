@@ -59,8 +59,8 @@ func TestThereAreBugsInEveryFamilyAndOddities(t *testing.T) {
 		sum++
 	}
 	for _, family := range []string{
-		"mysql", "redis", "stream", "ledger", "batching", "slots", "locks", "fences", "orders", "stores",
-		"restocks", "reservations",
+		"mysql", "redis", "stream", "ledger", "batching", "slots", "escrow", "units", "locks", "fences",
+		"orders", "stores", "restocks", "reservations", "buyers",
 	} {
 		if bugs[family] < 5 {
 			t.Errorf("family %s has %d bugs, want at least 5", family, bugs[family])

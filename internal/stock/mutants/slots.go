@@ -44,6 +44,65 @@ var slotsBugs = []Mutant{
 	},
 }
 
+var escrowBugs = []Mutant{
+	{
+		Name: "escrow-home-unchecked", Strategy: "escrow",
+		Planted: "The UPDATE of a replica's own row has no condition that there is enough.",
+		change:  rewrite(1, "AND slot = ? AND stock >= ?", "AND slot = ? AND (stock >= ? OR TRUE)"),
+	},
+	{
+		Name: "escrow-home-only", Strategy: "escrow",
+		Planted: "A batch that a replica's own row cannot cover is refused, although all rows together can.",
+		change:  rewrite(1, "SELECT slot, stock, sold FROM good_slot", "SELECT slot, 0 AS stock, sold FROM good_slot"),
+	},
+	{
+		Name: "escrow-draw-unlocked", Strategy: "escrow",
+		Planted: "Units are shared out anew without locking the rows.",
+		change:  rewrite(1, "ORDER BY slot FOR UPDATE", "ORDER BY slot"),
+	},
+	{
+		Name: "escrow-share-loses-a-unit", Strategy: "escrow",
+		Planted: "A unit disappears whenever units are shared out anew.",
+		change: rewrite(1, "SELECT slot, stock, sold FROM good_slot WHERE goods_id = ? ORDER BY slot FOR UPDATE",
+			"SELECT slot, stock - (slot = 0 AND stock > 0) AS stock, sold FROM good_slot WHERE goods_id = ?"+
+				" ORDER BY slot FOR UPDATE"),
+	},
+	{
+		Name: "escrow-loses-a-batch", Strategy: "escrow",
+		Planted: "1 batch in 20 is confirmed and not deducted.",
+		change:  rewrite(20, "SET stock = stock - ?, sold = sold + ?", "SET stock = stock - 0 * ?, sold = sold + ?"),
+	},
+}
+
+var unitBugs = []Mutant{
+	{
+		Name: "units-unlocked", Strategy: "units",
+		Planted: "The rows of free units are read without locking them.",
+		change:  rewrite(1, "FOR UPDATE SKIP LOCKED", ""),
+	},
+	{
+		Name: "units-locked-is-sold", Strategy: "units",
+		Planted: "A request for the last units is refused while others have locked them.",
+		change: rewrite(1, "(SELECT COUNT(*) FROM good_unit WHERE goods_id = ?)",
+			"(SELECT COUNT(*) FROM (SELECT 1 FROM good_unit WHERE goods_id = ? FOR UPDATE SKIP LOCKED) free)"),
+	},
+	{
+		Name: "units-keeps-a-row", Strategy: "units",
+		Planted: "1 sale in 50 is confirmed, and its rows are not deleted.",
+		change:  rewrite(50, "WHERE goods_id = ? AND unit IN (", "WHERE goods_id = ? AND FALSE AND unit IN ("),
+	},
+	{
+		Name: "units-makes-too-many", Strategy: "units",
+		Planted: "The rows that are made are not subtracted from the units that are to be made.",
+		change:  rewrite(1, "SET unmade = ?, made = ?", "SET unmade = unmade + 0 * ?, made = ?"),
+	},
+	{
+		Name: "units-blind", Strategy: "units",
+		Planted: "Units without a row are overlooked when the stock is read.",
+		change:  rewrite(1, "SELECT unmade +", "SELECT 0 * unmade +"),
+	},
+}
+
 // inRequest marks the context of the requests whose statements a mutant changes, to tell them from all others.
 type inRequest struct{}
 
