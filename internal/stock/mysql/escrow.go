@@ -10,18 +10,17 @@ import (
 )
 
 // escrow is a batch in which each replica sells from a row of its own, its home, so that the commits of two replicas
-// wait for no common row. When the home cannot cover a batch, the replica locks all rows of the item and moves units
-// home (O'Neil, "The Escrow Transactional Method", TODS 1986).
+// do not wait for the same row. When the home cannot cover a batch, the replica locks all rows of the item and moves
+// units to its home (O'Neil, "The Escrow Transactional Method", TODS 1986).
 //
-// A home is a preference and no right: the units of every row are for sale to every replica. So a replica that died
-// keeps no units from the others, there is no lease to wait for, and a late write is a conditional UPDATE like any
-// other. Nobody is refused before one statement has read all rows and their sum is too small.
+// A home is only a preference: every replica may sell the units of every row. So a replica that died keeps no units from
+// the others, there is no lease to wait for, and a late write is a conditional UPDATE like any other. A request is
+// refused only if one statement has read all rows and their sum is too small.
 //
-// Units are moved in proportion to what was sold from each row since they were moved before: rows without a seller
-// become empty, and the rows of all sellers run out at about the same time. So they seldom move, however many replicas
-// sell.
+// Units are moved in proportion to what was sold from each row since the last move: rows without a seller become empty,
+// and the rows of all sellers run out at about the same time. So units seldom move, however many replicas sell.
 //
-// Requests that do not join a batch are sold by slots. It takes no orders, as slots does not.
+// Requests that do not join a batch are carried out by slots. Like slots, escrow takes no orders.
 type escrow struct {
 	home atomic.Pointer[int] // slot; nil: not chosen yet
 }
@@ -50,14 +49,17 @@ func (e *escrow) try(ctx context.Context, conn *conn, b *batching.Batch) error {
 		return err
 	}
 	_, units, err := readSlots(ctx, conn, b.GoodsID, "")
-	if err != nil || batching.Allot(b.Undecided, units) == units {
+	if err != nil {
 		return err
+	}
+	if batching.Allot(b.Undecided, units) == units {
+		return nil // nothing fits: all are refused
 	}
 	return draw(ctx, conn, b, home)
 }
 
-// findHome chooses the slot that this replica sells from. Replicas that start one after the other have different ones,
-// as long as there are no more than slots. Of two calls at the same time, the later one prevails.
+// findHome returns the slot that this replica sells from. The first call takes the next one in turn, so that up to
+// slotCount replicas have different slots. Of two first calls at the same time, the later one prevails.
 func (e *escrow) findHome(ctx context.Context, conn *conn) (int, error) {
 	if home := e.home.Load(); home != nil {
 		return *home, nil
@@ -105,7 +107,7 @@ func draw(ctx context.Context, conn *conn, b *batching.Batch, home int) error {
 	}
 	left := batching.Allot(b.Undecided, units)
 	if left == units {
-		return nil // they were sold since they were counted
+		return nil // the units were sold since they were counted
 	}
 	for _, m := range b.Undecided {
 		m.Remaining = 0 // like slots, a sale does not tell what remains
@@ -116,8 +118,8 @@ func draw(ctx context.Context, conn *conn, b *batching.Batch, home int) error {
 	return classifyCommit(tx.tx.Commit())
 }
 
-// shareOut shares units out to the slots in proportion to what was sold from each of them. The home, for which some
-// were sold just now, also gets the rest of the division.
+// shareOut divides units among the slots in proportion to what was sold from each of them. soldNow units were sold for
+// the home just now. The home also gets the remainder of the division.
 func shareOut(slots []slot, home int, units, soldNow int64) []slot {
 	at := slices.IndexFunc(slots, func(s slot) bool { return s.Slot == home })
 	if at < 0 {

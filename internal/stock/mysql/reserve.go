@@ -23,12 +23,12 @@ import (
 // UPDATE of the stock. Confirmations of all items share one UPDATE, which touches no stock.
 //
 // The clock of MySQL alone decides whether the time of a reservation has passed. Every replica has a sweeper that puts
-// expired units back. It needs not be fast: a hold that finds too few units takes back what has expired itself.
+// expired units back. It need not be fast: a hold that finds too few units takes back the expired ones itself.
 //
-// Who ends a reservation and puts its units back locks the rows of the items, ascending, and then the reservations, by
-// id. So there are no deadlocks, and a hold that has the item's row sees all of its expired reservations. A batch of
-// holds adds its reservations before it locks the item. Only a hold with the same key can wait for these; if the two
-// deadlock, the server rolls one of them back, and that one tries again.
+// A transaction that puts units back first locks the rows of the items, in ascending order, and then the reservations,
+// by id. So there are no deadlocks, and a hold that has locked the item's row sees all of its expired reservations. A
+// batch of holds adds its reservations before it locks the item. Only a hold with the same key can wait for these; if
+// the two deadlock, the server rolls one of them back, and that one tries again.
 type reserve struct {
 	*batching.Queue // of holds
 
@@ -77,7 +77,7 @@ func (s *reserve) Deduct(ctx context.Context, req stock.Request) (stock.Receipt,
 }
 
 // abandon cancels a hold that Deduct could not confirm. If that succeeds, nothing is deducted. If the hold turns out to
-// be confirmed after all, there is no error. If nobody knows, the outcome is unknown.
+// be confirmed after all, there is no error. Otherwise the outcome is unknown.
 func (s *reserve) abandon(ctx context.Context, id stock.ReservationID, failure error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonWait)
 	defer cancel()
@@ -94,7 +94,7 @@ func (s *reserve) abandon(ctx context.Context, id stock.ReservationID, failure e
 	}
 }
 
-// hold is what a hold asks for beside a stock.Request, and what becomes of it.
+// hold is what a hold asks for in addition to a stock.Request, and what becomes of it.
 type hold struct {
 	ttl      time.Duration
 	row      *reservationRow
@@ -161,12 +161,13 @@ func (s *reserve) tryHolds(ctx context.Context, conn *conn, b *batching.Batch) e
 	if err != nil {
 		return err
 	}
+	// The others have the answer of an earlier hold. An error from here on is not theirs.
 	b.Undecided = slices.Concat(fresh, slices.Collect(maps.Keys(repeats)))
 	if len(fresh) == 0 {
 		return nil
 	}
 	if err := s.decideHolds(ctx, conn, b.GoodsID, fresh); err != nil {
-		if errors.Is(err, stock.ErrUnknown) { // but nothing was held for those that are sold out
+		if errors.Is(err, stock.ErrUnknown) { // those that were refused as sold out hold nothing, whatever happened
 			b.Undecided = slices.DeleteFunc(b.Undecided, func(m *batching.Member) bool {
 				return errors.Is(m.Err, stock.ErrSoldOut)
 			})
@@ -183,8 +184,9 @@ func (s *reserve) tryHolds(ctx context.Context, conn *conn, b *batching.Batch) e
 	return nil
 }
 
-// findHolds looks up the keys of holds. A hold whose key is taken is answered with the reservation. It returns the
-// others: the first of each key and those without one as fresh, and each repeat of a key with the first.
+// findHolds looks up the keys of holds, and answers each hold whose key is taken with the reservation that has it. Of
+// the others, fresh has those without a key and the first of each key; repeats maps each further one to the first with
+// its key.
 func findHolds(
 	ctx context.Context, in session, members []*batching.Member,
 ) (fresh []*batching.Member, repeats map[*batching.Member]*batching.Member, err error) {
@@ -226,8 +228,8 @@ func replay(m *batching.Member, row *reservationRow) {
 }
 
 // decideHolds needs one INSERT and one UPDATE if there is enough for all, as there is until the item runs out. If there
-// is too little for any, and nothing has expired, it writes nothing. Otherwise it takes back what has expired and
-// grants what fits, under the lock of the item's row.
+// is too little for any, and nothing has expired, it refuses all and writes nothing. Otherwise it takes back what has
+// expired and grants what fits, under the lock of the item's row.
 func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, members []*batching.Member) error {
 	if decided, err := holdTogether(ctx, conn, goodsID, members); err != nil || decided {
 		return err
@@ -248,10 +250,10 @@ func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, me
 	return nil
 }
 
-// holdTogether grants all members, or refuses all. It adds the reservations before it takes the units, so that the
-// item's row is locked for one statement and the commit only; the lock of new rows keeps nobody waiting. If somebody
-// else was faster, or the row was locked for so long that the reservations lost some of their time, it writes nothing
-// and decides nothing.
+// holdTogether grants all members, or refuses all, or decides nothing. It adds the reservations before it takes the
+// units, so that the item's row is locked for one statement and the commit only; nobody else waits for the new rows. It
+// rolls back and decides nothing if the units were sold meanwhile, or if the wait for the item's row has cost the
+// reservations more than holdSlack of their time.
 func holdTogether(
 	ctx context.Context, conn *conn, goodsID int64, members []*batching.Member,
 ) (decided bool, err error) {
@@ -323,8 +325,8 @@ func (p stockForHold) rows(members []*batching.Member) []*reservationRow {
 	return rows
 }
 
-// refuseHolds refuses all members if the stock covers none of them and no reservation of the item has expired. One
-// statement reads both, so there was a moment at which that was so.
+// refuseHolds refuses all members if the stock covers none of them and no reservation of the item has expired. It reads
+// both in one statement, so that they are of one moment.
 func refuseHolds(
 	ctx context.Context, in session, goodsID int64, members []*batching.Member,
 ) (refused bool, err error) {

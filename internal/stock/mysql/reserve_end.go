@@ -10,7 +10,7 @@ import (
 	"stock/internal/stock/retry"
 )
 
-// confirmation is what a confirmation asks for beside a stock.Request, and what becomes of it.
+// confirmation is what a confirmation asks for in addition to a stock.Request, and what becomes of it.
 type confirmation struct {
 	id   stock.ReservationID
 	read bool // return the row, too
@@ -26,8 +26,8 @@ func (s *reserve) Confirm(ctx context.Context, id stock.ReservationID) (stock.Re
 	return row.reservation(), nil
 }
 
-// confirm joins the batch of confirmations, also for a request that waits less than others: it has the units already,
-// and waits for no item. Without read, the row is nil.
+// confirm joins the batch of confirmations, even if the request waits less than others: it has the units already, and
+// waits for no item. Without read, the row may be nil.
 func (s *reserve) confirm(ctx context.Context, id stock.ReservationID, read bool) (*reservationRow, error) {
 	if _, limited := stock.WaitLimit(ctx); limited {
 		ctx = stock.LimitWait(ctx, s.store.wait) // the limit of the first request would be that of its batch
@@ -82,7 +82,8 @@ func (s *reserve) tryConfirms(ctx context.Context, conn *conn, b *batching.Batch
 	return nil
 }
 
-// refuseConfirm tells why a reservation, nil if there is none, was not confirmed, unless it is confirmed.
+// refuseConfirm returns nil if the reservation is confirmed, and otherwise why it is not. r is nil if there is no such
+// reservation.
 func (r *reservationRow) refuseConfirm(id stock.ReservationID) error {
 	if r == nil {
 		return unknownReservation(id)
@@ -125,7 +126,7 @@ func (s *reserve) Cancel(ctx context.Context, id stock.ReservationID) (stock.Res
 			row.State, row.Ended = stock.Cancelled, ended[0].Ended
 			return row.reservation(), nil
 		}
-		// It has ended meanwhile.
+		// Nothing was cancelled, so the reservation has ended meanwhile: read how.
 		if row, err = s.find(ctx, id); err != nil {
 			return stock.Reservation{}, err
 		}

@@ -11,19 +11,19 @@ import (
 
 const (
 	// sweepInterval is the longest pause between two searches for expired reservations, and so about how long units
-	// may be overdue that nobody asks for.
+	// that nobody asks for may be overdue.
 	sweepInterval = time.Second
-	// sweepPause is the shortest pause: after a search that could not put everything back.
+	// sweepPause is the pause after a sweep, which may have passed over items whose rows were locked.
 	sweepPause = 100 * time.Millisecond
-	// sweepItems bounds the rows of items that one transaction locks.
-	sweepItems = 100
+	// sweepLimit bounds the number of items whose rows one transaction locks.
+	sweepLimit = 100
 )
 
 // Sweep implements stock.Reserver: it sweeps whenever a reservation expires, until ctx ends. It looks once a second for
 // reservations that others have made meanwhile. It logs the first of several failures.
 //
-// Every replica sweeps, so that it does not matter which of them is alive. Two that find the same reservations wait for
-// the rows of the same items, and the second finds that nothing is left to do.
+// Every replica sweeps, so that it does not matter which of them is alive. If two find the same reservations, the second
+// waits for the rows of their items, and then finds that nothing is left to do.
 func (s *reserve) Sweep(ctx context.Context) {
 	failed := false
 	for ctx.Err() == nil {
@@ -54,8 +54,8 @@ func (s *reserve) nextExpiry(ctx context.Context) (time.Duration, error) {
 	return time.Duration(min(micros, time.Minute.Microseconds())) * time.Microsecond, err
 }
 
-// sweep puts back what has expired, item by item in ascending order. If the row of an item is locked, it waits for it
-// for a second, and leaves the item for the next search: the others must not wait for long.
+// sweep puts back what has expired, in ascending order of the items. It waits for the locked row of an item for a second,
+// and then leaves the item for the next search, so that the other items do not wait for long.
 func (s *reserve) sweep(ctx context.Context) error {
 	ctx = stock.LimitWait(ctx, rowWaitUnit)
 	last := int64(0)
@@ -64,7 +64,7 @@ func (s *reserve) sweep(ctx context.Context) error {
 		err := s.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
 			return Refusal(conn.SelectContext(ctx, &items, "SELECT goods_id FROM reservation "+
 				"FORCE INDEX (reservation_state) WHERE state = 'held' AND "+hasLapsed+" AND goods_id > ? "+
-				"GROUP BY goods_id ORDER BY goods_id LIMIT ?", last, sweepItems))
+				"GROUP BY goods_id ORDER BY goods_id LIMIT ?", last, sweepLimit))
 		})
 		if err != nil || len(items) == 0 {
 			return err

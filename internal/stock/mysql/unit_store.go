@@ -7,15 +7,15 @@ import (
 	"stock/internal/stock"
 )
 
-// unitChunk is how many rows are made at a time. The buyers who find no row wait for it, once for as many units.
+// unitChunk is how many rows are made at a time. Buyers who find no free row wait while they are made.
 const unitChunk = 1000
 
 // UnitStore keeps the stock of an item in the table good_unit, with one row for each unit. Setting a stock of millions
 // would take minutes, so rows are made when buyers need them: the table unit_stock has the units that have no row yet.
-// The stock of an item is the sum of both, which only a statement that reads all rows knows.
+// The stock of an item is the sum of both, which takes a statement that reads all rows.
 //
-// Rows are added under the lock of the item's row in unit_stock alone. Whoever also locks rows of good_unit locks that
-// row first, so that no two wait for each other.
+// Rows are only added under the lock of the item's row in unit_stock. A transaction that locks this row and rows of
+// good_unit locks this row first, so that no two wait for each other.
 type UnitStore struct{ MySQL Store }
 
 // unitItem is an item's row in unit_stock.

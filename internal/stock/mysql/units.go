@@ -13,10 +13,10 @@ import (
 // unitRows locks as many rows as are wanted, passes over those that others have locked (SKIP LOCKED), and deletes them.
 // So buyers of one item do not wait for each other, as the workers of a queue in a database do not.
 //
-// A row that is locked may still be left: its buyer may give up, or die. If too few rows are free, that does not prove
-// that the item is sold out. So the request asks a second time, without SKIP LOCKED: it reads the stock, which includes
-// locked rows, and is refused only if that is too small. Otherwise it makes rows of unmade units, or waits for others.
-// Without the second question, buyers are refused while stock is left.
+// A row that is locked may become free again: its buyer may give up, or die. If too few rows are free, that does not
+// prove that the item is sold out. So the request looks a second time, without SKIP LOCKED: it reads the stock, which
+// includes locked rows, and is refused only if that is too small. Otherwise it makes rows of unmade units (see
+// UnitStore), or waits for locked rows. Without the second look, buyers are refused while stock is left.
 //
 // MariaDB has SKIP LOCKED from 10.6, MySQL from 8.0. TiDB does not have it.
 type unitRows struct {
@@ -99,9 +99,10 @@ func (u unitRows) takeFree(
 var errFewFree = errors.New("too few rows are free")
 
 // makeFree makes rows if too few are free and units are unmade. It reports whether enough may be free now. Its
-// transaction does nothing else, so that those who wait for the same rows wait briefly.
+// transaction does nothing else, so that requests that need the same rows do not wait for long.
 func (u unitRows) makeFree(ctx context.Context, req stock.Request) (made bool, err error) {
-	err = u.inTx(ctx, stock.Request{GoodsID: req.GoodsID, Count: req.Count}, func(tx Tx) error {
+	withoutPause := stock.Request{GoodsID: req.GoodsID, Count: req.Count} // or work: this transaction sells nothing
+	err = u.inTx(ctx, withoutPause, func(tx Tx) error {
 		item, err := lockUnitItem(ctx, tx, req.GoodsID)
 		if err != nil {
 			return err
@@ -111,7 +112,7 @@ func (u unitRows) makeFree(ctx context.Context, req stock.Request) (made bool, e
 			return err
 		}
 		if made = len(free) == req.Count; made || item.Unmade == 0 {
-			return nil // somebody else has made them, or nobody can
+			return nil // another request has made them, or there are none to make
 		}
 		made = true
 		return item.makeRows(ctx, tx, req.GoodsID)
@@ -119,8 +120,8 @@ func (u unitRows) makeFree(ctx context.Context, req stock.Request) (made bool, e
 	return made && err == nil, err
 }
 
-// takeAny sells unmade units, and rows for which it waits. It holds the lock of the item, so what it finds is all there
-// is.
+// takeAny sells unmade units, and rows for which it waits. Because it has locked the item's row in unit_stock, no unit
+// can be added meanwhile: what it finds is the whole stock.
 func (u unitRows) takeAny(
 	ctx context.Context, req stock.Request, section stock.Section,
 ) (receipt stock.Receipt, err error) {
