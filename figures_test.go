@@ -257,7 +257,8 @@ const notMeasured = " (not measured)"
 
 func (r *measurement) losesLateWrite() bool { return r.Faults["late-write"] == "unsafe" }
 
-// fault says what came of a fault scenario, or what the strategy claims if it was not played.
+// fault says what came of a fault scenario, with other words for "unsafe"; or what the strategy claims, if the scenario
+// was not played.
 func (r *measurement) fault(scenario, unsafe, claim string) string {
 	if r == nil || r.Faults[scenario] == "" {
 		return claim + notMeasured

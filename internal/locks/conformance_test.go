@@ -45,6 +45,7 @@ func withReplica(s lockstest.Subject) lockstest.Subject {
 	return s
 }
 
+// missing has the guarantees that a lock does not give, and why.
 type missing = map[lockstest.Guarantee]string
 
 const noOwner = "without an owner nobody knows whose lock it is"

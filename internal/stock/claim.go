@@ -73,7 +73,7 @@ type LateWrite string
 const (
 	LateIsHarmless   LateWrite = "harmless" // it depends on nothing that was read before
 	LateIsRefused    LateWrite = "refused"
-	LateIsNotSent    LateWrite = "not-sent" // the holder finds that its lease has ended, unless its write has left already
+	LateIsNotSent    LateWrite = "not-sent" // the holder finds that its lease has ended, unless it has sent its write
 	LateBlocks       LateWrite = "blocks"   // it is never late, because nobody else can write to the item meanwhile
 	LateLosesUpdates LateWrite = "loses-updates"
 )
@@ -81,7 +81,7 @@ const (
 var lateWords = map[LateWrite]string{
 	LateIsHarmless:   "safe",
 	LateIsRefused:    "safe: its write is refused",
-	LateIsNotSent:    "gives up, unless its write has left",
+	LateIsNotSent:    "gives up, unless it has sent its write",
 	LateBlocks:       "blocks the item meanwhile",
 	LateLosesUpdates: "loses an update",
 }

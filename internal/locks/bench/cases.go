@@ -18,8 +18,8 @@ type benchCase struct {
 	alternate  bool          // one cell measures all locks, which take turns after each operation
 }
 
-// The cases. Those of the targets take longer. A wait can only be measured up to the cell's duration plus patience, so
-// the longest waits are comparable only between cells of equal duration.
+// The cases. Those that have a target run longer. A wait can only be measured up to the cell's duration plus patience,
+// so the longest waits are comparable only between cells of equal duration.
 var cases = []benchCase{
 	{Name: uncontended, Processes: 1, Contenders: 1, times: 5, alternate: true},
 	{Name: "1 contender, 2 ms", Processes: 1, Contenders: 1, Hold: 2 * time.Millisecond, times: 0.5},
@@ -33,7 +33,7 @@ var cases = []benchCase{
 	{Name: crowdsAtWork, Processes: 8, Contenders: 64, Hold: 2 * time.Millisecond, times: 2.5},
 }
 
-// The cases of the targets.
+// The names of the cases that have a target.
 const (
 	uncontended  = "uncontended lock and unlock"
 	crowd        = "64 contenders, 0 ms"

@@ -97,6 +97,7 @@ func newClient(addr string, count *requests) *redis.Client {
 	})
 }
 
+// ours opens a lock of this repository.
 func ours(newLocker func(redis.UniversalClient) locks.Locker) func(string, *requests) (*opened, error) {
 	return func(addr string, count *requests) (*opened, error) {
 		client := newClient(addr, count)

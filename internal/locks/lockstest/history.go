@@ -77,8 +77,8 @@ func (g *Grant) Unlock() error {
 	return err
 }
 
-// letGo records when the holder stops relying on its lock: when the lease's context ended, at the deadline even if
-// its timer was late, or now.
+// letGo records when the holder stopped relying on its lock: when the lease's context ended, at the deadline (its timer
+// may be late), or now, whichever came first.
 func (g *Grant) letGo() {
 	g.history.mu.Lock()
 	defer g.history.mu.Unlock()

@@ -93,7 +93,7 @@ var mysqlStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "escrow",
-		Summary: "As batch, from one of 16 rows for each replica, which draws units from the others when it runs low.",
+		Summary: "As batch, but each replica sells from one of 16 rows, and draws units from the others when its own runs low.",
 		Claim: exceptLate(overlapping(rowLock),
 			"but only while it sells the last units"),
 		Stores: []stock.Store{stock.Slots},
@@ -101,7 +101,7 @@ var mysqlStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "units",
-		Summary: "One row a unit, locked with SKIP LOCKED; if too few are free, asked again without it.",
+		Summary: "One row per unit, locked with SKIP LOCKED. If too few are free, the request looks again without it.",
 		Claim: exceptLate(overlapping(rowLock),
 			"but only while it sells the last units"),
 		Stores: []stock.Store{stock.Units},
@@ -124,8 +124,8 @@ var mysqlStrategies = []stock.Strategy{
 	},
 	{
 		Name: "reserve",
-		Summary: "Holds units as rows of a table, which buyers confirm, cancel, or let expire; holds and confirmations in " +
-			"batches.",
+		Summary: "A reservation holds units until the buyer confirms, cancels, or lets it expire. Requests share commits, " +
+			"as in batch.",
 		Claim:  returningLater(oneStatement),
 		Stores: []stock.Store{stock.MySQL},
 		New:    mysql.NewReserve,

@@ -155,7 +155,7 @@ func TestAHoldWhoseCommitIsLostIsFoundByItsKey(t *testing.T) {
 	}
 }
 
-func TestAConfirmationThatIsLostIsToldWhenItIsSentAgain(t *testing.T) {
+func TestWhatBecameOfALostConfirmationIsToldWhenItIsSentAgain(t *testing.T) {
 	t.Parallel()
 	for where, state := range map[tcpproxy.CutPoint]stock.ReservationState{
 		tcpproxy.BeforeRequest: stock.Held, tcpproxy.BeforeReply: stock.Confirmed,

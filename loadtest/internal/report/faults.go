@@ -88,7 +88,7 @@ var claimWords = map[string]string{
 	"blocks-until-lease-ends": "blocked until the lease ends",
 	"blocks-forever":          "blocked for ever",
 	"refused":                 "safe: its write is refused",
-	"not-sent":                "gives up, unless its write has left",
+	"not-sent":                "gives up, unless it has sent its write",
 	"blocks":                  "blocks the item meanwhile",
 	"loses-updates":           "loses an update",
 	"deducts-again":           "deducts again",

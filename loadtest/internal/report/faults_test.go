@@ -157,7 +157,7 @@ func TestClaimsAboutFaultsAreInTheWordsOfTheTables(t *testing.T) {
 	t.Parallel()
 	for claimed, want := range map[string]string{
 		"":              "",
-		"not-sent":      "gives up, unless its write has left",
+		"not-sent":      "gives up, unless it has sent its write",
 		"deducts-again": "deducts again",
 		"sent-once":     "the request is sent once",
 		"correct: items are locked in ascending order": "correct: items are locked in ascending order",
