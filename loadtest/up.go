@@ -322,7 +322,8 @@ func writeBanner(w io.Writer, t *topology.Topology, address string) error {
 		return err
 	}
 	if usual := "http://" + usualListen; t.URL != usual {
-		fmt.Fprintf(&b, "\nNote: the README's commands use %s, but this lab listens elsewhere.\n", usual)
+		fmt.Fprintf(&b, "\nNote: the README's commands use %s, but this lab does not listen there. Another program may: "+
+			"use the addresses above instead.\n", usual)
 	}
 	fmt.Fprintf(&b, "\nCtrl-C stops everything.\n")
 	_, err := io.WriteString(w, b.String())

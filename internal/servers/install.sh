@@ -227,6 +227,6 @@ fi
 # shellcheck disable=SC2086
 for server in $needed $optional; do
 	path=$("find_$server") || path='not installed: the lab runs without it'
-	case $path in *-check-rdb) path="redis-server (the program $path under that name)" ;; esac
+	case $path in *-check-rdb) path="$path, run under the name redis-server" ;; esac
 	echo "$server: $path"
 done
