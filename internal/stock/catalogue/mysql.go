@@ -93,7 +93,7 @@ var mysqlStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "escrow",
-		Summary: "As batch, but each replica sells from one of 16 rows, and draws units from the others when its own runs low.",
+		Summary: "As batch, from one of 16 rows. Each replica has its own, and draws units from the others when it runs low.",
 		Claim: exceptLate(overlapping(rowLock),
 			"but only while it sells the last units"),
 		Stores: []stock.Store{stock.Slots},

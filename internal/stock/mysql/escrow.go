@@ -13,8 +13,8 @@ import (
 // do not wait for the same row. When the home cannot cover a batch, the replica locks all rows of the item and moves
 // units to its home (O'Neil, "The Escrow Transactional Method", TODS 1986).
 //
-// A home is only a preference: every replica may sell the units of every row. So a replica that died keeps no units from
-// the others, there is no lease to wait for, and a late write is a conditional UPDATE like any other. A request is
+// A home is only a preference: every replica may sell the units of every row. So a replica that died keeps no units
+// from the others, there is no lease to wait for, and a late write is a conditional UPDATE like any other. A request is
 // refused only if one statement has read all rows and their sum is too small.
 //
 // Units are moved in proportion to what was sold from each row since the last move: rows without a seller become empty,

@@ -22,8 +22,8 @@ const (
 // Sweep implements stock.Reserver: it sweeps whenever a reservation expires, until ctx ends. It looks once a second for
 // reservations that others have made meanwhile. It logs the first of several failures.
 //
-// Every replica sweeps, so that it does not matter which of them is alive. If two find the same reservations, the second
-// waits for the rows of their items, and then finds that nothing is left to do.
+// Every replica sweeps, so that it does not matter which of them is alive. If two find the same reservations, the
+// second waits for the rows of their items, and then finds that nothing is left to do.
 func (s *reserve) Sweep(ctx context.Context) {
 	failed := false
 	for ctx.Err() == nil {
@@ -54,8 +54,8 @@ func (s *reserve) nextExpiry(ctx context.Context) (time.Duration, error) {
 	return time.Duration(min(micros, time.Minute.Microseconds())) * time.Microsecond, err
 }
 
-// sweep puts back what has expired, in ascending order of the items. It waits for the locked row of an item for a second,
-// and then leaves the item for the next search, so that the other items do not wait for long.
+// sweep puts back what has expired, in ascending order of the items. It waits for the locked row of an item for a
+// second, and then leaves the item for the next search, so that the other items do not wait for long.
 func (s *reserve) sweep(ctx context.Context) error {
 	ctx = stock.LimitWait(ctx, rowWaitUnit)
 	last := int64(0)

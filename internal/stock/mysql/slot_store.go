@@ -8,9 +8,9 @@ import (
 	"stock/internal/stock"
 )
 
-// slotCount is the number of rows over which the stock of an item is split: as many buyers of it can commit at the
-// same time. The price is that reading the stock reads as many rows, and that the last units are sold under the locks of
-// all of them.
+// slotCount is the number of rows over which the stock of an item is split: as many buyers of it can commit at the same
+// time. The price is that reading the stock reads as many rows, and that the last units are sold under the locks of all
+// of them.
 const slotCount = 16
 
 // SlotStore keeps the stock of an item split over several rows of the table good_slot: a striped counter, like
