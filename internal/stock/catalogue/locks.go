@@ -74,7 +74,7 @@ var lockStrategies = []stock.Strategy{
 	},
 	fenced(stock.Strategy{
 		Name:    "lock-etcd",
-		Summary: "A key in etcd, which lives as long as its session: the oldest has the lock, and its revision fences the store.",
+		Summary: "A key in etcd that lives as long as its session: the oldest has the lock; its revision fences the store.",
 		Claim:   fencedLock,
 		Stores:  bothStores,
 		Needs:   []stock.Need{stock.NeedEtcd},
