@@ -115,10 +115,14 @@ func (s *reserve) Hold(
 	if err != nil {
 		return stock.Reservation{}, stock.Receipt{}, err
 	}
+	row := h.row
 	if h.replayed {
 		receipt = stock.Receipt{Attempts: 1, Replayed: true}
+		if row, err = s.endLapsed(ctx, row); err != nil {
+			return stock.Reservation{}, stock.Receipt{}, err
+		}
 	}
-	return h.row.reservation(), receipt, nil
+	return row.reservation(), receipt, nil
 }
 
 // holdAlone is a hold in a transaction by itself. It tries again if the server rolled it back because of a conflict.

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +21,11 @@ type confirmation struct {
 // Confirm implements stock.Reserver.
 func (s *reserve) Confirm(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
 	row, err := s.confirm(ctx, id, true)
+	if errors.Is(err, stock.ErrReservationExpired) {
+		if row, err = s.endLapsed(ctx, row); err == nil {
+			err = row.refuseConfirm(id)
+		}
+	}
 	if err != nil {
 		return stock.Reservation{}, err
 	}
@@ -103,33 +109,23 @@ func unknownReservation(id stock.ReservationID) error {
 	return fmt.Errorf("%w: %v", stock.ErrUnknownReservation, id)
 }
 
-// Cancel implements stock.Reserver. It leaves an expired reservation to the sweeper.
+// Cancel implements stock.Reserver.
 func (s *reserve) Cancel(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
 	row, err := s.find(ctx, id)
-	if err != nil {
-		return stock.Reservation{}, err
-	}
-	began := time.Now()
-	for attempt := 1; row.reservation().State == stock.Held; attempt++ {
-		ended, err := s.end(ctx, []int64{Reservations}, []int64{row.GoodsID},
-			func(tx Tx) ([]reservationRow, error) {
-				return endHeld(ctx, tx, []stock.ReservationID{id}, stock.Cancelled, "NOT "+hasLapsed)
-			})
-		again := isRolledBack(err) && time.Since(began) < s.store.wait
-		switch {
-		case again && retry.BackOff(ctx, attempt) == nil:
-			continue
-		case err != nil:
-			return stock.Reservation{}, err
-		case len(ended) > 0:
-			s.count(stock.Cancelled, ended)
+	for err == nil && row.State == stock.Held {
+		var ended []reservationRow
+		if ended, err = s.endOne(ctx, row, stock.Cancelled, "NOT "+hasLapsed); err != nil {
+			break
+		}
+		if len(ended) > 0 {
 			row.State, row.Ended = stock.Cancelled, ended[0].Ended
 			return row.reservation(), nil
 		}
 		// Nothing was cancelled, so the reservation has ended meanwhile: read how.
-		if row, err = s.find(ctx, id); err != nil {
-			return stock.Reservation{}, err
-		}
+		row, err = s.find(ctx, id)
+	}
+	if err != nil {
+		return stock.Reservation{}, err
 	}
 	held := row.reservation()
 	if held.State == stock.Confirmed {
@@ -147,7 +143,29 @@ func (s *reserve) Reservation(ctx context.Context, id stock.ReservationID) (stoc
 	return row.reservation(), nil
 }
 
-func (s *reserve) find(ctx context.Context, id stock.ReservationID) (row *reservationRow, err error) {
+// find reads a reservation as it is now.
+func (s *reserve) find(ctx context.Context, id stock.ReservationID) (*reservationRow, error) {
+	row, err := s.read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.endLapsed(ctx, row)
+}
+
+// endLapsed ends a reservation that is held although its time has passed, and returns it as it is now. A confirmation
+// that the server began in time may be under way, and nobody must be told that a reservation has expired that is
+// confirmed in the end.
+func (s *reserve) endLapsed(ctx context.Context, row *reservationRow) (*reservationRow, error) {
+	if row.State != stock.Held || !row.Lapsed {
+		return row, nil
+	}
+	if _, err := s.endOne(ctx, row, stock.Expired, hasLapsed); err != nil {
+		return nil, err
+	}
+	return s.read(ctx, stock.ReservationID(row.ID))
+}
+
+func (s *reserve) read(ctx context.Context, id stock.ReservationID) (row *reservationRow, err error) {
 	err = s.store.use(ctx, []int64{Reservations}, func(conn *conn) error {
 		found, err := findReservations(ctx, conn, id)
 		if err != nil {
@@ -159,6 +177,24 @@ func (s *reserve) find(ctx context.Context, id stock.ReservationID) (row *reserv
 		return nil
 	})
 	return row, err
+}
+
+// endOne ends a reservation if it is held and fulfils the condition, and returns it then. It tries again if the server
+// rolled it back because of a conflict.
+func (s *reserve) endOne(
+	ctx context.Context, row *reservationRow, state stock.ReservationState, condition string,
+) ([]reservationRow, error) {
+	began := time.Now()
+	for attempt := 1; ; attempt++ {
+		ended, err := s.end(ctx, []int64{Reservations}, []int64{row.GoodsID}, func(tx Tx) ([]reservationRow, error) {
+			return endHeld(ctx, tx, []stock.ReservationID{stock.ReservationID(row.ID)}, state, condition)
+		})
+		if isRolledBack(err) && time.Since(began) < s.store.wait && retry.BackOff(ctx, attempt) == nil {
+			continue
+		}
+		s.count(state, ended)
+		return ended, err
+	}
 }
 
 // end locks the rows of items, ends reservations of these items, and puts their units back, in one transaction. It

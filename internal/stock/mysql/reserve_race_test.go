@@ -55,6 +55,15 @@ func start(
 	return done
 }
 
+// awaitExpiry waits until the time of a reservation has passed.
+func awaitExpiry(t testing.TB, db *sqlx.DB, id stock.ReservationID) {
+	t.Helper()
+	serverstest.Eventually(t, "the time has passed", func() (passed bool) {
+		err := db.Get(&passed, "SELECT expires_at <= UTC_TIMESTAMP(6) FROM reservation WHERE id = ?", id[:])
+		return err == nil && passed
+	})
+}
+
 // tookBack returns how many expired reservations a replica has ended.
 func (s shop) tookBack(t testing.TB) int64 {
 	t.Helper()
@@ -150,10 +159,7 @@ func TestAConfirmationThatWasSentInTimeWinsOverTheSweeper(t *testing.T) {
 	unlock := lockReservation(t, outside, held.ID)
 	confirmed := start(t, shops[0].Confirm, held.ID)
 	stocktest.WaitForRowLocks(t, outside, 1)
-	serverstest.Eventually(t, "the time has passed", func() bool {
-		found, err := shops[0].Reservation(t.Context(), held.ID)
-		return err == nil && found.State == stock.Expired
-	})
+	awaitExpiry(t, outside, held.ID)
 	sweep(t, shops[1])
 	stocktest.WaitForRowLocks(t, outside, 2)
 	unlock()
@@ -171,27 +177,86 @@ func TestAConfirmationThatWasSentInTimeWinsOverTheSweeper(t *testing.T) {
 	}
 }
 
-func TestAConfirmationAfterTheExpiryIsRefusedBeforeAndAfterTheSweep(t *testing.T) {
+// Whoever asks meanwhile waits for that confirmation, and is not told that the reservation has expired.
+func TestNobodyIsToldOfAnExpiryBeforeAConfirmationThatWasSentInTime(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	id := s.hold(t, 3)
-	lapse(t, s.deps.MySQL, id)
-	wantExpired := func() {
-		t.Helper()
-		s.wantState(t, id, stock.Expired)
+	for name, ask := range map[string]func(shop, stock.Reservation) (stock.Reservation, error){
+		"read": func(s shop, held stock.Reservation) (stock.Reservation, error) {
+			return s.Reservation(t.Context(), held.ID)
+		},
+		"cancel": func(s shop, held stock.Reservation) (stock.Reservation, error) {
+			return s.Cancel(t.Context(), held.ID)
+		},
+		"hold again": func(s shop, _ stock.Reservation) (stock.Reservation, error) {
+			again, _, err := s.Hold(t.Context(), keyed(s.request(3, time.Second)))
+			return again, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			shops, outside := newShops(t, 10)
+			held, _, err := shops[0].Hold(t.Context(), keyed(shops[0].request(3, time.Second)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			unlock := lockReservation(t, outside, held.ID)
+			confirmed := start(t, shops[0].Confirm, held.ID)
+			stocktest.WaitForRowLocks(t, outside, 1)
+			awaitExpiry(t, outside, held.ID)
+			type answer struct {
+				stock.Reservation
+				error
+			}
+			answers := make(chan answer, 1)
+			go func() {
+				found, err := ask(shops[1], held)
+				answers <- answer{found, err}
+			}()
+			stocktest.WaitForRowLocks(t, outside, 2)
+			unlock()
+			if err := <-confirmed; err != nil {
+				t.Errorf("the confirmation: %v", err)
+			}
+			got := <-answers
+			if got.State != stock.Confirmed && !errors.Is(got.error, stock.ErrReservationConfirmed) {
+				t.Errorf("answered %+v, %v, want a confirmed reservation", got.Reservation, got.error)
+			}
+			shops[0].wantLeft(t, 7)
+		})
+	}
+}
+
+// Without a sweeper, whoever is told of the expiry first puts the units back.
+func TestAReservationWhoseTimeHasPassedHasExpiredForEveryMethod(t *testing.T) {
+	t.Parallel()
+	confirm := func(s shop, id stock.ReservationID) {
 		if _, err := s.Confirm(t.Context(), id); !errors.Is(err, stock.ErrReservationExpired) {
 			t.Errorf("confirmed: %v, want expired", err)
 		}
+	}
+	cancel := func(s shop, id stock.ReservationID) {
 		if cancelled, err := s.Cancel(t.Context(), id); err != nil || cancelled.State != stock.Expired {
 			t.Errorf("cancelled: %+v, %v, want an expired reservation", cancelled, err)
 		}
 	}
-	wantExpired()
-	s.wantLeft(t, 7)
-	sweep(t, s)
-	s.awaitLeft(t, 10)
-	wantExpired()
-	s.wantLeft(t, 10)
+	read := func(s shop, id stock.ReservationID) { s.wantState(t, id, stock.Expired) }
+	swept := func(s shop, _ stock.ReservationID) {
+		sweep(t, s)
+		s.awaitLeft(t, 10)
+	}
+	for _, first := range []func(shop, stock.ReservationID){confirm, cancel, read, swept} {
+		s := newShop(t)
+		id := s.hold(t, 3)
+		lapse(t, s.deps.MySQL, id)
+		s.wantLeft(t, 7)
+		for _, ask := range []func(shop, stock.ReservationID){first, confirm, cancel, read} {
+			ask(s, id)
+			s.wantLeft(t, 10)
+		}
+		if n := s.tookBack(t); n != 1 {
+			t.Errorf("the reservation was taken back %d times", n)
+		}
+	}
 }
 
 // Both wait for the reservation. Whichever comes first, the other is told the truth.
