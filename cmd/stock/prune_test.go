@@ -145,3 +145,57 @@ func TestPruneForgetsBuyersWhoseLastSaleIsOld(t *testing.T) {
 		t.Errorf("%d rows are left, %d of them young, %v, want the 2 that are", left, young, err)
 	}
 }
+
+// A server that scanned a table to find the rows to delete would wait for the row of a request in progress.
+func TestPruneWaitsForNoOtherRow(t *testing.T) {
+	t.Parallel()
+	env := migrated(t)
+	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	// 4,000 rows that are young, and 1,000 that are old.
+	const numbers = ` WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 999)
+		SELECT `
+	const ages = " FROM n, (SELECT 0 AS age UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 25) ages"
+	for _, statement := range []string{
+		`INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)` + numbers +
+			`CONCAT(age, ' ', i), 0, 1, 1, 0, 'done', '', UTC_TIMESTAMP(6) - INTERVAL age HOUR` + ages,
+		`INSERT INTO reservation (id, goods_id, count, ttl_ms, epoch, state, created_at, expires_at, ended_at)` + numbers +
+			`CONCAT(age, ' ', i), 1, 1, 1, 0, 'confirmed', UTC_TIMESTAMP(6) - INTERVAL age HOUR,
+			UTC_TIMESTAMP(6) - INTERVAL age HOUR, UTC_TIMESTAMP(6)` + ages,
+		`INSERT INTO buyer_units (goods_id, buyer, epoch, units, created_at)` + numbers +
+			`1, CONCAT(age, ' ', i), 1, 1, UTC_TIMESTAMP(6) - INTERVAL age HOUR` + ages,
+	} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	row, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer row.Rollback()
+	for _, locked := range []string{
+		"SELECT * FROM ledger FORCE INDEX (PRIMARY) WHERE order_key = '1 500' FOR UPDATE",
+		"SELECT * FROM reservation FORCE INDEX (PRIMARY) WHERE id = CAST('1 500' AS BINARY(16)) FOR UPDATE",
+		"SELECT * FROM buyer_units FORCE INDEX (PRIMARY) WHERE goods_id = 1 AND buyer = '1 500' FOR UPDATE",
+	} {
+		if _, err := row.Exec(locked); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, err := mysql.ParseDSN(env["STOCK_MYSQL_DSN"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Params = map[string]string{"innodb_lock_wait_timeout": "1"}
+	env["STOCK_MYSQL_DSN"] = config.FormatDSN()
+	out, err := command(t, env, "prune", "--older-than", "24h")
+	for _, want := range []string{"deleted 1000 rows", "deleted 1000 reservations", "deleted 1000 buyers"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("prune says %q, %v, want %q", out, err, want)
+		}
+	}
+}

@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	// PruneLimit bounds what one pruning transaction locks: requests with all of their lines, or sales.
-	PruneLimit = 1000
+	// PruneLimit bounds what one pruning transaction locks: requests with all of their lines, or sales. From 1000 values
+	// on, MariaDB turns a list into a subquery (in_predicate_conversion_threshold), and a statement that deletes by it
+	// scans and locks the whole table.
+	PruneLimit = 500
 	// pruneTries is how often pruning meets locked rows, with none deleted in between, before it gives up.
 	pruneTries = 10
 )
