@@ -34,23 +34,35 @@ func NewSlots(d stock.Deps) stock.Deducter {
 const allSlots = -1
 
 func (s slots) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	section := stock.Arrive()
 	// Random, not in turn: with a counter that all items share, the buyers of one item might use only some of its rows.
 	next := rand.N(slotCount)
-	for attempt := 1; ; attempt++ {
-		receipt, done, err := s.try(ctx, req, section, next)
+	return sellInTries(ctx, req, s.wait, func(section stock.Section) (receipt stock.Receipt, done bool, err error) {
+		receipt, done, err = s.try(ctx, req, section, next)
 		if err == nil && !done {
 			next, err = s.findSlot(ctx, req, next)
 		}
+		return receipt, done, err
+	})
+}
+
+// sellInTries sells units that are spread over several rows. A try that fails without an error has found too few where
+// it looked, and the next one looks elsewhere at once. One that the server rolled back is followed by a pause.
+func sellInTries(
+	ctx context.Context, req stock.Request, wait time.Duration,
+	try func(stock.Section) (receipt stock.Receipt, done bool, err error),
+) (stock.Receipt, error) {
+	section := stock.Arrive()
+	for attempt := 1; ; attempt++ {
+		receipt, done, err := try(section)
 		switch {
 		case done:
 			receipt.Attempts = attempt
 			return receipt, nil
 		case err != nil && !isRolledBack(err):
 			return stock.Receipt{}, err
-		case section.Elapsed() > stock.LongestWait(ctx, s.wait) && (err != nil || attempt > 1):
-			// A first try that found too little in its slot is no conflict: the slot was picked blindly.
-			return stock.Receipt{}, fmt.Errorf("%w: the slots of item %d changed during each of %d tries",
+		case section.Elapsed() > stock.LongestWait(ctx, wait) && (err != nil || attempt > 1):
+			// A first try that found too few is no conflict: it looked blindly.
+			return stock.Receipt{}, fmt.Errorf("%w: others took units of item %d during each of %d tries",
 				stock.ErrBusy, req.GoodsID, attempt)
 		case err != nil:
 			if err := retry.BackOff(ctx, attempt); err != nil {

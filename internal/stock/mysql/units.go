@@ -3,11 +3,9 @@ package mysql
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"stock/internal/stock"
-	"stock/internal/stock/retry"
 )
 
 // unitRows locks as many rows as are wanted, passes over those that others have locked (SKIP LOCKED), and deletes them.
@@ -31,24 +29,9 @@ func NewUnits(d stock.Deps) stock.Deducter { return unitRows{UnitStore{New(d)}, 
 const skipLocked = " FOR UPDATE SKIP LOCKED"
 
 func (u unitRows) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	section := stock.Arrive()
-	for attempt := 1; ; attempt++ {
-		receipt, done, err := u.try(ctx, req, section)
-		switch {
-		case done:
-			receipt.Attempts = attempt
-			return receipt, nil
-		case err != nil && !isRolledBack(err):
-			return stock.Receipt{}, err
-		case attempt > 1 && section.Elapsed() > stock.LongestWait(ctx, u.wait):
-			return stock.Receipt{}, fmt.Errorf("%w: others took the units of item %d during each of %d tries",
-				stock.ErrBusy, req.GoodsID, attempt)
-		case err != nil:
-			if err := retry.BackOff(ctx, attempt); err != nil {
-				return stock.Receipt{}, stock.Interrupted(err)
-			}
-		}
-	}
+	return sellInTries(ctx, req, u.wait, func(section stock.Section) (stock.Receipt, bool, error) {
+		return u.try(ctx, req, section)
+	})
 }
 
 // try sells units that are free. If too few are, and the item is not sold out, it makes rows for another try, or sells
