@@ -68,7 +68,7 @@ const (
 	Held      ReservationState = "held"
 	Confirmed ReservationState = "confirmed" // its units are sold
 	Cancelled ReservationState = "cancelled" // its units are back in the stock
-	Expired   ReservationState = "expired"   // its units are back in the stock, or about to be
+	Expired   ReservationState = "expired"   // its units are back in the stock
 )
 
 // EndStates lists the states in which a reservation has ended.

@@ -94,7 +94,7 @@ var kinds = []kind{{
 }, {
 	err: stock.ErrKeyReused, slug: "idempotency-key-reused", status: http.StatusUnprocessableEntity,
 	title: "Idempotency-Key used for another request",
-	detail: "The Idempotency-Key was used for a request with other items, counts, buyer, strategy or store. " +
+	detail: "The Idempotency-Key was used for a request with other items, counts, ttl_ms, buyer, strategy or store. " +
 		"Nothing was deducted; a new request needs a new key.",
 }, {
 	err: stock.ErrInProgress, slug: "in-progress", status: http.StatusConflict, title: "In progress", retryAfter: "1",

@@ -18,10 +18,9 @@ import (
 // expire: see Expiry.
 //
 // Locks are taken in one order: the row of the key, then the rows of the items, ascending, each followed by that of
-// the buyer (see buyers). The key comes first
-// because requests wait for popular items, and meanwhile another request with the same key must be able to see it.
-// Batches take them the other way round (see NewBatchLedger): if a request and a batch deadlock, the server rolls one
-// of them back, and that one tries again.
+// the buyer (see buyers). The key comes first because requests wait for popular items, and meanwhile another request
+// with the same key must be able to see it. Batches take them the other way round (see NewBatchLedger): if a request
+// and a batch deadlock, the server rolls one of them back, and that one tries again.
 type ledger struct {
 	Store
 	name string        // of the strategy: the same key with another strategy is another request
