@@ -112,7 +112,7 @@ func unknownReservation(id stock.ReservationID) error {
 // Cancel implements stock.Reserver.
 func (s *reserve) Cancel(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
 	row, err := s.find(ctx, id)
-	for err == nil && row.State == stock.Held {
+	for err == nil && row.reservation().State == stock.Held {
 		var ended []reservationRow
 		if ended, err = s.endOne(ctx, row, stock.Cancelled, "NOT "+hasLapsed); err != nil {
 			break
