@@ -121,7 +121,7 @@ func TestReconcileContinuesAfterAnItemThatCannotBeCompared(t *testing.T) {
 func (p *program) backlog(t *testing.T) (sales string) {
 	t.Helper()
 	for line := range strings.Lines(p.read(t, "/metrics")) {
-		if value, ok := strings.CutPrefix(line, "stock_stream_backlog_sales "); ok {
+		if value, ok := strings.CutPrefix(line, "stock_stream_backlog_entries "); ok {
 			sales = strings.TrimSpace(value)
 		}
 	}

@@ -131,15 +131,15 @@ func (s *series) observe(receipt stock.Receipt, err error, took time.Duration, c
 type backlog struct{ stream stream.Admin }
 
 var (
-	backlogSales = prometheus.NewDesc("stock_stream_backlog_sales",
-		"Sales of redis-stream that are not yet in MySQL, of all replicas together; absent while Redis does not answer.",
-		nil, nil)
+	backlogEntries = prometheus.NewDesc("stock_stream_backlog_entries",
+		"Entries in the streams of redis-stream, whose sales are not yet in MySQL, of all replicas together; absent while "+
+			"Redis does not answer. Requests that share a call of the script share an entry.", nil, nil)
 	backlogAge = prometheus.NewDesc("stock_stream_backlog_age_seconds",
 		"Age of the oldest sale of redis-stream that is not yet in MySQL; 0 if there is none.", nil, nil)
 )
 
 func (b backlog) Describe(descs chan<- *prometheus.Desc) {
-	descs <- backlogSales
+	descs <- backlogEntries
 	descs <- backlogAge
 }
 
@@ -150,7 +150,7 @@ func (b backlog) Collect(samples chan<- prometheus.Metric) {
 	if err != nil {
 		return // reporting the error would fail the whole scrape
 	}
-	samples <- prometheus.MustNewConstMetric(backlogSales, prometheus.GaugeValue, float64(behind.Sales))
+	samples <- prometheus.MustNewConstMetric(backlogEntries, prometheus.GaugeValue, float64(behind.Entries))
 	samples <- prometheus.MustNewConstMetric(backlogAge, prometheus.GaugeValue, behind.Age.Seconds())
 }
 

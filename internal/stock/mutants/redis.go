@@ -56,23 +56,22 @@ var streamBugs = []Mutant{
 	{
 		Name: "redis-stream-check-first", Strategy: "redis-stream",
 		Planted: "The check that there is enough comes before the script, not in it.",
-		change:  both(rewriteLua(1, "tonumber(units) < tonumber(ARGV[1])", "false"), checkFirst),
+		change:  both(rewriteLua(1, "wanted <= units", "true"), checkFirst),
 	},
 	{
 		Name: "redis-stream-loses-an-entry", Strategy: "redis-stream",
-		Planted: "1 sale in 100 is not added to the stream.",
+		Planted: "1 call of the script in 100 adds nothing to the stream.",
 		change:  rewriteLua(100, "redis.call('XADD', KEYS[3]", "'lost' or redis.call('XADD', KEYS[3]"),
 	},
 	{
 		Name: "redis-stream-no-deduction", Strategy: "redis-stream",
-		Planted: "1 sale in 100 is added to the stream and not deducted in Redis.",
-		change: rewriteLua(100, "return {1, redis.call('DECRBY', KEYS[1], ARGV[1])}",
-			"return {1, units - ARGV[1]}"),
+		Planted: "1 call of the script in 100 adds its sales to the stream and does not deduct them in Redis.",
+		change:  rewriteLua(100, "redis.call('DECRBY', KEYS[1], taken)", ""),
 	},
 	{
 		Name: "redis-stream-one-unit-each", Strategy: "redis-stream",
-		Planted: "The stream has one unit for each sale, whatever was asked for.",
-		change:  rewriteLua(1, "'units', ARGV[1]", "'units', 1"),
+		Planted: "The stream has one unit for each call of the script, whatever was asked for.",
+		change:  rewriteLua(1, "'units', taken", "'units', 1"),
 	},
 	{
 		Name: "redis-stream-loses-a-unit", Strategy: "redis-stream",
@@ -112,8 +111,10 @@ func onCommand(
 	}
 }
 
-// checkFirst reads the stock before the script that sells, and refuses by what it has read.
+// checkFirst reads the stock before the script that sells. It sends the script the first requests that fit, and refuses
+// the others, by what it has read.
 func checkFirst(p *plan) {
+	const firstCount = 7 // EVAL, the script, the number of keys, three keys, the random number
 	p.command = func(next redis.ProcessHook) redis.ProcessHook {
 		return func(ctx context.Context, cmd redis.Cmder) error {
 			args := cmd.Args()
@@ -126,12 +127,22 @@ func checkFirst(p *plan) {
 				cmd.SetErr(err)
 				return err
 			}
-			units, err := get.Int64()
-			if wanted, ok := args[6].(int); err == nil && ok && units < int64(wanted) {
-				script.SetVal([]any{int64(0), units})
-				return nil
+			units, _ := get.Int64()
+			fit := firstCount
+			for ; fit < len(args) && int64(args[fit].(int)) <= units; fit++ {
+				units -= int64(args[fit].(int))
 			}
-			return next(ctx, cmd)
+			first := redis.NewCmd(ctx, args[:fit]...)
+			if err := next(ctx, first); err != nil {
+				cmd.SetErr(err)
+				return err
+			}
+			reply, _ := first.Slice()
+			for range args[fit:] {
+				reply = append(reply, int64(0), units)
+			}
+			script.SetVal(reply)
+			return nil
 		}
 	}
 }

@@ -99,7 +99,7 @@ func Drain(t testing.TB, s *Service) {
 	t.Helper()
 	serverstest.Eventually(t, "every sale is in MySQL", func() bool {
 		backlog, err := s.Backlog(t.Context())
-		return err == nil && backlog.Sales == 0
+		return err == nil && backlog.Entries == 0
 	})
 }
 

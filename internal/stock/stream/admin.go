@@ -23,8 +23,8 @@ type Admin struct {
 
 // Backlog is what redis-stream has sold and not yet written to MySQL, in all replicas together.
 type Backlog struct {
-	Sales int64         // entries in the streams
-	Age   time.Duration // of the oldest entry by this machine's clock; 0 if there is none
+	Entries int64         // in the streams
+	Age     time.Duration // of the oldest entry by this machine's clock; 0 if there is none
 }
 
 // Backlog asks Redis for the streams in the index. It fails with ErrUnavailable or ErrBusy, even if only one master
@@ -44,7 +44,7 @@ func (a Admin) Backlog(ctx context.Context) (Backlog, error) {
 	}
 	var b Backlog
 	var oldest time.Time
-	b.Sales, oldest = total(found)
+	b.Entries, oldest = total(found)
 	if !oldest.IsZero() {
 		b.Age = max(time.Since(oldest), 0)
 	}

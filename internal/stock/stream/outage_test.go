@@ -94,7 +94,7 @@ func TestAnOutageOfMySQLOnlyDelaysTheWriteBehind(t *testing.T) {
 		r.sell(t, 1, 2)
 	}
 	serverstest.Eventually(t, "the outage is logged", func() bool { return log.count("cannot write the sales") == 1 })
-	if backlog, err := r.service.Backlog(t.Context()); err != nil || backlog.Sales != 5 || backlog.Age <= 0 {
+	if backlog, err := r.service.Backlog(t.Context()); err != nil || backlog.Entries != 5 || backlog.Age <= 0 {
 		t.Errorf("the backlog is %+v, %v, want 5 sales of some age", backlog, err)
 	}
 	if err := server.Restart(t.Context()); err != nil {

@@ -20,68 +20,56 @@ var (
 	sellScript = goredis.NewScript(sellLua)
 )
 
-// redisStream deducts in Redis with a script that also adds the sale to the item's stream. See writeBehind for the way
-// from there to MySQL.
+// redisStream deducts in Redis with a script that also adds what it has sold to the item's stream. See writeBehind for
+// the way from there to MySQL.
+//
+// The requests that share a call of the script share an entry in the stream, too. So the busier an item is, the less an
+// entry and its way to MySQL cost for each sale.
 //
 // Until a sale is in MySQL, it is as durable as Redis: with appendfsync always, no confirmed sale is lost.
 type redisStream struct {
-	redis.Store
+	*redis.Script
 	behind *writeBehind
 }
 
 // New makes the strategy `redis-stream`. It is an io.Closer.
 func New(d stock.Deps) stock.Deducter {
-	return redisStream{redis.Store{Client: d.Redis}, startWriteBehind(d)}
+	behind := startWriteBehind(d)
+	return redisStream{redis.NewBatched(d, seller{d.Redis, behind}.sell), behind}
 }
 
 // Close stops writing to MySQL. Another replica, or the next start, writes what is left in the streams.
 func (r redisStream) Close() error { return r.behind.Close() }
 
-func (r redisStream) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	section := stock.Arrive()
-	section.Enter()
-	if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
-		return stock.Receipt{}, err
-	}
-	if err := stock.Work(ctx, req.Hold); err != nil {
-		return stock.Receipt{}, err
-	}
-	if ctx.Err() != nil {
-		return stock.Receipt{}, stock.Interrupted(context.Cause(ctx))
-	}
-	sold, units, err := r.sell(ctx, req)
-	if err != nil {
-		return stock.Receipt{}, err
-	}
-	if !sold {
-		return stock.Receipt{}, &stock.SoldOutError{GoodsID: req.GoodsID, Asked: req.Count, Remaining: units}
-	}
-	if req.Hold > 0 || req.Pause != nil {
-		section.Leave()
-	} else {
-		section.Enter() // the section lies inside the script
-	}
-	return section.Receipt(units, 1), nil
+// seller sells with the script sell.lua, and tells writeBehind.
+type seller struct {
+	client goredis.UniversalClient
+	behind *writeBehind
 }
 
-// sell runs the script, which does not end with ctx: see redis.Store.
-func (r redisStream) sell(ctx context.Context, req stock.Request) (sold bool, units int64, err error) {
-	keys := []string{redis.Key(req.GoodsID), redis.EpochKey(req.GoodsID), redis.StreamKey(req.GoodsID)}
-	script, err := redis.WithStream(ctx, r.Client, req.GoodsID, func() *goredis.Cmd {
-		return sellScript.Run(context.WithoutCancel(ctx), r.Client, keys, req.Count, rand.Int64())
+// sell implements redis.Sell.
+func (s seller) sell(ctx context.Context, goodsID int64, wanted func() []any) (reply []int64, err error) {
+	keys := []string{redis.Key(goodsID), redis.EpochKey(goodsID), redis.StreamKey(goodsID)}
+	script, err := redis.WithStream(ctx, s.client, goodsID, func() *goredis.Cmd {
+		return sellScript.Run(ctx, s.client, keys, append([]any{rand.Int64()}, wanted()...)...)
 	})
 	if err != nil {
-		return false, 0, err
+		return nil, err
 	}
-	reply, err := script.Int64Slice()
-	if err := redis.ClassifyItemWrite(req.GoodsID, err); err != nil {
-		if errors.Is(err, stock.ErrUnknown) {
-			r.behind.notify(req.GoodsID) // it may have been sold
+	reply, err = script.Int64Slice()
+	err = redis.ClassifyItemWrite(goodsID, err)
+	if errors.Is(err, stock.ErrUnknown) || hasSold(reply) {
+		s.behind.notify(goodsID)
+	}
+	return reply, err
+}
+
+// hasSold reports whether sell.lua has sold anything.
+func hasSold(reply []int64) bool {
+	for i := 0; i < len(reply); i += 2 {
+		if reply[i] == 1 {
+			return true
 		}
-		return false, 0, err
 	}
-	if sold = reply[0] == 1; sold {
-		r.behind.notify(req.GoodsID)
-	}
-	return sold, reply[1], nil
+	return false
 }

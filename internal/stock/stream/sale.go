@@ -10,7 +10,8 @@ import (
 	"stock/internal/stock/redis"
 )
 
-// sale is an entry of an item's stream. A restock is a sale of a negative number of units.
+// sale is an entry of an item's stream: what one call of sell.lua has sold, for one request or several. A restock is a
+// sale of a negative number of units.
 type sale struct {
 	saleKey
 	units int64

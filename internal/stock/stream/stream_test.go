@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -210,4 +211,29 @@ func TestCloseEndsTheWriteBehind(t *testing.T) {
 		}
 	}
 	goleak.VerifyNone(t, before)
+}
+
+func TestRequestsThatShareACallOfTheScriptShareAnEntry(t *testing.T) {
+	t.Parallel()
+	a, _ := newServers(t, servers.RedisOptions{})
+	proxy, options := stocktest.ProxyRedis(t, a.Redis)
+	proxy.Select(stocktest.Matching(stocktest.Evalsha))
+	a.Redis = options
+	r := stocktest.NewBatchReplica(t, "redis-stream", stock.Redis, connect(t, a), proxy, 12)
+	stocktest.Sell(t, r, stock.Request{GoodsID: r.Item, Count: 1}) // now Redis knows the script
+	stocktest.Drain(t, r.Service)
+	first, others, release := r.Gather(t, 4, 7, 5, 2)
+	release()
+	stocktest.WantAnswers(t, stocktest.Answers(append([]<-chan stocktest.Answer{first}, others...)...),
+		"10 remain", "6 remain", "sold out at 6", "1 remain", "sold out at 1")
+	stocktest.Drain(t, r.Service)
+	r.WantLeft(t, 1)
+	r.Service.WantLeft(t, stock.MySQL, r.Item, 1)
+	var entries []int64
+	if err := r.Deps.MySQL.Select(&entries, "SELECT units FROM stream_sale ORDER BY units"); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(entries, []int64{1, 1, 9}) {
+		t.Errorf("the entries have %v units, want 1 each for the requests that came alone, and 9", entries)
+	}
 }

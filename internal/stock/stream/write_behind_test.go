@@ -28,7 +28,7 @@ func TestSalesAreDeductedOnceWhenTheConsumerDiesBetweenCommitAndXAck(t *testing.
 	serverstest.Eventually(t, "the sale is committed", func() bool { return dying.recorded(t, 1) == 2 })
 	dying.sell(t, 1, 1)
 	dying.close(t)
-	if backlog, err := dying.service.Backlog(t.Context()); err != nil || backlog.Sales != 2 || backlog.Age <= 0 {
+	if backlog, err := dying.service.Backlog(t.Context()); err != nil || backlog.Entries != 2 || backlog.Age <= 0 {
 		t.Fatalf("the backlog is %+v, %v, want the unacknowledged sale and the one after it", backlog, err)
 	}
 	heir := newReplica(t, connect(t, a), 50*time.Millisecond)
@@ -50,7 +50,7 @@ func TestTheEntriesOfADeadReplicaAreTakenOverByAnother(t *testing.T) {
 	delivered := func() bool {
 		pending, err := deps.Redis.XPending(t.Context(), "stock:{1}:sales", "stock").Result()
 		backlog, _ := other.service.Backlog(t.Context())
-		return err == nil && pending.Count == 1 || backlog.Sales == 0 // or taken over already
+		return err == nil && pending.Count == 1 || backlog.Entries == 0 // or taken over already
 	}
 	serverstest.Eventually(t, "the entry is delivered", delivered)
 	dead.close(t)
