@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help servers lab faults up bench judge bench-locks pictures test lint build
+.PHONY: help servers lab faults tidb lab-tidb test-tidb up bench judge bench-locks pictures test lint build
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -15,6 +15,22 @@ lab: servers build ## run and judge every strategy on private servers, and compa
 
 faults: servers build ## play every fault scenario for every strategy (1 minute; FAULTS=--help)
 	@$(WITH_MAKE) bin/loadtest faults $(FAULTS)
+
+tidb: ## build bin/tidb-server, one node of TiDB with its own store (10 minutes, then cached)
+	GOFLAGS=-mod=readonly CGO_ENABLED=0 go -C internal/servers/tidb build -trimpath \
+		-ldflags="-X github.com/pingcap/tidb/pkg/parser/mysql.TiDBReleaseVersion=$(TIDB_VERSION)" \
+		-o $(CURDIR)/bin/ github.com/pingcap/tidb/cmd/tidb-server
+
+# The date and the commit. The Go module's version number is not that of TiDB.
+TIDB_VERSION = $(shell go -C internal/servers/tidb list -m -f '{{.Version}}' github.com/pingcap/tidb | \
+	sed 's/.*\.\(........\)......-/\1-/')
+
+lab-tidb: tidb servers build ## as lab, on TiDB instead of MySQL (LAB=--help)
+	@$(WITH_MAKE) bin/loadtest run --tidb bin/tidb-server $(LAB)
+
+test-tidb: tidb servers ## test every strategy on TiDB instead of MySQL
+	STOCK_TIDB=$(CURDIR)/bin/tidb-server go test -race -run TiDB ./internal/servers ./internal/stock/mysql
+	STOCK_TIDB=$(CURDIR)/bin/tidb-server go test -race -run EveryStrategyKeepsItsClaim ./internal/stock/catalogue
 
 up: servers build ## start two replicas behind nginx, their servers and a page for the browser, until Ctrl-C
 	@$(WITH_MAKE) bin/loadtest up

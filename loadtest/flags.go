@@ -65,11 +65,17 @@ func (f *requestFlags) mix() (traffic.MixConfig, error) {
 // localFlags configure servers that the lab starts itself.
 type localFlags struct {
 	stockBinary string
+	tidb        string
 }
 
 func (f *localFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.stockBinary, "stock-binary", "",
 		"path of the service (default: the stock program built together with this one, else built from source)")
+}
+
+// registerTiDB registers the flag --tidb.
+func (f *localFlags) registerTiDB(flags *pflag.FlagSet) {
+	flags.StringVar(&f.tidb, "tidb", "", `run this tidb-server instead of MySQL ("make tidb" builds bin/tidb-server)`)
 }
 
 // registerRedisReplica registers the flag --redis-replica.

@@ -125,7 +125,7 @@ func (f *runFlags) openLab(ctx context.Context) (*lab.Lab, error) {
 		return lab.Attach(ctx, f.attach.place())
 	}
 	return lab.Start(ctx, topology.Options{
-		Replicas: f.replicas, RedisReplica: f.copied, StockBinary: f.local.stockBinary,
+		Replicas: f.replicas, RedisReplica: f.copied, StockBinary: f.local.stockBinary, TiDB: f.local.tidb,
 	})
 }
 

@@ -87,6 +87,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.traces, "trace", false,
 		"after the run, write a trace for https://ui.perfetto.dev of each history, to the directory traces below --out")
 	f.local.register(flags)
+	f.local.registerTiDB(flags)
 	f.attach.register(flags)
 }
 

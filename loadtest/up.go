@@ -77,6 +77,7 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 		"time after which the lock of a dead holder expires; 2s shortens the stories of docs/faults.md")
 	registerRedisReplica(flags, &f.copied)
 	f.local.register(flags)
+	f.local.registerTiDB(flags)
 }
 
 func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
@@ -101,6 +102,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		Replicas:     f.replicas,
 		RedisReplica: f.copied,
 		StockBinary:  f.local.stockBinary,
+		TiDB:         f.local.tidb,
 		PausePoints:  f.pausePoints,
 		ReplicaArgs:  []string{"--lease=" + f.lease.String()},
 		Listen:       cmp.Or(f.listen, ifFree(usualListen, 1)),

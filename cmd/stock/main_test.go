@@ -167,6 +167,10 @@ var wrongConfigurations = []struct {
 		want: []string{"--redis-master", "Sentinels"},
 	},
 	{
+		name: "TiDB without a server", args: []string{"serve", "--tidb"},
+		want: []string{"--tidb", "--mysql-dsn"},
+	},
+	{
 		name: "a Redis replica without Redis", args: []string{"serve", "--redis-replica"},
 		want: []string{"--redis-replica", "--redis"},
 	},

@@ -33,6 +33,7 @@ type storeOptions struct {
 	master         string // name of the master that the Sentinels at redis watch
 	redisConns     int
 	redisReplica   bool
+	tidb           bool
 	redlock        []string
 	password       string // of every Redis server
 	etcd           []string
@@ -207,6 +208,14 @@ type zookeeperLog struct{ log *slog.Logger }
 
 func (l zookeeperLog) Printf(format string, v ...any) {
 	l.log.Debug("zookeeper client", slog.String("message", fmt.Sprintf(format, v...)))
+}
+
+// checkTiDB accepts --tidb only with a server.
+func (o *storeOptions) checkTiDB() error {
+	if o.tidb && o.mysqlDSN == "" {
+		return usagef("--tidb needs --mysql-dsn, the TiDB server")
+	}
+	return nil
 }
 
 // checkRedis accepts no address, that of a server, and several of a Cluster or of Sentinels.

@@ -126,6 +126,8 @@ func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.mysqlLockConns, "mysql-lock-conns", 32,
 		"most `connections` to MySQL for named locks: one per item that is locked or waited for; "+
 			"an order may have half as many items, less one")
+	f.BoolVar(&o.tidb, "tidb", false,
+		"the server of --mysql-dsn is TiDB, which cannot run serializable and units")
 	o.redisFlag(f)
 	f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
 	f.BoolVar(&o.redisReplica, "redis-replica", false,
@@ -163,6 +165,7 @@ const maxSession = 40 * time.Second
 func (o *serveOptions) validate() error {
 	errs := []error{
 		checkAddress("listen", o.listen),
+		o.checkTiDB(),
 		o.checkRedis(),
 		o.checkRedlock(),
 		checkServers("etcd", o.etcd),
@@ -290,6 +293,7 @@ func (o *serveOptions) openServers(
 		if err := o.openMySQLPools(&deps, opened, registry, log); err != nil {
 			return deps, err
 		}
+		deps.TiDB = o.tidb
 	}
 	if len(o.redis) > 0 {
 		deps.Redis, deps.RedisReplica = o.openRedis(o.master, o.redis...), o.redisReplica

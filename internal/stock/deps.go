@@ -23,6 +23,7 @@ type Deps struct {
 	// MySQLLocks is a second pool to the same server, for its named locks. A holder keeps a connection of this pool and
 	// works on one of the other. With a single pool, as many holders as it has connections would wait for each other.
 	MySQLLocks   *sqlx.DB                // set if MySQL is
+	TiDB         bool                    // MySQL is TiDB
 	Redis        redis.UniversalClient   // one server, a Sentinel group or a Cluster; nil if not configured
 	RedisReplica bool                    // each master of Redis has a Redis replica
 	Redlock      []redis.UniversalClient // independent masters; empty if not configured
@@ -43,6 +44,8 @@ func (d Deps) Has(need Need) bool {
 	switch need {
 	case NeedMySQL:
 		return d.MySQL != nil
+	case NeedInnoDB:
+		return d.MySQL != nil && !d.TiDB
 	case NeedRedis:
 		return d.Redis != nil
 	case NeedRedisReplica:

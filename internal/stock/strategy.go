@@ -35,6 +35,7 @@ type Need string
 // The needs.
 const (
 	NeedMySQL        Need = "mysql"
+	NeedInnoDB       Need = "innodb" // NeedMySQL is MySQL or MariaDB, and not TiDB
 	NeedRedis        Need = "redis"
 	NeedRedisReplica Need = "redis-replica" // beside the server of NeedRedis
 	NeedRedlock      Need = "redlock"

@@ -80,6 +80,10 @@ func (s *Servers) Run(m *testing.M) int {
 	return code
 }
 
+// TiDB is the path of tidb-server, which the shared server then is instead of MySQL; empty for MySQL. The tests of
+// package catalogue pass with both (make test-tidb).
+var TiDB = os.Getenv("STOCK_TIDB")
+
 // MySQL returns the shared server. Its durability is relaxed.
 func (s *Servers) MySQL(t testing.TB) *servers.MySQL {
 	t.Helper()
@@ -88,13 +92,20 @@ func (s *Servers) MySQL(t testing.TB) *servers.MySQL {
 	if s.mysql == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
-		mysql, err := servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
+		mysql, err := startShared(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.mysql = mysql
 	}
 	return s.mysql
+}
+
+func startShared(ctx context.Context) (*servers.MySQL, error) {
+	if TiDB != "" {
+		return servers.StartTiDB(ctx, TiDB)
+	}
+	return servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
 }
 
 // Database creates an empty database on the shared MySQL server and returns its DSN. It is dropped after the test.

@@ -64,6 +64,7 @@ var mysqlStrategies = []stock.Strategy{
 		Summary: "Read-modify-write in a SERIALIZABLE transaction; the victim of a deadlock retries.",
 		Claim:   rowLock,
 		Stores:  []stock.Store{stock.MySQL},
+		Needs:   []stock.Need{stock.NeedMySQL, stock.NeedInnoDB},
 		New:     mysql.NewSerializable,
 	},
 	{
@@ -105,6 +106,7 @@ var mysqlStrategies = []stock.Strategy{
 		Claim: exceptLate(overlapping(rowLock),
 			"but only while it sells the last units"),
 		Stores: []stock.Store{stock.Units},
+		Needs:  []stock.Need{stock.NeedMySQL, stock.NeedInnoDB},
 		New:    mysql.NewUnits,
 	},
 	{

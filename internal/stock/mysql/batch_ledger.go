@@ -37,7 +37,7 @@ type keyed struct {
 // it is recorded.
 func tryBatchLedger(ctx context.Context, conn *conn, b *batching.Batch) error {
 	members, firsts, entries := enterLedger(b.Undecided)
-	taken, err := findAnswers(ctx, conn, entries...)
+	taken, err := findAnswersBeforehand(ctx, conn, entries)
 	if err != nil {
 		return err
 	}
@@ -70,6 +70,20 @@ func tryBatchLedger(ctx context.Context, conn *conn, b *batching.Batch) error {
 		m.Answer(first.checkAndAnswer(*m.row, m.Request))
 	}
 	return err
+}
+
+// findAnswersBeforehand is findAnswers outside of the transaction that deducts. On TiDB, a locking read locks nothing
+// unless it is in a transaction.
+func findAnswersBeforehand(ctx context.Context, conn *conn, entries []ledgerRow) (answers, error) {
+	if !conn.store.tidb || len(entries) == 0 {
+		return findAnswers(ctx, conn, entries...)
+	}
+	tx, err := conn.begin(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.tx.Rollback()
+	return findAnswers(ctx, tx, entries...)
 }
 
 // enterLedger makes the rows of a batch. It returns the first row of each client key, by key and as a list.

@@ -32,6 +32,8 @@ const (
 	erReadOnlyTx     = 1792 // transaction_read_only
 	erReadOnlyMode   = 1836 // innodb_read_only
 
+	erIsolationUnsupported = 8048 // TiDB has no such isolation level
+
 	// The server does not let this account in, or not into the database.
 	erDBAccessDenied     = 1044
 	erAccessDenied       = 1045
@@ -105,7 +107,8 @@ func Refusal(err error) error {
 		return err
 	case !answered && isContextError(err):
 		return fmt.Errorf("%w: MySQL did not finish in time, nothing was written: %w", stock.ErrBusy, err)
-	case !answered, isRejected(err), hasNumber(err, erServerShutdown, erDiskFull, erRecordFileFull):
+	case !answered, isRejected(err), hasNumber(err, erServerShutdown, erDiskFull, erRecordFileFull,
+		erIsolationUnsupported):
 		return fmt.Errorf("%w: MySQL: %w", stock.ErrUnavailable, err)
 	case IsBusy(err):
 		return fmt.Errorf("%w: MySQL: %w", stock.ErrBusy, err)

@@ -20,12 +20,15 @@ type Store struct {
 	DB *sqlx.DB
 
 	shares *share.Limiter
+	tidb   bool
 	upkeep bool          // its connections count against Upkeep, whatever they are used for
 	wait   time.Duration // longest wait for a connection, and then for a row; 0 for no limit
 }
 
 // New makes the store for strategies.
-func New(d stock.Deps) Store { return Store{DB: d.MySQL, shares: d.MySQLShares, wait: d.LockWait} }
+func New(d stock.Deps) Store {
+	return Store{DB: d.MySQL, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait}
+}
 
 // NewAdmin makes the store for administration. Its connections count against Upkeep: the stock of an item can be read
 // and set while the item's buyers use its share.

@@ -3,6 +3,9 @@ package mysql
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"stock/internal/stock"
@@ -16,22 +19,48 @@ import (
 // includes locked rows, and is refused only if that is too small. Otherwise it makes rows of unmade units (see
 // UnitStore), or waits for locked rows. Without the second look, buyers are refused while stock is left.
 //
-// MariaDB has SKIP LOCKED from 10.6, MySQL from 8.0. TiDB does not have it.
+// MariaDB has SKIP LOCKED from 10.6, MySQL from 8.0. TiDB accepts it and locks nothing, which would sell units twice, so
+// the strategy refuses to sell there.
 type unitRows struct {
 	UnitStore
-	wait time.Duration
+	wait  time.Duration
+	locks *atomic.Bool // the server is known to lock rows with SKIP LOCKED
 }
 
 // NewUnits makes the strategy `units`.
-func NewUnits(d stock.Deps) stock.Deducter { return unitRows{UnitStore{New(d)}, d.LockWait} }
+func NewUnits(d stock.Deps) stock.Deducter {
+	return unitRows{UnitStore{New(d)}, d.LockWait, new(atomic.Bool)}
+}
 
 // skipLocked is the end of a SELECT that locks the rows that nobody else has locked.
 const skipLocked = " FOR UPDATE SKIP LOCKED"
 
 func (u unitRows) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+	if err := u.checkSkipLocked(ctx, req); err != nil {
+		return stock.Receipt{}, err
+	}
 	return sellInTries(ctx, req, u.wait, func(section stock.Section) (stock.Receipt, bool, error) {
 		return u.try(ctx, req, section)
 	})
+}
+
+// checkSkipLocked fails on TiDB. It asks the server once.
+func (u unitRows) checkSkipLocked(ctx context.Context, req stock.Request) error {
+	if u.locks.Load() {
+		return nil
+	}
+	var version string
+	err := u.MySQL.use(ctx, []int64{ShareOf(req)}, func(conn *conn) error {
+		return Refusal(conn.GetContext(ctx, &version, "SELECT VERSION()"))
+	})
+	switch {
+	case err != nil:
+		return err
+	case strings.Contains(version, "TiDB"):
+		return fmt.Errorf("%w: SKIP LOCKED locks nothing on TiDB: use another strategy", stock.ErrUnavailable)
+	}
+	u.locks.Store(true)
+	return nil
 }
 
 // try sells units that are free. If too few are, and the item is not sold out, it makes rows for another try, or sells

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 )
 
@@ -22,6 +23,9 @@ func Run(t *testing.T, strategies []stock.Strategy, a Addresses) {
 	for _, strategy := range strategies {
 		for _, store := range strategy.Stores {
 			t.Run(strategy.Name+"/"+string(store), func(t *testing.T) {
+				if serverstest.TiDB != "" && slices.Contains(strategy.Needs, stock.NeedInnoDB) {
+					t.Skip("it cannot run on TiDB")
+				}
 				newSubject(t, strategies, strategy, store, a).run(t)
 			})
 		}

@@ -102,6 +102,7 @@ func (a Addresses) Connect(t testing.TB) stock.Deps {
 	if a.MySQL != "" {
 		deps.MySQL, deps.MySQLLocks, deps.MySQLHealth = MySQL(t, a.MySQL), MySQL(t, a.MySQL), MySQL(t, a.MySQL)
 		deps.MySQLHealth.SetMaxIdleConns(0)
+		deps.TiDB = serverstest.TiDB != ""
 		deps.MySQLShares = share.New(deps.MySQL.Stats().MaxOpenConnections)
 	}
 	if a.Redis != nil {

@@ -64,6 +64,7 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 // Addresses is where a replica finds its servers. Lists are of host:port.
 type Addresses struct {
 	MySQLDSN     string
+	TiDB         bool // MySQLDSN is that of TiDB
 	Redis        []string
 	RedisReplica bool // each master of Redis has a Redis replica
 	Redlock      []string
@@ -74,7 +75,7 @@ type Addresses struct {
 // Addresses returns where the replicas find the topology's servers.
 func (t *Topology) Addresses() Addresses {
 	return Addresses{
-		MySQLDSN: t.MySQLDSN, Redis: t.Redis, RedisReplica: t.Servers.Replica != nil,
+		MySQLDSN: t.MySQLDSN, TiDB: t.tidb, Redis: t.Redis, RedisReplica: t.Servers.Replica != nil,
 		Redlock: t.Redlock, Etcd: t.Etcd, ZooKeeper: t.ZooKeeper,
 	}
 }
@@ -87,7 +88,7 @@ func (t *Topology) describeReplica(name, admin string, at Addresses, o Options) 
 	}
 	args := []string{
 		"serve", "--replica=" + name, "--listen=" + listen, "--admin-listen=" + admin,
-		"--redis=" + strings.Join(at.Redis, ","),
+		"--tidb=" + strconv.FormatBool(at.TiDB), "--redis=" + strings.Join(at.Redis, ","),
 		"--redis-replica=" + strconv.FormatBool(at.RedisReplica),
 		"--redlock=" + strings.Join(at.Redlock, ","),
 		"--etcd=" + strings.Join(at.Etcd, ","), "--zookeeper=" + strings.Join(at.ZooKeeper, ","),

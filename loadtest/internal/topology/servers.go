@@ -23,7 +23,7 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 		t.StockBinary, err = t.findStock(ctx, o.StockBinary)
 		return err
 	})
-	group.Go(func() error { return t.startMySQL(ctx, o.Relaxed) })
+	group.Go(func() error { return t.startMySQL(ctx, o) })
 	group.Go(func() error { return t.startRedis(ctx, o.RedisReplica) })
 	for i := range t.Servers.Redlock {
 		group.Go(func() (err error) {
@@ -64,8 +64,13 @@ func asMissing(err error) (missing string, _ error) {
 	return "", err
 }
 
-func (t *Topology) startMySQL(ctx context.Context, relaxed bool) (err error) {
-	if t.Servers.MySQL, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: relaxed}); err != nil {
+func (t *Topology) startMySQL(ctx context.Context, o Options) (err error) {
+	if t.tidb = o.TiDB != ""; t.tidb {
+		t.Servers.MySQL, err = servers.StartTiDB(ctx, o.TiDB)
+	} else {
+		t.Servers.MySQL, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: o.Relaxed})
+	}
+	if err != nil {
 		return err
 	}
 	t.MySQLDSN, err = t.Servers.MySQL.CreateDatabase(ctx, database)

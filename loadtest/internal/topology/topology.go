@@ -42,6 +42,8 @@ type Options struct {
 	MaxHold     time.Duration // the longest time that a request may spend inside the critical section
 	PausePoints bool          // allow the X-Pause header, which pauses a request in the middle
 
+	TiDB string // path of tidb-server, which is started instead of MySQL; empty for MySQL
+
 	RedisReplica bool // give Redis a Redis replica, which gets every write
 
 	Bare    []string // host:port of servers to compare with the service: nginx balances them on a separate port
@@ -78,6 +80,8 @@ type Topology struct {
 		ZooKeeper *servers.ZooKeeper // nil if not installed
 		Nginx     *servers.Nginx
 	} `json:"-"`
+
+	tidb bool // MySQLDSN is that of TiDB
 
 	dir *servers.Dir // the replicas' logs, and the service if it was built
 }

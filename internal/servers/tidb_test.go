@@ -1,0 +1,46 @@
+package servers_test
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	_ "github.com/go-sql-driver/mysql"
+
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+)
+
+func TestTiDBAnswersWithItsPasswordOnly(t *testing.T) {
+	path := serverstest.TiDB
+	if path == "" {
+		t.Skip("these tests do not run on TiDB: see make test-tidb")
+	}
+	tidb, err := servers.StartTiDB(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tidb.Stop(t.Context())
+	if !strings.HasPrefix(tidb.Version, "TiDB ") {
+		t.Errorf("version %q, want that of TiDB", tidb.Version)
+	}
+	dsn, err := tidb.CreateDatabase(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dsn, want := range map[string]string{
+		dsn: "",
+		strings.Replace(dsn, "@tcp", "wrong@tcp", 1): "Access denied",
+		"root@tcp(" + tidb.Addr + ")/":               "Access denied",
+	} {
+		db, err := sql.Open("mysql", dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = db.PingContext(t.Context())
+		db.Close()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
