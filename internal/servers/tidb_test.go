@@ -1,6 +1,7 @@
 package servers_test
 
 import (
+	"context"
 	"database/sql"
 	"strings"
 	"testing"
@@ -20,7 +21,11 @@ func TestTiDBAnswersWithItsPasswordOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tidb.Stop(t.Context())
+	t.Cleanup(func() {
+		if err := tidb.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	if !strings.HasPrefix(tidb.Version, "TiDB ") {
 		t.Errorf("version %q, want that of TiDB", tidb.Version)
 	}

@@ -19,7 +19,7 @@ import (
 // includes locked rows, and is refused only if that is too small. Otherwise it makes rows of unmade units (see
 // UnitStore), or waits for locked rows. Without the second look, buyers are refused while stock is left.
 //
-// MariaDB has SKIP LOCKED from 10.6, MySQL from 8.0. TiDB accepts it and locks nothing, which would sell units twice, so
+// MariaDB has SKIP LOCKED from 10.6, MySQL from 8.0. TiDB accepts it and locks nothing, which would sell units twice:
 // the strategy refuses to sell there.
 type unitRows struct {
 	UnitStore
