@@ -298,7 +298,7 @@ func (d onZooKeeper) New(t testing.TB, addresses []string, o locks.Options) lock
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	return locks.NewZooKeeper(conn, "/locks", o)
+	return locks.NewZooKeeper(conn, "/locks", nil, o)
 }
 
 func (d onZooKeeper) Addresses() []string { return []string{d.addr} }

@@ -35,6 +35,7 @@ import (
 type ZooKeeper struct {
 	conn      *zk.Conn
 	root      string
+	acl       []zk.ACL
 	options   Options
 	pulse     *pulse
 	requests  chan struct{} // has an element for each request without a reply
@@ -45,13 +46,16 @@ type ZooKeeper struct {
 // maxZKRequests bounds the requests without a reply, and so the goroutines that wait for replies.
 const maxZKRequests = 256
 
-// NewZooKeeper makes the lock below the node root, such as "/locks". It creates its nodes with open permissions. conn
-// belongs to the caller, who closes it after the lock. Options.Lease must be the session timeout of conn, and one that
-// the servers grant: with a shorter one, locks that are still held count as lost; with a longer one, lost locks count
-// as held.
-func NewZooKeeper(conn *zk.Conn, root string, options Options) *ZooKeeper {
+// NewZooKeeper makes the lock below the node root, such as "/locks". It creates its nodes with the permissions acl, or
+// open to everybody if there are none; nodes that exist keep theirs. conn belongs to the caller, who closes it after the
+// lock. Options.Lease must be the session timeout of conn, and one that the servers grant: with a shorter one, locks
+// that are still held count as lost; with a longer one, lost locks count as held.
+func NewZooKeeper(conn *zk.Conn, root string, acl []zk.ACL, options Options) *ZooKeeper {
+	if len(acl) == 0 {
+		acl = zk.WorldACL(zk.PermAll)
+	}
 	z := &ZooKeeper{
-		conn: conn, root: path.Clean("/" + root), options: options.withDefaults(),
+		conn: conn, root: path.Clean("/" + root), acl: acl, options: options.withDefaults(),
 		requests: make(chan struct{}, maxZKRequests),
 	}
 	z.pulse = newPulse(z.options, func(ctx context.Context) error {

@@ -61,8 +61,6 @@ func (n *zkNode) lock(ctx context.Context) error {
 // maxCreations bounds how often the queue is created because the server has deleted it meanwhile.
 const maxCreations = 10
 
-var everybody = zk.WorldACL(zk.PermAll)
-
 // create creates the node, and the queue if it is missing.
 func (n *zkNode) create(ctx context.Context) error {
 	for range maxCreations {
@@ -86,7 +84,7 @@ func (n *zkNode) enqueue(ctx context.Context) error {
 		n.created = created
 		return awaitReply(ctx, n.z, func() (string, error) {
 			defer close(created) // even if nobody waits for the reply any more
-			node, err := n.z.conn.Create(n.path(), nil, zk.FlagEphemeral|zk.FlagSequence, everybody)
+			node, err := n.z.conn.Create(n.path(), nil, zk.FlagEphemeral|zk.FlagSequence, n.z.acl)
 			if n.createErr = err; err == nil {
 				n.name = path.Base(node)
 			}
@@ -107,9 +105,9 @@ func (n *zkNode) createQueue(ctx context.Context) error {
 		}
 		_, err := answered(ctx, n.z, func() (string, error) {
 			if i == len(n.parent) {
-				return n.z.conn.CreateContainer(n.parent, nil, zk.FlagContainer, everybody)
+				return n.z.conn.CreateContainer(n.parent, nil, zk.FlagContainer, n.z.acl)
 			}
-			return n.z.conn.Create(n.parent[:i], nil, zk.FlagPersistent, everybody)
+			return n.z.conn.Create(n.parent[:i], nil, zk.FlagPersistent, n.z.acl)
 		})
 		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			return err

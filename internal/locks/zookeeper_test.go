@@ -36,7 +36,7 @@ func newZooKeeper(t testing.TB, addr string, o locks.Options) *locks.ZooKeeper {
 	if o.Lease == 0 {
 		o.Lease = 30 * time.Second
 	}
-	lock := locks.NewZooKeeper(connectZooKeeper(t, addr, o.Lease), "/locks", o)
+	lock := locks.NewZooKeeper(connectZooKeeper(t, addr, o.Lease), "/locks", nil, o)
 	t.Cleanup(func() { lock.Close() })
 	return lock
 }
@@ -77,7 +77,7 @@ func TestZooKeeperHolderNoticesAnEndedSessionAndGetsAnother(t *testing.T) {
 	// The lease is longer than the session, which NewZooKeeper forbids, so that only the connection can report the
 	// loss.
 	conn := connectZooKeeper(t, proxy.Addr(), time.Second)
-	lock := locks.NewZooKeeper(conn, "/locks", locks.Options{Lease: time.Hour})
+	lock := locks.NewZooKeeper(conn, "/locks", nil, locks.Options{Lease: time.Hour})
 	t.Cleanup(func() { lock.Close() })
 	observer := connectZooKeeper(t, addr, time.Minute)
 	lost := mustLock(t, lock, key)

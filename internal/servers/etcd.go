@@ -20,6 +20,7 @@ type EtcdOptions struct {
 	Name    string        // used in messages; "etcd" if empty
 	Relaxed bool          // flushes nothing, from version 3.5 on. For tests, never for measurements.
 	History time.Duration // how long earlier revisions of keys are kept, about; one minute if 0
+	TLS     *TLS          // for clients, which must have a certificate; without TLS if nil
 	Args    []string      // additional arguments, such as "--heartbeat-interval=50"
 }
 
@@ -31,6 +32,8 @@ type Etcd struct {
 	*Process
 
 	peer    string // host:port for other members
+	client  *http.Client
+	scheme  string // of client URLs
 	command Command
 	dir     *Dir
 }
@@ -71,7 +74,14 @@ func newEtcd(ctx context.Context, o EtcdOptions) (*Etcd, error) {
 	}
 	e := &Etcd{
 		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(client)), Version: version,
-		peer: net.JoinHostPort("127.0.0.1", strconv.Itoa(peer)), dir: dir,
+		peer: net.JoinHostPort("127.0.0.1", strconv.Itoa(peer)), dir: dir, client: http.DefaultClient, scheme: "http",
+	}
+	if o.TLS != nil {
+		config, err := o.TLS.client()
+		if err != nil {
+			return nil, errors.Join(err, dir.Remove())
+		}
+		e.client, e.scheme = &http.Client{Transport: &http.Transport{TLSClientConfig: config}}, "https"
 	}
 	e.command = Command{
 		Name: o.Name, Path: path, Args: e.args(o), Env: etcdEnv(), Log: dir.File("etcd.log"),
@@ -87,13 +97,18 @@ func (e *Etcd) args(o EtcdOptions) []string {
 	if o.History == 0 {
 		o.History = time.Minute
 	}
-	return []string{
+	args := []string{
 		"--name=" + o.Name, "--data-dir=" + e.dir.File("data"),
-		"--listen-client-urls=http://" + e.Addr, "--advertise-client-urls=http://" + e.Addr,
+		"--listen-client-urls=" + e.scheme + "://" + e.Addr, "--advertise-client-urls=" + e.scheme + "://" + e.Addr,
 		"--listen-peer-urls=http://" + e.peer,
 		// Without compaction the history would fill the space quota. The mode revision compacts only every five minutes.
 		"--auto-compaction-mode=periodic", "--auto-compaction-retention=" + o.History.String(),
 	}
+	if o.TLS != nil {
+		args = append(args, "--client-cert-auth", "--trusted-ca-file="+o.TLS.CA,
+			"--cert-file="+o.TLS.Cert, "--key-file="+o.TLS.Key)
+	}
+	return args
 }
 
 // join adds the arguments with which the server joins the cluster; the others reach it at addr.
@@ -115,12 +130,12 @@ func (e *Etcd) Restart(ctx context.Context) error {
 
 // healthy asks etcd for its health: it has a leader and serves a linearizable read.
 func (e *Etcd) healthy(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Addr+"/health", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.scheme+"://"+e.Addr+"/health", nil)
 	if err != nil {
 		return err
 	}
 	request.Close = true
-	response, err := http.DefaultClient.Do(request)
+	response, err := e.client.Do(request)
 	if err != nil {
 		return err
 	}

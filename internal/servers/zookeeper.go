@@ -20,6 +20,7 @@ import (
 type ZooKeeperOptions struct {
 	Name    string   // used in messages; "zookeeper" if empty
 	Relaxed bool     // flushes nothing. For tests, never for measurements.
+	TLS     *TLS     // a second port, for clients with a certificate; none if nil
 	Java    []string // additional options of Java, such as "-Dznode.container.checkIntervalMs=1000"
 }
 
@@ -31,6 +32,7 @@ const zooKeeperTick = 500 * time.Millisecond
 // last from one second to one minute.
 type ZooKeeper struct {
 	Addr    string // host:port
+	TLSAddr string // host:port for TLS; empty without
 	Version string // "ZooKeeper 3.8.0"
 	Data    string // directory of its snapshots and transaction logs
 	*Process
@@ -56,8 +58,16 @@ func StartZooKeeper(ctx context.Context, o ZooKeeperOptions) (*ZooKeeper, error)
 	if err != nil {
 		return nil, err
 	}
-	conf := dir.File("zoo.cfg")
+	content := o.conf(dir.File("data"), port)
 	z := &ZooKeeper{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Data: dir.File("data"), dir: dir}
+	if o.TLS != nil {
+		secure, err := z.secure(*o.TLS)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("prepare TLS of %s: %w", o.Name, err), dir.Remove())
+		}
+		content += secure
+	}
+	conf := dir.File("zoo.cfg")
 	z.command = Command{
 		Name: o.Name,
 		Path: java,
@@ -67,7 +77,7 @@ func StartZooKeeper(ctx context.Context, o ZooKeeperOptions) (*ZooKeeper, error)
 		Env: envWithout("JAVA_TOOL_OPTIONS=", "_JAVA_OPTIONS=", "JDK_JAVA_OPTIONS="),
 		Log: dir.File("zookeeper.log"),
 	}
-	if err := os.WriteFile(conf, []byte(o.conf(z.Data, port)), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte(content), 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("write the configuration of %s: %w", o.Name, err), dir.Remove())
 	}
 	if err := z.Restart(ctx); err != nil {
@@ -93,6 +103,37 @@ func (o ZooKeeperOptions) conf(data string, port int) string {
 		"4lw.commands.whitelist=srvr",
 		"",
 	}, "\n")
+}
+
+// secure returns the configuration of a second port, on which clients must have a certificate. Only Netty serves TLS.
+func (z *ZooKeeper) secure(files TLS) (conf string, err error) {
+	port, err := FreePort()
+	if err != nil {
+		return "", err
+	}
+	z.TLSAddr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	// The certificate and its key must be in one file, whose name tells its type, and so must that of the CA.
+	cert, err := os.ReadFile(files.Cert)
+	key, err2 := os.ReadFile(files.Key)
+	ca, err3 := os.ReadFile(files.CA)
+	if err := errors.Join(err, err2, err3); err != nil {
+		return "", err
+	}
+	keyStore, trustStore := z.dir.File("server.pem"), z.dir.File("ca.pem")
+	if err := errors.Join(
+		os.WriteFile(keyStore, append(cert, key...), 0o600), os.WriteFile(trustStore, ca, 0o600),
+	); err != nil {
+		return "", err
+	}
+	return strings.Join([]string{
+		"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+		"secureClientPort=" + strconv.Itoa(port),
+		"secureClientPortAddress=127.0.0.1",
+		"ssl.clientAuth=need",
+		"ssl.keyStore.location=" + keyStore,
+		"ssl.trustStore.location=" + trustStore,
+		"",
+	}, "\n"), nil
 }
 
 func javaOptions() []string {

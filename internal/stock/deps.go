@@ -29,6 +29,7 @@ type Deps struct {
 	Redlock      []redis.UniversalClient // independent masters; empty if not configured
 	Etcd         *clientv3.Client        // nil if not configured
 	ZooKeeper    *zk.Conn                // nil if not configured
+	ZooKeeperACL []zk.ACL                // of the nodes that are created; none: open to everybody
 
 	// LockWait is the longest wait for a lock, a connection, or a retry to succeed, before ErrBusy. LimitWait shortens it
 	// for one request.

@@ -15,6 +15,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"stock/internal/access"
 	"stock/internal/stock"
 	"stock/internal/stock/mysql"
 	"stock/internal/stock/redis"
@@ -76,7 +77,7 @@ func check(ctx context.Context, d stock.Deps) map[stock.Need]error {
 			err := ping()
 			mu.Lock()
 			defer mu.Unlock()
-			checks[need] = err
+			checks[need] = access.Explain(err)
 		})
 	}
 	wg.Wait()
