@@ -35,6 +35,10 @@ var importTable = []struct {
 		because: "The service and the lab answer a mistyped name in the same way.",
 	},
 	{
+		name:    "internal/access",
+		because: "The service and the lab connect to servers with the same settings.",
+	},
+	{
 		name:    "internal/stock/share",
 		because: "It divides connections and does not know what they are used for.",
 	},
@@ -80,7 +84,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "internal/stock/health",
-		imports: []string{"internal/stock", "internal/stock/{mysql,redis}"},
+		imports: []string{"internal/access", "internal/stock", "internal/stock/{mysql,redis}"},
 		because: "It asks servers, not strategies.",
 	},
 	{
@@ -105,8 +109,8 @@ var importTable = []struct {
 	{
 		name: "cmd/stock",
 		imports: []string{
-			"internal/stock", "internal/stock/{catalogue,httpapi,mutants,mysql,share,stream}", "internal/suggest",
-			"migrations",
+			"internal/access", "internal/stock", "internal/stock/{catalogue,httpapi,mutants,mysql,share,stream}",
+			"internal/suggest", "migrations",
 		},
 		because: "It connects to the servers and puts the service together.",
 	},
@@ -132,7 +136,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/oracle",
-		imports: []string{"loadtest/internal/history"},
+		imports: []string{"internal/access", "loadtest/internal/history"},
 		because: "It reads the stores directly, so that the service is not its own witness.",
 	},
 	{
@@ -206,7 +210,7 @@ var importTable = []struct {
 	{
 		name: "loadtest",
 		imports: []string{
-			"internal/{servers,suggest}",
+			"internal/{access,servers,suggest}",
 			"loadtest/internal/{bench,console,fault,history,lab,mutation,oracle,page,report,scenario,timeline,topology}",
 			"loadtest/internal/{traffic,verify}",
 		},

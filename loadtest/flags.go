@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"stock/internal/access"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/traffic"
 )
 
@@ -89,7 +91,8 @@ type attachFlags struct {
 	target, single, admin string
 	mysqlDSN              string
 	redis, redlock        []string
-	redisPassword         string // only from the environment: other users of the host can read a command line
+	mysqlTLS, redisTLS    string // see access.TLS
+	account               oracle.Account
 }
 
 func (f *attachFlags) register(flags *pflag.FlagSet) {
@@ -99,9 +102,33 @@ func (f *attachFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.mysqlDSN, "mysql-dsn", "",
 		"with --target: user:password@tcp(host:port)/database, to read the stock directly")
 	flags.StringSliceVar(&f.redis, "redis", nil,
-		"with --target: host:port of Redis, to read the stock directly; password in LOADTEST_REDIS_PASSWORD")
+		"with --target: host:port of Redis, to read the stock directly")
 	flags.StringSliceVar(&f.redlock, "redlock", nil,
 		"with --target: host:port of Redlock's masters, to count their commands")
+	flags.StringVar(&f.mysqlTLS, "mysql-tls", "", access.Usage)
+	flags.StringVar(&f.redisTLS, "redis-tls", "", access.Usage)
+	flags.StringVar(&f.account.RedisUser, "redis-user", "", "`user` of Redis, if not the default user")
+}
+
+// readAccount reads certificates, and passwords from the environment or from files: other users of the host can read a
+// command line.
+func (f *attachFlags) readAccount(getenv func(string) string) (err error) {
+	if f.account.MySQLTLS, err = access.TLS(f.mysqlTLS); err != nil {
+		return fmt.Errorf("--mysql-tls: %w", err)
+	}
+	if f.account.RedisTLS, err = access.TLS(f.redisTLS); err != nil {
+		return fmt.Errorf("--redis-tls: %w", err)
+	}
+	if f.account.MySQLPassword, err = access.Password(getenv, "LOADTEST_MYSQL_PASSWORD"); err != nil {
+		return err
+	}
+	if f.account.RedisPassword, err = access.Password(getenv, "LOADTEST_REDIS_PASSWORD"); err != nil {
+		return err
+	}
+	if f.account.RedisUser != "" && f.account.RedisPassword == "" {
+		return errors.New("--redis-user needs a password: set LOADTEST_REDIS_PASSWORD, or LOADTEST_REDIS_PASSWORD_FILE")
+	}
+	return nil
 }
 
 // given reports whether any flag but --target was given.
@@ -112,6 +139,6 @@ func (f *attachFlags) given() bool {
 func (f *attachFlags) place() lab.Place {
 	return lab.Place{
 		URL: f.target, Single: f.single, Admin: f.admin,
-		MySQLDSN: f.mysqlDSN, Redis: f.redis, Redlock: f.redlock, RedisPassword: f.redisPassword,
+		MySQLDSN: f.mysqlDSN, Redis: f.redis, Redlock: f.redlock, Account: f.account,
 	}
 }

@@ -46,7 +46,9 @@ They are left out with --stock, --workload, --sweep, --rate, --restock and --dur
 stock.
 
 With --target it uses a service that is already running. It then needs --admin to set the stock, and --mysql-dsn
-and --redis to read the stock directly instead of through the service.`,
+and --redis to read the stock directly instead of through the service. The passwords of MySQL and Redis are read from
+LOADTEST_MYSQL_PASSWORD (unless the DSN has one) and LOADTEST_REDIS_PASSWORD, or from the files that these variables
+with _FILE at the end name.`,
 		Example: `  loadtest run
   loadtest run --quick --strategies none,update
   loadtest run --strategies update,for-update --users 32 --goods 5 --skew zipf --counts 1-3
@@ -60,7 +62,9 @@ and --redis to read the stock directly instead of through the service.`,
 			}
 			f.setDefaults(cmd.Flags())
 			f.options = givenOptions(cmd.Flags())
-			f.attach.redisPassword = getenv("LOADTEST_REDIS_PASSWORD")
+			if err := f.attach.readAccount(getenv); err != nil {
+				return err
+			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}

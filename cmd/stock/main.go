@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"stock/internal/access"
 	"stock/internal/suggest"
 )
 
@@ -85,7 +86,7 @@ one more.`,
 	root.AddCommand(newServe(getenv), newMigrate(getenv), newPrune(getenv), newReconcile(getenv),
 		newHealthcheck(getenv), newVersion())
 	root.AddCommand(mutantCommands()...)
-	return root.ExecuteContext(ctx)
+	return access.Explain(root.ExecuteContext(ctx))
 }
 
 func noArguments(cmd *cobra.Command, args []string) error {

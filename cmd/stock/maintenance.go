@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -26,7 +27,9 @@ func (o *maintenance) command(cmd *cobra.Command, getenv func(string) string,
 ) *cobra.Command {
 	cmd.Args = noArguments
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o.password = getenv("STOCK_REDIS_PASSWORD")
+		if err := o.readPasswords(getenv); err != nil {
+			return err
+		}
 		return run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	all := []flagGroup{group("Servers", func(f *pflag.FlagSet) {
@@ -55,11 +58,11 @@ func (o *maintenance) open(stderr io.Writer, limited bool) (*databases, error) {
 	if o.mysqlDSN == "" {
 		return nil, usagef("--mysql-dsn is missing, and so is STOCK_MYSQL_DSN")
 	}
-	config, err := parseDSN(o.mysqlDSN)
-	if err != nil {
+	if err := cmp.Or(o.checkRedis(), o.checkAccounts(), o.readTLS()); err != nil {
 		return nil, err
 	}
-	if err := o.checkRedis(); err != nil {
+	config, err := o.mysqlAccount()
+	if err != nil {
 		return nil, err
 	}
 	if limited {

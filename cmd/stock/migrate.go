@@ -23,8 +23,9 @@ func newMigrate(getenv func(string) string) *cobra.Command {
 		Long: fmt.Sprintf(`Create or update the database schema, and add item %d with %d units to try the service with. The
 database must exist. Any number of replicas may run this at the same time: one migrates, the others wait for it.
 
-With --redis, the stock of that item is copied from MySQL to Redis if Redis has none. The password of Redis is read from
-STOCK_REDIS_PASSWORD.`,
+With --redis, the stock of that item is copied from MySQL to Redis if Redis has none.
+
+`+passwordHelp,
 			migrations.FirstGoods, migrations.FirstStock),
 	}, getenv, o.migrate)
 }

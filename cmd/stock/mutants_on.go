@@ -63,7 +63,7 @@ func (m *mutation) plant(
 
 // openMutant opens a pool whose connections carry the mutant's statements.
 func (o *serveOptions) openMutant(planted mutants.Planted, conns int) (*sqlx.DB, error) {
-	config, err := parseDSN(o.mysqlDSN)
+	config, err := o.mysqlAccount()
 	if err != nil {
 		return nil, err
 	}

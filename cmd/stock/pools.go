@@ -1,7 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"crypto/tls"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -9,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -18,10 +24,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/spf13/pflag"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+
+	"stock/internal/access"
 )
 
 // storeOptions are the addresses of the servers. A server with an empty address is not configured.
@@ -35,20 +44,51 @@ type storeOptions struct {
 	redisReplica   bool
 	tidb           bool
 	redlock        []string
-	password       string // of every Redis server
 	etcd           []string
 	zookeeper      []string
+	accountOptions
 }
 
 func (o *storeOptions) dsnFlag(f *pflag.FlagSet) {
 	f.StringVar(&o.mysqlDSN, "mysql-dsn", "",
 		"`DSN` of MySQL, MariaDB or TiDB: user:password@tcp(host:port)/database; keep passwords in the environment")
+	o.mysqlFlags(f)
 }
 
 func (o *storeOptions) redisFlag(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.redis, "redis", nil,
 		"`host:port` of Redis; a comma-separated list is a Redis Cluster or, with --redis-master, Sentinels")
 	f.StringVar(&o.master, "redis-master", "", "`name` of the master that the Sentinels of --redis watch")
+	o.redisFlags(f)
+}
+
+// mysqlAccount returns the configuration of a connection to MySQL, with the password and TLS.
+func (o *storeOptions) mysqlAccount() (*mysql.Config, error) {
+	config, err := parseDSN(o.mysqlDSN)
+	if err != nil {
+		return nil, err
+	}
+	if o.mysqlPassword != "" {
+		if config.Passwd != "" {
+			return nil, usagef("--mysql-dsn has a password, and so has STOCK_MYSQL_PASSWORD: remove one of them")
+		}
+		config.Passwd = o.mysqlPassword
+	}
+	if o.mysqlConfig == nil {
+		return config, nil
+	}
+	if config.TLSConfig != "" {
+		return nil, usagef("--mysql-dsn has a parameter tls, and there is --mysql-tls: remove one of them")
+	}
+	if config.Net == "unix" {
+		return nil, usagef("--mysql-tls with the socket of --mysql-dsn: a socket needs no TLS, remove one of them")
+	}
+	// The driver takes the host of the address for the name in the certificate, but only while it parses the DSN.
+	config.TLS = o.mysqlConfig.Clone()
+	if host, _, err := net.SplitHostPort(config.Addr); err == nil {
+		config.TLS.ServerName = cmp.Or(config.TLS.ServerName, host)
+	}
+	return config, nil
 }
 
 // parseDSN checks a DSN and sets what the strategies rely on. It does not return the driver's errors, because they
@@ -130,7 +170,11 @@ func (o *storeOptions) openRedis(master string, addresses ...string) redis.Unive
 	options := &redis.UniversalOptions{
 		Addrs:                 addresses,
 		MasterName:            master,
-		Password:              o.password,
+		Username:              o.redisUser,
+		Password:              o.redisPassword,
+		SentinelUsername:      o.sentinelUser,
+		SentinelPassword:      o.sentinelPassword,
+		TLSConfig:             o.redisConfig,
 		PoolSize:              o.redisConns,
 		ContextTimeoutEnabled: true, // otherwise a stopped server would delay a request for the whole read timeout
 		MaxRetries:            -1,   // a retry after a lost reply would carry out the command twice
@@ -155,9 +199,32 @@ func (o *storeOptions) openRedis(master string, addresses ...string) redis.Unive
 }
 
 // openEtcd returns a client that connects in the background.
+//
+// With a user, clientv3.New would ask for a token at once, and fail if etcd is down. So the client is told that etcd
+// knows no users yet. It asks for a token when etcd refuses a request without one.
 func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
+	endpoints, scheme := slices.Clone(o.etcd), "http://"
+	if o.etcdConfig != nil {
+		scheme = "https://" // never without TLS
+	}
+	for i := range endpoints {
+		endpoints[i] = scheme + endpoints[i]
+	}
+	var opened atomic.Bool
+	defer opened.Store(true)
+	tokenLater := func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
+		invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+	) error {
+		if !opened.Load() && method == "/etcdserverpb.Auth/Authenticate" {
+			return rpctypes.ErrGRPCAuthNotEnabled
+		}
+		return invoke(ctx, method, request, reply, conn, options...)
+	}
 	return clientv3.New(clientv3.Config{
-		Endpoints:            o.etcd,
+		Endpoints:            endpoints,
+		TLS:                  o.etcdConfig,
+		Username:             o.etcdUser,
+		Password:             o.etcdPassword,
 		DialTimeout:          time.Second,
 		DialKeepAliveTime:    10 * time.Second, // detects a silent server; gRPC allows no shorter time
 		DialKeepAliveTimeout: 3 * time.Second,
@@ -167,7 +234,7 @@ func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
 				BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
 			},
 			MinConnectTimeout: time.Second,
-		})},
+		}), grpc.WithChainUnaryInterceptor(tokenLater)},
 		Logger: zap.NewNop(), // the client also returns what it logs as errors
 	})
 }
@@ -175,9 +242,41 @@ func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
 // openZooKeeper returns a client that connects in the background. After the client dies, its locks expire with the
 // session, which must not be longer than the server's limit: see maxSession.
 func (o *storeOptions) openZooKeeper(session time.Duration, log *slog.Logger) (*zk.Conn, error) {
-	conn, _, err := zk.Connect(o.zookeeper, session,
-		zk.WithHostProvider(new(hosts)), zk.WithLogInfo(false), zk.WithLogger(zookeeperLog{log}))
+	conn, _, err := zk.Connect(o.zookeeper, session, zk.WithDialer(o.dialZooKeeper),
+		zk.WithHostProvider(new(hosts)), zk.WithLogInfo(false), zk.WithLogger(&zookeeperLog{log: log}))
+	if err == nil && o.zookeeperUser != "" {
+		introduce(conn, o.zookeeperUser+":"+o.zookeeperPassword)
+	}
 	return conn, err
+}
+
+func (o *storeOptions) dialZooKeeper(network, address string, timeout time.Duration) (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: timeout}
+	if o.zookeeperConfig == nil {
+		return dialer.Dial(network, address)
+	}
+	return tls.DialWithDialer(dialer, network, address, o.zookeeperConfig)
+}
+
+// introduce tells ZooKeeper who the client is. The client does so again on each new connection, before anything else,
+// once a server has accepted it. Requests that are made during the wait come later on the same connection. If ZooKeeper
+// is down, the introduction goes on in the background; a lock that is taken before it fails and leaves nothing behind.
+func introduce(conn *zk.Conn, account string) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			err := conn.AddAuth("digest", []byte(account))
+			if err == nil || errors.Is(err, zk.ErrClosing) {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Second):
+	}
 }
 
 // hosts provides ZooKeeper's servers in turn and by name. The client's default resolves every name once at the start:
@@ -203,11 +302,28 @@ func (h *hosts) Next() (server string, pause bool) {
 
 func (h *hosts) Connected() { h.tried = 0 }
 
-// zookeeperLog logs the client's messages about its connections.
-type zookeeperLog struct{ log *slog.Logger }
+// zookeeperLog logs the client's messages about its connections. The client does not return their errors, so one that
+// the user can do something about is logged as a warning, when it is new.
+type zookeeperLog struct {
+	log    *slog.Logger
+	mu     sync.Mutex
+	warned string
+}
 
-func (l zookeeperLog) Printf(format string, v ...any) {
-	l.log.Debug("zookeeper client", slog.String("message", fmt.Sprintf(format, v...)))
+func (l *zookeeperLog) Printf(format string, v ...any) {
+	message := fmt.Sprintf(format, v...)
+	remedy := access.Remedy(errors.New(message))
+	l.mu.Lock()
+	known := remedy == "" || message == l.warned
+	if !known {
+		l.warned = message
+	}
+	l.mu.Unlock()
+	if known {
+		l.log.Debug("zookeeper client", slog.String("message", message))
+		return
+	}
+	l.log.Warn("cannot connect to ZooKeeper", slog.String("message", message), slog.String("remedy", remedy))
 }
 
 // checkTiDB accepts --tidb only with a server.
@@ -225,6 +341,12 @@ func (o *storeOptions) checkRedis() error {
 	}
 	if o.redisReplica && len(o.redis) == 0 {
 		return usagef("--redis-replica needs --redis, the masters that have Redis replicas")
+	}
+	if len(o.redis)+len(o.redlock) == 0 && o.redisTLS != "" {
+		return usagef("--redis-tls needs --redis, the addresses of the servers")
+	}
+	if o.master == "" && o.sentinelUser != "" {
+		return usagef("--redis-sentinel-user needs --redis-master: without it, there are no Sentinels")
 	}
 	return checkServers("redis", o.redis)
 }

@@ -38,7 +38,9 @@ not restore a copy of Redis's data that is older than --older-than. Replicas sto
 after they read it, even if they were suspended in between; this relies on the clock of their machine not being set back
 by an hour or more.
 
-Sales that could not be deducted are kept. The password of Redis is read from STOCK_REDIS_PASSWORD.`,
+Sales that could not be deducted are kept.
+
+` + passwordHelp,
 		Example: `  stock prune --older-than 720h --redis 127.0.0.1:6379 \
     --mysql-dsn 'root:secret@tcp(127.0.0.1:3306)/stock'`,
 	}

@@ -47,8 +47,9 @@ What nobody can prove is reported and left unchanged:
   MySQL has none             the item does not exist there
 To resolve these, count the units and set the stock: PUT /admin/stock/{goods_id} on an admin listener sets both.
 
-Sell the items of redis-stream with no other strategy, and restock them in Redis, from where MySQL is updated. The
-password of Redis is read from STOCK_REDIS_PASSWORD.`,
+Sell the items of redis-stream with no other strategy, and restock them in Redis, from where MySQL is updated.
+
+` + passwordHelp,
 		Example: `  stock reconcile --mysql-dsn 'root:secret@tcp(127.0.0.1:3306)/stock' --redis 127.0.0.1:6379
   stock reconcile --goods 1,2 --mend    # servers from STOCK_MYSQL_DSN and STOCK_REDIS`,
 	}

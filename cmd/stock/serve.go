@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
@@ -49,10 +50,14 @@ and answers 503. /readyz answers 200 if every configured server answers and take
 
 --redis is one server, several of a Redis Cluster or, with --redis-master, the Sentinels that watch the master of that
 name. A Cluster and Sentinels may lose the last writes, stock and locks alike, when a Redis replica takes over, because
-Redis replicates after it has replied. STOCK_REDIS_PASSWORD is the password of every Redis server; Sentinels are asked
-without one. In the DSN, interpolateParams, clientFoundRows and parseTime are always on. innodb_lock_wait_timeout is
---lock-wait, unless the DSN sets a shorter one; readTimeout is --request-timeout plus 5 s, unless the DSN sets it. The
-account should not be exempt from read_only: no SUPER, CONNECTION_ADMIN or READ ONLY ADMIN.
+Redis replicates after it has replied. In the DSN, interpolateParams, clientFoundRows and parseTime are always on.
+innodb_lock_wait_timeout is --lock-wait, unless the DSN sets a shorter one; readTimeout is --request-timeout plus 5 s,
+unless the DSN sets it. The account should not be exempt from read_only: no SUPER, CONNECTION_ADMIN or READ ONLY ADMIN.
+
+Passwords are read from STOCK_MYSQL_PASSWORD (unless the DSN has one), STOCK_REDIS_PASSWORD (of every Redis server),
+STOCK_REDIS_SENTINEL_PASSWORD, STOCK_ETCD_PASSWORD and STOCK_ZOOKEEPER_PASSWORD; or from the files that these variables
+with _FILE at the end name. A server with TLS is checked: its certificate must be signed by a trusted CA and name the
+host. The service never falls back to a connection without TLS, except with tls=preferred in the DSN.
 
 An item may take one more of the --mysql-conns only while it uses fewer than are free: a locked row keeps at most half
 of them, and all requests with hold_ms together keep at most half.
@@ -62,7 +67,9 @@ its requests are refused as busy. Setting the stock on the admin listener (PUT /
 tokens.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.password = getenv("STOCK_REDIS_PASSWORD")
+			if err := o.readPasswords(getenv); err != nil {
+				return err
+			}
 			return o.serve(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
@@ -136,8 +143,10 @@ func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 		"independent Redis masters for Redlock and MultiLock, a comma-separated list of `host:port`: "+
 			"an odd number, at least three")
 	f.StringSliceVar(&o.etcd, "etcd", nil, "members of an etcd cluster, a comma-separated list of `host:port`")
+	o.etcdFlags(f)
 	f.StringSliceVar(&o.zookeeper, "zookeeper", nil,
 		"members of a ZooKeeper ensemble, a comma-separated list of `host:port`")
+	o.zookeeperFlags(f)
 }
 
 // complete offers the values of a flag to the shell.
@@ -168,6 +177,8 @@ func (o *serveOptions) validate() error {
 		o.checkTiDB(),
 		o.checkRedis(),
 		o.checkRedlock(),
+		o.checkAccounts(),
+		o.readTLS(),
 		checkServers("etcd", o.etcd),
 		checkServers("zookeeper", o.zookeeper),
 		checkPositive("lock-wait", o.lockWait),
@@ -317,6 +328,9 @@ func (o *serveOptions) openServers(
 			return deps, err
 		}
 		opened.add(func() error { deps.ZooKeeper.Close(); return nil })
+		if o.zookeeperUser != "" {
+			deps.ZooKeeperACL = zk.AuthACL(zk.PermAll)
+		}
 	}
 	return deps, nil
 }
@@ -326,7 +340,7 @@ func (o *serveOptions) openServers(
 func (o *serveOptions) openMySQLPools(
 	deps *stock.Deps, opened *closers, registry prometheus.Registerer, log *slog.Logger,
 ) error {
-	config, err := parseDSN(o.mysqlDSN)
+	config, err := o.mysqlAccount()
 	if err != nil {
 		return err
 	}

@@ -194,12 +194,14 @@ func zooKeeperHomes() []string {
 	return []string{os.Getenv("ZOOKEEPER_HOME"), "/opt/homebrew/opt/zookeeper/libexec"}
 }
 
-// debianJars are ZooKeeper and a logger that writes to stderr, on Debian and Ubuntu. The manifest of zookeeper.jar
-// names its other dependencies.
+// debianJars are ZooKeeper, a logger that writes to stderr, and what its port for TLS needs, on Debian and Ubuntu. The
+// manifest of zookeeper.jar names its other dependencies.
 var debianJars = []string{
 	"/usr/share/java/zookeeper.jar",
 	"/usr/share/java/slf4j-api.jar",
 	"/usr/share/java/slf4j-simple.jar",
+	"/usr/share/java/netty-codec.jar",
+	"/usr/share/java/netty-resolver.jar",
 }
 
 func findZooKeeper() (java, classpath string, err error) {

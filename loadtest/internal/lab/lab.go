@@ -42,7 +42,7 @@ type Place struct {
 	Redis    []string // host:port
 	Redlock  []string // host:port of the independent masters
 
-	RedisPassword string
+	oracle.Account // how to read the stock in MySQL and Redis
 }
 
 // Start starts the servers, the replicas and nginx.
@@ -94,7 +94,7 @@ func Attach(ctx context.Context, at Place) (*Lab, error) {
 	}}
 	if at.MySQLDSN != "" || len(at.Redis) > 0 {
 		o, err := oracle.Open(ctx, oracle.Config{
-			MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock, RedisPassword: at.RedisPassword,
+			MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock, Account: at.Account,
 		})
 		if err != nil {
 			return nil, err

@@ -3,10 +3,13 @@
 package oracle
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +17,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
+
+	"stock/internal/access"
 )
 
 // The stores.
@@ -29,10 +34,17 @@ var Stores = []string{MySQL, Redis, Slots, Units}
 
 // Config says where the servers are. Those whose field is empty are not used.
 type Config struct {
-	MySQLDSN      string   // of the service's database
-	Redis         []string // host:port; more than one is a cluster
-	Redlock       []string // host:port of independent masters, whose commands are counted
-	RedisPassword string
+	MySQLDSN string   // of the service's database
+	Redis    []string // host:port; more than one is a cluster
+	Redlock  []string // host:port of independent masters, whose commands are counted
+	Account
+}
+
+// Account is what the servers ask of their clients. The zero value is no more than the DSN has.
+type Account struct {
+	MySQLPassword            string // instead of one in the DSN
+	MySQLTLS, RedisTLS       *tls.Config
+	RedisUser, RedisPassword string // of every Redis server; the default user if empty
 }
 
 // Oracle has its own connections to the servers behind the service. A nil Oracle sees and counts nothing.
@@ -63,10 +75,9 @@ func (o *Oracle) openMySQL(ctx context.Context, config Config) error {
 	if config.MySQLDSN == "" {
 		return nil
 	}
-	parsed, err := mysql.ParseDSN(config.MySQLDSN)
+	parsed, err := config.mysql()
 	if err != nil {
-		// The driver's error is not wrapped: it may quote a misplaced password.
-		return errors.New("the MySQL DSN is malformed: it must be like user:password@tcp(host:port)/database")
+		return err
 	}
 	parsed.InterpolateParams = true // one statement for each query, so that its own are easy to subtract
 	parsed.Timeout = 5 * time.Second
@@ -78,23 +89,50 @@ func (o *Oracle) openMySQL(ctx context.Context, config Config) error {
 	o.db = sql.OpenDB(connector)
 	o.db.SetMaxOpenConns(1)
 	if err := o.db.PingContext(ctx); err != nil {
-		return fmt.Errorf("connect to MySQL at %s: %w", parsed.Addr, err)
+		return fmt.Errorf("connect to MySQL at %s: %w", parsed.Addr, access.Explain(err))
 	}
 	return nil
 }
 
+// mysql returns the configuration of a connection to MySQL. It does not return the driver's error, which may quote a
+// misplaced password.
+func (c Config) mysql() (*mysql.Config, error) {
+	parsed, err := mysql.ParseDSN(c.MySQLDSN)
+	switch {
+	case err != nil:
+		return nil, errors.New("the MySQL DSN is malformed: it must be like user:password@tcp(host:port)/database")
+	case c.MySQLPassword != "" && parsed.Passwd != "":
+		return nil, errors.New("the MySQL DSN has a password, and there is another one: remove one of them")
+	case c.MySQLTLS != nil && parsed.TLSConfig != "":
+		return nil, errors.New("the MySQL DSN has a parameter tls, and there are other settings of TLS: remove one of them")
+	}
+	parsed.Passwd = cmp.Or(parsed.Passwd, c.MySQLPassword)
+	if c.MySQLTLS != nil {
+		// The driver takes the host of the address for the name in the certificate, but only while it parses the DSN.
+		parsed.TLS = c.MySQLTLS.Clone()
+		if host, _, err := net.SplitHostPort(parsed.Addr); err == nil {
+			parsed.TLS.ServerName = cmp.Or(parsed.TLS.ServerName, host)
+		}
+	}
+	return parsed, nil
+}
+
 func (o *Oracle) openRedis(ctx context.Context, config Config) error {
 	if len(config.Redis) > 0 {
-		o.redis = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: config.Redis, Password: config.RedisPassword})
+		o.redis = redis.NewUniversalClient(&redis.UniversalOptions{
+			Addrs: config.Redis, Username: config.RedisUser, Password: config.RedisPassword, TLSConfig: config.RedisTLS,
+		})
 		if err := o.redis.Ping(ctx).Err(); err != nil {
-			return fmt.Errorf("connect to Redis at %s: %w", strings.Join(config.Redis, ","), err)
+			return fmt.Errorf("connect to Redis at %s: %w", strings.Join(config.Redis, ","), access.Explain(err))
 		}
 	}
 	for _, address := range slices.Concat(config.Redis, config.Redlock) {
-		server := redis.NewClient(&redis.Options{Addr: address, Password: config.RedisPassword, PoolSize: 1})
+		server := redis.NewClient(&redis.Options{
+			Addr: address, Username: config.RedisUser, Password: config.RedisPassword, TLSConfig: config.RedisTLS, PoolSize: 1,
+		})
 		o.servers = append(o.servers, server)
 		if err := server.Ping(ctx).Err(); err != nil {
-			return fmt.Errorf("connect to Redis at %s: %w", address, err)
+			return fmt.Errorf("connect to Redis at %s: %w", address, access.Explain(err))
 		}
 	}
 	return nil

@@ -67,9 +67,9 @@ const noAnswer = 400 * time.Millisecond
 
 // NewViewer does not connect.
 func NewViewer(config Config) (*Viewer, error) {
-	parsed, err := mysql.ParseDSN(config.MySQLDSN)
+	parsed, err := config.mysql()
 	if err != nil {
-		return nil, errors.New("the MySQL DSN is malformed") // the driver's error may quote a password
+		return nil, err
 	}
 	parsed.InterpolateParams = true
 	parsed.Timeout, parsed.ReadTimeout = noAnswer, 2*noAnswer
@@ -92,7 +92,8 @@ func (v *Viewer) addRedis(name string, config Config, addresses []string) {
 		return
 	}
 	v.redis = append(v.redis, namedRedis{name, redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: addresses, Password: config.RedisPassword, MaxRetries: -1, DisableIdentity: true,
+		Addrs: addresses, Username: config.RedisUser, Password: config.RedisPassword, TLSConfig: config.RedisTLS,
+		MaxRetries: -1, DisableIdentity: true,
 		DialTimeout: noAnswer, ReadTimeout: noAnswer, ContextTimeoutEnabled: true,
 	})})
 }
