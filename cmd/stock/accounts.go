@@ -81,8 +81,8 @@ func (o *accountOptions) readTLS() (err error) {
 	return nil
 }
 
-// checkAccounts returns an error for users and passwords of which one is missing.
-func (o *storeOptions) checkAccounts() error {
+// checkAccounts returns an error for users without a password.
+func (o *accountOptions) checkAccounts() error {
 	for _, account := range []struct{ flag, user, variable, password string }{
 		{"redis-user", o.redisUser, "STOCK_REDIS_PASSWORD", o.redisPassword},
 		{"redis-sentinel-user", o.sentinelUser, "STOCK_REDIS_SENTINEL_PASSWORD", o.sentinelPassword},
@@ -93,6 +93,11 @@ func (o *storeOptions) checkAccounts() error {
 			return usagef("--%s needs a password: set %s, or %[2]s_FILE", account.flag, account.variable)
 		}
 	}
+	return nil
+}
+
+// checkUsers returns an error for passwords without a user. Only serve has the flags for these users.
+func (o *accountOptions) checkUsers() error {
 	if o.etcdPassword != "" && o.etcdUser == "" {
 		return usagef("STOCK_ETCD_PASSWORD needs --etcd-user")
 	}

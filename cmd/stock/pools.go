@@ -199,9 +199,6 @@ func (o *storeOptions) openRedis(master string, addresses ...string) redis.Unive
 }
 
 // openEtcd returns a client that connects in the background.
-//
-// With a user, clientv3.New would ask for a token at once, and fail if etcd is down. So the client is told that etcd
-// knows no users yet. It asks for a token when etcd refuses a request without one.
 func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
 	endpoints, scheme := slices.Clone(o.etcd), "http://"
 	if o.etcdConfig != nil {
@@ -210,16 +207,9 @@ func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
 	for i := range endpoints {
 		endpoints[i] = scheme + endpoints[i]
 	}
-	var opened atomic.Bool
-	defer opened.Store(true)
-	tokenLater := func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
-		invoke grpc.UnaryInvoker, options ...grpc.CallOption,
-	) error {
-		if !opened.Load() && method == "/etcdserverpb.Auth/Authenticate" {
-			return rpctypes.ErrGRPCAuthNotEnabled
-		}
-		return invoke(ctx, method, request, reply, conn, options...)
-	}
+	var token etcdToken
+	token.asked.Store(o.etcdUser == "")
+	defer token.opened.Store(true)
 	return clientv3.New(clientv3.Config{
 		Endpoints:            endpoints,
 		TLS:                  o.etcdConfig,
@@ -234,9 +224,31 @@ func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
 				BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
 			},
 			MinConnectTimeout: time.Second,
-		}), grpc.WithChainUnaryInterceptor(tokenLater)},
+		}), grpc.WithChainUnaryInterceptor(token.intercept)},
 		Logger: zap.NewNop(), // the client also returns what it logs as errors
 	})
+}
+
+// etcdToken lets a client with a user open while etcd is down. The client would ask for a token once, when it is opened,
+// and fail if it gets none. While it is opened, it is told that etcd has no users. Its first request is then answered
+// that the user is missing, whereupon the client asks for a token and sends the request.
+type etcdToken struct{ opened, asked atomic.Bool }
+
+func (t *etcdToken) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+) error {
+	authenticate := method == "/etcdserverpb.Auth/Authenticate"
+	switch {
+	case authenticate && !t.opened.Load():
+		return rpctypes.ErrGRPCAuthNotEnabled
+	case !authenticate && !t.asked.Load():
+		return rpctypes.ErrGRPCUserEmpty
+	}
+	err := invoke(ctx, method, request, reply, conn, options...)
+	if authenticate && (err == nil || errors.Is(rpctypes.Error(err), rpctypes.ErrAuthNotEnabled)) {
+		t.asked.Store(true)
+	}
+	return err
 }
 
 // openZooKeeper returns a client that connects in the background. After the client dies, its locks expire with the

@@ -178,6 +178,7 @@ func (o *serveOptions) validate() error {
 		o.checkRedis(),
 		o.checkRedlock(),
 		o.checkAccounts(),
+		o.checkUsers(),
 		o.readTLS(),
 		checkServers("etcd", o.etcd),
 		checkServers("zookeeper", o.zookeeper),

@@ -110,10 +110,10 @@ func pingMajority(ctx context.Context, masters []goredis.UniversalClient) error 
 	return nil
 }
 
-// pingEtcd reads a key that need not exist: only a cluster with a leader answers. A cluster whose space quota is
+// pingEtcd reads a key that need not exist, one that the account of the locks may read: only a cluster with a leader answers. A cluster whose space quota is
 // exceeded answers too, but has raised an alarm and refuses every write.
 func pingEtcd(ctx context.Context, client *clientv3.Client) error {
-	if _, err := client.Get(ctx, "health"); err != nil {
+	if _, err := client.Get(ctx, "locks/"); err != nil {
 		return err
 	}
 	status, err := pb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
