@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"database/sql"
 	"errors"
@@ -235,50 +234,144 @@ func TestEveryStrategyWorksWithTLSAndTheDocumentedAccounts(t *testing.T) {
 	env := s.with(s.startMySQL(t), s.startRedis(t, 3), s.startEtcd(t), s.startZooKeeper(t),
 		environment{"STOCK_MAX_HOLD": "1s", "STOCK_LEASE": "5s"})
 	s.migrate(t, env)
-	p := launch(t, env, "serve")
+	replicas := []*program{launch(t, env, "serve"), launch(t, env, "serve")}
+	p := replicas[0]
 	p.expect(t, "GET", p.url+"/readyz", 200)
-	for item := range int64(3) {
-		p.setStock(t, item+1, 100_000)
+	for item := range int64(4) {
+		p.setStock(t, item+1, 10_000)
 	}
 	listed := p.expect(t, "GET", p.url+"/strategies", 200)["strategies"].([]any)
 	if len(listed) != len(catalogue.Strategies) {
 		t.Fatalf("%d strategies, want %d", len(listed), len(catalogue.Strategies))
 	}
 	for _, entry := range listed {
-		s := entry.(map[string]any)
-		if unavailable, _ := s["unavailable"].(map[string]any); len(unavailable) > 0 {
-			t.Errorf("%v is unavailable: %v", s["name"], unavailable)
-		}
-		for _, store := range s["stores"].([]any) {
-			p.sellAtOnce(t, fmt.Sprintf("/stock/deduct/%v?goods_id=1&count=1&store=%v&hold_ms=5", s["name"], store))
-		}
-		orders, _ := s["orders"].([]any)
-		for _, store := range orders {
-			body := fmt.Sprintf(`{"lines":[{"goods_id":2,"count":1},{"goods_id":1,"count":2}],"store":%q}`, store)
-			if status, reply := p.send("POST", fmt.Sprintf("%s/stock/orders/%v", p.url, s["name"]), body); status != 200 {
-				t.Errorf("order by %v on %v: %d %v", s["name"], store, status, reply)
-			}
+		exercise(t, replicas, entry.(map[string]any))
+	}
+	p.holdAndCancel(t)
+	for _, store := range []string{"mysql", "redis", "slots", "units"} {
+		status, body := p.send("POST", p.admin+"/admin/stock/1/restock?store="+store, `{"count":5}`)
+		if status != 200 {
+			t.Errorf("restock %s: %d %v", store, status, body)
 		}
 	}
-	t.Log(s.commands(t))
-	if text := p.log(); strings.Contains(text, secret) || strings.Contains(text, "denied") || strings.Contains(text, "NOPERM") {
-		t.Errorf("the log has a password, or something that was not permitted:\n%s", text)
+	for _, args := range [][]string{{"prune", "--older-than=1h"}, {"reconcile", "--goods=4"}} {
+		if out, err := command(t, env, args...); err != nil {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+	for _, p := range replicas {
+		log := p.log()
+		if strings.Contains(log, secret) || strings.Contains(log, "denied") || strings.Contains(log, "NOPERM") {
+			t.Errorf("the log has a password, or something that was not permitted:\n%s", log)
+		}
+	}
+	s.checkRule(t)
+}
+
+// exercise sells by a strategy, until nothing is left, while others wait for each other or give up.
+func exercise(t *testing.T, replicas []*program, strategy map[string]any) {
+	t.Helper()
+	name := strategy["name"]
+	if unavailable, _ := strategy["unavailable"].(map[string]any); len(unavailable) > 0 {
+		t.Errorf("%v is unavailable: %v", name, unavailable)
+	}
+	for _, store := range strategy["stores"].([]any) {
+		deduct := fmt.Sprintf("/stock/deduct/%v?store=%v&goods_id=", name, store)
+		sellAtOnce(t, replicas, deduct+"1&count=1&hold_ms=5", deduct+"1&count=1&hold_ms=20&wait_ms=10")
+		sellAtOnce(t, replicas[:1], deduct+"3&count=1000000")
+	}
+	for _, store := range strategy["orders"].([]any) {
+		body := fmt.Sprintf(`{"lines":[{"goods_id":2,"count":1},{"goods_id":1,"count":2}],"store":%q}`, store)
+		if status, reply := replicas[0].send("POST", fmt.Sprintf("%s/stock/orders/%v", replicas[0].url, name), body); status != 200 {
+			t.Errorf("order by %v on %v: %d %v", name, store, status, reply)
+		}
 	}
 }
 
-// sellAtOnce sends a request several times at once, so that requests wait for each other.
-func (p *program) sellAtOnce(t *testing.T, path string) {
+// sellAtOnce sends each request several times at once, to all replicas. They are carried out, or refused because there
+// is too little stock or the wait was too long.
+func sellAtOnce(t *testing.T, replicas []*program, paths ...string) {
 	t.Helper()
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			status, body := p.call("POST", p.url+path)
-			if status != 200 && body["type"] != "busy" {
-				t.Errorf("%s answers %d %v", path, status, body)
+	var sending sync.WaitGroup
+	for range 3 {
+		for _, path := range paths {
+			for _, p := range replicas {
+				sending.Go(func() {
+					status, body := p.call("POST", p.url+path)
+					refused := strings.HasSuffix(fmt.Sprint(body["type"]), "busy") || status == 409
+					if status != 200 && !refused {
+						t.Errorf("%s answers %d %v", path, status, body)
+					}
+				})
 			}
-		})
+		}
 	}
-	wg.Wait()
+	sending.Wait()
+}
+
+func (p *program) holdAndCancel(t *testing.T) {
+	t.Helper()
+	status, body := p.send("POST", p.url+"/stock/reservations", `{"goods_id":1,"count":2,"ttl_ms":60000}`)
+	if status != 201 {
+		t.Fatalf("hold: %d %v", status, body)
+	}
+	p.expect(t, "DELETE", fmt.Sprintf("%s/stock/reservations/%v", p.url, body["id"]), 200)
+}
+
+// rare are commands in the rule of Redis that the test does not reach.
+var rare = []string{
+	"ping",          // go-redis checks idle subscriptions
+	"xautoclaim",    // when a replica takes over the entries of another one that has died
+	"cluster|slots", // in a Cluster
+}
+
+// checkRule fails if the rule of docs/operations.md permits commands that neither a script nor the test sends, or does
+// not permit one that a script sends.
+func (s *secured) checkRule(t *testing.T) {
+	t.Helper()
+	var permitted []string
+	for _, rule := range rules(t, "ACL SETUSER stock ") {
+		for _, word := range strings.Fields(rule) {
+			if command, ok := strings.CutPrefix(word, "+"); ok {
+				permitted = append(permitted, command)
+			}
+		}
+	}
+	scripted := scriptedCommands(t)
+	for _, command := range scripted {
+		if !slices.Contains(permitted, command) {
+			t.Errorf("a script sends %s, which the rule does not permit", command)
+		}
+	}
+	needed := slices.Concat(scripted, s.commands(t), rare)
+	for _, command := range permitted {
+		if !slices.Contains(needed, command) {
+			t.Errorf("the rule permits %s, which nothing needs", command)
+		}
+	}
+}
+
+var scriptCall = regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
+
+// scriptedCommands returns the commands of all scripts, whether or not the test reaches them.
+func scriptedCommands(t *testing.T) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob("../../internal/*/lua/*.lua")
+	more, err2 := filepath.Glob("../../internal/stock/*/lua/*.lua")
+	if err := errors.Join(err, err2); err != nil || len(files) == 0 || len(more) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, file := range append(files, more...) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range scriptCall.FindAllStringSubmatch(string(text), -1) {
+			names = append(names, strings.ToLower(match[1]))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 var commandStat = regexp.MustCompile(`(?m)^cmdstat_([a-z|-]+):calls=`)
@@ -299,6 +392,209 @@ func (s *secured) commands(t *testing.T) (names []string) {
 	return slices.Compact(names)
 }
 
-var _ = zk.ErrNoAuth
-var _ = errors.Is
-var _ context.Context
+// A mistake in what the service needs to be let in: for each server, the reason on the admin listener says what to do.
+// Nothing is sold, and no connection is made without TLS.
+func TestAServerThatLetsNobodyInIsReportedWithWhatToDo(t *testing.T) {
+	t.Parallel()
+	s := newSecured(t)
+	env := s.with(s.startMySQL(t), s.startRedis(t, 1), s.startEtcd(t), s.startZooKeeper(t))
+	s.migrate(t, env)
+	stranger := serverstest.NewCA(t)
+	strange := stranger.Issue(t, "stranger")
+	wrongPassword := environment{
+		"STOCK_MYSQL_PASSWORD": "not-" + secret, "STOCK_REDIS_PASSWORD": "not-" + secret,
+		"STOCK_ETCD_PASSWORD": "not-" + secret, "STOCK_ZOOKEEPER_PASSWORD": secret,
+	}
+	for _, test := range []struct {
+		name     string
+		env      environment
+		settings string            // of TLS
+		hosts    string            // instead of 127.0.0.1
+		reasons  map[string]string // by server; of ZooKeeper, in the log
+	}{
+		{
+			name: "unknown CA", settings: strings.ReplaceAll(s.client, s.ca.File, stranger.File),
+			reasons: map[string]string{
+				"mysql": "with ca=FILE", "redis": "with ca=FILE", "etcd": "with ca=FILE", "zookeeper": "with ca=FILE",
+			},
+		},
+		{
+			name: "another host", settings: s.client, hosts: "localhost",
+			reasons: map[string]string{
+				"mysql": "name=HOST", "redis": "name=HOST", "etcd": "name=HOST", "zookeeper": "name=HOST",
+			},
+		},
+		{
+			name: "no certificate", settings: "ca=" + s.ca.File,
+			reasons: map[string]string{
+				"mysql": "a certificate of the client", "redis": "cert=FILE", "etcd": "cert=FILE", "zookeeper": "cert=FILE",
+			},
+		},
+		{
+			name: "certificate of another CA", settings: "ca=" + s.ca.File + ",cert=" + strange.Cert + ",key=" + strange.Key,
+			reasons: map[string]string{"redis": "certificate of the client", "etcd": "cert"},
+		},
+		{
+			name: "wrong password", settings: s.client, env: wrongPassword,
+			reasons: map[string]string{"mysql": "the password", "redis": "the password", "etcd": "the password"},
+		},
+		{
+			name: "no TLS", env: environment{"STOCK_MYSQL_TLS": "", "STOCK_REDIS_TLS": "", "STOCK_ETCD_TLS": "", "STOCK_ZOOKEEPER_TLS": ""},
+			reasons: map[string]string{"mysql": "requires TLS", "redis": "", "etcd": "", "zookeeper": "no session"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			wrong := environment{"STOCK_LOG_LEVEL": "debug"}
+			for name, value := range env {
+				switch {
+				case strings.HasSuffix(name, "_TLS"):
+					value = test.settings
+				case test.hosts != "":
+					value = strings.ReplaceAll(value, "127.0.0.1", test.hosts)
+				}
+				wrong[name] = value
+			}
+			for name := range test.env {
+				delete(wrong, name+"_FILE")
+			}
+			p := launch(t, s.with(wrong, test.env), "serve")
+			p.expectReasons(t, test.reasons)
+			if log := p.log(); strings.Contains(log, secret) {
+				t.Errorf("the log has a password:\n%s", log)
+			}
+		})
+	}
+}
+
+// expectReasons waits until /readyz reports each of the servers as down, for reasons that contain the given texts.
+func (p *program) expectReasons(t *testing.T, reasons map[string]string) {
+	t.Helper()
+	for server, want := range reasons {
+		var got string
+		met := func() bool {
+			_, body := p.call("GET", p.admin+"/readyz")
+			checks, _ := body["checks"].(map[string]any)
+			check, _ := checks[server].(map[string]any)
+			reason, _ := check["reason"].(string)
+			got = reason
+			if server == "zookeeper" {
+				got += p.log()
+			}
+			return reason != "" && strings.Contains(got, want) && !strings.Contains(got, secret)
+		}
+		for deadline := time.Now().Add(10 * time.Second); !met(); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("%s: the reason is %.800q, want %q", server, got, want)
+				break
+			}
+		}
+	}
+}
+
+func TestOnlyTheAccountMayTouchTheNodesOfItsLocksInZooKeeper(t *testing.T) {
+	t.Parallel()
+	s := newSecured(t)
+	env := s.with(s.startZooKeeper(t), s.startRedis(t, 1))
+	p := launch(t, env, "serve")
+	p.setStock(t, 1, 10)
+	deduct := "/stock/deduct/lock-zookeeper?goods_id=1&count=1&store=redis"
+	p.expect(t, "POST", p.url+deduct, 200)
+
+	other, _, err := zk.Connect([]string{s.zk.Addr}, 5*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if exists, _, err := other.Exists("/stock"); err != nil || !exists {
+		t.Fatalf("there is no node /stock: %v", err)
+	}
+	if _, _, err := other.Children("/stock"); !errors.Is(err, zk.ErrNoAuth) {
+		t.Errorf("another client lists the locks: %v", err)
+	}
+	if err := other.Delete("/stock/lock-zookeeper:{1}", -1); !errors.Is(err, zk.ErrNoAuth) {
+		t.Errorf("another client deletes a queue: %v", err)
+	}
+
+	delete(env, "STOCK_ZOOKEEPER_PASSWORD_FILE")
+	env["STOCK_ZOOKEEPER_PASSWORD"] = "not-" + secret
+	wrong := launch(t, env, "serve")
+	status, body := wrong.call("POST", wrong.url+deduct)
+	if status != 503 {
+		t.Errorf("with a wrong password: %d %v", status, body)
+	}
+	if log := wrong.log(); !strings.Contains(log, "zk: not authenticated") || strings.Contains(log, secret) {
+		t.Errorf("the log does not say why, or has a password:\n%s", log)
+	}
+}
+
+func TestTheServiceGetsATokenOfEtcdWhenItIsUpAgain(t *testing.T) {
+	t.Parallel()
+	s := newSecured(t)
+	env := s.with(s.startEtcd(t), s.startRedis(t, 1), environment{"STOCK_LEASE": "2s"})
+	s.etcd.Kill()
+	p := launch(t, env, "serve")
+	p.setStock(t, 1, 10)
+	deduct := p.url + "/stock/deduct/lock-etcd?goods_id=1&count=1&store=redis"
+	for range 2 { // the second time, etcd has forgotten the token
+		if err := s.etcd.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the service sells", func() bool { status, _ := p.call("POST", deduct); return status == 200 })
+	}
+}
+
+func TestEtcdKnowsTheServiceByItsCertificate(t *testing.T) {
+	t.Parallel()
+	s := newSecured(t)
+	env := s.with(s.startEtcd(t), s.startRedis(t, 1))
+	delete(env, "STOCK_ETCD_USER")
+	delete(env, "STOCK_ETCD_PASSWORD_FILE")
+	p := launch(t, env, "serve")
+	p.expectReasons(t, map[string]string{"etcd": "docs/operations.md"}) // the certificate has another name
+	known := s.ca.Issue(t, "stock")
+	env["STOCK_ETCD_TLS"] = "ca=" + s.ca.File + ",cert=" + known.Cert + ",key=" + known.Key
+	p = launch(t, env, "serve")
+	p.setStock(t, 1, 10)
+	p.expect(t, "POST", p.url+"/stock/deduct/lock-etcd?goods_id=1&count=1&store=redis", 200)
+}
+
+func TestTheAccountsSufficeInARedisClusterAndBehindSentinels(t *testing.T) {
+	redisDeployments(t, func(t *testing.T, master string, addresses, masters []string) {
+		allow := func(user string, addresses []string) {
+			for _, address := range addresses {
+				admin := redis.NewClient(&redis.Options{Addr: address})
+				defer admin.Close()
+				for _, rule := range rules(t, "ACL SETUSER "+user+" ") {
+					if err := admin.Do(t.Context(), words(rule)...).Err(); err != nil {
+						t.Fatalf("%s: %v", rule, err)
+					}
+				}
+			}
+		}
+		allow("stock", masters)
+		env := environment{
+			"STOCK_REDIS": strings.Join(addresses, ","), "STOCK_REDIS_MASTER": master,
+			"STOCK_REDIS_USER": "stock", "STOCK_REDIS_PASSWORD": secret,
+		}
+		if master != "" {
+			allow("stock_sentinel", addresses)
+			env["STOCK_REDIS_SENTINEL_USER"], env["STOCK_REDIS_SENTINEL_PASSWORD"] = "stock_sentinel", secret
+		}
+		p := launch(t, env, "serve")
+		for item := range int64(9) {
+			p.setStock(t, item+1, 100)
+			for _, strategy := range []string{"redis-script", "lock-redis-queue", "lock-redis-pubsub"} {
+				p.expect(t, "POST", fmt.Sprintf("%s/stock/deduct/%s?goods_id=%d&count=1&store=redis", p.url, strategy, item+1), 200)
+			}
+		}
+		p.expect(t, "GET", p.url+"/readyz", 200)
+		for _, address := range slices.Concat(masters, addresses) {
+			admin := redis.NewClient(&redis.Options{Addr: address})
+			defer admin.Close()
+			if log := admin.ACLLog(t.Context(), 10).Val(); len(log) > 0 {
+				t.Errorf("%s refused %+v", address, *log[0])
+			}
+		}
+	})
+}
