@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,24 +27,12 @@ import (
 )
 
 // secret is every password of these tests, which must not be printed.
-const secret = "Ek9-secret"
+const secret = serverstest.Secret
 
-// rules returns the lines of docs/operations.md that begin with a command, with the password of the tests.
+// rules returns the lines of docs/operations.md that begin with one of the prefixes.
 func rules(t *testing.T, prefixes ...string) (lines []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(line, prefix) }) {
-			lines = append(lines, strings.ReplaceAll(strings.TrimSpace(line), "PASSWORD", secret))
-		}
-	}
-	if len(lines) < len(prefixes) {
-		t.Fatalf("docs/operations.md has only %q", lines)
-	}
-	return lines
+	return serverstest.Rules(t, "../../docs/operations.md", prefixes...)
 }
 
 // secured are servers with TLS and the accounts of docs/operations.md, which take no other clients.
@@ -97,14 +83,12 @@ func (s *secured) with(envs ...environment) environment {
 // startMySQL also makes the accounts and the database stock.
 func (s *secured) startMySQL(t *testing.T) environment {
 	t.Helper()
-	s.mysql = serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true, Args: []string{
-		"--ssl-ca=" + s.server.CA, "--ssl-cert=" + s.server.Cert, "--ssl-key=" + s.server.Key,
-	}})
+	s.mysql = serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true, Args: serverstest.MySQLWithTLS(s.server)})
 	if _, err := s.mysql.CreateDatabase(t.Context(), "stock"); err != nil {
 		t.Fatal(err)
 	}
 	root := s.root(t)
-	for _, statement := range rules(t, "CREATE USER stock ", "GRANT ", "CREATE USER stock_migrate ", "CREATE USER stock_lab ") {
+	for _, statement := range rules(t, "CREATE USER ", "GRANT ") {
 		if _, err := root.ExecContext(t.Context(), strings.TrimSuffix(statement, ";")); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}
@@ -127,40 +111,23 @@ func (s *secured) startRedis(t *testing.T, n int) environment {
 	t.Helper()
 	var addresses []string
 	for range n {
-		port, err := servers.FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := serverstest.StartRedis(t, servers.RedisOptions{Args: []string{
-			"--tls-port", strconv.Itoa(port), "--tls-ca-cert-file", s.server.CA,
-			"--tls-cert-file", s.server.Cert, "--tls-key-file", s.server.Key,
-		}})
+		args, address := serverstest.RedisWithTLS(t, s.server)
+		server := serverstest.StartRedis(t, servers.RedisOptions{Args: args})
 		serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: server.Addr})
 		admin := redis.NewClient(&redis.Options{Addr: server.Addr})
 		t.Cleanup(func() { admin.Close() })
-		for _, rule := range rules(t, "ACL SETUSER stock ") {
-			if err := admin.Do(t.Context(), words(rule)...).Err(); err != nil {
-				t.Fatalf("%s: %v", rule, err)
-			}
-		}
+		serverstest.SetUser(t, server.Addr, rules(t, "ACL SETUSER stock "))
 		if err := admin.ConfigResetStat(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 		s.redis = append(s.redis, admin)
-		addresses = append(addresses, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		addresses = append(addresses, address)
 	}
 	env := environment{"STOCK_REDIS": addresses[0], "STOCK_REDIS_USER": "stock", "STOCK_REDIS_TLS": s.client}
 	if n > 1 {
 		env["STOCK_REDIS_REPLICA"], env["STOCK_REDLOCK"] = "true", strings.Join(addresses, ",")
 	}
 	return env
-}
-
-func words(line string) (args []any) {
-	for _, word := range strings.Fields(line) {
-		args = append(args, word)
-	}
-	return args
 }
 
 // startEtcd gives the user stock the permissions that docs/operations.md gives it with etcdctl.
@@ -563,13 +530,7 @@ func TestTheAccountsSufficeInARedisClusterAndBehindSentinels(t *testing.T) {
 	redisDeployments(t, func(t *testing.T, master string, addresses, masters []string) {
 		allow := func(user string, addresses []string) {
 			for _, address := range addresses {
-				admin := redis.NewClient(&redis.Options{Addr: address})
-				defer admin.Close()
-				for _, rule := range rules(t, "ACL SETUSER "+user+" ") {
-					if err := admin.Do(t.Context(), words(rule)...).Err(); err != nil {
-						t.Fatalf("%s: %v", rule, err)
-					}
-				}
+				serverstest.SetUser(t, address, rules(t, "ACL SETUSER "+user+" "))
 			}
 		}
 		allow("stock", masters)

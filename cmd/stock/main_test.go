@@ -182,6 +182,58 @@ var wrongConfigurations = []struct {
 		name: "bad ZooKeeper address", env: environment{"STOCK_ZOOKEEPER": "a:2181,b"}, args: []string{"serve"},
 		want: []string{"--zookeeper", "host:port"},
 	},
+	{
+		name: "TLS of a mistyped setting", args: []string{"serve", "--etcd=h:1", "--etcd-tls=cacert=x"},
+		want: []string{"--etcd-tls", "ca=FILE"},
+	},
+	{
+		name: "TLS with a CA that cannot be read", env: environment{"STOCK_MYSQL_TLS": "ca=/no/such/file"},
+		args: []string{"migrate", "--mysql-dsn=root@tcp(h:1)/stock"}, want: []string{"--mysql-tls", "/no/such/file"},
+	},
+	{
+		name: "TLS in the DSN and in the flag",
+		args: []string{"serve", "--mysql-tls=on", "--mysql-dsn=root@tcp(h:1)/stock?tls=preferred"},
+		want: []string{"--mysql-dsn", "--mysql-tls", "remove one"},
+	},
+	{
+		name: "TLS through a socket", args: []string{"serve", "--mysql-tls=on", "--mysql-dsn=root@unix(/tmp/s)/stock"},
+		want: []string{"--mysql-tls", "socket"},
+	},
+	{
+		name: "two passwords of MySQL", env: environment{"STOCK_MYSQL_PASSWORD": "secret"},
+		args: []string{"prune", "--older-than=1h", "--mysql-dsn=root:secret@tcp(h:1)/stock"},
+		want: []string{"--mysql-dsn", "STOCK_MYSQL_PASSWORD", "remove one"},
+	},
+	{
+		name: "password in a missing file", env: environment{"STOCK_REDIS_PASSWORD_FILE": "/no/such/file"},
+		args: []string{"reconcile"}, want: []string{"STOCK_REDIS_PASSWORD_FILE", "/no/such/file"},
+	},
+	{
+		name: "password in the environment and in a file",
+		env:  environment{"STOCK_ETCD_PASSWORD": "secret", "STOCK_ETCD_PASSWORD_FILE": "/no/such/file"},
+		args: []string{"serve"}, want: []string{"STOCK_ETCD_PASSWORD", "both"},
+	},
+	{
+		name: "user of Redis without a password", args: []string{"serve", "--redis=h:1", "--redis-user=stock"},
+		want: []string{"--redis-user", "STOCK_REDIS_PASSWORD", "_FILE"},
+	},
+	{
+		name: "user of Sentinels without Sentinels", env: environment{"STOCK_REDIS_SENTINEL_PASSWORD": "secret"},
+		args: []string{"serve", "--redis=h:1", "--redis-sentinel-user=stock"},
+		want: []string{"--redis-sentinel-user", "--redis-master"},
+	},
+	{
+		name: "TLS of Redis without Redis", args: []string{"serve", "--redis-tls=on"},
+		want: []string{"--redis-tls", "--redis"},
+	},
+	{
+		name: "password of etcd without a user", env: environment{"STOCK_ETCD_PASSWORD": "secret"},
+		args: []string{"serve", "--etcd=h:1"}, want: []string{"STOCK_ETCD_PASSWORD", "--etcd-user"},
+	},
+	{
+		name: "password of ZooKeeper without a user", env: environment{"STOCK_ZOOKEEPER_PASSWORD": "secret"},
+		args: []string{"serve", "--zookeeper=h:1"}, want: []string{"STOCK_ZOOKEEPER_PASSWORD", "--zookeeper-user"},
+	},
 	{name: "too few masters", args: []string{"serve", "--redlock=a:1"}, want: []string{"--redlock", "at least 3"}},
 	{
 		name: "an even number of masters", args: []string{"serve", "--redlock=a:1,b:1,c:1,d:1"},
@@ -380,9 +432,9 @@ func TestHelpListsTheVariables(t *testing.T) {
 		"serve": {
 			"Addresses:", "Servers:", "Strategies:", "Limits:", "[STOCK_LISTEN]", "[STOCK_MYSQL_DSN]",
 			`(default "127.0.0.1:8080")`, "[STOCK_DEFAULT_STRATEGY]", "[STOCK_DRAIN_TIMEOUT]", "[STOCK_MAX_HOLD]",
-			"(default 10s)", "STOCK_REDIS_PASSWORD",
+			"(default 10s)", "STOCK_REDIS_PASSWORD", "[STOCK_MYSQL_TLS]", "[STOCK_ZOOKEEPER_USER]", "STOCK_ETCD_PASSWORD",
 		},
-		"migrate":     {"[STOCK_MYSQL_DSN]", "[STOCK_REDIS]"},
+		"migrate":     {"[STOCK_MYSQL_DSN]", "[STOCK_REDIS]", "[STOCK_REDIS_TLS]", "STOCK_MYSQL_PASSWORD"},
 		"reconcile":   {"[STOCK_MYSQL_DSN]", "[STOCK_REDIS]", "[STOCK_GOODS]", "--mend", "What nobody can prove"},
 		"healthcheck": {"[STOCK_URL]"},
 	} {

@@ -230,23 +230,23 @@ func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
 }
 
 // etcdToken lets a client with a user open while etcd is down. The client would ask for a token once, when it is opened,
-// and fail if it gets none. While it is opened, it is told that etcd has no users. Its first request is then answered
-// that the user is missing, whereupon the client asks for a token and sends the request.
+// and fail if it gets none. So it is told then that etcd has no users. The first request that etcd refuses is answered
+// that the user is missing, whereupon the client asks for a token and sends the request again.
 type etcdToken struct{ opened, asked atomic.Bool }
 
 func (t *etcdToken) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
 	invoke grpc.UnaryInvoker, options ...grpc.CallOption,
 ) error {
 	authenticate := method == "/etcdserverpb.Auth/Authenticate"
-	switch {
-	case authenticate && !t.opened.Load():
+	if authenticate && !t.opened.Load() {
 		return rpctypes.ErrGRPCAuthNotEnabled
-	case !authenticate && !t.asked.Load():
-		return rpctypes.ErrGRPCUserEmpty
 	}
 	err := invoke(ctx, method, request, reply, conn, options...)
-	if authenticate && (err == nil || errors.Is(rpctypes.Error(err), rpctypes.ErrAuthNotEnabled)) {
+	switch {
+	case authenticate && err == nil:
 		t.asked.Store(true)
+	case !t.asked.Load() && errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied):
+		return rpctypes.ErrGRPCUserEmpty // the certificate of the client has the name of another user, or of none
 	}
 	return err
 }

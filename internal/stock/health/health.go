@@ -110,12 +110,10 @@ func pingMajority(ctx context.Context, masters []goredis.UniversalClient) error 
 	return nil
 }
 
-// pingEtcd reads a key that need not exist, one that the account of the locks may read: only a cluster with a leader answers. A cluster whose space quota is
-// exceeded answers too, but has raised an alarm and refuses every write.
+// pingEtcd reads a key that need not exist, one that the account of the locks may read: only a cluster with a leader
+// answers. A cluster whose space quota is exceeded answers too, but has raised an alarm and refuses every write. The
+// alarms come first: that request is not repeated, and so says why there is no connection.
 func pingEtcd(ctx context.Context, client *clientv3.Client) error {
-	if _, err := client.Get(ctx, "locks/"); err != nil {
-		return err
-	}
 	status, err := pb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
 	if err != nil {
 		return err
@@ -126,7 +124,8 @@ func pingEtcd(ctx context.Context, client *clientv3.Client) error {
 				"compact and defragment etcd, then clear the alarm with etcdctl alarm disarm")
 		}
 	}
-	return nil
+	_, err = client.Get(ctx, "locks/")
+	return err
 }
 
 // pingZooKeeper reads the root, which every server has. The client does not know contexts, and a request without a

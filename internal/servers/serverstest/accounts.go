@@ -1,0 +1,69 @@
+package serverstest
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
+)
+
+// Secret is the password of all accounts.
+const Secret = "Ek9-secret"
+
+// Rules returns the lines of a document that begin with one of the prefixes, such as "ACL SETUSER stock ", with Secret
+// in place of PASSWORD. It fails the test if there are none for a prefix.
+func Rules(t testing.TB, document string, prefixes ...string) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, prefix := range prefixes {
+		before := len(lines)
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, prefix) {
+				lines = append(lines, strings.ReplaceAll(strings.TrimSpace(line), "PASSWORD", Secret))
+			}
+		}
+		if len(lines) == before {
+			t.Fatalf("%s has no line that begins with %q", document, prefix)
+		}
+	}
+	return lines
+}
+
+// SetUser sends the rules to a Redis server.
+func SetUser(t testing.TB, addr string, rules []string) {
+	t.Helper()
+	admin := RedisClient(t, &redis.Options{Addr: addr})
+	for _, rule := range rules {
+		var words []any
+		for _, word := range strings.Fields(rule) {
+			words = append(words, word)
+		}
+		if err := admin.Do(t.Context(), words...).Err(); err != nil {
+			t.Fatalf("%s: %v", rule, err)
+		}
+	}
+}
+
+// MySQLWithTLS returns the arguments with which MySQL takes clients with TLS, too.
+func MySQLWithTLS(files servers.TLS) []string {
+	return []string{"--ssl-ca=" + files.CA, "--ssl-cert=" + files.Cert, "--ssl-key=" + files.Key}
+}
+
+// RedisWithTLS returns the arguments with which Redis takes clients with a certificate on a second port, and that port.
+func RedisWithTLS(t testing.TB, files servers.TLS) (args []string, addr string) {
+	t.Helper()
+	port, err := servers.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := strconv.Itoa(port)
+	return []string{"--tls-port", number, "--tls-ca-cert-file", files.CA,
+		"--tls-cert-file", files.Cert, "--tls-key-file", files.Key}, "127.0.0.1:" + number
+}
