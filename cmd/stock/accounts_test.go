@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"database/sql"
 	"errors"
@@ -111,8 +112,7 @@ func (s *secured) startRedis(t *testing.T, n int) environment {
 	t.Helper()
 	var addresses []string
 	for range n {
-		args, address := serverstest.RedisWithTLS(t, s.server)
-		server := serverstest.StartRedis(t, servers.RedisOptions{Args: args})
+		server := serverstest.StartRedis(t, servers.RedisOptions{TLS: &s.server})
 		serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: server.Addr})
 		admin := redis.NewClient(&redis.Options{Addr: server.Addr})
 		t.Cleanup(func() { admin.Close() })
@@ -121,7 +121,7 @@ func (s *secured) startRedis(t *testing.T, n int) environment {
 			t.Fatal(err)
 		}
 		s.redis = append(s.redis, admin)
-		addresses = append(addresses, address)
+		addresses = append(addresses, server.TLSAddr)
 	}
 	env := environment{"STOCK_REDIS": addresses[0], "STOCK_REDIS_USER": "stock", "STOCK_REDIS_TLS": s.client}
 	if n > 1 {
@@ -526,36 +526,54 @@ func TestEtcdKnowsTheServiceByItsCertificate(t *testing.T) {
 	p.expect(t, "POST", p.url+"/stock/deduct/lock-etcd?goods_id=1&count=1&store=redis", 200)
 }
 
-func TestTheAccountsSufficeInARedisClusterAndBehindSentinels(t *testing.T) {
-	redisDeployments(t, func(t *testing.T, master string, addresses, masters []string) {
-		allow := func(user string, addresses []string) {
-			for _, address := range addresses {
-				serverstest.SetUser(t, address, rules(t, "ACL SETUSER "+user+" "))
-			}
+func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLS(t *testing.T) {
+	t.Parallel()
+	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
+		s := newSecured(t)
+		cluster, err := servers.StartRedisCluster(t.Context(), servers.RedisClusterOptions{TLS: &s.server})
+		if err != nil {
+			t.Fatal(err)
 		}
-		allow("stock", masters)
-		env := environment{
-			"STOCK_REDIS": strings.Join(addresses, ","), "STOCK_REDIS_MASTER": master,
-			"STOCK_REDIS_USER": "stock", "STOCK_REDIS_PASSWORD": secret,
-		}
-		if master != "" {
-			allow("stock_sentinel", addresses)
-			env["STOCK_REDIS_SENTINEL_USER"], env["STOCK_REDIS_SENTINEL_PASSWORD"] = "stock_sentinel", secret
-		}
-		p := launch(t, env, "serve")
-		for item := range int64(9) {
-			p.setStock(t, item+1, 100)
-			for _, strategy := range []string{"redis-script", "lock-redis-queue", "lock-redis-pubsub"} {
-				p.expect(t, "POST", fmt.Sprintf("%s/stock/deduct/%s?goods_id=%d&count=1&store=redis", p.url, strategy, item+1), 200)
-			}
-		}
-		p.expect(t, "GET", p.url+"/readyz", 200)
-		for _, address := range slices.Concat(masters, addresses) {
-			admin := redis.NewClient(&redis.Options{Addr: address})
-			defer admin.Close()
-			if log := admin.ACLLog(t.Context(), 10).Val(); len(log) > 0 {
-				t.Errorf("%s refused %+v", address, *log[0])
-			}
-		}
+		t.Cleanup(func() { cluster.Stop(context.Background()) })
+		s.sellInRedis(t, cluster.Masters, nil, environment{"STOCK_REDIS": strings.Join(cluster.TLSAddrs, ",")})
 	})
+	t.Run("Sentinel", func(t *testing.T) {
+		t.Parallel()
+		s := newSecured(t)
+		group, err := servers.StartRedisSentinel(t.Context(), servers.RedisSentinelOptions{Sentinels: 2, TLS: &s.server})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { group.Stop(context.Background()) })
+		for _, sentinel := range group.Sentinels {
+			serverstest.SetUser(t, sentinel.Addr, rules(t, "ACL SETUSER stock_sentinel "))
+		}
+		s.sellInRedis(t, []*servers.Redis{group.Master}, group.Sentinels, environment{
+			"STOCK_REDIS": strings.Join(group.SentinelAddrs, ","), "STOCK_REDIS_MASTER": group.MasterName,
+			"STOCK_REDIS_SENTINEL_USER": "stock_sentinel", "STOCK_REDIS_SENTINEL_PASSWORD": secret,
+		})
+	})
+}
+
+// sellInRedis sells nine items, which are on every master of a Cluster, and fails if a server has refused a command.
+func (s *secured) sellInRedis(t *testing.T, masters, sentinels []*servers.Redis, env environment) {
+	t.Helper()
+	for _, server := range masters {
+		serverstest.SetUser(t, server.Addr, rules(t, "ACL SETUSER stock "))
+	}
+	p := launch(t, s.with(env, environment{"STOCK_REDIS_USER": "stock", "STOCK_REDIS_TLS": s.client}), "serve")
+	p.expect(t, "GET", p.url+"/readyz", 200)
+	for item := range int64(9) {
+		p.setStock(t, item+1, 100)
+		for _, strategy := range []string{"redis-script", "lock-redis-queue", "lock-redis-pubsub"} {
+			p.expect(t, "POST", fmt.Sprintf("%s/stock/deduct/%s?goods_id=%d&count=1&store=redis", p.url, strategy, item+1), 200)
+		}
+	}
+	for _, server := range slices.Concat(masters, sentinels) {
+		refused, err := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr}).ACLLog(t.Context(), 10).Result()
+		if err != nil || len(refused) > 0 {
+			t.Errorf("%s refused %+v, %v", server.Name, refused, err)
+		}
+	}
 }

@@ -26,6 +26,7 @@ type RedisOptions struct {
 	Databases int      // number of logical databases; the default of Redis, 16, if 0
 	Config    string   // content of a configuration file, which a Sentinel rewrites; no file if empty
 	ReplicaOf string   // host:port of the master, or of a proxy in front of it; not a Redis replica if empty
+	TLS       *TLS     // a second port, for clients with a certificate; none if nil
 	Args      []string // additional arguments, such as "--maxmemory", "10mb"
 	Env       []string // additional environment, such as "LD_PRELOAD=/path/to/library.so"
 }
@@ -33,6 +34,7 @@ type RedisOptions struct {
 // Redis is a private Redis or Valkey server. It has no password, but listens on loopback only.
 type Redis struct {
 	Addr    string // host:port
+	TLSAddr string // host:port for TLS; empty without
 	Version string // "Redis 7.0.15"
 	*Process
 
@@ -63,6 +65,14 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	}
 	r := &Redis{
 		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Version: version, dir: dir,
+	}
+	if o.TLS != nil {
+		secure, err := FreePort()
+		if err != nil {
+			return nil, errors.Join(err, dir.Remove())
+		}
+		r.TLSAddr = net.JoinHostPort("127.0.0.1", strconv.Itoa(secure))
+		o.Args = slices.Concat(o.TLS.redisArgs(secure), o.Args)
 	}
 	data := dir.File("data")
 	if err := os.Mkdir(data, 0o700); err != nil {

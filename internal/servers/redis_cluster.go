@@ -16,12 +16,14 @@ import (
 // RedisClusterOptions configures StartRedisCluster.
 type RedisClusterOptions struct {
 	Replicas bool // whether each master has a Redis replica, which takes its place when it is down
+	TLS      *TLS // for clients, on a second port of each server, and between the servers; without TLS if nil
 }
 
 // RedisCluster is a Redis Cluster of three masters. While a master is down, its hash slots are too, unless a Redis
 // replica takes its place.
 type RedisCluster struct {
 	Addrs    []string // of the masters, host:port
+	TLSAddrs []string // of the masters, host:port for TLS; empty strings without
 	Masters  []*Redis
 	Replicas []*Redis // of the masters, in their order; none without the option
 
@@ -46,11 +48,12 @@ func StartRedisCluster(ctx context.Context, o RedisClusterOptions) (*RedisCluste
 
 func (c *RedisCluster) start(ctx context.Context, o RedisClusterOptions) error {
 	for i := range clusterMasters {
-		master, err := c.startServer(ctx, "master-"+strconv.Itoa(i+1))
+		master, err := c.startServer(ctx, "master-"+strconv.Itoa(i+1), o.TLS)
 		if err != nil {
 			return err
 		}
 		c.Masters, c.Addrs = append(c.Masters, master), append(c.Addrs, master.Addr)
+		c.TLSAddrs = append(c.TLSAddrs, master.TLSAddr)
 		if err := c.serve(ctx, i); err != nil {
 			return err
 		}
@@ -59,7 +62,7 @@ func (c *RedisCluster) start(ctx context.Context, o RedisClusterOptions) error {
 		if !o.Replicas {
 			break
 		}
-		replica, err := c.startServer(ctx, "replica-"+strconv.Itoa(i+1))
+		replica, err := c.startServer(ctx, "replica-"+strconv.Itoa(i+1), o.TLS)
 		if err != nil {
 			return err
 		}
@@ -79,16 +82,20 @@ func (c *RedisCluster) start(ctx context.Context, o RedisClusterOptions) error {
 func (c *RedisCluster) servers() []*Redis { return slices.Concat(c.Masters, c.Replicas) }
 
 // startServer starts a server that knows no other.
-func (c *RedisCluster) startServer(ctx context.Context, name string) (*Redis, error) {
+func (c *RedisCluster) startServer(ctx context.Context, name string, files *TLS) (*Redis, error) {
 	bus, err := FreePort() // the default, 10000 above the other port, may be out of range
 	if err != nil {
 		return nil, err
 	}
 	c.buses = append(c.buses, strconv.Itoa(bus))
-	return StartRedis(ctx, RedisOptions{Name: name, Args: []string{
+	args := []string{
 		"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
 		"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
-	}})
+	}
+	if files != nil {
+		args = append(args, "--tls-cluster", "yes", "--tls-replication", "yes")
+	}
+	return StartRedis(ctx, RedisOptions{Name: name, TLS: files, Args: args})
 }
 
 // serve gives master i its hash slots and introduces it to the masters before it.

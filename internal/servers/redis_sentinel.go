@@ -15,7 +15,8 @@ import (
 
 // RedisSentinelOptions configures StartRedisSentinel.
 type RedisSentinelOptions struct {
-	Sentinels int // how many watch the master; a majority must find that it is down; 3 if 0
+	Sentinels int  // how many watch the master; a majority must find that it is down; 3 if 0
+	TLS       *TLS // for clients, on a second port of each server, and between the servers; without TLS if nil
 }
 
 const (
@@ -29,10 +30,12 @@ const (
 // once a second for its role.
 type RedisSentinel struct {
 	MasterName    string   // name of the group
-	SentinelAddrs []string // host:port
+	SentinelAddrs []string // host:port, for TLS if there is TLS
 	Master        *Redis   // the first one
 	Replica       *Redis   // the first one
 	Sentinels     []*Redis
+
+	tls *TLS
 }
 
 // StartRedisSentinel starts the servers. It waits until the Redis replica is in sync with the master and every Sentinel
@@ -41,7 +44,7 @@ func StartRedisSentinel(ctx context.Context, o RedisSentinelOptions) (*RedisSent
 	if o.Sentinels == 0 {
 		o.Sentinels = 3
 	}
-	s := &RedisSentinel{MasterName: "stock"}
+	s := &RedisSentinel{MasterName: "stock", tls: o.TLS}
 	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(err, s.Stop(ctx))
 	}
@@ -49,13 +52,19 @@ func StartRedisSentinel(ctx context.Context, o RedisSentinelOptions) (*RedisSent
 }
 
 func (s *RedisSentinel) start(ctx context.Context, o RedisSentinelOptions) (err error) {
-	if s.Master, err = StartRedis(ctx, RedisOptions{Name: "master"}); err != nil {
+	var args []string
+	if o.TLS != nil {
+		args = []string{"--tls-replication", "yes"}
+	}
+	if s.Master, err = StartRedis(ctx, RedisOptions{Name: "master", TLS: o.TLS, Args: args}); err != nil {
 		return err
 	}
-	if s.Replica, err = StartRedis(ctx, RedisOptions{Name: "replica", ReplicaOf: s.Master.Addr}); err != nil {
+	master := s.Master.addressFor(o.TLS)
+	s.Replica, err = StartRedis(ctx, RedisOptions{Name: "replica", ReplicaOf: master, TLS: o.TLS, Args: args})
+	if err != nil {
 		return err
 	}
-	host, port, err := net.SplitHostPort(s.Master.Addr)
+	host, port, err := net.SplitHostPort(master)
 	if err != nil {
 		return err
 	}
@@ -65,13 +74,14 @@ func (s *RedisSentinel) start(ctx context.Context, o RedisSentinelOptions) (err 
 			"sentinel down-after-milliseconds %[1]s %[5]d\n"+
 			"sentinel failover-timeout %[1]s %[6]d\n",
 			s.MasterName, host, port, o.Sentinels/2+1, downAfter.Milliseconds(), failoverTimeout.Milliseconds()),
-		Args: []string{"--sentinel"},
+		TLS:  o.TLS,
+		Args: append(args, "--sentinel"),
 	})
 	if err != nil {
 		return err
 	}
 	for _, sentinel := range s.Sentinels {
-		s.SentinelAddrs = append(s.SentinelAddrs, sentinel.Addr)
+		s.SentinelAddrs = append(s.SentinelAddrs, sentinel.addressFor(o.TLS))
 		if err := s.await(ctx, sentinel, s.canFailOver); err != nil {
 			return err
 		}
@@ -105,7 +115,7 @@ func (s *RedisSentinel) AwaitPromotion(ctx context.Context) error {
 	for _, sentinel := range s.Sentinels {
 		err := s.await(ctx, sentinel, func(ctx context.Context, sentinel *redis.SentinelClient) error {
 			master, err := sentinel.GetMasterAddrByName(ctx, s.MasterName).Result()
-			if addr := strings.Join(master, ":"); err == nil && addr != s.Replica.Addr {
+			if addr := strings.Join(master, ":"); err == nil && addr != s.Replica.addressFor(s.tls) {
 				err = fmt.Errorf("the master is %s", addr)
 			}
 			return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 )
 
 // TLS names the PEM files of a server that wants certificates of its clients.
@@ -29,4 +30,19 @@ func (t TLS) client() (*tls.Config, error) {
 		return nil, errors.New(t.CA + " has no certificate")
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, RootCAs: pool}, nil
+}
+
+// redisArgs returns the arguments of a Redis server with a port for TLS.
+func (t TLS) redisArgs(port int) []string {
+	return []string{
+		"--tls-port", strconv.Itoa(port), "--tls-ca-cert-file", t.CA, "--tls-cert-file", t.Cert, "--tls-key-file", t.Key,
+	}
+}
+
+// addressFor returns the address that other servers use.
+func (r *Redis) addressFor(files *TLS) string {
+	if files == nil {
+		return r.Addr
+	}
+	return r.TLSAddr
 }

@@ -2,7 +2,6 @@ package serverstest
 
 import (
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -54,16 +53,4 @@ func SetUser(t testing.TB, addr string, rules []string) {
 // MySQLWithTLS returns the arguments with which MySQL takes clients with TLS, too.
 func MySQLWithTLS(files servers.TLS) []string {
 	return []string{"--ssl-ca=" + files.CA, "--ssl-cert=" + files.Cert, "--ssl-key=" + files.Key}
-}
-
-// RedisWithTLS returns the arguments with which Redis takes clients with a certificate on a second port, and that port.
-func RedisWithTLS(t testing.TB, files servers.TLS) (args []string, addr string) {
-	t.Helper()
-	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	number := strconv.Itoa(port)
-	return []string{"--tls-port", number, "--tls-ca-cert-file", files.CA,
-		"--tls-cert-file", files.Cert, "--tls-key-file", files.Key}, "127.0.0.1:" + number
 }

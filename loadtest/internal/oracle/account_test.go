@@ -36,8 +36,7 @@ func secured(t *testing.T) (config Config, ca *serverstest.CA) {
 		_, err2 := root.ExecContext(t.Context(), strings.TrimSuffix(statement, ";"))
 		err = errors.Join(err, err2)
 	}
-	args, secure := serverstest.RedisWithTLS(t, server)
-	store := serverstest.StartRedis(t, servers.RedisOptions{Args: args})
+	store := serverstest.StartRedis(t, servers.RedisOptions{TLS: &server})
 	admin := serverstest.RedisClient(t, &redis.Options{Addr: store.Addr})
 	serverstest.SetUser(t, store.Addr, serverstest.Rules(t, "../../../docs/operations.md", "ACL SETUSER stock_lab "))
 	tls, err2 := access.TLS("ca=" + ca.File + ",cert=" + client.Cert + ",key=" + client.Key)
@@ -45,7 +44,7 @@ func secured(t *testing.T) (config Config, ca *serverstest.CA) {
 		t.Fatal(err)
 	}
 	return Config{
-		MySQLDSN: "stock_lab@tcp(" + db.Addr + ")/stock", Redis: []string{secure}, Redlock: []string{secure},
+		MySQLDSN: "stock_lab@tcp(" + db.Addr + ")/stock", Redis: []string{store.TLSAddr}, Redlock: []string{store.TLSAddr},
 		Account: Account{
 			MySQLPassword: serverstest.Secret, MySQLTLS: tls,
 			RedisUser: "stock_lab", RedisPassword: serverstest.Secret, RedisTLS: tls,
