@@ -330,7 +330,8 @@ func (o *serveOptions) openServers(
 		}
 		opened.add(func() error { deps.ZooKeeper.Close(); return nil })
 		if o.zookeeperUser != "" {
-			deps.ZooKeeperACL = zk.AuthACL(zk.PermAll)
+			// Not zk.AuthACL, which would also admit whoever has a certificate with the same name.
+			deps.ZooKeeperACL = zk.DigestACL(zk.PermAll, o.zookeeperUser, o.zookeeperPassword)
 		}
 	}
 	return deps, nil
