@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"database/sql"
@@ -83,11 +82,7 @@ func (o *storeOptions) mysqlAccount() (*mysql.Config, error) {
 	if config.Net == "unix" {
 		return nil, usagef("--mysql-tls with the socket of --mysql-dsn: a socket needs no TLS, remove one of them")
 	}
-	// The driver takes the host of the address for the name in the certificate, but only while it parses the DSN.
 	config.TLS = o.mysqlConfig.Clone()
-	if host, _, err := net.SplitHostPort(config.Addr); err == nil {
-		config.TLS.ServerName = cmp.Or(config.TLS.ServerName, host)
-	}
 	return config, nil
 }
 

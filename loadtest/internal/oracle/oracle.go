@@ -9,7 +9,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -108,11 +107,7 @@ func (c Config) mysql() (*mysql.Config, error) {
 	}
 	parsed.Passwd = cmp.Or(parsed.Passwd, c.MySQLPassword)
 	if c.MySQLTLS != nil {
-		// The driver takes the host of the address for the name in the certificate, but only while it parses the DSN.
 		parsed.TLS = c.MySQLTLS.Clone()
-		if host, _, err := net.SplitHostPort(parsed.Addr); err == nil {
-			parsed.TLS.ServerName = cmp.Or(parsed.TLS.ServerName, host)
-		}
 	}
 	return parsed, nil
 }
