@@ -12,6 +12,9 @@ import (
 	"stock/internal/stock/share"
 )
 
+// ZooKeeperRoot is the node below which the locks in ZooKeeper are.
+const ZooKeeperRoot = "/stock"
+
 // Deps is what strategies are built from. The caller owns the connections and closes them.
 type Deps struct {
 	MySQL *sqlx.DB // nil if not configured

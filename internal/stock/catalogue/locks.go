@@ -87,7 +87,7 @@ var lockStrategies = []stock.Strategy{
 		Stores:  bothStores,
 		Needs:   []stock.Need{stock.NeedZooKeeper},
 		Lock: func(d stock.Deps) (locks.Locker, error) {
-			return locks.NewZooKeeper(d.ZooKeeper, "/stock", d.ZooKeeperACL, lease(d)), nil
+			return locks.NewZooKeeper(d.ZooKeeper, stock.ZooKeeperRoot, d.ZooKeeperACL, lease(d)), nil
 		},
 	}),
 	{

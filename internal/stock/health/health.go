@@ -128,15 +128,18 @@ func pingEtcd(ctx context.Context, client *clientv3.Client) error {
 	return err
 }
 
-// pingZooKeeper reads the root, which every server has. The client does not know contexts, and a request without a
-// session would wait for one.
+// pingZooKeeper reads the root of the locks, which exists once there has been a lock. That fails if it belongs to
+// another account. The client does not know contexts, and a request without a session would wait for one.
 func pingZooKeeper(ctx context.Context, conn *zk.Conn) error {
 	if state := conn.State(); state != zk.StateHasSession {
 		return fmt.Errorf("no session: %v", state)
 	}
 	answer := make(chan error, 1)
 	go func() {
-		_, _, err := conn.Exists("/")
+		_, _, err := conn.Get(stock.ZooKeeperRoot)
+		if errors.Is(err, zk.ErrNoNode) {
+			err = nil
+		}
 		answer <- err
 	}()
 	select {
