@@ -29,7 +29,7 @@ func TestRunConnectsToRedisWithTLSAndAnAccount(t *testing.T) {
 		want     string
 	}{
 		{settings, map[string]string{"LOADTEST_REDIS_PASSWORD_FILE": file}, "get the strategies"},
-		{settings, map[string]string{"LOADTEST_REDIS_PASSWORD": "not-" + serverstest.Secret}, "check the user and the password"},
+		{settings, map[string]string{"LOADTEST_REDIS_PASSWORD": "not-" + serverstest.Secret}, "check the user"},
 		{"ca=" + ca.File, map[string]string{"LOADTEST_REDIS_PASSWORD_FILE": file}, "cert=FILE and key=FILE"},
 	} {
 		var stdout, stderr bytes.Buffer

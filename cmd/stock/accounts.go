@@ -35,7 +35,8 @@ func (o *accountOptions) redisFlags(f *pflag.FlagSet) {
 
 func (o *accountOptions) etcdFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.etcdTLS, "etcd-tls", "", access.Usage)
-	f.StringVar(&o.etcdUser, "etcd-user", "", "`user` of etcd; if empty, etcd knows the user by the certificate, or has none")
+	f.StringVar(&o.etcdUser, "etcd-user", "",
+		"`user` of etcd; if empty, etcd knows the user by the certificate, or has none")
 }
 
 func (o *accountOptions) zookeeperFlags(f *pflag.FlagSet) {

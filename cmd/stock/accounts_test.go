@@ -249,7 +249,8 @@ func exercise(t *testing.T, replicas []*program, strategy map[string]any) {
 	}
 	for _, store := range strategy["orders"].([]any) {
 		body := fmt.Sprintf(`{"lines":[{"goods_id":2,"count":1},{"goods_id":1,"count":2}],"store":%q}`, store)
-		if status, reply := replicas[0].send("POST", fmt.Sprintf("%s/stock/orders/%v", replicas[0].url, name), body); status != 200 {
+		status, reply := replicas[0].send("POST", fmt.Sprintf("%s/stock/orders/%v", replicas[0].url, name), body)
+		if status != 200 {
 			t.Errorf("order by %v on %v: %d %v", name, store, status, reply)
 		}
 	}
@@ -406,7 +407,7 @@ func TestAServerThatLetsNobodyInIsReportedWithWhatToDo(t *testing.T) {
 			reasons: map[string]string{"mysql": "the password", "redis": "the password", "etcd": "the password"},
 		},
 		{
-			name: "no TLS", env: environment{"STOCK_MYSQL_TLS": "", "STOCK_REDIS_TLS": "", "STOCK_ETCD_TLS": "", "STOCK_ZOOKEEPER_TLS": ""},
+			name:    "no TLS",
 			reasons: map[string]string{"mysql": "requires TLS", "redis": "", "etcd": "", "zookeeper": "no session"},
 		},
 	} {

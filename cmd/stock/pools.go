@@ -224,9 +224,9 @@ func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
 	})
 }
 
-// etcdToken lets a client with a user open while etcd is down. The client would ask for a token once, when it is opened,
-// and fail if it gets none. So it is told then that etcd has no users. The first request that etcd refuses is answered
-// that the user is missing, whereupon the client asks for a token and sends the request again.
+// etcdToken lets a client with a user open while etcd is down. The client would ask for a token while it is opened, and
+// fail if it gets none. So it is told then that etcd has no users. The first request that etcd refuses is answered that
+// the user is missing, whereupon the client asks for a token and sends the request again.
 type etcdToken struct{ opened, asked atomic.Bool }
 
 func (t *etcdToken) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
@@ -246,15 +246,21 @@ func (t *etcdToken) intercept(ctx context.Context, method string, request, reply
 	return err
 }
 
-// openZooKeeper returns a client that connects in the background. After the client dies, its locks expire with the
-// session, which must not be longer than the server's limit: see maxSession.
-func (o *storeOptions) openZooKeeper(session time.Duration, log *slog.Logger) (*zk.Conn, error) {
-	conn, _, err := zk.Connect(o.zookeeper, session, zk.WithDialer(o.dialZooKeeper),
+// openZooKeeper returns a client that connects in the background, and a function that closes it. After the client dies,
+// its locks expire with the session, which must not be longer than the server's limit: see maxSession.
+func (o *storeOptions) openZooKeeper(
+	session time.Duration, log *slog.Logger,
+) (conn *zk.Conn, closeConn func() error, err error) {
+	conn, _, err = zk.Connect(o.zookeeper, session, zk.WithDialer(o.dialZooKeeper),
 		zk.WithHostProvider(new(hosts)), zk.WithLogInfo(false), zk.WithLogger(&zookeeperLog{log: log}))
-	if err == nil && o.zookeeperUser != "" {
-		introduce(conn, o.zookeeperUser+":"+o.zookeeperPassword)
+	if err != nil {
+		return nil, nil, err
 	}
-	return conn, err
+	ctx, cancel := context.WithCancel(context.Background())
+	if o.zookeeperUser != "" {
+		introduce(ctx, conn, o.zookeeperUser+":"+o.zookeeperPassword)
+	}
+	return conn, func() error { cancel(); conn.Close(); return nil }, nil
 }
 
 func (o *storeOptions) dialZooKeeper(network, address string, timeout time.Duration) (net.Conn, error) {
@@ -265,19 +271,19 @@ func (o *storeOptions) dialZooKeeper(network, address string, timeout time.Durat
 	return tls.DialWithDialer(dialer, network, address, o.zookeeperConfig)
 }
 
-// introduce tells ZooKeeper who the client is. The client does so again on each new connection, before anything else,
-// once a server has accepted it. Requests that are made during the wait come later on the same connection. If ZooKeeper
-// is down, the introduction goes on in the background; a lock that is taken before it fails and leaves nothing behind.
-func introduce(conn *zk.Conn, account string) {
+// introduce tells ZooKeeper who the client is. Once a server has taken that, the client repeats it on each new
+// connection before anything else. If ZooKeeper is down, introduce returns after a second and goes on in the background
+// until ctx ends; a lock that somebody asks for before that is refused.
+func introduce(ctx context.Context, conn *zk.Conn, account string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for {
-			err := conn.AddAuth("digest", []byte(account))
-			if err == nil || errors.Is(err, zk.ErrClosing) {
+		for conn.AddAuth("digest", []byte(account)) != nil {
+			select {
+			case <-ctx.Done():
 				return
+			case <-time.After(50 * time.Millisecond):
 			}
-			time.Sleep(50 * time.Millisecond)
 		}
 	}()
 	select {
@@ -310,27 +316,23 @@ func (h *hosts) Next() (server string, pause bool) {
 func (h *hosts) Connected() { h.tried = 0 }
 
 // zookeeperLog logs the client's messages about its connections. The client does not return their errors, so one that
-// the user can do something about is logged as a warning, when it is new.
+// the user can do something about is logged as a warning, once a minute at most.
 type zookeeperLog struct {
 	log    *slog.Logger
 	mu     sync.Mutex
-	warned string
+	warned time.Time
 }
 
 func (l *zookeeperLog) Printf(format string, v ...any) {
 	message := fmt.Sprintf(format, v...)
+	l.log.Debug("zookeeper client", slog.String("message", message))
 	remedy := access.Remedy(errors.New(message))
 	l.mu.Lock()
-	known := remedy == "" || message == l.warned
-	if !known {
-		l.warned = message
+	defer l.mu.Unlock()
+	if remedy != "" && time.Since(l.warned) > time.Minute {
+		l.warned = time.Now()
+		l.log.Warn("cannot connect to ZooKeeper", slog.String("message", message), slog.String("remedy", remedy))
 	}
-	l.mu.Unlock()
-	if known {
-		l.log.Debug("zookeeper client", slog.String("message", message))
-		return
-	}
-	l.log.Warn("cannot connect to ZooKeeper", slog.String("message", message), slog.String("remedy", remedy))
 }
 
 // checkTiDB accepts --tidb only with a server.

@@ -325,10 +325,11 @@ func (o *serveOptions) openServers(
 		opened.add(deps.Etcd.Close)
 	}
 	if len(o.zookeeper) > 0 {
-		if deps.ZooKeeper, err = o.openZooKeeper(o.lease, log); err != nil {
+		var closeZooKeeper func() error
+		if deps.ZooKeeper, closeZooKeeper, err = o.openZooKeeper(o.lease, log); err != nil {
 			return deps, err
 		}
-		opened.add(func() error { deps.ZooKeeper.Close(); return nil })
+		opened.add(closeZooKeeper)
 		if o.zookeeperUser != "" {
 			// Not zk.AuthACL, which would also admit whoever has a certificate with the same name.
 			deps.ZooKeeperACL = zk.DigestACL(zk.PermAll, o.zookeeperUser, o.zookeeperPassword)

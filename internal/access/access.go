@@ -12,7 +12,8 @@ import (
 )
 
 // Usage describes the settings of TLS in the help of a flag.
-const Usage = "`settings` of TLS: on, or a comma-separated list of ca=FILE, cert=FILE, key=FILE and name=HOST (PEM files)"
+const Usage = "`settings` of TLS: on, or a comma-separated list of ca=FILE, cert=FILE, key=FILE (PEM), name=HOST " +
+	"and insecure-skip-verify"
 
 // settings are those of TLS for one server, or for several that are configured alike.
 type settings struct {

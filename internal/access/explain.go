@@ -33,7 +33,7 @@ var remedies = []struct{ text, remedy string }{
 	{"NOPERM", fewPermissions},
 	{"can't run this command or subcommand", fewPermissions},
 	{"authentication failed, invalid user ID or password", wrongPassword}, // etcd
-	{"etcdserver: user name is empty", "the server wants a user: set the flag with its user and the variable with its password"},
+	{"etcdserver: user name is empty", "the server wants a user and a password: give both"},
 	{"etcdserver: permission denied", fewPermissions},
 	{"zk: not authenticated", "the nodes belong to another account: use the user and the password that created them"},
 	{"command denied to user", fewPermissions}, // MySQL
@@ -43,8 +43,8 @@ const (
 	wrongName = "connect by a name in the server's certificate, or give that name with name=HOST in the flag for TLS of " +
 		"this server"
 	noTLS         = "the server does not speak TLS on this port: use its port for TLS"
-	noCertificate = "the server wants a certificate of the client: give cert=FILE and key=FILE in the flag for TLS of " +
-		"this server"
+	noCertificate = "the server wants a certificate of the client that one of its CAs has signed: give cert=FILE and " +
+		"key=FILE in the flag for TLS of this server"
 	refusedCertificate = "the server does not accept the certificate of the client: use one that is valid and that a CA " +
 		"of the server has signed"
 	wrongPassword  = "check the user and the password"

@@ -47,9 +47,9 @@ type ZooKeeper struct {
 const maxZKRequests = 256
 
 // NewZooKeeper makes the lock below the node root, such as "/locks". It creates its nodes with the permissions acl, or
-// open to everybody if there are none; nodes that exist keep theirs. conn belongs to the caller, who closes it after the
-// lock. Options.Lease must be the session timeout of conn, and one that the servers grant: with a shorter one, locks
-// that are still held count as lost; with a longer one, lost locks count as held.
+// open to everybody if there are none; nodes that exist keep theirs. conn belongs to the caller, who closes it after
+// the lock. Options.Lease must be the session timeout of conn, and one that the servers grant: with a shorter one,
+// locks that are still held count as lost; with a longer one, lost locks count as held.
 func NewZooKeeper(conn *zk.Conn, root string, acl []zk.ACL, options Options) *ZooKeeper {
 	if len(acl) == 0 {
 		acl = zk.WorldACL(zk.PermAll)

@@ -15,8 +15,8 @@ import (
 	"stock/migrations"
 )
 
-// secured returns the configuration of an oracle that reads, with TLS and the accounts of docs/operations.md, 6000 units
-// of item 1 in MySQL and 7 in Redis.
+// secured returns the configuration of an oracle that reads, with TLS and the accounts of docs/operations.md, 6000
+// units of item 1 in MySQL and 7 in Redis.
 func secured(t *testing.T) (config Config, ca *serverstest.CA) {
 	t.Helper()
 	ca = serverstest.NewCA(t)
