@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,7 @@ type ZooKeeper struct {
 	Data    string // directory of its snapshots and transaction logs
 	*Process
 
+	client  *tls.Config // nil without TLS
 	command Command
 	dir     *Dir
 }
@@ -112,6 +114,9 @@ func (z *ZooKeeper) secure(files TLS) (conf string, err error) {
 		return "", err
 	}
 	z.TLSAddr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	if z.client, err = files.client(); err != nil {
+		return "", err
+	}
 	// The certificate and its key must be in one file, whose name tells its type, and so must that of the CA.
 	cert, err := os.ReadFile(files.Cert)
 	key, err2 := os.ReadFile(files.Key)
@@ -181,7 +186,21 @@ func (z *ZooKeeper) serves(ctx context.Context) error {
 		return fmt.Errorf("srvr: %s", strings.TrimSpace(string(answer)))
 	}
 	z.Version = "ZooKeeper " + string(match[1])
-	return nil
+	return z.shakeHands(ctx)
+}
+
+// shakeHands connects to the port for TLS, if there is one: the first time, Java takes long.
+func (z *ZooKeeper) shakeHands(ctx context.Context) error {
+	if z.client == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	conn, err := (&tls.Dialer{Config: z.client}).DialContext(ctx, "tcp", z.TLSAddr)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // Stop ends the server and removes its directory.
