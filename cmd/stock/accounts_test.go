@@ -299,7 +299,7 @@ func (s *secured) checkRule(t *testing.T) {
 	t.Helper()
 	var permitted []string
 	for _, rule := range rules(t, "ACL SETUSER stock ") {
-		for _, word := range strings.Fields(rule) {
+		for word := range strings.FieldsSeq(rule) {
 			if command, ok := strings.CutPrefix(word, "+"); ok {
 				permitted = append(permitted, command)
 			}
@@ -534,7 +534,11 @@ func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLS(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { cluster.Stop(context.Background()) })
+		t.Cleanup(func() {
+			if err := cluster.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
 		s.sellInRedis(t, cluster.Masters, nil, environment{"STOCK_REDIS": strings.Join(cluster.TLSAddrs, ",")})
 	})
 	t.Run("Sentinel", func(t *testing.T) {
@@ -544,7 +548,11 @@ func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLS(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { group.Stop(context.Background()) })
+		t.Cleanup(func() {
+			if err := group.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
 		for _, sentinel := range group.Sentinels {
 			serverstest.SetUser(t, sentinel.Addr, rules(t, "ACL SETUSER stock_sentinel "))
 		}

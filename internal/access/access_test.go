@@ -30,7 +30,7 @@ func server(t *testing.T, files servers.TLS, auth tls.ClientAuthType) (url strin
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.PeerCertificates) > 0 {
-			io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName)
+			_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName)
 		}
 	}))
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: auth, ClientCAs: trusted.RootCAs}

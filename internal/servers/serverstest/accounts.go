@@ -41,7 +41,7 @@ func SetUser(t testing.TB, addr string, rules []string) {
 	admin := RedisClient(t, &redis.Options{Addr: addr})
 	for _, rule := range rules {
 		var words []any
-		for _, word := range strings.Fields(rule) {
+		for word := range strings.FieldsSeq(rule) {
 			words = append(words, word)
 		}
 		if err := admin.Do(t.Context(), words...).Err(); err != nil {
