@@ -92,6 +92,7 @@ type bench struct {
 	Options
 	result *Result
 	before map[string]time.Duration // CPU time of each part at the end of the last warm-up
+	after  map[string]time.Duration // the same when the last cell was drained; nil: it has not been
 	report *report.Builder          // kept so that its size counts in the heap
 	judged int                      // requests judged so far; the references have no history
 }
@@ -215,8 +216,9 @@ func (b *bench) strategy(
 		Choices: []scenario.Choice{choice}, Replicas: len(b.Replicas), Rounds: 1, Seed: b.Seed + uint64(number),
 		Users: users, Duration: b.Time, Timeout: timeout, WarmUp: warmUp,
 		Stock: ample, Goods: 1, MinCount: 1, MaxCount: 1, Pairs: name == pairs,
-		Dir:  dir,
-		Warm: func(context.Context) error { b.warm(); return nil },
+		Dir:     dir,
+		Warm:    func(context.Context) error { b.warm(); return nil },
+		Drained: func() { b.after = b.usage() }, // reading what there is to judge is no part of the requests
 	}, time.Now())
 	if err != nil {
 		return cell{}, err

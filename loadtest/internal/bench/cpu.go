@@ -25,7 +25,7 @@ type cell struct {
 }
 
 // warm notes the CPU time of all parts at the end of a warm-up.
-func (b *bench) warm() { b.before = b.usage() }
+func (b *bench) warm() { b.before, b.after = b.usage(), nil }
 
 // usage is the CPU time that each part has used so far. A part is missing if the system does not tell.
 func (b *bench) usage() map[string]time.Duration {
@@ -56,7 +56,10 @@ func (b *bench) addCPU(name string, c cell) {
 		perRequest := float64(used) / float64(time.Microsecond) / float64(c.requests)
 		b.result.CPU[name][part] = append(b.result.CPU[name][part], perRequest)
 	}
-	after := b.usage()
+	after := b.after
+	if after == nil {
+		after = b.usage()
+	}
 	for _, part := range b.Parts {
 		before, known := b.before[part.Name]
 		if used, still := after[part.Name]; known && still {

@@ -58,7 +58,11 @@ func (r *Runner) run(ctx context.Context, round int, current row, ahead outlook)
 	if err := run.send(ctx); err != nil {
 		return Measured{}, err
 	}
-	drainErr := errors.Join(run.drain(ctx), run.awaitLapse(ctx))
+	drainErr := run.drain(ctx)
+	if r.config.Drained != nil {
+		r.config.Drained()
+	}
+	drainErr = errors.Join(drainErr, run.awaitLapse(ctx))
 	after, countErr := r.target.Oracle.Counters(ctx)
 	run.counters = after.Since(before)
 	if run.load.Keys {

@@ -261,3 +261,19 @@ func TestTheErrorOfWarmEndsTheRun(t *testing.T) {
 		t.Errorf("got %v after %d deductions, want %v before the first", err, s.deductions, failed)
 	}
 }
+
+func TestDrainedIsCalledOnceInEachCellAfterItsRequests(t *testing.T) {
+	t.Parallel()
+	s := &shop{}
+	var deductions []int
+	runner := s.open(t, Config{Requests: 100, Rounds: 1, Drained: func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		deductions = append(deductions, s.deductions)
+	}})
+	cells := runAll(t, runner)
+	if len(deductions) != len(cells) || deductions[0] < 100 {
+		t.Errorf("called in %d of %d cells, first after %v deductions, want at least 100", len(deductions), len(cells),
+			deductions)
+	}
+}

@@ -59,6 +59,9 @@ type Config struct {
 	WarmUp time.Duration // of each strategy
 	// Warm is called between the warm-up and the first cell; nil: nothing is. Run stops at its error.
 	Warm func(context.Context) error
+	// Drained is called in each cell when all requests are answered and everything that was sold is written; nil: nothing
+	// is.
+	Drained func()
 	// Patience is how long stores that differ are watched until their difference is taken as final; 0: 20 s.
 	Patience time.Duration
 	Dir      string // histories are written to its subdirectory "history"
