@@ -13,6 +13,7 @@ import (
 	"stock/internal/access"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/traffic"
 )
 
@@ -84,6 +85,34 @@ func (f *localFlags) registerTiDB(flags *pflag.FlagSet) {
 func registerRedisReplica(flags *pflag.FlagSet, copied *bool) {
 	flags.BoolVar(copied, "redis-replica", true,
 		"give Redis a Redis replica, which lock-redis-wait needs; strategies on Redis are a little slower with it")
+}
+
+// clusterFlags say whether the lab's own Redis and etcd are clusters.
+type clusterFlags struct {
+	redis bool
+	etcd  int // members
+}
+
+func (f *clusterFlags) register(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.redis, "redis-cluster", false,
+		"the lab's Redis is a Cluster of three masters; with --redis-replica, each has a Redis replica")
+	flags.IntVar(&f.etcd, "etcd-members", 1, "members of the lab's etcd: 1 or 3")
+}
+
+func (f *clusterFlags) check() error {
+	if f.etcd != 1 && f.etcd != 3 {
+		return fmt.Errorf("--etcd-members %d: must be 1 or 3", f.etcd)
+	}
+	return nil
+}
+
+// given reports whether either is a cluster.
+func (f *clusterFlags) given() bool { return f.redis || f.etcd != 1 }
+
+// options returns the options of the topology with the clusters that the flags ask for.
+func (f *clusterFlags) options(o topology.Options) topology.Options {
+	o.RedisCluster, o.EtcdMembers = f.redis, f.etcd
+	return o
 }
 
 // attachFlags describe a service that is already running.

@@ -128,9 +128,9 @@ func (f *runFlags) openLab(ctx context.Context) (*lab.Lab, error) {
 	if f.attach.target != "" {
 		return lab.Attach(ctx, f.attach.place())
 	}
-	return lab.Start(ctx, topology.Options{
+	return lab.Start(ctx, f.clusters.options(topology.Options{
 		Replicas: f.replicas, RedisReplica: f.copied, StockBinary: f.local.stockBinary, TiDB: f.local.tidb,
-	})
+	}))
 }
 
 // runOptions returns what the flags ask for.

@@ -44,6 +44,7 @@ type runFlags struct {
 	restock    int64
 	replicas   int
 	copied     bool // by a Redis replica
+	clusters   clusterFlags
 	timeout    time.Duration
 	budget     time.Duration
 	sweepText  string
@@ -74,6 +75,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.request.register(flags)
 	flags.IntVar(&f.replicas, "replicas", 2, "replicas of the service: 1 or 2; with --target: how many it has")
 	registerRedisReplica(flags, &f.copied)
+	f.clusters.register(flags)
 	flags.StringVar(&f.sweepText, "sweep", "",
 		"vary users, hold, goods or replicas, such as users=1,8,32,128, to see how the cost grows")
 	flags.DurationVar(&f.timeout, "timeout", 20*time.Second, "timeout of a request; should exceed the service's own")
@@ -117,7 +119,7 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 	case f.budget < 0:
 		return fmt.Errorf("--budget %v: must not be negative; 0 is no limit", f.budget)
 	}
-	return cmp.Or(f.checkStock(flags), f.parseSweep(flags), f.checkTarget())
+	return cmp.Or(f.clusters.check(), f.checkStock(flags), f.parseSweep(flags), f.checkTarget())
 }
 
 // checkStock returns an error for flags of the stock that cannot work.
@@ -180,6 +182,8 @@ func (f *runFlags) checkTarget() error {
 	case a.target == "" && a.given():
 		return errors.New("--single, --admin, --mysql-dsn, --redis and --redlock need --target: " +
 			"without it, the lab starts its own servers")
+	case a.target != "" && f.clusters.given():
+		return errors.New("--redis-cluster and --etcd-members are useless with --target: the lab starts no servers")
 	case a.target != "" && f.local.stockBinary != "":
 		return errors.New("--stock-binary is useless with --target: the lab starts no replicas")
 	case a.target != "" && a.admin == "" && f.restock > 0:

@@ -42,6 +42,7 @@ type upFlags struct {
 	pausePoints bool
 	lease       time.Duration
 	copied      bool
+	clusters    clusterFlags
 
 	console      string // host:port; empty: none
 	consoleGiven bool
@@ -76,6 +77,7 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.lease, "lease", usualLease,
 		"time after which the lock of a dead holder expires; 2s shortens the stories of docs/faults.md")
 	registerRedisReplica(flags, &f.copied)
+	f.clusters.register(flags)
 	f.local.register(flags)
 	f.local.registerTiDB(flags)
 }
@@ -83,6 +85,9 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	if f.replicas < 1 {
 		return fmt.Errorf("--replicas %d: must be at least 1", f.replicas)
+	}
+	if err := f.clusters.check(); err != nil {
+		return err
 	}
 	if err := checkFree(f.listen, 1); err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -98,7 +103,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		defer listener.Close()
 	}
 	fmt.Fprintf(stderr, "starting the servers, nginx and the service (replicas: %d) …\n", f.replicas)
-	l, err := lab.Start(ctx, topology.Options{
+	l, err := lab.Start(ctx, f.clusters.options(topology.Options{
 		Replicas:     f.replicas,
 		RedisReplica: f.copied,
 		StockBinary:  f.local.stockBinary,
@@ -107,7 +112,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		ReplicaArgs:  []string{"--lease=" + f.lease.String()},
 		Listen:       cmp.Or(f.listen, ifFree(usualListen, 1)),
 		AdminListen:  cmp.Or(f.adminListen, ifFree(usualAdminListen, f.replicas)),
-	})
+	}))
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
 	}
@@ -222,6 +227,12 @@ func (f *upFlags) runCommand(t *topology.Topology) (command, note string) {
 		}
 		if !f.copied {
 			command += " --redis-replica=false"
+		}
+		if f.clusters.redis {
+			command += " --redis-cluster"
+		}
+		if f.clusters.etcd != 1 {
+			command += fmt.Sprintf(" --etcd-members=%d", f.clusters.etcd)
 		}
 	}
 	if f.replicas != 2 {
@@ -351,7 +362,11 @@ func writeCommands(b *strings.Builder, t *topology.Topology) error {
 		fmt.Fprintf(b, " -p%s", config.Passwd)
 	}
 	fmt.Fprintf(b, " %s -e 'SELECT * FROM good_stock'\n", config.DBName)
-	fmt.Fprintf(b, "redis-cli -h %s -p %s GET 'stock:{1}'\n\n", redisHost, redisPort)
+	follow := ""
+	if len(t.Redis) > 1 {
+		follow = " -c" // to the master that has the key
+	}
+	fmt.Fprintf(b, "redis-cli%s -h %s -p %s GET 'stock:{1}'\n\n", follow, redisHost, redisPort)
 	fmt.Fprintf(b, "curl -X POST '%s/stock/deduct?goods_id=1&count=1&strategy=update'\n", t.URL)
 	fmt.Fprintf(b, "curl %s/stock/1\n", t.URL)
 	fmt.Fprintf(b, "curl %s/strategies\n", t.URL)

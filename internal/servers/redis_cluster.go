@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,9 @@ import (
 type RedisClusterOptions struct {
 	Replicas bool // whether each master has a Redis replica, which takes its place when it is down
 	TLS      *TLS // for clients, on a second port of each server, and between the servers; without TLS if nil
+	AOF      bool // whether each server writes an append-only file
+	// NodeTimeout is how long a server may be silent until it counts as down; 0: 2 s.
+	NodeTimeout time.Duration
 }
 
 // RedisCluster is a Redis Cluster of three masters. While a master is down, its hash slots are too, unless a Redis
@@ -33,7 +37,7 @@ type RedisCluster struct {
 const (
 	clusterMasters = 3
 	hashSlots      = 16384           // of any Redis Cluster
-	nodeTimeout    = 2 * time.Second // how long a server may be silent until it counts as down
+	nodeTimeout    = 2 * time.Second // the default of RedisClusterOptions.NodeTimeout
 )
 
 // StartRedisCluster starts a cluster. It waits until every server knows who serves each hash slot, and each Redis
@@ -48,7 +52,7 @@ func StartRedisCluster(ctx context.Context, o RedisClusterOptions) (*RedisCluste
 
 func (c *RedisCluster) start(ctx context.Context, o RedisClusterOptions) error {
 	for i := range clusterMasters {
-		master, err := c.startServer(ctx, "master-"+strconv.Itoa(i+1), o.TLS)
+		master, err := c.startServer(ctx, "master-"+strconv.Itoa(i+1), o)
 		if err != nil {
 			return err
 		}
@@ -62,7 +66,7 @@ func (c *RedisCluster) start(ctx context.Context, o RedisClusterOptions) error {
 		if !o.Replicas {
 			break
 		}
-		replica, err := c.startServer(ctx, "replica-"+strconv.Itoa(i+1), o.TLS)
+		replica, err := c.startServer(ctx, "replica-"+strconv.Itoa(i+1), o)
 		if err != nil {
 			return err
 		}
@@ -82,20 +86,21 @@ func (c *RedisCluster) start(ctx context.Context, o RedisClusterOptions) error {
 func (c *RedisCluster) servers() []*Redis { return slices.Concat(c.Masters, c.Replicas) }
 
 // startServer starts a server that knows no other.
-func (c *RedisCluster) startServer(ctx context.Context, name string, files *TLS) (*Redis, error) {
+func (c *RedisCluster) startServer(ctx context.Context, name string, o RedisClusterOptions) (*Redis, error) {
 	bus, err := FreePort() // the default, 10000 above the other port, may be out of range
 	if err != nil {
 		return nil, err
 	}
 	c.buses = append(c.buses, strconv.Itoa(bus))
+	timeout := cmp.Or(o.NodeTimeout, nodeTimeout)
 	args := []string{
 		"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
-		"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
+		"--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10),
 	}
-	if files != nil {
+	if o.TLS != nil {
 		args = append(args, "--tls-cluster", "yes", "--tls-replication", "yes")
 	}
-	return StartRedis(ctx, RedisOptions{Name: name, TLS: files, Args: args})
+	return StartRedis(ctx, RedisOptions{Name: name, AOF: o.AOF, TLS: o.TLS, Args: args})
 }
 
 // serve gives master i its hash slots and introduces it to the masters before it.

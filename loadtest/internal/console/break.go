@@ -315,15 +315,17 @@ func (c *Console) postDeleteLock(r *http.Request) error {
 		return malformed("%q is not the key of a lock on item %d", body.Key, shownItem)
 	}
 	t := c.lab.Topology
-	servers := map[string]string{"redis": t.Redis[0]}
+	servers := map[string][]string{"redis": t.Redis}
 	for i, address := range t.Redlock {
-		servers[fmt.Sprintf("redlock-%d", i+1)] = address
+		servers[fmt.Sprintf("redlock-%d", i+1)] = []string{address}
 	}
-	address, known := servers[body.Server]
+	addresses, known := servers[body.Server]
 	if !known {
 		return malformed("no Redis is named %q", body.Server)
 	}
-	client := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1, DisableIdentity: true})
+	client := redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: addresses, MaxRetries: -1, DisableIdentity: true,
+	})
 	defer client.Close()
 	deleted, err := client.Del(r.Context(), body.Key).Result()
 	if err != nil {

@@ -125,6 +125,14 @@ func (o *Oracle) redisServer(ctx context.Context) (Server, error) {
 		return server, err
 	}
 	server.Version = infoField(info, "redis_version")
+	if _, ok := o.redis.(*redis.ClusterClient); ok {
+		o.ownCommands.Add(1)
+		cluster, err := o.servers[0].ClusterInfo(ctx).Result()
+		if err != nil {
+			return server, err
+		}
+		server.Version += fmt.Sprintf(" Cluster of %s masters", infoField(cluster, "cluster_size"))
+	}
 	// A managed server may forbid CONFIG. The settings are then left out.
 	if settings, err := o.servers[0].ConfigGet(ctx, "append*").Result(); err == nil {
 		for _, name := range []string{"appendonly", "appendfsync"} {

@@ -75,9 +75,17 @@ type Addresses struct {
 // Addresses returns where the replicas find the topology's servers.
 func (t *Topology) Addresses() Addresses {
 	return Addresses{
-		MySQLDSN: t.MySQLDSN, TiDB: t.tidb, Redis: t.Redis, RedisReplica: t.Servers.Replica != nil,
+		MySQLDSN: t.MySQLDSN, TiDB: t.tidb, Redis: t.Redis, RedisReplica: t.redisReplica(),
 		Redlock: t.Redlock, Etcd: t.Etcd, ZooKeeper: t.ZooKeeper,
 	}
+}
+
+// redisReplica reports whether each master of Redis has a Redis replica.
+func (t *Topology) redisReplica() bool {
+	if cluster := t.Servers.RedisCluster; cluster != nil {
+		return len(cluster.Replicas) > 0
+	}
+	return t.Servers.Replica != nil
 }
 
 // describeReplica returns a replica that is not started yet.

@@ -3,7 +3,9 @@ package topology
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,7 +26,7 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 		return err
 	})
 	group.Go(func() error { return t.startMySQL(ctx, o) })
-	group.Go(func() error { return t.startRedis(ctx, o.RedisReplica) })
+	group.Go(func() error { return t.startRedis(ctx, o) })
 	for i := range t.Servers.Redlock {
 		group.Go(func() (err error) {
 			name := "redlock-" + strconv.Itoa(i+1)
@@ -33,8 +35,7 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 		})
 	}
 	group.Go(func() (err error) {
-		t.Servers.Etcd, err = servers.StartEtcd(ctx, servers.EtcdOptions{Relaxed: o.Relaxed})
-		noEtcd, err = asMissing(err)
+		noEtcd, err = asMissing(t.startEtcd(ctx, o))
 		return err
 	})
 	group.Go(func() (err error) {
@@ -77,27 +78,79 @@ func (t *Topology) startMySQL(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-func (t *Topology) startRedis(ctx context.Context, withReplica bool) (err error) {
-	if t.Servers.Redis, err = servers.StartRedis(ctx, servers.RedisOptions{AOF: true}); err != nil || !withReplica {
+func (t *Topology) startRedis(ctx context.Context, o Options) (err error) {
+	if o.RedisCluster {
+		t.Servers.RedisCluster, err = servers.StartRedisCluster(ctx, servers.RedisClusterOptions{
+			Replicas: o.RedisReplica, AOF: true,
+			// A busy machine may be silent for a while, and no server of the lab fails unless the lab stops it.
+			NodeTimeout: 15 * time.Second,
+		})
 		return err
 	}
-	o := servers.RedisOptions{Name: "redis-replica", ReplicaOf: t.Servers.Redis.Addr}
-	t.Servers.Replica, err = servers.StartRedis(ctx, o)
+	t.Servers.Redis, err = servers.StartRedis(ctx, servers.RedisOptions{AOF: true})
+	if err != nil || !o.RedisReplica {
+		return err
+	}
+	replica := servers.RedisOptions{Name: "redis-replica", ReplicaOf: t.Servers.Redis.Addr}
+	t.Servers.Replica, err = servers.StartRedis(ctx, replica)
 	return err
+}
+
+func (t *Topology) startEtcd(ctx context.Context, o Options) (err error) {
+	member := servers.EtcdOptions{Relaxed: o.Relaxed}
+	if o.EtcdMembers == 3 {
+		t.Servers.EtcdCluster, err = servers.StartEtcdCluster(ctx, servers.EtcdClusterOptions{Member: member})
+		return err
+	}
+	t.Servers.Etcd, err = servers.StartEtcd(ctx, member)
+	return err
+}
+
+// RedisMasters lists the masters that share the keys: one, or those of a Cluster.
+func (t *Topology) RedisMasters() []*servers.Redis {
+	if cluster := t.Servers.RedisCluster; cluster != nil {
+		return cluster.Masters
+	}
+	return []*servers.Redis{t.Servers.Redis}
+}
+
+// redisServers lists the servers of Redis that were started, without those of Redlock.
+func (t *Topology) redisServers() []*servers.Redis {
+	if cluster := t.Servers.RedisCluster; cluster != nil {
+		return slices.Concat(cluster.Masters, cluster.Replicas)
+	}
+	return []*servers.Redis{t.Servers.Redis, t.Servers.Replica}
+}
+
+// etcdMembers lists the members of etcd that were started.
+func (t *Topology) etcdMembers() []*servers.Etcd {
+	if cluster := t.Servers.EtcdCluster; cluster != nil {
+		return cluster.Members
+	}
+	return []*servers.Etcd{t.Servers.Etcd}
 }
 
 // describeServers copies addresses and versions of the servers to the exported fields.
 func (t *Topology) describeServers() {
-	t.Redis = []string{t.Servers.Redis.Addr}
+	masters := t.RedisMasters()
+	for _, master := range masters {
+		t.Redis = append(t.Redis, master.Addr)
+	}
 	for _, master := range t.Servers.Redlock {
 		t.Redlock = append(t.Redlock, master.Addr)
 	}
 	t.Environment.MySQL = t.Servers.MySQL.Version
 	t.Environment.MySQLSettings = t.Servers.MySQL.Settings
-	t.Environment.Redis = t.Servers.Redis.Version
+	t.Environment.Redis = masters[0].Version
+	if len(masters) > 1 {
+		t.Environment.Redis += " Cluster of 3 masters"
+	}
 	t.Environment.RedisPersistence = "append-only file, fsync everysec"
 	if etcd := t.Servers.Etcd; etcd != nil {
 		t.Etcd, t.Environment.Etcd = []string{etcd.Addr}, etcd.Version
+	}
+	if cluster := t.Servers.EtcdCluster; cluster != nil {
+		t.Etcd, t.Environment.Etcd = cluster.Addrs, cluster.Members[0].Version+" of 3 members"
 	}
 	if zookeeper := t.Servers.ZooKeeper; zookeeper != nil {
 		t.ZooKeeper, t.Environment.ZooKeeper = []string{zookeeper.Addr}, zookeeper.Version

@@ -3,8 +3,8 @@
 //
 // Start works in four steps, and runs the parts of each step in parallel:
 //
-//  1. the servers: MySQL or MariaDB, Redis, a replica of it if asked for, the independent masters of Redlock, and etcd
-//     and ZooKeeper where they are installed; meanwhile, the service's binary is found or built
+//  1. the servers: MySQL or MariaDB, Redis or a Redis Cluster, Redis replicas if asked for, the independent masters of
+//     Redlock, and etcd and ZooKeeper where they are installed; meanwhile, the service's binary is found or built
 //  2. the tables of the database
 //  3. the replicas
 //  4. nginx
@@ -44,7 +44,9 @@ type Options struct {
 
 	TiDB string // path of tidb-server, which is started instead of MySQL; empty for MySQL
 
-	RedisReplica bool // give Redis a Redis replica, which gets every write
+	RedisReplica bool // give each master of Redis a Redis replica, which gets every write
+	RedisCluster bool // Redis is a Cluster of three masters
+	EtcdMembers  int  // of the etcd cluster: 1 or 3; 0: 1
 
 	Bare    []string // host:port of servers to compare with the service: nginx balances them on a separate port
 	Relaxed bool     // trade the durability of MySQL, etcd and ZooKeeper for speed: for tests, never for measurements
@@ -72,13 +74,15 @@ type Topology struct {
 
 	// Servers are the processes that Start started, for fault injection.
 	Servers struct {
-		MySQL     *servers.MySQL
-		Redis     *servers.Redis
-		Replica   *servers.Redis // of Redis; nil without Options.RedisReplica
-		Redlock   []*servers.Redis
-		Etcd      *servers.Etcd      // nil if not installed
-		ZooKeeper *servers.ZooKeeper // nil if not installed
-		Nginx     *servers.Nginx
+		MySQL        *servers.MySQL
+		Redis        *servers.Redis        // nil if it is a Cluster
+		Replica      *servers.Redis        // of Redis; nil without Options.RedisReplica, or if Redis is a Cluster
+		RedisCluster *servers.RedisCluster // nil without Options.RedisCluster
+		Redlock      []*servers.Redis
+		Etcd         *servers.Etcd        // nil if not installed, or if it has three members
+		EtcdCluster  *servers.EtcdCluster // nil if not installed, or if it has one member
+		ZooKeeper    *servers.ZooKeeper   // nil if not installed
+		Nginx        *servers.Nginx
 	} `json:"-"`
 
 	tidb bool // MySQLDSN is that of TiDB
@@ -251,13 +255,15 @@ func (t *Topology) layers() [][]part {
 			replicas = append(replicas, part{process: process, stop: r.Stop})
 		}
 	}
-	for _, redis := range append([]*servers.Redis{t.Servers.Redis, t.Servers.Replica}, t.Servers.Redlock...) {
+	for _, redis := range slices.Concat(t.redisServers(), t.Servers.Redlock) {
 		if redis != nil {
 			stores = append(stores, part{process: redis.Process, stop: redis.Stop})
 		}
 	}
-	if etcd := t.Servers.Etcd; etcd != nil {
-		stores = append(stores, part{process: etcd.Process, stop: etcd.Stop})
+	for _, etcd := range t.etcdMembers() {
+		if etcd != nil {
+			stores = append(stores, part{process: etcd.Process, stop: etcd.Stop})
+		}
 	}
 	if zookeeper := t.Servers.ZooKeeper; zookeeper != nil {
 		stores = append(stores, part{process: zookeeper.Process, stop: zookeeper.Stop})
