@@ -174,5 +174,67 @@ func (c *RedisCluster) complete(ctx context.Context, client *redis.Client) error
 	return err
 }
 
+// AwaitPromotion waits until every server that runs takes the Redis replica of master i for the master of its slots.
+func (c *RedisCluster) AwaitPromotion(ctx context.Context, i int) error {
+	promoted := c.Replicas[i].Addr
+	for _, server := range c.servers() {
+		if server.Err() != nil {
+			continue
+		}
+		err := server.await(ctx, func(ctx context.Context, client *redis.Client) error {
+			info, err := client.ClusterInfo(ctx).Result()
+			if err == nil {
+				err = hasLines(info, "cluster_state:ok")
+			}
+			if err != nil {
+				return err
+			}
+			ranges, err := client.ClusterSlots(ctx).Result()
+			serves := func(r redis.ClusterSlot) bool { return len(r.Nodes) > 0 && r.Nodes[0].Addr == promoted }
+			if err == nil && !slices.ContainsFunc(ranges, serves) {
+				err = fmt.Errorf("%s is not a master: %v", c.Replicas[i].Name, ranges)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ClusterMaster returns the index of the master that has a key when a RedisCluster starts.
+func ClusterMaster(key string) int {
+	slot := hashSlot(key)
+	for i := range clusterMasters {
+		if slot < (i+1)*hashSlots/clusterMasters {
+			return i
+		}
+	}
+	return clusterMasters - 1
+}
+
+// hashSlot returns the hash slot of a key: CRC16 (XMODEM) of what the first braces enclose, or of the whole key.
+// See https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/.
+func hashSlot(key string) int {
+	if _, after, found := strings.Cut(key, "{"); found {
+		if tag, _, closed := strings.Cut(after, "}"); closed && tag != "" {
+			key = tag
+		}
+	}
+	var crc uint16
+	for i := range len(key) {
+		crc ^= uint16(key[i]) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			crc <<= 1
+			if carry {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return int(crc) % hashSlots
+}
+
 // Stop kills the servers and removes their directories.
 func (c *RedisCluster) Stop(ctx context.Context) error { return stopRedis(ctx, c.servers()...) }

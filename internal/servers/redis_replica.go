@@ -24,6 +24,21 @@ func (r *Redis) Promote(ctx context.Context) error {
 	return nil
 }
 
+// CutReplication has the Redis replica receive nothing more from its master, until it is restarted or promoted. It then
+// logs in with a password, which the master refuses because it has none.
+func (r *Redis) CutReplication(ctx context.Context) error {
+	client := r.client()
+	defer client.Close()
+	err := client.ConfigSet(ctx, "masterauth", "refused").Err()
+	if err == nil {
+		err = client.Do(ctx, "CLIENT", "KILL", "TYPE", "master").Err()
+	}
+	if err != nil {
+		return fmt.Errorf("cut %s off from its master: %w", r.Name, err)
+	}
+	return r.awaitReplication(ctx, "master_link_status:down")
+}
+
 // awaitReplication waits until the server's INFO replication has all lines.
 func (r *Redis) awaitReplication(ctx context.Context, lines ...string) error {
 	return r.await(ctx, func(ctx context.Context, client *redis.Client) error {

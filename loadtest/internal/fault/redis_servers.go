@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,6 +23,20 @@ type redisServers struct {
 	front     *tcpproxy.Proxy        // in front of the master; nil: there is none
 	link      *tcpproxy.Proxy        // between the master and its Redis replica; nil: there is none
 	sentinels *servers.RedisSentinel // of both; nil: there are none
+	cluster   *servers.RedisCluster  // to which both belong; nil: to none
+
+	// Of failOverCluster.
+	held         []func() // release what waits until the master has been killed
+	killedNS     atomic.Int64
+	othersDownNS atomic.Int64 // for how long another master refused its keys
+}
+
+// addresses lists where clients find Redis, host:port.
+func (r *redisServers) addresses() []string {
+	if r.cluster != nil {
+		return r.cluster.Addrs
+	}
+	return []string{r.address}
 }
 
 // startRedis starts the servers of a round. If it fails, it returns those that it has started.
@@ -32,7 +47,7 @@ func onRedis(start startRedis, args ...string) func(context.Context, *Lab) (*Dep
 	return func(ctx context.Context, l *Lab) (*Deployment, error) {
 		own, err := start(ctx)
 		at := l.Topology.Addresses()
-		at.Redis, at.RedisReplica = []string{own.address}, own.replica != nil
+		at.Redis, at.RedisReplica = own.addresses(), own.replica != nil
 		d, err := l.deployOn(ctx, at, own.stop, err, args...)
 		if err == nil {
 			d.redis = own
@@ -108,6 +123,9 @@ func (r *redisServers) stop(ctx context.Context) error {
 	}
 	if r.sentinels != nil {
 		return r.sentinels.Stop(ctx)
+	}
+	if r.cluster != nil {
+		return r.cluster.Stop(ctx)
 	}
 	var errs []error
 	for _, server := range []*servers.Redis{r.replica, r.master} {

@@ -148,8 +148,9 @@ func playReplicaKilled(ctx context.Context, s *Stage) error {
 // A crowd is several users who buy through nginx.
 type crowd struct {
 	stage    *Stage
-	asked    atomic.Int64 // requests so far
-	killedNS atomic.Int64 // when the victim was killed; 0: it is alive
+	asked    atomic.Int64  // requests so far
+	killedNS atomic.Int64  // when the victim was killed; 0: it is alive
+	pace     time.Duration // pause of a user after each request
 
 	mu    sync.Mutex
 	ops   []history.Op
@@ -199,9 +200,11 @@ func (c *crowd) buyOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	pause := c.pace
 	if op.Outcome != history.Sold {
-		time.Sleep(pollInterval) // a server is down
+		pause = max(pause, pollInterval) // a server is down
 	}
+	time.Sleep(pause)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ops = append(c.ops, op)
@@ -217,15 +220,7 @@ func (c *crowd) buyOnce(ctx context.Context) error {
 // report adds what the crowd did to the history, and says how long nobody could buy.
 func (c *crowd) report(point string) {
 	s, killed := c.stage, c.killedNS.Load()
-	unknown, next := 0, int64(0)
-	for _, op := range c.ops {
-		switch {
-		case op.Outcome == history.Unknown:
-			unknown++
-		case op.Outcome == history.Sold && op.ReceivedNS > killed && (next == 0 || op.ReceivedNS < next):
-			next = op.ReceivedNS
-		}
-	}
+	unknown, next := c.afterKill()
 	c.record()
 	if unknown > crowdUsers {
 		s.Failf("%d outcomes are unknown, but only %d users were buying", unknown, crowdUsers)
@@ -237,6 +232,21 @@ func (c *crowd) report(point string) {
 		next = monotonic.Now()
 	}
 	s.blocked = time.Duration(next - killed)
+}
+
+// afterKill counts the requests with an unknown outcome, and returns when the first sale was confirmed since the victim
+// was killed; 0 if none was.
+func (c *crowd) afterKill() (unknown int, next int64) {
+	killed := c.killedNS.Load()
+	for _, op := range c.ops {
+		switch {
+		case op.Outcome == history.Unknown:
+			unknown++
+		case op.Outcome == history.Sold && op.ReceivedNS > killed && (next == 0 || op.ReceivedNS < next):
+			next = op.ReceivedNS
+		}
+	}
+	return unknown, next
 }
 
 // record adds the requests of the crowd to the history.

@@ -54,8 +54,12 @@ type cell struct {
 }
 
 func (l *Lab) newCell(sc Scenario, choice scenario.Choice, o Options, repeat int) *cell {
+	item := firstItem + l.items.Add(1)
+	for sc.Sells != nil && !sc.Sells(item) {
+		item = firstItem + l.items.Add(1)
+	}
 	s := &Stage{
-		reading: l.Reading, Strategy: choice.Strategy, Store: choice.Store, Item: firstItem + l.items.Add(1),
+		reading: l.Reading, Strategy: choice.Strategy, Store: choice.Store, Item: item,
 		Story: sc.Name, items: &l.items, note: func(report.FaultStep) {}, owners: map[string]string{},
 	}
 	if o.Step != nil {

@@ -31,6 +31,8 @@ type Scenario struct {
 	// Missing returns what the story needs and this machine does not have; empty if it has everything. Nil means that
 	// it needs nothing else than the lab itself.
 	Missing func(context.Context) string
+	// Sells reports whether cells may sell an item. Nil means any item.
+	Sells func(item int64) bool
 	// Deploy starts what the story is played on. Nil means two replicas on the servers of the lab.
 	Deploy func(context.Context, *Lab) (*Deployment, error)
 	// Play plays the story for a strategy.

@@ -28,6 +28,7 @@ var Scenarios = slices.Concat(
 	noIndexScenarios,
 	databaseCrashScenarios,
 	partitionScenarios,
+	clusterScenarios,
 	poolScenarios,
 	starvationScenarios,
 	outOfSpaceScenarios,
