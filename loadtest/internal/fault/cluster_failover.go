@@ -3,6 +3,7 @@ package fault
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -89,7 +90,7 @@ var clusterFailoverOfLocks = Scenario{
 	Applies: keyInRedis,
 	Claim: func(s scenario.Strategy) Claim {
 		if waitsForReplica(s) {
-			return claim("the Redis replica has the lock before it is granted", report.Blocked)
+			return claim("the Redis replica has the lock; the next grant waits for another Redis replica", report.Blocked)
 		}
 		c := lockLost(s)
 		if slices.Contains(c.Allowed, report.Safe) {
@@ -128,7 +129,8 @@ var clusterFailoverOfLocks = Scenario{
 		if err := s.land(ctx, a); err != nil {
 			return err
 		}
-		if err := <-over; err != nil {
+		err = s.Mend(ctx, "the killed master is started again, and becomes a Redis replica", s.redis.rejoinCluster)
+		if err := errors.Join(err, <-over); err != nil {
 			return err
 		}
 		s.reportPause(c, fmt.Sprintf("others had bought %d times when A's write arrived", inside))
@@ -204,14 +206,16 @@ var etcdLeaderKilled = Scenario{
 			return err
 		}
 		c.killedNS.Store(killed)
-		if err := s.proveElection(ctx, "work", before.Term); err != nil {
+		leader, term, err := s.awaitElection(ctx)
+		if err != nil {
 			return err
 		}
 		elected := time.Duration(monotonic.Now() - killed)
 		if err := <-over; err != nil {
 			return err
 		}
-		s.reportPause(c, fmt.Sprintf("another member led after %.1f s", elected.Seconds()))
+		s.reportPause(c, fmt.Sprintf("the leader of term %d was killed, and %s led in term %d after %.1f s",
+			before.Term, leader.Name, term, elected.Seconds()))
 		return nil
 	},
 }
@@ -259,19 +263,25 @@ func (c *crowd) soldBetween(from, to int64) (sales int) {
 // asked.
 func (s *Stage) reportPause(c *crowd, what string) {
 	c.record()
-	unknown, next := c.afterKill()
-	refused := 0
+	killed, next := c.killedNS.Load(), monotonic.Now()
+	s.never = true
 	for _, op := range c.ops {
-		if op.Outcome != history.Sold && op.Outcome != history.Unknown && op.SentNS > c.killedNS.Load() {
+		if op.Outcome == history.Sold && op.SentNS > killed {
+			s.never, next = false, min(next, op.ReceivedNS)
+		}
+	}
+	s.blocked = time.Duration(next - killed)
+	refused, unknown := 0, 0
+	for _, op := range c.ops {
+		switch meanwhile := op.ReceivedNS > killed && op.ReceivedNS < next; {
+		case meanwhile && op.Outcome == history.Unknown:
+			unknown++
+		case meanwhile && op.Outcome != history.Sold:
 			refused++
 		}
 	}
-	if s.never = next == 0; s.never {
-		next = monotonic.Now()
-	}
-	s.blocked = time.Duration(next - c.killedNS.Load())
-	text := fmt.Sprintf("%s; the next sale was confirmed %.1f s after the kill; until then %d requests were refused, "+
-		"and %d have an unknown outcome", what, s.blocked.Seconds(), refused, unknown)
+	text := fmt.Sprintf("%s; %.1f s after the kill, a sale was confirmed again; until then %d requests were refused, "+
+		"and %d had an unknown outcome", what, s.blocked.Seconds(), refused, unknown)
 	if s.redis != nil && s.redis.cluster != nil {
 		text += fmt.Sprintf("; the other masters refused their keys for %.1f s", s.redis.othersDown().Seconds())
 	}
@@ -339,6 +349,14 @@ func (r *redisServers) failOverCluster(ctx context.Context) error {
 	stop()
 	<-watched
 	return err
+}
+
+// rejoinCluster starts the killed master again. The Cluster makes it a Redis replica of the one that was promoted.
+func (r *redisServers) rejoinCluster(ctx context.Context) error {
+	if err := r.master.Restart(ctx); err != nil {
+		return err
+	}
+	return awaitReplica(ctx, r.replica)
 }
 
 // watchOther asks a master that lives for a key of its own until ctx ends, and notes for how long it refused.

@@ -64,19 +64,26 @@ var etcdPartition = Scenario{
 
 // proveElection proves that the members that were not cut off have elected another leader.
 func (s *Stage) proveElection(ctx context.Context, point string, term uint64) error {
-	return eventually(ctx, "another member of etcd leads", func() (bool, error) {
-		leader, err := s.etcd.cluster.Leader(ctx)
+	leader, elected, err := s.awaitElection(ctx)
+	if err == nil {
+		s.Provef("A was at %s when the leader of term %d was cut off; the others have elected %s, in term %d",
+			point, term, leader.Name, elected)
+	}
+	return err
+}
+
+// awaitElection waits until another member of etcd leads than at the start, and returns it and its term.
+func (s *Stage) awaitElection(ctx context.Context) (leader *servers.Etcd, term uint64, err error) {
+	err = eventually(ctx, "another member of etcd leads", func() (bool, error) {
+		leader, err = s.etcd.cluster.Leader(ctx)
 		if err != nil || leader == s.etcd.leader {
 			return false, nil //nolint:nilerr // there is no leader at the moment
 		}
 		status, err := leader.Status(ctx)
-		if err != nil {
-			return false, err
-		}
-		s.Provef("A was at %s when the leader of term %d was cut off; the others have elected %s, in term %d",
-			point, term, leader.Name, status.Term)
-		return true, nil
+		term = status.Term
+		return err == nil, err
 	})
+	return leader, term, err
 }
 
 // etcdMembers is an etcd cluster whose members reach each other through proxies.

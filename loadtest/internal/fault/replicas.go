@@ -220,7 +220,15 @@ func (c *crowd) buyOnce(ctx context.Context) error {
 // report adds what the crowd did to the history, and says how long nobody could buy.
 func (c *crowd) report(point string) {
 	s, killed := c.stage, c.killedNS.Load()
-	unknown, next := c.afterKill()
+	unknown, next := 0, int64(0)
+	for _, op := range c.ops {
+		switch {
+		case op.Outcome == history.Unknown:
+			unknown++
+		case op.Outcome == history.Sold && op.ReceivedNS > killed && (next == 0 || op.ReceivedNS < next):
+			next = op.ReceivedNS
+		}
+	}
 	c.record()
 	if unknown > crowdUsers {
 		s.Failf("%d outcomes are unknown, but only %d users were buying", unknown, crowdUsers)
@@ -232,21 +240,6 @@ func (c *crowd) report(point string) {
 		next = monotonic.Now()
 	}
 	s.blocked = time.Duration(next - killed)
-}
-
-// afterKill counts the requests with an unknown outcome, and returns when the first sale was confirmed since the victim
-// was killed; 0 if none was.
-func (c *crowd) afterKill() (unknown int, next int64) {
-	killed := c.killedNS.Load()
-	for _, op := range c.ops {
-		switch {
-		case op.Outcome == history.Unknown:
-			unknown++
-		case op.Outcome == history.Sold && op.ReceivedNS > killed && (next == 0 || op.ReceivedNS < next):
-			next = op.ReceivedNS
-		}
-	}
-	return unknown, next
 }
 
 // record adds the requests of the crowd to the history.

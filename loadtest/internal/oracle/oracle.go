@@ -114,7 +114,7 @@ func (c Config) mysql() (*mysql.Config, error) {
 
 func (o *Oracle) openRedis(ctx context.Context, config Config) error {
 	if len(config.Redis) > 0 {
-		o.redis = redis.NewUniversalClient(&redis.UniversalOptions{
+		o.redis = connect(&redis.UniversalOptions{
 			Addrs: config.Redis, Username: config.RedisUser, Password: config.RedisPassword, TLSConfig: config.RedisTLS,
 		})
 		if err := o.redis.Ping(ctx).Err(); err != nil {
@@ -131,6 +131,16 @@ func (o *Oracle) openRedis(ctx context.Context, config Config) error {
 		}
 	}
 	return nil
+}
+
+// connect returns a client of one server, or of a Cluster if there are several addresses.
+func connect(options *redis.UniversalOptions) redis.UniversalClient {
+	if len(options.Addrs) == 1 {
+		return redis.NewUniversalClient(options)
+	}
+	cluster := options.Cluster()
+	cluster.ClusterStateReloadInterval = time.Second // the only way to notice that a master is gone
+	return redis.NewClusterClient(cluster)
 }
 
 // Close closes the connections.

@@ -91,7 +91,7 @@ func (v *Viewer) addRedis(name string, config Config, addresses []string) {
 	if len(addresses) == 0 {
 		return
 	}
-	v.redis = append(v.redis, namedRedis{name, redis.NewUniversalClient(&redis.UniversalOptions{
+	v.redis = append(v.redis, namedRedis{name, connect(&redis.UniversalOptions{
 		Addrs: addresses, Username: config.RedisUser, Password: config.RedisPassword, TLSConfig: config.RedisTLS,
 		MaxRetries: -1, DisableIdentity: true,
 		DialTimeout: noAnswer, ReadTimeout: noAnswer, ContextTimeoutEnabled: true,

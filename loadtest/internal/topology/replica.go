@@ -58,7 +58,9 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.describeReplica("replica-"+strconv.Itoa(i+1), admin, t.Addresses(), o)
+	at := t.Addresses()
+	at.Redis = t.Redis
+	return t.describeReplica("replica-"+strconv.Itoa(i+1), admin, at, o)
 }
 
 // Addresses is where a replica finds its servers. Lists are of host:port.
@@ -72,20 +74,14 @@ type Addresses struct {
 	ZooKeeper    []string // empty if there is none
 }
 
-// Addresses returns where the replicas find the topology's servers.
+// Addresses returns where isolated replicas find the topology's servers. Their Redis is never a Cluster: its clients
+// would ask a master for the addresses of the others, and go there without a proxy.
 func (t *Topology) Addresses() Addresses {
 	return Addresses{
-		MySQLDSN: t.MySQLDSN, TiDB: t.tidb, Redis: t.Redis, RedisReplica: t.redisReplica(),
+		MySQLDSN: t.MySQLDSN, TiDB: t.tidb,
+		Redis: []string{t.Servers.Redis.Addr}, RedisReplica: t.Servers.Replica != nil,
 		Redlock: t.Redlock, Etcd: t.Etcd, ZooKeeper: t.ZooKeeper,
 	}
-}
-
-// redisReplica reports whether each master of Redis has a Redis replica.
-func (t *Topology) redisReplica() bool {
-	if cluster := t.Servers.RedisCluster; cluster != nil {
-		return len(cluster.Replicas) > 0
-	}
-	return t.Servers.Replica != nil
 }
 
 // describeReplica returns a replica that is not started yet.

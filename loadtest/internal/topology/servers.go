@@ -82,10 +82,11 @@ func (t *Topology) startRedis(ctx context.Context, o Options) (err error) {
 	if o.RedisCluster {
 		t.Servers.RedisCluster, err = servers.StartRedisCluster(ctx, servers.RedisClusterOptions{
 			Replicas: o.RedisReplica, AOF: true,
-			// A busy machine may be silent for a while, and no server of the lab fails unless the lab stops it.
-			NodeTimeout: 15 * time.Second,
+			NodeTimeout: 15 * time.Second, // the server's own default: nobody fails here, but the machine may be busy
 		})
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	t.Servers.Redis, err = servers.StartRedis(ctx, servers.RedisOptions{AOF: true})
 	if err != nil || !o.RedisReplica {
@@ -106,20 +107,13 @@ func (t *Topology) startEtcd(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// RedisMasters lists the masters that share the keys: one, or those of a Cluster.
-func (t *Topology) RedisMasters() []*servers.Redis {
-	if cluster := t.Servers.RedisCluster; cluster != nil {
-		return cluster.Masters
-	}
-	return []*servers.Redis{t.Servers.Redis}
-}
-
-// redisServers lists the servers of Redis that were started, without those of Redlock.
+// redisServers lists the servers of Redis, nil for those that were not started.
 func (t *Topology) redisServers() []*servers.Redis {
+	all := append([]*servers.Redis{t.Servers.Redis, t.Servers.Replica}, t.Servers.Redlock...)
 	if cluster := t.Servers.RedisCluster; cluster != nil {
-		return slices.Concat(cluster.Masters, cluster.Replicas)
+		all = slices.Concat(all, cluster.Masters, cluster.Replicas)
 	}
-	return []*servers.Redis{t.Servers.Redis, t.Servers.Replica}
+	return all
 }
 
 // etcdMembers lists the members of etcd that were started.
@@ -132,19 +126,16 @@ func (t *Topology) etcdMembers() []*servers.Etcd {
 
 // describeServers copies addresses and versions of the servers to the exported fields.
 func (t *Topology) describeServers() {
-	masters := t.RedisMasters()
-	for _, master := range masters {
-		t.Redis = append(t.Redis, master.Addr)
+	t.Redis, t.Environment.Redis = []string{t.Servers.Redis.Addr}, t.Servers.Redis.Version
+	if cluster := t.Servers.RedisCluster; cluster != nil {
+		t.Redis = cluster.Addrs
+		t.Environment.Redis += " Cluster of 3 masters"
 	}
 	for _, master := range t.Servers.Redlock {
 		t.Redlock = append(t.Redlock, master.Addr)
 	}
 	t.Environment.MySQL = t.Servers.MySQL.Version
 	t.Environment.MySQLSettings = t.Servers.MySQL.Settings
-	t.Environment.Redis = masters[0].Version
-	if len(masters) > 1 {
-		t.Environment.Redis += " Cluster of 3 masters"
-	}
 	t.Environment.RedisPersistence = "append-only file, fsync everysec"
 	if etcd := t.Servers.Etcd; etcd != nil {
 		t.Etcd, t.Environment.Etcd = []string{etcd.Addr}, etcd.Version

@@ -45,7 +45,7 @@ type Options struct {
 	TiDB string // path of tidb-server, which is started instead of MySQL; empty for MySQL
 
 	RedisReplica bool // give each master of Redis a Redis replica, which gets every write
-	RedisCluster bool // Redis is a Cluster of three masters
+	RedisCluster bool // the replicas use a Cluster of three masters
 	EtcdMembers  int  // of the etcd cluster: 1 or 3; 0: 1
 
 	Bare    []string // host:port of servers to compare with the service: nginx balances them on a separate port
@@ -75,8 +75,8 @@ type Topology struct {
 	// Servers are the processes that Start started, for fault injection.
 	Servers struct {
 		MySQL        *servers.MySQL
-		Redis        *servers.Redis        // nil if it is a Cluster
-		Replica      *servers.Redis        // of Redis; nil without Options.RedisReplica, or if Redis is a Cluster
+		Redis        *servers.Redis        // if there is a Cluster, only the replicas of StartIsolated use it
+		Replica      *servers.Redis        // of Redis; nil without Options.RedisReplica
 		RedisCluster *servers.RedisCluster // nil without Options.RedisCluster
 		Redlock      []*servers.Redis
 		Etcd         *servers.Etcd        // nil if not installed, or if it has three members
@@ -266,7 +266,7 @@ func (t *Topology) layers() [][]part {
 			replicas = append(replicas, part{process: process, stop: r.Stop})
 		}
 	}
-	for _, redis := range slices.Concat(t.redisServers(), t.Servers.Redlock) {
+	for _, redis := range t.redisServers() {
 		if redis != nil {
 			stores = append(stores, part{process: redis.Process, stop: redis.Stop})
 		}
