@@ -163,7 +163,16 @@ func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOpt
 		Began:       began,
 		CommandLine: f.options,
 		Revision:    revision,
+		Notes:       f.clusterNotes(),
 	}
+}
+
+// clusterNotes says where the report's fault scenarios are played if Redis is a Cluster.
+func (f *runFlags) clusterNotes() []string {
+	if !f.clusters.redis || !f.faults {
+		return nil
+	}
+	return []string{"The fault scenarios were played on one Redis beside the Cluster; cluster-failover is about a Cluster."}
 }
 
 // announceDuration says how long runs of a given duration take. It returns an error if that exceeds the budget.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,6 +20,13 @@ func TestClusterServesEveryHashSlot(t *testing.T) {
 	for i := range 100 {
 		if err := client.Set(t.Context(), fmt.Sprintf("stock:{%d}", i), 6000, 0).Err(); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for i := range 100 {
+		key := fmt.Sprintf("stock:{%d}", i)
+		master := cluster.Addrs[servers.ClusterMaster(key)]
+		if n, err := connect(t, &redis.Options{Addr: master}).Exists(t.Context(), key).Result(); err != nil || n != 1 {
+			t.Errorf("master %s, which should have %s, has %d such keys: %v", master, key, n, err)
 		}
 	}
 	for _, addr := range cluster.Addrs {
@@ -42,10 +50,29 @@ func TestReplicasOfAClusterTakeTheirMastersPlaces(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	cluster.Masters[0].Kill()
-	replica := connect(t, &redis.Options{Addr: cluster.Replicas[0].Addr})
 	const key = "stock:{3}" // a hash slot of the first master
-	serverstest.Eventually(t, "the Redis replica of the killed master accepts writes", func() bool {
-		return replica.Set(t.Context(), key, 6000, 0).Err() == nil
-	})
+	master := connect(t, &redis.Options{Addr: cluster.Masters[0].Addr})
+	set := func(client *redis.Client, units int) {
+		t.Helper()
+		if err := client.Set(t.Context(), key, units, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(master, 6000)
+	if copies, err := master.Wait(t.Context(), 1, 20*time.Second).Result(); err != nil || copies != 1 {
+		t.Fatalf("%d Redis replicas have the stock, %v, want 1", copies, err)
+	}
+	if err := cluster.Replicas[0].CutReplication(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	set(master, 5999)
+	cluster.Masters[0].Kill()
+	if err := cluster.AwaitPromotion(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	replica := connect(t, &redis.Options{Addr: cluster.Replicas[0].Addr})
+	if units, err := replica.Get(t.Context(), key).Int(); err != nil || units != 6000 {
+		t.Errorf("the promoted Redis replica has %d units, %v, want the 6000 from before it was cut off", units, err)
+	}
+	set(replica, 5998)
 }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/verify"
+)
+
+func TestQuickRunOnClustersSaysSoAndHoldsItsClaims(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ran := finish(t, "run", "--quick", "--redis-cluster", "--etcd-members", "3", "--goods", "6", "--requests", "300",
+		"--strategies", "redis-script,redis-watch,redis-stream,redis-then-mysql,lock-redis-pubsub,lock-redis-wait,lock-etcd",
+		"--out", dir)
+	if ran.code != exitHeld {
+		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
+	}
+	r := mustReadReport(t, dir)
+	for _, row := range r.Rows {
+		if row.Result != verify.Correct || !row.ClaimHeld {
+			t.Errorf("%s: %s, claim held %v: %q", row.Label(), row.Result, row.ClaimHeld, row.Evidence)
+		}
+	}
+	var names []string
+	for _, server := range r.Environment.Servers {
+		names = append(names, server.String())
+	}
+	for _, want := range []string{" Cluster of 3 masters", " of 3 members"} {
+		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, want) }) {
+			t.Errorf("the servers of the report are %q, want one that ends with %q", names, want)
+		}
+	}
+}
+
+func TestFailoversOfClustersUnderLoadAreAsClaimed(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "out")
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{
+		"faults", "--scenarios", "cluster-failover,etcd-leader-killed",
+		"--strategies", "redis-script,lock-redis-lua,lock-redis-queue,lock-redis-wait,lock-etcd", "--out", dir,
+	}, func(string) string { return "" }, &stdout, &stderr)
+	if code != exitHeld {
+		t.Fatalf("exit status %d\n%s\n%s", code, &stdout, &stderr)
+	}
+	want := map[string][]report.Outcome{
+		"redis-script":     {report.Unsafe},
+		"lock-redis-lua":   {report.Unsafe},
+		"lock-redis-queue": {report.Blocked},
+		"lock-redis-wait":  {report.Blocked},
+		"lock-etcd":        {report.Safe, report.Blocked},
+	}
+	for _, f := range mustReadReport(t, dir).Faults {
+		if !slices.Contains(want[f.Strategy], f.Outcome) || !strings.Contains(f.Proof, "s after the kill") {
+			t.Errorf("%s, %s: %s (%s), want one of %v", f.Scenario, f.Strategy, f.Outcome, f.Proof, want[f.Strategy])
+		}
+		delete(want, f.Strategy)
+	}
+	if len(want) > 0 {
+		t.Errorf("the report lacks %v", want)
+	}
+}
