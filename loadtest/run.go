@@ -172,7 +172,7 @@ func (f *runFlags) clusterNotes() []string {
 	if !f.clusters.redis || !f.faults {
 		return nil
 	}
-	return []string{"The fault scenarios were played on one Redis beside the Cluster; cluster-failover is about a Cluster."}
+	return []string{"the fault scenarios were played on one Redis beside the Cluster: cluster-failover is about a Cluster"}
 }
 
 // announceDuration says how long runs of a given duration take. It returns an error if that exceeds the budget.

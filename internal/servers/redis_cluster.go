@@ -176,27 +176,26 @@ func (c *RedisCluster) complete(ctx context.Context, client *redis.Client) error
 
 // AwaitPromotion waits until every server that runs takes the Redis replica of master i for the master of its slots.
 func (c *RedisCluster) AwaitPromotion(ctx context.Context, i int) error {
-	promoted := c.Replicas[i].Addr
+	isMaster := func(r redis.ClusterSlot) bool { return len(r.Nodes) > 0 && r.Nodes[0].Addr == c.Replicas[i].Addr }
+	knows := func(ctx context.Context, client *redis.Client) error {
+		ranges, err := client.ClusterSlots(ctx).Result()
+		if err == nil && !slices.ContainsFunc(ranges, isMaster) {
+			err = fmt.Errorf("%s is not a master: %v", c.Replicas[i].Name, ranges)
+		}
+		if err != nil {
+			return err
+		}
+		info, err := client.ClusterInfo(ctx).Result()
+		if err != nil {
+			return err
+		}
+		return hasLines(info, "cluster_state:ok")
+	}
 	for _, server := range c.servers() {
 		if server.Err() != nil {
-			continue
+			continue // it does not run
 		}
-		err := server.await(ctx, func(ctx context.Context, client *redis.Client) error {
-			info, err := client.ClusterInfo(ctx).Result()
-			if err == nil {
-				err = hasLines(info, "cluster_state:ok")
-			}
-			if err != nil {
-				return err
-			}
-			ranges, err := client.ClusterSlots(ctx).Result()
-			serves := func(r redis.ClusterSlot) bool { return len(r.Nodes) > 0 && r.Nodes[0].Addr == promoted }
-			if err == nil && !slices.ContainsFunc(ranges, serves) {
-				err = fmt.Errorf("%s is not a master: %v", c.Replicas[i].Name, ranges)
-			}
-			return err
-		})
-		if err != nil {
+		if err := server.await(ctx, knows); err != nil {
 			return err
 		}
 	}

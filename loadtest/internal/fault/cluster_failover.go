@@ -196,15 +196,15 @@ var etcdLeaderKilled = Scenario{
 		if err != nil {
 			return err
 		}
-		var killed int64
 		err = s.Together(ctx, "the leader of etcd is killed", func(context.Context) error {
-			killed = monotonic.Now()
+			s.etcd.killedNS.Store(monotonic.Now())
 			s.etcd.leader.Kill()
 			return nil
 		})
 		if err != nil {
 			return err
 		}
+		killed := s.etcd.killedNS.Load()
 		c.killedNS.Store(killed)
 		leader, term, err := s.awaitElection(ctx)
 		if err != nil {

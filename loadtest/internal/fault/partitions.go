@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"stock/internal/servers"
@@ -91,6 +92,8 @@ type etcdMembers struct {
 	cluster *servers.EtcdCluster
 	links   []*tcpproxy.Proxy // in front of each member
 	leader  *servers.Etcd     // at the start
+
+	killedNS atomic.Int64 // when the leader was killed; 0: it was not
 }
 
 func startEtcdMembers(ctx context.Context) (m *etcdMembers, err error) {
