@@ -23,6 +23,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -61,11 +62,17 @@ var revision string
 
 func main() {
 	leaveProcessorsToTheService()
+	redis.SetLogger(quiet{})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal, restore the default: a second one kills this process. Its children die with it.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
+
+// quiet drops the messages of go-redis, which also returns them as errors.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
 
 // leaveProcessorsToTheService lets the load run on a quarter of the processors, unless the environment sets GOMAXPROCS.
 // It usually shares them with the service, and Go's scheduler spends the time of each that it may use on looking for
