@@ -133,7 +133,7 @@ var clusterFailoverOfLocks = Scenario{
 		if err := errors.Join(err, <-over); err != nil {
 			return err
 		}
-		s.reportPause(c, fmt.Sprintf("others had bought %d times when A's write arrived", inside))
+		s.reportPause(c, fmt.Sprintf("sales to others before A's write arrived: %d", inside))
 		return nil
 	},
 }
@@ -187,26 +187,20 @@ var etcdLeaderKilled = Scenario{
 		}
 		over := make(chan error, 1)
 		s.inBackground(func() { over <- c.buy(ctx, c.survivorSells) })
-		before, err := s.etcd.leader.Status(ctx)
-		if err != nil {
-			return err
-		}
 		earlier := c.asked.Load()
 		err = eventually(ctx, "all users buy", func() (bool, error) { return c.asked.Load() >= earlier+crowdUsers, nil })
 		if err != nil {
 			return err
 		}
-		err = s.Together(ctx, "the leader of etcd is killed", func(context.Context) error {
-			s.etcd.killedNS.Store(monotonic.Now())
-			s.etcd.leader.Kill()
-			return nil
-		})
-		if err != nil {
+		if err := s.Together(ctx, "the leader of etcd is killed", s.etcd.killLeader); err != nil {
 			return err
 		}
 		killed := s.etcd.killedNS.Load()
 		c.killedNS.Store(killed)
 		leader, term, err := s.awaitElection(ctx)
+		if err == nil && term <= s.etcd.term {
+			err = fmt.Errorf("%s leads in term %d, but the leader of term %d was killed", leader.Name, term, s.etcd.term)
+		}
 		if err != nil {
 			return err
 		}
@@ -215,7 +209,7 @@ var etcdLeaderKilled = Scenario{
 			return err
 		}
 		s.reportPause(c, fmt.Sprintf("the leader of term %d was killed, and %s led in term %d after %.1f s",
-			before.Term, leader.Name, term, elected.Seconds()))
+			s.etcd.term, leader.Name, term, elected.Seconds()))
 		return nil
 	},
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"stock/internal/monotonic"
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/report"
@@ -91,9 +92,11 @@ func (s *Stage) awaitElection(ctx context.Context) (leader *servers.Etcd, term u
 type etcdMembers struct {
 	cluster *servers.EtcdCluster
 	links   []*tcpproxy.Proxy // in front of each member
-	leader  *servers.Etcd     // at the start
+	leader  *servers.Etcd     // at the start, or when it was killed
 
-	killedNS atomic.Int64 // when the leader was killed; 0: it was not
+	// Of killLeader.
+	term     uint64 // in which the leader was killed
+	killedNS atomic.Int64
 }
 
 func startEtcdMembers(ctx context.Context) (m *etcdMembers, err error) {
@@ -129,6 +132,22 @@ func (m *etcdMembers) stop(ctx context.Context) (err error) {
 		link.Close()
 	}
 	return err
+}
+
+// killLeader kills the member that leads now, which may be another one than at the start.
+func (m *etcdMembers) killLeader(ctx context.Context) error {
+	leader, err := m.cluster.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	status, err := leader.Status(ctx)
+	if err != nil {
+		return err
+	}
+	m.leader, m.term = leader, status.Term
+	m.killedNS.Store(monotonic.Now())
+	leader.Kill()
+	return nil
 }
 
 // followers lists the addresses of all members but the leader.
