@@ -109,6 +109,17 @@ func (f *clusterFlags) check() error {
 // given reports whether either is a cluster.
 func (f *clusterFlags) given() bool { return f.redis || f.etcd != 1 }
 
+// command returns the flags as they are given, each after a space.
+func (f *clusterFlags) command() (flags string) {
+	if f.redis {
+		flags += " --redis-cluster"
+	}
+	if f.etcd != 1 {
+		flags += fmt.Sprintf(" --etcd-members=%d", f.etcd)
+	}
+	return flags
+}
+
 // options returns the options of the topology with the clusters that the flags ask for.
 func (f *clusterFlags) options(o topology.Options) topology.Options {
 	o.RedisCluster, o.EtcdMembers = f.redis, f.etcd

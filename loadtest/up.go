@@ -228,12 +228,7 @@ func (f *upFlags) runCommand(t *topology.Topology) (command, note string) {
 		if !f.copied {
 			command += " --redis-replica=false"
 		}
-		if f.clusters.redis {
-			command += " --redis-cluster"
-		}
-		if f.clusters.etcd != 1 {
-			command += fmt.Sprintf(" --etcd-members=%d", f.clusters.etcd)
-		}
+		command += f.clusters.command()
 	}
 	if f.replicas != 2 {
 		command += fmt.Sprintf(" --replicas=%d", f.replicas)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -176,11 +177,11 @@ func (c *RedisCluster) complete(ctx context.Context, client *redis.Client) error
 
 // AwaitPromotion waits until every server that runs takes the Redis replica of master i for the master of its slots.
 func (c *RedisCluster) AwaitPromotion(ctx context.Context, i int) error {
-	isMaster := func(r redis.ClusterSlot) bool { return len(r.Nodes) > 0 && r.Nodes[0].Addr == c.Replicas[i].Addr }
+	promoted := regexp.MustCompile(" " + regexp.QuoteMeta(c.Replicas[i].Addr) + "@[^ ]+ (myself,)?master ")
 	knows := func(ctx context.Context, client *redis.Client) error {
-		ranges, err := client.ClusterSlots(ctx).Result()
-		if err == nil && !slices.ContainsFunc(ranges, isMaster) {
-			err = fmt.Errorf("%s is not a master: %v", c.Replicas[i].Name, ranges)
+		nodes, err := client.ClusterNodes(ctx).Result()
+		if err == nil && !promoted.MatchString(nodes) {
+			err = fmt.Errorf("%s is not a master: %s", c.Replicas[i].Name, nodes)
 		}
 		if err != nil {
 			return err

@@ -66,7 +66,7 @@ var etcdPartition = Scenario{
 
 // proveElection proves that the members that were not cut off have elected another leader.
 func (s *Stage) proveElection(ctx context.Context, point string, term uint64) error {
-	leader, elected, err := s.awaitElection(ctx)
+	leader, elected, err := s.awaitElection(ctx, term)
 	if err == nil {
 		s.Provef("A was at %s when the leader of term %d was cut off; the others have elected %s, in term %d",
 			point, term, leader.Name, elected)
@@ -74,8 +74,9 @@ func (s *Stage) proveElection(ctx context.Context, point string, term uint64) er
 	return err
 }
 
-// awaitElection waits until another member of etcd leads than at the start, and returns it and its term.
-func (s *Stage) awaitElection(ctx context.Context) (leader *servers.Etcd, term uint64, err error) {
+// awaitElection waits until another member of etcd leads, and returns it and its term. A member knows that it leads
+// before it tells the new term.
+func (s *Stage) awaitElection(ctx context.Context, before uint64) (leader *servers.Etcd, term uint64, err error) {
 	err = eventually(ctx, "another member of etcd leads", func() (bool, error) {
 		leader, err = s.etcd.cluster.Leader(ctx)
 		if err != nil || leader == s.etcd.leader {
@@ -83,7 +84,7 @@ func (s *Stage) awaitElection(ctx context.Context) (leader *servers.Etcd, term u
 		}
 		status, err := leader.Status(ctx)
 		term = status.Term
-		return err == nil, err
+		return term > before, err
 	})
 	return leader, term, err
 }

@@ -19,7 +19,11 @@ func TestOracleReadsACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cluster.Stop(context.Background()) })
+	t.Cleanup(func() {
+		if err := cluster.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs})
 	t.Cleanup(func() { client.Close() })
 	want := map[int64]int64{}
