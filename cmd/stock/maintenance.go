@@ -46,6 +46,8 @@ type databases struct {
 	config *mysql.Config
 	mysql  *sqlx.DB
 	redis  redis.UniversalClient // nil without --redis
+
+	keyPrefix string
 }
 
 // open checks the flags and opens the servers. With limited waits, a locked row or a stopped server fails the command
@@ -68,7 +70,7 @@ func (o *maintenance) open(stderr io.Writer, limited bool) (*databases, error) {
 	if limited {
 		limitWaits(config, commandLockWait, commandTimeout)
 	}
-	d := &databases{config: config}
+	d := &databases{config: config, keyPrefix: o.keyPrefix}
 	if d.mysql, err = openMySQL(config, o.mysqlConns, log); err != nil {
 		return nil, err
 	}
@@ -79,7 +81,9 @@ func (o *maintenance) open(stderr io.Writer, limited bool) (*databases, error) {
 }
 
 // stream maintains what redis-stream keeps.
-func (d *databases) stream() stream.Admin { return stream.Admin{MySQL: d.mysql, Redis: d.redis} }
+func (d *databases) stream() stream.Admin {
+	return stream.Admin{MySQL: d.mysql, Redis: d.redis, KeyPrefix: d.keyPrefix}
+}
 
 // close closes the servers and adds its errors to err.
 func (d *databases) close(err *error) {

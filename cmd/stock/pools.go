@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"database/sql"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +40,7 @@ type storeOptions struct {
 	mysqlConns     int
 	mysqlLockConns int
 	redis          []string
+	keyPrefix      string
 	master         string // name of the master that the Sentinels at redis watch
 	redisConns     int
 	redisReplica   bool
@@ -58,6 +61,8 @@ func (o *storeOptions) redisFlag(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.redis, "redis", nil,
 		"`host:port` of Redis; a comma-separated list is a Redis Cluster or, with --redis-master, Sentinels")
 	f.StringVar(&o.master, "redis-master", "", "`name` of the master that the Sentinels of --redis watch")
+	f.StringVar(&o.keyPrefix, "key-prefix", "",
+		"`text` before every key and channel in Redis and every name of a lock, for servers that others use as well")
 	o.redisFlags(f)
 }
 
@@ -357,7 +362,22 @@ func (o *storeOptions) checkRedis() error {
 	if o.master == "" && o.sentinelUser != "" {
 		return usagef("--redis-sentinel-user needs --redis-master: without it, there are no Sentinels")
 	}
-	return checkServers("redis", o.redis)
+	return cmp.Or(o.checkKeyPrefix(), checkServers("redis", o.redis))
+}
+
+// maxKeyPrefix leaves room for the rest of a name in 64 characters, the longest name that GET_LOCK takes.
+const maxKeyPrefix = 24
+
+var keyPrefix = regexp.MustCompile(fmt.Sprintf(`^[0-9a-z._:-]{0,%d}$`, maxKeyPrefix))
+
+// checkKeyPrefix accepts a prefix that keeps names as they are: GET_LOCK ignores case, braces decide the hash slot in
+// Redis Cluster, and a slash would be a parent node in ZooKeeper.
+func (o *storeOptions) checkKeyPrefix() error {
+	if keyPrefix.MatchString(o.keyPrefix) {
+		return nil
+	}
+	return usagef("--key-prefix is %q: it must have at most %d lower-case letters, digits, or any of . _ : -",
+		o.keyPrefix, maxKeyPrefix)
 }
 
 // checkRedlock accepts no address, and an odd number of them, so that there is a majority.

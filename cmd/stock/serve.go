@@ -300,7 +300,7 @@ func (c *closers) close() error {
 func (o *serveOptions) openServers(
 	opened *closers, registry prometheus.Registerer, log *slog.Logger,
 ) (deps stock.Deps, err error) {
-	deps = stock.Deps{LockWait: o.lockWait, Lease: o.lease, Poll: o.poll, Log: log}
+	deps = stock.Deps{KeyPrefix: o.keyPrefix, LockWait: o.lockWait, Lease: o.lease, Poll: o.poll, Log: log}
 	if o.mysqlDSN != "" {
 		if err := o.openMySQLPools(&deps, opened, registry, log); err != nil {
 			return deps, err

@@ -34,6 +34,10 @@ type Deps struct {
 	ZooKeeper    *zk.Conn                // nil if not configured
 	ZooKeeperACL []zk.ACL                // of the nodes that are created; none: open to everybody
 
+	// KeyPrefix begins every key and channel in Redis and every name of a lock, so that several services, or other data,
+	// can share the servers. It has no braces, which would decide the hash slots of Redis Cluster.
+	KeyPrefix string
+
 	// LockWait is the longest wait for a lock, a connection, or a retry to succeed, before ErrBusy. LimitWait shortens it
 	// for one request.
 	LockWait time.Duration

@@ -99,8 +99,8 @@ var lockStrategies = []stock.Strategy{
 		Needs:  []stock.Need{stock.NeedRedis, stock.NeedMySQL},
 		Lock: func(d stock.Deps) (locks.Locker, error) {
 			return locks.Multi{
-				guard.KeysOf{Strategy: "lock-redis-watchdog", Locker: locks.NewRedisWatchdog(d.Redis, lease(d))},
-				guard.KeysOf{Strategy: "lock-mysql-getlock", Locker: locks.NewMySQLGetLock(d.MySQLLocks, lease(d))},
+				keysOf(d, "lock-redis-watchdog", locks.NewRedisWatchdog(d.Redis, lease(d))),
+				keysOf(d, "lock-mysql-getlock", locks.NewMySQLGetLock(d.MySQLLocks, lease(d))),
 			}, nil
 		},
 	},
@@ -108,6 +108,10 @@ var lockStrategies = []stock.Strategy{
 
 // bothStores are the stores that a lock service of its own can guard.
 var bothStores = []stock.Store{stock.MySQL, stock.Redis}
+
+func keysOf(d stock.Deps, strategy string, locker locks.Locker) locks.Locker {
+	return guard.KeysOf{Strategy: strategy, Prefix: d.KeyPrefix, Locker: locker}
+}
 
 func lease(d stock.Deps) locks.Options { return locks.Options{Lease: d.Lease, Poll: d.Poll} }
 

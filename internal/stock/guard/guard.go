@@ -19,6 +19,7 @@ import (
 // lock.
 type guarded struct {
 	name   string // of the strategy, in its keys: different kinds of locks must not share them
+	prefix string // of the keys: see stock.Deps
 	locker locks.Locker
 	store  stock.ReadWriter
 	items  *knownItems
@@ -29,7 +30,7 @@ type guarded struct {
 
 // key is the lock's name for an item.
 func (g guarded) key(goodsID int64) string {
-	return g.name + ":{" + strconv.FormatInt(goodsID, 10) + "}"
+	return g.prefix + g.name + ":{" + strconv.FormatInt(goodsID, 10) + "}"
 }
 
 // as returns the store as seen by the holder of a lock.

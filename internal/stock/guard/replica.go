@@ -28,7 +28,7 @@ func NewReplica(d stock.Deps) *Replica {
 	r := &Replica{deps: d, stores: map[stock.Store]guardedStore{}, connections: NewOrderConnections(d.MySQLLocks)}
 	for on, store := range map[stock.Store]stock.Lockable{
 		stock.MySQL: mysql.New(d),
-		stock.Redis: redis.Store{Client: d.Redis},
+		stock.Redis: redis.New(d),
 	} {
 		r.stores[on] = guardedStore{store, &knownItems{store: store}}
 	}
@@ -39,7 +39,7 @@ func NewReplica(d stock.Deps) *Replica {
 func (r *Replica) New(s stock.Strategy, locker locks.Locker, on stock.Store) stock.Deducter {
 	store := r.stores[on]
 	g := guarded{
-		name: s.Name, locker: locker, store: store, items: store.items, wait: r.deps.LockWait, log: r.deps.Log,
+		name: s.Name, prefix: r.deps.KeyPrefix, locker: locker, store: store, items: store.items, wait: r.deps.LockWait, log: r.deps.Log,
 	}
 	if s.Fenced {
 		g.fence = store

@@ -12,13 +12,14 @@ import (
 // strategy it would not exclude the other.
 type KeysOf struct {
 	Strategy string
+	Prefix   string // of the keys: see stock.Deps
 	Locker   locks.Locker
 }
 
 // Lock implements locks.Locker.
 func (k KeysOf) Lock(ctx context.Context, key string) (*locks.Lease, error) {
-	_, item, _ := strings.Cut(key, ":")
-	return k.Locker.Lock(ctx, k.Strategy+":"+item)
+	item := key[strings.LastIndexByte(key, ':'):]
+	return k.Locker.Lock(ctx, k.Prefix+k.Strategy+item)
 }
 
 // Close closes a lock that works in the background.

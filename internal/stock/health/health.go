@@ -59,8 +59,8 @@ func (c *Checker) Check() map[stock.Need]error {
 func check(ctx context.Context, d stock.Deps) map[stock.Need]error {
 	pings := map[stock.Need]func() error{
 		stock.NeedMySQL:     func() error { return mysql.CheckWritable(ctx, d.MySQLHealth) },
-		stock.NeedRedis:     func() error { return pingRedis(ctx, d.Redis) },
-		stock.NeedRedlock:   func() error { return pingMajority(ctx, d.Redlock) },
+		stock.NeedRedis:     func() error { return pingRedis(ctx, redis.New(d)) },
+		stock.NeedRedlock:   func() error { return pingMajority(ctx, d) },
 		stock.NeedEtcd:      func() error { return pingEtcd(ctx, d.Etcd) },
 		stock.NeedZooKeeper: func() error { return pingZooKeeper(ctx, d.ZooKeeper) },
 	}
@@ -85,22 +85,23 @@ func check(ctx context.Context, d stock.Deps) map[stock.Need]error {
 }
 
 // pingRedis asks every master: if one of a Cluster is down, its items cannot be sold.
-func pingRedis(ctx context.Context, client goredis.UniversalClient) error {
-	cluster, ok := client.(*goredis.ClusterClient)
+func pingRedis(ctx context.Context, store redis.Store) error {
+	cluster, ok := store.Client.(*goredis.ClusterClient)
 	if !ok {
-		return redis.CheckWritable(ctx, client)
+		return store.CheckWritable(ctx)
 	}
 	return cluster.ForEachMaster(ctx, func(ctx context.Context, master *goredis.Client) error {
-		return redis.CheckWritable(ctx, master)
+		return redis.Store{Client: master, Prefix: store.Prefix}.CheckWritable(ctx)
 	})
 }
 
 // pingMajority fails unless a majority of independent masters answers and takes writes.
-func pingMajority(ctx context.Context, masters []goredis.UniversalClient) error {
+func pingMajority(ctx context.Context, d stock.Deps) error {
+	masters := d.Redlock
 	errs := make([]error, len(masters))
 	var wg sync.WaitGroup
 	for i, master := range masters {
-		wg.Go(func() { errs[i] = redis.CheckWritable(ctx, master) })
+		wg.Go(func() { errs[i] = redis.Store{Client: master, Prefix: d.KeyPrefix}.CheckWritable(ctx) })
 	}
 	wg.Wait()
 	down := slices.DeleteFunc(errs, func(err error) bool { return err == nil })

@@ -97,7 +97,7 @@ func New(config Config) (*API, error) {
 			o.series[on] = metrics.series(status.Name, on)
 		}
 		if status.WriteBehind && len(status.Unavailable) == 0 {
-			config.Registry.MustRegister(backlog{stream.Admin{MySQL: config.Deps.MySQL, Redis: config.Deps.Redis}})
+			config.Registry.MustRegister(backlog{stream.NewAdmin(config.Deps)})
 		}
 		if a.reserver == "" && len(status.Reservations) > 0 {
 			a.reserver = status.Name

@@ -27,7 +27,7 @@ func New(d stock.Deps) *Inventory {
 		i.stores[stock.Units] = mysql.UnitStore{MySQL: i.mysql}
 	}
 	if d.Redis != nil {
-		i.stores[stock.Redis] = redis.Store{Client: d.Redis}
+		i.stores[stock.Redis] = redis.New(d)
 	}
 	return i
 }

@@ -35,7 +35,7 @@ func (s Store) WithFence(holder stock.Holder, count int) stock.ReadWriter {
 
 // Read registers the holder and reads the stock.
 func (s fencedStore) Read(ctx context.Context, goodsID int64) (int64, error) {
-	keys := []string{Key(goodsID), fenceKey(goodsID)}
+	keys := []string{s.Key(goodsID), s.fenceKey(goodsID)}
 	units, err := registerScript.Run(ctx, s.Client, keys, s.holder.Issuer, s.holder.Token, s.count).Int64()
 	if err := s.fenced(goodsID, err); err != nil {
 		return 0, err
@@ -49,7 +49,7 @@ func (s fencedStore) Write(ctx context.Context, goodsID, units int64) error {
 		return stock.Interrupted(context.Cause(ctx))
 	}
 	ctx = context.WithoutCancel(ctx)
-	keys := []string{Key(goodsID), fenceKey(goodsID)}
+	keys := []string{s.Key(goodsID), s.fenceKey(goodsID)}
 	err := writeScript.Run(ctx, s.Client, keys, s.holder.Issuer, s.holder.Token, units).Err()
 	if err := s.fenced(goodsID, err); err != nil {
 		return err

@@ -18,7 +18,7 @@ type localSoldOut struct {
 
 // NewLocalSoldOut makes the control `local-sold-out`.
 func NewLocalSoldOut(d stock.Deps) stock.Deducter {
-	return &localSoldOut{prededuct: prededuct{Store{d.Redis}}}
+	return &localSoldOut{prededuct: prededuct{New(d)}}
 }
 
 func (l *localSoldOut) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {

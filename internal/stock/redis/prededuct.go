@@ -13,7 +13,7 @@ import (
 type prededuct struct{ Store }
 
 // NewPrededuct makes the control `redis-prededuct`.
-func NewPrededuct(d stock.Deps) stock.Deducter { return prededuct{Store{d.Redis}} }
+func NewPrededuct(d stock.Deps) stock.Deducter { return prededuct{New(d)} }
 
 func (p prededuct) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	section := stock.Arrive()
@@ -31,7 +31,7 @@ func (p prededuct) Deduct(ctx context.Context, req stock.Request) (stock.Receipt
 	if ctx.Err() != nil {
 		return stock.Receipt{}, stock.Interrupted(context.Cause(ctx))
 	}
-	remaining, err := p.Client.DecrBy(context.WithoutCancel(ctx), Key(req.GoodsID), int64(req.Count)).Result()
+	remaining, err := p.Client.DecrBy(context.WithoutCancel(ctx), p.Key(req.GoodsID), int64(req.Count)).Result()
 	if err := classifyWrite(err); err != nil {
 		return stock.Receipt{}, err
 	}

@@ -35,15 +35,16 @@ type Sell func(ctx context.Context, goodsID int64, wanted func() []any) (reply [
 // NewScript makes the strategy `redis-script`. It is as durable as Redis is: sales that the append-only file has not
 // flushed are lost with the server, and their units are sold again.
 func NewScript(d stock.Deps) stock.Deducter {
+	s := New(d)
 	return NewBatched(d, func(ctx context.Context, goodsID int64, wanted func() []any) ([]int64, error) {
-		reply, err := deductScript.Run(ctx, d.Redis, []string{Key(goodsID)}, wanted()...).Int64Slice()
+		reply, err := deductScript.Run(ctx, s.Client, []string{s.Key(goodsID)}, wanted()...).Int64Slice()
 		return reply, ClassifyItemWrite(goodsID, err)
 	})
 }
 
 // NewBatched makes a strategy of a script.
 func NewBatched(d stock.Deps, sell Sell) *Script {
-	s := &Script{Store: Store{d.Redis}, sell: sell}
+	s := &Script{Store: New(d), sell: sell}
 	s.Run = s.run
 	return s
 }

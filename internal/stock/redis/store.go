@@ -13,15 +13,9 @@ import (
 	"stock/internal/stock"
 )
 
-// Store keeps the stock of an item in a string key of decimal digits.
-//
-// A command that writes does not end with its context: once it is sent, giving up would not stop it but only hide
-// what it did. The client's read timeout bounds it.
-type Store struct{ Client redis.UniversalClient }
-
 // Read implements stock.ReadWriter.
 func (s Store) Read(ctx context.Context, goodsID int64) (int64, error) {
-	units, err := s.Client.Get(ctx, Key(goodsID)).Int64()
+	units, err := s.Client.Get(ctx, s.Key(goodsID)).Int64()
 	if err != nil {
 		return 0, classifyItemRead(goodsID, err)
 	}
@@ -34,7 +28,7 @@ func (s Store) Write(ctx context.Context, goodsID, units int64) error {
 		return stock.Interrupted(context.Cause(ctx))
 	}
 	ctx = context.WithoutCancel(ctx)
-	return ClassifyItemWrite(goodsID, s.Client.SetArgs(ctx, Key(goodsID), units, redis.SetArgs{Mode: "XX"}).Err())
+	return ClassifyItemWrite(goodsID, s.Client.SetArgs(ctx, s.Key(goodsID), units, redis.SetArgs{Mode: "XX"}).Err())
 }
 
 var (
@@ -53,7 +47,7 @@ var (
 
 // Set implements stock.AdminStore.
 func (s Store) Set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
-	keys := []string{Key(goodsID), fenceKey(goodsID), EpochKey(goodsID)}
+	keys := []string{s.Key(goodsID), s.fenceKey(goodsID), s.EpochKey(goodsID)}
 	epoch, err := setScript.Run(ctx, s.Client, keys, units, epoch).Int64()
 	return epoch, ClassifyItemWrite(goodsID, err)
 }
@@ -64,8 +58,8 @@ func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error)
 	if ctx.Err() != nil {
 		return 0, stock.Interrupted(context.Cause(ctx))
 	}
-	keys := []string{Key(goodsID), fenceKey(goodsID), EpochKey(goodsID), StreamKey(goodsID)}
-	reply, err := WithStream(ctx, s.Client, goodsID, func() *redis.Cmd {
+	keys := []string{s.Key(goodsID), s.fenceKey(goodsID), s.EpochKey(goodsID), s.StreamKey(goodsID)}
+	reply, err := s.WithStream(ctx, goodsID, func() *redis.Cmd {
 		return restockScript.Run(context.WithoutCancel(ctx), s.Client, keys, units, int64(stock.MaxStock), rand.Int64())
 	})
 	if err != nil {
@@ -81,7 +75,7 @@ func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error)
 
 // Add gives units back that were deducted and not sold. If it fails, the outcome is unknown: they may be gone.
 func (s Store) Add(ctx context.Context, goodsID int64, units int) error {
-	if err := s.Client.IncrBy(context.WithoutCancel(ctx), Key(goodsID), int64(units)).Err(); err != nil {
+	if err := s.Client.IncrBy(context.WithoutCancel(ctx), s.Key(goodsID), int64(units)).Err(); err != nil {
 		return fmt.Errorf("%w: %d units of item %d were not given back to Redis: %w", stock.ErrUnknown, units, goodsID, err)
 	}
 	return nil
@@ -101,9 +95,9 @@ func (s Store) WriteAll(ctx context.Context, _ stock.PauseFunc, stocks []stock.I
 	keys := make([]string, 0, 2*len(stocks))
 	args := make([]any, 1, 1+2*len(stocks))
 	args[0] = stocks[0].Holder.Issuer
-	for _, s := range stocks {
-		keys = append(keys, Key(s.GoodsID), fenceKey(s.GoodsID))
-		args = append(args, s.Units, s.Holder.Token)
+	for _, line := range stocks {
+		keys = append(keys, s.Key(line.GoodsID), s.fenceKey(line.GoodsID))
+		args = append(args, line.Units, line.Holder.Token)
 	}
 	err := writeAllScript.Run(context.WithoutCancel(ctx), s.Client, keys, args...).Err()
 

@@ -19,7 +19,7 @@ type watch struct {
 
 // NewWatch makes the strategy `redis-watch`.
 func NewWatch(d stock.Deps) stock.Deducter {
-	return watch{Store{d.Redis}, &retry.Retries{Wait: d.LockWait}}
+	return watch{New(d), &retry.Retries{Wait: d.LockWait}}
 }
 
 func (w watch) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
@@ -43,7 +43,7 @@ func (w watch) try(
 		ran = true
 		receipt, err = w.inTx(ctx, tx, req, section)
 		return err
-	}, Key(req.GoodsID))
+	}, w.Key(req.GoodsID))
 	if !ran && watched != nil {
 		err = Refusal(watched)
 	}
@@ -54,7 +54,7 @@ func (w watch) try(
 func (w watch) inTx(
 	ctx context.Context, tx *redis.Tx, req stock.Request, section *stock.Section,
 ) (stock.Receipt, error) {
-	unending, key := context.WithoutCancel(ctx), Key(req.GoodsID)
+	unending, key := context.WithoutCancel(ctx), w.Key(req.GoodsID)
 	units, err := tx.Get(unending, key).Int64()
 	if err != nil {
 		return stock.Receipt{}, classifyItemRead(req.GoodsID, err)

@@ -44,7 +44,7 @@ func NewService(t testing.TB, deps stock.Deps, strategies ...stock.Strategy) *Se
 	return &Service{
 		Registry:  registry,
 		Inventory: inventory.New(deps),
-		Admin:     stream.Admin{MySQL: deps.MySQL, Redis: deps.Redis},
+		Admin:     stream.NewAdmin(deps),
 		Checker:   health.New(deps),
 		deps:      deps,
 	}

@@ -19,7 +19,16 @@ import (
 type Admin struct {
 	MySQL *sqlx.DB
 	Redis goredis.UniversalClient
+
+	KeyPrefix string // see stock.Deps
 }
+
+// NewAdmin makes an Admin of a replica's servers.
+func NewAdmin(d stock.Deps) Admin {
+	return Admin{MySQL: d.MySQL, Redis: d.Redis, KeyPrefix: d.KeyPrefix}
+}
+
+func (a Admin) streams() streams { return streams{redis.Store{Client: a.Redis, Prefix: a.KeyPrefix}} }
 
 // Backlog is what redis-stream has sold and not yet written to MySQL, in all replicas together.
 type Backlog struct {
@@ -33,7 +42,7 @@ func (a Admin) Backlog(ctx context.Context) (Backlog, error) {
 	if a.Redis == nil {
 		return Backlog{}, fmt.Errorf("read the backlog of redis-stream: Redis is not configured: %w", stock.ErrUnavailable)
 	}
-	in := streams{a.Redis}
+	in := a.streams()
 	ids, err := in.indexed(ctx)
 	if err != nil {
 		return Backlog{}, redis.Refusal(err)
@@ -56,7 +65,7 @@ func (a Admin) Items(ctx context.Context) ([]int64, error) {
 	if err := a.configured(); err != nil {
 		return nil, err
 	}
-	indexed, err := streams{a.Redis}.indexed(ctx)
+	indexed, err := a.streams().indexed(ctx)
 	if err != nil {
 		return nil, redis.Refusal(err)
 	}

@@ -26,7 +26,7 @@ func (a Admin) Prune(ctx context.Context, age time.Duration) (deleted int64, err
 	if err != nil {
 		return 0, err
 	}
-	found, err := streams{a.Redis}.inspect(ctx, ids)
+	found, err := a.streams().inspect(ctx, ids)
 	if err != nil {
 		return 0, fmt.Errorf("find the oldest sale that is not in MySQL: %w", redis.Refusal(err))
 	}

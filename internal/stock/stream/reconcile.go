@@ -91,7 +91,7 @@ func (a Admin) reconcile(ctx context.Context, goodsID int64, mend func(Finding) 
 	}
 	// READ COMMITTED shows what was committed before the lock was granted, on TiDB to a plain SELECT too.
 	err = mysql.Store{DB: a.MySQL}.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, nil, func(tx mysql.Tx) error {
-		c := comparison{streams: streams{a.Redis}, tx: tx, goodsID: goodsID}
+		c := comparison{streams: a.streams(), tx: tx, goodsID: goodsID}
 		b, err = c.compare(ctx)
 		if err != nil || !mend(b.Finding) {
 			return err
@@ -199,8 +199,8 @@ func (c *comparison) mend(ctx context.Context, b Balance) error {
 	if c.redis.known {
 		found = strconv.FormatInt(c.redis.units, 10)
 	}
-	keys := []string{redis.Key(c.goodsID), redis.EpochKey(c.goodsID)}
-	err := mendScript.Run(ctx, c.client, keys,
+	keys := []string{c.Key(c.goodsID), c.EpochKey(c.goodsID)}
+	err := mendScript.Run(ctx, c.Client, keys,
 		c.redis.epoch, found, c.epoch, -b.Difference(), b.MySQL-b.Pending).Err()
 	if errors.Is(err, goredis.Nil) {
 		return fmt.Errorf("%w: the stock of item %d has changed meanwhile: reconcile it again", stock.ErrBusy, c.goodsID)

@@ -35,7 +35,7 @@ type redisStream struct {
 // New makes the strategy `redis-stream`. It is an io.Closer.
 func New(d stock.Deps) stock.Deducter {
 	behind := startWriteBehind(d)
-	return redisStream{redis.NewBatched(d, seller{d.Redis, behind}.sell), behind}
+	return redisStream{redis.NewBatched(d, seller{redis.New(d), behind}.sell), behind}
 }
 
 // Close stops writing to MySQL. Another replica, or the next start, writes what is left in the streams.
@@ -43,15 +43,15 @@ func (r redisStream) Close() error { return r.behind.Close() }
 
 // seller sells with the script sell.lua, and tells writeBehind.
 type seller struct {
-	client goredis.UniversalClient
+	redis.Store
 	behind *writeBehind
 }
 
 // sell implements redis.Sell.
 func (s seller) sell(ctx context.Context, goodsID int64, wanted func() []any) (reply []int64, err error) {
-	keys := []string{redis.Key(goodsID), redis.EpochKey(goodsID), redis.StreamKey(goodsID)}
-	script, err := redis.WithStream(ctx, s.client, goodsID, func() *goredis.Cmd {
-		return sellScript.Run(ctx, s.client, keys, append([]any{rand.Int64()}, wanted()...)...)
+	keys := []string{s.Key(goodsID), s.EpochKey(goodsID), s.StreamKey(goodsID)}
+	script, err := s.WithStream(ctx, goodsID, func() *goredis.Cmd {
+		return sellScript.Run(ctx, s.Client, keys, append([]any{rand.Int64()}, wanted()...)...)
 	})
 	if err != nil {
 		return nil, err

@@ -6,8 +6,6 @@ import (
 	"strconv"
 
 	goredis "github.com/redis/go-redis/v9"
-
-	"stock/internal/stock/redis"
 )
 
 // sale is an entry of an item's stream: what one call of sell.lua has sold, for one request or several. A restock is a
@@ -31,8 +29,8 @@ func readSale(goodsID int64, message goredis.XMessage) (sale, error) {
 	epoch, err2 := strconv.ParseInt(fmt.Sprint(message.Values["epoch"]), 10, 64)
 	nonce, err3 := strconv.ParseInt(fmt.Sprint(message.Values["nonce"]), 10, 64)
 	if err := cmp.Or(err, err2, err3); err != nil {
-		return sale{}, fmt.Errorf("%s has entry %s with %v: %w",
-			redis.StreamKey(goodsID), message.ID, message.Values, err)
+		return sale{}, fmt.Errorf("the stream of item %d has entry %s with %v: %w",
+			goodsID, message.ID, message.Values, err)
 	}
 	return sale{saleKey{goodsID, message.ID, nonce}, units, epoch}, nil
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // streams are the streams of sales in Redis, one for each item, and the index of the items that have one.
-type streams struct{ client goredis.UniversalClient }
+type streams struct{ redis.Store }
 
 // entriesPerRead bounds how many entries of one stream are delivered at a time.
 const entriesPerRead = 256
@@ -30,7 +30,7 @@ func (s streams) index(ctx context.Context, ids ...int64) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return redis.IndexStreams(ctx, s.client, ids...)
+	return s.IndexStreams(ctx, ids...)
 }
 
 // unindex removes items that have no stream from the index. A stream may be opened at the same time: the opener makes
@@ -42,7 +42,7 @@ func (s streams) unindex(ctx context.Context, ids []int64) error {
 		for i, id := range chunk {
 			members[i] = id
 		}
-		if err := s.client.SRem(ctx, redis.StreamIndexKey, members...).Err(); err != nil {
+		if err := s.Client.SRem(ctx, s.StreamIndexKey(), members...).Err(); err != nil {
 			return err
 		}
 		found, err := s.inspect(ctx, chunk)
@@ -66,9 +66,9 @@ var (
 // close deletes the streams that are empty.
 func (s streams) close(ctx context.Context, ids []int64) error {
 	for chunk := range slices.Chunk(ids, streamsPerCall) {
-		_, err := s.client.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
+		_, err := s.Client.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
 			for _, id := range chunk {
-				closeScript.Eval(ctx, pipe, []string{redis.StreamKey(id)})
+				closeScript.Eval(ctx, pipe, []string{s.StreamKey(id)})
 			}
 			return nil
 		})
@@ -81,7 +81,7 @@ func (s streams) close(ctx context.Context, ids []int64) error {
 
 // indexed lists the items in the index.
 func (s streams) indexed(ctx context.Context) (ids []int64, err error) {
-	return ids, s.client.SMembers(ctx, redis.StreamIndexKey).ScanSlice(&ids)
+	return ids, s.Client.SMembers(ctx, s.StreamIndexKey()).ScanSlice(&ids)
 }
 
 // delivery is a number of entries that were delivered from one stream.
@@ -94,7 +94,7 @@ type delivery struct {
 func (s streams) readNew(ctx context.Context, pipe goredis.Pipeliner, goodsID int64) func() (delivery, error) {
 	reply := pipe.XReadGroup(ctx, &goredis.XReadGroupArgs{
 		Group: redis.StreamGroup, Consumer: redis.StreamGroup,
-		Streams: []string{redis.StreamKey(goodsID), ">"}, Count: entriesPerRead, Block: -1,
+		Streams: []string{s.StreamKey(goodsID), ">"}, Count: entriesPerRead, Block: -1,
 	})
 	return func() (delivery, error) {
 		streams, err := reply.Result()
@@ -110,7 +110,7 @@ func (s streams) takeOver(
 	ctx context.Context, pipe goredis.Pipeliner, goodsID int64, late time.Duration, from string,
 ) func() (delivery, error) {
 	reply := pipe.XAutoClaim(ctx, &goredis.XAutoClaimArgs{
-		Stream: redis.StreamKey(goodsID), Group: redis.StreamGroup, Consumer: redis.StreamGroup,
+		Stream: s.StreamKey(goodsID), Group: redis.StreamGroup, Consumer: redis.StreamGroup,
 		MinIdle: late, Start: from, Count: entriesPerRead,
 	})
 	return func() (delivery, error) {
@@ -143,7 +143,7 @@ func (s streams) remove(ctx context.Context, sales []sale) map[int64]error {
 			for _, sale := range sales {
 				args = append(args, sale.entry, sale.nonce)
 			}
-			err := removeScript.Run(ctx, s.client, []string{redis.StreamKey(id)}, args...).Err()
+			err := removeScript.Run(ctx, s.Client, []string{s.StreamKey(id)}, args...).Err()
 			mu.Lock()
 			defer mu.Unlock()
 			errs[id] = err
@@ -156,7 +156,7 @@ func (s streams) remove(ctx context.Context, sales []sale) map[int64]error {
 // park acknowledges an entry that cannot be read as a sale: it stays in the stream for inspection and is never
 // delivered again.
 func (s streams) park(ctx context.Context, goodsID int64, entry string) error {
-	return s.client.XAck(ctx, redis.StreamKey(goodsID), redis.StreamGroup, entry).Err()
+	return s.Client.XAck(ctx, s.StreamKey(goodsID), redis.StreamGroup, entry).Err()
 }
 
 // condition is that of a stream at one moment.
@@ -173,9 +173,9 @@ func (s streams) inspect(ctx context.Context, ids []int64) (found map[int64]cond
 	found = map[int64]condition{}
 	for chunk := range slices.Chunk(ids, streamsPerCall) {
 		replies := make([]*goredis.XInfoStreamCmd, len(chunk))
-		_, _ = s.client.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
+		_, _ = s.Client.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
 			for i, id := range chunk {
-				replies[i] = pipe.XInfoStream(ctx, redis.StreamKey(id))
+				replies[i] = pipe.XInfoStream(ctx, s.StreamKey(id))
 			}
 			return nil
 		})
@@ -226,9 +226,9 @@ type snapshot struct {
 func (s streams) snapshot(ctx context.Context, goodsID int64) (found snapshot, err error) {
 	var units, epoch *goredis.StringCmd
 	var last *goredis.XMessageSliceCmd
-	_, err = s.client.TxPipelined(ctx, func(tx goredis.Pipeliner) error {
-		units, epoch = tx.Get(ctx, redis.Key(goodsID)), tx.Get(ctx, redis.EpochKey(goodsID))
-		last = tx.XRevRangeN(ctx, redis.StreamKey(goodsID), "+", "-", 1)
+	_, err = s.Client.TxPipelined(ctx, func(tx goredis.Pipeliner) error {
+		units, epoch = tx.Get(ctx, s.Key(goodsID)), tx.Get(ctx, s.EpochKey(goodsID))
+		last = tx.XRevRangeN(ctx, s.StreamKey(goodsID), "+", "-", 1)
 		return nil
 	})
 	if err != nil && !errors.Is(err, goredis.Nil) {
@@ -259,7 +259,7 @@ func (s streams) eachSale(
 ) (unreadable int, err error) {
 	const page = 1000
 	for from := "-"; ; {
-		messages, err := s.client.XRangeN(ctx, redis.StreamKey(goodsID), from, last, page).Result()
+		messages, err := s.Client.XRangeN(ctx, s.StreamKey(goodsID), from, last, page).Result()
 		if err != nil {
 			return unreadable, redis.Refusal(err)
 		}

@@ -22,7 +22,7 @@ type thenMySQL struct {
 
 // NewThenMySQL makes the strategy `redis-then-mysql`.
 func NewThenMySQL(d stock.Deps) stock.Deducter {
-	return thenMySQL{redis.Store{Client: d.Redis}, redis.NewScript(d), mysql.NewDecrement(d)}
+	return thenMySQL{redis.New(d), redis.NewScript(d), mysql.NewDecrement(d)}
 }
 
 func (t thenMySQL) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {

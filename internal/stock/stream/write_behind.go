@@ -83,7 +83,7 @@ const (
 // startWriteBehind begins to write, from all streams that exist.
 func startWriteBehind(d stock.Deps) *writeBehind {
 	w := &writeBehind{
-		db: mysql.New(d), streams: streams{d.Redis}, log: d.Log,
+		db: mysql.New(d), streams: streams{redis.New(d)}, log: d.Log,
 		late: scanInterval, maxAge: maxEntryAge,
 		items: newSchedule(), waiters: make(chan struct{}, maxWaiters),
 	}
@@ -181,7 +181,7 @@ func (w *writeBehind) addGroups(working context.Context, found map[int64]conditi
 		if stream.entries == 0 || stream.grouped {
 			continue
 		}
-		if failed := redis.OpenStream(working, w.streams.client, id); failed != nil {
+		if failed := w.streams.OpenStream(working, id); failed != nil {
 			err = cmp.Or(err, failed)
 			delete(found, id)
 		}
@@ -273,7 +273,7 @@ func (w *writeBehind) writePending(stopped, working context.Context, ids []int64
 func (w *writeBehind) read(working context.Context, ids []int64) (sales []sale) {
 	replies := make([]func() (delivery, error), len(ids))
 	takeOvers := w.items.takeOvers()
-	_, _ = w.streams.client.Pipelined(working, func(pipe goredis.Pipeliner) error {
+	_, _ = w.streams.Client.Pipelined(working, func(pipe goredis.Pipeliner) error {
 		for i, id := range ids {
 			if from, overdue := takeOvers[id]; overdue {
 				replies[i] = w.streams.takeOver(working, pipe, id, w.late, from)
