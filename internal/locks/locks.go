@@ -37,6 +37,8 @@ type Options struct {
 	Lease time.Duration // how long a lock outlives a holder that died; default 30 s
 	Poll  time.Duration // pause between two attempts while another client holds the lock; default 50 ms
 	Renew time.Duration // pause between two renewals of a held lock, if the lock renews; default Lease/3
+
+	ChannelPrefix string // of the names of Redis channels, as the caller's keys may have one
 }
 
 func (o Options) withDefaults() Options {

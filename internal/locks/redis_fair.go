@@ -51,7 +51,7 @@ type RedisFair struct {
 
 // NewRedisFair makes the lock on one Redis. It does not use Options.Poll.
 func NewRedisFair(client redis.UniversalClient, options Options) *RedisFair {
-	l := &RedisFair{redisLock: newRedisLock(client, options), waiters: newWakeups(client, fairChannel)}
+	l := &RedisFair{redisLock: newRedisLock(client, options), waiters: newWakeups(client, options.ChannelPrefix+fairChannel)}
 	l.heartbeat = min(fairHeartbeat, l.options.Lease)
 	return l
 }
@@ -95,7 +95,7 @@ func (l *RedisFair) Lock(ctx context.Context, key string) (*Lease, error) {
 
 // acquire returns when to ask again if no message comes, or 0 if the lock was granted. Under TryOnce it does not queue.
 func (l *RedisFair) acquire(ctx context.Context, key, id string) (pause time.Duration, err error) {
-	ms, err := fairAcquireScript.Run(ctx, l.client, fairKeys(key), id, fairChannel,
+	ms, err := fairAcquireScript.Run(ctx, l.client, fairKeys(key), id, l.waiters.channel(),
 		l.options.Lease.Milliseconds(), l.heartbeat.Milliseconds(), triesOnce(ctx)).Int64()
 	return time.Duration(ms) * time.Millisecond, err
 }
@@ -103,7 +103,7 @@ func (l *RedisFair) acquire(ctx context.Context, key, id string) (pause time.Dur
 // leave releases the lock, or leaves the queue.
 func (l *RedisFair) leave(key, id string) releaseFunc {
 	return func(ctx context.Context) (ours bool, err error) {
-		held, err := fairLeaveScript.Run(ctx, l.client, fairKeys(key), id, fairChannel).Int()
+		held, err := fairLeaveScript.Run(ctx, l.client, fairKeys(key), id, l.waiters.channel()).Int()
 		return held == 1, err
 	}
 }

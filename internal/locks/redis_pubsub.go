@@ -46,7 +46,7 @@ type RedisPubSub struct {
 // NewRedisPubSub makes the lock on one Redis. It does not use Options.Poll. The client should not retry (MaxRetries
 // -1): see NewRedisOwner.
 func NewRedisPubSub(client redis.UniversalClient, options Options) *RedisPubSub {
-	return &RedisPubSub{newRedisLock(client, options), newWakeups(client, pubsubChannel)}
+	return &RedisPubSub{newRedisLock(client, options), newWakeups(client, options.ChannelPrefix+pubsubChannel)}
 }
 
 // Close ends the subscription, and stops the background retries of failed Locks and Unlocks. A lock that is not
@@ -105,7 +105,7 @@ func (l *RedisPubSub) acquire(ctx context.Context, key, owner string) (ttl time.
 
 func (l *RedisPubSub) deleteAndPublish(key, owner string) releaseFunc {
 	return func(ctx context.Context) (ours bool, err error) {
-		deleted, err := pubsubReleaseScript.Run(ctx, l.client, []string{key}, owner, pubsubChannel).Int()
+		deleted, err := pubsubReleaseScript.Run(ctx, l.client, []string{key}, owner, l.waiters.channel()).Int()
 		return deleted == 1, err
 	}
 }

@@ -56,7 +56,7 @@ type RedisQueue struct {
 	options   Options
 	heartbeat time.Duration
 	turnTime  time.Duration
-	process   string // names this process in the queues in Redis
+	process   string // names this process in the queues in Redis, and its channel
 	// The arguments that all scripts have in common.
 	leaseArg, processArg any
 	messages             *subscription
@@ -74,12 +74,12 @@ func NewRedisQueue(client redis.UniversalClient, options Options) *RedisQueue {
 		client:   client,
 		options:  options.withDefaults(),
 		turnTime: turnTime,
-		process:  rand.Text(),
+		process:  options.ChannelPrefix + "locks:" + rand.Text(),
 		cohorts:  map[string]*cohort{},
 	}
 	q.leaseArg, q.processArg = q.options.Lease.Milliseconds(), q.process
 	q.heartbeat = min(queueHeartbeat, q.options.Lease)
-	q.messages = newSubscription(client, "locks:"+q.process, q.onMessage, q.askAll)
+	q.messages = newSubscription(client, q.process, q.onMessage, q.askAll)
 	q.renewals = newRenewals(q.options, q.renew)
 	q.undos = newUndoer(q.options.Lease)
 	return q

@@ -407,7 +407,7 @@ func TestRedisQueueSubscribesOncePerProcess(t *testing.T) {
 		})
 	}
 	process, _, _ := strings.Cut(observer.ZRange(t.Context(), "lock:{0}:queue", 0, 0).Val()[0], "/")
-	channel := "locks:" + process
+	channel := process
 	serverstest.Eventually(t, "the second process is subscribed", func() bool {
 		return observer.PubSubNumSub(context.Background(), channel).Val()[channel] == 1
 	})

@@ -45,7 +45,7 @@ func waitFor(t *testing.T, p queueProcess, observer redis.UniversalClient, proce
 	t.Helper()
 	granted := lockLater(t, p, queueKey)
 	awaitQueue(t, observer, processes)
-	channel := "locks:" + p.Process()
+	channel := p.Process()
 	serverstest.Eventually(t, "the process is subscribed", func() bool {
 		return observer.PubSubNumSub(context.Background(), channel).Val()[channel] == 1
 	})

@@ -22,6 +22,8 @@ func newWakeups(client redis.UniversalClient, channel string) *wakeups {
 	return w
 }
 
+func (w *wakeups) channel() string { return w.messages.channel }
+
 // join registers a waiter for a message. Call it before asking for the lock, so that no release in between is missed: a
 // wake-up that comes while nobody waits is kept for the next wait.
 func (w *wakeups) join(message string) (woken <-chan struct{}, leave func()) {

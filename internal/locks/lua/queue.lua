@@ -9,9 +9,9 @@
 --                PROCESS         the number of the last owner of the process that has left
 --                PROCESS " lost" the number of its last owner that did not hold the lock when it left
 --
--- An owner is "process/number". A process numbers its owners in ascending order, so that one number tells which of
--- them have left: their late commands are refused, and a release that is repeated still reports that the lock was
--- released.
+-- An owner is "process/number", and "process" is also the channel of the process. It numbers its owners in ascending
+-- order, so that one number tells which of them have left: their late commands are refused, and a release that is
+-- repeated still reports that the lock was released.
 --
 -- ARGV[1] lease, ms  ARGV[2] process  ARGV[3] number
 -- Go defines, before each script, block, the number of tokens of a turn, and patience, the longest heartbeat, ms.
@@ -69,7 +69,7 @@ local function pass()
       local ttl = math.min(lease, heartbeat)
       local token = grant(owner, ttl)
       local to, number = string.match(owner, '^(.*)/(%d+)$')
-      redis.call('PUBLISH', 'locks:' .. to, string.format('%s %.0f %.0f %s', number, ttl, token, lock))
+      redis.call('PUBLISH', to, string.format('%s %.0f %.0f %s', number, ttl, token, lock))
       return
     end
   end

@@ -113,7 +113,9 @@ func keysOf(d stock.Deps, strategy string, locker locks.Locker) locks.Locker {
 	return guard.KeysOf{Strategy: strategy, Prefix: d.KeyPrefix, Locker: locker}
 }
 
-func lease(d stock.Deps) locks.Options { return locks.Options{Lease: d.Lease, Poll: d.Poll} }
+func lease(d stock.Deps) locks.Options {
+	return locks.Options{Lease: d.Lease, Poll: d.Poll, ChannelPrefix: d.KeyPrefix}
+}
 
 // redisLock is the row of a step of the Redis lock ladder.
 func redisLock[L locks.Locker](
