@@ -14,6 +14,7 @@ import (
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/topology"
+	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/traffic"
 )
 
@@ -63,6 +64,14 @@ func (f *requestFlags) mix() (traffic.MixConfig, error) {
 			f.counts, maxUnits)
 	}
 	return traffic.MixConfig{Seed: f.seed, Goods: f.goods, Skew: f.skew, MinCount: low, MaxCount: high}, nil
+}
+
+// checkReplicas returns an error for a number of replicas that the lab does not start.
+func checkReplicas(n int) error {
+	if n < 1 || n > scenario.MaxReplicas {
+		return fmt.Errorf("--replicas %d: must be a number from 1 to %d", n, scenario.MaxReplicas)
+	}
+	return nil
 }
 
 // localFlags configure servers that the lab starts itself.
@@ -177,8 +186,12 @@ func (f *attachFlags) given() bool {
 }
 
 func (f *attachFlags) place() lab.Place {
+	var fewer map[int]string
+	if f.single != "" {
+		fewer = map[int]string{1: strings.TrimSuffix(f.single, "/")}
+	}
 	return lab.Place{
-		URL: f.target, Single: f.single, Admin: f.admin,
+		URL: f.target, Fewer: fewer, Admin: f.admin,
 		MySQLDSN: f.mysqlDSN, Redis: f.redis, Redlock: f.redlock, Account: f.account,
 	}
 }

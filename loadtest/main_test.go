@@ -44,13 +44,13 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"run --target http://127.0.0.1:1 --stock-binary stock", "--stock-binary is useless with --target"},
 		{"run --counts many", `--counts "many": must be a number, or a range such as 1-3`},
 		{"run --requests 10 --duration 1s", "--requests and --duration exclude each other"},
-		{"run --replicas 3", "--replicas 3: must be 1 or 2"},
 		{"run --etcd-members 2", "--etcd-members 2: must be 1 or 3"},
 		{"up --etcd-members 5", "--etcd-members 5: must be 1 or 3"},
 		{
 			"run --target http://127.0.0.1:1 --redis-cluster",
 			"--redis-cluster and --etcd-members are useless with --target: the lab starts no servers",
 		},
+		{"run --replicas 9", "--replicas 9: must be a number from 1 to 8"},
 		{"run --target http://127.0.0.1:1 --replicas 0", "--replicas 0: must be at least 1"},
 		{"run --sweep users=8,1", "--sweep users=8,1: 1 after 8: values must ascend"},
 		{

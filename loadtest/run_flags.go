@@ -73,7 +73,8 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.restock, "restock", 0,
 		"units to put back every 20 ms of a run, into each item in turn; a lock without a fence loses some")
 	f.request.register(flags)
-	flags.IntVar(&f.replicas, "replicas", 2, "replicas of the service: 1 or 2; with --target: how many it has")
+	flags.IntVar(&f.replicas, "replicas", 2,
+		fmt.Sprintf("replicas of the service: 1 to %d; with --target: how many it has", scenario.MaxReplicas))
 	registerRedisReplica(flags, &f.copied)
 	f.clusters.register(flags)
 	flags.StringVar(&f.sweepText, "sweep", "",
@@ -106,10 +107,14 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--rounds %d: must be at least 1", f.rounds)
 	case f.restock < 0 || f.restock > maxUnits:
 		return fmt.Errorf("--restock %d: must be a number of units, at most %d", f.restock, maxUnits)
-	case f.attach.target == "" && f.replicas != 1 && f.replicas != 2:
-		return fmt.Errorf("--replicas %d: must be 1 or 2", f.replicas)
+	case f.attach.target == "":
+		if err := checkReplicas(f.replicas); err != nil {
+			return err
+		}
 	case f.replicas < 1:
 		return fmt.Errorf("--replicas %d: must be at least 1", f.replicas)
+	}
+	switch {
 	case store != "" && !slices.Contains(oracle.Stores, store):
 		return fmt.Errorf("--store %q: must be one of %s", store, strings.Join(oracle.Stores, ", "))
 	case hold < 0 || hold > scenario.MaxHold || hold%time.Millisecond != 0:
@@ -169,6 +174,8 @@ func (f *runFlags) parseSweep(flags *pflag.FlagSet) (err error) {
 		return errors.New("--sweep users needs a closed loop: with --rate, more users do not send more requests")
 	case axis == history.AxisReplicas && f.attach.target != "" && f.attach.single == "":
 		return errors.New("--sweep replicas with --target needs --single, to reach only one replica")
+	case axis == history.AxisReplicas && f.attach.target != "" && (f.sweep.Values[0] != 1 || len(f.sweep.Values) > 2):
+		return errors.New("--sweep replicas with --target needs two values: 1, for --single, and how many --target has")
 	case axis == history.AxisReplicas:
 		f.replicas = int(f.sweep.Values[len(f.sweep.Values)-1])
 	}
@@ -222,7 +229,7 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 		f.rounds = cmp.Or(f.rounds, fixedRounds)
 	}
 	standard := !cannotAdapt && f.stock == 0 && f.workload == "" && f.request.hold == 0
-	f.faults = f.faults && standard && !f.quick && f.attach.target == "" && f.replicas == 2
+	f.faults = f.faults && standard && !f.quick && f.attach.target == "" && f.replicas >= 2
 	f.request.seed = cmp.Or(f.request.seed, newSeed())
 }
 

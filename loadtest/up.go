@@ -19,6 +19,7 @@ import (
 	"stock/loadtest/internal/console"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/traffic"
 )
@@ -52,7 +53,7 @@ func upCommand() *cobra.Command {
 	var f upFlags
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start the servers, two replicas, nginx and a page for the browser, and keep them running until Ctrl-C",
+		Short: "Start the servers, replicas, nginx and a page for the browser, and keep them running until Ctrl-C",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.consoleGiven = cmd.Flags().Changed("console")
@@ -72,7 +73,7 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 		"host:port of the service (default: "+usualListen+" if it is free, else any free port)")
 	flags.StringVar(&f.adminListen, "admin-listen", "", "host:port of the first replica's admin listener, the others "+
 		"use the ports after it (default: "+usualAdminListen+" if it is free, else any free ports)")
-	flags.IntVar(&f.replicas, "replicas", 2, "replicas of the service")
+	flags.IntVar(&f.replicas, "replicas", 2, fmt.Sprintf("replicas of the service: 1 to %d", scenario.MaxReplicas))
 	flags.BoolVar(&f.pausePoints, "pause-points", false, "allow requests to be parked halfway (header X-Pause)")
 	flags.DurationVar(&f.lease, "lease", usualLease,
 		"time after which the lock of a dead holder expires; 2s shortens the stories of docs/faults.md")
@@ -83,8 +84,8 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 }
 
 func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	if f.replicas < 1 {
-		return fmt.Errorf("--replicas %d: must be at least 1", f.replicas)
+	if err := checkReplicas(f.replicas); err != nil {
+		return err
 	}
 	if err := f.clusters.check(); err != nil {
 		return err
@@ -217,7 +218,7 @@ func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Lis
 // users of the host can read a command line, and what the console serves.
 func (f *upFlags) runCommand(t *topology.Topology) (command, note string) {
 	command = "go run ./loadtest run"
-	if f.replicas > 2 || f.lease != usualLease {
+	if f.lease != usualLease {
 		command += fmt.Sprintf(" --target=%s --single=%s --admin=%s --redis=%s --redlock=%s",
 			t.URL, t.SingleURL, t.Replicas[0].AdminURL, strings.Join(t.Redis, ","), strings.Join(t.Redlock, ","))
 		note = "Set LOADTEST_MYSQL_DSN first, to the MySQL DSN that loadtest up has printed: it contains a password."

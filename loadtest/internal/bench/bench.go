@@ -211,7 +211,7 @@ func (b *bench) strategy(
 	dir := filepath.Join(b.Dir, fmt.Sprint(number))
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	target := b.Target
-	target.Single = "" // a single replica is not measured
+	target.Fewer = nil // a single replica is not measured
 	runner, err := scenario.New(target, scenario.Config{
 		Choices: []scenario.Choice{choice}, Replicas: len(b.Replicas), Rounds: 1, Seed: b.Seed + uint64(number),
 		Users: users, Duration: b.Time, Timeout: timeout, WarmUp: warmUp,

@@ -35,12 +35,12 @@ type Lab struct {
 
 // Place says where a service is that was started elsewhere. Empty fields are unknown.
 type Place struct {
-	URL      string   // of the service
-	Single   string   // URL that reaches only one replica
-	Admin    string   // URL of an admin listener
-	MySQLDSN string   // of the service's database
-	Redis    []string // host:port
-	Redlock  []string // host:port of the independent masters
+	URL      string         // of the service
+	Fewer    map[int]string // URLs that reach only the first replicas, by their number
+	Admin    string         // URL of an admin listener
+	MySQLDSN string         // of the service's database
+	Redis    []string       // host:port
+	Redlock  []string       // host:port of the independent masters
 
 	oracle.Account // how to read the stock in MySQL and Redis
 }
@@ -54,7 +54,7 @@ func Start(ctx context.Context, o topology.Options) (*Lab, error) {
 	}
 	l, err := Attach(ctx, Place{
 		URL:      t.URL,
-		Single:   t.SingleURL,
+		Fewer:    t.Fewer,
 		Admin:    t.Replicas[0].AdminURL,
 		MySQLDSN: t.MySQLDSN,
 		Redis:    t.Redis,
@@ -90,7 +90,7 @@ func Attach(ctx context.Context, at Place) (*Lab, error) {
 				Transport: &http.Transport{MaxIdleConnsPerHost: scenario.MaxConcurrent, IdleConnTimeout: 5 * time.Second},
 			},
 		},
-		Single: strings.TrimSuffix(at.Single, "/"),
+		Fewer: at.Fewer,
 	}}
 	if at.MySQLDSN != "" || len(at.Redis) > 0 {
 		o, err := oracle.Open(ctx, oracle.Config{

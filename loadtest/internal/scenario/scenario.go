@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -23,7 +24,7 @@ import (
 // Target is the service under test.
 type Target struct {
 	Service
-	Single string         // URL that reaches only replica 1; empty if there is none
+	Fewer  map[int]string // URLs that reach only the first replicas, by their number, as far as there are any
 	Oracle *oracle.Oracle // nil: the lab has no access to the stores, and reads the stock through the service
 }
 
@@ -113,7 +114,7 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 	case config.Stock < 0:
 		return nil, fmt.Errorf("stock %d: must not be negative", config.Stock)
 	}
-	oneReplica := target.Single != "" && config.Sweep.Axis != history.AxisReplicas
+	oneReplica := target.Fewer[1] != "" && config.Sweep.Axis != history.AxisReplicas
 	measured := rows(config.Choices, workloads(target, config), config.settings(), oneReplica)
 	r := &Runner{
 		target:   target,
@@ -162,19 +163,20 @@ func (c Config) standard(target Target) bool {
 
 // openDrivers makes a driver for each number of replicas that the rows need.
 func (r *Runner) openDrivers() error {
-	addresses := map[int]string{r.config.Replicas: r.target.URL}
-	if r.config.Replicas > 1 && r.target.Single != "" {
-		addresses[1] = r.target.Single
+	addresses := maps.Clone(r.target.Fewer)
+	if addresses == nil {
+		addresses = map[int]string{}
 	}
-	users := 0
+	addresses[r.config.Replicas] = r.target.URL
+	users := map[int]int{} // by number of replicas
 	for _, row := range r.all() {
 		if addresses[row.Replicas] == "" {
 			return fmt.Errorf("%s: the target has no URL that reaches exactly this number of replicas", row.Label())
 		}
-		users = max(users, r.users(row))
+		users[row.Replicas] = max(users[row.Replicas], r.users(row))
 	}
-	for replicas, address := range addresses {
-		driver, err := traffic.NewDriver(address, users)
+	for replicas, most := range users {
+		driver, err := traffic.NewDriver(addresses[replicas], most)
 		if err != nil {
 			return err
 		}

@@ -247,7 +247,7 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 	server := s.serve(t, int64(config.Replicas))
 	target := Target{
 		Service: Service{URL: server.URL, Admin: server.URL, Client: server.Client()},
-		Single:  s.serve(t, 1).URL,
+		Fewer:   map[int]string{1: s.serve(t, 1).URL},
 	}
 	runner, err := New(target, config, time.Now())
 	if err != nil {

@@ -44,6 +44,9 @@ func ParseSweep(text string) (Sweep, error) {
 // MaxUsers is how many users one process can simulate, each with its own connection.
 const MaxUsers = 10_000
 
+// MaxReplicas is how many replicas the lab starts at most.
+const MaxReplicas = 8
+
 // MaxHold is the longest time that a request can spend inside the critical section.
 const MaxHold = 10 * time.Second
 
@@ -55,7 +58,7 @@ func parseValue(axis, word string) (int64, error) {
 	case history.AxisGoods:
 		largest = 10_000
 	case history.AxisReplicas:
-		largest = 2
+		largest = MaxReplicas
 	case history.AxisHold:
 		if word == "0" {
 			return 0, nil

@@ -37,7 +37,7 @@ func TestParseSweep(t *testing.T) {
 		"users=1,":      `users ""`,
 		"hold=0,2":      `hold "2": must be whole milliseconds`,
 		"hold=0,1500us": "whole milliseconds",
-		"replicas=1,3":  "must be a number from 1 to 2",
+		"replicas=1,9":  "must be a number from 1 to 8",
 		"goods=1,20000": "must be a number from 1 to 10000",
 	} {
 		if s, err := ParseSweep(text); err == nil || !strings.Contains(err.Error(), want) {

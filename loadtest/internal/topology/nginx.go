@@ -11,24 +11,31 @@ import (
 	"stock/nginx"
 )
 
-// balance starts one nginx that balances all replicas on one port, passes everything to the first replica on
-// another, and balances the bare servers, if there are any, on a third.
+// balance starts one nginx that balances all replicas on one port and, on a port for each smaller number, the first
+// replicas only. It balances the bare servers, if there are any, on one more.
 func (t *Topology) balance(ctx context.Context, o Options) error {
 	all, err := listenAddr(o.Listen, 0)
 	if err != nil {
 		return err
 	}
-	single, err := freeAddr()
-	if err != nil {
-		return err
-	}
-	t.URL, t.SingleURL = "http://"+all, "http://"+single
+	t.URL, t.Fewer = "http://"+all, map[int]string{}
+	ready := []string{t.URL}
 
 	var replicas []string
 	for _, r := range t.Replicas {
 		replicas = append(replicas, strings.TrimPrefix(r.URL, "http://"))
 	}
-	sites := nginx.Render("stock", all, replicas) + nginx.Render("stock_single", single, replicas[:1])
+	sites := nginx.Render("stock", all, replicas)
+	for n := 1; n < max(len(replicas), 2); n++ {
+		listen, err := freeAddr()
+		if err != nil {
+			return err
+		}
+		t.Fewer[n] = "http://" + listen
+		ready = append(ready, t.Fewer[n])
+		sites += nginx.Render("stock_"+strconv.Itoa(n), listen, replicas[:n])
+	}
+	t.SingleURL = t.Fewer[1]
 	if len(o.Bare) > 0 {
 		bare, err := freeAddr()
 		if err != nil {
@@ -38,7 +45,7 @@ func (t *Topology) balance(ctx context.Context, o Options) error {
 		sites += nginx.Render("bare", bare, o.Bare)
 	}
 
-	t.Servers.Nginx, err = startNginx(ctx, sites, t.URL, t.SingleURL)
+	t.Servers.Nginx, err = startNginx(ctx, sites, ready...)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,11 @@ func (t *Topology) startMySQL(ctx context.Context, o Options) (err error) {
 	if t.tidb = o.TiDB != ""; t.tidb {
 		t.Servers.MySQL, err = servers.StartTiDB(ctx, o.TiDB)
 	} else {
-		t.Servers.MySQL, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: o.Relaxed})
+		// The usual limit has room for two replicas and the lab.
+		connections := servers.MySQLConnections + max(o.Replicas-2, 0)*replicaConnections
+		t.Servers.MySQL, err = servers.StartMySQL(ctx, servers.MySQLOptions{
+			Relaxed: o.Relaxed, Args: []string{"--max-connections=" + strconv.Itoa(connections)},
+		})
 	}
 	if err != nil {
 		return err

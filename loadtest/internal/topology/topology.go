@@ -54,16 +54,18 @@ type Options struct {
 
 // Topology is a system under test.
 type Topology struct {
-	URL       string     `json:"url"`        // nginx in front of all replicas
-	SingleURL string     `json:"single_url"` // nginx in front of the first replica only
-	BareURL   string     `json:"-"`          // nginx in front of Options.Bare
-	Replicas  []*Replica `json:"replicas"`
-	MySQLDSN  string     `json:"mysql_dsn"`
-	Redis     []string   `json:"redis"`   // host:port; more than one is a cluster
-	Redlock   []string   `json:"redlock"` // host:port of the independent masters
-	Etcd      []string   `json:"etcd,omitempty"`
-	ZooKeeper []string   `json:"zookeeper,omitempty"`
-	Nginx     Nginx      `json:"nginx"`
+	URL       string `json:"url"`        // nginx in front of all replicas
+	SingleURL string `json:"single_url"` // nginx in front of the first replica only
+	// Fewer has the URL of nginx in front of the first replicas only, by their number; that of one replica, too.
+	Fewer     map[int]string `json:"-"`
+	BareURL   string         `json:"-"` // nginx in front of Options.Bare
+	Replicas  []*Replica     `json:"replicas"`
+	MySQLDSN  string         `json:"mysql_dsn"`
+	Redis     []string       `json:"redis"`   // host:port; more than one is a cluster
+	Redlock   []string       `json:"redlock"` // host:port of the independent masters
+	Etcd      []string       `json:"etcd,omitempty"`
+	ZooKeeper []string       `json:"zookeeper,omitempty"`
+	Nginx     Nginx          `json:"nginx"`
 
 	// Missing says why "etcd" or "zookeeper" was not started, and how to install it.
 	Missing map[string]string `json:"missing,omitempty"`
