@@ -21,11 +21,13 @@ import (
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/tenant"
 	"stock/loadtest/internal/topology"
 )
 
 type faultsFlags struct {
 	local      localFlags
+	servers    serverFlags
 	scenarios  []string
 	strategies []string
 	repeat     int
@@ -37,13 +39,16 @@ type faultsFlags struct {
 	markdown   string
 }
 
-func faultsCommand() *cobra.Command {
+func faultsCommand(getenv func(string) string) *cobra.Command {
 	var f faultsFlags
 	cmd := &cobra.Command{
 		Use:   "faults",
 		Short: "Play crashes, late writes and retries for every strategy",
 		Long: `faults plays fault scenarios, each on two replicas of its own, for every strategy, and compares the outcome
 with what the strategy claims. Each cell proves that its fault struck, and is judged as a load is.
+
+With --mysql-dsn or --redis, it plays them on servers of yours, in a database and with a prefix of keys of its own, as run
+does. Scenarios that must break such a server are left out.
 
 With --step, the replicas, the servers and the clients go on while you read. Requests that wait for the scenario time
 out after an hour. Leases end as always, and so do requests in scenarios about time-outs. So the claims about how long
@@ -58,6 +63,9 @@ it should; 130 interrupted.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags()); err != nil {
+				return err
+			}
+			if err := f.servers.readEnvironment(getenv); err != nil {
 				return err
 			}
 			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -80,6 +88,7 @@ func (f *faultsFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.out, "out", "", "directory for the report and the histories (default: out/ and the time)")
 	flags.StringVar(&f.markdown, "markdown", "", "write the tables in Markdown to this file, - for stdout")
 	f.local.register(flags)
+	f.servers.register(flags)
 }
 
 func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
@@ -102,6 +111,7 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	l, err := lab.Start(ctx, topology.Options{
 		Replicas:     1, // it tells the strategies; scenarios have replicas of their own
 		RedisReplica: true, StockBinary: f.local.stockBinary,
+		Own: f.servers.own(1 + 2*f.parallel),
 	})
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
@@ -111,6 +121,7 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 			err = errors.Join(err, closeErr)
 		}
 	}()
+	warnOfServers(stderr, l)
 	options, err := f.plan(ctx, l, scenarios)
 	if err != nil {
 		return err
@@ -133,6 +144,13 @@ func (f *faultsFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--parallel %d: must be at least 1", f.parallel)
 	case flags.Changed("parallel") && (f.step || f.verbose):
 		return errors.New("--parallel cannot be used with --step or --verbose: they play one cell after the other")
+	}
+	if err := tenant.CheckName(f.servers.name); err != nil {
+		return fmt.Errorf("--name %w", err)
+	}
+	if len(f.servers.redis) > 1 {
+		return errors.New("--redis names a Cluster: the scenarios need a single Redis, because their proxies do not know a " +
+			"Cluster's redirections")
 	}
 	return checkWritable("--markdown", f.markdown)
 }
@@ -160,8 +178,9 @@ func (f *faultsFlags) plan(ctx context.Context, l *lab.Lab, scenarios []fault.Sc
 		return fault.Options{}, cmp.Or(ctx.Err(), err)
 	}
 	o := fault.Options{
-		Scenarios: scenarios, Practices: f.strategies, Repeat: f.repeat, Parallel: f.parallel,
-		Command: replayCommand(f.local.stockBinary),
+		Scenarios: scenarios, Practices: f.strategies, Repeat: f.repeat,
+		Parallel: parallel(l, 1, f.parallel),
+		Command:  replayCommand(f.local.stockBinary),
 	}
 	if o.Choices, err = f.choose(catalogue, scenarios); err != nil {
 		return o, err
@@ -170,6 +189,14 @@ func (f *faultsFlags) plan(ctx context.Context, l *lab.Lab, scenarios []fault.Sc
 		return o, fmt.Errorf("no scenario that was chosen applies to %s", strings.Join(f.strategies, ", "))
 	}
 	return o, nil
+}
+
+// parallel returns how many scenarios, of two replicas each, can be played at the same time beside some replicas.
+func parallel(l *lab.Lab, beside, wanted int) int {
+	if most := l.Topology.MostReplicas; most > 0 {
+		return max(1, min(wanted, (most-beside)/2))
+	}
+	return wanted
 }
 
 // replayCommand is the command that plays scenarios again, on the same binary of the service.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -13,8 +14,9 @@ import (
 	"stock/internal/access"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/tenant"
+	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/traffic"
 )
 
@@ -135,11 +137,58 @@ func (f *clusterFlags) options(o topology.Options) topology.Options {
 	return o
 }
 
+// serverFlags describe servers of the user's: those of a running service, or others on which the lab has a database and
+// keys of its own.
+type serverFlags struct {
+	mysqlDSN      string
+	redis         []string
+	redisPassword string // only from the environment: other users of the host can read a command line
+	name          string
+}
+
+func (f *serverFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.mysqlDSN, "mysql-dsn", "",
+		"user:password@tcp(host:port)/ of a MySQL of yours: the lab creates a database on it and drops it at the end; "+
+			"set LOADTEST_MYSQL_DSN if it has a password")
+	flags.StringSliceVar(&f.redis, "redis", nil,
+		"host:port of a Redis of yours, several of a Cluster: the lab uses keys with a prefix of its own, and deletes them "+
+			"at the end; password in LOADTEST_REDIS_PASSWORD or STOCK_REDIS_PASSWORD")
+	flags.StringVar(&f.name, "name", tenant.DefaultName,
+		"name of that database, and with a colon prefix of the keys; labs at the same time need different ones")
+}
+
+// readEnvironment reads what must not be on a command line.
+func (f *serverFlags) readEnvironment(getenv func(string) string) error {
+	for _, name := range []string{"LOADTEST_REDIS_PASSWORD", "STOCK_REDIS_PASSWORD"} {
+		password, err := access.Password(getenv, name)
+		if err != nil || password != "" {
+			f.redisPassword = password
+			return err
+		}
+	}
+	return nil
+}
+
+// own says which servers are the user's, if the lab starts the service itself.
+func (f *serverFlags) own(replicas int) topology.Own {
+	return topology.Own{
+		MySQLDSN: f.mysqlDSN, Redis: f.redis, RedisPassword: f.redisPassword, Name: f.name, Replicas: replicas,
+	}
+}
+
+// warnOfServers says what the claims rely on and the user's servers do not have.
+func warnOfServers(w io.Writer, l *lab.Lab) {
+	for _, warning := range l.Warnings {
+		fmt.Fprintln(w, "warning:", warning)
+	}
+}
+
 // attachFlags describe a service that is already running.
 type attachFlags struct {
+	serverFlags
 	target, single, admin string
-	mysqlDSN              string
-	redis, redlock        []string
+	redlock               []string
+	keyPrefix             string
 	mysqlTLS, redisTLS    string // see access.TLS
 	account               oracle.Account
 }
@@ -148,12 +197,13 @@ func (f *attachFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.target, "target", "", "URL of a running service: the lab then starts no servers")
 	flags.StringVar(&f.single, "single", "", "with --target: URL that reaches only one replica")
 	flags.StringVar(&f.admin, "admin", "", "with --target: URL of a replica's admin listener, to set the stock")
-	flags.StringVar(&f.mysqlDSN, "mysql-dsn", "",
-		"with --target: user:password@tcp(host:port)/database, to read the stock directly")
-	flags.StringSliceVar(&f.redis, "redis", nil,
-		"with --target: host:port of Redis, to read the stock directly")
+	f.serverFlags.register(flags)
+	for _, name := range []string{"mysql-dsn", "redis"} {
+		flags.Lookup(name).Usage += ". With --target: the service's, its database included, to read the stock directly"
+	}
 	flags.StringSliceVar(&f.redlock, "redlock", nil,
 		"with --target: host:port of Redlock's masters, to count their commands")
+	flags.StringVar(&f.keyPrefix, "key-prefix", "", "with --target: the service's --key-prefix")
 	flags.StringVar(&f.mysqlTLS, "mysql-tls", "", access.Usage)
 	flags.StringVar(&f.redisTLS, "redis-tls", "", access.Usage)
 	flags.StringVar(&f.account.RedisUser, "redis-user", "", "`user` of Redis, if not the default user")
@@ -171,18 +221,19 @@ func (f *attachFlags) readAccount(getenv func(string) string) (err error) {
 	if f.account.MySQLPassword, err = access.Password(getenv, "LOADTEST_MYSQL_PASSWORD"); err != nil {
 		return err
 	}
-	if f.account.RedisPassword, err = access.Password(getenv, "LOADTEST_REDIS_PASSWORD"); err != nil {
+	if err := f.readEnvironment(getenv); err != nil {
 		return err
 	}
+	f.account.RedisPassword = f.redisPassword
 	if f.account.RedisUser != "" && f.account.RedisPassword == "" {
 		return errors.New("--redis-user needs a password: set LOADTEST_REDIS_PASSWORD, or LOADTEST_REDIS_PASSWORD_FILE")
 	}
 	return nil
 }
 
-// given reports whether any flag but --target was given.
+// given reports whether a flag was given that only a running service has.
 func (f *attachFlags) given() bool {
-	return f.single != "" || f.admin != "" || f.mysqlDSN != "" || len(f.redis)+len(f.redlock) > 0
+	return f.single != "" || f.admin != "" || f.keyPrefix != "" || len(f.redlock) > 0
 }
 
 func (f *attachFlags) place() lab.Place {
@@ -193,5 +244,6 @@ func (f *attachFlags) place() lab.Place {
 	return lab.Place{
 		URL: f.target, Fewer: fewer, Admin: f.admin,
 		MySQLDSN: f.mysqlDSN, Redis: f.redis, Redlock: f.redlock, Account: f.account,
+		KeyPrefix: f.keyPrefix,
 	}
 }

@@ -63,7 +63,7 @@ var revision string
 func main() {
 	leaveProcessorsToTheService()
 	redis.SetLogger(quiet{})
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// After the first signal, restore the default: a second one kills this process. Its children die with it.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
@@ -106,8 +106,8 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(runCommand(getenv), upCommand(), verifyCommand(), compareCommand(), targetsCommand(),
-		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(), timelineCommand())
+	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), targetsCommand(),
+		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(getenv), timelineCommand())
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:

@@ -45,6 +45,9 @@ Before them it runs small workloads once. They are judged and not measured. Stra
 They are left out with --stock, --workload, --sweep, --rate, --restock and --duration, and if the lab cannot set the
 stock.
 
+With --mysql-dsn or --redis, it uses servers of yours in place of private ones, in a database and with a prefix of keys
+of its own. It removes both at the end, also after Ctrl-C, and changes nothing else.
+
 With --target it uses a service that is already running. It then needs --admin to set the stock, and --mysql-dsn
 and --redis to read the stock directly instead of through the service. The passwords of MySQL and Redis are read from
 LOADTEST_MYSQL_PASSWORD (unless the DSN has one) and LOADTEST_REDIS_PASSWORD, or from the files that these variables
@@ -54,6 +57,7 @@ with _FILE at the end name.`,
   loadtest run --strategies update,for-update --users 32 --goods 5 --skew zipf --counts 1-3
   loadtest run --rate 500 --duration 10s --strategies update
   loadtest run --strategies update,for-update,optimistic-version --sweep users=1,8,32,128 --rounds 5
+  loadtest run --mysql-dsn 'lab@tcp(db:3306)/' --redis cache:6379
   loadtest run --target http://localhost:8000 --admin http://localhost:9001`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -101,6 +105,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		}
 	}()
 
+	warnOfServers(stderr, l)
 	run, err := l.NewRun(ctx, f.runOptions(mix, began))
 	if err != nil {
 		return err
@@ -111,7 +116,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	failure := measure(ctx, run, screen)
 	if failure == nil && f.faults {
 		options := fault.Options{
-			Scenarios: fault.Basic, Choices: run.Choices, Repeat: 1, Parallel: len(fault.Basic),
+			Scenarios: fault.Basic, Choices: run.Choices, Repeat: 1, Parallel: parallel(l, f.replicas, len(fault.Basic)),
 			Command: replayCommand(f.local.stockBinary),
 		}
 		failure = playFaults(ctx, faultLab(l, false), options, run.Builder, f.out, screen)
@@ -130,6 +135,7 @@ func (f *runFlags) openLab(ctx context.Context) (*lab.Lab, error) {
 	}
 	return lab.Start(ctx, f.clusters.options(topology.Options{
 		Replicas: f.replicas, RedisReplica: f.copied, StockBinary: f.local.stockBinary, TiDB: f.local.tidb,
+		Own: f.attach.own(f.replicas + 2*len(fault.Basic)),
 	}))
 }
 

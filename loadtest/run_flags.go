@@ -15,6 +15,7 @@ import (
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/tenant"
 )
 
 // Defaults of a full run, and of a quick one.
@@ -187,10 +188,18 @@ func (f *runFlags) checkTarget() error {
 	a := f.attach
 	switch {
 	case a.target == "" && a.given():
-		return errors.New("--single, --admin, --mysql-dsn, --redis and --redlock need --target: " +
-			"without it, the lab starts its own servers")
+		return errors.New("--single, --admin, --redlock and --key-prefix need --target: without it, the lab starts the service")
 	case a.target != "" && f.clusters.given():
 		return errors.New("--redis-cluster and --etcd-members are useless with --target: the lab starts no servers")
+	case f.clusters.redis && len(a.redis) > 0:
+		return errors.New("--redis-cluster and --redis exclude each other: the Cluster is the lab's own")
+	case f.local.tidb != "" && a.mysqlDSN != "":
+		return errors.New("--tidb and --mysql-dsn exclude each other: --tidb starts a server of the lab's own")
+	case a.target == "" && (a.mysqlTLS != "" || a.redisTLS != "" || a.account.RedisUser != ""):
+		return errors.New("--mysql-tls, --redis-tls and --redis-user need --target: on servers of yours, the lab connects " +
+			"without TLS, and to Redis as the default user")
+	case a.target == "" && tenant.CheckName(a.name) != nil:
+		return fmt.Errorf("--name %w", tenant.CheckName(a.name))
 	case a.target != "" && f.local.stockBinary != "":
 		return errors.New("--stock-binary is useless with --target: the lab starts no replicas")
 	case a.target != "" && a.admin == "" && f.restock > 0:
@@ -229,7 +238,8 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 		f.rounds = cmp.Or(f.rounds, fixedRounds)
 	}
 	standard := !cannotAdapt && f.stock == 0 && f.workload == "" && f.request.hold == 0
-	f.faults = f.faults && standard && !f.quick && f.attach.target == "" && f.replicas >= 2
+	f.faults = f.faults && standard && !f.quick && f.attach.target == "" && f.replicas >= 2 &&
+		len(f.attach.redis) < 2 // the scenarios' proxies do not know Redis Cluster
 	f.request.seed = cmp.Or(f.request.seed, newSeed())
 }
 

@@ -20,6 +20,7 @@ import (
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/tenant"
 	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/traffic"
 )
@@ -36,6 +37,7 @@ const usualLease = 30 * time.Second
 
 type upFlags struct {
 	local       localFlags
+	servers     serverFlags
 	replicas    int
 	listen      string
 	adminListen string
@@ -49,13 +51,16 @@ type upFlags struct {
 	consoleGiven bool
 }
 
-func upCommand() *cobra.Command {
+func upCommand(getenv func(string) string) *cobra.Command {
 	var f upFlags
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start the servers, replicas, nginx and a page for the browser, and keep them running until Ctrl-C",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.servers.readEnvironment(getenv); err != nil {
+				return err
+			}
 			f.consoleGiven = cmd.Flags().Changed("console")
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -81,6 +86,7 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 	f.clusters.register(flags)
 	f.local.register(flags)
 	f.local.registerTiDB(flags)
+	f.servers.register(flags)
 }
 
 func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
@@ -89,6 +95,9 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	}
 	if err := f.clusters.check(); err != nil {
 		return err
+	}
+	if err := tenant.CheckName(f.servers.name); err != nil {
+		return fmt.Errorf("--name %w", err)
 	}
 	if err := checkFree(f.listen, 1); err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -110,6 +119,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		StockBinary:  f.local.stockBinary,
 		TiDB:         f.local.tidb,
 		PausePoints:  f.pausePoints,
+		Own:          f.servers.own(f.replicas + 2),
 		ReplicaArgs:  []string{"--lease=" + f.lease.String()},
 		Listen:       cmp.Or(f.listen, ifFree(usualListen, 1)),
 		AdminListen:  cmp.Or(f.adminListen, ifFree(usualAdminListen, f.replicas)),
@@ -122,6 +132,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 			fmt.Fprintln(stderr, "stopped")
 		}
 	}()
+	warnOfServers(stderr, l)
 	deaths := &deathWatch{dead: make(chan error)}
 	deaths.follow(ctx, l.Topology.Died(ctx))
 	address, stop, err := f.startConsole(ctx, l, listener, deaths)
@@ -131,7 +142,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	defer func() { err = errors.Join(err, stop()) }()
 
 	if f.asJSON {
-		err = json.NewEncoder(stdout).Encode(upDescription{l.Topology, address})
+		err = json.NewEncoder(stdout).Encode(upDescription{l.Topology, address, l.Topology.ShownDSN()})
 	} else {
 		err = writeBanner(stdout, l.Topology, address)
 	}
@@ -152,7 +163,8 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 // upDescription is what --json prints.
 type upDescription struct {
 	*topology.Topology
-	Console string `json:"console,omitempty"` // address of the console
+	Console  string `json:"console,omitempty"` // address of the console
+	MySQLDSN string `json:"mysql_dsn"`         // without the password of the user
 }
 
 // deathWatch collects the deaths of the lab's processes.
@@ -218,10 +230,14 @@ func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Lis
 // users of the host can read a command line, and what the console serves.
 func (f *upFlags) runCommand(t *topology.Topology) (command, note string) {
 	command = "go run ./loadtest run"
-	if f.lease != usualLease {
+	own := f.servers.mysqlDSN != "" || len(f.servers.redis) > 0
+	if f.lease != usualLease || own {
 		command += fmt.Sprintf(" --target=%s --single=%s --admin=%s --redis=%s --redlock=%s",
 			t.URL, t.SingleURL, t.Replicas[0].AdminURL, strings.Join(t.Redis, ","), strings.Join(t.Redlock, ","))
-		note = "Set LOADTEST_MYSQL_DSN first, to the MySQL DSN that loadtest up has printed: it contains a password."
+		if own {
+			command += " --key-prefix=" + t.KeyPrefix
+		}
+		note = "Set LOADTEST_MYSQL_DSN first, to the MySQL DSN that loadtest up has printed, with its password."
 	} else {
 		if f.local.stockBinary != "" {
 			command += " --stock-binary=" + f.local.stockBinary
@@ -321,7 +337,7 @@ func writeBanner(w io.Writer, t *topology.Topology, address string) error {
 		line(r.Name, fmt.Sprintf("%s  (pid %d)", r.URL, r.PID))
 		line(r.Name+" admin", r.AdminURL)
 	}
-	line("MySQL DSN", t.MySQLDSN)
+	line("MySQL DSN", t.ShownDSN())
 	line("Redis", strings.Join(t.Redis, ", "))
 	line("Redlock", strings.Join(t.Redlock, ", "))
 	line("etcd", cmp.Or(strings.Join(t.Etcd, ", "), t.Missing["etcd"]))
@@ -341,7 +357,7 @@ func writeBanner(w io.Writer, t *topology.Topology, address string) error {
 
 // writeCommands writes one example command per line.
 func writeCommands(b *strings.Builder, t *topology.Topology) error {
-	config, err := mysql.ParseDSN(t.MySQLDSN)
+	config, err := mysql.ParseDSN(t.ShownDSN())
 	if err != nil {
 		return err
 	}
@@ -362,7 +378,7 @@ func writeCommands(b *strings.Builder, t *topology.Topology) error {
 	if len(t.Redis) > 1 {
 		follow = " -c" // to the master that has the key
 	}
-	fmt.Fprintf(b, "redis-cli%s -h %s -p %s GET 'stock:{1}'\n\n", follow, redisHost, redisPort)
+	fmt.Fprintf(b, "redis-cli%s -h %s -p %s GET '%sstock:{1}'\n\n", follow, redisHost, redisPort, t.KeyPrefix)
 	fmt.Fprintf(b, "curl -X POST '%s/stock/deduct?goods_id=1&count=1&strategy=update'\n", t.URL)
 	fmt.Fprintf(b, "curl %s/stock/1\n", t.URL)
 	fmt.Fprintf(b, "curl %s/strategies\n", t.URL)

@@ -310,11 +310,11 @@ func (c *Console) postDeleteLock(r *http.Request) error {
 		return err
 	}
 	defer answered()
-	name := strings.TrimSuffix(body.Key, fmt.Sprintf(":{%d}", shownItem))
-	if name == body.Key || !slices.Contains(c.lockNames(), name) {
+	t := c.lab.Topology
+	name := strings.TrimSuffix(strings.TrimPrefix(body.Key, t.KeyPrefix), fmt.Sprintf(":{%d}", shownItem))
+	if t.KeyPrefix+name == body.Key || !slices.Contains(c.lockNames(), name) {
 		return malformed("%q is not the key of a lock on item %d", body.Key, shownItem)
 	}
-	t := c.lab.Topology
 	servers := map[string][]string{"redis": t.Redis}
 	for i, address := range t.Redlock {
 		servers[fmt.Sprintf("redlock-%d", i+1)] = []string{address}
@@ -324,7 +324,7 @@ func (c *Console) postDeleteLock(r *http.Request) error {
 		return malformed("no Redis is named %q", body.Server)
 	}
 	client := redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: addresses, MaxRetries: -1, DisableIdentity: true,
+		Addrs: addresses, Password: t.RedisPassword, MaxRetries: -1, DisableIdentity: true,
 	})
 	defer client.Close()
 	deleted, err := client.Del(r.Context(), body.Key).Result()

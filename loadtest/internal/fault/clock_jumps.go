@@ -28,7 +28,7 @@ var clockJumpsAhead = Scenario{
 	Missing: noClocks,
 	Deploy:  func(ctx context.Context, l *Lab) (*Deployment, error) { return deployClocked(ctx, l, longLease) },
 	Play: func(ctx context.Context, s *Stage) error {
-		side := openRedis(s.Addresses.Redis[0])
+		side := s.openRedis()
 		defer side.Close()
 		return s.overtake(ctx, func(ctx context.Context) error {
 			rest, err := side.PTTL(ctx, s.lockKey()).Result()
@@ -96,6 +96,9 @@ func (s *Stage) jump(ctx context.Context, what string, ahead time.Duration, of .
 
 // deployClocked deploys on a Redis with a clock of its own.
 func deployClocked(ctx context.Context, l *Lab, lease time.Duration) (*Deployment, error) {
+	if err := l.sparesRedis(); err != nil {
+		return nil, err
+	}
 	started, stop, err := startClocked(ctx, 1)
 	at := l.Topology.Addresses()
 	if err == nil {
@@ -119,7 +122,7 @@ var clockJumpsBack = Scenario{
 	Missing: noClocks,
 	Deploy:  func(ctx context.Context, l *Lab) (*Deployment, error) { return deployClocked(ctx, l, pauseLease) },
 	Play: func(ctx context.Context, s *Stage) error {
-		side := openRedis(s.Addresses.Redis[0])
+		side := s.openRedis()
 		defer side.Close()
 		holder, point, err := s.park(ctx, order{client: "A", at: s.Victim})
 		if err != nil {

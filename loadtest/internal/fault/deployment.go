@@ -123,7 +123,10 @@ func (d *Deployment) openOracle(ctx context.Context, t *topology.Topology) (err 
 	if d.Addresses.MySQLDSN == t.MySQLDSN && slices.Equal(d.Addresses.Redis, t.Redis) {
 		return nil
 	}
-	config := oracle.Config{MySQLDSN: d.Addresses.MySQLDSN, Redis: d.Addresses.Redis}
+	config := oracle.Config{
+		MySQLDSN: d.Addresses.MySQLDSN, Redis: d.Addresses.Redis,
+		Account: oracle.Account{RedisPassword: d.Addresses.RedisPassword}, KeyPrefix: d.Addresses.KeyPrefix,
+	}
 	if d.Oracle, err = oracle.Open(ctx, config); err != nil {
 		return err
 	}

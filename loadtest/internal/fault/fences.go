@@ -83,7 +83,7 @@ func playCounterLost(ctx context.Context, s *Stage) error {
 
 // flushRedis makes the Redis of the round forget everything.
 func (s *Stage) flushRedis(ctx context.Context) error {
-	client := openRedis(s.Addresses.Redis[0])
+	client := s.openRedis()
 	defer client.Close()
 	pattern := fmt.Sprintf("*{%d}*", s.Item)
 	before, err := client.Keys(ctx, pattern).Result()

@@ -312,7 +312,7 @@ func (l *namedLock) acquire(ctx context.Context) (err error) {
 		return err
 	}
 	var granted bool
-	err = l.conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, 5)", fmt.Sprintf("practice-%d", l.s.Item)).Scan(&granted)
+	err = l.conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, 5)", l.s.itemLock(l.s.Item)).Scan(&granted)
 	if err == nil && !granted {
 		err = errors.New("GET_LOCK was not granted within 5 s")
 	}

@@ -49,10 +49,12 @@ func keyInRedis(s scenario.Strategy) string {
 }
 
 // lockKey is the key of the item's lock.
-func (s *Stage) lockKey() string { return fmt.Sprintf("%s:{%d}", s.Strategy.Name, s.Item) }
+func (s *Stage) lockKey() string {
+	return fmt.Sprintf("%s%s:{%d}", s.Addresses.KeyPrefix, s.Strategy.Name, s.Item)
+}
 
 func playLateRelease(ctx context.Context, s *Stage) error {
-	side := openRedis(s.Addresses.Redis[0])
+	side := s.openRedis()
 	defer side.Close()
 	// The scripts must be known to Redis, or it would ask for the text of the one that comes late.
 	if _, err := s.send(ctx, order{client: "Z", at: s.Victim}); err != nil {

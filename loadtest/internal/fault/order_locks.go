@@ -223,7 +223,7 @@ func playTwoRedisLocks(ctx context.Context, s *Stage, ascending bool) error {
 		return err
 	}
 	defer db.Close()
-	client := openRedis(s.Addresses.Redis[0])
+	client := s.openRedis()
 	defer client.Close()
 	second, err := s.newItem(ctx)
 	if err != nil {
@@ -262,7 +262,7 @@ func (s *Stage) proveCrossed(ctx context.Context, client *redis.Client, a, b *tw
 	if err := errors.Join(a.refused.await(ctx), b.refused.await(ctx)); err != nil {
 		return err
 	}
-	owners, err := client.MGet(ctx, lockKey(a.lines[0].GoodsID), lockKey(b.lines[0].GoodsID)).Result()
+	owners, err := client.MGet(ctx, s.itemLock(a.lines[0].GoodsID), s.itemLock(b.lines[0].GoodsID)).Result()
 	switch {
 	case err != nil:
 		return err
@@ -278,7 +278,7 @@ func (s *Stage) proveBehind(ctx context.Context, client *redis.Client, a, b *two
 	if err := b.refused.await(ctx); err != nil {
 		return err
 	}
-	owner, err := client.Get(ctx, lockKey(b.lines[0].GoodsID)).Result()
+	owner, err := client.Get(ctx, s.itemLock(b.lines[0].GoodsID)).Result()
 	switch {
 	case err != nil:
 		return err
@@ -307,7 +307,10 @@ func newTwoLocks(client string, count int64, items ...int64) *twoLocks {
 	return o
 }
 
-func lockKey(item int64) string { return "practice:{" + strconv.FormatInt(item, 10) + "}" }
+// itemLock is the key of the lock of an item, of the practices that lock several.
+func (s *Stage) itemLock(item int64) string {
+	return s.Addresses.KeyPrefix + "practice:{" + strconv.FormatInt(item, 10) + "}"
+}
 
 func (o *twoLocks) buy(ctx context.Context, s *Stage, db *sql.DB, client *redis.Client) history.Op {
 	defer o.hasFirst.happen()
@@ -316,10 +319,10 @@ func (o *twoLocks) buy(ctx context.Context, s *Stage, db *sql.DB, client *redis.
 		var held []string
 		defer func() { client.Del(ctx, held...) }()
 		for _, line := range o.lines {
-			if err := o.lock(ctx, client, lockKey(line.GoodsID)); err != nil {
+			if err := o.lock(ctx, client, s.itemLock(line.GoodsID)); err != nil {
 				return err
 			}
-			held = append(held, lockKey(line.GoodsID))
+			held = append(held, s.itemLock(line.GoodsID))
 			o.hasFirst.happen()
 			if err := o.goOn.await(ctx); err != nil {
 				return err

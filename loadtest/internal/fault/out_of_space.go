@@ -160,7 +160,7 @@ var redisOutOfMemory = Scenario{
 }
 
 func playRedisOutOfMemory(ctx context.Context, s *Stage) error {
-	client := openRedis(s.Addresses.Redis[0])
+	client := s.openRedis()
 	defer client.Close()
 	a, point, err := s.park(ctx, order{client: "A", at: s.Victim})
 	if err != nil {

@@ -11,8 +11,30 @@ import (
 // stopper is what a deployment has to stop after its replicas.
 type stopper = func(context.Context) error
 
+// errLeftOut is why a scenario is not played here.
+var errLeftOut = errors.New("not played")
+
+// sparesMySQL returns an error if MySQL is the user's: a story that breaks it, or needs other settings, is not played.
+func (l *Lab) sparesMySQL() error {
+	if l.Topology.Tenants.MySQL == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: it breaks MySQL or changes its schema or settings, and MySQL is yours", errLeftOut)
+}
+
+// sparesRedis is the same for Redis.
+func (l *Lab) sparesRedis() error {
+	if l.Topology.Tenants.Redis == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: it breaks Redis or changes its settings, and Redis is yours", errLeftOut)
+}
+
 // onOwnDatabase deploys on a database of the round's own, on the MySQL of the lab, at an isolation level.
 func onOwnDatabase(ctx context.Context, l *Lab, level string, args ...string) (*Deployment, error) {
+	if err := l.sparesMySQL(); err != nil {
+		return nil, err
+	}
 	server := l.Topology.Servers.MySQL
 	name := fmt.Sprintf("round_%d", l.items.Add(1))
 	dsn, err := server.CreateDatabase(ctx, name)
@@ -32,6 +54,9 @@ func onOwnDatabase(ctx context.Context, l *Lab, level string, args ...string) (*
 
 // onOwnMySQL deploys on a MySQL of the round's own.
 func onOwnMySQL(ctx context.Context, l *Lab, o servers.MySQLOptions) (*Deployment, error) {
+	if err := l.sparesMySQL(); err != nil {
+		return nil, err
+	}
 	server, err := servers.StartMySQL(ctx, o)
 	if err != nil {
 		return nil, err

@@ -212,7 +212,7 @@ var failoverOfSales = Scenario{
 func (s *Stage) stockAt(ctx context.Context, at *servers.Redis) (int64, error) {
 	client := openRedis(at.Addr)
 	defer client.Close()
-	stock, err := client.Get(ctx, fmt.Sprintf("stock:{%d}", s.Item)).Int64()
+	stock, err := client.Get(ctx, fmt.Sprintf("%sstock:{%d}", s.Addresses.KeyPrefix, s.Item)).Int64()
 	if errors.Is(err, redis.Nil) {
 		return 0, nil
 	}

@@ -45,6 +45,9 @@ type startRedis func(context.Context) (*redisServers, error)
 // onRedis deploys on a Redis of the round's own, with more arguments of "stock serve".
 func onRedis(start startRedis, args ...string) func(context.Context, *Lab) (*Deployment, error) {
 	return func(ctx context.Context, l *Lab) (*Deployment, error) {
+		if err := l.sparesRedis(); err != nil {
+			return nil, err
+		}
 		own, err := start(ctx)
 		at := l.Topology.Addresses()
 		at.Redis, at.RedisReplica = own.addresses(), own.replica != nil

@@ -105,7 +105,7 @@ func (s *Stage) swallowLocks(context.Context) error {
 
 // awaitRenewal waits until the lease of the item's lock starts anew.
 func (s *Stage) awaitRenewal(ctx context.Context) error {
-	side := openRedis(s.Addresses.Redis[0])
+	side := s.openRedis()
 	defer side.Close()
 	last := time.Duration(-1)
 	return eventually(ctx, "the lock is renewed", func() (bool, error) {
@@ -181,7 +181,7 @@ var lateRenewal = Scenario{
 	},
 	Deploy: patient(),
 	Play: func(ctx context.Context, s *Stage) error {
-		side := openRedis(s.Addresses.Redis[0])
+		side := s.openRedis()
 		defer side.Close()
 		holder, _, err := s.parkAtFirst(ctx, order{client: "A", at: s.Victim}, "before-write")
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -96,8 +97,8 @@ func (r *round) play(ctx context.Context) {
 	}
 	err := r.playOn(ctx, playable)
 	for _, c := range playable {
-		if errors.Is(err, servers.ErrNotInstalled) {
-			c.missing = err.Error()
+		if errors.Is(err, servers.ErrNotInstalled) || errors.Is(err, errLeftOut) {
+			c.missing = reason(err)
 		}
 		c.err = errors.Join(c.err, err)
 	}
@@ -140,10 +141,22 @@ func (c *cell) perform(ctx context.Context) {
 		return
 	}
 	if c.err = c.playStory(ctx); c.err != nil {
+		if errors.Is(c.err, errLeftOut) {
+			c.missing = reason(c.err)
+		}
 		c.history = history.History{Run: c.stage.run, Ops: c.stage.ops}
 		return
 	}
 	c.history, c.verdict, c.err = c.stage.judge(ctx)
+}
+
+// reason is why a scenario is not played, without where that was noticed.
+func reason(err error) string {
+	_, why, found := strings.Cut(err.Error(), errLeftOut.Error()+": ")
+	if !found {
+		return err.Error()
+	}
+	return why
 }
 
 // playStory plays the story, and ends what it has left in the background.

@@ -3,6 +3,8 @@ package fault
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,10 +69,17 @@ func (w *rowWaits) find(
 	return nil, nil
 }
 
+// errNeedsPrivilege is MySQL's ER_SPECIFIC_ACCESS_DENIED_ERROR.
+const errNeedsPrivilege = 1227
+
 func readTransactions(ctx context.Context, db *sql.DB) (transactions []innodbTrx, err error) {
 	const query = `SELECT trx_mysql_thread_id, trx_isolation_level, COALESCE(trx_query, ''), trx_state = 'LOCK WAIT'
 		FROM information_schema.innodb_trx`
 	rows, err := db.QueryContext(ctx, query)
+	if reply, ok := errors.AsType[*mysql.MySQLError](err); ok && reply.Number == errNeedsPrivilege {
+		return nil, fmt.Errorf("%w: it looks for waiting transactions in information_schema.innodb_trx, for which the "+
+			"account of MySQL needs PROCESS: GRANT PROCESS ON *.* TO …", errLeftOut)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,10 @@ func (s *Stage) asks(client, replica, request string) (answered func()) {
 // OpenViewer opens a Viewer of the servers on which the story is played. The caller closes it.
 func (s *Stage) OpenViewer() (*oracle.Viewer, error) {
 	at := s.Addresses
-	return oracle.NewViewer(oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock})
+	return oracle.NewViewer(oracle.Config{
+		MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock,
+		Account: oracle.Account{RedisPassword: at.RedisPassword}, KeyPrefix: at.KeyPrefix,
+	})
 }
 
 // Look returns what is to be seen now. It may be called as long as the story is played.

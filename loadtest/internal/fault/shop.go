@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -38,8 +37,8 @@ func (s *Stage) openShop(ctx context.Context) (*shop, error) {
 	}
 	return &shop{
 		db:    db,
-		redis: openRedis(s.Addresses.Redis[0]),
-		key:   fmt.Sprintf("%s:{%d}", s.Strategy.Name, s.Item),
+		redis: s.openRedis(),
+		key:   s.lockKey(),
 		item:  s.Item,
 	}, nil
 }
@@ -59,8 +58,15 @@ func (s *Stage) openShopAndProxy(ctx context.Context) (*shop, *tcpproxy.Proxy, e
 }
 
 // openRedis opens connections of the story's own. A command is sent once. The caller closes them.
-func openRedis(address string) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1, DisableIdentity: true})
+func openRedis(address string) *redis.Client { return openRedisAs(address, "") }
+
+func openRedisAs(address, password string) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: address, Password: password, MaxRetries: -1, DisableIdentity: true})
+}
+
+// openRedis opens connections of the story's own to the Redis of the deployment. The caller closes the pool.
+func (d *Deployment) openRedis() *redis.Client {
+	return openRedisAs(d.Addresses.Redis[0], d.Addresses.RedisPassword)
 }
 
 func (s *shop) close() {

@@ -27,6 +27,9 @@ type Lab struct {
 	Target   scenario.Target
 	Topology *topology.Topology // nil if the service was started elsewhere
 
+	// Warnings say what the claims rely on and the servers do not have.
+	Warnings []string
+
 	servers    []report.Server
 	revision   string   // of the source that the service was built from; empty if unknown
 	notes      []string // for the report
@@ -41,6 +44,8 @@ type Place struct {
 	MySQLDSN string         // of the service's database
 	Redis    []string       // host:port
 	Redlock  []string       // host:port of the independent masters
+
+	KeyPrefix string // of everything that the service keeps in Redis
 
 	oracle.Account // how to read the stock in MySQL and Redis
 }
@@ -59,11 +64,15 @@ func Start(ctx context.Context, o topology.Options) (*Lab, error) {
 		MySQLDSN: t.MySQLDSN,
 		Redis:    t.Redis,
 		Redlock:  t.Redlock,
+
+		Account: oracle.Account{RedisPassword: t.RedisPassword}, KeyPrefix: t.KeyPrefix,
 	})
 	if err != nil {
 		return nil, errors.Join(err, stopTopology(t))
 	}
 	l.Topology = t
+	l.notes = append(l.notes, t.Notes()...)
+	l.Warnings = append(l.Warnings, t.Warnings()...)
 	for _, version := range []string{t.Environment.Nginx, t.Environment.Etcd, t.Environment.ZooKeeper} {
 		if name, number, ok := strings.Cut(version, " "); ok {
 			l.servers = append(l.servers, report.Server{Name: name, Version: number})
@@ -95,6 +104,7 @@ func Attach(ctx context.Context, at Place) (*Lab, error) {
 	if at.MySQLDSN != "" || len(at.Redis) > 0 {
 		o, err := oracle.Open(ctx, oracle.Config{
 			MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock, Account: at.Account,
+			KeyPrefix: at.KeyPrefix,
 		})
 		if err != nil {
 			return nil, err
@@ -119,6 +129,7 @@ func (l *Lab) describe(ctx context.Context, at Place) error {
 	}
 	for _, server := range servers {
 		l.servers = append(l.servers, report.Server(server))
+		l.Warnings = append(l.Warnings, durability(server)...)
 	}
 	if at.MySQLDSN == "" {
 		l.notes = append(l.notes, "stock in MySQL was read through the service, because --mysql-dsn was not given")
@@ -139,6 +150,23 @@ func (l *Lab) describe(ctx context.Context, at Place) error {
 	text := fmt.Sprintf("%s %.12s %s", version.Version, version.Revision, version.Go)
 	l.servers = append(l.servers, report.Server{Name: "service", Version: strings.Join(strings.Fields(text), " ")})
 	return nil
+}
+
+// durability returns a warning for each setting on which claims rely and that a server does not have.
+func durability(server oracle.Server) (warnings []string) {
+	for _, wanted := range []struct{ setting, value, otherwise string }{
+		{"innodb_flush_log_at_trx_commit", "1", "a crash of the server's host may lose sales that were confirmed"},
+		{"sync_binlog", "1", "a crash of the server's host may lose sales that were confirmed"},
+		{"transaction_isolation", "REPEATABLE-READ", "the claims are for REPEATABLE-READ, which MySQL has by default"},
+		{"appendonly", "yes", "a restart of Redis loses stock, locks and the sales of redis-stream"},
+	} {
+		found, known := server.Settings[wanted.setting]
+		logged := wanted.setting != "sync_binlog" || server.Settings["log_bin"] == "ON"
+		if known && found != "" && found != wanted.value && logged {
+			warnings = append(warnings, fmt.Sprintf("%s has %s=%s: %s", server.Name, wanted.setting, found, wanted.otherwise))
+		}
+	}
+	return warnings
 }
 
 // Check returns an error if a server that the lab started has died.

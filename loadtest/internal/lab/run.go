@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,7 +81,7 @@ func (l *Lab) Environment() report.Environment {
 	environment := report.LocalEnvironment()
 	environment.SharedHost = l.sharedHost
 	environment.Servers = l.servers
-	environment.Notes = append(environment.Notes, l.notes...)
+	environment.Notes = slices.Concat(environment.Notes, l.notes, l.Warnings)
 	return environment
 }
 

@@ -33,9 +33,10 @@ var Stores = []string{MySQL, Redis, Slots, Units}
 
 // Config says where the servers are. Those whose field is empty are not used.
 type Config struct {
-	MySQLDSN string   // of the service's database
-	Redis    []string // host:port; more than one is a cluster
-	Redlock  []string // host:port of independent masters, whose commands are counted
+	MySQLDSN  string   // of the service's database
+	Redis     []string // host:port; more than one is a cluster
+	Redlock   []string // host:port of independent masters, whose commands are counted
+	KeyPrefix string   // of everything that the service keeps in Redis
 	Account
 }
 
@@ -50,6 +51,7 @@ type Account struct {
 type Oracle struct {
 	db      *sql.DB
 	redis   redis.UniversalClient
+	prefix  string          // of keys
 	servers []*redis.Client // every Redis server, to count its commands
 
 	// Statements and commands of the oracle itself.
@@ -58,7 +60,7 @@ type Oracle struct {
 
 // Open connects to every server of the configuration. It fails if one of them does not answer.
 func Open(ctx context.Context, config Config) (*Oracle, error) {
-	o := &Oracle{}
+	o := &Oracle{prefix: config.KeyPrefix}
 	err := o.openMySQL(ctx, config)
 	if err == nil {
 		err = o.openRedis(ctx, config)

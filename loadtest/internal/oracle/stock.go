@@ -66,7 +66,7 @@ func (o *Oracle) redisStock(ctx context.Context, goods []int64) (map[int64]int64
 	units := make(map[int64]int64, len(goods))
 	for _, id := range goods {
 		o.ownCommands.Add(1)
-		stock, err := o.redis.Get(ctx, fmt.Sprintf("stock:{%d}", id)).Int64()
+		stock, err := o.redis.Get(ctx, fmt.Sprintf("%sstock:{%d}", o.prefix, id)).Int64()
 		if errors.Is(err, redis.Nil) {
 			continue
 		}

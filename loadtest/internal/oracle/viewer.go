@@ -16,8 +16,9 @@ import (
 // Viewer shows people what the stores hold of an item. Unlike an Oracle, it is not counted, and it takes a server that
 // does not answer for what it is: a story may have stopped it.
 type Viewer struct {
-	db    *sql.DB
-	redis []namedRedis // the one that sells, then the masters of Redlock
+	db     *sql.DB
+	prefix string       // of keys
+	redis  []namedRedis // the one that sells, then the masters of Redlock
 }
 
 type namedRedis struct {
@@ -78,7 +79,7 @@ func NewViewer(config Config) (*Viewer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("MySQL DSN: %w", err)
 	}
-	v := &Viewer{db: sql.OpenDB(connector)}
+	v := &Viewer{db: sql.OpenDB(connector), prefix: config.KeyPrefix}
 	v.db.SetMaxOpenConns(1)
 	v.addRedis("redis", config, config.Redis)
 	for i, address := range config.Redlock {
@@ -114,7 +115,7 @@ func (v *Viewer) Look(ctx context.Context, item int64, names []string) Contents 
 	c := Contents{Item: item, Locks: []Lock{}, Silent: []string{}}
 	keys := make([]string, len(names))
 	for i, name := range names {
-		keys[i] = fmt.Sprintf("%s:{%d}", name, item)
+		keys[i] = fmt.Sprintf("%s%s:{%d}", v.prefix, name, item)
 	}
 	seen := make([]redisView, len(v.redis))
 	var looking sync.WaitGroup
@@ -192,7 +193,7 @@ type lockView struct {
 
 func (v *Viewer) lookAtRedis(ctx context.Context, server namedRedis, item int64, keys []string) (seen redisView) {
 	pipe := server.client.Pipeline()
-	name := fmt.Sprintf("stock:{%d}", item)
+	name := fmt.Sprintf("%sstock:{%d}", v.prefix, item)
 	stock, fence, stream := pipe.Get(ctx, name), pipe.Get(ctx, name+":fence"), pipe.XLen(ctx, name+":sales")
 	asked := make([]lockView, len(keys))
 	for i, key := range keys {

@@ -70,8 +70,8 @@ func (t *Topology) Migrate(ctx context.Context, dsn string) error {
 	output, err := servers.Run(ctx, servers.Command{
 		Name: "stock migrate",
 		Path: t.StockBinary,
-		Args: []string{"migrate", "--redis=" + strings.Join(t.Redis, ",")},
-		Env:  stockEnv(dsn),
+		Args: []string{"migrate", "--redis=" + strings.Join(t.Redis, ","), "--key-prefix=" + t.KeyPrefix},
+		Env:  stockEnv(dsn, t.RedisPassword),
 	})
 	if err != nil {
 		return fmt.Errorf("%w:\n%s", err, strings.TrimSpace(string(output)))
@@ -79,10 +79,10 @@ func (t *Topology) Migrate(ctx context.Context, dsn string) error {
 	return nil
 }
 
-// stockEnv passes the DSN in the environment, because it has a password and other users of the host can read a command
-// line. It drops this process's own STOCK_ variables, which configure another service.
-func stockEnv(dsn string) []string {
-	env := []string{"STOCK_MYSQL_DSN=" + dsn}
+// stockEnv passes the DSN and the password of Redis in the environment, because other users of the host can read a
+// command line. It drops this process's own STOCK_ variables, which configure another service.
+func stockEnv(dsn, redisPassword string) []string {
+	env := []string{"STOCK_MYSQL_DSN=" + dsn, "STOCK_REDIS_PASSWORD=" + redisPassword}
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, "STOCK_") {
 			env = append(env, entry)

@@ -13,6 +13,9 @@ const (
 	connsOf            = 2
 )
 
+// mostReplicas is how many replicas can share the free connections.
+func mostReplicas(free int) int { return free / (connsOf*leastConns + 1) }
+
 // connectionArgs divides free connections between replicas. It returns the arguments of "stock serve", none if the
 // defaults fit.
 func connectionArgs(free, replicas int) ([]string, error) {

@@ -69,9 +69,12 @@ type Addresses struct {
 	TiDB         bool // MySQLDSN is that of TiDB
 	Redis        []string
 	RedisReplica bool // each master of Redis has a Redis replica
-	Redlock      []string
-	Etcd         []string // empty if there is none
-	ZooKeeper    []string // empty if there is none
+	// RedisPassword is that of Redis. Private servers have none, and accept any.
+	RedisPassword string
+	KeyPrefix     string // of everything that the service keeps in Redis
+	Redlock       []string
+	Etcd          []string // empty if there is none
+	ZooKeeper     []string // empty if there is none
 }
 
 // Addresses returns where isolated replicas find the topology's servers. Their Redis is never a Cluster: its clients
@@ -79,7 +82,8 @@ type Addresses struct {
 func (t *Topology) Addresses() Addresses {
 	return Addresses{
 		MySQLDSN: t.MySQLDSN, TiDB: t.tidb,
-		Redis: []string{t.Servers.Redis.Addr}, RedisReplica: t.Servers.Replica != nil,
+		Redis: t.singleRedis(), RedisReplica: t.redisReplica(),
+		RedisPassword: t.RedisPassword, KeyPrefix: t.KeyPrefix,
 		Redlock: t.Redlock, Etcd: t.Etcd, ZooKeeper: t.ZooKeeper,
 	}
 }
@@ -93,6 +97,7 @@ func (t *Topology) describeReplica(name, admin string, at Addresses, o Options) 
 	args := []string{
 		"serve", "--replica=" + name, "--listen=" + listen, "--admin-listen=" + admin,
 		"--tidb=" + strconv.FormatBool(at.TiDB), "--redis=" + strings.Join(at.Redis, ","),
+		"--key-prefix=" + at.KeyPrefix,
 		"--redis-replica=" + strconv.FormatBool(at.RedisReplica),
 		"--redlock=" + strings.Join(at.Redlock, ","),
 		"--etcd=" + strings.Join(at.Etcd, ","), "--zookeeper=" + strings.Join(at.ZooKeeper, ","),
@@ -101,6 +106,7 @@ func (t *Topology) describeReplica(name, admin string, at Addresses, o Options) 
 	if o.PausePoints {
 		args = append(args, "--pause-points")
 	}
+	args = append(args, t.connectionArgs...)
 	return &Replica{
 		Name:     name,
 		URL:      "http://" + listen,
@@ -109,7 +115,7 @@ func (t *Topology) describeReplica(name, admin string, at Addresses, o Options) 
 			Name: name,
 			Path: t.StockBinary,
 			Args: append(args, o.ReplicaArgs...),
-			Env:  stockEnv(at.MySQLDSN),
+			Env:  stockEnv(at.MySQLDSN, at.RedisPassword),
 			Log:  t.dir.File(name + ".log"),
 		},
 	}, nil

@@ -25,8 +25,18 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 		t.StockBinary, err = t.findStock(ctx, o.StockBinary)
 		return err
 	})
-	group.Go(func() error { return t.startMySQL(ctx, o) })
-	group.Go(func() error { return t.startRedis(ctx, o) })
+	group.Go(func() error {
+		if o.Own.MySQLDSN != "" {
+			return t.rentMySQL(ctx, o)
+		}
+		return t.startMySQL(ctx, o)
+	})
+	group.Go(func() error {
+		if len(o.Own.Redis) > 0 {
+			return t.rentRedis(ctx, o)
+		}
+		return t.startRedis(ctx, o)
+	})
 	for i := range t.Servers.Redlock {
 		group.Go(func() (err error) {
 			name := "redlock-" + strconv.Itoa(i+1)
@@ -130,17 +140,20 @@ func (t *Topology) etcdMembers() []*servers.Etcd {
 
 // describeServers copies addresses and versions of the servers to the exported fields.
 func (t *Topology) describeServers() {
-	t.Redis, t.Environment.Redis = []string{t.Servers.Redis.Addr}, t.Servers.Redis.Version
-	if cluster := t.Servers.RedisCluster; cluster != nil {
-		t.Redis = cluster.Addrs
-		t.Environment.Redis += " Cluster of 3 masters"
-	}
 	for _, master := range t.Servers.Redlock {
 		t.Redlock = append(t.Redlock, master.Addr)
 	}
-	t.Environment.MySQL = t.Servers.MySQL.Version
-	t.Environment.MySQLSettings = t.Servers.MySQL.Settings
-	t.Environment.RedisPersistence = "append-only file, fsync everysec"
+	if mysql := t.Servers.MySQL; mysql != nil {
+		t.Environment.MySQL, t.Environment.MySQLSettings = mysql.Version, mysql.Settings
+	}
+	if redis := t.Servers.Redis; redis != nil {
+		t.Redis, t.Environment.Redis = []string{redis.Addr}, redis.Version
+		if cluster := t.Servers.RedisCluster; cluster != nil {
+			t.Redis = cluster.Addrs
+			t.Environment.Redis += " Cluster of 3 masters"
+		}
+		t.Environment.RedisPersistence = "append-only file, fsync everysec"
+	}
 	if etcd := t.Servers.Etcd; etcd != nil {
 		t.Etcd, t.Environment.Etcd = []string{etcd.Addr}, etcd.Version
 	}

@@ -3,8 +3,9 @@
 //
 // Start works in four steps, and runs the parts of each step in parallel:
 //
-//  1. the servers: MySQL or MariaDB, Redis or a Redis Cluster, Redis replicas if asked for, the independent masters of
-//     Redlock, and etcd and ZooKeeper where they are installed; meanwhile, the service's binary is found or built
+//  1. the servers that the user has not brought: MySQL or MariaDB, Redis or a Redis Cluster, Redis replicas if asked
+//     for, the independent masters of Redlock, and etcd and ZooKeeper where they are installed; meanwhile, the service's
+//     binary is found or built
 //  2. the tables of the database
 //  3. the replicas
 //  4. nginx
@@ -23,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"stock/internal/servers"
+	"stock/loadtest/internal/tenant"
 )
 
 // Options configures Start. The zero value is the usual lab.
@@ -41,6 +43,8 @@ type Options struct {
 	ReplicaArgs []string      // more arguments of "stock serve", such as "--lease=2s"
 	MaxHold     time.Duration // the longest time that a request may spend inside the critical section
 	PausePoints bool          // allow the X-Pause header, which pauses a request in the middle
+
+	Own Own // servers of the user's, in place of private ones
 
 	TiDB string // path of tidb-server, which is started instead of MySQL; empty for MySQL
 
@@ -70,6 +74,9 @@ type Topology struct {
 	// Missing says why "etcd" or "zookeeper" was not started, and how to install it.
 	Missing map[string]string `json:"missing,omitempty"`
 
+	KeyPrefix     string `json:"key_prefix,omitempty"` // of everything that the service keeps in Redis
+	RedisPassword string `json:"-"`
+
 	StockBinary string `json:"stock_binary"` // path of the service; empty if unknown
 
 	Environment Environment `json:"environment"`
@@ -87,9 +94,18 @@ type Topology struct {
 		Nginx        *servers.Nginx
 	} `json:"-"`
 
-	tidb bool // MySQLDSN is that of TiDB
+	// Tenants are what the topology has on servers of the user's.
+	Tenants struct {
+		MySQL *tenant.Database // nil: MySQL is private
+		Redis *tenant.Keys     // nil: Redis is private
+	} `json:"-"`
 
-	dir *servers.Dir // the replicas' logs, and the service if it was built
+	// MostReplicas is how many replicas may run at the same time, because MySQL is the user's; 0: any number.
+	MostReplicas int `json:"-"`
+
+	tidb           bool         // MySQLDSN is that of TiDB
+	connectionArgs []string     // see connectionArgs
+	dir            *servers.Dir // the replicas' logs, and the service if it was built
 }
 
 // Nginx describes the load balancer.
@@ -123,6 +139,9 @@ func Start(ctx context.Context, o Options) (*Topology, error) {
 		return nil, err
 	}
 	t := &Topology{dir: dir}
+	if o.Own.given() {
+		t.KeyPrefix = tenant.Prefix(o.Own.Name) // also of named locks in MySQL, which belong to no database
+	}
 	if err := t.start(ctx, o); err != nil {
 		// If ctx has ended, Stop kills everything at once, which is fine: there is no data to keep yet.
 		return nil, errors.Join(fmt.Errorf("start the lab: %w", err), t.Stop(ctx))
@@ -166,13 +185,15 @@ func (t *Topology) RestartReplicas(ctx context.Context, args ...string) error {
 	return group.Wait()
 }
 
-// Stop stops everything that Start started, nginx first, and removes its files. A process that does not end in time, or
+// Stop stops everything that Start started, nginx first, and removes its files, and what it has on servers of the user's.
+// A process that does not end in time, or
 // before ctx ends, is killed, and the error says so. Stopping again does nothing.
 func (t *Topology) Stop(ctx context.Context) error {
 	var errs []error
 	for _, layer := range t.layers() {
 		errs = append(errs, stopAll(ctx, layer))
 	}
+	errs = append(errs, t.removeTenants(ctx))
 	if t.dir != nil {
 		errs = append(errs, t.dir.Remove())
 	}

@@ -1,0 +1,122 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"stock/loadtest/internal/tenant"
+)
+
+// Own are servers of the user's, on which the topology has a database and a prefix of keys of its own. Empty fields
+// stand for private servers.
+type Own struct {
+	MySQLDSN      string   // without a database
+	Redis         []string // host:port; more than one is a Cluster
+	RedisPassword string
+	Name          string // of the database, and without a colon of the prefix
+	// Replicas is how many replicas may run at the same time, those of fault scenarios included; 0: Options.Replicas. They
+	// divide the connections of MySQL. If it has too few, Topology.MostReplicas is smaller.
+	Replicas int
+}
+
+// given reports whether any server is the user's.
+func (o Own) given() bool { return o.MySQLDSN != "" || len(o.Redis) > 0 }
+
+// rentMySQL creates the database on the user's server.
+func (t *Topology) rentMySQL(ctx context.Context, o Options) (err error) {
+	database, err := tenant.CreateDatabase(ctx, o.Own.MySQLDSN, o.Own.Name)
+	if err != nil {
+		return err
+	}
+	t.Tenants.MySQL, t.MySQLDSN = database, database.DSN
+	t.Environment.MySQL, t.Environment.MySQLSettings = database.Version, database.Isolation
+	t.MostReplicas = max(o.Replicas, min(mostReplicas(database.Free), o.Own.Replicas))
+	t.connectionArgs, err = connectionArgs(database.Free, t.MostReplicas)
+	return err
+}
+
+// rentRedis takes the prefix on the user's server.
+func (t *Topology) rentRedis(ctx context.Context, o Options) (err error) {
+	t.Tenants.Redis, err = tenant.CreateKeys(ctx, o.Own.Redis, o.Own.RedisPassword, tenant.Prefix(o.Own.Name))
+	t.Redis, t.RedisPassword = o.Own.Redis, o.Own.RedisPassword
+	return err
+}
+
+// singleRedis is where replicas that are not to use the lab's Cluster find Redis.
+func (t *Topology) singleRedis() []string {
+	if t.Tenants.Redis != nil {
+		return t.Redis
+	}
+	return []string{t.Servers.Redis.Addr}
+}
+
+// redisReplica reports whether each master of Redis has a Redis replica.
+func (t *Topology) redisReplica() bool {
+	if t.Tenants.Redis != nil {
+		return t.Tenants.Redis.Replicas
+	}
+	return t.Servers.Replica != nil
+}
+
+// removeTime is how long it may take to remove what the topology has on the user's servers.
+const removeTime = 20 * time.Second
+
+// removeTenants removes the database and the keys, also after an interrupt: ctx may have ended.
+func (t *Topology) removeTenants(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
+	defer cancel()
+	var errs []error
+	if t.Tenants.MySQL != nil {
+		errs = append(errs, t.Tenants.MySQL.Remove(ctx))
+	}
+	if t.Tenants.Redis != nil {
+		errs = append(errs, t.Tenants.Redis.Remove(ctx))
+	}
+	t.Tenants.MySQL, t.Tenants.Redis = nil, nil
+	return errors.Join(errs...)
+}
+
+// ShownDSN is the DSN of the database for people to read. The password of a private server is in it, because nobody else
+// knows it; that of the user's is not.
+func (t *Topology) ShownDSN() string {
+	config, err := mysql.ParseDSN(t.MySQLDSN)
+	if t.Tenants.MySQL == nil || err != nil || config.Passwd == "" {
+		return t.MySQLDSN
+	}
+	config.Passwd = "***"
+	return config.FormatDSN()
+}
+
+// Notes say what a report on the user's servers should tell.
+func (t *Topology) Notes() (notes []string) {
+	if t.Tenants.MySQL == nil && t.Tenants.Redis == nil {
+		return nil
+	}
+	var of string
+	switch {
+	case t.Tenants.Redis == nil:
+		of = "MySQL was the user's, Redis the lab's"
+	case t.Tenants.MySQL == nil:
+		of = "Redis was the user's, MySQL the lab's"
+	default:
+		of = "MySQL and Redis were the user's"
+	}
+	notes = append(notes, of+": others may have used them, and statements and commands are counted per server")
+	if len(t.connectionArgs) > 0 {
+		notes = append(notes, fmt.Sprintf("each replica had fewer connections to MySQL than usual (%v), so that all fit "+
+			"into its max_connections", t.connectionArgs))
+	}
+	return notes
+}
+
+// Warnings say what the claims rely on and the user's servers do not have.
+func (t *Topology) Warnings() []string {
+	if t.Tenants.Redis == nil {
+		return nil
+	}
+	return t.Tenants.Redis.Warnings
+}
