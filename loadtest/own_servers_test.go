@@ -1,0 +1,343 @@
+package main
+
+import (
+	"bytes"
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/report"
+)
+
+const mysqlSecret, redisSecret = "mysql-top-secret", "redis-top-secret"
+
+// foreign are servers with data that the lab must leave alone, some of it under the names that the service uses.
+type foreign struct {
+	dsn   string // of an account that may use the lab's database only
+	admin *sql.DB
+	redis *redis.Client
+	env   []string
+}
+
+func startForeign(t *testing.T) foreign {
+	t.Helper()
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true, Args: []string{"--max-connections=151"}})
+	admin, err := sql.Open("mysql", server.DSN(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { admin.Close() })
+	for _, statement := range []string{
+		"CREATE DATABASE stock",
+		"CREATE TABLE stock.good_stock (goods_id BIGINT PRIMARY KEY, stock BIGINT)",
+		"INSERT INTO stock.good_stock VALUES (1, 42), (2, 43)",
+		"CREATE USER lab@'127.0.0.1' IDENTIFIED BY '" + mysqlSecret + "'",
+		"GRANT ALL ON stock_lab.* TO lab@'127.0.0.1'",
+	} {
+		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cache := serverstest.StartRedis(t, servers.RedisOptions{AOF: true})
+	client := redis.NewClient(&redis.Options{Addr: cache.Addr, Password: redisSecret})
+	t.Cleanup(func() { client.Close() })
+	err = client.Do(t.Context(), "CONFIG", "SET", "requirepass", redisSecret).Err()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = client.MSet(t.Context(), "stock:{1}", 42, "lock-redis-lua:{1}", "somebody", "cart:7", "x", "stock_labs", 1).Err()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn := fmt.Sprintf("lab:%s@tcp(%s)/", mysqlSecret, server.Addr)
+	return foreign{dsn: dsn, admin: admin, redis: client, env: append(os.Environ(),
+		"LOADTEST_MYSQL_DSN="+dsn, "LOADTEST_REDIS="+cache.Addr, "LOADTEST_REDIS_PASSWORD="+redisSecret)}
+}
+
+// command returns a command that runs loadtest on the servers.
+func (f foreign) command(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	t.Helper()
+	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	cmd = command(t, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = f.env, stdout, stderr
+	return cmd, stdout, stderr
+}
+
+// state is everything on the servers: databases, their rows, global variables, keys, and settings of Redis.
+func (f foreign) state(t *testing.T) (lines []string) {
+	t.Helper()
+	query := func(query string) {
+		rows, err := f.admin.QueryContext(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		columns, err := rows.Columns()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			values := make([]sql.NullString, len(columns))
+			targets := make([]any, len(columns))
+			for i := range values {
+				targets[i] = &values[i]
+			}
+			if err := rows.Scan(targets...); err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, fmt.Sprint(query, ": ", values))
+		}
+	}
+	query("SHOW DATABASES")
+	query("SELECT * FROM stock.good_stock")
+	query("SELECT user, host FROM mysql.user")
+	query("SHOW GLOBAL VARIABLES WHERE Variable_name NOT LIKE '%gtid%' AND Variable_name NOT LIKE '%timestamp%'")
+	keys, err := f.redis.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		lines = append(lines, fmt.Sprint(key, f.redis.Dump(t.Context(), key).Val(), f.redis.TTL(t.Context(), key).Val()))
+	}
+	settings, err := f.redis.ConfigGet(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range settings {
+		lines = append(lines, name+"="+value)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func (f foreign) wantState(t *testing.T, want []string) {
+	t.Helper()
+	if got := f.state(t); !slices.Equal(got, want) {
+		for _, line := range got {
+			if !slices.Contains(want, line) {
+				t.Errorf("now there is %s", line)
+			}
+		}
+		for _, line := range want {
+			if !slices.Contains(got, line) {
+				t.Errorf("there is no more %s", line)
+			}
+		}
+	}
+}
+
+// wantNoSecret fails the test if a password is in the texts, or in a file below dir.
+func wantNoSecret(t *testing.T, dir string, texts ...string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		texts = append(texts, string(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range texts {
+		for _, secret := range []string{mysqlSecret, redisSecret} {
+			if at := strings.Index(text, secret); at >= 0 {
+				t.Errorf("a password is in …%s", text[max(0, at-60):at+len(secret)])
+			}
+		}
+	}
+}
+
+func TestARunOnServersOfTheUserLeavesThemAsTheyWere(t *testing.T) {
+	t.Parallel()
+	f, dir := startForeign(t), t.TempDir()
+	before := f.state(t)
+	cmd, stdout, stderr := f.command(t, "run", "--quick", "--out", dir, "--strategies",
+		"none,update,ledger,redis-script,redis-stream,lock-redis-pubsub,lock-redis-queue,lock-mysql-getlock,lock-redlock")
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%v\n%s\n%s", err, stdout, stderr)
+	}
+	f.wantState(t, before)
+	wantNoSecret(t, dir, stdout.String(), stderr.String())
+	r := mustReadReport(t, dir)
+	if !r.ClaimsHeld {
+		t.Errorf("not every claim held:\n%s", stdout)
+	}
+	for _, want := range []string{"were the user's", "innodb_flush_log_at_trx_commit=0", "fewer connections"} {
+		if !slices.ContainsFunc(r.Environment.Notes, func(note string) bool { return strings.Contains(note, want) }) {
+			t.Errorf("no note says %q: %q", want, r.Environment.Notes)
+		}
+	}
+	if !strings.Contains(stderr.String(), "warning: mysql has innodb_flush_log_at_trx_commit=0") {
+		t.Errorf("no warning about commits that are not flushed: %s", stderr)
+	}
+}
+
+func TestCtrlCOnServersOfTheUserLeavesThemAsTheyWere(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux shows command lines in /proc")
+	}
+	f, dir := startForeign(t), t.TempDir()
+	before := f.state(t)
+	cmd, _, stderr := f.command(t, "run", "--strategies", "update,redis-stream,lock-redis-queue",
+		"--duration", "2s", "--rounds", "20", "--replicas", "4", "--out", dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	serverstest.Eventually(t, "the run measures", func() bool {
+		begun, _ := filepath.Glob(filepath.Join(dir, "history", "*.jsonl"))
+		return len(begun) > 0
+	})
+	for _, pid := range append(children(t, cmd.Process.Pid), cmd.Process.Pid) {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		wantNoSecret(t, t.TempDir(), string(line))
+	}
+	if slices.Equal(f.state(t), before) {
+		t.Error("the state is the same during the run: the test would notice nothing")
+	}
+	// A second lab of the same name must not take the database of one that is alive.
+	second, _, secondSays := f.command(t, "run", "--quick", "--strategies", "update", "--out", t.TempDir())
+	if err := second.Run(); err == nil || !strings.Contains(secondSays.String(), "another lab") {
+		t.Errorf("the second lab ended with %v: %s", err, secondSays)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("exit status %d: %s", code, stderr)
+	}
+	f.wantState(t, before)
+}
+
+func TestTheNextLabRemovesWhatAKilledOneHasLeft(t *testing.T) {
+	t.Parallel()
+	f := startForeign(t)
+	before := f.state(t)
+	cmd, _, _ := f.command(t, "up", "--json", "--console=", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	cmd.Stdout = nil
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	said := make([]byte, 4096)
+	n, err := stdout.Read(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantNoSecret(t, t.TempDir(), string(said[:n]))
+	cmd.Process.Kill()
+	cmd.Wait()
+	if slices.Equal(f.state(t), before) {
+		t.Fatal("the killed lab has left nothing")
+	}
+	f.redis.Del(t.Context(), "stock_lab:lab") // as if 20 s had passed
+	next, nextStdout, nextStderr := f.command(t, "faults", "--scenarios", "late-write",
+		"--strategies", "update,lock-redis-lua,lock-redis-fenced", "--out", t.TempDir())
+	if err := next.Run(); err != nil {
+		t.Errorf("the next lab: %v\n%s\n%s", err, nextStdout, nextStderr)
+	}
+	f.wantState(t, before)
+}
+
+func TestFaultsOnServersOfTheUserLeaveOutAndNameThoseThatBreakThem(t *testing.T) {
+	t.Parallel()
+	f, dir := startForeign(t), t.TempDir()
+	before := f.state(t)
+	cmd, stdout, stderr := f.command(t, "faults", "--strategies", "update,for-update,lock-redis-lua,lock-redis-fenced",
+		"--out", dir)
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%v\n%s\n%s", err, stdout, stderr)
+	}
+	f.wantState(t, before)
+	wantNoSecret(t, dir, stdout.String(), stderr.String())
+	played, leftOut := 0, map[string]int{}
+	for _, fault := range mustReadReport(t, dir).Faults {
+		if fault.Outcome == report.Skipped {
+			leftOut[fault.Evidence[0]]++
+		} else {
+			played++
+		}
+	}
+	for _, why := range []string{"MySQL is yours", "Redis is yours", "GRANT PROCESS"} {
+		found := false
+		for reason := range leftOut {
+			found = found || strings.Contains(reason, why)
+		}
+		if !found {
+			t.Errorf("no scenario is left out because %q: %v", why, leftOut)
+		}
+	}
+	if played < 20 || !strings.Contains(stdout.String(), "Redis is yours") {
+		t.Errorf("%d cells were played, and those left out are %v\n%s", played, leftOut, stdout)
+	}
+}
+
+func TestServersOfTheUserThatCannotBeUsedAreNamed(t *testing.T) {
+	t.Parallel()
+	f := startForeign(t)
+	config, err := mysql.ParseDSN(f.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	for _, test := range []struct {
+		name string
+		args []string
+		env  string
+		want []string
+	}{
+		{"MySQL away", []string{"--mysql-dsn=lab@tcp(" + away + ")/"}, "", []string{away, "is it running?"}},
+		{"Redis away", []string{"--redis=" + away}, "", []string{away, "is it running?"}},
+		{"wrong password of MySQL", []string{"--mysql-dsn=lab:wrong@tcp(" + config.Addr + ")/"}, "",
+			[]string{config.Addr, "check user and password"}},
+		{"wrong password of Redis", nil, "LOADTEST_REDIS_PASSWORD=wrong", []string{"LOADTEST_REDIS_PASSWORD"}},
+		{"no privilege", []string{"--name=other"}, "", []string{"GRANT ALL ON `other`.* TO 'lab'@'127.0.0.1'"}},
+		{"a database in the DSN", []string{"--mysql-dsn=" + f.dsn + "stock"}, "", []string{"leave the name out"}},
+		{"a name that is none", []string{"--name=../x"}, "", []string{"--name", "lower-case"}},
+	} {
+		cmd, stdout, stderr := f.command(t, append([]string{"run", "--quick", "--out", t.TempDir()}, test.args...)...)
+		if test.env != "" {
+			cmd.Env = append(cmd.Env, test.env)
+		}
+		err := cmd.Run()
+		if code := cmd.ProcessState.ExitCode(); code != exitUnusable {
+			t.Errorf("%s: %v\n%s%s", test.name, err, stdout, stderr)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(stderr.String(), want) {
+				t.Errorf("%s: want %q in %s", test.name, want, stderr)
+			}
+		}
+		wantNoSecret(t, t.TempDir(), stderr.String())
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	port, err := servers.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
