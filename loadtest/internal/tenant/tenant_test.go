@@ -1,0 +1,121 @@
+package tenant_test
+
+import (
+	"database/sql"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/tenant"
+)
+
+var shared serverstest.Servers
+
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
+
+func TestADatabaseOfTheUserIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	server := shared.MySQL(t)
+	dsn, err := server.CreateDatabase(t.Context(), "users_own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE treasure (id INT)"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tenant.CreateDatabase(t.Context(), server.DSN(""), "users_own"); err == nil ||
+		!strings.Contains(err.Error(), "it is left alone") {
+		t.Errorf("got %v, want that the database is left alone", err)
+	}
+	var rows int
+	if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM treasure").Scan(&rows); err != nil {
+		t.Errorf("the table: %v", err)
+	}
+}
+
+func TestADatabaseIsRemovedAlsoAfterItsConnectionHasEnded(t *testing.T) {
+	t.Parallel()
+	server := shared.MySQL(t)
+	d, err := tenant.CreateDatabase(t.Context(), server.DSN(""), "cut_off")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("mysql", server.DSN(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var id int64
+	if err := db.QueryRowContext(t.Context(), "SELECT IS_USED_LOCK('loadtest:cut_off')").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "KILL "+strconv.FormatInt(id, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Remove(t.Context()); err != nil {
+		t.Error(err)
+	}
+	var left int
+	const query = "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = 'cut_off'"
+	if err := db.QueryRowContext(t.Context(), query).Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d databases are left, %v", left, err)
+	}
+}
+
+func TestKeysOfTheUserAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartRedis(t, servers.RedisOptions{})
+	client := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr})
+	if err := client.Set(t.Context(), "users:cart", "full", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, "", "users:"); err == nil ||
+		!strings.Contains(err.Error(), "users:cart") {
+		t.Errorf("got %v, want that the key is left alone", err)
+	}
+	if keys := client.Keys(t.Context(), "*").Val(); len(keys) != 1 || keys[0] != "users:cart" {
+		t.Errorf("the keys are %v, want the user's alone", keys)
+	}
+}
+
+func TestKeysAreRemovedFromEveryMasterOfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := serverstest.StartCluster(t)
+	addresses := cluster.Addrs
+	k, err := tenant.CreateKeys(t.Context(), addresses, "", "lab:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses})
+	defer client.Close()
+	for _, key := range []string{"lab:stock:{1}", "lab:stock:{2}", "lab:stock:{3}", "lab:stock:{4}", "users:1"} {
+		if err := client.Set(t.Context(), key, 1, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.Remove(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := client.Exists(t.Context(), "users:1").Val(); left != 1 {
+		t.Error("the user's key is gone")
+	}
+	for _, key := range []string{"lab:stock:{1}", "lab:stock:{2}", "lab:stock:{3}", "lab:stock:{4}", "lab:lab:marker"} {
+		if client.Exists(t.Context(), key).Val() != 0 {
+			t.Errorf("%s is left", key)
+		}
+	}
+	if _, err := tenant.CreateKeys(t.Context(), addresses[:1], "", "lab:"); err == nil ||
+		!strings.Contains(err.Error(), "at least two") {
+		t.Errorf("one member of a Cluster: %v", err)
+	}
+}
