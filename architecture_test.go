@@ -166,8 +166,12 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/topology",
-		imports: []string{"internal/{servers,tcpproxy}", "nginx"},
+		imports: []string{"internal/{servers,tcpproxy}", "loadtest/internal/tenant", "nginx"},
 		because: "It starts the servers, the replicas and nginx.",
+	},
+	{
+		name:    "loadtest/internal/tenant",
+		because: "It has a database and keys on servers of the user's, and knows nothing of the service.",
 	},
 	{
 		name: "loadtest/internal/fault",
@@ -212,7 +216,7 @@ var importTable = []struct {
 		imports: []string{
 			"internal/{access,servers,suggest}",
 			"loadtest/internal/{bench,console,fault,history,lab,mutation,oracle,page,report,scenario,timeline,topology}",
-			"loadtest/internal/{traffic,verify}",
+			"loadtest/internal/{tenant,traffic,verify}",
 		},
 		because: "The lab's command puts its parts together.",
 	},
