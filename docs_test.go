@@ -20,6 +20,7 @@ import (
 var reasons = []string{
 	"takes minutes",
 	"needs docker",
+	"needs servers of yours",
 	"needs pause points",
 	"runs until Ctrl-C",
 	"changes the source",
