@@ -47,8 +47,8 @@ func faultsCommand(getenv func(string) string) *cobra.Command {
 		Long: `faults plays fault scenarios, each on two replicas of its own, for every strategy, and compares the outcome
 with what the strategy claims. Each cell proves that its fault struck, and is judged as a load is.
 
-With --mysql-dsn or --redis, it plays them on servers of yours, in a database and with a prefix of keys of its own, as run
-does. Scenarios that must break such a server are left out.
+With --mysql-dsn or --redis, it plays them on servers of yours, in a database and with a prefix of keys of its own, as
+run does. Scenarios that must break such a server are left out.
 
 With --step, the replicas, the servers and the clients go on while you read. Requests that wait for the scenario time
 out after an hour. Leases end as always, and so do requests in scenarios about time-outs. So the claims about how long

@@ -99,6 +99,9 @@ func (f foreign) state(t *testing.T) (lines []string) {
 			}
 			lines = append(lines, fmt.Sprint(query, ": ", values))
 		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	query("SHOW DATABASES")
 	query("SELECT * FROM stock.good_stock")

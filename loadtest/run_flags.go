@@ -188,7 +188,8 @@ func (f *runFlags) checkTarget() error {
 	a := f.attach
 	switch {
 	case a.target == "" && a.given():
-		return errors.New("--single, --admin, --redlock and --key-prefix need --target: without it, the lab starts the service")
+		return errors.New("--single, --admin, --redlock and --key-prefix need --target: without it, the lab starts " +
+			"the service")
 	case a.target != "" && f.clusters.given():
 		return errors.New("--redis-cluster and --etcd-members are useless with --target: the lab starts no servers")
 	case f.clusters.redis && len(a.redis) > 0:

@@ -51,7 +51,8 @@ type RedisFair struct {
 
 // NewRedisFair makes the lock on one Redis. It does not use Options.Poll.
 func NewRedisFair(client redis.UniversalClient, options Options) *RedisFair {
-	l := &RedisFair{redisLock: newRedisLock(client, options), waiters: newWakeups(client, options.ChannelPrefix+fairChannel)}
+	waiters := newWakeups(client, options.ChannelPrefix+fairChannel)
+	l := &RedisFair{redisLock: newRedisLock(client, options), waiters: waiters}
 	l.heartbeat = min(fairHeartbeat, l.options.Lease)
 	return l
 }

@@ -39,7 +39,8 @@ func NewReplica(d stock.Deps) *Replica {
 func (r *Replica) New(s stock.Strategy, locker locks.Locker, on stock.Store) stock.Deducter {
 	store := r.stores[on]
 	g := guarded{
-		name: s.Name, prefix: r.deps.KeyPrefix, locker: locker, store: store, items: store.items, wait: r.deps.LockWait, log: r.deps.Log,
+		name: s.Name, prefix: r.deps.KeyPrefix, locker: locker, store: store, items: store.items,
+		wait: r.deps.LockWait, log: r.deps.Log,
 	}
 	if s.Fenced {
 		g.fence = store

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -240,13 +241,5 @@ func (d *Database) markerTable() string { return d.quoted() + "." + marker }
 // numbered reports whether an error is one of MySQL's with one of the numbers.
 func numbered(err error, numbers ...uint16) bool {
 	reply, ok := errors.AsType[*mysql.MySQLError](err)
-	if !ok {
-		return false
-	}
-	for _, number := range numbers {
-		if reply.Number == number {
-			return true
-		}
-	}
-	return false
+	return ok && slices.Contains(numbers, reply.Number)
 }

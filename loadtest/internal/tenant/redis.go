@@ -53,7 +53,7 @@ func CreateKeys(ctx context.Context, addresses []string, password, prefix string
 		err = k.create(context.WithoutCancel(ctx))
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("Redis at %s: %w", k.addresses, err), k.client.Close())
+		return nil, errors.Join(fmt.Errorf("use Redis at %s: %w", k.addresses, err), k.client.Close())
 	}
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	k.stop = stop
@@ -180,20 +180,20 @@ func (k *Keys) Remove(ctx context.Context) error {
 		return nil
 	}
 	err := k.each(ctx, deleteAll)
-	for _, last := range []string{markerKey, claimKey} { // in this order: a lab that dies here leaves no key without a marker
+	for _, last := range []string{markerKey, claimKey} { // a lab that dies in between leaves a key that expires
 		if err == nil {
 			err = k.client.Unlink(ctx, k.Prefix+last).Err()
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("keys that begin with %s are still on Redis at %s: run the lab with the same --name again to remove "+
-			"them: %w", k.Prefix, k.addresses, err)
+		err = fmt.Errorf("keys that begin with %s are still on Redis at %s: run the lab with the same --name again to "+
+			"remove them: %w", k.Prefix, k.addresses, err)
 	}
 	return errors.Join(err, k.client.Close())
 }
 
-// each passes the keys with the prefix to do, in portions. SCAN blocks no other client for long, however many keys there
-// are.
+// each passes the keys with the prefix to do, in portions. SCAN blocks no other client for long, however many keys
+// there are.
 func (k *Keys) each(ctx context.Context, do func(context.Context, []string) error) error {
 	return k.masters(ctx, func(ctx context.Context, master *redis.Client) error {
 		for cursor := uint64(0); ; {

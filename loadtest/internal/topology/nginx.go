@@ -25,7 +25,8 @@ func (t *Topology) balance(ctx context.Context, o Options) error {
 	for _, r := range t.Replicas {
 		replicas = append(replicas, strings.TrimPrefix(r.URL, "http://"))
 	}
-	sites := nginx.Render("stock", all, replicas)
+	var sites strings.Builder
+	sites.WriteString(nginx.Render("stock", all, replicas))
 	for n := 1; n < max(len(replicas), 2); n++ {
 		listen, err := freeAddr()
 		if err != nil {
@@ -33,7 +34,7 @@ func (t *Topology) balance(ctx context.Context, o Options) error {
 		}
 		t.Fewer[n] = "http://" + listen
 		ready = append(ready, t.Fewer[n])
-		sites += nginx.Render("stock_"+strconv.Itoa(n), listen, replicas[:n])
+		sites.WriteString(nginx.Render("stock_"+strconv.Itoa(n), listen, replicas[:n]))
 	}
 	t.SingleURL = t.Fewer[1]
 	if len(o.Bare) > 0 {
@@ -42,10 +43,10 @@ func (t *Topology) balance(ctx context.Context, o Options) error {
 			return err
 		}
 		t.BareURL = "http://" + bare
-		sites += nginx.Render("bare", bare, o.Bare)
+		sites.WriteString(nginx.Render("bare", bare, o.Bare))
 	}
 
-	t.Servers.Nginx, err = startNginx(ctx, sites, ready...)
+	t.Servers.Nginx, err = startNginx(ctx, sites.String(), ready...)
 	if err != nil {
 		return err
 	}

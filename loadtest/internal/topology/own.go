@@ -80,8 +80,8 @@ func (t *Topology) removeTenants(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// ShownDSN is the DSN of the database for people to read. The password of a private server is in it, because nobody else
-// knows it; that of the user's is not.
+// ShownDSN is the DSN of the database for people to read. The password of a private server is in it, because nobody
+// else knows it; that of the user's is not.
 func (t *Topology) ShownDSN() string {
 	config, err := mysql.ParseDSN(t.MySQLDSN)
 	if t.Tenants.MySQL == nil || err != nil || config.Passwd == "" {

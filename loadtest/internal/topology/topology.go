@@ -185,9 +185,8 @@ func (t *Topology) RestartReplicas(ctx context.Context, args ...string) error {
 	return group.Wait()
 }
 
-// Stop stops everything that Start started, nginx first, and removes its files, and what it has on servers of the user's.
-// A process that does not end in time, or
-// before ctx ends, is killed, and the error says so. Stopping again does nothing.
+// Stop stops everything that Start started, nginx first, and removes its files and what it has on the user's servers. A
+// process that does not end in time, or before ctx ends, is killed, and the error says so. Stopping again does nothing.
 func (t *Topology) Stop(ctx context.Context) error {
 	var errs []error
 	for _, layer := range t.layers() {
