@@ -5,28 +5,32 @@ import (
 	"strconv"
 )
 
-// Connections to MySQL of one replica. The defaults are those of "stock serve".
+// Connections to MySQL of one replica.
 const (
-	usualConns         = 32                     // for statements, and as many for named locks
-	leastConns         = 12                     // an order of five items needs as many for named locks
-	replicaConnections = connsOf*usualConns + 1 // of a replica with the defaults: one is for readiness
-	connsOf            = 2
+	usualConns         = 32 // for statements, and as many for named locks: the defaults of "stock serve"
+	leastConns         = 4  // for statements
+	leastLockConns     = 12 // for named locks: an order of five items needs as many
+	healthConns        = 1  // for readiness
+	replicaConnections = 2*usualConns + healthConns
+	leastConnections   = leastConns + leastLockConns + healthConns
 )
 
 // mostReplicas is how many replicas can share the free connections.
-func mostReplicas(free int) int { return free / (connsOf*leastConns + 1) }
+func mostReplicas(free int) int { return free / leastConnections }
 
 // connectionArgs divides free connections between replicas. It returns the arguments of "stock serve", none if the
 // defaults fit.
 func connectionArgs(free, replicas int) ([]string, error) {
-	conns := (free/replicas - 1) / connsOf
+	each := free / replicas
 	switch {
-	case conns >= usualConns:
+	case each >= replicaConnections:
 		return nil, nil
-	case conns < leastConns:
+	case each < leastConnections:
 		return nil, fmt.Errorf("MySQL has %d free connections, and %d replicas need %d: raise max_connections, "+
-			"or start fewer replicas", free, replicas, replicas*(connsOf*leastConns+1))
+			"or start fewer replicas", max(free, 0), replicas, replicas*leastConnections)
 	}
-	each := strconv.Itoa(conns)
-	return []string{"--mysql-conns=" + each, "--mysql-lock-conns=" + each}, nil
+	locks := max(leastLockConns, (each-healthConns)/2)
+	return []string{
+		"--mysql-conns=" + strconv.Itoa(each-healthConns-locks), "--mysql-lock-conns=" + strconv.Itoa(locks),
+	}, nil
 }
