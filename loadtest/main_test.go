@@ -48,7 +48,7 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"up --etcd-members 5", "--etcd-members 5: must be 1 or 3"},
 		{
 			"run --target http://127.0.0.1:1 --redis-cluster",
-			"--redis-cluster and --etcd-members are useless with --target: the lab starts no servers",
+			"--redis-cluster, --etcd-members and --tidb are useless with --target: the lab starts no servers",
 		},
 		{"run --replicas 9", "--replicas 9: must be a number from 1 to 8"},
 		{"run --target http://127.0.0.1:1 --replicas 0", "--replicas 0: must be at least 1"},

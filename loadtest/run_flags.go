@@ -125,7 +125,7 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 	case f.budget < 0:
 		return fmt.Errorf("--budget %v: must not be negative; 0 is no limit", f.budget)
 	}
-	return cmp.Or(f.clusters.check(), f.checkStock(flags), f.parseSweep(flags), f.checkTarget())
+	return cmp.Or(f.clusters.check(), f.checkStock(flags), f.parseSweep(flags), f.checkServers())
 }
 
 // checkStock returns an error for flags of the stock that cannot work.
@@ -183,31 +183,43 @@ func (f *runFlags) parseSweep(flags *pflag.FlagSet) (err error) {
 	return nil
 }
 
-// checkTarget returns an error if the flags about the target contradict each other.
-func (f *runFlags) checkTarget() error {
+// checkServers returns an error if the flags about the lab's servers and the user's contradict each other.
+func (f *runFlags) checkServers() error {
 	a := f.attach
 	switch {
-	case a.target == "" && a.given():
+	case a.target != "":
+		return f.checkTarget()
+	case a.given():
 		return errors.New("--single, --admin, --redlock and --key-prefix need --target: without it, the lab starts " +
 			"the service")
-	case a.target != "" && f.clusters.given():
-		return errors.New("--redis-cluster and --etcd-members are useless with --target: the lab starts no servers")
 	case f.clusters.redis && len(a.redis) > 0:
 		return errors.New("--redis-cluster and --redis exclude each other: the Cluster is the lab's own")
 	case f.local.tidb != "" && a.mysqlDSN != "":
 		return errors.New("--tidb and --mysql-dsn exclude each other: --tidb starts a server of the lab's own")
-	case a.target == "" && (a.mysqlTLS != "" || a.redisTLS != "" || a.account.RedisUser != ""):
+	case a.mysqlTLS != "" || a.redisTLS != "" || a.account.RedisUser != "":
 		return errors.New("--mysql-tls, --redis-tls and --redis-user need --target: on servers of yours, the lab connects " +
 			"without TLS, and to Redis as the default user")
-	case a.target == "" && tenant.CheckName(a.name) != nil:
-		return fmt.Errorf("--name %w", tenant.CheckName(a.name))
-	case a.target != "" && f.local.stockBinary != "":
+	}
+	if err := tenant.CheckName(a.name); err != nil {
+		return fmt.Errorf("--name %w", err)
+	}
+	return nil
+}
+
+// checkTarget returns an error for flags that cannot work with --target.
+func (f *runFlags) checkTarget() error {
+	admin := f.attach.admin
+	switch {
+	case f.clusters.given() || f.local.tidb != "":
+		return errors.New("--redis-cluster, --etcd-members and --tidb are useless with --target: " +
+			"the lab starts no servers")
+	case f.local.stockBinary != "":
 		return errors.New("--stock-binary is useless with --target: the lab starts no replicas")
-	case a.target != "" && a.admin == "" && f.restock > 0:
+	case admin == "" && f.restock > 0:
 		return errors.New("--restock needs --admin: units are put back through the admin listener")
-	case a.target != "" && a.admin == "" && f.stock > 0:
+	case admin == "" && f.stock > 0:
 		return errors.New("--stock needs --admin: the stock is set through the admin listener")
-	case a.target != "" && a.admin == "" && f.workload != "":
+	case admin == "" && f.workload != "":
 		return errors.New("--workload needs --admin: the stock is set through the admin listener")
 	}
 	return nil

@@ -4,8 +4,8 @@
 // Start works in four steps, and runs the parts of each step in parallel:
 //
 //  1. the servers that the user has not brought: MySQL or MariaDB, Redis or a Redis Cluster, Redis replicas if asked
-//     for, the independent masters of Redlock, and etcd and ZooKeeper where they are installed; meanwhile, the service's
-//     binary is found or built
+//     for, the independent masters of Redlock, and etcd and ZooKeeper where they are installed; meanwhile, the
+//     service's binary is found or built
 //  2. the tables of the database
 //  3. the replicas
 //  4. nginx
