@@ -542,9 +542,11 @@ func TestConsoleShowsACommandThatRunsTheSameInATerminal(t *testing.T) {
 		"go run ./loadtest run --replicas=1":          {"--replicas=1"},
 		"go run ./loadtest run --redis-replica=false": {"--redis-replica=false"},
 		"go run ./loadtest run --stock-binary=/stock": {"--stock-binary=/stock"},
-		attached:                   {"--lease=2s"},
-		attached + " --replicas=3": {"--replicas=3"},
-		attached + " --replicas=1": {"--replicas=1", "--lease=2s"},
+		"go run ./loadtest run --tidb=/tidb":          {"--tidb=/tidb"},
+		"go run ./loadtest run --replicas=3":          {"--replicas=3"},
+		attached:                                      {"--lease=2s"},
+		attached + " --replicas=3":                    {"--replicas=3", "--lease=2s"},
+		attached + " --replicas=1":                    {"--replicas=1", "--lease=2s"},
 	} {
 		var f upFlags
 		flags := pflag.NewFlagSet("up", pflag.ContinueOnError)

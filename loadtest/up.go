@@ -245,6 +245,9 @@ func (f *upFlags) runCommand(t *topology.Topology) (command, note string) {
 		if !f.copied {
 			command += " --redis-replica=false"
 		}
+		if f.local.tidb != "" {
+			command += " --tidb=" + f.local.tidb
+		}
 		command += f.clusters.command()
 	}
 	if f.replicas != 2 {
