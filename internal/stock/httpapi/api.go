@@ -90,6 +90,7 @@ func New(config Config) (*API, error) {
 	}
 	a.wasReady.Store(true)
 	metrics := newMetrics(config.Registry, a.pauses)
+	config.Registry.MustRegister(serverStates{a.health})
 	a.problems = metrics.problemCounters()
 	for _, status := range config.Strategies.Statuses() {
 		o := &offer{Status: status, header: []string{status.Name}, series: map[stock.Store]*series{}}

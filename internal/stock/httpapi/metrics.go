@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -152,6 +153,24 @@ func (b backlog) Collect(samples chan<- prometheus.Metric) {
 	}
 	samples <- prometheus.MustNewConstMetric(backlogEntries, prometheus.GaugeValue, float64(behind.Entries))
 	samples <- prometheus.MustNewConstMetric(backlogAge, prometheus.GaugeValue, behind.Age.Seconds())
+}
+
+// serverStates exports what /readyz says about each configured server.
+type serverStates struct{ *health.Checker }
+
+var serverUp = prometheus.NewDesc("stock_server_up",
+	"1 if the server answers this replica and takes writes, as in /readyz, or 0.", []string{"server"}, nil)
+
+func (s serverStates) Describe(descs chan<- *prometheus.Desc) { descs <- serverUp }
+
+func (s serverStates) Collect(samples chan<- prometheus.Metric) {
+	for need, err := range s.Check() {
+		up := 0.0
+		if err == nil || errors.Is(err, stock.ErrBusy) { // busy: the connections that the replica has still work
+			up = 1
+		}
+		samples <- prometheus.MustNewConstMetric(serverUp, prometheus.GaugeValue, up, string(need))
+	}
 }
 
 // reservationMetrics counts what was done with reservations in this replica.

@@ -46,18 +46,21 @@ func (a *account) do(t *testing.T, statement string) {
 }
 
 // wantReady waits until the replica is ready, or until the check of one server says that it is down: the result of a
-// check is used for a while.
+// check is used for a while. Then the metrics must say the same.
 func wantReady(t *testing.T, r *replica, need stock.Need, ready bool) {
 	t.Helper()
-	status, check := 200, "up"
+	status, check, up := 200, "up", "1"
 	if !ready {
-		status, check = 503, "down"
+		status, check, up = 503, "down", "0"
 	}
 	want := `"` + string(need) + `":{"status":"` + check + `"}`
 	eventually(t, "readyz says "+want, func() bool {
 		got := get(t, r.public+"/readyz")
 		return got.status == status && strings.Contains(got.text(t, "checks"), want)
 	})
+	if got := metric(t, r, `stock_server_up{server="`+string(need)+`"}`); got != up {
+		t.Errorf("the metrics say that %s is up: %q, want %s", need, got, up)
+	}
 }
 
 func TestAReadOnlyMySQLIsUnavailableUntilItTakesWritesAgain(t *testing.T) {
