@@ -129,6 +129,7 @@ func TestCommandsOfTheDocumentsWork(t *testing.T) {
 	lab := startLab(t)
 	documents := readDocuments(t)
 	t.Run("flags", func(t *testing.T) { lab.checkFlags(t, documents) })
+	t.Run("alerts", lab.checkAlerts)
 	for _, d := range documents {
 		for _, b := range d.blocks() {
 			if b.language != "sh" || b.notRun != "" {

@@ -67,7 +67,7 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 var (
 	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	image    = regexp.MustCompile(`\bsrc(?:set)?="([^"]+)"`)
-	namedIn  = regexp.MustCompile("`((?:cmd|docs|internal|loadtest|migrations|nginx|\\.ci)/[\\w./-]*)`")
+	namedIn  = regexp.MustCompile("`((?:cmd|deploy|docs|internal|loadtest|migrations|nginx|\\.ci)/[\\w./-]*)`")
 	makeRule = regexp.MustCompile(`\bmake ([a-z][a-z-]*)`)
 	makeCode = regexp.MustCompile("`[^`\n]+`")
 )
