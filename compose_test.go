@@ -66,7 +66,7 @@ func TestEveryContainerIsConfined(t *testing.T) {
 
 func TestServersAreRestartedAndCommandsAreNot(t *testing.T) {
 	t.Parallel()
-	commands := []string{"migrate", "loadtest"}
+	commands := []string{"migrate", "loadtest", "redis-cluster"}
 	for name, service := range composeServices(t) {
 		want := "unless-stopped"
 		if slices.Contains(commands, name) {
@@ -106,6 +106,13 @@ func TestEtcdCompactsItsHistory(t *testing.T) {
 	for _, flag := range []string{"--auto-compaction-mode=periodic", "--auto-compaction-retention=1m"} {
 		if !slices.Contains(command, flag) {
 			t.Errorf("etcd is started with %v, want %s among them", command, flag)
+		}
+	}
+	for _, name := range []string{"etcd-1", "etcd-2", "etcd-3"} {
+		environment := composeServices(t)[name].Environment
+		mode, retention := environment["ETCD_AUTO_COMPACTION_MODE"], environment["ETCD_AUTO_COMPACTION_RETENTION"]
+		if mode != "periodic" || retention != "1m" {
+			t.Errorf("%s: the mode of compaction is %q and the retention %q, want periodic and 1m", name, mode, retention)
 		}
 	}
 }
