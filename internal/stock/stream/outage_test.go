@@ -107,6 +107,18 @@ func TestAnOutageOfMySQLOnlyDelaysTheWriteBehind(t *testing.T) {
 	}
 }
 
+// A backlog of 0 would say that every sale is in MySQL.
+func TestTheBacklogIsUnknownWhileRedisDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	a, server := newServers(t, servers.RedisOptions{})
+	r := newReplica(t, connect(t, a), 200*time.Millisecond)
+	r.set(t, 1, 100)
+	server.Kill()
+	if backlog, err := r.service.Backlog(t.Context()); !errors.Is(err, stock.ErrUnavailable) {
+		t.Errorf("the backlog is %+v, %v, want ErrUnavailable", backlog, err)
+	}
+}
+
 func TestACrashOfMySQLLosesNoSaleOfRedisStream(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartMySQL(t, servers.MySQLOptions{}) // durable

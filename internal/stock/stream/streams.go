@@ -81,7 +81,12 @@ func (s streams) close(ctx context.Context, ids []int64) error {
 
 // indexed lists the items in the index.
 func (s streams) indexed(ctx context.Context) (ids []int64, err error) {
-	return ids, s.Client.SMembers(ctx, s.StreamIndexKey()).ScanSlice(&ids)
+	reply := s.Client.SMembers(ctx, s.StreamIndexKey())
+	if err := reply.Err(); err != nil { // ScanSlice does not return it
+		return nil, err
+	}
+	err = reply.ScanSlice(&ids)
+	return ids, err
 }
 
 // delivery is a number of entries that were delivered from one stream.
