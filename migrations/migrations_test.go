@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	_ "github.com/go-sql-driver/mysql"
@@ -196,5 +197,76 @@ func TestUpFailsWhenTheDatabaseIsUnreachable(t *testing.T) {
 	db := open(t, "root@tcp(127.0.0.1:1)/stock")
 	if _, err := migrations.Up(t.Context(), db); err == nil {
 		t.Error("Up returns no error")
+	}
+}
+
+// column is what an INSERT of an old replica relies on.
+type column struct {
+	Type, Nullable, Extra string
+	HasDefault            bool
+}
+
+// columns returns those of all tables but goose's, by table and name.
+func columns(t *testing.T, db *sql.DB) map[string]column {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `
+		SELECT CONCAT(table_name, '.', column_name), column_type, is_nullable, extra, column_default IS NOT NULL
+		FROM information_schema.columns
+		WHERE table_schema = DATABASE() AND table_name <> 'goose_db_version'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	found := map[string]column{}
+	for rows.Next() {
+		var name string
+		var c column
+		if err := rows.Scan(&name, &c.Type, &c.Nullable, &c.Extra, &c.HasDefault); err != nil {
+			t.Fatal(err)
+		}
+		found[name] = c
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// In a rolling upgrade, replicas of the version before sell while and after the schema is migrated. So a migration
+// removes no column, keeps the type of every column or appends to its ENUM, and gives a new column of an old table a
+// default.
+func TestEveryMigrationLeavesWhatOldReplicasUse(t *testing.T) {
+	t.Parallel()
+	db := open(t, shared.Database(t))
+	provider, err := goose.NewProvider(goose.DialectMySQL, db, os.DirFS("."), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]column{}
+	for range allMigrations {
+		result, err := provider.UpByOne(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, by := columns(t, db), result.Source.Path
+		oldTables := map[string]bool{}
+		for name, old := range before {
+			table, _, _ := strings.Cut(name, ".")
+			oldTables[table] = true
+			now, exists := after[name]
+			if !exists {
+				t.Errorf("%s removes %s", by, name)
+			} else if !strings.HasPrefix(now.Type, strings.TrimSuffix(old.Type, ")")) || now.Nullable != old.Nullable {
+				t.Errorf("%s turns %s from %v into %v", by, name, old, now)
+			}
+		}
+		for name, now := range after {
+			table, _, _ := strings.Cut(name, ".")
+			_, old := before[name]
+			if oldTables[table] && !old && now.Nullable == "NO" && !now.HasDefault {
+				t.Errorf("%s adds %s without a default: an INSERT of an old replica would fail", by, name)
+			}
+		}
+		before = after
 	}
 }
