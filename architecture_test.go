@@ -166,11 +166,12 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/topology",
-		imports: []string{"internal/{servers,tcpproxy}", "loadtest/internal/tenant", "nginx"},
+		imports: []string{"internal/{servers,tcpproxy}", "loadtest/internal/{oracle,tenant}", "nginx"},
 		because: "It starts the servers, the replicas and nginx.",
 	},
 	{
 		name:    "loadtest/internal/tenant",
+		imports: []string{"internal/access", "loadtest/internal/oracle"},
 		because: "It has a database and keys on servers of the user's, and knows nothing of the service.",
 	},
 	{

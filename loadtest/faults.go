@@ -21,7 +21,6 @@ import (
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/tenant"
 	"stock/loadtest/internal/topology"
 )
 
@@ -48,7 +47,7 @@ func faultsCommand(getenv func(string) string) *cobra.Command {
 with what the strategy claims. Each cell proves that its fault struck, and is judged as a load is.
 
 With --mysql-dsn or --redis, it plays them on servers of yours, in a database and with a prefix of keys of its own, as
-run does. Scenarios that must break such a server are left out.
+run does. Scenarios that must break such a server are left out. None can be played on a server with TLS.
 
 With --step, the replicas, the servers and the clients go on while you read. Requests that wait for the scenario time
 out after an hour. Leases end as always, and so do requests in scenarios about time-outs. So the claims about how long
@@ -65,7 +64,7 @@ it should; 130 interrupted.`,
 			if err := f.check(cmd.Flags()); err != nil {
 				return err
 			}
-			if err := f.servers.readEnvironment(getenv); err != nil {
+			if err := f.servers.readAccount(getenv); err != nil {
 				return err
 			}
 			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -145,8 +144,12 @@ func (f *faultsFlags) check(flags *pflag.FlagSet) error {
 	case flags.Changed("parallel") && (f.step || f.verbose):
 		return errors.New("--parallel cannot be used with --step or --verbose: they play one cell after the other")
 	}
-	if err := tenant.CheckName(f.servers.name); err != nil {
-		return fmt.Errorf("--name %w", err)
+	if err := f.servers.checkOwn(); err != nil {
+		return err
+	}
+	if f.servers.own(0).TLS() {
+		return errors.New("the servers have TLS (--mysql-tls, --redis-tls or tls=true in --mysql-dsn), and no scenario can be " +
+			"played there: " + fault.NoTLS + "; leave these servers out to play them on private ones")
 	}
 	if len(f.servers.redis) > 1 {
 		return errors.New("--redis names a Cluster: the scenarios need a single Redis, because their proxies do not know a " +

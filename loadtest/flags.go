@@ -140,31 +140,64 @@ func (f *clusterFlags) options(o topology.Options) topology.Options {
 // serverFlags describe servers of the user's: those of a running service, or others on which the lab has a database and
 // keys of its own.
 type serverFlags struct {
-	mysqlDSN      string
-	redis         []string
-	redisPassword string // only from the environment: other users of the host can read a command line
-	name          string
+	mysqlDSN           string
+	redis              []string
+	mysqlTLS, redisTLS string // see access.TLS
+	account            oracle.Account
+	name               string
 }
 
 func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.mysqlDSN, "mysql-dsn", "",
 		"user:password@tcp(host:port)/ of a MySQL of yours: the lab creates a database on it and drops it at the end; "+
-			"set LOADTEST_MYSQL_DSN if it has a password")
+			"set LOADTEST_MYSQL_DSN if it has a password, or LOADTEST_MYSQL_PASSWORD")
 	flags.StringSliceVar(&f.redis, "redis", nil,
 		"host:port of a Redis of yours, several of a Cluster: the lab uses keys with a prefix of its own, and deletes them "+
 			"at the end; password in LOADTEST_REDIS_PASSWORD or STOCK_REDIS_PASSWORD")
+	flags.StringVar(&f.mysqlTLS, "mysql-tls", "", access.Usage)
+	flags.StringVar(&f.redisTLS, "redis-tls", "", access.Usage)
+	flags.StringVar(&f.account.RedisUser, "redis-user", "", "`user` of Redis, if not the default user")
 	flags.StringVar(&f.name, "name", tenant.DefaultName,
 		"name of that database, and with a colon prefix of the keys; labs at the same time need different ones")
 }
 
-// readEnvironment reads what must not be on a command line.
-func (f *serverFlags) readEnvironment(getenv func(string) string) error {
+// readAccount reads certificates, and passwords from the environment or from files: other users of the host can read a
+// command line.
+func (f *serverFlags) readAccount(getenv func(string) string) (err error) {
+	if f.account.MySQLTLS, err = access.TLS(f.mysqlTLS); err != nil {
+		return fmt.Errorf("--mysql-tls: %w", err)
+	}
+	if f.account.RedisTLS, err = access.TLS(f.redisTLS); err != nil {
+		return fmt.Errorf("--redis-tls: %w", err)
+	}
+	if f.account.MySQLPassword, err = access.Password(getenv, "LOADTEST_MYSQL_PASSWORD"); err != nil {
+		return err
+	}
 	for _, name := range []string{"LOADTEST_REDIS_PASSWORD", "STOCK_REDIS_PASSWORD"} {
-		password, err := access.Password(getenv, name)
-		if err != nil || password != "" {
-			f.redisPassword = password
+		if f.account.RedisPassword, err = access.Password(getenv, name); err != nil {
 			return err
 		}
+		if f.account.RedisPassword != "" {
+			break
+		}
+	}
+	if f.account.RedisUser != "" && f.account.RedisPassword == "" {
+		return errors.New("--redis-user needs a password: set LOADTEST_REDIS_PASSWORD, or LOADTEST_REDIS_PASSWORD_FILE")
+	}
+	return nil
+}
+
+// checkOwn returns an error for flags that cannot work if the lab starts the service itself.
+func (f *serverFlags) checkOwn() error {
+	switch {
+	case f.mysqlTLS != "" && f.mysqlDSN == "":
+		return errors.New("--mysql-tls needs --mysql-dsn: the lab connects to a MySQL of its own without TLS")
+	case len(f.redis) == 0 && (f.redisTLS != "" || f.account.RedisUser != ""):
+		return errors.New("--redis-tls and --redis-user need --redis: the lab connects to a Redis of its own without TLS, " +
+			"and as the default user")
+	}
+	if err := tenant.CheckName(f.name); err != nil {
+		return fmt.Errorf("--name %w", err)
 	}
 	return nil
 }
@@ -172,8 +205,21 @@ func (f *serverFlags) readEnvironment(getenv func(string) string) error {
 // own says which servers are the user's, if the lab starts the service itself.
 func (f *serverFlags) own(replicas int) topology.Own {
 	return topology.Own{
-		MySQLDSN: f.mysqlDSN, Redis: f.redis, RedisPassword: f.redisPassword, Name: f.name, Replicas: replicas,
+		MySQLDSN: f.mysqlDSN, Redis: f.redis, Account: f.account, MySQLTLS: f.mysqlTLS, RedisTLS: f.redisTLS,
+		Name: f.name, Replicas: replicas,
 	}
+}
+
+// accountCommand returns the flags about accounts as they are given, each after a space.
+func (f *serverFlags) accountCommand() (flags string) {
+	for _, flag := range []struct{ name, value string }{
+		{"mysql-tls", f.mysqlTLS}, {"redis-tls", f.redisTLS}, {"redis-user", f.account.RedisUser},
+	} {
+		if flag.value != "" {
+			flags += " --" + flag.name + "=" + flag.value
+		}
+	}
+	return flags
 }
 
 // warnOfServers says what the claims rely on and the user's servers do not have.
@@ -189,8 +235,6 @@ type attachFlags struct {
 	target, single, admin string
 	redlock               []string
 	keyPrefix             string
-	mysqlTLS, redisTLS    string // see access.TLS
-	account               oracle.Account
 }
 
 func (f *attachFlags) register(flags *pflag.FlagSet) {
@@ -204,31 +248,6 @@ func (f *attachFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.redlock, "redlock", nil,
 		"with --target: host:port of Redlock's masters, to count their commands")
 	flags.StringVar(&f.keyPrefix, "key-prefix", "", "with --target: the service's --key-prefix")
-	flags.StringVar(&f.mysqlTLS, "mysql-tls", "", access.Usage)
-	flags.StringVar(&f.redisTLS, "redis-tls", "", access.Usage)
-	flags.StringVar(&f.account.RedisUser, "redis-user", "", "`user` of Redis, if not the default user")
-}
-
-// readAccount reads certificates, and passwords from the environment or from files: other users of the host can read a
-// command line.
-func (f *attachFlags) readAccount(getenv func(string) string) (err error) {
-	if f.account.MySQLTLS, err = access.TLS(f.mysqlTLS); err != nil {
-		return fmt.Errorf("--mysql-tls: %w", err)
-	}
-	if f.account.RedisTLS, err = access.TLS(f.redisTLS); err != nil {
-		return fmt.Errorf("--redis-tls: %w", err)
-	}
-	if f.account.MySQLPassword, err = access.Password(getenv, "LOADTEST_MYSQL_PASSWORD"); err != nil {
-		return err
-	}
-	if err := f.readEnvironment(getenv); err != nil {
-		return err
-	}
-	f.account.RedisPassword = f.redisPassword
-	if f.account.RedisUser != "" && f.account.RedisPassword == "" {
-		return errors.New("--redis-user needs a password: set LOADTEST_REDIS_PASSWORD, or LOADTEST_REDIS_PASSWORD_FILE")
-	}
-	return nil
 }
 
 // given reports whether a flag was given that only a running service has.

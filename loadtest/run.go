@@ -46,11 +46,13 @@ They are left out with --stock, --workload, --sweep, --rate, --restock and --dur
 stock.
 
 With --mysql-dsn or --redis, it uses servers of yours in place of private ones, in a database and with a prefix of keys
-of its own. It removes both at the end, also after Ctrl-C, and changes nothing else.
+of its own. It removes both at the end, also after Ctrl-C, and changes nothing else. On servers with TLS, it plays no
+fault scenarios.
 
 With --target it uses a service that is already running. It then needs --admin to set the stock, and --mysql-dsn
-and --redis to read the stock directly instead of through the service. The passwords of MySQL and Redis are read from
-LOADTEST_MYSQL_PASSWORD (unless the DSN has one) and LOADTEST_REDIS_PASSWORD, or from the files that these variables
+and --redis to read the stock directly instead of through the service.
+
+The passwords of MySQL and Redis are read from LOADTEST_MYSQL_PASSWORD (unless the DSN has one) and LOADTEST_REDIS_PASSWORD, or from the files that these variables
 with _FILE at the end name.`,
 		Example: `  loadtest run
   loadtest run --quick --strategies none,update
@@ -94,6 +96,9 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	screen := newScreen(stderr)
 	defer screen.clear()
 
+	if f.faultsLeftOut {
+		screen.println("no fault scenario will be played: " + fault.NoTLS)
+	}
 	screen.status("starting")
 	l, err := f.openLab(ctx)
 	if err != nil {
@@ -169,13 +174,16 @@ func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOpt
 		Began:       began,
 		CommandLine: f.options,
 		Revision:    revision,
-		Notes:       f.clusterNotes(),
+		Notes:       f.faultNotes(),
 	}
 }
 
-// clusterNotes says where the report's fault scenarios are played if Redis is a Cluster.
-func (f *runFlags) clusterNotes() []string {
-	if !f.clusters.redis || !f.faults {
+// faultNotes says why the report has no fault scenarios, or where they were played if Redis is a Cluster.
+func (f *runFlags) faultNotes() []string {
+	switch {
+	case f.faultsLeftOut:
+		return []string{"no fault scenario was played: " + fault.NoTLS}
+	case !f.clusters.redis || !f.faults:
 		return nil
 	}
 	return []string{"the fault scenarios were played on one Redis beside the Cluster: cluster-failover is about a Cluster"}

@@ -15,7 +15,6 @@ import (
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/tenant"
 )
 
 // Defaults of a full run, and of a quick one.
@@ -53,7 +52,9 @@ type runFlags struct {
 	out        string
 	quick      bool
 	faults     bool
-	traces     bool
+	// faultsLeftOut is set if faults is not, only because servers of the user's have TLS.
+	faultsLeftOut bool
+	traces        bool
 
 	options []string // see givenOptions
 }
@@ -196,14 +197,8 @@ func (f *runFlags) checkServers() error {
 		return errors.New("--redis-cluster and --redis exclude each other: the Cluster is the lab's own")
 	case f.local.tidb != "" && a.mysqlDSN != "":
 		return errors.New("--tidb and --mysql-dsn exclude each other: --tidb starts a server of the lab's own")
-	case a.mysqlTLS != "" || a.redisTLS != "" || a.account.RedisUser != "":
-		return errors.New("--mysql-tls, --redis-tls and --redis-user need --target: on servers of yours, the lab connects " +
-			"without TLS, and to Redis as the default user")
 	}
-	if err := tenant.CheckName(a.name); err != nil {
-		return fmt.Errorf("--name %w", err)
-	}
-	return nil
+	return a.checkOwn()
 }
 
 // checkTarget returns an error for flags that cannot work with --target.
@@ -253,6 +248,8 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 	standard := !cannotAdapt && f.stock == 0 && f.workload == "" && f.request.hold == 0
 	f.faults = f.faults && standard && !f.quick && f.attach.target == "" && f.replicas >= 2 &&
 		len(f.attach.redis) < 2 // the scenarios' proxies do not know Redis Cluster
+	f.faultsLeftOut = f.faults && f.attach.own(0).TLS()
+	f.faults = f.faults && !f.faultsLeftOut
 	f.request.seed = cmp.Or(f.request.seed, newSeed())
 }
 

@@ -20,7 +20,6 @@ import (
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/tenant"
 	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/traffic"
 )
@@ -58,7 +57,7 @@ func upCommand(getenv func(string) string) *cobra.Command {
 		Short: "Start the servers, replicas, nginx and a page for the browser, and keep them running until Ctrl-C",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.servers.readEnvironment(getenv); err != nil {
+			if err := f.servers.readAccount(getenv); err != nil {
 				return err
 			}
 			f.consoleGiven = cmd.Flags().Changed("console")
@@ -96,8 +95,8 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	if err := f.clusters.check(); err != nil {
 		return err
 	}
-	if err := tenant.CheckName(f.servers.name); err != nil {
-		return fmt.Errorf("--name %w", err)
+	if err := f.servers.checkOwn(); err != nil {
+		return err
 	}
 	if err := checkFree(f.listen, 1); err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -235,7 +234,7 @@ func (f *upFlags) runCommand(t *topology.Topology) (command, note string) {
 		command += fmt.Sprintf(" --target=%s --single=%s --admin=%s --redis=%s --redlock=%s",
 			t.URL, t.SingleURL, t.Replicas[0].AdminURL, strings.Join(t.Redis, ","), strings.Join(t.Redlock, ","))
 		if own {
-			command += " --key-prefix=" + t.KeyPrefix
+			command += " --key-prefix=" + t.KeyPrefix + f.servers.accountCommand()
 		}
 		note = "Set LOADTEST_MYSQL_DSN first, to the MySQL DSN that loadtest up has printed, with its password."
 	} else {
@@ -342,7 +341,7 @@ func writeBanner(w io.Writer, t *topology.Topology, address string) error {
 	}
 	line("MySQL DSN", t.ShownDSN())
 	line("Redis", strings.Join(t.Redis, ", "))
-	line("Redlock", strings.Join(t.Redlock, ", "))
+	line("Redlock", cmp.Or(strings.Join(t.Redlock, ", "), t.Missing["redlock"]))
 	line("etcd", cmp.Or(strings.Join(t.Etcd, ", "), t.Missing["etcd"]))
 	line("ZooKeeper", cmp.Or(strings.Join(t.ZooKeeper, ", "), t.Missing["zookeeper"]))
 	line("nginx", t.Nginx.Conf)

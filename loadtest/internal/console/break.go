@@ -323,9 +323,9 @@ func (c *Console) postDeleteLock(r *http.Request) error {
 	if !known {
 		return malformed("no Redis is named %q", body.Server)
 	}
-	client := redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: addresses, Password: t.RedisPassword, MaxRetries: -1, DisableIdentity: true,
-	})
+	options := t.Account.RedisOptions(addresses...)
+	options.MaxRetries, options.DisableIdentity = -1, true
+	client := redis.NewUniversalClient(options)
 	defer client.Close()
 	deleted, err := client.Del(r.Context(), body.Key).Result()
 	if err != nil {

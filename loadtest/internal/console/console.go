@@ -98,7 +98,7 @@ func Start(ctx context.Context, listener net.Listener, o Options) (*Console, err
 	t := o.Lab.Topology
 	viewer, err := oracle.NewViewer(oracle.Config{
 		MySQLDSN: t.MySQLDSN, Redis: t.Redis, Redlock: t.Redlock,
-		Account: oracle.Account{RedisPassword: t.RedisPassword}, KeyPrefix: t.KeyPrefix,
+		Account: t.Account, KeyPrefix: t.KeyPrefix,
 	})
 	if err != nil {
 		return nil, err

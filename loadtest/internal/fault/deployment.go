@@ -125,7 +125,7 @@ func (d *Deployment) openOracle(ctx context.Context, t *topology.Topology) (err 
 	}
 	config := oracle.Config{
 		MySQLDSN: d.Addresses.MySQLDSN, Redis: d.Addresses.Redis,
-		Account: oracle.Account{RedisPassword: d.Addresses.RedisPassword}, KeyPrefix: d.Addresses.KeyPrefix,
+		Account: d.Addresses.Account, KeyPrefix: d.Addresses.KeyPrefix,
 	}
 	if d.Oracle, err = oracle.Open(ctx, config); err != nil {
 		return err

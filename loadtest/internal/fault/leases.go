@@ -241,7 +241,7 @@ func (s *Stage) playCrashAfterSet(
 	defer proxy.Close()
 	proxy.Select(func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, argument(shop.key)) })
 	proxy.Cut(2, tcpproxy.BeforeRequest)
-	client := openRedis(proxy.Addr())
+	client := openRedisAs(s.Addresses.Account, proxy.Addr())
 	defer client.Close()
 	s.perform("A", 1, func() (int64, error) { return 0, lock(ctx, client, shop.key) })
 	cut := time.Now()

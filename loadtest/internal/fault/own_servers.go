@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"stock/internal/servers"
+	"stock/loadtest/internal/oracle"
 )
 
 // stopper is what a deployment has to stop after its replicas.
@@ -13,6 +14,18 @@ type stopper = func(context.Context) error
 
 // errLeftOut is why a scenario is not played here.
 var errLeftOut = errors.New("not played")
+
+// NoTLS is why no scenario is played on servers with TLS.
+const NoTLS = "the replicas of the scenarios reach the servers through proxies, whose addresses are not in the " +
+	"certificates of servers with TLS"
+
+// sparesTLS returns an error if a server of the user's proves its name with a certificate.
+func (l *Lab) sparesTLS() error {
+	if !l.Topology.TLS {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", errLeftOut, NoTLS)
+}
 
 // sparesMySQL returns an error if MySQL is the user's: a story that breaks it, or needs other settings, is not played.
 func (l *Lab) sparesMySQL() error {
@@ -87,7 +100,7 @@ func (l *Lab) deployOnOwn(ctx context.Context, dsn string, stop stopper, args ..
 		return nil, errors.Join(err, stop(context.WithoutCancel(ctx)))
 	}
 	at := l.Topology.Addresses()
-	at.MySQLDSN, at.Redis, at.RedisReplica = dsn, []string{redis.Addr}, false
+	at.MySQLDSN, at.Redis, at.RedisReplica, at.Account = dsn, []string{redis.Addr}, false, oracle.Account{}
 	stopBoth := func(ctx context.Context) error { return errors.Join(redis.Stop(ctx), stop(ctx)) }
 	return l.deployOn(ctx, at, stopBoth, nil, args...)
 }

@@ -135,7 +135,9 @@ var renewUntilError = Practice{
 		defer shop.close()
 		defer proxy.Close()
 		const answerLimit = 3 * time.Second // the default of go-redis
-		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1, ReadTimeout: answerLimit})
+		options := s.Addresses.Account.RedisOptions(proxy.Addr()).Simple()
+		options.MaxRetries, options.ReadTimeout = -1, answerLimit
+		client := redis.NewClient(options)
 		defer client.Close()
 
 		a := s.ask("A", 1)
@@ -243,7 +245,7 @@ var renewBySet = Practice{
 		}
 		defer shop.close()
 		defer proxy.Close()
-		renewing := openRedis(proxy.Addr())
+		renewing := openRedisAs(s.Addresses.Account, proxy.Addr())
 		defer renewing.Close()
 		late := proxy.Catch(func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, argument(shop.key)) })
 		defer late.Release()

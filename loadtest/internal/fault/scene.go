@@ -49,7 +49,7 @@ func (s *Stage) OpenViewer() (*oracle.Viewer, error) {
 	at := s.Addresses
 	return oracle.NewViewer(oracle.Config{
 		MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock,
-		Account: oracle.Account{RedisPassword: at.RedisPassword}, KeyPrefix: at.KeyPrefix,
+		Account: at.Account, KeyPrefix: at.KeyPrefix,
 	})
 }
 

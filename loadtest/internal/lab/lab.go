@@ -65,7 +65,7 @@ func Start(ctx context.Context, o topology.Options) (*Lab, error) {
 		Redis:    t.Redis,
 		Redlock:  t.Redlock,
 
-		Account: oracle.Account{RedisPassword: t.RedisPassword}, KeyPrefix: t.KeyPrefix,
+		Account: t.Account, KeyPrefix: t.KeyPrefix,
 	})
 	if err != nil {
 		return nil, errors.Join(err, stopTopology(t))

@@ -3,9 +3,7 @@
 package oracle
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -40,13 +38,6 @@ type Config struct {
 	Account
 }
 
-// Account is what the servers ask of their clients. The zero value is no more than the DSN has.
-type Account struct {
-	MySQLPassword            string // instead of one in the DSN
-	MySQLTLS, RedisTLS       *tls.Config
-	RedisUser, RedisPassword string // of every Redis server; the default user if empty
-}
-
 // Oracle has its own connections to the servers behind the service. A nil Oracle sees and counts nothing.
 type Oracle struct {
 	db      *sql.DB
@@ -76,7 +67,7 @@ func (o *Oracle) openMySQL(ctx context.Context, config Config) error {
 	if config.MySQLDSN == "" {
 		return nil
 	}
-	parsed, err := config.mysql()
+	parsed, err := config.MySQLConfig(config.MySQLDSN)
 	if err != nil {
 		return err
 	}
@@ -95,38 +86,17 @@ func (o *Oracle) openMySQL(ctx context.Context, config Config) error {
 	return nil
 }
 
-// mysql returns the configuration of a connection to MySQL. It does not return the driver's error, which may quote a
-// misplaced password.
-func (c Config) mysql() (*mysql.Config, error) {
-	parsed, err := mysql.ParseDSN(c.MySQLDSN)
-	switch {
-	case err != nil:
-		return nil, errors.New("the MySQL DSN is malformed: it must be like user:password@tcp(host:port)/database")
-	case c.MySQLPassword != "" && parsed.Passwd != "":
-		return nil, errors.New("the MySQL DSN has a password, and there is another one: remove one of them")
-	case c.MySQLTLS != nil && parsed.TLSConfig != "":
-		return nil, errors.New("the MySQL DSN has a parameter tls, and there are other settings of TLS: remove one of them")
-	}
-	parsed.Passwd = cmp.Or(parsed.Passwd, c.MySQLPassword)
-	if c.MySQLTLS != nil {
-		parsed.TLS = c.MySQLTLS.Clone()
-	}
-	return parsed, nil
-}
-
 func (o *Oracle) openRedis(ctx context.Context, config Config) error {
 	if len(config.Redis) > 0 {
-		o.redis = connect(&redis.UniversalOptions{
-			Addrs: config.Redis, Username: config.RedisUser, Password: config.RedisPassword, TLSConfig: config.RedisTLS,
-		})
+		o.redis = connect(config.RedisOptions(config.Redis...))
 		if err := o.redis.Ping(ctx).Err(); err != nil {
 			return fmt.Errorf("connect to Redis at %s: %w", strings.Join(config.Redis, ","), access.Explain(err))
 		}
 	}
 	for _, address := range slices.Concat(config.Redis, config.Redlock) {
-		server := redis.NewClient(&redis.Options{
-			Addr: address, Username: config.RedisUser, Password: config.RedisPassword, TLSConfig: config.RedisTLS, PoolSize: 1,
-		})
+		options := config.RedisOptions(address).Simple()
+		options.PoolSize = 1
+		server := redis.NewClient(options)
 		o.servers = append(o.servers, server)
 		if err := server.Ping(ctx).Err(); err != nil {
 			return fmt.Errorf("connect to Redis at %s: %w", address, access.Explain(err))

@@ -68,7 +68,7 @@ const noAnswer = 400 * time.Millisecond
 
 // NewViewer does not connect.
 func NewViewer(config Config) (*Viewer, error) {
-	parsed, err := config.mysql()
+	parsed, err := config.MySQLConfig(config.MySQLDSN)
 	if err != nil {
 		return nil, err
 	}
@@ -92,11 +92,10 @@ func (v *Viewer) addRedis(name string, config Config, addresses []string) {
 	if len(addresses) == 0 {
 		return
 	}
-	v.redis = append(v.redis, namedRedis{name, connect(&redis.UniversalOptions{
-		Addrs: addresses, Username: config.RedisUser, Password: config.RedisPassword, TLSConfig: config.RedisTLS,
-		MaxRetries: -1, DisableIdentity: true,
-		DialTimeout: noAnswer, ReadTimeout: noAnswer, ContextTimeoutEnabled: true,
-	})})
+	options := config.RedisOptions(addresses...)
+	options.MaxRetries, options.DisableIdentity = -1, true
+	options.DialTimeout, options.ReadTimeout, options.ContextTimeoutEnabled = noAnswer, noAnswer, true
+	v.redis = append(v.redis, namedRedis{name, connect(options)})
 }
 
 // Close closes the connections.

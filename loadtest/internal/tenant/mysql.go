@@ -11,11 +11,14 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"stock/internal/access"
+	"stock/loadtest/internal/oracle"
 )
 
 // Database is a database of the lab's own.
 type Database struct {
-	DSN     string // of the database; it may have a password
+	DSN     string // of the database, with the password of the account, if any, and without settings of TLS
 	Version string // "10.11.6-MariaDB"
 	// Isolation is the name of the system variable that has the isolation level, and its value.
 	Isolation map[string]string
@@ -41,11 +44,10 @@ const (
 
 // CreateDatabase creates a database on a server that somebody else uses. A database of that name is replaced if a lab
 // created it that has died, and left alone otherwise.
-func CreateDatabase(ctx context.Context, dsn, name string) (*Database, error) {
-	config, err := mysql.ParseDSN(dsn)
+func CreateDatabase(ctx context.Context, dsn string, account oracle.Account, name string) (*Database, error) {
+	config, err := account.MySQLConfig(dsn)
 	if err != nil {
-		// The driver's error is not wrapped: it may quote a misplaced password.
-		return nil, errors.New("the MySQL DSN is malformed: it must be like user:password@tcp(host:port)/")
+		return nil, err
 	}
 	if config.DBName != "" {
 		return nil, fmt.Errorf("the MySQL DSN names database %s: leave the name out, as in user:password@tcp(%s)/; the lab "+
@@ -82,9 +84,10 @@ func CreateDatabase(ctx context.Context, dsn, name string) (*Database, error) {
 func (d *Database) connect(ctx context.Context, user string) (err error) {
 	if d.lock, err = d.db.Conn(ctx); err != nil {
 		if numbered(err, errAccessDenied) {
-			return fmt.Errorf("MySQL at %s refuses %s: check user and password of the MySQL DSN", d.address, user)
+			return fmt.Errorf("MySQL at %s refuses %s: check user and password of the MySQL DSN, and whether "+
+				"the account requires TLS (--mysql-tls) or a certificate", d.address, user)
 		}
-		return fmt.Errorf("connect to MySQL at %s: is it running? %w", d.address, err)
+		return fmt.Errorf("connect to MySQL at %s: is it running? %w", d.address, access.Explain(err))
 	}
 	if err := d.measure(ctx); err != nil {
 		return fmt.Errorf("MySQL at %s: %w", d.address, err)

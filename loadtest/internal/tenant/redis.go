@@ -11,6 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"stock/internal/access"
+	"stock/loadtest/internal/oracle"
 )
 
 // Keys are the keys of the lab's own: all that begin with a prefix.
@@ -38,14 +41,13 @@ const (
 
 // CreateKeys takes a prefix on a server, or a Cluster, that somebody else uses. Keys with the prefix are deleted if a
 // lab left them behind that has died; otherwise they are left alone, and it fails.
-func CreateKeys(ctx context.Context, addresses []string, password, prefix string) (*Keys, error) {
+func CreateKeys(ctx context.Context, addresses []string, account oracle.Account, prefix string) (*Keys, error) {
+	options := account.RedisOptions(addresses...)
+	options.DisableIdentity, options.DialTimeout, options.ContextTimeoutEnabled = true, 5*time.Second, true
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	k := &Keys{
 		Prefix: prefix, addresses: strings.Join(addresses, ","), owner: rand.Text(),
-		client: redis.NewUniversalClient(&redis.UniversalOptions{
-			Addrs: addresses, Password: password, DisableIdentity: true, DialTimeout: 5 * time.Second,
-			ContextTimeoutEnabled:    true,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		}),
+		client: redis.NewUniversalClient(options),
 	}
 	err := k.connect(ctx, len(addresses))
 	if err == nil {
@@ -67,9 +69,10 @@ func CreateKeys(ctx context.Context, addresses []string, password, prefix string
 func (k *Keys) connect(ctx context.Context, addresses int) error {
 	if err := k.client.Ping(ctx).Err(); err != nil {
 		if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "WRONGPASS") {
-			return errors.New("it refuses the password: set LOADTEST_REDIS_PASSWORD")
+			return errors.New("it refuses the user or the password: set LOADTEST_REDIS_PASSWORD, and --redis-user unless it is " +
+				"the default user's")
 		}
-		return fmt.Errorf("connect: is it running? %w", err)
+		return fmt.Errorf("connect: is it running? %w", access.Explain(err))
 	}
 	return k.look(ctx, addresses)
 }

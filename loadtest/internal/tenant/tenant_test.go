@@ -11,6 +11,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/tenant"
 )
 
@@ -33,7 +34,7 @@ func TestADatabaseOfTheUserIsLeftAlone(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "CREATE TABLE treasure (id INT)"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tenant.CreateDatabase(t.Context(), server.DSN(""), "users_own"); err == nil ||
+	if _, err := tenant.CreateDatabase(t.Context(), server.DSN(""), oracle.Account{}, "users_own"); err == nil ||
 		!strings.Contains(err.Error(), "it is left alone") {
 		t.Errorf("got %v, want that the database is left alone", err)
 	}
@@ -46,7 +47,7 @@ func TestADatabaseOfTheUserIsLeftAlone(t *testing.T) {
 func TestADatabaseIsRemovedAlsoAfterItsConnectionHasEnded(t *testing.T) {
 	t.Parallel()
 	server := shared.MySQL(t)
-	d, err := tenant.CreateDatabase(t.Context(), server.DSN(""), "cut_off")
+	d, err := tenant.CreateDatabase(t.Context(), server.DSN(""), oracle.Account{}, "cut_off")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestKeysOfTheUserAreLeftAlone(t *testing.T) {
 	if err := client.Set(t.Context(), "users:cart", "full", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, "", "users:"); err == nil ||
+	if _, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, oracle.Account{}, "users:"); err == nil ||
 		!strings.Contains(err.Error(), "users:cart") {
 		t.Errorf("got %v, want that the key is left alone", err)
 	}
@@ -92,7 +93,7 @@ func TestKeysAreRemovedFromEveryMasterOfACluster(t *testing.T) {
 	t.Parallel()
 	cluster := serverstest.StartCluster(t)
 	addresses := cluster.Addrs
-	k, err := tenant.CreateKeys(t.Context(), addresses, "", "lab:")
+	k, err := tenant.CreateKeys(t.Context(), addresses, oracle.Account{}, "lab:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestKeysAreRemovedFromEveryMasterOfACluster(t *testing.T) {
 			t.Errorf("%s is left", key)
 		}
 	}
-	if _, err := tenant.CreateKeys(t.Context(), addresses[:1], "", "lab:"); err == nil ||
+	if _, err := tenant.CreateKeys(t.Context(), addresses[:1], oracle.Account{}, "lab:"); err == nil ||
 		!strings.Contains(err.Error(), "at least two") {
 		t.Errorf("one member of a Cluster: %v", err)
 	}

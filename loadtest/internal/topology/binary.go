@@ -70,8 +70,11 @@ func (t *Topology) Migrate(ctx context.Context, dsn string) error {
 	output, err := servers.Run(ctx, servers.Command{
 		Name: "stock migrate",
 		Path: t.StockBinary,
-		Args: []string{"migrate", "--redis=" + strings.Join(t.Redis, ","), "--key-prefix=" + t.KeyPrefix},
-		Env:  stockEnv(dsn, t.RedisPassword),
+		Args: []string{
+			"migrate", "--redis=" + strings.Join(t.Redis, ","), "--key-prefix=" + t.KeyPrefix,
+			"--redis-user=" + t.Account.RedisUser, "--mysql-tls=" + t.mysqlTLS, "--redis-tls=" + t.redisTLS,
+		},
+		Env: stockEnv(dsn, t.Account.RedisPassword),
 	})
 	if err != nil {
 		return fmt.Errorf("%w:\n%s", err, strings.TrimSpace(string(output)))

@@ -8,16 +8,19 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/tenant"
 )
 
 // Own are servers of the user's, on which the topology has a database and a prefix of keys of its own. Empty fields
 // stand for private servers.
 type Own struct {
-	MySQLDSN      string   // without a database
-	Redis         []string // host:port; more than one is a Cluster
-	RedisPassword string
-	Name          string // of the database, and without a colon of the prefix
+	MySQLDSN string   // without a database
+	Redis    []string // host:port; more than one is a Cluster
+	Account  oracle.Account
+	// MySQLTLS and RedisTLS are the settings of TLS from which those of Account were read, for the replicas.
+	MySQLTLS, RedisTLS string
+	Name               string // of the database, and without a colon of the prefix
 	// Replicas is how many replicas may run at the same time, those of fault scenarios included; 0: Options.Replicas. They
 	// divide the connections of MySQL. If it has too few, Topology.MostReplicas is smaller.
 	Replicas int
@@ -26,13 +29,32 @@ type Own struct {
 // given reports whether any server is the user's.
 func (o Own) given() bool { return o.MySQLDSN != "" || len(o.Redis) > 0 }
 
+// TLS reports whether a server has to prove its name with a certificate.
+func (o Own) TLS() bool {
+	config, err := mysql.ParseDSN(o.MySQLDSN)
+	return o.MySQLTLS != "" || o.RedisTLS != "" || err == nil && config.TLSConfig == "true"
+}
+
+// redlockArgs make private masters of Redlock accept the account of the user's Redis: a replica has only one for all.
+func (o Own) redlockArgs() []string {
+	if o.Account.RedisUser == "" {
+		return nil
+	}
+	return []string{"--user", o.Account.RedisUser, "on", "nopass", "~*", "&*", "+@all"}
+}
+
+// noRedlock is why there are no masters of Redlock.
+const noRedlock = "with --redis-tls, there is none: the replicas use the settings of TLS for every Redis, and the lab's " +
+	"own have no certificate"
+
 // rentMySQL creates the database on the user's server.
 func (t *Topology) rentMySQL(ctx context.Context, o Options) (err error) {
-	database, err := tenant.CreateDatabase(ctx, o.Own.MySQLDSN, o.Own.Name)
+	database, err := tenant.CreateDatabase(ctx, o.Own.MySQLDSN, o.Own.Account, o.Own.Name)
 	if err != nil {
 		return err
 	}
 	t.Tenants.MySQL, t.MySQLDSN = database, database.DSN
+	t.Account.MySQLTLS, t.mysqlTLS = o.Own.Account.MySQLTLS, o.Own.MySQLTLS
 	t.Environment.MySQL, t.Environment.MySQLSettings = database.Version, database.Isolation
 	t.MostReplicas = max(o.Replicas, min(mostReplicas(database.Free), o.Own.Replicas))
 	t.connectionArgs, err = connectionArgs(database.Free, t.MostReplicas)
@@ -41,8 +63,10 @@ func (t *Topology) rentMySQL(ctx context.Context, o Options) (err error) {
 
 // rentRedis takes the prefix on the user's server.
 func (t *Topology) rentRedis(ctx context.Context, o Options) (err error) {
-	t.Tenants.Redis, err = tenant.CreateKeys(ctx, o.Own.Redis, o.Own.RedisPassword, tenant.Prefix(o.Own.Name))
-	t.Redis, t.RedisPassword = o.Own.Redis, o.Own.RedisPassword
+	t.Tenants.Redis, err = tenant.CreateKeys(ctx, o.Own.Redis, o.Own.Account, tenant.Prefix(o.Own.Name))
+	account := o.Own.Account
+	t.Redis, t.redisTLS, t.Account.RedisTLS = o.Own.Redis, o.Own.RedisTLS, account.RedisTLS
+	t.Account.RedisUser, t.Account.RedisPassword = account.RedisUser, account.RedisPassword
 	return err
 }
 
@@ -106,6 +130,9 @@ func (t *Topology) Notes() (notes []string) {
 		of = "MySQL and Redis were the user's"
 	}
 	notes = append(notes, of+": others may have used them, and statements and commands are counted per server")
+	if reason, found := t.Missing["redlock"]; found {
+		notes = append(notes, "Redlock: "+reason)
+	}
 	if len(t.connectionArgs) > 0 {
 		notes = append(notes, fmt.Sprintf("each replica had fewer connections to MySQL than usual (%v), so that all fit "+
 			"into its max_connections", t.connectionArgs))

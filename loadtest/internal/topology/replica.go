@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"stock/internal/servers"
+	"stock/loadtest/internal/oracle"
 )
 
 // Replica is one process of the service. Its methods may be called concurrently, but its fields must not be read while
@@ -69,12 +70,12 @@ type Addresses struct {
 	TiDB         bool // MySQLDSN is that of TiDB
 	Redis        []string
 	RedisReplica bool // each master of Redis has a Redis replica
-	// RedisPassword is that of Redis. Private servers have none, and accept any.
-	RedisPassword string
-	KeyPrefix     string // of everything that the service keeps in Redis
-	Redlock       []string
-	Etcd          []string // empty if there is none
-	ZooKeeper     []string // empty if there is none
+	// Account is what the user's servers ask of their clients, and empty on private ones.
+	Account   oracle.Account
+	KeyPrefix string // of everything that the service keeps in Redis
+	Redlock   []string
+	Etcd      []string // empty if there is none
+	ZooKeeper []string // empty if there is none
 }
 
 // Addresses returns where isolated replicas find the topology's servers. Their Redis is never a Cluster: its clients
@@ -83,7 +84,7 @@ func (t *Topology) Addresses() Addresses {
 	return Addresses{
 		MySQLDSN: t.MySQLDSN, TiDB: t.tidb,
 		Redis: t.singleRedis(), RedisReplica: t.redisReplica(),
-		RedisPassword: t.RedisPassword, KeyPrefix: t.KeyPrefix,
+		Account: t.Account, KeyPrefix: t.KeyPrefix,
 		Redlock: t.Redlock, Etcd: t.Etcd, ZooKeeper: t.ZooKeeper,
 	}
 }
@@ -97,7 +98,8 @@ func (t *Topology) describeReplica(name, admin string, at Addresses, o Options) 
 	args := []string{
 		"serve", "--replica=" + name, "--listen=" + listen, "--admin-listen=" + admin,
 		"--tidb=" + strconv.FormatBool(at.TiDB), "--redis=" + strings.Join(at.Redis, ","),
-		"--key-prefix=" + at.KeyPrefix,
+		"--key-prefix=" + at.KeyPrefix, "--redis-user=" + at.Account.RedisUser,
+		"--mysql-tls=" + t.mysqlTLS, "--redis-tls=" + t.redisTLS,
 		"--redis-replica=" + strconv.FormatBool(at.RedisReplica),
 		"--redlock=" + strings.Join(at.Redlock, ","),
 		"--etcd=" + strings.Join(at.Etcd, ","), "--zookeeper=" + strings.Join(at.ZooKeeper, ","),
@@ -115,7 +117,7 @@ func (t *Topology) describeReplica(name, admin string, at Addresses, o Options) 
 			Name: name,
 			Path: t.StockBinary,
 			Args: append(args, o.ReplicaArgs...),
-			Env:  stockEnv(at.MySQLDSN, at.RedisPassword),
+			Env:  stockEnv(at.MySQLDSN, at.Account.RedisPassword),
 			Log:  t.dir.File(name + ".log"),
 		},
 	}, nil

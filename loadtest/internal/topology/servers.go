@@ -40,7 +40,9 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 	for i := range t.Servers.Redlock {
 		group.Go(func() (err error) {
 			name := "redlock-" + strconv.Itoa(i+1)
-			t.Servers.Redlock[i], err = servers.StartRedis(ctx, servers.RedisOptions{Name: name, AOF: true})
+			t.Servers.Redlock[i], err = servers.StartRedis(ctx, servers.RedisOptions{
+				Name: name, AOF: true, Args: o.Own.redlockArgs(),
+			})
 			return err
 		})
 	}
@@ -58,6 +60,9 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 	}
 	t.describeServers()
 	t.Missing = map[string]string{}
+	if o.Redlock == 0 {
+		t.Missing["redlock"] = noRedlock
+	}
 	if noEtcd != "" {
 		t.Missing["etcd"] = noEtcd
 	}

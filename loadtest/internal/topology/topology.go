@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"stock/internal/servers"
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/tenant"
 )
 
@@ -71,11 +72,14 @@ type Topology struct {
 	ZooKeeper []string       `json:"zookeeper,omitempty"`
 	Nginx     Nginx          `json:"nginx"`
 
-	// Missing says why "etcd" or "zookeeper" was not started, and how to install it.
+	// Missing says why "etcd", "zookeeper" or "redlock" was not started, and how to install it if that helps.
 	Missing map[string]string `json:"missing,omitempty"`
 
-	KeyPrefix     string `json:"key_prefix,omitempty"` // of everything that the service keeps in Redis
-	RedisPassword string `json:"-"`
+	KeyPrefix string `json:"key_prefix,omitempty"` // of everything that the service keeps in Redis
+
+	// Account is what the user's servers ask of their clients. MySQLDSN has the password.
+	Account oracle.Account `json:"-"`
+	TLS     bool           `json:"-"` // see Own.TLS
 
 	StockBinary string `json:"stock_binary"` // path of the service; empty if unknown
 
@@ -104,6 +108,8 @@ type Topology struct {
 	MostReplicas int `json:"-"`
 
 	tidb           bool         // MySQLDSN is that of TiDB
+	mysqlTLS       string       // see Own.MySQLTLS
+	redisTLS       string       // see Own.RedisTLS
 	connectionArgs []string     // see connectionArgs
 	dir            *servers.Dir // the replicas' logs, and the service if it was built
 }
@@ -134,11 +140,14 @@ func Start(ctx context.Context, o Options) (*Topology, error) {
 	if o.Redlock == 0 {
 		o.Redlock = 3
 	}
+	if o.Own.RedisTLS != "" {
+		o.Redlock = 0
+	}
 	dir, err := servers.NewDir("lab")
 	if err != nil {
 		return nil, err
 	}
-	t := &Topology{dir: dir}
+	t := &Topology{dir: dir, TLS: o.Own.TLS()}
 	if o.Own.given() {
 		t.KeyPrefix = tenant.Prefix(o.Own.Name) // also of named locks in MySQL, which belong to no database
 	}
