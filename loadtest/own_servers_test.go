@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
@@ -33,7 +36,18 @@ type foreign struct {
 
 func startForeign(t *testing.T) foreign {
 	t.Helper()
-	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true, Args: []string{"--max-connections=151"}})
+	return startForeignWith(t, nil)
+}
+
+// startForeignWith starts servers with TLS if there are files of a certificate. The account of the lab in MySQL then
+// needs a certificate, too.
+func startForeignWith(t *testing.T, files *servers.TLS) foreign {
+	t.Helper()
+	args, require := []string{"--max-connections=151"}, ""
+	if files != nil {
+		args, require = append(args, serverstest.MySQLWithTLS(*files)...), " REQUIRE X509"
+	}
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true, Args: args})
 	admin, err := sql.Open("mysql", server.DSN(""))
 	if err != nil {
 		t.Fatal(err)
@@ -43,14 +57,14 @@ func startForeign(t *testing.T) foreign {
 		"CREATE DATABASE stock",
 		"CREATE TABLE stock.good_stock (goods_id BIGINT PRIMARY KEY, stock BIGINT)",
 		"INSERT INTO stock.good_stock VALUES (1, 42), (2, 43)",
-		"CREATE USER lab@'127.0.0.1' IDENTIFIED BY '" + mysqlSecret + "'",
+		"CREATE USER lab@'127.0.0.1' IDENTIFIED BY '" + mysqlSecret + "'" + require,
 		"GRANT ALL ON stock_lab.* TO lab@'127.0.0.1'",
 	} {
 		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cache := serverstest.StartRedis(t, servers.RedisOptions{AOF: true})
+	cache := serverstest.StartRedis(t, servers.RedisOptions{AOF: true, TLS: files})
 	client := redis.NewClient(&redis.Options{Addr: cache.Addr, Password: redisSecret})
 	t.Cleanup(func() { client.Close() })
 	err = client.Do(t.Context(), "CONFIG", "SET", "requirepass", redisSecret).Err()
@@ -63,7 +77,39 @@ func startForeign(t *testing.T) foreign {
 	}
 	dsn := fmt.Sprintf("lab:%s@tcp(%s)/", mysqlSecret, server.Addr)
 	return foreign{dsn: dsn, admin: admin, redis: client, env: append(os.Environ(),
-		"LOADTEST_MYSQL_DSN="+dsn, "LOADTEST_REDIS="+cache.Addr, "LOADTEST_REDIS_PASSWORD="+redisSecret)}
+		"LOADTEST_MYSQL_DSN="+dsn, "LOADTEST_REDIS="+cmp.Or(cache.TLSAddr, cache.Addr),
+		"LOADTEST_REDIS_PASSWORD="+redisSecret)}
+}
+
+const userSecret = "user-top-secret"
+
+// limitRedis has the lab use an account of Redis that may do no more than docs/operations.md says.
+func (f *foreign) limitRedis(t *testing.T) {
+	t.Helper()
+	rules := serverstest.Rules(t, "../docs/operations.md", "ACL SETUSER lab ")
+	for _, rule := range rules {
+		var words []any
+		for word := range strings.FieldsSeq(strings.ReplaceAll(rule, serverstest.Secret, userSecret)) {
+			words = append(words, word)
+		}
+		if err := f.redis.Do(t.Context(), words...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.env = append(f.env, "LOADTEST_REDIS_USER=lab", "LOADTEST_REDIS_PASSWORD="+userSecret)
+}
+
+// startSecured starts servers that ask for TLS, certificates and accounts.
+func startSecured(t *testing.T) foreign {
+	t.Helper()
+	ca := serverstest.NewCA(t)
+	server, client := ca.Issue(t, "server", "127.0.0.1"), ca.Issue(t, "client")
+	f := startForeignWith(t, &server)
+	f.limitRedis(t)
+	settings := "ca=" + ca.File + ",cert=" + client.Cert + ",key=" + client.Key
+	f.env = append(f.env, "LOADTEST_MYSQL_DSN="+strings.Replace(f.dsn, ":"+mysqlSecret, "", 1),
+		"LOADTEST_MYSQL_PASSWORD="+mysqlSecret, "LOADTEST_MYSQL_TLS="+settings, "LOADTEST_REDIS_TLS="+settings)
+	return f
 }
 
 // command returns a command that runs loadtest on the servers.
@@ -157,7 +203,7 @@ func wantNoSecret(t *testing.T, dir string, texts ...string) {
 		t.Fatal(err)
 	}
 	for _, text := range texts {
-		for _, secret := range []string{mysqlSecret, redisSecret} {
+		for _, secret := range []string{mysqlSecret, redisSecret, userSecret} {
 			if at := strings.Index(text, secret); at >= 0 {
 				t.Errorf("a password is in …%s", text[max(0, at-60):at+len(secret)])
 			}
@@ -187,6 +233,82 @@ func TestARunOnServersOfTheUserLeavesThemAsTheyWere(t *testing.T) {
 	}
 	if !strings.Contains(stderr.String(), "warning: mysql has innodb_flush_log_at_trx_commit=0") {
 		t.Errorf("no warning about commits that are not flushed: %s", stderr)
+	}
+}
+
+func TestARunOnServersWithTLSAndAccountsLeavesThemAsTheyWere(t *testing.T) {
+	t.Parallel()
+	f, dir := startSecured(t), t.TempDir()
+	before := f.state(t)
+	cmd, stdout, stderr := f.command(t, "run", "--quick", "--out", dir, "--strategies",
+		"none,update,redis-script,redis-stream,lock-redis-pubsub,lock-mysql-getlock")
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%v\n%s\n%s", err, stdout, stderr)
+	}
+	f.wantState(t, before)
+	wantNoSecret(t, dir, stdout.String(), stderr.String())
+	r := mustReadReport(t, dir)
+	if !r.ClaimsHeld {
+		t.Errorf("not every claim held:\n%s", stdout)
+	}
+	for _, want := range []string{"were the user's", "with --redis-tls, there is none"} {
+		if !slices.ContainsFunc(r.Environment.Notes, func(note string) bool { return strings.Contains(note, want) }) {
+			t.Errorf("no note says %q: %q", want, r.Environment.Notes)
+		}
+	}
+}
+
+func TestNoScenarioIsPlayedOnServersWithTLS(t *testing.T) {
+	t.Parallel()
+	for _, servers := range [][]string{
+		{"--mysql-dsn=lab@tcp(db:3306)/", "--mysql-tls=on"},
+		{"--mysql-dsn=lab@tcp(db:3306)/?tls=true"},
+		{"--redis=cache:6380", "--redis-tls=on"},
+	} {
+		var stdout, stderr bytes.Buffer
+		nothing := func(string) string { return "" }
+		code := run(t.Context(), append([]string{"faults"}, servers...), nothing, &stdout, &stderr)
+		if code != exitUnusable || !strings.Contains(stderr.String(), "through proxies") {
+			t.Errorf("faults %v: exit status %d, %s", servers, code, &stderr)
+		}
+		var f runFlags
+		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		f.register(flags)
+		if err := errors.Join(flags.Parse(servers), f.check(flags)); err != nil {
+			t.Fatal(err)
+		}
+		f.setDefaults(flags)
+		if notes := fmt.Sprint(f.faultNotes()); f.faults || !strings.Contains(notes, "through proxies") {
+			t.Errorf("run %v: plays fault scenarios: %t, notes %s", servers, f.faults, notes)
+		}
+	}
+}
+
+func TestScenariosUseTheAccountOfTheUsersRedis(t *testing.T) {
+	t.Parallel()
+	f, dir := startForeign(t), t.TempDir()
+	f.limitRedis(t)
+	f.env = append(f.env, "LOADTEST_MYSQL_DSN=") // with a private MySQL, no scenario about MySQL is left out
+	before := f.state(t)
+	const strategies = "update,lock-redis-lua,lock-redlock,renew-until-error,set-nx-px"
+	cmd, stdout, stderr := f.command(t, "faults", "--scenarios", "late-write,black-hole,crash-before-expire,no-index/repeatable-read",
+		"--strategies", strategies, "--out", dir)
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%v\n%s\n%s", err, stdout, stderr)
+	}
+	f.wantState(t, before)
+	wantNoSecret(t, dir, stdout.String(), stderr.String())
+	played := map[string]bool{}
+	for _, fault := range mustReadReport(t, dir).Faults {
+		if fault.Outcome == report.Skipped {
+			t.Errorf("%s of %s was not played: %q", fault.Scenario, fault.Strategy, fault.Evidence)
+		}
+		played[fault.Strategy] = true
+	}
+	for _, name := range strings.Split(strategies, ",") {
+		if !played[name] {
+			t.Errorf("no scenario was played for %s", name)
+		}
 	}
 }
 
@@ -317,6 +439,11 @@ func TestServersOfTheUserThatCannotBeUsedAreNamed(t *testing.T) {
 		{"wrong password of Redis", nil, "LOADTEST_REDIS_PASSWORD=wrong", []string{"LOADTEST_REDIS_PASSWORD"}},
 		{"no privilege", []string{"--name=other"}, "", []string{"GRANT ALL ON `other`.* TO 'lab'@'127.0.0.1'"}},
 		{"a database in the DSN", []string{"--mysql-dsn=" + f.dsn + "stock"}, "", []string{"leave the name out"}},
+		{"a user of Redis that is none", []string{"--redis-user=nobody"}, "", []string{"the user or the password"}},
+		{"Redis without TLS", []string{"--redis-tls=on"}, "", []string{"is this its port for TLS?"}},
+		{"MySQL without TLS", []string{"--mysql-tls=on"}, "", []string{"the server does not speak TLS"}},
+		{"TLS of a MySQL of the lab's", []string{"--mysql-dsn=", "--mysql-tls=on"}, "", []string{"needs --mysql-dsn"}},
+		{"TLS of a Redis of the lab's", []string{"--redis=", "--redis-tls=on"}, "", []string{"need --redis"}},
 		{"a name that is none", []string{"--name=../x"}, "", []string{"--name", "lower-case"}},
 	} {
 		cmd, stdout, stderr := f.command(t, append([]string{"run", "--quick", "--out", t.TempDir()}, test.args...)...)

@@ -30,6 +30,9 @@ type Keys struct {
 	renewing  sync.WaitGroup
 }
 
+// connectTime is how long it may take to connect.
+const connectTime = 5 * time.Second
+
 // claimTime is how long a prefix is taken after its lab has died. The claim is renewed several times within it.
 const claimTime = 20 * time.Second
 
@@ -43,13 +46,13 @@ const (
 // lab left them behind that has died; otherwise they are left alone, and it fails.
 func CreateKeys(ctx context.Context, addresses []string, account oracle.Account, prefix string) (*Keys, error) {
 	options := account.RedisOptions(addresses...)
-	options.DisableIdentity, options.DialTimeout, options.ContextTimeoutEnabled = true, 5*time.Second, true
+	options.DisableIdentity, options.DialTimeout, options.ContextTimeoutEnabled = true, connectTime, true
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	k := &Keys{
 		Prefix: prefix, addresses: strings.Join(addresses, ","), owner: rand.Text(),
 		client: redis.NewUniversalClient(options),
 	}
-	err := k.connect(ctx, len(addresses))
+	err := k.connect(ctx, len(addresses), account.RedisTLS != nil)
 	if err == nil {
 		// What an interrupt leaves half done could not be told from the keys of others.
 		err = k.create(context.WithoutCancel(ctx))
@@ -66,11 +69,16 @@ func CreateKeys(ctx context.Context, addresses []string, account oracle.Account,
 	return k, nil
 }
 
-func (k *Keys) connect(ctx context.Context, addresses int) error {
-	if err := k.client.Ping(ctx).Err(); err != nil {
+func (k *Keys) connect(ctx context.Context, addresses int, secure bool) error {
+	pinging, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	if err := k.client.Ping(pinging).Err(); err != nil {
 		if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "WRONGPASS") {
 			return errors.New("it refuses the user or the password: set LOADTEST_REDIS_PASSWORD, and --redis-user unless it is " +
 				"the default user's")
+		}
+		if secure && errors.Is(err, context.DeadlineExceeded) { // Redis waits for the end of what it takes for a command
+			return fmt.Errorf("connect: is it running, and is this its port for TLS? %w", err)
 		}
 		return fmt.Errorf("connect: is it running? %w", access.Explain(err))
 	}
