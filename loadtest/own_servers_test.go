@@ -437,7 +437,7 @@ func TestServersOfTheUserThatCannotBeUsedAreNamed(t *testing.T) {
 		{"wrong password of MySQL", []string{"--mysql-dsn=lab:wrong@tcp(" + config.Addr + ")/"}, "",
 			[]string{config.Addr, "check user and password"}},
 		{"wrong password of Redis", nil, "LOADTEST_REDIS_PASSWORD=wrong", []string{"LOADTEST_REDIS_PASSWORD"}},
-		{"no privilege", []string{"--name=other"}, "", []string{"GRANT ALL ON `other`.* TO 'lab'@'127.0.0.1'"}},
+		{"no privilege", []string{"--name=other_lab"}, "", []string{"GRANT ALL ON `other\\_lab`.* TO 'lab'@'127.0.0.1'"}},
 		{"a database in the DSN", []string{"--mysql-dsn=" + f.dsn + "stock"}, "", []string{"leave the name out"}},
 		{"a user of Redis that is none", []string{"--redis-user=nobody"}, "", []string{"the user or the password"}},
 		{"Redis without TLS", []string{"--redis-tls=on"}, "", []string{"is this its port for TLS?"}},
@@ -470,4 +470,31 @@ func freePort(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return port
+}
+
+func TestTheAccountOnServersOfTheUserComesFromTheEnvironment(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ dsn, name, value, want string }{
+		{"lab@tcp(h:1)/", "LOADTEST_MYSQL_PASSWORD", mysqlSecret, ""},
+		{"lab:other@tcp(h:1)/", "LOADTEST_MYSQL_PASSWORD", mysqlSecret, "remove one of them"},
+		{"lab@tcp(h:1)/", "LOADTEST_MYSQL_TLS", "on", "LOADTEST_MYSQL_TLS is set"},
+		{"lab@tcp(h:1)/", "LOADTEST_REDIS_TLS", "on", "LOADTEST_REDIS_TLS is set"},
+		{"lab@tcp(h:1)/", "LOADTEST_REDIS_USER", "lab", "LOADTEST_REDIS_USER is set"},
+	} {
+		f := serverFlags{mysqlDSN: test.dsn}
+		err := f.readOwn(func(name string) string {
+			if name == test.name {
+				return test.value
+			}
+			return ""
+		})
+		switch {
+		case test.want != "":
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s, %s: %v, want %q", test.dsn, test.name, err, test.want)
+			}
+		case err != nil || f.mysqlDSN != "lab:"+mysqlSecret+"@tcp(h:1)/":
+			t.Errorf("%s, %s: %v, and the DSN is %s", test.dsn, test.name, err, f.mysqlDSN)
+		}
+	}
 }

@@ -190,12 +190,12 @@ func (d *Database) dropLeftover(ctx context.Context) error {
 func (d *Database) Remove(ctx context.Context) error {
 	err := d.drop(ctx)
 	if err != nil {
-		// The server may have ended the connection, and with it the lock.
+		// The server may have ended the connection, and with it the lock: somebody else may have the name by now.
 		if conn, connErr := d.db.Conn(ctx); connErr == nil {
 			d.lock.Close()
 			d.lock = conn
-			if d.acquire(ctx) == nil {
-				err = d.drop(ctx)
+			if err = d.acquire(ctx); err == nil {
+				err = d.dropLeftover(ctx)
 			}
 		}
 	}
@@ -233,7 +233,8 @@ func (d *Database) denied(ctx context.Context, err error) error {
 		user, host, _ := strings.Cut(account, "@")
 		account = "'" + user + "'@'" + host + "'"
 	}
-	return fmt.Errorf("%w; an administrator can grant it: GRANT ALL ON %s.* TO %s", err, d.quoted(), account)
+	pattern := strings.ReplaceAll(d.quoted(), "_", `\_`) // in a GRANT, _ stands for any character
+	return fmt.Errorf("%w; an administrator can grant it: GRANT ALL ON %s.* TO %s", err, pattern, account)
 }
 
 // quoted needs no escapes: see CheckName.

@@ -110,17 +110,14 @@ func (k *Keys) takeOver(ctx context.Context) error {
 	var foreign string
 	var mu sync.Mutex
 	err = k.each(ctx, func(ctx context.Context, keys []string) error {
+		if marked > 0 {
+			return k.delete(ctx, keys)
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		for _, key := range keys {
-			switch {
-			case key == k.Prefix+claimKey:
-			case marked == 0:
+			if key != k.Prefix+claimKey {
 				foreign = key
-			default:
-				if err := k.client.Unlink(ctx, key).Err(); err != nil {
-					return err
-				}
 			}
 		}
 		return nil
@@ -170,27 +167,39 @@ func (k *Keys) renew(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			k.client.PExpire(ctx, k.Prefix+claimKey, claimTime) // a failure is made up for by the next tick
+			_, _ = k.hold(ctx) // a failure is made up for by the next tick
 		}
 	}
 }
 
-// Remove deletes all keys with the prefix, and frees it. It must be called after all users of the keys have ended.
+// holdScript sets the claim unless it is another lab's, and returns whether it has done so. A claim that has expired is
+// taken again, as after a suspension of the host.
+var holdScript = redis.NewScript(`
+local owner = redis.call('GET', KEYS[1])
+if owner and owner ~= ARGV[1] then
+  return 0
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1`)
+
+// hold renews the claim. It returns false if another lab has taken the prefix.
+func (k *Keys) hold(ctx context.Context) (held bool, err error) {
+	return holdScript.Run(ctx, k.client, []string{k.Prefix + claimKey}, k.owner, claimTime.Milliseconds()).Bool()
+}
+
+// Remove deletes all keys with the prefix, and frees it. It must be called after all users of the keys have ended. If
+// another lab has taken the prefix, because this one could not renew its claim, the keys are left to that lab.
 func (k *Keys) Remove(ctx context.Context) error {
 	k.stop()
 	k.renewing.Wait()
-	deleteAll := func(ctx context.Context, keys []string) error {
-		for _, key := range keys { // one by one: in a Cluster, they are in different hash slots
-			if key == k.Prefix+claimKey || key == k.Prefix+markerKey {
-				continue
-			}
-			if err := k.client.Unlink(ctx, key).Err(); err != nil {
-				return err
-			}
-		}
-		return nil
+	held, err := k.hold(ctx)
+	if err == nil && !held {
+		return errors.Join(fmt.Errorf("another lab has taken the key prefix %s on Redis at %s, because this one did not "+
+			"reach Redis for %v: both runs are worthless", k.Prefix, k.addresses, claimTime), k.client.Close())
 	}
-	err := k.each(ctx, deleteAll)
+	if err == nil {
+		err = k.each(ctx, k.delete)
+	}
 	for _, last := range []string{markerKey, claimKey} { // a lab that dies in between leaves a key that expires
 		if err == nil {
 			err = k.client.Unlink(ctx, k.Prefix+last).Err()
@@ -201,6 +210,20 @@ func (k *Keys) Remove(ctx context.Context) error {
 			"remove them: %w", k.Prefix, k.addresses, err)
 	}
 	return errors.Join(err, k.client.Close())
+}
+
+// delete deletes keys other than the claim and the marker, without which a lab that dies meanwhile would leave keys that
+// no other lab removes.
+func (k *Keys) delete(ctx context.Context, keys []string) error {
+	for _, key := range keys { // one by one: in a Cluster, they are in different hash slots
+		if key == k.Prefix+claimKey || key == k.Prefix+markerKey {
+			continue
+		}
+		if err := k.client.Unlink(ctx, key).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // each passes the keys with the prefix to do, in portions. SCAN blocks no other client for long, however many keys

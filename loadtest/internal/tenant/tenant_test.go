@@ -73,6 +73,39 @@ func TestADatabaseIsRemovedAlsoAfterItsConnectionHasEnded(t *testing.T) {
 	}
 }
 
+func TestADatabaseThatHasTakenThePlaceOfTheLabsIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	server := shared.MySQL(t)
+	d, err := tenant.CreateDatabase(t.Context(), server.DSN(""), "replaced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("mysql", server.DSN(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var id int64
+	if err := db.QueryRowContext(t.Context(), "SELECT IS_USED_LOCK('loadtest:replaced')").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		"KILL " + strconv.FormatInt(id, 10), "DROP DATABASE replaced",
+		"CREATE DATABASE replaced", "CREATE TABLE replaced.treasure (id INT)",
+	} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "it is left alone") {
+		t.Errorf("got %v, want that the database is left alone", err)
+	}
+	var rows int
+	if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM replaced.treasure").Scan(&rows); err != nil {
+		t.Errorf("the table: %v", err)
+	}
+}
+
 func TestKeysOfTheUserAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, servers.RedisOptions{})
@@ -86,6 +119,83 @@ func TestKeysOfTheUserAreLeftAlone(t *testing.T) {
 	}
 	if keys := client.Keys(t.Context(), "*").Val(); len(keys) != 1 || keys[0] != "users:cart" {
 		t.Errorf("the keys are %v, want the user's alone", keys)
+	}
+}
+
+func TestALabThatEndsWhileItRemovesKeysLeavesTheMarker(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartRedis(t, servers.RedisOptions{})
+	client := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr, Username: "admin", Password: "secret"})
+	setUp := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr})
+	const prefixes = 20 // SCAN finds the marker before the other key, or after it
+	for i := range prefixes {
+		if err := setUp.MSet(t.Context(), prefixed(i)+"lab:marker", "dead", prefixed(i)+"stock", 1).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, rule := range []string{"admin on >secret ~* +@all", "default resetkeys ~*:lab ~*:lab:marker"} {
+		args := []any{"ACL", "SETUSER"}
+		for word := range strings.FieldsSeq(rule) {
+			args = append(args, word)
+		}
+		if err := setUp.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range prefixes {
+		if _, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, "", prefixed(i)); err == nil {
+			t.Fatal("the lab has deleted a key that its account may not delete")
+		}
+		if client.Exists(t.Context(), prefixed(i)+"lab:marker").Val() == 0 {
+			t.Errorf("%s: the marker is gone, and with it the proof that the keys that are left are a lab's", prefixed(i))
+		}
+	}
+}
+
+func prefixed(i int) string { return "lab" + strconv.Itoa(i) + ":" }
+
+func TestKeysThatAnotherLabHasTakenAreLeftToIt(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartRedis(t, servers.RedisOptions{})
+	client := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr})
+	first, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, "", "lab:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Del(t.Context(), "lab:lab") // as if the first lab had been suspended for 20 s
+	second, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, "", "lab:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Set(t.Context(), "lab:stock:{1}", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "another lab has taken") {
+		t.Errorf("the first lab ended with %v", err)
+	}
+	if n := client.Exists(t.Context(), "lab:lab", "lab:lab:marker", "lab:stock:{1}").Val(); n != 3 {
+		t.Errorf("%d of 3 keys of the second lab are left", n)
+	}
+	if err := second.Remove(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if keys := client.Keys(t.Context(), "*").Val(); len(keys) > 0 {
+		t.Errorf("the second lab has left %v", keys)
+	}
+}
+
+func TestAClaimThatHasExpiredIsTakenAgain(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartRedis(t, servers.RedisOptions{})
+	client := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr})
+	k, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, "", "lab:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Del(t.Context(), "lab:lab")
+	serverstest.Eventually(t, "the claim is back", func() bool { return client.Exists(t.Context(), "lab:lab").Val() == 1 })
+	if err := k.Remove(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
