@@ -196,6 +196,10 @@ var wrongConfigurations = []struct {
 		want: []string{"--mysql-dsn", "--mysql-tls", "remove one"},
 	},
 	{
+		name: "TLS that may fall back to plaintext",
+		args: []string{"serve", "--mysql-tls=on", "--mysql-dsn=root@tcp(h:1)/stock?allowFallbackToPlaintext=true"},
+		want: []string{"allowFallbackToPlaintext", "--mysql-tls", "remove one"},
+	}, {
 		name: "TLS through a socket", args: []string{"serve", "--mysql-tls=on", "--mysql-dsn=root@unix(/tmp/s)/stock"},
 		want: []string{"--mysql-tls", "socket"},
 	},

@@ -84,6 +84,10 @@ func (o *storeOptions) mysqlAccount() (*mysql.Config, error) {
 	if config.TLSConfig != "" {
 		return nil, usagef("--mysql-dsn has a parameter tls, and there is --mysql-tls: remove one of them")
 	}
+	if config.AllowFallbackToPlaintext {
+		return nil, usagef("--mysql-dsn has allowFallbackToPlaintext, and there is --mysql-tls, which never falls back: " +
+			"remove one of them")
+	}
 	if config.Net == "unix" {
 		return nil, usagef("--mysql-tls with the socket of --mysql-dsn: a socket needs no TLS, remove one of them")
 	}

@@ -57,7 +57,8 @@ unless the DSN sets it. The account should not be exempt from read_only: no SUPE
 Passwords are read from STOCK_MYSQL_PASSWORD (unless the DSN has one), STOCK_REDIS_PASSWORD (of every Redis server),
 STOCK_REDIS_SENTINEL_PASSWORD, STOCK_ETCD_PASSWORD and STOCK_ZOOKEEPER_PASSWORD; or from the files that these variables
 with _FILE at the end name. A server with TLS is checked: its certificate must be signed by a trusted CA and name the
-host. The service never falls back to a connection without TLS, except with tls=preferred in the DSN.
+host. The service never falls back to a connection without TLS, except with tls=preferred or allowFallbackToPlaintext in
+the DSN.
 
 An item may take one more of the --mysql-conns only while it uses fewer than are free: a locked row keeps at most half
 of them, and all requests with hold_ms together keep at most half.

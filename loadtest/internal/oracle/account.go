@@ -28,6 +28,9 @@ func (a Account) MySQLConfig(dsn string) (*mysql.Config, error) {
 		return nil, errors.New("the MySQL DSN has a password, and there is another one: remove one of them")
 	case a.MySQLTLS != nil && parsed.TLSConfig != "":
 		return nil, errors.New("the MySQL DSN has a parameter tls, and there are other settings of TLS: remove one of them")
+	case a.MySQLTLS != nil && parsed.AllowFallbackToPlaintext:
+		return nil, errors.New("the MySQL DSN has allowFallbackToPlaintext, and there are settings of TLS, with which " +
+			"nothing falls back: remove one of them")
 	}
 	parsed.Passwd = cmp.Or(parsed.Passwd, a.MySQLPassword)
 	if a.MySQLTLS != nil {

@@ -93,6 +93,7 @@ func refusals(t *testing.T, right Config, ca *serverstest.CA) {
 		"MySQL without TLS":           {func(c *Config) { c.MySQLTLS = nil }, "requires TLS"},
 		"wrong password of MySQL":     {func(c *Config) { c.MySQLPassword += "x" }, "check the user, the password"},
 		"two passwords of MySQL":      {func(c *Config) { c.MySQLDSN = "a:" + c.MySQLDSN }, "remove one"},
+		"TLS that may fall back":      {func(c *Config) { c.MySQLDSN += "?allowFallbackToPlaintext=true" }, "remove one"},
 		"TLS of MySQL twice":          {func(c *Config) { c.MySQLDSN += "?tls=true" }, "remove one"},
 		"Redis of an unknown CA":      {func(c *Config) { c.RedisTLS = stranger }, "with ca=FILE"},
 		"Redis without a certificate": {func(c *Config) { c.RedisTLS = anonymous }, "cert=FILE"},
