@@ -48,7 +48,7 @@ func (s Store) OpenStream(ctx context.Context, goodsID int64) error {
 	if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
 		return err
 	}
-	// If the index cannot be written, the item is sold nevertheless, but not for a caller who no longer waits.
+	// If the index cannot be written, the item is sold nevertheless: the replica knows that it has a stream.
 	_ = s.IndexStreams(ctx, goodsID)
 	return ctx.Err()
 }
