@@ -144,7 +144,7 @@ func (f *faultsFlags) check(flags *pflag.FlagSet) error {
 	case flags.Changed("parallel") && (f.step || f.verbose):
 		return errors.New("--parallel cannot be used with --step or --verbose: they play one cell after the other")
 	}
-	if err := f.servers.checkOwn(); err != nil {
+	if err := f.servers.checkOwn("", false); err != nil {
 		return err
 	}
 	if f.servers.own(0).TLS() {

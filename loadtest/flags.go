@@ -150,7 +150,7 @@ type serverFlags struct {
 func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.mysqlDSN, "mysql-dsn", "",
 		"user:password@tcp(host:port)/ of a MySQL of yours: the lab creates a database on it and drops it at the end; "+
-			"set LOADTEST_MYSQL_DSN if it has a password, or LOADTEST_MYSQL_PASSWORD")
+			"password in LOADTEST_MYSQL_PASSWORD, or in the DSN if that is in LOADTEST_MYSQL_DSN")
 	flags.StringSliceVar(&f.redis, "redis", nil,
 		"host:port of a Redis of yours, several of a Cluster: the lab uses keys with a prefix of its own, and deletes them "+
 			"at the end; password in LOADTEST_REDIS_PASSWORD or STOCK_REDIS_PASSWORD")
@@ -187,9 +187,14 @@ func (f *serverFlags) readAccount(getenv func(string) string) (err error) {
 	return nil
 }
 
-// checkOwn returns an error for flags that cannot work if the lab starts the service itself.
-func (f *serverFlags) checkOwn() error {
+// checkOwn returns an error for flags that cannot work if the lab starts the service itself, perhaps on TiDB or a
+// Cluster of its own.
+func (f *serverFlags) checkOwn(tidb string, cluster bool) error {
 	switch {
+	case cluster && len(f.redis) > 0:
+		return errors.New("--redis-cluster and --redis exclude each other: the Cluster is the lab's own")
+	case tidb != "" && f.mysqlDSN != "":
+		return errors.New("--tidb and --mysql-dsn exclude each other: --tidb starts a server of the lab's own")
 	case f.mysqlTLS != "" && f.mysqlDSN == "":
 		return errors.New("--mysql-tls needs --mysql-dsn: the lab connects to a MySQL of its own without TLS")
 	case len(f.redis) == 0 && (f.redisTLS != "" || f.account.RedisUser != ""):

@@ -45,6 +45,11 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"run --counts many", `--counts "many": must be a number, or a range such as 1-3`},
 		{"run --requests 10 --duration 1s", "--requests and --duration exclude each other"},
 		{"run --etcd-members 2", "--etcd-members 2: must be 1 or 3"},
+		{"run --redis 127.0.0.1:1 --redis-cluster", "--redis-cluster and --redis exclude each other"},
+		{"up --redis 127.0.0.1:1 --redis-cluster", "--redis-cluster and --redis exclude each other"},
+		{"up --mysql-dsn root@tcp(h:1)/ --tidb tidb-server", "--tidb and --mysql-dsn exclude each other"},
+		{"run --name stock", "--name \"stock\" is what the service uses itself"},
+		{"faults --name stock", "--name \"stock\" is what the service uses itself"},
 		{"up --etcd-members 5", "--etcd-members 5: must be 1 or 3"},
 		{
 			"run --target http://127.0.0.1:1 --redis-cluster",

@@ -471,30 +471,3 @@ func freePort(t *testing.T) int {
 	}
 	return port
 }
-
-func TestTheAccountOnServersOfTheUserComesFromTheEnvironment(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct{ dsn, name, value, want string }{
-		{"lab@tcp(h:1)/", "LOADTEST_MYSQL_PASSWORD", mysqlSecret, ""},
-		{"lab:other@tcp(h:1)/", "LOADTEST_MYSQL_PASSWORD", mysqlSecret, "remove one of them"},
-		{"lab@tcp(h:1)/", "LOADTEST_MYSQL_TLS", "on", "LOADTEST_MYSQL_TLS is set"},
-		{"lab@tcp(h:1)/", "LOADTEST_REDIS_TLS", "on", "LOADTEST_REDIS_TLS is set"},
-		{"lab@tcp(h:1)/", "LOADTEST_REDIS_USER", "lab", "LOADTEST_REDIS_USER is set"},
-	} {
-		f := serverFlags{mysqlDSN: test.dsn}
-		err := f.readOwn(func(name string) string {
-			if name == test.name {
-				return test.value
-			}
-			return ""
-		})
-		switch {
-		case test.want != "":
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%s, %s: %v, want %q", test.dsn, test.name, err, test.want)
-			}
-		case err != nil || f.mysqlDSN != "lab:"+mysqlSecret+"@tcp(h:1)/":
-			t.Errorf("%s, %s: %v, and the DSN is %s", test.dsn, test.name, err, f.mysqlDSN)
-		}
-	}
-}

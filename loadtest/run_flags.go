@@ -186,19 +186,15 @@ func (f *runFlags) parseSweep(flags *pflag.FlagSet) (err error) {
 
 // checkServers returns an error if the flags about the lab's servers and the user's contradict each other.
 func (f *runFlags) checkServers() error {
-	a := f.attach
-	switch {
-	case a.target != "":
+	a := &f.attach
+	if a.target != "" {
 		return f.checkTarget()
-	case a.given():
+	}
+	if a.given() {
 		return errors.New("--single, --admin, --redlock and --key-prefix need --target: without it, the lab starts " +
 			"the service")
-	case f.clusters.redis && len(a.redis) > 0:
-		return errors.New("--redis-cluster and --redis exclude each other: the Cluster is the lab's own")
-	case f.local.tidb != "" && a.mysqlDSN != "":
-		return errors.New("--tidb and --mysql-dsn exclude each other: --tidb starts a server of the lab's own")
 	}
-	return a.checkOwn()
+	return a.checkOwn(f.local.tidb, f.clusters.redis)
 }
 
 // checkTarget returns an error for flags that cannot work with --target.

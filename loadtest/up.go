@@ -95,7 +95,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	if err := f.clusters.check(); err != nil {
 		return err
 	}
-	if err := f.servers.checkOwn(); err != nil {
+	if err := f.servers.checkOwn(f.local.tidb, f.clusters.redis); err != nil {
 		return err
 	}
 	if err := checkFree(f.listen, 1); err != nil {
@@ -237,6 +237,10 @@ func (f *upFlags) runCommand(t *topology.Topology) (command, note string) {
 			command += " --key-prefix=" + t.KeyPrefix + f.servers.accountCommand()
 		}
 		note = "Set LOADTEST_MYSQL_DSN first, to the MySQL DSN that loadtest up has printed, with its password."
+		if f.servers.account.RedisPassword != "" {
+			note = "Set LOADTEST_REDIS_PASSWORD and LOADTEST_MYSQL_DSN first, the latter to the MySQL DSN that loadtest up " +
+				"has printed, with its password."
+		}
 	} else {
 		if f.local.stockBinary != "" {
 			command += " --stock-binary=" + f.local.stockBinary

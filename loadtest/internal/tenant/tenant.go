@@ -15,8 +15,15 @@ const DefaultName = "stock_lab"
 
 var validName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,22}$`)
 
+// serviceName is not that of a tenant: with a colon, the keys of a service without --key-prefix begin with it. A lab that
+// finds none yet would delete those that such a service writes meanwhile.
+const serviceName = "stock"
+
 // CheckName returns an error unless a name can be that of a database, and with a colon the prefix of keys.
 func CheckName(name string) error {
+	if name == serviceName {
+		return fmt.Errorf("%q is what the service uses itself: choose another one, such as %s", name, DefaultName)
+	}
 	if !validName.MatchString(name) {
 		return fmt.Errorf("%q must have 1 to 23 lower-case letters, digits and _, and begin with a letter", name)
 	}

@@ -76,7 +76,7 @@ func TestADatabaseIsRemovedAlsoAfterItsConnectionHasEnded(t *testing.T) {
 func TestADatabaseThatHasTakenThePlaceOfTheLabsIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	server := shared.MySQL(t)
-	d, err := tenant.CreateDatabase(t.Context(), server.DSN(""), "replaced")
+	d, err := tenant.CreateDatabase(t.Context(), server.DSN(""), oracle.Account{}, "replaced")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestALabThatEndsWhileItRemovesKeysLeavesTheMarker(t *testing.T) {
 		}
 	}
 	for i := range prefixes {
-		if _, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, "", prefixed(i)); err == nil {
+		if _, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, oracle.Account{}, prefixed(i)); err == nil {
 			t.Fatal("the lab has deleted a key that its account may not delete")
 		}
 		if client.Exists(t.Context(), prefixed(i)+"lab:marker").Val() == 0 {
@@ -158,12 +158,12 @@ func TestKeysThatAnotherLabHasTakenAreLeftToIt(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, servers.RedisOptions{})
 	client := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr})
-	first, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, "", "lab:")
+	first, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, oracle.Account{}, "lab:")
 	if err != nil {
 		t.Fatal(err)
 	}
 	client.Del(t.Context(), "lab:lab") // as if the first lab had been suspended for 20 s
-	second, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, "", "lab:")
+	second, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, oracle.Account{}, "lab:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestAClaimThatHasExpiredIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, servers.RedisOptions{})
 	client := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr})
-	k, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, "", "lab:")
+	k, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, oracle.Account{}, "lab:")
 	if err != nil {
 		t.Fatal(err)
 	}
