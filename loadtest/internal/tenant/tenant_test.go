@@ -44,6 +44,20 @@ func TestADatabaseOfTheUserIsLeftAlone(t *testing.T) {
 	}
 }
 
+// findLock returns a pool of connections to a server, and the id of the connection that holds the name of a lab.
+func findLock(t *testing.T, server *servers.MySQL, name string) (db *sql.DB, id string) {
+	t.Helper()
+	db, err := sql.Open("mysql", server.DSN(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	if err := db.QueryRowContext(t.Context(), "SELECT IS_USED_LOCK(?)", "loadtest:"+name).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	return db, id
+}
+
 func TestADatabaseIsRemovedAlsoAfterItsConnectionHasEnded(t *testing.T) {
 	t.Parallel()
 	server := shared.MySQL(t)
@@ -51,16 +65,8 @@ func TestADatabaseIsRemovedAlsoAfterItsConnectionHasEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("mysql", server.DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	var id int64
-	if err := db.QueryRowContext(t.Context(), "SELECT IS_USED_LOCK('loadtest:cut_off')").Scan(&id); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.ExecContext(t.Context(), "KILL "+strconv.FormatInt(id, 10)); err != nil {
+	db, id := findLock(t, server, "cut_off")
+	if _, err := db.ExecContext(t.Context(), "KILL "+id); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Remove(t.Context()); err != nil {
@@ -80,17 +86,9 @@ func TestADatabaseThatHasTakenThePlaceOfTheLabsIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("mysql", server.DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	var id int64
-	if err := db.QueryRowContext(t.Context(), "SELECT IS_USED_LOCK('loadtest:replaced')").Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+	db, id := findLock(t, server, "replaced")
 	for _, statement := range []string{
-		"KILL " + strconv.FormatInt(id, 10), "DROP DATABASE replaced",
+		"KILL " + id, "DROP DATABASE replaced",
 		"CREATE DATABASE replaced", "CREATE TABLE replaced.treasure (id INT)",
 	} {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
