@@ -126,6 +126,10 @@ func (d *Database) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if strings.Contains(d.Version, "-TiDB-") {
+		return errors.New("it is TiDB, which does not say how many connections are free: let the lab start one with --tidb, " +
+			"or start the service on yours, and use loadtest run --target")
+	}
 	var name string
 	var used int
 	if err := d.lock.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Threads_connected'").Scan(&name, &used); err != nil {
