@@ -127,8 +127,8 @@ func (d *Database) measure(ctx context.Context) error {
 		return err
 	}
 	if strings.Contains(d.Version, "-TiDB-") {
-		return errors.New("it is TiDB, which does not say how many connections are free: let the lab start one with --tidb, " +
-			"or start the service on yours, and use loadtest run --target")
+		return errors.New("it is TiDB, which does not say how many connections are free: let the lab start one with " +
+			"--tidb, or start the service on yours, and use loadtest run --target")
 	}
 	var name string
 	var used int

@@ -212,8 +212,8 @@ func (k *Keys) Remove(ctx context.Context) error {
 	return errors.Join(err, k.client.Close())
 }
 
-// delete deletes keys other than the claim and the marker, without which a lab that dies meanwhile would leave keys that
-// no other lab removes.
+// delete deletes keys other than the claim and the marker: without the marker, a lab that dies meanwhile would leave
+// keys that no other lab removes.
 func (k *Keys) delete(ctx context.Context, keys []string) error {
 	for _, key := range keys { // one by one: in a Cluster, they are in different hash slots
 		if key == k.Prefix+claimKey || key == k.Prefix+markerKey {

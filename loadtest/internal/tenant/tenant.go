@@ -15,8 +15,8 @@ const DefaultName = "stock_lab"
 
 var validName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,22}$`)
 
-// serviceName is not that of a tenant: with a colon, the keys of a service without --key-prefix begin with it. A lab that
-// finds none yet would delete those that such a service writes meanwhile.
+// serviceName cannot be that of a tenant: the keys of a service without --key-prefix begin with it and a colon. A lab
+// that finds none of them yet would delete those that such a service writes meanwhile.
 const serviceName = "stock"
 
 // CheckName returns an error unless a name can be that of a database, and with a colon the prefix of keys.
