@@ -172,7 +172,7 @@ var importTable = []struct {
 	{
 		name:    "loadtest/internal/tenant",
 		imports: []string{"internal/access", "loadtest/internal/oracle"},
-		because: "It has a database and keys on servers of the user's, and knows nothing of the service.",
+		because: "It has a database and keys on servers of the user, and knows nothing of the service.",
 	},
 	{
 		name: "loadtest/internal/fault",

@@ -216,7 +216,7 @@ func startLab(t *testing.T) *runningLab {
 			"localhost:8000", host, "127.0.0.1:8000", host, "localhost:9001", strings.TrimPrefix(admin, "http://"),
 			"127.0.0.1:8081", freeAddress(t), "127.0.0.1:9091", freeAddress(t),
 			"root:secret@tcp(127.0.0.1:3306)/stock", topology.MySQLDSN, "127.0.0.1:6379", redis,
-			"go run ./loadtest", loadtest, "go run ./cmd/stock", stock,
+			"go run ./loadtest", loadtest, "go run ./cmd/stock", stock, "make build", "", "bin/stock", stock,
 			targets, moved, "out/", dir+"/out/",
 			"-duration=5s", "-duration=1s", "--rounds 6", "--rounds 2", "--quick", "--quick --requests 150",
 			"users=1,8,32,128 --rounds 5", "users=1,16 --rounds 1 --requests 150",
