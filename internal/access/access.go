@@ -1,5 +1,5 @@
 // Package access reads what a server asks of its clients: TLS settings and passwords. It also says what to do when a
-// server lets nobody in.
+// server refuses a client.
 package access
 
 import (

@@ -17,7 +17,10 @@ var remedies = []struct{ text, remedy string }{
 	{"doesn't contain any IP SANs", wrongName},
 	{"certificate has expired or is not yet valid", "renew the server's certificate, and compare the clocks"},
 	{"first record does not look like a TLS handshake", noTLS},
-	{"server does not support TLS", noTLS},
+	{
+		"server does not support TLS", // MySQL, which has one port for both
+		"the server has no certificate: set its options ssl_ca, ssl_cert and ssl_key",
+	},
 	{"tls: certificate required", noCertificate},
 	{"tls: bad certificate", noCertificate}, // how TLS 1.2 says that one is required
 	{"remote error: tls: unknown certificate authority", refusedCertificate},
@@ -29,7 +32,11 @@ var remedies = []struct{ text, remedy string }{
 			"a certificate of the client",
 	},
 	{"WRONGPASS", wrongPassword}, // Redis
-	{"NOAUTH", "the server wants a password: set the variable with its password"},
+	{
+		"NOAUTH",
+		"the server wants a password: set STOCK_REDIS_PASSWORD (of Sentinels, STOCK_REDIS_SENTINEL_PASSWORD; of the lab, " +
+			"LOADTEST_REDIS_PASSWORD)",
+	},
 	{"NOPERM", fewPermissions},
 	{"can't run this command or subcommand", fewPermissions},
 	{"authentication failed, invalid user ID or password", wrongPassword}, // etcd
