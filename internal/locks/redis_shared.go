@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"crypto/tls"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -119,7 +120,8 @@ func notDone(client redis.UniversalClient, err error) bool {
 // notConnected reports whether err says that there is no connection to Redis.
 func notConnected(err error) bool {
 	dial, isNet := errors.AsType[*net.OpError](err)
-	return isNet && dial.Op == "dial" || errors.Is(err, redis.ErrClosed)
+	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	return isNet && dial.Op == "dial" || distrusted || errors.Is(err, redis.ErrClosed)
 }
 
 // refusals are the prefixes of the errors with which Redis refuses a command, or the first write of a script. After

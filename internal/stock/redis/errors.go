@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -47,9 +48,10 @@ func ClassifyItemWrite(goodsID int64, err error) error {
 // classifyWrite classifies an error of a command that writes.
 func classifyWrite(err error) error {
 	dial, isNet := errors.AsType[*net.OpError](err)
+	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	_, answered := errors.AsType[redis.Error](err)
 	// Nothing was sent without a connection, and nothing was done if Redis refused the command.
-	if err == nil || IsPoolFull(err) || answered || isNet && dial.Op == "dial" {
+	if err == nil || IsPoolFull(err) || answered || distrusted || isNet && dial.Op == "dial" {
 		return Refusal(err)
 	}
 	return fmt.Errorf("%w: Redis did not reply: %w", stock.ErrUnknown, err)
