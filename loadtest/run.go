@@ -140,8 +140,16 @@ func (f *runFlags) openLab(ctx context.Context) (*lab.Lab, error) {
 	}
 	return lab.Start(ctx, f.clusters.options(topology.Options{
 		Replicas: f.replicas, RedisReplica: f.copied, StockBinary: f.local.stockBinary, TiDB: f.local.tidb,
-		Own: f.attach.own(f.replicas + 2*len(fault.Basic)),
+		Own: f.attach.own(f.mostReplicas()),
 	}))
+}
+
+// mostReplicas is how many replicas run at the same time: fewer have more connections to the user's MySQL.
+func (f *runFlags) mostReplicas() int {
+	if !f.faults {
+		return f.replicas
+	}
+	return f.replicas + 2*len(fault.Basic)
 }
 
 // runOptions returns what the flags ask for.

@@ -53,7 +53,7 @@ func CreateDatabase(ctx context.Context, dsn string, account oracle.Account, nam
 		return nil, fmt.Errorf("the MySQL DSN names database %s: leave the name out, as in user:password@tcp(%s)/; the lab "+
 			"uses no database that exists, and creates %s", config.DBName, config.Addr, name)
 	}
-	config.InterpolateParams = true
+	config.InterpolateParams, config.ParseTime = true, true
 	config.Logger = &mysql.NopLogger{} // the driver also returns what it logs as errors
 	if config.Timeout == 0 {
 		config.Timeout = 5 * time.Second

@@ -15,11 +15,9 @@ const (
 	leastConnections   = leastConns + leastLockConns + healthConns
 )
 
-// mostReplicas is how many replicas can share the free connections.
-func mostReplicas(free int) int { return free / leastConnections }
-
 // connectionArgs divides free connections between replicas. It returns the arguments of "stock serve", none if the
-// defaults fit.
+// defaults fit. Connections for statements come first: the cells of a fault scenario, which are played side by side on
+// one pair of replicas, may need as many as there usually are.
 func connectionArgs(free, replicas int) ([]string, error) {
 	each := free / replicas
 	switch {
@@ -29,8 +27,8 @@ func connectionArgs(free, replicas int) ([]string, error) {
 		return nil, fmt.Errorf("MySQL has %d free connections, and %d replicas need %d: raise max_connections, "+
 			"or start fewer replicas", max(free, 0), replicas, replicas*leastConnections)
 	}
-	locks := max(leastLockConns, (each-healthConns)/2)
+	conns := min(usualConns, each-healthConns-leastLockConns)
 	return []string{
-		"--mysql-conns=" + strconv.Itoa(each-healthConns-locks), "--mysql-lock-conns=" + strconv.Itoa(locks),
+		"--mysql-conns=" + strconv.Itoa(conns), "--mysql-lock-conns=" + strconv.Itoa(each-healthConns-conns),
 	}, nil
 }

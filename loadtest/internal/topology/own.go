@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -56,7 +57,11 @@ func (t *Topology) rentMySQL(ctx context.Context, o Options) (err error) {
 	t.Tenants.MySQL, t.MySQLDSN = database, database.DSN
 	t.Account.MySQLTLS, t.mysqlTLS = o.Own.Account.MySQLTLS, o.Own.MySQLTLS
 	t.Environment.MySQL, t.Environment.MySQLSettings = database.Version, database.Isolation
-	t.MostReplicas = max(o.Replicas, min(mostReplicas(database.Free), o.Own.Replicas))
+	least := o.Replicas
+	if o.Own.Replicas > least {
+		least += 2 // for one fault scenario at a time
+	}
+	t.MostReplicas = max(least, min(database.Free/replicaConnections, o.Own.Replicas))
 	t.connectionArgs, err = connectionArgs(database.Free, t.MostReplicas)
 	return err
 }
@@ -134,8 +139,8 @@ func (t *Topology) Notes() (notes []string) {
 		notes = append(notes, "Redlock: "+reason)
 	}
 	if len(t.connectionArgs) > 0 {
-		notes = append(notes, fmt.Sprintf("each replica had fewer connections to MySQL than usual (%v), so that all fit "+
-			"into its max_connections", t.connectionArgs))
+		notes = append(notes, fmt.Sprintf("each replica had fewer connections to MySQL than usual (%s), so that all fit "+
+			"into max_connections", strings.Join(t.connectionArgs, " ")))
 	}
 	return notes
 }
