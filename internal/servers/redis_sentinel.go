@@ -20,7 +20,7 @@ type RedisSentinelOptions struct {
 }
 
 const (
-	downAfter       = time.Second     // without an answer, after which a Sentinel takes the master for down
+	downAfter       = time.Second     // how long the master may not answer before a Sentinel takes it to be down
 	failoverTimeout = 5 * time.Second // half the time until a failed failover is tried again
 )
 

@@ -89,7 +89,7 @@ func tidbVersion(ctx context.Context, db *sql.DB) (string, error) {
 	}
 	_, release, found := strings.Cut(version, "-TiDB-")
 	if !found {
-		return "", fmt.Errorf("the server is no TiDB: its version is %q", version)
+		return "", fmt.Errorf("the server is not TiDB: its version is %q", version)
 	}
 	return "TiDB " + release, nil
 }

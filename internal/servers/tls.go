@@ -39,7 +39,7 @@ func (t TLS) redisArgs(port int) []string {
 	}
 }
 
-// addressFor returns the address that other servers use.
+// addressFor returns the address that clients and other servers use: with files, that of the port for TLS.
 func (r *Redis) addressFor(files *TLS) string {
 	if files == nil {
 		return r.Addr

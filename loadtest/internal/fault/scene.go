@@ -11,10 +11,10 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-// Scene is what somebody sees who looks at a story between two steps.
+// Scene is the state of the servers, the requests and the replicas between two steps of a story.
 type Scene struct {
 	oracle.Contents
-	// Holders names the client that holds each lock of Contents.Locks; empty: it is not known, or nobody does.
+	// Holders names the client that holds each lock of Contents.Locks. It is empty if nobody holds it, or it is not known who.
 	Holders  []string `json:"holders"`
 	Asking   []Asking `json:"asking"`   // requests without an answer, the first one first
 	Victim   string   `json:"victim"`   // the state of the replica
@@ -24,8 +24,8 @@ type Scene struct {
 // Asking is a request without an answer.
 type Asking struct {
 	Client  string `json:"client"`
-	Replica string `json:"replica"` // empty: a practice asks the servers itself
-	Parked  string `json:"parked"`  // the pause point where it waits; empty: at none
+	Replica string `json:"replica"` // empty if a practice asks the servers itself
+	Parked  string `json:"parked"`  // the pause point where it waits; empty if at none
 	ForMS   int64  `json:"for_ms"`
 	request string // its name
 	since   time.Time
@@ -53,7 +53,7 @@ func (s *Stage) OpenViewer() (*oracle.Viewer, error) {
 	})
 }
 
-// Look returns what is to be seen now. It may be called as long as the story is played.
+// Look returns the scene as it is now. It may be called while the story is played.
 func (s *Stage) Look(ctx context.Context, viewer *oracle.Viewer) Scene {
 	names := []string{s.Strategy.Name}
 	if s.Strategy.Name == "lock-multi" {
