@@ -148,8 +148,8 @@ func (f *faultsFlags) check(flags *pflag.FlagSet) error {
 		return err
 	}
 	if f.servers.own(0).TLS() {
-		return errors.New("the servers have TLS (--mysql-tls, --redis-tls or tls=true in --mysql-dsn), and no scenario can be " +
-			"played there: " + fault.NoTLS + "; leave these servers out to play them on private ones")
+		return errors.New("the servers have TLS (--mysql-tls, --redis-tls or tls=true in --mysql-dsn), and no scenario " +
+			"can be played there: " + fault.NoTLS + "; leave these servers out to play them on private ones")
 	}
 	if len(f.servers.redis) > 1 {
 		return errors.New("--redis names a Cluster: the scenarios need a single Redis, because their proxies do not know a " +

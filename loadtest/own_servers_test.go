@@ -291,8 +291,8 @@ func TestScenariosUseTheAccountOfTheUsersRedis(t *testing.T) {
 	f.env = append(f.env, "LOADTEST_MYSQL_DSN=") // with a private MySQL, no scenario about MySQL is left out
 	before := f.state(t)
 	const strategies = "update,lock-redis-lua,lock-redlock,renew-until-error,set-nx-px"
-	cmd, stdout, stderr := f.command(t, "faults", "--scenarios", "late-write,black-hole,crash-before-expire,no-index/repeatable-read",
-		"--strategies", strategies, "--out", dir)
+	cmd, stdout, stderr := f.command(t, "faults", "--strategies", strategies, "--out", dir,
+		"--scenarios", "late-write,black-hole,crash-before-expire,no-index/repeatable-read")
 	if err := cmd.Run(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, stdout, stderr)
 	}
@@ -305,7 +305,7 @@ func TestScenariosUseTheAccountOfTheUsersRedis(t *testing.T) {
 		}
 		played[fault.Strategy] = true
 	}
-	for _, name := range strings.Split(strategies, ",") {
+	for name := range strings.SplitSeq(strategies, ",") {
 		if !played[name] {
 			t.Errorf("no scenario was played for %s", name)
 		}

@@ -52,8 +52,8 @@ fault scenarios.
 With --target it uses a service that is already running. It then needs --admin to set the stock, and --mysql-dsn
 and --redis to read the stock directly instead of through the service.
 
-The passwords of MySQL and Redis are read from LOADTEST_MYSQL_PASSWORD (unless the DSN has one) and LOADTEST_REDIS_PASSWORD, or from the files that these variables
-with _FILE at the end name.`,
+The passwords of MySQL and Redis are read from LOADTEST_MYSQL_PASSWORD (unless the DSN has one) and
+LOADTEST_REDIS_PASSWORD, or from the files that these variables with _FILE at the end name.`,
 		Example: `  loadtest run
   loadtest run --quick --strategies none,update
   loadtest run --strategies update,for-update --users 32 --goods 5 --skew zipf --counts 1-3

@@ -229,34 +229,44 @@ func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Lis
 // users of the host can read a command line, and what the console serves.
 func (f *upFlags) runCommand(t *topology.Topology) (command, note string) {
 	command = "go run ./loadtest run"
-	own := f.servers.mysqlDSN != "" || len(f.servers.redis) > 0
-	if f.lease != usualLease || own {
-		command += fmt.Sprintf(" --target=%s --single=%s --admin=%s --redis=%s --redlock=%s",
-			t.URL, t.SingleURL, t.Replicas[0].AdminURL, strings.Join(t.Redis, ","), strings.Join(t.Redlock, ","))
-		if own {
-			command += " --key-prefix=" + t.KeyPrefix + f.servers.accountCommand()
-		}
+	if f.lease != usualLease || f.servers.mysqlDSN != "" || len(f.servers.redis) > 0 {
+		command += f.attachCommand(t)
 		note = "Set LOADTEST_MYSQL_DSN first, to the MySQL DSN that loadtest up has printed, with its password."
 		if f.servers.account.RedisPassword != "" {
 			note = "Set LOADTEST_REDIS_PASSWORD and LOADTEST_MYSQL_DSN first, the latter to the MySQL DSN that loadtest up " +
 				"has printed, with its password."
 		}
 	} else {
-		if f.local.stockBinary != "" {
-			command += " --stock-binary=" + f.local.stockBinary
-		}
-		if !f.copied {
-			command += " --redis-replica=false"
-		}
-		if f.local.tidb != "" {
-			command += " --tidb=" + f.local.tidb
-		}
-		command += f.clusters.command()
+		command += f.startCommand()
 	}
 	if f.replicas != 2 {
 		command += fmt.Sprintf(" --replicas=%d", f.replicas)
 	}
 	return command, note
+}
+
+// attachCommand returns the flags of a command that uses this lab, each after a space.
+func (f *upFlags) attachCommand(t *topology.Topology) (flags string) {
+	flags = fmt.Sprintf(" --target=%s --single=%s --admin=%s --redis=%s --redlock=%s",
+		t.URL, t.SingleURL, t.Replicas[0].AdminURL, strings.Join(t.Redis, ","), strings.Join(t.Redlock, ","))
+	if t.KeyPrefix != "" {
+		flags += " --key-prefix=" + t.KeyPrefix
+	}
+	return flags + f.servers.accountCommand()
+}
+
+// startCommand returns the flags of a command that starts a lab like this one, each after a space.
+func (f *upFlags) startCommand() (flags string) {
+	if f.local.stockBinary != "" {
+		flags += " --stock-binary=" + f.local.stockBinary
+	}
+	if !f.copied {
+		flags += " --redis-replica=false"
+	}
+	if f.local.tidb != "" {
+		flags += " --tidb=" + f.local.tidb
+	}
+	return flags + f.clusters.command()
 }
 
 // newConsoleRun prepares what "loadtest run" does with the given flags, on a lab that is up.

@@ -14,7 +14,7 @@ import (
 // Scene is the state of the servers, the requests and the replicas between two steps of a story.
 type Scene struct {
 	oracle.Contents
-	// Holders names the client that holds each lock of Contents.Locks. It is empty if nobody holds it, or it is not known who.
+	// Holders names the client that holds each lock of Contents.Locks. It is empty if nobody does, or nobody knows who.
 	Holders  []string `json:"holders"`
 	Asking   []Asking `json:"asking"`   // requests without an answer, the first one first
 	Victim   string   `json:"victim"`   // the state of the replica

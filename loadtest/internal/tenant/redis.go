@@ -74,8 +74,8 @@ func (k *Keys) connect(ctx context.Context, addresses int, secure bool) error {
 	defer cancel()
 	if err := k.client.Ping(pinging).Err(); err != nil {
 		if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "WRONGPASS") {
-			return errors.New("it refuses the user or the password: set LOADTEST_REDIS_PASSWORD, and --redis-user unless it is " +
-				"the default user's")
+			return errors.New("it refuses the user or the password: set LOADTEST_REDIS_PASSWORD, and --redis-user unless " +
+				"it is the default user's")
 		}
 		if secure && errors.Is(err, context.DeadlineExceeded) { // Redis waits for the end of what it takes for a command
 			return fmt.Errorf("connect: is it running, and is this its port for TLS? %w", err)

@@ -6,6 +6,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/tenant"
 )
 
@@ -18,7 +19,7 @@ func TestTiDBOfTheUserIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Kill()
-	_, err = tenant.CreateDatabase(t.Context(), server.DSN(""), "stock_lab")
+	_, err = tenant.CreateDatabase(t.Context(), server.DSN(""), oracle.Account{}, "stock_lab")
 	if err == nil || !strings.Contains(err.Error(), "--tidb") {
 		t.Errorf("got %v, want that --tidb is named", err)
 	}

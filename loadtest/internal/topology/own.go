@@ -45,8 +45,8 @@ func (o Own) redlockArgs() []string {
 }
 
 // noRedlock is why there are no masters of Redlock.
-const noRedlock = "with --redis-tls, there is none: the replicas use the settings of TLS for every Redis, and the lab's " +
-	"own have no certificate"
+const noRedlock = "with --redis-tls, there is none: the replicas use the settings of TLS for every Redis, and " +
+	"the lab's own have no certificate"
 
 // rentMySQL creates the database on the user's server.
 func (t *Topology) rentMySQL(ctx context.Context, o Options) (err error) {
