@@ -63,21 +63,12 @@ func StartMySQL(ctx context.Context, o MySQLOptions) (*MySQL, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := FreePort()
+	m, port, err := newMySQL("mysql", mounted)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := NewDir("mysql")
-	if err != nil {
-		return nil, err
-	}
-	m := &MySQL{
-		Addr:     net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
-		Version:  program.version,
-		Data:     dir.File(mounted),
-		password: rand.Text(),
-		dir:      dir,
-	}
+	m.Version = program.version
+	dir := m.dir
 	m.command = Command{
 		Name: program.name(),
 		Path: program.path,
@@ -100,6 +91,25 @@ func StartMySQL(ctx context.Context, o MySQLOptions) (*MySQL, error) {
 		return nil, errors.Join(err, dir.Remove())
 	}
 	return m, nil
+}
+
+// newMySQL chooses a directory, a free port and a password for a server that is not yet started. name is part of the
+// directory's name; data is the name of the data directory in it.
+func newMySQL(name, data string) (m *MySQL, port int, err error) {
+	port, err = FreePort()
+	if err != nil {
+		return nil, 0, err
+	}
+	dir, err := NewDir(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	return &MySQL{
+		Addr:     net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
+		Data:     dir.File(data),
+		password: rand.Text(),
+		dir:      dir,
+	}, port, nil
 }
 
 // initSQL creates the only account that may connect over TCP. It has a password, because the server may run as root and

@@ -2,11 +2,9 @@ package servers
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -27,25 +25,15 @@ func StartTiDB(ctx context.Context, path string) (*MySQL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find TiDB: %w; build it with \"make tidb\"", err)
 	}
-	port, err := FreePort()
+	m, port, err := newMySQL("tidb", "data")
 	if err != nil {
 		return nil, err
 	}
-	dir, err := NewDir("tidb")
-	if err != nil {
-		return nil, err
-	}
-	m := &MySQL{
-		Addr:     net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
-		Data:     dir.File("data"),
-		password: rand.Text(),
-		dir:      dir,
-	}
-	m.command = Command{Name: "tidb-server", Path: path, Args: tidbArgs(dir, port), Log: dir.File("tidb.log")}
+	m.command = Command{Name: "tidb-server", Path: path, Args: tidbArgs(m.dir, port), Log: m.dir.File("tidb.log")}
 	ctx, cancel := context.WithTimeout(ctx, tidbStart)
 	defer cancel()
 	if err := m.startTiDB(ctx); err != nil {
-		return nil, errors.Join(err, dir.Remove())
+		return nil, errors.Join(err, m.dir.Remove())
 	}
 	return m, nil
 }
