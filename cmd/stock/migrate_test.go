@@ -1,7 +1,6 @@
 package main
 
 import (
-	"database/sql"
 	"errors"
 	"strings"
 	"testing"
@@ -30,11 +29,7 @@ func TestMigrateReportsAnItemThatItDoesNotCopyToRedis(t *testing.T) {
 func TestMigrateDoesNotWaitLongForALockedRow(t *testing.T) {
 	t.Parallel()
 	env, _ := streamed(t, redisOptions)
-	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := openDB(t, env)
 	row, err := db.Begin()
 	if err != nil {
 		t.Fatal(err)

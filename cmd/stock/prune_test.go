@@ -1,7 +1,6 @@
 package main
 
 import (
-	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,13 +15,9 @@ import (
 func TestPruneDeletesOnlyOldRows(t *testing.T) {
 	t.Parallel()
 	env := migrated(t)
-	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := openDB(t, env)
 	// More than one transaction deletes.
-	_, err = db.ExecContext(t.Context(), `
+	_, err := db.ExecContext(t.Context(), `
 		INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
 		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 950)
 		SELECT CONCAT(age, ' ', i), 0, 1, 1, 0, 'done', '', UTC_TIMESTAMP(6) - INTERVAL age HOUR
@@ -44,12 +39,8 @@ func TestPruneDeletesOnlyOldRows(t *testing.T) {
 func TestPruneTriesAgainIfRowsAreLocked(t *testing.T) {
 	t.Parallel()
 	env := migrated(t)
-	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	_, err = db.ExecContext(t.Context(), `
+	db := openDB(t, env)
+	_, err := db.ExecContext(t.Context(), `
 		INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
 		VALUES ('old', 0, 1, 1, 0, 'done', '', UTC_TIMESTAMP(6) - INTERVAL 1 DAY)`)
 	if err != nil {
@@ -82,12 +73,8 @@ func TestPruneTriesAgainIfRowsAreLocked(t *testing.T) {
 func TestPruneDeletesSalesOfRedisStreamThatCannotBeDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	env, client := streamed(t, servers.RedisOptions{})
-	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	_, err = db.ExecContext(t.Context(), `INSERT INTO stream_sale (goods_id, entry, nonce, units, epoch, deducted, written)
+	db := openDB(t, env)
+	_, err := db.ExecContext(t.Context(), `INSERT INTO stream_sale (goods_id, entry, nonce, units, epoch, deducted, written)
 		SELECT 1, CONCAT(age, '-0'), 1, 1, 0, age <> 9, UTC_TIMESTAMP(6) - INTERVAL age HOUR
 		FROM (SELECT 1 AS age UNION SELECT 3 UNION SELECT 7 UNION SELECT 9) ages`)
 	if err != nil {
@@ -124,12 +111,8 @@ func TestPruneDeletesSalesOfRedisStreamThatCannotBeDeliveredAgain(t *testing.T) 
 func TestPruneForgetsBuyersWhoseLastSaleIsOld(t *testing.T) {
 	t.Parallel()
 	env := migrated(t)
-	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	_, err = db.ExecContext(t.Context(), `INSERT INTO buyer_units (goods_id, buyer, epoch, units, created_at)
+	db := openDB(t, env)
+	_, err := db.ExecContext(t.Context(), `INSERT INTO buyer_units (goods_id, buyer, epoch, units, created_at)
 		SELECT item, age, 1, 1, UTC_TIMESTAMP(6) - INTERVAL age HOUR
 		FROM (SELECT 1 AS item UNION SELECT 2) items, (SELECT 23 AS age UNION SELECT 25 UNION SELECT 26) ages`)
 	if err != nil {
@@ -150,11 +133,7 @@ func TestPruneForgetsBuyersWhoseLastSaleIsOld(t *testing.T) {
 func TestPruneWaitsForNoOtherRow(t *testing.T) {
 	t.Parallel()
 	env := migrated(t)
-	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := openDB(t, env)
 	// 4,000 rows that are young, and 1,000 that are old.
 	const numbers = ` WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 999)
 		SELECT `

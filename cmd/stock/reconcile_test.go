@@ -1,7 +1,6 @@
 package main
 
 import (
-	"database/sql"
 	"errors"
 	"strings"
 	"testing"
@@ -81,11 +80,7 @@ func TestReconcileTellsAServerThatDoesNotAnswerFromADifference(t *testing.T) {
 func TestReconcileContinuesAfterAnItemThatCannotBeCompared(t *testing.T) {
 	t.Parallel()
 	env, client := streamed(t, servers.RedisOptions{})
-	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := openDB(t, env)
 	for id, units := range map[int]int{2: 20, 3: 30} {
 		if _, err := db.Exec("INSERT INTO good_stock (goods_id, stock) VALUES (?, ?)", id, units); err != nil {
 			t.Fatal(err)
@@ -131,11 +126,7 @@ func (p *program) backlog(t *testing.T) (sales string) {
 func TestReconcileDoesNotWaitLongForALockedRow(t *testing.T) {
 	t.Parallel()
 	env, _ := streamed(t, servers.RedisOptions{})
-	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := openDB(t, env)
 	row, err := db.Begin()
 	if err != nil {
 		t.Fatal(err)

@@ -34,6 +34,17 @@ func migrated(t *testing.T) environment {
 	return env
 }
 
+// openDB opens the database of the service, for the test to look into it.
+func openDB(t *testing.T, env environment) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
 // answer is the reply to a request.
 type answer struct {
 	status int
@@ -229,12 +240,8 @@ func TestServiceStartsWhileItsServersAreDown(t *testing.T) {
 func TestTheServiceDeletesExpiredSoldOutAnswers(t *testing.T) {
 	t.Parallel()
 	env := migrated(t)
-	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	_, err = db.ExecContext(t.Context(), `
+	db := openDB(t, env)
+	_, err := db.ExecContext(t.Context(), `
 		INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
 		VALUES ('old', 0, 1, 0, 0, 'sold-out', '', UTC_TIMESTAMP(6) - INTERVAL 61 SECOND)`)
 	if err != nil {
@@ -348,11 +355,7 @@ func TestAWaitForALockedRowEndsAsBusy(t *testing.T) {
 	t.Parallel()
 	env := migrated(t)
 	p := launch(t, env, "serve", "--lock-wait=1s")
-	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := openDB(t, env)
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
