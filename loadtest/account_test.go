@@ -17,7 +17,7 @@ func TestRunConnectsToRedisWithTLSAndAnAccount(t *testing.T) {
 	ca := serverstest.NewCA(t)
 	files, client := ca.Issue(t, "redis", "127.0.0.1"), ca.Issue(t, "client")
 	server := serverstest.StartRedis(t, servers.RedisOptions{TLS: &files})
-	serverstest.SetUser(t, server.Addr, serverstest.Rules(t, "../docs/operations.md", "ACL SETUSER stock_lab "))
+	serverstest.SetUser(t, server.Addr, serverstest.Rules(t, "../docs/accounts.md", "ACL SETUSER stock_lab "))
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte(serverstest.Secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)

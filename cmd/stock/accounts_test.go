@@ -30,13 +30,13 @@ import (
 // secret is every password of these tests, which must not be printed.
 const secret = serverstest.Secret
 
-// rules returns the lines of docs/operations.md that begin with one of the prefixes.
+// rules returns the lines of docs/accounts.md that begin with one of the prefixes.
 func rules(t *testing.T, prefixes ...string) (lines []string) {
 	t.Helper()
-	return serverstest.Rules(t, "../../docs/operations.md", prefixes...)
+	return serverstest.Rules(t, "../../docs/accounts.md", prefixes...)
 }
 
-// secured are servers with TLS and the accounts of docs/operations.md, which take no other clients.
+// secured are servers with TLS and the accounts of docs/accounts.md, which take no other clients.
 type secured struct {
 	ca      *serverstest.CA
 	server  servers.TLS // certificate of every server
@@ -130,7 +130,7 @@ func (s *secured) startRedis(t *testing.T, n int) environment {
 	return env
 }
 
-// startEtcd gives the user stock the permissions that docs/operations.md gives it with etcdctl.
+// startEtcd gives the user stock the permissions that docs/accounts.md gives it with etcdctl.
 func (s *secured) startEtcd(t *testing.T) environment {
 	t.Helper()
 	s.etcd = serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true, TLS: &s.server})
@@ -186,7 +186,7 @@ func (s *secured) startZooKeeper(t *testing.T) environment {
 func (s *secured) migrate(t *testing.T, env environment) {
 	t.Helper()
 	env = maps.Clone(env)
-	if _, err := command(t, env, "migrate"); err == nil || !strings.Contains(err.Error(), "docs/operations.md") {
+	if _, err := command(t, env, "migrate"); err == nil || !strings.Contains(err.Error(), "docs/accounts.md") {
 		t.Fatalf("the account of the service can migrate, or the error does not say what to do: %v", err)
 	}
 	env["STOCK_MYSQL_DSN"] = strings.Replace(env["STOCK_MYSQL_DSN"], "stock@", "stock_migrate@", 1)
@@ -293,7 +293,7 @@ var rare = []string{
 	"cluster|slots", // in a Cluster
 }
 
-// checkRule fails if the rule of docs/operations.md permits commands that neither a script nor the test sends, or does
+// checkRule fails if the rule of docs/accounts.md permits commands that neither a script nor the test sends, or does
 // not permit one that a script sends.
 func (s *secured) checkRule(t *testing.T) {
 	t.Helper()
@@ -517,7 +517,7 @@ func TestEtcdKnowsTheServiceByItsCertificate(t *testing.T) {
 	delete(env, "STOCK_ETCD_USER")
 	delete(env, "STOCK_ETCD_PASSWORD_FILE")
 	p := launch(t, env, "serve")
-	p.expectReasons(t, map[string]string{"etcd": "docs/operations.md"}) // the certificate has another name
+	p.expectReasons(t, map[string]string{"etcd": "docs/accounts.md"}) // the certificate has another name
 	known := s.ca.Issue(t, "stock")
 	env["STOCK_ETCD_TLS"] = "ca=" + s.ca.File + ",cert=" + known.Cert + ",key=" + known.Key
 	p = launch(t, env, "serve")

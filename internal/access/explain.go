@@ -55,7 +55,7 @@ const (
 	refusedCertificate = "the server does not accept the certificate of the client: use one that is valid and that a CA " +
 		"of the server has signed"
 	wrongPassword  = "check the user and the password"
-	fewPermissions = "the account lacks a permission: grant what docs/operations.md lists"
+	fewPermissions = "the account lacks a permission: grant what docs/accounts.md lists"
 )
 
 // Remedy says what to do about an error of a connection to a server, or nothing if that is not known.

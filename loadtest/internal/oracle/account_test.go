@@ -15,7 +15,7 @@ import (
 	"stock/migrations"
 )
 
-// secured returns the configuration of an oracle that reads, with TLS and the accounts of docs/operations.md, 6000
+// secured returns the configuration of an oracle that reads, with TLS and the accounts of docs/accounts.md, 6000
 // units of item 1 in MySQL and 7 in Redis.
 func secured(t *testing.T) (config Config, ca *serverstest.CA) {
 	t.Helper()
@@ -32,13 +32,13 @@ func secured(t *testing.T) (config Config, ca *serverstest.CA) {
 	}
 	defer root.Close()
 	_, err = migrations.Up(t.Context(), root)
-	for _, statement := range serverstest.Rules(t, "../../../docs/operations.md", "CREATE USER ", "GRANT ") {
+	for _, statement := range serverstest.Rules(t, "../../../docs/accounts.md", "CREATE USER ", "GRANT ") {
 		_, err2 := root.ExecContext(t.Context(), strings.TrimSuffix(statement, ";"))
 		err = errors.Join(err, err2)
 	}
 	store := serverstest.StartRedis(t, servers.RedisOptions{TLS: &server})
 	admin := serverstest.RedisClient(t, &redis.Options{Addr: store.Addr})
-	serverstest.SetUser(t, store.Addr, serverstest.Rules(t, "../../../docs/operations.md", "ACL SETUSER stock_lab "))
+	serverstest.SetUser(t, store.Addr, serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_lab "))
 	tls, err2 := access.TLS("ca=" + ca.File + ",cert=" + client.Cert + ",key=" + client.Key)
 	if err := errors.Join(err, err2, admin.Set(t.Context(), "stock:{1}", 7, 0).Err()); err != nil {
 		t.Fatal(err)
