@@ -83,10 +83,10 @@ func startForeignWith(t *testing.T, files *servers.TLS) foreign {
 
 const userSecret = "user-top-secret"
 
-// limitRedis has the lab use an account of Redis that may do no more than docs/operations.md says.
+// limitRedis has the lab use an account of Redis that may do no more than docs/own-servers.md says.
 func (f *foreign) limitRedis(t *testing.T) {
 	t.Helper()
-	rules := serverstest.Rules(t, "../docs/operations.md", "ACL SETUSER lab ")
+	rules := serverstest.Rules(t, "../docs/own-servers.md", "ACL SETUSER lab ")
 	for _, rule := range rules {
 		var words []any
 		for word := range strings.FieldsSeq(strings.ReplaceAll(rule, serverstest.Secret, userSecret)) {
@@ -211,52 +211,44 @@ func wantNoSecret(t *testing.T, dir string, texts ...string) {
 	}
 }
 
-func TestARunOnServersOfTheUserLeavesThemAsTheyWere(t *testing.T) {
-	t.Parallel()
-	f, dir := startForeign(t), t.TempDir()
-	before := f.state(t)
-	// The usual connections of three replicas would not fit.
-	cmd, stdout, stderr := f.command(t, "run", "--quick", "--replicas=3", "--out", dir, "--strategies",
-		"none,update,ledger,redis-script,redis-stream,lock-redis-pubsub,lock-redis-queue,lock-mysql-getlock,lock-redlock")
+// judge runs strategies on the servers, and fails unless every claim held, the servers are as they were before, no
+// password was written and the report has a note with each of the texts. It returns what was written to standard error.
+func (f foreign) judge(t *testing.T, strategies string, notes []string, args ...string) (stderr string) {
+	t.Helper()
+	dir, before := t.TempDir(), f.state(t)
+	cmd, stdout, errs := f.command(t, append([]string{"run", "--quick", "--out", dir, "--strategies", strategies}, args...)...)
 	if err := cmd.Run(); err != nil {
-		t.Errorf("%v\n%s\n%s", err, stdout, stderr)
+		t.Errorf("%v\n%s\n%s", err, stdout, errs)
 	}
 	f.wantState(t, before)
-	wantNoSecret(t, dir, stdout.String(), stderr.String())
+	wantNoSecret(t, dir, stdout.String(), errs.String())
 	r := mustReadReport(t, dir)
 	if !r.ClaimsHeld {
 		t.Errorf("not every claim held:\n%s", stdout)
 	}
-	for _, want := range []string{"were the user's", "innodb_flush_log_at_trx_commit=0", "fewer connections"} {
+	for _, want := range notes {
 		if !slices.ContainsFunc(r.Environment.Notes, func(note string) bool { return strings.Contains(note, want) }) {
 			t.Errorf("no note says %q: %q", want, r.Environment.Notes)
 		}
 	}
-	if !strings.Contains(stderr.String(), "warning: mysql has innodb_flush_log_at_trx_commit=0") {
+	return errs.String()
+}
+
+func TestARunOnServersOfTheUserLeavesThemAsTheyWere(t *testing.T) {
+	t.Parallel()
+	// The usual connections of three replicas would not fit.
+	stderr := startForeign(t).judge(t,
+		"none,update,ledger,redis-script,redis-stream,lock-redis-pubsub,lock-redis-queue,lock-mysql-getlock,lock-redlock",
+		[]string{"were the user's", "innodb_flush_log_at_trx_commit=0", "fewer connections"}, "--replicas=3")
+	if !strings.Contains(stderr, "warning: mysql has innodb_flush_log_at_trx_commit=0") {
 		t.Errorf("no warning about commits that are not flushed: %s", stderr)
 	}
 }
 
 func TestARunOnServersWithTLSAndAccountsLeavesThemAsTheyWere(t *testing.T) {
 	t.Parallel()
-	f, dir := startSecured(t), t.TempDir()
-	before := f.state(t)
-	cmd, stdout, stderr := f.command(t, "run", "--quick", "--out", dir, "--strategies",
-		"none,update,redis-script,redis-stream,lock-redis-pubsub,lock-mysql-getlock")
-	if err := cmd.Run(); err != nil {
-		t.Errorf("%v\n%s\n%s", err, stdout, stderr)
-	}
-	f.wantState(t, before)
-	wantNoSecret(t, dir, stdout.String(), stderr.String())
-	r := mustReadReport(t, dir)
-	if !r.ClaimsHeld {
-		t.Errorf("not every claim held:\n%s", stdout)
-	}
-	for _, want := range []string{"were the user's", "with --redis-tls, there is none"} {
-		if !slices.ContainsFunc(r.Environment.Notes, func(note string) bool { return strings.Contains(note, want) }) {
-			t.Errorf("no note says %q: %q", want, r.Environment.Notes)
-		}
-	}
+	startSecured(t).judge(t, "none,update,redis-script,redis-stream,lock-redis-pubsub,lock-mysql-getlock",
+		[]string{"were the user's", "with --redis-tls, there is none"})
 }
 
 func TestNoScenarioIsPlayedOnServersWithTLS(t *testing.T) {
