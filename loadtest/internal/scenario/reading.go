@@ -99,6 +99,25 @@ func (c *cellRun) finalStock(ctx context.Context) (map[int64]int64, error) {
 	}
 }
 
+// finalStocks reads the stock when it has stopped changing, as finalStock does. For a strategy that also writes to
+// MySQL, it reads that of the store that sells, too. If they differ, they agreed too early: by chance, with sales and
+// restocks still to be written, whose units add up to nothing.
+func (c *cellRun) finalStocks(ctx context.Context) (final, seller map[int64]int64, err error) {
+	for {
+		final, err = c.finalStock(ctx)
+		if err != nil || final == nil || !c.row.updates() {
+			return final, nil, err
+		}
+		seller, err = c.reader(c.row.Store).read(ctx, c.mix.Goods())
+		if err != nil || !c.agreed || maps.Equal(seller, final) {
+			return final, seller, err
+		}
+		if err := c.drain(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
 // drain waits until every sale of a strategy that also writes to MySQL is there: both stores then have the same stock.
 // A sale is not durable before that, so the time counts as part of the run: it ends when a store last changed. If the
 // stores stop changing without agreeing, drain returns, and the judge finds the difference.
@@ -124,7 +143,8 @@ func (c *cellRun) drain(ctx context.Context) error {
 		if !maps.Equal(sold, lastSold) || !maps.Equal(durable, lastDurable) {
 			lastSold, lastDurable, changedNS = sold, durable, now
 		}
-		if maps.Equal(sold, durable) || now-changedNS > int64(c.patience.limit) {
+		c.agreed = maps.Equal(sold, durable)
+		if c.agreed || now-changedNS > int64(c.patience.limit) {
 			c.result.EndedNS = changedNS
 			return nil
 		}

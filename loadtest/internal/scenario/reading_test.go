@@ -87,6 +87,19 @@ func TestRunThatWritesBehindLastsUntilEverySaleIsDurable(t *testing.T) {
 	}
 }
 
+// While sales and a restock are still to be written, both stores may have the same stock for a moment.
+func TestStoresThatAgreeTooEarlyAreReadAgain(t *testing.T) {
+	t.Parallel()
+	s := &shop{writesBehind: true, lateRestock: 5}
+	m := runOne(t, s.open(t, Config{Requests: 300, Stock: 1000}))
+	if m.Verdict.Result != verify.Correct || !maps.Equal(m.History.End.Final, map[int64]int64{1: 700}) {
+		t.Errorf("%s, final stock %v: %v", m.Verdict.Result, m.History.End.Final, m.Verdict.Evidence)
+	}
+	if m.History.End.EndedNS < s.writtenNS {
+		t.Errorf("the run ended %v before its restock was durable", time.Duration(s.writtenNS-m.History.End.EndedNS))
+	}
+}
+
 func TestSalesThatAreNeverWrittenAreLost(t *testing.T) {
 	t.Parallel()
 	s := &shop{writesBehind: true, neverWritten: 5}

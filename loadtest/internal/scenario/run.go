@@ -30,6 +30,7 @@ type cellRun struct {
 
 	result   traffic.Result
 	took     time.Duration   // sending and draining
+	agreed   bool            // drain ended because both stores had the same stock
 	counters oracle.Counters // what the servers did meanwhile
 }
 
@@ -248,27 +249,22 @@ func (c *cellRun) end(ctx context.Context) (*history.End, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	final, err := c.finalStock(ctx)
+	final, seller, err := c.finalStocks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	end := &history.End{
+	return &history.End{
 		StartedNS:       c.result.StartedNS,
 		EndedNS:         c.result.EndedNS,
 		Final:           final,
+		Seller:          seller,
 		Dropped:         c.result.Dropped,
 		MeanLagNS:       int64(c.result.MeanLag),
 		MaxLagNS:        int64(c.result.MaxLag),
 		DriverCPUNS:     int64(c.result.CPU),
 		MySQLStatements: c.counters.MySQLStatements,
 		RedisCommands:   c.counters.RedisCommands,
-	}
-	if c.row.updates() && final != nil {
-		if end.Seller, err = c.reader(c.row.Store).read(ctx, c.mix.Goods()); err != nil {
-			return nil, err
-		}
-	}
-	return end, nil
+	}, nil
 }
 
 func fileName(number int, run history.Run) string {

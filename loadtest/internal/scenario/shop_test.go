@@ -41,7 +41,8 @@ type shop struct {
 	writesBehind bool            // sells in redis; every reading of mysql finds one more sale there
 	mysql        map[int64]int64 // the stock in mysql
 	neverWritten int64           // units of sales that never reach mysql
-	writtenNS    int64           // when a sale last reached mysql
+	lateRestock  int64           // units of a restock that reaches mysql long after the last sale
+	writtenNS    int64           // when a sale or the restock last reached mysql
 
 	warmUps, deductions, reads, restocks int
 }
@@ -196,14 +197,25 @@ func (s *shop) read(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if s.writesBehind && r.URL.Query().Get("store") == "mysql" {
-		if s.mysql[goodsID(r)]-s.neverWritten > s.stock[goodsID(r)] {
-			s.mysql[goodsID(r)]--
-			s.writtenNS = monotonic.Now()
-		}
+		s.write(goodsID(r))
 		fmt.Fprintf(w, `{"stock":%d}`, s.mysql[goodsID(r)])
 		return
 	}
 	fmt.Fprintf(w, `{"stock":%d}`, s.stock[goodsID(r)])
+}
+
+// write writes another sale to mysql, or the late restock when all are there.
+func (s *shop) write(id int64) {
+	now := monotonic.Now()
+	switch {
+	case s.deductions == 0:
+	case s.mysql[id] > s.stock[id]+s.neverWritten-s.lateRestock:
+		s.mysql[id]--
+		s.writtenNS = now
+	case s.lateRestock > 0 && now-s.writtenNS > int64(200*time.Millisecond):
+		s.mysql[id] += s.lateRestock
+		s.lateRestock, s.writtenNS = 0, now
+	}
 }
 
 func goodsID(r *http.Request) (id int64) {
