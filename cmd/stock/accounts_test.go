@@ -525,12 +525,12 @@ func TestEtcdKnowsTheServiceByItsCertificate(t *testing.T) {
 	p.expect(t, "POST", p.url+"/stock/deduct/lock-etcd?goods_id=1&count=1&store=redis", 200)
 }
 
-func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLS(t *testing.T) {
+func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLSAlsoAfterAFailover(t *testing.T) {
 	t.Parallel()
 	t.Run("Cluster", func(t *testing.T) {
 		t.Parallel()
 		s := newSecured(t)
-		cluster, err := servers.StartRedisCluster(t.Context(), servers.RedisClusterOptions{TLS: &s.server})
+		cluster, err := servers.StartRedisCluster(t.Context(), servers.RedisClusterOptions{Replicas: true, TLS: &s.server})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -539,7 +539,10 @@ func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLS(t *testing.T
 				t.Error(err)
 			}
 		})
-		s.sellInRedis(t, cluster.Masters, nil, environment{"STOCK_REDIS": strings.Join(cluster.TLSAddrs, ",")})
+		p := s.sellInRedis(t, slices.Concat(cluster.Masters, cluster.Replicas), nil,
+			environment{"STOCK_REDIS": strings.Join(cluster.TLSAddrs, ",")})
+		cluster.Masters[0].Kill()
+		p.sellAgain(t)
 	})
 	t.Run("Sentinel", func(t *testing.T) {
 		t.Parallel()
@@ -556,31 +559,53 @@ func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLS(t *testing.T
 		for _, sentinel := range group.Sentinels {
 			serverstest.SetUser(t, sentinel.Addr, rules(t, "ACL SETUSER stock_sentinel "))
 		}
-		s.sellInRedis(t, []*servers.Redis{group.Master}, group.Sentinels, environment{
+		p := s.sellInRedis(t, []*servers.Redis{group.Master, group.Replica}, group.Sentinels, environment{
 			"STOCK_REDIS": strings.Join(group.SentinelAddrs, ","), "STOCK_REDIS_MASTER": group.MasterName,
 			"STOCK_REDIS_SENTINEL_USER": "stock_sentinel", "STOCK_REDIS_SENTINEL_PASSWORD": secret,
 		})
+		group.Master.Kill()
+		p.sellAgain(t)
 	})
 }
 
 // sellInRedis sells nine items, which are on every master of a Cluster, and fails if a server has refused a command.
-func (s *secured) sellInRedis(t *testing.T, masters, sentinels []*servers.Redis, env environment) {
+func (s *secured) sellInRedis(t *testing.T, stores, sentinels []*servers.Redis, env environment) *program {
 	t.Helper()
-	for _, server := range masters {
+	for _, server := range stores {
 		serverstest.SetUser(t, server.Addr, rules(t, "ACL SETUSER stock "))
 	}
 	p := launch(t, s.with(env, environment{"STOCK_REDIS_USER": "stock", "STOCK_REDIS_TLS": s.client}), "serve")
 	p.expect(t, "GET", p.url+"/readyz", 200)
 	for item := range int64(9) {
 		p.setStock(t, item+1, 100)
-		for _, strategy := range []string{"redis-script", "lock-redis-queue", "lock-redis-pubsub"} {
-			p.expect(t, "POST", fmt.Sprintf("%s/stock/deduct/%s?goods_id=%d&count=1&store=redis", p.url, strategy, item+1), 200)
+		for _, strategy := range sellsInRedis {
+			p.expect(t, "POST", p.url+inRedis(strategy, item+1), 200)
 		}
 	}
-	for _, server := range slices.Concat(masters, sentinels) {
+	for _, server := range slices.Concat(stores, sentinels) {
 		refused, err := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr}).ACLLog(t.Context(), 10).Result()
 		if err != nil || len(refused) > 0 {
 			t.Errorf("%s refused %+v, %v", server.Name, refused, err)
 		}
 	}
+	return p
+}
+
+// sellAgain waits until every item is sold by every strategy.
+func (p *program) sellAgain(t *testing.T) {
+	t.Helper()
+	for item := range int64(9) {
+		for _, strategy := range sellsInRedis {
+			eventually(t, fmt.Sprintf("item %d is sold by %s", item+1, strategy), func() bool {
+				status, _ := p.call("POST", p.url+inRedis(strategy, item+1))
+				return status == 200
+			})
+		}
+	}
+}
+
+var sellsInRedis = []string{"redis-script", "lock-redis-queue", "lock-redis-pubsub"}
+
+func inRedis(strategy string, item int64) string {
+	return fmt.Sprintf("/stock/deduct/%s?goods_id=%d&count=1&store=redis", strategy, item)
 }
