@@ -158,7 +158,7 @@ func (f *judgeFlags) config(dir string) scenario.Config {
 		MinCount: 1,
 		MaxCount: 3,
 		WarmUp:   30 * time.Millisecond,
-		Patience: 2 * time.Second,
+		Patience: 7 * time.Second, // redis-stream finds a restock after which nobody buys within 5 s
 		Dir:      dir,
 	}
 }
