@@ -90,6 +90,41 @@ func TestAReplicaIsNotReadyIfTheRedisClusterLacksAMaster(t *testing.T) {
 	})
 }
 
+// go-redis reports a refused connection in another way to pipelines, with which the streams of sales are scanned.
+func TestAReplicaOutlivesAChangeOfThePasswordOfRedis(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartRedis(t, redisOptions)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	admin := client.Conn() // a connection that is open may go on after a change
+	defer admin.Close()
+	setPassword := func(password string) {
+		t.Helper()
+		if err := admin.ConfigSet(t.Context(), "requirepass", password).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setPassword("old")
+	env := migrated(t)
+	env["STOCK_REDIS"], env["STOCK_REDIS_PASSWORD"] = server.Addr, "old"
+	p := launch(t, env, "serve", "--lease=200ms") // the streams are scanned as often
+	p.setStock(t, 1, 100)
+	p.expect(t, "POST", p.url+"/stock/deduct/redis-stream?goods_id=1&count=1", 200)
+	setPassword("new")
+	eventually(t, "the scan of the streams is refused", func() bool {
+		return strings.Contains(p.log(), "cannot write the sales of redis-stream to MySQL")
+	})
+	p.expect(t, "POST", p.url+"/stock/deduct/update?goods_id=1&count=1", 200)
+	setPassword("old")
+	eventually(t, "Redis sells again", func() bool {
+		status, _ := p.call("POST", p.url+"/stock/deduct/redis-stream?goods_id=1&count=1")
+		return status == 200
+	})
+}
+
 func TestAReplicaServesAgainAfterAFailoverOfRedis(t *testing.T) {
 	t.Parallel()
 	group := serverstest.StartSentinel(t)

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -190,7 +191,7 @@ func (q *RedisQueue) leave(ctx context.Context, t *turn) {
 func (q *RedisQueue) renew(ctx context.Context, turns []*turn) []error {
 	sent := time.Now()
 	replies := make([]*redis.Cmd, len(turns))
-	_, _ = q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+	_, failed := q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, t := range turns {
 			// EVAL, not EVALSHA: a pipeline cannot send the script after a restarted server reports that it is unknown.
 			replies[i] = queueRenewScript.Eval(ctx, pipe, []string{t.cohort.key}, q.leaseArg,
@@ -202,8 +203,8 @@ func (q *RedisQueue) renew(ctx context.Context, turns []*turn) []error {
 	for i, t := range turns {
 		ours, err := replies[i].Bool()
 		switch {
-		case err != nil:
-			errs[i] = err
+		case err != nil: // without a reply and an error of its own if Redis refused the connection
+			errs[i] = cmp.Or(replies[i].Err(), failed, err)
 		case ours:
 			q.mu.Lock()
 			t.deadline = q.options.guaranteed(sent)

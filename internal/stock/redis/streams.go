@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -10,6 +11,18 @@ import (
 // were delivered but not written to MySQL are found by the time since their delivery. Consumers with names of
 // their own would pile up with every start.
 const StreamGroup = "stock"
+
+// Pipelined sends commands in one round trip; each has its own result. go-redis leaves all of them without a reply and
+// without an error if Redis refuses the connection, as after a change of the password: they get that error here.
+func (s Store) Pipelined(ctx context.Context, queue func(redis.Pipeliner) error) {
+	commands, err := s.Client.Pipelined(ctx, queue)
+	if err == nil || slices.ContainsFunc(commands, func(c redis.Cmder) bool { return c.Err() != nil }) {
+		return
+	}
+	for _, command := range commands {
+		command.SetErr(err)
+	}
+}
 
 // IndexStreams adds items to the index of streams.
 func (s Store) IndexStreams(ctx context.Context, ids ...int64) error {

@@ -178,7 +178,7 @@ func (s streams) inspect(ctx context.Context, ids []int64) (found map[int64]cond
 	found = map[int64]condition{}
 	for chunk := range slices.Chunk(ids, streamsPerCall) {
 		replies := make([]*goredis.XInfoStreamCmd, len(chunk))
-		_, _ = s.Client.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
+		s.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
 			for i, id := range chunk {
 				replies[i] = pipe.XInfoStream(ctx, s.StreamKey(id))
 			}

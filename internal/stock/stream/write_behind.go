@@ -273,7 +273,7 @@ func (w *writeBehind) writePending(stopped, working context.Context, ids []int64
 func (w *writeBehind) read(working context.Context, ids []int64) (sales []sale) {
 	replies := make([]func() (delivery, error), len(ids))
 	takeOvers := w.items.takeOvers()
-	_, _ = w.streams.Client.Pipelined(working, func(pipe goredis.Pipeliner) error {
+	w.streams.Pipelined(working, func(pipe goredis.Pipeliner) error {
 		for i, id := range ids {
 			if from, overdue := takeOvers[id]; overdue {
 				replies[i] = w.streams.takeOver(working, pipe, id, w.late, from)
