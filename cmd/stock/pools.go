@@ -32,6 +32,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"stock/internal/access"
+	"stock/internal/locks"
 )
 
 // storeOptions are the addresses of the servers. A server with an empty address is not configured.
@@ -255,12 +256,16 @@ func (t *etcdToken) intercept(ctx context.Context, method string, request, reply
 	return err
 }
 
+// zookeeperHandshake is how long a server of ZooKeeper may take to answer a new connection.
+const zookeeperHandshake = 5 * time.Second
+
 // openZooKeeper returns a client that connects in the background, and a function that closes it. After the client dies,
 // its locks expire with the session, which must not be longer than the server's limit: see maxSession.
 func (o *storeOptions) openZooKeeper(
 	session time.Duration, log *slog.Logger,
 ) (conn *zk.Conn, closeConn func() error, err error) {
-	conn, _, err = zk.Connect(o.zookeeper, session, zk.WithDialer(o.dialZooKeeper),
+	dial := locks.LimitZooKeeperHandshake(o.dialZooKeeper, zookeeperHandshake)
+	conn, _, err = zk.Connect(o.zookeeper, session, zk.WithDialer(dial),
 		zk.WithHostProvider(new(hosts)), zk.WithLogInfo(false), zk.WithLogger(&zookeeperLog{log: log}))
 	if err != nil {
 		return nil, nil, err

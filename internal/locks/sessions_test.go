@@ -101,9 +101,17 @@ func recovers(
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("the last error of the lock: %v", err)
+		}
+	}()
 	serverstest.Eventually(t, "the lock is granted again", func() bool {
-		lease, err := lock.Lock(t.Context(), "restarted")
-		return err == nil && lease.Unlock() == nil
+		var lease *locks.Lease
+		if lease, err = lock.Lock(t.Context(), "restarted"); err == nil {
+			err = lease.Unlock()
+		}
+		return err == nil
 	})
 	if err := held.Context().Err(); err != nil {
 		t.Errorf("the session outlives a restart, but the holder's context ended: %v", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -22,9 +23,12 @@ import (
 	"stock/internal/tcpproxy"
 )
 
+// promptZooKeeper makes a client connect again if a server that is starting does not answer.
+var promptZooKeeper = zk.WithDialer(locks.LimitZooKeeperHandshake(net.DialTimeout, 3*time.Second))
+
 // connectZooKeeper makes a connection with the given session timeout.
 func connectZooKeeper(t testing.TB, addr string, session time.Duration) *zk.Conn {
-	conn, _, err := zk.Connect([]string{addr}, session, zk.WithLogger(log.New(io.Discard, "", 0)))
+	conn, _, err := zk.Connect([]string{addr}, session, promptZooKeeper, zk.WithLogger(log.New(io.Discard, "", 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +95,32 @@ func TestZooKeeperHolderNoticesAnEndedSessionAndGetsAnother(t *testing.T) {
 		t.Errorf("token %d after %d, want a greater one", again.Token(), lost.Token())
 	}
 	mustUnlock(t, again)
+}
+
+func TestZooKeeperConnectsAgainIfAServerDoesNotAnswerTheHandshake(t *testing.T) {
+	t.Parallel()
+	proxy := tcpproxy.New(t, shared.ZooKeeper(t))
+	proxy.BlackHole()
+	dial := locks.LimitZooKeeperHandshake(net.DialTimeout, 100*time.Millisecond)
+	conn, events, err := zk.Connect([]string{proxy.Addr()}, 30*time.Second, zk.WithDialer(dial),
+		zk.WithLogger(log.New(io.Discard, "", 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	for deadline := time.After(10 * time.Second); ; {
+		select {
+		case event := <-events:
+			switch event.State {
+			case zk.StateDisconnected:
+				proxy.Pass()
+			case zk.StateHasSession:
+				return
+			}
+		case <-deadline:
+			t.Fatal("the client waits for an answer")
+		}
+	}
 }
 
 func TestADeletedZooKeeperNodeIsNoticedAtOnce(t *testing.T) {
