@@ -142,11 +142,14 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// Await calls ready until it returns nil. It fails when the process ends, when ctx ends, or after a minute. The error
-// has the last lines of the process's output.
+// Await calls ready until it returns nil. It fails when the process ends or ctx ends, or after a minute if ctx has no
+// deadline. The error has the last lines of the process's output.
 func (p *Process) Await(ctx context.Context, ready func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {

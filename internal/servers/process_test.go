@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -25,6 +27,26 @@ func TestStopEndsASuspendedProcess(t *testing.T) {
 	}
 	if server.Err() == nil {
 		t.Error("the process is still running")
+	}
+}
+
+// The first start of TiDB may take longer than a minute.
+func TestAProcessHasAMinuteToBecomeReadyUnlessItsContextSaysMore(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[time.Duration]time.Duration{0: time.Minute, 2 * time.Minute: 2 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := t.Context()
+			if limit > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, limit)
+				defer cancel()
+			}
+			began, failure := time.Now(), errors.New("not yet")
+			err := new(servers.Process).Await(ctx, func(context.Context) error { return failure })
+			if waited := time.Since(began); waited != want || !errors.Is(err, failure) {
+				t.Errorf("with a limit of %v, it gave up after %v: %v", limit, waited, err)
+			}
+		})
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// tidbStart is how long the first start of TiDB may take, which creates its system tables.
-const tidbStart = 2 * time.Minute
+// tidbStartTimeout is how long TiDB may take to start for the first time, when it creates its system tables.
+const tidbStartTimeout = 2 * time.Minute
 
 // StartTiDB starts tidb-server, one node with its embedded store, instead of MySQL, and waits until it answers. "make
 // tidb" builds it. path is the path of the program, or its name if it is in PATH.
@@ -30,7 +30,7 @@ func StartTiDB(ctx context.Context, path string) (*MySQL, error) {
 		return nil, err
 	}
 	m.command = Command{Name: "tidb-server", Path: path, Args: tidbArgs(m.dir, port), Log: m.dir.File("tidb.log")}
-	ctx, cancel := context.WithTimeout(ctx, tidbStart)
+	ctx, cancel := context.WithTimeout(ctx, tidbStartTimeout)
 	defer cancel()
 	if err := m.startTiDB(ctx); err != nil {
 		return nil, errors.Join(err, m.dir.Remove())
@@ -38,7 +38,7 @@ func StartTiDB(ctx context.Context, path string) (*MySQL, error) {
 	return m, nil
 }
 
-// tidbArgs returns the arguments. An empty socket in the configuration file means that there is none.
+// tidbArgs returns the arguments of a TiDB with its data in dir.
 func tidbArgs(dir *Dir, port int) []string {
 	return []string{
 		"-config=" + dir.File("config.toml"),
@@ -50,8 +50,9 @@ func tidbArgs(dir *Dir, port int) []string {
 
 func (m *MySQL) startTiDB(ctx context.Context) error {
 	init := m.initSQL() + "ALTER USER 'root'@'%' ACCOUNT LOCK;\n" // it has no password
+	const noSocket = "socket = \"\"\n"
 	if err := errors.Join(
-		os.WriteFile(m.dir.File("config.toml"), []byte("socket = \"\"\n"), 0o600),
+		os.WriteFile(m.dir.File("config.toml"), []byte(noSocket), 0o600),
 		os.WriteFile(m.dir.File("init.sql"), []byte(init), 0o600),
 		m.Restart(ctx),
 	); err != nil {
