@@ -99,7 +99,7 @@ func TestImagesArePinned(t *testing.T) {
 	}
 }
 
-// Otherwise the history of the locks would fill etcd's space quota.
+// Without compaction, the history of the locks would fill etcd's space quota.
 func TestEtcdCompactsItsHistory(t *testing.T) {
 	t.Parallel()
 	command := composeServices(t)["etcd"].Command
