@@ -227,7 +227,9 @@ func (f *faultsFlags) choose(catalogue []scenario.Strategy, scenarios []fault.Sc
 	}
 	for _, s := range scenarios {
 		for _, p := range s.Practices {
-			known = append(known, p.Name)
+			if !slices.Contains(known, p.Name) { // several scenarios may have it
+				known = append(known, p.Name)
+			}
 		}
 	}
 	for _, name := range f.strategies {

@@ -116,15 +116,20 @@ func TestAPracticeIsChosenByItsName(t *testing.T) {
 	t.Parallel()
 	stores := []string{"mysql"}
 	catalogue := []scenario.Strategy{{Name: "update", Stores: stores}, {Name: "none", Stores: stores}}
-	scenarios := []fault.Scenario{{Practices: []fault.Practice{{Name: "set-nx-px"}}}}
+	story := fault.Scenario{Practices: []fault.Practice{{Name: "set-nx-px"}}}
+	scenarios := []fault.Scenario{story, story}
 	f := faultsFlags{strategies: []string{"set-nx-px", "none"}}
 	choices, err := f.choose(catalogue, scenarios)
 	if err != nil || len(choices) != 1 || choices[0].Strategy.Name != "none" {
 		t.Errorf("chose %v, %v, want none", choices, err)
 	}
-	f.strategies = []string{"set-nx"}
-	if _, err := f.choose(catalogue, scenarios); err == nil || !strings.Contains(err.Error(), "set-nx-px") {
-		t.Errorf("error %v, want it to name set-nx-px", err)
+	for name, want := range map[string]string{
+		"set-nx-xp": `did you mean "set-nx-px"?`, "hope": "the names are update, none, set-nx-px",
+	} {
+		f.strategies = []string{name}
+		if _, err := f.choose(catalogue, scenarios); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: error %v, want it to end with %q", name, err, want)
+		}
 	}
 }
 
