@@ -111,7 +111,7 @@ var clientTimesOut = Scenario{
 		if s.Strategy.WriteThrough { // the sale is made when the second store has it
 			to, at = oracle.MySQL, s.Victim.MySQL
 		}
-		sale := at.Catch(s.decides())
+		sale := at.Catch(s.completes())
 		defer sale.Release()
 		impatient, giveUp := context.WithCancel(ctx)
 		defer giveUp()
@@ -140,7 +140,7 @@ var clientTimesOut = Scenario{
 		if err := answer(ctx, sale); err != nil {
 			return err
 		}
-		s.Stepf("A's first sale has reached %s", s.Store)
+		s.Stepf("A's first sale has reached %s", to)
 		second.Release()
 		return <-bought
 	},
@@ -175,6 +175,16 @@ func (s *Stage) storeProxy(r *topology.Isolated) *tcpproxy.Proxy {
 // mentionsItem matches a message about the item.
 func (s *Stage) mentionsItem(m tcpproxy.Message) bool {
 	return bytes.Contains(m.Data, strconv.AppendInt(nil, s.Item, 10))
+}
+
+// completes returns a function that matches the message that completes a sale of the item. That is the one of decides,
+// unless the strategy takes reservations: its COMMIT only holds the units, and if the client has gone before they are
+// confirmed, they are given back. The confirmation names no item, but no other cell of a round confirms anything.
+func (s *Stage) completes() func(tcpproxy.Message) bool {
+	if len(s.Strategy.Reservations) > 0 {
+		return func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, []byte("SET state = 'confirmed'")) }
+	}
+	return s.decides()
 }
 
 // decides returns a function that matches the message by which a sale of the item is made durable: the COMMIT of a
