@@ -382,8 +382,8 @@ func TestFaultsOnServersOfTheUserLeaveOutAndNameThoseThatBreakThem(t *testing.T)
 	t.Parallel()
 	f, dir := startForeign(t), t.TempDir()
 	before := f.state(t)
-	cmd, stdout, stderr := f.command(t, "faults", "--strategies", "update,for-update,lock-redis-lua,lock-redis-fenced",
-		"--out", dir)
+	cmd, stdout, stderr := f.command(t, "faults", "--out", dir, "--strategies",
+		"update,for-update,lock-redis-lua,lock-redis-fenced,transactions-in-opposite-order")
 	if err := cmd.Run(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, stdout, stderr)
 	}

@@ -155,19 +155,23 @@ func playOppositeTransactions(ctx context.Context, s *Stage) error {
 		b = s.takeBoth(ctx, db, "B", linesOfB, func() error { hasOne.happen(); return nil })
 	}
 	waits := false
-	a := s.takeBoth(ctx, db, "A", lines, func() (err error) {
+	var failure error
+	a := s.takeBoth(ctx, db, "A", lines, func() error {
 		all.Go(buyAsB)
 		select {
 		case <-hasOne.happened:
 		case <-done.happened: // without it
 		}
-		waits, err = s.awaitRowWait(ctx, db, s.Item, done.happened)
+		waits, failure = s.awaitRowWait(ctx, db, s.Item, done.happened)
 		if waits {
 			s.Stepf("each has updated its first item, and B waits for A's (innodb_trx)")
 		}
-		return err
+		return failure
 	})
 	all.Wait()
+	if failure != nil {
+		return failure
+	}
 	if waits && (a.Outcome == history.Sold) != (b.Outcome == history.Sold) && strings.Contains(a.Error+b.Error, "1213") {
 		s.Provef("each waited for the row that the other had updated, and one of them got error 1213 (deadlock)")
 	}
