@@ -47,6 +47,21 @@ func TestWaitingRequestsShareTheNextCallOfTheScript(t *testing.T) {
 	r.WantLeft(t, 0)
 }
 
+func TestABatchWhoseRequestsHaveAllEndedCostsNoCallOfTheScript(t *testing.T) {
+	t.Parallel()
+	r := newScriptReplica(t, 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	before := r.Proxy.Count()
+	if _, err := r.Deduct(ctx, stock.Request{GoodsID: r.Item, Count: 1}); !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("%v, want busy", err)
+	}
+	if sent := r.Proxy.Count() - before; sent != 0 {
+		t.Errorf("%d calls of the script, want none", sent)
+	}
+	r.WantLeft(t, 4)
+}
+
 func TestALostCallOfTheScriptLeavesTheOutcomeOfEveryRequestUnknown(t *testing.T) {
 	t.Parallel()
 	for where, left := range map[tcpproxy.CutPoint]int64{tcpproxy.BeforeReply: 1, tcpproxy.BeforeRequest: 3} {
