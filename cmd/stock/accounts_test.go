@@ -360,26 +360,19 @@ func (s *secured) commands(t *testing.T) (names []string) {
 	return slices.Compact(names)
 }
 
-// A mistake in what the service needs to be let in: for each server, the reason on the admin listener says what to do.
-// Nothing is sold, and no connection is made without TLS.
-func TestAServerThatLetsNobodyInIsReportedWithWhatToDo(t *testing.T) {
-	t.Parallel()
-	s := newSecured(t)
-	env := s.with(s.startMySQL(t), s.startRedis(t, 1), s.startEtcd(t), s.startZooKeeper(t))
-	s.migrate(t, env)
+// mistake is in what the service needs to be let in.
+type mistake struct {
+	name     string
+	settings string // of TLS
+	hosts    string // instead of 127.0.0.1
+	env      environment
+	reasons  map[string]string // for servers: text in the reason on the admin listener; for ZooKeeper, also in the log
+}
+
+func (s *secured) mistakes(t *testing.T) []mistake {
 	stranger := serverstest.NewCA(t)
 	strange := stranger.Issue(t, "stranger")
-	wrongPassword := environment{
-		"STOCK_MYSQL_PASSWORD": "not-" + secret, "STOCK_REDIS_PASSWORD": "not-" + secret,
-		"STOCK_ETCD_PASSWORD": "not-" + secret, "STOCK_ZOOKEEPER_PASSWORD": secret,
-	}
-	for _, test := range []struct {
-		name     string
-		env      environment
-		settings string            // of TLS
-		hosts    string            // instead of 127.0.0.1
-		reasons  map[string]string // by server; of ZooKeeper, in the log
-	}{
+	return []mistake{
 		{
 			name: "unknown CA", settings: strings.ReplaceAll(s.client, s.ca.File, stranger.File),
 			reasons: map[string]string{
@@ -403,31 +396,49 @@ func TestAServerThatLetsNobodyInIsReportedWithWhatToDo(t *testing.T) {
 			reasons: map[string]string{"redis": "certificate of the client", "etcd": "cert"},
 		},
 		{
-			name: "wrong password", settings: s.client, env: wrongPassword,
+			name: "wrong password", settings: s.client,
+			env: environment{
+				"STOCK_MYSQL_PASSWORD": "not-" + secret, "STOCK_REDIS_PASSWORD": "not-" + secret,
+				"STOCK_ETCD_PASSWORD": "not-" + secret, "STOCK_ZOOKEEPER_PASSWORD": secret,
+			},
 			reasons: map[string]string{"mysql": "the password", "redis": "the password", "etcd": "the password"},
+		},
+		{
+			name: "database of others", settings: s.client,
+			env:     environment{"STOCK_MYSQL_DSN": "stock@tcp(" + s.mysql.Addr + ")/mysql"},
+			reasons: map[string]string{"mysql": "lacks a permission"},
 		},
 		{
 			name:    "no TLS",
 			reasons: map[string]string{"mysql": "requires TLS", "redis": "", "etcd": "", "zookeeper": "no session"},
 		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+	}
+}
+
+// The reason on the admin listener says what to do. Nothing is sold, and no connection is made without TLS.
+func TestAServerThatLetsNobodyInIsReportedWithWhatToDo(t *testing.T) {
+	t.Parallel()
+	s := newSecured(t)
+	env := s.with(s.startMySQL(t), s.startRedis(t, 1), s.startEtcd(t), s.startZooKeeper(t))
+	s.migrate(t, env)
+	for _, m := range s.mistakes(t) {
+		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			wrong := environment{"STOCK_LOG_LEVEL": "debug"}
 			for name, value := range env {
 				switch {
 				case strings.HasSuffix(name, "_TLS"):
-					value = test.settings
-				case test.hosts != "":
-					value = strings.ReplaceAll(value, "127.0.0.1", test.hosts)
+					value = m.settings
+				case m.hosts != "":
+					value = strings.ReplaceAll(value, "127.0.0.1", m.hosts)
 				}
 				wrong[name] = value
 			}
-			for name := range test.env {
+			for name := range m.env {
 				delete(wrong, name+"_FILE")
 			}
-			p := launch(t, s.with(wrong, test.env), "serve")
-			p.expectReasons(t, test.reasons)
+			p := launch(t, s.with(wrong, m.env), "serve")
+			p.expectReasons(t, m.reasons)
 			if log := p.log(); strings.Contains(log, secret) {
 				t.Errorf("the log has a password:\n%s", log)
 			}
@@ -439,25 +450,29 @@ func TestAServerThatLetsNobodyInIsReportedWithWhatToDo(t *testing.T) {
 func (p *program) expectReasons(t *testing.T, reasons map[string]string) {
 	t.Helper()
 	for server, want := range reasons {
-		var got string
-		met := func() bool {
-			_, body := p.call("GET", p.admin+"/readyz")
-			checks, _ := body["checks"].(map[string]any)
-			check, _ := checks[server].(map[string]any)
-			reason, _ := check["reason"].(string)
-			got = reason
-			if server == "zookeeper" {
-				got += p.log()
-			}
-			return reason != "" && strings.Contains(got, want) && !strings.Contains(got, secret)
-		}
-		for deadline := time.Now().Add(10 * time.Second); !met(); time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Errorf("%s: the reason is %.800q, want %q", server, got, want)
-				break
-			}
-		}
+		p.expectReason(t, server, want)
 	}
+}
+
+func (p *program) expectReason(t *testing.T, server, want string) {
+	t.Helper()
+	var got string
+	defer func() {
+		if t.Failed() {
+			t.Logf("the reason is %.800q", got)
+		}
+	}()
+	eventually(t, fmt.Sprintf("%s is down because of %q", server, want), func() bool {
+		_, body := p.call("GET", p.admin+"/readyz")
+		checks, _ := body["checks"].(map[string]any)
+		check, _ := checks[server].(map[string]any)
+		reason, _ := check["reason"].(string)
+		got = reason
+		if server == "zookeeper" {
+			got += p.log()
+		}
+		return reason != "" && strings.Contains(got, want) && !strings.Contains(got, secret)
+	})
 }
 
 func TestOnlyTheAccountMayTouchTheNodesOfItsLocksInZooKeeper(t *testing.T) {
