@@ -101,7 +101,7 @@ func TestEveryAlertIsTestedAndHasARunbook(t *testing.T) {
 }
 
 var (
-	metricInRule = regexp.MustCompile(`\b(stock|go|process)_[a-z_]+`)
+	metricInRule = regexp.MustCompile(`\b((?:stock|go|process)_[a-z_]+)(?:{([^}]*)})?`)
 	labelInRule  = regexp.MustCompile(`(\w+)=~?"([^"]+)"`)
 )
 
@@ -117,20 +117,47 @@ func (l *runningLab) checkAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range readAlerts(t) {
-		expr := a.Expr
-		for _, match := range labelInRule.FindAllStringSubmatch(a.Expr, -1) {
-			expr = strings.ReplaceAll(expr, match[0], "")
-			for value := range strings.SplitSeq(match[2], "|") {
-				// Prometheus adds the label job.
-				if match[1] != "job" && !strings.Contains(string(metrics), `="`+value+`"`) {
-					t.Errorf("%s: no metric has a label with the value %q", a.Name, value)
+		for _, missing := range missingSeries(a.Expr, metrics) {
+			t.Errorf("%s: the service does not export %s", a.Name, missing)
+		}
+	}
+}
+
+// missingSeries returns the metrics of a rule, and the values of their labels, that are not among the metrics of a
+// service. Prometheus adds the label job.
+func missingSeries(expr string, metrics []byte) (missing []string) {
+	for _, used := range metricInRule.FindAllStringSubmatch(expr, -1) {
+		name, labels := used[1], used[2]
+		if !regexp.MustCompile(`(?m)^` + name + `[{ ]`).Match(metrics) {
+			missing = append(missing, name)
+			continue
+		}
+		for _, label := range labelInRule.FindAllStringSubmatch(labels, -1) {
+			for value := range strings.SplitSeq(label[2], "|") {
+				pair := fmt.Sprintf("%s=%q", label[1], value)
+				series := `(?m)^` + name + `{([^}]*,)?` + regexp.QuoteMeta(pair) + `[,}]`
+				if label[1] != "job" && !regexp.MustCompile(series).Match(metrics) {
+					missing = append(missing, name+"{"+pair+"}")
 				}
 			}
 		}
-		for _, name := range metricInRule.FindAllString(expr, -1) {
-			if !regexp.MustCompile(fmt.Sprintf(`(?m)^%s[{ ]`, name)).Match(metrics) {
-				t.Errorf("%s: the service exports no metric %s", a.Name, name)
-			}
+	}
+	return missing
+}
+
+func TestALabelInAnAlertIsLookedForOnItsMetric(t *testing.T) {
+	t.Parallel()
+	metrics := []byte("stock_a_total{kind=\"busy\",server=\"x\"} 0\nstock_b_total{type=\"done\"} 0\nstock_b_totals 1\n")
+	for expr, want := range map[string]string{
+		`rate(stock_a_total{job="stock", kind="busy"}[5m]) / rate(stock_b_total[5m]) > 1`: "",
+		`stock_a_total{server="x"} - stock_b_totals`:                                      "",
+		`stock_a_total{kind=~"busy|done"} > 0`:                                            `stock_a_total{kind="done"}`,
+		`stock_b_total{kind="done"} > 0`:                                                  `stock_b_total{kind="done"}`,
+		`stock_b_total{type="don"} > 0`:                                                   `stock_b_total{type="don"}`,
+		`stock_b_tot > 0`:                                                                 "stock_b_tot",
+	} {
+		if got := strings.Join(missingSeries(expr, metrics), " "); got != want {
+			t.Errorf("%s: missing %q, want %q", expr, got, want)
 		}
 	}
 }

@@ -87,6 +87,10 @@ type series struct {
 
 func (m *metrics) series(strategy string, on stock.Store) *series {
 	store := string(on)
+	problems := m.deductions.MustCurryWith(prometheus.Labels{"strategy": strategy, "store": store})
+	for _, slug := range []string{slugBusy, slugUnavailable} {
+		problems.WithLabelValues(slug) // from 0, so that rates see the first of them, too
+	}
 	return &series{
 		duration: m.duration.WithLabelValues(strategy, store),
 		wait:     m.wait.WithLabelValues(strategy, store),
@@ -95,7 +99,7 @@ func (m *metrics) series(strategy string, on stock.Store) *series {
 		done:     m.deductions.WithLabelValues(strategy, store, outcomeDone),
 		replayed: m.deductions.WithLabelValues(strategy, store, outcomeReplayed),
 		canceled: m.deductions.WithLabelValues(strategy, store, outcomeCanceled),
-		problems: m.deductions.MustCurryWith(prometheus.Labels{"strategy": strategy, "store": store}),
+		problems: problems,
 	}
 }
 

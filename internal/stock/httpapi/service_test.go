@@ -62,6 +62,8 @@ func TestMetricsCountDeductionsByOutcome(t *testing.T) {
 		`stock_deductions_total{outcome="done",store="mysql",strategy="update"}`:          "3",
 		`stock_deductions_total{outcome="sold-out",store="mysql",strategy="update"}`:      "1",
 		`stock_deductions_total{outcome="unknown-goods",store="mysql",strategy="update"}`: "1",
+		`stock_deductions_total{outcome="busy",store="mysql",strategy="update"}`:          "0",
+		`stock_deductions_total{outcome="unavailable",store="mysql",strategy="update"}`:   "0",
 		`stock_deductions_total{outcome="malformed",store="mysql",strategy="update"}`:     "",
 		`stock_deduction_duration_seconds_count{store="mysql",strategy="update"}`:         "5",
 		`stock_lock_wait_seconds_count{store="mysql",strategy="update"}`:                  "3",
