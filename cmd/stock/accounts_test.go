@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"database/sql"
@@ -46,6 +47,7 @@ type secured struct {
 	etcd    *servers.Etcd
 	zk      *servers.ZooKeeper
 	secrets environment // every STOCK_*_PASSWORD_FILE
+	prefix  string      // the --key-prefix that the accounts are for: none, or that of the examples in docs/accounts.md
 }
 
 func newSecured(t *testing.T) *secured {
@@ -116,7 +118,7 @@ func (s *secured) startRedis(t *testing.T, n int) environment {
 		serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: server.Addr})
 		admin := redis.NewClient(&redis.Options{Addr: server.Addr})
 		t.Cleanup(func() { admin.Close() })
-		serverstest.SetUser(t, server.Addr, rules(t, "ACL SETUSER stock "))
+		serverstest.SetUser(t, server.Addr, s.redisRules(t))
 		if err := admin.ConfigResetStat(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -128,6 +130,20 @@ func (s *secured) startRedis(t *testing.T, n int) environment {
 		env["STOCK_REDIS_REPLICA"], env["STOCK_REDLOCK"] = "true", strings.Join(addresses, ",")
 	}
 	return env
+}
+
+// redisRules are those for the user stock.
+func (s *secured) redisRules(t *testing.T) (lines []string) {
+	t.Helper()
+	const usual = " ~stock:* ~lock-* &locks:* "
+	lines = rules(t, "ACL SETUSER stock ")
+	if !strings.Contains(lines[0], usual) {
+		t.Fatalf("the rule %q lacks %q", lines[0], usual)
+	}
+	if s.prefix != "" {
+		lines[0] = strings.Replace(lines[0], usual, " ~"+s.prefix+"* &"+s.prefix+"* ", 1)
+	}
+	return lines
 }
 
 // startEtcd gives the user stock the permissions that docs/accounts.md gives it with etcdctl.
@@ -144,10 +160,17 @@ func (s *secured) startEtcd(t *testing.T) environment {
 	must(admin.UserAdd(ctx, "root", secret))
 	must(admin.UserGrantRole(ctx, "root", "root"))
 	must(admin.RoleAdd(ctx, "stock"))
-	for _, grant := range rules(t, "etcdctl role grant-permission stock --prefix=true readwrite ") {
-		prefix := grant[strings.LastIndex(grant, " ")+1:]
-		must(admin.RoleGrantPermission(ctx, "stock", prefix, clientv3.GetPrefixRangeEnd(prefix),
-			clientv3.PermissionType(clientv3.PermReadWrite)))
+	role := cmp.Or(strings.TrimSuffix(s.prefix, ":"), "stock")
+	for _, grant := range rules(t, "etcdctl role grant-permission "+role+" ") {
+		words := strings.Fields(grant)
+		key, end, permission := words[len(words)-1], "", clientv3.PermissionType(clientv3.PermRead)
+		if slices.Contains(words, "--prefix=true") {
+			end = clientv3.GetPrefixRangeEnd(key)
+		}
+		if slices.Contains(words, "readwrite") {
+			permission = clientv3.PermissionType(clientv3.PermReadWrite)
+		}
+		must(admin.RoleGrantPermission(ctx, "stock", key, end, permission))
 	}
 	must(admin.UserAdd(ctx, "stock", secret))
 	must(admin.UserGrantRole(ctx, "stock", "stock"))
@@ -475,6 +498,26 @@ func (p *program) expectReason(t *testing.T, server, want string) {
 	})
 }
 
+// The accounts may touch nothing without the prefix, except for the key that tells whether etcd answers.
+func TestTheDocumentedAccountsSufficeForAServiceWithAKeyPrefix(t *testing.T) {
+	t.Parallel()
+	s := newSecured(t)
+	s.prefix = "shop-7:"
+	env := s.with(s.startRedis(t, 1), s.startEtcd(t),
+		environment{"STOCK_KEY_PREFIX": s.prefix, "STOCK_MAX_HOLD": "1s"})
+	p := launch(t, env, "serve")
+	p.expect(t, "GET", p.url+"/readyz", 200)
+	p.setStock(t, 1, 100)
+	for _, strategy := range append(sellsInRedis, "lock-etcd") {
+		sellAtOnce(t, []*program{p}, inRedis(strategy, 1)+"&hold_ms=5", inRedis(strategy, 1)+"&hold_ms=20&wait_ms=10")
+	}
+	if log := p.log(); strings.Contains(log, "denied") || strings.Contains(log, "NOPERM") {
+		t.Errorf("something was not permitted:\n%s", log)
+	}
+	delete(env, "STOCK_KEY_PREFIX")
+	launch(t, env, "serve").expectReasons(t, map[string]string{"redis": "docs/accounts.md"})
+}
+
 func TestOnlyTheAccountMayTouchTheNodesOfItsLocksInZooKeeper(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t)
@@ -587,7 +630,7 @@ func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLSAlsoAfterAFai
 func (s *secured) sellInRedis(t *testing.T, stores, sentinels []*servers.Redis, env environment) *program {
 	t.Helper()
 	for _, server := range stores {
-		serverstest.SetUser(t, server.Addr, rules(t, "ACL SETUSER stock "))
+		serverstest.SetUser(t, server.Addr, s.redisRules(t))
 	}
 	p := launch(t, s.with(env, environment{"STOCK_REDIS_USER": "stock", "STOCK_REDIS_TLS": s.client}), "serve")
 	p.expect(t, "GET", p.url+"/readyz", 200)
