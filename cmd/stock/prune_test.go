@@ -74,7 +74,8 @@ func TestPruneDeletesSalesOfRedisStreamThatCannotBeDeliveredAgain(t *testing.T) 
 	t.Parallel()
 	env, client := streamed(t, servers.RedisOptions{})
 	db := openDB(t, env)
-	_, err := db.ExecContext(t.Context(), `INSERT INTO stream_sale (goods_id, entry, nonce, units, epoch, deducted, written)
+	_, err := db.ExecContext(t.Context(), `
+		INSERT INTO stream_sale (goods_id, entry, nonce, units, epoch, deducted, written)
 		SELECT 1, CONCAT(age, '-0'), 1, 1, 0, age <> 9, UTC_TIMESTAMP(6) - INTERVAL age HOUR
 		FROM (SELECT 1 AS age UNION SELECT 3 UNION SELECT 7 UNION SELECT 9) ages`)
 	if err != nil {
