@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -20,7 +21,7 @@ type EtcdOptions struct {
 	Name    string        // used in messages; "etcd" if empty
 	Relaxed bool          // flushes nothing, from version 3.5 on. For tests, never for measurements.
 	History time.Duration // how long earlier revisions of keys are kept, about; one minute if 0
-	TLS     *TLS          // for clients, which must have a certificate; without TLS if nil
+	TLS     *TLS          // for clients, which must have a certificate, not between members; without TLS if nil
 	Args    []string      // additional arguments, such as "--heartbeat-interval=50"
 }
 
@@ -130,21 +131,28 @@ func (e *Etcd) Restart(ctx context.Context) error {
 
 // healthy asks etcd for its health: it has a leader and serves a linearizable read.
 func (e *Etcd) healthy(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.scheme+"://"+e.Addr+"/health", nil)
+	_, err := e.ask(ctx, http.MethodGet, "/health", "")
+	return err
+}
+
+// ask sends a request as a client of etcd, and returns the body of the answer.
+func (e *Etcd) ask(ctx context.Context, method, path, body string) (answer []byte, err error) {
+	url := e.scheme + "://" + e.Addr + path
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	request.Close = true
 	response, err := e.client.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 4096))
+	answer, err = io.ReadAll(io.LimitReader(response.Body, 4096))
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("/health answers %s: %s", response.Status, bytes.TrimSpace(body))
+		err = fmt.Errorf("%s answers %s: %s", path, response.Status, bytes.TrimSpace(answer))
 	}
-	return err
+	return answer, err
 }
 
 // Stop ends the server and removes its directory.

@@ -69,21 +69,19 @@ func (c *EtcdCluster) start(ctx context.Context, o EtcdClusterOptions) error {
 	return nil
 }
 
-// Leader returns the member that leads the cluster. While a former leader is cut off, it still takes itself for the
-// leader: the one of the latest term counts. Members that do not answer within one second are left out.
-func (c *EtcdCluster) Leader(ctx context.Context) (*Etcd, error) {
-	var leader *Etcd
-	var latest uint64
+// Leader returns the member that leads the cluster, and its status. While a former leader is cut off, it still takes
+// itself for the leader: the one of the latest term counts. Members that do not answer within one second are left out.
+func (c *EtcdCluster) Leader(ctx context.Context) (leader *Etcd, status EtcdStatus, err error) {
 	for _, member := range c.Members {
-		status, err := member.Status(ctx)
-		if err == nil && status.Leads && status.Term >= latest {
-			leader, latest = member, status.Term
+		said, err := member.Status(ctx)
+		if err == nil && said.Leads && said.Term >= status.Term {
+			leader, status = member, said
 		}
 	}
 	if leader == nil {
-		return nil, errors.New("no member of the etcd cluster says that it leads")
+		return nil, status, errors.New("no member of the etcd cluster says that it leads")
 	}
-	return leader, nil
+	return leader, status, nil
 }
 
 // EtcdStatus is what a member says about itself.
@@ -105,19 +103,9 @@ func (e *Etcd) Status(ctx context.Context) (EtcdStatus, error) {
 func (e *Etcd) status(ctx context.Context) (s EtcdStatus, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	url := "http://" + e.Addr + "/v3/maintenance/status"
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
+	text, err := e.ask(ctx, http.MethodPost, "/v3/maintenance/status", "{}")
 	if err != nil {
 		return s, err
-	}
-	request.Close = true
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return s, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return s, fmt.Errorf("it answers %s", response.Status)
 	}
 	var answer struct {
 		Header struct {
@@ -126,7 +114,7 @@ func (e *Etcd) status(ctx context.Context) (s EtcdStatus, err error) {
 		}
 		Leader uint64 `json:",string"`
 	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+	if err := json.Unmarshal(text, &answer); err != nil {
 		return s, err
 	}
 	s = EtcdStatus{ID: answer.Header.ID, Term: answer.Header.Term}

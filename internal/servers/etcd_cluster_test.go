@@ -39,8 +39,7 @@ func TestEtcdClusterElectsAnotherLeaderWhenItsLeaderIsCutOff(t *testing.T) {
 		links = append(links, tcpproxy.New(t, addr))
 		return links[len(links)-1].Addr(), nil
 	})
-	first := leader(t, cluster)
-	status, err := first.Status(t.Context())
+	first, status, err := cluster.Leader(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +66,19 @@ func TestAMemberThatAnswersWithAnErrorDoesNotLead(t *testing.T) {
 		_, _ = w.Write([]byte(`{"error":"etcdserver: no leader","code":14}`)) // the client sees if it fails
 	}))
 	t.Cleanup(server.Close)
-	member := &servers.Etcd{Addr: server.Listener.Addr().String()}
+	member := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true})
+	member.Addr = server.Listener.Addr().String()
 	if status, err := member.Status(t.Context()); err == nil {
 		t.Errorf("%+v, want the error of the member", status)
+	}
+}
+
+func TestAMemberWithTLSTellsItsStatus(t *testing.T) {
+	t.Parallel()
+	files := serverstest.NewCA(t).Issue(t, "server", "127.0.0.1")
+	member := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true, TLS: &files})
+	if status, err := member.Status(t.Context()); err != nil || !status.Leads {
+		t.Errorf("%+v, %v, want that it leads", status, err)
 	}
 }
 
@@ -109,7 +118,7 @@ func startEtcdCluster(t *testing.T, link func(string) (string, error)) *servers.
 
 func leader(t *testing.T, cluster *servers.EtcdCluster) *servers.Etcd {
 	t.Helper()
-	leader, err := cluster.Leader(t.Context())
+	leader, _, err := cluster.Leader(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +130,7 @@ func anotherLeads(t *testing.T, cluster *servers.EtcdCluster, first *servers.Etc
 	t.Helper()
 	serverstest.Eventually(t, "another member leads", func() bool {
 		var err error
-		leader, err = cluster.Leader(t.Context())
+		leader, _, err = cluster.Leader(t.Context())
 		return err == nil && leader != first
 	})
 	return leader

@@ -46,7 +46,7 @@ var etcdPartition = Scenario{
 		if err != nil {
 			return err
 		}
-		before, err := s.etcd.leader.Status(ctx)
+		before, err := s.etcd.leaderStatus(ctx)
 		if err != nil {
 			return err
 		}
@@ -78,13 +78,9 @@ func (s *Stage) proveElection(ctx context.Context, point string, term uint64) er
 // before it tells the new term.
 func (s *Stage) awaitElection(ctx context.Context, before uint64) (leader *servers.Etcd, term uint64, err error) {
 	err = eventually(ctx, "another member of etcd leads", func() (bool, error) {
-		leader, err = s.etcd.cluster.Leader(ctx)
-		if err != nil || leader == s.etcd.leader {
-			return false, nil //nolint:nilerr // there is no leader at the moment
-		}
-		status, err := leader.Status(ctx)
-		term = status.Term
-		return term > before, err
+		found, status, err := s.etcd.cluster.Leader(ctx)
+		leader, term = found, status.Term
+		return err == nil && leader != s.etcd.leader && term > before, nil // an error: there is no leader yet
 	})
 	return leader, term, err
 }
@@ -121,8 +117,28 @@ func startEtcdMembers(ctx context.Context) (m *etcdMembers, err error) {
 	if err != nil {
 		return m, err
 	}
-	m.leader, err = m.cluster.Leader(ctx)
+	m.leader, _, err = m.awaitLeader(ctx)
 	return m, err
+}
+
+// awaitLeader waits until a member says that it leads. On a busy machine, members may need more than one try to answer.
+func (m *etcdMembers) awaitLeader(ctx context.Context) (leader *servers.Etcd, status servers.EtcdStatus, err error) {
+	err = eventually(ctx, "a member of etcd leads", func() (bool, error) {
+		var err error
+		leader, status, err = m.cluster.Leader(ctx)
+		return err == nil, nil
+	})
+	return leader, status, err
+}
+
+// leaderStatus waits for the status of the member that led at the start.
+func (m *etcdMembers) leaderStatus(ctx context.Context) (status servers.EtcdStatus, err error) {
+	err = eventually(ctx, "the leader of etcd tells its status", func() (bool, error) {
+		var err error
+		status, err = m.leader.Status(ctx)
+		return err == nil, nil
+	})
+	return status, err
 }
 
 func (m *etcdMembers) stop(ctx context.Context) (err error) {
@@ -137,11 +153,7 @@ func (m *etcdMembers) stop(ctx context.Context) (err error) {
 
 // killLeader kills the member that leads now, which may be another one than at the start.
 func (m *etcdMembers) killLeader(ctx context.Context) error {
-	leader, err := m.cluster.Leader(ctx)
-	if err != nil {
-		return err
-	}
-	status, err := leader.Status(ctx)
+	leader, status, err := m.awaitLeader(ctx)
 	if err != nil {
 		return err
 	}
@@ -163,7 +175,7 @@ func (m *etcdMembers) followers() (addresses []string) {
 
 // cutOffLeader drops all messages between the leader and the other members, in both directions.
 func (m *etcdMembers) cutOffLeader(ctx context.Context) error {
-	status, err := m.leader.Status(ctx)
+	status, err := m.leaderStatus(ctx)
 	if err != nil {
 		return err
 	}
