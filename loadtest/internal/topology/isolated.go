@@ -65,6 +65,10 @@ func (i *Isolated) startProxies(at Addresses) (Addresses, error) {
 		*to.servers = (*to.proxy).Addresses()
 	}
 	config.Addr = mysqlAddress[0]
+	// The stories could not find anything in messages that are compressed.
+	if err := config.Apply(mysql.EnableCompression(false)); err != nil {
+		return at, err
+	}
 	at.MySQLDSN = config.FormatDSN()
 	return at, nil
 }

@@ -30,10 +30,11 @@ type Own struct {
 // given reports whether any server is the user's.
 func (o Own) given() bool { return o.MySQLDSN != "" || len(o.Redis) > 0 }
 
-// TLS reports whether a server has to prove its name with a certificate.
+// TLS reports whether connections to a server may be encrypted.
 func (o Own) TLS() bool {
 	config, err := mysql.ParseDSN(o.MySQLDSN)
-	return o.MySQLTLS != "" || o.RedisTLS != "" || err == nil && config.TLSConfig == "true"
+	inDSN := err == nil && config.TLSConfig != "" && config.TLSConfig != "false"
+	return o.MySQLTLS != "" || o.RedisTLS != "" || inDSN
 }
 
 // redlockArgs make private masters of Redlock accept the account of the user's Redis: a replica has only one for all.
@@ -54,7 +55,7 @@ func (t *Topology) rentMySQL(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	t.Tenants.MySQL, t.MySQLDSN = database, database.DSN
+	t.Tenants.MySQL, t.MySQLDSN, t.rented = database, database.DSN, true
 	t.Account.MySQLTLS, t.mysqlTLS = o.Own.Account.MySQLTLS, o.Own.MySQLTLS
 	t.Environment.MySQL, t.Environment.MySQLSettings = database.Version, database.Isolation
 	least := o.Replicas
@@ -113,7 +114,7 @@ func (t *Topology) removeTenants(ctx context.Context) error {
 // else knows it; that of the user's is not.
 func (t *Topology) ShownDSN() string {
 	config, err := mysql.ParseDSN(t.MySQLDSN)
-	if t.Tenants.MySQL == nil || err != nil || config.Passwd == "" {
+	if !t.rented || err != nil || config.Passwd == "" {
 		return t.MySQLDSN
 	}
 	config.Passwd = "***"

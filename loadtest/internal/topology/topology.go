@@ -108,6 +108,7 @@ type Topology struct {
 	MostReplicas int `json:"-"`
 
 	tidb           bool         // MySQLDSN is that of TiDB
+	rented         bool         // MySQLDSN is that of a server of the user's, also after Stop
 	mysqlTLS       string       // see Own.MySQLTLS
 	redisTLS       string       // see Own.RedisTLS
 	connectionArgs []string     // see connectionArgs
