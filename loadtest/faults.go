@@ -47,7 +47,8 @@ func faultsCommand(getenv func(string) string) *cobra.Command {
 with what the strategy claims. Each cell proves that its fault struck, and is judged as a load is.
 
 With --mysql-dsn or --redis, it plays them on servers of yours, in a database and with a prefix of keys of its own, as
-run does. Scenarios that must break such a server are left out. None can be played on a server with TLS.
+run does. Scenarios that must break such a server are left out. None can be played on a server with TLS, or on a Redis
+Cluster of yours.
 
 With --step, the replicas, the servers and the clients go on while you read. Requests that wait for the scenario time
 out after an hour. Leases end as always, and so do requests in scenarios about time-outs. So the claims about how long
@@ -147,13 +148,9 @@ func (f *faultsFlags) check(flags *pflag.FlagSet) error {
 	if err := f.servers.checkOwn("", false); err != nil {
 		return err
 	}
-	if f.servers.own(0).TLS() {
-		return errors.New("the servers have TLS (--mysql-tls, --redis-tls or tls=true in --mysql-dsn), and no scenario " +
-			"can be played there: " + fault.NoTLS + "; leave these servers out to play them on private ones")
-	}
-	if len(f.servers.redis) > 1 {
-		return errors.New("--redis names a Cluster: the scenarios need a single Redis, because their proxies do not know a " +
-			"Cluster's redirections")
+	if why := f.servers.noFaults(); why != "" {
+		return fmt.Errorf("no scenario can be played on these servers: %s; leave --mysql-dsn or --redis out, so that the "+
+			"lab starts that server", why)
 	}
 	return checkWritable("--markdown", f.markdown)
 }

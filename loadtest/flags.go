@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/internal/access"
+	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
@@ -204,6 +205,9 @@ func (f *serverFlags) checkOwn(tidb string, cluster bool) error {
 	if err := tenant.CheckName(f.name); err != nil {
 		return fmt.Errorf("--name %w", err)
 	}
+	if f.named() && f.mysqlDSN == "" && len(f.redis) == 0 {
+		return errors.New("--name needs --mysql-dsn or --redis: it is a name for what the lab has on servers of yours")
+	}
 	return nil
 }
 
@@ -213,6 +217,20 @@ func (f *serverFlags) own(replicas int) topology.Own {
 		MySQLDSN: f.mysqlDSN, Redis: f.redis, Account: f.account, MySQLTLS: f.mysqlTLS, RedisTLS: f.redisTLS,
 		Name: f.name, Replicas: replicas,
 	}
+}
+
+// named reports whether a name other than the usual one was given.
+func (f *serverFlags) named() bool { return f.name != tenant.DefaultName }
+
+// noFaults is why no fault scenario can be played on the servers; empty if some can.
+func (f *serverFlags) noFaults() string {
+	switch {
+	case f.own(0).TLS():
+		return fault.NoTLS
+	case len(f.redis) > 1:
+		return fault.NoCluster
+	}
+	return ""
 }
 
 // accountCommand returns the flags about accounts as they are given, each after a space.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
-	"github.com/spf13/pflag"
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
@@ -249,32 +247,6 @@ func TestARunOnServersWithTLSAndAccountsLeavesThemAsTheyWere(t *testing.T) {
 	t.Parallel()
 	startSecured(t).judge(t, "none,update,redis-script,redis-stream,lock-redis-pubsub,lock-mysql-getlock",
 		[]string{"were the user's", "with --redis-tls, there is none"})
-}
-
-func TestNoScenarioIsPlayedOnServersWithTLS(t *testing.T) {
-	t.Parallel()
-	for _, servers := range [][]string{
-		{"--mysql-dsn=lab@tcp(db:3306)/", "--mysql-tls=on"},
-		{"--mysql-dsn=lab@tcp(db:3306)/?tls=true"},
-		{"--redis=cache:6380", "--redis-tls=on"},
-	} {
-		var stdout, stderr bytes.Buffer
-		nothing := func(string) string { return "" }
-		code := run(t.Context(), append([]string{"faults"}, servers...), nothing, &stdout, &stderr)
-		if code != exitUnusable || !strings.Contains(stderr.String(), "through proxies") {
-			t.Errorf("faults %v: exit status %d, %s", servers, code, &stderr)
-		}
-		var f runFlags
-		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
-		f.register(flags)
-		if err := errors.Join(flags.Parse(servers), f.check(flags)); err != nil {
-			t.Fatal(err)
-		}
-		f.setDefaults(flags)
-		if notes := fmt.Sprint(f.faultNotes()); f.faults || !strings.Contains(notes, "through proxies") {
-			t.Errorf("run %v: plays fault scenarios: %t, notes %s", servers, f.faults, notes)
-		}
-	}
 }
 
 func TestScenariosUseTheAccountOfTheUsersRedis(t *testing.T) {

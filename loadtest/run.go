@@ -46,8 +46,8 @@ They are left out with --stock, --workload, --sweep, --rate, --restock and --dur
 stock.
 
 With --mysql-dsn or --redis, it uses servers of yours in place of private ones, in a database and with a prefix of keys
-of its own. It removes both at the end, also after Ctrl-C, and changes nothing else. On servers with TLS, it plays no
-fault scenarios.
+of its own. It removes both at the end, also after Ctrl-C, and changes nothing else. On servers with TLS, and on a Redis
+Cluster of yours, it plays no fault scenarios.
 
 With --target it uses a service that is already running. It then needs --admin to set the stock, and --mysql-dsn
 and --redis to read the stock directly instead of through the service.
@@ -96,8 +96,8 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	screen := newScreen(stderr)
 	defer screen.clear()
 
-	if f.faultsLeftOut {
-		screen.println("no fault scenario will be played: " + fault.NoTLS)
+	if f.faultsLeftOut != "" {
+		screen.println("no fault scenario will be played: " + f.faultsLeftOut)
 	}
 	screen.status("starting")
 	l, err := f.openLab(ctx)
@@ -189,8 +189,8 @@ func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOpt
 // faultNotes says why the report has no fault scenarios, or where they were played if Redis is a Cluster.
 func (f *runFlags) faultNotes() []string {
 	switch {
-	case f.faultsLeftOut:
-		return []string{"no fault scenario was played: " + fault.NoTLS}
+	case f.faultsLeftOut != "":
+		return []string{"no fault scenario was played: " + f.faultsLeftOut}
 	case !f.clusters.redis || !f.faults:
 		return nil
 	}

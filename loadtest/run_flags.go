@@ -52,8 +52,8 @@ type runFlags struct {
 	out        string
 	quick      bool
 	faults     bool
-	// faultsLeftOut is set if faults is not, only because servers of the user's have TLS.
-	faultsLeftOut bool
+	// faultsLeftOut is why faults is not set, if that is only because of the user's servers.
+	faultsLeftOut string
 	traces        bool
 
 	options []string // see givenOptions
@@ -206,6 +206,8 @@ func (f *runFlags) checkTarget() error {
 			"the lab starts no servers")
 	case f.local.stockBinary != "":
 		return errors.New("--stock-binary is useless with --target: the lab starts no replicas")
+	case f.attach.named():
+		return errors.New("--name is useless with --target: the lab creates no database and no prefix of keys")
 	case admin == "" && f.restock > 0:
 		return errors.New("--restock needs --admin: units are put back through the admin listener")
 	case admin == "" && f.stock > 0:
@@ -242,10 +244,11 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 		f.rounds = cmp.Or(f.rounds, fixedRounds)
 	}
 	standard := !cannotAdapt && f.stock == 0 && f.workload == "" && f.request.hold == 0
-	f.faults = f.faults && standard && !f.quick && f.attach.target == "" && f.replicas >= 2 &&
-		len(f.attach.redis) < 2 // the scenarios' proxies do not know Redis Cluster
-	f.faultsLeftOut = f.faults && f.attach.own(0).TLS()
-	f.faults = f.faults && !f.faultsLeftOut
+	f.faults = f.faults && standard && !f.quick && f.attach.target == "" && f.replicas >= 2
+	if f.faults {
+		f.faultsLeftOut = f.attach.noFaults()
+		f.faults = f.faultsLeftOut == ""
+	}
 	f.request.seed = cmp.Or(f.request.seed, newSeed())
 }
 

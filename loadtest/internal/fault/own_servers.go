@@ -7,6 +7,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/topology"
 )
 
 // stopper is what a deployment has to stop after its replicas.
@@ -15,16 +16,23 @@ type stopper = func(context.Context) error
 // errLeftOut is why a scenario is not played here.
 var errLeftOut = errors.New("not played")
 
-// NoTLS is why no scenario is played on servers with TLS.
-const NoTLS = "the replicas of the scenarios reach the servers through proxies, whose addresses are not in the " +
-	"certificates of servers with TLS"
+// Why no scenario is played on servers with TLS, and on a Redis Cluster of the user's.
+const (
+	NoTLS = "the replicas of the scenarios reach the servers through proxies, whose addresses are not in the " +
+		"certificates of servers with TLS, and which cannot read what is encrypted"
+	NoCluster = "the replicas of the scenarios reach the servers through proxies, and the clients of a Redis Cluster " +
+		"would go past them, to the addresses that its masters tell"
+)
 
-// sparesTLS returns an error if a server of the user's proves its name with a certificate.
-func (l *Lab) sparesTLS() error {
-	if !l.Topology.TLS {
-		return nil
+// sparesProxies returns an error if a server of the user's cannot be reached through proxies.
+func (l *Lab) sparesProxies() error {
+	switch {
+	case l.Topology.TLS:
+		return fmt.Errorf("%w: %s", errLeftOut, NoTLS)
+	case len(l.Topology.Addresses().Redis) > 1:
+		return fmt.Errorf("%w: %s", errLeftOut, NoCluster)
 	}
-	return fmt.Errorf("%w: %s", errLeftOut, NoTLS)
+	return nil
 }
 
 // sparesMySQL returns an error if MySQL is the user's: a story that breaks it, or needs other settings, is not played.
@@ -62,7 +70,9 @@ func onOwnDatabase(ctx context.Context, l *Lab, level string, args ...string) (*
 	if err != nil {
 		return nil, errors.Join(err, drop(context.WithoutCancel(ctx)))
 	}
-	return l.deployOnOwn(ctx, withLevel, drop, args...)
+	at := l.Topology.Addresses()
+	at.MySQLDSN = withLevel
+	return l.deployOnOwn(ctx, at, drop, args...)
 }
 
 // onOwnMySQL deploys on a MySQL of the round's own.
@@ -85,7 +95,9 @@ func onOwnMySQL(ctx context.Context, l *Lab, o servers.MySQLOptions) (*Deploymen
 	if err != nil {
 		return nil, errors.Join(err, stop(context.WithoutCancel(ctx)))
 	}
-	d, err := l.deployOnOwn(ctx, dsn, stop)
+	at := l.Topology.Addresses()
+	at.MySQLDSN, at.TiDB = dsn, false
+	d, err := l.deployOnOwn(ctx, at, stop)
 	if err == nil {
 		d.MySQL = server
 	}
@@ -94,13 +106,14 @@ func onOwnMySQL(ctx context.Context, l *Lab, o servers.MySQLOptions) (*Deploymen
 
 // deployOnOwn deploys on a database that no other round uses. Redis is not shared either: a replica writes to its
 // database what other replicas have sold there and have not written yet.
-func (l *Lab) deployOnOwn(ctx context.Context, dsn string, stop stopper, args ...string) (*Deployment, error) {
+func (l *Lab) deployOnOwn(
+	ctx context.Context, at topology.Addresses, stop stopper, args ...string,
+) (*Deployment, error) {
 	redis, err := servers.StartRedis(ctx, servers.RedisOptions{Name: "redis of the round"})
 	if err != nil {
 		return nil, errors.Join(err, stop(context.WithoutCancel(ctx)))
 	}
-	at := l.Topology.Addresses()
-	at.MySQLDSN, at.Redis, at.RedisReplica, at.Account = dsn, []string{redis.Addr}, false, oracle.Account{}
+	at.Redis, at.RedisReplica, at.Account = []string{redis.Addr}, false, oracle.Account{}
 	stopBoth := func(ctx context.Context) error { return errors.Join(redis.Stop(ctx), stop(ctx)) }
 	return l.deployOn(ctx, at, stopBoth, nil, args...)
 }

@@ -110,7 +110,7 @@ func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
 	if deploy == nil {
 		deploy = func(ctx context.Context, l *Lab) (*Deployment, error) { return l.deploy(ctx, l.Topology.Addresses()) }
 	}
-	if err := r.lab.sparesTLS(); err != nil {
+	if err := r.lab.sparesProxies(); err != nil {
 		return err
 	}
 	d, err := deploy(ctx, r.lab)

@@ -1,0 +1,44 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/tenant"
+	"stock/loadtest/internal/topology"
+)
+
+func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing.T) {
+	t.Parallel()
+	var secure, cluster, single topology.Topology
+	secure.TLS = true
+	cluster.Redis, cluster.Tenants.Redis = []string{"a:6379", "b:6379"}, &tenant.Keys{}
+	single.Redis, single.Tenants.Redis = []string{"a:6379"}, &tenant.Keys{}
+	for name, test := range map[string]struct {
+		on   *topology.Topology
+		want report.Outcome
+		why  string
+	}{
+		"TLS":          {&secure, report.Skipped, NoTLS},
+		"a Cluster":    {&cluster, report.Skipped, NoCluster},
+		"a single one": {&single, report.Inconclusive, "start the servers of the scenario: it was played"},
+	} {
+		var played report.Fault
+		err := (&Lab{Topology: test.on}).Run(t.Context(), Options{
+			Scenarios: []Scenario{{
+				Name: "story", Applies: noStrategy, Practices: []Practice{{Name: "practice"}},
+				Deploy: func(context.Context, *Lab) (*Deployment, error) { return nil, errors.New("it was played") },
+			}},
+			Repeat: 1,
+			Done:   func(f report.Fault, _ history.History) error { played = f; return nil },
+		})
+		if err != nil || played.Outcome != test.want || !slices.Equal(played.Evidence, []string{test.why}) {
+			t.Errorf("%s: %s because %q, %v; want %s because %q",
+				name, played.Outcome, played.Evidence, err, test.want, test.why)
+		}
+	}
+}

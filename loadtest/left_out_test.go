@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing.T) {
+	t.Parallel()
+	const noTLS, noCluster = "certificates", "Redis Cluster"
+	for _, test := range []struct {
+		servers []string
+		why     string
+	}{
+		{[]string{"--mysql-dsn=lab@tcp(db:3306)/", "--mysql-tls=on"}, noTLS},
+		{[]string{"--mysql-dsn=lab@tcp(db:3306)/?tls=true"}, noTLS},
+		{[]string{"--mysql-dsn=lab@tcp(db:3306)/?tls=skip-verify"}, noTLS},
+		{[]string{"--mysql-dsn=lab@tcp(db:3306)/?tls=preferred"}, noTLS},
+		{[]string{"--redis=cache:6380", "--redis-tls=on"}, noTLS},
+		{[]string{"--redis=a:6379,b:6379"}, noCluster},
+	} {
+		var stdout, stderr bytes.Buffer
+		nothing := func(string) string { return "" }
+		code := run(t.Context(), append([]string{"faults"}, test.servers...), nothing, &stdout, &stderr)
+		if code != exitUnusable || !strings.Contains(stderr.String(), test.why) {
+			t.Errorf("faults %v: exit status %d, %s", test.servers, code, &stderr)
+		}
+		f := runFlagsOf(t, test.servers)
+		if notes := fmt.Sprint(f.faultNotes()); f.faults || !strings.Contains(notes, test.why) {
+			t.Errorf("run %v: plays fault scenarios: %t, notes %s", test.servers, f.faults, notes)
+		}
+	}
+	plain := []string{"--mysql-dsn=lab@tcp(db:3306)/?tls=false&compress=true", "--redis=cache:6379"}
+	if f := runFlagsOf(t, plain); !f.faults || len(f.faultNotes()) > 0 {
+		t.Errorf("run %v: plays fault scenarios: %t, notes %q", plain, f.faults, f.faultNotes())
+	}
+}
+
+// runFlagsOf returns the flags of a run, with their defaults.
+func runFlagsOf(t *testing.T, args []string) *runFlags {
+	t.Helper()
+	var f runFlags
+	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	f.register(flags)
+	if err := errors.Join(flags.Parse(args), f.check(flags)); err != nil {
+		t.Fatal(err)
+	}
+	f.setDefaults(flags)
+	return &f
+}
