@@ -143,7 +143,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	if f.asJSON {
 		err = json.NewEncoder(stdout).Encode(upDescription{l.Topology, address, l.Topology.ShownDSN()})
 	} else {
-		err = writeBanner(stdout, l.Topology, address)
+		err = f.writeBanner(stdout, l.Topology, address)
 	}
 	if err != nil {
 		return err
@@ -340,7 +340,7 @@ func checkFree(address string, ports int) error {
 }
 
 // writeBanner shows where everything listens, and commands to look at it.
-func writeBanner(w io.Writer, t *topology.Topology, address string) error {
+func (f *upFlags) writeBanner(w io.Writer, t *topology.Topology, address string) error {
 	var b strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&b, "%-16s %s\n", name+":", value) }
 	if address != "" {
@@ -359,7 +359,7 @@ func writeBanner(w io.Writer, t *topology.Topology, address string) error {
 	line("etcd", cmp.Or(strings.Join(t.Etcd, ", "), t.Missing["etcd"]))
 	line("ZooKeeper", cmp.Or(strings.Join(t.ZooKeeper, ", "), t.Missing["zookeeper"]))
 	line("nginx", t.Nginx.Conf)
-	if err := writeCommands(&b, t); err != nil {
+	if err := f.servers.writeCommands(&b, t); err != nil {
 		return err
 	}
 	if usual := "http://" + usualListen; t.URL != usual {
@@ -372,8 +372,8 @@ func writeBanner(w io.Writer, t *topology.Topology, address string) error {
 }
 
 // writeCommands writes one example command per line.
-func writeCommands(b *strings.Builder, t *topology.Topology) error {
-	config, err := mysql.ParseDSN(t.ShownDSN())
+func (f *serverFlags) writeCommands(b *strings.Builder, t *topology.Topology) error {
+	config, err := mysql.ParseDSN(t.MySQLDSN)
 	if err != nil {
 		return err
 	}
@@ -385,20 +385,52 @@ func writeCommands(b *strings.Builder, t *topology.Topology) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(b, "\nmysql -h %s -P %s -u %s", host, port, config.User)
-	if config.Passwd != "" {
-		fmt.Fprintf(b, " -p%s", config.Passwd)
+	options := tlsOptions(f.mysqlTLS, map[string]string{"ca": "--ssl-ca=", "cert": "--ssl-cert=", "key": "--ssl-key="})
+	switch {
+	case config.Passwd == "":
+	case f.mysqlDSN != "":
+		options += " -p" // it asks for the user's password
+	default:
+		options += " -p" + config.Passwd
 	}
-	fmt.Fprintf(b, " %s -e 'SELECT * FROM good_stock'\n", config.DBName)
-	follow := ""
-	if len(t.Redis) > 1 {
-		follow = " -c" // to the master that has the key
-	}
-	fmt.Fprintf(b, "redis-cli%s -h %s -p %s GET '%sstock:{1}'\n\n", follow, redisHost, redisPort, t.KeyPrefix)
+	fmt.Fprintf(b, "\nmysql -h %s -P %s -u %s%s %s -e 'SELECT * FROM good_stock'\n",
+		host, port, config.User, options, config.DBName)
+	fmt.Fprintf(b, "redis-cli -h %s -p %s%s GET '%sstock:{1}'\n\n", redisHost, redisPort, f.redisOptions(t), t.KeyPrefix)
 	fmt.Fprintf(b, "curl -X POST '%s/stock/deduct?goods_id=1&count=1&strategy=update'\n", t.URL)
 	fmt.Fprintf(b, "curl %s/stock/1\n", t.URL)
 	fmt.Fprintf(b, "curl %s/strategies\n", t.URL)
 	fmt.Fprintf(b, "curl -X PUT %s/admin/stock/1 -H 'Content-Type: application/json' -d '{\"stock\":6000}'\n",
 		t.Replicas[0].AdminURL)
 	return nil
+}
+
+// redisOptions returns the options with which redis-cli uses the lab's Redis, each after a space.
+func (f *serverFlags) redisOptions(t *topology.Topology) (options string) {
+	if len(t.Redis) > 1 {
+		options += " -c" // to the master that has the key
+	}
+	if f.redisTLS != "" {
+		options += " --tls" + tlsOptions(f.redisTLS, map[string]string{
+			"ca": "--cacert ", "cert": "--cert ", "key": "--key ", "name": "--sni ", "insecure-skip-verify": "--insecure",
+		})
+	}
+	if t.Account.RedisUser != "" {
+		options += " --user " + t.Account.RedisUser
+	}
+	if t.Account.RedisPassword != "" {
+		options += " --askpass"
+	}
+	return options
+}
+
+// tlsOptions returns those settings of TLS (see access.TLS) that a client knows under the given names, each after a
+// space.
+func tlsOptions(settings string, names map[string]string) (options string) {
+	for setting := range strings.SplitSeq(settings, ",") {
+		name, value, _ := strings.Cut(setting, "=")
+		if option, known := names[name]; known {
+			options += " " + option + value
+		}
+	}
+	return options
 }

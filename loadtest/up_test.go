@@ -76,7 +76,7 @@ func interrupt(t *testing.T, cmd *exec.Cmd) {
 func TestBannerSaysWhereEtcdAndZooKeeperAreOrHowToInstallThem(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
-	if err := writeBanner(&got, &topology.Topology{
+	if err := new(upFlags).writeBanner(&got, &topology.Topology{
 		MySQLDSN: "root@tcp(127.0.0.1:3306)/stock",
 		Redis:    []string{"127.0.0.1:6379"},
 		Etcd:     []string{"127.0.0.1:2379"},
@@ -91,6 +91,42 @@ func TestBannerSaysWhereEtcdAndZooKeeperAreOrHowToInstallThem(t *testing.T) {
 	} {
 		if !strings.Contains(got.String(), want) {
 			t.Errorf("%q is not in the banner:\n%s", want, &got)
+		}
+	}
+}
+
+func TestTheCommandsOfTheBannerAskForThePasswordsOfTheUsersServers(t *testing.T) {
+	t.Parallel()
+	lab := topology.Topology{
+		MySQLDSN: "lab:secret@tcp(db:3306)/stock_lab", Redis: []string{"cache:6380"}, KeyPrefix: "stock_lab:",
+		Replicas: []*topology.Replica{{Name: "replica-1"}},
+	}
+	lab.Account.RedisUser, lab.Account.RedisPassword = "lab", "secret"
+	const settings = "ca=ca.pem,cert=lab.pem,key=lab.key"
+	for _, test := range []struct {
+		flags serverFlags
+		want  []string
+	}{
+		{
+			serverFlags{mysqlDSN: "lab@tcp(db:3306)/", mysqlTLS: settings, redisTLS: settings},
+			[]string{
+				"\nmysql -h db -P 3306 -u lab --ssl-ca=ca.pem --ssl-cert=lab.pem --ssl-key=lab.key -p stock_lab -e ",
+				"\nredis-cli -h cache -p 6380 --tls --cacert ca.pem --cert lab.pem --key lab.key --user lab --askpass GET ",
+			},
+		},
+		{
+			serverFlags{redisTLS: "on"},
+			[]string{"\nmysql -h db -P 3306 -u lab -psecret stock_lab -e ", " -p 6380 --tls --user lab --askpass GET "},
+		},
+	} {
+		var got strings.Builder
+		if err := test.flags.writeCommands(&got, &lab); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(got.String(), want) {
+				t.Errorf("%+v: %q is not in\n%s", test.flags, want, &got)
+			}
 		}
 	}
 }
