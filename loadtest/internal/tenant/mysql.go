@@ -73,7 +73,7 @@ func CreateDatabase(ctx context.Context, dsn string, account oracle.Account, nam
 		return nil, errors.Join(err, d.closeConnections())
 	}
 	if ctx.Err() != nil {
-		return nil, errors.Join(ctx.Err(), d.Remove(creating))
+		return nil, errors.Join(ctx.Err(), AsLeft(d.Remove(creating)))
 	}
 	own := config.Clone()
 	own.DBName, own.Logger = name, nil

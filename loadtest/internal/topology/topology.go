@@ -196,13 +196,14 @@ func (t *Topology) RestartReplicas(ctx context.Context, args ...string) error {
 }
 
 // Stop stops everything that Start started, nginx first, and removes its files and what it has on the user's servers. A
-// process that does not end in time, or before ctx ends, is killed, and the error says so. Stopping again does nothing.
+// process that does not end in time, or before ctx ends, is killed, and the error says so. In the error, tenant.Left
+// finds what could not be removed from the user's servers. Stopping again does nothing.
 func (t *Topology) Stop(ctx context.Context) error {
 	var errs []error
 	for _, layer := range t.layers() {
 		errs = append(errs, stopAll(ctx, layer))
 	}
-	errs = append(errs, t.removeTenants(ctx))
+	errs = append(errs, tenant.AsLeft(t.removeTenants(ctx)))
 	if t.dir != nil {
 		errs = append(errs, t.dir.Remove())
 	}
