@@ -114,7 +114,7 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 		Own: f.servers.own(1 + 2*f.parallel),
 	})
 	if err != nil {
-		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
+		return startError(ctx, err)
 	}
 	defer func() {
 		if closeErr := l.Close(); closeErr != nil {

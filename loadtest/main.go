@@ -29,6 +29,7 @@ import (
 
 	"stock/internal/suggest"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/tenant"
 )
 
 // Exit statuses.
@@ -55,6 +56,18 @@ func conclusion(r *report.Report) error {
 		return errNotHeld
 	}
 	return errInconclusive
+}
+
+// startError is what a command whose lab did not start ends with. An interrupted start can fail in many ways, of which
+// only what it has left on the user's servers is of interest.
+func startError(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	if left := tenant.Left(err); left != nil {
+		return errors.Join(ctx.Err(), left)
+	}
+	return ctx.Err()
 }
 
 // revision is set by the Makefile and the Dockerfile. It ends in +dirty if files were changed.
@@ -123,7 +136,7 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "loadtest: interrupted")
 		if err != context.Canceled { //nolint:errorlint // a wrapped one says more than "interrupted"
-			fmt.Fprintln(stderr, "loadtest:", err)
+			fmt.Fprintln(stderr, "loadtest:", strings.TrimPrefix(err.Error(), context.Canceled.Error()+"\n"))
 		}
 		return exitInterrupted
 	}

@@ -102,7 +102,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	screen.status("starting")
 	l, err := f.openLab(ctx)
 	if err != nil {
-		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
+		return startError(ctx, err)
 	}
 	defer func() {
 		if closeErr := l.Close(); closeErr != nil {

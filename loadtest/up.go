@@ -124,7 +124,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		AdminListen:  cmp.Or(f.adminListen, ifFree(usualAdminListen, f.replicas)),
 	}))
 	if err != nil {
-		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
+		return startError(ctx, err)
 	}
 	defer func() {
 		if err = errors.Join(err, l.Close()); err == nil {
