@@ -30,7 +30,7 @@ lab-tidb: tidb servers build ## as lab, on TiDB instead of MySQL (LAB=--help)
 
 test-tidb: tidb servers ## test every strategy on TiDB instead of MySQL
 	STOCK_TIDB=$(CURDIR)/bin/tidb-server go test -race -run TiDB ./internal/servers ./internal/stock/mysql \
-		./loadtest/internal/tenant
+		./loadtest/internal/tenant ./loadtest/internal/fault
 	STOCK_TIDB=$(CURDIR)/bin/tidb-server go test -race -run EveryStrategyKeepsItsClaim ./internal/stock/catalogue
 
 up: servers build ## start two replicas behind nginx, their servers and a page for the browser, until Ctrl-C
