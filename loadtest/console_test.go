@@ -533,10 +533,10 @@ func TestConsoleLeavesNoGoroutinesOfWhatHasEnded(t *testing.T) {
 func TestConsoleShowsACommandThatRunsTheSameInATerminal(t *testing.T) {
 	var described topology.Topology
 	described.URL, described.SingleURL, described.MySQLDSN = "http://a", "http://b", "root:secret@tcp(c)/stock"
-	described.Redis, described.Redlock = []string{"d"}, []string{"e", "f"}
+	described.Redis, described.Redlock = []string{"d:1"}, []string{"e:1", "f:1"}
 	described.Replicas = []*topology.Replica{{AdminURL: "http://g"}}
 	const attached = "go run ./loadtest run --target=http://a --single=http://b --admin=http://g " +
-		"--redis=d --redlock=e,f"
+		"--redis=d:1 --redlock=e:1,f:1"
 	for want, args := range map[string][]string{
 		"go run ./loadtest run":                       nil,
 		"go run ./loadtest run --replicas=1":          {"--replicas=1"},

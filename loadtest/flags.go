@@ -188,9 +188,20 @@ func (f *serverFlags) readAccount(getenv func(string) string) (err error) {
 	return nil
 }
 
+// checkServers accepts a list of different addresses.
+func checkServers(flag string, addresses []string) error {
+	if err := access.CheckServers(addresses); err != nil {
+		return fmt.Errorf("--%s %w", flag, err)
+	}
+	return nil
+}
+
 // checkOwn returns an error for flags that cannot work if the lab starts the service itself, perhaps on TiDB or a
 // Cluster of its own.
 func (f *serverFlags) checkOwn(tidb string, cluster bool) error {
+	if err := checkServers("redis", f.redis); err != nil {
+		return err
+	}
 	switch {
 	case cluster && len(f.redis) > 0:
 		return errors.New("--redis-cluster and --redis exclude each other: the Cluster is the lab's own")

@@ -215,7 +215,7 @@ func (f *runFlags) checkTarget() error {
 	case admin == "" && f.workload != "":
 		return errors.New("--workload needs --admin: the stock is set through the admin listener")
 	}
-	return nil
+	return cmp.Or(checkServers("redis", f.attach.redis), checkServers("redlock", f.attach.redlock))
 }
 
 // setDefaults sets the defaults that depend on other flags, and a random seed.

@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"stock/internal/access"
 )
 
 // flagGroup is a paragraph of a command's help.
@@ -76,18 +75,10 @@ func envName(f *pflag.Flag) string {
 
 // checkAddress accepts host:port. Port 0 is any free port, and no host is every interface.
 func checkAddress(flag, address string) error {
-	if !isHostPort(address) {
+	if !access.IsHostPort(address) {
 		return usagef("--%s is %q: it must be host:port without blanks, like 127.0.0.1:8080", flag, address)
 	}
 	return nil
-}
-
-func isHostPort(address string) bool {
-	host, port, err := net.SplitHostPort(address)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
-	return err == nil && !strings.ContainsFunc(host, unicode.IsSpace)
 }
 
 func checkPositive(flag string, d time.Duration) error {

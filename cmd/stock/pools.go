@@ -67,45 +67,12 @@ func (o *storeOptions) redisFlag(f *pflag.FlagSet) {
 	o.redisFlags(f)
 }
 
-// mysqlAccount returns the configuration of a connection to MySQL, with the password and TLS.
+// mysqlAccount returns the configuration of a connection to MySQL, with the password and TLS, and with what the
+// strategies rely on.
 func (o *storeOptions) mysqlAccount() (*mysql.Config, error) {
-	config, err := parseDSN(o.mysqlDSN)
+	config, err := access.MySQL(o.mysqlDSN, o.mysqlPassword, o.mysqlConfig)
 	if err != nil {
-		return nil, err
-	}
-	if o.mysqlPassword != "" {
-		if config.Passwd != "" {
-			return nil, usagef("--mysql-dsn has a password, and so has STOCK_MYSQL_PASSWORD: remove one of them")
-		}
-		config.Passwd = o.mysqlPassword
-	}
-	if o.mysqlConfig == nil {
-		return config, nil
-	}
-	if config.TLSConfig != "" {
-		return nil, usagef("--mysql-dsn has a parameter tls, and there is --mysql-tls: remove one of them")
-	}
-	if config.AllowFallbackToPlaintext {
-		return nil, usagef("--mysql-dsn has allowFallbackToPlaintext, and there is --mysql-tls, which never falls back: " +
-			"remove one of them")
-	}
-	if config.Net == "unix" {
-		return nil, usagef("--mysql-tls with the socket of --mysql-dsn: a socket needs no TLS, remove one of them")
-	}
-	config.TLS = o.mysqlConfig.Clone()
-	return config, nil
-}
-
-// parseDSN checks a DSN and sets what the strategies rely on. It does not return the driver's errors, because they
-// quote the address, the protocol and the database, one of which may be a misplaced password.
-func parseDSN(dsn string) (*mysql.Config, error) {
-	config, err := mysql.ParseDSN(dsn)
-	if err != nil && strings.HasPrefix(err.Error(), "invalid value / unknown config name: ") {
-		return nil, usagef("--mysql-dsn has an unknown value for tls: it must be true, false, skip-verify or preferred")
-	}
-	if err != nil || !reachable(config) {
-		return nil, usagef("--mysql-dsn is malformed: it must be like user:password@tcp(127.0.0.1:3306)/stock " +
-			"or user:password@unix(/path/of/the/socket)/stock")
+		return nil, usagef("--mysql-dsn %v", err)
 	}
 	if config.DBName == "" || strings.ContainsAny(config.DBName, ":@") {
 		return nil, usagef("--mysql-dsn names no database: it must end like /stock")
@@ -117,11 +84,6 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 		config.Timeout = 2 * time.Second // to connect
 	}
 	return config, nil
-}
-
-// reachable reports whether a DSN names a server in a form that cannot contain a password.
-func reachable(config *mysql.Config) bool {
-	return config.Net == "unix" || config.Net == "tcp" && isHostPort(config.Addr)
 }
 
 // limitWaits makes the server end a wait for a row lock after --lock-wait, or sooner if the DSN says so, so that the
@@ -399,26 +361,8 @@ func (o *storeOptions) checkRedlock() error {
 
 // checkServers accepts a list of different addresses.
 func checkServers(flag string, addresses []string) error {
-	for i, address := range addresses {
-		if err := checkServer(flag, address); err != nil {
-			return err
-		}
-		if slices.Contains(addresses[:i], address) {
-			return usagef("--%s names %s twice", flag, address)
-		}
-	}
-	return nil
-}
-
-func checkServer(flag, address string) error {
-	if strings.Contains(address, "@") {
-		return usagef("--%s must be host:port; put the password of Redis into STOCK_REDIS_PASSWORD", flag)
-	}
-	if err := checkAddress(flag, address); err != nil {
-		return err
-	}
-	if host, port, _ := net.SplitHostPort(address); host == "" || port == "0" {
-		return usagef("--%s is %q: it must name a host and a port other than 0, like 127.0.0.1:6379", flag, address)
+	if err := access.CheckServers(addresses); err != nil {
+		return usagef("--%s %v", flag, err)
 	}
 	return nil
 }

@@ -282,7 +282,8 @@ func TestTheAdminListenerCanBeOmitted(t *testing.T) {
 
 func TestTheDSNIsNormalised(t *testing.T) {
 	t.Parallel()
-	config, err := parseDSN("root@tcp(127.0.0.1:3306)/stock?interpolateParams=false&parseTime=false&clientFoundRows=false")
+	options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock?interpolateParams=false&parseTime=false&clientFoundRows=false"}
+	config, err := options.mysqlAccount()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +295,8 @@ func TestTheDSNIsNormalised(t *testing.T) {
 func TestInnerWaitsAreShorterThanOuterOnes(t *testing.T) {
 	t.Parallel()
 	const lockWait, requestTimeout = 10 * time.Second, 15 * time.Second
-	config, err := parseDSN("root@tcp(127.0.0.1:3306)/stock")
+	options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock"}
+	config, err := options.mysqlAccount()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +342,8 @@ func upstreamKeepalive(t *testing.T) time.Duration {
 func TestTheDSNMayShortenTimeouts(t *testing.T) {
 	t.Parallel()
 	for rowWait, want := range map[string]string{"3": "3", "50": "10"} {
-		config, err := parseDSN("root@tcp(127.0.0.1:3306)/stock?readTimeout=1s&innodb_lock_wait_timeout=" + rowWait)
+		options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock?readTimeout=1s&innodb_lock_wait_timeout=" + rowWait}
+		config, err := options.mysqlAccount()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -146,6 +146,7 @@ func refusals(t *testing.T, right Config, ca *serverstest.CA) {
 		"two passwords of MySQL":      {func(c *Config) { c.MySQLDSN = "a:" + c.MySQLDSN }, "remove one"},
 		"TLS that may fall back":      {func(c *Config) { c.MySQLDSN += "?allowFallbackToPlaintext=true" }, "remove one"},
 		"TLS of MySQL twice":          {func(c *Config) { c.MySQLDSN += "?tls=true" }, "remove one"},
+		"TLS through a socket":        {func(c *Config) { c.MySQLDSN = "stock_lab@unix(/tmp/s)/stock" }, "remove one"},
 		"Redis of an unknown CA":      {func(c *Config) { c.RedisTLS = stranger }, "with ca=FILE"},
 		"Redis without a certificate": {func(c *Config) { c.RedisTLS = anonymous }, "cert=FILE"},
 		"wrong password of Redis":     {func(c *Config) { c.RedisPassword += "x" }, "check the user and the password"},
