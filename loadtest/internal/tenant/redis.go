@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"stock/internal/access"
 	"stock/loadtest/internal/oracle"
 )
 
@@ -26,15 +26,11 @@ type Keys struct {
 	addresses string
 	client    redis.UniversalClient
 	owner     string
-	stop      context.CancelFunc
-	renewing  sync.WaitGroup
+	claim
 }
 
 // connectTime is how long it may take to connect.
 const connectTime = 5 * time.Second
-
-// claimTime is how long a prefix is taken after its lab has died. The claim is renewed several times within it.
-const claimTime = 20 * time.Second
 
 // Keys of the lab itself.
 const (
@@ -43,7 +39,7 @@ const (
 )
 
 // CreateKeys takes a prefix on a server, or a Cluster, that somebody else uses. Keys with the prefix are deleted if a
-// lab left them behind that has died; otherwise they are left alone, and it fails.
+// lab left them behind that has died; otherwise they are left alone, and it fails. It scans the key space once.
 func CreateKeys(ctx context.Context, addresses []string, account oracle.Account, prefix string) (*Keys, error) {
 	options := account.RedisOptions(addresses...)
 	options.DisableIdentity, options.DialTimeout, options.ContextTimeoutEnabled = true, connectTime, true
@@ -54,17 +50,10 @@ func CreateKeys(ctx context.Context, addresses []string, account oracle.Account,
 	}
 	err := k.connect(ctx, len(addresses), account.RedisTLS != nil)
 	if err == nil {
-		// What an interrupt leaves half done could not be told from the keys of others.
-		err = k.create(context.WithoutCancel(ctx))
+		err = k.create(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("use Redis at %s: %w", k.addresses, err), k.client.Close())
-	}
-	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
-	k.stop = stop
-	k.renewing.Go(func() { k.renew(renewing) })
-	if ctx.Err() != nil {
-		return nil, errors.Join(ctx.Err(), k.Remove(context.WithoutCancel(ctx)))
 	}
 	return k, nil
 }
@@ -80,25 +69,26 @@ func (k *Keys) connect(ctx context.Context, addresses int, secure bool) error {
 		if secure && errors.Is(err, context.DeadlineExceeded) { // Redis waits for the end of what it takes for a command
 			return fmt.Errorf("connect: is it running, and is this its port for TLS? %w", err)
 		}
-		return fmt.Errorf("connect: is it running? %w", access.Explain(err))
+		return fmt.Errorf("connect: %w", unreachable(err))
 	}
 	return k.look(ctx, addresses)
 }
 
 func (k *Keys) create(ctx context.Context) error {
-	err := k.client.SetArgs(ctx, k.Prefix+claimKey, k.owner, redis.SetArgs{Mode: "NX", TTL: claimTime}).Err()
-	if errors.Is(err, redis.Nil) {
+	held, err := k.take(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("take the key prefix %s: %w", k.Prefix, err)
+	case !held:
 		return fmt.Errorf("another lab uses the key prefix %s, or was killed less than %v ago: wait until it has ended, or "+
 			"choose another --name", k.Prefix, claimTime)
 	}
-	if err != nil {
-		return fmt.Errorf("take the key prefix %s: %w", k.Prefix, err)
+	k.keep(ctx, k.hold) // the scan may take longer than a claim lasts
+	if err := k.takeOver(ctx); err != nil {
+		k.end()
+		return errors.Join(err, k.release(ctx))
 	}
-	err = k.takeOver(ctx)
-	if err != nil {
-		err = errors.Join(err, k.client.Del(context.WithoutCancel(ctx), k.Prefix+claimKey).Err())
-	}
-	return err
+	return nil
 }
 
 // takeOver deletes the keys that a dead lab has left. If there are keys and no marker, they are somebody else's.
@@ -129,7 +119,13 @@ func (k *Keys) takeOver(ctx context.Context) error {
 		return fmt.Errorf("there are keys that begin with %s and are not a lab's, such as %s: they are left alone; choose "+
 			"another --name", k.Prefix, foreign)
 	}
-	return k.client.Set(ctx, k.Prefix+markerKey, k.owner, 0).Err()
+	if err := k.hold(ctx); err != nil {
+		return err
+	}
+	// After an interrupt, it would not be known whether the marker is there.
+	marking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	return k.client.Set(marking, k.Prefix+markerKey, k.owner, 0).Err()
 }
 
 // look reads what the claims rely on.
@@ -158,20 +154,6 @@ func (k *Keys) look(ctx context.Context, addresses int) error {
 	})
 }
 
-// renew keeps the claim until ctx ends.
-func (k *Keys) renew(ctx context.Context) {
-	ticker := time.NewTicker(claimTime / 5)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			_, _ = k.hold(ctx) // a failure is made up for by the next tick
-		}
-	}
-}
-
 // holdScript sets the claim unless it is another lab's, and returns whether it has done so. A claim that has expired is
 // taken again, as after a suspension of the host.
 var holdScript = redis.NewScript(`
@@ -182,57 +164,102 @@ end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1`)
 
-// hold renews the claim. It returns false if another lab has taken the prefix.
-func (k *Keys) hold(ctx context.Context) (held bool, err error) {
+// take takes or renews the claim. It returns false if another lab has it.
+func (k *Keys) take(ctx context.Context) (held bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	return holdScript.Run(ctx, k.client, []string{k.Prefix + claimKey}, k.owner, claimTime.Milliseconds()).Bool()
 }
 
-// Remove deletes all keys with the prefix, and frees it. It must be called after all users of the keys have ended. If
-// another lab has taken the prefix, because this one could not renew its claim, the keys are left to that lab.
-func (k *Keys) Remove(ctx context.Context) error {
-	k.stop()
-	k.renewing.Wait()
-	held, err := k.hold(ctx)
+// hold renews the claim. It returns a lostError if another lab has taken the prefix.
+func (k *Keys) hold(ctx context.Context) error {
+	held, err := k.take(ctx)
 	if err == nil && !held {
-		return errors.Join(fmt.Errorf("another lab has taken the key prefix %s on Redis at %s, because this one did not "+
-			"reach Redis for %v: both runs are worthless", k.Prefix, k.addresses, claimTime), k.client.Close())
+		return lostError{fmt.Errorf("another lab has taken the key prefix %s on Redis at %s, because this one did not "+
+			"reach Redis for %v: both runs are worthless", k.Prefix, k.addresses, claimTime)}
 	}
+	return err
+}
+
+// releaseScript deletes the claim if it is this lab's.
+var releaseScript = redis.NewScript(`
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  return redis.call('UNLINK', KEYS[1])
+end
+return 0`)
+
+// release deletes the claim, also after an interrupt. It must not be called before the renewals have ended.
+func (k *Keys) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	return releaseScript.Run(ctx, k.client, []string{k.Prefix + claimKey}, k.owner).Err()
+}
+
+// Remove deletes all keys with the prefix, and frees it. It must be called after all users of the keys have ended. It
+// scans the key space once, however long that takes, and fails when Redis does not answer for some seconds. If another
+// lab has taken the prefix, because this one could not renew its claim, the keys are left to that lab.
+func (k *Keys) Remove(ctx context.Context) error {
+	err := k.clear(ctx)
+	k.end()
 	if err == nil {
-		err = k.each(ctx, k.delete)
+		err = k.release(ctx)
 	}
-	for _, last := range []string{markerKey, claimKey} { // a lab that dies in between leaves a key that expires
-		if err == nil {
-			err = k.client.Unlink(ctx, k.Prefix+last).Err()
-		}
-	}
-	if err != nil {
+	if err != nil && !isLost(err) {
 		err = fmt.Errorf("keys that begin with %s are still on Redis at %s: run the lab with the same --name again to "+
 			"remove them: %w", k.Prefix, k.addresses, err)
 	}
+	if !isLost(err) { // the other lab may have ended meanwhile
+		err = errors.Join(k.Loss(), err)
+	}
 	return errors.Join(err, k.client.Close())
+}
+
+// clear deletes everything but the claim, the marker last.
+func (k *Keys) clear(ctx context.Context) error {
+	err := k.hold(ctx)
+	if err == nil {
+		err = k.each(ctx, k.delete)
+	}
+	if err == nil {
+		err = k.hold(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return k.client.Unlink(ctx, k.Prefix+markerKey).Err()
 }
 
 // delete deletes keys other than the claim and the marker: without the marker, a lab that dies meanwhile would leave
 // keys that no other lab removes.
 func (k *Keys) delete(ctx context.Context, keys []string) error {
-	for _, key := range keys { // one by one: in a Cluster, they are in different hash slots
-		if key == k.Prefix+claimKey || key == k.Prefix+markerKey {
-			continue
-		}
-		if err := k.client.Unlink(ctx, key).Err(); err != nil {
-			return err
-		}
+	keys = slices.DeleteFunc(keys, func(key string) bool { return key == k.Prefix+claimKey || key == k.Prefix+markerKey })
+	if len(keys) == 0 {
+		return nil
 	}
-	return nil
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := k.hold(ctx); err != nil {
+		return err
+	}
+	_, err := k.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, key := range keys { // one by one: in a Cluster, they are in different hash slots
+			pipe.Unlink(ctx, key)
+		}
+		return nil
+	})
+	return err
 }
 
 // each passes the keys with the prefix to do, in portions. SCAN blocks no other client for long, however many keys
 // there are.
 func (k *Keys) each(ctx context.Context, do func(context.Context, []string) error) error {
 	return k.masters(ctx, func(ctx context.Context, master *redis.Client) error {
-		for cursor := uint64(0); ; {
-			keys, next, err := master.Scan(ctx, cursor, k.Prefix+"*", 1000).Result()
-			if err == nil {
+		var cursor uint64
+		for {
+			keys, next, err := k.scan(ctx, master, cursor)
+			if err == nil && len(keys) > 0 {
 				err = do(ctx, keys)
 			}
 			if cursor = next; err != nil || cursor == 0 {
@@ -240,6 +267,12 @@ func (k *Keys) each(ctx context.Context, do func(context.Context, []string) erro
 			}
 		}
 	})
+}
+
+func (k *Keys) scan(ctx context.Context, master *redis.Client, cursor uint64) (keys []string, next uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return master.Scan(ctx, cursor, k.Prefix+"*", 1000).Result()
 }
 
 // masters calls do for each master of a Cluster, or for the only one.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -92,20 +92,33 @@ func (t *Topology) redisReplica() bool {
 	return t.Servers.Replica != nil
 }
 
-// removeTime is how long it may take to remove what the topology has on the user's servers.
-const removeTime = 20 * time.Second
+// rental is what the topology has on a server of the user's.
+type rental interface {
+	Lost() <-chan struct{}
+	Loss() error
+	Remove(ctx context.Context) error
+}
 
-// removeTenants removes the database and the keys, also after an interrupt: ctx may have ended.
-func (t *Topology) removeTenants(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
-	defer cancel()
-	var errs []error
+func (t *Topology) rentals() (rentals []rental) {
 	if t.Tenants.MySQL != nil {
-		errs = append(errs, t.Tenants.MySQL.Remove(ctx))
+		rentals = append(rentals, t.Tenants.MySQL)
 	}
 	if t.Tenants.Redis != nil {
-		errs = append(errs, t.Tenants.Redis.Remove(ctx))
+		rentals = append(rentals, t.Tenants.Redis)
 	}
+	return rentals
+}
+
+// removeTenants removes the database and the keys, also after an interrupt: ctx may have ended. It takes as long as the
+// servers need, and does not wait for one that does not answer.
+func (t *Topology) removeTenants(ctx context.Context) error {
+	rentals := t.rentals()
+	errs := make([]error, len(rentals))
+	var removing sync.WaitGroup
+	for i, r := range rentals {
+		removing.Go(func() { errs[i] = r.Remove(context.WithoutCancel(ctx)) })
+	}
+	removing.Wait()
 	t.Tenants.MySQL, t.Tenants.Redis = nil, nil
 	return errors.Join(errs...)
 }
