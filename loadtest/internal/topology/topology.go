@@ -220,7 +220,8 @@ func stopAll(ctx context.Context, layer []part) error {
 	return errors.Join(errs...)
 }
 
-// Check returns an error if a process that Start started has ended: a measurement is worthless without it.
+// Check returns an error if a process that Start started has ended, or if somebody else has taken what the topology has
+// on the user's servers: a measurement is worthless without it.
 func (t *Topology) Check() error {
 	var errs []error
 	for _, layer := range t.layers() {
@@ -228,13 +229,17 @@ func (t *Topology) Check() error {
 			errs = append(errs, p.death())
 		}
 	}
+	for _, r := range t.rentals() {
+		errs = append(errs, r.Loss())
+	}
 	return errors.Join(errs...)
 }
 
 // Died returns a channel that receives an error for each process that runs now, as soon as it has ended, whether by
-// itself or by Stop. The channel is closed when all have ended, or ctx has.
+// itself or by Stop, and for each of the user's servers on which somebody else has taken what the topology has. The
+// channel is closed when all have done so, or ctx has ended.
 func (t *Topology) Died(ctx context.Context) <-chan error {
-	return deaths(ctx, slices.Concat(t.layers()...))
+	return deaths(ctx, slices.Concat(t.layers()...), t.rentals()...)
 }
 
 // Died returns a channel that receives an error as soon as the process of the replica that runs now has ended. The
@@ -243,17 +248,23 @@ func (r *Replica) Died(ctx context.Context) <-chan error {
 	return deaths(ctx, []part{{process: r.Process(), stop: r.Stop}})
 }
 
-func deaths(ctx context.Context, running []part) <-chan error {
-	died := make(chan error, len(running))
+func deaths(ctx context.Context, running []part, rentals ...rental) <-chan error {
+	died := make(chan error, len(running)+len(rentals))
 	var watching sync.WaitGroup
-	for _, p := range running {
+	watch := func(done <-chan struct{}, death func() error) {
 		watching.Go(func() {
 			select {
-			case <-p.process.Done():
-				died <- p.death()
+			case <-done:
+				died <- death()
 			case <-ctx.Done():
 			}
 		})
+	}
+	for _, p := range running {
+		watch(p.process.Done(), p.death)
+	}
+	for _, r := range rentals {
+		watch(r.Lost(), r.Loss)
 	}
 	go func() {
 		watching.Wait()
