@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -17,7 +19,8 @@ func TestRunConnectsToRedisWithTLSAndAnAccount(t *testing.T) {
 	ca := serverstest.NewCA(t)
 	files, client := ca.Issue(t, "redis", "127.0.0.1"), ca.Issue(t, "client")
 	server := serverstest.StartRedis(t, servers.RedisOptions{TLS: &files})
-	serverstest.SetUser(t, server.Addr, serverstest.Rules(t, "../docs/accounts.md", "ACL SETUSER stock_lab "))
+	rules := serverstest.Rules(t, "../docs/accounts.md", "ACL SETUSER stock_lab ")
+	serverstest.SetUser(t, &redis.Options{Addr: server.Addr}, rules)
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte(serverstest.Secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)

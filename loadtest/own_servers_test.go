@@ -43,7 +43,7 @@ func startForeignWith(t *testing.T, files *servers.TLS) foreign {
 	t.Helper()
 	args, require := []string{"--max-connections=151"}, ""
 	if files != nil {
-		args, require = append(args, serverstest.MySQLWithTLS(*files)...), " REQUIRE X509"
+		args, require = append(args, serverstest.MySQLWithTLS(*files)...), "REQUIRE X509"
 	}
 	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true, Args: args})
 	admin, err := sql.Open("mysql", server.DSN(""))
@@ -51,15 +51,21 @@ func startForeignWith(t *testing.T, files *servers.TLS) foreign {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { admin.Close() })
-	for _, statement := range []string{
+	statements := []string{
 		"CREATE DATABASE stock",
 		"CREATE TABLE stock.good_stock (goods_id BIGINT PRIMARY KEY, stock BIGINT)",
 		"INSERT INTO stock.good_stock VALUES (1, 42), (2, 43)",
-		"CREATE USER lab@'127.0.0.1' IDENTIFIED BY '" + mysqlSecret + "'" + require,
-		"GRANT ALL ON stock_lab.* TO lab@'127.0.0.1'",
-	} {
+	}
+	actual := strings.NewReplacer("'%'", "'127.0.0.1'", serverstest.Secret, mysqlSecret, ";", "")
+	for _, rule := range serverstest.Rules(t, "../docs/own-servers.md", "CREATE USER lab@", "GRANT ALL ") {
+		statements = append(statements, actual.Replace(rule))
+	}
+	if require != "" {
+		statements = append(statements, "ALTER USER lab@'127.0.0.1' "+require)
+	}
+	for _, statement := range statements {
 		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", statement, err)
 		}
 	}
 	cache := serverstest.StartRedis(t, servers.RedisOptions{AOF: true, TLS: files})
@@ -85,15 +91,10 @@ const userSecret = "user-top-secret"
 func (f *foreign) limitRedis(t *testing.T) {
 	t.Helper()
 	rules := serverstest.Rules(t, "../docs/own-servers.md", "ACL SETUSER lab ")
-	for _, rule := range rules {
-		var words []any
-		for word := range strings.FieldsSeq(strings.ReplaceAll(rule, serverstest.Secret, userSecret)) {
-			words = append(words, word)
-		}
-		if err := f.redis.Do(t.Context(), words...).Err(); err != nil {
-			t.Fatal(err)
-		}
+	for i := range rules {
+		rules[i] = strings.ReplaceAll(rules[i], serverstest.Secret, userSecret)
 	}
+	serverstest.SetUser(t, f.redis.Options(), rules)
 	f.env = append(f.env, "LOADTEST_REDIS_USER=lab", "LOADTEST_REDIS_PASSWORD="+userSecret)
 }
 
@@ -391,14 +392,15 @@ func TestServersOfTheUserThatCannotBeUsedAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	away := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	const running = "is it running?"
 	for _, test := range []struct {
 		name string
 		args []string
 		env  string
 		want []string
 	}{
-		{"MySQL away", []string{"--mysql-dsn=lab@tcp(" + away + ")/"}, "", []string{away, "is it running?"}},
-		{"Redis away", []string{"--redis=" + away}, "", []string{away, "is it running?"}},
+		{"MySQL away", []string{"--mysql-dsn=lab@tcp(" + away + ")/"}, "", []string{away, running}},
+		{"Redis away", []string{"--redis=" + away}, "", []string{away, running}},
 		{"wrong password of MySQL", []string{"--mysql-dsn=lab:wrong@tcp(" + config.Addr + ")/"}, "",
 			[]string{config.Addr, "check user and password"}},
 		{"wrong password of Redis", nil, "LOADTEST_REDIS_PASSWORD=wrong", []string{"LOADTEST_REDIS_PASSWORD"}},
@@ -423,6 +425,9 @@ func TestServersOfTheUserThatCannotBeUsedAreNamed(t *testing.T) {
 			if !strings.Contains(stderr.String(), want) {
 				t.Errorf("%s: want %q in %s", test.name, want, stderr)
 			}
+		}
+		if !slices.Contains(test.want, running) && strings.Contains(stderr.String(), running) {
+			t.Errorf("%s: whether the server runs is known: %s", test.name, stderr)
 		}
 		wantNoSecret(t, t.TempDir(), stderr.String())
 	}

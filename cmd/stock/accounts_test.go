@@ -118,7 +118,7 @@ func (s *secured) startRedis(t *testing.T, n int) environment {
 		serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: server.Addr})
 		admin := redis.NewClient(&redis.Options{Addr: server.Addr})
 		t.Cleanup(func() { admin.Close() })
-		serverstest.SetUser(t, server.Addr, s.redisRules(t))
+		serverstest.SetUser(t, &redis.Options{Addr: server.Addr}, s.redisRules(t))
 		if err := admin.ConfigResetStat(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -615,7 +615,7 @@ func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLSAlsoAfterAFai
 			}
 		})
 		for _, sentinel := range group.Sentinels {
-			serverstest.SetUser(t, sentinel.Addr, rules(t, "ACL SETUSER stock_sentinel "))
+			serverstest.SetUser(t, &redis.Options{Addr: sentinel.Addr}, rules(t, "ACL SETUSER stock_sentinel "))
 		}
 		p := s.sellInRedis(t, []*servers.Redis{group.Master, group.Replica}, group.Sentinels, environment{
 			"STOCK_REDIS": strings.Join(group.SentinelAddrs, ","), "STOCK_REDIS_MASTER": group.MasterName,
@@ -630,7 +630,7 @@ func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLSAlsoAfterAFai
 func (s *secured) sellInRedis(t *testing.T, stores, sentinels []*servers.Redis, env environment) *program {
 	t.Helper()
 	for _, server := range stores {
-		serverstest.SetUser(t, server.Addr, s.redisRules(t))
+		serverstest.SetUser(t, &redis.Options{Addr: server.Addr}, s.redisRules(t))
 	}
 	p := launch(t, s.with(env, environment{"STOCK_REDIS_USER": "stock", "STOCK_REDIS_TLS": s.client}), "serve")
 	p.expect(t, "GET", p.url+"/readyz", 200)

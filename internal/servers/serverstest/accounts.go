@@ -35,10 +35,10 @@ func Rules(t testing.TB, document string, prefixes ...string) (lines []string) {
 	return lines
 }
 
-// SetUser sends the rules to a Redis server.
-func SetUser(t testing.TB, addr string, rules []string) {
+// SetUser sends the rules to a Redis server, with the options of an account that may do so.
+func SetUser(t testing.TB, options *redis.Options, rules []string) {
 	t.Helper()
-	admin := RedisClient(t, &redis.Options{Addr: addr})
+	admin := RedisClient(t, options)
 	for _, rule := range rules {
 		var words []any
 		for word := range strings.FieldsSeq(rule) {

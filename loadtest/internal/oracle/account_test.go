@@ -39,7 +39,8 @@ func secured(t *testing.T) (config Config, ca *serverstest.CA) {
 	}
 	store := serverstest.StartRedis(t, servers.RedisOptions{TLS: &server})
 	admin := serverstest.RedisClient(t, &redis.Options{Addr: store.Addr})
-	serverstest.SetUser(t, store.Addr, serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_lab "))
+	rules := serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_lab ")
+	serverstest.SetUser(t, &redis.Options{Addr: store.Addr}, rules)
 	tls, err2 := access.TLS("ca=" + ca.File + ",cert=" + client.Cert + ",key=" + client.Key)
 	if err := errors.Join(err, err2, admin.Set(t.Context(), "stock:{1}", 7, 0).Err()); err != nil {
 		t.Fatal(err)
