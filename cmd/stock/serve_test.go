@@ -282,7 +282,7 @@ func TestTheAdminListenerCanBeOmitted(t *testing.T) {
 
 func TestTheDSNIsNormalised(t *testing.T) {
 	t.Parallel()
-	options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock?interpolateParams=false&parseTime=false&clientFoundRows=false"}
+	options := storeOptions{mysqlDSN: "root@tcp(h:1)/stock?interpolateParams=false&parseTime=false&clientFoundRows=false"}
 	config, err := options.mysqlAccount()
 	if err != nil {
 		t.Fatal(err)

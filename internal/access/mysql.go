@@ -9,9 +9,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// MySQL returns the configuration of a connection: that of a DSN, with a password and settings of TLS from elsewhere, if
-// any. Its errors continue a sentence that begins with the name of the DSN. They are not the driver's, which quote the
-// address, the protocol and the database, one of which may be a misplaced password.
+// MySQL returns the configuration of a connection: that of a DSN, with a password and settings of TLS from elsewhere,
+// if any. Its errors continue a sentence that begins with the name of the DSN. They are not the driver's, which quote
+// the address, the protocol and the database, one of which may be a misplaced password.
 func MySQL(dsn, password string, secure *tls.Config) (*mysql.Config, error) {
 	config, err := mysql.ParseDSN(dsn)
 	switch {

@@ -163,7 +163,8 @@ func TestALabNoticesThatItsDatabaseHasBeenReplaced(t *testing.T) {
 		t.Error(err)
 	}
 	db, id := findLock(t, server, "noticed")
-	execute(t, db, "DROP DATABASE noticed", "CREATE DATABASE noticed", "CREATE TABLE noticed.treasure (id INT)", "KILL "+id)
+	execute(t, db, "DROP DATABASE noticed", "CREATE DATABASE noticed", "CREATE TABLE noticed.treasure (id INT)",
+		"KILL "+id)
 	select {
 	case <-d.Lost():
 	case <-time.After(20 * time.Second):
@@ -207,13 +208,13 @@ func TestConnectionsThatTheAccountHasAreNotFree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer account.Close()
+	t.Cleanup(func() { account.Close() })
 	for range used {
 		conn, err := account.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		t.Cleanup(func() { conn.Close() })
 	}
 	d, err := tenant.CreateDatabase(t.Context(), dsn, oracle.Account{}, "limited")
 	if err != nil {

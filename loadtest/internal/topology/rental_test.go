@@ -26,8 +26,8 @@ func TestASlowDropDoesNotDelayTheRemovalOfKeys(t *testing.T) {
 	if rented.Tenants.MySQL, err = tenant.CreateDatabase(t.Context(), dsn, oracle.Account{}, "stock_lab"); err != nil {
 		t.Fatal(err)
 	}
-	redisAddress := []string{store.Addr}
-	if rented.Tenants.Redis, err = tenant.CreateKeys(t.Context(), redisAddress, oracle.Account{}, "stock_lab:"); err != nil {
+	rented.Tenants.Redis, err = tenant.CreateKeys(t.Context(), []string{store.Addr}, oracle.Account{}, "stock_lab:")
+	if err != nil {
 		t.Fatal(err)
 	}
 	proxy.Select(func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, []byte("DROP DATABASE")) })
