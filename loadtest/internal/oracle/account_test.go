@@ -96,7 +96,7 @@ func TestTheDocumentedAccountReadsARedisCluster(t *testing.T) {
 		}
 	})
 	for _, master := range cluster.Masters {
-		serverstest.SetUser(t, master.Addr, serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_lab "))
+		serverstest.SetUser(t, &redis.Options{Addr: master.Addr}, serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_lab "))
 	}
 	o, err := Open(t.Context(), Config{
 		Redis: cluster.Addrs, Account: Account{RedisUser: "stock_lab", RedisPassword: serverstest.Secret},
