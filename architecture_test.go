@@ -109,8 +109,8 @@ var importTable = []struct {
 	{
 		name: "cmd/stock",
 		imports: []string{
-			"internal/access", "internal/locks", "internal/stock", "internal/stock/{catalogue,httpapi,mutants,mysql,share,stream}",
-			"internal/suggest", "migrations",
+			"internal/access", "internal/locks", "internal/stock",
+			"internal/stock/{catalogue,httpapi,mutants,mysql,share,stream}", "internal/suggest", "migrations",
 		},
 		because: "It connects to the servers and puts the service together.",
 	},

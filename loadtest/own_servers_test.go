@@ -215,7 +215,8 @@ func wantNoSecret(t *testing.T, dir string, texts ...string) {
 func (f foreign) judge(t *testing.T, strategies string, notes []string, args ...string) (stderr string) {
 	t.Helper()
 	dir, before := t.TempDir(), f.state(t)
-	cmd, stdout, errs := f.command(t, append([]string{"run", "--quick", "--out", dir, "--strategies", strategies}, args...)...)
+	args = append([]string{"run", "--quick", "--out", dir, "--strategies", strategies}, args...)
+	cmd, stdout, errs := f.command(t, args...)
 	if err := cmd.Run(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, stdout, errs)
 	}

@@ -293,7 +293,8 @@ func ownZooKeeper(t testing.TB) lockstest.Private {
 func (d onZooKeeper) New(t testing.TB, addresses []string, o locks.Options) locks.Locker {
 	// The client waits a second before it tries an address again. Repeat it to avoid that, as if there were more
 	// servers.
-	conn, _, err := zk.Connect(slices.Repeat(addresses, 3), o.Lease, promptZooKeeper, zk.WithLogger(log.New(io.Discard, "", 0)))
+	quiet := zk.WithLogger(log.New(io.Discard, "", 0))
+	conn, _, err := zk.Connect(slices.Repeat(addresses, 3), o.Lease, promptZooKeeper, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,8 +95,9 @@ func TestTheDocumentedAccountReadsARedisCluster(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	rules := serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_lab ")
 	for _, master := range cluster.Masters {
-		serverstest.SetUser(t, &redis.Options{Addr: master.Addr}, serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_lab "))
+		serverstest.SetUser(t, &redis.Options{Addr: master.Addr}, rules)
 	}
 	o, err := Open(t.Context(), Config{
 		Redis: cluster.Addrs, Account: Account{RedisUser: "stock_lab", RedisPassword: serverstest.Secret},
