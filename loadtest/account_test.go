@@ -19,7 +19,7 @@ func TestRunConnectsToRedisWithTLSAndAnAccount(t *testing.T) {
 	ca := serverstest.NewCA(t)
 	files, client := ca.Issue(t, "redis", "127.0.0.1"), ca.Issue(t, "client")
 	server := serverstest.StartRedis(t, servers.RedisOptions{TLS: &files})
-	rules := serverstest.Rules(t, "../docs/accounts.md", "ACL SETUSER stock_lab ")
+	rules := serverstest.Rules(t, "../docs/accounts.md", "ACL SETUSER stock_reader ")
 	serverstest.SetUser(t, &redis.Options{Addr: server.Addr}, rules)
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte(serverstest.Secret+"\n"), 0o600); err != nil {
@@ -39,7 +39,7 @@ func TestRunConnectsToRedisWithTLSAndAnAccount(t *testing.T) {
 		getenv := func(name string) string { return test.env[name] }
 		code := run(t.Context(), []string{
 			"run", "--target", "http://127.0.0.1:1", "--out", filepath.Join(t.TempDir(), "out"), "--redis", server.TLSAddr,
-			"--redis-tls", test.settings, "--redis-user", "stock_lab",
+			"--redis-tls", test.settings, "--redis-user", "stock_reader",
 		}, getenv, &stdout, &stderr)
 		text := stderr.String()
 		if code != exitUnusable || !strings.Contains(text, test.want) || strings.Contains(text, serverstest.Secret) {

@@ -404,6 +404,8 @@ func TestServersOfTheUserThatCannotBeUsedAreNamed(t *testing.T) {
 		{"Redis away", []string{"--redis=" + away}, "", []string{away, running}},
 		{"wrong password of MySQL", []string{"--mysql-dsn=lab:wrong@tcp(" + config.Addr + ")/"}, "",
 			[]string{config.Addr, "check user and password"}},
+		{"the port of Redis for MySQL", []string{"--mysql-dsn=lab@tcp(" + f.redis.Options().Addr + ")/"}, "",
+			[]string{"is this MySQL's port?"}},
 		{"wrong password of Redis", nil, "LOADTEST_REDIS_PASSWORD=wrong", []string{"LOADTEST_REDIS_PASSWORD"}},
 		{"no privilege", []string{"--name=other_lab"}, "", []string{"GRANT ALL ON `other\\_lab`.* TO 'lab'@'127.0.0.1'"}},
 		{"a database in the DSN", []string{"--mysql-dsn=" + f.dsn + "stock"}, "", []string{"leave the name out"}},

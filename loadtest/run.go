@@ -218,8 +218,11 @@ func measure(ctx context.Context, run *lab.Run, screen *screen) error {
 		progress := run.Runner.Progress()
 		progress.Done++
 		result := string(round.Result)
-		if h.Run.Claim == verify.ClaimSellsNothing {
+		switch {
+		case h.Run.Claim == verify.ClaimSellsNothing:
 			result = "baseline"
+		case round.Result == verify.Wrong && h.Run.Claim != verify.ClaimCorrect:
+			result = "wrong, as claimed"
 		}
 		screen.logLine(fmt.Sprintf("%s: %s, %.0f requests/s", progress.Heading(), result, round.ThroughputPerS))
 	})

@@ -84,7 +84,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.timeout, "timeout", 20*time.Second, "timeout of a request; should exceed the service's own")
 	flags.DurationVar(&f.budget, "budget", fullBudget,
 		"time for everything: slow strategies get fewer requests; 0 for no limit")
-	flags.BoolVar(&f.quick, "quick", false, "a smoke test: one round of 600 requests, in about a minute")
+	flags.BoolVar(&f.quick, "quick", false, "a smoke test: one round of 600 requests, in a minute and a half")
 	flags.BoolVar(&f.faults, "faults", true,
 		"after the load, play the fault scenarios about which strategies make claims; never with "+
 			"--quick, --target, --replicas 1, or a load other than the standard one")

@@ -332,7 +332,7 @@ func checkFree(address string, ports int) error {
 	for i := range ports {
 		listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port+i)))
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: choose another port, or leave the flag out for one that is free", err)
 		}
 		listener.Close()
 	}

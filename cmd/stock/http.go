@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"stock/internal/stock/httpapi"
@@ -130,7 +131,11 @@ func (s *server) count(_ net.Conn, state http.ConnState) {
 
 // start listens, serves in the background and returns the URL.
 func (s *server) start(address string, failed chan<- error) (url string, err error) {
-	if s.listener, err = net.Listen("tcp", address); err != nil {
+	s.listener, err = net.Listen("tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "", fmt.Errorf("%w: choose another port, or stop the program that listens there", err)
+	case err != nil:
 		return "", err
 	}
 	go func() {

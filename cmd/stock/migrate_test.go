@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"stock/internal/stock"
 )
 
@@ -44,5 +46,18 @@ func TestMigrateDoesNotWaitLongForALockedRow(t *testing.T) {
 	}
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("it took %v", took)
+	}
+}
+
+func TestMigrateSaysHowToCreateAMissingDatabase(t *testing.T) {
+	t.Parallel()
+	config, err := mysql.ParseDSN(shared.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.DBName = "missing"
+	_, err = command(t, environment{"STOCK_MYSQL_DSN": config.FormatDSN()}, "migrate")
+	if err == nil || !strings.Contains(err.Error(), "CREATE DATABASE") {
+		t.Errorf("migrate says %v", err)
 	}
 }

@@ -72,8 +72,8 @@ func parse(text string) (s settings, err error) {
 		case item == "insecure-skip-verify":
 			s.unchecked = true
 		case target == nil:
-			return s, errors.New("it must be on, or a comma-separated list of ca=FILE, cert=FILE, key=FILE, name=HOST " +
-				"and insecure-skip-verify")
+			return s, fmt.Errorf("it must be on, or a comma-separated list of ca=FILE, cert=FILE, key=FILE, name=HOST "+
+				"and insecure-skip-verify: %q is none of them", name)
 		case value == "":
 			return s, fmt.Errorf("%s= has no value", name)
 		case *target != "":

@@ -26,7 +26,8 @@ var remedies = []struct{ text, remedy string }{
 	{"remote error: tls: unknown certificate authority", refusedCertificate},
 	{"remote error: tls: unknown certificate", refusedCertificate},
 	{"remote error: tls: expired certificate", refusedCertificate},
-	{"Error 1044", fewPermissions}, // MySQL: access denied for user 'stock'@'%' to database 'stock'
+	{"Error 1049", "create the database: CREATE DATABASE NAME"}, // MySQL: unknown database
+	{"Error 1044", fewPermissions},                              // MySQL: access denied for user 'stock'@'%' to database 'stock'
 	{
 		"Access denied for user", // MySQL
 		"check the user, the password, the host that the account is for, and whether the account requires TLS or " +

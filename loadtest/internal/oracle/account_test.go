@@ -39,17 +39,17 @@ func secured(t *testing.T) (config Config, ca *serverstest.CA) {
 	}
 	store := serverstest.StartRedis(t, servers.RedisOptions{TLS: &server})
 	admin := serverstest.RedisClient(t, &redis.Options{Addr: store.Addr})
-	rules := serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_lab ")
+	rules := serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_reader ")
 	serverstest.SetUser(t, &redis.Options{Addr: store.Addr}, rules)
 	tls, err2 := access.TLS("ca=" + ca.File + ",cert=" + client.Cert + ",key=" + client.Key)
 	if err := errors.Join(err, err2, admin.Set(t.Context(), "stock:{1}", 7, 0).Err()); err != nil {
 		t.Fatal(err)
 	}
 	return Config{
-		MySQLDSN: "stock_lab@tcp(" + db.Addr + ")/stock", Redis: []string{store.TLSAddr}, Redlock: []string{store.TLSAddr},
+		MySQLDSN: "stock_reader@tcp(" + db.Addr + ")/stock", Redis: []string{store.TLSAddr}, Redlock: []string{store.TLSAddr},
 		Account: Account{
 			MySQLPassword: serverstest.Secret, MySQLTLS: tls,
-			RedisUser: "stock_lab", RedisPassword: serverstest.Secret, RedisTLS: tls,
+			RedisUser: "stock_reader", RedisPassword: serverstest.Secret, RedisTLS: tls,
 		},
 	}, ca
 }
@@ -95,12 +95,12 @@ func TestTheDocumentedAccountReadsARedisCluster(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	rules := serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_lab ")
+	rules := serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_reader ")
 	for _, master := range cluster.Masters {
 		serverstest.SetUser(t, &redis.Options{Addr: master.Addr}, rules)
 	}
 	o, err := Open(t.Context(), Config{
-		Redis: cluster.Addrs, Account: Account{RedisUser: "stock_lab", RedisPassword: serverstest.Secret},
+		Redis: cluster.Addrs, Account: Account{RedisUser: "stock_reader", RedisPassword: serverstest.Secret},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func refusals(t *testing.T, right Config, ca *serverstest.CA) {
 		"two passwords of MySQL":      {func(c *Config) { c.MySQLDSN = "a:" + c.MySQLDSN }, "remove one"},
 		"TLS that may fall back":      {func(c *Config) { c.MySQLDSN += "?allowFallbackToPlaintext=true" }, "remove one"},
 		"TLS of MySQL twice":          {func(c *Config) { c.MySQLDSN += "?tls=true" }, "remove one"},
-		"TLS through a socket":        {func(c *Config) { c.MySQLDSN = "stock_lab@unix(/tmp/s)/stock" }, "remove one"},
+		"TLS through a socket":        {func(c *Config) { c.MySQLDSN = "stock_reader@unix(/tmp/s)/stock" }, "remove one"},
 		"Redis of an unknown CA":      {func(c *Config) { c.RedisTLS = stranger }, "with ca=FILE"},
 		"Redis without a certificate": {func(c *Config) { c.RedisTLS = anonymous }, "cert=FILE"},
 		"wrong password of Redis":     {func(c *Config) { c.RedisPassword += "x" }, "check the user and the password"},

@@ -116,10 +116,16 @@ func open(config *mysql.Config, name string) (*Database, error) {
 }
 
 func (d *Database) connect(ctx context.Context, user string) (err error) {
-	if d.lock, err = d.db.Conn(ctx); err != nil {
+	connecting, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	if d.lock, err = d.db.Conn(connecting); err != nil {
 		if numbered(err, errAccessDenied) {
-			return fmt.Errorf("MySQL at %s refuses %s: check user and password of the MySQL DSN, and whether "+
-				"the account requires TLS (--mysql-tls) or a certificate", d.address, user)
+			return fmt.Errorf("MySQL at %s refuses %s: check user and password of the MySQL DSN (the password may be in "+
+				"LOADTEST_MYSQL_PASSWORD), the host that the account is for, and whether it requires TLS (--mysql-tls) or a "+
+				"certificate", d.address, user)
+		}
+		if connecting.Err() != nil && ctx.Err() == nil {
+			return fmt.Errorf("MySQL at %s: no answer in %v: is this MySQL's port?", d.address, connectTime)
 		}
 		return fmt.Errorf("connect to MySQL at %s: %w", d.address, unreachable(err))
 	}

@@ -63,8 +63,8 @@ func (k *Keys) connect(ctx context.Context, addresses int, secure bool) error {
 	defer cancel()
 	if err := k.client.Ping(pinging).Err(); err != nil {
 		if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "WRONGPASS") {
-			return errors.New("it refuses the user or the password: set LOADTEST_REDIS_PASSWORD, and --redis-user unless " +
-				"it is the default user's")
+			return errors.New("it refuses the user or the password: check LOADTEST_REDIS_PASSWORD, and --redis-user " +
+				"unless it is the default user's")
 		}
 		if secure && errors.Is(err, context.DeadlineExceeded) { // Redis waits for the end of what it takes for a command
 			return fmt.Errorf("connect: is it running, and is this its port for TLS? %w", err)
@@ -77,8 +77,11 @@ func (k *Keys) connect(ctx context.Context, addresses int, secure bool) error {
 func (k *Keys) create(ctx context.Context) error {
 	held, err := k.take(ctx)
 	switch {
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return fmt.Errorf("the account may not use keys that begin with %[1]s: an administrator can permit it: ACL SETUSER "+
+			"USER ~%[1]s* &%[1]s* +@all -@dangerous +info: %[2]w", k.Prefix, err)
 	case err != nil:
-		return fmt.Errorf("take the key prefix %s: %w", k.Prefix, err)
+		return fmt.Errorf("take the key prefix %q: %w", k.Prefix, err)
 	case !held:
 		return fmt.Errorf("another lab uses the key prefix %s, or was killed less than %v ago: wait until it has ended, or "+
 			"choose another --name", k.Prefix, claimTime)

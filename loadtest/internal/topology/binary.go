@@ -16,7 +16,10 @@ import (
 // else one that it builds from source, as for `go run`.
 func (t *Topology) findStock(ctx context.Context, asked string) (path string, err error) {
 	if asked != "" {
-		return exec.LookPath(asked)
+		if path, err = exec.LookPath(asked); err != nil {
+			return "", fmt.Errorf("--stock-binary: %w", err)
+		}
+		return path, nil
 	}
 	if self, err := os.Executable(); err == nil {
 		if path, found := builtWith(self); found {
