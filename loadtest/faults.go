@@ -111,7 +111,7 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	l, err := lab.Start(ctx, topology.Options{
 		Replicas:     1, // it tells the strategies; scenarios have replicas of their own
 		RedisReplica: true, StockBinary: f.local.stockBinary,
-		Own: f.servers.own(1 + 2*f.parallel),
+		User: f.servers.userServers(1 + 2*f.parallel),
 	})
 	if err != nil {
 		return startError(ctx, err)

@@ -222,9 +222,9 @@ func (f *serverFlags) checkOwn(tidb string, cluster bool) error {
 	return nil
 }
 
-// own says which servers are the user's, if the lab starts the service itself.
-func (f *serverFlags) own(replicas int) topology.Own {
-	return topology.Own{
+// userServers says which servers are the user's, if the lab starts the service itself.
+func (f *serverFlags) userServers(replicas int) topology.UserServers {
+	return topology.UserServers{
 		MySQLDSN: f.mysqlDSN, Redis: f.redis, Account: f.account, MySQLTLS: f.mysqlTLS, RedisTLS: f.redisTLS,
 		Name: f.name, Replicas: replicas,
 	}
@@ -236,7 +236,7 @@ func (f *serverFlags) named() bool { return f.name != tenant.DefaultName }
 // noFaults is why no fault scenario can be played on the servers; empty if some can.
 func (f *serverFlags) noFaults() string {
 	switch {
-	case f.own(0).TLS():
+	case f.userServers(0).TLS():
 		return fault.NoTLS
 	case len(f.redis) > 1:
 		return fault.NoCluster

@@ -140,7 +140,7 @@ func (f *runFlags) openLab(ctx context.Context) (*lab.Lab, error) {
 	}
 	return lab.Start(ctx, f.clusters.options(topology.Options{
 		Replicas: f.replicas, RedisReplica: f.copied, StockBinary: f.local.stockBinary, TiDB: f.local.tidb,
-		Own: f.attach.own(f.mostReplicas()),
+		User: f.attach.userServers(f.mostReplicas()),
 	}))
 }
 

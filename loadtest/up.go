@@ -118,7 +118,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		StockBinary:  f.local.stockBinary,
 		TiDB:         f.local.tidb,
 		PausePoints:  f.pausePoints,
-		Own:          f.servers.own(f.replicas + 2),
+		User:         f.servers.userServers(f.replicas + 2),
 		ReplicaArgs:  []string{"--lease=" + f.lease.String()},
 		Listen:       cmp.Or(f.listen, ifFree(usualListen, 1)),
 		AdminListen:  cmp.Or(f.adminListen, ifFree(usualAdminListen, f.replicas)),

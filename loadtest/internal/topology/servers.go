@@ -26,13 +26,13 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 		return err
 	})
 	group.Go(func() error {
-		if o.Own.MySQLDSN != "" {
+		if o.User.MySQLDSN != "" {
 			return t.rentMySQL(ctx, o)
 		}
 		return t.startMySQL(ctx, o)
 	})
 	group.Go(func() error {
-		if len(o.Own.Redis) > 0 {
+		if len(o.User.Redis) > 0 {
 			return t.rentRedis(ctx, o)
 		}
 		return t.startRedis(ctx, o)
@@ -41,7 +41,7 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 		group.Go(func() (err error) {
 			name := "redlock-" + strconv.Itoa(i+1)
 			t.Servers.Redlock[i], err = servers.StartRedis(ctx, servers.RedisOptions{
-				Name: name, AOF: true, Args: o.Own.redlockArgs(),
+				Name: name, AOF: true, Args: o.User.redlockArgs(),
 			})
 			return err
 		})

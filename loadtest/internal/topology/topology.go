@@ -45,7 +45,7 @@ type Options struct {
 	MaxHold     time.Duration // the longest time that a request may spend inside the critical section
 	PausePoints bool          // allow the X-Pause header, which pauses a request in the middle
 
-	Own Own // servers of the user's, in place of private ones
+	User UserServers // used in place of private ones
 
 	TiDB string // path of tidb-server, which is started instead of MySQL; empty for MySQL
 
@@ -79,7 +79,7 @@ type Topology struct {
 
 	// Account is what the user's servers ask of their clients. MySQLDSN has the password.
 	Account oracle.Account `json:"-"`
-	TLS     bool           `json:"-"` // see Own.TLS
+	TLS     bool           `json:"-"` // see UserServers.TLS
 
 	StockBinary string `json:"stock_binary"` // path of the service; empty if unknown
 
@@ -109,8 +109,8 @@ type Topology struct {
 
 	tidb           bool         // MySQLDSN is that of TiDB
 	rented         bool         // MySQLDSN is that of a server of the user's, also after Stop
-	mysqlTLS       string       // see Own.MySQLTLS
-	redisTLS       string       // see Own.RedisTLS
+	mysqlTLS       string       // see UserServers.MySQLTLS
+	redisTLS       string       // see UserServers.RedisTLS
 	connectionArgs []string     // see connectionArgs
 	dir            *servers.Dir // the replicas' logs, and the service if it was built
 }
@@ -141,16 +141,16 @@ func Start(ctx context.Context, o Options) (*Topology, error) {
 	if o.Redlock == 0 {
 		o.Redlock = 3
 	}
-	if o.Own.RedisTLS != "" {
+	if o.User.RedisTLS != "" {
 		o.Redlock = 0
 	}
 	dir, err := servers.NewDir("lab")
 	if err != nil {
 		return nil, err
 	}
-	t := &Topology{dir: dir, TLS: o.Own.TLS()}
-	if o.Own.given() {
-		t.KeyPrefix = tenant.Prefix(o.Own.Name) // also of named locks in MySQL, which belong to no database
+	t := &Topology{dir: dir, TLS: o.User.TLS()}
+	if o.User.given() {
+		t.KeyPrefix = tenant.Prefix(o.User.Name) // also of named locks in MySQL, which belong to no database
 	}
 	if err := t.start(ctx, o); err != nil {
 		// If ctx has ended, Stop kills everything at once, which is fine: there is no data to keep yet.

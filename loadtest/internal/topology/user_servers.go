@@ -13,9 +13,9 @@ import (
 	"stock/loadtest/internal/tenant"
 )
 
-// Own are servers of the user's, on which the topology has a database and a prefix of keys of its own. Empty fields
+// UserServers are servers of the user, on which the topology has a database and a prefix of keys of its own. Empty fields
 // stand for private servers.
-type Own struct {
+type UserServers struct {
 	MySQLDSN string   // without a database
 	Redis    []string // host:port; more than one is a Cluster
 	Account  oracle.Account
@@ -28,17 +28,17 @@ type Own struct {
 }
 
 // given reports whether any server is the user's.
-func (o Own) given() bool { return o.MySQLDSN != "" || len(o.Redis) > 0 }
+func (o UserServers) given() bool { return o.MySQLDSN != "" || len(o.Redis) > 0 }
 
 // TLS reports whether connections to a server may be encrypted.
-func (o Own) TLS() bool {
+func (o UserServers) TLS() bool {
 	config, err := mysql.ParseDSN(o.MySQLDSN)
 	inDSN := err == nil && config.TLSConfig != "" && config.TLSConfig != "false"
 	return o.MySQLTLS != "" || o.RedisTLS != "" || inDSN
 }
 
 // redlockArgs make private masters of Redlock accept the account of the user's Redis: a replica has only one for all.
-func (o Own) redlockArgs() []string {
+func (o UserServers) redlockArgs() []string {
 	if o.Account.RedisUser == "" {
 		return nil
 	}
@@ -51,27 +51,27 @@ const noRedlock = "with --redis-tls, there is none: the replicas use the setting
 
 // rentMySQL creates the database on the user's server.
 func (t *Topology) rentMySQL(ctx context.Context, o Options) (err error) {
-	database, err := tenant.CreateDatabase(ctx, o.Own.MySQLDSN, o.Own.Account, o.Own.Name)
+	database, err := tenant.CreateDatabase(ctx, o.User.MySQLDSN, o.User.Account, o.User.Name)
 	if err != nil {
 		return err
 	}
 	t.Tenants.MySQL, t.MySQLDSN, t.rented = database, database.DSN, true
-	t.Account.MySQLTLS, t.mysqlTLS = o.Own.Account.MySQLTLS, o.Own.MySQLTLS
+	t.Account.MySQLTLS, t.mysqlTLS = o.User.Account.MySQLTLS, o.User.MySQLTLS
 	t.Environment.MySQL, t.Environment.MySQLSettings = database.Version, database.Isolation
 	least := o.Replicas
-	if o.Own.Replicas > least {
+	if o.User.Replicas > least {
 		least += 2 // for one fault scenario at a time
 	}
-	t.MostReplicas = max(least, min(database.Free/replicaConnections, o.Own.Replicas))
+	t.MostReplicas = max(least, min(database.Free/replicaConnections, o.User.Replicas))
 	t.connectionArgs, err = connectionArgs(database.Free, t.MostReplicas)
 	return err
 }
 
 // rentRedis takes the prefix on the user's server.
 func (t *Topology) rentRedis(ctx context.Context, o Options) (err error) {
-	t.Tenants.Redis, err = tenant.CreateKeys(ctx, o.Own.Redis, o.Own.Account, tenant.Prefix(o.Own.Name))
-	account := o.Own.Account
-	t.Redis, t.redisTLS, t.Account.RedisTLS = o.Own.Redis, o.Own.RedisTLS, account.RedisTLS
+	t.Tenants.Redis, err = tenant.CreateKeys(ctx, o.User.Redis, o.User.Account, tenant.Prefix(o.User.Name))
+	account := o.User.Account
+	t.Redis, t.redisTLS, t.Account.RedisTLS = o.User.Redis, o.User.RedisTLS, account.RedisTLS
 	t.Account.RedisUser, t.Account.RedisPassword = account.RedisUser, account.RedisPassword
 	return err
 }
