@@ -159,7 +159,7 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.redisTLS, "redis-tls", "", access.Usage)
 	flags.StringVar(&f.account.RedisUser, "redis-user", "", "`user` of Redis, if not the default user")
 	flags.StringVar(&f.name, "name", tenant.DefaultName,
-		"name of that database, and with a colon prefix of the keys; labs at the same time need different ones")
+		"name of that database and, with a colon, prefix of the keys; labs that run at the same time need different ones")
 }
 
 // readAccount reads certificates, and passwords from the environment or from files: other users of the host can read a

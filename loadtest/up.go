@@ -182,8 +182,8 @@ func (d *deathWatch) follow(ctx context.Context, died <-chan error) {
 	}()
 }
 
-// listenForConsole opens the console's port before anything else uses it. The usual one may be in use by another lab;
-// one that was asked for may not.
+// listenForConsole opens the console's port before anything else uses it. If the usual port is taken,
+// any free one is used; a port that the user names must be free.
 func (f *upFlags) listenForConsole() (net.Listener, error) {
 	if f.console == "" {
 		return nil, nil
@@ -225,8 +225,8 @@ func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Lis
 }
 
 // runCommand returns the beginning of a command that runs strategies on a lab like this one, and what to do before it.
-// What "loadtest run" cannot start, the command uses: this lab itself. It lacks the password of MySQL, because other
-// users of the host can read a command line, and what the console serves.
+// If "loadtest run" cannot start such a lab, the command uses this one. It contains no password, because other users of
+// the host can read a command line and the page of the console.
 func (f *upFlags) runCommand(t *topology.Topology) (command, note string) {
 	command = "go run ./loadtest run"
 	if f.lease != usualLease || f.servers.mysqlDSN != "" || len(f.servers.redis) > 0 {
@@ -298,7 +298,7 @@ func newConsoleRun(
 	}
 	options := f.runOptions(mix, time.Now())
 	options.Config.Watch = watch
-	options.Notes = []string{"Run from the console: a browser that shows the run takes time of the processors from it."}
+	options.Notes = []string{"Run from the console: the browser that shows it uses CPU time, too."}
 	run, err := l.NewRun(ctx, options)
 	if err != nil {
 		removeIfEmpty()

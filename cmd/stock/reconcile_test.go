@@ -76,7 +76,7 @@ func TestReconcileTellsAServerThatDoesNotAnswerFromADifference(t *testing.T) {
 	}
 }
 
-// An item that does not exist and one whose row is locked come first.
+// The item that does not exist and the one whose row is locked sort before the others.
 func TestReconcileContinuesAfterAnItemThatCannotBeCompared(t *testing.T) {
 	t.Parallel()
 	env, client := streamed(t, servers.RedisOptions{})

@@ -1,5 +1,5 @@
-// Package access reads what a server asks of its clients: TLS settings and passwords. It also says what to do when a
-// server refuses a client.
+// Package access reads the TLS settings and passwords with which a client connects to a server. It also says what to do
+// when a server refuses a client.
 package access
 
 import (
@@ -112,7 +112,7 @@ func readCertificate(cert, key string) (*tls.Certificate, error) {
 }
 
 // Password returns the password in the environment variable of a name, or in the file that the variable NAME_FILE
-// names, as Docker and Kubernetes provide secrets, without the end of its line. It is empty if neither is set.
+// names, as Docker and Kubernetes provide secrets, without the newline at its end. It is empty if neither is set.
 func Password(getenv func(string) string, name string) (string, error) {
 	password, file := getenv(name), getenv(name+"_FILE")
 	if file == "" {

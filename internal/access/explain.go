@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// remedies say what to do about errors that contain a text. They go by the text because gRPC, and some servers, pass on
-// nothing else. The first one that applies counts.
+// remedies say what to do about errors. They match a part of the error's text, because gRPC and some servers pass on
+// nothing else. The first match counts.
 var remedies = []struct{ text, remedy string }{
 	{
 		"certificate signed by unknown authority",
@@ -27,7 +27,7 @@ var remedies = []struct{ text, remedy string }{
 	{"remote error: tls: unknown certificate", refusedCertificate},
 	{"remote error: tls: expired certificate", refusedCertificate},
 	{"Error 1049", "create the database: CREATE DATABASE NAME"}, // MySQL: unknown database
-	{"Error 1044", fewPermissions},                              // MySQL: access denied for user 'stock'@'%' to database 'stock'
+	{"Error 1044", fewPermissions},                              // MySQL: access denied to a database
 	{
 		"Access denied for user", // MySQL
 		"check the user, the password, the host that the account is for, and whether the account requires TLS or " +

@@ -66,7 +66,7 @@ func CreateDatabase(ctx context.Context, dsn string, account oracle.Account, nam
 	if err := d.connect(ctx, config.User); err != nil {
 		return nil, errors.Join(err, d.closeConnections())
 	}
-	// The driver closes the connection of a statement that is interrupted, so that nothing could be undone.
+	// If a statement is interrupted, the driver closes the connection, and what was created could not be removed.
 	creating, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	if err := d.create(creating); err != nil {

@@ -66,7 +66,8 @@ func (k *Keys) connect(ctx context.Context, addresses int, secure bool) error {
 			return errors.New("it refuses the user or the password: check LOADTEST_REDIS_PASSWORD, and --redis-user " +
 				"unless it is the default user's")
 		}
-		if secure && errors.Is(err, context.DeadlineExceeded) { // Redis waits for the end of what it takes for a command
+		if secure && errors.Is(err, context.DeadlineExceeded) {
+			// Without TLS, Redis takes the handshake for a command that is not finished.
 			return fmt.Errorf("connect: is it running, and is this its port for TLS? %w", err)
 		}
 		return fmt.Errorf("connect: %w", unreachable(err))
@@ -179,7 +180,7 @@ func (k *Keys) hold(ctx context.Context) error {
 	held, err := k.take(ctx)
 	if err == nil && !held {
 		return lostError{fmt.Errorf("another lab has taken the key prefix %s on Redis at %s, because this one did not "+
-			"reach Redis for %v: both runs are worthless", k.Prefix, k.addresses, claimTime)}
+			"reach Redis for %v: discard the results of both runs", k.Prefix, k.addresses, claimTime)}
 	}
 	return err
 }
