@@ -154,7 +154,11 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 			return nil
 		case death := <-deaths.dead:
 			// Keep the other parts running: the user may have killed this one to see what happens.
-			fmt.Fprintf(stderr, "%v\n\nThe other parts keep running; Ctrl-C stops them.\n", death)
+			hint := ""
+			if address != "" {
+				hint = " The page at " + address + " can start a replica again."
+			}
+			fmt.Fprintf(stderr, "%v\n\nThe other parts keep running; Ctrl-C stops them.%s\n", death, hint)
 		}
 	}
 }
