@@ -148,19 +148,8 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	if err != nil {
 		return err
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case death := <-deaths.dead:
-			// Keep the other parts running: the user may have killed this one to see what happens.
-			hint := ""
-			if address != "" {
-				hint = " The page at " + address + " can start a replica again."
-			}
-			fmt.Fprintf(stderr, "%v\n\nThe other parts keep running; Ctrl-C stops them.%s\n", death, hint)
-		}
-	}
+	deaths.report(ctx, stderr, address)
+	return nil
 }
 
 // upDescription is what --json prints.
@@ -184,6 +173,23 @@ func (d *deathWatch) follow(ctx context.Context, died <-chan error) {
 			}
 		}
 	}()
+}
+
+// report writes each death until ctx ends. The other parts keep running: the user may have killed this one to see what
+// happens. console is the address of the console, empty if there is none.
+func (d *deathWatch) report(ctx context.Context, stderr io.Writer, console string) {
+	hint := ""
+	if console != "" {
+		hint = " The page at " + console + " can start a replica again."
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case death := <-d.dead:
+			fmt.Fprintf(stderr, "%v\n\nThe other parts keep running; Ctrl-C stops them.%s\n", death, hint)
+		}
+	}
 }
 
 // listenForConsole opens the console's port before anything else uses it. If the usual port is taken,

@@ -13,8 +13,8 @@ import (
 	"stock/loadtest/internal/tenant"
 )
 
-// UserServers are servers of the user, on which the topology has a database and a prefix of keys of its own. Empty fields
-// stand for private servers.
+// UserServers are servers of the user, on which the topology has a database and a prefix of keys of its own. Empty
+// fields stand for private servers.
 type UserServers struct {
 	MySQLDSN string   // without a database
 	Redis    []string // host:port; more than one is a Cluster
