@@ -129,6 +129,12 @@ func (b *Batch) Close() {
 	b.Undecided = slices.Clone(b.members)
 }
 
+// Abandoned reports whether the requests of all undecided members have ended. Unlike DropCancelled, it looks no further
+// than the first that has not.
+func (b *Batch) Abandoned() bool {
+	return !slices.ContainsFunc(b.Undecided, func(m *Member) bool { return m.ctx.Err() == nil })
+}
+
 // DropCancelled refuses the undecided members whose requests have ended, or end within the given time, and removes them
 // from Undecided. Nothing was sent for them. It returns the time until the next of the others ends.
 func (b *Batch) DropCancelled(within time.Duration) (left time.Duration) {

@@ -70,8 +70,9 @@ func (s *Script) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, 
 // run decides on a batch. The script does not end with ctx: see Store.
 func (s *Script) run(ctx context.Context, batch *batching.Batch) {
 	batch.Close()
-	if batch.DropCancelled(0); len(batch.Undecided) == 0 {
-		return // without a round trip for nobody
+	if batch.Abandoned() {
+		batch.DropCancelled(0)
+		return
 	}
 	reply, err := s.sell(context.WithoutCancel(ctx), batch.GoodsID, func() []any {
 		batch.DropCancelled(0)
