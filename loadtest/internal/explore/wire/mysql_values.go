@@ -1,0 +1,190 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Types of columns and parameters that are not sent as strings.
+const (
+	typeDecimal    = 0x00
+	typeTiny       = 0x01
+	typeShort      = 0x02
+	typeLong       = 0x03
+	typeFloat      = 0x04
+	typeDouble     = 0x05
+	typeNull       = 0x06
+	typeTimestamp  = 0x07
+	typeLongLong   = 0x08
+	typeInt24      = 0x09
+	typeDate       = 0x0a
+	typeTime       = 0x0b
+	typeDateTime   = 0x0c
+	typeYear       = 0x0d
+	typeNewDecimal = 0xf6
+)
+
+// column is the type of a column or of a parameter.
+type column struct {
+	kind     byte
+	unsigned bool
+}
+
+// numeric reports whether a value is written without quotes.
+func (c column) numeric() bool {
+	switch c.kind {
+	case typeDecimal, typeTiny, typeShort, typeLong, typeFloat, typeDouble, typeLongLong, typeInt24, typeYear, typeNewDecimal:
+		return true
+	}
+	return false
+}
+
+// columnOf reads the definition of a column.
+func columnOf(body []byte) column {
+	c := cursor{b: body}
+	for range 6 { // catalog, schema, two names of the table, two of the column
+		c.text()
+	}
+	c.take(7) // the length of what follows, the character set, and the column's length
+	kind, flags := c.integer(1), c.integer(2)
+	return column{byte(kind), flags&0x20 != 0} //nolint:gosec // one byte
+}
+
+// cursor reads what is left of a packet. If that is too short, it is bad from then on, and reads zeroes.
+type cursor struct {
+	b   []byte
+	bad bool
+}
+
+func (c *cursor) take(n int) []byte {
+	if n < 0 || n > len(c.b) {
+		c.b, c.bad = nil, true
+		return make([]byte, max(0, min(n, maxPacket/8)))
+	}
+	taken := c.b[:n]
+	c.b = c.b[n:]
+	return taken
+}
+
+// integer reads an integer of n bytes, at most 8.
+func (c *cursor) integer(n int) uint64 {
+	var whole [8]byte
+	copy(whole[:], c.take(n))
+	return binary.LittleEndian.Uint64(whole[:])
+}
+
+// length reads an integer of one to nine bytes.
+func (c *cursor) length() uint64 {
+	switch first := c.integer(1); first {
+	case 0xfc:
+		return c.integer(2)
+	case 0xfd:
+		return c.integer(3)
+	case 0xfe:
+		return c.integer(8)
+	default:
+		return first
+	}
+}
+
+// text reads a string after its length.
+func (c *cursor) text() []byte {
+	n := c.length()
+	if n > uint64(len(c.b)) {
+		c.b, c.bad = nil, true
+		return nil
+	}
+	return c.take(int(n)) //nolint:gosec // no longer than the packet
+}
+
+// value reads a value of the binary protocol, and returns it as a literal of SQL.
+func (c *cursor) value(t column) string {
+	switch t.kind {
+	case typeTiny:
+		return c.number(1, t.unsigned)
+	case typeShort, typeYear:
+		return c.number(2, t.unsigned)
+	case typeLong, typeInt24:
+		return c.number(4, t.unsigned)
+	case typeLongLong:
+		return c.number(8, t.unsigned)
+	case typeFloat:
+		value := math.Float32frombits(uint32(c.integer(4))) //nolint:gosec // 32 bits
+		return strconv.FormatFloat(float64(value), 'g', -1, 32)
+	case typeDouble:
+		return strconv.FormatFloat(math.Float64frombits(c.integer(8)), 'g', -1, 64)
+	case typeNull:
+		return "NULL"
+	case typeDate, typeDateTime, typeTimestamp:
+		return c.date(t.kind == typeDate)
+	case typeTime:
+		return c.duration()
+	case typeDecimal, typeNewDecimal:
+		return string(c.text())
+	default:
+		return quoteSQL(c.text())
+	}
+}
+
+func (c *cursor) number(bytes int, unsigned bool) string {
+	value := c.integer(bytes)
+	if unsigned {
+		return strconv.FormatUint(value, 10)
+	}
+	shift := 64 - 8*bytes
+	return strconv.FormatInt(int64(value<<shift)>>shift, 10) //nolint:gosec // the sign is extended
+}
+
+func (c *cursor) date(dateOnly bool) string {
+	d := cursor{b: c.take(int(c.integer(1)))} //nolint:gosec // one byte
+	whole := len(d.b)
+	field := func(n int) uint64 {
+		if len(d.b) == 0 {
+			return 0 // left out
+		}
+		return d.integer(n)
+	}
+	text := fmt.Sprintf("'%04d-%02d-%02d", field(2), field(1), field(1))
+	if !dateOnly || whole > 4 {
+		text += fmt.Sprintf(" %02d:%02d:%02d", field(1), field(1), field(1))
+	}
+	if whole > 7 {
+		text += fmt.Sprintf(".%06d", field(4))
+	}
+	return text + "'"
+}
+
+func (c *cursor) duration() string {
+	d := cursor{b: c.take(int(c.integer(1)))} //nolint:gosec // one byte
+	if len(d.b) == 0 {
+		return "'00:00:00'"
+	}
+	sign := ""
+	if d.integer(1) == 1 {
+		sign = "-"
+	}
+	days := d.integer(4)
+	text := fmt.Sprintf("'%s%02d:%02d:%02d", sign, 24*days+d.integer(1), d.integer(1), d.integer(1))
+	if len(d.b) > 0 {
+		text += fmt.Sprintf(".%06d", d.integer(4))
+	}
+	return text + "'"
+}
+
+// quoteSQL returns a literal of SQL: hexadecimal if it is not text.
+func quoteSQL(value []byte) string {
+	isText := utf8.Valid(value) && bytes.IndexFunc(value, func(r rune) bool {
+		return !unicode.IsPrint(r) && !strings.ContainsRune("\n\r\t", r)
+	}) < 0
+	if !isText {
+		return "0x" + hex.EncodeToString(value)
+	}
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`, "\t", `\t`).Replace(string(value)) + "'"
+}

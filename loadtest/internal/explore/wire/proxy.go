@@ -1,0 +1,373 @@
+package wire
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Protocol is what the connections of a Proxy speak.
+type Protocol int
+
+const (
+	MySQL  Protocol = iota // also that of MariaDB and TiDB
+	Redis                  // RESP2 and RESP3
+	Frames                 // any other: everything passes, and what the server sends counts as pushed
+)
+
+// session is what is known about a connection. It knows the protocol.
+type session interface {
+	// readRequest and readReply read what belongs together: a packet, the commands of a pipeline, a reply. They must not
+	// use the state of the session, because goroutines of their own call them.
+	readRequest(*bufio.Reader) (frame, error)
+	readReply(*bufio.Reader) (frame, error)
+	// request returns the exchange that a frame of the client begins. If it returns nil, the frame passes at once.
+	request(frame) (*Exchange, error)
+	// reply tells what a frame of the server is. It may change it.
+	reply(frame, *Exchange) meaning
+}
+
+// frame is what one readRequest or readReply has read.
+type frame struct {
+	raw      []byte
+	commands [][]string // of Redis
+}
+
+// meaning is what a frame of the server is.
+type meaning int
+
+const (
+	aside   meaning = iota // none of the gate's business, such as a greeting
+	pushed                 // it answers no request
+	partial                // the response goes on
+	final                  // the end of the response
+)
+
+// refusal is the error of a request that the proxy does not understand. Its client gets the reply.
+type refusal struct {
+	error
+	reply []byte
+}
+
+var (
+	errEnded = errors.New("the connection has ended before the reply")
+	errLost  = errors.New("the request was lost")
+)
+
+// Proxy holds the exchanges of all connections to a server.
+type Proxy struct {
+	protocol Protocol
+	server   string
+	gate     Gate
+	listener net.Listener
+	serving  sync.WaitGroup
+
+	mu       sync.Mutex
+	links    map[*link]struct{}
+	accepted int
+	refusing bool
+	closed   bool
+}
+
+// Start starts a proxy in front of a server (host:port), on a free port of the loopback interface.
+func Start(protocol Protocol, server string, gate Gate) (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{protocol: protocol, server: server, gate: gate, listener: listener, links: map[*link]struct{}{}}
+	p.serving.Go(p.accept)
+	return p, nil
+}
+
+// Addr returns the host:port at which the proxy listens.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// CutAll ends all connections, to the clients and to the server, as if the client's host had vanished. Requests that are
+// held then do not reach the server.
+func (p *Proxy) CutAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.close()
+	}
+}
+
+// Refuse makes the proxy close new connections at once, until it is called with false.
+func (p *Proxy) Refuse(refuse bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusing = refuse
+}
+
+// Close ends the proxy and its connections. It returns when the gate is not called any more.
+func (p *Proxy) Close() {
+	p.listener.Close()
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.CutAll()
+	p.serving.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // such as too many open files
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		p.serving.Go(func() {
+			if l := p.link(client); l != nil {
+				l.run()
+			}
+		})
+	}
+}
+
+// link connects to the server. It returns nil if there is no connection.
+func (p *Proxy) link(client net.Conn) *link {
+	p.mu.Lock()
+	refuse := p.refusing || p.closed
+	p.mu.Unlock()
+	var server net.Conn
+	if !refuse {
+		var err error
+		server, err = net.DialTimeout("tcp", p.server, 5*time.Second)
+		refuse = err != nil
+	}
+	if refuse {
+		client.Close()
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refusing || p.closed {
+		client.Close()
+		server.Close()
+		return nil
+	}
+	p.accepted++
+	l := &link{
+		proxy: p, client: client, server: server, conn: &Conn{Number: p.accepted},
+		gone: make(chan struct{}), closed: make(chan struct{}), decided: make(chan Action),
+		// A client may send more while a request is held; its hang-up must be noticed nevertheless.
+		requests: make(chan frame, 1024), replies: make(chan frame, 16),
+	}
+	switch p.protocol {
+	case MySQL:
+		l.session = newMySQLSession(l.conn)
+	case Redis:
+		l.session = newRedisSession(l.conn)
+	case Frames:
+		l.session = chunks{}
+	}
+	p.links[l] = struct{}{}
+	return l
+}
+
+// link is a client's connection and the matching one to the server. One goroutine reads from each, and run does the rest.
+type link struct {
+	proxy          *Proxy
+	conn           *Conn
+	session        session
+	client, server net.Conn
+	requests       chan frame
+	replies        chan frame
+	requestErr     error // why requests was closed
+	goneOnce       sync.Once
+	gone           chan struct{} // closed when the client hangs up, or with closed
+	closeOnce      sync.Once
+	closed         chan struct{}
+
+	// Of the exchange that is held or under way.
+	exchange *Exchange // nil if there is none
+	frame    frame
+	held     bool // until the gate has decided
+	decided  chan Action
+	action   Action
+	answer   []byte // the response so far
+}
+
+func (l *link) hangUp() { l.goneOnce.Do(func() { close(l.gone) }) }
+
+func (l *link) close() {
+	l.closeOnce.Do(func() {
+		l.hangUp()
+		close(l.closed)
+		l.client.Close()
+		l.server.Close()
+	})
+}
+
+func (l *link) run() {
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		l.requestErr = l.read(l.client, l.session.readRequest, l.requests)
+		l.hangUp()
+		close(l.requests)
+	})
+	reading.Go(func() {
+		_ = l.read(l.server, l.session.readReply, l.replies) // any error is the end of the connection
+		close(l.replies)
+	})
+	for l.step() {
+	}
+	l.close()
+	reading.Wait()
+	if l.exchange != nil {
+		if l.held {
+			<-l.decided // it comes too late
+			l.action = LoseBoth
+		}
+		err := errEnded
+		if l.action == LoseBoth {
+			err = errLost
+		}
+		l.proxy.gate.Answered(l.exchange, err)
+	}
+	l.proxy.gate.Closed(l.conn)
+	l.proxy.mu.Lock()
+	defer l.proxy.mu.Unlock()
+	delete(l.proxy.links, l)
+}
+
+func (l *link) read(from net.Conn, next func(*bufio.Reader) (frame, error), to chan<- frame) error {
+	r := bufio.NewReaderSize(from, 16<<10)
+	for {
+		f, err := next(r)
+		if err != nil {
+			return err
+		}
+		select {
+		case to <- f:
+		case <-l.closed:
+			return net.ErrClosed
+		}
+	}
+}
+
+// step waits for what happens next, and deals with it. It returns false when the connection has to end.
+func (l *link) step() (goOn bool) {
+	requests, gone := l.requests, l.gone
+	if l.exchange != nil {
+		requests = nil
+	}
+	if l.exchange == nil || l.held || !l.exchange.abandons {
+		gone = nil
+	}
+	select {
+	case <-l.closed:
+		return false
+	case f, ok := <-requests:
+		if !ok {
+			return l.refuse(l.requestErr)
+		}
+		return l.request(f)
+	case l.action = <-l.decided:
+		l.held = false
+		return l.action != LoseBoth && l.send(l.frame)
+	case f, ok := <-l.replies:
+		return ok && l.reply(f)
+	case <-gone:
+		return false
+	}
+}
+
+// request lets the gate decide about a frame of the client, if it begins an exchange.
+func (l *link) request(f frame) (goOn bool) {
+	e, err := l.session.request(f)
+	if err != nil {
+		return l.refuse(err)
+	}
+	if e == nil {
+		return l.send(f)
+	}
+	e.Conn, e.Store = l.conn, l.conn.Store
+	l.exchange, l.frame, l.held = e, f, true
+	go func() { l.decided <- l.proxy.gate.Arrive(e, l.gone) }() // run receives it in any case
+	return true
+}
+
+// reply passes on a frame of the server. A response is passed on when it is complete.
+func (l *link) reply(f frame) (goOn bool) {
+	e := l.exchange
+	if l.held {
+		e = nil
+	}
+	switch l.session.reply(f, e) {
+	case pushed:
+		l.proxy.gate.Pushed(l.conn)
+		if len(l.answer) > 0 { // it keeps its place
+			l.answer = append(l.answer, f.raw...)
+			return true
+		}
+	case partial:
+		l.answer = append(l.answer, f.raw...)
+		return true
+	case final:
+		answer := append(l.answer, f.raw...)
+		l.exchange, l.frame, l.answer = nil, frame{}, nil
+		l.proxy.gate.Answered(e, nil)
+		if l.action == LoseReply {
+			return false
+		}
+		_, err := l.client.Write(answer)
+		return err == nil
+	case aside:
+	}
+	_, err := l.client.Write(f.raw)
+	return err == nil
+}
+
+// refuse tells a client that its request is not understood.
+func (l *link) refuse(err error) (goOn bool) {
+	var r refusal
+	if errors.As(err, &r) {
+		_, _ = l.client.Write(r.reply)
+	}
+	return false
+}
+
+func (l *link) send(f frame) (goOn bool) {
+	_, err := l.server.Write(f.raw)
+	return err == nil
+}
+
+// chunks is the session of a protocol that nobody reads.
+type chunks struct{}
+
+func (chunks) readRequest(r *bufio.Reader) (frame, error) { return readChunk(r) }
+func (chunks) readReply(r *bufio.Reader) (frame, error)   { return readChunk(r) }
+func (chunks) request(frame) (*Exchange, error)           { return nil, nil }
+func (chunks) reply(frame, *Exchange) meaning             { return pushed }
+
+func readChunk(r *bufio.Reader) (frame, error) {
+	if _, err := r.Peek(1); err != nil {
+		return frame{}, err
+	}
+	raw := make([]byte, r.Buffered())
+	_, err := io.ReadFull(r, raw)
+	return frame{raw: raw}, err
+}
+
+// readN appends n bytes to buf. Memory is taken as they arrive, whatever n is.
+func readN(r *bufio.Reader, buf []byte, n int) ([]byte, error) {
+	for n > 0 {
+		part := min(n, 64<<10)
+		at := len(buf)
+		buf = slices.Grow(buf, part)[:at+part]
+		if _, err := io.ReadFull(r, buf[at:]); err != nil {
+			return nil, err
+		}
+		n -= part
+	}
+	return buf, nil
+}

@@ -1,0 +1,306 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Limits of what a client may send, so that garbage takes no memory.
+const (
+	maxCommands = 1 << 20 // arguments of a command
+	maxArgument = 64 << 20
+	maxLine     = 64 << 10
+	maxNesting  = 64 // of replies
+)
+
+type redisSession struct {
+	conn     *Conn
+	keys     keyState
+	expected []expectation
+	resp3    bool
+
+	// What the connection has subscribed to, by the command that confirms it.
+	channels map[string]map[string]bool
+
+	replies []string // to the commands so far, in words
+}
+
+// expectation is a reply that has to come.
+type expectation struct {
+	confirms string // not empty: each one confirms a subscription, as "subscribe" does
+	times    int
+}
+
+func newRedisSession(conn *Conn) *redisSession {
+	conn.Store = "redis"
+	return &redisSession{conn: conn, channels: map[string]map[string]bool{
+		"subscribe": {}, "psubscribe": {}, "ssubscribe": {},
+	}}
+}
+
+func refuseRedis(text string) refusal {
+	return refusal{errors.New(text), []byte("-ERR " + text + "\r\n")}
+}
+
+// readRequest reads a command, and those that have arrived with it.
+func (s *redisSession) readRequest(r *bufio.Reader) (frame, error) {
+	var f frame
+	for {
+		command, err := readCommand(r, &f.raw)
+		if err != nil {
+			return f, err
+		}
+		if len(command) > 0 {
+			f.commands = append(f.commands, command)
+		}
+		if r.Buffered() == 0 && len(f.commands) > 0 {
+			return f, nil
+		}
+	}
+}
+
+// readCommand reads a command, and appends its bytes to raw. An empty line is no command, and has no reply.
+func readCommand(r *bufio.Reader, raw *[]byte) (command []string, err error) {
+	line, err := readLine(r, raw)
+	if err != nil {
+		return nil, err
+	}
+	if line == "" || line[0] != '*' {
+		return strings.Fields(line), nil
+	}
+	count, err := strconv.Atoi(line[1:])
+	if err != nil || count > maxCommands {
+		return nil, refuseRedis("Protocol error: invalid multibulk length")
+	}
+	for range count {
+		line, err := readLine(r, raw)
+		if err != nil {
+			return nil, err
+		}
+		size := -1
+		if strings.HasPrefix(line, "$") {
+			size, err = strconv.Atoi(line[1:])
+		}
+		if err != nil || size < 0 || size > maxArgument {
+			return nil, refuseRedis("Protocol error: invalid bulk length; arguments of more than 64 MB cannot be explored")
+		}
+		if *raw, err = readN(r, *raw, size+2); err != nil {
+			return nil, err
+		}
+		command = append(command, string((*raw)[len(*raw)-size-2:len(*raw)-2]))
+	}
+	return command, nil
+}
+
+// readLine reads a line, appends its bytes to raw, and returns it without its end.
+func readLine(r *bufio.Reader, raw *[]byte) (string, error) {
+	from := len(*raw)
+	for {
+		part, err := r.ReadSlice('\n')
+		*raw = append(*raw, part...)
+		if errors.Is(err, bufio.ErrBufferFull) && len(*raw)-from < maxLine {
+			continue
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return "", refuseRedis("Protocol error: too big inline request")
+		}
+		return strings.TrimRight(string((*raw)[from:]), "\r\n"), err
+	}
+}
+
+// readReply reads one value.
+func (s *redisSession) readReply(r *bufio.Reader) (frame, error) {
+	var f frame
+	return f, readValue(r, &f.raw, maxNesting)
+}
+
+func readValue(r *bufio.Reader, raw *[]byte, depth int) error {
+	line, err := readLine(r, raw)
+	if err != nil {
+		return err
+	}
+	if line == "" || depth == 0 {
+		return io.ErrUnexpectedEOF
+	}
+	count := 0
+	switch line[0] {
+	case '$', '!', '=', '*', '~', '>', '%', '|':
+		if count, err = strconv.Atoi(line[1:]); err != nil {
+			return err
+		}
+	}
+	switch line[0] {
+	case '$', '!', '=':
+		if count >= 0 {
+			*raw, err = readN(r, *raw, count+2)
+		}
+		return err
+	case '%':
+		count *= 2
+	case '|': // attributes precede the value
+		count = 2*count + 1
+	}
+	for range count {
+		if err := readValue(r, raw, depth-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *redisSession) request(f frame) (*Exchange, error) {
+	s.expected, s.replies = s.expected[:0], s.replies[:0]
+	for _, command := range f.commands {
+		verb := strings.ToUpper(command[0])
+		switch verb {
+		case "MONITOR", "SYNC", "PSYNC":
+			return nil, refuseRedis(verb + " cannot be explored")
+		case "HELLO", "RESET":
+			s.resp3 = false // until a reply shows it
+		case "CLIENT":
+			if len(command) > 2 && strings.EqualFold(command[1], "REPLY") && !strings.EqualFold(command[2], "ON") {
+				return nil, refuseRedis("CLIENT REPLY cannot be explored")
+			}
+		}
+		s.expect(strings.ToLower(verb), command[1:])
+	}
+	return s.keys.exchange(f.commands), nil
+}
+
+// expect notes which replies a command has.
+func (s *redisSession) expect(verb string, args []string) {
+	if s.channels[verb] != nil {
+		for _, channel := range args {
+			s.channels[verb][channel] = true
+		}
+		s.expected = append(s.expected, expectation{verb, max(1, len(args))})
+		return
+	}
+	kind := strings.Replace(verb, "unsubscribe", "subscribe", 1)
+	subscribed := s.channels[kind]
+	switch {
+	case subscribed != nil:
+		times := len(args)
+		if times == 0 {
+			times = len(subscribed)
+			clear(subscribed)
+		}
+		for _, channel := range args {
+			delete(subscribed, channel)
+		}
+		s.expected = append(s.expected, expectation{verb, max(1, times)})
+		return
+	case verb == "reset":
+		for _, channels := range s.channels {
+			clear(channels)
+		}
+	}
+	s.expected = append(s.expected, expectation{times: 1})
+}
+
+func (s *redisSession) reply(f frame, e *Exchange) meaning {
+	kind, first := f.raw[0], ""
+	s.resp3 = s.resp3 || kind == '>' || kind == '%'
+	if e == nil || len(s.expected) == 0 {
+		return pushed
+	}
+	if kind == '*' || kind == '>' {
+		first = firstElement(f.raw)
+	}
+	next := &s.expected[0]
+	switch {
+	case next.confirms != "" && (first == next.confirms || kind == '-'):
+		if kind == '-' { // instead of all confirmations
+			next.times = 1
+		}
+	case kind == '>', first == "message", first == "pmessage", first == "smessage":
+		if kind == '>' || !s.resp3 && s.subscribed() {
+			return pushed
+		}
+	}
+	if next.times--; next.times == 0 {
+		s.expected = s.expected[1:]
+	}
+	text, _ := describe(f.raw)
+	s.replies = append(s.replies, text)
+	if len(s.expected) > 0 {
+		return partial
+	}
+	e.Reply = shorten(strings.Join(s.replies, "; "))
+	return final
+}
+
+// subscribed reports whether messages may arrive.
+func (s *redisSession) subscribed() bool {
+	for _, channels := range s.channels {
+		if len(channels) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// firstElement returns the first element of an array, if it is a string.
+func firstElement(raw []byte) string {
+	_, rest, _ := bytes.Cut(raw, []byte("\r\n"))
+	size, rest, _ := bytes.Cut(rest, []byte("\r\n"))
+	n, err := strconv.Atoi(strings.TrimPrefix(string(size), "$"))
+	if err != nil || n < 0 || n > len(rest) {
+		return ""
+	}
+	return string(rest[:n])
+}
+
+// describe returns a value in words, and what follows it. Of a long list, it returns the beginning.
+func describe(raw []byte) (text string, rest []byte) {
+	head, rest, _ := bytes.Cut(raw, []byte("\r\n"))
+	if len(head) == 0 {
+		return "", nil
+	}
+	line := string(head[1:])
+	switch head[0] {
+	case '-':
+		return "error " + line, rest
+	case '_':
+		return "nil", rest
+	case '#':
+		return map[string]string{"t": "true", "f": "false"}[line], rest
+	case '$', '!', '=', '*', '~', '>', '%', '|':
+	default:
+		return line, rest
+	}
+	count, err := strconv.Atoi(line)
+	if err != nil || count < 0 {
+		return "nil", rest
+	}
+	switch head[0] {
+	case '$', '!', '=':
+		if count+2 > len(rest) {
+			return "", nil
+		}
+		return quoteRedis(string(rest[:count])), rest[count+2:]
+	case '%', '|':
+		count *= 2
+	}
+	const most = 8
+	var elements []string
+	for i := range count {
+		var element string
+		element, rest = describe(rest)
+		if i < most {
+			elements = append(elements, element)
+		}
+	}
+	if count > most {
+		elements = append(elements, fmt.Sprintf("… %d in all", count))
+	}
+	if head[0] == '|' { // the value comes after its attributes
+		return describe(rest)
+	}
+	return "[" + strings.Join(elements, ", ") + "]", rest
+}

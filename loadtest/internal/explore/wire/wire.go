@@ -1,0 +1,67 @@
+// Package wire cuts the connections between a service and its stores into exchanges, and holds each one until it is
+// told what becomes of it. An exchange is one request of a client with the server's whole response. The protocols are
+// those of MySQL (text and prepared statements) and of Redis (RESP2 and RESP3, also pipelines). Connections are not
+// encrypted.
+package wire
+
+// Exchange is one request of a client, which is held until Gate.Arrive returns.
+type Exchange struct {
+	Conn  *Conn
+	Store string // "mysql" or "redis"
+
+	// Text is the statement with its arguments, or the commands of a pipeline, one in each line, as a person would type
+	// them.
+	Text string
+	// Shape is Text without what differs from run to run: literals, numbers, random values.
+	Shape string
+
+	// Reads and Writes name what it touches: a table, a key, a named lock, with the store before it, such as
+	// "mysql:good_stock", "redis:stock:{1}", "mysql:lock:x". "*" is everything in all stores. For the statement that ends a
+	// transaction, they are those of the whole transaction. Names of items in keys stay as they are.
+	Reads, Writes []string
+	// Local reports that no other connection can notice whether and when it is executed, unless it is lost: BEGIN, SET of
+	// the session, PREPARE, PING.
+	Local bool
+	// Handshake reports that it belongs to the opening of a connection: HELLO, AUTH, CLIENT SETNAME, SELECT, SET NAMES.
+	Handshake bool
+
+	// Reply is what the server answered, in a few words: "1 row: 5", "OK, 1 row", "error 1213: Deadlock found". It is set
+	// before Gate.Answered.
+	Reply string
+
+	abandons bool // the server drops it when its client hangs up: BLPOP
+}
+
+// Conn is a connection of a client.
+type Conn struct {
+	Number int    // from 1, of its proxy
+	Store  string // "mysql" or "redis"
+	// ID is the connection's id in MySQL (CONNECTION_ID()), 0 for Redis.
+	ID uint32
+}
+
+// Action is what becomes of an exchange.
+type Action int
+
+const (
+	Pass      Action = iota // execute it, and pass the response on
+	LoseBoth                // cut the connection instead of executing it
+	LoseReply               // execute it, wait for its whole response, and cut the connection instead of passing it on
+)
+
+// Gate decides about exchanges. Its methods must be safe for concurrent use: those of several connections are called side
+// by side, and Pushed also while Arrive holds a request of the same connection.
+type Gate interface {
+	// Arrive is called with each request, and blocks until it is decided what becomes of it. The request does not reach
+	// the server before. It must return when gone is closed: the client, the server or the proxy has closed the connection.
+	// If only the client has, a request that passes then is still executed.
+	Arrive(e *Exchange, gone <-chan struct{}) Action
+	// Answered is called once after each Arrive: when the server has answered, before the client gets the response; or, with
+	// an error, when the connection has ended before that, also because of LoseBoth.
+	Answered(e *Exchange, err error)
+	// Pushed is called when the server sends what answers no request, such as messages of a subscription, before the client
+	// gets it.
+	Pushed(c *Conn)
+	// Closed is called once when a connection has ended, after everything else about it.
+	Closed(c *Conn)
+}
