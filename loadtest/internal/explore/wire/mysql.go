@@ -207,6 +207,11 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 func (s *mysqlSession) touch(e *Exchange, text string) {
 	effect := s.sql.analyse(text)
 	e.Text, e.Shape = strings.TrimSpace(text), shapeSQL(text)
+	if !legible(e.Text) {
+		e.Text = replaceTokens(e.Text, func(t token) (string, bool) {
+			return " " + quoteSQL([]byte(t.text)), t.kind == literal && !legible(t.text)
+		})
+	}
 	e.Reads, e.Writes = effect.reads.list(), effect.writes.list()
 	e.Local = effect.local
 	e.Handshake = effect.opening && !s.opened
@@ -258,6 +263,9 @@ func (s *mysqlSession) reply(f frame, e *Exchange) meaning {
 	if continues || s.continued { // part of a row: all other packets are short
 		if e == nil {
 			return aside
+		}
+		if !continues {
+			s.rows++
 		}
 		return partial
 	}

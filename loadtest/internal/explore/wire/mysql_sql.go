@@ -290,7 +290,7 @@ func tablesOf(tokens []token) (tables names, system bool) {
 	verb := tokens[0].word()
 	expected := verb == "UPDATE" || verb == "INSERT" || verb == "REPLACE" || verb == "TABLE"
 	lists := []bool{false} // for each open parenthesis: a comma separates tables
-	for i := 0; i < len(tokens); i++ {
+	for i := 1; i < len(tokens); i++ {
 		t := tokens[i]
 		top := len(lists) - 1
 		switch {

@@ -164,7 +164,11 @@ func unquote(text string, i int) (value string, end int) {
 		switch c := text[end]; {
 		case c == '\\' && quote != '`' && end+1 < len(text):
 			end++
-			b.WriteByte(text[end])
+			if at := strings.IndexByte("0nrtbZ", text[end]); at >= 0 {
+				b.WriteByte("\x00\n\r\t\b\x1a"[at])
+			} else {
+				b.WriteByte(text[end])
+			}
 		case c == quote && end+1 < len(text) && text[end+1] == quote:
 			end++
 			b.WriteByte(c)

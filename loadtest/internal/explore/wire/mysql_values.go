@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -178,12 +177,16 @@ func (c *cursor) duration() string {
 	return text + "'"
 }
 
+// legible reports whether a string is text.
+func legible(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
+		return !unicode.IsPrint(r) && !unicode.IsSpace(r)
+	})
+}
+
 // quoteSQL returns a literal of SQL: hexadecimal if it is not text.
 func quoteSQL(value []byte) string {
-	isText := utf8.Valid(value) && bytes.IndexFunc(value, func(r rune) bool {
-		return !unicode.IsPrint(r) && !strings.ContainsRune("\n\r\t", r)
-	}) < 0
-	if !isText {
+	if !legible(string(value)) {
 		return "0x" + hex.EncodeToString(value)
 	}
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`, "\t", `\t`).Replace(string(value)) + "'"

@@ -1,0 +1,150 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"stock/internal/servers/serverstest"
+)
+
+func TestGarbageDoesNoHarm(t *testing.T) {
+	config, err := mysql.ParseDSN(shared.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis := shared.Redis(t).Addr
+	before := runtime.NumGoroutine()
+	random := rand.New(rand.NewPCG(1, 2))
+	for protocol, server := range map[Protocol]string{MySQL: config.Addr, Redis: redis, Frames: redis} {
+		g := &gate{errs: map[*Exchange]error{}, opened: map[int]bool{}, held: make(chan *heldExchange, 1)}
+		p, err := Start(protocol, server, g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 60 {
+			conn, err := net.Dial("tcp", p.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = conn.Write(garbage(random, protocol)) // the proxy may have closed the connection
+			if i%2 == 0 {
+				conn.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
+				_, _ = io.Copy(io.Discard, conn)
+			}
+			conn.Close()
+		}
+		idle, err := net.Dial("tcp", p.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer idle.Close()
+		p.Close()
+		if g.arrived != len(g.answered) {
+			t.Errorf("%d exchanges arrived, and %d were answered", g.arrived, len(g.answered))
+		}
+	}
+	serverstest.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+func garbage(random *rand.Rand, protocol Protocol) []byte {
+	data := make([]byte, random.IntN(300))
+	for i := range data {
+		data[i] = byte(random.Uint32())
+	}
+	starts := []string{"", "*2\r\n$3\r\nGET\r\n$1\r\n", "*-1\r\n", "*1\r\n$99999999\r\n", "\r\n", "PING\r\n", "*3\r\n$4\r\nEVAL\r\n"}
+	if protocol == MySQL {
+		// A login of root without a password, and a command.
+		login := "\x85\xa2\x0b\x00\x00\x00\x00\x01\x2d" + strings.Repeat("\x00", 23) + "root\x00\x00"
+		login = string([]byte{byte(len(login)), 0, 0, 1}) + login
+		command := string([]byte{byte(1 + random.IntN(60)), 0, 0, 0, byte(random.IntN(32))})
+		starts = []string{"", "\x20\x00\x00\x01", login + command, login + command, login + "\xff\xff\xff\x00"}
+	}
+	return append([]byte(starts[random.IntN(len(starts))]), data...)
+}
+
+// The parsers get whatever a client or a server may send, cut off anywhere.
+func TestParsersReadAnything(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 20000 {
+		data := garbage(random, Protocol(random.IntN(2)))
+		s := newMySQLSession(&Conn{})
+		s.phase = mysqlPhase(random.IntN(int(lists) + 1))
+		s.statements[0] = &statement{text: "SELECT ?, ?, ?", params: 3, long: map[int]bool{1: true}}
+		for range 4 {
+			packet := append(make([]byte, 4), data[:random.IntN(len(data)+1)]...)
+			if random.IntN(3) == 0 {
+				packet = append([]byte{0, 0, 0, 0, comStmtExecute, 0, 0, 0, 0}, data...)
+			}
+			e, _ := s.request(frame{raw: packet})
+			_ = s.reply(frame{raw: packet}, e)
+			_ = s.reply(frame{raw: packet}, &Exchange{})
+		}
+		r := newRedisSession(&Conn{})
+		f, err := r.readRequest(bufio.NewReader(bytes.NewReader(data)))
+		if len(f.commands) > 0 && err == nil {
+			_, _ = r.request(f)
+		}
+		if f, err := r.readReply(bufio.NewReader(bytes.NewReader(data))); err == nil {
+			_ = r.reply(f, &Exchange{})
+		}
+		_, _ = describe(data)
+		_ = firstElement(data)
+	}
+}
+
+func TestRawRedis(t *testing.T) {
+	t.Parallel()
+	p, g := start(t, Redis, shared.Redis(t).Addr)
+	conn, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(limit))
+	r := bufio.NewReader(conn)
+	for _, c := range []struct{ send, want string }{
+		{"\r\nPING\r\n", "+PONG\r\n"}, // an empty line has no reply
+		{"*0\r\n*1\r\n$4\r\nPING\r\n", "+PONG\r\n"},
+		{"ECHO a\r\nECHO b\r\n", "$1\r\na\r\n$1\r\nb\r\n"},
+		{"UNSUBSCRIBE\r\n", "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n"},
+		{"*1\r\n$x\r\n", "-ERR Protocol error"},
+	} {
+		fmt.Fprint(conn, c.send)
+		got := make([]byte, len(c.want))
+		if _, err := io.ReadFull(r, got); err != nil || string(got) != c.want {
+			t.Fatalf("%q was answered %q, %v, want %q", c.send, got, err, c.want)
+		}
+	}
+	g.find(t, "ECHO a\nECHO b")
+}
+
+func TestFramesPassUnasked(t *testing.T) {
+	t.Parallel()
+	p, g := start(t, Frames, shared.Redis(t).Addr)
+	conn, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(limit))
+	fmt.Fprint(conn, "PING\r\n")
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || line != "+PONG\r\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.pushes == 0 || g.arrived > 0 {
+		t.Errorf("%d frames were pushed, and %d requests arrived", g.pushes, g.arrived)
+	}
+}

@@ -1,0 +1,256 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"stock/internal/servers/serverstest"
+)
+
+// openRedis returns a client through a proxy, and one that connects directly.
+func openRedis(t *testing.T, protocol int) (through, direct *redis.Client, p *Proxy, g *gate) {
+	t.Helper()
+	options := *shared.Redis(t)
+	options.Protocol, options.MaxRetries, options.DisableIdentity = protocol, -1, true
+	options.ReadTimeout = limit
+	options.ContextTimeoutEnabled = true
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	p, g = start(t, Redis, options.Addr)
+	proxied := options
+	proxied.Addr = p.Addr()
+	through, direct = redis.NewClient(&proxied), redis.NewClient(&options)
+	t.Cleanup(func() { through.Close(); direct.Close() })
+	return through, direct, p, g
+}
+
+func eachProtocol(t *testing.T, test func(t *testing.T, protocol int)) {
+	t.Parallel()
+	for _, protocol := range []int{2, 3} {
+		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
+			t.Parallel()
+			test(t, protocol)
+		})
+	}
+}
+
+func TestCommandsAnswerAsTheyDoDirectly(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol int) {
+		through, direct, _, g := openRedis(t, protocol)
+		long := strings.Repeat("x", 3<<20)
+		for _, command := range [][]any{
+			{"SET", "k", "v\r\n$-1\r\n"}, {"GET", "k"}, {"GET", "none"}, {"SET", "long", long}, {"GET", "long"},
+			{"HSET", "h", "a", "1", "b", "2"}, {"HGETALL", "h"}, {"SADD", "s", "x"}, {"SMEMBERS", "s"}, {"INCR", "k"},
+			{"ZADD", "z", "1.5", "m"}, {"ZSCORE", "z", "m"}, {"ZRANGE", "z", "0", "-1", "WITHSCORES"}, {"RPUSH", "l", "message", "m"},
+			{"LRANGE", "l", "0", "-1"}, {"LRANGE", "none", "0", "-1"}, {"EVAL", "return {1, {2, 'x'}, false}", "0"},
+			{"EVAL", "return redis.error_reply('FENCED')", "0"}, {"NOCOMMAND"}, {"COMMAND", "DOCS", "GET"},
+			{"XADD", "x", "1-1", "f", "v"}, {"XRANGE", "x", "-", "+"}, {"XREAD", "STREAMS", "x", "0"},
+		} {
+			direct.FlushDB(t.Context())
+			direct.RPush(t.Context(), "l", "message", "m")
+			got, gotErr := through.Do(t.Context(), command...).Result()
+			direct.FlushDB(t.Context())
+			direct.RPush(t.Context(), "l", "message", "m")
+			want, wantErr := direct.Do(t.Context(), command...).Result()
+			if !reflect.DeepEqual(got, want) || fmt.Sprint(gotErr) != fmt.Sprint(wantErr) {
+				t.Errorf("%.80v: %.80v, %v, want %.80v, %v", command, got, gotErr, want, wantErr)
+			}
+		}
+		if e := g.find(t, "GET none"); e.Reply != "nil" || e.Store != "redis" {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+func TestPipelineIsOneExchange(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol int) {
+		through, direct, _, g := openRedis(t, protocol)
+		_, err := through.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			p.Set(t.Context(), "a", 1, 0)
+			p.Get(t.Context(), "b")
+			p.Do(t.Context(), "NOCOMMAND")
+			return nil
+		})
+		if err == nil {
+			t.Error("the error of a command was lost")
+		}
+		e := g.find(t, "SET a 1\nGET b\nNOCOMMAND")
+		wantNames(t, "reads", e.Reads, "*", "redis:b")
+		wantNames(t, "writes", e.Writes, "*", "redis:a")
+		if !strings.HasPrefix(e.Reply, "OK; nil; error ERR unknown command") {
+			t.Errorf("the reply is %q", e.Reply)
+		}
+
+		err = through.Watch(t.Context(), func(tx *redis.Tx) error {
+			if err := tx.Get(t.Context(), "a").Err(); err != nil {
+				return err
+			}
+			_, err := tx.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+				p.IncrBy(t.Context(), "b", 5)
+				p.Get(t.Context(), "c")
+				return nil
+			})
+			return err
+		}, "a")
+		if err != nil && !errors.Is(err, redis.Nil) {
+			t.Fatal(err)
+		}
+		e = g.find(t, "MULTI\nINCRBY b 5\nGET c\nEXEC")
+		wantNames(t, "reads", e.Reads, "redis:a", "redis:c")
+		wantNames(t, "writes", e.Writes, "redis:b")
+		if e.Reply != "OK; QUEUED; QUEUED; [5, nil]" || e.Local || e.Handshake {
+			t.Errorf("%+v", e)
+		}
+		if got := direct.Get(t.Context(), "b").Val(); got != "5" {
+			t.Errorf("b is %q", got)
+		}
+	})
+}
+
+func TestScriptsAreNamedOnceTheyAreKnown(t *testing.T) {
+	t.Parallel()
+	through, _, _, g := openRedis(t, 2)
+	s := redis.NewScript("-- Sets a key of " + t.Name() + ".\nreturn redis.call('SET', KEYS[1], ARGV[1])")
+	for i := range 2 {
+		if err := s.Run(t.Context(), through, []string{"stock:{17}:x"}, fmt.Sprintf("v %d", i)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := g.find(t, "EVALSHA {Sets")
+	if want := "EVALSHA {Sets a key of " + t.Name() + ".} KEYS stock:{17}:x ARGV \"v 1\""; e.Text != want {
+		t.Errorf("the text is %s, want %s", e.Text, want)
+	}
+	if want := "EVALSHA {Sets a key of " + t.Name() + ".} KEYS stock:{?}:x ARGV 1"; e.Shape != want {
+		t.Errorf("the shape is %s, want %s", e.Shape, want)
+	}
+	wantNames(t, "writes", e.Writes, "redis:stock:{17}:x")
+	wantNames(t, "writes of a script that is unknown at first", g.find(t, "EVALSHA {"+s.Hash()[:8]).Writes,
+		"redis:channel:*", "redis:stock:{17}:x")
+}
+
+func TestMessagesArePushed(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol int) {
+		through, direct, _, g := openRedis(t, protocol)
+		channel := t.Name()
+		sub := through.Subscribe(t.Context(), channel, channel+"2")
+		defer sub.Close()
+		for range 2 {
+			if _, err := sub.Receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := g.find(t, "SUBSCRIBE")
+		wantNames(t, "reads", e.Reads, "redis:channel:*", "redis:channel:"+channel, "redis:channel:"+channel+"2")
+		g.holding("SUBSCRIBE") // messages pass all the same
+		if err := sub.Subscribe(t.Context(), channel+"3"); err != nil {
+			t.Fatal(err)
+		}
+		h := g.next(t)
+		if err := direct.Publish(t.Context(), channel, "hello").Err(); err != nil {
+			t.Fatal(err)
+		}
+		message, err := sub.ReceiveMessage(t.Context())
+		if err != nil || message.Payload != "hello" {
+			t.Fatalf("%v, %v", message, err)
+		}
+		h.decide <- Pass
+		if _, err := sub.Receive(t.Context()); err != nil { // the confirmation
+			t.Fatal(err)
+		}
+		g.holding("")
+		if err := sub.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if pong, err := sub.Receive(t.Context()); err != nil || !strings.HasPrefix(fmt.Sprint(pong), "Pong") {
+			t.Fatalf("%v, %v", pong, err)
+		}
+		if err := sub.Unsubscribe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if e := g.find(t, "UNSUBSCRIBE"); !strings.Contains(e.Reply, "unsubscribe") {
+			t.Errorf("the reply is %q", e.Reply)
+		}
+		if err := direct.Publish(t.Context(), channel, "nobody").Err(); err != nil {
+			t.Fatal(err)
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.pushes != 1 {
+			t.Errorf("%d messages were pushed, want 1", g.pushes)
+		}
+	})
+}
+
+func TestBlockingCommandIsDroppedWithItsClient(t *testing.T) {
+	t.Parallel()
+	through, direct, _, g := openRedis(t, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	g.holding("BLPOP")
+	done := make(chan error, 1)
+	conn := through.Conn()
+	go func() { done <- conn.BLPop(ctx, 0, "queue").Err() }()
+	g.next(t).decide <- Pass
+	serverstest.Eventually(t, "BLPOP waits", func() bool {
+		return strings.Contains(direct.Info(t.Context(), "clients").Val(), "blocked_clients:1")
+	})
+	cancel()
+	through.Close()
+	conn.Close()
+	if err := g.err(g.find(t, "BLPOP")); err == nil {
+		t.Error("Answered got no error")
+	}
+	serverstest.Eventually(t, "nobody waits", func() bool {
+		return strings.Contains(direct.Info(t.Context(), "clients").Val(), "blocked_clients:0")
+	})
+	if n := direct.RPush(t.Context(), "queue", "x").Val(); n != 1 || direct.LLen(t.Context(), "queue").Val() != 1 {
+		t.Error("the element was lost")
+	}
+}
+
+func TestLostCommandsAndReplies(t *testing.T) {
+	t.Parallel()
+	for action, want := range map[Action]string{LoseBoth: "", LoseReply: "1"} {
+		t.Run(fmt.Sprint(action), func(t *testing.T) {
+			t.Parallel()
+			through, direct, _, g := openRedis(t, 2)
+			g.holding("INCR")
+			done := make(chan error, 1)
+			go func() { done <- through.Incr(context.Background(), "n").Err() }()
+			g.next(t).decide <- action
+			if err := <-done; !errors.Is(err, io.EOF) {
+				t.Errorf("the client got %v", err)
+			}
+			if got := direct.Get(t.Context(), "n").Val(); got != want {
+				t.Errorf("the value is %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestCommandPassesThoughItsClientIsGone(t *testing.T) {
+	t.Parallel()
+	through, direct, _, g := openRedis(t, 3)
+	g.holding("INCR")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := through.Incr(ctx, "n").Err(); err == nil {
+		t.Fatal("the command was answered")
+	}
+	h := g.next(t)
+	<-h.gone
+	h.decide <- Pass
+	if e := g.find(t, "INCR n"); e.Reply != "1" || g.err(e) != nil {
+		t.Errorf("%+v, %v", e, g.err(e))
+	}
+	if got := direct.Get(t.Context(), "n").Val(); got != "1" {
+		t.Errorf("the value is %q", got)
+	}
+}

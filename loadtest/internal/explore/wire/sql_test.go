@@ -1,0 +1,156 @@
+package wire
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestWhatStatementsTouch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ text, reads, writes string }{
+		{"SELECT stock FROM good_stock WHERE goods_id = 5", "good_stock", ""},
+		{"select a from `Good_Stock` as g, shop.other o JOIN (SELECT x FROM third) d USING (id), fourth WHERE a IN (1, b)",
+			"fourth good_stock other third", ""},
+		{"SELECT * FROM a WHERE x = 'FROM b' /* FROM c */ -- FROM d\nORDER BY y, z LIMIT 1, 2", "a", ""},
+		{"SELECT a FROM t FOR UPDATE", "", "t"},
+		{"SELECT a FROM t WHERE b = 1 FOR UPDATE NOWAIT", "", "t"},
+		{"SELECT a FROM t LOCK IN SHARE MODE", "", "t"},
+		{"(SELECT a FROM t) UNION SELECT b FROM u", "t u", ""},
+		{"WITH c AS (SELECT 1 FROM t) SELECT * FROM c", "c t", ""},
+		{"INSERT INTO t (a, b) VALUES (1, 2), (3, 4) ON DUPLICATE KEY UPDATE a = VALUES(a), b = 2 RETURNING a, b", "", "t"},
+		{"INSERT IGNORE t SET a = 1, b = 2", "", "t"},
+		{"REPLACE INTO t SELECT a, b FROM u", "", "t u"},
+		{"UPDATE LOW_PRIORITY t, u SET t.a = u.a, t.b = 1 WHERE t.c = u.c", "", "t u"},
+		{"UPDATE t FORCE INDEX (PRIMARY, other) SET a = (SELECT MAX(a) FROM u)", "", "t u"},
+		{"DELETE t FROM t FORCE INDEX (PRIMARY) WHERE a = 1", "", "t"},
+		{"DELETE FROM t USING t JOIN u USING (id)", "", "t u"},
+		{"SET STATEMENT max_statement_time=1 FOR UPDATE t SET a = 1", "", "t"},
+		{"SELECT GET_LOCK('x y', 3)", "", "lock:x y"},
+		{"DO RELEASE_LOCK('it''s')", "", "lock:it's"},
+		{"SELECT GET_LOCK(CONCAT('a', 'b'), 3)", "", "*"},
+		{"SELECT RELEASE_ALL_LOCKS()", "", "*"},
+		{"SELECT * FROM information_schema.innodb_trx", "*", ""},
+		{"SHOW STATUS", "*", ""},
+		{"SELECT NEXTVAL(s)", "*", "*"},
+		{"TRUNCATE t", "*", "*"}, {"CALL p()", "*", "*"}, {"SET GLOBAL x = 1", "*", "*"}, {"SET @@global.x = 1", "*", "*"},
+		{"XA START 'x'", "*", "*"}, {"DROP TABLE t", "*", "*"}, {"SELECT 1; KILL 5", "*", "*"},
+		{"UPDATE t SET a = 1; SELECT b FROM u", "u", "t"},
+	} {
+		s := sqlState{autocommit: true}
+		e := s.analyse(c.text)
+		wantNames(t, c.text+": reads", e.reads.list(), prefixAll(c.reads)...)
+		wantNames(t, c.text+": writes", e.writes.list(), prefixAll(c.writes)...)
+		if e.local {
+			t.Errorf("%s is taken for local", c.text)
+		}
+	}
+	for _, text := range []string{
+		"BEGIN", "START TRANSACTION READ ONLY", "SET autocommit = 0", "SET NAMES utf8mb4", "SELECT 1", "SELECT @@x, VERSION()",
+		"SELECT 1 FROM DUAL", "DO 1", "USE x", "SHOW WARNINGS", "", ";", "-- nothing", "COMMIT", "ROLLBACK", "SAVEPOINT s",
+		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", "PREPARE p FROM 'DELETE FROM t'", "SET @x = 1, @y := 'a'",
+	} {
+		s := sqlState{autocommit: true}
+		if e := s.analyse(text); !e.local || len(e.reads)+len(e.writes) > 0 {
+			t.Errorf("%s: %+v, want local", text, e)
+		}
+	}
+}
+
+// prefixAll returns names as an Exchange has them.
+func prefixAll(list string) (all []string) {
+	for name := range strings.SplitSeq(list, " ") {
+		switch {
+		case name == "":
+		case strings.HasPrefix(list, "lock:"):
+			return []string{"mysql:" + list}
+		case name == everything:
+			all = append(all, name)
+		default:
+			all = append(all, "mysql:"+name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestTransactionsGatherWhatTheyTouch(t *testing.T) {
+	t.Parallel()
+	through, direct, _, g := openSQL(t, nil)
+	table(t, direct)
+	exec(t, direct, "CREATE TABLE other (id INT PRIMARY KEY)")
+	for _, c := range []struct{ text, reads, writes string }{
+		{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "", ""},
+		{"BEGIN", "", ""},
+		{"SELECT stock FROM item", "item", ""},
+		{"SELECT GET_LOCK('x', 1)", "", "lock:x"},
+		{"UPDATE other SET id = 2", "", "other"},
+		{"COMMIT", "item", "other"},
+		{"SELECT RELEASE_LOCK('x')", "", "lock:x"},
+		{"COMMIT", "", ""},
+		{"BEGIN", "", ""},
+		{"SELECT stock FROM item WHERE id = 1 /* the snapshot */", "* item", ""},
+		{"SELECT stock FROM item WHERE id = 2", "item", ""},
+		{"ROLLBACK", "* item", ""},
+		{"SET autocommit = 0", "", ""},
+		{"DELETE FROM item WHERE id = 7", "", "item"},
+		{"SET autocommit = 1", "", "item"},
+		{"SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE", "", ""},
+		{"SELECT 1 FROM item /* commits by itself */", "item", ""},
+		{"START TRANSACTION", "", ""},
+		{"SELECT id FROM item", "", "item"},
+		{"BEGIN /* commits */", "", "item"},
+		{"ROLLBACK", "", ""},
+	} {
+		exec(t, through, c.text)
+		e := g.find(t, c.text)
+		wantNames(t, c.text+": reads", e.Reads, prefixAll(c.reads)...)
+		wantNames(t, c.text+": writes", e.Writes, prefixAll(c.writes)...)
+		if ends := c.text == "COMMIT" || c.text == "ROLLBACK"; ends && e.Local != (c.writes == "") {
+			t.Errorf("%s: local is %v", c.text, e.Local)
+		}
+	}
+}
+
+func TestShapesOfStatements(t *testing.T) {
+	t.Parallel()
+	const text = "UPDATE `a?` SET b = b - 5.0e-3, c = 0xFF\n  WHERE d2 = 'it''s \\'5\\'' AND e = \"x\" -- 7\n"
+	if got, want := shapeSQL(text), "UPDATE `a?` SET b = b - ?, c = ? WHERE d2 = ? AND e = ? -- 7"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestWhatCommandsTouch(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string]string{
+		"GET a": "reads a", "set a 1 NX": "writes a", "DEL a b": "writes a b", "MSET a 1 b 2": "writes a b",
+		"BLPOP a b 0": "writes a b", "ZUNIONSTORE d 2 a b WEIGHTS 1 2": "writes a b d", "XREAD BLOCK 5 STREAMS a b 0 0": "reads a b",
+		"XREADGROUP GROUP g c STREAMS a >": "writes a", "EXISTS a b": "reads a b", "XGROUP CREATE a g 0": "writes a",
+		"EVAL_RO x 2 a b c": "reads a b", "WHATEVER a": "reads * writes *", "CONFIG SET x y": "reads * writes *",
+		"KEYS x": "reads *", "PUBLISH a m": "reads channel:* writes channel:a", "WAIT 1 0": "", "EVAL x 99 a": "writes a",
+		"EVAL x": "", "BLPOP": "", "XREAD": "",
+	} {
+		var s keyState
+		e := s.exchange([][]string{strings.Fields(command)})
+		got := strings.Join(append(prefixedBy("reads", e.Reads), prefixedBy("writes", e.Writes)...), " ")
+		if got = strings.ReplaceAll(got, keyPrefix, ""); got != want || e.Local || e.Handshake {
+			t.Errorf("%s: %s, want %s", command, got, want)
+		}
+	}
+	for command, handshake := range map[string]bool{
+		"HELLO 3 AUTH a b": true, "CLIENT SETNAME x": true, "SELECT 1": true, "PING": false, "SCRIPT LOAD x": false, "UNWATCH": false,
+	} {
+		var s keyState
+		e := s.exchange([][]string{strings.Fields(command)})
+		if e.Handshake != handshake || !e.Local || len(e.Reads)+len(e.Writes) > 0 {
+			t.Errorf("%s: %+v", command, e)
+		}
+	}
+}
+
+func prefixedBy(what string, names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	return append([]string{what}, names...)
+}
