@@ -76,7 +76,7 @@ func garbage(random *rand.Rand, protocol Protocol) []byte {
 func TestParsersReadAnything(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
-	for range 20000 {
+	for range 5000 {
 		data := garbage(random, Protocol(random.IntN(2)))
 		s := newMySQLSession(&Conn{})
 		s.phase = mysqlPhase(random.IntN(int(lists) + 1))

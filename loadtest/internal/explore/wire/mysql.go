@@ -304,8 +304,8 @@ func (s *mysqlSession) greeting(body []byte) {
 	low, high := rest[13:], rest[18:]
 	offered := uint32(binary.LittleEndian.Uint16(low)) | uint32(binary.LittleEndian.Uint16(high))<<16
 	offered &^= withheld
-	binary.LittleEndian.PutUint16(low, uint16(offered))      //nolint:gosec // the lower half
-	binary.LittleEndian.PutUint16(high, uint16(offered>>16)) //nolint:gosec // the upper half
+	binary.LittleEndian.PutUint16(low, uint16(offered))
+	binary.LittleEndian.PutUint16(high, uint16(offered>>16))
 	if offered&capabilityMySQL == 0 {
 		clear(rest[27:31])
 	}
@@ -337,7 +337,7 @@ func (s *mysqlSession) packet(body []byte) (more bool) {
 		c := cursor{b: body[1:]}
 		c.take(2)
 		status := c.integer(2)
-		s.sql.status(int(status)) //nolint:gosec // 16 bits
+		s.sql.status(int(status))
 		if status&statusCursorExists != 0 {
 			s.results = append(s.results, "a cursor")
 			return false
@@ -357,18 +357,18 @@ func (s *mysqlSession) begin(body []byte, isEOF bool) (more bool) {
 	case s.command == comStmtPrepare:
 		c := cursor{b: body[1:]}
 		id, columns, params := c.integer(4), c.integer(2), c.integer(2)
-		s.statements[uint32(id)] = &statement{ //nolint:gosec // 32 bits
-			text: s.preparing, params: int(params), long: map[int]bool{}, //nolint:gosec // 16 bits
+		s.statements[uint32(id)] = &statement{
+			text: s.preparing, params: int(params), long: map[int]bool{},
 		}
 		s.results = append(s.results, "OK")
-		s.phase, s.groups = prepares, min(int(columns), 1)+min(int(params), 1) //nolint:gosec // 16 bits
+		s.phase, s.groups = prepares, min(int(columns), 1)+min(int(params), 1)
 		return s.groups > 0
 	case body[0] == 0 || isEOF:
 		status, rows, _ := okPacket(body)
 		s.sql.status(status)
 		text := "OK"
 		if rows > 0 || s.command == comQuery || s.command == comStmtExecute {
-			text = "OK, " + plural(int(rows), "row") //nolint:gosec // a number of rows
+			text = "OK, " + plural(int(rows), "row")
 		}
 		s.results = append(s.results, text)
 		return status&statusMoreResults != 0
@@ -393,7 +393,7 @@ func (s *mysqlSession) list(body []byte, isEOF bool) (more bool) {
 	s.results = append(s.results, text)
 	c := cursor{b: body[1:]}
 	c.take(2)
-	status := int(c.integer(2)) //nolint:gosec // 16 bits
+	status := int(c.integer(2))
 	s.sql.status(status)
 	s.phase = begins
 	return status&statusMoreResults != 0
@@ -406,7 +406,7 @@ func (s *mysqlSession) failed(body []byte) {
 	if strings.HasPrefix(text, "#") && len(text) >= 6 {
 		text = text[6:]
 	}
-	s.sql.failed(int(number)) //nolint:gosec // 16 bits
+	s.sql.failed(int(number))
 	s.results = append(s.results, fmt.Sprintf("error %d: %s", number, text))
 }
 
@@ -451,7 +451,7 @@ func okPacket(body []byte) (status int, rows uint64, ok bool) {
 		rows = c.length()
 		c.length() // the last id
 	}
-	status = int(c.integer(2)) //nolint:gosec // 16 bits
+	status = int(c.integer(2))
 	return status, rows, !c.bad
 }
 

@@ -53,7 +53,7 @@ func columnOf(body []byte) column {
 	}
 	c.take(7) // the length of what follows, the character set, and the column's length
 	kind, flags := c.integer(1), c.integer(2)
-	return column{byte(kind), flags&0x20 != 0} //nolint:gosec // one byte
+	return column{byte(kind), flags&0x20 != 0}
 }
 
 // cursor reads what is left of a packet. If that is too short, it is bad from then on, and reads zeroes.
@@ -100,7 +100,7 @@ func (c *cursor) text() []byte {
 		c.b, c.bad = nil, true
 		return nil
 	}
-	return c.take(int(n)) //nolint:gosec // no longer than the packet
+	return c.take(int(n))
 }
 
 // value reads a value of the binary protocol, and returns it as a literal of SQL.
@@ -115,7 +115,7 @@ func (c *cursor) value(t column) string {
 	case typeLongLong:
 		return c.number(8, t.unsigned)
 	case typeFloat:
-		value := math.Float32frombits(uint32(c.integer(4))) //nolint:gosec // 32 bits
+		value := math.Float32frombits(uint32(c.integer(4)))
 		return strconv.FormatFloat(float64(value), 'g', -1, 32)
 	case typeDouble:
 		return strconv.FormatFloat(math.Float64frombits(c.integer(8)), 'g', -1, 64)
@@ -138,11 +138,11 @@ func (c *cursor) number(bytes int, unsigned bool) string {
 		return strconv.FormatUint(value, 10)
 	}
 	shift := 64 - 8*bytes
-	return strconv.FormatInt(int64(value<<shift)>>shift, 10) //nolint:gosec // the sign is extended
+	return strconv.FormatInt(int64(value<<shift)>>shift, 10)
 }
 
 func (c *cursor) date(dateOnly bool) string {
-	d := cursor{b: c.take(int(c.integer(1)))} //nolint:gosec // one byte
+	d := cursor{b: c.take(int(c.integer(1)))}
 	whole := len(d.b)
 	field := func(n int) uint64 {
 		if len(d.b) == 0 {
@@ -161,7 +161,7 @@ func (c *cursor) date(dateOnly bool) string {
 }
 
 func (c *cursor) duration() string {
-	d := cursor{b: c.take(int(c.integer(1)))} //nolint:gosec // one byte
+	d := cursor{b: c.take(int(c.integer(1)))}
 	if len(d.b) == 0 {
 		return "'00:00:00'"
 	}

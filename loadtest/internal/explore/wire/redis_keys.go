@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"crypto/sha1" //nolint:gosec // Redis names scripts so
+	"crypto/sha1"
 	"encoding/hex"
 	"slices"
 	"strconv"
@@ -235,10 +235,10 @@ type script struct {
 var scripts sync.Map
 
 func remember(text string) script {
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
+	sum := sha1.Sum([]byte(text))
 	hash := hex.EncodeToString(sum[:])
 	if known, ok := scripts.Load(hash); ok {
-		return known.(script) //nolint:forcetypeassert // it holds nothing else
+		return known.(script)
 	}
 	s := script{title: hash[:8], publishes: strings.Contains(strings.ToLower(text), "publish")}
 	if line, _, _ := strings.Cut(strings.TrimSpace(text), "\n"); strings.HasPrefix(line, "--") {
@@ -258,7 +258,7 @@ func scriptOf(verb string, args []string) (s script, isScript bool) {
 		return remember(args[0]), true
 	case "EVALSHA", "EVALSHA_RO":
 		if known, ok := scripts.Load(strings.ToLower(args[0])); ok {
-			return known.(script), true //nolint:forcetypeassert // it holds nothing else
+			return known.(script), true
 		}
 		return script{}, true
 	case "FCALL", "FCALL_RO":
