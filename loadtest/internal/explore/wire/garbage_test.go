@@ -61,7 +61,8 @@ func garbage(random *rand.Rand, protocol Protocol) []byte {
 	for i := range data {
 		data[i] = byte(random.Uint32())
 	}
-	starts := []string{"", "*2\r\n$3\r\nGET\r\n$1\r\n", "*-1\r\n", "*1\r\n$99999999\r\n", "\r\n", "PING\r\n", "*3\r\n$4\r\nEVAL\r\n"}
+	starts := []string{"", "*2\r\n$3\r\nGET\r\n$1\r\n", "*-1\r\n", "*1\r\n$99999999\r\n", "\r\n", "PING\r\n",
+		"*3\r\n$4\r\nEVAL\r\n"}
 	if protocol == MySQL {
 		// A login of root without a password, and a command.
 		login := "\x85\xa2\x0b\x00\x00\x00\x00\x01\x2d" + strings.Repeat("\x00", 23) + "root\x00\x00"

@@ -30,8 +30,8 @@ const (
 	comReset        = 0x1f
 )
 
-// withheld are capabilities that the server must not offer, so that responses have one format, and a proxy can read them:
-// compression, TLS, no EOF packets, no metadata, zstd, attributes of queries, progress reports.
+// withheld are capabilities that the server must not offer, so that responses have one format, and a proxy can read
+// them: compression, TLS, no EOF packets, no metadata, zstd, attributes of queries, progress reports.
 const withheld = 1<<5 | 1<<11 | 1<<24 | 1<<25 | 1<<26 | 1<<27 | 1<<29
 
 // capabilityMySQL is not set by MariaDB, which offers capabilities of its own in what is reserved otherwise.
@@ -125,7 +125,7 @@ func (s *mysqlSession) request(f frame) (*Exchange, error) {
 	body := f.raw[4:]
 	if s.phase == logsIn || s.phase == greets {
 		if !s.answered && len(body) >= 4 && binary.LittleEndian.Uint32(body)&withheld != 0 {
-			return nil, refuseMySQL(f.raw[3], "the client uses TLS, compression or another feature that the server does not offer")
+			return nil, refuseMySQL(f.raw[3], "the client uses what the server does not offer, such as TLS")
 		}
 		s.answered = true
 		return nil, nil

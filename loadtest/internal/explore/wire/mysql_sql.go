@@ -209,15 +209,17 @@ func (s *sqlState) query(tokens []token) effect {
 	}
 	locking := containsWords(tokens, "FOR", "UPDATE") || containsWords(tokens, "FOR", "SHARE") ||
 		containsWords(tokens, "LOCK", "IN", "SHARE", "MODE") || s.joinable() && s.level() == serializable
-	switch {
-	case locking:
+	if locking {
 		e.reads, e.writes = nil, append(e.writes, tables...)
-	case s.joinable() && s.level() == repeatableRead && !s.snapshot && len(tables) > 0:
-		// What it reads later depends on what has been committed by now, whatever the table.
+		return s.joins(e)
+	}
+	e = s.joins(e)
+	if s.joinable() && s.level() == repeatableRead && !s.snapshot && len(tables) > 0 {
+		// What the transaction reads later depends on what has been committed by now, whatever the table.
 		s.snapshot = true
 		e.reads.add(everything)
 	}
-	return s.joins(e)
+	return e
 }
 
 // set returns the effect of SET, and notes the isolation level.
@@ -284,8 +286,8 @@ func namedLocks(tokens []token) (locks names) {
 	return locks
 }
 
-// tablesOf returns the tables that a statement names, and whether it reads tables about the server itself. A name that is
-// not a table's, such as that of a WITH, does no harm.
+// tablesOf returns the tables that a statement names, and whether it reads tables about the server itself. A name that
+// is not a table's, such as that of a WITH, does no harm.
 func tablesOf(tokens []token) (tables names, system bool) {
 	verb := tokens[0].word()
 	expected := verb == "UPDATE" || verb == "INSERT" || verb == "REPLACE" || verb == "TABLE"

@@ -102,7 +102,8 @@ func TestStatementsAnswerAsTheyDoDirectly(t *testing.T) {
 				c.InterpolateParams, c.MultiStatements = interpolate, true
 			})
 			exec(t, direct, `CREATE TABLE every (i TINYINT, s SMALLINT UNSIGNED, m MEDIUMINT, n INT UNSIGNED, b BIGINT UNSIGNED,
-				f FLOAT, d DOUBLE, e DECIMAL(20,4), t TEXT, v VARBINARY(20), da DATE, dt DATETIME(6), ti TIME(6), y YEAR, bo BIT(3))`)
+				f FLOAT, d DOUBLE, e DECIMAL(20,4), t TEXT, v VARBINARY(20), da DATE, dt DATETIME(6), ti TIME(6),
+				y YEAR, bo BIT(3))`)
 			when := time.Date(2026, 2, 3, 4, 5, 6, 7000, time.UTC)
 			args := []any{-7, 65535, -8388608, uint32(math.MaxUint32), uint64(1<<63 - 1), float32(1.5), 2.25e-10,
 				"123.4567", "it's\n\\ ü", []byte{0, 255, 1}, when, when, "-30:01:02.000003", 2026, 5}
@@ -117,7 +118,8 @@ func TestStatementsAnswerAsTheyDoDirectly(t *testing.T) {
 			for _, query := range []string{
 				"SELECT * FROM every WHERE i = ?", "SELECT * FROM every WHERE i IS NULL OR i = ?",
 				"SELECT b FROM every WHERE i = ? + 1", "SELECT COUNT(*), SUM(b), MAX(t) FROM every WHERE i <= ?",
-				"SELECT oops FROM every WHERE i = ?", "SELECT ?", "DO ?", "SELECT ?, NULL, '', REPEAT('x', 300), REPEAT('y', 70000)",
+				"SELECT oops FROM every WHERE i = ?", "SELECT ?", "DO ?",
+				"SELECT ?, NULL, '', REPEAT('x', 300), REPEAT('y', 70000)",
 				"SHOW TABLES LIKE ?", "DELETE FROM every WHERE i = ? + 1",
 			} {
 				got, gotErr := rows(t, through, query, -7)
@@ -161,7 +163,7 @@ func TestSeveralResults(t *testing.T) {
 	table(t, direct)
 	const query = "UPDATE item SET stock = 11 WHERE id = 1; SELECT stock FROM item ORDER BY id; SELECT 'a', 2; DO 1"
 	got, err := rows(t, through, query)
-	if want := [][]any{{int64(11)}, {int64(20)}, {"a", int64(2)}}; err != nil || fmt.Sprint(got) != "[[11] [20] [[97] 2]]" {
+	if want := "[[11] [20] [[97] 2]]"; err != nil || fmt.Sprint(got) != want {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
 	e := g.find(t, "UPDATE")

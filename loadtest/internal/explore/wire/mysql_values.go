@@ -39,7 +39,8 @@ type column struct {
 // numeric reports whether a value is written without quotes.
 func (c column) numeric() bool {
 	switch c.kind {
-	case typeDecimal, typeTiny, typeShort, typeLong, typeFloat, typeDouble, typeLongLong, typeInt24, typeYear, typeNewDecimal:
+	case typeDecimal, typeTiny, typeShort, typeLong, typeFloat, typeDouble, typeLongLong, typeInt24, typeYear,
+		typeNewDecimal:
 		return true
 	}
 	return false

@@ -87,8 +87,8 @@ func Start(protocol Protocol, server string, gate Gate) (*Proxy, error) {
 // Addr returns the host:port at which the proxy listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// CutAll ends all connections, to the clients and to the server, as if the client's host had vanished. Requests that are
-// held then do not reach the server.
+// CutAll ends all connections, to the clients and to the server, as if the client's host had vanished. Requests that
+// are held then do not reach the server.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +173,8 @@ func (p *Proxy) link(client net.Conn) *link {
 	return l
 }
 
-// link is a client's connection and the matching one to the server. One goroutine reads from each, and run does the rest.
+// link is a client's connection and the matching one to the server. One goroutine reads from each, and run does
+// the rest.
 type link struct {
 	proxy          *Proxy
 	conn           *Conn

@@ -227,7 +227,7 @@ func prefixed(prefix string, list []string) (all names) {
 
 // script is what is known about a script by its text.
 type script struct {
-	title     string // its first comment, or the beginning of its hash
+	title     string // the first sentence of its comment, or the beginning of its hash
 	publishes bool
 }
 
@@ -241,8 +241,12 @@ func remember(text string) script {
 		return known.(script)
 	}
 	s := script{title: hash[:8], publishes: strings.Contains(strings.ToLower(text), "publish")}
-	if line, _, _ := strings.Cut(strings.TrimSpace(text), "\n"); strings.HasPrefix(line, "--") {
-		s.title = strings.TrimSpace(strings.TrimLeft(line, "-"))
+	for line := range strings.SplitSeq(text, "\n") {
+		if comment, ok := strings.CutPrefix(line, "--"); ok {
+			comment, _, _ = strings.Cut(strings.TrimSpace(comment), ". ")
+			s.title = strings.TrimSuffix(comment, ".")
+			break
+		}
 	}
 	scripts.Store(hash, s)
 	return s

@@ -51,8 +51,10 @@ func TestCommandsAnswerAsTheyDoDirectly(t *testing.T) {
 		for _, command := range [][]any{
 			{"SET", "k", "v\r\n$-1\r\n"}, {"GET", "k"}, {"GET", "none"}, {"SET", "long", long}, {"GET", "long"},
 			{"HSET", "h", "a", "1", "b", "2"}, {"HGETALL", "h"}, {"SADD", "s", "x"}, {"SMEMBERS", "s"}, {"INCR", "k"},
-			{"ZADD", "z", "1.5", "m"}, {"ZSCORE", "z", "m"}, {"ZRANGE", "z", "0", "-1", "WITHSCORES"}, {"RPUSH", "l", "message", "m"},
-			{"LRANGE", "l", "0", "-1"}, {"LRANGE", "none", "0", "-1"}, {"EVAL", "return {1, {2, 'x'}, false}", "0"},
+			{"ZADD", "z", "1.5", "m"}, {"ZSCORE", "z", "m"}, {"ZRANGE", "z", "0", "-1", "WITHSCORES"},
+			{"RPUSH", "l", "message", "m"},
+			{"LRANGE", "l", "0", "-1"}, {"LRANGE", "none", "0", "-1"},
+			{"EVAL", "return {1, {2, 'x'}, false}", "0"},
 			{"EVAL", "return redis.error_reply('FENCED')", "0"}, {"NOCOMMAND"}, {"COMMAND", "DOCS", "GET"},
 			{"XADD", "x", "1-1", "f", "v"}, {"XRANGE", "x", "-", "+"}, {"XREAD", "STREAMS", "x", "0"},
 		} {
@@ -120,17 +122,17 @@ func TestPipelineIsOneExchange(t *testing.T) {
 func TestScriptsAreNamedOnceTheyAreKnown(t *testing.T) {
 	t.Parallel()
 	through, _, _, g := openRedis(t, 2)
-	s := redis.NewScript("-- Sets a key.\nreturn redis.call('SET', KEYS[1], ARGV[1]) -- " + rand.Text()) // never seen before
+	s := redis.NewScript("-- Sets a key. Why not?\nreturn redis.call('SET', KEYS[1], ARGV[1]) -- " + rand.Text())
 	for i := range 2 {
 		if err := s.Run(t.Context(), through, []string{"stock:{17}:x"}, fmt.Sprintf("v %d", i)).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	e := g.find(t, "EVALSHA {Sets")
-	if want := "EVALSHA {Sets a key.} KEYS stock:{17}:x ARGV \"v 1\""; e.Text != want {
+	if want := "EVALSHA {Sets a key} KEYS stock:{17}:x ARGV \"v 1\""; e.Text != want {
 		t.Errorf("the text is %s, want %s", e.Text, want)
 	}
-	if want := "EVALSHA {Sets a key.} KEYS stock:{?}:x ARGV 1"; e.Shape != want {
+	if want := "EVALSHA {Sets a key} KEYS stock:{?}:x ARGV 1"; e.Shape != want {
 		t.Errorf("the shape is %s, want %s", e.Shape, want)
 	}
 	wantNames(t, "writes", e.Writes, "redis:stock:{17}:x")

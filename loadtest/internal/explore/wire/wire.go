@@ -16,8 +16,10 @@ type Exchange struct {
 	Shape string
 
 	// Reads and Writes name what it touches: a table, a key, a named lock, with the store before it, such as
-	// "mysql:good_stock", "redis:stock:{1}", "mysql:lock:x". "*" is everything in all stores. For the statement that ends a
-	// transaction, they are those of the whole transaction. Names of items in keys stay as they are.
+	// "mysql:good_stock", "redis:stock:{1}", "mysql:lock:x". "*" is everything in all stores. For the statement that
+	// ends a transaction, they are those of the whole transaction. Names of items in keys stay as they are.
+	// The first plain read of a transaction at REPEATABLE READ reads "*": what has been committed by then is what the
+	// transaction will see. What the text does not show is missing: triggers, foreign keys, views, stored functions.
 	Reads, Writes []string
 	// Local reports that no other connection can notice whether and when it is executed, unless it is lost: BEGIN, SET of
 	// the session, PREPARE, PING.
@@ -49,18 +51,18 @@ const (
 	LoseReply               // execute it, wait for its whole response, and cut the connection instead of passing it on
 )
 
-// Gate decides about exchanges. Its methods must be safe for concurrent use: those of several connections are called side
-// by side, and Pushed also while Arrive holds a request of the same connection.
+// Gate decides about exchanges. Its methods must be safe for concurrent use: those of several connections are called
+// side by side, and Pushed also while Arrive holds a request of the same connection.
 type Gate interface {
 	// Arrive is called with each request, and blocks until it is decided what becomes of it. The request does not reach
-	// the server before. It must return when gone is closed: the client, the server or the proxy has closed the connection.
-	// If only the client has, a request that passes then is still executed.
+	// the server before. It must return when gone is closed: the client, the server or the proxy has closed the
+	// connection. If only the client has, a request that passes then is still executed.
 	Arrive(e *Exchange, gone <-chan struct{}) Action
-	// Answered is called once after each Arrive: when the server has answered, before the client gets the response; or, with
-	// an error, when the connection has ended before that, also because of LoseBoth.
+	// Answered is called once after each Arrive: when the server has answered, before the client gets the response; or,
+	// with an error, when the connection has ended before that, also because of LoseBoth.
 	Answered(e *Exchange, err error)
-	// Pushed is called when the server sends what answers no request, such as messages of a subscription, before the client
-	// gets it.
+	// Pushed is called when the server sends what answers no request, such as messages of a subscription, before the
+	// client gets it.
 	Pushed(c *Conn)
 	// Closed is called once when a connection has ended, after everything else about it.
 	Closed(c *Conn)
