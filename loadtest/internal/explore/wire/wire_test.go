@@ -56,7 +56,7 @@ func (g *gate) Arrive(e *Exchange, gone <-chan struct{}) Action {
 	select { // late
 	case action := <-h.decide:
 		return action
-	case <-time.After(time.Second):
+	case <-time.After(limit):
 		return LoseBoth
 	}
 }
