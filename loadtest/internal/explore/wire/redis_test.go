@@ -193,6 +193,43 @@ func TestMessagesArePushed(t *testing.T) {
 	})
 }
 
+func TestMessagesComeBetweenReplies(t *testing.T) {
+	t.Parallel()
+	const message = "3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n"
+	const confirmation = "3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
+	for _, kind := range []string{"*", ">"} { // RESP2 and RESP3
+		s := newRedisSession(&Conn{})
+		for _, step := range []struct {
+			request string
+			replies []string
+			reply   string
+		}{
+			{"SUBSCRIBE c", []string{message, confirmation}, "[subscribe, c, 1]"},
+			{"PING", []string{message, message, "+PONG\r\n"}, "PONG"},
+		} {
+			e, err := s.request(frame{commands: [][]string{strings.Fields(step.request)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, reply := range step.replies {
+				want := pushed
+				if i == len(step.replies)-1 {
+					want = final
+				}
+				if reply[0] == '3' {
+					reply = kind + reply
+				}
+				if got := s.reply(frame{raw: []byte(reply)}, e); got != want {
+					t.Fatalf("%q during %s is %v, want %v", reply, step.request, got, want)
+				}
+			}
+			if e.Reply != step.reply {
+				t.Errorf("the reply to %s is %q, want %q", step.request, e.Reply, step.reply)
+			}
+		}
+	}
+}
+
 func TestBlockingCommandIsDroppedWithItsClient(t *testing.T) {
 	t.Parallel()
 	_, direct, p, g := openRedis(t, 2)

@@ -102,6 +102,7 @@ func TestTransactionsGatherWhatTheyTouch(t *testing.T) {
 		{"SELECT id FROM item", "", "item"},
 		{"BEGIN /* commits */", "", "item"},
 		{"ROLLBACK", "", ""},
+		{"START TRANSACTION WITH CONSISTENT SNAPSHOT", "*", ""},
 	} {
 		exec(t, through, c.text)
 		e := g.find(t, c.text)
