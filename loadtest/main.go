@@ -8,6 +8,7 @@
 //	loadtest timeline   show the critical sections of a recorded history
 //	loadtest targets    write targets for vegeta
 //	loadtest faults     play crashes, late writes and retries for every strategy
+//	loadtest explore    execute every interleaving of two requests, with faults
 //	loadtest bench      compare the fastest strategies with what the machine allows
 //	loadtest judge      test the judge with planted bugs
 package main
@@ -120,7 +121,7 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), targetsCommand(),
-		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(getenv), timelineCommand())
+		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(getenv), timelineCommand(), exploreCommand())
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:

@@ -92,3 +92,17 @@ func (i *Isolated) Close() {
 
 // Address is the host:port of the public listener.
 func (i *Isolated) Address() string { return strings.TrimPrefix(i.URL, "http://") }
+
+// StartReplica starts one more replica on the given servers, without nginx and without proxies. Kill it before they
+// stop.
+func (t *Topology) StartReplica(ctx context.Context, name string, at Addresses, o Options) (*Replica, error) {
+	admin, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	replica, err := t.describeReplica(name, admin, at, o)
+	if err != nil {
+		return nil, err
+	}
+	return replica, replica.Restart(ctx)
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
+)
+
+type exploreFlags struct {
+	local      localFlags
+	strategies []string
+	bounds     explore.Bounds
+	lanes      int
+	replay     string
+	traces     bool
+	out        string
+}
+
+func exploreCommand() *cobra.Command {
+	var f exploreFlags
+	cmd := &cobra.Command{
+		Use:   "explore",
+		Short: "Execute every interleaving of two requests, with at most one fault",
+		Long: `explore executes every interleaving of two requests on two replicas, with at most one fault between any two
+exchanges with MySQL or Redis, and compares what came of them with what each strategy claims. Proxies hold each exchange
+until it is chosen, so the service is as it sells. For each kind of damage, it keeps the shortest schedule and prints a
+token that replays it.
+
+Faults: a request or its reply is lost, a replica dies, all leases end, the client sends its request again, units are
+put back.
+
+Exit status: 0 every claim held; 1 a claim was refuted; 2 wrong usage, or something is missing; 3 no claim was refuted,
+but not every schedule could be executed and judged; 130 interrupted.`,
+		Example: `  loadtest explore --strategies none,update
+  loadtest explore --strategies lock-redis-lua --traces
+  loadtest explore --strategies lock-redis-lua --replay enough:A.B.A`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd.Flags()); err != nil {
+				return err
+			}
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *exploreFlags) register(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.StringSliceVar(&f.strategies, "strategies", nil, "explore only these strategies, a comma-separated list")
+	flags.IntVar(&f.bounds.Faults, "faults", 1, "the most faults in one schedule, 0 to 2")
+	flags.IntVar(&f.bounds.Preemptions, "preemptions", 2, "the most preemptions in one schedule; -1: no limit")
+	flags.BoolVar(&f.bounds.NoReduction, "no-reduction", false,
+		"also execute schedules that differ only in the order of steps that do not affect each other")
+	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
+	flags.StringVar(&f.replay, "replay", "", "execute the schedule of this token only, and print its trace")
+	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
+	flags.StringVar(&f.out, "out", "", "directory for explore.json (default: none is written)")
+	f.local.register(flags)
+}
+
+// check returns what is wrong with the flags.
+func (f *exploreFlags) check(flags *pflag.FlagSet) error {
+	switch {
+	case f.bounds.Faults < 0 || f.bounds.Faults > 2:
+		return fmt.Errorf("--faults %d: must be 0, 1 or 2", f.bounds.Faults)
+	case f.bounds.Preemptions < -1:
+		return fmt.Errorf("--preemptions %d: must be at least 0, or -1 for no limit", f.bounds.Preemptions)
+	case f.lanes < 1 || f.lanes > 16:
+		return fmt.Errorf("--lanes %d: must be 1 to 16", f.lanes)
+	case f.replay != "" && len(f.strategies) != 1:
+		return errors.New("--replay needs --strategies with one strategy: that of the token")
+	case f.replay != "" && flags.Changed("lanes"):
+		return errors.New("--lanes cannot be used with --replay, which executes one schedule")
+	}
+	return nil
+}
+
+func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	screen := newScreen(stderr)
+	defer screen.clear()
+	screen.status("starting")
+	l, err := lab.Start(ctx, topology.Options{Replicas: 1, Relaxed: true, StockBinary: f.local.stockBinary})
+	if err != nil {
+		return startError(ctx, err)
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	choices, err := f.choose(ctx, l)
+	if err != nil {
+		return err
+	}
+	lanes := f.lanes
+	if f.replay != "" {
+		lanes = 1
+	}
+	x, err := explore.Start(ctx, l.Topology, lanes)
+	if err != nil {
+		return startError(ctx, err)
+	}
+	defer x.Close()
+	if f.replay != "" {
+		screen.clear()
+		o, err := x.Replay(ctx, choices[0], f.replay)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(stdout, o.Kind, o.Evidence)
+		return explore.WriteTrace(stdout, o.Steps)
+	}
+	return f.explore(ctx, x, choices, screen, stdout)
+}
+
+// choose returns the strategies that are explored: those that deduct something, and can be used here.
+func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []scenario.Choice, err error) {
+	catalogue, err := l.Target.Strategies(ctx)
+	if err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
+	}
+	var known []string
+	for _, s := range catalogue {
+		known = append(known, s.Name)
+		if f.strategies == nil && (s.Baseline() || s.Unavailable[s.Stores[0]] != "") {
+			continue
+		}
+		if f.strategies == nil || slices.Contains(f.strategies, s.Name) {
+			choices = append(choices, scenario.Choice{Strategy: s, Store: s.Stores[0]})
+		}
+	}
+	for _, name := range f.strategies {
+		if !slices.Contains(known, name) {
+			return nil, scenario.UnknownStrategy(name, known)
+		}
+	}
+	return choices, nil
+}
+
+func (f *exploreFlags) explore(
+	ctx context.Context, x *explore.Explorer, choices []scenario.Choice, screen *screen, stdout io.Writer,
+) error {
+	began := time.Now()
+	var results []explore.Result
+	var failure error
+	for i, choice := range choices {
+		progress := func(n int) {
+			screen.status(fmt.Sprintf("explore: %s (%d of %d), %d schedules", choice.Strategy.Name, i+1, len(choices), n))
+		}
+		progress(0)
+		r, err := x.Explore(ctx, choice, f.bounds, progress)
+		screen.clear()
+		results = append(results, r)
+		if err := r.Write(stdout, f.traces || !r.Held()); err != nil {
+			return err
+		}
+		if err != nil {
+			failure = err
+			break
+		}
+	}
+	schedules := 0
+	for _, r := range results {
+		schedules += r.Tally.Schedules
+	}
+	fmt.Fprintf(stdout, "\n%d strategies, %d schedules, %v\n", len(results), schedules, time.Since(began).Round(time.Second))
+	if err := f.write(results); err != nil {
+		return errors.Join(failure, err)
+	}
+	switch {
+	case failure != nil:
+		return failure
+	case slices.ContainsFunc(results, func(r explore.Result) bool { return !r.Held() }):
+		return errNotHeld
+	case slices.ContainsFunc(results, func(r explore.Result) bool { return !r.Judged() }):
+		return errInconclusive
+	}
+	return nil
+}
+
+// write writes explore.json if there is a directory for it.
+func (f *exploreFlags) write(results []explore.Result) error {
+	if f.out == "" {
+		return nil
+	}
+	if err := os.MkdirAll(f.out, 0o755); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(results, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(f.out, "explore.json"), append(text, '\n'), 0o644)
+}

@@ -1,0 +1,249 @@
+// Package explore executes every interleaving of a few requests, with at most a few faults between any two exchanges
+// with a store, on the service as it sells, and finds the shortest one that breaks the stock, or shows that there is
+// none.
+//
+//	Search     which schedules are to be executed: it knows neither requests nor stores
+//	schedule   one of them while it is executed: who is at a step, who waits, who has ended
+//	fault      what can strike between two steps, as data
+//	lane       the servers and replicas on which one schedule after the other is executed
+//	session    the schedules of one strategy and workload on a lane, and how each is judged
+//
+// A replica reaches its stores through the proxies of package wire, which hold each exchange until the search chooses
+// it. Whether a step waits in MySQL is what MySQL says. Schedules are executed from the beginning each time (stateless
+// model checking: Godefroid, VeriSoft, 1997), with a bound on preemptions (Musuvathi and Qadeer, 2007).
+package explore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
+	"stock/loadtest/internal/verify"
+)
+
+var httpClient = &http.Client{Timeout: 10 * time.Second}
+
+// firstItem is below the ids of the explorer's items: neither loads nor fault scenarios use them.
+const firstItem = 5_000_000
+
+// Explorer has lanes on which strategies are explored.
+type Explorer struct {
+	lanes []*lane
+	items atomic.Int64
+}
+
+// Start starts lanes beside the servers of a topology. Close the Explorer before they stop.
+func Start(ctx context.Context, t *topology.Topology, lanes int) (*Explorer, error) {
+	x := &Explorer{lanes: make([]*lane, lanes)}
+	items := func() int64 { return firstItem + x.items.Add(1) }
+	group, starting := errgroup.WithContext(ctx)
+	for i := range x.lanes {
+		group.Go(func() (err error) {
+			x.lanes[i], err = startLane(starting, t, fmt.Sprintf("lane-%d", i+1), items)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		x.Close()
+		return nil, fmt.Errorf("start the servers of the exploration: %w", err)
+	}
+	return x, nil
+}
+
+// Close stops the lanes.
+func (x *Explorer) Close() {
+	group := errgroup.Group{}
+	for _, l := range x.lanes {
+		if l != nil {
+			group.Go(func() error { l.stop(); return nil })
+		}
+	}
+	_ = group.Wait()
+}
+
+// Cell is what the schedules of a strategy led to in which one fault struck, or none.
+type Cell struct {
+	Fault     string              `json:"fault"` // the names of the faults, joined by "+"; empty: none
+	Schedules int                 `json:"schedules"`
+	Kinds     map[string]int      `json:"kinds"`    // schedules by kind of outcome
+	Shortest  map[string]Schedule `json:"shortest"` // for each kind but Right
+	Waited    int                 `json:"waited"`   // schedules in which nobody could go on until a lease had ended
+	Claim     string              `json:"claim"`    // what the catalogue says about it, in words; empty: nothing
+	Held      bool                `json:"claim_held"`
+}
+
+// Result is what the exploration of a strategy found.
+type Result struct {
+	Strategy  string        `json:"strategy"`
+	Store     string        `json:"store"`
+	Control   bool          `json:"control"`
+	Tally     Tally         `json:"tally"`
+	Exhausted bool          `json:"exhausted"`
+	Cells     []Cell        `json:"cells"`
+	Took      time.Duration `json:"took_ns"`
+}
+
+// Held reports whether no claim is refuted.
+func (r Result) Held() bool {
+	return !slices.ContainsFunc(r.Cells, func(c Cell) bool { return !c.Held })
+}
+
+// Judged reports whether every schedule within the bounds was executed and judged.
+func (r Result) Judged() bool {
+	return r.Exhausted && !slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Kinds[Unjudged] > 0 })
+}
+
+// Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
+func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds Bounds, progress func(int)) (Result, error) {
+	began := time.Now()
+	r := Result{Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Exhausted: true}
+	cells := map[string]*Cell{}
+	for _, w := range workloads {
+		search := &Search{Bounds: bounds, Found: func(s Schedule) {
+			s.Token = w.name + ":" + s.Token
+			collect(cells, s)
+			if progress != nil {
+				progress(r.Tally.Schedules + total(cells))
+			}
+		}}
+		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0))
+		r.Tally.Schedules += tally.Schedules
+		r.Tally.Redundant += tally.Redundant
+		r.Tally.Diverged += tally.Diverged
+		r.Tally.Waiting += tally.Waiting
+		if err != nil {
+			if ctx.Err() == nil {
+				return r, fmt.Errorf("explore %s: %w", choice.Strategy.Name, err)
+			}
+			break
+		}
+	}
+	r.Exhausted = r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
+	for _, name := range slices.Sorted(maps.Keys(cells)) {
+		c := *cells[name]
+		c.Claim, c.Held = judgeClaim(choice.Strategy, name, c, r.Exhausted)
+		r.Cells = append(r.Cells, c)
+	}
+	r.Took = time.Since(began)
+	return r, ctx.Err()
+}
+
+func total(cells map[string]*Cell) (n int) {
+	for _, c := range cells {
+		n += c.Schedules
+	}
+	return n
+}
+
+func (x *Explorer) systems(choice scenario.Choice, w workload, faults bool) (systems []System) {
+	for _, l := range x.lanes {
+		s := &session{lane: l, strategy: choice.Strategy, store: choice.Store, workload: w}
+		if faults {
+			s.faults = faultTable
+		}
+		systems = append(systems, s)
+	}
+	return systems
+}
+
+// collect adds a schedule to the cell of its faults.
+func collect(cells map[string]*Cell, s Schedule) {
+	name := strings.Join(s.Outcome.Faults, "+")
+	c := cells[name]
+	if c == nil {
+		c = &Cell{Fault: name, Kinds: map[string]int{}, Shortest: map[string]Schedule{}}
+		cells[name] = c
+	}
+	c.Schedules++
+	c.Kinds[s.Outcome.Kind]++
+	if s.Outcome.Waited {
+		c.Waited++
+	}
+	if s.Outcome.Kind == Right {
+		return
+	}
+	if best, found := c.Shortest[s.Outcome.Kind]; !found || s.shorter(best) {
+		c.Shortest[s.Outcome.Kind] = s
+	}
+}
+
+// shorter reports whether a schedule is easier to read than another one.
+func (s Schedule) shorter(o Schedule) bool {
+	if s.Preemptions != o.Preemptions {
+		return s.Preemptions < o.Preemptions
+	}
+	if len(s.Outcome.Steps) != len(o.Outcome.Steps) {
+		return len(s.Outcome.Steps) < len(o.Outcome.Steps)
+	}
+	return s.Token < o.Token
+}
+
+// Replay executes the schedule of a token for a strategy.
+func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token string) (Outcome, error) {
+	name, labels, found := strings.Cut(token, ":")
+	at := slices.IndexFunc(workloads, func(w workload) bool { return w.name == name })
+	if !found || at < 0 {
+		return Outcome{}, fmt.Errorf("%q is no token: one begins with %s, as loadtest explore prints it", token,
+			"the name of a workload and a colon, such as enough:")
+	}
+	return Replay(ctx, x.systems(choice, workloads[at], true)[0], labels)
+}
+
+// claimKind is the claim of the catalogue that a fault tests.
+type claimKind int
+
+const (
+	claimCrash claimKind = iota
+	claimLate
+	claimRetry
+	claimRestock
+)
+
+// judgeClaim compares a cell with what the catalogue claims. A claim of damage is refuted only if every schedule was
+// executed and none shows it.
+func judgeClaim(s scenario.Strategy, faults string, c Cell, exhausted bool) (words string, held bool) {
+	damaged := c.Schedules - c.Kinds[Right] - c.Kinds[Unjudged]
+	sound := s.ClaimFor(2, false) == verify.ClaimCorrect
+	at := slices.IndexFunc(faultTable, func(f fault) bool { return f.name == faults })
+	switch {
+	case faults == "" && !sound:
+		return s.ClaimFor(2, false), damaged > 0 || !exhausted
+	case faults == "":
+		return s.ClaimFor(2, false), damaged == 0
+	case !sound || at < 0:
+		return "", true
+	}
+	var breaks bool
+	switch faultTable[at].claim {
+	case claimCrash:
+		words = s.Claim.HolderCrash
+		if words == "loses-units" || words == "blocks-forever" {
+			return words, true
+		}
+	case claimLate:
+		words = s.Claim.LateWrite
+		breaks = words == verify.ClaimLosesUpdates
+	case claimRetry:
+		words = s.Claim.ClientRetry
+		breaks = words == "deducts-again"
+	case claimRestock:
+		words = s.ClaimFor(2, true)
+		breaks = words != verify.ClaimCorrect
+	}
+	if breaks {
+		return words, damaged > 0 || !exhausted
+	}
+	return words, damaged == 0
+}
+
+// damages lists the kinds of outcomes of which there is a shortest schedule.
+func (c Cell) damages() []string { return slices.Sorted(maps.Keys(c.Shortest)) }

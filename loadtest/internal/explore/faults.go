@@ -1,0 +1,166 @@
+package explore
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"stock/loadtest/internal/explore/wire"
+)
+
+// fault is something that can strike between any two steps of a schedule.
+type fault struct {
+	name string
+	// sign stands for it in tokens, after the letter of the actor that it strikes, if it strikes one.
+	sign  string
+	title string
+	// of the claim that it tests
+	claim claimKind
+
+	action wire.Action                      // what becomes of a step that it strikes
+	kills  bool                             // it strikes an actor's replica
+	starts func(*actor) bool                // it starts the request of this actor
+	store  func(context.Context, *schedule) // it strikes a store
+	when   func(*schedule) bool             // it can strike; nil: always. schedule.mu is held
+}
+
+// Names of the faults.
+const (
+	LostRequest = "lost-request"
+	LostReply   = "lost-reply"
+	ReplicaDies = "replica-dies"
+	LeaseEnds   = "lease-ends"
+	SentAgain   = "sent-again"
+	Restocked   = "restocked"
+)
+
+// faultSigns are the signs of faults that strike an actor.
+const faultSigns = "-~#"
+
+// faultTable lists all faults. An actor is lost if its replica dies: its locks stay until their leases end.
+var faultTable = []fault{
+	{
+		name: LostRequest, sign: "-", claim: claimCrash, action: wire.LoseBoth,
+		title: "the connection is cut before a request reaches the store",
+	},
+	{
+		name: LostReply, sign: "~", claim: claimCrash, action: wire.LoseReply,
+		title: "the store executes a request, and its reply is lost with the connection",
+	},
+	{
+		name: ReplicaDies, sign: "#", claim: claimCrash, action: wire.LoseBoth, kills: true,
+		title: "a replica dies: its connections are cut, and nothing follows",
+	},
+	{
+		name: LeaseEnds, sign: "!lease", claim: claimLate,
+		title: "the leases of all locks end in the store, and no holder notices",
+		when:  func(s *schedule) bool { return len(s.leases()) > 0 },
+		store: func(ctx context.Context, s *schedule) { s.endLeases(ctx) },
+	},
+	{
+		name: SentAgain, sign: "!again", claim: claimRetry,
+		title:  "a client gets no answer in time, and sends its request again to another replica",
+		when:   func(s *schedule) bool { return !s.actors[0].answered },
+		starts: func(a *actor) bool { return a.name == againName },
+	},
+	{
+		name: Restocked, sign: "!restock", claim: claimRestock,
+		title:  "units are put back",
+		starts: func(a *actor) bool { return a.name == restockName },
+	},
+}
+
+// faultNames lists the names of all faults.
+func faultNames() (names []string) {
+	for _, f := range faultTable {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// Names of the actors that a fault starts.
+const (
+	againName   = "A again"
+	restockName = "restock"
+)
+
+// options lists where the fault can strike now, given the steps that can be taken. s.mu is held.
+func (f fault) options(s *schedule, steps []Option) (options []Option) {
+	late := slices.ContainsFunc(s.actors, func(a *actor) bool { return a.started && !a.first })
+	if slices.Contains(s.struck, f.name) && f.store != nil || f.starts != nil && late || f.when != nil && !f.when(s) {
+		return nil
+	}
+	if f.starts != nil || f.store != nil {
+		return []Option{{Label: f.sign, Actor: -1, Fault: f.name, Text: f.title}}
+	}
+	for _, step := range steps {
+		if step.Actor < len(s.actors) && s.actors[step.Actor].first {
+			options = append(options, Option{Label: step.Label + f.sign, Actor: step.Actor, Fault: f.name, Text: f.title})
+		}
+	}
+	return options
+}
+
+// strike lets the fault strike.
+func (s *schedule) strike(ctx context.Context, f fault, o Option) {
+	s.mu.Lock()
+	s.struck = append(s.struck, f.name)
+	s.mu.Unlock()
+	switch {
+	case f.starts != nil:
+		s.add(Step{Kind: Strikes, Text: f.title})
+		for _, a := range s.actors {
+			if f.starts(a) {
+				s.start(ctx, a)
+			}
+		}
+	case f.store != nil:
+		s.add(Step{Kind: Strikes, Text: f.title})
+		f.store(ctx, s)
+		s.forget()
+	default:
+		a := s.actors[o.Actor]
+		s.add(Step{Actor: a.name, Kind: Strikes, Text: f.title})
+		if f.kills {
+			s.kill(a)
+			return
+		}
+		s.let(o, f.action)
+	}
+}
+
+// kill has a replica die: its client gets no answer.
+func (s *schedule) kill(a *actor) {
+	s.mu.Lock()
+	a.lost = true
+	s.mu.Unlock()
+	s.stores.cut(a.replica)
+	a.hangUp()
+	s.forget()
+}
+
+// forget lets actors repeat steps: something else has happened since.
+func (s *schedule) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.actors {
+		clear(a.repeats)
+	}
+}
+
+// leases lists the keys with a time to live that the steps so far have touched. s.mu is held.
+func (s *schedule) leases() (keys []string) {
+	for name := range s.touched {
+		if key, ok := strings.CutPrefix(name, "redis:"); ok && !strings.HasPrefix(key, "channel:") {
+			keys = append(keys, key)
+		}
+	}
+	return s.stores.leases(keys)
+}
+
+func (s *schedule) endLeases(context.Context) {
+	s.mu.Lock()
+	keys := s.leases()
+	s.mu.Unlock()
+	s.stores.endLeases(keys)
+}

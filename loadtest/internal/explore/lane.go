@@ -1,0 +1,312 @@
+package explore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
+	"stock/loadtest/internal/explore/wire"
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/topology"
+)
+
+// lane executes one schedule after the other, on a MySQL, a Redis and replicas of its own. So whatever waits in its
+// MySQL is part of the schedule, and faults strike no other lane. Servers of locks (Redlock, etcd, ZooKeeper) are
+// shared: they are keyed by item.
+type lane struct {
+	mysql    *servers.MySQL
+	redis    *servers.Redis
+	db       *sql.DB
+	keys     *redis.Client
+	oracle   *oracle.Oracle
+	waits    string // the query that counts what waits
+	replicas []*replica
+	items    func() int64
+
+	mu     sync.Mutex
+	now    *schedule // nil between two schedules
+	item   string
+	sticky map[*wire.Conn]bool // connections that have named the item
+	cutOff []*replica
+}
+
+// replica is a process of the service and the proxies between it and the stores.
+type replica struct {
+	*topology.Replica
+	lane    *lane
+	number  int
+	proxies []*wire.Proxy
+}
+
+// replicasOfLane are those of two requests, and one for what faults start.
+const replicasOfLane = 3
+
+// serviceArgs give locks leases that outlast a schedule, and let pollers poll at once: a schedule waits for them.
+var serviceArgs = []string{
+	"--poll=2ms", "--lease=2500ms", "--lock-wait=8s", "--request-timeout=12s", "--mysql-conns=8",
+}
+
+func startLane(ctx context.Context, t *topology.Topology, name string, items func() int64) (l *lane, err error) {
+	l = &lane{items: items}
+	defer func() {
+		if err != nil {
+			l.stop()
+			l = nil
+		}
+	}()
+	if l.mysql, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true}); err != nil {
+		return l, err
+	}
+	if l.redis, err = servers.StartRedis(ctx, servers.RedisOptions{Name: name + "-redis"}); err != nil {
+		return l, err
+	}
+	at := t.Addresses()
+	if at.MySQLDSN, err = l.mysql.CreateDatabase(ctx, "stock"); err != nil {
+		return l, err
+	}
+	if err := t.Migrate(ctx, at.MySQLDSN); err != nil {
+		return l, err
+	}
+	at.Redis, at.RedisReplica = []string{l.redis.Addr}, false
+	if err := l.connect(ctx, at); err != nil {
+		return l, err
+	}
+	for n := range replicasOfLane {
+		r := &replica{lane: l, number: n}
+		l.replicas = append(l.replicas, r)
+		if err := r.start(ctx, t, fmt.Sprintf("%s-%d", name, n+1), at); err != nil {
+			return l, err
+		}
+	}
+	return l, nil
+}
+
+func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
+	if l.db, err = sql.Open("mysql", at.MySQLDSN); err != nil {
+		return err
+	}
+	l.keys = redis.NewClient(&redis.Options{Addr: l.redis.Addr})
+	if l.oracle, err = oracle.Open(ctx, oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis}); err != nil {
+		return err
+	}
+	status := "performance_schema.global_status"
+	if strings.HasPrefix(l.mysql.Version, "MariaDB") {
+		status = "information_schema.GLOBAL_STATUS"
+	}
+	// Not INNODB_TRX: it is a cache that is refreshed only if nobody has read it for 100 ms.
+	l.waits = `SELECT CAST(VARIABLE_VALUE AS SIGNED) +
+		(SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'User lock')
+		FROM ` + status + ` WHERE VARIABLE_NAME = 'Innodb_row_lock_current_waits'`
+	return nil
+}
+
+func (r *replica) start(ctx context.Context, t *topology.Topology, name string, at topology.Addresses) error {
+	config, err := mysql.ParseDSN(at.MySQLDSN)
+	if err != nil {
+		return err
+	}
+	toMySQL, err := wire.Start(wire.MySQL, config.Addr, r)
+	if err != nil {
+		return err
+	}
+	r.proxies = append(r.proxies, toMySQL)
+	toRedis, err := wire.Start(wire.Redis, at.Redis[0], r)
+	if err != nil {
+		return err
+	}
+	r.proxies = append(r.proxies, toRedis)
+	config.Addr = toMySQL.Addr()
+	at.MySQLDSN, at.Redis = config.FormatDSN(), []string{toRedis.Addr()}
+	r.Replica, err = t.StartReplica(ctx, name, at, topology.Options{ReplicaArgs: serviceArgs})
+	return err
+}
+
+// stop ends the lane.
+func (l *lane) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for _, r := range l.replicas {
+		if r.Replica != nil && r.Process() != nil {
+			r.Process().Kill()
+		}
+		for _, p := range r.proxies {
+			p.Close()
+		}
+	}
+	var errs []error
+	if l.oracle != nil {
+		errs = append(errs, l.oracle.Close())
+	}
+	if l.keys != nil {
+		errs = append(errs, l.keys.Close())
+	}
+	if l.db != nil {
+		errs = append(errs, l.db.Close())
+	}
+	if l.redis != nil {
+		errs = append(errs, l.redis.Stop(ctx))
+	}
+	if l.mysql != nil {
+		errs = append(errs, l.mysql.Stop(ctx))
+	}
+	_ = errors.Join(errs...) // the processes are gone in any case
+}
+
+// Arrive implements wire.Gate.
+func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
+	if s := r.lane.concerned(e); s != nil {
+		return s.arrive(r.number, e, gone)
+	}
+	return wire.Pass
+}
+
+// Answered implements wire.Gate.
+func (r *replica) Answered(e *wire.Exchange, err error) {
+	if s := r.lane.running(); s != nil {
+		s.replied(r.number, e, err)
+	}
+}
+
+// Pushed implements wire.Gate.
+func (r *replica) Pushed(*wire.Conn) {
+	if s := r.lane.running(); s != nil {
+		s.heard(r.number)
+	}
+}
+
+// Closed implements wire.Gate.
+func (r *replica) Closed(*wire.Conn) {
+	if s := r.lane.running(); s != nil {
+		s.heard(r.number)
+	}
+}
+
+func (l *lane) running() *schedule {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+// concerned returns the schedule to which an exchange belongs: it names the item, or ends a transaction that did. It
+// returns nil for others. Replicas look for work all the time, and end what an earlier schedule has left behind.
+func (l *lane) concerned(e *wire.Exchange) *schedule {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.now == nil {
+		return nil
+	}
+	if strings.Contains(e.Text, l.item) {
+		l.sticky[e.Conn] = true
+	} else if !l.sticky[e.Conn] || !endsTransaction(e) {
+		return nil
+	}
+	return l.now
+}
+
+// endsTransaction reports whether an exchange concerns the whole transaction of its connection.
+func endsTransaction(e *wire.Exchange) bool {
+	text := strings.ToUpper(e.Text)
+	return strings.HasPrefix(text, "COMMIT") || strings.HasPrefix(text, "ROLLBACK")
+}
+
+// begin makes a schedule the one that is executed.
+func (l *lane) begin(s *schedule, item int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now, l.item, l.sticky = s, strconv.FormatInt(item, 10), map[*wire.Conn]bool{}
+}
+
+// end lets everything pass, and waits until the replicas have ended what they do.
+func (l *lane) end(ctx context.Context, s *schedule) {
+	s.release()
+	s.sending.Wait()
+	l.mu.Lock()
+	l.now = nil
+	cutOff := l.cutOff
+	l.cutOff = nil
+	l.mu.Unlock()
+	for _, r := range cutOff {
+		for _, p := range r.proxies {
+			p.Refuse(false)
+		}
+		for r.Ready(ctx) != nil && ctx.Err() == nil {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// cut implements stores.
+func (l *lane) cut(number int) {
+	r := l.replicas[number]
+	l.mu.Lock()
+	l.cutOff = append(l.cutOff, r)
+	l.mu.Unlock()
+	for _, p := range r.proxies {
+		p.Refuse(true)
+		p.CutAll()
+	}
+}
+
+// blocked implements stores. It asks MySQL what waits, because a timer could only guess.
+func (l *lane) blocked(ctx context.Context, flying []*wire.Exchange) (bool, error) {
+	inMySQL := 0
+	for _, e := range flying {
+		switch {
+		case e.Store == "mysql":
+			inMySQL++
+		case !waitsInRedis(e):
+			return false, nil
+		}
+	}
+	if inMySQL == 0 {
+		return true, nil
+	}
+	var waiting int
+	if err := l.db.QueryRowContext(ctx, l.waits).Scan(&waiting); err != nil {
+		return false, fmt.Errorf("ask MySQL what waits: %w", err)
+	}
+	return waiting >= inMySQL, nil
+}
+
+// waitsInRedis reports whether a command waits until something happens.
+func waitsInRedis(e *wire.Exchange) bool {
+	command, _, _ := strings.Cut(e.Text, " ")
+	return slices.Contains([]string{"BLPOP", "BRPOP", "BLMOVE", "BZPOPMIN", "XREAD"}, strings.ToUpper(command))
+}
+
+// leases implements stores.
+func (l *lane) leases(keys []string) (leases []string) {
+	if len(keys) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	pipe := l.keys.Pipeline()
+	for _, key := range keys {
+		pipe.PTTL(ctx, key)
+	}
+	replies, _ := pipe.Exec(ctx)
+	for i, reply := range replies {
+		if ttl, ok := reply.(*redis.DurationCmd); ok && ttl.Err() == nil && ttl.Val() > 0 {
+			leases = append(leases, keys[i])
+		}
+	}
+	return leases
+}
+
+// endLeases implements stores.
+func (l *lane) endLeases(keys []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = l.keys.Del(ctx, keys...).Err() // if it fails, no lease has ended, which the schedule shows
+}

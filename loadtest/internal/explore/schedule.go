@@ -1,0 +1,501 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"stock/loadtest/internal/explore/wire"
+	"stock/loadtest/internal/history"
+)
+
+// schedule is one schedule while it is executed: its actors, and what each of them does.
+//
+// An actor is at a step while the gate holds an exchange of its replica; it executes while an exchange has passed and is
+// not answered; it waits in a store if the store says so; it waits in its process if nothing of it is under way.
+type schedule struct {
+	stores stores
+	faults []fault
+
+	mu      sync.Mutex
+	changed chan struct{} // receives after every event; one is kept
+	actors  []*actor
+	sending sync.WaitGroup
+	over    chan struct{} // closed when everything may pass
+	steps   []Step
+	current int
+	struck  []string // the faults so far
+	touched map[string]bool
+	waited  bool // until the leases of a lost holder had ended
+}
+
+// actor is a request, and what its replica does for it.
+type actor struct {
+	name    string
+	replica int
+	first   bool // it starts with the schedule
+	send    func(context.Context) (history.Op, error)
+
+	started   bool
+	hangUp    context.CancelFunc
+	answered  bool
+	op        history.Op
+	err       error
+	pending   []*held
+	flying    []*wire.Exchange // passed, and not answered yet
+	lastEvent time.Time
+	waiting   bool              // in its process: nothing was heard of it for a while
+	repeats   map[string]string // replies by text, of what it executed since another one moved
+	spins     int               // repeated steps while nobody else could move
+	lost      bool              // its replica was killed
+}
+
+// held is an exchange that the gate holds.
+type held struct {
+	exchange *wire.Exchange
+	decided  chan wire.Action
+}
+
+// Step is one line of a trace.
+type Step struct {
+	Actor string `json:"actor"` // empty: the step is none of an actor's
+	Text  string `json:"text"`
+	Reply string `json:"reply,omitempty"` // empty while the step waits, or if its reply is lost
+	Kind  Kind   `json:"kind"`
+}
+
+// Kind is what a Step is.
+type Kind string
+
+// The kinds of steps.
+const (
+	Executes Kind = "executes"
+	Waits    Kind = "waits"    // in the store, from here to its reply
+	Resumes  Kind = "resumes"  // the reply of a step that waited
+	Strikes  Kind = "fault"    // a fault strikes
+	Answers  Kind = "answers"  // the client gets its answer
+	Passes   Kind = "passes"   // executed without a choice: nobody else can notice it
+	TimeGoes Kind = "time"     // nobody can go on until a lease has ended
+	Stuck    Kind = "deadlock" // nobody can go on
+)
+
+// stores is what a schedule needs to know of the stores, and does to them.
+type stores interface {
+	// blocked reports whether all of these exchanges wait in their stores.
+	blocked(context.Context, []*wire.Exchange) (bool, error)
+	// leases returns which of these keys have a time to live.
+	leases(keys []string) []string
+	// endLeases removes keys.
+	endLeases(keys []string)
+	// cut cuts a replica off from all stores until the schedule ends.
+	cut(replica int)
+}
+
+func newSchedule(s stores, faults []fault, actors []*actor) *schedule {
+	return &schedule{
+		stores: s, faults: faults, actors: actors, current: -1,
+		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
+	}
+}
+
+// event wakes the goroutine that runs the schedule. s.mu is held.
+func (s *schedule) event(a *actor) {
+	if a != nil {
+		a.lastEvent, a.waiting = time.Now(), false
+	}
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// arrive holds an exchange until the search chooses it.
+func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) wire.Action {
+	s.mu.Lock()
+	a := s.of(replica)
+	if a == nil || e.Local || e.Handshake {
+		if a != nil {
+			a.flying = append(a.flying, e)
+			s.event(a)
+		}
+		s.mu.Unlock()
+		return wire.Pass
+	}
+	h := &held{exchange: e, decided: make(chan wire.Action, 1)}
+	a.pending = append(a.pending, h)
+	s.event(a)
+	s.mu.Unlock()
+	select {
+	case action := <-h.decided:
+		return action
+	case <-s.over:
+		return wire.Pass
+	case <-gone:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.pending = slices.DeleteFunc(a.pending, func(other *held) bool { return other == h })
+	s.event(a)
+	select {
+	case action := <-h.decided: // it was chosen just before its client has gone
+		return action
+	default:
+		return wire.LoseBoth
+	}
+}
+
+// replied notes the reply of an exchange that has passed.
+func (s *schedule) replied(replica int, e *wire.Exchange, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.of(replica)
+	if a == nil {
+		return
+	}
+	if at := slices.Index(a.flying, e); at >= 0 {
+		a.flying = slices.Delete(a.flying, at, at+1)
+		reply := e.Reply
+		if err != nil {
+			reply = "the connection has ended"
+		}
+		s.note(a, e, reply)
+	}
+	s.event(a)
+}
+
+// note adds a reply to the trace.
+func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
+	if e.Handshake {
+		return
+	}
+	if e.Local {
+		s.steps = append(s.steps, Step{Actor: a.name, Text: e.Text, Reply: reply, Kind: Passes})
+		return
+	}
+	if a.repeats != nil {
+		a.repeats[e.Text] = reply
+	}
+	for i, step := range slices.Backward(s.steps) {
+		if step.Actor != a.name || step.Text != e.Text || step.Reply != "" {
+			continue
+		}
+		if step.Kind == Waits {
+			s.steps = append(s.steps, Step{Actor: a.name, Text: e.Text, Reply: reply, Kind: Resumes})
+			s.steps[i].Reply = "waits"
+		} else if step.Kind == Executes {
+			s.steps[i].Reply = reply
+		}
+		return
+	}
+}
+
+// heard notes that a store sent something unasked, or that a connection has ended.
+func (s *schedule) heard(replica int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.event(s.of(replica))
+}
+
+func (s *schedule) of(replica int) *actor {
+	for _, a := range s.actors {
+		if a.replica == replica && a.started {
+			return a
+		}
+	}
+	return nil
+}
+
+// start sends the request of an actor.
+func (s *schedule) start(ctx context.Context, a *actor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.started, a.repeats = true, map[string]string{}
+	ctx, a.hangUp = context.WithCancel(ctx)
+	s.event(a)
+	s.sending.Go(func() {
+		op, err := a.send(ctx)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		a.answered, a.op, a.err = true, op, err
+		text := strings.ReplaceAll(string(op.Outcome), "_", " ")
+		if op.Error != "" {
+			text += ": " + op.Error
+		}
+		s.steps = append(s.steps, Step{Actor: a.name, Text: text, Kind: Answers})
+		s.event(a)
+	})
+}
+
+// Times of the controller.
+const (
+	// executing is how long an exchange may be under way before the store is asked whether it waits.
+	executing = 2 * time.Millisecond
+	// silence is how long nothing must be heard of a replica until its request is taken to wait in its process. It is
+	// longer than the pauses between two polls of a lock: see poll.
+	silence = 60 * time.Millisecond
+	// leaseTime is how long nobody may be able to go on before the schedule is stuck: all leases have ended then.
+	leaseTime = 3 * time.Second
+)
+
+// settle waits until every actor is at a step, waits, or has ended.
+func (s *schedule) settle(ctx context.Context) error {
+	for {
+		wake, err := s.unsettled(ctx)
+		if err != nil || wake == 0 {
+			return err
+		}
+		select {
+		case <-s.changed:
+		case <-time.After(wake):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// unsettled returns after which time to look again; 0 if every actor has settled.
+func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error) {
+	s.mu.Lock()
+	var flying []*wire.Exchange
+	for _, a := range s.actors {
+		quiet := time.Since(a.lastEvent)
+		switch {
+		case !a.started || len(a.pending) > 0 && len(a.flying) == 0 || a.waiting:
+		case len(a.flying) > 0:
+			flying = append(flying, a.flying...)
+			if quiet < executing {
+				wake = max(wake, executing-quiet)
+			}
+		case a.answered:
+			// What it still does, such as giving back a lock, shows up soon.
+			if quiet < executing {
+				wake = max(wake, executing-quiet)
+			}
+		case quiet < silence:
+			wake = max(wake, silence-quiet)
+		default:
+			a.waiting = true
+		}
+	}
+	s.mu.Unlock()
+	if wake > 0 || len(flying) == 0 {
+		return wake, nil
+	}
+	blocked, err := s.stores.blocked(ctx, flying)
+	if err != nil {
+		return 0, err
+	}
+	if !blocked {
+		return executing, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.actors {
+		for _, e := range a.flying {
+			if !slices.Contains(flying, e) {
+				return executing, nil
+			}
+			s.waits(a, e)
+		}
+	}
+	return 0, nil
+}
+
+// waits notes that a step waits in the store.
+func (s *schedule) waits(a *actor, e *wire.Exchange) {
+	for i, step := range slices.Backward(s.steps) {
+		if step.Actor == a.name && step.Text == e.Text && step.Reply == "" {
+			s.steps[i].Kind = Waits
+			return
+		}
+	}
+}
+
+// options lists what can happen next, the steps first. It is empty if nobody can go on.
+func (s *schedule) options() (options []Option, repeating bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var repeated []Option
+	for i, a := range s.actors {
+		slices.SortStableFunc(a.pending, func(x, y *held) int { return strings.Compare(x.exchange.Shape, y.exchange.Shape) })
+		for n, h := range a.pending {
+			o := Option{
+				Label: label(i, n), Actor: i, Text: h.exchange.Text,
+				Reads: h.exchange.Reads, Writes: h.exchange.Writes,
+			}
+			if _, again := a.repeats[h.exchange.Text]; again {
+				repeated = append(repeated, o)
+				continue
+			}
+			options = append(options, o)
+		}
+	}
+	if len(options) == 0 {
+		options, repeating = repeated, len(repeated) > 0
+	}
+	if steps := options; len(steps) > 0 && !repeating {
+		for _, f := range s.faults {
+			options = append(options, f.options(s, steps)...)
+		}
+	}
+	return options, repeating
+}
+
+// label names the n-th step that an actor could take.
+func label(actor, n int) string {
+	text := string(rune('A' + actor))
+	if n > 0 {
+		text += fmt.Sprint(n + 1)
+	}
+	return text
+}
+
+// ended reports whether every actor has ended, and nothing of it is under way.
+func (s *schedule) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.actors {
+		if a.started && (!a.answered || len(a.pending) > 0 || len(a.flying) > 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// errStuck is returned when nobody can go on.
+var errStuck = errors.New("nobody can go on")
+
+// play executes the schedule.
+func (s *schedule) play(ctx context.Context, choose func(Point) int) error {
+	var spins int
+	var idleSince time.Time
+	for {
+		if err := s.settle(ctx); err != nil {
+			return err
+		}
+		if s.ended() {
+			return nil
+		}
+		options, repeating := s.options()
+		if repeating {
+			spins++
+		}
+		if len(options) == 0 || repeating && spins > spinLimit {
+			if idleSince.IsZero() {
+				idleSince = time.Now()
+				s.add(Step{Kind: TimeGoes, Text: "nobody can go on: time passes"})
+				s.waited = true
+			}
+			if time.Since(idleSince) > leaseTime {
+				s.add(Step{Kind: Stuck, Text: "nobody can go on: " + s.whoWaits()})
+				return errStuck
+			}
+		}
+		if len(options) == 0 {
+			s.pause(ctx)
+			continue
+		}
+		if !repeating {
+			spins, idleSince = 0, time.Time{}
+		}
+		p := Point{Options: options, Current: s.current}
+		at := 0
+		if !repeating {
+			if at = choose(p); at < 0 {
+				return nil
+			}
+		}
+		s.take(ctx, options[at])
+	}
+}
+
+// spinLimit is how often a step may be repeated while nobody else can move, before that counts as waiting.
+const spinLimit = 8
+
+// pause waits for an event, or for a short time.
+func (s *schedule) pause(ctx context.Context) {
+	select {
+	case <-s.changed:
+	case <-time.After(20 * time.Millisecond):
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.actors {
+		a.waiting = false
+	}
+}
+
+// take lets an option happen.
+func (s *schedule) take(ctx context.Context, o Option) {
+	for _, f := range s.faults {
+		if f.name == o.Fault {
+			s.strike(ctx, f, o)
+			return
+		}
+	}
+	s.let(o, wire.Pass)
+}
+
+// let decides what becomes of the step of an option.
+func (s *schedule) let(o Option, action wire.Action) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.actors[o.Actor]
+	for n, h := range a.pending {
+		if label(o.Actor, n) != strings.TrimRight(o.Label, faultSigns) {
+			continue
+		}
+		a.pending = slices.Delete(a.pending, n, n+1)
+		a.flying = append(a.flying, h.exchange)
+		s.steps = append(s.steps, Step{Actor: a.name, Text: h.exchange.Text, Kind: Executes})
+		for _, name := range slices.Concat(h.exchange.Reads, h.exchange.Writes) {
+			s.touched[name] = true
+		}
+		for i, other := range s.actors {
+			if i != o.Actor {
+				clear(other.repeats)
+			}
+		}
+		s.current = o.Actor
+		s.event(a)
+		h.decided <- action
+		return
+	}
+}
+
+func (s *schedule) add(step Step) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steps = append(s.steps, step)
+}
+
+// whoWaits says what each actor that has not ended waits for.
+func (s *schedule) whoWaits() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var parts []string
+	for _, a := range s.actors {
+		switch {
+		case a.answered:
+		case len(a.flying) > 0:
+			parts = append(parts, fmt.Sprintf("%s waits in the store for %s", a.name, a.flying[0].Text))
+		case len(a.pending) > 0:
+			parts = append(parts, fmt.Sprintf("%s repeats %s", a.name, a.pending[0].exchange.Text))
+		default:
+			parts = append(parts, a.name+" waits in its process")
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// release lets everything pass from now on.
+func (s *schedule) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.over)
+}

@@ -1,0 +1,337 @@
+package explore
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Option is something that can happen next in a schedule: an actor's step is executed, or a fault strikes.
+type Option struct {
+	Label string // in tokens: a letter for the actor, and a sign for the fault
+	Actor int    // who takes the step, or whom the fault strikes; -1 for none
+	Fault string // name of the fault; empty: the step is executed
+	Text  string // what is executed
+
+	Reads, Writes []string // what the step touches; see wire.Exchange
+}
+
+// commutes reports whether two steps lead to the same state in either order. Faults commute with nothing.
+func (o Option) commutes(other Option) bool {
+	if o.Fault != "" || other.Fault != "" || o.Actor == other.Actor {
+		return false
+	}
+	return disjoint(o.Writes, other.Writes) && disjoint(o.Writes, other.Reads) && disjoint(o.Reads, other.Writes)
+}
+
+func disjoint(a, b []string) bool {
+	for _, name := range a {
+		if len(b) > 0 && name == everything || slices.Contains(b, name) || slices.Contains(b, everything) {
+			return false
+		}
+	}
+	return true
+}
+
+// everything is the name of all that all stores have.
+const everything = "*"
+
+// Point is a moment of a schedule at which the search chooses.
+type Point struct {
+	Options []Option
+	Current int // the actor that moved last; -1 at the beginning
+	Chosen  int // index of the option
+}
+
+// cost returns how many preemptions and faults an option costs: a preemption leaves an actor that could go on.
+func (p Point) cost(o Option) cost {
+	var c cost
+	if o.Fault != "" {
+		c.faults = 1
+	}
+	goesOn := func(other Option) bool { return other.Fault == "" && other.Actor == p.Current }
+	if o.Actor >= 0 && o.Actor != p.Current && slices.ContainsFunc(p.Options, goesOn) {
+		c.preemptions = 1
+	}
+	return c
+}
+
+// System can execute schedules, one after the other.
+type System interface {
+	// Run executes one schedule. It calls choose at each point, with at least one option, until all actors have ended. If
+	// choose returns -1, nothing new can follow: the schedule may end in any way, and its outcome does not count.
+	Run(ctx context.Context, choose func(Point) int) (Outcome, error)
+}
+
+// Bounds limit a search.
+type Bounds struct {
+	Preemptions int  // the most in one schedule; negative: no limit
+	Faults      int  // the most in one schedule
+	NoReduction bool // also execute schedules that differ only in the order of steps that commute
+}
+
+// Search is a search for all schedules of a System within Bounds. Systems of the same kind can work on it side by side.
+type Search struct {
+	Bounds Bounds
+	// Found is called for each schedule that was executed, by one goroutine at a time.
+	Found func(Schedule)
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	todo    queue
+	working int
+	err     error
+	tally   Tally
+}
+
+// Schedule is one that was executed.
+type Schedule struct {
+	Token       string // replays it
+	Preemptions int
+	Faults      int
+	Outcome     Outcome
+}
+
+// Tally counts what a search did.
+type Tally struct {
+	Schedules int `json:"schedules"` // executed to their end
+	Redundant int `json:"redundant"` // given up, because they differ from others only in the order of steps that commute
+	Diverged  int `json:"diverged"`  // of which the beginning could not be repeated
+	Waiting   int `json:"waiting"`   // not executed: the search was interrupted
+}
+
+// cost is what a schedule uses of the Bounds.
+type cost struct{ preemptions, faults int }
+
+func (c cost) plus(o cost) cost { return cost{c.preemptions + o.preemptions, c.faults + o.faults} }
+
+func (b Bounds) allow(c cost) bool {
+	return c.faults <= b.Faults && (b.Preemptions < 0 || c.preemptions <= b.Preemptions)
+}
+
+// job is a beginning of schedules that are to be executed.
+type job struct {
+	prefix []string // labels
+	cost   cost
+	sleep  []Option // steps that need not be next, because schedules in which they come earlier were executed
+}
+
+// queue is a heap: schedules with few faults and preemptions come first.
+type queue []job
+
+func (q queue) Len() int      { return len(q) }
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(x any)   { *q = append(*q, x.(job)) } //nolint:forcetypeassert // heap.Interface
+func (q *queue) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return last
+}
+
+func (q queue) Less(i, j int) bool {
+	a, b := q[i], q[j]
+	return cmp.Or(cmp.Compare(a.cost.faults, b.cost.faults), cmp.Compare(a.cost.preemptions, b.cost.preemptions),
+		cmp.Compare(len(a.prefix), len(b.prefix)), slices.Compare(a.prefix, b.prefix)) < 0
+}
+
+// Run searches with all systems side by side, until every schedule within the bounds was executed or ctx ends.
+func (s *Search) Run(ctx context.Context, systems []System) (Tally, error) {
+	s.changed = sync.NewCond(&s.mu)
+	s.todo = queue{{}}
+	stop := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.changed.Broadcast()
+	})
+	defer stop()
+	var working sync.WaitGroup
+	for _, system := range systems {
+		working.Go(func() { s.work(ctx, system) })
+	}
+	working.Wait()
+	s.tally.Waiting = len(s.todo)
+	return s.tally, cmp.Or(s.err, ctx.Err())
+}
+
+func (s *Search) work(ctx context.Context, system System) {
+	for {
+		j, ok := s.next(ctx)
+		if !ok {
+			return
+		}
+		s.finish(s.execute(ctx, system, j))
+	}
+}
+
+// next waits for a job. It returns false if there will be none.
+func (s *Search) next(ctx context.Context) (job, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.todo) == 0 && s.working > 0 && s.err == nil && ctx.Err() == nil {
+		s.changed.Wait()
+	}
+	if len(s.todo) == 0 || s.err != nil || ctx.Err() != nil {
+		return job{}, false
+	}
+	s.working++
+	return heap.Pop(&s.todo).(job), true //nolint:forcetypeassert // it holds nothing else
+}
+
+// finish records what an execution has led to.
+func (s *Search) finish(e execution, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.changed.Broadcast()
+	s.working--
+	switch {
+	case err != nil:
+		s.err = cmp.Or(s.err, err)
+		return
+	case e.diverged:
+		s.tally.Diverged++
+		return
+	case e.redundant:
+		s.tally.Redundant++
+	default:
+		s.tally.Schedules++
+		s.Found(Schedule{
+			Token: strings.Join(e.labels, "."), Preemptions: e.cost.preemptions, Faults: e.cost.faults, Outcome: e.outcome,
+		})
+	}
+	for _, j := range e.others {
+		heap.Push(&s.todo, j)
+	}
+}
+
+// execution is what came of a job.
+type execution struct {
+	job       job
+	bounds    Bounds
+	labels    []string
+	cost      cost
+	sleep     []Option
+	others    []job // that branch off from it
+	outcome   Outcome
+	redundant bool
+	diverged  bool
+}
+
+// tries is how often a schedule is executed whose beginning could not be repeated.
+const tries = 3
+
+func (s *Search) execute(ctx context.Context, system System, j job) (execution, error) {
+	for try := 1; ; try++ {
+		e := execution{job: j, bounds: s.Bounds}
+		outcome, err := system.Run(ctx, e.choose)
+		e.outcome = outcome
+		if err != nil || !e.diverged || try == tries {
+			return e, err
+		}
+	}
+}
+
+// choose is what a System calls at each point.
+func (e *execution) choose(p Point) int {
+	if e.diverged || e.redundant {
+		return -1
+	}
+	if i := len(e.labels); i < len(e.job.prefix) {
+		at := slices.IndexFunc(p.Options, func(o Option) bool { return o.Label == e.job.prefix[i] })
+		if at < 0 {
+			e.diverged = true
+			println("DIVERGED", strings.Join(e.job.prefix, "."), "at", i, fmt.Sprintf("%+v", p))
+			return -1
+		}
+		e.take(p, at)
+		if len(e.labels) == len(e.job.prefix) {
+			e.sleep = e.job.sleep
+		}
+		return at
+	}
+	at := e.favourite(p)
+	if at < 0 {
+		e.redundant = true
+		return -1
+	}
+	e.branch(p, at)
+	e.sleep = slices.DeleteFunc(slices.Clone(e.sleep), func(o Option) bool { return !o.commutes(p.Options[at]) })
+	e.take(p, at)
+	return at
+}
+
+func (e *execution) take(p Point, at int) {
+	e.labels = append(e.labels, p.Options[at].Label)
+	e.cost = e.cost.plus(p.cost(p.Options[at]))
+}
+
+// favourite returns the step that is executed first at a point: that of the current actor if it can go on. If all steps
+// sleep, it returns -1.
+func (e *execution) favourite(p Point) int {
+	best := -1
+	for i, o := range p.Options {
+		if o.Fault != "" || e.asleep(o) {
+			continue
+		}
+		if o.Actor == p.Current {
+			return i
+		}
+		if best < 0 {
+			best = i
+		}
+	}
+	return best
+}
+
+func (e *execution) asleep(o Option) bool {
+	return slices.ContainsFunc(e.sleep, func(z Option) bool { return z.Label == o.Label })
+}
+
+// branch plans the other options of a point.
+//
+// A step that commutes with what is executed before it need not be tried again after that (sleep sets: Godefroid,
+// Partial-Order Methods, 1996). Only steps of the current actor are put to sleep: to execute such a step earlier never
+// takes more preemptions, so the equivalent schedule is within the bounds, too.
+func (e *execution) branch(p Point, taken int) {
+	for i, o := range p.Options {
+		total := e.cost.plus(p.cost(o))
+		if i == taken || !e.bounds.allow(total) || o.Fault == "" && e.asleep(o) {
+			continue
+		}
+		other := job{prefix: append(slices.Clone(e.labels), o.Label), cost: total}
+		if o.Fault == "" && !e.bounds.NoReduction {
+			sleeping := e.sleep
+			if t := p.Options[taken]; t.Actor == p.Current && t.Fault == "" {
+				sleeping = append(slices.Clone(sleeping), t)
+			}
+			for _, z := range sleeping {
+				if z.commutes(o) {
+					other.sleep = append(other.sleep, z)
+				}
+			}
+		}
+		e.others = append(e.others, other)
+	}
+}
+
+// errDiverged is returned for a token that does not describe a schedule of the system.
+var errDiverged = errors.New("the schedule could not be repeated")
+
+// Replay executes the schedule of a token.
+func Replay(ctx context.Context, system System, token string) (Outcome, error) {
+	labels := strings.Split(token, ".")
+	if token == "" {
+		labels = nil
+	}
+	s := &Search{}
+	e, err := s.execute(ctx, system, job{prefix: labels})
+	if err == nil && (e.diverged || len(e.labels) < len(labels)) {
+		err = fmt.Errorf("%w: after %q, %q was not possible", errDiverged, strings.Join(e.labels, "."),
+			labels[min(len(e.labels), len(labels)-1)])
+	}
+	return e.outcome, err
+}
