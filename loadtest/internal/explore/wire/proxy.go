@@ -22,7 +22,7 @@ const (
 // session is what is known about a connection. It knows the protocol.
 type session interface {
 	// readRequest and readReply read what belongs together: a packet, the commands of a pipeline, a reply. They must not
-	// use the state of the session, because goroutines of their own call them.
+	// use the state of the others, because goroutines of their own call them.
 	readRequest(*bufio.Reader) (frame, error)
 	readReply(*bufio.Reader) (frame, error)
 	// request returns the exchange that a frame of the client begins. If it returns nil, the frame passes at once.

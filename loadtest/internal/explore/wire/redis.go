@@ -23,6 +23,7 @@ type redisSession struct {
 	keys     keyState
 	expected []expectation
 	resp3    bool
+	broken   error // why no more commands can be read; only readRequest uses it
 
 	// What the connection has subscribed to, by the command that confirms it.
 	channels map[string]map[string]bool
@@ -49,9 +50,17 @@ func refuseRedis(text string) refusal {
 
 // readRequest reads a command, and those that have arrived with it.
 func (s *redisSession) readRequest(r *bufio.Reader) (frame, error) {
+	if s.broken != nil {
+		return frame{}, s.broken
+	}
 	var f frame
 	for {
+		whole := len(f.raw)
 		command, err := readCommand(r, &f.raw)
+		if err != nil && len(f.commands) > 0 {
+			f.raw, s.broken = f.raw[:whole], err
+			return f, nil
+		}
 		if err != nil {
 			return f, err
 		}
