@@ -130,7 +130,7 @@ func (d *Deployment) openOracle(ctx context.Context, t *topology.Topology) (err 
 	if d.Oracle, err = oracle.Open(ctx, config); err != nil {
 		return err
 	}
-	d.onStop(func(context.Context) error { return d.Oracle.Close() })
+	d.onStop(func(context.Context) error { d.Oracle.Close(); return nil })
 	return nil
 }
 
