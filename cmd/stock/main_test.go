@@ -281,6 +281,14 @@ var wrongConfigurations = []struct {
 		want: []string{"--request-timeout", "above 0"},
 	},
 	{name: "negative delay", args: []string{"serve", "--drain-delay=-1s"}, want: []string{"--drain-delay"}},
+	{
+		name: "TTL beyond the limit", args: []string{"serve", "--max-ttl=721h"},
+		want: []string{"--max-ttl is 721h0m0s", "100ms to 720h0m0s"},
+	},
+	{
+		name: "no retention of reservations", args: []string{"serve", "--reservation-retention=0s"},
+		want: []string{"--reservation-retention is 0s"},
+	},
 	{name: "negative hold", args: []string{"serve", "--max-hold=-1s"}, want: []string{"--max-hold is -1s"}},
 	{
 		name: "hold beyond the limit", args: []string{"serve", "--max-hold=11s"},

@@ -32,8 +32,9 @@ type serveOptions struct {
 	strategy                               string
 	lockWait, lease, poll                  time.Duration
 	requestTimeout, drainDelay, drainLimit time.Duration
-	maxHold, soldOutRetention              time.Duration
-	pausePoints                            bool
+	maxHold, maxTTL                        time.Duration
+	soldOutRetention, reservationRetention time.Duration
+	requireKey, pausePoints                bool
 }
 
 func newServe(getenv func(string) string) *cobra.Command {
@@ -109,9 +110,15 @@ func (o *serveOptions) flagGroups() []flagGroup {
 			f.DurationVar(&o.soldOutRetention, "sold-out-retention", time.Minute,
 				"time for which the ledger keeps a refusal, such as \"sold out\"; after that, a request with the same key "+
 					"is a new one: longer than clients and load balancers send a request again")
+			f.DurationVar(&o.reservationRetention, "reservation-retention", 10*time.Minute,
+				"time for which a reservation that sold nothing is kept after it expires, or would have expired; "+
+					"after that, it is unknown and its key is new")
+			f.BoolVar(&o.requireKey, "require-key", false,
+				"refuse a deduction or an order without an Idempotency-Key if its strategy is idempotent")
 		}),
 		group("Limits", func(f *pflag.FlagSet) {
 			f.DurationVar(&o.requestTimeout, "request-timeout", 15*time.Second, "longest time for one request")
+			f.DurationVar(&o.maxTTL, "max-ttl", 24*time.Hour, "longest time for which a reservation may hold units (ttl_ms)")
 			f.DurationVar(&o.drainDelay, "drain-delay", 0,
 				"time at shutdown in which /readyz answers 503 and connections are still accepted, "+
 					"for load balancers that watch it; nginx needs none")
@@ -186,6 +193,7 @@ func (o *serveOptions) validate() error {
 		checkPositive("lock-wait", o.lockWait),
 		checkPositive("poll", o.poll),
 		checkPositive("sold-out-retention", o.soldOutRetention),
+		checkPositive("reservation-retention", o.reservationRetention),
 		checkPositive("request-timeout", o.requestTimeout),
 		checkPositive("drain-timeout", o.drainLimit),
 	}
@@ -217,6 +225,9 @@ func (o *serveOptions) validate() error {
 	}
 	if o.drainDelay < 0 {
 		errs = append(errs, usagef("--drain-delay is %v: it must not be negative", o.drainDelay))
+	}
+	if o.maxTTL < stock.MinTTL || o.maxTTL > stock.MaxTTL {
+		errs = append(errs, usagef("--max-ttl is %v: it must be %v to %v", o.maxTTL, stock.MinTTL, stock.MaxTTL))
 	}
 	if o.maxHold < 0 || o.maxHold > stock.MaxHold || o.maxHold%time.Millisecond != 0 {
 		errs = append(errs, usagef("--max-hold is %v: it must be 0 to %v, in whole milliseconds", o.maxHold, stock.MaxHold))
@@ -260,7 +271,9 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	opened.add(strategies.Close)
 	strategies.Sweep()
 	if deps.MySQL != nil {
-		opened.add(mysql.ExpireRefusals(deps, o.soldOutRetention).Close)
+		opened.add(mysql.Expire(deps, mysql.Ages{
+			Refusals: o.soldOutRetention, Reservations: o.reservationRetention,
+		}).Close)
 	}
 	api, err := httpapi.New(httpapi.Config{
 		Strategies:      strategies,
@@ -268,6 +281,8 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 		DefaultStrategy: o.strategy,
 		Replica:         o.replica,
 		RequestTimeout:  o.requestTimeout,
+		MaxTTL:          o.maxTTL,
+		RequireKey:      o.requireKey,
 		MaxHold:         o.maxHold,
 		PausePoints:     o.pausePoints,
 		Registry:        registry,

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -70,8 +71,11 @@ type options struct {
 	catalogue []stock.Strategy
 	timeout   time.Duration
 	pauses    bool
+	maxTTL    time.Duration // 24 h if 0
 	maxHold   time.Duration // 10 s if 0; below 0, hold_ms is not accepted
 	sweeps    bool          // put back the units of expired reservations
+
+	requireKey bool
 }
 
 func newReplica(t testing.TB, o options) *replica {
@@ -112,6 +116,8 @@ func newReplica(t testing.TB, o options) *replica {
 		DefaultStrategy: o.catalogue[0].Name,
 		Replica:         "a",
 		RequestTimeout:  o.timeout,
+		MaxTTL:          cmp.Or(o.maxTTL, 24*time.Hour),
+		RequireKey:      o.requireKey,
 		MaxHold:         max(o.maxHold, 0),
 		PausePoints:     o.pauses,
 		Registry:        prometheus.NewRegistry(),

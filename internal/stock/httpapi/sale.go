@@ -108,7 +108,7 @@ func (s *sale) options(t terms, firstItem int64) (err error) {
 		return err
 	}
 	if !s.reserves {
-		if err := s.offer.checkKey(s.key); err != nil {
+		if err := s.offer.checkKey(s.key, s.api.RequireKey); err != nil {
 			return err
 		}
 	}
