@@ -120,6 +120,15 @@ func (s Store) Items(ctx context.Context) (ids []int64, err error) {
 	return ids, err
 }
 
+// ItemsAfter lists up to limit ids of items that are greater than last, in ascending order.
+func (s Store) ItemsAfter(ctx context.Context, last int64, limit int) (ids []int64, err error) {
+	err = s.use(ctx, []int64{Upkeep}, func(conn *conn) error {
+		return Refusal(conn.SelectContext(ctx, &ids,
+			"SELECT goods_id FROM good_stock WHERE goods_id > ? ORDER BY goods_id LIMIT ?", last, limit))
+	})
+	return ids, err
+}
+
 // Atomic implements stock.Lockable.
 func (Store) Atomic() bool { return true }
 
