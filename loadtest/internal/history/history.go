@@ -51,6 +51,7 @@ type Run struct {
 	Claim          string `json:"promise"`               // the strategy's claim for this number of replicas
 	Exclusive      bool   `json:"exclusive"`             // claims that critical sections never overlap
 	OmitsRemaining bool   `json:"untold,omitempty"`      // declares that its receipts do not report what remains
+	LosesLateWrite bool   `json:"late,omitempty"`        // claims to lose an update if a write comes late
 	Control        bool   `json:"control"`               // wrong on purpose
 	Witness        string `json:"witness"`               // who read the stock: WitnessOracle or WitnessService
 	Scarce         bool   `json:"scarce,omitempty"`      // the workload is to ask for more units than there are
