@@ -47,8 +47,8 @@ const (
 		epoch = GREATEST(epoch + 1, VALUES(epoch))`
 	// LAST_INSERT_ID(expr) returns the units in the reply itself. It is unsigned, and the stock of an item that
 	// `decrement` has oversold may still be negative.
-	restockSQL = `UPDATE good_stock SET stock = CAST(LAST_INSERT_ID(stock + ?) AS SIGNED), version = version + 1,
-		fence = 0, fence_issuer = '' WHERE goods_id = ? AND stock <= ?`
+	restockSQL = `UPDATE good_stock SET stock = CAST(LAST_INSERT_ID(stock + ?) AS SIGNED), version = version + 1
+		WHERE goods_id = ? AND stock <= ?`
 )
 
 // Read implements stock.ReadWriter.
