@@ -23,11 +23,12 @@ type Store struct {
 	tidb   bool
 	upkeep bool          // its connections count against Upkeep, whatever they are used for
 	wait   time.Duration // longest wait for a connection, and then for a row; 0 for no limit
+	reply  time.Duration // longest wait for a reply: see stock.Deps
 }
 
 // New makes the store for strategies.
 func New(d stock.Deps) Store {
-	return Store{DB: d.MySQL, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait}
+	return Store{DB: d.MySQL, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait, reply: d.MySQLReply}
 }
 
 // NewAdmin makes the store for administration. Its connections count against Upkeep: the stock of an item can be read
