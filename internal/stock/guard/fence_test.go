@@ -60,7 +60,8 @@ func TestALateWriteBetweenTheNextHoldersReadAndWriteIsNotLost(t *testing.T) {
 				if err := late.Resume(); err != nil {
 					t.Errorf("the late holder: %v, want a receipt: nobody has written since it read", err)
 				}
-				if err := next.Resume(); err != nil || next.Receipt.Attempts != 2 || next.Receipt.Remaining != initial-3 {
+				err := next.Resume()
+				if err != nil || next.Receipt.Attempts != 2 || next.Receipt.Remaining != initial-3 {
 					t.Errorf("the next holder: %+v, %v, want %d left at the second attempt", next.Receipt, err, initial-3)
 				}
 				d.wantLeft(t, initial-3)
