@@ -87,8 +87,9 @@ func (o *storeOptions) mysqlAccount() (*mysql.Config, error) {
 }
 
 // limitWaits makes the server end a wait for a row lock after --lock-wait, or sooner if the DSN says so, so that the
-// outcome is known: nothing was written. It also limits the wait for the reply to a write or a COMMIT, which no context
-// does, unless the DSN does.
+// outcome is known: nothing was written. It also limits the wait for any reply, unless the DSN does: to longer than the
+// server waits for a row, and to less than most requests have left when they send a statement. So a silent server is
+// noticed in time, without a context that the driver would have to watch (stock.Deps.MySQLReply).
 func limitWaits(config *mysql.Config, lockWait, requestTimeout time.Duration) {
 	const rowLockWait = "innodb_lock_wait_timeout" // whole seconds
 	if config.Params == nil {
@@ -99,14 +100,14 @@ func limitWaits(config *mysql.Config, lockWait, requestTimeout time.Duration) {
 		config.Params[rowLockWait] = strconv.Itoa(longest)
 	}
 	if config.ReadTimeout == 0 {
-		config.ReadTimeout = requestTimeout + 5*time.Second
+		config.ReadTimeout = max(time.Duration(longest+2)*time.Second, requestTimeout-3*time.Second)
 	}
 }
 
 // Limits for limitWaits in commands that a user waits for.
 const (
 	commandLockWait = 5 * time.Second
-	commandTimeout  = 10 * time.Second
+	commandTimeout  = 18 * time.Second
 )
 
 // openMySQL returns a pool that connects when it is first used, so that the service starts while MySQL is down.

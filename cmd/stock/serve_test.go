@@ -301,7 +301,8 @@ func TestInnerWaitsAreShorterThanOuterOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	limitWaits(config, lockWait, requestTimeout)
-	if config.ReadTimeout <= requestTimeout || config.Params["innodb_lock_wait_timeout"] != "10" {
+	if config.ReadTimeout <= lockWait+time.Second || config.ReadTimeout >= requestTimeout ||
+		config.Params["innodb_lock_wait_timeout"] != "10" {
 		t.Errorf("MySQL: a read times out after %v, a wait for a row after %s s",
 			config.ReadTimeout, config.Params["innodb_lock_wait_timeout"])
 	}

@@ -197,8 +197,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch k.slug {
 	case slugBusy:
 		if errors.Is(err, stock.ErrFenced) {
-			p.Detail = "Another holder has registered with the item's fence, or the stock was set or restocked; " +
-				"nothing was deducted. " +
+			p.Detail = "A later holder of the lock has sold units of the item; nothing was deducted. " +
 				"Try again later. " +
 				"If this happens to every request, the lock service has lost its data: " +
 				"set the stock anew (PUT /admin/stock/{goods_id})."

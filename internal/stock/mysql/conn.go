@@ -161,15 +161,33 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (sql.Result,
 	return result, classifyWrite(err)
 }
 
-// untilDeadline returns a context for statements that may wait for a row but write nothing yet. It ends at ctx's
+// untilDeadline returns a context for statements that may wait for a row but write nothing yet. They end at ctx's
 // deadline, but not when the client hangs up. If the connection were closed then, the server would go on waiting and
 // keep its session, while the pool opened a new one. Enough such clients would use up the server's connections.
-func untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s Store) untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	running := context.WithoutCancel(ctx)
-	if deadline, ok := ctx.Deadline(); ok {
+	if deadline, ok := ctx.Deadline(); ok && !s.repliesBefore(deadline) {
 		return context.WithDeadline(running, deadline)
 	}
 	return running, func() {}
+}
+
+// repliesBefore reports whether the connection itself notices before the deadline that the server is silent. A context
+// that ends would be of no use then, but costs CPU time: the driver has a goroutine for each connection that watches
+// the context of each statement.
+func (s Store) repliesBefore(deadline time.Time) bool {
+	return s.reply > 0 && time.Until(deadline) > s.reply
+}
+
+// GetContext reads one row. The statement is not sent if ctx has ended.
+func (c *conn) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	if deadline, ok := ctx.Deadline(); ok && c.store.repliesBefore(deadline) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		ctx = context.WithoutCancel(ctx)
+	}
+	return c.Conn.GetContext(ctx, dest, query, args...)
 }
 
 const (
