@@ -94,8 +94,8 @@ type usedSeries struct {
 func (m *metrics) series(strategy string, on stock.Store) *series {
 	by := prometheus.Labels{"strategy": strategy, "store": string(on)}
 	outcomes := m.deductions.MustCurryWith(by)
-	for _, slug := range []string{slugBusy, slugUnavailable} {
-		outcomes.WithLabelValues(slug) // from 0, so that rates see the first of them, too
+	for _, outcome := range []string{outcomeDone, slugBusy, slugUnavailable} {
+		outcomes.WithLabelValues(outcome) // from 0, so that rates see the first of them, too
 	}
 	return &series{outcomes, sync.OnceValue(func() *usedSeries {
 		return &usedSeries{

@@ -114,6 +114,12 @@ func TestOnlyStrategiesThatWereUsedHaveHistograms(t *testing.T) {
 	if len(got.raw) > 64<<10 {
 		t.Errorf("/metrics has %d bytes after one deduction, want at most 64 KiB", len(got.raw))
 	}
+	for _, outcome := range []string{"done", "busy", "unavailable"} { // rates see the first of them, too
+		sample := `stock_deductions_total{outcome="` + outcome + `",store="redis",strategy="redis-script"} 0`
+		if !strings.Contains(string(got.raw), sample) {
+			t.Errorf("/metrics lacks %s", sample)
+		}
+	}
 	strategies := map[string]bool{}
 	for _, series := range regexp.MustCompile(
 		`(?m)^stock_\w+_seconds_count{.*strategy="([^"]+)"`).FindAllSubmatch(got.raw, -1) {
