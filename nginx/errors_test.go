@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -126,9 +127,11 @@ func TestARequestThatNginxRefusesIsAnsweredWithAProblem(t *testing.T) {
 // Go's HTTP server would refuse these with a bare text, before the service sees them.
 func TestWhatGoRefusesWithoutAProblemDoesNotReachIt(t *testing.T) {
 	t.Parallel()
-	replica := startReplica(t, ok)
+	replica := httptest.NewUnstartedServer(http.HandlerFunc(ok))
 	replica.Config.MaxHeaderBytes = 16 << 10 // as in the service
-	_, address := start(t, nginx.Main(), replica.address())
+	replica.Start()
+	t.Cleanup(replica.Close)
+	_, address := start(t, nginx.Main(), strings.TrimPrefix(replica.URL, "http://"))
 	for name, request := range map[string]string{
 		"HTTP/1.0 without a host": "GET / HTTP/1.0\r\n\r\n",
 		"malformed host":          "GET / HTTP/1.1\r\nHost: \"<x>\"\r\n\r\n",
