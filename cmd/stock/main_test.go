@@ -295,6 +295,11 @@ var wrongConfigurations = []struct {
 		want: []string{"--max-hold is 11s", "0 to 10s"},
 	},
 	{
+		name: "name of the admin listener with a port",
+		args: []string{"serve", "--admin-names", "stock.example.com:9090"},
+		want: []string{"--admin-names", "stock.example.com:9090", "without a port"},
+	},
+	{
 		name: "pause points without an admin listener",
 		args: []string{"serve", "--pause-points", "--admin-listen="},
 		want: []string{"--pause-points", "--admin-listen"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -29,6 +30,7 @@ type serveOptions struct {
 	logOptions
 	mutation
 	listen, adminListen, replica           string
+	adminNames                             []string
 	strategy                               string
 	lockWait, lease, poll                  time.Duration
 	requestTimeout, drainDelay, drainLimit time.Duration
@@ -96,6 +98,9 @@ func (o *serveOptions) flagGroups() []flagGroup {
 				"`host:port` of the public listener; port 0 is any free port, which is logged")
 			f.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:9090",
 				"`host:port` of the admin listener (metrics, profiles, setting the stock), never to be exposed; none if empty")
+			f.StringSliceVar(&o.adminNames, "admin-names", nil,
+				"`names` by which clients such as Prometheus may address the admin listener, in addition to IP addresses, "+
+					"localhost and names without a dot, comma-separated; a request with another Host is refused")
 			f.StringVar(&o.replica, "replica", cmp.Or(hostname, "stock"), "`name` of this replica, in the header X-Replica")
 		}),
 		group("Servers", o.serverFlags),
@@ -183,6 +188,7 @@ const maxSession = 40 * time.Second
 func (o *serveOptions) validate() error {
 	errs := []error{
 		checkAddress("listen", o.listen),
+		o.checkAdminNames(),
 		o.checkTiDB(),
 		o.checkRedis(),
 		o.checkRedlock(),
@@ -239,6 +245,22 @@ func (o *serveOptions) validate() error {
 	return cmp.Or(errs...)
 }
 
+// host returns the host of an address that checkAddress has accepted, or an empty string.
+func host(address string) string {
+	host, _, _ := net.SplitHostPort(address)
+	return host
+}
+
+// checkAdminNames refuses what no Host header can match.
+func (o *serveOptions) checkAdminNames() error {
+	for _, name := range o.adminNames {
+		if name == "" || strings.ContainsAny(name, ":/*[] ") {
+			return usagef("--admin-names has %q: it must be a name like stock.example.com, without a port", name)
+		}
+	}
+	return nil
+}
+
 // serve opens the servers, serves until ctx ends, and closes the servers.
 func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) {
 	if err := o.validate(); err != nil {
@@ -286,6 +308,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 		RequireKey:      o.requireKey,
 		MaxHold:         o.maxHold,
 		PausePoints:     o.pausePoints,
+		AdminNames:      append(o.adminNames, host(o.adminListen)),
 		Registry:        registry,
 		Version:         buildVersion(),
 		Log:             log,

@@ -27,7 +27,7 @@ import (
 	"stock/internal/suggest"
 )
 
-// Config configures an API. All fields but RequireKey, MaxHold and PausePoints are required.
+// Config configures an API. All fields but RequireKey, MaxHold, PausePoints and AdminNames are required.
 type Config struct {
 	Strategies      *catalogue.Registry
 	Deps            stock.Deps // what the strategies were built from
@@ -38,6 +38,7 @@ type Config struct {
 	RequireKey      bool          // refuse sales without a key by strategies that are idempotent
 	MaxHold         time.Duration // longest hold_ms that is accepted: above 0 only in a lab
 	PausePoints     bool          // obey the X-Pause header: only in a lab
+	AdminNames      []string      // of the admin listener; see origin.Policy
 	Registry        *prometheus.Registry
 	Version         Version
 	Log             *slog.Logger

@@ -120,6 +120,7 @@ func newReplica(t testing.TB, o options) *replica {
 		RequireKey:      o.requireKey,
 		MaxHold:         max(o.maxHold, 0),
 		PausePoints:     o.pauses,
+		AdminNames:      []string{"stock.example.com"},
 		Registry:        prometheus.NewRegistry(),
 		Version:         httpapi.Version{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
 		Log:             slog.New(slog.NewTextHandler(r.log, nil)),
@@ -262,6 +263,7 @@ func try(ctx context.Context, r request) (reply, error) {
 	for name, value := range r.header {
 		req.Header.Set(name, value)
 	}
+	req.Host = r.header["Host"] // if empty, that of the URL
 	response, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return reply{}, err
