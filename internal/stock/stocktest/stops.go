@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,6 +68,9 @@ func (s stops) run(t *testing.T) {
 			return err
 		}
 	}
+	if slices.Contains([]string{"batch", "batch-ledger", "escrow"}, s.strategy.Name) {
+		t.Run("deduct a batch that does not fit", func(t *testing.T) { s.play(t, s.together, 3, 2, true) })
+	}
 	for way, sell := range ways {
 		for _, c := range []struct {
 			name  string
@@ -82,6 +86,29 @@ func (s stops) run(t *testing.T) {
 			t.Run(way+" "+c.name, func(t *testing.T) { s.play(t, sell, c.units, c.count, c.last) })
 		}
 	}
+}
+
+// together sells count units, one to a buyer, while others ask for more than is left, most of them in one batch.
+func (s stops) together(ctx context.Context, goodsID int64, count int) error {
+	const others, tooMany = 4, 50
+	answers := make(chan error, count)
+	ask := func(count int) error {
+		_, err := s.victim.Deduct(ctx, stock.Request{GoodsID: goodsID, Count: count})
+		return err
+	}
+	var refused sync.WaitGroup
+	for range others {
+		refused.Go(func() { _ = ask(tooMany) })
+	}
+	for range count {
+		go func() { answers <- ask(1) }()
+	}
+	var errs []error
+	for range count {
+		errs = append(errs, <-answers)
+	}
+	refused.Wait()
+	return errors.Join(errs...)
 }
 
 // maxStatements is more than any sale sends.
