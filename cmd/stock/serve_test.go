@@ -347,7 +347,8 @@ func upstreamKeepalive(t *testing.T) time.Duration {
 func TestTheDSNMayShortenTimeouts(t *testing.T) {
 	t.Parallel()
 	for rowWait, want := range map[string]string{"3": "3", "50": "10"} {
-		options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock?readTimeout=1s&wait_timeout=60&innodb_lock_wait_timeout=" + rowWait}
+		options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock?readTimeout=1s&" +
+			"wait_timeout=60&innodb_lock_wait_timeout=" + rowWait}
 		config, err := options.mysqlAccount()
 		if err != nil {
 			t.Fatal(err)

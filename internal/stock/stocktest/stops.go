@@ -14,8 +14,8 @@ import (
 )
 
 // RunStops stops a replica after each statement of a sale that it sends to MySQL, and lets another replica buy the same
-// item meanwhile. It checks every strategy of a catalogue that sells correctly on two replicas and uses MySQL: the other
-// one may be refused only if the claim says that a holder that pauses blocks the item.
+// item meanwhile. It checks every strategy of a catalogue that sells correctly on two replicas and uses MySQL: the
+// other one may be refused only if the claim says that a holder that pauses blocks the item.
 func RunStops(t *testing.T, strategies []stock.Strategy, a Addresses) {
 	for _, strategy := range strategies {
 		for _, store := range strategy.Stores {
