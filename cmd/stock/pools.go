@@ -80,6 +80,7 @@ func (o *storeOptions) mysqlAccount() (*mysql.Config, error) {
 	}
 	config.InterpolateParams = true // one round trip per statement instead of two
 	config.ClientFoundRows = true   // count the rows that matched: 0 means that there is no such row
+	config.MultiStatements = true   // a whole transaction in one message
 	config.ParseTime = true
 	if config.Timeout == 0 {
 		config.Timeout = 2 * time.Second // to connect

@@ -50,10 +50,10 @@ and answers 503. /readyz answers 200 if every configured server answers and take
 
 --redis is one server, several of a Redis Cluster or, with --redis-master, the Sentinels that watch the master of that
 name. A Cluster and Sentinels may lose the last writes, stock and locks alike, when a Redis replica takes over, because
-Redis replicates after it has replied. In the DSN, interpolateParams, clientFoundRows and parseTime are always on.
-innodb_lock_wait_timeout is --lock-wait, unless the DSN sets a shorter one; readTimeout is --request-timeout plus 5 s,
-and wait_timeout --mysql-idle-timeout, unless the DSN sets them. The account should not be exempt from read_only: no
-SUPER, CONNECTION_ADMIN or READ ONLY ADMIN.
+Redis replicates after it has replied. In the DSN, interpolateParams, clientFoundRows, multiStatements and parseTime are
+always on. innodb_lock_wait_timeout is --lock-wait, unless the DSN sets a shorter one; readTimeout is --request-timeout
+plus 5 s, and wait_timeout --mysql-idle-timeout, unless the DSN sets them. The account should not be exempt from
+read_only: no SUPER, CONNECTION_ADMIN or READ ONLY ADMIN.
 
 Passwords are read from STOCK_MYSQL_PASSWORD (unless the DSN has one), STOCK_REDIS_PASSWORD (of every Redis server),
 STOCK_REDIS_SENTINEL_PASSWORD, STOCK_ETCD_PASSWORD and STOCK_ZOOKEEPER_PASSWORD; or from the files that these variables
