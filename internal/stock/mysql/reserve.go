@@ -303,7 +303,7 @@ func holdTogether(
 	// The SELECT waits for the row, so that the UPDATE begins, and reads the time, after the wait.
 	result, err := conn.together(ctx, insert+"; "+selectSQL+forUpdateSQL(ctx)+"; "+
 		deductSQL+" AND epoch = ? AND UTC_TIMESTAMP(6) <= ?; "+
-		"DELETE FROM reservation WHERE ROW_COUNT() = 0 AND id IN "+list(len(rows)), args...)
+		"DELETE reservation FROM reservation "+byID+list(len(rows))+" AND ROW_COUNT() = 0", args...)
 	if IsDuplicate(err) {
 		err = keyTaken(err)
 	}

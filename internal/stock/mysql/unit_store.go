@@ -101,13 +101,21 @@ var numbersSQL = func() string {
 }()
 
 // lockUnits locks up to n rows of an item. It waits for rows that others have locked, or passes over them.
-func lockUnits(ctx context.Context, tx Tx, goodsID int64, n int, locking string) (units []int64, err error) {
+func lockUnits(ctx context.Context, in session, goodsID int64, n int, locking string) (units []int64, err error) {
 	if n == 0 {
 		return nil, nil
 	}
-	err = tx.SelectContext(ctx, &units, findUnitsSQL+locking, goodsID, n)
+	query := findUnitsSQL + locking
+	if locking == skipLocked && stock.TriesOnce(ctx) {
+		query = mayWait + query
+	}
+	err = in.SelectContext(ctx, &units, query, goodsID, n)
 	return units, Refusal(err)
 }
+
+// mayWait makes MariaDB 10.11 pass over locked rows in a session that does not wait for rows. Otherwise the first locked
+// row makes it roll the transaction back (error 1180). Other servers see a comment.
+const mayWait = "/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 
 // deleteUnits deletes rows that are locked.
 func deleteUnits(ctx context.Context, tx Tx, goodsID int64, units []int64) error {

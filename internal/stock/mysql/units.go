@@ -121,9 +121,9 @@ func (u unitRows) makeFree(ctx context.Context, req stock.Request) (made bool, e
 		if err := conn.GetContext(ctx, &item, unitItemSQL, req.GoodsID); err != nil {
 			return classifyRead(req.GoodsID, err)
 		}
-		var free []int64 // locked only until the statement ends
-		if err := conn.SelectContext(ctx, &free, findUnitsSQL+skipLocked, req.GoodsID, req.Count); err != nil {
-			return Refusal(err)
+		free, err := lockUnits(ctx, conn, req.GoodsID, req.Count, skipLocked) // only until the statement ends
+		if err != nil {
+			return err
 		}
 		if made = len(free) == req.Count; made || item.Unmade == 0 {
 			return nil // another request has made them, or there are none to make

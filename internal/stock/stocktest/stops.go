@@ -76,10 +76,10 @@ func (s stops) run(t *testing.T) {
 			name  string
 			units int64
 			count int
-			last  bool // these are the last units
+			last  bool // these are the last units, or more than any row has
 		}{
 			{"one of many units", 5000, 1, false},
-			{"many of many units", 1600, 150, false}, // more than any row has of the store slots
+			{"many of many units", 1600, 150, s.store == stock.Slots},
 			{"one of the last units", 3, 1, true},
 			{"more than is left", 3, 4, true},
 		} {
