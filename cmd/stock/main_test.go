@@ -273,6 +273,10 @@ var wrongConfigurations = []struct {
 		want: []string{"--poll", "--lease"},
 	},
 	{
+		name: "sessions that end during a request", args: []string{"serve", "--mysql-idle-timeout=15s"},
+		want: []string{"--mysql-idle-timeout", "--request-timeout"},
+	},
+	{
 		name: "lock wait that is not shorter than the request timeout", args: []string{"serve", "--lock-wait=15s"},
 		want: []string{"--lock-wait", "--request-timeout"},
 	},

@@ -53,10 +53,10 @@ and answers 503. /readyz answers 200 if every configured server answers and take
 
 --redis is one server, several of a Redis Cluster or, with --redis-master, the Sentinels that watch the master of that
 name. A Cluster and Sentinels may lose the last writes, stock and locks alike, when a Redis replica takes over, because
-Redis replicates after it has replied. In the DSN, interpolateParams, clientFoundRows and parseTime are always on.
-innodb_lock_wait_timeout is --lock-wait, unless the DSN sets a shorter one; readTimeout is --request-timeout less 3 s,
-and at least --lock-wait plus 2 s, unless the DSN sets it. The account should not be exempt from read_only: no SUPER,
-CONNECTION_ADMIN or READ ONLY ADMIN.
+Redis replicates after it has replied. In the DSN, interpolateParams, clientFoundRows, multiStatements and parseTime are
+always on. innodb_lock_wait_timeout is --lock-wait, unless the DSN sets a shorter one; readTimeout is --request-timeout
+less 3 s, and at least --lock-wait plus 2 s, and wait_timeout is --mysql-idle-timeout, unless the DSN sets them. The
+account should not be exempt from read_only: no SUPER, CONNECTION_ADMIN or READ ONLY ADMIN.
 
 Passwords are read from STOCK_MYSQL_PASSWORD (unless the DSN has one), STOCK_REDIS_PASSWORD (of every Redis server),
 STOCK_REDIS_SENTINEL_PASSWORD, STOCK_ETCD_PASSWORD and STOCK_ZOOKEEPER_PASSWORD; or from the files that these variables
@@ -147,6 +147,9 @@ func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.mysqlLockConns, "mysql-lock-conns", 32,
 		"most `connections` to MySQL for named locks: one per item that is locked or waited for; "+
 			"an order may have half as many items, less one")
+	f.DurationVar(&o.mysqlIdle, "mysql-idle-timeout", 0,
+		"time after which MySQL ends a silent session and frees what it has locked, as when the host has vanished; "+
+			"0 is --request-timeout plus 5 s")
 	f.BoolVar(&o.tidb, "tidb", false,
 		"the server of --mysql-dsn is TiDB, which cannot run serializable and units")
 	o.redisFlag(f)
@@ -229,6 +232,10 @@ func (o *serveOptions) validate() error {
 	if o.requestTimeout < minRequestTimeout {
 		errs = append(errs, usagef("--request-timeout is %v: it must be at least %v, "+
 			"because MySQL waits for rows in whole seconds and may answer a second late", o.requestTimeout, minRequestTimeout))
+	}
+	if o.mysqlIdle != 0 && o.mysqlIdle <= o.requestTimeout {
+		errs = append(errs, usagef("--mysql-idle-timeout is %v and --request-timeout is %v: --mysql-idle-timeout must be "+
+			"longer, or MySQL ends the sessions of requests at work", o.mysqlIdle, o.requestTimeout))
 	}
 	if o.drainDelay < 0 {
 		errs = append(errs, usagef("--drain-delay is %v: it must not be negative", o.drainDelay))
@@ -389,6 +396,7 @@ func (o *serveOptions) openMySQLPools(
 	}
 	limitWaits(config, o.lockWait, o.requestTimeout)
 	deps.MySQLReply = config.ReadTimeout
+	o.limitIdle(config, o.requestTimeout)
 	if deps.MySQL, err = openMySQL(config, o.mysqlConns, log); err != nil {
 		return err
 	}

@@ -329,6 +329,11 @@ func TestInnerWaitsAreShorterThanOuterOnes(t *testing.T) {
 			config.ReadTimeout, config.Params["innodb_lock_wait_timeout"])
 	}
 
+	options.limitIdle(config, requestTimeout)
+	if config.Params["wait_timeout"] != "20" {
+		t.Errorf("MySQL ends a silent session after %s s", config.Params["wait_timeout"])
+	}
+
 	o := serveOptions{requestTimeout: requestTimeout}
 	public := o.publicServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	if public.ReadHeaderTimeout <= 0 || public.ReadTimeout <= requestTimeout || public.WriteTimeout <= requestTimeout {
@@ -365,12 +370,17 @@ func upstreamKeepalive(t *testing.T) time.Duration {
 func TestTheDSNMayShortenTimeouts(t *testing.T) {
 	t.Parallel()
 	for rowWait, want := range map[string]string{"3": "3", "50": "10"} {
-		options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock?readTimeout=1s&innodb_lock_wait_timeout=" + rowWait}
+		options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock?readTimeout=1s&" +
+			"wait_timeout=60&innodb_lock_wait_timeout=" + rowWait}
 		config, err := options.mysqlAccount()
 		if err != nil {
 			t.Fatal(err)
 		}
 		limitWaits(config, 10*time.Second, 15*time.Second)
+		options.limitIdle(config, 15*time.Second)
+		if config.Params["wait_timeout"] != "60" {
+			t.Errorf("wait_timeout is %s, want that of the DSN", config.Params["wait_timeout"])
+		}
 		if config.ReadTimeout != time.Second || config.Params["innodb_lock_wait_timeout"] != want {
 			t.Errorf("%v, %v", config.ReadTimeout, config.Params)
 		}
