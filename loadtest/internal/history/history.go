@@ -50,6 +50,7 @@ type Run struct {
 	Bounded        string `json:"bounded,omitempty"`     // why fewer were sent than planned
 	Claim          string `json:"promise"`               // the strategy's claim for this number of replicas
 	Exclusive      bool   `json:"exclusive"`             // claims that critical sections never overlap
+	Fenced         bool   `json:"fenced,omitempty"`      // each sale has a fencing token
 	OmitsRemaining bool   `json:"untold,omitempty"`      // declares that its receipts do not report what remains
 	Control        bool   `json:"control"`               // wrong on purpose
 	Witness        string `json:"witness"`               // who read the stock: WitnessOracle or WitnessService
