@@ -199,9 +199,11 @@ var importTable = []struct {
 		because: "A page draws what was measured, and measures and judges nothing.",
 	},
 	{
-		name:    "loadtest/internal/mutation",
-		imports: []string{"internal/{servers,suggest}", "loadtest/internal/{scenario,topology,verify}"},
-		because: "It has the lab run services with planted bugs, to test the judge.",
+		name: "loadtest/internal/mutation",
+		imports: []string{
+			"internal/{servers,suggest}", "loadtest/internal/{fault,history,report,scenario,topology,verify}",
+		},
+		because: "It has the lab run services with planted bugs, and play faults on them, to test the judge.",
 	},
 	{
 		name: "loadtest/internal/lab",

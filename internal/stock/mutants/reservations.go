@@ -55,7 +55,7 @@ var reservationBugs = []Mutant{
 func cancelTwice(p *plan) {
 	var deps stock.Deps
 	p.deps = func(d *stock.Deps) { deps = *d }
-	p.cancel = func(inner stock.Reserver) cancelFunc {
+	p.cancel = func(inner stock.Reserver) endFunc {
 		return func(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
 			before, err := inner.Reservation(ctx, id)
 			if err == nil && before.State == stock.Cancelled {

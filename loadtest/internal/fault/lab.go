@@ -19,6 +19,8 @@ type Lab struct {
 	Topology *topology.Topology
 	Oracle   *oracle.Oracle // reads the stores of the topology
 
+	ReplicaArgs []string // more arguments of "stock serve", for every replica
+
 	// Reading means that Options.Step waits until somebody has read the step. Rounds, and requests that should not end
 	// before the story tells them to, have time for that. Claims about how long an item is blocked are not checked.
 	Reading bool

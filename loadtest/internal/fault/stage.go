@@ -163,6 +163,8 @@ type order struct {
 	count   int64          // units; 0: one
 	pause   string         // pause point; empty: none
 	lines   []history.Line // of an order of several items; it has no count
+	limit   int64          // units that the client may have of the item; 0: any number
+	before  bool           // the history begins after it; it has no key, or the ledger would have it
 	timeout time.Duration  // how long the client waits for the answer; 0: clientTimeout
 }
 
@@ -172,7 +174,11 @@ func (s *Stage) send(ctx context.Context, o order) (history.Op, error) {
 	if err != nil {
 		return history.Op{}, err
 	}
-	s.record(o.client, op)
+	if o.before {
+		s.Stepf("%s is answered: %s", o.client, op.Outcome)
+	} else {
+		s.record(o.client, op)
+	}
 	return op, nil
 }
 
@@ -187,9 +193,12 @@ func (s *Stage) exchange(ctx context.Context, o order) (history.Op, error) {
 		url = o.at.URL
 	}
 	load := traffic.Load{
-		Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent, Timeout: s.timeout(o),
+		Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent && !o.before, Timeout: s.timeout(o),
 	}
 	request := history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: max(o.count, 1)}
+	if o.limit > 0 {
+		request.Buyer, request.BuyerLimit = o.client, o.limit
+	}
 	if o.lines != nil {
 		request = history.Op{Kind: history.Order, Lines: o.lines}
 	}
@@ -379,7 +388,7 @@ func (s *Stage) open(ctx context.Context, story string) error {
 			Round: 1,
 		},
 		Story: story, Claim: claim, Control: s.Strategy.Control, Witness: history.WitnessOracle,
-		OmitsRemaining: s.Strategy.OmitsRemaining(), Keys: s.Strategy.Idempotent,
+		Fenced: s.Strategy.Fenced(), OmitsRemaining: s.Strategy.OmitsRemaining(), Keys: s.Strategy.Idempotent,
 		Ledger: s.Strategy.Idempotent && s.durable() == oracle.MySQL,
 		Set:    map[int64]int64{}, Initial: map[int64]int64{},
 	}

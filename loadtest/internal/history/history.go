@@ -50,6 +50,7 @@ type Run struct {
 	Bounded        string `json:"bounded,omitempty"`     // why fewer were sent than planned
 	Claim          string `json:"promise"`               // the strategy's claim for this number of replicas
 	Exclusive      bool   `json:"exclusive"`             // claims that critical sections never overlap
+	Fenced         bool   `json:"fenced,omitempty"`      // each sale has a fencing token
 	OmitsRemaining bool   `json:"untold,omitempty"`      // declares that its receipts do not report what remains
 	LosesLateWrite bool   `json:"late,omitempty"`        // claims to lose an update if a write comes late
 	Control        bool   `json:"control"`               // wrong on purpose

@@ -62,8 +62,12 @@ func (it *item) refusedTruly() (r result) {
 	return r
 }
 
-// risingTokens checks that each sale has a greater fencing token than the sale before it, if it has one.
+// risingTokens checks that each sale has a greater fencing token than the sale before it, and that it has one if it
+// should.
 func (it *item) risingTokens() (r result) {
+	if it.fenced {
+		r = it.withoutToken()
+	}
 	if !it.neverRestocked() {
 		return r // the sequence of the sales is not known
 	}
@@ -79,6 +83,20 @@ func (it *item) risingTokens() (r result) {
 		}
 		last = e
 	}
-	r.findings = found.findings("item %d: %d sales have no greater token than the sale before them", it.id, found.count)
+	r.findings = append(r.findings,
+		found.findings("item %d: %d sales have no greater token than the sale before them", it.id, found.count)...)
+	return r
+}
+
+// withoutToken finds the sales that have no fencing token.
+func (it *item) withoutToken() (r result) {
+	var found examples
+	for _, e := range it.sold {
+		if e.Token == 0 {
+			found.addf("item %d: request %s was sold without a fencing token", it.id, name(e.Op))
+		}
+	}
+	r.findings = found.findings("item %d: %d sales have no fencing token, which a fenced lock must issue",
+		it.id, found.count)
 	return r
 }

@@ -66,6 +66,20 @@ func TestTokensThatDoNotRiseAreWrong(t *testing.T) {
 	expectWrong(t, h, "which is not greater")
 }
 
+func TestASaleWithoutATokenIsWrongIfTheLockIsFenced(t *testing.T) {
+	t.Parallel()
+	h := simulate(plenty(3))
+	for token, i := range sales(h) {
+		h.Ops[i].Token = uint64(token + 1)
+	}
+	h.Run.Fenced = true
+	if v := verify.Judge(h); v.Result != verify.Correct {
+		t.Fatalf("each sale has a token: %s: %q", v.Result, v.Evidence)
+	}
+	h.Ops[sales(h)[7]].Token = 0
+	expectWrong(t, h, "was sold without a fencing token")
+}
+
 func expectWrong(t *testing.T, h *history.History, says string) {
 	t.Helper()
 	v := verify.Judge(h)
