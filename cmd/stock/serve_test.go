@@ -304,12 +304,14 @@ func TestTheAdminListenerHasTheNamesThatAreConfigured(t *testing.T) {
 
 func TestTheDSNIsNormalised(t *testing.T) {
 	t.Parallel()
-	options := storeOptions{mysqlDSN: "root@tcp(h:1)/stock?interpolateParams=false&parseTime=false&clientFoundRows=false"}
+	options := storeOptions{mysqlDSN: "root@tcp(h:1)/stock?interpolateParams=false&parseTime=false&clientFoundRows=false" +
+		"&multiStatements=false"}
 	config, err := options.mysqlAccount()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !config.InterpolateParams || !config.ParseTime || !config.ClientFoundRows || config.Timeout == 0 {
+	if !config.InterpolateParams || !config.ParseTime || !config.ClientFoundRows || !config.MultiStatements ||
+		config.Timeout == 0 {
 		t.Errorf("%+v", config)
 	}
 }
