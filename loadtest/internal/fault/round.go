@@ -47,6 +47,7 @@ type cell struct {
 	scenario Scenario
 	claim    Claim
 	play     func(context.Context, *Stage) error
+	practice bool
 	repeat   int
 	command  string // Options.Command
 	reading  bool   // Lab.Reading
@@ -141,8 +142,8 @@ func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
 	return nil
 }
 
-// perform plays a cell and has it judged. A story that could not be played to its end is judged, too: its answers may
-// contradict the store, which is often why it could not go on.
+// perform plays a cell and has it judged. A story of a strategy that could not be played to its end is judged, too: its
+// answers may contradict the store, which is often why it could not go on.
 func (c *cell) perform(ctx context.Context) {
 	if c.err = c.stage.open(ctx, c.scenario.Name); c.err != nil {
 		return
@@ -151,15 +152,20 @@ func (c *cell) perform(ctx context.Context) {
 	if errors.Is(c.err, errLeftOut) {
 		c.missing = reason(c.err)
 	}
-	if c.missing != "" || errors.Is(ctx.Err(), context.Canceled) {
+	if c.missing != "" || c.err != nil && !c.judgeable(ctx) {
 		c.history = history.History{Run: c.stage.run, Ops: c.stage.ops}
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), judgeTime)
 	defer cancel()
 	var err error
-	c.history, c.verdict, err = c.stage.judge(ctx)
+	c.history, c.verdict, err = c.stage.judge(ctx, c.err == nil)
 	c.err = errors.Join(c.err, err)
+}
+
+// judgeable reports whether a story that failed can be judged. A practice may not have recorded all that it did.
+func (c *cell) judgeable(ctx context.Context) bool {
+	return !c.practice && c.stage.booked.Load() && !errors.Is(ctx.Err(), context.Canceled)
 }
 
 // reason is why a scenario is not played, without where that was noticed.
