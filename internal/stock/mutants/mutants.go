@@ -43,6 +43,7 @@ func All() []Mutant {
 		family("slots", slotsBugs), family("escrow", escrowBugs), family("units", unitBugs),
 		family("locks", lockBugs), family("fences", fenceBugs), family("orders", orderBugs), family("stores", storeBugs),
 		family("restocks", restockBugs), family("reservations", reservationBugs), family("faults", faultBugs),
+		family("evidence", evidenceBugs),
 		unusual(family("oddity", oddities)),
 	)
 }

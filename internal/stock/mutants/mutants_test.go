@@ -60,7 +60,7 @@ func TestThereAreBugsInEveryFamilyAndOddities(t *testing.T) {
 	}
 	for _, family := range []string{
 		"mysql", "redis", "stream", "ledger", "batching", "slots", "escrow", "units", "locks", "fences",
-		"orders", "stores", "restocks", "reservations", "buyers",
+		"orders", "stores", "restocks", "reservations", "buyers", "evidence",
 	} {
 		if bugs[family] < 5 {
 			t.Errorf("family %s has %d bugs, want at least 5", family, bugs[family])

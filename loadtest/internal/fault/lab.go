@@ -114,7 +114,7 @@ func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 	for _, p := range sc.Practices {
 		if o.Practices == nil || slices.Contains(o.Practices, p.Name) {
 			c := l.newCell(sc, scenario.Choice{Strategy: p.asStrategy(), Store: cmp.Or(p.Store, oracle.MySQL)}, o, repeat)
-			c.claim, c.play = p.Claim, p.Play
+			c.claim, c.play, c.practice = p.Claim, p.Play, true
 			cells = append(cells, c)
 		}
 	}

@@ -174,5 +174,6 @@ func (s *Stage) setAnew(ctx context.Context) error {
 		return err
 	}
 	s.Stepf("the stock is set to %d again", units)
+	s.booked.Store(true)
 	return s.addStock(ctx, s.Item)
 }

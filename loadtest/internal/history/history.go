@@ -22,6 +22,9 @@ const (
 // confirms nothing, so the outcome is Unknown.
 const Mismatch = "the receipt does not match the request"
 
+// BusyProblem is the Error of an Op for which the service gave up waiting for others. Its outcome is Busy.
+const BusyProblem = "/problems/busy"
+
 // Witnesses of a Run.
 const (
 	WitnessOracle  = "oracle"

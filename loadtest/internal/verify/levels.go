@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"cmp"
+	"iter"
 	"math"
 	"slices"
 )
@@ -68,24 +70,48 @@ func (it *item) risingTokens() (r result) {
 	if it.fenced {
 		r = it.withoutToken()
 	}
-	if !it.neverRestocked() {
-		return r // the sequence of the sales is not known
-	}
 	var found examples
-	var last effect
-	for _, e := range it.byRemaining() {
-		if e.Token == 0 {
-			continue
-		}
-		if e.Token <= last.Token {
+	for before, e := range it.sequence() {
+		if e.Token > 0 && e.Token <= before.Token {
 			found.addf("item %d: request %s has token %d, and request %s after it has token %d, which is not greater",
-				it.id, name(last.Op), last.Token, name(e.Op), e.Token)
+				it.id, name(before.Op), before.Token, name(e.Op), e.Token)
 		}
-		last = e
 	}
 	r.findings = append(r.findings,
 		found.findings("item %d: %d sales have no greater token than the sale before them", it.id, found.count)...)
 	return r
+}
+
+// sequence yields each sale with one that was certainly made before it: with the last one that has a token or, if the
+// item was restocked and what remains does not tell the sequence, with the one of the greatest token of all that were
+// answered before it was sent.
+func (it *item) sequence() iter.Seq2[effect, effect] {
+	return func(yield func(before, e effect) bool) {
+		var before effect
+		if it.neverRestocked() {
+			for _, e := range it.byRemaining() {
+				if !yield(before, e) {
+					return
+				}
+				if e.Token > 0 {
+					before = e
+				}
+			}
+			return
+		}
+		sent := slices.SortedFunc(slices.Values(it.sold), func(a, b effect) int { return cmp.Compare(a.since, b.since) })
+		answered := slices.SortedFunc(slices.Values(it.sold), func(a, b effect) int { return cmp.Compare(a.until, b.until) })
+		for _, e := range sent {
+			for ; len(answered) > 0 && answered[0].until < e.since; answered = answered[1:] {
+				if answered[0].Token > before.Token {
+					before = answered[0]
+				}
+			}
+			if !yield(before, e) {
+				return
+			}
+		}
+	}
 }
 
 // withoutToken finds the sales that have no fencing token.
