@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-func TestWrongUsageIsOneClearLine(t *testing.T) {
+func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 	t.Parallel()
 	empty := t.TempDir()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -2,6 +2,7 @@ package origin_test
 
 import (
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -32,7 +33,7 @@ func TestAServerHasTheNamesThatNoPageCanHave(t *testing.T) {
 		"localhost.evil.com":     false,
 		"[::1].evil.com":         false,
 	} {
-		r := httptest.NewRequest("GET", "/", nil)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Host = host
 		if err := policy.Check(r); known && err != nil || !known && !errors.Is(err, origin.ErrHost) {
 			t.Errorf("%q: %v, want it known: %v", host, err, known)

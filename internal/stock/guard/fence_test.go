@@ -47,8 +47,8 @@ func TestAFenceRefusesTheWriteOfALateHolder(t *testing.T) {
 	})
 }
 
-// A token that only writes show does not refuse this late write, since no later token has been written yet. The check of
-// the stock keeps the next holder, which has read before, from overwriting it.
+// A token that only writes show does not refuse this late write, since no later token has been written yet. The check
+// of the stock keeps the next holder, which has read before, from overwriting it.
 func TestALateWriteBetweenTheNextHoldersReadAndWriteIsNotLost(t *testing.T) {
 	for _, late := range []stock.Point{stock.AfterLock, stock.BeforeWrite} {
 		t.Run(string(late), func(t *testing.T) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
 	"net/http/pprof"
 
@@ -38,11 +39,11 @@ func (a *API) Admin() http.Handler {
 func (a *API) protect(next http.Handler) http.Handler {
 	policy := origin.Policy{Names: a.AdminNames}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch policy.Check(r) {
-		case origin.ErrHost:
+		switch err := policy.Check(r); {
+		case errors.Is(err, origin.ErrHost):
 			a.fail(w, r, describe(errMisdirected, "the admin listener has no name like that in Host, %q: use an IP address, "+
 				"localhost, a name without a dot, or one of --admin-names", r.Host))
-		case origin.ErrOrigin:
+		case errors.Is(err, origin.ErrOrigin):
 			a.fail(w, r, errOtherPage)
 		default:
 			next.ServeHTTP(w, r)

@@ -184,18 +184,18 @@ func ignoreFailedCommit(text string) change {
 			err := tx.Commit()
 			if sent.Swap(false) && err != nil {
 				p.strikes.Add(1)
-				return nil
+				err = nil
 			}
 			return err
 		}
 	}
 }
 
-// errServerBusy is an answer of Redis, after which nothing was done.
-type errServerBusy struct{}
+// serverBusyError is an answer of Redis, after which nothing was done.
+type serverBusyError struct{}
 
-func (errServerBusy) Error() string { return "BUSY Redis is busy running a script" }
-func (errServerBusy) RedisError()   {}
+func (serverBusyError) Error() string { return "BUSY Redis is busy running a script" }
+func (serverBusyError) RedisError()   {}
 
 // onFailedScript tells that Redis has refused a script for several requests that got no answer.
 func onFailedScript(p *plan) {
@@ -208,8 +208,8 @@ func onFailedScript(p *plan) {
 				return err
 			}
 			p.strikes.Add(1)
-			cmd.SetErr(errServerBusy{})
-			return errServerBusy{}
+			cmd.SetErr(serverBusyError{})
+			return serverBusyError{}
 		}
 	}
 }

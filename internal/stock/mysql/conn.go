@@ -163,8 +163,8 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (sql.Result,
 }
 
 // together carries out the statements of a transaction, which it sends in one message: a replica cannot be stopped
-// between them, and so not while it has rows locked. As with exec, they do not end with ctx. The result includes that of
-// START TRANSACTION.
+// between them, and so not while it has rows locked. As with exec, they do not end with ctx. The result includes that
+// of START TRANSACTION.
 func (c *conn) together(ctx context.Context, statements string, args ...any) (result mysql.Result, err error) {
 	values := make([]driver.NamedValue, len(args))
 	for i, arg := range args {
@@ -290,5 +290,6 @@ func (c *conn) shortened() bool { return c.rowWait < c.usualRowWait }
 // mayRetry reports whether a batch was not written and a retry may succeed: because of another transaction, or because
 // the server waited for a row only until the first of the requests had to be answered.
 func (c *conn) mayRetry(err error) bool {
-	return isRolledBack(err) || errors.Is(err, errKeyTaken) || errors.Is(err, errOvertaken) || c.shortened() && hasNumber(err, erLockWaitTimeout)
+	return isRolledBack(err) || errors.Is(err, errKeyTaken) || errors.Is(err, errOvertaken) ||
+		c.shortened() && hasNumber(err, erLockWaitTimeout)
 }

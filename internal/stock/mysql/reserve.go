@@ -151,8 +151,10 @@ func (s *reserve) holdAtOnce(ctx context.Context, m *batching.Member, section *s
 		if err := conn.endBefore(ctx, conn); err != nil {
 			return Refusal(err)
 		}
+		running, cancel := s.store.untilDeadline(ctx)
+		defer cancel()
 		b := &batching.Batch{GoodsID: m.GoodsID, Undecided: []*batching.Member{m}}
-		err := cmp.Or(s.tryHolds(context.WithoutCancel(ctx), conn, b), m.Err)
+		err := cmp.Or(s.tryHolds(running, conn, b), m.Err)
 		section.Enter()
 		return err
 	})
@@ -280,9 +282,9 @@ func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, me
 }
 
 // holdTogether grants all members, or refuses all, or decides nothing. It sends its transaction in one message, so that
-// the item is not blocked if the replica is stopped. It adds the reservations before it locks the item's row; nobody else
-// waits for them. It adds nothing and decides nothing if the units were sold meanwhile, or if the wait for the item's
-// row has cost the reservations more than holdSlack of their time.
+// the item is not blocked if the replica is stopped. It adds the reservations before it locks the item's row; nobody
+// else waits for them. It adds nothing and decides nothing if the units were sold meanwhile, or if the wait for the
+// item's row has cost the reservations more than holdSlack of their time.
 func holdTogether(
 	ctx context.Context, conn *conn, goodsID int64, members []*batching.Member,
 ) (decided bool, err error) {

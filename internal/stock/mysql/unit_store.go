@@ -82,8 +82,8 @@ func (i unitItem) write(ctx context.Context, tx Tx, goodsID int64) error {
 	return Refusal(err)
 }
 
-// makeRows makes rows for some of the unmade units, unless somebody else has made rows since the item was read. It sends
-// its transaction in one message: while rows are made, all buyers of the item wait.
+// makeRows makes rows for some of the unmade units, unless somebody else has made rows since the item was read. It
+// sends its transaction in one message: while rows are made, all buyers of the item wait.
 func (i unitItem) makeRows(ctx context.Context, conn *conn, goodsID int64) error {
 	n := min(i.Unmade, unitChunk)
 	_, err := conn.together(ctx, "UPDATE unit_stock SET unmade = unmade - ?, made = made + ? "+
@@ -113,8 +113,8 @@ func lockUnits(ctx context.Context, in session, goodsID int64, n int, locking st
 	return units, Refusal(err)
 }
 
-// mayWait makes MariaDB 10.11 pass over locked rows in a session that does not wait for rows. Otherwise the first locked
-// row makes it roll the transaction back (error 1180). Other servers see a comment.
+// mayWait makes MariaDB 10.11 pass over locked rows in a session that does not wait for rows. Otherwise the first
+// locked row makes it roll the transaction back (error 1180). Other servers see a comment.
 const mayWait = "/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 
 // deleteUnits deletes rows that are locked.

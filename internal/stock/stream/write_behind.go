@@ -171,8 +171,8 @@ func (w *writeBehind) findItems(ctx context.Context) (ids []int64, indexed map[i
 	return slices.Compact(ids), indexed, err
 }
 
-// sweep lists the items of MySQL that have a stream, a page at a time: there may be millions without one, which must not
-// cost memory. A failure of MySQL, or of a Redis server, is reported when there is something to write.
+// sweep lists the items of MySQL that have a stream, a page at a time: there may be millions without one, which must
+// not cost memory. A failure of MySQL, or of a Redis server, is reported when there is something to write.
 func (w *writeBehind) sweep(ctx context.Context) (found []int64) {
 	last := int64(math.MinInt64)
 	for {

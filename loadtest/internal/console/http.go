@@ -67,10 +67,10 @@ func (c *Console) protect(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		switch policy.Check(r) {
-		case origin.ErrHost:
+		switch err := policy.Check(r); {
+		case errors.Is(err, origin.ErrHost):
 			fail(w, refused{http.StatusMisdirectedRequest, fmt.Sprintf("%q is not the address of this lab", r.Host)})
-		case origin.ErrOrigin:
+		case errors.Is(err, origin.ErrOrigin):
 			fail(w, refused{http.StatusForbidden, "the lab takes requests from its own page only"})
 		default:
 			next.ServeHTTP(w, r)

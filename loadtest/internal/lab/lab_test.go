@@ -67,11 +67,12 @@ func TestALabEndsWithoutAnErrorIfItsMySQLWasRestarted(t *testing.T) {
 		}
 		defer mysql.Close()
 		reset <- func() {
-			client.(*net.TCPConn).SetLinger(0) // the host answers as it does for a connection of a process that is gone
+			// The host answers as it does for a connection of a process that is gone.
+			_ = client.(*net.TCPConn).SetLinger(0)
 			client.Close()
 		}
-		go io.Copy(mysql, client)
-		io.Copy(client, mysql)
+		go func() { _, _ = io.Copy(mysql, client) }()
+		_, _ = io.Copy(client, mysql)
 	}()
 	l, err := Attach(t.Context(), Place{
 		URL: "http://127.0.0.1:1", MySQLDSN: strings.Replace(dsn, server.Addr, listener.Addr().String(), 1),

@@ -86,19 +86,11 @@ func (it *item) risingTokens() (r result) {
 // item was restocked and what remains does not tell the sequence, with the one of the greatest token of all that were
 // answered before it was sent.
 func (it *item) sequence() iter.Seq2[effect, effect] {
+	if it.neverRestocked() {
+		return it.sequenceByRemaining
+	}
 	return func(yield func(before, e effect) bool) {
 		var before effect
-		if it.neverRestocked() {
-			for _, e := range it.byRemaining() {
-				if !yield(before, e) {
-					return
-				}
-				if e.Token > 0 {
-					before = e
-				}
-			}
-			return
-		}
 		sent := slices.SortedFunc(slices.Values(it.sold), func(a, b effect) int { return cmp.Compare(a.since, b.since) })
 		answered := slices.SortedFunc(slices.Values(it.sold), func(a, b effect) int { return cmp.Compare(a.until, b.until) })
 		for _, e := range sent {
@@ -110,6 +102,18 @@ func (it *item) sequence() iter.Seq2[effect, effect] {
 			if !yield(before, e) {
 				return
 			}
+		}
+	}
+}
+
+func (it *item) sequenceByRemaining(yield func(before, e effect) bool) {
+	var before effect
+	for _, e := range it.byRemaining() {
+		if !yield(before, e) {
+			return
+		}
+		if e.Token > 0 {
+			before = e
 		}
 	}
 }

@@ -56,8 +56,8 @@ func (b *books) overlaps() (r result) {
 }
 
 // foreignReplicas returns the replicas of whose critical sections most lie outside the requests that they belong to.
-// Such a replica runs on another host, and its clock cannot be compared with the lab's. A few bad readings are no reason
-// to trust none of the others.
+// Such a replica runs on another host, and its clock cannot be compared with the lab's. A few bad readings are no
+// reason to trust none of the others.
 func (b *books) foreignReplicas() map[string]bool {
 	outside := map[string]int{} // sections outside their requests less those inside
 	for _, it := range b.items {

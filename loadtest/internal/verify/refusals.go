@@ -45,8 +45,8 @@ func (b *books) turnedAway() iter.Seq[history.Op] {
 	}
 }
 
-// refusesNobodyIdly checks that a strategy does not turn most buyers away while it serves nobody. A buyer who has waited
-// for others is turned away for a reason.
+// refusesNobodyIdly checks that a strategy does not turn most buyers away while it serves nobody. A buyer who has
+// waited for others is turned away for a reason.
 func (b *books) refusesNobodyIdly() (r result) {
 	served := map[int64][]int64{} // by item, when a request was answered that was served, or may have been
 	for _, it := range b.items {
