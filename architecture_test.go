@@ -35,6 +35,10 @@ var importTable = []struct {
 		because: "The service and the lab answer a mistyped name in the same way.",
 	},
 	{
+		name:    "internal/origin",
+		because: "The service and the lab refuse the requests of other pages in the same way.",
+	},
+	{
 		name:    "internal/access",
 		because: "The service and the lab connect to servers with the same settings.",
 	},
@@ -98,8 +102,10 @@ var importTable = []struct {
 		because: "It changes any strategy from outside. Only programs built with the tag mutants contain it.",
 	},
 	{
-		name:    "internal/stock/httpapi",
-		imports: []string{"internal/stock", "internal/stock/{catalogue,health,inventory,stream}", "internal/suggest"},
+		name: "internal/stock/httpapi",
+		imports: []string{
+			"internal/origin", "internal/stock", "internal/stock/{catalogue,health,inventory,stream}", "internal/suggest",
+		},
 		because: "It translates between HTTP and the domain.",
 	},
 	{
@@ -193,9 +199,11 @@ var importTable = []struct {
 		because: "A page draws what was measured, and measures and judges nothing.",
 	},
 	{
-		name:    "loadtest/internal/mutation",
-		imports: []string{"internal/{servers,suggest}", "loadtest/internal/{scenario,topology,verify}"},
-		because: "It has the lab run services with planted bugs, to test the judge.",
+		name: "loadtest/internal/mutation",
+		imports: []string{
+			"internal/{servers,suggest}", "loadtest/internal/{fault,history,report,scenario,topology,verify}",
+		},
+		because: "It has the lab run services with planted bugs, and play faults on them, to test the judge.",
 	},
 	{
 		name: "loadtest/internal/lab",
@@ -207,7 +215,7 @@ var importTable = []struct {
 	{
 		name: "loadtest/internal/console",
 		imports: []string{
-			"internal/monotonic",
+			"internal/{monotonic,origin}",
 			"loadtest/internal/{fault,history,lab,oracle,page,report,scenario,topology,traffic,verify}",
 		},
 		because: "It shows the lab in a browser, and runs and judges as the commands do.",

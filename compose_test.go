@@ -136,7 +136,7 @@ func TestComposeRunsTheNginxOfTheLab(t *testing.T) {
 	compose = strings.NewReplacer("resolver 127.0.0.11 valid=1s; ", "", " resolve;", ";").Replace(compose)
 	lab := nginx.Render("stock", "8000", []string{"stock:8080", "stock:8080"})
 	for _, twice := range []string{
-		" server stock:8080 max_fails=1 fail_timeout=1s;", " server stock:8080 max_fails=0 backup;",
+		" server stock:8080 max_fails=1 fail_timeout=10s;", " server stock:8080 max_fails=0 backup;",
 	} {
 		lab = strings.Replace(lab, twice+twice, twice, 1)
 	}

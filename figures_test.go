@@ -230,10 +230,9 @@ func (f *figures) row(name string, replicas int, workload string) *measurement {
 	return &f.Rows[i]
 }
 
-// correct reports whether the judge found the strategy correct and the catalogue claims it. Others are not ranked.
-func (r *measurement) correct() bool {
-	return r.Verdict == "correct" && strategy(r.Strategy).Claim.TwoReplicas != stock.Oversells
-}
+// correct reports whether the judge found the strategy correct, and it is no control, which is wrong under another
+// load. Others are not ranked.
+func (r *measurement) correct() bool { return r.Verdict == "correct" && !strategy(r.Strategy).Control }
 
 // found returns the verdict in words.
 func (r *measurement) found() string {
@@ -244,8 +243,10 @@ func (r *measurement) found() string {
 		return fmt.Sprintf("**wrong**: %d of %d units oversold", r.Oversold, r.Sold)
 	case r.Verdict == "wrong":
 		return "**wrong**"
-	case r.Verdict == "correct" && !r.correct():
+	case r.Verdict == "correct" && strategy(r.Strategy).Claim.TwoReplicas == stock.Oversells:
 		return "correct while stock lasts"
+	case r.Verdict == "correct" && !r.correct():
+		return "correct under this load only"
 	case r.Verdict == "correct" && r.losesLateWrite():
 		return "correct, but **loses a late write**"
 	}

@@ -19,6 +19,7 @@ import (
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
 
@@ -93,8 +94,8 @@ func (f *benchFlags) check() error {
 			"which accepts %d in all, some of them for the replicas", f.users, bench.MaxUsers, servers.MySQLConnections)
 	case f.time <= 0:
 		return fmt.Errorf("--time %v: it must be positive", f.time)
-	case f.rounds < 1:
-		return fmt.Errorf("--rounds %d: at least 1 is needed", f.rounds)
+	case f.rounds < 1 || f.rounds > scenario.MaxRounds:
+		return fmt.Errorf("--rounds %d: must be a number from 1 to %d", f.rounds, scenario.MaxRounds)
 	}
 	return checkWritable("--markdown", f.markdown)
 }

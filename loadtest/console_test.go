@@ -391,6 +391,7 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 		{"POST", "run", `{"color":"red"}`, nil, 400, "unknown field"},
 		{"POST", "run", `{}`, nil, 400, "at least one strategy"},
 		{"POST", "run", strings.Replace(runOf("none", 10), `"users":20`, `"users":0`, 1), nil, 400, "--users 0"},
+		{"POST", "run", strings.Replace(runOf("none", 10), `"rounds":1`, `"rounds":1001`, 1), nil, 400, "--rounds 1001"},
 		{"POST", "run", strings.Replace(runOf("none", 10), "plenty", "calm", 1), nil, 400, "--workload"},
 		{"POST", "run", runOf("nothing", 10), nil, 400, `no strategy is named \"nothing\"`},
 		{"POST", "run", runOf("none --out=/etc", 10), nil, 400, "neither spaces nor commas"},

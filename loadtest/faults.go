@@ -138,8 +138,8 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 // check returns what is wrong with the flags.
 func (f *faultsFlags) check(flags *pflag.FlagSet) error {
 	switch {
-	case f.repeat < 1:
-		return fmt.Errorf("--repeat %d: must be at least 1", f.repeat)
+	case f.repeat < 1 || f.repeat > scenario.MaxRounds:
+		return fmt.Errorf("--repeat %d: must be a number from 1 to %d", f.repeat, scenario.MaxRounds)
 	case f.parallel < 1:
 		return fmt.Errorf("--parallel %d: must be at least 1", f.parallel)
 	case flags.Changed("parallel") && (f.step || f.verbose):

@@ -86,7 +86,8 @@ func TestAReservationIsConfirmedAfterItsClientHasTimedOut(t *testing.T) {
 func TestWrongUsageOfFaultsSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--repeat 0":             "--repeat 0: must be at least 1",
+		"--repeat 0":             "--repeat 0: must be a number from 1 to 1000",
+		"--repeat 1001":          "--repeat 1001: must be a number from 1 to 1000",
 		"--parallel 0":           "--parallel 0: must be at least 1",
 		"--parallel 2 --step":    "--parallel cannot be used with --step or --verbose",
 		"--parallel 2 --verbose": "--parallel cannot be used with --step or --verbose",

@@ -26,6 +26,9 @@ import (
 // maxUnits is the largest count that the service accepts in a request.
 const maxUnits = 1_000_000
 
+// maxGoods keeps the table of the items' probabilities small.
+const maxGoods = 1_000_000
+
 // requestFlags say what requests ask for.
 type requestFlags struct {
 	goods  int
@@ -60,8 +63,8 @@ func (f *requestFlags) mix() (traffic.MixConfig, error) {
 		return traffic.MixConfig{}, fmt.Errorf("--counts %q: must be a number, or a range such as 1-3", f.counts)
 	}
 	switch {
-	case f.goods < 1:
-		return traffic.MixConfig{}, fmt.Errorf("--goods %d: must be at least 1", f.goods)
+	case f.goods < 1 || f.goods > maxGoods:
+		return traffic.MixConfig{}, fmt.Errorf("--goods %d: must be a number from 1 to %d", f.goods, maxGoods)
 	case low < 1 || high < low || high > maxUnits:
 		return traffic.MixConfig{}, fmt.Errorf("--counts %s: must be a number or a range between 1 and %d",
 			f.counts, maxUnits)

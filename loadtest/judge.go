@@ -37,8 +37,8 @@ func judgeCommand() *cobra.Command {
 		Use:   "judge",
 		Short: "Test the judge with planted bugs",
 		Long: `judge tests the judge. It plants one bug after another into the service, runs the strategy that has the bug
-under one workload after another, and expects that the judge finds it WRONG. It also plants oddities, such as slow
-answers, which the judge must find CORRECT.
+under one workload after another, and expects that the judge finds it WRONG. If only a fault shows the bug, it plays a
+fault scenario instead. It also plants oddities, such as slow answers, which the judge must find CORRECT.
 
 With --clean, it plants nothing and expects that no strategy that claims to be correct is found WRONG. It runs them in
 random order, each under all workloads without or with restocks, until there are as many runs.
@@ -108,7 +108,7 @@ func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	screen.status("starting")
-	l, err := lab.Start(ctx, topology.Options{StockBinary: binary})
+	l, err := lab.Start(ctx, topology.Options{RedisReplica: true, StockBinary: binary})
 	if err != nil {
 		return cmp.Or(ctx.Err(), err) // an interrupted start can fail in many ways
 	}

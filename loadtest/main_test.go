@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-func TestWrongUsageIsOneClearLine(t *testing.T) {
+func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 	t.Parallel()
 	empty := t.TempDir()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -25,10 +25,14 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"run --counts 3-1", "--counts 3-1: must be a number or a range between 1 and 1000000"},
 		{"run --counts 1-1000001", "--counts 1-1000001: must be a number or a range between 1 and 1000000"},
 		{"targets --target zzz", `--target "zzz": must be a URL such as http://127.0.0.1:8000`},
-		{"run --goods 0", "--goods 0: must be at least 1"},
+		{"run --goods 0", "--goods 0: must be a number from 1 to 1000000"},
+		{"run --goods 1000001", "--goods 1000001: must be a number from 1 to 1000000"},
+		{"targets --goods 1000001", "--goods 1000001: must be a number from 1 to 1000000"},
 		{"run --users 0", "--users 0: must be at least 1"},
 		{"run --users 10001", "--users 10001: one process can simulate at most 10000"},
-		{"run --rounds 0", "--rounds 0: must be at least 1"},
+		{"run --rounds 0", "--rounds 0: must be a number from 1 to 1000"},
+		{"run --rounds 1001", "--rounds 1001: must be a number from 1 to 1000"},
+		{"bench --rounds 1001", "--rounds 1001: must be a number from 1 to 1000"},
 		{"run --stock -1", "--stock -1: must be at least 1"},
 		{"run --restock -1", "--restock -1: must be a number of units, at most 1000000"},
 		{"run --target http://127.0.0.1:1 --restock 10", "--restock needs --admin"},
@@ -74,7 +78,7 @@ func TestWrongUsageIsOneClearLine(t *testing.T) {
 		{"run --sweep users=1,8 --users 3", "--users and --sweep users exclude each other"},
 		{"run --sweep users=1,8 --rate 10", "--sweep users needs a closed loop"},
 		{"run --target http://127.0.0.1:1 --sweep replicas=1,2", "--sweep replicas with --target needs --single"},
-		{"bench --rounds 0", "--rounds 0: at least 1 is needed"},
+		{"bench --rounds 0", "--rounds 0: must be a number from 1 to 1000"},
 		{"run --skew pareto", `skew "pareto": it is uniform or zipf`},
 		{"run --admin http://127.0.0.1:1", "need --target"},
 		{"run --target http://127.0.0.1:1 --mysql-tls ca=/no/such/file", "--mysql-tls: read the certificate of the CA"},

@@ -105,8 +105,8 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 	switch {
 	case flags.Changed("strategies") && len(f.strategies) == 0:
 		return errors.New("--strategies is empty: leave it out for every strategy, or name some")
-	case f.rounds < 0 || flags.Changed("rounds") && f.rounds == 0:
-		return fmt.Errorf("--rounds %d: must be at least 1", f.rounds)
+	case flags.Changed("rounds") && (f.rounds < 1 || f.rounds > scenario.MaxRounds):
+		return fmt.Errorf("--rounds %d: must be a number from 1 to %d", f.rounds, scenario.MaxRounds)
 	case f.restock < 0 || f.restock > maxUnits:
 		return fmt.Errorf("--restock %d: must be a number of units, at most %d", f.restock, maxUnits)
 	case f.attach.target == "":

@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS good_stock (
     version  BIGINT          NOT NULL DEFAULT 0,
     -- Time of the last write, for strategies that compare a timestamp instead of the version.
     stamp    DATETIME(6)     NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
-    -- Fencing token of the lock holder that claimed the row last: see 00003.
+    -- Fencing token of the lock holder that wrote last: see 00003.
     fence    BIGINT UNSIGNED NOT NULL DEFAULT 0,
     PRIMARY KEY (id),
     UNIQUE KEY good_stock_goods_id (goods_id)

@@ -1,7 +1,7 @@
--- The strategy that issued the token in `fence`. A lock holder claims the row before it reads it, and may write as long
--- as no other holder has claimed the row since. A claim is refused if its token is not greater than the last token of
--- the same issuer; tokens of different issuers cannot be compared. Strategies without a fence do not check the claim,
--- so an item must be sold either with fenced locks only, or without them.
+-- The strategy that issued the token in `fence`, which is that of the last sale. A lock holder may write only with a
+-- token greater than the last one of the same issuer, and if the stock is what it has read. Tokens of different issuers
+-- cannot be compared. Locks without a fence do not look at the token, so an item must be sold either with fenced locks
+-- only, or without them.
 --
 -- MySQL has no ADD COLUMN IF NOT EXISTS. A prepared statement adds the column only if it is missing, so that the
 -- migration can run again: see 00001.

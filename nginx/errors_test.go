@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +122,35 @@ func TestARequestThatNginxRefusesIsAnsweredWithAProblem(t *testing.T) {
 			t.Errorf("the replica read %d of the requests, want none", n)
 		}
 	})
+}
+
+// Go's HTTP server would refuse these with a bare text, before the service sees them.
+func TestWhatGoRefusesWithoutAProblemDoesNotReachIt(t *testing.T) {
+	t.Parallel()
+	replica := httptest.NewUnstartedServer(http.HandlerFunc(ok))
+	replica.Config.MaxHeaderBytes = 16 << 10 // as in the service
+	replica.Start()
+	t.Cleanup(replica.Close)
+	_, address := start(t, nginx.Main(), strings.TrimPrefix(replica.URL, "http://"))
+	for name, request := range map[string]string{
+		"HTTP/1.0 without a host": "GET / HTTP/1.0\r\n\r\n",
+		"malformed host":          "GET / HTTP/1.1\r\nHost: \"<x>\"\r\n\r\n",
+		"unknown expectation":     "GET / HTTP/1.1\r\nHost: a\r\nExpect: luck\r\n\r\n",
+	} {
+		if got := ask(t, address, request); got.StatusCode != http.StatusOK {
+			t.Errorf("%s: the reply is %d %s, want 200", name, got.StatusCode, got.body)
+		}
+	}
+	for size := 12_000; size < 36_000; size += 1000 {
+		var header strings.Builder
+		for i := 0; header.Len() < size; i++ {
+			fmt.Fprintf(&header, "X-%d: %s\r\n", i, strings.Repeat("a", 990))
+		}
+		got := ask(t, address, "GET / HTTP/1.1\r\nHost: a\r\n"+header.String()+"\r\n")
+		if got.StatusCode != http.StatusOK {
+			got.wantProblem(t, http.StatusRequestHeaderFieldsTooLarge, "malformed")
+		}
+	}
 }
 
 const post = "POST / HTTP/1.1\r\nHost: a\r\nX-Request-Id: order-1\r\nContent-Length: 2\r\n\r\n{}"

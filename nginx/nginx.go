@@ -38,7 +38,7 @@ func Main() string {
 func Render(upstream, listen string, replicas []string) string {
 	var servers []string
 	for _, replica := range replicas {
-		servers = append(servers, "server "+replica+" max_fails=1 fail_timeout=1s;")
+		servers = append(servers, "server "+replica+" max_fails=1 fail_timeout=10s;")
 	}
 	if len(replicas) > 1 { // nginx never leaves out a replica that is the only one
 		for _, replica := range replicas {

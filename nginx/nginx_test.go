@@ -155,7 +155,7 @@ func TestAReplicaWhoseHostIsDownIsLeftOut(t *testing.T) {
 	}
 }
 
-// nginx leaves out both for a second. Without backups, it would refuse every request during that time.
+// nginx leaves out both for fail_timeout. Without backups, it would refuse every request during that time.
 func TestReplicasAreTriedAgainAtOnceAfterBothFailed(t *testing.T) {
 	t.Parallel()
 	addresses := []string{freeAddress(t), freeAddress(t)}
@@ -219,7 +219,7 @@ func TestAPostIsNotSentAgainIfAReplicaDiesAfterReadingIt(t *testing.T) {
 			lost++
 		}
 	}
-	// After the first failure, the dying replica gets a request only once per second.
+	// After the first failure, the dying replica gets a request only once per fail_timeout.
 	if dead, live := dying.read.Load(), alive.read.Load(); dead == 0 || dead != int64(lost) || dead+live != 6 {
 		t.Errorf("%d of 6 requests were lost; the replicas read %d and %d, want each request read once", lost, dead, live)
 	}
@@ -245,6 +245,60 @@ func TestAPostIsNotSentAgainOnAnotherConnection(t *testing.T) {
 	}
 	if sum := replica.read.Load() + alive.read.Load(); sum != 16 {
 		t.Errorf("the replicas read %d requests, want the 16 that were sent", sum)
+	}
+}
+
+// hang starts a replica that answers nothing until the test ends.
+func hang(t *testing.T) *replica {
+	t.Helper()
+	release := make(chan struct{})
+	r := startReplica(t, func(http.ResponseWriter, *http.Request) { <-release })
+	t.Cleanup(func() { close(release) }) // before the replica is closed
+	return r
+}
+
+// Half of all requests would wait for the replica if they were given to the replicas in turn.
+func TestAReplicaThatHangsGetsNoRequestWhileItHasMoreThanTheOthers(t *testing.T) {
+	t.Parallel()
+	hung, alive := hang(t), startReplica(t, ok)
+	url := balance(t, hung.address(), alive.address())
+	answered := make(chan error, 2)
+	for range 2 { // one of them is sent to each replica
+		go func() {
+			response, err := http.Post(url, "", nil)
+			if err == nil {
+				response.Body.Close()
+			}
+			answered <- err
+		}()
+	}
+	if err := <-answered; err != nil {
+		t.Fatal(err)
+	}
+	if got := statuses(t, http.MethodPost, url, 20); slices.Max(got) != http.StatusOK {
+		t.Errorf("the statuses are %v, want 200 only", got)
+	}
+	if n := hung.read.Load(); n != 1 {
+		t.Errorf("the replica that hangs read %d requests, want 1", n)
+	}
+}
+
+func TestAProbeFindsAReplicaThatHangs(t *testing.T) {
+	t.Parallel()
+	hung, alive := hang(t), startReplica(t, ok)
+	url := balance(t, hung.address(), alive.address())
+	started := time.Now()
+	if got := statuses(t, http.MethodGet, url+"/livez", 2); slices.Max(got) != http.StatusOK {
+		t.Errorf("the statuses of the probes are %v, want 200 only", got)
+	}
+	if took := time.Since(started); took > 10*time.Second {
+		t.Errorf("two probes took %v, want about 2 s", took)
+	}
+	if got := statuses(t, http.MethodPost, url, 20); slices.Max(got) != http.StatusOK {
+		t.Errorf("the statuses are %v, want 200 only", got)
+	}
+	if n := hung.read.Load(); n != 1 {
+		t.Errorf("the replica that hangs read %d requests, want only the probe", n)
 	}
 }
 

@@ -273,6 +273,10 @@ var wrongConfigurations = []struct {
 		want: []string{"--poll", "--lease"},
 	},
 	{
+		name: "sessions that end during a request", args: []string{"serve", "--mysql-idle-timeout=15s"},
+		want: []string{"--mysql-idle-timeout", "--request-timeout"},
+	},
+	{
 		name: "lock wait that is not shorter than the request timeout", args: []string{"serve", "--lock-wait=15s"},
 		want: []string{"--lock-wait", "--request-timeout"},
 	},
@@ -281,10 +285,23 @@ var wrongConfigurations = []struct {
 		want: []string{"--request-timeout", "above 0"},
 	},
 	{name: "negative delay", args: []string{"serve", "--drain-delay=-1s"}, want: []string{"--drain-delay"}},
+	{
+		name: "TTL beyond the limit", args: []string{"serve", "--max-ttl=721h"},
+		want: []string{"--max-ttl is 721h0m0s", "100ms to 720h0m0s"},
+	},
+	{
+		name: "no retention of reservations", args: []string{"serve", "--reservation-retention=0s"},
+		want: []string{"--reservation-retention is 0s"},
+	},
 	{name: "negative hold", args: []string{"serve", "--max-hold=-1s"}, want: []string{"--max-hold is -1s"}},
 	{
 		name: "hold beyond the limit", args: []string{"serve", "--max-hold=11s"},
 		want: []string{"--max-hold is 11s", "0 to 10s"},
+	},
+	{
+		name: "name of the admin listener with a port",
+		args: []string{"serve", "--admin-names", "stock.example.com:9090"},
+		want: []string{"--admin-names", "stock.example.com:9090", "without a port"},
 	},
 	{
 		name: "pause points without an admin listener",

@@ -68,13 +68,13 @@ func (o *serveOptions) openMutant(planted mutants.Planted, conns int) (*sqlx.DB,
 		return nil, err
 	}
 	limitWaits(config, o.lockWait, o.requestTimeout)
+	o.limitIdle(config, o.requestTimeout)
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err
 	}
 	db := sql.OpenDB(planted.MySQL(connector))
-	db.SetMaxOpenConns(conns)
-	db.SetMaxIdleConns(conns)
+	setPool(db, config, conns)
 	return sqlx.NewDb(db, "mysql"), nil
 }
 

@@ -40,6 +40,7 @@ type storeOptions struct {
 	mysqlDSN       string
 	mysqlConns     int
 	mysqlLockConns int
+	mysqlIdle      time.Duration // 0: a little more than a request may take
 	redis          []string
 	keyPrefix      string
 	master         string // name of the master that the Sentinels at redis watch
@@ -79,6 +80,7 @@ func (o *storeOptions) mysqlAccount() (*mysql.Config, error) {
 	}
 	config.InterpolateParams = true // one round trip per statement instead of two
 	config.ClientFoundRows = true   // count the rows that matched: 0 means that there is no such row
+	config.MultiStatements = true   // a whole transaction in one message
 	config.ParseTime = true
 	if config.Timeout == 0 {
 		config.Timeout = 2 * time.Second // to connect
@@ -87,8 +89,9 @@ func (o *storeOptions) mysqlAccount() (*mysql.Config, error) {
 }
 
 // limitWaits makes the server end a wait for a row lock after --lock-wait, or sooner if the DSN says so, so that the
-// outcome is known: nothing was written. It also limits the wait for the reply to a write or a COMMIT, which no context
-// does, unless the DSN does.
+// outcome is known: nothing was written. It also limits the wait for any reply, unless the DSN does: to longer than the
+// server waits for a row, and to less than most requests have left when they send a statement. So a silent server is
+// noticed in time, without a context that the driver would have to watch (stock.Deps.MySQLReply).
 func limitWaits(config *mysql.Config, lockWait, requestTimeout time.Duration) {
 	const rowLockWait = "innodb_lock_wait_timeout" // whole seconds
 	if config.Params == nil {
@@ -99,14 +102,40 @@ func limitWaits(config *mysql.Config, lockWait, requestTimeout time.Duration) {
 		config.Params[rowLockWait] = strconv.Itoa(longest)
 	}
 	if config.ReadTimeout == 0 {
-		config.ReadTimeout = requestTimeout + 5*time.Second
+		config.ReadTimeout = max(time.Duration(longest+2)*time.Second, requestTimeout-3*time.Second)
+	}
+}
+
+// limitIdle makes the server end a session that is silent for longer than any request lasts, unless the DSN says when.
+// It then rolls back its transaction and frees its named locks, which a host that has vanished would otherwise keep for
+// wait_timeout, 8 hours by default. All of MySQL, MariaDB and TiDB have that variable, and only it ends a session that
+// holds GET_LOCK.
+func (o *storeOptions) limitIdle(config *mysql.Config, requestTimeout time.Duration) {
+	if _, set := config.Params[waitTimeout]; !set {
+		idle := cmp.Or(o.mysqlIdle, requestTimeout+idleMargin)
+		config.Params[waitTimeout] = strconv.Itoa(int(math.Ceil(idle.Seconds())))
+	}
+}
+
+const (
+	waitTimeout = "wait_timeout" // whole seconds
+	idleMargin  = 5 * time.Second
+)
+
+// setPool limits a pool. It closes a connection that is not used long before the server does: a request that was sent
+// at that very moment would have an unknown outcome.
+func setPool(db *sql.DB, config *mysql.Config, conns int) {
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns) // the default of 2 would close and open connections all the time
+	if seconds, err := strconv.Atoi(config.Params[waitTimeout]); err == nil {
+		db.SetConnMaxIdleTime(time.Duration(seconds) * time.Second / 2)
 	}
 }
 
 // Limits for limitWaits in commands that a user waits for.
 const (
 	commandLockWait = 5 * time.Second
-	commandTimeout  = 10 * time.Second
+	commandTimeout  = 18 * time.Second
 )
 
 // openMySQL returns a pool that connects when it is first used, so that the service starts while MySQL is down.
@@ -117,8 +146,7 @@ func openMySQL(config *mysql.Config, conns int, log *slog.Logger) (*sqlx.DB, err
 		return nil, err // does not happen with a config from parseDSN
 	}
 	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(conns)
-	db.SetMaxIdleConns(conns) // the default of 2 would close and open connections all the time
+	setPool(db, config, conns)
 	return sqlx.NewDb(db, "mysql"), nil
 }
 

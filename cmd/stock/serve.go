@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -29,11 +30,13 @@ type serveOptions struct {
 	logOptions
 	mutation
 	listen, adminListen, replica           string
+	adminNames                             []string
 	strategy                               string
 	lockWait, lease, poll                  time.Duration
 	requestTimeout, drainDelay, drainLimit time.Duration
-	maxHold, soldOutRetention              time.Duration
-	pausePoints                            bool
+	maxHold, maxTTL                        time.Duration
+	soldOutRetention, reservationRetention time.Duration
+	requireKey, pausePoints                bool
 }
 
 func newServe(getenv func(string) string) *cobra.Command {
@@ -50,9 +53,10 @@ and answers 503. /readyz answers 200 if every configured server answers and take
 
 --redis is one server, several of a Redis Cluster or, with --redis-master, the Sentinels that watch the master of that
 name. A Cluster and Sentinels may lose the last writes, stock and locks alike, when a Redis replica takes over, because
-Redis replicates after it has replied. In the DSN, interpolateParams, clientFoundRows and parseTime are always on.
-innodb_lock_wait_timeout is --lock-wait, unless the DSN sets a shorter one; readTimeout is --request-timeout plus 5 s,
-unless the DSN sets it. The account should not be exempt from read_only: no SUPER, CONNECTION_ADMIN or READ ONLY ADMIN.
+Redis replicates after it has replied. In the DSN, interpolateParams, clientFoundRows, multiStatements and parseTime are
+always on. innodb_lock_wait_timeout is --lock-wait, unless the DSN sets a shorter one; readTimeout is --request-timeout
+less 3 s, and at least --lock-wait plus 2 s, and wait_timeout is --mysql-idle-timeout, unless the DSN sets them. The
+account should not be exempt from read_only: no SUPER, CONNECTION_ADMIN or READ ONLY ADMIN.
 
 Passwords are read from STOCK_MYSQL_PASSWORD (unless the DSN has one), STOCK_REDIS_PASSWORD (of every Redis server),
 STOCK_REDIS_SENTINEL_PASSWORD, STOCK_ETCD_PASSWORD and STOCK_ZOOKEEPER_PASSWORD; or from the files that these variables
@@ -94,6 +98,9 @@ func (o *serveOptions) flagGroups() []flagGroup {
 				"`host:port` of the public listener; port 0 is any free port, which is logged")
 			f.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:9090",
 				"`host:port` of the admin listener (metrics, profiles, setting the stock), never to be exposed; none if empty")
+			f.StringSliceVar(&o.adminNames, "admin-names", nil,
+				"`names` by which clients such as Prometheus may address the admin listener, in addition to IP addresses, "+
+					"localhost and names without a dot, comma-separated; a request with another Host is refused")
 			f.StringVar(&o.replica, "replica", cmp.Or(hostname, "stock"), "`name` of this replica, in the header X-Replica")
 		}),
 		group("Servers", o.serverFlags),
@@ -109,9 +116,15 @@ func (o *serveOptions) flagGroups() []flagGroup {
 			f.DurationVar(&o.soldOutRetention, "sold-out-retention", time.Minute,
 				"time for which the ledger keeps a refusal, such as \"sold out\"; after that, a request with the same key "+
 					"is a new one: longer than clients and load balancers send a request again")
+			f.DurationVar(&o.reservationRetention, "reservation-retention", 10*time.Minute,
+				"time for which a reservation that sold nothing is kept after it expires, or would have expired; "+
+					"after that, it is unknown and its key is new")
+			f.BoolVar(&o.requireKey, "require-key", false,
+				"refuse a deduction or an order without an Idempotency-Key if its strategy is idempotent")
 		}),
 		group("Limits", func(f *pflag.FlagSet) {
 			f.DurationVar(&o.requestTimeout, "request-timeout", 15*time.Second, "longest time for one request")
+			f.DurationVar(&o.maxTTL, "max-ttl", 24*time.Hour, "longest time for which a reservation may hold units (ttl_ms)")
 			f.DurationVar(&o.drainDelay, "drain-delay", 0,
 				"time at shutdown in which /readyz answers 503 and connections are still accepted, "+
 					"for load balancers that watch it; nginx needs none")
@@ -134,6 +147,9 @@ func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.mysqlLockConns, "mysql-lock-conns", 32,
 		"most `connections` to MySQL for named locks: one per item that is locked or waited for; "+
 			"an order may have half as many items, less one")
+	f.DurationVar(&o.mysqlIdle, "mysql-idle-timeout", 0,
+		"time after which MySQL ends a silent session and frees what it has locked, as when the host has vanished; "+
+			"0 is --request-timeout plus 5 s")
 	f.BoolVar(&o.tidb, "tidb", false,
 		"the server of --mysql-dsn is TiDB, which cannot run serializable and units")
 	o.redisFlag(f)
@@ -175,6 +191,7 @@ const maxSession = 40 * time.Second
 func (o *serveOptions) validate() error {
 	errs := []error{
 		checkAddress("listen", o.listen),
+		o.checkAdminNames(),
 		o.checkTiDB(),
 		o.checkRedis(),
 		o.checkRedlock(),
@@ -186,6 +203,7 @@ func (o *serveOptions) validate() error {
 		checkPositive("lock-wait", o.lockWait),
 		checkPositive("poll", o.poll),
 		checkPositive("sold-out-retention", o.soldOutRetention),
+		checkPositive("reservation-retention", o.reservationRetention),
 		checkPositive("request-timeout", o.requestTimeout),
 		checkPositive("drain-timeout", o.drainLimit),
 	}
@@ -215,8 +233,15 @@ func (o *serveOptions) validate() error {
 		errs = append(errs, usagef("--request-timeout is %v: it must be at least %v, "+
 			"because MySQL waits for rows in whole seconds and may answer a second late", o.requestTimeout, minRequestTimeout))
 	}
+	if o.mysqlIdle != 0 && o.mysqlIdle <= o.requestTimeout {
+		errs = append(errs, usagef("--mysql-idle-timeout is %v and --request-timeout is %v: --mysql-idle-timeout must be "+
+			"longer, or MySQL ends the sessions of requests at work", o.mysqlIdle, o.requestTimeout))
+	}
 	if o.drainDelay < 0 {
 		errs = append(errs, usagef("--drain-delay is %v: it must not be negative", o.drainDelay))
+	}
+	if o.maxTTL < stock.MinTTL || o.maxTTL > stock.MaxTTL {
+		errs = append(errs, usagef("--max-ttl is %v: it must be %v to %v", o.maxTTL, stock.MinTTL, stock.MaxTTL))
 	}
 	if o.maxHold < 0 || o.maxHold > stock.MaxHold || o.maxHold%time.Millisecond != 0 {
 		errs = append(errs, usagef("--max-hold is %v: it must be 0 to %v, in whole milliseconds", o.maxHold, stock.MaxHold))
@@ -225,6 +250,22 @@ func (o *serveOptions) validate() error {
 		errs = append(errs, usagef("--pause-points needs --admin-listen, where paused requests are released"))
 	}
 	return cmp.Or(errs...)
+}
+
+// host returns the host of an address that checkAddress has accepted, or an empty string.
+func host(address string) string {
+	host, _, _ := net.SplitHostPort(address)
+	return host
+}
+
+// checkAdminNames refuses what no Host header can match.
+func (o *serveOptions) checkAdminNames() error {
+	for _, name := range o.adminNames {
+		if name == "" || strings.ContainsAny(name, ":/*[] ") {
+			return usagef("--admin-names has %q: it must be a name like stock.example.com, without a port", name)
+		}
+	}
+	return nil
 }
 
 // serve opens the servers, serves until ctx ends, and closes the servers.
@@ -260,7 +301,9 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	opened.add(strategies.Close)
 	strategies.Sweep()
 	if deps.MySQL != nil {
-		opened.add(mysql.ExpireRefusals(deps, o.soldOutRetention).Close)
+		opened.add(mysql.Expire(deps, mysql.Ages{
+			Refusals: o.soldOutRetention, Reservations: o.reservationRetention,
+		}).Close)
 	}
 	api, err := httpapi.New(httpapi.Config{
 		Strategies:      strategies,
@@ -268,8 +311,11 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 		DefaultStrategy: o.strategy,
 		Replica:         o.replica,
 		RequestTimeout:  o.requestTimeout,
+		MaxTTL:          o.maxTTL,
+		RequireKey:      o.requireKey,
 		MaxHold:         o.maxHold,
 		PausePoints:     o.pausePoints,
+		AdminNames:      append(o.adminNames, host(o.adminListen)),
 		Registry:        registry,
 		Version:         buildVersion(),
 		Log:             log,
@@ -349,6 +395,8 @@ func (o *serveOptions) openMySQLPools(
 		return err
 	}
 	limitWaits(config, o.lockWait, o.requestTimeout)
+	deps.MySQLReply = config.ReadTimeout
+	o.limitIdle(config, o.requestTimeout)
 	if deps.MySQL, err = openMySQL(config, o.mysqlConns, log); err != nil {
 		return err
 	}

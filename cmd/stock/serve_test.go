@@ -280,14 +280,38 @@ func TestTheAdminListenerCanBeOmitted(t *testing.T) {
 	}
 }
 
+func TestTheAdminListenerHasTheNamesThatAreConfigured(t *testing.T) {
+	t.Parallel()
+	p := launch(t, environment{"STOCK_ADMIN_NAMES": "a.example.com,b.example.com"}, "serve")
+	for host, want := range map[string]int{
+		"a.example.com": 200, "b.example.com:9090": 200, "evil.com": 421, "localhost": 200, "stock-1:9090": 200,
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.admin+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("Host: %s is answered %d, want %d", host, response.StatusCode, want)
+		}
+	}
+}
+
 func TestTheDSNIsNormalised(t *testing.T) {
 	t.Parallel()
-	options := storeOptions{mysqlDSN: "root@tcp(h:1)/stock?interpolateParams=false&parseTime=false&clientFoundRows=false"}
+	options := storeOptions{mysqlDSN: "root@tcp(h:1)/stock?interpolateParams=false&parseTime=false&clientFoundRows=false" +
+		"&multiStatements=false"}
 	config, err := options.mysqlAccount()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !config.InterpolateParams || !config.ParseTime || !config.ClientFoundRows || config.Timeout == 0 {
+	if !config.InterpolateParams || !config.ParseTime || !config.ClientFoundRows || !config.MultiStatements ||
+		config.Timeout == 0 {
 		t.Errorf("%+v", config)
 	}
 }
@@ -301,9 +325,15 @@ func TestInnerWaitsAreShorterThanOuterOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	limitWaits(config, lockWait, requestTimeout)
-	if config.ReadTimeout <= requestTimeout || config.Params["innodb_lock_wait_timeout"] != "10" {
+	if config.ReadTimeout <= lockWait+time.Second || config.ReadTimeout >= requestTimeout ||
+		config.Params["innodb_lock_wait_timeout"] != "10" {
 		t.Errorf("MySQL: a read times out after %v, a wait for a row after %s s",
 			config.ReadTimeout, config.Params["innodb_lock_wait_timeout"])
+	}
+
+	options.limitIdle(config, requestTimeout)
+	if config.Params["wait_timeout"] != "20" {
+		t.Errorf("MySQL ends a silent session after %s s", config.Params["wait_timeout"])
 	}
 
 	o := serveOptions{requestTimeout: requestTimeout}
@@ -342,12 +372,17 @@ func upstreamKeepalive(t *testing.T) time.Duration {
 func TestTheDSNMayShortenTimeouts(t *testing.T) {
 	t.Parallel()
 	for rowWait, want := range map[string]string{"3": "3", "50": "10"} {
-		options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock?readTimeout=1s&innodb_lock_wait_timeout=" + rowWait}
+		options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock?readTimeout=1s&" +
+			"wait_timeout=60&innodb_lock_wait_timeout=" + rowWait}
 		config, err := options.mysqlAccount()
 		if err != nil {
 			t.Fatal(err)
 		}
 		limitWaits(config, 10*time.Second, 15*time.Second)
+		options.limitIdle(config, 15*time.Second)
+		if config.Params["wait_timeout"] != "60" {
+			t.Errorf("wait_timeout is %s, want that of the DSN", config.Params["wait_timeout"])
+		}
 		if config.ReadTimeout != time.Second || config.Params["innodb_lock_wait_timeout"] != want {
 			t.Errorf("%v, %v", config.ReadTimeout, config.Params)
 		}

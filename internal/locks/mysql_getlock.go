@@ -33,7 +33,7 @@ const getLockSlice = time.Second
 //     (TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn). The holder learns of it up to Options.Renew later,
 //     when it asks whether its connection still holds the lock.
 //   - A holder that is stopped, or cut off without a FIN or RST, holds the lock until the server gives up its
-//     connection.
+//     connection (wait_timeout).
 //   - There is no token by which a late write could be refused.
 //   - The lock is not replicated: it depends on one server, and a failover frees all locks.
 //   - Lock names are global to the server: all of its databases share them.

@@ -14,16 +14,16 @@ var fencedAcquireLua string
 var fencedAcquireScript = redis.NewScript(fencedAcquireLua)
 
 // RedisFenced is RedisWatchdog with a fencing token: a number that is greater than that of every earlier grant
-// (Kleppmann, "How to do distributed locking", 2016). The holder registers it with the store before it reads, and the
-// store refuses a write once a newer token is registered. Tokens do not depend on how waiters wait: this lock polls, as
-// the simplest lock with renewal does.
+// (Kleppmann, "How to do distributed locking", 2016). The holder writes it with the stock, and the store refuses a
+// write once a newer token was written. Tokens do not depend on how waiters wait: this lock polls, as the simplest lock
+// with renewal does.
 //
 // What it adds: a holder that was paused past its lease does no harm when it wakes up and writes. Its token is older
 // than the next holder's (TestRedisFencedPausedHolderHasAnOlderToken), and the store refuses the write.
 //
-// What still breaks: nothing under a pause, if the holder registers its token before it reads; a check in the write
-// alone is not enough (docs/locks.md), and the lock alone protects nothing. Waiters still poll, in no order. The lock
-// depends on a single Redis: if a failover or a restart loses the last seconds, two clients hold the lock, but the
+// What still breaks: nothing under a pause, if the store checks the token and what the holder has read; a check of the
+// token alone is not enough (docs/locks.md), and the lock alone protects nothing. Waiters still poll, in no order. The
+// lock depends on a single Redis: if a failover or a restart loses the last seconds, two clients hold the lock, but the
 // later one has the greater token as long as the servers' clocks agree. RedisQueue has tokens, order and notifications.
 //
 // Tokens are times, and Redis keeps the last one of each key for a day after its grant. So tokens rise unless the clock

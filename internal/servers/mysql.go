@@ -160,6 +160,7 @@ func (m *MySQL) DSN(database string) string {
 	c.User, c.Passwd = "root", m.password
 	c.ParseTime = true
 	c.InterpolateParams = true // one round trip per statement
+	c.MultiStatements = true   // a whole transaction in one message
 	c.ClientFoundRows = true   // an UPDATE counts the rows that match, not only those that change
 	return c.FormatDSN()
 }

@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -93,18 +94,34 @@ func ReadModifyWrite(ctx context.Context, in ReadWriter, req Request, section Se
 	if err := req.Pause.At(ctx, AfterLock); err != nil {
 		return Receipt{}, err
 	}
+	for attempt := 1; ; attempt++ {
+		remaining, err := readDecideWrite(ctx, in, req)
+		if TryAgain(err, attempt) {
+			continue
+		}
+		if err != nil {
+			return Receipt{}, err
+		}
+		_ = req.Pause.At(ctx, BeforeUnlock) // the write stands, however the pause ends
+		section.Leave()
+		return section.Receipt(remaining, attempt), nil
+	}
+}
+
+func readDecideWrite(ctx context.Context, in ReadWriter, req Request) (remaining int64, err error) {
 	units, err := in.Read(ctx, req.GoodsID)
 	if err != nil {
-		return Receipt{}, err
+		return 0, err
 	}
-	remaining, err := req.Decide(ctx, units)
-	if err != nil {
-		return Receipt{}, err
+	if remaining, err = req.Decide(ctx, units); err != nil {
+		return 0, err
 	}
-	if err := in.Write(ctx, req.GoodsID, remaining); err != nil {
-		return Receipt{}, err
-	}
-	_ = req.Pause.At(ctx, BeforeUnlock) // the write stands, however the pause ends
-	section.Leave()
-	return section.Receipt(remaining, 1), nil
+	return remaining, in.Write(ctx, req.GoodsID, remaining)
 }
+
+// maxTries is how often the holder of a lock may read and write. Few can write besides the holder: those whose turn has
+// ended, once each, and whoever restocks the item.
+const maxTries = 10
+
+// TryAgain reports whether the holder of a lock should read the stock again, because it changed before the write.
+func TryAgain(err error, attempt int) bool { return errors.Is(err, ErrChanged) && attempt < maxTries }

@@ -20,6 +20,9 @@ type Deps struct {
 	MySQL *sqlx.DB // nil if not configured
 	// MySQLShares divides the connections of MySQL between the items; nil if they are not to be divided.
 	MySQLShares *share.Limiter
+	// MySQLReply is how long the connections of MySQL wait for a reply, the readTimeout of the DSN; 0 if they wait for
+	// ever, or it is not known.
+	MySQLReply time.Duration
 	// MySQLHealth is a pool to the same server that keeps no idle connections: each check opens one, and so notices a
 	// password that has changed. It answers also while all connections of MySQL are in use.
 	MySQLHealth *sqlx.DB // set if MySQL is

@@ -17,9 +17,10 @@ var (
 	ErrBusy = errors.New("busy")
 	// ErrUnavailable reports that a server the strategy needs is down or not configured.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrFenced reports that the holder is not, or can no longer be, registered with the item's fence. It is an
-	// ErrBusy.
+	// ErrFenced reports that a later holder of the lock has written. It is an ErrBusy.
 	ErrFenced = fmt.Errorf("%w: refused by the fence", ErrBusy)
+	// ErrChanged reports that the stock is not what the holder of a lock has read. It is an ErrBusy: see TryAgain.
+	ErrChanged = fmt.Errorf("%w: the stock changed between read and write", ErrBusy)
 	// ErrOverstocked reports that a restock would exceed MaxStock.
 	ErrOverstocked = errors.New("overstocked")
 	// ErrUnknownStrategy reports that the catalogue has no strategy of this name.

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Limits of a HoldRequest.
+// Limits of a HoldRequest. A service may accept less than MaxTTL.
 const (
 	MinTTL = 100 * time.Millisecond
-	MaxTTL = 24 * time.Hour
+	MaxTTL = 30 * 24 * time.Hour
 )
 
 // Reserver holds units of an item for a time. The buyer then confirms, cancels, or lets the reservation expire. A

@@ -20,15 +20,14 @@ type AdminStore interface {
 	// Read fails with ErrUnknownItem, ErrBusy or ErrUnavailable.
 	Read(ctx context.Context, goodsID int64) (units int64, err error)
 	// Set sets the stock of an item and creates the item if it is new. It resets the item's fence: tokens may start
-	// anew, and a registered holder can no longer write.
+	// anew.
 	//
 	// Each stock that is set has an epoch, a number that grows: a sale carries the epoch of the stock that it was
 	// made from. MySQL makes an epoch greater than the given one. The other stores take the given one. If the store
 	// already has a stock of the same or a later epoch, it keeps that stock, and Set returns that epoch. Epoch 0
 	// always replaces the stock.
 	Set(ctx context.Context, goodsID, units, epoch int64) (int64, error)
-	// Restock adds 1 to MaxStock units to a known item in one step and returns the stock right after. It resets the
-	// item's fence: a registered holder read the stock before, and its write would undo the restock. It fails with
+	// Restock adds 1 to MaxStock units to a known item in one step and returns the stock right after. It fails with
 	// ErrOverstocked beyond MaxStock, and otherwise as Write does.
 	Restock(ctx context.Context, goodsID, units int64) (int64, error)
 }
@@ -36,25 +35,24 @@ type AdminStore interface {
 // Lockable is a store that a lock can guard: it keeps one number for each item, and can refuse late holders.
 type Lockable interface {
 	ReadWriter
-	// WithFence returns the store as seen by a holder who wants count units. If that many units are left, its Read
-	// registers the holder with the item's fence; Read fails with ErrFenced if a later holder of the same issuer has
-	// registered. Its Write fails with ErrFenced unless the holder is still registered. A registration deducts
-	// nothing, so its outcome is never unknown.
+	// WithFence returns the store as seen by one holder. Its Write fails with ErrFenced if a later holder of the same
+	// issuer has written, and with ErrChanged if the stock is not what its Read has returned.
 	//
-	// A strategy without a fence neither registers nor looks at registrations: an item that a fenced strategy sells
-	// must not also be sold by strategies without a fence.
-	WithFence(holder Holder, count int) ReadWriter
+	// A lock without a fence checks neither: an item that a fenced strategy sells must not also be sold under locks
+	// without a fence.
+	WithFence(holder Holder) ReadWriter
 	// Atomic reports whether several items can be written at once.
 	Atomic() bool
-	// WriteAll overwrites the stock of several known items, all or none. Where a stock has a holder, that holder must
-	// still be registered. It fails as Write does, with a *LineError if one item is to blame, and passes BeforeCommit
-	// if it commits.
+	// WriteAll overwrites the stock of several known items, all or none. Where a stock has a holder, it is written
+	// through the fence. It fails as Write does, with a *LineError if one item is to blame, and passes BeforeCommit if
+	// it commits.
 	WriteAll(ctx context.Context, pause PauseFunc, stocks []ItemStock) error
 }
 
 // ItemStock is the stock of one item, as it was read or is to be written.
 type ItemStock struct {
 	GoodsID, Units int64
+	Read           int64  // units that were read before a write through a fence
 	Holder         Holder // who writes; without an Issuer if there is no fence
 }
 
@@ -73,9 +71,9 @@ func (h Holder) String() string {
 	return fmt.Sprintf("token %d of %s", h.Token, h.Issuer)
 }
 
-// RefusedBy is the ErrFenced of a holder when another one has registered.
-func (h Holder) RefusedBy(goodsID int64, registered Holder) error {
-	return fmt.Errorf("%w: the fence of item %d has %v registered, not %v; try again; if every request is refused, the "+
-		"lock service has lost its data: set the stock of the item, which resets its fence",
-		ErrFenced, goodsID, registered, h)
+// RefusedBy is the ErrFenced of a holder when another one has written.
+func (h Holder) RefusedBy(goodsID int64, last Holder) error {
+	return fmt.Errorf("%w: the last sale of item %d had %v, and this one has no later one: %v; try again; if every "+
+		"request is refused, the lock service has lost its data: set the stock of the item, which resets its fence",
+		ErrFenced, goodsID, last, h)
 }

@@ -46,7 +46,7 @@ type CutPoint string
 
 const (
 	BeforeRequest CutPoint = "before the request" // the message does not reach the server
-	BeforeReply   CutPoint = "before the reply"   // the server receives the message; its reply does not reach the client
+	BeforeReply   CutPoint = "before the reply"   // the server carries it out; its reply does not reach the client
 )
 
 // link is a client's connection and the matching one to the server.
@@ -58,6 +58,7 @@ type link struct {
 
 	// Guarded by Proxy.mu.
 	mute   bool    // cut the connection at the next reply
+	ending bool    // that reply has come
 	caught *Caught // that the next reply answers; nil if there is none
 	spoilt bool    // a black hole swallowed some of its messages: nothing sensible can follow
 }
@@ -448,8 +449,13 @@ func (p *Proxy) reply(l *link) (pass bool) {
 	if p.swallow(l) {
 		return false
 	}
-	if l.mute {
-		l.close()
+	if l.mute && !l.ending {
+		// The message may be several commands, which each have a reply. The server carries out all of them, finds that no
+		// more come, and closes the connection. If it were closed before, the server might stop at the next command.
+		l.ending = true
+		_ = l.server.(*net.TCPConn).CloseWrite()
+	}
+	if l.ending {
 		return false
 	}
 	if l.caught != nil {

@@ -131,6 +131,31 @@ func TestCutEndsTheConnectionOfTheKthMessage(t *testing.T) {
 	}
 }
 
+// The server of a message of several commands has more to do after its first reply.
+func TestCutBeforeTheReplyLetsTheServerFinish(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	p := tcpproxy.New(t, listener.Addr().String())
+	client := dial(t, p)
+	p.Cut(1, tcpproxy.BeforeReply)
+	send(t, client, "two commands")
+	server, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantAnswer(t, server, "two commands")
+	send(t, server, "first reply")
+	wantEnd(t, server) // no more commands come
+	wantSilence(t, client)
+	send(t, server, "second reply")
+	server.Close()
+	wantEnd(t, client)
+}
+
 func TestCutSparesLaterRepliesIfTheMessageHasNone(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

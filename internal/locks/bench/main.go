@@ -65,6 +65,9 @@ func beClient() {
 	os.Exit(0)
 }
 
+// maxRounds keeps the plan small, which lists the cells of all rounds.
+const maxRounds = 1000
+
 // options are the flags.
 type options struct {
 	unit           time.Duration
@@ -134,8 +137,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		o.unit, o.rounds, o.lease = 100*time.Millisecond, 1, 3*time.Second
 		o.leases = min(o.leases, 500)
 	}
-	if o.unit <= 0 || o.rounds <= 0 || o.leases < 0 || o.lease <= 0 {
-		return o, errors.New("-time, -rounds and -lease must be positive, and -leases not negative")
+	if o.unit <= 0 || o.leases < 0 || o.lease <= 0 {
+		return o, errors.New("-time and -lease must be positive, and -leases not negative")
+	}
+	if o.rounds < 1 || o.rounds > maxRounds {
+		return o, fmt.Errorf("-rounds %d: must be a number from 1 to %d", o.rounds, maxRounds)
 	}
 	return o, o.choose(*cases, *names)
 }

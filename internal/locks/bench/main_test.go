@@ -121,7 +121,7 @@ func TestAClientEndsWithTheProgramThatStartedIt(t *testing.T) {
 func TestWrongUsageIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"-cases", "no such"}, {"-locks", "("}, {"-rounds", "0"}, {"more"}, {"-no-such-flag"},
+		{"-cases", "no such"}, {"-locks", "("}, {"-rounds", "0"}, {"-rounds", "1001"}, {"more"}, {"-no-such-flag"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if status := run(t.Context(), args, &stdout, &stderr); status != exitUnusable || stderr.Len() == 0 {

@@ -46,3 +46,8 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 	})
 	goleak.VerifyNone(t, before)
 }
+
+func TestAReplicaStoppedAfterAnyStatementBlocksNoMoreThanClaimed(t *testing.T) {
+	t.Parallel()
+	stocktest.RunStops(t, catalogue.Strategies, stocktest.NewAddresses(t))
+}

@@ -47,10 +47,9 @@ func TestALostReplyLeavesTheOutcomeUnknown(t *testing.T) {
 	a := stocktest.NewAddresses(t)
 	direct := stocktest.NewService(t, a.Connect(t))
 	network, proxied := newProxies(t, a)
-	// A registration is an UPDATE or a script, too. It sets the fence first, and is not selected.
 	network.mysql.Select(stocktest.Committing(regexp.MustCompile(`UPDATE good_(stock|slot) SET stock|COMMIT$`)))
 	write := regexp.MustCompile(`(?i)\r\n(?:set|decrby)\r\n\$\d+\r\nstock:|` +
-		evalsha(t, a, "../redis/lua/write.lua", "../redis/lua/deduct.lua", "../stream/lua/sell.lua"))
+		evalsha(t, a, "../redis/lua/write_all.lua", "../redis/lua/deduct.lua", "../stream/lua/sell.lua"))
 	network.redis.Select(stocktest.Matching(write))
 	service := stocktest.NewService(t, proxied.Connect(t))
 

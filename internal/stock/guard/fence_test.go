@@ -47,34 +47,98 @@ func TestAFenceRefusesTheWriteOfALateHolder(t *testing.T) {
 	})
 }
 
-// This is why a holder registers before it reads. If only writes checked the token, the late write would be accepted,
-// since no later token has been written yet, and the next holder, which has read before, would overwrite it.
-func TestAFenceRefusesALateWriteBetweenTheNextHoldersReadAndWrite(t *testing.T) {
-	eachFenced(t, func(t *testing.T, name string, on stock.Store) {
-		d := newDuel(t, name, name, on)
-		late := stocktest.Park(t, d.first, d.request(1), stock.BeforeWrite)
-		d.expireFirst()
-		next := stocktest.Park(t, d.second, d.request(2), stock.BeforeWrite)
-		wantFenced(t, late.Resume())
-		if err := next.Resume(); err != nil {
-			t.Errorf("the next holder: %v", err)
-		}
-		d.wantLeft(t, initial-2)
-	})
+// A token that only writes show does not refuse this late write, since no later token has been written yet. The check
+// of the stock keeps the next holder, which has read before, from overwriting it.
+func TestALateWriteBetweenTheNextHoldersReadAndWriteIsNotLost(t *testing.T) {
+	for _, late := range []stock.Point{stock.AfterLock, stock.BeforeWrite} {
+		t.Run(string(late), func(t *testing.T) {
+			eachFenced(t, func(t *testing.T, name string, on stock.Store) {
+				d := newDuel(t, name, name, on)
+				late := stocktest.Park(t, d.first, d.request(1), late)
+				d.expireFirst()
+				next := stocktest.Park(t, d.second, d.request(2), stock.BeforeWrite)
+				if err := late.Resume(); err != nil {
+					t.Errorf("the late holder: %v, want a receipt: nobody has written since it read", err)
+				}
+				err := next.Resume()
+				if err != nil || next.Receipt.Attempts != 2 || next.Receipt.Remaining != initial-3 {
+					t.Errorf("the next holder: %+v, %v, want %d left at the second attempt", next.Receipt, err, initial-3)
+				}
+				d.wantLeft(t, initial-3)
+			})
+		})
+	}
 }
 
-func TestAFenceRefusesALateRegistration(t *testing.T) {
+// This is why the stock is not all that a write is checked against. What this late holder has read is still right.
+func TestAFenceRefusesALateHolderThatReadsAfterTheNextOneHasWritten(t *testing.T) {
 	eachFenced(t, func(t *testing.T, name string, on stock.Store) {
 		d := newDuel(t, name, name, on)
 		late := stocktest.Park(t, d.first, d.request(1), stock.AfterLock)
 		d.expireFirst()
-		next := stocktest.Park(t, d.second, d.request(2), stock.BeforeWrite)
+		stocktest.Sell(t, d.second, d.request(2))
 		wantFenced(t, late.Resume())
-		if err := next.Resume(); err != nil {
-			t.Errorf("the next holder: %v", err)
-		}
 		d.wantLeft(t, initial-2)
 	})
+}
+
+// The late holder finds the stock that it has read, but a later holder has sold in between.
+func TestARestockDoesNotLetALateHolderWrite(t *testing.T) {
+	eachFenced(t, func(t *testing.T, name string, on stock.Store) {
+		d := newDuel(t, name, name, on)
+		late := stocktest.Park(t, d.first, d.request(1), stock.BeforeWrite)
+		d.expireFirst()
+		stocktest.Sell(t, d.second, d.request(2))
+		if _, err := d.service.Restock(t.Context(), on, d.item, 2); err != nil {
+			t.Fatal(err)
+		}
+		wantFenced(t, late.Resume())
+		d.wantLeft(t, initial)
+	})
+}
+
+func TestAHolderWhoseStockChangesAtEveryTryGivesUp(t *testing.T) {
+	t.Parallel()
+	o := stocktest.NewOrders(t, stocktest.NewAddresses(t), 10, 10)
+	for _, on := range bothStores {
+		restocks := int64(0)
+		restock := func(ctx context.Context, point stock.Point) error {
+			if point != stock.BeforeWrite {
+				return nil
+			}
+			restocks++
+			_, err := o.Service.Restock(ctx, on, o.Items[1], 1)
+			return err
+		}
+		_, err := o.Service.Deducter(t, "lock-redis-fenced", on).Deduct(t.Context(),
+			stock.Request{GoodsID: o.Items[1], Count: 1, Pause: restock})
+		if !errors.Is(err, stock.ErrChanged) || !errors.Is(err, stock.ErrBusy) || restocks != 10 {
+			t.Errorf("on %s: %v after %d tries, want busy after 10", on, err, restocks)
+		}
+		_, err = o.Place("lock-redis-fenced", on, restock, 1, 1)
+		line, isLine := errors.AsType[*stock.LineError](err)
+		if !isLine || line.GoodsID != o.Items[1] || !errors.Is(err, stock.ErrChanged) || restocks != 20 {
+			t.Errorf("an order on %s: %v after %d tries, want item %d changed after 10", on, err, restocks-10, o.Items[1])
+		}
+		o.WantLeft(on, 10, 30)
+	}
+}
+
+func TestAnOrderReadsAgainIfAnItemChanges(t *testing.T) {
+	t.Parallel()
+	o := stocktest.NewOrders(t, stocktest.NewAddresses(t))
+	for _, on := range bothStores {
+		o.Renew(10, 10)
+		restock := stocktest.Once(stock.BeforeWrite, func(ctx context.Context) error {
+			_, err := o.Service.Restock(ctx, on, o.Items[1], 5)
+			return err
+		})
+		receipt, err := o.Place("lock-redis-fenced", on, restock, 3, 4)
+		if err != nil || receipt.Attempts != 2 || receipt.Lines[1].Remaining != 11 {
+			t.Errorf("on %s: %+v, %v, want 11 of the second item left at the second attempt", on, receipt, err)
+		}
+		o.WantLeft(on, 7, 11)
+	}
 }
 
 func TestALockWithoutAFenceLosesAnUpdateToALateHolder(t *testing.T) {
@@ -99,8 +163,7 @@ func TestALockWithoutAFenceLosesAnUpdateToALateHolder(t *testing.T) {
 	}
 }
 
-// Tokens of different locks cannot be compared. The last one to register may write, and the write of the other one is
-// refused.
+// Tokens of different locks cannot be compared. The one that writes last reads again.
 func TestTwoKindsOfLocksOnOneItemLoseNothing(t *testing.T) {
 	t.Parallel()
 	for _, pair := range [][2]string{
@@ -117,42 +180,35 @@ func TestTwoKindsOfLocksOnOneItemLoseNothing(t *testing.T) {
 				stocktest.Sell(t, d.second, d.request(1))
 				first := stocktest.Park(t, d.first, d.request(1), stock.BeforeWrite)
 				second := stocktest.Park(t, d.second, d.request(2), stock.BeforeWrite)
-				wantFenced(t, first.Resume())
-				if err := second.Resume(); err != nil {
-					t.Errorf("the last one to register: %v", err)
+				if err := errors.Join(first.Resume(), second.Resume()); err != nil {
+					t.Error(err)
 				}
-				d.wantLeft(t, initial-4)
+				d.wantLeft(t, initial-5)
 			})
 		}
 	}
 }
 
-func TestSetStockEndsEveryRegistration(t *testing.T) {
-	eachFenced(t, func(t *testing.T, name string, on stock.Store) {
-		d := newDuel(t, name, name, on)
-		late := stocktest.Park(t, d.first, d.request(1), stock.BeforeWrite)
-		d.setStock(t, 100)
-		wantFenced(t, late.Resume())
-		d.wantLeft(t, 100)
-	})
-}
-
-func TestRestockEndsTheRegistrationOfAHolderThatHasRead(t *testing.T) {
+func TestAFencedHolderReadsAgainAfterTheStockIsSetOrRestocked(t *testing.T) {
 	t.Parallel()
-	service := stocktest.NewService(t, stocktest.NewAddresses(t).Connect(t))
 	for _, on := range bothStores {
-		d, id := service.Deducter(t, "lock-redis-fenced", on), service.NewItem(t, 10)
-		holder := stocktest.Park(t, d, stock.Request{GoodsID: id, Count: 1}, stock.BeforeWrite)
-		if _, err := service.Restock(t.Context(), on, id, 5); err != nil {
-			t.Fatal(err)
-		}
-		if err := holder.Resume(); !errors.Is(err, stock.ErrFenced) {
-			t.Errorf("%s: %v, want fenced", on, err)
-		}
-		receipt, err := d.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
-		if err != nil || receipt.Remaining != 14 {
-			t.Errorf("%s: the next holder: %+v, %v, want 14 remaining", on, receipt, err)
-		}
+		t.Run(string(on), func(t *testing.T) {
+			t.Parallel()
+			d := newDuel(t, "lock-redis-fenced", "lock-redis-fenced", on)
+			holder := stocktest.Park(t, d.first, d.request(1), stock.BeforeWrite)
+			d.setStock(t, 100)
+			if err := holder.Resume(); err != nil {
+				t.Errorf("the stock was set: %v", err)
+			}
+			holder = stocktest.Park(t, d.first, d.request(1), stock.BeforeWrite)
+			if _, err := d.service.Restock(t.Context(), on, d.item, 5); err != nil {
+				t.Fatal(err)
+			}
+			if err := holder.Resume(); err != nil {
+				t.Errorf("units were added: %v", err)
+			}
+			d.wantLeft(t, 103)
+		})
 	}
 }
 
@@ -194,7 +250,7 @@ func TestSetStockAcceptsTokensThatStartAgain(t *testing.T) {
 		_, err := service.Deducter(t, name, on).Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1})
 		wantFenced(t, err)
 		for _, part := range []string{
-			"the fence of item 1 has token 1152921504606846976 of lock-redis-fenced registered, not token ",
+			"the last sale of item 1 had token 1152921504606846976 of lock-redis-fenced, and this one has no later one: token ",
 			"set the stock of the item",
 		} {
 			if !strings.Contains(err.Error(), part) {
@@ -208,78 +264,39 @@ func TestSetStockAcceptsTokensThatStartAgain(t *testing.T) {
 	}
 }
 
-// asHolder returns a store as seen by a holder who wants one unit.
-func asHolder(d stock.Deps, on stock.Store, holder stock.Holder) stock.ReadWriter {
+// sellAs writes to an item as the holder of a token, and leaves the stock as it is.
+func sellAs(ctx context.Context, d stock.Deps, on stock.Store, goodsID int64, holder stock.Holder) error {
+	store := mysqlstore.Store{DB: d.MySQL}.WithFence(holder)
 	if on == stock.Redis {
-		return redisstore.Store{Client: d.Redis}.WithFence(holder, 1)
+		store = redisstore.Store{Client: d.Redis}.WithFence(holder)
 	}
-	return mysqlstore.Store{DB: d.MySQL}.WithFence(holder, 1)
+	units, err := store.Read(ctx, goodsID)
+	if err != nil {
+		return err
+	}
+	return store.Write(ctx, goodsID, units)
 }
-
-// registerForItem1 registers a holder: its first read does that.
-func registerForItem1(ctx context.Context, as stock.ReadWriter) error {
-	_, err := as.Read(ctx, 1)
-	return err
-}
-
-func writeItem1(ctx context.Context, as stock.ReadWriter) error { return as.Write(ctx, 1, 5) }
 
 // Tokens of two issuers may be equal by chance.
-func TestARegistrationIsIdentifiedByItsTokenAndItsIssuer(t *testing.T) {
+func TestASaleIsIdentifiedByItsTokenAndItsIssuer(t *testing.T) {
 	t.Parallel()
 	deps := stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis).Connect(t)
 	stocktest.NewService(t, deps).Set(t, 1, initial)
 	for _, on := range bothStores {
 		for _, step := range []struct {
-			do      func(context.Context, stock.ReadWriter) error
-			name    string
 			issuer  string
 			token   uint64
 			refused bool
 		}{
-			{registerForItem1, "registration", "a", 9, false},
-			{registerForItem1, "registration", "a", 9, true},
-			{writeItem1, "write", "b", 9, true},
-			{writeItem1, "write", "a", 9, false},
-			{registerForItem1, "registration", "b", 9, false},
-			{writeItem1, "write", "a", 9, true},
-			{writeItem1, "write", "b", 9, false},
-			{registerForItem1, "registration", "b", 10, false},
-			{writeItem1, "write", "b", 9, true},
-			{registerForItem1, "registration", "b", 8, true},
-			{registerForItem1, "registration", "a", 8, false},
+			{"a", 9, false}, {"a", 9, true}, {"a", 8, true}, {"a", 10, false}, {"a", 9, true},
+			{"b", 10, false}, {"b", 9, true}, {"a", 8, false},
+			{"a", 1<<63 + 1, false}, {"a", 1 << 63, true}, {"a", 1<<63 + 2, false},
 		} {
-			err := step.do(t.Context(), asHolder(deps, on, stock.Holder{Issuer: step.issuer, Token: step.token}))
+			err := sellAs(t.Context(), deps, on, 1, stock.Holder{Issuer: step.issuer, Token: step.token})
 			if errors.Is(err, stock.ErrFenced) != step.refused || err != nil && !step.refused {
-				t.Errorf("%s: %s of token %d of %s: %v, want refused = %v",
-					on, step.name, step.token, step.issuer, err, step.refused)
+				t.Errorf("%s: a sale with token %d of %s: %v, want refused = %v",
+					on, step.token, step.issuer, err, step.refused)
 			}
 		}
-	}
-}
-
-func TestASoldOutRequestDoesNotRegister(t *testing.T) {
-	t.Parallel()
-	for _, on := range bothStores {
-		t.Run(string(on), func(t *testing.T) {
-			t.Parallel()
-			d := newDuel(t, "lock-redis-fenced", "lock-redis-queue", on)
-			registered := stocktest.Park(t, d.first, d.request(1), stock.BeforeWrite)
-			_, err := d.second.Deduct(t.Context(), d.request(initial+1))
-			wantSoldOut(t, err, initial)
-			if err := registered.Resume(); err != nil {
-				t.Errorf("the registered holder: %v", err)
-			}
-			d.setStock(t, -5)
-			_, err = d.second.Deduct(t.Context(), d.request(1))
-			wantSoldOut(t, err, -5)
-		})
-	}
-}
-
-func wantSoldOut(t testing.TB, err error, remaining int64) {
-	t.Helper()
-	if soldOut, ok := errors.AsType[*stock.SoldOutError](err); !ok || soldOut.Remaining != remaining {
-		t.Errorf("Deduct: %v, want sold out with %d remaining", err, remaining)
 	}
 }

@@ -34,11 +34,11 @@ func (g guarded) key(goodsID int64) string {
 }
 
 // as returns the store as seen by the holder of a lock.
-func (g guarded) as(holder stock.Holder, count int) stock.ReadWriter {
+func (g guarded) as(holder stock.Holder) stock.ReadWriter {
 	if g.fence == nil {
 		return g.store
 	}
-	return g.fence.WithFence(holder, count)
+	return g.fence.WithFence(holder)
 }
 
 var errWaited = errors.New("the longest wait for a lock has passed")
@@ -54,7 +54,7 @@ func (g guarded) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, 
 func (g guarded) lockAndDeduct(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
 	return g.underLock(ctx, req, func(lease *locks.Lease) (stock.Receipt, error) {
 		section.Enter()
-		in := g.as(stock.Holder{Token: lease.Token(), Issuer: g.name}, req.Count)
+		in := g.as(stock.Holder{Token: lease.Token(), Issuer: g.name})
 		receipt, err := stock.ReadModifyWrite(lease.Context(), in, req, section)
 		receipt.Token = lease.Token()
 		return receipt, err
@@ -111,8 +111,8 @@ func classifyLock(ctx context.Context, err error) error {
 func (g guarded) unlock(lease *locks.Lease, items any, err error) {
 	if errors.Is(err, stock.ErrUnknown) && g.fence == nil && !lease.Deadline().IsZero() {
 		// The write may still be on its way to the store. If the lock is kept until its lease ends, it outlasts the
-		// write. With a fence there is no need to wait: the next holder's read sees the write, or makes the store
-		// refuse it.
+		// write. With a fence there is no need to wait: the next holder reads the write, or one of the two is
+		// refused.
 		lease.Abandon()
 		g.log.Warn("lock kept until its lease ends: the outcome of a write is unknown", "goods_id", items, "error", err)
 		return

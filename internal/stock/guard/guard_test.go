@@ -53,7 +53,7 @@ func TestALockWithoutAFenceIsKeptWhileTheOutcomeIsUnknown(t *testing.T) {
 	service := stocktest.NewService(t, deps)
 	for name, kept := range map[string]bool{
 		"lock-redis-lua":    true,
-		"lock-redis-fenced": false, // the next holder's registration sees the write, or prevents it
+		"lock-redis-fenced": false, // the next holder reads the write, or one of the two is refused
 	} {
 		service.Set(t, 1, 10)
 		proxy.Cut(1, tcpproxy.BeforeReply)

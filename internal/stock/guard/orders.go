@@ -52,16 +52,22 @@ func (g guardedOrders) Order(
 	defer func() { g.unlock(leases.Lease, ids, err) }()
 
 	ctx = leases.Context()
-	stocks, err := g.readAll(ctx, req, leases)
-	if err != nil {
-		return receipt, err
+	for attempt := 1; ; attempt++ {
+		stocks, err := g.readAll(ctx, req, leases)
+		if err != nil {
+			return receipt, err
+		}
+		receipt, err = req.DecideAndWrite(ctx, stocks, func(ctx context.Context, stocks []stock.ItemStock) error {
+			return g.whole.WriteAll(ctx, req.Pause, stocks)
+		}, section)
+		if !stock.TryAgain(err, attempt) {
+			receipt.Attempts = attempt
+			return receipt, err
+		}
 	}
-	return req.DecideAndWrite(ctx, stocks, func(ctx context.Context, stocks []stock.ItemStock) error {
-		return g.whole.WriteAll(ctx, req.Pause, stocks)
-	}, section)
 }
 
-// readAll reads the stock of every item, and registers the holder with its fence if there is one.
+// readAll reads the stock of every item.
 func (g guardedOrders) readAll(
 	ctx context.Context, req stock.OrderRequest, leases locks.Leases,
 ) ([]stock.ItemStock, error) {
@@ -70,11 +76,11 @@ func (g guardedOrders) readAll(
 		if g.fence != nil {
 			holder.Issuer = g.name
 		}
-		units, err := g.as(holder, line.Count).Read(ctx, line.GoodsID)
+		units, err := g.store.Read(ctx, line.GoodsID)
 		if err != nil {
 			return stock.ItemStock{}, line.Refused(err)
 		}
-		return stock.ItemStock{GoodsID: line.GoodsID, Units: units, Holder: holder}, nil
+		return stock.ItemStock{GoodsID: line.GoodsID, Units: units, Read: units, Holder: holder}, nil
 	})
 }
 

@@ -158,7 +158,8 @@ func TestOrdersOfAHeldItemLeaveHalfOfTheConnectionsToOthers(t *testing.T) {
 	o.Service.WantLeft(t, stock.MySQL, held, 5)
 }
 
-// A later holder registers for one of two items before the order is written: the other item is not written either.
+// A later holder sells one of two items before the order is written: the other item is not written either. The stock is
+// what the order has read, so only the token tells.
 func TestALateOrderIsRefusedCompletely(t *testing.T) {
 	t.Parallel()
 	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis))
@@ -167,11 +168,10 @@ func TestALateOrderIsRefusedCompletely(t *testing.T) {
 		for _, id := range o.Items {
 			o.Service.Set(t, id, 10)
 		}
-		registerAnother := stocktest.Once(stock.BeforeWrite, func(ctx context.Context) error {
-			later := stock.Holder{Issuer: "lock-redis-fenced", Token: 1 << 62}
-			return registerForItem1(ctx, asHolder(o.Deps, on, later))
+		sellMeanwhile := stocktest.Once(stock.BeforeWrite, func(ctx context.Context) error {
+			return sellAs(ctx, o.Deps, on, 1, stock.Holder{Issuer: "lock-redis-fenced", Token: 1 << 62})
 		})
-		_, err := o.Place("lock-redis-fenced", on, registerAnother, 3, 4)
+		_, err := o.Place("lock-redis-fenced", on, sellMeanwhile, 3, 4)
 		line, isLine := errors.AsType[*stock.LineError](err)
 		if !isLine || line.GoodsID != 1 || !errors.Is(err, stock.ErrFenced) ||
 			!strings.Contains(err.Error(), "token 4611686018427387904 of lock-redis-fenced") {

@@ -1,17 +1,20 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
 	"net/http/pprof"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"stock/internal/origin"
 	"stock/internal/stock"
 )
 
 // Admin is the handler of the admin listener.
 func (a *API) Admin() http.Handler {
 	r := a.router()
+	r.Use(a.protect)
 	r.Put("/admin/stock/{goods_id:-?[0-9]+}", a.putStock)
 	r.Post("/admin/stock/{goods_id:-?[0-9]+}/restock", a.restock)
 	if a.pauses != nil {
@@ -30,6 +33,22 @@ func (a *API) Admin() http.Handler {
 	r.Get("/debug/pprof/trace", pprof.Trace)
 	r.Get("/debug/pprof/{profile}", pprof.Index)
 	return r
+}
+
+// protect refuses requests that pages in a browser of this network send, because the listener has no login.
+func (a *API) protect(next http.Handler) http.Handler {
+	policy := origin.Policy{Names: a.AdminNames}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch err := policy.Check(r); {
+		case errors.Is(err, origin.ErrHost):
+			a.fail(w, r, describe(errMisdirected, "the admin listener has no name like that in Host, %q: use an IP address, "+
+				"localhost, a name without a dot, or one of --admin-names", r.Host))
+		case errors.Is(err, origin.ErrOrigin):
+			a.fail(w, r, errOtherPage)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // putStock sets the units of an item in every configured store and forgets its fencing tokens. A lock service that lost

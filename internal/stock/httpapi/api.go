@@ -27,15 +27,18 @@ import (
 	"stock/internal/suggest"
 )
 
-// Config configures an API. All fields but MaxHold and PausePoints are required.
+// Config configures an API. All fields but RequireKey, MaxHold, PausePoints and AdminNames are required.
 type Config struct {
 	Strategies      *catalogue.Registry
 	Deps            stock.Deps // what the strategies were built from
 	DefaultStrategy string     // for requests that name none
 	Replica         string     // name in every reply
 	RequestTimeout  time.Duration
+	MaxTTL          time.Duration // longest ttl_ms that is accepted
+	RequireKey      bool          // refuse sales without a key by strategies that are idempotent
 	MaxHold         time.Duration // longest hold_ms that is accepted: above 0 only in a lab
 	PausePoints     bool          // obey the X-Pause header: only in a lab
+	AdminNames      []string      // of the admin listener; see origin.Policy
 	Registry        *prometheus.Registry
 	Version         Version
 	Log             *slog.Logger

@@ -65,7 +65,7 @@ type contractCase struct {
 func (c contractCase) check(t *testing.T, r *replica) {
 	t.Helper()
 	url := r.public + c.path
-	if strings.HasPrefix(c.path, "admin/") {
+	if !strings.HasPrefix(c.path, "/") {
 		url = r.admin + "/" + c.path
 	}
 	got := do(t, request{method: c.method, url: url, body: c.body, header: c.header}).want(t, c.status, c.slug)
@@ -587,6 +587,34 @@ var contract = []contractCase{
 	{
 		name: "admin method", method: "POST", path: "admin/stock/3", status: 405, slug: "method-not-allowed",
 		detail: "allows PUT",
+	},
+	{
+		name: "setting stock by a name that leads here", method: "PUT", path: "admin/stock/3", body: `{"stock":1}`,
+		header: map[string]string{"Host": "evil.com"}, status: 421, slug: "misdirected", detail: "evil.com",
+	},
+	{
+		name: "parked requests by a name that is configured", method: "GET", path: "admin/pauses",
+		header: map[string]string{"Host": "stock.example.com:9090"}, status: 200,
+	},
+	{
+		name: "parked requests by the name of a service", method: "GET", path: "admin/pauses",
+		header: map[string]string{"Host": "stock-stock-1:9090"}, status: 200,
+	},
+	{
+		name: "setting stock from another page", method: "PUT", path: "admin/stock/3", body: `{"stock":1}`,
+		header: map[string]string{"Origin": "http://localhost:3000"}, status: 403, slug: "other-page",
+	},
+	{
+		name: "a profile for an image of another page", method: "GET", path: "debug/pprof/profile?seconds=1",
+		header: map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+		status: 403, slug: "other-page",
+	},
+	{
+		name: "a profile by a link of another page", method: "GET", path: "debug/pprof/profile?seconds=1",
+		header: map[string]string{
+			"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document",
+		},
+		status: 403, slug: "other-page",
 	},
 	{name: "parked requests", method: "GET", path: "admin/pauses", status: 200},
 	{name: "releasing all", method: "DELETE", path: "admin/pauses", status: 200},

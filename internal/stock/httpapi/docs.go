@@ -24,9 +24,9 @@ var (
 	docsScript []byte
 )
 
-// docsPolicy forbids the page to load anything from other servers, so that it also works offline. Swagger UI needs
-// inline styles and the images in its style sheet.
-const docsPolicy = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:"
+// docsPolicy forbids the page to load anything from other servers, so that it also works offline, and other pages to
+// show it in a frame. Swagger UI needs inline styles and the images in its style sheet.
+const docsPolicy = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
 
 func getOpenAPI(w http.ResponseWriter, _ *http.Request) {
 	writeRaw(w, http.StatusOK, typeJSON, openAPI)

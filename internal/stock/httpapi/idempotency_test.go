@@ -165,3 +165,20 @@ func TestAnOrderThatIsSentAgainIsAnsweredAsBefore(t *testing.T) {
 		t.Errorf("%s units are left, want 5998", left)
 	}
 }
+
+func TestAKeyIsRequiredOfIdempotentStrategiesIfTheServiceSaysSo(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}, requireKey: true})
+	for _, req := range []request{
+		keyedDeduction(r, "count=1", "deduction"), keyedOrder(r, "batch-ledger", `{"goods_id":1,"count":1}`, "order"),
+	} {
+		do(t, req).want(t, 200, "")
+		req.header = nil
+		got := do(t, req).want(t, 400, "malformed")
+		if !strings.Contains(string(got.raw), "Idempotency-Key is missing") {
+			t.Errorf("%s: got %s", req.url, got.raw)
+		}
+	}
+	do(t, request{method: "POST", url: r.public + "/stock/deduct/update?goods_id=1&count=1"}).want(t, 200, "")
+	post(t, r.public+reservations, `{"goods_id":1,"count":1,"ttl_ms":1000}`).want(t, 201, "")
+}

@@ -96,6 +96,16 @@ func TestAnIncompleteBodyDeductsNothing(t *testing.T) {
 	}
 }
 
+func TestUnitsAreReservedForMaxTTLAtMost(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}, maxTTL: time.Second})
+	post(t, r.public+reservations, `{"goods_id":1,"count":1,"ttl_ms":1000}`).want(t, 201, "")
+	got := post(t, r.public+reservations, `{"goods_id":1,"count":1,"ttl_ms":1001}`).want(t, 400, "malformed")
+	if !strings.Contains(string(got.raw), "it must be 100 to 1000") {
+		t.Errorf("got %s", got.raw)
+	}
+}
+
 func TestHoldIsAcceptedOnlyUpToMaxHold(t *testing.T) {
 	t.Parallel()
 	deps := stock.Deps{MySQL: database(t)}

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -70,8 +71,11 @@ type options struct {
 	catalogue []stock.Strategy
 	timeout   time.Duration
 	pauses    bool
+	maxTTL    time.Duration // 24 h if 0
 	maxHold   time.Duration // 10 s if 0; below 0, hold_ms is not accepted
 	sweeps    bool          // put back the units of expired reservations
+
+	requireKey bool
 }
 
 func newReplica(t testing.TB, o options) *replica {
@@ -112,8 +116,11 @@ func newReplica(t testing.TB, o options) *replica {
 		DefaultStrategy: o.catalogue[0].Name,
 		Replica:         "a",
 		RequestTimeout:  o.timeout,
+		MaxTTL:          cmp.Or(o.maxTTL, 24*time.Hour),
+		RequireKey:      o.requireKey,
 		MaxHold:         max(o.maxHold, 0),
 		PausePoints:     o.pauses,
+		AdminNames:      []string{"stock.example.com"},
 		Registry:        prometheus.NewRegistry(),
 		Version:         httpapi.Version{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
 		Log:             slog.New(slog.NewTextHandler(r.log, nil)),
@@ -256,6 +263,7 @@ func try(ctx context.Context, r request) (reply, error) {
 	for name, value := range r.header {
 		req.Header.Set(name, value)
 	}
+	req.Host = r.header["Host"] // if empty, that of the URL
 	response, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return reply{}, err

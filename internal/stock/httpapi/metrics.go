@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,56 +78,63 @@ func (m *metrics) problemCounters() map[string]prometheus.Counter {
 	return counters
 }
 
-// series are the metrics of one strategy on one store.
+// series are the metrics of one strategy on one store. Those of a strategy that nobody uses would be most of /metrics,
+// so they are made for the first request.
 type series struct {
+	problems *prometheus.CounterVec // by outcome
+	used     func() *usedSeries
+}
+
+type usedSeries struct {
 	duration, wait, hold     prometheus.Observer
 	retries                  prometheus.Counter
 	done, replayed, canceled prometheus.Counter
-	problems                 *prometheus.CounterVec // by outcome
 }
 
 func (m *metrics) series(strategy string, on stock.Store) *series {
-	store := string(on)
-	problems := m.deductions.MustCurryWith(prometheus.Labels{"strategy": strategy, "store": store})
-	for _, slug := range []string{slugBusy, slugUnavailable} {
-		problems.WithLabelValues(slug) // from 0, so that rates see the first of them, too
+	by := prometheus.Labels{"strategy": strategy, "store": string(on)}
+	outcomes := m.deductions.MustCurryWith(by)
+	for _, outcome := range []string{outcomeDone, slugBusy, slugUnavailable} {
+		outcomes.WithLabelValues(outcome) // from 0, so that rates see the first of them, too
 	}
-	return &series{
-		duration: m.duration.WithLabelValues(strategy, store),
-		wait:     m.wait.WithLabelValues(strategy, store),
-		hold:     m.hold.WithLabelValues(strategy, store),
-		retries:  m.retries.WithLabelValues(strategy, store),
-		done:     m.deductions.WithLabelValues(strategy, store, outcomeDone),
-		replayed: m.deductions.WithLabelValues(strategy, store, outcomeReplayed),
-		canceled: m.deductions.WithLabelValues(strategy, store, outcomeCanceled),
-		problems: problems,
-	}
+	return &series{outcomes, sync.OnceValue(func() *usedSeries {
+		return &usedSeries{
+			duration: m.duration.With(by),
+			wait:     m.wait.With(by),
+			hold:     m.hold.With(by),
+			retries:  m.retries.With(by),
+			done:     outcomes.WithLabelValues(outcomeDone),
+			replayed: outcomes.WithLabelValues(outcomeReplayed),
+			canceled: outcomes.WithLabelValues(outcomeCanceled),
+		}
+	})}
 }
 
 // observe counts a deduction or an order that reached its strategy.
 func (s *series) observe(receipt stock.Receipt, err error, took time.Duration, clientGone bool) {
-	s.duration.Observe(took.Seconds())
+	used := s.used()
+	used.duration.Observe(took.Seconds())
 	if receipt.Replayed {
-		s.replayed.Inc()
+		used.replayed.Inc()
 		return
 	}
 	if err == nil {
-		s.done.Inc()
-		s.wait.Observe(receipt.Waited.Seconds())
-		s.hold.Observe(receipt.Held.Seconds())
+		used.done.Inc()
+		used.wait.Observe(receipt.Waited.Seconds())
+		used.hold.Observe(receipt.Held.Seconds())
 		if receipt.Attempts > 1 {
-			s.retries.Add(float64(receipt.Attempts - 1))
+			used.retries.Add(float64(receipt.Attempts - 1))
 		}
 		return
 	}
 	k := kindOf(err)
 	if clientGone && k.slug != slugUnknown {
-		s.canceled.Inc()
+		used.canceled.Inc()
 		return
 	}
 	if k.slug == slugBusy {
 		// All of its time was waiting. Without these, the histogram would lack the longest waits.
-		s.wait.Observe(took.Seconds())
+		used.wait.Observe(took.Seconds())
 	}
 	s.problems.WithLabelValues(k.slug).Inc()
 }

@@ -41,10 +41,14 @@ type parkedRequest struct {
 
 func newPauses() *pauses { return &pauses{parked: map[*parked]struct{}{}} }
 
-// fromHeader returns the PauseFunc for an X-Pause header, or nil if there is no header.
+// fromHeader returns the PauseFunc for an X-Pause header, or nil if there is no header. Without pause points, a header
+// is refused: the client relies on the pause.
 func (p *pauses) fromHeader(header, requestID string, goodsID int64) (stock.PauseFunc, error) {
 	if header == "" {
 		return nil, nil
+	}
+	if p == nil {
+		return nil, describe(errMalformed, "X-Pause is %q: this replica pauses no request, see --pause-points", header)
 	}
 	name, limit, limited := strings.Cut(header, "=")
 	point := stock.Point(name)

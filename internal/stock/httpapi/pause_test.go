@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"stock/internal/stock"
 )
@@ -50,6 +49,29 @@ func deductUntilReleased(r *replica, id string, point stock.Point) request {
 func pausingReplica(t *testing.T) *replica {
 	t.Helper()
 	return newReplica(t, options{deps: stock.Deps{MySQL: database(t)}, pauses: true})
+}
+
+// The client would believe that the request was paused.
+func TestAPauseIsRefusedIfTheReplicaHasNoPausePoints(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
+	for _, path := range []string{
+		"/stock/deduct?goods_id=1&count=1", "/stock/orders/update", "/stock/reservations",
+	} {
+		req := request{method: "POST", url: r.public + path, header: map[string]string{"X-Pause": "after-read=1ms"}}
+		switch path {
+		case "/stock/orders/update":
+			req.body = `{"lines":[{"goods_id":1,"count":1}]}`
+		case "/stock/reservations":
+			req.body = `{"goods_id":1,"count":1,"ttl_ms":60000}`
+		}
+		if got := do(t, req).want(t, 400, "malformed"); !strings.Contains(got.text(t, "detail"), "--pause-points") {
+			t.Errorf("%s: %s", path, got.raw)
+		}
+	}
+	if got := get(t, r.public+"/stock/1"); got.text(t, "stock") != "6000" {
+		t.Errorf("the stock is %s, want 6000 as before", got.text(t, "stock"))
+	}
 }
 
 // Two requests deduct one unit each, but only one unit is gone: the lost update of the strategy none.
@@ -151,9 +173,7 @@ func deleteAllPauses(r *replica) request {
 
 func TestPausePointsDoNotExistUnlessEnabled(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), LockWait: time.Second}})
-	do(t, deductUntilReleased(r, "ignored", stock.AfterRead)).want(t, 200, "")
-	do(t, deductUntilReleased(r, "ignored", "nowhere")).want(t, 200, "")
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
 	for _, method := range []string{"GET", "DELETE"} {
 		do(t, request{method: method, url: r.admin + "/admin/pauses"}).want(t, 404, "not-found")
 	}

@@ -20,6 +20,10 @@ var (
 	errMediaType = errors.New("unsupported media type")
 	errNotFound  = errors.New("not found")
 	errMethod    = errors.New("method not allowed")
+
+	// On the admin listener.
+	errMisdirected = errors.New("misdirected request")
+	errOtherPage   = errors.New("sent by another page")
 )
 
 // errInternal stands for all errors that have no row in kinds.
@@ -140,6 +144,12 @@ var kinds = []kind{{
 	err: errMethod, slug: "method-not-allowed", status: http.StatusMethodNotAllowed, title: "Method not allowed",
 	detail: "The path does not support this method; the Allow header lists those that it supports.",
 }, {
+	err: errMisdirected, slug: "misdirected", status: http.StatusMisdirectedRequest, title: "Misdirected request",
+	detail: "The admin listener has no such name; --admin-names adds one.",
+}, {
+	err: errOtherPage, slug: "other-page", status: http.StatusForbidden, title: "Sent by another page",
+	detail: "The admin listener takes no requests that other pages make a browser send.",
+}, {
 	err: errInternal, slug: slugInternal, status: http.StatusInternalServerError, title: "Internal error",
 	detail: "The service failed unexpectedly. Its log has the cause under this request id.",
 }}
@@ -197,8 +207,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch k.slug {
 	case slugBusy:
 		if errors.Is(err, stock.ErrFenced) {
-			p.Detail = "Another holder has registered with the item's fence, or the stock was set or restocked; " +
-				"nothing was deducted. " +
+			p.Detail = "A later holder of the lock has sold units of the item; nothing was deducted. " +
 				"Try again later. " +
 				"If this happens to every request, the lock service has lost its data: " +
 				"set the stock anew (PUT /admin/stock/{goods_id})."

@@ -77,9 +77,9 @@ func (s *sale) holdUnits() (*holdReply, error) {
 	if err := checkLine(h.GoodsID, h.Count); err != nil {
 		return nil, err
 	}
-	if h.TTLMS < stock.MinTTL.Milliseconds() || h.TTLMS > stock.MaxTTL.Milliseconds() {
+	if h.TTLMS < stock.MinTTL.Milliseconds() || h.TTLMS > s.api.MaxTTL.Milliseconds() {
 		return nil, describe(errMalformed, "ttl_ms is %d or missing: it must be %d to %d",
-			h.TTLMS, stock.MinTTL.Milliseconds(), stock.MaxTTL.Milliseconds())
+			h.TTLMS, stock.MinTTL.Milliseconds(), s.api.MaxTTL.Milliseconds())
 	}
 	if err := s.options(h.terms, h.GoodsID); err != nil {
 		return nil, err

@@ -98,17 +98,14 @@ func (s *sale) options(t terms, firstItem int64) (err error) {
 	if s.wait, err = s.api.waitLimit(t.WaitMS); err != nil {
 		return err
 	}
-	if s.api.pauses != nil {
-		s.pause, err = s.api.pauses.fromHeader(s.r.Header.Get("X-Pause"), requestID(s.w), firstItem)
-		if err != nil {
-			return err
-		}
+	if s.pause, err = s.api.pauses.fromHeader(s.r.Header.Get("X-Pause"), requestID(s.w), firstItem); err != nil {
+		return err
 	}
 	if s.key, err = idempotencyKey(s.r); err != nil {
 		return err
 	}
 	if !s.reserves {
-		if err := s.offer.checkKey(s.key); err != nil {
+		if err := s.offer.checkKey(s.key, s.api.RequireKey); err != nil {
 			return err
 		}
 	}

@@ -100,6 +100,36 @@ func TestMetricsCountTheWaitsOfBusyRequests(t *testing.T) {
 	(<-holder).want(t, 200, "")
 }
 
+// There are histograms of many combinations of strategy and store, of which few are used.
+func TestOnlyStrategiesThatWereUsedHaveHistograms(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
+	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "")
+	got, err := try(t.Context(), request{
+		method: "GET", url: r.admin + "/metrics", header: map[string]string{"Accept-Encoding": "identity"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.raw) > 64<<10 {
+		t.Errorf("/metrics has %d bytes after one deduction, want at most 64 KiB", len(got.raw))
+	}
+	for _, outcome := range []string{"done", "busy", "unavailable"} { // rates see the first of them, too
+		sample := `stock_deductions_total{outcome="` + outcome + `",store="redis",strategy="redis-script"} 0`
+		if !strings.Contains(string(got.raw), sample) {
+			t.Errorf("/metrics lacks %s", sample)
+		}
+	}
+	strategies := map[string]bool{}
+	for _, series := range regexp.MustCompile(
+		`(?m)^stock_\w+_seconds_count{.*strategy="([^"]+)"`).FindAllSubmatch(got.raw, -1) {
+		strategies[string(series[1])] = true
+	}
+	if len(strategies) != 1 || !strategies["update"] {
+		t.Errorf("there are histograms of %v, want only of update", strategies)
+	}
+}
+
 func TestReadyzAsksOnAConnectionOfItsOwn(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
@@ -178,12 +208,13 @@ func TestAReplicaWithoutServersRefusesRequestsAndIsReady(t *testing.T) {
 	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 503, "unavailable")
 }
 
-func TestTheDocsLoadNothingFromOtherServers(t *testing.T) {
+func TestTheDocsLoadNothingFromOtherServersAndAreShownInNoFrame(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{})
 	page := get(t, r.public+"/docs").want(t, 200, "")
 	policy := page.header.Get("Content-Security-Policy")
-	if !strings.HasPrefix(policy, "default-src 'self';") || strings.Contains(policy, "http") {
+	if !strings.HasPrefix(policy, "default-src 'self';") || strings.Contains(policy, "http") ||
+		!strings.HasSuffix(policy, "; frame-ancestors 'none'") {
 		t.Errorf("the policy is %q", policy)
 	}
 	assets := regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(string(page.raw), -1)

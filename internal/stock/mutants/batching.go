@@ -25,8 +25,8 @@ var batchingBugs = []Mutant{
 	},
 	{
 		Name: "batch-unlocked", Strategy: "batch",
-		Planted: "A batch that does not fit as a whole reads the stock without locking the row.",
-		change:  rewrite(1, locksRow, ""),
+		Planted: "A batch that does not fit as a whole takes what fitted when it read the stock, whatever there is now.",
+		change:  rewrite(1, fits, "AND (stock >= ? AND stock <= ? OR TRUE)", deducts, belowZero),
 	},
 	{
 		Name: "redis-script-same-remaining", Strategy: "redis-script",
@@ -46,6 +46,9 @@ var batchingBugs = []Mutant{
 		change:  rewriteLua(1, "taken = units - wanted, taken + wanted", "taken = units - wanted, taken + 1"),
 	},
 }
+
+// fits is in the UPDATE of a batch that does not fit as a whole.
+const fits = enough + " AND stock <= ?"
 
 // onBatch adds to what every n-th UPDATE deducts, of those that deduct more than one unit.
 func onBatch(n, units int64) change {

@@ -137,22 +137,22 @@ var lockBugs = []Mutant{
 var fenceBugs = []Mutant{
 	{
 		Name: "lock-redis-fenced-unfenced", Strategy: "lock-redis-fenced",
-		Planted: "Half of the requests take a lock of another name, and the fence accepts any token.",
+		Planted: "Half of the requests take a lock of another name, and the fence accepts any write.",
 		change:  both(onKey(alternate), rewrite(1, fences, fencesAny)),
 	},
 	{
-		Name: "lock-redis-queue-at-least", Strategy: "lock-redis-queue",
-		Planted: "Half of the requests take a lock of another name, and the fence accepts older tokens.",
-		change:  both(onKey(alternate), rewrite(1, fences, fencesOlder)),
+		Name: "lock-redis-queue-token-alone", Strategy: "lock-redis-queue",
+		Planted: "Half of the requests take a lock of another name, and the fence checks the token alone.",
+		change:  both(onKey(alternate), rewrite(1, fences, fencesTokens)),
 	},
 	{
 		Name: "lock-etcd-unfenced", Strategy: "lock-etcd",
-		Planted: "Each replica has a lock of its own, and the fence accepts older tokens.",
-		change:  both(onKey(ofReplica), rewrite(1, fences, fencesOlder)),
+		Planted: "Each replica has a lock of its own, and the fence checks the stock alone.",
+		change:  both(onKey(ofReplica), rewrite(1, fences, fencesStock)),
 	},
 	{
 		Name: "lock-zookeeper-unfenced", Strategy: "lock-zookeeper",
-		Planted: "Each replica has a lock of its own, and the fence accepts any token.",
+		Planted: "Each replica has a lock of its own, and the fence accepts any write.",
 		change:  both(onKey(ofReplica), rewrite(1, fences, fencesAny)),
 	},
 	{
@@ -162,7 +162,7 @@ var fenceBugs = []Mutant{
 	},
 	{
 		Name: "lock-redis-fenced-falling", Strategy: "lock-redis-fenced",
-		Planted: "Tokens do not rise with each grant, and the fence registers any holder.",
+		Planted: "Tokens do not rise with each grant, and the fence accepts any.",
 		change: both(
 			rewriteLua(1, "math.max(last + 1, now)", "now - 1000000 * (now % 3)"),
 			rewrite(1, "fence < ?", "fence < ? OR TRUE")),
@@ -170,17 +170,19 @@ var fenceBugs = []Mutant{
 	{
 		Name: "lock-redis-fenced-in-redis", Strategy: "lock-redis-fenced", Store: stock.Redis,
 		Planted: "Half of the requests take a lock of another name, and the script that writes does not look at the fence.",
-		change:  both(onKey(alternate), rewriteLua(1, "fence ~= ARGV[2] .. ' ' .. ARGV[1]", "false")),
+		change:  both(onKey(alternate), rewriteLua(1, "elseif fenced then", "elseif false then")),
 	},
 }
 
 const (
 	// fences is in the statement that writes through a fence.
-	fences = "AND fence_issuer = ? AND fence = ?"
-	// fencesAny accepts any token.
-	fencesAny = "AND (fence_issuer = ? OR TRUE) AND (fence = ? OR TRUE)"
-	// fencesOlder also accepts older tokens.
-	fencesOlder = "AND fence_issuer = ? AND fence >= ?"
+	fences = "AND stock = ? AND (fence_issuer <> ? OR fence < ?)"
+	// fencesTokens accepts a write whatever the stock is.
+	fencesTokens = "AND (stock = ? OR TRUE) AND (fence_issuer <> ? OR fence < ?)"
+	// fencesStock accepts any token.
+	fencesStock = "AND stock = ? AND (fence_issuer <> ? OR fence < ? OR TRUE)"
+	// fencesAny accepts any write.
+	fencesAny = "AND (stock = ? OR TRUE) AND (fence_issuer <> ? OR fence < ? OR TRUE)"
 )
 
 // grant returns a lock that excludes nobody.

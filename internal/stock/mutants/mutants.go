@@ -26,6 +26,8 @@ type Mutant struct {
 	Store    stock.Store `json:"store"`    // on which the strategy is run; empty: its default
 	Oddity   bool        `json:"oddity"`   // the strategy keeps its claims
 	Planted  string      `json:"planted"`  // one sentence: what it does
+	// Story is the fault scenario that shows the bug, or the part of its name before the slash. Empty: a load does.
+	Story string `json:"story,omitempty"`
 
 	change change
 }
@@ -40,7 +42,8 @@ func All() []Mutant {
 		family("ledger", ledgerBugs), family("buyers", buyerBugs), family("batching", batchingBugs),
 		family("slots", slotsBugs), family("escrow", escrowBugs), family("units", unitBugs),
 		family("locks", lockBugs), family("fences", fenceBugs), family("orders", orderBugs), family("stores", storeBugs),
-		family("restocks", restockBugs), family("reservations", reservationBugs),
+		family("restocks", restockBugs), family("reservations", reservationBugs), family("faults", faultBugs),
+		family("evidence", evidenceBugs),
 		unusual(family("oddity", oddities)),
 	)
 }

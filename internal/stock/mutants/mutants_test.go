@@ -34,7 +34,7 @@ func TestEveryMutantChangesAStepOfAKnownStrategy(t *testing.T) {
 			t.Errorf("%s: strategy %s is not correct without the mutant either", m.Name, m.Strategy)
 		}
 		p := m.Plant("replica-2").plan
-		inDeducter, inLock := p.deduct != nil || p.order != nil || p.cancel != nil, p.lock != nil
+		inDeducter, inLock := p.deduct != nil || p.order != nil || p.cancel != nil || p.confirm != nil, p.lock != nil
 		if inDeducter && original.New == nil || inLock && original.Lock == nil {
 			t.Errorf("%s: strategy %s does not take the step that the mutant changes", m.Name, m.Strategy)
 		}
@@ -60,7 +60,7 @@ func TestThereAreBugsInEveryFamilyAndOddities(t *testing.T) {
 	}
 	for _, family := range []string{
 		"mysql", "redis", "stream", "ledger", "batching", "slots", "escrow", "units", "locks", "fences",
-		"orders", "stores", "restocks", "reservations", "buyers",
+		"orders", "stores", "restocks", "reservations", "buyers", "evidence",
 	} {
 		if bugs[family] < 5 {
 			t.Errorf("family %s has %d bugs, want at least 5", family, bugs[family])

@@ -17,7 +17,7 @@ import (
 type (
 	deductFunc  func(context.Context, stock.Request) (stock.Receipt, error)
 	orderFunc   func(context.Context, stock.OrderRequest) (stock.OrderReceipt, error)
-	cancelFunc  func(context.Context, stock.ReservationID) (stock.Reservation, error)
+	endFunc     func(context.Context, stock.ReservationID) (stock.Reservation, error)
 	lockFunc    func(ctx context.Context, key string) (*locks.Lease, error)
 	executeFunc func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error)
 	queryFunc   func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Rows, error)
@@ -29,11 +29,12 @@ type plan struct {
 	strikes atomic.Int64 // how often the change was applied
 
 	// In the strategy.
-	deps   func(*stock.Deps)
-	deduct func(deductFunc) deductFunc
-	order  func(orderFunc) orderFunc
-	cancel func(stock.Reserver) cancelFunc
-	lock   func(lockFunc) lockFunc
+	deps    func(*stock.Deps)
+	deduct  func(deductFunc) deductFunc
+	order   func(orderFunc) orderFunc
+	cancel  func(stock.Reserver) endFunc
+	confirm func(stock.Reserver) endFunc
+	lock    func(lockFunc) lockFunc
 
 	// On the way to MySQL, for the whole process.
 	execute func(executeFunc) executeFunc
@@ -100,9 +101,12 @@ func (p *plan) deducter(inner stock.Deducter) stock.Deducter {
 		d.deduct = p.deduct(d.deduct)
 	}
 	if holds, takesReservations := inner.(stock.Reserver); takesReservations {
-		r := reserver{d, holds, holds.Cancel}
+		r := reserver{d, holds, holds.Cancel, holds.Confirm}
 		if p.cancel != nil {
 			r.cancel = p.cancel(holds)
+		}
+		if p.confirm != nil {
+			r.confirm = p.confirm(holds)
 		}
 		return r
 	}
@@ -139,11 +143,15 @@ func (o orderer) Order(ctx context.Context, req stock.OrderRequest) (stock.Order
 type reserver struct {
 	deducter
 	stock.Reserver
-	cancel cancelFunc
+	cancel, confirm endFunc
 }
 
 func (r reserver) Cancel(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
 	return r.cancel(ctx, id)
+}
+
+func (r reserver) Confirm(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
+	return r.confirm(ctx, id)
 }
 
 type locker struct {

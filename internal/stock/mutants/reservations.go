@@ -2,21 +2,19 @@ package mutants
 
 import (
 	"context"
-	"database/sql/driver"
 
 	"stock/internal/stock"
 )
 
 // Texts of the statements of reserve.
 const (
-	isHeld     = "AND state = 'held' "
-	hasLapsed  = "expires_at <= UTC_TIMESTAMP(6)"
-	confirms   = "SET state = 'confirmed'"
-	expires    = isHeld + "AND " + hasLapsed + " FOR UPDATE"
-	givesBack  = "stock = stock + CASE goods_id"
-	recordHold = "INSERT INTO reservation "
-	// holdColumns is how many values a row of recordHold has. The second one is the key.
-	holdColumns = 8
+	isHeld    = "AND state = 'held' "
+	hasLapsed = "expires_at <= UTC_TIMESTAMP(6)"
+	confirms  = "SET state = 'confirmed'"
+	expires   = isHeld + "AND " + hasLapsed + " FOR UPDATE"
+	givesBack = "stock = stock + CASE goods_id"
+	// recordsHold has the values of a hold. The second one is the key.
+	recordsHold = "(?, ?, ?, ?, ?, ?, 'held', ?, ?)"
 )
 
 var reservationBugs = []Mutant{
@@ -49,11 +47,7 @@ var reservationBugs = []Mutant{
 	{
 		Name: "reserve-forgets-keys", Strategy: "reserve",
 		Planted: "The keys of holds are not recorded.",
-		change: onArgs(1, recordHold, func(args []driver.NamedValue) {
-			for i := 1; i < len(args); i += holdColumns {
-				args[i].Value = nil
-			}
-		}),
+		change:  rewrite(1, recordsHold, "(?, NULLIF(?, '') AND NULL, ?, ?, ?, ?, 'held', ?, ?)"),
 	},
 }
 
@@ -61,7 +55,7 @@ var reservationBugs = []Mutant{
 func cancelTwice(p *plan) {
 	var deps stock.Deps
 	p.deps = func(d *stock.Deps) { deps = *d }
-	p.cancel = func(inner stock.Reserver) cancelFunc {
+	p.cancel = func(inner stock.Reserver) endFunc {
 		return func(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
 			before, err := inner.Reservation(ctx, id)
 			if err == nil && before.State == stock.Cancelled {

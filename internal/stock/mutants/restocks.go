@@ -12,10 +12,9 @@ var restockBugs = []Mutant{
 		change:  rewrite(1, restocks, "CAST(LAST_INSERT_ID(stock + ?) AS SIGNED)"),
 	},
 	{
-		Name: "mysql-restock-keeps-the-fence", Strategy: "lock-redis-fenced",
-		Planted: "A restock does not reset the fence, so a holder that has read the stock before can overwrite it.",
-		change: rewrite(1, "fence = 0, fence_issuer = '' WHERE goods_id = ? AND stock <= ?",
-			"fence = fence WHERE goods_id = ? AND stock <= ?"),
+		Name: "mysql-restock-unnoticed", Strategy: "lock-redis-fenced",
+		Planted: "The fence checks the token alone, so a holder that has read the stock before can overwrite a restock.",
+		change:  rewrite(1, fences, fencesTokens),
 	},
 	{
 		Name: "redis-restock-nothing", Strategy: "redis-script",

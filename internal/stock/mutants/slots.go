@@ -94,7 +94,7 @@ var unitBugs = []Mutant{
 	{
 		Name: "units-makes-too-many", Strategy: "units",
 		Planted: "The rows that are made are not subtracted from the units that are to be made.",
-		change:  rewrite(1, "SET unmade = ?, made = ?", "SET unmade = unmade + 0 * ?, made = ?"),
+		change:  rewrite(1, "SET unmade = unmade - ?", "SET unmade = unmade - 0 * ?"),
 	},
 	{
 		Name: "units-blind", Strategy: "units",

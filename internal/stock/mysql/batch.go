@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"stock/internal/stock"
@@ -106,57 +107,67 @@ func (s *batch) decide(ctx context.Context, conn *conn, b *batching.Batch) error
 }
 
 // tryBatch needs one statement if there is enough for all, as there is until the item runs out, and a second one, to
-// read the stock, if there is too little for any. Otherwise it grants some under the row's lock.
+// read the stock, if there is too little for any. Otherwise a third one takes what fits.
+//
+// Each statement commits by itself. A transaction that read the stock under the row's lock would block the item for as
+// long as the replica is stopped in between.
 func tryBatch(ctx context.Context, conn *conn, b *batching.Batch) error {
-	decided, err := deductTogether(ctx, conn, b.GoodsID, b.Undecided, classifyWrite)
+	units, decided, err := deductTogether(ctx, conn, b.GoodsID, b.Undecided, classifyWrite)
 	if err != nil || decided {
 		return err
 	}
-	tx, err := conn.begin(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.tx.Rollback()
-	if err := tx.deductWhatFits(ctx, b.GoodsID, b.Undecided); err != nil {
-		return err
-	}
-	return classifyCommit(tx.tx.Commit())
+	return deductFitting(ctx, conn, b, units)
 }
 
-// deductWhatFits grants some of a batch under the row's lock, so that it decides by the current stock.
-func (tx Tx) deductWhatFits(ctx context.Context, goodsID int64, members []*batching.Member) error {
-	units, err := tx.readForUpdate(ctx, goodsID)
+// deductFitting deducts for those members that fit into the units that were read. If there are fewer units by now, but
+// enough for these members, all others still fit no better; if there are more, one of them might. The statement then
+// writes nothing, and errOvertaken makes the batch start anew.
+func deductFitting(ctx context.Context, conn *conn, b *batching.Batch, read int64) error {
+	asked := read - batching.Allot(b.Undecided, read)
+	result, err := conn.ExecContext(ctx, deductSQL+" AND stock <= ?", asked, b.GoodsID, asked, read)
+	if err != nil {
+		return classifyWrite(err)
+	}
+	rows, err := result.RowsAffected()
 	if err != nil {
 		return err
 	}
-	return tx.Write(ctx, goodsID, batching.Allot(members, units))
+	if rows == 0 {
+		return fmt.Errorf("%w: item %d: %w", stock.ErrBusy, b.GoodsID, errOvertaken)
+	}
+	remaining, err := result.LastInsertId()
+	batching.Allot(b.Undecided, remaining+asked)
+	return err
 }
+
+// errOvertaken reports that the stock was changed after it was read. Nothing was written.
+var errOvertaken = errors.New("others changed the stock meanwhile")
 
 // deductTogether grants a whole batch in one statement; classify classifies the statement's error. If the stock does
-// not cover the whole batch, it writes nothing. It then reports decided only if the stock covers no request at all.
+// not cover the whole batch, it writes nothing, and returns the units that it has read. It then reports decided only if
+// they cover no request at all.
 func deductTogether(
 	ctx context.Context, in session, goodsID int64, members []*batching.Member, classify func(error) error,
-) (decided bool, err error) {
+) (units int64, decided bool, err error) {
 	if len(members) == 0 {
-		return true, nil
+		return 0, true, nil
 	}
 	asked := batching.Total(members)
 	result, err := in.ExecContext(ctx, deductSQL, asked, goodsID, asked)
 	if err != nil {
-		return false, classify(err)
+		return 0, false, classify(err)
 	}
 	rows, err := result.RowsAffected()
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	if rows == 1 {
 		remaining, err := result.LastInsertId()
 		batching.Allot(members, remaining+asked)
-		return true, err
+		return remaining, true, err
 	}
-	var units int64
 	if err := in.GetContext(ctx, &units, selectSQL, goodsID); err != nil {
-		return false, classifyRead(goodsID, err)
+		return 0, false, classifyRead(goodsID, err)
 	}
-	return batching.Allot(members, units) == units, nil
+	return units, batching.Allot(members, units) == units, nil
 }

@@ -142,11 +142,20 @@ func (tx Tx) sellBatch(ctx context.Context, b *batching.Batch, named []string) e
 	if len(named) > 0 {
 		return tx.deductWithinLimits(ctx, b, named)
 	}
-	decided, err := deductTogether(ctx, tx, b.GoodsID, b.Undecided, Refusal)
+	_, decided, err := deductTogether(ctx, tx, b.GoodsID, b.Undecided, Refusal)
 	if err == nil && !decided {
 		err = tx.deductWhatFits(ctx, b.GoodsID, b.Undecided)
 	}
 	return err
+}
+
+// deductWhatFits grants some of a batch under the row's lock, so that it decides by the current stock.
+func (tx Tx) deductWhatFits(ctx context.Context, goodsID int64, members []*batching.Member) error {
+	units, err := tx.readForUpdate(ctx, goodsID)
+	if err != nil {
+		return err
+	}
+	return tx.Write(ctx, goodsID, batching.Allot(members, units))
 }
 
 // deductWithinLimits decides on one member after the other, in the order of arrival.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
 
 	"stock/internal/stock"
@@ -161,15 +162,59 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (sql.Result,
 	return result, classifyWrite(err)
 }
 
-// untilDeadline returns a context for statements that may wait for a row but write nothing yet. It ends at ctx's
+// together carries out the statements of a transaction, which it sends in one message: a replica cannot be stopped
+// between them, and so not while it has rows locked. As with exec, they do not end with ctx. The result includes that
+// of START TRANSACTION.
+func (c *conn) together(ctx context.Context, statements string, args ...any) (result mysql.Result, err error) {
+	values := make([]driver.NamedValue, len(args))
+	for i, arg := range args {
+		values[i].Ordinal = i + 1
+		if values[i].Value, err = driver.DefaultParameterConverter.ConvertValue(arg); err != nil {
+			return nil, err
+		}
+	}
+	ctx = context.WithoutCancel(ctx)
+	err = c.Raw(func(raw any) error {
+		all, err := raw.(driver.ExecerContext).ExecContext(ctx, "START TRANSACTION; "+statements+"; COMMIT", values)
+		if err == nil {
+			result = all.(mysql.Result)
+		}
+		return err
+	})
+	if err != nil {
+		_, rollback := c.ExecContext(ctx, "ROLLBACK") // the statement that failed has left the transaction open
+		c.broken = c.broken || rollback != nil
+	}
+	return result, classifyTogether(err)
+}
+
+// untilDeadline returns a context for statements that may wait for a row but write nothing yet. They end at ctx's
 // deadline, but not when the client hangs up. If the connection were closed then, the server would go on waiting and
 // keep its session, while the pool opened a new one. Enough such clients would use up the server's connections.
-func untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s Store) untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	running := context.WithoutCancel(ctx)
-	if deadline, ok := ctx.Deadline(); ok {
+	if deadline, ok := ctx.Deadline(); ok && !s.repliesBefore(deadline) {
 		return context.WithDeadline(running, deadline)
 	}
 	return running, func() {}
+}
+
+// repliesBefore reports whether the connection itself notices before the deadline that the server is silent. A context
+// that ends would be of no use then, but costs CPU time: the driver has a goroutine for each connection that watches
+// the context of each statement.
+func (s Store) repliesBefore(deadline time.Time) bool {
+	return s.reply > 0 && time.Until(deadline) > s.reply
+}
+
+// GetContext reads one row. The statement is not sent if ctx has ended.
+func (c *conn) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	if deadline, ok := ctx.Deadline(); ok && c.store.repliesBefore(deadline) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		ctx = context.WithoutCancel(ctx)
+	}
+	return c.Conn.GetContext(ctx, dest, query, args...)
 }
 
 const (
@@ -245,5 +290,6 @@ func (c *conn) shortened() bool { return c.rowWait < c.usualRowWait }
 // mayRetry reports whether a batch was not written and a retry may succeed: because of another transaction, or because
 // the server waited for a row only until the first of the requests had to be answered.
 func (c *conn) mayRetry(err error) bool {
-	return isRolledBack(err) || errors.Is(err, errKeyTaken) || c.shortened() && hasNumber(err, erLockWaitTimeout)
+	return isRolledBack(err) || errors.Is(err, errKeyTaken) || errors.Is(err, errOvertaken) ||
+		c.shortened() && hasNumber(err, erLockWaitTimeout)
 }

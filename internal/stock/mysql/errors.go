@@ -152,3 +152,12 @@ func classifyCommit(err error) error {
 	}
 	return fmt.Errorf("%w: COMMIT failed or its reply was lost: %w", stock.ErrUnknown, err)
 }
+
+// classifyTogether classifies an error of a transaction that was sent in one message.
+func classifyTogether(err error) error {
+	_, answered := errors.AsType[*mysql.MySQLError](err)
+	if answered && !IsBusy(err) && !isRejected(err) && !IsDuplicate(err) {
+		return classifyCommit(err) // it may have been COMMIT that failed
+	}
+	return classifyWrite(err)
+}

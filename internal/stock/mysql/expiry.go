@@ -17,27 +17,32 @@ const (
 	expiryInterval = 10 * time.Second
 )
 
-// Expiry deletes refusals from the ledger some time after they were given. Otherwise everybody who sends new keys for
-// an item that is sold out, or beyond the limit of a buyer, would fill the ledger. An answer must only outlive copies
-// of its request that are still under way, and clients that try again; after that, its key is new. Answers "done" stay
-// until PruneLedger.
+// Expiry deletes refusals from the ledger some time after they were given, and reservations that sold nothing some time
+// after they expired, or would have expired. Otherwise everybody who sends new keys for an item that is sold out, or
+// beyond the limit of a buyer, would fill the ledger, and everybody who holds units and lets them go the table of
+// reservations. An answer must only outlive copies of its request that are still under way, and clients that try again;
+// after that, its key is new. Answers "done" stay until PruneLedger, and confirmed reservations until
+// PruneReservations.
 //
-// All replicas delete, a batch at a time. No batch waits for a row, and no request for a row of a batch: a batch with a
+// All replicas delete, a batch at a time. No batch waits for a row, and no sale for a row of a batch: a batch with a
 // locked row is left for the next search, and requests do not wait for rows that are being deleted (see findAnswers). A
 // replica rests after each batch for as long as it took, so that it keeps a connection busy for half of the time at
 // most.
 type Expiry struct {
 	store Store
-	age   time.Duration
+	ages  Ages
 	log   *slog.Logger
 	stop  context.CancelFunc
 	done  chan struct{}
 }
 
-// ExpireRefusals begins to delete refusals that are older than age.
-func ExpireRefusals(d stock.Deps, age time.Duration) *Expiry {
+// Ages say how old something is when it is deleted.
+type Ages struct{ Refusals, Reservations time.Duration }
+
+// Expire begins to delete what is older than ages say.
+func Expire(d stock.Deps, ages Ages) *Expiry {
 	ctx, stop := context.WithCancel(context.Background())
-	e := &Expiry{store: New(d), age: age, log: d.Log, stop: stop, done: make(chan struct{})}
+	e := &Expiry{store: New(d), ages: ages, log: d.Log, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(e.done)
 		e.run(ctx)
@@ -56,12 +61,15 @@ func (e *Expiry) Close() error {
 func (e *Expiry) run(ctx context.Context) {
 	failed := false
 	for ctx.Err() == nil {
-		err := errors.Join(e.deleteExpired(ctx, ledgerSoldOut), e.deleteExpired(ctx, ledgerBuyerLimit))
+		err := errors.Join(
+			e.deleteExpired(ctx, ledgerSoldOut), e.deleteExpired(ctx, ledgerBuyerLimit),
+			e.deleteReservations(ctx, stock.Cancelled), e.deleteReservations(ctx, stock.Expired),
+		)
 		if err != nil && !failed && ctx.Err() == nil {
-			e.log.Warn("refusals are not deleted from the ledger: trying again", "error", err)
+			e.log.Warn("old refusals or reservations are not deleted: trying again", "error", err)
 		}
 		failed = err != nil
-		rest(ctx, min(e.age, expiryInterval))
+		rest(ctx, min(e.ages.Refusals, e.ages.Reservations, expiryInterval))
 	}
 }
 
@@ -75,7 +83,7 @@ func (e *Expiry) deleteExpired(ctx context.Context, outcome ledgerOutcome) error
 		err := e.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
 			return Refusal(conn.SelectContext(ctx, &batch, `SELECT order_key, CAST(created_at AS CHAR) AS created
 				FROM ledger FORCE INDEX (ledger_outcome) WHERE outcome = ? AND `+after+` AND `+olderThan+`
-				ORDER BY created_at LIMIT ?`, outcome, from, e.age.Microseconds(), expiryBatch))
+				ORDER BY created_at LIMIT ?`, outcome, from, e.ages.Refusals.Microseconds(), expiryBatch))
 		})
 		if err != nil || len(batch) == 0 {
 			return err
@@ -85,6 +93,21 @@ func (e *Expiry) deleteExpired(ctx context.Context, outcome ledgerOutcome) error
 		case errors.Is(err, stock.ErrBusy):
 			after = "created_at > ?" // skip this batch until the next search
 		case err != nil:
+			return err
+		}
+		rest(ctx, time.Since(began))
+	}
+}
+
+// deleteReservations deletes the old reservations of one state, the oldest first.
+func (e *Expiry) deleteReservations(ctx context.Context, state stock.ReservationState) error {
+	for {
+		began := time.Now()
+		found, _, err := pruneReservations(ctx, e.store, state, e.ages.Reservations)
+		if errors.Is(err, stock.ErrBusy) {
+			return nil // until the next search
+		}
+		if err != nil || found < PruneLimit {
 			return err
 		}
 		rest(ctx, time.Since(began))
@@ -106,7 +129,7 @@ func (e *Expiry) deleteBatch(ctx context.Context, outcome ledgerOutcome, batch [
 	for i, row := range batch {
 		args[i] = row.Key
 	}
-	args = append(args, outcome, e.age.Microseconds())
+	args = append(args, outcome, e.ages.Refusals.Microseconds())
 	// At READ COMMITTED, since locked gaps would keep new requests out. NOWAIT, because TiDB has no SKIP LOCKED.
 	return e.store.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx Tx) error {
 		var keys []any

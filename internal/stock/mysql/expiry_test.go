@@ -2,6 +2,7 @@ package mysql_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func TestOnlyRefusalsExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // replicas
-		expiry := mysql.ExpireRefusals(deps, 50*time.Millisecond)
+		expiry := mysql.Expire(deps, mysql.Ages{Refusals: 50 * time.Millisecond, Reservations: time.Hour})
 		t.Cleanup(func() { _ = expiry.Close() })
 	}
 	serverstest.Eventually(t, "the batches without the locked row are deleted", func() bool {
@@ -66,10 +67,54 @@ func TestOnlyRefusalsExpire(t *testing.T) {
 	}
 }
 
+// A locked reservation keeps its batch until it is unlocked.
+func TestReservationsThatSoldNothingExpire(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	held, confirmed, cancelled, expired, young := s.hold(t, 1), s.hold(t, 1), s.hold(t, 1), s.hold(t, 1), s.hold(t, 1)
+	_, err := s.Confirm(t.Context(), confirmed)
+	_, err2 := s.Cancel(t.Context(), cancelled)
+	_, err3 := s.Cancel(t.Context(), young)
+	_, err4 := s.deps.MySQL.Exec("UPDATE reservation SET state = IF(id = ?, 'expired', state), "+
+		"expires_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR WHERE id <> ?", expired[:], young[:])
+	if err := errors.Join(err, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	reader := stocktest.Begin(t, s.deps.MySQL)
+	if _, err := reader.Exec("SELECT * FROM reservation WHERE id = ? FOR UPDATE", cancelled[:]); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // replicas
+		expiry := mysql.Expire(s.deps, mysql.Ages{Refusals: 50 * time.Millisecond, Reservations: time.Hour})
+		t.Cleanup(func() { _ = expiry.Close() })
+	}
+	left := func() (ids []stock.ReservationID) {
+		for _, id := range []stock.ReservationID{held, confirmed, cancelled, expired, young} {
+			var n int
+			if err := s.deps.MySQL.Get(&n, "SELECT COUNT(*) FROM reservation WHERE id = ?", id[:]); err != nil {
+				t.Fatal(err)
+			}
+			if n > 0 {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	serverstest.Eventually(t, "the expired one is deleted, the locked one is not", func() bool {
+		return slices.Equal(left(), []stock.ReservationID{held, confirmed, cancelled, young})
+	})
+	if err := reader.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	serverstest.Eventually(t, "the one that was locked is deleted", func() bool {
+		return slices.Equal(left(), []stock.ReservationID{held, confirmed, young})
+	})
+}
+
 func TestAClosedExpiryDeletesNothing(t *testing.T) {
 	t.Parallel()
 	deps, _ := newReplica(t)
-	expiry := mysql.ExpireRefusals(deps, time.Millisecond)
+	expiry := mysql.Expire(deps, mysql.Ages{Refusals: time.Millisecond, Reservations: time.Millisecond})
 	if err := expiry.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +136,7 @@ func TestAKeyWhoseSoldOutAnswerExpiredIsNew(t *testing.T) {
 			}
 			service.Set(t, id, 10)
 		}
-		expiry := mysql.ExpireRefusals(deps, time.Millisecond)
+		expiry := mysql.Expire(deps, mysql.Ages{Refusals: time.Millisecond, Reservations: time.Millisecond})
 		defer expiry.Close()
 		serverstest.Eventually(t, "the answer has expired", func() bool { return countAnswers(t, deps.MySQL, "k") == 0 })
 		stocktest.Sell(t, d, req)

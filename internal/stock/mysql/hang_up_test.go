@@ -7,7 +7,6 @@ import (
 
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
-	"stock/internal/stock/mysql"
 	"stock/internal/stock/stocktest"
 )
 
@@ -32,15 +31,11 @@ func TestClientsThatHangUpLeaveNoSessionsBehind(t *testing.T) {
 		}
 		return func(ctx context.Context) { _, _ = orderer.Order(ctx, request) }
 	}
-	register := func(_ *testing.T, deps stock.Deps, _ *stocktest.Service, id int64) func(context.Context) {
-		store := mysql.New(deps).WithFence(stock.Holder{Token: 1, Issuer: "test"}, 1)
-		return func(ctx context.Context) { _, _ = store.Read(ctx, id) }
-	}
 	for name, prepare := range map[string]func(
 		*testing.T, stock.Deps, *stocktest.Service, int64,
 	) func(context.Context){
 		"for-update": deduct("for-update"), "serializable": deduct("serializable"), "ledger": deduct("ledger"),
-		"order": order, "fence": register,
+		"order": order,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

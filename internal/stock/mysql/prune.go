@@ -37,7 +37,7 @@ func PruneLedger(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted i
 // keys, and returns how many it deleted, even if it fails. Units that are held are never touched.
 func PruneReservations(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
 	for _, state := range stock.EndStates {
-		rows, err := Prune(ctx, func() (int, int64, error) { return pruneReservations(ctx, db, state, age) })
+		rows, err := Prune(ctx, func() (int, int64, error) { return pruneReservations(ctx, Store{DB: db}, state, age) })
 		deleted += rows
 		if err != nil {
 			return deleted, err
@@ -46,15 +46,15 @@ func PruneReservations(ctx context.Context, db *sqlx.DB, age time.Duration) (del
 	return deleted, nil
 }
 
-// pruneReservations reads without locks, since a reservation that has ended does not change.
+// pruneReservations deletes up to PruneLimit reservations, or none and fails with ErrBusy if one of them is locked.
 func pruneReservations(
-	ctx context.Context, db *sqlx.DB, state stock.ReservationState, age time.Duration,
+	ctx context.Context, store Store, state stock.ReservationState, age time.Duration,
 ) (found int, rows int64, err error) {
 	// At READ COMMITTED, since locked gaps would keep new reservations out.
-	err = Store{DB: db}.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx Tx) error {
+	err = store.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx Tx) error {
 		var ids []any
 		err := tx.SelectContext(ctx, &ids, "SELECT id FROM reservation FORCE INDEX (reservation_state) WHERE state = ? "+
-			"AND expires_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY expires_at LIMIT ?",
+			"AND expires_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY expires_at LIMIT ? FOR UPDATE NOWAIT",
 			state, age.Microseconds(), PruneLimit)
 		if err != nil || len(ids) == 0 {
 			return Refusal(err)

@@ -96,8 +96,18 @@ func findKeys(ctx context.Context, in session, keys []any) (map[string]*reservat
 // insertReservations adds reservations that are held from now on. It fails with errKeyTaken if a key is not new. An
 // error is a refusal.
 func insertReservations(ctx context.Context, in session, rows []*reservationRow) error {
+	query, args := insertSQL(rows)
+	_, err := in.ExecContext(ctx, query, args...)
+	if IsDuplicate(err) {
+		return keyTaken(err)
+	}
+	return Refusal(err)
+}
+
+// insertSQL returns the statement of insertReservations.
+func insertSQL(rows []*reservationRow) (query string, args []any) {
 	const one = "(?, ?, ?, ?, ?, ?, 'held', ?, ?)"
-	args := make([]any, 0, 8*len(rows))
+	args = make([]any, 0, 9*len(rows)+8) // holdTogether adds as many
 	for _, r := range rows {
 		var key any
 		if r.Key != nil {
@@ -105,14 +115,12 @@ func insertReservations(ctx context.Context, in session, rows []*reservationRow)
 		}
 		args = append(args, r.ID, key, r.GoodsID, r.Count, r.TTL, r.Epoch, datetime(r.Created), datetime(r.Expires))
 	}
-	_, err := in.ExecContext(ctx, "INSERT INTO reservation "+
-		"(id, client_key, goods_id, count, ttl_ms, epoch, state, created_at, expires_at) VALUES "+
-		one+strings.Repeat(", "+one, len(rows)-1), args...)
-	if IsDuplicate(err) {
-		return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errKeyTaken, err)
-	}
-	return Refusal(err)
+	return "INSERT INTO reservation " +
+		"(id, client_key, goods_id, count, ttl_ms, epoch, state, created_at, expires_at) VALUES " +
+		one + strings.Repeat(", "+one, len(rows)-1), args
 }
+
+func keyTaken(err error) error { return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errKeyTaken, err) }
 
 // endHeld ends those of the given reservations that are held and fulfil the condition, and returns them. The
 // transaction must have locked the rows of their items, and then gives their units back. An error is a refusal.

@@ -125,31 +125,17 @@ func (s *reserve) Hold(
 	return row.reservation(), receipt, nil
 }
 
-// holdAlone is a hold in a transaction by itself. It tries again if the server rolled it back because of a conflict.
+// holdAlone is a hold by itself. It tries again if the server rolled it back because of a conflict.
 func (s *reserve) holdAlone(ctx context.Context, req stock.Request, h *hold) (stock.Receipt, error) {
+	try := s.holdAtOnce
+	if req.Hold > 0 || req.Pause != nil {
+		try = s.holdWithWork
+	}
 	section := stock.Arrive()
 	member := &batching.Member{Request: req, Detail: h}
 	for attempt := 1; ; attempt++ {
-		var taken []reservationRow
-		err := s.store.InTx(ctx, []int64{ShareOf(req)}, ReadCommitted, req.Pause, func(tx Tx) error {
-			fresh, _, err := findHolds(ctx, tx, []*batching.Member{member})
-			if err != nil || len(fresh) == 0 {
-				return cmp.Or(err, member.Err)
-			}
-			if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
-				return err
-			}
-			if taken, err = holdWhatFits(ctx, tx, req.GoodsID, fresh, &section); err != nil {
-				return err
-			}
-			if err := cmp.Or(member.Err, stock.Work(ctx, req.Hold)); err != nil {
-				return err
-			}
-			section.Leave()
-			return nil
-		})
+		err := try(ctx, member, &section)
 		if err == nil {
-			s.count(stock.Expired, taken)
 			return section.Receipt(member.Remaining, attempt), nil
 		}
 		again := isRolledBack(err) || errors.Is(err, errKeyTaken)
@@ -157,6 +143,47 @@ func (s *reserve) holdAlone(ctx context.Context, req stock.Request, h *hold) (st
 			return stock.Receipt{}, err
 		}
 	}
+}
+
+// holdAtOnce decides on a hold as on a batch of one.
+func (s *reserve) holdAtOnce(ctx context.Context, m *batching.Member, section *stock.Section) error {
+	return s.store.use(ctx, []int64{m.GoodsID}, func(conn *conn) error {
+		if err := conn.endBefore(ctx, conn); err != nil {
+			return Refusal(err)
+		}
+		running, cancel := s.store.untilDeadline(ctx)
+		defer cancel()
+		b := &batching.Batch{GoodsID: m.GoodsID, Undecided: []*batching.Member{m}}
+		err := cmp.Or(s.tryHolds(running, conn, b), m.Err)
+		section.Enter()
+		return err
+	})
+}
+
+// holdWithWork is a hold with work to do, in a transaction that locks the item's row.
+func (s *reserve) holdWithWork(ctx context.Context, m *batching.Member, section *stock.Section) error {
+	var taken []reservationRow
+	err := s.store.InTx(ctx, []int64{ShareOf(m.Request)}, ReadCommitted, m.Pause, func(tx Tx) error {
+		fresh, _, err := findHolds(ctx, tx, []*batching.Member{m})
+		if err != nil || len(fresh) == 0 {
+			return cmp.Or(err, m.Err)
+		}
+		if err := m.Pause.At(ctx, stock.BeforeWrite); err != nil {
+			return err
+		}
+		if taken, err = holdWhatFits(ctx, tx, m.GoodsID, fresh, section); err != nil {
+			return err
+		}
+		if err := cmp.Or(m.Err, stock.Work(ctx, m.Request.Hold)); err != nil {
+			return err
+		}
+		section.Leave()
+		return nil
+	})
+	if err == nil {
+		s.count(stock.Expired, taken)
+	}
+	return err
 }
 
 // tryHolds decides on a batch of holds of one item.
@@ -254,10 +281,10 @@ func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, me
 	return nil
 }
 
-// holdTogether grants all members, or refuses all, or decides nothing. It adds the reservations before it takes the
-// units, so that the item's row is locked for one statement and the commit only; nobody else waits for the new rows. It
-// rolls back and decides nothing if the units were sold meanwhile, or if the wait for the item's row has cost the
-// reservations more than holdSlack of their time.
+// holdTogether grants all members, or refuses all, or decides nothing. It sends its transaction in one message, so that
+// the item is not blocked if the replica is stopped. It adds the reservations before it locks the item's row; nobody
+// else waits for them. It adds nothing and decides nothing if the units were sold meanwhile, or if the wait for the
+// item's row has cost the reservations more than holdSlack of their time.
 func holdTogether(
 	ctx context.Context, conn *conn, goodsID int64, members []*batching.Member,
 ) (decided bool, err error) {
@@ -265,31 +292,32 @@ func holdTogether(
 	if err != nil {
 		return false, err
 	}
-	began, asked := time.Now(), batching.Total(members)
+	asked := batching.Total(members)
 	if present.Units < asked {
 		return refuseHolds(ctx, conn, goodsID, members)
 	}
-	tx, err := conn.begin(ctx, nil)
+	rows := present.rows(members)
+	insert, args := insertSQL(rows)
+	args = append(args, goodsID, asked, goodsID, asked, present.Epoch, datetime(present.Now+holdSlack.Microseconds()))
+	for _, r := range rows {
+		args = append(args, r.ID)
+	}
+	// The SELECT waits for the row, so that the UPDATE begins, and reads the time, after the wait.
+	result, err := conn.together(ctx, insert+"; "+selectSQL+forUpdateSQL(ctx)+"; "+
+		deductSQL+" AND epoch = ? AND UTC_TIMESTAMP(6) <= ?; "+
+		"DELETE reservation FROM reservation "+byID+list(len(rows))+" AND ROW_COUNT() = 0", args...)
+	if IsDuplicate(err) {
+		err = keyTaken(err)
+	}
 	if err != nil {
 		return false, err
 	}
-	defer tx.tx.Rollback()
-	if err := insertReservations(ctx, tx, present.rows(members)); err != nil {
-		return false, err
+	update := len(result.AllRowsAffected()) - 3 // before DELETE and COMMIT
+	if result.AllRowsAffected()[update] == 0 {
+		return false, nil
 	}
-	result, err := tx.ExecContext(ctx, deductSQL+" AND epoch = ?", asked, goodsID, asked, present.Epoch)
-	if err != nil {
-		return false, Refusal(err)
-	}
-	if rows, err := result.RowsAffected(); err != nil || rows == 0 || time.Since(began) > holdSlack {
-		return false, err
-	}
-	remaining, err := result.LastInsertId()
-	if err != nil {
-		return false, err
-	}
-	batching.Allot(members, remaining+asked)
-	return true, classifyCommit(tx.tx.Commit())
+	batching.Allot(members, result.AllLastInsertIds()[update]+asked)
+	return true, nil
 }
 
 // stockForHold is the stock of an item, and the time at which reservations of it begin.

@@ -23,11 +23,12 @@ type Store struct {
 	tidb   bool
 	upkeep bool          // its connections count against Upkeep, whatever they are used for
 	wait   time.Duration // longest wait for a connection, and then for a row; 0 for no limit
+	reply  time.Duration // longest wait for a reply: see stock.Deps
 }
 
 // New makes the store for strategies.
 func New(d stock.Deps) Store {
-	return Store{DB: d.MySQL, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait}
+	return Store{DB: d.MySQL, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait, reply: d.MySQLReply}
 }
 
 // NewAdmin makes the store for administration. Its connections count against Upkeep: the stock of an item can be read
@@ -47,8 +48,8 @@ const (
 		epoch = GREATEST(epoch + 1, VALUES(epoch))`
 	// LAST_INSERT_ID(expr) returns the units in the reply itself. It is unsigned, and the stock of an item that
 	// `decrement` has oversold may still be negative.
-	restockSQL = `UPDATE good_stock SET stock = CAST(LAST_INSERT_ID(stock + ?) AS SIGNED), version = version + 1,
-		fence = 0, fence_issuer = '' WHERE goods_id = ? AND stock <= ?`
+	restockSQL = `UPDATE good_stock SET stock = CAST(LAST_INSERT_ID(stock + ?) AS SIGNED), version = version + 1
+		WHERE goods_id = ? AND stock <= ?`
 )
 
 // Read implements stock.ReadWriter.
@@ -116,6 +117,15 @@ func (s Store) Epoch(ctx context.Context, goodsID int64) (epoch int64, err error
 func (s Store) Items(ctx context.Context) (ids []int64, err error) {
 	err = s.use(ctx, []int64{Upkeep}, func(conn *conn) error {
 		return Refusal(conn.SelectContext(ctx, &ids, "SELECT goods_id FROM good_stock"))
+	})
+	return ids, err
+}
+
+// ItemsAfter lists up to limit ids of items that are greater than last, in ascending order.
+func (s Store) ItemsAfter(ctx context.Context, last int64, limit int) (ids []int64, err error) {
+	err = s.use(ctx, []int64{Upkeep}, func(conn *conn) error {
+		return Refusal(conn.SelectContext(ctx, &ids,
+			"SELECT goods_id FROM good_stock WHERE goods_id > ? ORDER BY goods_id LIMIT ?", last, limit))
 	})
 	return ids, err
 }

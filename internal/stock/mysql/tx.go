@@ -24,7 +24,7 @@ func (s Store) InTx(
 		if err := conn.endBefore(ctx, conn); err != nil {
 			return Refusal(err)
 		}
-		running, cancel := untilDeadline(ctx)
+		running, cancel := s.untilDeadline(ctx)
 		defer cancel()
 		tx, err := conn.begin(running, options)
 		if err != nil {
@@ -65,7 +65,9 @@ func (tx Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Re
 	if err := tx.prepare(ctx); err != nil {
 		return nil, err
 	}
-	return tx.tx.ExecContext(tx.running, query, args...)
+	running, cancel := tx.until(ctx)
+	defer cancel()
+	return tx.tx.ExecContext(running, query, args...)
 }
 
 // GetContext reads one row.
@@ -73,7 +75,9 @@ func (tx Tx) GetContext(ctx context.Context, dest any, query string, args ...any
 	if err := tx.prepare(ctx); err != nil {
 		return err
 	}
-	return tx.tx.GetContext(tx.running, dest, query, args...)
+	running, cancel := tx.until(ctx)
+	defer cancel()
+	return tx.tx.GetContext(running, dest, query, args...)
 }
 
 // SelectContext reads any number of rows.
@@ -81,7 +85,17 @@ func (tx Tx) SelectContext(ctx context.Context, dest any, query string, args ...
 	if err := tx.prepare(ctx); err != nil {
 		return err
 	}
-	return tx.tx.SelectContext(tx.running, dest, query, args...)
+	running, cancel := tx.until(ctx)
+	defer cancel()
+	return tx.tx.SelectContext(running, dest, query, args...)
+}
+
+// until returns the context of a statement under way. If the transaction has one that ends, that one ends them all.
+func (tx Tx) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	if tx.running.Done() != nil {
+		return tx.running, func() {}
+	}
+	return tx.conn.store.untilDeadline(ctx)
 }
 
 // prepare refuses a statement whose request has ended, and makes the server answer any other one in time.

@@ -82,30 +82,40 @@ func (i unitItem) write(ctx context.Context, tx Tx, goodsID int64) error {
 	return Refusal(err)
 }
 
-// makeRows makes rows for some of the unmade units.
-func (i *unitItem) makeRows(ctx context.Context, tx Tx, goodsID int64) error {
+// makeRows makes rows for some of the unmade units, unless somebody else has made rows since the item was read. It
+// sends its transaction in one message: while rows are made, all buyers of the item wait.
+func (i unitItem) makeRows(ctx context.Context, conn *conn, goodsID int64) error {
 	n := min(i.Unmade, unitChunk)
-	args := make([]any, 0, 2*n)
-	for unit := i.Made + 1; unit <= i.Made+n; unit++ {
-		args = append(args, goodsID, unit)
-	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO good_unit (goods_id, unit) VALUES (?, ?)"+
-		strings.Repeat(", (?, ?)", int(n)-1), args...)
-	if err != nil {
-		return Refusal(err)
-	}
-	i.Unmade, i.Made = i.Unmade-n, i.Made+n
-	return i.write(ctx, tx, goodsID)
+	_, err := conn.together(ctx, "UPDATE unit_stock SET unmade = unmade - ?, made = made + ? "+
+		"WHERE goods_id = ? AND made = ? AND unmade >= ?; "+
+		"INSERT INTO good_unit (goods_id, unit) SELECT ?, ? + n FROM ("+numbersSQL+") numbers "+
+		"WHERE ROW_COUNT() = 1 AND n <= ?", n, n, goodsID, i.Made, n, goodsID, i.Made, n)
+	return err
 }
 
+// numbersSQL selects the numbers n from 1 to unitChunk.
+var numbersSQL = func() string {
+	const digits = "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4" +
+		" UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9) "
+	return "SELECT 1 + a.d + 10 * b.d + 100 * c.d AS n FROM " + digits + "a JOIN " + digits + "b JOIN " + digits + "c"
+}()
+
 // lockUnits locks up to n rows of an item. It waits for rows that others have locked, or passes over them.
-func lockUnits(ctx context.Context, tx Tx, goodsID int64, n int, locking string) (units []int64, err error) {
+func lockUnits(ctx context.Context, in session, goodsID int64, n int, locking string) (units []int64, err error) {
 	if n == 0 {
 		return nil, nil
 	}
-	err = tx.SelectContext(ctx, &units, findUnitsSQL+locking, goodsID, n)
+	query := findUnitsSQL + locking
+	if locking == skipLocked && stock.TriesOnce(ctx) {
+		query = mayWait + query
+	}
+	err = in.SelectContext(ctx, &units, query, goodsID, n)
 	return units, Refusal(err)
 }
+
+// mayWait makes MariaDB 10.11 pass over locked rows in a session that does not wait for rows. Otherwise the first
+// locked row makes it roll the transaction back (error 1180). Other servers see a comment.
+const mayWait = "/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 
 // deleteUnits deletes rows that are locked.
 func deleteUnits(ctx context.Context, tx Tx, goodsID int64, units []int64) error {

@@ -110,16 +110,18 @@ func (u unitRows) takeFree(
 // errFewFree ends a transaction that found too few free rows.
 var errFewFree = errors.New("too few rows are free")
 
-// makeFree makes rows if too few are free and units are unmade. It reports whether enough may be free now. Its
-// transaction does nothing else, so that requests that need the same rows do not wait for long.
+// makeFree makes rows if too few are free and units are unmade. It reports whether enough may be free now.
 func (u unitRows) makeFree(ctx context.Context, req stock.Request) (made bool, err error) {
-	withoutPause := stock.Request{GoodsID: req.GoodsID, Count: req.Count} // or work: this transaction sells nothing
-	err = u.inTx(ctx, withoutPause, func(tx Tx) error {
-		item, err := lockUnitItem(ctx, tx, req.GoodsID)
-		if err != nil {
-			return err
+	err = u.MySQL.use(ctx, []int64{ShareOf(req)}, func(conn *conn) error {
+		if err := conn.endBefore(ctx, conn); err != nil {
+			return Refusal(err)
 		}
-		free, err := lockUnits(ctx, tx, req.GoodsID, req.Count, skipLocked)
+		// The item comes first: if rows are made between the two statements, the second finds them.
+		var item unitItem
+		if err := conn.GetContext(ctx, &item, unitItemSQL, req.GoodsID); err != nil {
+			return classifyRead(req.GoodsID, err)
+		}
+		free, err := lockUnits(ctx, conn, req.GoodsID, req.Count, skipLocked) // only until the statement ends
 		if err != nil {
 			return err
 		}
@@ -127,7 +129,7 @@ func (u unitRows) makeFree(ctx context.Context, req stock.Request) (made bool, e
 			return nil // another request has made them, or there are none to make
 		}
 		made = true
-		return item.makeRows(ctx, tx, req.GoodsID)
+		return item.makeRows(ctx, conn, req.GoodsID)
 	})
 	return made && err == nil, err
 }

@@ -2,67 +2,36 @@ package redis
 
 import (
 	"context"
-	_ "embed"
-	"fmt"
-
-	"github.com/redis/go-redis/v9"
+	"errors"
 
 	"stock/internal/stock"
 )
 
-// fencedStore is the store of one holder of a lock: see the fencedStore of package mysql, which tells why Read
-// registers the holder. The registered holder is kept in a key beside the item's stock.
+// fencedStore is the store of one holder of a lock: see the fencedStore of package mysql, which tells why Write checks
+// both the token and the stock. The token of the last sale is kept in a key beside the item's stock.
 type fencedStore struct {
 	Store
 	holder stock.Holder
-	count  int
+	read   int64 // units that Read returned
 }
-
-var (
-	//go:embed lua/register.lua
-	registerLua    string
-	registerScript = redis.NewScript(registerLua)
-
-	//go:embed lua/write.lua
-	writeLua    string
-	writeScript = redis.NewScript(writeLua)
-)
 
 // WithFence implements stock.Lockable.
-func (s Store) WithFence(holder stock.Holder, count int) stock.ReadWriter {
-	return fencedStore{s, holder, count}
+func (s Store) WithFence(holder stock.Holder) stock.ReadWriter {
+	return &fencedStore{Store: s, holder: holder}
 }
 
-// Read registers the holder and reads the stock.
-func (s fencedStore) Read(ctx context.Context, goodsID int64) (int64, error) {
-	keys := []string{s.Key(goodsID), s.fenceKey(goodsID)}
-	units, err := registerScript.Run(ctx, s.Client, keys, s.holder.Issuer, s.holder.Token, s.count).Int64()
-	if err := s.fenced(goodsID, err); err != nil {
-		return 0, err
-	}
-	return units, classifyItemRead(goodsID, err)
+// Read implements stock.ReadWriter.
+func (s *fencedStore) Read(ctx context.Context, goodsID int64) (units int64, err error) {
+	s.read, err = s.Store.Read(ctx, goodsID)
+	return s.read, err
 }
 
-// Write overwrites the stock if the holder is still registered.
-func (s fencedStore) Write(ctx context.Context, goodsID, units int64) error {
-	if ctx.Err() != nil {
-		return stock.Interrupted(context.Cause(ctx))
+// Write implements stock.ReadWriter.
+func (s *fencedStore) Write(ctx context.Context, goodsID, units int64) error {
+	written := stock.ItemStock{GoodsID: goodsID, Units: units, Read: s.read, Holder: s.holder}
+	err := s.WriteAll(ctx, nil, []stock.ItemStock{written})
+	if line, ok := errors.AsType[*stock.LineError](err); ok {
+		return line.Err
 	}
-	ctx = context.WithoutCancel(ctx)
-	keys := []string{s.Key(goodsID), s.fenceKey(goodsID)}
-	err := writeScript.Run(ctx, s.Client, keys, s.holder.Issuer, s.holder.Token, units).Err()
-	if err := s.fenced(goodsID, err); err != nil {
-		return err
-	}
-	return ClassifyItemWrite(goodsID, err)
-}
-
-// fenced returns the ErrFenced of a script that refused the holder, and nil for any other error.
-func (s fencedStore) fenced(goodsID int64, err error) error {
-	if !redis.HasErrorPrefix(err, "FENCED") {
-		return nil
-	}
-	var registered stock.Holder
-	_, _ = fmt.Sscanf(err.Error(), "FENCED %d %s", &registered.Token, &registered.Issuer)
-	return s.holder.RefusedBy(goodsID, registered)
+	return err
 }

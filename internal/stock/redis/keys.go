@@ -37,7 +37,7 @@ func (s Store) StreamKey(goodsID int64) string { return s.Key(goodsID) + ":sales
 // down, items on the others are still sold: the replica remembers them and adds them to the index later.
 func (s Store) StreamIndexKey() string { return s.Prefix + "stock:streams" }
 
-// fenceKey holds the registered holder: "token issuer".
+// fenceKey holds the token of the last sale through the fence: "token issuer".
 func (s Store) fenceKey(goodsID int64) string { return s.Key(goodsID) + ":fence" }
 
 // writableKey does not exist.

@@ -15,6 +15,7 @@ import (
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
+	stockredis "stock/internal/stock/redis"
 	"stock/internal/stock/stocktest"
 	"stock/internal/tcpproxy"
 )
@@ -195,14 +196,10 @@ func TestRedisStrategiesSellOnACluster(t *testing.T) {
 }
 
 // Lua's numbers are exact only up to 2^53, and as text "9" sorts after "10".
-func TestTheRegisterScriptComparesTokensOfAnySize(t *testing.T) {
+func TestTheFenceInRedisComparesTokensOfAnySize(t *testing.T) {
 	t.Parallel()
 	c := stocktest.Redis(t, stocktest.Servers.Redis(t))
-	text, err := os.ReadFile("lua/register.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	register := redis.NewScript(string(text))
+	store := stockredis.Store{Client: c}
 	for _, test := range []struct {
 		before, token uint64
 		accepted      bool
@@ -215,8 +212,9 @@ func TestTheRegisterScriptComparesTokensOfAnySize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = register.Run(t.Context(), c, []string{"stock:{1}", "stock:{1}:fence"}, "a lock", test.token, 1).Err()
-		if refused := redis.HasErrorPrefix(err, "FENCED"); refused == test.accepted || err != nil && !refused {
+		holder := stock.Holder{Token: test.token, Issuer: "a lock"}
+		err = store.WriteAll(t.Context(), nil, []stock.ItemStock{{GoodsID: 1, Units: 1, Read: 1, Holder: holder}})
+		if refused := errors.Is(err, stock.ErrFenced); refused == test.accepted || err != nil && !refused {
 			t.Errorf("token %d after %d: %v, want accepted = %v", test.token, test.before, err, test.accepted)
 		}
 	}

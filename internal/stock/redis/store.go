@@ -58,7 +58,7 @@ func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error)
 	if ctx.Err() != nil {
 		return 0, stock.Interrupted(context.Cause(ctx))
 	}
-	keys := []string{s.Key(goodsID), s.fenceKey(goodsID), s.EpochKey(goodsID), s.StreamKey(goodsID)}
+	keys := []string{s.Key(goodsID), s.EpochKey(goodsID), s.StreamKey(goodsID)}
 	reply, err := s.WithStream(ctx, goodsID, func() *redis.Cmd {
 		return restockScript.Run(context.WithoutCancel(ctx), s.Client, keys, units, int64(stock.MaxStock), rand.Int64())
 	})
@@ -93,23 +93,26 @@ func (s Store) WriteAll(ctx context.Context, _ stock.PauseFunc, stocks []stock.I
 		return stock.Interrupted(context.Cause(ctx))
 	}
 	keys := make([]string, 0, 2*len(stocks))
-	args := make([]any, 1, 1+2*len(stocks))
+	args := make([]any, 1, 1+3*len(stocks))
 	args[0] = stocks[0].Holder.Issuer
 	for _, line := range stocks {
 		keys = append(keys, s.Key(line.GoodsID), s.fenceKey(line.GoodsID))
-		args = append(args, line.Units, line.Holder.Token)
+		args = append(args, line.Units, line.Holder.Token, line.Read)
 	}
 	err := writeAllScript.Run(context.WithoutCancel(ctx), s.Client, keys, args...).Err()
 
 	var at int
-	var registered stock.Holder
+	var last stock.Holder
 	switch {
 	case redis.HasErrorPrefix(err, "UNKNOWN"):
 		_, _ = fmt.Sscanf(err.Error(), "UNKNOWN %d", &at)
 		err = missing(stocks[at].GoodsID)
 	case redis.HasErrorPrefix(err, "FENCED"):
-		_, _ = fmt.Sscanf(err.Error(), "FENCED %d %d %s", &at, &registered.Token, &registered.Issuer)
-		err = stocks[at].Holder.RefusedBy(stocks[at].GoodsID, registered)
+		_, _ = fmt.Sscanf(err.Error(), "FENCED %d %d %s", &at, &last.Token, &last.Issuer)
+		err = stocks[at].Holder.RefusedBy(stocks[at].GoodsID, last)
+	case redis.HasErrorPrefix(err, "CHANGED"):
+		_, _ = fmt.Sscanf(err.Error(), "CHANGED %d", &at)
+		err = stock.ErrChanged
 	default:
 		return classifyWrite(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
+	"stock/internal/stock/stream"
 )
 
 // interruption does something before a client sends a command of this name, and after its reply.
@@ -172,6 +173,48 @@ func TestALostIndexIsRestoredByTheReplicaThatSells(t *testing.T) {
 	serverstest.Eventually(t, "the index has the stream again", func() bool {
 		return r.deps.Redis.SIsMember(t.Context(), "stock:streams", 1).Val()
 	})
+}
+
+// A replica has died after a sale, and Redis has lost the index.
+func TestASweepInspectsOnlyItemsWithAStream(t *testing.T) {
+	t.Parallel()
+	a, _ := newServers(t, servers.RedisOptions{})
+	setter := newReplica(t, connect(t, a), time.Hour)
+	setter.set(t, 5000, 10)
+	setter.close(t) // otherwise it would find the stream
+	dying := newReplica(t, withoutMySQL(t, connect(t, a)), time.Hour)
+	dying.sell(t, 5000, 3)
+	dying.close(t)
+	deps := connect(t, a)
+	_, err := deps.MySQL.Exec("INSERT INTO good_stock (goods_id, stock) " +
+		"WITH RECURSIVE n (i) AS (SELECT 6000 UNION ALL SELECT i + 1 FROM n WHERE i < 6900) SELECT i, 1 FROM n " +
+		"UNION ALL SELECT i - 2000, 1 FROM n")
+	err2 := deps.Redis.Del(t.Context(), "stock:streams").Err()
+	if err := errors.Join(err, err2, deps.Redis.ConfigResetStat(t.Context()).Err()); err != nil {
+		t.Fatal(err)
+	}
+	r := newReplica(t, deps, time.Hour)
+	serverstest.Eventually(t, "the sale is in MySQL", func() bool { return r.recorded(t, 5000) == 3 })
+	if n := r.commands(t)["xinfo|stream"]; n < 1 || n > 20 {
+		t.Errorf("XINFO was sent %d times, want a few: only item 5000 has a stream", n)
+	}
+}
+
+func TestASweepThatRedisDoesNotAnswerRemembersNoItem(t *testing.T) {
+	t.Parallel()
+	a, server := newServers(t, servers.RedisOptions{})
+	a.Redis = limitUser(t, server, "-exists", "-xinfo")
+	deps := connect(t, a)
+	if _, err := deps.MySQL.Exec("INSERT INTO good_stock (goods_id, stock) VALUES (5001, 1), (5002, 1)"); err != nil {
+		t.Fatal(err)
+	}
+	var scans atomic.Int64
+	deps.Redis.AddHook(interruption{"smembers", func() { scans.Add(1) }, func() {}})
+	r := newReplica(t, deps, 20*time.Millisecond)
+	serverstest.Eventually(t, "the scan with the sweep has ended", func() bool { return scans.Load() > 1 })
+	if n := stream.Remembered(r.Deducter); n > 0 {
+		t.Errorf("the replica remembers %d items, want none: nothing was sold", n)
+	}
 }
 
 // A scan has just seen that the item has no stream when a sale opens one. The index loses the item, too.

@@ -201,6 +201,23 @@ func (s streams) inspect(ctx context.Context, ids []int64) (found map[int64]cond
 	return found, err
 }
 
+// existing returns those of up to streamsPerCall items that have a stream, as far as Redis answers.
+func (s streams) existing(ctx context.Context, ids []int64) (found []int64) {
+	replies := make([]*goredis.IntCmd, len(ids))
+	s.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
+		for i, id := range ids {
+			replies[i] = pipe.Exists(ctx, s.StreamKey(id))
+		}
+		return nil
+	})
+	for i, id := range ids {
+		if replies[i].Val() > 0 {
+			found = append(found, id)
+		}
+	}
+	return found
+}
+
 // total counts the entries of streams, and finds the time of the oldest one: zero if there is none.
 func total(found map[int64]condition) (entries int64, oldest time.Time) {
 	for _, stream := range found {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -151,8 +152,8 @@ func (w *writeBehind) scan(working context.Context) error {
 	return cmp.Or(err, w.tidy(working, indexed, found))
 }
 
-// findItems lists the items whose streams are to be scanned: those in the index and those that are open here; and all
-// items of MySQL if it is time to sweep. If the index cannot be read, indexed is nil.
+// findItems lists the items whose streams are to be scanned: those in the index and those that are open here; and the
+// other items of MySQL that have a stream, if it is time to sweep. If the index cannot be read, indexed is nil.
 func (w *writeBehind) findItems(ctx context.Context) (ids []int64, indexed map[int64]bool, err error) {
 	listed, err := w.streams.indexed(ctx)
 	pause := sweepWithoutIndex
@@ -164,14 +165,28 @@ func (w *writeBehind) findItems(ctx context.Context) (ids []int64, indexed map[i
 	}
 	ids = slices.Concat(listed, w.items.beginScan())
 	if time.Since(w.swept) > pause {
-		// A failure of MySQL is reported when there is something to write.
-		if stored, failed := w.db.Items(ctx); failed == nil {
-			w.swept = time.Now()
-			ids = append(ids, stored...)
-		}
+		ids = append(ids, w.sweep(ctx)...)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids), indexed, err
+}
+
+// sweep lists the items of MySQL that have a stream, a page at a time: there may be millions without one, which must
+// not cost memory. A failure of MySQL, or of a Redis server, is reported when there is something to write.
+func (w *writeBehind) sweep(ctx context.Context) (found []int64) {
+	last := int64(math.MinInt64)
+	for {
+		page, err := w.db.ItemsAfter(ctx, last, streamsPerCall)
+		if err != nil {
+			return found
+		}
+		found = append(found, w.streams.existing(ctx, page)...)
+		if len(page) < streamsPerCall {
+			w.swept = time.Now()
+			return found
+		}
+		last = page[len(page)-1]
+	}
 }
 
 // addGroups gives streams with entries their consumer group, if Redis has lost it. It removes those that it cannot read

@@ -51,8 +51,8 @@ type Console struct {
 	viewer    *oracle.Viewer
 	server    *http.Server
 	page      []byte
-	policy    string   // the Content-Security-Policy of the page
-	hosts     []string // the values of the Host header that mean this server
+	policy    string // the Content-Security-Policy of the page
+	address   string // host:port
 
 	ctx   context.Context // ends with the console
 	stop  context.CancelFunc
@@ -109,7 +109,7 @@ func Start(ctx context.Context, listener net.Listener, o Options) (*Console, err
 		stories:   &fault.Lab{Topology: t, Oracle: o.Lab.Target.Oracle, Reading: true},
 		catalogue: catalogue,
 		viewer:    viewer,
-		hosts:     hosts(listener.Addr()),
+		address:   listener.Addr().String(),
 		board:     newBoard(State{ID: rand.Text(), Lab: LabState{PausePoints: o.PausePoints}}),
 		reports:   map[string]string{},
 	}
@@ -129,15 +129,8 @@ func Start(ctx context.Context, listener net.Listener, o Options) (*Console, err
 	return c, nil
 }
 
-// hosts returns the values of the Host header of requests to an address. A request with another one comes from a page
-// whose name was made to lead here (DNS rebinding).
-func hosts(address net.Addr) []string {
-	_, port, _ := net.SplitHostPort(address.String())
-	return []string{address.String(), net.JoinHostPort("localhost", port)}
-}
-
 // URL is the address of the page.
-func (c *Console) URL() string { return "http://" + c.hosts[0] + "/" }
+func (c *Console) URL() string { return "http://" + c.address + "/" }
 
 // Stop ends what goes on, and waits until it has ended.
 func (c *Console) Stop(ctx context.Context) error {

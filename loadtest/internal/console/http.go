@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"stock/internal/origin"
 	"stock/loadtest/internal/fault"
 )
 
@@ -57,7 +58,7 @@ func (c *Console) handler() http.Handler {
 
 // protect refuses requests from other pages, and from names that were made to lead here.
 func (c *Console) protect(next http.Handler) http.Handler {
-	origin := http.NewCrossOriginProtection()
+	policy := origin.Policy{Linked: true}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -66,26 +67,15 @@ func (c *Console) protect(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		switch {
-		case !slices.Contains(c.hosts, r.Host):
+		switch err := policy.Check(r); {
+		case errors.Is(err, origin.ErrHost):
 			fail(w, refused{http.StatusMisdirectedRequest, fmt.Sprintf("%q is not the address of this lab", r.Host)})
-		case origin.Check(r) != nil || fromElsewhere(r):
+		case errors.Is(err, origin.ErrOrigin):
 			fail(w, refused{http.StatusForbidden, "the lab takes requests from its own page only"})
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
-}
-
-// fromElsewhere reports whether another page makes a browser send a GET. It may link to a page of the lab, but not
-// embed or read it.
-func fromElsewhere(r *http.Request) bool {
-	site, mode := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Sec-Fetch-Mode")
-	if site == "" || site == "same-origin" || site == "none" {
-		own := r.Header.Get("Origin")
-		return own != "" && own != "http://"+r.Host
-	}
-	return mode != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
 // refused is an error with the status of its answer.

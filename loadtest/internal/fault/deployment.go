@@ -68,7 +68,7 @@ func (l *Lab) deployApart(
 	}
 	options := topology.Options{PausePoints: true, ReplicaArgs: append([]string{
 		"--lease=" + lease.String(), "--request-timeout=" + requestTimeout.String(), "--lock-wait=" + lease.String(),
-	}, l.forReaders(args)...)}
+	}, append(l.forReaders(args), l.ReplicaArgs...)...)}
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		d.Victim, err = l.Topology.StartIsolated(starting, "victim", victimAt, options)
@@ -130,7 +130,7 @@ func (d *Deployment) openOracle(ctx context.Context, t *topology.Topology) (err 
 	if d.Oracle, err = oracle.Open(ctx, config); err != nil {
 		return err
 	}
-	d.onStop(func(context.Context) error { return d.Oracle.Close() })
+	d.onStop(func(context.Context) error { d.Oracle.Close(); return nil })
 	return nil
 }
 

@@ -130,13 +130,20 @@ var writeOnlyFence = Scenario{
 				return s.playLateBetween(ctx, (*shop).register, (*shop).writeIfRegistered)
 			},
 		},
+		{
+			Name:  "fence-and-stock-in-write",
+			Claim: claim("refuses the next holder, which has read before the late write", report.Safe),
+			Play: func(ctx context.Context, s *Stage) error {
+				return s.playLateBetween(ctx, (*shop).readWithToken, (*shop).writeUnlessChanged)
+			},
+		},
 	},
 }
 
 // How a practice reads and writes under a fence. The token is that of the holder.
 type (
 	fencedRead  func(s *shop, ctx context.Context, token int64) (units int64, err error)
-	fencedWrite func(s *shop, ctx context.Context, token, units int64) error
+	fencedWrite func(s *shop, ctx context.Context, token, read, units int64) error
 )
 
 // playLateBetween has A's write arrive between B's read and B's write.
@@ -170,13 +177,13 @@ func (s *Stage) playLateBetween(ctx context.Context, read fencedRead, write fenc
 		return err
 	}
 	s.Provef("A's lock has expired, and B holds it with token %d, when A writes with token %d", tokenB, tokenA)
-	a.answer(unitsA-1, write(shop, ctx, tokenA, unitsA-1))
-	b.answer(unitsB-2, write(shop, ctx, tokenB, unitsB-2))
+	a.answer(unitsA-1, write(shop, ctx, tokenA, unitsA, unitsA-1))
+	b.answer(unitsB-2, write(shop, ctx, tokenB, unitsB, unitsB-2))
 	return nil
 }
 
-// errStale is a refusal: the store knows a newer token.
-var errStale = errors.New("the fence refuses the token")
+// errStale is a refusal: the store knows a newer token, or another stock.
+var errStale = errors.New("the fence refuses the write")
 
 // lockFenced asks for the lock once, and counts tokens with INCR.
 func (s *shop) lockFenced(ctx context.Context, owner string) (token int64, err error) {
@@ -194,7 +201,7 @@ func (s *shop) sellFenced(ctx context.Context, owner string, count int64) (remai
 	}
 	units, err := s.register(ctx, token)
 	if err == nil {
-		err = s.writeIfRegistered(ctx, token, units-count)
+		err = s.writeIfRegistered(ctx, token, units, units-count)
 	}
 	return units - count, errors.Join(err, s.unlock(ctx))
 }
@@ -211,14 +218,20 @@ func (s *shop) register(ctx context.Context, token int64) (units int64, err erro
 }
 
 // writeIfRegistered writes if no other token has been registered.
-func (s *shop) writeIfRegistered(ctx context.Context, token, units int64) error {
+func (s *shop) writeIfRegistered(ctx context.Context, token, _, units int64) error {
 	return s.update(ctx, "SET stock = ?, version = version + 1 WHERE goods_id = ? AND fence = ?", units, s.item, token)
 }
 
 // writeUnlessNewer writes and notes the token, unless the store knows a newer one.
-func (s *shop) writeUnlessNewer(ctx context.Context, token, units int64) error {
+func (s *shop) writeUnlessNewer(ctx context.Context, token, _, units int64) error {
 	return s.update(ctx, "SET stock = ?, version = version + 1, fence = ? WHERE goods_id = ? AND fence < ?",
 		units, token, s.item, token)
+}
+
+// writeUnlessChanged is writeUnlessNewer if the stock is still what was read.
+func (s *shop) writeUnlessChanged(ctx context.Context, token, read, units int64) error {
+	return s.update(ctx, "SET stock = ?, version = version + 1, fence = ? WHERE goods_id = ? AND stock = ? AND fence < ?",
+		units, token, s.item, read, token)
 }
 
 // update fails with errStale if it finds no row.

@@ -122,6 +122,8 @@ func (s *Stage) writesStock(m tcpproxy.Message) bool {
 		return false
 	}
 	switch inMySQL := bytes.Contains(m.Data, []byte("SET stock = ")); {
+	case s.Store == oracle.Slots && bytes.Contains(m.Data, []byte("INSERT INTO good_slot ")): // it shares units out anew
+		return true
 	case s.Store == oracle.Units:
 		return bytes.Contains(m.Data, []byte("DELETE good_unit "))
 	case s.Store == oracle.MySQL, s.Store == oracle.Slots, inMySQL && s.Strategy.WriteThrough:

@@ -19,6 +19,8 @@ type Lab struct {
 	Topology *topology.Topology
 	Oracle   *oracle.Oracle // reads the stores of the topology
 
+	ReplicaArgs []string // more arguments of "stock serve", for every replica
+
 	// Reading means that Options.Step waits until somebody has read the step. Rounds, and requests that should not end
 	// before the story tells them to, have time for that. Claims about how long an item is blocked are not checked.
 	Reading bool
@@ -112,7 +114,7 @@ func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 	for _, p := range sc.Practices {
 		if o.Practices == nil || slices.Contains(o.Practices, p.Name) {
 			c := l.newCell(sc, scenario.Choice{Strategy: p.asStrategy(), Store: cmp.Or(p.Store, oracle.MySQL)}, o, repeat)
-			c.claim, c.play = p.Claim, p.Play
+			c.claim, c.play, c.practice = p.Claim, p.Play, true
 			cells = append(cells, c)
 		}
 	}

@@ -132,6 +132,9 @@ func (s *Stage) enterIfFree(ctx context.Context, side *redis.Client, ends time.T
 		return errors.New("the lease of client B may have ended by itself")
 	}
 	s.Provef("A's release arrived while B was inside, and deleted B's lock")
+	if s.Strategy.Fenced() { // the fence keeps the stock right
+		s.Failf("A's release has deleted the lock of B, which was inside")
+	}
 	_, err = s.send(ctx, order{client: "C", at: s.Survivor, count: 3})
 	return err
 }
@@ -183,7 +186,7 @@ func pttl(rest time.Duration) string {
 func (s *Stage) releasesLock(m tcpproxy.Message) bool {
 	command := bytes.ToLower(m.Data)
 	return bytes.Contains(m.Data, argument(s.lockKey())) && !s.renewsLock(m) &&
-		slices.ContainsFunc([]string{"del", "srem", "evalsha"}, func(name string) bool {
+		slices.ContainsFunc([]string{"del", "srem", "evalsha", "eval"}, func(name string) bool {
 			return bytes.Contains(command, argument(name))
 		})
 }

@@ -102,8 +102,13 @@ func claimOf(t *testing.T, sc Scenario, name string) (claim Claim, ok bool) {
 // asListed is a strategy of the catalogue as the service lists it.
 func asListed(t *testing.T, s stock.Strategy) (listed scenario.Strategy) {
 	t.Helper()
+	var reservations []stock.Store
+	if s.Name == "reserve" { // the service finds out when it makes the strategy
+		reservations = s.Stores
+	}
 	text, err := json.Marshal(map[string]any{
 		"name": s.Name, "control": s.Control, "claim": s.Claim, "stores": s.Stores, "needs": s.NeedsOn(s.Stores[0]),
+		"write_behind": s.WriteBehind, "write_through": s.WriteThrough, "reservations": reservations,
 	})
 	if err == nil {
 		err = json.Unmarshal(text, &listed)

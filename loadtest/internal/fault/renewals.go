@@ -15,7 +15,7 @@ import (
 	"stock/loadtest/internal/scenario"
 )
 
-var renewalScenarios = []Scenario{blackHole, lateRenewal}
+var renewalScenarios = []Scenario{longWork, blackHole, lateRenewal}
 
 // renewedInRedis are the locks that are one key of Redis, and that are renewed while they are held.
 var renewedInRedis = []string{

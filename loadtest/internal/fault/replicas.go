@@ -246,11 +246,13 @@ func (c *crowd) report(point string) {
 func (c *crowd) record() {
 	c.stage.mu.Lock()
 	defer c.stage.mu.Unlock()
+	c.stage.booked.Store(true)
 	c.stage.ops = append(c.stage.ops, c.ops...)
 }
 
 // setManyUnits puts so many units of the item on sale that it never sells out.
 func (s *Stage) setManyUnits(ctx context.Context) error {
+	s.booked.Store(false) // a crowd records its requests later
 	if err := s.Service.SetStock(ctx, map[int64]int64{s.Item: crowdUnits}); err != nil {
 		return err
 	}

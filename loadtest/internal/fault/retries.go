@@ -198,7 +198,7 @@ func (s *Stage) decides() func(tcpproxy.Message) bool {
 			changed[m.Conn] = false
 		case bytes.HasSuffix(m.Data, []byte("COMMIT")):
 			delete(changed, m.Conn)
-			return did
+			return did || s.writesStock(m) // a strategy may send the whole transaction in one message
 		case bytes.HasSuffix(m.Data, []byte("ROLLBACK")):
 			delete(changed, m.Conn)
 		case s.writesStock(m):

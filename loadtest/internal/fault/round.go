@@ -27,6 +27,9 @@ const roundTime = 90 * time.Second
 // stepTime is the same if somebody looks at each step.
 const stepTime = time.Hour
 
+// judgeTime is the longest that reading what a story has left may take. A round's time may be over before.
+const judgeTime = takeOver + 10*time.Second
+
 // firstItem is below the ids of the stories' items: no load uses them.
 const firstItem = 1_000_000
 
@@ -44,6 +47,7 @@ type cell struct {
 	scenario Scenario
 	claim    Claim
 	play     func(context.Context, *Stage) error
+	practice bool
 	repeat   int
 	command  string // Options.Command
 	reading  bool   // Lab.Reading
@@ -138,19 +142,30 @@ func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
 	return nil
 }
 
-// perform plays a cell and has it judged.
+// perform plays a cell and has it judged. A story of a strategy that could not be played to its end is judged, too: its
+// answers may contradict the store, which is often why it could not go on.
 func (c *cell) perform(ctx context.Context) {
 	if c.err = c.stage.open(ctx, c.scenario.Name); c.err != nil {
 		return
 	}
-	if c.err = c.playStory(ctx); c.err != nil {
-		if errors.Is(c.err, errLeftOut) {
-			c.missing = reason(c.err)
-		}
+	c.err = c.playStory(ctx)
+	if errors.Is(c.err, errLeftOut) {
+		c.missing = reason(c.err)
+	}
+	if c.missing != "" || c.err != nil && !c.judgeable(ctx) {
 		c.history = history.History{Run: c.stage.run, Ops: c.stage.ops}
 		return
 	}
-	c.history, c.verdict, c.err = c.stage.judge(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), judgeTime)
+	defer cancel()
+	var err error
+	c.history, c.verdict, err = c.stage.judge(ctx, c.err == nil)
+	c.err = errors.Join(c.err, err)
+}
+
+// judgeable reports whether a story that failed can be judged. A practice may not have recorded all that it did.
+func (c *cell) judgeable(ctx context.Context) bool {
+	return !c.practice && c.stage.booked.Load() && !errors.Is(ctx.Err(), context.Canceled)
 }
 
 // reason is why a scenario is not played, without where that was noticed.
@@ -198,10 +213,13 @@ func (c *cell) result() report.Fault {
 	case c.missing != "":
 		r.Outcome, r.Evidence = report.Skipped, []string{c.missing}
 		return r
-	case c.err != nil:
-		r.Outcome, r.Evidence = report.Inconclusive, []string{c.err.Error()}
 	case wrong && (s.proof != "" || !c.allows(report.Unsafe)):
 		r.Outcome = report.Unsafe
+		if c.err != nil {
+			r.Evidence = append(r.Evidence, c.err.Error())
+		}
+	case c.err != nil:
+		r.Outcome, r.Evidence = report.Inconclusive, []string{c.err.Error()}
 	case s.proof == "":
 		r.Outcome, r.Evidence = report.Inconclusive, slices.Insert(r.Evidence, 0, unproved)
 	case c.verdict.Result != verify.Correct:

@@ -76,6 +76,16 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 		"a story that failed": {
 			verdict: correct, proof: struck, err: errors.New("no server"), claimed: "refused", want: report.Inconclusive,
 		},
+		"a story that failed because the answers contradict the store": {
+			verdict: wrong, err: errors.New("unexpected answer"), claimed: "refused", want: report.Unsafe,
+		},
+		"a story that failed after it had proved that a claim was broken": {
+			verdict: correct, proof: struck, broken: "no refusal", err: errors.New("no server"), claimed: "refused",
+			want: report.Unsafe,
+		},
+		"unsafe as claimed, in a story that failed before its fault struck": {
+			verdict: wrong, err: errors.New("no server"), claimed: "loses-updates", want: report.Inconclusive,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

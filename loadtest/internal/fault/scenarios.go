@@ -35,6 +35,10 @@ var Scenarios = slices.Concat(
 	sequenceScenarios,
 	falseSoldOutScenarios,
 	holdScenarios,
+	streamScenarios,
+	stockSetScenarios,
+	commitScenarios,
+	passScenarios,
 )
 
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.

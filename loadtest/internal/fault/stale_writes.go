@@ -85,15 +85,15 @@ func playABA(ctx context.Context, s *Stage) error {
 func (s *Stage) restock(ctx context.Context, item, count int64) error {
 	op := history.Op{Kind: history.Restock, Name: s.requestName("restock"), GoodsID: item, Count: count}
 	op, err := traffic.RestockOne(ctx, s.Survivor.AdminURL, s.Store, clientTimeout, op)
-	if err == nil && op.Outcome != history.Sold {
-		err = fmt.Errorf("%d units of item %d were not put back: %s", count, item, op.Error)
-	}
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	s.ops = append(s.ops, op)
 	s.mu.Unlock()
+	if op.Outcome != history.Sold {
+		return fmt.Errorf("%d units of item %d were not put back: %s", count, item, op.Error)
+	}
 	s.Stepf("%d of item %d put back; there are %d now", count, item, op.Remaining)
 	return nil
 }

@@ -61,7 +61,9 @@ var waitScenarios = []Scenario{{
 	Claim: func(scenario.Strategy) Claim {
 		return claim("is not granted the lock without the Redis replica", report.Unavailable)
 	},
-	Deploy: onEndlessLeases(redisPair),
+	// Requests wait longer for the lock than it waits for the Redis replica, so that it is what gives up.
+	Deploy: onRedis(redisPair, "--lease="+endlessLease.String(), "--request-timeout="+patientTimeout.String(),
+		"--lock-wait="+(3*waitLimit).String()),
 	Practices: []Practice{{
 		Name:  "set-then-wait",
 		Claim: claim("is not granted the lock without the Redis replica", report.Unavailable),

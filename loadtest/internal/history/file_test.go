@@ -19,8 +19,9 @@ var (
 			},
 			Round: 1,
 		},
-		Planned: 2, Claim: "correct", Exclusive: true, Witness: "oracle", Scarce: true, JudgedOnly: true, Retries: true,
-		Set: map[int64]int64{1: 6000}, Initial: map[int64]int64{1: 6000}, InitialSeller: map[int64]int64{1: 6000},
+		Planned: 2, Claim: "correct", Exclusive: true, Fenced: true, Witness: "oracle", Scarce: true, JudgedOnly: true,
+		Retries: true,
+		Set:     map[int64]int64{1: 6000}, Initial: map[int64]int64{1: 6000}, InitialSeller: map[int64]int64{1: 6000},
 	}
 	sold = history.Op{Kind: history.Deduct, Name: "o1", GoodsID: 1, Count: 2, SentNS: 10, ReceivedNS: 20, Status: 200,
 		Outcome: history.Sold, Remaining: 5998, Replica: "a", RequestID: "r1", Token: 1 << 60, EnteredNS: 12, LeftNS: 18}

@@ -22,6 +22,9 @@ const (
 // confirms nothing, so the outcome is Unknown.
 const Mismatch = "the receipt does not match the request"
 
+// BusyProblem is the Error of an Op for which the service gave up waiting for others. Its outcome is Busy.
+const BusyProblem = "/problems/busy"
+
 // Witnesses of a Run.
 const (
 	WitnessOracle  = "oracle"
@@ -50,7 +53,9 @@ type Run struct {
 	Bounded        string `json:"bounded,omitempty"`     // why fewer were sent than planned
 	Claim          string `json:"promise"`               // the strategy's claim for this number of replicas
 	Exclusive      bool   `json:"exclusive"`             // claims that critical sections never overlap
+	Fenced         bool   `json:"fenced,omitempty"`      // each sale has a fencing token
 	OmitsRemaining bool   `json:"untold,omitempty"`      // declares that its receipts do not report what remains
+	LosesLateWrite bool   `json:"late,omitempty"`        // claims to lose an update if a write comes late
 	Control        bool   `json:"control"`               // wrong on purpose
 	Witness        string `json:"witness"`               // who read the stock: WitnessOracle or WitnessService
 	Scarce         bool   `json:"scarce,omitempty"`      // the workload is to ask for more units than there are

@@ -3,11 +3,15 @@ package lab
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/scenario"
 )
@@ -35,6 +39,50 @@ func TestNoTraceIsWrittenAfterAnInterrupt(t *testing.T) {
 	}
 	if _, err := os.Stat(trace); err != nil {
 		t.Errorf("without an interrupt: %v", err)
+	}
+}
+
+func TestALabEndsWithoutAnErrorIfItsMySQLWasRestarted(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
+	dsn, err := server.CreateDatabase(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	reset := make(chan func(), 1)
+	go func() {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer client.Close()
+		mysql, err := net.Dial("tcp", server.Addr)
+		if err != nil {
+			return
+		}
+		defer mysql.Close()
+		reset <- func() {
+			// The host answers as it does for a connection of a process that is gone.
+			_ = client.(*net.TCPConn).SetLinger(0)
+			client.Close()
+		}
+		go func() { _, _ = io.Copy(mysql, client) }()
+		_, _ = io.Copy(client, mysql)
+	}()
+	l, err := Attach(t.Context(), Place{
+		URL: "http://127.0.0.1:1", MySQLDSN: strings.Replace(dsn, server.Addr, listener.Addr().String(), 1),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	(<-reset)()
+	if err := l.Close(); err != nil {
+		t.Errorf("Close: %v, want no error", err)
 	}
 }
 

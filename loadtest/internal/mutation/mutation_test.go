@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
 )
@@ -32,6 +33,30 @@ func TestATrialPassesIfTheJudgeWasRightAboutAMutantThatStruck(t *testing.T) {
 		if got := trial.Passed(); got != test.want {
 			t.Errorf("oddity %v, %s, %d strikes: passed %v, want %v",
 				test.oddity, test.verdict, test.strikes, got, test.want)
+		}
+	}
+}
+
+func TestAStoryGivesABugAwayIfTheStrategyShouldBeSafeInIt(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		outcome report.Outcome
+		held    bool
+		want    verify.Result
+	}{
+		{report.Unsafe, false, verify.Wrong},
+		{report.Unsafe, true, verify.Correct},
+		{report.Safe, true, verify.Correct},
+		{report.Blocked, false, verify.Inconclusive},
+		{report.Inconclusive, false, verify.Inconclusive},
+	} {
+		trial := Trial{Mutant: Mutant{Story: "story"}, Verdict: verify.Correct}
+		err := trial.addStory(report.Fault{Scenario: "story", Outcome: test.outcome, ClaimHeld: test.held})
+		if trial.Verdict != test.want || errors.Is(err, errDecided) != (test.want == verify.Wrong) {
+			t.Errorf("%s, claim held %v: %s, %v, want %s", test.outcome, test.held, trial.Verdict, err, test.want)
+		}
+		if trial.Passed() != (test.want == verify.Wrong) {
+			t.Errorf("%s, claim held %v: passed %v", test.outcome, test.held, trial.Passed())
 		}
 	}
 }

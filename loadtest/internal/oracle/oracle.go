@@ -5,7 +5,6 @@ package oracle
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,19 +114,18 @@ func connect(options *redis.UniversalOptions) redis.UniversalClient {
 	return redis.NewClusterClient(cluster)
 }
 
-// Close closes the connections.
-func (o *Oracle) Close() error {
-	var errs []error
+// Close closes the connections. It reports no error: nothing is lost with a connection that is broken already, such as
+// to a MySQL that was restarted.
+func (o *Oracle) Close() {
 	if o.db != nil {
-		errs = append(errs, o.db.Close())
+		o.db.Close()
 	}
 	if o.redis != nil {
-		errs = append(errs, o.redis.Close())
+		o.redis.Close()
 	}
 	for _, server := range o.servers {
-		errs = append(errs, server.Close())
+		server.Close()
 	}
-	return errors.Join(errs...)
 }
 
 // Sees reports whether the oracle can read a store.

@@ -41,7 +41,7 @@ type Row struct {
 	Slots   *int64 `json:"slots"` // the stock of the store slots; nil: the item is not there
 	Units   *int64 `json:"units"` // the same of the store units
 	Version int64  `json:"version"`
-	Fence   uint64 `json:"fence"` // the token of the registered holder; 0: none
+	Fence   uint64 `json:"fence"` // the token of the last sale through a fence; 0: none
 	Issuer  string `json:"issuer"`
 	Ledger  int64  `json:"ledger"` // units sold by the ledger
 }
@@ -49,7 +49,7 @@ type Row struct {
 // RedisItem is what Redis holds, without locks.
 type RedisItem struct {
 	Stock  *int64 `json:"stock"` // nil: the item is not there
-	Fence  string `json:"fence"` // the registered holder: token and issuer
+	Fence  string `json:"fence"` // of the last sale: token and issuer
 	Stream int64  `json:"stream"`
 }
 

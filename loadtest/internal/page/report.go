@@ -128,7 +128,7 @@ func tallies(r *report.Report) []tally {
 	}
 	worst := map[string]int{}
 	for _, row := range r.Rows {
-		if row.Baseline || row.Untested || row.Replicas < most {
+		if row.Baseline || row.Untested || row.Replicas < most || harmlessControl(row) {
 			continue
 		}
 		kind := slices.IndexFunc(kinds, func(k tally) bool { return k.Class == verdictClass(row) })

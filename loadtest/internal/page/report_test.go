@@ -93,6 +93,39 @@ func TestAStrategyThatLosesALateWriteIsNotSimplyCorrect(t *testing.T) {
 	}
 }
 
+func TestALateWriteThatWasNotPlayedIsShownAsClaimed(t *testing.T) {
+	t.Parallel()
+	row := newRow("lock-redlock", verify.Correct)
+	row.LosesLateWrite = true
+	text := written(t, &report.Report{Rows: []*report.Row{row}})
+	for _, want := range []string{`<span class="word late">loses a late write</span>`, "claimed, not played"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+}
+
+func TestAControlIsNotRecommended(t *testing.T) {
+	t.Parallel()
+	undersells, oversells := newRow("redis-prededuct", verify.Correct), newRow("decrement", verify.Correct)
+	undersells.Control, oversells.Control = true, true
+	undersells.Claim, oversells.Claim = verify.ClaimUndersells, verify.ClaimOversells
+	update := newRow("update", verify.Correct)
+	r := &report.Report{Rows: []*report.Row{undersells, oversells, update}}
+	text := written(t, r)
+	for want, n := range map[string]int{
+		`<span class="word base">control</span>`: 2, "correct under this load only": 1, "correct while stock lasts": 1,
+		`<span class="word ok">correct</span>`: 1,
+	} {
+		if got := strings.Count(text, want); got != n {
+			t.Errorf("the page has %s %d times, want %d", want, got, n)
+		}
+	}
+	if got := strings.Join(newVerdict(r).Details, " "); got != "The strategy is correct under load." {
+		t.Errorf("the verdict is %q, want that it counts no control", got)
+	}
+}
+
 func TestAWrongStrategyHasNoBar(t *testing.T) {
 	t.Parallel()
 	wrong := newRow("none", verify.Wrong)

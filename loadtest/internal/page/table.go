@@ -192,13 +192,20 @@ func (t *tableView) newRow(row *report.Row) rowView {
 	return v
 }
 
-// verdictClass is the colour of a row's verdict. A correct strategy that loses a late write is not simply correct.
+// verdictClass is the colour of a row's verdict. A correct strategy that loses a late write is not simply correct, and
+// a control is not recommended.
 func verdictClass(row *report.Row) string {
-	if row.Result == verify.Correct && row.Faults["late-write"] == string(report.Unsafe) {
+	switch {
+	case harmlessControl(row):
+		return "base"
+	case row.Result == verify.Correct && row.LateLoss() != "":
 		return "late"
 	}
 	return resultClass(row.Result)
 }
+
+// harmlessControl reports whether a row is of a control that is wrong under another load.
+func harmlessControl(row *report.Row) bool { return row.Control && row.Result == verify.Correct }
 
 func resultClass(result verify.Result) string {
 	switch result {
@@ -215,6 +222,8 @@ func verdictWord(row *report.Row) (word string, place int) {
 	switch {
 	case row.Baseline && row.ClaimHeld:
 		return "baseline", 4
+	case harmlessControl(row):
+		return "control", 2
 	case verdictClass(row) == "late":
 		return "loses a late write", 1
 	case row.Result == verify.Correct:
@@ -234,12 +243,16 @@ func verdictNote(row *report.Row) string {
 		return "it claims: " + strings.ReplaceAll(row.Claim, "-", " ")
 	case row.Baseline:
 		return "deducts nothing"
-	case row.Control && row.Result == verify.Correct:
-		return "while stock lasts: a control"
+	case harmlessControl(row) && row.Claim == verify.ClaimOversells:
+		return "correct while stock lasts"
+	case harmlessControl(row):
+		return "correct under this load only"
 	case row.Control:
 		return "on purpose: a control"
 	case row.Result == verify.Wrong:
 		return "as it claims"
+	case verdictClass(row) == "late" && row.Faults["late-write"] == "":
+		return "claimed, not played; correct under load"
 	case verdictClass(row) == "late":
 		return "correct under load"
 	}

@@ -390,8 +390,19 @@ func (r *Row) remark() string {
 		return "unranked: restocked"
 	case r.Result == verify.Correct && !r.Ranked():
 		return "unranked: " + r.Claim
+	}
+	return r.LateLoss()
+}
+
+// LateLoss says that the strategy loses an update if a write comes late, as a fault scenario has shown, or as it claims
+// if none was played. It is empty otherwise.
+func (r *Row) LateLoss() string {
+	const loses = "loses a late write"
+	switch {
 	case r.Faults[lateWrite] == string(Unsafe):
-		return "loses a late write"
+		return loses
+	case r.Faults[lateWrite] == "" && r.LosesLateWrite:
+		return loses + " (claimed, not played)"
 	}
 	return ""
 }

@@ -26,6 +26,15 @@ func markdownRows() []*Row {
 			Faults: map[string]string{"holder-dies": "blocked 2.0 s", "late-write": "unsafe", "client-retries": "unsafe"},
 		},
 		{
+			Subject: subject("claims", "mysql", 2), Verdict: verify.Verdict{Result: verify.Correct},
+			Claim: verify.ClaimCorrect, ClaimHeld: true, LosesLateWrite: true, // the scenario was not played
+		},
+		{
+			Subject: subject("fenced", "mysql", 2), Verdict: verify.Verdict{Result: verify.Correct},
+			Claim: verify.ClaimCorrect, ClaimHeld: true, LosesLateWrite: true,
+			Faults: map[string]string{"late-write": "safe"},
+		},
+		{
 			Subject: subject("mutex", "redis", 1), Claim: verify.ClaimCorrect, MySQLStatementsPerSale: 0.005,
 			Verdict: verify.Verdict{Result: verify.Wrong, Figures: verify.Figures{LostUpdates: 7}},
 		},
@@ -52,6 +61,8 @@ func TestTheMarkdownHasTheTenColumnsThatPeopleRead(t *testing.T) {
 | --- | --- | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |
 | ` + "`late`" + ` | CORRECT, loses a late write | 1 234 ±10% | 0.50 | 1.50 | 123 | 2.00 SQL, 3.04 Redis` +
 		` | blocked 2.0 s | **loses a sale** | **deducts twice** |
+| ` + "`claims`" + ` | CORRECT, loses a late write (claimed, not played) | 0 |  | 0 | 0 |  |  |  |  |
+| ` + "`fenced`" + ` | CORRECT | 0 |  | 0 | 0 |  |  | safe |  |
 | ` + "`mutex`, redis, 1 replica" + ` | **WRONG** ✗ (claims correct), lost 7 | 0 |  | 0 | 0 |  |  |  |  |
 | ` + "`control` *" + ` | CORRECT (claim not tested), unranked: loses-updates | 0 |  | 0 | 0 |  |  |  |  |
 | ` + "`noop`" + ` | baseline, sells nothing | 9 000 | 1.00 | 0 | 0 |  |  |  |  |

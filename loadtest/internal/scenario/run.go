@@ -134,7 +134,9 @@ func (c *cellRun) describe(round int) history.Run {
 		Claim:   c.row.claim(),
 		// A mutex is exclusive only where it is correct, which is on one replica. Restocking does not matter for this.
 		Exclusive:      strategy.Claim.Exclusive && strategy.ClaimFor(cell.Replicas, false) == verify.ClaimCorrect,
+		Fenced:         strategy.Fenced(),
 		OmitsRemaining: strategy.OmitsRemaining(),
+		LosesLateWrite: strategy.Claim.LateWrite == "loses-updates" && cell.Replicas > 1,
 		Control:        strategy.Control,
 		Witness:        c.stock.witness,
 		// With restocks, a flash sale may not sell out.

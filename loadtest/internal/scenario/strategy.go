@@ -59,6 +59,12 @@ func (s Strategy) ClaimFor(replicas int, restocked bool) string {
 	return claim
 }
 
+// Fenced reports whether the store checks the tokens of the strategy's lock, so that each sale has one. The late write
+// of a holder is refused only then, or if it is optimistic, and nobody waits for its lock.
+func (s Strategy) Fenced() bool {
+	return s.Claim.LateWrite == "refused" && s.Claim.HolderCrash == "blocks-until-lease-ends"
+}
+
 // Baseline reports whether the strategy deducts nothing: it measures everything but the store.
 func (s Strategy) Baseline() bool { return s.Claim.OneReplica == verify.ClaimSellsNothing }
 

@@ -44,6 +44,9 @@ func ParseSweep(text string) (Sweep, error) {
 // MaxUsers is how many users one process can simulate, each with its own connection.
 const MaxUsers = 10_000
 
+// MaxRounds keeps the plan of a run, with a cell for each row and round, small.
+const MaxRounds = 1000
+
 // MaxReplicas is how many replicas the lab starts at most.
 const MaxReplicas = 8
 

@@ -64,13 +64,15 @@ func CreateDatabase(ctx context.Context, dsn string, account oracle.Account, nam
 		return nil, err
 	}
 	if err := d.connect(ctx, config.User); err != nil {
-		return nil, errors.Join(err, d.closeConnections())
+		d.closeConnections()
+		return nil, err
 	}
 	// If a statement is interrupted, the driver closes the connection, and what was created could not be removed.
 	creating, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	if err := d.create(creating); err != nil {
-		return nil, errors.Join(err, d.closeConnections())
+		d.closeConnections()
+		return nil, err
 	}
 	d.keep(ctx, d.hold)
 	if ctx.Err() != nil {
@@ -289,7 +291,8 @@ func (d *Database) Remove(ctx context.Context) error {
 	case !isLost(err):
 		err = d.remains(err)
 	}
-	return errors.Join(err, d.closeConnections())
+	d.closeConnections()
+	return err
 }
 
 func (d *Database) drop(ctx context.Context) error {
@@ -311,11 +314,12 @@ func (d *Database) exec(ctx context.Context, statement string, args ...any) erro
 	return err
 }
 
-func (d *Database) closeConnections() error {
+// closeConnections reports no error: nothing is lost with a connection that is broken already.
+func (d *Database) closeConnections() {
 	if d.lock != nil {
 		d.lock.Close()
 	}
-	return d.db.Close()
+	d.db.Close()
 }
 
 // denied adds to an error of a missing privilege how it is granted.

@@ -31,6 +31,20 @@ func SendOne(ctx context.Context, base string, load Load, pause string, op histo
 	return r.collect(nil)[0], nil
 }
 
+// CallOne is SendOne for a request about a reservation.
+func CallOne(ctx context.Context, base string, load Load, call history.Call) (history.Call, error) {
+	driver, err := NewDriver(base, 1)
+	if err != nil {
+		return call, err
+	}
+	defer driver.Close()
+	load.Users = 1
+	r := newRun(driver, load)
+	stopCutting := r.cutWith(ctx)
+	defer stopCutting()
+	return r.users[0].call(ctx, call), nil
+}
+
 // RestockOne puts the units back that op describes, in a store, through the admin listener of a replica, and returns op
 // with its answer.
 func RestockOne(ctx context.Context, admin, store string, timeout time.Duration, op history.Op) (history.Op, error) {

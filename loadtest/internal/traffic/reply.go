@@ -17,7 +17,6 @@ import (
 const (
 	problemSoldOut     = "/problems/sold-out"
 	problemBuyerLimit  = "/problems/buyer-limit"
-	problemBusy        = "/problems/busy"
 	problemUnavailable = "/problems/unavailable"
 	problemInProgress  = "/problems/in-progress" // the first request with the key may still deduct, this one has not
 )
@@ -194,7 +193,7 @@ func (r *replyReader) readRestocked(op *history.Op, response *fasthttp.Response)
 // classifyFailure returns the outcome of a request that did not succeed.
 func classifyFailure(status int, problem string) history.Outcome {
 	switch {
-	case status == http.StatusServiceUnavailable && (problem == problemBusy || problem == problemUnavailable):
+	case status == http.StatusServiceUnavailable && (problem == history.BusyProblem || problem == problemUnavailable):
 		return history.Busy
 	case status == http.StatusConflict && problem == problemInProgress:
 		return history.Busy

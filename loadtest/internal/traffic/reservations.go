@@ -94,7 +94,7 @@ func (b *buyer) holdAndConfirm(n int) {
 		TTLMS: load.Reservations.TTL.Milliseconds(),
 	})
 	if held.Outcome == history.Done {
-		b.customer.call(b.ctx, about(held, history.Confirm, false))
+		b.customer.call(b.ctx, About(held, history.Confirm, false))
 	}
 }
 
@@ -153,7 +153,7 @@ func (b *buyer) holdAgain() {
 // insist sends a request about the reservation until the client knows what became of it.
 func (b *buyer) insist(kind string) {
 	for try := range mostAsked {
-		answer := b.customer.call(b.ctx, about(b.request, kind, try > 0))
+		answer := b.customer.call(b.ctx, About(b.request, kind, try > 0))
 		if !open(answer) || !pause(b.ctx, askAgainAfter) {
 			return
 		}
@@ -165,8 +165,8 @@ func open(answer history.Call) bool {
 	return answer.Outcome == history.Busy || answer.Outcome == history.Unknown && answer.Error != history.Mismatch
 }
 
-// about is a request about a reservation.
-func about(held history.Call, kind string, again bool) history.Call {
+// About is a request about a reservation.
+func About(held history.Call, kind string, again bool) history.Call {
 	return history.Call{
 		Kind: kind, Name: held.Name, Reservation: held.Reservation, GoodsID: held.GoodsID, Count: held.Count,
 		TTLMS: held.TTLMS, Again: again,
@@ -205,7 +205,7 @@ func (b *buyer) confirmAtExpiry() {
 // confirmAndCancel sends both at the same time.
 func (b *buyer) confirmAndCancel() {
 	var wg sync.WaitGroup
-	wg.Go(func() { b.other.call(b.ctx, about(b.request, history.Cancel, false)) })
+	wg.Go(func() { b.other.call(b.ctx, About(b.request, history.Cancel, false)) })
 	b.insist(history.Confirm)
 	wg.Wait()
 	b.insist(history.Inspect)
@@ -233,7 +233,7 @@ func (d *Driver) ReadReservations(ctx context.Context, load Load, result *Result
 	for i := range r.users {
 		wg.Go(func() {
 			for n := i; n < len(held) && ctx.Err() == nil; n += len(r.users) {
-				r.users[i].call(ctx, about(held[n], history.Inspect, false))
+				r.users[i].call(ctx, About(held[n], history.Inspect, false))
 			}
 		})
 	}

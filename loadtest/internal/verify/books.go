@@ -36,6 +36,7 @@ type item struct {
 	seller       int64 // units in the store that sells, if final is from a store that is updated afterwards
 	sellerRead   bool
 	sellsNothing bool // sales are confirmed and, as claimed, not made
+	fenced       bool // each sale has a fencing token
 
 	sold     []effect     // distinct sales: one that is reported twice is here once
 	told     []effect     // those that report the remaining stock
@@ -132,7 +133,7 @@ func (b *books) sent(again bool) iter.Seq[history.Op] {
 func isRejected(op *history.Op) bool { return op.Outcome == history.Rejected && !op.Again }
 
 func newItem(id int64, run history.Run, end *history.End) *item {
-	it := &item{id: id, sellsNothing: sellsNothing(run), asked: map[string]int64{}}
+	it := &item{id: id, sellsNothing: sellsNothing(run), fenced: run.Fenced, asked: map[string]int64{}}
 	var known bool
 	it.initial, known = run.Initial[id]
 	if end != nil {

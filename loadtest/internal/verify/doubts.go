@@ -62,7 +62,9 @@ func (b *books) fewUnknown() (r result) {
 
 // fewTurnedAway allows one more for each restock: a fence refuses the holder who read the stock before it.
 func (b *books) fewTurnedAway() (r result) {
-	r.figures.TurnedAway = b.turnedAway()
+	for range b.turnedAway() {
+		r.figures.TurnedAway++
+	}
 	restocks := int64(0)
 	for _, op := range b.ops {
 		if op.Kind == history.Restock {

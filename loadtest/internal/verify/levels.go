@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"cmp"
+	"iter"
 	"math"
 	"slices"
 )
@@ -62,23 +64,69 @@ func (it *item) refusedTruly() (r result) {
 	return r
 }
 
-// risingTokens checks that each sale has a greater fencing token than the sale before it, if it has one.
+// risingTokens checks that each sale has a greater fencing token than the sale before it, and that it has one if it
+// should.
 func (it *item) risingTokens() (r result) {
-	if !it.neverRestocked() {
-		return r // the sequence of the sales is not known
+	if it.fenced {
+		r = it.withoutToken()
 	}
 	var found examples
-	var last effect
-	for _, e := range it.byRemaining() {
-		if e.Token == 0 {
-			continue
-		}
-		if e.Token <= last.Token {
+	for before, e := range it.sequence() {
+		if e.Token > 0 && e.Token <= before.Token {
 			found.addf("item %d: request %s has token %d, and request %s after it has token %d, which is not greater",
-				it.id, name(last.Op), last.Token, name(e.Op), e.Token)
+				it.id, name(before.Op), before.Token, name(e.Op), e.Token)
 		}
-		last = e
 	}
-	r.findings = found.findings("item %d: %d sales have no greater token than the sale before them", it.id, found.count)
+	r.findings = append(r.findings,
+		found.findings("item %d: %d sales have no greater token than the sale before them", it.id, found.count)...)
+	return r
+}
+
+// sequence yields each sale with one that was certainly made before it: with the last one that has a token or, if the
+// item was restocked and what remains does not tell the sequence, with the one of the greatest token of all that were
+// answered before it was sent.
+func (it *item) sequence() iter.Seq2[effect, effect] {
+	if it.neverRestocked() {
+		return it.sequenceByRemaining
+	}
+	return func(yield func(before, e effect) bool) {
+		var before effect
+		sent := slices.SortedFunc(slices.Values(it.sold), func(a, b effect) int { return cmp.Compare(a.since, b.since) })
+		answered := slices.SortedFunc(slices.Values(it.sold), func(a, b effect) int { return cmp.Compare(a.until, b.until) })
+		for _, e := range sent {
+			for ; len(answered) > 0 && answered[0].until < e.since; answered = answered[1:] {
+				if answered[0].Token > before.Token {
+					before = answered[0]
+				}
+			}
+			if !yield(before, e) {
+				return
+			}
+		}
+	}
+}
+
+func (it *item) sequenceByRemaining(yield func(before, e effect) bool) {
+	var before effect
+	for _, e := range it.byRemaining() {
+		if !yield(before, e) {
+			return
+		}
+		if e.Token > 0 {
+			before = e
+		}
+	}
+}
+
+// withoutToken finds the sales that have no fencing token.
+func (it *item) withoutToken() (r result) {
+	var found examples
+	for _, e := range it.sold {
+		if e.Token == 0 {
+			found.addf("item %d: request %s was sold without a fencing token", it.id, name(e.Op))
+		}
+	}
+	r.findings = found.findings("item %d: %d sales have no fencing token, which a fenced lock must issue",
+		it.id, found.count)
 	return r
 }

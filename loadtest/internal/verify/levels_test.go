@@ -66,6 +66,44 @@ func TestTokensThatDoNotRiseAreWrong(t *testing.T) {
 	expectWrong(t, h, "which is not greater")
 }
 
+// The sequence of the sales of an item that was restocked is known only as far as one was answered before another was
+// sent.
+func TestTokensOfARestockedItemMustRiseInTime(t *testing.T) {
+	t.Parallel()
+	s := plenty(3)
+	s.restocks = 0.1
+	h := simulate(s)
+	at := sales(h)
+	for token, i := range at {
+		h.Ops[i].Token = uint64(token + 1)
+	}
+	if v := verify.Judge(h); v.Result != verify.Correct {
+		t.Fatalf("rising tokens: %s: %q", v.Result, v.Evidence)
+	}
+	first, last := &h.Ops[at[0]], (*history.Op)(nil)
+	for _, i := range at {
+		if h.Ops[i].GoodsID == first.GoodsID && h.Ops[i].SentNS > first.ReceivedNS {
+			last = &h.Ops[i]
+		}
+	}
+	last.Token = first.Token
+	expectWrong(t, h, "which is not greater")
+}
+
+func TestASaleWithoutATokenIsWrongIfTheLockIsFenced(t *testing.T) {
+	t.Parallel()
+	h := simulate(plenty(3))
+	for token, i := range sales(h) {
+		h.Ops[i].Token = uint64(token + 1)
+	}
+	h.Run.Fenced = true
+	if v := verify.Judge(h); v.Result != verify.Correct {
+		t.Fatalf("each sale has a token: %s: %q", v.Result, v.Evidence)
+	}
+	h.Ops[sales(h)[7]].Token = 0
+	expectWrong(t, h, "was sold without a fencing token")
+}
+
 func expectWrong(t *testing.T, h *history.History, says string) {
 	t.Helper()
 	v := verify.Judge(h)

@@ -27,6 +27,17 @@ func (b *books) countOverlaps() (r result) {
 		r.remarkf("replica %s: its clock is not the lab's, because its critical sections lie outside their own requests: "+
 			"its overlaps are not counted", cmp.Or(replica, "without a name"))
 	}
+	misread := 0
+	for _, it := range b.items {
+		for _, e := range it.sold {
+			if e.misread() && !foreign[e.Replica] {
+				misread++
+			}
+		}
+	}
+	if misread > 0 {
+		r.remarkf("%d critical sections lie outside their own requests: their overlaps are not counted", misread)
+	}
 	for _, it := range b.items {
 		pairs, _ := it.overlaps(foreign)
 		r.figures.Overlaps += pairs
@@ -44,18 +55,33 @@ func (b *books) overlaps() (r result) {
 	return r
 }
 
-// foreignReplicas returns the replicas with critical sections outside the requests that they belong to. Such a replica
-// runs on another host, and its clock cannot be compared with the lab's.
+// foreignReplicas returns the replicas of whose critical sections most lie outside the requests that they belong to.
+// Such a replica runs on another host, and its clock cannot be compared with the lab's. A few bad readings are no
+// reason to trust none of the others.
 func (b *books) foreignReplicas() map[string]bool {
-	foreign := map[string]bool{}
+	outside := map[string]int{} // sections outside their requests less those inside
 	for _, it := range b.items {
 		for _, e := range it.sold {
-			if Entered(e.Op) && (e.EnteredNS < e.since-clockSlack || e.LeftNS > e.until+clockSlack) {
-				foreign[e.Replica] = true
+			switch {
+			case e.misread():
+				outside[e.Replica]++
+			case Entered(e.Op):
+				outside[e.Replica]--
 			}
 		}
 	}
+	foreign := map[string]bool{}
+	for replica, excess := range outside {
+		if excess > 0 {
+			foreign[replica] = true
+		}
+	}
 	return foreign
+}
+
+// misread reports whether the critical section lies outside its own request, which cannot be.
+func (e effect) misread() bool {
+	return Entered(e.Op) && (e.EnteredNS < e.since-clockSlack || e.LeftNS > e.until+clockSlack)
 }
 
 // bound is the beginning or the end of a critical section.
@@ -110,11 +136,11 @@ func (it *item) overlaps(foreign map[string]bool) (pairs int64, findings []strin
 	return pairs, findings
 }
 
-// bounds returns the bounds of all critical sections by time, except those of foreign replicas.
+// bounds returns the bounds of all critical sections by time, except those whose times cannot be compared.
 func (it *item) bounds(foreign map[string]bool) []bound {
 	var bounds []bound
 	for _, e := range it.sold {
-		if Entered(e.Op) && !foreign[e.Replica] {
+		if Entered(e.Op) && !e.misread() && !foreign[e.Replica] {
 			bounds = append(bounds, bound{at: e.EnteredNS, entered: true, of: e}, bound{at: e.LeftNS, of: e})
 		}
 	}

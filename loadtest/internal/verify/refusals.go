@@ -2,6 +2,7 @@ package verify
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"sort"
 
@@ -26,21 +27,53 @@ func (it *item) undersold() (r result) {
 	return r
 }
 
-// turnedAway counts the requests that were answered busy although stock was left for them. Their buyers were told the
+// turnedAway yields the requests that were answered busy although stock was left for them. Their buyers were told the
 // truth, but could have been served.
-func (b *books) turnedAway() (n int64) {
+func (b *books) turnedAway() iter.Seq[history.Op] {
 	answered := map[string]bool{} // requests that were sold in the end, or refused because of their buyer's limit
 	for _, op := range b.ops {
 		if op.Outcome == history.Sold || op.Outcome == history.BuyerLimit {
 			answered[op.Name] = op.Name != ""
 		}
 	}
-	for op := range b.deductions() {
-		if op.Outcome == history.Busy && !answered[op.Name] && b.foundEnough(op) {
-			n++
+	return func(yield func(history.Op) bool) {
+		for op := range b.deductions() {
+			if op.Outcome == history.Busy && !answered[op.Name] && b.foundEnough(op) && !yield(op) {
+				return
+			}
 		}
 	}
-	return n
+}
+
+// refusesNobodyIdly checks that a strategy does not turn most buyers away while it serves nobody. A buyer who has
+// waited for others is turned away for a reason.
+func (b *books) refusesNobodyIdly() (r result) {
+	served := map[int64][]int64{} // by item, when a request was answered that was served, or may have been
+	for _, it := range b.items {
+		for _, e := range it.sold {
+			served[it.id] = append(served[it.id], e.until)
+		}
+		for _, op := range slices.Concat(it.unknown, it.restocks, it.maybe) {
+			served[it.id] = append(served[it.id], op.ReceivedNS)
+		}
+		slices.Sort(served[it.id])
+	}
+	idle := 0
+	for op := range b.turnedAway() {
+		waited := slices.ContainsFunc(lineByLine(&op), func(line *history.Op) bool {
+			of := served[line.GoodsID]
+			next, _ := slices.BinarySearch(of, line.SentNS)
+			return next < len(of) && of[next] <= line.ReceivedNS
+		})
+		if op.Error == history.BusyProblem && !waited {
+			idle++
+		}
+	}
+	if b.exceeds(int64(idle), MaxIdle) {
+		r.findf("%d of %d buyers were turned away as busy while stock was left and nobody else was served, more than %.0f %%",
+			idle, b.requests, 100*MaxIdle)
+	}
+	return r
 }
 
 // foundEnough reports whether there was certainly enough stock for a request, for every line of an order.

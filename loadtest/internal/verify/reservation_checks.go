@@ -185,8 +185,8 @@ func (b *books) endedEarly() (r result) {
 	return r
 }
 
-// statesFollow checks that nobody was told of an end that nobody had asked for, nor that a reservation is held that had
-// ended.
+// statesFollow checks that nobody was told of an end without a request before that may have caused it, nor that a
+// reservation is held that had ended.
 func (b *books) statesFollow() (r result) {
 	var found examples
 	for _, held := range b.reservations {
@@ -220,9 +220,9 @@ func (b *books) wrongState(held *reservation) *ending {
 		case history.Held:
 			impossible = c.SentNS > ended || c.SentNS > expired
 		case history.Confirmed:
-			impossible = !held.asked(history.Confirm, c.ReceivedNS)
+			impossible = held.first(history.Confirm) >= c.ReceivedNS
 		case history.Cancelled:
-			impossible = !held.asked(history.Cancel, c.ReceivedNS)
+			impossible = held.first(history.Cancel) >= c.ReceivedNS
 		}
 		if c.Outcome == history.Done {
 			impossible = impossible || c.Kind == history.Confirm && state != history.Confirmed ||

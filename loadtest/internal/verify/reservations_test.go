@@ -372,6 +372,33 @@ func TestAnswersAboutReservationsThatCannotBe(t *testing.T) {
 	}
 }
 
+func TestAConfirmationThatWasCalledBusyIsWrong(t *testing.T) {
+	t.Parallel()
+	h := reservations(1, 0, bugs{})
+	var confirms []*history.Call // of one reservation
+	for _, held := range h.Calls {
+		confirms = nil
+		for i, c := range h.Calls {
+			if held.Reservation != "" && c.Reservation == held.Reservation && c.Kind == history.Confirm {
+				confirms = append(confirms, &h.Calls[i])
+			}
+		}
+		if len(confirms) > 0 && confirms[0].State == history.Confirmed {
+			break
+		}
+	}
+	if len(confirms) == 0 {
+		t.Fatal("nothing was confirmed")
+	}
+	for _, c := range confirms {
+		c.Outcome, c.State, c.Status, c.Error = history.Busy, "", 503, "/problems/busy"
+	}
+	v := verify.Judge(h)
+	if v.Result != verify.Wrong || !strings.Contains(strings.Join(v.Evidence, "\n"), "is confirmed, which cannot be") {
+		t.Errorf("%s: %q", v.Result, v.Evidence)
+	}
+}
+
 func TestReservationsThatProveTooLittle(t *testing.T) {
 	t.Parallel()
 	keep := func(fits func(history.Call) bool) func(*history.History) {

@@ -35,6 +35,9 @@ const (
 	// MaxBusy is the largest share of requests that may be answered busy although stock was left for them. One more is
 	// allowed for each restock.
 	MaxBusy = 0.05
+	// MaxIdle is the largest share of requests that may be answered busy although stock was left for them, and although
+	// nobody else was served meanwhile. More of them convict.
+	MaxIdle = 0.5
 	// MinContended is the least number of requests that must be sent while another one for the same item is in flight.
 	// If every seventh of them raced, 20 would miss the race in fewer than one run of 20. It is not a share: a long run
 	// at a low rate also has enough.

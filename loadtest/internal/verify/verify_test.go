@@ -605,6 +605,24 @@ func TestDoubtsMakeARunInconclusive(t *testing.T) {
 	}
 }
 
+func TestAFewBadReadingsOfAClockDoNotHideOverlaps(t *testing.T) {
+	t.Parallel()
+	h := simulate(plenty(70))
+	at := sales(h)
+	for i := 0; i < len(at); i += 100 { // 1 %, of either replica
+		h.Ops[at[i]].EnteredNS += 100e6
+		h.Ops[at[i]].LeftNS += 100e6
+	}
+	if v := verify.Judge(h); v.Result != verify.Correct || len(v.Evidence) != 1 ||
+		!strings.Contains(v.Evidence[0], "4 critical sections lie outside their own requests") {
+		t.Errorf("without an overlap: %+v: %q", of(v), v.Evidence)
+	}
+	h.Ops[at[42]].EnteredNS = h.Ops[at[41]].LeftNS - 1
+	if v := verify.Judge(h); v.Result != verify.Wrong || v.Overlaps != 1 {
+		t.Errorf("the overlap is not counted: %+v: %q", of(v), v.Evidence)
+	}
+}
+
 func TestOverlapsAcrossForeignClocksAreNotCounted(t *testing.T) {
 	t.Parallel()
 	h := simulate(plenty(70))
@@ -684,6 +702,40 @@ func TestBaselineIsJudgedByItsClaim(t *testing.T) {
 func alone(h *history.History) {
 	for i := range h.Ops {
 		h.Ops[i].SentNS, h.Ops[i].ReceivedNS = int64(1000+20*i), int64(1010+20*i)
+	}
+}
+
+func TestRefusingNearlyEverybodyForNoReasonIsWrong(t *testing.T) {
+	t.Parallel()
+	turnedAway := func(served bool, problem string) *history.History {
+		h := simulate(plenty(61))
+		at := h.End.EndedNS + 1
+		if served { // the last buyer is served while the others wait
+			last := &h.Ops[slices.Max(sales(h))]
+			last.GoodsID, at = 1, last.ReceivedNS-50
+		}
+		turnAway(h, len(h.Ops)+1, at)
+		for i := range h.Ops {
+			if h.Ops[i].Outcome == history.Busy {
+				h.Ops[i].Error = problem
+			}
+		}
+		return h
+	}
+	for name, test := range map[string]struct {
+		h    *history.History
+		want verify.Result
+	}{
+		"while nobody was served":     {turnedAway(false, history.BusyProblem), verify.Wrong},
+		"while another was served":    {turnedAway(true, history.BusyProblem), verify.Inconclusive},
+		"because a server was broken": {turnedAway(false, "/problems/unavailable"), verify.Inconclusive},
+	} {
+		v := verify.Judge(test.h)
+		if test.want == verify.Wrong {
+			expectWrong(t, test.h, "while stock was left and nobody else was served")
+		} else if v.Result != test.want {
+			t.Errorf("%s: %s, want %s: %q", name, v.Result, test.want, v.Evidence)
+		}
 	}
 }
 

@@ -1,20 +1,36 @@
--- Overwrites the stock of several items, if all are known and the caller is registered with the fence of each.
--- KEYS, for each item: the stock, then the fence: "token issuer" of the registered holder
--- ARGV[1] the issuer of the tokens, empty for no fence  ARGV, for each item: the units, then the token
--- Returns OK, or an error with the first item to blame, counted from 0: UNKNOWN, or FENCED with the fence if another
--- holder is registered. It checks every item before it writes the first: an error undoes nothing.
+-- Overwrites the stock of several items, all or none.
+-- KEYS, for each item: the stock, then the fence: "token issuer" of the last sale through the fence
+-- ARGV[1] the issuer of the tokens, empty for no fence
+-- ARGV, for each item: the units, then the token of the holder, then the units that it has read
+-- Returns OK, or an error with the first item to blame, counted from 0: UNKNOWN; or, through a fence, FENCED with the
+-- fence if a later holder of the same issuer has written, or CHANGED if the stock is not what was read.
+-- It checks every item before it writes the first: an error undoes nothing.
+local fenced = ARGV[1] ~= ''
 for i = 1, #KEYS, 2 do
-  local item = (i - 1) / 2
-  if redis.call('EXISTS', KEYS[i]) == 0 then
+  local item, arg = (i - 1) / 2, (i - 1) / 2 * 3 + 2
+  local units = redis.call('GET', KEYS[i])
+  if not units then
     return redis.error_reply('UNKNOWN ' .. item)
-  elseif ARGV[1] ~= '' then
+  elseif fenced then
     local fence = redis.call('GET', KEYS[i + 1])
-    if fence ~= ARGV[i + 2] .. ' ' .. ARGV[1] then
-      return redis.error_reply('FENCED ' .. item .. ' ' .. (fence or 'by nobody'))
+    local token, issuer = string.match(fence or '', '^(%d+) (.*)$')
+    if issuer == ARGV[1] then
+      -- Compared as text, since Lua's numbers are exact only up to 2^53: the longer number is greater.
+      local own = ARGV[arg + 1]
+      if #own < #token or #own == #token and own <= token then
+        return redis.error_reply('FENCED ' .. item .. ' ' .. fence)
+      end
+    end
+    if tonumber(units) ~= tonumber(ARGV[arg + 2]) then
+      return redis.error_reply('CHANGED ' .. item)
     end
   end
 end
 for i = 1, #KEYS, 2 do
-  redis.call('SET', KEYS[i], ARGV[i + 1])
+  local arg = (i - 1) / 2 * 3 + 2
+  redis.call('SET', KEYS[i], ARGV[arg])
+  if fenced then
+    redis.call('SET', KEYS[i + 1], ARGV[arg + 1] .. ' ' .. ARGV[1])
+  end
 end
 return redis.status_reply('OK')

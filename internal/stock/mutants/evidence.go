@@ -1,0 +1,118 @@
+package mutants
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"stock/internal/stock"
+)
+
+// evidenceBugs leave evidence that is easily lost: a story cannot go on after them, most requests are refused, or a
+// clock seems to be wrong.
+var evidenceBugs = []Mutant{
+	{
+		Name: "lock-redis-watchdog-renews-nothing", Strategy: "lock-redis-watchdog", Story: "long-work",
+		Planted: "A renewal answers that it was done, and does not start the lease anew.",
+		change:  rewriteLua(1, "return redis.call('PEXPIRE', KEYS[1], ARGV[2])", "return 1"),
+	},
+	{
+		Name: "lock-redis-fenced-renews-nothing", Strategy: "lock-redis-fenced", Story: "long-work",
+		Planted: "A renewal answers that it was done, and does not start the lease anew.",
+		change:  rewriteLua(1, "return redis.call('PEXPIRE', KEYS[1], ARGV[2])", "return 1"),
+	},
+	{
+		Name: "lock-redis-queue-same-token", Strategy: "lock-redis-queue",
+		Planted: "Every turn has the same token, so that the fence refuses nearly everybody.",
+		change:  rewriteLua(1, "last = math.max(last + block, micros)", "last = 1"),
+	},
+	{
+		Name: "update-busy", Strategy: "update",
+		Planted: "Only 1 buyer in 20 is served, and the others are told busy.",
+		change: func(p *plan) {
+			served := p.every(20)
+			p.deduct = func(next deductFunc) deductFunc {
+				return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+					if served() {
+						return next(ctx, req)
+					}
+					return stock.Receipt{}, fmt.Errorf("%w: planted", stock.ErrBusy)
+				}
+			}
+		},
+	},
+	{
+		Name: "for-update-ignores-a-failure", Strategy: "for-update", Story: "commit-unknown/before",
+		Planted: "A sale whose COMMIT fails is confirmed.",
+		change: func(p *plan) {
+			p.commit = func(tx driver.Tx) error {
+				_ = tx.Commit()
+				return nil
+			}
+		},
+	},
+	{
+		Name: "ledger-failure-as-busy", Strategy: "ledger", Story: "commit-unknown/after",
+		Planted: "A buyer is told busy if the connection is lost after the sale.",
+		change: func(p *plan) {
+			p.deduct = func(next deductFunc) deductFunc {
+				return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+					receipt, err := next(ctx, req)
+					if errors.Is(err, stock.ErrUnknown) {
+						err = stock.ErrBusy
+					}
+					return receipt, err
+				}
+			}
+		},
+	},
+	{
+		Name: "ledger-keyless-as-busy", Strategy: "ledger", Story: "proxy-resends/non-idempotent",
+		Planted: "Requests are deducted without their keys, and their buyers are told busy.",
+		change: onDeduction(1, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
+			req.Key = ""
+			return tellBusy(ctx, req, next)
+		}),
+	},
+	{
+		Name: "lock-redis-queue-leaves-anothers", Strategy: "lock-redis-queue", Story: "deletes-anothers-lock",
+		Planted: "An owner that leaves deletes the lock, even if it is another's.",
+		change: rewriteLua(1, "if ours then", "if true then", "last = math.max(last, token)",
+			"last = math.max(last, token or 0)"),
+	},
+	{
+		Name: "for-update-hides-overlaps", Strategy: "for-update",
+		Planted: "1 transaction in 10 is committed 5 ms before its end, and 1 receipt in 20 has times 100 ms too early.",
+		change:  hideOverlaps,
+	},
+}
+
+// hideOverlaps lets others into the critical section when its holder has written. Orders of several items are left
+// alone: they would be torn apart.
+func hideOverlaps(p *plan) {
+	type single struct{}
+	tenth, twentieth := p.every(10), p.every(20)
+	p.deduct = func(next deductFunc) deductFunc {
+		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+			receipt, err := next(context.WithValue(ctx, single{}, true), req)
+			if err == nil && twentieth() {
+				const early = int64(100 * time.Millisecond)
+				receipt.Entered, receipt.Left = receipt.Entered-early, receipt.Left-early
+			}
+			return receipt, err
+		}
+	}
+	p.execute = func(next executeFunc) executeFunc {
+		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
+			result, err := next(ctx, statement, args)
+			if err == nil && ctx.Value(single{}) != nil && strings.Contains(statement, overwrites) && tenth() {
+				_, err = next(ctx, "COMMIT", nil)
+				time.Sleep(5 * time.Millisecond)
+			}
+			return result, err
+		}
+	}
+}

@@ -1,0 +1,346 @@
+package mutants
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/locks"
+	"stock/internal/stock"
+)
+
+// faultBugs show only when something fails, or when somebody intervenes: a load does not give them away.
+var faultBugs = []Mutant{
+	{
+		Name: "redis-stream-applies-twice", Strategy: "redis-stream", Story: "entry-delivered-twice",
+		Planted: "An entry that MySQL has already is deducted again.",
+		change:  rewrite(1, "INSERT INTO stream_sale", "INSERT IGNORE INTO stream_sale"),
+	},
+	{
+		Name: "redis-stream-any-epoch", Strategy: "redis-stream", Story: "stock-is-set/entry",
+		Planted: "Sales of an older stock are deducted from the present one.",
+		change:  deductStale,
+	},
+	{
+		Name: "reserve-any-epoch", Strategy: "reserve", Story: "stock-is-set/hold",
+		Planted: "Units of an older stock are given back to the present one.",
+		change: rewrite(1, "SELECT id, goods_id, count, epoch",
+			"SELECT id, goods_id, count, (SELECT epoch FROM good_stock s WHERE s.goods_id = reservation.goods_id) AS epoch"),
+	},
+	{
+		Name: "ledger-buyer-any-epoch", Strategy: "ledger", Story: "stock-is-set/limit",
+		Planted: "What a buyer has bought of an older stock counts towards the limit.",
+		change:  rewrite(1, "AND b.epoch = s.epoch", ""),
+	},
+	{
+		Name: "batch-ledger-buyer-any-epoch", Strategy: "batch-ledger", Story: "stock-is-set/limit",
+		Planted: "What a buyer has bought of an older stock counts towards the limit.",
+		change:  rewrite(1, "AND b.epoch = s.epoch", ""),
+	},
+	{
+		Name: "redis-then-mysql-gives-back-unknown", Strategy: "redis-then-mysql", Story: "second-store/unknown",
+		Planted: "Units that MySQL may have deducted are given back to Redis.",
+		change:  giveBackUnknown,
+	},
+	{
+		Name: "redis-then-mysql-keeps-refused", Strategy: "redis-then-mysql", Story: "second-store/refuses",
+		Planted: "Units that MySQL has refused to deduct are not given back to Redis.",
+		change: onCommand("incrby", "", func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
+			cmd.(*redis.IntCmd).SetVal(0)
+			return nil
+		}),
+	},
+	{
+		Name: "lock-redis-wait-counts-unconfirmed", Strategy: "lock-redis-wait", Story: "wait-for-replica/cut",
+		Planted: "A lock that no Redis replica has confirmed within the limit counts as confirmed.",
+		change:  both(markLocks, confirmAfterLimit),
+	},
+	{
+		Name: "lock-redis-rlock-passes-unowned", Strategy: "lock-redis-rlock", Story: "pass-after-loss",
+		Planted: "A process passes the lock to its next caller without checking that it has it.",
+		change: rewriteLua(1, "if redis.call('GET', KEYS[1]) == ARGV[1] then\n  redis.call('SET', KEYS[1], ARGV[2]",
+			"if true then\n  redis.call('SET', KEYS[1], ARGV[2]"),
+	},
+	{
+		Name: "lock-redis-fenced-order-first-only", Strategy: "lock-redis-fenced", Story: "late-order",
+		Planted: "Only the first item of an order is fenced.",
+		change:  fenceFirstOnly,
+	},
+	{
+		Name: "lock-redis-fenced-order-first-only-redis", Strategy: "lock-redis-fenced", Store: stock.Redis,
+		Story:   "late-order",
+		Planted: "Only the first item of an order is fenced.",
+		change:  rewriteLua(1, "elseif ARGV[1] ~= '' then", "elseif ARGV[1] ~= '' and i == 1 then"),
+	},
+	{
+		Name: "lock-redis-fenced-no-token", Family: "fences", Strategy: "lock-redis-fenced",
+		Planted: "The lock has no tokens, and the fence accepts that.",
+		change:  both(onLock(1, withoutToken), rewrite(1, "fence < ?", "fence <= ?")),
+	},
+	{
+		Name: "batch-ignores-a-failure", Strategy: "batch", Story: "batch-unknown/before",
+		Planted: "A batch of several whose UPDATE fails is confirmed.",
+		change: onFailure(severalUnits, func(error) (driver.Result, error) {
+			return deducted{}, nil
+		}),
+	},
+	{
+		Name: "batch-failure-as-busy", Strategy: "batch", Story: "batch-unknown/after",
+		Planted: "A batch of several whose UPDATE gets no answer is told busy.",
+		change: onFailure(severalUnits, func(error) (driver.Result, error) {
+			return nil, &mysql.MySQLError{Number: lockWaitTimeout}
+		}),
+	},
+	{
+		Name: "batch-ledger-ignores-a-failure", Strategy: "batch-ledger", Story: "batch-unknown/before",
+		Planted: "A batch of several whose COMMIT fails is confirmed.",
+		change:  ignoreFailedCommit(anotherRow),
+	},
+	{
+		Name: "escrow-ignores-a-failure", Strategy: "escrow", Story: "batch-unknown/before",
+		Planted: "A batch for which units were shared out anew, and whose COMMIT fails, is confirmed.",
+		change:  ignoreFailedCommit(spreads),
+	},
+	{
+		Name: "redis-script-failure-as-busy", Strategy: "redis-script", Story: "batch-unknown/after",
+		Planted: "A call for several requests that gets no answer is told busy.",
+		change:  onFailedScript,
+	},
+	{
+		Name: "reserve-lost-confirmation-as-busy", Strategy: "reserve", Story: "confirmation-unknown/after",
+		Planted: "A buyer whose confirmation gets no answer is told busy.",
+		change:  tellBusyIfLost,
+	},
+	{
+		Name: "reserve-confirm-lost-as-busy", Strategy: "reserve", Story: "reservation-unknown/after",
+		Planted: "A confirmation that gets no answer is called busy.",
+		change: func(p *plan) {
+			p.confirm = func(inner stock.Reserver) endFunc {
+				return func(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
+					held, err := inner.Confirm(ctx, id)
+					if errors.Is(err, stock.ErrUnknown) {
+						p.strikes.Add(1)
+						err = stock.ErrBusy
+					}
+					return held, err
+				}
+			}
+		},
+	},
+}
+
+const lockWaitTimeout = 1205
+
+// deducted is the result of an UPDATE that has left nothing in stock.
+type deducted struct{}
+
+func (deducted) LastInsertId() (int64, error) { return 0, nil }
+func (deducted) RowsAffected() (int64, error) { return 1, nil }
+
+// severalUnits matches an UPDATE that deducts more than one unit.
+func severalUnits(statement string, args []driver.NamedValue) bool {
+	return strings.Contains(statement, deducts) && args[0].Value.(int64) > 1
+}
+
+// onFailure takes the place of the error of a statement that matches.
+func onFailure(
+	match func(statement string, args []driver.NamedValue) bool, instead func(error) (driver.Result, error),
+) change {
+	return func(p *plan) {
+		p.execute = func(next executeFunc) executeFunc {
+			return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
+				result, err := next(ctx, statement, args)
+				if err == nil || !match(statement, args) {
+					return result, err
+				}
+				p.strikes.Add(1)
+				return instead(err)
+			}
+		}
+	}
+}
+
+// ignoreFailedCommit ignores the error of the COMMIT after a statement that contains the text. Without a load, there is
+// no other COMMIT between the two.
+func ignoreFailedCommit(text string) change {
+	return func(p *plan) {
+		var sent atomic.Bool
+		p.execute = func(next executeFunc) executeFunc {
+			return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
+				if strings.Contains(statement, text) {
+					sent.Store(true)
+				}
+				return next(ctx, statement, args)
+			}
+		}
+		p.commit = func(tx driver.Tx) error {
+			err := tx.Commit()
+			if sent.Swap(false) && err != nil {
+				p.strikes.Add(1)
+				err = nil
+			}
+			return err
+		}
+	}
+}
+
+// serverBusyError is an answer of Redis, after which nothing was done.
+type serverBusyError struct{}
+
+func (serverBusyError) Error() string { return "BUSY Redis is busy running a script" }
+func (serverBusyError) RedisError()   {}
+
+// onFailedScript tells that Redis has refused a script for several requests that got no answer.
+func onFailedScript(p *plan) {
+	const firstCount = 4 // EVALSHA, the script, the number of keys, the key
+	p.command = func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			err := next(ctx, cmd)
+			var answer redis.Error
+			if err == nil || errors.As(err, &answer) || len(cmd.Args()) <= firstCount+1 {
+				return err
+			}
+			p.strikes.Add(1)
+			cmd.SetErr(serverBusyError{})
+			return serverBusyError{}
+		}
+	}
+}
+
+// deductStale deducts sales that the service records as those of an older stock. The columns are those of stream_sale.
+func deductStale(p *plan) {
+	const columns, item, units, isDeducted = 6, 0, 3, 5
+	onStatement(1, "INSERT INTO stream_sale", func(
+		ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
+	) (driver.Result, error) {
+		result, err := next(ctx, statement, args)
+		for row := 0; row < len(args) && err == nil; row += columns {
+			if args[row+isDeducted].Value != false {
+				continue
+			}
+			_, err = next(ctx, "UPDATE good_stock SET stock = stock - ? WHERE goods_id = ?", []driver.NamedValue{
+				{Ordinal: 1, Value: args[row+units].Value}, {Ordinal: 2, Value: args[row+item].Value},
+			})
+		}
+		return result, err
+	})(p)
+}
+
+// giveBackUnknown adds units to Redis whose outcome in MySQL is unknown.
+func giveBackUnknown(p *plan) {
+	var deps stock.Deps
+	p.deps = func(d *stock.Deps) { deps = *d }
+	p.deduct = func(next deductFunc) deductFunc {
+		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+			receipt, err := next(ctx, req)
+			if errors.Is(err, stock.ErrUnknown) {
+				p.strikes.Add(1)
+				key := fmt.Sprintf("%sstock:{%d}", deps.KeyPrefix, req.GoodsID)
+				err = errors.Join(err, deps.Redis.IncrBy(ctx, key, int64(req.Count)).Err())
+			}
+			return receipt, err
+		}
+	}
+}
+
+// unconfirmed is the time at which a request for a lock has sent its first WAIT.
+type unconfirmed struct{}
+
+func markLocks(p *plan) {
+	p.lock = func(next lockFunc) lockFunc {
+		return func(ctx context.Context, key string) (*locks.Lease, error) {
+			return next(context.WithValue(ctx, unconfirmed{}, new(time.Time)), key)
+		}
+	}
+}
+
+// confirmAfterLimit answers the last WAIT of a request that it has one copy.
+func confirmAfterLimit(p *plan) {
+	const limit = time.Second - 10*time.Millisecond // the last WAIT ends a little earlier
+	p.command = func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			first, marked := ctx.Value(unconfirmed{}).(*time.Time)
+			if cmd.Name() != "wait" || !marked {
+				return next(ctx, cmd)
+			}
+			if first.IsZero() {
+				*first = time.Now()
+			}
+			err := next(ctx, cmd)
+			if copies := cmd.(*redis.IntCmd); err == nil && copies.Val() == 0 && time.Since(*first) >= limit {
+				p.strikes.Add(1)
+				copies.SetVal(1)
+			}
+			return err
+		}
+	}
+}
+
+// withoutToken grants the lock without a token.
+func withoutToken(ctx context.Context, key string, next lockFunc) (*locks.Lease, error) {
+	lease, err := next(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	granted, err := grant(lease.Context(), key)
+	if err == nil {
+		context.AfterFunc(granted.Context(), func() { _ = lease.Unlock() })
+	}
+	return granted, err
+}
+
+// fenceFirstOnly lets the fence accept any token when an order writes its second item, or a later one. The context of
+// what is done under several locks derives from that of the first.
+func fenceFirstOnly(p *plan) {
+	type written struct{}
+	p.lock = func(next lockFunc) lockFunc {
+		return func(ctx context.Context, key string) (*locks.Lease, error) {
+			if ctx.Value(written{}) == nil {
+				ctx = context.WithValue(ctx, written{}, new(atomic.Int64))
+			}
+			return next(ctx, key)
+		}
+	}
+	p.execute = func(next executeFunc) executeFunc {
+		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
+			items, locked := ctx.Value(written{}).(*atomic.Int64)
+			if locked && strings.Contains(statement, fences) && items.Add(1) > 1 {
+				p.strikes.Add(1)
+				statement = strings.Replace(statement, fences, fencesAny, 1)
+			}
+			return next(ctx, statement, args)
+		}
+	}
+}
+
+// tellBusyIfLost tells a buyer busy whose confirmation got no answer.
+func tellBusyIfLost(p *plan) {
+	type lost struct{}
+	p.deduct = func(next deductFunc) deductFunc {
+		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+			failed := new(atomic.Bool)
+			receipt, err := next(context.WithValue(ctx, lost{}, failed), req)
+			if failed.Load() {
+				return stock.Receipt{}, stock.ErrBusy
+			}
+			return receipt, err
+		}
+	}
+	p.execute = func(next executeFunc) executeFunc {
+		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
+			result, err := next(ctx, statement, args)
+			if failed, ok := ctx.Value(lost{}).(*atomic.Bool); ok && err != nil && strings.Contains(statement, confirms) {
+				p.strikes.Add(1)
+				failed.Store(true)
+			}
+			return result, err
+		}
+	}
+}

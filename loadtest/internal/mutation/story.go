@@ -1,0 +1,55 @@
+package mutation
+
+import (
+	"context"
+	"errors"
+
+	"stock/loadtest/internal/fault"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/verify"
+)
+
+// play plays the story of a mutant until the judge finds it.
+func (l Lab) play(ctx context.Context, t *Trial) error {
+	stories, err := fault.Find([]string{t.Story})
+	if err != nil {
+		return err
+	}
+	catalogue, err := l.Target.Strategies(ctx)
+	if err != nil {
+		return err
+	}
+	choices, _, err := scenario.Choose(catalogue, []string{t.Strategy}, t.Store)
+	if err != nil {
+		return err
+	}
+	replicas := &fault.Lab{
+		Topology: l.Topology, Oracle: l.Target.Oracle, ReplicaArgs: []string{"--mutant=" + t.Name},
+	}
+	err = replicas.Run(ctx, fault.Options{
+		Scenarios: stories, Choices: choices, Practices: []string{}, Repeat: passes,
+		Done: func(played report.Fault, _ history.History) error { return t.addStory(played) },
+	})
+	if errors.Is(err, errDecided) {
+		return nil
+	}
+	return err
+}
+
+// addStory adds what came of a story. Like add, it counts the worst.
+func (t *Trial) addStory(played report.Fault) error {
+	var run scenario.Measured
+	run.History.Run.Workload.Name = played.Scenario
+	run.Verdict.Evidence = played.Evidence
+	switch {
+	case played.Outcome == report.Unsafe && !played.ClaimHeld:
+		run.Verdict.Result = verify.Wrong
+	case played.ClaimHeld:
+		run.Verdict.Result = verify.Correct
+	default:
+		run.Verdict.Result = verify.Inconclusive
+	}
+	return t.add(run)
+}
