@@ -108,8 +108,9 @@ func (s *Stage) isRequest(m tcpproxy.Message) bool {
 
 // zombieReplica is the story of a replica that everybody has given up, and that goes on.
 var zombieReplica = Scenario{
-	Name:    "zombie-replica",
-	Title:   "A request reaches a replica that is stopped, the client sends it again through nginx, and the replica goes on.",
+	Name: "zombie-replica",
+	Title: "A request reaches a replica that is stopped, the client sends it again through nginx, and the replica " +
+		"goes on.",
 	Applies: everyStrategy,
 	Claim:   retryClaim,
 	Missing: processStates,
@@ -176,7 +177,8 @@ func (s *Stage) sendUntilSold(ctx context.Context, o order) (waiting []*pending,
 	}
 }
 
-// sendThrough sends a request to a URL. It returns when the request is answered or stuck at the victim, which is stopped.
+// sendThrough sends a request to a URL. It returns when the request is answered or stuck at the victim, which is
+// stopped.
 func (s *Stage) sendThrough(ctx context.Context, url string, o order) (p *pending, stuck bool, err error) {
 	reached := s.nginx.victim.Catch(s.isRequest)
 	defer reached.Release()
