@@ -68,6 +68,8 @@ func (l *Lab) deployApart(
 	}
 	options := topology.Options{PausePoints: true, ReplicaArgs: append([]string{
 		"--lease=" + lease.String(), "--request-timeout=" + requestTimeout.String(), "--lock-wait=" + lease.String(),
+		// MySQL would drop what a story holds back for longer.
+		"--mysql-idle-timeout=" + (2 * readersTimeout).String(),
 	}, append(l.forReaders(args), l.ReplicaArgs...)...)}
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {

@@ -108,8 +108,9 @@ func (s *Stage) isRequest(m tcpproxy.Message) bool {
 
 // zombieReplica is the story of a replica that everybody has given up, and that goes on.
 var zombieReplica = Scenario{
-	Name:    "zombie-replica",
-	Title:   "nginx sends a request to a replica that is stopped, the client sends it again, and the replica goes on.",
+	Name: "zombie-replica",
+	Title: "A request reaches a replica that is stopped, the client sends it again through nginx, and the replica " +
+		"goes on.",
 	Applies: everyStrategy,
 	Claim:   retryClaim,
 	Missing: processStates,
@@ -122,18 +123,22 @@ var zombieReplica = Scenario{
 		if err != nil {
 			return err
 		}
-		client, waiting, err := s.sendToZombie(ctx)
+		// Not through nginx, which sends a replica that is stopped no second request while the other one answers.
+		first, stuck, err := s.sendThrough(ctx, "http://"+s.nginx.victim.Addr(), order{client: "A", timeout: zombieTimeout})
 		if err != nil {
 			return err
 		}
-		s.Provef("/proc says that the victim is stopped, and the proxy has handed it the request of client %s", client)
-		again := s.again(client)
+		if !stuck {
+			return errors.New("the request of A was answered before it reached the victim")
+		}
+		s.Provef("/proc says that the victim is stopped, and the proxy has handed it the request of client A")
+		again := s.again("A")
 		again.timeout = zombieTimeout
 		sent, err := s.sendUntilSold(ctx, again)
 		if err != nil {
 			return err
 		}
-		waiting = append(waiting, sent...)
+		waiting := append([]*pending{first}, sent...)
 		err = s.Mend(ctx, "the victim goes on", func(context.Context) error { return s.Victim.Continue() })
 		if err != nil {
 			return err
@@ -156,23 +161,11 @@ var zombieReplica = Scenario{
 // zombieTimeout is how long a client waits for a replica that is stopped meanwhile.
 const zombieTimeout = 20 * time.Second
 
-// sendToZombie sends requests through nginx until one reaches the victim, which is stopped. It returns the name of its
-// client.
-func (s *Stage) sendToZombie(ctx context.Context) (client string, waiting []*pending, err error) {
-	for i := 1; ; i++ {
-		client = fmt.Sprintf("A%d", i)
-		p, stuck, err := s.sendThroughNginx(ctx, order{client: client, timeout: zombieTimeout})
-		if stuck || err != nil {
-			return client, []*pending{p}, err
-		}
-	}
-}
-
 // sendUntilSold sends a request through nginx until it is sold. It returns the attempts that were not answered, because
 // they reached the victim, which is stopped.
 func (s *Stage) sendUntilSold(ctx context.Context, o order) (waiting []*pending, err error) {
 	for {
-		p, stuck, err := s.sendThroughNginx(ctx, o)
+		p, stuck, err := s.sendThrough(ctx, s.nginx.URL, o)
 		switch {
 		case err != nil:
 			return waiting, err
@@ -184,16 +177,16 @@ func (s *Stage) sendUntilSold(ctx context.Context, o order) (waiting []*pending,
 	}
 }
 
-// sendThroughNginx sends a request through nginx. It returns when the request is answered or stuck at the victim, which
-// is stopped.
-func (s *Stage) sendThroughNginx(ctx context.Context, o order) (p *pending, stuck bool, err error) {
+// sendThrough sends a request to a URL. It returns when the request is answered or stuck at the victim, which is
+// stopped.
+func (s *Stage) sendThrough(ctx context.Context, url string, o order) (p *pending, stuck bool, err error) {
 	reached := s.nginx.victim.Catch(s.isRequest)
 	defer reached.Release()
-	o.through = s.nginx.URL
+	o.through = url
 	p = s.start(ctx, o)
 	select {
 	case <-reached.Arrived():
-		s.Stepf("nginx sends the request of %s to the victim", o.client)
+		s.Stepf("the request of %s reaches the victim", o.client)
 		return p, true, nil
 	case <-p.done:
 		return p, false, p.err
