@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -93,6 +94,7 @@ func (f *exploreFlags) check(flags *pflag.FlagSet) error {
 }
 
 func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	runtime.GOMAXPROCS(runtime.NumCPU()) // the proxies are part of what is explored
 	screen := newScreen(stderr)
 	defer screen.clear()
 	screen.status("starting")

@@ -107,6 +107,9 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 	began := time.Now()
 	r := Result{Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Exhausted: true}
 	cells := map[string]*Cell{}
+	if err := x.warmUp(ctx, choice); err != nil {
+		return r, err
+	}
 	for _, w := range workloads {
 		search := &Search{Bounds: bounds, Found: func(s Schedule) {
 			s.Token = w.name + ":" + s.Token
@@ -116,10 +119,7 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 			}
 		}}
 		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0))
-		r.Tally.Schedules += tally.Schedules
-		r.Tally.Redundant += tally.Redundant
-		r.Tally.Diverged += tally.Diverged
-		r.Tally.Waiting += tally.Waiting
+		r.Tally.add(tally)
 		if err != nil {
 			if ctx.Err() == nil {
 				return r, fmt.Errorf("explore %s: %w", choice.Strategy.Name, err)
@@ -153,6 +153,16 @@ func (x *Explorer) systems(choice scenario.Choice, w workload, faults bool) (sys
 		systems = append(systems, s)
 	}
 	return systems
+}
+
+// warmUp has every replica sell, so that no schedule is the first to load a script or to open a connection.
+func (x *Explorer) warmUp(ctx context.Context, choice scenario.Choice) error {
+	group, warming := errgroup.WithContext(ctx)
+	for _, l := range x.lanes {
+		s := &session{lane: l, strategy: choice.Strategy, store: choice.Store, workload: warmUp}
+		group.Go(func() error { return s.warmUp(warming) })
+	}
+	return group.Wait()
 }
 
 // collect adds a schedule to the cell of its faults.
@@ -194,6 +204,9 @@ func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token str
 	if !found || at < 0 {
 		return Outcome{}, fmt.Errorf("%q is no token: one begins with %s, as loadtest explore prints it", token,
 			"the name of a workload and a colon, such as enough:")
+	}
+	if err := x.warmUp(ctx, choice); err != nil {
+		return Outcome{}, err
 	}
 	return Replay(ctx, x.systems(choice, workloads[at], true)[0], labels)
 }

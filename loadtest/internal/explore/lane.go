@@ -1,10 +1,13 @@
 package explore
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,7 +148,7 @@ func (l *lane) stop() {
 	}
 	var errs []error
 	if l.oracle != nil {
-		errs = append(errs, l.oracle.Close())
+		l.oracle.Close()
 	}
 	if l.keys != nil {
 		errs = append(errs, l.keys.Close())
@@ -309,4 +312,23 @@ func (l *lane) endLeases(keys []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = l.keys.Del(ctx, keys...).Err() // if it fails, no lease has ended, which the schedule shows
+}
+
+// asleep implements stores.
+func (l *lane) asleep(number int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", l.replicas[number].PID))
+	if err != nil || len(threads) == 0 {
+		return true // not on Linux, where only the time tells
+	}
+	for _, file := range threads {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		// The state follows the name, which is in parentheses and may contain any character.
+		if _, state, found := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " "); found && state[0] != 'S' {
+			return false
+		}
+	}
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -49,9 +50,9 @@ type actor struct {
 	flying    []*wire.Exchange // passed, and not answered yet
 	lastEvent time.Time
 	waiting   bool              // in its process: nothing was heard of it for a while
-	repeats   map[string]string // replies by text, of what it executed since another one moved
-	spins     int               // repeated steps while nobody else could move
-	lost      bool              // its replica was killed
+	repeats   map[string][]string // what it touched, by text, of steps that would have the same reply again
+	replies   map[string]string   // the last ones, by text
+	lost      bool                // its replica was killed
 }
 
 // held is an exchange that the gate holds.
@@ -91,6 +92,8 @@ type stores interface {
 	leases(keys []string) []string
 	// endLeases removes keys.
 	endLeases(keys []string)
+	// asleep reports whether no thread of a replica runs, or could run.
+	asleep(replica int) bool
 	// cut cuts a replica off from all stores until the schedule ends.
 	cut(replica int)
 }
@@ -176,9 +179,7 @@ func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
 		s.steps = append(s.steps, Step{Actor: a.name, Text: e.Text, Reply: reply, Kind: Passes})
 		return
 	}
-	if a.repeats != nil {
-		a.repeats[e.Text] = reply
-	}
+	s.changes(a, e, reply)
 	for i, step := range slices.Backward(s.steps) {
 		if step.Actor != a.name || step.Text != e.Text || step.Reply != "" {
 			continue
@@ -190,6 +191,22 @@ func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
 			s.steps[i].Reply = reply
 		}
 		return
+	}
+}
+
+// changes notes which steps may have another reply after this one. If a step gets the same reply as before, it has
+// changed nothing: pollers would otherwise keep each other going.
+func (s *schedule) changes(a *actor, e *wire.Exchange, reply string) {
+	last, again := a.replies[e.Text]
+	a.replies[e.Text] = reply
+	a.repeats[e.Text] = slices.Concat(e.Reads, e.Writes)
+	if again && last == reply {
+		return
+	}
+	for _, other := range s.actors {
+		if other != a {
+			maps.DeleteFunc(other.repeats, func(_ string, touched []string) bool { return !disjoint(e.Writes, touched) })
+		}
 	}
 }
 
@@ -213,7 +230,7 @@ func (s *schedule) of(replica int) *actor {
 func (s *schedule) start(ctx context.Context, a *actor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.started, a.repeats = true, map[string]string{}
+	a.started, a.repeats, a.replies = true, map[string][]string{}, map[string]string{}
 	ctx, a.hangUp = context.WithCancel(ctx)
 	s.event(a)
 	s.sending.Go(func() {
@@ -234,9 +251,9 @@ func (s *schedule) start(ctx context.Context, a *actor) {
 const (
 	// executing is how long an exchange may be under way before the store is asked whether it waits.
 	executing = 2 * time.Millisecond
-	// silence is how long nothing must be heard of a replica until its request is taken to wait in its process. It is
-	// longer than the pauses between two polls of a lock: see poll.
-	silence = 60 * time.Millisecond
+	// silence is how long nothing must be heard of a replica, and all its threads must sleep, until its request is taken
+	// to wait in its process. It is longer than the pauses between two polls of a lock: see serviceArgs.
+	silence = 15 * time.Millisecond
 	// leaseTime is how long nobody may be able to go on before the schedule is stuck: all leases have ended then.
 	leaseTime = 3 * time.Second
 )
@@ -270,13 +287,13 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 			if quiet < executing {
 				wake = max(wake, executing-quiet)
 			}
-		case a.answered:
-			// What it still does, such as giving back a lock, shows up soon.
-			if quiet < executing {
-				wake = max(wake, executing-quiet)
-			}
-		case quiet < silence:
+		case a.answered && quiet < executing: // what it still does, such as giving back a lock, shows up soon
+			wake = max(wake, executing-quiet)
+		case !a.answered && quiet < silence:
 			wake = max(wake, silence-quiet)
+		case !s.stores.asleep(a.replica):
+			a.lastEvent = time.Now()
+			wake = max(wake, executing)
 		default:
 			a.waiting = true
 		}
@@ -455,11 +472,6 @@ func (s *schedule) let(o Option, action wire.Action) {
 		s.steps = append(s.steps, Step{Actor: a.name, Text: h.exchange.Text, Kind: Executes})
 		for _, name := range slices.Concat(h.exchange.Reads, h.exchange.Writes) {
 			s.touched[name] = true
-		}
-		for i, other := range s.actors {
-			if i != o.Actor {
-				clear(other.repeats)
-			}
 		}
 		s.current = o.Actor
 		s.event(a)

@@ -48,6 +48,17 @@ type Point struct {
 	Chosen  int // index of the option
 }
 
+// String lists the steps that can be taken.
+func (p Point) String() string {
+	var steps []string
+	for _, o := range p.Options {
+		if o.Fault == "" {
+			steps = append(steps, o.Label+" "+o.Text)
+		}
+	}
+	return strings.Join(steps, "; ")
+}
+
 // cost returns how many preemptions and faults an option costs: a preemption leaves an actor that could go on.
 func (p Point) cost(o Option) cost {
 	var c cost
@@ -103,6 +114,16 @@ type Tally struct {
 	Redundant int `json:"redundant"` // given up, because they differ from others only in the order of steps that commute
 	Diverged  int `json:"diverged"`  // of which the beginning could not be repeated
 	Waiting   int `json:"waiting"`   // not executed: the search was interrupted
+	// Example says what was different about one that diverged; empty if none has.
+	Example string `json:"example,omitempty"`
+}
+
+func (t *Tally) add(o Tally) {
+	t.Schedules += o.Schedules
+	t.Redundant += o.Redundant
+	t.Diverged += o.Diverged
+	t.Waiting += o.Waiting
+	t.Example = cmp.Or(t.Example, o.Example)
 }
 
 // cost is what a schedule uses of the Bounds.
@@ -194,6 +215,7 @@ func (s *Search) finish(e execution, err error) {
 		return
 	case e.diverged:
 		s.tally.Diverged++
+		s.tally.Example = e.why
 		return
 	case e.redundant:
 		s.tally.Redundant++
@@ -219,6 +241,7 @@ type execution struct {
 	outcome   Outcome
 	redundant bool
 	diverged  bool
+	why       string // it diverged
 }
 
 // tries is how often a schedule is executed whose beginning could not be repeated.
@@ -244,7 +267,8 @@ func (e *execution) choose(p Point) int {
 		at := slices.IndexFunc(p.Options, func(o Option) bool { return o.Label == e.job.prefix[i] })
 		if at < 0 {
 			e.diverged = true
-			println("DIVERGED", strings.Join(e.job.prefix, "."), "at", i, fmt.Sprintf("%+v", p))
+			e.why = fmt.Sprintf("%s: after %q, %s is not possible, only %s", strings.Join(e.job.prefix, "."),
+				strings.Join(e.labels, "."), e.job.prefix[i], p)
 			return -1
 		}
 		e.take(p, at)
@@ -329,9 +353,12 @@ func Replay(ctx context.Context, system System, token string) (Outcome, error) {
 	}
 	s := &Search{}
 	e, err := s.execute(ctx, system, job{prefix: labels})
-	if err == nil && (e.diverged || len(e.labels) < len(labels)) {
-		err = fmt.Errorf("%w: after %q, %q was not possible", errDiverged, strings.Join(e.labels, "."),
-			labels[min(len(e.labels), len(labels)-1)])
+	switch {
+	case err != nil:
+	case e.diverged:
+		err = fmt.Errorf("%w: %s", errDiverged, e.why)
+	case len(e.labels) < len(labels):
+		err = fmt.Errorf("%w: it ended after %q", errDiverged, strings.Join(e.labels, "."))
 	}
 	return e.outcome, err
 }

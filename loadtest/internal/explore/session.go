@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
@@ -39,6 +41,33 @@ type session struct {
 	store    string
 	workload workload
 	faults   []fault
+}
+
+// warmUp is not explored.
+var warmUp = workload{stock: 1000, count: []int64{1, 1}}
+
+// warmUp has each replica sell by itself, and all of them at the same time.
+func (x *session) warmUp(ctx context.Context) error {
+	item := x.lane.items()
+	if err := x.setStock(ctx, item); err != nil {
+		return err
+	}
+	actors := x.actors(item)
+	for _, a := range actors {
+		if _, err := a.send(ctx); err != nil {
+			return err
+		}
+	}
+	for range 3 {
+		group, sending := errgroup.WithContext(ctx)
+		for _, a := range actors {
+			group.Go(func() error { _, err := a.send(sending); return err })
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Outcome is what came of a schedule.

@@ -99,6 +99,9 @@ func (r Result) Write(w io.Writer, traces bool) error {
 		state = fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated", r.Tally.Waiting, r.Tally.Diverged)
 	}
 	fmt.Fprintf(w, "%s on %s: %d schedules, %s (%.1f s)\n", r.Strategy, r.Store, r.Tally.Schedules, state, r.Took.Seconds())
+	if r.Tally.Example != "" {
+		fmt.Fprintf(w, "  could not be repeated: %s\n", r.Tally.Example)
+	}
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range r.Cells {
 		fmt.Fprintf(lines, "  %s\t%d\t%s\t%s\n", orElse(c.Fault, "no fault"), c.Schedules, c.kinds(), c.verdict())
