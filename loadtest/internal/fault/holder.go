@@ -161,7 +161,7 @@ var clientRetries = Scenario{
 		}
 		s.Provef("the proxy in front of the victim cut the connection when the answer came; %s has %d units", s.Store,
 			stock[s.Item])
-		_, err = s.send(ctx, s.again("A"))
+		_, err = s.send(ctx, s.again())
 		return err
 	},
 }

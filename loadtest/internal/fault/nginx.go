@@ -132,7 +132,7 @@ var zombieReplica = Scenario{
 			return errors.New("the request of A was answered before it reached the victim")
 		}
 		s.Provef("/proc says that the victim is stopped, and the proxy has handed it the request of client A")
-		again := s.again("A")
+		again := s.again()
 		again.timeout = zombieTimeout
 		sent, err := s.sendUntilSold(ctx, again)
 		if err != nil {

@@ -73,7 +73,7 @@ func commitUnknown(variant string, at tcpproxy.CutPoint, left int64, claimed fun
 			}
 			s.Provef("the proxy cut the connection %s the sale's %d bytes reached MySQL, which now has %d units",
 				variant, commit.Bytes(), left)
-			return s.buy(ctx, s.again("A"), time.Now())
+			return s.buy(ctx, s.again(), time.Now())
 		},
 	}
 }
@@ -88,9 +88,9 @@ func deployWith(args ...string) func(context.Context, *Lab) (*Deployment, error)
 	}
 }
 
-// again is the request of a client that is sent again, to the survivor.
-func (s *Stage) again(client string) order {
-	return order{client: client + ", again,", name: client, at: s.Survivor, again: s.Strategy.Idempotent}
+// again is A's request, which is sent again to the survivor.
+func (s *Stage) again() order {
+	return order{client: "A, again,", name: "A", at: s.Survivor, again: s.Strategy.Idempotent}
 }
 
 // clientTimesOut is the story of a client that is less patient than the service.
@@ -126,7 +126,7 @@ var clientTimesOut = Scenario{
 		second := s.storeProxy(s.Survivor).Catch(s.mentionsItem)
 		defer second.Release()
 		bought := make(chan error, 1)
-		s.inBackground(func() { bought <- s.buy(ctx, s.again("A"), time.Now()) })
+		s.inBackground(func() { bought <- s.buy(ctx, s.again(), time.Now()) })
 		select {
 		case <-second.Arrived():
 		case err := <-bought:
