@@ -70,6 +70,16 @@ func (x *Explorer) Close() {
 	_ = group.Wait()
 }
 
+// claimKind is the claim of the catalogue that a fault tests.
+type claimKind int
+
+const (
+	claimCrash claimKind = iota
+	claimLate
+	claimRetry
+	claimRestock
+)
+
 // Cell is what the schedules of a strategy led to in which one fault struck, or none.
 type Cell struct {
 	Fault     string              `json:"fault"` // the names of the faults, joined by "+"; empty: none
@@ -115,10 +125,10 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 			s.Token = w.name + ":" + s.Token
 			collect(cells, s)
 			if progress != nil {
-				progress(r.Tally.Schedules + total(cells))
+				progress(total(cells))
 			}
-		}}
-		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0))
+		}, Settled: func(faults []string) bool { return settled(choice.Strategy, cells, faults) }}
+		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0 && w.faults))
 		r.Tally.add(tally)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -130,7 +140,7 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 	r.Exhausted = r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
 	for _, name := range slices.Sorted(maps.Keys(cells)) {
 		c := *cells[name]
-		c.Claim, c.Held = judgeClaim(choice.Strategy, name, c, r.Exhausted)
+		c.judge(choice.Strategy, r.Exhausted)
 		r.Cells = append(r.Cells, c)
 	}
 	r.Took = time.Since(began)
@@ -211,51 +221,48 @@ func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token str
 	return Replay(ctx, x.systems(choice, workloads[at], true)[0], labels)
 }
 
-// claimKind is the claim of the catalogue that a fault tests.
-type claimKind int
-
-const (
-	claimCrash claimKind = iota
-	claimLate
-	claimRetry
-	claimRestock
-)
-
-// judgeClaim compares a cell with what the catalogue claims. A claim of damage is refuted only if every schedule was
-// executed and none shows it.
-func judgeClaim(s scenario.Strategy, faults string, c Cell, exhausted bool) (words string, held bool) {
-	damaged := c.Schedules - c.Kinds[Right] - c.Kinds[Unjudged]
-	sound := s.ClaimFor(2, false) == verify.ClaimCorrect
+// expects returns what the catalogue claims about schedules in which a fault strikes, in words, and whether some of them
+// must, or may, do damage. The words are empty if it claims nothing.
+func expects(s scenario.Strategy, faults string) (words string, must, may bool) {
+	claim := s.ClaimFor(2, false)
+	if faults == "" {
+		return claim, claim != verify.ClaimCorrect, false
+	}
 	at := slices.IndexFunc(faultTable, func(f fault) bool { return f.name == faults })
-	switch {
-	case faults == "" && !sound:
-		return s.ClaimFor(2, false), damaged > 0 || !exhausted
-	case faults == "":
-		return s.ClaimFor(2, false), damaged == 0
-	case !sound || at < 0:
-		return "", true
+	if claim != verify.ClaimCorrect || at < 0 {
+		return "", false, true
 	}
-	var breaks bool
 	switch faultTable[at].claim {
-	case claimCrash:
-		words = s.Claim.HolderCrash
-		if words == "loses-units" || words == "blocks-forever" {
-			return words, true
-		}
 	case claimLate:
-		words = s.Claim.LateWrite
-		breaks = words == verify.ClaimLosesUpdates
+		return s.Claim.LateWrite, s.Claim.LateWrite == verify.ClaimLosesUpdates, false
 	case claimRetry:
-		words = s.Claim.ClientRetry
-		breaks = words == "deducts-again"
+		return s.Claim.ClientRetry, s.Claim.ClientRetry == "deducts-again", false
 	case claimRestock:
-		words = s.ClaimFor(2, true)
-		breaks = words != verify.ClaimCorrect
+		claim = s.ClaimFor(2, true)
+		return claim, claim != verify.ClaimCorrect, false
 	}
-	if breaks {
-		return words, damaged > 0 || !exhausted
+	return s.Claim.HolderCrash, false, slices.Contains([]string{"loses-units", "blocks-forever"}, s.Claim.HolderCrash)
+}
+
+// damaged counts the schedules that did damage.
+func (c Cell) damaged() int { return c.Schedules - c.Kinds[Right] - c.Kinds[Unjudged] }
+
+// judge compares a cell with what the catalogue claims. A claim of damage is refuted only if every schedule was executed
+// and none shows it.
+func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
+	words, must, may := expects(s, c.Fault)
+	c.Claim = words
+	c.Held = may || must && (c.damaged() > 0 || !exhausted) || !must && c.damaged() == 0
+}
+
+// settled reports whether the claim about a fault is proved, because it is one of damage and some was found.
+func settled(s scenario.Strategy, cells map[string]*Cell, faults []string) bool {
+	damaged := func(name string) bool {
+		c := cells[name]
+		_, must, _ := expects(s, name)
+		return must && c != nil && c.damaged() > 0
 	}
-	return words, damaged == 0
+	return damaged("") || damaged(strings.Join(faults, "+"))
 }
 
 // damages lists the kinds of outcomes of which there is a shortest schedule.

@@ -125,7 +125,7 @@ func (s *schedule) strike(ctx context.Context, f fault, o Option) {
 			s.kill(a)
 			return
 		}
-		s.let(o, f.action)
+		s.let(o, f.action, Executes)
 	}
 }
 

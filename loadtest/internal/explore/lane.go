@@ -56,7 +56,7 @@ const replicasOfLane = 3
 
 // serviceArgs give locks leases that outlast a schedule, and let pollers poll at once: a schedule waits for them.
 var serviceArgs = []string{
-	"--poll=2ms", "--lease=2500ms", "--lock-wait=8s", "--request-timeout=12s", "--mysql-conns=8",
+	"--poll=2ms", "--lease=1s", "--lock-wait=8s", "--request-timeout=12s", "--mysql-conns=8",
 }
 
 func startLane(ctx context.Context, t *topology.Topology, name string, items func() int64) (l *lane, err error) {

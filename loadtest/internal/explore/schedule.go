@@ -49,7 +49,7 @@ type actor struct {
 	pending   []*held
 	flying    []*wire.Exchange // passed, and not answered yet
 	lastEvent time.Time
-	waiting   bool              // in its process: nothing was heard of it for a while
+	waiting   bool                // in its process: nothing was heard of it for a while
 	repeats   map[string][]string // what it touched, by text, of steps that would have the same reply again
 	replies   map[string]string   // the last ones, by text
 	lost      bool                // its replica was killed
@@ -75,6 +75,7 @@ type Kind string
 // The kinds of steps.
 const (
 	Executes Kind = "executes"
+	Polls    Kind = "polls"    // executes again what has had the same reply since nobody else has changed anything
 	Waits    Kind = "waits"    // in the store, from here to its reply
 	Resumes  Kind = "resumes"  // the reply of a step that waited
 	Strikes  Kind = "fault"    // a fault strikes
@@ -179,7 +180,7 @@ func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
 		s.steps = append(s.steps, Step{Actor: a.name, Text: e.Text, Reply: reply, Kind: Passes})
 		return
 	}
-	s.changes(a, e, reply)
+	again := s.changes(a, e, reply)
 	for i, step := range slices.Backward(s.steps) {
 		if step.Actor != a.name || step.Text != e.Text || step.Reply != "" {
 			continue
@@ -187,27 +188,31 @@ func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
 		if step.Kind == Waits {
 			s.steps = append(s.steps, Step{Actor: a.name, Text: e.Text, Reply: reply, Kind: Resumes})
 			s.steps[i].Reply = "waits"
-		} else if step.Kind == Executes {
+		} else if step.Kind == Executes || step.Kind == Polls {
 			s.steps[i].Reply = reply
+			if again && step.Kind == Polls {
+				s.steps = slices.Delete(s.steps, i, i+1) // it has changed nothing: pollers would fill the trace
+			}
 		}
 		return
 	}
 }
 
 // changes notes which steps may have another reply after this one. If a step gets the same reply as before, it has
-// changed nothing: pollers would otherwise keep each other going.
-func (s *schedule) changes(a *actor, e *wire.Exchange, reply string) {
-	last, again := a.replies[e.Text]
+// changed nothing, and changes returns true: pollers would otherwise keep each other going.
+func (s *schedule) changes(a *actor, e *wire.Exchange, reply string) (again bool) {
+	last, known := a.replies[e.Text]
 	a.replies[e.Text] = reply
 	a.repeats[e.Text] = slices.Concat(e.Reads, e.Writes)
-	if again && last == reply {
-		return
+	if known && last == reply {
+		return true
 	}
 	for _, other := range s.actors {
 		if other != a {
 			maps.DeleteFunc(other.repeats, func(_ string, touched []string) bool { return !disjoint(e.Writes, touched) })
 		}
 	}
+	return false
 }
 
 // heard notes that a store sent something unasked, or that a connection has ended.
@@ -255,7 +260,9 @@ const (
 	// to wait in its process. It is longer than the pauses between two polls of a lock: see serviceArgs.
 	silence = 15 * time.Millisecond
 	// leaseTime is how long nobody may be able to go on before the schedule is stuck: all leases have ended then.
-	leaseTime = 3 * time.Second
+	leaseTime = 1500 * time.Millisecond
+	// longestPause is longer than any between two tries of an optimistic strategy.
+	longestPause = 150 * time.Millisecond
 )
 
 // settle waits until every actor is at a step, waits, or has ended.
@@ -388,8 +395,7 @@ var errStuck = errors.New("nobody can go on")
 
 // play executes the schedule.
 func (s *schedule) play(ctx context.Context, choose func(Point) int) error {
-	var spins int
-	var idleSince time.Time
+	var idle idleTime
 	for {
 		if err := s.settle(ctx); err != nil {
 			return err
@@ -397,47 +403,59 @@ func (s *schedule) play(ctx context.Context, choose func(Point) int) error {
 		if s.ended() {
 			return nil
 		}
-		options, repeating := s.options()
-		if repeating {
-			spins++
-		}
-		if len(options) == 0 || repeating && spins > spinLimit {
-			if idleSince.IsZero() {
-				idleSince = time.Now()
-				s.add(Step{Kind: TimeGoes, Text: "nobody can go on: time passes"})
-				s.waited = true
+		options, polling := s.options()
+		if len(options) == 0 || polling {
+			if err := s.passTime(ctx, options, &idle); err != nil {
+				return err
 			}
-			if time.Since(idleSince) > leaseTime {
-				s.add(Step{Kind: Stuck, Text: "nobody can go on: " + s.whoWaits()})
-				return errStuck
-			}
-		}
-		if len(options) == 0 {
-			s.pause(ctx)
 			continue
 		}
-		if !repeating {
-			spins, idleSince = 0, time.Time{}
-		}
-		p := Point{Options: options, Current: s.current}
-		at := 0
-		if !repeating {
-			if at = choose(p); at < 0 {
-				return nil
-			}
+		idle = idleTime{}
+		at := choose(Point{Options: options, Current: s.current})
+		if at < 0 {
+			return nil
 		}
 		s.take(ctx, options[at])
 	}
 }
 
-// spinLimit is how often a step may be repeated while nobody else can move, before that counts as waiting.
-const spinLimit = 8
+// idleTime is the time in which nobody can go on.
+type idleTime struct {
+	since time.Time
+	polls int
+	noted bool
+}
+
+// passTime lets pollers poll, and others wait, until one of them can go on: because a lease has ended, or because it has
+// only paused between two tries.
+func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime) error {
+	if idle.since.IsZero() {
+		idle.since = time.Now()
+	}
+	passed := time.Since(idle.since)
+	if passed > longestPause && !idle.noted {
+		idle.noted, s.waited = true, true
+		s.add(Step{Kind: TimeGoes, Text: "nobody can go on: time passes"})
+	}
+	if passed > leaseTime {
+		s.add(Step{Kind: Stuck, Text: "nobody can go on: " + s.whoWaits()})
+		return errStuck
+	}
+	if len(polls) > 0 {
+		s.let(polls[idle.polls%len(polls)], wire.Pass, Polls)
+		idle.polls++
+	}
+	if len(polls) == 0 || idle.polls > len(polls) {
+		s.pause(ctx)
+	}
+	return nil
+}
 
 // pause waits for an event, or for a short time.
 func (s *schedule) pause(ctx context.Context) {
 	select {
 	case <-s.changed:
-	case <-time.After(20 * time.Millisecond):
+	case <-time.After(10 * time.Millisecond):
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
@@ -455,11 +473,11 @@ func (s *schedule) take(ctx context.Context, o Option) {
 			return
 		}
 	}
-	s.let(o, wire.Pass)
+	s.let(o, wire.Pass, Executes)
 }
 
 // let decides what becomes of the step of an option.
-func (s *schedule) let(o Option, action wire.Action) {
+func (s *schedule) let(o Option, action wire.Action, kind Kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.actors[o.Actor]
@@ -469,7 +487,7 @@ func (s *schedule) let(o Option, action wire.Action) {
 		}
 		a.pending = slices.Delete(a.pending, n, n+1)
 		a.flying = append(a.flying, h.exchange)
-		s.steps = append(s.steps, Step{Actor: a.name, Text: h.exchange.Text, Kind: Executes})
+		s.steps = append(s.steps, Step{Actor: a.name, Text: h.exchange.Text, Kind: kind})
 		for _, name := range slices.Concat(h.exchange.Reads, h.exchange.Writes) {
 			s.touched[name] = true
 		}

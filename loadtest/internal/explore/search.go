@@ -91,6 +91,9 @@ type Search struct {
 	Bounds Bounds
 	// Found is called for each schedule that was executed, by one goroutine at a time.
 	Found func(Schedule)
+	// Settled reports whether no more schedules are needed in which these faults strike; nil: all are needed. It is called
+	// by the goroutines that call Found.
+	Settled func(faults []string) bool
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -114,6 +117,7 @@ type Tally struct {
 	Redundant int `json:"redundant"` // given up, because they differ from others only in the order of steps that commute
 	Diverged  int `json:"diverged"`  // of which the beginning could not be repeated
 	Waiting   int `json:"waiting"`   // not executed: the search was interrupted
+	Settled   int `json:"settled"`   // beginnings that were not needed any more; see Search.Settled
 	// Example says what was different about one that diverged; empty if none has.
 	Example string `json:"example,omitempty"`
 }
@@ -123,6 +127,7 @@ func (t *Tally) add(o Tally) {
 	t.Redundant += o.Redundant
 	t.Diverged += o.Diverged
 	t.Waiting += o.Waiting
+	t.Settled += o.Settled
 	t.Example = cmp.Or(t.Example, o.Example)
 }
 
@@ -138,6 +143,7 @@ func (b Bounds) allow(c cost) bool {
 // job is a beginning of schedules that are to be executed.
 type job struct {
 	prefix []string // labels
+	faults []string // names of those among them
 	cost   cost
 	sleep  []Option // steps that need not be next, because schedules in which they come earlier were executed
 }
@@ -193,14 +199,20 @@ func (s *Search) work(ctx context.Context, system System) {
 func (s *Search) next(ctx context.Context) (job, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.todo) == 0 && s.working > 0 && s.err == nil && ctx.Err() == nil {
-		s.changed.Wait()
+	for {
+		for len(s.todo) == 0 && s.working > 0 && s.err == nil && ctx.Err() == nil {
+			s.changed.Wait()
+		}
+		if len(s.todo) == 0 || s.err != nil || ctx.Err() != nil {
+			return job{}, false
+		}
+		j := heap.Pop(&s.todo).(job) //nolint:forcetypeassert // it holds nothing else
+		if s.Settled == nil || !s.Settled(j.faults) {
+			s.working++
+			return j, true
+		}
+		s.tally.Settled++
 	}
-	if len(s.todo) == 0 || s.err != nil || ctx.Err() != nil {
-		return job{}, false
-	}
-	s.working++
-	return heap.Pop(&s.todo).(job), true //nolint:forcetypeassert // it holds nothing else
 }
 
 // finish records what an execution has led to.
@@ -326,7 +338,10 @@ func (e *execution) branch(p Point, taken int) {
 		if i == taken || !e.bounds.allow(total) || o.Fault == "" && e.asleep(o) {
 			continue
 		}
-		other := job{prefix: append(slices.Clone(e.labels), o.Label), cost: total}
+		other := job{prefix: append(slices.Clone(e.labels), o.Label), faults: e.job.faults, cost: total}
+		if o.Fault != "" {
+			other.faults = append(slices.Clone(e.job.faults), o.Fault)
+		}
 		if o.Fault == "" && !e.bounds.NoReduction {
 			sleeping := e.sleep
 			if t := p.Options[taken]; t.Actor == p.Current && t.Fault == "" {

@@ -24,13 +24,16 @@ type workload struct {
 	title string
 	stock int64
 	count []int64 // units that each request deducts
+	// faults can strike. Where one request asks for more than there is, what matters is what the other one is told
+	// meanwhile.
+	faults bool
 }
 
 // workloads are those of a search. The first has stock for all; in the second, only one request can be sold; in the
 // third, one request asks for more than there is.
 var workloads = []workload{
-	{name: "enough", title: "10 units; A buys 1, B buys 2", stock: 10, count: []int64{1, 2}},
-	{name: "last", title: "2 units; A buys 1, B buys 2", stock: 2, count: []int64{1, 2}},
+	{name: "enough", title: "10 units; A buys 1, B buys 2", stock: 10, count: []int64{1, 2}, faults: true},
+	{name: "last", title: "2 units; A buys 1, B buys 2", stock: 2, count: []int64{1, 2}, faults: true},
 	{name: "too-many", title: "2 units; A buys 1, B asks for 3", stock: 2, count: []int64{1, 3}},
 }
 

@@ -48,7 +48,7 @@ func headings(actors []string, width int) string {
 func (s Step) text() string {
 	text := strings.Join(strings.Fields(s.Text), " ")
 	switch s.Kind {
-	case Executes:
+	case Executes, Polls:
 		return text + reply(s.Reply)
 	case Waits:
 		return text + "  (waits)"
@@ -94,7 +94,10 @@ func indent(lines []string, by int) []string {
 
 // Write writes what was found, one line for each fault, and a trace for each kind of damage.
 func (r Result) Write(w io.Writer, traces bool) error {
-	state := "every schedule was executed"
+	state := "exhausted"
+	if r.Tally.Settled > 0 {
+		state = "exhausted but for claims of damage that were proved"
+	}
 	if !r.Exhausted {
 		state = fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated", r.Tally.Waiting, r.Tally.Diverged)
 	}
