@@ -1,0 +1,255 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// program is a System in memory: actors that read and write variables. What each has read, and the variables at the end,
+// are its outcome.
+type program [][]operation
+
+type operation struct {
+	variable string
+	write    int  // the value; 0: a read
+	faulty   bool // it can be lost
+}
+
+func (p program) Run(_ context.Context, choose func(Point) int) (Outcome, error) {
+	next := make([]int, len(p))
+	variables := map[string]int{}
+	read := make([][]int, len(p))
+	for current := -1; ; {
+		point := Point{Current: current}
+		for actor := range p {
+			if next[actor] < len(p[actor]) {
+				point.Options = append(point.Options, p.option(actor, next[actor]))
+			}
+		}
+		for _, o := range slices.Clone(point.Options) {
+			if p[o.Actor][next[o.Actor]].faulty {
+				point.Options = append(point.Options, Option{Label: o.Label + "-", Actor: o.Actor, Fault: LostRequest})
+			}
+		}
+		if len(point.Options) == 0 {
+			return Outcome{Kind: fmt.Sprint(read, variables)}, nil
+		}
+		at := choose(point)
+		if at < 0 {
+			return Outcome{}, nil
+		}
+		chosen := point.Options[at]
+		current = chosen.Actor
+		op := p[current][next[current]]
+		next[current]++
+		switch {
+		case chosen.Fault != "":
+		case op.write != 0:
+			variables[op.variable] = op.write
+		default:
+			read[current] = append(read[current], variables[op.variable])
+		}
+	}
+}
+
+func (p program) option(actor, step int) Option {
+	op := p[actor][step]
+	o := Option{Label: string(rune('A' + actor)), Actor: actor}
+	if op.write != 0 {
+		o.Writes = []string{op.variable}
+	} else {
+		o.Reads = []string{op.variable}
+	}
+	return o
+}
+
+// search returns how often each outcome was found.
+func search(t *testing.T, p program, bounds Bounds, workers int) (outcomes map[string]int, tally Tally) {
+	t.Helper()
+	outcomes = map[string]int{}
+	s := &Search{Bounds: bounds, Found: func(s Schedule) { outcomes[s.Outcome.Kind]++ }}
+	tally, err := s.Run(t.Context(), slices.Repeat([]System{p}, workers))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcomes, tally
+}
+
+// same are n steps that touch the same variable.
+func same(n int) []operation { return slices.Repeat([]operation{{variable: "x"}}, n) }
+
+func TestEveryInterleavingIsExecutedOnce(t *testing.T) {
+	for _, test := range []struct {
+		program     program
+		preemptions int
+		want        int
+	}{
+		{program{same(4), same(4)}, -1, 70},
+		{program{same(6), same(6)}, -1, 924},
+		{program{same(2), same(2), same(2)}, -1, 90},
+		{program{same(4), same(4)}, 0, 2},
+		{program{same(4), same(4)}, 1, 2 + 6},
+		{program{same(1), same(1)}, 0, 2},
+		{program{same(3), {}}, -1, 1},
+	} {
+		tokens := map[string]bool{}
+		s := &Search{
+			Bounds: Bounds{Preemptions: test.preemptions, NoReduction: true},
+			Found:  func(s Schedule) { tokens[s.Token] = true },
+		}
+		tally, err := s.Run(t.Context(), []System{test.program, test.program})
+		if err != nil || tally.Schedules != test.want || len(tokens) != test.want {
+			t.Errorf("%v with %d preemptions: %+v and %d different ones, %v; want %d", test.program, test.preemptions,
+				tally, len(tokens), err, test.want)
+		}
+	}
+}
+
+func TestThePreemptionBoundCountsSwitchesFromActorsThatCouldGoOn(t *testing.T) {
+	p := program{same(4), same(4)}
+	for bound, want := range map[int]int{0: 2, 1: 8, 2: 26} {
+		if _, tally := search(t, p, Bounds{Preemptions: bound, NoReduction: true}, 1); tally.Schedules != want {
+			t.Errorf("%d preemptions: %d schedules, want %d", bound, tally.Schedules, want)
+		}
+	}
+}
+
+func TestStepsThatCommuteAreNotTriedInBothOrders(t *testing.T) {
+	p := program{
+		{{variable: "a", write: 1}, {variable: "a", write: 2}},
+		{{variable: "b", write: 1}, {variable: "b", write: 2}},
+	}
+	outcomes, tally := search(t, p, Bounds{Preemptions: -1}, 1)
+	if len(outcomes) != 1 || tally.Schedules >= 6 {
+		t.Errorf("%v, %+v; want one outcome and fewer than 6 schedules", outcomes, tally)
+	}
+}
+
+// The reduction must lose no outcome, whatever the bounds.
+func TestTheReductionFindsEveryOutcome(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 150 {
+		p := make(program, 2+random.IntN(2))
+		value := 0
+		for i := range p {
+			for range 1 + random.IntN(4) {
+				op := operation{variable: string(rune('x' + random.IntN(3))), faulty: random.IntN(4) == 0}
+				if value++; random.IntN(2) == 0 {
+					op.write = value
+				}
+				p[i] = append(p[i], op)
+			}
+		}
+		bounds := Bounds{Preemptions: random.IntN(5) - 1, Faults: random.IntN(2)}
+		reduced, few := search(t, p, bounds, 2)
+		bounds.NoReduction = true
+		all, many := search(t, p, bounds, 2)
+		if missing := missing(all, reduced); len(missing) > 0 || few.Schedules > many.Schedules {
+			t.Fatalf("%v within %+v: %d schedules, %d without reduction, which also find %q", p, bounds, few.Schedules,
+				many.Schedules, missing)
+		}
+	}
+}
+
+func missing(all, found map[string]int) (missing []string) {
+	for outcome := range all {
+		if found[outcome] == 0 {
+			missing = append(missing, outcome)
+		}
+	}
+	return missing
+}
+
+func TestNoMoreFaultsStrikeThanAllowed(t *testing.T) {
+	p := program{
+		{{variable: "x", write: 1, faulty: true}, {variable: "x", write: 2, faulty: true}},
+		{{variable: "x", write: 3, faulty: true}},
+	}
+	for faults, want := range map[int]int{0: 3, 1: 12} { // three orders; in each, none or one of three steps is lost
+		most := 0
+		s := &Search{
+			Bounds: Bounds{Preemptions: -1, Faults: faults, NoReduction: true},
+			Found:  func(s Schedule) { most = max(most, strings.Count(s.Token, "-")) },
+		}
+		if tally, err := s.Run(t.Context(), []System{p}); err != nil || tally.Schedules != want || most != faults {
+			t.Errorf("%d faults: %+v, at most %d in one, %v; want %d schedules", faults, tally, most, err, want)
+		}
+	}
+}
+
+func TestAReplayRepeatsASchedule(t *testing.T) {
+	p := program{
+		{{variable: "x"}, {variable: "x", write: 1}},
+		{{variable: "x"}, {variable: "x", write: 2}},
+	}
+	found := map[string]string{}
+	s := &Search{Bounds: Bounds{Preemptions: -1}, Found: func(s Schedule) { found[s.Token] = s.Outcome.Kind }}
+	if _, err := s.Run(t.Context(), []System{p}); err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range slices.Sorted(maps.Keys(found)) {
+		if o, err := Replay(t.Context(), p, token); err != nil || o.Kind != found[token] {
+			t.Errorf("replay of %s: %s, %v; want %s", token, o.Kind, err, found[token])
+		}
+	}
+	for _, token := range []string{"A.C", "A.A.A", "A.A.B.B.B"} {
+		if _, err := Replay(t.Context(), p, token); !errors.Is(err, errDiverged) {
+			t.Errorf("replay of %s: %v, want an error that says that it cannot be repeated", token, err)
+		}
+	}
+}
+
+func TestSchedulesWithFewFaultsAndPreemptionsComeFirst(t *testing.T) {
+	p := program{{{variable: "x", faulty: true}, {variable: "x"}}, same(3)}
+	var costs []int
+	s := &Search{
+		Bounds: Bounds{Preemptions: 3, Faults: 1, NoReduction: true},
+		Found:  func(s Schedule) { costs = append(costs, 10*s.Faults+s.Preemptions) },
+	}
+	if _, err := s.Run(t.Context(), []System{p}); err != nil || !slices.IsSorted(costs) {
+		t.Errorf("costs %v, %v; want them sorted", costs, err)
+	}
+}
+
+// unsteady is a System that does not always offer B.
+type unsteady struct{ runs int }
+
+func (u *unsteady) Run(_ context.Context, choose func(Point) int) (Outcome, error) {
+	u.runs++
+	options := []Option{{Label: "A"}, {Label: "B", Actor: 1}}
+	if u.runs > 1 {
+		options = options[:1]
+	}
+	choose(Point{Options: options, Current: -1})
+	return Outcome{}, nil
+}
+
+func TestWhatCannotBeRepeatedIsCounted(t *testing.T) {
+	s := &Search{Bounds: Bounds{Preemptions: -1}, Found: func(Schedule) {}}
+	tally, err := s.Run(t.Context(), []System{&unsteady{}})
+	if err != nil || tally.Schedules != 1 || tally.Diverged != 1 || !strings.Contains(tally.Example, "B is not possible") {
+		t.Errorf("%+v, %v; want one schedule, and one that could not be repeated", tally, err)
+	}
+}
+
+func TestASearchEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	executed := 0
+	s := &Search{Bounds: Bounds{Preemptions: -1, NoReduction: true}, Found: func(Schedule) {
+		if executed++; executed == 5 {
+			cancel()
+		}
+	}}
+	tally, err := s.Run(ctx, []System{program{same(6), same(6)}})
+	if !errors.Is(err, context.Canceled) || tally.Schedules != 5 || tally.Waiting == 0 {
+		t.Errorf("%+v, %v; want 5 schedules, and some that wait", tally, err)
+	}
+}
