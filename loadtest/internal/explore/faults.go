@@ -144,7 +144,9 @@ func (s *schedule) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.actors {
-		clear(a.repeats)
+		for _, r := range a.repeats {
+			r.times = 0
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -49,11 +48,20 @@ type actor struct {
 	pending   []*held
 	flying    []*wire.Exchange // passed, and not answered yet
 	lastEvent time.Time
-	waiting   bool                // in its process: nothing was heard of it for a while
-	repeats   map[string][]string // what it touched, by text, of steps that would have the same reply again
-	replies   map[string]string   // the last ones, by text
-	lost      bool                // its replica was killed
+	waiting   bool               // in its process: nothing was heard of it for a while
+	repeats   map[string]*repeat // by text
+	lost      bool               // its replica was killed
 }
+
+// repeat is a step that would have the same reply again, because nobody else has changed what it touches.
+type repeat struct {
+	reply   string
+	touched []string
+	times   int // it had this reply
+}
+
+// polls reports whether a step only waits for others. One repetition is no poll: a request may read the stock twice.
+func (r *repeat) polls() bool { return r != nil && r.times > 1 }
 
 // held is an exchange that the gate holds.
 type held struct {
@@ -129,6 +137,10 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 		s.mu.Unlock()
 		return wire.Pass
 	}
+	if a.lost {
+		s.mu.Unlock()
+		return wire.LoseBoth
+	}
 	h := &held{exchange: e, decided: make(chan wire.Action, 1)}
 	a.pending = append(a.pending, h)
 	s.event(a)
@@ -201,15 +213,20 @@ func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
 // changes notes which steps may have another reply after this one. If a step gets the same reply as before, it has
 // changed nothing, and changes returns true: pollers would otherwise keep each other going.
 func (s *schedule) changes(a *actor, e *wire.Exchange, reply string) (again bool) {
-	last, known := a.replies[e.Text]
-	a.replies[e.Text] = reply
-	a.repeats[e.Text] = slices.Concat(e.Reads, e.Writes)
-	if known && last == reply {
+	last := a.repeats[e.Text]
+	if last != nil && last.reply == reply {
+		last.times++
 		return true
 	}
+	a.repeats[e.Text] = &repeat{reply: reply, touched: slices.Concat(e.Reads, e.Writes), times: 1}
 	for _, other := range s.actors {
-		if other != a {
-			maps.DeleteFunc(other.repeats, func(_ string, touched []string) bool { return !disjoint(e.Writes, touched) })
+		if other == a {
+			continue
+		}
+		for _, r := range other.repeats {
+			if !disjoint(e.Writes, r.touched) {
+				r.times = 0
+			}
 		}
 	}
 	return false
@@ -235,7 +252,7 @@ func (s *schedule) of(replica int) *actor {
 func (s *schedule) start(ctx context.Context, a *actor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.started, a.repeats, a.replies = true, map[string][]string{}, map[string]string{}
+	a.started, a.repeats = true, map[string]*repeat{}
 	ctx, a.hangUp = context.WithCancel(ctx)
 	s.event(a)
 	s.sending.Go(func() {
@@ -345,13 +362,16 @@ func (s *schedule) options() (options []Option, repeating bool) {
 	defer s.mu.Unlock()
 	var repeated []Option
 	for i, a := range s.actors {
+		if a.lost {
+			continue
+		}
 		slices.SortStableFunc(a.pending, func(x, y *held) int { return strings.Compare(x.exchange.Shape, y.exchange.Shape) })
 		for n, h := range a.pending {
 			o := Option{
 				Label: label(i, n), Actor: i, Text: h.exchange.Text,
 				Reads: h.exchange.Reads, Writes: h.exchange.Writes,
 			}
-			if _, again := a.repeats[h.exchange.Text]; again {
+			if a.repeats[h.exchange.Text].polls() {
 				repeated = append(repeated, o)
 				continue
 			}

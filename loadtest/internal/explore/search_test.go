@@ -219,22 +219,30 @@ func TestSchedulesWithFewFaultsAndPreemptionsComeFirst(t *testing.T) {
 	}
 }
 
-// unsteady is a System that does not always offer B.
-type unsteady struct{ runs int }
+// unsteady is a System that offers B in some runs only.
+type unsteady struct{ runs, offers int }
 
 func (u *unsteady) Run(_ context.Context, choose func(Point) int) (Outcome, error) {
-	u.runs++
 	options := []Option{{Label: "A"}, {Label: "B", Actor: 1}}
-	if u.runs > 1 {
+	if u.runs%(tries+1) > 0 || u.runs/(tries+1) >= u.offers {
 		options = options[:1]
 	}
+	u.runs++
 	choose(Point{Options: options, Current: -1})
 	return Outcome{}, nil
 }
 
+func TestADisturbedScheduleIsExecutedAgain(t *testing.T) {
+	s := &Search{Bounds: Bounds{Preemptions: -1}, Found: func(Schedule) {}}
+	tally, err := s.Run(t.Context(), []System{&unsteady{offers: 1}})
+	if err != nil || tally != (Tally{Schedules: 1, Disturbed: 1}) {
+		t.Errorf("%+v, %v; want one schedule, which was disturbed", tally, err)
+	}
+}
+
 func TestWhatCannotBeRepeatedIsCounted(t *testing.T) {
 	s := &Search{Bounds: Bounds{Preemptions: -1}, Found: func(Schedule) {}}
-	tally, err := s.Run(t.Context(), []System{&unsteady{}})
+	tally, err := s.Run(t.Context(), []System{&unsteady{offers: 2}})
 	if err != nil || tally.Schedules != 1 || tally.Diverged != 1 || !strings.Contains(tally.Example, "B is not possible") {
 		t.Errorf("%+v, %v; want one schedule, and one that could not be repeated", tally, err)
 	}
