@@ -124,7 +124,7 @@ func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
 	for _, c := range cells {
 		items = append(items, c.stage.Item)
 	}
-	if err := d.setStock(ctx, items...); err != nil {
+	if err := d.setStock(ctx, units, items...); err != nil {
 		return err
 	}
 	together := newCompany(len(cells))
