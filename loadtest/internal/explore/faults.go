@@ -91,7 +91,7 @@ func (f fault) options(s *schedule, steps []Option) (options []Option) {
 		return nil
 	}
 	if f.starts != nil || f.store != nil {
-		return []Option{{Label: f.sign, Actor: -1, Fault: f.name, Text: f.title}}
+		return []Option{{Label: f.sign, Actor: -1, Fault: f.name, Text: f.title, Joins: f.starts != nil}}
 	}
 	for _, step := range steps {
 		if step.Actor < len(s.actors) && s.actors[step.Actor].first {

@@ -17,6 +17,7 @@ type Option struct {
 	Actor int    // who takes the step, or whom the fault strikes; -1 for none
 	Fault string // name of the fault; empty: the step is executed
 	Text  string // what is executed
+	Joins bool   // the fault has another actor join the schedule
 
 	Reads, Writes []string // what the step touches; see wire.Exchange
 }
@@ -59,14 +60,15 @@ func (p Point) String() string {
 	return strings.Join(steps, "; ")
 }
 
-// cost returns how many preemptions and faults an option costs: a preemption leaves an actor that could go on.
+// cost returns how many preemptions and faults an option costs: a preemption leaves an actor that could go on. So does an
+// actor that joins: without that, most schedules would be those of three actors.
 func (p Point) cost(o Option) cost {
 	var c cost
 	if o.Fault != "" {
 		c.faults = 1
 	}
 	goesOn := func(other Option) bool { return other.Fault == "" && other.Actor == p.Current }
-	if o.Actor >= 0 && o.Actor != p.Current && slices.ContainsFunc(p.Options, goesOn) {
+	if (o.Joins || o.Actor >= 0 && o.Actor != p.Current) && slices.ContainsFunc(p.Options, goesOn) {
 		c.preemptions = 1
 	}
 	return c
