@@ -285,12 +285,18 @@ func expects(s scenario.Strategy, requests, faults string) (words string, must, 
 // damaged counts the schedules that did damage.
 func (c Cell) damaged() int { return c.Schedules - c.Kinds[Right] - c.Kinds[Unjudged] }
 
-// judge compares a cell with what the catalogue claims. A claim of damage is refuted only if every schedule was executed
-// and none shows it.
+// judge compares a cell with what the catalogue claims. A claim that something happens is refuted only if every schedule
+// was executed and none shows it.
 func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
 	words, must, may := expects(s, c.Requests, c.Fault)
 	c.Claim = words
 	c.Held = may || must && (c.damaged() > 0 || !exhausted) || !must && c.damaged() == 0
+	switch words {
+	case "harmless", "rolls-back", "unlocks":
+		c.Held = c.Held && c.Waited == 0
+	case "blocks-until-lease-ends":
+		c.Held = c.Held && (c.Waited > 0 || !exhausted || c.Fault != ReplicaDies)
+	}
 }
 
 // settled reports whether the claim about a fault is proved, because it is one of damage and some was found.

@@ -298,6 +298,9 @@ func waitsInRedis(e *wire.Exchange) bool {
 	return slices.Contains([]string{"BLPOP", "BRPOP", "BLMOVE", "BZPOPMIN", "XREAD"}, strings.ToUpper(command))
 }
 
+// longestLease is longer than the leases of locks, and shorter than the time to live of anything else.
+const longestLease = 5 * time.Second
+
 // leases implements stores.
 func (l *lane) leases(keys []string) (leases []string) {
 	if len(keys) == 0 {
@@ -311,7 +314,7 @@ func (l *lane) leases(keys []string) (leases []string) {
 	}
 	replies, _ := pipe.Exec(ctx)
 	for i, reply := range replies {
-		if ttl, ok := reply.(*redis.DurationCmd); ok && ttl.Err() == nil && ttl.Val() > 0 {
+		if ttl, ok := reply.(*redis.DurationCmd); ok && ttl.Err() == nil && ttl.Val() > 0 && ttl.Val() < longestLease {
 			leases = append(leases, keys[i])
 		}
 	}

@@ -460,6 +460,9 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 	if passed > longestPause && !idle.noted {
 		idle.noted, s.waited = true, true
 		s.add(Step{Kind: TimeGoes, Text: "nobody can go on: time passes"})
+		if s.lostHolder() {
+			s.endLeases(ctx)
+		}
 	}
 	if passed > leaseTime {
 		s.add(Step{Kind: Stuck, Text: "nobody can go on: " + s.whoWaits()})
@@ -473,6 +476,15 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 		s.pause(ctx)
 	}
 	return nil
+}
+
+// lostHolder reports whether somebody may be gone who held a lock. Nobody renews its lease then.
+func (s *schedule) lostHolder() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.faults, func(f fault) bool {
+		return f.claim == claimCrash && slices.Contains(s.struck, f.name)
+	})
 }
 
 // pause waits for an event, or for a short time.

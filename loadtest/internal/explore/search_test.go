@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // program is a System in memory: actors that read and write variables. What each has read, and the variables at the end,
@@ -259,5 +260,33 @@ func TestASearchEndsWithItsContext(t *testing.T) {
 	tally, err := s.Run(ctx, []System{program{same(6), same(6)}})
 	if !errors.Is(err, context.Canceled) || tally.Schedules != 5 || tally.Waiting == 0 {
 		t.Errorf("%+v, %v; want 5 schedules, and some that wait", tally, err)
+	}
+}
+
+func TestRandomSchedulesAreThoseOfTheirSeed(t *testing.T) {
+	p := program{same(4), same(4), same(4)}
+	tokens := func(seed uint64) (found []string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &Search{Bounds: Bounds{Preemptions: 2}, Found: func(s Schedule) {
+			if found = append(found, s.Token); len(found) == 20 {
+				cancel()
+			}
+		}}
+		if _, err := s.Random(ctx, []System{p}, seed, time.Hour); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		return found
+	}
+	a := tokens(1)
+	if b := tokens(1); !slices.Equal(a, b) {
+		t.Errorf("%v and %v; want the same", a, b)
+	}
+	for _, token := range a {
+		if _, err := Replay(t.Context(), p, token); err != nil {
+			t.Errorf("replay of %s: %v", token, err)
+		}
+	}
+	if slices.Equal(a, tokens(2)) {
+		t.Error("another seed leads to the same schedules")
 	}
 }
