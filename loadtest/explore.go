@@ -27,6 +27,7 @@ type exploreFlags struct {
 	strategies []string
 	bounds     explore.Bounds
 	lanes      int
+	requests   int
 	replay     string
 	traces     bool
 	out        string
@@ -69,6 +70,7 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.bounds.Preemptions, "preemptions", 2, "the most preemptions in one schedule; -1: no limit")
 	flags.BoolVar(&f.bounds.NoReduction, "no-reduction", false,
 		"also execute schedules that differ only in the order of steps that do not affect each other")
+	flags.IntVar(&f.requests, "requests", 2, "how many requests a schedule has, 2 or 3")
 	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
 	flags.StringVar(&f.replay, "replay", "", "execute the schedule of this token only, and print its trace")
 	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
@@ -83,6 +85,8 @@ func (f *exploreFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--faults %d: must be 0, 1 or 2", f.bounds.Faults)
 	case f.bounds.Preemptions < -1:
 		return fmt.Errorf("--preemptions %d: must be at least 0, or -1 for no limit", f.bounds.Preemptions)
+	case f.requests < 2 || f.requests > 3:
+		return fmt.Errorf("--requests %d: must be 2 or 3", f.requests)
 	case f.lanes < 1 || f.lanes > 16:
 		return fmt.Errorf("--lanes %d: must be 1 to 16", f.lanes)
 	case f.replay != "" && len(f.strategies) != 1:
@@ -111,7 +115,7 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	if f.replay != "" {
 		lanes = 1
 	}
-	x, err := explore.Start(ctx, l.Topology, lanes)
+	x, err := explore.Start(ctx, l.Topology, lanes, f.requests)
 	if err != nil {
 		return startError(ctx, err)
 	}

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -32,6 +33,10 @@ const (
 	LeaseEnds   = "lease-ends"
 	SentAgain   = "sent-again"
 	Restocked   = "restocked"
+	StockSet    = "stock-set"
+	KeyGone     = "key-gone"
+	Promoted    = "promoted"
+	TimeOver    = "time-over"
 )
 
 // faultSigns are the signs of faults that strike an actor.
@@ -68,6 +73,29 @@ var faultTable = []fault{
 		title:  "units are put back",
 		starts: func(a *actor) bool { return a.name == restockName },
 	},
+	{
+		name: StockSet, sign: "!set", claim: claimNone,
+		title:  "the stock is set",
+		starts: func(a *actor) bool { return a.name == setName },
+	},
+	{
+		name: KeyGone, sign: "!gone", claim: claimNone,
+		title: "the keys of all locks are deleted in Redis, also those without a lease",
+		when:  func(s *schedule) bool { return len(s.lockKeys()) > len(s.leases()) },
+		store: func(_ context.Context, s *schedule) { s.deleteLocks() },
+	},
+	{
+		name: Promoted, sign: "!promoted", claim: claimNone,
+		title: "a replica of Redis is promoted that has not received the last write; all connections are cut",
+		when:  func(s *schedule) bool { return s.saved != nil },
+		store: func(_ context.Context, s *schedule) { s.promote() },
+	},
+	{
+		name: TimeOver, sign: "!over", claim: claimCorrect,
+		title: "the time of all reservations is over",
+		when:  func(s *schedule) bool { return s.stores.holds(s.items[0]) > 0 },
+		store: func(_ context.Context, s *schedule) { s.stores.endHolds(s.items[0]) },
+	},
 }
 
 // faultNames lists the names of all faults.
@@ -82,6 +110,7 @@ func faultNames() (names []string) {
 const (
 	againName   = "A again"
 	restockName = "restock"
+	setName     = "admin"
 )
 
 // options lists where the fault can strike now, given the steps that can be taken. s.mu is held.
@@ -150,14 +179,15 @@ func (s *schedule) forget() {
 	}
 }
 
-// leases lists the keys with a time to live that the steps so far have touched. s.mu is held.
-func (s *schedule) leases() (keys []string) {
-	for name := range s.touched {
-		if key, ok := strings.CutPrefix(name, "redis:"); ok && !strings.HasPrefix(key, "channel:") {
-			keys = append(keys, key)
-		}
-	}
-	return s.stores.leases(keys)
+// redisKeys lists the keys of Redis that the steps so far have touched. s.mu is held.
+func (s *schedule) redisKeys() []string { return keysOf(slices.Sorted(maps.Keys(s.touched))) }
+
+// leases lists those with a time to live. s.mu is held.
+func (s *schedule) leases() []string { return s.stores.leases(s.redisKeys()) }
+
+// lockKeys lists those of locks. s.mu is held.
+func (s *schedule) lockKeys() []string {
+	return slices.DeleteFunc(s.redisKeys(), func(key string) bool { return !strings.HasPrefix(key, s.locks) })
 }
 
 func (s *schedule) endLeases(context.Context) {
@@ -165,4 +195,18 @@ func (s *schedule) endLeases(context.Context) {
 	keys := s.leases()
 	s.mu.Unlock()
 	s.stores.endLeases(keys)
+}
+
+func (s *schedule) deleteLocks() {
+	s.mu.Lock()
+	keys := s.lockKeys()
+	s.mu.Unlock()
+	s.stores.endLeases(keys)
+}
+
+func (s *schedule) promote() {
+	s.mu.Lock()
+	saved := s.saved
+	s.mu.Unlock()
+	s.stores.promote(saved)
 }

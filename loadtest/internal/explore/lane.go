@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,8 +39,8 @@ type lane struct {
 
 	mu     sync.Mutex
 	now    *schedule // nil between two schedules
-	item   string
-	sticky map[*wire.Conn]bool // connections that have named the item
+	names  []string            // items of the schedule, and what was made for them
+	sticky map[*wire.Conn]bool // connections that have named one of them
 	cutOff []*replica
 }
 
@@ -51,15 +52,17 @@ type replica struct {
 	proxies []*wire.Proxy
 }
 
-// replicasOfLane are those of two requests, and one for what faults start.
-const replicasOfLane = 3
+// late is the replica for what faults start. Each request has one of its own.
+func (l *lane) late() int { return len(l.replicas) - 1 }
 
 // serviceArgs give locks leases that outlast a schedule, and let pollers poll at once: a schedule waits for them.
 var serviceArgs = []string{
 	"--poll=2ms", "--lease=1s", "--lock-wait=8s", "--request-timeout=12s", "--mysql-conns=8",
 }
 
-func startLane(ctx context.Context, t *topology.Topology, name string, items func() int64) (l *lane, err error) {
+func startLane(
+	ctx context.Context, t *topology.Topology, name string, requests int, items func() int64,
+) (l *lane, err error) {
 	l = &lane{items: items}
 	defer func() {
 		if err != nil {
@@ -84,7 +87,7 @@ func startLane(ctx context.Context, t *topology.Topology, name string, items fun
 	if err := l.connect(ctx, at); err != nil {
 		return l, err
 	}
-	for n := range replicasOfLane {
+	for n := range requests + 1 {
 		r := &replica{lane: l, number: n}
 		l.replicas = append(l.replicas, r)
 		if err := r.start(ctx, t, fmt.Sprintf("%s-%d", name, n+1), at); err != nil {
@@ -200,16 +203,18 @@ func (l *lane) running() *schedule {
 	return l.now
 }
 
-// concerned returns the schedule to which an exchange belongs: it names the item, or ends a transaction that did. It
-// returns nil for others. Replicas look for work all the time, and end what an earlier schedule has left behind.
+// concerned returns the schedule to which an exchange belongs: it names an item or what was made for it, such as a
+// reservation, or ends a transaction that did. It returns nil for others. Replicas look for work all the time, and end
+// what an earlier schedule has left behind.
 func (l *lane) concerned(e *wire.Exchange) *schedule {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.now == nil {
 		return nil
 	}
-	if strings.Contains(e.Text, l.item) {
+	if slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) }) {
 		l.sticky[e.Conn] = true
+		l.names = append(l.names, uuids.FindAllString(e.Text, -1)...)
 	} else if !l.sticky[e.Conn] || !endsTransaction(e) {
 		return nil
 	}
@@ -222,11 +227,17 @@ func endsTransaction(e *wire.Exchange) bool {
 	return strings.HasPrefix(text, "COMMIT") || strings.HasPrefix(text, "ROLLBACK")
 }
 
+// uuids matches the ids that a service makes, as literals of SQL.
+var uuids = regexp.MustCompile(`\b0x[0-9a-f]{32}\b`)
+
 // begin makes a schedule the one that is executed.
-func (l *lane) begin(s *schedule, item int64) {
+func (l *lane) begin(s *schedule, items []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.now, l.item, l.sticky = s, strconv.FormatInt(item, 10), map[*wire.Conn]bool{}
+	l.now, l.names, l.sticky = s, nil, map[*wire.Conn]bool{}
+	for _, item := range items {
+		l.names = append(l.names, strconv.FormatInt(item, 10))
+	}
 }
 
 // end lets everything pass, and waits until the replicas have ended what they do.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"stock/loadtest/internal/explore/wire"
-	"stock/loadtest/internal/history"
 )
 
 // schedule is one schedule while it is executed: its actors, and what each of them does.
@@ -31,6 +30,9 @@ type schedule struct {
 	struck  []string // the faults so far
 	touched map[string]bool
 	waited  bool // until the leases of a lost holder had ended
+	items   []int64
+	locks   string // the keys of its locks begin so
+	saved   *saved // what the last write to Redis has changed; nil: there was none, or no fault needs it
 }
 
 // actor is a request, and what its replica does for it.
@@ -38,12 +40,12 @@ type actor struct {
 	name    string
 	replica int
 	first   bool // it starts with the schedule
-	send    func(context.Context) (history.Op, error)
+	send    client
 
 	started   bool
 	hangUp    context.CancelFunc
 	answered  bool
-	op        history.Op
+	answers   answers
 	err       error
 	pending   []*held
 	flying    []*wire.Exchange // passed, and not answered yet
@@ -101,6 +103,12 @@ type stores interface {
 	leases(keys []string) []string
 	// endLeases removes keys.
 	endLeases(keys []string)
+	// save copies keys of Redis, and promote makes them what they were, for all connections.
+	save(keys []string) *saved
+	promote(*saved)
+	// holds counts the reservations of an item whose time is not over, and endHolds ends it.
+	holds(item int64) int
+	endHolds(item int64)
 	// asleep reports whether no thread of a replica runs, or could run.
 	asleep(replica int) bool
 	// cut cuts a replica off from all stores until the schedule ends.
@@ -256,15 +264,11 @@ func (s *schedule) start(ctx context.Context, a *actor) {
 	ctx, a.hangUp = context.WithCancel(ctx)
 	s.event(a)
 	s.sending.Go(func() {
-		op, err := a.send(ctx)
+		tell := func(text string) { s.add(Step{Actor: a.name, Text: text, Kind: Answers}) }
+		answers, err := a.send(ctx, tell)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		a.answered, a.op, a.err = true, op, err
-		text := strings.ReplaceAll(string(op.Outcome), "_", " ")
-		if op.Error != "" {
-			text += ": " + op.Error
-		}
-		s.steps = append(s.steps, Step{Actor: a.name, Text: text, Kind: Answers})
+		a.answered, a.answers, a.err = true, answers, err
 		s.event(a)
 	})
 }
@@ -523,6 +527,7 @@ func (s *schedule) let(o Option, action wire.Action, kind Kind) {
 		for _, name := range slices.Concat(h.exchange.Reads, h.exchange.Writes) {
 			s.touched[name] = true
 		}
+		s.save(h.exchange)
 		s.current = o.Actor
 		s.event(a)
 		h.decided <- action

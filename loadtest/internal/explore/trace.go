@@ -107,7 +107,7 @@ func (r Result) Write(w io.Writer, traces bool) error {
 	}
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range r.Cells {
-		fmt.Fprintf(lines, "  %s\t%d\t%s\t%s\n", orElse(c.Fault, "no fault"), c.Schedules, c.kinds(), c.verdict())
+		fmt.Fprintf(lines, "  %s\t%d\t%s\t%s\n", c.name(), c.Schedules, c.kinds(), c.verdict())
 	}
 	if err := lines.Flush(); err != nil || !traces {
 		return err
@@ -115,7 +115,7 @@ func (r Result) Write(w io.Writer, traces bool) error {
 	for _, c := range r.Cells {
 		for _, kind := range c.damages() {
 			s := c.Shortest[kind]
-			fmt.Fprintf(w, "\n%s, %s: %s\n", orElse(c.Fault, "no fault"), kind, strings.Join(s.Outcome.Evidence, "; "))
+			fmt.Fprintf(w, "\n%s, %s: %s\n", c.name(), kind, strings.Join(s.Outcome.Evidence, "; "))
 			fmt.Fprintf(w, "replay: loadtest explore --strategies %s --replay %s\n", r.Strategy, s.Token)
 			if err := WriteTrace(w, s.Outcome.Steps); err != nil {
 				return err
@@ -123,6 +123,15 @@ func (r Result) Write(w io.Writer, traces bool) error {
 		}
 	}
 	return nil
+}
+
+// name says what struck, and what was asked for.
+func (c Cell) name() string {
+	name := orElse(c.Fault, "no fault")
+	if c.Requests != "" {
+		name += ", " + c.Requests
+	}
+	return name
 }
 
 func (c Cell) kinds() string {
