@@ -87,7 +87,7 @@ const (
 
 // Cell is what the schedules of a strategy led to in which one fault struck, or none.
 type Cell struct {
-	Fault     string              `json:"fault"` // the names of the faults, joined by "+"; empty: none
+	Fault string `json:"fault"` // the names of the faults, joined by "+"; empty: none
 	// Requests is what was asked for, if the claim is about that.
 	Requests  string              `json:"requests,omitempty"`
 	Schedules int                 `json:"schedules"`
@@ -98,6 +98,14 @@ type Cell struct {
 	Held      bool                `json:"claim_held"`
 }
 
+// Workload is what the schedules of a search asked for.
+type Workload struct {
+	Name      string         `json:"name"`
+	Title     string         `json:"title"`
+	Schedules map[string]int `json:"schedules"` // by fault; empty: none
+	Took      time.Duration  `json:"took_ns"`
+}
+
 // Result is what the exploration of a strategy found.
 type Result struct {
 	Strategy  string        `json:"strategy"`
@@ -106,6 +114,7 @@ type Result struct {
 	Tally     Tally         `json:"tally"`
 	Exhausted bool          `json:"exhausted"`
 	Cells     []Cell        `json:"cells"`
+	Workloads []Workload    `json:"workloads"`
 	Took      time.Duration `json:"took_ns"`
 }
 
@@ -131,8 +140,10 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 		if w.applies != nil && !w.applies(choice.Strategy, choice.Store) {
 			continue
 		}
+		beginning, schedules := time.Now(), map[string]int{}
 		search := &Search{Bounds: bounds, Found: func(s Schedule) {
 			s.Token = w.name + ":" + s.Token
+			schedules[strings.Join(s.Outcome.Faults, "+")]++
 			collect(cells, w.claim, s)
 			if progress != nil {
 				progress(total(cells))
@@ -140,6 +151,7 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 		}, Settled: func(faults []string) bool { return settled(choice.Strategy, cells, w.claim, faults) }}
 		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0))
 		r.Tally.add(tally)
+		r.Workloads = append(r.Workloads, Workload{w.name, w.title, schedules, time.Since(beginning)})
 		if err != nil {
 			if ctx.Err() == nil {
 				return r, fmt.Errorf("explore %s: %w", choice.Strategy.Name, err)

@@ -38,7 +38,7 @@ type lane struct {
 	items    func() int64
 
 	mu     sync.Mutex
-	now    *schedule // nil between two schedules
+	now    *schedule           // nil between two schedules
 	names  []string            // items of the schedule, and what was made for them
 	sticky map[*wire.Conn]bool // connections that have named one of them
 	cutOff []*replica

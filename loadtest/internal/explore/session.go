@@ -149,4 +149,3 @@ func (s *schedule) begin(ctx context.Context) error {
 	}
 	return nil
 }
-
