@@ -39,18 +39,25 @@ const firstItem = 5_000_000
 type Explorer struct {
 	lanes    []*lane
 	requests int
+	subject  Subject // nil: strategies of the catalogue
 	items    atomic.Int64
 }
 
-// Start starts lanes for a number of requests, 2 or 3, beside the servers of a topology. Close the Explorer before they
-// stop.
-func Start(ctx context.Context, t *topology.Topology, lanes, requests int) (*Explorer, error) {
-	x := &Explorer{lanes: make([]*lane, lanes), requests: requests}
+// Options are those of Start.
+type Options struct {
+	Lanes    int     // how many schedules are executed side by side, each on servers of its own
+	Requests int     // 2 or 3
+	Subject  Subject // what is explored; nil: strategies of the catalogue
+}
+
+// Start starts lanes beside the servers of a topology. Close the Explorer before they stop.
+func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, error) {
+	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject}
 	items := func() int64 { return firstItem + x.items.Add(1) }
 	group, starting := errgroup.WithContext(ctx)
 	for i := range x.lanes {
 		group.Go(func() (err error) {
-			x.lanes[i], err = startLane(starting, t, fmt.Sprintf("lane-%d", i+1), requests, items)
+			x.lanes[i], err = startLane(starting, t, fmt.Sprintf("lane-%d", i+1), o, items)
 			return err
 		})
 	}
@@ -87,7 +94,7 @@ const (
 
 // Cell is what the schedules of a strategy led to in which one fault struck, or none.
 type Cell struct {
-	Fault     string              `json:"fault"` // the names of the faults, joined by "+"; empty: none
+	Fault string `json:"fault"` // the names of the faults, joined by "+"; empty: none
 	// Requests is what was asked for, if the claim is about that.
 	Requests  string              `json:"requests,omitempty"`
 	Schedules int                 `json:"schedules"`
@@ -98,6 +105,14 @@ type Cell struct {
 	Held      bool                `json:"claim_held"`
 }
 
+// Workload is what the schedules of a search asked for.
+type Workload struct {
+	Name      string         `json:"name"`
+	Title     string         `json:"title"`
+	Schedules map[string]int `json:"schedules"` // by fault; empty: none
+	Took      time.Duration  `json:"took_ns"`
+}
+
 // Result is what the exploration of a strategy found.
 type Result struct {
 	Strategy  string        `json:"strategy"`
@@ -105,7 +120,9 @@ type Result struct {
 	Control   bool          `json:"control"`
 	Tally     Tally         `json:"tally"`
 	Exhausted bool          `json:"exhausted"`
+	Random    bool          `json:"random,omitempty"` // schedules were chosen at random
 	Cells     []Cell        `json:"cells"`
+	Workloads []Workload    `json:"workloads"`
 	Took      time.Duration `json:"took_ns"`
 }
 
@@ -114,9 +131,9 @@ func (r Result) Held() bool {
 	return !slices.ContainsFunc(r.Cells, func(c Cell) bool { return !c.Held })
 }
 
-// Judged reports whether every schedule within the bounds was executed and judged.
+// Judged reports whether every schedule within the bounds was executed, unless some were chosen at random, and judged.
 func (r Result) Judged() bool {
-	return r.Exhausted && !slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Kinds[Unjudged] > 0 })
+	return (r.Exhausted || r.Random) && !slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Kinds[Unjudged] > 0 })
 }
 
 // Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
@@ -127,19 +144,21 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 	if err := x.warmUp(ctx, choice); err != nil {
 		return r, err
 	}
-	for _, w := range workloadsOf(x.requests) {
-		if w.applies != nil && !w.applies(choice.Strategy, choice.Store) {
-			continue
-		}
+	workloads := x.workloads(choice)
+	for _, w := range workloads {
+		beginning, schedules := time.Now(), map[string]int{}
 		search := &Search{Bounds: bounds, Found: func(s Schedule) {
 			s.Token = w.name + ":" + s.Token
+			schedules[strings.Join(s.Outcome.Faults, "+")]++
 			collect(cells, w.claim, s)
 			if progress != nil {
 				progress(total(cells))
 			}
 		}, Settled: func(faults []string) bool { return settled(choice.Strategy, cells, w.claim, faults) }}
+		search.Bounds.Duration /= time.Duration(len(workloads))
 		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0))
 		r.Tally.add(tally)
+		r.Workloads = append(r.Workloads, Workload{w.name, w.title, schedules, time.Since(beginning)})
 		if err != nil {
 			if ctx.Err() == nil {
 				return r, fmt.Errorf("explore %s: %w", choice.Strategy.Name, err)
@@ -147,7 +166,8 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 			break
 		}
 	}
-	r.Exhausted = r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
+	r.Random = bounds.Random
+	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
 	for _, name := range slices.Sorted(maps.Keys(cells)) {
 		c := *cells[name]
 		c.judge(choice.Strategy, r.Exhausted)
@@ -162,6 +182,17 @@ func total(cells map[string]*Cell) (n int) {
 		n += c.Schedules
 	}
 	return n
+}
+
+// workloads lists what is asked for.
+func (x *Explorer) workloads(choice scenario.Choice) []workload {
+	all := workloadsOf(x.requests)
+	if x.subject != nil {
+		all = x.subject.workloads(x.requests)
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(w workload) bool {
+		return w.applies != nil && !w.applies(choice.Strategy, choice.Store)
+	})
 }
 
 func (x *Explorer) systems(choice scenario.Choice, w workload, faults bool) (systems []System) {
@@ -270,9 +301,9 @@ func expects(s scenario.Strategy, requests, faults string) (words string, must, 
 	case claimCorrect:
 		return claim, false, false
 	case claimLate:
-		return s.Claim.LateWrite, s.Claim.LateWrite == verify.ClaimLosesUpdates, false
+		return s.Claim.LateWrite, s.Claim.LateWrite == verify.ClaimLosesUpdates, s.Claim.LateWrite == ""
 	case claimRetry:
-		return s.Claim.ClientRetry, s.Claim.ClientRetry == "deducts-again", false
+		return s.Claim.ClientRetry, s.Claim.ClientRetry == "deducts-again", s.Claim.ClientRetry == ""
 	case claimRestock:
 		claim = s.ClaimFor(2, true)
 		return claim, claim != verify.ClaimCorrect, false

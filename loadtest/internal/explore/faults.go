@@ -120,7 +120,8 @@ func (f fault) options(s *schedule, steps []Option) (options []Option) {
 		return nil
 	}
 	if f.starts != nil || f.store != nil {
-		return []Option{{Label: f.sign, Actor: -1, Fault: f.name, Text: f.title, Joins: f.starts != nil}}
+		who := slices.IndexFunc(s.actors, func(a *actor) bool { return f.starts != nil && f.starts(a) })
+		return []Option{{Label: f.sign, Actor: who, Fault: f.name, Text: f.title}}
 	}
 	for _, step := range steps {
 		if step.Actor < len(s.actors) && s.actors[step.Actor].first {
@@ -131,18 +132,15 @@ func (f fault) options(s *schedule, steps []Option) (options []Option) {
 }
 
 // strike lets the fault strike.
-func (s *schedule) strike(ctx context.Context, f fault, o Option) {
+func (s *schedule) strike(ctx context.Context, f fault, o Option) error {
 	s.mu.Lock()
 	s.struck = append(s.struck, f.name)
 	s.mu.Unlock()
 	switch {
 	case f.starts != nil:
 		s.add(Step{Kind: Strikes, Text: f.title})
-		for _, a := range s.actors {
-			if f.starts(a) {
-				s.start(ctx, a)
-			}
-		}
+		s.start(ctx, s.actors[o.Actor])
+		return s.firstStep(ctx, o.Actor)
 	case f.store != nil:
 		s.add(Step{Kind: Strikes, Text: f.title})
 		f.store(ctx, s)
@@ -150,12 +148,29 @@ func (s *schedule) strike(ctx context.Context, f fault, o Option) {
 	default:
 		a := s.actors[o.Actor]
 		s.add(Step{Actor: a.name, Kind: Strikes, Text: f.title})
+		a.cut = true
 		if f.kills {
 			s.kill(a)
-			return
+			return nil
 		}
 		s.let(o, f.action, Executes)
 	}
+	return nil
+}
+
+// firstStep executes the first step of a request that a fault has started. To start it earlier would make no difference,
+// because nobody notices a request before that step.
+func (s *schedule) firstStep(ctx context.Context, who int) error {
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	at := len(s.actors[who].pending)
+	s.mu.Unlock()
+	if at > 0 {
+		s.let(Option{Label: label(who, 0), Actor: who}, wire.Pass, Executes)
+	}
+	return nil
 }
 
 // kill has a replica die: its client gets no answer.

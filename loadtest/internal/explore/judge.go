@@ -117,6 +117,13 @@ func (a *answers) forget() {
 	}
 }
 
+// mayHold reports whether a deduction may have held units for a while that it has not sold.
+func (a answers) mayHold() bool {
+	return slices.ContainsFunc(a.ops, func(op history.Op) bool {
+		return op.Outcome == history.Unknown || op.Outcome == history.Busy
+	})
+}
+
 // left reads what a schedule has left in the stores. The answers are completed by what the service says afterwards.
 func (x *session) left(ctx context.Context, items []int64, told []answers) (*history.History, error) {
 	durable := x.strategy.Durable(x.store)
@@ -134,7 +141,10 @@ func (x *session) left(ctx context.Context, items []int64, told []answers) (*his
 		Ledger: x.strategy.Idempotent && durable == oracle.MySQL, Set: x.stockOf(items), Initial: x.stockOf(items),
 	}, End: &history.End{}}
 	var err error
-	if len(x.strategy.Reservations) > 0 {
+	if takesHolds(x.strategy, x.store) {
+		if slices.ContainsFunc(told, answers.mayHold) {
+			h.Run.CallsVersion = history.CallsVersion
+		}
 		if err = x.endReservations(ctx, items[0], told); err != nil {
 			return nil, err
 		}
@@ -175,15 +185,6 @@ func (x *session) endReservations(ctx context.Context, item int64, told []answer
 			told[i].calls = append(told[i].calls, state)
 		}
 	}
-	if err := x.lane.endReservations(ctx, item); err != nil {
-		return err
-	}
-	tooMany := history.Call{
-		Kind: history.Hold, Name: requestPrefix(item) + "-all", GoodsID: item, Count: 1000, TTLMS: holdTime,
-	}
-	if _, err := traffic.CallOne(ctx, desk, load, tooMany); err != nil {
-		return err
-	}
 	expires, err := x.lane.expiries(ctx, item)
 	if err != nil {
 		return err
@@ -193,13 +194,20 @@ func (x *session) endReservations(ctx context.Context, item int64, told []answer
 			told[i].calls[j] = endedEarlier(told[i].calls[j], expires)
 		}
 	}
-	return nil
+	if err := x.lane.endReservations(ctx, item); err != nil {
+		return err
+	}
+	tooMany := history.Call{
+		Kind: history.Hold, Name: requestPrefix(item) + "-all", GoodsID: item, Count: 1000, TTLMS: holdTime,
+	}
+	_, err = traffic.CallOne(ctx, desk, load, tooMany)
+	return err
 }
 
 // endedEarlier returns a call with the time at which its reservation has ended, if a fault has let the time pass.
 func endedEarlier(c history.Call, expires map[string]int64) history.Call {
 	ends, found := expires[strings.ReplaceAll(c.Reservation, "-", "")]
-	if !found || c.Outcome != history.Done || ends >= c.ExpiresUS {
+	if !found || c.Outcome != history.Done || ends > c.ExpiresUS {
 		return c
 	}
 	c.ExpiresUS, c.TTLMS = ends, (ends-c.CreatedUS)/1000
@@ -208,10 +216,20 @@ func endedEarlier(c history.Call, expires map[string]int64) history.Call {
 
 // settled reads the stock. If the strategy writes behind, it waits until MySQL has caught up.
 func (x *session) settled(ctx context.Context, durable string, items []int64) (map[int64]int64, error) {
-	deadline := time.Now().Add(writeBehindTime)
+	if x.lane.subject != nil {
+		return x.lane.subject.stock(ctx, x.lane, items)
+	}
+	var patience time.Duration
+	switch {
+	case x.strategy.WriteBehind:
+		patience = writeBehindTime
+	case x.strategy.WriteThrough:
+		patience = restockTime
+	}
+	deadline := time.Now().Add(patience)
 	for {
 		stock, err := x.lane.oracle.Stock(ctx, durable, items)
-		if err != nil || !x.strategy.WriteBehind || time.Now().After(deadline) {
+		if err != nil || time.Now().After(deadline) {
 			return stock, err
 		}
 		sold, err := x.lane.oracle.Stock(ctx, x.store, items)
@@ -224,6 +242,10 @@ func (x *session) settled(ctx context.Context, durable string, items []int64) (m
 
 // writeBehindTime is how long a strategy that writes behind may take.
 const writeBehindTime = 10 * time.Second
+
+// restockTime is how long MySQL may take to learn what was put back into the store that sells. What a crash has kept from
+// MySQL it never learns.
+const restockTime = 200 * time.Millisecond
 
 // judgeAnswers judges what clients were told, given what is left.
 func judgeAnswers(h *history.History, told []answers) (damage string, evidence []string) {

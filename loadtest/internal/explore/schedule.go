@@ -52,6 +52,7 @@ type actor struct {
 	lastEvent time.Time
 	waiting   bool               // in its process: nothing was heard of it for a while
 	repeats   map[string]*repeat // by text
+	cut       bool               // a connection of its replica was cut
 	lost      bool               // its replica was killed
 }
 
@@ -439,7 +440,9 @@ func (s *schedule) play(ctx context.Context, choose func(Point) int) error {
 		if at < 0 {
 			return nil
 		}
-		s.take(ctx, options[at])
+		if err := s.take(ctx, options[at]); err != nil {
+			return err
+		}
 	}
 }
 
@@ -502,14 +505,14 @@ func (s *schedule) pause(ctx context.Context) {
 }
 
 // take lets an option happen.
-func (s *schedule) take(ctx context.Context, o Option) {
+func (s *schedule) take(ctx context.Context, o Option) error {
 	for _, f := range s.faults {
 		if f.name == o.Fault {
-			s.strike(ctx, f, o)
-			return
+			return s.strike(ctx, f, o)
 		}
 	}
 	s.let(o, wire.Pass, Executes)
+	return nil
 }
 
 // let decides what becomes of the step of an option.

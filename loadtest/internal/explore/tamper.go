@@ -2,6 +2,8 @@ package explore
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -90,20 +92,43 @@ func (l *lane) holds(item int64) (n int) {
 // endHolds implements stores.
 func (l *lane) endHolds(item int64) { _ = l.endReservations(context.Background(), item) }
 
-// endReservations lets the time of the reservations of an item pass that are held. They lasted for whole milliseconds.
+// endReservations lets the time of the reservations of an item pass that are held, unless somebody has locked them. They
+// lasted for whole milliseconds.
 func (l *lane) endReservations(ctx context.Context, item int64) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	_, err := l.db.ExecContext(ctx, `UPDATE reservation SET expires_at = created_at + INTERVAL
-		(TIMESTAMPDIFF(MICROSECOND, created_at, UTC_TIMESTAMP(6)) DIV 1000 * 1000) MICROSECOND
-		WHERE goods_id = ? AND state = 'held' AND expires_at > UTC_TIMESTAMP(6)`, item)
-	return err
+	tx, err := l.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	rows, err := tx.QueryContext(ctx, `SELECT id FROM reservation
+		WHERE goods_id = ? AND state = 'held' AND expires_at > UTC_TIMESTAMP(6) FOR UPDATE SKIP LOCKED`, item)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var ids [][]byte
+	for rows.Next() {
+		var id []byte
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		if _, err := tx.ExecContext(ctx, `UPDATE reservation SET expires_at = created_at + INTERVAL
+			(TIMESTAMPDIFF(MICROSECOND, created_at, UTC_TIMESTAMP(6)) DIV 1000 * 1000) MICROSECOND
+			WHERE id = ?`, id); err != nil {
+			return err
+		}
+	}
+	return errors.Join(rows.Err(), tx.Commit())
 }
 
-// expiries returns when the reservations of an item end, in microseconds since 1970, by id.
+// expiries returns when those reservations of an item end whose time has passed earlier than was asked for, in
+// microseconds since 1970, by id.
 func (l *lane) expiries(ctx context.Context, item int64) (map[string]int64, error) {
 	rows, err := l.db.QueryContext(ctx, `SELECT LOWER(HEX(id)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', expires_at)
-		FROM reservation WHERE goods_id = ?`, item)
+		FROM reservation WHERE goods_id = ? AND expires_at <> created_at + INTERVAL ttl_ms * 1000 MICROSECOND`, item)
 	if err != nil {
 		return nil, err
 	}

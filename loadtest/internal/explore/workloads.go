@@ -70,7 +70,7 @@ var workloads = []workload{
 	},
 	{
 		name: "last", title: "2 units; A buys 1, B buys 2", stock: []int64{2}, requests: []request{buy(1), buy(2)},
-		faults: append([]string{SentAgain, Restocked}, crashes...),
+		faults: []string{SentAgain, Restocked, LostReply, ReplicaDies},
 	},
 	{
 		name: "too-many", title: "2 units; A buys 1, B asks for 3", stock: []int64{2}, requests: []request{buy(1), buy(3)},
@@ -83,11 +83,12 @@ var workloads = []workload{
 			order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1}),
 			order(history.Line{GoodsID: 1, Count: 2}, history.Line{GoodsID: 0, Count: 1}),
 		},
-		faults: append([]string{LeaseEnds}, crashes...),
+		faults: []string{LeaseEnds, LostReply, ReplicaDies},
 	},
 	{
 		name: "same-key", title: "10 units; A buys 1, and sends its request to both replicas at once", stock: []int64{10},
-		requests: []request{buy(1), again(buy(1))}, applies: takesKeys, faults: crashes,
+		requests: []request{buy(1), again(buy(1))}, applies: takesKeys,
+		faults: []string{LostReply, ReplicaDies},
 	},
 	{
 		name: "same-order", title: "10 units of two items; A orders 1 of each, at both replicas at once",
@@ -102,18 +103,23 @@ var workloads = []workload{
 	},
 	{
 		name: "limit", title: "10 units; a buyer who may have 1 buys 1 twice at once", stock: []int64{10},
-		requests: []request{limited(buy(1), 1), limited(buy(1), 1)}, claim: claimLimit, faults: crashes,
+		requests: []request{limited(buy(1), 1), limited(buy(1), 1)}, claim: claimLimit,
+		faults:  []string{LostReply},
 		applies: func(s scenario.Strategy, _ string) bool { return s.Claim.BuyerLimit != "" },
 	},
 	{
 		name: "confirm", title: "2 units; A holds 1 and confirms, B holds 2 and confirms", stock: []int64{2},
 		requests: []request{hold(1, history.Confirm), hold(2, history.Confirm)}, applies: takesHolds,
-		faults: append([]string{TimeOver}, crashes...),
+		faults: []string{TimeOver, LostReply, ReplicaDies},
+	},
+	{
+		name: "hold", title: "10 units; A holds 1 and cancels", stock: []int64{10},
+		requests: []request{hold(1, history.Cancel)}, applies: takesHolds, faults: []string{StockSet},
 	},
 	{
 		name: "cancel", title: "2 units; A holds 1 and cancels, B buys 2", stock: []int64{2},
 		requests: []request{hold(1, history.Cancel), buy(2)}, applies: takesHolds,
-		faults: append([]string{TimeOver, StockSet}, crashes...),
+		faults: []string{TimeOver, LostReply, ReplicaDies},
 	},
 	{
 		name: "same-hold", title: "2 units; A holds 1, and sends its request to both replicas at once",
@@ -134,7 +140,9 @@ var threeRequests = []workload{
 	},
 }
 
-func takesHolds(s scenario.Strategy, store string) bool { return slices.Contains(s.Reservations, store) }
+func takesHolds(s scenario.Strategy, store string) bool {
+	return slices.Contains(s.Reservations, store)
+}
 
 func takesKeys(s scenario.Strategy, _ string) bool { return s.Idempotent }
 
@@ -192,6 +200,9 @@ func (x *session) actors(items []int64) (actors []*actor) {
 
 // client returns that of the n-th request, which it sends to a replica.
 func (x *session) client(items []int64, n, at int, r request) client {
+	if x.lane.subject != nil {
+		return x.lane.subject.client(x.lane, items, n, at, r)
+	}
 	load := traffic.Load{
 		Strategy: x.strategy.Name, Store: x.store, Keys: x.strategy.Idempotent, Timeout: clientTimeout,
 	}
