@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,6 +29,8 @@ type exploreFlags struct {
 	bounds     explore.Bounds
 	lanes      int
 	requests   int
+	workloads  []string
+	refuted    bool
 	replay     string
 	traces     bool
 	out        string
@@ -71,6 +74,9 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.bounds.NoReduction, "no-reduction", false,
 		"also execute schedules that differ only in the order of steps that do not affect each other")
 	flags.IntVar(&f.requests, "requests", 2, "how many requests a schedule has, 2 or 3")
+	flags.StringSliceVar(&f.workloads, "workloads", nil, "execute only these workloads, a comma-separated list of "+
+		strings.Join(explore.Names(), ", "))
+	flags.BoolVar(&f.refuted, "until-refuted", false, "explore a strategy only until one of its claims is refuted")
 	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
 	flags.StringVar(&f.replay, "replay", "", "execute the schedule of this token only, and print its trace")
 	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
@@ -85,6 +91,8 @@ func (f *exploreFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--faults %d: must be 0, 1 or 2", f.bounds.Faults)
 	case f.bounds.Preemptions < -1:
 		return fmt.Errorf("--preemptions %d: must be at least 0, or -1 for no limit", f.bounds.Preemptions)
+	case slices.ContainsFunc(f.workloads, func(name string) bool { return !slices.Contains(explore.Names(), name) }):
+		return fmt.Errorf("--workloads %s: the names are %s", strings.Join(f.workloads, ","), strings.Join(explore.Names(), ", "))
 	case f.requests < 2 || f.requests > 3:
 		return fmt.Errorf("--requests %d: must be 2 or 3", f.requests)
 	case f.lanes < 1 || f.lanes > 16:
@@ -120,6 +128,7 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 		return startError(ctx, err)
 	}
 	defer x.Close()
+	x.Workloads, x.UntilRefuted = f.workloads, f.refuted
 	if f.replay != "" {
 		screen.clear()
 		o, err := x.Replay(ctx, choices[0], f.replay)

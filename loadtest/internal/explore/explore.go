@@ -37,6 +37,11 @@ const firstItem = 5_000_000
 
 // Explorer has lanes on which strategies are explored.
 type Explorer struct {
+	// Workloads are the names of those that are executed; nil: all.
+	Workloads []string
+	// UntilRefuted stops the search of a strategy when one of its claims is refuted.
+	UntilRefuted bool
+
 	lanes    []*lane
 	requests int
 	items    atomic.Int64
@@ -137,7 +142,8 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 		return r, err
 	}
 	for _, w := range workloadsOf(x.requests) {
-		if w.applies != nil && !w.applies(choice.Strategy, choice.Store) {
+		if w.applies != nil && !w.applies(choice.Strategy, choice.Store) ||
+			x.Workloads != nil && !slices.Contains(x.Workloads, w.name) {
 			continue
 		}
 		beginning, schedules := time.Now(), map[string]int{}
@@ -148,7 +154,9 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 			if progress != nil {
 				progress(total(cells))
 			}
-		}, Settled: func(faults []string) bool { return settled(choice.Strategy, cells, w.claim, faults) }}
+		}, Settled: func(faults []string) bool {
+			return x.UntilRefuted && refuted(choice.Strategy, cells) || settled(choice.Strategy, cells, w.claim, faults)
+		}}
 		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0))
 		r.Tally.add(tally)
 		r.Workloads = append(r.Workloads, Workload{w.name, w.title, schedules, time.Since(beginning)})
@@ -244,6 +252,14 @@ func (s Schedule) shorter(o Schedule) bool {
 	return s.Token < o.Token
 }
 
+// Names lists the names of the workloads.
+func Names() (names []string) {
+	for _, w := range slices.Concat(workloads, threeRequests) {
+		names = append(names, w.name)
+	}
+	return names
+}
+
 // Replay executes the schedule of a token for a strategy.
 func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token string) (Outcome, error) {
 	name, labels, found := strings.Cut(token, ":")
@@ -309,6 +325,16 @@ func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
 	case "blocks-until-lease-ends":
 		c.Held = c.Held && (c.Waited > 0 || !exhausted || c.Fault != ReplicaDies)
 	}
+}
+
+// refuted reports whether some damage was found of which the catalogue claims that there is none.
+func refuted(s scenario.Strategy, cells map[string]*Cell) bool {
+	for _, c := range cells {
+		if _, must, may := expects(s, c.Requests, c.Fault); !must && !may && c.damaged() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // settled reports whether the claim about a fault is proved, because it is one of damage and some was found.
