@@ -39,6 +39,8 @@ const firstItem = 5_000_000
 type Explorer struct {
 	// Workloads are the names of those that are executed; nil: all.
 	Workloads []string
+	// Faults are the names of those that strike; nil: all.
+	Faults []string
 	// UntilRefuted stops the search of a strategy when one of its claims is refuted.
 	UntilRefuted bool
 
@@ -157,7 +159,7 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 		}, Settled: func(faults []string) bool {
 			return x.UntilRefuted && refuted(choice.Strategy, cells) || settled(choice.Strategy, cells, w.claim, faults)
 		}}
-		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0))
+		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(w, bounds)))
 		r.Tally.add(tally)
 		r.Workloads = append(r.Workloads, Workload{w.name, w.title, schedules, time.Since(beginning)})
 		if err != nil {
@@ -184,15 +186,23 @@ func total(cells map[string]*Cell) (n int) {
 	return n
 }
 
-func (x *Explorer) systems(choice scenario.Choice, w workload, faults bool) (systems []System) {
+func (x *Explorer) systems(choice scenario.Choice, w workload, faults []fault) (systems []System) {
 	for _, l := range x.lanes {
-		s := &session{lane: l, strategy: choice.Strategy, store: choice.Store, workload: w}
-		if faults {
-			s.faults = w.strikes()
-		}
-		systems = append(systems, s)
+		systems = append(systems, &session{
+			lane: l, strategy: choice.Strategy, store: choice.Store, workload: w, faults: faults,
+		})
 	}
 	return systems
+}
+
+// faults returns those that can strike in a workload.
+func (x *Explorer) faults(w workload, bounds Bounds) []fault {
+	if bounds.Faults == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(w.strikes(), func(f fault) bool {
+		return x.Faults != nil && !slices.Contains(x.Faults, f.name)
+	})
 }
 
 // warmUp has every replica sell, so that no schedule is the first to load a script or to open a connection.
@@ -274,7 +284,7 @@ func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token str
 	if err := x.warmUp(ctx, choice); err != nil {
 		return Outcome{}, err
 	}
-	return Replay(ctx, x.systems(choice, w, true)[0], labels)
+	return Replay(ctx, x.systems(choice, w, w.strikes())[0], labels)
 }
 
 // expects returns what the catalogue claims about schedules in which a fault strikes, in words, and whether some of them

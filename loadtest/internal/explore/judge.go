@@ -3,7 +3,6 @@ package explore
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -214,20 +213,17 @@ func endedEarlier(c history.Call, expires map[string]int64) history.Call {
 	return c
 }
 
-// settled reads the stock. If the strategy writes behind, it waits until MySQL has caught up.
+// settled reads the stock when what is written behind has reached MySQL: sales, or units that were put back.
 func (x *session) settled(ctx context.Context, durable string, items []int64) (map[int64]int64, error) {
-	deadline := time.Now().Add(writeBehindTime)
-	for {
-		stock, err := x.lane.oracle.Stock(ctx, durable, items)
-		if err != nil || !x.strategy.WriteBehind || time.Now().After(deadline) {
-			return stock, err
+	if x.strategy.WriteBehind || x.strategy.WriteThrough {
+		deadline := time.Now().Add(writeBehindTime)
+		for _, item := range items {
+			for x.lane.entries(ctx, item) > 0 && time.Now().Before(deadline) {
+				time.Sleep(2 * time.Millisecond)
+			}
 		}
-		sold, err := x.lane.oracle.Stock(ctx, x.store, items)
-		if err != nil || maps.Equal(stock, sold) {
-			return stock, err
-		}
-		time.Sleep(2 * time.Millisecond)
 	}
+	return x.lane.oracle.Stock(ctx, durable, items)
 }
 
 // writeBehindTime is how long a strategy that writes behind may take.
@@ -240,7 +236,8 @@ func judgeAnswers(h *history.History, told []answers) (damage string, evidence [
 		v := verify.Judge(record(h, told))
 		return kind(v), v.Evidence
 	}
-	set, clients := told[at].ops[0], slices.Delete(told, at, at+1)
+	set := told[at].ops[0]
+	clients := slices.Delete(told, at, at+1)
 	if set.Outcome != history.Sold { // it may not have been set
 		if v := verify.Judge(record(h, clients)); v.Result == verify.Correct {
 			return Right, nil

@@ -70,7 +70,7 @@ var workloads = []workload{
 	},
 	{
 		name: "last", title: "2 units; A buys 1, B buys 2", stock: []int64{2}, requests: []request{buy(1), buy(2)},
-		faults: []string{SentAgain, Restocked, LostReply, ReplicaDies},
+		faults: append([]string{SentAgain, Restocked}, crashes...),
 	},
 	{
 		name: "too-many", title: "2 units; A buys 1, B asks for 3", stock: []int64{2}, requests: []request{buy(1), buy(3)},
@@ -104,7 +104,7 @@ var workloads = []workload{
 	{
 		name: "limit", title: "10 units; a buyer who may have 1 buys 1 twice at once", stock: []int64{10},
 		requests: []request{limited(buy(1), 1), limited(buy(1), 1)}, claim: claimLimit,
-		faults:  []string{LostReply},
+		faults:  []string{LostReply, StockSet},
 		applies: func(s scenario.Strategy, _ string) bool { return s.Claim.BuyerLimit != "" },
 	},
 	{
