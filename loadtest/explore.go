@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/lab"
@@ -23,6 +22,7 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
+<<<<<<< HEAD
 type exploreFlags struct {
 	local      localFlags
 	strategies []string
@@ -36,27 +36,32 @@ type exploreFlags struct {
 	out        string
 }
 
+=======
+>>>>>>> explore
 func exploreCommand() *cobra.Command {
 	var f exploreFlags
 	cmd := &cobra.Command{
-		Use:   "explore",
+		Use:   "explore [-- COMMAND [ARGUMENT...]]",
 		Short: "Execute every interleaving of two requests, with at most one fault",
 		Long: `explore executes every interleaving of two requests on two replicas, with at most one fault between any two
 exchanges with MySQL or Redis, and compares what came of them with what each strategy claims. Proxies hold each exchange
 until it is chosen, so the service is as it sells. For each kind of damage, it keeps the shortest schedule and prints a
 token that replays it.
 
-Faults: a request or its reply is lost, a replica dies, all leases end, the client sends its request again, units are
-put back.
+With a command after --, it explores a service of yours, in any language: it starts one process for each replica. The
+process is to listen at the address in LISTEN, and finds its stores in MYSQL_DSN (or MYSQL_HOST, MYSQL_PORT, MYSQL_USER,
+MYSQL_PASSWORD, MYSQL_DATABASE) and REDIS_ADDR (or REDIS_HOST, REDIS_PORT). Of its answers, 2xx confirms a deduction and
+409 says that too few units are left; other 4xx and 503 say that nothing was deducted, and nothing is known otherwise.
 
 Exit status: 0 every claim held; 1 a claim was refuted; 2 wrong usage, or something is missing; 3 no claim was refuted,
 but not every schedule could be executed and judged; 130 interrupted.`,
 		Example: `  loadtest explore --strategies none,update
   loadtest explore --strategies lock-redis-lua --traces
-  loadtest explore --strategies lock-redis-lua --replay enough:A.B.A`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd.Flags()); err != nil {
+  loadtest explore --strategies lock-redis-lua --replay enough:A.B.A
+  loadtest explore --strategies ledger --requests 3 --random --duration 1m
+  loadtest explore -- python3 loadtest/services/shop.py wrong`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd.Flags(), args, cmd.ArgsLenAtDash()); err != nil {
 				return err
 			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -66,6 +71,7 @@ but not every schedule could be executed and judged; 130 interrupted.`,
 	return cmd
 }
 
+<<<<<<< HEAD
 func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringSliceVar(&f.strategies, "strategies", nil, "explore only these strategies, a comma-separated list")
@@ -105,6 +111,8 @@ func (f *exploreFlags) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
+=======
+>>>>>>> explore
 func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	runtime.GOMAXPROCS(runtime.NumCPU()) // the proxies are part of what is explored
 	screen := newScreen(stderr)
@@ -119,11 +127,7 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	if err != nil {
 		return err
 	}
-	lanes := f.lanes
-	if f.replay != "" {
-		lanes = 1
-	}
-	x, err := explore.Start(ctx, l.Topology, lanes, f.requests)
+	x, err := explore.Start(ctx, l.Topology, f.options())
 	if err != nil {
 		return startError(ctx, err)
 	}
@@ -141,8 +145,22 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	return f.explore(ctx, x, choices, screen, stdout)
 }
 
+func (f *exploreFlags) options() explore.Options {
+	o := explore.Options{Lanes: f.lanes, Requests: f.requests}
+	if f.replay != "" {
+		o.Lanes = 1
+	}
+	if f.service.Command != nil {
+		o.Subject = f.service
+	}
+	return o
+}
+
 // choose returns the strategies that are explored: those that deduct something, and can be used here.
 func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []scenario.Choice, err error) {
+	if f.service.Command != nil {
+		return []scenario.Choice{f.service.Choice()}, nil
+	}
 	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {
 		return nil, cmp.Or(ctx.Err(), err)

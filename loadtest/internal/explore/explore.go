@@ -46,18 +46,26 @@ type Explorer struct {
 
 	lanes    []*lane
 	requests int
+	subject  Subject // nil: strategies of the catalogue
 	items    atomic.Int64
+	warm     map[string]bool // strategies that need no warm-up any more
 }
 
-// Start starts lanes for a number of requests, 2 or 3, beside the servers of a topology. Close the Explorer before they
-// stop.
-func Start(ctx context.Context, t *topology.Topology, lanes, requests int) (*Explorer, error) {
-	x := &Explorer{lanes: make([]*lane, lanes), requests: requests}
+// Options are those of Start.
+type Options struct {
+	Lanes    int     // how many schedules are executed side by side, each on servers of its own
+	Requests int     // 2 or 3
+	Subject  Subject // what is explored; nil: strategies of the catalogue
+}
+
+// Start starts lanes beside the servers of a topology. Close the Explorer before they stop.
+func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, error) {
+	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject}
 	items := func() int64 { return firstItem + x.items.Add(1) }
 	group, starting := errgroup.WithContext(ctx)
 	for i := range x.lanes {
 		group.Go(func() (err error) {
-			x.lanes[i], err = startLane(starting, t, fmt.Sprintf("lane-%d", i+1), requests, items)
+			x.lanes[i], err = startLane(starting, t, fmt.Sprintf("lane-%d", i+1), o, items)
 			return err
 		})
 	}
@@ -120,6 +128,7 @@ type Result struct {
 	Control   bool          `json:"control"`
 	Tally     Tally         `json:"tally"`
 	Exhausted bool          `json:"exhausted"`
+	Random    bool          `json:"random,omitempty"` // schedules were chosen at random
 	Cells     []Cell        `json:"cells"`
 	Workloads []Workload    `json:"workloads"`
 	Took      time.Duration `json:"took_ns"`
@@ -130,9 +139,9 @@ func (r Result) Held() bool {
 	return !slices.ContainsFunc(r.Cells, func(c Cell) bool { return !c.Held })
 }
 
-// Judged reports whether every schedule within the bounds was executed and judged.
+// Judged reports whether every schedule within the bounds was executed, unless some were chosen at random, and judged.
 func (r Result) Judged() bool {
-	return r.Exhausted && !slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Kinds[Unjudged] > 0 })
+	return (r.Exhausted || r.Random) && !slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Kinds[Unjudged] > 0 })
 }
 
 // Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
@@ -143,11 +152,16 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 	if err := x.warmUp(ctx, choice); err != nil {
 		return r, err
 	}
+<<<<<<< HEAD
 	for _, w := range workloadsOf(x.requests) {
 		if w.applies != nil && !w.applies(choice.Strategy, choice.Store) ||
 			x.Workloads != nil && !slices.Contains(x.Workloads, w.name) {
 			continue
 		}
+=======
+	workloads := x.workloads(choice)
+	for _, w := range workloads {
+>>>>>>> explore
 		beginning, schedules := time.Now(), map[string]int{}
 		search := &Search{Bounds: bounds, Found: func(s Schedule) {
 			s.Token = w.name + ":" + s.Token
@@ -156,10 +170,16 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 			if progress != nil {
 				progress(total(cells))
 			}
+<<<<<<< HEAD
 		}, Settled: func(faults []string) bool {
 			return x.UntilRefuted && refuted(choice.Strategy, cells) || settled(choice.Strategy, cells, w.claim, faults)
 		}}
 		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(w, bounds)))
+=======
+		}, Settled: func(faults []string) bool { return settled(choice.Strategy, cells, w.claim, faults) }}
+		search.Bounds.Duration /= time.Duration(len(workloads))
+		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0))
+>>>>>>> explore
 		r.Tally.add(tally)
 		r.Workloads = append(r.Workloads, Workload{w.name, w.title, schedules, time.Since(beginning)})
 		if err != nil {
@@ -169,7 +189,8 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 			break
 		}
 	}
-	r.Exhausted = r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
+	r.Random = bounds.Random
+	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
 	for _, name := range slices.Sorted(maps.Keys(cells)) {
 		c := *cells[name]
 		c.judge(choice.Strategy, r.Exhausted)
@@ -186,7 +207,22 @@ func total(cells map[string]*Cell) (n int) {
 	return n
 }
 
+<<<<<<< HEAD
 func (x *Explorer) systems(choice scenario.Choice, w workload, faults []fault) (systems []System) {
+=======
+// workloads lists what is asked for.
+func (x *Explorer) workloads(choice scenario.Choice) []workload {
+	all := workloadsOf(x.requests)
+	if x.subject != nil {
+		all = x.subject.workloads(x.requests)
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(w workload) bool {
+		return w.applies != nil && !w.applies(choice.Strategy, choice.Store)
+	})
+}
+
+func (x *Explorer) systems(choice scenario.Choice, w workload, faults bool) (systems []System) {
+>>>>>>> explore
 	for _, l := range x.lanes {
 		systems = append(systems, &session{
 			lane: l, strategy: choice.Strategy, store: choice.Store, workload: w, faults: faults,
@@ -207,6 +243,11 @@ func (x *Explorer) faults(w workload, bounds Bounds) []fault {
 
 // warmUp has every replica sell, so that no schedule is the first to load a script or to open a connection.
 func (x *Explorer) warmUp(ctx context.Context, choice scenario.Choice) error {
+	name := choice.Strategy.Name + " on " + choice.Store
+	if x.warm[name] {
+		return nil
+	}
+	x.warm[name] = true
 	group, warming := errgroup.WithContext(ctx)
 	for _, l := range x.lanes {
 		s := &session{lane: l, strategy: choice.Strategy, store: choice.Store}
@@ -308,9 +349,9 @@ func expects(s scenario.Strategy, requests, faults string) (words string, must, 
 	case claimCorrect:
 		return claim, false, false
 	case claimLate:
-		return s.Claim.LateWrite, s.Claim.LateWrite == verify.ClaimLosesUpdates, false
+		return s.Claim.LateWrite, s.Claim.LateWrite == verify.ClaimLosesUpdates, s.Claim.LateWrite == ""
 	case claimRetry:
-		return s.Claim.ClientRetry, s.Claim.ClientRetry == "deducts-again", false
+		return s.Claim.ClientRetry, s.Claim.ClientRetry == "deducts-again", s.Claim.ClientRetry == ""
 	case claimRestock:
 		claim = s.ClaimFor(2, true)
 		return claim, claim != verify.ClaimCorrect, false

@@ -148,6 +148,7 @@ func (s *schedule) strike(ctx context.Context, f fault, o Option) error {
 	default:
 		a := s.actors[o.Actor]
 		s.add(Step{Actor: a.name, Kind: Strikes, Text: f.title})
+		a.cut = true
 		if f.kills {
 			s.kill(a)
 			return nil

@@ -36,12 +36,14 @@ type lane struct {
 	waits    string // the query that counts what waits
 	replicas []*replica
 	items    func() int64
+	subject  Subject // nil: strategies of the catalogue
 
 	mu     sync.Mutex
 	now    *schedule           // nil between two schedules
 	names  []string            // items of the schedule, and what was made for them
 	sticky map[*wire.Conn]bool // connections that have named one of them
 	cutOff []*replica
+	failed error // why a replica could not be started again
 }
 
 // replica is a process of the service and the proxies between it and the stores.
@@ -61,9 +63,9 @@ var serviceArgs = []string{
 }
 
 func startLane(
-	ctx context.Context, t *topology.Topology, name string, requests int, items func() int64,
+	ctx context.Context, t *topology.Topology, name string, o Options, items func() int64,
 ) (l *lane, err error) {
-	l = &lane{items: items}
+	l = &lane{items: items, subject: o.Subject}
 	defer func() {
 		if err != nil {
 			l.stop()
@@ -87,7 +89,12 @@ func startLane(
 	if err := l.connect(ctx, at); err != nil {
 		return l, err
 	}
-	for n := range requests + 1 {
+	if l.subject != nil {
+		if err := l.subject.prepare(ctx, l); err != nil {
+			return l, err
+		}
+	}
+	for n := range o.Requests + 1 {
 		r := &replica{lane: l, number: n}
 		l.replicas = append(l.replicas, r)
 		if err := r.start(ctx, t, fmt.Sprintf("%s-%d", name, n+1), at); err != nil {
@@ -133,7 +140,11 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string, 
 	r.proxies = append(r.proxies, toRedis)
 	config.Addr = toMySQL.Addr()
 	at.MySQLDSN, at.Redis = config.FormatDSN(), []string{toRedis.Addr()}
-	r.Replica, err = t.StartReplica(ctx, name, at, topology.Options{ReplicaArgs: serviceArgs})
+	if r.lane.subject != nil {
+		r.Replica, err = r.lane.subject.start(ctx, t, name, at)
+	} else {
+		r.Replica, err = t.StartReplica(ctx, name, at, topology.Options{ReplicaArgs: serviceArgs})
+	}
 	return err
 }
 
@@ -172,6 +183,9 @@ func (l *lane) stop() {
 func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
 	if s := r.lane.concerned(e); s != nil {
 		return s.arrive(r.number, e, gone)
+	}
+	if s := r.lane.running(); s != nil && r.lane.subject != nil { // such as the opening of a connection
+		s.heard(r.number)
 	}
 	return wire.Pass
 }
@@ -249,12 +263,34 @@ func (l *lane) end(ctx context.Context, s *schedule) {
 	cutOff := l.cutOff
 	l.cutOff = nil
 	l.mu.Unlock()
+	if l.subject != nil {
+		l.restart(ctx, s)
+	}
 	for _, r := range cutOff {
 		for _, p := range r.proxies {
 			p.Refuse(false)
 		}
+		if r.Replica == nil {
+			continue
+		}
 		for r.Ready(ctx) != nil && ctx.Err() == nil {
 			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// restart starts the replicas again whose connections a schedule has cut. Not every service opens new ones.
+func (l *lane) restart(ctx context.Context, s *schedule) {
+	for _, a := range s.actors {
+		r := l.replicas[a.replica]
+		if !a.started || !a.cut || r.Replica == nil {
+			continue
+		}
+		for _, p := range r.proxies {
+			p.Refuse(false)
+		}
+		if err := r.Restart(ctx); err != nil && ctx.Err() == nil {
+			l.failed = err
 		}
 	}
 }
@@ -330,11 +366,10 @@ func (l *lane) endLeases(keys []string) {
 
 // asleep implements stores.
 func (l *lane) asleep(number int) bool {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", l.replicas[number].PID))
-	if err != nil || len(threads) == 0 {
-		return true // not on Linux, where only the time tells
+	if l.replicas[number].Replica == nil {
+		return true
 	}
-	for _, file := range threads {
+	for _, file := range threadsOf(strconv.Itoa(l.replicas[number].PID)) {
 		stat, err := os.ReadFile(file)
 		if err != nil {
 			continue // the thread has ended
@@ -345,4 +380,18 @@ func (l *lane) asleep(number int) bool {
 		}
 	}
 	return true
+}
+
+// threadsOf lists the files with the states of the threads of a process and its descendants. It is empty where there is
+// no /proc: only the time tells there.
+func threadsOf(pid string) (files []string) {
+	tasks, _ := filepath.Glob("/proc/" + pid + "/task/*")
+	for _, task := range tasks {
+		files = append(files, task+"/stat")
+		children, _ := os.ReadFile(task + "/children") // none if the thread has ended
+		for child := range strings.FieldsSeq(string(children)) {
+			files = append(files, threadsOf(child)...)
+		}
+	}
+	return files
 }

@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// Random executes schedules at random until a duration has passed, with all systems side by side. The same seed leads to
-// the same schedules, of which more are executed in more time. It is for what is too large to be exhausted, such as three
+// random executes schedules at random until the time is over. It is for what is too large to be exhausted, such as three
 // requests: it changes between actors at few points (probabilistic concurrency testing: Burckhardt and others, "A
 // Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010).
-func (s *Search) Random(ctx context.Context, systems []System, seed uint64, duration time.Duration) (Tally, error) {
+func (s *Search) random(ctx context.Context, systems []System) (Tally, error) {
 	s.planned = map[string]bool{}
-	until := time.Now().Add(duration)
+	until := time.Now().Add(s.Bounds.Duration)
 	plain := execution{bounds: s.Bounds}
 	if _, err := systems[0].Run(ctx, plain.choose); err != nil {
 		return s.tally, err
@@ -26,7 +25,7 @@ func (s *Search) Random(ctx context.Context, systems []System, seed uint64, dura
 			for {
 				s.mu.Lock()
 				number++
-				c := newChance(seed, number, s.Bounds, len(plain.labels))
+				c := newChance(number, s.Bounds, len(plain.labels))
 				ended := s.err != nil
 				s.mu.Unlock()
 				if ended || ctx.Err() != nil || time.Now().After(until) {
@@ -67,9 +66,9 @@ type chance struct {
 const defaultChanges = 3
 
 // newChance returns the choices of one schedule. Length is the usual number of steps of one.
-func newChance(seed, number uint64, b Bounds, length int) *chance {
+func newChance(number uint64, b Bounds, length int) *chance {
 	c := &chance{
-		execution: execution{bounds: b}, random: rand.New(rand.NewPCG(seed, number)), //nolint:gosec // not a secret
+		execution: execution{bounds: b}, random: rand.New(rand.NewPCG(b.Seed, number)), //nolint:gosec // not a secret
 		priorities: map[int]int{}, changes: map[int]bool{}, strikes: map[int]bool{},
 	}
 	changes := b.Preemptions

@@ -52,6 +52,7 @@ type actor struct {
 	lastEvent time.Time
 	waiting   bool               // in its process: nothing was heard of it for a while
 	repeats   map[string]*repeat // by text
+	cut       bool               // a connection of its replica was cut
 	lost      bool               // its replica was killed
 	cut       bool               // it has lost a connection, and was not heard of since
 }

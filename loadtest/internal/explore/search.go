@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Option is something that can happen next in a schedule: an actor's step is executed, or a fault strikes.
@@ -85,6 +86,10 @@ type Bounds struct {
 	Preemptions int  // the most in one schedule; negative: no limit
 	Faults      int  // the most in one schedule
 	NoReduction bool // also execute schedules that differ only in the order of steps that commute
+
+	Random   bool          // execute schedules at random instead of all
+	Seed     uint64        // the same seed leads to the same schedules, of which more are executed in more time
+	Duration time.Duration // of the search, if it is random
 }
 
 // Search is a search for all schedules of a System within Bounds. Systems of the same kind can work on it side by side.
@@ -173,6 +178,9 @@ func (q queue) Less(i, j int) bool {
 
 // Run searches with all systems side by side, until every schedule within the bounds was executed or ctx ends.
 func (s *Search) Run(ctx context.Context, systems []System) (Tally, error) {
+	if s.Bounds.Random {
+		return s.random(ctx, systems)
+	}
 	s.changed = sync.NewCond(&s.mu)
 	s.todo, s.planned, s.missing = queue{{}}, map[string]bool{}, map[string]string{}
 	stop := context.AfterFunc(ctx, func() {

@@ -267,12 +267,12 @@ func TestRandomSchedulesAreThoseOfTheirSeed(t *testing.T) {
 	p := program{same(4), same(4), same(4)}
 	tokens := func(seed uint64) (found []string) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &Search{Bounds: Bounds{Preemptions: 2}, Found: func(s Schedule) {
+		s := &Search{Bounds: Bounds{Preemptions: 2, Random: true, Seed: seed, Duration: time.Hour}, Found: func(s Schedule) {
 			if found = append(found, s.Token); len(found) == 20 {
 				cancel()
 			}
 		}}
-		if _, err := s.Random(ctx, []System{p}, seed, time.Hour); !errors.Is(err, context.Canceled) {
+		if _, err := s.Run(ctx, []System{p}); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 		return found

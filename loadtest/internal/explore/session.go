@@ -29,7 +29,10 @@ func (x *session) warmUp(ctx context.Context) error {
 	if err := x.setStock(ctx, items); err != nil {
 		return err
 	}
-	clients := []client{x.restock(items[0])}
+	var clients []client
+	if x.lane.subject == nil {
+		clients = append(clients, x.restock(items[0]))
+	}
 	for at := range x.lane.replicas {
 		clients = append(clients, x.client(items, at, at, buy(1)))
 		if takesHolds(x.strategy, x.store) {
@@ -100,6 +103,9 @@ func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, err
 		}
 	}
 	x.lane.end(ctx, s)
+	if x.lane.failed != nil {
+		return Outcome{}, x.lane.failed
+	}
 	o := Outcome{Workload: x.workload.name, Item: items[0], Steps: s.steps, Faults: s.struck, Waited: s.waited}
 	switch {
 	case errors.Is(err, errStuck):
@@ -112,6 +118,9 @@ func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, err
 }
 
 func (x *session) setStock(ctx context.Context, items []int64) error {
+	if x.lane.subject != nil {
+		return x.lane.subject.setStock(ctx, x.lane, x.stockOf(items))
+	}
 	return x.desk().SetStock(ctx, x.stockOf(items))
 }
 

@@ -98,7 +98,9 @@ func (r Result) Write(w io.Writer, traces bool) error {
 	if r.Tally.Settled > 0 {
 		state = "exhausted but for claims of damage that were proved"
 	}
-	if !r.Exhausted {
+	if r.Random {
+		state = "chosen at random"
+	} else if !r.Exhausted {
 		state = fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated", r.Tally.Waiting, r.Tally.Diverged)
 	}
 	fmt.Fprintf(w, "%s on %s: %d schedules, %s (%.1f s)\n", r.Strategy, r.Store, r.Tally.Schedules, state, r.Took.Seconds())

@@ -200,6 +200,9 @@ func (x *session) actors(items []int64) (actors []*actor) {
 
 // client returns that of the n-th request, which it sends to a replica.
 func (x *session) client(items []int64, n, at int, r request) client {
+	if x.lane.subject != nil {
+		return x.lane.subject.client(x.lane, items, n, at, r)
+	}
 	load := traffic.Load{
 		Strategy: x.strategy.Name, Store: x.store, Keys: x.strategy.Idempotent, Timeout: clientTimeout,
 	}
