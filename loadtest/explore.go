@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,22 +21,6 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-<<<<<<< HEAD
-type exploreFlags struct {
-	local      localFlags
-	strategies []string
-	bounds     explore.Bounds
-	lanes      int
-	requests   int
-	workloads  []string
-	refuted    bool
-	replay     string
-	traces     bool
-	out        string
-}
-
-=======
->>>>>>> explore
 func exploreCommand() *cobra.Command {
 	var f exploreFlags
 	cmd := &cobra.Command{
@@ -71,48 +54,6 @@ but not every schedule could be executed and judged; 130 interrupted.`,
 	return cmd
 }
 
-<<<<<<< HEAD
-func (f *exploreFlags) register(flags *pflag.FlagSet) {
-	flags.SortFlags = false
-	flags.StringSliceVar(&f.strategies, "strategies", nil, "explore only these strategies, a comma-separated list")
-	flags.IntVar(&f.bounds.Faults, "faults", 1, "the most faults in one schedule, 0 to 2")
-	flags.IntVar(&f.bounds.Preemptions, "preemptions", 2, "the most preemptions in one schedule; -1: no limit")
-	flags.BoolVar(&f.bounds.NoReduction, "no-reduction", false,
-		"also execute schedules that differ only in the order of steps that do not affect each other")
-	flags.IntVar(&f.requests, "requests", 2, "how many requests a schedule has, 2 or 3")
-	flags.StringSliceVar(&f.workloads, "workloads", nil, "execute only these workloads, a comma-separated list of "+
-		strings.Join(explore.Names(), ", "))
-	flags.BoolVar(&f.refuted, "until-refuted", false, "explore a strategy only until one of its claims is refuted")
-	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
-	flags.StringVar(&f.replay, "replay", "", "execute the schedule of this token only, and print its trace")
-	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
-	flags.StringVar(&f.out, "out", "", "directory for explore.json (default: none is written)")
-	f.local.register(flags)
-}
-
-// check returns what is wrong with the flags.
-func (f *exploreFlags) check(flags *pflag.FlagSet) error {
-	switch {
-	case f.bounds.Faults < 0 || f.bounds.Faults > 2:
-		return fmt.Errorf("--faults %d: must be 0, 1 or 2", f.bounds.Faults)
-	case f.bounds.Preemptions < -1:
-		return fmt.Errorf("--preemptions %d: must be at least 0, or -1 for no limit", f.bounds.Preemptions)
-	case slices.ContainsFunc(f.workloads, func(name string) bool { return !slices.Contains(explore.Names(), name) }):
-		return fmt.Errorf("--workloads %s: the names are %s", strings.Join(f.workloads, ","), strings.Join(explore.Names(), ", "))
-	case f.requests < 2 || f.requests > 3:
-		return fmt.Errorf("--requests %d: must be 2 or 3", f.requests)
-	case f.lanes < 1 || f.lanes > 16:
-		return fmt.Errorf("--lanes %d: must be 1 to 16", f.lanes)
-	case f.replay != "" && len(f.strategies) != 1:
-		return errors.New("--replay needs --strategies with one strategy: that of the token")
-	case f.replay != "" && flags.Changed("lanes"):
-		return errors.New("--lanes cannot be used with --replay, which executes one schedule")
-	}
-	return nil
-}
-
-=======
->>>>>>> explore
 func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	runtime.GOMAXPROCS(runtime.NumCPU()) // the proxies are part of what is explored
 	screen := newScreen(stderr)
@@ -132,6 +73,7 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 		return startError(ctx, err)
 	}
 	defer x.Close()
+	x.Workloads, x.UntilRefuted = f.workloads, f.refuted
 	x.Workloads, x.UntilRefuted = f.workloads, f.refuted
 	if f.replay != "" {
 		screen.clear()

@@ -60,7 +60,7 @@ type Options struct {
 
 // Start starts lanes beside the servers of a topology. Close the Explorer before they stop.
 func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, error) {
-	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject}
+	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject, warm: map[string]bool{}}
 	items := func() int64 { return firstItem + x.items.Add(1) }
 	group, starting := errgroup.WithContext(ctx)
 	for i := range x.lanes {
@@ -152,16 +152,8 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 	if err := x.warmUp(ctx, choice); err != nil {
 		return r, err
 	}
-<<<<<<< HEAD
-	for _, w := range workloadsOf(x.requests) {
-		if w.applies != nil && !w.applies(choice.Strategy, choice.Store) ||
-			x.Workloads != nil && !slices.Contains(x.Workloads, w.name) {
-			continue
-		}
-=======
 	workloads := x.workloads(choice)
 	for _, w := range workloads {
->>>>>>> explore
 		beginning, schedules := time.Now(), map[string]int{}
 		search := &Search{Bounds: bounds, Found: func(s Schedule) {
 			s.Token = w.name + ":" + s.Token
@@ -170,16 +162,11 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 			if progress != nil {
 				progress(total(cells))
 			}
-<<<<<<< HEAD
 		}, Settled: func(faults []string) bool {
 			return x.UntilRefuted && refuted(choice.Strategy, cells) || settled(choice.Strategy, cells, w.claim, faults)
 		}}
-		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(w, bounds)))
-=======
-		}, Settled: func(faults []string) bool { return settled(choice.Strategy, cells, w.claim, faults) }}
 		search.Bounds.Duration /= time.Duration(len(workloads))
-		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0))
->>>>>>> explore
+		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(w, bounds)))
 		r.Tally.add(tally)
 		r.Workloads = append(r.Workloads, Workload{w.name, w.title, schedules, time.Since(beginning)})
 		if err != nil {
@@ -207,9 +194,6 @@ func total(cells map[string]*Cell) (n int) {
 	return n
 }
 
-<<<<<<< HEAD
-func (x *Explorer) systems(choice scenario.Choice, w workload, faults []fault) (systems []System) {
-=======
 // workloads lists what is asked for.
 func (x *Explorer) workloads(choice scenario.Choice) []workload {
 	all := workloadsOf(x.requests)
@@ -217,12 +201,12 @@ func (x *Explorer) workloads(choice scenario.Choice) []workload {
 		all = x.subject.workloads(x.requests)
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(w workload) bool {
-		return w.applies != nil && !w.applies(choice.Strategy, choice.Store)
+		return w.applies != nil && !w.applies(choice.Strategy, choice.Store) ||
+			x.Workloads != nil && !slices.Contains(x.Workloads, w.name)
 	})
 }
 
-func (x *Explorer) systems(choice scenario.Choice, w workload, faults bool) (systems []System) {
->>>>>>> explore
+func (x *Explorer) systems(choice scenario.Choice, w workload, faults []fault) (systems []System) {
 	for _, l := range x.lanes {
 		systems = append(systems, &session{
 			lane: l, strategy: choice.Strategy, store: choice.Store, workload: w, faults: faults,

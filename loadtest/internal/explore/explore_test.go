@@ -35,7 +35,7 @@ var shared = sync.OnceValues(func() (r rig, err error) {
 	for _, s := range catalogue {
 		r.choices[s.Name] = scenario.Choice{Strategy: s, Store: s.Stores[0]}
 	}
-	r.explorer, err = explore.Start(ctx, r.lab.Topology, 2, 2)
+	r.explorer, err = explore.Start(ctx, r.lab.Topology, explore.Options{Lanes: 2, Requests: 2})
 	return r, err
 })
 

@@ -215,30 +215,15 @@ func endedEarlier(c history.Call, expires map[string]int64) history.Call {
 
 // settled reads the stock when what is written behind has reached MySQL: sales, or units that were put back.
 func (x *session) settled(ctx context.Context, durable string, items []int64) (map[int64]int64, error) {
-<<<<<<< HEAD
+	if x.lane.subject != nil {
+		return x.lane.subject.stock(ctx, x.lane, items)
+	}
 	if x.strategy.WriteBehind || x.strategy.WriteThrough {
 		deadline := time.Now().Add(writeBehindTime)
 		for _, item := range items {
 			for x.lane.entries(ctx, item) > 0 && time.Now().Before(deadline) {
 				time.Sleep(2 * time.Millisecond)
 			}
-=======
-	if x.lane.subject != nil {
-		return x.lane.subject.stock(ctx, x.lane, items)
-	}
-	var patience time.Duration
-	switch {
-	case x.strategy.WriteBehind:
-		patience = writeBehindTime
-	case x.strategy.WriteThrough:
-		patience = restockTime
-	}
-	deadline := time.Now().Add(patience)
-	for {
-		stock, err := x.lane.oracle.Stock(ctx, durable, items)
-		if err != nil || time.Now().After(deadline) {
-			return stock, err
->>>>>>> explore
 		}
 	}
 	return x.lane.oracle.Stock(ctx, durable, items)
@@ -246,10 +231,6 @@ func (x *session) settled(ctx context.Context, durable string, items []int64) (m
 
 // writeBehindTime is how long a strategy that writes behind may take.
 const writeBehindTime = 10 * time.Second
-
-// restockTime is how long MySQL may take to learn what was put back into the store that sells. What a crash has kept from
-// MySQL it never learns.
-const restockTime = 200 * time.Millisecond
 
 // judgeAnswers judges what clients were told, given what is left.
 func judgeAnswers(h *history.History, told []answers) (damage string, evidence []string) {

@@ -54,7 +54,7 @@ type actor struct {
 	repeats   map[string]*repeat // by text
 	cut       bool               // a connection of its replica was cut
 	lost      bool               // its replica was killed
-	cut       bool               // it has lost a connection, and was not heard of since
+	pauses    bool               // it has lost a connection, and was not heard of since
 }
 
 // repeat is a step that would have the same reply again, because nobody else has changed what it touches.
@@ -153,7 +153,7 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 	}
 	h := &held{exchange: e, decided: make(chan wire.Action, 1)}
 	a.pending = append(a.pending, h)
-	a.cut = false
+	a.pauses = false
 	s.event(a)
 	s.mu.Unlock()
 	select {
@@ -292,7 +292,7 @@ const (
 // silence is how long nothing must be heard of the actor. A client of Redis that has lost its connection pauses for a
 // random time before it sends its commands again.
 func (a *actor) silence() time.Duration {
-	if a.cut {
+	if a.pauses {
 		return longestPause
 	}
 	return silence
@@ -539,7 +539,7 @@ func (s *schedule) let(o Option, action wire.Action, kind Kind) {
 		}
 		a.pending = slices.Delete(a.pending, n, n+1)
 		a.flying = append(a.flying, h.exchange)
-		a.cut = action != wire.Pass
+		a.pauses = action != wire.Pass
 		s.steps = append(s.steps, Step{Actor: a.name, Text: h.exchange.Text, Kind: kind})
 		for _, name := range slices.Concat(h.exchange.Reads, h.exchange.Writes) {
 			s.touched[name] = true
