@@ -42,7 +42,7 @@ but not every schedule could be executed and judged; 130 interrupted.`,
   loadtest explore --strategies lock-redis-lua --traces
   loadtest explore --strategies lock-redis-lua --replay enough:A.B.A
   loadtest explore --strategies ledger --requests 3 --random --duration 1m
-  loadtest explore -- python3 loadtest/services/shop.py wrong`,
+  loadtest explore -- loadtest/services/shop.py wrong`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd.Flags(), args, cmd.ArgsLenAtDash()); err != nil {
 				return err

@@ -126,6 +126,7 @@ type Result struct {
 	Strategy  string        `json:"strategy"`
 	Store     string        `json:"store"`
 	Control   bool          `json:"control"`
+	Own       bool          `json:"own,omitempty"` // Strategy is the command of a service of the user, or the file of a script
 	Tally     Tally         `json:"tally"`
 	Exhausted bool          `json:"exhausted"`
 	Random    bool          `json:"random,omitempty"` // schedules were chosen at random
@@ -148,6 +149,7 @@ func (r Result) Judged() bool {
 func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds Bounds, progress func(int)) (Result, error) {
 	began := time.Now()
 	r := Result{Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Exhausted: true}
+	r.Own = x.subject != nil
 	cells := map[string]*Cell{}
 	if err := x.warmUp(ctx, choice); err != nil {
 		return r, err
@@ -362,27 +364,30 @@ func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
 	}
 }
 
-// refuted reports whether some damage was found of which the catalogue claims that there is none.
+// refuted reports whether a claim is refuted already.
 func refuted(s scenario.Strategy, cells map[string]*Cell) bool {
 	for _, c := range cells {
-		if _, must, may := expects(s, c.Requests, c.Fault); !must && !may && c.damaged() > 0 {
+		sofar := *c
+		if sofar.judge(s, false); !sofar.Held {
 			return true
 		}
 	}
 	return false
 }
 
-// settled reports whether the claim about a fault is proved, because it is one of damage and some was found.
+// settled reports whether no more schedules are needed in which some faults strike: the claim is one of damage, and some
+// was found, or there is damage even without a fault.
 func settled(s scenario.Strategy, cells map[string]*Cell, claim claimKind, faults []string) bool {
-	damaged := func(name string) bool {
-		c := cells[cellName(claim, name)]
-		if c == nil {
-			return false
-		}
-		_, must, _ := expects(s, c.Requests, name)
-		return must && c.damaged() > 0
+	name := strings.Join(faults, "+")
+	if c := cells[cellName(claim, "")]; c != nil && name != "" && c.damaged() > 0 {
+		return true
 	}
-	return damaged("") || damaged(strings.Join(faults, "+"))
+	c := cells[cellName(claim, name)]
+	if c == nil {
+		return false
+	}
+	_, must, _ := expects(s, c.Requests, name)
+	return must && c.damaged() > 0
 }
 
 // damages lists the kinds of outcomes of which there is a shortest schedule.

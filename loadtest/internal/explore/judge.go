@@ -99,6 +99,9 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 	h.Run.Exclusive = h.Run.Exclusive && len(s.struck) == 0
 	h.End.StartedNS, h.End.EndedNS = began, monotonic.Now()
 	o.Kind, o.Evidence = judgeAnswers(h, told)
+	if o.Kind == Leaked && slices.Contains(s.struck, SentAgain) && !x.strategy.Idempotent {
+		o.Kind = SoldTwice // to the judge, both requests are one
+	}
 	for i, item := range items {
 		s.add(Step{Text: fmt.Sprintf("the store has %d of %d units", h.End.Final[item], x.workload.stock[i]), Kind: Answers})
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,7 +74,7 @@ func (s Service) Choice() scenario.Choice {
 		claim.ClientRetry = "repeats-answer"
 	}
 	return scenario.Choice{Store: oracle.MySQL, Strategy: scenario.Strategy{
-		Name: filepath.Base(s.Command[len(s.Command)-1]), Stores: []string{oracle.MySQL}, Claim: claim, Idempotent: s.Keyed,
+		Name: strings.Join(s.Command, " "), Stores: []string{oracle.MySQL}, Claim: claim, Idempotent: s.Keyed,
 		ReportsRemaining: &no,
 	}}
 }
@@ -160,10 +159,19 @@ func words(command string) (args []any) {
 
 func (s Service) workloads(int) []workload { return ownWorkloads }
 
-// ownWorkloads are those of a service of which nothing is known but how it deducts.
-var ownWorkloads = slices.DeleteFunc(slices.Clone(workloads), func(w workload) bool {
-	return !slices.Contains([]string{"one", "enough", "last", "too-many", "same-key"}, w.name)
-})
+// ownWorkloads are those of a service of which nothing is known but how it deducts. Nobody knows how it is restocked.
+var ownWorkloads = func() (own []workload) {
+	for _, w := range workloads {
+		if !slices.Contains([]string{"one", "enough", "last", "too-many", "same-key"}, w.name) {
+			continue
+		}
+		w.faults = slices.DeleteFunc(slices.Clone(w.faults), func(name string) bool {
+			return slices.Contains([]string{Restocked, StockSet, TimeOver}, name)
+		})
+		own = append(own, w)
+	}
+	return own
+}()
 
 func (s Service) client(l *lane, items []int64, n, at int, r request) client {
 	if r.same {

@@ -118,7 +118,7 @@ func (r Result) Write(w io.Writer, traces bool) error {
 		for _, kind := range c.damages() {
 			s := c.Shortest[kind]
 			fmt.Fprintf(w, "\n%s, %s: %s\n", c.name(), kind, strings.Join(s.Outcome.Evidence, "; "))
-			fmt.Fprintf(w, "replay: loadtest explore --strategies %s --replay %s\n", r.Strategy, s.Token)
+			fmt.Fprintf(w, "replay: %s\n", r.Replay(s.Token))
 			if err := WriteTrace(w, s.Outcome.Steps); err != nil {
 				return err
 			}
@@ -163,3 +163,17 @@ func orElse(text, other string) string {
 	}
 	return text
 }
+
+// Replay returns the command that executes the schedule of a token again.
+func (r Result) Replay(token string) string {
+	switch {
+	case !r.Own:
+		return fmt.Sprintf("loadtest explore --strategies %s --replay %s", r.Strategy, token)
+	case strings.HasSuffix(r.Strategy, scriptEnding):
+		return fmt.Sprintf("loadtest explore --replay %s %s", token, r.Strategy)
+	}
+	return fmt.Sprintf("loadtest explore --replay %s -- %s", token, r.Strategy)
+}
+
+// scriptEnding is how the name of a script's file ends.
+const scriptEnding = ".star"
