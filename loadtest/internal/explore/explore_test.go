@@ -241,7 +241,10 @@ func shape(o explore.Outcome) string {
 			continue
 		}
 		text, _, _ := strings.Cut(step.Text, " ")
-		lines[step.Actor] += fmt.Sprintln(step.Actor, step.Kind, text)
+		line := fmt.Sprintln(step.Actor, step.Kind, text)
+		if !strings.HasSuffix(lines[step.Actor], line) { // how often somebody polls depends on the time
+			lines[step.Actor] += line
+		}
 	}
 	return fmt.Sprint(lines)
 }
