@@ -168,7 +168,7 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 			return x.UntilRefuted && refuted(choice.Strategy, cells) || settled(choice.Strategy, cells, w.claim, faults)
 		}}
 		search.Bounds.Duration /= time.Duration(len(workloads))
-		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(w, bounds)))
+		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(choice.Strategy, w, bounds)))
 		r.Tally.add(tally)
 		r.Workloads = append(r.Workloads, Workload{w.name, w.title, schedules, time.Since(beginning)})
 		if err != nil {
@@ -218,11 +218,11 @@ func (x *Explorer) systems(choice scenario.Choice, w workload, faults []fault) (
 }
 
 // faults returns those that can strike in a workload.
-func (x *Explorer) faults(w workload, bounds Bounds) []fault {
+func (x *Explorer) faults(s scenario.Strategy, w workload, bounds Bounds) []fault {
 	if bounds.Faults == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(w.strikes(), func(f fault) bool {
+	return slices.DeleteFunc(w.strikes(s), func(f fault) bool {
 		return x.Faults != nil && !slices.Contains(x.Faults, f.name)
 	})
 }
@@ -311,7 +311,7 @@ func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token str
 	if err := x.warmUp(ctx, choice); err != nil {
 		return Outcome{}, err
 	}
-	return Replay(ctx, x.systems(choice, w, w.strikes())[0], labels)
+	return Replay(ctx, x.systems(choice, w, w.strikes(choice.Strategy))[0], labels)
 }
 
 // expects returns what the catalogue claims about schedules in which a fault strikes, in words, and whether some of them
