@@ -98,6 +98,7 @@ const (
 	claimRetry
 	claimRestock
 	claimLimit
+	claimSet
 )
 
 // Cell is what the schedules of a strategy led to in which one fault struck, or none.
@@ -344,6 +345,11 @@ func expects(s scenario.Strategy, requests, faults string) (words string, must, 
 		return "", false, true
 	}
 	switch faultTable[at].claim {
+	case claimSet:
+		if !keepsStocksApart(s) {
+			return "", false, true
+		}
+		return "keeps stocks apart", false, false
 	case claimCorrect:
 		return claim, false, false
 	case claimLate:
@@ -357,6 +363,12 @@ func expects(s scenario.Strategy, requests, faults string) (words string, must, 
 		return s.Claim.HolderCrash, false, slices.Contains([]string{"loses-units", "blocks-forever"}, s.Claim.HolderCrash)
 	}
 	return "", false, true
+}
+
+// keepsStocksApart reports whether a strategy claims that what it has not done for a stock does not change a later one:
+// sales on their way to MySQL, units that are held, and limits of buyers.
+func keepsStocksApart(s scenario.Strategy) bool {
+	return s.WriteBehind || len(s.Reservations) > 0 || s.Claim.BuyerLimit != ""
 }
 
 // damaged counts the schedules that did damage.

@@ -90,6 +90,7 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 		if a.lost {
 			a.answers.forget()
 		}
+		a.answers.delay(a.executed)
 		told = append(told, a.answers)
 	}
 	h, err := x.left(ctx, items, told)
@@ -114,6 +115,25 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 	}
 	o.Steps = s.steps
 	return o, nil
+}
+
+// delay makes requests begin with the first of their steps. All are sent at the beginning, but nobody can tell a request
+// from one that is sent later before one of its steps is executed.
+func (a *answers) delay(executed []int64) {
+	begin := func(sent *int64, received int64) {
+		for _, at := range executed {
+			if at > *sent && at < received {
+				*sent = at
+				return
+			}
+		}
+	}
+	for i := range a.ops {
+		begin(&a.ops[i].SentNS, a.ops[i].ReceivedNS)
+	}
+	for i := range a.calls {
+		begin(&a.calls[i].SentNS, a.calls[i].ReceivedNS)
+	}
 }
 
 // forget makes the last answer unknown: a client whose replica has died cannot know more.
@@ -256,7 +276,20 @@ func judgeAnswers(h *history.History, told []answers) (damage string, evidence [
 			return Right, nil
 		}
 	}
-	return judgeSet(h, set, clients)
+	return judgeSet(h, set, apart(clients))
+}
+
+// apart returns the answers to each request by themselves. Those about a reservation belong together.
+func apart(clients []answers) (all []answers) {
+	for _, a := range clients {
+		for _, op := range a.ops {
+			all = append(all, answers{ops: []history.Op{op}})
+		}
+		if len(a.calls) > 0 {
+			all = append(all, answers{calls: a.calls})
+		}
+	}
+	return all
 }
 
 // record returns a history with the answers of some clients.
@@ -274,12 +307,12 @@ func record(h *history.History, told []answers) *history.History {
 	return &r
 }
 
-// judgeSet judges a schedule in which the stock was set: every client was served before that or after it. The schedule
-// is right if some division of the clients explains all answers and what is left.
-func judgeSet(h *history.History, set history.Op, clients []answers) (damage string, evidence []string) {
-	for division := range 1 << len(clients) {
+// judgeSet judges a schedule in which the stock was set: every request was served before that or after it. The schedule
+// is right if some division of the requests explains all answers and what is left.
+func judgeSet(h *history.History, set history.Op, requests []answers) (damage string, evidence []string) {
+	for division := range 1 << len(requests) {
 		var before, after []answers
-		for i, a := range clients {
+		for i, a := range requests {
 			if division&(1<<i) == 0 {
 				before = append(before, a)
 			} else {
