@@ -24,7 +24,7 @@ import (
 func exploreCommand() *cobra.Command {
 	var f exploreFlags
 	cmd := &cobra.Command{
-		Use:   "explore [FILE.star | -- COMMAND [ARGUMENT...]]",
+		Use:   "explore [-- COMMAND [ARGUMENT...]]",
 		Short: "Execute every interleaving of two requests, with at most one fault",
 		Long: `explore executes every interleaving of two requests on two replicas, with at most one fault between any two
 exchanges with MySQL or Redis, and compares what came of them with what each strategy claims. Proxies hold each exchange
@@ -36,15 +36,12 @@ process is to listen at the address in LISTEN, and finds its stores in MYSQL_DSN
 MYSQL_PASSWORD, MYSQL_DATABASE) and REDIS_ADDR (or REDIS_HOST, REDIS_PORT). Of its answers, 2xx confirms a deduction and
 409 says that too few units are left; other 4xx and 503 say that nothing was deducted, and nothing is known otherwise.
 
-With a file that ends in .star, it explores the statements of a script in Starlark: see docs/scripts.md.
-
 Exit status: 0 every claim held; 1 a claim was refuted; 2 wrong usage, or something is missing; 3 no claim was refuted,
 but not every schedule could be executed and judged; 130 interrupted.`,
 		Example: `  loadtest explore --strategies none,update
   loadtest explore --strategies lock-redis-lua --traces
   loadtest explore --strategies lock-redis-lua --replay enough:A.B.A
   loadtest explore --strategies ledger --requests 3 --random --duration 1m
-  loadtest explore --traces loadtest/scripts/read-then-write.star
   loadtest explore -- loadtest/services/shop.py wrong`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd.Flags(), args, cmd.ArgsLenAtDash()); err != nil {
@@ -95,10 +92,7 @@ func (f *exploreFlags) options() explore.Options {
 	if f.replay != "" {
 		o.Lanes = 1
 	}
-	switch {
-	case f.script != nil:
-		o.Subject = f.script
-	case f.service.Command != nil:
+	if f.service.Command != nil {
 		o.Subject = f.service
 	}
 	return o
@@ -106,8 +100,8 @@ func (f *exploreFlags) options() explore.Options {
 
 // choose returns the strategies that are explored: those that deduct something, and can be used here.
 func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []scenario.Choice, err error) {
-	if subject := f.options().Subject; subject != nil {
-		return []scenario.Choice{subject.Choice()}, nil
+	if f.service.Command != nil {
+		return []scenario.Choice{f.service.Choice()}, nil
 	}
 	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {

@@ -26,7 +26,6 @@ type exploreFlags struct {
 	traces     bool
 	out        string
 
-	script  *explore.Script
 	service explore.Service
 	setup   string // file
 }
@@ -97,9 +96,6 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int) erro
 	if f.quick {
 		f.bounds.Faults = 0
 	}
-	if dash < 0 && len(args) == 1 && strings.HasSuffix(args[0], ".star") {
-		return f.checkScript(flags, args[0])
-	}
 	if dash < 0 {
 		return f.checkStrategies(flags, args)
 	}
@@ -118,23 +114,6 @@ func (f *exploreFlags) checkStrategies(flags *pflag.FlagSet, args []string) erro
 	case f.replay != "" && len(f.strategies) != 1:
 		return errors.New("--replay needs --strategies with one strategy: that of the token")
 	}
-	return nil
-}
-
-func (f *exploreFlags) checkScript(flags *pflag.FlagSet, file string) error {
-	for _, name := range append([]string{"strategies", "requests"}, serviceFlags...) {
-		if flags.Changed(name) {
-			return fmt.Errorf("--%s cannot be used with a script", name)
-		}
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if f.script, err = explore.LoadScript(file, text); err != nil {
-		return err
-	}
-	f.requests = f.script.Sessions()
 	return nil
 }
 

@@ -130,22 +130,14 @@ type Result struct {
 	Own       bool          `json:"own,omitempty"` // Strategy is the command of a service of the user, or the file of a script
 	Tally     Tally         `json:"tally"`
 	Exhausted bool          `json:"exhausted"`
-	Expected  string        `json:"expected,omitempty"` // kind of outcome that a script expects
-	Random    bool          `json:"random,omitempty"`   // schedules were chosen at random
+	Random    bool          `json:"random,omitempty"` // schedules were chosen at random
 	Cells     []Cell        `json:"cells"`
 	Workloads []Workload    `json:"workloads"`
 	Took      time.Duration `json:"took_ns"`
 }
 
-// Held reports whether no claim is refuted, or whether a script has led to what it expects.
+// Held reports whether no claim is refuted.
 func (r Result) Held() bool {
-	switch r.Expected {
-	case "":
-	case Right:
-		return !slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.damaged() > 0 })
-	default:
-		return slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Kinds[r.Expected] > 0 })
-	}
 	return !slices.ContainsFunc(r.Cells, func(c Cell) bool { return !c.Held })
 }
 
@@ -191,11 +183,7 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
 	for _, name := range slices.Sorted(maps.Keys(cells)) {
 		c := *cells[name]
-		if script, ok := x.subject.(*Script); ok {
-			r.Expected, c.Held = script.expect, script.expect != "" || c.damaged() == 0
-		} else {
-			c.judge(choice.Strategy, r.Exhausted)
-		}
+		c.judge(choice.Strategy, r.Exhausted)
 		r.Cells = append(r.Cells, c)
 	}
 	r.Took = time.Since(began)

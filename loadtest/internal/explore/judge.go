@@ -99,13 +99,6 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 	}
 	h.Run.Exclusive = h.Run.Exclusive && len(s.struck) == 0
 	h.End.StartedNS, h.End.EndedNS = began, monotonic.Now()
-	if script, ok := x.lane.subject.(*Script); ok {
-		kind, evidence, judged, err := script.judge(ctx, x.lane, items, told)
-		if judged {
-			o.Kind, o.Evidence, o.Steps = kind, evidence, s.steps
-			return o, err
-		}
-	}
 	o.Kind, o.Evidence = judgeAnswers(h, told)
 	if o.Kind == Leaked && slices.Contains(s.struck, SentAgain) && !x.strategy.Idempotent {
 		o.Kind = SoldTwice // to the judge, both requests are one

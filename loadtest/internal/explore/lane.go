@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -53,11 +52,6 @@ type replica struct {
 	lane    *lane
 	number  int
 	proxies []*wire.Proxy
-
-	// Of a script, which is executed in this process.
-	db   *sql.DB
-	keys *redis.Client
-	busy atomic.Bool // a session is executed
 }
 
 // late is the replica for what faults start. Each request has one of its own.
@@ -119,7 +113,7 @@ func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
 		return err
 	}
 	status := "performance_schema.global_status"
-	if l.isMariaDB() {
+	if strings.HasPrefix(l.mysql.Version, "MariaDB") {
 		status = "information_schema.GLOBAL_STATUS"
 	}
 	// Not INNODB_TRX: it is a cache that is refreshed only if nobody has read it for 100 ms.
@@ -128,8 +122,6 @@ func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
 		FROM ` + status + ` WHERE VARIABLE_NAME = 'Innodb_row_lock_current_waits'`
 	return nil
 }
-
-func (l *lane) isMariaDB() bool { return strings.Contains(l.mysql.Version, "MariaDB") }
 
 func (r *replica) start(ctx context.Context, t *topology.Topology, name string, at topology.Addresses) error {
 	config, err := mysql.ParseDSN(at.MySQLDSN)
@@ -149,7 +141,7 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string, 
 	config.Addr = toMySQL.Addr()
 	at.MySQLDSN, at.Redis = config.FormatDSN(), []string{toRedis.Addr()}
 	if r.lane.subject != nil {
-		r.Replica, err = r.lane.subject.start(ctx, t, r, name, at)
+		r.Replica, err = r.lane.subject.start(ctx, t, name, at)
 	} else {
 		r.Replica, err = t.StartReplica(ctx, name, at, topology.Options{ReplicaArgs: serviceArgs})
 	}
@@ -166,9 +158,6 @@ func (l *lane) stop() {
 		}
 		for _, p := range r.proxies {
 			p.Close()
-		}
-		if r.db != nil {
-			_ = errors.Join(r.db.Close(), r.keys.Close()) // their servers stop, too
 		}
 	}
 	var errs []error
@@ -236,9 +225,6 @@ func (l *lane) concerned(e *wire.Exchange) *schedule {
 	defer l.mu.Unlock()
 	if l.now == nil {
 		return nil
-	}
-	if _, all := l.subject.(*Script); all {
-		return l.now
 	}
 	if slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) }) {
 		l.sticky[e.Conn] = true
@@ -381,7 +367,7 @@ func (l *lane) endLeases(keys []string) {
 // asleep implements stores.
 func (l *lane) asleep(number int) bool {
 	if l.replicas[number].Replica == nil {
-		return !l.replicas[number].busy.Load() // a session is at a step, executes one, or goes on: it never waits
+		return true
 	}
 	for _, file := range threadsOf(strconv.Itoa(l.replicas[number].PID)) {
 		stat, err := os.ReadFile(file)

@@ -92,7 +92,7 @@ func (s Service) prepare(ctx context.Context, l *lane) error {
 
 // start starts a process of the service. It learns from its environment where it listens and where its stores are.
 func (s Service) start(
-	ctx context.Context, t *topology.Topology, _ *replica, name string, at topology.Addresses,
+	ctx context.Context, t *topology.Topology, name string, at topology.Addresses,
 ) (*topology.Replica, error) {
 	config, err := mysql.ParseDSN(at.MySQLDSN)
 	if err != nil {

@@ -14,12 +14,9 @@ type Subject interface {
 	// prepare makes the databases of a lane ready.
 	prepare(ctx context.Context, l *lane) error
 	// start starts a replica that finds its stores at these addresses. It returns nil if there is no process to start.
-	start(
-		ctx context.Context, t *topology.Topology, r *replica, name string, at topology.Addresses,
-	) (*topology.Replica, error)
+	start(ctx context.Context, t *topology.Topology, name string, at topology.Addresses) (*topology.Replica, error)
 	// workloads lists what is explored, for a number of requests.
 	workloads(requests int) []workload
-	// setStock makes items with a stock, and stock reads it.
 	setStock(ctx context.Context, l *lane, stock map[int64]int64) error
 	stock(ctx context.Context, l *lane, items []int64) (map[int64]int64, error)
 	// client returns that of the n-th request, which it sends to a replica.
