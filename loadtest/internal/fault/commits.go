@@ -136,10 +136,8 @@ func reservationUnknown(variant string, at tcpproxy.CutPoint) Scenario {
 		},
 		Play: func(ctx context.Context, s *Stage) error {
 			s.run.CallsVersion = history.CallsVersion
-			held := history.Call{
-				Kind: history.Hold, Name: s.requestName("A"), GoodsID: s.Item, Count: 1, TTLMS: patientTimeout.Milliseconds(),
-			}
-			if err := s.call(ctx, s.Victim, &held); err != nil {
+			held, err := s.hold(ctx, s.Victim)
+			if err != nil {
 				return err
 			}
 			confirms := s.Victim.MySQL.Catch(s.completes())

@@ -150,8 +150,8 @@ func (d *Deployment) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// setStock puts units of each item on sale. If the machine is busy, the service may need more than one try.
-func (d *Deployment) setStock(ctx context.Context, items ...int64) (err error) {
+// setStock puts as many units of each item on sale. If the machine is busy, the service may need more than one try.
+func (d *Deployment) setStock(ctx context.Context, units int64, items ...int64) (err error) {
 	stock := map[int64]int64{}
 	for _, item := range items {
 		stock[item] = units

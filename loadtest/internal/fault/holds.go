@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/traffic"
 )
 
@@ -72,13 +74,18 @@ const (
 	holdsMissing = 5 * time.Second // how long the units of expired reservations may be missing
 )
 
-// strikeHolds kills a process while buyers hold units and end their reservations through nginx. Then it waits until
-// all reservations have expired, and reads them.
+// strikeHolds kills a process while buyers hold units and end their reservations through nginx, and while A holds one
+// for as long as the story goes on. Then A confirms, and the story waits until all other reservations have expired, and
+// reads them.
 func (s *Stage) strikeHolds(ctx context.Context, what string, strike func(context.Context) error) error {
 	if err := s.setManyUnits(ctx); err != nil {
 		return err
 	}
 	s.run.CallsVersion = history.CallsVersion
+	held, err := s.hold(ctx, s.Victim)
+	if err != nil {
+		return err
+	}
 	buyers, err := s.startBuyers(ctx)
 	if err != nil {
 		return err
@@ -87,7 +94,6 @@ func (s *Stage) strikeHolds(ctx context.Context, what string, strike func(contex
 	err = eventually(ctx, "buyers have ended reservations", func() (bool, error) {
 		return buyers.gone.Load() >= holdsBefore, nil
 	})
-	before := monotonic.Now()
 	if err == nil {
 		err = s.Together(ctx, what, strike)
 	}
@@ -96,13 +102,31 @@ func (s *Stage) strikeHolds(ctx context.Context, what string, strike func(contex
 	if err := errors.Join(err, buyers.stop()); err != nil {
 		return err
 	}
-	if err := s.awaitHolds(ctx, buyers.result.Calls); err != nil {
+	confirm := traffic.About(held, history.Confirm, false)
+	if err := s.call(ctx, s.Survivor, &confirm); err != nil {
+		return err
+	}
+	if confirm.Outcome == history.Done {
+		s.Provef("the victim had granted A a unit before %s, and the survivor has confirmed it after that", what)
+	}
+	if err := s.awaitHolds(ctx, slices.Concat(s.calls, buyers.result.Calls)); err != nil {
 		return err
 	}
 	buyers.driver.ReadReservations(ctx, buyers.load, &buyers.result)
-	s.calls = buyers.result.Calls
-	s.reportHolds(before, after)
+	s.calls = append(s.calls, buyers.result.Calls...)
+	s.reportHolds(after)
 	return ctx.Err()
+}
+
+// hold has A hold a unit for longer than any story lasts.
+func (s *Stage) hold(ctx context.Context, at *topology.Isolated) (held history.Call, err error) {
+	held = history.Call{
+		Kind: history.Hold, Name: s.requestName("A"), GoodsID: s.Item, Count: 1, TTLMS: roundTime.Milliseconds(),
+	}
+	if err = s.call(ctx, at, &held); err == nil && held.Outcome != history.Done {
+		err = fmt.Errorf("client A was not granted a reservation: %s", held.Error)
+	}
+	return held, err
 }
 
 // buyers are clients who hold units and end their reservations, until they are stopped.
@@ -165,48 +189,21 @@ func (s *Stage) awaitHolds(ctx context.Context, calls []history.Call) error {
 	return nil
 }
 
-// reportHolds proves that units were held while the process was killed, which was between two moments, and says when
-// somebody could hold some again.
-func (s *Stage) reportHolds(before, after int64) {
-	held, units, unknown, next := 0, int64(0), 0, int64(0)
+// reportHolds says when somebody could hold units again, after the process was killed.
+func (s *Stage) reportHolds(after int64) {
+	unknown, next := 0, int64(0)
 	for _, c := range s.calls {
-		granted := c.Kind == history.Hold && c.Outcome == history.Done
 		switch {
 		case c.Outcome == history.Unknown:
 			unknown++
-		case granted && c.ReceivedNS > after && (next == 0 || c.ReceivedNS < next):
+		case c.Kind == history.Hold && c.Outcome == history.Done && c.ReceivedNS > after &&
+			(next == 0 || c.ReceivedNS < next):
 			next = c.ReceivedNS
-		case granted && !c.Again && c.ReceivedNS < before && s.heldUntil(c, after) && s.struck(c.Replica):
-			held, units = held+1, units+c.Count
 		}
-	}
-	if held > 0 {
-		s.Provef("%d reservations of %d units had been granted before and were held after it, by %s", held, units,
-			s.whoStruck())
 	}
 	s.Stepf("%d clients have sent %d requests, %d of them with an unknown outcome", holdUsers, len(s.calls), unknown)
 	if s.never = next == 0; s.never {
 		next = monotonic.Now()
 	}
 	s.blocked = time.Duration(next - after)
-}
-
-// struck reports whether the story strikes what a replica has granted: if MySQL is killed, that of both.
-func (s *Stage) struck(replica string) bool { return s.MySQL != nil || replica == s.Victim.Name }
-
-func (s *Stage) whoStruck() string {
-	if s.MySQL != nil {
-		return "both replicas"
-	}
-	return "the victim"
-}
-
-// heldUntil reports whether a reservation was still held at a time: its own time was not over, and nobody had asked to
-// end it.
-func (s *Stage) heldUntil(held history.Call, until int64) bool {
-	expires := held.SentNS + held.TTLMS*int64(time.Millisecond)
-	return until < expires && !slices.ContainsFunc(s.calls, func(c history.Call) bool {
-		return c.Reservation == held.Reservation && (c.Kind == history.Confirm || c.Kind == history.Cancel) &&
-			c.SentNS < until
-	})
 }

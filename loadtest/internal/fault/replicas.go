@@ -253,7 +253,7 @@ func (c *crowd) record() {
 // setManyUnits puts so many units of the item on sale that it never sells out.
 func (s *Stage) setManyUnits(ctx context.Context) error {
 	s.booked.Store(false) // a crowd records its requests later
-	if err := s.Service.SetStock(ctx, map[int64]int64{s.Item: crowdUnits}); err != nil {
+	if err := s.setStock(ctx, crowdUnits, s.Item); err != nil {
 		return err
 	}
 	if err := s.addStock(ctx, s.Item); err != nil {

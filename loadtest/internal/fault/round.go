@@ -24,9 +24,6 @@ const blockedAfter = 1300 * time.Millisecond
 // roundTime is the longest that a round may take, unless somebody reads each step.
 const roundTime = 90 * time.Second
 
-// stepTime is the same if somebody looks at each step.
-const stepTime = time.Hour
-
 // judgeTime is the longest that reading what a story has left may take. A round's time may be over before.
 const judgeTime = takeOver + 10*time.Second
 
@@ -38,7 +35,6 @@ type round struct {
 	lab      *Lab
 	scenario Scenario
 	cells    []*cell
-	limit    time.Duration
 	over     chan struct{} // closed when it has been played
 }
 
@@ -52,7 +48,9 @@ type cell struct {
 	command  string // Options.Command
 	reading  bool   // Lab.Reading
 	stage    *Stage
-	missing  string // why it cannot be played here; empty if it can
+	missing  string        // why it cannot be played here; empty if it can
+	place    int           // among all cells of the run
+	first    *report.Fault // what came of it beside others, if it is played again
 	history  history.History
 	verdict  verify.Verdict
 	err      error // why the story could not be played to its end
@@ -126,7 +124,7 @@ func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
 	for _, c := range cells {
 		items = append(items, c.stage.Item)
 	}
-	if err := d.setStock(ctx, items...); err != nil {
+	if err := d.setStock(ctx, units, items...); err != nil {
 		return err
 	}
 	together := newCompany(len(cells))
@@ -185,14 +183,22 @@ func (c *cell) playStory(ctx context.Context) error {
 	return c.play(ctx, c.stage)
 }
 
-// report calls done for each cell.
-func (r *round) report(done func(report.Fault, history.History) error) error {
+// report calls Done for each cell but those that are to be played again, which it returns.
+func (r *round) report(o Options) (doubtful []*cell, err error) {
 	for _, c := range r.cells {
-		if err := done(c.result(), c.history); err != nil {
-			return err
+		result := c.result()
+		if o.Step == nil && doubted(result) {
+			doubtful = append(doubtful, c)
+		} else if err := o.Done(result, c.history); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return doubtful, nil
+}
+
+// doubted reports whether a result may come of a busy machine. Damage never does.
+func doubted(f report.Fault) bool {
+	return !f.ClaimHeld && f.Outcome != report.Skipped && f.Outcome != report.Unsafe
 }
 
 // result decides what came of the story.
@@ -202,6 +208,7 @@ func (c *cell) result() report.Fault {
 		Scenario: c.scenario.Name, Title: c.scenario.Title, Strategy: s.Strategy.Name, Store: s.Store, Repeat: c.repeat,
 		Claimed: c.claim.Words, Proof: s.proof, Evidence: append([]string{}, c.verdict.Evidence...),
 		Unexplained: c.verdict.Unexplained,
+		Place:       c.place,
 		Steps:       append([]report.FaultStep{}, s.steps...),
 		Replay:      fmt.Sprintf("%s --scenarios %s --strategies %s --step", c.command, c.scenario.Name, s.Strategy.Name),
 	}
@@ -233,6 +240,10 @@ func (c *cell) result() report.Fault {
 	}
 	r.Windows = s.windows(&c.history)
 	r.ClaimHeld = c.held(r.Outcome)
+	if c.first != nil {
+		r.First = c.first.Found()
+		r.Evidence = append(r.Evidence, "played again, alone: at first it was "+r.First)
+	}
 	return r
 }
 

@@ -403,7 +403,7 @@ func (s *Stage) open(ctx context.Context, story string) error {
 // newItem puts one more item on sale.
 func (s *Stage) newItem(ctx context.Context) (int64, error) {
 	item := firstItem + s.items.Add(1)
-	if err := s.setStock(ctx, item); err != nil {
+	if err := s.setStock(ctx, units, item); err != nil {
 		return 0, err
 	}
 	return item, s.addStock(ctx, item)

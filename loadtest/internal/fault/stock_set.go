@@ -170,7 +170,7 @@ var stockSetScenarios = []Scenario{{
 
 // setAnew sets the item's stock again. What was sold before is not part of the history.
 func (s *Stage) setAnew(ctx context.Context) error {
-	if err := s.setStock(ctx, s.Item); err != nil {
+	if err := s.setStock(ctx, units, s.Item); err != nil {
 		return err
 	}
 	s.Stepf("the stock is set to %d again", units)

@@ -173,6 +173,7 @@ func (b *Builder) Report() *Report {
 	r.markUntested()
 	r.Sweep = r.sweep()
 	r.Faults = slices.Clone(b.faults)
+	slices.SortStableFunc(r.Faults, func(a, b Fault) int { return a.Place - b.Place })
 	if len(b.summaries) > 0 {
 		r.Summaries = maps.Clone(b.summaries)
 	}

@@ -44,6 +44,10 @@ type Fault struct {
 	ClaimHeld bool        `json:"claim_held"` // false if it was skipped, which does not count as failed
 	Replay    string      `json:"replay"`     // the command that plays this again, step by step
 	Steps     []FaultStep `json:"steps"`
+	// First says what came of it beside others, if that was in doubt, so that it was played again, alone: this is what
+	// came of it then.
+	First string `json:"first,omitempty"`
+	Place int    `json:"-"` // among those of a run; they may be added in another order
 	// Windows shows the requests and critical sections, on a time axis that begins with the story.
 	Windows []timeline.Window `json:"windows,omitempty"`
 	// Unexplained and Pictures are those of the verdict.
@@ -78,6 +82,14 @@ func (f Fault) String() string {
 		return fmt.Sprintf("unavailable (%.0f s)", f.Seconds)
 	}
 	return string(f.Outcome)
+}
+
+// Found returns the outcome, and the first evidence if there is any.
+func (f Fault) Found() string {
+	if len(f.Evidence) == 0 {
+		return f.String()
+	}
+	return fmt.Sprintf("%s (%s)", f, f.Evidence[0])
 }
 
 // claimWords are the words of the tables of strategies for what the catalogue claims about faults.
@@ -160,11 +172,8 @@ func (r *Report) faultProblems() {
 		} else {
 			r.ClaimFailed = true
 		}
-		text := fmt.Sprintf("%s: %s, %s: claims %q, found %s", what, f.Scenario, f.Strategy, f.ClaimWords(), f)
-		if len(f.Evidence) > 0 {
-			text += " (" + f.Evidence[0] + ")"
-		}
-		r.Problems = append(r.Problems, text)
+		r.Problems = append(r.Problems,
+			fmt.Sprintf("%s: %s, %s: claims %q, found %s", what, f.Scenario, f.Strategy, f.ClaimWords(), f.Found()))
 	}
 }
 
@@ -232,10 +241,23 @@ func (r *Report) writeFaults(out printer) {
 	out.line(bold, "Faults")
 	if len(r.Scenarios()) >= wide {
 		r.writeStories(out)
-		return
+	} else {
+		t := r.faultTable()
+		t.write(out)
 	}
-	t := r.faultTable()
-	t.write(out)
+	for _, text := range r.playedAgain() {
+		fmt.Fprintln(out, text)
+	}
+}
+
+// playedAgain says of each scenario that was played again what came of it, both times.
+func (r *Report) playedAgain() (texts []string) {
+	for _, f := range r.Faults {
+		if f.First != "" {
+			texts = append(texts, fmt.Sprintf("played again, alone: %s, %s: first %s, then %s", f.Scenario, f.Strategy, f.First, f))
+		}
+	}
+	return texts
 }
 
 // writeFaultsMarkdown writes the same in Markdown.
@@ -246,8 +268,16 @@ func (r *Report) writeFaultsMarkdown(w io.Writer) {
 	fmt.Fprint(w, "\n## Faults\n\n")
 	if len(r.Scenarios()) >= wide {
 		r.writeStoriesMarkdown(w)
-		return
+	} else {
+		r.writeFaultTable(w)
 	}
+	for _, text := range r.playedAgain() {
+		fmt.Fprintf(w, "\n%s\n", text)
+	}
+}
+
+// writeFaultTable writes the table of scenarios and strategies in Markdown.
+func (r *Report) writeFaultTable(w io.Writer) {
 	t := r.faultTable()
 	var heads, rules []string
 	for _, col := range t.columns {

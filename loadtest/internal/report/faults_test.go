@@ -169,3 +169,26 @@ func TestClaimsAboutFaultsAreInTheWordsOfTheTables(t *testing.T) {
 		}
 	}
 }
+
+func TestTheReportSaysWhatWasPlayedAgain(t *testing.T) {
+	t.Parallel()
+	// What is played again is added last.
+	r := faultReport(
+		Fault{Scenario: "late-write", Strategy: "b", Outcome: Safe, ClaimHeld: true, Place: 2},
+		Fault{Scenario: "shutdown", Strategy: "a", Outcome: Safe, ClaimHeld: true, Place: 1, First: "blocked 1.4 s"},
+	)
+	if got := r.Scenarios(); got[0] != "shutdown" {
+		t.Errorf("in the order %q", got)
+	}
+	var text, markdown bytes.Buffer
+	if err := r.WriteText(&text, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WriteMarkdown(&markdown); err != nil {
+		t.Fatal(err)
+	}
+	const want = "played again, alone: shutdown, a: first blocked 1.4 s, then safe\n"
+	if !strings.Contains(text.String(), want) || !strings.Contains(markdown.String(), want) {
+		t.Errorf("%q is missing:\n%s\n%s", want, &text, &markdown)
+	}
+}

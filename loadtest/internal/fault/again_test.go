@@ -1,0 +1,122 @@
+package fault
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
+)
+
+// startLab starts servers, and finds out which strategies they have.
+func startLab(t *testing.T) (*Lab, []scenario.Strategy) {
+	t.Helper()
+	on, err := topology.Start(t.Context(), topology.Options{Replicas: 1, Relaxed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := on.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	o, err := oracle.Open(t.Context(), oracle.Config{MySQLDSN: on.MySQLDSN, Redis: on.Redis})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(o.Close)
+	catalogue, err := scenario.Service{URL: on.URL, Client: http.DefaultClient}.Strategies(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Lab{Topology: on, Oracle: o}, catalogue
+}
+
+// playedTwice is a story whose cells end otherwise the second time.
+type playedTwice struct {
+	plays atomic.Int64
+	alone atomic.Bool // nothing else was played at the same time as the last time
+}
+
+// busy is how many stories are played at the moment.
+var busy atomic.Int64
+
+func (p *playedTwice) scenario(name string, first func(*Stage)) Scenario {
+	return Scenario{
+		Name: name, Applies: everyStrategy,
+		Claim: func(scenario.Strategy) Claim { return claim("safe", report.Safe) },
+		Play: func(ctx context.Context, s *Stage) error {
+			p.alone.Store(busy.Add(1) == 1)
+			defer busy.Add(-1)
+			if err := s.mustBuy(ctx, order{client: "A", at: s.Survivor}); err != nil {
+				return err
+			}
+			if p.plays.Add(1) == 1 {
+				first(s)
+			} else {
+				s.Provef("it struck")
+			}
+			return nil
+		},
+	}
+}
+
+// The machine may hold a buyer up, or let a fault miss. What a strategy does itself shows again, and damage is believed
+// at once.
+func TestCellsInDoubtArePlayedAgainAlone(t *testing.T) {
+	t.Parallel()
+	lab, catalogue := startLab(t)
+	lab.ReplicaArgs = []string{"--lease=2s"}
+	// This one waits until the lease of the dead has ended, and does not say so.
+	liar := catalogue[slices.IndexFunc(catalogue, func(s scenario.Strategy) bool { return s.Name == "lock-redis-expiry" })]
+	liar.Claim.HolderCrash = "unlocks"
+	var slow, missed, broken playedTwice
+	var found []report.Fault
+	err := lab.Run(t.Context(), Options{
+		Scenarios: []Scenario{
+			slow.scenario("slow", func(s *Stage) { s.Provef("it struck"); s.blocked = 2 * time.Second }),
+			missed.scenario("missed", func(*Stage) {}),
+			holderDies,
+			broken.scenario("broken", func(s *Stage) { s.Provef("it struck"); s.Failf("sold twice") }),
+		},
+		Choices: []scenario.Choice{{Strategy: liar, Store: oracle.MySQL}}, Repeat: 1, Parallel: 4,
+		Done: func(f report.Fault, _ history.History) error {
+			found = append(found, f)
+			return nil
+		},
+	})
+	if err != nil || len(found) != 4 {
+		t.Fatalf("%d cells, %v: %+v", len(found), err, found)
+	}
+	slices.SortFunc(found, func(a, b report.Fault) int { return a.Place - b.Place })
+	for i, want := range []struct {
+		outcome report.Outcome
+		first   string
+		held    bool
+	}{
+		{report.Safe, "blocked 2.0 s", true},
+		{report.Safe, "inconclusive (" + unproved + ")", true},
+		{report.Blocked, "blocked ", false}, // for as long as the lease of the dead lasts
+		{report.Unsafe, "", false},
+	} {
+		f := found[i]
+		if f.Outcome != want.outcome || f.ClaimHeld != want.held || !strings.HasPrefix(f.First, want.first) ||
+			(f.First == "") != (want.first == "") {
+			t.Errorf("%s: first %q, then %s, claim held %t; want %+v", f.Scenario, f.First, f, f.ClaimHeld, want)
+		}
+	}
+	if n := []int64{slow.plays.Load(), missed.plays.Load(), broken.plays.Load()}; !slices.Equal(n, []int64{2, 2, 1}) {
+		t.Errorf("played %d times, want 2, 2 and 1", n)
+	}
+	if !slow.alone.Load() || !missed.alone.Load() {
+		t.Error("cells were played again side by side")
+	}
+}
