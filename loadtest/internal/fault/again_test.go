@@ -52,19 +52,16 @@ var busy atomic.Int64
 func (p *playedTwice) scenario(name string, first func(*Stage)) Scenario {
 	return Scenario{
 		Name: name, Applies: everyStrategy,
-		Claim: func(scenario.Strategy) Claim { return claim("safe", report.Safe) },
-		Play: func(ctx context.Context, s *Stage) error {
+		Claim: always("safe", report.Safe),
+		Play: func(s *Stage) {
 			p.alone.Store(busy.Add(1) == 1)
 			defer busy.Add(-1)
-			if err := s.mustBuy(ctx, order{client: "A", at: s.Survivor}); err != nil {
-				return err
-			}
+			s.mustBuy(to(s.Survivor, "A", 1))
 			if p.plays.Add(1) == 1 {
 				first(s)
 			} else {
 				s.Provef("it struck")
 			}
-			return nil
 		},
 	}
 }

@@ -4,31 +4,13 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/topology"
 )
-
-// Lab plays scenarios on the servers of a topology, and on others that it starts for them.
-type Lab struct {
-	Topology *topology.Topology
-	Oracle   *oracle.Oracle // reads the stores of the topology
-
-	ReplicaArgs []string // more arguments of "stock serve", for every replica
-
-	// Reading means that Options.Step waits until somebody has read the step. Rounds, and requests that should not end
-	// before the story tells them to, have time for that. Claims about how long an item is blocked are not checked.
-	Reading bool
-
-	items atomic.Int64 // used so far: each cell has one of its own
-	waits sync.Map     // the rowWaits of each server of MySQL, by host:port
-}
 
 // Command plays scenarios, in a checkout of the repository.
 const Command = "go run ./loadtest faults"
@@ -155,7 +137,8 @@ func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 	for _, p := range sc.Practices {
 		if o.Practices == nil || slices.Contains(o.Practices, p.Name) {
 			c := l.newCell(sc, scenario.Choice{Strategy: p.asStrategy(), Store: cmp.Or(p.Store, oracle.MySQL)}, o, repeat)
-			c.claim, c.play, c.practice = p.Claim, p.Play, true
+			c.claim, c.practice = p.Claim, true
+			c.play = func(s *Stage) { s.check(p.Play(s.ctx, s)) }
 			cells = append(cells, c)
 		}
 	}

@@ -59,7 +59,7 @@ func (a *asked) answer(remaining int64, err error) {
 }
 
 func (s *Stage) begin(client string, op history.Op) *asked {
-	op.Name, op.Attempts, op.SentNS = s.requestName(client), 1, monotonic.Now()
+	op.Name, op.Attempts, op.SentNS = requestName(s.Item, client), 1, monotonic.Now()
 	return &asked{s, client, op, s.asks(client, "", op.Name)}
 }
 

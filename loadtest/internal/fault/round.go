@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,9 +26,6 @@ const roundTime = 90 * time.Second
 // judgeTime is the longest that reading what a story has left may take. A round's time may be over before.
 const judgeTime = takeOver + 10*time.Second
 
-// firstItem is below the ids of the stories' items: no load uses them.
-const firstItem = 1_000_000
-
 // round is a scenario that is played once, with its cells side by side.
 type round struct {
 	lab      *Lab
@@ -42,7 +38,7 @@ type round struct {
 type cell struct {
 	scenario Scenario
 	claim    Claim
-	play     func(context.Context, *Stage) error
+	play     func(*Stage)
 	practice bool
 	repeat   int
 	command  string // Options.Command
@@ -108,14 +104,7 @@ func (r *round) play(ctx context.Context) {
 
 // playOn plays cells side by side on a deployment of their own.
 func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
-	deploy := r.scenario.Deploy
-	if deploy == nil {
-		deploy = func(ctx context.Context, l *Lab) (*Deployment, error) { return l.deploy(ctx, l.Topology.Addresses()) }
-	}
-	if err := r.lab.sparesProxies(); err != nil {
-		return err
-	}
-	d, err := deploy(ctx, r.lab)
+	d, err := r.lab.deploy(ctx, r.scenario.On)
 	if err != nil {
 		return fmt.Errorf("start the servers of the scenario: %w", err)
 	}
@@ -146,7 +135,7 @@ func (c *cell) perform(ctx context.Context) {
 	if c.err = c.stage.open(ctx, c.scenario.Name); c.err != nil {
 		return
 	}
-	c.err = c.playStory(ctx)
+	c.err = c.stage.play(ctx, c.play)
 	if errors.Is(c.err, errLeftOut) {
 		c.missing = reason(c.err)
 	}
@@ -164,23 +153,6 @@ func (c *cell) perform(ctx context.Context) {
 // judgeable reports whether a story that failed can be judged. A practice may not have recorded all that it did.
 func (c *cell) judgeable(ctx context.Context) bool {
 	return !c.practice && c.stage.booked.Load() && !errors.Is(ctx.Err(), context.Canceled)
-}
-
-// reason is why a scenario is not played, without where that was noticed.
-func reason(err error) string {
-	_, why, found := strings.Cut(err.Error(), errLeftOut.Error()+": ")
-	if !found {
-		return err.Error()
-	}
-	return why
-}
-
-// playStory plays the story, and ends what it has left in the background.
-func (c *cell) playStory(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer c.stage.background.Wait()
-	defer cancel()
-	return c.play(ctx, c.stage)
 }
 
 // report calls Done for each cell but those that are to be played again, which it returns.

@@ -33,10 +33,10 @@ type Scenario struct {
 	Missing func(context.Context) string
 	// Sells reports whether cells may sell an item. Nil means any item.
 	Sells func(item int64) bool
-	// Deploy starts what the story is played on. Nil means two replicas on the servers of the lab.
-	Deploy func(context.Context, *Lab) (*Deployment, error)
+	// On is what the story is played on.
+	On Setting
 	// Play plays the story for a strategy.
-	Play func(context.Context, *Stage) error
+	Play func(*Stage)
 }
 
 // Claim is what is expected of a story: in words, and the outcomes that agree with them.
@@ -47,6 +47,11 @@ type Claim struct {
 
 // claim returns a Claim.
 func claim(words string, allowed ...report.Outcome) Claim { return Claim{words, allowed} }
+
+// always is what is claimed of every strategy to which a story applies.
+func always(words string, allowed ...report.Outcome) func(scenario.Strategy) Claim {
+	return func(scenario.Strategy) Claim { return claim(words, allowed...) }
+}
 
 // Practice is a way to deduct that is not in the catalogue. The story itself sends its statements and commands.
 type Practice struct {

@@ -5,40 +5,10 @@ import (
 	"time"
 )
 
-// Scenarios lists every story. To add one, write it in a file and add it here.
+// Scenarios lists every story. To add one, add it to the list of its family.
 var Scenarios = slices.Concat(
-	Basic,
-	pauseScenarios,
-	leaseScenarios,
-	fenceScenarios,
-	renewalScenarios,
-	grantedTwiceScenarios,
-	failoverScenarios,
-	ghostLocks,
-	waitScenarios,
-	isolationScenarios,
-	orderScenarios,
-	retryScenarios,
-	nginxScenarios,
-	replicaScenarios,
-	staleWriteScenarios,
-	mutexScenarios,
-	clockScenarios,
-	masterScenarios,
-	noIndexScenarios,
-	databaseCrashScenarios,
-	partitionScenarios,
-	clusterScenarios,
-	poolScenarios,
-	starvationScenarios,
-	outOfSpaceScenarios,
-	sequenceScenarios,
-	falseSoldOutScenarios,
-	holdScenarios,
-	streamScenarios,
-	stockSetScenarios,
-	commitScenarios,
-	passScenarios,
+	Basic, []Scenario{holderPauses}, holderScenarios, redisScenarios, rowScenarios, retryScenarios, crowdScenarios,
+	limitScenarios,
 )
 
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.

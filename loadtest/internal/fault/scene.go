@@ -3,7 +3,6 @@ package fault
 import (
 	"context"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
@@ -86,12 +85,7 @@ func (s *Stage) parkedAt(ctx context.Context, r *topology.Isolated) map[string]s
 	}
 	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
-	var list []struct {
-		RequestID string `json:"request_id"`
-		Point     string `json:"point"`
-	}
-	// A story may have cut the replica off: then nothing is known about its requests.
-	_ = s.admin(ctx, http.MethodGet, r, "/admin/pauses", &list)
+	list, _ := s.pausesAt(ctx, r) // a story may have cut the replica off: then nothing is known about its requests
 	for _, p := range list {
 		points[p.RequestID] = p.Point
 	}

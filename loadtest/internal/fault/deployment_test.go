@@ -18,7 +18,7 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 	var secure, cluster, single topology.Topology
 	secure.TLS = true
 	cluster.Redis, cluster.Tenants.Redis = []string{"a:6379", "b:6379"}, &tenant.Keys{}
-	single.Redis, single.Tenants.Redis = []string{"a:6379"}, &tenant.Keys{}
+	single.Redis = []string{"a:6379"}
 	for name, test := range map[string]struct {
 		on   *topology.Topology
 		want report.Outcome
@@ -32,7 +32,9 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 		err := (&Lab{Topology: test.on}).Run(t.Context(), Options{
 			Scenarios: []Scenario{{
 				Name: "story", Applies: noStrategy, Practices: []Practice{{Name: "practice"}},
-				Deploy: func(context.Context, *Lab) (*Deployment, error) { return nil, errors.New("it was played") },
+				On: Setting{Redis: func(context.Context) (*redisServers, error) {
+					return &redisServers{}, errors.New("it was played")
+				}},
 			}},
 			Repeat: 1,
 			Done:   func(f report.Fault, _ history.History) error { played = f; return nil },
@@ -58,7 +60,7 @@ func TestAMySQLOfTheRoundIsNotTakenForTheTiDBOfTheLab(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	d, err := onOwnMySQL(t.Context(), &Lab{Topology: lab}, servers.MySQLOptions{Relaxed: true})
+	d, err := (&Lab{Topology: lab}).deploy(t.Context(), Setting{MySQL: &servers.MySQLOptions{Relaxed: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
