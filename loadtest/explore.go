@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/lab"
@@ -22,37 +21,30 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-type exploreFlags struct {
-	local      localFlags
-	strategies []string
-	bounds     explore.Bounds
-	lanes      int
-	replay     string
-	traces     bool
-	out        string
-}
-
 func exploreCommand() *cobra.Command {
 	var f exploreFlags
 	cmd := &cobra.Command{
-		Use:   "explore",
+		Use:   "explore [-- COMMAND [ARGUMENT...]]",
 		Short: "Execute every interleaving of two requests, with at most one fault",
 		Long: `explore executes every interleaving of two requests on two replicas, with at most one fault between any two
 exchanges with MySQL or Redis, and compares what came of them with what each strategy claims. Proxies hold each exchange
 until it is chosen, so the service is as it sells. For each kind of damage, it keeps the shortest schedule and prints a
 token that replays it.
 
-Faults: a request or its reply is lost, a replica dies, all leases end, the client sends its request again, units are
-put back.
+With a command after --, it explores a service of yours, in any language: it starts one process for each replica. The
+process is to listen at the address in LISTEN, and finds its stores in MYSQL_DSN (or MYSQL_HOST, MYSQL_PORT, MYSQL_USER,
+MYSQL_PASSWORD, MYSQL_DATABASE) and REDIS_ADDR (or REDIS_HOST, REDIS_PORT). Of its answers, 2xx confirms a deduction and
+409 says that too few units are left; other 4xx and 503 say that nothing was deducted, and nothing is known otherwise.
 
 Exit status: 0 every claim held; 1 a claim was refuted; 2 wrong usage, or something is missing; 3 no claim was refuted,
 but not every schedule could be executed and judged; 130 interrupted.`,
 		Example: `  loadtest explore --strategies none,update
   loadtest explore --strategies lock-redis-lua --traces
-  loadtest explore --strategies lock-redis-lua --replay enough:A.B.A`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd.Flags()); err != nil {
+  loadtest explore --strategies lock-redis-lua --replay enough:A.B.A
+  loadtest explore --strategies ledger --requests 3 --random --duration 1m
+  loadtest explore -- loadtest/services/shop.py wrong`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd.Flags(), args, cmd.ArgsLenAtDash()); err != nil {
 				return err
 			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -60,37 +52,6 @@ but not every schedule could be executed and judged; 130 interrupted.`,
 	}
 	f.register(cmd.Flags())
 	return cmd
-}
-
-func (f *exploreFlags) register(flags *pflag.FlagSet) {
-	flags.SortFlags = false
-	flags.StringSliceVar(&f.strategies, "strategies", nil, "explore only these strategies, a comma-separated list")
-	flags.IntVar(&f.bounds.Faults, "faults", 1, "the most faults in one schedule, 0 to 2")
-	flags.IntVar(&f.bounds.Preemptions, "preemptions", 2, "the most preemptions in one schedule; -1: no limit")
-	flags.BoolVar(&f.bounds.NoReduction, "no-reduction", false,
-		"also execute schedules that differ only in the order of steps that do not affect each other")
-	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
-	flags.StringVar(&f.replay, "replay", "", "execute the schedule of this token only, and print its trace")
-	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
-	flags.StringVar(&f.out, "out", "", "directory for explore.json (default: none is written)")
-	f.local.register(flags)
-}
-
-// check returns what is wrong with the flags.
-func (f *exploreFlags) check(flags *pflag.FlagSet) error {
-	switch {
-	case f.bounds.Faults < 0 || f.bounds.Faults > 2:
-		return fmt.Errorf("--faults %d: must be 0, 1 or 2", f.bounds.Faults)
-	case f.bounds.Preemptions < -1:
-		return fmt.Errorf("--preemptions %d: must be at least 0, or -1 for no limit", f.bounds.Preemptions)
-	case f.lanes < 1 || f.lanes > 16:
-		return fmt.Errorf("--lanes %d: must be 1 to 16", f.lanes)
-	case f.replay != "" && len(f.strategies) != 1:
-		return errors.New("--replay needs --strategies with one strategy: that of the token")
-	case f.replay != "" && flags.Changed("lanes"):
-		return errors.New("--lanes cannot be used with --replay, which executes one schedule")
-	}
-	return nil
 }
 
 func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
@@ -107,11 +68,7 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	if err != nil {
 		return err
 	}
-	lanes := f.lanes
-	if f.replay != "" {
-		lanes = 1
-	}
-	x, err := explore.Start(ctx, l.Topology, lanes)
+	x, err := explore.Start(ctx, l.Topology, f.options())
 	if err != nil {
 		return startError(ctx, err)
 	}
@@ -128,8 +85,22 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	return f.explore(ctx, x, choices, screen, stdout)
 }
 
+func (f *exploreFlags) options() explore.Options {
+	o := explore.Options{Lanes: f.lanes, Requests: f.requests}
+	if f.replay != "" {
+		o.Lanes = 1
+	}
+	if f.service.Command != nil {
+		o.Subject = f.service
+	}
+	return o
+}
+
 // choose returns the strategies that are explored: those that deduct something, and can be used here.
 func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []scenario.Choice, err error) {
+	if f.service.Command != nil {
+		return []scenario.Choice{f.service.Choice()}, nil
+	}
 	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {
 		return nil, cmp.Or(ctx.Err(), err)

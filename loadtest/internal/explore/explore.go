@@ -37,18 +37,27 @@ const firstItem = 5_000_000
 
 // Explorer has lanes on which strategies are explored.
 type Explorer struct {
-	lanes []*lane
-	items atomic.Int64
+	lanes    []*lane
+	requests int
+	subject  Subject // nil: strategies of the catalogue
+	items    atomic.Int64
+}
+
+// Options are those of Start.
+type Options struct {
+	Lanes    int     // how many schedules are executed side by side, each on servers of its own
+	Requests int     // 2 or 3
+	Subject  Subject // what is explored; nil: strategies of the catalogue
 }
 
 // Start starts lanes beside the servers of a topology. Close the Explorer before they stop.
-func Start(ctx context.Context, t *topology.Topology, lanes int) (*Explorer, error) {
-	x := &Explorer{lanes: make([]*lane, lanes)}
+func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, error) {
+	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject}
 	items := func() int64 { return firstItem + x.items.Add(1) }
 	group, starting := errgroup.WithContext(ctx)
 	for i := range x.lanes {
 		group.Go(func() (err error) {
-			x.lanes[i], err = startLane(starting, t, fmt.Sprintf("lane-%d", i+1), items)
+			x.lanes[i], err = startLane(starting, t, fmt.Sprintf("lane-%d", i+1), o, items)
 			return err
 		})
 	}
@@ -74,15 +83,20 @@ func (x *Explorer) Close() {
 type claimKind int
 
 const (
-	claimCrash claimKind = iota
+	claimNone claimKind = iota // nothing is claimed
+	claimCorrect
+	claimCrash
 	claimLate
 	claimRetry
 	claimRestock
+	claimLimit
 )
 
 // Cell is what the schedules of a strategy led to in which one fault struck, or none.
 type Cell struct {
-	Fault     string              `json:"fault"` // the names of the faults, joined by "+"; empty: none
+	Fault string `json:"fault"` // the names of the faults, joined by "+"; empty: none
+	// Requests is what was asked for, if the claim is about that.
+	Requests  string              `json:"requests,omitempty"`
 	Schedules int                 `json:"schedules"`
 	Kinds     map[string]int      `json:"kinds"`    // schedules by kind of outcome
 	Shortest  map[string]Schedule `json:"shortest"` // for each kind but Right
@@ -91,14 +105,25 @@ type Cell struct {
 	Held      bool                `json:"claim_held"`
 }
 
+// Workload is what the schedules of a search asked for.
+type Workload struct {
+	Name      string         `json:"name"`
+	Title     string         `json:"title"`
+	Schedules map[string]int `json:"schedules"` // by fault; empty: none
+	Took      time.Duration  `json:"took_ns"`
+}
+
 // Result is what the exploration of a strategy found.
 type Result struct {
 	Strategy  string        `json:"strategy"`
 	Store     string        `json:"store"`
 	Control   bool          `json:"control"`
+	Own       bool          `json:"own,omitempty"` // Strategy is the command of a service of the user, or the file of a script
 	Tally     Tally         `json:"tally"`
 	Exhausted bool          `json:"exhausted"`
+	Random    bool          `json:"random,omitempty"` // schedules were chosen at random
 	Cells     []Cell        `json:"cells"`
+	Workloads []Workload    `json:"workloads"`
 	Took      time.Duration `json:"took_ns"`
 }
 
@@ -107,29 +132,35 @@ func (r Result) Held() bool {
 	return !slices.ContainsFunc(r.Cells, func(c Cell) bool { return !c.Held })
 }
 
-// Judged reports whether every schedule within the bounds was executed and judged.
+// Judged reports whether every schedule within the bounds was executed, unless some were chosen at random, and judged.
 func (r Result) Judged() bool {
-	return r.Exhausted && !slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Kinds[Unjudged] > 0 })
+	return (r.Exhausted || r.Random) && !slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Kinds[Unjudged] > 0 })
 }
 
 // Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
 func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds Bounds, progress func(int)) (Result, error) {
 	began := time.Now()
 	r := Result{Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Exhausted: true}
+	r.Own = x.subject != nil
 	cells := map[string]*Cell{}
 	if err := x.warmUp(ctx, choice); err != nil {
 		return r, err
 	}
+	workloads := x.workloads(choice)
 	for _, w := range workloads {
+		beginning, schedules := time.Now(), map[string]int{}
 		search := &Search{Bounds: bounds, Found: func(s Schedule) {
 			s.Token = w.name + ":" + s.Token
-			collect(cells, s)
+			schedules[strings.Join(s.Outcome.Faults, "+")]++
+			collect(cells, w.claim, s)
 			if progress != nil {
 				progress(total(cells))
 			}
-		}, Settled: func(faults []string) bool { return settled(choice.Strategy, cells, faults) }}
-		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0 && w.faults))
+		}, Settled: func(faults []string) bool { return settled(choice.Strategy, cells, w.claim, faults) }}
+		search.Bounds.Duration /= time.Duration(len(workloads))
+		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0))
 		r.Tally.add(tally)
+		r.Workloads = append(r.Workloads, Workload{w.name, w.title, schedules, time.Since(beginning)})
 		if err != nil {
 			if ctx.Err() == nil {
 				return r, fmt.Errorf("explore %s: %w", choice.Strategy.Name, err)
@@ -137,7 +168,8 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 			break
 		}
 	}
-	r.Exhausted = r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
+	r.Random = bounds.Random
+	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
 	for _, name := range slices.Sorted(maps.Keys(cells)) {
 		c := *cells[name]
 		c.judge(choice.Strategy, r.Exhausted)
@@ -154,11 +186,22 @@ func total(cells map[string]*Cell) (n int) {
 	return n
 }
 
+// workloads lists what is asked for.
+func (x *Explorer) workloads(choice scenario.Choice) []workload {
+	all := workloadsOf(x.requests)
+	if x.subject != nil {
+		all = x.subject.workloads(x.requests)
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(w workload) bool {
+		return w.applies != nil && !w.applies(choice.Strategy, choice.Store)
+	})
+}
+
 func (x *Explorer) systems(choice scenario.Choice, w workload, faults bool) (systems []System) {
 	for _, l := range x.lanes {
 		s := &session{lane: l, strategy: choice.Strategy, store: choice.Store, workload: w}
 		if faults {
-			s.faults = faultTable
+			s.faults = w.strikes()
 		}
 		systems = append(systems, s)
 	}
@@ -169,18 +212,33 @@ func (x *Explorer) systems(choice scenario.Choice, w workload, faults bool) (sys
 func (x *Explorer) warmUp(ctx context.Context, choice scenario.Choice) error {
 	group, warming := errgroup.WithContext(ctx)
 	for _, l := range x.lanes {
-		s := &session{lane: l, strategy: choice.Strategy, store: choice.Store, workload: warmUp}
+		s := &session{lane: l, strategy: choice.Strategy, store: choice.Store}
 		group.Go(func() error { return s.warmUp(warming) })
 	}
 	return group.Wait()
 }
 
-// collect adds a schedule to the cell of its faults.
-func collect(cells map[string]*Cell, s Schedule) {
-	name := strings.Join(s.Outcome.Faults, "+")
+// cellName names the cell of some faults, in workloads that test a claim.
+func cellName(claim claimKind, faults string) string {
+	if claim == claimLimit {
+		return faults + "@" + LimitedBuyer
+	}
+	return faults
+}
+
+// LimitedBuyer are requests of one buyer, who may have fewer units than they ask for.
+const LimitedBuyer = "limit per buyer"
+
+// collect adds a schedule of a workload that tests a claim to the cell of its faults.
+func collect(cells map[string]*Cell, claim claimKind, s Schedule) {
+	faults := strings.Join(s.Outcome.Faults, "+")
+	name := cellName(claim, faults)
 	c := cells[name]
 	if c == nil {
-		c = &Cell{Fault: name, Kinds: map[string]int{}, Shortest: map[string]Schedule{}}
+		c = &Cell{Fault: faults, Kinds: map[string]int{}, Shortest: map[string]Schedule{}}
+		if claim == claimLimit {
+			c.Requests = LimitedBuyer
+		}
 		cells[name] = c
 	}
 	c.Schedules++
@@ -210,21 +268,30 @@ func (s Schedule) shorter(o Schedule) bool {
 // Replay executes the schedule of a token for a strategy.
 func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token string) (Outcome, error) {
 	name, labels, found := strings.Cut(token, ":")
-	at := slices.IndexFunc(workloads, func(w workload) bool { return w.name == name })
-	if !found || at < 0 {
+	w, ok := known(name)
+	if !found || !ok {
 		return Outcome{}, fmt.Errorf("%q is no token: one begins with %s, as loadtest explore prints it", token,
 			"the name of a workload and a colon, such as enough:")
+	}
+	if len(w.requests) > x.requests {
+		return Outcome{}, fmt.Errorf("the token is of a schedule with %d requests: replay it with --requests %[1]d", len(w.requests))
 	}
 	if err := x.warmUp(ctx, choice); err != nil {
 		return Outcome{}, err
 	}
-	return Replay(ctx, x.systems(choice, workloads[at], true)[0], labels)
+	return Replay(ctx, x.systems(choice, w, true)[0], labels)
 }
 
 // expects returns what the catalogue claims about schedules in which a fault strikes, in words, and whether some of them
-// must, or may, do damage. The words are empty if it claims nothing.
-func expects(s scenario.Strategy, faults string) (words string, must, may bool) {
+// must, or may, do damage. The words are empty if it claims nothing. requests is that of a Cell.
+func expects(s scenario.Strategy, requests, faults string) (words string, must, may bool) {
 	claim := s.ClaimFor(2, false)
+	if requests == LimitedBuyer && s.Claim.BuyerLimit == "exceeded" {
+		if faults == "" {
+			return "limit " + s.Claim.BuyerLimit, true, false
+		}
+		return "", false, true
+	}
 	if faults == "" {
 		return claim, claim != verify.ClaimCorrect, false
 	}
@@ -233,36 +300,51 @@ func expects(s scenario.Strategy, faults string) (words string, must, may bool) 
 		return "", false, true
 	}
 	switch faultTable[at].claim {
+	case claimCorrect:
+		return claim, false, false
 	case claimLate:
-		return s.Claim.LateWrite, s.Claim.LateWrite == verify.ClaimLosesUpdates, false
+		return s.Claim.LateWrite, s.Claim.LateWrite == verify.ClaimLosesUpdates, s.Claim.LateWrite == ""
 	case claimRetry:
-		return s.Claim.ClientRetry, s.Claim.ClientRetry == "deducts-again", false
+		return s.Claim.ClientRetry, s.Claim.ClientRetry == "deducts-again", s.Claim.ClientRetry == ""
 	case claimRestock:
 		claim = s.ClaimFor(2, true)
 		return claim, claim != verify.ClaimCorrect, false
+	case claimCrash:
+		return s.Claim.HolderCrash, false, slices.Contains([]string{"loses-units", "blocks-forever"}, s.Claim.HolderCrash)
 	}
-	return s.Claim.HolderCrash, false, slices.Contains([]string{"loses-units", "blocks-forever"}, s.Claim.HolderCrash)
+	return "", false, true
 }
 
 // damaged counts the schedules that did damage.
 func (c Cell) damaged() int { return c.Schedules - c.Kinds[Right] - c.Kinds[Unjudged] }
 
-// judge compares a cell with what the catalogue claims. A claim of damage is refuted only if every schedule was executed
-// and none shows it.
+// judge compares a cell with what the catalogue claims. A claim that something happens is refuted only if every schedule
+// was executed and none shows it.
 func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
-	words, must, may := expects(s, c.Fault)
+	words, must, may := expects(s, c.Requests, c.Fault)
 	c.Claim = words
 	c.Held = may || must && (c.damaged() > 0 || !exhausted) || !must && c.damaged() == 0
+	switch words {
+	case "harmless", "rolls-back", "unlocks":
+		c.Held = c.Held && c.Waited == 0
+	case "blocks-until-lease-ends":
+		c.Held = c.Held && (c.Waited > 0 || !exhausted || c.Fault != ReplicaDies)
+	}
 }
 
-// settled reports whether the claim about a fault is proved, because it is one of damage and some was found.
-func settled(s scenario.Strategy, cells map[string]*Cell, faults []string) bool {
-	damaged := func(name string) bool {
-		c := cells[name]
-		_, must, _ := expects(s, name)
-		return must && c != nil && c.damaged() > 0
+// settled reports whether no more schedules are needed in which some faults strike: the claim is one of damage, and some
+// was found, or there is damage even without a fault.
+func settled(s scenario.Strategy, cells map[string]*Cell, claim claimKind, faults []string) bool {
+	name := strings.Join(faults, "+")
+	if c := cells[cellName(claim, "")]; c != nil && name != "" && c.damaged() > 0 {
+		return true
 	}
-	return damaged("") || damaged(strings.Join(faults, "+"))
+	c := cells[cellName(claim, name)]
+	if c == nil {
+		return false
+	}
+	_, must, _ := expects(s, c.Requests, name)
+	return must && c.damaged() > 0
 }
 
 // damages lists the kinds of outcomes of which there is a shortest schedule.

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -32,6 +33,10 @@ const (
 	LeaseEnds   = "lease-ends"
 	SentAgain   = "sent-again"
 	Restocked   = "restocked"
+	StockSet    = "stock-set"
+	KeyGone     = "key-gone"
+	Promoted    = "promoted"
+	TimeOver    = "time-over"
 )
 
 // faultSigns are the signs of faults that strike an actor.
@@ -68,6 +73,29 @@ var faultTable = []fault{
 		title:  "units are put back",
 		starts: func(a *actor) bool { return a.name == restockName },
 	},
+	{
+		name: StockSet, sign: "!set", claim: claimNone,
+		title:  "the stock is set",
+		starts: func(a *actor) bool { return a.name == setName },
+	},
+	{
+		name: KeyGone, sign: "!gone", claim: claimNone,
+		title: "the keys of all locks are deleted in Redis, also those without a lease",
+		when:  func(s *schedule) bool { return len(s.lockKeys()) > len(s.leases()) },
+		store: func(_ context.Context, s *schedule) { s.deleteLocks() },
+	},
+	{
+		name: Promoted, sign: "!promoted", claim: claimNone,
+		title: "a replica of Redis is promoted that has not received the last write; all connections are cut",
+		when:  func(s *schedule) bool { return s.saved != nil },
+		store: func(_ context.Context, s *schedule) { s.promote() },
+	},
+	{
+		name: TimeOver, sign: "!over", claim: claimCorrect,
+		title: "the time of all reservations is over",
+		when:  func(s *schedule) bool { return s.stores.holds(s.items[0]) > 0 },
+		store: func(_ context.Context, s *schedule) { s.stores.endHolds(s.items[0]) },
+	},
 }
 
 // faultNames lists the names of all faults.
@@ -82,6 +110,7 @@ func faultNames() (names []string) {
 const (
 	againName   = "A again"
 	restockName = "restock"
+	setName     = "admin"
 )
 
 // options lists where the fault can strike now, given the steps that can be taken. s.mu is held.
@@ -91,7 +120,8 @@ func (f fault) options(s *schedule, steps []Option) (options []Option) {
 		return nil
 	}
 	if f.starts != nil || f.store != nil {
-		return []Option{{Label: f.sign, Actor: -1, Fault: f.name, Text: f.title}}
+		who := slices.IndexFunc(s.actors, func(a *actor) bool { return f.starts != nil && f.starts(a) })
+		return []Option{{Label: f.sign, Actor: who, Fault: f.name, Text: f.title}}
 	}
 	for _, step := range steps {
 		if step.Actor < len(s.actors) && s.actors[step.Actor].first {
@@ -102,18 +132,15 @@ func (f fault) options(s *schedule, steps []Option) (options []Option) {
 }
 
 // strike lets the fault strike.
-func (s *schedule) strike(ctx context.Context, f fault, o Option) {
+func (s *schedule) strike(ctx context.Context, f fault, o Option) error {
 	s.mu.Lock()
 	s.struck = append(s.struck, f.name)
 	s.mu.Unlock()
 	switch {
 	case f.starts != nil:
 		s.add(Step{Kind: Strikes, Text: f.title})
-		for _, a := range s.actors {
-			if f.starts(a) {
-				s.start(ctx, a)
-			}
-		}
+		s.start(ctx, s.actors[o.Actor])
+		return s.firstStep(ctx, o.Actor)
 	case f.store != nil:
 		s.add(Step{Kind: Strikes, Text: f.title})
 		f.store(ctx, s)
@@ -121,12 +148,29 @@ func (s *schedule) strike(ctx context.Context, f fault, o Option) {
 	default:
 		a := s.actors[o.Actor]
 		s.add(Step{Actor: a.name, Kind: Strikes, Text: f.title})
+		a.cut = true
 		if f.kills {
 			s.kill(a)
-			return
+			return nil
 		}
 		s.let(o, f.action, Executes)
 	}
+	return nil
+}
+
+// firstStep executes the first step of a request that a fault has started. To start it earlier would make no difference,
+// because nobody notices a request before that step.
+func (s *schedule) firstStep(ctx context.Context, who int) error {
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	at := len(s.actors[who].pending)
+	s.mu.Unlock()
+	if at > 0 {
+		s.let(Option{Label: label(who, 0), Actor: who}, wire.Pass, Executes)
+	}
+	return nil
 }
 
 // kill has a replica die: its client gets no answer.
@@ -144,18 +188,21 @@ func (s *schedule) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.actors {
-		clear(a.repeats)
+		for _, r := range a.repeats {
+			r.times = 0
+		}
 	}
 }
 
-// leases lists the keys with a time to live that the steps so far have touched. s.mu is held.
-func (s *schedule) leases() (keys []string) {
-	for name := range s.touched {
-		if key, ok := strings.CutPrefix(name, "redis:"); ok && !strings.HasPrefix(key, "channel:") {
-			keys = append(keys, key)
-		}
-	}
-	return s.stores.leases(keys)
+// redisKeys lists the keys of Redis that the steps so far have touched. s.mu is held.
+func (s *schedule) redisKeys() []string { return keysOf(slices.Sorted(maps.Keys(s.touched))) }
+
+// leases lists those with a time to live. s.mu is held.
+func (s *schedule) leases() []string { return s.stores.leases(s.redisKeys()) }
+
+// lockKeys lists those of locks. s.mu is held.
+func (s *schedule) lockKeys() []string {
+	return slices.DeleteFunc(s.redisKeys(), func(key string) bool { return !strings.HasPrefix(key, s.locks) })
 }
 
 func (s *schedule) endLeases(context.Context) {
@@ -163,4 +210,18 @@ func (s *schedule) endLeases(context.Context) {
 	keys := s.leases()
 	s.mu.Unlock()
 	s.stores.endLeases(keys)
+}
+
+func (s *schedule) deleteLocks() {
+	s.mu.Lock()
+	keys := s.lockKeys()
+	s.mu.Unlock()
+	s.stores.endLeases(keys)
+}
+
+func (s *schedule) promote() {
+	s.mu.Lock()
+	saved := s.saved
+	s.mu.Unlock()
+	s.stores.promote(saved)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,12 +36,14 @@ type lane struct {
 	waits    string // the query that counts what waits
 	replicas []*replica
 	items    func() int64
+	subject  Subject // nil: strategies of the catalogue
 
 	mu     sync.Mutex
-	now    *schedule // nil between two schedules
-	item   string
-	sticky map[*wire.Conn]bool // connections that have named the item
+	now    *schedule           // nil between two schedules
+	names  []string            // items of the schedule, and what was made for them
+	sticky map[*wire.Conn]bool // connections that have named one of them
 	cutOff []*replica
+	failed error // why a replica could not be started again
 }
 
 // replica is a process of the service and the proxies between it and the stores.
@@ -51,16 +54,18 @@ type replica struct {
 	proxies []*wire.Proxy
 }
 
-// replicasOfLane are those of two requests, and one for what faults start.
-const replicasOfLane = 3
+// late is the replica for what faults start. Each request has one of its own.
+func (l *lane) late() int { return len(l.replicas) - 1 }
 
 // serviceArgs give locks leases that outlast a schedule, and let pollers poll at once: a schedule waits for them.
 var serviceArgs = []string{
 	"--poll=2ms", "--lease=1s", "--lock-wait=8s", "--request-timeout=12s", "--mysql-conns=8",
 }
 
-func startLane(ctx context.Context, t *topology.Topology, name string, items func() int64) (l *lane, err error) {
-	l = &lane{items: items}
+func startLane(
+	ctx context.Context, t *topology.Topology, name string, o Options, items func() int64,
+) (l *lane, err error) {
+	l = &lane{items: items, subject: o.Subject}
 	defer func() {
 		if err != nil {
 			l.stop()
@@ -84,7 +89,12 @@ func startLane(ctx context.Context, t *topology.Topology, name string, items fun
 	if err := l.connect(ctx, at); err != nil {
 		return l, err
 	}
-	for n := range replicasOfLane {
+	if l.subject != nil {
+		if err := l.subject.prepare(ctx, l); err != nil {
+			return l, err
+		}
+	}
+	for n := range o.Requests + 1 {
 		r := &replica{lane: l, number: n}
 		l.replicas = append(l.replicas, r)
 		if err := r.start(ctx, t, fmt.Sprintf("%s-%d", name, n+1), at); err != nil {
@@ -130,7 +140,11 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string, 
 	r.proxies = append(r.proxies, toRedis)
 	config.Addr = toMySQL.Addr()
 	at.MySQLDSN, at.Redis = config.FormatDSN(), []string{toRedis.Addr()}
-	r.Replica, err = t.StartReplica(ctx, name, at, topology.Options{ReplicaArgs: serviceArgs})
+	if r.lane.subject != nil {
+		r.Replica, err = r.lane.subject.start(ctx, t, name, at)
+	} else {
+		r.Replica, err = t.StartReplica(ctx, name, at, topology.Options{ReplicaArgs: serviceArgs})
+	}
 	return err
 }
 
@@ -170,6 +184,9 @@ func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
 	if s := r.lane.concerned(e); s != nil {
 		return s.arrive(r.number, e, gone)
 	}
+	if s := r.lane.running(); s != nil && r.lane.subject != nil { // such as the opening of a connection
+		s.heard(r.number)
+	}
 	return wire.Pass
 }
 
@@ -200,16 +217,18 @@ func (l *lane) running() *schedule {
 	return l.now
 }
 
-// concerned returns the schedule to which an exchange belongs: it names the item, or ends a transaction that did. It
-// returns nil for others. Replicas look for work all the time, and end what an earlier schedule has left behind.
+// concerned returns the schedule to which an exchange belongs: it names an item or what was made for it, such as a
+// reservation, or ends a transaction that did. It returns nil for others. Replicas look for work all the time, and end
+// what an earlier schedule has left behind.
 func (l *lane) concerned(e *wire.Exchange) *schedule {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.now == nil {
 		return nil
 	}
-	if strings.Contains(e.Text, l.item) {
+	if slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) }) {
 		l.sticky[e.Conn] = true
+		l.names = append(l.names, uuids.FindAllString(e.Text, -1)...)
 	} else if !l.sticky[e.Conn] || !endsTransaction(e) {
 		return nil
 	}
@@ -222,11 +241,17 @@ func endsTransaction(e *wire.Exchange) bool {
 	return strings.HasPrefix(text, "COMMIT") || strings.HasPrefix(text, "ROLLBACK")
 }
 
+// uuids matches the ids that a service makes, as literals of SQL.
+var uuids = regexp.MustCompile(`\b0x[0-9a-f]{32}\b`)
+
 // begin makes a schedule the one that is executed.
-func (l *lane) begin(s *schedule, item int64) {
+func (l *lane) begin(s *schedule, items []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.now, l.item, l.sticky = s, strconv.FormatInt(item, 10), map[*wire.Conn]bool{}
+	l.now, l.names, l.sticky = s, nil, map[*wire.Conn]bool{}
+	for _, item := range items {
+		l.names = append(l.names, strconv.FormatInt(item, 10))
+	}
 }
 
 // end lets everything pass, and waits until the replicas have ended what they do.
@@ -238,12 +263,34 @@ func (l *lane) end(ctx context.Context, s *schedule) {
 	cutOff := l.cutOff
 	l.cutOff = nil
 	l.mu.Unlock()
+	if l.subject != nil {
+		l.restart(ctx, s)
+	}
 	for _, r := range cutOff {
 		for _, p := range r.proxies {
 			p.Refuse(false)
 		}
+		if r.Replica == nil {
+			continue
+		}
 		for r.Ready(ctx) != nil && ctx.Err() == nil {
 			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// restart starts the replicas again whose connections a schedule has cut. Not every service opens new ones.
+func (l *lane) restart(ctx context.Context, s *schedule) {
+	for _, a := range s.actors {
+		r := l.replicas[a.replica]
+		if !a.started || !a.cut || r.Replica == nil {
+			continue
+		}
+		for _, p := range r.proxies {
+			p.Refuse(false)
+		}
+		if err := r.Restart(ctx); err != nil && ctx.Err() == nil {
+			l.failed = err
 		}
 	}
 }
@@ -287,6 +334,9 @@ func waitsInRedis(e *wire.Exchange) bool {
 	return slices.Contains([]string{"BLPOP", "BRPOP", "BLMOVE", "BZPOPMIN", "XREAD"}, strings.ToUpper(command))
 }
 
+// longestLease is longer than the leases of locks, and shorter than the time to live of anything else.
+const longestLease = 5 * time.Second
+
 // leases implements stores.
 func (l *lane) leases(keys []string) (leases []string) {
 	if len(keys) == 0 {
@@ -300,7 +350,7 @@ func (l *lane) leases(keys []string) (leases []string) {
 	}
 	replies, _ := pipe.Exec(ctx)
 	for i, reply := range replies {
-		if ttl, ok := reply.(*redis.DurationCmd); ok && ttl.Err() == nil && ttl.Val() > 0 {
+		if ttl, ok := reply.(*redis.DurationCmd); ok && ttl.Err() == nil && ttl.Val() > 0 && ttl.Val() < longestLease {
 			leases = append(leases, keys[i])
 		}
 	}
@@ -316,11 +366,10 @@ func (l *lane) endLeases(keys []string) {
 
 // asleep implements stores.
 func (l *lane) asleep(number int) bool {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", l.replicas[number].PID))
-	if err != nil || len(threads) == 0 {
-		return true // not on Linux, where only the time tells
+	if l.replicas[number].Replica == nil {
+		return true
 	}
-	for _, file := range threads {
+	for _, file := range threadsOf(strconv.Itoa(l.replicas[number].PID)) {
 		stat, err := os.ReadFile(file)
 		if err != nil {
 			continue // the thread has ended
@@ -331,4 +380,18 @@ func (l *lane) asleep(number int) bool {
 		}
 	}
 	return true
+}
+
+// threadsOf lists the files with the states of the threads of a process and its descendants. It is empty where there is
+// no /proc: only the time tells there.
+func threadsOf(pid string) (files []string) {
+	tasks, _ := filepath.Glob("/proc/" + pid + "/task/*")
+	for _, task := range tasks {
+		files = append(files, task+"/stat")
+		children, _ := os.ReadFile(task + "/children") // none if the thread has ended
+		for child := range strings.FieldsSeq(string(children)) {
+			files = append(files, threadsOf(child)...)
+		}
+	}
+	return files
 }

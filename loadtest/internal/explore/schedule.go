@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"stock/loadtest/internal/explore/wire"
-	"stock/loadtest/internal/history"
 )
 
 // schedule is one schedule while it is executed: its actors, and what each of them does.
@@ -32,6 +30,9 @@ type schedule struct {
 	struck  []string // the faults so far
 	touched map[string]bool
 	waited  bool // until the leases of a lost holder had ended
+	items   []int64
+	locks   string // the keys of its locks begin so
+	saved   *saved // what the last write to Redis has changed; nil: there was none, or no fault needs it
 }
 
 // actor is a request, and what its replica does for it.
@@ -39,21 +40,31 @@ type actor struct {
 	name    string
 	replica int
 	first   bool // it starts with the schedule
-	send    func(context.Context) (history.Op, error)
+	send    client
 
 	started   bool
 	hangUp    context.CancelFunc
 	answered  bool
-	op        history.Op
+	answers   answers
 	err       error
 	pending   []*held
 	flying    []*wire.Exchange // passed, and not answered yet
 	lastEvent time.Time
-	waiting   bool                // in its process: nothing was heard of it for a while
-	repeats   map[string][]string // what it touched, by text, of steps that would have the same reply again
-	replies   map[string]string   // the last ones, by text
-	lost      bool                // its replica was killed
+	waiting   bool               // in its process: nothing was heard of it for a while
+	repeats   map[string]*repeat // by text
+	cut       bool               // a connection of its replica was cut
+	lost      bool               // its replica was killed
 }
+
+// repeat is a step that would have the same reply again, because nobody else has changed what it touches.
+type repeat struct {
+	reply   string
+	touched []string
+	times   int // it had this reply
+}
+
+// polls reports whether a step only waits for others. One repetition is no poll: a request may read the stock twice.
+func (r *repeat) polls() bool { return r != nil && r.times > 1 }
 
 // held is an exchange that the gate holds.
 type held struct {
@@ -93,6 +104,12 @@ type stores interface {
 	leases(keys []string) []string
 	// endLeases removes keys.
 	endLeases(keys []string)
+	// save copies keys of Redis, and promote makes them what they were, for all connections.
+	save(keys []string) *saved
+	promote(*saved)
+	// holds counts the reservations of an item whose time is not over, and endHolds ends it.
+	holds(item int64) int
+	endHolds(item int64)
 	// asleep reports whether no thread of a replica runs, or could run.
 	asleep(replica int) bool
 	// cut cuts a replica off from all stores until the schedule ends.
@@ -128,6 +145,10 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 		}
 		s.mu.Unlock()
 		return wire.Pass
+	}
+	if a.lost {
+		s.mu.Unlock()
+		return wire.LoseBoth
 	}
 	h := &held{exchange: e, decided: make(chan wire.Action, 1)}
 	a.pending = append(a.pending, h)
@@ -201,15 +222,20 @@ func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
 // changes notes which steps may have another reply after this one. If a step gets the same reply as before, it has
 // changed nothing, and changes returns true: pollers would otherwise keep each other going.
 func (s *schedule) changes(a *actor, e *wire.Exchange, reply string) (again bool) {
-	last, known := a.replies[e.Text]
-	a.replies[e.Text] = reply
-	a.repeats[e.Text] = slices.Concat(e.Reads, e.Writes)
-	if known && last == reply {
+	last := a.repeats[e.Text]
+	if last != nil && last.reply == reply {
+		last.times++
 		return true
 	}
+	a.repeats[e.Text] = &repeat{reply: reply, touched: slices.Concat(e.Reads, e.Writes), times: 1}
 	for _, other := range s.actors {
-		if other != a {
-			maps.DeleteFunc(other.repeats, func(_ string, touched []string) bool { return !disjoint(e.Writes, touched) })
+		if other == a {
+			continue
+		}
+		for _, r := range other.repeats {
+			if !disjoint(e.Writes, r.touched) {
+				r.times = 0
+			}
 		}
 	}
 	return false
@@ -235,19 +261,15 @@ func (s *schedule) of(replica int) *actor {
 func (s *schedule) start(ctx context.Context, a *actor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.started, a.repeats, a.replies = true, map[string][]string{}, map[string]string{}
+	a.started, a.repeats = true, map[string]*repeat{}
 	ctx, a.hangUp = context.WithCancel(ctx)
 	s.event(a)
 	s.sending.Go(func() {
-		op, err := a.send(ctx)
+		tell := func(text string) { s.add(Step{Actor: a.name, Text: text, Kind: Answers}) }
+		answers, err := a.send(ctx, tell)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		a.answered, a.op, a.err = true, op, err
-		text := strings.ReplaceAll(string(op.Outcome), "_", " ")
-		if op.Error != "" {
-			text += ": " + op.Error
-		}
-		s.steps = append(s.steps, Step{Actor: a.name, Text: text, Kind: Answers})
+		a.answered, a.answers, a.err = true, answers, err
 		s.event(a)
 	})
 }
@@ -345,13 +367,16 @@ func (s *schedule) options() (options []Option, repeating bool) {
 	defer s.mu.Unlock()
 	var repeated []Option
 	for i, a := range s.actors {
+		if a.lost {
+			continue
+		}
 		slices.SortStableFunc(a.pending, func(x, y *held) int { return strings.Compare(x.exchange.Shape, y.exchange.Shape) })
 		for n, h := range a.pending {
 			o := Option{
 				Label: label(i, n), Actor: i, Text: h.exchange.Text,
 				Reads: h.exchange.Reads, Writes: h.exchange.Writes,
 			}
-			if _, again := a.repeats[h.exchange.Text]; again {
+			if a.repeats[h.exchange.Text].polls() {
 				repeated = append(repeated, o)
 				continue
 			}
@@ -415,7 +440,9 @@ func (s *schedule) play(ctx context.Context, choose func(Point) int) error {
 		if at < 0 {
 			return nil
 		}
-		s.take(ctx, options[at])
+		if err := s.take(ctx, options[at]); err != nil {
+			return err
+		}
 	}
 }
 
@@ -436,6 +463,9 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 	if passed > longestPause && !idle.noted {
 		idle.noted, s.waited = true, true
 		s.add(Step{Kind: TimeGoes, Text: "nobody can go on: time passes"})
+		if s.lostHolder() {
+			s.endLeases(ctx)
+		}
 	}
 	if passed > leaseTime {
 		s.add(Step{Kind: Stuck, Text: "nobody can go on: " + s.whoWaits()})
@@ -449,6 +479,15 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 		s.pause(ctx)
 	}
 	return nil
+}
+
+// lostHolder reports whether somebody may be gone who held a lock. Nobody renews its lease then.
+func (s *schedule) lostHolder() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.faults, func(f fault) bool {
+		return f.claim == claimCrash && slices.Contains(s.struck, f.name)
+	})
 }
 
 // pause waits for an event, or for a short time.
@@ -466,14 +505,14 @@ func (s *schedule) pause(ctx context.Context) {
 }
 
 // take lets an option happen.
-func (s *schedule) take(ctx context.Context, o Option) {
+func (s *schedule) take(ctx context.Context, o Option) error {
 	for _, f := range s.faults {
 		if f.name == o.Fault {
-			s.strike(ctx, f, o)
-			return
+			return s.strike(ctx, f, o)
 		}
 	}
 	s.let(o, wire.Pass, Executes)
+	return nil
 }
 
 // let decides what becomes of the step of an option.
@@ -491,6 +530,7 @@ func (s *schedule) let(o Option, action wire.Action, kind Kind) {
 		for _, name := range slices.Concat(h.exchange.Reads, h.exchange.Writes) {
 			s.touched[name] = true
 		}
+		s.save(h.exchange)
 		s.current = o.Actor
 		s.event(a)
 		h.decided <- action

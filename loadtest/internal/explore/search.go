@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Option is something that can happen next in a schedule: an actor's step is executed, or a fault strikes.
@@ -59,7 +60,8 @@ func (p Point) String() string {
 	return strings.Join(steps, "; ")
 }
 
-// cost returns how many preemptions and faults an option costs: a preemption leaves an actor that could go on.
+// cost returns how many preemptions and faults an option costs: a preemption leaves an actor that could go on. So does an
+// actor that joins: without that, most schedules would be those of three actors.
 func (p Point) cost(o Option) cost {
 	var c cost
 	if o.Fault != "" {
@@ -84,6 +86,10 @@ type Bounds struct {
 	Preemptions int  // the most in one schedule; negative: no limit
 	Faults      int  // the most in one schedule
 	NoReduction bool // also execute schedules that differ only in the order of steps that commute
+
+	Random   bool          // execute schedules at random instead of all
+	Seed     uint64        // the same seed leads to the same schedules, of which more are executed in more time
+	Duration time.Duration // of the search, if it is random
 }
 
 // Search is a search for all schedules of a System within Bounds. Systems of the same kind can work on it side by side.
@@ -98,6 +104,8 @@ type Search struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	todo    queue
+	planned map[string]bool   // beginnings, and schedules that were found
+	missing map[string]string // beginnings that were offered and could not be repeated, with the reason
 	working int
 	err     error
 	tally   Tally
@@ -115,7 +123,8 @@ type Schedule struct {
 type Tally struct {
 	Schedules int `json:"schedules"` // executed to their end
 	Redundant int `json:"redundant"` // given up, because they differ from others only in the order of steps that commute
-	Diverged  int `json:"diverged"`  // of which the beginning could not be repeated
+	Disturbed int `json:"disturbed"` // executed again, because a step that they offered could not be taken
+	Diverged  int `json:"diverged"`  // beginnings that two executions offered, and none could repeat
 	Waiting   int `json:"waiting"`   // not executed: the search was interrupted
 	Settled   int `json:"settled"`   // beginnings that were not needed any more; see Search.Settled
 	// Example says what was different about one that diverged; empty if none has.
@@ -125,6 +134,7 @@ type Tally struct {
 func (t *Tally) add(o Tally) {
 	t.Schedules += o.Schedules
 	t.Redundant += o.Redundant
+	t.Disturbed += o.Disturbed
 	t.Diverged += o.Diverged
 	t.Waiting += o.Waiting
 	t.Settled += o.Settled
@@ -168,8 +178,11 @@ func (q queue) Less(i, j int) bool {
 
 // Run searches with all systems side by side, until every schedule within the bounds was executed or ctx ends.
 func (s *Search) Run(ctx context.Context, systems []System) (Tally, error) {
+	if s.Bounds.Random {
+		return s.random(ctx, systems)
+	}
 	s.changed = sync.NewCond(&s.mu)
-	s.todo = queue{{}}
+	s.todo, s.planned, s.missing = queue{{}}, map[string]bool{}, map[string]string{}
 	stop := context.AfterFunc(ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -226,20 +239,53 @@ func (s *Search) finish(e execution, err error) {
 		s.err = cmp.Or(s.err, err)
 		return
 	case e.diverged:
-		s.tally.Diverged++
-		s.tally.Example = e.why
+		s.again(e)
 		return
 	case e.redundant:
 		s.tally.Redundant++
 	default:
-		s.tally.Schedules++
-		s.Found(Schedule{
-			Token: strings.Join(e.labels, "."), Preemptions: e.cost.preemptions, Faults: e.cost.faults, Outcome: e.outcome,
-		})
+		s.found(e)
 	}
 	for _, j := range e.others {
+		s.plan(j)
+	}
+}
+
+// found reports a schedule that was executed to its end, once.
+func (s *Search) found(e execution) {
+	token := strings.Join(e.labels, ".")
+	if s.planned["="+token] {
+		return
+	}
+	s.planned["="+token] = true
+	s.tally.Schedules++
+	s.Found(Schedule{Token: token, Preemptions: e.cost.preemptions, Faults: e.cost.faults, Outcome: e.outcome})
+}
+
+// plan puts a job into the queue, once.
+func (s *Search) plan(j job) {
+	name := strings.Join(j.prefix, ".")
+	if why := s.missing[name]; why != "" { // two executions have offered it, and none could take it
+		s.tally.Diverged++
+		s.tally.Example = why
+		return
+	}
+	if !s.planned[name] {
+		s.planned[name] = true
 		heap.Push(&s.todo, j)
 	}
+}
+
+// again plans to execute once more what an execution branched off from: the one that offered a step that cannot be taken
+// was disturbed, and may have missed others.
+func (s *Search) again(e execution) {
+	name := strings.Join(e.job.prefix[:len(e.labels)+1], ".")
+	if s.missing[name] != "" {
+		return
+	}
+	s.missing[name] = e.why
+	s.tally.Disturbed++
+	heap.Push(&s.todo, job{prefix: e.labels, faults: e.job.faults[:e.cost.faults], cost: e.cost})
 }
 
 // execution is what came of a job.

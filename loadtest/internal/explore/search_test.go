@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // program is a System in memory: actors that read and write variables. What each has read, and the variables at the end,
@@ -219,22 +220,30 @@ func TestSchedulesWithFewFaultsAndPreemptionsComeFirst(t *testing.T) {
 	}
 }
 
-// unsteady is a System that does not always offer B.
-type unsteady struct{ runs int }
+// unsteady is a System that offers B in some runs only.
+type unsteady struct{ runs, offers int }
 
 func (u *unsteady) Run(_ context.Context, choose func(Point) int) (Outcome, error) {
-	u.runs++
 	options := []Option{{Label: "A"}, {Label: "B", Actor: 1}}
-	if u.runs > 1 {
+	if u.runs%(tries+1) > 0 || u.runs/(tries+1) >= u.offers {
 		options = options[:1]
 	}
+	u.runs++
 	choose(Point{Options: options, Current: -1})
 	return Outcome{}, nil
 }
 
+func TestADisturbedScheduleIsExecutedAgain(t *testing.T) {
+	s := &Search{Bounds: Bounds{Preemptions: -1}, Found: func(Schedule) {}}
+	tally, err := s.Run(t.Context(), []System{&unsteady{offers: 1}})
+	if err != nil || tally != (Tally{Schedules: 1, Disturbed: 1}) {
+		t.Errorf("%+v, %v; want one schedule, which was disturbed", tally, err)
+	}
+}
+
 func TestWhatCannotBeRepeatedIsCounted(t *testing.T) {
 	s := &Search{Bounds: Bounds{Preemptions: -1}, Found: func(Schedule) {}}
-	tally, err := s.Run(t.Context(), []System{&unsteady{}})
+	tally, err := s.Run(t.Context(), []System{&unsteady{offers: 2}})
 	if err != nil || tally.Schedules != 1 || tally.Diverged != 1 || !strings.Contains(tally.Example, "B is not possible") {
 		t.Errorf("%+v, %v; want one schedule, and one that could not be repeated", tally, err)
 	}
@@ -251,5 +260,33 @@ func TestASearchEndsWithItsContext(t *testing.T) {
 	tally, err := s.Run(ctx, []System{program{same(6), same(6)}})
 	if !errors.Is(err, context.Canceled) || tally.Schedules != 5 || tally.Waiting == 0 {
 		t.Errorf("%+v, %v; want 5 schedules, and some that wait", tally, err)
+	}
+}
+
+func TestRandomSchedulesAreThoseOfTheirSeed(t *testing.T) {
+	p := program{same(4), same(4), same(4)}
+	tokens := func(seed uint64) (found []string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &Search{Bounds: Bounds{Preemptions: 2, Random: true, Seed: seed, Duration: time.Hour}, Found: func(s Schedule) {
+			if found = append(found, s.Token); len(found) == 20 {
+				cancel()
+			}
+		}}
+		if _, err := s.Run(ctx, []System{p}); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		return found
+	}
+	a := tokens(1)
+	if b := tokens(1); !slices.Equal(a, b) {
+		t.Errorf("%v and %v; want the same", a, b)
+	}
+	for _, token := range a {
+		if _, err := Replay(t.Context(), p, token); err != nil {
+			t.Errorf("replay of %s: %v", token, err)
+		}
+	}
+	if slices.Equal(a, tokens(2)) {
+		t.Error("another seed leads to the same schedules")
 	}
 }

@@ -3,8 +3,6 @@ package explore
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -12,30 +10,8 @@ import (
 
 	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/traffic"
-	"stock/loadtest/internal/verify"
 )
-
-// workload is what the actors ask for.
-type workload struct {
-	name  string
-	title string
-	stock int64
-	count []int64 // units that each request deducts
-	// faults can strike. Where one request asks for more than there is, what matters is what the other one is told
-	// meanwhile.
-	faults bool
-}
-
-// workloads are those of a search. The first has stock for all; in the second, only one request can be sold; in the
-// third, one request asks for more than there is.
-var workloads = []workload{
-	{name: "enough", title: "10 units; A buys 1, B buys 2", stock: 10, count: []int64{1, 2}, faults: true},
-	{name: "last", title: "2 units; A buys 1, B buys 2", stock: 2, count: []int64{1, 2}, faults: true},
-	{name: "too-many", title: "2 units; A buys 1, B asks for 3", stock: 2, count: []int64{1, 3}},
-}
 
 // session executes the schedules of one strategy and workload on a lane. It implements System.
 type session struct {
@@ -46,25 +22,36 @@ type session struct {
 	faults   []fault
 }
 
-// warmUp is not explored.
-var warmUp = workload{stock: 1000, count: []int64{1, 1}}
-
-// warmUp has each replica sell by itself, and all of them at the same time.
+// warmUp has each replica take a request of each kind by itself, and all of them at the same time. It is not explored.
 func (x *session) warmUp(ctx context.Context) error {
-	item := x.lane.items()
-	if err := x.setStock(ctx, item); err != nil {
+	x.workload = workload{stock: []int64{1000, 1000}, requests: []request{buy(1)}}
+	items := x.newItems()
+	if err := x.setStock(ctx, items); err != nil {
 		return err
 	}
-	actors := x.actors(item)
-	for _, a := range actors {
-		if _, err := a.send(ctx); err != nil {
+	var clients []client
+	if x.lane.subject == nil {
+		clients = append(clients, x.restock(items[0]))
+	}
+	for at := range x.lane.replicas {
+		clients = append(clients, x.client(items, at, at, buy(1)))
+		if takesHolds(x.strategy, x.store) {
+			clients = append(clients, x.client(items, at, at, hold(1, history.Confirm)))
+		}
+		if slices.Contains(x.strategy.Orders, x.store) {
+			both := []history.Line{{GoodsID: 0, Count: 1}, {GoodsID: 1, Count: 1}}
+			clients = append(clients, x.client(items, at+len(x.lane.replicas), at, order(both...)))
+		}
+	}
+	for _, send := range clients {
+		if _, err := send(ctx, quietly); err != nil {
 			return err
 		}
 	}
 	for range 3 {
 		group, sending := errgroup.WithContext(ctx)
-		for _, a := range actors {
-			group.Go(func() error { _, err := a.send(sending); return err })
+		for _, send := range clients {
+			group.Go(func() error { _, err := send(sending, quietly); return err })
 		}
 		if err := group.Wait(); err != nil {
 			return err
@@ -72,6 +59,8 @@ func (x *session) warmUp(ctx context.Context) error {
 	}
 	return nil
 }
+
+func quietly(string) {}
 
 // Outcome is what came of a schedule.
 type Outcome struct {
@@ -84,31 +73,19 @@ type Outcome struct {
 	Steps    []Step   `json:"steps"`
 }
 
-// Kinds of Outcome.
-const (
-	Right      = "right"
-	LostUpdate = "lost update" // confirmed units are still in stock
-	Oversold   = "oversold"
-	Undersold  = "undersold" // a request was refused although there was stock for it
-	Leaked     = "leaked"    // units are gone that nobody has bought
-	SoldTwice  = "sold twice"
-	OtherWrong = "wrong"
-	Deadlock   = "stuck"
-	Unjudged   = "unjudged"
-)
-
-// requestTimeout is longer than that of the service.
+// clientTimeout is longer than that of the service.
 const clientTimeout = 15 * time.Second
 
 // Run implements System.
 func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, error) {
-	item := x.lane.items()
-	if err := x.setStock(ctx, item); err != nil {
+	items := x.newItems()
+	if err := x.setStock(ctx, items); err != nil {
 		return Outcome{}, err
 	}
-	s := newSchedule(x.lane, x.faults, x.actors(item))
+	s := newSchedule(x.lane, x.faults, x.actors(items))
+	s.items, s.locks = items, x.strategy.Name+":"
 	began := monotonic.Now()
-	x.lane.begin(s, item)
+	x.lane.begin(s, items)
 	gaveUp := false
 	err := s.begin(ctx)
 	if err == nil {
@@ -126,7 +103,10 @@ func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, err
 		}
 	}
 	x.lane.end(ctx, s)
-	o := Outcome{Workload: x.workload.name, Item: item, Steps: s.steps, Faults: s.struck, Waited: s.waited}
+	if x.lane.failed != nil {
+		return Outcome{}, x.lane.failed
+	}
+	o := Outcome{Workload: x.workload.name, Item: items[0], Steps: s.steps, Faults: s.struck, Waited: s.waited}
 	switch {
 	case errors.Is(err, errStuck):
 		o.Kind = Deadlock
@@ -134,39 +114,36 @@ func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, err
 	case err != nil || gaveUp:
 		return o, err
 	}
-	return x.judge(ctx, s, o, began)
+	return x.judge(ctx, s, o, items, began)
 }
 
-func (x *session) setStock(ctx context.Context, item int64) error {
-	desk := x.lane.replicas[replicasOfLane-1]
-	service := scenario.Service{URL: desk.URL, Admin: desk.AdminURL, Client: httpClient}
-	return service.SetStock(ctx, map[int64]int64{item: x.workload.stock})
+func (x *session) setStock(ctx context.Context, items []int64) error {
+	if x.lane.subject != nil {
+		return x.lane.subject.setStock(ctx, x.lane, x.stockOf(items))
+	}
+	return x.desk().SetStock(ctx, x.stockOf(items))
 }
 
-func (x *session) actors(item int64) (actors []*actor) {
-	send := func(n, at int, again bool) func(context.Context) (history.Op, error) {
-		return func(ctx context.Context) (history.Op, error) {
-			op := history.Op{
-				Kind: history.Deduct, Name: fmt.Sprintf("explore-%d-%c", item, 'A'+n), GoodsID: item,
-				Count: x.workload.count[n], Client: n, Again: again && x.strategy.Idempotent,
-			}
-			load := traffic.Load{
-				Strategy: x.strategy.Name, Store: x.store, Keys: x.strategy.Idempotent, Timeout: clientTimeout,
-			}
-			return traffic.SendOne(ctx, x.lane.replicas[at].URL, load, "", op)
-		}
+// desk is the replica at which the stock is set.
+func (x *session) desk() scenario.Service {
+	late := x.lane.replicas[x.lane.late()]
+	return scenario.Service{URL: late.URL, Admin: late.AdminURL, Client: httpClient}
+}
+
+// newItems returns an item for each of the workload.
+func (x *session) newItems() (items []int64) {
+	for range x.workload.stock {
+		items = append(items, x.lane.items())
 	}
-	for n := range x.workload.count {
-		actors = append(actors, &actor{name: string(rune('A' + n)), replica: n, first: true, send: send(n, n, false)})
+	return items
+}
+
+func (x *session) stockOf(items []int64) map[int64]int64 {
+	stock := map[int64]int64{}
+	for i, item := range items {
+		stock[item] = x.workload.stock[i]
 	}
-	late := replicasOfLane - 1
-	restock := func(ctx context.Context) (history.Op, error) {
-		op := history.Op{Kind: history.Restock, Name: fmt.Sprintf("explore-%d-restock", item), GoodsID: item, Count: 1}
-		return traffic.RestockOne(ctx, x.lane.replicas[late].AdminURL, x.store, clientTimeout, op)
-	}
-	return append(actors,
-		&actor{name: againName, replica: late, send: send(0, late, true)},
-		&actor{name: restockName, replica: late, send: restock})
+	return stock
 }
 
 // begin starts the requests, one after the other, so that their first steps are the same in every schedule.
@@ -181,94 +158,3 @@ func (s *schedule) begin(ctx context.Context) error {
 	}
 	return nil
 }
-
-// judge reads what the schedule left, and has it judged as a load is.
-func (x *session) judge(ctx context.Context, s *schedule, o Outcome, began int64) (Outcome, error) {
-	durable := x.strategy.Durable(x.store)
-	stock := map[int64]int64{o.Item: x.workload.stock}
-	h := history.History{Run: history.Run{
-		Cell: history.Cell{
-			Subject: history.Subject{
-				Strategy: x.strategy.Name, Store: x.store, Replicas: 2, Workload: history.Workload{Name: x.workload.name},
-			},
-			Round: 1,
-		},
-		Story: "explore", Claim: x.strategy.ClaimFor(2, false), Witness: history.WitnessOracle,
-		OmitsRemaining: x.strategy.OmitsRemaining(), Keys: x.strategy.Idempotent,
-		Ledger: x.strategy.Idempotent && durable == oracle.MySQL, Set: stock, Initial: stock,
-	}}
-	for _, a := range s.actors {
-		if !a.started {
-			continue
-		}
-		if a.err != nil {
-			return o, a.err
-		}
-		if a.lost { // its client cannot know more
-			a.op.Outcome = history.Unknown
-		}
-		h.Ops = append(h.Ops, a.op)
-	}
-	slices.SortFunc(h.Ops, func(a, b history.Op) int { return int(a.SentNS - b.SentNS) })
-	final, err := x.settled(ctx, durable, o.Item)
-	if err != nil {
-		return o, err
-	}
-	h.End = &history.End{StartedNS: began, EndedNS: monotonic.Now(), Final: final}
-	if x.strategy.WriteThrough {
-		if h.End.Seller, err = x.lane.oracle.Stock(ctx, x.store, []int64{o.Item}); err != nil {
-			return o, err
-		}
-	}
-	if h.Run.Ledger {
-		if h.Ledger, err = x.lane.oracle.Ledger(ctx, fmt.Sprintf("explore-%d", o.Item)); err != nil {
-			return o, err
-		}
-		h.End.LedgerRead = true
-	}
-	v := verify.Judge(&h)
-	o.Kind, o.Evidence = kind(v), v.Evidence
-	s.add(Step{Text: fmt.Sprintf("the store has %d of %d units", final[o.Item], x.workload.stock), Kind: Answers})
-	o.Steps = s.steps
-	return o, nil
-}
-
-// kind names the damage of a verdict.
-func kind(v verify.Verdict) string {
-	switch {
-	case v.Result == verify.Correct:
-		return Right
-	case v.Result != verify.Wrong:
-		return Unjudged
-	case v.Duplicates > 0:
-		return SoldTwice
-	case v.LostUpdates > 0:
-		return LostUpdate
-	case v.Oversold > 0:
-		return Oversold
-	case v.Leaked > 0:
-		return Leaked
-	case v.Undersold > 0:
-		return Undersold
-	}
-	return OtherWrong
-}
-
-// settled reads the stock. If the strategy writes behind, it waits until MySQL has caught up.
-func (x *session) settled(ctx context.Context, durable string, item int64) (map[int64]int64, error) {
-	deadline := time.Now().Add(writeBehindTime)
-	for {
-		stock, err := x.lane.oracle.Stock(ctx, durable, []int64{item})
-		if err != nil || !x.strategy.WriteBehind || time.Now().After(deadline) {
-			return stock, err
-		}
-		sold, err := x.lane.oracle.Stock(ctx, x.store, []int64{item})
-		if err != nil || maps.Equal(stock, sold) {
-			return stock, err
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
-// writeBehindTime is how long a strategy that writes behind may take.
-const writeBehindTime = 10 * time.Second

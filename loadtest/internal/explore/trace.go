@@ -98,7 +98,9 @@ func (r Result) Write(w io.Writer, traces bool) error {
 	if r.Tally.Settled > 0 {
 		state = "exhausted but for claims of damage that were proved"
 	}
-	if !r.Exhausted {
+	if r.Random {
+		state = "chosen at random"
+	} else if !r.Exhausted {
 		state = fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated", r.Tally.Waiting, r.Tally.Diverged)
 	}
 	fmt.Fprintf(w, "%s on %s: %d schedules, %s (%.1f s)\n", r.Strategy, r.Store, r.Tally.Schedules, state, r.Took.Seconds())
@@ -107,7 +109,7 @@ func (r Result) Write(w io.Writer, traces bool) error {
 	}
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range r.Cells {
-		fmt.Fprintf(lines, "  %s\t%d\t%s\t%s\n", orElse(c.Fault, "no fault"), c.Schedules, c.kinds(), c.verdict())
+		fmt.Fprintf(lines, "  %s\t%d\t%s\t%s\n", c.name(), c.Schedules, c.kinds(), c.verdict())
 	}
 	if err := lines.Flush(); err != nil || !traces {
 		return err
@@ -115,14 +117,23 @@ func (r Result) Write(w io.Writer, traces bool) error {
 	for _, c := range r.Cells {
 		for _, kind := range c.damages() {
 			s := c.Shortest[kind]
-			fmt.Fprintf(w, "\n%s, %s: %s\n", orElse(c.Fault, "no fault"), kind, strings.Join(s.Outcome.Evidence, "; "))
-			fmt.Fprintf(w, "replay: loadtest explore --strategies %s --replay %s\n", r.Strategy, s.Token)
+			fmt.Fprintf(w, "\n%s, %s: %s\n", c.name(), kind, strings.Join(s.Outcome.Evidence, "; "))
+			fmt.Fprintf(w, "replay: %s\n", r.Replay(s.Token))
 			if err := WriteTrace(w, s.Outcome.Steps); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// name says what struck, and what was asked for.
+func (c Cell) name() string {
+	name := orElse(c.Fault, "no fault")
+	if c.Requests != "" {
+		name += ", " + c.Requests
+	}
+	return name
 }
 
 func (c Cell) kinds() string {
@@ -152,3 +163,17 @@ func orElse(text, other string) string {
 	}
 	return text
 }
+
+// Replay returns the command that executes the schedule of a token again.
+func (r Result) Replay(token string) string {
+	switch {
+	case !r.Own:
+		return fmt.Sprintf("loadtest explore --strategies %s --replay %s", r.Strategy, token)
+	case strings.HasSuffix(r.Strategy, scriptEnding):
+		return fmt.Sprintf("loadtest explore --replay %s %s", token, r.Strategy)
+	}
+	return fmt.Sprintf("loadtest explore --replay %s -- %s", token, r.Strategy)
+}
+
+// scriptEnding is how the name of a script's file ends.
+const scriptEnding = ".star"

@@ -2,10 +2,15 @@ package topology
 
 import (
 	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
+	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 )
 
@@ -103,6 +108,40 @@ func (t *Topology) StartReplica(ctx context.Context, name string, at Addresses, 
 	replica, err := t.describeReplica(name, admin, at, o)
 	if err != nil {
 		return nil, err
+	}
+	return replica, replica.Restart(ctx)
+}
+
+// StartCommand starts a program of the user as a replica: it is to listen at the host:port in its variable LISTEN. The
+// variables in env are added to those of this process. Kill it before the servers stop.
+func (t *Topology) StartCommand(
+	ctx context.Context, name string, command []string, env map[string]string,
+) (*Replica, error) {
+	program, err := exec.LookPath(command[0])
+	if err != nil {
+		return nil, fmt.Errorf("start the command after --: %w", err)
+	}
+	listen, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	variables := append(os.Environ(), "LISTEN="+listen)
+	for key, value := range env {
+		variables = append(variables, key+"="+value)
+	}
+	replica := &Replica{
+		Name: name, URL: "http://" + listen,
+		command: servers.Command{
+			Name: strings.Join(command, " "), Path: program, Args: command[1:], Argv0: command[0], Env: variables,
+			Log: t.dir.File(name + ".log"),
+		},
+		ready: func(ctx context.Context) error {
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", listen)
+			if err != nil {
+				return err
+			}
+			return conn.Close()
+		},
 	}
 	return replica, replica.Restart(ctx)
 }

@@ -25,6 +25,7 @@ type Replica struct {
 	PID      int    `json:"pid"`       // 0 if unknown
 
 	command servers.Command
+	ready   func(context.Context) error     // nil: see Readiness
 	started atomic.Pointer[servers.Process] // nil before the first start
 }
 
@@ -156,6 +157,9 @@ var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Ready returns an error until the replica answers /readyz with 200.
 func (r *Replica) Ready(ctx context.Context) error {
+	if r.ready != nil {
+		return r.ready(ctx)
+	}
 	status, body, err := r.Readiness(ctx)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("/readyz answers %d: %s", status, body)

@@ -37,6 +37,8 @@ type item struct {
 	sellerRead   bool
 	sellsNothing bool // sales are confirmed and, as claimed, not made
 	fenced       bool // each sale has a fencing token
+	// The strategy does not say what remains. What it says about a restock is an estimate, too.
+	omitsRemaining bool
 
 	sold     []effect     // distinct sales: one that is reported twice is here once
 	told     []effect     // those that report the remaining stock
@@ -133,7 +135,10 @@ func (b *books) sent(again bool) iter.Seq[history.Op] {
 func isRejected(op *history.Op) bool { return op.Outcome == history.Rejected && !op.Again }
 
 func newItem(id int64, run history.Run, end *history.End) *item {
-	it := &item{id: id, sellsNothing: sellsNothing(run), fenced: run.Fenced, asked: map[string]int64{}}
+	it := &item{
+		id: id, sellsNothing: sellsNothing(run), fenced: run.Fenced, omitsRemaining: run.OmitsRemaining,
+		asked: map[string]int64{},
+	}
 	var known bool
 	it.initial, known = run.Initial[id]
 	if end != nil {
@@ -192,7 +197,11 @@ func (it *item) enter(ops []*history.Op) {
 func (it *item) enterRestock(op *history.Op) {
 	switch op.Outcome {
 	case history.Sold:
-		it.restocks = append(it.restocks, *op)
+		restock := *op
+		if it.omitsRemaining { // it has counted the stock while others sold
+			restock.Remaining = 0
+		}
+		it.restocks = append(it.restocks, restock)
 	case history.Unknown:
 		it.maybe = append(it.maybe, *op)
 	}

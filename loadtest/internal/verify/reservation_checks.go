@@ -327,6 +327,11 @@ func (b *books) free(it *item, e effect) int64 {
 			free -= held.Count
 		}
 	}
+	for _, op := range b.ops { // one that failed may have held its units for a while
+		if op.Kind == history.Deduct && op.GoodsID == it.id && op.Outcome != history.SoldOut && op.SentNS <= e.until {
+			free -= op.Count
+		}
+	}
 	return free
 }
 

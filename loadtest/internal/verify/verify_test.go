@@ -966,3 +966,34 @@ func TestMergeIsWrongIfOneRoundIs(t *testing.T) {
 		t.Errorf("no rounds are %s, want inconclusive", m.Result)
 	}
 }
+
+// The stock after a restock is counted while others sell if the strategy cannot say what remains.
+func TestARestockIsNotHeldToItsEstimate(t *testing.T) {
+	t.Parallel()
+	for omits, want := range map[bool]verify.Result{true: verify.Correct, false: verify.Wrong} {
+		at := int64(0)
+		op := func(kind string, count int, outcome history.Outcome, remaining int64) history.Op {
+			at += 10
+			return history.Op{
+				Kind: kind, Name: fmt.Sprint(at), GoodsID: 1, Count: int64(count), SentNS: at, ReceivedNS: at + 5,
+				Outcome: outcome, Remaining: remaining, OmitsRemaining: omits && kind == history.Deduct,
+			}
+		}
+		h := &history.History{
+			Run: history.Run{
+				Story: "restock", OmitsRemaining: omits, Set: map[int64]int64{1: 2}, Initial: map[int64]int64{1: 2},
+				Claim: verify.ClaimCorrect,
+			},
+			Ops: []history.Op{
+				op(history.Deduct, 2, history.Sold, 0), op(history.Deduct, 1, history.SoldOut, 0),
+				op(history.Restock, 1, history.Sold, 3),
+			},
+			End: &history.End{StartedNS: 1, EndedNS: 100, Final: map[int64]int64{1: 1}},
+		}
+		h.Ops[2].SentNS = 1
+		slices.SortFunc(h.Ops, func(a, b history.Op) int { return int(a.SentNS - b.SentNS) })
+		if v := verify.Judge(h); v.Result != want {
+			t.Errorf("omits %v: %s, want %s: %q", omits, v.Result, want, v.Evidence)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"stock/loadtest/internal/explore"
+)
+
+type exploreFlags struct {
+	local      localFlags
+	strategies []string
+	bounds     explore.Bounds
+	lanes      int
+	requests   int
+	quick      bool
+	replay     string
+	traces     bool
+	out        string
+
+	service explore.Service
+	setup   string // file
+}
+
+func (f *exploreFlags) register(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.StringSliceVar(&f.strategies, "strategies", nil, "explore only these strategies, a comma-separated list")
+	flags.IntVar(&f.requests, "requests", 2, "how many requests a schedule has, 2 or 3")
+	flags.IntVar(&f.bounds.Faults, "faults", 1, "the most faults in one schedule, 0 to 2")
+	flags.IntVar(&f.bounds.Preemptions, "preemptions", 2, "the most preemptions in one schedule; -1: no limit")
+	flags.BoolVar(&f.quick, "quick", false, "no faults: all strategies in half a minute")
+	flags.BoolVar(&f.bounds.NoReduction, "no-reduction", false,
+		"also execute schedules that differ only in the order of steps that do not affect each other")
+	flags.BoolVar(&f.bounds.Random, "random", false, "execute schedules at random, for what is too large to be exhausted")
+	flags.Uint64Var(&f.bounds.Seed, "seed", 1, "of --random: the same seed leads to the same schedules")
+	flags.DurationVar(&f.bounds.Duration, "duration", 10*time.Second, "of --random, for each strategy")
+	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
+	flags.StringVar(&f.replay, "replay", "", "execute the schedule of this token only, and print its trace")
+	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
+	flags.StringVar(&f.out, "out", "", "directory for explore.json (default: none is written)")
+	f.local.register(flags)
+	f.registerService(flags)
+}
+
+func (f *exploreFlags) registerService(flags *pflag.FlagSet) {
+	flags.StringVar(&f.service.Request, "request", explore.DefaultRequest,
+		"of your service: method and path of a deduction; {item}, {count} and {key} are filled in, also below")
+	flags.StringVar(&f.service.Body, "body", explore.DefaultBody, "of your service: the body of a deduction")
+	flags.BoolVar(&f.service.Keyed, "keyed", false,
+		"of your service: it promises to deduct once for each key, which is sent as Idempotency-Key")
+	flags.StringVar(&f.setup, "setup", "", "of your service: file with SQL that makes its tables (default: it uses good_stock)")
+	flags.StringVar(&f.service.SetStock, "set-stock", explore.DefaultSetStock,
+		`of your service: SQL that sets the stock of an item, or "redis " and a command`)
+	flags.StringVar(&f.service.ReadStock, "read-stock", explore.DefaultReadStock,
+		`of your service: SQL that reads the stock of an item, or "redis " and a command`)
+}
+
+// serviceFlags are those that need a command.
+var serviceFlags = []string{"request", "body", "keyed", "setup", "set-stock", "read-stock"}
+
+// check returns what is wrong with the flags and arguments. dash is the number of arguments before --, or -1.
+func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int) error {
+	switch {
+	case f.bounds.Faults < 0 || f.bounds.Faults > 2:
+		return fmt.Errorf("--faults %d: must be 0, 1 or 2", f.bounds.Faults)
+	case f.bounds.Preemptions < -1:
+		return fmt.Errorf("--preemptions %d: must be at least 0, or -1 for no limit", f.bounds.Preemptions)
+	case f.requests < 2 || f.requests > 3:
+		return fmt.Errorf("--requests %d: must be 2 or 3", f.requests)
+	case f.lanes < 1 || f.lanes > 16:
+		return fmt.Errorf("--lanes %d: must be 1 to 16", f.lanes)
+	case f.quick && flags.Changed("faults"):
+		return errors.New("--quick and --faults cannot be used together: --quick is without faults")
+	case f.bounds.Random && f.bounds.NoReduction:
+		return errors.New("--random and --no-reduction cannot be used together: nothing is left out at random")
+	case f.bounds.Random && f.bounds.Duration <= 0:
+		return fmt.Errorf("--duration %v: must be longer than 0", f.bounds.Duration)
+	case !f.bounds.Random && (flags.Changed("seed") || flags.Changed("duration")):
+		return errors.New("--seed and --duration need --random")
+	case f.replay != "" && flags.Changed("lanes"):
+		return errors.New("--lanes cannot be used with --replay, which executes one schedule")
+	}
+	if f.quick {
+		f.bounds.Faults = 0
+	}
+	if dash < 0 {
+		return f.checkStrategies(flags, args)
+	}
+	return f.checkService(args, dash)
+}
+
+func (f *exploreFlags) checkStrategies(flags *pflag.FlagSet, args []string) error {
+	for _, name := range serviceFlags {
+		if flags.Changed(name) {
+			return fmt.Errorf("--%s needs the command of your service, after --", name)
+		}
+	}
+	switch {
+	case len(args) > 0:
+		return fmt.Errorf("%q: strategies are named with --strategies, and the command of your service follows --", args[0])
+	case f.replay != "" && len(f.strategies) != 1:
+		return errors.New("--replay needs --strategies with one strategy: that of the token")
+	}
+	return nil
+}
+
+func (f *exploreFlags) checkService(args []string, dash int) error {
+	switch {
+	case dash > 0:
+		return fmt.Errorf("%q stands before --, where only flags may be", args[0])
+	case f.strategies != nil:
+		return errors.New("--strategies cannot be used with a service of yours")
+	}
+	f.service.Command = args
+	if f.setup != "" {
+		text, err := os.ReadFile(f.setup)
+		if err != nil {
+			return fmt.Errorf("--setup: %w", err)
+		}
+		f.service.Setup = string(text)
+	}
+	return f.service.Check()
+}

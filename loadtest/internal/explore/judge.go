@@ -1,0 +1,370 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"stock/internal/monotonic"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/traffic"
+	"stock/loadtest/internal/verify"
+)
+
+// Kinds of Outcome.
+const (
+	Right      = "right"
+	LostUpdate = "lost update" // confirmed units are still in stock
+	Oversold   = "oversold"
+	Undersold  = "undersold" // a request was refused although there was stock for it
+	Leaked     = "leaked"    // units are gone that nobody has bought
+	SoldTwice  = "sold twice"
+	InPart     = "order in part"
+	OverLimit  = "over the limit"
+	UnderLimit = "refused within the limit"
+	Different  = "another answer on the retry"
+	EndedTwice = "reservation ended twice"
+	EndedLate  = "reservation confirmed late"
+	EndedEarly = "reservation ended early"
+	NoSuchHold = "reservation in an impossible state"
+	LedgerGap  = "ledger differs"
+	Overlap    = "critical sections overlap"
+	OtherWrong = "wrong"
+	Deadlock   = "stuck"
+	Unjudged   = "unjudged"
+)
+
+// damage tells kinds of damage by the figures of a verdict. The first that applies names it.
+var damage = []struct {
+	kind  string
+	units func(verify.Verdict) int64
+}{
+	{SoldTwice, func(v verify.Verdict) int64 { return v.Duplicates }},
+	{InPart, func(v verify.Verdict) int64 { return v.PartialOrders }},
+	{OverLimit, func(v verify.Verdict) int64 { return v.BeyondLimit }},
+	{EndedTwice, func(v verify.Verdict) int64 { return v.Reservations.EndedTwice }},
+	{EndedLate, func(v verify.Verdict) int64 { return v.Reservations.LateConfirmations }},
+	{EndedEarly, func(v verify.Verdict) int64 { return v.Reservations.EndedEarly }},
+	{LostUpdate, func(v verify.Verdict) int64 { return v.LostUpdates }},
+	{Oversold, func(v verify.Verdict) int64 { return v.Oversold }},
+	{Leaked, func(v verify.Verdict) int64 { return v.Leaked }},
+	{Undersold, func(v verify.Verdict) int64 { return v.Undersold }},
+	{UnderLimit, func(v verify.Verdict) int64 { return v.RefusedWithinLimit }},
+	{Different, func(v verify.Verdict) int64 { return v.DifferentAnswers }},
+	{NoSuchHold, func(v verify.Verdict) int64 { return v.Reservations.WrongStates }},
+	{LedgerGap, func(v verify.Verdict) int64 { return v.LedgerGaps }},
+	{Overlap, func(v verify.Verdict) int64 { return v.Overlaps }},
+}
+
+// kind names the damage of a verdict.
+func kind(v verify.Verdict) string {
+	switch v.Result {
+	case verify.Correct:
+		return Right
+	case verify.Inconclusive:
+		return Unjudged
+	}
+	for _, d := range damage {
+		if d.units(v) > 0 {
+			return d.kind
+		}
+	}
+	return OtherWrong
+}
+
+// judge reads what the schedule left, and has it judged as a load is.
+func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int64, began int64) (Outcome, error) {
+	told := make([]answers, 0, len(s.actors))
+	for _, a := range s.actors {
+		if !a.started {
+			continue
+		}
+		if a.err != nil {
+			return o, a.err
+		}
+		if a.lost {
+			a.answers.forget()
+		}
+		told = append(told, a.answers)
+	}
+	h, err := x.left(ctx, items, told)
+	if err != nil {
+		return o, err
+	}
+	h.Run.Exclusive = h.Run.Exclusive && len(s.struck) == 0
+	h.End.StartedNS, h.End.EndedNS = began, monotonic.Now()
+	o.Kind, o.Evidence = judgeAnswers(h, told)
+	if o.Kind == Leaked && slices.Contains(s.struck, SentAgain) && !x.strategy.Idempotent {
+		o.Kind = SoldTwice // to the judge, both requests are one
+	}
+	for i, item := range items {
+		s.add(Step{Text: fmt.Sprintf("the store has %d of %d units", h.End.Final[item], x.workload.stock[i]), Kind: Answers})
+	}
+	o.Steps = s.steps
+	return o, nil
+}
+
+// forget makes the last answer unknown: a client whose replica has died cannot know more.
+func (a *answers) forget() {
+	if n := len(a.ops); n > 0 {
+		a.ops[n-1].Outcome = history.Unknown
+	}
+	if n := len(a.calls); n > 0 {
+		a.calls[n-1].Outcome = history.Unknown
+	}
+}
+
+// mayHold reports whether a deduction may have held units for a while that it has not sold.
+func (a answers) mayHold() bool {
+	return slices.ContainsFunc(a.ops, func(op history.Op) bool {
+		return op.Outcome == history.Unknown || op.Outcome == history.Busy
+	})
+}
+
+// left reads what a schedule has left in the stores. The answers are completed by what the service says afterwards.
+func (x *session) left(ctx context.Context, items []int64, told []answers) (*history.History, error) {
+	durable := x.strategy.Durable(x.store)
+	claim := x.strategy.ClaimFor(2, false)
+	h := &history.History{Run: history.Run{
+		Cell: history.Cell{
+			Subject: history.Subject{
+				Strategy: x.strategy.Name, Store: x.store, Replicas: 2, Workload: history.Workload{Name: x.workload.name},
+			},
+			Round: 1,
+		},
+		Story: "explore", Claim: claim, Witness: history.WitnessOracle, Exclusive: x.strategy.Claim.Exclusive &&
+			claim == verify.ClaimCorrect,
+		Fenced: x.strategy.Fenced(), OmitsRemaining: x.strategy.OmitsRemaining(), Keys: x.strategy.Idempotent,
+		Ledger: x.strategy.Idempotent && durable == oracle.MySQL, Set: x.stockOf(items), Initial: x.stockOf(items),
+	}, End: &history.End{}}
+	var err error
+	if takesHolds(x.strategy, x.store) {
+		if slices.ContainsFunc(told, answers.mayHold) {
+			h.Run.CallsVersion = history.CallsVersion
+		}
+		if err = x.endReservations(ctx, items[0], told); err != nil {
+			return nil, err
+		}
+	}
+	if h.End.Final, err = x.settled(ctx, durable, items); err != nil {
+		return nil, err
+	}
+	if x.strategy.WriteThrough {
+		if h.End.Seller, err = x.lane.oracle.Stock(ctx, x.store, items); err != nil {
+			return nil, err
+		}
+	}
+	if h.Run.Ledger {
+		if h.Ledger, err = x.lane.oracle.Ledger(ctx, requestPrefix(items[0])); err != nil {
+			return nil, err
+		}
+		h.End.LedgerRead = true
+	}
+	return h, nil
+}
+
+// endReservations asks what became of each reservation, and then lets the time of all pass: the units of those that
+// nobody has confirmed must be back. A hold that finds too few units takes them back at once.
+func (x *session) endReservations(ctx context.Context, item int64, told []answers) error {
+	desk := x.lane.replicas[x.lane.late()].URL
+	load := traffic.Load{Strategy: x.strategy.Name, Store: x.store, Timeout: clientTimeout}
+	asked := map[string]bool{}
+	for i := range told {
+		for _, c := range told[i].calls {
+			if c.Reservation == "" || asked[c.Reservation] {
+				continue
+			}
+			asked[c.Reservation] = true
+			state, err := traffic.CallOne(ctx, desk, load, traffic.About(c, history.Inspect, false))
+			if err != nil {
+				return err
+			}
+			told[i].calls = append(told[i].calls, state)
+		}
+	}
+	expires, err := x.lane.expiries(ctx, item)
+	if err != nil {
+		return err
+	}
+	for i := range told {
+		for j := range told[i].calls {
+			told[i].calls[j] = endedEarlier(told[i].calls[j], expires)
+		}
+	}
+	if err := x.lane.endReservations(ctx, item); err != nil {
+		return err
+	}
+	tooMany := history.Call{
+		Kind: history.Hold, Name: requestPrefix(item) + "-all", GoodsID: item, Count: 1000, TTLMS: holdTime,
+	}
+	_, err = traffic.CallOne(ctx, desk, load, tooMany)
+	return err
+}
+
+// endedEarlier returns a call with the time at which its reservation has ended, if a fault has let the time pass.
+func endedEarlier(c history.Call, expires map[string]int64) history.Call {
+	ends, found := expires[strings.ReplaceAll(c.Reservation, "-", "")]
+	if !found || c.Outcome != history.Done || ends > c.ExpiresUS {
+		return c
+	}
+	c.ExpiresUS, c.TTLMS = ends, (ends-c.CreatedUS)/1000
+	return c
+}
+
+// settled reads the stock. If the strategy writes behind, it waits until MySQL has caught up.
+func (x *session) settled(ctx context.Context, durable string, items []int64) (map[int64]int64, error) {
+	if x.lane.subject != nil {
+		return x.lane.subject.stock(ctx, x.lane, items)
+	}
+	var patience time.Duration
+	switch {
+	case x.strategy.WriteBehind:
+		patience = writeBehindTime
+	case x.strategy.WriteThrough:
+		patience = restockTime
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		stock, err := x.lane.oracle.Stock(ctx, durable, items)
+		if err != nil || time.Now().After(deadline) {
+			return stock, err
+		}
+		sold, err := x.lane.oracle.Stock(ctx, x.store, items)
+		if err != nil || maps.Equal(stock, sold) {
+			return stock, err
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// writeBehindTime is how long a strategy that writes behind may take.
+const writeBehindTime = 10 * time.Second
+
+// restockTime is how long MySQL may take to learn what was put back into the store that sells. What a crash has kept from
+// MySQL it never learns.
+const restockTime = 200 * time.Millisecond
+
+// judgeAnswers judges what clients were told, given what is left.
+func judgeAnswers(h *history.History, told []answers) (damage string, evidence []string) {
+	at := slices.IndexFunc(told, func(a answers) bool { return len(a.ops) > 0 && a.ops[0].Kind == stockSet })
+	if at < 0 {
+		v := verify.Judge(record(h, told))
+		return kind(v), v.Evidence
+	}
+	set := told[at].ops[0]
+	if set.Outcome != history.Sold {
+		return Unjudged, []string{"the stock could not be set: " + set.Error}
+	}
+	return judgeSet(h, set, slices.Delete(told, at, at+1))
+}
+
+// record returns a history with the answers of some clients.
+func record(h *history.History, told []answers) *history.History {
+	r := *h
+	for _, a := range told {
+		r.Ops = append(r.Ops, a.ops...)
+		r.Calls = append(r.Calls, a.calls...)
+	}
+	slices.SortFunc(r.Ops, func(a, b history.Op) int { return int(a.SentNS - b.SentNS) })
+	slices.SortFunc(r.Calls, func(a, b history.Call) int { return int(a.SentNS - b.SentNS) })
+	if len(r.Calls) > 0 {
+		r.Run.CallsVersion = history.CallsVersion
+	}
+	return &r
+}
+
+// judgeSet judges a schedule in which the stock was set: every client was served before that or after it. The schedule
+// is right if some division of the clients explains all answers and what is left.
+func judgeSet(h *history.History, set history.Op, clients []answers) (damage string, evidence []string) {
+	for division := range 1 << len(clients) {
+		var before, after []answers
+		for i, a := range clients {
+			if division&(1<<i) == 0 {
+				before = append(before, a)
+			} else {
+				after = append(after, a)
+			}
+		}
+		if !possible(before, after, set) {
+			continue
+		}
+		early, late := judgeDivision(h, set, before, after)
+		if early.Result != verify.Correct {
+			damage, evidence = orElse(damage, kind(early)), slices.Concat(evidence, early.Evidence)
+			continue
+		}
+		if late.Result == verify.Correct {
+			return Right, nil
+		}
+		damage, evidence = kind(late), slices.Concat(evidence, late.Evidence)
+	}
+	return damage, evidence
+}
+
+// judgeDivision judges the clients before the stock was set, who left what they did not buy, and those after it.
+func judgeDivision(h *history.History, set history.Op, before, after []answers) (early, late verify.Verdict) {
+	first, second := record(h, before), record(h, after)
+	first.Ledger, second.Ledger = rowsOf(h.Ledger, first.Ops), rowsOf(h.Ledger, second.Ops)
+	sold := scenario.ConfirmedUnits(first.Calls)[set.GoodsID]
+	for _, op := range first.Ops {
+		if op.Outcome == history.Sold {
+			sold += op.Count
+		}
+	}
+	left := map[int64]int64{set.GoodsID: h.Run.Initial[set.GoodsID] - sold}
+	first.End = &history.End{Final: left, LedgerRead: h.End.LedgerRead}
+	second.Run.Set = map[int64]int64{set.GoodsID: set.Count}
+	second.Run.Initial = second.Run.Set
+	return verify.Judge(first), verify.Judge(second)
+}
+
+func rowsOf(ledger []history.Entry, ops []history.Op) (rows []history.Entry) {
+	for _, row := range ledger {
+		if slices.ContainsFunc(ops, func(op history.Op) bool { return op.Name == row.Key }) {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// possible reports whether clients can have been served before and after the stock was set, by the times of their
+// answers. What became of a request without an answer may happen at any time after it was sent.
+func possible(before, after []answers, set history.Op) bool {
+	for _, a := range before {
+		if sent, _ := a.times(); sent > set.ReceivedNS {
+			return false
+		}
+	}
+	for _, a := range after {
+		if _, answered := a.times(); answered < set.SentNS {
+			return false
+		}
+	}
+	return true
+}
+
+// times returns when the first request was sent, and when the last one was answered.
+func (a answers) times() (sent, answered int64) {
+	sent = math.MaxInt64
+	note := func(at, until int64, outcome history.Outcome) {
+		if sent = min(sent, at); outcome == history.Unknown {
+			until = math.MaxInt64
+		}
+		answered = max(answered, until)
+	}
+	for _, op := range a.ops {
+		note(op.SentNS, op.ReceivedNS, op.Outcome)
+	}
+	for _, c := range a.calls {
+		if c.Kind != history.Inspect {
+			note(c.SentNS, c.ReceivedNS, c.Outcome)
+		}
+	}
+	return sent, answered
+}
