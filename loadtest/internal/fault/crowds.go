@@ -44,8 +44,7 @@ type crowd struct {
 
 const (
 	crowdUsers = 4
-	crowdUnits = 1_000_000 // so many that the item never sells out
-	crowdSales = 20        // of the survivor, after which the crowd leaves
+	crowdSales = 20 // of the survivor, after which the crowd leaves
 )
 
 // openCrowd has users buy through nginx until both replicas have sold.
@@ -373,7 +372,7 @@ func holdsAfterCrash(variant, title string, on Setting) Scenario {
 			s.setManyUnits()
 			s.run.CallsVersion = history.CallsVersion
 			held := s.hold()
-			driver, load, buyers := s.startBuyers()
+			clients, load, buyers := s.startBuyers()
 			what, strike := "the victim is killed", func(context.Context) error { return s.Victim.Kill() }
 			if s.MySQL != nil {
 				what, strike = "MySQL is killed and started again", s.MySQL.Restart
@@ -386,7 +385,7 @@ func holdsAfterCrash(variant, title string, on Setting) Scenario {
 				s.Provef("the victim had granted A a unit before %s, and the survivor has confirmed it after that", what)
 			}
 			s.awaitHolds(slices.Concat(s.calls, result.Calls))
-			driver.ReadReservations(s.ctx, load, &result)
+			clients.ReadReservations(s.ctx, load, &result)
 			s.calls = append(s.calls, result.Calls...)
 			s.reportHolds(after)
 			s.check(s.ctx.Err())
@@ -396,12 +395,12 @@ func holdsAfterCrash(variant, title string, on Setting) Scenario {
 
 // startBuyers has clients hold units and end their reservations. It returns when some have come and gone. stop lets no
 // more come, and waits until the last one has gone.
-func (s *Stage) startBuyers() (driver *traffic.Driver, load traffic.Load, stop func() traffic.Result) {
+func (s *Stage) startBuyers() (clients *traffic.Driver, load traffic.Load, stop func() traffic.Result) {
 	mix, err := traffic.NewMix(traffic.MixConfig{Goods: 1, FirstItem: s.Item, MinCount: 1, MaxCount: 2})
 	s.check(err)
-	driver, err = traffic.NewDriver(s.nginx.URL, holdUsers)
+	clients, err = traffic.NewDriver(s.nginx.URL, holdUsers)
 	s.check(err)
-	s.atEnd = append(s.atEnd, driver.Close)
+	s.atEnd = append(s.atEnd, clients.Close)
 	end, gone := make(chan struct{}), new(atomic.Int64)
 	load = traffic.Load{
 		Strategy: s.Strategy.Name, Store: s.Store, Mix: mix, Users: holdUsers, Timeout: clientTimeout,
@@ -411,11 +410,11 @@ func (s *Stage) startBuyers() (driver *traffic.Driver, load traffic.Load, stop f
 	var result traffic.Result
 	over := s.meanwhile(func() {
 		var err error
-		result, err = driver.Run(s.ctx, load)
+		result, err = clients.Run(s.ctx, load)
 		s.check(err)
 	})
 	s.eventually("buyers have ended reservations", func() bool { return gone.Load() >= holdsBefore })
-	return driver, load, func() traffic.Result {
+	return clients, load, func() traffic.Result {
 		close(end)
 		over()
 		return result

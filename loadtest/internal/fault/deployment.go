@@ -39,9 +39,6 @@ type Lab struct {
 	waits sync.Map     // the rowWaits of each server of MySQL, by host:port
 }
 
-// firstItem is below the ids of the stories' items: no load uses them.
-const firstItem = 1_000_000
-
 // Times of the replicas that play the stories. They are short, because stories wait for them.
 const (
 	lease          = 2 * time.Second
@@ -325,9 +322,6 @@ func (l *Lab) forReaders(args []string) []string {
 	return args
 }
 
-// errLeftOut is why a scenario is not played here.
-var errLeftOut = errors.New("not played")
-
 // Why no scenario is played on servers with TLS, and on a Redis Cluster of the user's.
 const (
 	NoTLS = "the replicas of the scenarios reach the servers through proxies, whose addresses are not in the " +
@@ -438,3 +432,16 @@ func (d *Deployment) admin(ctx context.Context, method string, r *topology.Isola
 	}
 	return json.Unmarshal(body, reply)
 }
+
+// rowWaits returns the rowWaits of a server.
+func (l *Lab) rowWaits(dsn string) *rowWaits {
+	server := dsn
+	if config, err := mysql.ParseDSN(dsn); err == nil {
+		server = config.Addr
+	}
+	waits, _ := l.waits.LoadOrStore(server, &rowWaits{})
+	return waits.(*rowWaits) //nolint:forcetypeassert // nothing else is stored
+}
+
+// roundTime is the longest that a round may take, unless somebody reads each step.
+const roundTime = 90 * time.Second

@@ -111,6 +111,3 @@ func (s *Stage) buyAfterGhost(asks message) {
 	s.Stepf("Redis has answered A's request; the PTTL of the lock is %s", s.lockPTTL(s.redis.master))
 	s.buyWithin("B", since, ghostPatience, s.sends(to(s.Survivor, "B", 2)))
 }
-
-// ghostPatience is how long the next buyer tries: long enough to see that a lock does not end with a lease.
-const ghostPatience = 2*lease + time.Second

@@ -272,9 +272,6 @@ var etcdPartition = Scenario{
 	},
 }
 
-// clockJump is how far a clock jumps. It exceeds every lease.
-const clockJump = time.Hour
-
 // clockJumpsBack is the story of a lease that ends too late.
 var clockJumpsBack = Scenario{
 	Name:    "clock-jumps/back",

@@ -6,30 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 )
-
-// Command plays scenarios, in a checkout of the repository.
-const Command = "go run ./loadtest faults"
-
-// Options configures Run.
-type Options struct {
-	Scenarios []Scenario
-	Choices   []scenario.Choice
-	Practices []string // names of the practices to play; all if nil
-	Repeat    int      // how often each scenario is played
-	Parallel  int      // the largest number of scenarios that are played at the same time; 0: 1
-	Command   string   // that plays scenarios, for Fault.Replay; empty: Command
-	// Step is called when a step has been played, and may wait. If it is set, one cell of a scenario is played after the
-	// other. It must be safe for concurrent use: a story does several things at once.
-	Step func(*Stage, report.FaultStep)
-	// Done is called for each cell when its scenario has ended, in the order of Scenarios. Cells that are played again
-	// come last; Fault.Place tells the order of all.
-	Done func(report.Fault, history.History) error
-}
 
 // Run plays each scenario for every choice to which it applies, and for its practices. Cells that are in doubt are
 // played again at the end, unless somebody follows the steps. Run returns early, with an error, if ctx ends or Done

@@ -167,15 +167,6 @@ func (s *Stage) ranOutOfMemory() {
 	s.Stepf("evicted_keys of Redis is %s, and its errorstat_OOM is %q", evicted, refused)
 }
 
-// replicaPromoted is what redisServers.failOver does.
-const replicaPromoted = "the master was killed, and its Redis replica was promoted"
-
-// cutReplication has everything swallowed between the master and its Redis replica.
-func (s *Stage) cutReplication() {
-	s.strike("the proxy between the master and its Redis replica begins to swallow",
-		func(context.Context) error { s.redis.link.BlackHole(); return nil })
-}
-
 // lacksLock ends the story if a server of Redis has the item's lock.
 func (s *Stage) lacksLock(r *servers.Redis) {
 	if s.lockPTTL(r) != noKey {
@@ -308,12 +299,6 @@ var waitCut = Scenario{
 	},
 }
 
-// waitLimit is how long a client waits for the Redis replica.
-const waitLimit = time.Second
-
-// clockBusy is the least that must be left of a lease of longLease before a clock jumps: it did not end by itself.
-const clockBusy = pttl(longLease / 2)
-
 // clockJumpsAhead is the story of leases that end at once.
 var clockJumpsAhead = Scenario{
 	Name:    "clock-jumps/ahead",
@@ -408,15 +393,6 @@ var lateRenewal = Scenario{
 	Practices: []Practice{renewBySet},
 }
 
-// arriveAfterRelease has a renewal arrive at a lock that nobody holds.
-func (s *Stage) arriveAfterRelease(arrive func()) {
-	held := s.keyPTTL()
-	arrive()
-	if now := s.keyPTTL(); held == noKey {
-		s.Provef("A's renewal has arrived after its release; the PTTL of the lock is now %s", now)
-	}
-}
-
 // passAfterLoss is the story of a process that passes a lock to its next caller, and does not have it any more.
 var passAfterLoss = Scenario{
 	Name: "pass-after-loss",
@@ -486,22 +462,6 @@ var fenceCounterLost = Scenario{
 		}
 	},
 	Practices: []Practice{incrToken},
-}
-
-// flushRedis makes the Redis of the round forget everything.
-func (s *Stage) flushRedis() {
-	client := s.openRedis()
-	defer client.Close()
-	keys := func() []string {
-		found, err := client.Keys(s.ctx, fmt.Sprintf("*{%d}*", s.Item)).Result()
-		s.check(err)
-		return found
-	}
-	before := keys()
-	s.strike("Redis forgets everything", func(ctx context.Context) error { return client.FlushAll(ctx).Err() })
-	if len(before) > 0 && len(keys()) == 0 {
-		s.Provef("FLUSHALL has deleted all keys of the item: %s", strings.Join(before, ", "))
-	}
 }
 
 // failoverOfSales is the story of a master that fails before its Redis replica has a sale.

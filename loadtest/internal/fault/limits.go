@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -31,14 +30,6 @@ import (
 var limitScenarios = []Scenario{
 	databaseCrash(0), databaseCrash(1), databaseCrash(2), poolDeadlock, overtaken, pollsInVain, mysqlOutOfSpace,
 	redisOutOfMemory, sequenceWraps, unitsOnTheirWayBack, restockedElsewhere, lockedUnits,
-}
-
-// execute returns what carries out a statement.
-func execute(db *sql.DB, query string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := db.ExecContext(ctx, query)
-		return err
-	}
 }
 
 // databaseCrash returns the story of a MySQL that is killed, with a value of innodb_flush_log_at_trx_commit.
@@ -128,12 +119,6 @@ func (s *Stage) readRedoLog(db *sql.DB) (log redoLog) {
 	s.check(errors.Join(errs[:]...))
 	return log
 }
-
-const (
-	poolConns    = 4 // of each pool
-	poolUsers    = 8 // of one item, at the same replica
-	poolPatience = 2 * time.Second
-)
 
 // poolDeadlock is the story of a holder that needs a connection while those who wait for it have them all.
 var poolDeadlock = Scenario{
@@ -588,22 +573,6 @@ var sequenceWraps = Scenario{
 		s.release(holder)
 		s.buyNow("C", 3)
 	},
-}
-
-// wrap brings the counter of a queue to its end, together with those of the other cells.
-func (s *Stage) wrap(queue string) {
-	z := s.zookeeper
-	z.mu.Lock()
-	z.queues = append(z.queues, queue)
-	z.mu.Unlock()
-	s.strike("ZooKeeper restarts, with a counter that has come to its end", func(ctx context.Context) error {
-		if err := z.SetSequence(ctx, math.MaxInt32, z.queues...); err != nil {
-			return err
-		}
-		return eventually(ctx, "the replicas are connected again", func() (bool, error) {
-			return cmp.Or(s.Victim.Ready(ctx), s.Survivor.Ready(ctx)) == nil, nil
-		})
-	})
 }
 
 // proveWrapped proves that a holder and the others have numbers that say nothing about their order.

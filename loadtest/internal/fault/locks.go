@@ -128,24 +128,6 @@ func (p pttl) String() string {
 	return strconv.FormatInt(time.Duration(p).Milliseconds(), 10)
 }
 
-// forget has a fault strike while A is inside. The lock is on the server before, and should be on the server after.
-func (s *Stage) forget(
-	a lateHolder, before, after *servers.Redis, what string, strike func(context.Context) error,
-) {
-	rest := s.lockPTTL(before)
-	if rest == noKey {
-		s.failf("client A is inside, but its lock %s is not in Redis", s.lockKey())
-	}
-	asked := time.Now()
-	s.strike(what, strike)
-	left := s.lockPTTL(after)
-	a.isUnanswered("the fault struck")
-	if rest > 0 && time.Since(asked) >= time.Duration(rest) {
-		s.failf("the lease of client A may have ended by itself, after %v", time.Since(asked))
-	}
-	s.Provef("A was inside when %s; the PTTL of its lock was %s before, and is %s now", what, rest, left)
-}
-
 // deleteLock deletes the lock of an item, as an operator does who takes its holder for dead.
 func (s *Stage) deleteLock(item int64) {
 	side := s.openRedis()
@@ -227,4 +209,50 @@ func (s *Stage) jump(what string, ahead time.Duration, of ...*clockedRedis) {
 		}
 		return errors.Join(errs...)
 	})
+}
+
+// ghostPatience is how long the next buyer tries: long enough to see that a lock does not end with a lease.
+const ghostPatience = 2*lease + time.Second
+
+// clockJump is how far a clock jumps. It exceeds every lease.
+const clockJump = time.Hour
+
+// clockBusy is the least that must be left of a lease of longLease before a clock jumps: it did not end by itself.
+const clockBusy = pttl(longLease / 2)
+
+// replicaPromoted is what redisServers.failOver does.
+const replicaPromoted = "the master was killed, and its Redis replica was promoted"
+
+// cutReplication has everything swallowed between the master and its Redis replica.
+func (s *Stage) cutReplication() {
+	s.strike("the proxy between the master and its Redis replica begins to swallow",
+		func(context.Context) error { s.redis.link.BlackHole(); return nil })
+}
+
+// arriveAfterRelease has a renewal arrive at a lock that nobody holds.
+func (s *Stage) arriveAfterRelease(arrive func()) {
+	held := s.keyPTTL()
+	arrive()
+	if now := s.keyPTTL(); held == noKey {
+		s.Provef("A's renewal has arrived after its release; the PTTL of the lock is now %s", now)
+	}
+}
+
+// waitLimit is how long a client waits for the Redis replica.
+const waitLimit = time.Second
+
+// flushRedis makes the Redis of the round forget everything.
+func (s *Stage) flushRedis() {
+	client := s.openRedis()
+	defer client.Close()
+	keys := func() []string {
+		found, err := client.Keys(s.ctx, fmt.Sprintf("*{%d}*", s.Item)).Result()
+		s.check(err)
+		return found
+	}
+	before := keys()
+	s.strike("Redis forgets everything", func(ctx context.Context) error { return client.FlushAll(ctx).Err() })
+	if len(before) > 0 && len(keys()) == 0 {
+		s.Provef("FLUSHALL has deleted all keys of the item: %s", strings.Join(before, ", "))
+	}
 }

@@ -149,3 +149,32 @@ func (t transaction) write(ctx context.Context, units int64) error {
 	_, err := t.ExecContext(ctx, query, units, t.item)
 	return err
 }
+
+// execute returns what carries out a statement.
+func execute(db *sql.DB, query string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := db.ExecContext(ctx, query)
+		return err
+	}
+}
+
+// mysql opens connections of the story's own to the database.
+func (s *Stage) mysql() *sql.DB {
+	db, err := s.openMySQL(s.ctx, nil)
+	s.check(err)
+	s.atEnd = append(s.atEnd, func() { db.Close() })
+	return db
+}
+
+// whileLocked plays a part of the story while another transaction has locked the row of an item.
+func (s *Stage) whileLocked(item int64, part func()) {
+	err := s.inTransaction(s.ctx, s.mysql(), sql.LevelDefault, func(tx transaction) error {
+		tx.item = item
+		if _, err := tx.readForUpdate(s.ctx); err != nil {
+			return err
+		}
+		s.Stepf("another transaction has locked the row of item %d", item)
+		return tell(part)
+	})
+	s.check(err)
+}

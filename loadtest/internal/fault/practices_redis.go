@@ -7,19 +7,16 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"log"
+	"math"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/redis/go-redis/v9"
 
-	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
@@ -608,29 +605,6 @@ func (s *Stage) waitInVain(ctx context.Context, shop *confirmedLock, refusal err
 	return nil
 }
 
-// wrapped is a ZooKeeper whose counters come to their end.
-type wrapped struct {
-	*servers.ZooKeeper
-	mu     sync.Mutex
-	queues []string // the nodes whose children it numbers
-}
-
-// connect opens a connection of the story's own. The caller closes it.
-func (z *wrapped) connect() (*zk.Conn, error) {
-	conn, _, err := zk.Connect([]string{z.Addr}, patientTimeout, zk.WithLogger(log.New(io.Discard, "", 0)))
-	return conn, err
-}
-
-// number is what the server has appended to the name of a node: a number, which may be negative.
-func number(name string) int {
-	_, digits, _ := strings.Cut(name, "-")
-	n, _ := strconv.Atoi(digits)
-	return n
-}
-
-// byNumber orders the names of nodes as recipes do.
-func byNumber(a, b string) int { return cmp.Or(number(a)-number(b), strings.Compare(a, b)) }
-
 // smallestNumber takes the node with the smallest number for the oldest.
 var smallestNumber = Practice{
 	Name:  "smallest-number",
@@ -733,3 +707,19 @@ var waitCutPractices = []Practice{{
 	Claim: claim("is told of what that connection had seen, which was before the lock", report.Unsafe),
 	Play:  func(ctx context.Context, s *Stage) error { return s.playFailoverAfterWait(ctx, true, true) },
 }}
+
+// wrap brings the counter of a queue to its end, together with those of the other cells.
+func (s *Stage) wrap(queue string) {
+	z := s.zookeeper
+	z.mu.Lock()
+	z.queues = append(z.queues, queue)
+	z.mu.Unlock()
+	s.strike("ZooKeeper restarts, with a counter that has come to its end", func(ctx context.Context) error {
+		if err := z.SetSequence(ctx, math.MaxInt32, z.queues...); err != nil {
+			return err
+		}
+		return eventually(ctx, "the replicas are connected again", func() (bool, error) {
+			return cmp.Or(s.Victim.Ready(ctx), s.Survivor.Ready(ctx)) == nil, nil
+		})
+	})
+}

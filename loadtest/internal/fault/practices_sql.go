@@ -972,3 +972,9 @@ var poolPractices = []Practice{
 		Play:  func(ctx context.Context, s *Stage) error { return playPool(ctx, s, true) },
 	},
 }
+
+const (
+	poolConns    = 4 // of each pool
+	poolUsers    = 8 // of one item, at the same replica
+	poolPatience = 2 * time.Second
+)

@@ -126,9 +126,6 @@ func describeLines(lines []history.Line) string {
 	return strings.Join(parts, ", ")
 }
 
-// requestName names a client's request. The item makes it unique.
-func requestName(item int64, client string) string { return fmt.Sprintf("story-%d-%s", item, client) }
-
 // last is the request that was answered last.
 func (s *Stage) last() history.Op {
 	s.mu.Lock()
@@ -398,12 +395,6 @@ func (s *Stage) parked(p *pending) bool {
 		pauses.parked[p.at], pauses.asked[p.at] = list, time.Now()
 	}
 	return slices.ContainsFunc(pauses.parked[p.at], func(q pause) bool { return q.RequestID == p.request })
-}
-
-// pause is a request that is parked.
-type pause struct {
-	RequestID string `json:"request_id"`
-	Point     string `json:"point"`
 }
 
 // pausesAt lists the requests that are parked at a replica.

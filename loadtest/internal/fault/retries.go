@@ -505,15 +505,3 @@ func writesBehind(s scenario.Strategy) string {
 	}
 	return ""
 }
-
-// streamKey is the stream of the item's sales.
-func (s *Stage) streamKey() string { return s.Addresses.KeyPrefix + stockKey(s.Item) + ":sales" }
-
-// entries counts the sales that are in the item's stream.
-func (s *Stage) entries() int64 {
-	side := s.openRedis()
-	defer side.Close()
-	entries, err := side.XLen(s.ctx, s.streamKey()).Result()
-	s.check(err)
-	return entries
-}

@@ -20,9 +20,6 @@ import (
 // cells are played side by side.
 const blockedAfter = 1300 * time.Millisecond
 
-// roundTime is the longest that a round may take, unless somebody reads each step.
-const roundTime = 90 * time.Second
-
 // judgeTime is the longest that reading what a story has left may take. A round's time may be over before.
 const judgeTime = takeOver + 10*time.Second
 
@@ -232,4 +229,23 @@ func (c *cell) held(outcome report.Outcome) bool {
 		return slices.ContainsFunc(served, c.allows)
 	}
 	return c.allows(outcome)
+}
+
+// Command plays scenarios, in a checkout of the repository.
+const Command = "go run ./loadtest faults"
+
+// Options configures Run.
+type Options struct {
+	Scenarios []Scenario
+	Choices   []scenario.Choice
+	Practices []string // names of the practices to play; all if nil
+	Repeat    int      // how often each scenario is played
+	Parallel  int      // the largest number of scenarios that are played at the same time; 0: 1
+	Command   string   // that plays scenarios, for Fault.Replay; empty: Command
+	// Step is called when a step has been played, and may wait. If it is set, one cell of a scenario is played after the
+	// other. It must be safe for concurrent use: a story does several things at once.
+	Step func(*Stage, report.FaultStep)
+	// Done is called for each cell when its scenario has ended, in the order of Scenarios. Cells that are played again
+	// come last; Fault.Place tells the order of all.
+	Done func(report.Fault, history.History) error
 }

@@ -1,9 +1,11 @@
 package fault
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,14 +23,6 @@ var rowScenarios = []Scenario{
 	lockedNeighbour("unique-index", "REPEATABLE-READ", false),
 }
 
-// mysql opens connections of the story's own to the database.
-func (s *Stage) mysql() *sql.DB {
-	db, err := s.openMySQL(s.ctx, nil)
-	s.check(err)
-	s.atEnd = append(s.atEnd, func() { db.Close() })
-	return db
-}
-
 // startAndWait starts a request, and waits until one of its statements waits for the row of an item, or until it is
 // answered. It reports whether it waits.
 func (s *Stage) startAndWait(o order, item int64) (p *pending, waits bool) {
@@ -40,19 +34,6 @@ func (s *Stage) startAndWait(o order, item int64) (p *pending, waits bool) {
 		p.wait()
 	}
 	return p, waits
-}
-
-// whileLocked plays a part of the story while another transaction has locked the row of an item.
-func (s *Stage) whileLocked(item int64, part func()) {
-	err := s.inTransaction(s.ctx, s.mysql(), sql.LevelDefault, func(tx transaction) error {
-		tx.item = item
-		if _, err := tx.readForUpdate(s.ctx); err != nil {
-			return err
-		}
-		s.Stepf("another transaction has locked the row of item %d", item)
-		return tell(part)
-	})
-	s.check(err)
 }
 
 // isolation returns the story of a sale between another one's read and its write, at an isolation level. B buys while A
@@ -361,4 +342,37 @@ func (s *Stage) buyNeighbour(db *sql.DB, other int64) {
 	s.release(a)
 	buyer.client = "B-again"
 	s.buy(buyer, asked)
+}
+
+// awaitTransaction waits until a transaction matches, and returns it. It returns nil if done is closed first.
+func (d *Deployment) awaitTransaction(
+	ctx context.Context, db *sql.DB, done <-chan struct{}, match func(innodbTrx) bool,
+) (*innodbTrx, error) {
+	began := time.Now()
+	for {
+		if t, err := d.waits.find(ctx, db, began, match); t != nil || err != nil {
+			return t, err
+		}
+		select {
+		case <-done:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// waitsFor matches a transaction whose statement names an item and waits for a row.
+func waitsFor(item int64) func(innodbTrx) bool {
+	return func(t innodbTrx) bool { return t.waits && strings.Contains(t.statement, strconv.FormatInt(item, 10)) }
+}
+
+// awaitRowWait waits until a statement that names the item waits for a locked row, and reports whether one does. It
+// returns false if done is closed first.
+func (d *Deployment) awaitRowWait(
+	ctx context.Context, db *sql.DB, item int64, done <-chan struct{},
+) (waits bool, err error) {
+	t, err := d.awaitTransaction(ctx, db, done, waitsFor(item))
+	return t != nil, err
 }

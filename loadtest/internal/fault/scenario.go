@@ -5,13 +5,10 @@
 package fault
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
-	"stock/internal/suggest"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
@@ -87,33 +84,4 @@ func only(names ...string) func(scenario.Strategy) string {
 		}
 		return ""
 	}
-}
-
-// Find returns the scenarios with the given names, in that order and each once, or all if there are no names. The part
-// of a name before the slash finds all variants.
-func Find(names []string) (found []Scenario, err error) {
-	if len(names) == 0 {
-		return Scenarios, nil
-	}
-	for _, name := range names {
-		known := false
-		for _, s := range Scenarios {
-			if s.Name != name && !strings.HasPrefix(s.Name, name+"/") {
-				continue
-			}
-			known = true
-			if !slices.ContainsFunc(found, func(f Scenario) bool { return f.Name == s.Name }) {
-				found = append(found, s)
-			}
-		}
-		if !known {
-			var all []string
-			for _, s := range Scenarios {
-				all = append(all, s.Name)
-			}
-			return nil, fmt.Errorf("no scenario is named %q%s", name,
-				cmp.Or(suggest.DidYouMean(name, all), "; the names are "+strings.Join(all, ", ")))
-		}
-	}
-	return found, nil
 }

@@ -20,29 +20,6 @@ type Scene struct {
 	Survivor string   `json:"survivor"` // the state of the replica
 }
 
-// Asking is a request without an answer.
-type Asking struct {
-	Client  string `json:"client"`
-	Replica string `json:"replica"` // empty if a practice asks the servers itself
-	Parked  string `json:"parked"`  // the pause point where it waits; empty if at none
-	ForMS   int64  `json:"for_ms"`
-	request string // its name
-	since   time.Time
-}
-
-// asks notes that a client waits for an answer. answered must be called when it has come.
-func (s *Stage) asks(client, replica, request string) (answered func()) {
-	a := &Asking{Client: client, Replica: replica, request: request, since: time.Now()}
-	s.mu.Lock()
-	s.asking = append(s.asking, a)
-	s.mu.Unlock()
-	return func() {
-		s.mu.Lock()
-		s.asking = slices.DeleteFunc(s.asking, func(b *Asking) bool { return a == b })
-		s.mu.Unlock()
-	}
-}
-
 // OpenViewer opens a Viewer of the servers on which the story is played. The caller closes it.
 func (s *Stage) OpenViewer() (*oracle.Viewer, error) {
 	at := s.Addresses

@@ -26,6 +26,9 @@ import (
 // rows: a client that buys one unit finds it in any row, and one that buys two has to lock them all.
 const units = 16
 
+// manyUnits are so many that the item never sells out.
+const manyUnits = 1_000_000
+
 // Stage is where one cell is played: an item of its own, the clients that ask for it, and the record of what happens. A
 // story is told like a test: a step that cannot be played ends it. What a step opens is closed when the story has ended.
 type Stage struct {
@@ -320,7 +323,7 @@ func (s *Stage) putOnSale(item, units int64) {
 // setManyUnits puts so many units of the item on sale that it never sells out.
 func (s *Stage) setManyUnits() {
 	s.booked.Store(false) // a crowd records its requests later
-	s.putOnSale(s.Item, crowdUnits)
+	s.putOnSale(s.Item, manyUnits)
 }
 
 // setAnew sets the item's stock again.
@@ -430,4 +433,36 @@ const takeOver = 10 * time.Second
 func (s *Stage) written(ctx context.Context, stock map[int64]int64) bool {
 	sold, err := s.Oracle.Stock(ctx, s.Store, slices.Collect(maps.Keys(stock)))
 	return err == nil && maps.Equal(sold, stock)
+}
+
+// pause is a request that is parked.
+type pause struct {
+	RequestID string `json:"request_id"`
+	Point     string `json:"point"`
+}
+
+// requestName names a client's request. The item makes it unique.
+func requestName(item int64, client string) string { return fmt.Sprintf("story-%d-%s", item, client) }
+
+// Asking is a request without an answer.
+type Asking struct {
+	Client  string `json:"client"`
+	Replica string `json:"replica"` // empty if a practice asks the servers itself
+	Parked  string `json:"parked"`  // the pause point where it waits; empty if at none
+	ForMS   int64  `json:"for_ms"`
+	request string // its name
+	since   time.Time
+}
+
+// asks notes that a client waits for an answer. answered must be called when it has come.
+func (s *Stage) asks(client, replica, request string) (answered func()) {
+	a := &Asking{Client: client, Replica: replica, request: request, since: time.Now()}
+	s.mu.Lock()
+	s.asking = append(s.asking, a)
+	s.mu.Unlock()
+	return func() {
+		s.mu.Lock()
+		s.asking = slices.DeleteFunc(s.asking, func(b *Asking) bool { return a == b })
+		s.mu.Unlock()
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/topology"
@@ -278,4 +279,34 @@ func (s *Stage) stopVictim() {
 // continueVictim lets the victim go on (SIGCONT).
 func (s *Stage) continueVictim() {
 	s.mend("the victim goes on", func(context.Context) error { return s.Victim.Continue() })
+}
+
+// forget has a fault strike while A is inside. The lock is on the server before, and should be on the server after.
+func (s *Stage) forget(
+	a lateHolder, before, after *servers.Redis, what string, strike func(context.Context) error,
+) {
+	rest := s.lockPTTL(before)
+	if rest == noKey {
+		s.failf("client A is inside, but its lock %s is not in Redis", s.lockKey())
+	}
+	asked := time.Now()
+	s.strike(what, strike)
+	left := s.lockPTTL(after)
+	a.isUnanswered("the fault struck")
+	if rest > 0 && time.Since(asked) >= time.Duration(rest) {
+		s.failf("the lease of client A may have ended by itself, after %v", time.Since(asked))
+	}
+	s.Provef("A was inside when %s; the PTTL of its lock was %s before, and is %s now", what, rest, left)
+}
+
+// streamKey is the stream of the item's sales.
+func (s *Stage) streamKey() string { return s.Addresses.KeyPrefix + stockKey(s.Item) + ":sales" }
+
+// entries counts the sales that are in the item's stream.
+func (s *Stage) entries() int64 {
+	side := s.openRedis()
+	defer side.Close()
+	entries, err := side.XLen(s.ctx, s.streamKey()).Result()
+	s.check(err)
+	return entries
 }
