@@ -12,8 +12,8 @@ import (
 
 // Scenarios lists every story. To add one, add it to the list of its family.
 var Scenarios = slices.Concat(
-	Basic, []Scenario{holderPauses}, holderScenarios, redisScenarios, rowScenarios, retryScenarios, crowdScenarios,
-	limitScenarios,
+	Basic, []Scenario{holderPauses}, holderScenarios, crowdScenarios, limitScenarios, redisScenarios, rowScenarios,
+	retryScenarios,
 )
 
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.
