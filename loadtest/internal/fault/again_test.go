@@ -73,7 +73,8 @@ func TestCellsInDoubtArePlayedAgainAlone(t *testing.T) {
 	lab, catalogue := startLab(t)
 	lab.ReplicaArgs = []string{"--lease=2s"}
 	// This one waits until the lease of the dead has ended, and does not say so.
-	liar := catalogue[slices.IndexFunc(catalogue, func(s scenario.Strategy) bool { return s.Name == "lock-redis-expiry" })]
+	known := func(s scenario.Strategy) bool { return s.Name == "lock-redis-expiry" }
+	liar := catalogue[slices.IndexFunc(catalogue, known)]
 	liar.Claim.HolderCrash = "unlocks"
 	var slow, missed, broken playedTwice
 	var found []report.Fault

@@ -109,6 +109,9 @@ type front struct {
 
 // deploy starts what a scenario is played on.
 func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error) {
+	if err := l.spares(on); err != nil {
+		return nil, err
+	}
 	d = &Deployment{Oracle: l.Oracle, Addresses: l.Topology.Addresses()}
 	defer func() {
 		if err != nil {
@@ -116,9 +119,6 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 			d = nil
 		}
 	}()
-	if err := l.spares(on); err != nil {
-		return d, err
-	}
 	for _, start := range []func(context.Context, *Lab, Setting) error{
 		d.startMySQL, d.startRedis, d.startMasters, d.startEtcd, d.startZooKeeper, d.openOracle, d.startReplicas,
 		d.startNginx,

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"stock/internal/servers"
@@ -18,23 +17,25 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 	var secure, cluster, single topology.Topology
 	secure.TLS = true
 	cluster.Redis, cluster.Tenants.Redis = []string{"a:6379", "b:6379"}, &tenant.Keys{}
-	single.Redis = []string{"a:6379"}
+	single.Redis, single.Tenants.Redis = []string{"a:6379"}, &tenant.Keys{}
+	single.MySQLDSN = "nonsense" // it is looked at, because the scenario is played
 	for name, test := range map[string]struct {
 		on   *topology.Topology
 		want report.Outcome
 		why  string
 	}{
-		"TLS":          {&secure, report.Skipped, NoTLS},
-		"a Cluster":    {&cluster, report.Skipped, NoCluster},
-		"a single one": {&single, report.Inconclusive, "start the servers of the scenario: it was played"},
+		"TLS":       {&secure, report.Skipped, NoTLS},
+		"a Cluster": {&cluster, report.Skipped, NoCluster},
+		"a single one": {
+			&single, report.Inconclusive,
+			"start the servers of the scenario: invalid DSN: missing the slash separating the database name",
+		},
 	} {
 		var played report.Fault
 		err := (&Lab{Topology: test.on}).Run(t.Context(), Options{
 			Scenarios: []Scenario{{
 				Name: "story", Applies: noStrategy, Practices: []Practice{{Name: "practice"}},
-				On: Setting{Redis: func(context.Context) (*redisServers, error) {
-					return &redisServers{}, errors.New("it was played")
-				}},
+				On: Setting{Isolation: "SERIALIZABLE"},
 			}},
 			Repeat: 1,
 			Done:   func(f report.Fault, _ history.History) error { played = f; return nil },

@@ -64,7 +64,9 @@ var redisScenarios = slices.Concat([]Scenario{
 }, ghostLocks, []Scenario{waitHealthy, waitCut, clockJumpsAhead}, masterScenarios, []Scenario{passAfterLoss, lateOrder})
 
 // redisRestarts is the story of a Redis that crashes.
-func redisRestarts(variant string, o servers.RedisOptions, disk string, claimed func(scenario.Strategy) Claim) Scenario {
+func redisRestarts(
+	variant string, o servers.RedisOptions, disk string, claimed func(scenario.Strategy) Claim,
+) Scenario {
 	return Scenario{
 		Name:    "redis-restarts/" + variant,
 		Title:   "Redis is killed and restarted while a holder's write is on its way (SIGKILL). " + disk,
@@ -355,8 +357,8 @@ var deletesAnothersLock = Scenario{
 	},
 }
 
-// enterIfFree has C buy if A's release has deleted the lock of B, which is inside. B's lease had some rest when somebody
-// asked.
+// enterIfFree has C buy if A's release has deleted the lock of B, which is inside. rest is what was left of B's lease at
+// a time.
 func (s *Stage) enterIfFree(asked time.Time, rest pttl) {
 	if s.keyPTTL() != noKey {
 		s.Provef("A's release arrived while B was inside; B's lock is still there")

@@ -586,8 +586,8 @@ func (s *Stage) proveWrapped(queue, point string, others []*pending) {
 		if slices.ContainsFunc(others, (*pending).answered) {
 			return true
 		}
-		wrapped := !slices.ContainsFunc(names, func(name string) bool { n := number(name); return 0 <= n && n < math.MaxInt32 })
-		if len(names) > len(others) && wrapped {
+		inOrder := func(name string) bool { return 0 <= number(name) && number(name) < math.MaxInt32 }
+		if len(names) > len(others) && !slices.ContainsFunc(names, inOrder) {
 			s.Provef("A was at %s, and %d others waited; the first of the queue's numbers is %d, and the last %d", point,
 				len(others), number(slices.MinFunc(names, byNumber)), number(slices.MaxFunc(names, byNumber)))
 		}

@@ -29,7 +29,7 @@ type order struct {
 	limit   int64           // units that the client may have of the item; 0: any number
 	before  bool            // the history begins after it; it has no key, or the ledger would have it
 	timeout time.Duration   // how long the client waits for the answer; 0: clientTimeout
-	until   context.Context //nolint:containedctx // the client gives up when it ends; nil: not before the story ends
+	until   context.Context // the client gives up when it ends; nil: not before the story ends
 }
 
 // to is an order of some units at a replica.

@@ -48,8 +48,8 @@ func (s *Stage) again() order {
 	return order{client: "A, again,", name: "A", at: s.Survivor, again: s.Strategy.Idempotent}
 }
 
-// retryScenarios are stories of a client that does not know what became of its request, and sends it again, and of sales
-// whose last step fails.
+// retryScenarios are stories of a client that does not know what became of its request, and sends it again, and of
+// sales whose last step fails.
 var retryScenarios = []Scenario{
 	commitUnknown("before", tcpproxy.BeforeRequest, units, commitLost),
 	commitUnknown("after", tcpproxy.BeforeReply, units-1, retryClaim),
@@ -118,8 +118,8 @@ var retryScenarios = []Scenario{
 	},
 	{
 		Name: "entry-delivered-twice",
-		Title: "A replica is killed when MySQL has committed a sale from the stream, before its entry is deleted (SIGKILL). " +
-			"The entry is delivered again.",
+		Title: "A replica is killed when MySQL has committed a sale from the stream, before its entry is deleted " +
+			"(SIGKILL). The entry is delivered again.",
 		Applies: writesBehind,
 		Claim:   always("finds in MySQL that the sale was written", report.Safe),
 		Play: func(s *Stage) {

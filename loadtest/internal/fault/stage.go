@@ -30,10 +30,10 @@ const units = 16
 const manyUnits = 1_000_000
 
 // Stage is where one cell is played: an item of its own, the clients that ask for it, and the record of what happens. A
-// story is told like a test: a step that cannot be played ends it. What a step opens is closed when the story has ended.
+// story is told like a test: a step that cannot be played ends it. What was opened is closed when the story has ended.
 type Stage struct {
 	*Deployment
-	ctx      context.Context   //nolint:containedctx // of the story, as in testing.T
+	ctx      context.Context   // of the story, as in testing.T
 	Strategy scenario.Strategy // or the practice
 	Store    string
 	Item     int64
