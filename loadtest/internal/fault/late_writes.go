@@ -357,8 +357,8 @@ var deletesAnothersLock = Scenario{
 	},
 }
 
-// enterIfFree has C buy if A's release has deleted the lock of B, which is inside. rest is what was left of B's lease at
-// a time.
+// enterIfFree has C buy if A's release has deleted the lock of B, which is inside. rest was left of B's lease when
+// somebody asked.
 func (s *Stage) enterIfFree(asked time.Time, rest pttl) {
 	if s.keyPTTL() != noKey {
 		s.Provef("A's release arrived while B was inside; B's lock is still there")
