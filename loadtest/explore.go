@@ -73,6 +73,8 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 		return startError(ctx, err)
 	}
 	defer x.Close()
+	x.Workloads, x.UntilRefuted = f.workloads, f.refuted
+	x.Workloads, x.UntilRefuted = f.workloads, f.refuted
 	if f.replay != "" {
 		screen.clear()
 		o, err := x.Replay(ctx, choices[0], f.replay)

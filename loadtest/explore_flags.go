@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -17,6 +19,8 @@ type exploreFlags struct {
 	bounds     explore.Bounds
 	lanes      int
 	requests   int
+	workloads  []string
+	refuted    bool
 	quick      bool
 	replay     string
 	traces     bool
@@ -38,6 +42,9 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.bounds.Random, "random", false, "execute schedules at random, for what is too large to be exhausted")
 	flags.Uint64Var(&f.bounds.Seed, "seed", 1, "of --random: the same seed leads to the same schedules")
 	flags.DurationVar(&f.bounds.Duration, "duration", 10*time.Second, "of --random, for each strategy")
+	flags.StringSliceVar(&f.workloads, "workloads", nil, "execute only these workloads, a comma-separated list of "+
+		strings.Join(explore.Names(), ", "))
+	flags.BoolVar(&f.refuted, "until-refuted", false, "explore a strategy only until one of its claims is refuted")
 	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
 	flags.StringVar(&f.replay, "replay", "", "execute the schedule of this token only, and print its trace")
 	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
@@ -69,6 +76,8 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int) erro
 		return fmt.Errorf("--faults %d: must be 0, 1 or 2", f.bounds.Faults)
 	case f.bounds.Preemptions < -1:
 		return fmt.Errorf("--preemptions %d: must be at least 0, or -1 for no limit", f.bounds.Preemptions)
+	case slices.ContainsFunc(f.workloads, func(name string) bool { return !slices.Contains(explore.Names(), name) }):
+		return fmt.Errorf("--workloads %s: the names are %s", strings.Join(f.workloads, ","), strings.Join(explore.Names(), ", "))
 	case f.requests < 2 || f.requests > 3:
 		return fmt.Errorf("--requests %d: must be 2 or 3", f.requests)
 	case f.lanes < 1 || f.lanes > 16:

@@ -37,10 +37,18 @@ const firstItem = 5_000_000
 
 // Explorer has lanes on which strategies are explored.
 type Explorer struct {
+	// Workloads are the names of those that are executed; nil: all.
+	Workloads []string
+	// Faults are the names of those that strike; nil: all.
+	Faults []string
+	// UntilRefuted stops the search of a strategy when one of its claims is refuted.
+	UntilRefuted bool
+
 	lanes    []*lane
 	requests int
 	subject  Subject // nil: strategies of the catalogue
 	items    atomic.Int64
+	warm     map[string]bool // strategies that need no warm-up any more
 }
 
 // Options are those of Start.
@@ -52,7 +60,7 @@ type Options struct {
 
 // Start starts lanes beside the servers of a topology. Close the Explorer before they stop.
 func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, error) {
-	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject}
+	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject, warm: map[string]bool{}}
 	items := func() int64 { return firstItem + x.items.Add(1) }
 	group, starting := errgroup.WithContext(ctx)
 	for i := range x.lanes {
@@ -156,9 +164,11 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 			if progress != nil {
 				progress(total(cells))
 			}
-		}, Settled: func(faults []string) bool { return settled(choice.Strategy, cells, w.claim, faults) }}
+		}, Settled: func(faults []string) bool {
+			return x.UntilRefuted && refuted(choice.Strategy, cells) || settled(choice.Strategy, cells, w.claim, faults)
+		}}
 		search.Bounds.Duration /= time.Duration(len(workloads))
-		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0))
+		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(choice.Strategy, w, bounds)))
 		r.Tally.add(tally)
 		r.Workloads = append(r.Workloads, Workload{w.name, w.title, schedules, time.Since(beginning)})
 		if err != nil {
@@ -193,23 +203,37 @@ func (x *Explorer) workloads(choice scenario.Choice) []workload {
 		all = x.subject.workloads(x.requests)
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(w workload) bool {
-		return w.applies != nil && !w.applies(choice.Strategy, choice.Store)
+		return w.applies != nil && !w.applies(choice.Strategy, choice.Store) ||
+			x.Workloads != nil && !slices.Contains(x.Workloads, w.name)
 	})
 }
 
-func (x *Explorer) systems(choice scenario.Choice, w workload, faults bool) (systems []System) {
+func (x *Explorer) systems(choice scenario.Choice, w workload, faults []fault) (systems []System) {
 	for _, l := range x.lanes {
-		s := &session{lane: l, strategy: choice.Strategy, store: choice.Store, workload: w}
-		if faults {
-			s.faults = w.strikes()
-		}
-		systems = append(systems, s)
+		systems = append(systems, &session{
+			lane: l, strategy: choice.Strategy, store: choice.Store, workload: w, faults: faults,
+		})
 	}
 	return systems
 }
 
+// faults returns those that can strike in a workload.
+func (x *Explorer) faults(s scenario.Strategy, w workload, bounds Bounds) []fault {
+	if bounds.Faults == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(w.strikes(s), func(f fault) bool {
+		return x.Faults != nil && !slices.Contains(x.Faults, f.name)
+	})
+}
+
 // warmUp has every replica sell, so that no schedule is the first to load a script or to open a connection.
 func (x *Explorer) warmUp(ctx context.Context, choice scenario.Choice) error {
+	name := choice.Strategy.Name + " on " + choice.Store
+	if x.warm[name] {
+		return nil
+	}
+	x.warm[name] = true
 	group, warming := errgroup.WithContext(ctx)
 	for _, l := range x.lanes {
 		s := &session{lane: l, strategy: choice.Strategy, store: choice.Store}
@@ -265,6 +289,14 @@ func (s Schedule) shorter(o Schedule) bool {
 	return s.Token < o.Token
 }
 
+// Names lists the names of the workloads.
+func Names() (names []string) {
+	for _, w := range slices.Concat(workloads, threeRequests) {
+		names = append(names, w.name)
+	}
+	return names
+}
+
 // Replay executes the schedule of a token for a strategy.
 func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token string) (Outcome, error) {
 	name, labels, found := strings.Cut(token, ":")
@@ -279,7 +311,7 @@ func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token str
 	if err := x.warmUp(ctx, choice); err != nil {
 		return Outcome{}, err
 	}
-	return Replay(ctx, x.systems(choice, w, true)[0], labels)
+	return Replay(ctx, x.systems(choice, w, w.strikes(choice.Strategy))[0], labels)
 }
 
 // expects returns what the catalogue claims about schedules in which a fault strikes, in words, and whether some of them
@@ -330,6 +362,17 @@ func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
 	case "blocks-until-lease-ends":
 		c.Held = c.Held && (c.Waited > 0 || !exhausted || c.Fault != ReplicaDies)
 	}
+}
+
+// refuted reports whether a claim is refuted already.
+func refuted(s scenario.Strategy, cells map[string]*Cell) bool {
+	for _, c := range cells {
+		sofar := *c
+		if sofar.judge(s, false); !sofar.Held {
+			return true
+		}
+	}
+	return false
 }
 
 // settled reports whether no more schedules are needed in which some faults strike: the claim is one of damage, and some

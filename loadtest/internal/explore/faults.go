@@ -178,8 +178,8 @@ func (s *schedule) kill(a *actor) {
 	s.mu.Lock()
 	a.lost = true
 	s.mu.Unlock()
+	a.hangUp() // before its replica can answer that it has lost its connections
 	s.stores.cut(a.replica)
-	a.hangUp()
 	s.forget()
 }
 

@@ -54,6 +54,7 @@ type actor struct {
 	repeats   map[string]*repeat // by text
 	cut       bool               // a connection of its replica was cut
 	lost      bool               // its replica was killed
+	pauses    bool               // it has lost a connection, and was not heard of since
 }
 
 // repeat is a step that would have the same reply again, because nobody else has changed what it touches.
@@ -152,6 +153,7 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 	}
 	h := &held{exchange: e, decided: make(chan wire.Action, 1)}
 	a.pending = append(a.pending, h)
+	a.pauses = false
 	s.event(a)
 	s.mu.Unlock()
 	select {
@@ -287,6 +289,15 @@ const (
 	longestPause = 150 * time.Millisecond
 )
 
+// silence is how long nothing must be heard of the actor. A client of Redis that has lost its connection pauses for a
+// random time before it sends its commands again.
+func (a *actor) silence() time.Duration {
+	if a.pauses {
+		return longestPause
+	}
+	return silence
+}
+
 // settle waits until every actor is at a step, waits, or has ended.
 func (s *schedule) settle(ctx context.Context) error {
 	for {
@@ -318,8 +329,10 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 			}
 		case a.answered && quiet < executing: // what it still does, such as giving back a lock, shows up soon
 			wake = max(wake, executing-quiet)
-		case !a.answered && quiet < silence:
-			wake = max(wake, silence-quiet)
+		case a.lost && !a.answered: // its client has hung up
+			wake = max(wake, executing)
+		case !a.answered && quiet < a.silence():
+			wake = max(wake, a.silence()-quiet)
 		case !s.stores.asleep(a.replica):
 			a.lastEvent = time.Now()
 			wake = max(wake, executing)
@@ -526,6 +539,7 @@ func (s *schedule) let(o Option, action wire.Action, kind Kind) {
 		}
 		a.pending = slices.Delete(a.pending, n, n+1)
 		a.flying = append(a.flying, h.exchange)
+		a.pauses = action != wire.Pass
 		s.steps = append(s.steps, Step{Actor: a.name, Text: h.exchange.Text, Kind: kind})
 		for _, name := range slices.Concat(h.exchange.Reads, h.exchange.Writes) {
 			s.touched[name] = true
