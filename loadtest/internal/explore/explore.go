@@ -369,6 +369,10 @@ func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
 	c.Claim = words
 	c.Held = may || must && (c.damaged() > 0 || !exhausted) || !must && c.damaged() == 0
 	switch words {
+	case "loses-units":
+		for kind := range c.Kinds {
+			c.Held = c.Held && slices.Contains([]string{Right, Unjudged, Leaked, Undersold, SellsLess}, kind)
+		}
 	case "harmless", "rolls-back", "unlocks":
 		c.Held = c.Held && c.Waited == 0
 	case "blocks-until-lease-ends":

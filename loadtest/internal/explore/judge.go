@@ -34,6 +34,8 @@ const (
 	NoSuchHold = "reservation in an impossible state"
 	LedgerGap  = "ledger differs"
 	Overlap    = "critical sections overlap"
+	SellsMore  = "more for sale than there is" // in the store that sells than in the one that is updated afterwards
+	SellsLess  = "less for sale than there is"
 	OtherWrong = "wrong"
 	Deadlock   = "stuck"
 	Unjudged   = "unjudged"
@@ -260,7 +262,15 @@ func judgeAnswers(h *history.History, told []answers) (damage string, evidence [
 	at := slices.IndexFunc(told, func(a answers) bool { return len(a.ops) > 0 && a.ops[0].Kind == stockSet })
 	if at < 0 {
 		v := verify.Judge(record(h, told))
-		return kind(v), v.Evidence
+		damage = kind(v)
+		for item, units := range h.End.Seller {
+			if damage == OtherWrong && units > h.End.Final[item] {
+				damage = SellsMore
+			} else if damage == OtherWrong && units < h.End.Final[item] {
+				damage = SellsLess
+			}
+		}
+		return damage, v.Evidence
 	}
 	set := told[at].ops[0]
 	clients := slices.Delete(told, at, at+1)

@@ -230,9 +230,17 @@ func (l *lane) concerned(e *wire.Exchange) *schedule {
 		l.sticky[e.Conn] = true
 		l.names = append(l.names, uuids.FindAllString(e.Text, -1)...)
 	} else if !l.sticky[e.Conn] || !endsTransaction(e) {
+		if beginsTransaction(e) { // for something else: connections are shared
+			delete(l.sticky, e.Conn)
+		}
 		return nil
 	}
 	return l.now
+}
+
+func beginsTransaction(e *wire.Exchange) bool {
+	text := strings.ToUpper(e.Text)
+	return strings.HasPrefix(text, "BEGIN") || strings.HasPrefix(text, "START TRANSACTION")
 }
 
 // endsTransaction reports whether an exchange concerns the whole transaction of its connection.

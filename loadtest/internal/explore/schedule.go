@@ -227,7 +227,7 @@ func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
 // changed nothing, and changes returns true: pollers would otherwise keep each other going.
 func (s *schedule) changes(a *actor, e *wire.Exchange, reply string) (again bool) {
 	last := a.repeats[e.Text]
-	if last != nil && last.reply == reply {
+	if last != nil && last.reply == reply && !endsTransaction(e) { // every COMMIT has the same text
 		last.times++
 		return true
 	}
