@@ -93,6 +93,11 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 		}
 		told = append(told, a.answers)
 	}
+	if subject, ok := x.lane.subject.(*scripted); ok && subject.Check {
+		var err error
+		o.Kind, err = subject.check(ctx, x.lane, items, told)
+		return o, err
+	}
 	h, err := x.left(ctx, items, told)
 	if err != nil {
 		return o, err
