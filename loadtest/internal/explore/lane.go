@@ -379,7 +379,8 @@ func (l *lane) endLeases(keys []string) {
 // asleep implements stores.
 func (l *lane) asleep(number int) bool {
 	if l.replicas[number].Replica == nil {
-		return false // a session of a script goes on until it asks a store, or ends
+		a := l.running().of(number)
+		return a == nil || a.answered // the session of a script goes on until it asks a store, or ends
 	}
 	for _, file := range threadsOf(strconv.Itoa(l.replicas[number].PID)) {
 		stat, err := os.ReadFile(file)

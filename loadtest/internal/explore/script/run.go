@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
@@ -44,7 +45,8 @@ type Env struct {
 // Limits of one function.
 const (
 	mostSteps = 2_000_000 // of Starlark's
-	mostCalls = 200
+	mostCalls = 200       // with different results
+	poll      = 2 * time.Millisecond
 )
 
 // names are those of what a script can use beside Starlark's own.
@@ -56,7 +58,7 @@ var names = []string{
 type run struct {
 	script *Script
 	env    Env
-	calls  int
+	calls  map[string]bool // with their results
 	inside bool // a function is executed, and not the top of the file
 }
 
@@ -70,7 +72,7 @@ func (s stop) Error() string { return s.why }
 
 // Run executes a function of the script. An error is a mistake in the script, and says where it is.
 func (s *Script) Run(ctx context.Context, function string, env Env) (Result, error) {
-	r := &run{script: s, env: env}
+	r := &run{script: s, env: env, calls: map[string]bool{}}
 	value, err := r.call(ctx, function)
 	if ended, ok := errors.AsType[stop](err); ok {
 		return Result{Outcome: ended.outcome, Why: ended.why}, nil
@@ -210,12 +212,17 @@ func (r *run) step(
 	ctx context.Context, call func(context.Context, starlark.Tuple, []starlark.Tuple) (starlark.Value, error),
 	args starlark.Tuple, kwargs []starlark.Tuple,
 ) (starlark.Value, error) {
-	if r.calls++; r.calls > mostCalls {
-		return nil, fmt.Errorf("it loops: %d calls, and no end", mostCalls)
-	}
 	value, err := call(ctx, args, kwargs)
 	if ctx.Err() != nil {
 		return nil, stop{Unknown, "interrupted"}
+	}
+	switch done := fmt.Sprint(args, kwargs, value, err); {
+	case r.calls[done]: // it polls
+		time.Sleep(poll)
+	case len(r.calls) == mostCalls:
+		return nil, fmt.Errorf("it loops: %d calls, and no end", mostCalls)
+	default:
+		r.calls[done] = true
 	}
 	return value, err
 }
