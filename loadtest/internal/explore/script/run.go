@@ -59,7 +59,7 @@ type run struct {
 	script *Script
 	env    Env
 	calls  map[string]bool // with their results
-	inside bool // a function is executed, and not the top of the file
+	inside bool            // a function is executed, and not the top of the file
 }
 
 // stop ends a function with an outcome.

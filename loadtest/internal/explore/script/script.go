@@ -200,7 +200,7 @@ func (s *Script) sessions(globals starlark.StringDict, requests int) error {
 func (s *Script) checkParams(globals starlark.StringDict) error {
 	takes := map[string][]string{"setup": nil, "check": {"sold", "unknown", "refused"}}
 	for _, name := range s.Sessions {
-		takes[name] = []string{"count", "who", "key"}
+		takes[name] = []string{"count", "who", "request"}
 	}
 	for name, known := range takes {
 		f, ok := globals[name].(*starlark.Function)
@@ -218,6 +218,9 @@ func (s *Script) checkParams(globals starlark.StringDict) error {
 	}
 	return nil
 }
+
+// Keyed reports whether the first session deducts once for each request, however often that is sent.
+func (s *Script) Keyed() bool { return slices.Contains(s.params[s.Sessions[0]], "request") }
 
 func (s *Script) wrong(name, format string, args ...any) error {
 	return fmt.Errorf("%s: %s: %s", s.where[name], name, fmt.Sprintf(format, args...))
