@@ -190,6 +190,9 @@ func (l *lane) stop() {
 
 // Arrive implements wire.Gate.
 func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
+	if subject, ok := r.lane.subject.(*scripted); ok && !subject.mayTouch(e, r.lane.at.KeyPrefix) {
+		return wire.LoseBoth
+	}
 	if s := r.lane.concerned(e); s != nil {
 		return s.arrive(r.number, e, gone)
 	}

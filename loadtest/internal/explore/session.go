@@ -84,6 +84,7 @@ func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, err
 	}
 	s := newSchedule(x.lane, x.faults, x.actors(items))
 	s.items, s.locks = items, x.strategy.Name+":"
+	_, s.renewNothing = x.lane.subject.(*scripted)
 	began := monotonic.Now()
 	x.lane.begin(s, items)
 	gaveUp := false
