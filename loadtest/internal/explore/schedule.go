@@ -553,7 +553,7 @@ func (s *schedule) whoWaits() string {
 	var parts []string
 	for _, a := range s.actors {
 		switch {
-		case a.answered:
+		case a.answered || !a.started:
 		case len(a.flying) > 0:
 			parts = append(parts, fmt.Sprintf("%s waits in the store for %s", a.name, a.flying[0].Text))
 		case len(a.pending) > 0:
@@ -563,6 +563,14 @@ func (s *schedule) whoWaits() string {
 		}
 	}
 	return strings.Join(parts, "; ")
+}
+
+// died reports whether a replica was killed.
+func (s *schedule) died(replica int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.of(replica)
+	return a != nil && a.lost
 }
 
 // release lets everything pass from now on.

@@ -388,7 +388,9 @@ func (s *scripted) client(l *lane, items []int64, n, at int, r request) client {
 			op.Count = result.Units
 			s.sold.Store(true)
 		}
-		tell(inWords(op.Outcome, op.Error))
+		if now := l.running(); now == nil || !now.died(at) {
+			tell(inWords(op.Outcome, op.Error))
+		}
 		return answers{ops: []history.Op{op}}, err
 	}
 }
