@@ -95,6 +95,11 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 		a.answers.delay(a.executed)
 		told = append(told, a.answers)
 	}
+	if subject, ok := x.lane.subject.(*scripted); ok && subject.Check {
+		var err error
+		o.Kind, err = subject.check(ctx, x.lane, items, told)
+		return o, err
+	}
 	h, err := x.left(ctx, items, told)
 	if err != nil {
 		return o, err
@@ -162,7 +167,7 @@ func (x *session) left(ctx context.Context, items []int64, told []answers) (*his
 		Story: "explore", Claim: claim, Witness: history.WitnessOracle, Exclusive: x.strategy.Claim.Exclusive &&
 			claim == verify.ClaimCorrect,
 		Fenced: x.strategy.Fenced(), OmitsRemaining: x.strategy.OmitsRemaining(), Keys: x.strategy.Idempotent,
-		Ledger: x.strategy.Idempotent && durable == oracle.MySQL, Set: x.stockOf(items), Initial: x.stockOf(items),
+		Ledger: x.strategy.Idempotent && durable == oracle.MySQL && x.lane.subject == nil, Set: x.stockOf(items), Initial: x.stockOf(items),
 	}, End: &history.End{}}
 	var err error
 	if takesHolds(x.strategy, x.store) {

@@ -37,6 +37,7 @@ type lane struct {
 	replicas []*replica
 	items    func() int64
 	subject  Subject // nil: strategies of the catalogue
+	at       topology.Addresses
 
 	mu     sync.Mutex
 	now    *schedule           // nil between two schedules
@@ -52,6 +53,7 @@ type replica struct {
 	lane    *lane
 	number  int
 	proxies []*wire.Proxy
+	at      topology.Addresses // through the proxies
 }
 
 // late is the replica for what faults start. Each request has one of its own.
@@ -108,12 +110,18 @@ func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
 	if l.db, err = sql.Open("mysql", at.MySQLDSN); err != nil {
 		return err
 	}
-	l.keys = redis.NewClient(&redis.Options{Addr: l.redis.Addr})
-	if l.oracle, err = oracle.Open(ctx, oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis}); err != nil {
+	l.at = at
+	l.keys = redis.NewClient(at.Account.RedisOptions(at.Redis[0]).Simple())
+	o := oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis, Account: at.Account}
+	if l.oracle, err = oracle.Open(ctx, o); err != nil {
+		return err
+	}
+	var version string
+	if err := l.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
 		return err
 	}
 	status := "performance_schema.global_status"
-	if strings.HasPrefix(l.mysql.Version, "MariaDB") {
+	if strings.Contains(version, "MariaDB") {
 		status = "information_schema.GLOBAL_STATUS"
 	}
 	// Not INNODB_TRX: it is a cache that is refreshed only if nobody has read it for 100 ms.
@@ -140,6 +148,7 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string, 
 	r.proxies = append(r.proxies, toRedis)
 	config.Addr = toMySQL.Addr()
 	at.MySQLDSN, at.Redis = config.FormatDSN(), []string{toRedis.Addr()}
+	r.at = at
 	if r.lane.subject != nil {
 		r.Replica, err = r.lane.subject.start(ctx, t, name, at)
 	} else {
@@ -225,6 +234,9 @@ func (l *lane) concerned(e *wire.Exchange) *schedule {
 	defer l.mu.Unlock()
 	if l.now == nil {
 		return nil
+	}
+	if _, ok := l.subject.(*scripted); ok {
+		return l.now
 	}
 	if slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) }) {
 		l.sticky[e.Conn] = true
@@ -375,7 +387,8 @@ func (l *lane) endLeases(keys []string) {
 // asleep implements stores.
 func (l *lane) asleep(number int) bool {
 	if l.replicas[number].Replica == nil {
-		return true
+		a := l.running().of(number)
+		return a == nil || a.answered // the session of a script goes on until it asks a store, or ends
 	}
 	for _, file := range threadsOf(strconv.Itoa(l.replicas[number].PID)) {
 		stat, err := os.ReadFile(file)
