@@ -32,8 +32,9 @@ type schedule struct {
 	touched map[string]bool
 	waited  bool // until the leases of a lost holder had ended
 	items   []int64
-	locks   string // the keys of its locks begin so
-	saved   *saved // what the last write to Redis has changed; nil: there was none, or no fault needs it
+	silence time.Duration // see the constant
+	locks   string        // the keys of its locks begin so
+	saved   *saved        // what the last write to Redis has changed; nil: there was none, or no fault needs it
 }
 
 // actor is a request, and what its replica does for it.
@@ -121,7 +122,7 @@ type stores interface {
 
 func newSchedule(s stores, faults []fault, actors []*actor) *schedule {
 	return &schedule{
-		stores: s, faults: faults, actors: actors, current: -1,
+		stores: s, faults: faults, actors: actors, current: -1, silence: silence,
 		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
 	}
 }
@@ -252,6 +253,14 @@ func (s *schedule) heard(replica int) {
 	s.event(s.of(replica))
 }
 
+// serves reports whether a replica has a request to answer.
+func (s *schedule) serves(replica int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.of(replica)
+	return a != nil && !a.answered
+}
+
 func (s *schedule) of(replica int) *actor {
 	for _, a := range s.actors {
 		if a.replica == replica && a.started {
@@ -291,13 +300,13 @@ const (
 	longestPause = 150 * time.Millisecond
 )
 
-// silence is how long nothing must be heard of the actor. A client of Redis that has lost its connection pauses for a
+// silenceOf is how long nothing must be heard of an actor. A client of Redis that has lost its connection pauses for a
 // random time before it sends its commands again.
-func (a *actor) silence() time.Duration {
+func (s *schedule) silenceOf(a *actor) time.Duration {
 	if a.pauses {
-		return longestPause
+		return max(longestPause, s.silence)
 	}
-	return silence
+	return s.silence
 }
 
 // settle waits until every actor is at a step, waits, or has ended.
@@ -333,8 +342,8 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 			wake = max(wake, executing-quiet)
 		case a.lost && !a.answered: // its client has hung up
 			wake = max(wake, executing)
-		case !a.answered && quiet < a.silence():
-			wake = max(wake, a.silence()-quiet)
+		case !a.answered && quiet < s.silenceOf(a):
+			wake = max(wake, s.silenceOf(a)-quiet)
 		case !s.stores.asleep(a.replica):
 			a.lastEvent = time.Now()
 			wake = max(wake, executing)
