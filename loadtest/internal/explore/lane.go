@@ -194,6 +194,9 @@ func (l *lane) stop() {
 
 // Arrive implements wire.Gate.
 func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
+	if subject, ok := r.lane.subject.(*scripted); ok && !subject.mayTouch(e, r.lane.at.KeyPrefix) {
+		return wire.LoseBoth
+	}
 	s, names := r.lane.concerned(e)
 	if s != nil && (names || r.lane.subject != nil && s.serves(r.number)) {
 		return s.arrive(r.number, e, gone)
