@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -18,6 +20,8 @@ type exploreFlags struct {
 	bounds     explore.Bounds
 	lanes      int
 	requests   int
+	workloads  []string
+	refuted    bool
 	quick      bool
 	replay     string
 	traces     bool
@@ -25,6 +29,7 @@ type exploreFlags struct {
 
 	service explore.Service
 	setup   string // file
+	pause   time.Duration
 
 	servers serverFlags // for scripts
 	scripts []*script.Script
@@ -42,6 +47,9 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.bounds.Random, "random", false, "execute schedules at random, for what is too large to be exhausted")
 	flags.Uint64Var(&f.bounds.Seed, "seed", 1, "of --random: the same seed leads to the same schedules")
 	flags.DurationVar(&f.bounds.Duration, "duration", 10*time.Second, "of --random, for each strategy")
+	flags.StringSliceVar(&f.workloads, "workloads", nil, "execute only these workloads, a comma-separated list of "+
+		strings.Join(explore.Names(), ", "))
+	flags.BoolVar(&f.refuted, "until-refuted", false, "explore a strategy only until one of its claims is refuted")
 	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
 	flags.StringVar(&f.replay, "replay", "", "execute the schedule of this token only, and print its trace")
 	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
@@ -55,6 +63,10 @@ func (f *exploreFlags) registerService(flags *pflag.FlagSet) {
 	flags.StringVar(&f.service.Request, "request", explore.DefaultRequest,
 		"of your service: method and path of a deduction; {item}, {count} and {key} are filled in, also below")
 	flags.StringVar(&f.service.Body, "body", explore.DefaultBody, "of your service: the body of a deduction")
+	flags.StringArrayVar(&f.service.Headers, "header", nil,
+		`of your service: a header of a deduction, such as "Authorization: secret"; may be repeated`)
+	flags.StringVar(&f.service.Sold, "sold", "",
+		"of your service: text without which an answer of 2xx does not confirm a deduction, but says that too few units are left")
 	flags.BoolVar(&f.service.Keyed, "keyed", false,
 		"of your service: it promises to deduct once for each key, which is sent as Idempotency-Key")
 	flags.StringVar(&f.setup, "setup", "", "of your service: file with SQL that makes its tables (default: it uses good_stock)")
@@ -62,10 +74,14 @@ func (f *exploreFlags) registerService(flags *pflag.FlagSet) {
 		`of your service: SQL that sets the stock of an item, or "redis " and a command`)
 	flags.StringVar(&f.service.ReadStock, "read-stock", explore.DefaultReadStock,
 		`of your service: SQL that reads the stock of an item, or "redis " and a command`)
+	flags.DurationVar(&f.pause, "pause", 0,
+		"of your service: the longest time for which it sleeps while it works, such as between two tries for a lock")
 }
 
 // serviceFlags are those that need a command.
-var serviceFlags = []string{"request", "body", "keyed", "setup", "set-stock", "read-stock"}
+var serviceFlags = []string{
+	"request", "body", "header", "sold", "keyed", "setup", "set-stock", "read-stock", "pause",
+}
 
 // check returns what is wrong with the flags and arguments. dash is the number of arguments before --, or -1.
 func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, getenv func(string) string) error {
@@ -74,6 +90,8 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 		return fmt.Errorf("--faults %d: must be 0, 1 or 2", f.bounds.Faults)
 	case f.bounds.Preemptions < -1:
 		return fmt.Errorf("--preemptions %d: must be at least 0, or -1 for no limit", f.bounds.Preemptions)
+	case slices.ContainsFunc(f.workloads, func(name string) bool { return !slices.Contains(explore.Names(), name) }):
+		return fmt.Errorf("--workloads %s: the names are %s", strings.Join(f.workloads, ","), strings.Join(explore.Names(), ", "))
 	case f.requests < 2 || f.requests > 3:
 		return fmt.Errorf("--requests %d: must be 2 or 3", f.requests)
 	case f.lanes < 1 || f.lanes > 16:
@@ -125,6 +143,8 @@ func (f *exploreFlags) checkService(args []string, dash int) error {
 		return fmt.Errorf("%q stands before --, where only flags may be", args[0])
 	case f.strategies != nil:
 		return errors.New("--strategies cannot be used with a service of yours")
+	case f.pause < 0 || f.pause > time.Second:
+		return fmt.Errorf("--pause %v: must be at most a second", f.pause)
 	}
 	f.service.Command = args
 	if f.setup != "" {

@@ -188,6 +188,14 @@ func (c *conn) together(ctx context.Context, statements string, args ...any) (re
 	return result, classifyTogether(err)
 }
 
+// changedOne ends a transaction that is sent in one message with an error if its last statement has not changed exactly
+// one row. It does not only compare with 0: the server goes on with a message whose sender has died, and ROW_COUNT() is
+// -1 after a statement whose answer could not be sent. The variable has no other value than 0 and 1.
+const changedOne = "SET foreign_key_checks = IF(ROW_COUNT() = 1, 1, 2)"
+
+// changedNone reports whether changedOne has ended a transaction.
+func changedNone(err error) bool { return hasNumber(err, erWrongValueForVar) }
+
 // untilDeadline returns a context for statements that may wait for a row but write nothing yet. They end at ctx's
 // deadline, but not when the client hangs up. If the connection were closed then, the server would go on waiting and
 // keep its session, while the pool opened a new one. Enough such clients would use up the server's connections.

@@ -15,13 +15,14 @@ import (
 
 // Error numbers of MySQL, MariaDB and TiDB.
 const (
-	erConCount        = 1040 // too many connections
-	erServerShutdown  = 1053
-	erDupEntry        = 1062
-	erTooManyUser     = 1203 // too many connections of this user
-	erLockWaitTimeout = 1205
-	erUserLimit       = 1226 // the account's MAX_USER_CONNECTIONS
-	erLockNowait      = 3572
+	erConCount         = 1040 // too many connections
+	erServerShutdown   = 1053
+	erDupEntry         = 1062
+	erTooManyUser      = 1203 // too many connections of this user
+	erLockWaitTimeout  = 1205
+	erUserLimit        = 1226 // the account's MAX_USER_CONNECTIONS
+	erWrongValueForVar = 1231
+	erLockNowait       = 3572
 
 	// The disk of the server is full: the statement was rolled back.
 	erDiskFull       = 1021
@@ -156,7 +157,7 @@ func classifyCommit(err error) error {
 // classifyTogether classifies an error of a transaction that was sent in one message.
 func classifyTogether(err error) error {
 	_, answered := errors.AsType[*mysql.MySQLError](err)
-	if answered && !IsBusy(err) && !isRejected(err) && !IsDuplicate(err) {
+	if answered && !IsBusy(err) && !isRejected(err) && !IsDuplicate(err) && !changedNone(err) {
 		return classifyCommit(err) // it may have been COMMIT that failed
 	}
 	return classifyWrite(err)

@@ -299,23 +299,18 @@ func holdTogether(
 	rows := present.rows(members)
 	insert, args := insertSQL(rows)
 	args = append(args, goodsID, asked, goodsID, asked, present.Epoch, datetime(present.Now+holdSlack.Microseconds()))
-	for _, r := range rows {
-		args = append(args, r.ID)
-	}
 	// The SELECT waits for the row, so that the UPDATE begins, and reads the time, after the wait.
 	result, err := conn.together(ctx, insert+"; "+selectSQL+forUpdateSQL(ctx)+"; "+
-		deductSQL+" AND epoch = ? AND UTC_TIMESTAMP(6) <= ?; "+
-		"DELETE reservation FROM reservation "+byID+list(len(rows))+" AND ROW_COUNT() = 0", args...)
-	if IsDuplicate(err) {
-		err = keyTaken(err)
-	}
-	if err != nil {
+		deductSQL+" AND epoch = ? AND UTC_TIMESTAMP(6) <= ?; "+changedOne, args...)
+	switch {
+	case changedNone(err):
+		return false, nil
+	case IsDuplicate(err):
+		return false, keyTaken(err)
+	case err != nil:
 		return false, err
 	}
-	update := len(result.AllRowsAffected()) - 3 // before DELETE and COMMIT
-	if result.AllRowsAffected()[update] == 0 {
-		return false, nil
-	}
+	update := len(result.AllRowsAffected()) - 3 // before changedOne and COMMIT
 	batching.Allot(members, result.AllLastInsertIds()[update]+asked)
 	return true, nil
 }

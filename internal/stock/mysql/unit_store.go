@@ -87,9 +87,12 @@ func (i unitItem) write(ctx context.Context, tx Tx, goodsID int64) error {
 func (i unitItem) makeRows(ctx context.Context, conn *conn, goodsID int64) error {
 	n := min(i.Unmade, unitChunk)
 	_, err := conn.together(ctx, "UPDATE unit_stock SET unmade = unmade - ?, made = made + ? "+
-		"WHERE goods_id = ? AND made = ? AND unmade >= ?; "+
+		"WHERE goods_id = ? AND made = ? AND unmade >= ?; "+changedOne+"; "+
 		"INSERT INTO good_unit (goods_id, unit) SELECT ?, ? + n FROM ("+numbersSQL+") numbers "+
-		"WHERE ROW_COUNT() = 1 AND n <= ?", n, n, goodsID, i.Made, n, goodsID, i.Made, n)
+		"WHERE n <= ?", n, n, goodsID, i.Made, n, goodsID, i.Made, n)
+	if changedNone(err) {
+		return nil
+	}
 	return err
 }
 

@@ -37,10 +37,18 @@ const firstItem = 5_000_000
 
 // Explorer has lanes on which strategies are explored.
 type Explorer struct {
+	// Workloads are the names of those that are executed; nil: all.
+	Workloads []string
+	// Faults are the names of those that strike; nil: all.
+	Faults []string
+	// UntilRefuted stops the search of a strategy when one of its claims is refuted.
+	UntilRefuted bool
+
 	lanes    []*lane
 	requests int
 	subject  Subject // nil: strategies of the catalogue
 	items    atomic.Int64
+	warm     map[string]bool // strategies that need no warm-up any more
 }
 
 // Options are those of Start.
@@ -48,11 +56,14 @@ type Options struct {
 	Lanes    int     // how many schedules are executed side by side, each on servers of its own
 	Requests int     // 2 or 3
 	Subject  Subject // what is explored; nil: strategies of the catalogue
+	// Pause is the longest time for which a Subject does nothing although it could go on, such as between two tries for a
+	// lock.
+	Pause time.Duration
 }
 
 // Start starts lanes beside the servers of a topology. Close the Explorer before they stop.
 func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, error) {
-	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject}
+	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject, warm: map[string]bool{}}
 	items := func() int64 { return firstItem + x.items.Add(1) }
 	group, starting := errgroup.WithContext(ctx)
 	for i := range x.lanes {
@@ -65,8 +76,28 @@ func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, err
 		x.Close()
 		return nil, fmt.Errorf("start the servers of the exploration: %w", err)
 	}
+	x.watch(ctx)
 	return x, nil
 }
+
+// watch waits for what the processes of a Subject do without a request.
+func (x *Explorer) watch(ctx context.Context) {
+	isProcess := func(r *replica) bool { return r.Replica != nil }
+	if x.subject != nil && slices.ContainsFunc(x.lanes[0].replicas, isProcess) {
+		select {
+		case <-time.After(watchTime):
+		case <-ctx.Done():
+		}
+	}
+	for _, l := range x.lanes {
+		l.mu.Lock()
+		l.watching = false
+		l.mu.Unlock()
+	}
+}
+
+// watchTime is that of most jobs which a service repeats.
+const watchTime = time.Second
 
 // Close stops the lanes.
 func (x *Explorer) Close() {
@@ -90,6 +121,7 @@ const (
 	claimRetry
 	claimRestock
 	claimLimit
+	claimSet
 )
 
 // Cell is what the schedules of a strategy led to in which one fault struck, or none.
@@ -156,9 +188,11 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 			if progress != nil {
 				progress(total(cells))
 			}
-		}, Settled: func(faults []string) bool { return settled(choice.Strategy, cells, w.claim, faults) }}
+		}, Settled: func(faults []string) bool {
+			return x.UntilRefuted && refuted(choice.Strategy, cells) || settled(choice.Strategy, cells, w.claim, faults)
+		}}
 		search.Bounds.Duration /= time.Duration(len(workloads))
-		tally, err := search.Run(ctx, x.systems(choice, w, bounds.Faults > 0))
+		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(choice.Strategy, w, bounds)))
 		r.Tally.add(tally)
 		r.Workloads = append(r.Workloads, Workload{w.name, w.title, schedules, time.Since(beginning)})
 		if err != nil {
@@ -193,23 +227,37 @@ func (x *Explorer) workloads(choice scenario.Choice) []workload {
 		all = x.subject.workloads(x.requests)
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(w workload) bool {
-		return w.applies != nil && !w.applies(choice.Strategy, choice.Store)
+		return w.applies != nil && !w.applies(choice.Strategy, choice.Store) ||
+			x.Workloads != nil && !slices.Contains(x.Workloads, w.name)
 	})
 }
 
-func (x *Explorer) systems(choice scenario.Choice, w workload, faults bool) (systems []System) {
+func (x *Explorer) systems(choice scenario.Choice, w workload, faults []fault) (systems []System) {
 	for _, l := range x.lanes {
-		s := &session{lane: l, strategy: choice.Strategy, store: choice.Store, workload: w}
-		if faults {
-			s.faults = w.strikes()
-		}
-		systems = append(systems, s)
+		systems = append(systems, &session{
+			lane: l, strategy: choice.Strategy, store: choice.Store, workload: w, faults: faults,
+		})
 	}
 	return systems
 }
 
+// faults returns those that can strike in a workload.
+func (x *Explorer) faults(s scenario.Strategy, w workload, bounds Bounds) []fault {
+	if bounds.Faults == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(w.strikes(s), func(f fault) bool {
+		return x.Faults != nil && !slices.Contains(x.Faults, f.name)
+	})
+}
+
 // warmUp has every replica sell, so that no schedule is the first to load a script or to open a connection.
 func (x *Explorer) warmUp(ctx context.Context, choice scenario.Choice) error {
+	name := choice.Strategy.Name + " on " + choice.Store
+	if x.warm[name] {
+		return nil
+	}
+	x.warm[name] = true
 	group, warming := errgroup.WithContext(ctx)
 	for _, l := range x.lanes {
 		s := &session{lane: l, strategy: choice.Strategy, store: choice.Store}
@@ -265,6 +313,14 @@ func (s Schedule) shorter(o Schedule) bool {
 	return s.Token < o.Token
 }
 
+// Names lists the names of the workloads.
+func Names() (names []string) {
+	for _, w := range slices.Concat(workloads, threeRequests) {
+		names = append(names, w.name)
+	}
+	return names
+}
+
 // Replay executes the schedule of a token for a strategy.
 func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token string) (Outcome, error) {
 	name, labels, found := strings.Cut(token, ":")
@@ -279,7 +335,7 @@ func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token str
 	if err := x.warmUp(ctx, choice); err != nil {
 		return Outcome{}, err
 	}
-	return Replay(ctx, x.systems(choice, w, true)[0], labels)
+	return Replay(ctx, x.systems(choice, w, w.strikes(choice.Strategy))[0], labels)
 }
 
 // expects returns what the catalogue claims about schedules in which a fault strikes, in words, and whether some of them
@@ -300,6 +356,11 @@ func expects(s scenario.Strategy, requests, faults string) (words string, must, 
 		return "", false, true
 	}
 	switch faultTable[at].claim {
+	case claimSet:
+		if !keepsStocksApart(s) {
+			return "", false, true
+		}
+		return "keeps stocks apart", false, false
 	case claimCorrect:
 		return claim, false, false
 	case claimLate:
@@ -315,6 +376,12 @@ func expects(s scenario.Strategy, requests, faults string) (words string, must, 
 	return "", false, true
 }
 
+// keepsStocksApart reports whether a strategy claims that what it has not done for a stock does not change a later one:
+// sales on their way to MySQL, units that are held, and limits of buyers.
+func keepsStocksApart(s scenario.Strategy) bool {
+	return s.WriteBehind || len(s.Reservations) > 0 || s.Claim.BuyerLimit != ""
+}
+
 // damaged counts the schedules that did damage.
 func (c Cell) damaged() int { return c.Schedules - c.Kinds[Right] - c.Kinds[Unjudged] }
 
@@ -325,11 +392,26 @@ func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
 	c.Claim = words
 	c.Held = may || must && (c.damaged() > 0 || !exhausted) || !must && c.damaged() == 0
 	switch words {
+	case "loses-units":
+		for kind := range c.Kinds {
+			c.Held = c.Held && slices.Contains([]string{Right, Unjudged, Leaked, Undersold, SellsLess}, kind)
+		}
 	case "harmless", "rolls-back", "unlocks":
 		c.Held = c.Held && c.Waited == 0
 	case "blocks-until-lease-ends":
 		c.Held = c.Held && (c.Waited > 0 || !exhausted || c.Fault != ReplicaDies)
 	}
+}
+
+// refuted reports whether a claim is refuted already.
+func refuted(s scenario.Strategy, cells map[string]*Cell) bool {
+	for _, c := range cells {
+		sofar := *c
+		if sofar.judge(s, false); !sofar.Held {
+			return true
+		}
+	}
+	return false
 }
 
 // settled reports whether no more schedules are needed in which some faults strike: the claim is one of damage, and some

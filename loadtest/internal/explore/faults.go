@@ -74,7 +74,7 @@ var faultTable = []fault{
 		starts: func(a *actor) bool { return a.name == restockName },
 	},
 	{
-		name: StockSet, sign: "!set", claim: claimNone,
+		name: StockSet, sign: "!set", claim: claimSet,
 		title:  "the stock is set",
 		starts: func(a *actor) bool { return a.name == setName },
 	},
@@ -178,8 +178,8 @@ func (s *schedule) kill(a *actor) {
 	s.mu.Lock()
 	a.lost = true
 	s.mu.Unlock()
+	a.hangUp() // before its replica can answer that it has lost its connections
 	s.stores.cut(a.replica)
-	a.hangUp()
 	s.forget()
 }
 

@@ -3,7 +3,6 @@ package explore
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -35,6 +34,8 @@ const (
 	NoSuchHold = "reservation in an impossible state"
 	LedgerGap  = "ledger differs"
 	Overlap    = "critical sections overlap"
+	SellsMore  = "more for sale than there is" // in the store that sells than in the one that is updated afterwards
+	SellsLess  = "less for sale than there is"
 	OtherWrong = "wrong"
 	Deadlock   = "stuck"
 	Unjudged   = "unjudged"
@@ -91,6 +92,7 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 		if a.lost {
 			a.answers.forget()
 		}
+		a.answers.delay(a.executed)
 		told = append(told, a.answers)
 	}
 	if subject, ok := x.lane.subject.(*scripted); ok && subject.Check {
@@ -113,6 +115,25 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 	}
 	o.Steps = s.steps
 	return o, nil
+}
+
+// delay makes requests begin with the first of their steps. All are sent at the beginning, but nobody can tell a request
+// from one that is sent later before one of its steps is executed.
+func (a *answers) delay(executed []int64) {
+	begin := func(sent *int64, received int64) {
+		for _, at := range executed {
+			if at > *sent && at < received {
+				*sent = at
+				return
+			}
+		}
+	}
+	for i := range a.ops {
+		begin(&a.ops[i].SentNS, a.ops[i].ReceivedNS)
+	}
+	for i := range a.calls {
+		begin(&a.calls[i].SentNS, a.calls[i].ReceivedNS)
+	}
 }
 
 // forget makes the last answer unknown: a client whose replica has died cannot know more.
@@ -222,51 +243,64 @@ func endedEarlier(c history.Call, expires map[string]int64) history.Call {
 	return c
 }
 
-// settled reads the stock. If the strategy writes behind, it waits until MySQL has caught up.
+// settled reads the stock when what is written behind has reached MySQL: sales, or units that were put back.
 func (x *session) settled(ctx context.Context, durable string, items []int64) (map[int64]int64, error) {
 	if x.lane.subject != nil {
 		return x.lane.subject.stock(ctx, x.lane, items)
 	}
-	var patience time.Duration
-	switch {
-	case x.strategy.WriteBehind:
-		patience = writeBehindTime
-	case x.strategy.WriteThrough:
-		patience = restockTime
-	}
-	deadline := time.Now().Add(patience)
-	for {
-		stock, err := x.lane.oracle.Stock(ctx, durable, items)
-		if err != nil || time.Now().After(deadline) {
-			return stock, err
+	if x.strategy.WriteBehind || x.strategy.WriteThrough {
+		deadline := time.Now().Add(writeBehindTime)
+		for _, item := range items {
+			for x.lane.entries(ctx, item) > 0 && time.Now().Before(deadline) {
+				time.Sleep(2 * time.Millisecond)
+			}
 		}
-		sold, err := x.lane.oracle.Stock(ctx, x.store, items)
-		if err != nil || maps.Equal(stock, sold) {
-			return stock, err
-		}
-		time.Sleep(2 * time.Millisecond)
 	}
+	return x.lane.oracle.Stock(ctx, durable, items)
 }
 
 // writeBehindTime is how long a strategy that writes behind may take.
 const writeBehindTime = 10 * time.Second
-
-// restockTime is how long MySQL may take to learn what was put back into the store that sells. What a crash has kept from
-// MySQL it never learns.
-const restockTime = 200 * time.Millisecond
 
 // judgeAnswers judges what clients were told, given what is left.
 func judgeAnswers(h *history.History, told []answers) (damage string, evidence []string) {
 	at := slices.IndexFunc(told, func(a answers) bool { return len(a.ops) > 0 && a.ops[0].Kind == stockSet })
 	if at < 0 {
 		v := verify.Judge(record(h, told))
-		return kind(v), v.Evidence
+		if !h.Run.Exclusive {
+			v.Overlaps = 0 // nobody claims that there are none
+		}
+		damage = kind(v)
+		for item, units := range h.End.Seller {
+			if damage == OtherWrong && units > h.End.Final[item] {
+				damage = SellsMore
+			} else if damage == OtherWrong && units < h.End.Final[item] {
+				damage = SellsLess
+			}
+		}
+		return damage, v.Evidence
 	}
 	set := told[at].ops[0]
-	if set.Outcome != history.Sold {
-		return Unjudged, []string{"the stock could not be set: " + set.Error}
+	clients := slices.Delete(told, at, at+1)
+	if set.Outcome != history.Sold { // it may not have been set
+		if v := verify.Judge(record(h, clients)); v.Result == verify.Correct {
+			return Right, nil
+		}
 	}
-	return judgeSet(h, set, slices.Delete(told, at, at+1))
+	return judgeSet(h, set, apart(clients))
+}
+
+// apart returns the answers to each request by themselves. Those about a reservation belong together.
+func apart(clients []answers) (all []answers) {
+	for _, a := range clients {
+		for _, op := range a.ops {
+			all = append(all, answers{ops: []history.Op{op}})
+		}
+		if len(a.calls) > 0 {
+			all = append(all, answers{calls: a.calls})
+		}
+	}
+	return all
 }
 
 // record returns a history with the answers of some clients.
@@ -284,12 +318,12 @@ func record(h *history.History, told []answers) *history.History {
 	return &r
 }
 
-// judgeSet judges a schedule in which the stock was set: every client was served before that or after it. The schedule
-// is right if some division of the clients explains all answers and what is left.
-func judgeSet(h *history.History, set history.Op, clients []answers) (damage string, evidence []string) {
-	for division := range 1 << len(clients) {
+// judgeSet judges a schedule in which the stock was set: every request was served before that or after it. The schedule
+// is right if some division of the requests explains all answers and what is left.
+func judgeSet(h *history.History, set history.Op, requests []answers) (damage string, evidence []string) {
+	for division := range 1 << len(requests) {
 		var before, after []answers
-		for i, a := range clients {
+		for i, a := range requests {
 			if division&(1<<i) == 0 {
 				before = append(before, a)
 			} else {

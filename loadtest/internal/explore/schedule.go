@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"stock/internal/monotonic"
 	"stock/loadtest/internal/explore/wire"
 )
 
@@ -31,7 +32,8 @@ type schedule struct {
 	touched map[string]bool
 	waited  bool // until the leases of a lost holder had ended
 	items   []int64
-	locks   string // the keys of its locks begin so
+	silence time.Duration // see the constant
+	locks   string        // the keys of its locks begin so
 	// renewNothing says that leases end if nobody can go on.
 	renewNothing bool
 	saved        *saved // what the last write to Redis has changed; nil: there was none, or no fault needs it
@@ -56,6 +58,8 @@ type actor struct {
 	repeats   map[string]*repeat // by text
 	cut       bool               // a connection of its replica was cut
 	lost      bool               // its replica was killed
+	executed  []int64            // when steps of its were executed
+	pauses    bool               // it has lost a connection, and was not heard of since
 }
 
 // repeat is a step that would have the same reply again, because nobody else has changed what it touches.
@@ -120,7 +124,7 @@ type stores interface {
 
 func newSchedule(s stores, faults []fault, actors []*actor) *schedule {
 	return &schedule{
-		stores: s, faults: faults, actors: actors, current: -1,
+		stores: s, faults: faults, actors: actors, current: -1, silence: silence,
 		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
 	}
 }
@@ -154,6 +158,7 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 	}
 	h := &held{exchange: e, decided: make(chan wire.Action, 1)}
 	a.pending = append(a.pending, h)
+	a.pauses = false
 	s.event(a)
 	s.mu.Unlock()
 	select {
@@ -225,7 +230,7 @@ func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
 // changed nothing, and changes returns true: pollers would otherwise keep each other going.
 func (s *schedule) changes(a *actor, e *wire.Exchange, reply string) (again bool) {
 	last := a.repeats[e.Text]
-	if last != nil && last.reply == reply {
+	if last != nil && last.reply == reply && !endsTransaction(e) { // every COMMIT has the same text
 		last.times++
 		return true
 	}
@@ -248,6 +253,14 @@ func (s *schedule) heard(replica int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.event(s.of(replica))
+}
+
+// serves reports whether a replica has a request to answer.
+func (s *schedule) serves(replica int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.of(replica)
+	return a != nil && !a.answered
 }
 
 func (s *schedule) of(replica int) *actor {
@@ -289,6 +302,15 @@ const (
 	longestPause = 150 * time.Millisecond
 )
 
+// silenceOf is how long nothing must be heard of an actor. A client of Redis that has lost its connection pauses for a
+// random time before it sends its commands again.
+func (s *schedule) silenceOf(a *actor) time.Duration {
+	if a.pauses {
+		return max(longestPause, s.silence)
+	}
+	return s.silence
+}
+
 // settle waits until every actor is at a step, waits, or has ended.
 func (s *schedule) settle(ctx context.Context) error {
 	for {
@@ -320,8 +342,10 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 			}
 		case a.answered && quiet < executing: // what it still does, such as giving back a lock, shows up soon
 			wake = max(wake, executing-quiet)
-		case !a.answered && quiet < silence:
-			wake = max(wake, silence-quiet)
+		case a.lost && !a.answered: // its client has hung up
+			wake = max(wake, executing)
+		case !a.answered && quiet < s.silenceOf(a):
+			wake = max(wake, s.silenceOf(a)-quiet)
 		case !s.stores.asleep(a.replica):
 			a.lastEvent = time.Now()
 			wake = max(wake, executing)
@@ -528,6 +552,8 @@ func (s *schedule) let(o Option, action wire.Action, kind Kind) {
 		}
 		a.pending = slices.Delete(a.pending, n, n+1)
 		a.flying = append(a.flying, h.exchange)
+		a.pauses = action != wire.Pass
+		a.executed = append(a.executed, monotonic.Now())
 		s.steps = append(s.steps, Step{Actor: a.name, Text: h.exchange.Text, Kind: kind})
 		for _, name := range slices.Concat(h.exchange.Reads, h.exchange.Writes) {
 			s.touched[name] = true

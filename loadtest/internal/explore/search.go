@@ -15,7 +15,7 @@ import (
 // Option is something that can happen next in a schedule: an actor's step is executed, or a fault strikes.
 type Option struct {
 	Label string // in tokens: a letter for the actor, and a sign for the fault
-	Actor int    // who takes the step, or whom the fault strikes; -1 for none
+	Actor int    // who takes the step, or whom the fault strikes or has join; -1 for none
 	Fault string // name of the fault; empty: the step is executed
 	Text  string // what is executed
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -78,6 +79,11 @@ func (l *lane) promote(s *saved) {
 		}
 	}
 	_, _ = pipe.Exec(ctx) // if it fails, nothing is lost, which the schedule shows
+}
+
+// entries counts what is on its way from Redis to MySQL.
+func (l *lane) entries(ctx context.Context, item int64) int64 {
+	return l.keys.XLen(ctx, fmt.Sprintf("stock:{%d}:sales", item)).Val()
 }
 
 // holds implements stores.

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"stock/internal/servers"
@@ -19,20 +18,24 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 	secure.TLS = true
 	cluster.Redis, cluster.Tenants.Redis = []string{"a:6379", "b:6379"}, &tenant.Keys{}
 	single.Redis, single.Tenants.Redis = []string{"a:6379"}, &tenant.Keys{}
+	single.MySQLDSN = "nonsense" // it is looked at, because the scenario is played
 	for name, test := range map[string]struct {
 		on   *topology.Topology
 		want report.Outcome
 		why  string
 	}{
-		"TLS":          {&secure, report.Skipped, NoTLS},
-		"a Cluster":    {&cluster, report.Skipped, NoCluster},
-		"a single one": {&single, report.Inconclusive, "start the servers of the scenario: it was played"},
+		"TLS":       {&secure, report.Skipped, NoTLS},
+		"a Cluster": {&cluster, report.Skipped, NoCluster},
+		"a single one": {
+			&single, report.Inconclusive,
+			"start the servers of the scenario: invalid DSN: missing the slash separating the database name",
+		},
 	} {
 		var played report.Fault
 		err := (&Lab{Topology: test.on}).Run(t.Context(), Options{
 			Scenarios: []Scenario{{
 				Name: "story", Applies: noStrategy, Practices: []Practice{{Name: "practice"}},
-				Deploy: func(context.Context, *Lab) (*Deployment, error) { return nil, errors.New("it was played") },
+				On: Setting{Isolation: "SERIALIZABLE"},
 			}},
 			Repeat: 1,
 			Done:   func(f report.Fault, _ history.History) error { played = f; return nil },
@@ -58,7 +61,7 @@ func TestAMySQLOfTheRoundIsNotTakenForTheTiDBOfTheLab(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	d, err := onOwnMySQL(t.Context(), &Lab{Topology: lab}, servers.MySQLOptions{Relaxed: true})
+	d, err := (&Lab{Topology: lab}).deploy(t.Context(), Setting{MySQL: &servers.MySQLOptions{Relaxed: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,8 +37,7 @@ func TestAnEtcdLeaderIsKilledAndItsSuccessorFoundAlthoughMembersDoNotAlwaysAnswe
 	if m.leader.Err() == nil || m.term == 0 {
 		t.Errorf("%s of term %d was not killed", m.leader.Name, m.term)
 	}
-	s := &Stage{Deployment: &Deployment{etcd: m}}
-	if leader, term, err := s.awaitElection(t.Context(), m.term); err != nil || leader == m.leader || term <= m.term {
+	if leader, term, err := m.awaitElection(t.Context(), m.term); err != nil || leader == m.leader || term <= m.term {
 		t.Errorf("the successor leads in term %d, %v; want one after term %d", term, err, m.term)
 	}
 }

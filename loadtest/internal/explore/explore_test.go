@@ -1,0 +1,269 @@
+package explore_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
+)
+
+// rig is what the tests of the package share: two lanes, on which one test after the other explores.
+type rig struct {
+	lab      *lab.Lab
+	explorer *explore.Explorer
+	choices  map[string]scenario.Choice
+}
+
+var shared = sync.OnceValues(func() (r rig, err error) {
+	ctx := context.Background()
+	if r.lab, err = lab.Start(ctx, topology.Options{Replicas: 1, Relaxed: true}); err != nil {
+		return r, err
+	}
+	catalogue, err := r.lab.Target.Strategies(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.choices = map[string]scenario.Choice{}
+	for _, s := range catalogue {
+		r.choices[s.Name] = scenario.Choice{Strategy: s, Store: s.Stores[0]}
+	}
+	r.explorer, err = explore.Start(ctx, r.lab.Topology, explore.Options{Lanes: 2, Requests: 2})
+	return r, err
+})
+
+var started bool
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if started {
+		r, _ := shared()
+		if r.explorer != nil {
+			r.explorer.Close()
+		}
+		if r.lab != nil {
+			if err := r.lab.Close(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}
+	}
+	os.Exit(code)
+}
+
+func start(t *testing.T) rig {
+	t.Helper()
+	started = true
+	r, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// explored explores a strategy in a workload, with at most one of some faults, and fails the test unless every schedule was executed and judged.
+func explored(t *testing.T, strategy, workload string, faults ...string) explore.Result {
+	t.Helper()
+	r := start(t)
+	r.explorer.Workloads, r.explorer.Faults = []string{workload}, faults
+	bounds := explore.Bounds{Preemptions: 2}
+	if len(faults) > 0 {
+		bounds = explore.Bounds{Preemptions: 1, Faults: 1}
+	}
+	result, err := r.explorer.Explore(t.Context(), r.choices[strategy], bounds, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !result.Judged() {
+		t.Errorf("%s: not every schedule was executed and judged: %+v", strategy, result.Tally)
+	}
+	return result
+}
+
+// cell returns what the schedules led to in which a fault struck.
+func cell(t *testing.T, r explore.Result, fault string) explore.Cell {
+	t.Helper()
+	at := slices.IndexFunc(r.Cells, func(c explore.Cell) bool { return c.Fault == fault })
+	if at < 0 {
+		t.Fatalf("%s: no schedule had %q", r.Strategy, fault)
+	}
+	return r.Cells[at]
+}
+
+func wantDamage(t *testing.T, r explore.Result, fault, kind string) explore.Schedule {
+	t.Helper()
+	c := cell(t, r, fault)
+	s, found := c.Shortest[kind]
+	if !found {
+		t.Errorf("%s: %q led to %v, want %s", r.Strategy, fault, c.Kinds, kind)
+	}
+	return s
+}
+
+func wantRight(t *testing.T, r explore.Result, faults ...string) {
+	t.Helper()
+	for _, c := range r.Cells {
+		if c.Kinds[explore.Right] != c.Schedules && (faults == nil || slices.Contains(faults, c.Fault)) {
+			t.Errorf("%s: %q led to %v in %d schedules", r.Strategy, c.Fault, c.Kinds, c.Schedules)
+		}
+	}
+	for _, fault := range faults {
+		cell(t, r, fault)
+	}
+}
+
+func TestReadModifyWriteWithoutALockLosesAnUpdate(t *testing.T) {
+	r := explored(t, "none", "enough")
+	s := wantDamage(t, r, "", explore.LostUpdate)
+	if s.Preemptions != 1 {
+		t.Errorf("the shortest trace has %d preemptions, want 1: %s", s.Preemptions, s.Token)
+	}
+	if !r.Held() {
+		t.Error("the claim is refuted that none loses updates")
+	}
+}
+
+func TestAnAtomicUpdateIsAlwaysRight(t *testing.T) {
+	r := explored(t, "update", "last", explore.LostReply, explore.LostRequest, explore.ReplicaDies)
+	wantRight(t, r, "", explore.LostReply, explore.LostRequest, explore.ReplicaDies)
+	if !r.Exhausted || !r.Held() {
+		t.Errorf("the search was not exhausted, or a claim not held: %+v", r)
+	}
+}
+
+// The write of a late holder needs no fault of its own: its lease ends, and all others go first.
+func TestOnlyAFenceStopsTheWriteOfALateHolder(t *testing.T) {
+	r := explored(t, "lock-redis-lua", "enough", explore.LeaseEnds)
+	late := wantDamage(t, r, explore.LeaseEnds, explore.LostUpdate)
+	sold, written := "", ""
+	for _, step := range late.Outcome.Steps {
+		if step.Kind == explore.Answers && sold == "" {
+			sold = step.Actor
+		}
+		if strings.HasPrefix(step.Text, "UPDATE") {
+			written = step.Actor
+		}
+	}
+	if sold == written {
+		t.Errorf("the last write is that of %s, who was answered first", sold)
+	}
+	wantRight(t, r, "")
+	wantRight(t, explored(t, "lock-redis-fenced", "enough", explore.LeaseEnds), "", explore.LeaseEnds)
+}
+
+func TestALockWithoutALeaseIsDeleted(t *testing.T) {
+	wantDamage(t, explored(t, "lock-redis-setnx", "enough", explore.KeyGone), explore.KeyGone, explore.LostUpdate)
+}
+
+func TestAnOrderIsAllOrNothing(t *testing.T) {
+	wantRight(t, explored(t, "update", "orders", explore.LostReply), "", explore.LostReply)
+	wantRight(t, explored(t, "lock-redis-fenced", "orders"), "")
+}
+
+func TestAKeySellsOnce(t *testing.T) {
+	wantRight(t, explored(t, "ledger", "same-key", explore.LostReply), "", explore.LostReply)
+	wantRight(t, explored(t, "ledger", "same-order"), "")
+	wantRight(t, explored(t, "ledger", "one", explore.SentAgain), explore.SentAgain)
+	wantDamage(t, explored(t, "update", "one", explore.SentAgain), explore.SentAgain, explore.SoldTwice)
+}
+
+func TestALimitHolds(t *testing.T) {
+	wantRight(t, explored(t, "ledger", "limit"), "")
+	exceeds := explored(t, "ledger-check-first", "limit")
+	wantDamage(t, exceeds, "", explore.OverLimit)
+	if !exceeds.Held() || exceeds.Cells[0].Requests != explore.LimitedBuyer {
+		t.Errorf("a limit that is exceeded as claimed: %+v", exceeds.Cells)
+	}
+}
+
+func TestALimitIsThatOfThePresentStock(t *testing.T) {
+	r := start(t)
+	wantRight(t, explored(t, "ledger", "limit-later", explore.StockSet), explore.StockSet)
+	o, err := r.explorer.Replay(t.Context(), r.choices["ledger"], "limit-later:A.A.A.A.A.A.A.!set")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answers []string
+	for _, step := range o.Steps {
+		if step.Kind == explore.Answers && step.Actor != "" {
+			answers = append(answers, step.Actor+" "+step.Text)
+		}
+	}
+	// That a transaction is committed three times with the same answer is no poll.
+	if want := []string{"A sold", "admin sold", "A sold"}; !slices.Equal(answers, want) {
+		t.Errorf("the answers are %q, want %q", answers, want)
+	}
+}
+
+func TestReservationsEndOnce(t *testing.T) {
+	for workload, fault := range map[string]string{
+		"confirm": explore.TimeOver, "hold": explore.StockSet, "same-hold": explore.TimeOver, "enough": explore.ReplicaDies,
+	} {
+		wantRight(t, explored(t, "reserve", workload, fault), "", fault)
+	}
+}
+
+func TestAPromotedReplicaLosesASaleThatOnlyRedisKnows(t *testing.T) {
+	r := explored(t, "redis-script", "enough", explore.Promoted)
+	wantDamage(t, r, explore.Promoted, explore.LostUpdate)
+	if !r.Held() {
+		t.Error("a fault about which the catalogue claims nothing refutes a claim")
+	}
+}
+
+func TestALateWriteOverwritesAStockThatIsSetOrRestocked(t *testing.T) {
+	r := explored(t, "lock-redis-lua", "one", explore.StockSet, explore.Restocked)
+	wantDamage(t, r, explore.StockSet, explore.LostUpdate)
+	wantDamage(t, r, explore.Restocked, explore.Leaked)
+	wantRight(t, explored(t, "update", "one", explore.StockSet, explore.Restocked), explore.StockSet, explore.Restocked)
+}
+
+func TestAReplayRepeatsTheSchedule(t *testing.T) {
+	tokens := map[string][]string{
+		"none":              {"enough:A.B.A.B.A.B", "enough:A.A.B.B.A.B", "last:A.A.B.B.B.A"},
+		"lock-redis-lua":    {"enough:", "enough:A.A.A.!lease", "one:A.A.A.!restock", "one:A.A.A.!set", "enough:A.A.B.A.B"},
+		"lock-redis-fenced": {"enough:A.A.A.!lease.B", "enough:A.A.A#", "orders:", "orders:A.B.A.B"},
+		"update":            {"last:!again.A", "last:B.A", "enough:A~", "enough:A-", "orders:A.B"},
+		"reserve":           {"confirm:A.A.!over", "confirm:A.B.A.B", "hold:A.A.!set", "same-hold:A.B.A.B"},
+	}
+	r := start(t)
+	for strategy, list := range tokens {
+		for _, token := range list {
+			var first explore.Outcome
+			for try := range 5 {
+				o, err := r.explorer.Replay(t.Context(), r.choices[strategy], token)
+				if err != nil {
+					t.Fatalf("%s %s: %v", strategy, token, err)
+				}
+				if try == 0 {
+					first = o
+				} else if o.Kind != first.Kind || shape(o) != shape(first) {
+					t.Errorf("%s %s: try %d was %s:\n%s\nand the first %s:\n%s", strategy, token, try, o.Kind, shape(o),
+						first.Kind, shape(first))
+				}
+			}
+		}
+	}
+}
+
+// shape is what is the same in all executions of a schedule: the steps of each actor, and what was answered.
+func shape(o explore.Outcome) string {
+	lines := map[string]string{}
+	for _, step := range o.Steps {
+		if step.Kind == explore.Passes || step.Kind == explore.Polls || step.Actor == "" {
+			continue
+		}
+		text, _, _ := strings.Cut(step.Text, " ")
+		line := fmt.Sprintln(step.Actor, step.Kind, text)
+		if !strings.HasSuffix(lines[step.Actor], line) { // how often somebody polls depends on the time
+			lines[step.Actor] += line
+		}
+	}
+	return fmt.Sprint(lines)
+}
