@@ -80,7 +80,6 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	}
 	defer x.Close()
 	x.Workloads, x.UntilRefuted = f.workloads, f.refuted
-	x.Workloads, x.UntilRefuted = f.workloads, f.refuted
 	if f.replay != "" {
 		screen.clear()
 		o, err := x.Replay(ctx, choices[0], f.replay)
@@ -100,7 +99,7 @@ func writeReplay(stdout io.Writer, o explore.Outcome) error {
 }
 
 func (f *exploreFlags) options() explore.Options {
-	o := explore.Options{Lanes: f.lanes, Requests: f.requests}
+	o := explore.Options{Lanes: f.lanes, Requests: f.requests, Pause: f.pause}
 	if f.replay != "" {
 		o.Lanes = 1
 	}

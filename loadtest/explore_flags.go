@@ -29,6 +29,7 @@ type exploreFlags struct {
 
 	service explore.Service
 	setup   string // file
+	pause   time.Duration
 
 	servers serverFlags // for scripts
 	scripts []*script.Script
@@ -62,6 +63,10 @@ func (f *exploreFlags) registerService(flags *pflag.FlagSet) {
 	flags.StringVar(&f.service.Request, "request", explore.DefaultRequest,
 		"of your service: method and path of a deduction; {item}, {count} and {key} are filled in, also below")
 	flags.StringVar(&f.service.Body, "body", explore.DefaultBody, "of your service: the body of a deduction")
+	flags.StringArrayVar(&f.service.Headers, "header", nil,
+		`of your service: a header of a deduction, such as "Authorization: secret"; may be repeated`)
+	flags.StringVar(&f.service.Sold, "sold", "",
+		"of your service: text without which an answer of 2xx does not confirm a deduction, but says that too few units are left")
 	flags.BoolVar(&f.service.Keyed, "keyed", false,
 		"of your service: it promises to deduct once for each key, which is sent as Idempotency-Key")
 	flags.StringVar(&f.setup, "setup", "", "of your service: file with SQL that makes its tables (default: it uses good_stock)")
@@ -69,10 +74,14 @@ func (f *exploreFlags) registerService(flags *pflag.FlagSet) {
 		`of your service: SQL that sets the stock of an item, or "redis " and a command`)
 	flags.StringVar(&f.service.ReadStock, "read-stock", explore.DefaultReadStock,
 		`of your service: SQL that reads the stock of an item, or "redis " and a command`)
+	flags.DurationVar(&f.pause, "pause", 0,
+		"of your service: the longest time for which it sleeps while it works, such as between two tries for a lock")
 }
 
 // serviceFlags are those that need a command.
-var serviceFlags = []string{"request", "body", "keyed", "setup", "set-stock", "read-stock"}
+var serviceFlags = []string{
+	"request", "body", "header", "sold", "keyed", "setup", "set-stock", "read-stock", "pause",
+}
 
 // check returns what is wrong with the flags and arguments. dash is the number of arguments before --, or -1.
 func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, getenv func(string) string) error {
@@ -134,6 +143,8 @@ func (f *exploreFlags) checkService(args []string, dash int) error {
 		return fmt.Errorf("%q stands before --, where only flags may be", args[0])
 	case f.strategies != nil:
 		return errors.New("--strategies cannot be used with a service of yours")
+	case f.pause < 0 || f.pause > time.Second:
+		return fmt.Errorf("--pause %v: must be at most a second", f.pause)
 	}
 	f.service.Command = args
 	if f.setup != "" {

@@ -56,6 +56,9 @@ type Options struct {
 	Lanes    int     // how many schedules are executed side by side, each on servers of its own
 	Requests int     // 2 or 3
 	Subject  Subject // what is explored; nil: strategies of the catalogue
+	// Pause is the longest time for which a Subject does nothing although it could go on, such as between two tries for a
+	// lock.
+	Pause time.Duration
 }
 
 // Start starts lanes beside the servers of a topology. Close the Explorer before they stop.
@@ -73,8 +76,28 @@ func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, err
 		x.Close()
 		return nil, fmt.Errorf("start the servers of the exploration: %w", err)
 	}
+	x.watch(ctx)
 	return x, nil
 }
+
+// watch waits for what the processes of a Subject do without a request.
+func (x *Explorer) watch(ctx context.Context) {
+	isProcess := func(r *replica) bool { return r.Replica != nil }
+	if x.subject != nil && slices.ContainsFunc(x.lanes[0].replicas, isProcess) {
+		select {
+		case <-time.After(watchTime):
+		case <-ctx.Done():
+		}
+	}
+	for _, l := range x.lanes {
+		l.mu.Lock()
+		l.watching = false
+		l.mu.Unlock()
+	}
+}
+
+// watchTime is that of most jobs which a service repeats.
+const watchTime = time.Second
 
 // Close stops the lanes.
 func (x *Explorer) Close() {

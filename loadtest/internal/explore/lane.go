@@ -38,13 +38,17 @@ type lane struct {
 	items    func() int64
 	subject  Subject // nil: strategies of the catalogue
 	at       topology.Addresses
+	pause    time.Duration
 
 	mu     sync.Mutex
 	now    *schedule           // nil between two schedules
 	names  []string            // items of the schedule, and what was made for them
 	sticky map[*wire.Conn]bool // connections that have named one of them
-	cutOff []*replica
-	failed error // why a replica could not be started again
+	idle   map[string]bool     // shapes of what a service of the user does without a request
+	// watching is set until the first request.
+	watching bool
+	cutOff   []*replica
+	failed   error // why a replica could not be started again
 }
 
 // replica is a process of the service and the proxies between it and the stores.
@@ -67,7 +71,7 @@ var serviceArgs = []string{
 func startLane(
 	ctx context.Context, t *topology.Topology, name string, o Options, items func() int64,
 ) (l *lane, err error) {
-	l = &lane{items: items, subject: o.Subject}
+	l = &lane{items: items, subject: o.Subject, pause: o.Pause, idle: map[string]bool{}, watching: true}
 	defer func() {
 		if err != nil {
 			l.stop()
@@ -190,11 +194,12 @@ func (l *lane) stop() {
 
 // Arrive implements wire.Gate.
 func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
-	if s := r.lane.concerned(e); s != nil {
-		return s.arrive(r.number, e, gone)
+	if subject, ok := r.lane.subject.(*scripted); ok && !subject.mayTouch(e, r.lane.at.KeyPrefix) {
+		return wire.LoseBoth
 	}
-	if s := r.lane.running(); s != nil && r.lane.subject != nil { // such as the opening of a connection
-		s.heard(r.number)
+	s, names := r.lane.concerned(e)
+	if s != nil && (names || r.lane.subject != nil && s.serves(r.number)) {
+		return s.arrive(r.number, e, gone)
 	}
 	return wire.Pass
 }
@@ -226,28 +231,39 @@ func (l *lane) running() *schedule {
 	return l.now
 }
 
-// concerned returns the schedule to which an exchange belongs: it names an item or what was made for it, such as a
-// reservation, or ends a transaction that did. It returns nil for others. Replicas look for work all the time, and end
-// what an earlier schedule has left behind.
-func (l *lane) concerned(e *wire.Exchange) *schedule {
+// concerned returns the schedule to which an exchange may belong, and whether it does in any case, because it names an
+// item or what was made for it, such as a reservation, or ends a transaction that did. Replicas look for work all the
+// time, and end what an earlier schedule has left behind.
+//
+// A service of the user may know an item by another name than its clients. So whatever it does while it has a request
+// belongs to the schedule, unless it has done the same without one.
+func (l *lane) concerned(e *wire.Exchange) (s *schedule, names bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.now == nil {
-		return nil
+		if l.watching {
+			l.idle[e.Shape] = true
+		}
+		return nil, false
 	}
 	if _, ok := l.subject.(*scripted); ok {
-		return l.now
+		return l.now, true
 	}
 	if slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) }) {
 		l.sticky[e.Conn] = true
 		l.names = append(l.names, uuids.FindAllString(e.Text, -1)...)
-	} else if !l.sticky[e.Conn] || !endsTransaction(e) {
-		if beginsTransaction(e) { // for something else: connections are shared
-			delete(l.sticky, e.Conn)
-		}
-		return nil
+		return l.now, true
 	}
-	return l.now
+	if l.sticky[e.Conn] && endsTransaction(e) {
+		return l.now, true
+	}
+	if beginsTransaction(e) { // for something else: connections are shared
+		delete(l.sticky, e.Conn)
+	}
+	if l.idle[e.Shape] {
+		return nil, false
+	}
+	return l.now, false
 }
 
 func beginsTransaction(e *wire.Exchange) bool {
@@ -355,7 +371,7 @@ func waitsInRedis(e *wire.Exchange) bool {
 }
 
 // longestLease is longer than the leases of locks, and shorter than the time to live of anything else.
-const longestLease = 5 * time.Second
+const longestLease, longestLeaseElsewhere = 5 * time.Second, time.Minute
 
 // leases implements stores.
 func (l *lane) leases(keys []string) (leases []string) {
@@ -369,8 +385,12 @@ func (l *lane) leases(keys []string) (leases []string) {
 		pipe.PTTL(ctx, key)
 	}
 	replies, _ := pipe.Exec(ctx)
+	longest := longestLease
+	if l.subject != nil {
+		longest = longestLeaseElsewhere
+	}
 	for i, reply := range replies {
-		if ttl, ok := reply.(*redis.DurationCmd); ok && ttl.Err() == nil && ttl.Val() > 0 && ttl.Val() < longestLease {
+		if ttl, ok := reply.(*redis.DurationCmd); ok && ttl.Err() == nil && ttl.Val() > 0 && ttl.Val() <= longest {
 			leases = append(leases, keys[i])
 		}
 	}
@@ -384,24 +404,32 @@ func (l *lane) endLeases(keys []string) {
 	_ = l.keys.Del(ctx, keys...).Err() // if it fails, no lease has ended, which the schedule shows
 }
 
-// asleep implements stores.
+// asleep implements stores. A replica whose connection is being opened waits for a store, and goes on soon.
 func (l *lane) asleep(number int) bool {
-	if l.replicas[number].Replica == nil {
+	r := l.replicas[number]
+	if r.Replica == nil {
 		a := l.running().of(number)
 		return a == nil || a.answered // the session of a script goes on until it asks a store, or ends
 	}
-	for _, file := range threadsOf(strconv.Itoa(l.replicas[number].PID)) {
+	if slices.ContainsFunc(r.proxies, (*wire.Proxy).Opening) {
+		return false
+	}
+	for _, file := range threadsOf(strconv.Itoa(r.PID)) {
 		stat, err := os.ReadFile(file)
 		if err != nil {
 			continue // the thread has ended
 		}
 		// The state follows the name, which is in parentheses and may contain any character.
-		if _, state, found := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " "); found && state[0] != 'S' {
+		if _, state, found := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " "); found && runs(state[0]) {
 			return false
 		}
 	}
 	return true
 }
+
+// runs reports whether a thread in this state runs, or will without an event: it waits for a disk. It does not if it is
+// asleep, stopped, or dead without its parent knowing.
+func runs(state byte) bool { return state == 'R' || state == 'D' }
 
 // threadsOf lists the files with the states of the threads of a process and its descendants. It is empty where there is
 // no /proc: only the time tells there.

@@ -32,8 +32,11 @@ type schedule struct {
 	touched map[string]bool
 	waited  bool // until the leases of a lost holder had ended
 	items   []int64
-	locks   string // the keys of its locks begin so
-	saved   *saved // what the last write to Redis has changed; nil: there was none, or no fault needs it
+	silence time.Duration // see the constant
+	locks   string        // the keys of its locks begin so
+	// renewNothing says that leases end if nobody can go on.
+	renewNothing bool
+	saved        *saved // what the last write to Redis has changed; nil: there was none, or no fault needs it
 }
 
 // actor is a request, and what its replica does for it.
@@ -121,7 +124,7 @@ type stores interface {
 
 func newSchedule(s stores, faults []fault, actors []*actor) *schedule {
 	return &schedule{
-		stores: s, faults: faults, actors: actors, current: -1,
+		stores: s, faults: faults, actors: actors, current: -1, silence: silence,
 		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
 	}
 }
@@ -252,6 +255,14 @@ func (s *schedule) heard(replica int) {
 	s.event(s.of(replica))
 }
 
+// serves reports whether a replica has a request to answer.
+func (s *schedule) serves(replica int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.of(replica)
+	return a != nil && !a.answered
+}
+
 func (s *schedule) of(replica int) *actor {
 	for _, a := range s.actors {
 		if a.replica == replica && a.started {
@@ -291,13 +302,13 @@ const (
 	longestPause = 150 * time.Millisecond
 )
 
-// silence is how long nothing must be heard of the actor. A client of Redis that has lost its connection pauses for a
+// silenceOf is how long nothing must be heard of an actor. A client of Redis that has lost its connection pauses for a
 // random time before it sends its commands again.
-func (a *actor) silence() time.Duration {
+func (s *schedule) silenceOf(a *actor) time.Duration {
 	if a.pauses {
-		return longestPause
+		return max(longestPause, s.silence)
 	}
-	return silence
+	return s.silence
 }
 
 // settle waits until every actor is at a step, waits, or has ended.
@@ -333,8 +344,8 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 			wake = max(wake, executing-quiet)
 		case a.lost && !a.answered: // its client has hung up
 			wake = max(wake, executing)
-		case !a.answered && quiet < a.silence():
-			wake = max(wake, a.silence()-quiet)
+		case !a.answered && quiet < s.silenceOf(a):
+			wake = max(wake, s.silenceOf(a)-quiet)
 		case !s.stores.asleep(a.replica):
 			a.lastEvent = time.Now()
 			wake = max(wake, executing)
@@ -500,7 +511,7 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 func (s *schedule) lostHolder() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.faults, func(f fault) bool {
+	return s.renewNothing || slices.ContainsFunc(s.faults, func(f fault) bool {
 		return f.claim == claimCrash && slices.Contains(s.struck, f.name)
 	})
 }
@@ -568,7 +579,7 @@ func (s *schedule) whoWaits() string {
 	var parts []string
 	for _, a := range s.actors {
 		switch {
-		case a.answered:
+		case a.answered || !a.started:
 		case len(a.flying) > 0:
 			parts = append(parts, fmt.Sprintf("%s waits in the store for %s", a.name, a.flying[0].Text))
 		case len(a.pending) > 0:
@@ -578,6 +589,14 @@ func (s *schedule) whoWaits() string {
 		}
 	}
 	return strings.Join(parts, "; ")
+}
+
+// died reports whether a replica was killed.
+func (s *schedule) died(replica int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.of(replica)
+	return a != nil && a.lost
 }
 
 // release lets everything pass from now on.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +27,9 @@ import (
 type Service struct {
 	Command []string // program and arguments; one process for each replica
 	Request string   // that deducts: method and path
-	Body    string   // of the request, JSON; empty: none
+	Body    string   // of the request; empty: none
+	Headers []string // of the request, such as "Authorization: Bearer {key}"
+	Sold    string   // what an answer of 2xx contains if it confirms a sale; otherwise, too few units are left
 	Keyed   bool     // it promises to deduct once for each key, which is sent as Idempotency-Key
 
 	Setup string // SQL that makes its tables; empty: it uses good_stock
@@ -53,6 +56,8 @@ func (s Service) Check() error {
 		return errors.New("the command is missing: give it after --")
 	case method == "" || method != strings.ToUpper(method) || !strings.HasPrefix(path, "/"):
 		return fmt.Errorf("--request %q: must be a method and a path, such as %q", s.Request, DefaultRequest)
+	case slices.ContainsFunc(s.Headers, func(h string) bool { return !strings.Contains(h, ":") }):
+		return fmt.Errorf("--header %q: must be a name, a colon and a value", s.Headers)
 	case !strings.Contains(s.Request+s.Body, "{item}"):
 		return errors.New("neither --request nor --body has {item}: every schedule deducts from an item of its own")
 	case !strings.Contains(s.SetStock, "{item}") || !strings.Contains(s.SetStock, "{count}"):
@@ -105,7 +110,10 @@ func (s Service) start(
 	return t.StartCommand(ctx, name, s.Command, map[string]string{
 		"MYSQL_DSN": dsn.FormatDSN(), "MYSQL_HOST": host, "MYSQL_PORT": port, "MYSQL_USER": config.User,
 		"MYSQL_PASSWORD": config.Passwd, "MYSQL_DATABASE": config.DBName,
-		"REDIS_ADDR": at.Redis[0], "REDIS_HOST": redisHost, "REDIS_PORT": redisPort,
+		"MYSQL_URL": (&url.URL{
+			Scheme: "mysql", User: url.UserPassword(config.User, config.Passwd), Host: config.Addr, Path: config.DBName,
+		}).String(),
+		"REDIS_ADDR": at.Redis[0], "REDIS_HOST": redisHost, "REDIS_PORT": redisPort, "REDIS_URL": "redis://" + at.Redis[0],
 	})
 }
 
@@ -157,21 +165,20 @@ func words(command string) (args []any) {
 	return args
 }
 
-func (s Service) workloads(int) []workload { return ownWorkloads }
-
-// ownWorkloads are those of a service of which nothing is known but how it deducts. Nobody knows how it is restocked.
-var ownWorkloads = func() (own []workload) {
-	for _, w := range workloads {
-		if !slices.Contains([]string{"one", "enough", "last", "too-many", "same-key"}, w.name) {
+// workloads are those of a service of which nothing is known but how it deducts one item. Nobody knows how it is
+// restocked.
+func (s Service) workloads(requests int) (own []workload) {
+	for _, w := range workloadsOf(requests) {
+		if slices.ContainsFunc(w.requests, func(r request) bool { return r.kind != history.Deduct || r.limit > 0 }) {
 			continue
 		}
 		w.faults = slices.DeleteFunc(slices.Clone(w.faults), func(name string) bool {
-			return slices.Contains([]string{Restocked, StockSet, TimeOver}, name)
+			return slices.Contains([]string{Restocked, StockSet}, name)
 		})
 		own = append(own, w)
 	}
 	return own
-}()
+}
 
 func (s Service) client(l *lane, items []int64, n, at int, r request) client {
 	if r.same {
@@ -197,31 +204,27 @@ func (s Service) client(l *lane, items []int64, n, at int, r request) client {
 
 // send asks the service, and notes its answer. 2xx confirms a sale, 409 is "sold out". Any other 4xx and 503 say that
 // nothing was deducted. What became of the request is unknown after any other answer, and without one.
-func (s Service) send(ctx context.Context, url string, op *history.Op) error {
-	method, path, _ := strings.Cut(s.Request, " ")
+func (s Service) send(ctx context.Context, base string, op *history.Op) error {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
-	body := bytes.NewBufferString(fill(s.Body, op.GoodsID, op.Count, op.Name))
-	request, err := http.NewRequestWithContext(ctx, method, url+fill(path, op.GoodsID, op.Count, op.Name), body)
+	request, err := s.request(ctx, base, op)
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Idempotency-Key", op.Name)
 	response, err := oneConnection.Do(request)
 	if err != nil {
 		op.Outcome, op.Error = history.Unknown, "no answer"
 		return nil //nolint:nilerr // it is an outcome
 	}
 	defer response.Body.Close()
-	_, err = io.Copy(io.Discard, response.Body)
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	op.Status, op.Error = response.StatusCode, response.Status
 	switch code := response.StatusCode; {
 	case err != nil:
 		op.Outcome, op.Error = history.Unknown, "half an answer"
-	case code/100 == 2:
+	case code/100 == 2 && bytes.Contains(answer, []byte(s.Sold)):
 		op.Outcome, op.Error = history.Sold, ""
-	case code == http.StatusConflict:
+	case code/100 == 2, code == http.StatusConflict:
 		op.Outcome = history.SoldOut
 	case code/100 == 4 || code == http.StatusServiceUnavailable:
 		op.Outcome = history.Busy
@@ -229,6 +232,22 @@ func (s Service) send(ctx context.Context, url string, op *history.Op) error {
 		op.Outcome = history.Unknown
 	}
 	return nil
+}
+
+func (s Service) request(ctx context.Context, base string, op *history.Op) (*http.Request, error) {
+	method, path, _ := strings.Cut(fill(s.Request, op.GoodsID, op.Count, op.Name), " ")
+	body := strings.NewReader(fill(s.Body, op.GoodsID, op.Count, op.Name))
+	request, err := http.NewRequestWithContext(ctx, method, base+path, body)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Idempotency-Key", op.Name)
+	for _, header := range s.Headers {
+		name, value, _ := strings.Cut(fill(header, op.GoodsID, op.Count, op.Name), ":")
+		request.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	return request, nil
 }
 
 // oneConnection opens a connection for each request: a replica may have been restarted.

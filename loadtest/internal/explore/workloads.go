@@ -89,7 +89,18 @@ var workloads = []workload{
 			order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1}),
 			order(history.Line{GoodsID: 1, Count: 2}, history.Line{GoodsID: 0, Count: 1}),
 		},
-		faults: []string{LeaseEnds, LostReply, ReplicaDies},
+		faults: []string{LostReply, ReplicaDies},
+	},
+	{
+		name: "order-late", title: "10 units of two items; A orders 1 of each, B buys 2 of item 2", stock: []int64{10, 10},
+		applies: func(s scenario.Strategy, store string) bool {
+			return s.Claim.HolderCrash == "blocks-until-lease-ends" && slices.Contains(s.Orders, store)
+		},
+		requests: []request{
+			order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1}),
+			{kind: history.Deduct, lines: []history.Line{{GoodsID: 1, Count: 2}}},
+		},
+		faults: []string{LeaseEnds},
 	},
 	{
 		name: "same-key", title: "10 units; A buys 1, and sends its request to both replicas at once", stock: []int64{10},

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -129,14 +132,25 @@ func (r *run) sql(ctx context.Context, args starlark.Tuple, kwargs []starlark.Tu
 		return value, nil
 	}
 	refused, ok := errors.AsType[*mysql.MySQLError](err)
-	if !ok {
+	switch {
+	case isLost(err):
 		stores.lost(on)
 		return nil, failure{text: "the connection to MySQL was lost", lost: true}
+	case !ok:
+		return nil, err
 	}
 	class := string(refused.SQLState[:2])
 	f := failure{text: refused.Error(), code: int(refused.Number), mistake: class == "42" || class == "21"}
 	f.refusal = !f.mistake
 	return nil, f
+}
+
+// isLost reports whether an error of the driver is that of a connection, and not that of an argument.
+func isLost(err error) bool {
+	_, network := errors.AsType[net.Error](err)
+	return network || slices.ContainsFunc([]error{
+		driver.ErrBadConn, mysql.ErrInvalidConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, context.Canceled,
+	}, func(lost error) bool { return errors.Is(err, lost) })
 }
 
 func firstWord(text string) string {
@@ -282,9 +296,6 @@ func (r *run) http(ctx context.Context, args starlark.Tuple, kwargs []starlark.T
 	if err != nil {
 		return nil, err
 	}
-	if r.env.HTTP == nil {
-		return nil, errors.New("http: only a session can send requests")
-	}
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -298,7 +309,7 @@ func (r *run) http(ctx context.Context, args starlark.Tuple, kwargs []starlark.T
 	}
 	var status int
 	var text []byte
-	err = r.env.HTTP(ctx, strings.TrimSpace(method+" "+url+" "+body), func() (string, error) {
+	send := func() (string, error) {
 		response, err := client.Do(request)
 		if err != nil {
 			return "", err
@@ -307,7 +318,12 @@ func (r *run) http(ctx context.Context, args starlark.Tuple, kwargs []starlark.T
 		status = response.StatusCode
 		text, err = io.ReadAll(io.LimitReader(response.Body, 1<<20))
 		return fmt.Sprintf("%s %s", response.Status, bytes.TrimSpace(text)), err
-	})
+	}
+	if r.env.HTTP == nil {
+		_, err = send()
+	} else {
+		err = r.env.HTTP(ctx, strings.TrimSpace(method+" "+url+" "+body), send)
+	}
 	if err != nil {
 		return nil, failure{text: "the request was not answered", lost: true}
 	}

@@ -94,6 +94,8 @@ func newMySQLSession(conn *Conn) *mysqlSession {
 	return &mysqlSession{conn: conn, statements: map[uint32]*statement{}, sql: sqlState{autocommit: true}}
 }
 
+func (s *mysqlSession) ready() bool { return s.phase > logsIn }
+
 func (s *mysqlSession) readRequest(r *bufio.Reader) (frame, error) {
 	f, err := readPacket(r)
 	if err == nil && len(f.raw) == 4+maxPacket {

@@ -4,13 +4,17 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"stock/internal/servers/serverstest"
 )
 
 // openSQL returns a pool with one connection through a proxy, and one that connects directly.
@@ -354,4 +358,26 @@ func TestConnectionIDAndKill(t *testing.T) {
 	if err := through.PingContext(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestAConnectionIsOpeningUntilItsClientHasLoggedIn(t *testing.T) {
+	t.Parallel()
+	through, _, p, _ := openSQL(t, nil)
+	if p.Opening() {
+		t.Error("nobody has connected")
+	}
+	client, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := io.ReadFull(client, make([]byte, 4)); err != nil { // of the greeting
+		t.Fatal(err)
+	}
+	if !p.Opening() {
+		t.Error("the client has not logged in")
+	}
+	client.Close()
+	exec(t, through, "DO 1")
+	serverstest.Eventually(t, "one client has logged in, and the other has gone", func() bool { return !p.Opening() })
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +30,8 @@ type session interface {
 	request(frame) (*Exchange, error)
 	// reply tells what a frame of the server is. It may change it.
 	reply(frame, *Exchange) meaning
+	// ready reports whether the client can send requests, because it has logged in.
+	ready() bool
 }
 
 // frame is what one readRequest or readReply has read.
@@ -65,6 +68,7 @@ type Proxy struct {
 	gate     Gate
 	listener net.Listener
 	serving  sync.WaitGroup
+	opening  atomic.Int32 // connections of which the client cannot send requests yet
 
 	mu       sync.Mutex
 	links    map[*link]struct{}
@@ -107,6 +111,9 @@ func (p *Proxy) Refuse(refuse bool) {
 	p.refusing = refuse
 }
 
+// Opening reports whether a client is about to connect and to log in.
+func (p *Proxy) Opening() bool { return p.opening.Load() > 0 }
+
 // Close ends the proxy and its connections. It returns when the gate is not called any more.
 func (p *Proxy) Close() {
 	p.listener.Close()
@@ -127,10 +134,15 @@ func (p *Proxy) accept() {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
+		p.opening.Add(1)
 		p.serving.Go(func() {
-			if l := p.link(client); l != nil {
-				l.run()
+			l := p.link(client)
+			if l == nil {
+				p.opening.Add(-1)
+				return
 			}
+			defer l.opened()
+			l.run()
 		})
 	}
 }
@@ -172,6 +184,9 @@ func (p *Proxy) link(client net.Conn) *link {
 	case Frames:
 		l.session = chunks{}
 	}
+	if l.session.ready() {
+		l.opened()
+	}
 	p.links[l] = struct{}{}
 	return l
 }
@@ -186,6 +201,7 @@ type link struct {
 	requests       chan frame
 	replies        chan frame
 	requestErr     error // why requests was closed
+	openedOnce     sync.Once
 	goneOnce       sync.Once
 	gone           chan struct{} // closed when the client hangs up, or with closed
 	closeOnce      sync.Once
@@ -199,6 +215,9 @@ type link struct {
 	action   Action
 	answer   []byte // the response so far
 }
+
+// opened notes that the connection is open, or will never be.
+func (l *link) opened() { l.openedOnce.Do(func() { l.proxy.opening.Add(-1) }) }
 
 func (l *link) hangUp() { l.goneOnce.Do(func() { close(l.gone) }) }
 
@@ -223,6 +242,9 @@ func (l *link) run() {
 		close(l.replies)
 	})
 	for l.step() {
+		if l.session.ready() {
+			l.opened()
+		}
 	}
 	l.close()
 	reading.Wait()
@@ -352,6 +374,7 @@ func (chunks) readRequest(r *bufio.Reader) (frame, error) { return readChunk(r) 
 func (chunks) readReply(r *bufio.Reader) (frame, error)   { return readChunk(r) }
 func (chunks) request(frame) (*Exchange, error)           { return nil, nil }
 func (chunks) reply(frame, *Exchange) meaning             { return pushed }
+func (chunks) ready() bool                                { return true }
 
 func readChunk(r *bufio.Reader) (frame, error) {
 	if _, err := r.Peek(1); err != nil {

@@ -181,6 +181,8 @@ func (s *redisSession) request(f frame) (*Exchange, error) {
 	return s.keys.exchange(f.commands), nil
 }
 
+func (s *redisSession) ready() bool { return true }
+
 // expect notes which replies a command has.
 func (s *redisSession) expect(verb string, args []string) {
 	if s.channels[verb] != nil {

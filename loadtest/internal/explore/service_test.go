@@ -1,0 +1,216 @@
+package explore_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/explore"
+)
+
+// command returns one that starts a service, and skips the test if a program for it is not installed.
+func command(t *testing.T, check []string, command ...string) []string {
+	t.Helper()
+	if text, err := exec.CommandContext(t.Context(), check[0], check[1:]...).CombinedOutput(); err != nil {
+		const fix = `"sh internal/servers/install.sh --all" installs what it needs`
+		if os.Getenv("STOCK_REQUIRE_SERVICES") != "" {
+			t.Fatalf("%s: %v: %s%s", strings.Join(check, " "), err, text, fix)
+		}
+		t.Skipf("%s: %v; %s", strings.Join(check, " "), err, fix)
+	}
+	return command
+}
+
+// python is Debian's, which has the packages of Debian.
+const python = "/usr/bin/python3"
+
+func inPython(t *testing.T, file string, args ...string) []string {
+	return command(t, []string{python, "-c", "import pymysql"}, append([]string{python, file}, args...)...)
+}
+
+// own returns a description with the usual flags.
+func own(command []string) explore.Service {
+	return explore.Service{
+		Command: command, Request: explore.DefaultRequest, Body: explore.DefaultBody,
+		SetStock: explore.DefaultSetStock, ReadStock: explore.DefaultReadStock,
+	}
+}
+
+func startOwn(t *testing.T, o explore.Options) *explore.Explorer {
+	t.Helper()
+	if err := o.Subject.(explore.Service).Check(); err != nil {
+		t.Fatal(err)
+	}
+	x, err := explore.Start(t.Context(), start(t).lab.Topology, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.Close)
+	return x
+}
+
+func exploreOwn(t *testing.T, x *explore.Explorer, s explore.Service, bounds explore.Bounds) explore.Result {
+	t.Helper()
+	r, err := x.Explore(t.Context(), s.Choice(), bounds, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Judged() {
+		t.Errorf("not every schedule was executed and judged: %+v", r.Tally)
+	}
+	return r
+}
+
+func TestServicesInOtherLanguages(t *testing.T) {
+	services, err := filepath.Abs("../../services")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, program := range map[string]func(*testing.T, string) []string{
+		"Python": func(t *testing.T, variant string) []string {
+			return inPython(t, filepath.Join(services, "shop.py"), variant)
+		},
+		"PHP": func(t *testing.T, variant string) []string {
+			return command(t, []string{"php", "-r", `exit((int)!in_array("mysql", PDO::getAvailableDrivers()));`},
+				"php", filepath.Join(services, "shop.php"), variant)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wrong := own(program(t, "wrong"))
+			x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: wrong})
+			x.Workloads = []string{"enough"}
+			r := exploreOwn(t, x, wrong, explore.Bounds{Preemptions: 1})
+			s := wantDamage(t, r, "", explore.LostUpdate)
+			if r.Held() {
+				t.Error("a service that loses an update is held to be right")
+			}
+			if trace := shape(s.Outcome); !strings.Contains(trace, "A UPDATE good_stock SET stock = ") {
+				t.Errorf("the trace lacks the UPDATE:\n%s", trace)
+			}
+			again, err := x.Replay(t.Context(), wrong.Choice(), s.Token)
+			if err != nil || shape(again) != shape(s.Outcome) {
+				t.Errorf("%v: the replay is\n%s\nand was\n%s", err, shape(again), shape(s.Outcome))
+			}
+			right := own(program(t, "right"))
+			x = startOwn(t, explore.Options{Lanes: 2, Requests: 2, Subject: right})
+			x.Workloads = []string{"enough", "last"}
+			x.Faults = []string{explore.LostReply, explore.ReplicaDies, explore.SentAgain}
+			r = exploreOwn(t, x, right, explore.Bounds{Preemptions: 1, Faults: 1})
+			wantRight(t, r, "", explore.LostReply, explore.ReplicaDies)
+			wantDamage(t, r, explore.SentAgain, explore.SoldTwice) // it is told so, and not blamed for it
+			if !r.Held() {
+				t.Error("the service that is right is said to be wrong")
+			}
+		})
+	}
+}
+
+// odd returns the service of testdata/odd.py.
+func odd(t *testing.T, habit string) explore.Service {
+	s := own(inPython(t, "testdata/odd.py", habit))
+	s.Request, s.Body = "POST /items/{item}/{count}", ""
+	s.Headers, s.Sold = []string{"Authorization: secret"}, `"sold": true`
+	return s
+}
+
+func TestStepsNeedNotNameTheItem(t *testing.T) {
+	t.Parallel()
+	s := odd(t, "renamed")
+	s.Setup = `CREATE TABLE product (id INT AUTO_INCREMENT PRIMARY KEY, sku VARCHAR(20) UNIQUE);
+		CREATE TABLE inventory (product_id INT PRIMARY KEY, units INT NOT NULL); CREATE TABLE job (id INT PRIMARY KEY)`
+	s.SetStock = `INSERT INTO product (sku) VALUES ('{item}');
+		INSERT INTO inventory SELECT id, {count} FROM product WHERE sku = '{item}'`
+	s.ReadStock = "SELECT units FROM inventory JOIN product ON id = product_id WHERE sku = '{item}'"
+	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
+	x.Workloads = []string{"enough"}
+	r := exploreOwn(t, x, s, explore.Bounds{Preemptions: 1})
+	if trace := shape(wantDamage(t, r, "", explore.LostUpdate).Outcome); strings.Contains(trace, "job") {
+		t.Errorf("what the service does without a request is a step:\n%s", trace)
+	}
+}
+
+func TestAServiceMaySleepBetweenTwoTries(t *testing.T) {
+	t.Parallel()
+	s := odd(t, "sleeps")
+	s.SetStock, s.ReadStock = "redis SET stock:{item} {count}", "redis GET stock:{item}"
+	x := startOwn(t, explore.Options{Lanes: 2, Requests: 2, Subject: s, Pause: 50 * time.Millisecond})
+	x.Workloads, x.Faults = []string{"enough"}, []string{explore.ReplicaDies, explore.LeaseEnds}
+	r := exploreOwn(t, x, s, explore.Bounds{Preemptions: 1, Faults: 1})
+	wantRight(t, r, "")
+	wantDamage(t, r, explore.LeaseEnds, explore.LostUpdate)
+	if !r.Held() {
+		t.Error("a service whose leases end is blamed for what follows")
+	}
+	if c := cell(t, r, explore.ReplicaDies); c.Waited == 0 || c.Kinds[explore.Right] != c.Schedules {
+		t.Errorf("when a holder dies, %d of %d schedules wait for its lease, and %v came of them", c.Waited, c.Schedules, c.Kinds)
+	}
+}
+
+func TestACommandThatEndsIsAClearError(t *testing.T) {
+	t.Parallel()
+	for want, command := range map[string][]string{
+		"no database today":          {"sh", "-c", "echo no database today; exit 3"},
+		`"no-such-program"`:          {"no-such-program"},
+		"execute the statements of ": {"sh", "-c", "exit 4"},
+	} {
+		s := own(command)
+		if strings.HasPrefix(want, "execute") {
+			s.Setup = "CREATE TABLE"
+		}
+		x, err := explore.Start(t.Context(), start(t).lab.Topology, explore.Options{Lanes: 1, Requests: 2, Subject: s})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: the error is %v, want it to contain %q", command, err, want)
+		}
+		if x != nil {
+			x.Close()
+		}
+	}
+}
+
+func TestNothingOfAServiceIsLeft(t *testing.T) {
+	t.Parallel()
+	pids := filepath.Join(t.TempDir(), "pids")
+	// A service with a process beside it, one that never listens, and the Explorer of either is closed.
+	child := "sleep 1000 & echo $! >> " + pids + "; "
+	shop := inPython(t, "../../services/shop.py", "right")
+	x := startOwn(t, explore.Options{
+		Lanes: 1, Requests: 2, Subject: own([]string{"sh", "-c", child + "exec " + strings.Join(shop, " ")}),
+	})
+	x.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			if text, err := os.ReadFile(pids); err == nil && strings.Count(string(text), "\n") > 3 {
+				cancel()
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	never := own([]string{"sh", "-c", child + "wait"})
+	if _, err := explore.Start(ctx, start(t).lab.Topology, explore.Options{
+		Lanes: 1, Requests: 2, Subject: never,
+	}); err == nil {
+		t.Error("a service that never listens is explored")
+	}
+	text, err := os.ReadFile(pids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := strings.Fields(string(text))
+	if len(started) < 4 {
+		t.Fatalf("the commands started %v, want three processes and one more", started)
+	}
+	for _, pid := range started {
+		serverstest.Eventually(t, "process "+pid+" has ended", func() bool {
+			state, err := os.ReadFile("/proc/" + pid + "/stat")
+			return err != nil || strings.Contains(string(state), ") Z ")
+		})
+	}
+}
