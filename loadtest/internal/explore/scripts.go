@@ -114,7 +114,7 @@ func (x *Explorer) ExploreScript(ctx context.Context, s *script.Script, bounds B
 			progress(total(cells))
 		}
 	}, Settled: func(faults []string) bool { return proved(s.Expect, cells, strings.Join(faults, "+")) }}
-	r.Tally, err = search.Run(ctx, x.systems(scriptChoice(s), w, bounds.Faults > 0))
+	r.Tally, err = search.Run(ctx, x.systems(scriptChoice(s), w, x.faults(scriptChoice(s).Strategy, w, bounds)))
 	if err != nil && ctx.Err() == nil {
 		return r, err
 	}
@@ -182,7 +182,7 @@ func (x *Explorer) ReplayScript(ctx context.Context, s *script.Script, token str
 	if err != nil {
 		return Outcome{}, err
 	}
-	return Replay(ctx, x.systems(scriptChoice(s), w, true)[0], labels)
+	return Replay(ctx, x.systems(scriptChoice(s), w, w.strikes(scriptChoice(s).Strategy))[0], labels)
 }
 
 // scriptWorkload has one request for each session.
