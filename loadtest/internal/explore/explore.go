@@ -414,8 +414,8 @@ func refuted(s scenario.Strategy, cells map[string]*Cell) bool {
 	return false
 }
 
-// settled reports whether no more schedules are needed in which some faults strike: the claim is one of damage, and some
-// was found, or there is damage even without a fault.
+// settled reports whether no more schedules are needed in which some faults strike: some damage was found, and the claim
+// is one of damage, or nothing is claimed, or there is damage even without a fault.
 func settled(s scenario.Strategy, cells map[string]*Cell, claim claimKind, faults []string) bool {
 	name := strings.Join(faults, "+")
 	if c := cells[cellName(claim, "")]; c != nil && name != "" && c.damaged() > 0 {
@@ -425,8 +425,8 @@ func settled(s scenario.Strategy, cells map[string]*Cell, claim claimKind, fault
 	if c == nil {
 		return false
 	}
-	_, must, _ := expects(s, c.Requests, name)
-	return must && c.damaged() > 0
+	words, must, _ := expects(s, c.Requests, name)
+	return (must || words == "") && c.damaged() > 0
 }
 
 // damages lists the kinds of outcomes of which there is a shortest schedule.

@@ -201,8 +201,18 @@ func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
 	if s != nil && (names || r.lane.subject != nil && s.serves(r.number)) {
 		return s.arrive(r.number, e, gone)
 	}
+	if s := r.lane.running(); s != nil && looksForWork(e) {
+		select {
+		case <-s.over:
+		case <-gone:
+		}
+	}
 	return wire.Pass
 }
+
+// looksForWork reports whether a replica looks for reservations that have expired, as it does once a second. It must not
+// find those of a schedule sometimes: that requests find them is part of the schedule.
+func looksForWork(e *wire.Exchange) bool { return strings.Contains(e.Text, "FROM reservation") }
 
 // Answered implements wire.Gate.
 func (r *replica) Answered(e *wire.Exchange, err error) {

@@ -21,8 +21,10 @@ type workload struct {
 	requests []request
 	applies  func(s scenario.Strategy, store string) bool // nil: to every strategy
 	// claim is what a schedule without a fault tests, if it is another claim than that of all deductions.
-	claim  claimKind
-	faults []string // that can strike: those that can do more here than in the workloads before
+	claim claimKind
+	// faults can strike: those that can do more here than in the workloads before. So can crashes, with some strategies.
+	faults  []string
+	crashes func(scenario.Strategy) bool // nil: with none
 }
 
 // request is what one actor asks for.
@@ -60,36 +62,41 @@ func twice(r request) request {
 	return r
 }
 
-// crashes are the faults after which somebody does not know what became of a request.
-var crashes = []string{LostRequest, LostReply, ReplicaDies}
+// crashes are the faults after which somebody does not know what became of a request, or is wrong about it.
+var crashes = []string{LostRequest, LostReply, ReplicaDies, Promoted}
 
 // workloads are those of a search with two requests. What a fault does to the stock shows where there is enough for all.
 // Where the stock is short, what matters is what one request is told while the other one goes on.
 var workloads = []workload{
 	{
 		name: "one", title: "10 units; A buys 1", stock: []int64{10}, requests: []request{buy(1)},
-		faults: []string{SentAgain, Restocked, StockSet},
+		faults: []string{SentAgain, Restocked, StockSet}, crashes: writesBehind,
 	},
 	{
 		name: "enough", title: "10 units; A buys 1, B buys 2", stock: []int64{10}, requests: []request{buy(1), buy(2)},
-		faults: append([]string{LeaseEnds, KeyGone, Promoted}, crashes...),
+		faults:  []string{LeaseEnds, KeyGone},
+		crashes: func(s scenario.Strategy) bool { return !writesBehind(s) },
 	},
 	{
 		name: "last", title: "2 units; A buys 1, B buys 2", stock: []int64{2}, requests: []request{buy(1), buy(2)},
-		faults: append([]string{SentAgain, Restocked}, crashes...),
+		faults:  []string{SentAgain, Restocked},
+		crashes: func(s scenario.Strategy) bool { return !writesBehind(s) && !locks(s) },
 	},
 	{
 		name: "too-many", title: "2 units; A buys 1, B asks for 3", stock: []int64{2}, requests: []request{buy(1), buy(3)},
 	},
 	{
 		name: "orders", title: "3 units of item 1, 2 of item 2; A orders 1 of each, B orders 2 of item 2 and 1 of item 1",
-		stock:   []int64{3, 2},
-		applies: func(s scenario.Strategy, store string) bool { return slices.Contains(s.Orders, store) },
+		stock: []int64{3, 2}, applies: takesOrders,
 		requests: []request{
 			order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1}),
 			order(history.Line{GoodsID: 1, Count: 2}, history.Line{GoodsID: 0, Count: 1}),
 		},
-		faults: []string{LostReply, ReplicaDies},
+	},
+	{
+		name: "one-order", title: "10 units of two items; A orders 1 of each", stock: []int64{10, 10},
+		requests: []request{order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1})},
+		applies:  takesOrders, crashes: func(scenario.Strategy) bool { return true },
 	},
 	{
 		name: "order-late", title: "10 units of two items; A orders 1 of each, B buys 2 of item 2", stock: []int64{10, 10},
@@ -154,7 +161,7 @@ var workloads = []workload{
 var threeRequests = []workload{
 	{
 		name: "three", title: "10 units; A buys 1, B buys 2, C buys 3", stock: []int64{10},
-		requests: []request{buy(1), buy(2), buy(3)}, faults: append([]string{LeaseEnds, KeyGone, Promoted}, crashes...),
+		requests: []request{buy(1), buy(2), buy(3)}, faults: append([]string{LeaseEnds, KeyGone}, crashes...),
 	},
 	{
 		name: "three-last", title: "3 units; A buys 1, B buys 2, C buys 3", stock: []int64{3},
@@ -164,6 +171,18 @@ var threeRequests = []workload{
 
 func takesHolds(s scenario.Strategy, store string) bool {
 	return slices.Contains(s.Reservations, store)
+}
+
+func takesOrders(s scenario.Strategy, store string) bool { return slices.Contains(s.Orders, store) }
+
+// writesBehind reports whether it takes seconds until another replica finds the sales of one that has died. So crashes
+// strike with one request only.
+func writesBehind(s scenario.Strategy) bool { return s.WriteBehind }
+
+// locks reports whether a request has a lock for itself. Nobody reads the stock meanwhile, so a crash is the same whether
+// the stock is short or not.
+func locks(s scenario.Strategy) bool {
+	return slices.Contains([]string{"blocks-until-lease-ends", "blocks-forever", "unlocks"}, s.Claim.HolderCrash)
 }
 
 func takesKeys(s scenario.Strategy, _ string) bool { return s.Idempotent }
@@ -186,12 +205,11 @@ func known(name string) (w workload, ok bool) {
 	return all[at], true
 }
 
-// strikes returns the faults of the table that can strike. Where sales are written behind, it takes seconds until another
-// replica finds those of one that has died, so that is only tried with one request.
+// strikes returns the faults of the table that can strike.
 func (w workload) strikes(s scenario.Strategy) (faults []fault) {
 	for _, f := range faultTable {
-		crash := slices.Contains(crashes, f.name)
-		if slices.Contains(w.faults, f.name) && !(crash && s.WriteBehind) || crash && s.WriteBehind && w.name == "one" {
+		crash := w.crashes != nil && w.crashes(s) && slices.Contains(crashes, f.name)
+		if crash || slices.Contains(w.faults, f.name) {
 			faults = append(faults, f)
 		}
 	}
