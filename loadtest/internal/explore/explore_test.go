@@ -67,7 +67,8 @@ func start(t *testing.T) rig {
 	return r
 }
 
-// explored explores a strategy in a workload, with at most one of some faults, and fails the test unless every schedule was executed and judged.
+// explored explores a strategy in a workload, with at most one of some faults, and fails the test unless every schedule
+// was executed and judged.
 func explored(t *testing.T, strategy, workload string, faults ...string) explore.Result {
 	t.Helper()
 	r := start(t)

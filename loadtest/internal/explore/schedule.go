@@ -15,8 +15,8 @@ import (
 
 // schedule is one schedule while it is executed: its actors, and what each of them does.
 //
-// An actor is at a step while the gate holds an exchange of its replica; it executes while an exchange has passed and is
-// not answered; it waits in a store if the store says so; it waits in its process if nothing of it is under way.
+// An actor is at a step while the gate holds an exchange of its replica; it executes while an exchange has passed and
+// is not answered; it waits in a store if the store says so; it waits in its process if nothing of it is under way.
 type schedule struct {
 	stores stores
 	faults []fault
@@ -213,10 +213,11 @@ func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
 		if step.Actor != a.name || step.Text != e.Text || step.Reply != "" {
 			continue
 		}
-		if step.Kind == Waits {
+		switch step.Kind {
+		case Waits:
 			s.steps = append(s.steps, Step{Actor: a.name, Text: e.Text, Reply: reply, Kind: Resumes})
 			s.steps[i].Reply = "waits"
-		} else if step.Kind == Executes || step.Kind == Polls {
+		case Executes, Polls:
 			s.steps[i].Reply = reply
 			if again && step.Kind == Polls {
 				s.steps = slices.Delete(s.steps, i, i+1) // it has changed nothing: pollers would fill the trace
@@ -479,8 +480,8 @@ type idleTime struct {
 	noted bool
 }
 
-// passTime lets pollers poll, and others wait, until one of them can go on: because a lease has ended, or because it has
-// only paused between two tries.
+// passTime lets pollers poll, and others wait, until one of them can go on: because a lease has ended, or because it
+// has only paused between two tries.
 func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime) error {
 	if idle.since.IsZero() {
 		idle.since = time.Now()
