@@ -17,7 +17,7 @@ type Protocol int
 const (
 	MySQL  Protocol = iota // also that of MariaDB and TiDB
 	Redis                  // RESP2 and RESP3
-	Frames                 // any other: everything passes, and what the server sends counts as pushed
+	Frames                 // any other: everything passes, and counts as pushed
 )
 
 // session is what is known about a connection. It knows the protocol.
@@ -314,6 +314,9 @@ func (l *link) request(f frame) (goOn bool) {
 		return l.refuse(err)
 	}
 	if e == nil {
+		if l.proxy.protocol == Frames {
+			l.proxy.gate.Pushed(l.conn)
+		}
 		return l.send(f)
 	}
 	e.Conn, e.Store = l.conn, l.conn.Store
