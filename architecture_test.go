@@ -189,6 +189,19 @@ var importTable = []struct {
 		because: "A story strikes real processes, and the lab's judge decides what came of it.",
 	},
 	{
+		name:    "loadtest/internal/explore/wire",
+		imports: nil,
+		because: "It understands MySQL and Redis, and nothing of what is sold.",
+	},
+	{
+		name: "loadtest/internal/explore",
+		imports: []string{
+			"internal/{monotonic,servers}",
+			"loadtest/internal/{explore/wire,history,oracle,scenario,topology,traffic,verify}",
+		},
+		because: "It executes schedules on real processes, and the lab's judge decides what came of each.",
+	},
+	{
 		name:    "loadtest/internal/bench",
 		imports: []string{"internal/{servers,stats}", "loadtest/internal/{report,scenario,traffic,verify}"},
 		because: "It compares strategies with what the servers of this machine can do.",
@@ -224,7 +237,7 @@ var importTable = []struct {
 		name: "loadtest",
 		imports: []string{
 			"internal/{access,servers,suggest}",
-			"loadtest/internal/{bench,console,fault,history,lab,mutation,oracle,page,report,scenario,timeline,topology}",
+			"loadtest/internal/{bench,console,explore,fault,history,lab,mutation,oracle,page,report,scenario,timeline,topology}",
 			"loadtest/internal/{tenant,traffic,verify}",
 		},
 		because: "The lab's command puts its parts together.",

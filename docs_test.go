@@ -218,7 +218,8 @@ func startLab(t *testing.T) *runningLab {
 			"root:secret@tcp(127.0.0.1:3306)/stock", topology.MySQLDSN, "127.0.0.1:6379", redis,
 			"go run ./loadtest", loadtest, "go run ./cmd/stock", stock, "make build", "", "bin/stock", stock,
 			targets, moved, "out/", dir+"/out/",
-			"-duration=5s", "-duration=1s", "--rounds 6", "--rounds 2", "--quick", "--quick --requests 150",
+			"-duration=5s", "-duration=1s", "--rounds 6", "--rounds 2", "explore --quick", "explore --strategies update --faults 0",
+			"--quick", "--quick --requests 150",
 			"users=1,8,32,128 --rounds 5", "users=1,16 --rounds 1 --requests 150",
 		),
 		environment: []string{
@@ -234,7 +235,7 @@ func (l *runningLab) checkFlags(t *testing.T, documents []document) {
 	var help strings.Builder
 	for program, commands := range map[string][]string{
 		l.stock:    {"serve", "migrate", "prune", "reconcile", "healthcheck"},
-		l.loadtest: {"run", "faults", "up", "bench", "judge", "compare", "timeline", "targets"},
+		l.loadtest: {"run", "explore", "faults", "up", "bench", "judge", "compare", "timeline", "targets"},
 	} {
 		for _, command := range commands {
 			out, err := exec.Command(program, command, "--help").CombinedOutput()

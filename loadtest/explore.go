@@ -21,10 +21,10 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-func exploreCommand() *cobra.Command {
+func exploreCommand(getenv func(string) string) *cobra.Command {
 	var f exploreFlags
 	cmd := &cobra.Command{
-		Use:   "explore [-- COMMAND [ARGUMENT...]]",
+		Use:   "explore [SCRIPT.star... | -- COMMAND [ARGUMENT...]]",
 		Short: "Execute every interleaving of two requests, with at most one fault",
 		Long: `explore executes every interleaving of two requests on two replicas, with at most one fault between any two
 exchanges with MySQL or Redis, and compares what came of them with what each strategy claims. Proxies hold each exchange
@@ -36,6 +36,9 @@ process is to listen at the address in LISTEN, and finds its stores in MYSQL_DSN
 MYSQL_PASSWORD, MYSQL_DATABASE) and REDIS_ADDR (or REDIS_HOST, REDIS_PORT). Of its answers, 2xx confirms a deduction and
 409 says that too few units are left; other 4xx and 503 say that nothing was deducted, and nothing is known otherwise.
 
+With files that end in .star, it explores scripts: sessions of SQL and of commands of Redis that you write yourself, on
+servers of its own, or on yours with --mysql-dsn and --redis. Examples are in loadtest/scripts.
+
 Exit status: 0 every claim held; 1 a claim was refuted; 2 wrong usage, or something is missing; 3 no claim was refuted,
 but not every schedule could be executed and judged; 130 interrupted.`,
 		Example: `  loadtest explore --strategies none,update
@@ -44,7 +47,7 @@ but not every schedule could be executed and judged; 130 interrupted.`,
   loadtest explore --strategies ledger --requests 3 --random --duration 1m
   loadtest explore -- loadtest/services/shop.py wrong`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd.Flags(), args, cmd.ArgsLenAtDash()); err != nil {
+			if err := f.check(cmd.Flags(), args, cmd.ArgsLenAtDash(), getenv); err != nil {
 				return err
 			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -56,6 +59,9 @@ but not every schedule could be executed and judged; 130 interrupted.`,
 
 func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	runtime.GOMAXPROCS(runtime.NumCPU()) // the proxies are part of what is explored
+	if f.scripts != nil {
+		return f.runScripts(ctx, stdout, stderr)
+	}
 	screen := newScreen(stderr)
 	defer screen.clear()
 	screen.status("starting")
@@ -80,10 +86,16 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(stdout, o.Kind, o.Evidence)
-		return explore.WriteTrace(stdout, o.Steps)
+		return writeReplay(stdout, o)
 	}
-	return f.explore(ctx, x, choices, screen, stdout)
+	return f.report(len(choices), screen, stdout, func(i int, progress func(string, int)) (explore.Result, error) {
+		return x.Explore(ctx, choices[i], f.bounds, func(n int) { progress(choices[i].Strategy.Name, n) })
+	})
+}
+
+func writeReplay(stdout io.Writer, o explore.Outcome) error {
+	fmt.Fprintln(stdout, o.Kind, o.Evidence)
+	return explore.WriteTrace(stdout, o.Steps)
 }
 
 func (f *exploreFlags) options() explore.Options {
@@ -124,18 +136,18 @@ func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []scenar
 	return choices, nil
 }
 
-func (f *exploreFlags) explore(
-	ctx context.Context, x *explore.Explorer, choices []scenario.Choice, screen *screen, stdout io.Writer,
+// report explores one subject after the other, and writes what was found.
+func (f *exploreFlags) report(
+	subjects int, screen *screen, stdout io.Writer,
+	explored func(i int, progress func(name string, schedules int)) (explore.Result, error),
 ) error {
 	began := time.Now()
 	var results []explore.Result
 	var failure error
-	for i, choice := range choices {
-		progress := func(n int) {
-			screen.status(fmt.Sprintf("explore: %s (%d of %d), %d schedules", choice.Strategy.Name, i+1, len(choices), n))
-		}
-		progress(0)
-		r, err := x.Explore(ctx, choice, f.bounds, progress)
+	for i := range subjects {
+		r, err := explored(i, func(name string, n int) {
+			screen.status(fmt.Sprintf("explore: %s (%d of %d), %d schedules", name, i+1, subjects, n))
+		})
 		screen.clear()
 		results = append(results, r)
 		if err := r.Write(stdout, f.traces || !r.Held()); err != nil {
@@ -150,7 +162,7 @@ func (f *exploreFlags) explore(
 	for _, r := range results {
 		schedules += r.Tally.Schedules
 	}
-	fmt.Fprintf(stdout, "\n%d strategies, %d schedules, %v\n", len(results), schedules, time.Since(began).Round(time.Second))
+	fmt.Fprintf(stdout, "\n%d explored, %d schedules, %v\n", len(results), schedules, time.Since(began).Round(time.Second))
 	if err := f.write(results); err != nil {
 		return errors.Join(failure, err)
 	}

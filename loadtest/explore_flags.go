@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/script"
 )
 
 type exploreFlags struct {
@@ -29,6 +30,9 @@ type exploreFlags struct {
 	service explore.Service
 	setup   string // file
 	pause   time.Duration
+
+	servers serverFlags // for scripts
+	scripts []*script.Script
 }
 
 func (f *exploreFlags) register(flags *pflag.FlagSet) {
@@ -52,6 +56,7 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.out, "out", "", "directory for explore.json (default: none is written)")
 	f.local.register(flags)
 	f.registerService(flags)
+	f.servers.register(flags)
 }
 
 func (f *exploreFlags) registerService(flags *pflag.FlagSet) {
@@ -79,7 +84,7 @@ var serviceFlags = []string{
 }
 
 // check returns what is wrong with the flags and arguments. dash is the number of arguments before --, or -1.
-func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int) error {
+func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, getenv func(string) string) error {
 	switch {
 	case f.bounds.Faults < 0 || f.bounds.Faults > 2:
 		return fmt.Errorf("--faults %d: must be 0, 1 or 2", f.bounds.Faults)
@@ -104,6 +109,12 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int) erro
 	}
 	if f.quick {
 		f.bounds.Faults = 0
+	}
+	if areScripts(args, dash) {
+		return f.checkScripts(flags, args, getenv)
+	}
+	if f.servers.mysqlDSN != "" || len(f.servers.redis) > 0 {
+		return errors.New("--mysql-dsn and --redis need a script: strategies and services are explored on servers of the lab's own")
 	}
 	if dash < 0 {
 		return f.checkStrategies(flags, args)

@@ -121,6 +121,7 @@ const (
 	claimRetry
 	claimRestock
 	claimLimit
+	claimSet
 )
 
 // Cell is what the schedules of a strategy led to in which one fault struck, or none.
@@ -355,6 +356,11 @@ func expects(s scenario.Strategy, requests, faults string) (words string, must, 
 		return "", false, true
 	}
 	switch faultTable[at].claim {
+	case claimSet:
+		if !keepsStocksApart(s) {
+			return "", false, true
+		}
+		return "keeps stocks apart", false, false
 	case claimCorrect:
 		return claim, false, false
 	case claimLate:
@@ -370,6 +376,12 @@ func expects(s scenario.Strategy, requests, faults string) (words string, must, 
 	return "", false, true
 }
 
+// keepsStocksApart reports whether a strategy claims that what it has not done for a stock does not change a later one:
+// sales on their way to MySQL, units that are held, and limits of buyers.
+func keepsStocksApart(s scenario.Strategy) bool {
+	return s.WriteBehind || len(s.Reservations) > 0 || s.Claim.BuyerLimit != ""
+}
+
 // damaged counts the schedules that did damage.
 func (c Cell) damaged() int { return c.Schedules - c.Kinds[Right] - c.Kinds[Unjudged] }
 
@@ -380,6 +392,10 @@ func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
 	c.Claim = words
 	c.Held = may || must && (c.damaged() > 0 || !exhausted) || !must && c.damaged() == 0
 	switch words {
+	case "loses-units":
+		for kind := range c.Kinds {
+			c.Held = c.Held && slices.Contains([]string{Right, Unjudged, Leaked, Undersold, SellsLess}, kind)
+		}
 	case "harmless", "rolls-back", "unlocks":
 		c.Held = c.Held && c.Waited == 0
 	case "blocks-until-lease-ends":

@@ -182,6 +182,25 @@ func TestALimitHolds(t *testing.T) {
 	}
 }
 
+func TestALimitIsThatOfThePresentStock(t *testing.T) {
+	r := start(t)
+	wantRight(t, explored(t, "ledger", "limit-later", explore.StockSet), explore.StockSet)
+	o, err := r.explorer.Replay(t.Context(), r.choices["ledger"], "limit-later:A.A.A.A.A.A.A.!set")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answers []string
+	for _, step := range o.Steps {
+		if step.Kind == explore.Answers && step.Actor != "" {
+			answers = append(answers, step.Actor+" "+step.Text)
+		}
+	}
+	// That a transaction is committed three times with the same answer is no poll.
+	if want := []string{"A sold", "admin sold", "A sold"}; !slices.Equal(answers, want) {
+		t.Errorf("the answers are %q, want %q", answers, want)
+	}
+}
+
 func TestReservationsEndOnce(t *testing.T) {
 	for workload, fault := range map[string]string{
 		"confirm": explore.TimeOver, "hold": explore.StockSet, "same-hold": explore.TimeOver, "enough": explore.ReplicaDies,

@@ -74,7 +74,7 @@ var faultTable = []fault{
 		starts: func(a *actor) bool { return a.name == restockName },
 	},
 	{
-		name: StockSet, sign: "!set", claim: claimNone,
+		name: StockSet, sign: "!set", claim: claimSet,
 		title:  "the stock is set",
 		starts: func(a *actor) bool { return a.name == setName },
 	},

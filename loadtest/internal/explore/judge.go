@@ -34,6 +34,8 @@ const (
 	NoSuchHold = "reservation in an impossible state"
 	LedgerGap  = "ledger differs"
 	Overlap    = "critical sections overlap"
+	SellsMore  = "more for sale than there is" // in the store that sells than in the one that is updated afterwards
+	SellsLess  = "less for sale than there is"
 	OtherWrong = "wrong"
 	Deadlock   = "stuck"
 	Unjudged   = "unjudged"
@@ -90,7 +92,13 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 		if a.lost {
 			a.answers.forget()
 		}
+		a.answers.delay(a.executed)
 		told = append(told, a.answers)
+	}
+	if subject, ok := x.lane.subject.(*scripted); ok && subject.Check {
+		var err error
+		o.Kind, err = subject.check(ctx, x.lane, items, told)
+		return o, err
 	}
 	h, err := x.left(ctx, items, told)
 	if err != nil {
@@ -107,6 +115,25 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 	}
 	o.Steps = s.steps
 	return o, nil
+}
+
+// delay makes requests begin with the first of their steps. All are sent at the beginning, but nobody can tell a request
+// from one that is sent later before one of its steps is executed.
+func (a *answers) delay(executed []int64) {
+	begin := func(sent *int64, received int64) {
+		for _, at := range executed {
+			if at > *sent && at < received {
+				*sent = at
+				return
+			}
+		}
+	}
+	for i := range a.ops {
+		begin(&a.ops[i].SentNS, a.ops[i].ReceivedNS)
+	}
+	for i := range a.calls {
+		begin(&a.calls[i].SentNS, a.calls[i].ReceivedNS)
+	}
 }
 
 // forget makes the last answer unknown: a client whose replica has died cannot know more.
@@ -140,7 +167,7 @@ func (x *session) left(ctx context.Context, items []int64, told []answers) (*his
 		Story: "explore", Claim: claim, Witness: history.WitnessOracle, Exclusive: x.strategy.Claim.Exclusive &&
 			claim == verify.ClaimCorrect,
 		Fenced: x.strategy.Fenced(), OmitsRemaining: x.strategy.OmitsRemaining(), Keys: x.strategy.Idempotent,
-		Ledger: x.strategy.Idempotent && durable == oracle.MySQL, Set: x.stockOf(items), Initial: x.stockOf(items),
+		Ledger: x.strategy.Idempotent && durable == oracle.MySQL && x.lane.subject == nil, Set: x.stockOf(items), Initial: x.stockOf(items),
 	}, End: &history.End{}}
 	var err error
 	if takesHolds(x.strategy, x.store) {
@@ -240,7 +267,18 @@ func judgeAnswers(h *history.History, told []answers) (damage string, evidence [
 	at := slices.IndexFunc(told, func(a answers) bool { return len(a.ops) > 0 && a.ops[0].Kind == stockSet })
 	if at < 0 {
 		v := verify.Judge(record(h, told))
-		return kind(v), v.Evidence
+		if !h.Run.Exclusive {
+			v.Overlaps = 0 // nobody claims that there are none
+		}
+		damage = kind(v)
+		for item, units := range h.End.Seller {
+			if damage == OtherWrong && units > h.End.Final[item] {
+				damage = SellsMore
+			} else if damage == OtherWrong && units < h.End.Final[item] {
+				damage = SellsLess
+			}
+		}
+		return damage, v.Evidence
 	}
 	set := told[at].ops[0]
 	clients := slices.Delete(told, at, at+1)
@@ -249,7 +287,20 @@ func judgeAnswers(h *history.History, told []answers) (damage string, evidence [
 			return Right, nil
 		}
 	}
-	return judgeSet(h, set, clients)
+	return judgeSet(h, set, apart(clients))
+}
+
+// apart returns the answers to each request by themselves. Those about a reservation belong together.
+func apart(clients []answers) (all []answers) {
+	for _, a := range clients {
+		for _, op := range a.ops {
+			all = append(all, answers{ops: []history.Op{op}})
+		}
+		if len(a.calls) > 0 {
+			all = append(all, answers{calls: a.calls})
+		}
+	}
+	return all
 }
 
 // record returns a history with the answers of some clients.
@@ -267,12 +318,12 @@ func record(h *history.History, told []answers) *history.History {
 	return &r
 }
 
-// judgeSet judges a schedule in which the stock was set: every client was served before that or after it. The schedule
-// is right if some division of the clients explains all answers and what is left.
-func judgeSet(h *history.History, set history.Op, clients []answers) (damage string, evidence []string) {
-	for division := range 1 << len(clients) {
+// judgeSet judges a schedule in which the stock was set: every request was served before that or after it. The schedule
+// is right if some division of the requests explains all answers and what is left.
+func judgeSet(h *history.History, set history.Op, requests []answers) (damage string, evidence []string) {
+	for division := range 1 << len(requests) {
 		var before, after []answers
-		for i, a := range clients {
+		for i, a := range requests {
 			if division&(1<<i) == 0 {
 				before = append(before, a)
 			} else {

@@ -37,6 +37,7 @@ type lane struct {
 	replicas []*replica
 	items    func() int64
 	subject  Subject // nil: strategies of the catalogue
+	at       topology.Addresses
 	pause    time.Duration
 
 	mu     sync.Mutex
@@ -56,6 +57,7 @@ type replica struct {
 	lane    *lane
 	number  int
 	proxies []*wire.Proxy
+	at      topology.Addresses // through the proxies
 }
 
 // late is the replica for what faults start. Each request has one of its own.
@@ -112,12 +114,18 @@ func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
 	if l.db, err = sql.Open("mysql", at.MySQLDSN); err != nil {
 		return err
 	}
-	l.keys = redis.NewClient(&redis.Options{Addr: l.redis.Addr})
-	if l.oracle, err = oracle.Open(ctx, oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis}); err != nil {
+	l.at = at
+	l.keys = redis.NewClient(at.Account.RedisOptions(at.Redis[0]).Simple())
+	o := oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis, Account: at.Account}
+	if l.oracle, err = oracle.Open(ctx, o); err != nil {
+		return err
+	}
+	var version string
+	if err := l.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
 		return err
 	}
 	status := "performance_schema.global_status"
-	if strings.HasPrefix(l.mysql.Version, "MariaDB") {
+	if strings.Contains(version, "MariaDB") {
 		status = "information_schema.GLOBAL_STATUS"
 	}
 	// Not INNODB_TRX: it is a cache that is refreshed only if nobody has read it for 100 ms.
@@ -144,6 +152,7 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string, 
 	r.proxies = append(r.proxies, toRedis)
 	config.Addr = toMySQL.Addr()
 	at.MySQLDSN, at.Redis = config.FormatDSN(), []string{toRedis.Addr()}
+	r.at = at
 	if r.lane.subject != nil {
 		r.Replica, err = r.lane.subject.start(ctx, t, name, at)
 	} else {
@@ -234,6 +243,9 @@ func (l *lane) concerned(e *wire.Exchange) (s *schedule, names bool) {
 		}
 		return nil, false
 	}
+	if _, ok := l.subject.(*scripted); ok {
+		return l.now, true
+	}
 	if slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) }) {
 		l.sticky[e.Conn] = true
 		l.names = append(l.names, uuids.FindAllString(e.Text, -1)...)
@@ -242,10 +254,18 @@ func (l *lane) concerned(e *wire.Exchange) (s *schedule, names bool) {
 	if l.sticky[e.Conn] && endsTransaction(e) {
 		return l.now, true
 	}
+	if beginsTransaction(e) { // for something else: connections are shared
+		delete(l.sticky, e.Conn)
+	}
 	if l.idle[e.Shape] {
 		return nil, false
 	}
 	return l.now, false
+}
+
+func beginsTransaction(e *wire.Exchange) bool {
+	text := strings.ToUpper(e.Text)
+	return strings.HasPrefix(text, "BEGIN") || strings.HasPrefix(text, "START TRANSACTION")
 }
 
 // endsTransaction reports whether an exchange concerns the whole transaction of its connection.
@@ -385,7 +405,8 @@ func (l *lane) endLeases(keys []string) {
 func (l *lane) asleep(number int) bool {
 	r := l.replicas[number]
 	if r.Replica == nil {
-		return true
+		a := l.running().of(number)
+		return a == nil || a.answered // the session of a script goes on until it asks a store, or ends
 	}
 	if slices.ContainsFunc(r.proxies, (*wire.Proxy).Opening) {
 		return false

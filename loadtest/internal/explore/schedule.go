@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"stock/internal/monotonic"
 	"stock/loadtest/internal/explore/wire"
 )
 
@@ -55,6 +56,7 @@ type actor struct {
 	repeats   map[string]*repeat // by text
 	cut       bool               // a connection of its replica was cut
 	lost      bool               // its replica was killed
+	executed  []int64            // when steps of its were executed
 	pauses    bool               // it has lost a connection, and was not heard of since
 }
 
@@ -226,7 +228,7 @@ func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
 // changed nothing, and changes returns true: pollers would otherwise keep each other going.
 func (s *schedule) changes(a *actor, e *wire.Exchange, reply string) (again bool) {
 	last := a.repeats[e.Text]
-	if last != nil && last.reply == reply {
+	if last != nil && last.reply == reply && !endsTransaction(e) { // every COMMIT has the same text
 		last.times++
 		return true
 	}
@@ -549,6 +551,7 @@ func (s *schedule) let(o Option, action wire.Action, kind Kind) {
 		a.pending = slices.Delete(a.pending, n, n+1)
 		a.flying = append(a.flying, h.exchange)
 		a.pauses = action != wire.Pass
+		a.executed = append(a.executed, monotonic.Now())
 		s.steps = append(s.steps, Step{Actor: a.name, Text: h.exchange.Text, Kind: kind})
 		for _, name := range slices.Concat(h.exchange.Reads, h.exchange.Writes) {
 			s.touched[name] = true

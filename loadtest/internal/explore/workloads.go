@@ -32,6 +32,7 @@ type request struct {
 	ends  string         // what the client of a reservation asks for next: history.Confirm or Cancel; empty: nothing
 	limit int64          // units that the buyer may have, who is the same in all requests with a limit
 	same  bool           // it is the first request once more, with the same key
+	twice bool           // when it is answered, the client asks for the same once more, with another key
 }
 
 func buy(count int64) request {
@@ -51,6 +52,11 @@ func limited(r request, units int64) request {
 
 func again(r request) request {
 	r.same = true
+	return r
+}
+
+func twice(r request) request {
+	r.twice = true
 	return r
 }
 
@@ -83,7 +89,18 @@ var workloads = []workload{
 			order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1}),
 			order(history.Line{GoodsID: 1, Count: 2}, history.Line{GoodsID: 0, Count: 1}),
 		},
-		faults: []string{LeaseEnds, LostReply, ReplicaDies},
+		faults: []string{LostReply, ReplicaDies},
+	},
+	{
+		name: "order-late", title: "10 units of two items; A orders 1 of each, B buys 2 of item 2", stock: []int64{10, 10},
+		applies: func(s scenario.Strategy, store string) bool {
+			return s.Claim.HolderCrash == "blocks-until-lease-ends" && slices.Contains(s.Orders, store)
+		},
+		requests: []request{
+			order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1}),
+			{kind: history.Deduct, lines: []history.Line{{GoodsID: 1, Count: 2}}},
+		},
+		faults: []string{LeaseEnds},
 	},
 	{
 		name: "same-key", title: "10 units; A buys 1, and sends its request to both replicas at once", stock: []int64{10},
@@ -104,7 +121,12 @@ var workloads = []workload{
 	{
 		name: "limit", title: "10 units; a buyer who may have 1 buys 1 twice at once", stock: []int64{10},
 		requests: []request{limited(buy(1), 1), limited(buy(1), 1)}, claim: claimLimit,
-		faults:  []string{LostReply, StockSet},
+		faults:  []string{LostReply},
+		applies: func(s scenario.Strategy, _ string) bool { return s.Claim.BuyerLimit != "" },
+	},
+	{
+		name: "limit-later", title: "10 units; a buyer who may have 1 buys 1, and then another", stock: []int64{10},
+		requests: []request{twice(limited(buy(1), 1))}, claim: claimLimit, faults: []string{StockSet},
 		applies: func(s scenario.Strategy, _ string) bool { return s.Claim.BuyerLimit != "" },
 	},
 	{
@@ -236,9 +258,17 @@ func (x *session) client(items []int64, n, at int, r request) client {
 		op.GoodsID, op.Count = first.GoodsID, first.Count
 	}
 	return func(ctx context.Context, tell func(string)) (answers, error) {
-		op, err := traffic.SendOne(ctx, url, load, "", op)
-		tell(inWords(op.Outcome, op.Error))
-		return answers{ops: []history.Op{op}}, err
+		first, err := traffic.SendOne(ctx, url, load, "", op)
+		tell(inWords(first.Outcome, first.Error))
+		got := answers{ops: []history.Op{first}}
+		if err == nil && r.twice {
+			next := op
+			next.Name += "-next"
+			next, err = traffic.SendOne(ctx, url, load, "", next)
+			tell(inWords(next.Outcome, next.Error))
+			got.ops = append(got.ops, next)
+		}
+		return got, err
 	}
 }
 

@@ -52,19 +52,16 @@ var busy atomic.Int64
 func (p *playedTwice) scenario(name string, first func(*Stage)) Scenario {
 	return Scenario{
 		Name: name, Applies: everyStrategy,
-		Claim: func(scenario.Strategy) Claim { return claim("safe", report.Safe) },
-		Play: func(ctx context.Context, s *Stage) error {
+		Claim: always("safe", report.Safe),
+		Play: func(s *Stage) {
 			p.alone.Store(busy.Add(1) == 1)
 			defer busy.Add(-1)
-			if err := s.mustBuy(ctx, order{client: "A", at: s.Survivor}); err != nil {
-				return err
-			}
+			s.mustBuy(to(s.Survivor, "A", 1))
 			if p.plays.Add(1) == 1 {
 				first(s)
 			} else {
 				s.Provef("it struck")
 			}
-			return nil
 		},
 	}
 }
@@ -76,7 +73,8 @@ func TestCellsInDoubtArePlayedAgainAlone(t *testing.T) {
 	lab, catalogue := startLab(t)
 	lab.ReplicaArgs = []string{"--lease=2s"}
 	// This one waits until the lease of the dead has ended, and does not say so.
-	liar := catalogue[slices.IndexFunc(catalogue, func(s scenario.Strategy) bool { return s.Name == "lock-redis-expiry" })]
+	known := func(s scenario.Strategy) bool { return s.Name == "lock-redis-expiry" }
+	liar := catalogue[slices.IndexFunc(catalogue, known)]
 	liar.Claim.HolderCrash = "unlocks"
 	var slow, missed, broken playedTwice
 	var found []report.Fault

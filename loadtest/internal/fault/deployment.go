@@ -8,22 +8,77 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"stock/internal/servers"
+	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
+
+// Lab plays scenarios on the servers of a topology, and on others that it starts for them.
+type Lab struct {
+	Topology *topology.Topology
+	Oracle   *oracle.Oracle // reads the stores of the topology
+
+	ReplicaArgs []string // more arguments of "stock serve", for every replica
+
+	// Reading means that Options.Step waits until somebody has read the step. Rounds, and requests that should not end
+	// before the story tells them to, have time for that. Claims about how long an item is blocked are not checked.
+	Reading bool
+
+	items atomic.Int64 // used so far: each cell has one of its own
+	waits sync.Map     // the rowWaits of each server of MySQL, by host:port
+}
 
 // Times of the replicas that play the stories. They are short, because stories wait for them.
 const (
 	lease          = 2 * time.Second
 	requestTimeout = 3 * time.Second // the least that the service accepts
 	clientTimeout  = 2 * requestTimeout
+	// patientTimeout is longer than any story, and readersTimeout longer than any that somebody reads step by step.
+	patientTimeout = 30 * time.Second
+	readersTimeout = time.Hour
 )
+
+// Setting is what a scenario is played on: two replicas, on the servers of the lab unless it says otherwise.
+type Setting struct {
+	Args      []string              // more arguments of "stock serve", which override the usual ones
+	Isolation string                // the default of sessions with MySQL, as the system variable spells it
+	Database  bool                  // of the round's own, on the MySQL of the lab
+	MySQL     *servers.MySQLOptions // a MySQL of the round's own
+	Redis     startRedis            // a Redis of the round's own
+	Clocked   int                   // servers of Redis with clocks of their own: one, or several masters of Redlock
+	Masters   int                   // of Redlock, of the round's own
+	Disk      servers.RedisOptions  // what the masters keep on disk
+	Etcd      bool                  // three members of the round's own
+	Apart     bool                  // the victim reaches the leader of etcd alone, and the survivor the others
+	ZooKeeper bool                  // of the round's own, whose counters a story sets
+	Nginx     bool                  // in front of the replicas
+	Resend    bool                  // nginx sends a POST again whose connection broke
+	Proxies   bool                  // between nginx and the replicas
+}
+
+// patient are arguments for replicas whose requests do not end because their time is over.
+func patient(args ...string) []string {
+	return append([]string{"--request-timeout=" + patientTimeout.String()}, args...)
+}
+
+// withLease is patient for locks that have another lease.
+func withLease(lease time.Duration, args ...string) []string {
+	return patient(append([]string{"--lease=" + lease.String()}, args...)...)
+}
+
+// lockWait is how long requests wait for a lock.
+func lockWait(wait time.Duration) string { return "--lock-wait=" + wait.String() }
 
 // Deployment is what a round is played on: the victim, which the faults strike, the survivor, which goes on selling,
 // and their servers. It is used for one round only, so a story may leave it broken.
@@ -42,65 +97,220 @@ type Deployment struct {
 	etcd      *etcdMembers
 	zookeeper *wrapped
 
-	pauses map[*topology.Isolated]*pauses
-	waits  *rowWaits
-	stops  []func(context.Context) error // in the order in which the parts were started
+	waits *rowWaits
+	stops []stopper // in the order in which the parts were started
 }
 
-// deploy starts the two replicas on the given servers. More arguments of "stock serve" override the usual ones.
-func (l *Lab) deploy(ctx context.Context, at topology.Addresses, args ...string) (*Deployment, error) {
-	return l.deployApart(ctx, at, at, args...)
+// front is an nginx in front of both replicas.
+type front struct {
+	*topology.Balancer
+	victim, survivor *tcpproxy.Proxy // between nginx and the replicas; nil: there are none
 }
 
-// deployApart is deploy for a victim that reaches other servers of its locks than the survivor.
-func (l *Lab) deployApart(
-	ctx context.Context, victimAt, at topology.Addresses, args ...string,
-) (d *Deployment, err error) {
-	d = &Deployment{Oracle: l.Oracle, Addresses: at, waits: l.rowWaits(at.MySQLDSN)}
+// deploy starts what a scenario is played on.
+func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error) {
+	if err := l.spares(on); err != nil {
+		return nil, err
+	}
+	d = &Deployment{Oracle: l.Oracle, Addresses: l.Topology.Addresses()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.stop(ctx))
 			d = nil
 		}
 	}()
-	if err := d.openOracle(ctx, l.Topology); err != nil {
-		return d, err
+	for _, start := range []func(context.Context, *Lab, Setting) error{
+		d.startMySQL, d.startRedis, d.startMasters, d.startEtcd, d.startZooKeeper, d.openOracle, d.startReplicas,
+		d.startNginx,
+	} {
+		if err := start(ctx, l, on); err != nil {
+			return d, err
+		}
 	}
-	options := topology.Options{PausePoints: true, ReplicaArgs: append([]string{
-		"--lease=" + lease.String(), "--request-timeout=" + requestTimeout.String(), "--lock-wait=" + lease.String(),
+	d.waits = l.rowWaits(d.Addresses.MySQLDSN)
+	return d, nil
+}
+
+// startMySQL starts a MySQL, or makes a database, for the round, and sets the isolation level.
+func (d *Deployment) startMySQL(ctx context.Context, l *Lab, on Setting) (err error) {
+	server, name := l.Topology.Servers.MySQL, fmt.Sprintf("round_%d", l.items.Add(1))
+	if on.MySQL != nil {
+		if server, err = servers.StartMySQL(ctx, *on.MySQL); err != nil {
+			return err
+		}
+		d.MySQL, d.Addresses.TiDB = server, false
+		d.onStop(func(ctx context.Context) error {
+			server.Kill() // its data are not needed any more
+			return server.Stop(ctx)
+		})
+	}
+	if on.MySQL != nil || on.Database {
+		if d.Addresses.MySQLDSN, err = server.CreateDatabase(ctx, name); err != nil {
+			return err
+		}
+		if on.MySQL == nil {
+			d.onStop(func(ctx context.Context) error { return server.DropDatabase(ctx, name) })
+		}
+		if err := l.Topology.Migrate(ctx, d.Addresses.MySQLDSN); err != nil {
+			return err
+		}
+	}
+	if on.Isolation != "" {
+		settings := l.Topology.Environment.MySQLSettings
+		d.Addresses.MySQLDSN, err = atIsolation(d.Addresses.MySQLDSN, on.Isolation, settings)
+	}
+	return err
+}
+
+// atIsolation returns a DSN whose sessions have the isolation level. settings are the server's system variables.
+func atIsolation(dsn, level string, settings map[string]string) (string, error) {
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return "", err
+	}
+	if config.Params == nil {
+		config.Params = map[string]string{}
+	}
+	variable := "tx_isolation" // as MariaDB before 11.1 calls it
+	if _, known := settings["transaction_isolation"]; known {
+		variable = "transaction_isolation"
+	}
+	config.Params[variable] = "'" + level + "'"
+	return config.FormatDSN(), nil
+}
+
+// startRedis starts a Redis for the round. A database of the round's own needs one: a replica writes to its database
+// what other replicas have sold in Redis and have not written yet.
+func (d *Deployment) startRedis(ctx context.Context, _ *Lab, on Setting) error {
+	if on.Clocked > 0 {
+		started, stop, err := startClocked(ctx, on.Clocked)
+		d.clocked = started
+		d.onStop(stop)
+		var addresses []string
+		for _, r := range started {
+			addresses = append(addresses, r.Addr)
+		}
+		if on.Clocked > 1 {
+			d.Addresses.Redlock = addresses
+		} else {
+			d.Addresses.Redis, d.Addresses.RedisReplica = addresses, false
+		}
+		return err
+	}
+	start := on.Redis
+	if start == nil && (on.MySQL != nil || on.Database) {
+		start, d.Addresses.Account = oneRedis(servers.RedisOptions{}), oracle.Account{}
+	}
+	if start == nil {
+		return nil
+	}
+	own, err := start(ctx)
+	d.redis = own
+	d.onStop(own.stop)
+	d.Addresses.Redis, d.Addresses.RedisReplica = own.addresses(), own.replica != nil
+	return err
+}
+
+func (d *Deployment) startMasters(ctx context.Context, _ *Lab, on Setting) (err error) {
+	if on.Masters == 0 {
+		return nil
+	}
+	on.Disk.Name = "master"
+	d.masters, err = servers.StartRedisMasters(ctx, on.Masters, on.Disk)
+	d.Addresses.Redlock = nil
+	for _, m := range d.masters {
+		d.Addresses.Redlock = append(d.Addresses.Redlock, m.Addr)
+		d.onStop(m.Stop)
+	}
+	return err
+}
+
+func (d *Deployment) startEtcd(ctx context.Context, _ *Lab, on Setting) (err error) {
+	if !on.Etcd {
+		return nil
+	}
+	if d.etcd, err = startEtcdMembers(ctx); err != nil {
+		return err
+	}
+	d.onStop(d.etcd.stop)
+	d.Addresses.Etcd = d.etcd.cluster.Addrs
+	if on.Apart {
+		d.Addresses.Etcd = d.etcd.followers()
+	}
+	return nil
+}
+
+func (d *Deployment) startZooKeeper(ctx context.Context, _ *Lab, on Setting) error {
+	if !on.ZooKeeper {
+		return nil
+	}
+	server, err := servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{Java: []string{servers.WithoutDigest}})
+	if err != nil {
+		return err
+	}
+	d.onStop(server.Stop)
+	d.zookeeper, d.Addresses.ZooKeeper = &wrapped{ZooKeeper: server}, []string{server.Addr}
+	return nil
+}
+
+// startReplicas starts the victim and the survivor.
+func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) error {
+	victimAt := d.Addresses
+	if on.Apart {
+		victimAt.Etcd = []string{d.etcd.leader.Addr}
+	}
+	options := topology.Options{PausePoints: true, ReplicaArgs: slices.Concat([]string{
+		"--lease=" + lease.String(), "--request-timeout=" + requestTimeout.String(), lockWait(lease),
 		// MySQL would drop what a story holds back for longer.
 		"--mysql-idle-timeout=" + (2 * readersTimeout).String(),
-	}, append(l.forReaders(args), l.ReplicaArgs...)...)}
+	}, l.forReaders(on.Args), l.ReplicaArgs)}
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		d.Victim, err = l.Topology.StartIsolated(starting, "victim", victimAt, options)
 		return err
 	})
 	group.Go(func() (err error) {
-		d.Survivor, err = l.Topology.StartIsolated(starting, "survivor", at, options)
+		d.Survivor, err = l.Topology.StartIsolated(starting, "survivor", d.Addresses, options)
 		return err
 	})
-	err = group.Wait()
+	err := group.Wait()
 	for _, r := range []*topology.Isolated{d.Victim, d.Survivor} {
 		if r != nil {
 			d.onStop(func(context.Context) error { r.Close(); return nil })
 		}
 	}
 	if err != nil {
-		return d, err
+		return err
 	}
-	d.pauses = map[*topology.Isolated]*pauses{d.Victim: {}, d.Survivor: {}}
 	d.Service = scenario.Service{
 		URL: d.Survivor.URL, Admin: d.Survivor.AdminURL, Client: &http.Client{Timeout: 10 * time.Second},
 	}
-	return d, nil
+	return nil
 }
 
-// patientTimeout is longer than any story, and readersTimeout longer than any that somebody reads step by step.
-const (
-	patientTimeout = 30 * time.Second
-	readersTimeout = time.Hour
-)
+// startNginx starts nginx in front of both replicas. Without proxies, it sees that the victim refuses connections.
+func (d *Deployment) startNginx(ctx context.Context, _ *Lab, on Setting) (err error) {
+	if !on.Nginx {
+		return nil
+	}
+	d.nginx = &front{}
+	victim, survivor := d.Victim.Address(), d.Survivor.Address()
+	if on.Proxies {
+		if d.nginx.victim, err = tcpproxy.Start(victim); err != nil {
+			return err
+		}
+		d.onStop(func(context.Context) error { d.nginx.victim.Close(); return nil })
+		if d.nginx.survivor, err = tcpproxy.Start(survivor); err != nil {
+			return err
+		}
+		d.onStop(func(context.Context) error { d.nginx.survivor.Close(); return nil })
+		victim, survivor = d.nginx.victim.Addr(), d.nginx.survivor.Addr()
+	}
+	if d.nginx.Balancer, err = topology.StartBalancer(ctx, on.Resend, victim, survivor); err == nil {
+		d.onStop(d.nginx.Stop)
+	}
+	return err
+}
 
 // forReaders gives requests that should not end before the story tells them to the time to read its steps.
 func (l *Lab) forReaders(args []string) []string {
@@ -112,16 +322,42 @@ func (l *Lab) forReaders(args []string) []string {
 	return args
 }
 
-// patient deploys replicas on the servers of the lab whose requests do not end because their time is over.
-func patient(args ...string) func(context.Context, *Lab) (*Deployment, error) {
-	args = append([]string{"--request-timeout=" + patientTimeout.String()}, args...)
-	return func(ctx context.Context, l *Lab) (*Deployment, error) {
-		return l.deploy(ctx, l.Topology.Addresses(), args...)
+// Why no scenario is played on servers with TLS, and on a Redis Cluster of the user's.
+const (
+	NoTLS = "the replicas of the scenarios reach the servers through proxies, whose addresses are not in the " +
+		"certificates of servers with TLS, and which cannot read what is encrypted"
+	NoCluster = "the replicas of the scenarios reach the servers through proxies, and the clients of a Redis Cluster " +
+		"would go past them, to the addresses that its masters tell"
+)
+
+// spares returns why a setting is not deployed: a server of the user's cannot be reached through proxies, or the story
+// breaks it or needs other settings of it.
+func (l *Lab) spares(on Setting) error {
+	switch t := l.Topology; {
+	case t.TLS:
+		return fmt.Errorf("%w: %s", errLeftOut, NoTLS)
+	case len(t.Addresses().Redis) > 1:
+		return fmt.Errorf("%w: %s", errLeftOut, NoCluster)
+	case t.Tenants.MySQL != nil && (on.MySQL != nil || on.Database):
+		return fmt.Errorf("%w: it breaks MySQL or changes its schema or settings, and MySQL is yours", errLeftOut)
+	case t.Tenants.Redis != nil && (on.Redis != nil || on.Clocked == 1):
+		return fmt.Errorf("%w: it breaks Redis or changes its settings, and Redis is yours", errLeftOut)
 	}
+	return nil
+}
+
+// reason is why a scenario is not played, without where that was noticed.
+func reason(err error) string {
+	_, why, found := strings.Cut(err.Error(), errLeftOut.Error()+": ")
+	if !found {
+		return err.Error()
+	}
+	return why
 }
 
 // openOracle opens an oracle for the servers, unless they are those of the lab.
-func (d *Deployment) openOracle(ctx context.Context, t *topology.Topology) (err error) {
+func (d *Deployment) openOracle(ctx context.Context, l *Lab, _ Setting) (err error) {
+	t := l.Topology
 	if d.Addresses.MySQLDSN == t.MySQLDSN && slices.Equal(d.Addresses.Redis, t.Redis) {
 		return nil
 	}
@@ -164,6 +400,11 @@ func (d *Deployment) setStock(ctx context.Context, units int64, items ...int64) 
 	return err
 }
 
+// openRedis opens connections of the story's own to the Redis of the deployment. The caller closes the pool.
+func (d *Deployment) openRedis() *redis.Client {
+	return openRedisAs(d.Addresses.Account, d.Addresses.Redis[0])
+}
+
 // errNotFound is returned for a path that does not exist at the moment.
 var errNotFound = errors.New("not found")
 
@@ -191,3 +432,16 @@ func (d *Deployment) admin(ctx context.Context, method string, r *topology.Isola
 	}
 	return json.Unmarshal(body, reply)
 }
+
+// rowWaits returns the rowWaits of a server.
+func (l *Lab) rowWaits(dsn string) *rowWaits {
+	server := dsn
+	if config, err := mysql.ParseDSN(dsn); err == nil {
+		server = config.Addr
+	}
+	waits, _ := l.waits.LoadOrStore(server, &rowWaits{})
+	return waits.(*rowWaits) //nolint:forcetypeassert // nothing else is stored
+}
+
+// roundTime is the longest that a round may take, unless somebody reads each step.
+const roundTime = 90 * time.Second

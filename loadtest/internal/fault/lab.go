@@ -4,50 +4,11 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/topology"
 )
-
-// Lab plays scenarios on the servers of a topology, and on others that it starts for them.
-type Lab struct {
-	Topology *topology.Topology
-	Oracle   *oracle.Oracle // reads the stores of the topology
-
-	ReplicaArgs []string // more arguments of "stock serve", for every replica
-
-	// Reading means that Options.Step waits until somebody has read the step. Rounds, and requests that should not end
-	// before the story tells them to, have time for that. Claims about how long an item is blocked are not checked.
-	Reading bool
-
-	items atomic.Int64 // used so far: each cell has one of its own
-	waits sync.Map     // the rowWaits of each server of MySQL, by host:port
-}
-
-// Command plays scenarios, in a checkout of the repository.
-const Command = "go run ./loadtest faults"
-
-// Options configures Run.
-type Options struct {
-	Scenarios []Scenario
-	Choices   []scenario.Choice
-	Practices []string // names of the practices to play; all if nil
-	Repeat    int      // how often each scenario is played
-	Parallel  int      // the largest number of scenarios that are played at the same time; 0: 1
-	Command   string   // that plays scenarios, for Fault.Replay; empty: Command
-	// Step is called when a step has been played, and may wait. If it is set, one cell of a scenario is played after the
-	// other. It must be safe for concurrent use: a story does several things at once.
-	Step func(*Stage, report.FaultStep)
-	// Done is called for each cell when its scenario has ended, in the order of Scenarios. Cells that are played again
-	// come last; Fault.Place tells the order of all.
-	Done func(report.Fault, history.History) error
-}
 
 // Run plays each scenario for every choice to which it applies, and for its practices. Cells that are in doubt are
 // played again at the end, unless somebody follows the steps. Run returns early, with an error, if ctx ends or Done
@@ -155,7 +116,8 @@ func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 	for _, p := range sc.Practices {
 		if o.Practices == nil || slices.Contains(o.Practices, p.Name) {
 			c := l.newCell(sc, scenario.Choice{Strategy: p.asStrategy(), Store: cmp.Or(p.Store, oracle.MySQL)}, o, repeat)
-			c.claim, c.play, c.practice = p.Claim, p.Play, true
+			c.claim, c.practice = p.Claim, true
+			c.play = func(s *Stage) { s.check(p.Play(s.ctx, s)) }
 			cells = append(cells, c)
 		}
 	}

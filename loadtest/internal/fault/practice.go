@@ -59,7 +59,7 @@ func (a *asked) answer(remaining int64, err error) {
 }
 
 func (s *Stage) begin(client string, op history.Op) *asked {
-	op.Name, op.Attempts, op.SentNS = s.requestName(client), 1, monotonic.Now()
+	op.Name, op.Attempts, op.SentNS = requestName(s.Item, client), 1, monotonic.Now()
 	return &asked{s, client, op, s.asks(client, "", op.Name)}
 }
 
@@ -148,4 +148,33 @@ func (t transaction) write(ctx context.Context, units int64) error {
 	const query = "UPDATE good_stock SET stock = ?, version = version + 1 WHERE goods_id = ?"
 	_, err := t.ExecContext(ctx, query, units, t.item)
 	return err
+}
+
+// execute returns what carries out a statement.
+func execute(db *sql.DB, query string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := db.ExecContext(ctx, query)
+		return err
+	}
+}
+
+// mysql opens connections of the story's own to the database.
+func (s *Stage) mysql() *sql.DB {
+	db, err := s.openMySQL(s.ctx, nil)
+	s.check(err)
+	s.atEnd = append(s.atEnd, func() { db.Close() })
+	return db
+}
+
+// whileLocked plays a part of the story while another transaction has locked the row of an item.
+func (s *Stage) whileLocked(item int64, part func()) {
+	err := s.inTransaction(s.ctx, s.mysql(), sql.LevelDefault, func(tx transaction) error {
+		tx.item = item
+		if _, err := tx.readForUpdate(s.ctx); err != nil {
+			return err
+		}
+		s.Stepf("another transaction has locked the row of item %d", item)
+		return tell(part)
+	})
+	s.check(err)
 }

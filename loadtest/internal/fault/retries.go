@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strconv"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"stock/internal/tcpproxy"
@@ -12,14 +13,26 @@ import (
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/topology"
+	"stock/loadtest/internal/traffic"
 )
 
-// retryScenarios are stories of a client that does not know what became of its request, and sends it again.
-var retryScenarios = []Scenario{
-	commitUnknown("before", tcpproxy.BeforeRequest, units, commitLost),
-	commitUnknown("after", tcpproxy.BeforeReply, units-1, retryClaim),
-	clientTimesOut,
+// clientRetries is the story of a client whose answer is lost, and that sends again.
+var clientRetries = Scenario{
+	Name:    "client-retries",
+	Title:   "The answer is lost on its way to the client, which sends its request again to the other replica.",
+	Applies: everyStrategy,
+	Claim:   retryClaim,
+	Play: func(s *Stage) {
+		front := s.proxyTo(s.Victim.Address())
+		front.Cut(1, tcpproxy.BeforeReply)
+		first := s.send(order{client: "A", at: s.Victim, through: "http://" + front.Addr()})
+		stock := s.stock(s.Store)
+		if first.Outcome != history.Unknown || front.Armed() || stock != units-1 {
+			s.failf("client A was told %q, and %s has %d units", first.Outcome, s.Store, stock)
+		}
+		s.Provef("the proxy in front of the victim cut the connection when the answer came; %s has %d units", s.Store, stock)
+		s.send(s.again())
+	},
 }
 
 // retryClaim is what the catalogue claims about a request that is sent again.
@@ -28,6 +41,158 @@ func retryClaim(s scenario.Strategy) Claim {
 		return claim(s.Claim.ClientRetry, report.Unsafe)
 	}
 	return claim(s.Claim.ClientRetry, report.Safe)
+}
+
+// again is A's request, which is sent again to the survivor.
+func (s *Stage) again() order {
+	return order{client: "A, again,", name: "A", at: s.Survivor, again: s.Strategy.Idempotent}
+}
+
+// retryScenarios are stories of a client that does not know what became of its request, and sends it again, and of
+// sales whose last step fails.
+var retryScenarios = []Scenario{
+	commitUnknown("before", tcpproxy.BeforeRequest, units, commitLost),
+	commitUnknown("after", tcpproxy.BeforeReply, units-1, retryClaim),
+	clientTimesOut,
+	{
+		Name:    "proxy-resends/post",
+		Title:   "A replica's answer does not reach nginx, which never sends a POST again unless it is told to.",
+		Applies: everyStrategy,
+		Claim:   always("sent-once", report.Safe),
+		On:      Setting{Nginx: true, Proxies: true},
+		Play: func(s *Stage) {
+			op, sent := s.loseAnswerToNginx()
+			switch {
+			case sent > 1:
+				s.Failf("nginx sent the request %d times", sent)
+			case op.Outcome != history.Unknown:
+				s.failf("nginx got no answer, and client A was told %q", op.Outcome)
+			default:
+				s.Provef("the proxy cut nginx's connection when the replica's answer came; nginx did not send the request again")
+			}
+		},
+	},
+	{
+		Name:    "proxy-resends/non-idempotent",
+		Title:   "The same, and nginx is told to send a POST again (proxy_next_upstream non_idempotent).",
+		Applies: everyStrategy,
+		Claim:   retryClaim,
+		On:      Setting{Nginx: true, Proxies: true, Resend: true},
+		Play: func(s *Stage) {
+			op, sent := s.loseAnswerToNginx()
+			if op.Outcome != history.Sold || sent != 2 {
+				s.failf("nginx sent the request %d times, and A was told %q", sent, op.Outcome)
+			}
+			s.Provef("the proxy cut nginx's connection when the replica's answer came; nginx sent the request to the %s too",
+				op.Replica)
+		},
+	},
+	zombieReplica,
+	batchUnknown("before", tcpproxy.BeforeRequest),
+	batchUnknown("after", tcpproxy.BeforeReply),
+	confirmationUnknown("before", tcpproxy.BeforeRequest),
+	confirmationUnknown("after", tcpproxy.BeforeReply),
+	reservationUnknown("before", tcpproxy.BeforeRequest),
+	reservationUnknown("after", tcpproxy.BeforeReply),
+	{
+		Name:    "second-store/unknown",
+		Title:   "The connection to MySQL is cut after it has deducted what was sold in Redis.",
+		Applies: writesThrough,
+		Claim:   keepsInStep,
+		Play:    func(s *Stage) { s.cutSale(s.decides(), tcpproxy.BeforeReply) },
+	},
+	{
+		Name:    "second-store/refuses",
+		Title:   "MySQL refuses to deduct what was sold in Redis, because another transaction has locked the row.",
+		Applies: writesThrough,
+		Claim:   keepsInStep,
+		Play: func(s *Stage) {
+			s.whileLocked(s.Item, func() {
+				a, waits := s.startAndWait(to(s.Victim, "A", 1), s.Item)
+				if a.wait().Outcome == history.Busy && waits {
+					s.Provef("A waited for the row, which another transaction has locked (innodb_trx), and was refused")
+				}
+			})
+			s.buyNow("B", 2)
+		},
+	},
+	{
+		Name: "entry-delivered-twice",
+		Title: "A replica is killed when MySQL has committed a sale from the stream, before its entry is deleted " +
+			"(SIGKILL). The entry is delivered again.",
+		Applies: writesBehind,
+		Claim:   always("finds in MySQL that the sale was written", report.Safe),
+		Play: func(s *Stage) {
+			removal := s.catch(s.Victim.Redis, s.removesEntry)
+			s.mustBuy(to(s.Victim, "A", 1))
+			removal.arrive()
+			s.killVictim()
+			removal.Cut(tcpproxy.BeforeRequest)
+			if stock := s.stock(oracle.MySQL); stock == units-1 && s.entries() == 1 {
+				s.Provef("MySQL has %d units, and the entry of A's sale is still in the stream", stock)
+			}
+			s.buyNow("B", 2)
+			s.eventually("the stream is empty", func() bool { return s.entries() == 0 })
+		},
+	},
+	// Of a stock that is set while something of the stock before is not done, nobody asks what became of that: the judge
+	// sees the new stock only.
+	{
+		Name:    "stock-is-set/entry",
+		Title:   "The stock is set while a sale of the stock before is on its way from the stream to MySQL.",
+		Applies: writesBehind,
+		Claim:   always("does not deduct sales of an older stock", report.Safe),
+		Play: func(s *Stage) {
+			record := s.catch(s.Victim.MySQL, func(m tcpproxy.Message) bool {
+				return s.mentionsItem(m) && bytes.Contains(m.Data, []byte("FOR UPDATE"))
+			})
+			s.mustBuy(order{client: "Z", at: s.Victim, before: true})
+			record.arrive()
+			s.setAnew()
+			s.Provef("the stock was set while the proxy held the message of %d bytes that begins to write Z's sale",
+				record.Bytes())
+			record.Release()
+			s.buyNow("A", 2)
+			s.eventually("the stream is empty", func() bool { return s.entries() == 0 })
+		},
+	},
+	{
+		Name:    "stock-is-set/hold",
+		Title:   "The stock is set while units of the stock before are held, which are given back then.",
+		Applies: takesReservations,
+		Claim:   always("does not give units back to a later stock", report.Safe),
+		Play: func(s *Stage) {
+			confirms := s.catch(s.Victim.MySQL, s.completes())
+			z := s.start(order{client: "Z", at: s.Victim, before: true})
+			z.caught(confirms)
+			s.setAnew()
+			confirms.Cut(tcpproxy.BeforeRequest)
+			if op := z.wait(); op.Outcome == history.Busy {
+				s.Provef("Z's unit was held when the stock was set, and was not confirmed: %s", op.Error)
+			}
+			s.buyNow("A", 2)
+		},
+	},
+	{
+		Name:  "stock-is-set/limit",
+		Title: "The stock is set after a buyer has bought as much as the limit allows, and the buyer comes again.",
+		Applies: func(s scenario.Strategy) string {
+			if s.Claim.BuyerLimit == "" {
+				return "it takes no limit per buyer"
+			}
+			return ""
+		},
+		Claim: always("a limit counts what was bought of the present stock", report.Safe),
+		Play: func(s *Stage) {
+			z := order{client: "Z", at: s.Victim, count: 2, limit: 2, before: true}
+			s.mustBuy(z)
+			s.setAnew()
+			z.at, z.before = s.Survivor, false
+			if op := s.send(z); op.Outcome == history.Sold || op.Outcome == history.BuyerLimit {
+				s.Provef("the buyer had %d units of the stock before, which is the limit", z.count)
+			}
+		},
+	},
 }
 
 // commitLost is claimed if the sale never reached MySQL: only the second request sells. A lock with a lease and without
@@ -51,47 +216,25 @@ func commitUnknown(variant string, at tcpproxy.CutPoint, left int64, claimed fun
 			}
 			return ""
 		},
-		Claim:  claimed,
-		Deploy: deployWith("--lease=" + lostLease.String()),
-		Play: func(ctx context.Context, s *Stage) error {
-			commit := s.storeProxy(s.Victim).Catch(s.decides())
-			defer commit.Release()
-			first := s.start(ctx, order{client: "A", at: s.Victim})
-			if err := first.caught(ctx, commit); err != nil {
-				return err
-			}
+		Claim: claimed,
+		On:    Setting{Args: []string{"--lease=" + lostLease.String()}},
+		Play: func(s *Stage) {
+			commit := s.catch(s.storeProxy(s.Victim), s.decides())
+			first := s.start(to(s.Victim, "A", 1))
+			first.caught(commit)
 			commit.Cut(at)
-			if err := first.wait(); err != nil {
-				return err
-			}
-			stock, err := s.Oracle.Stock(ctx, s.Store, []int64{s.Item})
-			switch {
-			case err != nil:
-				return err
-			case first.op.Outcome != history.Unknown || stock[s.Item] != left:
-				return fmt.Errorf("client A was told %q, and MySQL has %d units", first.op.Outcome, stock[s.Item])
+			if told, stock := first.wait().Outcome, s.stock(s.Store); told != history.Unknown || stock != left {
+				s.failf("client A was told %q, and MySQL has %d units", told, stock)
 			}
 			s.Provef("the proxy cut the connection %s the sale's %d bytes reached MySQL, which now has %d units",
 				variant, commit.Bytes(), left)
-			return s.buy(ctx, s.again(), time.Now())
+			s.buy(s.again(), time.Now())
 		},
 	}
 }
 
-// lostLease is so long that nobody takes a lock that is kept until it ends for one that was given back.
-const lostLease = 2 * lease
-
-// deployWith starts the replicas on the servers of the lab, with more arguments.
-func deployWith(args ...string) func(context.Context, *Lab) (*Deployment, error) {
-	return func(ctx context.Context, l *Lab) (*Deployment, error) {
-		return l.deploy(ctx, l.Topology.Addresses(), args...)
-	}
-}
-
-// again is A's request, which is sent again to the survivor.
-func (s *Stage) again() order {
-	return order{client: "A, again,", name: "A", at: s.Survivor, again: s.Strategy.Idempotent}
-}
+// clientPatience is how long the client waits for an answer once its sale is on its way to the store.
+const clientPatience = 200 * time.Millisecond
 
 // clientTimesOut is the story of a client that is less patient than the service.
 var clientTimesOut = Scenario{
@@ -99,114 +242,266 @@ var clientTimesOut = Scenario{
 	Title:   "The client gives up while its sale is on its way to the store, and sends its request again.",
 	Applies: everyStrategy,
 	Claim:   retryClaim,
-	Play: func(ctx context.Context, s *Stage) error {
+	Play: func(s *Stage) {
 		// The first sale of an item may need more messages: redis-stream creates its stream. In the store slots, A's first
 		// message might go to the slot that C has emptied, and would then decide nothing.
 		if s.Store != oracle.Slots {
-			if _, err := s.send(ctx, order{client: "C", at: s.Victim}); err != nil {
-				return err
-			}
+			s.send(to(s.Victim, "C", 1))
 		}
-		to, at := s.Store, s.storeProxy(s.Victim)
+		where, at := s.Store, s.storeProxy(s.Victim)
 		if s.Strategy.WriteThrough { // the sale is made when the second store has it
-			to, at = oracle.MySQL, s.Victim.MySQL
+			where, at = oracle.MySQL, s.Victim.MySQL
 		}
-		sale := at.Catch(s.completes())
-		defer sale.Release()
-		impatient, giveUp := context.WithCancel(ctx)
-		defer giveUp()
-		first := s.start(impatient, order{client: "A", at: s.Victim})
-		if err := first.caught(ctx, sale); err != nil {
-			return err
-		}
+		sale := s.catch(at, s.completes())
+		impatient, giveUp := context.WithCancel(s.ctx)
+		s.atEnd = append(s.atEnd, giveUp)
+		a := to(s.Victim, "A", 1)
+		a.until = impatient
+		first := s.start(a)
+		first.caught(sale)
 		time.AfterFunc(clientPatience, giveUp)
-		if err := first.wait(); err != nil {
-			return err
-		}
-		second := s.storeProxy(s.Survivor).Catch(s.mentionsItem)
-		defer second.Release()
-		bought := make(chan error, 1)
-		s.inBackground(func() { bought <- s.buy(ctx, s.again(), time.Now()) })
+		first.wait()
+		second := s.catch(s.storeProxy(s.Survivor), s.mentionsItem)
+		over := make(chan struct{})
+		bought := s.meanwhile(func() {
+			defer close(over)
+			s.buy(s.again(), time.Now())
+		})
 		select {
 		case <-second.Arrived():
-		case err := <-bought:
-			return fmt.Errorf("the second request of A was answered before it was seen on the wire (%v)", err)
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-over:
+			bought()
+			s.failf("the second request of A was answered before it was seen on the wire")
 		}
 		s.Provef("the victim's sale of %d bytes is held on its way to %s while the survivor works on A's second request",
-			sale.Bytes(), to)
-		sale.Release()
-		if err := answer(ctx, sale); err != nil {
-			return err
-		}
-		s.Stepf("A's first sale has reached %s", to)
+			sale.Bytes(), where)
+		sale.land()
+		s.Stepf("A's first sale has reached %s", where)
 		second.Release()
-		return <-bought
+		bought()
 	},
 }
 
-// clientPatience is how long the client waits for an answer once its sale is on its way to the store.
-const clientPatience = 200 * time.Millisecond
-
-// caught waits until a message of the request is held. The request must not be answered before that.
-func (p *pending) caught(ctx context.Context, message *tcpproxy.Caught) error {
-	select {
-	case <-message.Arrived():
-		return nil
-	case <-p.done:
-		if p.err != nil {
-			return p.err
-		}
-		return fmt.Errorf("the client was answered before its sale was seen on the wire: %s", p.op.Outcome)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// storeProxy is the proxy between a replica and the store.
-func (s *Stage) storeProxy(r *topology.Isolated) *tcpproxy.Proxy {
-	if s.Store == oracle.Redis {
-		return r.Redis
-	}
-	return r.MySQL
-}
-
-// mentionsItem matches a message about the item.
-func (s *Stage) mentionsItem(m tcpproxy.Message) bool {
-	return bytes.Contains(m.Data, strconv.AppendInt(nil, s.Item, 10))
-}
-
-// completes returns a function that matches the message that completes a sale of the item. That is the one of decides,
-// unless the strategy takes reservations: its COMMIT only holds the units, and if the client has gone before they are
-// confirmed, they are given back. The confirmation names no item, but no other cell of a round confirms anything.
-func (s *Stage) completes() func(tcpproxy.Message) bool {
-	if len(s.Strategy.Reservations) > 0 {
-		return func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, []byte("SET state = 'confirmed'")) }
-	}
-	return s.decides()
-}
-
-// decides returns a function that matches the message by which a sale of the item is made durable: the COMMIT of a
-// transaction that has changed its stock, or the change itself if it is in none.
-func (s *Stage) decides() func(tcpproxy.Message) bool {
-	changed := map[int]bool{} // by the number of a connection with a transaction: whether that has changed the stock
-	return func(m tcpproxy.Message) bool {
-		did, inTx := changed[m.Conn]
-		switch {
-		case bytes.HasSuffix(m.Data, []byte("START TRANSACTION")):
-			changed[m.Conn] = false
-		case bytes.HasSuffix(m.Data, []byte("COMMIT")):
-			delete(changed, m.Conn)
-			return did || s.writesStock(m) // a strategy may send the whole transaction in one message
-		case bytes.HasSuffix(m.Data, []byte("ROLLBACK")):
-			delete(changed, m.Conn)
-		case s.writesStock(m):
-			if !inTx {
-				return true
-			}
-			changed[m.Conn] = true
+// loseAnswerToNginx sends a request of client A through nginx, and loses the first answer of a replica on its way to
+// nginx. It returns how A's request ended, and how often nginx sent it.
+func (s *Stage) loseAnswerToNginx() (history.Op, int64) {
+	var sent atomic.Int64
+	count := func(m tcpproxy.Message) bool {
+		if s.isRequest(m) {
+			sent.Add(1)
 		}
 		return false
 	}
+	first := func(m tcpproxy.Message) bool { return s.isRequest(m) && sent.Load() == 1 }
+	s.catch(s.nginx.victim, count)
+	s.catch(s.nginx.survivor, count)
+	victim, survivor := s.catch(s.nginx.victim, first), s.catch(s.nginx.survivor, first)
+	p := s.start(order{client: "A", through: s.nginx.URL})
+	select {
+	case <-victim.Arrived():
+		victim.Cut(tcpproxy.BeforeReply)
+	case <-survivor.Arrived():
+		survivor.Cut(tcpproxy.BeforeReply)
+	case <-p.done:
+		p.wait()
+		s.failf("client A was answered before nginx had sent its request")
+	}
+	op := p.wait()
+	if sent.Load() > 1 {
+		// To the judge, nginx is a client that was not answered and sent the request again.
+		first := op
+		first.Outcome, first.Replica, first.Error = history.Unknown, "", "the connection was cut"
+		first.Remaining, first.Token, first.EnteredNS, first.LeftNS, first.Replayed = 0, 0, 0, 0, false
+		s.record("nginx", first)
+	}
+	return op, sent.Load()
+}
+
+// zombieTimeout is how long a client waits for a replica that is stopped meanwhile.
+const zombieTimeout = 20 * time.Second
+
+// zombieReplica is the story of a replica that everybody has given up, and that goes on.
+var zombieReplica = Scenario{
+	Name: "zombie-replica",
+	Title: "A request reaches a replica that is stopped, the client sends it again through nginx, and the replica " +
+		"goes on.",
+	Applies: everyStrategy,
+	Claim:   retryClaim,
+	Missing: processStates,
+	// The lease is longer than the replica is stopped. When it goes on, the requests of all cells come at once: on a slow
+	// disk, 3 s are too short for their commits, and a request that is refused for want of time shows nothing.
+	On: Setting{Nginx: true, Proxies: true, Args: []string{
+		"--lease=20s", "--request-timeout=" + zombieTimeout.String(), lockWait(zombieTimeout / 2),
+	}},
+	Play: func(s *Stage) {
+		s.stopVictim()
+		// Not through nginx, which sends a replica that is stopped no second request while the other one answers.
+		a := order{client: "A", timeout: zombieTimeout}
+		first, stuck := s.sendThrough("http://"+s.nginx.victim.Addr(), a)
+		if !stuck {
+			s.failf("the request of A was answered before it reached the victim")
+		}
+		s.Provef("/proc says that the victim is stopped, and the proxy has handed it the request of client A")
+		waiting, again := []*pending{first}, s.again()
+		again.timeout = zombieTimeout
+		for sold := false; !sold; { // attempts that reach the victim are not answered
+			p, stuck := s.sendThrough(s.nginx.URL, again)
+			if stuck {
+				waiting = append(waiting, p)
+			}
+			sold = !stuck && p.op.Outcome == history.Sold
+		}
+		s.continueVictim()
+		for _, p := range waiting {
+			p.wait()
+		}
+		if !slices.ContainsFunc(waiting, func(p *pending) bool { return p.op.Outcome == history.Sold }) {
+			s.failf("the victim has served none of %d requests since it went on: %s", len(waiting), first.op.Error)
+		}
+	},
+}
+
+// sendThrough sends a request to a URL. It returns when the request is answered or stuck at the victim, which is
+// stopped.
+func (s *Stage) sendThrough(url string, o order) (p *pending, stuck bool) {
+	reached := s.catch(s.nginx.victim, s.isRequest)
+	defer reached.Release()
+	o.through = url
+	p = s.start(o)
+	if p.answeredBefore(reached.Arrived()) {
+		p.wait()
+		return p, false
+	}
+	s.Stepf("the request of %s reaches the victim", o.client)
+	return p, true
+}
+
+// writesThrough applies to strategies that deduct in MySQL after Redis, before the buyer is answered.
+func writesThrough(s scenario.Strategy) string {
+	if !s.WriteThrough {
+		return "it does not deduct in two stores"
+	}
+	return ""
+}
+
+var keepsInStep = always("gives units back to Redis if MySQL refuses them, and not if it may have deducted them",
+	report.Safe)
+
+// cutSale has A buy, cuts the connection to MySQL at a message of the sale, and has B buy.
+func (s *Stage) cutSale(match func(tcpproxy.Message) bool, at tcpproxy.CutPoint) {
+	message := s.catch(s.Victim.MySQL, match)
+	a := s.start(to(s.Victim, "A", 1))
+	a.caught(message)
+	message.Cut(at)
+	a.wait()
+	s.Provef("the proxy cut the connection %s of the last step of A's sale, a message of %d bytes; MySQL has %d units",
+		at, message.Bytes(), s.stock(oracle.MySQL))
+	s.buyNow("B", 2)
+}
+
+// takesReservations applies to strategies that take reservations.
+func takesReservations(s scenario.Strategy) string {
+	if len(s.Reservations) == 0 {
+		return "it takes no reservations"
+	}
+	return ""
+}
+
+// confirmationUnknown is the story of a sale of which MySQL has held the units, and that loses its connection around
+// the confirmation.
+func confirmationUnknown(variant string, at tcpproxy.CutPoint) Scenario {
+	return Scenario{
+		Name:    "confirmation-unknown/" + variant,
+		Title:   "The connection to MySQL is cut " + variant + " MySQL has confirmed the reservation of a sale.",
+		Applies: takesReservations,
+		Claim:   always("finds out whether the reservation is confirmed, and cancels it if not", report.Safe),
+		Play:    func(s *Stage) { s.cutSale(s.completes(), at) },
+	}
+}
+
+// reservationUnknown is the same for a client that holds a unit and then confirms it.
+func reservationUnknown(variant string, at tcpproxy.CutPoint) Scenario {
+	return Scenario{
+		Name: "reservation-unknown/" + variant,
+		Title: "The connection to MySQL is cut " + variant +
+			" MySQL has confirmed a reservation, and the client confirms it again.",
+		Applies: takesReservations,
+		Claim:   always("says that the outcome is unknown, and confirms once", report.Safe),
+		Play: func(s *Stage) {
+			s.run.CallsVersion = history.CallsVersion
+			held := s.hold()
+			confirms := s.catch(s.Victim.MySQL, s.completes())
+			confirmed := s.meanwhile(func() { s.call(s.Victim, traffic.About(held, history.Confirm, false)) })
+			confirms.arrive()
+			confirms.Cut(at)
+			confirmed()
+			inspect := s.call(s.Survivor, traffic.About(held, history.Inspect, false))
+			s.call(s.Survivor, traffic.About(held, history.Confirm, true))
+			s.Provef("the proxy cut the connection %s of the confirmation, of %d bytes; then the reservation is %s", at,
+				confirms.Bytes(), inspect.State)
+		},
+	}
+}
+
+const (
+	batchSize = 3 // requests that are to share a commit
+	// gathering is how long requests have to arrive in the queue of their replica, which nobody can see from outside. That
+	// they did is proved by what became of them.
+	gathering = 300 * time.Millisecond
+)
+
+// batchUnknown is the story of a connection that breaks around the commit of several requests. They are in one batch
+// because they have waited for the one before.
+func batchUnknown(variant string, at tcpproxy.CutPoint) Scenario {
+	return Scenario{
+		Name:    "batch-unknown/" + variant,
+		Title:   "The connection to the store is cut " + variant + " the store has committed several requests together.",
+		Applies: only("batch", "batch-ledger", "escrow", "redis-script"),
+		Claim:   always("tells each of them that the outcome is unknown", report.Safe),
+		Play: func(s *Stage) {
+			proxy := s.storeProxy(s.Victim)
+			before := s.catch(proxy, s.decides())
+			a := s.start(to(s.Victim, "A", 1))
+			a.caught(before)
+			var members []*pending
+			for i := range batchSize {
+				members = append(members, s.start(to(s.Victim, fmt.Sprintf("B%d", i+1), 1)))
+			}
+			time.Sleep(gathering)
+			commit := s.catch(proxy, s.commitsBatch())
+			before.Release()
+			a.wait()
+			commit.arrive()
+			commit.Cut(at)
+			unknown := 0
+			for _, b := range members {
+				if b.wait().Outcome == history.Unknown {
+					unknown++
+				}
+			}
+			if unknown > 1 {
+				s.Provef("%d requests have an unknown outcome, because one connection was cut at a message of %d bytes",
+					unknown, commit.Bytes())
+			}
+			s.buyNow("C", 1)
+		},
+	}
+}
+
+// commitsBatch matches the message that makes a batch durable. escrow first tries the row of its replica, which has one
+// unit at most, and so too few.
+func (s *Stage) commitsBatch() func(tcpproxy.Message) bool {
+	decides := s.decides()
+	if s.Store != oracle.Slots {
+		return decides
+	}
+	return func(m tcpproxy.Message) bool { return decides(m) && bytes.HasSuffix(m.Data, []byte("COMMIT")) }
+}
+
+// writesBehind applies to strategies that update MySQL after the sale.
+func writesBehind(s scenario.Strategy) string {
+	if !s.WriteBehind {
+		return "it has no sales on their way to MySQL"
+	}
+	return ""
 }

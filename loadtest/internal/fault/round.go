@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,14 +20,8 @@ import (
 // cells are played side by side.
 const blockedAfter = 1300 * time.Millisecond
 
-// roundTime is the longest that a round may take, unless somebody reads each step.
-const roundTime = 90 * time.Second
-
 // judgeTime is the longest that reading what a story has left may take. A round's time may be over before.
 const judgeTime = takeOver + 10*time.Second
-
-// firstItem is below the ids of the stories' items: no load uses them.
-const firstItem = 1_000_000
 
 // round is a scenario that is played once, with its cells side by side.
 type round struct {
@@ -42,7 +35,7 @@ type round struct {
 type cell struct {
 	scenario Scenario
 	claim    Claim
-	play     func(context.Context, *Stage) error
+	play     func(*Stage)
 	practice bool
 	repeat   int
 	command  string // Options.Command
@@ -108,14 +101,7 @@ func (r *round) play(ctx context.Context) {
 
 // playOn plays cells side by side on a deployment of their own.
 func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
-	deploy := r.scenario.Deploy
-	if deploy == nil {
-		deploy = func(ctx context.Context, l *Lab) (*Deployment, error) { return l.deploy(ctx, l.Topology.Addresses()) }
-	}
-	if err := r.lab.sparesProxies(); err != nil {
-		return err
-	}
-	d, err := deploy(ctx, r.lab)
+	d, err := r.lab.deploy(ctx, r.scenario.On)
 	if err != nil {
 		return fmt.Errorf("start the servers of the scenario: %w", err)
 	}
@@ -146,7 +132,7 @@ func (c *cell) perform(ctx context.Context) {
 	if c.err = c.stage.open(ctx, c.scenario.Name); c.err != nil {
 		return
 	}
-	c.err = c.playStory(ctx)
+	c.err = c.stage.play(ctx, c.play)
 	if errors.Is(c.err, errLeftOut) {
 		c.missing = reason(c.err)
 	}
@@ -164,23 +150,6 @@ func (c *cell) perform(ctx context.Context) {
 // judgeable reports whether a story that failed can be judged. A practice may not have recorded all that it did.
 func (c *cell) judgeable(ctx context.Context) bool {
 	return !c.practice && c.stage.booked.Load() && !errors.Is(ctx.Err(), context.Canceled)
-}
-
-// reason is why a scenario is not played, without where that was noticed.
-func reason(err error) string {
-	_, why, found := strings.Cut(err.Error(), errLeftOut.Error()+": ")
-	if !found {
-		return err.Error()
-	}
-	return why
-}
-
-// playStory plays the story, and ends what it has left in the background.
-func (c *cell) playStory(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer c.stage.background.Wait()
-	defer cancel()
-	return c.play(ctx, c.stage)
 }
 
 // report calls Done for each cell but those that are to be played again, which it returns.
@@ -260,4 +229,23 @@ func (c *cell) held(outcome report.Outcome) bool {
 		return slices.ContainsFunc(served, c.allows)
 	}
 	return c.allows(outcome)
+}
+
+// Command plays scenarios, in a checkout of the repository.
+const Command = "go run ./loadtest faults"
+
+// Options configures Run.
+type Options struct {
+	Scenarios []Scenario
+	Choices   []scenario.Choice
+	Practices []string // names of the practices to play; all if nil
+	Repeat    int      // how often each scenario is played
+	Parallel  int      // the largest number of scenarios that are played at the same time; 0: 1
+	Command   string   // that plays scenarios, for Fault.Replay; empty: Command
+	// Step is called when a step has been played, and may wait. If it is set, one cell of a scenario is played after the
+	// other. It must be safe for concurrent use: a story does several things at once.
+	Step func(*Stage, report.FaultStep)
+	// Done is called for each cell when its scenario has ended, in the order of Scenarios. Cells that are played again
+	// come last; Fault.Place tells the order of all.
+	Done func(report.Fault, history.History) error
 }

@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -124,15 +123,31 @@ func TestWhatAStoryLeavesInTheBackgroundEndsWithIt(t *testing.T) {
 	t.Parallel()
 	ended := false
 	failed := errors.New("no server")
-	c := &cell{stage: &Stage{}, play: func(ctx context.Context, s *Stage) error {
-		s.inBackground(func() {
-			<-ctx.Done()
-			ended = true
+	closed := false
+	err := new(Stage).play(t.Context(), func(s *Stage) {
+		s.atEnd = append(s.atEnd, func() { closed = true })
+		s.meanwhile(func() {
+			<-s.ctx.Done()
+			ended = closed
 		})
-		return failed
-	}}
-	if err := c.playStory(t.Context()); !errors.Is(err, failed) || !ended {
-		t.Errorf("the story ended with %v, and its background was over: %t", err, ended)
+		s.check(failed)
+		t.Error("the story went on after a step that could not be played")
+	})
+	if !errors.Is(err, failed) || !ended {
+		t.Errorf("the story ended with %v; what it opened was closed, and its background was over: %t", err, ended)
+	}
+}
+
+func TestAPartInTheBackgroundThatFailsEndsTheStoryThatWaitsForIt(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("no server")
+	err := new(Stage).play(t.Context(), func(s *Stage) {
+		wait := s.meanwhile(func() { s.check(failed) })
+		wait()
+		t.Error("the story went on")
+	})
+	if !errors.Is(err, failed) {
+		t.Errorf("the story ended with %v, want %v", err, failed)
 	}
 }
 

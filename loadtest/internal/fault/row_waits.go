@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,16 +30,6 @@ type innodbTrx struct {
 
 // rowWaitsInterval is the time between two looks at the transactions.
 const rowWaitsInterval = 120 * time.Millisecond
-
-// rowWaits returns the rowWaits of a server.
-func (l *Lab) rowWaits(dsn string) *rowWaits {
-	server := dsn
-	if config, err := mysql.ParseDSN(dsn); err == nil {
-		server = config.Addr
-	}
-	waits, _ := l.waits.LoadOrStore(server, &rowWaits{})
-	return waits.(*rowWaits) //nolint:forcetypeassert // nothing else is stored
-}
 
 // find returns a transaction that matches, as far as that was looked up since the given time, or nil: earlier, another
 // statement of the same item may have waited, such as the one that put it on sale.
@@ -92,37 +80,4 @@ func readTransactions(ctx context.Context, db *sql.DB) (transactions []innodbTrx
 		transactions = append(transactions, t)
 	}
 	return transactions, rows.Err()
-}
-
-// awaitTransaction waits until a transaction matches, and returns it. It returns nil if done is closed first.
-func (d *Deployment) awaitTransaction(
-	ctx context.Context, db *sql.DB, done <-chan struct{}, match func(innodbTrx) bool,
-) (*innodbTrx, error) {
-	began := time.Now()
-	for {
-		if t, err := d.waits.find(ctx, db, began, match); t != nil || err != nil {
-			return t, err
-		}
-		select {
-		case <-done:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pollInterval):
-		}
-	}
-}
-
-// waitsFor matches a transaction whose statement names an item and waits for a row.
-func waitsFor(item int64) func(innodbTrx) bool {
-	return func(t innodbTrx) bool { return t.waits && strings.Contains(t.statement, strconv.FormatInt(item, 10)) }
-}
-
-// awaitRowWait waits until a statement that names the item waits for a locked row, and reports whether one does. It
-// returns false if done is closed first.
-func (d *Deployment) awaitRowWait(
-	ctx context.Context, db *sql.DB, item int64, done <-chan struct{},
-) (waits bool, err error) {
-	t, err := d.awaitTransaction(ctx, db, done, waitsFor(item))
-	return t != nil, err
 }

@@ -5,13 +5,10 @@
 package fault
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
-	"stock/internal/suggest"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
@@ -33,10 +30,10 @@ type Scenario struct {
 	Missing func(context.Context) string
 	// Sells reports whether cells may sell an item. Nil means any item.
 	Sells func(item int64) bool
-	// Deploy starts what the story is played on. Nil means two replicas on the servers of the lab.
-	Deploy func(context.Context, *Lab) (*Deployment, error)
+	// On is what the story is played on.
+	On Setting
 	// Play plays the story for a strategy.
-	Play func(context.Context, *Stage) error
+	Play func(*Stage)
 }
 
 // Claim is what is expected of a story: in words, and the outcomes that agree with them.
@@ -47,6 +44,11 @@ type Claim struct {
 
 // claim returns a Claim.
 func claim(words string, allowed ...report.Outcome) Claim { return Claim{words, allowed} }
+
+// always is what is claimed of every strategy to which a story applies.
+func always(words string, allowed ...report.Outcome) func(scenario.Strategy) Claim {
+	return func(scenario.Strategy) Claim { return claim(words, allowed...) }
+}
 
 // Practice is a way to deduct that is not in the catalogue. The story itself sends its statements and commands.
 type Practice struct {
@@ -82,33 +84,4 @@ func only(names ...string) func(scenario.Strategy) string {
 		}
 		return ""
 	}
-}
-
-// Find returns the scenarios with the given names, in that order and each once, or all if there are no names. The part
-// of a name before the slash finds all variants.
-func Find(names []string) (found []Scenario, err error) {
-	if len(names) == 0 {
-		return Scenarios, nil
-	}
-	for _, name := range names {
-		known := false
-		for _, s := range Scenarios {
-			if s.Name != name && !strings.HasPrefix(s.Name, name+"/") {
-				continue
-			}
-			known = true
-			if !slices.ContainsFunc(found, func(f Scenario) bool { return f.Name == s.Name }) {
-				found = append(found, s)
-			}
-		}
-		if !known {
-			var all []string
-			for _, s := range Scenarios {
-				all = append(all, s.Name)
-			}
-			return nil, fmt.Errorf("no scenario is named %q%s", name,
-				cmp.Or(suggest.DidYouMean(name, all), "; the names are "+strings.Join(all, ", ")))
-		}
-	}
-	return found, nil
 }

@@ -3,7 +3,6 @@ package fault
 import (
 	"context"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
@@ -19,29 +18,6 @@ type Scene struct {
 	Asking   []Asking `json:"asking"`   // requests without an answer, the first one first
 	Victim   string   `json:"victim"`   // the state of the replica
 	Survivor string   `json:"survivor"` // the state of the replica
-}
-
-// Asking is a request without an answer.
-type Asking struct {
-	Client  string `json:"client"`
-	Replica string `json:"replica"` // empty if a practice asks the servers itself
-	Parked  string `json:"parked"`  // the pause point where it waits; empty if at none
-	ForMS   int64  `json:"for_ms"`
-	request string // its name
-	since   time.Time
-}
-
-// asks notes that a client waits for an answer. answered must be called when it has come.
-func (s *Stage) asks(client, replica, request string) (answered func()) {
-	a := &Asking{Client: client, Replica: replica, request: request, since: time.Now()}
-	s.mu.Lock()
-	s.asking = append(s.asking, a)
-	s.mu.Unlock()
-	return func() {
-		s.mu.Lock()
-		s.asking = slices.DeleteFunc(s.asking, func(b *Asking) bool { return a == b })
-		s.mu.Unlock()
-	}
 }
 
 // OpenViewer opens a Viewer of the servers on which the story is played. The caller closes it.
@@ -86,12 +62,7 @@ func (s *Stage) parkedAt(ctx context.Context, r *topology.Isolated) map[string]s
 	}
 	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
-	var list []struct {
-		RequestID string `json:"request_id"`
-		Point     string `json:"point"`
-	}
-	// A story may have cut the replica off: then nothing is known about its requests.
-	_ = s.admin(ctx, http.MethodGet, r, "/admin/pauses", &list)
+	list, _ := s.pausesAt(ctx, r) // a story may have cut the replica off: then nothing is known about its requests
 	for _, p := range list {
 		points[p.RequestID] = p.Point
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/tcpproxy"
-	"stock/loadtest/internal/oracle"
 )
 
 // shop is what practices with a lock share: a lock in Redis, and read-modify-write in MySQL, on connections of their
@@ -56,20 +55,6 @@ func (s *Stage) openShopAndProxy(ctx context.Context) (*shop, *tcpproxy.Proxy, e
 		return nil, nil, err
 	}
 	return shop, proxy, nil
-}
-
-// openRedis opens connections of the story's own. A command is sent once. The caller closes them.
-func openRedis(address string) *redis.Client { return openRedisAs(oracle.Account{}, address) }
-
-func openRedisAs(account oracle.Account, address string) *redis.Client {
-	options := account.RedisOptions(address).Simple()
-	options.MaxRetries, options.DisableIdentity = -1, true
-	return redis.NewClient(options)
-}
-
-// openRedis opens connections of the story's own to the Redis of the deployment. The caller closes the pool.
-func (d *Deployment) openRedis() *redis.Client {
-	return openRedisAs(d.Addresses.Account, d.Addresses.Redis[0])
 }
 
 func (s *shop) close() {

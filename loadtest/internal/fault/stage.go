@@ -19,7 +19,6 @@ import (
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/timeline"
 	"stock/loadtest/internal/topology"
-	"stock/loadtest/internal/traffic"
 	"stock/loadtest/internal/verify"
 )
 
@@ -27,9 +26,14 @@ import (
 // rows: a client that buys one unit finds it in any row, and one that buys two has to lock them all.
 const units = 16
 
-// Stage is where one cell is played: an item of its own, the clients that ask for it, and the record of what happens.
+// manyUnits are so many that the item never sells out.
+const manyUnits = 1_000_000
+
+// Stage is where one cell is played: an item of its own, the clients that ask for it, and the record of what happens. A
+// story is told like a test: a step that cannot be played ends it. What was opened is closed when the story has ended.
 type Stage struct {
 	*Deployment
+	ctx      context.Context   // of the story, as in testing.T
 	Strategy scenario.Strategy // or the practice
 	Store    string
 	Item     int64
@@ -43,6 +47,7 @@ type Stage struct {
 	beganNS int64 // on the clock of the history
 
 	background sync.WaitGroup // of what a story does while it goes on
+	atEnd      []func()       // close what was opened, in the order of opening
 
 	// Written by one goroutine at a time.
 	run     history.Run
@@ -63,6 +68,73 @@ type Stage struct {
 
 // period is a time in which somebody has read a step.
 type period struct{ from, to time.Time }
+
+// ended ends a story that cannot be played to its end.
+type ended struct{ err error }
+
+// check ends the story if err is not nil.
+func (s *Stage) check(err error) {
+	if err != nil {
+		panic(ended{err})
+	}
+}
+
+// failf ends the story. That is no verdict: the cell is inconclusive, unless the judge finds damage.
+func (s *Stage) failf(format string, args ...any) { s.check(fmt.Errorf(format, args...)) }
+
+// tell plays a part of a story, and returns why it could not be played to its end.
+func tell(part func()) (err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			e, ok := why.(ended)
+			if !ok {
+				panic(why)
+			}
+			err = e.err
+		}
+	}()
+	part()
+	return nil
+}
+
+// play plays a story. It closes what the story has opened, and ends what the story has left in the background.
+func (s *Stage) play(ctx context.Context, story func(*Stage)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer s.background.Wait()
+	defer cancel()
+	s.ctx = ctx
+	defer func() {
+		for _, end := range slices.Backward(s.atEnd) {
+			end()
+		}
+	}()
+	return tell(func() { story(s) })
+}
+
+// meanwhile plays a part of the story while the story goes on. It must end soon after the story's context. The function
+// that it returns waits until the part has ended.
+func (s *Stage) meanwhile(part func()) (wait func()) {
+	over := make(chan error, 1)
+	s.background.Go(func() { over <- tell(part) })
+	return func() { s.check(<-over) }
+}
+
+// eventually waits until a condition holds that the story observes.
+func (s *Stage) eventually(what string, holds func() bool) {
+	s.check(eventually(s.ctx, what, func() (held bool, err error) {
+		err = tell(func() { held = holds() })
+		return held, err
+	}))
+}
+
+// await waits until something has happened.
+func (s *Stage) await(happened <-chan struct{}) {
+	select {
+	case <-happened:
+	case <-s.ctx.Done():
+		s.check(s.ctx.Err())
+	}
+}
 
 // Stepf records what happens.
 func (s *Stage) Stepf(format string, args ...any) { s.step(report.Event, fmt.Sprintf(format, args...)) }
@@ -123,261 +195,96 @@ func (s *Stage) Failf(format string, args ...any) {
 // proofPrefix is how the step with the proof begins.
 const proofPrefix = "proof: "
 
-// Together lets a fault strike once for all cells that are played side by side.
-func (s *Stage) Together(ctx context.Context, what string, strike func(context.Context) error) error {
-	return s.together(ctx, report.Strike, what, strike)
+// strike lets a fault strike once for all cells that are played side by side.
+func (s *Stage) strike(what string, strike func(context.Context) error) {
+	s.together(report.Strike, what, strike)
 }
 
-// Mend ends a fault once for all cells that are played side by side.
-func (s *Stage) Mend(ctx context.Context, what string, mend func(context.Context) error) error {
-	return s.together(ctx, report.Mending, what, mend)
+// mend ends a fault once for all cells that are played side by side.
+func (s *Stage) mend(what string, mend func(context.Context) error) {
+	s.together(report.Mending, what, mend)
+}
+
+// meet waits until all cells that are played side by side have come as far.
+func (s *Stage) meet(what string) {
+	s.together(report.Event, what, func(context.Context) error { return nil })
 }
 
 // together does something once for all cells that are played side by side.
-func (s *Stage) together(
-	ctx context.Context, kind report.StepKind, what string, do func(context.Context) error,
-) error {
-	if err := s.company.together(ctx, do); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+func (s *Stage) together(kind report.StepKind, what string, do func(context.Context) error) {
+	if err := s.company.together(s.ctx, do); err != nil {
+		s.failf("%s: %w", what, err)
 	}
 	s.step(kind, what)
-	return nil
 }
 
-// InTurn plays a part of the story that must not meet the same part of other cells.
-func (s *Stage) InTurn(ctx context.Context, play func() error) error {
+// inTurn plays a part of the story that must not meet the same part of other cells.
+func (s *Stage) inTurn(part func()) {
 	s.company.turn.Lock()
 	defer s.company.turn.Unlock()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return play()
+	s.check(s.ctx.Err())
+	part()
 }
 
-// order is a request of a client.
-type order struct {
-	client  string             // its name in the steps
-	at      *topology.Isolated // the replica that it is sent to
-	through string             // URL to send it to instead; empty: the replica's
-	name    string             // empty: the client's
-	again   bool
-	count   int64          // units; 0: one
-	pause   string         // pause point; empty: none
-	lines   []history.Line // of an order of several items; it has no count
-	limit   int64          // units that the client may have of the item; 0: any number
-	before  bool           // the history begins after it; it has no key, or the ledger would have it
-	timeout time.Duration  // how long the client waits for the answer; 0: clientTimeout
-}
+// company is the cells of a scenario that are played side by side. A fault that strikes them all, such as the death of
+// a replica, waits until each is ready for it.
+type company struct {
+	mu      sync.Mutex
+	members int
+	waiting int
+	strike  func(context.Context) error // the fault that they wait for
+	over    chan struct{}               // closed when it has struck
+	err     error                       // of the last fault
 
-// send sends a request and records it with its answer.
-func (s *Stage) send(ctx context.Context, o order) (history.Op, error) {
-	if o.before {
-		s.booked.Store(false)
-	}
-	op, err := s.exchange(ctx, o)
-	if err != nil {
-		return history.Op{}, err
-	}
-	if o.before {
-		s.Stepf("%s is answered: %s", o.client, op.Outcome)
-	} else {
-		s.record(o.client, op)
-	}
-	return op, nil
-}
+	turn sync.Mutex // held by the member whose turn it is
 
-// exchange is send without the record.
-func (s *Stage) exchange(ctx context.Context, o order) (history.Op, error) {
-	name := o.name
-	if name == "" {
-		name = o.client
-	}
-	url := o.through
-	if url == "" {
-		url = o.at.URL
-	}
-	load := traffic.Load{
-		Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent && !o.before, Timeout: s.timeout(o),
-	}
-	request := history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: max(o.count, 1)}
-	if o.limit > 0 {
-		request.Buyer, request.BuyerLimit = o.client, o.limit
-	}
-	if o.lines != nil {
-		request = history.Op{Kind: history.Order, Lines: o.lines}
-	}
-	request.Name, request.Again = s.requestName(name), o.again
-	replica := ""
-	if o.at != nil {
-		replica = o.at.Name
-	}
-	answered := s.asks(o.client, replica, request.Name)
-	defer answered()
-	return traffic.SendOne(ctx, url, load, o.pause, request)
-}
-
-// timeout is how long the client waits for the answer: longer than anybody reads, unless the story says when it ends.
-func (s *Stage) timeout(o order) time.Duration {
-	if s.reading && (o.timeout == 0 || o.timeout == patientTimeout) {
-		return readersTimeout
-	}
-	return cmp.Or(o.timeout, clientTimeout)
-}
-
-// record adds a request with its answer to the history.
-func (s *Stage) record(client string, op history.Op) {
-	s.mu.Lock()
-	s.ops = append(s.ops, op)
-	s.mu.Unlock()
-	switch {
-	case op.Outcome == history.Sold && op.Kind == history.Order:
-		s.Stepf("%s has bought what it ordered: %s", client, describeLines(op.Lines))
-	case op.Outcome == history.Sold && op.OmitsRemaining:
-		s.Stepf("%s has bought %d of the item", client, op.Count)
-	case op.Outcome == history.Sold:
-		s.Stepf("%s has bought %d of the item, and is told that %d remain", client, op.Count, op.Remaining)
-	case op.Outcome == history.Unknown:
-		s.Stepf("%s gets no answer: %s", client, op.Error)
-	default:
-		s.Stepf("%s is refused: %s", client, op.Error)
+	pauses struct {
+		sync.Mutex
+		asked  map[*topology.Isolated]time.Time
+		parked map[*topology.Isolated][]pause
 	}
 }
 
-// describeLines says what an order bought, and what remains.
-func describeLines(lines []history.Line) string {
-	parts := make([]string, len(lines))
-	for i, line := range lines {
-		parts[i] = fmt.Sprintf("%d of item %d, of which %d remain", line.Count, line.GoodsID, line.Remaining)
-	}
-	return strings.Join(parts, ", ")
+func newCompany(members int) *company {
+	c := &company{members: members, over: make(chan struct{})}
+	c.pauses.asked, c.pauses.parked = map[*topology.Isolated]time.Time{}, map[*topology.Isolated][]pause{}
+	return c
 }
 
-// requestName names a client's request. The item makes it unique.
-func (s *Stage) requestName(client string) string { return fmt.Sprintf("story-%d-%s", s.Item, client) }
-
-// pending is a request that was sent and is not answered yet.
-type pending struct {
-	request string             // its name
-	at      *topology.Isolated // where it is parked
-	done    chan struct{}
-	op      history.Op
-	err     error
-}
-
-// start sends a request in the background.
-func (s *Stage) start(ctx context.Context, o order) *pending {
-	p := &pending{request: s.requestName(o.client), done: make(chan struct{})}
-	s.inBackground(func() {
-		defer close(p.done)
-		p.op, p.err = s.send(ctx, o)
-	})
-	return p
-}
-
-// inBackground does a part of the story while the story goes on. It must end soon after its context.
-func (s *Stage) inBackground(do func()) { s.background.Go(do) }
-
-// wait waits for the answer.
-func (p *pending) wait() error {
-	<-p.done
-	return p.err
-}
-
-// giveUp waits until the replica answers, which it does without being told if it finds its lease ended.
-func (p *pending) giveUp(ctx context.Context) error {
+// together lets a fault strike once, as soon as every member waits for it or has left.
+func (c *company) together(ctx context.Context, strike func(context.Context) error) error {
+	c.mu.Lock()
+	c.waiting++
+	c.strike = strike
+	over := c.over
+	c.strikeIfReady(ctx)
+	c.mu.Unlock()
 	select {
-	case <-p.done:
-		return p.err
-	case <-time.After(patience):
-		return fmt.Errorf("%s is still parked after %v: its replica has not given up", p.request, patience)
+	case <-over:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
 }
 
-// answered reports whether the answer has come.
-func (p *pending) answered() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
+// leave must be called by each member when its story has ended.
+func (c *company) leave(ctx context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.members--
+	c.strikeIfReady(ctx)
+}
+
+func (c *company) strikeIfReady(ctx context.Context) {
+	if c.waiting == 0 || c.waiting < c.members {
+		return
 	}
-}
-
-// buy sends requests of a client until one is sold, and records how long the item was blocked since then. After
-// patience, it gives up.
-func (s *Stage) buy(ctx context.Context, o order, since time.Time) error {
-	return s.buyWithin(ctx, o.client, since, patience, s.sends(ctx, o))
-}
-
-// buyWithin asks as untilSold does, and records that nobody could buy the item if nothing is sold within limit.
-func (s *Stage) buyWithin(
-	ctx context.Context, client string, since time.Time, limit time.Duration, ask func(client string) (history.Op, error),
-) error {
-	sold, err := s.untilSold(ctx, client, since, limit, ask)
-	if err == nil && !sold {
-		s.giveUp(since)
-	}
-	return err
-}
-
-// tryToBuy is buy for a story that goes on if nothing is sold within limit.
-func (s *Stage) tryToBuy(ctx context.Context, o order, since time.Time, limit time.Duration) (sold bool, err error) {
-	return s.untilSold(ctx, o.client, since, limit, s.sends(ctx, o))
-}
-
-// mustBuy sends a request that nothing keeps from being sold.
-func (s *Stage) mustBuy(ctx context.Context, o order) error {
-	op, err := s.send(ctx, o)
-	if err == nil && op.Outcome != history.Sold {
-		err = fmt.Errorf("client %s was not sold anything: %s", o.client, op.Error)
-	}
-	return err
-}
-
-// sends returns a function that sends a request for a client of another name.
-func (s *Stage) sends(ctx context.Context, o order) func(client string) (history.Op, error) {
-	return func(client string) (history.Op, error) {
-		o.client = client
-		return s.send(ctx, o)
-	}
-}
-
-// untilSold asks until something is sold, each time with another client's name, and records how long the item was
-// blocked since then. It reports whether something was sold within limit.
-func (s *Stage) untilSold(
-	ctx context.Context, client string, since time.Time, limit time.Duration, ask func(client string) (history.Op, error),
-) (sold bool, err error) {
-	name := client
-	for i := 1; ; i++ {
-		if ctx.Err() != nil {
-			return false, ctx.Err() // a request whose context has ended has an unknown outcome, and no error
-		}
-		op, err := ask(name)
-		if err != nil {
-			return false, err
-		}
-		switch waited := s.between(since, answeredAt(op)); {
-		case op.Outcome == history.Sold:
-			s.blocked = waited
-			return true, nil
-		case waited > limit:
-			return false, nil
-		}
-		name = fmt.Sprintf("%s%d", client, i)
-	}
-}
-
-// answeredAt returns when a request was answered.
-func answeredAt(op history.Op) time.Time {
-	return time.Now().Add(time.Duration(op.ReceivedNS - monotonic.Now()))
-}
-
-// giveUp records that nobody could buy the item since then.
-func (s *Stage) giveUp(since time.Time) {
-	s.blocked, s.never = s.between(since, time.Now()), true
-	s.Stepf("nobody could buy for %.1f s", s.blocked.Seconds())
+	c.err = c.strike(ctx)
+	c.waiting = 0
+	close(c.over)
+	c.over = make(chan struct{})
 }
 
 // open prepares the item.
@@ -397,26 +304,50 @@ func (s *Stage) open(ctx context.Context, story string) error {
 		Set:    map[int64]int64{}, Initial: map[int64]int64{},
 	}
 	s.booked.Store(true)
-	return s.addStock(ctx, s.Item)
+	return s.addStock(ctx, s.Item, units)
 }
 
 // newItem puts one more item on sale.
-func (s *Stage) newItem(ctx context.Context) (int64, error) {
+func (s *Stage) newItem() int64 {
 	item := firstItem + s.items.Add(1)
-	if err := s.setStock(ctx, units, item); err != nil {
-		return 0, err
-	}
-	return item, s.addStock(ctx, item)
+	s.putOnSale(item, units)
+	return item
+}
+
+// putOnSale sets the stock of an item. What was sold of it before is not part of the history.
+func (s *Stage) putOnSale(item, units int64) {
+	s.check(s.setStock(s.ctx, units, item))
+	s.check(s.addStock(s.ctx, item, units))
+}
+
+// setManyUnits puts so many units of the item on sale that it never sells out.
+func (s *Stage) setManyUnits() {
+	s.booked.Store(false) // a crowd records its requests later
+	s.putOnSale(s.Item, manyUnits)
+}
+
+// setAnew sets the item's stock again.
+func (s *Stage) setAnew() {
+	s.putOnSale(s.Item, units)
+	s.Stepf("the stock is set to %d again", units)
+	s.booked.Store(true)
 }
 
 // addStock adds the units of an item, which were put on sale, to the history.
-func (s *Stage) addStock(ctx context.Context, item int64) error {
+func (s *Stage) addStock(ctx context.Context, item, units int64) error {
 	initial, err := s.Oracle.Stock(ctx, s.durable(), []int64{item})
 	if err != nil {
 		return err
 	}
 	s.run.Set[item], s.run.Initial[item] = units, initial[item]
 	return nil
+}
+
+// stock is how many units of the item a store has.
+func (s *Stage) stock(store string) int64 {
+	stock, err := s.Oracle.Stock(s.ctx, store, []int64{s.Item})
+	s.check(err)
+	return stock[s.Item]
 }
 
 // durable is the store in which a sale is durable.
@@ -464,7 +395,7 @@ func (s *Stage) windows(h *history.History) []timeline.Window {
 			struck = &timeline.Fault{After: s.steps[at].After, Text: text}
 		}
 	}
-	return timeline.Story(h, s.beganNS, s.requestName(""), struck)
+	return timeline.Story(h, s.beganNS, requestName(s.Item, ""), struck)
 }
 
 // settled reads the stock when it has stopped changing. A strategy that writes behind may still be at it.
@@ -502,4 +433,36 @@ const takeOver = 10 * time.Second
 func (s *Stage) written(ctx context.Context, stock map[int64]int64) bool {
 	sold, err := s.Oracle.Stock(ctx, s.Store, slices.Collect(maps.Keys(stock)))
 	return err == nil && maps.Equal(sold, stock)
+}
+
+// pause is a request that is parked.
+type pause struct {
+	RequestID string `json:"request_id"`
+	Point     string `json:"point"`
+}
+
+// requestName names a client's request. The item makes it unique.
+func requestName(item int64, client string) string { return fmt.Sprintf("story-%d-%s", item, client) }
+
+// Asking is a request without an answer.
+type Asking struct {
+	Client  string `json:"client"`
+	Replica string `json:"replica"` // empty if a practice asks the servers itself
+	Parked  string `json:"parked"`  // the pause point where it waits; empty if at none
+	ForMS   int64  `json:"for_ms"`
+	request string // its name
+	since   time.Time
+}
+
+// asks notes that a client waits for an answer. answered must be called when it has come.
+func (s *Stage) asks(client, replica, request string) (answered func()) {
+	a := &Asking{Client: client, Replica: replica, request: request, since: time.Now()}
+	s.mu.Lock()
+	s.asking = append(s.asking, a)
+	s.mu.Unlock()
+	return func() {
+		s.mu.Lock()
+		s.asking = slices.DeleteFunc(s.asking, func(b *Asking) bool { return a == b })
+		s.mu.Unlock()
+	}
 }

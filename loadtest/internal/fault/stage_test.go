@@ -15,10 +15,12 @@ func TestNobodyAsksAfterTheContextHasEnded(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := 0
-	_, err := new(Stage).untilSold(ctx, "B", time.Now(), patience, func(string) (history.Op, error) {
-		asked++
-		cancel()
-		return history.Op{Outcome: history.Unknown}, nil
+	err := new(Stage).play(ctx, func(s *Stage) {
+		s.untilSold("B", time.Now(), patience, func(string) history.Op {
+			asked++
+			cancel()
+			return history.Op{Outcome: history.Unknown}
+		})
 	})
 	if !errors.Is(err, context.Canceled) || asked != 1 {
 		t.Errorf("asked %d times, %v, want once, and %v", asked, err, context.Canceled)

@@ -436,3 +436,31 @@ func TestReservationsThatProveTooLittle(t *testing.T) {
 		}
 	}
 }
+
+func TestUnitsThatADeductionHasTakenAreNotFree(t *testing.T) {
+	t.Parallel()
+	judged := func(others ...history.Op) verify.Verdict {
+		refused := history.Op{
+			Kind: history.Deduct, Name: "b", GoodsID: 1, Count: 2, SentNS: 30, ReceivedNS: 40, Outcome: history.SoldOut,
+		}
+		return verify.Judge(&history.History{
+			Run: history.Run{
+				CallsVersion: history.CallsVersion, Claim: verify.ClaimCorrect, Story: "two deductions",
+				Set: map[int64]int64{1: 2}, Initial: map[int64]int64{1: 2},
+			},
+			Ops: append(others, refused), End: &history.End{Final: map[int64]int64{1: 2}},
+		})
+	}
+	unknown := history.Op{
+		Kind: history.Deduct, Name: "a", GoodsID: 1, Count: 1, SentNS: 10, ReceivedNS: 20, Outcome: history.Unknown,
+	}
+	if v := judged(unknown); v.Result != verify.Correct { // it has held its unit for a while
+		t.Errorf("%s: %v", v.Result, v.Evidence)
+	}
+	unknown.SentNS, unknown.ReceivedNS = 50, 60
+	for _, v := range []verify.Verdict{judged(), judged(unknown)} {
+		if v.Result != verify.Wrong || v.Undersold != 1 {
+			t.Errorf("nobody had taken units before the request: %s, %v", v.Result, v.Evidence)
+		}
+	}
+}

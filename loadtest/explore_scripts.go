@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/script"
+	"stock/loadtest/internal/tenant"
+	"stock/loadtest/internal/topology"
+)
+
+// scriptLanes is the usual number of lanes for scripts, which are small.
+const scriptLanes = 2
+
+// areScripts reports whether arguments are files of scripts.
+func areScripts(args []string, dash int) bool {
+	return dash < 0 && len(args) > 0 && !slices.ContainsFunc(args, func(arg string) bool {
+		return !strings.HasSuffix(arg, ".star")
+	})
+}
+
+// checkScripts returns what is wrong with the flags of an exploration of scripts, and reads their files.
+func (f *exploreFlags) checkScripts(flags *pflag.FlagSet, files []string, getenv func(string) string) error {
+	for _, name := range append([]string{"strategies", "quick", "stock-binary"}, serviceFlags...) {
+		if flags.Changed(name) {
+			return fmt.Errorf("--%s cannot be used with a script", name)
+		}
+	}
+	if err := f.servers.checkOwn("", false); err != nil {
+		return err
+	}
+	switch {
+	case f.replay != "" && len(files) > 1:
+		return errors.New("--replay needs one script: that of the token")
+	case f.servers.userServers(0).TLS():
+		return errors.New("scripts are explored without TLS, because the proxies read what is sent")
+	case len(f.servers.redis) > 1:
+		return errors.New("scripts are explored on one Redis, and not on a Cluster")
+	}
+	if !flags.Changed("preemptions") {
+		f.bounds.Preemptions = -1
+	}
+	if !flags.Changed("lanes") {
+		f.lanes = scriptLanes
+	}
+	if f.servers.mysqlDSN != "" || len(f.servers.redis) > 0 || f.replay != "" {
+		f.lanes = 1 // what waits in a server must belong to the schedule
+	}
+	var errs []error
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err == nil {
+			var s *script.Script
+			s, err = script.Load(file, text, f.requests, explore.ScriptWords)
+			f.scripts = append(f.scripts, s)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, f.servers.readAccount(getenv))...)
+}
+
+// runScripts explores scripts.
+func (f *exploreFlags) runScripts(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	screen := newScreen(stderr)
+	defer screen.clear()
+	screen.status("starting")
+	o := explore.ScriptOptions{Lanes: f.lanes}
+	release, err := f.rent(ctx, &o.At)
+	defer func() { err = errors.Join(err, release()) }()
+	if err != nil {
+		return startError(ctx, err)
+	}
+	x, err := explore.StartScripts(ctx, o)
+	if err != nil {
+		return startError(ctx, err)
+	}
+	defer x.Close()
+	if f.replay != "" {
+		screen.clear()
+		o, err := x.ReplayScript(ctx, f.scripts[0], f.replay)
+		if err != nil {
+			return err
+		}
+		return writeReplay(stdout, o)
+	}
+	return f.report(len(f.scripts), screen, stdout, func(i int, progress func(string, int)) (explore.Result, error) {
+		s := f.scripts[i]
+		return x.ExploreScript(ctx, s, f.bounds, func(n int) { progress(s.File, n) })
+	})
+}
+
+// rent takes a database and keys on servers of the user's. release returns them.
+func (f *exploreFlags) rent(ctx context.Context, at *topology.Addresses) (release func() error, err error) {
+	rented := []func(context.Context) error{}
+	release = func() (err error) {
+		for _, remove := range rented {
+			err = errors.Join(err, remove(context.WithoutCancel(ctx)))
+		}
+		return err
+	}
+	if f.servers.mysqlDSN != "" {
+		database, err := tenant.CreateDatabase(ctx, f.servers.mysqlDSN, f.servers.account, f.servers.name)
+		if err != nil {
+			return release, err
+		}
+		rented, at.MySQLDSN = append(rented, database.Remove), database.DSN
+	}
+	if len(f.servers.redis) > 0 {
+		at.KeyPrefix, at.Account = tenant.Prefix(f.servers.name), f.servers.account
+		keys, err := tenant.CreateKeys(ctx, f.servers.redis, f.servers.account, at.KeyPrefix)
+		if err != nil {
+			return release, err
+		}
+		rented, at.Redis = append(rented, keys.Remove), f.servers.redis
+	}
+	return release, nil
+}

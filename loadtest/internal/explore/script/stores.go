@@ -1,0 +1,393 @@
+package script
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+)
+
+// Stores are the connections of one session. A connection is opened when it is first needed, and again after it was lost.
+type Stores struct {
+	db        *sql.DB
+	keys      *redis.Client
+	isolation string
+	conns     map[string]*sql.Conn // by name
+	open      map[string]bool      // that may be in a transaction
+	// Once are statements that are not executed again: those that create tables. It is nil for sessions.
+	Once map[string]bool
+}
+
+// patience is longer than any schedule.
+const patience = 30 * time.Second
+
+// Open returns stores that are not connected yet.
+func Open(dsn, isolation string, keys *redis.Options) (*Stores, error) {
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	config.InterpolateParams, config.Logger = true, &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	o := *keys
+	o.PoolSize, o.MaxRetries, o.DisableIdentity, o.ReadTimeout = 1, -1, true, patience
+	o.ContextTimeoutEnabled = true
+	return &Stores{
+		db: sql.OpenDB(connector), keys: redis.NewClient(&o), isolation: isolation, conns: map[string]*sql.Conn{},
+		open: map[string]bool{},
+	}, nil
+}
+
+// Close ends all connections, and with them what was not committed.
+func (s *Stores) Close() error {
+	errs := []error{s.keys.Close()}
+	for _, conn := range s.conns {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(append(errs, s.db.Close())...)
+}
+
+// RollBack ends what a session has left uncommitted.
+func (s *Stores) RollBack(ctx context.Context) {
+	for name, conn := range s.conns {
+		if s.open[name] {
+			_, _ = conn.ExecContext(ctx, "ROLLBACK") // if it fails, the connection is lost, and the transaction with it
+		}
+	}
+}
+
+func (s *Stores) conn(ctx context.Context, name string) (conn *sql.Conn, err error) {
+	if conn = s.conns[name]; conn != nil {
+		return conn, nil
+	}
+	if conn, err = s.db.Conn(ctx); err != nil {
+		return nil, err
+	}
+	s.conns[name], s.open[name] = conn, false
+	// MariaDB 11.6.2 and later refuse to lock a row that has changed since the transaction's first read (1020), unless
+	// told not to. Other servers ignore the comment.
+	settings := []string{"SET @ignored = 0 /*M!110602 , SESSION innodb_snapshot_isolation = OFF */"}
+	if s.isolation != "" {
+		settings = append(settings, "SET SESSION TRANSACTION ISOLATION LEVEL "+s.isolation)
+	}
+	for _, setting := range settings {
+		if _, err := conn.ExecContext(ctx, setting); err != nil {
+			return nil, err
+		}
+	}
+	return conn, nil
+}
+
+// lost forgets a connection that was lost.
+func (s *Stores) lost(name string) {
+	if conn := s.conns[name]; conn != nil {
+		_ = conn.Raw(func(any) error { return io.EOF })
+		_ = conn.Close() // it is lost already
+		delete(s.conns, name)
+	}
+}
+
+func (r *run) sql(ctx context.Context, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var on string
+	if err := starlark.UnpackArgs("sql", nil, kwargs, "on?", &on); err != nil {
+		return nil, err
+	}
+	statement, values, err := unpack("sql", args)
+	if err != nil {
+		return nil, err
+	}
+	stores := r.env.Stores
+	first := strings.ToUpper(firstWord(statement))
+	if stores.Once != nil && first == "CREATE" {
+		if stores.Once[statement] {
+			return starlark.None, nil
+		}
+		stores.Once[statement] = true
+	}
+	value, err := stores.query(ctx, on, first, statement, values)
+	if err == nil {
+		switch {
+		case first == "BEGIN", first == "START", first == "SET" && strings.Contains(strings.ToLower(statement), "autocommit"):
+			stores.open[on] = true
+		case first == "COMMIT", first == "ROLLBACK":
+			stores.open[on] = false
+		}
+		return value, nil
+	}
+	refused, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok {
+		stores.lost(on)
+		return nil, failure{text: "the connection to MySQL was lost", lost: true}
+	}
+	class := string(refused.SQLState[:2])
+	f := failure{text: refused.Error(), code: int(refused.Number), mistake: class == "42" || class == "21"}
+	f.refusal = !f.mistake
+	return nil, f
+}
+
+func firstWord(text string) string {
+	fields := strings.Fields(strings.TrimLeft(text, " \t\n("))
+	if len(fields) == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(fields[0], ";")
+}
+
+// returnsRows reports whether a statement is one that returns rows.
+func returnsRows(first, statement string) bool {
+	switch first {
+	case "SELECT", "SHOW", "WITH", "VALUES", "TABLE", "EXPLAIN", "DESCRIBE", "CALL":
+		return true
+	}
+	return strings.Contains(strings.ToUpper(statement), " RETURNING ")
+}
+
+func (s *Stores) query(ctx context.Context, on, first, statement string, args []any) (starlark.Value, error) {
+	conn, err := s.conn(ctx, on)
+	if err != nil {
+		return nil, err
+	}
+	if !returnsRows(first, statement) {
+		result, err := conn.ExecContext(ctx, statement, args...)
+		if err != nil {
+			return nil, err
+		}
+		n, err := result.RowsAffected()
+		return starlark.MakeInt64(n), err
+	}
+	rows, err := conn.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []starlark.Value
+	for rows.Next() {
+		row, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, row)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	switch len(all) {
+	case 0:
+		return starlark.None, nil
+	case 1:
+		return all[0], nil
+	}
+	return starlark.NewList(all), nil
+}
+
+// scan returns the value of a row with one column, and a tuple of any other.
+func scan(rows *sql.Rows) (starlark.Value, error) {
+	types, err := rows.ColumnTypes()
+	if err != nil {
+		return nil, err
+	}
+	values, into := make([]any, len(types)), make([]any, len(types))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	if err := rows.Scan(into...); err != nil {
+		return nil, err
+	}
+	row := make(starlark.Tuple, len(types))
+	for i, v := range values {
+		if text, ok := v.([]byte); ok && types[i].DatabaseTypeName() == "DECIMAL" { // such as SUM
+			if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+				v = n
+			}
+		}
+		row[i] = toStarlark(v)
+	}
+	if len(row) == 1 {
+		return row[0], nil
+	}
+	return row, nil
+}
+
+func (r *run) redis(ctx context.Context, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	if len(kwargs) > 0 {
+		return nil, errors.New("redis: it takes a command and its arguments, nothing by name")
+	}
+	command, values, err := unpack("redis", args)
+	if err != nil {
+		return nil, err
+	}
+	return r.command(ctx, append([]any{command}, values...))
+}
+
+func (r *run) lua(ctx context.Context, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var text string
+	var keys, argv *starlark.List
+	if err := starlark.UnpackArgs("lua", args, kwargs, "script", &text, "keys?", &keys, "args?", &argv); err != nil {
+		return nil, err
+	}
+	command := []any{"EVAL", text, 0}
+	for i, values := range []*starlark.List{keys, argv} {
+		if values == nil {
+			continue
+		}
+		if i == 0 {
+			command[2] = values.Len()
+		}
+		for v := range values.Elements() {
+			arg, err := fromStarlark("lua", v)
+			if err != nil {
+				return nil, err
+			}
+			command = append(command, arg)
+		}
+	}
+	return r.command(ctx, command)
+}
+
+func (r *run) command(ctx context.Context, args []any) (starlark.Value, error) {
+	stores := r.env.Stores
+	closing := context.AfterFunc(ctx, func() { _ = stores.keys.Close() }) // it does not look at ctx while it waits
+	defer closing()
+	value, err := stores.keys.Do(ctx, args...).Result()
+	var refused redis.Error
+	switch {
+	case err == nil:
+		return toStarlark(value), nil
+	case errors.Is(err, redis.Nil):
+		return starlark.None, nil
+	case errors.As(err, &refused):
+		return nil, failure{text: err.Error()}
+	}
+	return nil, failure{text: "the connection to Redis was lost", lost: true}
+}
+
+func (r *run) http(ctx context.Context, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var method, url, body string
+	var headers *starlark.Dict
+	err := starlark.UnpackArgs("http", args, kwargs, "method", &method, "url", &url, "body?", &body, "headers?", &headers)
+	if err != nil {
+		return nil, err
+	}
+	if r.env.HTTP == nil {
+		return nil, errors.New("http: only a session can send requests")
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if headers != nil {
+		for _, item := range headers.Items() {
+			name, _ := starlark.AsString(item[0])
+			value, _ := starlark.AsString(item[1])
+			request.Header.Set(name, value)
+		}
+	}
+	var status int
+	var text []byte
+	err = r.env.HTTP(ctx, strings.TrimSpace(method+" "+url+" "+body), func() (string, error) {
+		response, err := client.Do(request)
+		if err != nil {
+			return "", err
+		}
+		defer response.Body.Close()
+		status = response.StatusCode
+		text, err = io.ReadAll(io.LimitReader(response.Body, 1<<20))
+		return fmt.Sprintf("%s %s", response.Status, bytes.TrimSpace(text)), err
+	})
+	if err != nil {
+		return nil, failure{text: "the request was not answered", lost: true}
+	}
+	return starlarkstruct.FromStringDict(starlarkstruct.Default, starlark.StringDict{
+		"status": starlark.MakeInt(status), "body": starlark.String(text),
+	}), nil
+}
+
+// client opens a connection for each request.
+var client = &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// unpack returns the text and the values of a call.
+func unpack(function string, args starlark.Tuple) (text string, values []any, err error) {
+	if len(args) == 0 {
+		return "", nil, fmt.Errorf("%s: a text is missing", function)
+	}
+	text, ok := starlark.AsString(args[0])
+	if !ok || strings.TrimSpace(text) == "" {
+		return "", nil, fmt.Errorf("%s: must begin with a text, not with %v", function, args[0])
+	}
+	for _, arg := range args[1:] {
+		value, err := fromStarlark(function, arg)
+		if err != nil {
+			return "", nil, err
+		}
+		values = append(values, value)
+	}
+	return text, values, nil
+}
+
+// fromStarlark returns a value as the drivers want it.
+func fromStarlark(function string, v starlark.Value) (any, error) {
+	switch v := v.(type) {
+	case starlark.NoneType:
+		return nil, nil
+	case starlark.Bool:
+		return bool(v), nil
+	case starlark.Int:
+		if n, ok := v.Int64(); ok {
+			return n, nil
+		}
+	case starlark.Float:
+		return float64(v), nil
+	case starlark.String:
+		return string(v), nil
+	}
+	return nil, fmt.Errorf("%s: %v (%s) cannot be sent: a text or a number can", function, v, v.Type())
+}
+
+// toStarlark returns a value of a driver, or an argument.
+func toStarlark(v any) starlark.Value {
+	switch v := v.(type) {
+	case nil:
+		return starlark.None
+	case int64:
+		return starlark.MakeInt64(v)
+	case uint64:
+		return starlark.MakeUint64(v)
+	case int:
+		return starlark.MakeInt(v)
+	case float32:
+		return starlark.Float(v)
+	case float64:
+		return starlark.Float(v)
+	case bool:
+		return starlark.Bool(v)
+	case []byte:
+		return starlark.String(v)
+	case []any:
+		all := make([]starlark.Value, len(v))
+		for i := range v {
+			all[i] = toStarlark(v[i])
+		}
+		return starlark.NewList(all)
+	case map[any]any: // of RESP3, such as HGETALL
+		all := starlark.NewDict(len(v))
+		for name, value := range v {
+			_ = all.SetKey(toStarlark(name), toStarlark(value)) // texts and numbers can be keys
+		}
+		return all
+	}
+	return starlark.String(fmt.Sprint(v))
+}

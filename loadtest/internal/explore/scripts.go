@@ -1,0 +1,421 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"stock/internal/monotonic"
+	"stock/internal/servers"
+	"stock/loadtest/internal/explore/script"
+	"stock/loadtest/internal/explore/wire"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
+	"stock/migrations"
+)
+
+// ScriptOptions are those of StartScripts.
+type ScriptOptions struct {
+	Lanes int
+	// At is where MySQL, with a database of the explorer's own, and Redis are, if they are the user's; KeyPrefix is that of
+	// all keys. Empty fields stand for servers of each lane's own. There is one lane then.
+	At topology.Addresses
+}
+
+// StartScripts starts lanes for scripts. They have no replicas.
+func StartScripts(ctx context.Context, o ScriptOptions) (*Explorer, error) {
+	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: 3}
+	items := func() int64 { return firstItem + x.items.Add(1) }
+	group, starting := errgroup.WithContext(ctx)
+	for i := range x.lanes {
+		group.Go(func() (err error) {
+			x.lanes[i] = &lane{items: items, subject: &scripted{}}
+			return x.lanes[i].startForScripts(starting, fmt.Sprintf("lane-%d", i+1), o.At)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		x.Close()
+		return nil, fmt.Errorf("start the servers of the exploration: %w", err)
+	}
+	return x, nil
+}
+
+func (l *lane) startForScripts(ctx context.Context, name string, at topology.Addresses) (err error) {
+	if at.MySQLDSN == "" {
+		if l.mysql, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true}); err != nil {
+			return err
+		}
+		if at.MySQLDSN, err = l.mysql.CreateDatabase(ctx, "stock"); err != nil {
+			return err
+		}
+	}
+	if len(at.Redis) == 0 {
+		if l.redis, err = servers.StartRedis(ctx, servers.RedisOptions{Name: name + "-redis"}); err != nil {
+			return err
+		}
+		at.Redis = []string{l.redis.Addr}
+	}
+	if err := l.connect(ctx, at); err != nil {
+		return err
+	}
+	if _, err := migrations.Up(ctx, l.db); err != nil {
+		return err
+	}
+	for n := range 4 { // three sessions, and one that a fault starts
+		r := &replica{lane: l, number: n}
+		l.replicas = append(l.replicas, r)
+		if err := r.start(ctx, nil, "", at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scripted is the script that a lane executes. It implements Subject.
+type scripted struct {
+	*script.Script
+	direct *script.Stores // of setup and check, past the proxies
+	tables []string       // that setup has made
+	before []string       // the tables that were there before
+	open   []*script.Stores
+	sold   *atomic.Bool // some session has succeeded
+}
+
+// ScriptWords are what a script may name.
+var ScriptWords = script.Words{
+	Faults: []string{LostRequest, LostReply, ReplicaDies, LeaseEnds, SentAgain, Promoted},
+	Kinds:  []string{Right, LostUpdate, Oversold, Undersold, Leaked, SoldTwice, Deadlock, OtherWrong},
+}
+
+// ExploreScript executes every schedule of a script within the bounds. If ctx ends, it returns what it has.
+func (x *Explorer) ExploreScript(ctx context.Context, s *script.Script, bounds Bounds, progress func(int)) (Result, error) {
+	began := time.Now()
+	r := Result{Strategy: s.File, Store: oracle.MySQL, Own: true}
+	sold, err := x.use(ctx, s)
+	defer x.leave()
+	if err != nil {
+		return r, err
+	}
+	cells := map[string]*Cell{}
+	w := scriptWorkload(s)
+	search := &Search{Bounds: bounds, Found: func(s Schedule) {
+		s.Token = w.name + ":" + s.Token
+		collect(cells, w.claim, s)
+		if progress != nil {
+			progress(total(cells))
+		}
+	}, Settled: func(faults []string) bool { return proved(s.Expect, cells, strings.Join(faults, "+")) }}
+	r.Tally, err = search.Run(ctx, x.systems(scriptChoice(s), w, bounds.Faults > 0))
+	if err != nil && ctx.Err() == nil {
+		return r, err
+	}
+	r.Random = bounds.Random
+	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
+	for fault := range s.Expect {
+		if cells[fault] == nil && (fault == "" || bounds.Faults > 0) {
+			cells[fault] = &Cell{Fault: fault}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(cells)) {
+		c := *cells[name]
+		c.compare(s.Expect, r.Exhausted)
+		r.Cells = append(r.Cells, c)
+	}
+	r.Took = time.Since(began)
+	if ctx.Err() == nil && r.Held() && !sold.Load() && !slices.Contains(slices.Collect(maps.Values(s.Expect)), Deadlock) {
+		return r, fmt.Errorf("%s: no session has succeeded in any of %d schedules", s.File, r.Tally.Schedules)
+	}
+	return r, ctx.Err()
+}
+
+// proved reports whether no more schedules are needed in which these faults strike: what the script expects of them was
+// found. Without a fault, all are executed nevertheless, unless each one takes a while.
+func proved(expect map[string]string, cells map[string]*Cell, faults string) bool {
+	found := func(fault string) bool {
+		want := orElse(expect[fault], Right)
+		return want != Right && cells[fault] != nil && cells[fault].Kinds[want] > 0
+	}
+	return found("") && (faults != "" || expect[""] == Deadlock) || faults != "" && found(faults)
+}
+
+// compare compares a cell with what a script expects.
+func (c *Cell) compare(expect map[string]string, exhausted bool) {
+	want, named := expect[c.Fault]
+	always := orElse(expect[""], Right)
+	damaging := always != Right
+	for part := range strings.SplitSeq(c.Fault, "+") {
+		damaging = damaging || orElse(expect[part], Right) != Right
+	}
+	switch {
+	case !named && damaging: // nothing is expected of what is broken in any case
+		c.Held = true
+		return
+	case !named:
+		want = Right
+	}
+	c.Claim = want
+	if want == Right {
+		c.Held = c.damaged() == 0
+	} else {
+		c.Held = c.Kinds[want] > 0 || !exhausted
+	}
+}
+
+// ReplayScript executes the schedule of a token.
+func (x *Explorer) ReplayScript(ctx context.Context, s *script.Script, token string) (Outcome, error) {
+	w := scriptWorkload(s)
+	labels, found := strings.CutPrefix(token, w.name+":")
+	if !found {
+		return Outcome{}, fmt.Errorf("%q is no token of a script: one begins with %s:", token, w.name)
+	}
+	_, err := x.use(ctx, s)
+	defer x.leave()
+	if err != nil {
+		return Outcome{}, err
+	}
+	return Replay(ctx, x.systems(scriptChoice(s), w, true)[0], labels)
+}
+
+// scriptWorkload has one request for each session.
+func scriptWorkload(s *script.Script) workload {
+	w := workload{name: "script", title: s.Title, stock: []int64{s.Stock}, faults: s.Faults}
+	for n := range s.Sessions {
+		w.requests = append(w.requests, buy(int64(n+1)))
+	}
+	return w
+}
+
+func scriptChoice(s *script.Script) scenario.Choice {
+	return Service{Command: []string{s.File}, Keyed: s.Keyed()}.Choice()
+}
+
+// use has all lanes execute a script from now on.
+func (x *Explorer) use(ctx context.Context, s *script.Script) (sold *atomic.Bool, err error) {
+	sold = &atomic.Bool{}
+	for _, l := range x.lanes {
+		subject := &scripted{Script: s, sold: sold}
+		if subject.before, err = l.tables(ctx); err != nil {
+			return nil, err
+		}
+		if subject.direct, err = l.stores(l.at, ""); err != nil {
+			return nil, err
+		}
+		subject.direct.Once = map[string]bool{}
+		l.subject = subject
+	}
+	return sold, nil
+}
+
+// leave removes what a script has made.
+func (x *Explorer) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for _, l := range x.lanes {
+		subject, _ := l.subject.(*scripted)
+		if subject == nil || subject.direct == nil {
+			continue
+		}
+		subject.hangUp()
+		_ = subject.direct.Close() // of connections only
+		for _, table := range subject.tables {
+			_ = l.alone(ctx, "DROP TABLE IF EXISTS `"+table+"`") // if it fails, the next script says so
+		}
+		l.subject = &scripted{}
+	}
+}
+
+// stores returns stores at addresses, which are not connected yet.
+func (l *lane) stores(at topology.Addresses, isolation string) (*script.Stores, error) {
+	return script.Open(at.MySQLDSN, isolation, at.Account.RedisOptions(at.Redis[0]).Simple())
+}
+
+// tables lists the tables of the database.
+func (l *lane) tables(ctx context.Context) (names []string, err error) {
+	rows, err := l.db.QueryContext(ctx, "SHOW TABLES")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, rows.Err()
+}
+
+// alone executes a statement that ignores foreign keys.
+func (l *lane) alone(ctx context.Context, statement string) error {
+	conn, err := l.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "SET foreign_key_checks = 0"); err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, statement)
+	_, err2 := conn.ExecContext(ctx, "SET foreign_key_checks = 1")
+	return errors.Join(err, err2)
+}
+
+func (s *scripted) hangUp() {
+	for _, stores := range s.open {
+		_ = stores.Close() // of connections only
+	}
+	s.open = nil
+}
+
+func (s *scripted) Choice() scenario.Choice { return scriptChoice(s.Script) }
+
+func (s *scripted) prepare(context.Context, *lane) error { return nil }
+
+func (s *scripted) start(context.Context, *topology.Topology, string, topology.Addresses) (*topology.Replica, error) {
+	return nil, nil //nolint:nilnil // sessions are executed in this process
+}
+
+func (s *scripted) workloads(int) []workload { return []workload{scriptWorkload(s.Script)} }
+
+// setStock makes the stores what they are before each schedule.
+func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64) error {
+	s.hangUp()
+	for _, table := range s.tables {
+		if err := l.alone(ctx, "DELETE FROM `"+table+"`"); err != nil {
+			return err
+		}
+	}
+	if l.redis != nil {
+		if err := l.keys.FlushDB(ctx).Err(); err != nil {
+			return err
+		}
+	}
+	if err := (Service{SetStock: DefaultSetStock}).setStock(ctx, l, stock); err != nil || !s.Setup {
+		return err
+	}
+	made := len(s.direct.Once)
+	result, err := s.Run(ctx, "setup", s.env(l, s.direct, slices.Collect(maps.Keys(stock))[0]))
+	switch {
+	case err != nil:
+		return err
+	case result.Outcome != script.Done:
+		return fmt.Errorf("%s: setup was refused: %s", s.File, result.Why)
+	case len(s.direct.Once) > made:
+		all, err := l.tables(ctx)
+		s.tables = slices.DeleteFunc(all, func(name string) bool { return slices.Contains(s.before, name) })
+		return err
+	}
+	return nil
+}
+
+func (s *scripted) env(l *lane, stores *script.Stores, item int64) script.Env {
+	return script.Env{Item: item, Prefix: l.at.KeyPrefix, Stores: stores}
+}
+
+func (s *scripted) stock(ctx context.Context, l *lane, items []int64) (map[int64]int64, error) {
+	return Service{ReadStock: DefaultReadStock}.stock(ctx, l, items)
+}
+
+// client executes the n-th session.
+func (s *scripted) client(l *lane, items []int64, n, at int, r request) client {
+	if r.same {
+		n = 0
+	}
+	who := string(rune('A' + n))
+	op := history.Op{
+		Kind: history.Deduct, Name: requestPrefix(items[0]) + "-" + who, Client: n, GoodsID: items[0],
+		Count: r.lines[0].Count, OmitsRemaining: true,
+	}
+	if s.Sessions[n] == history.Restock {
+		op.Kind = history.Restock
+	}
+	if op.Again = r.same && s.Keyed(); op.Again {
+		op.How = history.InFlight
+	}
+	return func(ctx context.Context, tell func(string)) (answers, error) {
+		stores, err := l.stores(l.replicas[at].at, s.Isolation)
+		if err != nil {
+			return answers{}, err
+		}
+		l.mu.Lock()
+		s.open = append(s.open, stores)
+		l.mu.Unlock()
+		env := s.env(l, stores, items[0])
+		env.Say, env.HTTP = tell, l.replicas[at].pass
+		env.Args = map[string]any{"count": op.Count, "who": who, "request": op.Name}
+		op.SentNS = monotonic.Now()
+		result, err := s.Run(ctx, s.Sessions[n], env)
+		stores.RollBack(ctx)
+		op.ReceivedNS = monotonic.Now()
+		op.Outcome, op.Error = outcomes[result.Outcome], result.Why
+		if op.Count = max(result.Units, op.Count); result.Outcome == script.Done {
+			op.Count = result.Units
+			s.sold.Store(true)
+		}
+		tell(inWords(op.Outcome, op.Error))
+		return answers{ops: []history.Op{op}}, err
+	}
+}
+
+var outcomes = map[script.Outcome]history.Outcome{
+	script.Done: history.Sold, script.SoldOut: history.SoldOut, script.Refused: history.Busy, script.Unknown: history.Unknown,
+}
+
+var errNotAnswered = errors.New("the request was not answered")
+
+// pass is the gate of requests over HTTP, which no proxy sees.
+func (r *replica) pass(ctx context.Context, text string, send func() (string, error)) error {
+	all := []string{everything}
+	e := &wire.Exchange{Conn: &wire.Conn{Store: "http"}, Store: "http", Text: text, Shape: text, Reads: all, Writes: all}
+	action := r.Arrive(e, ctx.Done())
+	if action == wire.LoseBoth {
+		r.Answered(e, errNotAnswered)
+		return errNotAnswered
+	}
+	reply, err := send()
+	e.Reply = reply
+	r.Answered(e, err)
+	if action == wire.LoseReply {
+		return errNotAnswered
+	}
+	return err
+}
+
+// check has the script judge what a schedule has left.
+func (s *scripted) check(ctx context.Context, l *lane, items []int64, told []answers) (damage string, err error) {
+	var sold, unknown, refused int64 // units, units, sessions
+	for _, a := range told {
+		for _, op := range a.ops {
+			switch op.Outcome {
+			case history.Sold:
+				sold += op.Count
+			case history.Unknown:
+				unknown += op.Count
+			default:
+				refused++
+			}
+		}
+	}
+	env := s.env(l, s.direct, items[0])
+	env.Args = map[string]any{"sold": sold, "unknown": unknown, "refused": refused}
+	result, err := s.Run(ctx, "check", env)
+	switch {
+	case err != nil:
+		return "", err
+	case result.Outcome != script.Done:
+		return "", fmt.Errorf("%s: check was refused: %s", s.File, result.Why)
+	case result.False:
+		return OtherWrong, nil
+	}
+	return orElse(result.Text, Right), nil
+}

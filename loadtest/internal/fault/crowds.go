@@ -1,0 +1,456 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"stock/internal/monotonic"
+	"stock/internal/servers"
+	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/traffic"
+	"stock/loadtest/internal/verify"
+)
+
+// crowdScenarios are stories of many clients who buy through nginx while something is killed.
+var crowdScenarios = []Scenario{
+	replicaKilled, bothKilled, clusterFailoverOfSales, clusterFailoverOfLocks, etcdLeaderKilled,
+	holdsAfterCrash("replica", "One of two replicas is killed while it holds units for its clients (SIGKILL).",
+		Setting{Nginx: true}),
+	holdsAfterCrash("mysql", "MySQL is killed while units are held, and started again (SIGKILL).",
+		Setting{Nginx: true, MySQL: &servers.MySQLOptions{}}),
+}
+
+// A crowd is several users who buy through nginx.
+type crowd struct {
+	stage    *Stage
+	asked    atomic.Int64  // requests so far
+	killedNS atomic.Int64  // when something was killed; 0: it is alive
+	pace     time.Duration // pause of a user after each request
+
+	mu    sync.Mutex
+	ops   []history.Op
+	sales map[string]int // by replica
+	since int            // sales since something was killed
+}
+
+const (
+	crowdUsers = 4
+	crowdSales = 20 // of the survivor, after which the crowd leaves
+)
+
+// openCrowd has users buy through nginx until both replicas have sold.
+func (s *Stage) openCrowd(pace time.Duration) *crowd {
+	s.setManyUnits()
+	c := &crowd{stage: s, sales: map[string]int{}, pace: pace}
+	c.buy(func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.sales) == 2
+	})
+	return c
+}
+
+// goOn has the users buy until the survivor has sold enough since something was killed, or patience has passed. It
+// returns when all buy.
+func (c *crowd) goOn() (wait func()) {
+	earlier := c.asked.Load()
+	wait = c.stage.meanwhile(func() {
+		c.buy(func() bool {
+			killed := c.killedNS.Load()
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return killed > 0 && (c.since >= crowdSales || monotonic.Now()-killed > int64(patience))
+		})
+	})
+	c.stage.eventually("all users buy", func() bool { return c.asked.Load() >= earlier+crowdUsers })
+	return wait
+}
+
+// buy has every user buy one time after the other until the crowd has had enough.
+func (c *crowd) buy(enough func() bool) {
+	var users sync.WaitGroup
+	errs := make([]error, crowdUsers)
+	for user := range crowdUsers {
+		users.Go(func() {
+			errs[user] = tell(func() {
+				for !enough() {
+					c.buyOnce()
+				}
+			})
+		})
+	}
+	users.Wait()
+	c.stage.check(errors.Join(errs...))
+}
+
+func (c *crowd) buyOnce() {
+	client := fmt.Sprintf("user-%d", c.asked.Add(1))
+	op := c.stage.exchange(order{client: client, through: c.stage.nginx.URL})
+	pause := c.pace
+	if op.Outcome != history.Sold {
+		pause = max(pause, pollInterval) // a server is down
+	}
+	time.Sleep(pause)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ops = append(c.ops, op)
+	if op.Outcome == history.Sold {
+		c.sales[op.Replica]++
+		if killed := c.killedNS.Load(); killed > 0 && op.ReceivedNS > killed {
+			c.since++
+		}
+	}
+	c.stage.check(c.stage.ctx.Err())
+}
+
+// count counts requests that were sent after a time and answered before another one.
+func (c *crowd) count(from, to int64, outcomes ...history.Outcome) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, op := range c.ops {
+		if op.SentNS > from && op.ReceivedNS < to && slices.Contains(outcomes, op.Outcome) {
+			n++
+		}
+	}
+	return n
+}
+
+// soldSince counts the sales that were confirmed after a time.
+func (c *crowd) soldSince(ns int64) int { return c.count(ns, monotonic.Now(), history.Sold) }
+
+// report adds what the crowd did to the history, and says for how long nobody could buy after the kill. A sale counts
+// that was sent, or answered, after that.
+func (c *crowd) report(moment func(history.Op) int64) {
+	s, killed, next := c.stage, c.killedNS.Load(), monotonic.Now()
+	s.booked.Store(true)
+	s.keep(c.ops...)
+	s.never = true
+	for _, op := range c.ops {
+		if op.Outcome == history.Sold && moment(op) > killed {
+			s.never, next = false, min(next, op.ReceivedNS)
+		}
+	}
+	s.blocked = time.Duration(next - killed)
+}
+
+// Moments of a request.
+func sent(op history.Op) int64     { return op.SentNS }
+func received(op history.Op) int64 { return op.ReceivedNS }
+
+// replicaKilled is the story of a replica that is killed while many clients buy.
+var replicaKilled = Scenario{
+	Name:  "replica-killed",
+	Title: "One of two replicas is killed while clients buy through nginx (SIGKILL).",
+	Applies: func(s scenario.Strategy) string {
+		switch {
+		case s.Claim.TwoReplicas != verify.ClaimCorrect:
+			return "it loses updates even if no replica dies"
+		case s.Claim.HolderCrash == "blocks-forever":
+			return "it is blocked for ever, as holder-dies shows"
+		}
+		return ""
+	},
+	Claim: holderDies.Claim,
+	On:    Setting{Nginx: true, Args: withLease(lostLease)},
+	Play: func(s *Stage) {
+		c := s.openCrowd(0)
+		s.meet("both replicas have sold") // or some leases would end before the victim is killed
+		holder, point := s.park(patiently(to(s.Victim, "A", 1)))
+		over := c.goOn()
+		s.killVictim()
+		c.killedNS.Store(monotonic.Now())
+		s.diedUnanswered(holder)
+		over()
+		c.report(received)
+		unknown := c.count(0, monotonic.Now(), history.Unknown)
+		if unknown > crowdUsers {
+			s.Failf("%d outcomes are unknown, but only %d users were buying", unknown, crowdUsers)
+		}
+		s.Provef("the victim was killed with A parked at %s; it had sold %d times, and the survivor %d times", point,
+			c.sales["victim"], c.sales["survivor"])
+		s.Stepf("%d users have sent %d requests, %d of them with an unknown outcome", crowdUsers, len(c.ops), unknown)
+	},
+}
+
+// bothKilled is the story of a replica and a MySQL that are killed while many clients buy. It asks whether a dead
+// replica keeps units that are still for sale.
+var bothKilled = Scenario{
+	Name: "replica-and-database-killed",
+	Title: "While clients buy, a replica is killed, and then MySQL; the survivor sells all that is left in one request " +
+		"(SIGKILL).",
+	Applies: only("update", "ledger", "slots", "escrow", "batch", "batch-ledger"),
+	Claim:   always("a confirmed sale is on disk, and every other unit is for sale", report.Safe),
+	On:      Setting{Nginx: true, MySQL: &servers.MySQLOptions{}}, // durable
+	Play: func(s *Stage) {
+		c := s.openCrowd(0)
+		over := c.goOn()
+		s.killVictim()
+		s.strike("MySQL is killed and started again", s.MySQL.Restart)
+		c.killedNS.Store(monotonic.Now()) // the crowd leaves when the survivor has sold enough since then
+		over()
+		if c.report(received); c.since < crowdSales {
+			s.never = true
+			return
+		}
+		left := s.stock(s.Store)
+		s.Provef("before both were killed, the victim had sold %d times; the survivor has sold %d times, %d of them since "+
+			"MySQL was started again; %d units are left", c.sales["victim"], c.sales["survivor"], c.since, left)
+		s.buyNow("D", left)
+	},
+}
+
+const (
+	clusterPace  = 20 * time.Millisecond // pause of a user: many cells are played side by side
+	clusterSales = 20                    // that the Redis replica does not receive
+)
+
+// clusterMasterKilled is what redisServers.failOverCluster does.
+const clusterMasterKilled = "a master of the Redis Cluster was killed, and its Redis replica was promoted"
+
+// clusterFailoverOfSales is the story of a master that fails before its Redis replica has the last sales.
+var clusterFailoverOfSales = Scenario{
+	Name: "cluster-failover/sales",
+	Title: "While clients buy, a master of a Redis Cluster is killed (SIGKILL). The Cluster promotes its Redis replica, " +
+		"which has not received the last sales.",
+	Applies: func(s scenario.Strategy) string {
+		if s.Stores[0] != oracle.Redis || s.Claim.TwoReplicas != verify.ClaimCorrect {
+			return "it does not sell from Redis, or loses updates even if no master fails"
+		}
+		return ""
+	},
+	Claim: failoverLosesSales,
+	Sells: onLostMaster,
+	On:    Setting{Nginx: true, Redis: redisCluster, Args: patient()},
+	Play: func(s *Stage) {
+		c := s.openCrowd(clusterPace)
+		over := c.goOn()
+		s.cutClusterReplication()
+		cut := monotonic.Now()
+		s.eventually("the users have bought what the Redis replica does not receive", func() bool {
+			return c.soldSince(cut) >= clusterSales
+		})
+		s.strike(clusterMasterKilled, s.redis.failOverCluster)
+		c.killedNS.Store(s.redis.killedNS.Load())
+		over()
+		unreplicated := c.count(cut, c.killedNS.Load(), history.Sold)
+		s.provePause(c, fmt.Sprintf("%d sales were confirmed after replication was cut", unreplicated))
+	},
+}
+
+// clusterFailoverOfLocks is the story of a master that fails before its Redis replica has a lock.
+var clusterFailoverOfLocks = Scenario{
+	Name: "cluster-failover/locks",
+	Title: "A master of a Redis Cluster is killed while a holder's write is on its way and clients wait for the lock " +
+		"(SIGKILL). The Cluster promotes its Redis replica, which has not received the lock.",
+	Applies: keyInRedis,
+	Claim: func(s scenario.Strategy) Claim {
+		if waitsForReplica(s) {
+			return claim("the Redis replica has the lock; the next grant waits for another Redis replica", report.Blocked)
+		}
+		c := lockLost(s)
+		if slices.Contains(c.Allowed, report.Safe) {
+			c.Allowed = []report.Outcome{report.Blocked} // until the Redis replica is promoted
+		}
+		return c
+	},
+	Sells: onLostMaster,
+	On:    Setting{Nginx: true, Redis: redisCluster, Args: endless},
+	Play: func(s *Stage) {
+		c := s.openCrowd(clusterPace)
+		var a lateHolder
+		// A lock that waits for the Redis replica must be granted before that is cut off.
+		if waitsForReplica(s.Strategy) {
+			a = s.holdWrite(patientTimeout)
+		}
+		s.cutClusterReplication()
+		if !waitsForReplica(s.Strategy) {
+			a = s.holdWrite(patientTimeout)
+		}
+		over := c.goOn()
+		s.forget(a, s.redis.master, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
+		promoted, killed := time.Now(), s.redis.killedNS.Load()
+		c.killedNS.Store(killed)
+		s.eventually("somebody else is granted the lock, or has waited for it", func() bool {
+			return c.soldSince(killed) > 0 || time.Since(promoted) > 2*shortWait
+		})
+		inside := c.soldSince(killed)
+		a.land()
+		s.mend("the killed master is started again, and becomes a Redis replica", s.redis.rejoin)
+		over()
+		s.provePause(c, fmt.Sprintf("sales to others before A's write arrived: %d", inside))
+	},
+}
+
+// cutClusterReplication has the Redis replica receive nothing more. If MySQL is updated later, it gets nothing more
+// either until the master has been killed.
+func (s *Stage) cutClusterReplication() {
+	s.strike("the Redis replica and the consumers of streams receive nothing from now on",
+		func(ctx context.Context) error {
+			for _, proxy := range []*tcpproxy.Proxy{s.Victim.MySQL, s.Survivor.MySQL} {
+				proxy.Select(writesStream)
+				s.redis.held = append(s.redis.held, proxy.Hold())
+			}
+			return s.redis.replica.CutReplication(ctx)
+		})
+}
+
+// etcdLease is so long that no session ends while etcd has no leader.
+const etcdLease = 10 * time.Second
+
+// etcdLeaderKilled is the story of an etcd cluster whose leader dies.
+var etcdLeaderKilled = Scenario{
+	Name:    "etcd-leader-killed",
+	Title:   "While clients buy, the leader of three etcd members is killed (SIGKILL).",
+	Applies: only("lock-etcd"),
+	Claim:   always("sells on as soon as another member leads", report.Safe, report.Blocked),
+	On:      Setting{Nginx: true, Etcd: true, Args: withLease(etcdLease, lockWait(patience))},
+	Play: func(s *Stage) {
+		c := s.openCrowd(clusterPace)
+		over := c.goOn()
+		s.strike("the leader of etcd is killed", s.etcd.killLeader)
+		killed := s.etcd.killedNS.Load()
+		c.killedNS.Store(killed)
+		leader, term, err := s.etcd.awaitElection(s.ctx, s.etcd.term)
+		s.check(err)
+		elected := time.Duration(monotonic.Now() - killed)
+		over()
+		s.provePause(c, fmt.Sprintf("the leader of term %d was killed, and %s led in term %d after %.1f s",
+			s.etcd.term, leader.Name, term, elected.Seconds()))
+	},
+}
+
+// provePause adds what the crowd did to the history, and proves what nobody could do meanwhile.
+func (s *Stage) provePause(c *crowd, what string) {
+	c.report(sent)
+	killed := c.killedNS.Load()
+	refused, unknown := 0, 0
+	for _, op := range c.ops {
+		switch meanwhile := op.ReceivedNS > killed && op.ReceivedNS < killed+int64(s.blocked); {
+		case meanwhile && op.Outcome == history.Unknown:
+			unknown++
+		case meanwhile && op.Outcome != history.Sold:
+			refused++
+		}
+	}
+	text := fmt.Sprintf("%s; %.1f s after the kill, a sale was confirmed again; until then %d requests were refused, "+
+		"and %d had an unknown outcome", what, s.blocked.Seconds(), refused, unknown)
+	if s.redis != nil && s.redis.cluster != nil {
+		down := time.Duration(s.redis.othersDownNS.Load())
+		text += fmt.Sprintf("; the other masters refused their keys for %.1f s", down.Seconds())
+	}
+	s.Provef("%s", text)
+}
+
+// Times and sizes of a load of reservations.
+const (
+	holdUsers    = 32
+	holdTTL      = time.Second
+	holdsBefore  = 40              // buyers who have come and gone before the process is killed
+	holdsGoOn    = 2 * time.Second // how long buyers come after that
+	holdsMissing = 5 * time.Second // how long the units of expired reservations may be missing
+)
+
+// holdsAfterCrash is the story of units that are held when a process is killed, while many clients hold, confirm and
+// cancel, and while A holds one for as long as the story goes on.
+func holdsAfterCrash(variant, title string, on Setting) Scenario {
+	return Scenario{
+		Name:    "holds-after-crash/" + variant,
+		Title:   title,
+		Applies: takesReservations,
+		Claim:   always("keeps what was granted or confirmed, and puts back what expires", report.Safe),
+		On:      on,
+		Play: func(s *Stage) {
+			s.setManyUnits()
+			s.run.CallsVersion = history.CallsVersion
+			held := s.hold()
+			clients, load, buyers := s.startBuyers()
+			what, strike := "the victim is killed", func(context.Context) error { return s.Victim.Kill() }
+			if s.MySQL != nil {
+				what, strike = "MySQL is killed and started again", s.MySQL.Restart
+			}
+			s.strike(what, strike)
+			after := monotonic.Now()
+			monotonic.SleepUntil(s.ctx, after+int64(holdsGoOn))
+			result := buyers()
+			if s.call(s.Survivor, traffic.About(held, history.Confirm, false)).Outcome == history.Done {
+				s.Provef("the victim had granted A a unit before %s, and the survivor has confirmed it after that", what)
+			}
+			s.awaitHolds(slices.Concat(s.calls, result.Calls))
+			clients.ReadReservations(s.ctx, load, &result)
+			s.calls = append(s.calls, result.Calls...)
+			s.reportHolds(after)
+			s.check(s.ctx.Err())
+		},
+	}
+}
+
+// startBuyers has clients hold units and end their reservations. It returns when some have come and gone. stop lets no
+// more come, and waits until the last one has gone.
+func (s *Stage) startBuyers() (clients *traffic.Driver, load traffic.Load, stop func() traffic.Result) {
+	mix, err := traffic.NewMix(traffic.MixConfig{Goods: 1, FirstItem: s.Item, MinCount: 1, MaxCount: 2})
+	s.check(err)
+	clients, err = traffic.NewDriver(s.nginx.URL, holdUsers)
+	s.check(err)
+	s.atEnd = append(s.atEnd, clients.Close)
+	end, gone := make(chan struct{}), new(atomic.Int64)
+	load = traffic.Load{
+		Strategy: s.Strategy.Name, Store: s.Store, Mix: mix, Users: holdUsers, Timeout: clientTimeout,
+		Duration: roundTime, Until: end, RequestPrefix: requestName(s.Item, "load"), Answered: gone,
+		Reservations: &traffic.Reservations{TTL: holdTTL},
+	}
+	var result traffic.Result
+	over := s.meanwhile(func() {
+		var err error
+		result, err = clients.Run(s.ctx, load)
+		s.check(err)
+	})
+	s.eventually("buyers have ended reservations", func() bool { return gone.Load() >= holdsBefore })
+	return clients, load, func() traffic.Result {
+		close(end)
+		over()
+		return result
+	}
+}
+
+// awaitHolds waits until every reservation has expired and its units are back in the stock, or should be.
+func (s *Stage) awaitHolds(calls []history.Call) {
+	expired := scenario.LastExpiry(calls)
+	confirmed := scenario.ConfirmedUnits(calls)[s.Item]
+	for deadline := expired + int64(holdsMissing); monotonic.Now() < deadline; {
+		if left := s.stock(s.durable()); monotonic.Now() >= expired && left == s.run.Initial[s.Item]-confirmed {
+			s.Stepf("every reservation has ended, and no unit is held any more")
+			return
+		}
+		monotonic.SleepUntil(s.ctx, monotonic.Now()+int64(pollInterval))
+		s.check(s.ctx.Err())
+	}
+	s.Stepf("every reservation has ended, and units are still missing")
+}
+
+// reportHolds says when somebody could hold units again, after the process was killed.
+func (s *Stage) reportHolds(after int64) {
+	unknown, next := 0, int64(0)
+	for _, c := range s.calls {
+		switch {
+		case c.Outcome == history.Unknown:
+			unknown++
+		case c.Kind == history.Hold && c.Outcome == history.Done && c.ReceivedNS > after &&
+			(next == 0 || c.ReceivedNS < next):
+			next = c.ReceivedNS
+		}
+	}
+	s.Stepf("%d clients have sent %d requests, %d of them with an unknown outcome", holdUsers, len(s.calls), unknown)
+	if s.never = next == 0; s.never {
+		next = monotonic.Now()
+	}
+	s.blocked = time.Duration(next - after)
+}

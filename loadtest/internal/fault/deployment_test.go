@@ -1,0 +1,82 @@
+package fault
+
+import (
+	"context"
+	"testing"
+
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/tenant"
+	"stock/loadtest/internal/topology"
+)
+
+func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing.T) {
+	t.Parallel()
+	var secure, cluster, single topology.Topology
+	secure.TLS = true
+	cluster.Redis, cluster.Tenants.Redis = []string{"a:6379", "b:6379"}, &tenant.Keys{}
+	single.Redis, single.Tenants.Redis = []string{"a:6379"}, &tenant.Keys{}
+	single.MySQLDSN = "nonsense" // it is looked at, because the scenario is played
+	for name, test := range map[string]struct {
+		on   *topology.Topology
+		want report.Outcome
+		why  string
+	}{
+		"TLS":       {&secure, report.Skipped, NoTLS},
+		"a Cluster": {&cluster, report.Skipped, NoCluster},
+		"a single one": {
+			&single, report.Inconclusive,
+			"start the servers of the scenario: invalid DSN: missing the slash separating the database name",
+		},
+	} {
+		var played report.Fault
+		err := (&Lab{Topology: test.on}).Run(t.Context(), Options{
+			Scenarios: []Scenario{{
+				Name: "story", Applies: noStrategy, Practices: []Practice{{Name: "practice"}},
+				On: Setting{Isolation: "SERIALIZABLE"},
+			}},
+			Repeat: 1,
+			Done:   func(f report.Fault, _ history.History) error { played = f; return nil },
+		})
+		if err != nil || played.Outcome != test.want || played.Evidence[0] != test.why {
+			t.Errorf("%s: %s because %q, %v; want %s because %q",
+				name, played.Outcome, played.Evidence, err, test.want, test.why)
+		}
+	}
+}
+
+func TestAMySQLOfTheRoundIsNotTakenForTheTiDBOfTheLab(t *testing.T) {
+	t.Parallel()
+	if serverstest.TiDB == "" {
+		t.Skip("STOCK_TIDB does not name a tidb-server")
+	}
+	lab, err := topology.Start(t.Context(), topology.Options{TiDB: serverstest.TiDB, Replicas: 1, Relaxed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	d, err := (&Lab{Topology: lab}).deploy(t.Context(), Setting{MySQL: &servers.MySQLOptions{Relaxed: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	catalogue, err := d.Service.Strategies(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range catalogue {
+		if why := s.Unavailable["units"]; s.Name == "units" && why != "" {
+			t.Errorf("units is unavailable: %s", why)
+		}
+	}
+}

@@ -1,0 +1,346 @@
+package fault
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+)
+
+// holderScenarios are stories of a request that is stopped at a pause point, in its critical section, while something
+// happens to its replica, or to its lock.
+var holderScenarios = []Scenario{
+	{
+		Name:      "pauses-before-write",
+		Title:     "The holder of a lock is stopped after its last check that the lock is its own, just before it writes.",
+		Applies:   isLock,
+		Claim:     pauseClaim,
+		Practices: []Practice{checkThenWrite},
+		Missing:   processStates,
+		On:        Setting{Args: withLease(pauseLease)},
+		Play:      func(s *Stage) { s.pauseAt("before-write") },
+	},
+	lockConnectionKilled, longWork, blackHole, etcdPartition, clockJumpsBack, shutdown,
+}
+
+// holderDies is the story of a replica that is killed inside the critical section.
+var holderDies = Scenario{
+	Name:    "holder-dies",
+	Title:   "The replica that is deducting is killed inside its critical section (SIGKILL).",
+	Applies: everyStrategy,
+	Claim: func(s scenario.Strategy) Claim {
+		words := s.Claim.HolderCrash
+		switch words {
+		case "blocks-until-lease-ends":
+			return claim(words, report.Blocked)
+		case "blocks-forever":
+			return claim(words, report.Unavailable)
+		case "loses-units":
+			return claim(words, report.Unsafe)
+		}
+		return claim(words, report.Safe)
+	},
+	On: Setting{Args: withLease(pauseLease)},
+	Play: func(s *Stage) {
+		holder, point := s.park(patiently(to(s.Victim, "A", 1)))
+		blocked := s.blockedSince(s.killVictim)
+		s.diedUnanswered(holder)
+		s.Provef("A was parked at %s on the victim, which never answered it", point)
+		s.buy(to(s.Survivor, "B", 2), blocked)
+	},
+}
+
+// blockedSince has a fault strike, and returns since when others are blocked by the holder: if its lock is a lease,
+// since before the fault, because the other cells may take a while to get ready.
+func (s *Stage) blockedSince(strike func()) time.Time {
+	inside := time.Now()
+	strike()
+	if s.Strategy.Claim.HolderCrash == "blocks-until-lease-ends" {
+		return inside
+	}
+	return time.Now()
+}
+
+// diedUnanswered waits until the request has ended with its replica. It fails if the replica had answered before.
+func (s *Stage) diedUnanswered(p *pending) {
+	if op := p.wait(); op.Status != 0 {
+		s.failf("%s was answered before the victim was killed: %d %s", p.request, op.Status, op.Error)
+	}
+}
+
+// holderPauses is the story of a replica that is stopped inside its critical section.
+var holderPauses = Scenario{
+	Name: "holder-pauses",
+	Title: "The replica is stopped inside its critical section until all leases have ended, and then goes on " +
+		"(SIGSTOP, SIGCONT).",
+	Applies: func(s scenario.Strategy) string {
+		if s.Claim.HolderPause == "loses-updates" && s.Claim.LateCaveat != "" {
+			return "whether the sale is lost depends on whether a new second begins meanwhile"
+		}
+		return everyStrategy(s)
+	},
+	Claim:   pauseClaim,
+	Missing: processStates,
+	On:      Setting{Args: withLease(pauseLease)},
+	Play: func(s *Stage) {
+		points := []string{"after-read", "after-lock", "before-write"}
+		if s.Strategy.Claim.HolderPause == "blocks" {
+			points = append([]string{"before-commit"}, points...) // the row is not locked before
+		}
+		s.pauseAt(points...)
+	},
+}
+
+// isLock applies to locks.
+func isLock(s scenario.Strategy) string {
+	if !strings.HasPrefix(s.Name, "lock-") {
+		return "the story is about locks"
+	}
+	return ""
+}
+
+func pauseClaim(s scenario.Strategy) Claim {
+	words := s.Claim.HolderPause
+	switch {
+	case words == "loses-updates":
+		return claim(words, report.Unsafe)
+	case words == "blocks" && s.Claim.LateCaveat != "":
+		return claim(words+", "+s.Claim.LateCaveat, report.Safe, report.Blocked)
+	case words == "blocks", s.Claim.HolderCrash == "blocks-until-lease-ends":
+		return claim(words, report.Blocked)
+	}
+	return claim(words, report.Safe)
+}
+
+// pauseAt stops the victim while A is parked at the first of the points that the strategy passes.
+func (s *Stage) pauseAt(points ...string) {
+	holder, point := s.park(patiently(to(s.Victim, "A", 1)), points...)
+	blocked := s.blockedSince(s.stopVictim)
+	holder.isUnanswered("the victim was stopped")
+	s.Provef("/proc says that the victim is stopped, with A at %s", point)
+	limit := patience
+	if s.Strategy.Claim.HolderPause == "blocks" {
+		limit = pauseLease + time.Second // long enough to see that the lock does not end with a lease
+	}
+	// B buys another count than A: if both left the same stock, nobody could tell that one was lost.
+	sold := s.tryToBuy(to(s.Survivor, "B", 2), blocked, limit)
+	s.continueVictim()
+	if s.Strategy.Claim.HolderPause == "not-sent" { // it gives up when it finds its lease ended
+		holder.giveUp()
+	} else {
+		s.resume(holder)
+	}
+	if !sold {
+		s.buy(to(s.Survivor, "B-again", 2), blocked)
+	}
+	s.send(to(s.Survivor, "C", 1))
+}
+
+// lockConnectionKilled is the story of GET_LOCK's connection, which is not the one on which the holder works.
+var lockConnectionKilled = Scenario{
+	Name:    "lock-connection-killed",
+	Title:   "The connection that holds GET_LOCK is killed (KILL CONNECTION) while its holder is between read and write.",
+	Applies: only("lock-mysql-getlock"),
+	Claim:   always("works on another connection, and notices too late", report.Unsafe),
+	// The holder asks once in a third of a lease whether it still has the lock.
+	On: Setting{Args: withLease(longLease)},
+	Play: func(s *Stage) {
+		holder, _ := s.park(patiently(to(s.Victim, "A", 1)), "before-write")
+		s.killHolder(s.mysql(), s.lockKey())
+		s.buyNow("B", 2)
+		s.resume(holder)
+		s.send(to(s.Survivor, "C", 1))
+	},
+	Practices: []Practice{getLockSameConnection},
+}
+
+// workLease lets a renewal come two seconds late on a busy machine.
+const workLease = 3 * time.Second
+
+// longWork is the story of a holder that works for longer than its lease.
+var longWork = Scenario{
+	Name:    "long-work",
+	Title:   "The holder works for three leases, and meanwhile another replica asks for the lock again and again.",
+	Applies: only(renewed...),
+	Claim:   always("stays the holder for as long as it works", report.Safe),
+	On:      Setting{Args: withLease(workLease, lockWait(workLease))},
+	Play: func(s *Stage) {
+		a, point := s.park(patiently(to(s.Victim, "A", 1)), "before-write")
+		asked := 0
+		for entered := time.Now(); s.between(entered, time.Now()) < 3*workLease; asked++ {
+			if b := s.send(to(s.Survivor, fmt.Sprintf("B%d", asked), 2)); b.Outcome == history.Sold {
+				s.Failf("B was granted the lock while A, who had it, was inside")
+				s.resume(a)
+				return
+			}
+		}
+		s.Provef("A was at %s for three leases of %v, and B was refused %d times meanwhile", point, workLease, asked)
+		if op := s.resume(a); op.Outcome != history.Sold {
+			s.Failf("A has lost its lock while it worked: %s", op.Error)
+		}
+		s.buyNow("C", 3)
+	},
+}
+
+// blackHole is the story of a holder that is cut off from the servers of its lock, and from nothing else.
+var blackHole = Scenario{
+	Name:      "black-hole",
+	Title:     "The network between a holder and its lock's server swallows everything, after a renewal.",
+	Applies:   only(append([]string{"lock-etcd", "lock-zookeeper"}, renewedInRedis...)...),
+	Claim:     always("gives up before its lease ends on the server", report.Blocked),
+	On:        Setting{Args: patient()},
+	Practices: []Practice{renewUntilError},
+	Play: func(s *Stage) {
+		holder, _ := s.park(patiently(to(s.Victim, "A", 1)), "before-write")
+		if slices.Contains(renewedInRedis, s.Strategy.Name) {
+			s.awaitRenewal()
+		}
+		s.strike("everything between the victim and the locks' servers is swallowed", func(context.Context) error {
+			for _, proxy := range []*tcpproxy.Proxy{s.Victim.Redis, s.Victim.Etcd, s.Victim.ZooKeeper} {
+				proxy.BlackHole()
+			}
+			return nil
+		})
+		cut := time.Now()
+		holder.isUnanswered("its connections were cut off")
+		s.Provef("A was inside at before-write when the proxies began to swallow; nobody could release its lock")
+		s.sellAfter(holder, cut)
+	},
+}
+
+// sellAfter has B buy while A, which is cut off since then, is at a pause point. If A is still there when B has bought,
+// it goes on, and writes unless it finds that its lease has ended.
+func (s *Stage) sellAfter(holder *pending, cut time.Time) {
+	bought := make(chan struct{})
+	buys := s.meanwhile(func() {
+		defer close(bought)
+		s.buy(to(s.Survivor, "B", 2), cut)
+	})
+	inside := true
+	for waiting := true; waiting; {
+		select {
+		case <-bought:
+			waiting = false
+		case <-time.After(pollInterval):
+		}
+		parked := s.parked(holder)
+		if inside && !parked {
+			s.Stepf("A's replica has given up")
+		}
+		inside = inside && parked
+	}
+	buys()
+	if inside && !s.never {
+		s.Stepf("B has bought while A was inside")
+		s.resume(holder)
+	} else {
+		holder.giveUp()
+	}
+	s.send(to(s.Survivor, "C", 1))
+}
+
+// etcdPartition is the story of an etcd leader that is cut off from the other members, but not from its clients.
+var etcdPartition = Scenario{
+	Name: "etcd-partition",
+	Title: "The leader of three etcd members is cut off from the others. The holder reaches nobody but that leader, and " +
+		"the next buyer nobody but the others.",
+	Applies: only("lock-etcd"),
+	Claim:   always("gives up before the majority grants the lock again", report.Blocked),
+	On:      Setting{Etcd: true, Apart: true, Args: patient()},
+	Play: func(s *Stage) {
+		holder, point := s.park(patiently(to(s.Victim, "A", 1)), "before-write")
+		before, err := s.etcd.leaderStatus(s.ctx)
+		s.check(err)
+		s.strike("the leader of etcd is cut off from the other members", s.etcd.cutOffLeader)
+		cut := time.Now()
+		holder.isUnanswered("the leader was cut off")
+		elected := s.meanwhile(func() {
+			leader, term, err := s.etcd.awaitElection(s.ctx, before.Term)
+			s.check(err)
+			s.Provef("A was at %s when the leader of term %d was cut off; the others have elected %s, in term %d",
+				point, before.Term, leader.Name, term)
+		})
+		s.sellAfter(holder, cut)
+		elected()
+	},
+}
+
+// clockJumpsBack is the story of a lease that ends too late.
+var clockJumpsBack = Scenario{
+	Name:    "clock-jumps/back",
+	Title:   "A holder dies, and the clock of Redis is set back by an hour.",
+	Applies: leaseInRedis,
+	Claim:   always("blocked until the clock has caught up", report.Unavailable),
+	Missing: noClocks,
+	On:      Setting{Clocked: 1, Args: withLease(pauseLease)},
+	Play: func(s *Stage) {
+		holder, point := s.park(to(s.Victim, "A", 1))
+		// The victim first: a renewal would set the end of the lease by the new clock.
+		s.strike("the victim is killed, and the clock of Redis is set back by an hour", func(ctx context.Context) error {
+			if err := s.Victim.Kill(); err != nil {
+				return err
+			}
+			return s.clocked[0].setClock(ctx, -clockJump)
+		})
+		struck := time.Now()
+		rest := s.keyPTTL()
+		if rest < pttl(clockJump) {
+			s.failf("the lock of client A had ended before the clock was set back: its PTTL is %s", rest)
+		}
+		s.Provef("A was at %s; TIME is an hour behind, and the PTTL of A's lock of %v is %s", point, pauseLease, rest)
+		holder.wait()
+		// Long enough to see that the lock does not end with its lease.
+		if s.tryToBuy(to(s.Survivor, "B", 2), struck, pauseLease+time.Second) {
+			return
+		}
+		s.giveUp(struck)
+		s.jump("the clock of Redis is set right", 0, s.clocked[0])
+		s.send(to(s.Survivor, "C", 1))
+	},
+}
+
+// Times of the replicas of shutdown. A request may be parked for long on a busy machine.
+const (
+	shutdownTimeout = 20 * time.Second // of a request
+	drainDelay      = time.Second
+)
+
+// shutdown is the story of a replica that is told to end, as at every deployment.
+var shutdown = Scenario{
+	Name:    "shutdown",
+	Title:   "The replica that is deducting is told to stop (SIGTERM).",
+	Applies: everyStrategy,
+	Claim:   always("finishes", report.Safe),
+	On: Setting{Args: []string{"--lease=" + shutdownTimeout.String(), "--request-timeout=" + shutdownTimeout.String(),
+		"--drain-timeout=" + shutdownTimeout.String(), "--drain-delay=" + drainDelay.String()}},
+	Play: func(s *Stage) {
+		holder, point := s.park(order{client: "A", at: s.Victim, timeout: shutdownTimeout})
+		s.strike("the victim is told to stop, and answers 503 to /readyz", func(ctx context.Context) error {
+			if err := s.Victim.Terminate(); err != nil {
+				return err
+			}
+			return eventually(ctx, "/readyz answers 503", func() (bool, error) {
+				status, _, err := s.Victim.Readiness(ctx)
+				return status == http.StatusServiceUnavailable, err
+			})
+		})
+		s.Provef("A was at %s when the victim got SIGTERM, and /readyz has answered 503 since", point)
+		a := s.resume(holder)
+		if took := time.Duration(a.ReceivedNS - a.SentNS); a.Outcome != history.Sold && took >= shutdownTimeout {
+			s.failf("the request of client A took %v, and may take %v", took, shutdownTimeout)
+		}
+		if a.Outcome != history.Sold {
+			s.Failf("A was inside when the victim was told to stop, and was not sold anything: %s", a.Error)
+			return
+		}
+		// If A had left its lock behind, B would have to wait for the lease to end.
+		s.buyNow("B", 2)
+	},
+}

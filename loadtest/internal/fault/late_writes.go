@@ -1,0 +1,532 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
+	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+)
+
+// lateWrite is the story of a write that leaves the replica in time and reaches the store too late.
+var lateWrite = Scenario{
+	Name:    "late-write",
+	Title:   "The holder's write is delayed on the wire until the next buyer has bought.",
+	Applies: everyStrategy,
+	Claim: func(s scenario.Strategy) Claim {
+		words := s.Claim.LateWrite
+		switch words {
+		case "loses-updates":
+			return claim(words, report.Unsafe)
+		case "blocks":
+			return claim(words, report.Safe, report.Blocked, report.Unavailable)
+		case "refused":
+			return claim(words, report.Safe, report.Blocked) // the holder may keep its lock until it gives up
+		}
+		return claim(words, report.Safe)
+	},
+	Play: func(s *Stage) {
+		if s.Strategy.Claim.LateCaveat != "" {
+			// A timestamp of whole seconds does not tell the next sales from one in a second that has just begun.
+			now := time.Now()
+			select {
+			case <-time.After(now.Truncate(time.Second).Add(time.Second).Sub(now)):
+			case <-s.ctx.Done():
+			}
+			s.send(to(s.Survivor, "Z", 1))
+		}
+		a := s.holdWrite(0)
+		s.Provef("the proxy between the victim and %s holds A's write of %d bytes", s.Store, a.write.Bytes())
+		s.buyBeforeWrite(a)
+	},
+}
+
+// redisScenarios are stories of a Redis that forgets a lock, or a message about it that comes late: another holder may
+// be inside when the first one writes.
+var redisScenarios = slices.Concat([]Scenario{
+	deletesAnothersLock, crashBeforeExpire, fenceCounterLost, writeOnlyFence, lateRenewal,
+	redisRestarts("empty", servers.RedisOptions{}, "It keeps nothing on disk.", lockLost),
+	redisRestarts("aof", servers.RedisOptions{AOF: true, Fsync: "always"},
+		"It writes an append-only file, and flushes it after each command (appendfsync always).", lockKept),
+	lockEvicted("volatile-lru"), lockEvicted("allkeys-lru"), lockEvicted("noeviction"),
+	failover, plannedFailover, splitBrain, failoverOfSales,
+}, ghostLocks, []Scenario{waitHealthy, waitCut, clockJumpsAhead}, masterScenarios, []Scenario{passAfterLoss, lateOrder})
+
+// redisRestarts is the story of a Redis that crashes.
+func redisRestarts(
+	variant string, o servers.RedisOptions, disk string, claimed func(scenario.Strategy) Claim,
+) Scenario {
+	return Scenario{
+		Name:    "redis-restarts/" + variant,
+		Title:   "Redis is killed and restarted while a holder's write is on its way (SIGKILL). " + disk,
+		Applies: keyInOneRedis,
+		Claim:   claimed,
+		On:      Setting{Redis: oneRedis(o), Args: endless},
+		Play: func(s *Stage) {
+			a, master := s.holdWrite(patientTimeout), s.redis.master
+			s.forget(a, master, master, "Redis was killed and restarted", master.Restart)
+			s.arriveLate(a)
+		},
+	}
+}
+
+// lockEvicted is the story of a Redis that runs out of memory.
+func lockEvicted(policy string) Scenario {
+	return Scenario{
+		Name: "lock-evicted/" + policy,
+		Title: "Redis runs out of memory while a holder's write is on its way. Its policy is " + policy +
+			" (maxmemory-policy).",
+		Applies: keyInOneRedis,
+		Claim: func(s scenario.Strategy) Claim {
+			switch {
+			case policy == "noeviction":
+				return claim("refuses new keys, and keeps the lock", report.Safe)
+			case policy == "volatile-lru" && s.Claim.HolderCrash == "blocks-forever":
+				return claim("keeps the lock, because it does not expire", report.Safe)
+			}
+			return lockLost(s)
+		},
+		On: Setting{Redis: oneRedis(servers.RedisOptions{Args: []string{"--maxmemory-policy", policy}}), Args: endless},
+		Play: func(s *Stage) {
+			a, master := s.holdWrite(patientTimeout), s.redis.master
+			s.forget(a, master, master, "Redis ran out of memory", s.fillRedis)
+			s.ranOutOfMemory()
+			s.arriveLate(a)
+		},
+	}
+}
+
+// What fillRedis writes.
+const (
+	fillMemory = 4 << 20 // bytes that Redis may use in addition
+	fillValue  = 8 << 10 // bytes of a value
+	fillBatch  = 64      // values in one round trip
+)
+
+// fillRedis writes until Redis has evicted every lock, or refuses to write more. It then lifts the limit again, so that
+// nothing else is refused for want of memory.
+func (s *Stage) fillRedis(ctx context.Context) error {
+	client := openRedis(s.redis.master.Addr)
+	defer client.Close()
+	used, err := usedMemory(ctx, client)
+	if err != nil {
+		return err
+	}
+	if err := client.ConfigSet(ctx, "maxmemory", strconv.FormatInt(used+fillMemory, 10)).Err(); err != nil {
+		return err
+	}
+	value := strings.Repeat("x", fillValue)
+	for written := 0; ; written += fillBatch {
+		_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for i := range fillBatch {
+				pipe.Set(ctx, fmt.Sprintf("filler:%d", written+i), value, 0)
+			}
+			return nil
+		})
+		if err != nil && !redis.IsOOMError(err) {
+			return err
+		}
+		locks, keysErr := client.Keys(ctx, "lock-redis-*").Result()
+		switch {
+		case keysErr != nil:
+			return keysErr
+		case err != nil || len(locks) == 0:
+			return client.ConfigSet(ctx, "maxmemory", "0").Err()
+		}
+	}
+}
+
+// usedMemory returns how many bytes Redis uses.
+func usedMemory(ctx context.Context, client *redis.Client) (int64, error) {
+	info := client.InfoMap(ctx, "memory")
+	if info.Err() != nil {
+		return 0, info.Err()
+	}
+	return strconv.ParseInt(info.Item("Memory", "used_memory"), 10, 64)
+}
+
+// ranOutOfMemory ends the story unless Redis has evicted keys, or refused commands.
+func (s *Stage) ranOutOfMemory() {
+	client := openRedis(s.redis.master.Addr)
+	defer client.Close()
+	info, err := client.InfoMap(s.ctx, "stats", "errorstats").Result()
+	s.check(err)
+	evicted, refused := info["Stats"]["evicted_keys"], info["Errorstats"]["errorstat_OOM"]
+	if evicted == "0" && refused == "" {
+		s.failf("redis has neither evicted a key nor refused a command for want of memory")
+	}
+	s.Stepf("evicted_keys of Redis is %s, and its errorstat_OOM is %q", evicted, refused)
+}
+
+// lacksLock ends the story if a server of Redis has the item's lock.
+func (s *Stage) lacksLock(r *servers.Redis) {
+	if s.lockPTTL(r) != noKey {
+		s.failf("the Redis replica has received the lock of client A")
+	}
+}
+
+// failover is the story of a master that fails before its Redis replica has the lock.
+var failover = Scenario{
+	Name: "failover",
+	Title: "The master of Redis is killed while a holder's write is on its way (SIGKILL). The Redis replica, which has " +
+		"not received the lock, is promoted.",
+	Applies: keyInOneRedis,
+	Claim:   lockLost,
+	On:      Setting{Redis: redisPair, Args: endless},
+	Play: func(s *Stage) {
+		s.cutReplication()
+		a := s.holdWrite(patientTimeout)
+		s.lacksLock(s.redis.replica)
+		s.forget(a, s.redis.master, s.redis.replica, replicaPromoted, s.redis.failOver)
+		s.arriveLate(a)
+	},
+}
+
+// plannedFailover is the story of a master that ends when its Redis replica has everything.
+var plannedFailover = Scenario{
+	Name: "failover-planned",
+	Title: "The master of Redis is told to stop while a holder's write is on its way (SIGTERM). The Redis replica, " +
+		"which has received the lock, is promoted.",
+	Applies: keyInOneRedis,
+	Claim:   lockKept,
+	On:      Setting{Redis: redisPair, Args: endless},
+	Play: func(s *Stage) {
+		a := s.holdWrite(patientTimeout)
+		s.eventually("the Redis replica has the lock", func() bool { return s.lockPTTL(s.redis.replica) != noKey })
+		what := "the master ended, and its Redis replica was promoted"
+		s.forget(a, s.redis.master, s.redis.replica, what, s.redis.endAndFailOver)
+		s.arriveLate(a)
+	},
+}
+
+// splitBrain is the story of a master that was taken for dead, and returns. Until a Sentinel tells it that it is a
+// Redis replica now, several seconds later, it accepts what clients send that have not learnt of the promotion.
+var splitBrain = Scenario{
+	Name: "sentinel-split-brain",
+	Title: "The master of Redis is stopped (SIGSTOP), and goes on when Sentinel has promoted its Redis replica. " +
+		"One replica of the service has not learnt of that.",
+	Applies: keyInOneRedis,
+	Claim:   lockLost,
+	Missing: processStates,
+	On:      Setting{Redis: redisWithSentinels, Args: endless},
+	Play: func(s *Stage) {
+		master, replica := s.redis.master, s.redis.replica
+		s.strike("the master was stopped, and goes on when Sentinel has promoted its Redis replica",
+			func(ctx context.Context) error {
+				if err := s.redis.stall(ctx); err != nil {
+					return err
+				}
+				if err := s.redis.sentinels.AwaitPromotion(ctx); err != nil {
+					return err
+				}
+				s.Survivor.Redis.Redirect(replica.Addr)
+				return master.Signal(syscall.SIGCONT)
+			})
+		a := s.holdWrite(patientTimeout)
+		s.isMaster(master)
+		s.isMaster(replica)
+		if old := s.lockPTTL(master); old != noKey {
+			s.Provef("both servers say that they are the master; the PTTL of A's lock is %s on the old one, and %s on the new",
+				old, s.lockPTTL(replica))
+		}
+		s.arriveLate(a)
+	},
+}
+
+// isMaster ends the story unless a server of Redis says that it is a master.
+func (s *Stage) isMaster(r *servers.Redis) {
+	client := openRedis(r.Addr)
+	defer client.Close()
+	role, err := client.Do(s.ctx, "ROLE").Slice()
+	s.check(err)
+	if len(role) == 0 || role[0] != "master" {
+		s.failf("%s is not a master: %v", r.Name, role)
+	}
+}
+
+// waitHealthy is the failover for a client that asks whether the Redis replica has its lock (WAIT).
+var waitHealthy = Scenario{
+	Name: "wait-for-replica/healthy",
+	Title: "The master of Redis is killed while a holder is inside, and the Redis replica, which has confirmed the lock " +
+		"(WAIT), is promoted.",
+	Applies:   only("lock-redis-wait"),
+	Claim:     lockKept,
+	On:        Setting{Redis: redisPair, Args: endless},
+	Practices: waitHealthyPractices,
+	Play: func(s *Stage) {
+		a := s.holdWrite(patientTimeout)
+		s.forget(a, s.redis.master, s.redis.replica, replicaPromoted, s.redis.failOver)
+		sold := s.askMeanwhile(a)
+		// Until the promoted one has a Redis replica, it grants nothing.
+		s.mend("the old master is back, as a Redis replica of the promoted one", s.redis.rejoin)
+		s.buyOn(sold)
+	},
+}
+
+// waitCut is the same without the Redis replica.
+var waitCut = Scenario{
+	Name: "wait-for-replica/cut",
+	Title: "The Redis replica receives nothing more. If the lock is granted all the same, the master is killed, and the " +
+		"Redis replica is promoted.",
+	Applies: only("lock-redis-wait"),
+	Claim:   always("is not granted the lock without the Redis replica", report.Unavailable),
+	// Requests wait longer for the lock than it waits for the Redis replica, so that it is what gives up.
+	On:        Setting{Redis: redisPair, Args: withLease(longLease, lockWait(3*waitLimit))},
+	Practices: waitCutPractices,
+	Play: func(s *Stage) {
+		s.cutReplication()
+		waits := s.catch(s.Victim.Redis, mentions("wait"))
+		a := s.start(to(s.Victim, "A", 1))
+		a.caught(waits)
+		waits.Release()
+		asked := time.Now()
+		if a.wait().Outcome == history.Sold {
+			s.Failf("A was granted the lock while its Redis replica received nothing")
+			return
+		}
+		s.lacksLock(s.redis.replica)
+		s.Provef("A had set the lock and sent WAIT, and the Redis replica has not received the lock")
+		s.buyWithin("B", asked, 4*shortWait, s.sends(to(s.Survivor, "B", 2))) // for a few tries
+	},
+}
+
+// clockJumpsAhead is the story of leases that end at once.
+var clockJumpsAhead = Scenario{
+	Name:    "clock-jumps/ahead",
+	Title:   "The clock of Redis jumps ahead by an hour while a holder's write is on its way.",
+	Applies: leaseInRedis,
+	Claim:   secondHolderClaim,
+	Missing: noClocks,
+	On:      Setting{Clocked: 1, Args: withLease(longLease)},
+	Play: func(s *Stage) {
+		s.overtake(func() {
+			rest := s.keyPTTL()
+			s.jump("the clock of Redis jumps ahead by an hour", clockJump, s.clocked[0])
+			if rest > clockBusy && s.keyPTTL() == noKey {
+				s.Provef("TIME is an hour ahead; A's lock had a PTTL of %s, and is gone", rest)
+			}
+		})
+	},
+}
+
+// deletesAnothersLock is the story of a release that arrives when the lock is another's.
+var deletesAnothersLock = Scenario{
+	Name:    "deletes-anothers-lock",
+	Title:   "A holder's release is delayed on the wire until its lease has ended and the next holder is inside.",
+	Applies: keyInRedis,
+	Claim: func(s scenario.Strategy) Claim {
+		switch s.Name {
+		case "lock-redis-setnx", "lock-redis-expiry":
+			return claim("deletes the lock of whoever holds it", report.Unsafe)
+		case "lock-redis-owner":
+			return claim("checks the owner, and deletes in a second command", report.Unsafe)
+		}
+		return claim("deletes its own lock alone", report.Safe)
+	},
+	On: Setting{Args: patient()},
+	Play: func(s *Stage) {
+		// The scripts must be known to Redis, or it would ask for the text of the one that comes late.
+		s.send(to(s.Victim, "Z", 1))
+		holder, _ := s.park(to(s.Victim, "A", 1), "before-unlock")
+		late := s.catch(s.Victim.Redis, s.releasesLock)
+		released := s.meanwhile(func() { s.release(holder) })
+		late.arrive()
+		s.Stepf("A has written; the proxy holds its release of %d bytes", late.Bytes())
+		if s.Strategy.Claim.HolderCrash == "blocks-forever" { // the lock does not end by itself
+			s.deleteLock(s.Item)
+		}
+		next := s.parkNext(to(s.Survivor, "B", 2), "after-read")
+		asked, rest := time.Now(), s.keyPTTL()
+		s.Stepf("B has been granted the lock and has read the stock; the PTTL of the lock is %s", rest)
+		late.land()
+		s.enterIfFree(asked, rest)
+		s.release(next)
+		released()
+		s.send(to(s.Survivor, "D", 1))
+	},
+}
+
+// enterIfFree has C buy if A's release has deleted the lock of B, which is inside. rest was left of B's lease when
+// somebody asked.
+func (s *Stage) enterIfFree(asked time.Time, rest pttl) {
+	if s.keyPTTL() != noKey {
+		s.Provef("A's release arrived while B was inside; B's lock is still there")
+		return
+	}
+	if rest > 0 && time.Since(asked) > time.Duration(rest) {
+		s.failf("the lease of client B may have ended by itself")
+	}
+	s.Provef("A's release arrived while B was inside, and deleted B's lock")
+	if s.Strategy.Fenced() { // the fence keeps the stock right
+		s.Failf("A's release has deleted the lock of B, which was inside")
+	}
+	s.send(to(s.Survivor, "C", 3))
+}
+
+// lateRenewal is the story of a renewal that arrives after the release.
+var lateRenewal = Scenario{
+	Name:    "late-renewal",
+	Title:   "A renewal is delayed on the wire until its holder has released the lock.",
+	Applies: only(renewedInRedis...),
+	Claim:   always("renews a lock only if it is its own", report.Safe),
+	On:      Setting{Args: patient()},
+	Play: func(s *Stage) {
+		holder, _ := s.park(to(s.Victim, "A", 1), "before-write")
+		// The script must be known to Redis, or it would ask for the text of the one that comes late.
+		s.awaitRenewal()
+		late := s.catch(s.Victim.Redis, s.renewsLock)
+		late.arrive()
+		s.Stepf("the proxy holds A's next renewal of %d bytes", late.Bytes())
+		s.release(holder)
+		s.arriveAfterRelease(late.land)
+		s.buyNow("B", 2)
+	},
+	Practices: []Practice{renewBySet},
+}
+
+// passAfterLoss is the story of a process that passes a lock to its next caller, and does not have it any more.
+var passAfterLoss = Scenario{
+	Name: "pass-after-loss",
+	Title: "The lock of a holder is deleted and granted to another replica. Then the holder passes it to the next " +
+		"caller of its own process.",
+	Applies: only("lock-redis-rlock"),
+	Claim:   always("passes only what it has", report.Safe),
+	On:      Setting{Args: withLease(longLease, lockWait(patientTimeout/2))},
+	Play: func(s *Stage) {
+		a, _ := s.park(to(s.Victim, "A", 1), "before-unlock")
+		b := s.start(to(s.Victim, "B", 2))
+		s.deleteLock(s.Item)
+		c, _ := s.park(to(s.Survivor, "C", 3), "after-read")
+		pass := s.catch(s.Victim.Redis, s.passesLock)
+		released := s.meanwhile(func() { s.release(a) })
+		a.caught(pass)
+		s.Provef("C was inside when A, who had lost the lock, passed it to B in a message of %d bytes", pass.Bytes())
+		asks := s.seen(mentions(s.lockKey()), s.Victim.Redis)
+		pass.Release()
+		if !b.answeredBefore(asks) {
+			s.Stepf("B asks Redis for the lock")
+		}
+		released()
+		s.release(c)
+		b.wait()
+	},
+}
+
+// lateOrder is the story of an order whose first item nobody else has bought meanwhile.
+var lateOrder = Scenario{
+	Name: "late-order",
+	Title: "A has read both items of its order. Its lock of the second is deleted, and B buys that item before A " +
+		"writes both.",
+	Applies: only("lock-redis-fenced"),
+	Claim:   lockLost,
+	On:      Setting{Args: withLease(longLease, lockWait(patientTimeout/2))},
+	Play: func(s *Stage) {
+		second := s.newItem()
+		lines := []history.Line{{GoodsID: s.Item, Count: 1}, {GoodsID: second, Count: 1}}
+		a, _ := s.park(order{client: "A", at: s.Victim, lines: lines}, "before-write", "before-commit")
+		s.deleteLock(second)
+		s.mustBuy(order{client: "B", at: s.Survivor, lines: []history.Line{{GoodsID: second, Count: 2}}})
+		s.Provef("B has bought the second item, which A has read and not written")
+		s.release(a)
+		s.buy(order{client: "C", at: s.Survivor, lines: lines}, time.Now())
+	},
+}
+
+// fenceCounterLost is the story of a Redis that forgets the last token.
+var fenceCounterLost = Scenario{
+	Name:    "fence-counter-lost",
+	Title:   "Redis loses its data, and with it the last fencing token (FLUSHALL).",
+	Applies: only("lock-redis-fenced", "lock-redis-queue"),
+	Claim:   always("makes the token from the time, so that it rises all the same", report.Safe),
+	On:      Setting{Redis: oneRedis(servers.RedisOptions{})},
+	Play: func(s *Stage) {
+		s.mustBuy(to(s.Victim, "A", 1))
+		before := s.last().Token
+		s.flushRedis()
+		s.buyNow("B", 2)
+		switch after := s.last().Token; {
+		case s.never:
+		case after <= before:
+			s.Failf("A's token was %d, and B's is %d, which is not greater", before, after)
+		default:
+			s.Stepf("A's token was %d, and B's is %d", before, after)
+		}
+	},
+	Practices: []Practice{incrToken},
+}
+
+// failoverOfSales is the story of a master that fails before its Redis replica has a sale.
+var failoverOfSales = Scenario{
+	Name: "failover-of-sales",
+	Title: "The master of Redis is killed after a sale (SIGKILL). The Redis replica, which has not received the sale, " +
+		"is promoted.",
+	Applies: func(s scenario.Strategy) string {
+		if s.Baseline() || s.Stores[0] != "redis" {
+			return "it does not sell in Redis"
+		}
+		return ""
+	},
+	Claim: failoverLosesSales,
+	On:    Setting{Redis: redisPair},
+	Play: func(s *Stage) {
+		master, replica := s.redis.master, s.redis.replica
+		s.eventually("the Redis replica has the stock", func() bool { return s.stockAt(replica) == units })
+		s.cutReplication()
+		lose := s.buyUnwritten(to(s.Victim, "A", 1))
+		before := s.stockAt(master)
+		s.strike(replicaPromoted, s.redis.failOver)
+		lose()
+		after := s.stockAt(replica)
+		if after != units {
+			s.failf("the stock on the Redis replica is %d, as if it had received the sale of client A", after)
+		}
+		s.Provef("A had bought when %s; the stock was %d before, and is %d after that", replicaPromoted, before, after)
+		s.buyNow("B", 2)
+	},
+}
+
+// failoverLosesSales is claimed if the promoted Redis replica lacks sales.
+func failoverLosesSales(s scenario.Strategy) Claim {
+	switch {
+	case s.WriteThrough:
+		return claim("MySQL has the sales, and Redis sells their units again", report.Unsafe)
+	case s.WriteBehind:
+		return claim("loses sales that neither the Redis replica nor MySQL has received", report.Unsafe)
+	}
+	return claim("loses sales that the Redis replica has not received", report.Unsafe)
+}
+
+// buyUnwritten buys as mustBuy does. If the strategy writes the sale to MySQL later, it waits until the sale is on its
+// way there. lose keeps it from arriving.
+func (s *Stage) buyUnwritten(o order) (lose func()) {
+	if !s.Strategy.WriteBehind {
+		s.mustBuy(o)
+		return func() {}
+	}
+	write := s.catch(o.at.MySQL, writesStream)
+	s.mustBuy(o)
+	write.arrive()
+	return func() { write.Cut(tcpproxy.BeforeRequest) }
+}
+
+// stockAt is the stock of the item on a server of Redis; 0 if it has none.
+func (s *Stage) stockAt(at *servers.Redis) int64 {
+	client := openRedis(at.Addr)
+	defer client.Close()
+	stock, err := client.Get(s.ctx, s.Addresses.KeyPrefix+stockKey(s.Item)).Int64()
+	if !errors.Is(err, redis.Nil) {
+		s.check(err)
+	}
+	return stock
+}

@@ -1,0 +1,596 @@
+package fault
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"stock/internal/servers"
+	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+)
+
+// limitScenarios are stories of something that runs out: connections, turns, memory, disk, stock, numbers.
+var limitScenarios = []Scenario{
+	databaseCrash(0), databaseCrash(1), databaseCrash(2), poolDeadlock, overtaken, pollsInVain, mysqlOutOfSpace,
+	redisOutOfMemory, sequenceWraps, unitsOnTheirWayBack, restockedElsewhere, lockedUnits,
+}
+
+// databaseCrash returns the story of a MySQL that is killed, with a value of innodb_flush_log_at_trx_commit.
+func databaseCrash(flush int) Scenario {
+	return Scenario{
+		Name:  fmt.Sprintf("database-crash/flush-%d", flush),
+		Title: fmt.Sprintf("MySQL is killed after it has sold, with innodb_flush_log_at_trx_commit=%d (SIGKILL).", flush),
+		Applies: only(
+			"update", "for-update", "optimistic-version", "ledger", "slots", "escrow", "batch", "batch-ledger"),
+		Claim: []func(scenario.Strategy) Claim{
+			always("loses what was confirmed since the log was last flushed", report.Unsafe),
+			always("a confirmed sale is on disk", report.Safe),
+			always("a confirmed sale is with the operating system, which goes on", report.Safe),
+		}[flush],
+		// The items are put on sale with the server's default, 1, so that they are on disk.
+		On: Setting{MySQL: &servers.MySQLOptions{Args: []string{
+			// Otherwise the log is flushed once a second, or before pages are, and nobody knows how much is lost.
+			"--skip-log-bin", "--innodb-flush-log-at-timeout=2700",
+			"--innodb-max-dirty-pages-pct-lwm=80", "--loose-innodb-idle-flush-pct=0",
+		}}},
+		Play: func(s *Stage) {
+			db := s.mysql()
+			s.setManyUnits()
+			set := fmt.Sprintf("SET GLOBAL innodb_flush_log_at_trx_commit = %d", flush)
+			s.together(report.Event, set, execute(db, set))
+			before, after := s.sellUntilAllHaveSold(db, flush)
+			s.strike("MySQL is killed and started again", s.MySQL.Restart)
+			s.Provef("the log was flushed up to %d before the sales, and up to %d of %d after them; then MySQL was killed",
+				before.flushed, after.flushed, after.written)
+			s.buyNow("D", 1)
+		},
+	}
+}
+
+// sellUntilAllHaveSold sells for all cells, and again for those whose sales the server flushed for other reasons while
+// others still sold. When it returns, nobody sells until MySQL is killed.
+func (s *Stage) sellUntilAllHaveSold(db *sql.DB, flush int) (before, after redoLog) {
+	const times = 3 // the same for all cells, because each time they wait for each other
+	for i := range times {
+		if i == 0 || flush != 1 && after.flushed != before.flushed {
+			before, after = s.sellAndFlush(db, flush, i)
+		}
+		s.meet("all have sold")
+		after.flushed = s.readRedoLog(db).flushed
+	}
+	if flush != 1 && after.flushed != before.flushed {
+		s.failf("the log was flushed after the sales, up to %d", after.flushed)
+	}
+	return before, after
+}
+
+// sellAndFlush has clients buy until the log is as it should be after their sales: flushed to its end if each COMMIT
+// flushes it, and not flushed at all otherwise. The server also writes and flushes for other reasons. again is how
+// often the same cell has done this before.
+func (s *Stage) sellAndFlush(db *sql.DB, flush, again int) (before, after redoLog) {
+	const tries = 20
+	for try := range tries {
+		number := strconv.Itoa(again*tries + try + 1)
+		before = s.readRedoLog(db)
+		s.mustBuy(to(s.Victim, "A"+number, 1))
+		s.mustBuy(to(s.Survivor, "B"+number, 2))
+		s.mustBuy(to(s.Victim, "C"+number, 1))
+		after = s.readRedoLog(db)
+		if flush == 1 && after.flushed >= after.written || flush != 1 && after.flushed == before.flushed {
+			return before, after
+		}
+	}
+	s.failf("in each of %d tries, the log was flushed up to %d of %d after the sales", tries, after.flushed, after.written)
+	return before, after
+}
+
+// redoLog is how far InnoDB's log has come, in bytes since the database was created.
+type redoLog struct{ written, flushed int64 }
+
+var redoLogStatus = regexp.MustCompile(`Log sequence number\s+(\d+)(?s:.*)Log flushed up to\s+(\d+)`)
+
+func (s *Stage) readRedoLog(db *sql.DB) (log redoLog) {
+	var engine, name, status string
+	s.check(db.QueryRowContext(s.ctx, "SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &status))
+	match := redoLogStatus.FindStringSubmatch(status)
+	if match == nil {
+		s.failf("SHOW ENGINE INNODB STATUS does not say how far the log has come")
+	}
+	var errs [2]error
+	log.written, errs[0] = strconv.ParseInt(match[1], 10, 64)
+	log.flushed, errs[1] = strconv.ParseInt(match[2], 10, 64)
+	s.check(errors.Join(errs[:]...))
+	return log
+}
+
+// poolDeadlock is the story of a holder that needs a connection while those who wait for it have them all.
+var poolDeadlock = Scenario{
+	Name: "pool-deadlock",
+	Title: fmt.Sprintf("%d users buy an item at a replica with %d connections to MySQL, while one of them is inside.",
+		poolUsers, poolConns),
+	Applies: only("update", "for-update", "serializable", "ledger", "batch", "mutex-around-tx",
+		"lock-mysql-getlock", "lock-redis-fenced", "lock-multi"),
+	Claim:     always("those who wait leave connections for the holder", report.Safe),
+	Practices: poolPractices,
+	On: Setting{Args: withLease(longLease, lockWait(10*time.Second), fmt.Sprint("--mysql-conns=", poolConns),
+		fmt.Sprint("--mysql-lock-conns=", poolConns))},
+	Play: func(s *Stage) {
+		s.setManyUnits()
+		front := s.proxyTo(s.Victim.Address())
+		// A paused request may use half of the connections. Two cells at the same replica would wait for each other.
+		s.inTurn(func() { s.buyAtOnce(front) })
+	},
+}
+
+// buyAtOnce has all users but A ask while A is inside.
+func (s *Stage) buyAtOnce(front *tcpproxy.Proxy) {
+	a, point := s.park(patiently(to(s.Victim, "A", 1)))
+	var others []*pending
+	for i := 1; i < poolUsers; i++ {
+		b := order{client: fmt.Sprintf("B%d", i), through: "http://" + front.Addr()}
+		others = append(others, s.start(patiently(b)))
+	}
+	s.eventually("all requests have arrived", func() bool { return front.Count() >= len(others) })
+	var conns, waiting int
+	s.eventually("the others wait for A", func() bool {
+		conns, waiting = s.poolUse()
+		return conns+waiting == len(others)+1 || !slices.Contains(waitsInMySQL, s.Strategy.Name)
+	})
+	s.Provef("A is parked at %s, and %d more requests have reached the replica, of whose %d connections to MySQL %d are "+
+		"in use; %d requests wait for one", point, len(others), poolConns, conns, waiting)
+	released := time.Now()
+	s.release(a)
+	next := released.Add(patientTimeout) // the first sale of another one
+	for _, p := range append(others, a) {
+		if op := p.wait(); op.Outcome != history.Sold {
+			s.Stepf("%s was not sold anything: %s", p.request, op.Error)
+			s.never = true
+		} else if answered := answeredAt(op); p != a && answered.Before(next) {
+			next = answered
+		}
+	}
+	s.blocked = s.between(released, next)
+}
+
+// waitsInMySQL lists the strategies whose requests each need a connection to MySQL to wait for A. Those of the others
+// wait inside the replica, or in Redis.
+var waitsInMySQL = []string{"update", "for-update", "serializable", "ledger"}
+
+// poolUse reads from the victim's metrics how many connections to MySQL are in use, without those that hold locks, and
+// how many requests wait for one.
+func (s *Stage) poolUse() (conns, waiting int) {
+	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.Victim.AdminURL+"/metrics", nil)
+	s.check(err)
+	response, err := s.Service.Client.Do(request)
+	s.check(err)
+	defer response.Body.Close()
+	metrics, err := io.ReadAll(response.Body)
+	s.check(err)
+	for name, value := range map[string]*int{
+		`go_sql_in_use_connections{db_name="mysql"}`: &conns, "stock_mysql_share_waiting": &waiting,
+	} {
+		_, after, _ := strings.Cut(string(metrics), "\n"+name+" ")
+		text, _, _ := strings.Cut(after, "\n")
+		if *value, err = strconv.Atoi(text); err != nil {
+			s.failf("the metric %s: %w", name, err)
+		}
+	}
+	return conns, waiting
+}
+
+// overtaken is the story of a buyer whose every write finds that somebody else was faster. Only A is blocked by that:
+// the others buy all the time.
+var overtaken = Scenario{
+	Name:  "starvation/overtaken",
+	Title: "Each time A's write is on its way to the store, somebody else buys first.",
+	Applies: only("optimistic-version", "optimistic-spin", "optimistic-stock", "optimistic-timestamp-us", "redis-watch",
+		"update", "ledger", "batch", "batch-ledger", "redis-script"),
+	Claim: func(s scenario.Strategy) Claim {
+		if s.Claim.LateWrite == "refused" {
+			return claim("A tries again until it gives up", report.Unavailable)
+		}
+		return claim("A buys at its first try", report.Safe)
+	},
+	On: Setting{Args: patient()},
+	Play: func(s *Stage) {
+		s.setManyUnits()
+		began := time.Now()
+		a, others := s.eachTime(s.storeProxy(s.Victim), s.writesStock, func(n int) {
+			s.mustBuy(to(s.Survivor, fmt.Sprintf("B%d", n), 1))
+		})
+		if others > 1 || others == 1 && a.Outcome == history.Sold {
+			s.Provef("the proxy has held every write of A until another had bought: %d in %.1f s", others,
+				time.Since(began).Seconds())
+		}
+		if a.Outcome != history.Sold {
+			s.starved(began, others)
+		}
+	},
+}
+
+// eachTime has A buy, and holds each of its messages that match until somebody else has done something, for the n-th
+// time. It returns how often that was.
+func (s *Stage) eachTime(proxy *tcpproxy.Proxy, match func(tcpproxy.Message) bool, do func(n int)) (history.Op, int) {
+	held := s.catch(proxy, match)
+	a := s.start(patiently(to(s.Victim, "A", 1)))
+	n := 0
+	for !a.answeredBefore(held.Arrived()) {
+		n++
+		next := s.catch(proxy, match)
+		do(n)
+		held.Release()
+		held = next
+	}
+	held.Release()
+	return a.wait(), n
+}
+
+// pollsInVain is the story of a buyer who polls a lock that others take in turn. A queue lets nobody pass again and
+// again, however soon the others return.
+var pollsInVain = Scenario{
+	Name:    "starvation/polling",
+	Title:   "Others take the lock in turn, and each time A asks for it, another one is inside.",
+	Applies: only("lock-redis-expiry", "lock-redis-lua", "lock-redis-fenced", "lock-redis-fair", "lock-redis-queue"),
+	Claim: func(s scenario.Strategy) Claim {
+		if hasQueue(s) {
+			return claim("A is served in its turn", report.Safe)
+		}
+		return claim("A asks again until it gives up", report.Unavailable)
+	},
+	On: Setting{Args: withLease(longLease)},
+	Play: func(s *Stage) {
+		s.setManyUnits()
+		s.send(to(s.Victim, "Z", 1)) // the scripts must be known to Redis: each question is one command
+		holder := s.enter("B1")
+		if hasQueue(s.Strategy) {
+			s.askAmongMany(holder)
+			return
+		}
+		// Each question of A is on the wire until the lock has passed from one holder to the next.
+		began := time.Now()
+		a, asked := s.eachTime(s.Victim.Redis, s.asksForLock, func(n int) {
+			s.release(holder)
+			holder = s.enter(fmt.Sprintf("B%d", n+1))
+		})
+		s.release(holder)
+		if asked > 1 {
+			s.Provef("A asked for the lock %d times in %.1f s; each time it was free meanwhile, and another had it again",
+				asked, time.Since(began).Seconds())
+		}
+		if a.Outcome != history.Sold {
+			s.starved(began, asked)
+		}
+	},
+}
+
+// asksForLock matches a command of the victim about the item's lock. A does not get it, so each one asks for it.
+func (s *Stage) asksForLock(m tcpproxy.Message) bool {
+	return strings.Contains(string(m.Data), s.lockKey())
+}
+
+// enter has a client buy at the survivor, and waits until it is parked with the lock.
+func (s *Stage) enter(client string) *pending {
+	p, parked := s.parkAt(patiently(to(s.Survivor, client, 1)), "after-lock")
+	if !parked {
+		s.failf("client %s was answered before it was inside: %s", client, p.op.Error)
+	}
+	return p
+}
+
+// askAmongMany has many clients buy at the survivor one time after the other, from when A has asked until it is
+// answered.
+func (s *Stage) askAmongMany(holder *pending) {
+	question := s.catch(s.Victim.Redis, s.asksForLock)
+	a := s.start(patiently(to(s.Victim, "A", 1)))
+	a.caught(question)
+	question.land()
+	s.Stepf("B1 has the lock, and A has asked for it")
+	front := s.proxyTo(s.Survivor.Address())
+	others := s.buyAllTheTime(front, a)
+	s.eventually("the others have asked", func() bool { return front.Count() >= crowdUsers })
+	began := time.Now()
+	held := s.release(holder)
+	answer := a.wait()
+	s.blocked = s.between(began, time.Now())
+	sales := others()
+	wanted, before := compareTurns(held, answer, sales)
+	if wanted == 0 {
+		s.failf("nobody but A wanted the lock while B1 had it")
+	}
+	s.Provef("A had asked while B1 had the lock; %d of %d others wanted it too before B1 left, and sold %d times before A",
+		wanted, crowdUsers, before)
+	if answer.Outcome != history.Sold {
+		s.starved(began, len(sales))
+	}
+}
+
+// compareTurns counts the sales whose clients wanted the lock before the holder left, and those that were made before
+// A's. The times are the replicas'.
+func compareTurns(holder, a history.Op, sales []history.Op) (wanted, before int) {
+	for _, sale := range sales {
+		if sale.EnteredNS-sale.WaitedUS*int64(time.Microsecond) < holder.LeftNS {
+			wanted++
+		}
+		if a.Outcome != history.Sold || sale.EnteredNS < a.EnteredNS {
+			before++
+		}
+	}
+	return wanted, before
+}
+
+// buyAllTheTime has many clients buy through a proxy, one time after the other, until A is answered. wait waits until
+// they have ended, and returns what they have bought.
+func (s *Stage) buyAllTheTime(front *tcpproxy.Proxy, a *pending) (wait func() []history.Op) {
+	var mu sync.Mutex
+	var sales []history.Op
+	var users []func()
+	for user := range crowdUsers {
+		users = append(users, s.meanwhile(func() {
+			for i := 1; !a.answered() && s.ctx.Err() == nil; i++ {
+				op := s.send(order{client: fmt.Sprintf("B%d-%d", user+2, i), through: "http://" + front.Addr()})
+				mu.Lock()
+				if op.Outcome == history.Sold {
+					sales = append(sales, op)
+				}
+				mu.Unlock()
+			}
+		}))
+	}
+	return func() []history.Op {
+		for _, wait := range users {
+			wait()
+		}
+		return sales
+	}
+}
+
+// smallDisk is the size in bytes of the disk of a MySQL that is to be filled. It is in memory.
+const smallDisk = 128 << 20
+
+// mysqlOutOfSpace is the story of a MySQL without a binary log whose disk is full. With a binary log, it would hang
+// until there is room.
+var mysqlOutOfSpace = Scenario{
+	Name:    "out-of-space/mysql",
+	Title:   "MySQL's disk is full, clients go on buying, and later there is room again.",
+	Applies: only("update", "for-update", "optimistic-version", "ledger", "batch", "batch-ledger"),
+	Claim: func(s scenario.Strategy) Claim {
+		if s.Idempotent {
+			return claim("refuses while its ledger cannot grow, and sells again afterwards", report.Safe)
+		}
+		return claim("goes on selling: it needs no more space", report.Safe)
+	},
+	Missing: func(context.Context) string {
+		if err := servers.CheckMount(); err != nil {
+			return err.Error()
+		}
+		return ""
+	},
+	On: Setting{MySQL: &servers.MySQLOptions{Disk: smallDisk, Args: []string{
+		"--skip-log-bin", "--innodb-flush-log-at-trx-commit=2",
+	}}},
+	Play: func(s *Stage) {
+		s.setManyUnits()
+		ballast := filepath.Join(s.MySQL.Data, "ballast")
+		s.strike("the disk of MySQL is full", func(context.Context) error { return fillDisk(ballast) })
+		sales, refused := s.buyOnFullDisk()
+		var disk syscall.Statfs_t
+		s.check(syscall.Statfs(s.MySQL.Data, &disk))
+		tellOf := s.Provef
+		if refused != s.Strategy.Idempotent {
+			tellOf = s.Failf
+		}
+		switch {
+		case disk.Bavail > 0:
+			s.failf("the disk has %d free blocks", disk.Bavail)
+		case refused:
+			tellOf("the disk has no free block; after %d more sales, the next is refused: %s", sales, s.last().Error)
+		default:
+			tellOf("the disk has no free block, and %d more sales are made", sales)
+		}
+		s.mend("there is room again", func(context.Context) error { return os.Remove(ballast) })
+		s.buyNow("B", 2)
+	},
+}
+
+// fillDisk writes a file until there is no room for one more byte.
+func fillDisk(path string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for size := 1 << 20; size > 0; {
+		switch _, err := file.Write(make([]byte, size)); {
+		case errors.Is(err, syscall.ENOSPC):
+			size /= 2
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	fullDiskSales = 50    // with a full disk, by a strategy that needs no space
+	fullDiskTries = 10000 // until one is refused, by a strategy that needs some
+)
+
+// buyOnFullDisk counts the sales until one is refused, or until there were enough. It fails the claim if an answer
+// leaves open whether something was sold.
+func (s *Stage) buyOnFullDisk() (sales int, refused bool) {
+	enough := fullDiskSales
+	if s.Strategy.Idempotent {
+		enough = fullDiskTries
+	}
+	for ; sales < enough; sales++ {
+		op := s.exchange(to(s.Victim, fmt.Sprintf("A%d", sales), 1))
+		s.keep(op) // without a step: there are many
+		switch op.Outcome {
+		case history.Sold:
+		case history.Busy:
+			return sales, true
+		default:
+			s.Failf("with a full disk, A%d was answered %d %s, which is no clear refusal", sales, op.Status, op.Error)
+			return sales, true
+		}
+	}
+	return sales, false
+}
+
+// writesWithoutMemory is the strategy whose lock is granted by a script that removes its caller from the queue first. A
+// script that has written may go on writing when memory is short, because Redis does not roll back.
+const writesWithoutMemory = "lock-redis-fair"
+
+// redisOutOfMemory is the story of a Redis that takes no more writes. It does not evict keys, as it should not where it
+// keeps locks or stock.
+var redisOutOfMemory = Scenario{
+	Name:  "out-of-space/redis",
+	Title: "Redis is out of memory (maxmemory, noeviction) while A is inside, and later there is room again.",
+	Applies: func(s scenario.Strategy) string {
+		switch {
+		case !slices.Contains(s.Needs, "redis"):
+			return "it does not use Redis"
+		case waitsForReplica(s):
+			return "the Redis of the story has no Redis replica"
+		}
+		return ""
+	},
+	Claim: func(s scenario.Strategy) Claim {
+		if s.Name == writesWithoutMemory {
+			return claim("goes on: Redis lets a script write that has deleted something before", report.Safe)
+		}
+		return claim("refuses, and sells again afterwards", report.Safe)
+	},
+	On: Setting{Redis: oneRedis(servers.RedisOptions{})},
+	Play: func(s *Stage) {
+		client := s.openRedis()
+		defer client.Close()
+		maxMemory := func(bytes string) func(context.Context) error {
+			return func(ctx context.Context) error { return client.ConfigSet(ctx, "maxmemory", bytes).Err() }
+		}
+		a, point := s.park(to(s.Victim, "A", 1))
+		s.Stepf("A is parked at %s", point)
+		s.strike("Redis is out of memory", maxMemory("1"))
+		s.release(a)
+		b := s.send(to(s.Survivor, "B", 2))
+		memory, err := usedMemory(s.ctx, client)
+		s.check(err)
+		switch grants := s.Strategy.Name == writesWithoutMemory; {
+		case grants && b.Outcome == history.Sold:
+			s.Provef("Redis uses %d bytes and may use 1 (maxmemory), and still grants B the lock", memory)
+		case !grants && b.Outcome == history.Busy:
+			s.Provef("Redis uses %d bytes and may use 1 (maxmemory), and B is refused: %s", memory, b.Error)
+		default:
+			s.Failf("Redis uses %d bytes and may use 1 (maxmemory), and B is answered %d %s", memory, b.Status, b.Error)
+		}
+		s.mend("there is room again", maxMemory("0"))
+		s.buyNow("C", 3)
+	},
+}
+
+// undersellsIf is the claim of the strategies with the given names: they undersell. Others are correct.
+func undersellsIf(names ...string) func(scenario.Strategy) Claim {
+	return func(s scenario.Strategy) Claim {
+		if only(names...)(s) == "" {
+			return claim("undersells", report.Unsafe)
+		}
+		return claim("correct", report.Safe)
+	}
+}
+
+// unitsOnTheirWayBack is the story of a request that takes units before it looks whether there are enough.
+var unitsOnTheirWayBack = Scenario{
+	Name:    "false-sold-out/units-on-their-way-back",
+	Title:   "A asks for more than is left, and B for less before A is refused.",
+	Applies: only("redis-prededuct", "local-sold-out", "redis-script", "redis-watch"),
+	Claim:   undersellsIf("redis-prededuct", "local-sold-out"),
+	Play: func(s *Stage) {
+		a, parked := s.parkAt(patiently(to(s.Victim, "A", units+1)), "before-commit")
+		b := s.send(to(s.Survivor, "B", 1))
+		if !parked {
+			s.Provef("A was refused at once, before B asked for 1 of %d units", units)
+			return
+		}
+		s.release(a)
+		s.Provef("A asked for %d of %d units, and was parked between taking and returning them while B was told: %s",
+			units+1, units, b.Outcome)
+	},
+}
+
+// restockedElsewhere is the story of a replica that has refused, and does not learn that there is stock again.
+var restockedElsewhere = Scenario{
+	Name:    "false-sold-out/restocked-elsewhere",
+	Title:   "A replica has refused a buyer as sold out. Then the other replica puts units back.",
+	Applies: only("local-sold-out", "redis-prededuct", "redis-script", "update", "slots", "units"),
+	Claim:   undersellsIf("local-sold-out"),
+	Play: func(s *Stage) {
+		s.mustBuy(to(s.Victim, "A", units))
+		b := s.send(to(s.Victim, "B", 1))
+		s.restock(s.Item, 5)
+		s.Provef("the victim has told B that the item is %s, and the survivor has put 5 units back", b.Outcome)
+		s.send(to(s.Victim, "C", 1))
+	},
+}
+
+// sequenceWraps is the story of a queue that has been used so often that its numbers no longer tell its order.
+var sequenceWraps = Scenario{
+	Name:      "sequence-wraps",
+	Title:     "The counter by which ZooKeeper numbers those that want a lock comes to its end, 2147483647.",
+	Applies:   only("lock-zookeeper"),
+	Claim:     always("orders by the transactions that created the nodes", report.Safe),
+	On:        Setting{ZooKeeper: true, Args: patient()},
+	Practices: []Practice{smallestNumber},
+	Play: func(s *Stage) {
+		s.send(to(s.Victim, "Z", 1))
+		queue := "/stock/" + url.PathEscape(s.lockKey())
+		s.wrap(queue)
+		holder, point := s.park(patiently(to(s.Victim, "A", 1)), "before-write")
+		var others []*pending
+		for i := range 4 { // if the order were left to chance, it would seldom be right
+			others = append(others, s.start(patiently(to(s.Survivor, fmt.Sprintf("B%d", i+1), 2))))
+		}
+		s.proveWrapped(queue, point, others)
+		for _, b := range others { // each is refused when it has waited for as long as it may (--lock-wait)
+			b.wait()
+		}
+		s.release(holder)
+		s.buyNow("C", 3)
+	},
+}
+
+// proveWrapped proves that a holder and the others have numbers that say nothing about their order.
+func (s *Stage) proveWrapped(queue, point string, others []*pending) {
+	conn, err := s.zookeeper.connect()
+	s.check(err)
+	defer conn.Close()
+	s.eventually("the others wait for A", func() bool {
+		names, _, err := conn.Children(queue)
+		s.check(err)
+		if slices.ContainsFunc(others, (*pending).answered) {
+			return true
+		}
+		inOrder := func(name string) bool { return 0 <= number(name) && number(name) < math.MaxInt32 }
+		if len(names) > len(others) && !slices.ContainsFunc(names, inOrder) {
+			s.Provef("A was at %s, and %d others waited; the first of the queue's numbers is %d, and the last %d", point,
+				len(others), number(slices.MinFunc(names, byNumber)), number(slices.MaxFunc(names, byNumber)))
+		}
+		return len(names) > len(others)
+	})
+}

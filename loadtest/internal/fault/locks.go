@@ -1,0 +1,258 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+)
+
+// shortWait is how long requests wait for a lock that nothing but a fault can free.
+const shortWait = time.Second
+
+// Leases of these stories.
+const (
+	longLease  = patientTimeout // does not end as long as a story lasts, so that nothing but the fault can free a lock
+	pauseLease = 2 * lease      // every holder is inside before the first lease ends, also on a busy machine
+	lostLease  = 2 * lease      // so long that nobody takes a lock that is kept until it ends for one that was given back
+)
+
+// endless are arguments for replicas of whose locks no lease ends by itself.
+var endless = withLease(longLease, lockWait(shortWait))
+
+// keyInRedis applies to locks that are one key of Redis.
+func keyInRedis(s scenario.Strategy) string {
+	if !strings.HasPrefix(s.Name, "lock-redis-") || slices.Contains(s.Needs, "redlock") {
+		return "the story is about a lock that is one key of one Redis"
+	}
+	return ""
+}
+
+// keyInOneRedis applies to locks that are one key of Redis, and that need no Redis replica.
+func keyInOneRedis(s scenario.Strategy) string {
+	if waitsForReplica(s) {
+		return "it is not granted without a Redis replica"
+	}
+	return keyInRedis(s)
+}
+
+// leaseInRedis applies to locks that are one key of one Redis, and that expire.
+func leaseInRedis(s scenario.Strategy) string {
+	if s.Claim.HolderCrash == "blocks-forever" {
+		return "its lock does not expire"
+	}
+	return keyInOneRedis(s)
+}
+
+// waitsForReplica reports whether a lock is granted only when a Redis replica has it.
+func waitsForReplica(s scenario.Strategy) bool { return slices.Contains(s.Needs, "redis-replica") }
+
+// renewedInRedis are the locks that are one key of Redis, and that are renewed while they are held.
+var renewedInRedis = []string{
+	"lock-redis-watchdog", "lock-redis-pubsub", "lock-redis-fair", "lock-redis-rlock", "lock-redis-fenced",
+	"lock-redis-queue",
+}
+
+// renewed are the locks whose lease is renewed while they are held, or that have no lease.
+var renewed = append([]string{
+	"lock-redis-multi", "lock-mysql-getlock", "lock-etcd", "lock-zookeeper", "lock-multi",
+}, renewedInRedis...)
+
+// hasQueue reports whether those who wait for the lock are served in the order of arrival.
+func hasQueue(s scenario.Strategy) bool {
+	return s.Name == "lock-redis-fair" || s.Name == "lock-redis-queue"
+}
+
+// secondHolderClaim is what follows if a lock is granted twice: only the store can tell the two holders apart.
+func secondHolderClaim(s scenario.Strategy) Claim {
+	if s.Claim.LateWrite == "refused" {
+		return claim("two hold the lock, and the store refuses the older token", report.Safe)
+	}
+	return claim("two hold the lock", report.Unsafe)
+}
+
+// lockLost is claimed if Redis forgets the lock: only a fence prevents that two holders sell.
+func lockLost(s scenario.Strategy) Claim {
+	if s.Claim.LateWrite == "refused" {
+		return claim("the store refuses the late holder's token", report.Safe)
+	}
+	return claim("grants the lock twice", report.Unsafe)
+}
+
+// lockKept is claimed if Redis keeps the lock.
+var lockKept = always("keeps the lock", report.Safe)
+
+// lockKey is the key of the item's lock.
+func (s *Stage) lockKey() string { return s.lockKeyOf(s.Item) }
+
+func (s *Stage) lockKeyOf(item int64) string {
+	return fmt.Sprintf("%s%s:{%d}", s.Addresses.KeyPrefix, s.Strategy.Name, item)
+}
+
+// lockPTTL is how long the item's lock lasts on a server of Redis, as PTTL tells it.
+func (s *Stage) lockPTTL(at *servers.Redis) pttl {
+	return s.pttlAt(openRedis(at.Addr))
+}
+
+// PTTL is lockPTTL for the Redis of the deployment.
+func (s *Stage) keyPTTL() pttl { return s.pttlAt(s.openRedis()) }
+
+func (s *Stage) pttlAt(client *redis.Client) pttl {
+	defer client.Close()
+	rest, err := client.PTTL(s.ctx, s.lockKey()).Result()
+	s.check(err)
+	return pttl(rest)
+}
+
+// pttl is how long a key lasts, as Redis tells it: a time, or -1 ns if the key does not expire, or noKey.
+type pttl time.Duration
+
+// noKey is the PTTL of a key that does not exist.
+const noKey = pttl(-2)
+
+// String formats it as Redis does: milliseconds, or -1, or -2.
+func (p pttl) String() string {
+	if p < 0 {
+		return strconv.Itoa(int(p))
+	}
+	return strconv.FormatInt(time.Duration(p).Milliseconds(), 10)
+}
+
+// deleteLock deletes the lock of an item, as an operator does who takes its holder for dead.
+func (s *Stage) deleteLock(item int64) {
+	side := s.openRedis()
+	defer side.Close()
+	deleted, err := side.Del(s.ctx, s.lockKeyOf(item)).Result()
+	s.check(err)
+	if deleted != 1 {
+		s.failf("the lock %s is not in Redis", s.lockKeyOf(item))
+	}
+	s.Stepf("an operator deletes the lock %s", s.lockKeyOf(item))
+}
+
+// awaitRenewal waits until the lease of the item's lock starts anew.
+func (s *Stage) awaitRenewal() {
+	side := s.openRedis()
+	defer side.Close()
+	last := noKey
+	s.eventually("the lock is renewed", func() bool {
+		now, err := side.PTTL(s.ctx, s.lockKey()).Result()
+		s.check(err)
+		rest := pttl(now)
+		renewed := last > 0 && rest > last
+		if renewed {
+			s.Stepf("the lock is renewed: its PTTL rises from %s to %s ms", last, rest)
+		}
+		last = rest
+		return renewed
+	})
+}
+
+// votes returns what is left of each vote for the item's lock, by the number of the master from 1. Masters that are
+// down are left out.
+func (s *Stage) votes() map[int]pttl {
+	votes := map[int]pttl{}
+	for i, address := range s.Addresses.Redlock {
+		if i < len(s.masters) && s.masters[i].Err() != nil {
+			continue
+		}
+		if rest := s.pttlAt(openRedis(address)); rest > 0 {
+			votes[i+1] = rest
+		}
+	}
+	return votes
+}
+
+// voters formats the numbers of the masters that have voted, as "{1, 2}".
+func voters(votes map[int]pttl) string {
+	numbers := fmt.Sprint(slices.Sorted(maps.Keys(votes)))
+	return "{" + strings.Trim(strings.ReplaceAll(numbers, " ", ", "), "[]") + "}"
+}
+
+// killMasters kills the masters with the given numbers, from 1.
+func (s *Stage) killMasters(what string, numbers ...int) {
+	s.strike(what, func(context.Context) error {
+		for _, n := range numbers {
+			s.masters[n-1].Kill()
+		}
+		return nil
+	})
+}
+
+// startMasters starts the masters with the given numbers anew, with what they have on disk.
+func (s *Stage) startMasters(what string, numbers ...int) {
+	s.strike(what, func(ctx context.Context) error {
+		var errs []error
+		for _, n := range numbers {
+			errs = append(errs, s.masters[n-1].Restart(ctx))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// jump lets the clocks of servers jump, once for all cells.
+func (s *Stage) jump(what string, ahead time.Duration, of ...*clockedRedis) {
+	s.strike(what, func(ctx context.Context) error {
+		var errs []error
+		for _, r := range of {
+			errs = append(errs, r.setClock(ctx, ahead))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// ghostPatience is how long the next buyer tries: long enough to see that a lock does not end with a lease.
+const ghostPatience = 2*lease + time.Second
+
+// clockJump is how far a clock jumps. It exceeds every lease.
+const clockJump = time.Hour
+
+// clockBusy is the least that must be left of a lease of longLease before a clock jumps: it did not end by itself.
+const clockBusy = pttl(longLease / 2)
+
+// replicaPromoted is what redisServers.failOver does.
+const replicaPromoted = "the master was killed, and its Redis replica was promoted"
+
+// cutReplication has everything swallowed between the master and its Redis replica.
+func (s *Stage) cutReplication() {
+	s.strike("the proxy between the master and its Redis replica begins to swallow",
+		func(context.Context) error { s.redis.link.BlackHole(); return nil })
+}
+
+// arriveAfterRelease has a renewal arrive at a lock that nobody holds.
+func (s *Stage) arriveAfterRelease(arrive func()) {
+	held := s.keyPTTL()
+	arrive()
+	if now := s.keyPTTL(); held == noKey {
+		s.Provef("A's renewal has arrived after its release; the PTTL of the lock is now %s", now)
+	}
+}
+
+// waitLimit is how long a client waits for the Redis replica.
+const waitLimit = time.Second
+
+// flushRedis makes the Redis of the round forget everything.
+func (s *Stage) flushRedis() {
+	client := s.openRedis()
+	defer client.Close()
+	keys := func() []string {
+		found, err := client.Keys(s.ctx, fmt.Sprintf("*{%d}*", s.Item)).Result()
+		s.check(err)
+		return found
+	}
+	before := keys()
+	s.strike("Redis forgets everything", func(ctx context.Context) error { return client.FlushAll(ctx).Err() })
+	if len(before) > 0 && len(keys()) == 0 {
+		s.Provef("FLUSHALL has deleted all keys of the item: %s", strings.Join(before, ", "))
+	}
+}

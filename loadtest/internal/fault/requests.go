@@ -1,0 +1,404 @@
+package fault
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"stock/internal/monotonic"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/topology"
+	"stock/loadtest/internal/traffic"
+)
+
+// order is a request of a client.
+type order struct {
+	client  string             // its name in the steps
+	at      *topology.Isolated // the replica that it is sent to
+	through string             // URL to send it to instead; empty: the replica's
+	name    string             // empty: the client's
+	again   bool
+	count   int64           // units; 0: one
+	pause   string          // pause point; empty: none
+	lines   []history.Line  // of an order of several items; it has no count
+	limit   int64           // units that the client may have of the item; 0: any number
+	before  bool            // the history begins after it; it has no key, or the ledger would have it
+	timeout time.Duration   // how long the client waits for the answer; 0: clientTimeout
+	until   context.Context // the client gives up when it ends; nil: not before the story ends
+}
+
+// to is an order of some units at a replica.
+func to(at *topology.Isolated, client string, count int64) order {
+	return order{client: client, at: at, count: count}
+}
+
+// patiently is an order whose client waits for as long as the story may last.
+func patiently(o order) order {
+	o.timeout = patientTimeout
+	return o
+}
+
+// send sends a request and records it with its answer.
+func (s *Stage) send(o order) history.Op {
+	if o.before {
+		s.booked.Store(false)
+	}
+	op := s.exchange(o)
+	if o.before {
+		s.Stepf("%s is answered: %s", o.client, op.Outcome)
+	} else {
+		s.record(o.client, op)
+	}
+	return op
+}
+
+// exchange is send without the record.
+func (s *Stage) exchange(o order) history.Op {
+	url, replica := o.through, ""
+	if o.at != nil {
+		url, replica = cmp.Or(url, o.at.URL), o.at.Name
+	}
+	load := traffic.Load{
+		Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent && !o.before, Timeout: s.timeout(o),
+	}
+	request := history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: max(o.count, 1)}
+	if o.limit > 0 {
+		request.Buyer, request.BuyerLimit = o.client, o.limit
+	}
+	if o.lines != nil {
+		request = history.Op{Kind: history.Order, Lines: o.lines}
+	}
+	request.Name, request.Again = requestName(s.Item, cmp.Or(o.name, o.client)), o.again
+	answered := s.asks(o.client, replica, request.Name)
+	defer answered()
+	ctx := s.ctx
+	if o.until != nil {
+		ctx = o.until
+	}
+	op, err := traffic.SendOne(ctx, url, load, o.pause, request)
+	s.check(err)
+	return op
+}
+
+// timeout is how long the client waits for the answer: longer than anybody reads, unless the story says when it ends.
+func (s *Stage) timeout(o order) time.Duration {
+	if s.reading && (o.timeout == 0 || o.timeout == patientTimeout) {
+		return readersTimeout
+	}
+	return cmp.Or(o.timeout, clientTimeout)
+}
+
+// record adds a request with its answer to the history.
+func (s *Stage) record(client string, op history.Op) {
+	s.keep(op)
+	switch {
+	case op.Outcome == history.Sold && op.Kind == history.Order:
+		s.Stepf("%s has bought what it ordered: %s", client, describeLines(op.Lines))
+	case op.Outcome == history.Sold && op.OmitsRemaining:
+		s.Stepf("%s has bought %d of the item", client, op.Count)
+	case op.Outcome == history.Sold:
+		s.Stepf("%s has bought %d of the item, and is told that %d remain", client, op.Count, op.Remaining)
+	case op.Outcome == history.Unknown:
+		s.Stepf("%s gets no answer: %s", client, op.Error)
+	default:
+		s.Stepf("%s is refused: %s", client, op.Error)
+	}
+}
+
+// keep adds requests to the history without a step.
+func (s *Stage) keep(ops ...history.Op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ops = append(s.ops, ops...)
+}
+
+// describeLines says what an order bought, and what remains.
+func describeLines(lines []history.Line) string {
+	parts := make([]string, len(lines))
+	for i, line := range lines {
+		parts[i] = fmt.Sprintf("%d of item %d, of which %d remain", line.Count, line.GoodsID, line.Remaining)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// last is the request that was answered last.
+func (s *Stage) last() history.Op {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ops[len(s.ops)-1]
+}
+
+// pending is a request that was sent and is not answered yet.
+type pending struct {
+	stage   *Stage
+	client  string
+	request string             // its name
+	at      *topology.Isolated // where it is parked
+	done    chan struct{}
+	op      history.Op
+	err     error
+}
+
+// start sends a request in the background.
+func (s *Stage) start(o order) *pending {
+	p := &pending{
+		stage: s, client: o.client, request: requestName(s.Item, o.client), at: o.at, done: make(chan struct{}),
+	}
+	s.background.Go(func() {
+		defer close(p.done)
+		p.err = tell(func() { p.op = s.send(o) })
+	})
+	return p
+}
+
+// wait waits for the answer.
+func (p *pending) wait() history.Op {
+	<-p.done
+	p.stage.check(p.err)
+	return p.op
+}
+
+// giveUp waits until the replica answers, which it does without being told if it finds its lease ended.
+func (p *pending) giveUp() history.Op {
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		p.stage.failf("%s is still parked after %v: its replica has not given up", p.request, patience)
+	case <-p.stage.ctx.Done():
+		p.stage.check(p.stage.ctx.Err())
+	}
+	return p.wait()
+}
+
+// answered reports whether the answer has come.
+func (p *pending) answered() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// isUnanswered ends the story if the answer came before something happened to the request.
+func (p *pending) isUnanswered(what string) {
+	if p.answered() {
+		p.stage.failf("client %s was answered before %s: %s", p.client, what, p.wait().Error)
+	}
+}
+
+// answeredBefore waits until the request is answered or the event has happened, and reports whether it is answered.
+func (p *pending) answeredBefore(event <-chan struct{}) bool {
+	select {
+	case <-event:
+		return false
+	case <-p.done:
+		return true
+	}
+}
+
+// patience is how long the next buyer tries. It exceeds every lease, and the time in which the victim gives up a
+// request that MySQL does not answer.
+const patience = 14 * time.Second
+
+// buy sends requests of a client until one is sold, and records how long the item was blocked since then. After
+// patience, it gives up.
+func (s *Stage) buy(o order, since time.Time) { s.buyWithin(o.client, since, patience, s.sends(o)) }
+
+// buyNow is buy for a client of the survivor who asks for the item from now on.
+func (s *Stage) buyNow(client string, count int64) { s.buy(to(s.Survivor, client, count), time.Now()) }
+
+// buyWithin asks as untilSold does, and records that nobody could buy the item if nothing is sold within limit.
+func (s *Stage) buyWithin(client string, since time.Time, limit time.Duration, ask func(client string) history.Op) {
+	if !s.untilSold(client, since, limit, ask) {
+		s.giveUp(since)
+	}
+}
+
+// tryToBuy is buy for a story that goes on if nothing is sold within limit.
+func (s *Stage) tryToBuy(o order, since time.Time, limit time.Duration) (sold bool) {
+	return s.untilSold(o.client, since, limit, s.sends(o))
+}
+
+// mustBuy sends a request that nothing keeps from being sold.
+func (s *Stage) mustBuy(o order) {
+	if op := s.send(o); op.Outcome != history.Sold {
+		s.failf("client %s was not sold anything: %s", o.client, op.Error)
+	}
+}
+
+// sends returns a function that sends a request for a client of another name.
+func (s *Stage) sends(o order) func(client string) history.Op {
+	return func(client string) history.Op {
+		o.client = client
+		return s.send(o)
+	}
+}
+
+// untilSold asks until something is sold, each time with another client's name, and records how long the item was
+// blocked since then. It reports whether something was sold within limit.
+func (s *Stage) untilSold(
+	client string, since time.Time, limit time.Duration, ask func(client string) history.Op,
+) (sold bool) {
+	name := client
+	for i := 1; ; i++ {
+		s.check(s.ctx.Err()) // a request whose context has ended has an unknown outcome, and no error
+		op := ask(name)
+		switch waited := s.between(since, answeredAt(op)); {
+		case op.Outcome == history.Sold:
+			s.blocked = waited
+			return true
+		case waited > limit:
+			return false
+		}
+		name = fmt.Sprintf("%s%d", client, i)
+	}
+}
+
+// answeredAt returns when a request was answered.
+func answeredAt(op history.Op) time.Time {
+	return time.Now().Add(time.Duration(op.ReceivedNS - monotonic.Now()))
+}
+
+// giveUp records that nobody could buy the item since then.
+func (s *Stage) giveUp(since time.Time) {
+	s.blocked, s.never = s.between(since, time.Now()), true
+	s.Stepf("nobody could buy for %.1f s", s.blocked.Seconds())
+}
+
+// starved records that A could not buy since then, while others bought.
+func (s *Stage) starved(since time.Time, others int) {
+	s.blocked, s.never = s.between(since, time.Now()), true
+	s.Stepf("A could not buy for %.1f s, in which others bought %d times", s.blocked.Seconds(), others)
+}
+
+// restock puts units of an item back, and records it.
+func (s *Stage) restock(item, count int64) {
+	op := history.Op{Kind: history.Restock, Name: requestName(s.Item, "restock"), GoodsID: item, Count: count}
+	op, err := traffic.RestockOne(s.ctx, s.Survivor.AdminURL, s.Store, clientTimeout, op)
+	s.check(err)
+	s.keep(op)
+	if op.Outcome != history.Sold {
+		s.failf("%d units of item %d were not put back: %s", count, item, op.Error)
+	}
+	s.Stepf("%d of item %d put back; there are %d now", count, item, op.Remaining)
+}
+
+// call sends a request about a reservation to a replica, and records it with its answer.
+func (s *Stage) call(at *topology.Isolated, c history.Call) history.Call {
+	load := traffic.Load{Strategy: s.Strategy.Name, Store: s.Store, Timeout: clientTimeout}
+	c, err := traffic.CallOne(s.ctx, at.URL, load, c)
+	s.check(err)
+	s.mu.Lock()
+	s.calls = append(s.calls, c)
+	s.mu.Unlock()
+	s.Stepf("A is answered to its %s: %s %s%s", c.Kind, c.Outcome, c.State, c.Error)
+	return c
+}
+
+// hold has A hold a unit for longer than any story lasts.
+func (s *Stage) hold() history.Call {
+	held := s.call(s.Victim, history.Call{
+		Kind: history.Hold, Name: requestName(s.Item, "A"), GoodsID: s.Item, Count: 1, TTLMS: roundTime.Milliseconds(),
+	})
+	if held.Outcome != history.Done {
+		s.failf("client A was not granted a reservation: %s", held.Error)
+	}
+	return held
+}
+
+// pausePoints lists the points at which a request can be parked, from the last to the first.
+var pausePoints = []string{"before-commit", "before-write", "after-read", "after-lock"}
+
+// park starts a request that stops at the first of the given points that the strategy passes, and waits until it is
+// there. Without points, it stops as late as it can.
+func (s *Stage) park(o order, points ...string) (*pending, string) {
+	if points == nil {
+		points = pausePoints
+	}
+	for i, point := range points {
+		attempt := o
+		if i > 0 {
+			attempt.client = fmt.Sprintf("%s%d", o.client, i)
+		}
+		if p, parked := s.parkAt(attempt, point); parked {
+			return p, point
+		}
+	}
+	s.failf("the strategy passes none of the pause points %v", points)
+	return nil, ""
+}
+
+// parkAt starts a request that stops at a pause point, and waits until it is there. It reports whether it is: a request
+// of a strategy that does not pass the point is answered instead.
+func (s *Stage) parkAt(o order, point string) (p *pending, parked bool) {
+	o.pause = point
+	p = s.start(o)
+	for {
+		if s.parked(p) {
+			return p, true
+		}
+		select {
+		case <-p.done:
+			p.wait()
+			return p, false
+		case <-s.ctx.Done():
+			s.check(s.ctx.Err())
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// parkNext sends requests until one is parked at a pause point: the first ones may not be granted the lock.
+func (s *Stage) parkNext(o order, point string) *pending {
+	client := o.client
+	for i := 1; ; i++ {
+		p, parked := s.parkAt(o, point)
+		if parked {
+			return p
+		}
+		if p.op.Outcome == history.Sold {
+			s.failf("the strategy does not pass %s", point)
+		}
+		o.client = fmt.Sprintf("%s%d", client, i)
+	}
+}
+
+// release lets a parked request go on, and waits for its answer.
+func (s *Stage) release(p *pending) history.Op {
+	s.check(s.admin(s.ctx, http.MethodDelete, p.at, "/admin/pauses/"+p.request, nil))
+	return p.wait()
+}
+
+// resume is release for a request that its replica may have given up meanwhile.
+func (s *Stage) resume(p *pending) history.Op {
+	err := s.admin(s.ctx, http.MethodDelete, p.at, "/admin/pauses/"+p.request, nil)
+	if !errors.Is(err, errNotFound) {
+		s.check(err)
+	}
+	return p.wait()
+}
+
+// parked reports whether a request is parked. All cells ask one after the other, and share the answers.
+func (s *Stage) parked(p *pending) bool {
+	pauses := &s.company.pauses
+	pauses.Lock()
+	defer pauses.Unlock()
+	if now := time.Now(); now.Sub(pauses.asked[p.at]) >= pollInterval {
+		list, err := s.pausesAt(s.ctx, p.at)
+		s.check(err)
+		pauses.parked[p.at], pauses.asked[p.at] = list, time.Now()
+	}
+	return slices.ContainsFunc(pauses.parked[p.at], func(q pause) bool { return q.RequestID == p.request })
+}
+
+// pausesAt lists the requests that are parked at a replica.
+func (d *Deployment) pausesAt(ctx context.Context, at *topology.Isolated) (list []pause, err error) {
+	err = d.admin(ctx, http.MethodGet, at, "/admin/pauses", &list)
+	return list, err
+}

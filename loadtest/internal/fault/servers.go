@@ -1,0 +1,556 @@
+package fault
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/monotonic"
+	"stock/internal/servers"
+	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/oracle"
+)
+
+// stopper stops a part of what a round is played on.
+type stopper = func(context.Context) error
+
+// pollInterval is the time between two looks at what a story waits for.
+const pollInterval = 5 * time.Millisecond
+
+// eventually waits until a condition holds that the story observes.
+func eventually(ctx context.Context, what string, holds func() (bool, error)) error {
+	for {
+		held, err := holds()
+		if held || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(pollInterval):
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s: %w", what, ctx.Err())
+		}
+	}
+}
+
+// openRedis opens connections of the story's own. A command is sent once. The caller closes them.
+func openRedis(address string) *redis.Client { return openRedisAs(oracle.Account{}, address) }
+
+func openRedisAs(account oracle.Account, address string) *redis.Client {
+	options := account.RedisOptions(address).Simple()
+	options.MaxRetries, options.DisableIdentity = -1, true
+	return redis.NewClient(options)
+}
+
+// redisServers is the Redis of a round that breaks it.
+type redisServers struct {
+	address   string // host:port at which clients find the master
+	master    *servers.Redis
+	replica   *servers.Redis         // a Redis replica of the master; nil: there is none
+	front     *tcpproxy.Proxy        // in front of the master; nil: there is none
+	link      *tcpproxy.Proxy        // between the master and its Redis replica; nil: there is none
+	sentinels *servers.RedisSentinel // of both; nil: there are none
+	cluster   *servers.RedisCluster  // to which both belong; nil: to none
+
+	// Of failOverCluster.
+	held         []func() // release what waits until the master has been killed
+	killedNS     atomic.Int64
+	othersDownNS atomic.Int64 // for how long another master refused its keys
+}
+
+// addresses lists where clients find Redis, host:port.
+func (r *redisServers) addresses() []string {
+	if r.cluster != nil {
+		return r.cluster.Addrs
+	}
+	return []string{r.address}
+}
+
+// startRedis starts the servers of a round. If it fails, it returns those that it has started.
+type startRedis func(context.Context) (*redisServers, error)
+
+// oneRedis starts a master alone.
+func oneRedis(o servers.RedisOptions) startRedis {
+	return func(ctx context.Context) (*redisServers, error) {
+		o.Name = "redis of the round"
+		master, err := servers.StartRedis(ctx, o)
+		if err != nil {
+			return &redisServers{}, err
+		}
+		return &redisServers{address: master.Addr, master: master}, nil
+	}
+}
+
+// redisPair starts a master with a Redis replica. There is a proxy between the two, and one in front of the master.
+func redisPair(ctx context.Context) (*redisServers, error) {
+	r := &redisServers{}
+	var err error
+	if r.master, err = servers.StartRedis(ctx, servers.RedisOptions{Name: "master"}); err != nil {
+		return r, err
+	}
+	if r.front, err = tcpproxy.Start(r.master.Addr); err != nil {
+		return r, err
+	}
+	if r.link, err = tcpproxy.Start(r.master.Addr); err != nil {
+		return r, err
+	}
+	r.address = r.front.Addr()
+	o := servers.RedisOptions{Name: "Redis replica", ReplicaOf: r.link.Addr()}
+	if r.replica, err = servers.StartRedis(ctx, o); err != nil {
+		return r, err
+	}
+	return r, awaitReplica(ctx, r.master)
+}
+
+// redisWithSentinels starts a master with a Redis replica, which three Sentinels promote when the master is down.
+func redisWithSentinels(ctx context.Context) (*redisServers, error) {
+	group, err := servers.StartRedisSentinel(ctx, servers.RedisSentinelOptions{})
+	if err != nil {
+		return &redisServers{}, err
+	}
+	return &redisServers{
+		address: group.Master.Addr, master: group.Master, replica: group.Replica, sentinels: group,
+	}, nil
+}
+
+// redisCluster starts a Cluster whose masters have a Redis replica each.
+func redisCluster(ctx context.Context) (*redisServers, error) {
+	cluster, err := servers.StartRedisCluster(ctx, servers.RedisClusterOptions{Replicas: true})
+	if err != nil {
+		return &redisServers{}, err
+	}
+	return &redisServers{
+		cluster: cluster, master: cluster.Masters[lostMaster], replica: cluster.Replicas[lostMaster],
+	}, nil
+}
+
+// stop stops what was started.
+func (r *redisServers) stop(ctx context.Context) error {
+	for _, proxy := range []*tcpproxy.Proxy{r.front, r.link} {
+		if proxy != nil {
+			proxy.Close()
+		}
+	}
+	if r.sentinels != nil {
+		return r.sentinels.Stop(ctx)
+	}
+	if r.cluster != nil {
+		return r.cluster.Stop(ctx)
+	}
+	var errs []error
+	for _, server := range []*servers.Redis{r.replica, r.master} {
+		if server != nil {
+			errs = append(errs, server.Stop(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// awaitReplica waits until a master knows that its Redis replica is in sync, which the latter tells it once a second.
+func awaitReplica(ctx context.Context, master *servers.Redis) error {
+	client := openRedis(master.Addr)
+	defer client.Close()
+	replicas, err := client.Wait(ctx, 1, 20*time.Second).Result()
+	if err == nil && replicas == 0 {
+		err = fmt.Errorf("%s does not know of its Redis replica", master.Name)
+	}
+	return err
+}
+
+// promote makes the Redis replica the master, and leads its clients there.
+func (r *redisServers) promote(ctx context.Context) error {
+	if err := r.replica.Promote(ctx); err != nil {
+		return err
+	}
+	r.front.Redirect(r.replica.Addr)
+	return nil
+}
+
+// failOver kills the master, and promotes its Redis replica.
+func (r *redisServers) failOver(ctx context.Context) error {
+	r.master.Kill()
+	return r.promote(ctx)
+}
+
+// endAndFailOver is failOver for a master that ends by itself.
+func (r *redisServers) endAndFailOver(ctx context.Context) error {
+	if err := r.master.Process.Stop(ctx); err != nil {
+		return err
+	}
+	return r.promote(ctx)
+}
+
+// rejoin starts the old master again, as a Redis replica of the one that was promoted.
+func (r *redisServers) rejoin(ctx context.Context) error {
+	if err := r.master.Restart(ctx); err != nil || r.cluster != nil {
+		return errors.Join(err, awaitReplica(ctx, r.replica)) // a Cluster makes it a Redis replica itself
+	}
+	host, port, err := net.SplitHostPort(r.replica.Addr)
+	if err != nil {
+		return err
+	}
+	client := openRedis(r.master.Addr)
+	defer client.Close()
+	if err := client.Do(ctx, "REPLICAOF", host, port).Err(); err != nil {
+		return err
+	}
+	return awaitReplica(ctx, r.replica)
+}
+
+// stall stops the master (SIGSTOP), and waits until it has stopped.
+func (r *redisServers) stall(ctx context.Context) error {
+	if err := r.master.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return awaitStopped(ctx, r.master.Name, r.master.PID)
+}
+
+// awaitStopped waits until a process that was sent SIGSTOP has stopped.
+func awaitStopped(ctx context.Context, name string, pid int) error {
+	return eventually(ctx, name+" is stopped", func() (bool, error) {
+		state, err := servers.ProcessState(pid)
+		return state == 'T', err
+	})
+}
+
+// processStates returns why the state of a process cannot be seen here.
+func processStates(context.Context) string {
+	if runtime.GOOS != "linux" {
+		return "only Linux shows in /proc that a process is stopped"
+	}
+	return ""
+}
+
+// lostMaster is the master of a Redis Cluster that the stories kill: that of the first third of the hash slots.
+const lostMaster = 0
+
+// onLostMaster reports whether an item has a hash slot of the master that the stories kill.
+func onLostMaster(item int64) bool { return servers.ClusterMaster(stockKey(item)) == lostMaster }
+
+// stockKey is the key of an item's stock. All keys of the item have its hash slot.
+func stockKey(item int64) string { return fmt.Sprintf("stock:{%d}", item) }
+
+// failOverCluster kills the master, waits until the Cluster has promoted its Redis replica, and measures for how long
+// another master refuses its keys meanwhile.
+func (r *redisServers) failOverCluster(ctx context.Context) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	watched := make(chan struct{})
+	r.killedNS.Store(monotonic.Now())
+	r.master.Kill()
+	go func() {
+		defer close(watched)
+		r.watchOther(watching)
+	}()
+	err := r.cluster.AwaitPromotion(ctx, lostMaster)
+	for _, release := range r.held {
+		release()
+	}
+	stop()
+	<-watched
+	return err
+}
+
+// watchOther asks a master that lives for a key of its own until ctx ends, and notes for how long it refused.
+func (r *redisServers) watchOther(ctx context.Context) {
+	client := openRedis(r.cluster.Addrs[lostMaster+1])
+	defer client.Close()
+	item := int64(firstItem)
+	for servers.ClusterMaster(stockKey(item)) != lostMaster+1 {
+		item++
+	}
+	for ctx.Err() == nil {
+		asked := time.Now()
+		_, err := client.Exists(ctx, stockKey(item)).Result()
+		time.Sleep(pollInterval)
+		if err != nil && ctx.Err() == nil {
+			r.othersDownNS.Add(int64(time.Since(asked)))
+		}
+	}
+}
+
+// A library that sets the wall clock of a process. It is C, because it takes the place of functions of libc.
+//
+//go:embed clock/clock.c
+var clockSource []byte
+
+// clockedRedis is a Redis whose wall clock a story sets.
+type clockedRedis struct {
+	*servers.Redis
+	offset *os.File // of its clock, which the library reads
+}
+
+// noClocks returns why the clock of a Redis cannot be set here.
+func noClocks(ctx context.Context) string {
+	if runtime.GOOS != "linux" {
+		return "the library that sets the clock of a process is made for Linux"
+	}
+	dir, err := servers.NewDir("clock")
+	if err != nil {
+		return err.Error()
+	}
+	defer dir.Remove() //nolint:errcheck // the next NewDir removes what is left
+	if _, err := compileClock(ctx, dir); err != nil {
+		return "the library that sets the clock of a process needs a C compiler: " + err.Error()
+	}
+	return ""
+}
+
+// compileClock compiles the library, and returns its path.
+func compileClock(ctx context.Context, dir *servers.Dir) (library string, err error) {
+	source, library := dir.File("clock.c"), dir.File("clock.so")
+	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
+		return "", err
+	}
+	output, err := exec.CommandContext(ctx, "cc", "-shared", "-fPIC", "-o", library, source).CombinedOutput()
+	if err != nil {
+		first, _, _ := bytes.Cut(output, []byte("\n"))
+		return "", fmt.Errorf("cc: %w: %s", err, first)
+	}
+	return library, nil
+}
+
+// startClocked starts n servers, each with a clock of its own. stop must be called even after an error.
+func startClocked(ctx context.Context, n int) (started []*clockedRedis, stop stopper, err error) {
+	dir, err := servers.NewDir("clock")
+	if err != nil {
+		return nil, func(context.Context) error { return nil }, err
+	}
+	stop = func(ctx context.Context) error {
+		var errs []error
+		for _, r := range started {
+			errs = append(errs, r.Stop(ctx), r.offset.Close())
+		}
+		return errors.Join(append(errs, dir.Remove())...)
+	}
+	library, err := compileClock(ctx, dir)
+	for i := 0; i < n && err == nil; i++ {
+		var r *clockedRedis
+		if r, err = startOneClocked(ctx, fmt.Sprintf("redis-%d", i+1), dir, library); err == nil {
+			started = append(started, r)
+		}
+	}
+	return started, stop, err
+}
+
+func startOneClocked(ctx context.Context, name string, dir *servers.Dir, library string) (*clockedRedis, error) {
+	offset, err := os.Create(dir.File(name))
+	if err != nil {
+		return nil, err
+	}
+	r := &clockedRedis{offset: offset}
+	err = r.setOffset(0)
+	if err == nil {
+		r.Redis, err = servers.StartRedis(ctx, servers.RedisOptions{
+			Name: name, Env: []string{"LD_PRELOAD=" + library, "STOCK_CLOCK=" + offset.Name()},
+		})
+	}
+	if err != nil {
+		return nil, errors.Join(err, offset.Close())
+	}
+	return r, nil
+}
+
+// setOffset makes the clock differ from that of the machine by seconds. The server reads the file at every look at the
+// clock, so it must never be empty.
+func (r *clockedRedis) setOffset(seconds int64) error {
+	_, err := r.offset.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(seconds)), 0)
+	return err
+}
+
+// setClock lets the clock jump, and checks that the server sees it.
+func (r *clockedRedis) setClock(ctx context.Context, ahead time.Duration) error {
+	if err := r.setOffset(int64(ahead.Seconds())); err != nil {
+		return err
+	}
+	client := openRedis(r.Addr)
+	defer client.Close()
+	says, err := client.Time(ctx).Result()
+	if err != nil {
+		return err
+	}
+	if off := time.Until(says) - ahead; off.Abs() > time.Minute {
+		return fmt.Errorf("%s ignores the clock: TIME says %s", r.Name, says.Format(time.TimeOnly))
+	}
+	return nil
+}
+
+// etcdMembers is an etcd cluster whose members reach each other through proxies.
+type etcdMembers struct {
+	cluster *servers.EtcdCluster
+	links   []*tcpproxy.Proxy // in front of each member
+	leader  *servers.Etcd     // at the start, or when it was killed
+
+	// Of killLeader.
+	term     uint64 // in which the leader was killed
+	killedNS atomic.Int64
+}
+
+func startEtcdMembers(ctx context.Context) (m *etcdMembers, err error) {
+	m = &etcdMembers{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.stop(context.WithoutCancel(ctx)))
+		}
+	}()
+	m.cluster, err = servers.StartEtcdCluster(ctx, servers.EtcdClusterOptions{
+		Member: servers.EtcdOptions{Relaxed: true},
+		Link: func(address string) (string, error) {
+			link, err := tcpproxy.Start(address)
+			if err != nil {
+				return "", err
+			}
+			m.links = append(m.links, link)
+			return link.Addr(), nil
+		},
+	})
+	if err != nil {
+		return m, err
+	}
+	m.leader, _, err = m.awaitLeader(ctx)
+	return m, err
+}
+
+// awaitLeader waits until a member says that it leads. On a busy machine, members may need more than one try to answer.
+func (m *etcdMembers) awaitLeader(ctx context.Context) (leader *servers.Etcd, status servers.EtcdStatus, err error) {
+	err = eventually(ctx, "a member of etcd leads", func() (bool, error) {
+		var err error
+		leader, status, err = m.cluster.Leader(ctx)
+		return err == nil, nil
+	})
+	return leader, status, err
+}
+
+// leaderStatus waits for the status of the member that led at the start.
+func (m *etcdMembers) leaderStatus(ctx context.Context) (status servers.EtcdStatus, err error) {
+	err = eventually(ctx, "the leader of etcd tells its status", func() (bool, error) {
+		var err error
+		status, err = m.leader.Status(ctx)
+		return err == nil, nil
+	})
+	return status, err
+}
+
+func (m *etcdMembers) stop(ctx context.Context) (err error) {
+	if m.cluster != nil {
+		err = m.cluster.Stop(ctx)
+	}
+	for _, link := range m.links {
+		link.Close()
+	}
+	return err
+}
+
+// killLeader kills the member that leads now, which may be another one than at the start.
+func (m *etcdMembers) killLeader(ctx context.Context) error {
+	leader, status, err := m.awaitLeader(ctx)
+	if err != nil {
+		return err
+	}
+	m.leader, m.term = leader, status.Term
+	m.killedNS.Store(monotonic.Now())
+	leader.Kill()
+	return nil
+}
+
+// followers lists the addresses of all members but the leader.
+func (m *etcdMembers) followers() (addresses []string) {
+	for _, member := range m.cluster.Members {
+		if member != m.leader {
+			addresses = append(addresses, member.Addr)
+		}
+	}
+	return addresses
+}
+
+// cutOffLeader drops all messages between the leader and the other members, in both directions.
+func (m *etcdMembers) cutOffLeader(ctx context.Context) error {
+	status, err := m.leaderStatus(ctx)
+	if err != nil {
+		return err
+	}
+	for i, link := range m.links {
+		if m.cluster.Members[i] == m.leader {
+			link.BlackHole()
+			continue
+		}
+		// Its messages also travel on the connections that it makes to the others.
+		link.Select(madeBy(status.ID))
+		link.Hold()
+		link.Break()
+	}
+	return nil
+}
+
+// awaitElection waits until another member leads, in a later term. A member knows that it leads before it tells the new
+// term.
+func (m *etcdMembers) awaitElection(ctx context.Context, before uint64) (leader *servers.Etcd, term uint64, err error) {
+	err = eventually(ctx, "another member of etcd leads", func() (bool, error) {
+		found, status, err := m.cluster.Leader(ctx)
+		leader, term = found, status.Term
+		return err == nil && leader != m.leader && term > before, nil // an error: there is no leader yet
+	})
+	return leader, term, err
+}
+
+// madeBy selects the messages of the connections that a member of etcd makes to others.
+func madeBy(member uint64) func(tcpproxy.Message) bool {
+	header := fmt.Appendf(nil, "X-Server-From: %x\r\n", member)
+	var mu sync.Mutex
+	made := map[int]bool{}
+	return func(m tcpproxy.Message) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if bytes.Contains(m.Data, header) {
+			made[m.Conn] = true
+		}
+		return made[m.Conn]
+	}
+}
+
+// firstItem is below the ids of the stories' items: no load uses them.
+const firstItem = 1_000_000
+
+// errLeftOut is why a scenario is not played here.
+var errLeftOut = errors.New("not played")
+
+// wrapped is a ZooKeeper whose counters come to their end.
+type wrapped struct {
+	*servers.ZooKeeper
+	mu     sync.Mutex
+	queues []string // the nodes whose children it numbers
+}
+
+// connect opens a connection of the story's own. The caller closes it.
+func (z *wrapped) connect() (*zk.Conn, error) {
+	conn, _, err := zk.Connect([]string{z.Addr}, patientTimeout, zk.WithLogger(log.New(io.Discard, "", 0)))
+	return conn, err
+}
+
+// number is what the server has appended to the name of a node: a number, which may be negative.
+func number(name string) int {
+	_, digits, _ := strings.Cut(name, "-")
+	n, _ := strconv.Atoi(digits)
+	return n
+}
+
+// byNumber orders the names of nodes as recipes do.
+func byNumber(a, b string) int { return cmp.Or(number(a)-number(b), strings.Compare(a, b)) }
