@@ -85,7 +85,7 @@ func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, err
 	s := newSchedule(x.lane, x.faults, x.actors(items))
 	s.items, s.locks, s.silence = items, x.strategy.Name+":", s.silence+x.lane.pause
 	began := monotonic.Now()
-	x.lane.begin(s, items)
+	x.lane.begin(s, x.strategy.Needs, items)
 	gaveUp := false
 	err := s.begin(ctx)
 	if err == nil {
