@@ -19,7 +19,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
-	"stock/internal/stock"
 	"stock/loadtest/internal/explore/wire"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/topology"
@@ -207,6 +206,9 @@ func (l *lane) stop() {
 
 // Arrive implements wire.Gate.
 func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
+	if subject, ok := r.lane.subject.(*scripted); ok && !subject.mayTouch(e, r.lane.at.KeyPrefix) {
+		return wire.LoseBoth
+	}
 	s := r.lane.running()
 	if s = r.lane.concerned(e, s != nil && r.lane.subject != nil && s.serves(r.number)); s != nil {
 		return s.arrive(r.number, e, gone)
@@ -408,7 +410,7 @@ func (l *lane) leases(keys []string) (leases []string) {
 // masters lists the servers of Redis that the strategy uses.
 func (l *lane) masters() []*redis.Client {
 	masters := []*redis.Client{l.keys}
-	if slices.Contains(l.needs, string(stock.NeedRedlock)) {
+	if slices.Contains(l.needs, "redlock") {
 		masters = append(masters, l.locks.redlock...)
 	}
 	return masters

@@ -15,7 +15,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"stock/internal/stock"
 	"stock/loadtest/internal/explore/wire"
 	"stock/loadtest/internal/topology"
 )
@@ -89,8 +88,10 @@ func (r *replica) proxyLocks(at *topology.Addresses) error {
 	return nil
 }
 
-// locks of servers without times to live are named as in wire.Exchange.
+// Where the locks are in etcd and ZooKeeper, and how the names of those that hold them begin here.
 const (
+	etcdRoot        = "locks/"
+	zookeeperRoot   = "/stock"
 	etcdPrefix      = "etcd:"
 	zookeeperPrefix = "zookeeper:"
 )
@@ -100,8 +101,8 @@ func (l lockServers) holders(ctx context.Context, needs, items []string) (holder
 	ofItem := func(name string) bool {
 		return slices.ContainsFunc(items, func(item string) bool { return strings.Contains(name, item) })
 	}
-	if slices.Contains(needs, string(stock.NeedEtcd)) {
-		found, err := l.etcd.Get(ctx, "locks/", clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+	if slices.Contains(needs, "etcd") {
+		found, err := l.etcd.Get(ctx, etcdRoot, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
 			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err != nil {
 			return nil // as if there were none, which the schedule shows
@@ -114,10 +115,10 @@ func (l lockServers) holders(ctx context.Context, needs, items []string) (holder
 			}
 		}
 	}
-	if slices.Contains(needs, string(stock.NeedZooKeeper)) {
-		queues, _, _ := l.zookeeper.Children(stock.ZooKeeperRoot) // none if it fails, as above
+	if slices.Contains(needs, "zookeeper") {
+		queues, _, _ := l.zookeeper.Children(zookeeperRoot) // none if it fails, as above
 		for _, queue := range slices.DeleteFunc(queues, func(name string) bool { return !ofItem(name) }) {
-			queue = path.Join(stock.ZooKeeperRoot, queue)
+			queue = path.Join(zookeeperRoot, queue)
 			if nodes, _, _ := l.zookeeper.Children(queue); len(nodes) > 0 {
 				holders = append(holders, zookeeperPrefix+path.Join(queue, slices.MinFunc(nodes, bySequence)))
 			}

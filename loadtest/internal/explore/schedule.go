@@ -34,7 +34,9 @@ type schedule struct {
 	items   []int64
 	silence time.Duration // see the constant
 	locks   string        // the keys of its locks begin so
-	saved   *saved        // what the last write to Redis has changed; nil: there was none, or no fault needs it
+	// renewNothing says that leases end if nobody can go on.
+	renewNothing bool
+	saved        *saved // what the last write to Redis has changed; nil: there was none, or no fault needs it
 }
 
 // actor is a request, and what its replica does for it.
@@ -510,7 +512,7 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 func (s *schedule) lostHolder() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.faults, func(f fault) bool {
+	return s.renewNothing || slices.ContainsFunc(s.faults, func(f fault) bool {
 		return f.claim == claimCrash && slices.Contains(s.struck, f.name)
 	})
 }

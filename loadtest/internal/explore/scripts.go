@@ -83,11 +83,37 @@ func (l *lane) startForScripts(ctx context.Context, name string, at topology.Add
 // scripted is the script that a lane executes. It implements Subject.
 type scripted struct {
 	*script.Script
-	direct *script.Stores // of setup and check, past the proxies
+	direct *script.Stores // of setup and check
 	tables []string       // that setup has made
 	before []string       // the tables that were there before
 	open   []*script.Stores
 	sold   *atomic.Bool // some session has succeeded
+
+	trespass atomic.Pointer[string] // a command that was not executed, because it touches keys that are not the lab's
+}
+
+// mayTouch reports whether a step touches only keys with a prefix.
+func (s *scripted) mayTouch(e *wire.Exchange, prefix string) bool {
+	if prefix == "" || e.Store != "redis" {
+		return true
+	}
+	for _, name := range slices.Concat(e.Reads, e.Writes) {
+		if !strings.HasPrefix(name, "redis:"+prefix) {
+			s.trespass.Store(&e.Text)
+			return false
+		}
+	}
+	return true
+}
+
+// run executes a function.
+func (s *scripted) run(ctx context.Context, function string, env script.Env) (script.Result, error) {
+	result, err := s.Run(ctx, function, env)
+	if text := s.trespass.Load(); text != nil && err == nil {
+		return result, fmt.Errorf("%s: in %s: %s: on a Redis of yours, name keys with key(), such as key(\"lock\")",
+			s.File, function, *text)
+	}
+	return result, err
 }
 
 // ScriptWords are what a script may name.
@@ -114,7 +140,7 @@ func (x *Explorer) ExploreScript(ctx context.Context, s *script.Script, bounds B
 			progress(total(cells))
 		}
 	}, Settled: func(faults []string) bool { return proved(s.Expect, cells, strings.Join(faults, "+")) }}
-	r.Tally, err = search.Run(ctx, x.systems(scriptChoice(s), w, bounds.Faults > 0))
+	r.Tally, err = search.Run(ctx, x.systems(scriptChoice(s), w, x.faults(scriptChoice(s).Strategy, w, bounds)))
 	if err != nil && ctx.Err() == nil {
 		return r, err
 	}
@@ -182,7 +208,7 @@ func (x *Explorer) ReplayScript(ctx context.Context, s *script.Script, token str
 	if err != nil {
 		return Outcome{}, err
 	}
-	return Replay(ctx, x.systems(scriptChoice(s), w, true)[0], labels)
+	return Replay(ctx, x.systems(scriptChoice(s), w, w.strikes(scriptChoice(s).Strategy))[0], labels)
 }
 
 // scriptWorkload has one request for each session.
@@ -206,7 +232,7 @@ func (x *Explorer) use(ctx context.Context, s *script.Script) (sold *atomic.Bool
 		if subject.before, err = l.tables(ctx); err != nil {
 			return nil, err
 		}
-		if subject.direct, err = l.stores(l.at, ""); err != nil {
+		if subject.direct, err = l.stores(l.replicas[l.late()].at, ""); err != nil {
 			return nil, err
 		}
 		subject.direct.Once = map[string]bool{}
@@ -304,7 +330,7 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 		return err
 	}
 	made := len(s.direct.Once)
-	result, err := s.Run(ctx, "setup", s.env(l, s.direct, slices.Collect(maps.Keys(stock))[0]))
+	result, err := s.run(ctx, "setup", s.env(l, s.direct, slices.Collect(maps.Keys(stock))[0]))
 	switch {
 	case err != nil:
 		return err
@@ -354,7 +380,7 @@ func (s *scripted) client(l *lane, items []int64, n, at int, r request) client {
 		env.Say, env.HTTP = tell, l.replicas[at].pass
 		env.Args = map[string]any{"count": op.Count, "who": who, "request": op.Name}
 		op.SentNS = monotonic.Now()
-		result, err := s.Run(ctx, s.Sessions[n], env)
+		result, err := s.run(ctx, s.Sessions[n], env)
 		stores.RollBack(ctx)
 		op.ReceivedNS = monotonic.Now()
 		op.Outcome, op.Error = outcomes[result.Outcome], result.Why
@@ -408,7 +434,7 @@ func (s *scripted) check(ctx context.Context, l *lane, items []int64, told []ans
 	}
 	env := s.env(l, s.direct, items[0])
 	env.Args = map[string]any{"sold": sold, "unknown": unknown, "refused": refused}
-	result, err := s.Run(ctx, "check", env)
+	result, err := s.run(ctx, "check", env)
 	switch {
 	case err != nil:
 		return "", err

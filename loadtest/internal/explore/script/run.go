@@ -37,7 +37,7 @@ type Env struct {
 	// Args are the arguments by name. A function gets those that it takes.
 	Args   map[string]any
 	Stores *Stores
-	// HTTP passes on a request that is described by a text; nil: there are no such requests.
+	// HTTP passes on a request that is described by a text; nil: it is sent at once.
 	HTTP func(ctx context.Context, text string, send func() (reply string, err error)) error
 	Say  func(string) // gets what the script prints; nil: nobody
 }

@@ -44,6 +44,7 @@ const (
 	defaultStock = 10
 	buys         = "buy" // the session of everybody
 	mostSessions = 3
+	mostBytes    = 64 << 10
 )
 
 var levels = []string{"READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"}
@@ -54,6 +55,9 @@ var options = &syntax.FileOptions{While: true, Set: true, GlobalReassign: true, 
 // Load reads a script. Its errors begin with file, line and column. requests is how many sessions buy if the script does
 // not say.
 func Load(file string, text []byte, requests int, words Words) (*Script, error) {
+	if len(text) > mostBytes {
+		return nil, fmt.Errorf("%s:1:1: it is longer than %d bytes", file, mostBytes)
+	}
 	s := &Script{File: file, Title: title(string(text)), Stock: defaultStock, where: map[string]syntax.Position{}}
 	tree, program, err := starlark.SourceProgramOptions(options, file, text, func(name string) bool {
 		return slices.Contains(names, name)

@@ -282,9 +282,6 @@ func (r *run) http(ctx context.Context, args starlark.Tuple, kwargs []starlark.T
 	if err != nil {
 		return nil, err
 	}
-	if r.env.HTTP == nil {
-		return nil, errors.New("http: only a session can send requests")
-	}
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -298,7 +295,7 @@ func (r *run) http(ctx context.Context, args starlark.Tuple, kwargs []starlark.T
 	}
 	var status int
 	var text []byte
-	err = r.env.HTTP(ctx, strings.TrimSpace(method+" "+url+" "+body), func() (string, error) {
+	send := func() (string, error) {
 		response, err := client.Do(request)
 		if err != nil {
 			return "", err
@@ -307,7 +304,12 @@ func (r *run) http(ctx context.Context, args starlark.Tuple, kwargs []starlark.T
 		status = response.StatusCode
 		text, err = io.ReadAll(io.LimitReader(response.Body, 1<<20))
 		return fmt.Sprintf("%s %s", response.Status, bytes.TrimSpace(text)), err
-	})
+	}
+	if r.env.HTTP == nil {
+		_, err = send()
+	} else {
+		err = r.env.HTTP(ctx, strings.TrimSpace(method+" "+url+" "+body), send)
+	}
 	if err != nil {
 		return nil, failure{text: "the request was not answered", lost: true}
 	}

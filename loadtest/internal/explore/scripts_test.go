@@ -1,0 +1,267 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"stock/internal/servers"
+	"stock/loadtest/internal/explore/script"
+	"stock/loadtest/internal/topology"
+)
+
+var unlimited = Bounds{Preemptions: -1, Faults: 1}
+
+func startScripts(t *testing.T, o ScriptOptions) *Explorer {
+	t.Helper()
+	x, err := StartScripts(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.Close)
+	return x
+}
+
+func load(t *testing.T, text string) *script.Script {
+	t.Helper()
+	s, err := script.Load("shop.star", []byte(text), 2, ScriptWords)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	x := startScripts(t, ScriptOptions{Lanes: 2})
+	t.Run("gallery", func(t *testing.T) { testGallery(t, x) })
+	t.Run("replay", func(t *testing.T) { testReplay(t, x) })
+	t.Run("mistakes", func(t *testing.T) { testMistakes(t, x) })
+	t.Run("verdicts", func(t *testing.T) { testVerdicts(t, x) })
+	t.Run("http", func(t *testing.T) { testHTTP(t, x) })
+	t.Run("nothing is left", func(t *testing.T) { testNothingIsLeft(t, x) })
+}
+
+// Each file of the gallery shows what it says.
+func testGallery(t *testing.T, x *Explorer) {
+	files, err := filepath.Glob("../../scripts/*.star")
+	if err != nil || len(files) < 50 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".star"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := script.Load(file, text, 2, ScriptWords)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Title == "" || s.Expect == nil {
+				t.Error("it does not say what it shows, and what the result must be")
+			}
+			r, err := x.ExploreScript(t.Context(), s, unlimited, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !r.Held() || !r.Judged() {
+				var b strings.Builder
+				_ = r.Write(&b, true)
+				t.Error(b.String())
+			}
+		})
+	}
+}
+
+// A token leads to the same steps and replies each time.
+func testReplay(t *testing.T, x *Explorer) {
+	for _, name := range []string{"lock-redis", "read-then-lock", "skip-locked-once", "setnx-then-expire"} {
+		text, err := os.ReadFile("../../scripts/" + name + ".star")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := load(t, string(text))
+		r, err := x.ExploreScript(t.Context(), s, unlimited, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens := 0
+		for _, c := range r.Cells {
+			for kind, shortest := range c.Shortest {
+				tokens++
+				for range 3 {
+					o, err := x.ReplayScript(t.Context(), s, shortest.Token)
+					if err != nil || o.Kind != kind || !reflect.DeepEqual(told(o), told(shortest.Outcome)) {
+						t.Errorf("%s: %s: %s instead of %s, %v\n%q\n%q", name, shortest.Token, o.Kind, kind, err, told(o),
+							told(shortest.Outcome))
+					}
+				}
+			}
+		}
+		if tokens == 0 {
+			t.Errorf("%s: no damage was found", name)
+		}
+	}
+	if _, err := x.ReplayScript(t.Context(), load(t, "def buy(): pass"), "enough:A"); err == nil {
+		t.Error("the token of a strategy was replayed")
+	}
+}
+
+// told is what each actor did, without the item, which is another one each time.
+func told(o Outcome) (lines []string) {
+	for _, step := range o.Steps {
+		if step.Kind != Passes {
+			lines = append(lines, strings.ReplaceAll(step.Actor+" "+step.text(), strconv.FormatInt(o.Item, 10), "N"))
+		}
+	}
+	return lines
+}
+
+// What is wrong with a session is told with its place.
+func testMistakes(t *testing.T, x *Explorer) {
+	for _, c := range []struct{ text, want string }{
+		{"def buy():\n    sql('SELEC 1')", "shop.star:2:8: in buy: Error 1064"},
+		{"def buy():\n  x = 1\n  sql('SELECT stock FROM no_such_table')", "shop.star:3:6: in buy: Error 1146"},
+		{"def buy():\n    try_sql('SELECT no_such_column FROM good_stock')", "shop.star:2:12: in buy: Error 1054"},
+		{"def buy():\n    sql('SELECT ?', [1])", "shop.star:2:8: in buy: sql: [1] (list) cannot be sent"},
+		{"def buy():\n    sql('SELECT 1', 1)", "shop.star:2:8: in buy: "},
+		{"def buy():\n    sql()", "shop.star:2:8: in buy: sql: a text is missing"},
+		{"def buy():\n    sql('SELECT 1', to='x')", "shop.star:2:8: in buy: sql: unexpected keyword argument \"to\""},
+		{"def buy():\n    redis('SETT', 'a', 1)", "shop.star:2:10: in buy: ERR unknown command"},
+		{"def buy():\n    lua('return nonsense.x')", "shop.star:2:8: in buy: ERR"},
+		{"def buy():\n    return 1 + 'a'", "shop.star:2:14: in buy: unknown binary op: int + string"},
+		{"def buy():\n    return [1]", "shop.star: buy returns a list"},
+		{"def f(n):\n    return 1 // n\ndef buy():\n    f(0)", "shop.star:2:14: in f: "},
+		{"def setup():\n    sql('nonsense')\ndef buy(): pass", "shop.star:2:8: in setup: Error 1064"},
+		{"def setup():\n    refuse('no')\ndef buy(): pass", "shop.star: setup was refused: no"},
+		{"def check():\n    x = [][0]\ndef buy(): pass", "shop.star:2:11: in check: "},
+		{"def buy():\n    while True:\n        pass", "shop.star:2:5: in buy: Starlark computation cancelled: it loops"},
+		{"def buy():\n    while True:\n        redis('INCR', 'n')", "shop.star:3:14: in buy: it loops: 200 calls, and no end"},
+		{"def buy():\n    refuse('I do not want to')", "shop.star: no session has succeeded in any of"},
+		{"def buy():\n    http('GET', ':')", "shop.star:2:9: in buy: parse"},
+	} {
+		_, err := x.ExploreScript(t.Context(), load(t, c.text), Bounds{Preemptions: -1}, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.text, err, c.want)
+		}
+	}
+}
+
+// What a script does not expect is a claim that did not hold.
+func testVerdicts(t *testing.T, x *Explorer) {
+	const racy = "def buy(count):\n    left = sql('SELECT stock FROM good_stock WHERE goods_id = ?', item)\n" +
+		"    sql('UPDATE good_stock SET stock = ? WHERE goods_id = ?', left - count, item)\n"
+	const safe = "def buy(count):\n    sql('UPDATE good_stock SET stock = stock - ? WHERE goods_id = ?', count, item)\n"
+	for _, c := range []struct {
+		text  string
+		holds bool
+	}{
+		{racy, false}, {safe, true}, {"expect = 'right'\n" + racy, false}, {"expect = 'lost update'\n" + safe, false},
+		{"faults = ['lease-ends']\nexpect = {'lease-ends': 'lost update'}\n" + safe, false}, // it never strikes
+		{"faults = ['lost-reply']\nexpect = {'lost-reply': 'lost update'}\n" + safe, false},
+		{"expect = 'stuck'\ndef buy(who):\n    while redis('SETNX', 'lock', who) == 0: pass\n", true},
+		// An UPDATE without a COMMIT is rolled back, though the buyer was told that it is done.
+		{"expect = 'lost update'\n" + strings.Replace(safe, "sql(", "sql('BEGIN')\n    sql(", 1), true},
+		{"def check(): return False\n" + safe, false},
+		{"stock = 5\ndef check(sold, unknown, refused): return sold == 3 and unknown == 0 and refused == 0\n" + safe, true},
+		{"def restock(count):\n    sql('UPDATE good_stock SET stock = stock + ? WHERE goods_id = ?', count, item)\n" + safe +
+			"sessions = [buy, restock]\n", true},
+	} {
+		r, err := x.ExploreScript(t.Context(), load(t, c.text), Bounds{Preemptions: -1, Faults: 1}, nil)
+		if err != nil || r.Held() != c.holds {
+			t.Errorf("%q: held %v, %v", c.text, r.Held(), err)
+		}
+	}
+}
+
+// A request over HTTP is a step, which a fault can strike.
+func testHTTP(t *testing.T, x *Explorer) {
+	var mu sync.Mutex
+	stock := map[string]int{} // by item; what is missing is 10
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, known := stock[r.URL.Path]; !known {
+			stock[r.URL.Path] = 10
+		}
+		if r.Method == http.MethodPut {
+			stock[r.URL.Path], _ = strconv.Atoi(r.URL.Query().Get("stock"))
+		}
+		fmt.Fprint(w, stock[r.URL.Path])
+	}))
+	defer shop.Close()
+	r, err := x.ExploreScript(t.Context(), load(t, strings.ReplaceAll(`
+faults = ["lost-request", "lost-reply"]
+expect = "lost update"
+
+def buy(count):
+    left = int(http("GET", "URL/%d" % item).body)
+    if http("PUT", "URL/%d?stock=%d" % (item, left - count)).status != 200:
+        refuse("busy")
+
+def check(sold, unknown):
+    left = int(http("GET", "URL/%d" % item).body)
+    return True if 10 - sold - unknown <= left and left <= 10 - sold else "lost update"
+`, "URL", shop.URL)), unlimited, nil)
+	if err != nil || !r.Held() || r.Cells[0].Kinds["lost update"] != 4 || r.Cells[0].Kinds[Right] != 2 {
+		t.Errorf("%+v, %v", r.Cells, err)
+	}
+}
+
+func testNothingIsLeft(t *testing.T, x *Explorer) {
+	for _, l := range x.lanes {
+		tables, err := l.tables(t.Context())
+		if err != nil || strings.Contains(strings.Join(tables, " "), "shelf") {
+			t.Errorf("tables %q, %v", tables, err)
+		}
+	}
+}
+
+// On servers of the user's, a script has a database of its own and keys with a prefix.
+func TestScriptsOnServersOfTheUser(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	mysql, err := servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = mysql.Stop(context.Background()) })
+	redis, err := servers.StartRedis(ctx, servers.RedisOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = redis.Stop(context.Background()) })
+	dsn, err := mysql.CreateDatabase(ctx, "theirs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := topology.Addresses{MySQLDSN: dsn, Redis: []string{redis.Addr}, KeyPrefix: "theirs:"}
+	x := startScripts(t, ScriptOptions{Lanes: 1, At: at})
+	if err := x.lanes[0].keys.Set(ctx, "precious", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := x.ExploreScript(ctx, load(t, "def buy(who):\n    redis('SET', key('a'), who)\ndef check(): return True"), unlimited, nil)
+	if err != nil || !r.Held() {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, text := range []string{"redis('SET', 'precious', 2)", "redis('FLUSHALL')", "lua(\"redis.call('DEL', KEYS[1])\", ['precious'])"} {
+		for _, where := range []string{"def buy():\n    %\ndef check(): return True", "def setup():\n    %\ndef buy(): pass"} {
+			_, err := x.ExploreScript(ctx, load(t, strings.Replace(where, "%", text, 1)), unlimited, nil)
+			if err == nil || !strings.Contains(err.Error(), "name keys with key()") {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+	}
+	if got := x.lanes[0].keys.Get(ctx, "precious").Val(); got != "1" {
+		t.Errorf("a key of the user's is %q", got)
+	}
+}
