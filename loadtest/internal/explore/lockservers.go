@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -55,14 +56,34 @@ func (l lockServers) close() {
 	}
 }
 
-// passing is the gate of the masters of Redlock. Their exchanges pass, but it is noticed what is under way: a lock takes
-// many of them at the same time, in an order that does not matter to others unless they lose a majority.
-type passing struct{ *replica }
+// passing is the gate of the masters of Redlock. Their exchanges pass: a lock makes many of them at the same time, in an
+// order that does not matter to others unless they lose a majority. What has the reply of before is a poll, and changes
+// nothing.
+type passing struct {
+	*replica
+	mu   sync.Mutex
+	last map[string]string // replies, by the shape of what was asked
+}
 
 // Arrive implements wire.Gate.
-func (p passing) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
-	e.Local = true
-	return p.replica.Arrive(e, gone)
+func (p *passing) Arrive(e *wire.Exchange, _ <-chan struct{}) wire.Action {
+	if s := p.lane.concerned(e, false); s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.touches(e)
+	}
+	return wire.Pass
+}
+
+// Answered implements wire.Gate.
+func (p *passing) Answered(e *wire.Exchange, err error) {
+	p.mu.Lock()
+	same := p.last[e.Shape] == e.Reply
+	p.last[e.Shape] = e.Reply
+	p.mu.Unlock()
+	if !same {
+		p.replica.Answered(e, err)
+	}
 }
 
 // proxyLocks puts proxies in front of the servers of locks. What passes them is no step.
@@ -72,7 +93,7 @@ func (r *replica) proxyLocks(at *topology.Addresses) error {
 		gate     wire.Gate
 		servers  *[]string
 	}{
-		{wire.Redis, passing{r}, &at.Redlock}, {wire.Frames, r, &at.Etcd}, {wire.Frames, r, &at.ZooKeeper},
+		{wire.Redis, &passing{replica: r, last: map[string]string{}}, &at.Redlock}, {wire.Frames, r, &at.Etcd}, {wire.Frames, r, &at.ZooKeeper},
 	} {
 		servers := slices.Clone(*to.servers)
 		for i := range servers {

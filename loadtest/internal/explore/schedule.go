@@ -147,7 +147,6 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 	if a == nil || e.Local || e.Handshake {
 		if a != nil {
 			a.flying = append(a.flying, e)
-			s.touches(e)
 			s.event(a)
 		}
 		s.mu.Unlock()
