@@ -426,14 +426,15 @@ func (l *lane) endLeases(keys []string) {
 	l.locks.end(ctx, keys)
 }
 
-// asleep implements stores. A replica whose connection is being opened waits for a store, and goes on soon.
+// asleep implements stores. A replica whose connection is being opened, or that has asked a server of locks, goes on
+// soon.
 func (l *lane) asleep(number int) bool {
 	r := l.replicas[number]
 	if r.Replica == nil {
 		a := l.running().of(number)
 		return a == nil || a.answered // the session of a script goes on until it asks a store, or ends
 	}
-	if slices.ContainsFunc(r.proxies, (*wire.Proxy).Opening) {
+	if slices.ContainsFunc(r.proxies, (*wire.Proxy).Busy) {
 		return false
 	}
 	for _, file := range threadsOf(strconv.Itoa(r.PID)) {
