@@ -158,6 +158,17 @@ func TestOnlyAFenceStopsTheWriteOfALateHolder(t *testing.T) {
 	wantRight(t, explored(t, "lock-redis-fenced", "enough", explore.LeaseEnds), "", explore.LeaseEnds)
 }
 
+func TestLocksOfOtherServersEndToo(t *testing.T) {
+	for _, strategy := range []string{"lock-etcd", "lock-zookeeper"} {
+		r := explored(t, strategy, "enough", explore.LeaseEnds, explore.ReplicaDies)
+		wantRight(t, r, "", explore.LeaseEnds, explore.ReplicaDies)
+		if cell(t, r, explore.ReplicaDies).Waited == 0 {
+			t.Errorf("%s: a replica that is cut off keeps no lock", strategy)
+		}
+	}
+	wantDamage(t, explored(t, "lock-redlock", "enough", explore.LeaseEnds), explore.LeaseEnds, explore.LostUpdate)
+}
+
 func TestALockWithoutALeaseIsDeleted(t *testing.T) {
 	wantDamage(t, explored(t, "lock-redis-setnx", "enough", explore.KeyGone), explore.KeyGone, explore.LostUpdate)
 }

@@ -556,14 +556,19 @@ func (s *schedule) let(o Option, action wire.Action, kind Kind) {
 		a.pauses = action != wire.Pass
 		a.executed = append(a.executed, monotonic.Now())
 		s.steps = append(s.steps, Step{Actor: a.name, Text: h.exchange.Text, Kind: kind})
-		for _, name := range slices.Concat(h.exchange.Reads, h.exchange.Writes) {
-			s.touched[name] = true
-		}
+		s.touches(h.exchange)
 		s.save(h.exchange)
 		s.current = o.Actor
 		s.event(a)
 		h.decided <- action
 		return
+	}
+}
+
+// touches notes what an exchange touches. s.mu is held.
+func (s *schedule) touches(e *wire.Exchange) {
+	for _, name := range slices.Concat(e.Reads, e.Writes) {
+		s.touched[name] = true
 	}
 }
 

@@ -86,7 +86,7 @@ func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, err
 	s.items, s.locks, s.silence = items, x.strategy.Name+":", s.silence+x.lane.pause
 	_, s.renewNothing = x.lane.subject.(*scripted)
 	began := monotonic.Now()
-	x.lane.begin(s, items)
+	x.lane.begin(s, x.strategy.Needs, items)
 	gaveUp := false
 	err := s.begin(ctx)
 	if err == nil {
