@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/explore"
-	"stock/loadtest/internal/explore/script"
 )
 
 type exploreFlags struct {
@@ -32,7 +31,7 @@ type exploreFlags struct {
 	pause   time.Duration
 
 	servers serverFlags // for scripts
-	scripts []*script.Script
+	scripts []*explore.Script
 }
 
 func (f *exploreFlags) register(flags *pflag.FlagSet) {
@@ -114,7 +113,7 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 		return f.checkScripts(flags, args, getenv)
 	}
 	if f.servers.mysqlDSN != "" || len(f.servers.redis) > 0 {
-		return errors.New("--mysql-dsn and --redis need a script: strategies and services are explored on servers of the lab's own")
+		return errors.New("--mysql-dsn and --redis need a script: all else is explored on servers of the lab's own")
 	}
 	if dash < 0 {
 		return f.checkStrategies(flags, args)
