@@ -334,6 +334,8 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 	for _, a := range s.actors {
 		quiet := time.Since(a.lastEvent)
 		switch {
+		case a.started && a.lost && !a.answered: // its client has hung up
+			wake = max(wake, executing)
 		case !a.started || len(a.pending) > 0 && len(a.flying) == 0 || a.waiting:
 		case len(a.flying) > 0:
 			flying = append(flying, a.flying...)
@@ -342,8 +344,6 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 			}
 		case a.answered && quiet < executing: // what it still does, such as giving back a lock, shows up soon
 			wake = max(wake, executing-quiet)
-		case a.lost && !a.answered: // its client has hung up
-			wake = max(wake, executing)
 		case !a.answered && quiet < s.silenceOf(a):
 			wake = max(wake, s.silenceOf(a)-quiet)
 		case !s.stores.asleep(a.replica):
