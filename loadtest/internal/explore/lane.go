@@ -201,6 +201,9 @@ func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
 	if s != nil && (names || r.lane.subject != nil && s.serves(r.number)) {
 		return s.arrive(r.number, e, gone)
 	}
+	if s != nil {
+		s.pass(e)
+	}
 	return wire.Pass
 }
 
