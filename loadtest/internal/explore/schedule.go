@@ -230,12 +230,15 @@ func (s *schedule) replied(replica int, e *wire.Exchange, err error) {
 		a.flying = slices.Delete(a.flying, at, at+1)
 		reply := e.Reply
 		if err != nil {
-			reply = "the connection has ended"
+			reply = connectionEnded
 		}
 		s.note(a, e, reply)
 	}
 	s.event(a)
 }
+
+// connectionEnded is in place of a reply.
+const connectionEnded = "the connection has ended"
 
 // note adds a reply to the trace.
 func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
@@ -622,7 +625,8 @@ func (s *schedule) add(step Step) {
 func (s *schedule) died(replica int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.actors, func(a *actor) bool { return a.replica == replica && a.lost })
+	a := s.of(replica)
+	return a != nil && a.lost
 }
 
 // release lets everything pass from now on.
