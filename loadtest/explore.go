@@ -94,6 +94,7 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 }
 
 func writeReplay(stdout io.Writer, o explore.Outcome) error {
+	o = o.Readable()
 	fmt.Fprintln(stdout, o.Kind, o.Evidence)
 	return explore.WriteTrace(stdout, o.Steps)
 }
@@ -150,7 +151,7 @@ func (f *exploreFlags) report(
 		})
 		screen.clear()
 		results = append(results, r)
-		if err := r.Write(stdout, f.traces || !r.Held()); err != nil {
+		if err := r.Write(stdout, f.traces || f.terminals || !r.Held(), f.terminals); err != nil {
 			return err
 		}
 		if err != nil {
