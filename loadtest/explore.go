@@ -17,6 +17,7 @@ import (
 
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
@@ -178,7 +179,7 @@ func (f *exploreFlags) report(
 	return nil
 }
 
-// write writes explore.json if there is a directory for it.
+// write writes explore.json and explore.html if there is a directory for it.
 func (f *exploreFlags) write(results []explore.Result) error {
 	if f.out == "" {
 		return nil
@@ -190,5 +191,8 @@ func (f *exploreFlags) write(results []explore.Result) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(f.out, "explore.json"), append(text, '\n'), 0o644)
+	return errors.Join(
+		os.WriteFile(filepath.Join(f.out, "explore.json"), append(text, '\n'), 0o644),
+		lab.WriteFile(filepath.Join(f.out, "explore.html"), func(w io.Writer) error { return page.WriteExplored(w, results) }),
+	)
 }

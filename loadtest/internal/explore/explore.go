@@ -171,7 +171,20 @@ func (r Result) Held() bool {
 
 // Judged reports whether every schedule within the bounds was executed, unless some were chosen at random, and judged.
 func (r Result) Judged() bool {
-	return (r.Exhausted || r.Random) && !slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Kinds[Unjudged] > 0 })
+	return (r.Exhausted || r.Random) && r.NotJudged() == 0
+}
+
+// NotJudged counts the schedules that could not be repeated, or judged.
+func (r Result) NotJudged() (n int) {
+	for _, c := range r.Cells {
+		n += c.Kinds[Unjudged]
+	}
+	return n + r.Tally.Diverged
+}
+
+// Damaged reports whether a schedule did damage in which a fault struck, or none.
+func (r Result) Damaged(fault bool) bool {
+	return slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Damaged() > 0 && (c.Fault != "") == fault })
 }
 
 // Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
@@ -181,6 +194,9 @@ func (x *Explorer) Explore(
 	began := time.Now()
 	r := Result{Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Exhausted: true}
 	r.Own, r.Requests, r.Bounds, r.Random = x.subject != nil, x.requests, bounds, bounds.Random
+	if !r.Random {
+		r.Bounds.Seed, r.Bounds.Duration = 0, 0
+	}
 	cells := map[string]*Cell{}
 	if err := x.warmUp(ctx, choice); err != nil {
 		return r, err

@@ -90,7 +90,7 @@ func (t *terminals) step(step Step, rest []Step) {
 		t.say("%s goes on. %s", t.session(step), shows(step.Text, step.Reply))
 	case step.Store == "":
 		t.say("%s", step.Text)
-	case step.Kind == Passes && !ofTransaction(step.Text):
+	case !step.Shown():
 	case t.skips != "" && t.skips == step.Actor:
 		t.say("%s: not executed: %s", t.session(step), typed(step.Text))
 		t.skips = ""

@@ -23,7 +23,7 @@ func WriteTrace(w io.Writer, steps []Step) error {
 	width := columns / max(len(actors), 1)
 	lines := []string{headings(actors, width)}
 	for _, step := range steps {
-		if step.Kind == Passes && !ofTransaction(step.Text) {
+		if !step.Shown() {
 			continue
 		}
 		if step.Actor == "" {
@@ -35,6 +35,9 @@ func WriteTrace(w io.Writer, steps []Step) error {
 	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")
 	return err
 }
+
+// Shown reports whether a person should see a step: it is chosen, or begins or ends a transaction.
+func (s Step) Shown() bool { return s.Kind != Passes || ofTransaction(s.Text) }
 
 func headings(actors []string, width int) string {
 	var b strings.Builder
