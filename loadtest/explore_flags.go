@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/explore"
-	"stock/loadtest/internal/explore/script"
 )
 
 type exploreFlags struct {
@@ -25,6 +24,7 @@ type exploreFlags struct {
 	quick      bool
 	replay     string
 	traces     bool
+	terminals  bool
 	out        string
 
 	service explore.Service
@@ -32,7 +32,7 @@ type exploreFlags struct {
 	pause   time.Duration
 
 	servers serverFlags // for scripts
-	scripts []*script.Script
+	scripts []*explore.Script
 }
 
 func (f *exploreFlags) register(flags *pflag.FlagSet) {
@@ -53,7 +53,8 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
 	flags.StringVar(&f.replay, "replay", "", "execute the schedule of this token only, and print its trace")
 	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
-	flags.StringVar(&f.out, "out", "", "directory for explore.json (default: none is written)")
+	flags.BoolVar(&f.terminals, "terminals", false, "print these traces as text that can be typed into terminals")
+	flags.StringVar(&f.out, "out", "", "directory for explore.json and explore.html (default: none is written)")
 	f.local.register(flags)
 	f.registerService(flags)
 	f.servers.register(flags)
@@ -114,7 +115,7 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 		return f.checkScripts(flags, args, getenv)
 	}
 	if f.servers.mysqlDSN != "" || len(f.servers.redis) > 0 {
-		return errors.New("--mysql-dsn and --redis need a script: strategies and services are explored on servers of the lab's own")
+		return errors.New("--mysql-dsn and --redis need a script: all else is explored on servers of the lab's own")
 	}
 	if dash < 0 {
 		return f.checkStrategies(flags, args)

@@ -65,8 +65,8 @@ func twice(r request) request {
 // crashes are the faults after which somebody does not know what became of a request, or is wrong about it.
 var crashes = []string{LostRequest, LostReply, ReplicaDies, Promoted}
 
-// workloads are those of a search with two requests. What a fault does to the stock shows where there is enough for all.
-// Where the stock is short, what matters is what one request is told while the other one goes on.
+// workloads are those of a search with two requests. What a fault does to the stock shows where there is enough for
+// all. Where the stock is short, what matters is what one request is told while the other one goes on.
 var workloads = []workload{
 	{
 		name: "one", title: "10 units; A buys 1", stock: []int64{10}, requests: []request{buy(1)},
