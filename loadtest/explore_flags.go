@@ -24,6 +24,7 @@ type exploreFlags struct {
 	quick      bool
 	replay     string
 	traces     bool
+	terminals  bool
 	out        string
 
 	service explore.Service
@@ -52,7 +53,8 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
 	flags.StringVar(&f.replay, "replay", "", "execute the schedule of this token only, and print its trace")
 	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
-	flags.StringVar(&f.out, "out", "", "directory for explore.json (default: none is written)")
+	flags.BoolVar(&f.terminals, "terminals", false, "print these traces as text that can be typed into terminals")
+	flags.StringVar(&f.out, "out", "", "directory for explore.json and explore.html (default: none is written)")
 	f.local.register(flags)
 	f.registerService(flags)
 	f.servers.register(flags)

@@ -2,7 +2,8 @@
 # Installs the servers that the tests and the lab run: MySQL or MariaDB, Redis or Valkey, nginx, etcd and ZooKeeper; and
 # wrk, a load driver with which make bench compares the lab's. What is installed already stays as it is. The script
 # leaves no new service running or enabled, and does not touch services that existed before. etcd, ZooKeeper and wrk are
-# optional: if one of them cannot be installed, the script says so and succeeds, unless it is called with --all.
+# optional: if one of them cannot be installed, the script says so and succeeds, unless it is called with --all. That
+# also installs Python and PHP with their clients of MySQL, for tests with services in these languages.
 #
 # On Debian and Ubuntu, mariadb-server-core, redis-tools and libzookeeper-java contain the servers without their
 # services: redis-check-rdb is redis-server under another name, and the package zookeeper would add a user and a Java
@@ -25,6 +26,9 @@ find_redis() { first redis-server valkey-server redis-check-rdb valkey-check-rdb
 find_nginx() { first nginx; }
 find_etcd() { first etcd; }
 find_wrk() { first wrk; }
+# Debian's packages are for Debian's Python.
+find_python() { /usr/bin/python3 -c 'import pymysql' 2>/dev/null && echo /usr/bin/python3; }
+find_php() { php -r 'exit((int)!in_array("mysql", PDO::getAvailableDrivers()));' >/dev/null 2>&1 && first php; }
 
 # ZooKeeper consists of jars and needs Java. zookeeper.go looks in the same places.
 find_zookeeper() {
@@ -64,6 +68,8 @@ packages() {
 		nginx) names=nginx ;;
 		etcd) names="etcd-server etcd" ;;
 		wrk) names=wrk ;;
+		python) names=python3-pymysql ;;
+		php) names=php-cli,php-mysql ;;
 		zookeeper)
 			names=libzookeeper-java
 			first java >/dev/null || names=$names,default-jre-headless
@@ -177,7 +183,7 @@ by_hand() {
 needed='mysql redis nginx'
 optional='etcd zookeeper wrk'
 if [ "${1:-}" = --all ]; then
-	needed="$needed $optional" optional=
+	needed="$needed $optional python php" optional=
 fi
 
 # shellcheck disable=SC2086 # one word per server, here and below

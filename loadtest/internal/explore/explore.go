@@ -41,6 +41,8 @@ type Explorer struct {
 	Workloads []string
 	// Faults are the names of those that strike; nil: all.
 	Faults []string
+	// Watch is called with what has been found so far, now and then, by one goroutine at a time; nil: it is not.
+	Watch func(Result)
 	// UntilRefuted stops the search of a strategy when one of its claims is refuted.
 	UntilRefuted bool
 
@@ -48,6 +50,7 @@ type Explorer struct {
 	requests int
 	subject  Subject // nil: strategies of the catalogue
 	items    atomic.Int64
+	watched  time.Time       // when Watch was called
 	warm     map[string]bool // strategies that need no warm-up any more
 }
 
@@ -150,12 +153,14 @@ type Result struct {
 	Strategy  string        `json:"strategy"`
 	Store     string        `json:"store"`
 	Control   bool          `json:"control"`
-	Own       bool          `json:"own,omitempty"` // Strategy is the command of a service of the user, or the file of a script
+	Own       bool          `json:"own,omitempty"` // Strategy is the command of a user's service, or the file of a script
 	Tally     Tally         `json:"tally"`
 	Exhausted bool          `json:"exhausted"`
 	Random    bool          `json:"random,omitempty"` // schedules were chosen at random
 	Cells     []Cell        `json:"cells"`
 	Workloads []Workload    `json:"workloads"`
+	Requests  int           `json:"requests"` // of a schedule, at most
+	Bounds    Bounds        `json:"bounds"`
 	Took      time.Duration `json:"took_ns"`
 }
 
@@ -166,14 +171,32 @@ func (r Result) Held() bool {
 
 // Judged reports whether every schedule within the bounds was executed, unless some were chosen at random, and judged.
 func (r Result) Judged() bool {
-	return (r.Exhausted || r.Random) && !slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Kinds[Unjudged] > 0 })
+	return (r.Exhausted || r.Random) && r.NotJudged() == 0
+}
+
+// NotJudged counts the schedules that could not be repeated, or judged.
+func (r Result) NotJudged() (n int) {
+	for _, c := range r.Cells {
+		n += c.Kinds[Unjudged]
+	}
+	return n + r.Tally.Diverged
+}
+
+// Damaged reports whether a schedule did damage in which a fault struck, or none.
+func (r Result) Damaged(fault bool) bool {
+	return slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Damaged() > 0 && (c.Fault != "") == fault })
 }
 
 // Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
-func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds Bounds, progress func(int)) (Result, error) {
+func (x *Explorer) Explore(
+	ctx context.Context, choice scenario.Choice, bounds Bounds, progress func(int),
+) (Result, error) {
 	began := time.Now()
 	r := Result{Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Exhausted: true}
-	r.Own = x.subject != nil
+	r.Own, r.Requests, r.Bounds, r.Random = x.subject != nil, x.requests, bounds, bounds.Random
+	if !r.Random {
+		r.Bounds.Seed, r.Bounds.Duration = 0, 0
+	}
 	cells := map[string]*Cell{}
 	if err := x.warmUp(ctx, choice); err != nil {
 		return r, err
@@ -188,6 +211,7 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 			if progress != nil {
 				progress(total(cells))
 			}
+			x.show(r, cells, func(c *Cell) { c.judge(choice.Strategy, false) })
 		}, Settled: func(faults []string) bool {
 			return x.UntilRefuted && refuted(choice.Strategy, cells) || settled(choice.Strategy, cells, w.claim, faults)
 		}}
@@ -202,15 +226,34 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds B
 			break
 		}
 	}
-	r.Random = bounds.Random
 	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
-	for _, name := range slices.Sorted(maps.Keys(cells)) {
-		c := *cells[name]
-		c.judge(choice.Strategy, r.Exhausted)
-		r.Cells = append(r.Cells, c)
-	}
+	r.Cells = judged(cells, func(c *Cell) { c.judge(choice.Strategy, r.Exhausted) })
 	r.Took = time.Since(began)
 	return r, ctx.Err()
+}
+
+// judged returns the cells in their order. They do not change any more.
+func judged(cells map[string]*Cell, judge func(*Cell)) (list []Cell) {
+	for _, name := range slices.Sorted(maps.Keys(cells)) {
+		c := *cells[name]
+		c.Kinds, c.Shortest = maps.Clone(c.Kinds), maps.Clone(c.Shortest)
+		judge(&c)
+		list = append(list, c)
+	}
+	return list
+}
+
+// watchInterval is the least time between two calls of Explorer.Watch.
+const watchInterval = 100 * time.Millisecond
+
+// show calls Watch, if it is time.
+func (x *Explorer) show(r Result, cells map[string]*Cell, judge func(*Cell)) {
+	if x.Watch == nil || time.Since(x.watched) < watchInterval {
+		return
+	}
+	x.watched = time.Now()
+	r.Tally.Schedules, r.Exhausted, r.Cells = total(cells), false, judged(cells, judge)
+	x.Watch(r)
 }
 
 func total(cells map[string]*Cell) (n int) {
@@ -330,7 +373,8 @@ func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token str
 			"the name of a workload and a colon, such as enough:")
 	}
 	if len(w.requests) > x.requests {
-		return Outcome{}, fmt.Errorf("the token is of a schedule with %d requests: replay it with --requests %[1]d", len(w.requests))
+		return Outcome{}, fmt.Errorf("the token is of a schedule with %d requests: replay it with --requests %[1]d",
+			len(w.requests))
 	}
 	if err := x.warmUp(ctx, choice); err != nil {
 		return Outcome{}, err
@@ -338,8 +382,8 @@ func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token str
 	return Replay(ctx, x.systems(choice, w, w.strikes(choice.Strategy))[0], labels)
 }
 
-// expects returns what the catalogue claims about schedules in which a fault strikes, in words, and whether some of them
-// must, or may, do damage. The words are empty if it claims nothing. requests is that of a Cell.
+// expects returns what the catalogue claims about schedules in which a fault strikes, in words, and whether some of
+// them must, or may, do damage. The words are empty if it claims nothing. requests is that of a Cell.
 func expects(s scenario.Strategy, requests, faults string) (words string, must, may bool) {
 	claim := s.ClaimFor(2, false)
 	if requests == LimitedBuyer && s.Claim.BuyerLimit == "exceeded" {
@@ -382,15 +426,15 @@ func keepsStocksApart(s scenario.Strategy) bool {
 	return s.WriteBehind || len(s.Reservations) > 0 || s.Claim.BuyerLimit != ""
 }
 
-// damaged counts the schedules that did damage.
-func (c Cell) damaged() int { return c.Schedules - c.Kinds[Right] - c.Kinds[Unjudged] }
+// Damaged counts the schedules that did damage.
+func (c Cell) Damaged() int { return c.Schedules - c.Kinds[Right] - c.Kinds[Unjudged] }
 
-// judge compares a cell with what the catalogue claims. A claim that something happens is refuted only if every schedule
-// was executed and none shows it.
+// judge compares a cell with what the catalogue claims. A claim that something happens is refuted only if every
+// schedule was executed and none shows it.
 func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
 	words, must, may := expects(s, c.Requests, c.Fault)
 	c.Claim = words
-	c.Held = may || must && (c.damaged() > 0 || !exhausted) || !must && c.damaged() == 0
+	c.Held = may || must && (c.Damaged() > 0 || !exhausted) || !must && c.Damaged() == 0
 	switch words {
 	case "loses-units":
 		for kind := range c.Kinds {
@@ -414,11 +458,11 @@ func refuted(s scenario.Strategy, cells map[string]*Cell) bool {
 	return false
 }
 
-// settled reports whether no more schedules are needed in which some faults strike: the claim is one of damage, and some
-// was found, or there is damage even without a fault.
+// settled reports whether no more schedules are needed in which some faults strike: the claim is one of damage, and
+// some was found, or there is damage even without a fault.
 func settled(s scenario.Strategy, cells map[string]*Cell, claim claimKind, faults []string) bool {
 	name := strings.Join(faults, "+")
-	if c := cells[cellName(claim, "")]; c != nil && name != "" && c.damaged() > 0 {
+	if c := cells[cellName(claim, "")]; c != nil && name != "" && c.Damaged() > 0 {
 		return true
 	}
 	c := cells[cellName(claim, name)]
@@ -426,8 +470,8 @@ func settled(s scenario.Strategy, cells map[string]*Cell, claim claimKind, fault
 		return false
 	}
 	_, must, _ := expects(s, c.Requests, name)
-	return must && c.damaged() > 0
+	return must && c.Damaged() > 0
 }
 
-// damages lists the kinds of outcomes of which there is a shortest schedule.
-func (c Cell) damages() []string { return slices.Sorted(maps.Keys(c.Shortest)) }
+// Damages lists the kinds of outcomes of which there is a shortest schedule.
+func (c Cell) Damages() []string { return slices.Sorted(maps.Keys(c.Shortest)) }

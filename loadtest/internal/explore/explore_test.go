@@ -67,7 +67,8 @@ func start(t *testing.T) rig {
 	return r
 }
 
-// explored explores a strategy in a workload, with at most one of some faults, and fails the test unless every schedule was executed and judged.
+// explored explores a strategy in a workload, with at most one of some faults, and fails the test unless every schedule
+// was executed and judged.
 func explored(t *testing.T, strategy, workload string, faults ...string) explore.Result {
 	t.Helper()
 	r := start(t)
@@ -155,6 +156,17 @@ func TestOnlyAFenceStopsTheWriteOfALateHolder(t *testing.T) {
 	}
 	wantRight(t, r, "")
 	wantRight(t, explored(t, "lock-redis-fenced", "enough", explore.LeaseEnds), "", explore.LeaseEnds)
+}
+
+func TestLocksOfOtherServersEndToo(t *testing.T) {
+	for _, strategy := range []string{"lock-etcd", "lock-zookeeper"} {
+		r := explored(t, strategy, "enough", explore.LeaseEnds, explore.ReplicaDies)
+		wantRight(t, r, "", explore.LeaseEnds, explore.ReplicaDies)
+		if cell(t, r, explore.ReplicaDies).Waited == 0 {
+			t.Errorf("%s: a replica that is cut off keeps no lock", strategy)
+		}
+	}
+	wantDamage(t, explored(t, "lock-redlock", "enough", explore.LeaseEnds), explore.LeaseEnds, explore.LostUpdate)
 }
 
 func TestALockWithoutALeaseIsDeleted(t *testing.T) {

@@ -98,14 +98,6 @@ var faultTable = []fault{
 	},
 }
 
-// faultNames lists the names of all faults.
-func faultNames() (names []string) {
-	for _, f := range faultTable {
-		names = append(names, f.name)
-	}
-	return names
-}
-
 // Names of the actors that a fault starts.
 const (
 	againName   = "A again"
@@ -158,8 +150,8 @@ func (s *schedule) strike(ctx context.Context, f fault, o Option) error {
 	return nil
 }
 
-// firstStep executes the first step of a request that a fault has started. To start it earlier would make no difference,
-// because nobody notices a request before that step.
+// firstStep executes the first step of a request that a fault has started. To start it earlier would make no
+// difference, because nobody notices a request before that step.
 func (s *schedule) firstStep(ctx context.Context, who int) error {
 	if err := s.settle(ctx); err != nil {
 		return err
@@ -209,6 +201,13 @@ func (s *schedule) endLeases(context.Context) {
 	s.mu.Lock()
 	keys := s.leases()
 	s.mu.Unlock()
+	s.deleteKeys(keys)
+}
+
+func (s *schedule) deleteKeys(keys []string) {
+	if len(keys) > 0 {
+		s.add(Step{Kind: Strikes, Store: "redis", Text: "DEL " + strings.Join(keys, " ")})
+	}
 	s.stores.endLeases(keys)
 }
 
@@ -216,7 +215,7 @@ func (s *schedule) deleteLocks() {
 	s.mu.Lock()
 	keys := s.lockKeys()
 	s.mu.Unlock()
-	s.stores.endLeases(keys)
+	s.deleteKeys(keys)
 }
 
 func (s *schedule) promote() {

@@ -25,7 +25,7 @@ import (
 )
 
 // lane executes one schedule after the other, on a MySQL, a Redis and replicas of its own. So whatever waits in its
-// MySQL is part of the schedule, and faults strike no other lane. Servers of locks (Redlock, etcd, ZooKeeper) are
+// MySQL is part of the schedule, and faults strike no other lane. The servers of locks (Redlock, etcd, ZooKeeper) are
 // shared: they are keyed by item.
 type lane struct {
 	mysql    *servers.MySQL
@@ -33,6 +33,7 @@ type lane struct {
 	db       *sql.DB
 	keys     *redis.Client
 	oracle   *oracle.Oracle
+	locks    lockServers
 	waits    string // the query that counts what waits
 	replicas []*replica
 	items    func() int64
@@ -43,6 +44,7 @@ type lane struct {
 	mu     sync.Mutex
 	now    *schedule           // nil between two schedules
 	names  []string            // items of the schedule, and what was made for them
+	needs  []string            // servers of its strategy
 	sticky map[*wire.Conn]bool // connections that have named one of them
 	idle   map[string]bool     // shapes of what a service of the user does without a request
 	// watching is set until the first request.
@@ -92,6 +94,9 @@ func startLane(
 		return l, err
 	}
 	at.Redis, at.RedisReplica = []string{l.redis.Addr}, false
+	if l.subject != nil {
+		at.Redlock, at.Etcd, at.ZooKeeper = nil, nil, nil
+	}
 	if err := l.connect(ctx, at); err != nil {
 		return l, err
 	}
@@ -118,6 +123,9 @@ func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
 	l.keys = redis.NewClient(at.Account.RedisOptions(at.Redis[0]).Simple())
 	o := oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis, Account: at.Account}
 	if l.oracle, err = oracle.Open(ctx, o); err != nil {
+		return err
+	}
+	if l.locks, err = connectLocks(at); err != nil {
 		return err
 	}
 	var version string
@@ -152,6 +160,9 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string, 
 	r.proxies = append(r.proxies, toRedis)
 	config.Addr = toMySQL.Addr()
 	at.MySQLDSN, at.Redis = config.FormatDSN(), []string{toRedis.Addr()}
+	if err := r.proxyLocks(&at); err != nil {
+		return err
+	}
 	r.at = at
 	if r.lane.subject != nil {
 		r.Replica, err = r.lane.subject.start(ctx, t, name, at)
@@ -180,6 +191,7 @@ func (l *lane) stop() {
 	if l.keys != nil {
 		errs = append(errs, l.keys.Close())
 	}
+	l.locks.close()
 	if l.db != nil {
 		errs = append(errs, l.db.Close())
 	}
@@ -197,9 +209,12 @@ func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
 	if subject, ok := r.lane.subject.(*scripted); ok && !subject.mayTouch(e, r.lane.at.KeyPrefix) {
 		return wire.LoseBoth
 	}
-	s, names := r.lane.concerned(e)
-	if s != nil && (names || r.lane.subject != nil && s.serves(r.number)) {
+	s := r.lane.running()
+	if s = r.lane.concerned(e, s != nil && r.lane.subject != nil && s.serves(r.number)); s != nil {
 		return s.arrive(r.number, e, gone)
+	}
+	if s != nil {
+		s.pass(e)
 	}
 	return wire.Pass
 }
@@ -231,39 +246,37 @@ func (l *lane) running() *schedule {
 	return l.now
 }
 
-// concerned returns the schedule to which an exchange may belong, and whether it does in any case, because it names an
-// item or what was made for it, such as a reservation, or ends a transaction that did. Replicas look for work all the
-// time, and end what an earlier schedule has left behind.
+// concerned returns the schedule to which an exchange belongs: it names an item or what was made for it, such as a
+// reservation, or ends a transaction that did. It returns nil for others. Replicas look for work all the time, and end
+// what an earlier schedule has left behind.
 //
-// A service of the user may know an item by another name than its clients. So whatever it does while it has a request
-// belongs to the schedule, unless it has done the same without one.
-func (l *lane) concerned(e *wire.Exchange) (s *schedule, names bool) {
+// A service of the user may know an item by another name than its clients. So whatever it does while it is serving a
+// request belongs to the schedule, unless it does the same without one.
+func (l *lane) concerned(e *wire.Exchange, serving bool) *schedule {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.now == nil {
 		if l.watching {
 			l.idle[e.Shape] = true
 		}
-		return nil, false
+		return nil
 	}
-	if _, ok := l.subject.(*scripted); ok {
-		return l.now, true
-	}
-	if slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) }) {
+	_, script := l.subject.(*scripted)
+	switch {
+	case script:
+	case slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) }):
 		l.sticky[e.Conn] = true
 		l.names = append(l.names, uuids.FindAllString(e.Text, -1)...)
-		return l.now, true
+	case l.sticky[e.Conn] && endsTransaction(e):
+	case serving && !l.idle[e.Shape]:
+		l.sticky[e.Conn] = l.sticky[e.Conn] || !e.Local
+	default:
+		if beginsTransaction(e) { // for something else: connections are shared
+			delete(l.sticky, e.Conn)
+		}
+		return nil
 	}
-	if l.sticky[e.Conn] && endsTransaction(e) {
-		return l.now, true
-	}
-	if beginsTransaction(e) { // for something else: connections are shared
-		delete(l.sticky, e.Conn)
-	}
-	if l.idle[e.Shape] {
-		return nil, false
-	}
-	return l.now, false
+	return l.now
 }
 
 func beginsTransaction(e *wire.Exchange) bool {
@@ -281,10 +294,10 @@ func endsTransaction(e *wire.Exchange) bool {
 var uuids = regexp.MustCompile(`\b0x[0-9a-f]{32}\b`)
 
 // begin makes a schedule the one that is executed.
-func (l *lane) begin(s *schedule, items []int64) {
+func (l *lane) begin(s *schedule, needs []string, items []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.now, l.names, l.sticky = s, nil, map[*wire.Conn]bool{}
+	l.now, l.needs, l.names, l.sticky = s, needs, nil, map[*wire.Conn]bool{}
 	for _, item := range items {
 		l.names = append(l.names, strconv.FormatInt(item, 10))
 	}
@@ -375,43 +388,56 @@ const longestLease, longestLeaseElsewhere = 5 * time.Second, time.Minute
 
 // leases implements stores.
 func (l *lane) leases(keys []string) (leases []string) {
-	if len(keys) == 0 {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	pipe := l.keys.Pipeline()
-	for _, key := range keys {
-		pipe.PTTL(ctx, key)
-	}
-	replies, _ := pipe.Exec(ctx)
 	longest := longestLease
 	if l.subject != nil {
 		longest = longestLeaseElsewhere
 	}
-	for i, reply := range replies {
-		if ttl, ok := reply.(*redis.DurationCmd); ok && ttl.Err() == nil && ttl.Val() > 0 && ttl.Val() <= longest {
-			leases = append(leases, keys[i])
+	for _, client := range l.masters() {
+		pipe := client.Pipeline()
+		for _, key := range keys {
+			pipe.PTTL(ctx, key)
+		}
+		replies, _ := pipe.Exec(ctx)
+		for i, reply := range replies {
+			ttl, ok := reply.(*redis.DurationCmd)
+			if ok && ttl.Err() == nil && ttl.Val() > 0 && ttl.Val() <= longest && !slices.Contains(leases, keys[i]) {
+				leases = append(leases, keys[i])
+			}
 		}
 	}
-	return leases
+	return append(leases, l.locks.holders(ctx, l.needs, l.names)...)
 }
 
-// endLeases implements stores.
+// masters lists the servers of Redis that the strategy uses.
+func (l *lane) masters() []*redis.Client {
+	masters := []*redis.Client{l.keys}
+	if slices.Contains(l.needs, "redlock") {
+		masters = append(masters, l.locks.redlock...)
+	}
+	return masters
+}
+
+// endLeases implements stores. If it fails, no lease has ended, which the schedule shows.
 func (l *lane) endLeases(keys []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = l.keys.Del(ctx, keys...).Err() // if it fails, no lease has ended, which the schedule shows
+	for _, client := range l.masters() {
+		_ = client.Del(ctx, keys...).Err()
+	}
+	l.locks.end(ctx, keys)
 }
 
-// asleep implements stores. A replica whose connection is being opened waits for a store, and goes on soon.
+// asleep implements stores. A replica whose connection is being opened, or that has asked a server of locks, goes on
+// soon.
 func (l *lane) asleep(number int) bool {
 	r := l.replicas[number]
 	if r.Replica == nil {
 		a := l.running().of(number)
 		return a == nil || a.answered // the session of a script goes on until it asks a store, or ends
 	}
-	if slices.ContainsFunc(r.proxies, (*wire.Proxy).Opening) {
+	if slices.ContainsFunc(r.proxies, (*wire.Proxy).Busy) {
 		return false
 	}
 	for _, file := range threadsOf(strconv.Itoa(r.PID)) {

@@ -140,31 +140,29 @@ func (x *Explorer) ExploreScript(
 	if err != nil {
 		return r, err
 	}
-	cells := map[string]*Cell{}
+	cells, expect := map[string]*Cell{}, s.Expect
 	w := scriptWorkload(s)
+	r.Requests, r.Bounds, r.Random = len(w.requests), bounds, bounds.Random
+	r.Workloads = []Workload{{Name: w.name, Title: w.title}}
 	search := &Search{Bounds: bounds, Found: func(s Schedule) {
 		s.Token = w.name + ":" + s.Token
 		collect(cells, w.claim, s)
 		if progress != nil {
 			progress(total(cells))
 		}
+		x.show(r, cells, func(c *Cell) { c.compare(expect, false) })
 	}, Settled: func(faults []string) bool { return proved(s.Expect, cells, strings.Join(faults, "+")) }}
 	r.Tally, err = search.Run(ctx, x.systems(scriptChoice(s), w, x.faults(scriptChoice(s).Strategy, w, bounds)))
 	if err != nil && ctx.Err() == nil {
 		return r, err
 	}
-	r.Random = bounds.Random
 	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
 	for fault := range s.Expect {
 		if cells[fault] == nil && (fault == "" || bounds.Faults > 0) {
 			cells[fault] = &Cell{Fault: fault}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(cells)) {
-		c := *cells[name]
-		c.compare(s.Expect, r.Exhausted)
-		r.Cells = append(r.Cells, c)
-	}
+	r.Cells = judged(cells, func(c *Cell) { c.compare(expect, r.Exhausted) })
 	r.Took = time.Since(began)
 	if ctx.Err() == nil && r.Held() && !sold.Load() && !slices.Contains(slices.Collect(maps.Values(s.Expect)), Deadlock) {
 		return r, fmt.Errorf("%s: no session has succeeded in any of %d schedules", s.File, r.Tally.Schedules)
@@ -199,7 +197,7 @@ func (c *Cell) compare(expect map[string]string, exhausted bool) {
 	}
 	c.Claim = want
 	if want == Right {
-		c.Held = c.damaged() == 0
+		c.Held = c.Damaged() == 0
 	} else {
 		c.Held = c.Kinds[want] > 0 || !exhausted
 	}

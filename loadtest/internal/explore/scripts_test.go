@@ -74,7 +74,7 @@ func testGallery(t *testing.T, x *Explorer) {
 			}
 			if !r.Held() || !r.Judged() {
 				var b strings.Builder
-				_ = r.Write(&b, true)
+				_ = r.Write(&b, true, false)
 				t.Error(b.String())
 			}
 		})

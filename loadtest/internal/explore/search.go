@@ -60,8 +60,8 @@ func (p Point) String() string {
 	return strings.Join(steps, "; ")
 }
 
-// cost returns how many preemptions and faults an option costs: a preemption leaves an actor that could go on. So does an
-// actor that joins: without that, most schedules would be those of three actors.
+// cost returns how many preemptions and faults an option costs: a preemption leaves an actor that could go on. So does
+// an actor that joins: without that, most schedules would be those of three actors.
 func (p Point) cost(o Option) cost {
 	var c cost
 	if o.Fault != "" {
@@ -83,13 +83,13 @@ type System interface {
 
 // Bounds limit a search.
 type Bounds struct {
-	Preemptions int  // the most in one schedule; negative: no limit
-	Faults      int  // the most in one schedule
-	NoReduction bool // also execute schedules that differ only in the order of steps that commute
+	Preemptions int  `json:"preemptions"`            // the most in one schedule; negative: no limit
+	Faults      int  `json:"faults"`                 // the most in one schedule
+	NoReduction bool `json:"no_reduction,omitempty"` // also execute schedules that differ only in the order of steps that commute
 
-	Random   bool          // execute schedules at random instead of all
-	Seed     uint64        // the same seed leads to the same schedules, of which more are executed in more time
-	Duration time.Duration // of the search, if it is random
+	Random   bool          `json:"-"`                     // execute schedules at random instead of all
+	Seed     uint64        `json:"seed,omitempty"`        // the same seed leads to the same schedules, of which more are executed in more time
+	Duration time.Duration `json:"duration_ns,omitempty"` // of the search, if it is random
 }
 
 // Search is a search for all schedules of a System within Bounds. Systems of the same kind can work on it side by side.
@@ -113,10 +113,10 @@ type Search struct {
 
 // Schedule is one that was executed.
 type Schedule struct {
-	Token       string // replays it
-	Preemptions int
-	Faults      int
-	Outcome     Outcome
+	Token       string  `json:"token"` // replays it
+	Preemptions int     `json:"preemptions"`
+	Faults      int     `json:"faults"`
+	Outcome     Outcome `json:"outcome"`
 }
 
 // Tally counts what a search did.
@@ -276,8 +276,8 @@ func (s *Search) plan(j job) {
 	}
 }
 
-// again plans to execute once more what an execution branched off from: the one that offered a step that cannot be taken
-// was disturbed, and may have missed others.
+// again plans to execute once more what an execution branched off from: the one that offered a step that cannot be
+// taken was disturbed, and may have missed others.
 func (s *Search) again(e execution) {
 	name := strings.Join(e.job.prefix[:len(e.labels)+1], ".")
 	if s.missing[name] != "" {

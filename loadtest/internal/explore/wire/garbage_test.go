@@ -52,8 +52,8 @@ func TestGarbageDoesNoHarm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer idle.Close()
 		p.Close()
+		idle.Close()
 		for _, driver := range drivers {
 			_ = driver.Close() // its connection is closed
 		}
@@ -170,9 +170,17 @@ func TestFramesPassUnasked(t *testing.T) {
 	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || line != "+PONG\r\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
+	if p.Busy() {
+		t.Error("the proxy is busy, although everything is answered")
+	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.pushes == 0 || g.arrived > 0 {
+	if g.pushes != 2 || g.arrived > 0 {
 		t.Errorf("%d frames were pushed, and %d requests arrived", g.pushes, g.arrived)
 	}
+	g.mu.Unlock()
+	serverstest.Eventually(t, "a request without an answer makes the proxy busy", func() bool {
+		fmt.Fprint(conn, "x") // and more of it, in case it was looked at too late
+		return p.Busy()
+	})
+	serverstest.Eventually(t, "the answer is not waited for any more", func() bool { return !p.Busy() })
 }

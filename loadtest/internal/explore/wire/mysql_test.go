@@ -363,7 +363,7 @@ func TestConnectionIDAndKill(t *testing.T) {
 func TestAConnectionIsOpeningUntilItsClientHasLoggedIn(t *testing.T) {
 	t.Parallel()
 	through, _, p, _ := openSQL(t, nil)
-	if p.Opening() {
+	if p.Busy() {
 		t.Error("nobody has connected")
 	}
 	client, err := net.Dial("tcp", p.Addr())
@@ -374,10 +374,10 @@ func TestAConnectionIsOpeningUntilItsClientHasLoggedIn(t *testing.T) {
 	if _, err := io.ReadFull(client, make([]byte, 4)); err != nil { // of the greeting
 		t.Fatal(err)
 	}
-	if !p.Opening() {
+	if !p.Busy() {
 		t.Error("the client has not logged in")
 	}
 	client.Close()
 	exec(t, through, "DO 1")
-	serverstest.Eventually(t, "one client has logged in, and the other has gone", func() bool { return !p.Opening() })
+	serverstest.Eventually(t, "one client has logged in, and the other has gone", func() bool { return !p.Busy() })
 }

@@ -17,7 +17,7 @@ type Protocol int
 const (
 	MySQL  Protocol = iota // also that of MariaDB and TiDB
 	Redis                  // RESP2 and RESP3
-	Frames                 // any other: everything passes, and what the server sends counts as pushed
+	Frames                 // any other: everything passes, and counts as pushed
 )
 
 // session is what is known about a connection. It knows the protocol.
@@ -111,8 +111,23 @@ func (p *Proxy) Refuse(refuse bool) {
 	p.refusing = refuse
 }
 
-// Opening reports whether a client is about to connect and to log in.
-func (p *Proxy) Opening() bool { return p.opening.Load() > 0 }
+// Busy reports whether a client is about to connect and to log in; of Frames, also whether one has sent something that
+// is not answered yet. Not every message has an answer, so that is only so for answerTime.
+func (p *Proxy) Busy() bool {
+	if p.opening.Load() > 0 {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		if at := l.asked.Load(); at > 0 && time.Since(time.Unix(0, at)) < answerTime {
+			return true
+		}
+	}
+	return false
+}
+
+const answerTime = 100 * time.Millisecond
 
 // Close ends the proxy and its connections. It returns when the gate is not called any more.
 func (p *Proxy) Close() {
@@ -202,6 +217,7 @@ type link struct {
 	replies        chan frame
 	requestErr     error // why requests was closed
 	openedOnce     sync.Once
+	asked          atomic.Int64 // when the client has sent what is not answered; 0: there is nothing; only of Frames
 	goneOnce       sync.Once
 	gone           chan struct{} // closed when the client hangs up, or with closed
 	closeOnce      sync.Once
@@ -314,6 +330,10 @@ func (l *link) request(f frame) (goOn bool) {
 		return l.refuse(err)
 	}
 	if e == nil {
+		if l.proxy.protocol == Frames {
+			l.asked.Store(time.Now().UnixNano())
+			l.proxy.gate.Pushed(l.conn)
+		}
 		return l.send(f)
 	}
 	e.Conn, e.Store = l.conn, l.conn.Store
@@ -330,6 +350,7 @@ func (l *link) reply(f frame) (goOn bool) {
 	}
 	switch l.session.reply(f, e) {
 	case pushed:
+		l.asked.Store(0)
 		l.proxy.gate.Pushed(l.conn)
 		if len(l.answer) > 0 { // it keeps its place
 			l.answer = append(l.answer, f.raw...)
@@ -339,7 +360,7 @@ func (l *link) reply(f frame) (goOn bool) {
 		l.answer = append(l.answer, f.raw...)
 		return true
 	case final:
-		answer := append(l.answer, f.raw...)
+		answer := slices.Concat(l.answer, f.raw)
 		l.exchange, l.frame, l.answer = nil, frame{}, nil
 		l.proxy.gate.Answered(e, nil)
 		if l.action == LoseReply {
@@ -355,8 +376,7 @@ func (l *link) reply(f frame) (goOn bool) {
 
 // refuse tells a client that its request is not understood.
 func (l *link) refuse(err error) (goOn bool) {
-	var r refusal
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[refusal](err); ok {
 		_, _ = l.client.Write(r.reply)
 	}
 	return false

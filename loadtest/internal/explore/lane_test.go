@@ -1,0 +1,35 @@
+package explore
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/topology"
+)
+
+func TestAProcessWithDeadChildrenIsAsleep(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("there is no /proc here, which tells what a process does")
+	}
+	t.Parallel()
+	// The shell becomes a program that does not wait for its children.
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "true & exec sleep 1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	l := &lane{replicas: []*replica{{Replica: &topology.Replica{PID: cmd.Process.Pid}}}}
+	serverstest.Eventually(t, "the child is dead", func() bool {
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
+		state, _ := os.ReadFile(fmt.Sprintf("/proc/%s/stat", bytes.TrimSpace(children)))
+		return bytes.Contains(state, []byte(") Z "))
+	})
+	serverstest.Eventually(t, "the process is asleep", func() bool { return l.asleep(0) })
+}
