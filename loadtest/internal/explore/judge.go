@@ -37,6 +37,7 @@ const (
 	SellsMore  = "more for sale than there is" // in the store that sells than in the one that is updated afterwards
 	SellsLess  = "less for sale than there is"
 	OtherWrong = "wrong"
+	NotServed  = "nobody served" // everybody was told busy, although nothing went wrong
 	Deadlock   = "stuck"
 	Unjudged   = "unjudged"
 )
@@ -107,6 +108,9 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 	h.Run.Exclusive = h.Run.Exclusive && len(s.struck) == 0
 	h.End.StartedNS, h.End.EndedNS = began, monotonic.Now()
 	o.Kind, o.Evidence = judgeAnswers(h, told)
+	if o.Kind == Right && len(s.struck) == 0 && !slices.ContainsFunc(told, answers.served) {
+		o.Kind, o.Evidence = NotServed, []string{"every request was told busy, and no fault has struck"}
+	}
 	if o.Kind == Leaked && slices.Contains(s.struck, SentAgain) && !x.strategy.Idempotent {
 		o.Kind = SoldTwice // to the judge, both requests are one
 	}
@@ -144,6 +148,12 @@ func (a *answers) forget() {
 	if n := len(a.calls); n > 0 {
 		a.calls[n-1].Outcome = history.Unknown
 	}
+}
+
+// served reports whether a request was answered otherwise than that the service is busy.
+func (a answers) served() bool {
+	return slices.ContainsFunc(a.ops, func(op history.Op) bool { return op.Outcome != history.Busy }) ||
+		slices.ContainsFunc(a.calls, func(c history.Call) bool { return c.Outcome != history.Busy })
 }
 
 // mayHold reports whether a deduction may have held units for a while that it has not sold.

@@ -362,10 +362,23 @@ func (l *lane) cut(number int) {
 	l.mu.Lock()
 	l.cutOff = append(l.cutOff, r)
 	l.mu.Unlock()
-	for _, p := range r.proxies {
+	for _, p := range r.used() {
 		p.Refuse(true)
 		p.CutAll()
 	}
+}
+
+// used lists the proxies of a replica, without those to servers of locks that nobody uses: to connect to one again takes
+// a second.
+func (r *replica) used() []*wire.Proxy {
+	if r.lane.subject == nil && !slices.ContainsFunc(r.lane.needs, isLockServer) {
+		return r.proxies[:2] // MySQL and Redis
+	}
+	return r.proxies
+}
+
+func isLockServer(need string) bool {
+	return slices.Contains([]string{"redlock", "etcd", "zookeeper"}, need)
 }
 
 // blocked implements stores. It asks MySQL what waits, because a timer could only guess.

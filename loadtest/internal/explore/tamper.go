@@ -60,11 +60,7 @@ func (l *lane) promote(s *saved) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for _, r := range l.replicas {
-		for _, p := range r.proxies {
-			if p.Protocol() == wire.Redis {
-				p.CutAll()
-			}
-		}
+		r.proxies[1].CutAll() // that of Redis
 	}
 	pipe := l.keys.TxPipeline()
 	for _, k := range s.keys {

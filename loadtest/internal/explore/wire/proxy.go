@@ -91,9 +91,6 @@ func Start(protocol Protocol, server string, gate Gate) (*Proxy, error) {
 // Addr returns the host:port at which the proxy listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Protocol returns what it is a proxy for.
-func (p *Proxy) Protocol() Protocol { return p.protocol }
-
 // CutAll ends all connections, to the clients and to the server, as if the client's host had vanished. Requests that
 // are held then do not reach the server.
 func (p *Proxy) CutAll() {
