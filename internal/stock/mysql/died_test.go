@@ -28,8 +28,8 @@ func newDyingReplica(t *testing.T) dyingReplica {
 	return r
 }
 
-// dies has the replica die while a request waits for the row that lock selects. It returns when the server has ended what
-// the request sent.
+// dies has the replica die while a request waits for the row that lock selects. It returns when the server has ended
+// what the request sent.
 func (r dyingReplica) dies(t *testing.T, lock string, wait time.Duration, request func() error) {
 	t.Helper()
 	locked := stocktest.Begin(t, r.db)

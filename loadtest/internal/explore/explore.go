@@ -150,7 +150,7 @@ type Result struct {
 	Strategy  string        `json:"strategy"`
 	Store     string        `json:"store"`
 	Control   bool          `json:"control"`
-	Own       bool          `json:"own,omitempty"` // Strategy is the command of a service of the user, or the file of a script
+	Own       bool          `json:"own,omitempty"` // Strategy is the command of a user's service, or the file of a script
 	Tally     Tally         `json:"tally"`
 	Exhausted bool          `json:"exhausted"`
 	Random    bool          `json:"random,omitempty"` // schedules were chosen at random
@@ -170,7 +170,9 @@ func (r Result) Judged() bool {
 }
 
 // Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
-func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds Bounds, progress func(int)) (Result, error) {
+func (x *Explorer) Explore(
+	ctx context.Context, choice scenario.Choice, bounds Bounds, progress func(int),
+) (Result, error) {
 	began := time.Now()
 	r := Result{Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Exhausted: true}
 	r.Own = x.subject != nil
@@ -330,7 +332,8 @@ func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token str
 			"the name of a workload and a colon, such as enough:")
 	}
 	if len(w.requests) > x.requests {
-		return Outcome{}, fmt.Errorf("the token is of a schedule with %d requests: replay it with --requests %[1]d", len(w.requests))
+		return Outcome{}, fmt.Errorf("the token is of a schedule with %d requests: replay it with --requests %[1]d",
+			len(w.requests))
 	}
 	if err := x.warmUp(ctx, choice); err != nil {
 		return Outcome{}, err
@@ -338,8 +341,8 @@ func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token str
 	return Replay(ctx, x.systems(choice, w, w.strikes(choice.Strategy))[0], labels)
 }
 
-// expects returns what the catalogue claims about schedules in which a fault strikes, in words, and whether some of them
-// must, or may, do damage. The words are empty if it claims nothing. requests is that of a Cell.
+// expects returns what the catalogue claims about schedules in which a fault strikes, in words, and whether some of
+// them must, or may, do damage. The words are empty if it claims nothing. requests is that of a Cell.
 func expects(s scenario.Strategy, requests, faults string) (words string, must, may bool) {
 	claim := s.ClaimFor(2, false)
 	if requests == LimitedBuyer && s.Claim.BuyerLimit == "exceeded" {
@@ -385,8 +388,8 @@ func keepsStocksApart(s scenario.Strategy) bool {
 // damaged counts the schedules that did damage.
 func (c Cell) damaged() int { return c.Schedules - c.Kinds[Right] - c.Kinds[Unjudged] }
 
-// judge compares a cell with what the catalogue claims. A claim that something happens is refuted only if every schedule
-// was executed and none shows it.
+// judge compares a cell with what the catalogue claims. A claim that something happens is refuted only if every
+// schedule was executed and none shows it.
 func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
 	words, must, may := expects(s, c.Requests, c.Fault)
 	c.Claim = words
@@ -414,8 +417,8 @@ func refuted(s scenario.Strategy, cells map[string]*Cell) bool {
 	return false
 }
 
-// settled reports whether no more schedules are needed in which some faults strike: the claim is one of damage, and some
-// was found, or there is damage even without a fault.
+// settled reports whether no more schedules are needed in which some faults strike: the claim is one of damage, and
+// some was found, or there is damage even without a fault.
 func settled(s scenario.Strategy, cells map[string]*Cell, claim claimKind, faults []string) bool {
 	name := strings.Join(faults, "+")
 	if c := cells[cellName(claim, "")]; c != nil && name != "" && c.damaged() > 0 {

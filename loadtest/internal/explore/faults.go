@@ -98,14 +98,6 @@ var faultTable = []fault{
 	},
 }
 
-// faultNames lists the names of all faults.
-func faultNames() (names []string) {
-	for _, f := range faultTable {
-		names = append(names, f.name)
-	}
-	return names
-}
-
 // Names of the actors that a fault starts.
 const (
 	againName   = "A again"
@@ -158,8 +150,8 @@ func (s *schedule) strike(ctx context.Context, f fault, o Option) error {
 	return nil
 }
 
-// firstStep executes the first step of a request that a fault has started. To start it earlier would make no difference,
-// because nobody notices a request before that step.
+// firstStep executes the first step of a request that a fault has started. To start it earlier would make no
+// difference, because nobody notices a request before that step.
 func (s *schedule) firstStep(ctx context.Context, who int) error {
 	if err := s.settle(ctx); err != nil {
 		return err

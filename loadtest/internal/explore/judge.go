@@ -117,8 +117,8 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 	return o, nil
 }
 
-// delay makes requests begin with the first of their steps. All are sent at the beginning, but nobody can tell a request
-// from one that is sent later before one of its steps is executed.
+// delay makes requests begin with the first of their steps. All are sent at the beginning, but nobody can tell a
+// request from one that is sent later before one of its steps is executed.
 func (a *answers) delay(executed []int64) {
 	begin := func(sent *int64, received int64) {
 		for _, at := range executed {
@@ -167,7 +167,8 @@ func (x *session) left(ctx context.Context, items []int64, told []answers) (*his
 		Story: "explore", Claim: claim, Witness: history.WitnessOracle, Exclusive: x.strategy.Claim.Exclusive &&
 			claim == verify.ClaimCorrect,
 		Fenced: x.strategy.Fenced(), OmitsRemaining: x.strategy.OmitsRemaining(), Keys: x.strategy.Idempotent,
-		Ledger: x.strategy.Idempotent && durable == oracle.MySQL && x.lane.subject == nil, Set: x.stockOf(items), Initial: x.stockOf(items),
+		Ledger: x.strategy.Idempotent && durable == oracle.MySQL && x.lane.subject == nil,
+		Set:    x.stockOf(items), Initial: x.stockOf(items),
 	}, End: &history.End{}}
 	var err error
 	if takesHolds(x.strategy, x.store) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// random executes schedules at random until the time is over. It is for what is too large to be exhausted, such as three
-// requests: it changes between actors at few points (probabilistic concurrency testing: Burckhardt and others, "A
+// random executes schedules at random until the time is over. It is for what is too large to be exhausted, such as
+// three requests: it changes between actors at few points (probabilistic concurrency testing: Burckhardt and others, "A
 // Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010).
 func (s *Search) random(ctx context.Context, systems []System) (Tally, error) {
 	s.planned = map[string]bool{}

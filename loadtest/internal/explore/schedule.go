@@ -15,8 +15,8 @@ import (
 
 // schedule is one schedule while it is executed: its actors, and what each of them does.
 //
-// An actor is at a step while the gate holds an exchange of its replica; it executes while an exchange has passed and is
-// not answered; it waits in a store if the store says so; it waits in its process if nothing of it is under way.
+// An actor is at a step while the gate holds an exchange of its replica; it executes while an exchange has passed and
+// is not answered; it waits in a store if the store says so; it waits in its process if nothing of it is under way.
 type schedule struct {
 	stores stores
 	faults []fault
@@ -213,10 +213,11 @@ func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
 		if step.Actor != a.name || step.Text != e.Text || step.Reply != "" {
 			continue
 		}
-		if step.Kind == Waits {
+		switch step.Kind {
+		case Waits:
 			s.steps = append(s.steps, Step{Actor: a.name, Text: e.Text, Reply: reply, Kind: Resumes})
 			s.steps[i].Reply = "waits"
-		} else if step.Kind == Executes || step.Kind == Polls {
+		case Executes, Polls:
 			s.steps[i].Reply = reply
 			if again && step.Kind == Polls {
 				s.steps = slices.Delete(s.steps, i, i+1) // it has changed nothing: pollers would fill the trace
@@ -334,6 +335,8 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 	for _, a := range s.actors {
 		quiet := time.Since(a.lastEvent)
 		switch {
+		case a.started && a.lost && !a.answered: // its client has hung up
+			wake = max(wake, executing)
 		case !a.started || len(a.pending) > 0 && len(a.flying) == 0 || a.waiting:
 		case len(a.flying) > 0:
 			flying = append(flying, a.flying...)
@@ -342,8 +345,6 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 			}
 		case a.answered && quiet < executing: // what it still does, such as giving back a lock, shows up soon
 			wake = max(wake, executing-quiet)
-		case a.lost && !a.answered: // its client has hung up
-			wake = max(wake, executing)
 		case !a.answered && quiet < s.silenceOf(a):
 			wake = max(wake, s.silenceOf(a)-quiet)
 		case !s.stores.asleep(a.replica):
@@ -479,8 +480,8 @@ type idleTime struct {
 	noted bool
 }
 
-// passTime lets pollers poll, and others wait, until one of them can go on: because a lease has ended, or because it has
-// only paused between two tries.
+// passTime lets pollers poll, and others wait, until one of them can go on: because a lease has ended, or because it
+// has only paused between two tries.
 func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime) error {
 	if idle.since.IsZero() {
 		idle.since = time.Now()
@@ -584,7 +585,7 @@ func (s *schedule) whoWaits() string {
 	var parts []string
 	for _, a := range s.actors {
 		switch {
-		case a.answered:
+		case a.answered || !a.started:
 		case len(a.flying) > 0:
 			parts = append(parts, fmt.Sprintf("%s waits in the store for %s", a.name, a.flying[0].Text))
 		case len(a.pending) > 0:
@@ -594,6 +595,14 @@ func (s *schedule) whoWaits() string {
 		}
 	}
 	return strings.Join(parts, "; ")
+}
+
+// died reports whether a replica was killed.
+func (s *schedule) died(replica int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.of(replica)
+	return a != nil && a.lost
 }
 
 // release lets everything pass from now on.

@@ -26,8 +26,8 @@ import (
 // ScriptOptions are those of StartScripts.
 type ScriptOptions struct {
 	Lanes int
-	// At is where MySQL, with a database of the explorer's own, and Redis are, if they are the user's; KeyPrefix is that of
-	// all keys. Empty fields stand for servers of each lane's own. There is one lane then.
+	// At is where MySQL, with a database of the explorer's own, and Redis are, if they are the user's; KeyPrefix is
+	// that of all keys. Empty fields stand for servers of each lane's own. There is one lane then.
 	At topology.Addresses
 }
 
@@ -123,7 +123,9 @@ var ScriptWords = script.Words{
 }
 
 // ExploreScript executes every schedule of a script within the bounds. If ctx ends, it returns what it has.
-func (x *Explorer) ExploreScript(ctx context.Context, s *script.Script, bounds Bounds, progress func(int)) (Result, error) {
+func (x *Explorer) ExploreScript(
+	ctx context.Context, s *script.Script, bounds Bounds, progress func(int),
+) (Result, error) {
 	began := time.Now()
 	r := Result{Strategy: s.File, Store: oracle.MySQL, Own: true}
 	sold, err := x.use(ctx, s)
@@ -201,7 +203,7 @@ func (x *Explorer) ReplayScript(ctx context.Context, s *script.Script, token str
 	w := scriptWorkload(s)
 	labels, found := strings.CutPrefix(token, w.name+":")
 	if !found {
-		return Outcome{}, fmt.Errorf("%q is no token of a script: one begins with %s:", token, w.name)
+		return Outcome{}, fmt.Errorf("%q is no token of a script, which begins with %q", token, w.name+":")
 	}
 	_, err := x.use(ctx, s)
 	defer x.leave()
@@ -388,13 +390,16 @@ func (s *scripted) client(l *lane, items []int64, n, at int, r request) client {
 			op.Count = result.Units
 			s.sold.Store(true)
 		}
-		tell(inWords(op.Outcome, op.Error))
+		if now := l.running(); now == nil || !now.died(at) {
+			tell(inWords(op.Outcome, op.Error))
+		}
 		return answers{ops: []history.Op{op}}, err
 	}
 }
 
 var outcomes = map[script.Outcome]history.Outcome{
-	script.Done: history.Sold, script.SoldOut: history.SoldOut, script.Refused: history.Busy, script.Unknown: history.Unknown,
+	script.Done: history.Sold, script.SoldOut: history.SoldOut, script.Refused: history.Busy,
+	script.Unknown: history.Unknown,
 }
 
 var errNotAnswered = errors.New("the request was not answered")
@@ -419,7 +424,7 @@ func (r *replica) pass(ctx context.Context, text string, send func() (string, er
 
 // check has the script judge what a schedule has left.
 func (s *scripted) check(ctx context.Context, l *lane, items []int64, told []answers) (damage string, err error) {
-	var sold, unknown, refused int64 // units, units, sessions
+	var sold, unknown, refused int64 // the first two in units, the last in sessions
 	for _, a := range told {
 		for _, op := range a.ops {
 			switch op.Outcome {

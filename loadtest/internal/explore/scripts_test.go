@@ -144,8 +144,14 @@ func testMistakes(t *testing.T, x *Explorer) {
 		{"def setup():\n    sql('nonsense')\ndef buy(): pass", "shop.star:2:8: in setup: Error 1064"},
 		{"def setup():\n    refuse('no')\ndef buy(): pass", "shop.star: setup was refused: no"},
 		{"def check():\n    x = [][0]\ndef buy(): pass", "shop.star:2:11: in check: "},
-		{"def buy():\n    while True:\n        pass", "shop.star:2:5: in buy: Starlark computation cancelled: it loops"},
-		{"def buy():\n    while True:\n        redis('INCR', 'n')", "shop.star:3:14: in buy: it loops: 200 calls, and no end"},
+		{
+			"def buy(count):\n    while True:\n        count += 1",
+			"shop.star:1:1: in buy: Starlark computation cancelled: it loops",
+		},
+		{
+			"def buy():\n    while True:\n        redis('INCR', 'n')",
+			"shop.star:3:14: in buy: it loops: 200 calls, and no end",
+		},
 		{"def buy():\n    refuse('I do not want to')", "shop.star: no session has succeeded in any of"},
 		{"def buy():\n    http('GET', ':')", "shop.star:2:9: in buy: parse"},
 	} {
@@ -249,12 +255,17 @@ func TestScriptsOnServersOfTheUser(t *testing.T) {
 	if err := x.lanes[0].keys.Set(ctx, "precious", 1, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := x.ExploreScript(ctx, load(t, "def buy(who):\n    redis('SET', key('a'), who)\ndef check(): return True"), unlimited, nil)
+	const text = "def buy(who):\n    redis('SET', key('a'), who)\ndef check(): return True"
+	r, err := x.ExploreScript(ctx, load(t, text), unlimited, nil)
 	if err != nil || !r.Held() {
 		t.Errorf("%+v, %v", r, err)
 	}
-	for _, text := range []string{"redis('SET', 'precious', 2)", "redis('FLUSHALL')", "lua(\"redis.call('DEL', KEYS[1])\", ['precious'])"} {
-		for _, where := range []string{"def buy():\n    %\ndef check(): return True", "def setup():\n    %\ndef buy(): pass"} {
+	for _, text := range []string{
+		"redis('SET', 'precious', 2)", "redis('FLUSHALL')", "lua(\"redis.call('DEL', KEYS[1])\", ['precious'])",
+	} {
+		for _, where := range []string{
+			"def buy():\n    %\ndef check(): return True", "def setup():\n    %\ndef buy(): pass",
+		} {
 			_, err := x.ExploreScript(ctx, load(t, strings.Replace(where, "%", text, 1)), unlimited, nil)
 			if err == nil || !strings.Contains(err.Error(), "name keys with key()") {
 				t.Errorf("%s: %v", text, err)

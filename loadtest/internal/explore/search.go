@@ -60,8 +60,8 @@ func (p Point) String() string {
 	return strings.Join(steps, "; ")
 }
 
-// cost returns how many preemptions and faults an option costs: a preemption leaves an actor that could go on. So does an
-// actor that joins: without that, most schedules would be those of three actors.
+// cost returns how many preemptions and faults an option costs: a preemption leaves an actor that could go on. So does
+// an actor that joins: without that, most schedules would be those of three actors.
 func (p Point) cost(o Option) cost {
 	var c cost
 	if o.Fault != "" {
@@ -276,8 +276,8 @@ func (s *Search) plan(j job) {
 	}
 }
 
-// again plans to execute once more what an execution branched off from: the one that offered a step that cannot be taken
-// was disturbed, and may have missed others.
+// again plans to execute once more what an execution branched off from: the one that offered a step that cannot be
+// taken was disturbed, and may have missed others.
 func (s *Search) again(e execution) {
 	name := strings.Join(e.job.prefix[:len(e.labels)+1], ".")
 	if s.missing[name] != "" {

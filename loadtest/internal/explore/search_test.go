@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// program is a System in memory: actors that read and write variables. What each has read, and the variables at the end,
-// are its outcome.
+// program is a System in memory: actors that read and write variables. What each has read, and the variables at the
+// end, are its outcome.
 type program [][]operation
 
 type operation struct {

@@ -104,7 +104,8 @@ func (s Service) start(
 		return nil, err
 	}
 	dsn := mysql.NewConfig()
-	dsn.User, dsn.Passwd, dsn.Net, dsn.Addr, dsn.DBName = config.User, config.Passwd, config.Net, config.Addr, config.DBName
+	dsn.User, dsn.Passwd, dsn.DBName = config.User, config.Passwd, config.DBName
+	dsn.Net, dsn.Addr = config.Net, config.Addr
 	host, port, _ := strings.Cut(config.Addr, ":")
 	redisHost, redisPort, _ := strings.Cut(at.Redis[0], ":")
 	return t.StartCommand(ctx, name, s.Command, map[string]string{
@@ -159,7 +160,7 @@ func (s Service) stock(ctx context.Context, l *lane, items []int64) (map[int64]i
 }
 
 func words(command string) (args []any) {
-	for _, word := range strings.Fields(command) {
+	for word := range strings.FieldsSeq(command) {
 		args = append(args, word)
 	}
 	return args
@@ -214,7 +215,7 @@ func (s Service) send(ctx context.Context, base string, op *history.Op) error {
 	response, err := oneConnection.Do(request)
 	if err != nil {
 		op.Outcome, op.Error = history.Unknown, "no answer"
-		return nil //nolint:nilerr // it is an outcome
+		return nil // it is an outcome
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))

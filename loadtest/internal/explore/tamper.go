@@ -90,7 +90,8 @@ func (l *lane) entries(ctx context.Context, item int64) int64 {
 func (l *lane) holds(item int64) (n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	const query = "SELECT COUNT(*) FROM reservation WHERE goods_id = ? AND state = 'held' AND expires_at > UTC_TIMESTAMP(6)"
+	const query = "SELECT COUNT(*) FROM reservation WHERE goods_id = ? AND state = 'held' " +
+		"AND expires_at > UTC_TIMESTAMP(6)"
 	_ = l.db.QueryRowContext(ctx, query, item).Scan(&n) // if it fails, the fault cannot strike
 	return n
 }
@@ -98,8 +99,8 @@ func (l *lane) holds(item int64) (n int) {
 // endHolds implements stores.
 func (l *lane) endHolds(item int64) { _ = l.endReservations(context.Background(), item) }
 
-// endReservations lets the time of the reservations of an item pass that are held, unless somebody has locked them. They
-// lasted for whole milliseconds.
+// endReservations lets the time of the reservations of an item pass that are held, unless somebody has locked them.
+// They lasted for whole milliseconds.
 func (l *lane) endReservations(ctx context.Context, item int64) error {
 	tx, err := l.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {

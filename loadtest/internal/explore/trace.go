@@ -101,9 +101,11 @@ func (r Result) Write(w io.Writer, traces bool) error {
 	if r.Random {
 		state = "chosen at random"
 	} else if !r.Exhausted {
-		state = fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated", r.Tally.Waiting, r.Tally.Diverged)
+		state = fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated",
+			r.Tally.Waiting, r.Tally.Diverged)
 	}
-	fmt.Fprintf(w, "%s on %s: %d schedules, %s (%.1f s)\n", r.Strategy, r.Store, r.Tally.Schedules, state, r.Took.Seconds())
+	fmt.Fprintf(w, "%s on %s: %d schedules, %s (%.1f s)\n",
+		r.Strategy, r.Store, r.Tally.Schedules, state, r.Took.Seconds())
 	if r.Tally.Example != "" {
 		fmt.Fprintf(w, "  could not be repeated: %s\n", r.Tally.Example)
 	}

@@ -164,7 +164,7 @@ func (p *pending) wait() history.Op {
 }
 
 // giveUp waits until the replica answers, which it does without being told if it finds its lease ended.
-func (p *pending) giveUp() history.Op {
+func (p *pending) giveUp() {
 	select {
 	case <-p.done:
 	case <-time.After(patience):
@@ -172,7 +172,7 @@ func (p *pending) giveUp() history.Op {
 	case <-p.stage.ctx.Done():
 		p.stage.check(p.stage.ctx.Err())
 	}
-	return p.wait()
+	p.wait()
 }
 
 // answered reports whether the answer has come.

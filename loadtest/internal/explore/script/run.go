@@ -113,6 +113,9 @@ func (r *run) thread(ctx context.Context) (thread *starlark.Thread, release func
 				r.env.Say(text)
 			}
 		},
+		Load: func(*starlark.Thread, string) (starlark.StringDict, error) {
+			return nil, errors.New("a script is one file")
+		},
 		OnMaxSteps: func(t *starlark.Thread) { t.Cancel(fmt.Sprintf("it loops: %d steps, and no end", mostSteps)) },
 	}
 	thread.SetMaxExecutionSteps(mostSteps)
@@ -151,7 +154,7 @@ func (r *run) predeclared(ctx context.Context) starlark.StringDict {
 			_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple,
 		) (starlark.Value, error) {
 			if !r.inside {
-				return nil, errors.New("it can only be called in a function")
+				return nil, errors.New(name + " can only be called in a function")
 			}
 			return f(args, kwargs)
 		})

@@ -1,5 +1,6 @@
 // Package script reads sessions that are written in Starlark, a dialect of Python, and executes them. What a session
-// asks of MySQL, Redis or a service is one call of a function; everything else is computed without anybody else noticing.
+// asks of MySQL, Redis or a service is one call of a function; everything else is computed without anybody else
+// noticing.
 package script
 
 import (
@@ -52,8 +53,8 @@ var levels = []string{"READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "
 // options allow what a session needs, such as to poll for a lock. Steps are limited, so that no script hangs.
 var options = &syntax.FileOptions{While: true, Set: true, GlobalReassign: true, TopLevelControl: true}
 
-// Load reads a script. Its errors begin with file, line and column. requests is how many sessions buy if the script does
-// not say.
+// Load reads a script. Its errors begin with file, line and column. requests is how many sessions buy if the script
+// does not say.
 func Load(file string, text []byte, requests int, words Words) (*Script, error) {
 	if len(text) > mostBytes {
 		return nil, fmt.Errorf("%s:1:1: it is longer than %d bytes", file, mostBytes)
@@ -239,16 +240,14 @@ func list(names []string) string {
 
 // readable returns an error that begins with file, line and column, if they are known.
 func readable(file string, err error) error {
-	var several resolve.ErrorList
-	if errors.As(err, &several) {
+	if several, ok := errors.AsType[resolve.ErrorList](err); ok {
 		var all []error
 		for _, e := range several {
 			all = append(all, fmt.Errorf("%s: %s", e.Pos, e.Msg))
 		}
 		return errors.Join(all...)
 	}
-	var syntactic syntax.Error
-	if errors.As(err, &syntactic) {
+	if syntactic, ok := errors.AsType[syntax.Error](err); ok {
 		return fmt.Errorf("%s: %s", syntactic.Pos, syntactic.Msg)
 	}
 	if evaluated, ok := errors.AsType[*starlark.EvalError](err); ok {

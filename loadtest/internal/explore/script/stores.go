@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +21,8 @@ import (
 	"go.starlark.net/starlarkstruct"
 )
 
-// Stores are the connections of one session. A connection is opened when it is first needed, and again after it was lost.
+// Stores are the connections of one session. A connection is opened when it is first needed, and again after it was
+// lost.
 type Stores struct {
 	db        *sql.DB
 	keys      *redis.Client
@@ -129,14 +133,25 @@ func (r *run) sql(ctx context.Context, args starlark.Tuple, kwargs []starlark.Tu
 		return value, nil
 	}
 	refused, ok := errors.AsType[*mysql.MySQLError](err)
-	if !ok {
+	switch {
+	case isLost(err):
 		stores.lost(on)
 		return nil, failure{text: "the connection to MySQL was lost", lost: true}
+	case !ok:
+		return nil, err
 	}
 	class := string(refused.SQLState[:2])
 	f := failure{text: refused.Error(), code: int(refused.Number), mistake: class == "42" || class == "21"}
 	f.refusal = !f.mistake
 	return nil, f
+}
+
+// isLost reports whether an error of the driver is that of a connection, and not that of an argument.
+func isLost(err error) bool {
+	_, network := errors.AsType[net.Error](err)
+	return network || slices.ContainsFunc([]error{
+		driver.ErrBadConn, mysql.ErrInvalidConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, context.Canceled,
+	}, func(lost error) bool { return errors.Is(err, lost) })
 }
 
 func firstWord(text string) string {

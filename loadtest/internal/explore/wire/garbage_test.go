@@ -52,8 +52,8 @@ func TestGarbageDoesNoHarm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer idle.Close()
 		p.Close()
+		idle.Close()
 		for _, driver := range drivers {
 			_ = driver.Close() // its connection is closed
 		}

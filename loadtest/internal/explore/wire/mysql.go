@@ -73,7 +73,6 @@ type mysqlSession struct {
 	preparing  string // the text of the statement that is being prepared
 
 	binary  bool // the rows of the result
-	left    int  // definitions to come
 	groups  int  // of definitions to come, when preparing
 	columns []column
 	rows    int

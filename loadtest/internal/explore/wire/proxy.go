@@ -360,7 +360,7 @@ func (l *link) reply(f frame) (goOn bool) {
 		l.answer = append(l.answer, f.raw...)
 		return true
 	case final:
-		answer := append(l.answer, f.raw...)
+		answer := slices.Concat(l.answer, f.raw)
 		l.exchange, l.frame, l.answer = nil, frame{}, nil
 		l.proxy.gate.Answered(e, nil)
 		if l.action == LoseReply {
@@ -376,8 +376,7 @@ func (l *link) reply(f frame) (goOn bool) {
 
 // refuse tells a client that its request is not understood.
 func (l *link) refuse(err error) (goOn bool) {
-	var r refusal
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[refusal](err); ok {
 		_, _ = l.client.Write(r.reply)
 	}
 	return false
