@@ -194,10 +194,16 @@ var importTable = []struct {
 		because: "It understands MySQL and Redis, and nothing of what is sold.",
 	},
 	{
+		name:    "loadtest/internal/explore/script",
+		imports: nil,
+		because: "A script knows what it asks of the stores, and nothing of when that is executed.",
+	},
+	{
 		name: "loadtest/internal/explore",
 		imports: []string{
 			"internal/{monotonic,servers}",
-			"loadtest/internal/{explore/wire,history,oracle,scenario,topology,traffic,verify}",
+			"loadtest/internal/explore/{script,wire}",
+			"loadtest/internal/{history,oracle,scenario,topology,traffic,verify}", "migrations",
 		},
 		because: "It executes schedules on real processes, and the lab's judge decides what came of each.",
 	},

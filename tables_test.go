@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -83,7 +84,7 @@ func TestTablesAreUpToDate(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{
-		"summary", "catalogue", "conditions", "faults", "matrix", "figures", "source", "bench", "locks", "mutants",
+		"summary", "catalogue", "conditions", "faults", "matrix", "figures", "source", "bench", "locks", "mutants", "scripts",
 	} {
 		if !kinds[kind] {
 			t.Errorf("no document has the table %s", kind)
@@ -177,9 +178,41 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 		current = replaced(t, *judgeTable, current)
 		checkMutants(t, current)
 		return current
+	case "scripts":
+		return scriptsTable(t)
 	}
 	t.Fatalf("no table is of the kind %q", kind)
 	return ""
+}
+
+// expectation finds what a script says about itself.
+var expectation = regexp.MustCompile(`(?m)^expect = (.*)$`)
+
+// scriptsTable lists the scripts with their first sentences, and what they expect.
+func scriptsTable(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("\n")
+	row(&b, "script", "what it shows", "result")
+	row(&b, "---", "---", "---")
+	for _, d := range readFiles(t, ".star") {
+		var comment []string
+		for line := range strings.Lines(d.text) {
+			text, found := strings.CutPrefix(line, "# ")
+			if !found || regexp.MustCompile(`^(Practice|Bugs?|Survives)`).MatchString(text) {
+				break
+			}
+			comment = append(comment, strings.TrimSpace(text))
+		}
+		expect := expectation.FindStringSubmatch(d.text)
+		if expect == nil || len(comment) == 0 {
+			t.Fatalf("%s does not say what it shows, and what the result must be", d.path)
+		}
+		name := strings.TrimSuffix(filepath.Base(d.path), ".star")
+		row(&b, fmt.Sprintf("[`%s`](../%s)", name, d.path), strings.Join(comment, " "), strings.NewReplacer(`"`, "", "{", "", "}", "").Replace(expect[1]))
+	}
+	b.WriteString("\n")
+	return b.String()
 }
 
 // replaced returns the content of the file, or current if path is empty.

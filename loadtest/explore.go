@@ -17,6 +17,7 @@ import (
 
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
@@ -94,6 +95,7 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 }
 
 func writeReplay(stdout io.Writer, o explore.Outcome) error {
+	o = o.Readable()
 	fmt.Fprintln(stdout, o.Kind, o.Evidence)
 	return explore.WriteTrace(stdout, o.Steps)
 }
@@ -150,7 +152,7 @@ func (f *exploreFlags) report(
 		})
 		screen.clear()
 		results = append(results, r)
-		if err := r.Write(stdout, f.traces || !r.Held()); err != nil {
+		if err := r.Write(stdout, f.traces || f.terminals || !r.Held(), f.terminals); err != nil {
 			return err
 		}
 		if err != nil {
@@ -177,7 +179,7 @@ func (f *exploreFlags) report(
 	return nil
 }
 
-// write writes explore.json if there is a directory for it.
+// write writes explore.json and explore.html if there is a directory for it.
 func (f *exploreFlags) write(results []explore.Result) error {
 	if f.out == "" {
 		return nil
@@ -189,5 +191,8 @@ func (f *exploreFlags) write(results []explore.Result) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(f.out, "explore.json"), append(text, '\n'), 0o644)
+	return errors.Join(
+		os.WriteFile(filepath.Join(f.out, "explore.json"), append(text, '\n'), 0o644),
+		lab.WriteFile(filepath.Join(f.out, "explore.html"), func(w io.Writer) error { return page.WriteExplored(w, results) }),
+	)
 }

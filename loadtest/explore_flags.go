@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/explore"
-	"stock/loadtest/internal/explore/script"
 )
 
 type exploreFlags struct {
@@ -25,6 +24,7 @@ type exploreFlags struct {
 	quick      bool
 	replay     string
 	traces     bool
+	terminals  bool
 	out        string
 
 	service explore.Service
@@ -32,7 +32,7 @@ type exploreFlags struct {
 	pause   time.Duration
 
 	servers serverFlags // for scripts
-	scripts []*script.Script
+	scripts []*explore.Script
 }
 
 func (f *exploreFlags) register(flags *pflag.FlagSet) {
@@ -53,7 +53,8 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
 	flags.StringVar(&f.replay, "replay", "", "execute the schedule of this token only, and print its trace")
 	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
-	flags.StringVar(&f.out, "out", "", "directory for explore.json (default: none is written)")
+	flags.BoolVar(&f.terminals, "terminals", false, "print these traces as text that can be typed into terminals")
+	flags.StringVar(&f.out, "out", "", "directory for explore.json and explore.html (default: none is written)")
 	f.local.register(flags)
 	f.registerService(flags)
 	f.servers.register(flags)
@@ -66,10 +67,10 @@ func (f *exploreFlags) registerService(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.service.Headers, "header", nil,
 		`of your service: a header of a deduction, such as "Authorization: secret"; may be repeated`)
 	flags.StringVar(&f.service.Sold, "sold", "",
-		"of your service: text without which an answer of 2xx says that too few units are left")
+		"of your service: text without which an answer of 2xx does not confirm a deduction, but says that too few units are left")
 	flags.BoolVar(&f.service.Keyed, "keyed", false,
 		"of your service: it promises to deduct once for each key, which is sent as Idempotency-Key")
-	flags.StringVar(&f.setup, "setup", "", "of your service: file with SQL for its tables (default: it uses good_stock)")
+	flags.StringVar(&f.setup, "setup", "", "of your service: file with SQL that makes its tables (default: it uses good_stock)")
 	flags.StringVar(&f.service.SetStock, "set-stock", explore.DefaultSetStock,
 		`of your service: SQL that sets the stock of an item, or "redis " and a command`)
 	flags.StringVar(&f.service.ReadStock, "read-stock", explore.DefaultReadStock,
@@ -91,8 +92,7 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 	case f.bounds.Preemptions < -1:
 		return fmt.Errorf("--preemptions %d: must be at least 0, or -1 for no limit", f.bounds.Preemptions)
 	case slices.ContainsFunc(f.workloads, func(name string) bool { return !slices.Contains(explore.Names(), name) }):
-		return fmt.Errorf("--workloads %s: the names are %s",
-			strings.Join(f.workloads, ","), strings.Join(explore.Names(), ", "))
+		return fmt.Errorf("--workloads %s: the names are %s", strings.Join(f.workloads, ","), strings.Join(explore.Names(), ", "))
 	case f.requests < 2 || f.requests > 3:
 		return fmt.Errorf("--requests %d: must be 2 or 3", f.requests)
 	case f.lanes < 1 || f.lanes > 16:
@@ -115,7 +115,7 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 		return f.checkScripts(flags, args, getenv)
 	}
 	if f.servers.mysqlDSN != "" || len(f.servers.redis) > 0 {
-		return errors.New("--mysql-dsn and --redis need a script: strategies and services run on servers of the lab")
+		return errors.New("--mysql-dsn and --redis need a script: all else is explored on servers of the lab's own")
 	}
 	if dash < 0 {
 		return f.checkStrategies(flags, args)

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/explore"
-	"stock/loadtest/internal/explore/script"
 	"stock/loadtest/internal/tenant"
 	"stock/loadtest/internal/topology"
 )
@@ -58,8 +57,8 @@ func (f *exploreFlags) checkScripts(flags *pflag.FlagSet, files []string, getenv
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err == nil {
-			var s *script.Script
-			s, err = script.Load(file, text, f.requests, explore.ScriptWords)
+			var s *explore.Script
+			s, err = explore.LoadScript(file, text, f.requests)
 			f.scripts = append(f.scripts, s)
 		}
 		errs = append(errs, err)

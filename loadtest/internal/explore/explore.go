@@ -41,6 +41,8 @@ type Explorer struct {
 	Workloads []string
 	// Faults are the names of those that strike; nil: all.
 	Faults []string
+	// Watch is called with what has been found so far, now and then, by one goroutine at a time; nil: it is not.
+	Watch func(Result)
 	// UntilRefuted stops the search of a strategy when one of its claims is refuted.
 	UntilRefuted bool
 
@@ -48,6 +50,7 @@ type Explorer struct {
 	requests int
 	subject  Subject // nil: strategies of the catalogue
 	items    atomic.Int64
+	watched  time.Time       // when Watch was called
 	warm     map[string]bool // strategies that need no warm-up any more
 }
 
@@ -156,6 +159,8 @@ type Result struct {
 	Random    bool          `json:"random,omitempty"` // schedules were chosen at random
 	Cells     []Cell        `json:"cells"`
 	Workloads []Workload    `json:"workloads"`
+	Requests  int           `json:"requests"` // of a schedule, at most
+	Bounds    Bounds        `json:"bounds"`
 	Took      time.Duration `json:"took_ns"`
 }
 
@@ -166,7 +171,20 @@ func (r Result) Held() bool {
 
 // Judged reports whether every schedule within the bounds was executed, unless some were chosen at random, and judged.
 func (r Result) Judged() bool {
-	return (r.Exhausted || r.Random) && !slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Kinds[Unjudged] > 0 })
+	return (r.Exhausted || r.Random) && r.NotJudged() == 0
+}
+
+// NotJudged counts the schedules that could not be repeated, or judged.
+func (r Result) NotJudged() (n int) {
+	for _, c := range r.Cells {
+		n += c.Kinds[Unjudged]
+	}
+	return n + r.Tally.Diverged
+}
+
+// Damaged reports whether a schedule did damage in which a fault struck, or none.
+func (r Result) Damaged(fault bool) bool {
+	return slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Damaged() > 0 && (c.Fault != "") == fault })
 }
 
 // Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
@@ -175,7 +193,10 @@ func (x *Explorer) Explore(
 ) (Result, error) {
 	began := time.Now()
 	r := Result{Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Exhausted: true}
-	r.Own = x.subject != nil
+	r.Own, r.Requests, r.Bounds, r.Random = x.subject != nil, x.requests, bounds, bounds.Random
+	if !r.Random {
+		r.Bounds.Seed, r.Bounds.Duration = 0, 0
+	}
 	cells := map[string]*Cell{}
 	if err := x.warmUp(ctx, choice); err != nil {
 		return r, err
@@ -190,6 +211,7 @@ func (x *Explorer) Explore(
 			if progress != nil {
 				progress(total(cells))
 			}
+			x.show(r, cells, func(c *Cell) { c.judge(choice.Strategy, false) })
 		}, Settled: func(faults []string) bool {
 			return x.UntilRefuted && refuted(choice.Strategy, cells) || settled(choice.Strategy, cells, w.claim, faults)
 		}}
@@ -204,15 +226,34 @@ func (x *Explorer) Explore(
 			break
 		}
 	}
-	r.Random = bounds.Random
 	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
-	for _, name := range slices.Sorted(maps.Keys(cells)) {
-		c := *cells[name]
-		c.judge(choice.Strategy, r.Exhausted)
-		r.Cells = append(r.Cells, c)
-	}
+	r.Cells = judged(cells, func(c *Cell) { c.judge(choice.Strategy, r.Exhausted) })
 	r.Took = time.Since(began)
 	return r, ctx.Err()
+}
+
+// judged returns the cells in their order. They do not change any more.
+func judged(cells map[string]*Cell, judge func(*Cell)) (list []Cell) {
+	for _, name := range slices.Sorted(maps.Keys(cells)) {
+		c := *cells[name]
+		c.Kinds, c.Shortest = maps.Clone(c.Kinds), maps.Clone(c.Shortest)
+		judge(&c)
+		list = append(list, c)
+	}
+	return list
+}
+
+// watchInterval is the least time between two calls of Explorer.Watch.
+const watchInterval = 100 * time.Millisecond
+
+// show calls Watch, if it is time.
+func (x *Explorer) show(r Result, cells map[string]*Cell, judge func(*Cell)) {
+	if x.Watch == nil || time.Since(x.watched) < watchInterval {
+		return
+	}
+	x.watched = time.Now()
+	r.Tally.Schedules, r.Exhausted, r.Cells = total(cells), false, judged(cells, judge)
+	x.Watch(r)
 }
 
 func total(cells map[string]*Cell) (n int) {
@@ -385,15 +426,15 @@ func keepsStocksApart(s scenario.Strategy) bool {
 	return s.WriteBehind || len(s.Reservations) > 0 || s.Claim.BuyerLimit != ""
 }
 
-// damaged counts the schedules that did damage.
-func (c Cell) damaged() int { return c.Schedules - c.Kinds[Right] - c.Kinds[Unjudged] }
+// Damaged counts the schedules that did damage.
+func (c Cell) Damaged() int { return c.Schedules - c.Kinds[Right] - c.Kinds[Unjudged] }
 
 // judge compares a cell with what the catalogue claims. A claim that something happens is refuted only if every
 // schedule was executed and none shows it.
 func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
 	words, must, may := expects(s, c.Requests, c.Fault)
 	c.Claim = words
-	c.Held = may || must && (c.damaged() > 0 || !exhausted) || !must && c.damaged() == 0
+	c.Held = may || must && (c.Damaged() > 0 || !exhausted) || !must && c.Damaged() == 0
 	switch words {
 	case "loses-units":
 		for kind := range c.Kinds {
@@ -421,7 +462,7 @@ func refuted(s scenario.Strategy, cells map[string]*Cell) bool {
 // some was found, or there is damage even without a fault.
 func settled(s scenario.Strategy, cells map[string]*Cell, claim claimKind, faults []string) bool {
 	name := strings.Join(faults, "+")
-	if c := cells[cellName(claim, "")]; c != nil && name != "" && c.damaged() > 0 {
+	if c := cells[cellName(claim, "")]; c != nil && name != "" && c.Damaged() > 0 {
 		return true
 	}
 	c := cells[cellName(claim, name)]
@@ -429,8 +470,8 @@ func settled(s scenario.Strategy, cells map[string]*Cell, claim claimKind, fault
 		return false
 	}
 	_, must, _ := expects(s, c.Requests, name)
-	return must && c.damaged() > 0
+	return must && c.Damaged() > 0
 }
 
-// damages lists the kinds of outcomes of which there is a shortest schedule.
-func (c Cell) damages() []string { return slices.Sorted(maps.Keys(c.Shortest)) }
+// Damages lists the kinds of outcomes of which there is a shortest schedule.
+func (c Cell) Damages() []string { return slices.Sorted(maps.Keys(c.Shortest)) }

@@ -201,6 +201,13 @@ func (s *schedule) endLeases(context.Context) {
 	s.mu.Lock()
 	keys := s.leases()
 	s.mu.Unlock()
+	s.deleteKeys(keys)
+}
+
+func (s *schedule) deleteKeys(keys []string) {
+	if len(keys) > 0 {
+		s.add(Step{Kind: Strikes, Store: "redis", Text: "DEL " + strings.Join(keys, " ")})
+	}
 	s.stores.endLeases(keys)
 }
 
@@ -208,7 +215,7 @@ func (s *schedule) deleteLocks() {
 	s.mu.Lock()
 	keys := s.lockKeys()
 	s.mu.Unlock()
-	s.stores.endLeases(keys)
+	s.deleteKeys(keys)
 }
 
 func (s *schedule) promote() {

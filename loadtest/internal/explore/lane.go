@@ -213,6 +213,9 @@ func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
 	if s = r.lane.concerned(e, s != nil && r.lane.subject != nil && s.serves(r.number)); s != nil {
 		return s.arrive(r.number, e, gone)
 	}
+	if s != nil {
+		s.pass(e)
+	}
 	return wire.Pass
 }
 

@@ -36,7 +36,9 @@ type schedule struct {
 	locks   string        // the keys of its locks begin so
 	// renewNothing says that leases end if nobody can go on.
 	renewNothing bool
-	saved        *saved // what the last write to Redis has changed; nil: there was none, or no fault needs it
+	saved        *saved                  // what the last write to Redis has changed; nil: there was none, or no fault needs it
+	opening      map[*wire.Conn][]string // statements that begin a transaction, which may turn out to be of the schedule
+	wrote        map[string]string       // who was the last to write something in Redis
 }
 
 // actor is a request, and what its replica does for it.
@@ -53,6 +55,7 @@ type actor struct {
 	err       error
 	pending   []*held
 	flying    []*wire.Exchange // passed, and not answered yet
+	conns     []*wire.Conn     // that its replica has used
 	lastEvent time.Time
 	waiting   bool               // in its process: nothing was heard of it for a while
 	repeats   map[string]*repeat // by text
@@ -84,6 +87,8 @@ type Step struct {
 	Text  string `json:"text"`
 	Reply string `json:"reply,omitempty"` // empty while the step waits, or if its reply is lost
 	Kind  Kind   `json:"kind"`
+	Store string `json:"store,omitempty"` // that executes it; empty: none
+	Conn  int    `json:"conn,omitempty"`  // over which connection of the actor to the store, from 0
 }
 
 // Kind is what a Step is.
@@ -106,6 +111,8 @@ const (
 type stores interface {
 	// blocked reports whether all of these exchanges wait in their stores.
 	blocked(context.Context, []*wire.Exchange) (bool, error)
+	// holders returns who holds what these exchanges wait for.
+	holders(context.Context, []*wire.Exchange) []lockHolder
 	// leases returns which of these keys have a time to live.
 	leases(keys []string) []string
 	// endLeases removes keys.
@@ -126,6 +133,7 @@ func newSchedule(s stores, faults []fault, actors []*actor) *schedule {
 	return &schedule{
 		stores: s, faults: faults, actors: actors, current: -1, silence: silence,
 		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
+		opening: map[*wire.Conn][]string{}, wrote: map[string]string{},
 	}
 }
 
@@ -157,6 +165,10 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 		return wire.LoseBoth
 	}
 	h := &held{exchange: e, decided: make(chan wire.Action, 1)}
+	for _, text := range s.opening[e.Conn] {
+		s.steps = append(s.steps, a.step(&wire.Exchange{Conn: e.Conn, Store: e.Store, Text: text}, Passes))
+	}
+	delete(s.opening, e.Conn)
 	a.pending = append(a.pending, h)
 	a.pauses = false
 	s.event(a)
@@ -180,6 +192,32 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 	}
 }
 
+// pass notes an exchange that may belong to the schedule: what begins a transaction does not say what it is about.
+func (s *schedule) pass(e *wire.Exchange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.Local && !e.Handshake && e.Store == "mysql" && e.Text != "PING" {
+		s.opening[e.Conn] = append(s.opening[e.Conn], e.Text)
+	} else {
+		delete(s.opening, e.Conn)
+	}
+}
+
+// step makes a line of the trace.
+func (a *actor) step(e *wire.Exchange, kind Kind) Step {
+	step := Step{Actor: a.name, Text: e.Text, Kind: kind, Store: e.Store}
+	for _, c := range a.conns {
+		if c == e.Conn {
+			return step
+		}
+		if c.Store == e.Store {
+			step.Conn++
+		}
+	}
+	a.conns = append(a.conns, e.Conn)
+	return step
+}
+
 // replied notes the reply of an exchange that has passed.
 func (s *schedule) replied(replica int, e *wire.Exchange, err error) {
 	s.mu.Lock()
@@ -192,12 +230,15 @@ func (s *schedule) replied(replica int, e *wire.Exchange, err error) {
 		a.flying = slices.Delete(a.flying, at, at+1)
 		reply := e.Reply
 		if err != nil {
-			reply = "the connection has ended"
+			reply = connectionEnded
 		}
 		s.note(a, e, reply)
 	}
 	s.event(a)
 }
+
+// connectionEnded is in place of a reply.
+const connectionEnded = "the connection has ended"
 
 // note adds a reply to the trace.
 func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
@@ -205,7 +246,9 @@ func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
 		return
 	}
 	if e.Local {
-		s.steps = append(s.steps, Step{Actor: a.name, Text: e.Text, Reply: reply, Kind: Passes})
+		step := a.step(e, Passes)
+		step.Reply = reply
+		s.steps = append(s.steps, step)
 		return
 	}
 	again := s.changes(a, e, reply)
@@ -215,7 +258,8 @@ func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
 		}
 		switch step.Kind {
 		case Waits:
-			s.steps = append(s.steps, Step{Actor: a.name, Text: e.Text, Reply: reply, Kind: Resumes})
+			step.Reply, step.Kind = reply, Resumes
+			s.steps = append(s.steps, step)
 			s.steps[i].Reply = "waits"
 		case Executes, Polls:
 			s.steps[i].Reply = reply
@@ -236,6 +280,11 @@ func (s *schedule) changes(a *actor, e *wire.Exchange, reply string) (again bool
 		return true
 	}
 	a.repeats[e.Text] = &repeat{reply: reply, touched: slices.Concat(e.Reads, e.Writes), times: 1}
+	if !slices.Contains([]string{"nil", "0"}, reply) && !strings.HasPrefix(reply, "error") {
+		for _, name := range e.Writes {
+			s.wrote[name] = a.name
+		}
+	}
 	for _, other := range s.actors {
 		if other == a {
 			continue
@@ -495,7 +544,7 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 		}
 	}
 	if passed > leaseTime {
-		s.add(Step{Kind: Stuck, Text: "nobody can go on: " + s.whoWaits()})
+		s.add(Step{Kind: Stuck, Text: "nobody can go on: " + s.whoWaits(ctx)})
 		return errStuck
 	}
 	if len(polls) > 0 {
@@ -555,7 +604,7 @@ func (s *schedule) let(o Option, action wire.Action, kind Kind) {
 		a.flying = append(a.flying, h.exchange)
 		a.pauses = action != wire.Pass
 		a.executed = append(a.executed, monotonic.Now())
-		s.steps = append(s.steps, Step{Actor: a.name, Text: h.exchange.Text, Kind: kind})
+		s.steps = append(s.steps, a.step(h.exchange, kind))
 		s.touches(h.exchange)
 		s.save(h.exchange)
 		s.current = o.Actor
@@ -576,25 +625,6 @@ func (s *schedule) add(step Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.steps = append(s.steps, step)
-}
-
-// whoWaits says what each actor that has not ended waits for.
-func (s *schedule) whoWaits() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var parts []string
-	for _, a := range s.actors {
-		switch {
-		case a.answered || !a.started:
-		case len(a.flying) > 0:
-			parts = append(parts, fmt.Sprintf("%s waits in the store for %s", a.name, a.flying[0].Text))
-		case len(a.pending) > 0:
-			parts = append(parts, fmt.Sprintf("%s repeats %s", a.name, a.pending[0].exchange.Text))
-		default:
-			parts = append(parts, a.name+" waits in its process")
-		}
-	}
-	return strings.Join(parts, "; ")
 }
 
 // died reports whether a replica was killed.

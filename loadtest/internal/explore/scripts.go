@@ -26,8 +26,8 @@ import (
 // ScriptOptions are those of StartScripts.
 type ScriptOptions struct {
 	Lanes int
-	// At is where MySQL, with a database of the explorer's own, and Redis are, if they are the user's; KeyPrefix is
-	// that of all keys. Empty fields stand for servers of each lane's own. There is one lane then.
+	// At is where MySQL, with a database of the explorer's own, and Redis are, if they are the user's. There is one lane
+	// then. KeyPrefix begins all keys. Empty fields stand for servers of each lane's own.
 	At topology.Addresses
 }
 
@@ -82,7 +82,7 @@ func (l *lane) startForScripts(ctx context.Context, name string, at topology.Add
 
 // scripted is the script that a lane executes. It implements Subject.
 type scripted struct {
-	*script.Script
+	*Script
 	direct *script.Stores // of setup and check
 	tables []string       // that setup has made
 	before []string       // the tables that were there before
@@ -116,15 +116,22 @@ func (s *scripted) run(ctx context.Context, function string, env script.Env) (sc
 	return result, err
 }
 
-// ScriptWords are what a script may name.
-var ScriptWords = script.Words{
+// Script is a file with sessions.
+type Script = script.Script
+
+// LoadScript reads a script. requests is how many sessions buy if the script does not say.
+func LoadScript(file string, text []byte, requests int) (*Script, error) {
+	return script.Load(file, text, requests, scriptWords)
+}
+
+var scriptWords = script.Words{
 	Faults: []string{LostRequest, LostReply, ReplicaDies, LeaseEnds, SentAgain, Promoted},
 	Kinds:  []string{Right, LostUpdate, Oversold, Undersold, Leaked, SoldTwice, Deadlock, OtherWrong},
 }
 
 // ExploreScript executes every schedule of a script within the bounds. If ctx ends, it returns what it has.
 func (x *Explorer) ExploreScript(
-	ctx context.Context, s *script.Script, bounds Bounds, progress func(int),
+	ctx context.Context, s *Script, bounds Bounds, progress func(int),
 ) (Result, error) {
 	began := time.Now()
 	r := Result{Strategy: s.File, Store: oracle.MySQL, Own: true}
@@ -133,31 +140,29 @@ func (x *Explorer) ExploreScript(
 	if err != nil {
 		return r, err
 	}
-	cells := map[string]*Cell{}
+	cells, expect := map[string]*Cell{}, s.Expect
 	w := scriptWorkload(s)
+	r.Requests, r.Bounds, r.Random = len(w.requests), bounds, bounds.Random
+	r.Workloads = []Workload{{Name: w.name, Title: w.title}}
 	search := &Search{Bounds: bounds, Found: func(s Schedule) {
 		s.Token = w.name + ":" + s.Token
 		collect(cells, w.claim, s)
 		if progress != nil {
 			progress(total(cells))
 		}
+		x.show(r, cells, func(c *Cell) { c.compare(expect, false) })
 	}, Settled: func(faults []string) bool { return proved(s.Expect, cells, strings.Join(faults, "+")) }}
 	r.Tally, err = search.Run(ctx, x.systems(scriptChoice(s), w, x.faults(scriptChoice(s).Strategy, w, bounds)))
 	if err != nil && ctx.Err() == nil {
 		return r, err
 	}
-	r.Random = bounds.Random
 	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
 	for fault := range s.Expect {
 		if cells[fault] == nil && (fault == "" || bounds.Faults > 0) {
 			cells[fault] = &Cell{Fault: fault}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(cells)) {
-		c := *cells[name]
-		c.compare(s.Expect, r.Exhausted)
-		r.Cells = append(r.Cells, c)
-	}
+	r.Cells = judged(cells, func(c *Cell) { c.compare(expect, r.Exhausted) })
 	r.Took = time.Since(began)
 	if ctx.Err() == nil && r.Held() && !sold.Load() && !slices.Contains(slices.Collect(maps.Values(s.Expect)), Deadlock) {
 		return r, fmt.Errorf("%s: no session has succeeded in any of %d schedules", s.File, r.Tally.Schedules)
@@ -192,18 +197,18 @@ func (c *Cell) compare(expect map[string]string, exhausted bool) {
 	}
 	c.Claim = want
 	if want == Right {
-		c.Held = c.damaged() == 0
+		c.Held = c.Damaged() == 0
 	} else {
 		c.Held = c.Kinds[want] > 0 || !exhausted
 	}
 }
 
 // ReplayScript executes the schedule of a token.
-func (x *Explorer) ReplayScript(ctx context.Context, s *script.Script, token string) (Outcome, error) {
+func (x *Explorer) ReplayScript(ctx context.Context, s *Script, token string) (Outcome, error) {
 	w := scriptWorkload(s)
 	labels, found := strings.CutPrefix(token, w.name+":")
 	if !found {
-		return Outcome{}, fmt.Errorf("%q is no token of a script, which begins with %q", token, w.name+":")
+		return Outcome{}, fmt.Errorf("%q is no token of a script: one begins with %s:", token, w.name)
 	}
 	_, err := x.use(ctx, s)
 	defer x.leave()
@@ -214,7 +219,7 @@ func (x *Explorer) ReplayScript(ctx context.Context, s *script.Script, token str
 }
 
 // scriptWorkload has one request for each session.
-func scriptWorkload(s *script.Script) workload {
+func scriptWorkload(s *Script) workload {
 	w := workload{name: "script", title: s.Title, stock: []int64{s.Stock}, faults: s.Faults}
 	for n := range s.Sessions {
 		w.requests = append(w.requests, buy(int64(n+1)))
@@ -222,12 +227,12 @@ func scriptWorkload(s *script.Script) workload {
 	return w
 }
 
-func scriptChoice(s *script.Script) scenario.Choice {
+func scriptChoice(s *Script) scenario.Choice {
 	return Service{Command: []string{s.File}, Keyed: s.Keyed()}.Choice()
 }
 
 // use has all lanes execute a script from now on.
-func (x *Explorer) use(ctx context.Context, s *script.Script) (sold *atomic.Bool, err error) {
+func (x *Explorer) use(ctx context.Context, s *Script) (sold *atomic.Bool, err error) {
 	sold = &atomic.Bool{}
 	for _, l := range x.lanes {
 		subject := &scripted{Script: s, sold: sold}
@@ -424,7 +429,7 @@ func (r *replica) pass(ctx context.Context, text string, send func() (string, er
 
 // check has the script judge what a schedule has left.
 func (s *scripted) check(ctx context.Context, l *lane, items []int64, told []answers) (damage string, err error) {
-	var sold, unknown, refused int64 // the first two in units, the last in sessions
+	var sold, unknown, refused int64 // units, units, sessions
 	for _, a := range told {
 		for _, op := range a.ops {
 			switch op.Outcome {

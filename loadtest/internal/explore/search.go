@@ -83,13 +83,13 @@ type System interface {
 
 // Bounds limit a search.
 type Bounds struct {
-	Preemptions int  // the most in one schedule; negative: no limit
-	Faults      int  // the most in one schedule
-	NoReduction bool // also execute schedules that differ only in the order of steps that commute
+	Preemptions int  `json:"preemptions"`            // the most in one schedule; negative: no limit
+	Faults      int  `json:"faults"`                 // the most in one schedule
+	NoReduction bool `json:"no_reduction,omitempty"` // also execute schedules that differ only in the order of steps that commute
 
-	Random   bool          // execute schedules at random instead of all
-	Seed     uint64        // the same seed leads to the same schedules, of which more are executed in more time
-	Duration time.Duration // of the search, if it is random
+	Random   bool          `json:"-"`                     // execute schedules at random instead of all
+	Seed     uint64        `json:"seed,omitempty"`        // the same seed leads to the same schedules, of which more are executed in more time
+	Duration time.Duration `json:"duration_ns,omitempty"` // of the search, if it is random
 }
 
 // Search is a search for all schedules of a System within Bounds. Systems of the same kind can work on it side by side.
@@ -113,10 +113,10 @@ type Search struct {
 
 // Schedule is one that was executed.
 type Schedule struct {
-	Token       string // replays it
-	Preemptions int
-	Faults      int
-	Outcome     Outcome
+	Token       string  `json:"token"` // replays it
+	Preemptions int     `json:"preemptions"`
+	Faults      int     `json:"faults"`
+	Outcome     Outcome `json:"outcome"`
 }
 
 // Tally counts what a search did.

@@ -64,13 +64,14 @@ func quietly(string) {}
 
 // Outcome is what came of a schedule.
 type Outcome struct {
-	Kind     string   `json:"kind"`               // see the constants
-	Evidence []string `json:"evidence,omitempty"` // why
-	Faults   []string `json:"faults,omitempty"`   // that struck
-	Waited   bool     `json:"waited,omitempty"`   // nobody could go on until time had passed
-	Workload string   `json:"workload"`
-	Item     int64    `json:"item"`
-	Steps    []Step   `json:"steps"`
+	Kind     string          `json:"kind"`               // see the constants
+	Evidence []string        `json:"evidence,omitempty"` // why
+	Faults   []string        `json:"faults,omitempty"`   // that struck
+	Waited   bool            `json:"waited,omitempty"`   // nobody could go on until time had passed
+	Workload string          `json:"workload"`
+	Item     int64           `json:"item"`
+	Stock    map[int64]int64 `json:"stock"` // units before the first step, by item
+	Steps    []Step          `json:"steps"`
 }
 
 // clientTimeout is longer than that of the service.
@@ -107,10 +108,15 @@ func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, err
 	if x.lane.failed != nil {
 		return Outcome{}, x.lane.failed
 	}
-	o := Outcome{Workload: x.workload.name, Item: items[0], Steps: s.steps, Faults: s.struck, Waited: s.waited}
+	o := Outcome{Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items), Steps: s.steps, Faults: s.struck, Waited: s.waited}
 	switch {
 	case errors.Is(err, errStuck):
 		o.Kind = Deadlock
+		for _, step := range s.steps {
+			if step.Kind == Stuck {
+				o.Evidence = []string{step.Text}
+			}
+		}
 		return o, nil
 	case err != nil || gaveUp:
 		return o, err

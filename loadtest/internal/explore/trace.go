@@ -23,7 +23,7 @@ func WriteTrace(w io.Writer, steps []Step) error {
 	width := columns / max(len(actors), 1)
 	lines := []string{headings(actors, width)}
 	for _, step := range steps {
-		if step.Kind == Passes {
+		if !step.Shown() {
 			continue
 		}
 		if step.Actor == "" {
@@ -35,6 +35,9 @@ func WriteTrace(w io.Writer, steps []Step) error {
 	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")
 	return err
 }
+
+// Shown reports whether a person should see a step: it is chosen, or begins or ends a transaction.
+func (s Step) Shown() bool { return s.Kind != Passes || ofTransaction(s.Text) }
 
 func headings(actors []string, width int) string {
 	var b strings.Builder
@@ -48,7 +51,7 @@ func headings(actors []string, width int) string {
 func (s Step) text() string {
 	text := strings.Join(strings.Fields(s.Text), " ")
 	switch s.Kind {
-	case Executes, Polls:
+	case Executes, Polls, Passes:
 		return text + reply(s.Reply)
 	case Waits:
 		return text + "  (waits)"
@@ -92,36 +95,32 @@ func indent(lines []string, by int) []string {
 	return lines
 }
 
-// Write writes what was found, one line for each fault, and a trace for each kind of damage.
-func (r Result) Write(w io.Writer, traces bool) error {
-	state := "exhausted"
-	if r.Tally.Settled > 0 {
-		state = "exhausted but for claims of damage that were proved"
-	}
-	if r.Random {
-		state = "chosen at random"
-	} else if !r.Exhausted {
-		state = fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated",
-			r.Tally.Waiting, r.Tally.Diverged)
-	}
+// Write writes what was found, one line for each fault. With traces, it writes one for each kind of damage, in columns or
+// as text for terminals.
+func (r Result) Write(w io.Writer, traces, terminals bool) error {
 	fmt.Fprintf(w, "%s on %s: %d schedules, %s (%.1f s)\n",
-		r.Strategy, r.Store, r.Tally.Schedules, state, r.Took.Seconds())
+		r.Strategy, r.Store, r.Tally.Schedules, r.State(), r.Took.Seconds())
 	if r.Tally.Example != "" {
 		fmt.Fprintf(w, "  could not be repeated: %s\n", r.Tally.Example)
 	}
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range r.Cells {
-		fmt.Fprintf(lines, "  %s\t%d\t%s\t%s\n", c.name(), c.Schedules, c.kinds(), c.verdict())
+		fmt.Fprintf(lines, "  %s\t%d\t%s\t%s\n", c.Name(), c.Schedules, c.Found(), c.Verdict())
 	}
 	if err := lines.Flush(); err != nil || !traces {
 		return err
 	}
 	for _, c := range r.Cells {
-		for _, kind := range c.damages() {
+		for _, kind := range c.Damages() {
 			s := c.Shortest[kind]
-			fmt.Fprintf(w, "\n%s, %s: %s\n", c.name(), kind, strings.Join(s.Outcome.Evidence, "; "))
+			o := s.Outcome.Readable()
+			fmt.Fprintf(w, "\n%s, %s: %s\n", c.Name(), kind, strings.Join(o.Evidence, "; "))
 			fmt.Fprintf(w, "replay: %s\n", r.Replay(s.Token))
-			if err := WriteTrace(w, s.Outcome.Steps); err != nil {
+			if terminals {
+				fmt.Fprintln(w, r.Terminals(c, s))
+				continue
+			}
+			if err := WriteTrace(w, o.Steps); err != nil {
 				return err
 			}
 		}
@@ -129,8 +128,43 @@ func (r Result) Write(w io.Writer, traces bool) error {
 	return nil
 }
 
-// name says what struck, and what was asked for.
-func (c Cell) name() string {
+// State says whether all schedules were executed.
+func (r Result) State() string {
+	switch {
+	case r.Random:
+		return "chosen at random"
+	case !r.Exhausted:
+		return fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated", r.Tally.Waiting, r.Tally.Diverged)
+	case r.Tally.Settled > 0:
+		return "exhausted but for claims of damage that were proved"
+	}
+	return "exhausted"
+}
+
+// Limits says within which bounds they are.
+func (r Result) Limits() string {
+	text := fmt.Sprintf("up to %d requests", r.Requests)
+	switch r.Bounds.Preemptions {
+	case 0:
+		text += ", no preemption"
+	case 1:
+		text += ", at most 1 preemption"
+	default:
+		if r.Bounds.Preemptions > 1 {
+			text += fmt.Sprintf(", at most %d preemptions", r.Bounds.Preemptions)
+		}
+	}
+	switch r.Bounds.Faults {
+	case 0:
+		return text + ", no fault"
+	case 1:
+		return text + ", at most 1 fault"
+	}
+	return fmt.Sprintf("%s, at most %d faults", text, r.Bounds.Faults)
+}
+
+// Name says what struck, and what was asked for.
+func (c Cell) Name() string {
 	name := orElse(c.Fault, "no fault")
 	if c.Requests != "" {
 		name += ", " + c.Requests
@@ -138,9 +172,10 @@ func (c Cell) name() string {
 	return name
 }
 
-func (c Cell) kinds() string {
+// Found counts the schedules by what came of them.
+func (c Cell) Found() string {
 	parts := []string{fmt.Sprintf("%d right", c.Kinds[Right])}
-	for _, kind := range c.damages() {
+	for _, kind := range c.Damages() {
 		parts = append(parts, fmt.Sprintf("%d %s", c.Kinds[kind], kind))
 	}
 	if c.Waited > 0 {
@@ -149,7 +184,8 @@ func (c Cell) kinds() string {
 	return strings.Join(parts, ", ")
 }
 
-func (c Cell) verdict() string {
+// Verdict compares that with the claim; empty if there is none.
+func (c Cell) Verdict() string {
 	switch {
 	case c.Claim == "":
 		return ""

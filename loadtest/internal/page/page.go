@@ -24,7 +24,7 @@ var templates = template.Must(template.New("").Funcs(functions).ParseFS(assets, 
 // functions are those that the templates call.
 var functions = template.FuncMap{
 	"style": func() template.CSS {
-		return template.CSS(asset("page.css") + asset("report.css") + asset("timeline.css"))
+		return template.CSS(asset("page.css") + asset("report.css") + asset("timeline.css") + asset("explored.css"))
 	},
 	"titled": func(title string, lines []string) titled { return titled{title, lines} },
 	"script": func(name string) template.JS { return template.JS(asset(name)) },

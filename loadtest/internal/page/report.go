@@ -26,9 +26,15 @@ func WriteReport(w io.Writer, r *report.Report) error {
 	if len(view.Sweeps) > 0 {
 		f.Scripts = append(f.Scripts, "sweep.js")
 	}
+	if view.Matrix != nil || view.Explored != nil {
+		f.Scripts = append(f.Scripts, "copy.js")
+	}
 	if view.Matrix != nil {
 		f.Data = append(f.Data, Data{"stories", view.Matrix.stories}, Data{"titles", view.Matrix.titles})
 		f.Scripts = append(f.Scripts, "faults.js")
+	}
+	if view.Explored != nil {
+		f.Scripts = append(f.Scripts, "trace.js")
 	}
 	return f.Write(w)
 }
@@ -41,6 +47,9 @@ func lead(r *report.Report) string {
 	}
 	if len(r.Faults) > 0 {
 		parts = append(parts, "crashes, pauses and retries")
+	}
+	if len(r.Explored) > 0 {
+		parts = append(parts, "every interleaving of two requests")
 	}
 	if !r.Environment.StartedAt.IsZero() {
 		parts = append(parts, r.Environment.StartedAt.UTC().Format("2 January 2006, 15:04 UTC"))
@@ -57,7 +66,8 @@ type reportView struct {
 	Table      *tableView // nil if nothing was measured
 	Judged     []judgedView
 	Sweeps     []sweepView
-	Matrix     *matrixView // nil if no fault was played
+	Matrix     *matrixView   // nil if no fault was played
+	Explored   *exploredView // nil if nothing was explored
 }
 
 // verdictView is what the report says first.
@@ -84,6 +94,7 @@ func newReportView(r *report.Report) (*reportView, error) {
 		Conditions: r.Conditions(),
 		Problems:   r.Problems,
 		Matrix:     newMatrix(r),
+		Explored:   newExplored(r.Explored),
 	}
 	var err error
 	if v.Table, err = newTable(r); err != nil {
@@ -111,6 +122,9 @@ func newVerdict(r *report.Report) verdictView {
 	v.Details = append(v.Details, v.counted()...)
 	if text := faultSentence(r); text != "" {
 		v.Details = append(v.Details, text)
+	}
+	if text := r.ExploredSentence(); text != "" {
+		v.Details = append(v.Details, "Explored: "+text)
 	}
 	return v
 }

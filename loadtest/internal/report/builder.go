@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"stock/internal/stats"
+	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/timeline"
 	"stock/loadtest/internal/verify"
@@ -23,6 +24,7 @@ type Builder struct {
 	plan        []history.Cell // the cells to run at least
 	problems    []string       // added by the caller
 	faults      []Fault
+	explored    []explore.Result
 	summaries   map[string]string
 }
 
@@ -173,6 +175,7 @@ func (b *Builder) Report() *Report {
 	r.markUntested()
 	r.Sweep = r.sweep()
 	r.Faults = slices.Clone(b.faults)
+	r.Explored = slices.Clone(b.explored)
 	slices.SortStableFunc(r.Faults, func(a, b Fault) int { return a.Place - b.Place })
 	if len(b.summaries) > 0 {
 		r.Summaries = maps.Clone(b.summaries)

@@ -9,8 +9,8 @@ import (
 
 // conclude determines whether every claim held, and whether the run proves anything.
 func (r *Report) conclude() {
-	r.ClaimsHeld = len(r.Rows)+len(r.Faults) > 0 && len(r.Problems) == 0 // those known before
-	if len(r.Rows) == 0 && len(r.Faults) == 0 {
+	r.ClaimsHeld = len(r.Rows)+len(r.Faults)+len(r.Explored) > 0 && len(r.Problems) == 0 // those known before
+	if len(r.Rows)+len(r.Faults)+len(r.Explored) == 0 {
 		r.Inconclusive = true
 		r.Problems = append(r.Problems, "nothing was run")
 	}
@@ -30,6 +30,7 @@ func (r *Report) conclude() {
 	}
 
 	r.faultProblems()
+	r.exploredProblems()
 	for _, control := range r.controls() {
 		if control.caught {
 			continue

@@ -40,6 +40,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	}
 	r.writeMarkdownJudged(out)
 	r.writeFaultsMarkdown(out)
+	r.writeMarkdownExplored(out)
 	r.writeMarkdownEvidence(out)
 	fmt.Fprint(out, "\n## Environment\n\n")
 	for _, line := range r.Conditions() {

@@ -31,6 +31,7 @@ import (
 	"strings"
 
 	"stock/internal/stats"
+	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/timeline"
 	"stock/loadtest/internal/verify"
@@ -55,6 +56,8 @@ type Report struct {
 	Rows         []*Row   `json:"rows"`     // by workload; of each, the ranked rows come first, by speed
 	Sweep        *Sweep   `json:"sweep,omitempty"`
 	Faults       []Fault  `json:"faults,omitempty"`
+	// Explored is what came of every interleaving of a few requests, by strategy.
+	Explored []explore.Result `json:"explored,omitempty"`
 	// Summaries says how each strategy works, in one sentence, by its name.
 	Summaries map[string]string `json:"summaries,omitempty"`
 }

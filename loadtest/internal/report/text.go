@@ -21,6 +21,7 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	}
 	r.writeJudged(out)
 	r.writeFaults(out)
+	r.writeExplored(out)
 	r.writeEvidence(out)
 	r.writeBounded(out)
 	r.writeList(out, "Open loop", (*Row).Late)

@@ -1,6 +1,5 @@
 // Package script reads sessions that are written in Starlark, a dialect of Python, and executes them. What a session
-// asks of MySQL, Redis or a service is one call of a function; everything else is computed without anybody else
-// noticing.
+// asks of MySQL, Redis or a service is one call of a function. Nobody else notices what it computes.
 package script
 
 import (
@@ -240,14 +239,16 @@ func list(names []string) string {
 
 // readable returns an error that begins with file, line and column, if they are known.
 func readable(file string, err error) error {
-	if several, ok := errors.AsType[resolve.ErrorList](err); ok {
+	var several resolve.ErrorList
+	if errors.As(err, &several) {
 		var all []error
 		for _, e := range several {
 			all = append(all, fmt.Errorf("%s: %s", e.Pos, e.Msg))
 		}
 		return errors.Join(all...)
 	}
-	if syntactic, ok := errors.AsType[syntax.Error](err); ok {
+	var syntactic syntax.Error
+	if errors.As(err, &syntactic) {
 		return fmt.Errorf("%s: %s", syntactic.Pos, syntactic.Msg)
 	}
 	if evaluated, ok := errors.AsType[*starlark.EvalError](err); ok {

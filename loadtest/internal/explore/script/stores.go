@@ -21,8 +21,7 @@ import (
 	"go.starlark.net/starlarkstruct"
 )
 
-// Stores are the connections of one session. A connection is opened when it is first needed, and again after it was
-// lost.
+// Stores are the connections of one session. A connection is opened when it is first needed, and after it was lost.
 type Stores struct {
 	db        *sql.DB
 	keys      *redis.Client

@@ -28,28 +28,6 @@
     return list;
   }
 
-  function copyButton(text) {
-    const button = element("button", {type: "button", className: "button"}, "Copy");
-    button.addEventListener("click", async () => {
-      let copied = true;
-      try {
-        await navigator.clipboard.writeText(text);
-      } catch {
-        // Some browsers permit this only to pages that were not opened from a file.
-        const area = element("textarea", {value: text, className: "unseen"});
-        dialog.append(area);
-        area.select();
-        copied = document.execCommand("copy");
-        area.remove();
-        button.focus();
-      }
-      button.textContent = copied ? "Copied" : "Not copied";
-      setTimeout(() => { button.textContent = "Copy"; }, 2000);
-    });
-    button.setAttribute("aria-live", "polite");
-    return button;
-  }
-
   function evidence(story) {
     const found = story.evidence || [];
     if (found.length === 0) return null;
@@ -78,7 +56,7 @@
         element("p", {}, story.proof || "Nothing.")),
       evidence(story),
       element("h3", {}, "Play it again, step by step"),
-      element("div", {className: "replay"}, element("code", {tabIndex: 0}, story.replay), copyButton(story.replay)),
+      element("div", {className: "replay"}, element("code", {tabIndex: 0}, story.replay), copyButton(story.replay, dialog)),
     ].filter(child => child));
     if (!dialog.open) dialog.showModal();
     dialog.scrollTop = 0;

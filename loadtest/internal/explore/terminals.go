@@ -1,0 +1,214 @@
+package explore
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Terminals writes a schedule as a person can type it, in the manner of Hermitage: a line for each statement, the session
+// that executes it, and what it shows.
+func (r Result) Terminals(c Cell, s Schedule) string {
+	o := s.Outcome.Readable()
+	t := terminals{sessions: map[string]string{}}
+	t.say("%s, %s: %s", r.Strategy, c.Name(), o.Kind)
+	if at := slices.IndexFunc(r.Workloads, func(w Workload) bool { return w.Name == o.Workload }); at >= 0 {
+		t.say("%s", r.Workloads[at].Title)
+	}
+	for _, line := range r.prepare(o) {
+		t.say("%s", line)
+	}
+	for i, step := range o.Steps {
+		t.step(step, o.Steps[i+1:])
+	}
+	for _, found := range o.Evidence {
+		if o.Kind != Deadlock { // the last step says the same
+			t.say("%s", found)
+		}
+	}
+	return t.String()
+}
+
+// prepare says what must be there before the first step.
+func (r Result) prepare(o Outcome) (lines []string) {
+	var units, calls []string
+	for _, item := range slices.Sorted(maps.Keys(o.Stock)) {
+		units = append(units, fmt.Sprintf("%d of item %d", o.Stock[item], item))
+		calls = append(calls, fmt.Sprintf(`curl -X PUT ADMIN/admin/stock/%d -H 'Content-Type: application/json' -d '{"stock":%d}'`,
+			item, o.Stock[item]))
+	}
+	switch {
+	case len(units) == 0:
+	case !r.Own:
+		lines = append(lines, "Prepare, with the addresses that loadtest up prints:")
+		lines = append(lines, calls...)
+	case strings.HasSuffix(r.Strategy, scriptEnding):
+		lines = append(lines, "Prepare what setup() makes, and in good_stock: "+strings.Join(units, ", "))
+	default:
+		lines = append(lines, "Prepare the tables of your service, and in stock: "+strings.Join(units, ", "))
+	}
+	return append(lines, "T1, T2 and so on are sessions: in each, mysql for SQL, and redis-cli for commands of Redis.")
+}
+
+// terminals is a text that is being written.
+type terminals struct {
+	strings.Builder
+
+	sessions map[string]string // by actor
+	skips    string            // the actor whose next statement is not executed
+}
+
+func (t *terminals) say(format string, args ...any) {
+	fmt.Fprintln(t, "-- "+strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
+}
+
+// session names the session of a step.
+func (t *terminals) session(step Step) string {
+	if t.sessions[step.Actor] == "" {
+		t.sessions[step.Actor] = fmt.Sprintf("T%d", len(t.sessions)+1)
+		if step.Actor != "" {
+			t.say("%s is %s", t.sessions[step.Actor], step.Actor)
+		}
+	}
+	name := t.sessions[step.Actor]
+	if step.Conn > 0 {
+		name += string(rune('a' + step.Conn)) // the first one has no letter
+	}
+	return name
+}
+
+// step writes one step. rest follows it.
+func (t *terminals) step(step Step, rest []Step) {
+	switch {
+	case step.Store == "" && step.Kind == Strikes && step.Actor != "":
+		t.strike(step, rest)
+	case step.Kind == Answers && step.Actor != "":
+		t.say("%s is told: %s", step.Actor, step.Text)
+	case step.Kind == Resumes:
+		t.say("%s goes on. %s", t.session(step), shows(step.Text, step.Reply))
+	case step.Store == "":
+		t.say("%s", step.Text)
+	case !step.Shown():
+	case t.skips != "" && t.skips == step.Actor:
+		t.say("%s: not executed: %s", t.session(step), typed(step.Text))
+		t.skips = ""
+	default:
+		t.statement(step)
+	}
+}
+
+// strike says what to do in the session that a fault strikes.
+func (t *terminals) strike(step Step, rest []Step) {
+	next := slices.IndexFunc(rest, func(s Step) bool { return s.Actor == step.Actor && s.Store != "" })
+	switch at := slices.IndexFunc(faultTable, func(f fault) bool { return f.title == step.Text }); {
+	case at >= 0 && faultTable[at].name == LostReply && next >= 0:
+		t.say("%s: the reply to the next statement is lost: end the session after it", t.session(rest[next]))
+	case at >= 0 && faultTable[at].name == LostRequest && next >= 0:
+		t.say("%s: end the session, before the next statement is executed", t.session(rest[next]))
+		t.skips = step.Actor
+	default:
+		t.say("%s: %s; end its sessions", step.Actor, step.Text)
+	}
+}
+
+// statement writes what is typed. A pipeline has several lines, and a reply for each.
+func (t *terminals) statement(step Step) {
+	session := t.session(step)
+	lines, ending := []string{step.Text}, ";"
+	if step.Store != "mysql" {
+		lines, ending = strings.Split(step.Text, "\n"), ""
+	}
+	replies := strings.Split(step.Reply, "; ")
+	for i, line := range lines {
+		reply := ""
+		switch {
+		case len(lines) == 1:
+			reply = step.Reply
+		case len(replies) == len(lines):
+			reply = replies[i]
+		case i == len(lines)-1:
+			reply = step.Reply
+		}
+		comment := shows(line, reply)
+		if step.Kind == Waits {
+			comment = "BLOCKS"
+		}
+		if comment != "" {
+			comment = ". " + comment
+		}
+		fmt.Fprintf(t, "%-60s -- %s\n", typed(line)+ending, session+comment)
+	}
+}
+
+var luaScript = regexp.MustCompile(`^EVAL(?:SHA)? (\{.*\}) KEYS ?(.*?)(?: ARGV (.*))?$`)
+
+// typed is a statement as it is typed. In place of a Lua script, of which only the hash is sent, stands its first comment.
+func typed(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if m := luaScript.FindStringSubmatch(text); m != nil {
+		return strings.TrimSpace(fmt.Sprintf(`EVAL "%s" %d %s %s`, m[1], len(strings.Fields(m[2])), m[2], m[3]))
+	}
+	return text
+}
+
+func ofTransaction(text string) bool {
+	word, _, _ := strings.Cut(strings.ToUpper(text), " ")
+	return slices.Contains([]string{"BEGIN", "START", "SET", "COMMIT", "ROLLBACK"}, word)
+}
+
+var rows = regexp.MustCompile(`^(\d+) rows?(?:: (.*))?$`)
+
+// shows says what a session shows after a statement.
+func shows(text, reply string) string {
+	switch m := rows.FindStringSubmatch(reply); {
+	case reply == "" || ofTransaction(text) && strings.HasPrefix(reply, "OK"):
+		return ""
+	case strings.HasPrefix(reply, "error"):
+		return "FAILS: " + reply
+	case m != nil && m[2] != "":
+		return "Returns " + m[2]
+	case m != nil && m[1] == "0":
+		return "Returns no row"
+	case m != nil:
+		return "Returns " + reply
+	case strings.HasPrefix(reply, "OK, 0 rows"):
+		return "Changes no row"
+	case strings.HasPrefix(reply, "OK, "):
+		return "Changes " + strings.TrimPrefix(reply, "OK, ")
+	case reply == connectionEnded:
+		return "The connection has ended"
+	}
+	return "Returns " + reply
+}
+
+// Readable returns the outcome with items that are numbered from 1, and without what followed when nobody could go on.
+func (o Outcome) Readable() Outcome {
+	numbers := map[int64]int64{}
+	for i, item := range slices.Sorted(maps.Keys(o.Stock)) {
+		numbers[item] = int64(i + 1)
+	}
+	renumber := func(text string) string {
+		for item, number := range numbers {
+			text = regexp.MustCompile(fmt.Sprintf(`\b%d\b`, item)).ReplaceAllString(text, fmt.Sprint(number))
+		}
+		return text
+	}
+	stock := map[int64]int64{}
+	for item, units := range o.Stock {
+		stock[numbers[item]] = units
+	}
+	o.Stock = stock
+	o.Steps, o.Evidence = slices.Clone(o.Steps), slices.Clone(o.Evidence)
+	if end := slices.IndexFunc(o.Steps, func(s Step) bool { return s.Kind == Stuck }); end >= 0 {
+		o.Steps = o.Steps[:end+1]
+	}
+	for i := range o.Steps {
+		o.Steps[i].Text, o.Steps[i].Reply = renumber(o.Steps[i].Text), renumber(o.Steps[i].Reply)
+	}
+	for i := range o.Evidence {
+		o.Evidence[i] = renumber(o.Evidence[i])
+	}
+	return o
+}

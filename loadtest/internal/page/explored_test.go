@@ -1,0 +1,123 @@
+package page
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"stock/loadtest/internal/browsertest"
+	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/report"
+)
+
+// recorded returns what an exploration found.
+func recorded(t *testing.T) (results []explore.Result) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/explored.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &results); err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+func TestTracesCanBeSteppedThrough(t *testing.T) {
+	t.Parallel()
+	results := recorded(t)
+	p := open(t, func(w io.Writer) error { return WriteExplored(w, results) })
+	if got := p.Count(".subject"); got != len(results) {
+		t.Errorf("the page lists %d subjects, want %d", got, len(results))
+	}
+	const trace = `document.querySelector(".subject[open] .trace")`
+	hidden := func() int { return browsertest.Eval[int](p, trace+`.querySelectorAll(".later").length`) }
+	said := func() string { return browsertest.Eval[string](p, trace+`.querySelector("[role=status]").textContent`) }
+	p.Click(".subject summary")
+	steps := browsertest.Eval[int](p, trace+`.querySelectorAll(".schedule li").length`)
+	if hidden() != 0 || steps < 5 {
+		t.Errorf("%d of %d steps are hidden at first, want none", hidden(), steps)
+	}
+	p.Click(`.subject[open] [aria-label="First step"]`)
+	if got := hidden(); got != steps-1 || !strings.HasPrefix(said(), "step 1 of ") {
+		t.Errorf("at the first step, %d of %d are hidden, and the page says %q", got, steps, said())
+	}
+	p.Press(kb.ArrowRight)
+	p.Press(kb.ArrowRight)
+	if got := hidden(); got != steps-3 {
+		t.Errorf("after two steps, %d of %d are hidden", got, steps)
+	}
+	p.Press(kb.ArrowLeft)
+	if got := browsertest.Eval[int](p, `[...`+trace+`.querySelectorAll("li")].findIndex((li) => li.ariaCurrent === "step")`); got != 1 {
+		t.Errorf("after one step back, the step with the index %d is the current one, want 1", got)
+	}
+	p.Press(kb.End)
+	if hidden() != 0 {
+		t.Errorf("at the end, %d steps are hidden", hidden())
+	}
+	p.Press(kb.ArrowRight)
+	if hidden() != 0 {
+		t.Error("behind the last step is another one")
+	}
+	browsertest.Eval[bool](p, `[...document.querySelectorAll("details")].every((d) => d.open = true)`)
+	for _, width := range []int64{1400, 375} {
+		p.Size(width, 900)
+		for _, dark := range []bool{false, true} {
+			p.Dark(dark)
+			p.MustFit()
+			p.MustBeAccessible()
+		}
+	}
+}
+
+func TestATraceIsReadableWithoutAScript(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	if err := WriteExplored(&b, recorded(t)); err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := strings.Cut(b.String(), `<script>`)
+	for _, want := range []string{
+		"SELECT stock FROM good_stock WHERE goods_id = 1", "the leases of all locks end in the store",
+		"loadtest explore --strategies none --replay enough:", "-- T2. Returns 10", "units sold but still in stock",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(text, "later") && strings.Contains(text, `class="later`) {
+		t.Error("a step is hidden")
+	}
+}
+
+func TestARefutedClaimIsInTheReport(t *testing.T) {
+	t.Parallel()
+	results := recorded(t)
+	for _, test := range []struct {
+		change        func(*explore.Result)
+		class         string
+		failed, judge bool
+	}{
+		{func(*explore.Result) {}, "ok", false, true},
+		{func(r *explore.Result) { r.Cells[0].Held = false }, "bad", true, true},
+		{func(r *explore.Result) { r.Exhausted = false; r.Tally.Diverged = 1 }, "open", false, false},
+	} {
+		r := results[0]
+		r.Cells = append([]explore.Cell{}, r.Cells...)
+		test.change(&r)
+		b := report.NewBuilder(report.Environment{})
+		b.AddExplored(r)
+		got := b.Report()
+		if got.ClaimFailed != test.failed || got.Inconclusive == test.judge || newVerdict(got).Class != test.class {
+			t.Errorf("the report says failed %v, inconclusive %v and %q, want it %s: %v",
+				got.ClaimFailed, got.Inconclusive, newVerdict(got).Class, test.class, got.Problems)
+		}
+		if v := newExplored([]explore.Result{r}); v.Class != test.class {
+			t.Errorf("the page is %q, want %q", v.Class, test.class)
+		}
+	}
+}

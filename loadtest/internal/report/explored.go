@@ -1,0 +1,131 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+
+	"stock/internal/stats"
+	"stock/loadtest/internal/explore"
+)
+
+// AddExplored adds what the exploration of a strategy found.
+func (b *Builder) AddExplored(r explore.Result) { b.explored = append(b.explored, r) }
+
+// exploredProblems adds the claims that the exploration refutes, and schedules that could not be judged. That there was
+// no time for all of them is no problem.
+func (r *Report) exploredProblems() {
+	for _, found := range r.Explored {
+		for _, c := range found.Cells {
+			if c.Held {
+				continue
+			}
+			r.ClaimsHeld, r.ClaimFailed = false, true
+			r.Problems = append(r.Problems,
+				fmt.Sprintf("claim not held: %s explored, %s: claims %q, found %s", found.Strategy, c.Name(), c.Claim, c.Found()))
+		}
+		if n := found.NotJudged(); n > 0 {
+			r.ClaimsHeld, r.Inconclusive = false, true
+			r.Problems = append(r.Problems,
+				fmt.Sprintf("inconclusive: %s explored: %s could not be repeated or judged", found.Strategy, plural(n, "schedule")))
+		}
+	}
+}
+
+// ExploredSentence sums up the exploration; empty if there was none.
+func (r *Report) ExploredSentence() string { return ExploredSentence(r.Explored) }
+
+// ExploredSentence sums up several explorations; empty if there are none.
+func ExploredSentence(results []explore.Result) string {
+	if len(results) == 0 {
+		return ""
+	}
+	schedules, exhausted, always, struck, refuted := 0, 0, 0, 0, 0
+	for _, found := range results {
+		schedules += found.Tally.Schedules
+		if found.Exhausted {
+			exhausted++
+		}
+		switch {
+		case found.Damaged(false):
+			always++
+		case found.Damaged(true):
+			struck++
+		}
+		if !found.Held() {
+			refuted++
+		}
+	}
+	subject := "strategy"
+	if len(results) > 1 {
+		subject = "strategies"
+	}
+	if results[0].Own {
+		subject = "explored"
+	}
+	text := fmt.Sprintf("%d %s, %s", len(results), subject, plural(schedules, "schedule"))
+	switch exhausted {
+	case len(results):
+		text += ", and these were all"
+	case 0:
+		text += ", which were not all"
+	default:
+		text += fmt.Sprintf(", and these were all of %d", exhausted)
+	}
+	text += fmt.Sprintf(". %d did damage to the stock", always)
+	if results[0].Bounds.Faults > 0 {
+		text += fmt.Sprintf(" without a fault, and %d only if one struck", struck)
+	}
+	if refuted > 0 {
+		return text + fmt.Sprintf(". Claims of %d are refuted.", refuted)
+	}
+	return text + ". No claim is refuted."
+}
+
+// writeExplored writes the summary, and a line for each strategy of which a claim is refuted.
+func (r *Report) writeExplored(out printer) {
+	if len(r.Explored) == 0 {
+		return
+	}
+	fmt.Fprintln(out)
+	out.line(bold, "Every interleaving ("+r.Explored[0].Limits()+")")
+	fmt.Fprintln(out, r.ExploredSentence())
+	for _, found := range r.Explored {
+		for _, c := range found.Cells {
+			if c.Held {
+				continue
+			}
+			fmt.Fprintf(out, "  %s, %s: %s  %s\n", found.Strategy, c.Name(), c.Found(), c.Verdict())
+			for _, kind := range c.Damages() {
+				fmt.Fprintf(out, "    %s\n", found.Replay(c.Shortest[kind].Token))
+			}
+		}
+	}
+}
+
+// writeMarkdownExplored writes a table of the strategies and of what was found.
+func (r *Report) writeMarkdownExplored(out *bufio.Writer) {
+	if len(r.Explored) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\n## Every interleaving\n\n%s Schedules have %s. The traces are in report.html.\n\n",
+		r.ExploredSentence(), r.Explored[0].Limits())
+	fmt.Fprint(out, "| strategy | schedules | all | damage | claims |\n|---|---:|---|---|---|\n")
+	for _, found := range r.Explored {
+		var damage []string
+		for _, c := range found.Cells {
+			if c.Damaged() > 0 {
+				damage = append(damage, fmt.Sprintf("%s: %s", c.Name(), strings.Join(c.Damages(), ", ")))
+			}
+		}
+		all, held := "yes", "held"
+		if !found.Exhausted {
+			all = "no"
+		}
+		if !found.Held() {
+			held = "**refuted**"
+		}
+		fmt.Fprintf(out, "| %s | %s | %s | %s | %s |\n", escape(found.Strategy),
+			stats.Grouped(float64(found.Tally.Schedules)), all, escape(strings.Join(damage, "; ")), held)
+	}
+}
