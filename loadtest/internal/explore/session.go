@@ -108,6 +108,9 @@ func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, err
 	if x.lane.failed != nil {
 		return Outcome{}, x.lane.failed
 	}
+	if lost := x.reconnect(ctx, s); lost != nil {
+		return Outcome{}, lost
+	}
 	o := Outcome{Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items), Steps: s.steps, Faults: s.struck, Waited: s.waited}
 	switch {
 	case errors.Is(err, errStuck):
@@ -122,6 +125,30 @@ func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, err
 		return o, err
 	}
 	return x.judge(ctx, s, o, items, began)
+}
+
+// reconnect has the replicas that were cut off sell, until they have a session at the servers of locks again. Whether
+// they are ready does not show that.
+func (x *session) reconnect(ctx context.Context, s *schedule) error {
+	if !slices.ContainsFunc(x.strategy.Needs, func(need string) bool { return need == "etcd" || need == "zookeeper" }) {
+		return nil
+	}
+	spare := *x
+	spare.workload = workload{stock: []int64{1000}}
+	for _, a := range s.actors {
+		for sold := !a.lost; !sold && ctx.Err() == nil; {
+			items := spare.newItems()
+			if err := spare.setStock(ctx, items); err != nil {
+				return err
+			}
+			answer, err := spare.client(items, a.replica, a.replica, buy(1))(ctx, quietly)
+			if err != nil {
+				return err
+			}
+			sold = answer.ops[0].Outcome == history.Sold
+		}
+	}
+	return nil
 }
 
 func (x *session) setStock(ctx context.Context, items []int64) error {
