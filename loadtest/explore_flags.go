@@ -114,7 +114,9 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 	if areScripts(args, dash) {
 		return f.checkScripts(flags, args, getenv)
 	}
-	if f.servers.mysqlDSN != "" || len(f.servers.redis) > 0 {
+	// Servers that the environment names are for other commands, such as run.
+	if f.servers.mysqlDSN != "" && getenv("LOADTEST_MYSQL_DSN") == "" ||
+		len(f.servers.redis) > 0 && getenv("LOADTEST_REDIS") == "" {
 		return errors.New("--mysql-dsn and --redis need a script: all else is explored on servers of the lab's own")
 	}
 	if dash < 0 {

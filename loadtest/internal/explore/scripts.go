@@ -144,9 +144,11 @@ func (x *Explorer) ExploreScript(
 	w := scriptWorkload(s)
 	r.Requests, r.Bounds, r.Random = len(w.requests), bounds, bounds.Random
 	r.Workloads = []Workload{{Name: w.name, Title: w.title}}
+	var answer string
 	search := &Search{Bounds: bounds, Found: func(s Schedule) {
 		s.Token = w.name + ":" + s.Token
 		collect(cells, w.claim, s)
+		answer = lastAnswer(s.Outcome.Steps)
 		if progress != nil {
 			progress(total(cells))
 		}
@@ -165,9 +167,19 @@ func (x *Explorer) ExploreScript(
 	r.Cells = judged(cells, func(c *Cell) { c.compare(expect, r.Exhausted) })
 	r.Took = time.Since(began)
 	if ctx.Err() == nil && r.Held() && !sold.Load() && !slices.Contains(slices.Collect(maps.Values(s.Expect)), Deadlock) {
-		return r, fmt.Errorf("%s: no session has succeeded in any of %d schedules", s.File, r.Tally.Schedules)
+		return r, fmt.Errorf("%s: no session has succeeded in any of %d schedules: %s", s.File, r.Tally.Schedules, answer)
 	}
 	return r, ctx.Err()
+}
+
+// lastAnswer is what the last session to end has told its client.
+func lastAnswer(steps []Step) string {
+	for _, step := range slices.Backward(steps) {
+		if step.Kind == Answers && step.Actor != "" {
+			return step.Text
+		}
+	}
+	return "none has answered"
 }
 
 // proved reports whether no more schedules are needed in which these faults strike: what the script expects of them was

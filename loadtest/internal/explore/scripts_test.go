@@ -45,6 +45,7 @@ func TestScripts(t *testing.T) {
 	t.Run("replay", func(t *testing.T) { testReplay(t, x) })
 	t.Run("mistakes", func(t *testing.T) { testMistakes(t, x) })
 	t.Run("verdicts", func(t *testing.T) { testVerdicts(t, x) })
+	t.Run("rows", func(t *testing.T) { testRows(t, x) })
 	t.Run("http", func(t *testing.T) { testHTTP(t, x) })
 	t.Run("nothing is left", func(t *testing.T) { testNothingIsLeft(t, x) })
 }
@@ -54,6 +55,10 @@ func testGallery(t *testing.T, x *Explorer) {
 	files, err := filepath.Glob("../../scripts/*.star")
 	if err != nil || len(files) < 50 {
 		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, l := range x.lanes { // as on a Redis of the user's, where keys without the prefix are refused
+		l.at.KeyPrefix = "gallery:"
+		defer func() { l.at.KeyPrefix = "" }()
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".star"), func(t *testing.T) {
@@ -145,7 +150,9 @@ func testMistakes(t *testing.T, x *Explorer) {
 		{"def check():\n    x = [][0]\ndef buy(): pass", "shop.star:2:11: in check: "},
 		{"def buy():\n    while True:\n        pass", "shop.star:1:1: in buy: Starlark computation cancelled: it loops"},
 		{"def buy():\n    while True:\n        redis('INCR', 'n')", "shop.star:3:14: in buy: it loops: 200 calls"},
-		{"def buy():\n    refuse('I do not want to')", "shop.star: no session has succeeded in any of"},
+		{"def buy():\n    refuse('I do not want to')", "shop.star: no session has succeeded in any of 1 schedules: busy: I"},
+		{"def buy():\n    while True:\n        redis('PING')", "shop.star:3:14: in buy: it loops: 1000 calls with"},
+		{"def setup():\n    while True:\n        redis('GET', 'a')\ndef buy(): pass", "shop.star:3:14: in setup: it loops"},
 		{"def buy():\n    http('GET', ':')", "shop.star:2:9: in buy: parse"},
 	} {
 		_, err := x.ExploreScript(t.Context(), load(t, c.text), Bounds{Preemptions: -1}, nil)
@@ -178,6 +185,20 @@ func testVerdicts(t *testing.T, x *Explorer) {
 		r, err := x.ExploreScript(t.Context(), load(t, c.text), Bounds{Preemptions: -1, Faults: 1}, nil)
 		if err != nil || r.Held() != c.holds {
 			t.Errorf("%q: held %v, %v", c.text, r.Held(), err)
+		}
+	}
+}
+
+// A statement that returns rows is recognized however it is written.
+func testRows(t *testing.T, x *Explorer) {
+	for _, query := range []string{
+		"SELECT 41", "/* a comment */ (SELECT 41)", "\n-- a comment\n--\n# another\nselect 41",
+		"INSERT INTO t (n) VALUES (41)\nRETURNING n",
+	} {
+		text := fmt.Sprintf("def setup():\n    sql('CREATE TABLE t (n INT)')\ndef buy():\n    got = sql(%q)\n"+
+			"    if got != 41:\n        fail(got)\ndef check(): return True", query)
+		if _, err := x.ExploreScript(t.Context(), load(t, text), Bounds{Preemptions: -1}, nil); err != nil {
+			t.Errorf("%q: %v", query, err)
 		}
 	}
 }

@@ -46,6 +46,7 @@ type Env struct {
 const (
 	mostSteps = 2_000_000 // of Starlark's
 	mostCalls = 200       // with different results
+	mostPolls = 1000      // calls that were made before with the same result: more than fit in what ends a schedule
 	poll      = 2 * time.Millisecond
 )
 
@@ -59,7 +60,8 @@ type run struct {
 	script *Script
 	env    Env
 	calls  map[string]bool // with their results
-	inside bool            // a function is executed, and not the top of the file
+	polls  int
+	inside bool // a function is executed, and not the top of the file
 }
 
 // stop ends a function with an outcome.
@@ -220,7 +222,10 @@ func (r *run) step(
 		return nil, stop{Unknown, "interrupted"}
 	}
 	switch done := fmt.Sprint(args, kwargs, value, err); {
-	case r.calls[done]: // it polls
+	case r.calls[done] && r.polls == mostPolls:
+		return nil, fmt.Errorf("it loops: %d calls with the same result, and no end", mostPolls)
+	case r.calls[done]:
+		r.polls++
 		time.Sleep(poll)
 	case len(r.calls) == mostCalls:
 		return nil, fmt.Errorf("it loops: %d calls, and no end", mostCalls)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,8 +154,11 @@ func isLost(err error) bool {
 	}, func(lost error) bool { return errors.Is(err, lost) })
 }
 
+// beforeStatement matches what can precede the first word of a statement.
+var beforeStatement = regexp.MustCompile(`^(?:[\s(]|/\*(?s:.*?)\*/|#.*\n|--(?:[ \t].*)?\n)+`)
+
 func firstWord(text string) string {
-	fields := strings.Fields(strings.TrimLeft(text, " \t\n("))
+	fields := strings.Fields(beforeStatement.ReplaceAllString(text, ""))
 	if len(fields) == 0 {
 		return ""
 	}
@@ -167,7 +171,7 @@ func returnsRows(first, statement string) bool {
 	case "SELECT", "SHOW", "WITH", "VALUES", "TABLE", "EXPLAIN", "DESCRIBE", "CALL":
 		return true
 	}
-	return strings.Contains(strings.ToUpper(statement), " RETURNING ")
+	return slices.Contains(strings.Fields(strings.ToUpper(statement)), "RETURNING")
 }
 
 func (s *Stores) query(ctx context.Context, on, first, statement string, args []any) (starlark.Value, error) {
