@@ -62,6 +62,11 @@ func (b *Builder) Expect(plan []history.Cell) { b.plan = slices.Clone(plan) }
 // Describe says how a strategy works, in one sentence.
 func (b *Builder) Describe(strategy, summary string) { b.summaries[strategy] = summary }
 
+// Note adds something that readers of the report should know, and that is no problem.
+func (b *Builder) Note(text string) {
+	b.environment.Notes = append(slices.Clone(b.environment.Notes), text)
+}
+
 // Problem adds a problem that the figures do not show, such as why the run was aborted. It precedes the problems that
 // the report finds.
 func (b *Builder) Problem(text string) { b.problems = append(b.problems, text) }
