@@ -1,12 +1,19 @@
 package main
 
 import (
+	"context"
+	"database/sql"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
 	"stock/loadtest/internal/fault"
 )
 
@@ -47,5 +54,58 @@ func TestScriptsShowPracticesAndPublicBugs(t *testing.T) {
 		if !named(link[1]) {
 			t.Errorf("the bug %s is no script", link[1])
 		}
+	}
+}
+
+// On servers of the user's, scripts have a database and keys of their own, which are gone at the end.
+func TestScriptsOnServersOfTheUser(t *testing.T) {
+	t.Parallel()
+	mysql, err := servers.StartMySQL(t.Context(), servers.MySQLOptions{Relaxed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = mysql.Stop(context.Background()) })
+	cache, err := servers.StartRedis(t.Context(), servers.RedisOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cache.Stop(context.Background()) })
+	shop := filepath.Join(t.TempDir(), "shop.star")
+	for _, c := range []struct {
+		text, want string
+		status     int
+	}{
+		{"def buy(who):\n    redis('SET', key('a'), who)\n    sql('DO 1')\ndef check(): return True", "2 right", 0},
+		{"def check(): return 'damage'\ndef buy(): pass", "replay: loadtest explore --replay script: " + shop, 1},
+		{"\ndef buy():\n    sql('SELEC')", shop + ":3:8: in buy: Error 1064", 2},
+		{"\n\ndef buy(:", shop + ":3:10: got ':'", 2},
+	} {
+		if err := os.WriteFile(shop, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run := command(t, "explore", "--traces", shop)
+		run.Env = append(os.Environ(), "LOADTEST_MYSQL_DSN="+mysql.DSN(""), "LOADTEST_REDIS="+cache.Addr)
+		out, err := run.CombinedOutput()
+		status := 0
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			status = exit.ExitCode()
+		}
+		if status != c.status || !strings.Contains(string(out), c.want) {
+			t.Errorf("%q: status %d, want %d and %q:\n%s", c.text, status, c.status, c.want, out)
+		}
+	}
+	db, err := sql.Open("mysql", mysql.DSN(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var name string
+	if err := db.QueryRow("SHOW DATABASES LIKE 'stock\\_lab'").Scan(&name); !errors.Is(err, sql.ErrNoRows) {
+		t.Errorf("the database %q is left: %v", name, err)
+	}
+	keys := redis.NewClient(&redis.Options{Addr: cache.Addr})
+	defer keys.Close()
+	if left := keys.Keys(t.Context(), "*").Val(); len(left) > 0 {
+		t.Errorf("keys are left: %q", left)
 	}
 }
