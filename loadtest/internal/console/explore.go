@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"stock/loadtest/internal/explore"
-	"stock/loadtest/internal/explore/script"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
@@ -44,7 +43,7 @@ type searching struct {
 	activity *activity
 	bounds   explore.Bounds
 	choice   scenario.Choice
-	script   *script.Script    // nil: the choice is explored
+	script   *explore.Script   // nil: the choice is explored
 	tokens   map[string]string // of the traces that the page shows, by fault and kind
 }
 
@@ -62,7 +61,7 @@ func (c *Console) search(body exploreRequest) (*searching, error) {
 			body.File = ownFile
 		}
 		var err error
-		if s.script, err = script.Load(body.File, []byte(body.Script), 2, explore.ScriptWords); err != nil {
+		if s.script, err = explore.LoadScript(body.File, []byte(body.Script), 2); err != nil {
 			return nil, malformed("%v", err)
 		}
 		return s, nil
@@ -89,7 +88,10 @@ func (s *searching) subject() string {
 // command does the same in a terminal.
 func (s *searching) command() string {
 	flags := fmt.Sprintf(" --preemptions %d --faults %d", s.bounds.Preemptions, s.bounds.Faults)
-	if s.script != nil {
+	switch {
+	case s.script != nil && s.script.File == ownFile:
+		return exploreCommand + flags + " " + ownFile // where the user has saved it
+	case s.script != nil:
 		return exploreCommand + flags + " loadtest/scripts/" + s.script.File
 	}
 	return exploreCommand + " --strategies " + s.choice.Strategy.Name + flags

@@ -193,10 +193,7 @@ func (x *Explorer) Explore(
 ) (Result, error) {
 	began := time.Now()
 	r := Result{Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Exhausted: true}
-	r.Own, r.Requests, r.Bounds, r.Random = x.subject != nil, x.requests, bounds, bounds.Random
-	if !r.Random {
-		r.Bounds.Seed, r.Bounds.Duration = 0, 0
-	}
+	r.Own, r.Requests, r.Bounds, r.Random = x.subject != nil, x.requests, bounds.shown(), bounds.Random
 	cells := map[string]*Cell{}
 	if err := x.warmUp(ctx, choice); err != nil {
 		return r, err

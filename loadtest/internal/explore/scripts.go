@@ -142,7 +142,7 @@ func (x *Explorer) ExploreScript(
 	}
 	cells, expect := map[string]*Cell{}, s.Expect
 	w := scriptWorkload(s)
-	r.Requests, r.Bounds, r.Random = len(w.requests), bounds, bounds.Random
+	r.Requests, r.Bounds, r.Random = len(w.requests), bounds.shown(), bounds.Random
 	r.Workloads = []Workload{{Name: w.name, Title: w.title}}
 	search := &Search{Bounds: bounds, Found: func(s Schedule) {
 		s.Token = w.name + ":" + s.Token

@@ -92,6 +92,14 @@ type Bounds struct {
 	Duration time.Duration `json:"duration_ns,omitempty"` // of the search, if it is random
 }
 
+// shown returns the bounds without what has no effect.
+func (b Bounds) shown() Bounds {
+	if !b.Random {
+		b.Seed, b.Duration = 0, 0
+	}
+	return b
+}
+
 // Search is a search for all schedules of a System within Bounds. Systems of the same kind can work on it side by side.
 type Search struct {
 	Bounds Bounds
