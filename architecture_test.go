@@ -167,8 +167,8 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/report",
-		imports: []string{"internal/stats", "loadtest/internal/{history,timeline,verify}"},
-		because: "A report is made from histories and verdicts alone.",
+		imports: []string{"internal/stats", "loadtest/internal/{explore,history,timeline,verify}"},
+		because: "A report is made from histories, verdicts and what an exploration found.",
 	},
 	{
 		name:    "loadtest/internal/topology",
@@ -199,6 +199,11 @@ var importTable = []struct {
 		because: "A script knows what it asks of the stores, and nothing of when that is executed.",
 	},
 	{
+		name:    "loadtest/scripts",
+		imports: nil,
+		because: "It has the scripts that the lab comes with.",
+	},
+	{
 		name: "loadtest/internal/explore",
 		imports: []string{
 			"internal/{monotonic,servers}",
@@ -214,7 +219,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/page",
-		imports: []string{"internal/stats", "loadtest/internal/{bench,history,report,timeline,verify}"},
+		imports: []string{"internal/stats", "loadtest/internal/{bench,explore,history,report,timeline,verify}"},
 		because: "A page draws what was measured, and measures and judges nothing.",
 	},
 	{
@@ -235,7 +240,8 @@ var importTable = []struct {
 		name: "loadtest/internal/console",
 		imports: []string{
 			"internal/{monotonic,origin}",
-			"loadtest/internal/{fault,history,lab,oracle,page,report,scenario,topology,traffic,verify}",
+			"loadtest/internal/{explore,fault,history,lab,oracle,page,report,scenario,topology,traffic,verify}",
+			"loadtest/scripts",
 		},
 		because: "It shows the lab in a browser, and runs and judges as the commands do.",
 	},

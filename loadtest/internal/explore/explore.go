@@ -201,6 +201,7 @@ func (x *Explorer) Explore(
 	workloads := x.workloads(choice)
 	for _, w := range workloads {
 		beginning, schedules := time.Now(), map[string]int{}
+		r.Workloads = append(r.Workloads, Workload{w.name, w.title, schedules, 0})
 		search := &Search{Bounds: bounds, Found: func(s Schedule) {
 			s.Token = w.name + ":" + s.Token
 			schedules[strings.Join(s.Outcome.Faults, "+")]++
@@ -215,7 +216,7 @@ func (x *Explorer) Explore(
 		search.Bounds.Duration /= time.Duration(len(workloads))
 		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(choice.Strategy, w, bounds)))
 		r.Tally.add(tally)
-		r.Workloads = append(r.Workloads, Workload{w.name, w.title, schedules, time.Since(beginning)})
+		r.Workloads[len(r.Workloads)-1].Took = time.Since(beginning)
 		if err != nil {
 			if ctx.Err() == nil {
 				return r, fmt.Errorf("explore %s: %w", choice.Strategy.Name, err)

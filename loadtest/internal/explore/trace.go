@@ -1,8 +1,10 @@
 package explore
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -12,14 +14,7 @@ const columns = 150
 
 // WriteTrace writes a trace in columns, one for each actor.
 func WriteTrace(w io.Writer, steps []Step) error {
-	var actors []string
-	column := map[string]int{}
-	for _, step := range steps {
-		if _, known := column[step.Actor]; !known && step.Actor != "" {
-			column[step.Actor] = len(actors)
-			actors = append(actors, step.Actor)
-		}
-	}
+	actors := Actors(steps)
 	width := columns / max(len(actors), 1)
 	lines := []string{headings(actors, width)}
 	for _, step := range steps {
@@ -30,10 +25,23 @@ func WriteTrace(w io.Writer, steps []Step) error {
 			lines = append(lines, "-- "+step.text())
 			continue
 		}
-		lines = append(lines, indent(wrap(step.text(), width-3), column[step.Actor]*width)...)
+		lines = append(lines, indent(wrap(step.text(), width-3), slices.Index(actors, step.Actor)*width)...)
 	}
 	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")
 	return err
+}
+
+// Actors lists who takes steps: the requests that begin with the schedule, and then those that faults start.
+func Actors(steps []Step) (actors []string) {
+	for _, step := range steps {
+		if step.Actor != "" && !slices.Contains(actors, step.Actor) {
+			actors = append(actors, step.Actor)
+		}
+	}
+	slices.SortFunc(actors, func(a, b string) int {
+		return cmp.Or(min(len(a), 2)-min(len(b), 2), strings.Compare(a, b)) // the former have one letter
+	})
+	return actors
 }
 
 // Shown reports whether a person should see a step: it is chosen, or begins or ends a transaction.

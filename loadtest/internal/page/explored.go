@@ -154,7 +154,7 @@ func newTrace(r explore.Result, c explore.Cell, kind, id string) traceView {
 	o := s.Outcome.Readable()
 	v := traceView{
 		ID: id, Title: c.Name(), Kind: kind, Class: "bad", Evidence: o.Evidence, Terminals: r.Terminals(c, s),
-		Replay: r.Replay(s.Token),
+		Replay: r.Replay(s.Token), Actors: explore.Actors(o.Steps),
 	}
 	switch kind {
 	case explore.Deadlock:
@@ -175,9 +175,6 @@ func newTrace(r explore.Result, c explore.Cell, kind, id string) traceView {
 			Number: len(v.Steps) + 1, Actor: step.Actor, Kind: string(step.Kind), Text: strings.TrimSpace(step.Text), Reply: step.Reply,
 		}
 		if step.Actor != "" {
-			if !slices.Contains(v.Actors, step.Actor) {
-				v.Actors = append(v.Actors, step.Actor)
-			}
 			view.Colour = slices.Index(v.Actors, step.Actor)
 			view.Column = view.Colour + 1
 		}

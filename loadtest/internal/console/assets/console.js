@@ -480,15 +480,18 @@
   examples.value = "read-modify-write.star";
   chooseScript();
 
+  async function explore(body) {
+    if (await ask("/explore", body)) byId("explored-title").scrollIntoView({ block: "nearest" });
+  }
   byId("explore-form").addEventListener("submit", (event) => {
     event.preventDefault();
     if (!isEnabled(byId("explore"))) return;
     const fields = new FormData(event.target), number = (name) => Number(fields.get(name));
-    ask("/explore", { strategy: fields.get("strategy"), preemptions: number("preemptions"), faults: number("faults") });
+    explore({ strategy: fields.get("strategy"), preemptions: number("preemptions"), faults: number("faults") });
   });
   byId("script-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    if (isEnabled(byId("script-run"))) ask("/explore", { script: text.value, file: fileOf(text.value), preemptions: 3, faults: 1 });
+    if (isEnabled(byId("script-run"))) explore({ script: text.value, file: fileOf(text.value), preemptions: 3, faults: 1 });
   });
   const fileOf = (script) => gallery.find((s) => s.text === script)?.file || "";
   onPress(byId("explore-cancel"), () => ask("/cancel", { id: state.explored.id }));
