@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"stock/internal/stats"
-	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/timeline"
 	"stock/loadtest/internal/verify"
@@ -24,7 +24,7 @@ type Builder struct {
 	plan        []history.Cell // the cells to run at least
 	problems    []string       // added by the caller
 	faults      []Fault
-	explored    []explore.Result
+	explored    []trace.Result
 	summaries   map[string]string
 }
 

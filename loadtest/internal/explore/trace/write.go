@@ -1,4 +1,4 @@
-package explore
+package trace
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 // columns is the width of a trace on a terminal.
 const columns = 150
 
-// WriteTrace writes a trace in columns, one for each actor.
-func WriteTrace(w io.Writer, steps []Step) error {
+// Write writes a trace in columns, one for each actor.
+func Write(w io.Writer, steps []Step) error {
 	actors := Actors(steps)
 	width := columns / max(len(actors), 1)
 	lines := []string{headings(actors, width)}
@@ -22,10 +22,10 @@ func WriteTrace(w io.Writer, steps []Step) error {
 			continue
 		}
 		if step.Actor == "" {
-			lines = append(lines, "-- "+step.text())
+			lines = append(lines, "-- "+step.String())
 			continue
 		}
-		lines = append(lines, indent(wrap(step.text(), width-3), slices.Index(actors, step.Actor)*width)...)
+		lines = append(lines, indent(wrap(step.String(), width-3), slices.Index(actors, step.Actor)*width)...)
 	}
 	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")
 	return err
@@ -55,8 +55,8 @@ func headings(actors []string, width int) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// text is a step with its reply, in one line.
-func (s Step) text() string {
+// String returns a step with its reply, in one line.
+func (s Step) String() string {
 	text := strings.Join(strings.Fields(s.Text), " ")
 	switch s.Kind {
 	case Executes, Polls, Passes:
@@ -128,7 +128,7 @@ func (r Result) Write(w io.Writer, traces, terminals bool) error {
 				fmt.Fprintln(w, r.Terminals(c, s))
 				continue
 			}
-			if err := WriteTrace(w, o.Steps); err != nil {
+			if err := Write(w, o.Steps); err != nil {
 				return err
 			}
 		}
@@ -173,7 +173,7 @@ func (r Result) Limits() string {
 
 // Name says what struck, and what was asked for.
 func (c Cell) Name() string {
-	name := orElse(c.Fault, "no fault")
+	name := cmp.Or(c.Fault, "no fault")
 	if c.Requests != "" {
 		name += ", " + c.Requests
 	}
@@ -201,13 +201,6 @@ func (c Cell) Verdict() string {
 		return "as claimed: " + c.Claim
 	}
 	return "REFUTED: " + c.Claim
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 // Replay returns the command that executes the schedule of a token again.

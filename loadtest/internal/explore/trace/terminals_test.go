@@ -1,4 +1,4 @@
-package explore
+package trace
 
 import (
 	"strings"
@@ -12,7 +12,7 @@ func typedBy(steps ...Step) string {
 		Kind: LostUpdate, Workload: "enough", Stock: map[int64]int64{5_000_007: 10}, Steps: steps,
 		Evidence: []string{"item 5000007: units sold but still in stock: 2"},
 	}
-	return r.Terminals(Cell{Fault: LeaseEnds}, Schedule{Outcome: o})
+	return r.Terminals(Cell{Fault: "lease-ends"}, Schedule{Outcome: o})
 }
 
 func TestATraceCanBeTyped(t *testing.T) {
@@ -71,23 +71,17 @@ func onceSpaced(text string) string {
 
 func TestATextForTerminalsSaysWhereASessionEnds(t *testing.T) {
 	t.Parallel()
-	title := func(name string) Step {
-		for _, f := range faultTable {
-			if f.name == name {
-				return Step{Actor: "A", Kind: Strikes, Text: f.title}
-			}
-		}
-		t.Fatalf("no fault is named %s", name)
-		return Step{}
+	strikes := func(name string) Step {
+		return Step{Actor: "A", Kind: Strikes, Text: "a replica dies", Fault: name}
 	}
-	statement := Step{Actor: "A", Text: "UPDATE x SET y = 1", Reply: connectionEnded, Kind: Executes, Store: "mysql"}
+	statement := Step{Actor: "A", Text: "UPDATE x SET y = 1", Reply: ConnectionEnded, Kind: Executes, Store: "mysql"}
 	for name, want := range map[string]string{
-		LostRequest: "-- T1: end the session, before the next statement is executed\n-- T1: not executed: UPDATE x SET y = 1\n",
-		LostReply:   "-- T1: the reply to the next statement is lost: end the session after it\nUPDATE x SET y = 1;",
-		ReplicaDies: "-- A: a replica dies: its connections are cut, and nothing follows; end its sessions\n",
+		LostRequest:    "-- T1: end the session, before the next statement is executed\n-- T1: not executed: UPDATE x SET y = 1\n",
+		LostReply:      "-- T1: the reply to the next statement is lost: end the session after it\nUPDATE x SET y = 1;",
+		"replica-dies": "-- A: a replica dies; end its sessions\n",
 	} {
-		steps := []Step{title(name), statement}
-		if name == ReplicaDies {
+		steps := []Step{strikes(name), statement}
+		if name == "replica-dies" {
 			steps = steps[:1]
 		}
 		if got := typedBy(steps...); !strings.Contains(got, want) {

@@ -1,4 +1,4 @@
-package explore
+package trace
 
 import (
 	"fmt"
@@ -102,10 +102,10 @@ func (t *terminals) step(step Step, rest []Step) {
 // strike says what to do in the session that a fault strikes.
 func (t *terminals) strike(step Step, rest []Step) {
 	next := slices.IndexFunc(rest, func(s Step) bool { return s.Actor == step.Actor && s.Store != "" })
-	switch at := slices.IndexFunc(faultTable, func(f fault) bool { return f.title == step.Text }); {
-	case at >= 0 && faultTable[at].name == LostReply && next >= 0:
+	switch {
+	case step.Fault == LostReply && next >= 0:
 		t.say("%s: the reply to the next statement is lost: end the session after it", t.session(rest[next]))
-	case at >= 0 && faultTable[at].name == LostRequest && next >= 0:
+	case step.Fault == LostRequest && next >= 0:
 		t.say("%s: end the session, before the next statement is executed", t.session(rest[next]))
 		t.skips = step.Actor
 	default:
@@ -177,7 +177,7 @@ func shows(text, reply string) string {
 		return "Changes no row"
 	case strings.HasPrefix(reply, "OK, "):
 		return "Changes " + strings.TrimPrefix(reply, "OK, ")
-	case reply == connectionEnded:
+	case reply == ConnectionEnded:
 		return "The connection has ended"
 	}
 	return "Returns " + reply
