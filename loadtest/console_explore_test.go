@@ -74,7 +74,8 @@ func stopAnExploration(t *testing.T, p *browsertest.Page, address string) {
 	p.Do(chromedp.SetValue(chromedp.CSS(`#explore-form [name="strategy"]`), "lock-redis-lua"),
 		chromedp.SetValue(chromedp.CSS(`#explore-form [name="faults"]`), "1"))
 	p.Click("#explore")
-	p.WaitFor(`/[1-9]/.test(document.querySelector("#explored-phase").textContent) && document.querySelector("#explored-cells th")`)
+	p.WaitFor(`/[1-9]/.test(document.querySelector("#explored-phase").textContent) &&
+		document.querySelector("#explored-cells th")`)
 	tab := watch(t, address)
 	tab.post(http.StatusConflict, "explore", `{"strategy":"none"}`)
 	tab.post(http.StatusConflict, "run", runOf("none", 10))

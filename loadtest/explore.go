@@ -194,6 +194,8 @@ func (f *exploreFlags) write(results []explore.Result) error {
 	}
 	return errors.Join(
 		os.WriteFile(filepath.Join(f.out, "explore.json"), append(text, '\n'), 0o644),
-		lab.WriteFile(filepath.Join(f.out, "explore.html"), func(w io.Writer) error { return page.WriteExplored(w, results) }),
+		lab.WriteFile(filepath.Join(f.out, "explore.html"), func(w io.Writer) error {
+			return page.WriteExplored(w, results)
+		}),
 	)
 }

@@ -19,8 +19,8 @@ const quickTime = 50 * time.Second
 // quickLanes is how many schedules are executed side by side after a load.
 const quickLanes = 4
 
-// exploreQuickly explores the strategies of a run, and adds what it finds to the report. When the time is over, it leaves
-// out the rest, which the report says.
+// exploreQuickly explores the strategies of a run, and adds what it finds to the report. When the time is over, it
+// leaves out the rest, which the report says.
 func exploreQuickly(ctx context.Context, l *lab.Lab, run *lab.Run, screen *screen) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU())) // the load is over
 	defer screen.clear()

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/http"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -214,8 +213,12 @@ func (s *searching) show(r explore.Result) {
 
 // trace makes a trace available, unless it is.
 func (s *searching) trace(r explore.Result, c explore.Cell, kind string) (t TraceRef, err error) {
-	steps := slices.DeleteFunc(c.Shortest[kind].Outcome.Readable().Steps, func(step explore.Step) bool { return !step.Shown() })
-	t = TraceRef{Name: c.Name(), Kind: kind, Steps: len(steps)}
+	t = TraceRef{Name: c.Name(), Kind: kind}
+	for _, step := range c.Shortest[kind].Outcome.Readable().Steps {
+		if step.Shown() {
+			t.Steps++
+		}
+	}
 	key, token := t.Name+", "+kind, c.Shortest[kind].Token
 	console := s.console
 	console.mu.Lock()

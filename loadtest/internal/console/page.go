@@ -104,7 +104,8 @@ func (c *Console) render() error {
 			"Ctrl-C in the terminal ends them.", len(c.lab.Topology.Replicas), c.lab.Topology.URL),
 		Main: template.HTML(first.String()),
 		Data: []page.Data{
-			{ID: "stories-data", Value: tell(c.catalogue)}, {ID: "tour-data", Value: tour}, {ID: "gallery-data", Value: examples},
+			{ID: "stories-data", Value: tell(c.catalogue)}, {ID: "tour-data", Value: tour},
+			{ID: "gallery-data", Value: examples},
 		},
 		Scripts: []string{"copy.js", "trace.js"},
 		Served:  true,

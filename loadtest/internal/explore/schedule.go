@@ -37,7 +37,7 @@ type schedule struct {
 	locks   string        // the keys of its locks begin so
 	// renewNothing says that leases end if nobody can go on.
 	renewNothing bool
-	saved        *saved                  // what the last write to Redis has changed; nil: there was none, or no fault needs it
+	saved        *saved                  // what the last write to Redis has changed; nil: nothing, or no fault needs it
 	opening      map[*wire.Conn][]string // statements that begin a transaction, which may turn out to be of the schedule
 	wrote        map[string]string       // who was the last to write something in Redis
 }

@@ -96,7 +96,10 @@ func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, err
 	if x.lane.failed != nil {
 		return Outcome{}, x.lane.failed
 	}
-	o := Outcome{Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items), Steps: s.steps, Faults: s.struck, Waited: s.waited}
+	o := Outcome{
+		Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items),
+		Steps: s.steps, Faults: s.struck, Waited: s.waited,
+	}
 	switch {
 	case errors.Is(err, errStuck):
 		o.Kind = Deadlock

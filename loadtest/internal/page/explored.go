@@ -172,7 +172,8 @@ func newTrace(r trace.Result, c trace.Cell, kind, id string) traceView {
 			continue
 		}
 		view := stepView{
-			Number: len(v.Steps) + 1, Actor: step.Actor, Kind: string(step.Kind), Text: strings.TrimSpace(step.Text), Reply: step.Reply,
+			Number: len(v.Steps) + 1, Actor: step.Actor, Kind: string(step.Kind),
+			Text: strings.TrimSpace(step.Text), Reply: step.Reply,
 		}
 		if step.Actor != "" {
 			view.Colour = slices.Index(v.Actors, step.Actor)

@@ -52,7 +52,8 @@ func TestTracesCanBeSteppedThrough(t *testing.T) {
 		t.Errorf("after two steps, %d of %d are hidden", got, steps)
 	}
 	p.Press(kb.ArrowLeft)
-	if got := browsertest.Eval[int](p, `[...`+trace+`.querySelectorAll("li")].findIndex((li) => li.ariaCurrent === "step")`); got != 1 {
+	const current = `.querySelectorAll("li")].findIndex((li) => li.ariaCurrent === "step")`
+	if got := browsertest.Eval[int](p, `[...`+trace+current); got != 1 {
 		t.Errorf("after one step back, the step with the index %d is the current one, want 1", got)
 	}
 	p.Press(kb.End)

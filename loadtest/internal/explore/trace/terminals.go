@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Terminals writes a schedule as a person can type it, in the manner of Hermitage: a line for each statement, the session
-// that executes it, and what it shows.
+// Terminals writes a schedule as a person can type it, in the manner of Hermitage: a line for each statement, the
+// session that executes it, and what it shows.
 func (r Result) Terminals(c Cell, s Schedule) string {
 	o := s.Outcome.Readable()
 	t := terminals{sessions: map[string]string{}}
@@ -36,8 +36,8 @@ func (r Result) prepare(o Outcome) (lines []string) {
 	var units, calls []string
 	for _, item := range slices.Sorted(maps.Keys(o.Stock)) {
 		units = append(units, fmt.Sprintf("%d of item %d", o.Stock[item], item))
-		calls = append(calls, fmt.Sprintf(`curl -X PUT ADMIN/admin/stock/%d -H 'Content-Type: application/json' -d '{"stock":%d}'`,
-			item, o.Stock[item]))
+		calls = append(calls, fmt.Sprintf("curl -X PUT ADMIN/admin/stock/%d -H 'Content-Type: application/json' "+
+			`-d '{"stock":%d}'`, item, o.Stock[item]))
 	}
 	switch {
 	case len(units) == 0:
@@ -144,7 +144,8 @@ func (t *terminals) statement(step Step) {
 
 var luaScript = regexp.MustCompile(`^EVAL(?:SHA)? (\{.*\}) KEYS ?(.*?)(?: ARGV (.*))?$`)
 
-// typed is a statement as it is typed. In place of a Lua script, of which only the hash is sent, stands its first comment.
+// typed is a statement as it is typed. In place of a Lua script, of which only the hash is sent, stands its first
+// comment.
 func typed(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if m := luaScript.FindStringSubmatch(text); m != nil {

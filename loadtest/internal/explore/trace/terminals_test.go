@@ -76,7 +76,8 @@ func TestATextForTerminalsSaysWhereASessionEnds(t *testing.T) {
 	}
 	statement := Step{Actor: "A", Text: "UPDATE x SET y = 1", Reply: ConnectionEnded, Kind: Executes, Store: "mysql"}
 	for name, want := range map[string]string{
-		LostRequest:    "-- T1: end the session, before the next statement is executed\n-- T1: not executed: UPDATE x SET y = 1\n",
+		LostRequest: "-- T1: end the session, before the next statement is executed\n" +
+			"-- T1: not executed: UPDATE x SET y = 1\n",
 		LostReply:      "-- T1: the reply to the next statement is lost: end the session after it\nUPDATE x SET y = 1;",
 		"replica-dies": "-- A: a replica dies; end its sessions\n",
 	} {

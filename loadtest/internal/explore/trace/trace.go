@@ -1,5 +1,5 @@
-// Package trace is what an exploration found: schedules by what came of them, and the shortest of each kind of damage as
-// columns, and as text that a person can type into terminals.
+// Package trace is what an exploration found: schedules by what came of them, and the shortest of each kind of damage,
+// in columns and as text that a person can type into terminals.
 package trace
 
 import (
@@ -77,12 +77,14 @@ func (c Cell) Damages() []string { return slices.Sorted(maps.Keys(c.Shortest)) }
 
 // Bounds limit a search.
 type Bounds struct {
-	Preemptions int  `json:"preemptions"`            // the most in one schedule; negative: no limit
-	Faults      int  `json:"faults"`                 // the most in one schedule
-	NoReduction bool `json:"no_reduction,omitempty"` // also execute schedules that differ only in the order of steps that commute
+	Preemptions int `json:"preemptions"` // the most in one schedule; negative: no limit
+	Faults      int `json:"faults"`      // the most in one schedule
+	// NoReduction: also execute schedules that differ only in the order of steps that commute.
+	NoReduction bool `json:"no_reduction,omitempty"`
 
-	Random   bool          `json:"-"`                     // execute schedules at random instead of all
-	Seed     uint64        `json:"seed,omitempty"`        // the same seed leads to the same schedules, of which more are executed in more time
+	Random bool `json:"-"` // execute schedules at random instead of all
+	// Seed: the same one leads to the same schedules, of which more are executed in more time.
+	Seed     uint64        `json:"seed,omitempty"`
 	Duration time.Duration `json:"duration_ns,omitempty"` // of the search, if it is random
 }
 

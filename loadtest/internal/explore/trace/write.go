@@ -103,8 +103,8 @@ func indent(lines []string, by int) []string {
 	return lines
 }
 
-// Write writes what was found, one line for each fault. With traces, it writes one for each kind of damage, in columns or
-// as text for terminals.
+// Write writes what was found, one line for each fault. With traces, it writes one for each kind of damage, in columns
+// or as text for terminals.
 func (r Result) Write(w io.Writer, traces, terminals bool) error {
 	fmt.Fprintf(w, "%s on %s: %d schedules, %s (%.1f s)\n",
 		r.Strategy, r.Store, r.Tally.Schedules, r.State(), r.Took.Seconds())
@@ -142,7 +142,8 @@ func (r Result) State() string {
 	case r.Random:
 		return "chosen at random"
 	case !r.Exhausted:
-		return fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated", r.Tally.Waiting, r.Tally.Diverged)
+		return fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated",
+			r.Tally.Waiting, r.Tally.Diverged)
 	case r.Tally.Settled > 0:
 		return "exhausted but for claims of damage that were proved"
 	}
