@@ -167,8 +167,8 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/report",
-		imports: []string{"internal/stats", "loadtest/internal/{history,timeline,verify}"},
-		because: "A report is made from histories and verdicts alone.",
+		imports: []string{"internal/stats", "loadtest/internal/{explore/trace,history,timeline,verify}"},
+		because: "A report is made from histories, verdicts and what an exploration found.",
 	},
 	{
 		name:    "loadtest/internal/topology",
@@ -199,10 +199,20 @@ var importTable = []struct {
 		because: "A script knows what it asks of the stores, and nothing of when that is executed.",
 	},
 	{
+		name:    "loadtest/internal/explore/trace",
+		imports: nil,
+		because: "What was found can be shown without what has found it.",
+	},
+	{
+		name:    "loadtest/scripts",
+		imports: nil,
+		because: "It has the scripts that the lab comes with.",
+	},
+	{
 		name: "loadtest/internal/explore",
 		imports: []string{
 			"internal/{monotonic,servers}",
-			"loadtest/internal/explore/{script,wire}",
+			"loadtest/internal/explore/{script,trace,wire}",
 			"loadtest/internal/{history,oracle,scenario,topology,traffic,verify}", "migrations",
 		},
 		because: "It executes schedules on real processes, and the lab's judge decides what came of each.",
@@ -214,7 +224,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/page",
-		imports: []string{"internal/stats", "loadtest/internal/{bench,history,report,timeline,verify}"},
+		imports: []string{"internal/stats", "loadtest/internal/{bench,explore/trace,history,report,timeline,verify}"},
 		because: "A page draws what was measured, and measures and judges nothing.",
 	},
 	{
@@ -235,7 +245,8 @@ var importTable = []struct {
 		name: "loadtest/internal/console",
 		imports: []string{
 			"internal/{monotonic,origin}",
-			"loadtest/internal/{fault,history,lab,oracle,page,report,scenario,topology,traffic,verify}",
+			"loadtest/internal/{explore,fault,history,lab,oracle,page,report,scenario,topology,traffic,verify}",
+			"loadtest/scripts",
 		},
 		because: "It shows the lab in a browser, and runs and judges as the commands do.",
 	},
@@ -244,7 +255,7 @@ var importTable = []struct {
 		imports: []string{
 			"internal/{access,servers,suggest}",
 			"loadtest/internal/{bench,console,explore,fault,history,lab,mutation,oracle,page,report,scenario,timeline,topology}",
-			"loadtest/internal/{tenant,traffic,verify}",
+			"loadtest/internal/{explore/trace,tenant,traffic,verify}",
 		},
 		because: "The lab's command puts its parts together.",
 	},

@@ -87,7 +87,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	page.Click(`#sale-form button`)
 	page.WaitFor(`document.querySelector("#sales li")?.textContent.includes("99 remain")`)
 	page.Size(375, 800)
-	for _, tab := range []string{"#tab-run", "#tab-story", "#tab-break"} {
+	for _, tab := range []string{"#tab-run", "#tab-story", "#tab-explore", "#tab-break"} {
 		page.Click(tab)
 		page.MustFit()
 	}
@@ -109,7 +109,7 @@ func TestConsoleInABrowser(t *testing.T) {
 		page.WaitFor(`document.querySelectorAll(".replica").length === 2`)
 		for _, dark := range []bool{false, true} {
 			page.Dark(dark)
-			for _, tab := range []string{"#tab-run", "#tab-story", "#tab-break"} {
+			for _, tab := range []string{"#tab-run", "#tab-story", "#tab-explore", "#tab-break"} {
 				page.Click(tab)
 				page.MustBeAccessible()
 			}

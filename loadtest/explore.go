@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/scenario"
@@ -97,7 +98,7 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 func writeReplay(stdout io.Writer, o explore.Outcome) error {
 	o = o.Readable()
 	fmt.Fprintln(stdout, o.Kind, o.Evidence)
-	return explore.WriteTrace(stdout, o.Steps)
+	return trace.Write(stdout, o.Steps)
 }
 
 func (f *exploreFlags) options() explore.Options {
@@ -193,6 +194,8 @@ func (f *exploreFlags) write(results []explore.Result) error {
 	}
 	return errors.Join(
 		os.WriteFile(filepath.Join(f.out, "explore.json"), append(text, '\n'), 0o644),
-		lab.WriteFile(filepath.Join(f.out, "explore.html"), func(w io.Writer) error { return page.WriteExplored(w, results) }),
+		lab.WriteFile(filepath.Join(f.out, "explore.html"), func(w io.Writer) error {
+			return page.WriteExplored(w, results)
+		}),
 	)
 }

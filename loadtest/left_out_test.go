@@ -41,6 +41,21 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 	}
 }
 
+func TestOnlyAStandardRunIsExplored(t *testing.T) {
+	t.Parallel()
+	if f := runFlagsOf(t, nil); !f.explore || f.loadBudget() >= f.budget-quickTime {
+		t.Errorf("a run explores: %t, and leaves %v of %v to the load", f.explore, f.loadBudget(), f.budget)
+	}
+	for _, args := range [][]string{
+		{"--explore=false"}, {"--quick"}, {"--target=http://127.0.0.1:1"}, {"--duration=1s"}, {"--workload=plenty"},
+		{"--rate=10"}, {"--mysql-dsn=lab@tcp(db:3306)/"}, {"--redis=cache:6379"},
+	} {
+		if f := runFlagsOf(t, args); f.explore {
+			t.Errorf("run %v explores", args)
+		}
+	}
+}
+
 // runFlagsOf returns the flags of a run, with their defaults.
 func runFlagsOf(t *testing.T, args []string) *runFlags {
 	t.Helper()

@@ -126,6 +126,9 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		}
 		failure = playFaults(ctx, faultLab(l, false), options, run.Builder, f.out, screen)
 	}
+	if failure == nil && f.explore {
+		failure = exploreQuickly(ctx, l, run, screen)
+	}
 	if failure == nil && f.traces {
 		screen.status("writing traces")
 		failure = lab.WriteTraces(ctx, f.out)

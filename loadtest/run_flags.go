@@ -52,6 +52,7 @@ type runFlags struct {
 	out        string
 	quick      bool
 	faults     bool
+	explore    bool
 	// faultsLeftOut is why faults is not set, if that is only because of the user's servers.
 	faultsLeftOut string
 	traces        bool
@@ -88,6 +89,8 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.faults, "faults", true,
 		"after the load, play the fault scenarios about which strategies make claims; never with "+
 			"--quick, --target, --replicas 1, or a load other than the standard one")
+	flags.BoolVar(&f.explore, "explore", true, "after the load, execute every interleaving of two requests, as "+
+		"explore --quick does; never with --quick, --target, servers of yours, or a load other than the standard one")
 	flags.StringVar(&f.out, "out", "", "directory for the report and the histories (default: out/ and the time)")
 	flags.BoolVar(&f.traces, "trace", false,
 		"after the run, write a trace for https://ui.perfetto.dev of each history, to the directory traces below --out")
@@ -244,6 +247,8 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 		f.rounds = cmp.Or(f.rounds, fixedRounds)
 	}
 	standard := !cannotAdapt && f.stock == 0 && f.workload == "" && f.request.hold == 0
+	f.explore = f.explore && standard && !f.quick && f.attach.target == "" &&
+		f.attach.mysqlDSN == "" && len(f.attach.redis) == 0
 	f.faults = f.faults && standard && !f.quick && f.attach.target == "" && f.replicas >= 2
 	if f.faults {
 		f.faultsLeftOut = f.attach.noFaults()
@@ -252,12 +257,16 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 	f.request.seed = cmp.Or(f.request.seed, newSeed())
 }
 
-// loadBudget is the part of the budget that is not kept for the fault scenarios.
+// loadBudget is the part of the budget that is not kept for the fault scenarios and the exploration.
 func (f *runFlags) loadBudget() time.Duration {
-	if !f.faults {
-		return f.budget
+	left := f.budget
+	if f.faults {
+		left -= fault.BasicTime
 	}
-	return max(f.budget-fault.BasicTime, f.budget/2)
+	if f.explore {
+		left -= quickTime
+	}
+	return max(left, f.budget/2)
 }
 
 // givenOptions returns the flags that were given, on the command line or in the environment.

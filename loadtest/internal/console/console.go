@@ -2,7 +2,8 @@
 // scenarios, and breaks replicas, without flags.
 //
 // It uses the runner, the judge, the scenarios and the reports of the commands. It only keeps a State, which every tab
-// gets by server-sent events, and at most one activity: a run or a story. Closing a tab ends nothing. Stop ends
+// gets by server-sent events, and at most one activity: a run, a story or an
+// exploration. Closing a tab ends nothing. Stop ends
 // everything.
 package console
 
@@ -12,6 +13,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"html/template"
 	"net"
 	"net/http"
 	"slices"
@@ -61,10 +63,11 @@ type Console struct {
 
 	mu      sync.Mutex // guards what follows
 	current *activity
-	reports map[string]string // directory of each report, by its name
-	begun   int               // activities
-	sales   int               // how many were sent from the page
-	waiting int               // requests of the page that have no answer yet, and that the books of a run would lack
+	reports map[string]string     // directory of each report, by its name
+	traces  map[int]template.HTML // of the last exploration, by number
+	begun   int                   // activities
+	sales   int                   // how many were sent from the page
+	waiting int                   // requests of the page that have no answer yet, and that the books of a run would lack
 
 	breaking sync.Mutex // held while a replica is broken or mended
 }
@@ -146,10 +149,10 @@ func (c *Console) Stop(ctx context.Context) error {
 	return errors.Join(err, c.server.Close(), c.viewer.Close())
 }
 
-// activity is a run or a story.
+// activity is a run, a story or an exploration.
 type activity struct {
 	id     int    // numbered from 1
-	kind   string // "run" or "story"
+	kind   string // "run", "story" or "exploration"
 	ctx    context.Context
 	cancel context.CancelFunc
 	gate   *gate // of a story
@@ -161,7 +164,7 @@ func (c *Console) begin(kind string) (*activity, error) {
 	defer c.mu.Unlock()
 	switch {
 	case c.current != nil:
-		return nil, conflict("a %s is going on: wait for its end, or cancel it", c.current.kind)
+		return nil, conflict("%s is going on: wait for its end, or cancel it", withArticle(c.current.kind))
 	case c.ctx.Err() != nil:
 		return nil, conflict("the lab is being stopped")
 	case kind == "run" && c.waiting > 0:
@@ -172,6 +175,13 @@ func (c *Console) begin(kind string) (*activity, error) {
 	a.ctx, a.cancel = context.WithCancel(c.ctx)
 	c.current = a
 	return a, nil
+}
+
+func withArticle(kind string) string {
+	if kind == "exploration" {
+		return "an " + kind
+	}
+	return "a " + kind
 }
 
 func (c *Console) end(a *activity) {
@@ -189,9 +199,9 @@ func (c *Console) going(kind string, id int) (*activity, error) {
 	defer c.mu.Unlock()
 	switch {
 	case c.current == nil || kind != "" && c.current.kind != kind:
-		return nil, conflict("no %s is going on", cmp.Or(kind, "run and no story"))
+		return nil, conflict("no %s is going on", cmp.Or(kind, "run, story or exploration"))
 	case c.current.id != id:
-		return nil, conflict("number %d is not going on: number %d is, a %s", id, c.current.id, c.current.kind)
+		return nil, conflict("number %d is not going on: number %d is, %s", id, c.current.id, withArticle(c.current.kind))
 	}
 	return c.current, nil
 }

@@ -24,12 +24,14 @@ func (c *Console) handler() http.Handler {
 	mux.HandleFunc("GET /{$}", c.getPage)
 	mux.HandleFunc("GET /state", c.getState)
 	mux.HandleFunc("GET /events", c.getEvents)
+	mux.HandleFunc("GET /traces/{id}", c.getTrace)
 	mux.HandleFunc("GET /runs/{id}/{file...}", c.getReport)
 	for path, action := range map[string]func(*http.Request) error{
 		"/run":                      c.postRun,
 		"/story":                    c.postStory,
 		"/story/next":               c.postNext,
 		"/story/finish":             c.postFinish,
+		"/explore":                  c.postExplore,
 		"/cancel":                   c.postCancel,
 		"/replicas/{name}/stop":     c.postReplica("stop"),
 		"/replicas/{name}/continue": c.postReplica("continue"),

@@ -93,29 +93,37 @@ func (c *Console) render() error {
 	if err != nil {
 		return err
 	}
+	examples, err := gallery()
+	if err != nil {
+		return err
+	}
 	var text bytes.Buffer
 	err = page.Frame{
 		Title: "The lab",
 		Lead: fmt.Sprintf("%d replicas of the service behind nginx, at %s, and the servers that they need. "+
 			"Ctrl-C in the terminal ends them.", len(c.lab.Topology.Replicas), c.lab.Topology.URL),
-		Main:   template.HTML(first.String()),
-		Data:   []page.Data{{ID: "stories-data", Value: tell(c.catalogue)}, {ID: "tour-data", Value: tour}},
-		Served: true,
-		Style:  template.CSS(style),
-		Code:   template.JS(code),
+		Main: template.HTML(first.String()),
+		Data: []page.Data{
+			{ID: "stories-data", Value: tell(c.catalogue)}, {ID: "tour-data", Value: tour},
+			{ID: "gallery-data", Value: examples},
+		},
+		Scripts: []string{"copy.js", "trace.js"},
+		Served:  true,
+		Style:   template.CSS(style),
+		Code:    template.JS(code),
 	}.Write(&text)
 	c.page = text.Bytes()
 	c.policy = policy(c.page)
 	return err
 }
 
-// script matches a script of the page, and not the data for it.
-var script = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
+// scriptElement matches a script of the page, and not the data for it.
+var scriptElement = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
 
 // policy allows the page its own scripts and styles, and requests to its own origin.
 func policy(text []byte) string {
 	var hashes []string
-	for _, match := range script.FindAllSubmatch(text, -1) {
+	for _, match := range scriptElement.FindAllSubmatch(text, -1) {
 		sum := sha256.Sum256(match[1])
 		hashes = append(hashes, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
 	}

@@ -11,11 +11,12 @@ import (
 
 // State is everything that the page shows. Every tab gets all of it, so all tabs show the same.
 type State struct {
-	ID    string      `json:"id"`   // of this console: a tab that was open before it reloads
-	Busy  string      `json:"busy"` // "run", "story", or empty
-	Run   *RunState   `json:"run"`  // the last one; nil before the first
-	Story *StoryState `json:"story"`
-	Lab   LabState    `json:"lab"`
+	ID       string        `json:"id"`   // of this console: a tab that was open before it reloads
+	Busy     string        `json:"busy"` // "run", "story", "exploration", or empty
+	Run      *RunState     `json:"run"`  // the last one; nil before the first
+	Story    *StoryState   `json:"story"`
+	Explored *ExploreState `json:"explored"`
+	Lab      LabState      `json:"lab"`
 }
 
 // RunState is a run and how far it is.
@@ -103,6 +104,40 @@ type StoryStep struct {
 	Kind   string      `json:"kind"` // see report.StepKind
 	Text   string      `json:"text"`
 	Scene  fault.Scene `json:"scene"`
+}
+
+// ExploreState is an exploration and how far it is.
+type ExploreState struct {
+	ID        int           `json:"id"`      // of the activity
+	Subject   string        `json:"subject"` // strategy, or file of a script
+	Command   string        `json:"command"` // that does the same in a terminal
+	Phase     string        `json:"phase"`
+	Schedules int           `json:"schedules"`
+	Cells     []ExploreCell `json:"cells"`
+	Traces    []TraceRef    `json:"traces"` // the shortest so far
+	Ended     bool          `json:"ended"`
+	Result    string        `json:"result"`  // "held", "refuted", "inconclusive", "canceled" or "failed"
+	State     string        `json:"state"`   // whether all schedules were executed
+	Problem   string        `json:"problem"` // why it failed
+	Report    string        `json:"report"`  // address; empty: there is none
+}
+
+// ExploreCell is what came of the schedules in which a fault strikes.
+type ExploreCell struct {
+	Name      string `json:"name"`
+	Found     string `json:"found"`
+	Schedules int    `json:"schedules"`
+	Damaged   int    `json:"damaged"`
+	Verdict   string `json:"verdict"` // empty: nothing is claimed
+	Held      bool   `json:"held"`
+}
+
+// TraceRef is a trace that can be opened.
+type TraceRef struct {
+	ID    int    `json:"id"`
+	Name  string `json:"name"` // of the fault
+	Kind  string `json:"kind"` // of damage
+	Steps int    `json:"steps"`
 }
 
 // LabState is what can be broken.

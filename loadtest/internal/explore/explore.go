@@ -127,76 +127,13 @@ const (
 	claimSet
 )
 
-// Cell is what the schedules of a strategy led to in which one fault struck, or none.
-type Cell struct {
-	Fault string `json:"fault"` // the names of the faults, joined by "+"; empty: none
-	// Requests is what was asked for, if the claim is about that.
-	Requests  string              `json:"requests,omitempty"`
-	Schedules int                 `json:"schedules"`
-	Kinds     map[string]int      `json:"kinds"`    // schedules by kind of outcome
-	Shortest  map[string]Schedule `json:"shortest"` // for each kind but Right
-	Waited    int                 `json:"waited"`   // schedules in which nobody could go on until a lease had ended
-	Claim     string              `json:"claim"`    // what the catalogue says about it, in words; empty: nothing
-	Held      bool                `json:"claim_held"`
-}
-
-// Workload is what the schedules of a search asked for.
-type Workload struct {
-	Name      string         `json:"name"`
-	Title     string         `json:"title"`
-	Schedules map[string]int `json:"schedules"` // by fault; empty: none
-	Took      time.Duration  `json:"took_ns"`
-}
-
-// Result is what the exploration of a strategy found.
-type Result struct {
-	Strategy  string        `json:"strategy"`
-	Store     string        `json:"store"`
-	Control   bool          `json:"control"`
-	Own       bool          `json:"own,omitempty"` // Strategy is the command of a user's service, or the file of a script
-	Tally     Tally         `json:"tally"`
-	Exhausted bool          `json:"exhausted"`
-	Random    bool          `json:"random,omitempty"` // schedules were chosen at random
-	Cells     []Cell        `json:"cells"`
-	Workloads []Workload    `json:"workloads"`
-	Requests  int           `json:"requests"` // of a schedule, at most
-	Bounds    Bounds        `json:"bounds"`
-	Took      time.Duration `json:"took_ns"`
-}
-
-// Held reports whether no claim is refuted.
-func (r Result) Held() bool {
-	return !slices.ContainsFunc(r.Cells, func(c Cell) bool { return !c.Held })
-}
-
-// Judged reports whether every schedule within the bounds was executed, unless some were chosen at random, and judged.
-func (r Result) Judged() bool {
-	return (r.Exhausted || r.Random) && r.NotJudged() == 0
-}
-
-// NotJudged counts the schedules that could not be repeated, or judged.
-func (r Result) NotJudged() (n int) {
-	for _, c := range r.Cells {
-		n += c.Kinds[Unjudged]
-	}
-	return n + r.Tally.Diverged
-}
-
-// Damaged reports whether a schedule did damage in which a fault struck, or none.
-func (r Result) Damaged(fault bool) bool {
-	return slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Damaged() > 0 && (c.Fault != "") == fault })
-}
-
 // Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
 func (x *Explorer) Explore(
 	ctx context.Context, choice scenario.Choice, bounds Bounds, progress func(int),
 ) (Result, error) {
 	began := time.Now()
 	r := Result{Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Exhausted: true}
-	r.Own, r.Requests, r.Bounds, r.Random = x.subject != nil, x.requests, bounds, bounds.Random
-	if !r.Random {
-		r.Bounds.Seed, r.Bounds.Duration = 0, 0
-	}
+	r.Own, r.Requests, r.Bounds, r.Random = x.subject != nil, x.requests, bounds.Effective(), bounds.Random
 	cells := map[string]*Cell{}
 	if err := x.warmUp(ctx, choice); err != nil {
 		return r, err
@@ -204,6 +141,7 @@ func (x *Explorer) Explore(
 	workloads := x.workloads(choice)
 	for _, w := range workloads {
 		beginning, schedules := time.Now(), map[string]int{}
+		r.Workloads = append(r.Workloads, Workload{Name: w.name, Title: w.title, Schedules: schedules})
 		search := &Search{Bounds: bounds, Found: func(s Schedule) {
 			s.Token = w.name + ":" + s.Token
 			schedules[strings.Join(s.Outcome.Faults, "+")]++
@@ -211,14 +149,14 @@ func (x *Explorer) Explore(
 			if progress != nil {
 				progress(total(cells))
 			}
-			x.show(r, cells, func(c *Cell) { c.judge(choice.Strategy, false) })
+			x.show(r, cells, func(c *Cell) { judgeCell(c, choice.Strategy, false) })
 		}, Settled: func(faults []string) bool {
 			return x.UntilRefuted && refuted(choice.Strategy, cells) || settled(choice.Strategy, cells, w.claim, faults)
 		}}
 		search.Bounds.Duration /= time.Duration(len(workloads))
 		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(choice.Strategy, w, bounds)))
-		r.Tally.add(tally)
-		r.Workloads = append(r.Workloads, Workload{w.name, w.title, schedules, time.Since(beginning)})
+		r.Tally.Add(tally)
+		r.Workloads[len(r.Workloads)-1].Took = time.Since(beginning)
 		if err != nil {
 			if ctx.Err() == nil {
 				return r, fmt.Errorf("explore %s: %w", choice.Strategy.Name, err)
@@ -227,7 +165,7 @@ func (x *Explorer) Explore(
 		}
 	}
 	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
-	r.Cells = judged(cells, func(c *Cell) { c.judge(choice.Strategy, r.Exhausted) })
+	r.Cells = judged(cells, func(c *Cell) { judgeCell(c, choice.Strategy, r.Exhausted) })
 	r.Took = time.Since(began)
 	return r, ctx.Err()
 }
@@ -340,13 +278,13 @@ func collect(cells map[string]*Cell, claim claimKind, s Schedule) {
 	if s.Outcome.Kind == Right {
 		return
 	}
-	if best, found := c.Shortest[s.Outcome.Kind]; !found || s.shorter(best) {
+	if best, found := c.Shortest[s.Outcome.Kind]; !found || shorter(s, best) {
 		c.Shortest[s.Outcome.Kind] = s
 	}
 }
 
 // shorter reports whether a schedule is easier to read than another one.
-func (s Schedule) shorter(o Schedule) bool {
+func shorter(s, o Schedule) bool {
 	if s.Preemptions != o.Preemptions {
 		return s.Preemptions < o.Preemptions
 	}
@@ -426,12 +364,9 @@ func keepsStocksApart(s scenario.Strategy) bool {
 	return s.WriteBehind || len(s.Reservations) > 0 || s.Claim.BuyerLimit != ""
 }
 
-// Damaged counts the schedules that did damage.
-func (c Cell) Damaged() int { return c.Schedules - c.Kinds[Right] - c.Kinds[Unjudged] }
-
-// judge compares a cell with what the catalogue claims. A claim that something happens is refuted only if every
+// judgeCell compares a cell with what the catalogue claims. A claim that something happens is refuted only if every
 // schedule was executed and none shows it.
-func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
+func judgeCell(c *Cell, s scenario.Strategy, exhausted bool) {
 	words, must, may := expects(s, c.Requests, c.Fault)
 	c.Claim = words
 	c.Held = may || must && (c.Damaged() > 0 || !exhausted) || !must && c.Damaged() == 0
@@ -451,7 +386,7 @@ func (c *Cell) judge(s scenario.Strategy, exhausted bool) {
 func refuted(s scenario.Strategy, cells map[string]*Cell) bool {
 	for _, c := range cells {
 		sofar := *c
-		if sofar.judge(s, false); !sofar.Held {
+		if judgeCell(&sofar, s, false); !sofar.Held {
 			return true
 		}
 	}
@@ -472,6 +407,3 @@ func settled(s scenario.Strategy, cells map[string]*Cell, claim claimKind, fault
 	words, must, _ := expects(s, c.Requests, name)
 	return (must || words == "") && c.Damaged() > 0
 }
-
-// Damages lists the kinds of outcomes of which there is a shortest schedule.
-func (c Cell) Damages() []string { return slices.Sorted(maps.Keys(c.Shortest)) }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/explore/wire"
 )
 
@@ -27,8 +28,8 @@ type fault struct {
 
 // Names of the faults.
 const (
-	LostRequest = "lost-request"
-	LostReply   = "lost-reply"
+	LostRequest = trace.LostRequest
+	LostReply   = trace.LostReply
 	ReplicaDies = "replica-dies"
 	LeaseEnds   = "lease-ends"
 	SentAgain   = "sent-again"
@@ -130,16 +131,16 @@ func (s *schedule) strike(ctx context.Context, f fault, o Option) error {
 	s.mu.Unlock()
 	switch {
 	case f.starts != nil:
-		s.add(Step{Kind: Strikes, Text: f.title})
+		s.add(Step{Kind: Strikes, Text: f.title, Fault: f.name})
 		s.start(ctx, s.actors[o.Actor])
 		return s.firstStep(ctx, o.Actor)
 	case f.store != nil:
-		s.add(Step{Kind: Strikes, Text: f.title})
+		s.add(Step{Kind: Strikes, Text: f.title, Fault: f.name})
 		f.store(ctx, s)
 		s.forget()
 	default:
 		a := s.actors[o.Actor]
-		s.add(Step{Actor: a.name, Kind: Strikes, Text: f.title})
+		s.add(Step{Actor: a.name, Kind: Strikes, Text: f.title, Fault: f.name})
 		a.cut = true
 		if f.kills {
 			s.kill(a)

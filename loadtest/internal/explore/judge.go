@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -14,32 +15,6 @@ import (
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/traffic"
 	"stock/loadtest/internal/verify"
-)
-
-// Kinds of Outcome.
-const (
-	Right      = "right"
-	LostUpdate = "lost update" // confirmed units are still in stock
-	Oversold   = "oversold"
-	Undersold  = "undersold" // a request was refused although there was stock for it
-	Leaked     = "leaked"    // units are gone that nobody has bought
-	SoldTwice  = "sold twice"
-	InPart     = "order in part"
-	OverLimit  = "over the limit"
-	UnderLimit = "refused within the limit"
-	Different  = "another answer on the retry"
-	EndedTwice = "reservation ended twice"
-	EndedLate  = "reservation confirmed late"
-	EndedEarly = "reservation ended early"
-	NoSuchHold = "reservation in an impossible state"
-	LedgerGap  = "ledger differs"
-	Overlap    = "critical sections overlap"
-	SellsMore  = "more for sale than there is" // in the store that sells than in the one that is updated afterwards
-	SellsLess  = "less for sale than there is"
-	OtherWrong = "wrong"
-	NotServed  = "nobody served" // everybody was told busy, although nothing went wrong
-	Deadlock   = "stuck"
-	Unjudged   = "unjudged"
 )
 
 // damage tells kinds of damage by the figures of a verdict. The first that applies names it.
@@ -346,7 +321,7 @@ func judgeSet(h *history.History, set history.Op, requests []answers) (damage st
 		}
 		early, late := judgeDivision(h, set, before, after)
 		if early.Result != verify.Correct {
-			damage, evidence = orElse(damage, kind(early)), slices.Concat(evidence, early.Evidence)
+			damage, evidence = cmp.Or(damage, kind(early)), slices.Concat(evidence, early.Evidence)
 			continue
 		}
 		if late.Result == verify.Correct {

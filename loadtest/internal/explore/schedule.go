@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"stock/internal/monotonic"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/explore/wire"
 )
 
@@ -36,7 +37,7 @@ type schedule struct {
 	locks   string        // the keys of its locks begin so
 	// renewNothing says that leases end if nobody can go on.
 	renewNothing bool
-	saved        *saved                  // what the last write to Redis has changed; nil: there was none, or no fault needs it
+	saved        *saved                  // what the last write to Redis has changed; nil: nothing, or no fault needs it
 	opening      map[*wire.Conn][]string // statements that begin a transaction, which may turn out to be of the schedule
 	wrote        map[string]string       // who was the last to write something in Redis
 }
@@ -80,32 +81,6 @@ type held struct {
 	exchange *wire.Exchange
 	decided  chan wire.Action
 }
-
-// Step is one line of a trace.
-type Step struct {
-	Actor string `json:"actor"` // empty: the step is none of an actor's
-	Text  string `json:"text"`
-	Reply string `json:"reply,omitempty"` // empty while the step waits, or if its reply is lost
-	Kind  Kind   `json:"kind"`
-	Store string `json:"store,omitempty"` // that executes it; empty: none
-	Conn  int    `json:"conn,omitempty"`  // over which connection of the actor to the store, from 0
-}
-
-// Kind is what a Step is.
-type Kind string
-
-// The kinds of steps.
-const (
-	Executes Kind = "executes"
-	Polls    Kind = "polls"    // executes again what has had the same reply since nobody else has changed anything
-	Waits    Kind = "waits"    // in the store, from here to its reply
-	Resumes  Kind = "resumes"  // the reply of a step that waited
-	Strikes  Kind = "fault"    // a fault strikes
-	Answers  Kind = "answers"  // the client gets its answer
-	Passes   Kind = "passes"   // executed without a choice: nobody else can notice it
-	TimeGoes Kind = "time"     // nobody can go on until a lease has ended
-	Stuck    Kind = "deadlock" // nobody can go on
-)
 
 // stores is what a schedule needs to know of the stores, and does to them.
 type stores interface {
@@ -230,15 +205,12 @@ func (s *schedule) replied(replica int, e *wire.Exchange, err error) {
 		a.flying = slices.Delete(a.flying, at, at+1)
 		reply := e.Reply
 		if err != nil {
-			reply = connectionEnded
+			reply = trace.ConnectionEnded
 		}
 		s.note(a, e, reply)
 	}
 	s.event(a)
 }
-
-// connectionEnded is in place of a reply.
-const connectionEnded = "the connection has ended"
 
 // note adds a reply to the trace.
 func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {

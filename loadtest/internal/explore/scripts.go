@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,7 +143,7 @@ func (x *Explorer) ExploreScript(
 	}
 	cells, expect := map[string]*Cell{}, s.Expect
 	w := scriptWorkload(s)
-	r.Requests, r.Bounds, r.Random = len(w.requests), bounds, bounds.Random
+	r.Requests, r.Bounds, r.Random = len(w.requests), bounds.Effective(), bounds.Random
 	r.Workloads = []Workload{{Name: w.name, Title: w.title}}
 	var answer string
 	search := &Search{Bounds: bounds, Found: func(s Schedule) {
@@ -152,7 +153,7 @@ func (x *Explorer) ExploreScript(
 		if progress != nil {
 			progress(total(cells))
 		}
-		x.show(r, cells, func(c *Cell) { c.compare(expect, false) })
+		x.show(r, cells, func(c *Cell) { compare(c, expect, false) })
 	}, Settled: func(faults []string) bool { return proved(s.Expect, cells, strings.Join(faults, "+")) }}
 	r.Tally, err = search.Run(ctx, x.systems(scriptChoice(s), w, x.faults(scriptChoice(s).Strategy, w, bounds)))
 	if err != nil && ctx.Err() == nil {
@@ -164,7 +165,7 @@ func (x *Explorer) ExploreScript(
 			cells[fault] = &Cell{Fault: fault}
 		}
 	}
-	r.Cells = judged(cells, func(c *Cell) { c.compare(expect, r.Exhausted) })
+	r.Cells = judged(cells, func(c *Cell) { compare(c, expect, r.Exhausted) })
 	r.Took = time.Since(began)
 	if ctx.Err() == nil && r.Held() && !sold.Load() && !slices.Contains(slices.Collect(maps.Values(s.Expect)), Deadlock) {
 		return r, fmt.Errorf("%s: no session has succeeded in any of %d schedules: %s", s.File, r.Tally.Schedules, answer)
@@ -186,19 +187,19 @@ func lastAnswer(steps []Step) string {
 // found. Without a fault, all are executed nevertheless, unless each one takes a while.
 func proved(expect map[string]string, cells map[string]*Cell, faults string) bool {
 	found := func(fault string) bool {
-		want := orElse(expect[fault], Right)
+		want := cmp.Or(expect[fault], Right)
 		return want != Right && cells[fault] != nil && cells[fault].Kinds[want] > 0
 	}
 	return found("") && (faults != "" || expect[""] == Deadlock) || faults != "" && found(faults)
 }
 
 // compare compares a cell with what a script expects.
-func (c *Cell) compare(expect map[string]string, exhausted bool) {
+func compare(c *Cell, expect map[string]string, exhausted bool) {
 	want, named := expect[c.Fault]
-	always := orElse(expect[""], Right)
+	always := cmp.Or(expect[""], Right)
 	damaging := always != Right
 	for part := range strings.SplitSeq(c.Fault, "+") {
-		damaging = damaging || orElse(expect[part], Right) != Right
+		damaging = damaging || cmp.Or(expect[part], Right) != Right
 	}
 	switch {
 	case !named && damaging: // nothing is expected of what is broken in any case
@@ -465,5 +466,5 @@ func (s *scripted) check(ctx context.Context, l *lane, items []int64, told []ans
 	case result.False:
 		return OtherWrong, nil
 	}
-	return orElse(result.Text, Right), nil
+	return cmp.Or(result.Text, Right), nil
 }

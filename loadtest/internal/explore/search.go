@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 )
 
 // Option is something that can happen next in a schedule: an actor's step is executed, or a fault strikes.
@@ -81,17 +80,6 @@ type System interface {
 	Run(ctx context.Context, choose func(Point) int) (Outcome, error)
 }
 
-// Bounds limit a search.
-type Bounds struct {
-	Preemptions int  `json:"preemptions"`            // the most in one schedule; negative: no limit
-	Faults      int  `json:"faults"`                 // the most in one schedule
-	NoReduction bool `json:"no_reduction,omitempty"` // also execute schedules that differ only in the order of steps that commute
-
-	Random   bool          `json:"-"`                     // execute schedules at random instead of all
-	Seed     uint64        `json:"seed,omitempty"`        // the same seed leads to the same schedules, of which more are executed in more time
-	Duration time.Duration `json:"duration_ns,omitempty"` // of the search, if it is random
-}
-
 // Search is a search for all schedules of a System within Bounds. Systems of the same kind can work on it side by side.
 type Search struct {
 	Bounds Bounds
@@ -111,42 +99,12 @@ type Search struct {
 	tally   Tally
 }
 
-// Schedule is one that was executed.
-type Schedule struct {
-	Token       string  `json:"token"` // replays it
-	Preemptions int     `json:"preemptions"`
-	Faults      int     `json:"faults"`
-	Outcome     Outcome `json:"outcome"`
-}
-
-// Tally counts what a search did.
-type Tally struct {
-	Schedules int `json:"schedules"` // executed to their end
-	Redundant int `json:"redundant"` // given up, because they differ from others only in the order of steps that commute
-	Disturbed int `json:"disturbed"` // executed again, because a step that they offered could not be taken
-	Diverged  int `json:"diverged"`  // beginnings that two executions offered, and none could repeat
-	Waiting   int `json:"waiting"`   // not executed: the search was interrupted
-	Settled   int `json:"settled"`   // beginnings that were not needed any more; see Search.Settled
-	// Example says what was different about one that diverged; empty if none has.
-	Example string `json:"example,omitempty"`
-}
-
-func (t *Tally) add(o Tally) {
-	t.Schedules += o.Schedules
-	t.Redundant += o.Redundant
-	t.Disturbed += o.Disturbed
-	t.Diverged += o.Diverged
-	t.Waiting += o.Waiting
-	t.Settled += o.Settled
-	t.Example = cmp.Or(t.Example, o.Example)
-}
-
 // cost is what a schedule uses of the Bounds.
 type cost struct{ preemptions, faults int }
 
 func (c cost) plus(o cost) cost { return cost{c.preemptions + o.preemptions, c.faults + o.faults} }
 
-func (b Bounds) allow(c cost) bool {
+func allow(b Bounds, c cost) bool {
 	return c.faults <= b.Faults && (b.Preemptions < 0 || c.preemptions <= b.Preemptions)
 }
 
@@ -381,7 +339,7 @@ func (e *execution) asleep(o Option) bool {
 func (e *execution) branch(p Point, taken int) {
 	for i, o := range p.Options {
 		total := e.cost.plus(p.cost(o))
-		if i == taken || !e.bounds.allow(total) || o.Fault == "" && e.asleep(o) {
+		if i == taken || !allow(e.bounds, total) || o.Fault == "" && e.asleep(o) {
 			continue
 		}
 		other := job{prefix: append(slices.Clone(e.labels), o.Label), faults: e.job.faults, cost: total}

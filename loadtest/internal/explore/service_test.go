@@ -11,6 +11,7 @@ import (
 
 	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 )
 
 // command returns one that starts a service, and skips the test if a program for it is not installed.
@@ -113,7 +114,7 @@ func TestServicesInOtherLanguages(t *testing.T) {
 func text(t *testing.T, o explore.Outcome) string {
 	t.Helper()
 	var b strings.Builder
-	if err := explore.WriteTrace(&b, o.Steps); err != nil {
+	if err := trace.Write(&b, o.Steps); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

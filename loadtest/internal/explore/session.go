@@ -62,18 +62,6 @@ func (x *session) warmUp(ctx context.Context) error {
 
 func quietly(string) {}
 
-// Outcome is what came of a schedule.
-type Outcome struct {
-	Kind     string          `json:"kind"`               // see the constants
-	Evidence []string        `json:"evidence,omitempty"` // why
-	Faults   []string        `json:"faults,omitempty"`   // that struck
-	Waited   bool            `json:"waited,omitempty"`   // nobody could go on until time had passed
-	Workload string          `json:"workload"`
-	Item     int64           `json:"item"`
-	Stock    map[int64]int64 `json:"stock"` // units before the first step, by item
-	Steps    []Step          `json:"steps"`
-}
-
 // clientTimeout is longer than that of the service.
 const clientTimeout = 15 * time.Second
 
@@ -111,7 +99,10 @@ func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, err
 	if lost := x.reconnect(ctx, s); lost != nil {
 		return Outcome{}, lost
 	}
-	o := Outcome{Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items), Steps: s.steps, Faults: s.struck, Waited: s.waited}
+	o := Outcome{
+		Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items),
+		Steps: s.steps, Faults: s.struck, Waited: s.waited,
+	}
 	switch {
 	case errors.Is(err, errStuck):
 		o.Kind = Deadlock

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/report"
 )
 
 // WriteExplored writes what an exploration found as a page.
-func WriteExplored(w io.Writer, results []explore.Result) error {
+func WriteExplored(w io.Writer, results []trace.Result) error {
 	view := newExplored(results)
 	main, err := render("explored-page", view)
 	if err != nil {
@@ -75,7 +75,7 @@ type stepView struct {
 }
 
 // newExplored makes the view; nil if nothing was explored.
-func newExplored(results []explore.Result) *exploredView {
+func newExplored(results []trace.Result) *exploredView {
 	if len(results) == 0 {
 		return nil
 	}
@@ -100,7 +100,7 @@ func newExplored(results []explore.Result) *exploredView {
 	return v
 }
 
-func newSubject(r explore.Result) subjectView {
+func newSubject(r trace.Result) subjectView {
 	s := subjectView{
 		Name: r.Strategy, On: r.Store, Class: "ok", Word: "no damage",
 		Schedules: count(r.Tally.Schedules, "schedule"), State: r.State(), Seconds: fmt.Sprintf("%.1f s", r.Took.Seconds()),
@@ -128,14 +128,14 @@ func newSubject(r explore.Result) subjectView {
 	return s
 }
 
-func newExploredCell(c explore.Cell) exploredCell {
+func newExploredCell(c trace.Cell) exploredCell {
 	v := exploredCell{Name: c.Name(), Found: c.Found(), Class: "ok", Claim: c.Claim, Verdict: "held"}
 	switch {
-	case c.Kinds[explore.Deadlock] == c.Damaged() && c.Damaged() > 0:
+	case c.Kinds[trace.Deadlock] == c.Damaged() && c.Damaged() > 0:
 		v.Class = "halt"
 	case c.Damaged() > 0:
 		v.Class = "bad"
-	case c.Kinds[explore.Unjudged] > 0:
+	case c.Kinds[trace.Unjudged] > 0:
 		v.Class = "open"
 	case c.Waited > 0:
 		v.Class = "wait"
@@ -149,17 +149,17 @@ func newExploredCell(c explore.Cell) exploredCell {
 	return v
 }
 
-func newTrace(r explore.Result, c explore.Cell, kind, id string) traceView {
+func newTrace(r trace.Result, c trace.Cell, kind, id string) traceView {
 	s := c.Shortest[kind]
 	o := s.Outcome.Readable()
 	v := traceView{
 		ID: id, Title: c.Name(), Kind: kind, Class: "bad", Evidence: o.Evidence, Terminals: r.Terminals(c, s),
-		Replay: r.Replay(s.Token),
+		Replay: r.Replay(s.Token), Actors: trace.Actors(o.Steps),
 	}
 	switch kind {
-	case explore.Deadlock:
+	case trace.Deadlock:
 		v.Class = "halt"
-	case explore.Unjudged:
+	case trace.Unjudged:
 		v.Class = "open"
 	}
 	for _, w := range r.Workloads {
@@ -172,16 +172,14 @@ func newTrace(r explore.Result, c explore.Cell, kind, id string) traceView {
 			continue
 		}
 		view := stepView{
-			Number: len(v.Steps) + 1, Actor: step.Actor, Kind: string(step.Kind), Text: strings.TrimSpace(step.Text), Reply: step.Reply,
+			Number: len(v.Steps) + 1, Actor: step.Actor, Kind: string(step.Kind),
+			Text: strings.TrimSpace(step.Text), Reply: step.Reply,
 		}
 		if step.Actor != "" {
-			if !slices.Contains(v.Actors, step.Actor) {
-				v.Actors = append(v.Actors, step.Actor)
-			}
 			view.Colour = slices.Index(v.Actors, step.Actor)
 			view.Column = view.Colour + 1
 		}
-		if step.Kind == explore.Answers && step.Actor != "" {
+		if step.Kind == trace.Answers && step.Actor != "" {
 			view.Class = toldClass(step.Text)
 		}
 		v.Steps = append(v.Steps, view)
@@ -202,6 +200,6 @@ func toldClass(text string) string {
 }
 
 // Trace returns one trace, as it stands in a page, for a page that shows it later.
-func Trace(r explore.Result, c explore.Cell, kind, id string) (template.HTML, error) {
+func Trace(r trace.Result, c trace.Cell, kind, id string) (template.HTML, error) {
 	return render("trace", newTrace(r, c, kind, id))
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"stock/loadtest/internal/browsertest"
-	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/report"
 )
 
 // recorded returns what an exploration found.
-func recorded(t *testing.T) (results []explore.Result) {
+func recorded(t *testing.T) (results []trace.Result) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/explored.json")
 	if err != nil {
@@ -52,7 +52,8 @@ func TestTracesCanBeSteppedThrough(t *testing.T) {
 		t.Errorf("after two steps, %d of %d are hidden", got, steps)
 	}
 	p.Press(kb.ArrowLeft)
-	if got := browsertest.Eval[int](p, `[...`+trace+`.querySelectorAll("li")].findIndex((li) => li.ariaCurrent === "step")`); got != 1 {
+	const current = `.querySelectorAll("li")].findIndex((li) => li.ariaCurrent === "step")`
+	if got := browsertest.Eval[int](p, `[...`+trace+current); got != 1 {
 		t.Errorf("after one step back, the step with the index %d is the current one, want 1", got)
 	}
 	p.Press(kb.End)
@@ -98,16 +99,16 @@ func TestARefutedClaimIsInTheReport(t *testing.T) {
 	t.Parallel()
 	results := recorded(t)
 	for _, test := range []struct {
-		change        func(*explore.Result)
+		change        func(*trace.Result)
 		class         string
 		failed, judge bool
 	}{
-		{func(*explore.Result) {}, "ok", false, true},
-		{func(r *explore.Result) { r.Cells[0].Held = false }, "bad", true, true},
-		{func(r *explore.Result) { r.Exhausted = false; r.Tally.Diverged = 1 }, "open", false, false},
+		{func(*trace.Result) {}, "ok", false, true},
+		{func(r *trace.Result) { r.Cells[0].Held = false }, "bad", true, true},
+		{func(r *trace.Result) { r.Exhausted = false; r.Tally.Diverged = 1 }, "open", false, false},
 	} {
 		r := results[0]
-		r.Cells = append([]explore.Cell{}, r.Cells...)
+		r.Cells = append([]trace.Cell{}, r.Cells...)
 		test.change(&r)
 		b := report.NewBuilder(report.Environment{})
 		b.AddExplored(r)
@@ -116,7 +117,7 @@ func TestARefutedClaimIsInTheReport(t *testing.T) {
 			t.Errorf("the report says failed %v, inconclusive %v and %q, want it %s: %v",
 				got.ClaimFailed, got.Inconclusive, newVerdict(got).Class, test.class, got.Problems)
 		}
-		if v := newExplored([]explore.Result{r}); v.Class != test.class {
+		if v := newExplored([]trace.Result{r}); v.Class != test.class {
 			t.Errorf("the page is %q, want %q", v.Class, test.class)
 		}
 	}

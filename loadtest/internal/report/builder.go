@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"stock/internal/stats"
-	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/timeline"
 	"stock/loadtest/internal/verify"
@@ -24,7 +24,7 @@ type Builder struct {
 	plan        []history.Cell // the cells to run at least
 	problems    []string       // added by the caller
 	faults      []Fault
-	explored    []explore.Result
+	explored    []trace.Result
 	summaries   map[string]string
 }
 
@@ -61,6 +61,11 @@ func (b *Builder) Expect(plan []history.Cell) { b.plan = slices.Clone(plan) }
 
 // Describe says how a strategy works, in one sentence.
 func (b *Builder) Describe(strategy, summary string) { b.summaries[strategy] = summary }
+
+// Note adds something that readers of the report should know, and that is no problem.
+func (b *Builder) Note(text string) {
+	b.environment.Notes = append(slices.Clone(b.environment.Notes), text)
+}
 
 // Problem adds a problem that the figures do not show, such as why the run was aborted. It precedes the problems that
 // the report finds.

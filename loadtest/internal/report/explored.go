@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"stock/internal/stats"
-	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 )
 
 // AddExplored adds what the exploration of a strategy found.
-func (b *Builder) AddExplored(r explore.Result) { b.explored = append(b.explored, r) }
+func (b *Builder) AddExplored(r trace.Result) { b.explored = append(b.explored, r) }
 
 // exploredProblems adds the claims that the exploration refutes, and schedules that could not be judged. That there was
 // no time for all of them is no problem.
@@ -36,7 +36,7 @@ func (r *Report) exploredProblems() {
 func (r *Report) ExploredSentence() string { return ExploredSentence(r.Explored) }
 
 // ExploredSentence sums up several explorations; empty if there are none.
-func ExploredSentence(results []explore.Result) string {
+func ExploredSentence(results []trace.Result) string {
 	if len(results) == 0 {
 		return ""
 	}

@@ -31,7 +31,7 @@ import (
 	"strings"
 
 	"stock/internal/stats"
-	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/timeline"
 	"stock/loadtest/internal/verify"
@@ -57,7 +57,7 @@ type Report struct {
 	Sweep        *Sweep   `json:"sweep,omitempty"`
 	Faults       []Fault  `json:"faults,omitempty"`
 	// Explored is what came of every interleaving of a few requests, by strategy.
-	Explored []explore.Result `json:"explored,omitempty"`
+	Explored []trace.Result `json:"explored,omitempty"`
 	// Summaries says how each strategy works, in one sentence, by its name.
 	Summaries map[string]string `json:"summaries,omitempty"`
 }

@@ -471,6 +471,85 @@
     if (scene) show("scene", [scene, at], () => sceneOf(scene, story.steps[at - 1]?.scene, story));
   }
 
+  // Explore
+
+  const gallery = data("gallery-data"), examples = byId("gallery"), text = byId("script-form").elements.script;
+  examples.append(...gallery.map((s) => h("option", null, s.file)));
+  const chooseScript = () => { text.value = gallery.find((s) => s.file === examples.value).text; };
+  examples.addEventListener("change", chooseScript);
+  examples.value = "read-modify-write.star";
+  chooseScript();
+
+  async function explore(body) {
+    if (await ask("/explore", body)) byId("explored-title").scrollIntoView({ block: "nearest" });
+  }
+  byId("explore-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (!isEnabled(byId("explore"))) return;
+    const fields = new FormData(event.target), number = (name) => Number(fields.get(name));
+    explore({ strategy: fields.get("strategy"), preemptions: number("preemptions"), faults: number("faults") });
+  });
+  byId("script-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (isEnabled(byId("script-run"))) explore({ script: text.value, file: fileOf(text.value), preemptions: 3, faults: 1 });
+  });
+  const fileOf = (script) => gallery.find((s) => s.text === script)?.file || "";
+  onPress(byId("explore-cancel"), () => ask("/cancel", { id: state.explored.id }));
+
+  const findings = {
+    held: ["ok", "No claim is refuted"], refuted: ["bad", "A claim is refuted"], inconclusive: ["open", "Not all could be judged"],
+    canceled: ["open", "Stopped"], failed: ["open", "Failed"],
+  };
+  let explored = 0; // id of the exploration of which a trace may be shown
+
+  async function openTrace(id) {
+    const response = await fetch("/traces/" + id);
+    if (!response.ok) return;
+    const card = byId("trace");
+    card.innerHTML = await response.text(); // made by the templates of the report, which escape everything
+    setHidden("trace-card", false);
+    stepThrough(card.querySelector(".trace"));
+    card.querySelector(".stepper button").focus();
+    card.scrollIntoView({ block: "nearest" });
+  }
+
+  function traceRow({ name, kind }) {
+    const steps = h("span", { class: "faint" });
+    let id = 0;
+    const element = h("button", { type: "button", class: "button", click: () => openTrace(id) },
+      word("bad", kind), " ", name, " ", steps);
+    return { element, update: (t) => { id = t.id; steps.textContent = plural(t.steps, "step"); } };
+  }
+
+  function showExplored(found, busy) {
+    const going = busy === "exploration";
+    setEnabled(byId("explore"), busy === "");
+    setEnabled(byId("script-run"), busy === "");
+    setEnabled(byId("explore-cancel"), going);
+    if (!found) return;
+    if (explored !== found.id) {
+      explored = found.id;
+      setHidden("trace-card", true);
+    }
+    setText("explored-title", found.subject);
+    const count = plural(found.schedules, "schedule");
+    setText("explored-phase", found.ended ? [count, found.state].filter(Boolean).join(", ")
+      : [found.phase, found.schedules ? count : ""].filter(Boolean).join(" "));
+    show("explored-outcome", found.ended && [found.result, found.problem, found.report], () => found.ended ? [
+      h("p", { class: "verdict-line" }, word(...findings[found.result])),
+      found.problem ? h("p", null, found.problem) : null, reportLink(found.report)] : null);
+    show("explored-cells", found.cells, (cells) => cells.length === 0 ? null
+      : h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "What came of the schedules" }, h("table", null,
+        h("thead", null, h("tr", null, ["fault", "what came of it", "claim"].map((t) => h("th", { scope: "col" }, t)))),
+        h("tbody", null, cells.map((c) => h("tr", null, h("th", { scope: "row" }, c.name),
+          h("td", null, word(c.damaged ? "bad" : "ok", c.found)),
+          h("td", null, c.held ? c.verdict : word("bad", c.verdict))))))));
+    setHidden("traces-title", found.traces.length === 0);
+    showRows("traces", found.traces, (t) => t.name + t.kind, traceRow);
+    setHidden("explore-command", false);
+    byId("explore-command").querySelector("code").textContent = found.command;
+  }
+
   // Break it
 
   const states = { running: "ok", stopped: "halt", dead: "bad" };
@@ -575,9 +654,10 @@
     state = next;
     showRun(state.run, state.busy);
     showStory(state.story, state.busy);
+    showExplored(state.explored, state.busy);
     showLab(state.lab);
-    for (const kind of ["run", "story"]) {
-      const tab = byId("tab-" + kind), mark = tab.querySelector(".word");
+    for (const [kind, name] of [["run", "run"], ["story", "story"], ["exploration", "explore"]]) {
+      const tab = byId("tab-" + name), mark = tab.querySelector(".word");
       if (state.busy === kind && !mark) tab.append(word("late", "going on"));
       if (state.busy !== kind && mark) mark.remove();
     }

@@ -1,8 +1,10 @@
-package explore
+package trace
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -10,16 +12,9 @@ import (
 // columns is the width of a trace on a terminal.
 const columns = 150
 
-// WriteTrace writes a trace in columns, one for each actor.
-func WriteTrace(w io.Writer, steps []Step) error {
-	var actors []string
-	column := map[string]int{}
-	for _, step := range steps {
-		if _, known := column[step.Actor]; !known && step.Actor != "" {
-			column[step.Actor] = len(actors)
-			actors = append(actors, step.Actor)
-		}
-	}
+// Write writes a trace in columns, one for each actor.
+func Write(w io.Writer, steps []Step) error {
+	actors := Actors(steps)
 	width := columns / max(len(actors), 1)
 	lines := []string{headings(actors, width)}
 	for _, step := range steps {
@@ -27,13 +22,26 @@ func WriteTrace(w io.Writer, steps []Step) error {
 			continue
 		}
 		if step.Actor == "" {
-			lines = append(lines, "-- "+step.text())
+			lines = append(lines, "-- "+step.String())
 			continue
 		}
-		lines = append(lines, indent(wrap(step.text(), width-3), column[step.Actor]*width)...)
+		lines = append(lines, indent(wrap(step.String(), width-3), slices.Index(actors, step.Actor)*width)...)
 	}
 	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")
 	return err
+}
+
+// Actors lists who takes steps: the requests that begin with the schedule, and then those that faults start.
+func Actors(steps []Step) (actors []string) {
+	for _, step := range steps {
+		if step.Actor != "" && !slices.Contains(actors, step.Actor) {
+			actors = append(actors, step.Actor)
+		}
+	}
+	slices.SortFunc(actors, func(a, b string) int {
+		return cmp.Or(min(len(a), 2)-min(len(b), 2), strings.Compare(a, b)) // the former have one letter
+	})
+	return actors
 }
 
 // Shown reports whether a person should see a step: it is chosen, or begins or ends a transaction.
@@ -47,8 +55,8 @@ func headings(actors []string, width int) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// text is a step with its reply, in one line.
-func (s Step) text() string {
+// String returns a step with its reply, in one line.
+func (s Step) String() string {
 	text := strings.Join(strings.Fields(s.Text), " ")
 	switch s.Kind {
 	case Executes, Polls, Passes:
@@ -95,8 +103,8 @@ func indent(lines []string, by int) []string {
 	return lines
 }
 
-// Write writes what was found, one line for each fault. With traces, it writes one for each kind of damage, in columns or
-// as text for terminals.
+// Write writes what was found, one line for each fault. With traces, it writes one for each kind of damage, in columns
+// or as text for terminals.
 func (r Result) Write(w io.Writer, traces, terminals bool) error {
 	fmt.Fprintf(w, "%s on %s: %d schedules, %s (%.1f s)\n",
 		r.Strategy, r.Store, r.Tally.Schedules, r.State(), r.Took.Seconds())
@@ -120,7 +128,7 @@ func (r Result) Write(w io.Writer, traces, terminals bool) error {
 				fmt.Fprintln(w, r.Terminals(c, s))
 				continue
 			}
-			if err := WriteTrace(w, o.Steps); err != nil {
+			if err := Write(w, o.Steps); err != nil {
 				return err
 			}
 		}
@@ -134,7 +142,8 @@ func (r Result) State() string {
 	case r.Random:
 		return "chosen at random"
 	case !r.Exhausted:
-		return fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated", r.Tally.Waiting, r.Tally.Diverged)
+		return fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated",
+			r.Tally.Waiting, r.Tally.Diverged)
 	case r.Tally.Settled > 0:
 		return "exhausted but for claims of damage that were proved"
 	}
@@ -165,7 +174,7 @@ func (r Result) Limits() string {
 
 // Name says what struck, and what was asked for.
 func (c Cell) Name() string {
-	name := orElse(c.Fault, "no fault")
+	name := cmp.Or(c.Fault, "no fault")
 	if c.Requests != "" {
 		name += ", " + c.Requests
 	}
@@ -193,13 +202,6 @@ func (c Cell) Verdict() string {
 		return "as claimed: " + c.Claim
 	}
 	return "REFUTED: " + c.Claim
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 // Replay returns the command that executes the schedule of a token again.

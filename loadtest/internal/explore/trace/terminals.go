@@ -1,4 +1,4 @@
-package explore
+package trace
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Terminals writes a schedule as a person can type it, in the manner of Hermitage: a line for each statement, the session
-// that executes it, and what it shows.
+// Terminals writes a schedule as a person can type it, in the manner of Hermitage: a line for each statement, the
+// session that executes it, and what it shows.
 func (r Result) Terminals(c Cell, s Schedule) string {
 	o := s.Outcome.Readable()
 	t := terminals{sessions: map[string]string{}}
@@ -36,8 +36,8 @@ func (r Result) prepare(o Outcome) (lines []string) {
 	var units, calls []string
 	for _, item := range slices.Sorted(maps.Keys(o.Stock)) {
 		units = append(units, fmt.Sprintf("%d of item %d", o.Stock[item], item))
-		calls = append(calls, fmt.Sprintf(`curl -X PUT ADMIN/admin/stock/%d -H 'Content-Type: application/json' -d '{"stock":%d}'`,
-			item, o.Stock[item]))
+		calls = append(calls, fmt.Sprintf("curl -X PUT ADMIN/admin/stock/%d -H 'Content-Type: application/json' "+
+			`-d '{"stock":%d}'`, item, o.Stock[item]))
 	}
 	switch {
 	case len(units) == 0:
@@ -102,10 +102,10 @@ func (t *terminals) step(step Step, rest []Step) {
 // strike says what to do in the session that a fault strikes.
 func (t *terminals) strike(step Step, rest []Step) {
 	next := slices.IndexFunc(rest, func(s Step) bool { return s.Actor == step.Actor && s.Store != "" })
-	switch at := slices.IndexFunc(faultTable, func(f fault) bool { return f.title == step.Text }); {
-	case at >= 0 && faultTable[at].name == LostReply && next >= 0:
+	switch {
+	case step.Fault == LostReply && next >= 0:
 		t.say("%s: the reply to the next statement is lost: end the session after it", t.session(rest[next]))
-	case at >= 0 && faultTable[at].name == LostRequest && next >= 0:
+	case step.Fault == LostRequest && next >= 0:
 		t.say("%s: end the session, before the next statement is executed", t.session(rest[next]))
 		t.skips = step.Actor
 	default:
@@ -144,7 +144,8 @@ func (t *terminals) statement(step Step) {
 
 var luaScript = regexp.MustCompile(`^EVAL(?:SHA)? (\{.*\}) KEYS ?(.*?)(?: ARGV (.*))?$`)
 
-// typed is a statement as it is typed. In place of a Lua script, of which only the hash is sent, stands its first comment.
+// typed is a statement as it is typed. In place of a Lua script, of which only the hash is sent, stands its first
+// comment.
 func typed(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if m := luaScript.FindStringSubmatch(text); m != nil {
@@ -177,7 +178,7 @@ func shows(text, reply string) string {
 		return "Changes no row"
 	case strings.HasPrefix(reply, "OK, "):
 		return "Changes " + strings.TrimPrefix(reply, "OK, ")
-	case reply == connectionEnded:
+	case reply == ConnectionEnded:
 		return "The connection has ended"
 	}
 	return "Returns " + reply

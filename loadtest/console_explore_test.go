@@ -1,0 +1,96 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"stock/loadtest/internal/browsertest"
+)
+
+func TestConsoleExplores(t *testing.T) {
+	t.Parallel()
+	d, _, _ := up(t)
+	p := browsertest.Open(t, d.Console)
+	p.WaitFor(`document.querySelectorAll(".replica").length === 2`)
+	p.Click("#tab-explore")
+	mustLookRight(p)
+	exploreAScript(t, p)
+	stepThroughATrace(t, p)
+	mustLookRight(p)
+	stopAnExploration(t, p, d.Console)
+}
+
+// exploreAScript changes a line of a script of the gallery, and runs it.
+func exploreAScript(t *testing.T, p *browsertest.Page) {
+	t.Helper()
+	outcome := func(want string) {
+		t.Helper()
+		p.WaitFor(`document.querySelector("#explored-outcome .word")?.textContent === "` + want + `"`)
+	}
+	p.Click("#script-run")
+	outcome("No claim is refuted")
+	if got := p.Text("#explore-command code"); !strings.HasSuffix(got, " loadtest/scripts/read-modify-write.star") {
+		t.Errorf("the command is %q", got)
+	}
+	change := func(of, to string) {
+		browsertest.Eval[bool](p, `(() => { const e = document.querySelector("#script-form textarea");
+			e.value = e.value.replace(`+of+`, `+to+`); return true; })()`)
+	}
+	change(`/^expect.*$/m`, `'expect = "right"'`) // it promises what it does not keep
+	p.Click("#script-run")
+	outcome("A claim is refuted")
+	if got := p.Text("#explored-cells"); !strings.Contains(got, "lost update") || !strings.Contains(got, "REFUTED") {
+		t.Errorf("the schedules led to %q", got)
+	}
+	if got := p.Text("#explored-title"); got != "mine.star" {
+		t.Errorf("a script that was changed is called %q", got)
+	}
+}
+
+func stepThroughATrace(t *testing.T, p *browsertest.Page) {
+	t.Helper()
+	p.Click("#traces button")
+	p.WaitFor(`document.activeElement.getAttribute("aria-label") === "First step"`)
+	p.Press(kb.Enter)
+	const hidden = `document.querySelectorAll("#trace .later").length`
+	all := p.Count("#trace .schedule li")
+	if got := browsertest.Eval[int](p, hidden); got != all-1 || all < 5 {
+		t.Errorf("at the first step, %d of %d are hidden", got, all)
+	}
+	p.Press(kb.ArrowRight)
+	if got := browsertest.Eval[int](p, hidden); got != all-2 {
+		t.Errorf("at the second step, %d of %d are hidden", got, all)
+	}
+	p.Press(kb.End)
+}
+
+// stopAnExploration begins with a strategy, and stops when something was found.
+func stopAnExploration(t *testing.T, p *browsertest.Page, address string) {
+	t.Helper()
+	p.Do(chromedp.SetValue(chromedp.CSS(`#explore-form [name="strategy"]`), "lock-redis-lua"),
+		chromedp.SetValue(chromedp.CSS(`#explore-form [name="faults"]`), "1"))
+	p.Click("#explore")
+	p.WaitFor(`/[1-9]/.test(document.querySelector("#explored-phase").textContent) &&
+		document.querySelector("#explored-cells th")`)
+	tab := watch(t, address)
+	tab.post(http.StatusConflict, "explore", `{"strategy":"none"}`)
+	tab.post(http.StatusConflict, "run", runOf("none", 10))
+	p.Click("#explore-cancel")
+	p.WaitFor(`document.querySelector("#explored-outcome .word")?.textContent === "Stopped"`)
+	p.WaitFor(`document.querySelector("#explore").getAttribute("aria-disabled") === "false"`)
+	for body, want := range map[string]string{
+		`{"strategy":"noop"}`:                          "no strategy that can be explored",
+		`{"strategy":"update","preemptions":9}`:        "9 preemptions",
+		`{"strategy":"update","faults":2}`:             "2 faults",
+		`{"script":"def buy(:","file":"update.star"}`:  "update.star:1:",
+		`{"script":"x = 1","file":"../../etc/passwd"}`: "mine.star",
+	} {
+		if got := tab.post(http.StatusBadRequest, "explore", body); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %q in it", body, got, want)
+		}
+	}
+}
