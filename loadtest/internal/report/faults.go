@@ -254,7 +254,8 @@ func (r *Report) writeFaults(out printer) {
 func (r *Report) playedAgain() (texts []string) {
 	for _, f := range r.Faults {
 		if f.First != "" {
-			texts = append(texts, fmt.Sprintf("played again, alone: %s, %s: first %s, then %s", f.Scenario, f.Strategy, f.First, f))
+			texts = append(texts,
+				fmt.Sprintf("played again, alone: %s, %s: first %s, then %s", f.Scenario, f.Strategy, f.First, f))
 		}
 	}
 	return texts
