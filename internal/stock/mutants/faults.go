@@ -77,7 +77,7 @@ var faultBugs = []Mutant{
 		Name: "lock-redis-fenced-order-first-only-redis", Strategy: "lock-redis-fenced", Store: stock.Redis,
 		Story:   "late-order",
 		Planted: "Only the first item of an order is fenced.",
-		change:  rewriteLua(1, "elseif ARGV[1] ~= '' then", "elseif ARGV[1] ~= '' and i == 1 then"),
+		change:  rewriteLua(1, "elseif fenced then", "elseif fenced and i == 1 then"),
 	},
 	{
 		Name: "lock-redis-fenced-no-token", Family: "fences", Strategy: "lock-redis-fenced",
