@@ -209,7 +209,8 @@ func scriptsTable(t *testing.T) string {
 			t.Fatalf("%s does not say what it shows, and what the result must be", d.path)
 		}
 		name := strings.TrimSuffix(filepath.Base(d.path), ".star")
-		row(&b, fmt.Sprintf("[`%s`](../%s)", name, d.path), strings.Join(comment, " "), strings.NewReplacer(`"`, "", "{", "", "}", "").Replace(expect[1]))
+		result := strings.NewReplacer(`"`, "", "{", "", "}", "").Replace(expect[1])
+		row(&b, fmt.Sprintf("[`%s`](../%s)", name, d.path), strings.Join(comment, " "), result)
 	}
 	b.WriteString("\n")
 	return b.String()

@@ -67,10 +67,10 @@ func (f *exploreFlags) registerService(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.service.Headers, "header", nil,
 		`of your service: a header of a deduction, such as "Authorization: secret"; may be repeated`)
 	flags.StringVar(&f.service.Sold, "sold", "",
-		"of your service: text without which an answer of 2xx does not confirm a deduction, but says that too few units are left")
+		"of your service: text that an answer of 2xx contains if it confirms the deduction; without it, too few units are left")
 	flags.BoolVar(&f.service.Keyed, "keyed", false,
 		"of your service: it promises to deduct once for each key, which is sent as Idempotency-Key")
-	flags.StringVar(&f.setup, "setup", "", "of your service: file with SQL that makes its tables (default: it uses good_stock)")
+	flags.StringVar(&f.setup, "setup", "", "of your service: file with SQL that makes its tables (default: good_stock only)")
 	flags.StringVar(&f.service.SetStock, "set-stock", explore.DefaultSetStock,
 		`of your service: SQL that sets the stock of an item, or "redis " and a command`)
 	flags.StringVar(&f.service.ReadStock, "read-stock", explore.DefaultReadStock,
@@ -92,7 +92,8 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 	case f.bounds.Preemptions < -1:
 		return fmt.Errorf("--preemptions %d: must be at least 0, or -1 for no limit", f.bounds.Preemptions)
 	case slices.ContainsFunc(f.workloads, func(name string) bool { return !slices.Contains(explore.Names(), name) }):
-		return fmt.Errorf("--workloads %s: the names are %s", strings.Join(f.workloads, ","), strings.Join(explore.Names(), ", "))
+		return fmt.Errorf("--workloads %s: the names are %s",
+			strings.Join(f.workloads, ","), strings.Join(explore.Names(), ", "))
 	case f.requests < 2 || f.requests > 3:
 		return fmt.Errorf("--requests %d: must be 2 or 3", f.requests)
 	case f.lanes < 1 || f.lanes > 16:

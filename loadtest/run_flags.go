@@ -224,15 +224,7 @@ func (f *runFlags) checkTarget() error {
 // setDefaults sets the defaults that depend on other flags, and a random seed.
 func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 	if f.quick {
-		if !flags.Changed("requests") {
-			f.requests = quickRequests
-		}
-		if !flags.Changed("rounds") {
-			f.rounds = quickRounds
-		}
-		if !flags.Changed("budget") {
-			f.budget = quickBudget
-		}
+		f.setQuick(flags)
 	}
 	if f.duration > 0 {
 		f.requests = 0
@@ -255,6 +247,18 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 		f.faults = f.faultsLeftOut == ""
 	}
 	f.request.seed = cmp.Or(f.request.seed, newSeed())
+}
+
+func (f *runFlags) setQuick(flags *pflag.FlagSet) {
+	if !flags.Changed("requests") {
+		f.requests = quickRequests
+	}
+	if !flags.Changed("rounds") {
+		f.rounds = quickRounds
+	}
+	if !flags.Changed("budget") {
+		f.budget = quickBudget
+	}
 }
 
 // loadBudget is the part of the budget that is not kept for the fault scenarios and the exploration.

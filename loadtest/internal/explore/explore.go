@@ -393,8 +393,8 @@ func refuted(s scenario.Strategy, cells map[string]*Cell) bool {
 	return false
 }
 
-// settled reports whether no more schedules are needed in which some faults strike: some damage was found, and the claim
-// is one of damage, or nothing is claimed, or there is damage even without a fault.
+// settled reports whether no more schedules are needed in which some faults strike: some damage was found, and the
+// claim is one of damage, or nothing is claimed, or there is damage even without a fault.
 func settled(s scenario.Strategy, cells map[string]*Cell, claim claimKind, faults []string) bool {
 	name := strings.Join(faults, "+")
 	if c := cells[cellName(claim, "")]; c != nil && name != "" && c.Damaged() > 0 {

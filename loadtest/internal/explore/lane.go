@@ -227,8 +227,8 @@ func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
 	return wire.Pass
 }
 
-// looksForWork reports whether a replica looks for reservations that have expired, as it does once a second. It must not
-// find those of a schedule sometimes: that requests find them is part of the schedule.
+// looksForWork reports whether a replica looks for reservations that have expired, as it does once a second. It must
+// not find those of a schedule sometimes: that requests find them is part of the schedule.
 func looksForWork(e *wire.Exchange) bool { return strings.Contains(e.Text, "FROM reservation") }
 
 // Answered implements wire.Gate.
@@ -368,8 +368,8 @@ func (l *lane) cut(number int) {
 	}
 }
 
-// used lists the proxies of a replica, without those to servers of locks that nobody uses: to connect to one again takes
-// a second.
+// used lists the proxies of a replica, without those to servers of locks that nobody uses: to connect to one again
+// takes a second.
 func (r *replica) used() []*wire.Proxy {
 	if r.lane.subject == nil && !slices.ContainsFunc(r.lane.needs, isLockServer) {
 		return r.proxies[:2] // MySQL and Redis

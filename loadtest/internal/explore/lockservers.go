@@ -56,9 +56,9 @@ func (l lockServers) close() {
 	}
 }
 
-// passing is the gate of the masters of Redlock. Their exchanges pass: a lock makes many of them at the same time, in an
-// order that does not matter to others unless they lose a majority. What has the reply of before is a poll, and changes
-// nothing.
+// passing is the gate of the masters of Redlock. Their exchanges pass: a lock makes many of them at the same time, in
+// an order that does not matter to others unless they lose a majority. What has the reply of before is a poll, and
+// changes nothing.
 type passing struct {
 	*replica
 	mu   sync.Mutex
@@ -93,7 +93,9 @@ func (r *replica) proxyLocks(at *topology.Addresses) error {
 		gate     wire.Gate
 		servers  *[]string
 	}{
-		{wire.Redis, &passing{replica: r, last: map[string]string{}}, &at.Redlock}, {wire.Frames, r, &at.Etcd}, {wire.Frames, r, &at.ZooKeeper},
+		{wire.Redis, &passing{replica: r, last: map[string]string{}}, &at.Redlock},
+		{wire.Frames, r, &at.Etcd},
+		{wire.Frames, r, &at.ZooKeeper},
 	} {
 		servers := slices.Clone(*to.servers)
 		for i := range servers {

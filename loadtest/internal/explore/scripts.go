@@ -221,7 +221,7 @@ func (x *Explorer) ReplayScript(ctx context.Context, s *Script, token string) (O
 	w := scriptWorkload(s)
 	labels, found := strings.CutPrefix(token, w.name+":")
 	if !found {
-		return Outcome{}, fmt.Errorf("%q is no token of a script: one begins with %s:", token, w.name)
+		return Outcome{}, fmt.Errorf("%q is no token of a script: they begin with %s", token, w.name+":")
 	}
 	_, err := x.use(ctx, s)
 	defer x.leave()
@@ -442,7 +442,8 @@ func (r *replica) pass(ctx context.Context, text string, send func() (string, er
 
 // check has the script judge what a schedule has left.
 func (s *scripted) check(ctx context.Context, l *lane, items []int64, told []answers) (damage string, err error) {
-	var sold, unknown, refused int64 // units, units, sessions
+	var sold, unknown int64 // units
+	var refused int64       // sessions
 	for _, a := range told {
 		for _, op := range a.ops {
 			switch op.Outcome {

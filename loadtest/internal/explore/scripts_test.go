@@ -57,10 +57,13 @@ func testGallery(t *testing.T, x *Explorer) {
 	if err != nil || len(files) < 50 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	for _, l := range x.lanes { // as on a Redis of the user's, where keys without the prefix are refused
-		l.at.KeyPrefix = "gallery:"
-		defer func() { l.at.KeyPrefix = "" }()
+	prefix := func(p string) {
+		for _, l := range x.lanes {
+			l.at.KeyPrefix = p
+		}
 	}
+	prefix("gallery:") // as on a Redis of the user's, where keys without the prefix are refused
+	defer prefix("")
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".star"), func(t *testing.T) {
 			text, err := os.ReadFile(file)

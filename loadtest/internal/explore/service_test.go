@@ -158,7 +158,8 @@ func TestAServiceMaySleepBetweenTwoTries(t *testing.T) {
 		t.Error("a service whose leases end is blamed for what follows")
 	}
 	if c := cell(t, r, explore.ReplicaDies); c.Waited == 0 || c.Kinds[explore.Right] != c.Schedules {
-		t.Errorf("when a holder dies, %d of %d schedules wait for its lease, and %v came of them", c.Waited, c.Schedules, c.Kinds)
+		t.Errorf("when a holder dies, %d of %d schedules wait for its lease, and %v came of them",
+			c.Waited, c.Schedules, c.Kinds)
 	}
 }
 

@@ -6,25 +6,29 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jmoiron/sqlx"
+
 	"stock/loadtest/internal/explore/wire"
 )
 
 // lockHolder is a connection to MySQL that holds what another one waits for.
 type lockHolder struct {
-	waiter, owner uint32 // ids of connections
-	what          string
+	Waiter, Owner uint32 // ids of connections
+	What          string
 }
 
 // rowWaits are the queries for locks on rows that somebody waits for: that of MySQL, and that of MariaDB.
 var rowWaits = []string{
-	`SELECT waiter.PROCESSLIST_ID, owner.PROCESSLIST_ID, CONCAT(l.OBJECT_NAME, ', index ', COALESCE(l.INDEX_NAME, '-'))
+	`SELECT waiter.PROCESSLIST_ID waiter, owner.PROCESSLIST_ID owner,
+		CONCAT('a lock on a row of ', l.OBJECT_NAME, ', index ', COALESCE(l.INDEX_NAME, '-')) what
 		FROM performance_schema.data_lock_waits w
 		JOIN performance_schema.threads waiter ON waiter.THREAD_ID = w.REQUESTING_THREAD_ID
 		JOIN performance_schema.threads owner ON owner.THREAD_ID = w.BLOCKING_THREAD_ID
 		JOIN performance_schema.data_locks l
 			ON l.ENGINE = w.ENGINE AND l.ENGINE_LOCK_ID = w.BLOCKING_ENGINE_LOCK_ID`,
-	`SELECT waiter.trx_mysql_thread_id, owner.trx_mysql_thread_id,
-		CONCAT(SUBSTRING_INDEX(REPLACE(l.lock_table, CHAR(96), ''), '.', -1), ', index ', COALESCE(l.lock_index, '-'))
+	`SELECT waiter.trx_mysql_thread_id waiter, owner.trx_mysql_thread_id owner,
+		CONCAT('a lock on a row of ', SUBSTRING_INDEX(REPLACE(l.lock_table, CHAR(96), ''), '.', -1),
+			', index ', COALESCE(l.lock_index, '-')) what
 		FROM information_schema.INNODB_LOCK_WAITS w
 		JOIN information_schema.INNODB_TRX waiter ON waiter.trx_id = w.requesting_trx_id
 		JOIN information_schema.INNODB_TRX owner ON owner.trx_id = w.blocking_trx_id
@@ -34,26 +38,15 @@ var rowWaits = []string{
 // holders implements stores. What cannot be read is left out: it only explains.
 func (l *lane) holders(ctx context.Context, flying []*wire.Exchange) (holders []lockHolder) {
 	for _, query := range rowWaits {
-		rows, err := l.db.QueryContext(ctx, query)
-		if err != nil {
-			continue
+		if sqlx.NewDb(l.db, "mysql").SelectContext(ctx, &holders, query) == nil {
+			break
 		}
-		for rows.Next() {
-			var h lockHolder
-			if rows.Scan(&h.waiter, &h.owner, &h.what) == nil {
-				h.what = "a lock on a row of " + h.what
-				holders = append(holders, h)
-			}
-		}
-		_ = rows.Err() // what was read is true
-		rows.Close()
-		break
 	}
 	for _, e := range flying {
 		for _, touched := range e.Writes {
 			name, named := strings.CutPrefix(touched, "mysql:lock:")
-			h := lockHolder{waiter: e.Conn.ID, what: fmt.Sprintf("the lock named %q", name)}
-			if named && l.db.QueryRowContext(ctx, "SELECT IS_USED_LOCK(?)", name).Scan(&h.owner) == nil {
+			h := lockHolder{Waiter: e.Conn.ID, What: fmt.Sprintf("the lock named %q", name)}
+			if named && l.db.QueryRowContext(ctx, "SELECT IS_USED_LOCK(?)", name).Scan(&h.Owner) == nil {
 				holders = append(holders, h)
 			}
 		}
@@ -94,15 +87,15 @@ func (s *schedule) held(a *actor, holders []lockHolder) string {
 		return slices.ContainsFunc(of.conns, func(c *wire.Conn) bool { return c.ID != 0 && c.ID == id })
 	}
 	for _, h := range holders {
-		if !uses(a, h.waiter) {
+		if !uses(a, h.Waiter) {
 			continue
 		}
 		for _, other := range s.actors {
-			if uses(other, h.owner) {
-				return other.name + ", which holds " + h.what
+			if uses(other, h.Owner) {
+				return other.name + ", which holds " + h.What
 			}
 		}
-		return "another connection, which holds " + h.what
+		return "another connection, which holds " + h.What
 	}
 	return "the store"
 }

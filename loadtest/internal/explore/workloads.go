@@ -179,8 +179,8 @@ func takesOrders(s scenario.Strategy, store string) bool { return slices.Contain
 // strike with one request only.
 func writesBehind(s scenario.Strategy) bool { return s.WriteBehind }
 
-// locks reports whether a request has a lock for itself. Nobody reads the stock meanwhile, so a crash is the same whether
-// the stock is short or not.
+// locks reports whether a request has a lock for itself. Nobody reads the stock meanwhile, so a crash is the same
+// whether the stock is short or not.
 func locks(s scenario.Strategy) bool {
 	return slices.Contains([]string{"blocks-until-lease-ends", "blocks-forever", "unlocks"}, s.Claim.HolderCrash)
 }

@@ -239,16 +239,14 @@ func list(names []string) string {
 
 // readable returns an error that begins with file, line and column, if they are known.
 func readable(file string, err error) error {
-	var several resolve.ErrorList
-	if errors.As(err, &several) {
+	if several, ok := errors.AsType[resolve.ErrorList](err); ok {
 		var all []error
 		for _, e := range several {
 			all = append(all, fmt.Errorf("%s: %s", e.Pos, e.Msg))
 		}
 		return errors.Join(all...)
 	}
-	var syntactic syntax.Error
-	if errors.As(err, &syntactic) {
+	if syntactic, ok := errors.AsType[syntax.Error](err); ok {
 		return fmt.Errorf("%s: %s", syntactic.Pos, syntactic.Msg)
 	}
 	if evaluated, ok := errors.AsType[*starlark.EvalError](err); ok {

@@ -13,19 +13,19 @@ import (
 func (r Result) Terminals(c Cell, s Schedule) string {
 	o := s.Outcome.Readable()
 	t := terminals{sessions: map[string]string{}}
-	t.say("%s, %s: %s", r.Strategy, c.Name(), o.Kind)
+	t.sayf("%s, %s: %s", r.Strategy, c.Name(), o.Kind)
 	if at := slices.IndexFunc(r.Workloads, func(w Workload) bool { return w.Name == o.Workload }); at >= 0 {
-		t.say("%s", r.Workloads[at].Title)
+		t.sayf("%s", r.Workloads[at].Title)
 	}
 	for _, line := range r.prepare(o) {
-		t.say("%s", line)
+		t.sayf("%s", line)
 	}
 	for i, step := range o.Steps {
 		t.step(step, o.Steps[i+1:])
 	}
 	for _, found := range o.Evidence {
 		if o.Kind != Deadlock { // the last step says the same
-			t.say("%s", found)
+			t.sayf("%s", found)
 		}
 	}
 	return t.String()
@@ -60,7 +60,7 @@ type terminals struct {
 	skips    string            // the actor whose next statement is not executed
 }
 
-func (t *terminals) say(format string, args ...any) {
+func (t *terminals) sayf(format string, args ...any) {
 	fmt.Fprintln(t, "-- "+strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
 }
 
@@ -69,7 +69,7 @@ func (t *terminals) session(step Step) string {
 	if t.sessions[step.Actor] == "" {
 		t.sessions[step.Actor] = fmt.Sprintf("T%d", len(t.sessions)+1)
 		if step.Actor != "" {
-			t.say("%s is %s", t.sessions[step.Actor], step.Actor)
+			t.sayf("%s is %s", t.sessions[step.Actor], step.Actor)
 		}
 	}
 	name := t.sessions[step.Actor]
@@ -85,14 +85,14 @@ func (t *terminals) step(step Step, rest []Step) {
 	case step.Store == "" && step.Kind == Strikes && step.Actor != "":
 		t.strike(step, rest)
 	case step.Kind == Answers && step.Actor != "":
-		t.say("%s is told: %s", step.Actor, step.Text)
+		t.sayf("%s is told: %s", step.Actor, step.Text)
 	case step.Kind == Resumes:
-		t.say("%s goes on. %s", t.session(step), shows(step.Text, step.Reply))
+		t.sayf("%s goes on. %s", t.session(step), shows(step.Text, step.Reply))
 	case step.Store == "":
-		t.say("%s", step.Text)
+		t.sayf("%s", step.Text)
 	case !step.Shown():
 	case t.skips != "" && t.skips == step.Actor:
-		t.say("%s: not executed: %s", t.session(step), typed(step.Text))
+		t.sayf("%s: not executed: %s", t.session(step), typed(step.Text))
 		t.skips = ""
 	default:
 		t.statement(step)
@@ -104,12 +104,12 @@ func (t *terminals) strike(step Step, rest []Step) {
 	next := slices.IndexFunc(rest, func(s Step) bool { return s.Actor == step.Actor && s.Store != "" })
 	switch {
 	case step.Fault == LostReply && next >= 0:
-		t.say("%s: the reply to the next statement is lost: end the session after it", t.session(rest[next]))
+		t.sayf("%s: the reply to the next statement is lost: end the session after it", t.session(rest[next]))
 	case step.Fault == LostRequest && next >= 0:
-		t.say("%s: end the session, before the next statement is executed", t.session(rest[next]))
+		t.sayf("%s: end the session, before the next statement is executed", t.session(rest[next]))
 		t.skips = step.Actor
 	default:
-		t.say("%s: %s; end its sessions", step.Actor, step.Text)
+		t.sayf("%s: %s; end its sessions", step.Actor, step.Text)
 	}
 }
 
