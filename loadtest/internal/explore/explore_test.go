@@ -168,6 +168,12 @@ func TestLocksOfOtherServersEndToo(t *testing.T) {
 	wantDamage(t, explored(t, "lock-redlock", "enough", explore.LeaseEnds), explore.LeaseEnds, explore.LostUpdate)
 }
 
+func TestLocksInMySQLEndToo(t *testing.T) {
+	for _, strategy := range []string{"lock-mysql-getlock", "lock-mysql-row"} {
+		wantDamage(t, explored(t, strategy, "enough", explore.LeaseEnds), explore.LeaseEnds, explore.LostUpdate)
+	}
+}
+
 func TestALockWithoutALeaseIsDeleted(t *testing.T) {
 	wantDamage(t, explored(t, "lock-redis-setnx", "enough", explore.KeyGone), explore.KeyGone, explore.LostUpdate)
 }

@@ -59,7 +59,7 @@ var faultTable = []fault{
 	},
 	{
 		name: LeaseEnds, sign: "!lease", claim: claimLate,
-		title: "the leases of all locks end in the store, and no holder notices",
+		title: "the leases of all locks end in the store, and no holder notices; GET_LOCK loses its connection",
 		when:  func(s *schedule) bool { return len(s.leases()) > 0 },
 		store: func(ctx context.Context, s *schedule) { s.endLeases(ctx) },
 	},
@@ -191,7 +191,10 @@ func (s *schedule) forget() {
 func (s *schedule) redisKeys() []string { return keysOf(slices.Sorted(maps.Keys(s.touched))) }
 
 // leases lists those with a time to live. s.mu is held.
-func (s *schedule) leases() []string { return s.stores.leases(s.redisKeys()) }
+func (s *schedule) leases() []string {
+	locks := slices.DeleteFunc(slices.Sorted(maps.Keys(s.touched)), func(name string) bool { return !isLockInMySQL(name) })
+	return s.stores.leases(s.redisKeys(), locks)
+}
 
 // lockKeys lists those of locks. s.mu is held.
 func (s *schedule) lockKeys() []string {
@@ -205,9 +208,17 @@ func (s *schedule) endLeases(context.Context) {
 	s.deleteKeys(keys)
 }
 
+// expire ends the leases of locks as time does: that of GET_LOCK has none.
+func (s *schedule) expire() {
+	s.mu.Lock()
+	keys := s.leases()
+	s.mu.Unlock()
+	s.deleteKeys(slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, namedLock) }))
+}
+
 func (s *schedule) deleteKeys(keys []string) {
 	if len(keys) > 0 {
-		s.add(Step{Kind: Strikes, Store: "redis", Text: "DEL " + strings.Join(keys, " ")})
+		s.add(Step{Kind: Strikes, Store: storeOf(keys), Text: inCommands(keys)})
 	}
 	s.stores.endLeases(keys)
 }

@@ -416,7 +416,7 @@ func waitsInRedis(e *wire.Exchange) bool {
 const longestLease, longestLeaseElsewhere = 5 * time.Second, time.Minute
 
 // leases implements stores.
-func (l *lane) leases(keys []string) (leases []string) {
+func (l *lane) leases(keys, locks []string) (leases []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	longest := longestLease
@@ -439,6 +439,7 @@ func (l *lane) leases(keys []string) (leases []string) {
 	l.mu.Lock()
 	names := slices.Clone(l.names)
 	l.mu.Unlock()
+	leases = append(leases, l.heldInMySQL(ctx, locks, names)...)
 	return append(leases, l.locks.holders(ctx, l.needs, names)...)
 }
 
@@ -459,6 +460,7 @@ func (l *lane) endLeases(keys []string) {
 		_ = client.Del(ctx, keys...).Err()
 	}
 	l.locks.end(ctx, keys)
+	l.endInMySQL(ctx, keys)
 }
 
 // asleep implements stores. A replica whose connection is being opened, or that has asked a server of locks, goes on

@@ -88,8 +88,8 @@ type stores interface {
 	blocked(context.Context, []*wire.Exchange) (bool, error)
 	// holders returns who holds what these exchanges wait for.
 	holders(context.Context, []*wire.Exchange) []lockHolder
-	// leases returns which of these keys have a time to live.
-	leases(keys []string) []string
+	// leases returns which of these keys have a time to live, and which of these locks of MySQL are held.
+	leases(keys, locks []string) []string
 	// endLeases removes keys.
 	endLeases(keys []string)
 	// save copies keys of Redis, and promote makes them what they were, for all connections.
@@ -512,7 +512,7 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 		idle.noted, s.waited = true, true
 		s.add(Step{Kind: TimeGoes, Text: "nobody can go on: time passes"})
 		if s.lostHolder() {
-			s.endLeases(ctx)
+			s.expire()
 		}
 	}
 	if passed > leaseTime {

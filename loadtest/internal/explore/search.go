@@ -78,7 +78,7 @@ type System interface {
 	// Run executes one schedule. It calls choose at each point, with at least one option, until all actors have ended. If
 	// choose returns -1, nothing new can follow: the schedule may end in any way, and its outcome does not count. try is
 	// 1 unless the schedule was executed before, and something about it was in doubt: the system should then take more
-	// time to find out what can happen next.
+	// time to find out what can happen next. It is at most patient.
 	Run(ctx context.Context, try int, choose func(Point) int) (Outcome, error)
 }
 
@@ -263,15 +263,16 @@ type execution struct {
 	why       string // it diverged
 }
 
-// tries is how often a schedule is executed whose beginning could not be repeated.
-const tries = 3
+// tries is how often a schedule is executed whose beginning could not be repeated: some strategies choose at random.
+// patient is the greatest value of System.Run's try.
+const tries, patient = 16, 3
 
 func (s *Search) execute(ctx context.Context, system System, j job) (execution, error) {
 	for try := 1; ; try++ {
 		e := execution{job: j, bounds: s.Bounds}
-		patience := try
+		patience := min(try, patient)
 		if j.again {
-			patience = tries
+			patience = patient
 		}
 		outcome, err := system.Run(ctx, patience, e.choose)
 		e.outcome = outcome
