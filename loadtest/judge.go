@@ -98,7 +98,7 @@ func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	if err != nil {
 		return err
 	}
-	chosen, err := mutation.Choose(all, f.mutants)
+	chosen, err := mutation.Choose(append(all, mutation.ExplorerMutants()...), f.mutants)
 	if err != nil {
 		return fmt.Errorf("%w: \"%s mutants\" lists all", err, binary)
 	}

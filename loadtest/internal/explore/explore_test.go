@@ -222,6 +222,10 @@ func TestReservationsEndOnce(t *testing.T) {
 	}
 }
 
+func TestTheStockIsReadWhenAllSalesAreWritten(t *testing.T) {
+	wantRight(t, explored(t, "redis-stream", "enough"), "")
+}
+
 func TestAPromotedReplicaLosesASaleThatOnlyRedisKnows(t *testing.T) {
 	r := explored(t, "redis-script", "enough", explore.Promoted)
 	wantDamage(t, r, explore.Promoted, explore.LostUpdate)
