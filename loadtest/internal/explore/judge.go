@@ -97,7 +97,7 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 }
 
 // delay makes requests begin with the first of their steps. All are sent at the beginning, but nobody can tell a
-// request from one that is sent later before one of its steps is executed.
+// request from one that is sent later before one of its steps is executed, or it enters its critical section.
 func (a *answers) delay(executed []int64) {
 	begin := func(sent *int64, received int64) {
 		for _, at := range executed {
@@ -108,7 +108,12 @@ func (a *answers) delay(executed []int64) {
 		}
 	}
 	for i := range a.ops {
-		begin(&a.ops[i].SentNS, a.ops[i].ReceivedNS)
+		op := &a.ops[i]
+		sent := op.SentNS
+		begin(&op.SentNS, op.ReceivedNS)
+		if op.EnteredNS > sent {
+			op.SentNS = min(op.SentNS, op.EnteredNS)
+		}
 	}
 	for i := range a.calls {
 		begin(&a.calls[i].SentNS, a.calls[i].ReceivedNS)
