@@ -67,10 +67,11 @@ func (f *exploreFlags) registerService(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.service.Headers, "header", nil,
 		`of your service: a header of a deduction, such as "Authorization: secret"; may be repeated`)
 	flags.StringVar(&f.service.Sold, "sold", "",
-		"of your service: text that an answer of 2xx contains if it confirms the deduction; without it, too few units are left")
+		"of your service: text that an answer of 2xx contains if it confirms a deduction; without it, too few units are left")
 	flags.BoolVar(&f.service.Keyed, "keyed", false,
 		"of your service: it promises to deduct once for each key, which is sent as Idempotency-Key")
-	flags.StringVar(&f.setup, "setup", "", "of your service: file with SQL that makes its tables (default: good_stock only)")
+	flags.StringVar(&f.setup, "setup", "",
+		"of your service: file with SQL that makes its tables (default: good_stock only)")
 	flags.StringVar(&f.service.SetStock, "set-stock", explore.DefaultSetStock,
 		`of your service: SQL that sets the stock of an item, or "redis " and a command`)
 	flags.StringVar(&f.service.ReadStock, "read-stock", explore.DefaultReadStock,
@@ -100,14 +101,9 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 		return fmt.Errorf("--lanes %d: must be 1 to 16", f.lanes)
 	case f.quick && flags.Changed("faults"):
 		return errors.New("--quick and --faults cannot be used together: --quick is without faults")
-	case f.bounds.Random && f.bounds.NoReduction:
-		return errors.New("--random and --no-reduction cannot be used together: nothing is left out at random")
-	case f.bounds.Random && f.bounds.Duration <= 0:
-		return fmt.Errorf("--duration %v: must be longer than 0", f.bounds.Duration)
-	case !f.bounds.Random && (flags.Changed("seed") || flags.Changed("duration")):
-		return errors.New("--seed and --duration need --random")
-	case f.replay != "" && flags.Changed("lanes"):
-		return errors.New("--lanes cannot be used with --replay, which executes one schedule")
+	}
+	if err := f.checkSearch(flags); err != nil {
+		return err
 	}
 	if f.quick {
 		f.bounds.Faults = 0
@@ -124,6 +120,21 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 		return f.checkStrategies(flags, args)
 	}
 	return f.checkService(args, dash)
+}
+
+// checkSearch returns what is wrong with the flags that say how schedules are chosen.
+func (f *exploreFlags) checkSearch(flags *pflag.FlagSet) error {
+	switch {
+	case f.bounds.Random && f.bounds.NoReduction:
+		return errors.New("--random and --no-reduction cannot be used together: nothing is left out at random")
+	case f.bounds.Random && f.bounds.Duration <= 0:
+		return fmt.Errorf("--duration %v: must be longer than 0", f.bounds.Duration)
+	case !f.bounds.Random && (flags.Changed("seed") || flags.Changed("duration")):
+		return errors.New("--seed and --duration need --random")
+	case f.replay != "" && flags.Changed("lanes"):
+		return errors.New("--lanes cannot be used with --replay, which executes one schedule")
+	}
+	return nil
 }
 
 func (f *exploreFlags) checkStrategies(flags *pflag.FlagSet, args []string) error {

@@ -71,9 +71,10 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 		a.answers.delay(a.executed)
 		told = append(told, a.answers)
 	}
-	if subject, ok := x.lane.subject.(*scripted); ok && subject.Check {
+	script, isScript := x.lane.subject.(*scripted)
+	if isScript && script.Check {
 		var err error
-		o.Kind, err = subject.check(ctx, x.lane, items, told)
+		o.Kind, err = script.check(ctx, x.lane, items, told)
 		return o, err
 	}
 	h, err := x.left(ctx, items, told)
@@ -83,7 +84,7 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 	h.Run.Exclusive = h.Run.Exclusive && len(s.struck) == 0
 	h.End.StartedNS, h.End.EndedNS = began, monotonic.Now()
 	o.Kind, o.Evidence = judgeAnswers(h, told)
-	if o.Kind == Right && len(s.struck) == 0 && !slices.ContainsFunc(told, answers.served) {
+	if o.Kind == Right && !isScript && len(s.struck) == 0 && !slices.ContainsFunc(told, answers.served) {
 		o.Kind, o.Evidence = NotServed, []string{"every request was told busy, and no fault has struck"}
 	}
 	if o.Kind == Leaked && slices.Contains(s.struck, SentAgain) && !x.strategy.Idempotent {

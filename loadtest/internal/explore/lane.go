@@ -432,7 +432,10 @@ func (l *lane) leases(keys []string) (leases []string) {
 			}
 		}
 	}
-	return append(leases, l.locks.holders(ctx, l.needs, l.names)...)
+	l.mu.Lock()
+	names := slices.Clone(l.names)
+	l.mu.Unlock()
+	return append(leases, l.locks.holders(ctx, l.needs, names)...)
 }
 
 // masters lists the servers of Redis that the strategy uses.

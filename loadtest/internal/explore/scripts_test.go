@@ -79,7 +79,7 @@ func testGallery(t *testing.T, x *Explorer) {
 			if s.Title == "" || s.Expect == nil {
 				t.Error("it does not say what it shows, and what the result must be")
 			}
-			r, err := x.ExploreScript(t.Context(), s, unlimited, nil)
+			r, err := x.ExploreScript(t.Context(), s, Bounds{Preemptions: 2, Faults: 1}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"net/http"
 	"slices"
@@ -343,4 +344,16 @@ var shutdown = Scenario{
 		// If A had left its lock behind, B would have to wait for the lease to end.
 		s.buyNow("B", 2)
 	},
+}
+
+// killHolder kills the connection that holds a lock of GET_LOCK, and waits until the lock is free.
+func (s *Stage) killHolder(side *sql.DB, name string) {
+	var id int64
+	s.check(side.QueryRowContext(s.ctx, "SELECT IS_USED_LOCK(?)", name).Scan(&id))
+	s.check(execute(side, fmt.Sprintf("KILL CONNECTION %d", id))(s.ctx))
+	s.eventually("the lock is free", func() (free bool) {
+		s.check(side.QueryRowContext(s.ctx, "SELECT IS_FREE_LOCK(?)", name).Scan(&free))
+		return free
+	})
+	s.Provef("connection %d was killed, and IS_FREE_LOCK says that its lock is free while A is inside", id)
 }

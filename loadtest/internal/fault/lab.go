@@ -16,7 +16,7 @@ import (
 func (l *Lab) Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	rounds := l.rounds(o)
+	rounds, explored := l.rounds(o)
 	turns := make(chan struct{}, max(o.Parallel, 1))
 	go func() {
 		for _, r := range rounds {
@@ -45,7 +45,7 @@ func (l *Lab) Run(ctx context.Context, o Options) error {
 		}
 	}
 	if failure == nil {
-		failure = l.playAgain(ctx, doubtful, o)
+		failure = cmp.Or(l.playAgain(ctx, doubtful, o), l.explore(ctx, explored, o))
 	}
 	return failure
 }
@@ -81,8 +81,8 @@ func (l *Lab) again(c *cell, o Options) *cell {
 	return fresh
 }
 
-// rounds lists what is to be played, in this order.
-func (l *Lab) rounds(o Options) (rounds []*round) {
+// rounds lists what is to be played, in this order, and the cells that the explorer executes.
+func (l *Lab) rounds(o Options) (rounds []*round, explored []*cell) {
 	place := 0
 	for repeat := 1; repeat <= o.Repeat; repeat++ {
 		for _, sc := range o.Scenarios {
@@ -91,6 +91,13 @@ func (l *Lab) rounds(o Options) (rounds []*round) {
 				place++
 				c.place = place
 			}
+			isScript := func(c *cell) bool { return c.script != "" }
+			for _, c := range cells {
+				if isScript(c) {
+					explored = append(explored, c)
+				}
+			}
+			cells = slices.DeleteFunc(cells, isScript)
 			perRound := max(len(cells), 1)
 			if o.Step != nil {
 				perRound = 1
@@ -100,7 +107,7 @@ func (l *Lab) rounds(o Options) (rounds []*round) {
 			}
 		}
 	}
-	return rounds
+	return rounds, explored
 }
 
 // cells lists the cells of a scenario.
@@ -117,7 +124,11 @@ func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 		if o.Practices == nil || slices.Contains(o.Practices, p.Name) {
 			c := l.newCell(sc, scenario.Choice{Strategy: p.asStrategy(), Store: cmp.Or(p.Store, oracle.MySQL)}, o, repeat)
 			c.claim, c.practice = p.Claim, true
-			c.play = func(s *Stage) { s.check(p.Play(s.ctx, s)) }
+			if p.Play == nil {
+				c.script, c.fault = cmp.Or(p.Script, p.Name), p.Fault
+			} else {
+				c.play = func(s *Stage) { s.check(p.Play(s.ctx, s)) }
+			}
 			cells = append(cells, c)
 		}
 	}

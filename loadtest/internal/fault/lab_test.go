@@ -14,7 +14,7 @@ import (
 func skipped(missing func(name string), names ...string) (scenarios []Scenario) {
 	for _, name := range names {
 		scenarios = append(scenarios, Scenario{
-			Name: name, Applies: noStrategy, Practices: []Practice{{Name: "practice"}},
+			Name: name, Applies: noStrategy, Practices: []Practice{{Name: "practice", Play: func(context.Context, *Stage) error { return nil }}},
 			Missing: func(context.Context) string {
 				missing(name)
 				return "a server"

@@ -12,31 +12,12 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// errUnknown is an error after which nobody knows whether the deduction has taken effect.
-var errUnknown = errors.New("outcome unknown")
-
-// errSoldOut is a refusal for lack of stock.
-var errSoldOut = errors.New("sold out")
-
 // perform makes a deduction of a practice, and records it. deduct returns the units that remain. Its error means that
-// nothing was deducted, unless it is errUnknown.
+// nothing was deducted.
 func (s *Stage) perform(client string, count int64, deduct func() (remaining int64, err error)) history.Op {
-	op := history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: count}
-	return s.carryOut(client, op, func(op *history.Op) (err error) {
-		op.Remaining, err = deduct()
-		return err
-	})
-}
-
-// performOrder is perform for an order of several items. deduct sets in each line what remains.
-func (s *Stage) performOrder(client string, lines []history.Line, deduct func() error) history.Op {
-	op := history.Op{Kind: history.Order, Lines: lines}
-	return s.carryOut(client, op, func(*history.Op) error { return deduct() })
-}
-
-func (s *Stage) carryOut(client string, op history.Op, deduct func(*history.Op) error) history.Op {
-	a := s.begin(client, op)
-	return a.end(deduct(&a.op))
+	a := s.ask(client, count)
+	a.answer(deduct())
+	return a.op
 }
 
 // asked is a deduction of a practice that is under way.
@@ -49,35 +30,21 @@ type asked struct {
 
 // ask begins a deduction of a practice, for a story in which several are under way at the same time.
 func (s *Stage) ask(client string, count int64) *asked {
-	return s.begin(client, history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: count})
-}
-
-// answer ends the deduction and records it, with the results of perform's deduct.
-func (a *asked) answer(remaining int64, err error) {
-	a.op.Remaining = remaining
-	a.end(err)
-}
-
-func (s *Stage) begin(client string, op history.Op) *asked {
+	op := history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: count}
 	op.Name, op.Attempts, op.SentNS = requestName(s.Item, client), 1, monotonic.Now()
 	return &asked{s, client, op, s.asks(client, "", op.Name)}
 }
 
-func (a *asked) end(err error) history.Op {
+// answer ends the deduction and records it, with the results of perform's deduct.
+func (a *asked) answer(remaining int64, err error) {
 	a.answered()
-	a.op.ReceivedNS = monotonic.Now()
-	switch {
-	case err == nil:
+	a.op.ReceivedNS, a.op.Remaining = monotonic.Now(), remaining
+	if err == nil {
 		a.op.Outcome, a.op.Status, a.op.OmitsRemaining = history.Sold, 200, a.stage.Strategy.OmitsRemaining()
-	case errors.Is(err, errSoldOut):
-		a.op.Outcome, a.op.Status, a.op.Error = history.SoldOut, 409, err.Error()
-	case errors.Is(err, errUnknown):
-		a.op.Outcome, a.op.Error = history.Unknown, err.Error()
-	default:
+	} else {
 		a.op.Outcome, a.op.Status, a.op.Error = history.Busy, 503, err.Error()
 	}
 	a.stage.record(a.client, a.op)
-	return a.op
 }
 
 // openMySQL opens connections of the story's own to the database. The variables are system variables of each session,
@@ -131,23 +98,10 @@ func (s *Stage) inTransaction(
 	return tx.Commit()
 }
 
-// read reads the stock without locking the row.
-func (t transaction) read(ctx context.Context) (units int64, err error) {
-	err = t.QueryRowContext(ctx, "SELECT stock FROM good_stock WHERE goods_id = ?", t.item).Scan(&units)
-	return units, err
-}
-
 // readForUpdate locks the row and reads its stock.
 func (t transaction) readForUpdate(ctx context.Context) (units int64, err error) {
 	err = t.QueryRowContext(ctx, "SELECT stock FROM good_stock WHERE goods_id = ? FOR UPDATE", t.item).Scan(&units)
 	return units, err
-}
-
-// write overwrites the stock.
-func (t transaction) write(ctx context.Context, units int64) error {
-	const query = "UPDATE good_stock SET stock = ?, version = version + 1 WHERE goods_id = ?"
-	_, err := t.ExecContext(ctx, query, units, t.item)
-	return err
 }
 
 // execute returns what carries out a statement.

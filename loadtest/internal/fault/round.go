@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"stock/internal/servers"
+	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
@@ -37,6 +38,9 @@ type cell struct {
 	claim    Claim
 	play     func(*Stage)
 	practice bool
+	script   string          // that the explorer executes; empty: it is a story
+	fault    string          // of the explorer
+	found    *explore.Result // by the explorer
 	repeat   int
 	command  string // Options.Command
 	reading  bool   // Lab.Reading
@@ -180,6 +184,9 @@ func (c *cell) result() report.Fault {
 		Place:       c.place,
 		Steps:       append([]report.FaultStep{}, s.steps...),
 		Replay:      fmt.Sprintf("%s --scenarios %s --strategies %s --step", c.command, c.scenario.Name, s.Strategy.Name),
+	}
+	if c.script != "" {
+		return c.explored(r)
 	}
 	if s.broken != "" {
 		r.Evidence = slices.Insert(r.Evidence, 0, s.broken)

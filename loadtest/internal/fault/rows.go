@@ -40,6 +40,7 @@ func (s *Stage) startAndWait(o order, item int64) (p *pending, waits bool) {
 // is parked after its read, or after its write if it reads and writes in one statement.
 func isolation(level string) Scenario {
 	words := strings.ReplaceAll(level, " ", "-") // as the system variable spells it
+	script := "read-modify-write-" + strings.ToLower(words)
 	inTransaction := claim("loses-updates", report.Unsafe)
 	if level == "SERIALIZABLE" {
 		inTransaction = claim("one of two is rolled back", report.Safe)
@@ -54,7 +55,7 @@ func isolation(level string) Scenario {
 			}
 			return claim("correct at any level", report.Safe)
 		},
-		Practices: []Practice{{Name: "read-modify-write", Claim: inTransaction, Play: playReadModifyWrite(level)}},
+		Practices: []Practice{{Name: "read-modify-write", Claim: inTransaction, Script: script}},
 		On:        Setting{Isolation: words},
 		Play: func(s *Stage) {
 			db := s.mysql()

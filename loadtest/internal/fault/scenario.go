@@ -50,12 +50,16 @@ func always(words string, allowed ...report.Outcome) func(scenario.Strategy) Cla
 	return func(scenario.Strategy) Claim { return claim(words, allowed...) }
 }
 
-// Practice is a way to deduct that is not in the catalogue. The story itself sends its statements and commands.
+// Practice is a way to deduct that is not in the catalogue.
 type Practice struct {
 	Name  string
 	Store string // that it sells from; empty: MySQL
 	Claim Claim
-	Play  func(context.Context, *Stage) error
+	// Play plays the story: it sends the statements and commands itself. Nil: the explorer executes a script instead, in
+	// every order of its steps.
+	Play   func(context.Context, *Stage) error
+	Script string // in loadtest/scripts, without .star; empty: that with the practice's name
+	Fault  string // of the explorer that strikes; empty: none
 }
 
 // asStrategy is the practice as the judge sees it: it should sell correctly.

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -22,6 +23,9 @@ type Scene struct {
 
 // OpenViewer opens a Viewer of the servers on which the story is played. The caller closes it.
 func (s *Stage) OpenViewer() (*oracle.Viewer, error) {
+	if s.Deployment == nil {
+		return nil, errors.New("the explorer executes a script, on servers of its own")
+	}
 	at := s.Addresses
 	return oracle.NewViewer(oracle.Config{
 		MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock,

@@ -117,7 +117,7 @@ func PlayFaults(
 	ctx context.Context, stage *fault.Lab, o fault.Options, builder *report.Builder, dir string, done func(report.Fault),
 ) error {
 	o.Done = func(played report.Fault, h history.History) error {
-		if played.Outcome != report.Skipped {
+		if len(h.Ops) > 0 {
 			if err := keepStory(ctx, dir, &played, h); err != nil {
 				return err
 			}

@@ -131,7 +131,7 @@ func (m *matrixView) newCell(repeats []report.Fault) *matrixCell {
 	class, _ := outcomeClass(worst.Outcome)
 	c := &matrixCell{Story: len(m.stories), Class: class, Broken: !held, Subject: worst.Strategy}
 	outcome := string(worst.Outcome)
-	if worst.Outcome == report.Blocked || worst.Outcome == report.Unavailable {
+	if worst.Seconds > 0 {
 		c.Text = fmt.Sprintf("%.1f", worst.Seconds)
 		if worst.Seconds >= 9.95 {
 			c.Text = fmt.Sprintf("%.0f", worst.Seconds)

@@ -72,9 +72,9 @@ func ExploredSentence(results []trace.Result) string {
 	default:
 		text += fmt.Sprintf(", and these were all of %d", exhausted)
 	}
-	text += fmt.Sprintf(". %d did damage to the stock", always)
+	text += fmt.Sprintf(". Damage without a fault: %d", always)
 	if results[0].Bounds.Faults > 0 {
-		text += fmt.Sprintf(" without a fault, and %d only if one struck", struck)
+		text += fmt.Sprintf("; only if one strikes: %d", struck)
 	}
 	if refuted > 0 {
 		return text + fmt.Sprintf(". Claims of %d are refuted.", refuted)

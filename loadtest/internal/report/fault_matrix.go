@@ -83,7 +83,7 @@ func (r *Report) group(scenario string, outcome Outcome, reason string, played m
 		if f.Scenario != scenario || f.Outcome != outcome || f.reason() != reason {
 			continue
 		}
-		if len(times) == 0 || f.Seconds < g.least {
+		if f.Seconds > 0 && (g.least == 0 || f.Seconds < g.least) {
 			g.least = f.Seconds
 		}
 		g.longest = max(g.longest, f.Seconds)
@@ -106,7 +106,7 @@ func (r *Report) group(scenario string, outcome Outcome, reason string, played m
 // String returns the outcome with its time or reason.
 func (g outcomeGroup) String() string {
 	switch {
-	case g.outcome == Blocked || g.outcome == Unavailable:
+	case g.longest > 0:
 		least, longest := fmt.Sprintf("%.1f", g.least), fmt.Sprintf("%.1f", g.longest)
 		if least == longest {
 			return fmt.Sprintf("%s %s s", g.outcome, least)

@@ -36,7 +36,7 @@ type Fault struct {
 	Store    string  `json:"store"`
 	Repeat   int     `json:"repeat"` // from 1
 	Outcome  Outcome `json:"outcome"`
-	Seconds  float64 `json:"seconds"` // how long the item was blocked, until the next sale
+	Seconds  float64 `json:"seconds"` // how long the item was blocked, until the next sale; 0: not, or not measured
 	// Proof shows that the fault struck. Without one, the outcome is Inconclusive.
 	Proof     string      `json:"proof"`
 	Evidence  []string    `json:"evidence"`   // of the judge, or why there is no other outcome
@@ -75,10 +75,11 @@ const (
 
 // String returns the outcome, and for how long the item was blocked.
 func (f Fault) String() string {
-	switch f.Outcome {
-	case Blocked:
+	switch {
+	case f.Seconds == 0:
+	case f.Outcome == Blocked:
 		return fmt.Sprintf("blocked %.1f s", f.Seconds)
-	case Unavailable:
+	case f.Outcome == Unavailable:
 		return fmt.Sprintf("unavailable (%.0f s)", f.Seconds)
 	}
 	return string(f.Outcome)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"stock/internal/servers"
+	"stock/loadtest/internal/tenant"
 )
 
 // database is the name of the service's database.
@@ -19,6 +20,7 @@ const database = "stock"
 func (t *Topology) startServers(ctx context.Context, o Options) error {
 	t.Servers.Redlock = make([]*servers.Redis, o.Redlock)
 	var noEtcd, noZooKeeper string
+	var rented [2]error
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -26,16 +28,18 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 		return err
 	})
 	group.Go(func() error {
-		if o.User.MySQLDSN != "" {
-			return t.rentMySQL(ctx, o)
+		if o.User.MySQLDSN == "" {
+			return t.startMySQL(ctx, o)
 		}
-		return t.startMySQL(ctx, o)
+		rented[0] = t.rentMySQL(ctx, o)
+		return rented[0]
 	})
 	group.Go(func() error {
-		if len(o.User.Redis) > 0 {
-			return t.rentRedis(ctx, o)
+		if len(o.User.Redis) == 0 {
+			return t.startRedis(ctx, o)
 		}
-		return t.startRedis(ctx, o)
+		rented[1] = t.rentRedis(ctx, o)
+		return rented[1]
 	})
 	for i := range t.Servers.Redlock {
 		group.Go(func() (err error) {
@@ -56,6 +60,11 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 		return err
 	})
 	if err := group.Wait(); err != nil {
+		for _, other := range rented {
+			if !errors.Is(err, other) { // group returns the first error only
+				err = errors.Join(err, tenant.Left(other))
+			}
+		}
 		return err
 	}
 	t.describeServers()

@@ -1,0 +1,161 @@
+package fault
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"stock/internal/servers"
+	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/topology"
+	"stock/loadtest/scripts"
+)
+
+// exploreCommand executes scripts, in a checkout of the repository.
+const exploreCommand = "go run ./loadtest explore"
+
+// explore executes every interleaving of the practices that are scripts, one practice after the other. Those that are
+// in doubt are executed again.
+func (l *Lab) explore(ctx context.Context, cells []*cell, o Options) error {
+	if len(cells) == 0 {
+		return nil
+	}
+	x, missing, err := l.startScripts(ctx)
+	if err != nil {
+		return err
+	}
+	if x != nil {
+		defer x.Close()
+	}
+	for _, c := range cells {
+		c.missing = missing
+		for range 2 {
+			if missing == "" && (c.found == nil || doubted(c.result())) {
+				c.explore(ctx, x)
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if o.Step != nil {
+			c.tell()
+		}
+		if err := o.Done(c.result(), history.History{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startScripts starts servers for scripts, or uses the user's if the lab does.
+func (l *Lab) startScripts(ctx context.Context) (x *explore.Explorer, missing string, err error) {
+	var at topology.Addresses
+	if l.Topology.Tenants.MySQL != nil || l.Topology.Tenants.Redis != nil {
+		at = l.Topology.Addresses()
+	}
+	if at.TiDB {
+		return nil, "TiDB does not count the statements that wait for locks", nil
+	}
+	x, err = explore.StartScripts(ctx, explore.ScriptOptions{Lanes: 1, At: at})
+	if errors.Is(err, servers.ErrNotInstalled) {
+		return nil, reason(err), nil
+	}
+	return x, "", err
+}
+
+// explore executes every interleaving of a practice, with its fault at every point.
+func (c *cell) explore(ctx context.Context, x *explore.Explorer) {
+	c.found, c.err = &explore.Result{}, nil
+	path := "loadtest/scripts/" + c.script + ".star"
+	text, err := scripts.Files.ReadFile(c.script + ".star")
+	if err != nil {
+		c.err = err
+		return
+	}
+	script, err := explore.LoadScript(path, text, 2)
+	if err != nil {
+		c.err = err
+		return
+	}
+	bounds := explore.Bounds{Preemptions: 2}
+	x.Faults = []string{}
+	if c.fault != "" {
+		bounds.Faults, x.Faults = 1, []string{c.fault}
+	}
+	*c.found, c.err = x.ExploreScript(ctx, script, bounds, nil)
+}
+
+// damaged returns the shortest schedule that did damage; nil if none did.
+func (c *cell) damaged() (shortest *explore.Schedule) {
+	for _, found := range c.found.Cells {
+		for _, s := range found.Shortest {
+			if shortest == nil || len(s.Outcome.Steps) < len(shortest.Outcome.Steps) {
+				shortest = &s
+			}
+		}
+	}
+	return shortest
+}
+
+// explored decides what came of a practice that is a script.
+func (c *cell) explored(r report.Fault) report.Fault {
+	r.Replay = fmt.Sprintf("%s loadtest/scripts/%s.star", exploreCommand, c.script)
+	switch damage := c.damaged(); {
+	case c.missing != "":
+		r.Outcome, r.Evidence = report.Skipped, []string{c.missing}
+		return r
+	case c.err != nil:
+		r.Outcome, r.Evidence = report.Inconclusive, []string{c.err.Error()}
+	case damage != nil:
+		found := damage.Outcome
+		r.Outcome, r.Evidence = outcomeOf(found.Kind), slices.Concat([]string{found.Kind}, found.Evidence)
+		r.Replay += " --replay " + damage.Token
+	case !c.found.Judged() || !c.found.Exhausted:
+		r.Outcome, r.Evidence = report.Inconclusive, []string{"not every schedule could be executed and judged"}
+	case slices.ContainsFunc(c.found.Cells, func(found explore.Cell) bool { return found.Waited > 0 }):
+		r.Outcome = report.Blocked
+	default:
+		r.Outcome = report.Safe
+	}
+	r.Proof = fmt.Sprintf("%d schedules were executed: all orders of the steps", c.found.Tally.Schedules)
+	if c.fault != "" {
+		r.Proof += ", with at most one fault: " + c.fault
+	}
+	r.ClaimHeld = c.held(r.Outcome)
+	return r
+}
+
+// outcomeOf returns the outcome for a kind of damage that the explorer or a script names.
+func outcomeOf(kind string) report.Outcome {
+	switch kind {
+	case explore.Deadlock, "nobody can buy":
+		return report.Unavailable
+	case "a lock without a holder":
+		return report.Blocked
+	}
+	return report.Unsafe
+}
+
+// tell plays back the shortest schedule that did damage.
+func (c *cell) tell() {
+	damage := c.damaged()
+	if damage == nil {
+		c.stage.Stepf("no schedule did damage")
+		return
+	}
+	for _, step := range damage.Outcome.Steps {
+		text := step.Text
+		if step.Reply != "" {
+			text += "  → " + step.Reply
+		}
+		kind := report.Event
+		if step.Kind == explore.Strikes {
+			kind = report.Strike
+		}
+		c.stage.step(kind, cmp.Or(step.Actor, "stores")+": "+text)
+	}
+}
