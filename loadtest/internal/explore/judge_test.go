@@ -17,3 +17,14 @@ func TestARequestBeginsWithItsFirstStepOrItsCriticalSection(t *testing.T) {
 		}
 	}
 }
+
+func TestWhoKnowsNothingIsNotServed(t *testing.T) {
+	t.Parallel()
+	for outcome, want := range map[history.Outcome]bool{
+		history.Sold: true, history.SoldOut: true, history.Busy: false, history.Unknown: false,
+	} {
+		if a := (answers{ops: []history.Op{{Outcome: outcome}}}); a.served() != want {
+			t.Errorf("%s: served %v, want %v", outcome, a.served(), want)
+		}
+	}
+}
