@@ -184,7 +184,7 @@ var importTable = []struct {
 		name: "loadtest/internal/fault",
 		imports: []string{
 			"internal/{monotonic,servers,suggest,tcpproxy}",
-			"loadtest/internal/{history,oracle,report,scenario,timeline,topology,traffic,verify}",
+			"loadtest/internal/{explore,history,oracle,report,scenario,timeline,topology,traffic,verify}", "loadtest/scripts",
 		},
 		because: "A story strikes real processes, and the lab's judge decides what came of it.",
 	},

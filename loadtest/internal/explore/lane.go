@@ -395,6 +395,10 @@ func (l *lane) blocked(ctx context.Context, flying []*wire.Exchange) (bool, erro
 	if inMySQL == 0 {
 		return true, nil
 	}
+	// MySQL counts a statement as waiting until its thread has woken up, which takes a while on a busy machine.
+	if l.mysql != nil && anyThread(l.mysql.PID, func(state byte) bool { return state == 'R' }) {
+		return false, nil
+	}
 	var waiting int
 	if err := l.db.QueryRowContext(ctx, l.waits).Scan(&waiting); err != nil {
 		return false, fmt.Errorf("ask MySQL what waits: %w", err)
@@ -468,22 +472,27 @@ func (l *lane) asleep(number int) bool {
 	if slices.ContainsFunc(r.proxies, (*wire.Proxy).Busy) {
 		return false
 	}
-	for _, file := range threadsOf(strconv.Itoa(r.PID)) {
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue // the thread has ended
-		}
-		// The state follows the name, which is in parentheses and may contain any character.
-		if _, state, found := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " "); found && runs(state[0]) {
-			return false
-		}
-	}
-	return true
+	return !anyThread(r.PID, runs)
 }
 
 // runs reports whether a thread in this state runs, or will without an event: it waits for a disk. It does not if it is
 // asleep, stopped, or dead without its parent knowing.
 func runs(state byte) bool { return state == 'R' || state == 'D' }
+
+// anyThread reports whether is holds for the state of a thread of a process and its descendants.
+func anyThread(pid int, is func(state byte) bool) bool {
+	for _, file := range threadsOf(strconv.Itoa(pid)) {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		// The state follows the name, which is in parentheses and may contain any character.
+		if _, state, found := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " "); found && is(state[0]) {
+			return true
+		}
+	}
+	return false
+}
 
 // threadsOf lists the files with the states of the threads of a process and its descendants. It is empty where there is
 // no /proc: only the time tells there.

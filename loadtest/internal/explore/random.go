@@ -15,7 +15,7 @@ func (s *Search) random(ctx context.Context, systems []System) (Tally, error) {
 	s.planned = map[string]bool{}
 	until := time.Now().Add(s.Bounds.Duration)
 	plain := execution{bounds: s.Bounds}
-	if _, err := systems[0].Run(ctx, plain.choose); err != nil {
+	if _, err := systems[0].Run(ctx, 1, plain.choose); err != nil {
 		return s.tally, err
 	}
 	var working sync.WaitGroup
@@ -31,7 +31,7 @@ func (s *Search) random(ctx context.Context, systems []System) (Tally, error) {
 				if ended || ctx.Err() != nil || time.Now().After(until) {
 					return
 				}
-				outcome, err := system.Run(ctx, c.choose)
+				outcome, err := system.Run(ctx, 1, c.choose)
 				c.outcome = outcome
 				s.record(c.execution, err)
 			}

@@ -76,8 +76,10 @@ func (p Point) cost(o Option) cost {
 // System can execute schedules, one after the other.
 type System interface {
 	// Run executes one schedule. It calls choose at each point, with at least one option, until all actors have ended. If
-	// choose returns -1, nothing new can follow: the schedule may end in any way, and its outcome does not count.
-	Run(ctx context.Context, choose func(Point) int) (Outcome, error)
+	// choose returns -1, nothing new can follow: the schedule may end in any way, and its outcome does not count. try is
+	// 1 unless the schedule was executed before, and something about it was in doubt: the system should then take more
+	// time to find out what can happen next.
+	Run(ctx context.Context, try int, choose func(Point) int) (Outcome, error)
 }
 
 // Search is a search for all schedules of a System within Bounds. Systems of the same kind can work on it side by side.
@@ -114,6 +116,7 @@ type job struct {
 	faults []string // names of those among them
 	cost   cost
 	sleep  []Option // steps that need not be next, because schedules in which they come earlier were executed
+	again  bool     // it was executed before, and something was in doubt
 }
 
 // queue is a heap: schedules with few faults and preemptions come first.
@@ -243,7 +246,7 @@ func (s *Search) again(e execution) {
 	}
 	s.missing[name] = e.why
 	s.tally.Disturbed++
-	heap.Push(&s.todo, job{prefix: e.labels, faults: e.job.faults[:e.cost.faults], cost: e.cost})
+	heap.Push(&s.todo, job{prefix: e.labels, faults: e.job.faults[:e.cost.faults], cost: e.cost, again: true})
 }
 
 // execution is what came of a job.
@@ -266,7 +269,11 @@ const tries = 3
 func (s *Search) execute(ctx context.Context, system System, j job) (execution, error) {
 	for try := 1; ; try++ {
 		e := execution{job: j, bounds: s.Bounds}
-		outcome, err := system.Run(ctx, e.choose)
+		patience := try
+		if j.again {
+			patience = tries
+		}
+		outcome, err := system.Run(ctx, patience, e.choose)
 		e.outcome = outcome
 		if err != nil || !e.diverged || try == tries {
 			return e, err

@@ -22,7 +22,7 @@ type operation struct {
 	faulty   bool // it can be lost
 }
 
-func (p program) Run(_ context.Context, choose func(Point) int) (Outcome, error) {
+func (p program) Run(_ context.Context, _ int, choose func(Point) int) (Outcome, error) {
 	next := make([]int, len(p))
 	variables := map[string]int{}
 	read := make([][]int, len(p))
@@ -223,7 +223,7 @@ func TestSchedulesWithFewFaultsAndPreemptionsComeFirst(t *testing.T) {
 // unsteady is a System that offers B in some runs only.
 type unsteady struct{ runs, offers int }
 
-func (u *unsteady) Run(_ context.Context, choose func(Point) int) (Outcome, error) {
+func (u *unsteady) Run(_ context.Context, _ int, choose func(Point) int) (Outcome, error) {
 	options := []Option{{Label: "A"}, {Label: "B", Actor: 1}}
 	if u.runs%(tries+1) > 0 || u.runs/(tries+1) >= u.offers {
 		options = options[:1]

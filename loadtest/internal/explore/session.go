@@ -66,13 +66,13 @@ func quietly(string) {}
 const clientTimeout = 15 * time.Second
 
 // Run implements System.
-func (x *session) Run(ctx context.Context, choose func(Point) int) (Outcome, error) {
+func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (Outcome, error) {
 	items := x.newItems()
 	if err := x.setStock(ctx, items); err != nil {
 		return Outcome{}, err
 	}
 	s := newSchedule(x.lane, x.faults, x.actors(items))
-	s.items, s.locks, s.silence = items, x.strategy.Name+":", s.silence+x.lane.pause
+	s.items, s.locks, s.silence = items, x.strategy.Name+":", time.Duration(try)*s.silence+x.lane.pause
 	_, s.renewNothing = x.lane.subject.(*scripted)
 	began := monotonic.Now()
 	x.lane.begin(s, x.strategy.Needs, items)
