@@ -39,7 +39,7 @@ up: servers build ## start two replicas behind nginx, their servers and a page f
 bench: servers build ## compare the fastest strategies with the limits of this machine (5 minutes; BENCH=--help)
 	@$(WITH_MAKE) bin/loadtest bench $(BENCH)
 
-judge: servers build ## test the judge: it must find each planted bug, and no other (8 minutes; JUDGE=--help)
+judge: servers build ## test the judge: it must find each planted bug, and no other (12 minutes; JUDGE=--help)
 	$(GO_BUILD) -tags mutants -o bin/stock-mutants ./cmd/stock
 	@$(WITH_MAKE) bin/loadtest judge $(JUDGE)
 

@@ -127,6 +127,9 @@ func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []scenar
 		if f.strategies == nil && (s.Baseline() || s.Unavailable[s.Stores[0]] != "") {
 			continue
 		}
+		if why := s.Unavailable[s.Stores[0]]; why != "" && slices.Contains(f.strategies, s.Name) {
+			return nil, fmt.Errorf("%s cannot be explored: %s", s.Name, why)
+		}
 		if f.strategies == nil || slices.Contains(f.strategies, s.Name) {
 			choices = append(choices, scenario.Choice{Strategy: s, Store: s.Stores[0]})
 		}

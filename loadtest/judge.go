@@ -40,6 +40,9 @@ func judgeCommand() *cobra.Command {
 under one workload after another, and expects that the judge finds it WRONG. If only a fault shows the bug, it plays a
 fault scenario instead. It also plants oddities, such as slow answers, which the judge must find CORRECT.
 
+Bugs of the explorer are changes of its source: a test that must fail runs with each. This needs Go, and the source of
+stock in the current directory.
+
 With --clean, it plants nothing and expects that no strategy that claims to be correct is found WRONG. It runs them in
 random order, each under all workloads without or with restocks, until there are as many runs.
 
@@ -98,7 +101,7 @@ func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	if err != nil {
 		return err
 	}
-	chosen, err := mutation.Choose(all, f.mutants)
+	chosen, err := mutation.Choose(append(all, mutation.ExplorerMutants()...), f.mutants)
 	if err != nil {
 		return fmt.Errorf("%w: \"%s mutants\" lists all", err, binary)
 	}

@@ -47,7 +47,7 @@ var reservationBugs = []Mutant{
 	{
 		Name: "reserve-forgets-keys", Strategy: "reserve",
 		Planted: "The keys of holds are not recorded.",
-		change:  rewrite(1, recordsHold, "(?, NULLIF(?, '') AND NULL, ?, ?, ?, ?, 'held', ?, ?)"),
+		change:  rewrite(1, recordsHold, "(?, IF(? = '', NULL, NULL), ?, ?, ?, ?, 'held', ?, ?)"),
 	},
 }
 

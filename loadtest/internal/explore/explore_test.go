@@ -228,6 +228,15 @@ func TestReservationsEndOnce(t *testing.T) {
 	}
 }
 
+func TestWhatFollowsTheAnswerBelongsToTheSchedule(t *testing.T) {
+	r := start(t)
+	const token = "one:A.A.A.A.A.A.A.A.A" // the buyer is answered after the fifth, and then the sale is written to MySQL
+	o, err := r.explorer.Replay(t.Context(), r.choices["redis-stream"], token)
+	if err != nil || o.Kind != explore.Right {
+		t.Errorf("%s: %s %q, %v", token, o.Kind, o.Evidence, err)
+	}
+}
+
 func TestAPromotedReplicaLosesASaleThatOnlyRedisKnows(t *testing.T) {
 	r := explored(t, "redis-script", "enough", explore.Promoted)
 	wantDamage(t, r, explore.Promoted, explore.LostUpdate)

@@ -85,7 +85,7 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 	h.End.StartedNS, h.End.EndedNS = began, monotonic.Now()
 	o.Kind, o.Evidence = judgeAnswers(h, told)
 	if o.Kind == Right && !isScript && len(s.struck) == 0 && !slices.ContainsFunc(told, answers.served) {
-		o.Kind, o.Evidence = NotServed, []string{"every request was told busy, and no fault has struck"}
+		o.Kind, o.Evidence = NotServed, []string{"no request was served, and no fault has struck"}
 	}
 	if o.Kind == Leaked && slices.Contains(s.struck, SentAgain) && !x.strategy.Idempotent {
 		o.Kind = SoldTwice // to the judge, both requests are one
@@ -98,7 +98,7 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 }
 
 // delay makes requests begin with the first of their steps. All are sent at the beginning, but nobody can tell a
-// request from one that is sent later before one of its steps is executed.
+// request from one that is sent later before one of its steps is executed, or it enters its critical section.
 func (a *answers) delay(executed []int64) {
 	begin := func(sent *int64, received int64) {
 		for _, at := range executed {
@@ -109,7 +109,12 @@ func (a *answers) delay(executed []int64) {
 		}
 	}
 	for i := range a.ops {
-		begin(&a.ops[i].SentNS, a.ops[i].ReceivedNS)
+		op := &a.ops[i]
+		sent := op.SentNS
+		begin(&op.SentNS, op.ReceivedNS)
+		if op.EnteredNS > sent {
+			op.SentNS = min(op.SentNS, op.EnteredNS)
+		}
 	}
 	for i := range a.calls {
 		begin(&a.calls[i].SentNS, a.calls[i].ReceivedNS)
@@ -126,11 +131,13 @@ func (a *answers) forget() {
 	}
 }
 
-// served reports whether a request was answered otherwise than that the service is busy.
+// served reports whether a client knows what became of a request, and the service was not busy.
 func (a answers) served() bool {
-	return slices.ContainsFunc(a.ops, func(op history.Op) bool { return op.Outcome != history.Busy }) ||
-		slices.ContainsFunc(a.calls, func(c history.Call) bool { return c.Outcome != history.Busy })
+	return slices.ContainsFunc(a.ops, func(op history.Op) bool { return certain(op.Outcome) }) ||
+		slices.ContainsFunc(a.calls, func(c history.Call) bool { return certain(c.Outcome) })
 }
+
+func certain(o history.Outcome) bool { return o != history.Busy && o != history.Unknown }
 
 // mayHold reports whether a deduction may have held units for a while that it has not sold.
 func (a answers) mayHold() bool {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,6 +45,7 @@ func TestScripts(t *testing.T) {
 	t.Run("gallery", func(t *testing.T) { testGallery(t, x) })
 	t.Run("replay", func(t *testing.T) { testReplay(t, x) })
 	t.Run("mistakes", func(t *testing.T) { testMistakes(t, x) })
+	t.Run("waits", func(t *testing.T) { testWaits(t, x) })
 	t.Run("who waits", func(t *testing.T) { testWhoWaits(t, x) })
 	t.Run("verdicts", func(t *testing.T) { testVerdicts(t, x) })
 	t.Run("rows", func(t *testing.T) { testRows(t, x) })
@@ -121,6 +123,44 @@ func testReplay(t *testing.T, x *Explorer) {
 	}
 	if _, err := x.ReplayScript(t.Context(), load(t, "def buy(): pass"), "enough:A"); err == nil {
 		t.Error("the token of a strategy was replayed")
+	}
+}
+
+// A step waits if MySQL says so, not because it takes long. When it can go on, it is awaited again.
+func testWaits(t *testing.T, x *Explorer) {
+	const text = `
+def buy(count):
+    sql("SET SESSION innodb_lock_wait_timeout = 5")
+    sql("BEGIN")
+    sql("SELECT stock + SLEEP(0.05) FROM good_stock WHERE goods_id = ?FOR UPDATE", item)
+    sql("UPDATE good_stock SET stock = stock - ? WHERE goods_id = ?", count, item)
+    sql("COMMIT")
+    sql("SELECT stock FROM good_stock WHERE goods_id = ?", item)
+`
+	const read = "B SELECT stock + SLEEP(0.05) FROM good_stock WHERE goods_id = N"
+	for _, c := range []struct {
+		lock, token string
+		read        []string
+		left        int
+	}{
+		{
+			" FOR UPDATE", "script:A.B.A.A.B.B.B.A",
+			[]string{read + " FOR UPDATE  (waits)", "B (goes on)" + read[1:] + " FOR UPDATE  → 1 row: 9"}, 7,
+		},
+		{"", "script:A.B.B.B.B.A", []string{read + "  → 1 row: 10"}, 8},
+	} {
+		o, err := x.ReplayScript(t.Context(), load(t, strings.Replace(text, "FOR UPDATE", c.lock, 1)), c.token)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		want := append(c.read, "B UPDATE good_stock SET stock = stock - 2 WHERE goods_id = N  → OK, 1 row",
+			"B COMMIT  → OK, 0 rows", fmt.Sprintf("B SELECT stock FROM good_stock WHERE goods_id = N  → 1 row: %d", c.left),
+			"B => sold")
+		got := slices.DeleteFunc(told(o), func(line string) bool { return !strings.HasPrefix(line, "B") })
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

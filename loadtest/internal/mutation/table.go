@@ -23,7 +23,7 @@ func (t Trial) outcome() string {
 	if t.Workload != "" {
 		text += fmt.Sprintf(" by %s, run %d: %s", t.Workload, t.Runs, cmp.Or(t.Evidence, "no evidence"))
 	}
-	if t.Strikes == 0 && t.Story == "" {
+	if t.Strikes == 0 && t.counted() {
 		text += " (its change was never applied)"
 	}
 	return text

@@ -1,0 +1,81 @@
+package mutation
+
+// explorerBugs are mistakes that an explorer can make without anybody noticing: it finds less than there is. Tests of
+// the gallery hold a script to what it expects.
+var explorerBugs = []struct {
+	name, planted string
+	rewrite
+}{
+	{
+		"forgets-a-dependency", "A step that reads is taken to commute with one that writes.",
+		rewrite{
+			"search.go", " && disjoint(o.Writes, other.Reads) && disjoint(o.Reads, other.Writes)", "",
+			"TestTheReductionFindsEveryOutcome",
+		},
+	},
+	{
+		"forgets-what-a-commit-shows", "The end of a transaction is taken to touch nothing.",
+		rewrite{
+			"wire/mysql_sql.go", "effect{reads: s.touched, writes: s.changed, local: len", "effect{local: len",
+			"TestScripts/gallery/unlock-before-commit",
+		},
+	},
+	{
+		"wakes-nobody", "A step that was postponed is not offered again when another one has changed what it reads.",
+		rewrite{
+			"search.go", "return !o.commutes(p.Options[at])", "return false",
+			"TestTheReductionFindsEveryOutcome",
+		},
+	},
+	{
+		"waits-for-no-waiter", "A step that has waited in MySQL is not awaited when it can go on.",
+		rewrite{
+			"schedule.go", "\t\tcase len(a.flying) > 0:\n",
+			"\t\tcase slices.ContainsFunc(s.steps, func(x Step) bool {\n" +
+				"\t\t\treturn x.Actor == a.name && x.Kind == Waits && x.Reply == \"\"\n\t\t}):\n" +
+				"\t\tcase len(a.flying) > 0:\n",
+			"TestScripts/waits",
+		},
+	},
+	{
+		"calls-slow-steps-blocked", "A step that takes longer than usual is taken to wait.",
+		rewrite{"lane.go", "return waiting >= inMySQL, nil", "return true, nil", "TestScripts/waits"},
+	},
+	{
+		"sees-nobody-blocked", "A step that waits in MySQL is awaited until it fails.",
+		rewrite{"lane.go", "return waiting >= inMySQL, nil", "return waiting > inMySQL, nil", "TestScripts/waits"},
+	},
+	{
+		"attributes-replies-to-others", "A reply is taken for that to the same request of another actor.",
+		rewrite{
+			"schedule.go", "if step.Actor != a.name || step.Text", "if step.Actor == a.name || step.Text",
+			"TestScripts/waits",
+		},
+	},
+	{
+		"delivers-lost-replies", "A reply that is said to be lost arrives.",
+		rewrite{"wire/proxy.go", "if l.action == LoseReply {", "if false {", "TestScripts/gallery/ghost-lock"},
+	},
+	{
+		"keeps-leases", "A lease that is said to have ended goes on.",
+		rewrite{"faults.go", "s.stores.endLeases(keys)", "_ = keys", "TestScripts/gallery/lock-redis"},
+	},
+	{
+		"allows-one-preemption-less", "The bound on preemptions is that of the bound less one.",
+		rewrite{
+			"search.go", "c.preemptions <= b.Preemptions", "c.preemptions < b.Preemptions",
+			"TestThePreemptionBoundCountsSwitchesFromActorsThatCouldGoOn",
+		},
+	},
+	{
+		"hides-divergence", "A schedule that cannot be repeated is not counted.",
+		rewrite{"search.go", "s.tally.Diverged++", "", "TestWhatCannotBeRepeatedIsCounted"},
+	},
+	{
+		"ends-early", "A schedule ends when the last client is answered, whatever is still under way.",
+		rewrite{
+			"schedule.go", "(!a.answered || len(a.pending) > 0 || len(a.flying) > 0)", "!a.answered",
+			"TestWhatFollowsTheAnswerBelongsToTheSchedule",
+		},
+	},
+}

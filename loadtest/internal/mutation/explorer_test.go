@@ -1,0 +1,81 @@
+package mutation
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A mutant that cannot be planted any more, or whose test has another name, would only be noticed by make judge.
+func TestEveryMutantOfTheExplorerCanBePlanted(t *testing.T) {
+	t.Parallel()
+	tests := ""
+	files, err := filepath.Glob("../explore/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		tests += read(t, file)
+	}
+	table := read(t, "../../../docs/mutants.md")
+	for _, m := range ExplorerMutants() {
+		if !strings.Contains(table, "\n| "+m.Name+" | explorer | "+m.Planted+" |") {
+			t.Errorf("docs/mutants.md lacks %s, or describes it differently: run make judge and update the tables", m.Name)
+		}
+		if m.Oddity {
+			continue
+		}
+		if _, err := m.rewrite.apply(read(t, filepath.Join("../explore", m.rewrite.file))); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+		function, subtest, _ := strings.Cut(m.rewrite.test, "/")
+		script, inGallery := strings.CutPrefix(subtest, "gallery/")
+		if !strings.Contains(tests, "func "+function+"(t") ||
+			inGallery && len(read(t, "../../scripts/"+script+".star")) == 0 ||
+			subtest != "" && !inGallery && !strings.Contains(tests, `t.Run("`+subtest+`"`) {
+			t.Errorf("%s: there is no test %s", m.Name, m.rewrite.test)
+		}
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestARewriteIsRefusedIfItDoesNotFitOnce(t *testing.T) {
+	t.Parallel()
+	r := rewrite{file: "a.go", old: "x", new: "y"}
+	for text, want := range map[string]string{"a x b": "a y b", "a": "", "x x": ""} {
+		if got, err := r.apply(text); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
+	}
+}
+
+func TestThePatternIsOfTheTestsAlone(t *testing.T) {
+	t.Parallel()
+	r := rewrite{test: "TestA/b/c|TestD"}
+	if got := r.pattern(); got != "^TestA$/^b$/^c$|^TestD$" {
+		t.Errorf("the pattern is %s", got)
+	}
+	tests := strings.Split(ExplorerMutants()[len(explorerBugs)].rewrite.test, "|")
+	slices.Sort(tests)
+	if len(tests) < 6 || len(slices.Compact(slices.Clone(tests))) != len(tests) {
+		t.Errorf("the unchanged explorer is tested by %q", tests)
+	}
+}
+
+func TestTheEvidenceIsTheLastComplaint(t *testing.T) {
+	t.Parallel()
+	output := "=== RUN   TestA\n    a_test.go:3: seed 5\n    a_test.go:9: 1 of 2 outcomes\n--- FAIL: TestA (0.00s)\n"
+	if got := failure([]byte(output)); got != "a_test.go:9: 1 of 2 outcomes" {
+		t.Errorf("got %q", got)
+	}
+}
