@@ -10,11 +10,14 @@ import (
 	"stock/loadtest/internal/report"
 )
 
+// practice is played without a fault.
+var practice = Practice{Name: "practice", Play: func(context.Context, *Stage) error { return nil }}
+
 // skipped returns scenarios that one practice would play, if something were not missing. missing is called instead.
 func skipped(missing func(name string), names ...string) (scenarios []Scenario) {
 	for _, name := range names {
 		scenarios = append(scenarios, Scenario{
-			Name: name, Applies: noStrategy, Practices: []Practice{{Name: "practice", Play: func(context.Context, *Stage) error { return nil }}},
+			Name: name, Applies: noStrategy, Practices: []Practice{practice},
 			Missing: func(context.Context) string {
 				missing(name)
 				return "a server"
