@@ -164,6 +164,9 @@ func (x *Explorer) Explore(
 			break
 		}
 	}
+	if x.UntilRefuted && refuted(choice.Strategy, cells) {
+		r.Tally.Waiting, r.Tally.Settled = r.Tally.Waiting+r.Tally.Settled, 0
+	}
 	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
 	r.Cells = judged(cells, func(c *Cell) { judgeCell(c, choice.Strategy, r.Exhausted) })
 	r.Took = time.Since(began)

@@ -168,6 +168,18 @@ func TestLocksOfOtherServersEndToo(t *testing.T) {
 	wantDamage(t, explored(t, "lock-redlock", "enough", explore.LeaseEnds), explore.LeaseEnds, explore.LostUpdate)
 }
 
+func TestASearchThatEndsWithARefutedClaimIsNotExhausted(t *testing.T) {
+	r := start(t)
+	r.explorer.Workloads, r.explorer.Faults, r.explorer.UntilRefuted = []string{"enough", "last"}, nil, true
+	defer func() { r.explorer.UntilRefuted = false }()
+	choice := r.choices["none"]
+	choice.Strategy.Claim.TwoReplicas = "correct"
+	result, err := r.explorer.Explore(t.Context(), choice, explore.Bounds{Preemptions: 2}, nil)
+	if err != nil || result.Held() || result.Exhausted || result.Tally.Waiting == 0 {
+		t.Errorf("%v: held %v, exhausted %v, %+v", err, result.Held(), result.Exhausted, result.Tally)
+	}
+}
+
 func TestLocksInMySQLEndToo(t *testing.T) {
 	for _, strategy := range []string{"lock-mysql-getlock", "lock-mysql-row"} {
 		wantDamage(t, explored(t, strategy, "enough", explore.LeaseEnds), explore.LeaseEnds, explore.LostUpdate)
