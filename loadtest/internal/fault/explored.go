@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"stock/internal/servers"
 	"stock/loadtest/internal/explore"
@@ -41,7 +42,7 @@ func (l *Lab) explore(ctx context.Context, cells []*cell, o Options) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if o.Step != nil {
+		if c.found != nil && c.err == nil {
 			c.tell()
 		}
 		if err := o.Done(c.result(), history.History{}); err != nil {
@@ -140,8 +141,9 @@ func outcomeOf(kind string) report.Outcome {
 	return report.Unsafe
 }
 
-// tell plays back the shortest schedule that did damage.
+// tell tells the shortest schedule that did damage.
 func (c *cell) tell() {
+	c.stage.began = time.Now()
 	damage := c.damaged()
 	if damage == nil {
 		c.stage.Stepf("no schedule did damage")
