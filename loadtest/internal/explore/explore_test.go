@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"stock/loadtest/internal/explore"
@@ -39,11 +40,11 @@ var shared = sync.OnceValues(func() (r rig, err error) {
 	return r, err
 })
 
-var started bool
+var started atomic.Bool
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if started {
+	if started.Load() {
 		r, _ := shared()
 		if r.explorer != nil {
 			r.explorer.Close()
@@ -59,7 +60,7 @@ func TestMain(m *testing.M) {
 
 func start(t *testing.T) rig {
 	t.Helper()
-	started = true
+	started.Store(true)
 	r, err := shared()
 	if err != nil {
 		t.Fatal(err)

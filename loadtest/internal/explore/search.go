@@ -263,7 +263,9 @@ type execution struct {
 	why       string // it diverged
 }
 
-// tries is how often a schedule is executed whose beginning could not be repeated: some strategies choose at random.
+// tries is how often a schedule is executed whose beginning could not be repeated, because some strategies choose at
+// random, or in which another second began, because timestamps of seconds then tell steps apart that have the same one
+// otherwise.
 // patient is the greatest value of System.Run's try.
 const tries, patient = 16, 3
 
@@ -276,7 +278,7 @@ func (s *Search) execute(ctx context.Context, system System, j job) (execution, 
 		}
 		outcome, err := system.Run(ctx, patience, e.choose)
 		e.outcome = outcome
-		if err != nil || !e.diverged || try == tries {
+		if err != nil || !e.diverged && !outcome.Ticked || try == tries {
 			return e, err
 		}
 	}

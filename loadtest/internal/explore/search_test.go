@@ -70,6 +70,37 @@ func (p program) option(actor, step int) Option {
 	return o
 }
 
+// ticking is a System whose every first execution is disturbed by the beginning of another second.
+type ticking struct{ program }
+
+func (s ticking) Run(ctx context.Context, try int, choose func(Point) int) (Outcome, error) {
+	o, err := s.program.Run(ctx, try, choose)
+	if try == 1 {
+		o.Kind, o.Ticked = "disturbed", true
+	}
+	return o, err
+}
+
+func TestAScheduleInWhichAnotherSecondBeganIsExecutedAgain(t *testing.T) {
+	system := ticking{program{{{variable: "x"}, {variable: "x", write: 1}}, {{variable: "x"}, {variable: "x", write: 2}}}}
+	s := &Search{Found: func(s Schedule) {
+		if s.Outcome.Kind == "disturbed" {
+			t.Errorf("%s counts although it was disturbed", s.Token)
+		}
+	}}
+	tally, err := s.Run(t.Context(), []System{system})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tally.Schedules == 0 {
+		t.Error("nothing was executed")
+	}
+	o, err := Replay(t.Context(), system, "A.B.A.B")
+	if err != nil || o.Kind == "disturbed" {
+		t.Errorf("the replay ended %q: %v", o.Kind, err)
+	}
+}
+
 // search returns how often each outcome was found.
 func search(t *testing.T, p program, bounds Bounds, workers int) (outcomes map[string]int, tally Tally) {
 	t.Helper()

@@ -67,7 +67,7 @@ const clientTimeout = 15 * time.Second
 
 // Run implements System.
 func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (Outcome, error) {
-	items := x.newItems()
+	items, set := x.newItems(), time.Now()
 	if err := x.setStock(ctx, items); err != nil {
 		return Outcome{}, err
 	}
@@ -92,6 +92,7 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (Out
 			}
 		}
 	}
+	ticked := time.Now().Unix() > set.Unix() && time.Since(set) < time.Second/2
 	x.lane.end(ctx, s)
 	if x.lane.failed != nil {
 		return Outcome{}, x.lane.failed
@@ -101,7 +102,7 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (Out
 	}
 	o := Outcome{
 		Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items),
-		Steps: s.steps, Faults: s.struck, Waited: s.waited,
+		Steps: s.steps, Faults: s.struck, Waited: s.waited, Ticked: ticked,
 	}
 	switch {
 	case errors.Is(err, errStuck):

@@ -137,6 +137,8 @@ type Outcome struct {
 	Item     int64           `json:"item"`
 	Stock    map[int64]int64 `json:"stock"` // units before the first step, by item
 	Steps    []Step          `json:"steps"`
+	// Ticked says that another second began during the schedule, which took far less than one.
+	Ticked bool `json:"-"`
 }
 
 // Kinds of Outcome.
