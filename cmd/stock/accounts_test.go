@@ -560,11 +560,21 @@ func TestTheServiceGetsATokenOfEtcdWhenItIsUpAgain(t *testing.T) {
 	p := launch(t, env, "serve")
 	p.setStock(t, 1, 10)
 	deduct := p.url + "/stock/deduct/lock-etcd?goods_id=1&count=1&store=redis"
+	var last string
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last answer was %s, and the service logged:\n%s", last, p.log())
+		}
+	})
 	for range 2 { // the second time, etcd has forgotten the token
 		if err := s.etcd.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the service sells", func() bool { status, _ := p.call("POST", deduct); return status == 200 })
+		eventually(t, "the service sells", func() bool {
+			status, body := p.call("POST", deduct)
+			last = fmt.Sprint(status, " ", body)
+			return status == 200
+		})
 	}
 }
 
