@@ -229,7 +229,7 @@ func client(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	language := map[string]string{".sh": "sh", ".go": "go", ".py": "python", ".java": "java"}[filepath.Ext(file)]
-	return fmt.Sprintf("\n[`%s`](../%s):\n\n```%s\n%s```\n\n", path, path, language, text)
+	return fmt.Sprintf("[`%s`](../%s):\n\n```%s\n%s```\n", path, path, language, text)
 }
 
 // replaced returns the content of the file, or current if path is empty.
