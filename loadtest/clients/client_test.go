@@ -117,8 +117,8 @@ func TestEachKeySellsOnceThoughEveryThirdAnswerIsLost(t *testing.T) {
 		})
 	})
 	for _, r := range lab.Replicas {
-		_, metrics := do(t, http.MethodGet, r.AdminURL+"/metrics", "", "")
-		if !regexp.MustCompile(`(?m)^stock_deductions_total{outcome="done",.*} [1-9]`).MatchString(metrics) {
+		metrics := do(t, http.MethodGet, r.AdminURL+"/metrics", "", "")
+		if !regexp.MustCompile(`(?m)^stock_deductions_total{outcome="done",.*} [1-9]`).MatchString(metrics.text) {
 			t.Errorf("%s has sold nothing", r.Name)
 		}
 	}
@@ -156,18 +156,17 @@ func loseEveryThird(t *testing.T, proxy *tcpproxy.Proxy) (lost func() int) {
 func wantSold(t *testing.T, url, key string, item int) {
 	t.Helper()
 	url = fmt.Sprintf("%s/stock/deduct/%s?goods_id=%d&count=1", url, strategy, item)
-	reply, text := do(t, http.MethodPost, url, key, "")
-	if reply.StatusCode != http.StatusOK || reply.Header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("key %s was not sold: %s, %s", key, reply.Status, text)
+	got := do(t, http.MethodPost, url, key, "")
+	if got.status != http.StatusOK || got.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("key %s was not sold: status %d, %s", key, got.status, got.text)
 	}
 }
 
 func setStock(t *testing.T, lab *topology.Topology, item, units int) {
 	t.Helper()
 	url := fmt.Sprintf("%s/admin/stock/%d", lab.Replicas[0].AdminURL, item)
-	reply, text := do(t, http.MethodPut, url, "", fmt.Sprintf(`{"stock":%d}`, units))
-	if reply.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s", reply.Status, text)
+	if got := do(t, http.MethodPut, url, "", fmt.Sprintf(`{"stock":%d}`, units)); got.status != http.StatusOK {
+		t.Fatalf("status %d, %s", got.status, got.text)
 	}
 }
 
@@ -186,7 +185,13 @@ func wantStock(t *testing.T, lab *topology.Topology, item, want int) {
 	}
 }
 
-func do(t *testing.T, method, url, key, json string) (reply *http.Response, text string) {
+type answer struct {
+	status int
+	header http.Header
+	text   string
+}
+
+func do(t *testing.T, method, url, key, json string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(json))
 	if err != nil {
@@ -198,16 +203,16 @@ func do(t *testing.T, method, url, key, json string) (reply *http.Response, text
 	if json != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	reply, err = http.DefaultClient.Do(request)
+	reply, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer reply.Body.Close()
-	read, err := io.ReadAll(reply.Body)
+	text, err := io.ReadAll(reply.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reply, string(read)
+	return answer{reply.StatusCode, reply.Header, string(text)}
 }
 
 // Replies are statuses, with Retry-After behind a plus; 0 is a connection that breaks.
