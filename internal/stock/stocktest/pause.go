@@ -129,7 +129,7 @@ type pausingTx struct {
 func (tx pausingTx) Commit() error { return step{before: BeforeCommit}.take(tx.ctx, tx.Tx.Commit) }
 
 var (
-	readsStock  = regexp.MustCompile(`^SELECT[^;]* (FROM|JOIN) (good_stock|good_slot|unit_stock|good_unit)\b`)
+	readsStock  = regexp.MustCompile(`^SELECT[^;]*\s(FROM|JOIN) (good_stock|good_slot|unit_stock|good_unit)\b`)
 	writesStock = regexp.MustCompile(
 		`(UPDATE|INSERT INTO|DELETE FROM|DELETE \w+ FROM) (good_stock|good_slot|unit_stock|good_unit)\b`)
 )
