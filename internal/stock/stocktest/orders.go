@@ -73,7 +73,7 @@ func (o *Orders) Send(strategy string, on stock.Store, req stock.OrderRequest) (
 	return o.SendPausing(strategy, on, nil, req)
 }
 
-// SendPausing sends an order that stops where pause stops it.
+// SendPausing sends an order with a pause.
 func (o *Orders) SendPausing(
 	strategy string, on stock.Store, pause PauseFunc, req stock.OrderRequest,
 ) (stock.OrderReceipt, error) {

@@ -13,27 +13,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Point is a moment at which a test can stop a request: before or after one of its exchanges with a store. The
-// strategies know nothing of it.
+// Point is a moment at which a test can pause a request: right before or after an exchange with MySQL or Redis. The
+// pauses are in the clients, so that a paused request does the same as any other.
 type Point string
 
-// The points. A read or a write is one of the stock.
+// The points. Reads and writes are those of the stock.
 const (
-	AfterLock    Point = "after-lock" // a named lock of MySQL was asked for
+	AfterLock    Point = "after-lock" // MySQL has answered GET_LOCK
 	BeforeRead   Point = "before-read"
 	AfterRead    Point = "after-read"
 	BeforeWrite  Point = "before-write"
 	AfterWrite   Point = "after-write"
-	BeforeCommit Point = "before-commit" // of a transaction
+	BeforeCommit Point = "before-commit" // only of a transaction
 )
 
-// PauseFunc is called at each point that a request comes to. The request goes on when it returns. It may send requests
-// with ctx itself, which do not stop.
+// PauseFunc is called at each point of a request, which goes on when it returns. Requests that it sends with ctx are not
+// paused.
 type PauseFunc func(ctx context.Context, at Point)
 
 type pauseKey struct{}
 
-// WithPause makes the clients of Addresses.Connect call pause for the requests with this context.
+// WithPause returns a context for a request that pause is to pause. It needs the clients of MySQL and Redis.
 func WithPause(ctx context.Context, pause PauseFunc) context.Context {
 	return context.WithValue(ctx, pauseKey{}, pause)
 }
@@ -46,23 +46,24 @@ var (
 	writing = step{BeforeWrite, AfterWrite}
 )
 
-// take passes the points of a step around an exchange. One that fails has no point after it.
-func (s step) take(ctx context.Context, exchange func() error) error {
+// around pauses before an exchange and, unless it fails, after it.
+func (s step) around(ctx context.Context, exchange func() error) error {
 	pause, _ := ctx.Value(pauseKey{}).(PauseFunc)
-	stop := func(at Point) {
-		if pause != nil && at != "" {
-			pause(WithPause(ctx, nil), at)
-		}
+	if pause == nil {
+		return exchange()
 	}
-	stop(s.before)
+	unpaused := WithPause(ctx, nil)
+	if s.before != "" {
+		pause(unpaused, s.before)
+	}
 	err := exchange()
-	if err == nil {
-		stop(s.after)
+	if err == nil && s.after != "" {
+		pause(unpaused, s.after)
 	}
 	return err
 }
 
-// openMySQL opens a pool whose requests stop at points.
+// openMySQL opens a pool that pauses requests.
 func openMySQL(config *mysql.Config) (*sqlx.DB, error) {
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
@@ -99,7 +100,7 @@ type pausingConn struct{ mysqlConn }
 func (c pausingConn) ExecContext(
 	ctx context.Context, query string, args []driver.NamedValue,
 ) (result driver.Result, err error) {
-	err = stepOfStatement(query).take(ctx, func() error {
+	err = stepOfStatement(query).around(ctx, func() error {
 		result, err = c.mysqlConn.ExecContext(ctx, query, args)
 		return err
 	})
@@ -109,7 +110,7 @@ func (c pausingConn) ExecContext(
 func (c pausingConn) QueryContext(
 	ctx context.Context, query string, args []driver.NamedValue,
 ) (rows driver.Rows, err error) {
-	err = stepOfStatement(query).take(ctx, func() error {
+	err = stepOfStatement(query).around(ctx, func() error {
 		rows, err = c.mysqlConn.QueryContext(ctx, query, args)
 		return err
 	})
@@ -126,7 +127,7 @@ type pausingTx struct {
 	ctx context.Context
 }
 
-func (tx pausingTx) Commit() error { return step{before: BeforeCommit}.take(tx.ctx, tx.Tx.Commit) }
+func (tx pausingTx) Commit() error { return step{before: BeforeCommit}.around(tx.ctx, tx.Tx.Commit) }
 
 var (
 	readsStock  = regexp.MustCompile(`^SELECT[^;]*\s(FROM|JOIN) (good_stock|good_slot|unit_stock|good_unit)\b`)
@@ -146,14 +147,14 @@ func stepOfStatement(query string) step {
 	return step{}
 }
 
-// pausingRedis is a hook of a client of Redis.
+// pausingRedis is the hook of a client of Redis that pauses requests.
 type pausingRedis struct{}
 
 func (pausingRedis) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (pausingRedis) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		return stepOfCommand(cmd).take(ctx, func() error { return next(ctx, cmd) })
+		return stepOfCommand(cmd).around(ctx, func() error { return next(ctx, cmd) })
 	}
 }
 
@@ -165,12 +166,12 @@ func (pausingRedis) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 				s = stepOfCommand(cmd)
 			}
 		}
-		return s.take(ctx, func() error { return next(ctx, cmds) })
+		return s.around(ctx, func() error { return next(ctx, cmds) })
 	}
 }
 
-// stepOfCommand takes every script on the stock for a write. If Redis does not know the script, EVAL follows on EVALSHA:
-// both are one step.
+// stepOfCommand takes every script on a stock for a write. If Redis does not know the script, EVALSHA fails and EVAL
+// follows: both are one step.
 func stepOfCommand(cmd redis.Cmder) step {
 	args, key := cmd.Args(), 1
 	if strings.HasPrefix(cmd.Name(), "eval") {

@@ -40,7 +40,7 @@ func RetryInProgress(t testing.TB, d stock.Deducter, req stock.Request) (receipt
 	return receipt
 }
 
-// Once returns a pause that calls do when a request first comes to a point. Each request needs its own.
+// Once returns a pause that calls do when a request is at a point for the first time. Each request needs its own.
 func Once(at Point, do func(context.Context)) PauseFunc {
 	var once sync.Once
 	return func(ctx context.Context, point Point) {

@@ -138,7 +138,7 @@ func parseDSN(t testing.TB, dsn string) *mysql.Config {
 	return config
 }
 
-// MySQL opens a pool that is closed when the test ends. Its requests stop at points: see WithPause.
+// MySQL opens a pool that is closed when the test ends. It pauses requests: see WithPause.
 func MySQL(t testing.TB, dsn string) *sqlx.DB {
 	t.Helper()
 	db, err := openMySQL(parseDSN(t, dsn))
@@ -151,8 +151,8 @@ func MySQL(t testing.TB, dsn string) *sqlx.DB {
 	return db
 }
 
-// Redis returns a client that never retries and is closed when the test ends. Its requests stop at points, as those of
-// MySQL do.
+// Redis returns a client that never retries and is closed when the test ends. It pauses requests: see
+// WithPause.
 func Redis(t testing.TB, options *redis.Options) redis.UniversalClient {
 	client := serverstest.RedisClient(t, options)
 	client.AddHook(pausingRedis{})
