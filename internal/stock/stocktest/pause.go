@@ -27,8 +27,8 @@ const (
 	BeforeCommit Point = "before-commit" // only of a transaction
 )
 
-// PauseFunc is called at each point of a request, which goes on when it returns. Requests that it sends with ctx are not
-// paused.
+// PauseFunc is called at each point of a request, which goes on when it returns. It is not called for the requests that
+// it sends with ctx.
 type PauseFunc func(ctx context.Context, at Point)
 
 type pauseKey struct{}
