@@ -1,29 +1,36 @@
 package main
 
 import (
+	"bytes"
 	"log/slog"
 	"net/http"
 	"syscall"
 	"testing"
 	"time"
 
-	"stock/internal/stock"
+	"stock/internal/tcpproxy"
 )
 
 // A stopped replica is like a host that has vanished: its connections stay open.
 func TestMySQLFreesWhatAStoppedReplicaHasLocked(t *testing.T) {
 	t.Parallel()
-	for strategy, at := range map[string]stock.Point{
-		"for-update": stock.BeforeCommit, "lock-mysql-getlock": stock.AfterLock,
+	reads := 0
+	readingAgain := func(m tcpproxy.Message) bool { // the first time, it has no lock yet
+		if bytes.Contains(m.Data, []byte("SELECT stock FROM good_stock")) {
+			reads++
+		}
+		return reads == 2
+	}
+	for strategy, match := range map[string]func(tcpproxy.Message) bool{
+		"for-update": writing, "lock-mysql-getlock": readingAgain,
 	} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			env := migrated(t)
-			flags := []string{
-				"serve", "--pause-points", "--lock-wait=1s", "--request-timeout=3s", "--mysql-idle-timeout=5s",
-			}
-			victim, survivor := launch(t, env, flags...), launch(t, env, flags...)
-			parked := park(t, victim, strategy+"?", at)
+			flags := []string{"serve", "--lock-wait=1s", "--request-timeout=3s", "--mysql-idle-timeout=5s"}
+			proxy, proxied := behindProxy(t, env)
+			victim, survivor := launch(t, proxied, flags...), launch(t, env, flags...)
+			parked, release := park(t, victim, proxy, strategy, match)
 			victim.signal(t, syscall.SIGSTOP)
 			buy := survivor.url + "/stock/deduct/" + strategy + "?goods_id=1&count=2"
 			if status, body := survivor.call(http.MethodPost, buy); status != http.StatusServiceUnavailable {
@@ -35,6 +42,7 @@ func TestMySQLFreesWhatAStoppedReplicaHasLocked(t *testing.T) {
 				last = body
 				return status == http.StatusOK
 			})
+			release()
 			victim.signal(t, syscall.SIGCONT)
 			if late := <-parked; late.status == http.StatusOK {
 				t.Errorf("the stopped replica sold after its lock was gone: %v", late.body)

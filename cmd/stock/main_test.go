@@ -304,11 +304,6 @@ var wrongConfigurations = []struct {
 		want: []string{"--admin-names", "stock.example.com:9090", "without a port"},
 	},
 	{
-		name: "pause points without an admin listener",
-		args: []string{"serve", "--pause-points", "--admin-listen="},
-		want: []string{"--pause-points", "--admin-listen"},
-	},
-	{
 		name: "unknown log format", args: []string{"serve", "--log-format=xml"},
 		want: []string{"--log-format", "text or json"},
 	},

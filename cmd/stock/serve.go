@@ -36,7 +36,7 @@ type serveOptions struct {
 	requestTimeout, drainDelay, drainLimit time.Duration
 	maxHold, maxTTL                        time.Duration
 	soldOutRetention, reservationRetention time.Duration
-	requireKey, pausePoints                bool
+	requireKey                             bool
 }
 
 func newServe(getenv func(string) string) *cobra.Command {
@@ -134,7 +134,6 @@ func (o *serveOptions) flagGroups() []flagGroup {
 		group("Lab, never in production", func(f *pflag.FlagSet) {
 			f.DurationVar(&o.maxHold, "max-hold", 0,
 				"largest hold_ms to accept: lets clients hold locks and connections; 0 accepts none")
-			f.BoolVar(&o.pausePoints, "pause-points", false, "let clients pause requests with the header X-Pause")
 			o.register(f)
 		}),
 		o.logOptions.group(),
@@ -246,9 +245,6 @@ func (o *serveOptions) validate() error {
 	if o.maxHold < 0 || o.maxHold > stock.MaxHold || o.maxHold%time.Millisecond != 0 {
 		errs = append(errs, usagef("--max-hold is %v: it must be 0 to %v, in whole milliseconds", o.maxHold, stock.MaxHold))
 	}
-	if o.pausePoints && o.adminListen == "" {
-		errs = append(errs, usagef("--pause-points needs --admin-listen, where paused requests are released"))
-	}
 	return cmp.Or(errs...)
 }
 
@@ -314,7 +310,6 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 		MaxTTL:          o.maxTTL,
 		RequireKey:      o.requireKey,
 		MaxHold:         o.maxHold,
-		PausePoints:     o.pausePoints,
 		AdminNames:      append(o.adminNames, host(o.adminListen)),
 		Registry:        registry,
 		Version:         buildVersion(),

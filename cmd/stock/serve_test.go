@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -18,7 +19,8 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
-	"stock/internal/stock"
+	"stock/internal/stock/stocktest"
+	"stock/internal/tcpproxy"
 	"stock/nginx"
 )
 
@@ -51,20 +53,42 @@ type answer struct {
 	body   map[string]any
 }
 
-// park sends a deduction that stops at a pause point, and returns when it is there. Its answer comes later.
-func park(t *testing.T, p *program, strategy string, at stock.Point) <-chan answer {
-	t.Helper()
+// deduct sends a deduction, whose answer comes later.
+func (p *program) deduct(strategy, query string) <-chan answer {
 	done := make(chan answer, 1)
 	go func() {
-		status, body := p.call("POST", p.url+"/stock/deduct/"+strategy+"&goods_id=1&count=1",
-			"X-Request-Id", "parked", "X-Pause", string(at))
+		status, body := p.call("POST", p.url+"/stock/deduct/"+strategy+"?goods_id=1&count=1&"+query)
 		done <- answer{status, body}
 	}()
-	eventually(t, "the request is parked", func() bool {
-		return strings.Contains(p.read(t, "/metrics"), "stock_parked_requests 1\n")
-	})
 	return done
 }
+
+// behindProxy puts a proxy before the MySQL server of an environment.
+func behindProxy(t *testing.T, env environment) (*tcpproxy.Proxy, environment) {
+	t.Helper()
+	proxy, dsn := stocktest.ProxyMySQL(t, env["STOCK_MYSQL_DSN"])
+	proxied := maps.Clone(env)
+	proxied["STOCK_MYSQL_DSN"] = dsn
+	return proxy, proxied
+}
+
+// park sends a deduction, and returns when the proxy holds back its first message for which match reports true. Its
+// answer comes after the release.
+func park(
+	t *testing.T, p *program, proxy *tcpproxy.Proxy, strategy string, match func(tcpproxy.Message) bool,
+) (parked <-chan answer, release func()) {
+	t.Helper()
+	message := proxy.Catch(match)
+	parked = p.deduct(strategy, "store=mysql")
+	select {
+	case <-message.Arrived():
+	case got := <-parked:
+		t.Fatalf("the request ended before it was parked: %v", got)
+	}
+	return parked, message.Release
+}
+
+var writing = stocktest.Matching(regexp.MustCompile(`UPDATE good_stock SET stock`))
 
 func (p *program) draining() bool {
 	status, body := p.call("GET", p.admin+"/readyz")
@@ -76,8 +100,9 @@ func TestShutdownFinishesTheRequestsInProgress(t *testing.T) {
 	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
-			p := launch(t, migrated(t), "serve", "--pause-points")
-			parked := park(t, p, "for-update?store=mysql", stock.AfterRead)
+			proxy, env := behindProxy(t, migrated(t))
+			p := launch(t, env, "serve")
+			parked, release := park(t, p, proxy, "for-update", writing)
 			p.signal(t, signal)
 			eventually(t, "readyz answers 503", p.draining)
 			eventually(t, "no connection is accepted", func() bool { return p.refuses() })
@@ -86,7 +111,7 @@ func TestShutdownFinishesTheRequestsInProgress(t *testing.T) {
 				t.Fatalf("the request was answered %v before it was released", got)
 			default:
 			}
-			p.expect(t, "DELETE", p.admin+"/admin/pauses/parked", 200)
+			release()
 			if got := <-parked; got.status != 200 {
 				t.Errorf("the request ended with %v", got)
 			}
@@ -168,8 +193,9 @@ func TestConnectionsAreAcceptedDuringTheDrainDelay(t *testing.T) {
 
 func TestSecondSignalKillsAtOnce(t *testing.T) {
 	t.Parallel()
-	p := launch(t, migrated(t), "serve", "--pause-points")
-	park(t, p, "for-update?store=mysql", stock.AfterRead)
+	proxy, env := behindProxy(t, migrated(t))
+	p := launch(t, env, "serve")
+	park(t, p, proxy, "for-update", writing)
 	p.signal(t, syscall.SIGTERM)
 	eventually(t, "readyz answers 503", p.draining)
 	p.signal(t, syscall.SIGTERM)
@@ -189,13 +215,11 @@ func TestTheDrainTimeoutCancelsTheRequestsInProgress(t *testing.T) {
 	}
 	locks := func() []string { return client.Keys(t.Context(), "lock-*").Val() }
 
-	p := launch(t, environment{"STOCK_REDIS": server.Addr}, "serve", "--pause-points", "--drain-timeout=100ms")
-	parked := park(t, p, "lock-redis-lua?store=redis", stock.AfterLock)
-	if len(locks()) != 1 {
-		t.Fatalf("while the request is parked, Redis has the locks %v, want 1", locks())
-	}
+	p := launch(t, environment{"STOCK_REDIS": server.Addr}, "serve", "--max-hold=10s", "--drain-timeout=100ms")
+	working := p.deduct("lock-redis-lua", "store=redis&hold_ms=10000")
+	eventually(t, "the request has its lock", func() bool { return len(locks()) == 1 })
 	p.signal(t, syscall.SIGTERM)
-	if got := <-parked; got.status != 503 || got.body["type"] != "/problems/busy" {
+	if got := <-working; got.status != 503 || got.body["type"] != "/problems/busy" {
 		t.Errorf("the request ended with %v, want 503 busy", got)
 	}
 	if state := p.wait(t); state.ExitCode() != 1 || !strings.Contains(p.log(), "still in progress") {

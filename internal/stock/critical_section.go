@@ -7,17 +7,13 @@ import (
 )
 
 // Decide is the middle of read-modify-write: given the stock that was read, it refuses the request or returns what
-// will be left. It passes AfterRead and BeforeWrite, and works in between for as long as the request asks. Strategies
-// that decide inside one statement or script do not call Decide: they pass BeforeWrite before it, and call Work
-// themselves.
+// will be left, after it has worked for as long as the request asks. Strategies that decide inside one statement or
+// script do not call Decide: they call Work themselves.
 func (r Request) Decide(ctx context.Context, units int64) (remaining int64, err error) {
-	err = decide(ctx, r.Pause, r.Hold, func() error {
-		if units < int64(r.Count) {
-			return &SoldOutError{GoodsID: r.GoodsID, Asked: r.Count, Remaining: units}
-		}
-		return nil
-	})
-	return units - int64(r.Count), err
+	if units < int64(r.Count) {
+		return 0, &SoldOutError{GoodsID: r.GoodsID, Asked: r.Count, Remaining: units}
+	}
+	return units - int64(r.Count), Work(ctx, r.Hold)
 }
 
 // DecideAndWrite decides on an order whose items are locked and read, and writes all of them at once: a crash must
@@ -32,7 +28,6 @@ func (r OrderRequest) DecideAndWrite(
 	if err := writeAll(ctx, stocks); err != nil {
 		return OrderReceipt{}, err
 	}
-	_ = r.Pause.At(ctx, BeforeUnlock) // the write stands, however the pause ends
 	section.Leave()
 	return section.OrderReceipt(receipts), nil
 }
@@ -41,36 +36,16 @@ func (r OrderRequest) DecideAndWrite(
 // by what will be left.
 func (r OrderRequest) decide(ctx context.Context, stocks []ItemStock) ([]LineReceipt, error) {
 	receipts := make([]LineReceipt, len(r.lines))
-	err := decide(ctx, r.Pause, r.Hold, func() error {
-		for i, line := range r.lines {
-			present := &stocks[i]
-			if present.Units < int64(line.Count) {
-				soldOut := &SoldOutError{GoodsID: line.GoodsID, Asked: line.Count, Remaining: present.Units}
-				return line.Refused(soldOut)
-			}
-			present.Units -= int64(line.Count)
-			receipts[i] = LineReceipt{Line: line, Remaining: present.Units, Token: present.Holder.Token}
+	for i, line := range r.lines {
+		present := &stocks[i]
+		if present.Units < int64(line.Count) {
+			soldOut := &SoldOutError{GoodsID: line.GoodsID, Asked: line.Count, Remaining: present.Units}
+			return nil, line.Refused(soldOut)
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		present.Units -= int64(line.Count)
+		receipts[i] = LineReceipt{Line: line, Remaining: present.Units, Token: present.Holder.Token}
 	}
-	return receipts, nil
-}
-
-// decide fixes the order of the steps between read and write.
-func decide(ctx context.Context, pause PauseFunc, hold time.Duration, check func() error) error {
-	if err := pause.At(ctx, AfterRead); err != nil {
-		return err
-	}
-	if err := check(); err != nil {
-		return err
-	}
-	if err := Work(ctx, hold); err != nil {
-		return err
-	}
-	return pause.At(ctx, BeforeWrite)
+	return receipts, Work(ctx, r.Hold)
 }
 
 // Work spends a request's Hold inside the critical section. If ctx ends first, its error is an ErrBusy.
@@ -91,9 +66,6 @@ func Work(ctx context.Context, hold time.Duration) error {
 // ReadModifyWrite deducts in two steps, read and write. It excludes nobody by itself: the caller holds a lock, or is
 // in a transaction that does.
 func ReadModifyWrite(ctx context.Context, in ReadWriter, req Request, section Section) (Receipt, error) {
-	if err := req.Pause.At(ctx, AfterLock); err != nil {
-		return Receipt{}, err
-	}
 	for attempt := 1; ; attempt++ {
 		remaining, err := readDecideWrite(ctx, in, req)
 		if TryAgain(err, attempt) {
@@ -102,7 +74,6 @@ func ReadModifyWrite(ctx context.Context, in ReadWriter, req Request, section Se
 		if err != nil {
 			return Receipt{}, err
 		}
-		_ = req.Pause.At(ctx, BeforeUnlock) // the write stands, however the pause ends
 		section.Leave()
 		return section.Receipt(remaining, attempt), nil
 	}

@@ -33,7 +33,6 @@ type OrderRequest struct {
 	Key   string        // idempotency key of the whole order, as in a Request
 	Buyer Buyer         // as in a Request: the limit holds for each item by itself
 	Hold  time.Duration // time to spend inside the critical section, 0 to MaxHold
-	Pause PauseFunc     // nil outside of a lab. An order passes AfterLock for each item, as soon as it is locked.
 }
 
 // NewOrder merges lines of the same item and sorts them by item. Strategies lock items in this order, so two orders

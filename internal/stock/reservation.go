@@ -43,7 +43,7 @@ type Reserver interface {
 	ReservationStats(ctx context.Context) (ReservationStats, error)
 }
 
-// HoldRequest asks to hold the units of a Request for a time. Key, Hold and Pause are as in a deduction.
+// HoldRequest asks to hold the units of a Request for a time. Key and Hold are as in a deduction.
 type HoldRequest struct {
 	Request
 	TTL time.Duration // MinTTL to MaxTTL, in whole milliseconds

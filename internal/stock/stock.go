@@ -28,9 +28,8 @@ type Deducter interface {
 	// Replayed field is meaningful.
 	//
 	// Deduct times itself with a Section: Arrive first, Enter when exclusion is certain, Leave before it is given up.
-	// It passes the pause points that apply to it, at least BeforeWrite, and spends req.Hold in the critical section:
-	// see Work and Request.Decide. It waits no longer than LongestWait. In MySQL, every write increments the row's
-	// version.
+	// It spends req.Hold in the critical section: see Work and Request.Decide. It waits no longer than LongestWait. In
+	// MySQL, every write increments the row's version.
 	Deduct(ctx context.Context, req Request) (Receipt, error)
 }
 
@@ -41,7 +40,6 @@ type Request struct {
 	Key     string        // idempotency key: 1 to MaxKey printable ASCII characters, or empty
 	Buyer   Buyer         // who buys, if the units are limited for each buyer
 	Hold    time.Duration // time to spend inside the critical section, 0 to MaxHold
-	Pause   PauseFunc     // nil outside of a lab
 }
 
 // Receipt confirms a deduction.

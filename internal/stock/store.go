@@ -44,9 +44,8 @@ type Lockable interface {
 	// Atomic reports whether several items can be written at once.
 	Atomic() bool
 	// WriteAll overwrites the stock of several known items, all or none. Where a stock has a holder, it is written
-	// through the fence. It fails as Write does, with a *LineError if one item is to blame, and passes BeforeCommit if
-	// it commits.
-	WriteAll(ctx context.Context, pause PauseFunc, stocks []ItemStock) error
+	// through the fence. It fails as Write does, with a *LineError if one item is to blame.
+	WriteAll(ctx context.Context, stocks []ItemStock) error
 }
 
 // ItemStock is the stock of one item, as it was read or is to be written.

@@ -1,7 +1,6 @@
 package catalogue_test
 
 import (
-	"context"
 	"errors"
 	"regexp"
 	"slices"
@@ -82,53 +81,4 @@ func TestALostReplyLeavesAWholeOrderOrNone(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestAnOrderPassesThePausePoints(t *testing.T) {
-	t.Parallel()
-	const (
-		lock   = stock.AfterLock
-		read   = stock.AfterRead
-		write  = stock.BeforeWrite
-		commit = stock.BeforeCommit
-		unlock = stock.BeforeUnlock
-	)
-	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis), 100, 100)
-	for _, test := range []struct {
-		strategy string
-		on       stock.Store
-		want     []stock.Point
-	}{
-		{"update", stock.MySQL, []stock.Point{write, lock, lock, commit}},
-		{"ledger", stock.MySQL, []stock.Point{write, lock, lock, commit}},
-		{"for-update", stock.MySQL, []stock.Point{lock, lock, read, write, unlock, commit}},
-		{"lock-redis-lua", stock.MySQL, []stock.Point{lock, lock, read, write, commit, unlock}},
-		{"lock-redis-lua", stock.Redis, []stock.Point{lock, lock, read, write, unlock}},
-	} {
-		var passed []stock.Point
-		record := func(_ context.Context, at stock.Point) error {
-			passed = append(passed, at)
-			return nil
-		}
-		_, err := o.Place(test.strategy, test.on, record, 1, 1)
-		if err != nil || !slices.Equal(passed, test.want) {
-			t.Errorf("%s on %s passed %v, %v, want %v", test.strategy, test.on, passed, err, test.want)
-		}
-	}
-}
-
-// The pause fails after the first item is locked. The order ends, and releases what it has locked.
-func TestAnOrderEndsIfItsPauseFails(t *testing.T) {
-	t.Parallel()
-	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis), 10, 10)
-	failure := errors.New("the pause failed")
-	for _, name := range []string{"update", "for-update", "lock-redis-lua"} {
-		fail := stocktest.Once(stock.AfterLock, func(context.Context) error { return failure })
-		_, err := o.Place(name, stock.MySQL, fail, 1, 1)
-		if !errors.Is(err, stock.ErrBusy) || !errors.Is(err, failure) {
-			t.Errorf("%s: %v, want busy joined with the error of the pause", name, err)
-		}
-	}
-	o.WantLeft(stock.MySQL, 10, 10)
-	stocktest.WantIdle(t, o.Deps)
 }

@@ -37,8 +37,8 @@ func TestRetriesRunOneAtATime(t *testing.T) {
 		)
 		for range buyers {
 			wg.Go(func() {
-				pause := stocktest.Once(stock.AfterRead, allHaveRead)
-				receipt, err := d.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1, Pause: pause})
+				ctx := stocktest.WithPause(t.Context(), stocktest.Once(stocktest.AfterRead, allHaveRead))
+				receipt, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
 				if err != nil {
 					t.Errorf("%s: %v", test.name, err)
 				}
@@ -60,22 +60,19 @@ func TestOptimisticSpinDoesNotQueueItsRetries(t *testing.T) {
 	t.Parallel()
 	service := stocktest.NewService(t, stocktest.NewAddresses(t, stock.NeedMySQL).Connect(t))
 	d, id := service.Deducter(t, "optimistic-spin", stock.MySQL), service.NewItem(t, 10)
-	sell := func(ctx context.Context) error {
-		_, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
-		return err
-	}
+	sell := func(context.Context) { stocktest.Sell(t, d, stock.Request{GoodsID: id, Count: 1}) }
 	tries := 0
-	stopped := stocktest.ParkWhen(t, d, stock.Request{GoodsID: id, Count: 1}, func(point stock.Point) bool {
-		if point != stock.BeforeWrite {
+	stopped := stocktest.ParkWhen(t, d, stock.Request{GoodsID: id, Count: 1}, func(at stocktest.Point) bool {
+		if at != stocktest.BeforeWrite {
 			return false
 		}
-		if tries++; tries == 1 && sell(t.Context()) != nil {
-			t.Error("the faster request failed")
+		if tries++; tries == 1 {
+			sell(t.Context())
 		}
 		return tries == 2
 	})
-	req := stock.Request{GoodsID: id, Count: 1, Pause: stocktest.Once(stock.BeforeWrite, sell)}
-	receipt, err := d.Deduct(t.Context(), req)
+	ctx := stocktest.WithPause(t.Context(), stocktest.Once(stocktest.BeforeWrite, sell))
+	receipt, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
 	if err != nil || receipt.Attempts != 2 || receipt.Remaining != 7 {
 		t.Errorf("the other request: %+v, %v, want 7 remaining after 2 attempts", receipt, err)
 	}
@@ -89,7 +86,7 @@ func TestAnOptimisticRequestThatStopsBeforeItsWriteDelaysNobody(t *testing.T) {
 	service := stocktest.NewService(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis).Connect(t))
 	for name, on := range map[string]stock.Store{"optimistic-version": stock.MySQL, "redis-watch": stock.Redis} {
 		d, id := service.Deducter(t, name, on), service.NewItem(t, 10)
-		stopped := stocktest.Park(t, d, stock.Request{GoodsID: id, Count: 1}, stock.BeforeWrite)
+		stopped := stocktest.Park(t, d, stock.Request{GoodsID: id, Count: 1}, stocktest.BeforeWrite)
 		for range 2 {
 			stocktest.Sell(t, d, stock.Request{GoodsID: id, Count: 1})
 		}
@@ -112,17 +109,15 @@ func TestARequestThatLosesEveryAttemptIsBusyWhenItsLockWaitEnds(t *testing.T) {
 	} {
 		d, id := service.Deducter(t, name, on), service.NewItem(t, 1_000_000)
 		faster := rival.Deducter(t, name, on)
-		sellBeforeWrite := func(ctx context.Context, at stock.Point) error {
-			if at != stock.BeforeWrite {
-				return nil
+		ctx := stocktest.WithPause(t.Context(), func(_ context.Context, at stocktest.Point) {
+			if at == stocktest.BeforeWrite {
+				stocktest.Sell(t, faster, stock.Request{GoodsID: id, Count: 1})
 			}
-			_, err := faster.Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
-			return err
-		}
+		})
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				_, err := d.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1, Pause: sellBeforeWrite})
+				_, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
 				if !errors.Is(err, stock.ErrBusy) {
 					t.Errorf("%s: %v, want busy", name, err)
 				}
@@ -143,12 +138,10 @@ func TestOptimisticLockingNoticesTheWritesOfOtherStrategies(t *testing.T) {
 				continue
 			}
 			other, id := service.Deducter(t, strategy.Name, stock.MySQL), service.NewItem(t, 10)
-			sellBeforeWrite := stocktest.Once(stock.BeforeWrite, func(ctx context.Context) error {
-				_, err := other.Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
-				return err
-			})
-			req := stock.Request{GoodsID: id, Count: 2, Pause: sellBeforeWrite}
-			receipt, err := optimistic.Deduct(t.Context(), req)
+			ctx := stocktest.WithPause(t.Context(), stocktest.Once(stocktest.BeforeWrite, func(context.Context) {
+				stocktest.Sell(t, other, stock.Request{GoodsID: id, Count: 1})
+			}))
+			receipt, err := optimistic.Deduct(ctx, stock.Request{GoodsID: id, Count: 2})
 			if err != nil || receipt.Remaining != 7 || receipt.Attempts != 2 {
 				t.Errorf("%s beside %s: %+v, %v, want 7 remaining after 2 attempts", name, strategy.Name, receipt, err)
 			}

@@ -36,6 +36,10 @@ func newDuel(t *testing.T, first, second string, on stock.Store) duel {
 	proxy := tcpproxy.New(t, a.ZooKeeper)
 	a.ZooKeeper = proxy.Addr()
 	d.first = stocktest.NewService(t, a.Connect(t)).Deducter(t, first, on)
+	for _, replica := range []stock.Deducter{d.first, d.second} {
+		stocktest.Sell(t, replica, d.request(1)) // from now on, it reads the item only under the lock
+	}
+	d.setStock(t, initial)
 	d.expireFirst = func() {
 		if first == "lock-zookeeper" {
 			proxy.BlackHole() // ZooKeeper would notify the holder at once

@@ -26,7 +26,7 @@ func TestLockMultiAndEachOfItsLocksExcludeEachOther(t *testing.T) {
 			t.Run(pair[0]+" excludes "+pair[1], func(t *testing.T) {
 				t.Parallel()
 				d := newDuel(t, pair[0], pair[1], stock.MySQL)
-				holder := stocktest.Park(t, d.first, d.request(1), stock.BeforeWrite)
+				holder := stocktest.Park(t, d.first, d.request(1), stocktest.BeforeWrite)
 				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 				defer cancel()
 				if _, err := d.second.Deduct(ctx, d.request(2)); !errors.Is(err, stock.ErrBusy) {
@@ -77,11 +77,7 @@ func TestALostLeaseEndsTheDeduction(t *testing.T) {
 	} {
 		for _, on := range bothStores {
 			service.Set(t, 1, 10)
-			untilLost := stocktest.Once(stock.BeforeWrite, func(ctx context.Context) error {
-				<-ctx.Done()
-				return nil // the lost lease must end the deduction, not the pause
-			})
-			req := stock.Request{GoodsID: 1, Count: 1, Pause: untilLost}
+			req := stock.Request{GoodsID: 1, Count: 1, Hold: stock.MaxHold}
 			if _, err := service.Deducter(t, name, on).Deduct(t.Context(), req); !errors.Is(err, stock.ErrBusy) {
 				t.Errorf("%s on %s: %v, want busy: the lease ended before the write", name, on, err)
 			}
@@ -102,11 +98,12 @@ func TestARequestWhoseDeadlinePassesWaitsForItsWriteToRedis(t *testing.T) {
 			service := stocktest.NewService(t, a.Connect(t))
 			d := service.Deducter(t, name, stock.Redis)
 			service.Set(t, 1, 10)
-			stopServer := func(_ context.Context, at stock.Point) error {
-				if at != stock.BeforeWrite {
-					return nil
+			stopServer := func(_ context.Context, at stocktest.Point) {
+				if at == stocktest.BeforeWrite {
+					if err := server.Signal(syscall.SIGSTOP); err != nil {
+						t.Error(err)
+					}
 				}
-				return server.Signal(syscall.SIGSTOP)
 			}
 			err := stock.ErrBusy
 			// A slow machine may not reach the write in time.
@@ -115,7 +112,7 @@ func TestARequestWhoseDeadlinePassesWaitsForItsWriteToRedis(t *testing.T) {
 				defer cancel()
 				done := make(chan error, 1)
 				go func() {
-					_, err := d.Deduct(ctx, stock.Request{GoodsID: 1, Count: 1, Pause: stopServer})
+					_, err := d.Deduct(stocktest.WithPause(ctx, stopServer), stock.Request{GoodsID: 1, Count: 1})
 					done <- err
 				}()
 				<-ctx.Done()

@@ -35,7 +35,7 @@ func NewMutexInTx(d stock.Deps) stock.Deducter {
 func (m mutexInTx) Deduct(ctx context.Context, req stock.Request) (receipt stock.Receipt, err error) {
 	section := stock.Arrive()
 	// At REPEATABLE READ, recent versions of MariaDB refuse the late write (1020), and the mistake would not show.
-	err = m.db.InTx(ctx, []int64{mysql.ShareOf(req)}, mysql.ReadCommitted, req.Pause, func(tx mysql.Tx) error {
+	err = m.db.InTx(ctx, []int64{mysql.ShareOf(req)}, mysql.ReadCommitted, func(tx mysql.Tx) error {
 		m.guarded.store = tx
 		receipt, err = m.guarded.lockAndDeduct(ctx, req, section)
 		return err

@@ -29,7 +29,7 @@ func (m mutexAroundTx) Deduct(ctx context.Context, req stock.Request) (stock.Rec
 		section.Enter()
 		ctx, shares := lease.Context(), []int64{mysql.ShareOf(req)}
 		// READ COMMITTED as in mutexInTx: at REPEATABLE READ, recent versions of MariaDB refuse what two replicas lose.
-		err = m.db.InTx(ctx, shares, mysql.ReadCommitted, req.Pause, func(tx mysql.Tx) error {
+		err = m.db.InTx(ctx, shares, mysql.ReadCommitted, func(tx mysql.Tx) error {
 			receipt, err = stock.ReadModifyWrite(ctx, tx, req, section)
 			return err
 		})

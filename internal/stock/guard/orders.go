@@ -36,7 +36,7 @@ func (g guardedOrders) Order(
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l := orderLocker{g.guarded, req.Pause, cancel}
+	l := orderLocker{g.guarded, cancel}
 	limit := g.limit(ctx, cancel)
 	release, err := g.connections.reserve(ctx, ids)
 	limit.Stop()
@@ -57,9 +57,7 @@ func (g guardedOrders) Order(
 		if err != nil {
 			return receipt, err
 		}
-		receipt, err = req.DecideAndWrite(ctx, stocks, func(ctx context.Context, stocks []stock.ItemStock) error {
-			return g.whole.WriteAll(ctx, req.Pause, stocks)
-		}, section)
+		receipt, err = req.DecideAndWrite(ctx, stocks, g.whole.WriteAll, section)
 		if !stock.TryAgain(err, attempt) {
 			receipt.Attempts = attempt
 			return receipt, err
@@ -84,10 +82,9 @@ func (g guardedOrders) readAll(
 	})
 }
 
-// orderLocker takes the locks of one order. It waits for each as long as a deduction would, and pauses after each.
+// orderLocker takes the locks of one order. It waits for each as long as a deduction would.
 type orderLocker struct {
 	guarded
-	pause  stock.PauseFunc
 	cancel context.CancelCauseFunc // ends the whole order
 }
 
@@ -96,13 +93,5 @@ func (l orderLocker) Lock(ctx context.Context, key string) (*locks.Lease, error)
 	limit := l.limit(ctx, l.cancel)
 	lease, err := l.locker.Lock(ctx, key)
 	limit.Stop()
-	if err != nil {
-		return nil, err
-	}
-	if err := l.pause.At(lease.Context(), stock.AfterLock); err != nil {
-		l.cancel(err)
-		_ = lease.Unlock() // the error of the pause is the one to return
-		return nil, err
-	}
-	return lease, nil
+	return lease, err
 }

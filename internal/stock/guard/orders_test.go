@@ -50,7 +50,7 @@ func TestOrdersAndDeductionsThatWantMoreConnectionsThanThereAreAllEnd(t *testing
 	o.Service = stocktest.NewService(t, o.Deps)
 	var wg sync.WaitGroup
 	var check []func()
-	linger := func(context.Context) error { time.Sleep(20 * time.Millisecond); return nil }
+	linger := func(context.Context) { time.Sleep(20 * time.Millisecond) }
 	for _, name := range []string{"lock-mysql-getlock", "lock-multi"} {
 		for _, on := range bothStores {
 			d := o.Service.Deducter(t, name, on)
@@ -59,7 +59,7 @@ func TestOrdersAndDeductionsThatWantMoreConnectionsThanThereAreAllEnd(t *testing
 				orders.Renew(10, 10, 10)
 				wg.Go(func() {
 					for range 3 {
-						if _, err := orders.Place(name, on, stocktest.Once(stock.AfterLock, linger), 1, 1, 1); err != nil {
+						if _, err := orders.Place(name, on, stocktest.Once(stocktest.AfterLock, linger), 1, 1, 1); err != nil {
 							t.Errorf("%s on %s: %v", name, on, err)
 						}
 					}
@@ -86,10 +86,7 @@ func waitForItem(t *testing.T, o stocktest.Orders, counts ...int) (done <-chan e
 	t.Helper()
 	first, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		locked := stocktest.Once(stock.AfterLock, func(context.Context) error {
-			close(first)
-			return nil
-		})
+		locked := stocktest.Once(stocktest.AfterLock, func(context.Context) { close(first) })
 		_, err := o.Place("lock-mysql-getlock", stock.MySQL, locked, counts...)
 		ended <- err
 	}()
@@ -107,7 +104,7 @@ func TestAnOrderOfFreeItemsDoesNotWaitForAnOrderOfAHeldItem(t *testing.T) {
 	o.Deps.MySQLLocks.SetMaxOpenConns(6) // one order of two items, one of the other two, the holder, and one to spare
 	o.Service = stocktest.NewService(t, o.Deps)
 	d := o.Service.Deducter(t, "lock-mysql-getlock", stock.MySQL)
-	holder := stocktest.Park(t, d, stock.Request{GoodsID: o.Items[1], Count: 1}, stock.BeforeWrite)
+	holder := stocktest.Park(t, d, stock.Request{GoodsID: o.Items[1], Count: 1}, stocktest.BeforeWrite)
 	waiting := waitForItem(t, *o, 1, 1)
 
 	others := *o
@@ -129,7 +126,7 @@ func TestOrdersOfAHeldItemLeaveHalfOfTheConnectionsToOthers(t *testing.T) {
 	o.Service = stocktest.NewService(t, o.Deps)
 	held := o.Items[1]
 	d := o.Service.Deducter(t, "lock-mysql-getlock", stock.MySQL)
-	holder := stocktest.Park(t, d, stock.Request{GoodsID: held, Count: 1}, stock.BeforeWrite)
+	holder := stocktest.Park(t, d, stock.Request{GoodsID: held, Count: 1}, stocktest.BeforeWrite)
 	waiting := []<-chan error{waitForItem(t, *o, 1, 1)}
 	for range 3 {
 		another := *o
@@ -168,8 +165,11 @@ func TestALateOrderIsRefusedCompletely(t *testing.T) {
 		for _, id := range o.Items {
 			o.Service.Set(t, id, 10)
 		}
-		sellMeanwhile := stocktest.Once(stock.BeforeWrite, func(ctx context.Context) error {
-			return sellAs(ctx, o.Deps, on, 1, stock.Holder{Issuer: "lock-redis-fenced", Token: 1 << 62})
+		sellMeanwhile := stocktest.Once(stocktest.BeforeWrite, func(ctx context.Context) {
+			later := stock.Holder{Issuer: "lock-redis-fenced", Token: 1 << 62}
+			if err := sellAs(ctx, o.Deps, on, 1, later); err != nil {
+				t.Error(err)
+			}
 		})
 		_, err := o.Place("lock-redis-fenced", on, sellMeanwhile, 3, 4)
 		line, isLine := errors.AsType[*stock.LineError](err)
@@ -187,8 +187,10 @@ func TestAnOrderOnRedisWritesNothingIfAnItemIsDeletedMeanwhile(t *testing.T) {
 	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis))
 	for _, name := range []string{"lock-redis-lua", "lock-redis-fenced"} {
 		o.Renew(10, 10)
-		deleteLastItem := stocktest.Once(stock.BeforeWrite, func(ctx context.Context) error {
-			return o.Deps.Redis.Del(ctx, "stock:{"+strconv.FormatInt(o.Items[1], 10)+"}").Err()
+		deleteLastItem := stocktest.Once(stocktest.BeforeWrite, func(ctx context.Context) {
+			if err := o.Deps.Redis.Del(ctx, "stock:{"+strconv.FormatInt(o.Items[1], 10)+"}").Err(); err != nil {
+				t.Error(err)
+			}
 		})
 		_, err := o.Place(name, stock.Redis, deleteLastItem, 3, 4)
 		line, isLine := errors.AsType[*stock.LineError](err)
@@ -205,16 +207,10 @@ func TestATryOfAnOrderThatFindsTooFewConnectionsDoesNotBlameAnotherHolder(t *tes
 	o.Deps.MySQLLocks.SetMaxOpenConns(5) // of which two orders of two items reserve all but one
 	o.Service = stocktest.NewService(t, o.Deps)
 	locked, release := make(chan struct{}, 2), make(chan struct{})
-	pause := func(ctx context.Context, at stock.Point) error {
-		if at != stock.BeforeWrite {
-			return nil
-		}
-		locked <- struct{}{}
-		select {
-		case <-release:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+	pause := func(_ context.Context, at stocktest.Point) {
+		if at == stocktest.BeforeWrite {
+			locked <- struct{}{}
+			<-release
 		}
 	}
 	ended := make(chan error, 2)

@@ -17,11 +17,6 @@ func (a *API) Admin() http.Handler {
 	r.Use(a.protect)
 	r.Put("/admin/stock/{goods_id:-?[0-9]+}", a.putStock)
 	r.Post("/admin/stock/{goods_id:-?[0-9]+}/restock", a.restock)
-	if a.pauses != nil {
-		r.Get("/admin/pauses", a.getPauses)
-		r.Delete("/admin/pauses", a.deletePauses)
-		r.Delete("/admin/pauses/{request_id}", a.deletePause)
-	}
 	r.Get("/livez", a.livez)
 	r.Get("/readyz", a.readyz(true))
 	r.Get("/version", a.getVersion)

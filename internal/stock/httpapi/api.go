@@ -27,7 +27,7 @@ import (
 	"stock/internal/suggest"
 )
 
-// Config configures an API. All fields but RequireKey, MaxHold, PausePoints and AdminNames are required.
+// Config configures an API. All fields but RequireKey, MaxHold and AdminNames are required.
 type Config struct {
 	Strategies      *catalogue.Registry
 	Deps            stock.Deps // what the strategies were built from
@@ -37,7 +37,6 @@ type Config struct {
 	MaxTTL          time.Duration // longest ttl_ms that is accepted
 	RequireKey      bool          // refuse sales without a key by strategies that are idempotent
 	MaxHold         time.Duration // longest hold_ms that is accepted: above 0 only in a lab
-	PausePoints     bool          // obey the X-Pause header: only in a lab
 	AdminNames      []string      // of the admin listener; see origin.Policy
 	Registry        *prometheus.Registry
 	Version         Version
@@ -66,7 +65,6 @@ type API struct {
 	problems  map[string]prometheus.Counter // by slug
 
 	reservations reservationMetrics
-	pauses       *pauses // nil without pause points
 	draining     atomic.Bool
 	wasReady     atomic.Bool
 	nextWarned   atomic.Int64 // earliest time of the next warning, Unix seconds
@@ -88,11 +86,8 @@ func New(config Config) (*API, error) {
 		health:    health.New(config.Deps),
 		offers:    map[string]*offer{},
 	}
-	if config.PausePoints {
-		a.pauses = newPauses()
-	}
 	a.wasReady.Store(true)
-	metrics := newMetrics(config.Registry, a.pauses)
+	metrics := newMetrics(config.Registry)
 	config.Registry.MustRegister(serverStates{a.health})
 	a.problems = metrics.problemCounters()
 	for _, status := range config.Strategies.Statuses() {

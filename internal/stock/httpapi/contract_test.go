@@ -17,6 +17,7 @@ import (
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
+	"stock/internal/stock/stocktest"
 	"stock/nginx"
 )
 
@@ -278,14 +279,6 @@ var contract = []contractCase{
 	{
 		name: "two strategies", method: "POST", path: deduct + "/update?goods_id=1&count=1&strategy=none",
 		status: 400, slug: "malformed", detail: "the path asks",
-	},
-	{
-		name: "unknown pause point", method: "POST", path: deduct + "?goods_id=1&count=1",
-		header: map[string]string{"X-Pause": "nowhere"}, status: 400, slug: "malformed", detail: "nowhere",
-	},
-	{
-		name: "pause without duration", method: "POST", path: deduct + "?goods_id=1&count=1",
-		header: map[string]string{"X-Pause": "after-read=0s"}, status: 400, slug: "malformed", detail: "0s",
 	},
 
 	{
@@ -593,11 +586,11 @@ var contract = []contractCase{
 		header: map[string]string{"Host": "evil.com"}, status: 421, slug: "misdirected", detail: "evil.com",
 	},
 	{
-		name: "parked requests by a name that is configured", method: "GET", path: "admin/pauses",
+		name: "version by a name that is configured", method: "GET", path: "version",
 		header: map[string]string{"Host": "stock.example.com:9090"}, status: 200,
 	},
 	{
-		name: "parked requests by the name of a service", method: "GET", path: "admin/pauses",
+		name: "version by the name of a service", method: "GET", path: "version",
 		header: map[string]string{"Host": "stock-stock-1:9090"}, status: 200,
 	},
 	{
@@ -616,12 +609,6 @@ var contract = []contractCase{
 		},
 		status: 403, slug: "other-page",
 	},
-	{name: "parked requests", method: "GET", path: "admin/pauses", status: 200},
-	{name: "releasing all", method: "DELETE", path: "admin/pauses", status: 200},
-	{
-		name: "releasing an unknown request", method: "DELETE", path: "admin/pauses/nobody", status: 404, slug: "not-found",
-		detail: "nobody",
-	},
 }
 
 func TestContract(t *testing.T) {
@@ -629,7 +616,6 @@ func TestContract(t *testing.T) {
 	r := newReplica(t, options{
 		deps:      stock.Deps{MySQL: database(t), Redis: redisClient(t)},
 		catalogue: strange,
-		pauses:    true,
 	})
 	for goodsID, units := range map[int]int{1: 6000, 2: 3, 4: 1} {
 		do(t, request{
@@ -676,14 +662,13 @@ func TestARequestInProgressCanBeTriedAgain(t *testing.T) {
 
 func TestBusyWhenTheLockIsNotFreeInTime(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), LockWait: 50 * time.Millisecond}, pauses: true})
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), LockWait: 50 * time.Millisecond}})
 	holder := parkHolder(t, r)
 	got := post(t, r.public+"/stock/deduct/mutex?goods_id=1&count=1", "").want(t, 503, "busy")
 	if got.header.Get("X-Strategy") != "mutex" {
 		t.Errorf("X-Strategy is %q", got.header.Get("X-Strategy"))
 	}
-	do(t, request{method: "DELETE", url: r.admin + "/admin/pauses/holder"}).want(t, 200, "")
-	(<-holder).want(t, 200, "")
+	holder.resume().want(t, 200, "")
 	// Nothing was deducted for the refused request.
 	if got := get(t, r.public+"/stock/1"); got.text(t, "stock") != "5999" {
 		t.Errorf("%s units are left", got.text(t, "stock"))
@@ -696,9 +681,9 @@ func TestOutcomeUnknownWhenTheReplyDoesNotComeInTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := migrated(t, openMySQL(t, config.FormatDSN()))
+	db := migrated(t, stocktest.MySQL(t, config.FormatDSN()))
 	config.ReadTimeout = 2 * time.Second
-	impatient := openMySQL(t, config.FormatDSN())
+	impatient := stocktest.MySQL(t, config.FormatDSN())
 	// Connect first: a statement that cannot be sent is refused.
 	if err := impatient.PingContext(t.Context()); err != nil {
 		t.Fatal(err)
@@ -721,7 +706,7 @@ func TestOutcomeUnknownWhenTheReplyDoesNotComeInTime(t *testing.T) {
 
 func TestMissingTableIsAnInternalErrorWithoutInternals(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: openMySQL(t, shared.Database(t))}})
+	r := newReplica(t, options{deps: stock.Deps{MySQL: stocktest.MySQL(t, shared.Database(t))}})
 	got := do(t, request{
 		method: "POST", url: r.public + "/stock/deduct/update?goods_id=1&count=1",
 		header: map[string]string{"X-Request-Id": "broken"},

@@ -35,7 +35,7 @@ func (s *sale) deduct() (any, error) {
 	if err := checkLine(d.GoodsID, d.Count); err != nil {
 		return nil, err
 	}
-	if err := s.options(d.terms, d.GoodsID); err != nil {
+	if err := s.options(d.terms); err != nil {
 		return nil, err
 	}
 	deducter, on, err := s.api.Strategies.Resolve(s.offer.Name, d.Store)
@@ -50,7 +50,6 @@ func (s *sale) deduct() (any, error) {
 			Key:     s.key,
 			Buyer:   s.buyer,
 			Hold:    s.hold,
-			Pause:   s.pause,
 		})
 		return done, err
 	})

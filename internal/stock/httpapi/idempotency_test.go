@@ -6,6 +6,7 @@ import (
 
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
+	"stock/internal/stock/stocktest"
 )
 
 // keyedDeduction asks for units of item 1 with the strategy ledger and a key.
@@ -22,7 +23,7 @@ func keyedOrder(r *replica, strategy, lines, id string) request {
 
 // twoReplicas returns replicas that share a database.
 func twoReplicas(t *testing.T) (first, second *replica) {
-	o := options{deps: stock.Deps{MySQL: database(t)}, pauses: true}
+	o := options{deps: stock.Deps{MySQL: database(t)}}
 	return newReplica(t, o), newReplica(t, o)
 }
 
@@ -82,14 +83,11 @@ func TestAKeyOfADifferentRequestIsRefused(t *testing.T) {
 func TestAKeyWhoseFirstRequestIsInProgressIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	first, second := twoReplicas(t)
-	parked := keyedDeduction(first, "count=2", "k")
-	parked.header["X-Request-Id"], parked.header["X-Pause"] = "first", "before-commit"
-	done := park(t, first, parked)
+	sale := park(t, first, keyedDeduction(first, "count=2", "k"), stocktest.BeforeCommit)
 	for _, r := range []*replica{first, second} {
 		do(t, keyedDeduction(r, "count=2", "k")).want(t, 409, "in-progress")
 	}
-	do(t, request{method: "DELETE", url: first.admin + "/admin/pauses/first"}).want(t, 200, "")
-	(<-done).want(t, 200, "")
+	sale.resume().want(t, 200, "")
 	do(t, keyedDeduction(second, "count=2", "k")).want(t, 200, "")
 	if left := get(t, first.public+"/stock/1").text(t, "stock"); left != "5998" {
 		t.Errorf("%s units are left, want 5998", left)
@@ -126,12 +124,9 @@ func TestAnOrderThatIsSentAgainIsAnsweredAsBefore(t *testing.T) {
 	)
 	for _, strategy := range []string{"ledger", "batch-ledger"} {
 		saleKey, shortageKey := strategy+"-sale", strategy+"-shortage"
-		parked := keyedOrder(first, strategy, lines, saleKey)
-		parked.header["X-Request-Id"], parked.header["X-Pause"] = saleKey, "after-lock"
-		done := park(t, first, parked)
+		order := park(t, first, keyedOrder(first, strategy, lines, saleKey), stocktest.AfterWrite)
 		do(t, keyedOrder(second, strategy, lines, saleKey)).want(t, 409, "in-progress")
-		do(t, request{method: "DELETE", url: first.admin + "/admin/pauses/" + saleKey}).want(t, 200, "")
-		sale := (<-done).want(t, 200, "")
+		sale := order.resume().want(t, 200, "")
 		shortage := do(t, keyedOrder(first, strategy, tooMany+","+lines, shortageKey)).want(t, 409, "sold-out")
 		do(t, request{method: "POST", url: first.admin + "/admin/stock/2/restock", body: `{"count":1000}`}).want(t, 200, "")
 

@@ -32,6 +32,7 @@ import (
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/httpapi"
+	"stock/internal/stock/stocktest"
 	"stock/migrations"
 )
 
@@ -63,6 +64,7 @@ type replica struct {
 	*httpapi.API
 	public, admin string // URLs
 	log           *buffer
+	pauses        sync.Map // stocktest.PauseFunc by request id: see park
 }
 
 // options of newReplica. The zero value has no servers and the default catalogue.
@@ -70,7 +72,6 @@ type options struct {
 	deps      stock.Deps
 	catalogue []stock.Strategy
 	timeout   time.Duration
-	pauses    bool
 	maxTTL    time.Duration // 24 h if 0
 	maxHold   time.Duration // 10 s if 0; below 0, hold_ms is not accepted
 	sweeps    bool          // put back the units of expired reservations
@@ -119,7 +120,6 @@ func newReplica(t testing.TB, o options) *replica {
 		MaxTTL:          cmp.Or(o.maxTTL, 24*time.Hour),
 		RequireKey:      o.requireKey,
 		MaxHold:         max(o.maxHold, 0),
-		PausePoints:     o.pauses,
 		AdminNames:      []string{"stock.example.com"},
 		Registry:        prometheus.NewRegistry(),
 		Version:         httpapi.Version{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
@@ -128,7 +128,7 @@ func newReplica(t testing.TB, o options) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.public, r.admin = serve(t, r.Public()), serve(t, r.Admin())
+	r.public, r.admin = serve(t, r.pausing(r.Public())), serve(t, r.Admin())
 	return r
 }
 
@@ -164,7 +164,7 @@ func (b *buffer) String() string {
 // database returns a new migrated MySQL database.
 func database(t testing.TB) *sqlx.DB {
 	t.Helper()
-	return migrated(t, openMySQL(t, shared.Database(t)))
+	return migrated(t, stocktest.MySQL(t, shared.Database(t)))
 }
 
 func migrated(t testing.TB, db *sqlx.DB) *sqlx.DB {
@@ -172,16 +172,6 @@ func migrated(t testing.TB, db *sqlx.DB) *sqlx.DB {
 	if _, err := migrations.Up(t.Context(), db.DB); err != nil {
 		t.Fatal(err)
 	}
-	return db
-}
-
-func openMySQL(t testing.TB, dsn string) *sqlx.DB {
-	t.Helper()
-	db, err := sqlx.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
 	return db
 }
 

@@ -35,7 +35,7 @@ type metrics struct {
 	problems   *prometheus.CounterVec
 }
 
-func newMetrics(registry *prometheus.Registry, p *pauses) *metrics {
+func newMetrics(registry *prometheus.Registry) *metrics {
 	by := []string{"strategy", "store"}
 	histogram := func(name, help string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}, by)
@@ -61,12 +61,6 @@ func newMetrics(registry *prometheus.Registry, p *pauses) *metrics {
 		}, []string{"type"}),
 	}
 	registry.MustRegister(m.deductions, m.duration, m.wait, m.hold, m.retries, m.problems)
-	if p != nil {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "stock_parked_requests",
-			Help: "Requests waiting at a pause point.",
-		}, func() float64 { return float64(len(p.list())) }))
-	}
 	return m
 }
 

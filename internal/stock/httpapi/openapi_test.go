@@ -183,7 +183,7 @@ func checkReply(t testing.TB, r request, got reply) {
 
 func TestOpenAPIHasEveryRoute(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, options{pauses: true})
+	r := newReplica(t, options{})
 	undocumented := map[string]bool{"GET /metrics": true, "GET /docs/{asset}": true}
 	var routes []string
 	for _, handler := range []http.Handler{r.Public(), r.Admin()} {

@@ -53,10 +53,10 @@ func (s *sale) order() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.options(o.terms, request.Lines()[0].GoodsID); err != nil {
+	if err := s.options(o.terms); err != nil {
 		return nil, err
 	}
-	request.Hold, request.Pause, request.Key = s.hold, s.pause, s.key
+	request.Hold, request.Key = s.hold, s.key
 	request.Buyer = s.buyer
 	orderer, on, err := s.api.Strategies.ResolveOrders(s.offer.Name, o.Store)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"stock/internal/stock"
+	"stock/internal/stock/stocktest"
 )
 
 // orderOf returns an order of that many items with the longest ids and counts, indented as by JSON tools.
@@ -134,10 +135,6 @@ var orderContract = []contractCase{
 		body: `{` + twoLines + `,"strategy":"none"}`, status: 400, slug: "malformed", reply: "the path asks",
 	},
 	{
-		name: "unknown pause point", method: "POST", path: orders + "/update", body: `{` + twoLines + `}`,
-		header: map[string]string{"X-Pause": "nowhere"}, status: 400, slug: "malformed", reply: "nowhere",
-	},
-	{
 		name: "key with a strategy that is not idempotent", method: "POST", path: orders + "/update",
 		body:   `{` + twoLines + `}`,
 		header: map[string]string{"Idempotency-Key": "k"}, status: 400, slug: "idempotency-key-unsupported",
@@ -192,7 +189,7 @@ var orderContract = []contractCase{
 
 func TestContractOfOrders(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: redisClient(t)}, pauses: true})
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: redisClient(t)}})
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":6000}`}).want(t, 200, "")
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/2", body: `{"stock":3}`}).want(t, 200, "")
 	for _, test := range orderContract {
@@ -230,23 +227,18 @@ func TestAnOrderReceiptHasEveryMember(t *testing.T) {
 	}
 }
 
-// The first order is parked between its two items.
-func TestAnOrderIsParkedAfterItsFirstLock(t *testing.T) {
+// The first order stops between its two items.
+func TestAnOrderLocksItsItemsInAscendingOrder(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}, pauses: true})
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/2", body: `{"stock":10}`}).want(t, 200, "")
-	parked := park(t, r, request{
+	order := park(t, r, request{
 		method: "POST", url: r.public + "/stock/orders/update",
-		body:   `{"lines":[{"goods_id":2,"count":1},{"goods_id":1,"count":1}]}`,
-		header: map[string]string{"X-Request-Id": "parked", "X-Pause": "after-lock"},
-	})
-	if list := get(t, r.admin+"/admin/pauses"); !strings.Contains(string(list.raw), `"point":"after-lock","goods_id":1`) {
-		t.Errorf("parked is %s", list.raw)
-	}
+		body: `{"lines":[{"goods_id":2,"count":1},{"goods_id":1,"count":1}]}`,
+	}, stocktest.AfterWrite)
 	// The last item is not locked yet.
 	post(t, r.public+"/stock/deduct/update?goods_id=2&count=1", "").want(t, 200, "")
-	do(t, request{method: "DELETE", url: r.admin + "/admin/pauses/parked"}).want(t, 200, "")
-	(<-parked).want(t, 200, "")
+	order.resume().want(t, 200, "")
 	if left := get(t, r.public+"/stock/2").text(t, "stock"); left != "8" {
 		t.Errorf("%s are left, want 8", left)
 	}

@@ -11,6 +11,7 @@ import (
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
+	"stock/internal/stock/stocktest"
 )
 
 // account is an ordinary account of a MySQL server that belongs to one test: root is exempt from read_only.
@@ -25,7 +26,7 @@ func newAccount(t *testing.T, limits string) *account {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &account{root: migrated(t, openMySQL(t, dsn))}
+	a := &account{root: migrated(t, stocktest.MySQL(t, dsn))}
 	a.do(t, "CREATE USER 'shop'@'127.0.0.1' IDENTIFIED BY 'first' "+limits)
 	a.do(t, "GRANT ALL ON stock.* TO 'shop'@'127.0.0.1'")
 	config, err := mysql.ParseDSN(dsn)
@@ -33,7 +34,7 @@ func newAccount(t *testing.T, limits string) *account {
 		t.Fatal(err)
 	}
 	config.User, config.Passwd = "shop", "first"
-	a.deps = stock.Deps{MySQL: openMySQL(t, config.FormatDSN()), MySQLHealth: openMySQL(t, config.FormatDSN())}
+	a.deps = stock.Deps{MySQL: stocktest.MySQL(t, config.FormatDSN()), MySQLHealth: stocktest.MySQL(t, config.FormatDSN())}
 	a.deps.MySQLHealth.SetMaxIdleConns(0)
 	return a
 }
@@ -66,7 +67,7 @@ func wantReady(t *testing.T, r *replica, need stock.Need, ready bool) {
 func TestAReadOnlyMySQLIsUnavailableUntilItTakesWritesAgain(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t, "")
-	r := newReplica(t, options{deps: a.deps, pauses: true})
+	r := newReplica(t, options{deps: a.deps})
 	sell := func(status int, problem string) {
 		t.Helper()
 		for _, strategy := range []string{
@@ -79,21 +80,10 @@ func TestAReadOnlyMySQLIsUnavailableUntilItTakesWritesAgain(t *testing.T) {
 	wantReady(t, r, stock.NeedMySQL, true)
 	left := get(t, r.public+"/stock/1").text(t, "stock")
 
-	committing := make(chan reply, 1)
-	go func() {
-		got, _ := try(t.Context(), request{
-			method: "POST", url: r.public + "/stock/deduct/for-update?goods_id=1&count=1",
-			header: map[string]string{"X-Pause": "before-commit"},
-		})
-		committing <- got
-	}()
-	eventually(t, "a request is about to commit", func() bool {
-		return strings.Contains(string(get(t, r.admin+"/admin/pauses").raw), "before-commit")
-	})
+	sale := request{method: "POST", url: r.public + "/stock/deduct/for-update?goods_id=1&count=1"}
+	committing := park(t, r, sale, stocktest.BeforeCommit)
 	a.do(t, "SET GLOBAL read_only = 1")
-	do(t, deleteAllPauses(r)).want(t, 200, "")
-	got := <-committing
-	got.want(t, 503, "unavailable")
+	committing.resume().want(t, 503, "unavailable")
 
 	sell(503, "unavailable")
 	wantReady(t, r, stock.NeedMySQL, false)

@@ -81,7 +81,7 @@ func (s *sale) holdUnits() (*holdReply, error) {
 		return nil, describe(errMalformed, "ttl_ms is %d or missing: it must be %d to %d",
 			h.TTLMS, stock.MinTTL.Milliseconds(), s.api.MaxTTL.Milliseconds())
 	}
-	if err := s.options(h.terms, h.GoodsID); err != nil {
+	if err := s.options(h.terms); err != nil {
 		return nil, err
 	}
 	ctx, cancel := s.api.timeout(s.r)
@@ -90,7 +90,7 @@ func (s *sale) holdUnits() (*holdReply, error) {
 		ctx = stock.LimitWait(ctx, *s.wait)
 	}
 	held, done, err := reserver.Hold(ctx, stock.HoldRequest{
-		Request: stock.Request{GoodsID: h.GoodsID, Count: int(h.Count), Key: s.key, Hold: s.hold, Pause: s.pause},
+		Request: stock.Request{GoodsID: h.GoodsID, Count: int(h.Count), Key: s.key, Hold: s.hold},
 		TTL:     time.Duration(h.TTLMS) * time.Millisecond,
 	})
 	s.api.reservations.observe(operationHold, err)

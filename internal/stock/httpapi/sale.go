@@ -35,7 +35,6 @@ type sale struct {
 	// Set by options.
 	hold  time.Duration
 	wait  *time.Duration // nil for the usual limit
-	pause stock.PauseFunc
 	key   string
 	buyer stock.Buyer
 }
@@ -89,16 +88,12 @@ func (s *sale) choose(requested string) error {
 	return nil
 }
 
-// options reads hold_ms, wait_ms, the buyer and the headers X-Pause and Idempotency-Key. The first item is the one that
-// is locked first.
-func (s *sale) options(t terms, firstItem int64) (err error) {
+// options reads hold_ms, wait_ms, the buyer and the header Idempotency-Key.
+func (s *sale) options(t terms) (err error) {
 	if s.hold, err = s.api.hold(t.HoldMS); err != nil {
 		return err
 	}
 	if s.wait, err = s.api.waitLimit(t.WaitMS); err != nil {
-		return err
-	}
-	if s.pause, err = s.api.pauses.fromHeader(s.r.Header.Get("X-Pause"), requestID(s.w), firstItem); err != nil {
 		return err
 	}
 	if s.key, err = idempotencyKey(s.r); err != nil {

@@ -19,6 +19,7 @@ import (
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/httpapi"
+	"stock/internal/stock/stocktest"
 )
 
 func newAPIWithDefault(t testing.TB, strategy string) error {
@@ -81,7 +82,7 @@ func TestMetricsCountDeductionsByOutcome(t *testing.T) {
 // The longest waits are those of refused requests. The histogram must have them.
 func TestMetricsCountTheWaitsOfBusyRequests(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), LockWait: 50 * time.Millisecond}, pauses: true})
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), LockWait: 50 * time.Millisecond}})
 	holder := parkHolder(t, r)
 	post(t, r.public+"/stock/deduct/mutex?goods_id=1&count=1", "").want(t, 503, "busy")
 	for sample, want := range map[string]string{
@@ -96,8 +97,7 @@ func TestMetricsCountTheWaitsOfBusyRequests(t *testing.T) {
 			t.Errorf("%s is %q, want %q", sample, got, want)
 		}
 	}
-	do(t, deleteAllPauses(r)).want(t, 200, "")
-	(<-holder).want(t, 200, "")
+	holder.resume().want(t, 200, "")
 }
 
 // There are histograms of many combinations of strategy and store, of which few are used.
@@ -133,8 +133,8 @@ func TestOnlyStrategiesThatWereUsedHaveHistograms(t *testing.T) {
 func TestReadyzAsksOnAConnectionOfItsOwn(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
-	db := migrated(t, openMySQL(t, dsn))
-	r := newReplica(t, options{deps: stock.Deps{MySQL: db, MySQLHealth: openMySQL(t, dsn)}})
+	db := migrated(t, stocktest.MySQL(t, dsn))
+	r := newReplica(t, options{deps: stock.Deps{MySQL: db, MySQLHealth: stocktest.MySQL(t, dsn)}})
 	db.SetMaxOpenConns(1)
 	if _, err := db.Conn(t.Context()); err != nil { // the only one
 		t.Fatal(err)

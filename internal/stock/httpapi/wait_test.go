@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"stock/internal/stock"
+	"stock/internal/stock/stocktest"
 )
 
 // waiting returns a deduction as a query, one as JSON, and an order, each with the given wait_ms.
@@ -61,20 +62,16 @@ func TestWaitIsAWholeNumberUpToTheLockWait(t *testing.T) {
 func TestATryIsRefusedAsBusyWhileTheLockIsHeld(t *testing.T) {
 	t.Parallel()
 	deps := stock.Deps{MySQL: database(t), Redis: redisClient(t), LockWait: time.Hour}
-	r := newReplica(t, options{deps: deps, timeout: 2 * time.Hour, pauses: true})
+	r := newReplica(t, options{deps: deps, timeout: 2 * time.Hour})
 	for i, strategy := range []string{"for-update", "lock-redis-lua", "lock-redis-fair", "lock-redis-queue"} {
-		id := fmt.Sprintf("holder-%d", i)
-		holder := park(t, r, request{
-			method: "POST", url: r.public + "/stock/deduct/" + strategy + "?goods_id=1&count=1",
-			header: map[string]string{"X-Request-Id": id, "X-Pause": "after-lock"},
-		})
+		sale := request{method: "POST", url: r.public + "/stock/deduct/" + strategy + "?goods_id=1&count=1"}
+		holder := park(t, r, sale, stocktest.BeforeWrite)
 		for _, req := range waiting(r, strategy, "0") {
 			if got := do(t, req).want(t, 503, "busy"); got.header.Get("Retry-After") != "1" {
 				t.Errorf("%s: Retry-After is %q, want 1", req.url, got.header.Get("Retry-After"))
 			}
 		}
-		do(t, request{method: "DELETE", url: r.admin + "/admin/pauses/" + id}).want(t, 200, "")
-		(<-holder).want(t, 200, "")
+		holder.resume().want(t, 200, "")
 		// Only the holder has deducted. Now the item is free.
 		do(t, waiting(r, strategy, "0")[0]).want(t, 200, "")
 		want := fmt.Sprint(6000 - 2*(i+1))
@@ -91,7 +88,7 @@ func TestATryIsRefusedAsBusyWhileTheLockIsHeld(t *testing.T) {
 func TestARequestMayWaitLessThanTheOthers(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{
-		deps: stock.Deps{MySQL: database(t), LockWait: time.Hour}, timeout: 2 * time.Hour, pauses: true,
+		deps: stock.Deps{MySQL: database(t), LockWait: time.Hour}, timeout: 2 * time.Hour,
 	})
 	holder := parkHolder(t, r)
 	for waitMS, least := range map[string]time.Duration{
@@ -104,6 +101,5 @@ func TestARequestMayWaitLessThanTheOthers(t *testing.T) {
 			t.Errorf("a request that may wait for %s ms was refused after %v, want at least %v", waitMS, took, least)
 		}
 	}
-	do(t, deleteAllPauses(r)).want(t, 200, "")
-	(<-holder).want(t, 200, "")
+	holder.resume().want(t, 200, "")
 }

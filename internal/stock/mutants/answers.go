@@ -75,7 +75,7 @@ func withLines(req stock.OrderRequest, lines ...stock.Line) stock.OrderRequest {
 	if err != nil {
 		return req // the lines are some of an order's, so they are valid
 	}
-	other.Key, other.Hold, other.Pause = req.Key, req.Hold, req.Pause
+	other.Key, other.Hold = req.Key, req.Hold
 	return other
 }
 

@@ -52,7 +52,7 @@ func newBatch(
 
 func (s *batch) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	limit, limited := stock.WaitLimit(ctx)
-	if limited && limit < s.store.wait || req.Hold > 0 || req.Pause != nil {
+	if limited && limit < s.store.wait || req.Hold > 0 {
 		return s.alone.Deduct(ctx, req)
 	}
 	return s.Queue.Deduct(ctx, req)
@@ -63,7 +63,7 @@ func (s *batch) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 func (s batchWithOrders) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	section := stock.Arrive()
 	receipt, err := s.orders.Order(ctx, req)
-	if err == nil && !receipt.Replayed && req.Hold == 0 && req.Pause == nil {
+	if err == nil && !receipt.Replayed && req.Hold == 0 {
 		section.Enter()
 		receipt.Receipt = section.Receipt(0, 1)
 	}

@@ -98,7 +98,7 @@ func TestABatchDoesNotWaitForAKeyThatIsInProgress(t *testing.T) {
 	t.Parallel()
 	r := newBatchReplica(t, "batch-ledger", 10)
 	sale := stock.Request{GoodsID: r.Item, Count: 2, Key: "a"}
-	worker := stocktest.Park(t, r.Deducter, sale, stock.BeforeWrite)
+	worker := stocktest.Park(t, r.Deducter, stocktest.WithWork(sale), stocktest.BeforeWrite)
 	_, others, release := r.GatherRequests(t, stock.Request{Count: 1, Key: "b"}, sale, stock.Request{Count: 1})
 	release()
 	stocktest.WantAnswers(t, stocktest.Answers(others...), "8 remain", "in progress", "7 remain")
@@ -146,7 +146,7 @@ func TestABatchAndARequestInADeadlockAreBothAnswered(t *testing.T) {
 	another := stocktest.NewService(t, r.Deps).Deducter(t, "batch-ledger", stock.MySQL)
 	sale := stock.Request{GoodsID: r.Item, Count: 2, Key: "a"}
 	batch, release := holdBeforeDeduct(t, r, sale)
-	worker := stocktest.Park(t, another, sale, stock.BeforeWrite)
+	worker := stocktest.Park(t, another, stocktest.WithWork(sale), stocktest.BeforeWrite)
 	release()
 	stocktest.WaitForRowLock(t, r.Deps.MySQL)
 	if err := worker.Resume(); err != nil && !errors.Is(err, stock.ErrInProgress) {
@@ -168,7 +168,7 @@ func TestAKeyThatIsInProgressCostsItsBatchFewRoundTrips(t *testing.T) {
 	const others = 63
 	r := newBatchReplica(t, "batch-ledger", 100)
 	sale := stock.Request{GoodsID: r.Item, Count: 2, Key: "37"}
-	worker := stocktest.Park(t, r.Deducter, sale, stock.BeforeWrite)
+	worker := stocktest.Park(t, r.Deducter, stocktest.WithWork(sale), stocktest.BeforeWrite)
 	var requests []stock.Request
 	for i := range others + 1 {
 		requests = append(requests, stock.Request{Count: 1, Key: strconv.Itoa(i)})

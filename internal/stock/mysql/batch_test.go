@@ -255,7 +255,8 @@ func TestARequestIsBusyIfItsLineIsFull(t *testing.T) {
 func TestARequestWithWorkToDoDelaysNoBatch(t *testing.T) {
 	t.Parallel()
 	r := newBatchReplica(t, "batch", 10)
-	worker := stocktest.Park(t, r.Deducter, stock.Request{GoodsID: r.Item, Count: 1}, stock.BeforeWrite)
+	sale := stock.Request{GoodsID: r.Item, Count: 1}
+	worker := stocktest.Park(t, r.Deducter, stocktest.WithWork(sale), stocktest.BeforeWrite)
 	stocktest.WantAnswers(t, stocktest.Answers(r.Ask(t.Context(), r.Item, 2)), "8 remain")
 	if err := worker.Resume(); err != nil {
 		t.Error(err)

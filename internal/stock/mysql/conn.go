@@ -27,7 +27,7 @@ const (
 
 // ShareOf returns the key that a request's connection counts against.
 func ShareOf(req stock.Request) int64 {
-	if req.Hold > 0 || req.Pause != nil {
+	if req.Hold > 0 {
 		return HeldWork
 	}
 	return req.GoodsID
@@ -35,25 +35,13 @@ func ShareOf(req stock.Request) int64 {
 
 // sharesOf is ShareOf for an order.
 func sharesOf(req stock.OrderRequest) []int64 {
-	if req.Hold > 0 || req.Pause != nil {
+	if req.Hold > 0 {
 		return []int64{HeldWork}
 	}
 	lines := req.Lines()
 	ids := make([]int64, len(lines))
 	for i, line := range lines {
 		ids[i] = line.GoodsID
-	}
-	return ids
-}
-
-// sharesOfStocks is ShareOf for a write of several items.
-func sharesOfStocks(stocks []stock.ItemStock, pause stock.PauseFunc) []int64 {
-	if pause != nil {
-		return []int64{HeldWork}
-	}
-	ids := make([]int64, len(stocks))
-	for i, s := range stocks {
-		ids[i] = s.GoodsID
 	}
 	return ids
 }
@@ -140,7 +128,7 @@ func describeShares(shares []int64) string {
 	case len(shares) > 1:
 		return fmt.Sprintf("one of the items %d already uses", shares)
 	case shares[0] == HeldWork:
-		return "work inside critical sections (hold_ms, X-Pause) already uses"
+		return "work inside critical sections (hold_ms) already uses"
 	case shares[0] == Upkeep:
 		return "upkeep (administration and work in the background) already uses"
 	case shares[0] == Reservations:

@@ -102,12 +102,10 @@ func TestHeldWorkLeavesConnectionsForOthers(t *testing.T) {
 	}
 	other := service.NewItem(t, 10)
 	update := service.Deducter(t, "update", stock.MySQL)
-	untilTheEnd := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	crowd(t, deps, func(ctx context.Context, n int) {
-		_, _ = update.Deduct(ctx, stock.Request{
-			GoodsID: items[n], Count: 1, Hold: stock.MaxHold,
-			Pause: stocktest.Once(stock.BeforeCommit, untilTheEnd),
-		})
+		untilTheEnd := stocktest.Once(stocktest.AfterWrite, func(context.Context) { <-ctx.Done() })
+		_, _ = update.Deduct(stocktest.WithPause(ctx, untilTheEnd),
+			stock.Request{GoodsID: items[n], Count: 1, Hold: stock.MaxHold})
 	})
 	wantSold(t, update, other)
 }

@@ -1,7 +1,6 @@
 package mysql_test
 
 import (
-	"context"
 	"errors"
 	"regexp"
 	"slices"
@@ -252,7 +251,6 @@ func TestEscrowBesideSlotsAndRestocksConservesEveryUnit(t *testing.T) {
 	a := stocktest.NewAddresses(t, stock.NeedMySQL)
 	replicas := []slotsReplica{newEscrowReplica(t, a), newEscrowReplica(t, a), newSlotsReplica(t, a)}
 	id := replicas[0].NewItem(t, initial)
-	work := func(context.Context, stock.Point) error { return nil }
 	var sold atomic.Int64
 	var wg sync.WaitGroup
 	for buyer := range 12 {
@@ -260,7 +258,7 @@ func TestEscrowBesideSlotsAndRestocksConservesEveryUnit(t *testing.T) {
 			for i := range 30 {
 				req := stock.Request{GoodsID: id, Count: 1 + (buyer+i)%5}
 				if (buyer+i)%7 == 0 {
-					req.Pause = work
+					req = stocktest.WithWork(req)
 				}
 				switch _, err := replicas[buyer%len(replicas)].Deduct(t.Context(), req); {
 				case err == nil:

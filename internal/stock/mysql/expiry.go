@@ -131,7 +131,7 @@ func (e *Expiry) deleteBatch(ctx context.Context, outcome ledgerOutcome, batch [
 	}
 	args = append(args, outcome, e.ages.Refusals.Microseconds())
 	// At READ COMMITTED, since locked gaps would keep new requests out. NOWAIT, because TiDB has no SKIP LOCKED.
-	return e.store.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx Tx) error {
+	return e.store.InTx(ctx, []int64{Upkeep}, ReadCommitted, func(tx Tx) error {
 		var keys []any
 		err := tx.SelectContext(ctx, &keys, "SELECT order_key FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "+
 			list(len(batch))+" AND line = 0 AND outcome = ? AND "+olderThan+" FOR UPDATE NOWAIT", args...)

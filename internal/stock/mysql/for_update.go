@@ -14,7 +14,7 @@ func NewForUpdate(d stock.Deps) stock.Deducter { return forUpdate{New(d)} }
 
 func (f forUpdate) Deduct(ctx context.Context, req stock.Request) (receipt stock.Receipt, err error) {
 	section := stock.Arrive()
-	err = f.InTx(ctx, []int64{ShareOf(req)}, nil, req.Pause, func(tx Tx) error {
+	err = f.InTx(ctx, []int64{ShareOf(req)}, nil, func(tx Tx) error {
 		units, err := tx.readForUpdate(ctx, req.GoodsID)
 		if err != nil {
 			return err
@@ -30,13 +30,13 @@ func (f forUpdate) Deduct(ctx context.Context, req stock.Request) (receipt stock
 // happens to read them: with few items in the table it scans, and locks, the whole table.
 func (f forUpdate) Order(ctx context.Context, req stock.OrderRequest) (receipt stock.OrderReceipt, err error) {
 	section := stock.Arrive()
-	err = f.InTx(ctx, sharesOf(req), nil, req.Pause, func(tx Tx) error {
+	err = f.InTx(ctx, sharesOf(req), nil, func(tx Tx) error {
 		stocks, err := req.ReadAll(func(line stock.Line) (stock.ItemStock, error) {
 			units, err := tx.readForUpdate(ctx, line.GoodsID)
 			if err != nil {
 				return stock.ItemStock{}, line.Refused(err)
 			}
-			return stock.ItemStock{GoodsID: line.GoodsID, Units: units}, req.Pause.At(ctx, stock.AfterLock)
+			return stock.ItemStock{GoodsID: line.GoodsID, Units: units}, nil
 		})
 		if err != nil {
 			return err

@@ -46,9 +46,6 @@ func newLedger(d stock.Deps, name string) ledger {
 }
 
 func sellWithinLimit(ctx context.Context, tx Tx, req stock.Request) (remaining int64, err error) {
-	if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
-		return 0, err
-	}
 	return tx.sell(ctx, stock.Line{GoodsID: req.GoodsID, Count: req.Count}, req.Buyer, tx.Read)
 }
 
@@ -56,7 +53,7 @@ func (l ledger) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 	section := stock.Arrive()
 	entry := newDeductionRow(l.name, req)
 	once := ledgerTx{
-		ledger: l, key: req.Key, shares: []int64{ShareOf(req)}, pause: req.Pause, entry: entry, section: &section,
+		ledger: l, key: req.Key, shares: []int64{ShareOf(req)}, entry: entry, section: &section,
 	}
 	first, attempts, err := once.run(ctx, func(in Tx) ([]ledgerRow, error) {
 		remaining, err := l.sell(ctx, in, req)
@@ -81,7 +78,7 @@ func (l ledger) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderR
 	section := stock.Arrive()
 	entry := newOrderRow(l.name, req)
 	once := ledgerTx{
-		ledger: l, key: req.Key, shares: sharesOf(req), pause: req.Pause, entry: entry, section: &section,
+		ledger: l, key: req.Key, shares: sharesOf(req), entry: entry, section: &section,
 	}
 	var lines []stock.LineReceipt
 	first, attempts, err := once.run(ctx, func(in Tx) (_ []ledgerRow, err error) {
@@ -132,8 +129,7 @@ func (l ledger) answerOrder(
 type ledgerTx struct {
 	ledger
 	key     string
-	shares  []int64 // what the connection counts against
-	pause   stock.PauseFunc
+	shares  []int64   // what the connection counts against
 	entry   ledgerRow // the first row of the request
 	section *stock.Section
 }
@@ -154,7 +150,7 @@ func (l ledgerTx) run(
 
 func (l ledgerTx) try(ctx context.Context, carryOut func(Tx) ([]ledgerRow, error)) (first *ledgerRow, err error) {
 	var refusal error // an answer too: it is committed
-	err = l.InTx(ctx, l.shares, ReadCommitted, l.pause, func(tx Tx) (err error) {
+	err = l.InTx(ctx, l.shares, ReadCommitted, func(tx Tx) (err error) {
 		if first, err = l.takeKey(ctx, tx); err != nil {
 			return err
 		}

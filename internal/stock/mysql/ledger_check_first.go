@@ -40,9 +40,6 @@ func checkThenSell(ctx context.Context, tx Tx, req stock.Request) (remaining int
 			return 0, err
 		}
 	}
-	if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
-		return 0, err
-	}
 	if remaining, err = tx.deduct(ctx, line, tx.Read); err != nil || req.Buyer.Name == "" {
 		return remaining, err
 	}

@@ -125,9 +125,8 @@ func TestAnOrderIsRefusedWhileTheFirstRequestWithItsKeyIsInProgress(t *testing.T
 	eachIdempotent(t, func(t *testing.T, name string) {
 		o, a := newOrders(t, 10, 10)
 		replicas := []*stocktest.Orders{o, o.OnReplica(a)}
-		first := o.Request("k", 3, 4)
 		asked := 0
-		first.Pause = func(_ context.Context, at stock.Point) error { // at each of the four pause points
+		ask := func(_ context.Context, at stocktest.Point) {
 			for _, replica := range replicas {
 				_, err := replica.Send(name, stock.MySQL, o.Request("k", 3, 4))
 				if !errors.Is(err, stock.ErrInProgress) {
@@ -135,10 +134,10 @@ func TestAnOrderIsRefusedWhileTheFirstRequestWithItsKeyIsInProgress(t *testing.T
 				}
 				asked++
 			}
-			return nil
 		}
-		if _, err := o.Send(name, stock.MySQL, first); err != nil || asked != 8 {
-			t.Errorf("the first request: %v, after %d other requests, want success after 8", err, asked)
+		// Before and after each of the two writes, and before the COMMIT.
+		if _, err := o.SendPausing(name, stock.MySQL, ask, o.Request("k", 3, 4)); err != nil || asked != 10 {
+			t.Errorf("the first request: %v, after %d other requests, want success after 10", err, asked)
 		}
 		for _, replica := range replicas {
 			receipt, err := replica.Send(name, stock.MySQL, o.Request("k", 3, 4))
@@ -166,16 +165,15 @@ func TestAnOrderWhoseConnectionIsLostIsSoldOnceWhenItIsSentAgain(t *testing.T) {
 			direct.Renew(10, 10)
 			proxied.Items = direct.Items
 			key := "k " + string(test.where)
-			req := proxied.Request(key, 3, 4)
+			var pause stocktest.PauseFunc
 			if test.where == afterLock {
-				req.Pause = stocktest.Once(stock.AfterLock, func(context.Context) error {
+				pause = stocktest.Once(stocktest.AfterWrite, func(context.Context) {
 					stocktest.KillConnections(t, direct.Deps.MySQL)
-					return nil
 				})
 			} else {
 				proxy.Cut(1, test.where)
 			}
-			_, err := proxied.Send(name, stock.MySQL, req)
+			_, err := proxied.SendPausing(name, stock.MySQL, pause, proxied.Request(key, 3, 4))
 			if err == nil || test.replayed && !errors.Is(err, stock.ErrUnknown) {
 				t.Errorf("cut %s: %v, want an error, outcome unknown if cut before the reply", test.where, err)
 			}

@@ -110,12 +110,10 @@ func TestARequestWhoseConnectionIsKilledBeforeCommitCanBeSentAgain(t *testing.T)
 		d := service.Deducter(t, name, stock.MySQL)
 		id := service.NewItem(t, 10)
 		req := stock.Request{GoodsID: id, Count: 3, Key: "k"}
-		killed := req
-		killed.Pause = stocktest.Once(stock.BeforeCommit, func(context.Context) error {
+		ctx := stocktest.WithPause(t.Context(), stocktest.Once(stocktest.BeforeCommit, func(context.Context) {
 			stocktest.KillConnections(t, killer)
-			return nil
-		})
-		if _, err := d.Deduct(t.Context(), killed); err == nil {
+		}))
+		if _, err := d.Deduct(ctx, req); err == nil {
 			t.Error("the deduction was confirmed")
 		}
 		if receipt := stocktest.RetryInProgress(t, d, req); receipt.Replayed || receipt.Remaining != 7 {

@@ -41,20 +41,21 @@ func TestUnorderedTransactionsDeadlock(t *testing.T) {
 func TestOppositeOrdersDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	a := stocktest.NewAddresses(t, stock.NeedMySQL)
-	for _, name := range []string{"update", "for-update", "ledger"} {
+	for name, locked := range map[string]stocktest.Point{
+		"update": stocktest.AfterWrite, "for-update": stocktest.AfterRead, "ledger": stocktest.AfterWrite,
+	} {
 		o := stocktest.NewOrders(t, a, 10, 10)
-		locked, goOn := make(chan struct{}), make(chan struct{})
-		stopAfterFirstItem := stocktest.Once(stock.AfterLock, func(context.Context) error {
-			close(locked)
+		stopped, goOn := make(chan struct{}), make(chan struct{})
+		stopAfterFirstItem := stocktest.Once(locked, func(context.Context) {
+			close(stopped)
 			<-goOn
-			return nil
 		})
 		first, second := make(chan error, 1), make(chan error, 1)
 		go func() {
 			_, err := o.Place(name, stock.MySQL, stopAfterFirstItem, 1, 2)
 			first <- err
 		}()
-		<-locked
+		<-stopped
 		go func() {
 			_, err := o.Place(name, stock.MySQL, nil, 3, 4)
 			second <- err

@@ -51,7 +51,7 @@ func pruneReservations(
 	ctx context.Context, store Store, state stock.ReservationState, age time.Duration,
 ) (found int, rows int64, err error) {
 	// At READ COMMITTED, since locked gaps would keep new reservations out.
-	err = store.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx Tx) error {
+	err = store.InTx(ctx, []int64{Upkeep}, ReadCommitted, func(tx Tx) error {
 		var ids []any
 		err := tx.SelectContext(ctx, &ids, "SELECT id FROM reservation FORCE INDEX (reservation_state) WHERE state = ? "+
 			"AND expires_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY expires_at LIMIT ? FOR UPDATE NOWAIT",
@@ -102,7 +102,7 @@ func pruneRequests(
 	ctx context.Context, db *sqlx.DB, outcome ledgerOutcome, age time.Duration,
 ) (found int, rows int64, err error) {
 	// At READ COMMITTED, since locked gaps would keep new requests out.
-	err = Store{DB: db}.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx Tx) error {
+	err = Store{DB: db}.InTx(ctx, []int64{Upkeep}, ReadCommitted, func(tx Tx) error {
 		var keys []any
 		// The locks keep another pruning from deleting the same requests first: a key that was used again meanwhile
 		// would then be deleted here.

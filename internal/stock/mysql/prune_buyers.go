@@ -17,7 +17,7 @@ func PruneBuyers(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted i
 
 // pruneBuyers waits for no row, since a sale may lock those of several buyers in another order.
 func pruneBuyers(ctx context.Context, db *sqlx.DB, age time.Duration) (found int, rows int64, err error) {
-	err = Store{DB: db}.InTx(ctx, []int64{Upkeep}, ReadCommitted, nil, func(tx Tx) error {
+	err = Store{DB: db}.InTx(ctx, []int64{Upkeep}, ReadCommitted, func(tx Tx) error {
 		var old []struct {
 			GoodsID int64 `db:"goods_id"`
 			Buyer   []byte

@@ -107,7 +107,7 @@ func (s *reserve) Hold(
 ) (_ stock.Reservation, receipt stock.Receipt, err error) {
 	h := &hold{ttl: req.TTL}
 	limit, limited := stock.WaitLimit(ctx)
-	if limited && limit < s.store.wait || req.Hold > 0 || req.Pause != nil {
+	if limited && limit < s.store.wait || req.Hold > 0 {
 		receipt, err = s.holdAlone(ctx, req.Request, h)
 	} else {
 		receipt, err = s.Do(ctx, req.Request, h)
@@ -128,7 +128,7 @@ func (s *reserve) Hold(
 // holdAlone is a hold by itself. It tries again if the server rolled it back because of a conflict.
 func (s *reserve) holdAlone(ctx context.Context, req stock.Request, h *hold) (stock.Receipt, error) {
 	try := s.holdAtOnce
-	if req.Hold > 0 || req.Pause != nil {
+	if req.Hold > 0 {
 		try = s.holdWithWork
 	}
 	section := stock.Arrive()
@@ -163,13 +163,10 @@ func (s *reserve) holdAtOnce(ctx context.Context, m *batching.Member, section *s
 // holdWithWork is a hold with work to do, in a transaction that locks the item's row.
 func (s *reserve) holdWithWork(ctx context.Context, m *batching.Member, section *stock.Section) error {
 	var taken []reservationRow
-	err := s.store.InTx(ctx, []int64{ShareOf(m.Request)}, ReadCommitted, m.Pause, func(tx Tx) error {
+	err := s.store.InTx(ctx, []int64{ShareOf(m.Request)}, ReadCommitted, func(tx Tx) error {
 		fresh, _, err := findHolds(ctx, tx, []*batching.Member{m})
 		if err != nil || len(fresh) == 0 {
 			return cmp.Or(err, m.Err)
-		}
-		if err := m.Pause.At(ctx, stock.BeforeWrite); err != nil {
-			return err
 		}
 		if taken, err = holdWhatFits(ctx, tx, m.GoodsID, fresh, section); err != nil {
 			return err

@@ -33,7 +33,7 @@ func (s serializable) try(
 	ctx context.Context, req stock.Request, section *stock.Section,
 ) (receipt stock.Receipt, err error) {
 	options := &sql.TxOptions{Isolation: sql.LevelSerializable}
-	err = s.InTx(ctx, []int64{ShareOf(req)}, options, req.Pause, func(tx Tx) error {
+	err = s.InTx(ctx, []int64{ShareOf(req)}, options, func(tx Tx) error {
 		units, err := tx.Read(ctx, req.GoodsID)
 		if err != nil {
 			return err

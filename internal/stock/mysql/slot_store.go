@@ -63,7 +63,7 @@ func (s SlotStore) read(ctx context.Context, goodsID int64) (slots []slot, units
 
 // Set implements stock.AdminStore. The store has no epochs of its own.
 func (s SlotStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
-	return epoch, s.MySQL.InTx(ctx, []int64{goodsID}, ReadCommitted, nil, func(tx Tx) error {
+	return epoch, s.MySQL.InTx(ctx, []int64{goodsID}, ReadCommitted, func(tx Tx) error {
 		slots := make([]slot, slotCount)
 		for i := range slots {
 			slots[i].Slot = i
@@ -94,7 +94,7 @@ func (s SlotStore) Restock(ctx context.Context, goodsID, units int64) (left int6
 func (s SlotStore) rearrange(
 	ctx context.Context, req stock.Request, change func(units int64) (int64, error),
 ) error {
-	return s.MySQL.InTx(ctx, []int64{ShareOf(req)}, ReadCommitted, req.Pause, func(tx Tx) error {
+	return s.MySQL.InTx(ctx, []int64{ShareOf(req)}, ReadCommitted, func(tx Tx) error {
 		slots, units, err := readSlots(ctx, tx, req.GoodsID, forUpdateSQL(ctx))
 		if err != nil {
 			return err

@@ -108,9 +108,6 @@ func (s slots) deductFromAll(
 ) (stock.Receipt, error) {
 	err := s.rearrange(ctx, req, func(units int64) (int64, error) {
 		section.Enter()
-		if err := req.Pause.At(ctx, stock.AfterLock); err != nil {
-			return 0, err
-		}
 		remaining, err := req.Decide(ctx, units)
 		section.Leave()
 		return remaining, err

@@ -109,17 +109,18 @@ func TestSetStockAndRestockSpreadTheStockEvenlyOverSixteenSlots(t *testing.T) {
 // While one request takes units from all slots, the others wait for the slots. None of them is refused.
 func TestSlotsAreNotSoldOutWhileOneRequestHasLockedAllOfThem(t *testing.T) {
 	t.Parallel()
-	for _, at := range []stock.Point{stock.AfterLock, stock.BeforeCommit} {
+	for _, at := range []stocktest.Point{stocktest.BeforeWrite, stocktest.BeforeCommit} {
 		t.Run(string(at), func(t *testing.T) {
 			t.Parallel()
 			a := stocktest.NewAddresses(t, stock.NeedMySQL)
 			r, other := newSlotsReplica(t, a), newSlotsReplica(t, a)
 			id := r.fill(t, slices.Repeat([]int64{2}, 16)...)
-			// Before AfterLock, BeforeCommit is that of an attempt that found too little in its slot.
-			locked := false
-			large := stocktest.ParkWhen(t, r, stock.Request{GoodsID: id, Count: 20}, func(point stock.Point) bool {
-				locked = locked || point == stock.AfterLock
-				return locked && point == at
+			writes := 0 // the first one is that of an attempt that finds too little in its slot
+			large := stocktest.ParkWhen(t, r, stock.Request{GoodsID: id, Count: 20}, func(point stocktest.Point) bool {
+				if point == stocktest.BeforeWrite {
+					writes++
+				}
+				return writes == 2 && point == at
 			})
 			var wg sync.WaitGroup
 			for _, count := range []int{1, 2, 3, 4} {
@@ -148,16 +149,13 @@ func TestSlotsAreNotSoldOutWhileTheirUnitsMove(t *testing.T) {
 	const moves = 20
 	id := r.fill(t, oneFull(0, 5)...)
 	moved := 0
-	move := func(ctx context.Context, at stock.Point) error {
-		if at != stock.BeforeWrite || moved == moves {
-			return nil
+	ctx := stocktest.WithPause(t.Context(), func(_ context.Context, at stocktest.Point) {
+		if at == stocktest.BeforeWrite && moved < moves {
+			moved++
+			r.deps.MySQL.MustExec("UPDATE good_slot SET stock = IF(slot = ?, 5, 0) WHERE goods_id = ?", moved%16, id)
 		}
-		moved++
-		_, err := r.deps.MySQL.ExecContext(ctx,
-			"UPDATE good_slot SET stock = IF(slot = ?, 5, 0) WHERE goods_id = ?", moved%16, id)
-		return err
-	}
-	if _, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 5, Pause: move}); err != nil {
+	})
+	if _, err := r.Deduct(ctx, stock.Request{GoodsID: id, Count: 5}); err != nil {
 		t.Errorf("after %d moves: %v, want a receipt, since there were always 5 units", moved, err)
 	}
 	r.wantSlots(t, id, oneFull(0, 0)...)
@@ -315,24 +313,4 @@ func TestACrashOfMySQLLosesNoSaleOfSlots(t *testing.T) {
 		t.Errorf("%d units are left, want %d to %d: %d were sold, the outcome of %d is unknown",
 			left, most-unknown.Load(), most, sold.Load(), unknown.Load())
 	}
-}
-
-func TestSlotsConfirmNothingThatWasNotCommitted(t *testing.T) {
-	t.Parallel()
-	r := newSlotsReplica(t, stocktest.NewAddresses(t))
-	id := r.fill(t, slices.Repeat([]int64{10}, 16)...)
-	cancelled := errors.New("the time of the request is over")
-	_, err := r.Deduct(t.Context(), stock.Request{
-		GoodsID: id, Count: 1,
-		Pause: func(_ context.Context, at stock.Point) error {
-			if at == stock.BeforeCommit {
-				return cancelled
-			}
-			return nil
-		},
-	})
-	if !errors.Is(err, cancelled) {
-		t.Errorf("%v, want %v", err, cancelled)
-	}
-	r.wantLeft(t, id, 160)
 }

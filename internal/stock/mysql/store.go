@@ -72,7 +72,7 @@ func (s Store) Write(ctx context.Context, goodsID, units int64) error {
 // Set implements stock.AdminStore. It makes the epoch from the time, so that a database that is created anew does not
 // start from zero, and from the last and the given epoch, so that it grows even if the clock is set back.
 func (s Store) Set(ctx context.Context, goodsID, units, last int64) (epoch int64, err error) {
-	err = s.InTx(ctx, []int64{goodsID}, nil, nil, func(tx Tx) error {
+	err = s.InTx(ctx, []int64{goodsID}, nil, func(tx Tx) error {
 		if _, err := tx.ExecContext(ctx, setSQL, goodsID, units, max(time.Now().UnixMicro(), last+1)); err != nil {
 			return Refusal(err)
 		}
@@ -134,10 +134,12 @@ func (s Store) ItemsAfter(ctx context.Context, last int64, limit int) (ids []int
 func (Store) Atomic() bool { return true }
 
 // WriteAll implements stock.Lockable.
-func (s Store) WriteAll(ctx context.Context, pause stock.PauseFunc, stocks []stock.ItemStock) error {
-	return s.InTx(ctx, sharesOfStocks(stocks, pause), nil, pause, func(tx Tx) error {
-		return tx.writeAll(ctx, stocks)
-	})
+func (s Store) WriteAll(ctx context.Context, stocks []stock.ItemStock) error {
+	ids := make([]int64, len(stocks))
+	for i, s := range stocks {
+		ids[i] = s.GoodsID
+	}
+	return s.InTx(ctx, ids, nil, func(tx Tx) error { return tx.writeAll(ctx, stocks) })
 }
 
 // exec runs one writing statement that commits by itself.

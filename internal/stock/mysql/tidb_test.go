@@ -57,7 +57,7 @@ func TestTiDBSellsAKeyOnceAlsoIfABatchDoesNotSeeThatItIsInProgress(t *testing.T)
 	service := connect(a)
 	id := service.NewItem(t, 100)
 	sale := stock.Request{GoodsID: id, Count: 2, Key: "parked"}
-	worker := stocktest.Park(t, batches(service), sale, stock.BeforeWrite)
+	worker := stocktest.Park(t, batches(service), stocktest.WithWork(sale), stocktest.BeforeWrite)
 	impatient := batches(connect(a.WithMySQLParam(t, "innodb_lock_wait_timeout", "1")))
 	if _, err := impatient.Deduct(t.Context(), sale); !errors.Is(err, stock.ErrBusy) {
 		t.Errorf("while the key is in progress: %v, want busy after a wait", err)

@@ -13,12 +13,11 @@ import (
 // does not exist would both lock the gap in which it belongs, and each would wait for the other to insert it.
 var ReadCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
-// InTx runs work between BEGIN and COMMIT, on a connection that counts against the given shares, and pauses at
-// BeforeCommit. If anything fails before COMMIT, it rolls back: a statement that timed out waiting for a row (1205)
-// leaves its transaction open, and earlier changes would be committed later. Work must not take a second connection:
-// see use.
+// InTx runs work between BEGIN and COMMIT, on a connection that counts against the given shares. If anything fails
+// before COMMIT, it rolls back: a statement that timed out waiting for a row (1205) leaves its transaction open, and
+// earlier changes would be committed later. Work must not take a second connection: see use.
 func (s Store) InTx(
-	ctx context.Context, shares []int64, options *sql.TxOptions, pause stock.PauseFunc, work func(Tx) error,
+	ctx context.Context, shares []int64, options *sql.TxOptions, work func(Tx) error,
 ) error {
 	return s.use(ctx, shares, func(conn *conn) error {
 		if err := conn.endBefore(ctx, conn); err != nil {
@@ -32,9 +31,6 @@ func (s Store) InTx(
 		}
 		defer tx.tx.Rollback()
 		if err := work(tx); err != nil {
-			return err
-		}
-		if err := pause.At(ctx, stock.BeforeCommit); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {

@@ -40,7 +40,7 @@ func (s UnitStore) Read(ctx context.Context, goodsID int64) (units int64, err er
 
 // Set implements stock.AdminStore. The store has no epochs of its own.
 func (s UnitStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
-	return epoch, s.MySQL.InTx(ctx, []int64{goodsID}, ReadCommitted, nil, func(tx Tx) error {
+	return epoch, s.MySQL.InTx(ctx, []int64{goodsID}, ReadCommitted, func(tx Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO unit_stock (goods_id, unmade) VALUES (?, ?)
 			ON DUPLICATE KEY UPDATE unmade = VALUES(unmade)`, goodsID, units)
 		if err == nil {
@@ -52,7 +52,7 @@ func (s UnitStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64,
 
 // Restock implements stock.AdminStore.
 func (s UnitStore) Restock(ctx context.Context, goodsID, units int64) (left int64, err error) {
-	err = s.MySQL.InTx(ctx, []int64{goodsID}, ReadCommitted, nil, func(tx Tx) error {
+	err = s.MySQL.InTx(ctx, []int64{goodsID}, ReadCommitted, func(tx Tx) error {
 		item, err := lockUnitItem(ctx, tx, goodsID)
 		if err != nil {
 			return err

@@ -169,13 +169,7 @@ func (u unitRows) sell(
 	ctx context.Context, req stock.Request, section stock.Section, take func() error,
 ) (stock.Receipt, error) {
 	section.Enter()
-	if err := req.Pause.At(ctx, stock.AfterLock); err != nil {
-		return stock.Receipt{}, err
-	}
 	if err := stock.Work(ctx, req.Hold); err != nil {
-		return stock.Receipt{}, err
-	}
-	if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
 		return stock.Receipt{}, err
 	}
 	err := take()
@@ -184,5 +178,5 @@ func (u unitRows) sell(
 }
 
 func (u unitRows) inTx(ctx context.Context, req stock.Request, work func(Tx) error) error {
-	return u.MySQL.InTx(ctx, []int64{ShareOf(req)}, ReadCommitted, req.Pause, work)
+	return u.MySQL.InTx(ctx, []int64{ShareOf(req)}, ReadCommitted, work)
 }

@@ -76,19 +76,18 @@ func TestUnitsAreNotSoldOutWhileOneRequestHasLockedAllOfThem(t *testing.T) {
 	t.Parallel()
 	a := stocktest.NewAddresses(t, stock.NeedMySQL)
 	r, other := newUnitsReplica(t, a), newUnitsReplica(t, a)
-	id := r.NewItem(t, 3)
-	gaveUp := errors.New("the buyer gives up")
+	id := r.NewItem(t, 4)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1}) // makes the rows of the others
+	ctx, giveUp := context.WithCancel(t.Context())
 	locked, goOn := make(chan struct{}), make(chan struct{})
 	first := make(chan error, 1)
 	go func() {
-		_, err := r.Deduct(t.Context(), stock.Request{
-			GoodsID: id, Count: 3,
-			Pause: stocktest.Once(stock.BeforeCommit, func(context.Context) error {
-				close(locked)
-				<-goOn
-				return gaveUp
-			}),
+		pause := stocktest.Once(stocktest.AfterWrite, func(context.Context) {
+			close(locked)
+			<-goOn
+			giveUp()
 		})
+		_, err := r.Deduct(stocktest.WithPause(ctx, pause), stock.Request{GoodsID: id, Count: 3})
 		first <- err
 	}()
 	<-locked
@@ -99,7 +98,7 @@ func TestUnitsAreNotSoldOutWhileOneRequestHasLockedAllOfThem(t *testing.T) {
 	}()
 	stocktest.WaitForRowLock(t, other.deps.MySQL)
 	close(goOn)
-	if err := <-first; !errors.Is(err, gaveUp) {
+	if err := <-first; !errors.Is(err, context.Canceled) {
 		t.Errorf("first: %v", err)
 	}
 	if err := <-second; err != nil {
@@ -113,7 +112,7 @@ func TestUnitsOfAnItemDoNotWaitForThoseOfAnother(t *testing.T) {
 	t.Parallel()
 	r := newUnitsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
 	held, free := r.NewItem(t, 16), r.NewItem(t, 16)
-	parked := stocktest.Park(t, r, stock.Request{GoodsID: held, Count: 16}, stock.BeforeWrite)
+	parked := stocktest.Park(t, r, stock.Request{GoodsID: held, Count: 16}, stocktest.BeforeWrite)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if _, err := r.Deduct(ctx, stock.Request{GoodsID: free, Count: 15}); err != nil {

@@ -55,12 +55,12 @@ func (d decrement) Deduct(ctx context.Context, req stock.Request) (stock.Receipt
 	return receipt, err
 }
 
-// execDeduct runs a statement that deducts. By itself it is a transaction of one round trip. A request that holds or
-// pauses makes it BEGIN, statement, work, COMMIT, so that the work happens while the row is locked.
+// execDeduct runs a statement that deducts. By itself it is a transaction of one round trip. A request with work to do
+// makes it BEGIN, statement, work, COMMIT, so that the work happens while the row is locked.
 func (s Store) execDeduct(
 	ctx context.Context, req stock.Request, section stock.Section, query string, args ...any,
 ) (stock.Receipt, int64, error) {
-	if req.Hold > 0 || req.Pause != nil {
+	if req.Hold > 0 {
 		return s.execDeductInTx(ctx, req, section, query, args...)
 	}
 	result, err := s.exec(ctx, []int64{req.GoodsID}, query, args...)
@@ -74,10 +74,7 @@ func (s Store) execDeduct(
 func (s Store) execDeductInTx(
 	ctx context.Context, req stock.Request, section stock.Section, query string, args ...any,
 ) (receipt stock.Receipt, rows int64, err error) {
-	err = s.InTx(ctx, []int64{ShareOf(req)}, nil, req.Pause, func(tx Tx) error {
-		if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
-			return err
-		}
+	err = s.InTx(ctx, []int64{ShareOf(req)}, nil, func(tx Tx) error {
 		result, err := tx.ExecContext(ctx, query, args...)
 		if err != nil {
 			return Refusal(err)

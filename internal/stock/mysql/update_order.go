@@ -9,13 +9,13 @@ import (
 // Order locks each item by the UPDATE that deducts from it, and rolls all of them back if one has too few units.
 func (u update) Order(ctx context.Context, req stock.OrderRequest) (receipt stock.OrderReceipt, err error) {
 	section := stock.Arrive()
-	err = u.InTx(ctx, sharesOf(req), nil, req.Pause, func(tx Tx) error {
+	err = u.InTx(ctx, sharesOf(req), nil, func(tx Tx) error {
 		// A plain read would show the stock at the beginning of the transaction.
 		lines, err := tx.deductAll(ctx, req, &section, tx.readForUpdate)
 		if err != nil {
 			return err
 		}
-		if req.Hold > 0 || req.Pause != nil {
+		if req.Hold > 0 {
 			section.Leave()
 		}
 		receipt = section.OrderReceipt(lines)
@@ -29,9 +29,6 @@ func (u update) Order(ctx context.Context, req stock.OrderRequest) (receipt stoc
 func (tx Tx) deductAll(
 	ctx context.Context, req stock.OrderRequest, section *stock.Section, reread readFunc,
 ) ([]stock.LineReceipt, error) {
-	if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
-		return nil, err
-	}
 	var receipts []stock.LineReceipt
 	for _, line := range req.Lines() {
 		remaining, err := tx.sell(ctx, line, req.Buyer, reread)
@@ -39,9 +36,6 @@ func (tx Tx) deductAll(
 			return nil, line.Refused(err)
 		}
 		receipts = append(receipts, stock.LineReceipt{Line: line, Remaining: remaining})
-		if err := req.Pause.At(ctx, stock.AfterLock); err != nil {
-			return nil, err
-		}
 	}
 	section.Enter()
 	if err := stock.Work(ctx, req.Hold); err != nil {

@@ -94,12 +94,11 @@ func TestATryOfAnOptimisticStrategyIsNotRepeated(t *testing.T) {
 	for _, name := range []string{"optimistic-version", "optimistic-spin", "optimistic-timestamp-us", "optimistic-stock"} {
 		id := service.NewItem(t, 10)
 		d := service.Deducter(t, name, stock.MySQL)
-		overtake := stocktest.Once(stock.BeforeWrite, func(ctx context.Context) error {
-			_, err := d.Deduct(context.WithoutCancel(ctx), stock.Request{GoodsID: id, Count: 1})
-			return err
+		overtake := stocktest.Once(stocktest.BeforeWrite, func(context.Context) {
+			stocktest.Sell(t, d, stock.Request{GoodsID: id, Count: 1})
 		})
-		ctx := stock.LimitWait(t.Context(), 0)
-		_, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: 1, Pause: overtake})
+		ctx := stocktest.WithPause(stock.LimitWait(t.Context(), 0), overtake)
+		_, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
 		if !errors.Is(err, stock.ErrBusy) || !strings.Contains(err.Error(), "each of 1 tries") {
 			t.Errorf("%s: %v, want busy after one try", name, err)
 		}

@@ -29,7 +29,7 @@ func (s *fencedStore) Read(ctx context.Context, goodsID int64) (units int64, err
 // Write implements stock.ReadWriter.
 func (s *fencedStore) Write(ctx context.Context, goodsID, units int64) error {
 	written := stock.ItemStock{GoodsID: goodsID, Units: units, Read: s.read, Holder: s.holder}
-	err := s.WriteAll(ctx, nil, []stock.ItemStock{written})
+	err := s.WriteAll(ctx, []stock.ItemStock{written})
 	if line, ok := errors.AsType[*stock.LineError](err); ok {
 		return line.Err
 	}

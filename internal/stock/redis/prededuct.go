@@ -25,9 +25,6 @@ func (p prededuct) Deduct(ctx context.Context, req stock.Request) (stock.Receipt
 	if err := stock.Work(ctx, req.Hold); err != nil {
 		return stock.Receipt{}, err
 	}
-	if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
-		return stock.Receipt{}, err
-	}
 	if ctx.Err() != nil {
 		return stock.Receipt{}, stock.Interrupted(context.Cause(ctx))
 	}
@@ -46,7 +43,6 @@ func (p prededuct) Deduct(ctx context.Context, req stock.Request) (stock.Receipt
 // giveBack returns the units of a request that found too few, and its refusal. If that fails, they may be gone: the
 // outcome is unknown.
 func (p prededuct) giveBack(ctx context.Context, req stock.Request, found int64) error {
-	_ = req.Pause.At(ctx, stock.BeforeCommit) // they are given back, however the pause ends
 	if err := p.Add(ctx, req.GoodsID, req.Count); err != nil {
 		return err
 	}

@@ -56,9 +56,6 @@ func (s *Script) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, 
 	if err := stock.Work(ctx, req.Hold); err != nil {
 		return stock.Receipt{}, err
 	}
-	if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
-		return stock.Receipt{}, err
-	}
 	receipt, err := s.Queue.Deduct(ctx, req)
 	if req.Hold > 0 && err == nil {
 		section.Leave()

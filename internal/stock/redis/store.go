@@ -88,7 +88,7 @@ func (s Store) Atomic() bool {
 }
 
 // WriteAll implements stock.Lockable.
-func (s Store) WriteAll(ctx context.Context, _ stock.PauseFunc, stocks []stock.ItemStock) error {
+func (s Store) WriteAll(ctx context.Context, stocks []stock.ItemStock) error {
 	if ctx.Err() != nil {
 		return stock.Interrupted(context.Cause(ctx))
 	}

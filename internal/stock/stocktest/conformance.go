@@ -204,40 +204,9 @@ func wantExclusive(t *testing.T, sales []sale) {
 	}
 }
 
-// gate stops a request at a pause point until it is opened, or the request is cancelled.
-type gate struct {
-	at            stock.Point
-	reached, open chan struct{}
-	once          sync.Once
-}
-
-func newGate(at stock.Point) *gate {
-	return &gate{at: at, reached: make(chan struct{}), open: make(chan struct{})}
-}
-
-func (g *gate) pause(ctx context.Context, at stock.Point) error {
-	if at != g.at {
-		return nil
-	}
-	g.once.Do(func() { close(g.reached) })
-	select {
-	case <-g.open:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// await waits until a request stops at the gate.
-func (g *gate) await(t testing.TB, done <-chan Answer) {
+func (s subject) park(t testing.TB, replica int, req stock.Request, at Point) *Parked {
 	t.Helper()
-	select {
-	case <-g.reached:
-	case ended := <-done:
-		t.Fatalf("the request ended before it reached the point %s: %+v", g.at, ended)
-	case <-time.After(patience):
-		t.Fatalf("the request did not reach the point %s", g.at)
-	}
+	return Park(t, s.replicas[replica].deducter, req, at)
 }
 
 func (s subject) start(ctx context.Context, replica int, req stock.Request) <-chan Answer {
@@ -247,16 +216,6 @@ func (s subject) start(ctx context.Context, replica int, req stock.Request) <-ch
 		done <- Answer{receipt, err}
 	}()
 	return done
-}
-
-// points returns the pause points that the strategy passes.
-func (s subject) points(t testing.TB) (passed []stock.Point) {
-	record := func(_ context.Context, at stock.Point) error {
-		passed = append(passed, at)
-		return nil
-	}
-	s.deduct(t, stock.Request{GoodsID: s.newItem(t, 1), Count: 1, Pause: record})
-	return passed
 }
 
 // losesUpdate lets two requests race, of which the second must overwrite the first. A strategy that compares whole
@@ -279,26 +238,26 @@ const initialOfRace = 10
 // It returns the units left.
 func (s subject) leftByRace(t *testing.T, replicas int) int64 {
 	t.Helper()
-	lastPoint := stock.BeforeWrite
-	if slices.Contains(s.points(t), stock.BeforeCommit) {
-		lastPoint = stock.BeforeCommit
+	id := s.newItem(t, initialOfRace)
+	first := s.park(t, 0, stock.Request{GoodsID: id, Count: 1}, s.lastPoint(t))
+	second := s.park(t, replicas-1, stock.Request{GoodsID: id, Count: 2}, BeforeWrite)
+	if err := first.Resume(); err != nil {
+		t.Fatalf("first: %v", err)
 	}
-	id, ctx := s.newItem(t, initialOfRace), patient(t)
-
-	first, second := newGate(lastPoint), newGate(stock.AfterRead)
-	firstDone := s.start(ctx, 0, stock.Request{GoodsID: id, Count: 1, Pause: first.pause})
-	first.await(t, firstDone)
-	secondDone := s.start(ctx, replicas-1, stock.Request{GoodsID: id, Count: 2, Pause: second.pause})
-	second.await(t, secondDone)
-	close(first.open)
-	if done := <-firstDone; done.Err != nil {
-		t.Fatalf("first: %v", done.Err)
-	}
-	close(second.open)
-	if done := <-secondDone; done.Err != nil {
-		t.Fatalf("second: %v", done.Err)
+	if err := second.Resume(); err != nil {
+		t.Fatalf("second: %v", err)
 	}
 	return s.left(t, id)
+}
+
+// lastPoint returns the point after which the write of a request takes effect.
+func (s subject) lastPoint(t testing.TB) Point {
+	last := BeforeWrite
+	ctx := WithPause(patient(t), Once(BeforeCommit, func(context.Context) { last = BeforeCommit }))
+	if sold := <-s.start(ctx, 0, stock.Request{GoodsID: s.newItem(t, 1), Count: 1}); sold.Err != nil {
+		t.Fatal(sold.Err)
+	}
+	return last
 }
 
 func (s subject) oversells(t *testing.T, replicas int) {
@@ -314,14 +273,11 @@ func (s subject) oversells(t *testing.T, replicas int) {
 
 // undersells lets a request that asks for too much take units, and another one ask for a unit before they are back.
 func (s subject) undersells(t *testing.T, replicas int) {
-	id, ctx := s.newItem(t, 2), patient(t)
-	greedy := newGate(stock.BeforeCommit)
-	first := s.start(ctx, 0, stock.Request{GoodsID: id, Count: 3, Pause: greedy.pause})
-	greedy.await(t, first)
-	second := <-s.start(ctx, replicas-1, stock.Request{GoodsID: id, Count: 1})
-	close(greedy.open)
-	if ended := <-first; !errors.Is(ended.Err, stock.ErrSoldOut) || !errors.Is(second.Err, stock.ErrSoldOut) {
-		t.Errorf("requests for 3 and 1 of 2 units: %v, %v, want both refused as sold out", ended.Err, second.Err)
+	id := s.newItem(t, 2)
+	greedy := s.park(t, 0, stock.Request{GoodsID: id, Count: 3}, AfterWrite)
+	second := <-s.start(patient(t), replicas-1, stock.Request{GoodsID: id, Count: 1})
+	if err := greedy.Resume(); !errors.Is(err, stock.ErrSoldOut) || !errors.Is(second.Err, stock.ErrSoldOut) {
+		t.Errorf("requests for 3 and 1 of 2 units: %v, %v, want both refused as sold out", err, second.Err)
 	}
 	s.wantLeft(t, id, 2)
 }
@@ -385,14 +341,12 @@ func (s subject) cancelledBefore(t *testing.T) {
 }
 
 func (s subject) cancelledInside(t *testing.T) {
-	id := s.newItem(t, 4)
+	id := s.newItem(t, 5)
+	s.deduct(t, stock.Request{GoodsID: id, Count: 1}) // a lock reads an item once to see that it exists
 	ctx, cancel := context.WithCancel(patient(t))
 	defer cancel()
-	parked := newGate(stock.BeforeWrite)
-	done := s.start(ctx, 0, stock.Request{GoodsID: id, Count: 1, Pause: parked.pause})
-	parked.await(t, done)
-	cancel()
-	if ended := <-done; !errors.Is(ended.Err, stock.ErrBusy) || !errors.Is(ended.Err, context.Canceled) {
+	ended := <-s.start(cancelInside(ctx, cancel), 0, stock.Request{GoodsID: id, Count: 1, Hold: stock.MaxHold})
+	if !errors.Is(ended.Err, stock.ErrBusy) || !errors.Is(ended.Err, context.Canceled) {
 		t.Errorf("Deduct: %v, want busy joined with context.Canceled", ended.Err)
 	}
 	s.wantLeft(t, id, 4)
@@ -401,6 +355,17 @@ func (s subject) cancelledInside(t *testing.T) {
 	if next.Err != nil || !s.leaves(next.Receipt, 3) {
 		t.Errorf("the next request: %+v, %v, want a receipt with 3 remaining", next.Receipt, next.Err)
 	}
+}
+
+// cancelInside makes cancel end a request that has read or written the stock and now works. A script is sent only after
+// the work, so the clock ends a request that has done neither.
+func cancelInside(ctx context.Context, cancel func()) context.Context {
+	time.AfterFunc(200*time.Millisecond, cancel)
+	return WithPause(ctx, func(_ context.Context, at Point) {
+		if at == AfterRead || at == AfterWrite {
+			cancel()
+		}
+	})
 }
 
 func (s subject) holds(t *testing.T) {

@@ -17,10 +17,10 @@ func (s subject) runBuyers(t *testing.T) {
 	t.Run("counts anew when the stock is set", s.countsAnew)
 	switch s.strategy.Claim.BuyerLimit {
 	case stock.BuyerLimitIsKept:
-		t.Run("keeps the limit if two requests of a buyer meet", func(t *testing.T) { s.meets(t, 2) })
+		t.Run("keeps the limit if two requests of a buyer meet", func(t *testing.T) { s.meets(t, BeforeRead, 2) })
 		t.Run("keeps the limit of buyers who send many requests", s.keepsLimits)
 	case stock.BuyerLimitIsExceeded:
-		t.Run("exceeds the limit if two requests of a buyer meet", func(t *testing.T) { s.meets(t, 4) })
+		t.Run("exceeds the limit if two requests of a buyer meet", func(t *testing.T) { s.meets(t, BeforeWrite, 4) })
 	default:
 		t.Errorf("the suite has no test of a strategy that claims the limit is %q", s.strategy.Claim.BuyerLimit)
 	}
@@ -113,23 +113,19 @@ func (s subject) countsAnew(t *testing.T) {
 	}
 }
 
-// meets stops a request of a buyer before its write, until another one of the same buyer has been sold on the other
-// replica. Both ask for two units, and the limit is two.
-func (s subject) meets(t *testing.T, sold int64) {
+// meets stops a request of a buyer at a point, until another one of the same buyer has been sold on the other replica.
+// Both ask for two units, and the limit is two.
+func (s subject) meets(t *testing.T, at Point, sold int64) {
 	id := s.newItem(t, 10)
 	req := stock.Request{GoodsID: id, Count: 2, Buyer: stock.Buyer{Name: "b", Limit: 2}}
-	parked, late := newGate(stock.BeforeWrite), req
-	late.Pause = parked.pause
-	done := s.start(patient(t), 0, late)
-	parked.await(t, done)
+	late := s.park(t, 0, req, at)
 	if _, err := s.deductOn(t, 1, req); err != nil {
 		t.Errorf("the second request: %v, want a receipt", err)
 	}
-	close(parked.open)
-	if ended := <-done; sold == 2 {
-		wantBuyerLimit(t, ended.Err, stock.BuyerLimitError{GoodsID: id, Asked: 2, Bought: 2, Limit: 2})
-	} else if ended.Err != nil {
-		t.Errorf("the first request: %v, want a receipt", ended.Err)
+	if err := late.Resume(); sold == 2 {
+		wantBuyerLimit(t, err, stock.BuyerLimitError{GoodsID: id, Asked: 2, Bought: 2, Limit: 2})
+	} else if err != nil {
+		t.Errorf("the first request: %v, want a receipt", err)
 	}
 	s.wantLeft(t, id, 10-sold)
 }

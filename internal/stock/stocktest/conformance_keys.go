@@ -79,21 +79,18 @@ func (s subject) refusesReusedKey(t *testing.T) {
 
 // refusesInProgress stops the first request before it has locked the item, and before its COMMIT.
 func (s subject) refusesInProgress(t *testing.T) {
-	for _, at := range []stock.Point{stock.BeforeWrite, stock.BeforeCommit} {
+	for _, at := range []Point{BeforeWrite, BeforeCommit} {
 		id := s.newItem(t, 10)
 		req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-		parked, first := newGate(at), req
-		first.Pause = parked.pause
-		done := s.start(patient(t), 0, first)
-		parked.await(t, done)
+		first := s.park(t, 0, WithWork(req), at)
 		for replica := range s.replicas {
 			if _, err := s.deductOn(t, replica, req); !errors.Is(err, stock.ErrInProgress) {
 				t.Errorf("on replica %d, while the first request stops at %s: %v, want in progress", replica, at, err)
 			}
 		}
-		close(parked.open)
-		if ended := <-done; ended.Err != nil || ended.Receipt.Remaining != 7 {
-			t.Errorf("the first request, after it stopped at %s: %+v, want a receipt with 7 remaining", at, ended)
+		if err := first.Resume(); err != nil || first.Receipt.Remaining != 7 {
+			t.Errorf("the first request, after it stopped at %s: %+v, %v, want a receipt with 7 remaining",
+				at, first.Receipt, err)
 		}
 		if again, err := s.deductOn(t, 1, req); err != nil || !again.Replayed || again.Remaining != 7 {
 			t.Errorf("afterwards: %+v, %v, want a replay with 7 remaining", again, err)
@@ -150,12 +147,7 @@ func (s subject) forgetsRefusals(t *testing.T) {
 	s.replicas[0].service.Set(t, unknown, 10)
 	ctx, cancel := context.WithCancel(patient(t))
 	defer cancel()
-	parked, cancelled := newGate(stock.BeforeCommit), req
-	cancelled.Pause = parked.pause
-	done := s.start(ctx, 0, cancelled)
-	parked.await(t, done)
-	cancel()
-	if ended := <-done; !errors.Is(ended.Err, stock.ErrBusy) {
+	if ended := <-s.start(cancelInside(ctx, cancel), 0, WithWork(req)); !errors.Is(ended.Err, stock.ErrBusy) {
 		t.Errorf("%v, want busy", ended.Err)
 	}
 	if receipt, err := s.retryRefusals(patient(t), 1, req); err != nil || receipt.Replayed || receipt.Remaining != 9 {

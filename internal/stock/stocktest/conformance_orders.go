@@ -26,7 +26,7 @@ func (s subject) takesOrders() bool {
 }
 
 func (s subject) order(
-	ctx context.Context, replica int, pause stock.PauseFunc, lines ...stock.Line,
+	ctx context.Context, replica int, lines ...stock.Line,
 ) (stock.OrderReceipt, error) {
 	orderer, _, err := s.replicas[replica].service.ResolveOrders(s.strategy.Name, s.store)
 	if err != nil {
@@ -36,7 +36,6 @@ func (s subject) order(
 	if err != nil {
 		return stock.OrderReceipt{}, err
 	}
-	req.Pause = pause
 	return orderer.Order(ctx, req)
 }
 
@@ -97,7 +96,7 @@ func (s subject) ordersConserve(t *testing.T) {
 // buy sends an order, or a deduction if there is only one line.
 func (s subject) buy(ctx context.Context, replica int, lines []stock.Line) (stock.OrderReceipt, error) {
 	if len(lines) > 1 {
-		return s.order(ctx, replica, nil, lines...)
+		return s.order(ctx, replica, lines...)
 	}
 	line := lines[0]
 	receipt, err := s.replicas[replica].deducter.Deduct(ctx, stock.Request{GoodsID: line.GoodsID, Count: line.Count})
@@ -107,7 +106,7 @@ func (s subject) buy(ctx context.Context, replica int, lines []stock.Line) (stoc
 
 func (s subject) confirmsOrder(t *testing.T) {
 	a, b := s.newItem(t, 10), s.newItem(t, 10)
-	receipt, err := s.order(patient(t), 0, nil,
+	receipt, err := s.order(patient(t), 0,
 		stock.Line{GoodsID: b, Count: 1}, stock.Line{GoodsID: a, Count: 2}, stock.Line{GoodsID: b, Count: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +130,7 @@ func (s subject) confirmsOrder(t *testing.T) {
 
 func (s subject) refusesSoldOutOrder(t *testing.T) {
 	a, b, last := s.newItem(t, 10), s.newItem(t, 10), s.newItem(t, 1)
-	_, err := s.order(patient(t), 0, nil,
+	_, err := s.order(patient(t), 0,
 		stock.Line{GoodsID: last, Count: 2}, stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1})
 	line, isLine := errors.AsType[*stock.LineError](err)
 	soldOut, isSoldOut := errors.AsType[*stock.SoldOutError](err)
@@ -146,7 +145,7 @@ func (s subject) refusesSoldOutOrder(t *testing.T) {
 
 func (s subject) refusesOrderOfUnknownItem(t *testing.T) {
 	a, unknown := s.newItem(t, 10), NewItem()
-	_, err := s.order(patient(t), 0, nil, stock.Line{GoodsID: unknown, Count: 1}, stock.Line{GoodsID: a, Count: 1})
+	_, err := s.order(patient(t), 0, stock.Line{GoodsID: unknown, Count: 1}, stock.Line{GoodsID: a, Count: 1})
 	line, isLine := errors.AsType[*stock.LineError](err)
 	if !isLine || line.GoodsID != unknown || !errors.Is(err, stock.ErrUnknownItem) {
 		t.Errorf("got %v, want that item %d is unknown", err, unknown)
@@ -156,25 +155,22 @@ func (s subject) refusesOrderOfUnknownItem(t *testing.T) {
 }
 
 func (s subject) cancelsOrder(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 10)
+	a, b := s.newItem(t, 11), s.newItem(t, 11)
 	lines := []stock.Line{{GoodsID: a, Count: 1}, {GoodsID: b, Count: 1}}
+	// Locks read an item once to see that it exists.
+	if _, err := s.order(patient(t), 0, lines...); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(patient(t))
 	defer cancel()
-	parked := newGate(stock.AfterLock) // after the first item is locked, before the second one is
-	done := make(chan Answer, 1)
-	go func() {
-		_, err := s.order(ctx, 0, parked.pause, lines...)
-		done <- Answer{Err: err}
-	}()
-	parked.await(t, done)
-	cancel()
-	if ended := <-done; !errors.Is(ended.Err, stock.ErrBusy) || !errors.Is(ended.Err, context.Canceled) {
-		t.Errorf("got %v, want busy joined with context.Canceled", ended.Err)
+	_, err := s.order(cancelInside(ctx, cancel), 0, lines...)
+	if !errors.Is(err, stock.ErrBusy) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want busy joined with context.Canceled", err)
 	}
 	s.wantLeft(t, a, 10)
 	s.wantLeft(t, b, 10)
 	// Nothing stays locked: another order can be carried out by the other replica.
-	if _, err := s.order(patient(t), 1, nil, lines...); err != nil {
+	if _, err := s.order(patient(t), 1, lines...); err != nil {
 		t.Errorf("the next order: %v", err)
 	}
 	s.wantLeft(t, a, 9)

@@ -22,7 +22,7 @@ func (s subject) triesFree(t *testing.T) {
 	if !s.takesOrders() {
 		return
 	}
-	if _, err := s.order(ctx, 0, nil, stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1}); err != nil {
+	if _, err := s.order(ctx, 0, stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1}); err != nil {
 		t.Errorf("a try of an order of free items: %v", err)
 	}
 	s.wantLeft(t, a, 1)
@@ -36,9 +36,7 @@ func (s subject) triesLocked(t *testing.T) {
 	if s.strategy.Claim.TwoReplicas == stock.Correct {
 		replicas = []int{0, 1}
 	}
-	parked := newGate(stock.BeforeWrite)
-	holder := s.start(patient(t), 0, stock.Request{GoodsID: b, Count: 1, Pause: parked.pause})
-	parked.await(t, holder)
+	holder := s.park(t, 0, stock.Request{GoodsID: b, Count: 1}, BeforeWrite)
 	ctx := stock.LimitWait(patient(t), 0)
 	for _, replica := range replicas {
 		s.wantBusyAtOnce(t, "a deduction", func() error {
@@ -46,14 +44,13 @@ func (s subject) triesLocked(t *testing.T) {
 		})
 		if s.takesOrders() {
 			s.wantBusyAtOnce(t, "an order", func() error {
-				_, err := s.order(ctx, replica, nil, stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1})
+				_, err := s.order(ctx, replica, stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1})
 				return err
 			})
 		}
 	}
-	close(parked.open)
-	if ended := <-holder; ended.Err != nil {
-		t.Errorf("the holder: %v", ended.Err)
+	if err := holder.Resume(); err != nil {
+		t.Errorf("the holder: %v", err)
 	}
 	// Those that were refused left nothing behind.
 	for _, replica := range replicas {
@@ -68,15 +65,12 @@ func (s subject) triesLocked(t *testing.T) {
 // waitsBriefly sends a request that waits less than others while another one holds the lock.
 func (s subject) waitsBriefly(t *testing.T) {
 	id, ctx := s.newItem(t, 4), stock.LimitWait(patient(t), 20*time.Millisecond)
-	parked := newGate(stock.BeforeWrite)
-	holder := s.start(patient(t), 0, stock.Request{GoodsID: id, Count: 1, Pause: parked.pause})
-	parked.await(t, holder)
+	holder := s.park(t, 0, stock.Request{GoodsID: id, Count: 1}, BeforeWrite)
 	s.wantBusyAtOnce(t, "a deduction that may wait for 20 ms", func() error {
 		return (<-s.start(ctx, 0, stock.Request{GoodsID: id, Count: 1})).Err
 	})
-	close(parked.open)
-	if ended := <-holder; ended.Err != nil {
-		t.Errorf("the holder: %v", ended.Err)
+	if err := holder.Resume(); err != nil {
+		t.Errorf("the holder: %v", err)
 	}
 	s.wantLeft(t, id, 3)
 }

@@ -62,21 +62,26 @@ func (o *Orders) Request(key string, counts ...int) stock.OrderRequest {
 
 // Place sends an order without a key.
 func (o *Orders) Place(
-	strategy string, on stock.Store, pause stock.PauseFunc, counts ...int,
+	strategy string, on stock.Store, pause PauseFunc, counts ...int,
 ) (stock.OrderReceipt, error) {
 	o.t.Helper()
-	req := o.Request("", counts...)
-	req.Pause = pause
-	return o.Send(strategy, on, req)
+	return o.SendPausing(strategy, on, pause, o.Request("", counts...))
 }
 
 // Send sends an order.
 func (o *Orders) Send(strategy string, on stock.Store, req stock.OrderRequest) (stock.OrderReceipt, error) {
+	return o.SendPausing(strategy, on, nil, req)
+}
+
+// SendPausing sends an order with a pause.
+func (o *Orders) SendPausing(
+	strategy string, on stock.Store, pause PauseFunc, req stock.OrderRequest,
+) (stock.OrderReceipt, error) {
 	orderer, _, err := o.Service.ResolveOrders(strategy, on)
 	if err != nil {
 		return stock.OrderReceipt{}, err
 	}
-	return orderer.Order(o.t.Context(), req)
+	return orderer.Order(WithPause(o.t.Context(), pause), req)
 }
 
 // RetryInProgress sends an order again until no earlier order with its key is in progress.

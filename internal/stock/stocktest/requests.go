@@ -15,8 +15,15 @@ import (
 func Sell(t testing.TB, d stock.Deducter, req stock.Request) {
 	t.Helper()
 	if _, err := d.Deduct(t.Context(), req); err != nil {
-		t.Fatalf("Deduct %+v: %v", req, err)
+		t.Errorf("Deduct %+v: %v", req, err)
 	}
+}
+
+// WithWork returns the request with work to do inside its critical section, so little that it takes no time. Such a
+// request is carried out by itself where others share a batch.
+func WithWork(req stock.Request) stock.Request {
+	req.Hold = time.Nanosecond
+	return req
 }
 
 // RetryInProgress sends a request with a key again until no earlier request with this key is in progress.
@@ -33,31 +40,27 @@ func RetryInProgress(t testing.TB, d stock.Deducter, req stock.Request) (receipt
 	return receipt
 }
 
-// Once returns a pause that calls do when a request first passes a pause point. Each request needs its own.
-func Once(at stock.Point, do func(context.Context) error) stock.PauseFunc {
-	done := false
-	return func(ctx context.Context, point stock.Point) error {
-		if done || point != at {
-			return nil
+// Once returns a pause that calls do when a request is at a point for the first time. Each request needs its own.
+func Once(at Point, do func(context.Context)) PauseFunc {
+	var once sync.Once
+	return func(ctx context.Context, point Point) {
+		if point == at {
+			once.Do(func() { do(ctx) })
 		}
-		done = true
-		return do(ctx)
 	}
 }
 
 // Barrier returns a function for Once that waits until n requests have called it.
-func Barrier(n int) func(context.Context) error {
+func Barrier(n int) func(context.Context) {
 	var all sync.WaitGroup
 	all.Add(n)
-	return func(context.Context) error {
+	return func(context.Context) {
 		all.Done()
 		all.Wait()
-		return nil
 	}
 }
 
-// Parked is a deduction that has stopped at a pause point. Like a stopped process, it does not notice that its context
-// ends.
+// Parked is a deduction that has stopped at a point. Like a stopped process, it does not notice that its context ends.
 type Parked struct {
 	Receipt stock.Receipt // set once Resume has returned
 
@@ -65,28 +68,28 @@ type Parked struct {
 	done chan error
 }
 
-// Park starts a deduction and waits until it stops at a pause point.
-func Park(t testing.TB, d stock.Deducter, req stock.Request, at stock.Point) *Parked {
+// Park starts a deduction and waits until it stops at a point.
+func Park(t testing.TB, d stock.Deducter, req stock.Request, at Point) *Parked {
 	t.Helper()
-	return ParkWhen(t, d, req, func(point stock.Point) bool { return point == at })
+	return ParkWhen(t, d, req, func(point Point) bool { return point == at })
 }
 
-// ParkWhen starts a deduction and waits until it stops at the first pause point for which stop reports true.
-func ParkWhen(t testing.TB, d stock.Deducter, req stock.Request, stop func(stock.Point) bool) *Parked {
+// ParkWhen starts a deduction and waits until it stops at the first point for which stop reports true.
+func ParkWhen(t testing.TB, d stock.Deducter, req stock.Request, stop func(Point) bool) *Parked {
 	t.Helper()
 	p := &Parked{goOn: make(chan struct{}), done: make(chan error, 1)}
-	reached := make(chan struct{})
+	reached, ended := make(chan struct{}), t.Context().Done()
 	stopped := false
-	req.Pause = func(_ context.Context, point stock.Point) error {
-		if !stopped && stop(point) {
+	ctx := WithPause(patient(t), func(_ context.Context, at Point) {
+		if !stopped && stop(at) {
 			stopped = true
 			close(reached)
-			<-p.goOn
+			select {
+			case <-p.goOn:
+			case <-ended: // the test has failed
+			}
 		}
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(cancel)
+	})
 	go func() {
 		receipt, err := d.Deduct(ctx, req)
 		p.Receipt = receipt
@@ -95,7 +98,7 @@ func ParkWhen(t testing.TB, d stock.Deducter, req stock.Request, stop func(stock
 	select {
 	case <-reached:
 	case err := <-p.done:
-		t.Fatalf("the request ended before it stopped: %v", err)
+		t.Fatalf("the request ended before it stopped: %+v, %v", p.Receipt, err)
 	}
 	return p
 }

@@ -138,18 +138,25 @@ func parseDSN(t testing.TB, dsn string) *mysql.Config {
 	return config
 }
 
-// MySQL opens a pool that is closed when the test ends.
+// MySQL opens a pool that is closed when the test ends. It pauses requests: see WithPause.
 func MySQL(t testing.TB, dsn string) *sqlx.DB {
-	db := sqlx.MustOpen("mysql", dsn)
+	t.Helper()
+	db, err := openMySQL(parseDSN(t, dsn))
+	if err != nil {
+		t.Fatal(err)
+	}
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
 
-// Redis returns a client that never retries and is closed when the test ends.
+// Redis returns a client that never retries and is closed when the test ends. It pauses requests: see
+// WithPause.
 func Redis(t testing.TB, options *redis.Options) redis.UniversalClient {
-	return serverstest.RedisClient(t, options)
+	client := serverstest.RedisClient(t, options)
+	client.AddHook(pausingRedis{})
+	return client
 }
 
 func etcdClient(t testing.TB, address string) *clientv3.Client {

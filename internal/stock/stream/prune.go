@@ -43,7 +43,7 @@ func pruneSales(
 	ctx context.Context, db *sqlx.DB, age time.Duration, before time.Time,
 ) (found int, rows int64, err error) {
 	// At READ COMMITTED, since locked gaps would keep new sales out.
-	err = mysql.Store{DB: db}.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, nil, func(tx mysql.Tx) error {
+	err = mysql.Store{DB: db}.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, func(tx mysql.Tx) error {
 		result, err := tx.ExecContext(ctx, `DELETE FROM stream_sale
 			WHERE deducted AND written < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND written < ?
 			ORDER BY written LIMIT ?`,

@@ -90,7 +90,7 @@ func (a Admin) reconcile(ctx context.Context, goodsID int64, mend func(Finding) 
 		return b, err
 	}
 	// READ COMMITTED shows what was committed before the lock was granted, on TiDB to a plain SELECT too.
-	err = mysql.Store{DB: a.MySQL}.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, nil, func(tx mysql.Tx) error {
+	err = mysql.Store{DB: a.MySQL}.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, func(tx mysql.Tx) error {
 		c := comparison{streams: a.streams(), tx: tx, goodsID: goodsID}
 		b, err = c.compare(ctx)
 		if err != nil || !mend(b.Finding) {

@@ -26,14 +26,14 @@ func (w *writeBehind) record(ctx context.Context, sales []sale, delivered time.T
 	if len(sales) == 0 {
 		return nil
 	}
-	err := w.db.InTx(ctx, sharesOf(sales, locked), mysql.ReadCommitted, nil, func(tx mysql.Tx) error {
+	err := w.db.InTx(ctx, sharesOf(sales, locked), mysql.ReadCommitted, func(tx mysql.Tx) error {
 		return w.deduct(ctx, tx, sales, delivered, locked)
 	})
 	if !mysql.IsDuplicate(err) {
 		return err
 	}
 	var recorded map[saleKey]bool
-	failed := w.db.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, nil, func(tx mysql.Tx) (err error) {
+	failed := w.db.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, func(tx mysql.Tx) (err error) {
 		recorded, err = findRecorded(ctx, tx, sales)
 		return err
 	})

@@ -30,10 +30,7 @@ func (t thenMySQL) Deduct(ctx context.Context, req stock.Request) (stock.Receipt
 	if err != nil {
 		return stock.Receipt{}, err
 	}
-	err = req.Pause.At(ctx, stock.BeforeCommit)
-	if err == nil {
-		_, err = t.second.Deduct(ctx, stock.Request{GoodsID: req.GoodsID, Count: req.Count})
-	}
+	_, err = t.second.Deduct(ctx, stock.Request{GoodsID: req.GoodsID, Count: req.Count})
 	if err == nil {
 		return receipt, nil
 	}
