@@ -474,6 +474,6 @@ func shorten(s string) string {
 
 // loadsLocalFile reports whether a statement would make the server ask the client for a file.
 func loadsLocalFile(text []byte) bool {
-	tokens := tokenize(string(text[:min(len(text), 200)]))
-	return words(tokens, "LOAD") && containsWords(tokens, "LOCAL", "INFILE")
+	o := outline(tokenize(string(text[:min(len(text), 200)])))
+	return strings.HasPrefix(o, " LOAD ") && strings.Contains(o, " LOCAL INFILE ")
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Protocol is what the connections of a Proxy speak.
@@ -66,6 +68,7 @@ type Proxy struct {
 	protocol Protocol
 	server   string
 	gate     Gate
+	redis    *redis.Client
 	listener net.Listener
 	serving  sync.WaitGroup
 	opening  atomic.Int32 // connections of which the client cannot send requests yet
@@ -77,13 +80,16 @@ type Proxy struct {
 	closed   bool
 }
 
-// Start starts a proxy in front of a server (host:port), on a free port of the loopback interface.
-func Start(protocol Protocol, server string, gate Gate) (*Proxy, error) {
+// Start starts a proxy in front of a server (host:port), on a free port of the loopback interface. asked is a client of a
+// Redis that tells which keys a command has; it is only needed for the protocol of Redis.
+func Start(protocol Protocol, server string, gate Gate, asked *redis.Client) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{protocol: protocol, server: server, gate: gate, listener: listener, links: map[*link]struct{}{}}
+	p := &Proxy{
+		protocol: protocol, server: server, gate: gate, redis: asked, listener: listener, links: map[*link]struct{}{},
+	}
 	p.serving.Go(p.accept)
 	return p, nil
 }
@@ -192,7 +198,7 @@ func (p *Proxy) link(client net.Conn) *link {
 	case MySQL:
 		l.session = newMySQLSession(l.conn)
 	case Redis:
-		l.session = newRedisSession(l.conn)
+		l.session = newRedisSession(l.conn, p.redis)
 	case Frames:
 		l.session = chunks{}
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Limits of what a client may send, so that garbage takes no memory.
@@ -37,9 +39,9 @@ type expectation struct {
 	times    int
 }
 
-func newRedisSession(conn *Conn) *redisSession {
+func newRedisSession(conn *Conn, server *redis.Client) *redisSession {
 	conn.Store = "redis"
-	return &redisSession{conn: conn, channels: map[string]map[string]bool{
+	return &redisSession{conn: conn, keys: keyState{server: server}, channels: map[string]map[string]bool{
 		"subscribe": {}, "psubscribe": {}, "ssubscribe": {},
 	}}
 }

@@ -198,7 +198,7 @@ func TestMessagesComeBetweenReplies(t *testing.T) {
 	const message = "3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n"
 	const confirmation = "3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
 	for _, kind := range []string{"*", ">"} { // RESP2 and RESP3
-		s := newRedisSession(&Conn{})
+		s := newRedisSession(&Conn{}, nil)
 		for _, step := range []struct {
 			request string
 			replies []string

@@ -124,16 +124,17 @@ func TestShapesOfStatements(t *testing.T) {
 
 func TestWhatCommandsTouch(t *testing.T) {
 	t.Parallel()
+	server := commands(t)
 	for command, want := range map[string]string{
 		"GET a": "reads a", "set a 1 NX": "writes a", "DEL a b": "writes a b", "MSET a 1 b 2": "writes a b",
-		"BLPOP a b 0": "writes a b", "ZUNIONSTORE d 2 a b WEIGHTS 1 2": "writes a b d",
+		"BLPOP a b 0": "writes a b", "ZUNIONSTORE d 2 a b WEIGHTS 1 2": "reads a b writes d",
 		"XREAD BLOCK 5 STREAMS a b 0 0":    "reads a b",
 		"XREADGROUP GROUP g c STREAMS a >": "writes a", "EXISTS a b": "reads a b", "XGROUP CREATE a g 0": "writes a",
 		"EVAL_RO x 2 a b c": "reads a b", "WHATEVER a": "reads * writes *", "CONFIG SET x y": "reads * writes *",
-		"KEYS x": "reads *", "PUBLISH a m": "reads channel:* writes channel:a", "WAIT 1 0": "", "EVAL x 99 a": "writes a",
-		"EVAL x": "", "BLPOP": "", "XREAD": "",
+		"KEYS x": "reads *", "PUBLISH a m": "reads channel:* writes channel:a", "WAIT 1 0": "", "EVAL x 99 a": "",
+		"EVAL x 1 a b": "writes a", "EVAL x 0": "", "BLPOP": "reads * writes *", "FLUSHALL": "reads * writes *",
 	} {
-		var s keyState
+		s := keyState{server: server}
 		e := s.exchange([][]string{strings.Fields(command)})
 		got := strings.Join(append(prefixedBy("reads", e.Reads), prefixedBy("writes", e.Writes)...), " ")
 		if got = strings.ReplaceAll(got, keyPrefix, ""); got != want || e.Local || e.Handshake {
@@ -144,7 +145,7 @@ func TestWhatCommandsTouch(t *testing.T) {
 		"HELLO 3 AUTH a b": true, "CLIENT SETNAME x": true, "SELECT 1": true, "PING": false, "SCRIPT LOAD x": false,
 		"UNWATCH": false,
 	} {
-		var s keyState
+		s := keyState{server: server}
 		e := s.exchange([][]string{strings.Fields(command)})
 		if e.Handshake != handshake || !e.Local || len(e.Reads)+len(e.Writes) > 0 {
 			t.Errorf("%s: %+v", command, e)

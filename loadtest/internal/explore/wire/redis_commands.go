@@ -1,81 +1,19 @@
 package wire
 
 import (
+	"context"
 	"crypto/sha1"
 	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
 )
-
-// keySpec tells where a command has its keys. Positions count from 1, after the name of the command.
-type keySpec struct {
-	first, last int // the last may be counted from the end, where it is negative
-	step        int
-	counted     int // position of the number of keys, which follow it; 0: there is none
-	reads       bool
-}
-
-// specs lists the commands by where their keys are.
-var specs = []struct {
-	keySpec
-	commands string
-}{
-	{keySpec{first: 1, last: 1, step: 1, reads: true}, `GET STRLEN TTL PTTL TYPE EXPIRETIME PEXPIRETIME GETRANGE SUBSTR
-		GETBIT BITCOUNT BITPOS BITFIELD_RO HGET HMGET HGETALL HEXISTS HLEN HKEYS HVALS HSTRLEN HRANDFIELD HSCAN HTTL HPTTL
-		LRANGE LINDEX LLEN LPOS SCARD SISMEMBER SMISMEMBER SMEMBERS SRANDMEMBER SSCAN ZCARD ZSCORE ZMSCORE ZRANGE ZREVRANGE
-		ZRANGEBYSCORE ZREVRANGEBYSCORE ZRANGEBYLEX ZREVRANGEBYLEX ZCOUNT ZLEXCOUNT ZRANK ZREVRANK ZSCAN ZRANDMEMBER XLEN
-		XRANGE XREVRANGE XPENDING DUMP GEOPOS GEODIST GEOHASH GEOSEARCH`},
-	{keySpec{first: 1, last: 1, step: 1}, `SET SETNX SETEX PSETEX GETSET GETDEL GETEX APPEND INCR DECR INCRBY DECRBY
-		INCRBYFLOAT EXPIRE PEXPIRE EXPIREAT PEXPIREAT PERSIST SETRANGE SETBIT BITFIELD HSET HSETNX HMSET HDEL HINCRBY
-		HINCRBYFLOAT HEXPIRE HPEXPIRE HPERSIST HGETDEL HGETEX HSETEX LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LREM LSET LTRIM
-		LINSERT SADD SREM SPOP ZADD ZREM ZINCRBY ZPOPMIN ZPOPMAX ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREMRANGEBYLEX XADD XDEL
-		XACK XTRIM XCLAIM XAUTOCLAIM XSETID PFADD RESTORE GEOADD`},
-	{keySpec{first: 2, last: 2, step: 1, reads: true}, `XINFO OBJECT MEMORY`},
-	{keySpec{first: 2, last: 2, step: 1}, `XGROUP`},
-	{keySpec{first: 1, last: -1, step: 1, reads: true}, `EXISTS MGET SINTER SUNION SDIFF WATCH`},
-	{keySpec{first: 1, last: -1, step: 1}, `DEL UNLINK TOUCH PFCOUNT PFMERGE SUNIONSTORE SINTERSTORE SDIFFSTORE`},
-	{keySpec{first: 1, last: 2, step: 1}, `RENAME RENAMENX COPY LMOVE RPOPLPUSH SMOVE BLMOVE BRPOPLPUSH ZRANGESTORE LCS
-		GEOSEARCHSTORE`},
-	{keySpec{first: 1, last: -2, step: 1}, `BLPOP BRPOP BZPOPMIN BZPOPMAX`},
-	{keySpec{first: 1, last: -1, step: 2}, `MSET MSETNX`},
-	{keySpec{counted: 2}, `EVAL EVALSHA FCALL BLMPOP BZMPOP`},
-	{keySpec{counted: 2, reads: true}, `EVAL_RO EVALSHA_RO FCALL_RO`},
-	{keySpec{first: 1, last: 1, step: 1, counted: 2}, `ZUNIONSTORE ZINTERSTORE ZDIFFSTORE`},
-	{keySpec{counted: 1, reads: true}, `ZUNION ZINTER ZDIFF SINTERCARD ZINTERCARD`},
-	{keySpec{counted: 1}, `LMPOP ZMPOP`},
-}
-
-var keySpecs = sync.OnceValue(func() map[string]keySpec {
-	byCommand := map[string]keySpec{}
-	for _, s := range specs {
-		for command := range strings.FieldsSeq(s.commands) {
-			byCommand[command] = s.keySpec
-		}
-	}
-	return byCommand
-})
-
-// keys returns the keys of a command with arguments.
-func (s keySpec) keys(args []string) (keys []string) {
-	last := s.last
-	if last < 0 {
-		last += len(args) + 1
-	}
-	for i := s.first; i > 0 && i <= min(last, len(args)); i += s.step {
-		keys = append(keys, args[i-1])
-	}
-	if s.counted > 0 && s.counted <= len(args) {
-		n, err := strconv.Atoi(args[s.counted-1])
-		if rest := args[s.counted:]; err == nil && n > 0 {
-			keys = append(keys, rest[:min(n, len(rest))]...)
-		}
-	}
-	return keys
-}
 
 const (
 	keyPrefix     = "redis:"
@@ -86,6 +24,11 @@ const (
 
 // keyState is what is known about the session of a connection.
 type keyState struct {
+	server *redis.Client // tells the keys of commands
+	transaction
+}
+
+type transaction struct {
 	inMulti bool
 	watched names
 	queued  effect // of the commands since MULTI
@@ -98,13 +41,13 @@ func (s *keyState) exchange(commands [][]string) *Exchange {
 	var texts, shapes []string
 	for _, command := range commands {
 		verb, args := strings.ToUpper(command[0]), command[1:]
-		one := s.command(verb, args)
+		one, keys := s.command(verb, args)
 		reads.add(one.reads...)
 		writes.add(one.writes...)
 		e.Local = e.Local && one.local
 		e.Handshake = e.Handshake && one.opening
 		e.abandons = e.abandons || blocks(verb, args)
-		text, shape := describeCommand(verb, args)
+		text, shape := describeCommand(verb, args, keys)
 		texts, shapes = append(texts, text), append(shapes, shape)
 	}
 	e.Reads, e.Writes = reads.list(), writes.list()
@@ -123,104 +66,102 @@ func blocks(verb string, args []string) bool {
 	return false
 }
 
-// command tells what a command touches, and keeps the books about MULTI and WATCH.
-func (s *keyState) command(verb string, args []string) effect {
+// command tells what a command touches, with its keys, and keeps the books about MULTI and WATCH.
+func (s *keyState) command(verb string, args []string) (e effect, keys []string) {
 	switch verb {
 	case "MULTI":
 		s.inMulti, s.queued = true, effect{}
-		return effect{local: true}
+		return effect{local: true}, nil
 	case "EXEC":
-		e := s.queued
+		e = s.queued
 		e.reads.add(s.watched...)
-		*s = keyState{}
-		return e
-	case "DISCARD":
-		*s = keyState{}
-		return effect{local: true}
+		s.transaction = transaction{}
+		return e, nil
+	case "DISCARD", "RESET":
+		s.transaction = transaction{}
+		return effect{local: true, opening: verb == "RESET"}, nil
 	case "UNWATCH":
 		s.watched = nil
-		return effect{local: true}
-	case "RESET":
-		*s = keyState{}
-		return effect{local: true, opening: true}
+		return effect{local: true}, nil
 	}
-	e := touches(verb, args)
+	e, known := withoutKeys(verb, args)
+	if !known {
+		e, keys = s.keysOf(verb, args)
+	}
 	switch {
 	case s.inMulti:
 		s.queued.reads.add(e.reads...)
 		s.queued.writes.add(e.writes...)
-		return effect{local: true}
+		return effect{local: true}, keys
 	case verb == "WATCH":
 		s.watched.add(e.reads...)
 	}
-	return e
+	return e, keys
 }
 
-// touches tells what a command touches, outside of MULTI.
-func touches(verb string, args []string) effect {
-	var e effect
-	switch verb {
-	case "HELLO", "AUTH", "SELECT", "READONLY", "READWRITE", "COMMAND", "QUIT":
-		return effect{local: true, opening: true}
-	case "CLIENT":
-		if len(args) > 0 && (strings.EqualFold(args[0], "KILL") || strings.EqualFold(args[0], "UNBLOCK")) {
-			break
-		}
-		return effect{local: true, opening: true}
-	case "PING", "ECHO", "TIME", "LASTSAVE":
-		return effect{local: true}
-	case "WAIT", "WAITAOF", "ROLE":
-		return effect{} // their answers depend on other servers
-	case "SCRIPT":
-		if len(args) > 1 && strings.EqualFold(args[0], "LOAD") {
-			remember(args[1])
-			return effect{local: true}
-		}
-		if len(args) > 0 && strings.EqualFold(args[0], "EXISTS") {
-			return effect{local: true}
-		}
-	case "INFO", "DBSIZE", "SCAN", "KEYS", "RANDOMKEY", "PUBSUB":
-		return effect{reads: names{everything}}
-	case "PUBLISH", "SPUBLISH":
-		return effect{reads: names{someChannel}, writes: prefixed(channelPrefix, args[:min(1, len(args))])}
-	case "SUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE":
-		e.reads = prefixed(channelPrefix, args)
-		e.reads.add(someChannel)
-		return e
-	case "PSUBSCRIBE", "PUNSUBSCRIBE":
-		return effect{reads: names{everything}}
-	case "XREAD", "XREADGROUP":
-		return touchesStreams(verb, args)
+// keysOf asks the server for the keys of a command, and what the command does with them. A command of which the server
+// knows no keys may touch everything.
+func (s *keyState) keysOf(verb string, args []string) (e effect, keys []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	question := []any{"COMMAND", "GETKEYSANDFLAGS", verb}
+	for _, arg := range args {
+		question = append(question, arg)
 	}
-	spec, known := keySpecs()[verb]
-	if !known {
-		return effect{reads: names{everything}, writes: names{everything}}
+	answers, err := s.server.Do(ctx, question...).Slice()
+	if err != nil {
+		return touchesAll(), nil
 	}
-	keys := prefixed(keyPrefix, spec.keys(args))
-	if spec.reads {
-		e.reads = keys
-	} else {
-		e.writes = keys
+	for _, answer := range answers {
+		key, flags := answer.([]any)[0].(string), answer.([]any)[1].([]any) //nolint:forcetypeassert // so is it defined
+		keys = append(keys, key)
+		if slices.Contains(flags, any("RO")) && verb != "XREADGROUP" { // the group remembers what it has handed out
+			e.reads.add(keyPrefix + key)
+		} else {
+			e.writes.add(keyPrefix + key)
+		}
 	}
-	if s, script := scriptOf(verb, args); script && (s.publishes || s.title == "") {
+	if script, is := scriptOf(verb, args); is && (script.publishes || script.title == "") {
 		e.writes.add(someChannel)
 	}
-	return e
+	return e, keys
 }
 
-func touchesStreams(verb string, args []string) effect {
-	at := slices.IndexFunc(args, func(arg string) bool { return strings.EqualFold(arg, "STREAMS") })
-	streams := args[at+1:]
-	keys := prefixed(keyPrefix, streams[:len(streams)/2])
-	if verb == "XREAD" {
-		return effect{reads: keys}
+// withoutKeys tells what a command touches that is not about keys.
+func withoutKeys(verb string, args []string) (e effect, known bool) {
+	subcommand := ""
+	if len(args) > 0 {
+		subcommand = strings.ToUpper(args[0])
 	}
-	return effect{writes: keys} // the group remembers what it has handed out
+	switch verb {
+	case "HELLO", "AUTH", "SELECT", "READONLY", "READWRITE", "COMMAND", "QUIT":
+		return effect{local: true, opening: true}, true
+	case "CLIENT":
+		own := subcommand != "KILL" && subcommand != "UNBLOCK"
+		return effect{local: true, opening: true}, own
+	case "PING", "ECHO", "TIME", "LASTSAVE":
+		return effect{local: true}, true
+	case "WAIT", "WAITAOF", "ROLE":
+		return effect{}, true // their answers depend on other servers
+	case "SCRIPT":
+		if subcommand == "LOAD" && len(args) > 1 {
+			remember(args[1])
+			return effect{local: true}, true
+		}
+		return effect{local: true}, subcommand == "EXISTS"
+	case "INFO", "DBSIZE", "SCAN", "KEYS", "RANDOMKEY", "PUBSUB", "PSUBSCRIBE", "PUNSUBSCRIBE":
+		return effect{reads: names{everything}}, true
+	case "PUBLISH", "SPUBLISH":
+		return effect{reads: names{someChannel}, writes: channels(args[:min(1, len(args))])}, true
+	case "SUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE":
+		return effect{reads: append(channels(args), someChannel)}, true
+	}
+	return effect{}, false
 }
 
-func prefixed(prefix string, list []string) (all names) {
-	for _, one := range list {
-		all.add(prefix + one)
+func channels(args []string) (all names) {
+	for _, channel := range args {
+		all.add(channelPrefix + channel)
 	}
 	return all
 }
@@ -272,10 +213,8 @@ func scriptOf(verb string, args []string) (s script, isScript bool) {
 }
 
 // describeCommand returns a command as a person would type it, and without what differs from run to run.
-func describeCommand(verb string, args []string) (text, shape string) {
+func describeCommand(verb string, args, keys []string) (text, shape string) {
 	texts, shapes := []string{verb}, []string{verb}
-	spec := keySpecs()[verb]
-	keys := spec.keys(args)
 	if s, isScript := scriptOf(verb, args); isScript {
 		title := s.title
 		if title == "" {
@@ -298,7 +237,7 @@ func describeCommand(verb string, args []string) (text, shape string) {
 	for _, arg := range args {
 		texts = append(texts, quoteRedis(arg))
 		switch {
-		case slices.Contains(keys, arg) || spec.step == 0:
+		case slices.Contains(keys, arg) || len(keys) == 0:
 			shapes = append(shapes, quoteRedis(shapeKey(arg)))
 		case isOption(arg):
 			shapes = append(shapes, arg)
