@@ -90,8 +90,8 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 		}
 		return writeReplay(stdout, o)
 	}
-	return f.report(len(choices), screen, stdout, func(i int, progress func(string, int)) (explore.Result, error) {
-		return x.Explore(ctx, choices[i], f.bounds, func(n int) { progress(choices[i].Strategy.Name, n) })
+	return f.report(x, len(choices), screen, stdout, func(i int) (explore.Result, error) {
+		return x.Explore(ctx, choices[i], f.bounds)
 	})
 }
 
@@ -142,18 +142,23 @@ func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []scenar
 	return choices, nil
 }
 
+// showProgress shows how far the i-th of some explorations is.
+func showProgress(screen *screen, i, of int) func(explore.Result) {
+	return func(r explore.Result) {
+		screen.status(fmt.Sprintf("explore: %s (%d of %d), %d schedules", r.Strategy, i+1, of, r.Tally.Schedules))
+	}
+}
+
 // report explores one subject after the other, and writes what was found.
 func (f *exploreFlags) report(
-	subjects int, screen *screen, stdout io.Writer,
-	explored func(i int, progress func(name string, schedules int)) (explore.Result, error),
+	x *explore.Explorer, subjects int, screen *screen, stdout io.Writer, explored func(i int) (explore.Result, error),
 ) error {
 	began := time.Now()
 	var results []explore.Result
 	var failure error
 	for i := range subjects {
-		r, err := explored(i, func(name string, n int) {
-			screen.status(fmt.Sprintf("explore: %s (%d of %d), %d schedules", name, i+1, subjects, n))
-		})
+		x.Watch = showProgress(screen, i, subjects)
+		r, err := explored(i)
 		screen.clear()
 		results = append(results, r)
 		if err := r.Write(stdout, f.traces || f.terminals || !r.Held(), f.terminals); err != nil {

@@ -36,9 +36,8 @@ func exploreQuickly(ctx context.Context, l *lab.Lab, run *lab.Run, screen *scree
 		if choice.Strategy.Baseline() {
 			continue
 		}
-		r, err := x.Explore(limited, choice, quickBounds, func(n int) {
-			screen.status(fmt.Sprintf("explore: %s (%d of %d), %d schedules", choice.Strategy.Name, i+1, len(run.Choices), n))
-		})
+		x.Watch = showProgress(screen, i, len(run.Choices))
+		r, err := x.Explore(limited, choice, quickBounds)
 		if limited.Err() == nil && err != nil {
 			return err
 		}

@@ -90,9 +90,8 @@ func (f *exploreFlags) runScripts(ctx context.Context, stdout, stderr io.Writer)
 		}
 		return writeReplay(stdout, o)
 	}
-	return f.report(len(f.scripts), screen, stdout, func(i int, progress func(string, int)) (explore.Result, error) {
-		s := f.scripts[i]
-		return x.ExploreScript(ctx, s, f.bounds, func(n int) { progress(s.File, n) })
+	return f.report(x, len(f.scripts), screen, stdout, func(i int) (explore.Result, error) {
+		return x.ExploreScript(ctx, f.scripts[i], f.bounds)
 	})
 }
 

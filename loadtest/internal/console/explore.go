@@ -186,9 +186,9 @@ func (s *searching) explore(ctx context.Context) (r explore.Result, err error) {
 	})
 	x.Watch = s.show
 	if s.script != nil {
-		return x.ExploreScript(ctx, s.script, s.bounds, nil)
+		return x.ExploreScript(ctx, s.script, s.bounds)
 	}
-	return x.Explore(ctx, s.choice, s.bounds, nil)
+	return x.Explore(ctx, s.choice, s.bounds)
 }
 
 // show shows what has been found so far.

@@ -78,7 +78,7 @@ func explored(t *testing.T, strategy, workload string, faults ...string) explore
 	if len(faults) > 0 {
 		bounds = explore.Bounds{Preemptions: 1, Faults: 1}
 	}
-	result, err := r.explorer.Explore(t.Context(), r.choices[strategy], bounds, nil)
+	result, err := r.explorer.Explore(t.Context(), r.choices[strategy], bounds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestASearchThatEndsWithARefutedClaimIsNotExhausted(t *testing.T) {
 	defer func() { r.explorer.UntilRefuted = false }()
 	choice := r.choices["none"]
 	choice.Strategy.Claim.TwoReplicas = "correct"
-	result, err := r.explorer.Explore(t.Context(), choice, explore.Bounds{Preemptions: 2}, nil)
+	result, err := r.explorer.Explore(t.Context(), choice, explore.Bounds{Preemptions: 2})
 	if err != nil || result.Held() || result.Exhausted || result.Tally.Waiting == 0 {
 		t.Errorf("%v: held %v, exhausted %v, %+v", err, result.Held(), result.Exhausted, result.Tally)
 	}

@@ -2,9 +2,7 @@ package explore
 
 import (
 	"context"
-	"maps"
 	"slices"
-	"strings"
 
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/explore/wire"
@@ -19,11 +17,11 @@ type fault struct {
 	// of the claim that it tests
 	claim claimKind
 
-	action wire.Action                      // what becomes of a step that it strikes
-	kills  bool                             // it strikes an actor's replica
-	starts func(*actor) bool                // it starts the request of this actor
-	store  func(context.Context, *schedule) // it strikes a store
-	when   func(*schedule) bool             // it can strike; nil: always. schedule.mu is held
+	action wire.Action          // what becomes of a step that it strikes
+	kills  bool                 // it strikes an actor's replica
+	starts func(*actor) bool    // it starts the request of this actor
+	store  func(*schedule)      // it strikes a store
+	when   func(*schedule) bool // it can strike; nil: always. schedule.mu is held
 }
 
 // Names of the faults.
@@ -61,7 +59,7 @@ var faultTable = []fault{
 		name: LeaseEnds, sign: "!lease", claim: claimLate,
 		title: "the leases of all locks end in the store, and no holder notices; GET_LOCK loses its connection",
 		when:  func(s *schedule) bool { return len(s.leases()) > 0 },
-		store: func(ctx context.Context, s *schedule) { s.endLeases(ctx) },
+		store: func(s *schedule) { s.end(s.leases) },
 	},
 	{
 		name: SentAgain, sign: "!again", claim: claimRetry,
@@ -83,19 +81,19 @@ var faultTable = []fault{
 		name: KeyGone, sign: "!gone", claim: claimNone,
 		title: "the keys of all locks are deleted in Redis, also those without a lease",
 		when:  func(s *schedule) bool { return len(s.lockKeys()) > len(s.leases()) },
-		store: func(_ context.Context, s *schedule) { s.deleteLocks() },
+		store: func(s *schedule) { s.end(s.lockKeys) },
 	},
 	{
 		name: Promoted, sign: "!promoted", claim: claimNone,
 		title: "a replica of Redis is promoted that has not received the last write; all connections are cut",
 		when:  func(s *schedule) bool { return s.saved != nil },
-		store: func(_ context.Context, s *schedule) { s.promote() },
+		store: func(s *schedule) { s.lane.promote(s.saved) },
 	},
 	{
 		name: TimeOver, sign: "!over", claim: claimCorrect,
 		title: "the time of all reservations is over",
-		when:  func(s *schedule) bool { return s.stores.holds(s.items[0]) > 0 },
-		store: func(_ context.Context, s *schedule) { s.stores.endHolds(s.items[0]) },
+		when:  func(s *schedule) bool { return s.lane.holds(s.items[0]) > 0 },
+		store: func(s *schedule) { _ = s.lane.endReservations(context.Background(), s.items[0]) },
 	},
 }
 
@@ -136,7 +134,7 @@ func (s *schedule) strike(ctx context.Context, f fault, o Option) error {
 		return s.firstStep(ctx, o.Actor)
 	case f.store != nil:
 		s.add(Step{Kind: Strikes, Text: f.title, Fault: f.name})
-		f.store(ctx, s)
+		f.store(s)
 		s.forget()
 	default:
 		a := s.actors[o.Actor]
@@ -172,7 +170,7 @@ func (s *schedule) kill(a *actor) {
 	a.lost = true
 	s.mu.Unlock()
 	a.hangUp() // before its replica can answer that it has lost its connections
-	s.stores.cut(a.replica)
+	s.lane.cut(a.replica)
 	s.forget()
 }
 
@@ -185,54 +183,4 @@ func (s *schedule) forget() {
 			r.times = 0
 		}
 	}
-}
-
-// redisKeys lists the keys of Redis that the steps so far have touched. s.mu is held.
-func (s *schedule) redisKeys() []string { return keysOf(slices.Sorted(maps.Keys(s.touched))) }
-
-// leases lists those with a time to live. s.mu is held.
-func (s *schedule) leases() []string {
-	locks := slices.DeleteFunc(slices.Sorted(maps.Keys(s.touched)), func(name string) bool { return !isLockInMySQL(name) })
-	return s.stores.leases(s.redisKeys(), locks)
-}
-
-// lockKeys lists those of locks. s.mu is held.
-func (s *schedule) lockKeys() []string {
-	return slices.DeleteFunc(s.redisKeys(), func(key string) bool { return !strings.HasPrefix(key, s.locks) })
-}
-
-func (s *schedule) endLeases(context.Context) {
-	s.mu.Lock()
-	keys := s.leases()
-	s.mu.Unlock()
-	s.deleteKeys(keys)
-}
-
-// expire ends the leases of locks as time does: that of GET_LOCK has none.
-func (s *schedule) expire() {
-	s.mu.Lock()
-	keys := s.leases()
-	s.mu.Unlock()
-	s.deleteKeys(slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, namedLock) }))
-}
-
-func (s *schedule) deleteKeys(keys []string) {
-	if len(keys) > 0 {
-		s.add(Step{Kind: Strikes, Store: storeOf(keys), Text: inCommands(keys)})
-	}
-	s.stores.endLeases(keys)
-}
-
-func (s *schedule) deleteLocks() {
-	s.mu.Lock()
-	keys := s.lockKeys()
-	s.mu.Unlock()
-	s.deleteKeys(keys)
-}
-
-func (s *schedule) promote() {
-	s.mu.Lock()
-	saved := s.saved
-	s.mu.Unlock()
-	s.stores.promote(saved)
 }

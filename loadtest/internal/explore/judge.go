@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/traffic"
 	"stock/loadtest/internal/verify"
 )
 
@@ -93,7 +91,7 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 	for i, item := range items {
 		s.add(Step{Text: fmt.Sprintf("the store has %d of %d units", h.End.Final[item], x.workload.stock[i]), Kind: Answers})
 	}
-	o.Steps = s.steps
+	o.Steps = s.trace()
 	return o, nil
 }
 
@@ -187,54 +185,6 @@ func (x *session) left(ctx context.Context, items []int64, told []answers) (*his
 		h.End.LedgerRead = true
 	}
 	return h, nil
-}
-
-// endReservations asks what became of each reservation, and then lets the time of all pass: the units of those that
-// nobody has confirmed must be back. A hold that finds too few units takes them back at once.
-func (x *session) endReservations(ctx context.Context, item int64, told []answers) error {
-	desk := x.lane.replicas[x.lane.late()].URL
-	load := traffic.Load{Strategy: x.strategy.Name, Store: x.store, Timeout: clientTimeout}
-	asked := map[string]bool{}
-	for i := range told {
-		for _, c := range told[i].calls {
-			if c.Reservation == "" || asked[c.Reservation] {
-				continue
-			}
-			asked[c.Reservation] = true
-			state, err := traffic.CallOne(ctx, desk, load, traffic.About(c, history.Inspect, false))
-			if err != nil {
-				return err
-			}
-			told[i].calls = append(told[i].calls, state)
-		}
-	}
-	expires, err := x.lane.expiries(ctx, item)
-	if err != nil {
-		return err
-	}
-	for i := range told {
-		for j := range told[i].calls {
-			told[i].calls[j] = endedEarlier(told[i].calls[j], expires)
-		}
-	}
-	if err := x.lane.endReservations(ctx, item); err != nil {
-		return err
-	}
-	tooMany := history.Call{
-		Kind: history.Hold, Name: requestPrefix(item) + "-all", GoodsID: item, Count: 1000, TTLMS: holdTime,
-	}
-	_, err = traffic.CallOne(ctx, desk, load, tooMany)
-	return err
-}
-
-// endedEarlier returns a call with the time at which its reservation has ended, if a fault has let the time pass.
-func endedEarlier(c history.Call, expires map[string]int64) history.Call {
-	ends, found := expires[strings.ReplaceAll(c.Reservation, "-", "")]
-	if !found || c.Outcome != history.Done || ends > c.ExpiresUS {
-		return c
-	}
-	c.ExpiresUS, c.TTLMS = ends, (ends-c.CreatedUS)/1000
-	return c
 }
 
 // settled reads the stock when what is written behind has reached MySQL: sales, or units that were put back.
@@ -400,4 +350,9 @@ func (a answers) times() (sent, answered int64) {
 		}
 	}
 	return sent, answered
+}
+
+// entries counts what is on its way from Redis to MySQL.
+func (l *lane) entries(ctx context.Context, item int64) int64 {
+	return l.keys.XLen(ctx, fmt.Sprintf("stock:{%d}:sales", item)).Val()
 }

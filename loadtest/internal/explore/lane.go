@@ -1,14 +1,10 @@
 package explore
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +18,7 @@ import (
 	"stock/loadtest/internal/explore/wire"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/topology"
+	"stock/migrations"
 )
 
 // lane executes one schedule after the other, on a MySQL, a Redis and replicas of its own. So whatever waits in its
@@ -70,49 +67,43 @@ var serviceArgs = []string{
 	"--poll=2ms", "--lease=1s", "--lock-wait=8s", "--request-timeout=12s", "--mysql-conns=8",
 }
 
-func startLane(
-	ctx context.Context, t *topology.Topology, name string, o Options, items func() int64,
-) (l *lane, err error) {
-	l = &lane{items: items, subject: o.Subject, pause: o.Pause, idle: map[string]bool{}, watching: true}
-	defer func() {
-		if err != nil {
-			l.stop()
-			l = nil
+// start starts the servers that have no address, and the replicas: one for each request, and one for what faults start.
+func (l *lane) start(
+	ctx context.Context, t *topology.Topology, name string, at topology.Addresses, requests int,
+) (err error) {
+	if at.MySQLDSN == "" {
+		if l.mysql, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true}); err != nil {
+			return err
 		}
-	}()
-	if l.mysql, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true}); err != nil {
-		return l, err
+		if at.MySQLDSN, err = l.mysql.CreateDatabase(ctx, "stock"); err != nil {
+			return err
+		}
 	}
-	if l.redis, err = servers.StartRedis(ctx, servers.RedisOptions{Name: name + "-redis"}); err != nil {
-		return l, err
-	}
-	at := t.Addresses()
-	if at.MySQLDSN, err = l.mysql.CreateDatabase(ctx, "stock"); err != nil {
-		return l, err
-	}
-	if err := t.Migrate(ctx, at.MySQLDSN); err != nil {
-		return l, err
-	}
-	at.Redis, at.RedisReplica = []string{l.redis.Addr}, false
-	if l.subject != nil {
-		at.Redlock, at.Etcd, at.ZooKeeper = nil, nil, nil
+	if len(at.Redis) == 0 {
+		if l.redis, err = servers.StartRedis(ctx, servers.RedisOptions{Name: name + "-redis"}); err != nil {
+			return err
+		}
+		at.Redis = []string{l.redis.Addr}
 	}
 	if err := l.connect(ctx, at); err != nil {
-		return l, err
+		return err
+	}
+	if _, err := migrations.Up(ctx, l.db); err != nil {
+		return err
 	}
 	if l.subject != nil {
 		if err := l.subject.prepare(ctx, l); err != nil {
-			return l, err
+			return err
 		}
 	}
-	for n := range o.Requests + 1 {
-		r := &replica{lane: l, number: n}
+	for n := range requests + 1 {
+		r := &replica{lane: l, number: n, at: at}
 		l.replicas = append(l.replicas, r)
-		if err := r.start(ctx, t, fmt.Sprintf("%s-%d", name, n+1), at); err != nil {
-			return l, err
+		if err := r.start(ctx, t, fmt.Sprintf("%s-%d", name, n+1)); err != nil {
+			return err
 		}
 	}
-	return l, nil
+	return nil
 }
 
 func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
@@ -143,31 +134,40 @@ func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
 	return nil
 }
 
-func (r *replica) start(ctx context.Context, t *topology.Topology, name string, at topology.Addresses) error {
-	config, err := mysql.ParseDSN(at.MySQLDSN)
+// start starts proxies in front of all servers, and the process that finds the servers there.
+func (r *replica) start(ctx context.Context, t *topology.Topology, name string) error {
+	config, err := mysql.ParseDSN(r.at.MySQLDSN)
 	if err != nil {
 		return err
 	}
-	toMySQL, err := wire.Start(wire.MySQL, config.Addr, r)
-	if err != nil {
-		return err
+	inMySQL := []string{config.Addr}
+	for _, to := range []struct {
+		protocol wire.Protocol
+		gate     wire.Gate
+		servers  *[]string
+	}{
+		{wire.MySQL, r, &inMySQL},
+		{wire.Redis, r, &r.at.Redis},
+		{wire.Redis, &passing{replica: r, last: map[string]string{}}, &r.at.Redlock},
+		{wire.Frames, r, &r.at.Etcd},
+		{wire.Frames, r, &r.at.ZooKeeper},
+	} {
+		*to.servers = slices.Clone(*to.servers)
+		for i, server := range *to.servers {
+			p, err := wire.Start(to.protocol, server, to.gate, r.lane.keys)
+			if err != nil {
+				return err
+			}
+			r.proxies = append(r.proxies, p)
+			(*to.servers)[i] = p.Addr()
+		}
 	}
-	r.proxies = append(r.proxies, toMySQL)
-	toRedis, err := wire.Start(wire.Redis, at.Redis[0], r)
-	if err != nil {
-		return err
-	}
-	r.proxies = append(r.proxies, toRedis)
-	config.Addr = toMySQL.Addr()
-	at.MySQLDSN, at.Redis = config.FormatDSN(), []string{toRedis.Addr()}
-	if err := r.proxyLocks(&at); err != nil {
-		return err
-	}
-	r.at = at
+	config.Addr = inMySQL[0]
+	r.at.MySQLDSN = config.FormatDSN()
 	if r.lane.subject != nil {
-		r.Replica, err = r.lane.subject.start(ctx, t, name, at)
+		r.Replica, err = r.lane.subject.start(ctx, t, name, r.at)
 	} else {
-		r.Replica, err = t.StartReplica(ctx, name, at, topology.Options{ReplicaArgs: serviceArgs})
+		r.Replica, err = t.StartReplica(ctx, name, r.at, topology.Options{ReplicaArgs: serviceArgs})
 	}
 	return err
 }
@@ -204,106 +204,11 @@ func (l *lane) stop() {
 	_ = errors.Join(errs...) // the processes are gone in any case
 }
 
-// Arrive implements wire.Gate.
-func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
-	if subject, ok := r.lane.subject.(*scripted); ok && !subject.mayTouch(e, r.lane.at.KeyPrefix) {
-		return wire.LoseBoth
-	}
-	running := r.lane.running()
-	serving := running != nil && r.lane.subject != nil && running.serves(r.number)
-	if s := r.lane.concerned(e, serving); s != nil {
-		return s.arrive(r.number, e, gone)
-	}
-	switch {
-	case running == nil:
-	case looksForWork(e):
-		select {
-		case <-running.over:
-		case <-gone:
-		}
-	default:
-		running.pass(e)
-	}
-	return wire.Pass
-}
-
-// looksForWork reports whether a replica looks for reservations that have expired, as it does once a second. It must
-// not find those of a schedule sometimes: that requests find them is part of the schedule.
-func looksForWork(e *wire.Exchange) bool { return strings.Contains(e.Text, "FROM reservation") }
-
-// Answered implements wire.Gate.
-func (r *replica) Answered(e *wire.Exchange, err error) {
-	if s := r.lane.running(); s != nil {
-		s.replied(r.number, e, err)
-	}
-}
-
-// Pushed implements wire.Gate.
-func (r *replica) Pushed(*wire.Conn) {
-	if s := r.lane.running(); s != nil {
-		s.heard(r.number)
-	}
-}
-
-// Closed implements wire.Gate.
-func (r *replica) Closed(*wire.Conn) {
-	if s := r.lane.running(); s != nil {
-		s.heard(r.number)
-	}
-}
-
 func (l *lane) running() *schedule {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.now
 }
-
-// concerned returns the schedule to which an exchange belongs: it names an item or what was made for it, such as a
-// reservation, or ends a transaction that did. It returns nil for others. Replicas look for work all the time, and end
-// what an earlier schedule has left behind.
-//
-// A service of the user may know an item by another name than its clients. So whatever it does while it is serving a
-// request belongs to the schedule, unless it does the same without one.
-func (l *lane) concerned(e *wire.Exchange, serving bool) *schedule {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.now == nil {
-		if l.watching {
-			l.idle[e.Shape] = true
-		}
-		return nil
-	}
-	_, script := l.subject.(*scripted)
-	switch {
-	case script:
-	case slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) }):
-		l.sticky[e.Conn] = true
-		l.names = append(l.names, uuids.FindAllString(e.Text, -1)...)
-	case l.sticky[e.Conn] && endsTransaction(e):
-	case serving && !l.idle[e.Shape]:
-		l.sticky[e.Conn] = l.sticky[e.Conn] || !e.Local
-	default:
-		if beginsTransaction(e) { // for something else: connections are shared
-			delete(l.sticky, e.Conn)
-		}
-		return nil
-	}
-	return l.now
-}
-
-func beginsTransaction(e *wire.Exchange) bool {
-	text := strings.ToUpper(e.Text)
-	return strings.HasPrefix(text, "BEGIN") || strings.HasPrefix(text, "START TRANSACTION")
-}
-
-// endsTransaction reports whether an exchange concerns the whole transaction of its connection.
-func endsTransaction(e *wire.Exchange) bool {
-	text := strings.ToUpper(e.Text)
-	return strings.HasPrefix(text, "COMMIT") || strings.HasPrefix(text, "ROLLBACK")
-}
-
-// uuids matches the ids that a service makes, as literals of SQL.
-var uuids = regexp.MustCompile(`\b0x[0-9a-f]{32}\b`)
 
 // begin makes a schedule the one that is executed.
 func (l *lane) begin(s *schedule, needs []string, items []int64) {
@@ -379,133 +284,4 @@ func (r *replica) used() []*wire.Proxy {
 
 func isLockServer(need string) bool {
 	return slices.Contains([]string{"redlock", "etcd", "zookeeper"}, need)
-}
-
-// blocked implements stores. It asks MySQL what waits, because a timer could only guess.
-func (l *lane) blocked(ctx context.Context, flying []*wire.Exchange) (bool, error) {
-	inMySQL := 0
-	for _, e := range flying {
-		switch {
-		case e.Store == "mysql":
-			inMySQL++
-		case !waitsInRedis(e):
-			return false, nil
-		}
-	}
-	if inMySQL == 0 {
-		return true, nil
-	}
-	// MySQL counts a statement as waiting until its thread has woken up, which takes a while on a busy machine.
-	if l.mysql != nil && anyThread(l.mysql.PID, func(state byte) bool { return state == 'R' }) {
-		return false, nil
-	}
-	var waiting int
-	if err := l.db.QueryRowContext(ctx, l.waits).Scan(&waiting); err != nil {
-		return false, fmt.Errorf("ask MySQL what waits: %w", err)
-	}
-	return waiting >= inMySQL, nil
-}
-
-// waitsInRedis reports whether a command waits until something happens.
-func waitsInRedis(e *wire.Exchange) bool {
-	command, _, _ := strings.Cut(e.Text, " ")
-	return slices.Contains([]string{"BLPOP", "BRPOP", "BLMOVE", "BZPOPMIN", "XREAD"}, strings.ToUpper(command))
-}
-
-// longestLease is longer than the leases of locks, and shorter than the time to live of anything else.
-const longestLease, longestLeaseElsewhere = 5 * time.Second, time.Minute
-
-// leases implements stores.
-func (l *lane) leases(keys, locks []string) (leases []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	longest := longestLease
-	if l.subject != nil {
-		longest = longestLeaseElsewhere
-	}
-	for _, client := range l.masters() {
-		pipe := client.Pipeline()
-		for _, key := range keys {
-			pipe.PTTL(ctx, key)
-		}
-		replies, _ := pipe.Exec(ctx)
-		for i, reply := range replies {
-			ttl, ok := reply.(*redis.DurationCmd)
-			if ok && ttl.Err() == nil && ttl.Val() > 0 && ttl.Val() <= longest && !slices.Contains(leases, keys[i]) {
-				leases = append(leases, keys[i])
-			}
-		}
-	}
-	l.mu.Lock()
-	names := slices.Clone(l.names)
-	l.mu.Unlock()
-	leases = append(leases, l.heldInMySQL(ctx, locks, names)...)
-	return append(leases, l.locks.holders(ctx, l.needs, names)...)
-}
-
-// masters lists the servers of Redis that the strategy uses.
-func (l *lane) masters() []*redis.Client {
-	masters := []*redis.Client{l.keys}
-	if slices.Contains(l.needs, "redlock") {
-		masters = append(masters, l.locks.redlock...)
-	}
-	return masters
-}
-
-// endLeases implements stores. If it fails, no lease has ended, which the schedule shows.
-func (l *lane) endLeases(keys []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	for _, client := range l.masters() {
-		_ = client.Del(ctx, keys...).Err()
-	}
-	l.locks.end(ctx, keys)
-	l.endInMySQL(ctx, keys)
-}
-
-// asleep implements stores. A replica whose connection is being opened, or that has asked a server of locks, goes on
-// soon.
-func (l *lane) asleep(number int) bool {
-	r := l.replicas[number]
-	if r.Replica == nil {
-		a := l.running().of(number)
-		return a == nil || a.answered // the session of a script goes on until it asks a store, or ends
-	}
-	if slices.ContainsFunc(r.proxies, (*wire.Proxy).Busy) {
-		return false
-	}
-	return !anyThread(r.PID, runs)
-}
-
-// runs reports whether a thread in this state runs, or will without an event: it waits for a disk. It does not if it is
-// asleep, stopped, or dead without its parent knowing.
-func runs(state byte) bool { return state == 'R' || state == 'D' }
-
-// anyThread reports whether is holds for the state of a thread of a process and its descendants.
-func anyThread(pid int, is func(state byte) bool) bool {
-	for _, file := range threadsOf(strconv.Itoa(pid)) {
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue // the thread has ended
-		}
-		// The state follows the name, which is in parentheses and may contain any character.
-		if _, state, found := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " "); found && is(state[0]) {
-			return true
-		}
-	}
-	return false
-}
-
-// threadsOf lists the files with the states of the threads of a process and its descendants. It is empty where there is
-// no /proc: only the time tells there.
-func threadsOf(pid string) (files []string) {
-	tasks, _ := filepath.Glob("/proc/" + pid + "/task/*")
-	for _, task := range tasks {
-		files = append(files, task+"/stat")
-		children, _ := os.ReadFile(task + "/children") // none if the thread has ended
-		for child := range strings.FieldsSeq(string(children)) {
-			files = append(files, threadsOf(child)...)
-		}
-	}
-	return files
 }

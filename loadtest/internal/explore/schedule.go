@@ -19,7 +19,7 @@ import (
 // An actor is at a step while the gate holds an exchange of its replica; it executes while an exchange has passed and
 // is not answered; it waits in a store if the store says so; it waits in its process if nothing of it is under way.
 type schedule struct {
-	stores stores
+	lane   *lane
 	faults []fault
 
 	mu      sync.Mutex
@@ -27,7 +27,7 @@ type schedule struct {
 	actors  []*actor
 	sending sync.WaitGroup
 	over    chan struct{} // closed when everything may pass
-	steps   []Step
+	steps   []*Step
 	current int
 	struck  []string // the faults so far
 	touched map[string]bool
@@ -37,7 +37,7 @@ type schedule struct {
 	locks   string        // the keys of its locks begin so
 	// renewNothing says that leases end if nobody can go on.
 	renewNothing bool
-	saved        *saved                  // what the last write to Redis has changed; nil: nothing, or no fault needs it
+	saved        []savedKey              // what the last write to Redis has changed; nil: nothing, or no fault needs it
 	opening      map[*wire.Conn][]string // statements that begin a transaction, which may turn out to be of the schedule
 	wrote        map[string]string       // who was the last to write something in Redis
 }
@@ -55,8 +55,8 @@ type actor struct {
 	answers   answers
 	err       error
 	pending   []*held
-	flying    []*wire.Exchange // passed, and not answered yet
-	conns     []*wire.Conn     // that its replica has used
+	flying    []*flight
+	conns     []*wire.Conn // that its replica has used
 	lastEvent time.Time
 	waiting   bool               // in its process: nothing was heard of it for a while
 	repeats   map[string]*repeat // by text
@@ -82,31 +82,15 @@ type held struct {
 	decided  chan wire.Action
 }
 
-// stores is what a schedule needs to know of the stores, and does to them.
-type stores interface {
-	// blocked reports whether all of these exchanges wait in their stores.
-	blocked(context.Context, []*wire.Exchange) (bool, error)
-	// holders returns who holds what these exchanges wait for.
-	holders(context.Context, []*wire.Exchange) []lockHolder
-	// leases returns which of these keys have a time to live, and which of these locks of MySQL are held.
-	leases(keys, locks []string) []string
-	// endLeases removes keys.
-	endLeases(keys []string)
-	// save copies keys of Redis, and promote makes them what they were, for all connections.
-	save(keys []string) *saved
-	promote(*saved)
-	// holds counts the reservations of an item whose time is not over, and endHolds ends it.
-	holds(item int64) int
-	endHolds(item int64)
-	// asleep reports whether no thread of a replica runs, or could run.
-	asleep(replica int) bool
-	// cut cuts a replica off from all stores until the schedule ends.
-	cut(replica int)
+// flight is an exchange that has passed, and is not answered yet.
+type flight struct {
+	*wire.Exchange
+	step *Step // its line of the trace; nil if it was not chosen
 }
 
-func newSchedule(s stores, faults []fault, actors []*actor) *schedule {
+func newSchedule(l *lane, faults []fault, actors []*actor) *schedule {
 	return &schedule{
-		stores: s, faults: faults, actors: actors, current: -1, silence: silence,
+		lane: l, faults: faults, actors: actors, current: -1, silence: silence,
 		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
 		opening: map[*wire.Conn][]string{}, wrote: map[string]string{},
 	}
@@ -129,7 +113,7 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 	a := s.of(replica)
 	if a == nil || e.Local || e.Handshake {
 		if a != nil {
-			a.flying = append(a.flying, e)
+			a.flying = append(a.flying, &flight{Exchange: e})
 			s.event(a)
 		}
 		s.mu.Unlock()
@@ -141,7 +125,7 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 	}
 	h := &held{exchange: e, decided: make(chan wire.Action, 1)}
 	for _, text := range s.opening[e.Conn] {
-		s.steps = append(s.steps, a.step(&wire.Exchange{Conn: e.Conn, Store: e.Store, Text: text}, Passes))
+		s.step(a, &wire.Exchange{Conn: e.Conn, Store: e.Store, Text: text}, Passes)
 	}
 	delete(s.opening, e.Conn)
 	a.pending = append(a.pending, h)
@@ -178,9 +162,10 @@ func (s *schedule) pass(e *wire.Exchange) {
 	}
 }
 
-// step makes a line of the trace.
-func (a *actor) step(e *wire.Exchange, kind Kind) Step {
-	step := Step{Actor: a.name, Text: e.Text, Kind: kind, Store: e.Store}
+// step adds a line to the trace. s.mu is held.
+func (s *schedule) step(a *actor, e *wire.Exchange, kind Kind) *Step {
+	step := &Step{Actor: a.name, Text: e.Text, Kind: kind, Store: e.Store}
+	s.steps = append(s.steps, step)
 	for _, c := range a.conns {
 		if c == e.Conn {
 			return step
@@ -201,45 +186,35 @@ func (s *schedule) replied(replica int, e *wire.Exchange, err error) {
 	if a == nil {
 		return
 	}
-	if at := slices.Index(a.flying, e); at >= 0 {
+	if at := slices.IndexFunc(a.flying, func(f *flight) bool { return f.Exchange == e }); at >= 0 {
+		f := a.flying[at]
 		a.flying = slices.Delete(a.flying, at, at+1)
 		reply := e.Reply
 		if err != nil {
 			reply = trace.ConnectionEnded
 		}
-		s.note(a, e, reply)
+		s.note(a, f, reply)
 	}
 	s.event(a)
 }
 
 // note adds a reply to the trace.
-func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
-	if e.Handshake {
-		return
-	}
-	if e.Local {
-		step := a.step(e, Passes)
-		step.Reply = reply
-		s.steps = append(s.steps, step)
-		return
-	}
-	again := s.changes(a, e, reply)
-	for i, step := range slices.Backward(s.steps) {
-		if step.Actor != a.name || step.Text != e.Text || step.Reply != "" {
-			continue
+func (s *schedule) note(a *actor, f *flight, reply string) {
+	switch {
+	case f.Handshake:
+	case f.step == nil:
+		s.step(a, f.Exchange, Passes).Reply = reply
+	case f.step.Kind == Waits:
+		s.changes(a, f.Exchange, reply)
+		resumed := *f.step
+		resumed.Reply, resumed.Kind = reply, Resumes
+		s.steps = append(s.steps, &resumed)
+		f.step.Reply = "waits"
+	default:
+		f.step.Reply = reply
+		if s.changes(a, f.Exchange, reply) && f.step.Kind == Polls { // pollers would fill the trace
+			s.steps = slices.DeleteFunc(s.steps, func(step *Step) bool { return step == f.step })
 		}
-		switch step.Kind {
-		case Waits:
-			step.Reply, step.Kind = reply, Resumes
-			s.steps = append(s.steps, step)
-			s.steps[i].Reply = "waits"
-		case Executes, Polls:
-			s.steps[i].Reply = reply
-			if again && step.Kind == Polls {
-				s.steps = slices.Delete(s.steps, i, i+1) // it has changed nothing: pollers would fill the trace
-			}
-		}
-		return
 	}
 }
 
@@ -289,6 +264,19 @@ func (s *schedule) of(replica int) *actor {
 	for _, a := range s.actors {
 		if a.replica == replica && a.started {
 			return a
+		}
+	}
+	return nil
+}
+
+// begin starts the requests, one after the other, so that their first steps are the same in every schedule.
+func (s *schedule) begin(ctx context.Context) error {
+	for _, a := range s.actors {
+		if a.first {
+			s.start(ctx, a)
+			if err := s.settle(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -352,7 +340,7 @@ func (s *schedule) settle(ctx context.Context) error {
 // unsettled returns after which time to look again; 0 if every actor has settled.
 func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error) {
 	s.mu.Lock()
-	var flying []*wire.Exchange
+	var flying []*flight
 	for _, a := range s.actors {
 		quiet := time.Since(a.lastEvent)
 		switch {
@@ -368,7 +356,7 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 			wake = max(wake, executing-quiet)
 		case !a.answered && quiet < s.silenceOf(a):
 			wake = max(wake, s.silenceOf(a)-quiet)
-		case !s.stores.asleep(a.replica):
+		case !s.lane.asleep(a):
 			a.lastEvent = time.Now()
 			wake = max(wake, executing)
 		default:
@@ -379,7 +367,7 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 	if wake > 0 || len(flying) == 0 {
 		return wake, nil
 	}
-	blocked, err := s.stores.blocked(ctx, flying)
+	blocked, err := s.lane.blocked(ctx, flying)
 	if err != nil {
 		return 0, err
 	}
@@ -389,24 +377,16 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.actors {
-		for _, e := range a.flying {
-			if !slices.Contains(flying, e) {
+		for _, f := range a.flying {
+			if !slices.Contains(flying, f) {
 				return executing, nil
 			}
-			s.waits(a, e)
+			if f.step != nil {
+				f.step.Kind = Waits
+			}
 		}
 	}
 	return 0, nil
-}
-
-// waits notes that a step waits in the store.
-func (s *schedule) waits(a *actor, e *wire.Exchange) {
-	for i, step := range slices.Backward(s.steps) {
-		if step.Actor == a.name && step.Text == e.Text && step.Reply == "" {
-			s.steps[i].Kind = Waits
-			return
-		}
-	}
 }
 
 // options lists what can happen next, the steps first. It is empty if nobody can go on.
@@ -512,7 +492,7 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 		idle.noted, s.waited = true, true
 		s.add(Step{Kind: TimeGoes, Text: "nobody can go on: time passes"})
 		if s.lostHolder() {
-			s.expire()
+			s.end(s.expiring)
 		}
 	}
 	if passed > leaseTime {
@@ -573,10 +553,9 @@ func (s *schedule) let(o Option, action wire.Action, kind Kind) {
 			continue
 		}
 		a.pending = slices.Delete(a.pending, n, n+1)
-		a.flying = append(a.flying, h.exchange)
+		a.flying = append(a.flying, &flight{h.exchange, s.step(a, h.exchange, kind)})
 		a.pauses = action != wire.Pass
 		a.executed = append(a.executed, monotonic.Now())
-		s.steps = append(s.steps, a.step(h.exchange, kind))
 		s.touches(h.exchange)
 		s.save(h.exchange)
 		s.current = o.Actor
@@ -596,7 +575,15 @@ func (s *schedule) touches(e *wire.Exchange) {
 func (s *schedule) add(step Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.steps = append(s.steps, step)
+	s.steps = append(s.steps, &step)
+}
+
+// trace returns the steps so far.
+func (s *schedule) trace() (steps []Step) {
+	for _, step := range s.steps {
+		steps = append(steps, *step)
+	}
+	return steps
 }
 
 // died reports whether a replica was killed.

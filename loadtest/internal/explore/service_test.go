@@ -57,7 +57,7 @@ func startOwn(t *testing.T, o explore.Options) *explore.Explorer {
 
 func exploreOwn(t *testing.T, x *explore.Explorer, s explore.Service, bounds explore.Bounds) explore.Result {
 	t.Helper()
-	r, err := x.Explore(t.Context(), s.Choice(), bounds, nil)
+	r, err := x.Explore(t.Context(), s.Choice(), bounds)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (Out
 	}
 	o := Outcome{
 		Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items),
-		Steps: s.steps, Faults: s.struck, Waited: s.waited, Ticked: ticked,
+		Steps: s.trace(), Faults: s.struck, Waited: s.waited, Ticked: ticked,
 	}
 	switch {
 	case errors.Is(err, errStuck):
@@ -170,17 +170,4 @@ func (x *session) stockOf(items []int64) map[int64]int64 {
 		stock[item] = x.workload.stock[i]
 	}
 	return stock
-}
-
-// begin starts the requests, one after the other, so that their first steps are the same in every schedule.
-func (s *schedule) begin(ctx context.Context) error {
-	for _, a := range s.actors {
-		if a.first {
-			s.start(ctx, a)
-			if err := s.settle(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

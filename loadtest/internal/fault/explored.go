@@ -87,7 +87,7 @@ func (c *cell) explore(ctx context.Context, x *explore.Explorer) {
 	if c.fault != "" {
 		bounds.Faults, x.Faults = 1, []string{c.fault}
 	}
-	*c.found, c.err = x.ExploreScript(ctx, script, bounds, nil)
+	*c.found, c.err = x.ExploreScript(ctx, script, bounds)
 }
 
 // damaged returns the shortest schedule that did damage; nil if none did.

@@ -305,7 +305,7 @@ func (l *link) step() (goOn bool) {
 	if l.exchange != nil {
 		requests = nil
 	}
-	if l.exchange == nil || l.held || !l.exchange.abandons {
+	if l.exchange == nil || l.held || !l.exchange.Blocks {
 		gone = nil
 	}
 	select {

@@ -46,7 +46,7 @@ func (s *keyState) exchange(commands [][]string) *Exchange {
 		writes.add(one.writes...)
 		e.Local = e.Local && one.local
 		e.Handshake = e.Handshake && one.opening
-		e.abandons = e.abandons || blocks(verb, args)
+		e.Blocks = e.Blocks || blocks(verb, args)
 		text, shape := describeCommand(verb, args, keys)
 		texts, shapes = append(texts, text), append(shapes, shape)
 	}
