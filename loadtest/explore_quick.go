@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/lab"
 )
 
 // quickBounds are those of explore --quick.
-var quickBounds = explore.Bounds{Preemptions: 2}
+var quickBounds = trace.Bounds{Preemptions: 2}
 
 // quickTime is how long the exploration of all strategies may take after a load, with the start of its servers.
 const quickTime = 50 * time.Second

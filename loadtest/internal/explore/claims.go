@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
 )
@@ -28,7 +29,7 @@ const (
 )
 
 // cells are what schedules led to, by the faults that struck. Limits of buyers have cells of their own.
-type cells map[string]*Cell
+type cells map[string]*trace.Cell
 
 // cellName names the cell of some faults, in workloads that test a claim.
 func cellName(claim claimKind, faults string) string {
@@ -38,8 +39,8 @@ func cellName(claim claimKind, faults string) string {
 	return faults
 }
 
-func newCell(claim claimKind, faults string) *Cell {
-	c := &Cell{Fault: faults, Kinds: map[string]int{}, Shortest: map[string]Schedule{}}
+func newCell(claim claimKind, faults string) *trace.Cell {
+	c := &trace.Cell{Fault: faults, Kinds: map[string]int{}, Shortest: map[string]trace.Schedule{}}
 	if claim == claimLimit {
 		c.Requests = LimitedBuyer
 	}
@@ -47,7 +48,7 @@ func newCell(claim claimKind, faults string) *Cell {
 }
 
 // collect adds a schedule of a workload that tests a claim.
-func (all cells) collect(claim claimKind, s Schedule) {
+func (all cells) collect(claim claimKind, s trace.Schedule) {
 	faults := strings.Join(s.Outcome.Faults, "+")
 	name := cellName(claim, faults)
 	c := all[name]
@@ -60,13 +61,13 @@ func (all cells) collect(claim claimKind, s Schedule) {
 	if s.Outcome.Waited {
 		c.Waited++
 	}
-	if best, found := c.Shortest[s.Outcome.Kind]; s.Outcome.Kind != Right && (!found || shorter(s, best)) {
+	if best, found := c.Shortest[s.Outcome.Kind]; s.Outcome.Kind != trace.Right && (!found || shorter(s, best)) {
 		c.Shortest[s.Outcome.Kind] = s
 	}
 }
 
 // shorter reports whether a schedule is easier to read than another one.
-func shorter(s, o Schedule) bool {
+func shorter(s, o trace.Schedule) bool {
 	return cmp.Or(cmp.Compare(s.Preemptions, o.Preemptions), cmp.Compare(len(s.Outcome.Steps), len(o.Outcome.Steps)),
 		cmp.Compare(s.Token, o.Token)) < 0
 }
@@ -79,7 +80,7 @@ func (all cells) schedules() (n int) {
 }
 
 // judged returns the cells in their order, as they are now, compared with what is claimed.
-func (all cells) judged(claims claims, exhausted bool) (list []Cell) {
+func (all cells) judged(claims claims, exhausted bool) (list []trace.Cell) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		c := *all[name]
 		c.Kinds, c.Shortest = maps.Clone(c.Kinds), maps.Clone(c.Shortest)
@@ -91,14 +92,14 @@ func (all cells) judged(claims claims, exhausted bool) (list []Cell) {
 
 // refuted reports whether a claim is refuted already.
 func (all cells) refuted(claims claims) bool {
-	return slices.ContainsFunc(all.judged(claims, false), func(c Cell) bool { return !c.Held })
+	return slices.ContainsFunc(all.judged(claims, false), func(c trace.Cell) bool { return !c.Held })
 }
 
 // claims are what must come of the schedules of a strategy, or of a script.
 type claims interface {
 	// judge compares a cell with what is claimed. A claim that something happens is refuted only if every schedule was
 	// executed and none shows it.
-	judge(c *Cell, exhausted bool)
+	judge(c *trace.Cell, exhausted bool)
 	// settled reports whether no more schedules are needed in which these faults strike, of a workload that tests a claim.
 	settled(all cells, claim claimKind, faults string) bool
 }
@@ -151,14 +152,14 @@ func (s ofStrategy) keepsStocksApart() bool {
 }
 
 // judge implements claims.
-func (s ofStrategy) judge(c *Cell, exhausted bool) {
+func (s ofStrategy) judge(c *trace.Cell, exhausted bool) {
 	words, must, may := s.expects(c.Requests, c.Fault)
 	c.Claim = words
 	c.Held = may || must && (c.Damaged() > 0 || !exhausted) || !must && c.Damaged() == 0
 	switch words {
 	case "loses-units":
 		for kind := range c.Kinds {
-			c.Held = c.Held && slices.Contains([]string{Right, Unjudged, Leaked, Undersold, SellsLess}, kind)
+			c.Held = c.Held && slices.Contains([]string{trace.Right, trace.Unjudged, trace.Leaked, trace.Undersold, trace.SellsLess}, kind)
 		}
 	case "harmless", "rolls-back", "unlocks":
 		c.Held = c.Held && c.Waited == 0
@@ -185,17 +186,17 @@ func (s ofStrategy) settled(all cells, claim claimKind, faults string) bool {
 type ofScript map[string]string
 
 // wants returns what is expected of a fault, or of none.
-func (s ofScript) wants(fault string) string { return cmp.Or(s[fault], Right) }
+func (s ofScript) wants(fault string) string { return cmp.Or(s[fault], trace.Right) }
 
 // judge implements claims. Nothing is expected of faults that strike what is broken without them, or with one of them.
-func (s ofScript) judge(c *Cell, exhausted bool) {
+func (s ofScript) judge(c *trace.Cell, exhausted bool) {
 	_, named := s[c.Fault]
-	broken := func(fault string) bool { return s.wants(fault) != Right }
+	broken := func(fault string) bool { return s.wants(fault) != trace.Right }
 	if !named && (broken("") || slices.ContainsFunc(strings.Split(c.Fault, "+"), broken)) {
 		c.Held = true
 		return
 	}
-	if c.Claim = s.wants(c.Fault); c.Claim == Right {
+	if c.Claim = s.wants(c.Fault); c.Claim == trace.Right {
 		c.Held = c.Damaged() == 0
 	} else {
 		c.Held = c.Kinds[c.Claim] > 0 || !exhausted
@@ -207,7 +208,7 @@ func (s ofScript) judge(c *Cell, exhausted bool) {
 func (s ofScript) settled(all cells, _ claimKind, faults string) bool {
 	found := func(fault string) bool {
 		want := s.wants(fault)
-		return want != Right && all[fault] != nil && all[fault].Kinds[want] > 0
+		return want != trace.Right && all[fault] != nil && all[fault].Kinds[want] > 0
 	}
-	return found("") && (faults != "" || s.wants("") == Deadlock) || faults != "" && found(faults)
+	return found("") && (faults != "" || s.wants("") == trace.Deadlock) || faults != "" && found(faults)
 }

@@ -26,6 +26,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
@@ -42,7 +43,7 @@ type Explorer struct {
 	// Faults are the names of those that strike; nil: all.
 	Faults []string
 	// Watch is called with what has been found so far, now and then, by one goroutine at a time; nil: it is not.
-	Watch func(Result)
+	Watch func(trace.Result)
 	// UntilRefuted stops the search of a strategy when one of its claims is refuted.
 	UntilRefuted bool
 
@@ -122,27 +123,27 @@ func (x *Explorer) Close() {
 }
 
 // Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
-func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds Bounds) (Result, error) {
+func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds trace.Bounds) (trace.Result, error) {
 	if err := x.warmUp(ctx, choice); err != nil {
-		return Result{Strategy: choice.Strategy.Name, Store: choice.Store}, err
+		return trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store}, err
 	}
 	return x.search(ctx, choice, x.workloads(choice), bounds, ofStrategy{choice.Strategy}, cells{})
 }
 
 // search executes every schedule of some workloads, and adds them to the cells.
 func (x *Explorer) search(
-	ctx context.Context, choice scenario.Choice, workloads []workload, bounds Bounds, claims claims, all cells,
-) (Result, error) {
+	ctx context.Context, choice scenario.Choice, workloads []workload, bounds trace.Bounds, claims claims, all cells,
+) (trace.Result, error) {
 	began := time.Now()
-	r := Result{
+	r := trace.Result{
 		Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Own: x.subject != nil,
 		Requests: x.requests, Bounds: bounds.Effective(), Random: bounds.Random,
 	}
 	bounds.Duration /= time.Duration(max(len(workloads), 1))
 	for _, w := range workloads {
 		beginning, schedules := time.Now(), map[string]int{}
-		r.Workloads = append(r.Workloads, Workload{Name: w.name, Title: w.title, Schedules: schedules})
-		search := &Search{Bounds: bounds, Found: func(s Schedule) {
+		r.Workloads = append(r.Workloads, trace.Workload{Name: w.name, Title: w.title, Schedules: schedules})
+		search := &Search{Bounds: bounds, Found: func(s trace.Schedule) {
 			s.Token = w.name + ":" + s.Token
 			schedules[strings.Join(s.Outcome.Faults, "+")]++
 			all.collect(w.claim, s)
@@ -198,7 +199,7 @@ func (x *Explorer) systems(choice scenario.Choice, w workload, faults []fault) (
 }
 
 // faults returns those that can strike in a workload.
-func (x *Explorer) faults(s scenario.Strategy, w workload, bounds Bounds) []fault {
+func (x *Explorer) faults(s scenario.Strategy, w workload, bounds trace.Bounds) []fault {
 	if bounds.Faults == 0 {
 		return nil
 	}
@@ -223,19 +224,19 @@ func (x *Explorer) warmUp(ctx context.Context, choice scenario.Choice) error {
 }
 
 // Replay executes the schedule of a token for a strategy.
-func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token string) (Outcome, error) {
+func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token string) (trace.Outcome, error) {
 	name, labels, found := strings.Cut(token, ":")
 	w, ok := known(name)
 	if !found || !ok {
-		return Outcome{}, fmt.Errorf("%q is no token: one begins with %s, as loadtest explore prints it", token,
+		return trace.Outcome{}, fmt.Errorf("%q is no token: one begins with %s, as loadtest explore prints it", token,
 			"the name of a workload and a colon, such as enough:")
 	}
 	if len(w.requests) > x.requests {
-		return Outcome{}, fmt.Errorf("the token is of a schedule with %d requests: replay it with --requests %[1]d",
+		return trace.Outcome{}, fmt.Errorf("the token is of a schedule with %d requests: replay it with --requests %[1]d",
 			len(w.requests))
 	}
 	if err := x.warmUp(ctx, choice); err != nil {
-		return Outcome{}, err
+		return trace.Outcome{}, err
 	}
 	return Replay(ctx, x.systems(choice, w, w.strikes(choice.Strategy))[0], labels)
 }

@@ -129,22 +129,22 @@ func (s *schedule) strike(ctx context.Context, f fault, o Option) error {
 	s.mu.Unlock()
 	switch {
 	case f.starts != nil:
-		s.add(Step{Kind: Strikes, Text: f.title, Fault: f.name})
+		s.add(trace.Step{Kind: trace.Strikes, Text: f.title, Fault: f.name})
 		s.start(ctx, s.actors[o.Actor])
 		return s.firstStep(ctx, o.Actor)
 	case f.store != nil:
-		s.add(Step{Kind: Strikes, Text: f.title, Fault: f.name})
+		s.add(trace.Step{Kind: trace.Strikes, Text: f.title, Fault: f.name})
 		f.store(s)
 		s.forget()
 	default:
 		a := s.actors[o.Actor]
-		s.add(Step{Actor: a.name, Kind: Strikes, Text: f.title, Fault: f.name})
+		s.add(trace.Step{Actor: a.name, Kind: trace.Strikes, Text: f.title, Fault: f.name})
 		a.cut = true
 		if f.kills {
 			s.kill(a)
 			return nil
 		}
-		s.let(o, f.action, Executes)
+		s.let(o, f.action, trace.Executes)
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (s *schedule) firstStep(ctx context.Context, who int) error {
 	at := len(s.actors[who].pending)
 	s.mu.Unlock()
 	if at > 0 {
-		s.let(Option{Label: label(who, 0), Actor: who}, wire.Pass, Executes)
+		s.let(Option{Label: label(who, 0), Actor: who}, wire.Pass, trace.Executes)
 	}
 	return nil
 }

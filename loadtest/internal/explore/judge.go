@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"stock/internal/monotonic"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
@@ -20,41 +21,41 @@ var damage = []struct {
 	kind  string
 	units func(verify.Verdict) int64
 }{
-	{SoldTwice, func(v verify.Verdict) int64 { return v.Duplicates }},
-	{InPart, func(v verify.Verdict) int64 { return v.PartialOrders }},
-	{OverLimit, func(v verify.Verdict) int64 { return v.BeyondLimit }},
-	{EndedTwice, func(v verify.Verdict) int64 { return v.Reservations.EndedTwice }},
-	{EndedLate, func(v verify.Verdict) int64 { return v.Reservations.LateConfirmations }},
-	{EndedEarly, func(v verify.Verdict) int64 { return v.Reservations.EndedEarly }},
-	{LostUpdate, func(v verify.Verdict) int64 { return v.LostUpdates }},
-	{Oversold, func(v verify.Verdict) int64 { return v.Oversold }},
-	{Leaked, func(v verify.Verdict) int64 { return v.Leaked }},
-	{Undersold, func(v verify.Verdict) int64 { return v.Undersold }},
-	{UnderLimit, func(v verify.Verdict) int64 { return v.RefusedWithinLimit }},
-	{Different, func(v verify.Verdict) int64 { return v.DifferentAnswers }},
-	{NoSuchHold, func(v verify.Verdict) int64 { return v.Reservations.WrongStates }},
-	{LedgerGap, func(v verify.Verdict) int64 { return v.LedgerGaps }},
-	{Overlap, func(v verify.Verdict) int64 { return v.Overlaps }},
+	{trace.SoldTwice, func(v verify.Verdict) int64 { return v.Duplicates }},
+	{trace.InPart, func(v verify.Verdict) int64 { return v.PartialOrders }},
+	{trace.OverLimit, func(v verify.Verdict) int64 { return v.BeyondLimit }},
+	{trace.EndedTwice, func(v verify.Verdict) int64 { return v.Reservations.EndedTwice }},
+	{trace.EndedLate, func(v verify.Verdict) int64 { return v.Reservations.LateConfirmations }},
+	{trace.EndedEarly, func(v verify.Verdict) int64 { return v.Reservations.EndedEarly }},
+	{trace.LostUpdate, func(v verify.Verdict) int64 { return v.LostUpdates }},
+	{trace.Oversold, func(v verify.Verdict) int64 { return v.Oversold }},
+	{trace.Leaked, func(v verify.Verdict) int64 { return v.Leaked }},
+	{trace.Undersold, func(v verify.Verdict) int64 { return v.Undersold }},
+	{trace.UnderLimit, func(v verify.Verdict) int64 { return v.RefusedWithinLimit }},
+	{trace.Different, func(v verify.Verdict) int64 { return v.DifferentAnswers }},
+	{trace.NoSuchHold, func(v verify.Verdict) int64 { return v.Reservations.WrongStates }},
+	{trace.LedgerGap, func(v verify.Verdict) int64 { return v.LedgerGaps }},
+	{trace.Overlap, func(v verify.Verdict) int64 { return v.Overlaps }},
 }
 
 // kind names the damage of a verdict.
 func kind(v verify.Verdict) string {
 	switch v.Result {
 	case verify.Correct:
-		return Right
+		return trace.Right
 	case verify.Inconclusive:
-		return Unjudged
+		return trace.Unjudged
 	}
 	for _, d := range damage {
 		if d.units(v) > 0 {
 			return d.kind
 		}
 	}
-	return OtherWrong
+	return trace.OtherWrong
 }
 
 // judge reads what the schedule left, and has it judged as a load is.
-func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int64, began int64) (Outcome, error) {
+func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome, items []int64, began int64) (trace.Outcome, error) {
 	told := make([]answers, 0, len(s.actors))
 	for _, a := range s.actors {
 		if !a.started {
@@ -82,14 +83,14 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 	h.Run.Exclusive = h.Run.Exclusive && len(s.struck) == 0
 	h.End.StartedNS, h.End.EndedNS = began, monotonic.Now()
 	o.Kind, o.Evidence = judgeAnswers(h, told)
-	if o.Kind == Right && !isScript && len(s.struck) == 0 && !slices.ContainsFunc(told, answers.served) {
-		o.Kind, o.Evidence = NotServed, []string{"no request was served, and no fault has struck"}
+	if o.Kind == trace.Right && !isScript && len(s.struck) == 0 && !slices.ContainsFunc(told, answers.served) {
+		o.Kind, o.Evidence = trace.NotServed, []string{"no request was served, and no fault has struck"}
 	}
-	if o.Kind == Leaked && slices.Contains(s.struck, SentAgain) && !x.strategy.Idempotent {
-		o.Kind = SoldTwice // to the judge, both requests are one
+	if o.Kind == trace.Leaked && slices.Contains(s.struck, SentAgain) && !x.strategy.Idempotent {
+		o.Kind = trace.SoldTwice // to the judge, both requests are one
 	}
 	for i, item := range items {
-		s.add(Step{Text: fmt.Sprintf("the store has %d of %d units", h.End.Final[item], x.workload.stock[i]), Kind: Answers})
+		s.add(trace.Step{Text: fmt.Sprintf("the store has %d of %d units", h.End.Final[item], x.workload.stock[i]), Kind: trace.Answers})
 	}
 	o.Steps = s.trace()
 	return o, nil
@@ -216,10 +217,10 @@ func judgeAnswers(h *history.History, told []answers) (damage string, evidence [
 		}
 		damage = kind(v)
 		for item, units := range h.End.Seller {
-			if damage == OtherWrong && units > h.End.Final[item] {
-				damage = SellsMore
-			} else if damage == OtherWrong && units < h.End.Final[item] {
-				damage = SellsLess
+			if damage == trace.OtherWrong && units > h.End.Final[item] {
+				damage = trace.SellsMore
+			} else if damage == trace.OtherWrong && units < h.End.Final[item] {
+				damage = trace.SellsLess
 			}
 		}
 		return damage, v.Evidence
@@ -228,7 +229,7 @@ func judgeAnswers(h *history.History, told []answers) (damage string, evidence [
 	clients := slices.Delete(told, at, at+1)
 	if set.Outcome != history.Sold { // it may not have been set
 		if v := verify.Judge(record(h, clients)); v.Result == verify.Correct {
-			return Right, nil
+			return trace.Right, nil
 		}
 	}
 	return judgeSet(h, set, apart(clients))
@@ -283,7 +284,7 @@ func judgeSet(h *history.History, set history.Op, requests []answers) (damage st
 			continue
 		}
 		if late.Result == verify.Correct {
-			return Right, nil
+			return trace.Right, nil
 		}
 		damage, evidence = kind(late), slices.Concat(evidence, late.Evidence)
 	}

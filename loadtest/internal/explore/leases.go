@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/topology"
 )
 
@@ -53,7 +54,7 @@ func (s *schedule) end(which func() []string) {
 	keys := which()
 	s.mu.Unlock()
 	if len(keys) > 0 {
-		s.add(Step{Kind: Strikes, Store: storeOf(keys), Text: inCommands(keys)})
+		s.add(trace.Step{Kind: trace.Strikes, Store: storeOf(keys), Text: inCommands(keys)})
 	}
 	s.lane.endLeases(keys)
 }

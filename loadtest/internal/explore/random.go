@@ -6,12 +6,14 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"stock/loadtest/internal/explore/trace"
 )
 
 // random executes schedules at random until the time is over. It is for what is too large to be exhausted, such as
 // three requests: it changes between actors at few points (probabilistic concurrency testing: Burckhardt and others, "A
 // Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010).
-func (s *Search) random(ctx context.Context, systems []System) (Tally, error) {
+func (s *Search) random(ctx context.Context, systems []System) (trace.Tally, error) {
 	s.planned = map[string]bool{}
 	until := time.Now().Add(s.Bounds.Duration)
 	plain := execution{bounds: s.Bounds}
@@ -66,7 +68,7 @@ type chance struct {
 const defaultChanges = 3
 
 // newChance returns the choices of one schedule. Length is the usual number of steps of one.
-func newChance(number uint64, b Bounds, length int) *chance {
+func newChance(number uint64, b trace.Bounds, length int) *chance {
 	c := &chance{
 		execution: execution{bounds: b}, random: rand.New(rand.NewPCG(b.Seed, number)), //nolint:gosec // not a secret
 		priorities: map[int]int{}, changes: map[int]bool{}, strikes: map[int]bool{},

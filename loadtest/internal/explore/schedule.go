@@ -27,7 +27,7 @@ type schedule struct {
 	actors  []*actor
 	sending sync.WaitGroup
 	over    chan struct{} // closed when everything may pass
-	steps   []*Step
+	steps   []*trace.Step
 	current int
 	struck  []string // the faults so far
 	touched map[string]bool
@@ -85,7 +85,7 @@ type held struct {
 // flight is an exchange that has passed, and is not answered yet.
 type flight struct {
 	*wire.Exchange
-	step *Step // its line of the trace; nil if it was not chosen
+	step *trace.Step // its line of the trace; nil if it was not chosen
 }
 
 func newSchedule(l *lane, faults []fault, actors []*actor) *schedule {
@@ -125,7 +125,7 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 	}
 	h := &held{exchange: e, decided: make(chan wire.Action, 1)}
 	for _, text := range s.opening[e.Conn] {
-		s.step(a, &wire.Exchange{Conn: e.Conn, Store: e.Store, Text: text}, Passes)
+		s.step(a, &wire.Exchange{Conn: e.Conn, Store: e.Store, Text: text}, trace.Passes)
 	}
 	delete(s.opening, e.Conn)
 	a.pending = append(a.pending, h)
@@ -163,8 +163,8 @@ func (s *schedule) pass(e *wire.Exchange) {
 }
 
 // step adds a line to the trace. s.mu is held.
-func (s *schedule) step(a *actor, e *wire.Exchange, kind Kind) *Step {
-	step := &Step{Actor: a.name, Text: e.Text, Kind: kind, Store: e.Store}
+func (s *schedule) step(a *actor, e *wire.Exchange, kind trace.Kind) *trace.Step {
+	step := &trace.Step{Actor: a.name, Text: e.Text, Kind: kind, Store: e.Store}
 	s.steps = append(s.steps, step)
 	for _, c := range a.conns {
 		if c == e.Conn {
@@ -203,17 +203,17 @@ func (s *schedule) note(a *actor, f *flight, reply string) {
 	switch {
 	case f.Handshake:
 	case f.step == nil:
-		s.step(a, f.Exchange, Passes).Reply = reply
-	case f.step.Kind == Waits:
+		s.step(a, f.Exchange, trace.Passes).Reply = reply
+	case f.step.Kind == trace.Waits:
 		s.changes(a, f.Exchange, reply)
 		resumed := *f.step
-		resumed.Reply, resumed.Kind = reply, Resumes
+		resumed.Reply, resumed.Kind = reply, trace.Resumes
 		s.steps = append(s.steps, &resumed)
 		f.step.Reply = "waits"
 	default:
 		f.step.Reply = reply
-		if s.changes(a, f.Exchange, reply) && f.step.Kind == Polls { // pollers would fill the trace
-			s.steps = slices.DeleteFunc(s.steps, func(step *Step) bool { return step == f.step })
+		if s.changes(a, f.Exchange, reply) && f.step.Kind == trace.Polls { // pollers would fill the trace
+			s.steps = slices.DeleteFunc(s.steps, func(step *trace.Step) bool { return step == f.step })
 		}
 	}
 }
@@ -290,7 +290,7 @@ func (s *schedule) start(ctx context.Context, a *actor) {
 	ctx, a.hangUp = context.WithCancel(ctx)
 	s.event(a)
 	s.sending.Go(func() {
-		tell := func(text string) { s.add(Step{Actor: a.name, Text: text, Kind: Answers}) }
+		tell := func(text string) { s.add(trace.Step{Actor: a.name, Text: text, Kind: trace.Answers}) }
 		answers, err := a.send(ctx, tell)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -382,7 +382,7 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 				return executing, nil
 			}
 			if f.step != nil {
-				f.step.Kind = Waits
+				f.step.Kind = trace.Waits
 			}
 		}
 	}
@@ -490,17 +490,17 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 	passed := time.Since(idle.since)
 	if passed > longestPause && !idle.noted {
 		idle.noted, s.waited = true, true
-		s.add(Step{Kind: TimeGoes, Text: "nobody can go on: time passes"})
+		s.add(trace.Step{Kind: trace.TimeGoes, Text: "nobody can go on: time passes"})
 		if s.lostHolder() {
 			s.end(s.expiring)
 		}
 	}
 	if passed > leaseTime {
-		s.add(Step{Kind: Stuck, Text: "nobody can go on: " + s.whoWaits(ctx)})
+		s.add(trace.Step{Kind: trace.Stuck, Text: "nobody can go on: " + s.whoWaits(ctx)})
 		return errStuck
 	}
 	if len(polls) > 0 {
-		s.let(polls[idle.polls%len(polls)], wire.Pass, Polls)
+		s.let(polls[idle.polls%len(polls)], wire.Pass, trace.Polls)
 		idle.polls++
 	}
 	if len(polls) == 0 || idle.polls > len(polls) {
@@ -539,12 +539,12 @@ func (s *schedule) take(ctx context.Context, o Option) error {
 			return s.strike(ctx, f, o)
 		}
 	}
-	s.let(o, wire.Pass, Executes)
+	s.let(o, wire.Pass, trace.Executes)
 	return nil
 }
 
 // let decides what becomes of the step of an option.
-func (s *schedule) let(o Option, action wire.Action, kind Kind) {
+func (s *schedule) let(o Option, action wire.Action, kind trace.Kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.actors[o.Actor]
@@ -572,14 +572,14 @@ func (s *schedule) touches(e *wire.Exchange) {
 	}
 }
 
-func (s *schedule) add(step Step) {
+func (s *schedule) add(step trace.Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.steps = append(s.steps, &step)
 }
 
 // trace returns the steps so far.
-func (s *schedule) trace() (steps []Step) {
+func (s *schedule) trace() (steps []trace.Step) {
 	for _, step := range s.steps {
 		steps = append(steps, *step)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"stock/internal/monotonic"
 	"stock/loadtest/internal/explore/script"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/explore/wire"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
@@ -85,15 +86,15 @@ func LoadScript(file string, text []byte, requests int) (*Script, error) {
 
 var scriptWords = script.Words{
 	Faults: []string{LostRequest, LostReply, ReplicaDies, LeaseEnds, SentAgain, Promoted},
-	Kinds:  []string{Right, LostUpdate, Oversold, Undersold, Leaked, SoldTwice, Deadlock, OtherWrong},
+	Kinds:  []string{trace.Right, trace.LostUpdate, trace.Oversold, trace.Undersold, trace.Leaked, trace.SoldTwice, trace.Deadlock, trace.OtherWrong},
 }
 
 // ExploreScript executes every schedule of a script within the bounds. If ctx ends, it returns what it has.
-func (x *Explorer) ExploreScript(ctx context.Context, s *Script, bounds Bounds) (Result, error) {
+func (x *Explorer) ExploreScript(ctx context.Context, s *Script, bounds trace.Bounds) (trace.Result, error) {
 	answers, err := x.use(ctx, s)
 	defer x.leave()
 	if err != nil {
-		return Result{Strategy: s.File, Store: oracle.MySQL, Own: true}, err
+		return trace.Result{Strategy: s.File, Store: oracle.MySQL, Own: true}, err
 	}
 	all := cells{}
 	for fault := range s.Expect {
@@ -103,7 +104,7 @@ func (x *Explorer) ExploreScript(ctx context.Context, s *Script, bounds Bounds) 
 	}
 	r, err := x.search(ctx, scriptChoice(s), []workload{scriptWorkload(s)}, bounds, ofScript(s.Expect), all)
 	r.Requests = len(s.Sessions)
-	stuck := slices.Contains(slices.Collect(maps.Values(s.Expect)), Deadlock)
+	stuck := slices.Contains(slices.Collect(maps.Values(s.Expect)), trace.Deadlock)
 	if err == nil && r.Held() && !answers.sold.Load() && !stuck {
 		return r, fmt.Errorf("%s: no session has succeeded in any of %d schedules: %v", s.File, r.Tally.Schedules,
 			answers.last.Load())
@@ -112,16 +113,16 @@ func (x *Explorer) ExploreScript(ctx context.Context, s *Script, bounds Bounds) 
 }
 
 // ReplayScript executes the schedule of a token.
-func (x *Explorer) ReplayScript(ctx context.Context, s *Script, token string) (Outcome, error) {
+func (x *Explorer) ReplayScript(ctx context.Context, s *Script, token string) (trace.Outcome, error) {
 	w := scriptWorkload(s)
 	labels, found := strings.CutPrefix(token, w.name+":")
 	if !found {
-		return Outcome{}, fmt.Errorf("%q is no token of a script: they begin with %s", token, w.name+":")
+		return trace.Outcome{}, fmt.Errorf("%q is no token of a script: they begin with %s", token, w.name+":")
 	}
 	_, err := x.use(ctx, s)
 	defer x.leave()
 	if err != nil {
-		return Outcome{}, err
+		return trace.Outcome{}, err
 	}
 	return Replay(ctx, x.systems(scriptChoice(s), w, w.strikes(scriptChoice(s).Strategy))[0], labels)
 }
@@ -343,7 +344,7 @@ func (s *scripted) check(ctx context.Context, l *lane, items []int64, told []ans
 	case result.Outcome != script.Done:
 		return "", fmt.Errorf("%s: check was refused: %s", s.File, result.Why)
 	case result.False:
-		return OtherWrong, nil
+		return trace.OtherWrong, nil
 	}
-	return cmp.Or(result.Text, Right), nil
+	return cmp.Or(result.Text, trace.Right), nil
 }

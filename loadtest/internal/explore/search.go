@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"stock/loadtest/internal/explore/trace"
 )
 
 // Option is something that can happen next in a schedule: an actor's step is executed, or a fault strikes.
@@ -79,14 +81,14 @@ type System interface {
 	// choose returns -1, nothing new can follow: the schedule may end in any way, and its outcome does not count. try is
 	// 1 unless the schedule was executed before, and something about it was in doubt: the system should then take more
 	// time to find out what can happen next. It is at most patient.
-	Run(ctx context.Context, try int, choose func(Point) int) (Outcome, error)
+	Run(ctx context.Context, try int, choose func(Point) int) (trace.Outcome, error)
 }
 
 // Search is a search for all schedules of a System within Bounds. Systems of the same kind can work on it side by side.
 type Search struct {
-	Bounds Bounds
+	Bounds trace.Bounds
 	// Found is called for each schedule that was executed, by one goroutine at a time.
-	Found func(Schedule)
+	Found func(trace.Schedule)
 	// Settled reports whether no more schedules are needed in which these faults strike; nil: all are needed. It is called
 	// by the goroutines that call Found.
 	Settled func(faults []string) bool
@@ -98,7 +100,7 @@ type Search struct {
 	missing map[string]string // beginnings that were offered and could not be repeated, with the reason
 	working int
 	err     error
-	tally   Tally
+	tally   trace.Tally
 }
 
 // cost is what a schedule uses of the Bounds.
@@ -106,7 +108,7 @@ type cost struct{ preemptions, faults int }
 
 func (c cost) plus(o cost) cost { return cost{c.preemptions + o.preemptions, c.faults + o.faults} }
 
-func allow(b Bounds, c cost) bool {
+func allow(b trace.Bounds, c cost) bool {
 	return c.faults <= b.Faults && (b.Preemptions < 0 || c.preemptions <= b.Preemptions)
 }
 
@@ -138,7 +140,7 @@ func (q queue) Less(i, j int) bool {
 }
 
 // Run searches with all systems side by side, until every schedule within the bounds was executed or ctx ends.
-func (s *Search) Run(ctx context.Context, systems []System) (Tally, error) {
+func (s *Search) Run(ctx context.Context, systems []System) (trace.Tally, error) {
 	if s.Bounds.Random {
 		return s.random(ctx, systems)
 	}
@@ -220,7 +222,7 @@ func (s *Search) found(e execution) {
 	}
 	s.planned["="+token] = true
 	s.tally.Schedules++
-	s.Found(Schedule{Token: token, Preemptions: e.cost.preemptions, Faults: e.cost.faults, Outcome: e.outcome})
+	s.Found(trace.Schedule{Token: token, Preemptions: e.cost.preemptions, Faults: e.cost.faults, Outcome: e.outcome})
 }
 
 // plan puts a job into the queue, once.
@@ -252,12 +254,12 @@ func (s *Search) again(e execution) {
 // execution is what came of a job.
 type execution struct {
 	job       job
-	bounds    Bounds
+	bounds    trace.Bounds
 	labels    []string
 	cost      cost
 	sleep     []Option
 	others    []job // that branch off from it
-	outcome   Outcome
+	outcome   trace.Outcome
 	redundant bool
 	diverged  bool
 	why       string // it diverged
@@ -375,7 +377,7 @@ func (e *execution) branch(p Point, taken int) {
 var errDiverged = errors.New("the schedule could not be repeated")
 
 // Replay executes the schedule of a token.
-func Replay(ctx context.Context, system System, token string) (Outcome, error) {
+func Replay(ctx context.Context, system System, token string) (trace.Outcome, error) {
 	labels := strings.Split(token, ".")
 	if token == "" {
 		labels = nil

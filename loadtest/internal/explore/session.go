@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"stock/internal/monotonic"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/scenario"
 )
@@ -66,10 +67,10 @@ func quietly(string) {}
 const clientTimeout = 15 * time.Second
 
 // Run implements System.
-func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (Outcome, error) {
+func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (trace.Outcome, error) {
 	items, set := x.newItems(), time.Now()
 	if err := x.setStock(ctx, items); err != nil {
-		return Outcome{}, err
+		return trace.Outcome{}, err
 	}
 	s := newSchedule(x.lane, x.faults, x.actors(items))
 	s.items, s.locks, s.silence = items, x.strategy.Name+":", time.Duration(try)*s.silence+x.lane.pause
@@ -95,20 +96,20 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (Out
 	ticked := time.Now().Unix() > set.Unix() && time.Since(set) < time.Second/2
 	x.lane.end(ctx, s)
 	if x.lane.failed != nil {
-		return Outcome{}, x.lane.failed
+		return trace.Outcome{}, x.lane.failed
 	}
 	if lost := x.reconnect(ctx, s); lost != nil {
-		return Outcome{}, lost
+		return trace.Outcome{}, lost
 	}
-	o := Outcome{
+	o := trace.Outcome{
 		Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items),
 		Steps: s.trace(), Faults: s.struck, Waited: s.waited, Ticked: ticked,
 	}
 	switch {
 	case errors.Is(err, errStuck):
-		o.Kind = Deadlock
+		o.Kind = trace.Deadlock
 		for _, step := range s.steps {
-			if step.Kind == Stuck {
+			if step.Kind == trace.Stuck {
 				o.Evidence = []string{step.Text}
 			}
 		}
