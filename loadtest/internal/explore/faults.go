@@ -170,7 +170,7 @@ func (s *schedule) kill(a *actor) {
 	a.lost = true
 	s.mu.Unlock()
 	a.hangUp() // before its replica can answer that it has lost its connections
-	s.lane.cut(a.replica)
+	s.lane.replicas[a.replica].cut()
 	s.forget()
 }
 

@@ -140,9 +140,7 @@ func certain(o history.Outcome) bool { return o != history.Busy && o != history.
 
 // mayHold reports whether a deduction may have held units for a while that it has not sold.
 func (a answers) mayHold() bool {
-	return slices.ContainsFunc(a.ops, func(op history.Op) bool {
-		return op.Outcome == history.Unknown || op.Outcome == history.Busy
-	})
+	return slices.ContainsFunc(a.ops, func(op history.Op) bool { return !certain(op.Outcome) })
 }
 
 // left reads what a schedule has left in the stores. The answers are completed by what the service says afterwards.

@@ -2,8 +2,6 @@ package explore
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
@@ -26,28 +25,27 @@ import (
 // shared: they are keyed by item.
 type lane struct {
 	mysql    *servers.MySQL
-	redis    *servers.Redis
-	db       *sql.DB
+	flush    bool // its Redis is its own
+	db       *sqlx.DB
 	keys     *redis.Client
 	oracle   *oracle.Oracle
 	locks    lockServers
 	waits    string // the query that counts what waits
 	replicas []*replica
+	stops    []func(context.Context) error
 	items    func() int64
 	subject  Subject // nil: strategies of the catalogue
 	at       topology.Addresses
 	pause    time.Duration
 
-	mu     sync.Mutex
-	now    *schedule           // nil between two schedules
-	names  []string            // items of the schedule, and what was made for them
-	needs  []string            // servers of its strategy
-	sticky map[*wire.Conn]bool // connections that have named one of them
-	idle   map[string]bool     // shapes of what a service of the user does without a request
-	// watching is set until the first request.
-	watching bool
-	cutOff   []*replica
-	failed   error // why a replica could not be started again
+	mu       sync.Mutex
+	now      *schedule           // nil between two schedules
+	names    []string            // items of the schedule, and what was made for them
+	needs    []string            // servers of its strategy
+	sticky   map[*wire.Conn]bool // connections that have named one of them
+	idle     map[string]bool     // shapes of what a service of the user does without a request
+	watching bool                // set until the first request
+	failed   error               // why a replica could not be started again
 }
 
 // replica is a process of the service and the proxies between it and the stores.
@@ -75,20 +73,23 @@ func (l *lane) start(
 		if l.mysql, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true}); err != nil {
 			return err
 		}
+		l.onStop(func(ctx context.Context) error { return l.mysql.Stop(ctx) })
 		if at.MySQLDSN, err = l.mysql.CreateDatabase(ctx, "stock"); err != nil {
 			return err
 		}
 	}
 	if len(at.Redis) == 0 {
-		if l.redis, err = servers.StartRedis(ctx, servers.RedisOptions{Name: name + "-redis"}); err != nil {
+		own, err := servers.StartRedis(ctx, servers.RedisOptions{Name: name + "-redis"})
+		if err != nil {
 			return err
 		}
-		at.Redis = []string{l.redis.Addr}
+		l.onStop(own.Stop)
+		l.flush, at.Redis = true, []string{own.Addr}
 	}
 	if err := l.connect(ctx, at); err != nil {
 		return err
 	}
-	if _, err := migrations.Up(ctx, l.db); err != nil {
+	if _, err := migrations.Up(ctx, l.db.DB); err != nil {
 		return err
 	}
 	if l.subject != nil {
@@ -107,20 +108,24 @@ func (l *lane) start(
 }
 
 func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
-	if l.db, err = sql.Open("mysql", at.MySQLDSN); err != nil {
+	l.at = at
+	if l.db, err = sqlx.Open("mysql", at.MySQLDSN); err != nil {
 		return err
 	}
-	l.at = at
+	l.onStop(func(context.Context) error { return l.db.Close() })
 	l.keys = redis.NewClient(at.Account.RedisOptions(at.Redis[0]).Simple())
+	l.onStop(func(context.Context) error { return l.keys.Close() })
 	o := oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis, Account: at.Account}
 	if l.oracle, err = oracle.Open(ctx, o); err != nil {
 		return err
 	}
+	l.onStop(func(context.Context) error { l.oracle.Close(); return nil })
+	l.onStop(func(context.Context) error { l.locks.close(); return nil })
 	if l.locks, err = connectLocks(at); err != nil {
 		return err
 	}
 	var version string
-	if err := l.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+	if err := l.db.GetContext(ctx, &version, "SELECT VERSION()"); err != nil {
 		return err
 	}
 	status := "performance_schema.global_status"
@@ -132,6 +137,18 @@ func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
 		(SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'User lock')
 		FROM ` + status + ` WHERE VARIABLE_NAME = 'Innodb_row_lock_current_waits'`
 	return nil
+}
+
+// onStop has the lane call something when it stops, before what was started earlier stops.
+func (l *lane) onStop(stop func(context.Context) error) { l.stops = append(l.stops, stop) }
+
+// stop ends the lane.
+func (l *lane) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for _, stop := range slices.Backward(l.stops) {
+		_ = stop(ctx) // the processes are gone in any case
+	}
 }
 
 // start starts proxies in front of all servers, and the process that finds the servers there.
@@ -158,6 +175,7 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string) 
 			if err != nil {
 				return err
 			}
+			r.lane.onStop(func(context.Context) error { p.Close(); return nil })
 			r.proxies = append(r.proxies, p)
 			(*to.servers)[i] = p.Addr()
 		}
@@ -169,39 +187,13 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string) 
 	} else {
 		r.Replica, err = t.StartReplica(ctx, name, r.at, topology.Options{ReplicaArgs: serviceArgs})
 	}
-	return err
-}
-
-// stop ends the lane.
-func (l *lane) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	for _, r := range l.replicas {
+	r.lane.onStop(func(context.Context) error {
 		if r.Replica != nil && r.Process() != nil {
 			r.Process().Kill()
 		}
-		for _, p := range r.proxies {
-			p.Close()
-		}
-	}
-	var errs []error
-	if l.oracle != nil {
-		l.oracle.Close()
-	}
-	if l.keys != nil {
-		errs = append(errs, l.keys.Close())
-	}
-	l.locks.close()
-	if l.db != nil {
-		errs = append(errs, l.db.Close())
-	}
-	if l.redis != nil {
-		errs = append(errs, l.redis.Stop(ctx))
-	}
-	if l.mysql != nil {
-		errs = append(errs, l.mysql.Stop(ctx))
-	}
-	_ = errors.Join(errs...) // the processes are gone in any case
+		return nil
+	})
+	return err
 }
 
 func (l *lane) running() *schedule {
@@ -220,53 +212,38 @@ func (l *lane) begin(s *schedule, needs []string, items []int64) {
 	}
 }
 
-// end lets everything pass, and waits until the replicas have ended what they do.
+// end lets everything pass, and waits until the replicas have ended what they do. Replicas of a Subject are started again
+// if the schedule has cut their connections: not every service opens new ones.
 func (l *lane) end(ctx context.Context, s *schedule) {
 	s.release()
 	s.sending.Wait()
 	l.mu.Lock()
 	l.now = nil
-	cutOff := l.cutOff
-	l.cutOff = nil
 	l.mu.Unlock()
-	if l.subject != nil {
-		l.restart(ctx, s)
-	}
-	for _, r := range cutOff {
-		for _, p := range r.proxies {
-			p.Refuse(false)
-		}
-		if r.Replica == nil {
-			continue
-		}
-		for r.Ready(ctx) != nil && ctx.Err() == nil {
-			time.Sleep(5 * time.Millisecond)
-		}
-	}
-}
-
-// restart starts the replicas again whose connections a schedule has cut. Not every service opens new ones.
-func (l *lane) restart(ctx context.Context, s *schedule) {
 	for _, a := range s.actors {
-		r := l.replicas[a.replica]
-		if !a.started || !a.cut || r.Replica == nil {
+		if !a.cut {
 			continue
 		}
+		r := l.replicas[a.replica]
 		for _, p := range r.proxies {
 			p.Refuse(false)
 		}
-		if err := r.Restart(ctx); err != nil && ctx.Err() == nil {
-			l.failed = err
+		switch {
+		case r.Replica == nil:
+		case l.subject != nil:
+			if err := r.Restart(ctx); err != nil && ctx.Err() == nil {
+				l.failed = err
+			}
+		default:
+			for a.lost && r.Ready(ctx) != nil && ctx.Err() == nil {
+				time.Sleep(5 * time.Millisecond)
+			}
 		}
 	}
 }
 
-// cut implements stores.
-func (l *lane) cut(number int) {
-	r := l.replicas[number]
-	l.mu.Lock()
-	l.cutOff = append(l.cutOff, r)
-	l.mu.Unlock()
+// cut cuts a replica off from all stores until the schedule ends.
+func (r *replica) cut() {
 	for _, p := range r.used() {
 		p.Refuse(true)
 		p.CutAll()

@@ -3,7 +3,6 @@ package explore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"strings"
 	"time"
 
@@ -17,31 +16,22 @@ func (l *lane) holds(item int64) (n int) {
 	defer cancel()
 	const query = "SELECT COUNT(*) FROM reservation WHERE goods_id = ? AND state = 'held' " +
 		"AND expires_at > UTC_TIMESTAMP(6)"
-	_ = l.db.QueryRowContext(ctx, query, item).Scan(&n) // if it fails, the fault cannot strike
+	_ = l.db.GetContext(ctx, &n, query, item) // if it fails, the fault cannot strike
 	return n
 }
 
 // endReservations lets the time of the reservations of an item pass that are held, unless somebody has locked them.
 // They lasted for whole milliseconds.
 func (l *lane) endReservations(ctx context.Context, item int64) error {
-	tx, err := l.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	tx, err := l.db.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	rows, err := tx.QueryContext(ctx, `SELECT id FROM reservation
-		WHERE goods_id = ? AND state = 'held' AND expires_at > UTC_TIMESTAMP(6) FOR UPDATE SKIP LOCKED`, item)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
 	var ids [][]byte
-	for rows.Next() {
-		var id []byte
-		if err := rows.Scan(&id); err != nil {
-			return err
-		}
-		ids = append(ids, id)
+	if err := tx.SelectContext(ctx, &ids, `SELECT id FROM reservation
+		WHERE goods_id = ? AND state = 'held' AND expires_at > UTC_TIMESTAMP(6) FOR UPDATE SKIP LOCKED`, item); err != nil {
+		return err
 	}
 	for _, id := range ids {
 		if _, err := tx.ExecContext(ctx, `UPDATE reservation SET expires_at = created_at + INTERVAL
@@ -50,28 +40,24 @@ func (l *lane) endReservations(ctx context.Context, item int64) error {
 			return err
 		}
 	}
-	return errors.Join(rows.Err(), tx.Commit())
+	return tx.Commit()
 }
 
 // expiries returns when those reservations of an item end whose time has passed earlier than was asked for, in
 // microseconds since 1970, by id.
 func (l *lane) expiries(ctx context.Context, item int64) (map[string]int64, error) {
-	rows, err := l.db.QueryContext(ctx, `SELECT LOWER(HEX(id)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', expires_at)
+	var rows []struct {
+		ID string
+		At int64
+	}
+	err := l.db.SelectContext(ctx, &rows, `SELECT LOWER(HEX(id)) id,
+		TIMESTAMPDIFF(MICROSECOND, '1970-01-01', expires_at) at
 		FROM reservation WHERE goods_id = ? AND expires_at <> created_at + INTERVAL ttl_ms * 1000 MICROSECOND`, item)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	expires := map[string]int64{}
-	for rows.Next() {
-		var id string
-		var at int64
-		if err := rows.Scan(&id, &at); err != nil {
-			return nil, err
-		}
-		expires[id] = at
+	for _, row := range rows {
+		expires[row.ID] = row.At
 	}
-	return expires, rows.Err()
+	return expires, err
 }
 
 // endReservations asks what became of each reservation, and then lets the time of all pass: the units of those that

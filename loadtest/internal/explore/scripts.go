@@ -184,19 +184,7 @@ func (l *lane) stores(at topology.Addresses, isolation string) (*script.Stores, 
 
 // tables lists the tables of the database.
 func (l *lane) tables(ctx context.Context) (names []string, err error) {
-	rows, err := l.db.QueryContext(ctx, "SHOW TABLES")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	return names, rows.Err()
+	return names, l.db.SelectContext(ctx, &names, "SHOW TABLES")
 }
 
 // alone executes a statement that ignores foreign keys.
@@ -206,12 +194,12 @@ func (l *lane) alone(ctx context.Context, statement string) error {
 		return err
 	}
 	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, "SET foreign_key_checks = 0"); err != nil {
-		return err
+	var errs []error
+	for _, text := range []string{"SET foreign_key_checks = 0", statement, "SET foreign_key_checks = 1"} {
+		_, err := conn.ExecContext(ctx, text)
+		errs = append(errs, err)
 	}
-	_, err = conn.ExecContext(ctx, statement)
-	_, err2 := conn.ExecContext(ctx, "SET foreign_key_checks = 1")
-	return errors.Join(err, err2)
+	return errors.Join(errs...)
 }
 
 func (s *scripted) hangUp() {
@@ -239,7 +227,7 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 			return err
 		}
 	}
-	if l.redis != nil {
+	if l.flush {
 		if err := l.keys.FlushDB(ctx).Err(); err != nil {
 			return err
 		}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/loadtest/internal/explore/wire"
 )
 
@@ -100,7 +98,7 @@ var rowWaits = []string{
 // holders returns who holds what these exchanges wait for. What cannot be read is left out: it only explains.
 func (l *lane) holders(ctx context.Context, flying []*flight) (holders []lockHolder) {
 	for _, query := range rowWaits {
-		if sqlx.NewDb(l.db, "mysql").SelectContext(ctx, &holders, query) == nil {
+		if l.db.SelectContext(ctx, &holders, query) == nil {
 			break
 		}
 	}
