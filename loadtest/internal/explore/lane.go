@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/go-zookeeper/zk"
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"stock/internal/servers"
 	"stock/loadtest/internal/explore/wire"
@@ -29,7 +31,6 @@ type lane struct {
 	db       *sqlx.DB
 	keys     *redis.Client
 	oracle   *oracle.Oracle
-	locks    lockServers
 	waits    string // the query that counts what waits
 	replicas []*replica
 	stops    []func(context.Context) error
@@ -37,6 +38,11 @@ type lane struct {
 	subject  Subject // nil: strategies of the catalogue
 	at       topology.Addresses
 	pause    time.Duration
+
+	// Servers that keep only locks.
+	redlock   []*redis.Client
+	etcd      *clientv3.Client
+	zookeeper *zk.Conn
 
 	mu       sync.Mutex
 	now      *schedule           // nil between two schedules
@@ -120,8 +126,7 @@ func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
 		return err
 	}
 	l.onStop(func(context.Context) error { l.oracle.Close(); return nil })
-	l.onStop(func(context.Context) error { l.locks.close(); return nil })
-	if l.locks, err = connectLocks(at); err != nil {
+	if err := l.connectLocks(at); err != nil {
 		return err
 	}
 	var version string

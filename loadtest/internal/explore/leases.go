@@ -62,7 +62,7 @@ func (s *schedule) end(which func() []string) {
 // longestLease is longer than the leases of locks, and shorter than the time to live of anything else.
 const longestLease, longestLeaseElsewhere = 5 * time.Second, time.Minute
 
-// leases lists those of the keys that have a time to live, and what is held in other servers.
+// leases lists those of the keys that have a time to live, and which locks of other servers are held.
 func (l *lane) leases(keys, locks []string) (leases []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -71,43 +71,46 @@ func (l *lane) leases(keys, locks []string) (leases []string) {
 		longest = longestLeaseElsewhere
 	}
 	for _, client := range l.masters() {
-		pipe := client.Pipeline()
 		for _, key := range keys {
-			pipe.PTTL(ctx, key)
-		}
-		replies, _ := pipe.Exec(ctx)
-		for i, reply := range replies {
-			ttl, ok := reply.(*redis.DurationCmd)
-			if ok && ttl.Err() == nil && ttl.Val() > 0 && ttl.Val() <= longest && !slices.Contains(leases, keys[i]) {
-				leases = append(leases, keys[i])
+			ttl := client.PTTL(ctx, key).Val()
+			if ttl > 0 && ttl <= longest && !slices.Contains(leases, key) {
+				leases = append(leases, key)
 			}
 		}
 	}
 	l.mu.Lock()
-	names := slices.Clone(l.names)
+	items := slices.Clone(l.names)
 	l.mu.Unlock()
-	leases = append(leases, l.heldInMySQL(ctx, locks, names)...)
-	return append(leases, l.locks.holders(ctx, l.needs, names)...)
-}
-
-// masters lists the servers of Redis that the strategy uses.
-func (l *lane) masters() []*redis.Client {
-	masters := []*redis.Client{l.keys}
-	if slices.Contains(l.needs, "redlock") {
-		masters = append(masters, l.locks.redlock...)
-	}
-	return masters
+	return slices.Concat(leases, l.heldInMySQL(ctx, locks, items), l.heldInEtcd(ctx, items), l.heldInZooKeeper(items))
 }
 
 // endLeases deletes keys and ends locks. If it fails, no lease has ended, which the schedule shows.
-func (l *lane) endLeases(keys []string) {
+func (l *lane) endLeases(names []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for _, client := range l.masters() {
-		_ = client.Del(ctx, keys...).Err()
+		_ = client.Del(ctx, names...).Err()
 	}
-	l.locks.end(ctx, keys)
-	l.endInMySQL(ctx, keys)
+	for _, name := range names {
+		if lock, ok := strings.CutPrefix(name, namedLock); ok {
+			l.killHolder(ctx, lock)
+		} else if key, ok := strings.CutPrefix(name, etcdPrefix); ok {
+			_, _ = l.etcd.Delete(ctx, key)
+		} else if node, ok := strings.CutPrefix(name, zookeeperPrefix); ok {
+			_ = l.zookeeper.Delete(node, -1)
+		} else if name == lockRow {
+			_, _ = l.db.ExecContext(ctx, "UPDATE lock_row SET expires = UTC_TIMESTAMP(6)")
+		}
+	}
+}
+
+// killHolder kills the connection that has a lock of GET_LOCK. The server ends it in the background.
+func (l *lane) killHolder(ctx context.Context, lock string) {
+	var id *uint32
+	for l.db.GetContext(ctx, &id, "SELECT IS_USED_LOCK(?)", lock) == nil && id != nil {
+		_, _ = l.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", *id))
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // inCommands says how a person would end locks and delete keys.
@@ -138,75 +141,52 @@ func storeOf(keys []string) string {
 	return "redis"
 }
 
+// connectLocks connects to the servers that keep only locks. All lanes share them.
+func (l *lane) connectLocks(at topology.Addresses) (err error) {
+	for _, address := range at.Redlock {
+		client := redis.NewClient(&redis.Options{Addr: address})
+		l.onStop(func(context.Context) error { return client.Close() })
+		l.redlock = append(l.redlock, client)
+	}
+	if len(at.Etcd) > 0 {
+		if l.etcd, err = clientv3.New(clientv3.Config{Endpoints: at.Etcd, Logger: zap.NewNop()}); err != nil {
+			return err
+		}
+		l.onStop(func(context.Context) error { return l.etcd.Close() })
+	}
+	if len(at.ZooKeeper) > 0 {
+		quiet := zk.WithLogger(log.New(io.Discard, "", 0))
+		if l.zookeeper, _, err = zk.Connect(at.ZooKeeper, 30*time.Second, quiet, zk.WithLogInfo(false)); err != nil {
+			return err
+		}
+		l.onStop(func(context.Context) error { l.zookeeper.Close(); return nil })
+	}
+	return nil
+}
+
+// masters lists the servers of Redis that the strategy uses.
+func (l *lane) masters() []*redis.Client {
+	if slices.Contains(l.needs, "redlock") {
+		return append([]*redis.Client{l.keys}, l.redlock...)
+	}
+	return []*redis.Client{l.keys}
+}
+
 // heldInMySQL lists those of the locks that are held. A row of lock_row is held for one of the items.
 func (l *lane) heldInMySQL(ctx context.Context, locks, items []string) (held []string) {
 	for _, lock := range locks {
-		var holder *uint32
+		var holder *uint32 // nil also if it cannot be read, as below: then no lease ends, which the schedule shows
 		if name, named := strings.CutPrefix(lock, namedLock); named {
-			_ = l.db.QueryRowContext(ctx, "SELECT IS_USED_LOCK(?)", name).Scan(&holder) // as if nobody held it
+			_ = l.db.GetContext(ctx, &holder, "SELECT IS_USED_LOCK(?)", name)
 		} else {
-			_ = l.db.QueryRowContext(ctx, "SELECT 1 FROM lock_row WHERE name LIKE ? AND expires > UTC_TIMESTAMP(6) LIMIT 1",
-				"%"+items[0]+"%").Scan(&holder)
+			_ = l.db.GetContext(ctx, &holder,
+				"SELECT 1 FROM lock_row WHERE name LIKE ? AND expires > UTC_TIMESTAMP(6) LIMIT 1", "%"+items[0]+"%")
 		}
 		if holder != nil {
 			held = append(held, lock)
 		}
 	}
 	return held
-}
-
-// endInMySQL ends locks. If it fails, no lock has ended, which the schedule shows.
-func (l *lane) endInMySQL(ctx context.Context, locks []string) {
-	for _, lock := range locks {
-		name, named := strings.CutPrefix(lock, namedLock)
-		if lock == lockRow {
-			_, _ = l.db.ExecContext(ctx, "UPDATE lock_row SET expires = UTC_TIMESTAMP(6)")
-		}
-		if !named {
-			continue
-		}
-		var id *uint32
-		for l.db.QueryRowContext(ctx, "SELECT IS_USED_LOCK(?)", name).Scan(&id) == nil && id != nil {
-			_, _ = l.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", *id))
-			time.Sleep(time.Millisecond) // the server ends it in the background
-		}
-	}
-}
-
-// lockServers are clients of the servers that keep only locks. All lanes share the servers.
-type lockServers struct {
-	redlock   []*redis.Client
-	etcd      *clientv3.Client
-	zookeeper *zk.Conn
-}
-
-func connectLocks(at topology.Addresses) (l lockServers, err error) {
-	for _, address := range at.Redlock {
-		l.redlock = append(l.redlock, redis.NewClient(&redis.Options{Addr: address}))
-	}
-	if len(at.Etcd) > 0 {
-		l.etcd, err = clientv3.New(clientv3.Config{Endpoints: at.Etcd, Logger: zap.NewNop()})
-		if err != nil {
-			return l, err
-		}
-	}
-	if len(at.ZooKeeper) > 0 {
-		quiet := zk.WithLogger(log.New(io.Discard, "", 0))
-		l.zookeeper, _, err = zk.Connect(at.ZooKeeper, 30*time.Second, quiet, zk.WithLogInfo(false))
-	}
-	return l, err
-}
-
-func (l lockServers) close() {
-	for _, client := range l.redlock {
-		_ = client.Close() // the process goes on without it in any case
-	}
-	if l.etcd != nil {
-		_ = l.etcd.Close()
-	}
-	if l.zookeeper != nil {
-		l.zookeeper.Close()
-	}
 }
 
 // Where the locks are in etcd and ZooKeeper, and how the names of those that hold them begin here.
@@ -217,50 +197,46 @@ const (
 	zookeeperPrefix = "zookeeper:"
 )
 
-// holders lists the keys in etcd and the nodes in ZooKeeper that have the locks of some items.
-func (l lockServers) holders(ctx context.Context, needs, items []string) (holders []string) {
-	ofItem := func(name string) bool {
-		return slices.ContainsFunc(items, func(item string) bool { return strings.Contains(name, item) })
+func ofItem(queue string, items []string) bool {
+	return slices.ContainsFunc(items, func(item string) bool { return strings.Contains(queue, item) })
+}
+
+// heldInEtcd lists the keys that have the locks of some items: the first of each queue.
+func (l *lane) heldInEtcd(ctx context.Context, items []string) (holders []string) {
+	if !slices.Contains(l.needs, "etcd") {
+		return nil
 	}
-	if slices.Contains(needs, "etcd") {
-		found, err := l.etcd.Get(ctx, etcdRoot, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-		if err != nil {
-			return nil // as if there were none, which the schedule shows
-		}
-		queues := map[string]bool{}
-		for _, kv := range found.Kvs {
-			if queue := path.Dir(string(kv.Key)); ofItem(queue) && !queues[queue] {
-				queues[queue] = true
-				holders = append(holders, etcdPrefix+string(kv.Key))
-			}
-		}
+	found, err := l.etcd.Get(ctx, etcdRoot, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		return nil
 	}
-	if slices.Contains(needs, "zookeeper") {
-		queues, _, _ := l.zookeeper.Children(zookeeperRoot) // none if it fails, as above
-		for _, queue := range slices.DeleteFunc(queues, func(name string) bool { return !ofItem(name) }) {
-			queue = path.Join(zookeeperRoot, queue)
-			if nodes, _, _ := l.zookeeper.Children(queue); len(nodes) > 0 {
-				holders = append(holders, zookeeperPrefix+path.Join(queue, slices.MinFunc(nodes, bySequence)))
-			}
+	queues := map[string]bool{}
+	for _, kv := range found.Kvs {
+		if queue := path.Dir(string(kv.Key)); ofItem(queue, items) && !queues[queue] {
+			queues[queue] = true
+			holders = append(holders, etcdPrefix+string(kv.Key))
 		}
 	}
 	return holders
 }
 
-// bySequence compares nodes by the numbers that ZooKeeper has given them, of ten digits.
-func bySequence(a, b string) int {
+// heldInZooKeeper lists the nodes that have the locks of some items: those with the lowest number, of ten digits.
+func (l *lane) heldInZooKeeper(items []string) (holders []string) {
+	if !slices.Contains(l.needs, "zookeeper") {
+		return nil
+	}
 	number := func(node string) string { return node[max(0, len(node)-10):] }
-	return cmp.Compare(number(a), number(b))
-}
-
-// end deletes what holds a lock, as the end of its session would.
-func (l lockServers) end(ctx context.Context, holders []string) {
-	for _, name := range holders {
-		if key, ok := strings.CutPrefix(name, etcdPrefix); ok {
-			_, _ = l.etcd.Delete(ctx, key) // if it fails, no lease has ended, which the schedule shows
-		} else if node, ok := strings.CutPrefix(name, zookeeperPrefix); ok {
-			_ = l.zookeeper.Delete(node, -1)
+	queues, _, _ := l.zookeeper.Children(zookeeperRoot)
+	for _, queue := range queues {
+		queue = path.Join(zookeeperRoot, queue)
+		if !ofItem(queue, items) {
+			continue
+		}
+		if nodes, _, _ := l.zookeeper.Children(queue); len(nodes) > 0 {
+			first := slices.MinFunc(nodes, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+			holders = append(holders, zookeeperPrefix+path.Join(queue, first))
 		}
 	}
+	return holders
 }
