@@ -37,26 +37,13 @@ func (x *session) actors(items []int64) (actors []*actor) {
 
 // client returns that of the n-th request, which it sends to a replica.
 func (x *session) client(items []int64, n, at int, r request) client {
-	if x.lane.subject != nil {
-		return x.lane.subject.client(x.lane, items, n, at, r)
-	}
-	load := traffic.Load{
-		Strategy: x.strategy.Name, Store: x.store, Keys: x.strategy.Idempotent, Timeout: clientTimeout,
-	}
 	if r.same {
 		n = 0
 	}
-	url, name := x.lane.replicas[at].URL, fmt.Sprintf("%s-%c", requestPrefix(items[0]), 'A'+n)
+	name := fmt.Sprintf("%s-%c", requestPrefix(items[0]), 'A'+n)
 	var lines []history.Line
 	for _, line := range r.lines {
 		lines = append(lines, history.Line{GoodsID: items[line.GoodsID], Count: line.Count})
-	}
-	first := lines[0]
-	if r.kind == history.Hold {
-		return holder(url, load, r.ends, history.Call{
-			Kind: history.Hold, Name: name, GoodsID: first.GoodsID, Count: first.Count, TTLMS: holdTime,
-			Keyed: x.workload.name == "same-hold", Again: r.same,
-		})
 	}
 	op := history.Op{Kind: r.kind, Name: name, Client: n, Again: r.same && x.strategy.Idempotent, BuyerLimit: r.limit}
 	if op.Again {
@@ -68,18 +55,35 @@ func (x *session) client(items []int64, n, at int, r request) client {
 	if r.kind == history.Order {
 		op.Lines = lines
 	} else {
-		op.GoodsID, op.Count = first.GoodsID, first.Count
+		op.GoodsID, op.Count = lines[0].GoodsID, lines[0].Count
 	}
-	return func(ctx context.Context, tell func(string)) (answers, error) {
-		first, err := traffic.SendOne(ctx, url, load, "", op)
-		tell(inWords(first.Outcome, first.Error))
-		got := answers{ops: []history.Op{first}}
-		if err == nil && r.twice {
-			next := op
-			next.Name += "-next"
-			next, err = traffic.SendOne(ctx, url, load, "", next)
-			tell(inWords(next.Outcome, next.Error))
-			got.ops = append(got.ops, next)
+	if x.lane.subject != nil {
+		op.OmitsRemaining = true
+		return x.lane.subject.client(x.lane, at, op)
+	}
+	url := x.lane.replicas[at].URL
+	load := traffic.Load{
+		Strategy: x.strategy.Name, Store: x.store, Keys: x.strategy.Idempotent, Timeout: clientTimeout,
+	}
+	if r.kind == history.Hold {
+		return holder(url, load, r.ends, history.Call{
+			Kind: history.Hold, Name: name, GoodsID: lines[0].GoodsID, Count: lines[0].Count, TTLMS: holdTime,
+			Keyed: x.workload.name == "same-hold", Again: r.same,
+		})
+	}
+	ops := []history.Op{op}
+	if r.twice {
+		op.Name += "-next"
+		ops = append(ops, op)
+	}
+	return func(ctx context.Context, tell func(string)) (got answers, err error) {
+		for _, op := range ops {
+			op, err = traffic.SendOne(ctx, url, load, "", op)
+			tell(inWords(op.Outcome, op.Error))
+			got.ops = append(got.ops, op)
+			if err != nil {
+				break
+			}
 		}
 		return got, err
 	}

@@ -19,7 +19,7 @@ type fault struct {
 
 	action wire.Action          // what becomes of a step that it strikes
 	kills  bool                 // it strikes an actor's replica
-	starts func(*actor) bool    // it starts the request of this actor
+	starts string               // the name of the actor whose request it starts
 	store  func(*schedule)      // it strikes a store
 	when   func(*schedule) bool // it can strike; nil: always. schedule.mu is held
 }
@@ -37,9 +37,6 @@ const (
 	Promoted    = "promoted"
 	TimeOver    = "time-over"
 )
-
-// faultSigns are the signs of faults that strike an actor.
-const faultSigns = "-~#"
 
 // faultTable lists all faults. An actor is lost if its replica dies: its locks stay until their leases end.
 var faultTable = []fault{
@@ -65,17 +62,17 @@ var faultTable = []fault{
 		name: SentAgain, sign: "!again", claim: claimRetry,
 		title:  "a client gets no answer in time, and sends its request again to another replica",
 		when:   func(s *schedule) bool { return !s.actors[0].answered },
-		starts: func(a *actor) bool { return a.name == againName },
+		starts: againName,
 	},
 	{
 		name: Restocked, sign: "!restock", claim: claimRestock,
 		title:  "units are put back",
-		starts: func(a *actor) bool { return a.name == restockName },
+		starts: restockName,
 	},
 	{
 		name: StockSet, sign: "!set", claim: claimSet,
 		title:  "the stock is set",
-		starts: func(a *actor) bool { return a.name == setName },
+		starts: setName,
 	},
 	{
 		name: KeyGone, sign: "!gone", claim: claimNone,
@@ -107,16 +104,21 @@ const (
 // options lists where the fault can strike now, given the steps that can be taken. s.mu is held.
 func (f fault) options(s *schedule, steps []Option) (options []Option) {
 	late := slices.ContainsFunc(s.actors, func(a *actor) bool { return a.started && !a.first })
-	if slices.Contains(s.struck, f.name) && f.store != nil || f.starts != nil && late || f.when != nil && !f.when(s) {
+	if slices.Contains(s.struck, f.name) && f.store != nil || f.starts != "" && late || f.when != nil && !f.when(s) {
 		return nil
 	}
-	if f.starts != nil || f.store != nil {
-		who := slices.IndexFunc(s.actors, func(a *actor) bool { return f.starts != nil && f.starts(a) })
-		return []Option{{Label: f.sign, Actor: who, Fault: f.name, Text: f.title}}
+	o := Option{Label: f.sign, Actor: -1, Fault: f.name, Text: f.title}
+	switch {
+	case f.store != nil:
+		return []Option{o}
+	case f.starts != "":
+		o.Actor = slices.IndexFunc(s.actors, func(a *actor) bool { return a.name == f.starts })
+		return []Option{o}
 	}
 	for _, step := range steps {
-		if step.Actor < len(s.actors) && s.actors[step.Actor].first {
-			options = append(options, Option{Label: step.Label + f.sign, Actor: step.Actor, Fault: f.name, Text: f.title})
+		if s.actors[step.Actor].first {
+			o.Label, o.Actor, o.held = step.Label+f.sign, step.Actor, step.held
+			options = append(options, o)
 		}
 	}
 	return options
@@ -128,7 +130,7 @@ func (s *schedule) strike(ctx context.Context, f fault, o Option) error {
 	s.struck = append(s.struck, f.name)
 	s.mu.Unlock()
 	switch {
-	case f.starts != nil:
+	case f.starts != "":
 		s.add(trace.Step{Kind: trace.Strikes, Text: f.title, Fault: f.name})
 		s.start(ctx, s.actors[o.Actor])
 		return s.firstStep(ctx, o.Actor)
@@ -156,10 +158,10 @@ func (s *schedule) firstStep(ctx context.Context, who int) error {
 		return err
 	}
 	s.mu.Lock()
-	at := len(s.actors[who].pending)
+	pending := slices.Clone(s.actors[who].pending)
 	s.mu.Unlock()
-	if at > 0 {
-		s.let(Option{Label: label(who, 0), Actor: who}, wire.Pass, trace.Executes)
+	if len(pending) > 0 {
+		s.let(Option{Actor: who, held: pending[0]}, wire.Pass, trace.Executes)
 	}
 	return nil
 }

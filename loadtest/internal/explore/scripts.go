@@ -258,21 +258,11 @@ func (s *scripted) stock(ctx context.Context, l *lane, items []int64) (map[int64
 	return Service{ReadStock: DefaultReadStock}.stock(ctx, l, items)
 }
 
-// client executes the n-th session.
-func (s *scripted) client(l *lane, items []int64, n, at int, r request) client {
-	if r.same {
-		n = 0
-	}
-	who := string(rune('A' + n))
-	op := history.Op{
-		Kind: history.Deduct, Name: requestPrefix(items[0]) + "-" + who, Client: n, GoodsID: items[0],
-		Count: r.lines[0].Count, OmitsRemaining: true,
-	}
-	if s.Sessions[n] == history.Restock {
+// client executes a session.
+func (s *scripted) client(l *lane, at int, op history.Op) client {
+	session, who := s.Sessions[op.Client], string(rune('A'+op.Client))
+	if session == history.Restock {
 		op.Kind = history.Restock
-	}
-	if op.Again = r.same && s.Keyed(); op.Again {
-		op.How = history.InFlight
 	}
 	return func(ctx context.Context, tell func(string)) (answers, error) {
 		stores, err := l.stores(l.replicas[at].at, s.Isolation)
@@ -282,11 +272,11 @@ func (s *scripted) client(l *lane, items []int64, n, at int, r request) client {
 		l.mu.Lock()
 		s.open = append(s.open, stores)
 		l.mu.Unlock()
-		env := s.env(l, stores, items[0])
+		env := s.env(l, stores, op.GoodsID)
 		env.Say, env.HTTP = tell, l.replicas[at].pass
 		env.Args = map[string]any{"count": op.Count, "who": who, "request": op.Name}
 		op.SentNS = monotonic.Now()
-		result, err := s.run(ctx, s.Sessions[n], env)
+		result, err := s.run(ctx, session, env)
 		stores.RollBack(ctx)
 		op.ReceivedNS = monotonic.Now()
 		op.Outcome, op.Error = outcomes[result.Outcome], result.Why

@@ -21,6 +21,8 @@ type Option struct {
 	Text  string // what is executed
 
 	Reads, Writes []string // what the step touches; see wire.Exchange
+
+	held *held // the step, if it is that of a schedule
 }
 
 // commutes reports whether two steps lead to the same state in either order. Faults commute with nothing.

@@ -181,19 +181,7 @@ func (s Service) workloads(requests int) (own []workload) {
 	return own
 }
 
-func (s Service) client(l *lane, items []int64, n, at int, r request) client {
-	if r.same {
-		n = 0
-	}
-	line := r.lines[0]
-	item := items[line.GoodsID]
-	op := history.Op{
-		Kind: history.Deduct, Name: fmt.Sprintf("%s-%c", requestPrefix(items[0]), 'A'+n), Client: n,
-		GoodsID: item, Count: line.Count, Again: r.same && s.Keyed, OmitsRemaining: true,
-	}
-	if op.Again {
-		op.How = history.InFlight
-	}
+func (s Service) client(l *lane, at int, op history.Op) client {
 	return func(ctx context.Context, tell func(string)) (answers, error) {
 		op.SentNS = monotonic.Now()
 		err := s.send(ctx, l.replicas[at].URL, &op)
