@@ -100,7 +100,7 @@ func (c *chance) choose(p Point) int {
 			at = c.step(p)
 		}
 	}
-	c.take(p, at)
+	c.beginning = c.then(p, p.Options[at])
 	return at
 }
 
