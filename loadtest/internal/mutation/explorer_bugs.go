@@ -46,8 +46,14 @@ var explorerBugs = []struct {
 		rewrite{"waits.go", "return waiting >= inMySQL, nil", "return waiting > inMySQL, nil", "TestScripts/waits"},
 	},
 	{
-		"attributes-replies-to-others", "A reply is taken for that to the first step of the schedule.",
-		rewrite{"actors.go", "f.step.Reply = reply", "s.steps[0].Reply = reply", "TestScripts/waits"},
+		"attributes-replies-to-others", "A reply is taken for that to the same request of another actor.",
+		rewrite{
+			"actors.go", "\t\tf.step.Reply = reply\n",
+			"\t\tfor _, x := range s.steps {\n" +
+				"\t\t\tif x.Actor != a.name && x.Text == f.Text && x.Reply == \"\" {\n" +
+				"\t\t\t\tx.Reply = reply\n\t\t\t}\n\t\t}\n",
+			"TestScripts/waits",
+		},
 	},
 	{
 		"delivers-lost-replies", "A reply that is said to be lost arrives.",
