@@ -127,7 +127,11 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds t
 	if err := x.warmUp(ctx, choice); err != nil {
 		return trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store}, err
 	}
-	return x.search(ctx, choice, x.workloads(choice), bounds, ofStrategy{choice.Strategy}, cells{})
+	r, err := x.search(ctx, choice, x.workloads(choice), bounds, ofStrategy{choice.Strategy}, cells{})
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("explore %s: %w", choice.Strategy.Name, err)
+	}
+	return r, err
 }
 
 // search executes every schedule of some workloads, and adds them to the cells.
@@ -163,7 +167,7 @@ func (x *Explorer) search(
 			break
 		}
 		if err != nil {
-			return r, fmt.Errorf("explore %s: %w", choice.Strategy.Name, err)
+			return r, err
 		}
 	}
 	if x.UntilRefuted && all.refuted(claims) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -187,33 +189,28 @@ func (s *redisSession) ready() bool { return true }
 
 // expect notes which replies a command has.
 func (s *redisSession) expect(verb string, args []string) {
-	if s.channels[verb] != nil {
-		for _, channel := range args {
-			s.channels[verb][channel] = true
-		}
-		s.expected = append(s.expected, expectation{verb, max(1, len(args))})
-		return
-	}
 	kind := strings.Replace(verb, "unsubscribe", "subscribe", 1)
-	subscribed := s.channels[kind]
-	switch {
-	case subscribed != nil:
-		times := len(args)
-		if times == 0 {
-			times = len(subscribed)
-			clear(subscribed)
+	channels := s.channels[kind]
+	if channels == nil {
+		if verb == "reset" {
+			for _, channels := range s.channels {
+				clear(channels)
+			}
 		}
-		for _, channel := range args {
-			delete(subscribed, channel)
-		}
-		s.expected = append(s.expected, expectation{verb, max(1, times)})
+		s.expected = append(s.expected, expectation{times: 1})
 		return
-	case verb == "reset":
-		for _, channels := range s.channels {
-			clear(channels)
+	}
+	if kind != verb && len(args) == 0 { // all of them
+		args = slices.Collect(maps.Keys(channels))
+	}
+	for _, channel := range args {
+		if kind == verb {
+			channels[channel] = true
+		} else {
+			delete(channels, channel)
 		}
 	}
-	s.expected = append(s.expected, expectation{times: 1})
+	s.expected = append(s.expected, expectation{verb, max(1, len(args))})
 }
 
 func (s *redisSession) reply(f frame, e *Exchange) meaning {
@@ -226,15 +223,12 @@ func (s *redisSession) reply(f frame, e *Exchange) meaning {
 		first = firstElement(f.raw)
 	}
 	next := &s.expected[0]
-	switch {
-	case next.confirms != "" && (first == next.confirms || kind == '-'):
-		if kind == '-' { // instead of all confirmations
-			next.times = 1
-		}
-	case kind == '>', first == "message", first == "pmessage", first == "smessage":
-		if kind == '>' || !s.resp3 && s.subscribed() {
-			return pushed
-		}
+	isMessage := strings.HasSuffix(first, "message") && !s.resp3 && s.subscribed()
+	switch confirms := next.confirms != "" && (first == next.confirms || kind == '-'); {
+	case confirms && kind == '-': // instead of all confirmations
+		next.times = 1
+	case !confirms && (kind == '>' || isMessage):
+		return pushed
 	}
 	if next.times--; next.times == 0 {
 		s.expected = s.expected[1:]

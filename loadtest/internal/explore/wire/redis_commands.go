@@ -1,9 +1,12 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,22 +103,30 @@ func (s *keyState) command(verb string, args []string) (e effect, keys []string)
 }
 
 // keysOf asks the server for the keys of a command, and what the command does with them. A command of which the server
-// knows no keys may touch everything.
+// knows no keys may touch everything. Servers before Redis 7.0 do not tell what only reads.
 func (s *keyState) keysOf(verb string, args []string) (e effect, keys []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	question := []any{"COMMAND", "GETKEYSANDFLAGS", verb}
+	command := []any{verb}
 	for _, arg := range args {
-		question = append(question, arg)
+		command = append(command, arg)
 	}
-	answers, err := s.server.Do(ctx, question...).Slice()
+	answers, err := s.server.Do(ctx, append([]any{"COMMAND", "GETKEYSANDFLAGS"}, command...)...).Slice()
+	if err != nil {
+		answers, err = s.server.Do(ctx, append([]any{"COMMAND", "GETKEYS"}, command...)...).Slice()
+	}
 	if err != nil {
 		return touchesAll(), nil
 	}
 	for _, answer := range answers {
-		key, flags := answer.([]any)[0].(string), answer.([]any)[1].([]any) //nolint:forcetypeassert // so is it defined
+		reads := false
+		if pair, ok := answer.([]any); ok && len(pair) == 2 {
+			answer = pair[0]
+			reads = strings.Contains(fmt.Sprint(pair[1]), "RO") && verb != "XREADGROUP" // which notes what it hands out
+		}
+		key := fmt.Sprint(answer)
 		keys = append(keys, key)
-		if slices.Contains(flags, any("RO")) && verb != "XREADGROUP" { // the group remembers what it has handed out
+		if reads {
 			e.reads.add(keyPrefix + key)
 		} else {
 			e.writes.add(keyPrefix + key)
@@ -216,15 +227,12 @@ func scriptOf(verb string, args []string) (s script, isScript bool) {
 func describeCommand(verb string, args, keys []string) (text, shape string) {
 	texts, shapes := []string{verb}, []string{verb}
 	if s, isScript := scriptOf(verb, args); isScript {
-		title := s.title
-		if title == "" {
-			title = args[0][:min(8, len(args[0]))]
-		}
-		others := args[min(len(args), 2+len(keys)):]
+		title := cmp.Or(s.title, args[0][:min(8, len(args[0]))])
 		texts, shapes = append(texts, "{"+title+"}", "KEYS"), append(shapes, "{"+title+"}", "KEYS")
 		for _, key := range keys {
-			texts, shapes = append(texts, quoteRedis(key)), append(shapes, quoteRedis(shapeKey(key)))
+			texts, shapes = append(texts, quoteRedis(key)), append(shapes, shapeKey(key))
 		}
+		others := args[min(len(args), 2+len(keys)):]
 		texts, shapes = append(texts, "ARGV"), append(shapes, "ARGV", strconv.Itoa(len(others)))
 		for _, arg := range others {
 			texts = append(texts, quoteRedis(arg))
@@ -238,8 +246,8 @@ func describeCommand(verb string, args, keys []string) (text, shape string) {
 		texts = append(texts, quoteRedis(arg))
 		switch {
 		case slices.Contains(keys, arg) || len(keys) == 0:
-			shapes = append(shapes, quoteRedis(shapeKey(arg)))
-		case isOption(arg):
+			shapes = append(shapes, shapeKey(arg))
+		case option.MatchString(arg):
 			shapes = append(shapes, arg)
 		default:
 			shapes = append(shapes, "?")
@@ -248,32 +256,13 @@ func describeCommand(verb string, args, keys []string) (text, shape string) {
 	return strings.Join(texts, " "), strings.Join(shapes, " ")
 }
 
-// shapeKey replaces the words with digits in a key: ids of items, and random ones.
-func shapeKey(key string) string {
-	var b strings.Builder
-	for len(key) > 0 {
-		end := strings.IndexFunc(key, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-		if end < 0 {
-			end = len(key)
-		}
-		switch word := key[:end]; {
-		case end == 0:
-			end = 1
-			b.WriteByte(key[0])
-		case strings.ContainsFunc(word, unicode.IsDigit):
-			b.WriteByte('?')
-		default:
-			b.WriteString(word)
-		}
-		key = key[end:]
-	}
-	return b.String()
-}
+// withDigits matches the words with digits in a key: ids of items, and random ones.
+var withDigits = regexp.MustCompile(`[\pL\p{Nd}]*\p{Nd}[\pL\p{Nd}]*`)
 
-// isOption reports whether an argument is a word such as NX or PX.
-func isOption(arg string) bool {
-	return len(arg) <= 12 && arg != "" && strings.IndexFunc(arg, func(r rune) bool { return r < 'A' || r > 'Z' }) < 0
-}
+func shapeKey(key string) string { return quoteRedis(withDigits.ReplaceAllString(key, "?")) }
+
+// option matches an argument that is a word such as NX or PX.
+var option = regexp.MustCompile(`^[A-Z]{1,12}$`)
 
 // quoteRedis quotes an argument if it must be quoted.
 func quoteRedis(arg string) string {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func TestWhatStatementsTouch(t *testing.T) {
@@ -151,6 +153,22 @@ func TestWhatCommandsTouch(t *testing.T) {
 			t.Errorf("%s: %+v", command, e)
 		}
 	}
+}
+
+func TestOlderServersTellTheKeysOfCommandsToo(t *testing.T) {
+	t.Parallel()
+	direct := commands(t)
+	err := direct.ACLSetUser(t.Context(), "older", "on", "nopass", "+@all", "-command|getkeysandflags").Err()
+	if err != nil {
+		t.Skip("this server cannot refuse a part of a command: ", err)
+	}
+	options := *shared.Redis(t)
+	options.Username, options.Password = "older", "any"
+	older := redis.NewClient(&options)
+	defer older.Close()
+	s := keyState{server: older}
+	e := s.exchange([][]string{{"MGET", "a", "b"}})
+	wantNames(t, "writes", e.Writes, "redis:a", "redis:b")
 }
 
 func prefixedBy(what string, names []string) []string {
