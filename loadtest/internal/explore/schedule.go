@@ -352,6 +352,8 @@ func (s *schedule) add(step trace.Step) {
 
 // trace returns the steps so far.
 func (s *schedule) trace() (steps []trace.Step) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, step := range s.steps {
 		steps = append(steps, *step)
 	}
