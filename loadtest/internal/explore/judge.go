@@ -55,7 +55,7 @@ func kind(v verify.Verdict) string {
 }
 
 // judge reads what the schedule left, and has it judged as a load is.
-func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome, items []int64, began int64) (trace.Outcome, error) {
+func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome) (trace.Outcome, error) {
 	told := make([]answers, 0, len(s.actors))
 	for _, a := range s.actors {
 		if !a.started {
@@ -73,15 +73,15 @@ func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome, items
 	script, isScript := x.lane.subject.(*scripted)
 	if isScript && script.Check {
 		var err error
-		o.Kind, err = script.check(ctx, x.lane, items, told)
+		o.Kind, err = script.check(ctx, x.lane, s.items, told)
 		return o, err
 	}
-	h, err := x.left(ctx, items, told)
+	h, err := x.left(ctx, s.items, told)
 	if err != nil {
 		return o, err
 	}
 	h.Run.Exclusive = h.Run.Exclusive && len(s.struck) == 0
-	h.End.StartedNS, h.End.EndedNS = began, monotonic.Now()
+	h.End.StartedNS, h.End.EndedNS = s.began, monotonic.Now()
 	o.Kind, o.Evidence = judgeAnswers(h, told)
 	if o.Kind == trace.Right && !isScript && len(s.struck) == 0 && !slices.ContainsFunc(told, answers.served) {
 		o.Kind, o.Evidence = trace.NotServed, []string{"no request was served, and no fault has struck"}
@@ -89,8 +89,9 @@ func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome, items
 	if o.Kind == trace.Leaked && slices.Contains(s.struck, SentAgain) && !x.strategy.Idempotent {
 		o.Kind = trace.SoldTwice // to the judge, both requests are one
 	}
-	for i, item := range items {
-		s.add(trace.Step{Text: fmt.Sprintf("the store has %d of %d units", h.End.Final[item], x.workload.stock[i]), Kind: trace.Answers})
+	for i, item := range s.items {
+		left := fmt.Sprintf("the store has %d of %d units", h.End.Final[item], x.workload.stock[i])
+		s.add(trace.Step{Kind: trace.Answers, Text: left})
 	}
 	o.Steps = s.trace()
 	return o, nil

@@ -217,8 +217,8 @@ func (l *lane) begin(s *schedule, needs []string, items []int64) {
 	}
 }
 
-// end lets everything pass, and waits until the replicas have ended what they do. Replicas of a Subject are started again
-// if the schedule has cut their connections: not every service opens new ones.
+// end lets everything pass, and waits until the replicas have ended what they do. Replicas of a Subject are started
+// again if the schedule has cut their connections: not every service opens new ones.
 func (l *lane) end(ctx context.Context, s *schedule) {
 	s.release()
 	s.sending.Wait()

@@ -2,7 +2,6 @@ package explore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,6 +32,7 @@ type schedule struct {
 	touched map[string]bool
 	waited  bool // until the leases of a lost holder had ended
 	items   []int64
+	began   int64         // by package monotonic
 	silence time.Duration // see the constant
 	locks   string        // the keys of its locks begin so
 	// renewNothing says that leases end if nobody can go on.
@@ -44,7 +44,7 @@ type schedule struct {
 
 func newSchedule(l *lane, faults []fault, actors []*actor) *schedule {
 	return &schedule{
-		lane: l, faults: faults, actors: actors, current: -1, silence: silence,
+		began: monotonic.Now(), lane: l, faults: faults, actors: actors, current: -1, silence: silence,
 		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
 		opening: map[*wire.Conn][]string{}, wrote: map[string]string{},
 	}
@@ -224,9 +224,6 @@ func (s *schedule) ended() bool {
 	return true
 }
 
-// errStuck is returned when nobody can go on.
-var errStuck = errors.New("nobody can go on")
-
 // play executes the schedule.
 func (s *schedule) play(ctx context.Context, choose func(Point) int) error {
 	var idle idleTime
@@ -277,8 +274,9 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 		}
 	}
 	if passed > leaseTime {
-		s.add(trace.Step{Kind: trace.Stuck, Text: "nobody can go on: " + s.whoWaits(ctx)})
-		return errStuck
+		nobody := stuck{s.whoWaits(ctx)}
+		s.add(trace.Step{Kind: trace.Stuck, Text: nobody.Error()})
+		return nobody
 	}
 	if len(polls) > 0 {
 		s.let(polls[idle.polls%len(polls)], wire.Pass, trace.Polls)

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"stock/internal/monotonic"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/scenario"
@@ -40,8 +39,7 @@ func (x *session) warmUp(ctx context.Context) error {
 			clients = append(clients, x.client(items, at, at, hold(1, history.Confirm)))
 		}
 		if slices.Contains(x.strategy.Orders, x.store) {
-			both := []history.Line{{GoodsID: 0, Count: 1}, {GoodsID: 1, Count: 1}}
-			clients = append(clients, x.client(items, at+len(x.lane.replicas), at, order(both...)))
+			clients = append(clients, x.client(items, at+len(x.lane.replicas), at, oneOfEach))
 		}
 	}
 	for _, send := range clients {
@@ -75,7 +73,6 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 	s := newSchedule(x.lane, x.faults, x.actors(items))
 	s.items, s.locks, s.silence = items, x.strategy.Name+":", time.Duration(try)*s.silence+x.lane.pause
 	_, s.renewNothing = x.lane.subject.(*scripted)
-	began := monotonic.Now()
 	x.lane.begin(s, x.strategy.Needs, items)
 	gaveUp := false
 	err := s.begin(ctx)
@@ -105,19 +102,14 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 		Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items),
 		Steps: s.trace(), Faults: s.struck, Waited: s.waited, Ticked: ticked,
 	}
-	switch {
-	case errors.Is(err, errStuck):
-		o.Kind = trace.Deadlock
-		for _, step := range s.steps {
-			if step.Kind == trace.Stuck {
-				o.Evidence = []string{step.Text}
-			}
-		}
+	if nobody, ok := errors.AsType[stuck](err); ok {
+		o.Kind, o.Evidence = trace.Deadlock, []string{nobody.Error()}
 		return o, nil
-	case err != nil || gaveUp:
+	}
+	if err != nil || gaveUp {
 		return o, err
 	}
-	return x.judge(ctx, s, o, items, began)
+	return x.judge(ctx, s, o)
 }
 
 // reconnect has the replicas that were cut off sell, until they have a session at the servers of locks again. Whether

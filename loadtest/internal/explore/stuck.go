@@ -9,6 +9,11 @@ import (
 	"stock/loadtest/internal/explore/wire"
 )
 
+// stuck is returned when nobody can go on.
+type stuck struct{ whoWaits string }
+
+func (s stuck) Error() string { return "nobody can go on: " + s.whoWaits }
+
 // whoWaits says what each actor that has not ended waits for, and who holds it.
 func (s *schedule) whoWaits(ctx context.Context) string {
 	s.mu.Lock()

@@ -39,8 +39,9 @@ func (l *lane) blocked(ctx context.Context, flying []*flight) (bool, error) {
 	return waiting >= inMySQL, nil
 }
 
-// asleep reports whether no thread of an actor's replica runs, or could run. A replica whose connection is being opened,
-// or that has asked a server of locks, goes on soon. The session of a script goes on until it asks a store, or ends.
+// asleep reports whether no thread of an actor's replica runs, or could run. A replica whose connection is being
+// opened, or that has asked a server of locks, goes on soon. The session of a script goes on until it asks a store, or
+// ends.
 func (l *lane) asleep(a *actor) bool {
 	r := l.replicas[a.replica]
 	if r.Replica == nil {

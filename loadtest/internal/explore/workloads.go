@@ -35,7 +35,12 @@ func buy(count int64) request {
 	return request{kind: history.Deduct, lines: []history.Line{{Count: count}}}
 }
 
+// line returns a line with the number of an item, from 0.
+func line(item, count int64) history.Line { return history.Line{GoodsID: item, Count: count} }
+
 func order(lines ...history.Line) request { return request{kind: history.Order, lines: lines} }
+
+var oneOfEach = order(line(0, 1), line(1, 1))
 
 func hold(count int64, ends string) request {
 	return request{kind: history.Hold, lines: []history.Line{{Count: count}}, ends: ends}
@@ -82,14 +87,11 @@ var workloads = []workload{
 	{
 		name: "orders", title: "3 units of item 1, 2 of item 2; A orders 1 of each, B orders 2 of item 2 and 1 of item 1",
 		stock: []int64{3, 2}, applies: takesOrders,
-		requests: []request{
-			order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1}),
-			order(history.Line{GoodsID: 1, Count: 2}, history.Line{GoodsID: 0, Count: 1}),
-		},
+		requests: []request{oneOfEach, order(line(1, 2), line(0, 1))},
 	},
 	{
 		name: "one-order", title: "10 units of two items; A orders 1 of each", stock: []int64{10, 10},
-		requests: []request{order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1})},
+		requests: []request{oneOfEach},
 		applies:  takesOrders, crashes: func(scenario.Strategy) bool { return true },
 	},
 	{
@@ -97,11 +99,8 @@ var workloads = []workload{
 		applies: func(s scenario.Strategy, store string) bool {
 			return s.Claim.HolderCrash == "blocks-until-lease-ends" && slices.Contains(s.Orders, store)
 		},
-		requests: []request{
-			order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1}),
-			{kind: history.Deduct, lines: []history.Line{{GoodsID: 1, Count: 2}}},
-		},
-		faults: []string{LeaseEnds},
+		requests: []request{oneOfEach, {kind: history.Deduct, lines: []history.Line{line(1, 2)}}},
+		faults:   []string{LeaseEnds},
 	},
 	{
 		name: "same-key", title: "10 units; A buys 1, and sends its request to both replicas at once", stock: []int64{10},
@@ -114,10 +113,7 @@ var workloads = []workload{
 		applies: func(s scenario.Strategy, store string) bool {
 			return s.Idempotent && slices.Contains(s.Orders, store)
 		},
-		requests: []request{
-			order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1}),
-			again(order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1})),
-		},
+		requests: []request{oneOfEach, again(oneOfEach)},
 	},
 	{
 		name: "limit", title: "10 units; a buyer who may have 1 buys 1 twice at once", stock: []int64{10},

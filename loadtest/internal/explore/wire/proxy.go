@@ -80,8 +80,8 @@ type Proxy struct {
 	closed   bool
 }
 
-// Start starts a proxy in front of a server (host:port), on a free port of the loopback interface. asked is a client of a
-// Redis that tells which keys a command has; it is only needed for the protocol of Redis.
+// Start starts a proxy in front of a server (host:port), on a free port of the loopback interface. asked is a client of
+// a Redis that tells which keys a command has; it is only needed for the protocol of Redis.
 func Start(protocol Protocol, server string, gate Gate, asked *redis.Client) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
