@@ -22,15 +22,15 @@ type actor struct {
 	answered  bool
 	answers   answers
 	err       error
-	pending   []*held
-	flying    []*flight
+	pending   []*exchange  // that the gate holds
+	flying    []*exchange  // that have passed
 	conns     []*wire.Conn // that its replica has used
 	lastEvent time.Time
 	waiting   bool               // in its process: nothing was heard of it for a while
 	repeats   map[string]*repeat // by text
 	cut       bool               // a connection of its replica was cut
 	lost      bool               // its replica was killed
-	executed  []int64            // when steps of its were executed
+	executed  []int64            // when its steps were executed
 	pauses    bool               // it has lost a connection, and was not heard of since
 }
 
@@ -44,16 +44,11 @@ type repeat struct {
 // polls reports whether a step only waits for others. One repetition is no poll: a request may read the stock twice.
 func (r *repeat) polls() bool { return r != nil && r.times > 1 }
 
-// held is an exchange that the gate holds.
-type held struct {
-	exchange *wire.Exchange
-	decided  chan wire.Action
-}
-
-// flight is an exchange that has passed, and is not answered yet.
-type flight struct {
+// exchange is one that the gate holds, or that has passed and is not answered yet.
+type exchange struct {
 	*wire.Exchange
-	step *trace.Step // its line of the trace; nil if it was not chosen
+	decided chan wire.Action
+	step    *trace.Step // its line of the trace; nil until it is chosen
 }
 
 func (s *schedule) of(replica int) *actor {
@@ -82,7 +77,7 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 	a := s.of(replica)
 	if a == nil || e.Local || e.Handshake {
 		if a != nil {
-			a.flying = append(a.flying, &flight{Exchange: e})
+			a.flying = append(a.flying, &exchange{Exchange: e})
 			s.event(a)
 		}
 		s.mu.Unlock()
@@ -92,7 +87,7 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 		s.mu.Unlock()
 		return wire.LoseBoth
 	}
-	h := &held{exchange: e, decided: make(chan wire.Action, 1)}
+	h := &exchange{Exchange: e, decided: make(chan wire.Action, 1)}
 	for _, text := range s.opening[e.Conn] {
 		s.step(a, &wire.Exchange{Conn: e.Conn, Store: e.Store, Text: text}, trace.Passes)
 	}
@@ -110,7 +105,7 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.pending = slices.DeleteFunc(a.pending, func(other *held) bool { return other == h })
+	a.pending = slices.DeleteFunc(a.pending, func(other *exchange) bool { return other == h })
 	s.event(a)
 	select {
 	case action := <-h.decided: // it was chosen just before its client has gone
@@ -155,7 +150,7 @@ func (s *schedule) replied(replica int, e *wire.Exchange, err error) {
 	if a == nil {
 		return
 	}
-	if at := slices.IndexFunc(a.flying, func(f *flight) bool { return f.Exchange == e }); at >= 0 {
+	if at := slices.IndexFunc(a.flying, func(f *exchange) bool { return f.Exchange == e }); at >= 0 {
 		f := a.flying[at]
 		a.flying = slices.Delete(a.flying, at, at+1)
 		reply := e.Reply
@@ -168,7 +163,7 @@ func (s *schedule) replied(replica int, e *wire.Exchange, err error) {
 }
 
 // note adds a reply to the trace.
-func (s *schedule) note(a *actor, f *flight, reply string) {
+func (s *schedule) note(a *actor, f *exchange, reply string) {
 	switch {
 	case f.Handshake:
 	case f.step == nil:

@@ -121,7 +121,7 @@ func (s *schedule) settle(ctx context.Context) error {
 // unsettled returns after which time to look again; 0 if every actor has settled.
 func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error) {
 	s.mu.Lock()
-	var flying []*flight
+	var flying []*exchange
 	for _, a := range s.actors {
 		quiet := time.Since(a.lastEvent)
 		switch {
@@ -179,13 +179,13 @@ func (s *schedule) options() (options []Option, repeating bool) {
 		if a.lost {
 			continue
 		}
-		slices.SortStableFunc(a.pending, func(x, y *held) int { return strings.Compare(x.exchange.Shape, y.exchange.Shape) })
+		slices.SortStableFunc(a.pending, func(x, y *exchange) int { return strings.Compare(x.Shape, y.Shape) })
 		for n, h := range a.pending {
 			o := Option{
-				Label: label(i, n), Actor: i, Text: h.exchange.Text,
-				Reads: h.exchange.Reads, Writes: h.exchange.Writes, held: h,
+				Label: label(i, n), Actor: i, Text: h.Text,
+				Reads: h.Reads, Writes: h.Writes, held: h,
 			}
-			if a.repeats[h.exchange.Text].polls() {
+			if a.repeats[h.Text].polls() {
 				repeated = append(repeated, o)
 				continue
 			}
@@ -332,11 +332,12 @@ func (s *schedule) let(o Option, action wire.Action, kind trace.Kind) {
 		return // its client has gone
 	}
 	a.pending = slices.Delete(a.pending, at, at+1)
-	a.flying = append(a.flying, &flight{h.exchange, s.step(a, h.exchange, kind)})
+	h.step = s.step(a, h.Exchange, kind)
+	a.flying = append(a.flying, h)
 	a.pauses = action != wire.Pass
 	a.executed = append(a.executed, monotonic.Now())
-	s.touches(h.exchange)
-	s.save(h.exchange)
+	s.touches(h.Exchange)
+	s.save(h.Exchange)
 	s.current = o.Actor
 	s.event(a)
 	h.decided <- action

@@ -22,7 +22,7 @@ type Option struct {
 
 	Reads, Writes []string // what the step touches; see wire.Exchange
 
-	held *held // the step, if it is that of a schedule
+	held *exchange // the step, if it is that of a schedule
 }
 
 // commutes reports whether two steps lead to the same state in either order. Faults commute with nothing.

@@ -17,7 +17,7 @@ func (s stuck) Error() string { return "nobody can go on: " + s.whoWaits }
 // whoWaits says what each actor that has not ended waits for, and who holds it.
 func (s *schedule) whoWaits(ctx context.Context) string {
 	s.mu.Lock()
-	var flying []*flight
+	var flying []*exchange
 	for _, a := range s.actors {
 		flying = append(flying, a.flying...)
 	}
@@ -32,8 +32,8 @@ func (s *schedule) whoWaits(ctx context.Context) string {
 		case len(a.flying) > 0:
 			parts = append(parts, fmt.Sprintf("%s waits for %s, in %s", a.name, s.held(a, holders), a.flying[0].Text))
 		case len(a.pending) > 0:
-			parts = append(parts, fmt.Sprintf("%s repeats %s%s", a.name, a.pending[0].exchange.Text,
-				s.lastWriter(a, a.pending[0].exchange)))
+			parts = append(parts, fmt.Sprintf("%s repeats %s%s", a.name, a.pending[0].Text,
+				s.lastWriter(a, a.pending[0].Exchange)))
 		default:
 			parts = append(parts, a.name+" waits in its process")
 		}
@@ -101,7 +101,7 @@ var rowWaits = []string{
 }
 
 // holders returns who holds what these exchanges wait for. What cannot be read is left out: it only explains.
-func (l *lane) holders(ctx context.Context, flying []*flight) (holders []lockHolder) {
+func (l *lane) holders(ctx context.Context, flying []*exchange) (holders []lockHolder) {
 	for _, query := range rowWaits {
 		if l.db.SelectContext(ctx, &holders, query) == nil {
 			break

@@ -15,7 +15,7 @@ import (
 
 // blocked reports whether all of these exchanges wait in their stores. It asks MySQL what waits, because a timer could
 // only guess.
-func (l *lane) blocked(ctx context.Context, flying []*flight) (bool, error) {
+func (l *lane) blocked(ctx context.Context, flying []*exchange) (bool, error) {
 	inMySQL := 0
 	for _, f := range flying {
 		switch {

@@ -31,7 +31,7 @@ var explorerBugs = []struct {
 		"waits-for-no-waiter", "A step that has waited in MySQL is not awaited when it can go on.",
 		rewrite{
 			"schedule.go", "\t\tcase len(a.flying) > 0:\n",
-			"\t\tcase slices.ContainsFunc(a.flying, func(f *flight) bool {\n" +
+			"\t\tcase slices.ContainsFunc(a.flying, func(f *exchange) bool {\n" +
 				"\t\t\treturn f.step != nil && f.step.Kind == trace.Waits\n\t\t}):\n" +
 				"\t\tcase len(a.flying) > 0:\n",
 			"TestScripts/waits",
