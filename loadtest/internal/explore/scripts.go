@@ -86,7 +86,10 @@ func LoadScript(file string, text []byte, requests int) (*Script, error) {
 
 var scriptWords = script.Words{
 	Faults: []string{LostRequest, LostReply, ReplicaDies, LeaseEnds, SentAgain, Promoted},
-	Kinds:  []string{trace.Right, trace.LostUpdate, trace.Oversold, trace.Undersold, trace.Leaked, trace.SoldTwice, trace.Deadlock, trace.OtherWrong},
+	Kinds: []string{
+		trace.Right, trace.LostUpdate, trace.Oversold, trace.Undersold, trace.Leaked, trace.SoldTwice, trace.Deadlock,
+		trace.OtherWrong,
+	},
 }
 
 // ExploreScript executes every schedule of a script within the bounds. If ctx ends, it returns what it has.

@@ -162,6 +162,8 @@ func withoutKeys(verb string, args []string) (e effect, known bool) {
 		return effect{local: true}, subcommand == "EXISTS"
 	case "INFO", "DBSIZE", "SCAN", "KEYS", "RANDOMKEY", "PUBSUB", "PSUBSCRIBE", "PUNSUBSCRIBE":
 		return effect{reads: names{everything}}, true
+	case "SORT", "SORT_RO": // by keys and of keys that the server does not tell
+		return touchesAll(), true
 	case "PUBLISH", "SPUBLISH":
 		return effect{reads: names{someChannel}, writes: channels(args[:min(1, len(args))])}, true
 	case "SUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE":
