@@ -96,6 +96,7 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 	a.pauses = false
 	s.event(a)
 	s.mu.Unlock()
+	e.Noted()
 	select {
 	case action := <-h.decided:
 		return action

@@ -24,6 +24,7 @@ func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
 	switch {
 	case running == nil:
 	case looksForWork(e):
+		e.Noted()
 		select {
 		case <-running.over:
 		case <-gone:

@@ -175,7 +175,7 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 		s.touch(e, string(body))
 	case comStmtPrepare:
 		s.preparing = string(body)
-		e.Text, e.Shape, e.Local = "PREPARE "+s.preparing, "PREPARE "+shapeSQL(s.preparing), true
+		e.Text, e.Shape, e.Local = "PREPARE "+s.preparing, "PREPARE "+shapeSQL(s.preparing, tokenize(s.preparing)), true
 	case comStmtExecute:
 		s.touch(e, s.execution(body))
 	case comInitDB:
@@ -206,10 +206,11 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 }
 
 func (s *mysqlSession) touch(e *Exchange, text string) {
-	effect := s.sql.analyse(text)
-	e.Text, e.Shape = strings.TrimSpace(text), shapeSQL(text)
+	tokens := tokenize(text)
+	effect := s.sql.analyse(tokens)
+	e.Text, e.Shape = strings.TrimSpace(text), shapeSQL(text, tokens)
 	if !legible(e.Text) {
-		e.Text = replaceTokens(e.Text, func(t token) (string, bool) {
+		e.Text = replaceTokens(e.Text, tokenize(e.Text), func(t token) (string, bool) {
 			return " " + quoteSQL([]byte(t.text)), t.kind == literal && !legible(t.text)
 		})
 	}
@@ -474,6 +475,10 @@ func shorten(s string) string {
 
 // loadsLocalFile reports whether a statement would make the server ask the client for a file.
 func loadsLocalFile(text []byte) bool {
-	o := outline(tokenize(string(text[:min(len(text), 200)])))
+	text = text[:min(len(text), 200)]
+	if !bytes.Contains(bytes.ToUpper(text), []byte("INFILE")) {
+		return false
+	}
+	o := outline(tokenize(string(text)))
 	return strings.HasPrefix(o, " LOAD ") && strings.Contains(o, " LOCAL INFILE ")
 }

@@ -114,8 +114,9 @@ func (p *Proxy) Refuse(refuse bool) {
 	p.refusing = refuse
 }
 
-// Busy reports whether a client is about to connect and to log in; of Frames, also whether one has sent something that
-// is not answered yet. Not every message has an answer, so that is only so for answerTime.
+// Busy reports whether a client is about to connect and to log in, or has sent a request that the gate has not noted yet;
+// of Frames, also whether one has sent something that is not answered. Not every message has an answer, so that is only
+// so for answerTime.
 func (p *Proxy) Busy() bool {
 	if p.opening.Load() > 0 {
 		return true
@@ -123,6 +124,9 @@ func (p *Proxy) Busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
+		if l.arriving.Load() > 0 {
+			return true
+		}
 		if at := l.asked.Load(); at > 0 && time.Since(time.Unix(0, at)) < answerTime {
 			return true
 		}
@@ -220,6 +224,7 @@ type link struct {
 	replies        chan frame
 	requestErr     error // why requests was closed
 	openedOnce     sync.Once
+	arriving       atomic.Int32 // requests that the gate has not noted yet
 	asked          atomic.Int64 // when the client has sent what is not answered; 0: there is nothing; only of Frames
 	goneOnce       sync.Once
 	gone           chan struct{} // closed when the client hangs up, or with closed
@@ -252,7 +257,13 @@ func (l *link) close() {
 func (l *link) run() {
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		l.requestErr = l.read(l.client, l.session.readRequest, l.requests)
+		l.requestErr = l.read(l.client, func(r *bufio.Reader) (frame, error) {
+			f, err := l.session.readRequest(r)
+			if err == nil {
+				l.arriving.Add(1)
+			}
+			return f, err
+		}, l.requests)
 		l.hangUp()
 		close(l.requests)
 	})
@@ -317,6 +328,7 @@ func (l *link) step() (goOn bool) {
 		}
 		return l.request(f)
 	case l.action = <-l.decided:
+		l.exchange.Noted()
 		l.held = false
 		return l.action != LoseBoth && l.send(l.frame)
 	case f, ok := <-l.replies:
@@ -332,14 +344,16 @@ func (l *link) request(f frame) (goOn bool) {
 	if err != nil {
 		return l.refuse(err)
 	}
+	noted := sync.OnceFunc(func() { l.arriving.Add(-1) })
 	if e == nil {
+		defer noted()
 		if l.proxy.protocol == Frames {
 			l.asked.Store(time.Now().UnixNano())
 			l.proxy.gate.Pushed(l.conn)
 		}
 		return l.send(f)
 	}
-	e.Conn, e.Store = l.conn, l.conn.Store
+	e.Conn, e.Store, e.noted = l.conn, l.conn.Store, noted
 	l.exchange, l.frame, l.held = e, f, true
 	go func() { l.decided <- l.proxy.gate.Arrive(e, l.gone) }() // run receives it in any case
 	return true

@@ -87,13 +87,12 @@ func (s *sqlState) level() string {
 	return repeatableRead
 }
 
-// analyse tells what the statements of a text touch.
+// analyse tells what statements touch.
 //
 // It errs on the side of more. What the text does not show, it does not see: triggers, foreign keys, views and stored
 // functions.
-func (s *sqlState) analyse(text string) effect {
+func (s *sqlState) analyse(tokens []token) effect {
 	all := effect{local: true, opening: true}
-	tokens := tokenize(text)
 	for len(tokens) > 0 {
 		one := tokens
 		if end := slices.IndexFunc(tokens, func(t token) bool { return t.is(";") }); end >= 0 {

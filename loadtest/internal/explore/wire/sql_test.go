@@ -40,7 +40,7 @@ func TestWhatStatementsTouch(t *testing.T) {
 		{"UPDATE t SET a = 1; SELECT b FROM u", "u", "t"},
 	} {
 		s := sqlState{autocommit: true}
-		e := s.analyse(c.text)
+		e := s.analyse(tokenize(c.text))
 		wantNames(t, c.text+": reads", e.reads.list(), prefixAll(c.reads)...)
 		wantNames(t, c.text+": writes", e.writes.list(), prefixAll(c.writes)...)
 		if e.local {
@@ -54,7 +54,7 @@ func TestWhatStatementsTouch(t *testing.T) {
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", "PREPARE p FROM 'DELETE FROM t'", "SET @x = 1, @y := 'a'",
 	} {
 		s := sqlState{autocommit: true}
-		if e := s.analyse(text); !e.local || len(e.reads)+len(e.writes) > 0 {
+		if e := s.analyse(tokenize(text)); !e.local || len(e.reads)+len(e.writes) > 0 {
 			t.Errorf("%s: %+v, want local", text, e)
 		}
 	}
@@ -119,7 +119,7 @@ func TestTransactionsGatherWhatTheyTouch(t *testing.T) {
 func TestShapesOfStatements(t *testing.T) {
 	t.Parallel()
 	const text = "UPDATE `a?` SET b = b - 5.0e-3, c = 0xFF\n  WHERE d2 = 'it''s \\'5\\'' AND e = \"x\" -- 7\n"
-	if got, want := shapeSQL(text), "UPDATE `a?` SET b = b - ?, c = ? WHERE d2 = ? AND e = ? -- 7"; got != want {
+	if got, want := shapeSQL(text, tokenize(text)), "UPDATE `a?` SET b = b - ?, c = ? WHERE d2 = ? AND e = ? -- 7"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

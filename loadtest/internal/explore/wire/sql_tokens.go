@@ -75,10 +75,10 @@ func outline(tokens []token) string {
 }
 
 // replaceTokens writes a statement anew: replace returns what stands for a token, and whether it is to be replaced.
-func replaceTokens(text string, replace func(token) (string, bool)) string {
+func replaceTokens(text string, tokens []token, replace func(token) (string, bool)) string {
 	var b strings.Builder
 	done := 0
-	for _, t := range tokenize(text) {
+	for _, t := range tokens {
 		if by, ok := replace(t); ok {
 			b.WriteString(text[done:t.at])
 			b.WriteString(by)
@@ -91,7 +91,7 @@ func replaceTokens(text string, replace func(token) (string, bool)) string {
 
 // interpolate puts arguments into a statement in the place of its question marks.
 func interpolate(text string, args []string) string {
-	return replaceTokens(text, func(t token) (string, bool) {
+	return replaceTokens(text, tokenize(text), func(t token) (string, bool) {
 		if t.kind != placeholder || len(args) == 0 {
 			return "", false
 		}
@@ -102,7 +102,7 @@ func interpolate(text string, args []string) string {
 }
 
 // shapeSQL returns a statement with question marks for its literals, so that it looks the same with other arguments.
-func shapeSQL(text string) string {
-	shape := replaceTokens(text, func(t token) (string, bool) { return "?", t.kind == literal || t.kind == number })
+func shapeSQL(text string, tokens []token) string {
+	shape := replaceTokens(text, tokens, func(t token) (string, bool) { return "?", t.kind == literal || t.kind == number })
 	return strings.Join(strings.Fields(shape), " ")
 }

@@ -31,9 +31,18 @@ type Exchange struct {
 	// BLPOP.
 	Blocks bool
 
+	noted func() // see Noted
+
 	// Reply is what the server answered, in a few words: "1 row: 5", "OK, 1 row", "error 1213: Deadlock found". It is set
 	// before Gate.Answered.
 	Reply string
+}
+
+// Noted is to be called by Gate.Arrive when everybody can see that the exchange is held. Proxy.Busy reports true before.
+func (e *Exchange) Noted() {
+	if e.noted != nil {
+		e.noted()
+	}
 }
 
 // Conn is a connection of a client.
