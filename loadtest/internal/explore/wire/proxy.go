@@ -114,9 +114,9 @@ func (p *Proxy) Refuse(refuse bool) {
 	p.refusing = refuse
 }
 
-// Busy reports whether a client is about to connect and to log in, or has sent a request that the gate has not noted yet;
-// of Frames, also whether one has sent something that is not answered. Not every message has an answer, so that is only
-// so for answerTime.
+// Busy reports whether a client is about to connect and to log in, or has sent a request that the gate has not noted
+// yet; of Frames, also whether one has sent something that is not answered. Not every message has an answer, so that is
+// only so for answerTime.
 func (p *Proxy) Busy() bool {
 	if p.opening.Load() > 0 {
 		return true

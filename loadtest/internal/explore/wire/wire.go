@@ -38,7 +38,7 @@ type Exchange struct {
 	Reply string
 }
 
-// Noted is to be called by Gate.Arrive when everybody can see that the exchange is held. Proxy.Busy reports true before.
+// Noted is to be called by Gate.Arrive when everybody can see that the exchange is held. Until then, the proxy is busy.
 func (e *Exchange) Noted() {
 	if e.noted != nil {
 		e.noted()
