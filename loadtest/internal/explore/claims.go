@@ -158,8 +158,9 @@ func (s ofStrategy) judge(c *trace.Cell, exhausted bool) {
 	c.Held = may || must && (c.Damaged() > 0 || !exhausted) || !must && c.Damaged() == 0
 	switch words {
 	case "loses-units":
+		allowed := []string{trace.Right, trace.Unjudged, trace.Leaked, trace.Undersold, trace.SellsLess}
 		for kind := range c.Kinds {
-			c.Held = c.Held && slices.Contains([]string{trace.Right, trace.Unjudged, trace.Leaked, trace.Undersold, trace.SellsLess}, kind)
+			c.Held = c.Held && slices.Contains(allowed, kind)
 		}
 	case "harmless", "rolls-back", "unlocks":
 		c.Held = c.Held && c.Waited == 0

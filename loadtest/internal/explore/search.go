@@ -98,8 +98,8 @@ type beginning struct {
 	preemptions int
 }
 
-// then adds an option to a beginning. A preemption leaves an actor that could go on. So does an actor that joins: without
-// that, most schedules would be those of three actors.
+// then adds an option to a beginning. A preemption leaves an actor that could go on. So does an actor that joins:
+// without that, most schedules would be those of three actors.
 func (a beginning) then(p Point, o Option) beginning {
 	a.labels = append(slices.Clone(a.labels), o.Label)
 	if o.Fault != "" {

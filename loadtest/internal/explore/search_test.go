@@ -300,7 +300,8 @@ func TestRandomSchedulesAreThoseOfTheirSeed(t *testing.T) {
 	p := program{same(4), same(4), same(4)}
 	tokens := func(seed uint64) (found []string) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &Search{Bounds: trace.Bounds{Preemptions: 2, Random: true, Seed: seed, Duration: time.Hour}, Found: func(s trace.Schedule) {
+		bounds := trace.Bounds{Preemptions: 2, Random: true, Seed: seed, Duration: time.Hour}
+		s := &Search{Bounds: bounds, Found: func(s trace.Schedule) {
 			if found = append(found, s.Token); len(found) == 20 {
 				cancel()
 			}

@@ -52,8 +52,8 @@ func Open(dsn, isolation string, keys *redis.Options) (*Stores, error) {
 	o.PoolSize, o.MaxRetries, o.DisableIdentity, o.ReadTimeout = 1, -1, true, patience
 	o.ContextTimeoutEnabled = true
 	return &Stores{
-		db: sqlx.NewDb(sql.OpenDB(connector), "mysql"), keys: redis.NewClient(&o), isolation: isolation, conns: map[string]*sqlx.Conn{},
-		open: map[string]bool{},
+		db: sqlx.NewDb(sql.OpenDB(connector), "mysql"), keys: redis.NewClient(&o), isolation: isolation,
+		conns: map[string]*sqlx.Conn{}, open: map[string]bool{},
 	}, nil
 }
 

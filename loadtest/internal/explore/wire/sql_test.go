@@ -119,7 +119,8 @@ func TestTransactionsGatherWhatTheyTouch(t *testing.T) {
 func TestShapesOfStatements(t *testing.T) {
 	t.Parallel()
 	const text = "UPDATE `a?` SET b = b - 5.0e-3, c = 0xFF\n  WHERE d2 = 'it''s \\'5\\'' AND e = \"x\" -- 7\n"
-	if got, want := shapeSQL(text, tokenize(text)), "UPDATE `a?` SET b = b - ?, c = ? WHERE d2 = ? AND e = ? -- 7"; got != want {
+	const want = "UPDATE `a?` SET b = b - ?, c = ? WHERE d2 = ? AND e = ? -- 7"
+	if got := shapeSQL(text, tokenize(text)); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -134,7 +135,8 @@ func TestWhatCommandsTouch(t *testing.T) {
 		"XREADGROUP GROUP g c STREAMS a >": "writes a", "EXISTS a b": "reads a b", "XGROUP CREATE a g 0": "writes a",
 		"EVAL_RO x 2 a b c": "reads a b", "WHATEVER a": "reads * writes *", "CONFIG SET x y": "reads * writes *",
 		"KEYS x": "reads *", "PUBLISH a m": "reads channel:* writes channel:a", "WAIT 1 0": "", "EVAL x 99 a": "",
-		"EVAL x 1 a b": "writes a", "EVAL x 0": "", "BLPOP": "reads * writes *", "FLUSHALL": "reads * writes *", "SORT a GET b*": "reads * writes *",
+		"EVAL x 1 a b": "writes a", "EVAL x 0": "", "BLPOP": "reads * writes *", "FLUSHALL": "reads * writes *",
+		"SORT a GET b*": "reads * writes *",
 	} {
 		s := keyState{server: server}
 		e := s.exchange([][]string{strings.Fields(command)})

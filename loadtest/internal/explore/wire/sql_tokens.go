@@ -103,6 +103,7 @@ func interpolate(text string, args []string) string {
 
 // shapeSQL returns a statement with question marks for its literals, so that it looks the same with other arguments.
 func shapeSQL(text string, tokens []token) string {
-	shape := replaceTokens(text, tokens, func(t token) (string, bool) { return "?", t.kind == literal || t.kind == number })
+	varies := func(t token) (string, bool) { return "?", t.kind == literal || t.kind == number }
+	shape := replaceTokens(text, tokens, varies)
 	return strings.Join(strings.Fields(shape), " ")
 }
