@@ -64,7 +64,7 @@ func twice(r request) request {
 // crashes are the faults after which somebody does not know what became of a request, or is wrong about it.
 var crashes = []string{LostRequest, LostReply, ReplicaDies, Promoted}
 
-// workloads are those of a search with two requests. What a fault does to the stock shows where there is enough for
+// workloads are those of all searches. What a fault does to the stock shows where there is enough for
 // all. Where the stock is short, what matters is what one request is told while the other one goes on.
 var workloads = []workload{
 	{
@@ -145,10 +145,6 @@ var workloads = []workload{
 		stock: []int64{2}, requests: []request{hold(1, ""), again(hold(1, history.Confirm))}, applies: takesHolds,
 		faults: []string{TimeOver},
 	},
-}
-
-// threeRequests are the workloads of a search with three requests.
-var threeRequests = []workload{
 	{
 		name: "three", title: "10 units; A buys 1, B buys 2, C buys 3", stock: []int64{10},
 		requests: []request{buy(1), buy(2), buy(3)}, faults: append([]string{LeaseEnds, KeyGone}, crashes...),
@@ -177,27 +173,25 @@ func locks(s scenario.Strategy) bool {
 
 func takesKeys(s scenario.Strategy, _ string) bool { return s.Idempotent }
 
-// workloadsOf lists the workloads of a search for a number of requests.
+// workloadsOf lists the workloads of a search for a number of requests: with three, all have three.
 func workloadsOf(requests int) []workload {
-	if requests > 2 {
-		return threeRequests
-	}
-	return workloads
+	return slices.DeleteFunc(slices.Clone(workloads), func(w workload) bool {
+		return (len(w.requests) > 2) != (requests > 2)
+	})
 }
 
 // known returns the workload with a name.
 func known(name string) (w workload, ok bool) {
-	all := slices.Concat(workloads, threeRequests)
-	at := slices.IndexFunc(all, func(w workload) bool { return w.name == name })
+	at := slices.IndexFunc(workloads, func(w workload) bool { return w.name == name })
 	if at < 0 {
 		return w, false
 	}
-	return all[at], true
+	return workloads[at], true
 }
 
 // Names lists the names of the workloads.
 func Names() (names []string) {
-	for _, w := range slices.Concat(workloads, threeRequests) {
+	for _, w := range workloads {
 		names = append(names, w.name)
 	}
 	return names

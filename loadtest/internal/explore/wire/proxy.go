@@ -40,6 +40,7 @@ type session interface {
 type frame struct {
 	raw      []byte
 	commands [][]string // of Redis
+	value    value      // of Redis
 }
 
 // meaning is what a frame of the server is.

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -126,44 +125,55 @@ func readLine(r *bufio.Reader, raw *[]byte) (string, error) {
 	}
 }
 
-// readReply reads one value.
-func (s *redisSession) readReply(r *bufio.Reader) (frame, error) {
-	var f frame
-	return f, readValue(r, &f.raw, maxNesting)
+// value is one of a reply.
+type value struct {
+	kind byte // the sign of its type in RESP3; nil is '_'
+	text string
+	list []value
 }
 
-func readValue(r *bufio.Reader, raw *[]byte, depth int) error {
+// readReply reads one value.
+func (s *redisSession) readReply(r *bufio.Reader) (f frame, err error) {
+	f.value, err = readValue(r, &f.raw, maxNesting)
+	return f, err
+}
+
+func readValue(r *bufio.Reader, raw *[]byte, depth int) (v value, err error) {
 	line, err := readLine(r, raw)
 	if err != nil {
-		return err
+		return v, err
 	}
 	if line == "" || depth == 0 {
-		return io.ErrUnexpectedEOF
+		return v, io.ErrUnexpectedEOF
 	}
+	v = value{kind: line[0], text: line[1:]}
 	count := 0
-	switch line[0] {
+	switch v.kind {
 	case '$', '!', '=', '*', '~', '>', '%', '|':
-		if count, err = strconv.Atoi(line[1:]); err != nil {
-			return err
+		if count, err = strconv.Atoi(v.text); err != nil || count < 0 {
+			return value{kind: '_'}, err
 		}
 	}
-	switch line[0] {
+	switch v.kind {
 	case '$', '!', '=':
-		if count >= 0 {
-			*raw, err = readN(r, *raw, count+2)
+		if *raw, err = readN(r, *raw, count+2); err == nil {
+			v.text = string((*raw)[len(*raw)-count-2 : len(*raw)-2])
 		}
-		return err
-	case '%':
+		return v, err
+	case '%', '|':
 		count *= 2
-	case '|': // attributes precede the value
-		count = 2*count + 1
 	}
 	for range count {
-		if err := readValue(r, raw, depth-1); err != nil {
-			return err
+		element, err := readValue(r, raw, depth-1)
+		if err != nil {
+			return v, err
 		}
+		v.list = append(v.list, element)
 	}
-	return nil
+	if v.kind == '|' { // attributes precede the value
+		return readValue(r, raw, depth-1)
+	}
+	return v, nil
 }
 
 func (s *redisSession) request(f frame) (*Exchange, error) {
@@ -214,13 +224,13 @@ func (s *redisSession) expect(verb string, args []string) {
 }
 
 func (s *redisSession) reply(f frame, e *Exchange) meaning {
-	kind, first := f.raw[0], ""
+	kind, first := f.value.kind, ""
 	s.resp3 = s.resp3 || kind == '>' || kind == '%'
 	if e == nil || len(s.expected) == 0 {
 		return pushed
 	}
-	if kind == '*' || kind == '>' {
-		first = firstElement(f.raw)
+	if len(f.value.list) > 0 {
+		first = f.value.list[0].text
 	}
 	next := &s.expected[0]
 	isMessage := strings.HasSuffix(first, "message") && !s.resp3 && s.subscribed()
@@ -233,8 +243,7 @@ func (s *redisSession) reply(f frame, e *Exchange) meaning {
 	if next.times--; next.times == 0 {
 		s.expected = s.expected[1:]
 	}
-	text, _ := describe(f.raw)
-	s.replies = append(s.replies, text)
+	s.replies = append(s.replies, f.value.String())
 	if len(s.expected) > 0 {
 		return partial
 	}
@@ -252,62 +261,28 @@ func (s *redisSession) subscribed() bool {
 	return false
 }
 
-// firstElement returns the first element of an array, if it is a string.
-func firstElement(raw []byte) string {
-	_, rest, _ := bytes.Cut(raw, []byte("\r\n"))
-	size, rest, _ := bytes.Cut(rest, []byte("\r\n"))
-	n, err := strconv.Atoi(strings.TrimPrefix(string(size), "$"))
-	if err != nil || n < 0 || n > len(rest) {
-		return ""
-	}
-	return string(rest[:n])
-}
-
-// describe returns a value in words, and what follows it. Of a long list, it returns the beginning.
-func describe(raw []byte) (text string, rest []byte) {
-	head, rest, _ := bytes.Cut(raw, []byte("\r\n"))
-	if len(head) == 0 {
-		return "", nil
-	}
-	line := string(head[1:])
-	switch head[0] {
+// String returns a value in words. Of a long list, it returns the beginning.
+func (v value) String() string {
+	switch v.kind {
 	case '-':
-		return "error " + line, rest
+		return "error " + v.text
 	case '_':
-		return "nil", rest
+		return "nil"
 	case '#':
-		return map[string]string{"t": "true", "f": "false"}[line], rest
-	case '$', '!', '=', '*', '~', '>', '%', '|':
-	default:
-		return line, rest
-	}
-	count, err := strconv.Atoi(line)
-	if err != nil || count < 0 {
-		return "nil", rest
-	}
-	switch head[0] {
+		return map[string]string{"t": "true", "f": "false"}[v.text]
 	case '$', '!', '=':
-		if count+2 > len(rest) {
-			return "", nil
-		}
-		return quoteRedis(string(rest[:count])), rest[count+2:]
-	case '%', '|':
-		count *= 2
+		return quoteRedis(v.text)
+	case '*', '~', '>', '%':
+	default:
+		return v.text
 	}
 	const most = 8
 	var elements []string
-	for i := range count {
-		var element string
-		element, rest = describe(rest)
-		if i < most {
-			elements = append(elements, element)
-		}
+	for _, element := range v.list[:min(len(v.list), most)] {
+		elements = append(elements, element.String())
 	}
-	if count > most {
-		elements = append(elements, fmt.Sprintf("… %d in all", count))
+	if len(v.list) > most {
+		elements = append(elements, fmt.Sprintf("… %d in all", len(v.list)))
 	}
-	if head[0] == '|' { // the value comes after its attributes
-		return describe(rest)
-	}
-	return "[" + strings.Join(elements, ", ") + "]", rest
+	return "[" + strings.Join(elements, ", ") + "]"
 }

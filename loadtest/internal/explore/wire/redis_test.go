@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -219,7 +220,11 @@ func TestMessagesComeBetweenReplies(t *testing.T) {
 				if reply[0] == '3' {
 					reply = kind + reply
 				}
-				if got := s.reply(frame{raw: []byte(reply)}, e); got != want {
+				f, err := s.readReply(bufio.NewReader(strings.NewReader(reply)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := s.reply(f, e); got != want {
 					t.Fatalf("%q during %s is %v, want %v", reply, step.request, got, want)
 				}
 			}
