@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"stock/loadtest/internal/explore/trace"
 )
@@ -20,37 +22,26 @@ func (s *Search) random(ctx context.Context, systems []System) (trace.Tally, err
 	if _, err := systems[0].Run(ctx, 1, plain.choose); err != nil {
 		return s.tally, err
 	}
-	var working sync.WaitGroup
-	var number uint64
+	group, searching := errgroup.WithContext(ctx)
+	var number atomic.Uint64
 	for _, system := range systems {
-		working.Go(func() {
-			for {
-				s.mu.Lock()
-				number++
-				c := newChance(number, s.Bounds, len(plain.labels))
-				ended := s.err != nil
-				s.mu.Unlock()
-				if ended || ctx.Err() != nil || time.Now().After(until) {
-					return
+		group.Go(func() error {
+			for searching.Err() == nil && time.Now().Before(until) {
+				c := newChance(number.Add(1), s.Bounds, len(plain.labels))
+				outcome, err := system.Run(searching, 1, c.choose)
+				if err != nil {
+					return err
 				}
-				outcome, err := system.Run(ctx, 1, c.choose)
 				c.outcome = outcome
-				s.record(c.execution, err)
+				s.mu.Lock()
+				s.found(c.execution)
+				s.mu.Unlock()
 			}
+			return nil
 		})
 	}
-	working.Wait()
-	return s.tally, cmp.Or(s.err, ctx.Err())
-}
-
-func (s *Search) record(e execution, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		s.err = cmp.Or(s.err, err)
-		return
-	}
-	s.found(e)
+	err := group.Wait()
+	return s.tally, cmp.Or(err, ctx.Err())
 }
 
 // chance chooses the steps of one schedule at random. Of the actors that can go on, the one with the highest priority
