@@ -42,13 +42,9 @@ func (x *session) warmUp(ctx context.Context) error {
 			clients = append(clients, x.client(items, at+len(x.lane.replicas), at, oneOfEach))
 		}
 	}
-	for _, send := range clients {
-		if _, err := send(ctx, quietly); err != nil {
-			return err
-		}
-	}
-	for range 3 {
+	for _, atOnce := range []int{1, -1, -1, -1} {
 		group, sending := errgroup.WithContext(ctx)
+		group.SetLimit(atOnce)
 		for _, send := range clients {
 			group.Go(func() error { _, err := send(sending, quietly); return err })
 		}

@@ -72,7 +72,7 @@ type Proxy struct {
 	redis    *redis.Client
 	listener net.Listener
 	serving  sync.WaitGroup
-	opening  atomic.Int32 // connections of which the client cannot send requests yet
+	opening  atomic.Int32 // connections that have no link yet
 
 	mu       sync.Mutex
 	links    map[*link]struct{}
@@ -160,12 +160,10 @@ func (p *Proxy) accept() {
 		p.opening.Add(1)
 		p.serving.Go(func() {
 			l := p.link(client)
-			if l == nil {
-				p.opening.Add(-1)
-				return
+			p.opening.Add(-1)
+			if l != nil {
+				l.run()
 			}
-			defer l.opened()
-			l.run()
 		})
 	}
 }
@@ -207,8 +205,8 @@ func (p *Proxy) link(client net.Conn) *link {
 	case Frames:
 		l.session = chunks{}
 	}
-	if l.session.ready() {
-		l.opened()
+	if !l.session.ready() {
+		l.arriving.Add(1)
 	}
 	p.links[l] = struct{}{}
 	return l
@@ -223,9 +221,8 @@ type link struct {
 	client, server net.Conn
 	requests       chan frame
 	replies        chan frame
-	requestErr     error // why requests was closed
-	openedOnce     sync.Once
-	arriving       atomic.Int32 // requests that the gate has not noted yet
+	requestErr     error        // why requests was closed
+	arriving       atomic.Int32 // requests that the gate has not noted yet, and 1 before the client can send any
 	asked          atomic.Int64 // when the client has sent what is not answered; 0: there is nothing; only of Frames
 	goneOnce       sync.Once
 	gone           chan struct{} // closed when the client hangs up, or with closed
@@ -240,9 +237,6 @@ type link struct {
 	action   Action
 	answer   []byte // the response so far
 }
-
-// opened notes that the connection is open, or will never be.
-func (l *link) opened() { l.openedOnce.Do(func() { l.proxy.opening.Add(-1) }) }
 
 func (l *link) hangUp() { l.goneOnce.Do(func() { close(l.gone) }) }
 
@@ -272,9 +266,11 @@ func (l *link) run() {
 		_ = l.read(l.server, l.session.readReply, l.replies) // any error is the end of the connection
 		close(l.replies)
 	})
+	opening := !l.session.ready()
 	for l.step() {
-		if l.session.ready() {
-			l.opened()
+		if opening && l.session.ready() {
+			opening = false
+			l.arriving.Add(-1)
 		}
 	}
 	l.close()
