@@ -3,9 +3,12 @@
 // none.
 //
 //	Search     which schedules are to be executed: it knows neither requests nor stores
-//	schedule   one of them while it is executed: who is at a step, who waits, who has ended
+//	schedule   one of them while it is executed: it waits until nobody goes on by itself, and lets one step happen
+//	actor      what a request has done so far, and what it is about to do
 //	fault      what can strike between two steps, as data
 //	lane       the servers and replicas on which one schedule after the other is executed
+//	replica    the gate at which its exchanges arrive
+//	workload   what the requests ask for
 //	session    the schedules of one strategy and workload on a lane, and how each is judged
 //	Subject    what is explored instead of strategies: a service of the user, or a script
 //	claims     what must come of the schedules
