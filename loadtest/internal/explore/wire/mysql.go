@@ -167,6 +167,10 @@ func (s *mysqlSession) request(f frame) (*Exchange, error) {
 	return e, nil
 }
 
+// localCommands are those that nobody else can notice, by what a person would call them. The rows that are fetched were
+// chosen when the cursor was opened.
+var localCommands = map[byte]string{comPing: "PING", comSetOption: "SET OPTION", comStmtFetch: "FETCH"}
+
 // exchange describes a command.
 func (s *mysqlSession) exchange(body []byte) *Exchange {
 	e := &Exchange{}
@@ -180,8 +184,6 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 		s.touch(e, s.execution(body))
 	case comInitDB:
 		s.touch(e, "USE "+string(body))
-	case comPing:
-		e.Text, e.Local = "PING", true
 	case comReset:
 		s.touch(e, "ROLLBACK")
 		e.Text = "RESET CONNECTION"
@@ -191,12 +193,10 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 			clear(st.long)
 		}
 		e.Text, e.Local = "RESET STATEMENT", true
-	case comSetOption:
-		e.Text, e.Local = "SET OPTION", true
-	case comStmtFetch:
-		e.Text, e.Local = "FETCH", true // the rows were chosen when the cursor was opened
 	default:
-		e.Text, e.Writes = fmt.Sprintf("command %#02x", s.command), []string{everything}
+		if e.Text, e.Local = localCommands[s.command]; !e.Local {
+			e.Text, e.Writes = fmt.Sprintf("command %#02x", s.command), []string{everything}
+		}
 	}
 	if e.Shape == "" {
 		e.Shape = e.Text
