@@ -184,7 +184,8 @@ var importTable = []struct {
 		name: "loadtest/internal/fault",
 		imports: []string{
 			"internal/{monotonic,servers,suggest,tcpproxy}",
-			"loadtest/internal/{explore,history,oracle,report,scenario,timeline,topology,traffic,verify}", "loadtest/scripts",
+			"loadtest/internal/{explore,explore/trace,history,oracle,report,scenario,timeline,topology,traffic,verify}",
+			"loadtest/scripts",
 		},
 		because: "A story strikes real processes, and the lab's judge decides what came of it.",
 	},
@@ -245,7 +246,7 @@ var importTable = []struct {
 		name: "loadtest/internal/console",
 		imports: []string{
 			"internal/{monotonic,origin}",
-			"loadtest/internal/{explore,fault,history,lab,oracle,page,report,scenario,topology,traffic,verify}",
+			"loadtest/internal/{explore,explore/trace,fault,history,lab,oracle,page,report,scenario,topology,traffic,verify}",
 			"loadtest/scripts",
 		},
 		because: "It shows the lab in a browser, and runs and judges as the commands do.",

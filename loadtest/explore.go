@@ -90,12 +90,12 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 		}
 		return writeReplay(stdout, o)
 	}
-	return f.report(len(choices), screen, stdout, func(i int, progress func(string, int)) (explore.Result, error) {
-		return x.Explore(ctx, choices[i], f.bounds, func(n int) { progress(choices[i].Strategy.Name, n) })
+	return f.report(x, len(choices), screen, stdout, func(i int) (trace.Result, error) {
+		return x.Explore(ctx, choices[i], f.bounds)
 	})
 }
 
-func writeReplay(stdout io.Writer, o explore.Outcome) error {
+func writeReplay(stdout io.Writer, o trace.Outcome) error {
 	o = o.Readable()
 	fmt.Fprintln(stdout, o.Kind, o.Evidence)
 	return trace.Write(stdout, o.Steps)
@@ -142,18 +142,23 @@ func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []scenar
 	return choices, nil
 }
 
+// showProgress shows how far the i-th of some explorations is.
+func showProgress(screen *screen, i, of int) func(trace.Result) {
+	return func(r trace.Result) {
+		screen.status(fmt.Sprintf("explore: %s (%d of %d), %d schedules", r.Strategy, i+1, of, r.Tally.Schedules))
+	}
+}
+
 // report explores one subject after the other, and writes what was found.
 func (f *exploreFlags) report(
-	subjects int, screen *screen, stdout io.Writer,
-	explored func(i int, progress func(name string, schedules int)) (explore.Result, error),
+	x *explore.Explorer, subjects int, screen *screen, stdout io.Writer, explored func(i int) (trace.Result, error),
 ) error {
 	began := time.Now()
-	var results []explore.Result
+	var results []trace.Result
 	var failure error
 	for i := range subjects {
-		r, err := explored(i, func(name string, n int) {
-			screen.status(fmt.Sprintf("explore: %s (%d of %d), %d schedules", name, i+1, subjects, n))
-		})
+		x.Watch = showProgress(screen, i, subjects)
+		r, err := explored(i)
 		screen.clear()
 		results = append(results, r)
 		if err := r.Write(stdout, f.traces || f.terminals || !r.Held(), f.terminals); err != nil {
@@ -175,16 +180,16 @@ func (f *exploreFlags) report(
 	switch {
 	case failure != nil:
 		return failure
-	case slices.ContainsFunc(results, func(r explore.Result) bool { return !r.Held() }):
+	case slices.ContainsFunc(results, func(r trace.Result) bool { return !r.Held() }):
 		return errNotHeld
-	case slices.ContainsFunc(results, func(r explore.Result) bool { return !r.Judged() }):
+	case slices.ContainsFunc(results, func(r trace.Result) bool { return !r.Judged() }):
 		return errInconclusive
 	}
 	return nil
 }
 
 // write writes explore.json and explore.html if there is a directory for it.
-func (f *exploreFlags) write(results []explore.Result) error {
+func (f *exploreFlags) write(results []trace.Result) error {
 	if f.out == "" {
 		return nil
 	}

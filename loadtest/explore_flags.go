@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 )
 
 type exploreFlags struct {
 	local      localFlags
 	strategies []string
-	bounds     explore.Bounds
+	bounds     trace.Bounds
 	lanes      int
 	requests   int
 	workloads  []string

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/lab"
 )
 
 // quickBounds are those of explore --quick.
-var quickBounds = explore.Bounds{Preemptions: 2}
+var quickBounds = trace.Bounds{Preemptions: 2}
 
 // quickTime is how long the exploration of all strategies may take after a load, with the start of its servers.
 const quickTime = 50 * time.Second
@@ -36,9 +37,8 @@ func exploreQuickly(ctx context.Context, l *lab.Lab, run *lab.Run, screen *scree
 		if choice.Strategy.Baseline() {
 			continue
 		}
-		r, err := x.Explore(limited, choice, quickBounds, func(n int) {
-			screen.status(fmt.Sprintf("explore: %s (%d of %d), %d schedules", choice.Strategy.Name, i+1, len(run.Choices), n))
-		})
+		x.Watch = showProgress(screen, i, len(run.Choices))
+		r, err := x.Explore(limited, choice, quickBounds)
 		if limited.Err() == nil && err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/tenant"
 	"stock/loadtest/internal/topology"
 )
@@ -90,9 +91,8 @@ func (f *exploreFlags) runScripts(ctx context.Context, stdout, stderr io.Writer)
 		}
 		return writeReplay(stdout, o)
 	}
-	return f.report(len(f.scripts), screen, stdout, func(i int, progress func(string, int)) (explore.Result, error) {
-		s := f.scripts[i]
-		return x.ExploreScript(ctx, s, f.bounds, func(n int) { progress(s.File, n) })
+	return f.report(x, len(f.scripts), screen, stdout, func(i int) (trace.Result, error) {
+		return x.ExploreScript(ctx, f.scripts[i], f.bounds)
 	})
 }
 

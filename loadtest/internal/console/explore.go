@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
@@ -40,7 +41,7 @@ const (
 type searching struct {
 	console  *Console
 	activity *activity
-	bounds   explore.Bounds
+	bounds   trace.Bounds
 	choice   scenario.Choice
 	script   *explore.Script   // nil: the choice is explored
 	tokens   map[string]string // of the traces that the page shows, by fault and kind
@@ -48,7 +49,7 @@ type searching struct {
 
 // search checks what is asked for.
 func (c *Console) search(body exploreRequest) (*searching, error) {
-	s := &searching{console: c, bounds: explore.Bounds{Preemptions: body.Preemptions, Faults: body.Faults}}
+	s := &searching{console: c, bounds: trace.Bounds{Preemptions: body.Preemptions, Faults: body.Faults}}
 	switch {
 	case body.Preemptions < 0 || body.Preemptions > maxPreemptions:
 		return nil, malformed("%d preemptions: a number from 0 to %d is needed", body.Preemptions, maxPreemptions)
@@ -168,7 +169,7 @@ func (s *searching) run(ctx context.Context) {
 }
 
 // explore starts servers, explores, and stops them.
-func (s *searching) explore(ctx context.Context) (r explore.Result, err error) {
+func (s *searching) explore(ctx context.Context) (r trace.Result, err error) {
 	var x *explore.Explorer
 	if s.script != nil {
 		x, err = explore.StartScripts(ctx, explore.ScriptOptions{Lanes: exploreLanes})
@@ -186,13 +187,13 @@ func (s *searching) explore(ctx context.Context) (r explore.Result, err error) {
 	})
 	x.Watch = s.show
 	if s.script != nil {
-		return x.ExploreScript(ctx, s.script, s.bounds, nil)
+		return x.ExploreScript(ctx, s.script, s.bounds)
 	}
-	return x.Explore(ctx, s.choice, s.bounds, nil)
+	return x.Explore(ctx, s.choice, s.bounds)
 }
 
 // show shows what has been found so far.
-func (s *searching) show(r explore.Result) {
+func (s *searching) show(r trace.Result) {
 	cells, traces := []ExploreCell{}, []TraceRef{}
 	for _, c := range r.Cells {
 		cells = append(cells, ExploreCell{
@@ -212,7 +213,7 @@ func (s *searching) show(r explore.Result) {
 }
 
 // trace makes a trace available, unless it is.
-func (s *searching) trace(r explore.Result, c explore.Cell, kind string) (t TraceRef, err error) {
+func (s *searching) trace(r trace.Result, c trace.Cell, kind string) (t TraceRef, err error) {
 	t = TraceRef{Name: c.Name(), Kind: kind}
 	for _, step := range c.Shortest[kind].Outcome.Readable().Steps {
 		if step.Shown() {

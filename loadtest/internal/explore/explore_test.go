@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -70,15 +71,15 @@ func start(t *testing.T) rig {
 
 // explored explores a strategy in a workload, with at most one of some faults, and fails the test unless every schedule
 // was executed and judged.
-func explored(t *testing.T, strategy, workload string, faults ...string) explore.Result {
+func explored(t *testing.T, strategy, workload string, faults ...string) trace.Result {
 	t.Helper()
 	r := start(t)
 	r.explorer.Workloads, r.explorer.Faults = []string{workload}, faults
-	bounds := explore.Bounds{Preemptions: 2}
+	bounds := trace.Bounds{Preemptions: 2}
 	if len(faults) > 0 {
-		bounds = explore.Bounds{Preemptions: 1, Faults: 1}
+		bounds = trace.Bounds{Preemptions: 1, Faults: 1}
 	}
-	result, err := r.explorer.Explore(t.Context(), r.choices[strategy], bounds, nil)
+	result, err := r.explorer.Explore(t.Context(), r.choices[strategy], bounds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,16 +90,16 @@ func explored(t *testing.T, strategy, workload string, faults ...string) explore
 }
 
 // cell returns what the schedules led to in which a fault struck.
-func cell(t *testing.T, r explore.Result, fault string) explore.Cell {
+func cell(t *testing.T, r trace.Result, fault string) trace.Cell {
 	t.Helper()
-	at := slices.IndexFunc(r.Cells, func(c explore.Cell) bool { return c.Fault == fault })
+	at := slices.IndexFunc(r.Cells, func(c trace.Cell) bool { return c.Fault == fault })
 	if at < 0 {
 		t.Fatalf("%s: no schedule had %q", r.Strategy, fault)
 	}
 	return r.Cells[at]
 }
 
-func wantDamage(t *testing.T, r explore.Result, fault, kind string) explore.Schedule {
+func wantDamage(t *testing.T, r trace.Result, fault, kind string) trace.Schedule {
 	t.Helper()
 	c := cell(t, r, fault)
 	s, found := c.Shortest[kind]
@@ -108,10 +109,10 @@ func wantDamage(t *testing.T, r explore.Result, fault, kind string) explore.Sche
 	return s
 }
 
-func wantRight(t *testing.T, r explore.Result, faults ...string) {
+func wantRight(t *testing.T, r trace.Result, faults ...string) {
 	t.Helper()
 	for _, c := range r.Cells {
-		if c.Kinds[explore.Right] != c.Schedules && (faults == nil || slices.Contains(faults, c.Fault)) {
+		if c.Kinds[trace.Right] != c.Schedules && (faults == nil || slices.Contains(faults, c.Fault)) {
 			t.Errorf("%s: %q led to %v in %d schedules", r.Strategy, c.Fault, c.Kinds, c.Schedules)
 		}
 	}
@@ -122,7 +123,7 @@ func wantRight(t *testing.T, r explore.Result, faults ...string) {
 
 func TestReadModifyWriteWithoutALockLosesAnUpdate(t *testing.T) {
 	r := explored(t, "none", "enough")
-	s := wantDamage(t, r, "", explore.LostUpdate)
+	s := wantDamage(t, r, "", trace.LostUpdate)
 	if s.Preemptions != 1 {
 		t.Errorf("the shortest trace has %d preemptions, want 1: %s", s.Preemptions, s.Token)
 	}
@@ -142,10 +143,10 @@ func TestAnAtomicUpdateIsAlwaysRight(t *testing.T) {
 // The write of a late holder needs no fault of its own: its lease ends, and all others go first.
 func TestOnlyAFenceStopsTheWriteOfALateHolder(t *testing.T) {
 	r := explored(t, "lock-redis-lua", "enough", explore.LeaseEnds)
-	late := wantDamage(t, r, explore.LeaseEnds, explore.LostUpdate)
+	late := wantDamage(t, r, explore.LeaseEnds, trace.LostUpdate)
 	sold, written := "", ""
 	for _, step := range late.Outcome.Steps {
-		if step.Kind == explore.Answers && sold == "" {
+		if step.Kind == trace.Answers && sold == "" {
 			sold = step.Actor
 		}
 		if strings.HasPrefix(step.Text, "UPDATE") {
@@ -166,7 +167,7 @@ func TestLocksOfOtherServersEndToo(t *testing.T) {
 		t.Error("a replica that is cut off keeps no lock in etcd")
 	}
 	wantRight(t, explored(t, "lock-zookeeper", "enough", explore.LeaseEnds), "", explore.LeaseEnds)
-	wantDamage(t, explored(t, "lock-redlock", "enough", explore.LeaseEnds), explore.LeaseEnds, explore.LostUpdate)
+	wantDamage(t, explored(t, "lock-redlock", "enough", explore.LeaseEnds), explore.LeaseEnds, trace.LostUpdate)
 }
 
 func TestASearchThatEndsWithARefutedClaimIsNotExhausted(t *testing.T) {
@@ -175,7 +176,7 @@ func TestASearchThatEndsWithARefutedClaimIsNotExhausted(t *testing.T) {
 	defer func() { r.explorer.UntilRefuted = false }()
 	choice := r.choices["none"]
 	choice.Strategy.Claim.TwoReplicas = "correct"
-	result, err := r.explorer.Explore(t.Context(), choice, explore.Bounds{Preemptions: 2}, nil)
+	result, err := r.explorer.Explore(t.Context(), choice, trace.Bounds{Preemptions: 2})
 	if err != nil || result.Held() || result.Exhausted || result.Tally.Waiting == 0 {
 		t.Errorf("%v: held %v, exhausted %v, %+v", err, result.Held(), result.Exhausted, result.Tally)
 	}
@@ -183,12 +184,12 @@ func TestASearchThatEndsWithARefutedClaimIsNotExhausted(t *testing.T) {
 
 func TestLocksInMySQLEndToo(t *testing.T) {
 	for _, strategy := range []string{"lock-mysql-getlock", "lock-mysql-row"} {
-		wantDamage(t, explored(t, strategy, "enough", explore.LeaseEnds), explore.LeaseEnds, explore.LostUpdate)
+		wantDamage(t, explored(t, strategy, "enough", explore.LeaseEnds), explore.LeaseEnds, trace.LostUpdate)
 	}
 }
 
 func TestALockWithoutALeaseIsDeleted(t *testing.T) {
-	wantDamage(t, explored(t, "lock-redis-setnx", "enough", explore.KeyGone), explore.KeyGone, explore.LostUpdate)
+	wantDamage(t, explored(t, "lock-redis-setnx", "enough", explore.KeyGone), explore.KeyGone, trace.LostUpdate)
 }
 
 func TestAnOrderIsAllOrNothing(t *testing.T) {
@@ -201,13 +202,13 @@ func TestAKeySellsOnce(t *testing.T) {
 	wantRight(t, explored(t, "ledger", "same-key", explore.LostReply), "", explore.LostReply)
 	wantRight(t, explored(t, "ledger", "same-order"), "")
 	wantRight(t, explored(t, "ledger", "one", explore.SentAgain), explore.SentAgain)
-	wantDamage(t, explored(t, "update", "one", explore.SentAgain), explore.SentAgain, explore.SoldTwice)
+	wantDamage(t, explored(t, "update", "one", explore.SentAgain), explore.SentAgain, trace.SoldTwice)
 }
 
 func TestALimitHolds(t *testing.T) {
 	wantRight(t, explored(t, "ledger", "limit"), "")
 	exceeds := explored(t, "ledger-check-first", "limit")
-	wantDamage(t, exceeds, "", explore.OverLimit)
+	wantDamage(t, exceeds, "", trace.OverLimit)
 	if !exceeds.Held() || exceeds.Cells[0].Requests != explore.LimitedBuyer {
 		t.Errorf("a limit that is exceeded as claimed: %+v", exceeds.Cells)
 	}
@@ -223,7 +224,7 @@ func TestALimitIsThatOfThePresentStock(t *testing.T) {
 	}
 	var answers []string
 	for _, step := range o.Steps {
-		if step.Kind == explore.Answers && step.Actor != "" {
+		if step.Kind == trace.Answers && step.Actor != "" {
 			answers = append(answers, step.Actor+" "+step.Text)
 		}
 	}
@@ -245,14 +246,14 @@ func TestWhatFollowsTheAnswerBelongsToTheSchedule(t *testing.T) {
 	r := start(t)
 	const token = "one:A.A.A.A.A.A.A.A.A" // the buyer is answered after the fifth, and then the sale is written to MySQL
 	o, err := r.explorer.Replay(t.Context(), r.choices["redis-stream"], token)
-	if err != nil || o.Kind != explore.Right {
+	if err != nil || o.Kind != trace.Right {
 		t.Errorf("%s: %s %q, %v", token, o.Kind, o.Evidence, err)
 	}
 }
 
 func TestAPromotedReplicaLosesASaleThatOnlyRedisKnows(t *testing.T) {
 	r := explored(t, "redis-script", "enough", explore.Promoted)
-	wantDamage(t, r, explore.Promoted, explore.LostUpdate)
+	wantDamage(t, r, explore.Promoted, trace.LostUpdate)
 	if !r.Held() {
 		t.Error("a fault about which the catalogue claims nothing refutes a claim")
 	}
@@ -260,8 +261,8 @@ func TestAPromotedReplicaLosesASaleThatOnlyRedisKnows(t *testing.T) {
 
 func TestALateWriteOverwritesAStockThatIsSetOrRestocked(t *testing.T) {
 	r := explored(t, "lock-redis-lua", "one", explore.StockSet, explore.Restocked)
-	wantDamage(t, r, explore.StockSet, explore.LostUpdate)
-	wantDamage(t, r, explore.Restocked, explore.Leaked)
+	wantDamage(t, r, explore.StockSet, trace.LostUpdate)
+	wantDamage(t, r, explore.Restocked, trace.Leaked)
 	wantRight(t, explored(t, "update", "one", explore.StockSet, explore.Restocked), explore.StockSet, explore.Restocked)
 }
 
@@ -298,7 +299,7 @@ func TestAReplayRepeatsTheSchedule(t *testing.T) {
 }
 
 // replay executes a schedule five times, which must do the same damage by the same steps.
-func replay(t *testing.T, strategy string, s explore.Schedule, kind string) {
+func replay(t *testing.T, strategy string, s trace.Schedule, kind string) {
 	t.Helper()
 	r := start(t)
 	for range 5 {
@@ -313,10 +314,10 @@ func replay(t *testing.T, strategy string, s explore.Schedule, kind string) {
 }
 
 // shape is what is the same in all executions of a schedule: the steps of each actor, and what was answered.
-func shape(o explore.Outcome) string {
+func shape(o trace.Outcome) string {
 	lines := map[string]string{}
 	for _, step := range o.Steps {
-		if step.Kind == explore.Passes || step.Kind == explore.Polls || step.Actor == "" {
+		if step.Kind == trace.Passes || step.Kind == trace.Polls || step.Actor == "" {
 			continue
 		}
 		text, _, _ := strings.Cut(step.Text, " ")

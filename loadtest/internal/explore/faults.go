@@ -2,9 +2,7 @@ package explore
 
 import (
 	"context"
-	"maps"
 	"slices"
-	"strings"
 
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/explore/wire"
@@ -19,11 +17,11 @@ type fault struct {
 	// of the claim that it tests
 	claim claimKind
 
-	action wire.Action                      // what becomes of a step that it strikes
-	kills  bool                             // it strikes an actor's replica
-	starts func(*actor) bool                // it starts the request of this actor
-	store  func(context.Context, *schedule) // it strikes a store
-	when   func(*schedule) bool             // it can strike; nil: always. schedule.mu is held
+	action wire.Action          // what becomes of a step that it strikes
+	kills  bool                 // it strikes an actor's replica
+	starts string               // the name of the actor whose request it starts
+	store  func(*schedule)      // it strikes a store
+	when   func(*schedule) bool // it can strike; nil: always. schedule.mu is held
 }
 
 // Names of the faults.
@@ -39,9 +37,6 @@ const (
 	Promoted    = "promoted"
 	TimeOver    = "time-over"
 )
-
-// faultSigns are the signs of faults that strike an actor.
-const faultSigns = "-~#"
 
 // faultTable lists all faults. An actor is lost if its replica dies: its locks stay until their leases end.
 var faultTable = []fault{
@@ -61,41 +56,41 @@ var faultTable = []fault{
 		name: LeaseEnds, sign: "!lease", claim: claimLate,
 		title: "the leases of all locks end in the store, and no holder notices; GET_LOCK loses its connection",
 		when:  func(s *schedule) bool { return len(s.leases()) > 0 },
-		store: func(ctx context.Context, s *schedule) { s.endLeases(ctx) },
+		store: func(s *schedule) { s.end(s.leases) },
 	},
 	{
 		name: SentAgain, sign: "!again", claim: claimRetry,
 		title:  "a client gets no answer in time, and sends its request again to another replica",
 		when:   func(s *schedule) bool { return !s.actors[0].answered },
-		starts: func(a *actor) bool { return a.name == againName },
+		starts: againName,
 	},
 	{
 		name: Restocked, sign: "!restock", claim: claimRestock,
 		title:  "units are put back",
-		starts: func(a *actor) bool { return a.name == restockName },
+		starts: restockName,
 	},
 	{
 		name: StockSet, sign: "!set", claim: claimSet,
 		title:  "the stock is set",
-		starts: func(a *actor) bool { return a.name == setName },
+		starts: setName,
 	},
 	{
 		name: KeyGone, sign: "!gone", claim: claimNone,
 		title: "the keys of all locks are deleted in Redis, also those without a lease",
 		when:  func(s *schedule) bool { return len(s.lockKeys()) > len(s.leases()) },
-		store: func(_ context.Context, s *schedule) { s.deleteLocks() },
+		store: func(s *schedule) { s.end(s.lockKeys) },
 	},
 	{
 		name: Promoted, sign: "!promoted", claim: claimNone,
 		title: "a replica of Redis is promoted that has not received the last write; all connections are cut",
 		when:  func(s *schedule) bool { return s.saved != nil },
-		store: func(_ context.Context, s *schedule) { s.promote() },
+		store: func(s *schedule) { s.lane.promote(s.saved) },
 	},
 	{
 		name: TimeOver, sign: "!over", claim: claimCorrect,
 		title: "the time of all reservations is over",
-		when:  func(s *schedule) bool { return s.stores.holds(s.items[0]) > 0 },
-		store: func(_ context.Context, s *schedule) { s.stores.endHolds(s.items[0]) },
+		when:  func(s *schedule) bool { return s.lane.holds(s.items[0]) > 0 },
+		store: func(s *schedule) { _ = s.lane.endReservations(context.Background(), s.items[0]) },
 	},
 }
 
@@ -109,16 +104,21 @@ const (
 // options lists where the fault can strike now, given the steps that can be taken. s.mu is held.
 func (f fault) options(s *schedule, steps []Option) (options []Option) {
 	late := slices.ContainsFunc(s.actors, func(a *actor) bool { return a.started && !a.first })
-	if slices.Contains(s.struck, f.name) && f.store != nil || f.starts != nil && late || f.when != nil && !f.when(s) {
+	if slices.Contains(s.struck, f.name) && f.store != nil || f.starts != "" && late || f.when != nil && !f.when(s) {
 		return nil
 	}
-	if f.starts != nil || f.store != nil {
-		who := slices.IndexFunc(s.actors, func(a *actor) bool { return f.starts != nil && f.starts(a) })
-		return []Option{{Label: f.sign, Actor: who, Fault: f.name, Text: f.title}}
+	o := Option{Label: f.sign, Actor: -1, Fault: f.name, Text: f.title}
+	switch {
+	case f.store != nil:
+		return []Option{o}
+	case f.starts != "":
+		o.Actor = slices.IndexFunc(s.actors, func(a *actor) bool { return a.name == f.starts })
+		return []Option{o}
 	}
 	for _, step := range steps {
-		if step.Actor < len(s.actors) && s.actors[step.Actor].first {
-			options = append(options, Option{Label: step.Label + f.sign, Actor: step.Actor, Fault: f.name, Text: f.title})
+		if s.actors[step.Actor].first {
+			o.Label, o.Actor, o.held = step.Label+f.sign, step.Actor, step.held
+			options = append(options, o)
 		}
 	}
 	return options
@@ -130,23 +130,23 @@ func (s *schedule) strike(ctx context.Context, f fault, o Option) error {
 	s.struck = append(s.struck, f.name)
 	s.mu.Unlock()
 	switch {
-	case f.starts != nil:
-		s.add(Step{Kind: Strikes, Text: f.title, Fault: f.name})
+	case f.starts != "":
+		s.add(trace.Step{Kind: trace.Strikes, Text: f.title, Fault: f.name})
 		s.start(ctx, s.actors[o.Actor])
 		return s.firstStep(ctx, o.Actor)
 	case f.store != nil:
-		s.add(Step{Kind: Strikes, Text: f.title, Fault: f.name})
-		f.store(ctx, s)
+		s.add(trace.Step{Kind: trace.Strikes, Text: f.title, Fault: f.name})
+		f.store(s)
 		s.forget()
 	default:
 		a := s.actors[o.Actor]
-		s.add(Step{Actor: a.name, Kind: Strikes, Text: f.title, Fault: f.name})
+		s.add(trace.Step{Actor: a.name, Kind: trace.Strikes, Text: f.title, Fault: f.name})
 		a.cut = true
 		if f.kills {
 			s.kill(a)
 			return nil
 		}
-		s.let(o, f.action, Executes)
+		s.let(o, f.action, trace.Executes)
 	}
 	return nil
 }
@@ -158,10 +158,10 @@ func (s *schedule) firstStep(ctx context.Context, who int) error {
 		return err
 	}
 	s.mu.Lock()
-	at := len(s.actors[who].pending)
+	pending := slices.Clone(s.actors[who].pending)
 	s.mu.Unlock()
-	if at > 0 {
-		s.let(Option{Label: label(who, 0), Actor: who}, wire.Pass, Executes)
+	if len(pending) > 0 {
+		s.let(Option{Actor: who, held: pending[0]}, wire.Pass, trace.Executes)
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (s *schedule) kill(a *actor) {
 	a.lost = true
 	s.mu.Unlock()
 	a.hangUp() // before its replica can answer that it has lost its connections
-	s.stores.cut(a.replica)
+	s.lane.replicas[a.replica].cut()
 	s.forget()
 }
 
@@ -185,54 +185,4 @@ func (s *schedule) forget() {
 			r.times = 0
 		}
 	}
-}
-
-// redisKeys lists the keys of Redis that the steps so far have touched. s.mu is held.
-func (s *schedule) redisKeys() []string { return keysOf(slices.Sorted(maps.Keys(s.touched))) }
-
-// leases lists those with a time to live. s.mu is held.
-func (s *schedule) leases() []string {
-	locks := slices.DeleteFunc(slices.Sorted(maps.Keys(s.touched)), func(name string) bool { return !isLockInMySQL(name) })
-	return s.stores.leases(s.redisKeys(), locks)
-}
-
-// lockKeys lists those of locks. s.mu is held.
-func (s *schedule) lockKeys() []string {
-	return slices.DeleteFunc(s.redisKeys(), func(key string) bool { return !strings.HasPrefix(key, s.locks) })
-}
-
-func (s *schedule) endLeases(context.Context) {
-	s.mu.Lock()
-	keys := s.leases()
-	s.mu.Unlock()
-	s.deleteKeys(keys)
-}
-
-// expire ends the leases of locks as time does: that of GET_LOCK has none.
-func (s *schedule) expire() {
-	s.mu.Lock()
-	keys := s.leases()
-	s.mu.Unlock()
-	s.deleteKeys(slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, namedLock) }))
-}
-
-func (s *schedule) deleteKeys(keys []string) {
-	if len(keys) > 0 {
-		s.add(Step{Kind: Strikes, Store: storeOf(keys), Text: inCommands(keys)})
-	}
-	s.stores.endLeases(keys)
-}
-
-func (s *schedule) deleteLocks() {
-	s.mu.Lock()
-	keys := s.lockKeys()
-	s.mu.Unlock()
-	s.deleteKeys(keys)
-}
-
-func (s *schedule) promote() {
-	s.mu.Lock()
-	saved := s.saved
-	s.mu.Unlock()
-	s.stores.promote(saved)
 }

@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"stock/internal/monotonic"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/traffic"
 	"stock/loadtest/internal/verify"
 )
 
@@ -22,41 +21,41 @@ var damage = []struct {
 	kind  string
 	units func(verify.Verdict) int64
 }{
-	{SoldTwice, func(v verify.Verdict) int64 { return v.Duplicates }},
-	{InPart, func(v verify.Verdict) int64 { return v.PartialOrders }},
-	{OverLimit, func(v verify.Verdict) int64 { return v.BeyondLimit }},
-	{EndedTwice, func(v verify.Verdict) int64 { return v.Reservations.EndedTwice }},
-	{EndedLate, func(v verify.Verdict) int64 { return v.Reservations.LateConfirmations }},
-	{EndedEarly, func(v verify.Verdict) int64 { return v.Reservations.EndedEarly }},
-	{LostUpdate, func(v verify.Verdict) int64 { return v.LostUpdates }},
-	{Oversold, func(v verify.Verdict) int64 { return v.Oversold }},
-	{Leaked, func(v verify.Verdict) int64 { return v.Leaked }},
-	{Undersold, func(v verify.Verdict) int64 { return v.Undersold }},
-	{UnderLimit, func(v verify.Verdict) int64 { return v.RefusedWithinLimit }},
-	{Different, func(v verify.Verdict) int64 { return v.DifferentAnswers }},
-	{NoSuchHold, func(v verify.Verdict) int64 { return v.Reservations.WrongStates }},
-	{LedgerGap, func(v verify.Verdict) int64 { return v.LedgerGaps }},
-	{Overlap, func(v verify.Verdict) int64 { return v.Overlaps }},
+	{trace.SoldTwice, func(v verify.Verdict) int64 { return v.Duplicates }},
+	{trace.InPart, func(v verify.Verdict) int64 { return v.PartialOrders }},
+	{trace.OverLimit, func(v verify.Verdict) int64 { return v.BeyondLimit }},
+	{trace.EndedTwice, func(v verify.Verdict) int64 { return v.Reservations.EndedTwice }},
+	{trace.EndedLate, func(v verify.Verdict) int64 { return v.Reservations.LateConfirmations }},
+	{trace.EndedEarly, func(v verify.Verdict) int64 { return v.Reservations.EndedEarly }},
+	{trace.LostUpdate, func(v verify.Verdict) int64 { return v.LostUpdates }},
+	{trace.Oversold, func(v verify.Verdict) int64 { return v.Oversold }},
+	{trace.Leaked, func(v verify.Verdict) int64 { return v.Leaked }},
+	{trace.Undersold, func(v verify.Verdict) int64 { return v.Undersold }},
+	{trace.UnderLimit, func(v verify.Verdict) int64 { return v.RefusedWithinLimit }},
+	{trace.Different, func(v verify.Verdict) int64 { return v.DifferentAnswers }},
+	{trace.NoSuchHold, func(v verify.Verdict) int64 { return v.Reservations.WrongStates }},
+	{trace.LedgerGap, func(v verify.Verdict) int64 { return v.LedgerGaps }},
+	{trace.Overlap, func(v verify.Verdict) int64 { return v.Overlaps }},
 }
 
 // kind names the damage of a verdict.
 func kind(v verify.Verdict) string {
 	switch v.Result {
 	case verify.Correct:
-		return Right
+		return trace.Right
 	case verify.Inconclusive:
-		return Unjudged
+		return trace.Unjudged
 	}
 	for _, d := range damage {
 		if d.units(v) > 0 {
 			return d.kind
 		}
 	}
-	return OtherWrong
+	return trace.OtherWrong
 }
 
 // judge reads what the schedule left, and has it judged as a load is.
-func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int64, began int64) (Outcome, error) {
+func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome) (trace.Outcome, error) {
 	told := make([]answers, 0, len(s.actors))
 	for _, a := range s.actors {
 		if !a.started {
@@ -74,26 +73,27 @@ func (x *session) judge(ctx context.Context, s *schedule, o Outcome, items []int
 	script, isScript := x.lane.subject.(*scripted)
 	if isScript && script.Check {
 		var err error
-		o.Kind, err = script.check(ctx, x.lane, items, told)
+		o.Kind, err = script.check(ctx, x.lane, s.items, told)
 		return o, err
 	}
-	h, err := x.left(ctx, items, told)
+	h, err := x.left(ctx, s.items, told)
 	if err != nil {
 		return o, err
 	}
 	h.Run.Exclusive = h.Run.Exclusive && len(s.struck) == 0
-	h.End.StartedNS, h.End.EndedNS = began, monotonic.Now()
+	h.End.StartedNS, h.End.EndedNS = s.began, monotonic.Now()
 	o.Kind, o.Evidence = judgeAnswers(h, told)
-	if o.Kind == Right && !isScript && len(s.struck) == 0 && !slices.ContainsFunc(told, answers.served) {
-		o.Kind, o.Evidence = NotServed, []string{"no request was served, and no fault has struck"}
+	if o.Kind == trace.Right && !isScript && len(s.struck) == 0 && !slices.ContainsFunc(told, answers.served) {
+		o.Kind, o.Evidence = trace.NotServed, []string{"no request was served, and no fault has struck"}
 	}
-	if o.Kind == Leaked && slices.Contains(s.struck, SentAgain) && !x.strategy.Idempotent {
-		o.Kind = SoldTwice // to the judge, both requests are one
+	if o.Kind == trace.Leaked && slices.Contains(s.struck, SentAgain) && !x.strategy.Idempotent {
+		o.Kind = trace.SoldTwice // to the judge, both requests are one
 	}
-	for i, item := range items {
-		s.add(Step{Text: fmt.Sprintf("the store has %d of %d units", h.End.Final[item], x.workload.stock[i]), Kind: Answers})
+	for i, item := range s.items {
+		left := fmt.Sprintf("the store has %d of %d units", h.End.Final[item], x.workload.stock[i])
+		s.add(trace.Step{Kind: trace.Answers, Text: left})
 	}
-	o.Steps = s.steps
+	o.Steps = s.trace()
 	return o, nil
 }
 
@@ -141,9 +141,7 @@ func certain(o history.Outcome) bool { return o != history.Busy && o != history.
 
 // mayHold reports whether a deduction may have held units for a while that it has not sold.
 func (a answers) mayHold() bool {
-	return slices.ContainsFunc(a.ops, func(op history.Op) bool {
-		return op.Outcome == history.Unknown || op.Outcome == history.Busy
-	})
+	return slices.ContainsFunc(a.ops, func(op history.Op) bool { return !certain(op.Outcome) })
 }
 
 // left reads what a schedule has left in the stores. The answers are completed by what the service says afterwards.
@@ -189,54 +187,6 @@ func (x *session) left(ctx context.Context, items []int64, told []answers) (*his
 	return h, nil
 }
 
-// endReservations asks what became of each reservation, and then lets the time of all pass: the units of those that
-// nobody has confirmed must be back. A hold that finds too few units takes them back at once.
-func (x *session) endReservations(ctx context.Context, item int64, told []answers) error {
-	desk := x.lane.replicas[x.lane.late()].URL
-	load := traffic.Load{Strategy: x.strategy.Name, Store: x.store, Timeout: clientTimeout}
-	asked := map[string]bool{}
-	for i := range told {
-		for _, c := range told[i].calls {
-			if c.Reservation == "" || asked[c.Reservation] {
-				continue
-			}
-			asked[c.Reservation] = true
-			state, err := traffic.CallOne(ctx, desk, load, traffic.About(c, history.Inspect, false))
-			if err != nil {
-				return err
-			}
-			told[i].calls = append(told[i].calls, state)
-		}
-	}
-	expires, err := x.lane.expiries(ctx, item)
-	if err != nil {
-		return err
-	}
-	for i := range told {
-		for j := range told[i].calls {
-			told[i].calls[j] = endedEarlier(told[i].calls[j], expires)
-		}
-	}
-	if err := x.lane.endReservations(ctx, item); err != nil {
-		return err
-	}
-	tooMany := history.Call{
-		Kind: history.Hold, Name: requestPrefix(item) + "-all", GoodsID: item, Count: 1000, TTLMS: holdTime,
-	}
-	_, err = traffic.CallOne(ctx, desk, load, tooMany)
-	return err
-}
-
-// endedEarlier returns a call with the time at which its reservation has ended, if a fault has let the time pass.
-func endedEarlier(c history.Call, expires map[string]int64) history.Call {
-	ends, found := expires[strings.ReplaceAll(c.Reservation, "-", "")]
-	if !found || c.Outcome != history.Done || ends > c.ExpiresUS {
-		return c
-	}
-	c.ExpiresUS, c.TTLMS = ends, (ends-c.CreatedUS)/1000
-	return c
-}
-
 // settled reads the stock when what is written behind has reached MySQL: sales, or units that were put back.
 func (x *session) settled(ctx context.Context, durable string, items []int64) (map[int64]int64, error) {
 	if x.lane.subject != nil {
@@ -266,10 +216,10 @@ func judgeAnswers(h *history.History, told []answers) (damage string, evidence [
 		}
 		damage = kind(v)
 		for item, units := range h.End.Seller {
-			if damage == OtherWrong && units > h.End.Final[item] {
-				damage = SellsMore
-			} else if damage == OtherWrong && units < h.End.Final[item] {
-				damage = SellsLess
+			if damage == trace.OtherWrong && units > h.End.Final[item] {
+				damage = trace.SellsMore
+			} else if damage == trace.OtherWrong && units < h.End.Final[item] {
+				damage = trace.SellsLess
 			}
 		}
 		return damage, v.Evidence
@@ -278,7 +228,7 @@ func judgeAnswers(h *history.History, told []answers) (damage string, evidence [
 	clients := slices.Delete(told, at, at+1)
 	if set.Outcome != history.Sold { // it may not have been set
 		if v := verify.Judge(record(h, clients)); v.Result == verify.Correct {
-			return Right, nil
+			return trace.Right, nil
 		}
 	}
 	return judgeSet(h, set, apart(clients))
@@ -333,7 +283,7 @@ func judgeSet(h *history.History, set history.Op, requests []answers) (damage st
 			continue
 		}
 		if late.Result == verify.Correct {
-			return Right, nil
+			return trace.Right, nil
 		}
 		damage, evidence = kind(late), slices.Concat(evidence, late.Evidence)
 	}
@@ -400,4 +350,9 @@ func (a answers) times() (sent, answered int64) {
 		}
 	}
 	return sent, answered
+}
+
+// entries counts what is on its way from Redis to MySQL.
+func (l *lane) entries(ctx context.Context, item int64) int64 {
+	return l.keys.XLen(ctx, fmt.Sprintf("stock:{%d}:sales", item)).Val()
 }

@@ -31,5 +31,5 @@ func TestAProcessWithDeadChildrenIsAsleep(t *testing.T) {
 		state, _ := os.ReadFile(fmt.Sprintf("/proc/%s/stat", bytes.TrimSpace(children)))
 		return bytes.Contains(state, []byte(") Z "))
 	})
-	serverstest.Eventually(t, "the process is asleep", func() bool { return l.asleep(0) })
+	serverstest.Eventually(t, "the process is asleep", func() bool { return l.asleep(&actor{}) })
 }

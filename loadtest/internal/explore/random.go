@@ -4,51 +4,44 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"stock/loadtest/internal/explore/trace"
 )
 
 // random executes schedules at random until the time is over. It is for what is too large to be exhausted, such as
 // three requests: it changes between actors at few points (probabilistic concurrency testing: Burckhardt and others, "A
 // Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010).
-func (s *Search) random(ctx context.Context, systems []System) (Tally, error) {
+func (s *Search) random(ctx context.Context, systems []System) (trace.Tally, error) {
 	s.planned = map[string]bool{}
 	until := time.Now().Add(s.Bounds.Duration)
 	plain := execution{bounds: s.Bounds}
 	if _, err := systems[0].Run(ctx, 1, plain.choose); err != nil {
 		return s.tally, err
 	}
-	var working sync.WaitGroup
-	var number uint64
+	group, searching := errgroup.WithContext(ctx)
+	var number atomic.Uint64
 	for _, system := range systems {
-		working.Go(func() {
-			for {
-				s.mu.Lock()
-				number++
-				c := newChance(number, s.Bounds, len(plain.labels))
-				ended := s.err != nil
-				s.mu.Unlock()
-				if ended || ctx.Err() != nil || time.Now().After(until) {
-					return
+		group.Go(func() error {
+			for searching.Err() == nil && time.Now().Before(until) {
+				c := newChance(number.Add(1), s.Bounds, len(plain.labels))
+				outcome, err := system.Run(searching, 1, c.choose)
+				if err != nil {
+					return err
 				}
-				outcome, err := system.Run(ctx, 1, c.choose)
 				c.outcome = outcome
-				s.record(c.execution, err)
+				s.mu.Lock()
+				s.found(c.execution)
+				s.mu.Unlock()
 			}
+			return nil
 		})
 	}
-	working.Wait()
-	return s.tally, cmp.Or(s.err, ctx.Err())
-}
-
-func (s *Search) record(e execution, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		s.err = cmp.Or(s.err, err)
-		return
-	}
-	s.found(e)
+	err := group.Wait()
+	return s.tally, cmp.Or(err, ctx.Err())
 }
 
 // chance chooses the steps of one schedule at random. Of the actors that can go on, the one with the highest priority
@@ -66,7 +59,7 @@ type chance struct {
 const defaultChanges = 3
 
 // newChance returns the choices of one schedule. Length is the usual number of steps of one.
-func newChance(number uint64, b Bounds, length int) *chance {
+func newChance(number uint64, b trace.Bounds, length int) *chance {
 	c := &chance{
 		execution: execution{bounds: b}, random: rand.New(rand.NewPCG(b.Seed, number)), //nolint:gosec // not a secret
 		priorities: map[int]int{}, changes: map[int]bool{}, strikes: map[int]bool{},
@@ -98,7 +91,7 @@ func (c *chance) choose(p Point) int {
 			at = c.step(p)
 		}
 	}
-	c.take(p, at)
+	c.beginning = c.then(p, p.Options[at])
 	return at
 }
 

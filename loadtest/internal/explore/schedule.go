@@ -2,7 +2,6 @@ package explore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ import (
 // An actor is at a step while the gate holds an exchange of its replica; it executes while an exchange has passed and
 // is not answered; it waits in a store if the store says so; it waits in its process if nothing of it is under way.
 type schedule struct {
-	stores stores
+	lane   *lane
 	faults []fault
 
 	mu      sync.Mutex
@@ -27,268 +26,38 @@ type schedule struct {
 	actors  []*actor
 	sending sync.WaitGroup
 	over    chan struct{} // closed when everything may pass
-	steps   []Step
+	steps   []*trace.Step
 	current int
 	struck  []string // the faults so far
 	touched map[string]bool
 	waited  bool // until the leases of a lost holder had ended
 	items   []int64
+	began   int64         // by package monotonic
 	silence time.Duration // see the constant
 	locks   string        // the keys of its locks begin so
 	// renewNothing says that leases end if nobody can go on.
 	renewNothing bool
-	saved        *saved                  // what the last write to Redis has changed; nil: nothing, or no fault needs it
+	saved        []savedKey              // what the last write to Redis has changed; nil: nothing, or no fault needs it
 	opening      map[*wire.Conn][]string // statements that begin a transaction, which may turn out to be of the schedule
 	wrote        map[string]string       // who was the last to write something in Redis
 }
 
-// actor is a request, and what its replica does for it.
-type actor struct {
-	name    string
-	replica int
-	first   bool // it starts with the schedule
-	send    client
-
-	started   bool
-	hangUp    context.CancelFunc
-	answered  bool
-	answers   answers
-	err       error
-	pending   []*held
-	flying    []*wire.Exchange // passed, and not answered yet
-	conns     []*wire.Conn     // that its replica has used
-	lastEvent time.Time
-	waiting   bool               // in its process: nothing was heard of it for a while
-	repeats   map[string]*repeat // by text
-	cut       bool               // a connection of its replica was cut
-	lost      bool               // its replica was killed
-	executed  []int64            // when steps of its were executed
-	pauses    bool               // it has lost a connection, and was not heard of since
-}
-
-// repeat is a step that would have the same reply again, because nobody else has changed what it touches.
-type repeat struct {
-	reply   string
-	touched []string
-	times   int // it had this reply
-}
-
-// polls reports whether a step only waits for others. One repetition is no poll: a request may read the stock twice.
-func (r *repeat) polls() bool { return r != nil && r.times > 1 }
-
-// held is an exchange that the gate holds.
-type held struct {
-	exchange *wire.Exchange
-	decided  chan wire.Action
-}
-
-// stores is what a schedule needs to know of the stores, and does to them.
-type stores interface {
-	// blocked reports whether all of these exchanges wait in their stores.
-	blocked(context.Context, []*wire.Exchange) (bool, error)
-	// holders returns who holds what these exchanges wait for.
-	holders(context.Context, []*wire.Exchange) []lockHolder
-	// leases returns which of these keys have a time to live, and which of these locks of MySQL are held.
-	leases(keys, locks []string) []string
-	// endLeases removes keys.
-	endLeases(keys []string)
-	// save copies keys of Redis, and promote makes them what they were, for all connections.
-	save(keys []string) *saved
-	promote(*saved)
-	// holds counts the reservations of an item whose time is not over, and endHolds ends it.
-	holds(item int64) int
-	endHolds(item int64)
-	// asleep reports whether no thread of a replica runs, or could run.
-	asleep(replica int) bool
-	// cut cuts a replica off from all stores until the schedule ends.
-	cut(replica int)
-}
-
-func newSchedule(s stores, faults []fault, actors []*actor) *schedule {
+func newSchedule(l *lane, faults []fault, actors []*actor) *schedule {
 	return &schedule{
-		stores: s, faults: faults, actors: actors, current: -1, silence: silence,
+		began: monotonic.Now(), lane: l, faults: faults, actors: actors, current: -1, silence: silence,
 		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
 		opening: map[*wire.Conn][]string{}, wrote: map[string]string{},
 	}
 }
 
-// event wakes the goroutine that runs the schedule. s.mu is held.
-func (s *schedule) event(a *actor) {
-	if a != nil {
-		a.lastEvent, a.waiting = time.Now(), false
-	}
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
-}
-
-// arrive holds an exchange until the search chooses it.
-func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) wire.Action {
-	s.mu.Lock()
-	a := s.of(replica)
-	if a == nil || e.Local || e.Handshake {
-		if a != nil {
-			a.flying = append(a.flying, e)
-			s.event(a)
-		}
-		s.mu.Unlock()
-		return wire.Pass
-	}
-	if a.lost {
-		s.mu.Unlock()
-		return wire.LoseBoth
-	}
-	h := &held{exchange: e, decided: make(chan wire.Action, 1)}
-	for _, text := range s.opening[e.Conn] {
-		s.steps = append(s.steps, a.step(&wire.Exchange{Conn: e.Conn, Store: e.Store, Text: text}, Passes))
-	}
-	delete(s.opening, e.Conn)
-	a.pending = append(a.pending, h)
-	a.pauses = false
-	s.event(a)
-	s.mu.Unlock()
-	select {
-	case action := <-h.decided:
-		return action
-	case <-s.over:
-		return wire.Pass
-	case <-gone:
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a.pending = slices.DeleteFunc(a.pending, func(other *held) bool { return other == h })
-	s.event(a)
-	select {
-	case action := <-h.decided: // it was chosen just before its client has gone
-		return action
-	default:
-		return wire.LoseBoth
-	}
-}
-
-// pass notes an exchange that may belong to the schedule: what begins a transaction does not say what it is about.
-func (s *schedule) pass(e *wire.Exchange) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.Local && !e.Handshake && e.Store == "mysql" && e.Text != "PING" {
-		s.opening[e.Conn] = append(s.opening[e.Conn], e.Text)
-	} else {
-		delete(s.opening, e.Conn)
-	}
-}
-
-// step makes a line of the trace.
-func (a *actor) step(e *wire.Exchange, kind Kind) Step {
-	step := Step{Actor: a.name, Text: e.Text, Kind: kind, Store: e.Store}
-	for _, c := range a.conns {
-		if c == e.Conn {
-			return step
-		}
-		if c.Store == e.Store {
-			step.Conn++
-		}
-	}
-	a.conns = append(a.conns, e.Conn)
-	return step
-}
-
-// replied notes the reply of an exchange that has passed.
-func (s *schedule) replied(replica int, e *wire.Exchange, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.of(replica)
-	if a == nil {
-		return
-	}
-	if at := slices.Index(a.flying, e); at >= 0 {
-		a.flying = slices.Delete(a.flying, at, at+1)
-		reply := e.Reply
-		if err != nil {
-			reply = trace.ConnectionEnded
-		}
-		s.note(a, e, reply)
-	}
-	s.event(a)
-}
-
-// note adds a reply to the trace.
-func (s *schedule) note(a *actor, e *wire.Exchange, reply string) {
-	if e.Handshake {
-		return
-	}
-	if e.Local {
-		step := a.step(e, Passes)
-		step.Reply = reply
-		s.steps = append(s.steps, step)
-		return
-	}
-	again := s.changes(a, e, reply)
-	for i, step := range slices.Backward(s.steps) {
-		if step.Actor != a.name || step.Text != e.Text || step.Reply != "" {
-			continue
-		}
-		switch step.Kind {
-		case Waits:
-			step.Reply, step.Kind = reply, Resumes
-			s.steps = append(s.steps, step)
-			s.steps[i].Reply = "waits"
-		case Executes, Polls:
-			s.steps[i].Reply = reply
-			if again && step.Kind == Polls {
-				s.steps = slices.Delete(s.steps, i, i+1) // it has changed nothing: pollers would fill the trace
-			}
-		}
-		return
-	}
-}
-
-// changes notes which steps may have another reply after this one. If a step gets the same reply as before, it has
-// changed nothing, and changes returns true: pollers would otherwise keep each other going.
-func (s *schedule) changes(a *actor, e *wire.Exchange, reply string) (again bool) {
-	last := a.repeats[e.Text]
-	if last != nil && last.reply == reply && !endsTransaction(e) { // every COMMIT has the same text
-		last.times++
-		return true
-	}
-	a.repeats[e.Text] = &repeat{reply: reply, touched: slices.Concat(e.Reads, e.Writes), times: 1}
-	if !slices.Contains([]string{"nil", "0"}, reply) && !strings.HasPrefix(reply, "error") {
-		for _, name := range e.Writes {
-			s.wrote[name] = a.name
-		}
-	}
-	for _, other := range s.actors {
-		if other == a {
-			continue
-		}
-		for _, r := range other.repeats {
-			if !disjoint(e.Writes, r.touched) {
-				r.times = 0
-			}
-		}
-	}
-	return false
-}
-
-// heard notes that a store sent something unasked, or that a connection has ended.
-func (s *schedule) heard(replica int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.event(s.of(replica))
-}
-
-// serves reports whether a replica has a request to answer.
-func (s *schedule) serves(replica int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.of(replica)
-	return a != nil && !a.answered
-}
-
-func (s *schedule) of(replica int) *actor {
+// begin starts the requests, one after the other, so that their first steps are the same in every schedule.
+func (s *schedule) begin(ctx context.Context) error {
 	for _, a := range s.actors {
-		if a.replica == replica && a.started {
-			return a
+		if a.first {
+			s.start(ctx, a)
+			if err := s.settle(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -302,7 +71,7 @@ func (s *schedule) start(ctx context.Context, a *actor) {
 	ctx, a.hangUp = context.WithCancel(ctx)
 	s.event(a)
 	s.sending.Go(func() {
-		tell := func(text string) { s.add(Step{Actor: a.name, Text: text, Kind: Answers}) }
+		tell := func(text string) { s.add(trace.Step{Actor: a.name, Text: text, Kind: trace.Answers}) }
 		answers, err := a.send(ctx, tell)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -352,7 +121,7 @@ func (s *schedule) settle(ctx context.Context) error {
 // unsettled returns after which time to look again; 0 if every actor has settled.
 func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error) {
 	s.mu.Lock()
-	var flying []*wire.Exchange
+	var flying []*exchange
 	for _, a := range s.actors {
 		quiet := time.Since(a.lastEvent)
 		switch {
@@ -368,7 +137,7 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 			wake = max(wake, executing-quiet)
 		case !a.answered && quiet < s.silenceOf(a):
 			wake = max(wake, s.silenceOf(a)-quiet)
-		case !s.stores.asleep(a.replica):
+		case !s.lane.asleep(a):
 			a.lastEvent = time.Now()
 			wake = max(wake, executing)
 		default:
@@ -379,7 +148,7 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 	if wake > 0 || len(flying) == 0 {
 		return wake, nil
 	}
-	blocked, err := s.stores.blocked(ctx, flying)
+	blocked, err := s.lane.blocked(ctx, flying)
 	if err != nil {
 		return 0, err
 	}
@@ -389,24 +158,16 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.actors {
-		for _, e := range a.flying {
-			if !slices.Contains(flying, e) {
+		for _, f := range a.flying {
+			if !slices.Contains(flying, f) {
 				return executing, nil
 			}
-			s.waits(a, e)
+			if f.step != nil {
+				f.step.Kind = trace.Waits
+			}
 		}
 	}
 	return 0, nil
-}
-
-// waits notes that a step waits in the store.
-func (s *schedule) waits(a *actor, e *wire.Exchange) {
-	for i, step := range slices.Backward(s.steps) {
-		if step.Actor == a.name && step.Text == e.Text && step.Reply == "" {
-			s.steps[i].Kind = Waits
-			return
-		}
-	}
 }
 
 // options lists what can happen next, the steps first. It is empty if nobody can go on.
@@ -418,13 +179,13 @@ func (s *schedule) options() (options []Option, repeating bool) {
 		if a.lost {
 			continue
 		}
-		slices.SortStableFunc(a.pending, func(x, y *held) int { return strings.Compare(x.exchange.Shape, y.exchange.Shape) })
+		slices.SortStableFunc(a.pending, func(x, y *exchange) int { return strings.Compare(x.Shape, y.Shape) })
 		for n, h := range a.pending {
 			o := Option{
-				Label: label(i, n), Actor: i, Text: h.exchange.Text,
-				Reads: h.exchange.Reads, Writes: h.exchange.Writes,
+				Label: label(i, n), Actor: i, Text: h.Text,
+				Reads: h.Reads, Writes: h.Writes, held: h,
 			}
-			if a.repeats[h.exchange.Text].polls() {
+			if a.repeats[h.Text].polls() {
 				repeated = append(repeated, o)
 				continue
 			}
@@ -462,9 +223,6 @@ func (s *schedule) ended() bool {
 	}
 	return true
 }
-
-// errStuck is returned when nobody can go on.
-var errStuck = errors.New("nobody can go on")
 
 // play executes the schedule.
 func (s *schedule) play(ctx context.Context, choose func(Point) int) error {
@@ -510,17 +268,18 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 	passed := time.Since(idle.since)
 	if passed > longestPause && !idle.noted {
 		idle.noted, s.waited = true, true
-		s.add(Step{Kind: TimeGoes, Text: "nobody can go on: time passes"})
+		s.add(trace.Step{Kind: trace.TimeGoes, Text: "nobody can go on: time passes"})
 		if s.lostHolder() {
-			s.expire()
+			s.end(s.expiring)
 		}
 	}
 	if passed > leaseTime {
-		s.add(Step{Kind: Stuck, Text: "nobody can go on: " + s.whoWaits(ctx)})
-		return errStuck
+		nobody := stuck{s.whoWaits(ctx)}
+		s.add(trace.Step{Kind: trace.Stuck, Text: nobody.Error()})
+		return nobody
 	}
 	if len(polls) > 0 {
-		s.let(polls[idle.polls%len(polls)], wire.Pass, Polls)
+		s.let(polls[idle.polls%len(polls)], wire.Pass, trace.Polls)
 		idle.polls++
 	}
 	if len(polls) == 0 || idle.polls > len(polls) {
@@ -559,52 +318,45 @@ func (s *schedule) take(ctx context.Context, o Option) error {
 			return s.strike(ctx, f, o)
 		}
 	}
-	s.let(o, wire.Pass, Executes)
+	s.let(o, wire.Pass, trace.Executes)
 	return nil
 }
 
 // let decides what becomes of the step of an option.
-func (s *schedule) let(o Option, action wire.Action, kind Kind) {
+func (s *schedule) let(o Option, action wire.Action, kind trace.Kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := s.actors[o.Actor]
-	for n, h := range a.pending {
-		if label(o.Actor, n) != strings.TrimRight(o.Label, faultSigns) {
-			continue
-		}
-		a.pending = slices.Delete(a.pending, n, n+1)
-		a.flying = append(a.flying, h.exchange)
-		a.pauses = action != wire.Pass
-		a.executed = append(a.executed, monotonic.Now())
-		s.steps = append(s.steps, a.step(h.exchange, kind))
-		s.touches(h.exchange)
-		s.save(h.exchange)
-		s.current = o.Actor
-		s.event(a)
-		h.decided <- action
-		return
+	a, h := s.actors[o.Actor], o.held
+	at := slices.Index(a.pending, h)
+	if at < 0 {
+		return // its client has gone
 	}
+	a.pending = slices.Delete(a.pending, at, at+1)
+	h.step = s.step(a, h.Exchange, kind)
+	a.flying = append(a.flying, h)
+	a.pauses = action != wire.Pass
+	a.executed = append(a.executed, monotonic.Now())
+	s.touches(h.Exchange)
+	s.save(h.Exchange)
+	s.current = o.Actor
+	s.event(a)
+	h.decided <- action
 }
 
-// touches notes what an exchange touches. s.mu is held.
-func (s *schedule) touches(e *wire.Exchange) {
-	for _, name := range slices.Concat(e.Reads, e.Writes) {
-		s.touched[name] = true
+func (s *schedule) add(step trace.Step) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steps = append(s.steps, &step)
+}
+
+// trace returns the steps so far.
+func (s *schedule) trace() (steps []trace.Step) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, step := range s.steps {
+		steps = append(steps, *step)
 	}
-}
-
-func (s *schedule) add(step Step) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.steps = append(s.steps, step)
-}
-
-// died reports whether a replica was killed.
-func (s *schedule) died(replica int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.of(replica)
-	return a != nil && a.lost
+	return steps
 }
 
 // release lets everything pass from now on.

@@ -11,17 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"stock/internal/monotonic"
-	"stock/internal/servers"
 	"stock/loadtest/internal/explore/script"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/explore/wire"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
-	"stock/migrations"
 )
 
 // ScriptOptions are those of StartScripts.
@@ -32,65 +29,27 @@ type ScriptOptions struct {
 	At topology.Addresses
 }
 
-// StartScripts starts lanes for scripts. They have no replicas.
+// StartScripts starts lanes for scripts: for three sessions, and one that a fault starts.
 func StartScripts(ctx context.Context, o ScriptOptions) (*Explorer, error) {
-	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: 3}
-	items := func() int64 { return firstItem + x.items.Add(1) }
-	group, starting := errgroup.WithContext(ctx)
-	for i := range x.lanes {
-		group.Go(func() (err error) {
-			x.lanes[i] = &lane{items: items, subject: &scripted{}}
-			return x.lanes[i].startForScripts(starting, fmt.Sprintf("lane-%d", i+1), o.At)
-		})
-	}
-	if err := group.Wait(); err != nil {
-		x.Close()
-		return nil, fmt.Errorf("start the servers of the exploration: %w", err)
-	}
-	return x, nil
-}
-
-func (l *lane) startForScripts(ctx context.Context, name string, at topology.Addresses) (err error) {
-	if at.MySQLDSN == "" {
-		if l.mysql, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true}); err != nil {
-			return err
-		}
-		if at.MySQLDSN, err = l.mysql.CreateDatabase(ctx, "stock"); err != nil {
-			return err
-		}
-	}
-	if len(at.Redis) == 0 {
-		if l.redis, err = servers.StartRedis(ctx, servers.RedisOptions{Name: name + "-redis"}); err != nil {
-			return err
-		}
-		at.Redis = []string{l.redis.Addr}
-	}
-	if err := l.connect(ctx, at); err != nil {
-		return err
-	}
-	if _, err := migrations.Up(ctx, l.db); err != nil {
-		return err
-	}
-	for n := range 4 { // three sessions, and one that a fault starts
-		r := &replica{lane: l, number: n}
-		l.replicas = append(l.replicas, r)
-		if err := r.start(ctx, nil, "", at); err != nil {
-			return err
-		}
-	}
-	return nil
+	return start(ctx, nil, o.At, Options{Lanes: o.Lanes, Requests: 3, Subject: &scripted{}})
 }
 
 // scripted is the script that a lane executes. It implements Subject.
 type scripted struct {
 	*Script
-	direct *script.Stores // of setup and check
-	tables []string       // that setup has made
-	before []string       // the tables that were there before
-	open   []*script.Stores
-	sold   *atomic.Bool // some session has succeeded
+	direct   *script.Stores // of setup and check
+	tables   []string       // that setup has made
+	before   []string       // the tables that were there before
+	open     []*script.Stores
+	answered *answered
 
 	trespass atomic.Pointer[string] // a command that was not executed, because it touches keys that are not the lab's
+}
+
+// answered is what the sessions of all lanes have told their clients.
+type answered struct {
+	sold atomic.Bool  // some session has succeeded
+	last atomic.Value // the text of the last answer
 }
 
 // mayTouch reports whether a step touches only keys with a prefix.
@@ -127,106 +86,46 @@ func LoadScript(file string, text []byte, requests int) (*Script, error) {
 
 var scriptWords = script.Words{
 	Faults: []string{LostRequest, LostReply, ReplicaDies, LeaseEnds, SentAgain, Promoted},
-	Kinds:  []string{Right, LostUpdate, Oversold, Undersold, Leaked, SoldTwice, Deadlock, OtherWrong},
+	Kinds: []string{
+		trace.Right, trace.LostUpdate, trace.Oversold, trace.Undersold, trace.Leaked, trace.SoldTwice, trace.Deadlock,
+		trace.OtherWrong,
+	},
 }
 
 // ExploreScript executes every schedule of a script within the bounds. If ctx ends, it returns what it has.
-func (x *Explorer) ExploreScript(
-	ctx context.Context, s *Script, bounds Bounds, progress func(int),
-) (Result, error) {
-	began := time.Now()
-	r := Result{Strategy: s.File, Store: oracle.MySQL, Own: true}
-	sold, err := x.use(ctx, s)
+func (x *Explorer) ExploreScript(ctx context.Context, s *Script, bounds trace.Bounds) (trace.Result, error) {
+	answers, err := x.use(ctx, s)
 	defer x.leave()
 	if err != nil {
-		return r, err
+		return trace.Result{Strategy: s.File, Store: oracle.MySQL, Own: true}, err
 	}
-	cells, expect := map[string]*Cell{}, s.Expect
-	w := scriptWorkload(s)
-	r.Requests, r.Bounds, r.Random = len(w.requests), bounds.Effective(), bounds.Random
-	r.Workloads = []Workload{{Name: w.name, Title: w.title}}
-	var answer string
-	search := &Search{Bounds: bounds, Found: func(s Schedule) {
-		s.Token = w.name + ":" + s.Token
-		collect(cells, w.claim, s)
-		answer = lastAnswer(s.Outcome.Steps)
-		if progress != nil {
-			progress(total(cells))
-		}
-		x.show(r, cells, func(c *Cell) { compare(c, expect, false) })
-	}, Settled: func(faults []string) bool { return proved(s.Expect, cells, strings.Join(faults, "+")) }}
-	r.Tally, err = search.Run(ctx, x.systems(scriptChoice(s), w, x.faults(scriptChoice(s).Strategy, w, bounds)))
-	if err != nil && ctx.Err() == nil {
-		return r, err
-	}
-	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
+	all := cells{}
 	for fault := range s.Expect {
-		if cells[fault] == nil && (fault == "" || bounds.Faults > 0) {
-			cells[fault] = &Cell{Fault: fault}
+		if fault == "" || bounds.Faults > 0 {
+			all[fault] = newCell(claimNone, fault)
 		}
 	}
-	r.Cells = judged(cells, func(c *Cell) { compare(c, expect, r.Exhausted) })
-	r.Took = time.Since(began)
-	if ctx.Err() == nil && r.Held() && !sold.Load() && !slices.Contains(slices.Collect(maps.Values(s.Expect)), Deadlock) {
-		return r, fmt.Errorf("%s: no session has succeeded in any of %d schedules: %s", s.File, r.Tally.Schedules, answer)
+	r, err := x.search(ctx, scriptChoice(s), []workload{scriptWorkload(s)}, bounds, ofScript(s.Expect), all)
+	r.Requests = len(s.Sessions)
+	stuck := slices.Contains(slices.Collect(maps.Values(s.Expect)), trace.Deadlock)
+	if err == nil && r.Held() && !answers.sold.Load() && !stuck {
+		return r, fmt.Errorf("%s: no session has succeeded in any of %d schedules: %v", s.File, r.Tally.Schedules,
+			answers.last.Load())
 	}
-	return r, ctx.Err()
-}
-
-// lastAnswer is what the last session to end has told its client.
-func lastAnswer(steps []Step) string {
-	for _, step := range slices.Backward(steps) {
-		if step.Kind == Answers && step.Actor != "" {
-			return step.Text
-		}
-	}
-	return "none has answered"
-}
-
-// proved reports whether no more schedules are needed in which these faults strike: what the script expects of them was
-// found. Without a fault, all are executed nevertheless, unless each one takes a while.
-func proved(expect map[string]string, cells map[string]*Cell, faults string) bool {
-	found := func(fault string) bool {
-		want := cmp.Or(expect[fault], Right)
-		return want != Right && cells[fault] != nil && cells[fault].Kinds[want] > 0
-	}
-	return found("") && (faults != "" || expect[""] == Deadlock) || faults != "" && found(faults)
-}
-
-// compare compares a cell with what a script expects.
-func compare(c *Cell, expect map[string]string, exhausted bool) {
-	want, named := expect[c.Fault]
-	always := cmp.Or(expect[""], Right)
-	damaging := always != Right
-	for part := range strings.SplitSeq(c.Fault, "+") {
-		damaging = damaging || cmp.Or(expect[part], Right) != Right
-	}
-	switch {
-	case !named && damaging: // nothing is expected of what is broken in any case
-		c.Held = true
-		return
-	case !named:
-		want = Right
-	}
-	c.Claim = want
-	if want == Right {
-		c.Held = c.Damaged() == 0
-	} else {
-		c.Held = c.Kinds[want] > 0 || !exhausted
-	}
+	return r, err
 }
 
 // ReplayScript executes the schedule of a token.
-func (x *Explorer) ReplayScript(ctx context.Context, s *Script, token string) (Outcome, error) {
+func (x *Explorer) ReplayScript(ctx context.Context, s *Script, token string) (trace.Outcome, error) {
 	w := scriptWorkload(s)
 	labels, found := strings.CutPrefix(token, w.name+":")
 	if !found {
-		return Outcome{}, fmt.Errorf("%q is no token of a script: they begin with %s", token, w.name+":")
+		return trace.Outcome{}, fmt.Errorf("%q is no token of a script: they begin with %s", token, w.name+":")
 	}
 	_, err := x.use(ctx, s)
 	defer x.leave()
 	if err != nil {
-		return Outcome{}, err
+		return trace.Outcome{}, err
 	}
 	return Replay(ctx, x.systems(scriptChoice(s), w, w.strikes(scriptChoice(s).Strategy))[0], labels)
 }
@@ -245,10 +144,12 @@ func scriptChoice(s *Script) scenario.Choice {
 }
 
 // use has all lanes execute a script from now on.
-func (x *Explorer) use(ctx context.Context, s *Script) (sold *atomic.Bool, err error) {
-	sold = &atomic.Bool{}
+func (x *Explorer) use(ctx context.Context, s *Script) (*answered, error) {
+	all := &answered{}
+	all.last.Store("none has answered")
 	for _, l := range x.lanes {
-		subject := &scripted{Script: s, sold: sold}
+		var err error
+		subject := &scripted{Script: s, answered: all}
 		if subject.before, err = l.tables(ctx); err != nil {
 			return nil, err
 		}
@@ -258,7 +159,7 @@ func (x *Explorer) use(ctx context.Context, s *Script) (sold *atomic.Bool, err e
 		subject.direct.Once = map[string]bool{}
 		l.subject = subject
 	}
-	return sold, nil
+	return all, nil
 }
 
 // leave removes what a script has made.
@@ -286,19 +187,7 @@ func (l *lane) stores(at topology.Addresses, isolation string) (*script.Stores, 
 
 // tables lists the tables of the database.
 func (l *lane) tables(ctx context.Context) (names []string, err error) {
-	rows, err := l.db.QueryContext(ctx, "SHOW TABLES")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	return names, rows.Err()
+	return names, l.db.SelectContext(ctx, &names, "SHOW TABLES")
 }
 
 // alone executes a statement that ignores foreign keys.
@@ -308,12 +197,12 @@ func (l *lane) alone(ctx context.Context, statement string) error {
 		return err
 	}
 	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, "SET foreign_key_checks = 0"); err != nil {
-		return err
+	var errs []error
+	for _, text := range []string{"SET foreign_key_checks = 0", statement, "SET foreign_key_checks = 1"} {
+		_, err := conn.ExecContext(ctx, text)
+		errs = append(errs, err)
 	}
-	_, err = conn.ExecContext(ctx, statement)
-	_, err2 := conn.ExecContext(ctx, "SET foreign_key_checks = 1")
-	return errors.Join(err, err2)
+	return errors.Join(errs...)
 }
 
 func (s *scripted) hangUp() {
@@ -341,7 +230,7 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 			return err
 		}
 	}
-	if l.redis != nil {
+	if l.flush {
 		if err := l.keys.FlushDB(ctx).Err(); err != nil {
 			return err
 		}
@@ -372,21 +261,11 @@ func (s *scripted) stock(ctx context.Context, l *lane, items []int64) (map[int64
 	return Service{ReadStock: DefaultReadStock}.stock(ctx, l, items)
 }
 
-// client executes the n-th session.
-func (s *scripted) client(l *lane, items []int64, n, at int, r request) client {
-	if r.same {
-		n = 0
-	}
-	who := string(rune('A' + n))
-	op := history.Op{
-		Kind: history.Deduct, Name: requestPrefix(items[0]) + "-" + who, Client: n, GoodsID: items[0],
-		Count: r.lines[0].Count, OmitsRemaining: true,
-	}
-	if s.Sessions[n] == history.Restock {
+// client executes a session.
+func (s *scripted) client(l *lane, at int, op history.Op) client {
+	session, who := s.Sessions[op.Client], string(rune('A'+op.Client))
+	if session == history.Restock {
 		op.Kind = history.Restock
-	}
-	if op.Again = r.same && s.Keyed(); op.Again {
-		op.How = history.InFlight
 	}
 	return func(ctx context.Context, tell func(string)) (answers, error) {
 		stores, err := l.stores(l.replicas[at].at, s.Isolation)
@@ -396,19 +275,20 @@ func (s *scripted) client(l *lane, items []int64, n, at int, r request) client {
 		l.mu.Lock()
 		s.open = append(s.open, stores)
 		l.mu.Unlock()
-		env := s.env(l, stores, items[0])
+		env := s.env(l, stores, op.GoodsID)
 		env.Say, env.HTTP = tell, l.replicas[at].pass
 		env.Args = map[string]any{"count": op.Count, "who": who, "request": op.Name}
 		op.SentNS = monotonic.Now()
-		result, err := s.run(ctx, s.Sessions[n], env)
+		result, err := s.run(ctx, session, env)
 		stores.RollBack(ctx)
 		op.ReceivedNS = monotonic.Now()
 		op.Outcome, op.Error = outcomes[result.Outcome], result.Why
 		if op.Count = max(result.Units, op.Count); result.Outcome == script.Done {
 			op.Count = result.Units
-			s.sold.Store(true)
+			s.answered.sold.Store(true)
 		}
 		if now := l.running(); now == nil || !now.died(at) {
+			s.answered.last.Store(inWords(op.Outcome, op.Error))
 			tell(inWords(op.Outcome, op.Error))
 		}
 		return answers{ops: []history.Op{op}}, err
@@ -418,26 +298,6 @@ func (s *scripted) client(l *lane, items []int64, n, at int, r request) client {
 var outcomes = map[script.Outcome]history.Outcome{
 	script.Done: history.Sold, script.SoldOut: history.SoldOut, script.Refused: history.Busy,
 	script.Unknown: history.Unknown,
-}
-
-var errNotAnswered = errors.New("the request was not answered")
-
-// pass is the gate of requests over HTTP, which no proxy sees.
-func (r *replica) pass(ctx context.Context, text string, send func() (string, error)) error {
-	all := []string{everything}
-	e := &wire.Exchange{Conn: &wire.Conn{Store: "http"}, Store: "http", Text: text, Shape: text, Reads: all, Writes: all}
-	action := r.Arrive(e, ctx.Done())
-	if action == wire.LoseBoth {
-		r.Answered(e, errNotAnswered)
-		return errNotAnswered
-	}
-	reply, err := send()
-	e.Reply = reply
-	r.Answered(e, err)
-	if action == wire.LoseReply {
-		return errNotAnswered
-	}
-	return err
 }
 
 // check has the script judge what a schedule has left.
@@ -465,7 +325,7 @@ func (s *scripted) check(ctx context.Context, l *lane, items []int64, told []ans
 	case result.Outcome != script.Done:
 		return "", fmt.Errorf("%s: check was refused: %s", s.File, result.Why)
 	case result.False:
-		return OtherWrong, nil
+		return trace.OtherWrong, nil
 	}
-	return cmp.Or(result.Text, Right), nil
+	return cmp.Or(result.Text, trace.Right), nil
 }

@@ -15,10 +15,11 @@ import (
 	"testing"
 
 	"stock/internal/servers"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/topology"
 )
 
-var unlimited = Bounds{Preemptions: -1, Faults: 1}
+var unlimited = trace.Bounds{Preemptions: -1, Faults: 1}
 
 func startScripts(t *testing.T, o ScriptOptions) *Explorer {
 	t.Helper()
@@ -79,7 +80,7 @@ func testGallery(t *testing.T, x *Explorer) {
 			if s.Title == "" || s.Expect == nil {
 				t.Error("it does not say what it shows, and what the result must be")
 			}
-			r, err := x.ExploreScript(t.Context(), s, Bounds{Preemptions: 2, Faults: 1}, nil)
+			r, err := x.ExploreScript(t.Context(), s, trace.Bounds{Preemptions: 2, Faults: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +101,7 @@ func testReplay(t *testing.T, x *Explorer) {
 			t.Fatal(err)
 		}
 		s := load(t, string(text))
-		r, err := x.ExploreScript(t.Context(), s, unlimited, nil)
+		r, err := x.ExploreScript(t.Context(), s, unlimited)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,9 +169,9 @@ def buy(count):
 }
 
 // told is what each actor did, without the item, which is another one each time.
-func told(o Outcome) (lines []string) {
+func told(o trace.Outcome) (lines []string) {
 	for _, step := range o.Steps {
-		if step.Kind != Passes {
+		if step.Kind != trace.Passes {
 			lines = append(lines, strings.ReplaceAll(step.Actor+" "+step.String(), strconv.FormatInt(o.Item, 10), "N"))
 		}
 	}
@@ -202,7 +203,7 @@ func testMistakes(t *testing.T, x *Explorer) {
 		{"def setup():\n    while True:\n        redis('GET', 'a')\ndef buy(): pass", "shop.star:3:14: in setup: it loops"},
 		{"def buy():\n    http('GET', ':')", "shop.star:2:9: in buy: parse"},
 	} {
-		_, err := x.ExploreScript(t.Context(), load(t, c.text), Bounds{Preemptions: -1}, nil)
+		_, err := x.ExploreScript(t.Context(), load(t, c.text), trace.Bounds{Preemptions: -1})
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
@@ -229,7 +230,7 @@ func testVerdicts(t *testing.T, x *Explorer) {
 		{"def restock(count):\n    sql('UPDATE good_stock SET stock = stock + ? WHERE goods_id = ?', count, item)\n" + safe +
 			"sessions = [buy, restock]\n", true},
 	} {
-		r, err := x.ExploreScript(t.Context(), load(t, c.text), Bounds{Preemptions: -1, Faults: 1}, nil)
+		r, err := x.ExploreScript(t.Context(), load(t, c.text), trace.Bounds{Preemptions: -1, Faults: 1})
 		if err != nil || r.Held() != c.holds {
 			t.Errorf("%q: held %v, %v", c.text, r.Held(), err)
 		}
@@ -244,7 +245,7 @@ func testRows(t *testing.T, x *Explorer) {
 	} {
 		text := fmt.Sprintf("def setup():\n    sql('CREATE TABLE t (n INT)')\ndef buy():\n    got = sql(%q)\n"+
 			"    if got != 41:\n        fail(got)\ndef check(): return True", query)
-		if _, err := x.ExploreScript(t.Context(), load(t, text), Bounds{Preemptions: -1}, nil); err != nil {
+		if _, err := x.ExploreScript(t.Context(), load(t, text), trace.Bounds{Preemptions: -1}); err != nil {
 			t.Errorf("%q: %v", query, err)
 		}
 	}
@@ -278,8 +279,8 @@ def buy(count):
 def check(sold, unknown):
     left = int(http("GET", "URL/%d" % item).body)
     return True if 10 - sold - unknown <= left and left <= 10 - sold else "lost update"
-`, "URL", shop.URL)), unlimited, nil)
-	if err != nil || !r.Held() || r.Cells[0].Kinds["lost update"] != 4 || r.Cells[0].Kinds[Right] != 2 {
+`, "URL", shop.URL)), unlimited)
+	if err != nil || !r.Held() || r.Cells[0].Kinds["lost update"] != 4 || r.Cells[0].Kinds[trace.Right] != 2 {
 		t.Errorf("%+v, %v", r.Cells, err)
 	}
 }
@@ -317,7 +318,7 @@ func TestScriptsOnServersOfTheUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := load(t, "def buy(who):\n    redis('SET', key('a'), who)\ndef check(): return True")
-	r, err := x.ExploreScript(ctx, own, unlimited, nil)
+	r, err := x.ExploreScript(ctx, own, unlimited)
 	if err != nil || !r.Held() {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -327,7 +328,7 @@ func TestScriptsOnServersOfTheUser(t *testing.T) {
 		for _, where := range []string{
 			"def buy():\n    %\ndef check(): return True", "def setup():\n    %\ndef buy(): pass",
 		} {
-			_, err := x.ExploreScript(ctx, load(t, strings.Replace(where, "%", text, 1)), unlimited, nil)
+			_, err := x.ExploreScript(ctx, load(t, strings.Replace(where, "%", text, 1)), unlimited)
 			if err == nil || !strings.Contains(err.Error(), "name keys with key()") {
 				t.Errorf("%s: %v", text, err)
 			}
@@ -373,11 +374,11 @@ def another():
 `, " was last written by A"},
 	} {
 		s := load(t, "expect = \"stuck\"\n"+c.text+"\ndef check(sold):\n    return True\n\nsessions = [one, another]\n")
-		r, err := x.ExploreScript(t.Context(), s, Bounds{Preemptions: 1}, nil)
+		r, err := x.ExploreScript(t.Context(), s, trace.Bounds{Preemptions: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		stuck := r.Cells[0].Shortest[Deadlock].Outcome.Evidence
+		stuck := r.Cells[0].Shortest[trace.Deadlock].Outcome.Evidence
 		if got := strings.Join(stuck, "; "); !strings.Contains(got, c.want) {
 			t.Errorf("the schedule says %q, want %q in it", got, c.want)
 		}

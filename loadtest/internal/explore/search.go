@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"stock/loadtest/internal/explore/trace"
 )
 
 // Option is something that can happen next in a schedule: an actor's step is executed, or a fault strikes.
@@ -19,6 +21,8 @@ type Option struct {
 	Text  string // what is executed
 
 	Reads, Writes []string // what the step touches; see wire.Exchange
+
+	held *exchange // the step, if it is that of a schedule
 }
 
 // commutes reports whether two steps lead to the same state in either order. Faults commute with nothing.
@@ -59,34 +63,20 @@ func (p Point) String() string {
 	return strings.Join(steps, "; ")
 }
 
-// cost returns how many preemptions and faults an option costs: a preemption leaves an actor that could go on. So does
-// an actor that joins: without that, most schedules would be those of three actors.
-func (p Point) cost(o Option) cost {
-	var c cost
-	if o.Fault != "" {
-		c.faults = 1
-	}
-	goesOn := func(other Option) bool { return other.Fault == "" && other.Actor == p.Current }
-	if o.Actor >= 0 && o.Actor != p.Current && slices.ContainsFunc(p.Options, goesOn) {
-		c.preemptions = 1
-	}
-	return c
-}
-
 // System can execute schedules, one after the other.
 type System interface {
 	// Run executes one schedule. It calls choose at each point, with at least one option, until all actors have ended. If
 	// choose returns -1, nothing new can follow: the schedule may end in any way, and its outcome does not count. try is
 	// 1 unless the schedule was executed before, and something about it was in doubt: the system should then take more
 	// time to find out what can happen next. It is at most patient.
-	Run(ctx context.Context, try int, choose func(Point) int) (Outcome, error)
+	Run(ctx context.Context, try int, choose func(Point) int) (trace.Outcome, error)
 }
 
 // Search is a search for all schedules of a System within Bounds. Systems of the same kind can work on it side by side.
 type Search struct {
-	Bounds Bounds
+	Bounds trace.Bounds
 	// Found is called for each schedule that was executed, by one goroutine at a time.
-	Found func(Schedule)
+	Found func(trace.Schedule)
 	// Settled reports whether no more schedules are needed in which these faults strike; nil: all are needed. It is called
 	// by the goroutines that call Found.
 	Settled func(faults []string) bool
@@ -98,25 +88,41 @@ type Search struct {
 	missing map[string]string // beginnings that were offered and could not be repeated, with the reason
 	working int
 	err     error
-	tally   Tally
+	tally   trace.Tally
 }
 
-// cost is what a schedule uses of the Bounds.
-type cost struct{ preemptions, faults int }
-
-func (c cost) plus(o cost) cost { return cost{c.preemptions + o.preemptions, c.faults + o.faults} }
-
-func allow(b Bounds, c cost) bool {
-	return c.faults <= b.Faults && (b.Preemptions < 0 || c.preemptions <= b.Preemptions)
+// beginning is how schedules begin.
+type beginning struct {
+	labels      []string
+	faults      []string // names of those among them
+	preemptions int
 }
 
-// job is a beginning of schedules that are to be executed.
+// then adds an option to a beginning. A preemption leaves an actor that could go on. So does an actor that joins:
+// without that, most schedules would be those of three actors.
+func (a beginning) then(p Point, o Option) beginning {
+	a.labels = append(slices.Clone(a.labels), o.Label)
+	if o.Fault != "" {
+		a.faults = append(slices.Clone(a.faults), o.Fault)
+	}
+	goesOn := func(other Option) bool { return other.Fault == "" && other.Actor == p.Current }
+	if o.Actor >= 0 && o.Actor != p.Current && slices.ContainsFunc(p.Options, goesOn) {
+		a.preemptions++
+	}
+	return a
+}
+
+func (a beginning) within(b trace.Bounds) bool {
+	return len(a.faults) <= b.Faults && (b.Preemptions < 0 || a.preemptions <= b.Preemptions)
+}
+
+func (a beginning) String() string { return strings.Join(a.labels, ".") }
+
+// job is to execute a schedule that has a beginning.
 type job struct {
-	prefix []string // labels
-	faults []string // names of those among them
-	cost   cost
-	sleep  []Option // steps that need not be next, because schedules in which they come earlier were executed
-	again  bool     // it was executed before, and something was in doubt
+	beginning
+	sleep []Option // steps that need not be next, because schedules in which they come earlier were executed
+	again bool     // it was executed before, and something was in doubt
 }
 
 // queue is a heap: schedules with few faults and preemptions come first.
@@ -133,12 +139,12 @@ func (q *queue) Pop() any {
 
 func (q queue) Less(i, j int) bool {
 	a, b := q[i], q[j]
-	return cmp.Or(cmp.Compare(a.cost.faults, b.cost.faults), cmp.Compare(a.cost.preemptions, b.cost.preemptions),
-		cmp.Compare(len(a.prefix), len(b.prefix)), slices.Compare(a.prefix, b.prefix)) < 0
+	return cmp.Or(cmp.Compare(len(a.faults), len(b.faults)), cmp.Compare(a.preemptions, b.preemptions),
+		cmp.Compare(len(a.labels), len(b.labels)), slices.Compare(a.labels, b.labels)) < 0
 }
 
 // Run searches with all systems side by side, until every schedule within the bounds was executed or ctx ends.
-func (s *Search) Run(ctx context.Context, systems []System) (Tally, error) {
+func (s *Search) Run(ctx context.Context, systems []System) (trace.Tally, error) {
 	if s.Bounds.Random {
 		return s.random(ctx, systems)
 	}
@@ -214,18 +220,18 @@ func (s *Search) finish(e execution, err error) {
 
 // found reports a schedule that was executed to its end, once.
 func (s *Search) found(e execution) {
-	token := strings.Join(e.labels, ".")
+	token := e.String()
 	if s.planned["="+token] {
 		return
 	}
 	s.planned["="+token] = true
 	s.tally.Schedules++
-	s.Found(Schedule{Token: token, Preemptions: e.cost.preemptions, Faults: e.cost.faults, Outcome: e.outcome})
+	s.Found(trace.Schedule{Token: token, Preemptions: e.preemptions, Faults: len(e.faults), Outcome: e.outcome})
 }
 
 // plan puts a job into the queue, once.
 func (s *Search) plan(j job) {
-	name := strings.Join(j.prefix, ".")
+	name := j.String()
 	if why := s.missing[name]; why != "" { // two executions have offered it, and none could take it
 		s.tally.Diverged++
 		s.tally.Example = why
@@ -240,24 +246,23 @@ func (s *Search) plan(j job) {
 // again plans to execute once more what an execution branched off from: the one that offered a step that cannot be
 // taken was disturbed, and may have missed others.
 func (s *Search) again(e execution) {
-	name := strings.Join(e.job.prefix[:len(e.labels)+1], ".")
+	name := strings.Join(e.job.labels[:len(e.labels)+1], ".")
 	if s.missing[name] != "" {
 		return
 	}
 	s.missing[name] = e.why
 	s.tally.Disturbed++
-	heap.Push(&s.todo, job{prefix: e.labels, faults: e.job.faults[:e.cost.faults], cost: e.cost, again: true})
+	heap.Push(&s.todo, job{beginning: e.beginning, again: true})
 }
 
 // execution is what came of a job.
 type execution struct {
+	beginning
 	job       job
-	bounds    Bounds
-	labels    []string
-	cost      cost
+	bounds    trace.Bounds
 	sleep     []Option
 	others    []job // that branch off from it
-	outcome   Outcome
+	outcome   trace.Outcome
 	redundant bool
 	diverged  bool
 	why       string // it diverged
@@ -289,16 +294,15 @@ func (e *execution) choose(p Point) int {
 	if e.diverged || e.redundant {
 		return -1
 	}
-	if i := len(e.labels); i < len(e.job.prefix) {
-		at := slices.IndexFunc(p.Options, func(o Option) bool { return o.Label == e.job.prefix[i] })
+	if i := len(e.labels); i < len(e.job.labels) {
+		at := slices.IndexFunc(p.Options, func(o Option) bool { return o.Label == e.job.labels[i] })
 		if at < 0 {
 			e.diverged = true
-			e.why = fmt.Sprintf("%s: after %q, %s is not possible, only %s", strings.Join(e.job.prefix, "."),
-				strings.Join(e.labels, "."), e.job.prefix[i], p)
+			e.why = fmt.Sprintf("%s: after %q, %s is not possible, only %s", e.job, e, e.job.labels[i], p)
 			return -1
 		}
-		e.take(p, at)
-		if len(e.labels) == len(e.job.prefix) {
+		e.beginning = e.then(p, p.Options[at])
+		if len(e.labels) == len(e.job.labels) {
 			e.sleep = e.job.sleep
 		}
 		return at
@@ -310,13 +314,8 @@ func (e *execution) choose(p Point) int {
 	}
 	e.branch(p, at)
 	e.sleep = slices.DeleteFunc(slices.Clone(e.sleep), func(o Option) bool { return !o.commutes(p.Options[at]) })
-	e.take(p, at)
+	e.beginning = e.then(p, p.Options[at])
 	return at
-}
-
-func (e *execution) take(p Point, at int) {
-	e.labels = append(e.labels, p.Options[at].Label)
-	e.cost = e.cost.plus(p.cost(p.Options[at]))
 }
 
 // favourite returns the step that is executed first at a point: that of the current actor if it can go on. If all steps
@@ -348,13 +347,9 @@ func (e *execution) asleep(o Option) bool {
 // takes more preemptions, so the equivalent schedule is within the bounds, too.
 func (e *execution) branch(p Point, taken int) {
 	for i, o := range p.Options {
-		total := e.cost.plus(p.cost(o))
-		if i == taken || !allow(e.bounds, total) || o.Fault == "" && e.asleep(o) {
+		other := job{beginning: e.then(p, o)}
+		if i == taken || !other.within(e.bounds) || o.Fault == "" && e.asleep(o) {
 			continue
-		}
-		other := job{prefix: append(slices.Clone(e.labels), o.Label), faults: e.job.faults, cost: total}
-		if o.Fault != "" {
-			other.faults = append(slices.Clone(e.job.faults), o.Fault)
 		}
 		if o.Fault == "" && !e.bounds.NoReduction {
 			sleeping := e.sleep
@@ -375,19 +370,19 @@ func (e *execution) branch(p Point, taken int) {
 var errDiverged = errors.New("the schedule could not be repeated")
 
 // Replay executes the schedule of a token.
-func Replay(ctx context.Context, system System, token string) (Outcome, error) {
+func Replay(ctx context.Context, system System, token string) (trace.Outcome, error) {
 	labels := strings.Split(token, ".")
 	if token == "" {
 		labels = nil
 	}
 	s := &Search{}
-	e, err := s.execute(ctx, system, job{prefix: labels})
+	e, err := s.execute(ctx, system, job{beginning: beginning{labels: labels}})
 	switch {
 	case err != nil:
 	case e.diverged:
 		err = fmt.Errorf("%w: %s", errDiverged, e.why)
 	case len(e.labels) < len(labels):
-		err = fmt.Errorf("%w: it ended after %q", errDiverged, strings.Join(e.labels, "."))
+		err = fmt.Errorf("%w: it ended after %q", errDiverged, e)
 	}
 	return e.outcome, err
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"stock/loadtest/internal/explore/trace"
 )
 
 // program is a System in memory: actors that read and write variables. What each has read, and the variables at the
@@ -22,7 +24,7 @@ type operation struct {
 	faulty   bool // it can be lost
 }
 
-func (p program) Run(_ context.Context, _ int, choose func(Point) int) (Outcome, error) {
+func (p program) Run(_ context.Context, _ int, choose func(Point) int) (trace.Outcome, error) {
 	next := make([]int, len(p))
 	variables := map[string]int{}
 	read := make([][]int, len(p))
@@ -39,11 +41,11 @@ func (p program) Run(_ context.Context, _ int, choose func(Point) int) (Outcome,
 			}
 		}
 		if len(point.Options) == 0 {
-			return Outcome{Kind: fmt.Sprint(read, variables)}, nil
+			return trace.Outcome{Kind: fmt.Sprint(read, variables)}, nil
 		}
 		at := choose(point)
 		if at < 0 {
-			return Outcome{}, nil
+			return trace.Outcome{}, nil
 		}
 		chosen := point.Options[at]
 		current = chosen.Actor
@@ -73,7 +75,7 @@ func (p program) option(actor, step int) Option {
 // ticking is a System whose every first execution is disturbed by the beginning of another second.
 type ticking struct{ program }
 
-func (s ticking) Run(ctx context.Context, try int, choose func(Point) int) (Outcome, error) {
+func (s ticking) Run(ctx context.Context, try int, choose func(Point) int) (trace.Outcome, error) {
 	o, err := s.program.Run(ctx, try, choose)
 	if try == 1 {
 		o.Kind, o.Ticked = "disturbed", true
@@ -83,7 +85,7 @@ func (s ticking) Run(ctx context.Context, try int, choose func(Point) int) (Outc
 
 func TestAScheduleInWhichAnotherSecondBeganIsExecutedAgain(t *testing.T) {
 	system := ticking{program{{{variable: "x"}, {variable: "x", write: 1}}, {{variable: "x"}, {variable: "x", write: 2}}}}
-	s := &Search{Found: func(s Schedule) {
+	s := &Search{Found: func(s trace.Schedule) {
 		if s.Outcome.Kind == "disturbed" {
 			t.Errorf("%s counts although it was disturbed", s.Token)
 		}
@@ -102,10 +104,10 @@ func TestAScheduleInWhichAnotherSecondBeganIsExecutedAgain(t *testing.T) {
 }
 
 // search returns how often each outcome was found.
-func search(t *testing.T, p program, bounds Bounds, workers int) (outcomes map[string]int, tally Tally) {
+func search(t *testing.T, p program, bounds trace.Bounds, workers int) (outcomes map[string]int, tally trace.Tally) {
 	t.Helper()
 	outcomes = map[string]int{}
-	s := &Search{Bounds: bounds, Found: func(s Schedule) { outcomes[s.Outcome.Kind]++ }}
+	s := &Search{Bounds: bounds, Found: func(s trace.Schedule) { outcomes[s.Outcome.Kind]++ }}
 	tally, err := s.Run(t.Context(), slices.Repeat([]System{p}, workers))
 	if err != nil {
 		t.Fatal(err)
@@ -132,8 +134,8 @@ func TestEveryInterleavingIsExecutedOnce(t *testing.T) {
 	} {
 		tokens := map[string]bool{}
 		s := &Search{
-			Bounds: Bounds{Preemptions: test.preemptions, NoReduction: true},
-			Found:  func(s Schedule) { tokens[s.Token] = true },
+			Bounds: trace.Bounds{Preemptions: test.preemptions, NoReduction: true},
+			Found:  func(s trace.Schedule) { tokens[s.Token] = true },
 		}
 		tally, err := s.Run(t.Context(), []System{test.program, test.program})
 		if err != nil || tally.Schedules != test.want || len(tokens) != test.want {
@@ -146,7 +148,7 @@ func TestEveryInterleavingIsExecutedOnce(t *testing.T) {
 func TestThePreemptionBoundCountsSwitchesFromActorsThatCouldGoOn(t *testing.T) {
 	p := program{same(4), same(4)}
 	for bound, want := range map[int]int{0: 2, 1: 8, 2: 26} {
-		if _, tally := search(t, p, Bounds{Preemptions: bound, NoReduction: true}, 1); tally.Schedules != want {
+		if _, tally := search(t, p, trace.Bounds{Preemptions: bound, NoReduction: true}, 1); tally.Schedules != want {
 			t.Errorf("%d preemptions: %d schedules, want %d", bound, tally.Schedules, want)
 		}
 	}
@@ -157,7 +159,7 @@ func TestStepsThatCommuteAreNotTriedInBothOrders(t *testing.T) {
 		{{variable: "a", write: 1}, {variable: "a", write: 2}},
 		{{variable: "b", write: 1}, {variable: "b", write: 2}},
 	}
-	outcomes, tally := search(t, p, Bounds{Preemptions: -1}, 1)
+	outcomes, tally := search(t, p, trace.Bounds{Preemptions: -1}, 1)
 	if len(outcomes) != 1 || tally.Schedules >= 6 {
 		t.Errorf("%v, %+v; want one outcome and fewer than 6 schedules", outcomes, tally)
 	}
@@ -180,7 +182,7 @@ func TestTheReductionFindsEveryOutcome(t *testing.T) {
 				p[i] = append(p[i], op)
 			}
 		}
-		bounds := Bounds{Preemptions: random.IntN(5) - 1, Faults: random.IntN(2)}
+		bounds := trace.Bounds{Preemptions: random.IntN(5) - 1, Faults: random.IntN(2)}
 		reduced, few := search(t, p, bounds, 2)
 		bounds.NoReduction = true
 		all, many := search(t, p, bounds, 2)
@@ -208,8 +210,8 @@ func TestNoMoreFaultsStrikeThanAllowed(t *testing.T) {
 	for faults, want := range map[int]int{0: 3, 1: 12} { // three orders; in each, none or one of three steps is lost
 		most := 0
 		s := &Search{
-			Bounds: Bounds{Preemptions: -1, Faults: faults, NoReduction: true},
-			Found:  func(s Schedule) { most = max(most, strings.Count(s.Token, "-")) },
+			Bounds: trace.Bounds{Preemptions: -1, Faults: faults, NoReduction: true},
+			Found:  func(s trace.Schedule) { most = max(most, strings.Count(s.Token, "-")) },
 		}
 		if tally, err := s.Run(t.Context(), []System{p}); err != nil || tally.Schedules != want || most != faults {
 			t.Errorf("%d faults: %+v, at most %d in one, %v; want %d schedules", faults, tally, most, err, want)
@@ -223,7 +225,7 @@ func TestAReplayRepeatsASchedule(t *testing.T) {
 		{{variable: "x"}, {variable: "x", write: 2}},
 	}
 	found := map[string]string{}
-	s := &Search{Bounds: Bounds{Preemptions: -1}, Found: func(s Schedule) { found[s.Token] = s.Outcome.Kind }}
+	s := &Search{Bounds: trace.Bounds{Preemptions: -1}, Found: func(s trace.Schedule) { found[s.Token] = s.Outcome.Kind }}
 	if _, err := s.Run(t.Context(), []System{p}); err != nil {
 		t.Fatal(err)
 	}
@@ -243,8 +245,8 @@ func TestSchedulesWithFewFaultsAndPreemptionsComeFirst(t *testing.T) {
 	p := program{{{variable: "x", faulty: true}, {variable: "x"}}, same(3)}
 	var costs []int
 	s := &Search{
-		Bounds: Bounds{Preemptions: 3, Faults: 1, NoReduction: true},
-		Found:  func(s Schedule) { costs = append(costs, 10*s.Faults+s.Preemptions) },
+		Bounds: trace.Bounds{Preemptions: 3, Faults: 1, NoReduction: true},
+		Found:  func(s trace.Schedule) { costs = append(costs, 10*s.Faults+s.Preemptions) },
 	}
 	if _, err := s.Run(t.Context(), []System{p}); err != nil || !slices.IsSorted(costs) {
 		t.Errorf("costs %v, %v; want them sorted", costs, err)
@@ -254,26 +256,26 @@ func TestSchedulesWithFewFaultsAndPreemptionsComeFirst(t *testing.T) {
 // unsteady is a System that offers B in some runs only.
 type unsteady struct{ runs, offers int }
 
-func (u *unsteady) Run(_ context.Context, _ int, choose func(Point) int) (Outcome, error) {
+func (u *unsteady) Run(_ context.Context, _ int, choose func(Point) int) (trace.Outcome, error) {
 	options := []Option{{Label: "A"}, {Label: "B", Actor: 1}}
 	if u.runs%(tries+1) > 0 || u.runs/(tries+1) >= u.offers {
 		options = options[:1]
 	}
 	u.runs++
 	choose(Point{Options: options, Current: -1})
-	return Outcome{}, nil
+	return trace.Outcome{}, nil
 }
 
 func TestADisturbedScheduleIsExecutedAgain(t *testing.T) {
-	s := &Search{Bounds: Bounds{Preemptions: -1}, Found: func(Schedule) {}}
+	s := &Search{Bounds: trace.Bounds{Preemptions: -1}, Found: func(trace.Schedule) {}}
 	tally, err := s.Run(t.Context(), []System{&unsteady{offers: 1}})
-	if err != nil || tally != (Tally{Schedules: 1, Disturbed: 1}) {
+	if err != nil || tally != (trace.Tally{Schedules: 1, Disturbed: 1}) {
 		t.Errorf("%+v, %v; want one schedule, which was disturbed", tally, err)
 	}
 }
 
 func TestWhatCannotBeRepeatedIsCounted(t *testing.T) {
-	s := &Search{Bounds: Bounds{Preemptions: -1}, Found: func(Schedule) {}}
+	s := &Search{Bounds: trace.Bounds{Preemptions: -1}, Found: func(trace.Schedule) {}}
 	tally, err := s.Run(t.Context(), []System{&unsteady{offers: 2}})
 	if err != nil || tally.Schedules != 1 || tally.Diverged != 1 || !strings.Contains(tally.Example, "B is not possible") {
 		t.Errorf("%+v, %v; want one schedule, and one that could not be repeated", tally, err)
@@ -283,7 +285,7 @@ func TestWhatCannotBeRepeatedIsCounted(t *testing.T) {
 func TestASearchEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	executed := 0
-	s := &Search{Bounds: Bounds{Preemptions: -1, NoReduction: true}, Found: func(Schedule) {
+	s := &Search{Bounds: trace.Bounds{Preemptions: -1, NoReduction: true}, Found: func(trace.Schedule) {
 		if executed++; executed == 5 {
 			cancel()
 		}
@@ -298,7 +300,8 @@ func TestRandomSchedulesAreThoseOfTheirSeed(t *testing.T) {
 	p := program{same(4), same(4), same(4)}
 	tokens := func(seed uint64) (found []string) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &Search{Bounds: Bounds{Preemptions: 2, Random: true, Seed: seed, Duration: time.Hour}, Found: func(s Schedule) {
+		bounds := trace.Bounds{Preemptions: 2, Random: true, Seed: seed, Duration: time.Hour}
+		s := &Search{Bounds: bounds, Found: func(s trace.Schedule) {
 			if found = append(found, s.Token); len(found) == 20 {
 				cancel()
 			}

@@ -124,16 +124,33 @@ func fill(text string, item, count int64, key string) string {
 		"{key}", key).Replace(text)
 }
 
+// ask executes a statement of SQL, or a command of Redis after "redis ". A number that it answers is put into answer,
+// unless that is nil.
+func (l *lane) ask(ctx context.Context, text string, answer *int64) (err error) {
+	command, isRedis := strings.CutPrefix(text, redisPrefix)
+	switch {
+	case isRedis:
+		var words []any
+		for word := range strings.FieldsSeq(command) {
+			words = append(words, word)
+		}
+		if reply := l.keys.Do(ctx, words...); answer == nil {
+			err = reply.Err()
+		} else {
+			*answer, err = reply.Int64()
+		}
+	case answer == nil:
+		_, err = l.db.ExecContext(ctx, text)
+	default:
+		err = l.db.GetContext(ctx, answer, text)
+	}
+	return err
+}
+
 func (s Service) setStock(ctx context.Context, l *lane, stock map[int64]int64) error {
 	for item, units := range stock {
 		text := fill(s.SetStock, item, units, "")
-		var err error
-		if command, ok := strings.CutPrefix(text, redisPrefix); ok {
-			err = l.keys.Do(ctx, words(command)...).Err()
-		} else {
-			_, err = l.db.ExecContext(ctx, text)
-		}
-		if err != nil {
+		if err := l.ask(ctx, text, nil); err != nil {
 			return fmt.Errorf("set the stock with %q: %w", text, err)
 		}
 	}
@@ -145,25 +162,12 @@ func (s Service) stock(ctx context.Context, l *lane, items []int64) (map[int64]i
 	for _, item := range items {
 		text := fill(s.ReadStock, item, 0, "")
 		var units int64
-		var err error
-		if command, ok := strings.CutPrefix(text, redisPrefix); ok {
-			units, err = l.keys.Do(ctx, words(command)...).Int64()
-		} else {
-			err = l.db.QueryRowContext(ctx, text).Scan(&units)
-		}
-		if err != nil {
+		if err := l.ask(ctx, text, &units); err != nil {
 			return nil, fmt.Errorf("read the stock with %q: %w", text, err)
 		}
 		stock[item] = units
 	}
 	return stock, nil
-}
-
-func words(command string) (args []any) {
-	for word := range strings.FieldsSeq(command) {
-		args = append(args, word)
-	}
-	return args
 }
 
 // workloads are those of a service of which nothing is known but how it deducts one item. Nobody knows how it is
@@ -181,19 +185,7 @@ func (s Service) workloads(requests int) (own []workload) {
 	return own
 }
 
-func (s Service) client(l *lane, items []int64, n, at int, r request) client {
-	if r.same {
-		n = 0
-	}
-	line := r.lines[0]
-	item := items[line.GoodsID]
-	op := history.Op{
-		Kind: history.Deduct, Name: fmt.Sprintf("%s-%c", requestPrefix(items[0]), 'A'+n), Client: n,
-		GoodsID: item, Count: line.Count, Again: r.same && s.Keyed, OmitsRemaining: true,
-	}
-	if op.Again {
-		op.How = history.InFlight
-	}
+func (s Service) client(l *lane, at int, op history.Op) client {
 	return func(ctx context.Context, tell func(string)) (answers, error) {
 		op.SentNS = monotonic.Now()
 		err := s.send(ctx, l.replicas[at].URL, &op)

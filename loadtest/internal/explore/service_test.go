@@ -55,9 +55,9 @@ func startOwn(t *testing.T, o explore.Options) *explore.Explorer {
 	return x
 }
 
-func exploreOwn(t *testing.T, x *explore.Explorer, s explore.Service, bounds explore.Bounds) explore.Result {
+func exploreOwn(t *testing.T, x *explore.Explorer, s explore.Service, bounds trace.Bounds) trace.Result {
 	t.Helper()
-	r, err := x.Explore(t.Context(), s.Choice(), bounds, nil)
+	r, err := x.Explore(t.Context(), s.Choice(), bounds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +86,8 @@ func TestServicesInOtherLanguages(t *testing.T) {
 			wrong := own(program(t, "wrong"))
 			x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: wrong})
 			x.Workloads = []string{"enough"}
-			r := exploreOwn(t, x, wrong, explore.Bounds{Preemptions: 1})
-			s := wantDamage(t, r, "", explore.LostUpdate)
+			r := exploreOwn(t, x, wrong, trace.Bounds{Preemptions: 1})
+			s := wantDamage(t, r, "", trace.LostUpdate)
 			if r.Held() {
 				t.Error("a service that loses an update is held to be right")
 			}
@@ -101,9 +101,9 @@ func TestServicesInOtherLanguages(t *testing.T) {
 			right := own(program(t, "right"))
 			x = startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: right})
 			x.Workloads, x.Faults = []string{"one", "enough"}, []string{explore.LostReply, explore.SentAgain}
-			r = exploreOwn(t, x, right, explore.Bounds{Preemptions: 1, Faults: 1})
+			r = exploreOwn(t, x, right, trace.Bounds{Preemptions: 1, Faults: 1})
 			wantRight(t, r, "", explore.LostReply)
-			wantDamage(t, r, explore.SentAgain, explore.SoldTwice) // it is told so, and not blamed for it
+			wantDamage(t, r, explore.SentAgain, trace.SoldTwice) // it is told so, and not blamed for it
 			if !r.Held() {
 				t.Error("the service that is right is said to be wrong")
 			}
@@ -111,7 +111,7 @@ func TestServicesInOtherLanguages(t *testing.T) {
 	}
 }
 
-func text(t *testing.T, o explore.Outcome) string {
+func text(t *testing.T, o trace.Outcome) string {
 	t.Helper()
 	var b strings.Builder
 	if err := trace.Write(&b, o.Steps); err != nil {
@@ -138,8 +138,8 @@ func TestStepsNeedNotNameTheItem(t *testing.T) {
 	s.ReadStock = "SELECT units FROM inventory JOIN product ON id = product_id WHERE sku = '{item}'"
 	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
 	x.Workloads = []string{"enough"}
-	r := exploreOwn(t, x, s, explore.Bounds{Preemptions: 1})
-	trace := text(t, wantDamage(t, r, "", explore.LostUpdate).Outcome)
+	r := exploreOwn(t, x, s, trace.Bounds{Preemptions: 1})
+	trace := text(t, wantDamage(t, r, "", trace.LostUpdate).Outcome)
 	if !strings.Contains(trace, "UPDATE inventory SET units = ") || strings.Contains(trace, "job") {
 		t.Errorf("the steps are not those of the requests:\n%s", trace)
 	}
@@ -151,13 +151,13 @@ func TestAServiceMaySleepBetweenTwoTries(t *testing.T) {
 	s.SetStock, s.ReadStock = "redis SET stock:{item} {count}", "redis GET stock:{item}"
 	x := startOwn(t, explore.Options{Lanes: 2, Requests: 2, Subject: s, Pause: 50 * time.Millisecond})
 	x.Workloads, x.Faults = []string{"enough"}, []string{explore.ReplicaDies, explore.LeaseEnds}
-	r := exploreOwn(t, x, s, explore.Bounds{Preemptions: 1, Faults: 1})
+	r := exploreOwn(t, x, s, trace.Bounds{Preemptions: 1, Faults: 1})
 	wantRight(t, r, "")
-	wantDamage(t, r, explore.LeaseEnds, explore.LostUpdate)
+	wantDamage(t, r, explore.LeaseEnds, trace.LostUpdate)
 	if !r.Held() {
 		t.Error("a service whose leases end is blamed for what follows")
 	}
-	if c := cell(t, r, explore.ReplicaDies); c.Waited == 0 || c.Kinds[explore.Right] != c.Schedules {
+	if c := cell(t, r, explore.ReplicaDies); c.Waited == 0 || c.Kinds[trace.Right] != c.Schedules {
 		t.Errorf("when a holder dies, %d of %d schedules wait for its lease, and %v came of them",
 			c.Waited, c.Schedules, c.Kinds)
 	}

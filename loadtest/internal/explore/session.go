@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"stock/internal/monotonic"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/scenario"
 )
@@ -39,17 +39,12 @@ func (x *session) warmUp(ctx context.Context) error {
 			clients = append(clients, x.client(items, at, at, hold(1, history.Confirm)))
 		}
 		if slices.Contains(x.strategy.Orders, x.store) {
-			both := []history.Line{{GoodsID: 0, Count: 1}, {GoodsID: 1, Count: 1}}
-			clients = append(clients, x.client(items, at+len(x.lane.replicas), at, order(both...)))
+			clients = append(clients, x.client(items, at+len(x.lane.replicas), at, oneOfEach))
 		}
 	}
-	for _, send := range clients {
-		if _, err := send(ctx, quietly); err != nil {
-			return err
-		}
-	}
-	for range 3 {
+	for _, atOnce := range []int{1, -1, -1, -1} {
 		group, sending := errgroup.WithContext(ctx)
+		group.SetLimit(atOnce)
 		for _, send := range clients {
 			group.Go(func() error { _, err := send(sending, quietly); return err })
 		}
@@ -66,15 +61,14 @@ func quietly(string) {}
 const clientTimeout = 15 * time.Second
 
 // Run implements System.
-func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (Outcome, error) {
+func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (trace.Outcome, error) {
 	items, set := x.newItems(), time.Now()
 	if err := x.setStock(ctx, items); err != nil {
-		return Outcome{}, err
+		return trace.Outcome{}, err
 	}
 	s := newSchedule(x.lane, x.faults, x.actors(items))
 	s.items, s.locks, s.silence = items, x.strategy.Name+":", time.Duration(try)*s.silence+x.lane.pause
 	_, s.renewNothing = x.lane.subject.(*scripted)
-	began := monotonic.Now()
 	x.lane.begin(s, x.strategy.Needs, items)
 	gaveUp := false
 	err := s.begin(ctx)
@@ -95,28 +89,23 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (Out
 	ticked := time.Now().Unix() > set.Unix() && time.Since(set) < time.Second/2
 	x.lane.end(ctx, s)
 	if x.lane.failed != nil {
-		return Outcome{}, x.lane.failed
+		return trace.Outcome{}, x.lane.failed
 	}
 	if lost := x.reconnect(ctx, s); lost != nil {
-		return Outcome{}, lost
+		return trace.Outcome{}, lost
 	}
-	o := Outcome{
+	o := trace.Outcome{
 		Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items),
-		Steps: s.steps, Faults: s.struck, Waited: s.waited, Ticked: ticked,
+		Steps: s.trace(), Faults: s.struck, Waited: s.waited, Ticked: ticked,
 	}
-	switch {
-	case errors.Is(err, errStuck):
-		o.Kind = Deadlock
-		for _, step := range s.steps {
-			if step.Kind == Stuck {
-				o.Evidence = []string{step.Text}
-			}
-		}
+	if nobody, ok := errors.AsType[stuck](err); ok {
+		o.Kind, o.Evidence = trace.Deadlock, []string{nobody.Error()}
 		return o, nil
-	case err != nil || gaveUp:
+	}
+	if err != nil || gaveUp {
 		return o, err
 	}
-	return x.judge(ctx, s, o, items, began)
+	return x.judge(ctx, s, o)
 }
 
 // reconnect has the replicas that were cut off sell, until they have a session at the servers of locks again. Whether
@@ -170,17 +159,4 @@ func (x *session) stockOf(items []int64) map[int64]int64 {
 		stock[item] = x.workload.stock[i]
 	}
 	return stock
-}
-
-// begin starts the requests, one after the other, so that their first steps are the same in every schedule.
-func (s *schedule) begin(ctx context.Context) error {
-	for _, a := range s.actors {
-		if a.first {
-			s.start(ctx, a)
-			if err := s.settle(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package explore
 import (
 	"context"
 
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
@@ -19,6 +20,6 @@ type Subject interface {
 	workloads(requests int) []workload
 	setStock(ctx context.Context, l *lane, stock map[int64]int64) error
 	stock(ctx context.Context, l *lane, items []int64) (map[int64]int64, error)
-	// client returns that of the n-th request, which it sends to a replica.
-	client(l *lane, items []int64, n, at int, r request) client
+	// client returns a client that sends a deduction to a replica.
+	client(l *lane, at int, op history.Op) client
 }

@@ -1,117 +1,84 @@
 package explore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/jmoiron/sqlx"
 
 	"stock/loadtest/internal/explore/wire"
 )
 
-// lockHolder is a connection to MySQL that holds what another one waits for.
-type lockHolder struct {
-	Waiter, Owner uint32 // ids of connections
-	What          string
-}
-
-// rowWaits are the queries for locks on rows that somebody waits for: that of MySQL, and that of MariaDB.
-var rowWaits = []string{
-	`SELECT waiter.PROCESSLIST_ID waiter, owner.PROCESSLIST_ID owner,
-		CONCAT('a lock on a row of ', l.OBJECT_NAME, ', index ', COALESCE(l.INDEX_NAME, '-')) what
-		FROM performance_schema.data_lock_waits w
-		JOIN performance_schema.threads waiter ON waiter.THREAD_ID = w.REQUESTING_THREAD_ID
-		JOIN performance_schema.threads owner ON owner.THREAD_ID = w.BLOCKING_THREAD_ID
-		JOIN performance_schema.data_locks l
-			ON l.ENGINE = w.ENGINE AND l.ENGINE_LOCK_ID = w.BLOCKING_ENGINE_LOCK_ID`,
-	`SELECT waiter.trx_mysql_thread_id waiter, owner.trx_mysql_thread_id owner,
-		CONCAT('a lock on a row of ', SUBSTRING_INDEX(REPLACE(l.lock_table, CHAR(96), ''), '.', -1),
-			', index ', COALESCE(l.lock_index, '-')) what
-		FROM information_schema.INNODB_LOCK_WAITS w
-		JOIN information_schema.INNODB_TRX waiter ON waiter.trx_id = w.requesting_trx_id
-		JOIN information_schema.INNODB_TRX owner ON owner.trx_id = w.blocking_trx_id
-		JOIN information_schema.INNODB_LOCKS l ON l.lock_id = w.blocking_lock_id`,
-}
-
-// holders implements stores. What cannot be read is left out: it only explains.
-func (l *lane) holders(ctx context.Context, flying []*wire.Exchange) (holders []lockHolder) {
-	for _, query := range rowWaits {
-		if sqlx.NewDb(l.db, "mysql").SelectContext(ctx, &holders, query) == nil {
-			break
-		}
-	}
-	for _, e := range flying {
-		for _, touched := range e.Writes {
-			name, named := strings.CutPrefix(touched, "mysql:lock:")
-			h := lockHolder{Waiter: e.Conn.ID, What: fmt.Sprintf("the lock named %q", name)}
-			if named && l.db.QueryRowContext(ctx, "SELECT IS_USED_LOCK(?)", name).Scan(&h.Owner) == nil {
-				holders = append(holders, h)
-			}
-		}
-	}
-	return holders
-}
-
-// whoWaits says what each actor that has not ended waits for, and who holds it.
-func (s *schedule) whoWaits(ctx context.Context) string {
-	s.mu.Lock()
-	var flying []*wire.Exchange
-	for _, a := range s.actors {
-		flying = append(flying, a.flying...)
-	}
-	s.mu.Unlock()
-	holders := s.stores.holders(ctx, flying)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var parts []string
-	for _, a := range s.actors {
+// blocked reports whether all of these exchanges wait in their stores. It asks MySQL what waits, because a timer could
+// only guess.
+func (l *lane) blocked(ctx context.Context, flying []*exchange) (bool, error) {
+	inMySQL := 0
+	for _, f := range flying {
 		switch {
-		case a.answered || !a.started || a.lost:
-		case len(a.flying) > 0:
-			parts = append(parts, fmt.Sprintf("%s waits for %s, in %s", a.name, s.held(a, holders), a.flying[0].Text))
-		case len(a.pending) > 0:
-			parts = append(parts, fmt.Sprintf("%s repeats %s%s", a.name, a.pending[0].exchange.Text,
-				s.lastWriter(a, a.pending[0].exchange)))
-		default:
-			parts = append(parts, a.name+" waits in its process")
+		case f.Store == "mysql":
+			inMySQL++
+		case !f.Blocks:
+			return false, nil
 		}
 	}
-	return strings.Join(parts, "; ")
+	if inMySQL == 0 {
+		return true, nil
+	}
+	// MySQL counts a statement as waiting until its thread has woken up, which takes a while on a busy machine.
+	if l.mysql != nil && anyThread(l.mysql.PID, func(state byte) bool { return state == 'R' }) {
+		return false, nil
+	}
+	var waiting int
+	if err := l.db.QueryRowContext(ctx, l.waits).Scan(&waiting); err != nil {
+		return false, fmt.Errorf("ask MySQL what waits: %w", err)
+	}
+	return waiting >= inMySQL, nil
 }
 
-// held names what an actor waits for in MySQL, and its holder. s.mu is held.
-func (s *schedule) held(a *actor, holders []lockHolder) string {
-	uses := func(of *actor, id uint32) bool {
-		return slices.ContainsFunc(of.conns, func(c *wire.Conn) bool { return c.ID != 0 && c.ID == id })
+// asleep reports whether no thread of an actor's replica runs, or could run. A replica whose connection is being
+// opened, or that has asked a server of locks, goes on soon. The session of a script goes on until it asks a store, or
+// ends.
+func (l *lane) asleep(a *actor) bool {
+	r := l.replicas[a.replica]
+	if r.Replica == nil {
+		return a.answered
 	}
-	for _, h := range holders {
-		if !uses(a, h.Waiter) {
-			continue
-		}
-		for _, other := range s.actors {
-			if uses(other, h.Owner) {
-				return other.name + ", which holds " + h.What
-			}
-		}
-		return "another connection, which holds " + h.What
-	}
-	return "the store"
+	return !slices.ContainsFunc(r.proxies, (*wire.Proxy).Busy) && !anyThread(r.PID, runs)
 }
 
-// lastWriter says who has written the key of Redis that a step asks for again and again. s.mu is held.
-func (s *schedule) lastWriter(a *actor, e *wire.Exchange) string {
-	for _, name := range slices.Concat(e.Writes, e.Reads) {
-		at := slices.IndexFunc(s.actors, func(other *actor) bool { return other != a && other.name == s.wrote[name] })
-		if at < 0 {
-			continue
+// runs reports whether a thread in this state runs, or will without an event: it waits for a disk. It does not if it is
+// asleep, stopped, or dead without its parent knowing.
+func runs(state byte) bool { return state == 'R' || state == 'D' }
+
+// anyThread reports whether is holds for the state of a thread of a process and its descendants.
+func anyThread(pid int, is func(state byte) bool) bool {
+	for _, file := range threadsOf(strconv.Itoa(pid)) {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
 		}
-		dead := ""
-		if s.actors[at].lost {
-			dead = ", which has died"
+		// The state follows the name, which is in parentheses and may contain any character.
+		if _, state, found := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " "); found && is(state[0]) {
+			return true
 		}
-		return fmt.Sprintf(": %s was last written by %s%s", strings.TrimPrefix(name, "redis:"), s.actors[at].name, dead)
 	}
-	return ""
+	return false
+}
+
+// threadsOf lists the files with the states of the threads of a process and its descendants. It is empty where there is
+// no /proc: only the time tells there.
+func threadsOf(pid string) (files []string) {
+	tasks, _ := filepath.Glob("/proc/" + pid + "/task/*")
+	for _, task := range tasks {
+		files = append(files, task+"/stat")
+		children, _ := os.ReadFile(task + "/children") // none if the thread has ended
+		for child := range strings.FieldsSeq(string(children)) {
+			files = append(files, threadsOf(child)...)
+		}
+	}
+	return files
 }

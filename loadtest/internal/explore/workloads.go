@@ -1,16 +1,10 @@
 package explore
 
 import (
-	"context"
-	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 
-	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/traffic"
 )
 
 // workload is what the actors ask for.
@@ -41,7 +35,12 @@ func buy(count int64) request {
 	return request{kind: history.Deduct, lines: []history.Line{{Count: count}}}
 }
 
+// line returns a line with the number of an item, from 0.
+func line(item, count int64) history.Line { return history.Line{GoodsID: item, Count: count} }
+
 func order(lines ...history.Line) request { return request{kind: history.Order, lines: lines} }
+
+var oneOfEach = order(line(0, 1), line(1, 1))
 
 func hold(count int64, ends string) request {
 	return request{kind: history.Hold, lines: []history.Line{{Count: count}}, ends: ends}
@@ -65,7 +64,7 @@ func twice(r request) request {
 // crashes are the faults after which somebody does not know what became of a request, or is wrong about it.
 var crashes = []string{LostRequest, LostReply, ReplicaDies, Promoted}
 
-// workloads are those of a search with two requests. What a fault does to the stock shows where there is enough for
+// workloads are those of all searches. What a fault does to the stock shows where there is enough for
 // all. Where the stock is short, what matters is what one request is told while the other one goes on.
 var workloads = []workload{
 	{
@@ -88,14 +87,11 @@ var workloads = []workload{
 	{
 		name: "orders", title: "3 units of item 1, 2 of item 2; A orders 1 of each, B orders 2 of item 2 and 1 of item 1",
 		stock: []int64{3, 2}, applies: takesOrders,
-		requests: []request{
-			order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1}),
-			order(history.Line{GoodsID: 1, Count: 2}, history.Line{GoodsID: 0, Count: 1}),
-		},
+		requests: []request{oneOfEach, order(line(1, 2), line(0, 1))},
 	},
 	{
 		name: "one-order", title: "10 units of two items; A orders 1 of each", stock: []int64{10, 10},
-		requests: []request{order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1})},
+		requests: []request{oneOfEach},
 		applies:  takesOrders, crashes: func(scenario.Strategy) bool { return true },
 	},
 	{
@@ -103,11 +99,8 @@ var workloads = []workload{
 		applies: func(s scenario.Strategy, store string) bool {
 			return s.Claim.HolderCrash == "blocks-until-lease-ends" && slices.Contains(s.Orders, store)
 		},
-		requests: []request{
-			order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1}),
-			{kind: history.Deduct, lines: []history.Line{{GoodsID: 1, Count: 2}}},
-		},
-		faults: []string{LeaseEnds},
+		requests: []request{oneOfEach, {kind: history.Deduct, lines: []history.Line{line(1, 2)}}},
+		faults:   []string{LeaseEnds},
 	},
 	{
 		name: "same-key", title: "10 units; A buys 1, and sends its request to both replicas at once", stock: []int64{10},
@@ -120,10 +113,7 @@ var workloads = []workload{
 		applies: func(s scenario.Strategy, store string) bool {
 			return s.Idempotent && slices.Contains(s.Orders, store)
 		},
-		requests: []request{
-			order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1}),
-			again(order(history.Line{GoodsID: 0, Count: 1}, history.Line{GoodsID: 1, Count: 1})),
-		},
+		requests: []request{oneOfEach, again(oneOfEach)},
 	},
 	{
 		name: "limit", title: "10 units; a buyer who may have 1 buys 1 twice at once", stock: []int64{10},
@@ -155,10 +145,6 @@ var workloads = []workload{
 		stock: []int64{2}, requests: []request{hold(1, ""), again(hold(1, history.Confirm))}, applies: takesHolds,
 		faults: []string{TimeOver},
 	},
-}
-
-// threeRequests are the workloads of a search with three requests.
-var threeRequests = []workload{
 	{
 		name: "three", title: "10 units; A buys 1, B buys 2, C buys 3", stock: []int64{10},
 		requests: []request{buy(1), buy(2), buy(3)}, faults: append([]string{LeaseEnds, KeyGone}, crashes...),
@@ -187,22 +173,28 @@ func locks(s scenario.Strategy) bool {
 
 func takesKeys(s scenario.Strategy, _ string) bool { return s.Idempotent }
 
-// workloadsOf lists the workloads of a search for a number of requests.
+// workloadsOf lists the workloads of a search for a number of requests: with three, all have three.
 func workloadsOf(requests int) []workload {
-	if requests > 2 {
-		return threeRequests
-	}
-	return workloads
+	return slices.DeleteFunc(slices.Clone(workloads), func(w workload) bool {
+		return (len(w.requests) > 2) != (requests > 2)
+	})
 }
 
 // known returns the workload with a name.
 func known(name string) (w workload, ok bool) {
-	all := slices.Concat(workloads, threeRequests)
-	at := slices.IndexFunc(all, func(w workload) bool { return w.name == name })
+	at := slices.IndexFunc(workloads, func(w workload) bool { return w.name == name })
 	if at < 0 {
 		return w, false
 	}
-	return all[at], true
+	return workloads[at], true
+}
+
+// Names lists the names of the workloads.
+func Names() (names []string) {
+	for _, w := range workloads {
+		names = append(names, w.name)
+	}
+	return names
 }
 
 // strikes returns the faults of the table that can strike.
@@ -214,136 +206,4 @@ func (w workload) strikes(s scenario.Strategy) (faults []fault) {
 		}
 	}
 	return faults
-}
-
-// answers are what clients were told.
-type answers struct {
-	ops   []history.Op
-	calls []history.Call
-}
-
-// client sends the request of an actor, and tells each answer.
-type client func(ctx context.Context, tell func(string)) (answers, error)
-
-// holdTime is longer than a schedule takes. What ends it earlier is a fault.
-const holdTime = 60_000 // milliseconds
-
-// actors returns those of a schedule: first the requests, then what faults start.
-func (x *session) actors(items []int64) (actors []*actor) {
-	for n, r := range x.workload.requests {
-		actors = append(actors, &actor{name: string(rune('A' + n)), replica: n, first: true, send: x.client(items, n, n, r)})
-	}
-	late := x.lane.late()
-	return append(actors,
-		&actor{name: againName, replica: late, send: x.client(items, 0, late, again(x.workload.requests[0]))},
-		&actor{name: restockName, replica: late, send: x.restock(items[0])},
-		&actor{name: setName, replica: late, send: x.setAnew(items[0])})
-}
-
-// client returns that of the n-th request, which it sends to a replica.
-func (x *session) client(items []int64, n, at int, r request) client {
-	if x.lane.subject != nil {
-		return x.lane.subject.client(x.lane, items, n, at, r)
-	}
-	load := traffic.Load{
-		Strategy: x.strategy.Name, Store: x.store, Keys: x.strategy.Idempotent, Timeout: clientTimeout,
-	}
-	if r.same {
-		n = 0
-	}
-	url, name := x.lane.replicas[at].URL, fmt.Sprintf("%s-%c", requestPrefix(items[0]), 'A'+n)
-	var lines []history.Line
-	for _, line := range r.lines {
-		lines = append(lines, history.Line{GoodsID: items[line.GoodsID], Count: line.Count})
-	}
-	first := lines[0]
-	if r.kind == history.Hold {
-		return holder(url, load, r.ends, history.Call{
-			Kind: history.Hold, Name: name, GoodsID: first.GoodsID, Count: first.Count, TTLMS: holdTime,
-			Keyed: x.workload.name == "same-hold", Again: r.same,
-		})
-	}
-	op := history.Op{Kind: r.kind, Name: name, Client: n, Again: r.same && x.strategy.Idempotent, BuyerLimit: r.limit}
-	if op.Again {
-		op.How = history.InFlight
-	}
-	if r.limit > 0 {
-		op.Buyer = requestPrefix(items[0])
-	}
-	if r.kind == history.Order {
-		op.Lines = lines
-	} else {
-		op.GoodsID, op.Count = first.GoodsID, first.Count
-	}
-	return func(ctx context.Context, tell func(string)) (answers, error) {
-		first, err := traffic.SendOne(ctx, url, load, "", op)
-		tell(inWords(first.Outcome, first.Error))
-		got := answers{ops: []history.Op{first}}
-		if err == nil && r.twice {
-			next := op
-			next.Name += "-next"
-			next, err = traffic.SendOne(ctx, url, load, "", next)
-			tell(inWords(next.Outcome, next.Error))
-			got.ops = append(got.ops, next)
-		}
-		return got, err
-	}
-}
-
-// requestPrefix begins the names of all requests of a schedule.
-func requestPrefix(item int64) string { return fmt.Sprintf("explore-%d", item) }
-
-// holder returns a client who holds units, and then ends the reservation.
-func holder(url string, load traffic.Load, ends string, call history.Call) client {
-	return func(ctx context.Context, tell func(string)) (got answers, err error) {
-		held, err := traffic.CallOne(ctx, url, load, call)
-		tell(inWords(held.Outcome, held.Error))
-		got.calls = append(got.calls, held)
-		if err != nil || held.Outcome != history.Done || ends == "" {
-			return got, err
-		}
-		ended, err := traffic.CallOne(ctx, url, load, traffic.About(held, ends, false))
-		tell(ends + ": " + inWords(ended.Outcome, ended.Error))
-		got.calls = append(got.calls, ended)
-		return got, err
-	}
-}
-
-func inWords(outcome history.Outcome, problem string) string {
-	text := strings.ReplaceAll(string(outcome), "_", " ")
-	if problem != "" {
-		text += ": " + problem
-	}
-	return text
-}
-
-// restock returns a client who puts a unit back.
-func (x *session) restock(item int64) client {
-	return func(ctx context.Context, tell func(string)) (answers, error) {
-		op := history.Op{Kind: history.Restock, Name: requestPrefix(item) + "-restock", GoodsID: item, Count: 1}
-		op, err := traffic.RestockOne(ctx, x.lane.replicas[x.lane.late()].AdminURL, x.store, clientTimeout, op)
-		tell(inWords(op.Outcome, op.Error))
-		return answers{ops: []history.Op{op}}, err
-	}
-}
-
-// Of a stock that is set during a schedule.
-const (
-	stockSet = "set" // the kind of the Op
-	setTo    = 5     // units
-)
-
-// setAnew returns a client who sets the stock.
-func (x *session) setAnew(item int64) client {
-	return func(ctx context.Context, tell func(string)) (answers, error) {
-		op := history.Op{Kind: stockSet, GoodsID: item, Count: setTo, SentNS: monotonic.Now(), Outcome: history.Sold}
-		service := x.desk()
-		service.Client = &http.Client{Timeout: clientTimeout}
-		if err := service.SetStock(ctx, map[int64]int64{item: setTo}); err != nil {
-			op.Outcome, op.Error = history.Unknown, err.Error()
-		}
-		op.ReceivedNS = monotonic.Now()
-		tell(inWords(op.Outcome, op.Error))
-		return answers{ops: []history.Op{op}}, nil
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/topology"
@@ -70,7 +71,7 @@ func (l *Lab) startScripts(ctx context.Context) (x *explore.Explorer, missing st
 
 // explore executes every interleaving of a practice, with its fault at every point.
 func (c *cell) explore(ctx context.Context, x *explore.Explorer) {
-	c.found, c.err = &explore.Result{}, nil
+	c.found, c.err = &trace.Result{}, nil
 	path := "loadtest/scripts/" + c.script + ".star"
 	text, err := scripts.Files.ReadFile(c.script + ".star")
 	if err != nil {
@@ -82,16 +83,16 @@ func (c *cell) explore(ctx context.Context, x *explore.Explorer) {
 		c.err = err
 		return
 	}
-	bounds := explore.Bounds{Preemptions: 2}
+	bounds := trace.Bounds{Preemptions: 2}
 	x.Faults = []string{}
 	if c.fault != "" {
 		bounds.Faults, x.Faults = 1, []string{c.fault}
 	}
-	*c.found, c.err = x.ExploreScript(ctx, script, bounds, nil)
+	*c.found, c.err = x.ExploreScript(ctx, script, bounds)
 }
 
 // damaged returns the shortest schedule that did damage; nil if none did.
-func (c *cell) damaged() (shortest *explore.Schedule) {
+func (c *cell) damaged() (shortest *trace.Schedule) {
 	for _, found := range c.found.Cells {
 		for _, s := range found.Shortest {
 			if shortest == nil || len(s.Outcome.Steps) < len(shortest.Outcome.Steps) {
@@ -117,7 +118,7 @@ func (c *cell) explored(r report.Fault) report.Fault {
 		r.Replay += " --replay " + damage.Token
 	case !c.found.Judged() || !c.found.Exhausted:
 		r.Outcome, r.Evidence = report.Inconclusive, []string{"not every schedule could be executed and judged"}
-	case slices.ContainsFunc(c.found.Cells, func(found explore.Cell) bool { return found.Waited > 0 }):
+	case slices.ContainsFunc(c.found.Cells, func(found trace.Cell) bool { return found.Waited > 0 }):
 		r.Outcome = report.Blocked
 	default:
 		r.Outcome = report.Safe
@@ -133,7 +134,7 @@ func (c *cell) explored(r report.Fault) report.Fault {
 // outcomeOf returns the outcome for a kind of damage that the explorer or a script names.
 func outcomeOf(kind string) report.Outcome {
 	switch kind {
-	case explore.Deadlock, "nobody can buy":
+	case trace.Deadlock, "nobody can buy":
 		return report.Unavailable
 	case "a lock without a holder":
 		return report.Blocked
@@ -155,7 +156,7 @@ func (c *cell) tell() {
 			text += "  → " + step.Reply
 		}
 		kind := report.Event
-		if step.Kind == explore.Strikes {
+		if step.Kind == trace.Strikes {
 			kind = report.Strike
 		}
 		c.stage.step(kind, cmp.Or(step.Actor, "stores")+": "+text)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"stock/internal/servers"
-	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
@@ -38,9 +38,9 @@ type cell struct {
 	claim    Claim
 	play     func(*Stage)
 	practice bool
-	script   string          // that the explorer executes; empty: it is a story
-	fault    string          // of the explorer
-	found    *explore.Result // by the explorer
+	script   string        // that the explorer executes; empty: it is a story
+	fault    string        // of the explorer
+	found    *trace.Result // by the explorer
 	repeat   int
 	command  string // Options.Command
 	reading  bool   // Lab.Reading

@@ -16,7 +16,7 @@ var explorerBugs = []struct {
 	{
 		"forgets-what-a-commit-shows", "The end of a transaction is taken to touch nothing.",
 		rewrite{
-			"wire/mysql_sql.go", "effect{reads: s.touched, writes: s.changed, local: len", "effect{local: len",
+			"wire/sql.go", "effect{reads: s.touched, writes: s.changed, local: len", "effect{local: len",
 			"TestScripts/gallery/unlock-before-commit",
 		},
 	},
@@ -31,24 +31,27 @@ var explorerBugs = []struct {
 		"waits-for-no-waiter", "A step that has waited in MySQL is not awaited when it can go on.",
 		rewrite{
 			"schedule.go", "\t\tcase len(a.flying) > 0:\n",
-			"\t\tcase slices.ContainsFunc(s.steps, func(x Step) bool {\n" +
-				"\t\t\treturn x.Actor == a.name && x.Kind == Waits && x.Reply == \"\"\n\t\t}):\n" +
+			"\t\tcase slices.ContainsFunc(a.flying, func(f *exchange) bool {\n" +
+				"\t\t\treturn f.step != nil && f.step.Kind == trace.Waits\n\t\t}):\n" +
 				"\t\tcase len(a.flying) > 0:\n",
 			"TestScripts/waits",
 		},
 	},
 	{
 		"calls-slow-steps-blocked", "A step that takes longer than usual is taken to wait.",
-		rewrite{"lane.go", "return waiting >= inMySQL, nil", "return true, nil", "TestScripts/waits"},
+		rewrite{"waits.go", "return waiting >= inMySQL, nil", "return true, nil", "TestScripts/waits"},
 	},
 	{
 		"sees-nobody-blocked", "A step that waits in MySQL is awaited until it fails.",
-		rewrite{"lane.go", "return waiting >= inMySQL, nil", "return waiting > inMySQL, nil", "TestScripts/waits"},
+		rewrite{"waits.go", "return waiting >= inMySQL, nil", "return waiting > inMySQL, nil", "TestScripts/waits"},
 	},
 	{
 		"attributes-replies-to-others", "A reply is taken for that to the same request of another actor.",
 		rewrite{
-			"schedule.go", "if step.Actor != a.name || step.Text", "if step.Actor == a.name || step.Text",
+			"actors.go", "\t\tf.step.Reply = reply\n",
+			"\t\tfor _, x := range s.steps {\n" +
+				"\t\t\tif x.Actor != a.name && x.Text == f.Text && x.Reply == \"\" {\n" +
+				"\t\t\t\tx.Reply = reply\n\t\t\t}\n\t\t}\n",
 			"TestScripts/waits",
 		},
 	},
@@ -58,12 +61,12 @@ var explorerBugs = []struct {
 	},
 	{
 		"keeps-leases", "A lease that is said to have ended goes on.",
-		rewrite{"faults.go", "s.stores.endLeases(keys)", "_ = keys", "TestScripts/gallery/lock-redis"},
+		rewrite{"leases.go", "s.lane.endLeases(keys)", "_ = keys", "TestScripts/gallery/lock-redis"},
 	},
 	{
 		"allows-one-preemption-less", "The bound on preemptions is that of the bound less one.",
 		rewrite{
-			"search.go", "c.preemptions <= b.Preemptions", "c.preemptions < b.Preemptions",
+			"search.go", "a.preemptions <= b.Preemptions", "a.preemptions < b.Preemptions",
 			"TestThePreemptionBoundCountsSwitchesFromActorsThatCouldGoOn",
 		},
 	},

@@ -176,18 +176,14 @@ func (s *Script) expectations(v starlark.Value, words Words) error {
 
 // sessions finds out which function each actor executes.
 func (s *Script) sessions(globals starlark.StringDict, requests int) error {
-	v := globals["sessions"]
-	if v == nil {
-		if _, ok := globals[buys].(*starlark.Function); !ok {
-			return fmt.Errorf("%s:1:1: there is no session: define buy(count), or list functions in sessions", s.File)
-		}
-		for range requests {
-			s.Sessions = append(s.Sessions, buys)
-		}
+	all, isList := globals["sessions"].(*starlark.List)
+	switch _, buy := globals[buys].(*starlark.Function); {
+	case globals["sessions"] == nil && !buy:
+		return fmt.Errorf("%s:1:1: there is no session: define buy(count), or list functions in sessions", s.File)
+	case globals["sessions"] == nil:
+		s.Sessions = slices.Repeat([]string{buys}, requests)
 		return s.checkParams(globals)
-	}
-	all, ok := v.(*starlark.List)
-	if !ok || all.Len() < 1 || all.Len() > mostSessions {
+	case !isList || all.Len() < 1 || all.Len() > mostSessions:
 		return s.wrong("sessions", "must be a list of one, two or three functions")
 	}
 	for v := range all.Elements() {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
@@ -24,11 +25,11 @@ import (
 
 // Stores are the connections of one session. A connection is opened when it is first needed, and after it was lost.
 type Stores struct {
-	db        *sql.DB
+	db        *sqlx.DB
 	keys      *redis.Client
 	isolation string
-	conns     map[string]*sql.Conn // by name
-	open      map[string]bool      // that may be in a transaction
+	conns     map[string]*sqlx.Conn // by name
+	open      map[string]bool       // that may be in a transaction
 	// Once are statements that are not executed again: those that create tables. It is nil for sessions.
 	Once map[string]bool
 }
@@ -51,8 +52,8 @@ func Open(dsn, isolation string, keys *redis.Options) (*Stores, error) {
 	o.PoolSize, o.MaxRetries, o.DisableIdentity, o.ReadTimeout = 1, -1, true, patience
 	o.ContextTimeoutEnabled = true
 	return &Stores{
-		db: sql.OpenDB(connector), keys: redis.NewClient(&o), isolation: isolation, conns: map[string]*sql.Conn{},
-		open: map[string]bool{},
+		db: sqlx.NewDb(sql.OpenDB(connector), "mysql"), keys: redis.NewClient(&o), isolation: isolation,
+		conns: map[string]*sqlx.Conn{}, open: map[string]bool{},
 	}, nil
 }
 
@@ -74,11 +75,11 @@ func (s *Stores) RollBack(ctx context.Context) {
 	}
 }
 
-func (s *Stores) conn(ctx context.Context, name string) (conn *sql.Conn, err error) {
+func (s *Stores) conn(ctx context.Context, name string) (conn *sqlx.Conn, err error) {
 	if conn = s.conns[name]; conn != nil {
 		return conn, nil
 	}
-	if conn, err = s.db.Conn(ctx); err != nil {
+	if conn, err = s.db.Connx(ctx); err != nil {
 		return nil, err
 	}
 	s.conns[name], s.open[name] = conn, false
@@ -187,7 +188,7 @@ func (s *Stores) query(ctx context.Context, on, first, statement string, args []
 		n, err := result.RowsAffected()
 		return starlark.MakeInt64(n), err
 	}
-	rows, err := conn.QueryContext(ctx, statement, args...)
+	rows, err := conn.QueryxContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -213,19 +214,13 @@ func (s *Stores) query(ctx context.Context, on, first, statement string, args []
 }
 
 // scan returns the value of a row with one column, and a tuple of any other.
-func scan(rows *sql.Rows) (starlark.Value, error) {
+func scan(rows *sqlx.Rows) (starlark.Value, error) {
 	types, err := rows.ColumnTypes()
 	if err != nil {
 		return nil, err
 	}
-	values, into := make([]any, len(types)), make([]any, len(types))
-	for i := range values {
-		into[i] = &values[i]
-	}
-	if err := rows.Scan(into...); err != nil {
-		return nil, err
-	}
-	row := make(starlark.Tuple, len(types))
+	values, err := rows.SliceScan()
+	row := make(starlark.Tuple, len(values))
 	for i, v := range values {
 		if text, ok := v.([]byte); ok && types[i].DatabaseTypeName() == "DECIMAL" { // such as SUM
 			if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
@@ -235,9 +230,9 @@ func scan(rows *sql.Rows) (starlark.Value, error) {
 		row[i] = toStarlark(v)
 	}
 	if len(row) == 1 {
-		return row[0], nil
+		return row[0], err
 	}
-	return row, nil
+	return row, err
 }
 
 func (r *run) redis(ctx context.Context, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
@@ -253,27 +248,15 @@ func (r *run) redis(ctx context.Context, args starlark.Tuple, kwargs []starlark.
 
 func (r *run) lua(ctx context.Context, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var text string
-	var keys, argv *starlark.List
+	keys, argv := starlark.NewList(nil), starlark.NewList(nil)
 	if err := starlark.UnpackArgs("lua", args, kwargs, "script", &text, "keys?", &keys, "args?", &argv); err != nil {
 		return nil, err
 	}
-	command := []any{"EVAL", text, 0}
-	for i, values := range []*starlark.List{keys, argv} {
-		if values == nil {
-			continue
-		}
-		if i == 0 {
-			command[2] = values.Len()
-		}
-		for v := range values.Elements() {
-			arg, err := fromStarlark("lua", v)
-			if err != nil {
-				return nil, err
-			}
-			command = append(command, arg)
-		}
+	values, err := fromStarlark("lua", slices.AppendSeq(slices.Collect(keys.Elements()), argv.Elements()))
+	if err != nil {
+		return nil, err
 	}
-	return r.command(ctx, command)
+	return r.command(ctx, append([]any{"EVAL", text, keys.Len()}, values...))
 }
 
 func (r *run) command(ctx context.Context, args []any) (starlark.Value, error) {
@@ -348,33 +331,34 @@ func unpack(function string, args starlark.Tuple) (text string, values []any, er
 	if !ok || strings.TrimSpace(text) == "" {
 		return "", nil, fmt.Errorf("%s: must begin with a text, not with %v", function, args[0])
 	}
-	for _, arg := range args[1:] {
-		value, err := fromStarlark(function, arg)
-		if err != nil {
-			return "", nil, err
+	values, err = fromStarlark(function, args[1:])
+	return text, values, err
+}
+
+// fromStarlark returns values as the drivers want them.
+func fromStarlark(function string, list []starlark.Value) (values []any, err error) {
+	for _, v := range list {
+		var value any
+		ok := true
+		switch v := v.(type) {
+		case starlark.NoneType:
+		case starlark.Bool:
+			value = bool(v)
+		case starlark.Int:
+			value, ok = v.Int64()
+		case starlark.Float:
+			value = float64(v)
+		case starlark.String:
+			value = string(v)
+		default:
+			ok = false
+		}
+		if !ok {
+			return nil, fmt.Errorf("%s: %v (%s) cannot be sent: a text or a number can", function, v, v.Type())
 		}
 		values = append(values, value)
 	}
-	return text, values, nil
-}
-
-// fromStarlark returns a value as the drivers want it.
-func fromStarlark(function string, v starlark.Value) (any, error) {
-	switch v := v.(type) {
-	case starlark.NoneType:
-		return nil, nil
-	case starlark.Bool:
-		return bool(v), nil
-	case starlark.Int:
-		if n, ok := v.Int64(); ok {
-			return n, nil
-		}
-	case starlark.Float:
-		return float64(v), nil
-	case starlark.String:
-		return string(v), nil
-	}
-	return nil, fmt.Errorf("%s: %v (%s) cannot be sent: a text or a number can", function, v, v.Type())
+	return values, nil
 }
 
 // toStarlark returns a value of a driver, or an argument.

@@ -167,6 +167,10 @@ func (s *mysqlSession) request(f frame) (*Exchange, error) {
 	return e, nil
 }
 
+// localCommands are those that nobody else can notice, by what a person would call them. The rows that are fetched were
+// chosen when the cursor was opened.
+var localCommands = map[byte]string{comPing: "PING", comSetOption: "SET OPTION", comStmtFetch: "FETCH"}
+
 // exchange describes a command.
 func (s *mysqlSession) exchange(body []byte) *Exchange {
 	e := &Exchange{}
@@ -175,13 +179,11 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 		s.touch(e, string(body))
 	case comStmtPrepare:
 		s.preparing = string(body)
-		e.Text, e.Shape, e.Local = "PREPARE "+s.preparing, "PREPARE "+shapeSQL(s.preparing), true
+		e.Text, e.Shape, e.Local = "PREPARE "+s.preparing, "PREPARE "+shapeSQL(s.preparing, tokenize(s.preparing)), true
 	case comStmtExecute:
 		s.touch(e, s.execution(body))
 	case comInitDB:
 		s.touch(e, "USE "+string(body))
-	case comPing:
-		e.Text, e.Local = "PING", true
 	case comReset:
 		s.touch(e, "ROLLBACK")
 		e.Text = "RESET CONNECTION"
@@ -191,12 +193,10 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 			clear(st.long)
 		}
 		e.Text, e.Local = "RESET STATEMENT", true
-	case comSetOption:
-		e.Text, e.Local = "SET OPTION", true
-	case comStmtFetch:
-		e.Text, e.Local = "FETCH", true // the rows were chosen when the cursor was opened
 	default:
-		e.Text, e.Writes = fmt.Sprintf("command %#02x", s.command), []string{everything}
+		if e.Text, e.Local = localCommands[s.command]; !e.Local {
+			e.Text, e.Writes = fmt.Sprintf("command %#02x", s.command), []string{everything}
+		}
 	}
 	if e.Shape == "" {
 		e.Shape = e.Text
@@ -206,10 +206,11 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 }
 
 func (s *mysqlSession) touch(e *Exchange, text string) {
-	effect := s.sql.analyse(text)
-	e.Text, e.Shape = strings.TrimSpace(text), shapeSQL(text)
+	tokens := tokenize(text)
+	effect := s.sql.analyse(tokens)
+	e.Text, e.Shape = strings.TrimSpace(text), shapeSQL(text, tokens)
 	if !legible(e.Text) {
-		e.Text = replaceTokens(e.Text, func(t token) (string, bool) {
+		e.Text = replaceTokens(e.Text, tokenize(e.Text), func(t token) (string, bool) {
 			return " " + quoteSQL([]byte(t.text)), t.kind == literal && !legible(t.text)
 		})
 	}
@@ -474,6 +475,10 @@ func shorten(s string) string {
 
 // loadsLocalFile reports whether a statement would make the server ask the client for a file.
 func loadsLocalFile(text []byte) bool {
-	tokens := tokenize(string(text[:min(len(text), 200)]))
-	return words(tokens, "LOAD") && containsWords(tokens, "LOCAL", "INFILE")
+	text = text[:min(len(text), 200)]
+	if !bytes.Contains(bytes.ToUpper(text), []byte("INFILE")) {
+		return false
+	}
+	o := outline(tokenize(string(text)))
+	return strings.HasPrefix(o, " LOAD ") && strings.Contains(o, " LOCAL INFILE ")
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Protocol is what the connections of a Proxy speak.
@@ -38,6 +40,7 @@ type session interface {
 type frame struct {
 	raw      []byte
 	commands [][]string // of Redis
+	value    value      // of Redis
 }
 
 // meaning is what a frame of the server is.
@@ -66,9 +69,10 @@ type Proxy struct {
 	protocol Protocol
 	server   string
 	gate     Gate
+	redis    *redis.Client
 	listener net.Listener
 	serving  sync.WaitGroup
-	opening  atomic.Int32 // connections of which the client cannot send requests yet
+	opening  atomic.Int32 // connections that have no link yet
 
 	mu       sync.Mutex
 	links    map[*link]struct{}
@@ -77,13 +81,16 @@ type Proxy struct {
 	closed   bool
 }
 
-// Start starts a proxy in front of a server (host:port), on a free port of the loopback interface.
-func Start(protocol Protocol, server string, gate Gate) (*Proxy, error) {
+// Start starts a proxy in front of a server (host:port), on a free port of the loopback interface. asked is a client of
+// a Redis that tells which keys a command has; it is only needed for the protocol of Redis.
+func Start(protocol Protocol, server string, gate Gate, asked *redis.Client) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{protocol: protocol, server: server, gate: gate, listener: listener, links: map[*link]struct{}{}}
+	p := &Proxy{
+		protocol: protocol, server: server, gate: gate, redis: asked, listener: listener, links: map[*link]struct{}{},
+	}
 	p.serving.Go(p.accept)
 	return p, nil
 }
@@ -108,8 +115,9 @@ func (p *Proxy) Refuse(refuse bool) {
 	p.refusing = refuse
 }
 
-// Busy reports whether a client is about to connect and to log in; of Frames, also whether one has sent something that
-// is not answered yet. Not every message has an answer, so that is only so for answerTime.
+// Busy reports whether a client is about to connect and to log in, or has sent a request that the gate has not noted
+// yet; of Frames, also whether one has sent something that is not answered. Not every message has an answer, so that is
+// only so for answerTime.
 func (p *Proxy) Busy() bool {
 	if p.opening.Load() > 0 {
 		return true
@@ -117,6 +125,9 @@ func (p *Proxy) Busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
+		if l.arriving.Load() > 0 {
+			return true
+		}
 		if at := l.asked.Load(); at > 0 && time.Since(time.Unix(0, at)) < answerTime {
 			return true
 		}
@@ -149,12 +160,10 @@ func (p *Proxy) accept() {
 		p.opening.Add(1)
 		p.serving.Go(func() {
 			l := p.link(client)
-			if l == nil {
-				p.opening.Add(-1)
-				return
+			p.opening.Add(-1)
+			if l != nil {
+				l.run()
 			}
-			defer l.opened()
-			l.run()
 		})
 	}
 }
@@ -192,12 +201,12 @@ func (p *Proxy) link(client net.Conn) *link {
 	case MySQL:
 		l.session = newMySQLSession(l.conn)
 	case Redis:
-		l.session = newRedisSession(l.conn)
+		l.session = newRedisSession(l.conn, p.redis)
 	case Frames:
 		l.session = chunks{}
 	}
-	if l.session.ready() {
-		l.opened()
+	if !l.session.ready() {
+		l.arriving.Add(1)
 	}
 	p.links[l] = struct{}{}
 	return l
@@ -212,8 +221,8 @@ type link struct {
 	client, server net.Conn
 	requests       chan frame
 	replies        chan frame
-	requestErr     error // why requests was closed
-	openedOnce     sync.Once
+	requestErr     error        // why requests was closed
+	arriving       atomic.Int32 // requests that the gate has not noted yet, and 1 before the client can send any
 	asked          atomic.Int64 // when the client has sent what is not answered; 0: there is nothing; only of Frames
 	goneOnce       sync.Once
 	gone           chan struct{} // closed when the client hangs up, or with closed
@@ -229,9 +238,6 @@ type link struct {
 	answer   []byte // the response so far
 }
 
-// opened notes that the connection is open, or will never be.
-func (l *link) opened() { l.openedOnce.Do(func() { l.proxy.opening.Add(-1) }) }
-
 func (l *link) hangUp() { l.goneOnce.Do(func() { close(l.gone) }) }
 
 func (l *link) close() {
@@ -246,7 +252,13 @@ func (l *link) close() {
 func (l *link) run() {
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		l.requestErr = l.read(l.client, l.session.readRequest, l.requests)
+		l.requestErr = l.read(l.client, func(r *bufio.Reader) (frame, error) {
+			f, err := l.session.readRequest(r)
+			if err == nil {
+				l.arriving.Add(1)
+			}
+			return f, err
+		}, l.requests)
 		l.hangUp()
 		close(l.requests)
 	})
@@ -254,9 +266,11 @@ func (l *link) run() {
 		_ = l.read(l.server, l.session.readReply, l.replies) // any error is the end of the connection
 		close(l.replies)
 	})
+	opening := !l.session.ready()
 	for l.step() {
-		if l.session.ready() {
-			l.opened()
+		if opening && l.session.ready() {
+			opening = false
+			l.arriving.Add(-1)
 		}
 	}
 	l.close()
@@ -299,7 +313,7 @@ func (l *link) step() (goOn bool) {
 	if l.exchange != nil {
 		requests = nil
 	}
-	if l.exchange == nil || l.held || !l.exchange.abandons {
+	if l.exchange == nil || l.held || !l.exchange.Blocks {
 		gone = nil
 	}
 	select {
@@ -311,6 +325,7 @@ func (l *link) step() (goOn bool) {
 		}
 		return l.request(f)
 	case l.action = <-l.decided:
+		l.exchange.Noted()
 		l.held = false
 		return l.action != LoseBoth && l.send(l.frame)
 	case f, ok := <-l.replies:
@@ -326,14 +341,16 @@ func (l *link) request(f frame) (goOn bool) {
 	if err != nil {
 		return l.refuse(err)
 	}
+	noted := sync.OnceFunc(func() { l.arriving.Add(-1) })
 	if e == nil {
+		defer noted()
 		if l.proxy.protocol == Frames {
 			l.asked.Store(time.Now().UnixNano())
 			l.proxy.gate.Pushed(l.conn)
 		}
 		return l.send(f)
 	}
-	e.Conn, e.Store = l.conn, l.conn.Store
+	e.Conn, e.Store, e.noted = l.conn, l.conn.Store, noted
 	l.exchange, l.frame, l.held = e, f, true
 	go func() { l.decided <- l.proxy.gate.Arrive(e, l.gone) }() // run receives it in any case
 	return true

@@ -2,12 +2,15 @@ package wire
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Limits of what a client may send, so that garbage takes no memory.
@@ -37,9 +40,9 @@ type expectation struct {
 	times    int
 }
 
-func newRedisSession(conn *Conn) *redisSession {
+func newRedisSession(conn *Conn, server *redis.Client) *redisSession {
 	conn.Store = "redis"
-	return &redisSession{conn: conn, channels: map[string]map[string]bool{
+	return &redisSession{conn: conn, keys: keyState{server: server}, channels: map[string]map[string]bool{
 		"subscribe": {}, "psubscribe": {}, "ssubscribe": {},
 	}}
 }
@@ -122,44 +125,55 @@ func readLine(r *bufio.Reader, raw *[]byte) (string, error) {
 	}
 }
 
-// readReply reads one value.
-func (s *redisSession) readReply(r *bufio.Reader) (frame, error) {
-	var f frame
-	return f, readValue(r, &f.raw, maxNesting)
+// value is one of a reply.
+type value struct {
+	kind byte // the sign of its type in RESP3; nil is '_'
+	text string
+	list []value
 }
 
-func readValue(r *bufio.Reader, raw *[]byte, depth int) error {
+// readReply reads one value.
+func (s *redisSession) readReply(r *bufio.Reader) (f frame, err error) {
+	f.value, err = readValue(r, &f.raw, maxNesting)
+	return f, err
+}
+
+func readValue(r *bufio.Reader, raw *[]byte, depth int) (v value, err error) {
 	line, err := readLine(r, raw)
 	if err != nil {
-		return err
+		return v, err
 	}
 	if line == "" || depth == 0 {
-		return io.ErrUnexpectedEOF
+		return v, io.ErrUnexpectedEOF
 	}
+	v = value{kind: line[0], text: line[1:]}
 	count := 0
-	switch line[0] {
+	switch v.kind {
 	case '$', '!', '=', '*', '~', '>', '%', '|':
-		if count, err = strconv.Atoi(line[1:]); err != nil {
-			return err
+		if count, err = strconv.Atoi(v.text); err != nil || count < 0 {
+			return value{kind: '_'}, err
 		}
 	}
-	switch line[0] {
+	switch v.kind {
 	case '$', '!', '=':
-		if count >= 0 {
-			*raw, err = readN(r, *raw, count+2)
+		if *raw, err = readN(r, *raw, count+2); err == nil {
+			v.text = string((*raw)[len(*raw)-count-2 : len(*raw)-2])
 		}
-		return err
-	case '%':
+		return v, err
+	case '%', '|':
 		count *= 2
-	case '|': // attributes precede the value
-		count = 2*count + 1
 	}
 	for range count {
-		if err := readValue(r, raw, depth-1); err != nil {
-			return err
+		element, err := readValue(r, raw, depth-1)
+		if err != nil {
+			return v, err
 		}
+		v.list = append(v.list, element)
 	}
-	return nil
+	if v.kind == '|' { // attributes precede the value
+		return readValue(r, raw, depth-1)
+	}
+	return v, nil
 }
 
 func (s *redisSession) request(f frame) (*Exchange, error) {
@@ -185,60 +199,51 @@ func (s *redisSession) ready() bool { return true }
 
 // expect notes which replies a command has.
 func (s *redisSession) expect(verb string, args []string) {
-	if s.channels[verb] != nil {
-		for _, channel := range args {
-			s.channels[verb][channel] = true
-		}
-		s.expected = append(s.expected, expectation{verb, max(1, len(args))})
-		return
-	}
 	kind := strings.Replace(verb, "unsubscribe", "subscribe", 1)
-	subscribed := s.channels[kind]
-	switch {
-	case subscribed != nil:
-		times := len(args)
-		if times == 0 {
-			times = len(subscribed)
-			clear(subscribed)
+	channels := s.channels[kind]
+	if channels == nil {
+		if verb == "reset" {
+			for _, channels := range s.channels {
+				clear(channels)
+			}
 		}
-		for _, channel := range args {
-			delete(subscribed, channel)
-		}
-		s.expected = append(s.expected, expectation{verb, max(1, times)})
+		s.expected = append(s.expected, expectation{times: 1})
 		return
-	case verb == "reset":
-		for _, channels := range s.channels {
-			clear(channels)
+	}
+	if kind != verb && len(args) == 0 { // all of them
+		args = slices.Collect(maps.Keys(channels))
+	}
+	for _, channel := range args {
+		if kind == verb {
+			channels[channel] = true
+		} else {
+			delete(channels, channel)
 		}
 	}
-	s.expected = append(s.expected, expectation{times: 1})
+	s.expected = append(s.expected, expectation{verb, max(1, len(args))})
 }
 
 func (s *redisSession) reply(f frame, e *Exchange) meaning {
-	kind, first := f.raw[0], ""
+	kind, first := f.value.kind, ""
 	s.resp3 = s.resp3 || kind == '>' || kind == '%'
 	if e == nil || len(s.expected) == 0 {
 		return pushed
 	}
-	if kind == '*' || kind == '>' {
-		first = firstElement(f.raw)
+	if len(f.value.list) > 0 {
+		first = f.value.list[0].text
 	}
 	next := &s.expected[0]
-	switch {
-	case next.confirms != "" && (first == next.confirms || kind == '-'):
-		if kind == '-' { // instead of all confirmations
-			next.times = 1
-		}
-	case kind == '>', first == "message", first == "pmessage", first == "smessage":
-		if kind == '>' || !s.resp3 && s.subscribed() {
-			return pushed
-		}
+	isMessage := strings.HasSuffix(first, "message") && !s.resp3 && s.subscribed()
+	switch confirms := next.confirms != "" && (first == next.confirms || kind == '-'); {
+	case confirms && kind == '-': // instead of all confirmations
+		next.times = 1
+	case !confirms && (kind == '>' || isMessage):
+		return pushed
 	}
 	if next.times--; next.times == 0 {
 		s.expected = s.expected[1:]
 	}
-	text, _ := describe(f.raw)
-	s.replies = append(s.replies, text)
+	s.replies = append(s.replies, f.value.String())
 	if len(s.expected) > 0 {
 		return partial
 	}
@@ -256,62 +261,28 @@ func (s *redisSession) subscribed() bool {
 	return false
 }
 
-// firstElement returns the first element of an array, if it is a string.
-func firstElement(raw []byte) string {
-	_, rest, _ := bytes.Cut(raw, []byte("\r\n"))
-	size, rest, _ := bytes.Cut(rest, []byte("\r\n"))
-	n, err := strconv.Atoi(strings.TrimPrefix(string(size), "$"))
-	if err != nil || n < 0 || n > len(rest) {
-		return ""
-	}
-	return string(rest[:n])
-}
-
-// describe returns a value in words, and what follows it. Of a long list, it returns the beginning.
-func describe(raw []byte) (text string, rest []byte) {
-	head, rest, _ := bytes.Cut(raw, []byte("\r\n"))
-	if len(head) == 0 {
-		return "", nil
-	}
-	line := string(head[1:])
-	switch head[0] {
+// String returns a value in words. Of a long list, it returns the beginning.
+func (v value) String() string {
+	switch v.kind {
 	case '-':
-		return "error " + line, rest
+		return "error " + v.text
 	case '_':
-		return "nil", rest
+		return "nil"
 	case '#':
-		return map[string]string{"t": "true", "f": "false"}[line], rest
-	case '$', '!', '=', '*', '~', '>', '%', '|':
-	default:
-		return line, rest
-	}
-	count, err := strconv.Atoi(line)
-	if err != nil || count < 0 {
-		return "nil", rest
-	}
-	switch head[0] {
+		return map[string]string{"t": "true", "f": "false"}[v.text]
 	case '$', '!', '=':
-		if count+2 > len(rest) {
-			return "", nil
-		}
-		return quoteRedis(string(rest[:count])), rest[count+2:]
-	case '%', '|':
-		count *= 2
+		return quoteRedis(v.text)
+	case '*', '~', '>', '%':
+	default:
+		return v.text
 	}
 	const most = 8
 	var elements []string
-	for i := range count {
-		var element string
-		element, rest = describe(rest)
-		if i < most {
-			elements = append(elements, element)
-		}
+	for _, element := range v.list[:min(len(v.list), most)] {
+		elements = append(elements, element.String())
 	}
-	if count > most {
-		elements = append(elements, fmt.Sprintf("… %d in all", count))
+	if len(v.list) > most {
+		elements = append(elements, fmt.Sprintf("… %d in all", len(v.list)))
 	}
-	if head[0] == '|' { // the value comes after its attributes
-		return describe(rest)
-	}
-	return "[" + strings.Join(elements, ", ") + "]", rest
+	return "[" + strings.Join(elements, ", ") + "]"
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -198,7 +199,7 @@ func TestMessagesComeBetweenReplies(t *testing.T) {
 	const message = "3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n"
 	const confirmation = "3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
 	for _, kind := range []string{"*", ">"} { // RESP2 and RESP3
-		s := newRedisSession(&Conn{})
+		s := newRedisSession(&Conn{}, nil)
 		for _, step := range []struct {
 			request string
 			replies []string
@@ -219,7 +220,11 @@ func TestMessagesComeBetweenReplies(t *testing.T) {
 				if reply[0] == '3' {
 					reply = kind + reply
 				}
-				if got := s.reply(frame{raw: []byte(reply)}, e); got != want {
+				f, err := s.readReply(bufio.NewReader(strings.NewReader(reply)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := s.reply(f, e); got != want {
 					t.Fatalf("%q during %s is %v, want %v", reply, step.request, got, want)
 				}
 			}

@@ -27,11 +27,22 @@ type Exchange struct {
 	// Handshake reports that it belongs to the opening of a connection: HELLO, AUTH, CLIENT SETNAME, SELECT, SET NAMES.
 	Handshake bool
 
+	// Blocks reports that Redis may answer it only when something has happened, and drops it when its client hangs up:
+	// BLPOP.
+	Blocks bool
+
+	noted func() // see Noted
+
 	// Reply is what the server answered, in a few words: "1 row: 5", "OK, 1 row", "error 1213: Deadlock found". It is set
 	// before Gate.Answered.
 	Reply string
+}
 
-	abandons bool // the server drops it when its client hangs up: BLPOP
+// Noted is to be called by Gate.Arrive when everybody can see that the exchange is held. Until then, the proxy is busy.
+func (e *Exchange) Noted() {
+	if e.noted != nil {
+		e.noted()
+	}
 }
 
 // Conn is a connection of a client.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"stock/internal/servers/serverstest"
 )
 
@@ -125,10 +127,18 @@ func (g *gate) err(e *Exchange) error {
 	return g.errs[e]
 }
 
+// commands returns a client that tells the keys of commands.
+func commands(t testing.TB) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(shared.Redis(t))
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
 func start(t testing.TB, protocol Protocol, server string) (*Proxy, *gate) {
 	t.Helper()
 	g := &gate{errs: map[*Exchange]error{}, opened: map[int]bool{}, held: make(chan *heldExchange, 64)}
-	p, err := Start(protocol, server, g)
+	p, err := Start(protocol, server, g, commands(t))
 	if err != nil {
 		t.Fatal(err)
 	}

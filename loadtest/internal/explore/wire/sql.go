@@ -87,25 +87,26 @@ func (s *sqlState) level() string {
 	return repeatableRead
 }
 
-// analyse tells what the statements of a text touch.
+// analyse tells what statements touch.
 //
 // It errs on the side of more. What the text does not show, it does not see: triggers, foreign keys, views and stored
 // functions.
-func (s *sqlState) analyse(text string) effect {
+func (s *sqlState) analyse(tokens []token) effect {
 	all := effect{local: true, opening: true}
-	tokens := tokenize(text)
 	for len(tokens) > 0 {
-		end := slices.IndexFunc(tokens, func(t token) bool { return t.is(";") })
 		one := tokens
-		if end < 0 {
-			tokens = nil
-		} else {
+		if end := slices.IndexFunc(tokens, func(t token) bool { return t.is(";") }); end >= 0 {
 			one, tokens = tokens[:end], tokens[end+1:]
+		} else {
+			tokens = nil
+		}
+		for len(one) > 1 && one[0].is("(") {
+			one = one[1:]
 		}
 		if len(one) == 0 {
 			continue
 		}
-		e := s.statement(one)
+		e := s.statement(one, outline(one))
 		all.reads.add(e.reads...)
 		all.writes.add(e.writes...)
 		all.local = all.local && e.local
@@ -114,71 +115,64 @@ func (s *sqlState) analyse(text string) effect {
 	return all
 }
 
-// statement tells what one statement touches.
-func (s *sqlState) statement(tokens []token) effect {
-	for len(tokens) > 1 && tokens[0].is("(") {
-		tokens = tokens[1:]
+// touchesAll is the effect of a statement that may do anything.
+func touchesAll() effect { return effect{reads: names{everything}, writes: names{everything}} }
+
+// statement tells what one statement touches. o is its outline.
+func (s *sqlState) statement(tokens []token, o string) effect {
+	has := func(words string) bool { return strings.Contains(o, " "+words+" ") }
+	begins := func(words string) bool { return strings.HasPrefix(o, " "+words+" ") }
+	if at := slices.IndexFunc(tokens, func(t token) bool { return t.is("FOR") }); begins("SET STATEMENT") && at > 0 {
+		return s.statement(tokens[at+1:], outline(tokens[at+1:]))
 	}
-	if words(tokens, "SET", "STATEMENT") {
-		if at := slices.IndexFunc(tokens, func(t token) bool { return t.is("FOR") }); at >= 0 {
-			return s.statement(tokens[at+1:])
-		}
-	}
-	switch tokens[0].word() {
+	verb, _, _ := strings.Cut(o[1:], " ")
+	switch verb {
 	case "SELECT", "WITH", "VALUES", "DO", "EXPLAIN", "DESCRIBE", "DESC", "TABLE":
-		return s.query(tokens)
+		return s.query(tokens, has)
 	case "INSERT", "REPLACE", "UPDATE", "DELETE":
-		tables, _ := tablesOf(tokens)
+		tables, _ := tablesOf(verb, tokens)
 		return s.joins(effect{writes: append(tables, namedLocks(tokens)...)})
 	case "BEGIN", "START":
-		return s.begin(tokens)
+		if verb == "START" && !begins("START TRANSACTION") {
+			return touchesAll()
+		}
+		return s.begin(has("CONSISTENT SNAPSHOT"))
 	case "COMMIT", "ROLLBACK":
-		if slices.ContainsFunc(tokens, func(t token) bool { return t.is("TO") }) {
-			return effect{writes: s.changed, local: len(s.changed) == 0} // to a savepoint
+		if has("TO") { // a savepoint
+			return effect{writes: s.changed, local: len(s.changed) == 0}
 		}
 		e := s.ends()
 		s.end()
 		return e
 	case "SET":
-		return s.set(tokens)
-	case "SAVEPOINT", "RELEASE", "USE", "PREPARE", "DEALLOCATE", "DROP", "SHOW":
-		return s.session(tokens)
+		return s.set(tokens, o, has)
+	case "SAVEPOINT", "RELEASE", "USE", "PREPARE", "DEALLOCATE":
+		return effect{local: true, opening: verb == "USE"}
+	case "SHOW":
+		if begins("SHOW WARNINGS") || begins("SHOW ERRORS") {
+			return effect{local: true, opening: true}
+		}
+		return effect{reads: names{everything}}
 	}
-	return effect{reads: names{everything}, writes: names{everything}}
+	return touchesAll()
 }
 
 // ends returns the effect of the end of the transaction. Nobody can notice the end of one that has changed nothing.
 func (s *sqlState) ends() effect {
-	return effect{reads: s.touched, writes: s.changed, local: len(s.changed) == 0, opening: false}
+	return effect{reads: s.touched, writes: s.changed, local: len(s.changed) == 0}
 }
 
-func (s *sqlState) begin(tokens []token) effect {
-	e := s.ends() // a transaction that is open is committed
+// begin returns the effect of the beginning of a transaction, which commits one that is open.
+func (s *sqlState) begin(snapshot bool) effect {
+	e := s.ends()
 	next := s.next
 	s.end()
-	s.inTrans, s.next = true, next
-	if containsWords(tokens, "CONSISTENT", "SNAPSHOT") {
-		s.snapshot = true
+	s.inTrans, s.next, s.snapshot = true, next, snapshot
+	if snapshot {
 		e.reads.add(everything)
 		e.local = false
 	}
-	if words(tokens, "START") && !words(tokens, "START", "TRANSACTION") { // such as START SLAVE
-		e = effect{reads: names{everything}, writes: names{everything}}
-	}
 	return e
-}
-
-// session returns the effect of statements that concern the session alone, most of them.
-func (s *sqlState) session(tokens []token) effect {
-	switch {
-	case words(tokens, "SHOW", "WARNINGS"), words(tokens, "SHOW", "ERRORS"), words(tokens, "DROP", "PREPARE"):
-		return effect{local: true, opening: true}
-	case words(tokens, "SHOW"):
-		return effect{reads: names{everything}}
-	case words(tokens, "DROP"):
-		return effect{reads: names{everything}, writes: names{everything}}
-	}
-	return effect{local: true, opening: words(tokens, "USE")}
 }
 
 // joins adds the effect of a statement to that of the transaction which it belongs to. Named locks do not.
@@ -194,27 +188,26 @@ func (s *sqlState) joins(e effect) effect {
 }
 
 // query returns the effect of a SELECT.
-func (s *sqlState) query(tokens []token) effect {
-	tables, system := tablesOf(tokens)
+func (s *sqlState) query(tokens []token, has func(words string) bool) effect {
+	tables, system := tablesOf("SELECT", tokens)
 	locks := namedLocks(tokens)
-	if containsWords(tokens, "NEXT", "VALUE") || containsWords(tokens, "NEXTVAL") || containsWords(tokens, "SETVAL") {
-		return effect{reads: names{everything}, writes: names{everything}}
-	}
-	if len(tables) == 0 && len(locks) == 0 && !system {
+	switch {
+	case has("NEXT VALUE") || has("NEXTVAL") || has("SETVAL"):
+		return touchesAll()
+	case len(tables) == 0 && len(locks) == 0 && !system:
 		return effect{local: true, opening: true}
 	}
+	locking := has("FOR UPDATE") || has("FOR SHARE") || has("LOCK IN SHARE MODE") ||
+		s.joinable() && s.level() == serializable
 	e := effect{reads: tables, writes: locks}
+	if locking {
+		e = effect{writes: append(locks, tables...)}
+	}
 	if system {
 		e.reads.add(everything)
 	}
-	locking := containsWords(tokens, "FOR", "UPDATE") || containsWords(tokens, "FOR", "SHARE") ||
-		containsWords(tokens, "LOCK", "IN", "SHARE", "MODE") || s.joinable() && s.level() == serializable
-	if locking {
-		e.reads, e.writes = nil, append(e.writes, tables...)
-		return s.joins(e)
-	}
 	e = s.joins(e)
-	if s.joinable() && s.level() == repeatableRead && !s.snapshot && len(tables) > 0 {
+	if !locking && s.joinable() && s.level() == repeatableRead && !s.snapshot && len(tables) > 0 {
 		// What the transaction reads later depends on what has been committed by now, whatever the table.
 		s.snapshot = true
 		e.reads.add(everything)
@@ -223,39 +216,35 @@ func (s *sqlState) query(tokens []token) effect {
 }
 
 // set returns the effect of SET, and notes the isolation level.
-func (s *sqlState) set(tokens []token) effect {
-	if at := indexWords(tokens, "ISOLATION", "LEVEL"); at >= 0 && at+2 < len(tokens) {
-		level := tokens[at+2].word()
-		if at+3 < len(tokens) && level != serializable {
-			level += " " + tokens[at+3].word()
-		}
-		s.isolate(level, words(tokens, "SET", "SESSION") || words(tokens, "SET", "LOCAL"))
+func (s *sqlState) set(tokens []token, o string, has func(words string) bool) effect {
+	if _, rest, found := strings.Cut(o, " ISOLATION LEVEL "); found {
+		level, _, _ := strings.Cut(rest, " , ") // READ ONLY may follow
+		s.isolate(strings.TrimSpace(level), has("SET SESSION") || has("SET LOCAL"))
 	}
-	local := effect{local: true, opening: true}
+	e := effect{local: true, opening: true}
 	for i, t := range tokens {
-		variable := strings.TrimPrefix(t.text, "@@")
-		value := ""
+		variable, value := strings.TrimPrefix(strings.ToUpper(t.text), "@@"), ""
 		if i+2 < len(tokens) {
-			value = tokens[i+2].text
+			value = strings.ToUpper(tokens[i+2].text)
 		}
-		switch strings.ToUpper(strings.TrimPrefix(variable, "session.")) {
+		if strings.HasPrefix(variable, "GLOBAL.") {
+			return touchesAll()
+		}
+		switch strings.TrimPrefix(variable, "SESSION.") {
 		case "GLOBAL", "PERSIST", "PERSIST_ONLY", "PASSWORD":
-			return effect{reads: names{everything}, writes: names{everything}}
+			return touchesAll()
 		case "FROM":
-			return s.query(tokens)
+			return s.query(tokens, has)
 		case "TX_ISOLATION", "TRANSACTION_ISOLATION":
-			s.isolate(strings.ToUpper(strings.ReplaceAll(value, "-", " ")), true)
+			s.isolate(strings.ReplaceAll(value, "-", " "), true)
 		case "AUTOCOMMIT":
 			if len(s.changed) > 0 { // it may commit
-				local.writes, local.local = slices.Clone(s.changed), false
+				e.writes, e.local = slices.Clone(s.changed), false
 			}
-			s.autocommit = value != "0" && !strings.EqualFold(value, "OFF") && !strings.EqualFold(value, "FALSE")
-		}
-		if strings.HasPrefix(strings.ToLower(variable), "global.") {
-			return effect{reads: names{everything}, writes: names{everything}}
+			s.autocommit = !slices.Contains([]string{"0", "OFF", "FALSE"}, value)
 		}
 	}
-	return local
+	return e
 }
 
 func (s *sqlState) isolate(level string, session bool) {
@@ -271,7 +260,7 @@ const lockPrefix = "mysql:lock:"
 // namedLocks returns the locks of GET_LOCK and its like.
 func namedLocks(tokens []token) (locks names) {
 	for i, t := range tokens {
-		switch t.word() {
+		switch strings.ToUpper(t.text) {
 		case "GET_LOCK", "RELEASE_LOCK", "IS_FREE_LOCK", "IS_USED_LOCK":
 			if i+3 < len(tokens) && tokens[i+1].is("(") && tokens[i+2].kind == literal &&
 				(tokens[i+3].is(")") || tokens[i+3].is(",")) {
@@ -288,26 +277,25 @@ func namedLocks(tokens []token) (locks names) {
 
 // tablesOf returns the tables that a statement names, and whether it reads tables about the server itself. A name that
 // is not a table's, such as that of a WITH, does no harm.
-func tablesOf(tokens []token) (tables names, system bool) {
-	verb := tokens[0].word()
-	expected := verb == "UPDATE" || verb == "INSERT" || verb == "REPLACE" || verb == "TABLE"
+func tablesOf(verb string, tokens []token) (tables names, system bool) {
+	expected := verb == "UPDATE" || verb == "INSERT" || verb == "REPLACE" || tokens[0].is("TABLE")
 	lists := []bool{false} // for each open parenthesis: a comma separates tables
 	for i := 1; i < len(tokens); i++ {
-		t := tokens[i]
-		top := len(lists) - 1
-		switch {
-		case t.is("("):
+		t, top := tokens[i], len(lists)-1
+		word := ""
+		if t.kind == name || t.kind == sign {
+			word = strings.ToUpper(t.text)
+		}
+		switch word {
+		case "(": // FROM (a, b)
 			lists = append(lists, expected)
-			continue // FROM (a, b)
-		case t.is(")"):
-			lists = lists[:max(top, 1)]
-			expected = false
 			continue
-		case t.is(","):
+		case ")":
+			lists, expected = lists[:max(top, 1)], false
+			continue
+		case ",":
 			expected = lists[top]
 			continue
-		}
-		switch word := t.word(); word {
 		case "FROM", "JOIN", "INTO", "STRAIGHT_JOIN":
 			expected = true
 			continue
@@ -320,7 +308,7 @@ func tablesOf(tokens []token) (tables names, system bool) {
 			expected, lists[top] = false, false
 			continue
 		}
-		if !expected || t.kind != name && t.kind != literal {
+		if !expected || t.kind != name && t.kind != quotedName && t.kind != literal {
 			expected = false
 			continue
 		}

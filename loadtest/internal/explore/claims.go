@@ -1,0 +1,215 @@
+package explore
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"stock/loadtest/internal/explore/trace"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/verify"
+)
+
+// LimitedBuyer are requests of one buyer, who may have fewer units than they ask for.
+const LimitedBuyer = "limit per buyer"
+
+// claimKind is the claim of the catalogue that a fault or a workload tests.
+type claimKind int
+
+const (
+	claimNone claimKind = iota // nothing is claimed
+	claimCorrect
+	claimCrash
+	claimLate
+	claimRetry
+	claimRestock
+	claimLimit
+	claimSet
+)
+
+// cells are what schedules led to, by the faults that struck. Limits of buyers have cells of their own.
+type cells map[string]*trace.Cell
+
+// cellName names the cell of some faults, in workloads that test a claim.
+func cellName(claim claimKind, faults string) string {
+	if claim == claimLimit {
+		return faults + "@" + LimitedBuyer
+	}
+	return faults
+}
+
+func newCell(claim claimKind, faults string) *trace.Cell {
+	c := &trace.Cell{Fault: faults, Kinds: map[string]int{}, Shortest: map[string]trace.Schedule{}}
+	if claim == claimLimit {
+		c.Requests = LimitedBuyer
+	}
+	return c
+}
+
+// collect adds a schedule of a workload that tests a claim.
+func (all cells) collect(claim claimKind, s trace.Schedule) {
+	faults := strings.Join(s.Outcome.Faults, "+")
+	name := cellName(claim, faults)
+	c := all[name]
+	if c == nil {
+		c = newCell(claim, faults)
+		all[name] = c
+	}
+	c.Schedules++
+	c.Kinds[s.Outcome.Kind]++
+	if s.Outcome.Waited {
+		c.Waited++
+	}
+	if best, found := c.Shortest[s.Outcome.Kind]; s.Outcome.Kind != trace.Right && (!found || shorter(s, best)) {
+		c.Shortest[s.Outcome.Kind] = s
+	}
+}
+
+// shorter reports whether a schedule is easier to read than another one.
+func shorter(s, o trace.Schedule) bool {
+	return cmp.Or(cmp.Compare(s.Preemptions, o.Preemptions), cmp.Compare(len(s.Outcome.Steps), len(o.Outcome.Steps)),
+		cmp.Compare(s.Token, o.Token)) < 0
+}
+
+func (all cells) schedules() (n int) {
+	for _, c := range all {
+		n += c.Schedules
+	}
+	return n
+}
+
+// judged returns the cells in their order, as they are now, compared with what is claimed.
+func (all cells) judged(claims claims, exhausted bool) (list []trace.Cell) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		c := *all[name]
+		c.Kinds, c.Shortest = maps.Clone(c.Kinds), maps.Clone(c.Shortest)
+		claims.judge(&c, exhausted)
+		list = append(list, c)
+	}
+	return list
+}
+
+// refuted reports whether a claim is refuted already.
+func (all cells) refuted(claims claims) bool {
+	return slices.ContainsFunc(all.judged(claims, false), func(c trace.Cell) bool { return !c.Held })
+}
+
+// claims are what must come of the schedules of a strategy, or of a script.
+type claims interface {
+	// judge compares a cell with what is claimed. A claim that something happens is refuted only if every schedule was
+	// executed and none shows it.
+	judge(c *trace.Cell, exhausted bool)
+	// settled reports whether no more schedules are needed in which these faults strike, of a workload that tests a claim.
+	settled(all cells, claim claimKind, faults string) bool
+}
+
+// ofStrategy are the claims of the catalogue.
+type ofStrategy struct{ scenario.Strategy }
+
+// expects returns what the catalogue claims about schedules in which a fault strikes, in words, and whether some of
+// them must, or may, do damage. The words are empty if it claims nothing. requests is that of a Cell.
+func (s ofStrategy) expects(requests, faults string) (words string, must, may bool) {
+	claim := s.ClaimFor(2, false)
+	if requests == LimitedBuyer && s.Claim.BuyerLimit == "exceeded" {
+		if faults == "" {
+			return "limit " + s.Claim.BuyerLimit, true, false
+		}
+		return "", false, true
+	}
+	if faults == "" {
+		return claim, claim != verify.ClaimCorrect, false
+	}
+	at := slices.IndexFunc(faultTable, func(f fault) bool { return f.name == faults })
+	if claim != verify.ClaimCorrect || at < 0 {
+		return "", false, true
+	}
+	switch faultTable[at].claim {
+	case claimSet:
+		if !s.keepsStocksApart() {
+			return "", false, true
+		}
+		return "keeps stocks apart", false, false
+	case claimCorrect:
+		return claim, false, false
+	case claimLate:
+		return s.Claim.LateWrite, s.Claim.LateWrite == verify.ClaimLosesUpdates, s.Claim.LateWrite == ""
+	case claimRetry:
+		return s.Claim.ClientRetry, s.Claim.ClientRetry == "deducts-again", s.Claim.ClientRetry == ""
+	case claimRestock:
+		claim = s.ClaimFor(2, true)
+		return claim, claim != verify.ClaimCorrect, false
+	case claimCrash:
+		return s.Claim.HolderCrash, false, slices.Contains([]string{"loses-units", "blocks-forever"}, s.Claim.HolderCrash)
+	}
+	return "", false, true
+}
+
+// keepsStocksApart reports whether it is claimed that what was not done for a stock does not change a later one:
+// sales on their way to MySQL, units that are held, and limits of buyers.
+func (s ofStrategy) keepsStocksApart() bool {
+	return s.WriteBehind || len(s.Reservations) > 0 || s.Claim.BuyerLimit != ""
+}
+
+// judge implements claims.
+func (s ofStrategy) judge(c *trace.Cell, exhausted bool) {
+	words, must, may := s.expects(c.Requests, c.Fault)
+	c.Claim = words
+	c.Held = may || must && (c.Damaged() > 0 || !exhausted) || !must && c.Damaged() == 0
+	switch words {
+	case "loses-units":
+		allowed := []string{trace.Right, trace.Unjudged, trace.Leaked, trace.Undersold, trace.SellsLess}
+		for kind := range c.Kinds {
+			c.Held = c.Held && slices.Contains(allowed, kind)
+		}
+	case "harmless", "rolls-back", "unlocks":
+		c.Held = c.Held && c.Waited == 0
+	case "blocks-until-lease-ends":
+		c.Held = c.Held && (c.Waited > 0 || !exhausted || c.Fault != ReplicaDies)
+	}
+}
+
+// settled implements claims: some damage was found, and the claim is one of damage, or nothing is claimed, or there is
+// damage even without a fault.
+func (s ofStrategy) settled(all cells, claim claimKind, faults string) bool {
+	if c := all[cellName(claim, "")]; c != nil && faults != "" && c.Damaged() > 0 {
+		return true
+	}
+	c := all[cellName(claim, faults)]
+	if c == nil {
+		return false
+	}
+	words, must, _ := s.expects(c.Requests, faults)
+	return (must || words == "") && c.Damaged() > 0
+}
+
+// ofScript is what a script expects, by fault. What it does not name must be right.
+type ofScript map[string]string
+
+// wants returns what is expected of a fault, or of none.
+func (s ofScript) wants(fault string) string { return cmp.Or(s[fault], trace.Right) }
+
+// judge implements claims. Nothing is expected of faults that strike what is broken without them, or with one of them.
+func (s ofScript) judge(c *trace.Cell, exhausted bool) {
+	_, named := s[c.Fault]
+	broken := func(fault string) bool { return s.wants(fault) != trace.Right }
+	if !named && (broken("") || slices.ContainsFunc(strings.Split(c.Fault, "+"), broken)) {
+		c.Held = true
+		return
+	}
+	if c.Claim = s.wants(c.Fault); c.Claim == trace.Right {
+		c.Held = c.Damaged() == 0
+	} else {
+		c.Held = c.Kinds[c.Claim] > 0 || !exhausted
+	}
+}
+
+// settled implements claims: what the script expects was found. Without a fault, all schedules are executed
+// nevertheless, unless each one takes a while.
+func (s ofScript) settled(all cells, _ claimKind, faults string) bool {
+	found := func(fault string) bool {
+		want := s.wants(fault)
+		return want != trace.Right && all[fault] != nil && all[fault].Kinds[want] > 0
+	}
+	return found("") && (faults != "" || s.wants("") == trace.Deadlock) || faults != "" && found(faults)
+}

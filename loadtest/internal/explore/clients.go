@@ -1,0 +1,148 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"stock/internal/monotonic"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/traffic"
+)
+
+// answers are what clients were told.
+type answers struct {
+	ops   []history.Op
+	calls []history.Call
+}
+
+// client sends the request of an actor, and tells each answer.
+type client func(ctx context.Context, tell func(string)) (answers, error)
+
+// holdTime is longer than a schedule takes. What ends it earlier is a fault.
+const holdTime = 60_000 // milliseconds
+
+// actors returns those of a schedule: first the requests, then what faults start.
+func (x *session) actors(items []int64) (actors []*actor) {
+	for n, r := range x.workload.requests {
+		actors = append(actors, &actor{name: string(rune('A' + n)), replica: n, first: true, send: x.client(items, n, n, r)})
+	}
+	late := x.lane.late()
+	return append(actors,
+		&actor{name: againName, replica: late, send: x.client(items, 0, late, again(x.workload.requests[0]))},
+		&actor{name: restockName, replica: late, send: x.restock(items[0])},
+		&actor{name: setName, replica: late, send: x.setAnew(items[0])})
+}
+
+// client returns that of the n-th request, which it sends to a replica.
+func (x *session) client(items []int64, n, at int, r request) client {
+	if r.same {
+		n = 0
+	}
+	name := fmt.Sprintf("%s-%c", requestPrefix(items[0]), 'A'+n)
+	var lines []history.Line
+	for _, line := range r.lines {
+		lines = append(lines, history.Line{GoodsID: items[line.GoodsID], Count: line.Count})
+	}
+	op := history.Op{Kind: r.kind, Name: name, Client: n, Again: r.same && x.strategy.Idempotent, BuyerLimit: r.limit}
+	if op.Again {
+		op.How = history.InFlight
+	}
+	if r.limit > 0 {
+		op.Buyer = requestPrefix(items[0])
+	}
+	if r.kind == history.Order {
+		op.Lines = lines
+	} else {
+		op.GoodsID, op.Count = lines[0].GoodsID, lines[0].Count
+	}
+	if x.lane.subject != nil {
+		op.OmitsRemaining = true
+		return x.lane.subject.client(x.lane, at, op)
+	}
+	url := x.lane.replicas[at].URL
+	load := traffic.Load{
+		Strategy: x.strategy.Name, Store: x.store, Keys: x.strategy.Idempotent, Timeout: clientTimeout,
+	}
+	if r.kind == history.Hold {
+		return holder(url, load, r.ends, history.Call{
+			Kind: history.Hold, Name: name, GoodsID: lines[0].GoodsID, Count: lines[0].Count, TTLMS: holdTime,
+			Keyed: x.workload.name == "same-hold", Again: r.same,
+		})
+	}
+	ops := []history.Op{op}
+	if r.twice {
+		op.Name += "-next"
+		ops = append(ops, op)
+	}
+	return func(ctx context.Context, tell func(string)) (got answers, err error) {
+		for _, op := range ops {
+			op, err = traffic.SendOne(ctx, url, load, "", op)
+			tell(inWords(op.Outcome, op.Error))
+			got.ops = append(got.ops, op)
+			if err != nil {
+				break
+			}
+		}
+		return got, err
+	}
+}
+
+// requestPrefix begins the names of all requests of a schedule.
+func requestPrefix(item int64) string { return fmt.Sprintf("explore-%d", item) }
+
+// holder returns a client who holds units, and then ends the reservation.
+func holder(url string, load traffic.Load, ends string, call history.Call) client {
+	return func(ctx context.Context, tell func(string)) (got answers, err error) {
+		held, err := traffic.CallOne(ctx, url, load, call)
+		tell(inWords(held.Outcome, held.Error))
+		got.calls = append(got.calls, held)
+		if err != nil || held.Outcome != history.Done || ends == "" {
+			return got, err
+		}
+		ended, err := traffic.CallOne(ctx, url, load, traffic.About(held, ends, false))
+		tell(ends + ": " + inWords(ended.Outcome, ended.Error))
+		got.calls = append(got.calls, ended)
+		return got, err
+	}
+}
+
+func inWords(outcome history.Outcome, problem string) string {
+	text := strings.ReplaceAll(string(outcome), "_", " ")
+	if problem != "" {
+		text += ": " + problem
+	}
+	return text
+}
+
+// restock returns a client who puts a unit back.
+func (x *session) restock(item int64) client {
+	return func(ctx context.Context, tell func(string)) (answers, error) {
+		op := history.Op{Kind: history.Restock, Name: requestPrefix(item) + "-restock", GoodsID: item, Count: 1}
+		op, err := traffic.RestockOne(ctx, x.lane.replicas[x.lane.late()].AdminURL, x.store, clientTimeout, op)
+		tell(inWords(op.Outcome, op.Error))
+		return answers{ops: []history.Op{op}}, err
+	}
+}
+
+// Of a stock that is set during a schedule.
+const (
+	stockSet = "set" // the kind of the Op
+	setTo    = 5     // units
+)
+
+// setAnew returns a client who sets the stock.
+func (x *session) setAnew(item int64) client {
+	return func(ctx context.Context, tell func(string)) (answers, error) {
+		op := history.Op{Kind: stockSet, GoodsID: item, Count: setTo, SentNS: monotonic.Now(), Outcome: history.Sold}
+		service := x.desk()
+		service.Client = &http.Client{Timeout: clientTimeout}
+		if err := service.SetStock(ctx, map[int64]int64{item: setTo}); err != nil {
+			op.Outcome, op.Error = history.Unknown, err.Error()
+		}
+		op.ReceivedNS = monotonic.Now()
+		tell(inWords(op.Outcome, op.Error))
+		return answers{ops: []history.Op{op}}, nil
+	}
+}

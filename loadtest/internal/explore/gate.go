@@ -1,0 +1,158 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"stock/loadtest/internal/explore/wire"
+)
+
+// Arrive implements wire.Gate.
+func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
+	if subject, ok := r.lane.subject.(*scripted); ok && !subject.mayTouch(e, r.lane.at.KeyPrefix) {
+		return wire.LoseBoth
+	}
+	running := r.lane.running()
+	serving := running != nil && r.lane.subject != nil && running.serves(r.number)
+	if s := r.lane.concerned(e, serving); s != nil {
+		return s.arrive(r.number, e, gone)
+	}
+	switch {
+	case running == nil:
+	case looksForWork(e):
+		e.Noted()
+		select {
+		case <-running.over:
+		case <-gone:
+		}
+	default:
+		running.pass(e)
+	}
+	return wire.Pass
+}
+
+// Answered implements wire.Gate.
+func (r *replica) Answered(e *wire.Exchange, err error) {
+	if s := r.lane.running(); s != nil {
+		s.replied(r.number, e, err)
+	}
+}
+
+// Pushed implements wire.Gate.
+func (r *replica) Pushed(*wire.Conn) {
+	if s := r.lane.running(); s != nil {
+		s.heard(r.number)
+	}
+}
+
+// Closed implements wire.Gate.
+func (r *replica) Closed(*wire.Conn) {
+	if s := r.lane.running(); s != nil {
+		s.heard(r.number)
+	}
+}
+
+// concerned returns the schedule to which an exchange belongs: it names an item or what was made for it, such as a
+// reservation, or ends a transaction that did. It returns nil for others. Replicas look for work all the time, and end
+// what an earlier schedule has left behind.
+//
+// A service of the user may know an item by another name than its clients. So whatever it does while it is serving a
+// request belongs to the schedule, unless it does the same without one.
+func (l *lane) concerned(e *wire.Exchange, serving bool) *schedule {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.now == nil {
+		if l.watching {
+			l.idle[e.Shape] = true
+		}
+		return nil
+	}
+	_, script := l.subject.(*scripted)
+	switch {
+	case script:
+	case slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) }):
+		l.sticky[e.Conn] = true
+		l.names = append(l.names, uuids.FindAllString(e.Text, -1)...)
+	case l.sticky[e.Conn] && endsTransaction(e):
+	case serving && !l.idle[e.Shape]:
+		l.sticky[e.Conn] = l.sticky[e.Conn] || !e.Local
+	default:
+		if beginsTransaction(e) { // for something else: connections are shared
+			delete(l.sticky, e.Conn)
+		}
+		return nil
+	}
+	return l.now
+}
+
+// looksForWork reports whether a replica looks for reservations that have expired, as it does once a second. It must
+// not find those of a schedule sometimes: that requests find them is part of the schedule.
+func looksForWork(e *wire.Exchange) bool { return strings.Contains(e.Text, "FROM reservation") }
+
+func beginsTransaction(e *wire.Exchange) bool {
+	text := strings.ToUpper(e.Text)
+	return strings.HasPrefix(text, "BEGIN") || strings.HasPrefix(text, "START TRANSACTION")
+}
+
+// endsTransaction reports whether an exchange concerns the whole transaction of its connection.
+func endsTransaction(e *wire.Exchange) bool {
+	text := strings.ToUpper(e.Text)
+	return strings.HasPrefix(text, "COMMIT") || strings.HasPrefix(text, "ROLLBACK")
+}
+
+// uuids matches the ids that a service makes, as literals of SQL.
+var uuids = regexp.MustCompile(`\b0x[0-9a-f]{32}\b`)
+
+// passing is the gate of the masters of Redlock. Their exchanges pass: a lock makes many of them at the same time, in
+// an order that does not matter to others unless they lose a majority. What has the reply of before is a poll, and
+// changes nothing.
+type passing struct {
+	*replica
+	mu   sync.Mutex
+	last map[string]string // replies, by the shape of what was asked
+}
+
+// Arrive implements wire.Gate.
+func (p *passing) Arrive(e *wire.Exchange, _ <-chan struct{}) wire.Action {
+	if s := p.lane.concerned(e, false); s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.touches(e)
+	}
+	return wire.Pass
+}
+
+// Answered implements wire.Gate.
+func (p *passing) Answered(e *wire.Exchange, err error) {
+	p.mu.Lock()
+	same := p.last[e.Shape] == e.Reply
+	p.last[e.Shape] = e.Reply
+	p.mu.Unlock()
+	if !same {
+		p.replica.Answered(e, err)
+	}
+}
+
+// pass is the gate of requests over HTTP, which no proxy sees.
+func (r *replica) pass(ctx context.Context, text string, send func() (string, error)) error {
+	all := []string{everything}
+	e := &wire.Exchange{Conn: &wire.Conn{Store: "http"}, Store: "http", Text: text, Shape: text, Reads: all, Writes: all}
+	action := r.Arrive(e, ctx.Done())
+	if action == wire.LoseBoth {
+		r.Answered(e, errNotAnswered)
+		return errNotAnswered
+	}
+	reply, err := send()
+	e.Reply = reply
+	r.Answered(e, err)
+	if action == wire.LoseReply {
+		return errNotAnswered
+	}
+	return err
+}
+
+var errNotAnswered = errors.New("the request was not answered")

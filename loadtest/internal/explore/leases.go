@@ -1,0 +1,242 @@
+package explore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"stock/loadtest/internal/explore/trace"
+	"stock/loadtest/internal/topology"
+)
+
+// Locks of MySQL, as wire.Exchange names them. GET_LOCK has no lease: its lock ends with its connection.
+const (
+	namedLock = "mysql:lock:"
+	lockRow   = "mysql:lock_row"
+)
+
+func isLockInMySQL(name string) bool { return name == lockRow || strings.HasPrefix(name, namedLock) }
+
+// redisKeys lists the keys of Redis that the steps so far have touched. s.mu is held.
+func (s *schedule) redisKeys() []string { return keysOf(slices.Sorted(maps.Keys(s.touched))) }
+
+// leases lists the locks that end by themselves: keys of Redis with a time to live, and others. s.mu is held.
+func (s *schedule) leases() []string {
+	locks := slices.DeleteFunc(slices.Sorted(maps.Keys(s.touched)), func(name string) bool { return !isLockInMySQL(name) })
+	return s.lane.leases(s.redisKeys(), locks)
+}
+
+// expiring lists the leases that end with time: that of GET_LOCK does not. s.mu is held.
+func (s *schedule) expiring() []string {
+	return slices.DeleteFunc(s.leases(), func(key string) bool { return strings.HasPrefix(key, namedLock) })
+}
+
+// lockKeys lists the keys of locks in Redis. s.mu is held.
+func (s *schedule) lockKeys() []string {
+	return slices.DeleteFunc(s.redisKeys(), func(key string) bool { return !strings.HasPrefix(key, s.locks) })
+}
+
+// end ends locks.
+func (s *schedule) end(which func() []string) {
+	s.mu.Lock()
+	keys := which()
+	s.mu.Unlock()
+	if len(keys) > 0 {
+		s.add(trace.Step{Kind: trace.Strikes, Store: storeOf(keys), Text: inCommands(keys)})
+	}
+	s.lane.endLeases(keys)
+}
+
+// longestLease is longer than the leases of locks, and shorter than the time to live of anything else.
+const longestLease, longestLeaseElsewhere = 5 * time.Second, time.Minute
+
+// leases lists those of the keys that have a time to live, and which locks of other servers are held.
+func (l *lane) leases(keys, locks []string) (leases []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	longest := longestLease
+	if l.subject != nil {
+		longest = longestLeaseElsewhere
+	}
+	for _, client := range l.masters() {
+		for _, key := range keys {
+			ttl := client.PTTL(ctx, key).Val()
+			if ttl > 0 && ttl <= longest && !slices.Contains(leases, key) {
+				leases = append(leases, key)
+			}
+		}
+	}
+	l.mu.Lock()
+	items := slices.Clone(l.names)
+	l.mu.Unlock()
+	return slices.Concat(leases, l.heldInMySQL(ctx, locks, items), l.heldInEtcd(ctx, items), l.heldInZooKeeper(items))
+}
+
+// endLeases deletes keys and ends locks. If it fails, no lease has ended, which the schedule shows.
+func (l *lane) endLeases(names []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for _, client := range l.masters() {
+		_ = client.Del(ctx, names...).Err()
+	}
+	for _, name := range names {
+		if lock, ok := strings.CutPrefix(name, namedLock); ok {
+			l.killHolder(ctx, lock)
+		} else if key, ok := strings.CutPrefix(name, etcdPrefix); ok {
+			_, _ = l.etcd.Delete(ctx, key)
+		} else if node, ok := strings.CutPrefix(name, zookeeperPrefix); ok {
+			_ = l.zookeeper.Delete(node, -1)
+		} else if name == lockRow {
+			_, _ = l.db.ExecContext(ctx, "UPDATE lock_row SET expires = UTC_TIMESTAMP(6)")
+		}
+	}
+}
+
+// killHolder kills the connection that has a lock of GET_LOCK. The server ends it in the background.
+func (l *lane) killHolder(ctx context.Context, lock string) {
+	var id *uint32
+	for l.db.GetContext(ctx, &id, "SELECT IS_USED_LOCK(?)", lock) == nil && id != nil {
+		_, _ = l.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", *id))
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// inCommands says how a person would end locks and delete keys.
+func inCommands(keys []string) string {
+	var commands, deleted []string
+	for _, key := range keys {
+		name, named := strings.CutPrefix(key, namedLock)
+		switch {
+		case named:
+			commands = append(commands, fmt.Sprintf("KILL CONNECTION (the one with IS_USED_LOCK('%s'))", name))
+		case key == lockRow:
+			commands = append(commands, "UPDATE lock_row SET expires = UTC_TIMESTAMP(6)")
+		default:
+			deleted = append(deleted, key)
+		}
+	}
+	if len(deleted) > 0 {
+		commands = append(commands, "DEL "+strings.Join(deleted, " "))
+	}
+	return strings.Join(commands, "; ")
+}
+
+// storeOf returns the store that has the keys or locks.
+func storeOf(keys []string) string {
+	if slices.ContainsFunc(keys, isLockInMySQL) {
+		return "mysql"
+	}
+	return "redis"
+}
+
+// connectLocks connects to the servers that keep only locks. All lanes share them.
+func (l *lane) connectLocks(at topology.Addresses) (err error) {
+	for _, address := range at.Redlock {
+		client := redis.NewClient(&redis.Options{Addr: address})
+		l.onStop(func(context.Context) error { return client.Close() })
+		l.redlock = append(l.redlock, client)
+	}
+	if len(at.Etcd) > 0 {
+		if l.etcd, err = clientv3.New(clientv3.Config{Endpoints: at.Etcd, Logger: zap.NewNop()}); err != nil {
+			return err
+		}
+		l.onStop(func(context.Context) error { return l.etcd.Close() })
+	}
+	if len(at.ZooKeeper) > 0 {
+		quiet := zk.WithLogger(log.New(io.Discard, "", 0))
+		if l.zookeeper, _, err = zk.Connect(at.ZooKeeper, 30*time.Second, quiet, zk.WithLogInfo(false)); err != nil {
+			return err
+		}
+		l.onStop(func(context.Context) error { l.zookeeper.Close(); return nil })
+	}
+	return nil
+}
+
+// masters lists the servers of Redis that the strategy uses.
+func (l *lane) masters() []*redis.Client {
+	if slices.Contains(l.needs, "redlock") {
+		return append([]*redis.Client{l.keys}, l.redlock...)
+	}
+	return []*redis.Client{l.keys}
+}
+
+// heldInMySQL lists those of the locks that are held. A row of lock_row is held for one of the items.
+func (l *lane) heldInMySQL(ctx context.Context, locks, items []string) (held []string) {
+	for _, lock := range locks {
+		var holder *uint32 // nil also if it cannot be read, as below: then no lease ends, which the schedule shows
+		if name, named := strings.CutPrefix(lock, namedLock); named {
+			_ = l.db.GetContext(ctx, &holder, "SELECT IS_USED_LOCK(?)", name)
+		} else {
+			_ = l.db.GetContext(ctx, &holder,
+				"SELECT 1 FROM lock_row WHERE name LIKE ? AND expires > UTC_TIMESTAMP(6) LIMIT 1", "%"+items[0]+"%")
+		}
+		if holder != nil {
+			held = append(held, lock)
+		}
+	}
+	return held
+}
+
+// Where the locks are in etcd and ZooKeeper, and how the names of those that hold them begin here.
+const (
+	etcdRoot        = "locks/"
+	zookeeperRoot   = "/stock"
+	etcdPrefix      = "etcd:"
+	zookeeperPrefix = "zookeeper:"
+)
+
+func ofItem(queue string, items []string) bool {
+	return slices.ContainsFunc(items, func(item string) bool { return strings.Contains(queue, item) })
+}
+
+// heldInEtcd lists the keys that have the locks of some items: the first of each queue.
+func (l *lane) heldInEtcd(ctx context.Context, items []string) (holders []string) {
+	if !slices.Contains(l.needs, "etcd") {
+		return nil
+	}
+	found, err := l.etcd.Get(ctx, etcdRoot, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		return nil
+	}
+	queues := map[string]bool{}
+	for _, kv := range found.Kvs {
+		if queue := path.Dir(string(kv.Key)); ofItem(queue, items) && !queues[queue] {
+			queues[queue] = true
+			holders = append(holders, etcdPrefix+string(kv.Key))
+		}
+	}
+	return holders
+}
+
+// heldInZooKeeper lists the nodes that have the locks of some items: those with the lowest number, of ten digits.
+func (l *lane) heldInZooKeeper(items []string) (holders []string) {
+	if !slices.Contains(l.needs, "zookeeper") {
+		return nil
+	}
+	number := func(node string) string { return node[max(0, len(node)-10):] }
+	queues, _, _ := l.zookeeper.Children(zookeeperRoot)
+	for _, queue := range queues {
+		queue = path.Join(zookeeperRoot, queue)
+		if !ofItem(queue, items) {
+			continue
+		}
+		if nodes, _, _ := l.zookeeper.Children(queue); len(nodes) > 0 {
+			first := slices.MinFunc(nodes, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+			holders = append(holders, zookeeperPrefix+path.Join(queue, first))
+		}
+	}
+	return holders
+}

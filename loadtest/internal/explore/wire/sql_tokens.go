@@ -1,0 +1,109 @@
+package wire
+
+import (
+	"regexp"
+	"strings"
+)
+
+// tokenKind is what a token of SQL is: the number of its group in lexemes.
+type tokenKind int
+
+const (
+	quotedName  tokenKind = iota + 1 // a name in backquotes
+	literal                          // a string
+	variable                         // @name, @@name
+	number                           // a number
+	name                             // a keyword, or a name without quotes
+	placeholder                      // ?
+	sign                             // anything else, one character
+)
+
+// lexemes matches what statements consist of, in the default SQL mode. What is in no group is no token: blanks,
+// comments, and the marks around the text of /*! … */, which is no comment.
+var lexemes = regexp.MustCompile(`(?s)\s+|#[^\n]*|--(?:[ \t\r\v\f][^\n]*)?(?:\n|$)|/\*M?!\d*|/\*.*?(?:\*/|$)|\*/` +
+	"|(`(?:[^`]|``)*`?)" + `|('(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?)|(@[\w$@.\x{80}-\x{10FFFF}]*)` +
+	`|(0x[\w$]*|\d(?:[eE][-+]|[\w$.])*)|([\w$\x{80}-\x{10FFFF}]+)|(\?)|(.)`)
+
+// unescape replaces what stands for other characters in a literal.
+var unescape = strings.NewReplacer(`\0`, "\x00", `\n`, "\n", `\r`, "\r", `\t`, "\t", `\b`, "\b", `\Z`, "\x1a",
+	`\\`, `\`, `\'`, `'`, `\"`, `"`, `''`, `'`, `""`, `"`, "``", "`")
+
+// token is a part of a statement.
+type token struct {
+	kind    tokenKind
+	text    string // without quotes
+	at, end int    // its first byte, and the one after its last
+}
+
+// is reports whether the token is this keyword or sign.
+func (t token) is(text string) bool {
+	return (t.kind == name || t.kind == sign) && strings.EqualFold(t.text, text)
+}
+
+// tokenize cuts statements into tokens.
+func tokenize(text string) (tokens []token) {
+	for _, m := range lexemes.FindAllStringSubmatchIndex(text, -1) {
+		for kind := quotedName; kind <= sign; kind++ {
+			at, end := m[2*kind], m[2*kind+1]
+			if at < 0 {
+				continue
+			}
+			t := token{kind, text[at:end], at, end}
+			if kind == quotedName || kind == literal {
+				t.text = unescape.Replace(strings.TrimSuffix(t.text[1:], t.text[:1]))
+			}
+			tokens = append(tokens, t)
+		}
+	}
+	return tokens
+}
+
+// outline returns the keywords, names and signs of a statement in upper case, with a blank before and after each, and
+// question marks for all else.
+func outline(tokens []token) string {
+	var b strings.Builder
+	b.WriteByte(' ')
+	for _, t := range tokens {
+		if t.kind == name || t.kind == sign {
+			b.WriteString(strings.ToUpper(t.text))
+		} else {
+			b.WriteByte('?')
+		}
+		b.WriteByte(' ')
+	}
+	return b.String()
+}
+
+// replaceTokens writes a statement anew: replace returns what stands for a token, and whether it is to be replaced.
+func replaceTokens(text string, tokens []token, replace func(token) (string, bool)) string {
+	var b strings.Builder
+	done := 0
+	for _, t := range tokens {
+		if by, ok := replace(t); ok {
+			b.WriteString(text[done:t.at])
+			b.WriteString(by)
+			done = t.end
+		}
+	}
+	b.WriteString(text[done:])
+	return b.String()
+}
+
+// interpolate puts arguments into a statement in the place of its question marks.
+func interpolate(text string, args []string) string {
+	return replaceTokens(text, tokenize(text), func(t token) (string, bool) {
+		if t.kind != placeholder || len(args) == 0 {
+			return "", false
+		}
+		arg := args[0]
+		args = args[1:]
+		return arg, true
+	})
+}
+
+// shapeSQL returns a statement with question marks for its literals, so that it looks the same with other arguments.
+func shapeSQL(text string, tokens []token) string {
+	varies := func(t token) (string, bool) { return "?", t.kind == literal || t.kind == number }
+	shape := replaceTokens(text, tokens, varies)
+	return strings.Join(strings.Fields(shape), " ")
+}
