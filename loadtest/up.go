@@ -117,7 +117,6 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		RedisReplica: f.copied,
 		StockBinary:  f.local.stockBinary,
 		TiDB:         f.local.tidb,
-		PausePoints:  f.pausePoints,
 		User:         f.servers.userServers(f.replicas + 2),
 		ReplicaArgs:  []string{"--lease=" + f.lease.String()},
 		Listen:       cmp.Or(f.listen, ifFree(usualListen, 1)),

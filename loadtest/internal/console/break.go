@@ -433,7 +433,7 @@ func (c *Console) sell(base string, strategy scenario.Strategy, body saleRequest
 			Strategy: strategy.Name, Store: strategy.Stores[0], Keys: strategy.Idempotent, Timeout: saleTime,
 		}
 		op := history.Op{Kind: history.Deduct, Name: name, GoodsID: shownItem, Count: body.Count}
-		op, err := traffic.SendOne(c.ctx, base, load, body.Pause, op)
+		op, err := traffic.SendOne(c.ctx, base, load, op)
 		answered()
 		answer := describe(op, err)
 		c.board.update(func(s *State) {

@@ -276,13 +276,13 @@ func (x *session) client(items []int64, n, at int, r request) client {
 		op.GoodsID, op.Count = first.GoodsID, first.Count
 	}
 	return func(ctx context.Context, tell func(string)) (answers, error) {
-		first, err := traffic.SendOne(ctx, url, load, "", op)
+		first, err := traffic.SendOne(ctx, url, load, op)
 		tell(inWords(first.Outcome, first.Error))
 		got := answers{ops: []history.Op{first}}
 		if err == nil && r.twice {
 			next := op
 			next.Name += "-next"
-			next, err = traffic.SendOne(ctx, url, load, "", next)
+			next, err = traffic.SendOne(ctx, url, load, next)
 			tell(inWords(next.Outcome, next.Error))
 			got.ops = append(got.ops, next)
 		}

@@ -164,18 +164,18 @@ var replicaKilled = Scenario{
 	Play: func(s *Stage) {
 		c := s.openCrowd(0)
 		s.meet("both replicas have sold") // or some leases would end before the victim is killed
-		holder, point := s.park(patiently(to(s.Victim, "A", 1)))
+		a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
 		over := c.goOn()
 		s.killVictim()
 		c.killedNS.Store(monotonic.Now())
-		s.diedUnanswered(holder)
+		a.die()
 		over()
 		c.report(received)
 		unknown := c.count(0, monotonic.Now(), history.Unknown)
 		if unknown > crowdUsers {
 			s.Failf("%d outcomes are unknown, but only %d users were buying", unknown, crowdUsers)
 		}
-		s.Provef("the victim was killed with A parked at %s; it had sold %d times, and the survivor %d times", point,
+		s.Provef("the victim was killed while a proxy held %s of A; it had sold %d times, and the survivor %d times", a.what,
 			c.sales["victim"], c.sales["survivor"])
 		s.Stepf("%d users have sent %d requests, %d of them with an unknown outcome", crowdUsers, len(c.ops), unknown)
 	},
@@ -266,14 +266,14 @@ var clusterFailoverOfLocks = Scenario{
 	On:    Setting{Nginx: true, Redis: redisCluster, Args: endless},
 	Play: func(s *Stage) {
 		c := s.openCrowd(clusterPace)
-		var a lateHolder
+		var a held
 		// A lock that waits for the Redis replica must be granted before that is cut off.
 		if waitsForReplica(s.Strategy) {
-			a = s.holdWrite(patientTimeout)
+			a = s.holdWrite()
 		}
 		s.cutClusterReplication()
 		if !waitsForReplica(s.Strategy) {
-			a = s.holdWrite(patientTimeout)
+			a = s.holdWrite()
 		}
 		over := c.goOn()
 		s.forget(a, s.redis.master, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
@@ -371,7 +371,7 @@ func holdsAfterCrash(variant, title string, on Setting) Scenario {
 		Play: func(s *Stage) {
 			s.setManyUnits()
 			s.run.CallsVersion = history.CallsVersion
-			held := s.hold()
+			held := s.reserve()
 			clients, load, buyers := s.startBuyers()
 			what, strike := "the victim is killed", func(context.Context) error { return s.Victim.Kill() }
 			if s.MySQL != nil {

@@ -46,8 +46,8 @@ var lateWrite = Scenario{
 			}
 			s.send(to(s.Survivor, "Z", 1))
 		}
-		a := s.holdWrite(0)
-		s.Provef("the proxy between the victim and %s holds A's write of %d bytes", s.Store, a.write.Bytes())
+		a := s.hold(to(s.Victim, "A", 1), Write)
+		s.Provef("the proxy between the victim and %s holds %s of A", s.Store, a.what)
 		s.buyBeforeWrite(a)
 	},
 }
@@ -74,7 +74,7 @@ func redisRestarts(
 		Claim:   claimed,
 		On:      Setting{Redis: oneRedis(o), Args: endless},
 		Play: func(s *Stage) {
-			a, master := s.holdWrite(patientTimeout), s.redis.master
+			a, master := s.holdWrite(), s.redis.master
 			s.forget(a, master, master, "Redis was killed and restarted", master.Restart)
 			s.arriveLate(a)
 		},
@@ -99,7 +99,7 @@ func lockEvicted(policy string) Scenario {
 		},
 		On: Setting{Redis: oneRedis(servers.RedisOptions{Args: []string{"--maxmemory-policy", policy}}), Args: endless},
 		Play: func(s *Stage) {
-			a, master := s.holdWrite(patientTimeout), s.redis.master
+			a, master := s.holdWrite(), s.redis.master
 			s.forget(a, master, master, "Redis ran out of memory", s.fillRedis)
 			s.ranOutOfMemory()
 			s.arriveLate(a)
@@ -186,7 +186,7 @@ var failover = Scenario{
 	On:      Setting{Redis: redisPair, Args: endless},
 	Play: func(s *Stage) {
 		s.cutReplication()
-		a := s.holdWrite(patientTimeout)
+		a := s.holdWrite()
 		s.lacksLock(s.redis.replica)
 		s.forget(a, s.redis.master, s.redis.replica, replicaPromoted, s.redis.failOver)
 		s.arriveLate(a)
@@ -202,7 +202,7 @@ var plannedFailover = Scenario{
 	Claim:   lockKept,
 	On:      Setting{Redis: redisPair, Args: endless},
 	Play: func(s *Stage) {
-		a := s.holdWrite(patientTimeout)
+		a := s.holdWrite()
 		s.eventually("the Redis replica has the lock", func() bool { return s.lockPTTL(s.redis.replica) != noKey })
 		what := "the master ended, and its Redis replica was promoted"
 		s.forget(a, s.redis.master, s.redis.replica, what, s.redis.endAndFailOver)
@@ -233,7 +233,7 @@ var splitBrain = Scenario{
 				s.Survivor.Redis.Redirect(replica.Addr)
 				return master.Signal(syscall.SIGCONT)
 			})
-		a := s.holdWrite(patientTimeout)
+		a := s.holdWrite()
 		s.isMaster(master)
 		s.isMaster(replica)
 		if old := s.lockPTTL(master); old != noKey {
@@ -265,7 +265,7 @@ var waitHealthy = Scenario{
 	On:        Setting{Redis: redisPair, Args: endless},
 	Practices: waitHealthyPractices,
 	Play: func(s *Stage) {
-		a := s.holdWrite(patientTimeout)
+		a := s.holdWrite()
 		s.forget(a, s.redis.master, s.redis.replica, replicaPromoted, s.redis.failOver)
 		sold := s.askMeanwhile(a)
 		// Until the promoted one has a Redis replica, it grants nothing.
@@ -338,21 +338,21 @@ var deletesAnothersLock = Scenario{
 	Play: func(s *Stage) {
 		// The scripts must be known to Redis, or it would ask for the text of the one that comes late.
 		s.send(to(s.Victim, "Z", 1))
-		holder, _ := s.park(to(s.Victim, "A", 1), "before-unlock")
+		a := s.hold(to(s.Victim, "A", 1), Write)
 		late := s.catch(s.Victim.Redis, s.releasesLock)
-		released := s.meanwhile(func() { s.release(holder) })
+		a.message.land()
 		late.arrive()
 		s.Stepf("A has written; the proxy holds its release of %d bytes", late.Bytes())
 		if s.Strategy.Claim.HolderCrash == "blocks-forever" { // the lock does not end by itself
 			s.deleteLock(s.Item)
 		}
-		next := s.parkNext(to(s.Survivor, "B", 2), "after-read")
+		b := s.holdNext(to(s.Survivor, "B", 2), Write)
 		asked, rest := time.Now(), s.keyPTTL()
 		s.Stepf("B has been granted the lock and has read the stock; the PTTL of the lock is %s", rest)
 		late.land()
 		s.enterIfFree(asked, rest)
-		s.release(next)
-		released()
+		b.land()
+		a.wait()
 		s.send(to(s.Survivor, "D", 1))
 	},
 }
@@ -382,13 +382,13 @@ var lateRenewal = Scenario{
 	Claim:   always("renews a lock only if it is its own", report.Safe),
 	On:      Setting{Args: patient()},
 	Play: func(s *Stage) {
-		holder, _ := s.park(to(s.Victim, "A", 1), "before-write")
+		a := s.hold(to(s.Victim, "A", 1), Write)
 		// The script must be known to Redis, or it would ask for the text of the one that comes late.
 		s.awaitRenewal()
 		late := s.catch(s.Victim.Redis, s.renewsLock)
 		late.arrive()
 		s.Stepf("the proxy holds A's next renewal of %d bytes", late.Bytes())
-		s.release(holder)
+		a.land()
 		s.arriveAfterRelease(late.land)
 		s.buyNow("B", 2)
 	},
@@ -404,12 +404,15 @@ var passAfterLoss = Scenario{
 	Claim:   always("passes only what it has", report.Safe),
 	On:      Setting{Args: withLease(longLease, lockWait(patientTimeout/2))},
 	Play: func(s *Stage) {
-		a, _ := s.park(to(s.Victim, "A", 1), "before-unlock")
+		s.send(to(s.Survivor, "Z", 1)) // so that it knows the item, and the first thing that it reads is under the lock
+		a := s.hold(to(s.Victim, "A", 1), Write)
 		b := s.start(to(s.Victim, "B", 2))
 		s.deleteLock(s.Item)
-		c, _ := s.park(to(s.Survivor, "C", 3), "after-read")
+		read := s.catch(s.Survivor.MySQL, s.readsStock)
+		c := s.start(to(s.Survivor, "C", 3))
+		c.caught(read)
 		pass := s.catch(s.Victim.Redis, s.passesLock)
-		released := s.meanwhile(func() { s.release(a) })
+		a.Release()
 		a.caught(pass)
 		s.Provef("C was inside when A, who had lost the lock, passed it to B in a message of %d bytes", pass.Bytes())
 		asks := s.seen(mentions(s.lockKey()), s.Victim.Redis)
@@ -417,8 +420,9 @@ var passAfterLoss = Scenario{
 		if !b.answeredBefore(asks) {
 			s.Stepf("B asks Redis for the lock")
 		}
-		released()
-		s.release(c)
+		a.wait()
+		read.land()
+		c.wait()
 		b.wait()
 	},
 }
@@ -434,11 +438,11 @@ var lateOrder = Scenario{
 	Play: func(s *Stage) {
 		second := s.newItem()
 		lines := []history.Line{{GoodsID: s.Item, Count: 1}, {GoodsID: second, Count: 1}}
-		a, _ := s.park(order{client: "A", at: s.Victim, lines: lines}, "before-write", "before-commit")
+		a := s.hold(order{client: "A", at: s.Victim, lines: lines}, Write)
 		s.deleteLock(second)
 		s.mustBuy(order{client: "B", at: s.Survivor, lines: []history.Line{{GoodsID: second, Count: 2}}})
 		s.Provef("B has bought the second item, which A has read and not written")
-		s.release(a)
+		a.land()
 		s.buy(order{client: "C", at: s.Survivor, lines: lines}, time.Now())
 	},
 }

@@ -125,8 +125,8 @@ var poolDeadlock = Scenario{
 	Name: "pool-deadlock",
 	Title: fmt.Sprintf("%d users buy an item at a replica with %d connections to MySQL, while one of them is inside.",
 		poolUsers, poolConns),
-	Applies: only("update", "for-update", "serializable", "ledger", "batch", "mutex-around-tx",
-		"lock-mysql-getlock", "lock-redis-fenced", "lock-multi"),
+	Applies: only("for-update", "serializable", "ledger", "mutex-around-tx", "lock-mysql-getlock", "lock-redis-fenced",
+		"lock-multi"),
 	Claim:     always("those who wait leave connections for the holder", report.Safe),
 	Practices: poolPractices,
 	On: Setting{Args: withLease(longLease, lockWait(10*time.Second), fmt.Sprint("--mysql-conns=", poolConns),
@@ -134,14 +134,14 @@ var poolDeadlock = Scenario{
 	Play: func(s *Stage) {
 		s.setManyUnits()
 		front := s.proxyTo(s.Victim.Address())
-		// A paused request may use half of the connections. Two cells at the same replica would wait for each other.
+		// Two cells at the same replica could not tell whose connections are in use.
 		s.inTurn(func() { s.buyAtOnce(front) })
 	},
 }
 
 // buyAtOnce has all users but A ask while A is inside.
 func (s *Stage) buyAtOnce(front *tcpproxy.Proxy) {
-	a, point := s.park(patiently(to(s.Victim, "A", 1)))
+	a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
 	var others []*pending
 	for i := 1; i < poolUsers; i++ {
 		b := order{client: fmt.Sprintf("B%d", i), through: "http://" + front.Addr()}
@@ -153,16 +153,16 @@ func (s *Stage) buyAtOnce(front *tcpproxy.Proxy) {
 		conns, waiting = s.poolUse()
 		return conns+waiting == len(others)+1 || !slices.Contains(waitsInMySQL, s.Strategy.Name)
 	})
-	s.Provef("A is parked at %s, and %d more requests have reached the replica, of whose %d connections to MySQL %d are "+
-		"in use; %d requests wait for one", point, len(others), poolConns, conns, waiting)
+	s.Provef("a proxy holds %s of A, and %d more requests have reached the replica, of whose %d connections to MySQL %d "+
+		"are in use; %d requests wait for one", a.what, len(others), poolConns, conns, waiting)
 	released := time.Now()
-	s.release(a)
+	a.land()
 	next := released.Add(patientTimeout) // the first sale of another one
-	for _, p := range append(others, a) {
+	for _, p := range append(others, a.pending) {
 		if op := p.wait(); op.Outcome != history.Sold {
 			s.Stepf("%s was not sold anything: %s", p.request, op.Error)
 			s.never = true
-		} else if answered := answeredAt(op); p != a && answered.Before(next) {
+		} else if answered := answeredAt(op); p != a.pending && answered.Before(next) {
 			next = answered
 		}
 	}
@@ -171,7 +171,7 @@ func (s *Stage) buyAtOnce(front *tcpproxy.Proxy) {
 
 // waitsInMySQL lists the strategies whose requests each need a connection to MySQL to wait for A. Those of the others
 // wait inside the replica, or in Redis.
-var waitsInMySQL = []string{"update", "for-update", "serializable", "ledger"}
+var waitsInMySQL = []string{"for-update", "serializable", "ledger"}
 
 // poolUse reads from the victim's metrics how many connections to MySQL are in use, without those that hold locks, and
 // how many requests wait for one.
@@ -212,7 +212,7 @@ var overtaken = Scenario{
 	Play: func(s *Stage) {
 		s.setManyUnits()
 		began := time.Now()
-		a, others := s.eachTime(s.storeProxy(s.Victim), s.writesStock, func(n int) {
+		a, others := s.eachTime(s.storeProxy(s.Victim.Proxies), s.writesStock, func(n int) {
 			s.mustBuy(to(s.Survivor, fmt.Sprintf("B%d", n), 1))
 		})
 		if others > 1 || others == 1 && a.Outcome == history.Sold {
@@ -266,10 +266,10 @@ var pollsInVain = Scenario{
 		// Each question of A is on the wire until the lock has passed from one holder to the next.
 		began := time.Now()
 		a, asked := s.eachTime(s.Victim.Redis, s.asksForLock, func(n int) {
-			s.release(holder)
+			holder.land()
 			holder = s.enter(fmt.Sprintf("B%d", n+1))
 		})
-		s.release(holder)
+		holder.land()
 		if asked > 1 {
 			s.Provef("A asked for the lock %d times in %.1f s; each time it was free meanwhile, and another had it again",
 				asked, time.Since(began).Seconds())
@@ -285,18 +285,14 @@ func (s *Stage) asksForLock(m tcpproxy.Message) bool {
 	return strings.Contains(string(m.Data), s.lockKey())
 }
 
-// enter has a client buy at the survivor, and waits until it is parked with the lock.
-func (s *Stage) enter(client string) *pending {
-	p, parked := s.parkAt(patiently(to(s.Survivor, client, 1)), "after-lock")
-	if !parked {
-		s.failf("client %s was answered before it was inside: %s", client, p.op.Error)
-	}
-	return p
+// enter has a client buy at the survivor, and waits until it is inside.
+func (s *Stage) enter(client string) held {
+	return s.hold(patiently(to(s.Survivor, client, 1)), Commit)
 }
 
 // askAmongMany has many clients buy at the survivor one time after the other, from when A has asked until it is
 // answered.
-func (s *Stage) askAmongMany(holder *pending) {
+func (s *Stage) askAmongMany(holder held) {
 	question := s.catch(s.Victim.Redis, s.asksForLock)
 	a := s.start(patiently(to(s.Victim, "A", 1)))
 	a.caught(question)
@@ -306,11 +302,11 @@ func (s *Stage) askAmongMany(holder *pending) {
 	others := s.buyAllTheTime(front, a)
 	s.eventually("the others have asked", func() bool { return front.Count() >= crowdUsers })
 	began := time.Now()
-	held := s.release(holder)
+	first := holder.land()
 	answer := a.wait()
 	s.blocked = s.between(began, time.Now())
 	sales := others()
-	wanted, before := compareTurns(held, answer, sales)
+	wanted, before := compareTurns(first, answer, sales)
 	if wanted == 0 {
 		s.failf("nobody but A wanted the lock while B1 had it")
 	}
@@ -485,10 +481,9 @@ var redisOutOfMemory = Scenario{
 		maxMemory := func(bytes string) func(context.Context) error {
 			return func(ctx context.Context) error { return client.ConfigSet(ctx, "maxmemory", bytes).Err() }
 		}
-		a, point := s.park(to(s.Victim, "A", 1))
-		s.Stepf("A is parked at %s", point)
+		a := s.hold(to(s.Victim, "A", 1), Commit)
 		s.strike("Redis is out of memory", maxMemory("1"))
-		s.release(a)
+		a.land()
 		b := s.send(to(s.Survivor, "B", 2))
 		memory, err := usedMemory(s.ctx, client)
 		s.check(err)
@@ -522,14 +517,18 @@ var unitsOnTheirWayBack = Scenario{
 	Applies: only("redis-prededuct", "local-sold-out", "redis-script", "redis-watch"),
 	Claim:   undersellsIf("redis-prededuct", "local-sold-out"),
 	Play: func(s *Stage) {
-		a, parked := s.parkAt(patiently(to(s.Victim, "A", units+1)), "before-commit")
-		b := s.send(to(s.Survivor, "B", 1))
-		if !parked {
+		back := s.catch(s.Victim.Redis, mentions("incrby"))
+		a := s.start(patiently(to(s.Victim, "A", units+1)))
+		if a.answeredBefore(back.Arrived()) {
+			a.wait()
 			s.Provef("A was refused at once, before B asked for 1 of %d units", units)
+			s.send(to(s.Survivor, "B", 1))
 			return
 		}
-		s.release(a)
-		s.Provef("A asked for %d of %d units, and was parked between taking and returning them while B was told: %s",
+		b := s.send(to(s.Survivor, "B", 1))
+		back.land()
+		a.wait()
+		s.Provef("A asked for %d of %d units, and the proxy held its message that gives them back while B was told: %s",
 			units+1, units, b.Outcome)
 	},
 }
@@ -561,22 +560,22 @@ var sequenceWraps = Scenario{
 		s.send(to(s.Victim, "Z", 1))
 		queue := "/stock/" + url.PathEscape(s.lockKey())
 		s.wrap(queue)
-		holder, point := s.park(patiently(to(s.Victim, "A", 1)), "before-write")
+		a := s.holdWrite()
 		var others []*pending
 		for i := range 4 { // if the order were left to chance, it would seldom be right
 			others = append(others, s.start(patiently(to(s.Survivor, fmt.Sprintf("B%d", i+1), 2))))
 		}
-		s.proveWrapped(queue, point, others)
+		s.proveWrapped(queue, others)
 		for _, b := range others { // each is refused when it has waited for as long as it may (--lock-wait)
 			b.wait()
 		}
-		s.release(holder)
+		a.land()
 		s.buyNow("C", 3)
 	},
 }
 
 // proveWrapped proves that a holder and the others have numbers that say nothing about their order.
-func (s *Stage) proveWrapped(queue, point string, others []*pending) {
+func (s *Stage) proveWrapped(queue string, others []*pending) {
 	conn, err := s.zookeeper.connect()
 	s.check(err)
 	defer conn.Close()
@@ -588,7 +587,7 @@ func (s *Stage) proveWrapped(queue, point string, others []*pending) {
 		}
 		inOrder := func(name string) bool { return 0 <= number(name) && number(name) < math.MaxInt32 }
 		if len(names) > len(others) && !slices.ContainsFunc(names, inOrder) {
-			s.Provef("A was at %s, and %d others waited; the first of the queue's numbers is %d, and the last %d", point,
+			s.Provef("A was inside, and %d others waited; the first of the queue's numbers is %d, and the last %d",
 				len(others), number(slices.MinFunc(names, byNumber)), number(slices.MaxFunc(names, byNumber)))
 		}
 		return len(names) > len(others)

@@ -114,3 +114,13 @@ var abaPractices = []Practice{
 	{Name: "two-items-checked-by-stock", Claim: claim("loses-updates", report.Unsafe)},
 	{Name: "two-items-checked-by-version", Claim: claim("refuses the stale write", report.Safe)},
 }
+
+var coarseTimestampPractices = []Practice{
+	{Name: "optimistic-timestamp", Claim: claim("loses-updates", report.Unsafe)},
+	{Name: "optimistic-timestamp-us", Claim: claim("refuses the stale write", report.Safe)},
+}
+
+var unlockPractices = []Practice{
+	{Name: "unlock-before-commit", Claim: claim("loses-updates", report.Unsafe)},
+	{Name: "unlock-after-commit", Claim: claim("correct", report.Safe)},
+}

@@ -108,9 +108,8 @@ var retryScenarios = []Scenario{
 		Claim:   keepsInStep,
 		Play: func(s *Stage) {
 			s.whileLocked(s.Item, func() {
-				a, waits := s.startAndWait(to(s.Victim, "A", 1), s.Item)
-				if a.wait().Outcome == history.Busy && waits {
-					s.Provef("A waited for the row, which another transaction has locked (innodb_trx), and was refused")
+				if a := s.send(to(s.Victim, "A", 1)); a.Outcome == history.Busy {
+					s.Provef("another transaction had locked the row, and A was refused: %s", a.Error)
 				}
 			})
 			s.buyNow("B", 2)
@@ -219,7 +218,7 @@ func commitUnknown(variant string, at tcpproxy.CutPoint, left int64, claimed fun
 		Claim: claimed,
 		On:    Setting{Args: []string{"--lease=" + lostLease.String()}},
 		Play: func(s *Stage) {
-			commit := s.catch(s.storeProxy(s.Victim), s.decides())
+			commit := s.catch(s.storeProxy(s.Victim.Proxies), s.decides())
 			first := s.start(to(s.Victim, "A", 1))
 			first.caught(commit)
 			commit.Cut(at)
@@ -248,7 +247,7 @@ var clientTimesOut = Scenario{
 		if s.Store != oracle.Slots {
 			s.send(to(s.Victim, "C", 1))
 		}
-		where, at := s.Store, s.storeProxy(s.Victim)
+		where, at := s.Store, s.storeProxy(s.Victim.Proxies)
 		if s.Strategy.WriteThrough { // the sale is made when the second store has it
 			where, at = oracle.MySQL, s.Victim.MySQL
 		}
@@ -261,7 +260,7 @@ var clientTimesOut = Scenario{
 		first.caught(sale)
 		time.AfterFunc(clientPatience, giveUp)
 		first.wait()
-		second := s.catch(s.storeProxy(s.Survivor), s.mentionsItem)
+		second := s.catch(s.storeProxy(s.Survivor.Proxies), s.mentionsItem)
 		over := make(chan struct{})
 		bought := s.meanwhile(func() {
 			defer close(over)
@@ -429,7 +428,7 @@ func reservationUnknown(variant string, at tcpproxy.CutPoint) Scenario {
 		Claim:   always("says that the outcome is unknown, and confirms once", report.Safe),
 		Play: func(s *Stage) {
 			s.run.CallsVersion = history.CallsVersion
-			held := s.hold()
+			held := s.reserve()
 			confirms := s.catch(s.Victim.MySQL, s.completes())
 			confirmed := s.meanwhile(func() { s.call(s.Victim, traffic.About(held, history.Confirm, false)) })
 			confirms.arrive()
@@ -459,7 +458,7 @@ func batchUnknown(variant string, at tcpproxy.CutPoint) Scenario {
 		Applies: only("batch", "batch-ledger", "escrow", "redis-script"),
 		Claim:   always("tells each of them that the outcome is unknown", report.Safe),
 		Play: func(s *Stage) {
-			proxy := s.storeProxy(s.Victim)
+			proxy := s.storeProxy(s.Victim.Proxies)
 			before := s.catch(proxy, s.decides())
 			a := s.start(to(s.Victim, "A", 1))
 			a.caught(before)

@@ -92,7 +92,7 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 			c := &cell{
 				scenario: lateWrite, claim: lateWrite.Claim(strategy), verdict: test.verdict, err: test.err,
 				command: "loadtest faults", reading: test.reading, stage: &Stage{
-					proof: test.proof, blocked: test.blocked, never: test.never, broken: test.broken, Strategy: strategy,
+					proof: test.proof, blocked: test.blocked, never: test.never, broken: test.broken, Sale: Sale{Strategy: strategy},
 				},
 			}
 			got := c.result()
@@ -107,7 +107,7 @@ func TestTheReportSaysWhyACellIsInconclusiveAndHowToPlayItAgain(t *testing.T) {
 	t.Parallel()
 	c := &cell{
 		scenario: lateWrite, claim: claim("refused", report.Safe), command: "go run ./loadtest faults",
-		verdict: verify.Verdict{Result: verify.Correct}, stage: &Stage{Strategy: scenario.Strategy{Name: "s"}},
+		verdict: verify.Verdict{Result: verify.Correct}, stage: &Stage{Sale: Sale{Strategy: scenario.Strategy{Name: "s"}}},
 	}
 	got := c.result()
 	if len(got.Evidence) != 1 || got.Evidence[0] != unproved || got.Steps == nil {
