@@ -258,19 +258,23 @@ func (c *Caught) Cut(at CutPoint) {
 
 func (c *Caught) settle() { c.answer.Do(func() { close(c.answered) }) }
 
-// caught returns the Caught that a message is held for, or nil.
-func (p *Proxy) caught(l *link, m Message) *Caught {
-	for i, c := range p.catches {
-		if c.match(m) {
-			p.catches = slices.Delete(p.catches, i, i+1)
-			c.data, c.link = bytes.Clone(m.Data), l
-			if !c.reply {
-				close(c.arrived)
-			}
-			return c
+// caught returns the Caught that a message is held for, or nil. Each match sees each message: it may depend on the
+// messages before.
+func (p *Proxy) caught(l *link, m Message) (found *Caught) {
+	for _, c := range p.catches {
+		if c.match(m) && found == nil {
+			found = c
 		}
 	}
-	return nil
+	if found == nil {
+		return nil
+	}
+	p.catches = slices.DeleteFunc(p.catches, func(c *Caught) bool { return c == found })
+	found.data, found.link = bytes.Clone(m.Data), l
+	if !found.reply {
+		close(found.arrived)
+	}
+	return found
 }
 
 // Delay delays each message of a client by d.

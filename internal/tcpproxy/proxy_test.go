@@ -382,6 +382,30 @@ func TestACaughtMessageIsCutBeforeOrAfterItReachesTheServer(t *testing.T) {
 	}
 }
 
+func TestEachMatchSeesEachMessage(t *testing.T) {
+	t.Parallel()
+	address, _ := echo(t)
+	proxy := tcpproxy.New(t, address)
+	seen := make([]string, 2)
+	var caught []*tcpproxy.Caught
+	for i := range seen {
+		caught = append(caught, proxy.Catch(func(m tcpproxy.Message) bool {
+			seen[i] += string(m.Data)
+			return true
+		}))
+	}
+	client := dial(t, proxy)
+	for _, c := range caught {
+		send(t, client, "message ")
+		<-c.Arrived()
+		c.Release()
+		wantAnswer(t, client, "message ")
+	}
+	if want := []string{"message ", "message message "}; !slices.Equal(seen, want) {
+		t.Errorf("the matches saw %q, want %q", seen, want)
+	}
+}
+
 func TestACaughtReplyComesWhenItIsReleased(t *testing.T) {
 	t.Parallel()
 	address, received := echo(t)

@@ -253,7 +253,11 @@ func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) erro
 	if on.Apart {
 		victimAt.Etcd = []string{d.etcd.leader.Addr}
 	}
-	options := topology.Options{ReplicaArgs: slices.Concat([]string{
+	var conns []string
+	if l.Topology.Tenants.MySQL == nil { // a held request keeps its connection, and each strategy may have one
+		conns = []string{"--mysql-conns=64"}
+	}
+	options := topology.Options{ReplicaArgs: slices.Concat(conns, []string{
 		"--lease=" + lease.String(), "--request-timeout=" + requestTimeout.String(), lockWait(lease),
 		// MySQL would drop what a story holds back for longer.
 		"--mysql-idle-timeout=" + (2 * readersTimeout).String(),

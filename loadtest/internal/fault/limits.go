@@ -517,7 +517,7 @@ var unitsOnTheirWayBack = Scenario{
 	Applies: only("redis-prededuct", "local-sold-out", "redis-script", "redis-watch"),
 	Claim:   undersellsIf("redis-prededuct", "local-sold-out"),
 	Play: func(s *Stage) {
-		back := s.catch(s.Victim.Redis, mentions("incrby"))
+		back := s.catch(s.Victim.Redis, func(m tcpproxy.Message) bool { return s.mentionsItem(m) && mentions("incrby")(m) })
 		a := s.start(patiently(to(s.Victim, "A", units+1)))
 		if a.answeredBefore(back.Arrived()) {
 			a.wait()

@@ -12,6 +12,7 @@ import (
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
 )
 
 // message is one that a proxy holds as soon as it arrives. It goes on when it is released, or when the story has ended.
@@ -51,11 +52,15 @@ func (s *Stage) hold(o order, steps ...Step) held {
 		if i > 0 {
 			o.client = fmt.Sprintf("%s%d", client, i)
 		}
-		if h, caught := s.tryToHold(o, step); caught {
+		h, caught := s.tryToHold(o, step)
+		if caught {
 			return h
 		}
+		if h.op.Outcome != history.Sold {
+			s.failf("client %s was refused before it could be held: %s", o.client, h.op.Error)
+		}
 	}
-	s.failf("no message of the strategy is a %v", steps)
+	s.failf("the strategy has none of the steps %v", steps)
 	return held{}
 }
 
@@ -68,10 +73,23 @@ func (s *Stage) holdNext(o order, step Step) held {
 			return h
 		}
 		if h.op.Outcome == history.Sold {
-			s.failf("no message of the strategy is a %s", step)
+			s.failf("the strategy does not have the step %s", step)
 		}
 		o.client = fmt.Sprintf("%s%d", client, i)
 	}
+}
+
+// holdBesideOthers is hold for a request that waits until the cells that are played side by side have one, too. Those
+// that wait for Redis come last, because its client gives up after 3 s.
+func (s *Stage) holdBesideOthers(o order, steps ...Step) held {
+	const held = "the others are held"
+	if s.Store == oracle.Redis {
+		s.meet(held)
+		return s.hold(o, steps...)
+	}
+	h := s.hold(o, steps...)
+	s.meet(held)
+	return h
 }
 
 // tryToHold sends a request, and reports whether it is held. If it is not, it is answered.
