@@ -21,7 +21,6 @@ var reasons = []string{
 	"takes minutes",
 	"needs docker",
 	"needs servers of yours",
-	"needs pause points",
 	"runs until Ctrl-C",
 	"changes the source",
 }

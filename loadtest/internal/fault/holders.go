@@ -18,13 +18,6 @@ import (
 // holderScenarios are stories of a request that is held in its critical section while something happens to its replica,
 // or to its lock.
 var holderScenarios = []Scenario{
-	{
-		Name: "pauses-before-write",
-		Title: "The holder of a lock is stopped after its last check that the lock is its own, and before its write " +
-			"leaves it.",
-		Applies:   noStrategy,
-		Practices: []Practice{checkThenWrite},
-	},
 	lockConnectionKilled, longWork, blackHole, etcdPartition, clockJumpsBack, shutdown,
 }
 
@@ -77,10 +70,11 @@ var holderPauses = Scenario{
 		}
 		return everyStrategy(s)
 	},
-	Claim:   pauseClaim,
-	Missing: processStates,
-	On:      Setting{Args: withLease(pauseLease)},
-	Play:    playHolderPauses,
+	Claim:     pauseClaim,
+	Practices: []Practice{checkThenWrite},
+	Missing:   processStates,
+	On:        Setting{Args: withLease(pauseLease)},
+	Play:      playHolderPauses,
 }
 
 func pauseClaim(s scenario.Strategy) Claim {

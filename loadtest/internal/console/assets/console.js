@@ -604,7 +604,7 @@
   // row is a line of text with buttons. textOf returns the text for a value.
   function row(textOf, ...buttons) {
     const text = h("div", null);
-    const element = h("div", { class: "row" }, text, ...buttons);
+    const element = h("div", { class: "row" }, text, h("div", { class: "actions" }, ...buttons));
     return { element, update: (value) => text.replaceChildren(...textOf(value)) };
   }
   function rowButton(words, about, action, kind) {
