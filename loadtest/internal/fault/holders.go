@@ -2,7 +2,6 @@ package fault
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"net/http"
 	"slices"
@@ -122,22 +121,12 @@ func playHolderPauses(s *Stage) {
 	s.send(to(s.Survivor, "C", 1))
 }
 
-// lockConnectionKilled is the story of GET_LOCK's connection, which is not the one on which the holder works.
+// lockConnectionKilled is about GET_LOCK's connection, which may not be the one on which its holder works.
 var lockConnectionKilled = Scenario{
-	Name:    "lock-connection-killed",
-	Title:   "The connection that holds GET_LOCK is killed (KILL CONNECTION) while its holder is between read and write.",
-	Applies: only("lock-mysql-getlock"),
-	Claim:   always("works on another connection, and notices too late", report.Unsafe),
-	// The holder asks once in a third of a lease whether it still has the lock.
-	On: Setting{Args: withLease(longLease)},
-	Play: func(s *Stage) {
-		a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
-		s.killHolder(s.mysql(), s.lockKey())
-		s.buyNow("B", 2)
-		a.land()
-		s.send(to(s.Survivor, "C", 1))
-	},
-	Practices: []Practice{getLockSameConnection},
+	Name:      "lock-connection-killed",
+	Title:     "The connection that holds GET_LOCK is killed (KILL CONNECTION) while its holder is between read and write.",
+	Applies:   noStrategy,
+	Practices: []Practice{getLockNewConnection, getLockSameConnection},
 }
 
 // workLease lets a renewal come two seconds late on a busy machine.
@@ -308,16 +297,4 @@ var shutdown = Scenario{
 		// If A had left its lock behind, B would have to wait for the lease to end.
 		s.buyNow("B", 2)
 	},
-}
-
-// killHolder kills the connection that holds a lock of GET_LOCK, and waits until the lock is free.
-func (s *Stage) killHolder(side *sql.DB, name string) {
-	var id int64
-	s.check(side.QueryRowContext(s.ctx, "SELECT IS_USED_LOCK(?)", name).Scan(&id))
-	s.check(execute(side, fmt.Sprintf("KILL CONNECTION %d", id))(s.ctx))
-	s.eventually("the lock is free", func() (free bool) {
-		s.check(side.QueryRowContext(s.ctx, "SELECT IS_FREE_LOCK(?)", name).Scan(&free))
-		return free
-	})
-	s.Provef("connection %d was killed, and IS_FREE_LOCK says that its lock is free while A is inside", id)
 }

@@ -2,18 +2,14 @@ package fault
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
-	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
@@ -60,7 +56,7 @@ var redisScenarios = slices.Concat([]Scenario{
 	redisRestarts("aof", servers.RedisOptions{AOF: true, Fsync: "always"},
 		"It writes an append-only file, and flushes it after each command (appendfsync always).", lockKept),
 	lockEvicted("volatile-lru"), lockEvicted("allkeys-lru"), lockEvicted("noeviction"),
-	failover, plannedFailover, splitBrain, failoverOfSales,
+	failover, plannedFailover, splitBrain,
 }, ghostLocks, []Scenario{waitHealthy, waitCut, clockJumpsAhead}, masterScenarios, []Scenario{passAfterLoss, lateOrder})
 
 // redisRestarts is the story of a Redis that crashes.
@@ -107,44 +103,19 @@ func lockEvicted(policy string) Scenario {
 	}
 }
 
-// What fillRedis writes.
-const (
-	fillMemory = 4 << 20 // bytes that Redis may use in addition
-	fillValue  = 8 << 10 // bytes of a value
-	fillBatch  = 64      // values in one round trip
-)
-
-// fillRedis writes until Redis has evicted every lock, or refuses to write more. It then lifts the limit again, so that
-// nothing else is refused for want of memory.
+// fillRedis writes until Redis has evicted all that it may, and refuses to write more. It then lifts the limit again, so
+// that nothing else is refused for want of memory.
 func (s *Stage) fillRedis(ctx context.Context) error {
 	client := openRedis(s.redis.master.Addr)
 	defer client.Close()
-	used, err := usedMemory(ctx, client)
-	if err != nil {
+	err := client.ConfigSet(ctx, "maxmemory", "1").Err()
+	for err == nil {
+		err = client.Set(ctx, "filler", "x", 0).Err()
+	}
+	if !redis.IsOOMError(err) {
 		return err
 	}
-	if err := client.ConfigSet(ctx, "maxmemory", strconv.FormatInt(used+fillMemory, 10)).Err(); err != nil {
-		return err
-	}
-	value := strings.Repeat("x", fillValue)
-	for written := 0; ; written += fillBatch {
-		_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			for i := range fillBatch {
-				pipe.Set(ctx, fmt.Sprintf("filler:%d", written+i), value, 0)
-			}
-			return nil
-		})
-		if err != nil && !redis.IsOOMError(err) {
-			return err
-		}
-		locks, keysErr := client.Keys(ctx, "lock-redis-*").Result()
-		switch {
-		case keysErr != nil:
-			return keysErr
-		case err != nil || len(locks) == 0:
-			return client.ConfigSet(ctx, "maxmemory", "0").Err()
-		}
-	}
+	return client.ConfigSet(ctx, "maxmemory", "0").Err()
 }
 
 // usedMemory returns how many bytes Redis uses.
@@ -260,10 +231,9 @@ var waitHealthy = Scenario{
 	Name: "wait-for-replica/healthy",
 	Title: "The master of Redis is killed while a holder is inside, and the Redis replica, which has confirmed the lock " +
 		"(WAIT), is promoted.",
-	Applies:   only("lock-redis-wait"),
-	Claim:     lockKept,
-	On:        Setting{Redis: redisPair, Args: endless},
-	Practices: waitHealthyPractices,
+	Applies: only("lock-redis-wait"),
+	Claim:   lockKept,
+	On:      Setting{Redis: redisPair, Args: endless},
 	Play: func(s *Stage) {
 		a := s.holdWrite()
 		s.forget(a, s.redis.master, s.redis.replica, replicaPromoted, s.redis.failOver)
@@ -283,7 +253,7 @@ var waitCut = Scenario{
 	Claim:   always("is not granted the lock without the Redis replica", report.Unavailable),
 	// Requests wait longer for the lock than it waits for the Redis replica, so that it is what gives up.
 	On:        Setting{Redis: redisPair, Args: withLease(longLease, lockWait(3*waitLimit))},
-	Practices: waitCutPractices,
+	Practices: []Practice{waitOnAnotherConnection},
 	Play: func(s *Stage) {
 		s.cutReplication()
 		waits := s.catch(s.Victim.Redis, mentions("wait"))
@@ -374,25 +344,12 @@ func (s *Stage) enterIfFree(asked time.Time, rest pttl) {
 	s.send(to(s.Survivor, "C", 3))
 }
 
-// lateRenewal is the story of a renewal that arrives after the release.
+// lateRenewal is about a renewal that arrives after the release.
 var lateRenewal = Scenario{
-	Name:    "late-renewal",
-	Title:   "A renewal is delayed on the wire until its holder has released the lock.",
-	Applies: only(renewedInRedis...),
-	Claim:   always("renews a lock only if it is its own", report.Safe),
-	On:      Setting{Args: patient()},
-	Play: func(s *Stage) {
-		a := s.hold(to(s.Victim, "A", 1), Write)
-		// The script must be known to Redis, or it would ask for the text of the one that comes late.
-		s.awaitRenewal()
-		late := s.catch(s.Victim.Redis, s.renewsLock)
-		late.arrive()
-		s.Stepf("the proxy holds A's next renewal of %d bytes", late.Bytes())
-		a.land()
-		s.arriveAfterRelease(late.land)
-		s.buyNow("B", 2)
-	},
-	Practices: []Practice{renewBySet},
+	Name:      "late-renewal",
+	Title:     "A renewal is delayed on the wire until its holder has released the lock.",
+	Applies:   noStrategy,
+	Practices: []Practice{renewBySet, renewOwnLock},
 }
 
 // passAfterLoss is the story of a process that passes a lock to its next caller, and does not have it any more.
@@ -447,57 +404,12 @@ var lateOrder = Scenario{
 	},
 }
 
-// fenceCounterLost is the story of a Redis that forgets the last token.
+// fenceCounterLost is about a Redis that forgets the last token.
 var fenceCounterLost = Scenario{
-	Name:    "fence-counter-lost",
-	Title:   "Redis loses its data, and with it the last fencing token (FLUSHALL).",
-	Applies: only("lock-redis-fenced", "lock-redis-queue"),
-	Claim:   always("makes the token from the time, so that it rises all the same", report.Safe),
-	On:      Setting{Redis: oneRedis(servers.RedisOptions{})},
-	Play: func(s *Stage) {
-		s.mustBuy(to(s.Victim, "A", 1))
-		before := s.last().Token
-		s.flushRedis()
-		s.buyNow("B", 2)
-		switch after := s.last().Token; {
-		case s.never:
-		case after <= before:
-			s.Failf("A's token was %d, and B's is %d, which is not greater", before, after)
-		default:
-			s.Stepf("A's token was %d, and B's is %d", before, after)
-		}
-	},
-	Practices: []Practice{incrToken},
-}
-
-// failoverOfSales is the story of a master that fails before its Redis replica has a sale.
-var failoverOfSales = Scenario{
-	Name: "failover-of-sales",
-	Title: "The master of Redis is killed after a sale (SIGKILL). The Redis replica, which has not received the sale, " +
-		"is promoted.",
-	Applies: func(s scenario.Strategy) string {
-		if s.Baseline() || s.Stores[0] != "redis" {
-			return "it does not sell in Redis"
-		}
-		return ""
-	},
-	Claim: failoverLosesSales,
-	On:    Setting{Redis: redisPair},
-	Play: func(s *Stage) {
-		master, replica := s.redis.master, s.redis.replica
-		s.eventually("the Redis replica has the stock", func() bool { return s.stockAt(replica) == units })
-		s.cutReplication()
-		lose := s.buyUnwritten(to(s.Victim, "A", 1))
-		before := s.stockAt(master)
-		s.strike(replicaPromoted, s.redis.failOver)
-		lose()
-		after := s.stockAt(replica)
-		if after != units {
-			s.failf("the stock on the Redis replica is %d, as if it had received the sale of client A", after)
-		}
-		s.Provef("A had bought when %s; the stock was %d before, and is %d after that", replicaPromoted, before, after)
-		s.buyNow("B", 2)
-	},
+	Name:      "fence-counter-lost",
+	Title:     "Redis loses its data, and with it the last fencing token (FLUSHALL).",
+	Applies:   noStrategy,
+	Practices: []Practice{incrToken, tokenFromTime},
 }
 
 // failoverLosesSales is claimed if the promoted Redis replica lacks sales.
@@ -509,28 +421,4 @@ func failoverLosesSales(s scenario.Strategy) Claim {
 		return claim("loses sales that neither the Redis replica nor MySQL has received", report.Unsafe)
 	}
 	return claim("loses sales that the Redis replica has not received", report.Unsafe)
-}
-
-// buyUnwritten buys as mustBuy does. If the strategy writes the sale to MySQL later, it waits until the sale is on its
-// way there. lose keeps it from arriving.
-func (s *Stage) buyUnwritten(o order) (lose func()) {
-	if !s.Strategy.WriteBehind {
-		s.mustBuy(o)
-		return func() {}
-	}
-	write := s.catch(o.at.MySQL, writesStream)
-	s.mustBuy(o)
-	write.arrive()
-	return func() { write.Cut(tcpproxy.BeforeRequest) }
-}
-
-// stockAt is the stock of the item on a server of Redis; 0 if it has none.
-func (s *Stage) stockAt(at *servers.Redis) int64 {
-	client := openRedis(at.Addr)
-	defer client.Close()
-	stock, err := client.Get(s.ctx, s.Addresses.KeyPrefix+stockKey(s.Item)).Int64()
-	if !errors.Is(err, redis.Nil) {
-		s.check(err)
-	}
-	return stock
 }

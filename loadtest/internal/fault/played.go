@@ -10,8 +10,6 @@ import (
 	"math"
 	"path"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,143 +20,50 @@ import (
 	"stock/loadtest/internal/report"
 )
 
-// confirmedLock is a lock that is granted only if the Redis replica has it.
-type confirmedLock struct {
-	*shop
-	sets *redis.Conn // sets the lock
-	asks *redis.Conn // asks for the Redis replica: WAIT is about what was written before the connection's last command
-}
-
-// errUnconfirmed is a refusal: the Redis replica does not have the lock, which is given back.
-var errUnconfirmed = errors.New("no Redis replica has the lock")
-
-// openConfirmed opens a confirmedLock. The caller closes it.
-func (s *Stage) openConfirmed(ctx context.Context, askAnother bool) (*confirmedLock, error) {
-	shop, err := s.openShop(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l := &confirmedLock{shop: shop, sets: shop.redis.Conn()}
-	l.asks = l.sets
-	if askAnother {
-		l.asks = shop.redis.Conn()
-	}
-	for _, conn := range []*redis.Conn{l.sets, l.asks} {
-		replicas, err := conn.Wait(ctx, 1, patientTimeout).Result()
-		if err == nil && replicas == 0 {
-			err = errors.New("the Redis replica is not in sync before the fault")
-		}
+// waitOnAnotherConnection asks for the Redis replica on another connection than the one that has set the lock: WAIT is
+// about what was written before a connection's last command.
+var waitOnAnotherConnection = Practice{
+	Name:  "wait-on-another-connection",
+	Claim: claim("is told of what that connection had seen, which was before the lock", report.Unsafe),
+	Play: func(ctx context.Context, s *Stage) error {
+		shop, err := s.openShop(ctx)
 		if err != nil {
-			l.close()
-			return nil, err
+			return err
 		}
-	}
-	if err := awaitAcks(ctx, shop.redis); err != nil {
-		l.close()
-		return nil, err
-	}
-	return l, nil
-}
-
-// awaitAcks waits until the Redis replica has confirmed all that the master has written so far. WAIT asks for what was
-// written before its connection's last command, also by others.
-func awaitAcks(ctx context.Context, master *redis.Client) error {
-	written := int64(-1)
-	return eventually(ctx, "the Redis replica confirms what was written", func() (bool, error) {
-		info, err := master.InfoMap(ctx, "replication").Result()
-		if err != nil {
-			return false, err
+		defer shop.close()
+		asks := shop.redis.Conn()
+		defer asks.Close()
+		if replicas, err := asks.Wait(ctx, 1, patientTimeout).Result(); replicas == 0 {
+			return cmp.Or(err, errors.New("the Redis replica is not in sync before the fault"))
 		}
-		replication := info["Replication"]
-		if written < 0 {
-			if written, err = strconv.ParseInt(replication["master_repl_offset"], 10, 64); err != nil {
-				return false, err
-			}
-		}
-		_, acked, _ := strings.Cut(replication["slave0"], ",offset=")
-		acked, _, _ = strings.Cut(acked, ",")
-		offset, err := strconv.ParseInt(acked, 10, 64)
-		return offset >= written, err
-	})
-}
-
-func (l *confirmedLock) close() {
-	l.sets.Close()
-	l.asks.Close()
-	l.shop.close()
-}
-
-// lock asks for the lock once, and gives it back if no Redis replica has it.
-func (l *confirmedLock) lock(ctx context.Context, owner string) error {
-	err := l.sets.SetArgs(ctx, l.key, owner, redis.SetArgs{Mode: "NX", TTL: longLease}).Err()
-	if errors.Is(err, redis.Nil) {
-		return errHeld
-	}
-	if err != nil {
-		return err
-	}
-	replicas, err := l.asks.Wait(ctx, 1, waitLimit).Result()
-	if err == nil && replicas == 0 {
-		err = errUnconfirmed
-	}
-	if err != nil {
-		return errors.Join(err, l.unlock(ctx))
-	}
-	return nil
-}
-
-// playFailoverAfterWait has the master fail while A is inside, if A is granted the lock.
-func (s *Stage) playFailoverAfterWait(ctx context.Context, cut, askAnother bool) error {
-	shop, err := s.openConfirmed(ctx, askAnother)
-	if err != nil {
-		return err
-	}
-	defer shop.close()
-	if cut {
 		s.cutReplication()
-	}
-	a := s.ask("A", 1)
-	if err := shop.lock(ctx, "A"); err != nil {
-		a.answer(0, err)
-		return s.waitInVain(ctx, shop, err)
-	}
-	units, err := shop.read(ctx)
-	if err != nil {
-		return err
-	}
-	s.Stepf("A is granted the lock, and has read %d", units)
-	s.strike(replicaPromoted, s.redis.failOver)
-	promoted := *shop.shop
-	promoted.redis = openRedis(s.redis.replica.Addr)
-	defer promoted.redis.Close()
-	owner, err := promoted.holder(ctx)
-	if err != nil {
-		return err
-	}
-	s.Provef("A was inside when the master was killed; on the promoted Redis replica, the owner of the lock is %q", owner)
-	first := s.perform("B", 2, func() (int64, error) { return promoted.sell(ctx, "B", 2) })
-	a.answer(units-1, shop.write(ctx, units-1))
-	if first.Outcome == history.Sold {
+		a := s.ask("A", 1)
+		if err := shop.lock(ctx, shop.redis, "A"); err != nil {
+			return err
+		}
+		replicas, err := asks.Wait(ctx, 1, waitLimit).Result()
+		if err != nil {
+			return err
+		}
+		units, err := shop.read(ctx)
+		if err != nil {
+			return err
+		}
+		s.Stepf("A has set the lock, is told that %d Redis replicas have it, and has read %d", replicas, units)
+		s.strike(replicaPromoted, s.redis.failOver)
+		promoted := openRedis(s.redis.replica.Addr)
+		defer promoted.Close()
+		b := s.perform("B", 2, func() (int64, error) {
+			if err := shop.lock(ctx, promoted, "B"); err != nil {
+				return 0, err
+			}
+			units, err := shop.read(ctx)
+			return units - 2, cmp.Or(err, shop.write(ctx, units-2))
+		})
+		s.Provef("A was inside when the master was killed, and on the promoted Redis replica, B was told: %s", b.Outcome)
+		a.answer(units-1, shop.write(ctx, units-1))
 		return nil
-	}
-	if err := promoted.unlock(ctx); err != nil {
-		return err
-	}
-	s.perform("B-again", 2, func() (int64, error) { return promoted.sell(ctx, "B", 2) })
-	return nil
-}
-
-// waitInVain has B ask for the lock, after A was refused.
-func (s *Stage) waitInVain(ctx context.Context, shop *confirmedLock, refusal error) error {
-	if !errors.Is(refusal, errUnconfirmed) {
-		return fmt.Errorf("the lock of client A: %w", refusal)
-	}
-	s.Provef("A has set the lock, and WAIT says that no Redis replica has it")
-	refused := time.Now()
-	s.buyWithin("B", refused, 2*waitLimit, func(client string) history.Op {
-		return s.perform(client, 2, func() (int64, error) { return 0, shop.lock(ctx, client) })
-	})
-	return nil
+	},
 }
 
 // smallestNumber takes the node with the smallest number for the oldest.
@@ -242,22 +147,6 @@ func (q zkQueue) join() (name string, err error) {
 	return path.Base(node), nil
 }
 
-var waitHealthyPractices = []Practice{{
-	Name:  "set-then-wait",
-	Claim: claim("is granted the lock when the Redis replica has it", report.Safe),
-	Play:  func(ctx context.Context, s *Stage) error { return s.playFailoverAfterWait(ctx, false, false) },
-}}
-
-var waitCutPractices = []Practice{{
-	Name:  "set-then-wait",
-	Claim: claim("is not granted the lock without the Redis replica", report.Unavailable),
-	Play:  func(ctx context.Context, s *Stage) error { return s.playFailoverAfterWait(ctx, true, false) },
-}, {
-	Name:  "wait-on-another-connection",
-	Claim: claim("is told of what that connection had seen, which was before the lock", report.Unsafe),
-	Play:  func(ctx context.Context, s *Stage) error { return s.playFailoverAfterWait(ctx, true, true) },
-}}
-
 // wrap brings the counter of a queue to its end, together with those of the other cells.
 func (s *Stage) wrap(queue string) {
 	z := s.zookeeper
@@ -318,7 +207,7 @@ func playPool(ctx context.Context, s *Stage, ownPool bool) error {
 
 // openPool opens a pool of few connections.
 func (s *Stage) openPool(ctx context.Context) (*sql.DB, error) {
-	db, err := s.openMySQL(ctx, nil)
+	db, err := s.openMySQL(ctx)
 	if err == nil {
 		db.SetMaxOpenConns(poolConns)
 		db.SetMaxIdleConns(poolConns)
@@ -438,16 +327,8 @@ var errHeld = errors.New("the lock is held")
 
 // openShop opens the shop of a practice. The caller closes it.
 func (s *Stage) openShop(ctx context.Context) (*shop, error) {
-	db, err := s.openMySQL(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &shop{
-		db:    db,
-		redis: s.openRedis(),
-		key:   s.lockKey(),
-		item:  s.Item,
-	}, nil
+	db, err := s.openMySQL(ctx)
+	return &shop{db: db, redis: s.openRedis(), key: s.lockKey(), item: s.Item}, err
 }
 
 func (s *shop) close() {
@@ -455,26 +336,14 @@ func (s *shop) close() {
 	s.db.Close()
 }
 
-// lock asks for the lock once.
-func (s *shop) lock(ctx context.Context, owner string) error {
-	err := s.redis.SetArgs(ctx, s.key, owner, redis.SetArgs{Mode: "NX", TTL: lease}).Err()
+// lock asks for the lock once, on a server.
+func (s *shop) lock(ctx context.Context, at *redis.Client, owner string) error {
+	err := at.SetArgs(ctx, s.key, owner, redis.SetArgs{Mode: "NX", TTL: longLease}).Err()
 	if errors.Is(err, redis.Nil) {
 		return errHeld
 	}
 	return err
 }
-
-// holder is the owner that holds the lock; empty if it is free.
-func (s *shop) holder(ctx context.Context) (string, error) {
-	owner, err := s.redis.Get(ctx, s.key).Result()
-	if errors.Is(err, redis.Nil) {
-		return "", nil
-	}
-	return owner, err
-}
-
-// unlock deletes the lock.
-func (s *shop) unlock(ctx context.Context) error { return s.redis.Del(ctx, s.key).Err() }
 
 func (s *shop) read(ctx context.Context) (units int64, err error) {
 	err = s.db.QueryRowContext(ctx, readSQL, s.item).Scan(&units)
@@ -484,19 +353,4 @@ func (s *shop) read(ctx context.Context) (units int64, err error) {
 func (s *shop) write(ctx context.Context, units int64) error {
 	_, err := s.db.ExecContext(ctx, writeSQL, units, s.item)
 	return err
-}
-
-// sell deducts under the lock, and returns the units that remain.
-func (s *shop) sell(ctx context.Context, owner string, count int64) (remaining int64, err error) {
-	if err := s.lock(ctx, owner); err != nil {
-		return 0, err
-	}
-	units, err := s.read(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if err := s.write(ctx, units-count); err != nil {
-		return 0, err
-	}
-	return units - count, s.unlock(ctx)
 }

@@ -290,17 +290,18 @@ func (s *Stage) call(at *topology.Isolated, c history.Call) history.Call {
 	s.mu.Lock()
 	s.calls = append(s.calls, c)
 	s.mu.Unlock()
-	s.Stepf("A is answered to its %s: %s %s%s", c.Kind, c.Outcome, c.State, c.Error)
+	client := strings.TrimPrefix(c.Name, requestName(s.Item, ""))
+	s.Stepf("%s is answered to its %s: %s %s%s", client, c.Kind, c.Outcome, c.State, c.Error)
 	return c
 }
 
-// reserve has A hold a unit for longer than any story lasts.
-func (s *Stage) reserve() history.Call {
+// reserve has a client hold a unit for a time.
+func (s *Stage) reserve(client string, ttl time.Duration) history.Call {
 	held := s.call(s.Victim, history.Call{
-		Kind: history.Hold, Name: requestName(s.Item, "A"), GoodsID: s.Item, Count: 1, TTLMS: roundTime.Milliseconds(),
+		Kind: history.Hold, Name: requestName(s.Item, client), GoodsID: s.Item, Count: 1, TTLMS: ttl.Milliseconds(),
 	})
 	if held.Outcome != history.Done {
-		s.failf("client A was not granted a reservation: %s", held.Error)
+		s.failf("client %s was not granted a reservation: %s", client, held.Error)
 	}
 	return held
 }

@@ -101,40 +101,12 @@ var commitAfterTimeout = Scenario{
 	},
 }
 
-// acceptsABA is the strategy whose check does not notice that the stock has changed and come back.
-const acceptsABA = "optimistic-stock"
-
-// aba is the story of a stock that falls and comes back, so that it is what A has read. Where the stock is all that was
-// read, the stale write is right all the same. The practices read and write more than that.
+// aba is about a stock that falls and comes back, so that it is what A has read.
 var aba = Scenario{
-	Name:    "aba",
-	Title:   "Before A writes, a unit is sold and another put back, so that the stock is again what A has read.",
-	Applies: only("optimistic-stock", "optimistic-version", "optimistic-spin", "optimistic-timestamp-us", "redis-watch"),
-	Claim: func(s scenario.Strategy) Claim {
-		if s.Name == acceptsABA {
-			return claim("accepts the stale write, and the stock is right", report.Safe)
-		}
-		return claim("refuses the stale write", report.Safe)
-	},
+	Name:      "aba",
+	Title:     "Before A writes, a unit is sold and another put back, so that the stock is again what A has read.",
+	Applies:   noStrategy,
 	Practices: abaPractices,
-	On:        Setting{Args: patient()},
-	Play: func(s *Stage) {
-		a := s.holdWrite()
-		s.mustBuy(to(s.Survivor, "B", 1))
-		s.restock(s.Item, 1)
-		stock := s.stock(s.Store)
-		op := a.land()
-		switch accepted := op.Attempts == 1; {
-		case op.Outcome != history.Sold:
-			s.failf("client A was not sold anything: %s", op.Error)
-		case stock != units:
-			s.failf("the stock is %d, and not %d again", stock, units)
-		case accepted != (s.Strategy.Name == acceptsABA):
-			s.Failf("the stock was %d again before A wrote, and A sold at attempt %d", stock, op.Attempts)
-		default:
-			s.Provef("the stock was %d again before A wrote, and A sold at attempt %d", stock, op.Attempts)
-		}
-	},
 }
 
 // coarseTimestamp is about a timestamp that two writes leave equal. The strategies play that as late-write.

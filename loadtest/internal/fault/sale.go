@@ -110,14 +110,9 @@ var (
 	redisWrite = regexp.MustCompile(`(?i)\r\n(?:set|decrby|evalsha)\r\n`)
 )
 
-// completes returns a function that matches the message that completes a sale of the item. That is the one of decides,
-// unless the strategy takes reservations: its COMMIT only holds the units, and if the client has gone before they are
-// confirmed, they are given back. The confirmation names no item, but no other cell of a round confirms anything.
-func (s Sale) completes() func(tcpproxy.Message) bool {
-	if len(s.Strategy.Reservations) > 0 {
-		return func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, []byte("SET state = 'confirmed'")) }
-	}
-	return s.decides()
+// confirms matches the message that confirms a reservation. It names no item, but no other cell of a round confirms any.
+func confirms(m tcpproxy.Message) bool {
+	return bytes.Contains(m.Data, []byte("SET state = 'confirmed'"))
 }
 
 // decides returns a function that matches the message by which a sale of the item is made durable: the COMMIT of a

@@ -23,7 +23,10 @@ var Basic = []Scenario{holderDies, lateWrite, clientRetries}
 const BasicTime = patience + 8*time.Second
 
 // renamed are scenarios that had another name before.
-var renamed = map[string]string{"pauses-before-write": "holder-pauses"}
+var renamed = map[string]string{
+	"pauses-before-write": "holder-pauses", "zombie-replica": "client-times-out",
+	"failover-of-sales": "cluster-failover/sales",
+}
 
 // Find returns the scenarios with the given names, in that order and each once, or all if there are no names. The part
 // of a name before the slash finds all variants.
