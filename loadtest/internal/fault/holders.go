@@ -124,7 +124,7 @@ func playHolderPauses(s *Stage) {
 // lockConnectionKilled is about GET_LOCK's connection, which may not be the one on which its holder works.
 var lockConnectionKilled = Scenario{
 	Name:      "lock-connection-killed",
-	Title:     "The connection that holds GET_LOCK is killed (KILL CONNECTION) while its holder is between read and write.",
+	Title:     "The connection that holds GET_LOCK is lost while its holder is between read and write.",
 	Applies:   noStrategy,
 	Practices: []Practice{getLockNewConnection, getLockSameConnection},
 }

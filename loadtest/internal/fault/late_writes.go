@@ -57,7 +57,9 @@ var redisScenarios = slices.Concat([]Scenario{
 		"It writes an append-only file, and flushes it after each command (appendfsync always).", lockKept),
 	lockEvicted("volatile-lru"), lockEvicted("allkeys-lru"), lockEvicted("noeviction"),
 	failover, plannedFailover, splitBrain,
-}, ghostLocks, []Scenario{waitHealthy, waitCut, clockJumpsAhead}, masterScenarios, []Scenario{passAfterLoss, lateOrder})
+}, ghostLocks, []Scenario{waitHealthy, waitCut, clockJumpsAhead}, masterScenarios, []Scenario{
+	passAfterLoss, lateOrder,
+})
 
 // redisRestarts is the story of a Redis that crashes.
 func redisRestarts(

@@ -45,22 +45,6 @@ func (a *asked) answer(remaining int64, err error) {
 	a.stage.record(a.client, a.op)
 }
 
-// openMySQL opens connections of the story's own to the database. The caller closes the pool.
-func (d *Deployment) openMySQL(ctx context.Context) (*sql.DB, error) {
-	config, err := mysql.ParseDSN(d.Addresses.MySQLDSN)
-	if err != nil {
-		return nil, err
-	}
-	config.InterpolateParams = true
-	config.Logger = &mysql.NopLogger{} // stories break connections
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		return nil, err
-	}
-	db := sql.OpenDB(connector)
-	return db, db.PingContext(ctx)
-}
-
 // execute returns what carries out a statement.
 func execute(db *sql.DB, query string) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -71,9 +55,15 @@ func execute(db *sql.DB, query string) func(context.Context) error {
 
 // mysql opens connections of the story's own to the database.
 func (s *Stage) mysql() *sql.DB {
-	db, err := s.openMySQL(s.ctx)
+	config, err := mysql.ParseDSN(s.Addresses.MySQLDSN)
 	s.check(err)
+	config.InterpolateParams = true
+	config.Logger = &mysql.NopLogger{} // stories break connections
+	connector, err := mysql.NewConnector(config)
+	s.check(err)
+	db := sql.OpenDB(connector)
 	s.atEnd = append(s.atEnd, func() { db.Close() })
+	s.check(db.PingContext(s.ctx))
 	return db
 }
 

@@ -110,7 +110,8 @@ var (
 	redisWrite = regexp.MustCompile(`(?i)\r\n(?:set|decrby|evalsha)\r\n`)
 )
 
-// confirms matches the message that confirms a reservation. It names no item, but no other cell of a round confirms any.
+// confirms matches the message that confirms a reservation. It names no item, but no other cell of a round confirms
+// one.
 func confirms(m tcpproxy.Message) bool {
 	return bytes.Contains(m.Data, []byte("SET state = 'confirmed'"))
 }
