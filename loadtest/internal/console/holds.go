@@ -43,7 +43,7 @@ func (c *Console) sellAndHold(
 		waiting.Go(func() {
 			select {
 			case <-caught.Arrived():
-				what, text := fault.Describe(body.Hold, caught.Data()), shorten(caught.Data())
+				what, text := fault.Describe("its", body.Hold, caught.Data()), shorten(caught.Data())
 				arrived <- &heldSale{caught, Held{Replica: replica, What: what, Text: text}}
 			case <-over:
 				caught.Release()

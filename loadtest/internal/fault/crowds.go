@@ -174,7 +174,7 @@ var replicaKilled = Scenario{
 		if unknown > crowdUsers {
 			s.Failf("%d outcomes are unknown, but only %d users were buying", unknown, crowdUsers)
 		}
-		s.Provef("the victim was killed while a proxy held %s of A; it had sold %d times, and the survivor %d times", a.what,
+		s.Provef("the victim was killed while a proxy held %s; it had sold %d times, and the survivor %d times", a.what,
 			c.sales["victim"], c.sales["survivor"])
 		s.Stepf("%d users have sent %d requests, %d of them with an unknown outcome", crowdUsers, len(c.ops), unknown)
 	},

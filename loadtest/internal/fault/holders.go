@@ -42,7 +42,7 @@ var holderDies = Scenario{
 		a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
 		blocked := s.blockedSince(s.killVictim)
 		a.die()
-		s.Provef("the victim was killed while a proxy held %s of A, which has reached no server", a.what)
+		s.Provef("the victim was killed while a proxy held %s, which has reached no server", a.what)
 		s.buy(to(s.Survivor, "B", 2), blocked)
 	},
 }
@@ -103,7 +103,7 @@ func playHolderPauses(s *Stage) {
 	a := s.holdBesideOthers(patiently(to(s.Victim, "A", 1)), steps...)
 	blocked := s.blockedSince(s.stopVictim)
 	a.isUnanswered("the victim was stopped")
-	s.Provef("/proc says that the victim is stopped, while a proxy holds %s of A", a.what)
+	s.Provef("/proc says that the victim is stopped, while a proxy holds %s", a.what)
 	limit := patience
 	if pause == "blocks" {
 		limit = pauseLease + time.Second // long enough to see that the lock does not end with a lease
@@ -149,7 +149,7 @@ var longWork = Scenario{
 				return
 			}
 		}
-		s.Provef("a proxy held %s of A for three leases of %v, and B was refused %d times meanwhile", a.what, workLease,
+		s.Provef("a proxy held %s for three leases of %v, and B was refused %d times meanwhile", a.what, workLease,
 			asked)
 		if op := a.land(); op.Outcome != history.Sold {
 			s.Failf("A has lost its lock while it worked: %s", op.Error)
@@ -282,7 +282,7 @@ var shutdown = Scenario{
 				return status == http.StatusServiceUnavailable, err
 			})
 		})
-		s.Provef("a proxy held %s of A when the victim got SIGTERM, and /readyz has answered 503 since", holder.what)
+		s.Provef("a proxy held %s when the victim got SIGTERM, and /readyz has answered 503 since", holder.what)
 		if took := time.Since(since); s.Store == oracle.Redis && took > redisTimeout {
 			s.failf("the client of Redis may have given up: its message was held for %v", took)
 		}

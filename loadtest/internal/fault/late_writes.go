@@ -43,7 +43,7 @@ var lateWrite = Scenario{
 			s.send(to(s.Survivor, "Z", 1))
 		}
 		a := s.hold(to(s.Victim, "A", 1), Write)
-		s.Provef("the proxy between the victim and %s holds %s of A", s.Store, a.what)
+		s.Provef("the proxy between the victim and %s holds %s", s.Store, a.what)
 		s.buyBeforeWrite(a)
 	},
 }

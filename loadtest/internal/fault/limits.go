@@ -153,7 +153,7 @@ func (s *Stage) buyAtOnce(front *tcpproxy.Proxy) {
 		conns, waiting = s.poolUse()
 		return conns+waiting == len(others)+1 || !slices.Contains(waitsInMySQL, s.Strategy.Name)
 	})
-	s.Provef("a proxy holds %s of A, and %d more requests have reached the replica, of whose %d connections to MySQL %d "+
+	s.Provef("a proxy holds %s, and %d more requests have reached the replica, of whose %d connections to MySQL %d "+
 		"are in use; %d requests wait for one", a.what, len(others), poolConns, conns, waiting)
 	released := time.Now()
 	a.land()

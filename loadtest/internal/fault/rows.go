@@ -54,7 +54,7 @@ func isolation(level string) Scenario {
 			}, s.Survivor.MySQL)
 			b := s.start(to(s.Survivor, "B", 2))
 			s.await(excluded)
-			s.Provef("a proxy held %s of A when B's statement that writes or locks the row came; the default of their "+
+			s.Provef("a proxy held %s when B's statement that writes or locks the row came; the default of their "+
 				"sessions is %s (%s)", a.what, usual, name)
 			a.land()
 			b.wait()
@@ -176,7 +176,7 @@ func (s *Stage) buyNeighbour(db *sql.DB, other int64) {
 	if indexes == 0 {
 		index = "good_stock has no index on goods_id"
 	}
-	s.Provef("%s; while a proxy held %s of A, B was told: %s", index, a.what, cmp.Or(b.Error, string(b.Outcome)))
+	s.Provef("%s; while a proxy held %s, B was told: %s", index, a.what, cmp.Or(b.Error, string(b.Outcome)))
 	a.land()
 	if b.Outcome != history.Sold { // it has waited for the row for as long as it may
 		buyer.client = "B-again"

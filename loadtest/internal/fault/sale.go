@@ -45,15 +45,15 @@ func (s Sale) Catch(at topology.Proxies, step Step) *tcpproxy.Caught {
 	return s.storeProxy(at).Catch(s.decides())
 }
 
-// Describe says what is held at a step, given the message.
-func Describe(step Step, message []byte) string {
+// Describe says what is held at a step, given the message and a word such as "its".
+func Describe(whose string, step Step, message []byte) string {
 	switch {
 	case step == Read:
-		return "the reply to its read"
+		return fmt.Sprintf("the reply to %s read", whose)
 	case bytes.HasSuffix(message, commit) && len(message) < len(commit)+8: // with the header of the packet
-		return "its COMMIT"
+		return whose + " COMMIT"
 	}
-	return fmt.Sprintf("its write of %d bytes", len(message))
+	return fmt.Sprintf("%s write of %d bytes", whose, len(message))
 }
 
 var commit = []byte("COMMIT")

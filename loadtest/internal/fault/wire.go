@@ -82,13 +82,13 @@ func (s *Stage) holdNext(o order, step Step) held {
 // holdBesideOthers is hold for a request that waits until the cells that are played side by side have one, too. Those
 // that wait for Redis come last, because its client gives up after 3 s.
 func (s *Stage) holdBesideOthers(o order, steps ...Step) held {
-	const held = "the others are held"
+	const what = "the others are held"
 	if s.Store == oracle.Redis {
-		s.meet(held)
+		s.meet(what)
 		return s.hold(o, steps...)
 	}
 	h := s.hold(o, steps...)
-	s.meet(held)
+	s.meet(what)
 	return h
 }
 
@@ -106,18 +106,18 @@ func (s *Stage) tryToHold(o order, step Step) (h held, caught bool) {
 		h.wait()
 		return h, false
 	}
-	h.what = Describe(step, m.Data())
+	h.what = Describe(o.client+"'s", step, m.Data())
 	s.mu.Lock()
 	s.held = append(s.held, h)
 	s.mu.Unlock()
-	s.Stepf("%s has asked the %s; a proxy holds %s", o.client, o.at.Name, h.what)
+	s.Stepf("a proxy between the %s and its servers holds %s", o.at.Name, h.what)
 	return h, true
 }
 
 // land lets the request go on, and waits until the message and the request are answered.
 func (h held) land() history.Op {
 	h.message.land()
-	h.stage().Stepf("%s goes on: %s is released", h.client, h.what)
+	h.stage().Stepf("%s has been released", h.what)
 	return h.wait()
 }
 
