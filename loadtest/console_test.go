@@ -356,7 +356,9 @@ func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
 	// One is cut off before its COMMIT, one is held at a reply, and one has no such step.
 	tab.post(http.StatusNoContent, "sales", `{"strategy":"for-update","replica":"","count":1,"hold":"commit"}`)
 	tab.post(http.StatusNoContent, "holds/cut", "{}")
-	tab.until("an unknown outcome", func(s consoleState) bool { return strings.Contains(s.Lab.Sales[2].Answer, "no answer") })
+	tab.until("an unknown outcome", func(s consoleState) bool {
+		return strings.Contains(s.Lab.Sales[2].Answer, "no answer")
+	})
 	tab.post(http.StatusNoContent, "sales", `{"strategy":"redis-watch","replica":"replica-2","count":1,"hold":"read"}`)
 	tab.until("a reply is held", func(s consoleState) bool {
 		return len(s.Lab.Held) == 1 && s.Lab.Held[0].Text == "get stock:{1}" && s.Lab.Held[0].Replica == "replica-2"

@@ -395,13 +395,13 @@ func TestEachMatchSeesEachMessage(t *testing.T) {
 		}))
 	}
 	client := dial(t, proxy)
-	for _, c := range caught {
-		send(t, client, "message ")
-		<-c.Arrived()
-		c.Release()
-		wantAnswer(t, client, "message ")
+	for i, message := range []string{"one,", "two,"} {
+		send(t, client, message)
+		<-caught[i].Arrived()
+		caught[i].Release()
+		wantAnswer(t, client, message)
 	}
-	if want := []string{"message ", "message message "}; !slices.Equal(seen, want) {
+	if want := []string{"one,", "one,two,"}; !slices.Equal(seen, want) {
 		t.Errorf("the matches saw %q, want %q", seen, want)
 	}
 }
@@ -432,7 +432,7 @@ func TestACaughtReplyIsDroppedIfItIsCutOrItsClientGoes(t *testing.T) {
 	for _, end := range []func(*tcpproxy.Caught, net.Conn){
 		func(c *tcpproxy.Caught, _ net.Conn) { c.Cut(tcpproxy.BeforeReply) },
 		func(c *tcpproxy.Caught, _ net.Conn) { c.Cut(tcpproxy.BeforeRequest) },
-		func(_ *tcpproxy.Caught, client net.Conn) { client.(*net.TCPConn).CloseWrite() },
+		func(_ *tcpproxy.Caught, client net.Conn) { _ = client.(*net.TCPConn).CloseWrite() },
 	} {
 		caught := proxy.CatchReply(func(tcpproxy.Message) bool { return true })
 		client := dial(t, proxy)

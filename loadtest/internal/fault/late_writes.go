@@ -105,8 +105,8 @@ func lockEvicted(policy string) Scenario {
 	}
 }
 
-// fillRedis writes until Redis has evicted all that it may, and refuses to write more. It then lifts the limit again, so
-// that nothing else is refused for want of memory.
+// fillRedis writes until Redis has evicted all that it may, and refuses to write more. It then lifts the limit again,
+// so that nothing else is refused for want of memory.
 func (s *Stage) fillRedis(ctx context.Context) error {
 	client := openRedis(s.redis.master.Addr)
 	defer client.Close()

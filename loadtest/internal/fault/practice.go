@@ -71,7 +71,7 @@ func (s *Stage) mysql() *sql.DB {
 func (s *Stage) whileLocked(item int64, part func()) {
 	tx, err := s.mysql().BeginTx(s.ctx, nil)
 	s.check(err)
-	defer tx.Rollback() //nolint:errcheck // ends with the connection
+	defer tx.Rollback()
 	var units int64
 	s.check(tx.QueryRowContext(s.ctx, readSQL+" FOR UPDATE", item).Scan(&units))
 	s.Stepf("another transaction has locked the row of item %d", item)
