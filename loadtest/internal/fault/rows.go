@@ -23,8 +23,8 @@ var rowScenarios = []Scenario{
 	lockedNeighbour("unique-index", "REPEATABLE-READ", false),
 }
 
-// isolation returns the story of a sale between another one's read and its write, at an isolation level. The
-// reply to A's read is held, or what makes its write durable if it reads and writes in one statement.
+// isolation returns the story of a sale between another one's read and its write, at an isolation level. The reply to
+// A's read is held, or what makes its write durable if it reads and writes in one statement.
 func isolation(level string) Scenario {
 	words := strings.ReplaceAll(level, " ", "-") // as the system variable spells it
 	script := "read-modify-write-" + strings.ToLower(words)
