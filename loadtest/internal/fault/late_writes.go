@@ -368,11 +368,14 @@ var passAfterLoss = Scenario{
 		b := s.start(to(s.Victim, "B", 2))
 		s.deleteLock(s.Item)
 		read := s.catch(s.Survivor.MySQL, s.readsStock)
+		write := s.catch(s.Survivor.MySQL, s.writesStock)
 		c := s.start(to(s.Survivor, "C", 3))
 		c.caught(read)
 		pass := s.catch(s.Victim.Redis, s.passesLock)
 		a.Release()
 		a.caught(pass)
+		read.Release() // A has written
+		c.caught(write)
 		s.Provef("C was inside when A, who had lost the lock, passed it to B in a message of %d bytes", pass.Bytes())
 		asks := s.seen(mentions(s.lockKey()), s.Victim.Redis)
 		pass.Release()
@@ -380,7 +383,7 @@ var passAfterLoss = Scenario{
 			s.Stepf("B asks Redis for the lock")
 		}
 		a.wait()
-		read.land()
+		write.land()
 		c.wait()
 		b.wait()
 	},
