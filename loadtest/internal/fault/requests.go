@@ -2,7 +2,6 @@ package fault
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -20,12 +19,11 @@ type order struct {
 	through string             // URL to send it to instead; empty: the replica's
 	name    string             // empty: the client's
 	again   bool
-	count   int64           // units; 0: one
-	lines   []history.Line  // of an order of several items; it has no count
-	limit   int64           // units that the client may have of the item; 0: any number
-	before  bool            // the history begins after it; it has no key, or the ledger would have it
-	timeout time.Duration   // how long the client waits for the answer; 0: clientTimeout
-	until   context.Context // the client gives up when it ends; nil: not before the story ends
+	count   int64          // units; 0: one
+	lines   []history.Line // of an order of several items; it has no count
+	limit   int64          // units that the client may have of the item; 0: any number
+	before  bool           // the history begins after it; it has no key, or the ledger would have it
+	timeout time.Duration  // how long the client waits for the answer; 0: clientTimeout
 }
 
 // to is an order of some units at a replica.
@@ -72,11 +70,7 @@ func (s *Stage) exchange(o order) history.Op {
 	request.Name, request.Again = requestName(s.Item, cmp.Or(o.name, o.client)), o.again
 	answered := s.asks(o.client, replica, request.Name)
 	defer answered()
-	ctx := s.ctx
-	if o.until != nil {
-		ctx = o.until
-	}
-	op, err := traffic.SendOne(ctx, url, load, request)
+	op, err := traffic.SendOne(s.ctx, url, load, request)
 	s.check(err)
 	return op
 }

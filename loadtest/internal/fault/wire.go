@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"stock/internal/servers"
@@ -151,22 +150,17 @@ func (s *Stage) proxyTo(address string) *tcpproxy.Proxy {
 	return proxy
 }
 
-// seen returns a channel that is closed when a message that matches arrives at one of the proxies. It holds none.
-func (s *Stage) seen(match func(tcpproxy.Message) bool, at ...*tcpproxy.Proxy) <-chan struct{} {
-	seen := make(chan struct{})
-	var once sync.Once
-	for _, proxy := range at {
-		m := proxy.Catch(match)
-		s.background.Go(func() {
-			defer m.Release()
-			select {
-			case <-m.Arrived():
-				once.Do(func() { close(seen) })
-			case <-s.ctx.Done():
-			}
-		})
-	}
-	return seen
+// seen returns a channel that is closed when a message that matches arrives at a proxy. It does not hold it.
+func (s *Stage) seen(match func(tcpproxy.Message) bool, at *tcpproxy.Proxy) <-chan struct{} {
+	m := at.Catch(match)
+	s.background.Go(func() {
+		defer m.Release()
+		select {
+		case <-m.Arrived():
+		case <-s.ctx.Done():
+		}
+	})
+	return m.Arrived()
 }
 
 // isRequest matches a request for the item on its way from nginx to a replica.
