@@ -245,11 +245,11 @@ var importTable = []struct {
 	{
 		name: "loadtest/internal/console",
 		imports: []string{
-			"internal/{monotonic,origin}",
+			"internal/{monotonic,origin,tcpproxy}",
 			"loadtest/internal/{explore,explore/trace,fault,history,lab,oracle,page,report,scenario,topology,traffic,verify}",
 			"loadtest/scripts",
 		},
-		because: "It shows the lab in a browser, and runs and judges as the commands do.",
+		because: "It shows the lab in a browser, runs and judges as the commands do, and holds messages in proxies.",
 	},
 	{
 		name: "loadtest",

@@ -15,7 +15,7 @@ import (
 
 func TestConsoleInABrowser(t *testing.T) {
 	t.Parallel()
-	d, _, _ := up(t, "--pause-points")
+	d, _, _ := up(t, "--hold")
 	page := browsertest.Open(t, d.Console)
 	page.WaitFor(`document.querySelectorAll(".replica").length === 2`)
 
@@ -86,6 +86,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	page.WaitFor(`document.querySelector("#contents dd.big").textContent === "100"`)
 	page.Click(`#sale-form button`)
 	page.WaitFor(`document.querySelector("#sales li")?.textContent.includes("99 remain")`)
+	holdASale(page, choose)
 	page.Size(375, 800)
 	for _, tab := range []string{"#tab-run", "#tab-story", "#tab-explore", "#tab-break"} {
 		page.Click(tab)
@@ -115,6 +116,20 @@ func TestConsoleInABrowser(t *testing.T) {
 			}
 		}
 	})
+}
+
+// holdASale holds the write of a sale, and releases it.
+func holdASale(page *browsertest.Page, choose func(id, value string)) {
+	choose(`#sale-form select[name=hold]`, "write")
+	page.Click(`#sale-form button`)
+	page.WaitFor(`document.querySelector("#held code.sent")?.textContent.includes("SET stock = 98")`)
+	page.MustFit()
+	page.Size(375, 800)
+	page.MustFit()
+	page.Size(1400, 900)
+	page.Click(`#held button`)
+	page.WaitFor(`document.activeElement.id === "held-title"`)
+	page.WaitFor(`document.querySelector("#sales li")?.textContent.includes("98 remain")`)
 }
 
 // lookAtGivenStates has the page show states that are hard to bring about.

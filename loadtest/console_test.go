@@ -75,11 +75,7 @@ type consoleState struct {
 			MySQL *struct{ Stock int64 }
 			Locks []struct{ Server, Key string }
 		}
-		Pauses []struct {
-			Replica   string
-			RequestID string `json:"request_id"`
-			Point     string
-		}
+		Held  []struct{ Name, Replica, What, Text string }
 		Sales []struct{ Answer string }
 	} `json:"lab"`
 }
@@ -309,7 +305,7 @@ func TestConsoleStepsThroughAStory(t *testing.T) {
 
 func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
 	t.Parallel()
-	d, cmd, stderr := up(t, "--pause-points")
+	d, cmd, stderr := up(t, "--hold")
 	tab := watch(t, d.Console)
 	state := func(want string) {
 		t.Helper()
@@ -334,25 +330,44 @@ func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
 	}
 	deduct(t, d.Replicas[1].URL)
 
-	// A sale is parked while it holds the lock, which is deleted, and is released.
+	// The write of a sale is held while its lock is deleted, and is released.
 	tab.post(http.StatusNoContent, "stock", `{"stock":10}`)
 	tab.post(http.StatusNoContent, "sales",
-		`{"strategy":"lock-redis-lua","replica":"replica-1","count":1,"pause":"before-write"}`)
-	s := tab.until("the sale is parked", func(s consoleState) bool {
-		return len(s.Lab.Pauses) == 1 && len(s.Lab.Contents.Locks) == 1
+		`{"strategy":"lock-redis-lua","replica":"replica-1","count":1,"hold":"write"}`)
+	s := tab.until("the write is held", func(s consoleState) bool {
+		return len(s.Lab.Held) == 1 && len(s.Lab.Contents.Locks) == 1
 	})
-	lock, pause := s.Lab.Contents.Locks[0], s.Lab.Pauses[0]
+	lock, held := s.Lab.Contents.Locks[0], s.Lab.Held[0]
+	if want := "UPDATE good_stock SET stock = 9, version = version + 1 WHERE goods_id = 1"; held.Text != want {
+		t.Errorf("%q is held, want %q", held.Text, want)
+	}
 	body := fmt.Sprintf(`{"server":%q,"key":%q}`, lock.Server, lock.Key)
 	tab.post(http.StatusNoContent, "locks/delete", body)
 	tab.post(http.StatusConflict, "locks/delete", body)
-	tab.post(http.StatusNoContent, "sales", `{"strategy":"lock-redis-lua","replica":"","count":2,"pause":""}`)
+	tab.post(http.StatusNoContent, "sales", `{"strategy":"lock-redis-lua","replica":"","count":2,"hold":""}`)
 	tab.until("B has bought", func(s consoleState) bool { return strings.Contains(s.Lab.Sales[1].Answer, "8 remain") })
-	body = fmt.Sprintf(`{"replica":%q,"request_id":%q}`, pause.Replica, pause.RequestID)
-	tab.post(http.StatusNoContent, "pauses/release", body)
+	body = fmt.Sprintf(`{"name":%q}`, held.Name)
+	tab.post(http.StatusNoContent, "holds/release", body)
 	tab.until("A has bought", func(s consoleState) bool { return strings.Contains(s.Lab.Sales[0].Answer, "9 remain") })
-	tab.post(http.StatusConflict, "pauses/release", body)
+	tab.post(http.StatusConflict, "holds/release", body)
 	tab.post(http.StatusNoContent, "restock", `{"store":"mysql","count":3}`)
 	tab.until("12 units", func(s consoleState) bool { return s.Lab.Contents.MySQL.Stock == 12 })
+
+	// One is cut off before its COMMIT, one is held at a reply, and one has no such step.
+	tab.post(http.StatusNoContent, "sales", `{"strategy":"for-update","replica":"","count":1,"hold":"commit"}`)
+	tab.post(http.StatusNoContent, "holds/cut", "{}")
+	tab.until("an unknown outcome", func(s consoleState) bool {
+		return strings.Contains(s.Lab.Sales[2].Answer, "no answer")
+	})
+	tab.post(http.StatusNoContent, "sales", `{"strategy":"redis-watch","replica":"replica-2","count":1,"hold":"read"}`)
+	tab.until("a reply is held", func(s consoleState) bool {
+		return len(s.Lab.Held) == 1 && s.Lab.Held[0].Text == "get stock:{1}" && s.Lab.Held[0].Replica == "replica-2"
+	})
+	tab.post(http.StatusNoContent, "holds/release", "{}")
+	tab.post(http.StatusConflict, "sales", `{"strategy":"update","replica":"","count":1,"hold":"read"}`)
+	tab.until("two units are sold, one in each store", func(s consoleState) bool {
+		return s.Lab.Contents.MySQL.Stock == 11 && len(s.Lab.Held) == 0
+	})
 
 	// The new process is also stopped at the end, though SIGSTOP holds it.
 	tab.post(http.StatusNoContent, "replicas/replica-2/stop", "{}")
@@ -408,7 +423,8 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 		{"POST", "restock", `{"store":"etcd","count":1}`, nil, 400, "no store"},
 		{"POST", "locks/delete", `{"server":"redis","key":"stock:{1}"}`, nil, 400, "is not the key of a lock"},
 		{"POST", "locks/delete", `{"server":"mysql","key":"lock-redis-lua:{1}"}`, nil, 400, "no Redis"},
-		{"POST", "sales", `{"strategy":"update","count":1,"pause":"before-write"}`, nil, 409, "--pause-points"},
+		{"POST", "sales", `{"strategy":"update","count":1,"hold":"write"}`, nil, 409, "--hold"},
+		{"POST", "sales", `{"strategy":"update","count":1,"hold":"lock"}`, nil, 400, "cannot be held at"},
 		{"POST", "sales", `{"strategy":"update","count":0}`, nil, 400, "from 1 to"},
 	} {
 		request, err := http.NewRequest(test.method, d.Console+test.path, strings.NewReader(test.body))

@@ -41,7 +41,7 @@ type upFlags struct {
 	listen      string
 	adminListen string
 	asJSON      bool
-	pausePoints bool
+	hold        bool
 	lease       time.Duration
 	copied      bool
 	clusters    clusterFlags
@@ -78,7 +78,8 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.adminListen, "admin-listen", "", "host:port of the first replica's admin listener, the others "+
 		"use the ports after it (default: "+usualAdminListen+" if it is free, else any free ports)")
 	flags.IntVar(&f.replicas, "replicas", 2, fmt.Sprintf("replicas of the service: 1 to %d", scenario.MaxReplicas))
-	flags.BoolVar(&f.pausePoints, "pause-points", false, "allow requests to be parked halfway (header X-Pause)")
+	flags.BoolVar(&f.hold, "hold", false,
+		"put proxies between the replicas and their servers, so that a sale can be held on the wire")
 	flags.DurationVar(&f.lease, "lease", usualLease,
 		"time after which the lock of a dead holder expires; 2s shortens the stories of docs/faults.md")
 	registerRedisReplica(flags, &f.copied)
@@ -96,6 +97,9 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		return err
 	}
 	if err := f.servers.checkOwn(f.local.tidb, f.clusters.redis); err != nil {
+		return err
+	}
+	if err := f.checkHold(); err != nil {
 		return err
 	}
 	if err := checkFree(f.listen, 1); err != nil {
@@ -117,9 +121,9 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		RedisReplica: f.copied,
 		StockBinary:  f.local.stockBinary,
 		TiDB:         f.local.tidb,
-		PausePoints:  f.pausePoints,
+		Proxies:      f.hold,
 		User:         f.servers.userServers(f.replicas + 2),
-		ReplicaArgs:  []string{"--lease=" + f.lease.String()},
+		ReplicaArgs:  f.replicaArgs(),
 		Listen:       cmp.Or(f.listen, ifFree(usualListen, 1)),
 		AdminListen:  cmp.Or(f.adminListen, ifFree(usualAdminListen, f.replicas)),
 	}))
@@ -150,6 +154,31 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	}
 	deaths.report(ctx, stderr, address)
 	return nil
+}
+
+// checkHold returns why nothing can be held in such a lab.
+func (f *upFlags) checkHold() error {
+	switch {
+	case !f.hold:
+		return nil
+	case f.console == "":
+		return errors.New("--hold: what is held is released from the page: leave out --console=''")
+	case f.servers.mysqlTLS != "" || f.servers.redisTLS != "":
+		return errors.New("--hold: the proxies cannot read what is encrypted: use servers without TLS")
+	case f.clusters.redis || len(f.servers.redis) > 1:
+		return errors.New("--hold: the clients of a Redis Cluster would go past the proxies: use one Redis")
+	}
+	return nil
+}
+
+// replicaArgs returns the arguments of the replicas. A request that is held may take its time.
+func (f *upFlags) replicaArgs() []string {
+	args := []string{"--lease=" + f.lease.String()}
+	if f.hold {
+		args = append(args, "--request-timeout="+console.HoldTime.String(),
+			"--mysql-idle-timeout="+(2*console.HoldTime).String()) // or MySQL would drop what is held
+	}
+	return args
 }
 
 // upDescription is what --json prints.
@@ -214,8 +243,7 @@ func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Lis
 	}
 	command, note := f.runCommand(l.Topology)
 	c, err := console.Start(ctx, listener, console.Options{
-		Lab:         l,
-		PausePoints: f.pausePoints,
+		Lab: l,
 		NewRun: func(
 			ctx context.Context, args []string, watch func(history.Run) func(*history.Op),
 		) (*lab.Run, error) {
@@ -371,6 +399,11 @@ func (f *upFlags) writeBanner(w io.Writer, t *topology.Topology, address string)
 	line("nginx", t.Nginx.Conf)
 	if err := f.servers.writeCommands(&b, t); err != nil {
 		return err
+	}
+	if f.hold {
+		fmt.Fprintf(&b, "\nHold a sale at its read, its write or its commit, and let it go on (docs/faults.md):\n"+
+			"curl --json '{\"strategy\":\"lock-redis-lua\",\"count\":1,\"hold\":\"write\"}' %ssales\n"+
+			"curl --json '{}' %sholds/release\n", address, address)
 	}
 	if usual := "http://" + usualListen; t.URL != usual {
 		fmt.Fprintf(&b, "\nNote: the README's commands use %s, but this lab does not listen there. Another program may: "+

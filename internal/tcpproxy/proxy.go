@@ -2,11 +2,12 @@
 //
 // It knows no protocol: a message is whatever one read returns, up to 64 KiB. If a client waits for the reply before it
 // sends more, that is one request. Cut, Hold and Delay act on the messages of clients; Select restricts Cut and Hold to
-// some of them. Catch holds one message, and may cut its connection. BlackHole, Break and Redirect act on all
-// connections, in both directions.
+// some of them. Catch holds one message, and CatchReply the reply to one; either may cut the connection. BlackHole,
+// Break and Redirect act on all connections, in both directions.
 package tcpproxy
 
 import (
+	"bytes"
 	"net"
 	"slices"
 	"sync"
@@ -178,10 +179,11 @@ func (p *Proxy) Hold() (release func()) {
 	})
 }
 
-// Caught is a message that Catch waits for, and then holds.
+// Caught is a message that Catch or CatchReply waits for, and then holds it or its reply.
 type Caught struct {
 	proxy    *Proxy
 	match    func(Message) bool
+	reply    bool // the reply is held, and not the message
 	arrived  chan struct{}
 	released chan struct{}
 	answered chan struct{}
@@ -189,8 +191,8 @@ type Caught struct {
 	answer   sync.Once
 
 	// Set before arrived is closed.
-	bytes int
-	link  *link
+	data []byte
+	link *link
 
 	dropped bool // guarded by Proxy.mu: it does not reach the server
 }
@@ -198,10 +200,17 @@ type Caught struct {
 // Catch holds back the next message for which match reports true, and all that follow on its connection, until it is
 // released. The message then reaches the server even if its client has closed the connection meanwhile. match is called
 // as that of Select.
-func (p *Proxy) Catch(match func(Message) bool) *Caught {
+func (p *Proxy) Catch(match func(Message) bool) *Caught { return p.catch(match, false) }
+
+// CatchReply is Catch for the reply: the message passes, and what the server answers is held back until it is released.
+// It is dropped if the client closes the connection meanwhile.
+func (p *Proxy) CatchReply(match func(Message) bool) *Caught { return p.catch(match, true) }
+
+func (p *Proxy) catch(match func(Message) bool, reply bool) *Caught {
 	c := &Caught{
 		proxy:    p,
 		match:    match,
+		reply:    reply,
 		arrived:  make(chan struct{}),
 		released: make(chan struct{}),
 		answered: make(chan struct{}),
@@ -212,13 +221,16 @@ func (p *Proxy) Catch(match func(Message) bool) *Caught {
 	return c
 }
 
-// Arrived is closed when the message has arrived and is held.
+// Arrived is closed when the message, or its reply, has arrived and is held.
 func (c *Caught) Arrived() <-chan struct{} { return c.arrived }
 
-// Bytes returns the length of the message. It must not be called before it has arrived.
-func (c *Caught) Bytes() int { return c.bytes }
+// Data returns the message, also if its reply is held. It must not be called before Arrived is closed.
+func (c *Caught) Data() []byte { return c.data }
 
-// Answered is closed when the server has answered the message after its release, or its connection has ended.
+// Bytes returns the length of the message. It must not be called before Arrived is closed.
+func (c *Caught) Bytes() int { return len(c.data) }
+
+// Answered is closed when the answer of the server passes after the release, or the connection has ended.
 func (c *Caught) Answered() <-chan struct{} { return c.answered }
 
 // Release lets the message pass. If it has not arrived, it passes when it does. Releasing again does nothing.
@@ -232,10 +244,10 @@ func (c *Caught) Release() {
 }
 
 // Cut cuts the connection of the message: at BeforeRequest instead of passing it on, at BeforeReply once the server has
-// answered. It must not be called before the message has arrived.
+// answered. A held reply is dropped in either case. Cut must not be called before Arrived is closed.
 func (c *Caught) Cut(at CutPoint) {
 	c.proxy.mu.Lock()
-	if at == BeforeRequest {
+	if at == BeforeRequest && !c.reply {
 		c.dropped = true
 	} else {
 		c.link.mute = true
@@ -246,17 +258,23 @@ func (c *Caught) Cut(at CutPoint) {
 
 func (c *Caught) settle() { c.answer.Do(func() { close(c.answered) }) }
 
-// caught returns the Caught that a message is held for, or nil.
-func (p *Proxy) caught(l *link, m Message) *Caught {
-	for i, c := range p.catches {
-		if c.match(m) {
-			p.catches = slices.Delete(p.catches, i, i+1)
-			c.bytes, c.link = len(m.Data), l
-			close(c.arrived)
-			return c
+// caught returns the Caught that a message is held for, or nil. Each match sees each message: it may depend on the
+// messages before.
+func (p *Proxy) caught(l *link, m Message) (found *Caught) {
+	for _, c := range p.catches {
+		if c.match(m) && found == nil {
+			found = c
 		}
 	}
-	return nil
+	if found == nil {
+		return nil
+	}
+	p.catches = slices.DeleteFunc(p.catches, func(c *Caught) bool { return c == found })
+	found.data, found.link = bytes.Clone(m.Data), l
+	if !found.reply {
+		close(found.arrived)
+	}
+	return found
 }
 
 // Delay delays each message of a client by d.
@@ -348,7 +366,7 @@ func (p *Proxy) awaitAnswer(l *link) {
 	p.mu.Lock()
 	caught := l.caught
 	p.mu.Unlock()
-	if caught == nil {
+	if caught == nil || caught.reply {
 		return
 	}
 	select {
@@ -399,7 +417,7 @@ func (p *Proxy) request(l *link, data []byte) (pass bool) {
 		return false
 	}
 	if c := p.caught(l, Message{Conn: l.number, Data: data}); c != nil {
-		pass := p.wait(l, c.released)
+		pass := c.reply || p.wait(l, c.released)
 		if c.dropped {
 			l.close()
 		}
@@ -448,6 +466,12 @@ func (p *Proxy) reply(l *link) (pass bool) {
 	defer p.mu.Unlock()
 	if p.swallow(l) {
 		return false
+	}
+	if c := l.caught; c != nil && c.reply && !l.ending {
+		close(c.arrived)
+		if !p.wait(l, c.released) {
+			return false
+		}
 	}
 	if l.mute && !l.ending {
 		// The message may be several commands, which each have a reply. The server carries out all of them, finds that no

@@ -382,6 +382,68 @@ func TestACaughtMessageIsCutBeforeOrAfterItReachesTheServer(t *testing.T) {
 	}
 }
 
+func TestEachMatchSeesEachMessage(t *testing.T) {
+	t.Parallel()
+	address, _ := echo(t)
+	proxy := tcpproxy.New(t, address)
+	seen := make([]string, 2)
+	var caught []*tcpproxy.Caught
+	for i := range seen {
+		caught = append(caught, proxy.Catch(func(m tcpproxy.Message) bool {
+			seen[i] += string(m.Data)
+			return true
+		}))
+	}
+	client := dial(t, proxy)
+	for i, message := range []string{"one,", "two,"} {
+		send(t, client, message)
+		<-caught[i].Arrived()
+		caught[i].Release()
+		wantAnswer(t, client, message)
+	}
+	if want := []string{"one,", "one,two,"}; !slices.Equal(seen, want) {
+		t.Errorf("the matches saw %q, want %q", seen, want)
+	}
+}
+
+func TestACaughtReplyComesWhenItIsReleased(t *testing.T) {
+	t.Parallel()
+	address, received := echo(t)
+	proxy := tcpproxy.New(t, address)
+	caught := proxy.CatchReply(func(m tcpproxy.Message) bool { return string(m.Data) == "read" })
+	client := dial(t, proxy)
+	exchange(t, client, "before")
+	send(t, client, "read")
+	<-caught.Arrived()
+	if got := []string{<-received, <-received}; got[1] != "read" || string(caught.Data()) != "read" {
+		t.Errorf("the server received %q, and the reply to %q is held; want that to read", got, caught.Data())
+	}
+	wantSilence(t, client)
+	caught.Release()
+	wantAnswer(t, client, "read")
+	<-caught.Answered()
+	exchange(t, client, "after")
+}
+
+func TestACaughtReplyIsDroppedIfItIsCutOrItsClientGoes(t *testing.T) {
+	t.Parallel()
+	address, _ := echo(t)
+	proxy := tcpproxy.New(t, address)
+	for _, end := range []func(*tcpproxy.Caught, net.Conn){
+		func(c *tcpproxy.Caught, _ net.Conn) { c.Cut(tcpproxy.BeforeReply) },
+		func(c *tcpproxy.Caught, _ net.Conn) { c.Cut(tcpproxy.BeforeRequest) },
+		func(_ *tcpproxy.Caught, client net.Conn) { _ = client.(*net.TCPConn).CloseWrite() },
+	} {
+		caught := proxy.CatchReply(func(tcpproxy.Message) bool { return true })
+		client := dial(t, proxy)
+		send(t, client, "read")
+		<-caught.Arrived()
+		end(caught, client)
+		wantEnd(t, client)
+		<-caught.Answered()
+	}
+}
+
 func TestAProxyThatIsClosedDropsWhatItHolds(t *testing.T) {
 	t.Parallel()
 	address, received := echo(t)

@@ -2,17 +2,15 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
@@ -52,12 +50,9 @@ func (c *Console) look(ctx context.Context) {
 		return
 	}
 	contents := c.viewer.Look(ctx, shownItem, c.lockNames())
-	pauses := []Pause{}
-	if c.options.PausePoints {
-		pauses = c.pauses(ctx)
-	}
+	held := c.listHeld()
 	if ctx.Err() == nil {
-		c.board.update(func(s *State) { s.Lab.Replicas, s.Lab.Contents, s.Lab.Pauses = replicas, &contents, pauses })
+		c.board.update(func(s *State) { s.Lab.Replicas, s.Lab.Contents, s.Lab.Held = replicas, &contents, held })
 	}
 }
 
@@ -71,50 +66,8 @@ func (c *Console) lockNames() (names []string) {
 	return names
 }
 
-// pauses lists the requests that are parked at the replicas.
-func (c *Console) pauses(ctx context.Context) []Pause {
-	pauses := []Pause{}
-	for _, r := range c.lab.Topology.Replicas {
-		if r.State() != topology.Running {
-			continue
-		}
-		var parked []Pause
-		if err := c.admin(ctx, http.MethodGet, r, "/admin/pauses", &parked); err != nil {
-			continue // it has just died
-		}
-		for i := range parked {
-			parked[i].Replica = r.Name
-		}
-		pauses = append(pauses, parked...)
-	}
-	return pauses
-}
-
 // adminTime is how long a replica may take to answer the console.
 const adminTime = 2 * time.Second
-
-// admin sends a request to the admin listener of a replica.
-func (c *Console) admin(ctx context.Context, method string, r *topology.Replica, path string, reply any) error {
-	ctx, cancel := context.WithTimeout(ctx, adminTime)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, r.AdminURL+path, nil)
-	if err != nil {
-		return err
-	}
-	response, err := c.lab.Target.Client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s: %s", r.Name, response.Status, body)
-	}
-	return json.Unmarshal(body, reply)
-}
 
 // logf notes what was done.
 func (c *Console) logf(format string, args ...any) {
@@ -339,41 +292,13 @@ func (c *Console) postDeleteLock(r *http.Request) error {
 	return nil
 }
 
-func (c *Console) postRelease(r *http.Request) error {
-	body, err := read[struct {
-		Replica   string `json:"replica"`
-		RequestID string `json:"request_id"`
-	}](r)
-	if err != nil {
-		return err
-	}
-	replica, err := c.replica(body.Replica)
-	if err != nil {
-		return err
-	}
-	if replica.State() != topology.Running {
-		return conflict("%s is %s", replica.Name, replica.State())
-	}
-	var released struct{ Released int }
-	path := "/admin/pauses/" + url.PathEscape(body.RequestID)
-	if err := c.admin(r.Context(), http.MethodDelete, replica, path, &released); err != nil {
-		return conflict("%s was not released: %v", body.RequestID, err)
-	}
-	c.logf("%s goes on", body.RequestID)
-	c.look(c.ctx)
-	return nil
-}
-
 // saleRequest is a deduction that the page asks for.
 type saleRequest struct {
-	Strategy string `json:"strategy"`
-	Replica  string `json:"replica"` // empty: nginx chooses one
-	Count    int64  `json:"count"`
-	Pause    string `json:"pause"` // the pause point at which to park; empty: none
+	Strategy string     `json:"strategy"`
+	Replica  string     `json:"replica"` // empty: nginx chooses one
+	Count    int64      `json:"count"`
+	Hold     fault.Step `json:"hold"` // at which the sale is held; empty: at none
 }
-
-// points are the pause points.
-var points = []string{"after-lock", "after-read", "before-write", "before-commit", "before-unlock"}
 
 func (c *Console) postSale(r *http.Request) error {
 	body, err := read[saleRequest](r)
@@ -386,10 +311,10 @@ func (c *Console) postSale(r *http.Request) error {
 		return malformed("no strategy is named %q", body.Strategy)
 	case body.Count < 1 || body.Count > maxUnits:
 		return malformed("%d units: a number from 1 to %d is needed", body.Count, maxUnits)
-	case body.Pause != "" && !slices.Contains(points, body.Pause):
-		return malformed("no pause point is named %q", body.Pause)
-	case body.Pause != "" && !c.options.PausePoints:
-		return conflict("requests cannot be parked: start the lab with --pause-points")
+	case body.Hold != "" && !slices.Contains(fault.Steps, body.Hold):
+		return malformed("a sale cannot be held at %q: the steps are %v", body.Hold, fault.Steps)
+	case body.Hold != "" && len(c.lab.Topology.Proxies) == 0:
+		return conflict("nothing can be held: start the lab with --hold")
 	}
 	base := c.lab.Topology.URL
 	if body.Replica != "" {
@@ -403,6 +328,9 @@ func (c *Console) postSale(r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if body.Hold != "" {
+		return c.sellAndHold(r.Context(), base, strategy, body, answered)
+	}
 	c.sell(base, strategy, body, answered)
 	return nil
 }
@@ -415,14 +343,14 @@ const (
 )
 
 // sell sends a request in the background, and calls answered after it. Many may wait at the same time.
-func (c *Console) sell(base string, strategy scenario.Strategy, body saleRequest, answered func()) {
-	name := c.nextSale()
+func (c *Console) sell(base string, strategy scenario.Strategy, body saleRequest, answered func()) (name string) {
+	name = c.nextSale()
 	asked := fmt.Sprintf("%s, %d", strategy.Name, body.Count)
 	if body.Replica != "" {
 		asked += ", " + body.Replica
 	}
-	if body.Pause != "" {
-		asked += ", parks at " + body.Pause
+	if body.Hold != "" {
+		asked += ", held at its " + string(body.Hold)
 	}
 	c.board.update(func(s *State) {
 		s.Lab.Sales = append(slices.Clip(s.Lab.Sales), Sale{Name: name, Asked: asked})
@@ -432,8 +360,11 @@ func (c *Console) sell(base string, strategy scenario.Strategy, body saleRequest
 		load := traffic.Load{
 			Strategy: strategy.Name, Store: strategy.Stores[0], Keys: strategy.Idempotent, Timeout: saleTime,
 		}
+		if body.Hold != "" {
+			load.Timeout = HoldTime
+		}
 		op := history.Op{Kind: history.Deduct, Name: name, GoodsID: shownItem, Count: body.Count}
-		op, err := traffic.SendOne(c.ctx, base, load, body.Pause, op)
+		op, err := traffic.SendOne(c.ctx, base, load, op)
 		answered()
 		answer := describe(op, err)
 		c.board.update(func(s *State) {
@@ -446,6 +377,7 @@ func (c *Console) sell(base string, strategy scenario.Strategy, body saleRequest
 		})
 		c.look(c.ctx)
 	})
+	return name
 }
 
 // describe says what came of a sale.

@@ -31,8 +31,6 @@ import (
 // Options configure Start.
 type Options struct {
 	Lab *lab.Lab // with a topology
-	// PausePoints is set if the replicas accept the header X-Pause.
-	PausePoints bool
 	// NewRun prepares what "loadtest run" does with the given flags, on Lab. watch is the Config.Watch of the run.
 	NewRun func(ctx context.Context, flags []string, watch func(history.Run) func(*history.Op)) (*lab.Run, error)
 	// Command is the beginning of a command that runs strategies on such a lab.
@@ -63,6 +61,7 @@ type Console struct {
 
 	mu      sync.Mutex // guards what follows
 	current *activity
+	held    []*heldSale           // and not answered yet, the first one first
 	reports map[string]string     // directory of each report, by its name
 	traces  map[int]template.HTML // of the last exploration, by number
 	begun   int                   // activities
@@ -113,7 +112,7 @@ func Start(ctx context.Context, listener net.Listener, o Options) (*Console, err
 		catalogue: catalogue,
 		viewer:    viewer,
 		address:   listener.Addr().String(),
-		board:     newBoard(State{ID: rand.Text(), Lab: LabState{PausePoints: o.PausePoints}}),
+		board:     newBoard(State{ID: rand.Text()}),
 		reports:   map[string]string{},
 	}
 	c.id = c.board.state.ID
@@ -138,6 +137,9 @@ func (c *Console) URL() string { return "http://" + c.address + "/" }
 // Stop ends what goes on, and waits until it has ended.
 func (c *Console) Stop(ctx context.Context) error {
 	c.stop()
+	for _, h := range c.heldSales() {
+		h.Release() // or its replica would wait for the answer
+	}
 	err := c.server.Shutdown(ctx)
 	ended := make(chan struct{})
 	go func() { c.tasks.Wait(); close(ended) }()

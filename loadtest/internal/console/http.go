@@ -40,7 +40,8 @@ func (c *Console) handler() http.Handler {
 		"/stock":                    c.postStock,
 		"/restock":                  c.postRestock,
 		"/locks/delete":             c.postDeleteLock,
-		"/pauses/release":           c.postRelease,
+		"/holds/release":            c.postHolds("goes on", (*heldSale).release),
+		"/holds/cut":                c.postHolds("is cut off", (*heldSale).cut),
 		"/sales":                    c.postSale,
 	} {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {

@@ -24,8 +24,7 @@ var templates = template.Must(template.ParseFS(assets, "assets/*.tmpl"))
 type chosen struct {
 	Strategies  []choice
 	Replicas    []string
-	Points      []string
-	PausePoints bool
+	Steps       []fault.Step // at which a sale can be held; empty: it cannot
 	CommandNote string
 	Service     string
 	MaxUsers    int
@@ -133,8 +132,11 @@ func policy(text []byte) string {
 
 func (c *Console) chosen() chosen {
 	view := chosen{
-		Points: points, PausePoints: c.options.PausePoints, Service: c.lab.Topology.URL,
+		Service:     c.lab.Topology.URL,
 		CommandNote: c.options.CommandNote, MaxUsers: scenario.MaxUsers, MaxHoldMS: scenario.MaxHold.Milliseconds(),
+	}
+	if len(c.lab.Topology.Proxies) > 0 {
+		view.Steps = fault.Steps
 	}
 	for _, s := range c.catalogue {
 		if s.Baseline() || len(s.Stores) == 0 {

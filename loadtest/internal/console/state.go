@@ -142,12 +142,11 @@ type TraceRef struct {
 
 // LabState is what can be broken.
 type LabState struct {
-	PausePoints bool             `json:"pause_points"`
-	Replicas    []ReplicaState   `json:"replicas"`
-	Contents    *oracle.Contents `json:"contents"` // of item 1
-	Pauses      []Pause          `json:"pauses"`
-	Sales       []Sale           `json:"sales"`
-	Log         []string         `json:"log"`
+	Replicas []ReplicaState   `json:"replicas"`
+	Contents *oracle.Contents `json:"contents"` // of item 1
+	Held     []Held           `json:"held"`
+	Sales    []Sale           `json:"sales"`
+	Log      []string         `json:"log"`
 }
 
 // ReplicaState is what a replica does now.
@@ -158,12 +157,12 @@ type ReplicaState struct {
 	State string `json:"state"`
 }
 
-// Pause is a request that is parked at a pause point.
-type Pause struct {
-	Replica   string `json:"replica"`
-	RequestID string `json:"request_id"`
-	Point     string `json:"point"`
-	GoodsID   int64  `json:"goods_id"`
+// Held is a sale that cannot go on, because a proxy holds a message of it.
+type Held struct {
+	Name    string `json:"name"` // of the sale
+	Replica string `json:"replica"`
+	What    string `json:"what"` // is held
+	Text    string `json:"text"` // of the message, shortened
 }
 
 // Sale is a request that was sent from the page.

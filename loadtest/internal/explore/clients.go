@@ -78,7 +78,7 @@ func (x *session) client(items []int64, n, at int, r request) client {
 	}
 	return func(ctx context.Context, tell func(string)) (got answers, err error) {
 		for _, op := range ops {
-			op, err = traffic.SendOne(ctx, url, load, "", op)
+			op, err = traffic.SendOne(ctx, url, load, op)
 			tell(inWords(op.Outcome, op.Error))
 			got.ops = append(got.ops, op)
 			if err != nil {

@@ -23,10 +23,9 @@ import (
 // crowdScenarios are stories of many clients who buy through nginx while something is killed.
 var crowdScenarios = []Scenario{
 	replicaKilled, bothKilled, clusterFailoverOfSales, clusterFailoverOfLocks, etcdLeaderKilled,
-	holdsAfterCrash("replica", "One of two replicas is killed while it holds units for its clients (SIGKILL).",
-		Setting{Nginx: true}),
+	holdsAfterCrash("replica", "One of two replicas is killed while it holds units for its clients (SIGKILL).", Setting{}),
 	holdsAfterCrash("mysql", "MySQL is killed while units are held, and started again (SIGKILL).",
-		Setting{Nginx: true, MySQL: &servers.MySQLOptions{}}),
+		Setting{MySQL: &servers.MySQLOptions{}}),
 }
 
 // A crowd is several users who buy through nginx.
@@ -164,18 +163,18 @@ var replicaKilled = Scenario{
 	Play: func(s *Stage) {
 		c := s.openCrowd(0)
 		s.meet("both replicas have sold") // or some leases would end before the victim is killed
-		holder, point := s.park(patiently(to(s.Victim, "A", 1)))
+		a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
 		over := c.goOn()
 		s.killVictim()
 		c.killedNS.Store(monotonic.Now())
-		s.diedUnanswered(holder)
+		a.die()
 		over()
 		c.report(received)
 		unknown := c.count(0, monotonic.Now(), history.Unknown)
 		if unknown > crowdUsers {
 			s.Failf("%d outcomes are unknown, but only %d users were buying", unknown, crowdUsers)
 		}
-		s.Provef("the victim was killed with A parked at %s; it had sold %d times, and the survivor %d times", point,
+		s.Provef("the victim was killed while a proxy held %s; it had sold %d times, and the survivor %d times", a.what,
 			c.sales["victim"], c.sales["survivor"])
 		s.Stepf("%d users have sent %d requests, %d of them with an unknown outcome", crowdUsers, len(c.ops), unknown)
 	},
@@ -266,14 +265,14 @@ var clusterFailoverOfLocks = Scenario{
 	On:    Setting{Nginx: true, Redis: redisCluster, Args: endless},
 	Play: func(s *Stage) {
 		c := s.openCrowd(clusterPace)
-		var a lateHolder
+		var a held
 		// A lock that waits for the Redis replica must be granted before that is cut off.
 		if waitsForReplica(s.Strategy) {
-			a = s.holdWrite(patientTimeout)
+			a = s.holdWrite()
 		}
 		s.cutClusterReplication()
 		if !waitsForReplica(s.Strategy) {
-			a = s.holdWrite(patientTimeout)
+			a = s.holdWrite()
 		}
 		over := c.goOn()
 		s.forget(a, s.redis.master, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
@@ -350,17 +349,10 @@ func (s *Stage) provePause(c *crowd, what string) {
 	s.Provef("%s", text)
 }
 
-// Times and sizes of a load of reservations.
-const (
-	holdUsers    = 32
-	holdTTL      = time.Second
-	holdsBefore  = 40              // buyers who have come and gone before the process is killed
-	holdsGoOn    = 2 * time.Second // how long buyers come after that
-	holdsMissing = 5 * time.Second // how long the units of expired reservations may be missing
-)
+// shortHold is the time of a reservation that expires during the story.
+const shortHold = time.Second
 
-// holdsAfterCrash is the story of units that are held when a process is killed, while many clients hold, confirm and
-// cancel, and while A holds one for as long as the story goes on.
+// holdsAfterCrash is the story of units that are held when a process is killed.
 func holdsAfterCrash(variant, title string, on Setting) Scenario {
 	return Scenario{
 		Name:    "holds-after-crash/" + variant,
@@ -369,88 +361,22 @@ func holdsAfterCrash(variant, title string, on Setting) Scenario {
 		Claim:   always("keeps what was granted or confirmed, and puts back what expires", report.Safe),
 		On:      on,
 		Play: func(s *Stage) {
-			s.setManyUnits()
 			s.run.CallsVersion = history.CallsVersion
-			held := s.hold()
-			clients, load, buyers := s.startBuyers()
+			held := s.reserve("A", roundTime)
+			s.reserve("B", shortHold)
+			cancelled := s.reserve("C", roundTime)
 			what, strike := "the victim is killed", func(context.Context) error { return s.Victim.Kill() }
 			if s.MySQL != nil {
 				what, strike = "MySQL is killed and started again", s.MySQL.Restart
 			}
 			s.strike(what, strike)
-			after := monotonic.Now()
-			monotonic.SleepUntil(s.ctx, after+int64(holdsGoOn))
-			result := buyers()
-			if s.call(s.Survivor, traffic.About(held, history.Confirm, false)).Outcome == history.Done {
-				s.Provef("the victim had granted A a unit before %s, and the survivor has confirmed it after that", what)
-			}
-			s.awaitHolds(slices.Concat(s.calls, result.Calls))
-			clients.ReadReservations(s.ctx, load, &result)
-			s.calls = append(s.calls, result.Calls...)
-			s.reportHolds(after)
-			s.check(s.ctx.Err())
+			s.eventually("the survivor confirms what A holds", func() bool {
+				return s.call(s.Survivor, traffic.About(held, history.Confirm, false)).Outcome == history.Done
+			})
+			s.call(s.Survivor, traffic.About(cancelled, history.Cancel, false))
+			s.Provef("the victim had granted three reservations before %s; the survivor has confirmed one of them after that, "+
+				"and cancelled another", what)
+			s.eventually("the units of the others are back", func() bool { return s.stock(s.durable()) == units-1 })
 		},
 	}
-}
-
-// startBuyers has clients hold units and end their reservations. It returns when some have come and gone. stop lets no
-// more come, and waits until the last one has gone.
-func (s *Stage) startBuyers() (clients *traffic.Driver, load traffic.Load, stop func() traffic.Result) {
-	mix, err := traffic.NewMix(traffic.MixConfig{Goods: 1, FirstItem: s.Item, MinCount: 1, MaxCount: 2})
-	s.check(err)
-	clients, err = traffic.NewDriver(s.nginx.URL, holdUsers)
-	s.check(err)
-	s.atEnd = append(s.atEnd, clients.Close)
-	end, gone := make(chan struct{}), new(atomic.Int64)
-	load = traffic.Load{
-		Strategy: s.Strategy.Name, Store: s.Store, Mix: mix, Users: holdUsers, Timeout: clientTimeout,
-		Duration: roundTime, Until: end, RequestPrefix: requestName(s.Item, "load"), Answered: gone,
-		Reservations: &traffic.Reservations{TTL: holdTTL},
-	}
-	var result traffic.Result
-	over := s.meanwhile(func() {
-		var err error
-		result, err = clients.Run(s.ctx, load)
-		s.check(err)
-	})
-	s.eventually("buyers have ended reservations", func() bool { return gone.Load() >= holdsBefore })
-	return clients, load, func() traffic.Result {
-		close(end)
-		over()
-		return result
-	}
-}
-
-// awaitHolds waits until every reservation has expired and its units are back in the stock, or should be.
-func (s *Stage) awaitHolds(calls []history.Call) {
-	expired := scenario.LastExpiry(calls)
-	confirmed := scenario.ConfirmedUnits(calls)[s.Item]
-	for deadline := expired + int64(holdsMissing); monotonic.Now() < deadline; {
-		if left := s.stock(s.durable()); monotonic.Now() >= expired && left == s.run.Initial[s.Item]-confirmed {
-			s.Stepf("every reservation has ended, and no unit is held any more")
-			return
-		}
-		monotonic.SleepUntil(s.ctx, monotonic.Now()+int64(pollInterval))
-		s.check(s.ctx.Err())
-	}
-	s.Stepf("every reservation has ended, and units are still missing")
-}
-
-// reportHolds says when somebody could hold units again, after the process was killed.
-func (s *Stage) reportHolds(after int64) {
-	unknown, next := 0, int64(0)
-	for _, c := range s.calls {
-		switch {
-		case c.Outcome == history.Unknown:
-			unknown++
-		case c.Kind == history.Hold && c.Outcome == history.Done && c.ReceivedNS > after &&
-			(next == 0 || c.ReceivedNS < next):
-			next = c.ReceivedNS
-		}
-	}
-	s.Stepf("%d clients have sent %d requests, %d of them with an unknown outcome", holdUsers, len(s.calls), unknown)
-	if s.never = next == 0; s.never {
-		next = monotonic.Now()
-	}
-	s.blocked = time.Duration(next - after)
 }

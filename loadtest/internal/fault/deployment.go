@@ -2,14 +2,11 @@ package fault
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,7 +33,6 @@ type Lab struct {
 	Reading bool
 
 	items atomic.Int64 // used so far: each cell has one of its own
-	waits sync.Map     // the rowWaits of each server of MySQL, by host:port
 }
 
 // Times of the replicas that play the stories. They are short, because stories wait for them.
@@ -97,7 +93,6 @@ type Deployment struct {
 	etcd      *etcdMembers
 	zookeeper *wrapped
 
-	waits *rowWaits
 	stops []stopper // in the order in which the parts were started
 }
 
@@ -127,7 +122,6 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 			return d, err
 		}
 	}
-	d.waits = l.rowWaits(d.Addresses.MySQLDSN)
 	return d, nil
 }
 
@@ -259,7 +253,11 @@ func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) erro
 	if on.Apart {
 		victimAt.Etcd = []string{d.etcd.leader.Addr}
 	}
-	options := topology.Options{PausePoints: true, ReplicaArgs: slices.Concat([]string{
+	var conns []string
+	if l.Topology.Tenants.MySQL == nil { // a held request keeps its connection, and each strategy may have one
+		conns = []string{"--mysql-conns=64"}
+	}
+	options := topology.Options{ReplicaArgs: slices.Concat(conns, []string{
 		"--lease=" + lease.String(), "--request-timeout=" + requestTimeout.String(), lockWait(lease),
 		// MySQL would drop what a story holds back for longer.
 		"--mysql-idle-timeout=" + (2 * readersTimeout).String(),
@@ -403,44 +401,6 @@ func (d *Deployment) setStock(ctx context.Context, units int64, items ...int64) 
 // openRedis opens connections of the story's own to the Redis of the deployment. The caller closes the pool.
 func (d *Deployment) openRedis() *redis.Client {
 	return openRedisAs(d.Addresses.Account, d.Addresses.Redis[0])
-}
-
-// errNotFound is returned for a path that does not exist at the moment.
-var errNotFound = errors.New("not found")
-
-// admin sends a request to a replica's admin listener and decodes the reply, unless reply is nil.
-func (d *Deployment) admin(ctx context.Context, method string, r *topology.Isolated, path string, reply any) error {
-	request, err := http.NewRequestWithContext(ctx, method, r.AdminURL+path, nil)
-	if err != nil {
-		return err
-	}
-	response, err := d.Service.Client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	switch {
-	case err != nil:
-		return err
-	case response.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("%s %s: %w: %s", method, request.URL, errNotFound, body)
-	case response.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s %s: %s: %s", method, request.URL, response.Status, body)
-	case reply == nil:
-		return nil
-	}
-	return json.Unmarshal(body, reply)
-}
-
-// rowWaits returns the rowWaits of a server.
-func (l *Lab) rowWaits(dsn string) *rowWaits {
-	server := dsn
-	if config, err := mysql.ParseDSN(dsn); err == nil {
-		server = config.Addr
-	}
-	waits, _ := l.waits.LoadOrStore(server, &rowWaits{})
-	return waits.(*rowWaits) //nolint:forcetypeassert // nothing else is stored
 }
 
 // roundTime is the longest that a round may take, unless somebody reads each step.

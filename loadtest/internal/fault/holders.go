@@ -2,32 +2,21 @@ package fault
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 )
 
-// holderScenarios are stories of a request that is stopped at a pause point, in its critical section, while something
-// happens to its replica, or to its lock.
+// holderScenarios are stories of a request that is held in its critical section while something happens to its replica,
+// or to its lock.
 var holderScenarios = []Scenario{
-	{
-		Name:      "pauses-before-write",
-		Title:     "The holder of a lock is stopped after its last check that the lock is its own, just before it writes.",
-		Applies:   isLock,
-		Claim:     pauseClaim,
-		Practices: []Practice{checkThenWrite},
-		Missing:   processStates,
-		On:        Setting{Args: withLease(pauseLease)},
-		Play:      func(s *Stage) { s.pauseAt("before-write") },
-	},
 	lockConnectionKilled, longWork, blackHole, etcdPartition, clockJumpsBack, shutdown,
 }
 
@@ -50,10 +39,10 @@ var holderDies = Scenario{
 	},
 	On: Setting{Args: withLease(pauseLease)},
 	Play: func(s *Stage) {
-		holder, point := s.park(patiently(to(s.Victim, "A", 1)))
+		a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
 		blocked := s.blockedSince(s.killVictim)
-		s.diedUnanswered(holder)
-		s.Provef("A was parked at %s on the victim, which never answered it", point)
+		a.die()
+		s.Provef("the victim was killed while a proxy held %s, which has reached no server", a.what)
 		s.buy(to(s.Survivor, "B", 2), blocked)
 	},
 }
@@ -69,13 +58,6 @@ func (s *Stage) blockedSince(strike func()) time.Time {
 	return time.Now()
 }
 
-// diedUnanswered waits until the request has ended with its replica. It fails if the replica had answered before.
-func (s *Stage) diedUnanswered(p *pending) {
-	if op := p.wait(); op.Status != 0 {
-		s.failf("%s was answered before the victim was killed: %d %s", p.request, op.Status, op.Error)
-	}
-}
-
 // holderPauses is the story of a replica that is stopped inside its critical section.
 var holderPauses = Scenario{
 	Name: "holder-pauses",
@@ -87,24 +69,11 @@ var holderPauses = Scenario{
 		}
 		return everyStrategy(s)
 	},
-	Claim:   pauseClaim,
-	Missing: processStates,
-	On:      Setting{Args: withLease(pauseLease)},
-	Play: func(s *Stage) {
-		points := []string{"after-read", "after-lock", "before-write"}
-		if s.Strategy.Claim.HolderPause == "blocks" {
-			points = append([]string{"before-commit"}, points...) // the row is not locked before
-		}
-		s.pauseAt(points...)
-	},
-}
-
-// isLock applies to locks.
-func isLock(s scenario.Strategy) string {
-	if !strings.HasPrefix(s.Name, "lock-") {
-		return "the story is about locks"
-	}
-	return ""
+	Claim:     pauseClaim,
+	Practices: []Practice{checkThenWrite},
+	Missing:   processStates,
+	On:        Setting{Args: withLease(pauseLease)},
+	Play:      playHolderPauses,
 }
 
 func pauseClaim(s scenario.Strategy) Claim {
@@ -120,46 +89,44 @@ func pauseClaim(s scenario.Strategy) Claim {
 	return claim(words, report.Safe)
 }
 
-// pauseAt stops the victim while A is parked at the first of the points that the strategy passes.
-func (s *Stage) pauseAt(points ...string) {
-	holder, point := s.park(patiently(to(s.Victim, "A", 1)), points...)
+// playHolderPauses stops the victim while A has read the stock, and the reply is held. If nobody is excluded before A
+// has written, or MySQL has the last word, the COMMIT is held. Redis's client would not wait that long for a reply to a
+// read: there, the write is held.
+func playHolderPauses(s *Stage) {
+	steps, pause := []Step{Read, Write}, s.Strategy.Claim.HolderPause
+	switch {
+	case pause == "blocks", s.Strategy.WriteThrough:
+		steps = []Step{Commit}
+	case s.Store == oracle.Redis:
+		steps = []Step{Write}
+	}
+	a := s.holdBesideOthers(patiently(to(s.Victim, "A", 1)), steps...)
 	blocked := s.blockedSince(s.stopVictim)
-	holder.isUnanswered("the victim was stopped")
-	s.Provef("/proc says that the victim is stopped, with A at %s", point)
+	a.isUnanswered("the victim was stopped")
+	s.Provef("/proc says that the victim is stopped, while a proxy holds %s", a.what)
 	limit := patience
-	if s.Strategy.Claim.HolderPause == "blocks" {
+	if pause == "blocks" {
 		limit = pauseLease + time.Second // long enough to see that the lock does not end with a lease
 	}
 	// B buys another count than A: if both left the same stock, nobody could tell that one was lost.
 	sold := s.tryToBuy(to(s.Survivor, "B", 2), blocked, limit)
 	s.continueVictim()
-	if s.Strategy.Claim.HolderPause == "not-sent" { // it gives up when it finds its lease ended
-		holder.giveUp()
-	} else {
-		s.resume(holder)
-	}
+	// When it answers, it has also had time to find that its lease has ended. It must not write after that.
+	_, _, err := s.Victim.Readiness(s.ctx)
+	s.check(err)
+	a.land()
 	if !sold {
 		s.buy(to(s.Survivor, "B-again", 2), blocked)
 	}
 	s.send(to(s.Survivor, "C", 1))
 }
 
-// lockConnectionKilled is the story of GET_LOCK's connection, which is not the one on which the holder works.
+// lockConnectionKilled is about GET_LOCK's connection, which may not be the one on which its holder works.
 var lockConnectionKilled = Scenario{
-	Name:    "lock-connection-killed",
-	Title:   "The connection that holds GET_LOCK is killed (KILL CONNECTION) while its holder is between read and write.",
-	Applies: only("lock-mysql-getlock"),
-	Claim:   always("works on another connection, and notices too late", report.Unsafe),
-	// The holder asks once in a third of a lease whether it still has the lock.
-	On: Setting{Args: withLease(longLease)},
-	Play: func(s *Stage) {
-		holder, _ := s.park(patiently(to(s.Victim, "A", 1)), "before-write")
-		s.killHolder(s.mysql(), s.lockKey())
-		s.buyNow("B", 2)
-		s.resume(holder)
-		s.send(to(s.Survivor, "C", 1))
-	},
-	Practices: []Practice{getLockSameConnection},
+	Name:      "lock-connection-killed",
+	Title:     "The connection that holds GET_LOCK is lost while its holder is between read and write.",
+	Applies:   noStrategy,
+	Practices: []Practice{getLockNewConnection, getLockSameConnection},
 }
 
 // workLease lets a renewal come two seconds late on a busy machine.
@@ -173,17 +140,18 @@ var longWork = Scenario{
 	Claim:   always("stays the holder for as long as it works", report.Safe),
 	On:      Setting{Args: withLease(workLease, lockWait(workLease))},
 	Play: func(s *Stage) {
-		a, point := s.park(patiently(to(s.Victim, "A", 1)), "before-write")
+		a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
 		asked := 0
 		for entered := time.Now(); s.between(entered, time.Now()) < 3*workLease; asked++ {
 			if b := s.send(to(s.Survivor, fmt.Sprintf("B%d", asked), 2)); b.Outcome == history.Sold {
 				s.Failf("B was granted the lock while A, who had it, was inside")
-				s.resume(a)
+				a.land()
 				return
 			}
 		}
-		s.Provef("A was at %s for three leases of %v, and B was refused %d times meanwhile", point, workLease, asked)
-		if op := s.resume(a); op.Outcome != history.Sold {
+		s.Provef("a proxy held %s for three leases of %v, and B was refused %d times meanwhile", a.what, workLease,
+			asked)
+		if op := a.land(); op.Outcome != history.Sold {
 			s.Failf("A has lost its lock while it worked: %s", op.Error)
 		}
 		s.buyNow("C", 3)
@@ -199,7 +167,7 @@ var blackHole = Scenario{
 	On:        Setting{Args: patient()},
 	Practices: []Practice{renewUntilError},
 	Play: func(s *Stage) {
-		holder, _ := s.park(patiently(to(s.Victim, "A", 1)), "before-write")
+		a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
 		if slices.Contains(renewedInRedis, s.Strategy.Name) {
 			s.awaitRenewal()
 		}
@@ -210,40 +178,20 @@ var blackHole = Scenario{
 			return nil
 		})
 		cut := time.Now()
-		holder.isUnanswered("its connections were cut off")
-		s.Provef("A was inside at before-write when the proxies began to swallow; nobody could release its lock")
-		s.sellAfter(holder, cut)
+		a.isUnanswered("its connections were cut off")
+		s.Provef("A was inside, with %s held, when the proxies began to swallow; nobody could release its lock", a.what)
+		s.sellAfter(a, cut)
 	},
 }
 
-// sellAfter has B buy while A, which is cut off since then, is at a pause point. If A is still there when B has bought,
-// it goes on, and writes unless it finds that its lease has ended.
-func (s *Stage) sellAfter(holder *pending, cut time.Time) {
-	bought := make(chan struct{})
-	buys := s.meanwhile(func() {
-		defer close(bought)
-		s.buy(to(s.Survivor, "B", 2), cut)
-	})
-	inside := true
-	for waiting := true; waiting; {
-		select {
-		case <-bought:
-			waiting = false
-		case <-time.After(pollInterval):
-		}
-		parked := s.parked(holder)
-		if inside && !parked {
-			s.Stepf("A's replica has given up")
-		}
-		inside = inside && parked
+// sellAfter has B buy while A, which is cut off since then, waits for the reply to its read. Then the reply comes: A
+// writes, unless it has found that its lease has ended.
+func (s *Stage) sellAfter(a held, cut time.Time) {
+	s.buy(to(s.Survivor, "B", 2), cut)
+	if s.never {
+		a.giveUp()
 	}
-	buys()
-	if inside && !s.never {
-		s.Stepf("B has bought while A was inside")
-		s.resume(holder)
-	} else {
-		holder.giveUp()
-	}
+	a.land()
 	s.send(to(s.Survivor, "C", 1))
 }
 
@@ -256,19 +204,19 @@ var etcdPartition = Scenario{
 	Claim:   always("gives up before the majority grants the lock again", report.Blocked),
 	On:      Setting{Etcd: true, Apart: true, Args: patient()},
 	Play: func(s *Stage) {
-		holder, point := s.park(patiently(to(s.Victim, "A", 1)), "before-write")
+		a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
 		before, err := s.etcd.leaderStatus(s.ctx)
 		s.check(err)
 		s.strike("the leader of etcd is cut off from the other members", s.etcd.cutOffLeader)
 		cut := time.Now()
-		holder.isUnanswered("the leader was cut off")
+		a.isUnanswered("the leader was cut off")
 		elected := s.meanwhile(func() {
 			leader, term, err := s.etcd.awaitElection(s.ctx, before.Term)
 			s.check(err)
-			s.Provef("A was at %s when the leader of term %d was cut off; the others have elected %s, in term %d",
-				point, before.Term, leader.Name, term)
+			s.Provef("A was inside when the leader of term %d was cut off; the others have elected %s, in term %d",
+				before.Term, leader.Name, term)
 		})
-		s.sellAfter(holder, cut)
+		s.sellAfter(a, cut)
 		elected()
 	},
 }
@@ -282,7 +230,7 @@ var clockJumpsBack = Scenario{
 	Missing: noClocks,
 	On:      Setting{Clocked: 1, Args: withLease(pauseLease)},
 	Play: func(s *Stage) {
-		holder, point := s.park(to(s.Victim, "A", 1))
+		a := s.hold(to(s.Victim, "A", 1), Commit)
 		// The victim first: a renewal would set the end of the lease by the new clock.
 		s.strike("the victim is killed, and the clock of Redis is set back by an hour", func(ctx context.Context) error {
 			if err := s.Victim.Kill(); err != nil {
@@ -295,8 +243,8 @@ var clockJumpsBack = Scenario{
 		if rest < pttl(clockJump) {
 			s.failf("the lock of client A had ended before the clock was set back: its PTTL is %s", rest)
 		}
-		s.Provef("A was at %s; TIME is an hour behind, and the PTTL of A's lock of %v is %s", point, pauseLease, rest)
-		holder.wait()
+		s.Provef("A was inside; TIME is an hour behind, and the PTTL of A's lock of %v is %s", pauseLease, rest)
+		a.die()
 		// Long enough to see that the lock does not end with its lease.
 		if s.tryToBuy(to(s.Survivor, "B", 2), struck, pauseLease+time.Second) {
 			return
@@ -307,10 +255,11 @@ var clockJumpsBack = Scenario{
 	},
 }
 
-// Times of the replicas of shutdown. A request may be parked for long on a busy machine.
+// Times of the replicas of shutdown. A request may be held for long on a busy machine.
 const (
 	shutdownTimeout = 20 * time.Second // of a request
 	drainDelay      = time.Second
+	redisTimeout    = 2500 * time.Millisecond // the service waits a little longer for a reply of Redis
 )
 
 // shutdown is the story of a replica that is told to end, as at every deployment.
@@ -322,7 +271,8 @@ var shutdown = Scenario{
 	On: Setting{Args: []string{"--lease=" + shutdownTimeout.String(), "--request-timeout=" + shutdownTimeout.String(),
 		"--drain-timeout=" + shutdownTimeout.String(), "--drain-delay=" + drainDelay.String()}},
 	Play: func(s *Stage) {
-		holder, point := s.park(order{client: "A", at: s.Victim, timeout: shutdownTimeout})
+		holder := s.holdBesideOthers(order{client: "A", at: s.Victim, timeout: shutdownTimeout}, Commit)
+		since := time.Now()
 		s.strike("the victim is told to stop, and answers 503 to /readyz", func(ctx context.Context) error {
 			if err := s.Victim.Terminate(); err != nil {
 				return err
@@ -332,8 +282,11 @@ var shutdown = Scenario{
 				return status == http.StatusServiceUnavailable, err
 			})
 		})
-		s.Provef("A was at %s when the victim got SIGTERM, and /readyz has answered 503 since", point)
-		a := s.resume(holder)
+		s.Provef("a proxy held %s when the victim got SIGTERM, and /readyz has answered 503 since", holder.what)
+		if took := time.Since(since); s.Store == oracle.Redis && took > redisTimeout {
+			s.failf("the client of Redis may have given up: its message was held for %v", took)
+		}
+		a := holder.land()
 		if took := time.Duration(a.ReceivedNS - a.SentNS); a.Outcome != history.Sold && took >= shutdownTimeout {
 			s.failf("the request of client A took %v, and may take %v", took, shutdownTimeout)
 		}
@@ -344,16 +297,4 @@ var shutdown = Scenario{
 		// If A had left its lock behind, B would have to wait for the lease to end.
 		s.buyNow("B", 2)
 	},
-}
-
-// killHolder kills the connection that holds a lock of GET_LOCK, and waits until the lock is free.
-func (s *Stage) killHolder(side *sql.DB, name string) {
-	var id int64
-	s.check(side.QueryRowContext(s.ctx, "SELECT IS_USED_LOCK(?)", name).Scan(&id))
-	s.check(execute(side, fmt.Sprintf("KILL CONNECTION %d", id))(s.ctx))
-	s.eventually("the lock is free", func() (free bool) {
-		s.check(side.QueryRowContext(s.ctx, "SELECT IS_FREE_LOCK(?)", name).Scan(&free))
-		return free
-	})
-	s.Provef("connection %d was killed, and IS_FREE_LOCK says that its lock is free while A is inside", id)
 }

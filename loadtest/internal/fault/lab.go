@@ -127,7 +127,7 @@ func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 			if p.Play == nil {
 				c.script, c.fault = cmp.Or(p.Script, p.Name), p.Fault
 			} else {
-				c.play = func(s *Stage) { s.check(p.Play(s.ctx, s)) }
+				c.play = p.Play
 			}
 			cells = append(cells, c)
 		}

@@ -2,18 +2,14 @@ package fault
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
-	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
@@ -46,8 +42,8 @@ var lateWrite = Scenario{
 			}
 			s.send(to(s.Survivor, "Z", 1))
 		}
-		a := s.holdWrite(0)
-		s.Provef("the proxy between the victim and %s holds A's write of %d bytes", s.Store, a.write.Bytes())
+		a := s.hold(to(s.Victim, "A", 1), Write)
+		s.Provef("the proxy between the victim and %s holds %s", s.Store, a.what)
 		s.buyBeforeWrite(a)
 	},
 }
@@ -60,8 +56,10 @@ var redisScenarios = slices.Concat([]Scenario{
 	redisRestarts("aof", servers.RedisOptions{AOF: true, Fsync: "always"},
 		"It writes an append-only file, and flushes it after each command (appendfsync always).", lockKept),
 	lockEvicted("volatile-lru"), lockEvicted("allkeys-lru"), lockEvicted("noeviction"),
-	failover, plannedFailover, splitBrain, failoverOfSales,
-}, ghostLocks, []Scenario{waitHealthy, waitCut, clockJumpsAhead}, masterScenarios, []Scenario{passAfterLoss, lateOrder})
+	failover, plannedFailover, splitBrain,
+}, ghostLocks, []Scenario{waitHealthy, waitCut, clockJumpsAhead}, masterScenarios, []Scenario{
+	passAfterLoss, lateOrder,
+})
 
 // redisRestarts is the story of a Redis that crashes.
 func redisRestarts(
@@ -74,7 +72,7 @@ func redisRestarts(
 		Claim:   claimed,
 		On:      Setting{Redis: oneRedis(o), Args: endless},
 		Play: func(s *Stage) {
-			a, master := s.holdWrite(patientTimeout), s.redis.master
+			a, master := s.holdWrite(), s.redis.master
 			s.forget(a, master, master, "Redis was killed and restarted", master.Restart)
 			s.arriveLate(a)
 		},
@@ -99,7 +97,7 @@ func lockEvicted(policy string) Scenario {
 		},
 		On: Setting{Redis: oneRedis(servers.RedisOptions{Args: []string{"--maxmemory-policy", policy}}), Args: endless},
 		Play: func(s *Stage) {
-			a, master := s.holdWrite(patientTimeout), s.redis.master
+			a, master := s.holdWrite(), s.redis.master
 			s.forget(a, master, master, "Redis ran out of memory", s.fillRedis)
 			s.ranOutOfMemory()
 			s.arriveLate(a)
@@ -107,44 +105,19 @@ func lockEvicted(policy string) Scenario {
 	}
 }
 
-// What fillRedis writes.
-const (
-	fillMemory = 4 << 20 // bytes that Redis may use in addition
-	fillValue  = 8 << 10 // bytes of a value
-	fillBatch  = 64      // values in one round trip
-)
-
-// fillRedis writes until Redis has evicted every lock, or refuses to write more. It then lifts the limit again, so that
-// nothing else is refused for want of memory.
+// fillRedis writes until Redis has evicted all that it may, and refuses to write more. It then lifts the limit again,
+// so that nothing else is refused for want of memory.
 func (s *Stage) fillRedis(ctx context.Context) error {
 	client := openRedis(s.redis.master.Addr)
 	defer client.Close()
-	used, err := usedMemory(ctx, client)
-	if err != nil {
+	err := client.ConfigSet(ctx, "maxmemory", "1").Err()
+	for err == nil {
+		err = client.Set(ctx, "filler", "x", 0).Err()
+	}
+	if !redis.IsOOMError(err) {
 		return err
 	}
-	if err := client.ConfigSet(ctx, "maxmemory", strconv.FormatInt(used+fillMemory, 10)).Err(); err != nil {
-		return err
-	}
-	value := strings.Repeat("x", fillValue)
-	for written := 0; ; written += fillBatch {
-		_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			for i := range fillBatch {
-				pipe.Set(ctx, fmt.Sprintf("filler:%d", written+i), value, 0)
-			}
-			return nil
-		})
-		if err != nil && !redis.IsOOMError(err) {
-			return err
-		}
-		locks, keysErr := client.Keys(ctx, "lock-redis-*").Result()
-		switch {
-		case keysErr != nil:
-			return keysErr
-		case err != nil || len(locks) == 0:
-			return client.ConfigSet(ctx, "maxmemory", "0").Err()
-		}
-	}
+	return client.ConfigSet(ctx, "maxmemory", "0").Err()
 }
 
 // usedMemory returns how many bytes Redis uses.
@@ -186,7 +159,7 @@ var failover = Scenario{
 	On:      Setting{Redis: redisPair, Args: endless},
 	Play: func(s *Stage) {
 		s.cutReplication()
-		a := s.holdWrite(patientTimeout)
+		a := s.holdWrite()
 		s.lacksLock(s.redis.replica)
 		s.forget(a, s.redis.master, s.redis.replica, replicaPromoted, s.redis.failOver)
 		s.arriveLate(a)
@@ -202,7 +175,7 @@ var plannedFailover = Scenario{
 	Claim:   lockKept,
 	On:      Setting{Redis: redisPair, Args: endless},
 	Play: func(s *Stage) {
-		a := s.holdWrite(patientTimeout)
+		a := s.holdWrite()
 		s.eventually("the Redis replica has the lock", func() bool { return s.lockPTTL(s.redis.replica) != noKey })
 		what := "the master ended, and its Redis replica was promoted"
 		s.forget(a, s.redis.master, s.redis.replica, what, s.redis.endAndFailOver)
@@ -233,7 +206,7 @@ var splitBrain = Scenario{
 				s.Survivor.Redis.Redirect(replica.Addr)
 				return master.Signal(syscall.SIGCONT)
 			})
-		a := s.holdWrite(patientTimeout)
+		a := s.holdWrite()
 		s.isMaster(master)
 		s.isMaster(replica)
 		if old := s.lockPTTL(master); old != noKey {
@@ -260,12 +233,11 @@ var waitHealthy = Scenario{
 	Name: "wait-for-replica/healthy",
 	Title: "The master of Redis is killed while a holder is inside, and the Redis replica, which has confirmed the lock " +
 		"(WAIT), is promoted.",
-	Applies:   only("lock-redis-wait"),
-	Claim:     lockKept,
-	On:        Setting{Redis: redisPair, Args: endless},
-	Practices: waitHealthyPractices,
+	Applies: only("lock-redis-wait"),
+	Claim:   lockKept,
+	On:      Setting{Redis: redisPair, Args: endless},
 	Play: func(s *Stage) {
-		a := s.holdWrite(patientTimeout)
+		a := s.holdWrite()
 		s.forget(a, s.redis.master, s.redis.replica, replicaPromoted, s.redis.failOver)
 		sold := s.askMeanwhile(a)
 		// Until the promoted one has a Redis replica, it grants nothing.
@@ -283,7 +255,7 @@ var waitCut = Scenario{
 	Claim:   always("is not granted the lock without the Redis replica", report.Unavailable),
 	// Requests wait longer for the lock than it waits for the Redis replica, so that it is what gives up.
 	On:        Setting{Redis: redisPair, Args: withLease(longLease, lockWait(3*waitLimit))},
-	Practices: waitCutPractices,
+	Practices: []Practice{waitOnAnotherConnection},
 	Play: func(s *Stage) {
 		s.cutReplication()
 		waits := s.catch(s.Victim.Redis, mentions("wait"))
@@ -338,21 +310,21 @@ var deletesAnothersLock = Scenario{
 	Play: func(s *Stage) {
 		// The scripts must be known to Redis, or it would ask for the text of the one that comes late.
 		s.send(to(s.Victim, "Z", 1))
-		holder, _ := s.park(to(s.Victim, "A", 1), "before-unlock")
+		a := s.hold(to(s.Victim, "A", 1), Write)
 		late := s.catch(s.Victim.Redis, s.releasesLock)
-		released := s.meanwhile(func() { s.release(holder) })
+		a.message.land()
 		late.arrive()
 		s.Stepf("A has written; the proxy holds its release of %d bytes", late.Bytes())
 		if s.Strategy.Claim.HolderCrash == "blocks-forever" { // the lock does not end by itself
 			s.deleteLock(s.Item)
 		}
-		next := s.parkNext(to(s.Survivor, "B", 2), "after-read")
+		b := s.holdNext(to(s.Survivor, "B", 2), Write)
 		asked, rest := time.Now(), s.keyPTTL()
 		s.Stepf("B has been granted the lock and has read the stock; the PTTL of the lock is %s", rest)
 		late.land()
 		s.enterIfFree(asked, rest)
-		s.release(next)
-		released()
+		b.land()
+		a.wait()
 		s.send(to(s.Survivor, "D", 1))
 	},
 }
@@ -374,25 +346,12 @@ func (s *Stage) enterIfFree(asked time.Time, rest pttl) {
 	s.send(to(s.Survivor, "C", 3))
 }
 
-// lateRenewal is the story of a renewal that arrives after the release.
+// lateRenewal is about a renewal that arrives after the release.
 var lateRenewal = Scenario{
-	Name:    "late-renewal",
-	Title:   "A renewal is delayed on the wire until its holder has released the lock.",
-	Applies: only(renewedInRedis...),
-	Claim:   always("renews a lock only if it is its own", report.Safe),
-	On:      Setting{Args: patient()},
-	Play: func(s *Stage) {
-		holder, _ := s.park(to(s.Victim, "A", 1), "before-write")
-		// The script must be known to Redis, or it would ask for the text of the one that comes late.
-		s.awaitRenewal()
-		late := s.catch(s.Victim.Redis, s.renewsLock)
-		late.arrive()
-		s.Stepf("the proxy holds A's next renewal of %d bytes", late.Bytes())
-		s.release(holder)
-		s.arriveAfterRelease(late.land)
-		s.buyNow("B", 2)
-	},
-	Practices: []Practice{renewBySet},
+	Name:      "late-renewal",
+	Title:     "A renewal is delayed on the wire until its holder has released the lock.",
+	Applies:   noStrategy,
+	Practices: []Practice{renewBySet, renewOwnLock},
 }
 
 // passAfterLoss is the story of a process that passes a lock to its next caller, and does not have it any more.
@@ -404,21 +363,28 @@ var passAfterLoss = Scenario{
 	Claim:   always("passes only what it has", report.Safe),
 	On:      Setting{Args: withLease(longLease, lockWait(patientTimeout/2))},
 	Play: func(s *Stage) {
-		a, _ := s.park(to(s.Victim, "A", 1), "before-unlock")
+		s.send(to(s.Survivor, "Z", 1)) // so that it knows the item, and the first thing that it reads is under the lock
+		a := s.hold(to(s.Victim, "A", 1), Write)
 		b := s.start(to(s.Victim, "B", 2))
 		s.deleteLock(s.Item)
-		c, _ := s.park(to(s.Survivor, "C", 3), "after-read")
+		read := s.catch(s.Survivor.MySQL, s.readsStock)
+		write := s.catch(s.Survivor.MySQL, s.writesStock)
+		c := s.start(to(s.Survivor, "C", 3))
+		c.caught(read)
 		pass := s.catch(s.Victim.Redis, s.passesLock)
-		released := s.meanwhile(func() { s.release(a) })
+		a.Release()
 		a.caught(pass)
+		read.Release() // A has written
+		c.caught(write)
 		s.Provef("C was inside when A, who had lost the lock, passed it to B in a message of %d bytes", pass.Bytes())
 		asks := s.seen(mentions(s.lockKey()), s.Victim.Redis)
 		pass.Release()
 		if !b.answeredBefore(asks) {
 			s.Stepf("B asks Redis for the lock")
 		}
-		released()
-		s.release(c)
+		a.wait()
+		write.land()
+		c.wait()
 		b.wait()
 	},
 }
@@ -434,66 +400,21 @@ var lateOrder = Scenario{
 	Play: func(s *Stage) {
 		second := s.newItem()
 		lines := []history.Line{{GoodsID: s.Item, Count: 1}, {GoodsID: second, Count: 1}}
-		a, _ := s.park(order{client: "A", at: s.Victim, lines: lines}, "before-write", "before-commit")
+		a := s.hold(order{client: "A", at: s.Victim, lines: lines}, Write)
 		s.deleteLock(second)
 		s.mustBuy(order{client: "B", at: s.Survivor, lines: []history.Line{{GoodsID: second, Count: 2}}})
 		s.Provef("B has bought the second item, which A has read and not written")
-		s.release(a)
+		a.land()
 		s.buy(order{client: "C", at: s.Survivor, lines: lines}, time.Now())
 	},
 }
 
-// fenceCounterLost is the story of a Redis that forgets the last token.
+// fenceCounterLost is about a Redis that forgets the last token.
 var fenceCounterLost = Scenario{
-	Name:    "fence-counter-lost",
-	Title:   "Redis loses its data, and with it the last fencing token (FLUSHALL).",
-	Applies: only("lock-redis-fenced", "lock-redis-queue"),
-	Claim:   always("makes the token from the time, so that it rises all the same", report.Safe),
-	On:      Setting{Redis: oneRedis(servers.RedisOptions{})},
-	Play: func(s *Stage) {
-		s.mustBuy(to(s.Victim, "A", 1))
-		before := s.last().Token
-		s.flushRedis()
-		s.buyNow("B", 2)
-		switch after := s.last().Token; {
-		case s.never:
-		case after <= before:
-			s.Failf("A's token was %d, and B's is %d, which is not greater", before, after)
-		default:
-			s.Stepf("A's token was %d, and B's is %d", before, after)
-		}
-	},
-	Practices: []Practice{incrToken},
-}
-
-// failoverOfSales is the story of a master that fails before its Redis replica has a sale.
-var failoverOfSales = Scenario{
-	Name: "failover-of-sales",
-	Title: "The master of Redis is killed after a sale (SIGKILL). The Redis replica, which has not received the sale, " +
-		"is promoted.",
-	Applies: func(s scenario.Strategy) string {
-		if s.Baseline() || s.Stores[0] != "redis" {
-			return "it does not sell in Redis"
-		}
-		return ""
-	},
-	Claim: failoverLosesSales,
-	On:    Setting{Redis: redisPair},
-	Play: func(s *Stage) {
-		master, replica := s.redis.master, s.redis.replica
-		s.eventually("the Redis replica has the stock", func() bool { return s.stockAt(replica) == units })
-		s.cutReplication()
-		lose := s.buyUnwritten(to(s.Victim, "A", 1))
-		before := s.stockAt(master)
-		s.strike(replicaPromoted, s.redis.failOver)
-		lose()
-		after := s.stockAt(replica)
-		if after != units {
-			s.failf("the stock on the Redis replica is %d, as if it had received the sale of client A", after)
-		}
-		s.Provef("A had bought when %s; the stock was %d before, and is %d after that", replicaPromoted, before, after)
-		s.buyNow("B", 2)
-	},
+	Name:      "fence-counter-lost",
+	Title:     "Redis loses its data, and with it the last fencing token (FLUSHALL).",
+	Applies:   noStrategy,
+	Practices: []Practice{incrToken, tokenFromTime},
 }
 
 // failoverLosesSales is claimed if the promoted Redis replica lacks sales.
@@ -505,28 +426,4 @@ func failoverLosesSales(s scenario.Strategy) Claim {
 		return claim("loses sales that neither the Redis replica nor MySQL has received", report.Unsafe)
 	}
 	return claim("loses sales that the Redis replica has not received", report.Unsafe)
-}
-
-// buyUnwritten buys as mustBuy does. If the strategy writes the sale to MySQL later, it waits until the sale is on its
-// way there. lose keeps it from arriving.
-func (s *Stage) buyUnwritten(o order) (lose func()) {
-	if !s.Strategy.WriteBehind {
-		s.mustBuy(o)
-		return func() {}
-	}
-	write := s.catch(o.at.MySQL, writesStream)
-	s.mustBuy(o)
-	write.arrive()
-	return func() { write.Cut(tcpproxy.BeforeRequest) }
-}
-
-// stockAt is the stock of the item on a server of Redis; 0 if it has none.
-func (s *Stage) stockAt(at *servers.Redis) int64 {
-	client := openRedis(at.Addr)
-	defer client.Close()
-	stock, err := client.Get(s.ctx, s.Addresses.KeyPrefix+stockKey(s.Item)).Int64()
-	if !errors.Is(err, redis.Nil) {
-		s.check(err)
-	}
-	return stock
 }

@@ -229,30 +229,5 @@ func (s *Stage) cutReplication() {
 		func(context.Context) error { s.redis.link.BlackHole(); return nil })
 }
 
-// arriveAfterRelease has a renewal arrive at a lock that nobody holds.
-func (s *Stage) arriveAfterRelease(arrive func()) {
-	held := s.keyPTTL()
-	arrive()
-	if now := s.keyPTTL(); held == noKey {
-		s.Provef("A's renewal has arrived after its release; the PTTL of the lock is now %s", now)
-	}
-}
-
 // waitLimit is how long a client waits for the Redis replica.
 const waitLimit = time.Second
-
-// flushRedis makes the Redis of the round forget everything.
-func (s *Stage) flushRedis() {
-	client := s.openRedis()
-	defer client.Close()
-	keys := func() []string {
-		found, err := client.Keys(s.ctx, fmt.Sprintf("*{%d}*", s.Item)).Result()
-		s.check(err)
-		return found
-	}
-	before := keys()
-	s.strike("Redis forgets everything", func(ctx context.Context) error { return client.FlushAll(ctx).Err() })
-	if len(before) > 0 && len(keys()) == 0 {
-		s.Provef("FLUSHALL has deleted all keys of the item: %s", strings.Join(before, ", "))
-	}
-}

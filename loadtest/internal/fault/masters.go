@@ -125,7 +125,7 @@ var redlockClockJumps = Scenario{
 // restartAround has masters restart while A holds the lock, and others while B waits for it.
 func (s *Stage) restartAround(held, waited func()) {
 	s.killMasters("master 3 is killed", 3)
-	holder, _ := s.park(patiently(to(s.Victim, "A", 1)), "before-write")
+	a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
 	granted := time.Now()
 	before := s.votes()
 	held()
@@ -135,7 +135,7 @@ func (s *Stage) restartAround(held, waited func()) {
 	bought := s.meanwhile(func() { s.buy(to(s.Survivor, "B", 2), granted) })
 	waited()
 	bought()
-	s.resume(holder) // its lease has ended by its own clock: it does not write
+	a.land() // its lease has ended by its own clock: it does not write
 	s.send(to(s.Survivor, "C", 1))
 }
 
@@ -166,16 +166,16 @@ func mastersLost(name string, lost, of int) Scenario {
 // refuseInside has masters break while A is inside, and B ask in vain. left is how many votes for A remain. It returns
 // when A has left.
 func (s *Stage) refuseInside(left int, strike func()) {
-	holder, point := s.park(patiently(to(s.Victim, "A", 1)), "before-write")
+	a := s.holdWrite()
 	before := s.votes()
 	strike()
 	after := s.votes()
 	b := s.send(to(s.Survivor, "B", 2))
 	if len(before) == len(s.masters) && len(after) == left && b.Outcome != history.Sold {
-		s.Provef("A was at %s with the votes of all masters, and then with those of %s; B was refused while A was inside",
-			point, voters(after))
+		s.Provef("A was inside with the votes of all masters, and then with those of %s; B was refused meanwhile",
+			voters(after))
 	}
-	s.release(holder)
+	a.land()
 }
 
 // untilStarted has C ask in vain until masters have been started again.

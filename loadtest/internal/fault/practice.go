@@ -3,8 +3,6 @@ package fault
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"maps"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -47,63 +45,6 @@ func (a *asked) answer(remaining int64, err error) {
 	a.stage.record(a.client, a.op)
 }
 
-// openMySQL opens connections of the story's own to the database. The variables are system variables of each session,
-// such as innodb_lock_wait_timeout. The caller closes the pool.
-func (d *Deployment) openMySQL(ctx context.Context, variables map[string]string) (*sql.DB, error) {
-	config, err := mysql.ParseDSN(d.Addresses.MySQLDSN)
-	if err != nil {
-		return nil, err
-	}
-	config.InterpolateParams = true
-	config.Logger = &mysql.NopLogger{} // stories break connections
-	if config.Params == nil {
-		config.Params = map[string]string{}
-	}
-	maps.Copy(config.Params, variables)
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		return nil, err
-	}
-	db := sql.OpenDB(connector)
-	if err := db.PingContext(ctx); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return db, nil
-}
-
-// transaction is one that a practice uses to deduct from its item.
-type transaction struct {
-	*sql.Tx
-	item int64
-}
-
-// inTransaction does work between BEGIN and COMMIT. If work fails, it rolls back.
-func (s *Stage) inTransaction(
-	ctx context.Context, db *sql.DB, level sql.IsolationLevel, work func(transaction) error,
-) error {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() // after COMMIT, there is nothing to roll back
-	// MariaDB 11.6.2 and later refuse to lock a row that has changed since the transaction's first read (1020), unless
-	// told not to. Other servers ignore the comment.
-	const asOthers = "SET @ignored = 0 /*M!110602 , SESSION innodb_snapshot_isolation = OFF */"
-	if _, err := tx.ExecContext(ctx, asOthers); err != nil {
-		return err
-	}
-	if err := work(transaction{tx, s.Item}); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
-// readForUpdate locks the row and reads its stock.
-func (t transaction) readForUpdate(ctx context.Context) (units int64, err error) {
-	err = t.QueryRowContext(ctx, "SELECT stock FROM good_stock WHERE goods_id = ? FOR UPDATE", t.item).Scan(&units)
-	return units, err
-}
-
 // execute returns what carries out a statement.
 func execute(db *sql.DB, query string) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -114,21 +55,25 @@ func execute(db *sql.DB, query string) func(context.Context) error {
 
 // mysql opens connections of the story's own to the database.
 func (s *Stage) mysql() *sql.DB {
-	db, err := s.openMySQL(s.ctx, nil)
+	config, err := mysql.ParseDSN(s.Addresses.MySQLDSN)
 	s.check(err)
+	config.InterpolateParams = true
+	config.Logger = &mysql.NopLogger{} // stories break connections
+	connector, err := mysql.NewConnector(config)
+	s.check(err)
+	db := sql.OpenDB(connector)
 	s.atEnd = append(s.atEnd, func() { db.Close() })
+	s.check(db.PingContext(s.ctx))
 	return db
 }
 
 // whileLocked plays a part of the story while another transaction has locked the row of an item.
 func (s *Stage) whileLocked(item int64, part func()) {
-	err := s.inTransaction(s.ctx, s.mysql(), sql.LevelDefault, func(tx transaction) error {
-		tx.item = item
-		if _, err := tx.readForUpdate(s.ctx); err != nil {
-			return err
-		}
-		s.Stepf("another transaction has locked the row of item %d", item)
-		return tell(part)
-	})
+	tx, err := s.mysql().BeginTx(s.ctx, nil)
 	s.check(err)
+	defer tx.Rollback()
+	var units int64
+	s.check(tx.QueryRowContext(s.ctx, readSQL+" FOR UPDATE", item).Scan(&units))
+	s.Stepf("another transaction has locked the row of item %d", item)
+	part()
 }

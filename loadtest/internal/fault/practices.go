@@ -15,6 +15,9 @@ var (
 		Name: "renew-until-error", Fault: explore.LeaseEnds,
 		Claim: claim("relies on its lock until a renewal fails", report.Unsafe),
 	}
+	renewOwnLock = Practice{
+		Name: "renew-own-lock", Claim: claim("renews a lock only if it is its own", report.Safe),
+	}
 	renewBySet = Practice{Name: "renew-by-set", Claim: claim("leaves a lock without a holder", report.Blocked)}
 	retrySetNX = Practice{
 		Name: "retry-set-nx", Fault: explore.LostReply,
@@ -25,6 +28,14 @@ var (
 	}
 	incrToken = Practice{
 		Name: "incr-token", Claim: claim("refuses everybody: its tokens begin again from 1", report.Unavailable),
+	}
+	tokenFromTime = Practice{
+		Name:  "token-from-time",
+		Claim: claim("makes the token from the time, so that it rises all the same", report.Safe),
+	}
+	getLockNewConnection = Practice{
+		Name: "get-lock-new-connection", Fault: explore.LostRequest,
+		Claim: claim("works on another connection, and does not notice", report.Unsafe),
 	}
 	getLockSameConnection = Practice{
 		Name: "get-lock-same-connection", Fault: explore.LostRequest,
@@ -113,4 +124,14 @@ var commitAfterTimeoutPractices = []Practice{
 var abaPractices = []Practice{
 	{Name: "two-items-checked-by-stock", Claim: claim("loses-updates", report.Unsafe)},
 	{Name: "two-items-checked-by-version", Claim: claim("refuses the stale write", report.Safe)},
+}
+
+var coarseTimestampPractices = []Practice{
+	{Name: "optimistic-timestamp", Claim: claim("loses-updates", report.Unsafe)},
+	{Name: "optimistic-timestamp-us", Claim: claim("refuses the stale write", report.Safe)},
+}
+
+var unlockPractices = []Practice{
+	{Name: "unlock-before-commit", Claim: claim("loses-updates", report.Unsafe)},
+	{Name: "unlock-after-commit", Claim: claim("correct", report.Safe)},
 }

@@ -2,11 +2,7 @@ package fault
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,13 +19,11 @@ type order struct {
 	through string             // URL to send it to instead; empty: the replica's
 	name    string             // empty: the client's
 	again   bool
-	count   int64           // units; 0: one
-	pause   string          // pause point; empty: none
-	lines   []history.Line  // of an order of several items; it has no count
-	limit   int64           // units that the client may have of the item; 0: any number
-	before  bool            // the history begins after it; it has no key, or the ledger would have it
-	timeout time.Duration   // how long the client waits for the answer; 0: clientTimeout
-	until   context.Context // the client gives up when it ends; nil: not before the story ends
+	count   int64          // units; 0: one
+	lines   []history.Line // of an order of several items; it has no count
+	limit   int64          // units that the client may have of the item; 0: any number
+	before  bool           // the history begins after it; it has no key, or the ledger would have it
+	timeout time.Duration  // how long the client waits for the answer; 0: clientTimeout
 }
 
 // to is an order of some units at a replica.
@@ -76,11 +70,7 @@ func (s *Stage) exchange(o order) history.Op {
 	request.Name, request.Again = requestName(s.Item, cmp.Or(o.name, o.client)), o.again
 	answered := s.asks(o.client, replica, request.Name)
 	defer answered()
-	ctx := s.ctx
-	if o.until != nil {
-		ctx = o.until
-	}
-	op, err := traffic.SendOne(ctx, url, load, o.pause, request)
+	op, err := traffic.SendOne(s.ctx, url, load, request)
 	s.check(err)
 	return op
 }
@@ -137,8 +127,7 @@ func (s *Stage) last() history.Op {
 type pending struct {
 	stage   *Stage
 	client  string
-	request string             // its name
-	at      *topology.Isolated // where it is parked
+	request string // its name
 	done    chan struct{}
 	op      history.Op
 	err     error
@@ -146,9 +135,7 @@ type pending struct {
 
 // start sends a request in the background.
 func (s *Stage) start(o order) *pending {
-	p := &pending{
-		stage: s, client: o.client, request: requestName(s.Item, o.client), at: o.at, done: make(chan struct{}),
-	}
+	p := &pending{stage: s, client: o.client, request: requestName(s.Item, o.client), done: make(chan struct{})}
 	s.background.Go(func() {
 		defer close(p.done)
 		p.err = tell(func() { p.op = s.send(o) })
@@ -168,7 +155,7 @@ func (p *pending) giveUp() {
 	select {
 	case <-p.done:
 	case <-time.After(patience):
-		p.stage.failf("%s is still parked after %v: its replica has not given up", p.request, patience)
+		p.stage.failf("%s is not answered after %v: its replica has not given up", p.request, patience)
 	case <-p.stage.ctx.Done():
 		p.stage.check(p.stage.ctx.Err())
 	}
@@ -297,108 +284,18 @@ func (s *Stage) call(at *topology.Isolated, c history.Call) history.Call {
 	s.mu.Lock()
 	s.calls = append(s.calls, c)
 	s.mu.Unlock()
-	s.Stepf("A is answered to its %s: %s %s%s", c.Kind, c.Outcome, c.State, c.Error)
+	client := strings.TrimPrefix(c.Name, requestName(s.Item, ""))
+	s.Stepf("%s is answered to its %s: %s %s%s", client, c.Kind, c.Outcome, c.State, c.Error)
 	return c
 }
 
-// hold has A hold a unit for longer than any story lasts.
-func (s *Stage) hold() history.Call {
+// reserve has a client hold a unit for a time.
+func (s *Stage) reserve(client string, ttl time.Duration) history.Call {
 	held := s.call(s.Victim, history.Call{
-		Kind: history.Hold, Name: requestName(s.Item, "A"), GoodsID: s.Item, Count: 1, TTLMS: roundTime.Milliseconds(),
+		Kind: history.Hold, Name: requestName(s.Item, client), GoodsID: s.Item, Count: 1, TTLMS: ttl.Milliseconds(),
 	})
 	if held.Outcome != history.Done {
-		s.failf("client A was not granted a reservation: %s", held.Error)
+		s.failf("client %s was not granted a reservation: %s", client, held.Error)
 	}
 	return held
-}
-
-// pausePoints lists the points at which a request can be parked, from the last to the first.
-var pausePoints = []string{"before-commit", "before-write", "after-read", "after-lock"}
-
-// park starts a request that stops at the first of the given points that the strategy passes, and waits until it is
-// there. Without points, it stops as late as it can.
-func (s *Stage) park(o order, points ...string) (*pending, string) {
-	if points == nil {
-		points = pausePoints
-	}
-	for i, point := range points {
-		attempt := o
-		if i > 0 {
-			attempt.client = fmt.Sprintf("%s%d", o.client, i)
-		}
-		if p, parked := s.parkAt(attempt, point); parked {
-			return p, point
-		}
-	}
-	s.failf("the strategy passes none of the pause points %v", points)
-	return nil, ""
-}
-
-// parkAt starts a request that stops at a pause point, and waits until it is there. It reports whether it is: a request
-// of a strategy that does not pass the point is answered instead.
-func (s *Stage) parkAt(o order, point string) (p *pending, parked bool) {
-	o.pause = point
-	p = s.start(o)
-	for {
-		if s.parked(p) {
-			return p, true
-		}
-		select {
-		case <-p.done:
-			p.wait()
-			return p, false
-		case <-s.ctx.Done():
-			s.check(s.ctx.Err())
-		case <-time.After(pollInterval):
-		}
-	}
-}
-
-// parkNext sends requests until one is parked at a pause point: the first ones may not be granted the lock.
-func (s *Stage) parkNext(o order, point string) *pending {
-	client := o.client
-	for i := 1; ; i++ {
-		p, parked := s.parkAt(o, point)
-		if parked {
-			return p
-		}
-		if p.op.Outcome == history.Sold {
-			s.failf("the strategy does not pass %s", point)
-		}
-		o.client = fmt.Sprintf("%s%d", client, i)
-	}
-}
-
-// release lets a parked request go on, and waits for its answer.
-func (s *Stage) release(p *pending) history.Op {
-	s.check(s.admin(s.ctx, http.MethodDelete, p.at, "/admin/pauses/"+p.request, nil))
-	return p.wait()
-}
-
-// resume is release for a request that its replica may have given up meanwhile.
-func (s *Stage) resume(p *pending) history.Op {
-	err := s.admin(s.ctx, http.MethodDelete, p.at, "/admin/pauses/"+p.request, nil)
-	if !errors.Is(err, errNotFound) {
-		s.check(err)
-	}
-	return p.wait()
-}
-
-// parked reports whether a request is parked. All cells ask one after the other, and share the answers.
-func (s *Stage) parked(p *pending) bool {
-	pauses := &s.company.pauses
-	pauses.Lock()
-	defer pauses.Unlock()
-	if now := time.Now(); now.Sub(pauses.asked[p.at]) >= pollInterval {
-		list, err := s.pausesAt(s.ctx, p.at)
-		s.check(err)
-		pauses.parked[p.at], pauses.asked[p.at] = list, time.Now()
-	}
-	return slices.ContainsFunc(pauses.parked[p.at], func(q pause) bool { return q.RequestID == p.request })
-}
-
-// pausesAt lists the requests that are parked at a replica.
-func (d *Deployment) pausesAt(ctx context.Context, at *topology.Isolated) (list []pause, err error) {
-	err = d.admin(ctx, http.MethodGet, at, "/admin/pauses", &list)
-	return list, err
 }

@@ -2,13 +2,12 @@ package fault
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
@@ -87,7 +86,6 @@ var retryScenarios = []Scenario{
 				op.Replica)
 		},
 	},
-	zombieReplica,
 	batchUnknown("before", tcpproxy.BeforeRequest),
 	batchUnknown("after", tcpproxy.BeforeReply),
 	confirmationUnknown("before", tcpproxy.BeforeRequest),
@@ -108,9 +106,8 @@ var retryScenarios = []Scenario{
 		Claim:   keepsInStep,
 		Play: func(s *Stage) {
 			s.whileLocked(s.Item, func() {
-				a, waits := s.startAndWait(to(s.Victim, "A", 1), s.Item)
-				if a.wait().Outcome == history.Busy && waits {
-					s.Provef("A waited for the row, which another transaction has locked (innodb_trx), and was refused")
+				if a := s.send(to(s.Victim, "A", 1)); a.Outcome == history.Busy {
+					s.Provef("another transaction had locked the row, and A was refused: %s", a.Error)
 				}
 			})
 			s.buyNow("B", 2)
@@ -162,11 +159,11 @@ var retryScenarios = []Scenario{
 		Applies: takesReservations,
 		Claim:   always("does not give units back to a later stock", report.Safe),
 		Play: func(s *Stage) {
-			confirms := s.catch(s.Victim.MySQL, s.completes())
+			confirmation := s.catch(s.Victim.MySQL, confirms)
 			z := s.start(order{client: "Z", at: s.Victim, before: true})
-			z.caught(confirms)
+			z.caught(confirmation)
 			s.setAnew()
-			confirms.Cut(tcpproxy.BeforeRequest)
+			confirmation.Cut(tcpproxy.BeforeRequest)
 			if op := z.wait(); op.Outcome == history.Busy {
 				s.Provef("Z's unit was held when the stock was set, and was not confirmed: %s", op.Error)
 			}
@@ -219,7 +216,7 @@ func commitUnknown(variant string, at tcpproxy.CutPoint, left int64, claimed fun
 		Claim: claimed,
 		On:    Setting{Args: []string{"--lease=" + lostLease.String()}},
 		Play: func(s *Stage) {
-			commit := s.catch(s.storeProxy(s.Victim), s.decides())
+			commit := s.catch(s.storeProxy(s.Victim.Proxies), s.decides())
 			first := s.start(to(s.Victim, "A", 1))
 			first.caught(commit)
 			commit.Cut(at)
@@ -233,52 +230,16 @@ func commitUnknown(variant string, at tcpproxy.CutPoint, left int64, claimed fun
 	}
 }
 
-// clientPatience is how long the client waits for an answer once its sale is on its way to the store.
-const clientPatience = 200 * time.Millisecond
-
-// clientTimesOut is the story of a client that is less patient than the service.
+// clientTimesOut is about a client that is less patient than the service, or whose replica is stopped and goes on.
 var clientTimesOut = Scenario{
 	Name:    "client-times-out",
 	Title:   "The client gives up while its sale is on its way to the store, and sends its request again.",
-	Applies: everyStrategy,
-	Claim:   retryClaim,
-	Play: func(s *Stage) {
-		// The first sale of an item may need more messages: redis-stream creates its stream. In the store slots, A's first
-		// message might go to the slot that C has emptied, and would then decide nothing.
-		if s.Store != oracle.Slots {
-			s.send(to(s.Victim, "C", 1))
-		}
-		where, at := s.Store, s.storeProxy(s.Victim)
-		if s.Strategy.WriteThrough { // the sale is made when the second store has it
-			where, at = oracle.MySQL, s.Victim.MySQL
-		}
-		sale := s.catch(at, s.completes())
-		impatient, giveUp := context.WithCancel(s.ctx)
-		s.atEnd = append(s.atEnd, giveUp)
-		a := to(s.Victim, "A", 1)
-		a.until = impatient
-		first := s.start(a)
-		first.caught(sale)
-		time.AfterFunc(clientPatience, giveUp)
-		first.wait()
-		second := s.catch(s.storeProxy(s.Survivor), s.mentionsItem)
-		over := make(chan struct{})
-		bought := s.meanwhile(func() {
-			defer close(over)
-			s.buy(s.again(), time.Now())
-		})
-		select {
-		case <-second.Arrived():
-		case <-over:
-			bought()
-			s.failf("the second request of A was answered before it was seen on the wire")
-		}
-		s.Provef("the victim's sale of %d bytes is held on its way to %s while the survivor works on A's second request",
-			sale.Bytes(), where)
-		sale.land()
-		s.Stepf("A's first sale has reached %s", where)
-		second.Release()
-		bought()
+	Applies: noStrategy,
+	Practices: []Practice{
+		{
+			Name: "update-sent-again", Fault: explore.SentAgain, Claim: claim("deducts-again", report.Unsafe),
+		},
+		{Name: "ledger", Fault: explore.SentAgain, Claim: claim("repeats-answer", report.Safe)},
 	},
 }
 
@@ -315,65 +276,6 @@ func (s *Stage) loseAnswerToNginx() (history.Op, int64) {
 		s.record("nginx", first)
 	}
 	return op, sent.Load()
-}
-
-// zombieTimeout is how long a client waits for a replica that is stopped meanwhile.
-const zombieTimeout = 20 * time.Second
-
-// zombieReplica is the story of a replica that everybody has given up, and that goes on.
-var zombieReplica = Scenario{
-	Name: "zombie-replica",
-	Title: "A request reaches a replica that is stopped, the client sends it again through nginx, and the replica " +
-		"goes on.",
-	Applies: everyStrategy,
-	Claim:   retryClaim,
-	Missing: processStates,
-	// The lease is longer than the replica is stopped. When it goes on, the requests of all cells come at once: on a slow
-	// disk, 3 s are too short for their commits, and a request that is refused for want of time shows nothing.
-	On: Setting{Nginx: true, Proxies: true, Args: []string{
-		"--lease=20s", "--request-timeout=" + zombieTimeout.String(), lockWait(zombieTimeout / 2),
-	}},
-	Play: func(s *Stage) {
-		s.stopVictim()
-		// Not through nginx, which sends a replica that is stopped no second request while the other one answers.
-		a := order{client: "A", timeout: zombieTimeout}
-		first, stuck := s.sendThrough("http://"+s.nginx.victim.Addr(), a)
-		if !stuck {
-			s.failf("the request of A was answered before it reached the victim")
-		}
-		s.Provef("/proc says that the victim is stopped, and the proxy has handed it the request of client A")
-		waiting, again := []*pending{first}, s.again()
-		again.timeout = zombieTimeout
-		for sold := false; !sold; { // attempts that reach the victim are not answered
-			p, stuck := s.sendThrough(s.nginx.URL, again)
-			if stuck {
-				waiting = append(waiting, p)
-			}
-			sold = !stuck && p.op.Outcome == history.Sold
-		}
-		s.continueVictim()
-		for _, p := range waiting {
-			p.wait()
-		}
-		if !slices.ContainsFunc(waiting, func(p *pending) bool { return p.op.Outcome == history.Sold }) {
-			s.failf("the victim has served none of %d requests since it went on: %s", len(waiting), first.op.Error)
-		}
-	},
-}
-
-// sendThrough sends a request to a URL. It returns when the request is answered or stuck at the victim, which is
-// stopped.
-func (s *Stage) sendThrough(url string, o order) (p *pending, stuck bool) {
-	reached := s.catch(s.nginx.victim, s.isRequest)
-	defer reached.Release()
-	o.through = url
-	p = s.start(o)
-	if p.answeredBefore(reached.Arrived()) {
-		p.wait()
-		return p, false
-	}
-	s.Stepf("the request of %s reaches the victim", o.client)
-	return p, true
 }
 
 // writesThrough applies to strategies that deduct in MySQL after Redis, before the buyer is answered.
@@ -415,7 +317,7 @@ func confirmationUnknown(variant string, at tcpproxy.CutPoint) Scenario {
 		Title:   "The connection to MySQL is cut " + variant + " MySQL has confirmed the reservation of a sale.",
 		Applies: takesReservations,
 		Claim:   always("finds out whether the reservation is confirmed, and cancels it if not", report.Safe),
-		Play:    func(s *Stage) { s.cutSale(s.completes(), at) },
+		Play:    func(s *Stage) { s.cutSale(confirms, at) },
 	}
 }
 
@@ -429,16 +331,16 @@ func reservationUnknown(variant string, at tcpproxy.CutPoint) Scenario {
 		Claim:   always("says that the outcome is unknown, and confirms once", report.Safe),
 		Play: func(s *Stage) {
 			s.run.CallsVersion = history.CallsVersion
-			held := s.hold()
-			confirms := s.catch(s.Victim.MySQL, s.completes())
+			held := s.reserve("A", roundTime)
+			confirmation := s.catch(s.Victim.MySQL, confirms)
 			confirmed := s.meanwhile(func() { s.call(s.Victim, traffic.About(held, history.Confirm, false)) })
-			confirms.arrive()
-			confirms.Cut(at)
+			confirmation.arrive()
+			confirmation.Cut(at)
 			confirmed()
 			inspect := s.call(s.Survivor, traffic.About(held, history.Inspect, false))
 			s.call(s.Survivor, traffic.About(held, history.Confirm, true))
 			s.Provef("the proxy cut the connection %s of the confirmation, of %d bytes; then the reservation is %s", at,
-				confirms.Bytes(), inspect.State)
+				confirmation.Bytes(), inspect.State)
 		},
 	}
 }
@@ -459,7 +361,7 @@ func batchUnknown(variant string, at tcpproxy.CutPoint) Scenario {
 		Applies: only("batch", "batch-ledger", "escrow", "redis-script"),
 		Claim:   always("tells each of them that the outcome is unknown", report.Safe),
 		Play: func(s *Stage) {
-			proxy := s.storeProxy(s.Victim)
+			proxy := s.storeProxy(s.Victim.Proxies)
 			before := s.catch(proxy, s.decides())
 			a := s.start(to(s.Victim, "A", 1))
 			a.caught(before)

@@ -59,8 +59,8 @@ func (l *Lab) newCell(sc Scenario, choice scenario.Choice, o Options, repeat int
 		item = firstItem + l.items.Add(1)
 	}
 	s := &Stage{
-		reading: l.Reading, Strategy: choice.Strategy, Store: choice.Store, Item: item,
-		Story: sc.Name, items: &l.items, note: func(report.FaultStep) {}, owners: map[string]string{},
+		reading: l.Reading, Sale: Sale{choice.Strategy, choice.Store, item}, Story: sc.Name, items: &l.items,
+		note: func(report.FaultStep) {}, owners: map[string]string{},
 	}
 	if o.Step != nil {
 		s.note = func(st report.FaultStep) { o.Step(s, st) }

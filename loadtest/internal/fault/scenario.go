@@ -57,7 +57,7 @@ type Practice struct {
 	Claim Claim
 	// Play plays the story: it sends the statements and commands itself. Nil: the explorer executes a script instead, in
 	// every order of its steps.
-	Play   func(context.Context, *Stage) error
+	Play   func(*Stage)
 	Script string // in loadtest/scripts, without .star; empty: that with the practice's name
 	Fault  string // of the explorer that strikes; empty: none
 }

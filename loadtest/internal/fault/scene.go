@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/topology"
 )
 
 // Scene is the state of the servers, the requests and the replicas between two steps of a story.
@@ -39,8 +38,6 @@ func (s *Stage) Look(ctx context.Context, viewer *oracle.Viewer) Scene {
 	if s.Strategy.Name == "lock-multi" {
 		names = []string{"lock-redis-watchdog", "lock-mysql-getlock"}
 	}
-	parked := s.parkedAt(ctx, s.Victim)
-	maps.Copy(parked, s.parkedAt(ctx, s.Survivor))
 	scene := Scene{
 		Holders: []string{}, Contents: viewer.Look(ctx, s.Item, names), Asking: []Asking{},
 		Victim: s.Victim.State(), Survivor: s.Survivor.State(),
@@ -49,7 +46,7 @@ func (s *Stage) Look(ctx context.Context, viewer *oracle.Viewer) Scene {
 	defer s.mu.Unlock()
 	for _, a := range s.asking {
 		now := *a
-		now.Parked, now.ForMS = parked[a.request], time.Since(a.since).Milliseconds()
+		now.Held, now.ForMS = s.heldOf(a.request), time.Since(a.since).Milliseconds()
 		scene.Asking = append(scene.Asking, now)
 	}
 	for _, lock := range scene.Locks {
@@ -58,19 +55,18 @@ func (s *Stage) Look(ctx context.Context, viewer *oracle.Viewer) Scene {
 	return scene
 }
 
-// parkedAt returns the pause points of the requests that are parked at a replica.
-func (s *Stage) parkedAt(ctx context.Context, r *topology.Isolated) map[string]string {
-	points := map[string]string{}
-	if r.State() != topology.Running {
-		return points
+// heldOf returns which message of a request a proxy holds; empty if none. The caller holds s.mu.
+func (s *Stage) heldOf(request string) string {
+	for _, h := range s.held {
+		select {
+		case <-h.Answered():
+		default:
+			if h.request == request {
+				return h.what
+			}
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancel()
-	list, _ := s.pausesAt(ctx, r) // a story may have cut the replica off: then nothing is known about its requests
-	for _, p := range list {
-		points[p.RequestID] = p.Point
-	}
-	return points
+	return ""
 }
 
 // randomOwner is the least length of an owner that is a random value. A shorter one, such as "held", names nobody.

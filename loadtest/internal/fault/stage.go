@@ -16,9 +16,7 @@ import (
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/timeline"
-	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/verify"
 )
 
@@ -33,11 +31,9 @@ const manyUnits = 1_000_000
 // story is told like a test: a step that cannot be played ends it. What was opened is closed when the story has ended.
 type Stage struct {
 	*Deployment
-	ctx      context.Context   // of the story, as in testing.T
-	Strategy scenario.Strategy // or the practice
-	Store    string
-	Item     int64
-	Story    string // the name of the scenario
+	ctx context.Context // of the story, as in testing.T
+	Sale
+	Story string // the name of the scenario
 
 	items   *atomic.Int64 // used so far
 	company *company
@@ -63,6 +59,7 @@ type Stage struct {
 	calls  []history.Call
 	reads  []period          // of those who read the steps, one after the other
 	asking []*Asking         // in the order of asking
+	held   []held            // so far, also those that have been released
 	owners map[string]string // the client that was seen to be the owner of a lock; empty: one that nobody knows
 }
 
@@ -237,19 +234,9 @@ type company struct {
 	err     error                       // of the last fault
 
 	turn sync.Mutex // held by the member whose turn it is
-
-	pauses struct {
-		sync.Mutex
-		asked  map[*topology.Isolated]time.Time
-		parked map[*topology.Isolated][]pause
-	}
 }
 
-func newCompany(members int) *company {
-	c := &company{members: members, over: make(chan struct{})}
-	c.pauses.asked, c.pauses.parked = map[*topology.Isolated]time.Time{}, map[*topology.Isolated][]pause{}
-	return c
-}
+func newCompany(members int) *company { return &company{members: members, over: make(chan struct{})} }
 
 // together lets a fault strike once, as soon as every member waits for it or has left.
 func (c *company) together(ctx context.Context, strike func(context.Context) error) error {
@@ -435,12 +422,6 @@ func (s *Stage) written(ctx context.Context, stock map[int64]int64) bool {
 	return err == nil && maps.Equal(sold, stock)
 }
 
-// pause is a request that is parked.
-type pause struct {
-	RequestID string `json:"request_id"`
-	Point     string `json:"point"`
-}
-
 // requestName names a client's request. The item makes it unique.
 func requestName(item int64, client string) string { return fmt.Sprintf("story-%d-%s", item, client) }
 
@@ -448,7 +429,7 @@ func requestName(item int64, client string) string { return fmt.Sprintf("story-%
 type Asking struct {
 	Client  string `json:"client"`
 	Replica string `json:"replica"` // empty if a practice asks the servers itself
-	Parked  string `json:"parked"`  // the pause point where it waits; empty if at none
+	Held    string `json:"held"`    // its message that a proxy holds; empty if there is none
 	ForMS   int64  `json:"for_ms"`
 	request string // its name
 	since   time.Time

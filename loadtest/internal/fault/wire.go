@@ -3,17 +3,15 @@ package fault
 import (
 	"bytes"
 	"context"
-	"regexp"
+	"fmt"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/topology"
 )
 
 // message is one that a proxy holds as soon as it arrives. It goes on when it is released, or when the story has ended.
@@ -38,6 +36,101 @@ func (m message) land() {
 	m.stage.await(m.Answered())
 }
 
+// held is a request that cannot go on, because a proxy holds a message of it, or the reply to one.
+type held struct {
+	*pending
+	message
+	what string // is held
+}
+
+// hold sends a request, and holds it at the first of the steps that its strategy has. If it has not, the request is
+// answered instead, and the client's next one is held at the next step.
+func (s *Stage) hold(o order, steps ...Step) held {
+	client := o.client
+	for i, step := range steps {
+		if i > 0 {
+			o.client = fmt.Sprintf("%s%d", client, i)
+		}
+		h, caught := s.tryToHold(o, step)
+		if caught {
+			return h
+		}
+		if h.op.Outcome != history.Sold {
+			s.failf("client %s was refused before it could be held: %s", o.client, h.op.Error)
+		}
+	}
+	s.failf("the strategy has none of the steps %v", steps)
+	return held{}
+}
+
+// holdNext sends requests until one is held: the first ones may not be granted the lock.
+func (s *Stage) holdNext(o order, step Step) held {
+	client := o.client
+	for i := 1; ; i++ {
+		h, caught := s.tryToHold(o, step)
+		if caught {
+			return h
+		}
+		if h.op.Outcome == history.Sold {
+			s.failf("the strategy does not have the step %s", step)
+		}
+		o.client = fmt.Sprintf("%s%d", client, i)
+	}
+}
+
+// holdBesideOthers is hold for a request that waits until the cells that are played side by side have one, too. Those
+// that wait for Redis come last, because its client gives up after 3 s.
+func (s *Stage) holdBesideOthers(o order, steps ...Step) held {
+	const what = "the others are held"
+	if s.Store == oracle.Redis {
+		s.meet(what)
+		return s.hold(o, steps...)
+	}
+	h := s.hold(o, steps...)
+	s.meet(what)
+	return h
+}
+
+// tryToHold sends a request, and reports whether it is held. If it is not, it is answered.
+func (s *Stage) tryToHold(o order, step Step) (h held, caught bool) {
+	if step == Read && len(s.held) == 0 {
+		// At the first request for an item, a replica reads the stock before it takes the lock, to see that the item exists.
+		s.send(to(o.at, "Z", 1))
+	}
+	m := message{s.Catch(o.at.Proxies, step), s}
+	s.atEnd = append(s.atEnd, m.Release)
+	h = held{pending: s.start(o), message: m}
+	if h.answeredBefore(m.Arrived()) {
+		m.Release()
+		h.wait()
+		return h, false
+	}
+	h.what = Describe(o.client+"'s", step, m.Data())
+	s.mu.Lock()
+	s.held = append(s.held, h)
+	s.mu.Unlock()
+	s.Stepf("a proxy between the %s and its servers holds %s", o.at.Name, h.what)
+	return h, true
+}
+
+// land lets the request go on, and waits until the message and the request are answered.
+func (h held) land() history.Op {
+	h.message.land()
+	h.stage().Stepf("%s has been released", h.what)
+	return h.wait()
+}
+
+func (h held) stage() *Stage { return h.pending.stage }
+
+// die drops the message of a request whose replica was killed, and waits until the client's connection has ended. It
+// ends the story if the replica had answered.
+func (h held) die() {
+	h.Cut(tcpproxy.BeforeRequest)
+	if op := h.wait(); op.Status != 0 {
+		h.stage().failf("%s was answered before its replica was killed: %d %s", h.request, op.Status, op.Error)
+	}
+}
+
 // caught waits until a message of the request is held. The request must not be answered before that.
 func (p *pending) caught(m message) {
 	select {
@@ -57,35 +150,17 @@ func (s *Stage) proxyTo(address string) *tcpproxy.Proxy {
 	return proxy
 }
 
-// seen returns a channel that is closed when a message that matches arrives at one of the proxies. It holds none.
-func (s *Stage) seen(match func(tcpproxy.Message) bool, at ...*tcpproxy.Proxy) <-chan struct{} {
-	seen := make(chan struct{})
-	var once sync.Once
-	for _, proxy := range at {
-		m := proxy.Catch(match)
-		s.background.Go(func() {
-			defer m.Release()
-			select {
-			case <-m.Arrived():
-				once.Do(func() { close(seen) })
-			case <-s.ctx.Done():
-			}
-		})
-	}
-	return seen
-}
-
-// storeProxy is the proxy between a replica and the store.
-func (s *Stage) storeProxy(r *topology.Isolated) *tcpproxy.Proxy {
-	if s.Store == oracle.Redis {
-		return r.Redis
-	}
-	return r.MySQL
-}
-
-// mentionsItem matches a message about the item.
-func (s *Stage) mentionsItem(m tcpproxy.Message) bool {
-	return bytes.Contains(m.Data, strconv.AppendInt(nil, s.Item, 10))
+// seen returns a channel that is closed when a message that matches arrives at a proxy. It does not hold it.
+func (s *Stage) seen(match func(tcpproxy.Message) bool, at *tcpproxy.Proxy) <-chan struct{} {
+	m := at.Catch(match)
+	s.background.Go(func() {
+		defer m.Release()
+		select {
+		case <-m.Arrived():
+		case <-s.ctx.Done():
+		}
+	})
+	return m.Arrived()
 }
 
 // isRequest matches a request for the item on its way from nginx to a replica.
@@ -93,71 +168,9 @@ func (s *Stage) isRequest(m tcpproxy.Message) bool {
 	return bytes.HasPrefix(m.Data, []byte("POST ")) && s.mentionsItem(m)
 }
 
-// locksItem matches the message that locks the story's item.
-func (s *Stage) locksItem(m tcpproxy.Message) bool {
-	if !strings.HasPrefix(s.Strategy.Name, "lock-") {
-		return s.mentionsItem(m)
-	}
-	// It may look the item up in MySQL first.
-	return s.mentionsItem(m) && (bytes.Contains(m.Data, []byte("GET_LOCK")) || !bytes.Contains(m.Data, []byte("SELECT")))
-}
-
-// writesStock matches the message that changes the item's stock.
-func (s *Stage) writesStock(m tcpproxy.Message) bool {
-	if !s.mentionsItem(m) {
-		return false
-	}
-	switch inMySQL := bytes.Contains(m.Data, []byte("SET stock = ")); {
-	case s.Store == oracle.Slots && bytes.Contains(m.Data, []byte("INSERT INTO good_slot ")): // it shares units out anew
-		return true
-	case s.Store == oracle.Units:
-		return bytes.Contains(m.Data, []byte("DELETE good_unit "))
-	case s.Store == oracle.MySQL, s.Store == oracle.Slots, inMySQL && s.Strategy.WriteThrough:
-		return inMySQL
-	}
-	return bytes.Contains(m.Data, []byte(stockKey(s.Item))) && redisWrite.Match(m.Data)
-}
-
-// redisWrite matches the commands by which strategies change a stock.
-var redisWrite = regexp.MustCompile(`(?i)\r\n(?:set|decrby|evalsha)\r\n`)
-
 // writesStream matches the message that writes sales of a stream to MySQL.
 func writesStream(m tcpproxy.Message) bool {
 	return bytes.Contains(m.Data, []byte("INSERT INTO stream_sale"))
-}
-
-// completes returns a function that matches the message that completes a sale of the item. That is the one of decides,
-// unless the strategy takes reservations: its COMMIT only holds the units, and if the client has gone before they are
-// confirmed, they are given back. The confirmation names no item, but no other cell of a round confirms anything.
-func (s *Stage) completes() func(tcpproxy.Message) bool {
-	if len(s.Strategy.Reservations) > 0 {
-		return func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, []byte("SET state = 'confirmed'")) }
-	}
-	return s.decides()
-}
-
-// decides returns a function that matches the message by which a sale of the item is made durable: the COMMIT of a
-// transaction that has changed its stock, or the change itself if it is in none.
-func (s *Stage) decides() func(tcpproxy.Message) bool {
-	changed := map[int]bool{} // by the number of a connection with a transaction: whether that has changed the stock
-	return func(m tcpproxy.Message) bool {
-		did, inTx := changed[m.Conn]
-		switch {
-		case bytes.HasSuffix(m.Data, []byte("START TRANSACTION")):
-			changed[m.Conn] = false
-		case bytes.HasSuffix(m.Data, []byte("COMMIT")):
-			delete(changed, m.Conn)
-			return did || s.writesStock(m) // a strategy may send the whole transaction in one message
-		case bytes.HasSuffix(m.Data, []byte("ROLLBACK")):
-			delete(changed, m.Conn)
-		case s.writesStock(m):
-			if !inTx {
-				return true
-			}
-			changed[m.Conn] = true
-		}
-		return false
-	}
 }
 
 // argument is an argument of a command of Redis, as it is on the wire, with the end of the line before it.
@@ -203,47 +216,26 @@ func (s *Stage) removesEntry(m tcpproxy.Message) bool {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// holdWrite has A read the stock, and holds A's write on the wire. A waits no longer than timeout for its answer; 0
-// means clientTimeout.
-func (s *Stage) holdWrite(timeout time.Duration) lateHolder {
-	write := s.catch(s.storeProxy(s.Victim), s.writesStock)
-	a := lateHolder{s.start(order{client: "A", at: s.Victim, timeout: timeout}), write}
-	a.caught(write)
-	s.Stepf("A has read the stock, and the proxy between the victim and %s holds its write of %d bytes", s.Store,
-		write.Bytes())
-	return a
-}
-
-// lateHolder is a client whose write is on its way to the store.
-type lateHolder struct {
-	*pending
-	write message
-}
-
-// land lets the write go on, and waits until A is answered.
-func (a lateHolder) land() {
-	a.write.land()
-	a.stage.Stepf("A's write has reached %s", a.stage.Store)
-	a.wait()
-}
-
 // buyBeforeWrite has B buy before A's write goes on, and C after that. B buys another count than A: if both left the
 // same stock, nobody could tell that one was lost.
-func (s *Stage) buyBeforeWrite(a lateHolder) {
+func (s *Stage) buyBeforeWrite(a held) {
 	s.buyNow("B", 2)
 	a.land()
 	s.send(to(s.Survivor, "C", 1))
 }
 
+// holdWrite has A read the stock, and holds A's write on the wire.
+func (s *Stage) holdWrite() held { return s.hold(patiently(to(s.Victim, "A", 1)), Write) }
+
 // overtake has a fault strike while A's write is held, and B buy before that write arrives.
 func (s *Stage) overtake(strike func()) {
-	a := s.holdWrite(patientTimeout)
+	a := s.holdWrite()
 	strike()
 	s.buyBeforeWrite(a)
 }
 
 // askMeanwhile has B ask for the lock. When B has sold, or was not granted the lock, A's write goes on.
-func (s *Stage) askMeanwhile(a lateHolder) (sold bool) {
+func (s *Stage) askMeanwhile(a held) (sold bool) {
 	sold = s.tryToBuy(to(s.Survivor, "B", 2), time.Now(), 2*shortWait)
 	s.blocked = 0 // nobody should buy while A is inside
 	a.land()
@@ -259,7 +251,7 @@ func (s *Stage) buyOn(sold bool) {
 }
 
 // arriveLate has B ask for the lock before A's write arrives, and others buy after that.
-func (s *Stage) arriveLate(a lateHolder) { s.buyOn(s.askMeanwhile(a)) }
+func (s *Stage) arriveLate(a held) { s.buyOn(s.askMeanwhile(a)) }
 
 // killVictim kills the victim, once for all cells.
 func (s *Stage) killVictim() {
@@ -283,7 +275,7 @@ func (s *Stage) continueVictim() {
 
 // forget has a fault strike while A is inside. The lock is on the server before, and should be on the server after.
 func (s *Stage) forget(
-	a lateHolder, before, after *servers.Redis, what string, strike func(context.Context) error,
+	a held, before, after *servers.Redis, what string, strike func(context.Context) error,
 ) {
 	rest := s.lockPTTL(before)
 	if rest == noKey {

@@ -14,15 +14,20 @@ import (
 	"stock/internal/tcpproxy"
 )
 
-// Isolated is a replica without nginx, which reaches its servers through proxies only, so that a fault can strike it
-// alone.
-type Isolated struct {
-	*Replica
+// Proxies are between a replica and its servers.
+type Proxies struct {
 	MySQL     *tcpproxy.Proxy
 	Redis     *tcpproxy.Proxy
 	Redlock   *tcpproxy.Proxy
 	Etcd      *tcpproxy.Proxy
 	ZooKeeper *tcpproxy.Proxy
+}
+
+// Isolated is a replica without nginx, which reaches its servers through proxies only, so that a fault can strike it
+// alone.
+type Isolated struct {
+	*Replica
+	Proxies
 }
 
 // StartIsolated starts one more replica on the given servers. Close it before they stop.
@@ -34,7 +39,7 @@ func (t *Topology) StartIsolated(ctx context.Context, name string, at Addresses,
 			i = nil
 		}
 	}()
-	if at, err = i.startProxies(at); err != nil {
+	if at, err = i.Proxies.start(at); err != nil {
 		return i, err
 	}
 	admin, err := freeAddr()
@@ -47,8 +52,8 @@ func (t *Topology) StartIsolated(ctx context.Context, name string, at Addresses,
 	return i, i.Restart(ctx)
 }
 
-// startProxies starts a proxy in front of each server, and returns the addresses of the proxies.
-func (i *Isolated) startProxies(at Addresses) (Addresses, error) {
+// start starts a proxy in front of each server, and returns the addresses of the proxies.
+func (p *Proxies) start(at Addresses) (Addresses, error) {
 	config, err := mysql.ParseDSN(at.MySQLDSN)
 	if err != nil {
 		return at, err
@@ -58,11 +63,11 @@ func (i *Isolated) startProxies(at Addresses) (Addresses, error) {
 		proxy   **tcpproxy.Proxy
 		servers *[]string
 	}{
-		{&i.MySQL, &mysqlAddress},
-		{&i.Redis, &at.Redis},
-		{&i.Redlock, &at.Redlock},
-		{&i.Etcd, &at.Etcd},
-		{&i.ZooKeeper, &at.ZooKeeper},
+		{&p.MySQL, &mysqlAddress},
+		{&p.Redis, &at.Redis},
+		{&p.Redlock, &at.Redlock},
+		{&p.Etcd, &at.Etcd},
+		{&p.ZooKeeper, &at.ZooKeeper},
 	} {
 		if *to.proxy, err = tcpproxy.Start(*to.servers...); err != nil {
 			return at, err
@@ -70,7 +75,7 @@ func (i *Isolated) startProxies(at Addresses) (Addresses, error) {
 		*to.servers = (*to.proxy).Addresses()
 	}
 	config.Addr = mysqlAddress[0]
-	// The stories could not find anything in messages that are compressed.
+	// Nobody could find anything in messages that are compressed.
 	if err := config.Apply(mysql.EnableCompression(false)); err != nil {
 		return at, err
 	}
@@ -78,9 +83,13 @@ func (i *Isolated) startProxies(at Addresses) (Addresses, error) {
 	return at, nil
 }
 
-// Proxies lists the proxies.
-func (i *Isolated) Proxies() []*tcpproxy.Proxy {
-	return []*tcpproxy.Proxy{i.MySQL, i.Redis, i.Redlock, i.Etcd, i.ZooKeeper}
+// close closes the proxies that were started.
+func (p *Proxies) close() {
+	for _, proxy := range []*tcpproxy.Proxy{p.MySQL, p.Redis, p.Redlock, p.Etcd, p.ZooKeeper} {
+		if proxy != nil {
+			proxy.Close()
+		}
+	}
 }
 
 // Close kills the replica and closes its proxies.
@@ -88,11 +97,7 @@ func (i *Isolated) Close() {
 	if i.Replica != nil && i.Process() != nil {
 		i.Process().Kill()
 	}
-	for _, proxy := range i.Proxies() {
-		if proxy != nil {
-			proxy.Close()
-		}
-	}
+	i.Proxies.close()
 }
 
 // Address is the host:port of the public listener.

@@ -62,6 +62,13 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 	}
 	at := t.Addresses()
 	at.Redis = t.Redis
+	if o.Proxies {
+		proxies := &Proxies{}
+		t.Proxies = append(t.Proxies, proxies)
+		if at, err = proxies.start(at); err != nil {
+			return nil, err
+		}
+	}
 	return t.describeReplica("replica-"+strconv.Itoa(i+1), admin, at, o)
 }
 
@@ -105,9 +112,6 @@ func (t *Topology) describeReplica(name, admin string, at Addresses, o Options) 
 		"--redlock=" + strings.Join(at.Redlock, ","),
 		"--etcd=" + strings.Join(at.Etcd, ","), "--zookeeper=" + strings.Join(at.ZooKeeper, ","),
 		"--drain-timeout=5s", "--max-hold=" + o.MaxHold.String(),
-	}
-	if o.PausePoints {
-		args = append(args, "--pause-points")
 	}
 	args = append(args, t.connectionArgs...)
 	return &Replica{

@@ -43,7 +43,7 @@ type Options struct {
 	StockBinary string
 	ReplicaArgs []string      // more arguments of "stock serve", such as "--lease=2s"
 	MaxHold     time.Duration // the longest time that a request may spend inside the critical section
-	PausePoints bool          // allow the X-Pause header, which pauses a request in the middle
+	Proxies     bool          // the replicas reach their servers through proxies
 
 	User UserServers // used in place of private ones
 
@@ -65,6 +65,7 @@ type Topology struct {
 	Fewer     map[int]string `json:"-"`
 	BareURL   string         `json:"-"` // nginx in front of Options.Bare
 	Replicas  []*Replica     `json:"replicas"`
+	Proxies   []*Proxies     `json:"-"` // of each replica; empty without Options.Proxies
 	MySQLDSN  string         `json:"mysql_dsn"`
 	Redis     []string       `json:"redis"`   // host:port; more than one is a cluster
 	Redlock   []string       `json:"redlock"` // host:port of the independent masters
@@ -202,6 +203,9 @@ func (t *Topology) Stop(ctx context.Context) error {
 	var errs []error
 	for _, layer := range t.layers() {
 		errs = append(errs, stopAll(ctx, layer))
+	}
+	for _, p := range t.Proxies {
+		p.close()
 	}
 	errs = append(errs, tenant.AsLeft(t.removeTenants(ctx)))
 	if t.dir != nil {

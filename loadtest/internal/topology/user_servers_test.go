@@ -24,7 +24,7 @@ func TestMessagesThroughProxiesAreNotCompressed(t *testing.T) {
 	t.Parallel()
 	var i Isolated
 	t.Cleanup(i.Close)
-	at, err := i.startProxies(Addresses{MySQLDSN: "lab:a@b@tcp(127.0.0.1:3306)/stock_lab?compress=true&parseTime=true"})
+	at, err := i.Proxies.start(Addresses{MySQLDSN: "lab:a@b@tcp(127.0.0.1:3306)/stock_lab?compress=true&parseTime=true"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,18 +1,15 @@
 package traffic
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"time"
 
 	"stock/loadtest/internal/history"
 )
 
 // SendOne sends the deduction or order that op describes to the service at base, on a connection of its own, and
-// returns it with its answer. The load says everything but what is deducted. If pause is not empty, the request is
-// parked at that pause point.
-func SendOne(ctx context.Context, base string, load Load, pause string, op history.Op) (history.Op, error) {
+// returns it with its answer. The load says everything but what is deducted.
+func SendOne(ctx context.Context, base string, load Load, op history.Op) (history.Op, error) {
 	driver, err := NewDriver(base, 1)
 	if err != nil {
 		return history.Op{}, err
@@ -20,11 +17,6 @@ func SendOne(ctx context.Context, base string, load Load, pause string, op histo
 	defer driver.Close()
 	load.Users = 1
 	r := newRun(driver, load)
-	if pause != "" {
-		for _, header := range []*[]byte{&r.deductHeader, &r.orderHeader} {
-			*header = fmt.Appendf(bytes.TrimSuffix(*header, requestID), "X-Pause: %s\r\n%s", pause, requestID)
-		}
-	}
 	stopCutting := r.cutWith(ctx)
 	defer stopCutting()
 	r.users[0].deduct(ctx, op)

@@ -380,7 +380,7 @@
     const asking = scene.asking.map((a) => {
       const where = a.replica ? `asks the ${a.replica}` : "asks the stores directly";
       const since = `${(a.for_ms / 1000).toFixed(1)} s without an answer`;
-      return h("li", null, h("b", null, a.client), ` ${where}: `, a.parked ? `parked at ${a.parked}, ` : "", since);
+      return h("li", null, h("b", null, a.client), ` ${where}: `, a.held ? `a proxy holds ${a.held}, ` : "", since);
     });
     return [
       store("MySQL" + sells("mysql", sold), mysqlRows(scene, sold), before && mysqlRows(before, sold)),
@@ -598,15 +598,17 @@
   submits("stock-form", "/stock", (f) => ({ stock: Number(f.get("stock")) }));
   submits("restock-form", "/restock", (f) => ({ store: f.get("store"), count: Number(f.get("count")) }));
   submits("sale-form", "/sales", (f) => ({
-    strategy: f.get("strategy"), count: Number(f.get("count")), replica: f.get("replica"), pause: f.get("pause") || "",
+    strategy: f.get("strategy"), count: Number(f.get("count")), replica: f.get("replica"), hold: f.get("hold") || "",
   }));
 
-  // row is a line of text with a button. textOf returns the text for a value.
-  function row(button, label, action, textOf) {
+  // row is a line of text with buttons. textOf returns the text for a value.
+  function row(textOf, ...buttons) {
     const text = h("div", null);
-    const element = h("div", { class: "row" }, text, button === null ? null
-      : h("button", { type: "button", class: "button danger", "aria-label": label, click: action }, button));
+    const element = h("div", { class: "row" }, text, h("div", { class: "actions" }, ...buttons));
     return { element, update: (value) => text.replaceChildren(...textOf(value)) };
+  }
+  function rowButton(words, about, action, kind) {
+    return h("button", { type: "button", class: "button " + kind, "aria-label": `${words} ${about}`, click: action }, words);
   }
   function lockRow(lock) {
     const { server, key } = lock;
@@ -617,12 +619,13 @@
     };
     const textOf = (l) => [h("code", null, key), ` in ${server}: ${left(l)}`,
       l.waiting && l.waiting.length ? `, ${l.waiting.length} wait` : ""];
-    const button = server === "mysql" ? null : "Delete"; // only its own connection can release a named lock of MySQL
-    return row(button, `Delete ${key} in ${server}`, () => ask("/locks/delete", { server, key }), textOf);
+    if (server === "mysql") return row(textOf); // only its own connection can release a named lock of MySQL
+    return row(textOf, rowButton("Delete", `${key} in ${server}`, () => ask("/locks/delete", { server, key }), "danger"));
   }
-  function pauseRow({ replica, request_id }) {
-    return row("Release", `Release ${request_id}`, () => ask("/pauses/release", { replica, request_id }),
-      (p) => [h("code", null, request_id), ` at ${p.point}, ${replica}`]);
+  function heldRow({ name }) {
+    return row((held) => [h("code", null, name), `, ${held.replica}: ${held.what}. `, h("code", { class: "sent" }, held.text)],
+      rowButton("Release", name, () => ask("/holds/release", { name }), ""),
+      rowButton("Cut", name, () => ask("/holds/cut", { name }), "danger"));
   }
 
   function showLab(lab) {
@@ -632,10 +635,10 @@
       showRows("locks", lab.contents.locks, (l) => l.server + " " + l.key, lockRow);
       setHidden("no-locks", lab.contents.locks.length > 0);
     }
-    if (byId("pauses")) {
-      const pauses = lab.pauses || [];
-      showRows("pauses", pauses, (p) => p.request_id, pauseRow);
-      setHidden("no-pauses", pauses.length > 0);
+    if (byId("held")) {
+      const held = lab.held || [];
+      showRows("held", held, (m) => m.name, heldRow);
+      setHidden("no-held", held.length > 0);
     }
     show("sales", lab.sales, (sales) => (sales || []).toReversed().map((s) => h("li", null, s.asked + ": ",
       s.answer ? word(s.sold ? "ok" : "late", s.answer) : h("span", { class: "faint" }, "no answer yet"))));
