@@ -23,17 +23,23 @@ class Client {
         var request = HttpRequest.newBuilder(url).POST(HttpRequest.BodyPublishers.noBody())
             .header("Idempotency-Key", key).timeout(Duration.ofSeconds(20)).build();
         var deadline = Instant.now().plusSeconds(60);
+        var unknown = false;
         for (long cap = 100;; cap = Math.min(2 * cap, 5000)) {
             long wait = ThreadLocalRandom.current().nextLong(cap + 1);
             try {
                 var reply = HTTP.send(request, HttpResponse.BodyHandlers.discarding());
                 var status = reply.statusCode();
-                var after = reply.headers().firstValueAsLong("Retry-After");
+                var after = reply.headers().firstValue("Retry-After");
                 if (status / 100 == 2) return "sold";
-                if (after.isEmpty() && !Set.of(500, 502, 503, 504).contains(status)) return "refused " + status;
-                wait += 1000 * after.orElse(0);
+                if (after.isEmpty() && !Set.of(500, 502, 503, 504).contains(status)) {
+                    // 409 is the answer of the key, all others are of this attempt.
+                    return unknown && status != 409 ? "unknown" : "refused " + status;
+                }
+                unknown |= status != 503;
+                var seconds = after.filter(s -> s.matches("\\d{1,9}")).orElse("0"); // 0 if it is a date
+                wait += 1000 * Long.parseLong(seconds);
             } catch (IOException e) {
-                // No answer: send it again.
+                unknown = true; // no answer: send it again
             }
             if (Instant.now().plusMillis(wait).isAfter(deadline)) return "unknown";
             Thread.sleep(wait);

@@ -32,16 +32,21 @@ func main() {
 
 // sell sends a sale until it is answered. After a minute it gives up, and the outcome is unknown.
 func sell(url, key string) string {
-	deadline := time.Now().Add(time.Minute)
+	deadline, unknown := time.Now().Add(time.Minute), false
 	for limit := 100 * time.Millisecond; ; limit = min(2*limit, 5*time.Second) {
 		status, after := send(url, key)
 		switch {
 		case status/100 == 2:
 			return "sold"
-		case after == 0 && !slices.Contains([]int{0, 500, 502, 503, 504}, status):
+		case after == "" && !slices.Contains([]int{0, 500, 502, 503, 504}, status):
+			if unknown && status != 409 { // 409 is the answer of the key, all others are of this attempt
+				return "unknown"
+			}
 			return fmt.Sprint("refused ", status)
 		}
-		wait := after + random.N(limit)
+		unknown = unknown || status != 503
+		seconds, _ := strconv.ParseUint(after, 10, 31) // 0 if it is a date
+		wait := time.Duration(seconds)*time.Second + random.N(limit)
 		if time.Now().Add(wait).After(deadline) {
 			return "unknown"
 		}
@@ -50,18 +55,18 @@ func sell(url, key string) string {
 }
 
 // send sends a sale once. It returns the status, 0 without an answer, and Retry-After.
-func send(url, key string) (status int, after time.Duration) {
+func send(url, key string) (status int, after string) {
 	request, err := http.NewRequest(http.MethodPost, url, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	request.Header.Set("Idempotency-Key", key)
+	request.Close = true // net/http sends again by itself if a connection breaks that was used before
 	reply, err := client.Do(request)
 	if err != nil {
-		return 0, 0
+		return 0, ""
 	}
 	defer reply.Body.Close()
 	_, _ = io.Copy(io.Discard, reply.Body)
-	seconds, _ := strconv.Atoi(reply.Header.Get("Retry-After"))
-	return reply.StatusCode, time.Duration(seconds) * time.Second
+	return reply.StatusCode, reply.Header.Get("Retry-After")
 }

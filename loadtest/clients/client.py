@@ -8,7 +8,7 @@ STRATEGY = "ledger"
 def sell(url, key):
     """Sends a sale until it is answered. After a minute it gives up, and the outcome is unknown."""
     request = urllib.request.Request(url, method="POST", headers={"Idempotency-Key": key})
-    deadline, cap = time.monotonic() + 60, 0.1
+    deadline, cap, unknown = time.monotonic() + 60, 0.1, False
     while True:
         wait = random.uniform(0, cap)
         try:
@@ -17,10 +17,12 @@ def sell(url, key):
         except urllib.error.HTTPError as reply:
             after = reply.headers["Retry-After"]
             if not after and reply.code not in (500, 502, 503, 504):
-                return f"refused {reply.code}"
-            wait += int(after or 0)
+                # 409 is the answer of the key, all others are of this attempt.
+                return "unknown" if unknown and reply.code != 409 else f"refused {reply.code}"
+            unknown = unknown or reply.code != 503
+            wait += int(after) if after and after.isdecimal() else 0  # 0 if it is a date
         except (OSError, http.client.HTTPException):
-            pass  # no answer: send it again
+            unknown = True  # no answer: send it again
         if time.monotonic() + wait > deadline:
             return "unknown"
         time.sleep(wait)

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -215,16 +216,23 @@ func do(t *testing.T, method, url, key, json string) answer {
 	return answer{reply.StatusCode, reply.Header, string(text)}
 }
 
-// Replies are statuses, with Retry-After behind a plus; 0 is a connection that breaks.
+// Replies are statuses, with Retry-After behind a plus; D stands for a date, and 0 for a connection that breaks.
 func TestClientsSendAgainWhatMayBeSentAgain(t *testing.T) {
 	t.Parallel()
 	sales := []struct{ replies, outcome string }{
-		{"0 200", "sold"}, // first, because Go sends again by itself on a connection that has been used
 		{"201", "sold"},
+		{"0 200", "sold"},
 		{"500 502 504 200", "sold"},
 		{"503+1 200", "sold"},
 		{"409+1 200", "sold"}, // in progress
-		{"500 409", "refused 409"},
+		{"409+0 200", "sold"},
+		{"503+D 200", "sold"},
+		{"500 409", "refused 409"}, // the answer of the key
+		{"500 404", "unknown"},
+		{"502+1 422", "unknown"},
+		{"409+1 400", "unknown"},
+		{"0 503 400", "unknown"},
+		{"503 404", "refused 404"},
 		{"400", "refused 400"},
 		{"404", "refused 404"},
 		{"422", "refused 422"},
@@ -246,6 +254,9 @@ func TestClientsSendAgainWhatMayBeSentAgain(t *testing.T) {
 			reply := replies[len(sent[key])%len(replies)]
 			sent[key] = append(sent[key], time.Now())
 			status, after, ok := strings.Cut(reply, "+")
+			if after == "D" {
+				after = time.Now().UTC().Format(http.TimeFormat)
+			}
 			if ok {
 				w.Header().Set("Retry-After", after)
 			}
@@ -270,4 +281,46 @@ func TestClientsSendAgainWhatMayBeSentAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestCurlTakesNoAnswerOfAProxyForThatOfTheService(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip(err)
+	}
+	service := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusConflict)
+	}))
+	defer service.Close()
+	var tunnels atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		client, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer client.Close()
+		_, _ = io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n")
+		if tunnels.Add(1) == 1 {
+			return // the first attempt gets no answer
+		}
+		server, err := (&net.Dialer{}).DialContext(r.Context(), "tcp", r.Host)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer server.Close()
+		go func() { _, _ = io.Copy(server, client) }()
+		_, _ = io.Copy(client, server)
+	}))
+	defer proxy.Close()
+	settings := t.TempDir()
+	if err := os.WriteFile(filepath.Join(settings, ".curlrc"), []byte("insecure"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	curl := program{"env", "CURL_HOME=" + settings, "https_proxy=" + proxy.URL, "no_proxy=", "sh", "client.sh"}
+	if _, outcomes := curl.sell(t, service.URL, 1, 1); outcomes[0] != "refused 409" || tunnels.Load() != 2 {
+		t.Errorf("%q after %d attempts, want refused 409 after 2", outcomes[0], tunnels.Load())
+	}
 }
