@@ -500,8 +500,8 @@ func (p *Proxy) swallow(l *link) (dropped bool) {
 
 func (l *link) close() {
 	l.closeOnce.Do(func() {
-		close(l.closed)
 		l.client.Close()
 		l.server.Close()
+		close(l.closed) // last: what is held must not pass any more
 	})
 }
