@@ -69,7 +69,7 @@ func TestAReleasedWriteThatWaitsForARowIsNotCut(t *testing.T) {
 	tab.until("both have sold", func(s consoleState) bool { return s.Lab.Contents.MySQL.Stock == 7 })
 }
 
-// Client B waits for the lock of A, whose write is held. Nothing else may send a message that is taken for B's.
+// Client B waits for the lock of A, whose write is held. The proxy could hold another sale instead of B.
 func TestUntilASaleIsHeldNothingElseSells(t *testing.T) {
 	t.Parallel()
 	d, _, _ := up(t, "--hold")
@@ -96,9 +96,9 @@ func TestUntilASaleIsHeldNothingElseSells(t *testing.T) {
 		"sales": `{"strategy":"update","replica":"","count":1,"hold":""}`, "stock": `{"stock":5}`, "holds/release": "{}",
 		"story": `{"scenario":"late-write","strategy":"update"}`,
 	} {
-		tab.mustRefuse(path, body, "on its way to where it is held")
+		tab.mustRefuse(path, body, "a sale is about to be held")
 	}
-	tab.mustRefuse("sales", saleHeldAt("none", 1, "write"), "on its way to where it is held")
+	tab.mustRefuse("sales", saleHeldAt("none", 1, "write"), "a sale is about to be held")
 	leave() // so B is not held any more
 	<-left
 	tab.until("B is not awaited any more", func(consoleState) bool {

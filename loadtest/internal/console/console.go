@@ -186,8 +186,8 @@ func (c *Console) begin(kind string) (*activity, error) {
 
 var (
 	errStopped    = conflict("the lab is being stopped")
-	errHoldGoesOn = conflict("a sale is on its way to where it is held, and the proxy could take another for it: "+
-		"wait until it is there, or for %v", holdWait)
+	errHoldGoesOn = conflict("a sale is about to be held, and a proxy could hold another one instead: "+
+		"try again when it is held, or in %v", holdWait)
 )
 
 func withArticle(kind string) string {

@@ -24,7 +24,7 @@ const holdWait = 10 * time.Second
 type heldSale struct {
 	*tcpproxy.Caught
 	Held
-	over <-chan struct{} // closed when the sale has its answer, or none comes any more
+	over <-chan struct{} // closed when the sale is answered, or its client has given up
 }
 
 func (h *heldSale) release() { h.Release() }
@@ -122,7 +122,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// underWay reports whether requests of the page go on, besides one. Those that are held do not. c.mu is held.
+// underWay reports whether more than one request of the page has no answer, apart from sales that are held. c.mu is
+// held.
 func (c *Console) underWay() bool {
 	parked := 0
 	for _, h := range c.heldSales() {
