@@ -15,7 +15,7 @@ import (
 
 func TestConsoleInABrowser(t *testing.T) {
 	t.Parallel()
-	d, _, _ := up(t, "--hold")
+	d, _, _ := up(t)
 	page := browsertest.Open(t, d.Console)
 	page.WaitFor(`document.querySelectorAll(".replica").length === 2`)
 
@@ -37,12 +37,8 @@ func TestConsoleInABrowser(t *testing.T) {
 	page.Do(chromedp.Focus(chromedp.CSS("#tab-run")))
 	page.Press(kb.ArrowRight)
 	page.WaitFor(`!document.querySelector("#panel-story").hidden && document.activeElement.id === "tab-story"`)
-	choose := func(id, value string) {
-		browsertest.Eval[bool](page, `(() => { const e = document.querySelector("`+id+`"); e.value = "`+value+
-			`"; e.dispatchEvent(new Event("change")); return true })()`)
-	}
-	choose("#scenario", "late-write")
-	choose("#strategy", "lock-redis-lua")
+	choose(page, "#scenario", "late-write")
+	choose(page, "#strategy", "lock-redis-lua")
 	page.Do(chromedp.Focus(chromedp.CSS("#story-start")))
 	page.Press(kb.Enter)
 	page.WaitFor(`document.activeElement.id === "next"`)
@@ -86,7 +82,6 @@ func TestConsoleInABrowser(t *testing.T) {
 	page.WaitFor(`document.querySelector("#contents dd.big").textContent === "100"`)
 	page.Click(`#sale-form button`)
 	page.WaitFor(`document.querySelector("#sales li")?.textContent.includes("99 remain")`)
-	holdASale(page, choose)
 	page.Size(375, 800)
 	for _, tab := range []string{"#tab-run", "#tab-story", "#tab-explore", "#tab-break"} {
 		page.Click(tab)
@@ -118,18 +113,31 @@ func TestConsoleInABrowser(t *testing.T) {
 	})
 }
 
-// holdASale holds the write of a sale, and releases it.
-func holdASale(page *browsertest.Page, choose func(id, value string)) {
-	choose(`#sale-form select[name=hold]`, "write")
+// choose chooses an option of a list.
+func choose(page *browsertest.Page, list, value string) {
+	browsertest.Eval[bool](page, `(() => { const e = document.querySelector("`+list+`"); e.value = "`+value+
+		`"; e.dispatchEvent(new Event("change")); return true })()`)
+}
+
+func TestConsoleHoldsASaleInABrowser(t *testing.T) {
+	t.Parallel()
+	d, _, _ := up(t, "--hold")
+	page := browsertest.Open(t, d.Console)
+	page.WaitFor(`document.querySelectorAll(".replica").length === 2`)
+	page.Click("#tab-break")
+	page.Click(`#stock-form button`)
+	page.WaitFor(`document.querySelector("#contents dd.big").textContent === "100"`)
+	choose(page, `#sale-form select[name=hold]`, "write")
 	page.Click(`#sale-form button`)
-	page.WaitFor(`document.querySelector("#held code.sent")?.textContent.includes("SET stock = 98")`)
+	page.WaitFor(`document.querySelector("#held code.sent")?.textContent.includes("SET stock = 99")`)
+	page.MustBeAccessible()
 	page.MustFit()
 	page.Size(375, 800)
 	page.MustFit()
 	page.Size(1400, 900)
 	page.Click(`#held button`)
 	page.WaitFor(`document.activeElement.id === "held-title"`)
-	page.WaitFor(`document.querySelector("#sales li")?.textContent.includes("98 remain")`)
+	page.WaitFor(`document.querySelector("#sales li")?.textContent.includes("99 remain")`)
 }
 
 // lookAtGivenStates has the page show states that are hard to bring about.

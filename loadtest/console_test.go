@@ -228,6 +228,9 @@ func TestConsoleSaysWhyARunEndedEarly(t *testing.T) {
 	if run.Result != "ended early" || killed != 1 || run.Report == "" {
 		t.Errorf("the run ended with %+v, want a report that says once that replica-2 was killed", run)
 	}
+	if reply := tab.post(http.StatusConflict, "run", runOf("update", 10)); !strings.Contains(reply, "replica-2 is dead") {
+		t.Errorf("a run without replica-2: %s", reply)
+	}
 }
 
 func TestConsoleCancelsARun(t *testing.T) {
@@ -314,7 +317,9 @@ func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
 	tab.post(http.StatusNoContent, "replicas/replica-2/stop", "{}")
 	state("stopped")
 	tab.post(http.StatusConflict, "replicas/replica-2/stop", "{}")
-	tab.post(http.StatusConflict, "run", runOf("update", 10))
+	if reply := tab.post(http.StatusConflict, "run", runOf("update", 10)); !strings.Contains(reply, "proxies") {
+		t.Errorf("a run in a lab with proxies: %s", reply)
+	}
 	tab.post(http.StatusNoContent, "replicas/replica-2/continue", "{}")
 	state("running")
 	tab.post(http.StatusConflict, "replicas/replica-2/start", "{}")
@@ -390,6 +395,9 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 		{"POST", "cancel", "{}", map[string]string{"Origin": "http://example.com"}, 403, "its own page only"},
 		{"POST", "cancel", "{}", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403, "its own page only"},
 		{"POST", "cancel", "{}", map[string]string{"Sec-Fetch-Site": "same-site"}, 403, "its own page only"},
+		{"POST", "holds/release", "{}", map[string]string{"Origin": "http://example.com"}, 403, "its own page only"},
+		{"POST", "holds/cut", "{}", map[string]string{"Origin": "http://example.com"}, 403, "its own page only"},
+		{"POST", "holds/cut", "{}", nil, 409, "nothing is held"},
 		{"GET", "events", "", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}, 403, "own page"},
 		{"GET", "state", "", map[string]string{"Origin": "http://localhost:1"}, 403, "its own page only"},
 		{"GET", "", "", map[string]string{

@@ -162,8 +162,8 @@ func (f *upFlags) checkHold() error {
 	case !f.hold:
 		return nil
 	case f.console == "":
-		return errors.New("--hold: what is held is released from the page: leave out --console=''")
-	case f.servers.mysqlTLS != "" || f.servers.redisTLS != "":
+		return errors.New("--hold: the page releases what is held, so it is needed: leave out --console=''")
+	case f.servers.userServers(0).TLS():
 		return errors.New("--hold: the proxies cannot read what is encrypted: use servers without TLS")
 	case f.clusters.redis || len(f.servers.redis) > 1:
 		return errors.New("--hold: the clients of a Redis Cluster would go past the proxies: use one Redis")

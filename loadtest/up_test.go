@@ -140,6 +140,7 @@ func TestHoldIsRefusedWhereNothingCouldBeHeld(t *testing.T) {
 	}{
 		{[]string{"--console", ""}, "--console"},
 		{[]string{"--mysql-dsn", "lab@tcp(127.0.0.1:3306)/", "--mysql-tls", "on"}, "without TLS"},
+		{[]string{"--mysql-dsn", "lab@tcp(127.0.0.1:3306)/?tls=true"}, "without TLS"},
 		{[]string{"--redis", "127.0.0.1:1,127.0.0.1:2"}, "one Redis"},
 		{[]string{"--redis-cluster"}, "one Redis"},
 	} {

@@ -185,9 +185,8 @@ type Caught struct {
 	match    func(Message) bool
 	reply    bool // the reply is held, and not the message
 	arrived  chan struct{}
-	released chan struct{}
+	released chan struct{} // closed while proxy.mu is held
 	answered chan struct{}
-	release  sync.Once
 	answer   sync.Once
 
 	// Set before arrived is closed.
@@ -233,27 +232,41 @@ func (c *Caught) Bytes() int { return len(c.data) }
 // Answered is closed when the answer of the server passes after the release, or the connection has ended.
 func (c *Caught) Answered() <-chan struct{} { return c.answered }
 
-// Release lets the message pass. If it has not arrived, it passes when it does. Releasing again does nothing.
+// Release lets the message pass. If it has not arrived, it passes when it does. Release does nothing if the message was
+// released or cut before.
 func (c *Caught) Release() {
-	c.release.Do(func() {
-		c.proxy.mu.Lock()
-		defer c.proxy.mu.Unlock()
-		c.proxy.catches = slices.DeleteFunc(c.proxy.catches, func(other *Caught) bool { return other == c })
-		close(c.released)
-	})
+	c.proxy.mu.Lock()
+	defer c.proxy.mu.Unlock()
+	c.decide()
 }
 
 // Cut cuts the connection of the message: at BeforeRequest instead of passing it on, at BeforeReply once the server has
-// answered. A held reply is dropped in either case. Cut must not be called before Arrived is closed.
-func (c *Caught) Cut(at CutPoint) {
+// answered. A held reply is dropped in either case. Cut does nothing, and returns false, if the message was released or
+// cut before. It must not be called before Arrived is closed.
+func (c *Caught) Cut(at CutPoint) (cut bool) {
 	c.proxy.mu.Lock()
+	defer c.proxy.mu.Unlock()
+	if !c.decide() {
+		return false
+	}
 	if at == BeforeRequest && !c.reply {
 		c.dropped = true
 	} else {
 		c.link.mute = true
 	}
-	c.proxy.mu.Unlock()
-	c.Release()
+	return true
+}
+
+// decide ends the hold, and reports whether it is the first to do so. proxy.mu is held.
+func (c *Caught) decide() (first bool) {
+	select {
+	case <-c.released:
+		return false
+	default:
+	}
+	c.proxy.catches = slices.DeleteFunc(c.proxy.catches, func(other *Caught) bool { return other == c })
+	close(c.released)
+	return true
 }
 
 func (c *Caught) settle() { c.answer.Do(func() { close(c.answered) }) }
@@ -500,8 +513,8 @@ func (p *Proxy) swallow(l *link) (dropped bool) {
 
 func (l *link) close() {
 	l.closeOnce.Do(func() {
-		close(l.closed)
 		l.client.Close()
 		l.server.Close()
+		close(l.closed) // last: what is held must not pass any more
 	})
 }

@@ -382,6 +382,61 @@ func TestACaughtMessageIsCutBeforeOrAfterItReachesTheServer(t *testing.T) {
 	}
 }
 
+func TestTheFirstOfReleaseAndCutDecides(t *testing.T) {
+	t.Parallel()
+	for _, point := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
+		for what, catch := range map[string]func(*tcpproxy.Proxy, func(tcpproxy.Message) bool) *tcpproxy.Caught{
+			"message": (*tcpproxy.Proxy).Catch,
+			"reply":   (*tcpproxy.Proxy).CatchReply,
+		} {
+			t.Run(what+" cut "+string(point), func(t *testing.T) {
+				t.Parallel()
+				address, _ := echo(t)
+				proxy := tcpproxy.New(t, address)
+				hold := func() (net.Conn, *tcpproxy.Caught) {
+					caught, client := catch(proxy, func(tcpproxy.Message) bool { return true }), dial(t, proxy)
+					send(t, client, "caught")
+					<-caught.Arrived()
+					return client, caught
+				}
+				client, caught := hold()
+				caught.Release()
+				if caught.Cut(point) {
+					t.Error("Cut reports that it cut a message that was released before")
+				}
+				wantAnswer(t, client, "caught")
+				exchange(t, client, "the next message on the connection")
+
+				client, caught = hold()
+				if !caught.Cut(point) {
+					t.Error("Cut reports that the message was released before")
+				}
+				caught.Release()
+				wantEnd(t, client)
+			})
+		}
+	}
+}
+
+func TestReleaseAndCutAtTheSameTimeAgree(t *testing.T) {
+	t.Parallel()
+	address, received := echo(t)
+	proxy := tcpproxy.New(t, address)
+	caught, client := proxy.Catch(func(tcpproxy.Message) bool { return true }), dial(t, proxy)
+	send(t, client, "caught")
+	<-caught.Arrived()
+	go caught.Release()
+	if caught.Cut(tcpproxy.BeforeRequest) {
+		wantEnd(t, client)
+		exchange(t, dial(t, proxy), "later")
+		if message := <-received; message != "later" {
+			t.Errorf("the server received %q, though Cut reports that it was cut", message)
+		}
+		return
+	}
+	wantAnswer(t, client, "caught")
+}
+
 func TestEachMatchSeesEachMessage(t *testing.T) {
 	t.Parallel()
 	address, _ := echo(t)

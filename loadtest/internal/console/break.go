@@ -108,7 +108,7 @@ func (c *Console) postReplica(action string) func(*http.Request) error {
 		c.breaking.Lock()
 		defer c.breaking.Unlock()
 		if c.ctx.Err() != nil {
-			return conflict("the lab is being stopped")
+			return errStopped
 		}
 		state := r.State()
 		switch action {
@@ -162,12 +162,16 @@ func (c *Console) start(r *topology.Replica, state string) error {
 // errRunGoesOn refuses what would be missing from the books of a run.
 var errRunGoesOn = conflict("a run is going on, and it must be the only one that sells: wait for its end, or cancel it")
 
-// admit admits a request that a run's books would lack, unless a run is going on. None begins until answered is called.
+// admit admits a request that a run's books would lack, and of which a message could be held instead of another's,
+// unless such an activity is going on. No run begins until answered is called.
 func (c *Console) admit() (answered func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.runs() {
+	switch {
+	case c.goesOn("run"):
 		return nil, errRunGoesOn
+	case c.goesOn("hold"):
+		return nil, errHoldGoesOn
 	}
 	c.waiting++
 	return func() {

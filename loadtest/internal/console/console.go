@@ -2,9 +2,8 @@
 // scenarios, and breaks replicas, without flags.
 //
 // It uses the runner, the judge, the scenarios and the reports of the commands. It only keeps a State, which every tab
-// gets by server-sent events, and at most one activity: a run, a story or an
-// exploration. Closing a tab ends nothing. Stop ends
-// everything.
+// gets by server-sent events, and at most one activity: a run, a story or an exploration. Closing a tab ends nothing.
+// Stop ends everything.
 package console
 
 import (
@@ -137,9 +136,11 @@ func (c *Console) URL() string { return "http://" + c.address + "/" }
 // Stop ends what goes on, and waits until it has ended.
 func (c *Console) Stop(ctx context.Context) error {
 	c.stop()
-	for _, h := range c.heldSales() {
+	c.mu.Lock()
+	for _, h := range c.held {
 		h.Release() // or its replica would wait for the answer
 	}
+	c.mu.Unlock()
 	err := c.server.Shutdown(ctx)
 	ended := make(chan struct{})
 	go func() { c.tasks.Wait(); close(ended) }()
@@ -151,10 +152,10 @@ func (c *Console) Stop(ctx context.Context) error {
 	return errors.Join(err, c.server.Close(), c.viewer.Close())
 }
 
-// activity is a run, a story or an exploration.
+// activity is a run, a story, an exploration, or a sale until it is held.
 type activity struct {
 	id     int    // numbered from 1
-	kind   string // "run", "story" or "exploration"
+	kind   string // "run", "story", "exploration" or "hold"
 	ctx    context.Context
 	cancel context.CancelFunc
 	gate   *gate // of a story
@@ -165,10 +166,14 @@ func (c *Console) begin(kind string) (*activity, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case c.goesOn("hold"):
+		return nil, errHoldGoesOn
 	case c.current != nil:
 		return nil, conflict("%s is going on: wait for its end, or cancel it", withArticle(c.current.kind))
 	case c.ctx.Err() != nil:
-		return nil, conflict("the lab is being stopped")
+		return nil, errStopped
+	case kind == "hold" && c.underWay():
+		return nil, conflict("other requests of this page have no answer yet, and one of them could be held instead: wait")
 	case kind == "run" && c.waiting > 0:
 		return nil, conflict("requests of this page have no answer yet (%d): release them, or wait", c.waiting)
 	}
@@ -178,6 +183,12 @@ func (c *Console) begin(kind string) (*activity, error) {
 	c.current = a
 	return a, nil
 }
+
+var (
+	errStopped    = conflict("the lab is being stopped")
+	errHoldGoesOn = conflict("a sale is about to be held, and a proxy could hold another one instead: "+
+		"try again when it is held, or in %v", holdWait)
+)
 
 func withArticle(kind string) string {
 	if kind == "exploration" {
@@ -212,11 +223,11 @@ func (c *Console) going(kind string, id int) (*activity, error) {
 func (c *Console) runGoesOn() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.runs()
+	return c.goesOn("run")
 }
 
-// runs does the same while c.mu is held.
-func (c *Console) runs() bool { return c.current != nil && c.current.kind == "run" }
+// goesOn reports whether an activity of this kind is going on. c.mu is held.
+func (c *Console) goesOn(kind string) bool { return c.current != nil && c.current.kind == kind }
 
 // strategy returns a row of the catalogue.
 func (c *Console) strategy(name string) (scenario.Strategy, bool) {

@@ -17,10 +17,14 @@ import (
 // HoldTime is how long a sale may be held. A lab in which sales are held gives its requests as much time.
 const HoldTime = time.Hour
 
+// holdWait is how long a sale may take until its message is held.
+const holdWait = 10 * time.Second
+
 // heldSale is a sale that cannot go on, because a proxy holds a message of it.
 type heldSale struct {
 	*tcpproxy.Caught
 	Held
+	over <-chan struct{} // closed when the sale is answered, or its client has given up
 }
 
 func (h *heldSale) release() { h.Release() }
@@ -28,11 +32,41 @@ func (h *heldSale) release() { h.Release() }
 // cut drops the message, and cuts its connection.
 func (h *heldSale) cut() { h.Cut(tcpproxy.BeforeRequest) }
 
-// sellAndHold sells, and returns when a message of the sale is held.
+// sellAndHold sells, and returns when a message of the sale is held. The proxies cannot tell sales of an item apart:
+// they hold the first message that fits. So nothing else may sell until then.
 func (c *Console) sellAndHold(
 	ctx context.Context, base string, strategy scenario.Strategy, body saleRequest, answered func(),
 ) error {
-	arrived, over := make(chan *heldSale, len(c.lab.Topology.Proxies)), make(chan struct{})
+	a, err := c.begin("hold")
+	if err != nil {
+		answered()
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, holdWait)
+	defer cancel()
+	arrived, stop := c.catch(strategy, body)
+	over := make(chan struct{})
+	name := c.sell(base, strategy, body, func() { close(over); answered() })
+	select {
+	case h := <-arrived:
+		h.Name, h.over = name, over
+		err = c.keep(h)
+	case <-over:
+		err = conflict("%s was answered without a %s that could be held", name, body.Hold)
+	case <-ctx.Done():
+		err = conflict("%s goes on and is not held: its %s did not come within %v", name, body.Hold, holdWait)
+	}
+	stop()
+	c.end(a)
+	c.look(c.ctx)
+	return err
+}
+
+// catch holds the first message that fits at each replica which may get the sale. stop releases those that were not
+// received from arrived, and lets later ones pass.
+func (c *Console) catch(strategy scenario.Strategy, body saleRequest) (arrived chan *heldSale, stop func()) {
+	arrived = make(chan *heldSale, len(c.lab.Topology.Proxies))
+	stopped := make(chan struct{})
 	var waiting sync.WaitGroup
 	for i, proxies := range c.lab.Topology.Proxies {
 		replica := c.lab.Topology.Replicas[i].Name
@@ -44,55 +78,94 @@ func (c *Console) sellAndHold(
 			select {
 			case <-caught.Arrived():
 				what, text := fault.Describe("its", body.Hold, caught.Data()), shorten(caught.Data())
-				arrived <- &heldSale{caught, Held{Replica: replica, What: what, Text: text}}
-			case <-over:
+				arrived <- &heldSale{Caught: caught, Held: Held{Replica: replica, What: what, Text: text}}
+			case <-stopped:
 				caught.Release()
 			}
 		})
 	}
-	done := make(chan struct{})
-	name := c.sell(base, strategy, body, func() { answered(); close(done) })
-	var err error
-	select {
-	case h := <-arrived:
-		h.Name = name
-		c.mu.Lock()
-		c.held = append(c.held, h)
-		c.mu.Unlock()
-		c.logf("a proxy of %s holds %s: %s", h.Replica, h.What, name)
-	case <-done:
-		err = conflict("%s was answered without a %s that could be held", name, body.Hold)
-	case <-ctx.Done():
-		err = ctx.Err()
+	return arrived, func() {
+		close(stopped)
+		waiting.Wait()
+		close(arrived)
+		for h := range arrived {
+			h.Release()
+		}
 	}
-	close(over)
-	waiting.Wait()
-	c.look(c.ctx)
-	return err
 }
 
-// heldSales returns the sales that are held, and forgets those that are not any more.
-func (c *Console) heldSales() []*heldSale {
+// keep lists a sale as held, unless the console has ended: nobody could release it.
+func (c *Console) keep(h *heldSale) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held = slices.DeleteFunc(c.held, func(h *heldSale) bool {
-		select {
-		case <-h.Answered():
-			return true
-		default:
-			return false
+	if c.ctx.Err() != nil {
+		h.Release()
+		return errStopped
+	}
+	c.held = append(c.held, h)
+	c.logf("a proxy of %s holds %s: %s", h.Replica, h.What, h.Name)
+	return nil
+}
+
+// heldSales returns the sales that are held, and forgets those whose connection has ended. c.mu is held.
+func (c *Console) heldSales() []*heldSale {
+	c.held = slices.DeleteFunc(c.held, func(h *heldSale) bool { return isClosed(h.Answered()) })
+	return c.held
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// underWay reports whether more than one request of the page has no answer, apart from sales that are held. c.mu is
+// held.
+func (c *Console) underWay() bool {
+	parked := 0
+	for _, h := range c.heldSales() {
+		if !isClosed(h.over) {
+			parked++
 		}
-	})
-	return slices.Clone(c.held)
+	}
+	return c.waiting > parked+1
 }
 
 // listHeld lists the sales that are held, for the page.
 func (c *Console) listHeld() []Held {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	list := []Held{}
 	for _, h := range c.heldSales() {
 		list = append(list, h.Held)
 	}
 	return list
+}
+
+// take removes the sale with this name from those that are held, or all if it is empty, and returns them.
+func (c *Console) take(name string) (taken []*heldSale, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.goesOn("hold") {
+		return nil, errHoldGoesOn // it could take the next message of what is released for its own
+	}
+	c.held = slices.DeleteFunc(c.heldSales(), func(h *heldSale) bool {
+		ends := name == "" || h.Name == name
+		if ends {
+			taken = append(taken, h)
+		}
+		return ends
+	})
+	switch {
+	case len(taken) > 0:
+		return taken, nil
+	case name != "":
+		return nil, conflict("%s is not held: it goes on already", name)
+	}
+	return nil, conflict("nothing is held")
 }
 
 // postHolds ends the hold of a sale, or of all if none is named, and waits until the stores have answered.
@@ -104,12 +177,15 @@ func (c *Console) postHolds(done string, end func(*heldSale)) func(*http.Request
 		if err != nil {
 			return err
 		}
-		held := slices.DeleteFunc(c.heldSales(), func(h *heldSale) bool { return body.Name != "" && h.Name != body.Name })
-		if len(held) == 0 {
-			return conflict("nothing is held")
+		held, err := c.take(body.Name)
+		if err != nil {
+			return err
 		}
 		for _, h := range held {
 			end(h)
+		}
+		c.look(c.ctx)
+		for _, h := range held {
 			select {
 			case <-h.Answered():
 			case <-r.Context().Done():

@@ -70,6 +70,9 @@ func (c *Console) postRun(r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if len(c.lab.Topology.Proxies) > 0 {
+		return conflict("the proxies of --hold would be measured: start a lab without it")
+	}
 	for _, replica := range c.lab.Topology.Replicas {
 		if state := replica.State(); state != topology.Running {
 			return conflict("%s is %s: a run needs every replica; mend it first", replica.Name, state)

@@ -150,7 +150,8 @@ func (s *Stage) proxyTo(address string) *tcpproxy.Proxy {
 	return proxy
 }
 
-// seen returns a channel that is closed when a message that matches arrives at a proxy. It does not hold it.
+// seen returns a channel that is closed when a message that matches arrives at a proxy, which holds it only for a
+// moment.
 func (s *Stage) seen(match func(tcpproxy.Message) bool, at *tcpproxy.Proxy) <-chan struct{} {
 	m := at.Catch(match)
 	s.background.Go(func() {
