@@ -66,7 +66,7 @@ func newSecured(t *testing.T) *secured {
 	return s
 }
 
-// with returns the secrets that are used, and other variables.
+// with merges envs, and adds the password files of the servers in them.
 func (s *secured) with(envs ...environment) environment {
 	all := environment{}
 	for _, env := range envs {
@@ -316,8 +316,8 @@ var rare = []string{
 	"cluster|slots", // in a Cluster
 }
 
-// checkRule fails if the rule of docs/accounts.md permits commands that neither a script nor the test sends, or does
-// not permit one that a script sends.
+// checkRule fails if the rule of docs/accounts.md permits a command that nothing sends, or forbids one that a script
+// sends.
 func (s *secured) checkRule(t *testing.T) {
 	t.Helper()
 	var permitted []string

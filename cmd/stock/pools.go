@@ -89,9 +89,9 @@ func (o *storeOptions) mysqlAccount() (*mysql.Config, error) {
 }
 
 // limitWaits makes the server end a wait for a row lock after --lock-wait, or sooner if the DSN says so, so that the
-// outcome is known: nothing was written. It also limits the wait for any reply, unless the DSN does: to longer than the
-// server waits for a row, and to less than most requests have left when they send a statement. So a silent server is
-// noticed in time, without a context that the driver would have to watch (stock.Deps.MySQLReply).
+// outcome is known: nothing was written. It also limits the wait for any reply, unless the DSN does. The limit is longer
+// than a wait for a row, and shorter than the time that most requests still have. So a silent server is noticed in time,
+// without a context that the driver would have to watch (stock.Deps.MySQLReply).
 func limitWaits(config *mysql.Config, lockWait, requestTimeout time.Duration) {
 	const rowLockWait = "innodb_lock_wait_timeout" // whole seconds
 	if config.Params == nil {
@@ -106,10 +106,10 @@ func limitWaits(config *mysql.Config, lockWait, requestTimeout time.Duration) {
 	}
 }
 
-// limitIdle makes the server end a session that is silent for longer than any request lasts, unless the DSN says when.
-// It then rolls back its transaction and frees its named locks, which a host that has vanished would otherwise keep for
-// wait_timeout, 8 hours by default. All of MySQL, MariaDB and TiDB have that variable, and only it ends a session that
-// holds GET_LOCK.
+// limitIdle makes the server end a session that is silent for longer than any request lasts, unless the DSN sets
+// wait_timeout. It then rolls back its transaction and frees its named locks, which a host that has vanished would
+// otherwise keep for 8 hours, the default of wait_timeout. All of MySQL, MariaDB and TiDB have that variable, and only it
+// ends a session that holds GET_LOCK.
 func (o *storeOptions) limitIdle(config *mysql.Config, requestTimeout time.Duration) {
 	if _, set := config.Params[waitTimeout]; !set {
 		idle := cmp.Or(o.mysqlIdle, requestTimeout+idleMargin)
@@ -122,8 +122,8 @@ const (
 	idleMargin  = 5 * time.Second
 )
 
-// setPool limits a pool. It closes a connection that is not used long before the server does: a request that was sent
-// at that very moment would have an unknown outcome.
+// setPool limits a pool. It closes an idle connection long before the server would. If the server closed it, a request
+// that was sent at that very moment would have an unknown outcome.
 func setPool(db *sql.DB, config *mysql.Config, conns int) {
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns) // the default of 2 would close and open connections all the time
@@ -143,7 +143,7 @@ func openMySQL(config *mysql.Config, conns int, log *slog.Logger) (*sqlx.DB, err
 	config.Logger = driverLog{log}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, err // does not happen with a config from parseDSN
+		return nil, err // does not happen with a config that was parsed from a DSN
 	}
 	db := sql.OpenDB(connector)
 	setPool(db, config, conns)
@@ -225,8 +225,8 @@ func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
 }
 
 // etcdToken lets a client with a user open while etcd is down. The client would ask for a token while it is opened, and
-// fail if it gets none. So it is told then that etcd has no users. The first request that etcd refuses is answered that
-// the user is missing, whereupon the client asks for a token and sends the request again.
+// fail if it gets none. While it is opened, we tell it that etcd has no users. When etcd first refuses a request, we
+// report a missing user. The client then asks for a token and sends the request again.
 type etcdToken struct{ opened, asked atomic.Bool }
 
 func (t *etcdToken) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,

@@ -33,7 +33,7 @@ Exit status: 0 all items agree or were mended; 1 an item differs, and was not me
 3 no difference was found, but not every item could be compared, for example because a server did not answer.
 
 With --mend, Redis gets the value that MySQL proves:
-  Redis has too many         it lost writes, or units were sold in MySQL only: they are taken from Redis too
+  Redis has too many         it lost writes, or units were sold in MySQL only: Redis is lowered by them
   Redis has none             it lost its data: it gets the stock of MySQL. Sales that were lost before they reached
                              MySQL stay lost. With appendfsync always there are none
   Redis has an older stock   the stock was set in MySQL but not in Redis, which has sold nothing since: Redis gets it
@@ -55,7 +55,7 @@ Sell the items of redis-stream with no other strategy, and restock them in Redis
 	}
 	return o.command(cmd, getenv, o.reconcile, group("What to do", func(f *pflag.FlagSet) {
 		f.Int64SliceVar(&o.goods, "goods", nil,
-			"comma-separated list of `goods_id` to compare; all items in MySQL or just being sold by redis-stream if empty")
+			"comma-separated list of `goods_id` to compare (default: every item in MySQL, and every item with sales in the stream)")
 		f.BoolVar(&o.mend, "mend", false, "mend Redis if MySQL proves the correct value")
 	}))
 }
@@ -63,7 +63,7 @@ Sell the items of redis-stream with no other strategy, and restock them in Redis
 // errDiffer is returned if an item differs in the end.
 var errDiffer = errors.New("items differ")
 
-// reconcile wraps what kept it from comparing in an undecidedError.
+// reconcile returns an undecidedError if it could not compare.
 func (o *reconcileOptions) reconcile(ctx context.Context, stdout, stderr io.Writer) error {
 	err := o.compareItems(ctx, stdout, stderr)
 	_, wrongUsage := errors.AsType[usageError](err)

@@ -17,7 +17,7 @@ var rlockPassLua string
 
 var rlockPassScript = redis.NewScript(rlockPassLua)
 
-// passesInARow is how often a process passes the lock on before other processes have a chance.
+// passesInARow is how many times in a row a process may pass the lock to its own next caller.
 const passesInARow = 7
 
 // RedisRLock is RedisPubSub with a queue in each process, after Redisson's RLock: of the callers of a process that want
@@ -56,10 +56,10 @@ type oneWaiter struct {
 
 // passed is a lock that the last holder of a process has passed to the next.
 type passed struct {
-	owner string    // the holder in Redis now
-	sent  time.Time // when that was asked for
-	row   int       // how often the lock was passed since the process asked for it
-	undo  func()    // releases the lock, if nobody is left to take it
+	owner  string    // the holder in Redis now
+	sent   time.Time // when that was asked for
+	passes int       // how many times since the process got it from Redis
+	undo   func()    // releases the lock, if nobody is left to take it
 }
 
 // Lock implements Locker.
@@ -88,7 +88,7 @@ func (l *oneWaiter) Lock(ctx context.Context, key string) (*Lease, error) {
 	release := lease.release
 	lease.release = func(ctx context.Context) error {
 		defer endTurn()
-		if inTurn && got.row < passesInARow && l.turns.wanted(turn) {
+		if inTurn && got.passes < passesInARow && l.turns.wanted(turn) {
 			return l.pass(ctx, key, got, turn)
 		}
 		return release(ctx)
@@ -98,7 +98,7 @@ func (l *oneWaiter) Lock(ctx context.Context, key string) (*Lease, error) {
 
 // pass passes the lock to the next caller of this process.
 func (l *oneWaiter) pass(ctx context.Context, key string, from *passed, turn *keyMutex) error {
-	to := &passed{owner: rand.Text(), sent: time.Now(), row: from.row + 1}
+	to := &passed{owner: rand.Text(), sent: time.Now(), passes: from.passes + 1}
 	release := l.deleteAndPublish(key, to.owner)
 	to.undo = func() { l.undos.takeBack(context.Background(), release.undo) }
 	ms := l.options.Lease.Milliseconds()

@@ -374,8 +374,8 @@ func holdsAfterCrash(variant, title string, on Setting) Scenario {
 				return s.call(s.Survivor, traffic.About(held, history.Confirm, false)).Outcome == history.Done
 			})
 			s.call(s.Survivor, traffic.About(cancelled, history.Cancel, false))
-			s.Provef("the victim had granted three reservations before %s; the survivor has confirmed one of them after that, "+
-				"and cancelled another", what)
+			s.Provef("the victim had granted three reservations before the kill; the survivor has confirmed one of them " +
+				"after that, and cancelled another")
 			s.eventually("the units of the others are back", func() bool { return s.stock(s.durable()) == units-1 })
 		},
 	}

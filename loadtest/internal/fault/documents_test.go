@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -31,6 +32,23 @@ func TestEachScenarioIsDocumented(t *testing.T) {
 			t.Errorf("docs/faults.md has no row for %s: make faults FAULTS='--markdown out/faults.md', "+
 				"and go test . -update -faults-table out/faults.md", s.Name)
 		}
+	}
+}
+
+func TestTheREADMESaysHowManyScenariosThereAre(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stories := map[string]bool{}
+	for _, s := range Scenarios {
+		story, _, _ := strings.Cut(s.Name, "/")
+		stories[story] = true
+	}
+	want := fmt.Sprintf("plays %d scenarios in %d variants", len(stories), len(Scenarios))
+	if !strings.Contains(string(text), want) {
+		t.Errorf("README.md does not say that the lab %s", want)
 	}
 }
 

@@ -97,7 +97,7 @@ var retryScenarios = []Scenario{
 		Title:   "The connection to MySQL is cut after it has deducted what was sold in Redis.",
 		Applies: writesThrough,
 		Claim:   keepsInStep,
-		Play:    func(s *Stage) { s.cutSale(s.decides(), tcpproxy.BeforeReply) },
+		Play:    func(s *Stage) { s.cutSale(s.decides(), "after", tcpproxy.BeforeReply) },
 	},
 	{
 		Name:    "second-store/refuses",
@@ -289,15 +289,15 @@ func writesThrough(s scenario.Strategy) string {
 var keepsInStep = always("gives units back to Redis if MySQL refuses them, and not if it may have deducted them",
 	report.Safe)
 
-// cutSale has A buy, cuts the connection to MySQL at a message of the sale, and has B buy.
-func (s *Stage) cutSale(match func(tcpproxy.Message) bool, at tcpproxy.CutPoint) {
+// cutSale has A buy, cuts the connection to MySQL before or after a message of the sale arrives, and has B buy.
+func (s *Stage) cutSale(match func(tcpproxy.Message) bool, variant string, at tcpproxy.CutPoint) {
 	message := s.catch(s.Victim.MySQL, match)
 	a := s.start(to(s.Victim, "A", 1))
 	a.caught(message)
 	message.Cut(at)
 	a.wait()
-	s.Provef("the proxy cut the connection %s of the last step of A's sale, a message of %d bytes; MySQL has %d units",
-		at, message.Bytes(), s.stock(oracle.MySQL))
+	s.Provef("the proxy cut the connection %s A's last message (%d bytes) arrived; MySQL has %d units",
+		variant, message.Bytes(), s.stock(oracle.MySQL))
 	s.buyNow("B", 2)
 }
 
@@ -317,7 +317,7 @@ func confirmationUnknown(variant string, at tcpproxy.CutPoint) Scenario {
 		Title:   "The connection to MySQL is cut " + variant + " MySQL has confirmed the reservation of a sale.",
 		Applies: takesReservations,
 		Claim:   always("finds out whether the reservation is confirmed, and cancels it if not", report.Safe),
-		Play:    func(s *Stage) { s.cutSale(confirms, at) },
+		Play:    func(s *Stage) { s.cutSale(confirms, variant, at) },
 	}
 }
 
@@ -339,8 +339,8 @@ func reservationUnknown(variant string, at tcpproxy.CutPoint) Scenario {
 			confirmed()
 			inspect := s.call(s.Survivor, traffic.About(held, history.Inspect, false))
 			s.call(s.Survivor, traffic.About(held, history.Confirm, true))
-			s.Provef("the proxy cut the connection %s of the confirmation, of %d bytes; then the reservation is %s", at,
-				confirmation.Bytes(), inspect.State)
+			s.Provef("the proxy cut the connection %s the confirmation (%d bytes) arrived; then the reservation is %s",
+				variant, confirmation.Bytes(), inspect.State)
 		},
 	}
 }

@@ -112,7 +112,7 @@ var aba = Scenario{
 // coarseTimestamp is about a timestamp that two writes leave equal. The strategies play that as late-write.
 var coarseTimestamp = Scenario{
 	Name:      "coarse-timestamp",
-	Title:     "B buys after A has read the stock and its timestamp, within the same second as the sale before.",
+	Title:     "A has read the stock and its timestamp. B buys in the second in which the last sale was made.",
 	Applies:   noStrategy,
 	Practices: coarseTimestampPractices,
 }

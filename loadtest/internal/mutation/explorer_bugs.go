@@ -64,7 +64,7 @@ var explorerBugs = []struct {
 		rewrite{"leases.go", "s.lane.endLeases(keys)", "_ = keys", "TestScripts/gallery/lock-redis"},
 	},
 	{
-		"allows-one-preemption-less", "The bound on preemptions is that of the bound less one.",
+		"allows-one-preemption-less", "It allows one preemption fewer than it was told.",
 		rewrite{
 			"search.go", "a.preemptions <= b.Preemptions", "a.preemptions < b.Preemptions",
 			"TestThePreemptionBoundCountsSwitchesFromActorsThatCouldGoOn",
