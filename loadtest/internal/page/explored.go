@@ -135,7 +135,8 @@ func expected(results []trace.Result) (kinds []string) {
 func newSubject(r trace.Result) subjectView {
 	s := subjectView{
 		Name: r.Strategy, On: r.Store, Class: "ok", Word: "no damage",
-		Schedules: count(r.Tally.Schedules, "schedule"), State: r.State(), Seconds: fmt.Sprintf("%.1f\u00a0s", r.Took.Seconds()),
+		Schedules: count(r.Tally.Schedules, "schedule"), State: r.State(),
+		Seconds: fmt.Sprintf("%.1f\u00a0s", r.Took.Seconds()),
 	}
 	if r.Own {
 		s.On = ""
