@@ -50,7 +50,7 @@ strategy is judged, except for those by wrk. Targets are judged by ratios within
 A target is "met" or "not met" by the whole 95 % interval, else "undecided". A target that is not met is a
 measurement, and no failure. Exit status: 0 everything was measured; 1 the judge found a strategy wrong; 2 wrong usage,
 or something is missing; 3 nothing was found wrong, but a cell could not be judged; 130 interrupted.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.defaults(cmd.Flags())
 			f.seed = cmp.Or(f.seed, newSeed())

@@ -60,7 +60,7 @@ it should; 130 interrupted.`,
 		Example: `  loadtest faults --list
   loadtest faults --scenarios late-write --strategies lock-redis-lua,lock-redis-fenced --step
   loadtest faults --repeat 20`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags()); err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"stock/internal/access"
@@ -302,4 +303,33 @@ func (f *attachFlags) place() lab.Place {
 		MySQLDSN: f.mysqlDSN, Redis: f.redis, Redlock: f.redlock, Account: f.account,
 		KeyPrefix: f.keyPrefix,
 	}
+}
+
+// noArguments is cobra.NoArgs in other words, because "extra" is not the name of a command here.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no arguments, and got %q; see %[1]s --help", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// flagError is an error of pflag without the words of strconv.
+func flagError(err error) error {
+	invalid, ofValue := errors.AsType[*pflag.InvalidValueError](err)
+	number, ofNumber := errors.AsType[*strconv.NumError](err)
+	if !ofValue || !ofNumber {
+		return err
+	}
+	want := "must be a whole number"
+	switch {
+	case errors.Is(number, strconv.ErrRange):
+		want = "is out of range"
+	case number.Func == "ParseBool":
+		want = "must be true or false"
+	case number.Func == "ParseFloat":
+		want = "must be a number"
+	case number.Func == "ParseUint":
+		want = "must be a whole number, 0 or more"
+	}
+	return fmt.Errorf("--%s %q: %s", invalid.GetFlag().Name, invalid.GetValue(), want)
 }

@@ -68,6 +68,18 @@ func TestInterruptedStartSaysOnlyThat(t *testing.T) {
 	}
 }
 
+func TestAnInterruptedCommandSaysSoOnce(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"":                 errors.Join(context.Canceled, nil),
+		"a table was left": errors.Join(context.Canceled, errors.New("a table was left")),
+	} {
+		if got := besidesInterrupted(err); got != want {
+			t.Errorf("%q says %q, want %q", err, got, want)
+		}
+	}
+}
+
 func TestKilledRunLeavesNoServerAndNoVerdict(t *testing.T) {
 	t.Parallel()
 	r := startRun(t)

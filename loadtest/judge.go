@@ -51,7 +51,7 @@ something is missing; 3 more than 5 % of the runs of --clean, and more than one,
 		Example: `  loadtest judge
   loadtest judge --mutants update-loses-a-sale,slow
   loadtest judge --clean 100`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags()); err != nil {
 				return err

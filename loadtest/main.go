@@ -115,7 +115,7 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w%s; see %s --help", err, flagMeant(cmd, err), cmd.CommandPath())
+		return fmt.Errorf("%w%s; see %s --help", flagError(err), flagMeant(cmd, err), cmd.CommandPath())
 	})
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -136,13 +136,18 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 		return exitInconclusive
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "loadtest: interrupted")
-		if err != context.Canceled { //nolint:errorlint // a wrapped one says more than "interrupted"
-			fmt.Fprintln(stderr, "loadtest:", strings.TrimPrefix(err.Error(), context.Canceled.Error()+"\n"))
+		if more := besidesInterrupted(err); more != "" {
+			fmt.Fprintln(stderr, "loadtest:", more)
 		}
 		return exitInterrupted
 	}
 	fmt.Fprintln(stderr, "loadtest:", err)
 	return exitUnusable
+}
+
+// besidesInterrupted returns what an interrupted command has to say besides that it was interrupted.
+func besidesInterrupted(err error) string {
+	return strings.TrimSpace(strings.TrimPrefix(err.Error(), context.Canceled.Error()))
 }
 
 // flagMeant suggests a flag in place of one that does not exist.
@@ -163,7 +168,7 @@ func fromEnvironment(flags *pflag.FlagSet, getenv func(string) string) error {
 		name := "LOADTEST_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
 		if value := getenv(name); value != "" && !flag.Changed {
 			if err := flags.Set(flag.Name, value); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", name, err))
+				errs = append(errs, fmt.Errorf("%s: %w", name, flagError(err)))
 			}
 		}
 	})

@@ -98,6 +98,11 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		{"verify " + empty, "holds no histories"},
 		{"compare " + empty + " " + empty, "no such file"},
 		{"frobnicate", `unknown command "frobnicate"`},
+		{"run extra", `loadtest run takes no arguments, and got "extra"; see loadtest run --help`},
+		{"up --replicas x", `--replicas "x": must be a whole number; see loadtest up --help`},
+		{"up --replicas 99999999999999999999", `--replicas "99999999999999999999": is out of range`},
+		{"run --seed -1", `--seed "-1": must be a whole number, 0 or more`},
+		{"up --hold=maybe", `--hold "maybe": must be true or false`},
 	} {
 		args := strings.Fields(test.args)
 		out := filepath.Join(empty, "out")

@@ -61,7 +61,7 @@ LOADTEST_REDIS_PASSWORD, or from the files that these variables with _FILE at th
   loadtest run --strategies update,for-update,optimistic-version --sweep users=1,8,32,128 --rounds 5
   loadtest run --mysql-dsn 'lab@tcp(db:3306)/' --redis cache:6379
   loadtest run --target http://localhost:8000 --admin http://localhost:9001`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags()); err != nil {
 				return err

@@ -22,7 +22,7 @@ func targetsCommand() *cobra.Command {
 		Long:  `targets writes deductions in vegeta's JSON format to standard output, endlessly unless --requests is given.`,
 		Example: `  loadtest targets --strategy update --goods 5 --skew zipf --counts 1-3 |
     go tool vegeta attack -format=json -lazy -rate=500 -duration=5s | go tool vegeta report`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if u, err := url.Parse(target); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 				return fmt.Errorf("--target %q: must be a URL such as http://127.0.0.1:8000", target)

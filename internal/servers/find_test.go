@@ -58,7 +58,7 @@ func TestInstallPrintsTheNameThatRedisIsRunAs(t *testing.T) {
 		path := program(name)
 		want := "\nredis: " + path + "\n"
 		if name != "redis-server" {
-			want = "\nredis: " + path + ", run under the name redis-server\n"
+			want = "\nredis: redis-server, installed as " + path + "\n"
 		}
 		if got := install(); !strings.Contains(got, want) {
 			t.Errorf("with %s, it prints %q, want %q", name, got, want)

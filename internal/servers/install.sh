@@ -239,6 +239,6 @@ fi
 # shellcheck disable=SC2086
 for server in $needed $optional; do
 	path=$("find_$server") || path='not installed: the lab runs without it'
-	case $path in *-check-rdb) path="$path, run under the name redis-server" ;; esac
+	case $path in *-check-rdb) path="redis-server, installed as $path" ;; esac
 	echo "$server: $path"
 done

@@ -2,6 +2,10 @@
 // A shop in PHP: `shop.php right` locks the row that it reads, `shop.php wrong` reads it in the same transaction without
 // a lock. The program starts PHP's own web server, which runs this file again for each request.
 if (PHP_SAPI === 'cli') {
+    if (!in_array($argv[1] ?? '', ['right', 'wrong'], true)) {
+        fwrite(STDERR, "usage: shop.php right|wrong\n");
+        exit(1);
+    }
     putenv('SHOP=' . $argv[1]);
     pcntl_exec(PHP_BINARY, ['-S', getenv('LISTEN'), __FILE__]);
 }

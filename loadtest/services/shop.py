@@ -27,8 +27,13 @@ def wrong(cursor, item, count):
     return True
 
 
+ways = {"right": right, "wrong": wrong}
+if len(sys.argv) != 2 or sys.argv[1] not in ways:
+    sys.exit("usage: shop.py right|wrong")
+
+
 class Shop(BaseHTTPRequestHandler):
-    deduct = staticmethod({"right": right, "wrong": wrong}[sys.argv[1]])
+    deduct = staticmethod(ways[sys.argv[1]])
 
     def do_POST(self):
         order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -27,6 +27,7 @@ func WriteExplored(w io.Writer, results []trace.Result) error {
 // exploredView is what an exploration found.
 type exploredView struct {
 	Class    string
+	Heading  string
 	Sentence string
 	Limits   string
 	Subjects []subjectView
@@ -45,7 +46,10 @@ type subjectView struct {
 
 // exploredCell is what came of the schedules in which a fault strikes.
 type exploredCell struct {
-	Name, Class, Found, Claim, Verdict string
+	Name           string
+	Right          string // what came of the schedules without damage, if others did some
+	Class, Found   string
+	Claim, Verdict string
 }
 
 // traceView is the shortest schedule of a kind of damage.
@@ -97,13 +101,42 @@ func newExplored(results []trace.Result) *exploredView {
 		}
 		v.Subjects = append(v.Subjects, s)
 	}
+	v.Heading = heading(v.Class)
+	if found := expected(results); v.Class == "ok" && len(found) > 0 {
+		v.Class, v.Heading = "base", "As expected: "+strings.Join(found, ", ")+"."
+	}
 	return v
+}
+
+// heading says whether the claims held.
+func heading(class string) string {
+	switch class {
+	case "ok":
+		return "Every claim held."
+	case "bad":
+		return "A claim is refuted."
+	}
+	return "No claim is refuted, but not all schedules were executed and judged."
+}
+
+// expected lists the damage that scripts or a service are expected to do, and have done.
+func expected(results []trace.Result) (kinds []string) {
+	for _, r := range results {
+		for _, c := range r.Cells {
+			if r.Own && c.Held && c.Damaged() > 0 && c.Claim != "" {
+				kinds = append(kinds, c.Claim)
+			}
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
 }
 
 func newSubject(r trace.Result) subjectView {
 	s := subjectView{
 		Name: r.Strategy, On: r.Store, Class: "ok", Word: "no damage",
-		Schedules: count(r.Tally.Schedules, "schedule"), State: r.State(), Seconds: fmt.Sprintf("%.1f s", r.Took.Seconds()),
+		Schedules: count(r.Tally.Schedules, "schedule"), State: r.State(),
+		Seconds: fmt.Sprintf("%.1f\u00a0s", r.Took.Seconds()),
 	}
 	if r.Own {
 		s.On = ""
@@ -139,6 +172,10 @@ func newExploredCell(c trace.Cell) exploredCell {
 		v.Class = "open"
 	case c.Waited > 0:
 		v.Class = "wait"
+	}
+	if c.Damaged() > 0 {
+		v.Right, v.Found, _ = strings.Cut(v.Found, ", ")
+		v.Right += ","
 	}
 	switch {
 	case c.Claim == "":

@@ -122,3 +122,18 @@ func TestARefutedClaimIsInTheReport(t *testing.T) {
 		}
 	}
 }
+
+func TestDamageThatAScriptExpectsIsNotPraised(t *testing.T) {
+	t.Parallel()
+	r := trace.Result{Own: true, Exhausted: true, Cells: []trace.Cell{{
+		Schedules: 6, Kinds: map[string]int{trace.Right: 2, trace.LostUpdate: 4}, Claim: trace.LostUpdate, Held: true,
+		Shortest: map[string]trace.Schedule{trace.LostUpdate: {}},
+	}}}
+	v := newExplored([]trace.Result{r})
+	if v.Class != "base" || v.Heading != "As expected: lost update." {
+		t.Errorf("the page is headed %q (%s)", v.Heading, v.Class)
+	}
+	if c := v.Subjects[0].Cells[0]; c.Right != "2 right," || c.Found != "4 lost update" || c.Class != "bad" {
+		t.Errorf("what came of the schedules is %+v", c)
+	}
+}

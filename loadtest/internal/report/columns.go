@@ -347,11 +347,13 @@ func (r *Row) spread() string {
 	return spread(r.GoodputPerS, r.GoodputInterval)
 }
 
+// spread is empty without an interval, and if so few rounds were made that it is wider than the figure.
 func spread(center float64, interval *stats.Interval) string {
-	if interval == nil || center == 0 {
+	half := halfWidth(center, interval)
+	if half > 1 {
 		return ""
 	}
-	return fmt.Sprintf("%.0f%%", 100*halfWidth(center, interval))
+	return fmt.Sprintf("%.0f%%", 100*half)
 }
 
 // halfWidth is half the width of an interval as a part of its center, or infinite if there is no interval.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -75,6 +76,12 @@ func measured(values []float64) Measured {
 	mean, interval := stats.Mean(values)
 	return Measured{Mean: mean, Interval: interval}
 }
+
+// spread is half the width of the interval in percent of the mean, if that says anything.
+func (m Measured) spread() string { return cmp.Or(spread(m.Mean, m.Interval), "–") }
+
+// vague reports whether the interval is wider than the mean.
+func (m Measured) vague() bool { return m.Interval != nil && spread(m.Mean, m.Interval) == "" }
 
 // Compare compares the rows that two reports have in common, as benchstat compares benchmarks.
 func Compare(before, after *Report) *Comparison {
@@ -197,6 +204,9 @@ func (c *Comparison) compareRows(was, is, noopWas, noopIs *Row) {
 		change := compare(x, y, col.multiples(was, noopWas), col.multiples(is, noopIs))
 		change.Row, change.Figure, change.Rounds = is.Label(), col.compared, fmt.Sprintf("n=%d+%d", len(x), len(y))
 		c.Figures = append(c.Figures, change)
+		if change.Old.vague() || change.New.vague() {
+			c.notef("– stands for an interval that is wider than the figure: more rounds make it narrower")
+		}
 	}
 }
 
@@ -344,8 +354,8 @@ func (c *Comparison) table(figure string) table {
 		}
 		t.rows = append(t.rows, []tableCell{
 			{text: m.Row},
-			{text: digits(m.Old.Mean)}, {text: spread(m.Old.Mean, m.Old.Interval)},
-			{text: digits(m.New.Mean)}, {text: spread(m.New.Mean, m.New.Interval)},
+			{text: digits(m.Old.Mean)}, {text: m.Old.spread()},
+			{text: digits(m.New.Mean)}, {text: m.New.spread()},
 			{text: m.Delta, style: style}, {text: m.OfNoop, style: style},
 			{text: fmt.Sprintf("%.3f", m.P)}, {text: m.Rounds},
 		})

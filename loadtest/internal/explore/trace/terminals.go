@@ -49,7 +49,8 @@ func (r Result) prepare(o Outcome) (lines []string) {
 	default:
 		lines = append(lines, "Prepare the tables of your service, and in stock: "+strings.Join(units, ", "))
 	}
-	return append(lines, "T1, T2 and so on are sessions: in each, mysql for SQL, and redis-cli for commands of Redis.")
+	return append(lines, "T1, T2 and so on are sessions: in each, mysql for SQL, and redis-cli for commands of Redis.",
+		"Leave out the lines that begin with -- in redis-cli, which has no comments.")
 }
 
 // terminals is a text that is being written.
@@ -58,6 +59,7 @@ type terminals struct {
 
 	sessions map[string]string // by actor
 	skips    string            // the actor whose next statement is not executed
+	scripts  bool              // it says what SHA stands for
 }
 
 func (t *terminals) sayf(format string, args ...any) {
@@ -116,9 +118,9 @@ func (t *terminals) strike(step Step, rest []Step) {
 // statement writes what is typed. A pipeline has several lines, and a reply for each.
 func (t *terminals) statement(step Step) {
 	session := t.session(step)
-	lines, ending := []string{step.Text}, ";"
+	lines := []string{step.Text}
 	if step.Store != "mysql" {
-		lines, ending = strings.Split(step.Text, "\n"), ""
+		lines = strings.Split(step.Text, "\n")
 	}
 	replies := strings.Split(step.Reply, "; ")
 	for i, line := range lines {
@@ -138,18 +140,36 @@ func (t *terminals) statement(step Step) {
 		if comment != "" {
 			comment = ". " + comment
 		}
-		fmt.Fprintf(t, "%-60s -- %s\n", typed(line)+ending, session+comment)
+		if step.Store == "mysql" {
+			fmt.Fprintf(t, "%-60s -- %s\n", typed(line)+";", session+comment)
+			continue
+		}
+		t.sayf("%s on %s%s%s", session, step.Store, t.script(line), comment)
+		fmt.Fprintln(t, typed(line))
 	}
 }
 
-var luaScript = regexp.MustCompile(`^EVAL(?:SHA)? (\{.*\}) KEYS ?(.*?)(?: ARGV (.*))?$`)
+var luaScript = regexp.MustCompile(`^EVAL(?:SHA)?(_RO)? \{(.*)\} KEYS(| .*?)(?: ARGV(.*))?$`)
 
-// typed is a statement as it is typed. In place of a Lua script, of which only the hash is sent, stands its first
-// comment.
+// script says which Lua script a command executes: the trace has no texts of them, only the first comment or, without
+// one, the beginning of the hash.
+func (t *terminals) script(line string) string {
+	m := luaScript.FindStringSubmatch(line)
+	if m == nil {
+		return ""
+	}
+	if !t.scripts {
+		t.sayf("SHA stands for what SCRIPT LOAD prints when it is given the text of the script.")
+		t.scripts = true
+	}
+	return ", the script {" + m[2] + "}"
+}
+
+// typed is a statement as it is typed, with SHA in place of the hash of a Lua script.
 func typed(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if m := luaScript.FindStringSubmatch(text); m != nil {
-		return strings.TrimSpace(fmt.Sprintf(`EVAL "%s" %d %s %s`, m[1], len(strings.Fields(m[2])), m[2], m[3]))
+		return fmt.Sprintf("EVALSHA%s SHA %d%s%s", m[1], len(strings.Fields(m[3])), m[3], m[4])
 	}
 	return text
 }

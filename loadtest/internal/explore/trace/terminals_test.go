@@ -31,6 +31,7 @@ func TestATraceCanBeTyped(t *testing.T) {
 		redis("B", "MULTI\nSET stock:{5000007} 8\nEXEC", "OK; QUEUED; [OK]"),
 		Step{Kind: Strikes, Text: "the leases of all locks end"},
 		Step{Kind: Strikes, Store: "redis", Text: "DEL lock:{5000007}"},
+		redis("B", "EVALSHA_RO {6fbe84d1} KEYS a b ARGV", "1"), redis("B", "EVAL {6fbe84d1} KEYS ARGV x", "2"),
 		sql("B", update, "waits", Waits), sql("A", "COMMIT", "OK, 0 rows", Executes), sql("B", update, "OK, 1 row", Resumes),
 		Step{Actor: "B", Kind: Answers, Text: "sold"}, Step{Kind: Answers, Text: "the store has 9 of 10 units"},
 	)
@@ -39,16 +40,27 @@ func TestATraceCanBeTyped(t *testing.T) {
 -- Prepare, with the addresses that loadtest up prints:
 -- curl -X PUT ADMIN/admin/stock/1 -H 'Content-Type: application/json' -d '{"stock":10}'
 -- T1, T2 and so on are sessions: in each, mysql for SQL, and redis-cli for commands of Redis.
+-- Leave out the lines that begin with -- in redis-cli, which has no comments.
 -- T1 is A
 START TRANSACTION; -- T1
 SELECT stock FROM good_stock WHERE goods_id = 1; -- T1. Returns 10
 -- T2 is B
-EVAL "{Takes the lock}" 1 lock:{1} x 9 -- T2. Returns 1
-MULTI -- T2. Returns OK
-SET stock:{1} 8 -- T2. Returns QUEUED
-EXEC -- T2. Returns [OK]
+-- SHA stands for what SCRIPT LOAD prints when it is given the text of the script.
+-- T2 on redis, the script {Takes the lock}. Returns 1
+EVALSHA SHA 1 lock:{1} x 9
+-- T2 on redis. Returns OK
+MULTI
+-- T2 on redis. Returns QUEUED
+SET stock:{1} 8
+-- T2 on redis. Returns [OK]
+EXEC
 -- the leases of all locks end
-DEL lock:{1} -- T3
+-- T3 on redis
+DEL lock:{1}
+-- T2 on redis, the script {6fbe84d1}. Returns 1
+EVALSHA_RO SHA 2 a b
+-- T2 on redis, the script {6fbe84d1}. Returns 2
+EVALSHA SHA 0 x
 UPDATE good_stock SET stock = 9 WHERE goods_id = 1; -- T2. BLOCKS
 COMMIT; -- T1
 -- T2 goes on. Changes 1 row
