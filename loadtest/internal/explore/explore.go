@@ -186,8 +186,8 @@ func (x *Explorer) search(
 	return r, ctx.Err()
 }
 
-// hides reports whether the tables of a Subject have views, triggers or foreign keys: what a statement touches is not in
-// its text then.
+// hides reports whether there are views, triggers or foreign keys where a Subject keeps its tables. What a statement
+// touches is not in its text then.
 func (x *Explorer) hides(ctx context.Context, choice scenario.Choice, workloads []workload) (hides bool, err error) {
 	if x.subject == nil || len(workloads) == 0 {
 		return false, nil

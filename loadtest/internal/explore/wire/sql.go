@@ -133,25 +133,24 @@ func (s *sqlState) statement(tokens []token, o string) effect {
 	locks := namedLocks(tokens)
 	s.named = s.named || len(locks) > 0
 	verb, _, _ := strings.Cut(o[1:], " ")
-	if verb == "WITH" && writesAfterWith(tokens) || has("NEXT VALUE") || has("NEXTVAL") || has("INTO OUTFILE") ||
-		has("INTO DUMPFILE") {
+	if slices.ContainsFunc([]string{"NEXT VALUE", "NEXTVAL", "INTO OUTFILE", "INTO DUMPFILE", "{ OJ"}, has) {
 		return s.joins(touchesAll())
 	}
 	switch verb {
 	case "SELECT", "WITH", "VALUES", "DO", "TABLE":
-		return s.query(tokens, has)
+		if !writesAfterWith(tokens) {
+			return s.query(tokens, has)
+		}
 	case "INSERT", "REPLACE", "UPDATE", "DELETE":
 		tables, system := tablesOf(verb, tokens)
-		if system {
-			return s.joins(touchesAll())
+		if !system {
+			return s.joins(effect{writes: append(tables, locks...)})
 		}
-		return s.joins(effect{writes: append(tables, locks...)})
 	case "BEGIN", "START":
-		if s.locked || len(tokens) > 1 && !begins("BEGIN WORK") && !begins("START TRANSACTION") {
-			s.locked = false
-			return s.joins(touchesAll())
+		if !s.locked && (len(tokens) == 1 || begins("BEGIN WORK") || begins("START TRANSACTION")) {
+			return s.begin(has("CONSISTENT SNAPSHOT"))
 		}
-		return s.begin(has("CONSISTENT SNAPSHOT"))
+		s.locked = false
 	case "COMMIT", "ROLLBACK":
 		if has("TO") { // a savepoint
 			return effect{writes: s.changed, local: len(s.changed) == 0}
@@ -166,12 +165,10 @@ func (s *sqlState) statement(tokens []token, o string) effect {
 		return s.set(tokens, o, has)
 	case "SAVEPOINT", "RELEASE", "USE", "PREPARE", "DEALLOCATE":
 		return effect{local: true, opening: verb == "USE"}
-	case "SHOW":
+	case "SHOW", "EXPLAIN", "DESCRIBE", "DESC":
 		if begins("SHOW WARNINGS") || begins("SHOW ERRORS") {
 			return effect{local: true, opening: true}
 		}
-		return effect{reads: names{everything}}
-	case "EXPLAIN", "DESCRIBE", "DESC":
 		if !has("ANALYZE") { // which executes the statement
 			return effect{reads: names{everything}}
 		}
@@ -330,11 +327,6 @@ func tablesOf(verb string, tokens []token) (tables names, system bool) {
 		case "FROM", "JOIN", "INTO", "STRAIGHT_JOIN", "TABLE":
 			expected = true
 			continue
-		case "{": // { OJ a LEFT JOIN b ON … }
-			if i+1 < len(tokens) && tokens[i+1].is("OJ") {
-				i++
-			}
-			continue
 		case "USING":
 			expected = verb == "DELETE" && i+1 < len(tokens) && !tokens[i+1].is("(")
 			continue
@@ -352,17 +344,18 @@ func tablesOf(verb string, tokens []token) (tables names, system bool) {
 		}
 		schema := ""
 		for i+2 < len(tokens) && tokens[i+1].is(".") {
-			schema = t.text
+			schema = tokens[i].text
 			i += 2
-			t = tokens[i]
 		}
-		switch strings.ToLower(schema) {
-		case "information_schema", "performance_schema", "sys", "mysql":
+		if slices.Contains(systemSchemas, strings.ToLower(schema)) {
 			system = true
-		default:
-			tables.add("mysql:" + strings.ToLower(t.text))
+		} else {
+			tables.add("mysql:" + strings.ToLower(tokens[i].text))
 		}
 		expected, lists[top] = false, true
 	}
 	return tables, system
 }
+
+// systemSchemas have tables about the server itself.
+var systemSchemas = []string{"information_schema", "performance_schema", "sys", "mysql"}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// known are the words that may stand before a parenthesis without more being touched than the statement names: keywords,
+// known are words that may stand before a parenthesis without more being touched than the statement names: keywords,
 // types, and built-in functions. A word that is missing costs only time: its statement is taken to touch everything.
 var known = func() map[string]bool {
 	words := map[string]bool{}
@@ -59,8 +59,8 @@ func callsUnknown(tokens []token) bool {
 	return false
 }
 
-// insertsInto returns the place of the table of an INSERT or REPLACE, which may stand before a list of columns; -1 if it
-// is another statement.
+// insertsInto returns the place of the table of an INSERT or REPLACE, which may stand before a list of columns. For
+// other statements, it is -1.
 func insertsInto(tokens []token) int {
 	if !tokens[0].is("INSERT") && !tokens[0].is("REPLACE") {
 		return -1
@@ -78,6 +78,9 @@ func insertsInto(tokens []token) int {
 
 // writesAfterWith reports whether a statement that begins with WITH is not a query.
 func writesAfterWith(tokens []token) bool {
+	if !tokens[0].is("WITH") {
+		return false
+	}
 	depth := 0
 	for _, t := range tokens {
 		switch {
