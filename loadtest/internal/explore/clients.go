@@ -66,7 +66,7 @@ func (x *session) client(items []int64, n, at int, r request) client {
 		Strategy: x.strategy.Name, Store: x.store, Keys: x.strategy.Idempotent, Timeout: clientTimeout,
 	}
 	if r.kind == history.Hold {
-		return holder(url, load, r.ends, history.Call{
+		return reserver(url, load, r.ends, history.Call{
 			Kind: history.Hold, Name: name, GoodsID: lines[0].GoodsID, Count: lines[0].Count, TTLMS: holdTime,
 			Keyed: x.workload.name == "same-hold", Again: r.same,
 		})
@@ -92,16 +92,16 @@ func (x *session) client(items []int64, n, at int, r request) client {
 // requestPrefix begins the names of all requests of a schedule.
 func requestPrefix(item int64) string { return fmt.Sprintf("explore-%d", item) }
 
-// holder returns a client who holds units, and then ends the reservation.
-func holder(url string, load traffic.Load, ends string, call history.Call) client {
+// reserver returns a client who reserves units, and then ends the reservation.
+func reserver(url string, load traffic.Load, ends string, call history.Call) client {
 	return func(ctx context.Context, tell func(string)) (got answers, err error) {
-		held, err := traffic.CallOne(ctx, url, load, call)
-		tell(inWords(held.Outcome, held.Error))
-		got.calls = append(got.calls, held)
-		if err != nil || held.Outcome != history.Done || ends == "" {
+		reserved, err := traffic.CallOne(ctx, url, load, call)
+		tell(inWords(reserved.Outcome, reserved.Error))
+		got.calls = append(got.calls, reserved)
+		if err != nil || reserved.Outcome != history.Done || ends == "" {
 			return got, err
 		}
-		ended, err := traffic.CallOne(ctx, url, load, traffic.About(held, ends, false))
+		ended, err := traffic.CallOne(ctx, url, load, traffic.About(reserved, ends, false))
 		tell(ends + ": " + inWords(ended.Outcome, ended.Error))
 		got.calls = append(got.calls, ended)
 		return got, err

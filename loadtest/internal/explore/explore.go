@@ -142,6 +142,11 @@ func (x *Explorer) search(
 	ctx context.Context, choice scenario.Choice, workloads []workload, bounds trace.Bounds, claims claims, all cells,
 ) (trace.Result, error) {
 	began := time.Now()
+	hides, err := x.hides(ctx, choice, workloads)
+	if err != nil {
+		return trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store, Own: true}, err
+	}
+	bounds.NoReduction = bounds.NoReduction || hides
 	r := trace.Result{
 		Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Own: x.subject != nil,
 		Requests: x.requests, Bounds: bounds.Effective(), Random: bounds.Random,
@@ -179,6 +184,23 @@ func (x *Explorer) search(
 	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
 	r.Cells, r.Took = all.judged(claims, r.Exhausted), time.Since(began)
 	return r, ctx.Err()
+}
+
+// hides reports whether there are views, triggers or foreign keys where a Subject keeps its tables. What a statement
+// touches is not in its text then.
+func (x *Explorer) hides(ctx context.Context, choice scenario.Choice, workloads []workload) (hides bool, err error) {
+	if x.subject == nil || len(workloads) == 0 {
+		return false, nil
+	}
+	l := x.lanes[0]
+	s := &session{lane: l, strategy: choice.Strategy, store: choice.Store, workload: workloads[0]}
+	if err := s.setStock(ctx, s.newItems()); err != nil { // a script makes its tables then
+		return false, err
+	}
+	return hides, l.db.GetContext(ctx, &hides, `SELECT
+		EXISTS (SELECT 1 FROM information_schema.VIEWS WHERE TABLE_SCHEMA = DATABASE()) OR
+		EXISTS (SELECT 1 FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()) OR
+		EXISTS (SELECT 1 FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = DATABASE())`)
 }
 
 // watchInterval is the least time between two calls of Explorer.Watch.

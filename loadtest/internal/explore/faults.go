@@ -2,6 +2,7 @@ package explore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"stock/loadtest/internal/explore/trace"
@@ -17,11 +18,12 @@ type fault struct {
 	// of the claim that it tests
 	claim claimKind
 
-	action wire.Action          // what becomes of a step that it strikes
-	kills  bool                 // it strikes an actor's replica
-	starts string               // the name of the actor whose request it starts
-	store  func(*schedule)      // it strikes a store
-	when   func(*schedule) bool // it can strike; nil: always. schedule.mu is held
+	action wire.Action // what becomes of a step that it strikes
+	kills  bool        // it strikes an actor's replica
+	starts string      // the name of the actor whose request it starts
+	// store is called if it strikes a store.
+	store func(context.Context, *schedule) error
+	when  func(*schedule) bool // it can strike; nil: always. schedule.mu is held
 }
 
 // Names of the faults.
@@ -56,7 +58,7 @@ var faultTable = []fault{
 		name: LeaseEnds, sign: "!lease", claim: claimLate,
 		title: "the leases of all locks end in the store, and no holder notices; GET_LOCK loses its connection",
 		when:  func(s *schedule) bool { return len(s.leases()) > 0 },
-		store: func(s *schedule) { s.end(s.leases) },
+		store: func(_ context.Context, s *schedule) error { s.end(s.leases); return nil },
 	},
 	{
 		name: SentAgain, sign: "!again", claim: claimRetry,
@@ -78,19 +80,23 @@ var faultTable = []fault{
 		name: KeyGone, sign: "!gone", claim: claimNone,
 		title: "the keys of all locks are deleted in Redis, also those without a lease",
 		when:  func(s *schedule) bool { return len(s.lockKeys()) > len(s.leases()) },
-		store: func(s *schedule) { s.end(s.lockKeys) },
+		store: func(_ context.Context, s *schedule) error { s.end(s.lockKeys); return nil },
 	},
 	{
 		name: Promoted, sign: "!promoted", claim: claimNone,
 		title: "a replica of Redis is promoted that has not received the last write; all connections are cut",
 		when:  func(s *schedule) bool { return s.saved != nil },
-		store: func(s *schedule) { s.lane.promote(s.saved) },
+		store: func(_ context.Context, s *schedule) error { s.lane.promote(s.saved); return nil },
 	},
 	{
 		name: TimeOver, sign: "!over", claim: claimCorrect,
 		title: "the time of all reservations is over",
-		when:  func(s *schedule) bool { return s.lane.holds(s.items[0]) > 0 },
-		store: func(s *schedule) { _ = s.lane.endReservations(context.Background(), s.items[0]) },
+		when:  func(s *schedule) bool { return s.lane.reservations(s.items[0]) > 0 },
+		store: func(ctx context.Context, s *schedule) error {
+			ctx, cancel := context.WithTimeout(ctx, clientTimeout)
+			defer cancel()
+			return s.lane.expireReservations(ctx, s.items[0])
+		},
 	},
 }
 
@@ -117,7 +123,7 @@ func (f fault) options(s *schedule, steps []Option) (options []Option) {
 	}
 	for _, step := range steps {
 		if s.actors[step.Actor].first {
-			o.Label, o.Actor, o.held = step.Label+f.sign, step.Actor, step.held
+			o.Label, o.Actor, o.exchange = step.Label+f.sign, step.Actor, step.exchange
 			options = append(options, o)
 		}
 	}
@@ -136,7 +142,9 @@ func (s *schedule) strike(ctx context.Context, f fault, o Option) error {
 		return s.firstStep(ctx, o.Actor)
 	case f.store != nil:
 		s.add(trace.Step{Kind: trace.Strikes, Text: f.title, Fault: f.name})
-		f.store(s)
+		if err := f.store(ctx, s); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
 		s.forget()
 	default:
 		a := s.actors[o.Actor]
@@ -161,7 +169,7 @@ func (s *schedule) firstStep(ctx context.Context, who int) error {
 	pending := slices.Clone(s.actors[who].pending)
 	s.mu.Unlock()
 	if len(pending) > 0 {
-		s.let(Option{Actor: who, held: pending[0]}, wire.Pass, trace.Executes)
+		s.let(Option{Actor: who, exchange: pending[0]}, wire.Pass, trace.Executes)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
 	}
 	switch {
 	case running == nil:
-	case looksForWork(e):
+	case r.lane.subject == nil && looksForWork(e):
 		e.Noted()
 		select {
 		case <-running.over:
@@ -89,8 +89,8 @@ func (l *lane) concerned(e *wire.Exchange, serving bool) *schedule {
 	return l.now
 }
 
-// looksForWork reports whether a replica looks for reservations that have expired, as it does once a second. It must
-// not find those of a schedule sometimes: that requests find them is part of the schedule.
+// looksForWork reports whether a replica looks for reservations that have expired, as it does once a second. Held back,
+// it cannot find a schedule's reservations by chance; the schedule's own requests find them.
 func looksForWork(e *wire.Exchange) bool { return strings.Contains(e.Text, "FROM reservation") }
 
 func beginsTransaction(e *wire.Exchange) bool {

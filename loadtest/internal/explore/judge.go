@@ -97,8 +97,8 @@ func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome) (trac
 	return o, nil
 }
 
-// delay makes requests begin with the first of their steps. All are sent at the beginning, but nobody can tell a
-// request from one that is sent later before one of its steps is executed, or it enters its critical section.
+// delay makes requests begin with the first of their steps. All requests are sent at the beginning. Until one of its
+// steps is executed, or it enters its critical section, a request is like one that is sent later.
 func (a *answers) delay(executed []int64) {
 	begin := func(sent *int64, received int64) {
 		for _, at := range executed {

@@ -217,8 +217,9 @@ func (l *lane) begin(s *schedule, needs []string, items []int64) {
 	}
 }
 
-// end lets everything pass, and waits until the replicas have ended what they do. Replicas of a Subject are started
-// again if the schedule has cut their connections: not every service opens new ones.
+// end lets everything pass, and waits until the clients have ended. A replica that has died is in truth alive, but cut
+// off: it may come back only when it sleeps, so that it does not do what its request wanted before the stores are read.
+// Replicas of a Subject are started again if the schedule has cut their connections: not every service opens new ones.
 func (l *lane) end(ctx context.Context, s *schedule) {
 	s.release()
 	s.sending.Wait()
@@ -230,6 +231,9 @@ func (l *lane) end(ctx context.Context, s *schedule) {
 			continue
 		}
 		r := l.replicas[a.replica]
+		for until := time.Now().Add(sleepTime); a.lost && !l.asleep(a) && time.Now().Before(until) && ctx.Err() == nil; {
+			time.Sleep(time.Millisecond)
+		}
 		for _, p := range r.proxies {
 			p.Refuse(false)
 		}
@@ -246,6 +250,9 @@ func (l *lane) end(ctx context.Context, s *schedule) {
 		}
 	}
 }
+
+// sleepTime is how long a replica that has died may take to fall asleep: one that does not has other work.
+const sleepTime = time.Second
 
 // cut cuts a replica off from all stores until the schedule ends.
 func (r *replica) cut() {

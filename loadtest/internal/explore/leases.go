@@ -78,9 +78,7 @@ func (l *lane) leases(keys, locks []string) (leases []string) {
 			}
 		}
 	}
-	l.mu.Lock()
-	items := slices.Clone(l.names)
-	l.mu.Unlock()
+	items := l.itemNames()
 	return slices.Concat(leases, l.heldInMySQL(ctx, locks, items), l.heldInEtcd(ctx, items), l.heldInZooKeeper(items))
 }
 
@@ -88,8 +86,11 @@ func (l *lane) leases(keys, locks []string) (leases []string) {
 func (l *lane) endLeases(names []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	keys := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return isLockInMySQL(name) || strings.HasPrefix(name, etcdPrefix) || strings.HasPrefix(name, zookeeperPrefix)
+	})
 	for _, client := range l.masters() {
-		_ = client.Del(ctx, names...).Err()
+		_ = client.Del(ctx, keys...).Err()
 	}
 	for _, name := range names {
 		if lock, ok := strings.CutPrefix(name, namedLock); ok {
@@ -99,9 +100,18 @@ func (l *lane) endLeases(names []string) {
 		} else if node, ok := strings.CutPrefix(name, zookeeperPrefix); ok {
 			_ = l.zookeeper.Delete(node, -1)
 		} else if name == lockRow {
-			_, _ = l.db.ExecContext(ctx, "UPDATE lock_row SET expires = UTC_TIMESTAMP(6)")
+			for _, item := range l.itemNames() {
+				_, _ = l.db.ExecContext(ctx, "UPDATE lock_row SET expires = UTC_TIMESTAMP(6) WHERE name LIKE ?", "%"+item+"%")
+			}
 		}
 	}
+}
+
+// itemNames lists the items of the schedule, and what was made for them.
+func (l *lane) itemNames() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.names)
 }
 
 // killHolder kills the connection that has a lock of GET_LOCK. The server ends it in the background.
@@ -179,8 +189,10 @@ func (l *lane) heldInMySQL(ctx context.Context, locks, items []string) (held []s
 		if name, named := strings.CutPrefix(lock, namedLock); named {
 			_ = l.db.GetContext(ctx, &holder, "SELECT IS_USED_LOCK(?)", name)
 		} else {
-			_ = l.db.GetContext(ctx, &holder,
-				"SELECT 1 FROM lock_row WHERE name LIKE ? AND expires > UTC_TIMESTAMP(6) LIMIT 1", "%"+items[0]+"%")
+			for _, item := range items {
+				_ = l.db.GetContext(ctx, &holder,
+					"SELECT 1 FROM lock_row WHERE name LIKE ? AND expires > UTC_TIMESTAMP(6) LIMIT 1", "%"+item+"%")
+			}
 		}
 		if holder != nil {
 			held = append(held, lock)

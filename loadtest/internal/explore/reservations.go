@@ -10,8 +10,8 @@ import (
 	"stock/loadtest/internal/traffic"
 )
 
-// holds counts the reservations of an item whose time is not over.
-func (l *lane) holds(item int64) (n int) {
+// reservations counts those of an item whose time is not over.
+func (l *lane) reservations(item int64) (n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	const query = "SELECT COUNT(*) FROM reservation WHERE goods_id = ? AND state = 'held' " +
@@ -20,9 +20,9 @@ func (l *lane) holds(item int64) (n int) {
 	return n
 }
 
-// endReservations lets the time of the reservations of an item pass that are held, unless somebody has locked them.
-// They lasted for whole milliseconds.
-func (l *lane) endReservations(ctx context.Context, item int64) error {
+// expireReservations expires the held reservations of an item that nobody has locked. The new end is a whole number of
+// milliseconds after the beginning.
+func (l *lane) expireReservations(ctx context.Context, item int64) error {
 	tx, err := l.db.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (x *session) endReservations(ctx context.Context, item int64, told []answer
 			told[i].calls[j] = endedEarlier(told[i].calls[j], expires)
 		}
 	}
-	if err := x.lane.endReservations(ctx, item); err != nil {
+	if err := x.lane.expireReservations(ctx, item); err != nil {
 		return err
 	}
 	tooMany := history.Call{

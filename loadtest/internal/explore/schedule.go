@@ -33,7 +33,7 @@ type schedule struct {
 	waited  bool // until the leases of a lost holder had ended
 	items   []int64
 	began   int64         // by package monotonic
-	silence time.Duration // see the constant
+	quiet   time.Duration // how long nothing must be heard of a replica in this try
 	locks   string        // the keys of its locks begin so
 	// renewNothing says that leases end if nobody can go on.
 	renewNothing bool
@@ -44,7 +44,7 @@ type schedule struct {
 
 func newSchedule(l *lane, faults []fault, actors []*actor) *schedule {
 	return &schedule{
-		began: monotonic.Now(), lane: l, faults: faults, actors: actors, current: -1, silence: silence,
+		began: monotonic.Now(), lane: l, faults: faults, actors: actors, current: -1, quiet: silence,
 		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
 		opening: map[*wire.Conn][]string{}, wrote: map[string]string{},
 	}
@@ -97,9 +97,9 @@ const (
 // random time before it sends its commands again.
 func (s *schedule) silenceOf(a *actor) time.Duration {
 	if a.pauses {
-		return max(longestPause, s.silence)
+		return max(longestPause, s.quiet)
 	}
-	return s.silence
+	return s.quiet
 }
 
 // settle waits until every actor is at a step, waits, or has ended.
@@ -183,7 +183,7 @@ func (s *schedule) options() (options []Option, repeating bool) {
 		for n, h := range a.pending {
 			o := Option{
 				Label: label(i, n), Actor: i, Text: h.Text,
-				Reads: h.Reads, Writes: h.Writes, held: h,
+				Reads: h.Reads, Writes: h.Writes, exchange: h,
 			}
 			if a.repeats[h.Text].polls() {
 				repeated = append(repeated, o)
@@ -326,7 +326,7 @@ func (s *schedule) take(ctx context.Context, o Option) error {
 func (s *schedule) let(o Option, action wire.Action, kind trace.Kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a, h := s.actors[o.Actor], o.held
+	a, h := s.actors[o.Actor], o.exchange
 	at := slices.Index(a.pending, h)
 	if at < 0 {
 		return // its client has gone

@@ -49,6 +49,7 @@ func TestScripts(t *testing.T) {
 	t.Run("waits", func(t *testing.T) { testWaits(t, x) })
 	t.Run("who waits", func(t *testing.T) { testWhoWaits(t, x) })
 	t.Run("verdicts", func(t *testing.T) { testVerdicts(t, x) })
+	t.Run("hidden", func(t *testing.T) { testHidden(t, x) })
 	t.Run("rows", func(t *testing.T) { testRows(t, x) })
 	t.Run("http", func(t *testing.T) { testHTTP(t, x) })
 	t.Run("nothing is left", func(t *testing.T) { testNothingIsLeft(t, x) })
@@ -234,6 +235,40 @@ func testVerdicts(t *testing.T, x *Explorer) {
 		if err != nil || r.Held() != c.holds {
 			t.Errorf("%q: held %v, %v", c.text, r.Held(), err)
 		}
+	}
+}
+
+// What a statement does not show is found nevertheless: a write in a stored function, and a view. The full search finds
+// the same outcomes.
+func testHidden(t *testing.T, x *Explorer) {
+	for _, c := range []struct{ create, drop, write string }{
+		{
+			`CREATE FUNCTION put(item BIGINT, units BIGINT) RETURNS INT DETERMINISTIC MODIFIES SQL DATA BEGIN
+				UPDATE good_stock SET stock = units WHERE goods_id = item; RETURN 1; END`, "DROP FUNCTION put",
+			"SELECT put(?, ?)', item, left - count",
+		},
+		{
+			"CREATE VIEW shelf AS SELECT goods_id, stock FROM good_stock", "DROP VIEW shelf",
+			"UPDATE shelf SET stock = ? WHERE goods_id = ?', left - count, item",
+		},
+	} {
+		everywhere := func(statement string) {
+			for _, l := range x.lanes {
+				if _, err := l.db.ExecContext(t.Context(), statement); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		everywhere(c.create)
+		text := "def buy(count):\n    left = sql('SELECT stock FROM good_stock WHERE goods_id = ?', item)\n    sql('" +
+			c.write + ")\n"
+		for _, full := range []bool{false, true} {
+			r, err := x.ExploreScript(t.Context(), load(t, text), trace.Bounds{Preemptions: -1, NoReduction: full})
+			if err != nil || r.Cells[0].Kinds[trace.LostUpdate] != 4 || r.Cells[0].Kinds[trace.Right] != 2 {
+				t.Errorf("%q, without reduction %v: %+v, %v", text, full, r.Cells, err)
+			}
+		}
+		everywhere(c.drop)
 	}
 }
 

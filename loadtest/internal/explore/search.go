@@ -22,7 +22,7 @@ type Option struct {
 
 	Reads, Writes []string // what the step touches; see wire.Exchange
 
-	held *exchange // the step, if it is that of a schedule
+	exchange *exchange // the step, if it is that of a schedule
 }
 
 // commutes reports whether two steps lead to the same state in either order. Faults commute with nothing.
@@ -268,9 +268,8 @@ type execution struct {
 	why       string // it diverged
 }
 
-// tries is how often a schedule is executed whose beginning could not be repeated, because some strategies choose at
-// random, or in which another second began, because timestamps of seconds then tell steps apart that have the same one
-// otherwise.
+// tries is how often a schedule is executed: again if its beginning could not be repeated, because a strategy chose at
+// random, or if a new second began, because timestamps in seconds then differ.
 // patient is the greatest value of System.Run's try.
 const tries, patient = 16, 3
 

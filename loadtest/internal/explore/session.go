@@ -36,7 +36,7 @@ func (x *session) warmUp(ctx context.Context) error {
 	for at := range x.lane.replicas {
 		clients = append(clients, x.client(items, at, at, buy(1)))
 		if takesHolds(x.strategy, x.store) {
-			clients = append(clients, x.client(items, at, at, hold(1, history.Confirm)))
+			clients = append(clients, x.client(items, at, at, reserve(1, history.Confirm)))
 		}
 		if slices.Contains(x.strategy.Orders, x.store) {
 			clients = append(clients, x.client(items, at+len(x.lane.replicas), at, oneOfEach))
@@ -67,7 +67,7 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 		return trace.Outcome{}, err
 	}
 	s := newSchedule(x.lane, x.faults, x.actors(items))
-	s.items, s.locks, s.silence = items, x.strategy.Name+":", time.Duration(try)*s.silence+x.lane.pause
+	s.items, s.locks, s.quiet = items, x.strategy.Name+":", time.Duration(try)*s.quiet+x.lane.pause
 	_, s.renewNothing = x.lane.subject.(*scripted)
 	x.lane.begin(s, x.strategy.Needs, items)
 	gaveUp := false

@@ -30,7 +30,7 @@ func (s *schedule) whoWaits(ctx context.Context) string {
 		switch {
 		case a.answered || !a.started || a.lost:
 		case len(a.flying) > 0:
-			parts = append(parts, fmt.Sprintf("%s waits for %s, in %s", a.name, s.held(a, holders), a.flying[0].Text))
+			parts = append(parts, fmt.Sprintf("%s waits for %s, in %s", a.name, s.blocker(a, holders), a.flying[0].Text))
 		case len(a.pending) > 0:
 			parts = append(parts, fmt.Sprintf("%s repeats %s%s", a.name, a.pending[0].Text,
 				s.lastWriter(a, a.pending[0].Exchange)))
@@ -41,8 +41,8 @@ func (s *schedule) whoWaits(ctx context.Context) string {
 	return strings.Join(parts, "; ")
 }
 
-// held names what an actor waits for in MySQL, and its holder. s.mu is held.
-func (s *schedule) held(a *actor, holders []lockHolder) string {
+// blocker names what an actor waits for in MySQL, and who has it. s.mu is held.
+func (s *schedule) blocker(a *actor, holders []lockHolder) string {
 	uses := func(of *actor, id uint32) bool {
 		return slices.ContainsFunc(of.conns, func(c *wire.Conn) bool { return c.ID != 0 && c.ID == id })
 	}

@@ -13,16 +13,24 @@ import (
 	"stock/loadtest/internal/explore/wire"
 )
 
-// blocked reports whether all of these exchanges wait in their stores. It asks MySQL what waits, because a timer could
-// only guess.
+// blocked reports whether all of these exchanges wait in their stores. It asks the stores what waits, because a timer
+// could only guess.
 func (l *lane) blocked(ctx context.Context, flying []*exchange) (bool, error) {
-	inMySQL := 0
+	inMySQL, inRedis := 0, 0
 	for _, f := range flying {
 		switch {
 		case f.Store == "mysql":
 			inMySQL++
 		case !f.Blocks:
 			return false, nil
+		default:
+			inRedis++
+		}
+	}
+	if inRedis > 0 {
+		waiting, err := l.blockedInRedis(ctx)
+		if err != nil || waiting < inRedis {
+			return false, err
 		}
 	}
 	if inMySQL == 0 {
@@ -39,6 +47,20 @@ func (l *lane) blocked(ctx context.Context, flying []*exchange) (bool, error) {
 	return waiting >= inMySQL, nil
 }
 
+// blockedInRedis counts the clients whose commands wait, such as BLPOP. Background jobs of replicas may be among them.
+func (l *lane) blockedInRedis(ctx context.Context) (n int, err error) {
+	clients, err := l.keys.Info(ctx, "clients").Result()
+	if err != nil {
+		return 0, fmt.Errorf("ask Redis what waits: %w", err)
+	}
+	for line := range strings.Lines(clients) {
+		if count, found := strings.CutPrefix(strings.TrimSpace(line), "blocked_clients:"); found {
+			return strconv.Atoi(count)
+		}
+	}
+	return 0, fmt.Errorf("ask Redis what waits: INFO clients has no blocked_clients: %q", clients)
+}
+
 // asleep reports whether no thread of an actor's replica runs, or could run. A replica whose connection is being
 // opened, or that has asked a server of locks, goes on soon. The session of a script goes on until it asks a store, or
 // ends.
@@ -50,8 +72,7 @@ func (l *lane) asleep(a *actor) bool {
 	return !slices.ContainsFunc(r.proxies, (*wire.Proxy).Busy) && !anyThread(r.PID, runs)
 }
 
-// runs reports whether a thread in this state runs, or will without an event: it waits for a disk. It does not if it is
-// asleep, stopped, or dead without its parent knowing.
+// runs reports whether a thread in this state runs, or waits for a disk and will go on by itself.
 func runs(state byte) bool { return state == 'R' || state == 'D' }
 
 // anyThread reports whether is holds for the state of a thread of a process and its descendants.

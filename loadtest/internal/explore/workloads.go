@@ -42,7 +42,7 @@ func order(lines ...history.Line) request { return request{kind: history.Order, 
 
 var oneOfEach = order(line(0, 1), line(1, 1))
 
-func hold(count int64, ends string) request {
+func reserve(count int64, ends string) request {
 	return request{kind: history.Hold, lines: []history.Line{{Count: count}}, ends: ends}
 }
 
@@ -128,21 +128,21 @@ var workloads = []workload{
 	},
 	{
 		name: "confirm", title: "2 units; A holds 1 and confirms, B holds 2 and confirms", stock: []int64{2},
-		requests: []request{hold(1, history.Confirm), hold(2, history.Confirm)}, applies: takesHolds,
+		requests: []request{reserve(1, history.Confirm), reserve(2, history.Confirm)}, applies: takesHolds,
 		faults: []string{TimeOver, LostReply, ReplicaDies},
 	},
 	{
 		name: "hold", title: "10 units; A holds 1 and cancels", stock: []int64{10},
-		requests: []request{hold(1, history.Cancel)}, applies: takesHolds, faults: []string{StockSet},
+		requests: []request{reserve(1, history.Cancel)}, applies: takesHolds, faults: []string{StockSet},
 	},
 	{
 		name: "cancel", title: "2 units; A holds 1 and cancels, B buys 2", stock: []int64{2},
-		requests: []request{hold(1, history.Cancel), buy(2)}, applies: takesHolds,
+		requests: []request{reserve(1, history.Cancel), buy(2)}, applies: takesHolds,
 		faults: []string{TimeOver, LostReply, ReplicaDies},
 	},
 	{
 		name: "same-hold", title: "2 units; A holds 1, and sends its request to both replicas at once",
-		stock: []int64{2}, requests: []request{hold(1, ""), again(hold(1, history.Confirm))}, applies: takesHolds,
+		stock: []int64{2}, requests: []request{reserve(1, ""), again(reserve(1, history.Confirm))}, applies: takesHolds,
 		faults: []string{TimeOver},
 	},
 	{

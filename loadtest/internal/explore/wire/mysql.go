@@ -186,7 +186,10 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 		s.touch(e, "USE "+string(body))
 	case comReset:
 		s.touch(e, "ROLLBACK")
-		e.Text = "RESET CONNECTION"
+		if s.sql.named || s.sql.locked { // which it gives back
+			e.Writes, e.Local = []string{everything}, false
+		}
+		e.Text, s.sql = "RESET CONNECTION", sqlState{autocommit: true}
 		s.statements = map[uint32]*statement{}
 	case comStmtReset:
 		if st := s.statements[statementID(body)]; st != nil {

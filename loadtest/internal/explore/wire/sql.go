@@ -50,6 +50,8 @@ type sqlState struct {
 	snapshot   bool  // the transaction sees only what was committed when it first read
 	touched    names // by the transaction
 	changed    names
+	locked     bool   // LOCK TABLES holds tables, until the next transaction begins
+	named      bool   // the session has asked for a lock of GET_LOCK
 	usual      string // isolation level; empty is repeatableRead
 	next       string // isolation level of the next transaction alone
 }
@@ -89,8 +91,8 @@ func (s *sqlState) level() string {
 
 // analyse tells what statements touch.
 //
-// It errs on the side of more. What the text does not show, it does not see: triggers, foreign keys, views and stored
-// functions.
+// It errs on the side of more: whatever it does not know, such as a stored function, touches everything. It cannot see
+// what a name stands for, and what a write leads to: views, triggers and foreign keys.
 func (s *sqlState) analyse(tokens []token) effect {
 	all := effect{local: true, opening: true}
 	for len(tokens) > 0 {
@@ -122,39 +124,58 @@ func touchesAll() effect { return effect{reads: names{everything}, writes: names
 func (s *sqlState) statement(tokens []token, o string) effect {
 	has := func(words string) bool { return strings.Contains(o, " "+words+" ") }
 	begins := func(words string) bool { return strings.HasPrefix(o, " "+words+" ") }
+	if callsUnknown(tokens) {
+		return s.joins(touchesAll())
+	}
 	if at := slices.IndexFunc(tokens, func(t token) bool { return t.is("FOR") }); begins("SET STATEMENT") && at > 0 {
 		return s.statement(tokens[at+1:], outline(tokens[at+1:]))
 	}
+	locks := namedLocks(tokens)
+	s.named = s.named || len(locks) > 0
 	verb, _, _ := strings.Cut(o[1:], " ")
+	if slices.ContainsFunc([]string{"NEXT VALUE", "NEXTVAL", "INTO OUTFILE", "INTO DUMPFILE", "{ OJ"}, has) {
+		return s.joins(touchesAll())
+	}
 	switch verb {
-	case "SELECT", "WITH", "VALUES", "DO", "EXPLAIN", "DESCRIBE", "DESC", "TABLE":
-		return s.query(tokens, has)
-	case "INSERT", "REPLACE", "UPDATE", "DELETE":
-		tables, _ := tablesOf(verb, tokens)
-		return s.joins(effect{writes: append(tables, namedLocks(tokens)...)})
-	case "BEGIN", "START":
-		if verb == "START" && !begins("START TRANSACTION") {
-			return touchesAll()
+	case "SELECT", "WITH", "VALUES", "DO", "TABLE":
+		if !writesAfterWith(tokens) {
+			return s.query(tokens, has)
 		}
-		return s.begin(has("CONSISTENT SNAPSHOT"))
+	case "INSERT", "REPLACE", "UPDATE", "DELETE":
+		tables, system := tablesOf(verb, tokens)
+		if !system {
+			return s.joins(effect{writes: append(tables, locks...)})
+		}
+	case "BEGIN", "START":
+		if !s.locked && (len(tokens) == 1 || begins("BEGIN WORK") || begins("START TRANSACTION")) {
+			return s.begin(has("CONSISTENT SNAPSHOT"))
+		}
+		s.locked = false
 	case "COMMIT", "ROLLBACK":
 		if has("TO") { // a savepoint
 			return effect{writes: s.changed, local: len(s.changed) == 0}
 		}
-		e := s.ends()
+		e, next := s.ends(), s.next
 		s.end()
+		if has("AND CHAIN") {
+			s.next = next
+		}
 		return e
 	case "SET":
 		return s.set(tokens, o, has)
 	case "SAVEPOINT", "RELEASE", "USE", "PREPARE", "DEALLOCATE":
 		return effect{local: true, opening: verb == "USE"}
-	case "SHOW":
+	case "SHOW", "EXPLAIN", "DESCRIBE", "DESC":
 		if begins("SHOW WARNINGS") || begins("SHOW ERRORS") {
 			return effect{local: true, opening: true}
 		}
-		return effect{reads: names{everything}}
+		if !has("ANALYZE") { // which executes the statement
+			return effect{reads: names{everything}}
+		}
+	case "LOCK", "UNLOCK":
+		s.locked = verb == "LOCK"
 	}
-	return touchesAll()
+	return s.joins(touchesAll())
 }
 
 // ends returns the effect of the end of the transaction. Nobody can notice the end of one that has changed nothing.
@@ -192,8 +213,8 @@ func (s *sqlState) query(tokens []token, has func(words string) bool) effect {
 	tables, system := tablesOf("SELECT", tokens)
 	locks := namedLocks(tokens)
 	switch {
-	case has("NEXT VALUE") || has("NEXTVAL") || has("SETVAL"):
-		return touchesAll()
+	case slices.ContainsFunc(tokens, isGlobal):
+		system = true
 	case len(tables) == 0 && len(locks) == 0 && !system:
 		return effect{local: true, opening: true}
 	}
@@ -215,6 +236,11 @@ func (s *sqlState) query(tokens []token, has func(words string) bool) effect {
 	return e
 }
 
+// isGlobal reports whether a token is a variable of the server.
+func isGlobal(t token) bool {
+	return t.kind == variable && strings.HasPrefix(strings.ToUpper(t.text), "@@GLOBAL.")
+}
+
 // set returns the effect of SET, and notes the isolation level.
 func (s *sqlState) set(tokens []token, o string, has func(words string) bool) effect {
 	if _, rest, found := strings.Cut(o, " ISOLATION LEVEL "); found {
@@ -222,24 +248,26 @@ func (s *sqlState) set(tokens []token, o string, has func(words string) bool) ef
 		s.isolate(strings.TrimSpace(level), has("SET SESSION") || has("SET LOCAL"))
 	}
 	e := effect{local: true, opening: true}
+	if tables, system := tablesOf("SELECT", tokens); len(tables)+len(namedLocks(tokens)) > 0 || system {
+		e = s.query(tokens, has)
+	}
 	for i, t := range tokens {
 		variable, value := strings.TrimPrefix(strings.ToUpper(t.text), "@@"), ""
 		if i+2 < len(tokens) {
 			value = strings.ToUpper(tokens[i+2].text)
 		}
 		if strings.HasPrefix(variable, "GLOBAL.") {
-			return touchesAll()
+			return s.joins(touchesAll())
 		}
 		switch strings.TrimPrefix(variable, "SESSION.") {
 		case "GLOBAL", "PERSIST", "PERSIST_ONLY", "PASSWORD":
-			return touchesAll()
-		case "FROM":
-			return s.query(tokens, has)
+			return s.joins(touchesAll())
 		case "TX_ISOLATION", "TRANSACTION_ISOLATION":
 			s.isolate(strings.ReplaceAll(value, "-", " "), true)
 		case "AUTOCOMMIT":
 			if len(s.changed) > 0 { // it may commit
-				e.writes, e.local = slices.Clone(s.changed), false
+				e.local = false
+				e.writes.add(s.changed...)
 			}
 			s.autocommit = !slices.Contains([]string{"0", "OFF", "FALSE"}, value)
 		}
@@ -264,7 +292,7 @@ func namedLocks(tokens []token) (locks names) {
 		case "GET_LOCK", "RELEASE_LOCK", "IS_FREE_LOCK", "IS_USED_LOCK":
 			if i+3 < len(tokens) && tokens[i+1].is("(") && tokens[i+2].kind == literal &&
 				(tokens[i+3].is(")") || tokens[i+3].is(",")) {
-				locks.add(lockPrefix + tokens[i+2].text)
+				locks.add(lockPrefix + strings.ToLower(tokens[i+2].text))
 				continue
 			}
 			locks.add(everything)
@@ -296,17 +324,19 @@ func tablesOf(verb string, tokens []token) (tables names, system bool) {
 		case ",":
 			expected = lists[top]
 			continue
-		case "FROM", "JOIN", "INTO", "STRAIGHT_JOIN":
+		case "FROM", "JOIN", "INTO", "STRAIGHT_JOIN", "TABLE":
 			expected = true
 			continue
 		case "USING":
 			expected = verb == "DELETE" && i+1 < len(tokens) && !tokens[i+1].is("(")
 			continue
-		case "LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "IGNORE", "QUICK", "LATERAL", "DUAL":
+		case "LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "IGNORE", "LATERAL", "DUAL":
 			continue
-		case "SELECT", "VALUES", "VALUE", "SET", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "WINDOW", "WITH":
+		case "SELECT", "VALUES", "SET", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "WITH", "RETURNING":
 			expected, lists[top] = false, false
 			continue
+		case "VALUE", "WINDOW": // which may also be the names of tables
+			lists[top] = lists[top] && expected
 		}
 		if !expected || t.kind != name && t.kind != quotedName && t.kind != literal {
 			expected = false
@@ -314,17 +344,18 @@ func tablesOf(verb string, tokens []token) (tables names, system bool) {
 		}
 		schema := ""
 		for i+2 < len(tokens) && tokens[i+1].is(".") {
-			schema = t.text
+			schema = tokens[i].text
 			i += 2
-			t = tokens[i]
 		}
-		switch strings.ToLower(schema) {
-		case "information_schema", "performance_schema", "sys", "mysql":
+		if slices.Contains(systemSchemas, strings.ToLower(schema)) {
 			system = true
-		default:
-			tables.add("mysql:" + strings.ToLower(t.text))
+		} else {
+			tables.add("mysql:" + strings.ToLower(tokens[i].text))
 		}
 		expected, lists[top] = false, true
 	}
 	return tables, system
 }
+
+// systemSchemas have tables about the server itself.
+var systemSchemas = []string{"information_schema", "performance_schema", "sys", "mysql"}

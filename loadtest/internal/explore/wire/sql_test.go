@@ -38,6 +38,13 @@ func TestWhatStatementsTouch(t *testing.T) {
 		{"TRUNCATE t", "*", "*"}, {"CALL p()", "*", "*"}, {"SET GLOBAL x = 1", "*", "*"}, {"SET @@global.x = 1", "*", "*"},
 		{"XA START 'x'", "*", "*"}, {"DROP TABLE t", "*", "*"}, {"SELECT 1; KILL 5", "*", "*"},
 		{"UPDATE t SET a = 1; SELECT b FROM u", "u", "t"},
+		{"SELECT 1 FROM 2024_stock, shop.2025é, 2026_shop.`3`", "2024_stock 2025é 3", ""},
+		{"SELECT SUBSTRING(a FROM 2), 1e5, 0x1F FROM value, quick", "quick value", ""},
+		{"INSERT INTO shop.t (a, b) SELECT MAX(x), NOW(6) FROM u WHERE v IN (1, 2)", "", "t u"},
+		{"INSERT t TABLE u", "", "t u"},
+		{"SELECT stock INTO @left FROM t", "t", ""}, {"SET @left = (SELECT stock FROM t)", "t", ""},
+		{"SET @got = GET_LOCK('Shop', 1)", "", "lock:shop"},
+		{"EXPLAIN SELECT a FROM t", "*", ""}, {"DESC t", "*", ""}, {"SELECT @@global.read_only", "*", ""},
 	} {
 		s := sqlState{autocommit: true}
 		e := s.analyse(tokenize(c.text))
@@ -47,9 +54,20 @@ func TestWhatStatementsTouch(t *testing.T) {
 			t.Errorf("%s is taken for local", c.text)
 		}
 	}
+	for _, text := range statementsThatMayDoAnything {
+		s := sqlState{autocommit: true, inTrans: true}
+		for _, text := range []string{text, "COMMIT"} {
+			e := s.analyse(tokenize(text))
+			wantNames(t, text+": reads", e.reads.list(), everything)
+			wantNames(t, text+": writes", e.writes.list(), everything)
+			if e.local {
+				t.Errorf("%s is taken for local", text)
+			}
+		}
+	}
 	for _, text := range []string{
 		"BEGIN", "START TRANSACTION READ ONLY", "SET autocommit = 0", "SET NAMES utf8mb4", "SELECT 1",
-		"SELECT @@x, VERSION()",
+		"SELECT @@x, VERSION()", "SELECT 1 + ABS(2), `a`, 'b'", "WITH c AS (SELECT 1) SELECT 2",
 		"SELECT 1 FROM DUAL", "DO 1", "USE x", "SHOW WARNINGS", "", ";", "-- nothing", "COMMIT", "ROLLBACK", "SAVEPOINT s",
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", "PREPARE p FROM 'DELETE FROM t'", "SET @x = 1, @y := 'a'",
 	} {
@@ -57,6 +75,33 @@ func TestWhatStatementsTouch(t *testing.T) {
 		if e := s.analyse(tokenize(text)); !e.local || len(e.reads)+len(e.writes) > 0 {
 			t.Errorf("%s: %+v, want local", text, e)
 		}
+	}
+}
+
+// statementsThatMayDoAnything hide what they touch. So does the end of their transaction.
+var statementsThatMayDoAnything = []string{
+	"SELECT put(1, 2)", "SELECT `put`(1)", `SELECT "put"(1)`, "SELECT shop.put (1)", "SELECT shop.abs(1)", "DO put(1)",
+	"SET @x = put(1)", "SELECT 1 FROM t WHERE a IN (1, put(2))", "SELECT 1 FROM t JOIN u ON put(t.a), v",
+	"INSERT INTO t (a, b) VALUES (1, put(2))", "INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = 1, b = put(2)",
+	"UPDATE t SET a = put(1)", "DELETE FROM t RETURNING a, put(1)", "SET STATEMENT max_statement_time=put(1) FOR SELECT 1",
+	"WITH c AS (SELECT 1) UPDATE t SET a = 1", "WITH c AS (SELECT 1) DELETE FROM t", "WITH c AS (SELECT put(1)) SELECT 2",
+	"INSERT INTO t VALUES (NEXT VALUE FOR s)", "INSERT INTO t SELECT 1 FROM information_schema.tables",
+	"CALL put(1)", "CALL put", "EXECUTE p", "EXECUTE IMMEDIATE 'DELETE FROM t'", "BEGIN NOT ATOMIC DELETE FROM t; END",
+	"HANDLER t READ FIRST", "LOAD DATA INFILE 'x' INTO TABLE t", "SELECT LOAD_FILE('x')", "SELECT 1 INTO OUTFILE 'x'",
+	"RENAME TABLE t TO u", "TRUNCATE t", "LOCK TABLES t WRITE", "EXPLAIN ANALYZE UPDATE t SET a = 1",
+	"ANALYZE DELETE FROM t", "SET @x = 1, GLOBAL y = 2",
+	"SELECT a FROM { OJ t LEFT JOIN u ON t.a = u.a }",
+}
+
+func TestATransactionEndsLockTables(t *testing.T) {
+	t.Parallel()
+	s := sqlState{autocommit: true}
+	s.analyse(tokenize("LOCK TABLES t WRITE"))
+	if e := s.analyse(tokenize("BEGIN")); e.local || !slices.Contains(e.writes, everything) {
+		t.Errorf("BEGIN, which unlocks tables: %+v", e)
+	}
+	if e := s.analyse(tokenize("BEGIN")); !e.local {
+		t.Errorf("BEGIN: %+v", e)
 	}
 }
 

@@ -22,7 +22,10 @@ const (
 // comments, and the marks around the text of /*! … */, which is no comment.
 var lexemes = regexp.MustCompile(`(?s)\s+|#[^\n]*|--(?:[ \t\r\v\f][^\n]*)?(?:\n|$)|/\*M?!\d*|/\*.*?(?:\*/|$)|\*/` +
 	"|(`(?:[^`]|``)*`?)" + `|('(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?)|(@[\w$@.\x{80}-\x{10FFFF}]*)` +
-	`|(0x[\w$]*|\d(?:[eE][-+]|[\w$.])*)|([\w$\x{80}-\x{10FFFF}]+)|(\?)|(.)`)
+	`|(\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]\d+|\d[\w$\x{80}-\x{10FFFF}]*)|([\w$\x{80}-\x{10FFFF}]+)|(\?)|(.)`)
+
+// numeral matches numbers. Names may begin with a digit, too.
+var numeral = regexp.MustCompile(`^(?:[\d.]+(?:[eE][-+]?\d+)?|0x[\da-fA-F]+|0b[01]+)$`)
 
 // unescape replaces what stands for other characters in a literal.
 var unescape = strings.NewReplacer(`\0`, "\x00", `\n`, "\n", `\r`, "\r", `\t`, "\t", `\b`, "\b", `\Z`, "\x1a",
@@ -49,6 +52,9 @@ func tokenize(text string) (tokens []token) {
 				continue
 			}
 			t := token{kind, text[at:end], at, end}
+			if kind == number && !numeral.MatchString(t.text) {
+				t.kind = name
+			}
 			if kind == quotedName || kind == literal {
 				t.text = unescape.Replace(strings.TrimSuffix(t.text[1:], t.text[:1]))
 			}

@@ -19,7 +19,8 @@ type Exchange struct {
 	// "mysql:good_stock", "redis:stock:{1}", "mysql:lock:x". "*" is everything in all stores. For the statement that
 	// ends a transaction, they are those of the whole transaction. Names of items in keys stay as they are.
 	// The first plain read of a transaction at REPEATABLE READ reads "*": what has been committed by then is what the
-	// transaction will see. What the text does not show is missing: triggers, foreign keys, views, stored functions.
+	// transaction will see. What the text does not show is missing: triggers, foreign keys, what is behind a view. A call
+	// of a function that is not known touches "*".
 	Reads, Writes []string
 	// Local reports that no other connection can notice whether and when it is executed, unless it is lost: BEGIN, SET of
 	// the session, PREPARE, PING.
@@ -67,7 +68,7 @@ const (
 type Gate interface {
 	// Arrive is called with each request, and blocks until it is decided what becomes of it. The request does not reach
 	// the server before. It must return when gone is closed: the client, the server or the proxy has closed the
-	// connection. If only the client has, a request that passes then is still executed.
+	// connection. If only the client has, a request that is let through after that is still executed.
 	Arrive(e *Exchange, gone <-chan struct{}) Action
 	// Answered is called once after each Arrive: when the server has answered, before the client gets the response; or,
 	// with an error, when the connection has ended before that, also because of LoseBoth.
