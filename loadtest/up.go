@@ -55,7 +55,7 @@ func upCommand(getenv func(string) string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start the servers, replicas, nginx and a page for the browser, and keep them running until Ctrl-C",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.servers.readAccount(getenv); err != nil {
 				return err
