@@ -10,6 +10,7 @@ import (
 var redisStrategies = []stock.Strategy{
 	{
 		Name:    "redis-none",
+		NoKeys:  asPeopleWriteIt,
 		Summary: "GET the stock, subtract the count, and SET it, without a lock.",
 		Claim:   losesUpdates,
 		Control: true,
@@ -18,6 +19,7 @@ var redisStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "redis-prededuct",
+		NoKeys:  asPeopleWriteIt,
 		Summary: "DECRBY, and INCRBY if that fell below zero: meanwhile, others are refused.",
 		Claim:   undersells,
 		Control: true,
@@ -26,6 +28,7 @@ var redisStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "local-sold-out",
+		NoKeys:  asPeopleWriteIt,
 		Summary: "As redis-prededuct, with a flag in the process once an item was sold out, which nothing resets.",
 		Claim:   undersells,
 		Control: true,
@@ -34,22 +37,25 @@ var redisStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "redis-watch",
+		NoKeys:  notYet,
 		Summary: "WATCH, GET, MULTI, SET, EXEC, else back off and retry. As durable as Redis is.",
-		Claim:   asDurableAsRedis(optimisticLocking),
+		Claim:   asDurableAsRedis(deductingAgain(optimisticLocking)),
 		Stores:  []stock.Store{stock.Redis},
 		New:     redis.NewWatch,
 	},
 	{
 		Name:    "redis-script",
+		NoKeys:  notYet,
 		Summary: "One Lua script checks and deducts, for all requests that wait in a replica. As durable as Redis is.",
-		Claim:   asDurableAsRedis(overlapping(oneStatement)),
+		Claim:   asDurableAsRedis(overlapping(deductingAgain(oneStatement))),
 		Stores:  []stock.Store{stock.Redis},
 		New:     redis.NewScript,
 	},
 	{
 		Name:         "redis-then-mysql",
+		NoKeys:       notYet,
 		Summary:      "The script deducts in Redis, and an UPDATE in MySQL follows in the same request.",
-		Claim:        onCrash(overlapping(oneStatement), stock.CrashLosesUnits),
+		Claim:        onCrash(overlapping(deductingAgain(oneStatement)), stock.CrashLosesUnits),
 		Stores:       []stock.Store{stock.Redis},
 		Needs:        []stock.Need{stock.NeedMySQL},
 		New:          stream.NewThenMySQL,
@@ -57,8 +63,9 @@ var redisStrategies = []stock.Strategy{
 	},
 	{
 		Name:        "redis-stream",
+		NoKeys:      notYet,
 		Summary:     "A script deducts and adds the sale to a stream; a consumer group writes it to MySQL, exactly once.",
-		Claim:       asDurableAsRedis(overlapping(oneStatement)),
+		Claim:       asDurableAsRedis(overlapping(deductingAgain(oneStatement))),
 		Stores:      []stock.Store{stock.Redis},
 		Needs:       []stock.Need{stock.NeedMySQL},
 		New:         stream.New,

@@ -63,7 +63,7 @@ func unquote(value string) (text string, ok bool) {
 // checkKey refuses a key that the strategy would ignore, because the client relies on it. If keys are required, it also
 // refuses a request without one that the strategy could not recognize when it is sent again.
 func (o *offer) checkKey(key string, required bool) error {
-	if required && o.Idempotent && key == "" {
+	if required && o.Idempotent() && key == "" {
 		return describe(errMalformed, "Idempotency-Key is missing: this replica requires one for strategy %s, so that a "+
 			"request can be sent again, see --require-key; nothing was deducted", o.Name)
 	}

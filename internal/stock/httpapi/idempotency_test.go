@@ -108,7 +108,7 @@ func TestEveryStrategyAcceptsAKeyOrRefusesIt(t *testing.T) {
 			keyedOrder(r, strategy.Name, `{"goods_id":1,"count":1}`, "order"),
 		} {
 			got := do(t, req)
-			if refused := got.slug() == "idempotency-key-unsupported"; refused == strategy.Idempotent {
+			if refused := got.slug() == "idempotency-key-unsupported"; refused == strategy.Idempotent() {
 				t.Errorf("%s: %d %s", req.url, got.status, got.raw)
 			}
 		}

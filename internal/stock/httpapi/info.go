@@ -46,7 +46,7 @@ func listStrategies(config Config) ([]byte, error) {
 			Stores:         s.Stores,
 			Orders:         orders,
 			Needs:          needs,
-			Idempotent:     s.Idempotent,
+			Idempotent:     s.Idempotent(),
 			Unavailable:    s.Unavailable,
 			TellsRemaining: s.TellsRemaining(),
 			Reservations:   reservations,

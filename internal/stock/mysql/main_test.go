@@ -22,7 +22,7 @@ func newReplica(t testing.TB) (stock.Deps, *stocktest.Service) {
 func eachIdempotent(t *testing.T, test func(t *testing.T, name string)) {
 	t.Parallel()
 	for _, strategy := range catalogue.Strategies {
-		if strategy.Idempotent && !strategy.Control {
+		if strategy.Idempotent() && !strategy.Control {
 			t.Run(strategy.Name, func(t *testing.T) {
 				t.Parallel()
 				test(t, strategy.Name)

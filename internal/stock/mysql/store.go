@@ -19,6 +19,7 @@ import (
 type Store struct {
 	DB *sqlx.DB
 
+	name   stock.Store // in the ledger
 	shares *share.Limiter
 	tidb   bool
 	upkeep bool          // its connections count against Upkeep, whatever they are used for
@@ -28,7 +29,11 @@ type Store struct {
 
 // New makes the store for strategies.
 func New(d stock.Deps) Store {
-	return Store{DB: d.MySQL, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait, reply: d.MySQLReply}
+	return newStore(d, stock.MySQL)
+}
+
+func newStore(d stock.Deps, name stock.Store) Store {
+	return Store{DB: d.MySQL, name: name, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait, reply: d.MySQLReply}
 }
 
 // NewAdmin makes the store for administration. Its connections count against Upkeep: the stock of an item can be read

@@ -37,6 +37,9 @@ type subject struct {
 	strategy stock.Strategy
 	store    stock.Store
 	replicas [2]replica
+
+	strategies []stock.Strategy // the catalogue
+	addresses  Addresses
 }
 
 type replica struct {
@@ -47,7 +50,7 @@ type replica struct {
 func newSubject(
 	t *testing.T, strategies []stock.Strategy, strategy stock.Strategy, store stock.Store, a Addresses,
 ) subject {
-	s := subject{strategy: strategy, store: store}
+	s := subject{strategy: strategy, store: store, strategies: strategies, addresses: a}
 	for i := range s.replicas {
 		deps := a.Connect(t)
 		service := NewService(t, deps, strategies...)
@@ -91,7 +94,7 @@ func (s subject) run(t *testing.T) {
 		t.Run("refuses a request that does not wait while the lock is held", s.triesLocked)
 		t.Run("refuses a request that waits briefly while the lock is held", s.waitsBriefly)
 	}
-	if s.strategy.Idempotent {
+	if s.strategy.Idempotent() {
 		s.runKeys(t)
 	}
 	if claim.BuyerLimit != "" {
