@@ -125,7 +125,7 @@ func TestAClosedExpiryDeletesNothing(t *testing.T) {
 }
 
 func TestAKeyWhoseSoldOutAnswerExpiredIsNew(t *testing.T) {
-	eachIdempotent(t, func(t *testing.T, name string) {
+	eachKeyed(t, func(t *testing.T, name string) {
 		deps, service := newReplica(t)
 		d, id := service.Deducter(t, name, stock.MySQL), service.NewItem(t, 0)
 		req := stock.Request{GoodsID: id, Count: 1, Key: "k"}
