@@ -260,6 +260,10 @@ var importTable = []struct {
 		because: "The lab's command puts its parts together.",
 	},
 	{
+		name:    "loadtest/clients",
+		because: "It is an example for clients in any language, which know the service by its HTTP API only.",
+	},
+	{
 		name:    "internal/locks/bench",
 		imports: []string{"internal/{locks,servers,stats}"},
 		because: "It compares the locks with other libraries, in a module of its own.",

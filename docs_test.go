@@ -94,8 +94,8 @@ func TestEveryCommandIsRunOrSaysWhyNot(t *testing.T) {
 	for _, d := range readDocuments(t) {
 		for _, b := range d.blocks() {
 			at := fmt.Sprintf("%s:%d", d.path, b.line)
-			if !slices.Contains([]string{"sh", "go", "json", "text"}, b.language) {
-				t.Errorf("%s: a block of language %q: use sh, go, json or text", at, b.language)
+			if !slices.Contains([]string{"sh", "go", "python", "java", "json", "text"}, b.language) {
+				t.Errorf("%s: a block of language %q: use sh, go, python, java, json or text", at, b.language)
 			}
 			if b.notRun == "" {
 				continue

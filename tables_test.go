@@ -41,8 +41,9 @@ const (
 	sectionEnds = "<!-- end of table -->\n"
 )
 
-// sectionBegins is the comment before a table: its kind, and for a summary the strategies to show.
-var sectionBegins = regexp.MustCompile(`(?m)^<!-- table: (\w+)(| [\w -]+) -->\n?$`)
+// sectionBegins is the comment before a table: its kind, and for a summary the strategies to show, or for a client its
+// file.
+var sectionBegins = regexp.MustCompile(`(?m)^<!-- table: (\w+)(| [\w. -]+) -->\n?$`)
 
 func TestTablesAreUpToDate(t *testing.T) {
 	if *labReport != "" {
@@ -85,6 +86,7 @@ func TestTablesAreUpToDate(t *testing.T) {
 	}
 	for _, kind := range []string{
 		"summary", "catalogue", "conditions", "faults", "matrix", "figures", "source", "bench", "locks", "mutants", "scripts",
+		"client",
 	} {
 		if !kinds[kind] {
 			t.Errorf("no document has the table %s", kind)
@@ -180,6 +182,8 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 		return current
 	case "scripts":
 		return scriptsTable(t)
+	case "client":
+		return client(t, names[0])
 	}
 	t.Fatalf("no table is of the kind %q", kind)
 	return ""
@@ -214,6 +218,18 @@ func scriptsTable(t *testing.T) string {
 	}
 	b.WriteString("\n")
 	return b.String()
+}
+
+// client shows an example client.
+func client(t *testing.T, file string) string {
+	t.Helper()
+	path := "loadtest/clients/" + file
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	language := map[string]string{".sh": "sh", ".go": "go", ".py": "python", ".java": "java"}[filepath.Ext(file)]
+	return fmt.Sprintf("[`%s`](../%s):\n\n```%s\n%s```\n", path, path, language, text)
 }
 
 // replaced returns the content of the file, or current if path is empty.

@@ -19,16 +19,26 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal starts a graceful shutdown. After that, signals are no longer caught: a second one kills at
-	// once.
-	context.AfterFunc(ctx, stop)
 	logging.Disable() // go-redis logs to standard error at any log level, and also returns what it logs as errors
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	err := run(untilSignal(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "stock:", err)
 	}
 	os.Exit(exitCode(err))
+}
+
+// untilSignal returns a context that ends at the first signal. From then on, signals are no longer caught: a second one
+// kills at once.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		signal.Stop(signals)
+		cancel()
+	}()
+	return ctx
 }
 
 // usageError is a mistake in the command line or the environment. Nothing was started.

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Sells units of an item, each with a key of its own: sh client.sh URL ITEM SALES
+url=${1:-http://localhost:8000} item=${2:-1} sales=${3:-1}
+strategy=ledger
+
+# sell KEY sends a sale until it is answered. After a minute it gives up, and the outcome is unknown.
+sell() {
+	deadline=$(($(date +%s) + 60)) cap=100 # milliseconds
+	while :; do
+		# $2 is the status, empty without an answer; $3 is Retry-After.
+		set -- "$1" $(curl -s -m 20 -D - -o /dev/null -X POST -H "Idempotency-Key: $1" \
+			"$url/stock/deduct/$strategy?goods_id=$item&count=1" |
+			awk 'NR == 1 { print $2 + 0 } tolower($1) == "retry-after:" { print $2 + 0 }')
+		case ${2:-}/${3:-} in
+		2*) echo "$1 sold" && return ;;
+		/ | 50[0234]/ | */?*) ;; # send it again
+		*) echo "$1 refused $2" && return ;;
+		esac
+		delay=$((${3:-0} * 1000 + $(od -An -N2 -tu2 /dev/urandom) % (cap + 1)))
+		[ $(($(date +%s) + delay / 1000)) -lt $deadline ] || { echo "$1 unknown" && return; }
+		sleep $(printf '%d.%03d' $((delay / 1000)) $((delay % 1000)))
+		cap=$((cap < 2500 ? cap * 2 : 5000))
+	done
+}
+
+while [ $((sales -= 1)) -ge 0 ]; do
+	# A shop stores the key with the order before it sends anything.
+	sell "$(od -An -N16 -tx1 /dev/urandom | tr -d ' ')"
+done
