@@ -29,14 +29,14 @@ type serveOptions struct {
 	storeOptions
 	logOptions
 	mutation
-	listen, adminListen, replica           string
-	adminNames                             []string
-	strategy                               string
-	lockWait, lease, poll                  time.Duration
-	requestTimeout, drainDelay, drainLimit time.Duration
-	maxHold, maxTTL                        time.Duration
-	soldOutRetention, reservationRetention time.Duration
-	requireKey, pausePoints                bool
+	listen, adminListen, replica                                  string
+	adminNames                                                    []string
+	strategy                                                      string
+	lockWait, lease, poll                                         time.Duration
+	requestTimeout, drainDelay, drainLimit                        time.Duration
+	maxHold, maxTTL                                               time.Duration
+	soldOutRetention, cancellationRetention, reservationRetention time.Duration
+	requireKey, pausePoints                                       bool
 }
 
 func newServe(getenv func(string) string) *cobra.Command {
@@ -116,6 +116,9 @@ func (o *serveOptions) flagGroups() []flagGroup {
 			f.DurationVar(&o.soldOutRetention, "sold-out-retention", time.Minute,
 				"time for which the ledger keeps a refusal, such as \"sold out\"; after that, a request with the same key "+
 					"is a new one: longer than clients and load balancers send a request again")
+			f.DurationVar(&o.cancellationRetention, "cancellation-retention", time.Hour,
+				"time for which the cancellation of a key that sold nothing is kept; after that, the key is new and may sell: "+
+					"longer than clients and load balancers send a request again")
 			f.DurationVar(&o.reservationRetention, "reservation-retention", 10*time.Minute,
 				"time for which a reservation that sold nothing is kept after it expires, or would have expired; "+
 					"after that, it is unknown and its key is new")
@@ -203,6 +206,7 @@ func (o *serveOptions) validate() error {
 		checkPositive("lock-wait", o.lockWait),
 		checkPositive("poll", o.poll),
 		checkPositive("sold-out-retention", o.soldOutRetention),
+		checkPositive("cancellation-retention", o.cancellationRetention),
 		checkPositive("reservation-retention", o.reservationRetention),
 		checkPositive("request-timeout", o.requestTimeout),
 		checkPositive("drain-timeout", o.drainLimit),
@@ -302,7 +306,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	strategies.Sweep()
 	if deps.MySQL != nil {
 		opened.add(mysql.Expire(deps, mysql.Ages{
-			Refusals: o.soldOutRetention, Reservations: o.reservationRetention,
+			Refusals: o.soldOutRetention, Cancellations: o.cancellationRetention, Reservations: o.reservationRetention,
 		}).Close)
 	}
 	api, err := httpapi.New(httpapi.Config{

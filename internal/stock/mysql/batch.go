@@ -28,6 +28,7 @@ import (
 // already, nothing is written, and the batch tries again without the members whose answers it finds.
 type batch struct {
 	batching.Queue
+	stock.Canceller
 	store Store
 	alone stock.Deducter // for requests that do not join a batch
 	try   tryFunc
@@ -46,7 +47,7 @@ func NewBatch(d stock.Deps) stock.Deducter {
 }
 
 func newBatch(store Store, alone stock.Deducter, try tryFunc) *batch {
-	s := &batch{store: store, alone: alone, try: try}
+	s := &batch{Canceller: store, store: store, alone: alone, try: try}
 	s.Run = s.run
 	return s
 }

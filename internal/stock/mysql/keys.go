@@ -120,7 +120,10 @@ func (s Store) answerOrder(
 	ctx context.Context, req stock.OrderRequest, first *ledgerRow,
 ) (stock.OrderReceipt, error) {
 	receipt := stock.OrderReceipt{Receipt: stock.Receipt{Attempts: 1, Replayed: true}}
-	if first.Outcome != ledgerDone {
+	switch first.Outcome {
+	case ledgerCancelled:
+		return receipt, cancelled(first.Key)
+	case ledgerSoldOut, ledgerBuyerLimit:
 		lines := req.Lines()
 		line := lines[slices.IndexFunc(lines, func(l stock.Line) bool { return l.GoodsID == first.GoodsID })]
 		return receipt, line.Refused(first.refusal(line, req.Buyer))
@@ -132,6 +135,9 @@ func (s Store) answerOrder(
 	})
 	if err != nil {
 		return stock.OrderReceipt{}, err
+	}
+	if !slices.ContainsFunc(rows, func(r ledgerRow) bool { return r.Cancelled < r.Count }) {
+		return receipt, cancelled(first.Key)
 	}
 	for _, row := range rows {
 		line := stock.Line{GoodsID: row.GoodsID, Count: row.Count}

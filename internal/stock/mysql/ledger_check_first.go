@@ -10,11 +10,15 @@ import (
 
 // ledgerCheckFirst is an update that looks up what the buyer has bought before it locks anything, and counts the units
 // after the sale. Requests of one buyer at the same time all pass the check, each before the others are counted.
-type ledgerCheckFirst struct{ update update }
+type ledgerCheckFirst struct {
+	stock.Canceller
+	update update
+}
 
 // NewLedgerCheckFirst makes the control `ledger-check-first`.
 func NewLedgerCheckFirst(d stock.Deps) stock.Deducter {
-	return ledgerCheckFirst{update{New(d), Tx.checkThenSell}}
+	store := New(d)
+	return ledgerCheckFirst{store, update{store, Tx.checkThenSell}}
 }
 
 func (l ledgerCheckFirst) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {

@@ -21,6 +21,8 @@ type ledgerRow struct {
 	Outcome     ledgerOutcome
 	Fingerprint []byte      // identifies what was asked for: 32 bytes
 	Store       stock.Store // that was deducted from
+	Buyer       string      // empty if there is no limit for a buyer
+	Cancelled   int         // units
 
 	// above reports that Remaining is counted from the units that the deducting statement leaves, which only the server
 	// knows when the row is inserted.
@@ -33,7 +35,11 @@ const (
 	ledgerDone       ledgerOutcome = "done"
 	ledgerSoldOut    ledgerOutcome = "sold-out"
 	ledgerBuyerLimit ledgerOutcome = "buyer-limit"
+	ledgerCancelled  ledgerOutcome = "cancelled" // nothing was sold
 )
+
+// ledgerOutcomes lists all outcomes.
+var ledgerOutcomes = []ledgerOutcome{ledgerDone, ledgerSoldOut, ledgerBuyerLimit, ledgerCancelled}
 
 // isAnswer reports whether an error is a refusal that a ledger keeps.
 func isAnswer(err error) bool {
@@ -64,6 +70,7 @@ func (s Store) newRow(key, kind string, buyer stock.Buyer, lines ...stock.Line) 
 	fingerprint := sha256.Sum256(fmt.Appendln(nil, asked...))
 	return ledgerRow{
 		Key: []byte(key), GoodsID: lines[0].GoodsID, Outcome: ledgerDone, Fingerprint: fingerprint[:], Store: s.name,
+		Buyer: buyer.Name,
 	}
 }
 
@@ -124,6 +131,8 @@ func (r *ledgerRow) refusal(line stock.Line, buyer stock.Buyer) error {
 		return &stock.SoldOutError{GoodsID: line.GoodsID, Asked: line.Count, Remaining: r.Remaining}
 	case ledgerBuyerLimit:
 		return &stock.BuyerLimitError{GoodsID: line.GoodsID, Asked: line.Count, Bought: r.Remaining, Limit: buyer.Limit}
+	case ledgerCancelled:
+		return cancelled(r.Key)
 	}
 	return nil
 }
@@ -134,7 +143,7 @@ func (r *ledgerRow) check(entry ledgerRow) error {
 	switch {
 	case r == nil:
 		return fmt.Errorf("%w: %q", stock.ErrInProgress, entry.Key)
-	case !slices.Equal(r.Fingerprint, entry.Fingerprint):
+	case !r.isTombstone() && !slices.Equal(r.Fingerprint, entry.Fingerprint):
 		return fmt.Errorf("%w: %q", stock.ErrKeyReused, entry.Key)
 	}
 	return nil
@@ -144,6 +153,9 @@ func (r *ledgerRow) check(entry ledgerRow) error {
 func (r *ledgerRow) answer(req stock.Request) (stock.Receipt, error) {
 	if err := r.refusal(stock.Line{GoodsID: req.GoodsID, Count: req.Count}, req.Buyer); err != nil {
 		return stock.Receipt{Replayed: true}, err
+	}
+	if r.Cancelled == r.Count {
+		return stock.Receipt{Replayed: true}, cancelled(r.Key)
 	}
 	return stock.Receipt{Remaining: r.Remaining, Attempts: 1, Replayed: true}, nil
 }
@@ -180,7 +192,7 @@ func (c *conn) findAnswers(ctx context.Context, locking string, entries ...ledge
 		keys[i] = entry.Key
 	}
 	var rows []ledgerRow
-	err := c.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+" FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "+
+	err := c.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+", cancelled FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "+
 		list(len(keys))+" AND line = 0"+locking, keys...)
 	known := answers{}
 	for _, row := range rows {
@@ -189,13 +201,13 @@ func (c *conn) findAnswers(ctx context.Context, locking string, entries ...ledge
 	return known, Refusal(err)
 }
 
-const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store"
+const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store, buyer"
 
 // lines reads all rows of the order whose first row this is. One statement sees all of them, or none if the order was
 // pruned meanwhile. Its key is new again then, so that is an ErrInProgress: the client tries again.
 func (r *ledgerRow) lines(ctx context.Context, in session) (rows []ledgerRow, err error) {
 	err = in.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+
-		" FROM ledger WHERE order_key = ? AND fingerprint = ? ORDER BY line", r.Key, r.Fingerprint)
+		", cancelled FROM ledger WHERE order_key = ? AND fingerprint = ? ORDER BY line", r.Key, r.Fingerprint)
 	if err != nil {
 		return nil, Refusal(err)
 	}
@@ -240,7 +252,7 @@ func recordSQL(rows []ledgerRow) (epochs, insert string, args []any) {
 		if i > 0 {
 			values.WriteString(", ")
 		}
-		fmt.Fprintf(&values, "(?, ?, ?, ?, %s, ?, ?, ?, %s, UTC_TIMESTAMP(6))", remaining, variable[r.GoodsID])
+		fmt.Fprintf(&values, "(?, ?, ?, ?, %s, ?, ?, ?, ?, %s, UTC_TIMESTAMP(6))", remaining, variable[r.GoodsID])
 		args = append(args, r.args()...)
 	}
 	return set.String(), insertLedger + values.String(), args
@@ -248,5 +260,5 @@ func recordSQL(rows []ledgerRow) (epochs, insert string, args []any) {
 
 // args are the values of ledgerColumns.
 func (r *ledgerRow) args() []any {
-	return []any{r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store}
+	return []any{r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store, []byte(r.Buyer)}
 }

@@ -22,12 +22,14 @@ import (
 // TiDB does not have it.
 type slots struct {
 	SlotStore
+	stock.Canceller
 	wait time.Duration
 }
 
 // NewSlots makes the strategy `slots`.
 func NewSlots(d stock.Deps) stock.Deducter {
-	return slots{SlotStore{newStore(d, stock.Slots)}, d.LockWait}
+	store := newStore(d, stock.Slots)
+	return slots{SlotStore{store}, store, d.LockWait}
 }
 
 // allSlots stands for the rows of an item together.

@@ -23,13 +23,15 @@ import (
 // the strategy refuses to sell there.
 type unitRows struct {
 	UnitStore
+	stock.Canceller
 	wait  time.Duration
 	locks *atomic.Bool // the server is known to lock rows with SKIP LOCKED
 }
 
 // NewUnits makes the strategy `units`.
 func NewUnits(d stock.Deps) stock.Deducter {
-	return unitRows{UnitStore{newStore(d, stock.Units)}, d.LockWait, new(atomic.Bool)}
+	store := newStore(d, stock.Units)
+	return unitRows{UnitStore{store}, store, d.LockWait, new(atomic.Bool)}
 }
 
 // skipLocked is the end of a SELECT that locks the rows that nobody else has locked.

@@ -96,6 +96,7 @@ func (s subject) run(t *testing.T) {
 	}
 	if s.strategy.Idempotent() {
 		s.runKeys(t)
+		s.runCancellations(t)
 	}
 	if claim.BuyerLimit != "" {
 		s.runBuyers(t)
