@@ -160,7 +160,7 @@ func (s Store) insertTombstone(ctx context.Context, key string) error {
 	case IsDuplicate(err):
 		return keyTaken(err)
 	case hasNumber(err, erLockWaitTimeout): // a sale with this key has not committed yet
-		return fmt.Errorf("%w: %q: %w", stock.ErrInProgress, key, err)
+		return fmt.Errorf("%w: %q: %v", stock.ErrInProgress, key, err)
 	}
 	return err
 }
