@@ -46,7 +46,7 @@ func strangeStrategy(name string, end deductFunc) stock.Strategy {
 
 // idempotent makes a strategy accept idempotency keys.
 func idempotent(s stock.Strategy) stock.Strategy {
-	s.Idempotent = true
+	s.NoKeys = ""
 	s.Claim.ClientRetry = stock.RetryRepeatsAnswer
 	return s
 }
