@@ -40,7 +40,6 @@ func (r OrderRequest) DecideAndWrite(
 // decide is Request.Decide for all lines of an order. It takes the stock of each line as it was read, and replaces it
 // by what will be left.
 func (r OrderRequest) decide(ctx context.Context, stocks []ItemStock) ([]LineReceipt, error) {
-	receipts := make([]LineReceipt, len(r.lines))
 	err := decide(ctx, r.Pause, r.Hold, func() error {
 		for i, line := range r.lines {
 			present := &stocks[i]
@@ -49,14 +48,13 @@ func (r OrderRequest) decide(ctx context.Context, stocks []ItemStock) ([]LineRec
 				return line.Refused(soldOut)
 			}
 			present.Units -= int64(line.Count)
-			receipts[i] = LineReceipt{Line: line, Remaining: present.Units, Token: present.Holder.Token}
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return receipts, nil
+	return r.Receipts(stocks), nil
 }
 
 // decide fixes the order of the steps between read and write.

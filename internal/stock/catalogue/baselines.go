@@ -53,9 +53,8 @@ var baselines = []stock.Strategy{
 	},
 	{
 		Name:    "mutex",
-		NoKeys:  notYet,
 		Summary: "One mutex per item in the process.",
-		Claim:   deductingAgain(mutexOfOneReplica),
+		Claim:   mutexOfOneReplica,
 		Stores:  []stock.Store{stock.MySQL},
 		Lock:    func(stock.Deps) (locks.Locker, error) { return new(locks.Mutex), nil },
 	},

@@ -77,7 +77,7 @@ var (
 		HolderCrash: stock.CrashBlocksLease,
 		HolderPause: stock.LateIsNotSent,
 		LateWrite:   stock.LateLosesUpdates,
-		ClientRetry: stock.RetryDeductsAgain,
+		ClientRetry: stock.RetryRepeatsAnswer,
 	}
 	// fencedLock is the claim of a lock whose token the store checks.
 	fencedLock = stock.Claim{
@@ -88,7 +88,7 @@ var (
 		HolderCrash: stock.CrashBlocksLease,
 		HolderPause: stock.LateIsRefused,
 		LateWrite:   stock.LateIsRefused,
-		ClientRetry: stock.RetryDeductsAgain,
+		ClientRetry: stock.RetryRepeatsAnswer,
 	}
 )
 

@@ -34,7 +34,6 @@ var lockStrategies = []stock.Strategy{
 		"Processes queue in Redis, and callers queue in their process; the token fences the store.")),
 	{
 		Name:    "lock-redis-wait",
-		NoKeys:  notYet,
 		Summary: "As lock-redis-lua, granted only after a Redis replica has confirmed that it has the lock (WAIT).",
 		Claim:   leasedLock,
 		Stores:  bothStores,
@@ -43,7 +42,6 @@ var lockStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "lock-redlock",
-		NoKeys:  notYet,
 		Summary: "Redlock by go-redsync: a majority of independent Redis masters grants the lock.",
 		Claim:   leasedLock,
 		Stores:  bothStores,
@@ -52,7 +50,6 @@ var lockStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "lock-redis-multi",
-		NoKeys:  notYet,
 		Summary: "As lock-redis-watchdog on several independent Redis masters at once, all of which must grant the lock.",
 		Claim:   leasedLock,
 		Stores:  bothStores,
@@ -61,7 +58,6 @@ var lockStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "lock-mysql-getlock",
-		NoKeys:  notYet,
 		Summary: "GET_LOCK of MySQL, on a connection that is kept while the lock is held.",
 		Claim:   onPause(onCrash(leasedLock, stock.CrashUnlocks), stock.LateBlocks),
 		Stores:  bothStores,
@@ -70,7 +66,6 @@ var lockStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "lock-mysql-row",
-		NoKeys:  notYet,
 		Summary: "A row in MySQL with a unique key, an owner and an expiry: inserted, polled, taken over once expired.",
 		Claim:   leasedLock,
 		Stores:  bothStores,
@@ -79,7 +74,6 @@ var lockStrategies = []stock.Strategy{
 	},
 	fenced(stock.Strategy{
 		Name:    "lock-etcd",
-		NoKeys:  notYet,
 		Summary: "A key in etcd that lives as long as its session: the oldest has the lock; its revision fences the store.",
 		Claim:   fencedLock,
 		Stores:  bothStores,
@@ -88,7 +82,6 @@ var lockStrategies = []stock.Strategy{
 	}),
 	fenced(stock.Strategy{
 		Name:    "lock-zookeeper",
-		NoKeys:  notYet,
 		Summary: "An ephemeral sequential node in ZooKeeper: the first node has the lock, and its zxid fences the store.",
 		Claim:   fencedLock,
 		Stores:  bothStores,
@@ -98,8 +91,7 @@ var lockStrategies = []stock.Strategy{
 		},
 	}),
 	{
-		Name:   "lock-multi",
-		NoKeys: notYet,
+		Name: "lock-multi",
 		Summary: "The locks of lock-redis-watchdog and lock-mysql-getlock, both or neither: " +
 			"how to move from one to the other.",
 		Claim:  onPause(leasedLock, stock.LateBlocks),
@@ -132,7 +124,6 @@ func redisLock[L locks.Locker](
 	return stock.Strategy{
 		Name:    "lock-redis-" + name,
 		Summary: summary,
-		NoKeys:  notYet,
 		Claim:   claim,
 		Stores:  bothStores,
 		Needs:   []stock.Need{stock.NeedRedis},

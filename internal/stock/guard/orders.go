@@ -13,11 +13,14 @@ import (
 // half an order.
 type guardedOrders struct {
 	guarded
-	whole       stock.Lockable
 	connections *OrderConnections // nil unless the locks keep connections to MySQL
 }
 
-func (g guardedOrders) Order(
+func (g guardedOrders) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
+	return g.whole.OrderOnce(ctx, req, func() (stock.OrderReceipt, error) { return g.lockAndOrder(ctx, req) })
+}
+
+func (g guardedOrders) lockAndOrder(
 	ctx context.Context, req stock.OrderRequest,
 ) (receipt stock.OrderReceipt, err error) {
 	section := stock.Arrive()
@@ -58,7 +61,7 @@ func (g guardedOrders) Order(
 			return receipt, err
 		}
 		receipt, err = req.DecideAndWrite(ctx, stocks, func(ctx context.Context, stocks []stock.ItemStock) error {
-			return g.whole.WriteAll(ctx, req.Pause, stocks)
+			return g.whole.WriteAll(ctx, req, stocks)
 		}, section)
 		if !stock.TryAgain(err, attempt) {
 			receipt.Attempts = attempt
@@ -72,10 +75,7 @@ func (g guardedOrders) readAll(
 	ctx context.Context, req stock.OrderRequest, leases locks.Leases,
 ) ([]stock.ItemStock, error) {
 	return req.ReadAll(func(line stock.Line) (stock.ItemStock, error) {
-		holder := stock.Holder{Token: leases.ByKey[g.key(line.GoodsID)].Token()}
-		if g.fence != nil {
-			holder.Issuer = g.name
-		}
+		holder := g.holder(leases.ByKey[g.key(line.GoodsID)])
 		units, err := g.store.Read(ctx, line.GoodsID)
 		if err != nil {
 			return stock.ItemStock{}, line.Refused(err)

@@ -68,8 +68,8 @@ func (o *offer) checkKey(key string, required bool) error {
 			"request can be sent again, see --require-key; nothing was deducted", o.Name)
 	}
 	if err := o.CheckKey(key); err != nil {
-		return describe(err, "strategy %s is not idempotent and takes no Idempotency-Key; nothing was deducted; "+
-			"GET /strategies lists those that are", o.Name)
+		return describe(err, "strategy %s keeps no Idempotency-Key: %s; nothing was deducted; "+
+			"GET /strategies lists those that do", o.Name, o.NoKeys)
 	}
 	return nil
 }

@@ -18,16 +18,15 @@ type ledgerCheckFirst struct {
 // NewLedgerCheckFirst makes the control `ledger-check-first`.
 func NewLedgerCheckFirst(d stock.Deps) stock.Deducter {
 	store := New(d)
-	return ledgerCheckFirst{store, update{store, Tx.checkThenSell}}
+	return ledgerCheckFirst{store, update{store, checkThenSell}}
 }
 
 func (l ledgerCheckFirst) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	return l.update.Deduct(ctx, req)
 }
 
-func (tx Tx) checkThenSell(
-	ctx context.Context, line stock.Line, buyer stock.Buyer, reread readFunc,
-) (remaining int64, err error) {
+func checkThenSell(ctx context.Context, tx Tx, req stock.Request) (remaining int64, err error) {
+	line, buyer := stock.Line{GoodsID: req.GoodsID, Count: req.Count}, req.Buyer
 	var bought int64
 	err = tx.GetContext(ctx, &bought, `SELECT b.units FROM buyer_units b JOIN good_stock s
 		ON s.goods_id = b.goods_id AND s.epoch = b.epoch WHERE b.goods_id = ? AND b.buyer = ?`,
@@ -38,7 +37,10 @@ func (tx Tx) checkThenSell(
 	if err := buyer.Check(line, bought); err != nil {
 		return 0, err
 	}
-	if remaining, err = tx.deduct(ctx, line, reread); err != nil {
+	if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
+		return 0, err
+	}
+	if remaining, err = tx.deduct(ctx, line, tx.Read); err != nil {
 		return remaining, err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO buyer_units (goods_id, buyer, epoch, units, created_at)

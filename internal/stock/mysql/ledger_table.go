@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,29 +47,17 @@ func isAnswer(err error) bool {
 
 // deductionRow is the row of a deduction with a key that is about to be carried out.
 func (s Store) deductionRow(req stock.Request) ledgerRow {
-	line := stock.Line{GoodsID: req.GoodsID, Count: req.Count}
-	return s.newRow(req.Key, "deduct", req.Buyer, line)
+	return s.newRow(req.Key, req.GoodsID, req.Buyer, req.Fingerprint(s.name))
 }
 
 // orderRow is the first row of an order with a key that is about to be carried out.
 func (s Store) orderRow(req stock.OrderRequest) ledgerRow {
-	return s.newRow(req.Key, "order", req.Buyer, req.Lines()...)
+	return s.newRow(req.Key, req.Lines()[0].GoodsID, req.Buyer, req.Fingerprint(s.name))
 }
 
-// newRow identifies what is asked for by its store, but not by its strategy: a request may be sent again after the
-// default strategy was changed. The word "ledger" is that of the versions in which only one strategy had keys.
-func (s Store) newRow(key, kind string, buyer stock.Buyer, lines ...stock.Line) ledgerRow {
-	asked := []any{kind, "ledger", s.name}
-	for _, line := range lines {
-		asked = append(asked, line.GoodsID, line.Count)
-	}
-	if buyer.Name != "" {
-		asked = append(asked, "buyer", buyer.Limit, buyer.Name) // the name comes last, because it may contain spaces
-	}
-	fingerprint := sha256.Sum256(fmt.Appendln(nil, asked...))
+func (s Store) newRow(key string, goodsID int64, buyer stock.Buyer, fingerprint []byte) ledgerRow {
 	return ledgerRow{
-		Key: []byte(key), GoodsID: lines[0].GoodsID, Outcome: ledgerDone, Fingerprint: fingerprint[:], Store: s.name,
-		Buyer: buyer.Name,
+		Key: []byte(key), GoodsID: goodsID, Outcome: ledgerDone, Fingerprint: fingerprint, Store: s.name, Buyer: buyer.Name,
 	}
 }
 

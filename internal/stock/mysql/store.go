@@ -139,9 +139,12 @@ func (s Store) ItemsAfter(ctx context.Context, last int64, limit int) (ids []int
 func (Store) Atomic() bool { return true }
 
 // WriteAll implements stock.Lockable.
-func (s Store) WriteAll(ctx context.Context, pause stock.PauseFunc, stocks []stock.ItemStock) error {
-	return s.InTx(ctx, sharesOfStocks(stocks, pause), nil, pause, func(tx Tx) error {
-		return tx.writeAll(ctx, stocks)
+func (s Store) WriteAll(ctx context.Context, req stock.OrderRequest, stocks []stock.ItemStock) error {
+	return s.InTx(ctx, sharesOfStocks(stocks, req.Pause), nil, req.Pause, func(tx Tx) error {
+		if err := tx.writeAll(ctx, stocks); err != nil {
+			return err
+		}
+		return tx.record(ctx, s.rowsOfOrder(req, req.Receipts(stocks)))
 	})
 }
 

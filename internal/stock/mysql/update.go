@@ -23,13 +23,13 @@ const (
 // A request with a limit for its buyer is a transaction, which locks the item's row first.
 type update struct {
 	Store
-	sell func(Tx, context.Context, stock.Line, stock.Buyer, readFunc) (remaining int64, err error) // within the limit
+	sell func(ctx context.Context, tx Tx, req stock.Request) (remaining int64, err error) // within the buyer's limit
 }
 
 // NewUpdate makes the strategy `update`.
 func NewUpdate(d stock.Deps) stock.Deducter { return newUpdate(d) }
 
-func newUpdate(d stock.Deps) update { return update{New(d), Tx.sell} }
+func newUpdate(d stock.Deps) update { return update{New(d), sellWithinLimit} }
 
 func (u update) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	return u.Once(ctx, req, func() (stock.Receipt, error) {
@@ -61,10 +61,7 @@ func (u update) deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 func (u update) deductWithinLimit(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	section := stock.Arrive()
 	return u.DeductInTx(ctx, req, ReadCommitted, func(tx Tx) (stock.Receipt, error) {
-		if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
-			return stock.Receipt{}, err
-		}
-		remaining, err := u.sell(tx, ctx, stock.Line{GoodsID: req.GoodsID, Count: req.Count}, req.Buyer, tx.Read)
+		remaining, err := u.sell(ctx, tx, req)
 		if err != nil {
 			return stock.Receipt{}, err
 		}
@@ -73,6 +70,13 @@ func (u update) deductWithinLimit(ctx context.Context, req stock.Request) (stock
 		section.Leave()
 		return section.Receipt(remaining, 1), err
 	})
+}
+
+func sellWithinLimit(ctx context.Context, tx Tx, req stock.Request) (remaining int64, err error) {
+	if err := req.Pause.At(ctx, stock.BeforeWrite); err != nil {
+		return 0, err
+	}
+	return tx.sell(ctx, stock.Line{GoodsID: req.GoodsID, Count: req.Count}, req.Buyer, tx.Read)
 }
 
 // decrement is an UPDATE without the condition that there is enough. It oversells without any race.

@@ -339,7 +339,7 @@ func (s subject) behindProxies(t *testing.T) (victim stock.Deducter, proxies []*
 		proxies = append(proxies, proxy)
 	}
 	deps := a.Connect(t)
-	deps.Lease = time.Second
+	deps.Lease = 300 * time.Millisecond
 	return NewService(t, deps, s.strategies...).Deducter(t, s.strategy.Name, s.store), proxies
 }
 
