@@ -29,14 +29,14 @@ type serveOptions struct {
 	storeOptions
 	logOptions
 	mutation
-	listen, adminListen, replica           string
-	adminNames                             []string
-	strategy                               string
-	lockWait, lease, poll                  time.Duration
-	requestTimeout, drainDelay, drainLimit time.Duration
-	maxHold, maxTTL                        time.Duration
+	listen, adminListen, replica                   string
+	adminNames                                     []string
+	strategy                                       string
+	lockWait, lease, poll                          time.Duration
+	requestTimeout, drainDelay, drainLimit         time.Duration
+	maxHold, maxTTL                                time.Duration
 	keyTTL, soldOutRetention, reservationRetention time.Duration
-	requireKey, pausePoints                bool
+	requireKey, pausePoints                        bool
 }
 
 func newServe(getenv func(string) string) *cobra.Command {
