@@ -100,7 +100,7 @@ var faultBugs = []Mutant{
 	},
 	{
 		Name: "batch-ledger-ignores-a-failure", Strategy: "batch-ledger", Story: "batch-unknown/before",
-		Planted: "A batch of several whose message fails is confirmed.",
+		Planted: "A batch of several whose COMMIT fails is confirmed.",
 		change: onFailure(severalUnits, func(error) (driver.Result, error) {
 			return faked{rows: 1}, nil
 		}),

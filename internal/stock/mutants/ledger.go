@@ -20,6 +20,8 @@ const (
 	ledgerCount     = 3
 	ledgerRemaining = 4
 	ledgerColumns   = 8
+	// firstRow is the first argument of the first row of a batch, after those of the UPDATE and the item of the epoch.
+	firstRow = 4
 )
 
 var ledgerBugs = []Mutant{
@@ -114,8 +116,8 @@ var ledgerBugs = []Mutant{
 	},
 	{
 		Name: "batch-ledger-wrong-remaining", Strategy: "batch-ledger",
-		Planted: "1 batch in 50 records another remaining stock than its last buyer was told.",
-		change:  onArgs(50, records, addToRow(ledgerRemaining, 1)),
+		Planted: "1 batch in 50 records another remaining stock than its first buyer was told.",
+		change:  onArgs(50, records, add(firstRow+ledgerRemaining, 1)),
 	},
 }
 
